@@ -1,0 +1,171 @@
+# diloco: builds with GNU make on Debian or Ubuntu.
+#
+#   make demo      two islands train one model on this machine; pictures and figures under build/demo/
+#   make check     every test that can run here; what cannot is reported as skipped
+#   make bench     speeds as ratios within one run, to build/bench/summary.json
+#   make install   DESTDIR= PREFIX=/usr/local
+#
+# V=1 shows commands. CC=clang, SAN=address,undefined or SAN=thread, OPT=-O0: each set of flags has a folder of its own.
+
+VERSION := 0.1.0
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+PKG_CONFIG ?= pkg-config
+OPT ?= -O2
+SAN ?=
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+
+comma := ,
+B := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter-out -O2,$(OPT)),$(OPT))
+
+GOALS := all check demo bench install lint fuzz tests
+.PHONY: $(GOALS) clean check-run
+ifndef PREREQS_PRESENT
+
+# First make sure that everything is there, then start over with pkg-config's answers.
+$(GOALS):
+	@conf/prereqs.sh
+	@$(MAKE) --no-print-directory -j$$(nproc) PREREQS_PRESENT=1 $@
+
+.DEFAULT_GOAL := all
+
+clean:
+	rm -rf build
+
+else
+
+MODULES := libzmq libsodium libzstd libprotobuf-c inih jansson libsystemd
+PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(MODULES))
+PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(MODULES))
+CMOCKA_LIBS := $(shell $(PKG_CONFIG) --libs cmocka)
+MACHINE := $(shell $(CC) -dumpmachine)
+CLANG := $(findstring clang,$(shell $(CC) --version | head -1))
+NVCC_VERSION := $(shell nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+
+WARN := -Wall -Wextra -Werror -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla
+CFLAGS_ALL := -std=gnu11 -D_GNU_SOURCE -DDILOCO_VERSION='"$(VERSION)"' -I. -I$(B)/gen $(OPT) -g -fPIC -pthread $(WARN) \
+	-ffp-contract=off -fvisibility=hidden -fno-strict-aliasing $(PKG_CFLAGS)
+LDFLAGS_ALL := -pthread
+ifneq ($(SAN),)
+CFLAGS_ALL += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-maybe-uninitialized
+LDFLAGS_ALL += -fsanitize=$(SAN)
+endif
+# OpenMP's runtime is not instrumented: under the thread sanitizer the kernels run on one thread instead.
+OPENMP := $(if $(findstring thread,$(SAN)),-Wno-unknown-pragmas,-fopenmp)
+LIBS := $(PKG_LIBS) -lm
+
+# ---- instruction sets: the hot loops are compiled once for each, and chosen at run time ----
+ISAS := base
+ifneq ($(filter x86_64%,$(MACHINE)),)
+ISAS += avx2 avx512
+endif
+ISA_base :=
+ISA_avx2 := -mavx2
+ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
+
+# ---- objects, one archive a room ----
+objects = $(patsubst %.c,$(B)/%.o,$(1))
+VEC_OBJ := $(foreach isa,$(ISAS),$(B)/outer_opt/vec_impl.$(isa).o)
+CPU_SRC := $(wildcard kernels/cpu/*.c)
+CPU_OBJ := $(foreach isa,$(ISAS),$(patsubst %.c,$(B)/%.$(isa).o,$(CPU_SRC)))
+PROGRAM_SRC := daemon/dilocod.c daemon/dilococtl.c worker/diloco-worker.c
+
+common_OBJ := $(call objects,$(wildcard common/*.c))
+outer_opt_OBJ := $(call objects,$(filter-out outer_opt/vec_impl.c,$(wildcard outer_opt/*.c))) $(VEC_OBJ)
+net_OBJ := $(call objects,$(wildcard net/*.c)) $(if $(wildcard net/wire.proto),$(B)/gen/net/wire.pb-c.o)
+kernels_OBJ := $(call objects,$(wildcard kernels/*.c)) $(CPU_OBJ)
+worker_OBJ := $(call objects,$(filter-out $(PROGRAM_SRC),$(wildcard worker/*.c)))
+daemon_OBJ := $(call objects,$(filter-out $(PROGRAM_SRC),$(wildcard daemon/*.c)))
+ROOMS := daemon worker net outer_opt kernels common
+ARCHIVES = $(foreach room,$(ROOMS),$(if $($(room)_OBJ),$(B)/$(room).a))
+PROGRAMS := $(foreach src,$(wildcard $(PROGRAM_SRC)),$(B)/$(notdir $(basename $(src))))
+LIBDILOCO_OBJ := $(B)/worker/attach.o $(common_OBJ)
+
+# ---- tests ----
+TEST_SRC := $(wildcard tests/unit/*.c tests/num/*.c tests/sim/*.c tests/system/test_*.c tests/fuzz/*.c tests/golden/*.c)
+TESTS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
+TOOL_SRC := $(wildcard tests/system/tool_*.c tests/bench/bench_*.c tests/demo/demo.c)
+TOOLS := $(patsubst %.c,$(B)/%,$(TOOL_SRC))
+TEST_LIB_OBJ := $(call objects,$(wildcard tests/lib/*.c))
+
+Q := $(if $(V),,@)
+say = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),$(if $(V),,@),@printf '  %-7s %s\n' $(1) $(patsubst $(B)/%,%,$@);)
+
+all: $(PROGRAMS) $(B)/libdiloco.so.0 $(B)/libdiloco.a
+	@printf 'Built %s with %s%s. CUDA: %s\n' $(B) '$(CC)' '$(if $(SAN), ($(SAN) sanitizer))' \
+		'$(if $(NVCC_VERSION),toolkit $(NVCC_VERSION) found; this version has the CPU backend only,not found, not needed)'
+
+tests: all $(TESTS) $(TOOLS)
+
+$(B)/%.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC)$(CC) $(CFLAGS_ALL) $(CFLAGS) $(CFLAGS_$(firstword $(subst /, ,$<))) -MMD -MP -c $< -o $@
+
+$(B)/gen/%.o: $(B)/gen/%.c
+	$(call say,CC)$(CC) $(CFLAGS_ALL) $(CFLAGS) -Wno-all -Wno-extra -w -MMD -MP -c $< -o $@
+
+$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: %.proto
+	@mkdir -p $(@D)
+	$(call say,PROTOC)protoc-c --c_out=$(B)/gen $<
+
+CFLAGS_outer_opt := -O3
+CFLAGS_kernels := -O3 -fno-math-errno -fno-trapping-math $(OPENMP)
+CFLAGS_worker := $(OPENMP)
+ifneq ($(filter-out -O2,$(OPT)),)
+CFLAGS_outer_opt :=
+endif
+
+define isa_rule
+$(B)/outer_opt/vec_impl.$(1).o: outer_opt/vec_impl.c
+	@mkdir -p $$(@D)
+	$$(call say,CC)$$(CC) $$(CFLAGS_ALL) $$(CFLAGS) $$(CFLAGS_outer_opt) $$(ISA_$(1)) -DISA=$(1) -MMD -MP -c $$< -o $$@
+$(B)/kernels/cpu/%.$(1).o: kernels/cpu/%.c
+	@mkdir -p $$(@D)
+	$$(call say,CC)$$(CC) $$(CFLAGS_ALL) $$(CFLAGS) $$(CFLAGS_kernels) $$(ISA_$(1)) $$(if $$(ISA_$(1)),-mfma -ffp-contract=fast) \
+		-DISA=$(1) -MMD -MP -c $$< -o $$@
+endef
+$(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
+
+define archive_rule
+$(B)/$(1).a: $$($(1)_OBJ)
+	@mkdir -p $$(@D)
+	$$(call say,AR)rm -f $$@ && ar rcs $$@ $$^
+endef
+$(foreach room,$(ROOMS),$(eval $(call archive_rule,$(room))))
+
+# Anything that includes the generated header needs it to exist first.
+$(net_OBJ) $(daemon_OBJ) $(call objects,$(wildcard daemon/*.c tests/*/*.c)): | $(if $(wildcard net/wire.proto),$(B)/gen/net/wire.pb-c.h)
+
+$(B)/dilocod: $(B)/daemon/dilocod.o $(foreach room,daemon net outer_opt common,$(B)/$(room).a)
+	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@
+$(B)/dilococtl: $(B)/daemon/dilococtl.o $(foreach room,daemon net outer_opt common,$(B)/$(room).a)
+	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@
+$(B)/diloco-worker: $(B)/worker/diloco-worker.o $(foreach room,worker kernels common,$(B)/$(room).a)
+	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $^ $(LIBS) -ldnnl -o $@
+$(B)/libdiloco.a: $(LIBDILOCO_OBJ)
+	$(call say,AR)rm -f $@ && ar rcs $@ $^
+$(B)/libdiloco.so.0: $(LIBDILOCO_OBJ)
+	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) -shared -Wl,-soname,libdiloco.so.0 $^ -lsodium -ljansson -linih -lm -o $@
+
+$(B)/tests/%: $(B)/tests/%.o $(TEST_LIB_OBJ) $(ARCHIVES)
+	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $< $(TEST_LIB_OBJ) \
+		-Wl,--start-group $(ARCHIVES) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -ldnnl -o $@
+
+check: tests
+	@BUILD=$(B) CC='$(CC)' SAN='$(SAN)' tests/run.sh $(TESTS) $(wildcard tests/lint/*.sh tests/num/*.sh tests/system/*.sh)
+
+lint:
+	@BUILD=$(B) CC='$(CC)' tests/run.sh $(wildcard tests/lint/*.sh)
+
+demo: $(PROGRAMS) $(B)/tests/demo/demo
+	@$(B)/tests/demo/demo --programs $(B) $(if $(DATA),--data '$(DATA)')
+
+bench: tests
+	@BUILD=$(B) tests/bench/run.sh
+
+include conf/install.mk
+-include $(shell find $(B) -name '*.d' 2>/dev/null)
+endif

@@ -1,0 +1,393 @@
+#include "common/conf.h"
+
+#include <ctype.h>
+#include <ini.h>
+#include <libgen.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/conf_value.h"
+#include "common/mem.h"
+
+struct loader {
+    const struct conf_schema *schema;
+    void *out;
+    const char *path;
+    char *folder;
+    FILE *file;
+    int line;              /* of the line being handled */
+    int *key_line;         /* per key: line it was given on, 0 if not; for list keys: of the current element */
+    enum err err;          /* first failure; its text is in err_text() */
+    void *element;         /* list element being filled, or NULL */
+    bool element_reopened; /* by an override: it was complete before */
+};
+
+static bool key_in_list(const struct conf_schema *schema, const struct conf_key *key)
+{
+    return schema->list != NULL && strcmp(key->section, schema->list->section) == 0;
+}
+
+/* ---- nearest names ---- */
+
+static size_t edit_distance(const char *left, const char *right)
+{
+    enum { NAME_MAX_BYTES = 63 };
+    size_t row[NAME_MAX_BYTES + 1];
+    size_t left_bytes = strlen(left);
+    size_t right_bytes = strlen(right);
+    if (left_bytes > NAME_MAX_BYTES || right_bytes > NAME_MAX_BYTES)
+        return SIZE_MAX;
+    for (size_t j = 0; j <= right_bytes; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= left_bytes; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= right_bytes; j++) {
+            size_t change = diagonal + (tolower((unsigned char)left[i - 1]) != tolower((unsigned char)right[j - 1]));
+            diagonal = row[j];
+            size_t best = change;
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[right_bytes];
+}
+
+/* The key most like `name`; a key of the same section wins over an equally near one elsewhere. */
+static const struct conf_key *nearest_key(const struct conf_schema *schema, const char *section, const char *name)
+{
+    const struct conf_key *best = NULL;
+    size_t best_distance = SIZE_MAX;
+    for (size_t i = 0; i < schema->keys_count; i++) {
+        const struct conf_key *key = &schema->keys[i];
+        size_t distance = edit_distance(name, key->name);
+        if (distance == SIZE_MAX)
+            continue;
+        distance = distance * 2 + (strcmp(section, key->section) != 0);
+        if (distance < best_distance) {
+            best_distance = distance;
+            best = key;
+        }
+    }
+    return best;
+}
+
+static const char *nearest_section(const struct conf_schema *schema, const char *section)
+{
+    const char *best = schema->keys[0].section;
+    size_t best_distance = SIZE_MAX;
+    for (size_t i = 0; i < schema->keys_count; i++) {
+        size_t distance = edit_distance(section, schema->keys[i].section);
+        if (distance < best_distance) {
+            best_distance = distance;
+            best = schema->keys[i].section;
+        }
+    }
+    return best;
+}
+
+/* ---- list elements ---- */
+
+static void *field_of(void *base, size_t offset)
+{
+    return (char *)base + offset;
+}
+
+static void **list_array(const struct conf_list *list, void *out)
+{
+    return field_of(out, list->array_offset);
+}
+
+static size_t *list_count(const struct conf_list *list, void *out)
+{
+    return field_of(out, list->count_offset);
+}
+
+static void *list_element(const struct conf_list *list, void *out, size_t index)
+{
+    return (char *)*list_array(list, out) + index * list->element_bytes;
+}
+
+static char *element_name(void *element)
+{
+    char *name;
+    memcpy(&name, element, sizeof name);
+    return name;
+}
+
+static enum err check_element_complete(struct loader *loader)
+{
+    if (loader->element == NULL)
+        return ERR_OK;
+    for (size_t i = 0; i < loader->schema->keys_count; i++) {
+        const struct conf_key *key = &loader->schema->keys[i];
+        if (!key_in_list(loader->schema, key))
+            continue;
+        if (!loader->element_reopened && key->initial == NULL && loader->key_line[i] == 0)
+            return err_set(ERR_CONF, "%s: [%s %s] %s: missing; %s", loader->path, key->section,
+                           element_name(loader->element), key->name, key->help);
+        loader->key_line[i] = 0;
+    }
+    loader->element = NULL;
+    return ERR_OK;
+}
+
+static enum err open_element(struct loader *loader, const char *name)
+{
+    const struct conf_list *list = loader->schema->list;
+    if (loader->element != NULL && strcmp(element_name(loader->element), name) == 0)
+        return ERR_OK;
+    TRY(check_element_complete(loader));
+    size_t *count = list_count(list, loader->out);
+    loader->element_reopened = false;
+    for (size_t i = 0; i < *count; i++) {
+        if (strcmp(element_name(list_element(list, loader->out, i)), name) != 0)
+            continue;
+        if (loader->line > 0)
+            return err_set(ERR_CONF, "%s:%d: [%s %s]: stands twice; keep one", loader->path, loader->line,
+                           list->section, name);
+        loader->element = list_element(list, loader->out, i);
+        loader->element_reopened = true;
+        return ERR_OK;
+    }
+    if (*count == list->elements_max)
+        return err_set(ERR_CONF, "%s:%d: [%s %s]: more than %zu of these", loader->path, loader->line, list->section,
+                       name, list->elements_max);
+    TRY(mem_grow(list_array(list, loader->out), *count, *count + 1, list->element_bytes, "a config section"));
+    void *element = list_element(list, loader->out, *count);
+    char *copy;
+    TRY(mem_strdup(name, &copy));
+    memcpy(element, &copy, sizeof copy);
+    (*count)++;
+    loader->element = element;
+    for (size_t i = 0; i < loader->schema->keys_count; i++) {
+        const struct conf_key *key = &loader->schema->keys[i];
+        if (key_in_list(loader->schema, key) && key->initial != NULL)
+            TRY(conf_value_set(key, key->initial, NULL, element));
+    }
+    return ERR_OK;
+}
+
+/* ---- one key ---- */
+
+static enum err refuse_key(struct loader *loader, const char *section, const char *name)
+{
+    bool known_section = false;
+    for (size_t i = 0; i < loader->schema->keys_count; i++)
+        known_section |= strcmp(loader->schema->keys[i].section, section) == 0;
+    if (!known_section)
+        return err_set(ERR_CONF, "%s:%d: [%s]: no such section; did you mean [%s]?", loader->path, loader->line,
+                       section, nearest_section(loader->schema, section));
+    const struct conf_key *near = nearest_key(loader->schema, section, name);
+    return err_set(ERR_CONF, "%s:%d: [%s] %s: no such key; did you mean [%s] %s?", loader->path, loader->line, section,
+                   name, near->section, near->name);
+}
+
+static enum err set_key(struct loader *loader, const char *section_text, const char *name, const char *value)
+{
+    const struct conf_schema *schema = loader->schema;
+    char section[64];
+    snprintf(section, sizeof section, "%s", section_text);
+    void *base = loader->out;
+    char *space = strchr(section, ' ');
+    if (schema->list != NULL && space != NULL) {
+        *space = '\0';
+        const char *element = space + 1 + strspn(space + 1, " ");
+        if (strcmp(section, schema->list->section) == 0 && element[0] != '\0') {
+            TRY(open_element(loader, element));
+            base = loader->element;
+        } else {
+            *space = ' ';
+        }
+    }
+    for (size_t i = 0; i < schema->keys_count; i++) {
+        const struct conf_key *key = &schema->keys[i];
+        if (strcmp(key->section, section) != 0 || strcmp(key->name, name) != 0)
+            continue;
+        if (key_in_list(schema, key) && base == loader->out)
+            return err_set(ERR_CONF, "%s:%d: [%s]: needs a name, as in [%s paris]", loader->path, loader->line, section,
+                           section);
+        if (loader->key_line[i] > 0 && loader->line > 0)
+            return err_set(ERR_CONF, "%s:%d: [%s] %s: given twice, first on line %d; keep one", loader->path,
+                           loader->line, section_text, name, loader->key_line[i]);
+        loader->key_line[i] = loader->line > 0 ? loader->line : -1;
+        enum err err = conf_value_set(key, value, loader->folder, base);
+        if (err == ERR_CONF)
+            return err_prefix(err, "%s:%d: [%s] %s", loader->path, loader->line, section_text, name);
+        return err;
+    }
+    return refuse_key(loader, section, name);
+}
+
+/* ---- the file ---- */
+
+/* inih's callback; returning 1 lets it go on so that only the first failure counts. */
+static int handle_line(void *user, const char *section, const char *name, const char *value)
+{
+    struct loader *loader = user;
+    if (loader->err == ERR_OK)
+        loader->err = set_key(loader, section, name, value != NULL ? value : "");
+    return 1;
+}
+
+/* inih's line source. It counts lines (Debian's inih does not pass them on), strips indentation (which inih would
+ * take for a continuation of the value above) and notices lines that do not fit, which inih would silently cut. */
+static char *read_line(char *line, int line_bytes, void *stream)
+{
+    struct loader *loader = stream;
+    if (loader->err != ERR_OK || fgets(line, line_bytes, loader->file) == NULL)
+        return NULL;
+    loader->line++;
+    size_t length = strlen(line);
+    if (length + 1 == (size_t)line_bytes && line[length - 1] != '\n') {
+        loader->err = err_set(ERR_CONF, "%s:%d: the line is longer than %d bytes; shorten it", loader->path,
+                              loader->line, line_bytes - 2);
+        return NULL;
+    }
+    size_t indent = strspn(line, " \t");
+    memmove(line, line + indent, length - indent + 1);
+    return line;
+}
+
+static enum err check_complete(struct loader *loader)
+{
+    TRY(check_element_complete(loader));
+    for (size_t i = 0; i < loader->schema->keys_count; i++) {
+        const struct conf_key *key = &loader->schema->keys[i];
+        if (key_in_list(loader->schema, key) || key->initial != NULL || loader->key_line[i] != 0)
+            continue;
+        return err_set(ERR_CONF, "%s: [%s] %s: missing; %s", loader->path, key->section, key->name, key->help);
+    }
+    return ERR_OK;
+}
+
+static enum err apply_override(struct loader *loader, const char *text)
+{
+    char copy[512];
+    if ((size_t)snprintf(copy, sizeof copy, "%s", text) >= sizeof copy)
+        return err_set(ERR_ARG, "--set %.40s...: too long", text);
+    char *equals = strchr(copy, '=');
+    char *dot = strchr(copy, '.');
+    if (equals == NULL || dot == NULL || dot > equals)
+        return err_set(ERR_ARG, "--set %s: expected section.key=value", text);
+    *equals = '\0';
+    *dot = '\0';
+    loader->path = "--set";
+    loader->line = 0;
+    char *folder = loader->folder;
+    loader->folder = NULL; /* paths on a command line are relative to where it is typed */
+    enum err err = set_key(loader, copy, dot + 1, equals + 1);
+    loader->folder = folder;
+    return err;
+}
+
+static enum err load_file(struct loader *loader)
+{
+    loader->file = fopen(loader->path, "re");
+    if (loader->file == NULL)
+        return err_set_errno(ERR_CONF, "%s: cannot open", loader->path);
+    int bad_line = ini_parse_stream(read_line, loader, handle_line, loader);
+    bool failed = ferror(loader->file) != 0;
+    fclose(loader->file);
+    if (failed)
+        return err_set_errno(ERR_IO, "%s: cannot read", loader->path);
+    if (loader->err != ERR_OK)
+        return loader->err;
+    if (bad_line != 0)
+        return err_set(ERR_CONF, "%s:%d: expected [section] or key = value", loader->path, bad_line);
+    return ERR_OK;
+}
+
+enum err conf_load(const struct conf_schema *schema, const char *path, const struct conf_override *overrides,
+                   size_t overrides_count, void *out)
+{
+    enum err err;
+    struct loader loader = {.schema = schema, .out = out, .path = path};
+    char *path_copy = NULL;
+    memset(out, 0, schema->struct_bytes);
+    TRY_OUT(mem_new(schema->keys_count, sizeof *loader.key_line, "config keys", &loader.key_line));
+    TRY_OUT(mem_strdup(path, &path_copy));
+    TRY_OUT(mem_strdup(dirname(path_copy), &loader.folder));
+    for (size_t i = 0; i < schema->keys_count; i++)
+        if (!key_in_list(schema, &schema->keys[i]) && schema->keys[i].initial != NULL)
+            TRY_OUT(conf_value_set(&schema->keys[i], schema->keys[i].initial, NULL, out));
+    TRY_OUT(load_file(&loader));
+    for (size_t i = 0; i < overrides_count; i++)
+        TRY_OUT(apply_override(&loader, overrides[i].text));
+    loader.path = path;
+    TRY_OUT(check_complete(&loader));
+out:
+    if (err != ERR_OK)
+        conf_deinit(schema, out);
+    mem_free(loader.key_line);
+    mem_free(loader.folder);
+    mem_free(path_copy);
+    return err;
+}
+
+static void free_fields(const struct conf_schema *schema, bool of_list, void *base)
+{
+    for (size_t i = 0; i < schema->keys_count; i++) {
+        const struct conf_key *key = &schema->keys[i];
+        if (key_in_list(schema, key) == of_list)
+            conf_value_free(key, base);
+    }
+}
+
+void conf_deinit(const struct conf_schema *schema, void *out)
+{
+    free_fields(schema, false, out);
+    if (schema->list != NULL) {
+        for (size_t i = 0; i < *list_count(schema->list, out); i++) {
+            void *element = list_element(schema->list, out, i);
+            free_fields(schema, true, element);
+            mem_free(element_name(element));
+        }
+        mem_free(*list_array(schema->list, out));
+    }
+    memset(out, 0, schema->struct_bytes);
+}
+
+/* ---- printing ---- */
+
+static void print_section(const struct conf_schema *schema, const char *section, const void *base, bool with_help,
+                          FILE *file)
+{
+    for (size_t i = 0; i < schema->keys_count; i++) {
+        const struct conf_key *key = &schema->keys[i];
+        if (strcmp(key->section, section) != 0)
+            continue;
+        if (with_help)
+            conf_value_print_help(key, file);
+        fprintf(file, "%s = ", key->name);
+        conf_value_print(key, base, file);
+        fputs(with_help ? "\n\n" : "\n", file);
+    }
+}
+
+void conf_print(const struct conf_schema *schema, const void *in, bool with_help, FILE *file)
+{
+    const char *section = "";
+    for (size_t i = 0; i < schema->keys_count; i++) {
+        const struct conf_key *key = &schema->keys[i];
+        if (strcmp(key->section, section) == 0)
+            continue;
+        section = key->section;
+        if (!key_in_list(schema, key)) {
+            fprintf(file, "[%s]\n", section);
+            print_section(schema, section, in, with_help, file);
+            continue;
+        }
+        void *base = (void *)(uintptr_t)in; /* the list accessors do not write */
+        for (size_t e = 0; e < *list_count(schema->list, base); e++) {
+            void *element = list_element(schema->list, base, e);
+            fprintf(file, "[%s %s]\n", section, element_name(element));
+            print_section(schema, section, element, with_help, file);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+/*
+ * conf: INI files into structs by one table of keys (type, unit, default, range, help), and back into text.
+ *
+ * The table is the only place a key is defined: parsing, defaults, checks, --print-config, the tests of the sample
+ * files and the nearest-key hint all read it. Files are read by inih. Every refusal is one line:
+ * "FILE:LINE: [section] key: reason". Called at start-up, from one thread.
+ */
+#ifndef COMMON_CONF_H
+#define COMMON_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/err.h"
+
+enum conf_type {
+    CONF_STRING,   /* char *, owned by the struct */
+    CONF_PATH,     /* char *; a relative path is taken from the folder of the file it stands in */
+    CONF_BOOL,     /* bool; yes/no, true/false, on/off, 1/0 */
+    CONF_INT,      /* int64_t */
+    CONF_REAL,     /* double */
+    CONF_ENUM,     /* int: index into choices */
+    CONF_BYTES,    /* uint64_t bytes; B, KiB, MiB, GiB, kB, MB, GB */
+    CONF_RATE,     /* uint64_t bit/s; bit, kbit, Mbit, Gbit */
+    CONF_DURATION, /* uint64_t milliseconds; ms, s, min, h */
+};
+
+struct conf_key {
+    const char *section;
+    const char *name;
+    enum conf_type type;
+    size_t offset;              /* of the field in the struct (for a list section: in the element) */
+    const char *initial;        /* default, as text; NULL: the key must be given; "": empty string or 0 */
+    double min, max;            /* in the field's unit; min == max means no range */
+    const char *const *choices; /* CONF_ENUM: NULL-terminated */
+    const char *unit;           /* for people; NULL if it has none */
+    const char *help;           /* one sentence or more */
+};
+
+/* A section that may stand many times, once per name: "[peer paris]". The element's first field is `char *name`. */
+struct conf_list {
+    const char *section;
+    size_t element_bytes;
+    size_t elements_max;
+    size_t array_offset; /* of a `void *`-sized pointer to the elements, in name order of appearance */
+    size_t count_offset; /* of a size_t */
+};
+
+struct conf_schema {
+    const struct conf_key *keys;
+    size_t keys_count;
+    const struct conf_list *list; /* NULL if there is none; its keys stand in `keys` under its section name */
+    size_t struct_bytes;
+};
+
+/* "section.key=value" given on a command line. */
+struct conf_override {
+    const char *text;
+};
+
+/* Fills `*out` (schema->struct_bytes, overwritten) from defaults, then the file, then the overrides, and checks that
+ * nothing required is missing. ERR_CONF names file, line, key and remedy. On failure nothing is left to free. */
+ERR_MUST_CHECK enum err conf_load(const struct conf_schema *schema, const char *path,
+                                  const struct conf_override *overrides, size_t overrides_count, void *out);
+
+/* Releases the strings and lists of a struct filled by conf_load(). */
+void conf_deinit(const struct conf_schema *schema, void *out);
+
+/* Writes every key in file form. `with_help` adds the comment, unit, range and default above each; without it the
+ * text is canonical: equal structs give equal text. */
+void conf_print(const struct conf_schema *schema, const void *in, bool with_help, FILE *file);
+
+#endif

@@ -1,0 +1,42 @@
+/*
+ * digest: BLAKE2b (RFC 7693) over bytes, by libsodium; sizes and text forms used across the project.
+ *
+ * Call digest_init() once before the first thread starts. After that any thread may call; no allocation.
+ */
+#ifndef COMMON_DIGEST_H
+#define COMMON_DIGEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+enum { DIGEST_BYTES = 32, DIGEST_HEX_BYTES = 2 * DIGEST_BYTES + 1 };
+
+struct digest {
+    uint8_t byte[DIGEST_BYTES];
+};
+
+/* Initialises libsodium; ERR_STATE if it refuses (no randomness). */
+ERR_MUST_CHECK enum err digest_init(void);
+
+struct digest digest_of(const void *data, size_t bytes);
+
+/* Incremental form: begin, add any number of times, end. */
+struct digest_state {
+    _Alignas(64) uint8_t opaque[384];
+};
+void digest_begin(struct digest_state *state);
+void digest_add(struct digest_state *state, const void *data, size_t bytes);
+struct digest digest_end(struct digest_state *state);
+
+/* Non-zero if equal. */
+int digest_equal(const struct digest *left, const struct digest *right);
+
+/* Lower-case hexadecimal, NUL-terminated, into `hex`, which holds DIGEST_HEX_BYTES; returned for convenience. */
+char *digest_hex(const struct digest *digest, char *hex);
+
+/* The first eight bytes as a little-endian number: a tag for headers, not a proof. */
+uint64_t digest_tag(const struct digest *digest);
+
+#endif

@@ -1,0 +1,185 @@
+#include "common/fsio.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/mem.h"
+
+enum err fsio_mkdirs(const char *path, mode_t mode)
+{
+    char *copy;
+    TRY(mem_strdup(path, &copy));
+    enum err err = ERR_OK;
+    for (char *slash = copy + 1; err == ERR_OK; slash++) {
+        if (*slash != '/' && *slash != '\0')
+            continue;
+        char saved = *slash;
+        *slash = '\0';
+        if (mkdir(copy, mode) != 0 && errno != EEXIST)
+            err = err_set_errno(ERR_IO, "cannot create folder %s", copy);
+        *slash = saved;
+        if (saved == '\0')
+            break;
+    }
+    mem_free(copy);
+    return err;
+}
+
+static enum err read_into(int fd, const char *path, size_t size, size_t bytes_max, char **data, size_t *bytes)
+{
+    if (size > bytes_max)
+        return err_set(ERR_NOMEM, "%s: %zu bytes, more than the %zu allowed", path, size, bytes_max);
+    TRY(mem_new(size + 1, 1, path, data));
+    size_t at = 0;
+    while (at < size) {
+        ssize_t got = read(fd, *data + at, size - at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            mem_free(*data);
+            *data = NULL;
+            return err_set_errno(ERR_IO, "%s: cannot read", path);
+        }
+        if (got == 0)
+            break;
+        at += (size_t)got;
+    }
+    *bytes = at;
+    return ERR_OK;
+}
+
+enum err fsio_read(const char *path, size_t bytes_max, char **data, size_t *bytes)
+{
+    *data = NULL;
+    *bytes = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_set_errno(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open", path);
+    struct stat status;
+    enum err err;
+    if (fstat(fd, &status) != 0)
+        err = err_set_errno(ERR_IO, "%s: cannot stat", path);
+    else
+        err = read_into(fd, path, (size_t)status.st_size, bytes_max, data, bytes);
+    close(fd);
+    return err;
+}
+
+enum err fsio_write_all(int fd, const void *data, size_t bytes, const char *what)
+{
+    const char *at = data;
+    while (bytes > 0) {
+        ssize_t put = write(fd, at, bytes);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return err_set_errno(ERR_IO, "%s: cannot write %zu bytes", what, bytes);
+        at += put;
+        bytes -= (size_t)put;
+    }
+    return ERR_OK;
+}
+
+enum err fsio_sync_folder_of(const char *path)
+{
+    char *copy;
+    TRY(mem_strdup(path, &copy));
+    enum err err = ERR_OK;
+    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) != 0)
+        err = err_set_errno(ERR_IO, "%s: cannot flush its folder", path);
+    if (fd >= 0)
+        close(fd);
+    mem_free(copy);
+    return err;
+}
+
+static void writer_deinit(struct fsio_writer *writer)
+{
+    if (writer->fd >= 0)
+        close(writer->fd);
+    mem_free(writer->path);
+    mem_free(writer->path_temporary);
+    *writer = (struct fsio_writer){.fd = -1};
+}
+
+enum err fsio_begin(struct fsio_writer *writer, const char *path, mode_t mode)
+{
+    enum err err;
+    *writer = (struct fsio_writer){.fd = -1};
+    TRY_OUT(mem_strdup(path, &writer->path));
+    TRY_OUT(mem_printf(&writer->path_temporary, "%s.new", path));
+    writer->fd = open(writer->path_temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    if (writer->fd < 0)
+        err = err_set_errno(ERR_IO, "cannot create %s", writer->path_temporary);
+out:
+    if (err != ERR_OK)
+        writer_deinit(writer);
+    return err;
+}
+
+enum err fsio_write(struct fsio_writer *writer, const void *data, size_t bytes)
+{
+    enum err err = fsio_write_all(writer->fd, data, bytes, writer->path);
+    if (err == ERR_NOSPACE)
+        return err_prefix(err, "free some space; what was saved before is untouched");
+    if (err == ERR_OK)
+        writer->at += bytes;
+    return err;
+}
+
+enum err fsio_rewrite(struct fsio_writer *writer, uint64_t offset, const void *data, size_t bytes)
+{
+    const char *at = data;
+    while (bytes > 0) {
+        ssize_t put = pwrite(writer->fd, at, bytes, (off_t)offset);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return err_set_errno(ERR_IO, "%s: cannot write", writer->path);
+        at += put;
+        offset += (uint64_t)put;
+        bytes -= (size_t)put;
+    }
+    return ERR_OK;
+}
+
+enum err fsio_commit(struct fsio_writer *writer)
+{
+    enum err err = ERR_OK;
+    if (fsync(writer->fd) != 0)
+        err = err_set_errno(ERR_IO, "%s: cannot flush", writer->path);
+    else if (rename(writer->path_temporary, writer->path) != 0)
+        err = err_set_errno(ERR_IO, "cannot rename %s to %s", writer->path_temporary, writer->path);
+    if (err != ERR_OK) {
+        fsio_abort(writer);
+        return err;
+    }
+    err = fsio_sync_folder_of(writer->path);
+    writer_deinit(writer);
+    return err;
+}
+
+void fsio_abort(struct fsio_writer *writer)
+{
+    if (writer->path_temporary != NULL)
+        unlink(writer->path_temporary);
+    writer_deinit(writer);
+}
+
+enum err fsio_replace(const char *path, const void *data, size_t bytes, mode_t mode)
+{
+    struct fsio_writer writer;
+    TRY(fsio_begin(&writer, path, mode));
+    enum err err = fsio_write(&writer, data, bytes);
+    if (err != ERR_OK) {
+        fsio_abort(&writer);
+        return err;
+    }
+    return fsio_commit(&writer);
+}

@@ -1,0 +1,47 @@
+/*
+ * fsio: files that are either whole or not there.
+ *
+ * A file is written beside its name, flushed to the disk, then renamed; the folder is flushed too. So after a crash
+ * at any instant the name holds the old content or the new, never a part. Blocking; any thread.
+ */
+#ifndef COMMON_FSIO_H
+#define COMMON_FSIO_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/err.h"
+
+/* Creates the folder and its parents; existing ones are fine. */
+ERR_MUST_CHECK enum err fsio_mkdirs(const char *path, mode_t mode);
+
+/* Reads a whole file of at most `bytes_max` bytes into new memory with a NUL behind it; caller frees with
+ * mem_free(). ERR_NOTFOUND if there is none, ERR_NOMEM if it is larger. */
+ERR_MUST_CHECK enum err fsio_read(const char *path, size_t bytes_max, char **data, size_t *bytes);
+
+/* Replaces the file at `path` by these bytes. */
+ERR_MUST_CHECK enum err fsio_replace(const char *path, const void *data, size_t bytes, mode_t mode);
+
+/* The same in pieces: begin, write any number of times, then commit or abort. */
+struct fsio_writer {
+    int fd;
+    char *path;
+    char *path_temporary;
+    uint64_t at; /* bytes written so far */
+};
+ERR_MUST_CHECK enum err fsio_begin(struct fsio_writer *writer, const char *path, mode_t mode);
+ERR_MUST_CHECK enum err fsio_write(struct fsio_writer *writer, const void *data, size_t bytes);
+/* Overwrites bytes that were already written. */
+ERR_MUST_CHECK enum err fsio_rewrite(struct fsio_writer *writer, uint64_t offset, const void *data, size_t bytes);
+/* Flushes, renames, flushes the folder; ends the writer whatever the outcome. */
+ERR_MUST_CHECK enum err fsio_commit(struct fsio_writer *writer);
+void fsio_abort(struct fsio_writer *writer);
+
+/* write() until all is out or it fails; `what` names the file in the error. */
+ERR_MUST_CHECK enum err fsio_write_all(int fd, const void *data, size_t bytes, const char *what);
+
+/* Makes renames and creations in the folder of `path` durable. */
+ERR_MUST_CHECK enum err fsio_sync_folder_of(const char *path);
+
+#endif

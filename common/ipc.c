@@ -1,0 +1,176 @@
+#include "common/ipc.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static const char *const type_names[IPC_TYPES] = {
+    [IPC_HELLO] = "HELLO",
+    [IPC_TENSOR] = "TENSOR",
+    [IPC_REGISTERED] = "REGISTERED",
+    [IPC_INITIAL] = "INITIAL",
+    [IPC_TAKEN] = "TAKEN",
+    [IPC_MIXED] = "MIXED",
+    [IPC_REPORT] = "REPORT",
+    [IPC_FINISHED] = "FINISHED",
+    [IPC_WELCOME] = "WELCOME",
+    [IPC_REFUSED] = "REFUSED",
+    [IPC_GO] = "GO",
+    [IPC_WAKE] = "WAKE",
+    [IPC_LEAVE] = "LEAVE",
+};
+
+const char *ipc_type_name(uint32_t type)
+{
+    return type < IPC_TYPES ? type_names[type] : "unknown";
+}
+
+enum err ipc_address(const char *path, struct sockaddr_un *address)
+{
+    memset(address, 0, sizeof *address);
+    address->sun_family = AF_UNIX;
+    if (strlen(path) >= sizeof address->sun_path)
+        return err_set(ERR_CONF, "%s: a socket's path may have at most %zu bytes; choose a shorter folder", path,
+                       sizeof address->sun_path - 1);
+    memcpy(address->sun_path, path, strlen(path) + 1);
+    return ERR_OK;
+}
+
+static enum err socket_error(const char *what)
+{
+    if (errno == EAGAIN || errno == EWOULDBLOCK)
+        return err_set(ERR_AGAIN, "%s: not now", what);
+    if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN)
+        return err_set(ERR_CLOSED, "%s: the other side is gone", what);
+    return err_set_errno(ERR_IO, "%s", what);
+}
+
+enum err ipc_send(int socket, const struct ipc_message *message, int fd)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = sizeof *message};
+    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+    if (fd >= 0) {
+        memset(&control, 0, sizeof control);
+        header.msg_control = control.space;
+        header.msg_controllen = sizeof control.space;
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+    }
+    ssize_t put;
+    do
+        put = sendmsg(socket, &header, MSG_NOSIGNAL);
+    while (put < 0 && errno == EINTR);
+    if (put < 0)
+        return socket_error("sending to the trainer's socket");
+    return ERR_OK;
+}
+
+/* Takes the one descriptor that may come along; more than one is a protocol error and all are closed. */
+static enum err take_descriptor(struct msghdr *header, int *fd)
+{
+    enum err err = ERR_OK;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c != NULL; c = CMSG_NXTHDR(header, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; i++) {
+            int one;
+            memcpy(&one, CMSG_DATA(c) + i * sizeof one, sizeof one);
+            if (*fd >= 0) {
+                close(one);
+                err = err_set(ERR_PROTO, "a trainer message carries more than one descriptor");
+            } else {
+                *fd = one;
+            }
+        }
+    }
+    return err;
+}
+
+enum err ipc_recv(int socket, struct ipc_message *message, int *fd)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(4 * sizeof(int))];
+    } control;
+    struct iovec part = {.iov_base = message, .iov_len = sizeof *message};
+    struct msghdr header = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space};
+    ssize_t got;
+    *fd = -1;
+    do
+        got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return socket_error("receiving from the trainer's socket");
+    if (got == 0)
+        return err_set(ERR_CLOSED, "the other side is gone");
+    enum err err = take_descriptor(&header, fd);
+    if (err == ERR_OK && ((size_t)got != sizeof *message || message->type >= IPC_TYPES))
+        err = err_set(ERR_PROTO, "%zd bytes that are no trainer message of version %d", got, IPC_VERSION);
+    if (err != ERR_OK && *fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+    return err;
+}
+
+static bool inside(uint64_t offset, uint64_t count, uint64_t size, uint64_t bytes)
+{
+    return offset % 64 == 0 && offset <= bytes && count <= (bytes - offset) / size;
+}
+
+enum err ipc_shm_check(const struct ipc_shm *shm, uint64_t bytes)
+{
+    if (bytes < sizeof *shm || shm->magic != IPC_MAGIC || shm->version != IPC_VERSION || shm->bytes != bytes)
+        return err_set(ERR_PROTO, "the shared memory is not of version %d", IPC_VERSION);
+    if (!inside(shm->fragments_offset, shm->fragments_count, sizeof(struct ipc_fragment), bytes) ||
+        !inside(shm->places_offset, shm->tensors_count, sizeof(struct ipc_place), bytes))
+        return err_set(ERR_PROTO, "the shared memory's tables leave it");
+    const struct ipc_fragment *fragments =
+        (const struct ipc_fragment *)(const void *)((const char *)shm + shm->fragments_offset);
+    for (uint32_t i = 0; i < shm->fragments_count; i++) {
+        const struct ipc_fragment *f = &fragments[i];
+        if (f->base > 1 || !inside(f->area_offset[0], f->values_count, sizeof(float), bytes) ||
+            !inside(f->area_offset[1], f->values_count, sizeof(float), bytes))
+            return err_set(ERR_PROTO, "fragment %u leaves the shared memory", i);
+    }
+    const struct ipc_place *places = (const struct ipc_place *)(const void *)((const char *)shm + shm->places_offset);
+    for (uint32_t i = 0; i < shm->tensors_count; i++) {
+        const struct ipc_place *place = &places[i];
+        if (place->fragment >= shm->fragments_count || place->offset > fragments[place->fragment].values_count ||
+            place->count > fragments[place->fragment].values_count - place->offset)
+            return err_set(ERR_PROTO, "tensor %u leaves its fragment", i);
+    }
+    return ERR_OK;
+}
+
+struct ipc_fragment *ipc_fragment(struct ipc_shm *shm, uint32_t index)
+{
+    return (struct ipc_fragment *)(void *)((char *)shm + shm->fragments_offset) + index;
+}
+
+struct ipc_place *ipc_places(struct ipc_shm *shm)
+{
+    return (struct ipc_place *)(void *)((char *)shm + shm->places_offset);
+}
+
+float *ipc_base(struct ipc_shm *shm, const struct ipc_fragment *fragment)
+{
+    return (float *)(void *)((char *)shm + fragment->area_offset[fragment->base & 1]);
+}
+
+float *ipc_area(struct ipc_shm *shm, const struct ipc_fragment *fragment)
+{
+    return (float *)(void *)((char *)shm + fragment->area_offset[(fragment->base & 1) ^ 1]);
+}

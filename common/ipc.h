@@ -1,0 +1,179 @@
+/*
+ * ipc: the contract between the daemon and a trainer on the same machine.
+ *
+ * Two parts. Small fixed messages over a Unix SOCK_SEQPACKET socket carry events. One memfd, made by the daemon and
+ * passed over that socket, carries the numbers: per fragment two areas of floats that swap roles, and one atomic
+ * word that says who may touch them. Same machine, same binary interface: plain structs, checked by version and
+ * size. The daemon still treats what the trainer writes as input and checks it.
+ *
+ * The word of a fragment, and who owns the area that is not the base:
+ *
+ *       IPC_FREE ──trainer, at the due step──▶ IPC_COPYING ──copy done──▶ IPC_SNAPSHOT
+ *          ▲  │                                                               │ daemon encodes, peers average
+ *          │  └──daemon, a round closed without us──▶ IPC_FILLING ◀──────────┤ daemon writes the new anchor
+ *          │                                               │                  │ (or refuses the snapshot:
+ *          └──────trainer mixed, areas swapped──── IPC_ANCHOR ◀┘              └──▶ IPC_FREE)
+ *
+ * COPYING belongs to the trainer, SNAPSHOT and FILLING to the daemon, ANCHOR to the trainer; the daemon may take an
+ * ANCHOR back (to FILLING) as long as the trainer has not begun to mix (IPC_MIXING).
+ * The base area holds the anchor that the trainer's live tensors last took in.
+ */
+#ifndef COMMON_IPC_H
+#define COMMON_IPC_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+/* 1: first version. */
+enum { IPC_VERSION = 1 };
+enum { IPC_NAME_BYTES = 128, IPC_DIMS_MAX = 6, IPC_TEXT_BYTES = 320, IPC_RANGES_MAX = 64, IPC_TENSORS_MAX = 65536 };
+
+enum ipc_word { IPC_FREE, IPC_COPYING, IPC_SNAPSHOT, IPC_FILLING, IPC_ANCHOR, IPC_MIXING };
+
+/* How the trainer takes an anchor in, for a range of a fragment. */
+enum ipc_mode {
+    IPC_MIX,   /* our work is in the anchor: live = alpha * live + (1 - alpha) * anchor */
+    IPC_SHIFT, /* our work is not in it yet: live += anchor - base */
+    IPC_RESET, /* our work is void: live = anchor */
+};
+
+struct ipc_range {
+    uint64_t begin, end; /* values within the fragment */
+    uint32_t mode;       /* enum ipc_mode */
+    uint32_t reserved;
+};
+
+struct ipc_fragment {
+    _Alignas(64) _Atomic uint32_t word; /* enum ipc_word */
+    /* The rest is written by the word's owner alone. */
+    uint32_t base; /* 0 or 1: the area that holds the base */
+    uint64_t values_count;
+    uint64_t area_offset[2];  /* bytes from the start of the memfd */
+    uint64_t due_step;        /* snapshot when the trainer has finished this step; UINT64_MAX: never */
+    uint64_t snapshot_step;   /* trainer: the step after which the snapshot was taken */
+    uint64_t snapshot_tokens; /* trainer: all tokens this trainer process had trained by then */
+    uint64_t mix_step;        /* take the anchor in after this step, or as soon after as it is there */
+    uint64_t anchor_version;  /* version of the anchor in the non-base area */
+    uint64_t base_version;    /* version of the base */
+    uint32_t snapshot_final;  /* trainer: non-zero if this is its last contribution before it stops */
+    uint32_t ranges_count;
+    struct ipc_range ranges[IPC_RANGES_MAX];
+};
+
+/* Where a registered tensor lives. */
+struct ipc_place {
+    uint32_t fragment;
+    uint32_t reserved;
+    uint64_t offset, count; /* values within the fragment */
+};
+
+struct ipc_shm {
+    uint64_t magic; /* IPC_MAGIC */
+    uint32_t version;
+    uint32_t fragments_count;
+    uint32_t tensors_count;
+    uint32_t late_wait; /* non-zero: stand still at mix_step until the anchor is there */
+    uint64_t bytes;     /* of the whole memfd */
+    uint64_t session;   /* random, of the memfd */
+    uint64_t plan_tag;
+    uint64_t overlap; /* steps from snapshot to mixing */
+    double mix;       /* alpha */
+    uint64_t fragments_offset, places_offset;
+    _Atomic uint32_t leave; /* daemon: flush the last contributions and stop */
+};
+#define IPC_MAGIC 0x314d48534f4c4944u /* "DILOSHM1" */
+
+enum ipc_type {
+    /* trainer to daemon */
+    IPC_HELLO,      /* hello; the memfd of the previous attachment comes along if there was one */
+    IPC_TENSOR,     /* tensor, one each, in registration order */
+    IPC_REGISTERED, /* all tensors are announced */
+    IPC_INITIAL,    /* the base areas hold the trainer's initial tensors (answer to IPC_WELCOME with need_initial) */
+    IPC_TAKEN,      /* fragment: a snapshot was taken */
+    IPC_MIXED,      /* fragment: the anchor was taken in, or was found to be FREE again */
+    IPC_REPORT,     /* report, once a step; may be lost */
+    IPC_FINISHED,   /* all contributions are in and all anchors taken: the trainer goes; no restart is wanted */
+    /* daemon to trainer */
+    IPC_WELCOME, /* welcome, with the memfd */
+    IPC_REFUSED, /* text */
+    IPC_GO,      /* go: the base areas hold the anchors to start from */
+    IPC_WAKE,    /* fragment: its word changed */
+    IPC_LEAVE,   /* shm->leave was set */
+    IPC_TYPES
+};
+
+struct ipc_hello {
+    uint32_t version;
+    uint32_t pid;
+    uint64_t session;      /* of the memfd passed along; 0 if none */
+    uint64_t step, tokens; /* so far, of this process */
+    char trainer[64];
+};
+
+struct ipc_tensor {
+    char name[IPC_NAME_BYTES];
+    uint32_t dims;
+    int32_t layer; /* -1: not part of a layer */
+    uint64_t shape[IPC_DIMS_MAX];
+};
+
+struct ipc_welcome {
+    uint64_t session, bytes;
+    uint32_t need_initial;
+    uint32_t island_index, islands_count;
+    uint32_t resumed; /* non-zero: your memfd was taken over; go on, no IPC_GO follows */
+    char island[64];
+};
+
+struct ipc_go {
+    uint64_t step;    /* run step to start behind: the first step taken is step + 1 */
+    uint64_t version; /* highest version among the fragments, for people */
+    uint64_t initial; /* non-zero: the anchors are the trainer's own initial tensors */
+};
+
+struct ipc_report {
+    uint64_t step, tokens;
+    double loss, tokens_per_s, lr, grad_norm;
+};
+
+struct ipc_message {
+    uint32_t type; /* enum ipc_type */
+    uint32_t fragment;
+    union {
+        struct ipc_hello hello;
+        struct ipc_tensor tensor;
+        struct ipc_welcome welcome;
+        struct ipc_go go;
+        struct ipc_report report;
+        char text[IPC_TEXT_BYTES];
+    };
+};
+
+const char *ipc_type_name(uint32_t type);
+
+/* Fills a Unix socket address; ERR_CONF if the path is too long for one (about 107 bytes). */
+struct sockaddr_un;
+ERR_MUST_CHECK enum err ipc_address(const char *path, struct sockaddr_un *address);
+
+/* Sends one message; `fd` < 0 means none goes along. ERR_AGAIN if a non-blocking socket is full, ERR_CLOSED if the
+ * other side is gone. */
+ERR_MUST_CHECK enum err ipc_send(int socket, const struct ipc_message *message, int fd);
+
+/* Receives one message without blocking beyond the socket's own mode. `*fd` is the descriptor that came along, or
+ * -1; the caller closes it. ERR_AGAIN: none there. ERR_CLOSED: the other side is gone. ERR_PROTO: not a message. */
+ERR_MUST_CHECK enum err ipc_recv(int socket, struct ipc_message *message, int *fd);
+
+/* Checks that a mapped memfd of `bytes` bytes is what its header says, with every area inside it and aligned. */
+ERR_MUST_CHECK enum err ipc_shm_check(const struct ipc_shm *shm, uint64_t bytes);
+
+struct ipc_fragment *ipc_fragment(struct ipc_shm *shm, uint32_t index);
+struct ipc_place *ipc_places(struct ipc_shm *shm);
+/* The base area, or the other one. */
+float *ipc_base(struct ipc_shm *shm, const struct ipc_fragment *fragment);
+float *ipc_area(struct ipc_shm *shm, const struct ipc_fragment *fragment);
+
+#endif

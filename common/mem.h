@@ -1,0 +1,35 @@
+/*
+ * mem: allocation with overflow checks, cache-line alignment for arrays, and a switch that makes the n-th
+ * allocation fail, so that tests can walk every out-of-memory path.
+ *
+ * Any thread may call. Hot paths do not: they use what was allocated at start or when the plan became known.
+ */
+#ifndef COMMON_MEM_H
+#define COMMON_MEM_H
+
+#include <stddef.h>
+
+#include "common/err.h"
+
+enum { MEM_ALIGN = 64 };
+
+/* Zeroed memory for `count` elements of `size` bytes, aligned to MEM_ALIGN; `*out` is NULL on failure. `what` names
+ * the thing in the error text. count == 0 gives a valid pointer. Free with mem_free(). */
+ERR_MUST_CHECK enum err mem_new(size_t count, size_t size, const char *what, void *out);
+
+/* Grows or shrinks an array from mem_new(), keeping the first elements; new elements are zero. On failure the old
+ * array stands. */
+ERR_MUST_CHECK enum err mem_grow(void *array, size_t count_old, size_t count_new, size_t size, const char *what);
+
+ERR_MUST_CHECK enum err mem_strdup(const char *text, char **out);
+
+/* printf into new memory; caller frees with mem_free(). */
+ERR_MUST_CHECK enum err mem_printf(char **out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* NULL is fine. */
+void mem_free(void *pointer);
+
+/* Tests only: lets `n` allocations pass, fails the one after, then passes again. Negative turns it off. */
+void mem_fail_after(long n);
+
+#endif

@@ -1,0 +1,198 @@
+#include "common/runspec.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/mem.h"
+
+static const char *const formats[] = {"bytes", "tokens", NULL};
+static const char *const inners[] = {"adamw", "sgd", NULL};
+static const char *const patterns[] = {"strided", "sequential", "balanced", NULL};
+static const char *const offset_kinds[] = {"spread", "zero", NULL};
+static const char *const lates[] = {"merge", "wait", NULL};
+static const char *const codecs[] = {"fp32", "bf16", "int8", "e3m0", NULL};
+static const char *const outers[] = {"nesterov", "heavyball", "average", NULL};
+
+#define AT(field) offsetof(struct runspec, field)
+
+static const struct conf_key keys[] = {
+    {"run", "name", CONF_STRING, AT(name), NULL, 0, 0, NULL, NULL,
+     "Name of the run, for people. Letters, digits, '-' and '_'."},
+    {"run", "steps", CONF_INT, AT(steps), NULL, 1, 1e12, NULL, "steps",
+     "Inner steps each island takes; schedules and learning rates refer to this number."},
+    {"run", "seed", CONF_INT, AT(seed), "1", 0, 9e15, NULL, NULL,
+     "Seed of the initial parameters and of the order of the data."},
+
+    {"model", "vocab", CONF_INT, AT(vocab), "256", 2, 65536, NULL, "tokens",
+     "Size of the vocabulary. 256 with format = bytes."},
+    {"model", "width", CONF_INT, AT(width), "256", 2, 65536, NULL, "values",
+     "Width of the residual stream; a multiple of heads."},
+    {"model", "layers", CONF_INT, AT(layers), "4", 1, 4096, NULL, "layers", "Transformer blocks."},
+    {"model", "heads", CONF_INT, AT(heads), "4", 1, 1024, NULL, "heads", "Query heads; width / heads must be even."},
+    {"model", "kv_heads", CONF_INT, AT(kv_heads), "0", 0, 1024, NULL, "heads",
+     "Key and value heads (grouped-query attention); divides heads. 0: as many as heads."},
+    {"model", "ff", CONF_INT, AT(ff), "0", 0, 1e6, NULL, "values",
+     "Hidden width of the SwiGLU block. 0: 8/3 of width, rounded up to a multiple of 32."},
+    {"model", "context", CONF_INT, AT(context), "256", 1, 1e6, NULL, "tokens", "Length of a training sequence."},
+    {"model", "rope_theta", CONF_REAL, AT(rope_theta), "10000", 1, 1e9, NULL, NULL,
+     "Base of the rotary position embedding."},
+    {"model", "norm_eps", CONF_REAL, AT(norm_eps), "1e-5", 1e-12, 0.1, NULL, NULL, "Epsilon of RMSNorm."},
+    {"model", "init_std", CONF_REAL, AT(init_std), "0.02", 1e-6, 1, NULL, NULL,
+     "Standard deviation of the initial weights; projections back into the residual stream are divided by "
+     "sqrt(2 layers)."},
+    {"model", "tied", CONF_BOOL, AT(tied), "yes", 0, 0, NULL, NULL, "Whether the output head is the embedding."},
+
+    {"data", "format", CONF_ENUM, AT(format), "bytes", 0, 0, formats, NULL,
+     "bytes: any file, one token a byte. tokens: shards with the magic number 20240520 and 16-bit tokens."},
+    {"data", "held_out", CONF_REAL, AT(held_out), "0.02", 0, 0.5, NULL, "fraction",
+     "Part at the end of the data that is never trained on and serves for validation."},
+
+    {"train", "optimizer", CONF_ENUM, AT(inner), "adamw", 0, 0, inners, NULL,
+     "Inner optimizer. sgd is plain: no momentum, no decay."},
+    {"train", "batch", CONF_INT, AT(batch), "8", 1, 1e6, NULL, "sequences",
+     "Sequences in one micro-batch of an island."},
+    {"train", "accumulate", CONF_INT, AT(accumulate), "1", 1, 1e6, NULL, "micro-batches",
+     "Micro-batches whose gradients are averaged into one inner step."},
+    {"train", "lr", CONF_REAL, AT(lr), "1e-3", 0, 1000, NULL, NULL, "Peak inner learning rate."},
+    {"train", "lr_final", CONF_REAL, AT(lr_final), "0.1", 0, 1, NULL, "fraction of lr",
+     "Where the cosine ends at the last step. 1 keeps the learning rate constant after warm-up."},
+    {"train", "warmup", CONF_INT, AT(warmup), "0", 0, 1e12, NULL, "steps", "Steps of linear warm-up."},
+    {"train", "beta1", CONF_REAL, AT(beta1), "0.9", 0, 0.999999, NULL, NULL, "AdamW: decay of the first moment."},
+    {"train", "beta2", CONF_REAL, AT(beta2), "0.99", 0, 0.999999, NULL, NULL, "AdamW: decay of the second moment."},
+    {"train", "eps", CONF_REAL, AT(eps), "1e-8", 1e-20, 1, NULL, NULL, "AdamW: epsilon."},
+    {"train", "weight_decay", CONF_REAL, AT(weight_decay), "0.1", 0, 10, NULL, NULL,
+     "AdamW: decoupled decay of matrices; norms are not decayed."},
+    {"train", "clip", CONF_REAL, AT(clip), "1.0", 0, 1e9, NULL, NULL,
+     "Largest global gradient norm of an inner step; 0 turns clipping off."},
+
+    {"sync", "interval", CONF_INT, AT(interval), "30", 1, 1e9, NULL, "steps",
+     "H: inner steps between two synchronisations of one fragment."},
+    {"sync", "pattern", CONF_ENUM, AT(pattern), "strided", 0, 0, patterns, NULL,
+     "How layers form fragments: strided, sequential, or balanced by size without regard to layers."},
+    {"sync", "layers_per_fragment", CONF_INT, AT(layers_per_fragment), "3", 1, 4096, NULL, "layers",
+     "Layers in one fragment (strided, sequential). All other tensors form fragment 0."},
+    {"sync", "fragments", CONF_INT, AT(fragments), "1", 1, 4096, NULL, "fragments",
+     "Number of fragments (balanced only)."},
+    {"sync", "offsets", CONF_ENUM, AT(offsets), "spread", 0, 0, offset_kinds, NULL,
+     "spread: fragments take turns within the interval (Streaming DiLoCo). zero: all at once (DiLoCo)."},
+    {"sync", "overlap", CONF_INT, AT(overlap), "1", 0, 1e9, NULL, "steps",
+     "tau: inner steps that go on between sending a fragment and taking in the result. At most interval."},
+    {"sync", "mix", CONF_REAL, AT(mix), "0.5", 0, 1, NULL, NULL,
+     "alpha: share of an island's own parameters kept when a new anchor comes in. 0 overwrites."},
+    {"sync", "late", CONF_ENUM, AT(late), "merge", 0, 0, lates, NULL,
+     "When a result is not in after overlap steps: merge trains on and takes it in on arrival; wait stands still until it is there."},
+    {"sync", "codec", CONF_ENUM, AT(codec), "e3m0", 0, 0, codecs, NULL, "How outer gradients are quantised."},
+    {"sync", "error_feedback", CONF_BOOL, AT(error_feedback), "yes", 0, 0, NULL, NULL,
+     "Whether what quantisation left over is added to the next outer gradient. Costs 8 bytes per parameter."},
+    {"sync", "zstd_level", CONF_INT, AT(zstd_level), "1", 0, 19, NULL, NULL,
+     "Lossless compression behind the codec; 0 turns it off."},
+    {"sync", "quorum", CONF_INT, AT(quorum), "0", 0, 64, NULL, "islands",
+     "Contributions that let a round close once grace is over. 0: all members that take part."},
+    {"sync", "grace", CONF_DURATION, AT(grace_ms), "30s", 0, 86400e3, NULL, "ms",
+     "How long a round with a quorum waits for the others."},
+
+    {"outer", "optimizer", CONF_ENUM, AT(outer), "nesterov", 0, 0, outers, NULL,
+     "Outer optimizer. average: the mean of the islands becomes the anchor; lr and momentum are not used."},
+    {"outer", "lr", CONF_REAL, AT(outer_lr), "0.4", 0, 100, NULL, NULL, "Outer learning rate."},
+    {"outer", "momentum", CONF_REAL, AT(outer_momentum), "0.9", 0, 0.9999, NULL, NULL, "Outer momentum."},
+};
+
+const struct conf_schema runspec_schema = {
+    .keys = keys, .keys_count = sizeof keys / sizeof keys[0], .struct_bytes = sizeof(struct runspec)};
+
+static enum err check_name(const char *path, const char *name)
+{
+    size_t good = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
+    if (name[0] == '\0' || name[good] != '\0' || strlen(name) > 63)
+        return err_set(ERR_CONF, "%s: [run] name: \"%s\" must be 1 to 63 letters, digits, '-' or '_'", path, name);
+    return ERR_OK;
+}
+
+static enum err check_model(const char *path, struct runspec *spec)
+{
+    if (spec->kv_heads == 0)
+        spec->kv_heads = spec->heads;
+    if (spec->ff == 0)
+        spec->ff = (spec->width * 8 / 3 + 31) / 32 * 32;
+    if (spec->width % spec->heads != 0)
+        return err_set(ERR_CONF, "%s: [model] width: %" PRId64 " is not a multiple of heads = %" PRId64, path,
+                       spec->width, spec->heads);
+    if (spec->width / spec->heads % 2 != 0)
+        return err_set(ERR_CONF, "%s: [model] heads: width / heads = %" PRId64 " must be even for rotary positions",
+                       path, spec->width / spec->heads);
+    if (spec->heads % spec->kv_heads != 0)
+        return err_set(ERR_CONF, "%s: [model] kv_heads: %" PRId64 " does not divide heads = %" PRId64, path,
+                       spec->kv_heads, spec->heads);
+    if (spec->format == RUNSPEC_BYTES && spec->vocab != 256)
+        return err_set(ERR_CONF, "%s: [model] vocab: format = bytes needs 256, not %" PRId64, path, spec->vocab);
+    return ERR_OK;
+}
+
+static enum err check_sync(const char *path, const struct runspec *spec)
+{
+    if (spec->overlap > spec->interval)
+        return err_set(ERR_CONF, "%s: [sync] overlap: %" PRId64 " steps is longer than interval = %" PRId64, path,
+                       spec->overlap, spec->interval);
+    if (spec->mix == 1 && spec->outer != RUNSPEC_AVERAGE)
+        return err_set(ERR_CONF,
+                       "%s: [sync] mix: 1 never takes an anchor in, so the islands would not train one model; "
+                       "use a value below 1",
+                       path);
+    if (spec->codec == RUNSPEC_FP32 && spec->error_feedback)
+        return err_set(ERR_CONF, "%s: [sync] error_feedback: fp32 leaves nothing over; set error_feedback = no", path);
+    if (spec->warmup > spec->steps)
+        return err_set(ERR_CONF, "%s: [train] warmup: %" PRId64 " is longer than the run's %" PRId64 " steps", path,
+                       spec->warmup, spec->steps);
+    return ERR_OK;
+}
+
+static enum err canonical_digest(struct runspec *spec)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *stream = open_memstream(&text, &bytes);
+    if (stream == NULL)
+        return err_set(ERR_NOMEM, "out of memory for the run spec's digest");
+    conf_print(&runspec_schema, spec, false, stream);
+    fclose(stream);
+    spec->digest = digest_of(text, bytes);
+    free(text);
+    return ERR_OK;
+}
+
+enum err runspec_load(const char *path, const struct conf_override *overrides, size_t overrides_count,
+                      struct runspec *spec)
+{
+    enum err err;
+    TRY(conf_load(&runspec_schema, path, overrides, overrides_count, spec));
+    TRY_OUT(check_name(path, spec->name));
+    TRY_OUT(check_model(path, spec));
+    TRY_OUT(check_sync(path, spec));
+    TRY_OUT(canonical_digest(spec));
+out:
+    if (err != ERR_OK)
+        runspec_deinit(spec);
+    return err;
+}
+
+void runspec_deinit(struct runspec *spec)
+{
+    conf_deinit(&runspec_schema, spec);
+}
+
+double runspec_lr(const struct runspec *spec, uint64_t step)
+{
+    double warmup = (double)spec->warmup;
+    double at = (double)step;
+    if (at < warmup)
+        return spec->lr * at / warmup;
+    double span = (double)spec->steps - warmup;
+    double progress = span > 0 ? (at - warmup) / span : 1;
+    if (progress > 1)
+        progress = 1;
+    double low = spec->lr * spec->lr_final;
+    return low + (spec->lr - low) * 0.5 * (1 + cos(3.14159265358979323846 * progress));
+}

@@ -1,0 +1,73 @@
+/*
+ * runspec: the one document that defines a run: model, data format, inner and outer optimizer, schedule, codec.
+ *
+ * Every island of a run holds the same run spec; its digest is the run's identity and travels in every message, so
+ * two islands with different specs refuse each other instead of diverging. What may differ between islands (paths,
+ * threads, addresses) stands in the daemon's configuration. Formulas and names: docs/ARCHITECTURE.md.
+ */
+#ifndef COMMON_RUNSPEC_H
+#define COMMON_RUNSPEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/conf.h"
+#include "common/digest.h"
+#include "common/err.h"
+
+enum runspec_format { RUNSPEC_BYTES, RUNSPEC_TOKENS };
+enum runspec_inner { RUNSPEC_ADAMW, RUNSPEC_SGD };
+enum runspec_pattern { RUNSPEC_STRIDED, RUNSPEC_SEQUENTIAL, RUNSPEC_BALANCED };
+enum runspec_offsets { RUNSPEC_SPREAD, RUNSPEC_ZERO };
+enum runspec_late { RUNSPEC_MERGE, RUNSPEC_WAIT };
+enum runspec_codec { RUNSPEC_FP32, RUNSPEC_BF16, RUNSPEC_INT8, RUNSPEC_E3M0 };
+enum runspec_outer { RUNSPEC_NESTEROV, RUNSPEC_HEAVY_BALL, RUNSPEC_AVERAGE };
+
+struct runspec {
+    struct digest digest; /* of the canonical text of everything below */
+
+    char *name;
+    int64_t steps;
+    int64_t seed;
+
+    int64_t vocab, width, layers, heads, kv_heads, ff, context;
+    double rope_theta, norm_eps, init_std;
+    bool tied;
+
+    int format; /* enum runspec_format */
+    double held_out;
+
+    int inner; /* enum runspec_inner */
+    int64_t batch, accumulate, warmup;
+    double lr, lr_final, beta1, beta2, eps, weight_decay, clip;
+
+    int64_t interval;
+    int pattern; /* enum runspec_pattern */
+    int64_t layers_per_fragment, fragments;
+    int offsets; /* enum runspec_offsets */
+    int64_t overlap;
+    double mix;
+    int late;  /* enum runspec_late */
+    int codec; /* enum runspec_codec */
+    bool error_feedback;
+    int64_t zstd_level;
+    int64_t quorum;
+    uint64_t grace_ms;
+
+    int outer; /* enum runspec_outer */
+    double outer_lr, outer_momentum;
+};
+
+/* The table of keys, for --help, documentation and tests. */
+extern const struct conf_schema runspec_schema;
+
+/* Reads and checks a run spec, fills derived values (ff, kv_heads) and the digest. ERR_CONF says what is wrong and
+ * where. Free with runspec_deinit(). */
+ERR_MUST_CHECK enum err runspec_load(const char *path, const struct conf_override *overrides, size_t overrides_count,
+                                     struct runspec *spec);
+void runspec_deinit(struct runspec *spec);
+
+/* Inner learning rate at run step 1, 2, ...: linear warm-up to `lr`, then cosine to lr * lr_final at `steps`. */
+double runspec_lr(const struct runspec *spec, uint64_t step);
+
+#endif

@@ -1,0 +1,340 @@
+#include "common/tensorfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/bytes.h"
+#include "common/digest.h"
+#include "common/fsio.h"
+#include "common/mem.h"
+
+static const char digest_key[] = "blake2b";
+enum { LENGTH_BYTES = 8, HEADER_BYTES_MAX = 100000000 };
+
+_Static_assert(sizeof(float) == 4, "tensors are IEEE single precision");
+
+/* ---- writing ---- */
+
+struct tensorfile_writer {
+    struct fsio_writer file;
+    struct digest_state digest;
+    uint64_t digest_offset; /* in the file, of the hexadecimal digits */
+    uint64_t values_expected;
+    uint64_t values_written;
+};
+
+static json_t *tensor_json(const struct tensorfile_tensor *tensor, uint64_t begin, uint64_t *end)
+{
+    uint64_t count = 1;
+    json_t *shape = json_array();
+    for (uint32_t d = 0; d < tensor->dims; d++) {
+        count *= tensor->shape[d];
+        json_array_append_new(shape, json_integer((json_int_t)tensor->shape[d]));
+    }
+    *end = begin + count * sizeof(float);
+    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", "F32", "shape", shape, "data_offsets", (json_int_t)begin,
+                     (json_int_t)*end);
+}
+
+static enum err header_text(const struct tensorfile_tensor *tensors, size_t tensors_count,
+                            const struct tensorfile_meta *meta, size_t meta_count, char **text, uint64_t *data_bytes)
+{
+    char zeros[DIGEST_HEX_BYTES];
+    memset(zeros, '0', sizeof zeros - 1);
+    zeros[sizeof zeros - 1] = '\0';
+    json_t *root = json_object();
+    json_t *meta_json = json_object();
+    for (size_t i = 0; i < meta_count; i++)
+        json_object_set_new(meta_json, meta[i].key, json_string(meta[i].value));
+    json_object_set_new(meta_json, digest_key, json_string(zeros));
+    json_object_set_new(root, "__metadata__", meta_json);
+    *data_bytes = 0;
+    for (size_t i = 0; i < tensors_count; i++)
+        json_object_set_new(root, tensors[i].name, tensor_json(&tensors[i], *data_bytes, data_bytes));
+    char *dump = json_dumps(root, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    json_decref(root);
+    if (dump == NULL)
+        return err_set(ERR_NOMEM, "out of memory for a tensor file's header");
+    /* The data starts on a multiple of 64 so that a map of the file is aligned; spaces are allowed padding. */
+    size_t length = strlen(dump);
+    size_t padding = (MEM_ALIGN - (LENGTH_BYTES + length) % MEM_ALIGN) % MEM_ALIGN;
+    enum err err = mem_printf(text, "%s%*s", dump, (int)padding, "");
+    free(dump);
+    return err;
+}
+
+enum err tensorfile_create(const char *path, const struct tensorfile_tensor *tensors, size_t tensors_count,
+                           const struct tensorfile_meta *meta, size_t meta_count, struct tensorfile_writer **out)
+{
+    enum err err;
+    char *text = NULL;
+    uint64_t data_bytes;
+    struct tensorfile_writer *writer = NULL;
+    *out = NULL;
+    TRY_OUT(mem_new(1, sizeof *writer, "a tensor file", &writer));
+    writer->file.fd = -1;
+    TRY_OUT(header_text(tensors, tensors_count, meta, meta_count, &text, &data_bytes));
+    TRY_OUT(fsio_begin(&writer->file, path, 0644));
+    size_t length = strlen(text);
+    uint8_t raw[LENGTH_BYTES];
+    struct bytes_writer bytes = bytes_writer_init(raw, sizeof raw);
+    bytes_put_u64(&bytes, length);
+    digest_begin(&writer->digest);
+    digest_add(&writer->digest, raw, sizeof raw);
+    digest_add(&writer->digest, text, length);
+    writer->digest_offset = LENGTH_BYTES + (uint64_t)(strstr(text, digest_key) - text) + sizeof digest_key + 2;
+    writer->values_expected = data_bytes / sizeof(float);
+    TRY_OUT(fsio_write(&writer->file, raw, sizeof raw));
+    TRY_OUT(fsio_write(&writer->file, text, length));
+    *out = writer;
+out:
+    mem_free(text);
+    if (err != ERR_OK)
+        tensorfile_abort(writer);
+    return err;
+}
+
+enum err tensorfile_write(struct tensorfile_writer *writer, const float *values, size_t count)
+{
+    if (count > writer->values_expected - writer->values_written)
+        return err_set(ERR_STATE, "%s: more values than its header announces", writer->file.path);
+    digest_add(&writer->digest, values, count * sizeof *values);
+    TRY(fsio_write(&writer->file, values, count * sizeof *values));
+    writer->values_written += count;
+    return ERR_OK;
+}
+
+enum err tensorfile_commit(struct tensorfile_writer *writer)
+{
+    enum err err;
+    if (writer->values_written != writer->values_expected) {
+        err = err_set(ERR_STATE, "%s: values are missing", writer->file.path);
+        tensorfile_abort(writer);
+        return err;
+    }
+    struct digest digest = digest_end(&writer->digest);
+    char hex[DIGEST_HEX_BYTES];
+    digest_hex(&digest, hex);
+    err = fsio_rewrite(&writer->file, writer->digest_offset, hex, sizeof hex - 1);
+    if (err != ERR_OK) {
+        tensorfile_abort(writer);
+        return err;
+    }
+    err = fsio_commit(&writer->file);
+    mem_free(writer);
+    return err;
+}
+
+void tensorfile_abort(struct tensorfile_writer *writer)
+{
+    if (writer == NULL)
+        return;
+    fsio_abort(&writer->file);
+    mem_free(writer);
+}
+
+/* ---- reading ---- */
+
+struct entry {
+    struct tensorfile_tensor tensor; /* its name lives in the JSON */
+    uint64_t begin, count;           /* bytes into the data, values */
+};
+
+struct tensorfile {
+    char *path;
+    uint8_t *map;
+    size_t map_bytes;
+    json_t *header;
+    const uint8_t *data;
+    uint64_t data_bytes;
+    struct entry *entries;
+    size_t entries_count;
+};
+
+static enum err damaged(const struct tensorfile *file, const char *why)
+{
+    return err_set(ERR_CORRUPT, "%s: not a whole tensor file: %s", file->path, why);
+}
+
+static enum err map_file(struct tensorfile *file)
+{
+    int fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    if (fd < 0)
+        return err_set_errno(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open", file->path);
+    enum err err = ERR_OK;
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
+        err = err_set(ERR_IO, "%s: not a regular file", file->path);
+    else if (status.st_size < LENGTH_BYTES)
+        err = damaged(file, "shorter than its first field");
+    if (err == ERR_OK) {
+        void *map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (map == MAP_FAILED) {
+            err = err_set_errno(ERR_IO, "%s: cannot map", file->path);
+        } else {
+            file->map = map;
+            file->map_bytes = (size_t)status.st_size;
+        }
+    }
+    close(fd);
+    return err;
+}
+
+static enum err read_entry(struct tensorfile *file, const char *name, json_t *value, struct entry *entry)
+{
+    json_t *shape = json_object_get(value, "shape");
+    json_t *offsets = json_object_get(value, "data_offsets");
+    const char *dtype = json_string_value(json_object_get(value, "dtype"));
+    if (dtype == NULL || !json_is_array(shape) || json_array_size(offsets) != 2)
+        return damaged(file, "a tensor lacks dtype, shape or data_offsets");
+    if (strcmp(dtype, "F32") != 0)
+        return err_set(ERR_CORRUPT, "%s: tensor %s is %s; only F32 can be read", file->path, name, dtype);
+    if (json_array_size(shape) > TENSORFILE_DIMS_MAX)
+        return damaged(file, "a tensor has too many dimensions");
+    entry->tensor = (struct tensorfile_tensor){.name = name, .dims = (uint32_t)json_array_size(shape)};
+    entry->count = 1;
+    for (uint32_t d = 0; d < entry->tensor.dims; d++) {
+        json_int_t size = json_integer_value(json_array_get(shape, d));
+        if (size < 0 || (size > 0 && entry->count > file->data_bytes / sizeof(float) / (uint64_t)size))
+            return damaged(file, "a tensor is larger than the file");
+        entry->tensor.shape[d] = (uint64_t)size;
+        entry->count *= (uint64_t)size;
+    }
+    json_int_t begin = json_integer_value(json_array_get(offsets, 0));
+    json_int_t end = json_integer_value(json_array_get(offsets, 1));
+    if (begin < 0 || end < begin || (uint64_t)end > file->data_bytes || begin % (json_int_t)sizeof(float) != 0 ||
+        (uint64_t)(end - begin) != entry->count * sizeof(float))
+        return damaged(file, "a tensor's place does not fit its shape or the file");
+    entry->begin = (uint64_t)begin;
+    return ERR_OK;
+}
+
+static enum err read_header(struct tensorfile *file)
+{
+    struct bytes_reader reader = bytes_reader_init(file->map, file->map_bytes);
+    uint64_t length = bytes_get_u64(&reader);
+    if (length > HEADER_BYTES_MAX || length > bytes_left(&reader))
+        return damaged(file, "the header is longer than the file");
+    json_error_t json_error;
+    const uint8_t *text = bytes_get(&reader, (size_t)length);
+    file->header = json_loadb((const char *)text, (size_t)length, JSON_REJECT_DUPLICATES, &json_error);
+    if (!json_is_object(file->header))
+        return damaged(file, "the header is not JSON");
+    file->data = file->map + LENGTH_BYTES + length;
+    file->data_bytes = bytes_left(&reader);
+    if (length % sizeof(float) != 0)
+        return damaged(file, "its data is not aligned to four bytes");
+    TRY(mem_new(json_object_size(file->header), sizeof *file->entries, "tensor names", &file->entries));
+    const char *name;
+    json_t *value;
+    json_object_foreach (file->header, name, value) {
+        if (strcmp(name, "__metadata__") != 0)
+            TRY(read_entry(file, name, value, &file->entries[file->entries_count++]));
+    }
+    return ERR_OK;
+}
+
+static enum err check_digest(struct tensorfile *file, bool required)
+{
+    const char *hex = tensorfile_meta(file, digest_key);
+    if (hex == NULL && !required)
+        return ERR_OK;
+    if (hex == NULL || strlen(hex) != DIGEST_HEX_BYTES - 1)
+        return damaged(file, "no checksum");
+    /* The digest was taken with zeros in its own place. */
+    size_t header_bytes = (size_t)(file->data - file->map);
+    const uint8_t *place = memmem(file->map, header_bytes, hex, DIGEST_HEX_BYTES - 1);
+    char zeros[DIGEST_HEX_BYTES - 1];
+    memset(zeros, '0', sizeof zeros);
+    if (place == NULL)
+        return damaged(file, "no checksum");
+    struct digest_state state;
+    size_t before = (size_t)(place - file->map);
+    digest_begin(&state);
+    digest_add(&state, file->map, before);
+    digest_add(&state, zeros, sizeof zeros);
+    digest_add(&state, place + sizeof zeros, file->map_bytes - before - sizeof zeros);
+    struct digest digest = digest_end(&state);
+    char found[DIGEST_HEX_BYTES];
+    if (strcmp(digest_hex(&digest, found), hex) != 0)
+        return damaged(file, "its checksum does not match its content");
+    return ERR_OK;
+}
+
+enum err tensorfile_open(const char *path, bool digest_required, struct tensorfile **out)
+{
+    enum err err;
+    struct tensorfile *file = NULL;
+    *out = NULL;
+    TRY_OUT(mem_new(1, sizeof *file, "a tensor file", &file));
+    TRY_OUT(mem_strdup(path, &file->path));
+    TRY_OUT(map_file(file));
+    TRY_OUT(read_header(file));
+    TRY_OUT(check_digest(file, digest_required));
+    *out = file;
+out:
+    if (err != ERR_OK)
+        tensorfile_close(file);
+    return err;
+}
+
+void tensorfile_close(struct tensorfile *file)
+{
+    if (file == NULL)
+        return;
+    if (file->map != NULL)
+        munmap(file->map, file->map_bytes);
+    json_decref(file->header);
+    mem_free(file->entries);
+    mem_free(file->path);
+    mem_free(file);
+}
+
+const char *tensorfile_meta(const struct tensorfile *file, const char *key)
+{
+    return json_string_value(json_object_get(json_object_get(file->header, "__metadata__"), key));
+}
+
+enum err tensorfile_meta_u64(const struct tensorfile *file, const char *key, uint64_t *value)
+{
+    const char *text = tensorfile_meta(file, key);
+    char *end = NULL;
+    if (text == NULL || text[0] < '0' || text[0] > '9')
+        return err_set(ERR_CORRUPT, "%s: no number \"%s\" in its metadata", file->path, key);
+    *value = strtoull(text, &end, 10);
+    if (*end != '\0')
+        return err_set(ERR_CORRUPT, "%s: \"%s\" in its metadata is not a number", file->path, key);
+    return ERR_OK;
+}
+
+size_t tensorfile_count(const struct tensorfile *file)
+{
+    return file->entries_count;
+}
+
+struct tensorfile_tensor tensorfile_at(const struct tensorfile *file, size_t index)
+{
+    return file->entries[index].tensor;
+}
+
+enum err tensorfile_values(const struct tensorfile *file, const char *name, uint64_t count, const float **values)
+{
+    for (size_t i = 0; i < file->entries_count; i++) {
+        const struct entry *entry = &file->entries[i];
+        if (strcmp(entry->tensor.name, name) != 0)
+            continue;
+        if (entry->count != count)
+            return err_set(ERR_CORRUPT, "%s: tensor %s has %" PRIu64 " values where %" PRIu64 " are needed", file->path,
+                           name, entry->count, count);
+        *values = (const float *)(const void *)(file->data + entry->begin);
+        return ERR_OK;
+    }
+    return err_set(ERR_NOTFOUND, "%s: no tensor %s", file->path, name);
+}

@@ -1,0 +1,61 @@
+/*
+ * tensorfile: named fp32 tensors in one file, in the safetensors layout, with a checksum.
+ *
+ * Layout: u64 little-endian header length, a JSON header, then the data (docs/FORMATS.md). Any safetensors reader
+ * opens our files. Ours carry "blake2b" in __metadata__: the digest of header (with that value as zeros) and data.
+ * Reading maps the file and checks every offset against the file's length before anything is used.
+ */
+#ifndef COMMON_TENSORFILE_H
+#define COMMON_TENSORFILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+enum { TENSORFILE_DIMS_MAX = 6 };
+
+struct tensorfile_tensor {
+    const char *name; /* borrowed */
+    uint32_t dims;
+    uint64_t shape[TENSORFILE_DIMS_MAX];
+};
+
+struct tensorfile_meta {
+    const char *key, *value; /* borrowed */
+};
+
+struct tensorfile_writer;
+
+/* Starts a file with these tensors, to be filled in this order. The file appears at `path` on commit only. */
+ERR_MUST_CHECK enum err tensorfile_create(const char *path, const struct tensorfile_tensor *tensors,
+                                          size_t tensors_count, const struct tensorfile_meta *meta, size_t meta_count,
+                                          struct tensorfile_writer **out);
+/* Appends `count` values of the next tensor; one tensor may come in pieces. */
+ERR_MUST_CHECK enum err tensorfile_write(struct tensorfile_writer *writer, const float *values, size_t count);
+/* Ends the writer whatever the outcome. ERR_STATE if values are missing. */
+ERR_MUST_CHECK enum err tensorfile_commit(struct tensorfile_writer *writer);
+void tensorfile_abort(struct tensorfile_writer *writer);
+
+struct tensorfile;
+
+/* Opens and checks a file. `digest_required`: refuse a file without our checksum (a foreign safetensors file is
+ * fine otherwise). ERR_NOTFOUND, ERR_CORRUPT. */
+ERR_MUST_CHECK enum err tensorfile_open(const char *path, bool digest_required, struct tensorfile **out);
+void tensorfile_close(struct tensorfile *file);
+
+/* NULL if there is no such key. Borrowed until close. */
+const char *tensorfile_meta(const struct tensorfile *file, const char *key);
+/* The same as a number; ERR_CORRUPT if missing or not one. */
+ERR_MUST_CHECK enum err tensorfile_meta_u64(const struct tensorfile *file, const char *key, uint64_t *value);
+
+size_t tensorfile_count(const struct tensorfile *file);
+/* The i-th tensor in the file's order; `name` is borrowed until close. */
+struct tensorfile_tensor tensorfile_at(const struct tensorfile *file, size_t index);
+
+/* The values of one tensor of exactly `count` values, borrowed until close; ERR_NOTFOUND, ERR_CORRUPT (other size). */
+ERR_MUST_CHECK enum err tensorfile_values(const struct tensorfile *file, const char *name, uint64_t count,
+                                          const float **values);
+
+#endif

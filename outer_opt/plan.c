@@ -1,0 +1,207 @@
+#include "outer_opt/plan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bytes.h"
+#include "common/mem.h"
+
+static uint64_t padded(uint64_t count)
+{
+    return (count + PLAN_BLOCK - 1) / PLAN_BLOCK * PLAN_BLOCK;
+}
+
+static enum err copy_tensors(struct plan *plan, const struct plan_tensor *tensors, uint32_t tensors_count)
+{
+    TRY(mem_new(tensors_count, sizeof *plan->tensors, "the plan's tensors", &plan->tensors));
+    for (uint32_t i = 0; i < tensors_count; i++) {
+        char *name;
+        if (tensors[i].name == NULL || tensors[i].name[0] == '\0')
+            return err_set(ERR_ARG, "tensor %u has no name", i);
+        if (tensors[i].count == 0 || tensors[i].count > (uint64_t)1 << 48)
+            return err_set(ERR_ARG, "tensor %s has %" PRIu64 " values", tensors[i].name, tensors[i].count);
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(tensors[k].name, tensors[i].name) == 0)
+                return err_set(ERR_ARG, "two tensors are called %s", tensors[i].name);
+        TRY(mem_strdup(tensors[i].name, &name));
+        plan->tensors[i] = (struct plan_tensor){.name = name, .layer = tensors[i].layer, .count = tensors[i].count};
+        plan->tensors_count = i + 1;
+        plan->params_count += tensors[i].count;
+    }
+    return ERR_OK;
+}
+
+/* ---- assignment of tensors to fragments ---- */
+
+/* Fragment 0 holds everything outside the layers; the layers follow in groups. */
+static enum err assign_by_layer(struct plan *plan, const struct plan_conf *conf)
+{
+    int64_t layers = 0;
+    uint32_t first = 0; /* fragment of the first group: 1, or 0 when nothing stands outside the layers */
+    for (uint32_t i = 0; i < plan->tensors_count; i++) {
+        if (plan->tensors[i].layer < 0)
+            first = 1;
+        else if (plan->tensors[i].layer >= layers)
+            layers = (int64_t)plan->tensors[i].layer + 1;
+    }
+    uint32_t per = conf->layers_per_fragment > 0 ? conf->layers_per_fragment : 1;
+    uint64_t groups = ((uint64_t)layers + per - 1) / per;
+    if (first + groups > PLAN_FRAGMENTS_MAX)
+        return err_set(ERR_ARG, "%" PRIu64 " fragments; at most %d are possible: raise layers_per_fragment",
+                       first + groups, PLAN_FRAGMENTS_MAX);
+    for (uint32_t i = 0; i < plan->tensors_count; i++) {
+        struct plan_tensor *tensor = &plan->tensors[i];
+        if (tensor->layer < 0)
+            tensor->fragment = 0;
+        else if (conf->pattern == PLAN_STRIDED)
+            tensor->fragment = first + (uint32_t)((uint64_t)tensor->layer % groups);
+        else
+            tensor->fragment = first + (uint32_t)tensor->layer / per;
+    }
+    plan->fragments_count = first + (uint32_t)groups;
+    return ERR_OK;
+}
+
+struct sized {
+    uint64_t count;
+    uint32_t index;
+};
+
+static int larger_first(const void *left, const void *right)
+{
+    const struct sized *a = left;
+    const struct sized *b = right;
+    if (a->count != b->count)
+        return a->count > b->count ? -1 : 1;
+    return a->index < b->index ? -1 : 1; /* total order: the same plan everywhere */
+}
+
+static enum err assign_balanced(struct plan *plan, const struct plan_conf *conf)
+{
+    enum err err;
+    struct sized *order = NULL;
+    uint64_t *load = NULL;
+    uint32_t fragments = conf->fragments;
+    if (fragments == 0 || fragments > PLAN_FRAGMENTS_MAX)
+        return err_set(ERR_ARG, "%u fragments; 1 to %d are possible", fragments, PLAN_FRAGMENTS_MAX);
+    if (fragments > plan->tensors_count)
+        fragments = plan->tensors_count;
+    TRY_OUT(mem_new(plan->tensors_count, sizeof *order, "the plan", &order));
+    TRY_OUT(mem_new(fragments, sizeof *load, "the plan", &load));
+    for (uint32_t i = 0; i < plan->tensors_count; i++)
+        order[i] = (struct sized){plan->tensors[i].count, i};
+    qsort(order, plan->tensors_count, sizeof *order, larger_first);
+    for (uint32_t i = 0; i < plan->tensors_count; i++) {
+        uint32_t smallest = 0;
+        for (uint32_t f = 1; f < fragments; f++)
+            if (load[f] < load[smallest])
+                smallest = f;
+        plan->tensors[order[i].index].fragment = smallest;
+        load[smallest] += padded(order[i].count);
+    }
+    plan->fragments_count = fragments;
+out:
+    mem_free(order);
+    mem_free(load);
+    return err;
+}
+
+/* ---- layout ---- */
+
+static enum err lay_out(struct plan *plan)
+{
+    TRY(mem_new(plan->fragments_count, sizeof *plan->fragments, "the plan's fragments", &plan->fragments));
+    for (uint32_t i = 0; i < plan->tensors_count; i++) {
+        struct plan_tensor *tensor = &plan->tensors[i];
+        struct plan_fragment *fragment = &plan->fragments[tensor->fragment];
+        tensor->offset = fragment->values_count;
+        fragment->values_count += padded(tensor->count);
+        fragment->params_count += tensor->count;
+        fragment->tensors_count++;
+    }
+    for (uint32_t f = 0; f < plan->fragments_count; f++) {
+        if (plan->fragments[f].tensors_count == 0)
+            return err_set(ERR_ARG, "fragment %u would be empty: layer numbers have gaps", f);
+        if (plan->fragments[f].values_count > plan->values_count_max)
+            plan->values_count_max = plan->fragments[f].values_count;
+    }
+    return ERR_OK;
+}
+
+static void digest_plan(struct plan *plan)
+{
+    struct digest_state state;
+    digest_begin(&state);
+    for (uint32_t i = 0; i < plan->tensors_count; i++) {
+        const struct plan_tensor *tensor = &plan->tensors[i];
+        uint8_t row[20];
+        struct bytes_writer writer = bytes_writer_init(row, sizeof row);
+        bytes_put_u32(&writer, tensor->fragment);
+        bytes_put_u64(&writer, tensor->offset);
+        bytes_put_u64(&writer, tensor->count);
+        digest_add(&state, tensor->name, strlen(tensor->name) + 1);
+        digest_add(&state, row, sizeof row);
+    }
+    plan->digest = digest_end(&state);
+}
+
+enum err plan_new(const struct plan_tensor *tensors, uint32_t tensors_count, const struct plan_conf *conf,
+                  struct plan **out)
+{
+    enum err err;
+    struct plan *plan = NULL;
+    *out = NULL;
+    if (tensors_count == 0)
+        return err_set(ERR_ARG, "no tensors were registered");
+    TRY_OUT(mem_new(1, sizeof *plan, "the plan", &plan));
+    TRY_OUT(copy_tensors(plan, tensors, tensors_count));
+    if (conf->pattern == PLAN_BALANCED)
+        TRY_OUT(assign_balanced(plan, conf));
+    else
+        TRY_OUT(assign_by_layer(plan, conf));
+    TRY_OUT(lay_out(plan));
+    digest_plan(plan);
+    *out = plan;
+out:
+    if (err != ERR_OK)
+        plan_free(plan);
+    return err;
+}
+
+void plan_free(struct plan *plan)
+{
+    if (plan == NULL)
+        return;
+    for (uint32_t i = 0; i < plan->tensors_count; i++)
+        mem_free((void *)(uintptr_t)plan->tensors[i].name);
+    mem_free(plan->tensors);
+    mem_free(plan->fragments);
+    mem_free(plan);
+}
+
+struct plan_shard plan_shard(const struct plan *plan, uint32_t fragment, const uint64_t *weights,
+                             uint32_t weights_count, uint32_t owner)
+{
+    uint64_t blocks = plan->fragments[fragment].values_count / PLAN_BLOCK;
+    unsigned __int128 before = 0;
+    unsigned __int128 total = 0;
+    for (uint32_t i = 0; i < weights_count; i++) {
+        total += weights[i];
+        if (i < owner)
+            before += weights[i];
+    }
+    uint64_t begin = (uint64_t)(before * blocks / total);
+    uint64_t end = (uint64_t)((before + weights[owner]) * blocks / total);
+    return (struct plan_shard){.begin = begin * PLAN_BLOCK, .end = end * PLAN_BLOCK};
+}
+
+const struct plan_tensor *plan_tensor_at(const struct plan *plan, uint32_t fragment, uint64_t offset)
+{
+    for (uint32_t i = 0; i < plan->tensors_count; i++) {
+        const struct plan_tensor *tensor = &plan->tensors[i];
+        if (tensor->fragment == fragment && offset >= tensor->offset && offset < tensor->offset + tensor->count)
+            return tensor;
+    }
+    return NULL;
+}

@@ -1,0 +1,538 @@
+/* outer_opt: plan, schedule, codecs, mean, outer optimizers and version hash, against independent vectors and bounds.
+ */
+#include "tests/lib/testlib.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/digest.h"
+#include "common/mem.h"
+#include "outer_opt/codec.h"
+#include "outer_opt/outer.h"
+#include "outer_opt/plan.h"
+#include "outer_opt/schedule.h"
+#include "outer_opt/vec.h"
+#include "outer_opt/vhash.h"
+
+static const struct vec_ops *tables[3];
+static size_t tables_count;
+
+/* ---- vectors ---- */
+
+static void e3m0_vectors_hold_bit_for_bit(void **state)
+{
+    (void)state;
+    size_t index;
+    json_t *item;
+    json_array_foreach (testlib_cases("e3m0"), index, item) {
+        float x[256] = {0}, decoded[256], got[256];
+        size_t count = testlib_hex_floats(json_object_get(item, "input_f32"), x, 256);
+        testlib_hex_floats(json_object_get(item, "decoded_f32"), decoded, 256);
+        unsigned scale = (unsigned)strtoul(json_string_value(json_object_get(item, "scale_bf16")), NULL, 16);
+        json_t *codes = json_object_get(item, "codes");
+        for (size_t t = 0; t < tables_count; t++) {
+            const struct vec_codec *e3m0 = &tables[t]->codec[VEC_E3M0];
+            uint8_t raw[130];
+            struct vec_source source = {.minuend = x};
+            assert_int_equal(e3m0->encode(&source, 1, raw, NULL), 1);
+            assert_int_equal(raw[0] | raw[1] << 8, scale);
+            for (size_t i = 0; i < 256; i++) {
+                unsigned code = i < 128 ? raw[2 + i] & 15u : raw[2 + i - 128] >> 4;
+                unsigned want = i < count ? (unsigned)json_integer_value(json_array_get(codes, i)) : 0;
+                if (code != want)
+                    fail_msg("%s: code %zu is %u, not %u", tables[t]->name, i, code, want);
+            }
+            e3m0->decode(raw, 1, got);
+            for (size_t i = 0; i < count; i++)
+                assert_int_equal(testlib_float_bits(got[i]), testlib_float_bits(decoded[i]));
+        }
+    }
+}
+
+static void mean_vectors_hold_bit_for_bit(void **state)
+{
+    (void)state;
+    size_t index;
+    json_t *item;
+    json_array_foreach (testlib_cases("mean"), index, item) {
+        float weights[8];
+        size_t islands = testlib_hex_floats(json_object_get(item, "weights"), weights, 8);
+        float want[256];
+        size_t count = testlib_hex_floats(json_object_get(item, "mean_f32"), want, 256);
+        for (size_t t = 0; t < tables_count; t++) {
+            float sum[256] = {0};
+            for (size_t i = 0; i < islands; i++) {
+                float x[256] = {0};
+                uint8_t raw[1024];
+                testlib_hex_floats(json_array_get(json_object_get(item, "inputs_f32"), i), x, 256);
+                struct vec_source source = {.minuend = x};
+                assert_int_equal(tables[t]->codec[VEC_FP32].encode(&source, 1, raw, NULL), 1);
+                tables[t]->codec[VEC_FP32].decode_add(raw, 1, weights[i], sum);
+            }
+            outer_mean_finish(sum, 256, weights, islands);
+            for (size_t i = 0; i < count; i++)
+                assert_int_equal(testlib_float_bits(sum[i]), testlib_float_bits(want[i]));
+        }
+    }
+}
+
+static void nesterov_vectors_hold_bit_for_bit(void **state)
+{
+    (void)state;
+    size_t index;
+    json_t *item;
+    json_array_foreach (testlib_cases("nesterov"), index, item) {
+        struct outer_conf conf = {.kind = OUTER_NESTEROV,
+                                  .lr = (float)json_number_value(json_object_get(item, "lr")),
+                                  .momentum = (float)json_number_value(json_object_get(item, "momentum"))};
+        float theta[64], buffer[64] = {0};
+        size_t count = testlib_hex_floats(json_object_get(item, "theta_f32"), theta, 64);
+        json_t *deltas = json_object_get(item, "deltas_f32");
+        json_t *trajectory = json_object_get(item, "trajectory_f32");
+        for (size_t round = 0; round < json_array_size(deltas); round++) {
+            float delta[64], want[64];
+            testlib_hex_floats(json_array_get(deltas, round), delta, 64);
+            testlib_hex_floats(json_array_get(trajectory, round), want, 64);
+            outer_step(&conf, theta, buffer, delta, count);
+            for (size_t i = 0; i < count; i++)
+                assert_int_equal(testlib_float_bits(theta[i]), testlib_float_bits(want[i]));
+        }
+        float momentum[64];
+        testlib_hex_floats(json_object_get(item, "momentum_f32"), momentum, 64);
+        for (size_t i = 0; i < count; i++)
+            assert_int_equal(testlib_float_bits(buffer[i]), testlib_float_bits(momentum[i]));
+    }
+}
+
+static struct plan *layered_plan(uint32_t layers, enum plan_pattern pattern, uint32_t per)
+{
+    struct plan_tensor tensors[128];
+    char names[128][32];
+    uint32_t count = 0;
+    tensors[count++] = (struct plan_tensor){.name = "embed", .layer = -1, .count = 300};
+    for (uint32_t l = 0; l < layers; l++) {
+        snprintf(names[l], sizeof names[l], "layer.%u", l);
+        tensors[count++] = (struct plan_tensor){.name = names[l], .layer = (int32_t)l, .count = 1000 + l};
+    }
+    struct plan_conf conf = {.pattern = pattern, .layers_per_fragment = per};
+    struct plan *plan;
+    assert_ok(plan_new(tensors, count, &conf, &plan));
+    return plan;
+}
+
+static void check_pattern(const json_t *item, const char *name, enum plan_pattern pattern)
+{
+    uint32_t layers = (uint32_t)json_integer_value(json_object_get(item, "layers"));
+    struct plan *plan =
+        layered_plan(layers, pattern, (uint32_t)json_integer_value(json_object_get(item, "layers_per_fragment")));
+    json_t *want = json_object_get(item, name);
+    assert_int_equal(plan->fragments_count, json_array_size(want));
+    for (uint32_t f = 0; f < plan->fragments_count; f++) {
+        json_t *members = json_array_get(want, f);
+        uint32_t found = 0;
+        for (uint32_t i = 1; i < plan->tensors_count; i++) {
+            if (plan->tensors[i].fragment != f)
+                continue;
+            assert_int_equal(plan->tensors[i].layer, json_integer_value(json_array_get(members, found)));
+            found++;
+        }
+        assert_int_equal(found, json_array_size(members));
+    }
+    assert_int_equal(plan->tensors[0].fragment, 0);
+    plan_free(plan);
+}
+
+static void schedule_vectors_hold(void **state)
+{
+    (void)state;
+    size_t index;
+    json_t *item;
+    json_array_foreach (testlib_cases("schedule"), index, item) {
+        struct schedule schedule = {.interval = (uint64_t)json_integer_value(json_object_get(item, "H")),
+                                    .fragments = (uint32_t)json_integer_value(json_object_get(item, "fragments")),
+                                    .spread = true};
+        uint64_t steps = (uint64_t)json_integer_value(json_object_get(item, "steps"));
+        check_pattern(item, "strided", PLAN_STRIDED);
+        check_pattern(item, "sequential", PLAN_SEQUENTIAL);
+        for (uint32_t f = 0; f < schedule.fragments; f++) {
+            json_t *offsets = json_object_get(item, "offsets");
+            assert_int_equal(schedule_offset(&schedule, f), json_integer_value(json_array_get(offsets, f)));
+            json_t *due = json_array_get(json_object_get(item, "due"), f);
+            uint64_t at = 0;
+            for (size_t k = 0;; k++) {
+                at = schedule_next_due(&schedule, f, at);
+                if (at > steps) {
+                    assert_int_equal(k, json_array_size(due));
+                    break;
+                }
+                assert_int_equal(at, json_integer_value(json_array_get(due, k)));
+            }
+        }
+    }
+    /* More fragments than steps still spreads them; zero offsets make them all due together. */
+    struct schedule crowded = {.interval = 4, .fragments = 8, .spread = true};
+    assert_int_equal(schedule_offset(&crowded, 7), 3);
+    crowded.spread = false;
+    assert_int_equal(schedule_next_due(&crowded, 7, 4), 8);
+    struct schedule each = {.interval = 1, .fragments = 1, .spread = true};
+    assert_int_equal(schedule_next_due(&each, 0, 0), 1);
+    assert_int_equal(schedule_next_due(&each, 0, 1), 2);
+}
+
+/* ---- plan ---- */
+
+static void tensors_never_share_a_block_and_shards_cover(void **state)
+{
+    (void)state;
+    struct plan *plan = layered_plan(7, PLAN_STRIDED, 3);
+    uint64_t params = 0;
+    for (uint32_t i = 0; i < plan->tensors_count; i++) {
+        const struct plan_tensor *t = &plan->tensors[i];
+        assert_int_equal(t->offset % PLAN_BLOCK, 0);
+        params += t->count;
+        for (uint32_t k = 0; k < i; k++) {
+            const struct plan_tensor *o = &plan->tensors[k];
+            if (o->fragment == t->fragment)
+                assert_true(o->offset + o->count <= t->offset || t->offset + t->count <= o->offset);
+        }
+        assert_ptr_equal(plan_tensor_at(plan, t->fragment, t->offset + t->count - 1), t);
+        if (t->count % PLAN_BLOCK != 0)
+            assert_null(plan_tensor_at(plan, t->fragment, t->offset + t->count));
+    }
+    assert_int_equal(params, plan->params_count);
+    static const uint64_t weights[5] = {1000000000, 10000000000, 0, 30, 2500000000};
+    for (uint32_t f = 0; f < plan->fragments_count; f++) {
+        uint64_t at = 0;
+        for (uint32_t s = 0; s < 5; s++) {
+            struct plan_shard shard = plan_shard(plan, f, weights, 5, s);
+            assert_int_equal(shard.begin, at);
+            assert_int_equal(shard.begin % PLAN_BLOCK, 0);
+            at = shard.end;
+        }
+        assert_int_equal(at, plan->fragments[f].values_count);
+    }
+    plan_free(plan);
+}
+
+static void balanced_plans_are_even_and_ordered(void **state)
+{
+    (void)state;
+    struct plan_tensor tensors[20];
+    char names[20][32];
+    for (uint32_t i = 0; i < 20; i++) {
+        snprintf(names[i], sizeof names[i], "t%u", i);
+        tensors[i] = (struct plan_tensor){.name = names[i], .layer = -1, .count = 256u * (1 + i % 5)};
+    }
+    struct plan_conf conf = {.pattern = PLAN_BALANCED, .fragments = 4};
+    struct plan *plan, *again;
+    assert_ok(plan_new(tensors, 20, &conf, &plan));
+    assert_int_equal(plan->fragments_count, 4);
+    for (uint32_t f = 0; f < 4; f++)
+        assert_int_equal(plan->fragments[f].values_count, 256u * 15);
+    assert_ok(plan_new(tensors, 20, &conf, &again));
+    assert_true(digest_equal(&plan->digest, &again->digest));
+    plan_free(again);
+    tensors[3].count++;
+    assert_ok(plan_new(tensors, 20, &conf, &again));
+    assert_false(digest_equal(&plan->digest, &again->digest));
+    plan_free(again);
+    plan_free(plan);
+}
+
+static void senseless_plans_are_refused(void **state)
+{
+    (void)state;
+    struct plan *plan;
+    struct plan_conf conf = {.pattern = PLAN_STRIDED, .layers_per_fragment = 1};
+    struct plan_tensor twice[] = {{.name = "a", .layer = -1, .count = 1}, {.name = "a", .layer = -1, .count = 1}};
+    assert_fails(ERR_ARG, "two tensors are called a", plan_new(twice, 2, &conf, &plan));
+    struct plan_tensor empty[] = {{.name = "a", .layer = -1, .count = 0}};
+    assert_fails(ERR_ARG, "tensor a has 0 values", plan_new(empty, 1, &conf, &plan));
+    struct plan_tensor nameless[] = {{.name = "", .layer = -1, .count = 1}};
+    assert_fails(ERR_ARG, "has no name", plan_new(nameless, 1, &conf, &plan));
+    assert_fails(ERR_ARG, "no tensors", plan_new(NULL, 0, &conf, &plan));
+    struct plan_tensor gap[] = {{.name = "a", .layer = 5, .count = 1}};
+    assert_fails(ERR_ARG, "gaps", plan_new(gap, 1, &conf, &plan));
+    struct plan_tensor deep[] = {{.name = "a", .layer = 100000, .count = 1}};
+    assert_fails(ERR_ARG, "raise layers_per_fragment", plan_new(deep, 1, &conf, &plan));
+    for (long n = 0;; n++) {
+        struct plan_tensor one[] = {{.name = "a", .layer = -1, .count = 1}};
+        mem_fail_after(n);
+        enum err err = plan_new(one, 1, &conf, &plan);
+        mem_fail_after(-1);
+        if (err == ERR_OK)
+            break;
+        assert_int_equal(err, ERR_NOMEM);
+    }
+    plan_free(plan);
+}
+
+/* ---- codecs ---- */
+
+enum { N = 4 * CODEC_SEGMENT + 512 * 3 };
+
+struct bench {
+    struct codec *codec;
+    float *x, *y, *residual, *sum;
+    uint8_t *frame;
+    size_t frame_max, frame_bytes, fault;
+};
+
+static void bench_init(struct bench *b, enum codec_id id)
+{
+    memset(b, 0, sizeof *b);
+    struct codec_conf conf = {.id = id, .zstd_level = 1};
+    assert_ok(codec_new(&conf, &b->codec));
+    b->frame_max = codec_frame_bytes_max(id, N);
+    assert_ok(mem_new(N, 4, "x", &b->x));
+    assert_ok(mem_new(N, 4, "y", &b->y));
+    assert_ok(mem_new(N, 4, "r", &b->residual));
+    assert_ok(mem_new(N, 4, "s", &b->sum));
+    assert_ok(mem_new(b->frame_max, 1, "f", &b->frame));
+}
+
+static void bench_deinit(struct bench *b)
+{
+    codec_free(b->codec);
+    mem_free(b->x);
+    mem_free(b->y);
+    mem_free(b->residual);
+    mem_free(b->sum);
+    mem_free(b->frame);
+}
+
+static void bench_round(struct bench *b)
+{
+    struct vec_source source = {.minuend = b->x};
+    assert_ok(codec_encode(b->codec, &source, N, b->residual, b->frame, &b->frame_bytes, &b->fault));
+    assert_true(b->frame_bytes <= b->frame_max);
+    assert_ok(codec_decode(b->codec, b->frame, b->frame_bytes, b->y, N));
+    for (size_t i = 0; i < N; i++)
+        assert_int_equal(testlib_float_bits(b->residual[i]), testlib_float_bits(b->x[i] - b->y[i]));
+}
+
+static void codecs_keep_their_error_bounds(void **state)
+{
+    (void)state;
+    static const struct {
+        enum codec_id id;
+        double error_max[2], bits_max[2]; /* Gaussian, Laplace: its longer tail stretches steps and spreads codes */
+    } rows[] = {{CODEC_FP32, {0, 0}, {32.1, 32.1}},
+                {CODEC_BF16, {2.1e-3, 2.1e-3}, {12.6, 12.9}},
+                {CODEC_INT8, {1e-2, 1.1e-2}, {7.7, 7.2}},
+                {CODEC_E3M0, {0.21, 0.21}, {3.6, 3.8}}};
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        for (int laplace = 0; laplace < 2; laplace++) {
+            struct bench b;
+            struct env_rng rng = env_rng_init(9, r);
+            bench_init(&b, rows[r].id);
+            if (laplace)
+                testlib_fill_laplace(&rng, b.x, N, 1e-3);
+            else
+                testlib_fill_normal(&rng, b.x, N, 1e-3);
+            bench_round(&b);
+            double error = testlib_relative_error(b.y, b.x, N);
+            double bits = 8.0 * (double)b.frame_bytes / N;
+            print_message("%s %s: relative error %.4f, %.3f bit/value\n", codec_name(rows[r].id),
+                          laplace ? "laplace" : "gauss", error, bits);
+            assert_true(error <= rows[r].error_max[laplace]);
+            assert_true(bits <= rows[r].bits_max[laplace]);
+            bench_deinit(&b);
+        }
+    }
+}
+
+static void e3m0_keeps_direction_and_elementwise_bound(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct env_rng rng = env_rng_init(10, 0);
+    bench_init(&b, CODEC_E3M0);
+    testlib_fill_laplace(&rng, b.x, N, 1);
+    bench_round(&b);
+    double dot = 0, xx = 0, yy = 0;
+    for (size_t block = 0; block < N; block += CODEC_BLOCK) {
+        float most = 0;
+        for (size_t i = block; i < block + CODEC_BLOCK; i++)
+            most = fmaxf(most, fabsf(b.x[i]));
+        for (size_t i = block; i < block + CODEC_BLOCK; i++) {
+            dot += (double)b.x[i] * b.y[i];
+            xx += (double)b.x[i] * b.x[i];
+            yy += (double)b.y[i] * b.y[i];
+            float ratio = fabsf(b.x[i]) / most;
+            if (ratio >= 1.0f / 63)
+                assert_true(fabsf(b.x[i] - b.y[i]) <= fabsf(b.x[i]) * (1.0f / 3 + 1e-6f));
+        }
+    }
+    assert_true(dot / sqrt(xx * yy) >= 0.978);
+    bench_deinit(&b);
+}
+
+static void error_feedback_sends_everything_in_the_end(void **state)
+{
+    (void)state;
+    /* The same outer gradient again and again: what is sent adds up to what was meant, within one step's left-over. */
+    struct codec_conf conf = {.id = CODEC_E3M0, .zstd_level = 0};
+    struct codec *codec;
+    assert_ok(codec_new(&conf, &codec));
+    enum { COUNT = 1024, ROUNDS = 50 };
+    static float theta[COUNT], zero[COUNT], residual[COUNT], sent[COUNT];
+    static uint8_t frame[COUNT];
+    struct env_rng rng = env_rng_init(3, 3);
+    testlib_fill_normal(&rng, theta, COUNT, 1e-3);
+    struct vec_source source = {.minuend = zero, .subtrahend = theta, .residual = residual};
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t bytes, fault;
+        assert_ok(codec_encode(codec, &source, COUNT, residual, frame, &bytes, &fault));
+        assert_ok(codec_decode_add(codec, frame, bytes, 1.0f, sent, COUNT));
+    }
+    for (size_t i = 0; i < COUNT; i++)
+        assert_true(fabsf(sent[i] + residual[i] + ROUNDS * theta[i]) < 1e-5f);
+    double left = 0, meant = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        left += (double)residual[i] * residual[i];
+        meant += (double)theta[i] * theta[i];
+    }
+    assert_true(left < meant); /* bounded: it does not grow with the rounds */
+    codec_free(codec);
+}
+
+static void not_a_number_is_refused_and_placed(void **state)
+{
+    (void)state;
+    static const enum codec_id ids[] = {CODEC_FP32, CODEC_BF16, CODEC_INT8, CODEC_E3M0};
+    const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
+    for (size_t c = 0; c < 4; c++) {
+        struct bench b;
+        bench_init(&b, ids[c]);
+        for (size_t k = 0; k < 4; k++) {
+            size_t place = CODEC_SEGMENT + 1000 * (k + 1);
+            b.x[place] = bad[k];
+            struct vec_source source = {.minuend = b.x};
+            assert_int_equal(codec_encode(b.codec, &source, N, NULL, b.frame, &b.frame_bytes, &b.fault), ERR_NONFINITE);
+            assert_int_equal(b.fault, place / CODEC_BLOCK * CODEC_BLOCK);
+            b.x[place] = 0;
+        }
+        bench_deinit(&b);
+    }
+}
+
+static void all_tables_give_the_same_bits(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 64, COUNT = BLOCKS * CODEC_BLOCK };
+    static float x[COUNT], sub[COUNT], res[2][COUNT], out[2][COUNT];
+    static uint8_t raw[2][4 * COUNT];
+    struct env_rng rng = env_rng_init(11, 0);
+    for (int trial = 0; trial < 60; trial++) {
+        /* Every magnitude, down to subnormals and up to the edge. */
+        double scale = exp2(env_rng_uniform(&rng) * 270 - 145);
+        testlib_fill_normal(&rng, x, COUNT, scale < 1e37 ? scale : 1e37);
+        testlib_fill_normal(&rng, sub, COUNT, scale < 1e37 ? scale : 1e37);
+        for (int c = 0; c < VEC_CODECS; c++) {
+            for (size_t t = 0; t < tables_count; t++) {
+                struct vec_source source = {.minuend = x, .subtrahend = sub};
+                size_t slot = t > 0;
+                const struct vec_codec *codec = &tables[t]->codec[c];
+                memset(out[slot], 0, sizeof out[slot]);
+                size_t good = codec->encode(&source, BLOCKS, raw[slot], res[slot]);
+                if (good != BLOCKS)
+                    break;
+                codec->decode_add(raw[slot], BLOCKS, 3.7f, out[slot]);
+                tables[t]->divide(out[slot], COUNT, 1.3f);
+                tables[t]->nesterov(out[slot], res[slot], x, COUNT, 0.37f, 0.91f);
+                tables[t]->heavy_ball(out[slot], res[slot], x, COUNT, 0.37f, 0.91f);
+                tables[t]->average(out[slot], sub, COUNT);
+                assert_memory_equal(raw[0], raw[slot], BLOCKS * codec->raw_bytes);
+                assert_memory_equal(res[0], res[slot], sizeof res[0]);
+                assert_memory_equal(out[0], out[slot], sizeof out[0]);
+            }
+        }
+    }
+    print_message("tables compared: %zu\n", tables_count);
+}
+
+static void damaged_frames_are_refused(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct env_rng rng = env_rng_init(12, 0);
+    bench_init(&b, CODEC_E3M0);
+    testlib_fill_normal(&rng, b.x, N, 1);
+    bench_round(&b);
+    assert_fails(ERR_PROTO, "where 256 are due", codec_decode(b.codec, b.frame, b.frame_bytes, b.y, 256));
+    for (size_t cut = 0; cut < b.frame_bytes; cut += cut < 100 ? 1 : 9973)
+        assert_int_equal(codec_decode(b.codec, b.frame, cut, b.y, N), ERR_PROTO);
+    for (size_t at = 0; at < b.frame_bytes; at += at < 60 ? 1 : 9973) {
+        b.frame[at] ^= 0x40;
+        assert_int_equal(codec_check(b.frame, b.frame_bytes, N), ERR_PROTO);
+        assert_int_equal(codec_decode(b.codec, b.frame, b.frame_bytes, b.y, N), ERR_PROTO);
+        b.frame[at] ^= 0x40;
+    }
+    assert_ok(codec_decode(b.codec, b.frame, b.frame_bytes, b.y, N));
+    bench_deinit(&b);
+}
+
+/* ---- outer optimizers and hash ---- */
+
+static void average_is_the_mean_of_parameters(void **state)
+{
+    (void)state;
+    float theta[4] = {1, 2, 3, 4};
+    const float delta[4] = {0.5f, -0.5f, 0, 4};
+    outer_step(&(struct outer_conf){.kind = OUTER_AVERAGE, .lr = 9, .momentum = 9}, theta, NULL, delta, 4);
+    const float want[4] = {0.5f, 2.5f, 3, 0};
+    assert_memory_equal(theta, want, sizeof want);
+    float buffer[4] = {0};
+    float ball[4] = {1, 2, 3, 4};
+    struct outer_conf conf = {.kind = OUTER_HEAVY_BALL, .lr = 0.5f, .momentum = 0.5f};
+    outer_step(&conf, ball, buffer, delta, 4);
+    outer_step(&conf, ball, buffer, delta, 4);
+    assert_true(ball[0] == 1 - 0.25f - 0.375f);
+}
+
+static void version_hash_sees_every_bit(void **state)
+{
+    (void)state;
+    enum { COUNT = VHASH_LEAF + 512 };
+    float *values;
+    assert_ok(mem_new(COUNT, 4, "values", &values));
+    assert_int_equal(vhash_leaves(COUNT), 2);
+    assert_int_equal(vhash_leaves(VHASH_LEAF), 1);
+    struct digest a[2] = {vhash_leaf(values, COUNT, 0), vhash_leaf(values, COUNT, 1)};
+    struct digest root = vhash_root(1, 2, COUNT, a, NULL);
+    struct digest with = vhash_root(1, 2, COUNT, a, a);
+    struct digest version = vhash_root(1, 3, COUNT, a, NULL);
+    struct digest fragment = vhash_root(2, 2, COUNT, a, NULL);
+    assert_false(digest_equal(&root, &with) || digest_equal(&root, &version) || digest_equal(&root, &fragment));
+    values[COUNT - 1] = -0.0f; /* even the sign of zero counts */
+    struct digest b[2] = {vhash_leaf(values, COUNT, 0), vhash_leaf(values, COUNT, 1)};
+    assert_true(digest_equal(&a[0], &b[0]));
+    assert_false(digest_equal(&a[1], &b[1]));
+    mem_free(values);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    tables_count = vec_all(tables, 3);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(e3m0_vectors_hold_bit_for_bit),
+        cmocka_unit_test(mean_vectors_hold_bit_for_bit),
+        cmocka_unit_test(nesterov_vectors_hold_bit_for_bit),
+        cmocka_unit_test(schedule_vectors_hold),
+        cmocka_unit_test(tensors_never_share_a_block_and_shards_cover),
+        cmocka_unit_test(balanced_plans_are_even_and_ordered),
+        cmocka_unit_test(senseless_plans_are_refused),
+        cmocka_unit_test(codecs_keep_their_error_bounds),
+        cmocka_unit_test(e3m0_keeps_direction_and_elementwise_bound),
+        cmocka_unit_test(error_feedback_sends_everything_in_the_end),
+        cmocka_unit_test(not_a_number_is_refused_and_placed),
+        cmocka_unit_test(all_tables_give_the_same_bits),
+        cmocka_unit_test(damaged_frames_are_refused),
+        cmocka_unit_test(average_is_the_mean_of_parameters),
+        cmocka_unit_test(version_hash_sees_every_bit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,158 @@
+/* err, mem, bytes, env, digest: the small modules everything else stands on. */
+#include "tests/lib/testlib.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "common/bytes.h"
+#include "common/digest.h"
+#include "common/log.h"
+#include "common/mem.h"
+
+static void err_text_says_what_and_where(void **state)
+{
+    (void)state;
+    assert_int_equal(err_set(ERR_CONF, "key %s", "x"), ERR_CONF);
+    assert_string_equal(err_text(), "key x");
+    assert_int_equal(err_prefix(ERR_CONF, "file:%d", 3), ERR_CONF);
+    assert_string_equal(err_text(), "file:3: key x");
+    errno = ENOSPC;
+    assert_int_equal(err_set_errno(ERR_IO, "write"), ERR_NOSPACE);
+    assert_non_null(strstr(err_text(), "No space left"));
+    errno = EACCES;
+    assert_int_equal(err_set_errno(ERR_IO, "write"), ERR_IO);
+}
+
+static void err_long_texts_are_cut_not_overrun(void **state)
+{
+    (void)state;
+    char big[3000];
+    memset(big, 'a', sizeof big - 1);
+    big[sizeof big - 1] = '\0';
+    err_set(ERR_IO, "%s", big);
+    for (int i = 0; i < 10; i++)
+        err_prefix(ERR_IO, "%s", big);
+    assert_true(strlen(err_text()) < 700);
+}
+
+static void mem_refuses_overflow_and_injected_failures(void **state)
+{
+    (void)state;
+    char *p = (char *)1;
+    assert_int_equal(mem_new(SIZE_MAX / 2, 4, "too much", &p), ERR_NOMEM);
+    assert_null(p);
+    mem_fail_after(1);
+    char *a = NULL;
+    char *b = NULL;
+    assert_ok(mem_new(10, 1, "a", &a));
+    assert_int_equal(mem_new(10, 1, "b", &b), ERR_NOMEM);
+    assert_null(b);
+    assert_ok(mem_new(10, 1, "b", &b));
+    assert_int_equal((uintptr_t)a % MEM_ALIGN, 0);
+    a[9] = 7;
+    assert_ok(mem_grow(&a, 10, 20, 1, "a"));
+    assert_int_equal(a[9], 7);
+    assert_int_equal(a[19], 0);
+    mem_free(a);
+    mem_free(b);
+    mem_free(NULL);
+}
+
+static void bytes_never_leave_their_memory(void **state)
+{
+    (void)state;
+    uint8_t raw[15];
+    struct bytes_writer w = bytes_writer_init(raw, sizeof raw);
+    bytes_put_u8(&w, 0x12);
+    bytes_put_u16(&w, 0x3456);
+    bytes_put_u32(&w, 0x789abcde);
+    bytes_put_u64(&w, 0x1122334455667788u);
+    assert_false(w.failed);
+    assert_int_equal(w.at, 15);
+    bytes_put_u8(&w, 1);
+    assert_true(w.failed);
+    struct bytes_reader r = bytes_reader_init(raw, sizeof raw);
+    assert_int_equal(bytes_get_u8(&r), 0x12);
+    assert_int_equal(bytes_get_u16(&r), 0x3456);
+    assert_int_equal(bytes_get_u32(&r), 0x789abcde);
+    assert_true(bytes_get_u64(&r) == 0x1122334455667788u);
+    assert_false(r.failed);
+    assert_int_equal(bytes_get_u32(&r), 0);
+    assert_true(r.failed);
+    r = bytes_reader_init(raw, 3);
+    assert_null(bytes_get(&r, 4));
+    assert_true(r.failed);
+    assert_null(bytes_get(&r, 1)); /* once failed, always failed */
+}
+
+static void rng_is_the_same_everywhere_and_fair(void **state)
+{
+    (void)state;
+    struct env_rng rng = env_rng_init(1, 0);
+    /* Pinned: initial parameters of every island come from these. */
+    struct digest digest;
+    double values[1000];
+    for (int i = 0; i < 1000; i++)
+        values[i] = env_rng_normal(&rng);
+    digest = digest_of(values, sizeof values);
+    char hex[DIGEST_HEX_BYTES];
+    assert_string_equal(digest_hex(&digest, hex), "382bc28c4d82d2fdbb369d7189af6076d0c343332b47693a6c5b5ca2e479719a");
+    double sum = 0, square = 0, fourth = 0;
+    enum { N = 400000 };
+    for (int i = 0; i < N; i++) {
+        double x = env_rng_normal(&rng);
+        sum += x;
+        square += x * x;
+        fourth += x * x * x * x;
+    }
+    assert_true(fabs(sum / N) < 0.01);
+    assert_true(fabs(square / N - 1) < 0.01);
+    assert_true(fabs(fourth / N - 3) < 0.1);
+    unsigned counts[7] = {0};
+    for (int i = 0; i < 70000; i++)
+        counts[env_rng_below(&rng, 7)]++;
+    for (int i = 0; i < 7; i++)
+        assert_in_range(counts[i], 9600, 10400);
+}
+
+static void digest_is_blake2b_256(void **state)
+{
+    (void)state;
+    struct digest d = digest_of("abc", 3);
+    char hex[DIGEST_HEX_BYTES];
+    assert_string_equal(digest_hex(&d, hex), "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
+    struct digest_state s;
+    digest_begin(&s);
+    digest_add(&s, "a", 1);
+    digest_add(&s, "bc", 2);
+    struct digest again = digest_end(&s);
+    assert_true(digest_equal(&d, &again));
+    assert_true(digest_tag(&d) == 0x723942633c81ddbdu);
+}
+
+static void log_limit_lets_one_through(void **state)
+{
+    (void)state;
+    struct log_limit limit = {0};
+    assert_true(log_limit_pass(&limit, 5, 100));
+    assert_false(log_limit_pass(&limit, 50, 100));
+    assert_false(log_limit_pass(&limit, 104, 100));
+    assert_int_equal(limit.suppressed, 2);
+    assert_true(log_limit_pass(&limit, 105, 100));
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(err_text_says_what_and_where),
+        cmocka_unit_test(err_long_texts_are_cut_not_overrun),
+        cmocka_unit_test(mem_refuses_overflow_and_injected_failures),
+        cmocka_unit_test(bytes_never_leave_their_memory),
+        cmocka_unit_test(rng_is_the_same_everywhere_and_fair),
+        cmocka_unit_test(digest_is_blake2b_256),
+        cmocka_unit_test(log_limit_lets_one_through),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,202 @@
+/* conf: a table of keys, files, overrides; every refusal names file, line, key and remedy. */
+#include "tests/lib/testlib.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/conf.h"
+#include "common/mem.h"
+
+struct peer {
+    char *name;
+    char *address;
+    uint64_t uplink;
+};
+
+struct sample {
+    char *title, *path;
+    bool flag;
+    int64_t count;
+    double ratio;
+    int kind;
+    uint64_t memory, rate, wait_ms;
+    void *peers;
+    size_t peers_count;
+};
+
+static const char *const kinds[] = {"red", "green", NULL};
+static const struct conf_key keys[] = {
+    {"main", "title", CONF_STRING, offsetof(struct sample, title), NULL, 0, 0, NULL, NULL, "give the title."},
+    {"main", "path", CONF_PATH, offsetof(struct sample, path), "", 0, 0, NULL, NULL, "A path."},
+    {"main", "flag", CONF_BOOL, offsetof(struct sample, flag), "no", 0, 0, NULL, NULL, "A flag."},
+    {"main", "count", CONF_INT, offsetof(struct sample, count), "7", 1, 100, NULL, "things", "A number."},
+    {"extra", "ratio", CONF_REAL, offsetof(struct sample, ratio), "0.5", 0, 1, NULL, NULL, "A ratio."},
+    {"extra", "kind", CONF_ENUM, offsetof(struct sample, kind), "red", 0, 0, kinds, NULL, "A kind."},
+    {"extra", "memory", CONF_BYTES, offsetof(struct sample, memory), "1MiB", 0, 0, NULL, "B", "Memory."},
+    {"extra", "rate", CONF_RATE, offsetof(struct sample, rate), "0", 0, 0, NULL, "bit/s", "A rate."},
+    {"extra", "wait", CONF_DURATION, offsetof(struct sample, wait_ms), "2s", 0, 60e3, NULL, "ms", "A time."},
+    {"peer", "address", CONF_STRING, offsetof(struct peer, address), NULL, 0, 0, NULL, NULL, "give host:port."},
+    {"peer", "uplink", CONF_RATE, offsetof(struct peer, uplink), "1Gbit", 0, 0, NULL, "bit/s", "Uplink."},
+};
+static const struct conf_list list = {.section = "peer",
+                                      .element_bytes = sizeof(struct peer),
+                                      .elements_max = 3,
+                                      .array_offset = offsetof(struct sample, peers),
+                                      .count_offset = offsetof(struct sample, peers_count)};
+static const struct conf_schema schema = {
+    .keys = keys, .keys_count = sizeof keys / sizeof keys[0], .list = &list, .struct_bytes = sizeof(struct sample)};
+
+static const char *folder;
+
+static enum err load(const char *text, struct sample *sample)
+{
+    return conf_load(&schema, testlib_file(folder, "a.ini", "%s", text), NULL, 0, sample);
+}
+
+static void reads_every_type(void **state)
+{
+    (void)state;
+    struct sample s;
+    assert_ok(load("# comment\n[main]\n  title = hello there  ; remark\npath = data/x\nflag=on\ncount = 12\n"
+                   "[extra]\nratio = 0.25\nkind = green\nmemory = 1.5 GiB\nrate = 10Mbit\nwait = 250ms\n"
+                   "[peer b]\naddress = b:1\n[peer a]\naddress=a:2\nuplink = 5 Gbit\n",
+                   &s));
+    assert_string_equal(s.title, "hello there");
+    assert_string_equal(s.path, testlib_path(folder, "data/x"));
+    assert_true(s.flag);
+    assert_int_equal(s.count, 12);
+    assert_true(s.ratio == 0.25);
+    assert_int_equal(s.kind, 1);
+    assert_true(s.memory == 1610612736u);
+    assert_true(s.rate == 10000000);
+    assert_int_equal(s.wait_ms, 250);
+    assert_int_equal(s.peers_count, 2);
+    const struct peer *peers = s.peers;
+    assert_string_equal(peers[0].name, "b");
+    assert_true(peers[0].uplink == 1000000000);
+    assert_string_equal(peers[1].address, "a:2");
+    conf_deinit(&schema, &s);
+}
+
+static void printed_text_reads_back_the_same(void **state)
+{
+    (void)state;
+    struct sample s;
+    struct sample again;
+    assert_ok(load("[main]\ntitle = t\n[extra]\nratio = 0.1\nwait = 45s\nmemory = 1000\tkB\nrate=1234bit\n"
+                   "[peer q]\naddress = z\n",
+                   &s));
+    for (int help = 0; help < 2; help++) {
+        char *text = NULL;
+        size_t bytes;
+        FILE *stream = open_memstream(&text, &bytes);
+        conf_print(&schema, &s, help == 1, stream);
+        fclose(stream);
+        assert_ok(load(text, &again));
+        assert_int_equal(again.wait_ms, 45000);
+        assert_true(again.ratio == s.ratio && again.memory == s.memory && again.rate == s.rate);
+        assert_int_equal(again.peers_count, 1);
+        conf_deinit(&schema, &again);
+        free(text);
+    }
+    conf_deinit(&schema, &s);
+}
+
+struct refusal {
+    const char *text, *part;
+};
+
+static void refusals_name_line_key_and_remedy(void **state)
+{
+    (void)state;
+    static const struct refusal refusals[] = {
+        {"[main]\ntitle = x\ncuont = 3\n", "a.ini:3: [main] cuont: no such key; did you mean [main] count?"},
+        {"[main]\ntitle = x\nkind = red\n", "did you mean [extra] kind?"},
+        {"[mian]\ntitle = x\n", "a.ini:2: [mian]: no such section; did you mean [main]?"},
+        {"[main]\ntitle = x\ncount = many\n", "a.ini:3: [main] count: \"many\" is not a whole number of things"},
+        {"[main]\ntitle = x\ncount = 101\n", "101 is outside 1 .. 100 things"},
+        {"[main]\ntitle = x\ncount = 1\ncount = 2\n", "a.ini:4: [main] count: given twice, first on line 3"},
+        {"[main]\nflag = maybe\n", "neither yes nor no"},
+        {"[main]\ncount = 3\n", "[main] title: missing; give the title."},
+        {"[extra]\nkind = blue\n", "\"blue\" is not one of red, green"},
+        {"[extra]\nmemory = 12\n", "\"12\" has no unit; write one of KiB, MiB, GiB, kB, MB, GB, B behind it"},
+        {"[extra]\nrate = 12 MB\n", "unknown unit \"MB\"; use one of kbit, Mbit, Gbit, bit"},
+        {"[extra]\nwait = 2min\n", "outside 0 .. 60000 ms"},
+        {"[extra]\nratio = nan\n", "is not a number"},
+        {"[extra]\nratio = 1e400\n", "is not a number"},
+        {"[main]\ntitle\n", "a.ini:2: expected [section] or key = value"},
+        {"[main]\ntitle = x\n[peer]\naddress = y\n", "needs a name, as in [peer paris]"},
+        {"[main]\ntitle = x\n[peer a]\nuplink = 1bit\n", "[peer a] address: missing; give host:port."},
+        {"[main]\ntitle = x\n[peer a]\naddress = y\n[peer b]\naddress = y\n[peer a]\nuplink = 1bit\n",
+         "a.ini:8: [peer a]: stands twice"},
+        {"[main]\ntitle = x\n[peer a]\naddress=y\n[peer b]\naddress=y\n[peer c]\naddress=y\n[peer d]\naddress=y\n",
+         "more than 3"},
+    };
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+        struct sample s;
+        assert_fails(ERR_CONF, refusals[i].part, load(refusals[i].text, &s));
+    }
+    struct sample s;
+    assert_fails(ERR_CONF, "nowhere.ini: cannot open", conf_load(&schema, "nowhere.ini", NULL, 0, &s));
+}
+
+static void long_lines_are_refused_not_cut(void **state)
+{
+    (void)state;
+    char text[1200] = "[main]\ntitle = ";
+    memset(text + strlen(text), 'x', 1000);
+    strcat(text, "\n");
+    struct sample s;
+    assert_fails(ERR_CONF, "a.ini:2: the line is longer than", load(text, &s));
+}
+
+static void overrides_win_and_are_checked(void **state)
+{
+    (void)state;
+    struct sample s;
+    const char *path = testlib_file(folder, "o.ini", "[main]\ntitle = x\ncount = 5\n[peer a]\naddress = y\n");
+    const struct conf_override good[] = {{"main.count=9"}, {"peer a.address=z"}, {"main.path=rel"}};
+    assert_ok(conf_load(&schema, path, good, 3, &s));
+    assert_int_equal(s.count, 9);
+    assert_string_equal(((struct peer *)s.peers)[0].address, "z");
+    assert_string_equal(s.path, "rel");
+    conf_deinit(&schema, &s);
+    const struct conf_override bad[] = {{"main.count=many"}};
+    assert_fails(ERR_CONF, "--set:0: [main] count", conf_load(&schema, path, bad, 1, &s));
+    const struct conf_override worse[] = {{"count"}};
+    assert_fails(ERR_ARG, "expected section.key=value", conf_load(&schema, path, worse, 1, &s));
+}
+
+static void every_failing_allocation_is_survived(void **state)
+{
+    (void)state;
+    const char *path = testlib_file(folder, "m.ini", "[main]\ntitle = x\n[peer a]\naddress = y\n[peer b]\naddress=z\n");
+    long n = 0;
+    for (;; n++) {
+        struct sample s;
+        mem_fail_after(n);
+        enum err err = conf_load(&schema, path, NULL, 0, &s);
+        mem_fail_after(-1);
+        if (err == ERR_OK) {
+            conf_deinit(&schema, &s);
+            break;
+        }
+        assert_int_equal(err, ERR_NOMEM);
+    }
+    assert_true(n > 8);
+}
+
+int main(void)
+{
+    folder = testlib_folder("conf");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_every_type),
+        cmocka_unit_test(printed_text_reads_back_the_same),
+        cmocka_unit_test(refusals_name_line_key_and_remedy),
+        cmocka_unit_test(long_lines_are_refused_not_cut),
+        cmocka_unit_test(overrides_win_and_are_checked),
+        cmocka_unit_test(every_failing_allocation_is_survived),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,83 @@
+/* runspec: derived values, checks that make sense of combinations, identity, learning rate. */
+#include "tests/lib/testlib.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/runspec.h"
+
+static const char *folder;
+static const char minimal[] = "[run]\nname = r\nsteps = 100\n";
+
+static enum err load(const char *more, struct runspec *spec)
+{
+    return runspec_load(testlib_file(folder, "run.ini", "%s%s", minimal, more), NULL, 0, spec);
+}
+
+static void defaults_and_derived_values(void **state)
+{
+    (void)state;
+    struct runspec spec;
+    assert_ok(load("", &spec));
+    assert_int_equal(spec.kv_heads, spec.heads);
+    assert_int_equal(spec.ff, 704); /* 8/3 * 256 = 682, up to a multiple of 32 */
+    assert_int_equal(spec.interval, 30);
+    assert_int_equal(spec.codec, RUNSPEC_E3M0);
+    runspec_deinit(&spec);
+}
+
+static void identity_covers_every_value_and_nothing_else(void **state)
+{
+    (void)state;
+    struct runspec a, b, c;
+    assert_ok(load("", &a));
+    assert_ok(load("# a remark\n\n[sync]\ninterval =   30 ; the default\n", &b));
+    assert_true(digest_equal(&a.digest, &b.digest));
+    assert_ok(load("[sync]\ninterval = 31\n", &c));
+    assert_false(digest_equal(&a.digest, &c.digest));
+    runspec_deinit(&a);
+    runspec_deinit(&b);
+    runspec_deinit(&c);
+}
+
+static void senseless_combinations_are_refused_with_the_reason(void **state)
+{
+    (void)state;
+    struct runspec spec;
+    assert_fails(ERR_CONF, "257 is not a multiple of heads = 4", load("[model]\nwidth = 257\n", &spec));
+    assert_fails(ERR_CONF, "must be even", load("[model]\nwidth = 12\n", &spec));
+    assert_fails(ERR_CONF, "3 does not divide heads = 4", load("[model]\nkv_heads = 3\n", &spec));
+    assert_fails(ERR_CONF, "needs 256, not 300", load("[model]\nvocab = 300\n", &spec));
+    assert_fails(ERR_CONF, "31 steps is longer than interval = 30", load("[sync]\noverlap = 31\n", &spec));
+    assert_fails(ERR_CONF, "1 never takes an anchor in", load("[sync]\nmix = 1\n", &spec));
+    assert_fails(ERR_CONF, "fp32 leaves nothing over", load("[sync]\ncodec = fp32\n", &spec));
+    assert_fails(ERR_CONF, "longer than the run's 100 steps", load("[train]\nwarmup = 101\n", &spec));
+    assert_fails(ERR_CONF, "1 to 63 letters",
+                 runspec_load(testlib_file(folder, "n.ini", "[run]\nname = a b\nsteps = 1\n"), NULL, 0, &spec));
+}
+
+static void learning_rate_warms_up_and_falls(void **state)
+{
+    (void)state;
+    struct runspec spec;
+    assert_ok(load("[train]\nlr = 2e-3\nwarmup = 10\nlr_final = 0.25\n", &spec));
+    assert_true(fabs(runspec_lr(&spec, 5) - 1e-3) < 1e-12);
+    assert_true(fabs(runspec_lr(&spec, 10) - 2e-3) < 1e-12);
+    assert_true(fabs(runspec_lr(&spec, 55) - 1.25e-3) < 1e-12);
+    assert_true(fabs(runspec_lr(&spec, 100) - 5e-4) < 1e-12);
+    assert_true(fabs(runspec_lr(&spec, 1000) - 5e-4) < 1e-12);
+    runspec_deinit(&spec);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    folder = testlib_folder("runspec");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_and_derived_values),
+        cmocka_unit_test(identity_covers_every_value_and_nothing_else),
+        cmocka_unit_test(senseless_combinations_are_refused_with_the_reason),
+        cmocka_unit_test(learning_rate_warms_up_and_falls),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

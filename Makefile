@@ -54,7 +54,7 @@ CFLAGS_ALL += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointe
 LDFLAGS_ALL += -fsanitize=$(SAN)
 endif
 # OpenMP's runtime is not instrumented: under the thread sanitizer the kernels run on one thread instead.
-OPENMP := $(if $(findstring thread,$(SAN)),-Wno-unknown-pragmas,-fopenmp)
+OPENMP := $(if $(findstring thread,$(SAN)),-fopenmp-simd -Wno-unknown-pragmas,-fopenmp)
 LIBS := $(PKG_LIBS) -lm
 
 # ---- instruction sets: the hot loops are compiled once for each, and chosen at run time ----
@@ -112,7 +112,7 @@ $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: %.proto
 	$(call say,PROTOC)protoc-c --c_out=$(B)/gen $<
 
 CFLAGS_outer_opt := -O3
-CFLAGS_kernels := -O3 -fno-math-errno -fno-trapping-math $(OPENMP)
+CFLAGS_kernels := -O3 -fno-math-errno -fno-trapping-math $(OPENMP) $(if $(CLANG),-Wno-pass-failed)
 CFLAGS_worker := $(OPENMP)
 ifneq ($(filter-out -O2,$(OPT)),)
 CFLAGS_outer_opt :=

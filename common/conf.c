@@ -22,7 +22,17 @@ struct loader {
     enum err err;          /* first failure; its text is in err_text() */
     void *element;         /* list element being filled, or NULL */
     bool element_reopened; /* by an override: it was complete before */
+    char where[512];       /* "FILE:LINE" or "--set", for errors */
 };
+
+static const char *where(struct loader *loader)
+{
+    if (loader->line > 0)
+        snprintf(loader->where, sizeof loader->where, "%s:%d", loader->path, loader->line);
+    else
+        snprintf(loader->where, sizeof loader->where, "%s", loader->path);
+    return loader->where;
+}
 
 static bool key_in_list(const struct conf_schema *schema, const struct conf_key *key)
 {
@@ -149,15 +159,14 @@ static enum err open_element(struct loader *loader, const char *name)
         if (strcmp(element_name(list_element(list, loader->out, i)), name) != 0)
             continue;
         if (loader->line > 0)
-            return err_set(ERR_CONF, "%s:%d: [%s %s]: stands twice; keep one", loader->path, loader->line,
-                           list->section, name);
+            return err_set(ERR_CONF, "%s: [%s %s]: stands twice; keep one", where(loader), list->section, name);
         loader->element = list_element(list, loader->out, i);
         loader->element_reopened = true;
         return ERR_OK;
     }
     if (*count == list->elements_max)
-        return err_set(ERR_CONF, "%s:%d: [%s %s]: more than %zu of these", loader->path, loader->line, list->section,
-                       name, list->elements_max);
+        return err_set(ERR_CONF, "%s: [%s %s]: more than %zu of these", where(loader), list->section, name,
+                       list->elements_max);
     TRY(mem_grow(list_array(list, loader->out), *count, *count + 1, list->element_bytes, "a config section"));
     void *element = list_element(list, loader->out, *count);
     char *copy;
@@ -181,11 +190,11 @@ static enum err refuse_key(struct loader *loader, const char *section, const cha
     for (size_t i = 0; i < loader->schema->keys_count; i++)
         known_section |= strcmp(loader->schema->keys[i].section, section) == 0;
     if (!known_section)
-        return err_set(ERR_CONF, "%s:%d: [%s]: no such section; did you mean [%s]?", loader->path, loader->line,
-                       section, nearest_section(loader->schema, section));
+        return err_set(ERR_CONF, "%s: [%s]: no such section; did you mean [%s]?", where(loader), section,
+                       nearest_section(loader->schema, section));
     const struct conf_key *near = nearest_key(loader->schema, section, name);
-    return err_set(ERR_CONF, "%s:%d: [%s] %s: no such key; did you mean [%s] %s?", loader->path, loader->line, section,
-                   name, near->section, near->name);
+    return err_set(ERR_CONF, "%s: [%s] %s: no such key; did you mean [%s] %s?", where(loader), section, name,
+                   near->section, near->name);
 }
 
 static enum err set_key(struct loader *loader, const char *section_text, const char *name, const char *value)
@@ -210,15 +219,14 @@ static enum err set_key(struct loader *loader, const char *section_text, const c
         if (strcmp(key->section, section) != 0 || strcmp(key->name, name) != 0)
             continue;
         if (key_in_list(schema, key) && base == loader->out)
-            return err_set(ERR_CONF, "%s:%d: [%s]: needs a name, as in [%s paris]", loader->path, loader->line, section,
-                           section);
+            return err_set(ERR_CONF, "%s: [%s]: needs a name, as in [%s paris]", where(loader), section, section);
         if (loader->key_line[i] > 0 && loader->line > 0)
-            return err_set(ERR_CONF, "%s:%d: [%s] %s: given twice, first on line %d; keep one", loader->path,
-                           loader->line, section_text, name, loader->key_line[i]);
+            return err_set(ERR_CONF, "%s: [%s] %s: given twice, first on line %d; keep one", where(loader),
+                           section_text, name, loader->key_line[i]);
         loader->key_line[i] = loader->line > 0 ? loader->line : -1;
         enum err err = conf_value_set(key, value, loader->folder, base);
         if (err == ERR_CONF)
-            return err_prefix(err, "%s:%d: [%s] %s", loader->path, loader->line, section_text, name);
+            return err_prefix(err, "%s: [%s] %s", where(loader), section_text, name);
         return err;
     }
     return refuse_key(loader, section, name);
@@ -245,8 +253,8 @@ static char *read_line(char *line, int line_bytes, void *stream)
     loader->line++;
     size_t length = strlen(line);
     if (length + 1 == (size_t)line_bytes && line[length - 1] != '\n') {
-        loader->err = err_set(ERR_CONF, "%s:%d: the line is longer than %d bytes; shorten it", loader->path,
-                              loader->line, line_bytes - 2);
+        loader->err =
+            err_set(ERR_CONF, "%s: the line is longer than %d bytes; shorten it", where(loader), line_bytes - 2);
         return NULL;
     }
     size_t indent = strspn(line, " \t");
@@ -286,11 +294,9 @@ static enum err apply_override(struct loader *loader, const char *text)
     return err;
 }
 
+/* Reads and closes loader->file. */
 static enum err load_file(struct loader *loader)
 {
-    loader->file = fopen(loader->path, "re");
-    if (loader->file == NULL)
-        return err_set_errno(ERR_CONF, "%s: cannot open", loader->path);
     int bad_line = ini_parse_stream(read_line, loader, handle_line, loader);
     bool failed = ferror(loader->file) != 0;
     fclose(loader->file);
@@ -303,11 +309,12 @@ static enum err load_file(struct loader *loader)
     return ERR_OK;
 }
 
-enum err conf_load(const struct conf_schema *schema, const char *path, const struct conf_override *overrides,
-                   size_t overrides_count, void *out)
+/* Fills from `file`, which it closes. */
+static enum err load(const struct conf_schema *schema, FILE *file, const char *path,
+                     const struct conf_override *overrides, size_t overrides_count, void *out)
 {
     enum err err;
-    struct loader loader = {.schema = schema, .out = out, .path = path};
+    struct loader loader = {.schema = schema, .out = out, .path = path, .file = file};
     char *path_copy = NULL;
     memset(out, 0, schema->struct_bytes);
     TRY_OUT(mem_new(schema->keys_count, sizeof *loader.key_line, "config keys", &loader.key_line));
@@ -316,18 +323,38 @@ enum err conf_load(const struct conf_schema *schema, const char *path, const str
     for (size_t i = 0; i < schema->keys_count; i++)
         if (!key_in_list(schema, &schema->keys[i]) && schema->keys[i].initial != NULL)
             TRY_OUT(conf_value_set(&schema->keys[i], schema->keys[i].initial, NULL, out));
+    file = NULL;
     TRY_OUT(load_file(&loader));
     for (size_t i = 0; i < overrides_count; i++)
         TRY_OUT(apply_override(&loader, overrides[i].text));
     loader.path = path;
     TRY_OUT(check_complete(&loader));
 out:
+    if (file != NULL)
+        fclose(file);
     if (err != ERR_OK)
         conf_deinit(schema, out);
     mem_free(loader.key_line);
     mem_free(loader.folder);
     mem_free(path_copy);
     return err;
+}
+
+enum err conf_load(const struct conf_schema *schema, const char *path, const struct conf_override *overrides,
+                   size_t overrides_count, void *out)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return err_set_errno(ERR_CONF, "%s: cannot open", path);
+    return load(schema, file, path, overrides, overrides_count, out);
+}
+
+enum err conf_parse(const struct conf_schema *schema, const char *text, const char *name, void *out)
+{
+    FILE *file = fmemopen((void *)(uintptr_t)text, strlen(text), "r");
+    if (file == NULL)
+        return err_set_errno(ERR_CONF, "%s: cannot read", name);
+    return load(schema, file, name, NULL, 0, out);
 }
 
 static void free_fields(const struct conf_schema *schema, bool of_list, void *base)

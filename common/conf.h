@@ -65,6 +65,9 @@ struct conf_override {
 ERR_MUST_CHECK enum err conf_load(const struct conf_schema *schema, const char *path,
                                   const struct conf_override *overrides, size_t overrides_count, void *out);
 
+/* As conf_load(), from text in memory; `name` stands for the file in errors. */
+ERR_MUST_CHECK enum err conf_parse(const struct conf_schema *schema, const char *text, const char *name, void *out);
+
 /* Releases the strings and lists of a struct filled by conf_load(). */
 void conf_deinit(const struct conf_schema *schema, void *out);
 

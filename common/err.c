@@ -54,6 +54,19 @@ enum err err_prefix(enum err code, const char *format, ...)
     return code;
 }
 
+enum err err_suffix(enum err code, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    if (used + 3 > sizeof text)
+        return code;
+    memcpy(text + used, "; ", 3);
+    va_start(args, format);
+    vsnprintf(text + used + 2, sizeof text - used - 2, format, args);
+    va_end(args);
+    return code;
+}
+
 const char *err_text(void)
 {
     return text[0] != '\0' ? text : "no error recorded";

@@ -127,7 +127,7 @@ enum err fsio_write(struct fsio_writer *writer, const void *data, size_t bytes)
 {
     enum err err = fsio_write_all(writer->fd, data, bytes, writer->path);
     if (err == ERR_NOSPACE)
-        return err_prefix(err, "free some space; what was saved before is untouched");
+        return err_suffix(err, "free some space; what was saved before is untouched");
     if (err == ERR_OK)
         writer->at += bytes;
     return err;

@@ -149,33 +149,48 @@ static enum err check_sync(const char *path, const struct runspec *spec)
     return ERR_OK;
 }
 
-static enum err canonical_digest(struct runspec *spec)
+enum err runspec_text(const struct runspec *spec, char **text)
 {
-    char *text = NULL;
+    char *stream_text = NULL;
     size_t bytes = 0;
-    FILE *stream = open_memstream(&text, &bytes);
+    *text = NULL;
+    FILE *stream = open_memstream(&stream_text, &bytes);
     if (stream == NULL)
-        return err_set(ERR_NOMEM, "out of memory for the run spec's digest");
+        return err_set(ERR_NOMEM, "out of memory for the run spec's text");
     conf_print(&runspec_schema, spec, false, stream);
     fclose(stream);
-    spec->digest = digest_of(text, bytes);
-    free(text);
-    return ERR_OK;
+    enum err err = mem_strdup(stream_text, text);
+    free(stream_text);
+    return err;
+}
+
+static enum err check_and_digest(const char *path, struct runspec *spec)
+{
+    enum err err;
+    char *text = NULL;
+    TRY_OUT(check_name(path, spec->name));
+    TRY_OUT(check_model(path, spec));
+    TRY_OUT(check_sync(path, spec));
+    TRY_OUT(runspec_text(spec, &text));
+    spec->digest = digest_of(text, strlen(text));
+out:
+    mem_free(text);
+    if (err != ERR_OK)
+        runspec_deinit(spec);
+    return err;
 }
 
 enum err runspec_load(const char *path, const struct conf_override *overrides, size_t overrides_count,
                       struct runspec *spec)
 {
-    enum err err;
     TRY(conf_load(&runspec_schema, path, overrides, overrides_count, spec));
-    TRY_OUT(check_name(path, spec->name));
-    TRY_OUT(check_model(path, spec));
-    TRY_OUT(check_sync(path, spec));
-    TRY_OUT(canonical_digest(spec));
-out:
-    if (err != ERR_OK)
-        runspec_deinit(spec);
-    return err;
+    return check_and_digest(path, spec);
+}
+
+enum err runspec_parse(const char *text, const char *name, struct runspec *spec)
+{
+    TRY(conf_parse(&runspec_schema, text, name, spec));
+    return check_and_digest(name, spec);
 }
 
 void runspec_deinit(struct runspec *spec)

@@ -65,6 +65,12 @@ extern const struct conf_schema runspec_schema;
  * where. Free with runspec_deinit(). */
 ERR_MUST_CHECK enum err runspec_load(const char *path, const struct conf_override *overrides, size_t overrides_count,
                                      struct runspec *spec);
+/* The same from text, as runspec_text() gives it; `name` stands for the file in errors. */
+ERR_MUST_CHECK enum err runspec_parse(const char *text, const char *name, struct runspec *spec);
+
+/* The canonical text: what the digest covers, and what files carry along. Caller frees with mem_free(). */
+ERR_MUST_CHECK enum err runspec_text(const struct runspec *spec, char **text);
+
 void runspec_deinit(struct runspec *spec);
 
 /* Inner learning rate at run step 1, 2, ...: linear warm-up to `lr`, then cosine to lr * lr_final at `steps`. */

@@ -17,6 +17,8 @@ static void err_text_says_what_and_where(void **state)
     assert_string_equal(err_text(), "key x");
     assert_int_equal(err_prefix(ERR_CONF, "file:%d", 3), ERR_CONF);
     assert_string_equal(err_text(), "file:3: key x");
+    assert_int_equal(err_suffix(ERR_CONF, "mend %s", "it"), ERR_CONF);
+    assert_string_equal(err_text(), "file:3: key x; mend it");
     errno = ENOSPC;
     assert_int_equal(err_set_errno(ERR_IO, "write"), ERR_NOSPACE);
     assert_non_null(strstr(err_text(), "No space left"));

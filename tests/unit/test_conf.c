@@ -163,7 +163,7 @@ static void overrides_win_and_are_checked(void **state)
     assert_string_equal(s.path, "rel");
     conf_deinit(&schema, &s);
     const struct conf_override bad[] = {{"main.count=many"}};
-    assert_fails(ERR_CONF, "--set:0: [main] count", conf_load(&schema, path, bad, 1, &s));
+    assert_fails(ERR_CONF, "--set: [main] count", conf_load(&schema, path, bad, 1, &s));
     const struct conf_override worse[] = {{"count"}};
     assert_fails(ERR_ARG, "expected section.key=value", conf_load(&schema, path, worse, 1, &s));
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/mem.h"
 #include "common/runspec.h"
 
 static const char *folder;
@@ -35,6 +36,13 @@ static void identity_covers_every_value_and_nothing_else(void **state)
     assert_true(digest_equal(&a.digest, &b.digest));
     assert_ok(load("[sync]\ninterval = 31\n", &c));
     assert_false(digest_equal(&a.digest, &c.digest));
+    char *text;
+    assert_ok(runspec_text(&c, &text));
+    struct runspec again;
+    assert_ok(runspec_parse(text, "text", &again));
+    assert_true(digest_equal(&again.digest, &c.digest));
+    mem_free(text);
+    runspec_deinit(&again);
     runspec_deinit(&a);
     runspec_deinit(&b);
     runspec_deinit(&c);

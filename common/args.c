@@ -1,0 +1,85 @@
+#include "common/args.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum err set_value(const struct args_option *option, const char *value)
+{
+    char *end = NULL;
+    errno = 0;
+    switch (option->type) {
+    case ARGS_FLAG: *(bool *)option->to = true; return ERR_OK;
+    case ARGS_STRING: *(const char **)option->to = value; return ERR_OK;
+    case ARGS_U64:
+        *(uint64_t *)option->to = strtoull(value, &end, 10);
+        if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0)
+            return err_set(ERR_ARG, "--%s %s: not a whole number", option->name, value);
+        return ERR_OK;
+    case ARGS_REAL:
+        *(double *)option->to = strtod(value, &end);
+        if (end == value || *end != '\0' || !isfinite(*(double *)option->to))
+            return err_set(ERR_ARG, "--%s %s: not a number", option->name, value);
+        return ERR_OK;
+    case ARGS_LIST: {
+        struct args_list *list = option->to;
+        if (list->count == ARGS_LIST_MAX)
+            return err_set(ERR_ARG, "--%s: given more than %d times", option->name, ARGS_LIST_MAX);
+        list->item[list->count++] = value;
+        return ERR_OK;
+    }
+    }
+    return err_set(ERR_ARG, "--%s: unknown kind of option", option->name);
+}
+
+static enum err one_option(char **argv, int argc, int *at, const struct args_option *options, size_t options_count)
+{
+    const char *text = argv[*at] + 2;
+    size_t name_bytes = strcspn(text, "=");
+    for (size_t i = 0; i < options_count; i++) {
+        const struct args_option *option = &options[i];
+        if (strlen(option->name) != name_bytes || strncmp(option->name, text, name_bytes) != 0)
+            continue;
+        bool inline_value = text[name_bytes] == '=';
+        if (option->type == ARGS_FLAG) {
+            if (inline_value)
+                return err_set(ERR_ARG, "--%s takes no value", option->name);
+            return set_value(option, NULL);
+        }
+        if (inline_value)
+            return set_value(option, text + name_bytes + 1);
+        if (*at + 1 >= argc)
+            return err_set(ERR_ARG, "--%s needs a value: --%s %s", option->name, option->name, option->value_name);
+        return set_value(option, argv[++*at]);
+    }
+    return err_set(ERR_ARG, "unknown option %s; --help lists them", argv[*at]);
+}
+
+enum err args_parse(int argc, char **argv, const struct args_option *options, size_t options_count,
+                    struct args_list *rest)
+{
+    bool options_over = false;
+    for (int i = 1; i < argc; i++) {
+        if (!options_over && strcmp(argv[i], "--") == 0) {
+            options_over = true;
+        } else if (!options_over && strncmp(argv[i], "--", 2) == 0) {
+            TRY(one_option(argv, argc, &i, options, options_count));
+        } else if (rest == NULL || rest->count == ARGS_LIST_MAX) {
+            return err_set(ERR_ARG, "\"%s\" was not expected here; --help shows the usage", argv[i]);
+        } else {
+            rest->item[rest->count++] = argv[i];
+        }
+    }
+    return ERR_OK;
+}
+
+void args_help(const struct args_option *options, size_t options_count, FILE *file)
+{
+    for (size_t i = 0; i < options_count; i++) {
+        char left[64];
+        snprintf(left, sizeof left, "--%s%s%s", options[i].name, options[i].value_name != NULL ? " " : "",
+                 options[i].value_name != NULL ? options[i].value_name : "");
+        fprintf(file, "  %-26s %s\n", left, options[i].help);
+    }
+}

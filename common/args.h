@@ -1,0 +1,44 @@
+/*
+ * args: command lines of the programs: long options from a table, with help and one clear error.
+ */
+#ifndef COMMON_ARGS_H
+#define COMMON_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/err.h"
+
+enum args_type {
+    ARGS_FLAG,   /* bool */
+    ARGS_STRING, /* const char *, borrowed from argv */
+    ARGS_U64,
+    ARGS_REAL,
+    ARGS_LIST, /* struct args_list: may be given several times */
+};
+
+enum { ARGS_LIST_MAX = 64 };
+struct args_list {
+    const char *item[ARGS_LIST_MAX];
+    size_t count;
+};
+
+struct args_option {
+    const char *name; /* without the dashes */
+    enum args_type type;
+    void *to;
+    const char *value_name; /* "FILE"; NULL for a flag */
+    const char *help;
+};
+
+/* Reads options from argv[1..); what does not start with "--" goes to `rest` (may be NULL: then it is refused).
+ * "--name value" and "--name=value"; "--" ends options. ERR_ARG says what is wrong and how to get help. */
+ERR_MUST_CHECK enum err args_parse(int argc, char **argv, const struct args_option *options, size_t options_count,
+                                   struct args_list *rest);
+
+/* One line per option. */
+void args_help(const struct args_option *options, size_t options_count, FILE *file);
+
+#endif

@@ -1,0 +1,72 @@
+/* Optimizer steps and the global gradient norm. */
+#include <math.h>
+
+#include "kernels/cpu/cpu.h"
+
+enum { NORM_BLOCK = 4096 };
+
+void CPU(sum_squares)(struct kern_dev *dev, double *sum, const float *x, int64_t count)
+{
+    (void)dev;
+    /* Blocks of fixed size, then the blocks in order: one result for every number of threads. Groups of blocks keep
+     * the memory for partial sums on the stack. */
+    enum { GROUP = 1024 };
+    for (int64_t group = 0; group < count; group += (int64_t)GROUP * NORM_BLOCK) {
+        double partial[GROUP];
+        int64_t left = (count - group + NORM_BLOCK - 1) / NORM_BLOCK;
+        int64_t blocks = left < GROUP ? left : GROUP;
+#pragma omp parallel for schedule(static)
+        for (int64_t b = 0; b < blocks; b++) {
+            int64_t begin = group + b * NORM_BLOCK;
+            int64_t end = begin + NORM_BLOCK < count ? begin + NORM_BLOCK : count;
+            double square = 0;
+#pragma omp simd reduction(+ : square)
+            for (int64_t i = begin; i < end; i++)
+                square += (double)x[i] * (double)x[i];
+            partial[b] = square;
+        }
+        for (int64_t b = 0; b < blocks; b++)
+            *sum += partial[b];
+    }
+}
+
+void CPU(clip_scale)(struct kern_dev *dev, float *scale, const double *sum, float norm_max)
+{
+    (void)dev;
+    double norm = sqrt(*sum);
+    *scale = norm_max > 0 && norm > (double)norm_max ? (float)((double)norm_max / norm) : 1.0f;
+}
+
+void CPU(adamw)(struct kern_dev *dev, float *w, kern_act *act, const float *g, float *m, float *v, int64_t count,
+                const float *scale, const struct kern_adamw *conf)
+{
+    (void)dev;
+    (void)act; /* the same array on the CPU */
+    float factor = *scale;
+    float step = conf->lr / conf->correction1;
+    float root = 1.0f / sqrtf(conf->correction2);
+    float keep = 1.0f - conf->lr * conf->weight_decay;
+    float b1 = conf->beta1;
+    float b2 = conf->beta2;
+    float eps = conf->eps;
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < count; i++) {
+        float gradient = factor * g[i];
+        float first = b1 * m[i] + (1.0f - b1) * gradient;
+        float second = b2 * v[i] + (1.0f - b2) * gradient * gradient;
+        m[i] = first;
+        v[i] = second;
+        w[i] = keep * w[i] - step * first / (sqrtf(second) * root + eps);
+    }
+}
+
+void CPU(sgd)(struct kern_dev *dev, float *w, kern_act *act, const float *g, int64_t count, const float *scale,
+              float lr)
+{
+    (void)dev;
+    (void)act;
+    float factor = lr * *scale;
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < count; i++)
+        w[i] = w[i] - factor * g[i];
+}

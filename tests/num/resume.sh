@@ -1,0 +1,64 @@
+#!/bin/sh
+# A standalone run that is stopped, or killed, and resumed ends with the same bytes as one that was not.
+set -eu
+case ${SAN:-} in *thread*) echo "the trainer uses OpenMP, whose runtime the thread sanitizer cannot see into"; exit 77 ;; esac
+dir=$BUILD/test-data/resume-$$
+mkdir -p "$dir"
+trap 'rm -rf "$dir"' EXIT
+worker=$BUILD/diloco-worker
+cat >"$dir/run.ini" <<INI
+[run]
+name = resume
+steps = 40
+[model]
+width = 96
+layers = 3
+heads = 4
+kv_heads = 2
+context = 64
+[train]
+batch = 4
+accumulate = 2
+warmup = 5
+INI
+cat common/*.c >"$dir/corpus"
+options="--run $dir/run.ini --data $dir/corpus --threads 2 --eval-batches 2 --checkpoint-every 10"
+train() { "$worker" train $options "$@"; }
+
+train --out "$dir/whole"
+"$worker" train $options --out "$dir/halves" &
+pid=$!
+# Stopped in the middle by SIGTERM: saves and ends well.
+while ! grep -q '"step":7,' "$dir/halves/train.jsonl" 2>/dev/null; do kill -0 $pid 2>/dev/null || break; sleep 0.01; done
+kill -TERM $pid 2>/dev/null || true
+wait $pid
+"$worker" train $options --out "$dir/halves" &
+pid=$!
+# Killed outright: goes on from the last checkpoint.
+while ! grep -q '"step":24,' "$dir/halves/train.jsonl" 2>/dev/null; do kill -0 $pid 2>/dev/null || break; sleep 0.01; done
+kill -KILL $pid 2>/dev/null || true
+wait $pid || true
+train --out "$dir/halves"
+cmp "$dir/whole/worker-000000040.safetensors" "$dir/halves/worker-000000040.safetensors"
+
+# A damaged newest checkpoint is reported and the one before is used; another run spec is refused.
+printf x | dd of="$dir/halves/worker-000000040.safetensors" bs=1 seek=5000 conv=notrunc 2>/dev/null
+train --out "$dir/halves" 2>&1 | tee "$dir/log" >&2
+grep -q 'checksum does not match.*trying the one before' "$dir/log"
+grep -q 'resuming behind step 30' "$dir/log"
+cmp "$dir/whole/worker-000000040.safetensors" "$dir/halves/worker-000000040.safetensors"
+status=0
+train --out "$dir/halves" --set train.lr=0.5 2>"$dir/log" || status=$?
+[ $status = 2 ] && grep -q 'belongs to another run spec' "$dir/log"
+
+# A full disk is named, ends the command with an error, and leaves what was saved.
+if mkdir "$dir/small" && mount -t tmpfs -o size=256k tmpfs "$dir/small" 2>/dev/null; then
+    status=0
+    train --out "$dir/small" 2>"$dir/log" || status=$?
+    umount "$dir/small"
+    cat "$dir/log" >&2
+    [ $status = 1 ] && grep -q 'free some space; what was saved before is untouched' "$dir/log"
+else
+    echo "skip: no right to mount a small file system; the full disk was not tried"
+fi
+echo ok

@@ -1,0 +1,237 @@
+#include "worker/ckpt.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "common/mem.h"
+#include "common/tensorfile.h"
+
+enum { KEPT = 2, FOUND_MAX = 64 };
+static const char *const moment_names[2] = {"adamw.m", "adamw.v"};
+
+/* ---- writing ---- */
+
+struct names {
+    struct tensorfile_tensor *tensors;
+    char (*text)[MODEL_NAME_BYTES + 16];
+    size_t count;
+};
+
+static enum err list_names(const struct model *model, bool moments, struct names *names)
+{
+    size_t n = (size_t)model->tensors_count;
+    names->count = moments ? 3 * n : n;
+    TRY(mem_new(names->count, sizeof *names->tensors, "tensor names", &names->tensors));
+    TRY(mem_new(names->count, sizeof *names->text, "tensor names", &names->text));
+    for (size_t i = 0; i < names->count; i++) {
+        const struct model_tensor *tensor = &model->tensors[i % n];
+        if (i < n)
+            snprintf(names->text[i], sizeof names->text[i], "%s", tensor->name);
+        else
+            snprintf(names->text[i], sizeof names->text[i], "%s/%s", moment_names[i / n - 1], tensor->name);
+        names->tensors[i] = (struct tensorfile_tensor){
+            .name = names->text[i], .dims = tensor->dims, .shape = {tensor->shape[0], tensor->shape[1]}};
+    }
+    return ERR_OK;
+}
+
+static enum err write_flat(struct tensorfile_writer *writer, const struct model *model, const float *flat, float *host)
+{
+    for (int i = 0; i < model->tensors_count; i++) {
+        const struct model_tensor *tensor = &model->tensors[i];
+        size_t count = (size_t)tensor->count;
+        model->kern->download(model->dev, host, flat + tensor->offset, count * sizeof *host);
+        TRY(tensorfile_write(writer, host, count));
+    }
+    return ERR_OK;
+}
+
+static size_t largest_tensor(const struct model *model)
+{
+    int64_t most = 0;
+    for (int i = 0; i < model->tensors_count; i++)
+        most = model->tensors[i].count > most ? model->tensors[i].count : most;
+    return (size_t)most;
+}
+
+static enum err write_all(const char *path, const struct runspec *spec, const struct model *model,
+                          const struct inner *inner, const struct ckpt_state *state)
+{
+    enum err err;
+    struct names names = {0};
+    float *host = NULL;
+    char *text = NULL;
+    char step[32], position[32], tokens[32], updates[32];
+    struct tensorfile_writer *writer = NULL;
+    snprintf(step, sizeof step, "%" PRIu64, state->step);
+    snprintf(position, sizeof position, "%" PRIu64, state->position);
+    snprintf(tokens, sizeof tokens, "%" PRIu64, state->tokens);
+    snprintf(updates, sizeof updates, "%" PRIu64, inner->updates);
+    TRY_OUT(runspec_text(spec, &text));
+    const struct tensorfile_meta meta[] = {{"format", "diloco worker 1"}, {"step", step},
+                                           {"position", position},        {"tokens", tokens},
+                                           {"updates", updates},          {"run_spec", text}};
+    TRY_OUT(list_names(model, inner->m != NULL, &names));
+    TRY_OUT(mem_new(largest_tensor(model), sizeof *host, "a tensor", &host));
+    TRY_OUT(tensorfile_create(path, names.tensors, names.count, meta, sizeof meta / sizeof meta[0], &writer));
+    TRY_OUT(write_flat(writer, model, model->w, host));
+    if (inner->m != NULL) {
+        TRY_OUT(write_flat(writer, model, inner->m, host));
+        TRY_OUT(write_flat(writer, model, inner->v, host));
+    }
+    err = tensorfile_commit(writer);
+    writer = NULL;
+out:
+    if (err != ERR_OK)
+        tensorfile_abort(writer);
+    mem_free(names.tensors);
+    mem_free(names.text);
+    mem_free(host);
+    mem_free(text);
+    return err;
+}
+
+/* ---- the folder ---- */
+
+static int newest_first(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left;
+    uint64_t b = *(const uint64_t *)right;
+    return a > b ? -1 : a < b;
+}
+
+/* Steps of the checkpoints in `folder`, newest first. */
+static size_t find_steps(const char *folder, uint64_t *steps)
+{
+    DIR *dir = opendir(folder);
+    size_t count = 0;
+    if (dir == NULL)
+        return 0;
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL && count < FOUND_MAX;) {
+        uint64_t step;
+        int end = 0;
+        if (sscanf(entry->d_name, "worker-%" SCNu64 ".safetensors%n", &step, &end) == 1 && end > 0 &&
+            entry->d_name[end] == '\0')
+            steps[count++] = step;
+    }
+    closedir(dir);
+    qsort(steps, count, sizeof *steps, newest_first);
+    return count;
+}
+
+static enum err path_of(const char *folder, uint64_t step, char **path)
+{
+    return mem_printf(path, "%s/worker-%09" PRIu64 ".safetensors", folder, step);
+}
+
+enum err ckpt_save(const char *folder, const struct runspec *spec, const struct model *model, const struct inner *inner,
+                   const struct ckpt_state *state)
+{
+    char *path;
+    TRY(path_of(folder, state->step, &path));
+    enum err err = write_all(path, spec, model, inner, state);
+    mem_free(path);
+    TRY(err);
+    uint64_t steps[FOUND_MAX];
+    size_t count = find_steps(folder, steps);
+    for (size_t i = KEPT; i < count; i++) {
+        TRY(path_of(folder, steps[i], &path));
+        unlink(path);
+        mem_free(path);
+    }
+    return ERR_OK;
+}
+
+/* ---- reading ---- */
+
+static enum err read_flat(const struct tensorfile *file, const struct model *model, const char *prefix, float *flat)
+{
+    for (int i = 0; i < model->tensors_count; i++) {
+        const struct model_tensor *tensor = &model->tensors[i];
+        char name[MODEL_NAME_BYTES + 16];
+        const float *values;
+        snprintf(name, sizeof name, "%s%s%s", prefix, prefix[0] != '\0' ? "/" : "", tensor->name);
+        TRY(tensorfile_values(file, name, (uint64_t)tensor->count, &values));
+        model->kern->upload(model->dev, flat + tensor->offset, values, (size_t)tensor->count * sizeof *values);
+    }
+    return model->kern->sync(model->dev);
+}
+
+static enum err read_spec(const struct tensorfile *file, const char *path, struct runspec *spec)
+{
+    const char *text = tensorfile_meta(file, "run_spec");
+    if (text == NULL)
+        return err_set(ERR_NOTFOUND, "%s: carries no run spec; give one with --run", path);
+    return runspec_parse(text, path, spec);
+}
+
+enum err ckpt_read_spec(const char *path, struct runspec *spec)
+{
+    struct tensorfile *file;
+    TRY(tensorfile_open(path, false, &file));
+    enum err err = read_spec(file, path, spec);
+    tensorfile_close(file);
+    return err;
+}
+
+enum err ckpt_load_params(const char *path, struct model *model)
+{
+    struct tensorfile *file;
+    TRY(tensorfile_open(path, false, &file));
+    enum err err = read_flat(file, model, "", model->w);
+    tensorfile_close(file);
+    model_refresh(model);
+    return err;
+}
+
+static enum err load_one(const char *path, const struct runspec *spec, struct model *model, struct inner *inner,
+                         struct ckpt_state *state)
+{
+    enum err err;
+    struct tensorfile *file = NULL;
+    struct runspec saved = {0};
+    TRY_OUT(tensorfile_open(path, true, &file));
+    TRY_OUT(read_spec(file, path, &saved));
+    if (!digest_equal(&saved.digest, &spec->digest)) {
+        err = err_set(ERR_CONF,
+                      "%s: belongs to another run spec (%s); use the run spec it was made with, or another folder",
+                      path, saved.name);
+        goto out;
+    }
+    TRY_OUT(tensorfile_meta_u64(file, "step", &state->step));
+    TRY_OUT(tensorfile_meta_u64(file, "position", &state->position));
+    TRY_OUT(tensorfile_meta_u64(file, "tokens", &state->tokens));
+    TRY_OUT(tensorfile_meta_u64(file, "updates", &inner->updates));
+    TRY_OUT(read_flat(file, model, "", model->w));
+    if (inner->m != NULL) {
+        TRY_OUT(read_flat(file, model, moment_names[0], inner->m));
+        TRY_OUT(read_flat(file, model, moment_names[1], inner->v));
+    }
+    model_refresh(model);
+out:
+    tensorfile_close(file);
+    runspec_deinit(&saved);
+    return err;
+}
+
+enum err ckpt_load(const char *folder, const struct runspec *spec, struct model *model, struct inner *inner,
+                   struct ckpt_state *state)
+{
+    uint64_t steps[FOUND_MAX];
+    size_t count = find_steps(folder, steps);
+    for (size_t i = 0; i < count; i++) {
+        char *path;
+        TRY(path_of(folder, steps[i], &path));
+        enum err err = load_one(path, spec, model, inner, state);
+        mem_free(path);
+        if (err != ERR_CORRUPT)
+            return err;
+        log_warn("%s; trying the one before", err_text());
+    }
+    return err_set(ERR_NOTFOUND, "%s: no checkpoint", folder);
+}

@@ -1,0 +1,39 @@
+/*
+ * ckpt: a worker's saved state: parameters, inner optimizer, step and data position, in one tensor file.
+ *
+ * Files are named worker-STEP.safetensors; the two newest are kept, so that a damaged one is never the only one. The
+ * parameters carry the model's own tensor names, the run spec travels along as text, so the file loads elsewhere and
+ * can be sampled from. A file is whole or not there. One thread calls; blocking.
+ */
+#ifndef WORKER_CKPT_H
+#define WORKER_CKPT_H
+
+#include <stdint.h>
+
+#include "common/err.h"
+#include "common/runspec.h"
+#include "worker/inner.h"
+#include "worker/model.h"
+
+struct ckpt_state {
+    uint64_t step;     /* run steps done */
+    uint64_t position; /* windows of the data stream used up */
+    uint64_t tokens;   /* trained by this island */
+};
+
+/* Writes folder/worker-STEP.safetensors and removes all but the two newest. On failure the older ones stand. */
+ERR_MUST_CHECK enum err ckpt_save(const char *folder, const struct runspec *spec, const struct model *model,
+                                  const struct inner *inner, const struct ckpt_state *state);
+
+/* Loads the newest whole checkpoint of this run; a damaged one is reported in the log and passed over. ERR_NOTFOUND:
+ * there is none. ERR_CONF: it belongs to another run spec. */
+ERR_MUST_CHECK enum err ckpt_load(const char *folder, const struct runspec *spec, struct model *model,
+                                  struct inner *inner, struct ckpt_state *state);
+
+/* Reads parameters alone from any tensor file with the model's names: a checkpoint, an anchor, or a foreign file. */
+ERR_MUST_CHECK enum err ckpt_load_params(const char *path, struct model *model);
+
+/* The run spec a file carries; ERR_NOTFOUND if it carries none. */
+ERR_MUST_CHECK enum err ckpt_read_spec(const char *path, struct runspec *spec);
+
+#endif

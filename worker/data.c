@@ -1,0 +1,269 @@
+#include "worker/data.h"
+
+#include <fcntl.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/bytes.h"
+#include "common/env.h"
+#include "common/mem.h"
+
+enum { SHARD_MAGIC = 20240520, SHARD_VERSION = 1, SHARD_HEADER_BYTES = 1024 };
+
+struct segment {
+    char *path;
+    uint8_t *map;
+    size_t map_bytes;
+    const uint8_t *tokens;         /* behind the header */
+    uint64_t count;                /* tokens */
+    uint64_t train_count;          /* of them, the first ones, for training */
+    uint64_t train_windows_before; /* in the segments before this one */
+    uint64_t held_out_windows_before;
+};
+
+struct data {
+    struct data_conf conf;
+    struct segment *segments;
+    size_t segments_count;
+    uint64_t train_windows, held_out_windows;
+    uint64_t train_tokens, held_out_tokens;
+};
+
+/* ---- opening ---- */
+
+static enum err map_segment(struct segment *segment, const struct data_conf *conf)
+{
+    struct stat status;
+    int fd = open(segment->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_set_errno(ERR_IO, "data file %s: cannot open", segment->path);
+    enum err err = ERR_OK;
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
+        err = err_set(ERR_CONF, "data file %s: not a regular file", segment->path);
+    else if (status.st_size == 0)
+        err = err_set(ERR_CONF, "data file %s: empty; give a file with text or tokens", segment->path);
+    if (err == ERR_OK) {
+        void *map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (map == MAP_FAILED) {
+            err = err_set_errno(ERR_IO, "data file %s: cannot map", segment->path);
+        } else {
+            segment->map = map;
+            segment->map_bytes = (size_t)status.st_size;
+        }
+    }
+    close(fd);
+    TRY(err);
+    segment->tokens = segment->map;
+    segment->count = segment->map_bytes;
+    if (!conf->tokens)
+        return ERR_OK;
+    struct bytes_reader header = bytes_reader_init(segment->map, segment->map_bytes);
+    uint32_t magic = bytes_get_u32(&header);
+    uint32_t version = bytes_get_u32(&header);
+    uint32_t count = bytes_get_u32(&header);
+    if (magic != SHARD_MAGIC)
+        return err_set(ERR_CONF,
+                       "data file %s: no token shard (it starts with %" PRIu32 ", not %d); for plain text set "
+                       "[data] format = bytes in the run spec",
+                       segment->path, magic, SHARD_MAGIC);
+    if (version != SHARD_VERSION)
+        return err_set(ERR_CONF, "data file %s: token shard of version %" PRIu32 "; this program reads %d",
+                       segment->path, version, SHARD_VERSION);
+    if (segment->map_bytes < SHARD_HEADER_BYTES || (segment->map_bytes - SHARD_HEADER_BYTES) / 2 < count)
+        return err_set(ERR_CONF, "data file %s: cut short: its header announces %" PRIu32 " tokens", segment->path,
+                       count);
+    segment->tokens = segment->map + SHARD_HEADER_BYTES;
+    segment->count = count;
+    return ERR_OK;
+}
+
+static enum err open_segments(struct data *data)
+{
+    glob_t found;
+    enum err err = ERR_OK;
+    int status = glob(data->conf.path, 0, NULL, &found);
+    if (status == GLOB_NOMATCH)
+        return err_set(ERR_CONF, "data file %s: no such file; set the path of your corpus", data->conf.path);
+    if (status != 0)
+        return err_set(ERR_IO, "data file %s: cannot search for it", data->conf.path);
+    TRY_OUT(mem_new(found.gl_pathc, sizeof *data->segments, "the corpus", &data->segments));
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        TRY_OUT(mem_strdup(found.gl_pathv[i], &data->segments[i].path));
+        data->segments_count = i + 1;
+        TRY_OUT(map_segment(&data->segments[i], &data->conf));
+    }
+out:
+    globfree(&found);
+    return err;
+}
+
+/* Windows a stretch of tokens gives: each needs context + 1 tokens, starts may be shifted by up to context - 1. */
+static uint64_t windows_in(uint64_t tokens, int64_t context)
+{
+    uint64_t T = (uint64_t)context;
+    return tokens >= 2 * T ? (tokens - T) / T : tokens > T;
+}
+
+/* The end of the corpus is held out, across segment borders if need be. */
+static void split(struct data *data)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < data->segments_count; i++)
+        total += data->segments[i].count;
+    uint64_t held = (uint64_t)((double)total * data->conf.held_out);
+    data->held_out_tokens = held;
+    data->train_tokens = total - held;
+    for (size_t i = data->segments_count; i-- > 0;) {
+        struct segment *segment = &data->segments[i];
+        uint64_t take = held < segment->count ? held : segment->count;
+        segment->train_count = segment->count - take;
+        held -= take;
+    }
+    for (size_t i = 0; i < data->segments_count; i++) {
+        struct segment *segment = &data->segments[i];
+        segment->train_windows_before = data->train_windows;
+        segment->held_out_windows_before = data->held_out_windows;
+        data->train_windows += windows_in(segment->train_count, data->conf.context);
+        uint64_t behind = segment->count - segment->train_count;
+        data->held_out_windows += behind > 0 ? (behind - 1) / (uint64_t)data->conf.context : 0;
+    }
+}
+
+enum err data_open(const struct data_conf *conf, struct data **out)
+{
+    enum err err;
+    struct data *data = NULL;
+    *out = NULL;
+    TRY_OUT(mem_new(1, sizeof *data, "the corpus", &data));
+    data->conf = *conf;
+    TRY_OUT(open_segments(data));
+    split(data);
+    if (data->train_windows < conf->streams_count)
+        err = err_set(ERR_CONF,
+                      "data file %s: %" PRIu64 " tokens for training are too few: %" PRIu32
+                      " island(s) need at least %" PRIu64 " (context = %" PRId64 "); use a larger file or a shorter "
+                      "context",
+                      conf->path, data->train_tokens, conf->streams_count,
+                      ((uint64_t)conf->streams_count + 1) * (uint64_t)conf->context, conf->context);
+out:
+    if (err != ERR_OK)
+        data_close(data);
+    else
+        *out = data;
+    return err;
+}
+
+void data_close(struct data *data)
+{
+    if (data == NULL)
+        return;
+    for (size_t i = 0; i < data->segments_count; i++) {
+        if (data->segments[i].map != NULL)
+            munmap(data->segments[i].map, data->segments[i].map_bytes);
+        mem_free(data->segments[i].path);
+    }
+    mem_free(data->segments);
+    mem_free(data);
+}
+
+uint64_t data_train_tokens(const struct data *data)
+{
+    return data->train_tokens;
+}
+
+uint64_t data_held_out_tokens(const struct data *data)
+{
+    return data->held_out_tokens;
+}
+
+/* ---- order of the windows ---- */
+
+/* A permutation of [0, n): a four-round Feistel network on the next even power of two, walked until it lands inside.
+ * Random access, no table, the same everywhere. */
+static uint64_t permute(uint64_t index, uint64_t n, uint64_t key)
+{
+    unsigned half_bits = 1;
+    while ((uint64_t)1 << (2 * half_bits) < n)
+        half_bits++;
+    uint64_t mask = ((uint64_t)1 << half_bits) - 1;
+    do {
+        uint64_t left = index >> half_bits;
+        uint64_t right = index & mask;
+        for (uint64_t round = 0; round < 4; round++) {
+            uint64_t next = left ^ (env_mix64(right ^ env_mix64(key + round)) & mask);
+            left = right;
+            right = next;
+        }
+        index = left << half_bits | right;
+    } while (index >= n);
+    return index;
+}
+
+/* ---- filling ---- */
+
+static enum err fill(const struct data *data, const struct segment *segment, uint64_t begin, int32_t *tokens,
+                     int32_t *targets)
+{
+    int64_t T = data->conf.context;
+    for (int64_t i = 0; i <= T; i++) {
+        uint64_t at = begin + (uint64_t)i;
+        int32_t token =
+            data->conf.tokens ? segment->tokens[2 * at] | segment->tokens[2 * at + 1] << 8 : segment->tokens[at];
+        if (token >= data->conf.vocab)
+            return err_set(ERR_CORRUPT,
+                           "data file %s: token %" PRId32 " at place %" PRIu64 " is outside the vocabulary of %" PRId64,
+                           segment->path, token, at, data->conf.vocab);
+        if (i < T)
+            tokens[i] = token;
+        if (i > 0)
+            targets[i - 1] = token;
+    }
+    return ERR_OK;
+}
+
+enum err data_batch(const struct data *data, uint64_t position, int64_t count, int32_t *tokens, int32_t *targets)
+{
+    uint64_t T = (uint64_t)data->conf.context;
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t global = (position + (uint64_t)i) * data->conf.streams_count + data->conf.stream;
+        uint64_t epoch = global / data->train_windows;
+        uint64_t key = env_mix64(data->conf.seed ^ env_mix64(epoch + 1));
+        uint64_t window = permute(global % data->train_windows, data->train_windows, key);
+        size_t s = 0;
+        while (s + 1 < data->segments_count && data->segments[s + 1].train_windows_before <= window)
+            s++;
+        const struct segment *segment = &data->segments[s];
+        uint64_t begin = (window - segment->train_windows_before) * T;
+        /* Each epoch cuts the text at other places. */
+        uint64_t room = segment->train_count - 1 - T - begin;
+        uint64_t shift = env_mix64(key + 99) % T;
+        begin += shift < room ? shift : room;
+        TRY(fill(data, segment, begin, tokens + i * data->conf.context, targets + i * data->conf.context));
+    }
+    return ERR_OK;
+}
+
+enum err data_held_out(const struct data *data, uint64_t index, uint64_t total, int64_t count, int32_t *tokens,
+                       int32_t *targets)
+{
+    if (data->held_out_windows == 0)
+        return err_set(ERR_NOTFOUND,
+                       "data file %s: the held-out part of %" PRIu64 " tokens holds no window of %" PRId64
+                       "; raise [data] held_out in the run spec",
+                       data->conf.path, data->held_out_tokens, data->conf.context);
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t window = (index + (uint64_t)i) * data->held_out_windows / total % data->held_out_windows;
+        size_t s = 0;
+        while (s + 1 < data->segments_count && data->segments[s + 1].held_out_windows_before <= window)
+            s++;
+        const struct segment *segment = &data->segments[s];
+        uint64_t begin =
+            segment->train_count + (window - segment->held_out_windows_before) * (uint64_t)data->conf.context;
+        TRY(fill(data, segment, begin, tokens + i * data->conf.context, targets + i * data->conf.context));
+    }
+    return ERR_OK;
+}

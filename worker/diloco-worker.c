@@ -1,0 +1,207 @@
+/*
+ * diloco-worker: the trainer's command line.
+ *
+ * Exit status: 0 done (also: interrupted and saved), 1 failed, 2 wrong usage, configuration or data.
+ */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/args.h"
+#include "common/digest.h"
+#include "common/log.h"
+#include "worker/ckpt.h"
+#include "worker/sample.h"
+#include "worker/train.h"
+
+static const char usage[] =
+    "usage: diloco-worker train  --run FILE --data FILE --out FOLDER [options]\n"
+    "       diloco-worker eval   --data FILE [--params FILE] [--run FILE] [options]\n"
+    "       diloco-worker sample --params FILE [--prompt TEXT] [--run FILE] [options]\n"
+    "\n"
+    "train   trains by a run spec, alone or attached to an island's daemon; goes on from FOLDER's last checkpoint\n"
+    "eval    prints the held-out loss of a checkpoint, an anchor, or (without --params) the initial parameters\n"
+    "sample  prints text from a checkpoint or an anchor\n"
+    "\n";
+
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number)
+{
+    stop_signal = number;
+}
+
+static bool interrupted(void)
+{
+    return stop_signal != 0;
+}
+
+struct arguments {
+    const char *run, *data, *out, *params, *attach, *stream, *device, *prompt;
+    struct args_list set;
+    uint64_t threads, checkpoint_every, eval_every, eval_batches, tokens, seed;
+    double temperature, top_p;
+    bool help, version, verbose;
+};
+
+static enum err parse_stream(const char *text, struct train_options *options)
+{
+    unsigned stream, count;
+    int end = 0;
+    if (text == NULL)
+        return ERR_OK;
+    if (sscanf(text, "%u/%u%n", &stream, &count, &end) != 2 || text[end] != '\0' || count == 0 || stream >= count)
+        return err_set(ERR_ARG, "--stream %s: expected I/N with I from 0 to N - 1", text);
+    options->stream_given = true;
+    options->stream = stream;
+    options->streams_count = count;
+    return ERR_OK;
+}
+
+static enum err load_spec(const struct arguments *a, struct runspec *spec)
+{
+    struct conf_override overrides[ARGS_LIST_MAX];
+    for (size_t i = 0; i < a->set.count; i++)
+        overrides[i].text = a->set.item[i];
+    if (a->run != NULL)
+        return runspec_load(a->run, overrides, a->set.count, spec);
+    if (a->params != NULL && a->set.count == 0)
+        return ckpt_read_spec(a->params, spec);
+    return err_set(ERR_ARG, "--run FILE is missing: the run spec says what to train");
+}
+
+static enum err train(const struct arguments *a)
+{
+    struct runspec spec;
+    if (a->data == NULL || a->out == NULL)
+        return err_set(ERR_ARG, "train needs --run, --data and --out; --help shows the usage");
+    struct train_options options = {.spec = &spec,
+                                    .data_path = a->data,
+                                    .folder = a->out,
+                                    .device = a->device,
+                                    .threads = (int)a->threads,
+                                    .socket_path = a->attach,
+                                    .checkpoint_every = a->checkpoint_every,
+                                    .eval_every = a->eval_every,
+                                    .eval_batches = a->eval_batches,
+                                    .interrupted = interrupted};
+    TRY(parse_stream(a->stream, &options));
+    TRY(load_spec(a, &spec));
+    enum err err = train_run(&options);
+    runspec_deinit(&spec);
+    return err;
+}
+
+static enum err eval(const struct arguments *a)
+{
+    struct runspec spec;
+    double loss;
+    if (a->data == NULL)
+        return err_set(ERR_ARG, "eval needs --data; --help shows the usage");
+    TRY(load_spec(a, &spec));
+    struct eval_options options = {.spec = &spec,
+                                   .params_path = a->params,
+                                   .data_path = a->data,
+                                   .device = a->device,
+                                   .threads = (int)a->threads,
+                                   .batches = a->eval_batches > 0 ? a->eval_batches : 1};
+    enum err err = train_eval(&options, &loss);
+    if (err == ERR_OK)
+        printf("%.6f\n", loss);
+    runspec_deinit(&spec);
+    return err;
+}
+
+static enum err sample(const struct arguments *a)
+{
+    struct runspec spec;
+    if (a->params == NULL)
+        return err_set(ERR_ARG, "sample needs --params; --help shows the usage");
+    TRY(load_spec(a, &spec));
+    struct sample_options options = {.spec = &spec,
+                                     .params_path = a->params,
+                                     .prompt = a->prompt,
+                                     .tokens = a->tokens,
+                                     .temperature = a->temperature,
+                                     .top_p = a->top_p,
+                                     .seed = a->seed,
+                                     .device = a->device,
+                                     .threads = (int)a->threads};
+    enum err err = sample_run(&options, stdout);
+    runspec_deinit(&spec);
+    return err;
+}
+
+static enum err run(int argc, char **argv, const char **command)
+{
+    struct arguments a = {.device = "cpu",
+                          .prompt = "",
+                          .eval_batches = 16,
+                          .checkpoint_every = 100,
+                          .tokens = 400,
+                          .seed = 1,
+                          .temperature = 0.8,
+                          .top_p = 0.95};
+    const struct args_option options[] = {
+        {"run", ARGS_STRING, &a.run, "FILE", "run spec (eval, sample: default is the one inside --params)"},
+        {"data", ARGS_STRING, &a.data, "FILE", "corpus: a file or a quoted glob pattern"},
+        {"out", ARGS_STRING, &a.out, "FOLDER", "train: where checkpoints and train.jsonl go"},
+        {"params", ARGS_STRING, &a.params, "FILE", "eval, sample: a checkpoint or an anchor (.safetensors)"},
+        {"attach", ARGS_STRING, &a.attach, "SOCKET", "train: the island's daemon; without it, train alone"},
+        {"stream", ARGS_STRING, &a.stream, "I/N", "train: which of N disjoint data streams (default: the daemon's)"},
+        {"set", ARGS_LIST, &a.set, "S.KEY=VALUE", "change a run spec value; may be given several times"},
+        {"device", ARGS_STRING, &a.device, "NAME", "cpu"},
+        {"threads", ARGS_U64, &a.threads, "N", "CPU threads (default: all)"},
+        {"checkpoint-every", ARGS_U64, &a.checkpoint_every, "STEPS", "train: 0 saves at the end only (default 100)"},
+        {"eval-every", ARGS_U64, &a.eval_every, "STEPS", "train: held-out loss on the way (default 0: at the end)"},
+        {"eval-batches", ARGS_U64, &a.eval_batches, "N", "batches of an evaluation (default 16)"},
+        {"prompt", ARGS_STRING, &a.prompt, "TEXT", "sample: what to continue"},
+        {"tokens", ARGS_U64, &a.tokens, "N", "sample: how many to generate (default 400)"},
+        {"temperature", ARGS_REAL, &a.temperature, "X", "sample: 0 takes the likeliest (default 0.8)"},
+        {"top-p", ARGS_REAL, &a.top_p, "X", "sample: nucleus (default 0.95)"},
+        {"seed", ARGS_U64, &a.seed, "N", "sample: random seed (default 1)"},
+        {"verbose", ARGS_FLAG, &a.verbose, NULL, "log more"},
+        {"version", ARGS_FLAG, &a.version, NULL, "print the version"},
+        {"help", ARGS_FLAG, &a.help, NULL, "print this"},
+    };
+    const size_t count = sizeof options / sizeof options[0];
+    struct args_list rest = {0};
+    TRY(args_parse(argc, argv, options, count, &rest));
+    if (a.help || a.version) {
+        printf("%s", a.version ? "diloco-worker " DILOCO_VERSION "\n" : usage);
+        if (a.help)
+            args_help(options, count, stdout);
+        return ERR_OK;
+    }
+    if (rest.count != 1)
+        return err_set(ERR_ARG, "give one of train, eval, sample; --help shows the usage");
+    *command = rest.item[0];
+    if (a.verbose)
+        log_set_level(LOG_LEVEL_DEBUG);
+    if (strcmp(*command, "train") == 0)
+        return train(&a);
+    if (strcmp(*command, "eval") == 0)
+        return eval(&a);
+    if (strcmp(*command, "sample") == 0)
+        return sample(&a);
+    return err_set(ERR_ARG, "no command \"%s\"; give one of train, eval, sample", *command);
+}
+
+int main(int argc, char **argv)
+{
+    const char *command = "diloco-worker";
+    log_init("diloco-worker", LOG_LEVEL_INFO);
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    enum err err = digest_init();
+    if (err == ERR_OK)
+        err = run(argc, argv, &command);
+    if (err == ERR_OK || (err == ERR_CLOSED && stop_signal != 0))
+        return 0;
+    log_error("%s", err_text());
+    return err == ERR_ARG || err == ERR_CONF ? 2 : 1;
+}

@@ -1,0 +1,123 @@
+/*
+ * diloco.h: the public interface of libdiloco, by which any trainer takes part in a run.
+ *
+ *     struct diloco *d;
+ *     diloco_attach(&(struct diloco_options){.socket_path = path}, &d);
+ *     for each parameter tensor: diloco_register(d, &tensor);
+ *     diloco_begin(d, &start);                   // tensors now hold the run's anchor; continue behind start.step
+ *     while (training) {
+ *         ... one optimizer step ...
+ *         if (diloco_step(d, &report) == DILOCO_STOP) break;   // the one call per optimizer step
+ *     }
+ *     diloco_finish(d);                          // last contributions in, last anchors out; tensors hold the anchor
+ *     diloco_detach(d);
+ *
+ * diloco_step() copies fragments that are due out of the tensors and mixes anchors that are due into them; it costs
+ * nothing when neither is. It does not wait for the network unless the run spec says late = wait. If the daemon goes
+ * away, training goes on and the library attaches again by itself when it is back.
+ *
+ * One struct diloco per process and thread: calls are not thread-safe against each other. No function exits, prints
+ * or installs a signal handler. Failures return a negative value; diloco_error() says what happened and what to do.
+ */
+#ifndef DILOCO_H
+#define DILOCO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DILOCO_API __attribute__((visibility("default")))
+
+enum diloco_result {
+    DILOCO_OK = 0,
+    DILOCO_STOP = 1,         /* leave was asked for: call diloco_finish() and end */
+    DILOCO_INTERRUPTED = 2,  /* options.interrupted returned non-zero while waiting */
+    DILOCO_ERROR = -1,       /* something failed on this side (memory, arguments) */
+    DILOCO_REFUSED = -2,     /* the daemon refused us; diloco_error() has its reason */
+    DILOCO_UNREACHABLE = -3, /* no daemon at the socket (diloco_attach only) */
+};
+
+/* How values move between the trainer's tensors and host memory. NULL functions mean the tensors are plain host
+ * memory. A trainer on a GPU passes its own; calls come from diloco_begin/step/finish only. */
+enum diloco_mix { DILOCO_MIX, DILOCO_SHIFT, DILOCO_RESET };
+struct diloco_device {
+    void *user;
+    /* to[0..count) (host) = tensor[0..count) */
+    void (*read)(void *user, float *to, const void *tensor, size_t count);
+    /* tensor[0..count) = from (host) */
+    void (*write)(void *user, void *tensor, const float *from, size_t count);
+    /* DILOCO_MIX: tensor = alpha * tensor + (1 - alpha) * anchor; DILOCO_SHIFT: tensor += anchor - base;
+     * DILOCO_RESET: tensor = anchor. `anchor` and `base` are host memory. */
+    void (*mix)(void *user, void *tensor, const float *anchor, const float *base, size_t count, enum diloco_mix mode,
+                double alpha);
+};
+
+struct diloco_options {
+    const char *socket_path;        /* NULL: the environment variable DILOCO_SOCKET */
+    const char *trainer;            /* a name for logs; may be NULL */
+    int wait_ms;                    /* how long diloco_attach() waits for a daemon to appear */
+    int (*interrupted)(void *user); /* polled while waiting; may be NULL */
+    void *interrupted_user;
+    struct diloco_device device;
+};
+
+enum { DILOCO_LAYER_NONE = -1, DILOCO_LAYER_FROM_NAME = -2 };
+
+struct diloco_tensor {
+    const char *name; /* at most 127 bytes, unique */
+    void *data;       /* fp32 values, contiguous; must stay where it is until diloco_detach() */
+    uint32_t dims;    /* at most 6 */
+    uint64_t shape[6];
+    int32_t layer; /* number of the layer it belongs to, from 0; NONE; or FROM_NAME: the first number between dots */
+};
+
+struct diloco_start {
+    uint64_t step;         /* the run step to continue behind: the first step to take is step + 1 */
+    uint64_t version;      /* highest version among the fragments */
+    uint32_t island_index; /* 0 .. islands_count - 1 */
+    uint32_t islands_count;
+    char island[64];
+};
+
+struct diloco_report {
+    uint64_t tokens; /* trained in this step; contributions are weighted by their sum */
+    double loss;     /* for status and logs, as the rest */
+    double tokens_per_s, lr, grad_norm;
+};
+
+struct diloco;
+
+/* Connects to the island's daemon. On failure `*out` is NULL except for DILOCO_ERROR after memory was there. */
+DILOCO_API int diloco_attach(const struct diloco_options *options, struct diloco **out);
+
+/* Announces a tensor. Every island registers the same tensors in the same order. */
+DILOCO_API int diloco_register(struct diloco *d, const struct diloco_tensor *tensor);
+
+/* Ends registration and waits until the daemon says where to start; the tensors then hold the anchor (at the very
+ * beginning of a run: their own initial values, or those of the first island if they differ). */
+DILOCO_API int diloco_begin(struct diloco *d, struct diloco_start *start);
+
+/* The one call per optimizer step. */
+DILOCO_API int diloco_step(struct diloco *d, const struct diloco_report *report);
+
+/* Sends what has not been sent, waits until it is counted and the last anchors are in. The tensors then hold the
+ * anchor. */
+DILOCO_API int diloco_finish(struct diloco *d);
+
+/* Releases everything; NULL is fine. Without diloco_finish() the daemon counts this as a crash. */
+DILOCO_API void diloco_detach(struct diloco *d);
+
+/* Text of the last failure; never NULL. With NULL: of the last diloco_attach() in this thread. */
+DILOCO_API const char *diloco_error(const struct diloco *d);
+
+/* Whether a daemon is attached just now (1), or training goes on alone (0). */
+DILOCO_API int diloco_attached(const struct diloco *d);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,80 @@
+/*
+ * model: a Llama-family decoder on one device: parameters, gradients, forward and backward pass, decoding.
+ *
+ * Names, shapes and arithmetic are those of the published Llama code (RMSNorm, rotary positions in halves, grouped
+ * query attention, SwiGLU, optionally tied head), so that a saved file loads elsewhere. Weights are (out, in).
+ * Everything is allocated by model_new(); the training path allocates nothing. One thread calls.
+ */
+#ifndef WORKER_MODEL_H
+#define WORKER_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "common/runspec.h"
+#include "kernels/kern.h"
+
+enum { MODEL_NAME_BYTES = 64 };
+
+struct model_tensor {
+    char name[MODEL_NAME_BYTES];
+    int32_t layer; /* -1: outside the layers */
+    uint32_t dims;
+    uint64_t shape[2];
+    int64_t count;
+    int64_t offset;  /* values into the flat arrays */
+    bool decay;      /* matrices are decayed, norms are not */
+    double init_std; /* 0: ones */
+};
+
+struct model {
+    const struct kern *kern;
+    struct kern_dev *dev;
+    struct model_tensor *tensors;
+    int tensors_count;
+    int64_t params_count;
+    int64_t flat_count; /* params and alignment */
+    float *w;           /* master weights, flat, on the device */
+    kern_act *act;      /* the copy products use; the same array on the CPU */
+    float *grad;        /* flat; NULL for a model that only evaluates */
+    int64_t V, C, L, H, G, D, F, T, B;
+    bool tied;
+    float eps;
+    struct model_work *work;
+};
+
+/* `batch` sequences of spec->context tokens; `train`: with gradients and the activations they need. Parameters are
+ * zero until model_init() or model_load(). */
+ERR_MUST_CHECK enum err model_new(const struct runspec *spec, const struct kern *kern, struct kern_dev *dev,
+                                  int64_t batch, bool train, struct model **out);
+void model_free(struct model *model);
+
+/* Parameters from the seed: the same bits on every machine. */
+ERR_MUST_CHECK enum err model_init(struct model *model, uint64_t seed);
+
+/* Host copies of one tensor's values. */
+void model_read(const struct model *model, const struct model_tensor *tensor, float *to);
+void model_write(struct model *model, const struct model_tensor *tensor, const float *from);
+
+/* Makes the products' copy follow the master weights after they were changed from outside. */
+void model_refresh(struct model *model);
+
+/* Forward and backward over tokens(B,T) with targets(B,T), both in host memory; gradients of scale * mean loss are
+ * added to model->grad. `*loss` is the mean cross-entropy in nats. */
+ERR_MUST_CHECK enum err model_train(struct model *model, const int32_t *tokens, const int32_t *targets, double scale,
+                                    double *loss);
+
+/* Mean cross-entropy without gradients. */
+ERR_MUST_CHECK enum err model_loss(struct model *model, const int32_t *tokens, const int32_t *targets, double *loss);
+
+/* Feeds one token at the next position and writes the logits(V) that follow it into host memory. Up to T tokens fit;
+ * model_decode_reset() begins anew. */
+ERR_MUST_CHECK enum err model_decode(struct model *model, int32_t token, float *logits);
+void model_decode_reset(struct model *model);
+
+/* Floating-point operations of one training step over `tokens` tokens, counting products only: 6 per parameter in a
+ * product and token, and the attention scores. */
+double model_train_flops(const struct model *model, int64_t tokens);
+
+#endif

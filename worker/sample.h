@@ -1,0 +1,28 @@
+/*
+ * sample: text from a model, token by token.
+ */
+#ifndef WORKER_SAMPLE_H
+#define WORKER_SAMPLE_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/err.h"
+#include "common/runspec.h"
+
+struct sample_options {
+    const struct runspec *spec;
+    const char *params_path;
+    const char *prompt; /* bytes; may be empty. With format = tokens: numbers separated by blanks */
+    uint64_t tokens;    /* how many to generate */
+    double temperature; /* 0: always the likeliest */
+    double top_p;       /* smallest set of likeliest tokens with at least this probability; 1: all */
+    uint64_t seed;
+    const char *device;
+    int threads;
+};
+
+/* Writes prompt and continuation to `out` as they come. */
+ERR_MUST_CHECK enum err sample_run(const struct sample_options *options, FILE *out);
+
+#endif

@@ -1,0 +1,367 @@
+#include "worker/train.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/env.h"
+#include "common/fsio.h"
+#include "common/log.h"
+#include "common/mem.h"
+#include "worker/ckpt.h"
+#include "worker/data.h"
+#include "worker/diloco.h"
+#include "worker/inner.h"
+#include "worker/model.h"
+
+enum { SKIPS_MAX = 10 };
+
+struct trainer {
+    const struct train_options *options;
+    const struct runspec *spec;
+    const struct kern *kern;
+    struct kern_dev *dev;
+    struct model *model;
+    struct inner *inner;
+    struct data *data;
+    struct diloco *diloco; /* NULL: alone */
+    struct ckpt_state state;
+    int32_t *tokens, *targets; /* one micro-batch */
+    FILE *metrics;
+    double tokens_per_s; /* smoothed */
+    uint32_t stream, streams_count;
+    unsigned skips; /* steps in a row whose gradient was not finite */
+    bool was_attached;
+};
+
+/* ---- set-up and end ---- */
+
+static enum err open_data(struct trainer *t)
+{
+    struct data_conf conf = {
+        .path = t->options->data_path,
+        .tokens = t->spec->format == RUNSPEC_TOKENS,
+        .vocab = t->spec->vocab,
+        .context = t->spec->context,
+        .held_out = t->spec->held_out,
+        .seed = (uint64_t)t->spec->seed,
+        .stream = t->stream,
+        .streams_count = t->streams_count,
+    };
+    TRY(data_open(&conf, &t->data));
+    uint64_t need = (uint64_t)(t->spec->batch * t->spec->context) + 1;
+    if (data_train_tokens(t->data) < need)
+        return err_set(ERR_CONF,
+                       "data file %s: %" PRIu64 " tokens for training are fewer than one batch (batch %" PRId64
+                       " x context %" PRId64 "); use a larger file or a smaller batch",
+                       conf.path, data_train_tokens(t->data), t->spec->batch, t->spec->context);
+    return ERR_OK;
+}
+
+static enum err open_model(struct trainer *t)
+{
+    size_t count = (size_t)(t->spec->batch * t->spec->context);
+    TRY(kern_find(t->options->device, &t->kern));
+    TRY(t->kern->open(t->options->threads, &t->dev));
+    TRY(model_new(t->spec, t->kern, t->dev, t->spec->batch, true, &t->model));
+    TRY(inner_new(t->model, t->spec, &t->inner));
+    TRY(mem_new(count, sizeof *t->tokens, "a batch", &t->tokens));
+    return mem_new(count, sizeof *t->targets, "a batch", &t->targets);
+}
+
+static void trainer_deinit(struct trainer *t)
+{
+    diloco_detach(t->diloco);
+    data_close(t->data);
+    inner_free(t->inner);
+    model_free(t->model);
+    if (t->dev != NULL)
+        t->kern->close(t->dev);
+    mem_free(t->tokens);
+    mem_free(t->targets);
+    if (t->metrics != NULL)
+        fclose(t->metrics);
+}
+
+static enum err open_folder(struct trainer *t)
+{
+    char *path;
+    TRY(fsio_mkdirs(t->options->folder, 0755));
+    TRY(mem_printf(&path, "%s/train.jsonl", t->options->folder));
+    t->metrics = fopen(path, "ae");
+    enum err err = t->metrics != NULL ? ERR_OK : err_set_errno(ERR_IO, "cannot open %s", path);
+    mem_free(path);
+    return err;
+}
+
+/* ---- the daemon ---- */
+
+static int stop_asked(void *user)
+{
+    const struct trainer *t = user;
+    return t->options->interrupted() ? 1 : 0;
+}
+
+static enum err attachment_failed(const struct trainer *t, int result)
+{
+    if (result == DILOCO_INTERRUPTED)
+        return err_set(ERR_CLOSED, "interrupted");
+    return err_set(result == DILOCO_REFUSED ? ERR_CONF : ERR_IO, "%s", diloco_error(t->diloco));
+}
+
+static enum err attach(struct trainer *t)
+{
+    if (t->options->socket_path == NULL)
+        return ERR_OK;
+    struct diloco_options options = {.socket_path = t->options->socket_path,
+                                     .trainer = "diloco-worker",
+                                     .wait_ms = 10000,
+                                     .interrupted = stop_asked,
+                                     .interrupted_user = t};
+    if (diloco_attach(&options, &t->diloco) != DILOCO_OK)
+        return err_set(ERR_IO, "%s", diloco_error(t->diloco));
+    for (int i = 0; i < t->model->tensors_count; i++) {
+        const struct model_tensor *tensor = &t->model->tensors[i];
+        struct diloco_tensor announced = {.name = tensor->name,
+                                          .data = t->model->w + tensor->offset,
+                                          .dims = tensor->dims,
+                                          .shape = {tensor->shape[0], tensor->shape[1]},
+                                          .layer = tensor->layer};
+        int result = diloco_register(t->diloco, &announced);
+        if (result != DILOCO_OK)
+            return attachment_failed(t, result);
+    }
+    struct diloco_start start;
+    int result = diloco_begin(t->diloco, &start);
+    if (result != DILOCO_OK)
+        return attachment_failed(t, result);
+    model_refresh(t->model);
+    t->was_attached = true;
+    if (!t->options->stream_given) {
+        t->stream = start.island_index;
+        t->streams_count = start.islands_count;
+    }
+    uint64_t per_step = (uint64_t)(t->spec->batch * t->spec->accumulate);
+    if (start.step != t->state.step) {
+        /* The data stream goes with the run's steps, so that nothing this island trained is drawn twice. */
+        t->state.position = start.step * per_step;
+        t->state.step = start.step;
+    }
+    log_info("attached as island %s (%" PRIu32 " of %" PRIu32 "), behind step %" PRIu64 ", version %" PRIu64,
+             start.island, start.island_index + 1, start.islands_count, start.step, start.version);
+    return ERR_OK;
+}
+
+static void report_attachment(struct trainer *t)
+{
+    bool now = diloco_attached(t->diloco) != 0;
+    if (now != t->was_attached)
+        log_warn(now ? "the daemon is back; attached again"
+                     : "the daemon is gone; training goes on alone and attaches again when it is back");
+    t->was_attached = now;
+}
+
+/* ---- one step ---- */
+
+static enum err gradients(struct trainer *t, double *loss)
+{
+    double scale = 1.0 / (double)t->spec->accumulate;
+    *loss = 0;
+    for (int64_t i = 0; i < t->spec->accumulate; i++) {
+        double part;
+        TRY(data_batch(t->data, t->state.position, t->spec->batch, t->tokens, t->targets));
+        TRY(model_train(t->model, t->tokens, t->targets, scale, &part));
+        t->state.position += (uint64_t)t->spec->batch;
+        *loss += part * scale;
+    }
+    return ERR_OK;
+}
+
+static enum err check_finite(struct trainer *t, const struct inner_result *result)
+{
+    t->skips = result->skipped ? t->skips + 1 : 0;
+    if (t->skips >= SKIPS_MAX)
+        return err_set(ERR_NONFINITE,
+                       "training has diverged: %d steps in a row gave a gradient with NaN or Inf (last at step %" PRIu64
+                       "); lower [train] lr in the run spec",
+                       SKIPS_MAX, t->state.step);
+    if (result->skipped)
+        log_warn("step %" PRIu64 ": the gradient holds NaN or Inf; parameters left as they were", t->state.step);
+    return ERR_OK;
+}
+
+static enum err exchange(struct trainer *t, uint64_t tokens, double loss, const struct inner_result *result,
+                         bool *leave)
+{
+    struct diloco_report report = {.tokens = result->skipped ? 0 : tokens,
+                                   .loss = loss,
+                                   .tokens_per_s = t->tokens_per_s,
+                                   .lr = result->lr,
+                                   .grad_norm = result->grad_norm};
+    if (t->diloco == NULL)
+        return ERR_OK;
+    int code = diloco_step(t->diloco, &report);
+    report_attachment(t);
+    if (code != DILOCO_OK && code != DILOCO_STOP)
+        return attachment_failed(t, code);
+    *leave = code == DILOCO_STOP;
+    model_refresh(t->model);
+    return ERR_OK;
+}
+
+static enum err one_step(struct trainer *t, bool *leave)
+{
+    double loss;
+    struct inner_result result;
+    double begin_s = env_mono_s();
+    uint64_t tokens = (uint64_t)(t->spec->batch * t->spec->accumulate * t->spec->context);
+    TRY(gradients(t, &loss));
+    t->state.step++;
+    TRY(inner_step(t->inner, t->state.step, &result));
+    TRY(check_finite(t, &result));
+    t->state.tokens += tokens;
+    double took_s = env_mono_s() - begin_s;
+    double speed = (double)tokens / (took_s > 1e-9 ? took_s : 1e-9);
+    t->tokens_per_s = t->tokens_per_s > 0 ? 0.9 * t->tokens_per_s + 0.1 * speed : speed;
+    TRY(exchange(t, tokens, loss, &result, leave));
+    fprintf(t->metrics,
+            "{\"step\":%" PRIu64 ",\"loss\":%.6f,\"lr\":%.6g,\"grad_norm\":%.5g,\"tokens\":%" PRIu64
+            ",\"tokens_per_s\":%.1f,\"time_ms\":%" PRIu64 "}\n",
+            t->state.step, isfinite(loss) ? loss : -1, result.lr, isfinite(result.grad_norm) ? result.grad_norm : -1,
+            t->state.tokens, t->tokens_per_s, env_wall_ms());
+    fflush(t->metrics);
+    if (t->state.step % 50 == 0 || t->state.step == 1)
+        log_info("step %" PRIu64 "/%" PRId64 "  loss %.4f  %.0f tokens/s", t->state.step, t->spec->steps, loss,
+                 t->tokens_per_s);
+    return ERR_OK;
+}
+
+/* ---- evaluation and saving ---- */
+
+static enum err held_out_loss(struct model *model, const struct data *data, uint64_t batches, int32_t *tokens,
+                              int32_t *targets, double *loss)
+{
+    uint64_t total = batches * (uint64_t)model->B;
+    *loss = 0;
+    for (uint64_t i = 0; i < batches; i++) {
+        double part;
+        TRY(data_held_out(data, i * (uint64_t)model->B, total, model->B, tokens, targets));
+        TRY(model_loss(model, tokens, targets, &part));
+        *loss += part / (double)batches;
+    }
+    return ERR_OK;
+}
+
+static enum err evaluate(struct trainer *t)
+{
+    double loss;
+    if (t->options->eval_batches == 0 || data_held_out_tokens(t->data) <= (uint64_t)t->spec->context)
+        return ERR_OK;
+    TRY(held_out_loss(t->model, t->data, t->options->eval_batches, t->tokens, t->targets, &loss));
+    fprintf(t->metrics, "{\"step\":%" PRIu64 ",\"val_loss\":%.6f,\"time_ms\":%" PRIu64 "}\n", t->state.step, loss,
+            env_wall_ms());
+    fflush(t->metrics);
+    log_info("step %" PRIu64 ": held-out loss %.4f", t->state.step, loss);
+    return ERR_OK;
+}
+
+static enum err save(struct trainer *t)
+{
+    return ckpt_save(t->options->folder, t->spec, t->model, t->inner, &t->state);
+}
+
+/* A checkpoint that cannot be written does not stop the training: the one before stands, and it is tried again. */
+static void save_or_complain(struct trainer *t)
+{
+    if (save(t) != ERR_OK)
+        log_error("checkpoint at step %" PRIu64 " failed: %s; training goes on", t->state.step, err_text());
+}
+
+static bool every(uint64_t interval, uint64_t step)
+{
+    return interval > 0 && step % interval == 0;
+}
+
+static enum err loop(struct trainer *t)
+{
+    bool leave = false;
+    uint64_t last = (uint64_t)t->spec->steps;
+    while (t->state.step < last && !leave) {
+        if (t->options->interrupted()) {
+            TRY(save(t));
+            log_info("stopped at step %" PRIu64 "; the same command goes on from there", t->state.step);
+            return ERR_OK;
+        }
+        TRY(one_step(t, &leave));
+        if (every(t->options->eval_every, t->state.step) && t->state.step < last)
+            TRY(evaluate(t));
+        if (every(t->options->checkpoint_every, t->state.step) && t->state.step < last)
+            save_or_complain(t);
+    }
+    if (t->diloco != NULL) {
+        log_info("step %" PRIu64 ": sending the last contributions", t->state.step);
+        int result = diloco_finish(t->diloco);
+        if (result == DILOCO_INTERRUPTED)
+            log_warn("interrupted before the last contributions were counted");
+        else if (result != DILOCO_OK)
+            return attachment_failed(t, result);
+        model_refresh(t->model);
+    }
+    TRY(evaluate(t));
+    return save(t);
+}
+
+enum err train_run(const struct train_options *options)
+{
+    enum err err;
+    struct trainer t = {.options = options,
+                        .spec = options->spec,
+                        .stream = options->stream_given ? options->stream : 0,
+                        .streams_count = options->stream_given ? options->streams_count : 1};
+    /* Bad data is found before anything is allocated or announced. */
+    TRY_OUT(open_data(&t));
+    TRY_OUT(open_folder(&t));
+    TRY_OUT(open_model(&t));
+    TRY_OUT(model_init(t.model, (uint64_t)options->spec->seed));
+    err = ckpt_load(options->folder, t.spec, t.model, t.inner, &t.state);
+    if (err == ERR_OK)
+        log_info("resuming behind step %" PRIu64, t.state.step);
+    else if (err != ERR_NOTFOUND)
+        goto out;
+    TRY_OUT(attach(&t));
+    data_close(t.data);
+    t.data = NULL;
+    TRY_OUT(open_data(&t)); /* again, now that the stream is known */
+    log_info("%" PRId64 " parameters, %" PRIu64 " tokens for training, %" PRIu64 " held out, stream %" PRIu32
+             " of %" PRIu32 ", device %s",
+             t.model->params_count, data_train_tokens(t.data), data_held_out_tokens(t.data), t.stream + 1,
+             t.streams_count, t.kern->name);
+    err = loop(&t);
+out:
+    trainer_deinit(&t);
+    return err;
+}
+
+enum err train_eval(const struct eval_options *options, double *loss)
+{
+    enum err err;
+    const struct runspec *spec = options->spec;
+    struct train_options train = {.spec = spec, .data_path = options->data_path};
+    struct trainer t = {.options = &train, .spec = spec, .streams_count = 1};
+    size_t count = (size_t)(spec->batch * spec->context);
+    TRY_OUT(open_data(&t));
+    TRY_OUT(kern_find(options->device, &t.kern));
+    TRY_OUT(t.kern->open(options->threads, &t.dev));
+    TRY_OUT(model_new(spec, t.kern, t.dev, spec->batch, false, &t.model));
+    if (options->params_path != NULL)
+        TRY_OUT(ckpt_load_params(options->params_path, t.model));
+    else
+        TRY_OUT(model_init(t.model, (uint64_t)spec->seed));
+    TRY_OUT(mem_new(count, sizeof *t.tokens, "a batch", &t.tokens));
+    TRY_OUT(mem_new(count, sizeof *t.targets, "a batch", &t.targets));
+    err = held_out_loss(t.model, t.data, options->batches, t.tokens, t.targets, loss);
+out:
+    trainer_deinit(&t);
+    return err;
+}

@@ -1,0 +1,44 @@
+/*
+ * train: the training loop, alone or attached to a daemon through libdiloco's public interface.
+ */
+#ifndef WORKER_TRAIN_H
+#define WORKER_TRAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "common/runspec.h"
+
+struct train_options {
+    const struct runspec *spec;
+    const char *data_path;
+    const char *folder; /* checkpoints and train.jsonl; created if need be */
+    const char *device;
+    int threads;             /* 0: all */
+    const char *socket_path; /* of the island's daemon; NULL: train alone */
+    bool stream_given;       /* else the daemon's island number decides, or stream 0 of 1 */
+    uint32_t stream, streams_count;
+    uint64_t checkpoint_every; /* steps; 0: only at the end */
+    uint64_t eval_every;       /* steps; 0: only at the end */
+    uint64_t eval_batches;
+    bool (*interrupted)(void); /* becomes true on SIGINT or SIGTERM */
+};
+
+/* Trains to the run's last step, or until leave or an interrupt; resumes from the folder's newest checkpoint. Returns
+ * ERR_OK also when interrupted after saving. */
+ERR_MUST_CHECK enum err train_run(const struct train_options *options);
+
+struct eval_options {
+    const struct runspec *spec;
+    const char *params_path; /* NULL: the initial parameters */
+    const char *data_path;
+    const char *device;
+    int threads;
+    uint64_t batches;
+};
+
+/* Mean held-out loss in nats per token. */
+ERR_MUST_CHECK enum err train_eval(const struct eval_options *options, double *loss);
+
+#endif

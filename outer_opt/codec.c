@@ -244,7 +244,6 @@ static enum err decode(struct codec *codec, const uint8_t *frame, size_t frame_b
                        size_t values_count)
 {
     const struct codec_row *row;
-    TRY(codec_check(frame, frame_bytes, values_count));
     TRY(parse_header(frame, frame_bytes, values_count, &row));
     const struct vec_codec *ops = &codec->ops->codec[row->vec];
     struct bytes_reader payload = bytes_reader_init(frame + CODEC_HEADER_BYTES, frame_bytes - CODEC_HEADER_BYTES);

@@ -60,7 +60,7 @@ ERR_MUST_CHECK enum err codec_decode(struct codec *codec, const uint8_t *frame, 
 ERR_MUST_CHECK enum err codec_decode_add(struct codec *codec, const uint8_t *frame, size_t frame_bytes, float weight,
                                          float *sum, size_t values_count);
 
-/* Checks header, length and digest of a frame without decoding it; the cheap test before a frame is kept. */
+/* Checks header, length and digest of a frame without decoding it. */
 ERR_MUST_CHECK enum err codec_check(const uint8_t *frame, size_t frame_bytes, size_t values_count);
 
 #endif

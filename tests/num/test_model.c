@@ -18,10 +18,26 @@ static struct kern_dev *dev;
 
 static struct runspec spec_of(int64_t width, int64_t layers, int64_t heads, int64_t kv_heads, bool tied)
 {
-    return (struct runspec){.vocab = 29, .width = width, .layers = layers, .heads = heads, .kv_heads = kv_heads, .ff = 24,
-                            .context = 11, .rope_theta = 10000, .norm_eps = 1e-5, .init_std = 0.3, .tied = tied,
-                            .inner = RUNSPEC_ADAMW, .lr = 1e-2, .lr_final = 1, .beta1 = 0.9, .beta2 = 0.99,
-                            .eps = 1e-8, .clip = 1, .steps = 1000, .batch = 2};
+    return (struct runspec){.vocab = 29,
+                            .width = width,
+                            .layers = layers,
+                            .heads = heads,
+                            .kv_heads = kv_heads,
+                            .ff = 24,
+                            .context = 11,
+                            .rope_theta = 10000,
+                            .norm_eps = 1e-5,
+                            .init_std = 0.3,
+                            .tied = tied,
+                            .inner = RUNSPEC_ADAMW,
+                            .lr = 1e-2,
+                            .lr_final = 1,
+                            .beta1 = 0.9,
+                            .beta2 = 0.99,
+                            .eps = 1e-8,
+                            .clip = 1,
+                            .steps = 1000,
+                            .batch = 2};
 }
 
 /* ---- the reference ---- */
@@ -119,7 +135,8 @@ static void check_shape(struct runspec spec)
     assert_ok(model_init(m, 3));
     int32_t tokens[22], targets[22];
     fill_tokens(tokens, targets, 22, spec.vocab, 1);
-    struct reference r = {.m = m, .w = calloc((size_t)m->flat_count, sizeof(double)), .tokens = tokens, .targets = targets};
+    struct reference r = {
+        .m = m, .w = calloc((size_t)m->flat_count, sizeof(double)), .tokens = tokens, .targets = targets};
     struct env_rng rng = env_rng_init(4, 4);
     for (int64_t i = 0; i < m->flat_count; i++) {
         if (m->w[i] == 1.0f)

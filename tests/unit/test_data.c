@@ -199,12 +199,9 @@ int main(void)
 {
     folder = testlib_folder("data");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(targets_follow_tokens),
-        cmocka_unit_test(streams_are_disjoint_complete_and_repeatable),
-        cmocka_unit_test(epochs_and_seeds_reorder),
-        cmocka_unit_test(held_out_is_never_trained_on),
-        cmocka_unit_test(shards_are_read_across_files),
-        cmocka_unit_test(bad_files_are_named_with_the_remedy),
+        cmocka_unit_test(targets_follow_tokens),        cmocka_unit_test(streams_are_disjoint_complete_and_repeatable),
+        cmocka_unit_test(epochs_and_seeds_reorder),     cmocka_unit_test(held_out_is_never_trained_on),
+        cmocka_unit_test(shards_are_read_across_files), cmocka_unit_test(bad_files_are_named_with_the_remedy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,473 @@
+#include "net/link.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/env.h"
+#include "common/log.h"
+#include "common/mem.h"
+#include "net/link_parts.h"
+
+/*
+ * Queues are short: what waits in a queue cannot be overtaken, and control has a connection of its own anyway.
+ * Heartbeats notice a peer that vanished without closing; the application's own come on top.
+ */
+enum { QUEUE_MESSAGES = 64, RECONNECT_MS = 200, RECONNECT_MAX_MS = 5000, LINGER_MS = 200 };
+enum { ZMTP_HEARTBEAT_MS = 2000, ZMTP_TIMEOUT_MS = 8000, CONNECT_TIMEOUT_MS = 5000, HANDSHAKE_MS = 10000 };
+enum { MESSAGE_BYTES_MAX = WIRE_CHUNK_HEADER_BYTES + WIRE_CHUNK_BYTES_MAX };
+
+static const char zap_domain[] = "diloco";
+
+/* ---- set-up ---- */
+
+static enum err zmq_failed(const char *what)
+{
+    return err_set(ERR_IO, "%s: %s", what, zmq_strerror(zmq_errno()));
+}
+
+static enum err set_int(void *socket, int option, int value)
+{
+    if (zmq_setsockopt(socket, option, &value, sizeof value) != 0)
+        return zmq_failed("cannot set a socket option");
+    return ERR_OK;
+}
+
+static enum err set_common(void *socket)
+{
+    int64_t max = MESSAGE_BYTES_MAX;
+    TRY(set_int(socket, ZMQ_LINGER, LINGER_MS));
+    TRY(set_int(socket, ZMQ_SNDHWM, QUEUE_MESSAGES));
+    TRY(set_int(socket, ZMQ_RCVHWM, QUEUE_MESSAGES));
+    TRY(set_int(socket, ZMQ_HEARTBEAT_IVL, ZMTP_HEARTBEAT_MS));
+    TRY(set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, ZMTP_TIMEOUT_MS));
+    TRY(set_int(socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS));
+    TRY(set_int(socket, ZMQ_IPV6, 1));
+    if (zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &max, sizeof max) != 0)
+        return zmq_failed("cannot limit messages");
+    return ERR_OK;
+}
+
+static enum err set_key(void *socket, int option, const char *text)
+{
+    if (zmq_setsockopt(socket, option, text, IDENT_TEXT_BYTES) != 0)
+        return zmq_failed("cannot set a key");
+    return ERR_OK;
+}
+
+static enum err open_socket(struct link *link, int type, void **out)
+{
+    *out = zmq_socket(link->context, type);
+    if (*out == NULL)
+        return zmq_failed("cannot open a socket");
+    return set_common(*out);
+}
+
+static enum err watch(struct link *link, void *socket, const char *name, void **monitor)
+{
+    char endpoint[64];
+    snprintf(endpoint, sizeof endpoint, "inproc://watch-%s", name);
+    if (zmq_socket_monitor(socket, endpoint,
+                           ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |
+                               ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                               ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) != 0)
+        return zmq_failed("cannot watch a socket");
+    *monitor = zmq_socket(link->context, ZMQ_PAIR);
+    if (*monitor == NULL || zmq_connect(*monitor, endpoint) != 0)
+        return zmq_failed("cannot watch a socket");
+    return ERR_OK;
+}
+
+static enum err listen_on(struct link *link, const struct link_conf *conf)
+{
+    char endpoint[300];
+    size_t bytes = sizeof endpoint;
+    TRY(set_int(link->router, ZMQ_CURVE_SERVER, 1));
+    TRY(set_key(link->router, ZMQ_CURVE_SECRETKEY, conf->ident->secret_text));
+    TRY(set_int(link->router, ZMQ_ROUTER_MANDATORY, 1));
+    TRY(set_int(link->router, ZMQ_ROUTER_HANDOVER, 1));
+    if (zmq_setsockopt(link->router, ZMQ_ZAP_DOMAIN, zap_domain, strlen(zap_domain)) != 0)
+        return zmq_failed("cannot set the authentication domain");
+    if (conf->listen == NULL || conf->listen[0] == '\0')
+        return ERR_OK;
+    snprintf(endpoint, sizeof endpoint, "tcp://%s", conf->listen);
+    if (zmq_bind(link->router, endpoint) != 0) {
+        if (zmq_errno() == EADDRINUSE)
+            return err_set(ERR_CONF,
+                           "listen = %s: the port is in use; stop the other program (ss -ltnp shows it) or choose "
+                           "another port",
+                           conf->listen);
+        return err_set(ERR_CONF, "listen = %s: cannot listen there: %s; expected host:port, as in 0.0.0.0:7600",
+                       conf->listen, zmq_strerror(zmq_errno()));
+    }
+    if (zmq_getsockopt(link->router, ZMQ_LAST_ENDPOINT, endpoint, &bytes) == 0 && strrchr(endpoint, ':') != NULL) {
+        unsigned port = 0;
+        sscanf(strrchr(endpoint, ':') + 1, "%u", &port);
+        link->port = port;
+    }
+    return ERR_OK;
+}
+
+/* One of the two connections to a peer whose address is known. The routing id is new in every process, so that a
+ * reconnect takes over its own place and nobody else's. */
+static enum err dial(struct link *link, const struct link_conf *conf, uint32_t peer, bool bulk)
+{
+    struct link_dialled *d = &link->peers[peer].dialled[bulk];
+    char id[32], name[32], endpoint[300], server[IDENT_TEXT_BYTES];
+    snprintf(id, sizeof id, "%c%016" PRIx64, bulk ? 'b' : 'c', link->nonce);
+    snprintf(name, sizeof name, "%u-%c", peer, bulk ? 'b' : 'c');
+    snprintf(endpoint, sizeof endpoint, "tcp://%s", conf->members[peer].address);
+    ident_text(conf->members[peer].key, server);
+    TRY(open_socket(link, ZMQ_DEALER, &d->socket));
+    TRY(set_key(d->socket, ZMQ_CURVE_SERVERKEY, server));
+    TRY(set_key(d->socket, ZMQ_CURVE_PUBLICKEY, conf->ident->public_text));
+    TRY(set_key(d->socket, ZMQ_CURVE_SECRETKEY, conf->ident->secret_text));
+    TRY(set_int(d->socket, ZMQ_IMMEDIATE, 1));
+    TRY(set_int(d->socket, ZMQ_RECONNECT_IVL, RECONNECT_MS));
+    TRY(set_int(d->socket, ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS));
+    TRY(set_int(d->socket, ZMQ_CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS));
+    if (zmq_setsockopt(d->socket, ZMQ_ROUTING_ID, id, strlen(id)) != 0)
+        return zmq_failed("cannot set the routing id");
+    TRY(watch(link, d->socket, name, &d->monitor));
+    if (zmq_connect(d->socket, endpoint) != 0)
+        return err_set(ERR_CONF, "[peer %s] address = %s: cannot dial it: %s; expected host:port",
+                       conf->members[peer].name, conf->members[peer].address, zmq_strerror(zmq_errno()));
+    return ERR_OK;
+}
+
+static enum err open_all(struct link *link, const struct link_conf *conf)
+{
+    link->context = zmq_ctx_new();
+    if (link->context == NULL)
+        return zmq_failed("cannot start ZeroMQ");
+    zmq_ctx_set(link->context, ZMQ_IO_THREADS, conf->io_threads);
+    if (!zmq_has("curve"))
+        return err_set(ERR_STATE, "this ZeroMQ was built without CURVE; install one with libsodium");
+    link->zap = zmq_socket(link->context, ZMQ_ROUTER);
+    if (link->zap == NULL || zmq_bind(link->zap, "inproc://zeromq.zap.01") != 0)
+        return zmq_failed("cannot open the authentication socket");
+    TRY(open_socket(link, ZMQ_ROUTER, &link->router));
+    TRY(listen_on(link, conf));
+    for (uint32_t i = 0; i < conf->members_count; i++) {
+        bool known = conf->members[i].address != NULL && conf->members[i].address[0] != '\0';
+        memcpy(link->peers[i].key, conf->members[i].key, IDENT_KEY_BYTES);
+        if (i == conf->self || !known)
+            continue;
+        TRY(dial(link, conf, i, false));
+        TRY(dial(link, conf, i, true));
+    }
+    return ERR_OK;
+}
+
+enum err link_new(const struct link_conf *conf, struct link **out)
+{
+    enum err err;
+    struct link *link = NULL;
+    *out = NULL;
+    TRY_OUT(mem_new(1, sizeof *link, "links", &link));
+    link->members_count = conf->members_count;
+    link->self = conf->self;
+    link->run_tag = conf->run_tag;
+    link->view_tag = conf->view_tag;
+    struct env_rng rng = env_rng_init(env_wall_ms() * 1000003 + env_mono_ms(), (uint64_t)(uintptr_t)link);
+    link->nonce = env_rng_u64(&rng);
+    zmq_msg_init(&link->payload);
+    TRY_OUT(mem_new(conf->members_count, sizeof *link->peers, "links", &link->peers));
+    TRY_OUT(open_all(link, conf));
+out:
+    if (err != ERR_OK)
+        link_free(link);
+    else
+        *out = link;
+    return err;
+}
+
+static void close_socket(void *socket)
+{
+    if (socket != NULL)
+        zmq_close(socket);
+}
+
+void link_free(struct link *link)
+{
+    if (link == NULL)
+        return;
+    for (uint32_t i = 0; link->peers != NULL && i < link->members_count; i++) {
+        for (int bulk = 0; bulk < 2; bulk++) {
+            struct link_dialled *d = &link->peers[i].dialled[bulk];
+            if (d->socket != NULL)
+                zmq_socket_monitor(d->socket, NULL, 0);
+            close_socket(d->monitor);
+            close_socket(d->socket);
+        }
+    }
+    close_socket(link->router);
+    close_socket(link->zap);
+    zmq_msg_close(&link->payload);
+    if (link->context != NULL)
+        zmq_ctx_term(link->context);
+    mem_free(link->peers);
+    mem_free(link);
+}
+
+unsigned link_port(const struct link *link)
+{
+    return link->port;
+}
+
+size_t link_poll_items(const struct link *link, zmq_pollitem_t *items, size_t items_max)
+{
+    void *sockets[2 + 4 * WIRE_MEMBERS_MAX];
+    size_t count = 0;
+    sockets[count++] = link->zap;
+    sockets[count++] = link->router;
+    for (uint32_t i = 0; i < link->members_count; i++) {
+        for (int bulk = 0; bulk < 2; bulk++) {
+            if (link->peers[i].dialled[bulk].socket == NULL)
+                continue;
+            sockets[count++] = link->peers[i].dialled[bulk].socket;
+            sockets[count++] = link->peers[i].dialled[bulk].monitor;
+        }
+    }
+    count = count < items_max ? count : items_max;
+    for (size_t i = 0; i < count; i++)
+        items[i] = (zmq_pollitem_t){.socket = sockets[i], .events = ZMQ_POLLIN};
+    return count;
+}
+
+/* ---- events ---- */
+
+void link_tell(struct link *link, enum link_event_type type, uint32_t peer, const char *text)
+{
+    if (link->events_count == LINK_EVENTS_MAX)
+        return; /* a flood of strangers must not cost more than this */
+    struct link_event *slot = &link->events[(link->events_head + link->events_count++) % LINK_EVENTS_MAX];
+    slot->type = type;
+    slot->peer = peer;
+    snprintf(slot->text, sizeof slot->text, "%s", text);
+}
+
+static void read_monitor(struct link *link, uint32_t peer, bool bulk)
+{
+    struct link_dialled *d = &link->peers[peer].dialled[bulk];
+    zmq_msg_t part;
+    zmq_msg_init(&part);
+    while (d->monitor != NULL && zmq_msg_recv(&part, d->monitor, ZMQ_DONTWAIT) >= 0) {
+        uint16_t event = 0;
+        uint32_t value = 0;
+        if (zmq_msg_size(&part) >= 6) {
+            memcpy(&event, zmq_msg_data(&part), sizeof event);
+            memcpy(&value, (const char *)zmq_msg_data(&part) + 2, sizeof value);
+        }
+        if (zmq_msg_more(&part) && zmq_msg_recv(&part, d->monitor, ZMQ_DONTWAIT) < 0)
+            break;
+        switch (event) {
+        case ZMQ_EVENT_CONNECTED: link_note_fd(link, peer, (int)value); break;
+        case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
+            d->up = true;
+            link_tell(link, LINK_CONNECTED, peer, bulk ? "bulk" : "control");
+            if (bulk)
+                (void)!link_send(link, peer, WIRE_BULK_HELLO, NULL, 0, NULL, 0);
+            break;
+        case ZMQ_EVENT_DISCONNECTED:
+            if (d->up)
+                link_tell(link, LINK_DISCONNECTED, peer, bulk ? "bulk" : "control");
+            d->up = false;
+            break;
+        default:
+            /* CURVE tells a client nothing; a server that does not admit us just ends the handshake. */
+            d->up = false;
+            link_tell(link, LINK_NOT_ADMITTED, peer, "");
+        }
+    }
+    zmq_msg_close(&part);
+}
+
+bool link_event(struct link *link, struct link_event *event)
+{
+    link_serve_zap(link);
+    for (uint32_t i = 0; i < link->members_count; i++) {
+        read_monitor(link, i, false);
+        read_monitor(link, i, true);
+    }
+    if (link->events_count == 0)
+        return false;
+    *event = link->events[link->events_head];
+    link->events_head = (link->events_head + 1) % LINK_EVENTS_MAX;
+    link->events_count--;
+    return true;
+}
+
+/* ---- receiving ---- */
+
+/* Judges a message by the ladder: version, run, view, type. The length was limited by the socket. */
+static bool acceptable(struct link *link, uint32_t peer, const struct wire_header *header, bool bulk)
+{
+    if (header->version != WIRE_VERSION) {
+        char text[96];
+        snprintf(text, sizeof text, "it speaks protocol version %" PRIu32 ", we speak %d; install the same release",
+                 header->version, WIRE_VERSION);
+        link_tell(link, LINK_MISMATCH, peer, text);
+        return false;
+    }
+    if (header->run_tag != link->run_tag) {
+        link_tell(link, LINK_MISMATCH, peer, "it has another run spec; give every island the same file");
+        return false;
+    }
+    if (header->view_tag != link->view_tag) {
+        link_tell(link, LINK_MISMATCH, peer,
+                  "it has another list of members, keys or uplinks; compare `dilococtl peers` on both islands");
+        return false;
+    }
+    bool bulk_type = header->type == WIRE_CHUNK || header->type == WIRE_BULK_HELLO;
+    if (header->type < WIRE_HELLO || header->type > WIRE_BULK_HELLO || bulk_type != bulk) {
+        link_tell(link, LINK_MALFORMED, peer, "a message of a type that has no place on that connection");
+        return false;
+    }
+    return true;
+}
+
+/* Reads the parts behind a possible routing id: header, payload, nothing more. False: dropped. */
+static bool read_parts(struct link *link, void *socket, zmq_msg_t *part, uint32_t peer, struct link_message *message)
+{
+    uint8_t header[WIRE_HEADER_BYTES];
+    size_t header_bytes = zmq_msg_size(part);
+    bool good = header_bytes == sizeof header && zmq_msg_more(part);
+    if (good)
+        memcpy(header, zmq_msg_data(part), sizeof header);
+    bool more = zmq_msg_more(part) != 0;
+    int parts = 1;
+    while (more) {
+        zmq_msg_t *to = parts == 1 ? &link->payload : part;
+        if (zmq_msg_recv(to, socket, ZMQ_DONTWAIT) < 0)
+            return false;
+        more = zmq_msg_more(to) != 0;
+        parts++;
+    }
+    if (!good || parts != 2 || wire_header_get(header, sizeof header, &message->header) != ERR_OK) {
+        link_tell(link, LINK_MALFORMED, peer, "bytes that are no diloco message");
+        return false;
+    }
+    message->peer = peer;
+    message->payload = zmq_msg_data(&link->payload);
+    message->bytes = zmq_msg_size(&link->payload);
+    return true;
+}
+
+static enum err recv_dialled(struct link *link, uint32_t peer, bool bulk, struct link_message *message)
+{
+    struct link_dialled *d = &link->peers[peer].dialled[bulk];
+    zmq_msg_t part;
+    enum err err = ERR_AGAIN;
+    zmq_msg_init(&part);
+    while (err == ERR_AGAIN && d->socket != NULL && zmq_msg_recv(&part, d->socket, ZMQ_DONTWAIT) >= 0) {
+        link_note_fd(link, peer, zmq_msg_get(&part, ZMQ_SRCFD));
+        if (read_parts(link, d->socket, &part, peer, message) && acceptable(link, peer, &message->header, bulk))
+            err = ERR_OK;
+    }
+    zmq_msg_close(&part);
+    return err;
+}
+
+static enum err recv_listened(struct link *link, struct link_message *message)
+{
+    zmq_msg_t part;
+    enum err err = ERR_AGAIN;
+    zmq_msg_init(&part);
+    while (err == ERR_AGAIN && zmq_msg_recv(&part, link->router, ZMQ_DONTWAIT) >= 0) {
+        struct link_route route = {.bytes = zmq_msg_size(&part)};
+        if (route.bytes > sizeof route.id)
+            route.bytes = 0;
+        memcpy(route.id, zmq_msg_data(&part), route.bytes);
+        uint32_t peer = UINT32_MAX;
+        if (zmq_msg_more(&part) && zmq_msg_recv(&part, link->router, ZMQ_DONTWAIT) >= 0)
+            peer = link_peer_of(link, zmq_msg_gets(&part, "User-Id"));
+        bool bulk = route.bytes > 0 && route.id[0] == 'b';
+        bool known = peer < link->members_count && route.bytes > 0;
+        if (known)
+            link_note_fd(link, peer, zmq_msg_get(&part, ZMQ_SRCFD));
+        if (!read_parts(link, link->router, &part, peer, message) || !known)
+            continue;
+        link->peers[peer].listened[bulk] = route;
+        if (acceptable(link, peer, &message->header, bulk))
+            err = ERR_OK;
+    }
+    zmq_msg_close(&part);
+    return err;
+}
+
+enum err link_recv(struct link *link, struct link_message *message)
+{
+    link_serve_zap(link);
+    /* Every connection in turn, so that one that never stops does not silence the others. */
+    uint32_t places = 2 * link->members_count + 1;
+    for (uint32_t k = 0; k < places; k++) {
+        uint32_t place = (link->recv_turn + k) % places;
+        enum err err =
+            place == places - 1 ? recv_listened(link, message) : recv_dialled(link, place / 2, place % 2 == 1, message);
+        if (err == ERR_OK) {
+            link->recv_turn = place + 1;
+            return ERR_OK;
+        }
+    }
+    return ERR_AGAIN;
+}
+
+/* ---- sending ---- */
+
+bool link_up(const struct link *link, uint32_t peer, bool bulk)
+{
+    return link->peers[peer].dialled[bulk].up || link->peers[peer].listened[bulk].bytes > 0;
+}
+
+static bool is_bulk(enum wire_type type)
+{
+    return type == WIRE_CHUNK || type == WIRE_BULK_HELLO;
+}
+
+static enum err send_failed(struct link *link, uint32_t peer, bool bulk, bool dialled)
+{
+    if (zmq_errno() == EAGAIN && !dialled)
+        return err_set(ERR_AGAIN, "the queue is full");
+    if (zmq_errno() == EAGAIN) /* with ZMQ_IMMEDIATE this is also what a broken connection says */
+        return link->peers[peer].dialled[bulk].up ? err_set(ERR_AGAIN, "the queue is full")
+                                                  : err_set(ERR_CLOSED, "no connection");
+    if (zmq_errno() == EHOSTUNREACH) {
+        link->peers[peer].listened[bulk].bytes = 0;
+        return err_set(ERR_CLOSED, "no connection");
+    }
+    return zmq_failed("cannot send to a peer");
+}
+
+enum err link_send(struct link *link, uint32_t peer, enum wire_type type, const void *head, size_t head_bytes,
+                   const void *body, size_t body_bytes)
+{
+    bool bulk = is_bulk(type);
+    struct link_dialled *d = &link->peers[peer].dialled[bulk];
+    const struct link_route *route = &link->peers[peer].listened[bulk];
+    bool dialled = d->socket != NULL && d->up;
+    if (!dialled && route->bytes == 0)
+        return err_set(ERR_CLOSED, "no connection");
+    void *socket = dialled ? d->socket : link->router;
+    struct wire_header fields = {
+        .version = WIRE_VERSION, .type = type, .run_tag = link->run_tag, .view_tag = link->view_tag};
+    uint8_t header[WIRE_HEADER_BYTES];
+    wire_header_put(&fields, header);
+    zmq_msg_t payload;
+    if (zmq_msg_init_size(&payload, head_bytes + body_bytes) != 0)
+        return err_set(ERR_NOMEM, "out of memory for a message");
+    if (head_bytes > 0)
+        memcpy(zmq_msg_data(&payload), head, head_bytes);
+    if (body_bytes > 0)
+        memcpy((char *)zmq_msg_data(&payload) + head_bytes, body, body_bytes);
+    /* Once the first part is taken the others are: ZeroMQ queues messages whole. */
+    bool sent = dialled || zmq_send(socket, route->id, route->bytes, ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0;
+    sent = sent && zmq_send(socket, header, sizeof header, ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0;
+    sent = sent && zmq_msg_send(&payload, socket, ZMQ_DONTWAIT) >= 0;
+    if (sent)
+        return ERR_OK;
+    enum err err = send_failed(link, peer, bulk, dialled);
+    zmq_msg_close(&payload);
+    return err;
+}

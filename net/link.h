@@ -1,0 +1,95 @@
+/*
+ * link: encrypted connections between islands: one port, and per peer two connections, control and bulk.
+ *
+ * ZeroMQ with CURVE. An island listens on one ROUTER and dials every peer whose address it knows with two DEALERs; so
+ * one of a pair needs an address for both to talk. Only keys of the membership are admitted (ZAP); a stranger's
+ * message never reaches us. Whatever arrives carries the peer's number, proven by its key.
+ *
+ * All sockets belong to the thread that calls. Nothing blocks: sends and receives answer ERR_AGAIN.
+ */
+#ifndef NET_LINK_H
+#define NET_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <zmq.h>
+
+#include "common/err.h"
+#include "net/ident.h"
+#include "net/wire.h"
+
+struct link_member {
+    const char *name; /* borrowed */
+    uint8_t key[IDENT_KEY_BYTES];
+    const char *address; /* "host:port"; NULL or "": it dials us */
+};
+
+struct link_conf {
+    const struct ident *ident;
+    const char *listen; /* "host:port" or "*:port"; NULL or "": outbound only */
+    const struct link_member *members;
+    uint32_t members_count, self;
+    uint64_t run_tag, view_tag;
+    int io_threads;
+};
+
+struct link;
+
+/* Opens, binds, begins to dial. ERR_CONF: the address is malformed or in use, with what to do. */
+ERR_MUST_CHECK enum err link_new(const struct link_conf *conf, struct link **out);
+void link_free(struct link *link);
+
+/* Port that was bound (with port 0 in `listen`, the one the system chose); 0 if none. */
+unsigned link_port(const struct link *link);
+
+/* Items to poll for input; returns how many were written. */
+size_t link_poll_items(const struct link *link, zmq_pollitem_t *items, size_t items_max);
+
+struct link_message {
+    uint32_t peer;
+    struct wire_header header;
+    const uint8_t *payload; /* valid until the next link_recv() */
+    size_t bytes;
+};
+
+/* The next message of a peer, if there is one: ERR_OK or ERR_AGAIN. Messages that are not of this protocol, run or
+ * view are dropped here and told as events. */
+ERR_MUST_CHECK enum err link_recv(struct link *link, struct link_message *message);
+
+/* Sends header, `head` and `body` (either may be empty). ERR_AGAIN: the connection's queue is full; ERR_CLOSED: no
+ * connection just now. */
+ERR_MUST_CHECK enum err link_send(struct link *link, uint32_t peer, enum wire_type type, const void *head,
+                                  size_t head_bytes, const void *body, size_t body_bytes);
+
+/* Whether there is a connection to send on. */
+bool link_up(const struct link *link, uint32_t peer, bool bulk);
+
+enum link_event_type {
+    LINK_CONNECTED,    /* peer: a dialled connection is through; greet it */
+    LINK_DISCONNECTED, /* peer: a dialled connection broke */
+    LINK_STRANGER,     /* text: an unknown key knocked and was refused */
+    LINK_NOT_ADMITTED, /* peer: it does not know our key, or is not the one we think */
+    LINK_MISMATCH,     /* peer, text: another protocol version, run or membership */
+    LINK_MALFORMED,    /* peer, text: bytes that are no message */
+};
+
+struct link_event {
+    enum link_event_type type;
+    uint32_t peer;
+    char text[WIRE_REASON_BYTES];
+};
+
+/* Next event; false: none. */
+bool link_event(struct link *link, struct link_event *event);
+
+struct link_counters {
+    uint64_t sent, received; /* bytes at the sockets, everything included */
+    uint32_t rtt_us;         /* as TCP measures it; 0: unknown */
+};
+
+/* Reads the kernel's counters; call often enough (a second) not to miss a short connection. */
+void link_sample(struct link *link);
+struct link_counters link_counters(const struct link *link, uint32_t peer);
+
+#endif

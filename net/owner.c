@@ -1,0 +1,134 @@
+#include "net/owner.h"
+
+#include <stddef.h>
+
+typedef enum owner_order handler(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input);
+
+static void next_round(struct owner *owner, uint64_t round)
+{
+    owner->round = round;
+    owner->have = 0;
+    owner->refused = 0;
+    owner->quorum_ms = 0;
+}
+
+static enum owner_order ignore(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
+{
+    (void)owner;
+    (void)rule;
+    (void)input;
+    return OWNER_NOTHING;
+}
+
+static enum owner_order contributed(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
+{
+    (void)rule;
+    owner->have |= (uint64_t)1 << input->member;
+    return OWNER_NOTHING;
+}
+
+static enum owner_order dropped(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
+{
+    (void)rule;
+    owner->have &= ~((uint64_t)1 << input->member);
+    owner->refused |= (uint64_t)1 << input->member;
+    owner->state = OWNER_COLLECTING;
+    return OWNER_NOTHING;
+}
+
+static enum owner_order check(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
+{
+    if (owner->have == 0)
+        return OWNER_NOTHING;
+    bool close = (input->waiting & ~owner->have & ~owner->refused) == 0;
+    if (rule->quorum > 0 && (uint32_t)__builtin_popcountll(owner->have) >= rule->quorum) {
+        if (owner->quorum_ms == 0)
+            owner->quorum_ms = input->now_ms;
+        close = close || input->now_ms >= owner->quorum_ms + rule->grace_ms;
+    }
+    if (!close)
+        return OWNER_NOTHING;
+    owner->state = OWNER_REDUCING;
+    return OWNER_REDUCE;
+}
+
+static enum owner_order reduced(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
+{
+    (void)rule;
+    (void)input;
+    if (owner->drop) {
+        owner->drop = false;
+        owner->state = OWNER_COLLECTING;
+        return OWNER_NOTHING;
+    }
+    owner->state = OWNER_STORING;
+    return OWNER_STORE;
+}
+
+static enum owner_order stored(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
+{
+    (void)rule;
+    (void)input;
+    owner->state = OWNER_COLLECTING;
+    if (owner->drop) {
+        owner->drop = false;
+        return OWNER_NOTHING;
+    }
+    next_round(owner, owner->round + 1);
+    return OWNER_PUBLISH;
+}
+
+static enum owner_order advanced(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
+{
+    (void)rule;
+    if (input->version >= owner->round)
+        next_round(owner, input->version + 1);
+    return OWNER_NOTHING;
+}
+
+/* A job is still at work on the old round: remember to drop what it brings. */
+static enum owner_order advanced_in_job(struct owner *owner, const struct owner_rule *rule,
+                                        const struct owner_input *input)
+{
+    if (input->version >= owner->round)
+        owner->drop = true;
+    return advanced(owner, rule, input);
+}
+
+static handler *const handlers[OWNER_STATES][OWNER_EVENTS] = {
+    [OWNER_COLLECTING] = {[OWNER_CONTRIBUTED] = contributed,
+                          [OWNER_DROPPED] = dropped,
+                          [OWNER_CHECK] = check,
+                          [OWNER_REDUCED] = ignore,
+                          [OWNER_STORED] = ignore,
+                          [OWNER_ADVANCED] = advanced},
+    [OWNER_REDUCING] = {[OWNER_CONTRIBUTED] = ignore, /* too late for this round; it goes out with the next */
+                        [OWNER_DROPPED] = dropped,
+                        [OWNER_CHECK] = ignore,
+                        [OWNER_REDUCED] = reduced,
+                        [OWNER_STORED] = ignore,
+                        [OWNER_ADVANCED] = advanced_in_job},
+    [OWNER_STORING] = {[OWNER_CONTRIBUTED] = ignore,
+                       [OWNER_DROPPED] = ignore,
+                       [OWNER_CHECK] = ignore,
+                       [OWNER_REDUCED] = ignore,
+                       [OWNER_STORED] = stored,
+                       [OWNER_ADVANCED] = advanced_in_job},
+};
+
+struct owner owner_init(uint64_t version)
+{
+    return (struct owner){.state = OWNER_COLLECTING, .round = version + 1};
+}
+
+enum owner_order owner_step(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
+{
+    return handlers[owner->state][input->event](owner, rule, input);
+}
+
+const char *owner_state_name(enum owner_state state)
+{
+    static const char *const names[OWNER_STATES] = {
+        [OWNER_COLLECTING] = "collecting", [OWNER_REDUCING] = "reducing", [OWNER_STORING] = "storing"};
+    return (unsigned)state < OWNER_STATES ? names[state] : "unknown";
+}

@@ -1,0 +1,63 @@
+/*
+ * owner: the state machine of one shard at the island that owns it.
+ *
+ * A pure table: (state, event, time) to (state, order). It opens no socket, reads no clock, starts no thread; the
+ * caller carries out the order and reports back.
+ *
+ *     COLLECTING ──everyone contributed or abstained, or quorum and grace──▶ REDUCING ──reduced──▶ STORING
+ *         ▲                                                                                          │ durable:
+ *         └──────────────────────────── round + 1, published to every member ◀───────────────────────┘
+ *
+ * If the result of this round turns up from another member (we had published it before a crash), that result stands:
+ * the owner advances past it, and what a running reduction brings is dropped.
+ */
+#ifndef NET_OWNER_H
+#define NET_OWNER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum owner_state { OWNER_COLLECTING, OWNER_REDUCING, OWNER_STORING, OWNER_STATES };
+
+enum owner_event {
+    OWNER_CONTRIBUTED, /* member: its contribution to this round is here, whole and checked */
+    OWNER_DROPPED,     /* member: its contribution proved unusable; this round does without it */
+    OWNER_CHECK,       /* waiting, now_ms: someone abstained, or time went by */
+    OWNER_REDUCED,     /* the mean is encoded */
+    OWNER_STORED,      /* and durable */
+    OWNER_ADVANCED,    /* version: a result for it stands */
+    OWNER_EVENTS
+};
+
+enum owner_order { OWNER_NOTHING, OWNER_REDUCE, OWNER_STORE, OWNER_PUBLISH };
+
+struct owner_rule {
+    uint32_t quorum; /* 0: everyone who takes part */
+    uint64_t grace_ms;
+};
+
+struct owner {
+    enum owner_state state;
+    uint64_t round;     /* the version the next result makes */
+    uint64_t have;      /* bit i: member i's contribution is here */
+    uint64_t refused;   /* bit i: member i's contribution was unusable */
+    uint64_t quorum_ms; /* when the quorum was reached; 0 before */
+    bool drop;          /* a reduction is running whose result is not needed any more */
+};
+
+struct owner_input {
+    enum owner_event event;
+    uint32_t member;
+    uint64_t version;
+    uint64_t waiting; /* OWNER_CHECK: bit i: member i takes part and may still contribute */
+    uint64_t now_ms;
+};
+
+/* `version`: the shard's last known result; the owner begins with the next. */
+struct owner owner_init(uint64_t version);
+
+enum owner_order owner_step(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input);
+
+const char *owner_state_name(enum owner_state state);
+
+#endif

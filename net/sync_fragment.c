@@ -1,0 +1,255 @@
+/* The fragment's state machine; the picture stands in sync.h. */
+#include <stddef.h>
+
+#include "net/sync_parts.h"
+
+/* The fragment stands at `version` now; results of the one after it are still to come. */
+static void arrive(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    fragment->own.version = version;
+    fragment->own.results = 0;
+    fragment->complete = false;
+    fragment->behind_ms = 0;
+    fragment->fetch_ms = 0;
+    sync_remember_hash(fragment, version, hash);
+    sync_put_version(sync, SYNC_DO_RETIRE, f, version);
+    sync_step_owner(sync, f, (struct owner_input){.event = OWNER_ADVANCED, .version = version});
+    /* As an owner we may be ahead of our own fragment, when a quorum went on without us: then our shard's result of the
+     * next version is in our ledger already. */
+    uint64_t ours = sync_bit(sync->conf.self) & sync->shards[f];
+    if (ours != 0 && fragment->owner.round > version + 1) {
+        fragment->own.results = ours;
+        fragment->complete = sync->shards[f] == ours;
+    }
+    sync_announce(sync);
+}
+
+/* ---- handlers: [state][event] ---- */
+
+typedef void handler(struct sync *sync, uint32_t f, const struct sync_event *event);
+
+static void illegal(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)event;
+    sync_report(sync, SYNC_REPORT_ILLEGAL, f, sync->conf.self);
+}
+
+static void ignore(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)sync;
+    (void)f;
+    (void)event;
+}
+
+static void apply(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)event;
+    sync->fragments[f].state = SYNC_APPLYING;
+    sync_put_version(sync, SYNC_DO_APPLY, f, sync->fragments[f].own.version + 1);
+}
+
+static void repair(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    fragment->lost = false;
+    fragment->state = SYNC_REPAIR;
+    sync_ask_for_state(sync, f, event->member);
+}
+
+/* Not now: after the step that is under way. */
+static void repair_later(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    sync->fragments[f].lost = true;
+    sync->fragments[f].lost_to = event->member;
+}
+
+/* What a fragment does that has nothing in flight: repair, apply what came in meanwhile, or rest. */
+static void settle(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    if (fragment->lost)
+        repair(sync, f, &(struct sync_event){.member = fragment->lost_to});
+    else if (fragment->complete)
+        apply(sync, f, NULL);
+}
+
+static void trainer_up(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)event;
+    struct sync_fragment *fragment = &sync->fragments[f];
+    fragment->trainer = true;
+    fragment->own.abstained = 0;
+    fragment->state = SYNC_IDLE;
+    sync_announce(sync);
+}
+
+static void trainer_down(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)event;
+    struct sync_fragment *fragment = &sync->fragments[f];
+    fragment->trainer = false;
+    sync_announce(sync);
+    sync_check_owner(sync, f);
+}
+
+static void trainer_down_at_rest(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    sync->fragments[f].state = SYNC_LISTENING;
+    trainer_down(sync, f, event);
+    settle(sync, f);
+}
+
+static void encode(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)event;
+    sync->fragments[f].state = SYNC_ENCODING;
+    sync_put_version(sync, SYNC_DO_ENCODE, f, sync->fragments[f].own.version + 1);
+}
+
+void sync_send_contributions(struct sync *sync, uint32_t f, uint32_t only)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = f, .version = fragment->own.version + 1};
+    key.island = sync->conf.self;
+    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+        bool owns = (sync->shards[f] & sync_bit(i)) != 0 && (fragment->own.results & sync_bit(i)) == 0;
+        if (!owns || i == sync->conf.self || !sync->peers[i].up || (only != SYNC_NOBODY && only != i))
+            continue;
+        key.shard = i;
+        sync_put(sync, (struct sync_action){.type = SYNC_DO_SEND, .fragment = f, .key = key, .member = i});
+    }
+}
+
+static void encoded(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)event;
+    struct sync_fragment *fragment = &sync->fragments[f];
+    if (fragment->lost || fragment->complete) {
+        /* The round closed without us meanwhile: the work stays in the trainer's tensors and goes out next time. */
+        settle(sync, f);
+        return;
+    }
+    fragment->state = SYNC_CONTRIBUTED;
+    fragment->own.contributed = fragment->own.version + 1;
+    sync_announce(sync);
+    sync_send_contributions(sync, f, SYNC_NOBODY);
+    if (fragment->owner.round == fragment->own.contributed)
+        sync_step_owner(sync, f, (struct owner_input){.event = OWNER_CONTRIBUTED, .member = sync->conf.self});
+    sync_check_owner(sync, f);
+}
+
+static void refused(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)event;
+    struct sync_fragment *fragment = &sync->fragments[f];
+    fragment->state = fragment->trainer ? SYNC_IDLE : SYNC_LISTENING;
+    fragment->own.abstained = fragment->own.version + 1;
+    if (fragment->trainer)
+        sync_put_version(sync, SYNC_DO_RELEASE, f, sync->fragments[f].own.version);
+    sync_announce(sync);
+    sync_check_owner(sync, f);
+    settle(sync, f);
+}
+
+/* The anchor changed: bring it to the trainer if there is one. */
+static void give(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    if (fragment->trainer) {
+        fragment->state = SYNC_MIXING;
+        sync_put_version(sync, SYNC_DO_GIVE, f, sync->fragments[f].own.version);
+    } else {
+        fragment->state = SYNC_LISTENING;
+        settle(sync, f);
+    }
+}
+
+static void applied(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    arrive(sync, f, sync->fragments[f].own.version + 1, &event->hash);
+    give(sync, f);
+}
+
+static void installed(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    sync_report(sync, SYNC_REPORT_REPAIRED, f, sync->fragments[f].state_from);
+    arrive(sync, f, event->version, &event->hash);
+    give(sync, f);
+}
+
+static void mixed(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)event;
+    sync->fragments[f].state = SYNC_IDLE;
+    settle(sync, f);
+}
+
+static void take_back(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)event;
+    sync_put_version(sync, SYNC_DO_TAKE_BACK, f, sync->fragments[f].own.version);
+}
+
+static void repair_take_back(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    repair_later(sync, f, event);
+    sync_put_version(sync, SYNC_DO_TAKE_BACK, f, sync->fragments[f].own.version);
+}
+
+static void taken_back(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)event;
+    settle(sync, f);
+}
+
+static void settled(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)event;
+    sync->fragments[f].own.abstained = UINT64_MAX;
+    sync_announce(sync);
+    sync_check_owner(sync, f);
+}
+
+static handler *const handlers[SYNC_STATES][SYNC_FRAGMENT_EVENTS] = {
+    [SYNC_LISTENING] = {[SYNC_EV_TRAINER_UP] = trainer_up,
+                        [SYNC_EV_TRAINER_DOWN] = ignore,
+                        [SYNC_EV_COMPLETE] = apply,
+                        [SYNC_EV_LOST] = repair},
+    [SYNC_IDLE] = {[SYNC_EV_TRAINER_DOWN] = trainer_down_at_rest,
+                   [SYNC_EV_SNAPSHOT] = encode,
+                   [SYNC_EV_MIXED] = ignore, /* said twice, after attaching again */
+                   [SYNC_EV_SETTLED] = settled,
+                   [SYNC_EV_COMPLETE] = apply,
+                   [SYNC_EV_LOST] = repair},
+    [SYNC_ENCODING] = {[SYNC_EV_TRAINER_DOWN] = trainer_down,
+                       [SYNC_EV_ENCODED] = encoded,
+                       [SYNC_EV_REFUSED] = refused,
+                       [SYNC_EV_COMPLETE] = ignore, /* remembered; encoded() looks */
+                       [SYNC_EV_LOST] = repair_later},
+    [SYNC_CONTRIBUTED] = {[SYNC_EV_TRAINER_DOWN] = trainer_down, [SYNC_EV_COMPLETE] = apply, [SYNC_EV_LOST] = repair},
+    [SYNC_APPLYING] = {[SYNC_EV_TRAINER_DOWN] = trainer_down,
+                       [SYNC_EV_SNAPSHOT] = ignore, /* not encoded: it waits for the anchor that is coming */
+                       [SYNC_EV_SETTLED] = settled,
+                       [SYNC_EV_APPLIED] = applied,
+                       [SYNC_EV_LOST] = ignore}, /* the comparison comes again with the next version */
+    [SYNC_MIXING] = {[SYNC_EV_TRAINER_DOWN] = trainer_down_at_rest,
+                     [SYNC_EV_MIXED] = mixed,
+                     [SYNC_EV_TAKEN_BACK] = taken_back,
+                     [SYNC_EV_SETTLED] = settled,
+                     [SYNC_EV_COMPLETE] = take_back,
+                     [SYNC_EV_LOST] = repair_take_back},
+    [SYNC_REPAIR] = {[SYNC_EV_TRAINER_DOWN] = trainer_down,
+                     [SYNC_EV_SNAPSHOT] = ignore,
+                     [SYNC_EV_SETTLED] = settled,
+                     [SYNC_EV_MIXED] = ignore,
+                     [SYNC_EV_INSTALLED] = installed,
+                     [SYNC_EV_COMPLETE] = ignore,
+                     [SYNC_EV_LOST] = ignore},
+};
+
+void sync_raise(struct sync *sync, uint32_t f, enum sync_event_type type, const struct sync_event *event)
+{
+    handler *handle = handlers[sync->fragments[f].state][type];
+    (handle != NULL ? handle : illegal)(sync, f, event);
+}

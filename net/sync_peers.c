@@ -1,0 +1,234 @@
+/* What peers say, who is right when hashes differ, and how to catch up with those who are ahead. */
+#include <stddef.h>
+#include <string.h>
+
+#include "net/sync_parts.h"
+
+/*
+ * Patience before a missing result is fetched instead of waited for: the owner is normally on its way with it. And
+ * the time after which an unanswered request is made again, possibly to another member.
+ */
+enum { PATIENCE_MS = 400, FETCH_AGAIN_MS = 2000, STATE_AGAIN_MS = 15000 };
+/* More versions behind than this, and the state costs fewer bytes than the results (8 bytes against about .45 each). */
+enum { BEHIND_MAX = 16 };
+
+/* ---- versions and hashes ---- */
+
+void sync_remember_hash(struct sync_fragment *fragment, uint64_t version, const struct digest *hash)
+{
+    fragment->hashes[version % SYNC_HASHES] =
+        (struct sync_known_hash){.version = version, .hash = *hash, .known = true};
+    fragment->own.hash = *hash;
+    fragment->own.hash_known = true;
+}
+
+const struct digest *sync_hash_at(const struct sync_fragment *fragment, uint64_t version)
+{
+    const struct sync_known_hash *entry = &fragment->hashes[version % SYNC_HASHES];
+    return entry->known && entry->version == version ? &entry->hash : NULL;
+}
+
+/* ---- peers ---- */
+
+void sync_peer_up(struct sync *sync, uint32_t member)
+{
+    struct sync_member *peer = &sync->peers[member];
+    peer->up = true;
+    peer->heard = false;
+    peer->fragments_said = 0;
+    memset(peer->fragments, 0, sync->conf.fragments_count * sizeof *peer->fragments);
+    for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
+        if (sync->fragments[f].state == SYNC_CONTRIBUTED)
+            sync_send_contributions(sync, f, member);
+    sync_announce(sync);
+}
+
+void sync_peer_down(struct sync *sync, uint32_t member)
+{
+    sync->peers[member].up = false;
+    /* What it said stays true: a round does not close over someone who may have contributed elsewhere. */
+}
+
+/* Who is wrong when two hashes of one version differ: the smaller party; between equals the one without the lowest
+ * member. Both sides count alike, so exactly one of them repairs. */
+static bool we_are_wrong(const struct sync *sync, uint32_t f, uint64_t version, const struct digest *theirs)
+{
+    const struct digest *ours = sync_hash_at(&sync->fragments[f], version);
+    uint32_t ours_count = 1, theirs_count = 0;
+    uint32_t ours_lowest = sync->conf.self, theirs_lowest = SYNC_NOBODY;
+    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+        const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
+        if (i == sync->conf.self || !sync->peers[i].heard || row->version != version || !row->hash_known)
+            continue;
+        if (digest_equal(&row->hash, ours)) {
+            ours_count++;
+            ours_lowest = i < ours_lowest ? i : ours_lowest;
+        } else if (digest_equal(&row->hash, theirs)) {
+            theirs_count++;
+            theirs_lowest = i < theirs_lowest ? i : theirs_lowest;
+        }
+    }
+    return theirs_count > ours_count || (theirs_count == ours_count && theirs_lowest < ours_lowest);
+}
+
+static void compare_hash(struct sync *sync, uint32_t f, uint32_t member)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    const struct digest *ours = sync_hash_at(fragment, row->version);
+    if (!row->hash_known || ours == NULL || digest_equal(ours, &row->hash))
+        return;
+    if (!we_are_wrong(sync, f, row->version, &row->hash)) {
+        sync_report(sync, SYNC_REPORT_PEER_DIVERGED, f, member);
+        return;
+    }
+    if (row->version != fragment->own.version || fragment->state == SYNC_REPAIR || fragment->lost)
+        return;
+    sync_report(sync, SYNC_REPORT_DIVERGED, f, member);
+    sync_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = member});
+}
+
+void sync_heartbeat_in(struct sync *sync, const struct sync_event *event)
+{
+    struct sync_member *peer = &sync->peers[event->member];
+    const struct wire_heartbeat *beat = event->beat;
+    peer->taking_part = beat->taking_part;
+    for (uint32_t i = 0; i < beat->fragments_count; i++) {
+        const struct wire_fragment *row = &beat->fragments[i];
+        if (row->fragment >= sync->conf.fragments_count)
+            continue;
+        if (!peer->fragments[row->fragment].said)
+            peer->fragments_said++;
+        peer->fragments[row->fragment] = (struct sync_peer_fragment){.version = row->version,
+                                                                     .contributed = row->contributed,
+                                                                     .abstained = row->abstained,
+                                                                     .results = row->results,
+                                                                     .hash = row->hash,
+                                                                     .hash_known = row->hash_known,
+                                                                     .said = true};
+        compare_hash(sync, row->fragment, event->member);
+    }
+    peer->heard = peer->fragments_said == sync->conf.fragments_count;
+    sync_check_owners(sync);
+}
+
+/* ---- catching up ---- */
+
+void sync_ask_for_state(struct sync *sync, uint32_t f, uint32_t member)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    fragment->state_key = (struct wire_key){
+        .kind = WIRE_STATE, .fragment = f, .version = sync->peers[member].fragments[f].version, .island = member};
+    fragment->state_from = member;
+    fragment->fetch_ms = sync->now_ms + STATE_AGAIN_MS;
+    sync_put(sync,
+             (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = fragment->state_key, .member = member});
+}
+
+/* The member to ask: one that is up and furthest ahead; a different one than `not` if there is a choice. */
+static uint32_t furthest_ahead(const struct sync *sync, uint32_t f, uint64_t above, uint32_t not )
+{
+    uint32_t best = SYNC_NOBODY;
+    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+        if (i == sync->conf.self || !sync->peers[i].up || sync->peers[i].fragments[f].version <= above)
+            continue;
+        bool better = best == SYNC_NOBODY || best == not ||
+                      (i != not &&sync->peers[i].fragments[f].version > sync->peers[best].fragments[f].version);
+        if (better)
+            best = i;
+    }
+    return best;
+}
+
+static bool holds_result(const struct sync_peer_fragment *row, uint64_t version, uint32_t shard)
+{
+    return row->version >= version || (row->version + 1 == version && (row->results & sync_bit(shard)) != 0);
+}
+
+/* Asks for every missing result of the next version, each from its owner if that holds it, else from anyone who does.
+ * True if there was one to ask. */
+static bool fetch_results(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    uint64_t version = fragment->own.version + 1;
+    bool asked = false;
+    for (uint32_t s = 0; s < sync->conf.members_count; s++) {
+        if ((sync->shards[f] & sync_bit(s)) == 0 || (fragment->own.results & sync_bit(s)) != 0)
+            continue;
+        uint32_t from = SYNC_NOBODY;
+        for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+            bool can =
+                i != sync->conf.self && sync->peers[i].up && holds_result(&sync->peers[i].fragments[f], version, s);
+            if (can && (from == SYNC_NOBODY || i == s))
+                from = i;
+        }
+        if (from == SYNC_NOBODY)
+            continue;
+        struct wire_key key = {.kind = WIRE_RESULT, .fragment = f, .version = version, .shard = s, .island = s};
+        sync_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
+        asked = true;
+    }
+    return asked;
+}
+
+static bool someone_holds_more(const struct sync *sync, uint32_t f)
+{
+    const struct sync_peer_fragment *own = &sync->fragments[f].own;
+    uint64_t missing = sync->shards[f] & ~own->results;
+    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+        const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
+        if (i == sync->conf.self || !sync->peers[i].up)
+            continue;
+        if (row->version > own->version || (row->version == own->version && (row->results & missing) != 0))
+            return true;
+    }
+    return false;
+}
+
+void sync_catch_up(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    if (fragment->state == SYNC_REPAIR) {
+        if (sync->now_ms < fragment->fetch_ms)
+            return;
+        uint32_t from = furthest_ahead(sync, f, 0, fragment->state_from);
+        if (from == SYNC_NOBODY && sync->peers[fragment->state_from].up)
+            from = fragment->state_from;
+        if (from != SYNC_NOBODY)
+            sync_ask_for_state(sync, f, from);
+        return;
+    }
+    if (fragment->complete || fragment->state == SYNC_APPLYING || !someone_holds_more(sync, f)) {
+        fragment->behind_ms = 0;
+        return;
+    }
+    if (fragment->behind_ms == 0)
+        fragment->behind_ms = sync->now_ms;
+    if (sync->now_ms < fragment->behind_ms + PATIENCE_MS || sync->now_ms < fragment->fetch_ms)
+        return;
+    uint32_t ahead = furthest_ahead(sync, f, fragment->own.version + BEHIND_MAX, SYNC_NOBODY);
+    if (ahead != SYNC_NOBODY && fragment->own.results == 0) {
+        sync_report(sync, SYNC_REPORT_BEHIND, f, ahead);
+        sync_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = ahead});
+    } else if (fetch_results(sync, f)) {
+        fragment->fetch_ms = sync->now_ms + FETCH_AGAIN_MS;
+    }
+}
+
+void sync_not_available(struct sync *sync, const struct sync_event *event)
+{
+    const struct wire_key *key = &event->key;
+    if (key->fragment >= sync->conf.fragments_count)
+        return;
+    struct sync_fragment *fragment = &sync->fragments[key->fragment];
+    if (key->kind == WIRE_STATE) {
+        fragment->fetch_ms = 0; /* it moved on: ask again for what it has now */
+        return;
+    }
+    /* The result is not in that member's ledger any more. If it is ahead of us, its state has to do. */
+    if (key->kind != WIRE_RESULT || key->version != fragment->own.version + 1 || fragment->complete ||
+        sync->peers[event->member].fragments[key->fragment].version <= fragment->own.version)
+        return;
+    sync_report(sync, SYNC_REPORT_BEHIND, key->fragment, event->member);
+    sync_raise(sync, key->fragment, SYNC_EV_LOST, event);
+}

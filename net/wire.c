@@ -1,0 +1,382 @@
+#include "net/wire.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/bytes.h"
+#include "net/wire.pb-c.h"
+
+#define HEADER_MAGIC 0x31434c44u /* "DLC1" */
+
+/* ---- header: magic u32, version u8, type u8, reserved u16, run tag u64, view tag u64 ---- */
+
+void wire_header_put(const struct wire_header *header, uint8_t *out)
+{
+    struct bytes_writer writer = bytes_writer_init(out, WIRE_HEADER_BYTES);
+    bytes_put_u32(&writer, HEADER_MAGIC);
+    bytes_put_u8(&writer, (uint8_t)header->version);
+    bytes_put_u8(&writer, (uint8_t)header->type);
+    bytes_put_u16(&writer, 0);
+    bytes_put_u64(&writer, header->run_tag);
+    bytes_put_u64(&writer, header->view_tag);
+}
+
+enum err wire_header_get(const void *frame, size_t bytes, struct wire_header *header)
+{
+    struct bytes_reader reader = bytes_reader_init(frame, bytes);
+    if (bytes != WIRE_HEADER_BYTES)
+        return err_set(ERR_PROTO, "a header of %zu bytes", bytes);
+    if (bytes_get_u32(&reader) != HEADER_MAGIC)
+        return err_set(ERR_PROTO, "not a diloco message");
+    header->version = bytes_get_u8(&reader);
+    header->type = bytes_get_u8(&reader);
+    (void)bytes_get_u16(&reader);
+    header->run_tag = bytes_get_u64(&reader);
+    header->view_tag = bytes_get_u64(&reader);
+    return ERR_OK;
+}
+
+/* ---- small parts ---- */
+
+static void key_to_proto(const struct wire_key *key, Diloco__ObjectKey *proto)
+{
+    diloco__object_key__init(proto);
+    proto->kind = key->kind;
+    proto->fragment = key->fragment;
+    proto->version = key->version;
+    proto->shard = key->shard;
+    proto->island = key->island;
+}
+
+static enum err check_key(const struct wire_key *key)
+{
+    if (key->kind < WIRE_CONTRIBUTION || key->kind > WIRE_STATE)
+        return err_set(ERR_PROTO, "object of unknown kind %" PRIu32, key->kind);
+    if (key->fragment >= WIRE_PLAN_FRAGMENTS_MAX || key->shard >= WIRE_MEMBERS_MAX || key->island >= WIRE_MEMBERS_MAX)
+        return err_set(ERR_PROTO, "object with fragment %" PRIu32 ", shard %" PRIu32 ", island %" PRIu32, key->fragment,
+                       key->shard, key->island);
+    return ERR_OK;
+}
+
+static enum err key_from_proto(const Diloco__ObjectKey *proto, struct wire_key *key)
+{
+    if (proto == NULL)
+        return err_set(ERR_PROTO, "a message without its object key");
+    *key = (struct wire_key){.kind = proto->kind,
+                             .fragment = proto->fragment,
+                             .version = proto->version,
+                             .shard = proto->shard,
+                             .island = proto->island};
+    return check_key(key);
+}
+
+static ProtobufCBinaryData binary_of(const struct digest *digest, bool known)
+{
+    return (ProtobufCBinaryData){.len = known ? DIGEST_BYTES : 0, .data = (uint8_t *)(uintptr_t)digest->byte};
+}
+
+static enum err digest_from(const ProtobufCBinaryData *data, const char *what, bool may_be_empty, struct digest *digest,
+                            bool *known)
+{
+    *known = data->len == DIGEST_BYTES;
+    if (*known)
+        memcpy(digest->byte, data->data, DIGEST_BYTES);
+    else
+        memset(digest->byte, 0, DIGEST_BYTES);
+    if (data->len != DIGEST_BYTES && !(may_be_empty && data->len == 0))
+        return err_set(ERR_PROTO, "%s of %zu bytes", what, data->len);
+    return ERR_OK;
+}
+
+static enum err text_from(const char *text, const char *what, char *out, size_t out_bytes)
+{
+    size_t bytes = strlen(text);
+    if (bytes >= out_bytes)
+        return err_set(ERR_PROTO, "%s of %zu bytes", what, bytes);
+    /* Control characters would let a peer write into our log and terminal. */
+    for (size_t i = 0; i <= bytes; i++)
+        out[i] = (unsigned char)text[i] < 32 && text[i] != '\0' ? '?' : text[i];
+    return ERR_OK;
+}
+
+static enum err pack_checked(const ProtobufCMessage *proto, uint8_t *out, size_t *bytes)
+{
+    *bytes = protobuf_c_message_get_packed_size(proto);
+    if (*bytes > WIRE_CONTROL_BYTES_MAX)
+        return err_set(ERR_ARG, "a control message of %zu bytes", *bytes);
+    protobuf_c_message_pack(proto, out);
+    return ERR_OK;
+}
+
+/* ---- hello ---- */
+
+static enum err pack_hello(const struct wire_hello *hello, uint8_t *out, size_t *bytes)
+{
+    Diloco__Hello proto = DILOCO__HELLO__INIT;
+    proto.run_id = binary_of(&hello->run_id, true);
+    proto.view_id = binary_of(&hello->view_id, true);
+    proto.plan_id = binary_of(&hello->plan_id, hello->plan_known);
+    proto.session = hello->session;
+    proto.island = hello->island;
+    proto.name = (char *)(uintptr_t)hello->name;
+    proto.software = (char *)(uintptr_t)hello->software;
+    proto.window_kib = hello->window_kib;
+    return pack_checked(&proto.base, out, bytes);
+}
+
+static enum err check_hello(const Diloco__Hello *proto, struct wire_hello *hello)
+{
+    bool known;
+    TRY(digest_from(&proto->run_id, "run_id", false, &hello->run_id, &known));
+    TRY(digest_from(&proto->view_id, "view_id", false, &hello->view_id, &known));
+    TRY(digest_from(&proto->plan_id, "plan_id", true, &hello->plan_id, &hello->plan_known));
+    hello->session = proto->session;
+    hello->island = proto->island;
+    hello->window_kib = proto->window_kib;
+    if (hello->island >= WIRE_MEMBERS_MAX)
+        return err_set(ERR_PROTO, "island number %" PRIu32, hello->island);
+    if (hello->window_kib < 64 || hello->window_kib > 1048576)
+        return err_set(ERR_PROTO, "window of %" PRIu32 " KiB", hello->window_kib);
+    TRY(text_from(proto->name, "name", hello->name, sizeof hello->name));
+    return text_from(proto->software, "software", hello->software, sizeof hello->software);
+}
+
+/* ---- heartbeat ---- */
+
+static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, size_t *bytes)
+{
+    Diloco__Heartbeat proto = DILOCO__HEARTBEAT__INIT;
+    Diloco__FragmentState rows[WIRE_FRAGMENTS_MAX];
+    Diloco__FragmentState *pointers[WIRE_FRAGMENTS_MAX];
+    if (beat->fragments_count > WIRE_FRAGMENTS_MAX)
+        return err_set(ERR_ARG, "a heartbeat with %" PRIu32 " fragments", beat->fragments_count);
+    for (uint32_t i = 0; i < beat->fragments_count; i++) {
+        const struct wire_fragment *from = &beat->fragments[i];
+        diloco__fragment_state__init(&rows[i]);
+        rows[i].fragment = from->fragment;
+        rows[i].version = from->version;
+        rows[i].contributed = from->contributed;
+        rows[i].abstained = from->abstained;
+        rows[i].results = from->results;
+        rows[i].hash = binary_of(&from->hash, from->hash_known);
+        pointers[i] = &rows[i];
+    }
+    proto.sequence = beat->sequence;
+    proto.echo = beat->echo;
+    proto.echo_delay_ms = beat->echo_delay_ms;
+    proto.taking_part = beat->taking_part;
+    proto.step = beat->step;
+    proto.tokens = beat->tokens;
+    proto.loss_milli = beat->loss_milli;
+    proto.tokens_per_s = beat->tokens_per_s;
+    proto.trainer = beat->trainer;
+    proto.session = beat->session;
+    proto.n_fragments = beat->fragments_count;
+    proto.fragments = pointers;
+    return pack_checked(&proto.base, out, bytes);
+}
+
+static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_heartbeat *beat)
+{
+    if (proto->n_fragments > WIRE_FRAGMENTS_MAX)
+        return err_set(ERR_PROTO, "a heartbeat with %zu fragments", proto->n_fragments);
+    if (proto->trainer >= WIRE_TRAINER_STATES)
+        return err_set(ERR_PROTO, "trainer state %" PRIu32, proto->trainer);
+    beat->sequence = proto->sequence;
+    beat->echo = proto->echo;
+    beat->echo_delay_ms = proto->echo_delay_ms;
+    beat->taking_part = proto->taking_part;
+    beat->step = proto->step;
+    beat->tokens = proto->tokens;
+    beat->loss_milli = proto->loss_milli;
+    beat->tokens_per_s = proto->tokens_per_s;
+    beat->trainer = proto->trainer;
+    beat->session = proto->session;
+    beat->fragments_count = (uint32_t)proto->n_fragments;
+    for (uint32_t i = 0; i < beat->fragments_count; i++) {
+        const Diloco__FragmentState *row = proto->fragments[i];
+        struct wire_fragment *to = &beat->fragments[i];
+        if (row->fragment >= WIRE_PLAN_FRAGMENTS_MAX)
+            return err_set(ERR_PROTO, "fragment number %" PRIu32, row->fragment);
+        to->fragment = row->fragment;
+        to->version = row->version;
+        to->contributed = row->contributed;
+        to->abstained = row->abstained;
+        to->results = row->results;
+        TRY(digest_from(&row->hash, "hash", true, &to->hash, &to->hash_known));
+    }
+    return ERR_OK;
+}
+
+/* ---- dispatch ---- */
+
+static enum err pack_with_key(const struct wire_message *message, uint8_t *out, size_t *bytes)
+{
+    Diloco__ObjectKey key;
+    Diloco__Ack ack = DILOCO__ACK__INIT;
+    Diloco__Done done = DILOCO__DONE__INIT;
+    Diloco__Fetch fetch = DILOCO__FETCH__INIT;
+    Diloco__Probe probe = DILOCO__PROBE__INIT;
+    switch (message->type) {
+    case WIRE_ACK:
+        key_to_proto(&message->ack.key, &key);
+        ack.key = &key;
+        ack.have = message->ack.have;
+        ack.resume = message->ack.resume;
+        return pack_checked(&ack.base, out, bytes);
+    case WIRE_DONE:
+        key_to_proto(&message->done.key, &key);
+        done.key = &key;
+        done.status = message->done.status;
+        return pack_checked(&done.base, out, bytes);
+    case WIRE_FETCH:
+        key_to_proto(&message->fetch.key, &key);
+        fetch.key = &key;
+        return pack_checked(&fetch.base, out, bytes);
+    default:
+        key_to_proto(&message->probe.key, &key);
+        probe.key = &key;
+        probe.bytes = message->probe.bytes;
+        return pack_checked(&probe.base, out, bytes);
+    }
+}
+
+enum err wire_pack(const struct wire_message *message, uint8_t *out, size_t *bytes)
+{
+    Diloco__Bye bye = DILOCO__BYE__INIT;
+    switch (message->type) {
+    case WIRE_HELLO: return pack_hello(&message->hello, out, bytes);
+    case WIRE_HEARTBEAT: return pack_heartbeat(&message->heartbeat, out, bytes);
+    case WIRE_ACK:
+    case WIRE_DONE:
+    case WIRE_FETCH:
+    case WIRE_PROBE: return pack_with_key(message, out, bytes);
+    case WIRE_BYE: bye.reason = (char *)(uintptr_t)message->bye.reason; return pack_checked(&bye.base, out, bytes);
+    case WIRE_BULK_HELLO: *bytes = 0; return ERR_OK;
+    case WIRE_CHUNK: break;
+    }
+    return err_set(ERR_ARG, "message type %d has no control payload", (int)message->type);
+}
+
+/* Takes the fields out of an unpacked protobuf; the ladder of checks per type. */
+static enum err take_fields(uint32_t type, const ProtobufCMessage *proto, struct wire_message *message)
+{
+    switch (type) {
+    case WIRE_HELLO: return check_hello((const Diloco__Hello *)proto, &message->hello);
+    case WIRE_HEARTBEAT: return check_heartbeat((const Diloco__Heartbeat *)proto, &message->heartbeat);
+    case WIRE_ACK: {
+        const Diloco__Ack *ack = (const Diloco__Ack *)proto;
+        message->ack.have = ack->have;
+        message->ack.resume = ack->resume;
+        return key_from_proto(ack->key, &message->ack.key);
+    }
+    case WIRE_DONE: {
+        const Diloco__Done *done = (const Diloco__Done *)proto;
+        message->done.status = done->status;
+        if (done->status < WIRE_RECEIVED || done->status > WIRE_NOT_AVAILABLE)
+            return err_set(ERR_PROTO, "status %" PRIu32, done->status);
+        return key_from_proto(done->key, &message->done.key);
+    }
+    case WIRE_FETCH: return key_from_proto(((const Diloco__Fetch *)proto)->key, &message->fetch.key);
+    case WIRE_PROBE: {
+        const Diloco__Probe *probe = (const Diloco__Probe *)proto;
+        message->probe.bytes = probe->bytes;
+        return key_from_proto(probe->key, &message->probe.key);
+    }
+    default: return text_from(((const Diloco__Bye *)proto)->reason, "reason", message->bye.reason, WIRE_REASON_BYTES);
+    }
+}
+
+enum err wire_unpack(uint32_t type, const void *payload, size_t bytes, struct wire_message *message)
+{
+    static const ProtobufCMessageDescriptor *const descriptors[] = {
+        [WIRE_HELLO] = &diloco__hello__descriptor, [WIRE_HEARTBEAT] = &diloco__heartbeat__descriptor,
+        [WIRE_ACK] = &diloco__ack__descriptor,     [WIRE_DONE] = &diloco__done__descriptor,
+        [WIRE_FETCH] = &diloco__fetch__descriptor, [WIRE_PROBE] = &diloco__probe__descriptor,
+        [WIRE_BYE] = &diloco__bye__descriptor,
+    };
+    message->type = (enum wire_type)type;
+    if (type == WIRE_BULK_HELLO && bytes == 0)
+        return ERR_OK;
+    if (type < WIRE_HELLO || type > WIRE_BYE)
+        return err_set(ERR_PROTO, "message of unknown type %" PRIu32, type);
+    if (bytes > WIRE_CONTROL_BYTES_MAX)
+        return err_set(ERR_PROTO, "control message of %zu bytes", bytes);
+    ProtobufCMessage *proto = protobuf_c_message_unpack(descriptors[type], NULL, bytes, payload);
+    if (proto == NULL)
+        return err_set(ERR_PROTO, "control message of type %" PRIu32 " is damaged", type);
+    enum err err = take_fields(type, proto, message);
+    protobuf_c_message_free_unpacked(proto, NULL);
+    return err;
+}
+
+/* ---- chunks: kind u8, shard u8, island u8, reserved u8, fragment u32, version u64, total u64, offset u64 ---- */
+
+void wire_chunk_put(const struct wire_key *key, uint64_t total, uint64_t offset, uint8_t *out)
+{
+    struct bytes_writer writer = bytes_writer_init(out, WIRE_CHUNK_HEADER_BYTES);
+    bytes_put_u8(&writer, (uint8_t)key->kind);
+    bytes_put_u8(&writer, (uint8_t)key->shard);
+    bytes_put_u8(&writer, (uint8_t)key->island);
+    bytes_put_u8(&writer, 0);
+    bytes_put_u32(&writer, key->fragment);
+    bytes_put_u64(&writer, key->version);
+    bytes_put_u64(&writer, total);
+    bytes_put_u64(&writer, offset);
+}
+
+enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *chunk)
+{
+    struct bytes_reader reader = bytes_reader_init(payload, bytes);
+    chunk->key.kind = bytes_get_u8(&reader);
+    chunk->key.shard = bytes_get_u8(&reader);
+    chunk->key.island = bytes_get_u8(&reader);
+    (void)bytes_get_u8(&reader);
+    chunk->key.fragment = bytes_get_u32(&reader);
+    chunk->key.version = bytes_get_u64(&reader);
+    chunk->total = bytes_get_u64(&reader);
+    chunk->offset = bytes_get_u64(&reader);
+    if (reader.failed)
+        return err_set(ERR_PROTO, "chunk of %zu bytes is shorter than its header", bytes);
+    TRY(check_key(&chunk->key));
+    chunk->bytes = bytes_left(&reader);
+    chunk->data = bytes_get(&reader, chunk->bytes);
+    if (chunk->bytes == 0 || chunk->bytes > WIRE_CHUNK_BYTES_MAX || chunk->offset > chunk->total ||
+        chunk->bytes > chunk->total - chunk->offset)
+        return err_set(ERR_PROTO, "chunk of %zu bytes at %" PRIu64 " of %" PRIu64, chunk->bytes, chunk->offset,
+                       chunk->total);
+    return ERR_OK;
+}
+
+/* ---- names ---- */
+
+bool wire_key_equal(const struct wire_key *left, const struct wire_key *right)
+{
+    return left->kind == right->kind && left->fragment == right->fragment && left->version == right->version &&
+           left->shard == right->shard && left->island == right->island;
+}
+
+const char *wire_kind_name(uint32_t kind)
+{
+    static const char *const names[] = {"nothing", "contribution", "result", "state"};
+    return kind <= WIRE_STATE ? names[kind] : "unknown";
+}
+
+const char *wire_trainer_name(uint32_t trainer)
+{
+    static const char *const names[WIRE_TRAINER_STATES] = {
+        [WIRE_TRAINER_NONE] = "none",         [WIRE_TRAINER_STARTING] = "starting",
+        [WIRE_TRAINER_TRAINING] = "training", [WIRE_TRAINER_FINISHING] = "finishing",
+        [WIRE_TRAINER_FINISHED] = "finished", [WIRE_TRAINER_FAILED] = "failed",
+    };
+    return trainer < WIRE_TRAINER_STATES ? names[trainer] : "unknown";
+}
+
+const char *wire_key_text(const struct wire_key *key)
+{
+    static _Thread_local char text[128];
+    snprintf(text, sizeof text, "%s of fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32 ", island %" PRIu32,
+             wire_kind_name(key->kind), key->fragment, key->version, key->shard, key->island);
+    return text;
+}

@@ -1,0 +1,192 @@
+/*
+ * wire: messages between islands as structs and as bytes, with every limit checked on the way in.
+ *
+ * A message is a header frame and a payload frame. The header carries magic, protocol version, type, and tags of run
+ * and view, so a stranger's message is refused before its payload is looked at. Control payloads are Protocol Buffers
+ * (wire.proto); bulk payloads are a chunk header and bytes. Pure: no socket, no clock. Packing allocates inside
+ * protobuf-c only; unpacking copies into the caller's struct. Input comes from strangers: no bytes reach an assert.
+ */
+#ifndef NET_WIRE_H
+#define NET_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/digest.h"
+#include "common/err.h"
+
+/* 1: first version. */
+enum { WIRE_VERSION = 1 };
+enum {
+    WIRE_HEADER_BYTES = 24,
+    WIRE_CHUNK_HEADER_BYTES = 32,
+    WIRE_CHUNK_BYTES_MAX = 128 << 10,  /* of payload in one chunk */
+    WIRE_CONTROL_BYTES_MAX = 64 << 10, /* of one control payload */
+    WIRE_NAME_BYTES = 64,
+    WIRE_REASON_BYTES = 256,
+    WIRE_FRAGMENTS_MAX = 256, /* in one heartbeat */
+    WIRE_MEMBERS_MAX = 64,
+    WIRE_PLAN_FRAGMENTS_MAX = 4096,
+};
+
+enum wire_type {
+    WIRE_HELLO = 1,
+    WIRE_HEARTBEAT = 2,
+    WIRE_ACK = 3,
+    WIRE_DONE = 4,
+    WIRE_FETCH = 5,
+    WIRE_PROBE = 6,
+    WIRE_BYE = 7,
+    WIRE_CHUNK = 8,      /* bulk connection only */
+    WIRE_BULK_HELLO = 9, /* empty: makes a bulk connection known */
+};
+
+enum wire_kind { WIRE_CONTRIBUTION = 1, WIRE_RESULT = 2, WIRE_STATE = 3 };
+
+enum wire_done {
+    WIRE_RECEIVED = 1,
+    WIRE_NOT_NEEDED = 2,
+    WIRE_NOT_YET = 3,
+    WIRE_REFUSED = 4,
+    WIRE_NOT_AVAILABLE = 5,
+};
+
+struct wire_key {
+    uint32_t kind; /* enum wire_kind */
+    uint32_t fragment;
+    uint64_t version;
+    uint32_t shard, island;
+};
+
+struct wire_hello {
+    struct digest run_id, view_id, plan_id;
+    bool plan_known;
+    uint64_t session;
+    uint32_t island;
+    char name[WIRE_NAME_BYTES], software[WIRE_NAME_BYTES];
+    uint32_t window_kib;
+};
+
+struct wire_fragment {
+    uint32_t fragment;
+    uint64_t version, contributed, abstained, results;
+    struct digest hash;
+    bool hash_known;
+};
+
+enum wire_trainer {
+    WIRE_TRAINER_NONE,
+    WIRE_TRAINER_STARTING,
+    WIRE_TRAINER_TRAINING,
+    WIRE_TRAINER_FINISHING,
+    WIRE_TRAINER_FINISHED,
+    WIRE_TRAINER_FAILED,
+    WIRE_TRAINER_STATES
+};
+
+struct wire_heartbeat {
+    uint64_t sequence, echo, session;
+    uint32_t echo_delay_ms;
+    bool taking_part;
+    uint64_t step, tokens;
+    uint32_t loss_milli, tokens_per_s, trainer;
+    uint32_t fragments_count;
+    struct wire_fragment fragments[WIRE_FRAGMENTS_MAX];
+};
+
+struct wire_message {
+    enum wire_type type;
+    union {
+        struct wire_hello hello;
+        struct wire_heartbeat heartbeat;
+        struct {
+            struct wire_key key;
+            uint64_t have;
+            bool resume;
+        } ack;
+        struct {
+            struct wire_key key;
+            uint32_t status;
+        } done;
+        struct {
+            struct wire_key key;
+        } fetch;
+        struct {
+            struct wire_key key;
+            uint64_t bytes;
+        } probe;
+        struct {
+            char reason[WIRE_REASON_BYTES];
+        } bye;
+    };
+};
+
+struct wire_chunk {
+    struct wire_key key;
+    uint64_t total, offset; /* bytes of the object */
+    const uint8_t *data;    /* borrowed from the frame */
+    size_t bytes;
+};
+
+/* ---- header ---- */
+
+struct wire_header {
+    uint32_t version; /* of the sender's protocol */
+    uint32_t type;
+    uint64_t run_tag, view_tag;
+};
+
+void wire_header_put(const struct wire_header *header, uint8_t *out);
+/* ERR_PROTO: wrong length or magic. Version, tags and type are the caller's to judge, in that order. */
+ERR_MUST_CHECK enum err wire_header_get(const void *frame, size_t bytes, struct wire_header *header);
+
+/* ---- control payloads ---- */
+
+/* Packs into `out` (WIRE_CONTROL_BYTES_MAX); ERR_ARG if it would not fit. */
+ERR_MUST_CHECK enum err wire_pack(const struct wire_message *message, uint8_t *out, size_t *bytes);
+/* Unpacks a payload of type `type` and checks every field's limit. ERR_PROTO names the field. */
+ERR_MUST_CHECK enum err wire_unpack(uint32_t type, const void *payload, size_t bytes, struct wire_message *message);
+
+/* ---- bulk payloads ---- */
+
+void wire_chunk_put(const struct wire_key *key, uint64_t total, uint64_t offset, uint8_t *out);
+ERR_MUST_CHECK enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *chunk);
+
+bool wire_key_equal(const struct wire_key *left, const struct wire_key *right);
+/* "contribution of fragment 3, version 7, shard 1, island 0"; in a buffer of the thread, good until its next call. */
+const char *wire_key_text(const struct wire_key *key);
+const char *wire_kind_name(uint32_t kind);
+const char *wire_trainer_name(uint32_t trainer);
+
+/* ---- objects: metadata and codec frame in one run of bytes (docs/FORMATS.md) ---- */
+
+struct wire_contributor {
+    uint32_t island;
+    uint64_t tokens;
+};
+
+/* Metadata of a contribution or a result; what the other kind has is zero. */
+struct wire_meta {
+    uint64_t tokens, step;
+    struct digest base_hash;
+    uint32_t contributors_count;
+    struct wire_contributor contributors[WIRE_MEMBERS_MAX];
+};
+
+enum { WIRE_META_BYTES_MAX = 2048, WIRE_OBJECT_HEADER_BYTES = 48 };
+
+/* Bytes of an object around a frame of at most `frame_bytes`. */
+size_t wire_object_bytes_max(size_t frame_bytes);
+/* Where the frame has to lie in the object's memory before wire_object_seal(): a fixed place, so that encoders write
+ * it there directly. */
+uint8_t *wire_object_frame(uint8_t *object);
+/* Writes header, metadata and digest in front of the frame that is already in place. `*object_bytes`: its size. */
+ERR_MUST_CHECK enum err wire_object_seal(uint32_t kind, const struct wire_meta *meta, uint8_t *object,
+                                         size_t frame_bytes, size_t *object_bytes);
+/* Checks length, magic, kind and digest, then the metadata's limits. `*frame` points into `object`. The digest covers
+ * the frame's own header; the frame's payload is codec_check()'s business. */
+ERR_MUST_CHECK enum err wire_object_open(uint32_t kind, const uint8_t *object, size_t object_bytes,
+                                         struct wire_meta *meta, const uint8_t **frame, size_t *frame_bytes);
+
+#endif

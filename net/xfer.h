@@ -1,0 +1,117 @@
+/*
+ * xfer: moving objects of many chunks between islands: windows, acknowledgements, resumption.
+ *
+ * The sender sends chunks in order as long as what is not acknowledged stays below the receiver's window; the receiver
+ * acknowledges how far it has come without a gap, asks to resume when something was lost, and says Done when it wants
+ * no more. A sender that hears nothing probes. So a transfer survives a lost connection, memory is bounded by the
+ * window whatever the link's bandwidth, and every message may be lost or come twice.
+ *
+ * Pure: messages and time in, messages out; no socket, no clock. Objects lie in memory the caller keeps alive until
+ * the transfer ends or is cancelled. Tables are allocated by xfer_new(). One thread calls.
+ */
+#ifndef NET_XFER_H
+#define NET_XFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "net/wire.h"
+
+/* What to do with an object that a peer begins to send. */
+enum xfer_verdict { XFER_TAKE, XFER_ANSWER };
+struct xfer_offer {
+    uint8_t *buffer;       /* XFER_TAKE: where it goes; kept alive by the callee until it is complete or cancelled */
+    uint64_t bytes_max;    /* XFER_TAKE: its size; a larger object is refused */
+    enum wire_done answer; /* XFER_ANSWER */
+};
+typedef enum xfer_verdict xfer_offer_fn(void *user, uint32_t peer, const struct wire_key *key, uint64_t total,
+                                        struct xfer_offer *offer);
+
+struct xfer_conf {
+    uint32_t peers_count;
+    uint32_t outgoing_max, incoming_max; /* transfers at a time */
+    uint64_t window_bytes;               /* ours: what senders may leave unacknowledged */
+    xfer_offer_fn *offer;
+    void *user;
+};
+
+struct xfer;
+
+ERR_MUST_CHECK enum err xfer_new(const struct xfer_conf *conf, struct xfer **out);
+void xfer_free(struct xfer *xfer);
+
+/* How many unacknowledged bytes a peer takes in. */
+void xfer_set_window(struct xfer *xfer, uint32_t peer, uint64_t window_bytes);
+
+/* ---- sending ---- */
+
+/* Begins to send; if the same object is under way to this peer already, that goes on. ERR_NOMEM: table full. */
+ERR_MUST_CHECK enum err xfer_send(struct xfer *xfer, uint32_t peer, const struct wire_key *key, const uint8_t *data,
+                                  uint64_t bytes, uint64_t now_ms);
+
+struct xfer_chunk {
+    uint32_t peer;
+    struct wire_key key;
+    uint64_t total, offset;
+    const uint8_t *data;
+    size_t bytes;
+};
+
+/* The next chunk that may go; peers in turn, results before contributions before states. False: nothing may go. The
+ * chunk counts as sent only by xfer_sent(). A peer in the mask `blocked` is passed over. */
+bool xfer_next(struct xfer *xfer, uint64_t blocked, struct xfer_chunk *chunk);
+void xfer_sent(struct xfer *xfer, const struct xfer_chunk *chunk, uint64_t now_ms);
+
+/* Ends outgoing transfers of a kind and fragment up to a version. */
+void xfer_cancel(struct xfer *xfer, uint32_t kind, uint32_t fragment, uint64_t version_max);
+
+/* ---- receiving ---- */
+
+enum xfer_progress { XFER_NOTHING, XFER_COMPLETE };
+
+/* Takes a chunk in. XFER_COMPLETE: the object is whole in its buffer, `*bytes` long; the caller checks it and then says
+ * xfer_finish(). */
+enum xfer_progress xfer_chunk_in(struct xfer *xfer, uint32_t peer, const struct wire_chunk *chunk, uint64_t now_ms,
+                                 uint64_t *bytes);
+
+/* Tells the sender what became of a complete object. */
+void xfer_finish(struct xfer *xfer, uint32_t peer, const struct wire_key *key, enum wire_done status);
+
+/* Drops incoming transfers of a kind and fragment up to a version, without a word. */
+void xfer_drop(struct xfer *xfer, uint32_t kind, uint32_t fragment, uint64_t version_max);
+
+/* Whether this object is on its way in, from anyone. */
+bool xfer_receiving(const struct xfer *xfer, const struct wire_key *key);
+
+/* ---- messages and time ---- */
+
+void xfer_ack_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, uint64_t have, bool resume,
+                 uint64_t now_ms);
+/* Returns true if it ended an outgoing transfer of ours. */
+bool xfer_done_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, enum wire_done status, uint64_t now_ms);
+void xfer_probe_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, uint64_t total, uint64_t now_ms);
+
+/* Looks for transfers that stand still. */
+void xfer_tick(struct xfer *xfer, uint64_t now_ms);
+
+/* The peer restarted or was lost for good: transfers with it end. */
+void xfer_reset_peer(struct xfer *xfer, uint32_t peer);
+
+struct xfer_message {
+    uint32_t peer;
+    enum wire_type type; /* WIRE_ACK, WIRE_DONE or WIRE_PROBE */
+    struct wire_key key;
+    uint64_t bytes; /* ACK: have; PROBE: size of the object */
+    bool resume;    /* ACK */
+    enum wire_done status;
+};
+
+/* Next control message to send; false: none. */
+bool xfer_message(struct xfer *xfer, struct xfer_message *message);
+
+/* Bytes not yet acknowledged, to one peer; for status. */
+uint64_t xfer_outstanding(const struct xfer *xfer, uint32_t peer);
+
+#endif

@@ -1,0 +1,228 @@
+/* ident and link over real sockets on loopback: admission by key, the ladder of refusals, counters at the socket. */
+#include "tests/lib/testlib.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/digest.h"
+#include "net/ident.h"
+#include "net/link.h"
+
+static struct ident idents[4];
+static char addresses[4][32];
+static const char *const names[] = {"a", "b", "c", "d"};
+
+static struct link *open_link(uint32_t self, uint32_t members, uint64_t run, uint64_t view, const struct ident *as)
+{
+    static struct link_member list[4];
+    for (uint32_t i = 0; i < members; i++) {
+        list[i].name = names[i];
+        list[i].address = i != self ? addresses[i] : NULL;
+        assert_ok(ident_parse(idents[i].public_text, list[i].key));
+    }
+    struct link_conf conf = {.ident = as != NULL ? as : &idents[self],
+                             .listen = "127.0.0.1:*",
+                             .members = list,
+                             .members_count = members,
+                             .self = self,
+                             .run_tag = run,
+                             .view_tag = view,
+                             .io_threads = 1};
+    struct link *link;
+    assert_ok(link_new(&conf, &link));
+    return link;
+}
+
+static void know(uint32_t i, const struct link *link)
+{
+    snprintf(addresses[i], sizeof addresses[i], "127.0.0.1:%u", link_port(link));
+}
+
+/* Waits for an event of this type on `link`, serving `other` meanwhile. */
+static bool wait_event(struct link *link, struct link *other, enum link_event_type type, struct link_event *event)
+{
+    for (int i = 0; i < 3000; i++) {
+        struct link_event drop;
+        while (link_event(link, event))
+            if (event->type == type)
+                return true;
+        while (other != NULL && link_event(other, &drop)) {
+        }
+        usleep(1000);
+    }
+    return false;
+}
+
+static bool wait_message(struct link *link, struct link *other, struct link_message *message)
+{
+    for (int i = 0; i < 3000; i++) {
+        struct link_event drop;
+        if (link_recv(link, message) == ERR_OK)
+            return true;
+        while (link_event(link, &drop) || (other != NULL && link_event(other, &drop))) {
+        }
+        usleep(1000);
+    }
+    return false;
+}
+
+static void keys_are_saved_privately(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("ident");
+    const char *path = testlib_path(folder, "key");
+    struct ident back;
+    assert_ok(ident_save(&idents[0], path));
+    struct stat status;
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0600);
+    assert_ok(ident_load(path, &back));
+    assert_string_equal(back.public_text, idents[0].public_text);
+    assert_fails(ERR_STATE, "exists already", ident_save(&idents[1], path));
+    assert_int_equal(chmod(path, 0640), 0);
+    assert_fails(ERR_CONF, "chmod 600", ident_load(path, &back));
+    assert_fails(ERR_NOTFOUND, "dilococtl keygen", ident_load("no/such", &back));
+    const char *bad = testlib_file(folder, "bad", "secret = tooshort\n");
+    assert_int_equal(chmod(bad, 0600), 0);
+    assert_fails(ERR_CONF, "holds no key", ident_load(bad, &back));
+    uint8_t key[IDENT_KEY_BYTES];
+    assert_fails(ERR_CONF, "is not a public key", ident_parse("abc", key));
+}
+
+static void messages_travel_both_ways_on_both_connections(void **state)
+{
+    (void)state;
+    struct link *a = open_link(0, 2, 1, 2, NULL);
+    addresses[1][0] = '\0';
+    know(0, a);
+    struct link *b = open_link(1, 2, 1, 2, NULL); /* only b knows where the other is */
+    struct link_event event;
+    struct link_message message;
+    assert_int_equal(link_send(a, 1, WIRE_HELLO, "x", 1, NULL, 0), ERR_CLOSED);
+    assert_true(wait_event(b, a, LINK_CONNECTED, &event));
+    assert_true(wait_event(b, a, LINK_CONNECTED, &event));
+    assert_ok(link_send(b, 0, WIRE_HELLO, "hel", 3, "lo", 2));
+    bool hello = false, bulk = false;
+    while (!(hello && bulk) && wait_message(a, b, &message)) {
+        assert_int_equal(message.peer, 1);
+        if (message.header.type == WIRE_HELLO) {
+            assert_int_equal(message.bytes, 5);
+            assert_memory_equal(message.payload, "hello", 5);
+            hello = true;
+        }
+        bulk |= message.header.type == WIRE_BULK_HELLO;
+    }
+    assert_true(hello && bulk);
+    assert_true(link_up(a, 1, false) && link_up(a, 1, true));
+    static uint8_t chunk[100000];
+    assert_ok(
+        link_send(a, 1, WIRE_CHUNK, chunk, WIRE_CHUNK_HEADER_BYTES, chunk, sizeof chunk - WIRE_CHUNK_HEADER_BYTES));
+    assert_true(wait_message(b, a, &message));
+    assert_int_equal(message.header.type, WIRE_CHUNK);
+    assert_int_equal(message.bytes, sizeof chunk);
+    for (int i = 0; i < 100; i++) {
+        link_sample(a);
+        link_sample(b);
+        if (link_counters(b, 0).received >= sizeof chunk && link_counters(a, 1).sent >= sizeof chunk)
+            break;
+        usleep(10000);
+    }
+    assert_in_range(link_counters(a, 1).sent, sizeof chunk, sizeof chunk + 6000);
+    assert_in_range(link_counters(b, 0).received, sizeof chunk, sizeof chunk + 6000);
+    assert_in_range(link_counters(b, 0).sent, 100, 6000);
+    link_free(a);
+    link_free(b);
+}
+
+static void strangers_are_refused_before_any_payload(void **state)
+{
+    (void)state;
+    struct link *a = open_link(0, 2, 1, 2, NULL);
+    addresses[1][0] = '\0';
+    know(0, a);
+    struct link *mallory = open_link(1, 2, 1, 2, &idents[3]); /* says it is b, with another key */
+    struct link_event event;
+    assert_true(wait_event(a, mallory, LINK_STRANGER, &event));
+    assert_non_null(strstr(event.text, idents[3].public_text));
+    assert_non_null(strstr(event.text, "127.0.0.1"));
+    assert_true(wait_event(mallory, a, LINK_NOT_ADMITTED, &event));
+    struct link_message message;
+    assert_int_equal(link_send(mallory, 0, WIRE_HELLO, "x", 1, NULL, 0), ERR_CLOSED);
+    assert_int_equal(link_recv(a, &message), ERR_AGAIN);
+    /* The listener goes on: the real b gets through. */
+    struct link *b = open_link(1, 2, 1, 2, NULL);
+    assert_true(wait_event(b, a, LINK_CONNECTED, &event));
+    link_free(mallory);
+    link_free(a);
+    link_free(b);
+}
+
+static void another_run_view_version_or_type_is_told(void **state)
+{
+    (void)state;
+    struct link *a = open_link(0, 2, 1, 2, NULL);
+    addresses[1][0] = '\0';
+    know(0, a);
+    static const struct {
+        uint64_t run, view;
+        const char *part;
+    } rows[] = {{9, 2, "another run spec"}, {1, 9, "another list of members"}};
+    for (size_t i = 0; i < 2; i++) {
+        struct link *b = open_link(1, 2, rows[i].run, rows[i].view, NULL);
+        struct link_event event;
+        struct link_message message;
+        assert_true(wait_event(b, a, LINK_CONNECTED, &event));
+        for (int k = 0; k < 200 && link_recv(a, &message) == ERR_AGAIN; k++)
+            usleep(1000);
+        assert_true(wait_event(a, b, LINK_MISMATCH, &event));
+        assert_int_equal(event.peer, 1);
+        assert_non_null(strstr(event.text, rows[i].part));
+        link_free(b);
+    }
+    struct link *b = open_link(1, 2, 1, 2, NULL);
+    struct link_event event;
+    struct link_message message;
+    assert_true(wait_event(b, a, LINK_CONNECTED, &event));
+    assert_true(wait_event(b, a, LINK_CONNECTED, &event));
+    assert_ok(link_send(b, 0, (enum wire_type)77, "x", 1, NULL, 0));
+    for (int k = 0; k < 300; k++) {
+        if (link_recv(a, &message) == ERR_OK)
+            assert_int_equal(message.header.type, WIRE_BULK_HELLO);
+        usleep(1000);
+    }
+    assert_true(wait_event(a, b, LINK_MALFORMED, &event));
+    link_free(a);
+    link_free(b);
+}
+
+static void a_used_port_and_a_bad_address_are_named(void **state)
+{
+    (void)state;
+    struct link *a = open_link(0, 1, 1, 2, NULL), *b;
+    char listen[32];
+    snprintf(listen, sizeof listen, "127.0.0.1:%u", link_port(a));
+    struct link_member self = {.name = "a"};
+    struct link_conf conf = {
+        .ident = &idents[0], .listen = listen, .members = &self, .members_count = 1, .io_threads = 1};
+    assert_fails(ERR_CONF, "the port is in use", link_new(&conf, &b));
+    conf.listen = "nonsense";
+    assert_fails(ERR_CONF, "expected host:port", link_new(&conf, &b));
+    link_free(a);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    for (int i = 0; i < 4; i++)
+        assert_ok(ident_generate(&idents[i]));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_are_saved_privately),
+        cmocka_unit_test(messages_travel_both_ways_on_both_connections),
+        cmocka_unit_test(strangers_are_refused_before_any_payload),
+        cmocka_unit_test(another_run_view_version_or_type_is_told),
+        cmocka_unit_test(a_used_port_and_a_bad_address_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,270 @@
+/* wire, pace: every message there and back, every limit, damaged bytes refused, chunks and objects; the token bucket.
+ */
+#include "tests/lib/testlib.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/digest.h"
+#include "net/pace.h"
+#include "net/wire.h"
+
+static uint8_t raw[WIRE_CONTROL_BYTES_MAX];
+static const struct wire_key key = {
+    .kind = WIRE_RESULT, .fragment = 4095, .version = 1ull << 40, .shard = 63, .island = 7};
+
+static size_t there_and_back(const struct wire_message *message, struct wire_message *back)
+{
+    size_t bytes;
+    assert_ok(wire_pack(message, raw, &bytes));
+    memset(back, 0xee, sizeof *back);
+    assert_ok(wire_unpack(message->type, raw, bytes, back));
+    return bytes;
+}
+
+static void control_messages_come_back(void **state)
+{
+    (void)state;
+    static struct wire_message m, b;
+    m = (struct wire_message){.type = WIRE_HELLO};
+    m.hello = (struct wire_hello){.run_id = digest_of("r", 1),
+                                  .view_id = digest_of("v", 1),
+                                  .plan_id = digest_of("p", 1),
+                                  .plan_known = true,
+                                  .session = ~0ull,
+                                  .island = 3,
+                                  .name = "paris",
+                                  .software = "diloco 1",
+                                  .window_kib = 1024};
+    there_and_back(&m, &b);
+    assert_true(digest_equal(&m.hello.plan_id, &b.hello.plan_id) && b.hello.plan_known);
+    assert_true(b.hello.session == ~0ull && b.hello.island == 3 && b.hello.window_kib == 1024);
+    assert_string_equal(b.hello.name, "paris");
+    m.hello.plan_known = false;
+    there_and_back(&m, &b);
+    assert_false(b.hello.plan_known);
+
+    m = (struct wire_message){.type = WIRE_HEARTBEAT};
+    m.heartbeat = (struct wire_heartbeat){.sequence = 5,
+                                          .echo = 4,
+                                          .session = 9,
+                                          .echo_delay_ms = 3,
+                                          .taking_part = true,
+                                          .step = 100,
+                                          .tokens = 1ull << 50,
+                                          .loss_milli = 2500,
+                                          .tokens_per_s = 99,
+                                          .trainer = WIRE_TRAINER_TRAINING,
+                                          .fragments_count = WIRE_FRAGMENTS_MAX};
+    for (uint32_t i = 0; i < WIRE_FRAGMENTS_MAX; i++)
+        m.heartbeat.fragments[i] = (struct wire_fragment){.fragment = i,
+                                                          .version = ~0ull,
+                                                          .contributed = i + 1,
+                                                          .abstained = ~0ull,
+                                                          .results = ~0ull,
+                                                          .hash = digest_of(&i, 4),
+                                                          .hash_known = i % 2 == 0};
+    size_t bytes = there_and_back(&m, &b);
+    print_message("a heartbeat of %d fragments has %zu bytes\n", WIRE_FRAGMENTS_MAX, bytes);
+    assert_int_equal(b.heartbeat.fragments_count, WIRE_FRAGMENTS_MAX);
+    assert_true(b.heartbeat.fragments[200].hash_known && !b.heartbeat.fragments[201].hash_known);
+    assert_true(digest_equal(&b.heartbeat.fragments[200].hash, &m.heartbeat.fragments[200].hash));
+    assert_true(b.heartbeat.fragments[255].abstained == ~0ull && b.heartbeat.fragments[255].results == ~0ull);
+
+    m = (struct wire_message){.type = WIRE_ACK};
+    m.ack.key = key;
+    m.ack.have = 77;
+    m.ack.resume = true;
+    there_and_back(&m, &b);
+    assert_true(wire_key_equal(&b.ack.key, &key) && b.ack.have == 77 && b.ack.resume);
+    m = (struct wire_message){.type = WIRE_DONE};
+    m.done.key = key;
+    m.done.status = WIRE_NOT_YET;
+    there_and_back(&m, &b);
+    assert_true(wire_key_equal(&b.done.key, &key) && b.done.status == WIRE_NOT_YET);
+    m = (struct wire_message){.type = WIRE_FETCH};
+    m.fetch.key = key;
+    there_and_back(&m, &b);
+    assert_true(wire_key_equal(&b.fetch.key, &key));
+    m = (struct wire_message){.type = WIRE_PROBE};
+    m.probe.key = key;
+    m.probe.bytes = 1ull << 40;
+    there_and_back(&m, &b);
+    assert_true(wire_key_equal(&b.probe.key, &key) && b.probe.bytes == 1ull << 40);
+    m = (struct wire_message){.type = WIRE_BYE};
+    strcpy(m.bye.reason, "another run\x1b[31m");
+    there_and_back(&m, &b);
+    assert_string_equal(b.bye.reason, "another run?[31m"); /* a peer does not write into our terminal */
+    m = (struct wire_message){.type = WIRE_BULK_HELLO};
+    assert_int_equal(there_and_back(&m, &b), 0);
+}
+
+static void limits_are_checked_on_the_way_in(void **state)
+{
+    (void)state;
+    static struct wire_message m, b;
+    size_t bytes;
+#define REFUSED(text)                                                       \
+    do {                                                                    \
+        assert_ok(wire_pack(&m, raw, &bytes));                              \
+        assert_fails(ERR_PROTO, text, wire_unpack(m.type, raw, bytes, &b)); \
+    } while (0)
+    m = (struct wire_message){.type = WIRE_DONE};
+    m.done.key = key;
+    m.done.status = 9;
+    REFUSED("status 9");
+    m.done.status = 1;
+    m.done.key.fragment = 4096;
+    REFUSED("fragment 4096");
+    m.done.key = key;
+    m.done.key.shard = 64;
+    REFUSED("shard 64");
+    m.done.key = key;
+    m.done.key.kind = 4;
+    REFUSED("unknown kind 4");
+    m = (struct wire_message){.type = WIRE_HELLO};
+    m.hello.window_kib = 63;
+    REFUSED("window of 63 KiB");
+    m.hello.window_kib = 64;
+    m.hello.island = 64;
+    REFUSED("island number 64");
+    m = (struct wire_message){.type = WIRE_HEARTBEAT};
+    m.heartbeat.trainer = WIRE_TRAINER_STATES;
+    REFUSED("trainer state");
+    m.heartbeat.trainer = 0;
+    m.heartbeat.fragments_count = 1;
+    m.heartbeat.fragments[0].fragment = 5000;
+    REFUSED("fragment number 5000");
+    m.heartbeat.fragments_count = WIRE_FRAGMENTS_MAX + 1;
+    assert_int_equal(wire_pack(&m, raw, &bytes), ERR_ARG);
+    assert_fails(ERR_PROTO, "unknown type 0", wire_unpack(0, raw, 1, &b));
+    assert_fails(ERR_PROTO, "unknown type 8", wire_unpack(WIRE_CHUNK, raw, 1, &b));
+    assert_fails(ERR_PROTO, "unknown type 9", wire_unpack(WIRE_BULK_HELLO, raw, 1, &b));
+    assert_fails(ERR_PROTO, "without its object key", wire_unpack(WIRE_FETCH, raw, 0, &b));
+    assert_fails(ERR_PROTO, "run_id of 0 bytes", wire_unpack(WIRE_HELLO, raw, 0, &b));
+}
+
+static void any_bytes_are_survived(void **state)
+{
+    (void)state;
+    static struct wire_message b;
+    struct env_rng rng = env_rng_init(1, 2);
+    static uint8_t junk[600];
+    for (int i = 0; i < 200000; i++) {
+        size_t bytes = env_rng_below(&rng, sizeof junk);
+        for (size_t k = 0; k < bytes; k += 8) {
+            uint64_t v = env_rng_u64(&rng);
+            memcpy(junk + k, &v, bytes - k < 8 ? bytes - k : 8);
+        }
+        (void)!wire_unpack((uint32_t)env_rng_below(&rng, 12), junk, bytes, &b);
+        struct wire_chunk chunk;
+        (void)!wire_chunk_get(junk, bytes, &chunk);
+        struct wire_header header;
+        (void)!wire_header_get(junk, bytes, &header);
+    }
+}
+
+static void headers_and_chunks_come_back(void **state)
+{
+    (void)state;
+    struct wire_header in = {.version = 1, .type = WIRE_CHUNK, .run_tag = 5, .view_tag = ~0ull}, out;
+    wire_header_put(&in, raw);
+    assert_ok(wire_header_get(raw, WIRE_HEADER_BYTES, &out));
+    assert_true(out.version == 1 && out.type == WIRE_CHUNK && out.run_tag == 5 && out.view_tag == ~0ull);
+    assert_int_equal(wire_header_get(raw, WIRE_HEADER_BYTES - 1, &out), ERR_PROTO);
+    raw[0] ^= 1;
+    assert_fails(ERR_PROTO, "not a diloco message", wire_header_get(raw, WIRE_HEADER_BYTES, &out));
+    struct wire_chunk chunk;
+    wire_chunk_put(&key, 1000, 100, raw);
+    assert_ok(wire_chunk_get(raw, WIRE_CHUNK_HEADER_BYTES + 900, &chunk));
+    assert_true(wire_key_equal(&chunk.key, &key) && chunk.total == 1000 && chunk.offset == 100 && chunk.bytes == 900);
+    assert_int_equal(wire_chunk_get(raw, WIRE_CHUNK_HEADER_BYTES + 901, &chunk), ERR_PROTO);
+    assert_int_equal(wire_chunk_get(raw, WIRE_CHUNK_HEADER_BYTES, &chunk), ERR_PROTO);
+    assert_int_equal(wire_chunk_get(raw, 10, &chunk), ERR_PROTO);
+    wire_chunk_put(&key, 1000, 1001, raw);
+    assert_int_equal(wire_chunk_get(raw, WIRE_CHUNK_HEADER_BYTES + 1, &chunk), ERR_PROTO);
+}
+
+static void objects_carry_metadata_and_show_damage(void **state)
+{
+    (void)state;
+    enum { FRAME = 500 };
+    static uint8_t object[FRAME + WIRE_META_BYTES_MAX + WIRE_OBJECT_HEADER_BYTES];
+    struct wire_meta meta = {.tokens = 12345, .step = 77, .base_hash = digest_of("b", 1)}, got;
+    const uint8_t *frame;
+    size_t bytes, frame_bytes;
+    memset(wire_object_frame(object), 0x5a, FRAME);
+    assert_ok(wire_object_seal(WIRE_CONTRIBUTION, &meta, object, FRAME, &bytes));
+    assert_true(bytes <= wire_object_bytes_max(FRAME));
+    assert_ok(wire_object_open(WIRE_CONTRIBUTION, object, bytes, &got, &frame, &frame_bytes));
+    assert_true(got.tokens == 12345 && got.step == 77 && digest_equal(&got.base_hash, &meta.base_hash));
+    assert_true(frame_bytes == FRAME && frame[FRAME - 1] == 0x5a);
+    assert_fails(ERR_PROTO, "a contribution where a result is due",
+                 wire_object_open(WIRE_RESULT, object, bytes, &got, &frame, &frame_bytes));
+    for (size_t cut = 0; cut < bytes; cut++)
+        assert_int_equal(wire_object_open(WIRE_CONTRIBUTION, object, cut, &got, &frame, &frame_bytes), ERR_PROTO);
+    for (size_t at = 0; at < bytes; at++) {
+        if (at >= WIRE_OBJECT_HEADER_BYTES + 48 && at < WIRE_OBJECT_HEADER_BYTES + FRAME)
+            continue; /* the frame's own digest covers its payload */
+        object[at] ^= 4;
+        assert_int_equal(wire_object_open(WIRE_CONTRIBUTION, object, bytes, &got, &frame, &frame_bytes), ERR_PROTO);
+        object[at] ^= 4;
+    }
+    meta.tokens = 0;
+    assert_ok(wire_object_seal(WIRE_CONTRIBUTION, &meta, object, FRAME, &bytes));
+    assert_fails(ERR_PROTO, "contribution of 0 tokens",
+                 wire_object_open(WIRE_CONTRIBUTION, object, bytes, &got, &frame, &frame_bytes));
+    memset(&meta, 0, sizeof meta);
+    meta.contributors_count = 64;
+    for (uint32_t i = 0; i < 64; i++)
+        meta.contributors[i] = (struct wire_contributor){i, ~0ull - i};
+    assert_ok(wire_object_seal(WIRE_RESULT, &meta, object, FRAME, &bytes));
+    assert_ok(wire_object_open(WIRE_RESULT, object, bytes, &got, &frame, &frame_bytes));
+    assert_int_equal(got.contributors_count, 64);
+    assert_true(got.contributors[63].tokens == ~0ull - 63);
+    meta.contributors[5].island = 3;
+    assert_ok(wire_object_seal(WIRE_RESULT, &meta, object, FRAME, &bytes));
+    assert_fails(ERR_PROTO, "not in order", wire_object_open(WIRE_RESULT, object, bytes, &got, &frame, &frame_bytes));
+    meta.contributors_count = 0;
+    assert_ok(wire_object_seal(WIRE_RESULT, &meta, object, FRAME, &bytes));
+    assert_fails(ERR_PROTO, "0 contributors", wire_object_open(WIRE_RESULT, object, bytes, &got, &frame, &frame_bytes));
+}
+
+static void pace_keeps_the_rate(void **state)
+{
+    (void)state;
+    struct pace pace = pace_init(80000000, 100000, 0); /* 10 MB/s */
+    uint64_t now = 0, sent = 0;
+    while (now < 3000000) {
+        uint64_t wait = pace_wait_us(&pace, 65536, now);
+        if (wait == 0) {
+            assert_true(pace_take(&pace, 65536, now));
+            sent += 65536;
+        } else {
+            assert_false(pace_take(&pace, 65536, now));
+            now += wait;
+        }
+    }
+    assert_in_range(sent, 29900000, 30300000);
+    now += 100000000; /* a long rest does not save up more than the burst */
+    assert_true(pace_take(&pace, 100000, now));
+    assert_false(pace_take(&pace, 10000, now));
+    assert_true(pace_take(&pace, 1u << 30, now + 10000)); /* larger than the burst: when the bucket is full */
+    struct pace open = pace_init(0, 1, 0);
+    assert_true(pace_take(&open, 1u << 30, 0));
+    assert_int_equal(pace_wait_us(&open, 1u << 30, 0), 0);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(control_messages_come_back),
+        cmocka_unit_test(limits_are_checked_on_the_way_in),
+        cmocka_unit_test(any_bytes_are_survived),
+        cmocka_unit_test(headers_and_chunks_come_back),
+        cmocka_unit_test(objects_carry_metadata_and_show_damage),
+        cmocka_unit_test(pace_keeps_the_rate),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

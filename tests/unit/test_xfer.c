@@ -1,0 +1,298 @@
+/* xfer: objects arrive whole over a network that loses, repeats, delays and reorders; windows and memory stay bounded.
+ */
+#include "tests/lib/testlib.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/xfer.h"
+
+enum { OBJECTS = 12, OBJECT_MAX = 1500000, QUEUE = 4096 };
+
+struct packet {
+    bool used, bulk;
+    uint32_t from, to;
+    uint64_t at_ms;
+    struct xfer_message message;
+    struct xfer_chunk chunk;
+};
+
+struct net {
+    struct env_rng rng;
+    uint64_t now_ms;
+    unsigned loss_percent;
+    bool cut; /* everything is lost */
+    struct xfer *side[2];
+    uint8_t *source[OBJECTS], *target[OBJECTS];
+    uint64_t bytes[OBJECTS];
+    bool complete[OBJECTS], ended[OBJECTS];
+    unsigned not_yet; /* how many offers are still put off */
+    unsigned refuse_fragment;
+    uint64_t outstanding_max;
+    struct packet packets[QUEUE];
+};
+
+static struct net *net;
+
+static enum xfer_verdict offer(void *user, uint32_t peer, const struct wire_key *key, uint64_t total,
+                               struct xfer_offer *answer)
+{
+    (void)user;
+    (void)peer;
+    (void)total;
+    if (key->fragment == net->refuse_fragment) {
+        answer->answer = WIRE_NOT_NEEDED;
+        return XFER_ANSWER;
+    }
+    if (net->not_yet > 0) {
+        net->not_yet--;
+        answer->answer = WIRE_NOT_YET;
+        return XFER_ANSWER;
+    }
+    if (net->complete[key->fragment]) {
+        answer->answer = WIRE_RECEIVED;
+        return XFER_ANSWER;
+    }
+    answer->buffer = net->target[key->fragment];
+    answer->bytes_max = OBJECT_MAX;
+    return XFER_TAKE;
+}
+
+static struct wire_key key_of(uint32_t i)
+{
+    return (struct wire_key){.kind = 1 + i % 3, .fragment = i, .version = 5};
+}
+
+static void setup(uint64_t seed, unsigned loss_percent, uint64_t window)
+{
+    net = calloc(1, sizeof *net);
+    net->rng = env_rng_init(seed, 0);
+    net->loss_percent = loss_percent;
+    net->refuse_fragment = UINT32_MAX;
+    for (uint32_t s = 0; s < 2; s++) {
+        struct xfer_conf conf = {
+            .peers_count = 2, .outgoing_max = 32, .incoming_max = 32, .window_bytes = window, .offer = offer};
+        assert_ok(xfer_new(&conf, &net->side[s]));
+        xfer_set_window(net->side[s], 1 - s, window);
+    }
+    for (uint32_t i = 0; i < OBJECTS; i++) {
+        net->bytes[i] = 1 + env_rng_below(&net->rng, i % 4 == 0 ? 100 : OBJECT_MAX);
+        net->source[i] = malloc(OBJECT_MAX);
+        net->target[i] = calloc(1, OBJECT_MAX);
+        for (uint64_t k = 0; k < net->bytes[i]; k++)
+            net->source[i][k] = (uint8_t)(k * 31 + k / 1000 + i);
+    }
+}
+
+static void teardown(void)
+{
+    for (uint32_t i = 0; i < OBJECTS; i++) {
+        free(net->source[i]);
+        free(net->target[i]);
+    }
+    xfer_free(net->side[0]);
+    xfer_free(net->side[1]);
+    free(net);
+}
+
+static void post(struct packet packet)
+{
+    if (net->cut || env_rng_below(&net->rng, 100) < net->loss_percent)
+        return;
+    int copies = env_rng_below(&net->rng, 50) == 0 ? 2 : 1;
+    for (size_t k = 0; k < QUEUE && copies > 0; k++) {
+        if (net->packets[k].used)
+            continue;
+        packet.used = true;
+        packet.at_ms = net->now_ms + 5 + env_rng_below(&net->rng, 30);
+        net->packets[k] = packet;
+        copies--;
+    }
+}
+
+static void take_chunk(const struct packet *p)
+{
+    struct wire_chunk chunk = {.key = p->chunk.key,
+                               .total = p->chunk.total,
+                               .offset = p->chunk.offset,
+                               .data = p->chunk.data,
+                               .bytes = p->chunk.bytes};
+    uint64_t bytes;
+    uint32_t i = chunk.key.fragment;
+    if (xfer_chunk_in(net->side[p->to], p->from, &chunk, net->now_ms, &bytes) != XFER_COMPLETE)
+        return;
+    assert_false(net->complete[i]);
+    assert_int_equal(bytes, net->bytes[i]);
+    assert_memory_equal(net->source[i], net->target[i], bytes);
+    net->complete[i] = true;
+    xfer_finish(net->side[p->to], p->from, &chunk.key, WIRE_RECEIVED);
+}
+
+static void take_message(const struct packet *p)
+{
+    const struct xfer_message *m = &p->message;
+    struct xfer *side = net->side[p->to];
+    switch (m->type) {
+    case WIRE_ACK: xfer_ack_in(side, p->from, &m->key, m->bytes, m->resume, net->now_ms); break;
+    case WIRE_DONE:
+        if (xfer_done_in(side, p->from, &m->key, m->status, net->now_ms))
+            net->ended[m->key.fragment] = true;
+        break;
+    case WIRE_PROBE: xfer_probe_in(side, p->from, &m->key, m->bytes, net->now_ms); break;
+    default: fail_msg("unexpected message %d", (int)m->type);
+    }
+}
+
+static void step(void)
+{
+    net->now_ms += 5;
+    for (size_t k = 0; k < QUEUE; k++) {
+        struct packet p = net->packets[k];
+        if (!p.used || p.at_ms > net->now_ms)
+            continue;
+        net->packets[k].used = false;
+        if (p.bulk)
+            take_chunk(&p);
+        else
+            take_message(&p);
+    }
+    for (uint32_t s = 0; s < 2; s++) {
+        struct packet p = {.from = s};
+        xfer_tick(net->side[s], net->now_ms);
+        while (xfer_message(net->side[s], &p.message)) {
+            p.to = p.message.peer;
+            post(p);
+        }
+        p.bulk = true;
+        for (int n = 0; n < 8 && xfer_next(net->side[s], 0, &p.chunk); n++) {
+            p.to = p.chunk.peer;
+            xfer_sent(net->side[s], &p.chunk, net->now_ms);
+            uint64_t outstanding = xfer_outstanding(net->side[s], p.to);
+            net->outstanding_max = outstanding > net->outstanding_max ? outstanding : net->outstanding_max;
+            post(p);
+        }
+    }
+}
+
+static void send_all(void)
+{
+    for (uint32_t i = 0; i < OBJECTS; i++) {
+        struct wire_key key = key_of(i);
+        assert_ok(xfer_send(net->side[i % 2], 1 - i % 2, &key, net->source[i], net->bytes[i], net->now_ms));
+        assert_ok(xfer_send(net->side[i % 2], 1 - i % 2, &key, net->source[i], net->bytes[i], net->now_ms));
+    }
+}
+
+static bool all_ended(void)
+{
+    for (uint32_t i = 0; i < OBJECTS; i++)
+        if (!net->ended[i])
+            return false;
+    return true;
+}
+
+static void objects_arrive_whatever_is_lost(void **state)
+{
+    (void)state;
+    for (unsigned seed = 0; seed < 20; seed++) {
+        static const uint64_t windows[] = {65536, 200000, 1 << 20};
+        uint64_t window = windows[seed % 3];
+        setup(seed, seed * 2, window);
+        net->not_yet = seed;
+        send_all();
+        while (net->now_ms < 600000 && !all_ended())
+            step();
+        if (!all_ended())
+            fail_msg("seed %u: not everything arrived", seed);
+        for (uint32_t i = 0; i < OBJECTS; i++)
+            assert_true(net->complete[i]);
+        assert_true(net->outstanding_max <= window);
+        teardown();
+    }
+}
+
+static void a_cut_link_resumes_where_it_was(void **state)
+{
+    (void)state;
+    setup(99, 0, 1 << 20);
+    send_all();
+    while (net->now_ms < 100)
+        step();
+    net->cut = true;
+    while (net->now_ms < 8000)
+        step();
+    net->cut = false;
+    while (net->now_ms < 60000 && !all_ended())
+        step();
+    assert_true(all_ended());
+    teardown();
+}
+
+static void unwanted_and_oversized_objects_end(void **state)
+{
+    (void)state;
+    setup(5, 0, 1 << 20);
+    net->refuse_fragment = 3;
+    net->bytes[7] = OBJECT_MAX + 1; /* the receiver's limit holds before memory is touched */
+    struct wire_key key = key_of(3), big = key_of(7);
+    static uint8_t large[OBJECT_MAX + 1];
+    assert_ok(xfer_send(net->side[0], 1, &key, net->source[3], net->bytes[3], 0));
+    assert_ok(xfer_send(net->side[0], 1, &big, large, sizeof large, 0));
+    while (net->now_ms < 5000 && !(net->ended[3] && net->ended[7]))
+        step();
+    assert_true(net->ended[3] && net->ended[7]);
+    assert_false(net->complete[3] || net->complete[7]);
+    teardown();
+}
+
+static void results_overtake_and_cancelled_objects_stop(void **state)
+{
+    (void)state;
+    setup(6, 0, 1 << 20);
+    struct wire_key contribution = {.kind = WIRE_CONTRIBUTION, .fragment = 1, .version = 5};
+    struct wire_key result = {.kind = WIRE_RESULT, .fragment = 2, .version = 5};
+    struct wire_key old = {.kind = WIRE_CONTRIBUTION, .fragment = 1, .version = 4};
+    struct xfer_chunk chunk;
+    assert_ok(xfer_send(net->side[0], 1, &old, net->source[0], 100, 0));
+    assert_ok(xfer_send(net->side[0], 1, &contribution, net->source[0], 100, 0));
+    assert_ok(xfer_send(net->side[0], 1, &result, net->source[1], 100, 0));
+    assert_true(xfer_next(net->side[0], 0, &chunk));
+    assert_int_equal(chunk.key.kind, WIRE_RESULT);
+    xfer_sent(net->side[0], &chunk, 0);
+    xfer_cancel(net->side[0], WIRE_CONTRIBUTION, 1, 4);
+    assert_true(xfer_next(net->side[0], 0, &chunk));
+    assert_true(wire_key_equal(&chunk.key, &contribution));
+    assert_false(xfer_next(net->side[0], 2, &chunk)); /* a blocked peer is passed over */
+    xfer_reset_peer(net->side[0], 1);
+    assert_false(xfer_next(net->side[0], 0, &chunk));
+    teardown();
+}
+
+static void a_second_source_takes_over_a_stalled_transfer(void **state)
+{
+    (void)state;
+    setup(7, 0, 1 << 20);
+    struct xfer *x = net->side[0];
+    struct wire_key key = key_of(2);
+    uint64_t bytes;
+    net->bytes[2] = 200;
+    struct wire_chunk first = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 100};
+    struct wire_chunk second = {.key = key, .total = 200, .offset = 100, .data = net->source[2] + 100, .bytes = 100};
+    assert_int_equal(xfer_chunk_in(x, 0, &first, 0, &bytes), XFER_NOTHING);
+    assert_int_equal(xfer_chunk_in(x, 1, &second, 10, &bytes), XFER_NOTHING); /* too early: the first is alive */
+    assert_int_equal(xfer_chunk_in(x, 1, &second, 5000, &bytes), XFER_COMPLETE);
+    assert_memory_equal(net->target[2], net->source[2], 200);
+    teardown();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(objects_arrive_whatever_is_lost),
+        cmocka_unit_test(a_cut_link_resumes_where_it_was),
+        cmocka_unit_test(unwanted_and_oversized_objects_end),
+        cmocka_unit_test(results_overtake_and_cancelled_objects_stop),
+        cmocka_unit_test(a_second_source_takes_over_a_stalled_transfer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

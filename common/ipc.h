@@ -62,6 +62,9 @@ struct ipc_fragment {
     uint32_t snapshot_final;  /* trainer: non-zero if this is its last contribution before it stops */
     uint32_t ranges_count;
     struct ipc_range ranges[IPC_RANGES_MAX];
+    /* daemon: per shard, tokens of this trainer process that are counted in the anchor; kept here so that it outlives
+     * the daemon and a restarted one weighs contributions right. */
+    uint64_t counted_tokens[IPC_RANGES_MAX];
 };
 
 /* Where a registered tensor lives. */
@@ -96,6 +99,7 @@ enum ipc_type {
     IPC_TAKEN,      /* fragment: a snapshot was taken */
     IPC_MIXED,      /* fragment: the anchor was taken in, or was found to be FREE again */
     IPC_REPORT,     /* report, once a step; may be lost */
+    IPC_SETTLED,    /* fragment: nothing more will be contributed */
     IPC_FINISHED,   /* all contributions are in and all anchors taken: the trainer goes; no restart is wanted */
     /* daemon to trainer */
     IPC_WELCOME, /* welcome, with the memfd */
@@ -132,7 +136,6 @@ struct ipc_welcome {
 struct ipc_go {
     uint64_t step;    /* run step to start behind: the first step taken is step + 1 */
     uint64_t version; /* highest version among the fragments, for people */
-    uint64_t initial; /* non-zero: the anchors are the trainer's own initial tensors */
 };
 
 struct ipc_report {

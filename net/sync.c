@@ -57,7 +57,7 @@ static uint64_t may_contribute(const struct sync *sync, uint32_t f, uint64_t rou
         const struct sync_member *peer = &sync->peers[i];
         bool waits;
         if (i == sync->conf.self)
-            waits = own->state == SYNC_ENCODING || (own->trainer && own->own.abstained < round);
+            waits = own->state == SYNC_ENCODING || (own->trainer ? own->own.abstained < round : sync->expecting);
         else
             waits = !peer->heard || peer->fragments[f].contributed >= round ||
                     (peer->taking_part && peer->fragments[f].abstained < round);
@@ -217,6 +217,11 @@ void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct 
     fragment->owner = owner_init(version + (ours_stands ? 1 : 0));
 }
 
+void sync_expect(struct sync *sync, bool expecting)
+{
+    sync->expecting = expecting;
+}
+
 enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, uint32_t from)
 {
     if (key->fragment >= sync->conf.fragments_count)
@@ -244,6 +249,11 @@ enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, u
     if (key->version > fragment->own.version + 1)
         return SYNC_NOT_YET;
     return (fragment->own.results & sync_bit(key->shard)) != 0 ? SYNC_HAVE : SYNC_WANT;
+}
+
+bool sync_known(const struct sync *sync, uint32_t f)
+{
+    return sync->fragments[f].own.hash_known;
 }
 
 bool sync_base_agrees(const struct sync *sync, uint32_t f, uint64_t version, const struct digest *base_hash)

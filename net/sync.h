@@ -41,7 +41,7 @@ enum sync_state {
 
 enum sync_event_type {
     /* of one fragment, from the trainer */
-    SYNC_EV_TRAINER_UP,   /* it starts from the fragment's current version */
+    SYNC_EV_TRAINER_UP,   /* version: of the anchor its tensors hold */
     SYNC_EV_TRAINER_DOWN, /* it is gone */
     SYNC_EV_SNAPSHOT,     /* a snapshot was taken and waits to be encoded */
     SYNC_EV_MIXED,        /* the anchor was taken in */
@@ -129,9 +129,13 @@ struct sync;
 ERR_MUST_CHECK enum err sync_new(const struct sync_conf *conf, struct sync **out);
 void sync_free(struct sync *sync);
 
-/* Before the first event: fragment `f` is at `version` with `hash`, and the ledger already holds the results in
- * `results` (bit s: shard s) of the version after it. */
+/* Fragment `f` is at `version` with `hash`, and the ledger already holds the results in `results` (bit s: shard s) of
+ * the version after it. Called before the first event, or later for a fragment that had no state yet: without this a
+ * fragment is blank; it fetches a peer's state as soon as one has it. */
 void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash, uint64_t results);
+
+/* Whether a trainer of ours is on its way: our own shards' rounds then wait for it. */
+void sync_expect(struct sync *sync, bool expecting);
 
 /* Takes one event in; then drain sync_action() until it returns false. */
 void sync_step(struct sync *sync, const struct sync_event *event, uint64_t now_ms);
@@ -139,6 +143,9 @@ bool sync_action(struct sync *sync, struct sync_action *action);
 
 /* Whether an object that `from` offers is wanted. */
 enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, uint32_t from);
+
+/* Whether the fragment has a state at all. */
+bool sync_known(const struct sync *sync, uint32_t f);
 
 /* False if a contribution to `version` starts from another version - 1 than ours. Unknown counts as fine. */
 bool sync_base_agrees(const struct sync *sync, uint32_t f, uint64_t version, const struct digest *base_hash);

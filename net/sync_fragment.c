@@ -45,6 +45,8 @@ static void ignore(struct sync *sync, uint32_t f, const struct sync_event *event
 static void apply(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
     (void)event;
+    if (!sync->fragments[f].own.hash_known)
+        return; /* blank: nothing to apply it to; the state that is being fetched will hold it */
     sync->fragments[f].state = SYNC_APPLYING;
     sync_put_version(sync, SYNC_DO_APPLY, f, sync->fragments[f].own.version + 1);
 }
@@ -72,16 +74,6 @@ static void settle(struct sync *sync, uint32_t f)
         repair(sync, f, &(struct sync_event){.member = fragment->lost_to});
     else if (fragment->complete)
         apply(sync, f, NULL);
-}
-
-static void trainer_up(struct sync *sync, uint32_t f, const struct sync_event *event)
-{
-    (void)event;
-    struct sync_fragment *fragment = &sync->fragments[f];
-    fragment->trainer = true;
-    fragment->own.abstained = 0;
-    fragment->state = SYNC_IDLE;
-    sync_announce(sync);
 }
 
 static void trainer_down(struct sync *sync, uint32_t f, const struct sync_event *event)
@@ -163,6 +155,17 @@ static void give(struct sync *sync, uint32_t f)
         fragment->state = SYNC_LISTENING;
         settle(sync, f);
     }
+}
+
+static void trainer_up(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    fragment->trainer = true;
+    fragment->own.abstained = 0;
+    fragment->state = SYNC_IDLE;
+    sync_announce(sync);
+    if (event->version < fragment->own.version)
+        give(sync, f); /* it attached again, with an older anchor in its tensors */
 }
 
 static void applied(struct sync *sync, uint32_t f, const struct sync_event *event)

@@ -8,7 +8,7 @@
  * Patience before a missing result is fetched instead of waited for: the owner is normally on its way with it. And
  * the time after which an unanswered request is made again, possibly to another member.
  */
-enum { PATIENCE_MS = 400, FETCH_AGAIN_MS = 2000, STATE_AGAIN_MS = 15000 };
+enum { PATIENCE_MS = 400, FETCH_AGAIN_MS = 2000, STATE_AGAIN_MS = 15000, STATE_MOVED_MS = 250 };
 /* More versions behind than this, and the state costs fewer bytes than the results (8 bytes against about .45 each). */
 enum { BEHIND_MAX = 16 };
 
@@ -140,6 +140,21 @@ static uint32_t furthest_ahead(const struct sync *sync, uint32_t f, uint64_t abo
     return best;
 }
 
+/* The member to ask for its state again: one that is up and has one, preferably not `not`, then the furthest ahead. */
+static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t not )
+{
+    uint32_t best = SYNC_NOBODY;
+    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+        const struct sync_member *peer = &sync->peers[i];
+        if (i == sync->conf.self || !peer->up || !peer->fragments[f].hash_known)
+            continue;
+        if (best == SYNC_NOBODY || best == not ||
+            (i != not &&peer->fragments[f].version > sync->peers[best].fragments[f].version))
+            best = i;
+    }
+    return best;
+}
+
 static bool holds_result(const struct sync_peer_fragment *row, uint64_t version, uint32_t shard)
 {
     return row->version >= version || (row->version + 1 == version && (row->results & sync_bit(shard)) != 0);
@@ -185,15 +200,29 @@ static bool someone_holds_more(const struct sync *sync, uint32_t f)
     return false;
 }
 
+/* A fragment without any state takes the first member's that has one. */
+static void fill_blank(struct sync *sync, uint32_t f)
+{
+    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+        const struct sync_member *peer = &sync->peers[i];
+        if (i == sync->conf.self || !peer->up || !peer->fragments[f].hash_known)
+            continue;
+        sync_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = i});
+        return;
+    }
+}
+
 void sync_catch_up(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
+    if (!fragment->own.hash_known && fragment->state == SYNC_LISTENING) {
+        fill_blank(sync, f);
+        return;
+    }
     if (fragment->state == SYNC_REPAIR) {
         if (sync->now_ms < fragment->fetch_ms)
             return;
-        uint32_t from = furthest_ahead(sync, f, 0, fragment->state_from);
-        if (from == SYNC_NOBODY && sync->peers[fragment->state_from].up)
-            from = fragment->state_from;
+        uint32_t from = state_source(sync, f, fragment->state_from);
         if (from != SYNC_NOBODY)
             sync_ask_for_state(sync, f, from);
         return;
@@ -222,7 +251,7 @@ void sync_not_available(struct sync *sync, const struct sync_event *event)
         return;
     struct sync_fragment *fragment = &sync->fragments[key->fragment];
     if (key->kind == WIRE_STATE) {
-        fragment->fetch_ms = 0; /* it moved on: ask again for what it has now */
+        fragment->fetch_ms = sync->now_ms + STATE_MOVED_MS; /* it moved on, or is busy: ask again */
         return;
     }
     /* The result is not in that member's ledger any more. If it is ahead of us, its state has to do. */

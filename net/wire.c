@@ -51,7 +51,7 @@ static void key_to_proto(const struct wire_key *key, Diloco__ObjectKey *proto)
 
 static enum err check_key(const struct wire_key *key)
 {
-    if (key->kind < WIRE_CONTRIBUTION || key->kind > WIRE_STATE)
+    if (key->kind < WIRE_CONTRIBUTION || key->kind >= WIRE_KINDS)
         return err_set(ERR_PROTO, "object of unknown kind %" PRIu32, key->kind);
     if (key->fragment >= WIRE_PLAN_FRAGMENTS_MAX || key->shard >= WIRE_MEMBERS_MAX || key->island >= WIRE_MEMBERS_MAX)
         return err_set(ERR_PROTO, "object with fragment %" PRIu32 ", shard %" PRIu32 ", island %" PRIu32, key->fragment,
@@ -359,8 +359,8 @@ bool wire_key_equal(const struct wire_key *left, const struct wire_key *right)
 
 const char *wire_kind_name(uint32_t kind)
 {
-    static const char *const names[] = {"nothing", "contribution", "result", "state"};
-    return kind <= WIRE_STATE ? names[kind] : "unknown";
+    static const char *const names[] = {"nothing", "contribution", "result", "state", "plan"};
+    return kind < WIRE_KINDS ? names[kind] : "unknown";
 }
 
 const char *wire_trainer_name(uint32_t trainer)

@@ -42,7 +42,7 @@ enum wire_type {
     WIRE_BULK_HELLO = 9, /* empty: makes a bulk connection known */
 };
 
-enum wire_kind { WIRE_CONTRIBUTION = 1, WIRE_RESULT = 2, WIRE_STATE = 3 };
+enum wire_kind { WIRE_CONTRIBUTION = 1, WIRE_RESULT = 2, WIRE_STATE = 3, WIRE_PLAN = 4, WIRE_KINDS };
 
 enum wire_done {
     WIRE_RECEIVED = 1,

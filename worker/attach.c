@@ -35,6 +35,7 @@ struct tensor {
 /* What the trainer's side remembers of a fragment beyond the shared memory. */
 struct local {
     bool sent;               /* a snapshot is out and its anchor not taken in yet */
+    bool settled;            /* the daemon knows that nothing more comes */
     uint64_t tokens_counted; /* of ours, in the anchor our tensors last took in */
 };
 
@@ -533,9 +534,8 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
     result = await(d, IPC_GO, &message, &fd);
     if (result != DILOCO_OK)
         return result;
-    if (!message.go.initial)
-        for (uint32_t f = 0; f < d->shm->fragments_count; f++)
-            copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+    for (uint32_t f = 0; f < d->shm->fragments_count; f++)
+        copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
     d->begun = true;
     d->step = message.go.step;
     *start = (struct diloco_start){.step = message.go.step,
@@ -587,6 +587,12 @@ int diloco_finish(struct diloco *d)
                 take_anchor(d, f, d->local[f].sent && fragment->snapshot_tokens == d->tokens);
             if (word_of(fragment) == IPC_FREE && d->local[f].tokens_counted < d->tokens)
                 take_snapshot(d, f, true);
+            else if (word_of(fragment) == IPC_FREE && !d->local[f].settled) {
+                /* Said at once, fragment by fragment: others may be waiting for us in a round of this one while we
+                 * wait for them in another. */
+                send_fragment(d, IPC_SETTLED, f);
+                d->local[f].settled = d->socket >= 0;
+            }
             wait |= word_of(fragment) != IPC_FREE;
         }
         if (!wait)

@@ -120,8 +120,8 @@ static void limits_are_checked_on_the_way_in(void **state)
     m.done.key.shard = 64;
     REFUSED("shard 64");
     m.done.key = key;
-    m.done.key.kind = 4;
-    REFUSED("unknown kind 4");
+    m.done.key.kind = 5;
+    REFUSED("unknown kind 5");
     m = (struct wire_message){.type = WIRE_HELLO};
     m.hello.window_kib = 63;
     REFUSED("window of 63 KiB");

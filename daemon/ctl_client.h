@@ -1,0 +1,23 @@
+/*
+ * ctl_client: asking a daemon over its control socket: one request, one JSON answer. Blocking; any thread.
+ */
+#ifndef DAEMON_CTL_CLIENT_H
+#define DAEMON_CTL_CLIENT_H
+
+#include <jansson.h>
+
+#include "common/err.h"
+
+/* Sends `request` ("status", ...) to the socket and gives the answer; the caller decrefs it. An answer that is an error
+ * becomes one. ERR_CLOSED: no daemon there. */
+ERR_MUST_CHECK enum err ctl_ask(const char *socket_path, const char *request, json_t **answer);
+
+/* A member of an object as text, number or integer; "" or 0 if it is not there. */
+const char *ctl_text(const json_t *object, const char *key);
+double ctl_number(const json_t *object, const char *key);
+json_int_t ctl_integer(const json_t *object, const char *key);
+
+/* "12.3 MB", into `text`, returned. */
+const char *ctl_bytes(double bytes, char *text, size_t text_bytes);
+
+#endif

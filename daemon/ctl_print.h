@@ -1,0 +1,14 @@
+/*
+ * ctl_print: a daemon's answers for people. The JSON form is for scripts; this one may change.
+ */
+#ifndef DAEMON_CTL_PRINT_H
+#define DAEMON_CTL_PRINT_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+void ctl_print_status(const json_t *status, FILE *file);
+void ctl_print_peers(const json_t *answer, FILE *file);
+void ctl_print_fragments(const json_t *answer, FILE *file);
+
+#endif

@@ -1,0 +1,197 @@
+#include "daemon/dconf.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bytes.h"
+#include "common/mem.h"
+#include "net/wire.h"
+
+static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL};
+
+#define AT(field) offsetof(struct dconf, field)
+#define PEER_AT(field) offsetof(struct dconf_peer, field)
+
+static const struct conf_key keys[] = {
+    {"island", "name", CONF_STRING, AT(name), NULL, 0, 0, NULL, NULL,
+     "name of this island, 1 to 63 letters, digits, '-' or '_'; unique in the run."},
+    {"island", "run", CONF_PATH, AT(run_path), NULL, 0, 0, NULL, NULL,
+     "path of the run spec; the same file on every island."},
+    {"island", "key", CONF_PATH, AT(key_path), NULL, 0, 0, NULL, NULL,
+     "path of the secret key; make one with: dilococtl keygen FILE."},
+    {"island", "state", CONF_PATH, AT(state_folder), "/var/lib/diloco", 0, 0, NULL, NULL,
+     "Folder for ledger, checkpoints and anchors. Needs about 12 bytes per parameter and the ledger's keep."},
+    {"island", "sockets", CONF_PATH, AT(run_folder), "/run/diloco", 0, 0, NULL, NULL,
+     "Folder for the two Unix sockets: control.sock for dilococtl, worker.sock for trainers."},
+    {"island", "log", CONF_ENUM, AT(log_level), "info", 0, 0, log_levels, NULL, "How much to log."},
+
+    {"net", "listen", CONF_STRING, AT(listen), "*:7600", 0, 0, NULL, NULL,
+     "host:port to listen on; * is every interface. Empty: only dial out; peers with an address are then needed."},
+    {"net", "uplink", CONF_RATE, AT(uplink), "1Gbit", 1e3, 1e13, NULL, "bit/s",
+     "Speed of this island's uplink. Shards are shared out in proportion, so the figure must be the same in the other "
+     "islands' [peer] sections."},
+    {"net", "rate_limit", CONF_RATE, AT(rate_limit), "0", 0, 0, NULL, "bit/s",
+     "Most that bulk data may send; 0: no limit. Control messages always go."},
+    {"net", "window", CONF_BYTES, AT(window), "16MiB", 65536, 1073741824, NULL, "B",
+     "Bulk bytes a peer may have under way to us; at least bandwidth times round trip. Bounds memory."},
+    {"net", "io_threads", CONF_INT, AT(io_threads), "2", 1, 16, NULL, "threads", "Threads that encrypt and send."},
+
+    {"worker", "program", CONF_STRING, AT(worker_program), "diloco-worker", 0, 0, NULL, NULL,
+     "Trainer to start and watch over; a name is looked for beside dilocod, then in PATH. Empty: none is started, any "
+     "program may attach through libdiloco."},
+    {"worker", "autostart", CONF_BOOL, AT(autostart), "yes", 0, 0, NULL, NULL,
+     "Whether training starts with the daemon. no: it waits for dilococtl join."},
+    {"worker", "data", CONF_PATH, AT(data), "", 0, 0, NULL, NULL,
+     "Corpus of this island: a file, or a glob pattern of files."},
+    {"worker", "device", CONF_STRING, AT(device), "cpu", 0, 0, NULL, NULL, "Where to train: cpu."},
+    {"worker", "threads", CONF_INT, AT(threads), "0", 0, 1024, NULL, "threads", "CPU threads of the trainer; 0: all."},
+    {"worker", "checkpoint_every", CONF_INT, AT(checkpoint_every), "200", 0, 1e9, NULL, "steps",
+     "Steps between the trainer's checkpoints; 0: only at the end."},
+    {"worker", "eval_every", CONF_INT, AT(eval_every), "0", 0, 1e9, NULL, "steps",
+     "Steps between evaluations on held-out data; 0: only at the end."},
+
+    {"storage", "checkpoint", CONF_DURATION, AT(checkpoint_ms), "10min", 1000, 86400e3, NULL, "ms",
+     "Time between the daemon's checkpoints of anchor and momentum; a restart replays the ledger from there."},
+    {"storage", "ledger_keep", CONF_BYTES, AT(ledger_keep), "1GiB", 1048576, 1e15, NULL, "B",
+     "Results kept beyond what a restart needs, so that islands that were away catch up from them."},
+    {"storage", "ledger_segment", CONF_BYTES, AT(ledger_segment), "64MiB", 65536, 1e12, NULL, "B",
+     "Size of one ledger file; old ones are removed whole."},
+    {"storage", "jobs", CONF_INT, AT(job_threads), "2", 1, 64, NULL, "threads",
+     "Threads that encode, average and apply. The result does not depend on their number."},
+
+    {"peer", "public_key", CONF_STRING, PEER_AT(public_key), NULL, 0, 0, NULL, NULL,
+     "the peer's public key, as its dilococtl keygen printed it."},
+    {"peer", "address", CONF_STRING, PEER_AT(address), "", 0, 0, NULL, NULL,
+     "host:port where it listens; empty if it dials us. One of each pair needs the other's."},
+    {"peer", "uplink", CONF_RATE, PEER_AT(uplink), "1Gbit", 1e3, 1e13, NULL, "bit/s", "Speed of its uplink."},
+};
+
+static const struct conf_list peer_list = {.section = "peer",
+                                           .element_bytes = sizeof(struct dconf_peer),
+                                           .elements_max = WIRE_MEMBERS_MAX,
+                                           .array_offset = offsetof(struct dconf, peers),
+                                           .count_offset = offsetof(struct dconf, peers_count)};
+
+const struct conf_schema dconf_schema = {
+    .keys = keys, .keys_count = sizeof keys / sizeof keys[0], .list = &peer_list, .struct_bytes = sizeof(struct dconf)};
+
+static enum err check_name(const char *where, const char *name)
+{
+    size_t good = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
+    if (name[0] == '\0' || name[good] != '\0' || strlen(name) >= WIRE_NAME_BYTES)
+        return err_set(ERR_CONF, "%s: the name \"%s\" must be 1 to %d letters, digits, '-' or '_'", where, name,
+                       WIRE_NAME_BYTES - 1);
+    return ERR_OK;
+}
+
+static enum err check(const char *path, const struct dconf *conf)
+{
+    const struct dconf_peer *peers = conf->peers;
+    TRY(check_name(path, conf->name));
+    if (conf->autostart && conf->worker_program[0] != '\0' && conf->data[0] == '\0')
+        return err_set(ERR_CONF, "%s: [worker] data: missing; give the path of the corpus, or autostart = no", path);
+    for (size_t i = 0; i < conf->peers_count; i++) {
+        uint8_t key[IDENT_KEY_BYTES];
+        TRY(check_name(path, peers[i].name));
+        enum err err = ident_parse(peers[i].public_key, key);
+        if (err != ERR_OK)
+            return err_prefix(err, "%s: [peer %s] public_key", path, peers[i].name);
+        bool is_self = strcmp(peers[i].name, conf->name) == 0;
+        if (!is_self && peers[i].address[0] == '\0' && conf->listen[0] == '\0')
+            return err_set(ERR_CONF,
+                           "%s: [peer %s] address: missing, and [net] listen is empty too; one side has to listen",
+                           path, peers[i].name);
+    }
+    return ERR_OK;
+}
+
+enum err dconf_load(const char *path, const struct conf_override *overrides, size_t overrides_count, struct dconf *conf)
+{
+    TRY(conf_load(&dconf_schema, path, overrides, overrides_count, conf));
+    enum err err = check(path, conf);
+    if (err != ERR_OK)
+        conf_deinit(&dconf_schema, conf);
+    return err;
+}
+
+/* ---- the membership ---- */
+
+static int by_name(const void *left, const void *right)
+{
+    const struct view_member *a = left;
+    const struct view_member *b = right;
+    return strcmp(a->name, b->name);
+}
+
+static void digest_view(struct view *view)
+{
+    struct digest_state state;
+    digest_begin(&state);
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct view_member *member = &view->members[i];
+        uint8_t uplink[8];
+        struct bytes_writer writer = bytes_writer_init(uplink, sizeof uplink);
+        bytes_put_u64(&writer, member->uplink);
+        digest_add(&state, member->name, strlen(member->name) + 1);
+        digest_add(&state, member->key, sizeof member->key);
+        digest_add(&state, uplink, sizeof uplink);
+    }
+    view->id = digest_end(&state);
+}
+
+static enum err add_member(struct view *view, const char *name, const char *address, const char *key, uint64_t uplink)
+{
+    struct view_member *member = &view->members[view->count++];
+    *member = (struct view_member){.name = name, .address = address, .uplink = uplink};
+    TRY(ident_parse(key, member->key));
+    ident_text(member->key, member->key_text);
+    for (uint32_t i = 0; i + 1 < view->count; i++)
+        if (memcmp(view->members[i].key, member->key, sizeof member->key) == 0)
+            return err_set(ERR_CONF, "islands %s and %s have the same public key; each needs its own",
+                           view->members[i].name, name);
+    return ERR_OK;
+}
+
+enum err view_new(const struct dconf *conf, const struct ident *ident, struct view *view)
+{
+    enum err err;
+    const struct dconf_peer *peers = conf->peers;
+    *view = (struct view){0};
+    TRY_OUT(mem_new(conf->peers_count + 1, sizeof *view->members, "the membership", &view->members));
+    TRY_OUT(add_member(view, conf->name, "", ident->public_text, conf->uplink));
+    for (size_t i = 0; i < conf->peers_count; i++) {
+        if (strcmp(peers[i].name, conf->name) != 0) {
+            TRY_OUT(add_member(view, peers[i].name, peers[i].address, peers[i].public_key, peers[i].uplink));
+            continue;
+        }
+        if (strcmp(peers[i].public_key, ident->public_text) != 0) {
+            err = err_set(ERR_CONF, "[peer %s] is this island itself, but its public_key is not that of %s (%s)",
+                          conf->name, conf->key_path, ident->public_text);
+            goto out;
+        }
+        if (peers[i].uplink != conf->uplink) {
+            err = err_set(ERR_CONF, "[peer %s] is this island itself, but its uplink differs from [net] uplink",
+                          conf->name);
+            goto out;
+        }
+    }
+    if (view->count > WIRE_MEMBERS_MAX) {
+        err = err_set(ERR_CONF, "%" PRIu32 " islands; at most %d are possible", view->count, WIRE_MEMBERS_MAX);
+        goto out;
+    }
+    qsort(view->members, view->count, sizeof *view->members, by_name);
+    while (strcmp(view->members[view->self].name, conf->name) != 0)
+        view->self++;
+    digest_view(view);
+out:
+    if (err != ERR_OK)
+        view_free(view);
+    return err;
+}
+
+void view_free(struct view *view)
+{
+    mem_free(view->members);
+    *view = (struct view){0};
+}

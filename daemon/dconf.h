@@ -1,0 +1,68 @@
+/*
+ * dconf: the daemon's configuration file and the membership it describes.
+ *
+ * One table of keys (dconf_schema) defines everything; conf/dilocod.conf is the manual. Read once at start.
+ */
+#ifndef DAEMON_DCONF_H
+#define DAEMON_DCONF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/conf.h"
+#include "common/digest.h"
+#include "common/err.h"
+#include "net/ident.h"
+
+struct dconf_peer {
+    char *name;
+    char *public_key;
+    char *address;
+    uint64_t uplink; /* bit/s */
+};
+
+struct dconf {
+    char *name, *run_path, *state_folder, *run_folder, *key_path, *listen;
+    uint64_t uplink;
+    uint64_t rate_limit, window;
+    int64_t io_threads, job_threads;
+
+    char *worker_program, *data, *device;
+    bool autostart;
+    int64_t threads, checkpoint_every, eval_every;
+
+    uint64_t checkpoint_ms, ledger_keep, ledger_segment;
+    int log_level;
+
+    void *peers; /* struct dconf_peer */
+    size_t peers_count;
+};
+
+extern const struct conf_schema dconf_schema;
+
+/* Reads and checks; ERR_CONF names file, line, key and remedy. Free with conf_deinit(&dconf_schema, ...). */
+ERR_MUST_CHECK enum err dconf_load(const char *path, const struct conf_override *overrides, size_t overrides_count,
+                                   struct dconf *conf);
+
+/* ---- the membership: every island of the run, in order of name ---- */
+
+struct view_member {
+    const char *name;    /* borrowed from the configuration */
+    const char *address; /* "" if it dials us */
+    uint8_t key[IDENT_KEY_BYTES];
+    char key_text[IDENT_TEXT_BYTES];
+    uint64_t uplink;
+};
+
+struct view {
+    struct view_member *members;
+    uint32_t count, self;
+    struct digest id; /* of names, keys and uplinks */
+};
+
+/* Builds the membership from the peers and this island itself. A [peer] section with the island's own name is allowed,
+ * so that all islands can share one list, and must then carry its own key. Strings are borrowed from `conf`. */
+ERR_MUST_CHECK enum err view_new(const struct dconf *conf, const struct ident *ident, struct view *view);
+void view_free(struct view *view);
+
+#endif

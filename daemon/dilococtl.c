@@ -1,0 +1,302 @@
+/*
+ * dilococtl: the command line by which people and scripts look at a daemon and steer it.
+ *
+ * Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers.
+ */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/args.h"
+#include "common/digest.h"
+#include "common/env.h"
+#include "common/log.h"
+#include "common/mem.h"
+#include "daemon/ctl_client.h"
+#include "daemon/ctl_print.h"
+#include "daemon/dconf.h"
+#include "net/ident.h"
+
+struct arguments {
+    const char *socket, *config, *name;
+    bool json, no_wait, help, version;
+    uint64_t interval_ms;
+    struct args_list rest;
+    char socket_path[512];
+};
+
+typedef enum err command_fn(struct arguments *a);
+
+struct command {
+    const char *name, *usage, *help;
+    command_fn *run;
+    size_t arguments_max;
+};
+
+/* ---- printing what a daemon says ---- */
+
+static enum err show(struct arguments *a, const char *request, void (*print)(const json_t *answer, FILE *file))
+{
+    json_t *answer;
+    TRY(ctl_ask(a->socket_path, request, &answer));
+    if (a->json) {
+        json_dumpf(answer, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+        putchar('\n');
+    } else {
+        print(answer, stdout);
+    }
+    json_decref(answer);
+    return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+}
+
+static enum err run_status(struct arguments *a)
+{
+    return show(a, "status", ctl_print_status);
+}
+
+static enum err run_peers(struct arguments *a)
+{
+    return show(a, "peers", ctl_print_peers);
+}
+
+static enum err run_fragments(struct arguments *a)
+{
+    return show(a, "fragments", ctl_print_fragments);
+}
+
+static void pause_ms(uint64_t ms)
+{
+    struct timespec pause = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+/* Once: everything on one screen. Repeated until Ctrl-C. */
+static enum err watch_once(struct arguments *a, bool screen)
+{
+    json_t *status = NULL, *peers = NULL, *fragments = NULL;
+    enum err err = ctl_ask(a->socket_path, "status", &status);
+    if (err == ERR_OK)
+        err = ctl_ask(a->socket_path, "peers", &peers);
+    if (err == ERR_OK)
+        err = ctl_ask(a->socket_path, "fragments", &fragments);
+    if (err == ERR_OK && a->json) {
+        json_t *all = json_pack("{s:O, s:O, s:O}", "status", status, "peers", json_object_get(peers, "peers"),
+                                "fragments", json_object_get(fragments, "fragments"));
+        json_dumpf(all, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
+        putchar('\n');
+        json_decref(all);
+    } else if (err == ERR_OK) {
+        if (screen)
+            fputs("\033[H\033[J", stdout);
+        ctl_print_status(status, stdout);
+        putchar('\n');
+        ctl_print_peers(peers, stdout);
+        putchar('\n');
+        ctl_print_fragments(fragments, stdout);
+    }
+    json_decref(status);
+    json_decref(peers);
+    json_decref(fragments);
+    if (err == ERR_OK && fflush(stdout) != 0)
+        err = err_set_errno(ERR_IO, "cannot write");
+    return err;
+}
+
+static enum err run_watch(struct arguments *a)
+{
+    bool screen = isatty(STDOUT_FILENO) && !a->json;
+    bool seen = false;
+    for (;;) {
+        enum err err = watch_once(a, screen);
+        if (err == ERR_CLOSED && seen)
+            fprintf(stderr, "%s\n", err_text()); /* it may be restarting */
+        else if (err != ERR_OK)
+            return err;
+        seen = true;
+        pause_ms(a->interval_ms);
+    }
+}
+
+/* ---- join, leave, save ---- */
+
+/* Waits until the trainer's state is one of the two; prints what it is on the way. */
+static enum err wait_for_trainer(struct arguments *a, const char *want, const char *or_want)
+{
+    char last[64] = "";
+    for (;;) {
+        json_t *status;
+        TRY(ctl_ask(a->socket_path, "status", &status));
+        const json_t *trainer = json_object_get(status, "trainer");
+        char now[64];
+        snprintf(now, sizeof now, "%s", ctl_text(trainer, "state"));
+        bool there = strcmp(now, want) == 0 || strcmp(now, or_want) == 0;
+        bool failing = strcmp(now, "restarting") == 0;
+        if (strcmp(now, last) != 0)
+            printf("trainer: %s, step %lld\n", now, (long long)ctl_integer(trainer, "step"));
+        fflush(stdout);
+        snprintf(last, sizeof last, "%s", now);
+        json_decref(status);
+        if (there)
+            return ERR_OK;
+        if (failing)
+            return err_set(ERR_STATE, "the trainer ended; its reason stands in the daemon's log");
+        pause_ms(250);
+    }
+}
+
+static enum err order(struct arguments *a, const char *request)
+{
+    json_t *answer;
+    TRY(ctl_ask(a->socket_path, request, &answer));
+    if (a->json) {
+        json_dumpf(answer, stdout, JSON_COMPACT);
+        putchar('\n');
+    } else {
+        printf("%s\n", ctl_text(answer, "ok"));
+    }
+    json_decref(answer);
+    return ERR_OK;
+}
+
+static enum err run_join(struct arguments *a)
+{
+    TRY(order(a, "join"));
+    return a->no_wait || a->json ? ERR_OK : wait_for_trainer(a, "training", "finished");
+}
+
+static enum err run_leave(struct arguments *a)
+{
+    TRY(order(a, "leave"));
+    return a->no_wait || a->json ? ERR_OK : wait_for_trainer(a, "stopped", "none configured");
+}
+
+static enum err run_save(struct arguments *a)
+{
+    TRY(order(a, "save"));
+    while (!a->no_wait && !a->json) {
+        json_t *status;
+        TRY(ctl_ask(a->socket_path, "status", &status));
+        char saved[400];
+        snprintf(saved, sizeof saved, "%s", ctl_text(status, "saved"));
+        json_decref(status);
+        if (strncmp(saved, "failed", 6) == 0)
+            return err_set(ERR_IO, "saving %s", saved);
+        if (saved[0] != '\0') {
+            printf("%s\n", saved);
+            return ERR_OK;
+        }
+        pause_ms(100);
+    }
+    return ERR_OK;
+}
+
+/* ---- keys ---- */
+
+static enum err run_keygen(struct arguments *a)
+{
+    struct ident ident;
+    const char *path = a->rest.count > 1 ? a->rest.item[1] : NULL;
+    const char *name = a->name != NULL ? a->name : "NAME";
+    if (path == NULL)
+        return err_set(ERR_ARG, "keygen needs a file to write the secret key to: dilococtl keygen FILE");
+    TRY(ident_generate(&ident));
+    TRY(ident_save(&ident, path));
+    if (a->json) {
+        printf("{\"public_key\":\"%s\"}\n", ident.public_text);
+        return ERR_OK;
+    }
+    printf("Secret key written to %s.\nGive this to the other islands, for their configurations:\n\n"
+           "[peer %s]\npublic_key = %s\naddress = HOST:7600\n",
+           path, name, ident.public_text);
+    return ERR_OK;
+}
+
+/* ---- the command line ---- */
+
+static const struct command commands[] = {
+    {"keygen", "keygen FILE", "make this island's key; prints the section for the other islands", run_keygen, 2},
+    {"join", "join", "start training here", run_join, 1},
+    {"leave", "leave", "finish the round, have the last contribution counted, stop training here", run_leave, 1},
+    {"status", "status", "how this island is doing, and what is wrong", run_status, 1},
+    {"peers", "peers", "all islands: state, traffic, round trip", run_peers, 1},
+    {"fragments", "fragments", "all fragments: version, state, what they wait for", run_fragments, 1},
+    {"watch", "watch", "all of these, live", run_watch, 1},
+    {"save", "save", "write the present anchor as a .safetensors file", run_save, 1},
+};
+
+static void print_usage(const struct args_option *options, size_t options_count)
+{
+    puts("usage: dilococtl COMMAND [options]\n");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        printf("  %-14s %s\n", commands[i].usage, commands[i].help);
+    putchar('\n');
+    args_help(options, options_count, stdout);
+}
+
+static enum err find_socket(struct arguments *a)
+{
+    struct dconf conf;
+    if (a->socket != NULL || a->config == NULL) {
+        snprintf(a->socket_path, sizeof a->socket_path, "%s",
+                 a->socket != NULL ? a->socket : "/run/diloco/control.sock");
+        return ERR_OK;
+    }
+    TRY(dconf_load(a->config, NULL, 0, &conf));
+    snprintf(a->socket_path, sizeof a->socket_path, "%s/control.sock", conf.run_folder);
+    conf_deinit(&dconf_schema, &conf);
+    return ERR_OK;
+}
+
+static enum err run(int argc, char **argv)
+{
+    struct arguments a = {.interval_ms = 1000};
+    const struct args_option options[] = {
+        {"socket", ARGS_STRING, &a.socket, "PATH", "the daemon's control socket (default /run/diloco/control.sock)"},
+        {"config", ARGS_STRING, &a.config, "FILE", "the daemon's configuration, to find the socket"},
+        {"json", ARGS_FLAG, &a.json, NULL, "print JSON"},
+        {"no-wait", ARGS_FLAG, &a.no_wait, NULL, "join, leave, save: do not wait for the outcome"},
+        {"interval", ARGS_U64, &a.interval_ms, "MS", "watch: milliseconds between screens (default 1000)"},
+        {"name", ARGS_STRING, &a.name, "NAME", "keygen: the island's name, for the printed section"},
+        {"version", ARGS_FLAG, &a.version, NULL, "print the version"},
+        {"help", ARGS_FLAG, &a.help, NULL, "print this"},
+    };
+    const size_t count = sizeof options / sizeof options[0];
+    TRY(args_parse(argc, argv, options, count, &a.rest));
+    if (a.version) {
+        puts("dilococtl " DILOCO_VERSION);
+        return ERR_OK;
+    }
+    if (a.help) {
+        print_usage(options, count);
+        return ERR_OK;
+    }
+    if (a.rest.count == 0)
+        return err_set(ERR_ARG, "give a command; --help lists them");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(commands[i].name, a.rest.item[0]) != 0)
+            continue;
+        if (a.rest.count > commands[i].arguments_max)
+            return err_set(ERR_ARG, "\"%s\" was not expected; usage: dilococtl %s",
+                           a.rest.item[commands[i].arguments_max], commands[i].usage);
+        if (commands[i].run != run_keygen)
+            TRY(find_socket(&a));
+        return commands[i].run(&a);
+    }
+    return err_set(ERR_ARG, "no command \"%s\"; --help lists them", a.rest.item[0]);
+}
+
+int main(int argc, char **argv)
+{
+    log_init("dilococtl", LOG_LEVEL_INFO);
+    signal(SIGPIPE, SIG_IGN);
+    enum err err = digest_init();
+    if (err == ERR_OK)
+        err = run(argc, argv);
+    if (err == ERR_OK)
+        return 0;
+    fprintf(stderr, "dilococtl: %s\n", err_text());
+    return err == ERR_ARG || err == ERR_CONF ? 2 : err == ERR_CLOSED ? 3 : 1;
+}

@@ -1,0 +1,126 @@
+/*
+ * dilocod: the daemon of one island.
+ *
+ * Exit status: 0 stopped in order, 1 failed, 2 wrong usage or configuration.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "common/args.h"
+#include "common/digest.h"
+#include "common/fsio.h"
+#include "common/log.h"
+#include "daemon/dconf.h"
+#include "daemon/engine.h"
+
+static const char usage[] =
+    "usage: dilocod [--config FILE] [--set SECTION.KEY=VALUE ...]\n"
+    "       dilocod --check-config | --print-config [--config FILE]\n"
+    "\n"
+    "The daemon of one island: exchanges outer gradients with the other islands while a trainer trains.\n"
+    "\n";
+
+struct arguments {
+    const char *config;
+    struct args_list set;
+    bool check, print, help, version;
+};
+
+/* Signals are read from a descriptor by the loop, so that nothing is interrupted anywhere. */
+static enum err take_signals(int *fd)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) != 0)
+        return err_set_errno(ERR_IO, "cannot block signals");
+    *fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (*fd < 0)
+        return err_set_errno(ERR_IO, "cannot open a signal descriptor");
+    signal(SIGPIPE, SIG_IGN);
+    return ERR_OK;
+}
+
+static enum err serve(const struct dconf *conf)
+{
+    struct engine *engine = NULL;
+    int signal_fd = -1;
+    TRY(fsio_mkdirs(conf->state_folder, 0755));
+    TRY(take_signals(&signal_fd));
+    enum err err = engine_new(conf, &engine);
+    if (err == ERR_OK)
+        err = engine_run(engine, signal_fd);
+    engine_free(engine);
+    close(signal_fd);
+    return err;
+}
+
+/* Everything that can be checked without opening a port or touching the state. */
+static enum err check(const struct dconf *conf)
+{
+    struct ident ident;
+    struct runspec spec;
+    struct view view;
+    TRY(ident_load(conf->key_path, &ident));
+    TRY(view_new(conf, &ident, &view));
+    uint32_t count = view.count;
+    view_free(&view);
+    TRY(runspec_load(conf->run_path, NULL, 0, &spec));
+    char hex[DIGEST_HEX_BYTES];
+    printf("ok: island %s of %u, run %s (%s)\n", conf->name, count, spec.name, digest_hex(&spec.digest, hex));
+    runspec_deinit(&spec);
+    return ERR_OK;
+}
+
+static enum err run(int argc, char **argv)
+{
+    struct arguments a = {.config = "/etc/diloco/dilocod.conf"};
+    const struct args_option options[] = {
+        {"config", ARGS_STRING, &a.config, "FILE", "configuration (default /etc/diloco/dilocod.conf)"},
+        {"set", ARGS_LIST, &a.set, "S.KEY=VALUE", "change a configuration value; may be given several times"},
+        {"check-config", ARGS_FLAG, &a.check, NULL, "check configuration, key and run spec, then end"},
+        {"print-config", ARGS_FLAG, &a.print, NULL,
+         "print the configuration in force with its documentation, then end"},
+        {"version", ARGS_FLAG, &a.version, NULL, "print the version"},
+        {"help", ARGS_FLAG, &a.help, NULL, "print this"},
+    };
+    const size_t count = sizeof options / sizeof options[0];
+    struct conf_override overrides[ARGS_LIST_MAX];
+    struct dconf conf;
+    TRY(args_parse(argc, argv, options, count, NULL));
+    if (a.help || a.version) {
+        printf("%s", a.version ? "dilocod " DILOCO_VERSION "\n" : usage);
+        if (a.help)
+            args_help(options, count, stdout);
+        return ERR_OK;
+    }
+    for (size_t i = 0; i < a.set.count; i++)
+        overrides[i].text = a.set.item[i];
+    TRY(dconf_load(a.config, overrides, a.set.count, &conf));
+    log_set_level((enum log_level)conf.log_level);
+    enum err err = ERR_OK;
+    if (a.print)
+        conf_print(&dconf_schema, &conf, true, stdout);
+    else if (a.check)
+        err = check(&conf);
+    else
+        err = serve(&conf);
+    conf_deinit(&dconf_schema, &conf);
+    return err;
+}
+
+int main(int argc, char **argv)
+{
+    log_init("dilocod", LOG_LEVEL_INFO);
+    enum err err = digest_init();
+    if (err == ERR_OK)
+        err = run(argc, argv);
+    if (err == ERR_OK)
+        return 0;
+    log_error("%s", err_text());
+    return err == ERR_ARG || err == ERR_CONF || err == ERR_NOTFOUND ? 2 : 1;
+}

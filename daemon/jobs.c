@@ -1,0 +1,194 @@
+#include "daemon/jobs.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/mem.h"
+
+struct queue {
+    struct job *first, **last;
+};
+
+struct thread {
+    pthread_t id;
+    bool started;
+    struct jobs *jobs;
+    struct jobs_scratch scratch;
+};
+
+struct jobs {
+    pthread_mutex_t lock;
+    pthread_cond_t work;
+    struct queue waiting, finished;
+    bool stop;
+    size_t pending; /* the loop's */
+    int fd;
+    struct thread *threads;
+    int threads_count;
+};
+
+static void queue_init(struct queue *queue)
+{
+    queue->first = NULL;
+    queue->last = &queue->first;
+}
+
+static void queue_put(struct queue *queue, struct job *job)
+{
+    job->next = NULL;
+    *queue->last = job;
+    queue->last = &job->next;
+}
+
+static struct job *queue_get(struct queue *queue)
+{
+    struct job *job = queue->first;
+    if (job == NULL)
+        return NULL;
+    queue->first = job->next;
+    if (queue->first == NULL)
+        queue->last = &queue->first;
+    return job;
+}
+
+static void *thread_main(void *argument)
+{
+    struct thread *thread = argument;
+    struct jobs *jobs = thread->jobs;
+    pthread_mutex_lock(&jobs->lock);
+    while (!jobs->stop) {
+        struct job *job = queue_get(&jobs->waiting);
+        if (job == NULL) {
+            pthread_cond_wait(&jobs->work, &jobs->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&jobs->lock);
+        job->err = job->run(job, &thread->scratch);
+        if (job->err != ERR_OK)
+            snprintf(job->text, sizeof job->text, "%s", err_text());
+        pthread_mutex_lock(&jobs->lock);
+        queue_put(&jobs->finished, job);
+        uint64_t one = 1;
+        ssize_t ignored = write(jobs->fd, &one, sizeof one); /* cannot fail before 2^64 - 1 jobs */
+        (void)ignored;
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    return NULL;
+}
+
+static enum err start_threads(struct jobs *jobs, int threads, const struct codec_conf *codec)
+{
+    /* Signals are the loop's: it reads them from a descriptor. */
+    sigset_t all, before;
+    enum err err = ERR_OK;
+    sigfillset(&all);
+    TRY(mem_new((size_t)threads, sizeof *jobs->threads, "job threads", &jobs->threads));
+    jobs->threads_count = threads;
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int i = 0; i < threads && err == ERR_OK; i++) {
+        struct thread *thread = &jobs->threads[i];
+        thread->jobs = jobs;
+        err = codec_new(codec, &thread->scratch.codec);
+        if (err == ERR_OK && pthread_create(&thread->id, NULL, thread_main, thread) != 0)
+            err = err_set(ERR_NOMEM, "cannot start a job thread");
+        thread->started = err == ERR_OK;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return err;
+}
+
+enum err jobs_new(int threads, const struct codec_conf *codec, struct jobs **out)
+{
+    enum err err;
+    struct jobs *jobs = NULL;
+    *out = NULL;
+    TRY(mem_new(1, sizeof *jobs, "jobs", &jobs));
+    pthread_mutex_init(&jobs->lock, NULL);
+    pthread_cond_init(&jobs->work, NULL);
+    queue_init(&jobs->waiting);
+    queue_init(&jobs->finished);
+    jobs->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    err =
+        jobs->fd >= 0 ? start_threads(jobs, threads, codec) : err_set_errno(ERR_IO, "cannot make an event descriptor");
+    if (err != ERR_OK)
+        jobs_free(jobs);
+    else
+        *out = jobs;
+    return err;
+}
+
+void jobs_free(struct jobs *jobs)
+{
+    if (jobs == NULL)
+        return;
+    pthread_mutex_lock(&jobs->lock);
+    jobs->stop = true;
+    pthread_cond_broadcast(&jobs->work);
+    pthread_mutex_unlock(&jobs->lock);
+    for (int i = 0; i < jobs->threads_count; i++) {
+        if (jobs->threads[i].started)
+            pthread_join(jobs->threads[i].id, NULL);
+        codec_free(jobs->threads[i].scratch.codec);
+        mem_free(jobs->threads[i].scratch.values);
+    }
+    if (jobs->fd >= 0)
+        close(jobs->fd);
+    pthread_cond_destroy(&jobs->work);
+    pthread_mutex_destroy(&jobs->lock);
+    mem_free(jobs->threads);
+    mem_free(jobs);
+}
+
+enum err jobs_set_scratch(struct jobs *jobs, size_t count)
+{
+    for (int i = 0; i < jobs->threads_count; i++) {
+        struct jobs_scratch *scratch = &jobs->threads[i].scratch;
+        if (scratch->values_count >= count)
+            continue;
+        mem_free(scratch->values);
+        scratch->values = NULL;
+        scratch->values_count = 0;
+        TRY(mem_new(count, sizeof *scratch->values, "a job thread's scratch", &scratch->values));
+        scratch->values_count = count;
+    }
+    return ERR_OK;
+}
+
+void jobs_submit(struct jobs *jobs, struct job *job)
+{
+    jobs->pending++;
+    pthread_mutex_lock(&jobs->lock);
+    queue_put(&jobs->waiting, job);
+    pthread_cond_signal(&jobs->work);
+    pthread_mutex_unlock(&jobs->lock);
+}
+
+int jobs_fd(const struct jobs *jobs)
+{
+    return jobs->fd;
+}
+
+size_t jobs_pending(const struct jobs *jobs)
+{
+    return jobs->pending;
+}
+
+void jobs_finished(struct jobs *jobs, void *user)
+{
+    uint64_t count;
+    ssize_t ignored = read(jobs->fd, &count, sizeof count);
+    (void)ignored;
+    for (;;) {
+        pthread_mutex_lock(&jobs->lock);
+        struct job *job = queue_get(&jobs->finished);
+        pthread_mutex_unlock(&jobs->lock);
+        if (job == NULL)
+            return;
+        jobs->pending--;
+        job->done(job, user);
+    }
+}

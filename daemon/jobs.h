@@ -1,0 +1,53 @@
+/*
+ * jobs: a few threads for the work that takes long: encoding, averaging, outer steps, hashing, disk.
+ *
+ * The loop submits and takes finished jobs back; a job runs on one thread, with that thread's scratch. Jobs of the
+ * same fragment are never under way together unless they touch different shards; that is the submitter's business.
+ * jobs_submit() and jobs_finished() are for the loop's thread.
+ */
+#ifndef DAEMON_JOBS_H
+#define DAEMON_JOBS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "outer_opt/codec.h"
+
+/* A thread's own. */
+struct jobs_scratch {
+    struct codec *codec;
+    float *values; /* jobs_set_scratch() values */
+    size_t values_count;
+};
+
+/* Embedded in the caller's struct; the caller keeps it alive until jobs_finished() returned it. */
+struct job {
+    /* Runs on a job thread. Its result goes into `err`, its text into `text`. */
+    enum err (*run)(struct job *job, struct jobs_scratch *scratch);
+    /* Runs in the loop's thread afterwards. */
+    void (*done)(struct job *job, void *user);
+    enum err err;
+    char text[320];
+    struct job *next; /* jobs.c's */
+};
+
+struct jobs;
+
+ERR_MUST_CHECK enum err jobs_new(int threads, const struct codec_conf *codec, struct jobs **out);
+/* Waits for what is running; what was not begun is dropped. */
+void jobs_free(struct jobs *jobs);
+
+/* Gives every thread room for `count` values. Only while no job is under way. */
+ERR_MUST_CHECK enum err jobs_set_scratch(struct jobs *jobs, size_t count);
+
+void jobs_submit(struct jobs *jobs, struct job *job);
+
+/* A descriptor that becomes readable when jobs have finished. */
+int jobs_fd(const struct jobs *jobs);
+/* Calls done() of every finished job. */
+void jobs_finished(struct jobs *jobs, void *user);
+/* Jobs submitted and not yet taken back. */
+size_t jobs_pending(const struct jobs *jobs);
+
+#endif

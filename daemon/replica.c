@@ -1,0 +1,239 @@
+#include "daemon/replica.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/mem.h"
+#include "outer_opt/vhash.h"
+
+struct fragment {
+    float *anchor, *momentum, *residual, *pending;
+    float *owner_residual, *owner_pending;
+};
+
+struct replica {
+    struct replica_conf conf;
+    uint64_t *weights;
+    struct fragment *fragments;
+};
+
+static bool has_momentum(const struct replica_conf *conf)
+{
+    return conf->outer.kind != OUTER_AVERAGE;
+}
+
+static struct plan_shard shard_of(const struct replica_conf *conf, uint32_t f, uint32_t shard)
+{
+    return plan_shard(conf->plan, f, conf->weights, conf->members_count, shard);
+}
+
+static size_t shard_values(struct plan_shard shard)
+{
+    return (size_t)(shard.end - shard.begin);
+}
+
+uint64_t replica_bytes(const struct replica_conf *conf)
+{
+    uint64_t values = 0;
+    for (uint32_t f = 0; f < conf->plan->fragments_count; f++) {
+        uint64_t count = conf->plan->fragments[f].values_count;
+        values += count * (1 + has_momentum(conf) + 2 * conf->error_feedback);
+        if (conf->error_feedback)
+            values += 2 * shard_values(shard_of(conf, f, conf->self));
+    }
+    return values * sizeof(float);
+}
+
+static enum err alloc_fragment(struct replica *replica, uint32_t f)
+{
+    const struct replica_conf *conf = &replica->conf;
+    struct fragment *fragment = &replica->fragments[f];
+    size_t count = (size_t)conf->plan->fragments[f].values_count;
+    size_t owned = shard_values(shard_of(conf, f, conf->self));
+    TRY(mem_new(count, sizeof(float), "the anchor", &fragment->anchor));
+    if (has_momentum(conf))
+        TRY(mem_new(count, sizeof(float), "the outer momentum", &fragment->momentum));
+    if (!conf->error_feedback)
+        return ERR_OK;
+    TRY(mem_new(count, sizeof(float), "the residual", &fragment->residual));
+    TRY(mem_new(count, sizeof(float), "the pending residual", &fragment->pending));
+    TRY(mem_new(owned, sizeof(float), "the owner's residual", &fragment->owner_residual));
+    return mem_new(owned, sizeof(float), "the owner's pending residual", &fragment->owner_pending);
+}
+
+enum err replica_new(const struct replica_conf *conf, struct replica **out)
+{
+    enum err err;
+    struct replica *replica = NULL;
+    *out = NULL;
+    TRY_OUT(mem_new(1, sizeof *replica, "the replica", &replica));
+    replica->conf = *conf;
+    TRY_OUT(mem_new(conf->members_count, sizeof *replica->weights, "the replica", &replica->weights));
+    memcpy(replica->weights, conf->weights, conf->members_count * sizeof *replica->weights);
+    replica->conf.weights = replica->weights;
+    TRY_OUT(mem_new(conf->plan->fragments_count, sizeof *replica->fragments, "the replica", &replica->fragments));
+    for (uint32_t f = 0; f < conf->plan->fragments_count; f++)
+        TRY_OUT(alloc_fragment(replica, f));
+out:
+    if (err != ERR_OK)
+        replica_free(replica);
+    else
+        *out = replica;
+    return err;
+}
+
+void replica_free(struct replica *replica)
+{
+    if (replica == NULL)
+        return;
+    for (uint32_t f = 0; replica->fragments != NULL && f < replica->conf.plan->fragments_count; f++) {
+        struct fragment *fragment = &replica->fragments[f];
+        mem_free(fragment->anchor);
+        mem_free(fragment->momentum);
+        mem_free(fragment->residual);
+        mem_free(fragment->pending);
+        mem_free(fragment->owner_residual);
+        mem_free(fragment->owner_pending);
+    }
+    mem_free(replica->fragments);
+    mem_free(replica->weights);
+    mem_free(replica);
+}
+
+struct plan_shard replica_shard(const struct replica *replica, uint32_t f, uint32_t shard)
+{
+    return shard_of(&replica->conf, f, shard);
+}
+
+struct plan_shard replica_own_shard(const struct replica *replica, uint32_t f)
+{
+    return shard_of(&replica->conf, f, replica->conf.self);
+}
+
+size_t replica_shard_max(const struct replica *replica)
+{
+    size_t most = 0;
+    for (uint32_t f = 0; f < replica->conf.plan->fragments_count; f++) {
+        for (uint32_t s = 0; s < replica->conf.members_count; s++) {
+            size_t count = shard_values(replica_shard(replica, f, s));
+            most = count > most ? count : most;
+        }
+    }
+    return most;
+}
+
+float *replica_anchor(struct replica *replica, uint32_t f)
+{
+    return replica->fragments[f].anchor;
+}
+
+float *replica_momentum(struct replica *replica, uint32_t f)
+{
+    return replica->fragments[f].momentum;
+}
+
+float *replica_residual(struct replica *replica, uint32_t f)
+{
+    return replica->fragments[f].residual;
+}
+
+float *replica_owner_residual(struct replica *replica, uint32_t f)
+{
+    return replica->fragments[f].owner_residual;
+}
+
+enum err replica_encode(struct replica *replica, uint32_t f, uint32_t shard, const float *base, const float *theta,
+                        struct codec *codec, uint8_t *frame, size_t *frame_bytes)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    struct plan_shard range = replica_shard(replica, f, shard);
+    size_t fault = 0;
+    struct vec_source source = {
+        .minuend = base + range.begin,
+        .subtrahend = theta + range.begin,
+        .residual = fragment->residual != NULL ? fragment->residual + range.begin : NULL,
+    };
+    float *pending = fragment->pending != NULL ? fragment->pending + range.begin : NULL;
+    enum err err = codec_encode(codec, &source, shard_values(range), pending, frame, frame_bytes, &fault);
+    if (err == ERR_NONFINITE) {
+        const struct plan_tensor *tensor = plan_tensor_at(replica->conf.plan, f, range.begin + fault);
+        return err_set(err,
+                       "tensor %s holds NaN or Inf (near value %" PRIu64 "): fragment %" PRIu32
+                       " is not contributed and will be reset to the next anchor; lower the learning rate",
+                       tensor != NULL ? tensor->name : "(padding)",
+                       tensor != NULL ? range.begin + fault - tensor->offset : 0, f);
+    }
+    return err;
+}
+
+enum err replica_reduce(struct replica *replica, uint32_t f, const struct replica_input *inputs, size_t inputs_count,
+                        struct codec *codec, float *scratch, uint8_t *frame, size_t *frame_bytes, size_t *bad)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    size_t count = shard_values(replica_shard(replica, f, replica->conf.self));
+    float weights[PLAN_SHARDS_MAX];
+    size_t fault = 0;
+    memset(scratch, 0, count * sizeof *scratch);
+    for (size_t i = 0; i < inputs_count; i++) {
+        *bad = i;
+        weights[i] = inputs[i].weight;
+        TRY(codec_decode_add(codec, inputs[i].frame, inputs[i].bytes, inputs[i].weight, scratch, count));
+    }
+    outer_mean_finish(scratch, count, weights, inputs_count);
+    struct vec_source source = {.minuend = scratch, .residual = fragment->owner_residual};
+    enum err err = codec_encode(codec, &source, count, fragment->owner_pending, frame, frame_bytes, &fault);
+    if (err == ERR_NONFINITE)
+        return err_set(err, "the mean of fragment %" PRIu32 " is beyond what the codec can hold", f);
+    return err;
+}
+
+void replica_commit_owner(struct replica *replica, uint32_t f)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    float *old = fragment->owner_residual;
+    fragment->owner_residual = fragment->owner_pending;
+    fragment->owner_pending = old;
+}
+
+enum err replica_apply(struct replica *replica, uint32_t f, uint32_t shard, const uint8_t *frame, size_t frame_bytes,
+                       enum replica_residual_rule rule, struct codec *codec, float *scratch)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    struct plan_shard range = replica_shard(replica, f, shard);
+    size_t count = shard_values(range);
+    TRY(codec_decode(codec, frame, frame_bytes, scratch, count));
+    float *momentum = fragment->momentum != NULL ? fragment->momentum + range.begin : NULL;
+    outer_step(&replica->conf.outer, fragment->anchor + range.begin, momentum, scratch, count);
+    if (fragment->residual == NULL || rule == REPLICA_KEEP)
+        return ERR_OK;
+    if (rule == REPLICA_MOVE)
+        memcpy(fragment->residual + range.begin, fragment->pending + range.begin, count * sizeof(float));
+    else
+        memset(fragment->residual + range.begin, 0, count * sizeof(float));
+    return ERR_OK;
+}
+
+enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, struct digest *hash)
+{
+    const struct fragment *fragment = &replica->fragments[f];
+    size_t count = (size_t)replica->conf.plan->fragments[f].values_count;
+    size_t leaves = vhash_leaves(count);
+    struct digest *digests;
+    TRY(mem_new(2 * leaves, sizeof *digests, "a version hash", &digests));
+    for (size_t i = 0; i < leaves; i++) {
+        digests[i] = vhash_leaf(fragment->anchor, count, i);
+        if (fragment->momentum != NULL)
+            digests[leaves + i] = vhash_leaf(fragment->momentum, count, i);
+    }
+    *hash = vhash_root(f, version, count, digests, fragment->momentum != NULL ? digests + leaves : NULL);
+    mem_free(digests);
+    return ERR_OK;
+}
+
+void replica_clear_residuals(struct replica *replica, uint32_t f)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    size_t count = (size_t)replica->conf.plan->fragments[f].values_count;
+    if (fragment->residual != NULL)
+        memset(fragment->residual, 0, count * sizeof(float));
+}

@@ -1,0 +1,85 @@
+/*
+ * replica: this island's copy of the run's state as numbers: anchor, momentum and residuals of every fragment, and the
+ * arithmetic of a round on them.
+ *
+ * Memory: 4 bytes per value for the anchor, 4 for the momentum (not with `average`), and with error feedback 8 more
+ * for the residual and the one pending, and 8 per value of the owned shards. All allocated by replica_new().
+ * The functions run on job threads; two jobs may work on different shards of a fragment at a time, never on one.
+ */
+#ifndef DAEMON_REPLICA_H
+#define DAEMON_REPLICA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/digest.h"
+#include "common/err.h"
+#include "outer_opt/codec.h"
+#include "outer_opt/outer.h"
+#include "outer_opt/plan.h"
+
+struct replica_conf {
+    const struct plan *plan; /* borrowed */
+    struct outer_conf outer;
+    bool error_feedback;
+    const uint64_t *weights; /* of the members, for cutting shards; copied */
+    uint32_t members_count, self;
+};
+
+struct replica;
+
+ERR_MUST_CHECK enum err replica_new(const struct replica_conf *conf, struct replica **out);
+void replica_free(struct replica *replica);
+
+/* Bytes replica_new() takes. */
+uint64_t replica_bytes(const struct replica_conf *conf);
+
+struct plan_shard replica_shard(const struct replica *replica, uint32_t f, uint32_t shard);
+struct plan_shard replica_own_shard(const struct replica *replica, uint32_t f);
+/* Values of the largest shard of any fragment and member. */
+size_t replica_shard_max(const struct replica *replica);
+
+/* Whole arrays of a fragment; NULL where there is none (momentum with `average`, residual without feedback). */
+float *replica_anchor(struct replica *replica, uint32_t f);
+float *replica_momentum(struct replica *replica, uint32_t f);
+float *replica_residual(struct replica *replica, uint32_t f);
+/* What is left over of our own encodings of means, over the values of our shard. */
+float *replica_owner_residual(struct replica *replica, uint32_t f);
+
+/* Our contribution for one shard: base - theta + residual, encoded; what is left over is kept pending. ERR_NONFINITE
+ * names the tensor. `base` and `theta` are whole fragments. */
+ERR_MUST_CHECK enum err replica_encode(struct replica *replica, uint32_t f, uint32_t shard, const float *base,
+                                       const float *theta, struct codec *codec, uint8_t *frame, size_t *frame_bytes);
+
+struct replica_input {
+    const uint8_t *frame;
+    size_t bytes;
+    float weight;
+};
+/* The weighted mean of the inputs, in their order, over our shard, encoded; what is left over is kept pending.
+ * ERR_PROTO: input `*bad` cannot be decoded. `scratch` holds the shard's values. */
+ERR_MUST_CHECK enum err replica_reduce(struct replica *replica, uint32_t f, const struct replica_input *inputs,
+                                       size_t inputs_count, struct codec *codec, float *scratch, uint8_t *frame,
+                                       size_t *frame_bytes, size_t *bad);
+/* Our result became the truth: the owner's residual moves. */
+void replica_commit_owner(struct replica *replica, uint32_t f);
+
+/* What becomes of a shard's residual when a result is applied. */
+enum replica_residual_rule {
+    REPLICA_KEEP,  /* the result does not count us */
+    REPLICA_MOVE,  /* it counts the contribution we encoded last */
+    REPLICA_CLEAR, /* it counts one whose left-over is not known any more */
+};
+/* One outer step on one shard. */
+ERR_MUST_CHECK enum err replica_apply(struct replica *replica, uint32_t f, uint32_t shard, const uint8_t *frame,
+                                      size_t frame_bytes, enum replica_residual_rule rule, struct codec *codec,
+                                      float *scratch);
+
+/* Hash of a fragment as `version`. */
+ERR_MUST_CHECK enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, struct digest *hash);
+
+/* Forgets all left-overs of a fragment. */
+void replica_clear_residuals(struct replica *replica, uint32_t f);
+
+#endif

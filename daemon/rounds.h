@@ -1,0 +1,49 @@
+/*
+ * rounds: the jobs of a round. Shared by rounds.c (contribute, reduce, apply) and rounds_disk.c (checkpoints, recovery,
+ * states). Private to them.
+ */
+#ifndef DAEMON_ROUNDS_H
+#define DAEMON_ROUNDS_H
+
+#include "daemon/engine.h"
+
+/* One job of a fragment or a shard of it. Jobs are kept for reuse when done. */
+struct round_job {
+    struct job job;
+    struct engine *engine; /* for reading what does not change while jobs run */
+    uint32_t f, shard, peer;
+    uint64_t version;
+    struct wire_key key;
+    struct slot *slot;
+    struct wire_meta meta;
+    /* encode */
+    const float *base, *theta;
+    /* reduce */
+    struct replica_input inputs[WIRE_MEMBERS_MAX];
+    uint32_t members[WIRE_MEMBERS_MAX]; /* whose input it is */
+    size_t inputs_count, bad;
+    /* apply */
+    bool included, own_encoding;
+    /* give, install, checkpoint, hash */
+    float *area;
+    uint64_t bytes;
+    struct digest hash;
+    struct store_fragment state;
+    struct store_fragment *states;
+};
+
+typedef enum err round_run(struct round_job *r, struct jobs_scratch *scratch);
+typedef void round_done(struct engine *engine, struct round_job *r);
+
+/* A job with these fields set; NULL when out of memory, which was logged. */
+struct round_job *rounds_job(struct engine *engine, uint32_t f, uint32_t shard, uint64_t version);
+void rounds_submit(struct engine *engine, struct round_job *r,
+                   enum err (*run)(struct job *job, struct jobs_scratch *scratch),
+                   void (*done)(struct job *job, void *user));
+void rounds_recycle(struct engine *engine, struct round_job *r);
+
+/* The disk refused: remembered for status, logged now and then. */
+void rounds_disk_failed(struct engine *engine, const char *text);
+void rounds_disk_works(struct engine *engine);
+
+#endif

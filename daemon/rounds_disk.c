@@ -1,0 +1,280 @@
+/* Checkpoints, recovery by replay, states from peers, and the exported anchor. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/bytes.h"
+#include "common/mem.h"
+#include "daemon/rounds.h"
+#include "daemon/state_object.h"
+
+/* ---- checkpoints ---- */
+
+static enum err run_checkpoint(struct job *job, struct jobs_scratch *scratch)
+{
+    struct round_job *r = (struct round_job *)(void *)job;
+    struct engine *engine = r->engine;
+    (void)scratch;
+    return store_save_fragment(engine->conf->state_folder, &engine->spec, engine->plan, engine->replica, r->f,
+                               &r->state);
+}
+
+static void resume_apply(struct engine *engine, uint32_t f)
+{
+    uint64_t version = engine->fragments[f].apply_waits;
+    if (version != 0)
+        rounds_apply(engine, f, version);
+}
+
+static void prune_ledger(struct engine *engine)
+{
+    uint64_t *versions;
+    if (mem_new(engine_fragments(engine), sizeof *versions, "versions", &versions) != ERR_OK)
+        return;
+    for (uint32_t f = 0; f < engine_fragments(engine); f++)
+        versions[f] =
+            engine->fragments[f].checkpoint_version != UINT64_MAX ? engine->fragments[f].checkpoint_version : 0;
+    ledger_prune(engine->ledger, versions, engine_fragments(engine));
+    mem_free(versions);
+}
+
+static void done_checkpoint(struct job *job, void *user)
+{
+    struct engine *engine = user;
+    struct round_job *r = (struct round_job *)(void *)job;
+    struct engine_fragment *fragment = &engine->fragments[r->f];
+    uint32_t f = r->f;
+    fragment->checkpointing = false;
+    if (job->err != ERR_OK) {
+        char text[400];
+        snprintf(text, sizeof text, "checkpoint of fragment %" PRIu32 " failed: %s", f, job->text);
+        rounds_disk_failed(engine, text);
+    } else {
+        rounds_disk_works(engine);
+        fragment->checkpoint_version = r->state.version;
+    }
+    rounds_recycle(engine, r);
+    if (f + 1 == engine_fragments(engine))
+        prune_ledger(engine);
+    resume_apply(engine, f);
+}
+
+void rounds_checkpoint(struct engine *engine, uint32_t f)
+{
+    struct engine_fragment *fragment = &engine->fragments[f];
+    enum sync_state state = sync_state(engine->sync, f);
+    bool steady = sync_known(engine->sync, f) && state != SYNC_APPLYING && state != SYNC_REPAIR;
+    bool saved = fragment->checkpoint_version == fragment->state.version;
+    if (!steady || fragment->checkpointing || saved)
+        return;
+    struct round_job *r = rounds_job(engine, f, 0, 0);
+    if (r == NULL)
+        return;
+    r->state = fragment->state;
+    fragment->checkpointing = true;
+    rounds_submit(engine, r, run_checkpoint, done_checkpoint);
+}
+
+/* ---- the anchor for people ---- */
+
+static enum err run_export(struct job *job, struct jobs_scratch *scratch)
+{
+    struct round_job *r = (struct round_job *)(void *)job;
+    struct engine *engine = r->engine;
+    (void)scratch;
+    return store_export(engine->conf->state_folder, &engine->spec, engine->plan, engine->replica, r->states);
+}
+
+static void done_export(struct job *job, void *user)
+{
+    struct engine *engine = user;
+    struct round_job *r = (struct round_job *)(void *)job;
+    engine->exporting = false;
+    if (job->err != ERR_OK)
+        snprintf(engine->export_note, sizeof engine->export_note, "failed: %.300s", job->text);
+    else
+        snprintf(engine->export_note, sizeof engine->export_note, "%.280s/anchor.safetensors",
+                 engine->conf->state_folder);
+    if (job->err != ERR_OK)
+        log_error("the anchor could not be written: %s", job->text);
+    else
+        log_info("the anchor is in %s", engine->export_note);
+    mem_free(r->states);
+    rounds_recycle(engine, r);
+    for (uint32_t f = 0; f < engine_fragments(engine); f++)
+        resume_apply(engine, f);
+}
+
+/* Anchors must not change while they are written: rounds_apply() waits, and this waits for what is under way. */
+void rounds_export(struct engine *engine)
+{
+    engine->export_wanted = true;
+    if (engine->exporting || engine->sync == NULL)
+        return;
+    for (uint32_t f = 0; f < engine_fragments(engine); f++) {
+        enum sync_state state = sync_state(engine->sync, f);
+        if (!sync_known(engine->sync, f) || state == SYNC_REPAIR ||
+            (state == SYNC_APPLYING && engine->fragments[f].apply_waits == 0))
+            return; /* tried again by the tick */
+    }
+    struct round_job *r = rounds_job(engine, 0, 0, 0);
+    if (r == NULL)
+        return;
+    if (mem_new(engine_fragments(engine), sizeof *r->states, "versions", &r->states) != ERR_OK) {
+        rounds_recycle(engine, r);
+        return;
+    }
+    for (uint32_t f = 0; f < engine_fragments(engine); f++)
+        r->states[f] = engine->fragments[f].state;
+    engine->export_wanted = false;
+    engine->exporting = true;
+    engine->export_note[0] = '\0';
+    rounds_submit(engine, r, run_export, done_export);
+}
+
+/* ---- a peer's state ---- */
+
+static enum err run_install(struct job *job, struct jobs_scratch *scratch)
+{
+    struct round_job *r = (struct round_job *)(void *)job;
+    struct engine *engine = r->engine;
+    const struct engine_fragment *fragment = &engine->fragments[r->f];
+    (void)scratch;
+    return state_object_install(engine->replica, engine->plan->plan, r->f, fragment->state_in, r->bytes, &r->state);
+}
+
+static void done_install(struct job *job, void *user)
+{
+    struct engine *engine = user;
+    struct round_job *r = (struct round_job *)(void *)job;
+    struct engine_fragment *fragment = &engine->fragments[r->f];
+    mem_free(fragment->state_in);
+    fragment->state_in = NULL;
+    if (job->err != ERR_OK) {
+        log_error("the state of fragment %" PRIu32 " from island %s cannot be used: %s; asking again", r->f,
+                  engine->view.members[r->peer].name, job->text);
+        xfer_finish(engine->xfer, r->peer, &r->key, WIRE_REFUSED);
+        engine_event(engine, &(struct sync_event){
+                                 .type = SYNC_EV_NOT_AVAILABLE, .member = r->peer, .key = r->key, .fragment = r->f});
+    } else {
+        /* What of ours it counts is not known; counting twice would be worse than losing a round's left-over. */
+        bool in_flight = fragment->encoded_version > fragment->state.version;
+        fragment->state = r->state;
+        replica_clear_residuals(engine->replica, r->f);
+        if (in_flight)
+            port_counted(engine, r->f, UINT64_MAX);
+        else
+            port_counted(engine, r->f, 0);
+        xfer_finish(engine->xfer, r->peer, &r->key, WIRE_RECEIVED);
+        engine_event(engine, &(struct sync_event){.type = SYNC_EV_INSTALLED,
+                                                  .fragment = r->f,
+                                                  .version = r->state.version,
+                                                  .hash = r->state.hash});
+        /* The ledger does not lead here from any earlier checkpoint. */
+        fragment->checkpoint_version = UINT64_MAX;
+        rounds_checkpoint(engine, r->f);
+    }
+    rounds_recycle(engine, r);
+}
+
+void rounds_state_in(struct engine *engine, uint32_t peer, const struct wire_key *key, uint64_t bytes)
+{
+    struct round_job *r = rounds_job(engine, key->fragment, 0, key->version);
+    if (r == NULL) {
+        xfer_finish(engine->xfer, peer, key, WIRE_NOT_YET);
+        return;
+    }
+    r->peer = peer;
+    r->key = *key;
+    r->bytes = bytes;
+    rounds_submit(engine, r, run_install, done_install);
+}
+
+/* ---- recovery ---- */
+
+/* Applies one version from the ledger; ERR_NOTFOUND if a shard's result is missing. */
+static enum err replay_version(struct engine *engine, uint32_t f, uint64_t version, struct codec *codec, float *scratch,
+                               uint64_t *step)
+{
+    uint32_t members = engine->view.count;
+    for (uint32_t s = 0; s < members; s++) {
+        struct plan_shard range = replica_shard(engine->replica, f, s);
+        if (range.end > range.begin && !ledger_has(engine->ledger, f, version, s))
+            return err_set(ERR_NOTFOUND, "not all shards");
+    }
+    for (uint32_t s = 0; s < members; s++) {
+        struct plan_shard range = replica_shard(engine->replica, f, s);
+        struct ledger_map map = {0};
+        struct wire_meta meta;
+        const uint8_t *frame;
+        size_t frame_bytes;
+        if (range.end == range.begin)
+            continue;
+        TRY(ledger_map(engine->ledger, f, version, s, &map));
+        enum err err = wire_object_open(WIRE_RESULT, map.object, map.bytes, &meta, &frame, &frame_bytes);
+        if (err == ERR_OK)
+            err = replica_apply(engine->replica, f, s, frame, frame_bytes, REPLICA_CLEAR, codec, scratch);
+        if (err == ERR_OK && meta.step > *step)
+            *step = meta.step;
+        ledger_unmap(&map);
+        TRY(err);
+    }
+    return ERR_OK;
+}
+
+static uint64_t results_after(struct engine *engine, uint32_t f, uint64_t version)
+{
+    uint64_t mask = 0;
+    for (uint32_t s = 0; s < engine->view.count; s++)
+        if (ledger_has(engine->ledger, f, version + 1, s))
+            mask |= (uint64_t)1 << s;
+    return mask;
+}
+
+static enum err replay(struct engine *engine, uint32_t f, bool *replayed)
+{
+    enum err err;
+    struct engine_fragment *fragment = &engine->fragments[f];
+    struct codec *codec = NULL;
+    float *scratch = NULL;
+    struct codec_conf conf = {.id = engine_codec(engine)};
+    *replayed = false;
+    TRY_OUT(codec_new(&conf, &codec));
+    TRY_OUT(mem_new(replica_shard_max(engine->replica), sizeof *scratch, "replaying the ledger", &scratch));
+    while ((err = replay_version(engine, f, fragment->state.version + 1, codec, scratch, &fragment->state.step)) ==
+           ERR_OK) {
+        fragment->state.version++;
+        *replayed = true;
+    }
+    err = err == ERR_NOTFOUND ? ERR_OK : err;
+out:
+    codec_free(codec);
+    mem_free(scratch);
+    return err;
+}
+
+enum err rounds_recover(struct engine *engine, uint32_t f, bool *known, uint64_t *results)
+{
+    struct engine_fragment *fragment = &engine->fragments[f];
+    bool replayed;
+    enum err err = store_load_fragment(engine->conf->state_folder, &engine->spec, engine->plan, engine->replica, f,
+                                       &fragment->state);
+    *known = err == ERR_OK;
+    *results = 0;
+    if (err == ERR_CORRUPT) {
+        log_warn("%s; the fragment is fetched from another island", err_text());
+        fragment->state = (struct store_fragment){0};
+        return ERR_OK;
+    }
+    if (err == ERR_NOTFOUND)
+        return ERR_OK;
+    TRY(err);
+    fragment->checkpoint_version = fragment->state.version;
+    TRY(replay(engine, f, &replayed));
+    if (replayed) {
+        replica_clear_residuals(engine->replica, f);
+        TRY(replica_hash(engine->replica, f, fragment->state.version, &fragment->state.hash));
+    }
+    *results = results_after(engine, f, fragment->state.version);
+    return ERR_OK;
+}

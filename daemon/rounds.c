@@ -423,8 +423,10 @@ static void done_hash(struct job *job, void *user)
     struct round_job *r = (struct round_job *)(void *)job;
     struct engine_fragment *fragment = &engine->fragments[r->f];
     struct sync_event event = {.type = SYNC_EV_APPLIED, .fragment = r->f, .hash = r->hash};
+    char hex[DIGEST_HEX_BYTES];
     fragment->state.version = r->version;
     fragment->state.hash = r->hash;
+    log_debug("fragment %" PRIu32 " version %" PRIu64 " hash %s", r->f, r->version, digest_hex(&r->hash, hex));
     port_counted(engine, r->f, fragment->apply_included);
     rounds_recycle(engine, r);
     engine_event(engine, &event);

@@ -1,0 +1,353 @@
+#include "tests/lib/cluster.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/fsio.h"
+#include "common/mem.h"
+#include "daemon/ctl_client.h"
+#include "net/ident.h"
+#include "tests/lib/testlib.h"
+
+/* Sanitizers and a busy machine take their time; nothing waits this long unless something is wrong. */
+enum { PATIENCE_S = 120 };
+
+static const char *build_folder(void)
+{
+    const char *build = getenv("BUILD");
+    return build != NULL ? build : "build/gcc";
+}
+
+static void sleep_ms(long ms)
+{
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+/* A port nobody uses just now. */
+static unsigned free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&address, bytes) == 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+void cluster_configure(struct cluster *cluster, uint32_t i, const struct cluster_options *options)
+{
+    struct cluster_island *island = &cluster->island[i];
+    FILE *file = fopen(island->conf, "w");
+    assert_non_null(file);
+    char cwd[512];
+    assert_non_null(getcwd(cwd, sizeof cwd));
+    fprintf(file,
+            "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = s-%s\nlog = debug\n"
+            "[net]\nlisten = 127.0.0.1:%u\n"
+            "[worker]\nprogram = %s/%s/%s\ndata = %s\nthreads = 1\ncheckpoint_every = 10\n",
+            island->name, island->name, island->name, island->name, island->port, cwd, build_folder(),
+            options->program != NULL ? options->program : "tests/system/tool_synth",
+            options->data != NULL ? options->data : "synthetic");
+    if (options->more != NULL)
+        fprintf(file, "%s\n", options->more);
+    for (uint32_t k = 0; k < cluster->count; k++)
+        fprintf(file, "[peer %s]\npublic_key = %s\naddress = 127.0.0.1:%u\n", cluster->island[k].name,
+                cluster->island[k].public_key, cluster->island[k].port);
+    assert_int_equal(fclose(file), 0);
+}
+
+struct cluster *cluster_new(const char *name, uint32_t count, const struct cluster_options *options)
+{
+    struct cluster *cluster = calloc(1, sizeof *cluster);
+    assert_non_null(cluster);
+    assert_true(count <= CLUSTER_MAX);
+    cluster->folder = testlib_folder(name);
+    cluster->count = count;
+    snprintf(cluster->run, sizeof cluster->run, "%s/run.ini", cluster->folder);
+    assert_ok(fsio_replace(cluster->run, options->run, strlen(options->run), 0644));
+    for (uint32_t i = 0; i < count; i++) {
+        struct cluster_island *island = &cluster->island[i];
+        struct ident ident;
+        snprintf(island->name, sizeof island->name, "%c", (char)('a' + i));
+        snprintf(island->conf, sizeof island->conf, "%s/%s.conf", cluster->folder, island->name);
+        snprintf(island->log, sizeof island->log, "%s/%s.log", cluster->folder, island->name);
+        snprintf(island->state, sizeof island->state, "%s/state-%s", cluster->folder, island->name);
+        snprintf(island->sockets, sizeof island->sockets, "%s/s-%s", cluster->folder, island->name);
+        snprintf(island->control, sizeof island->control, "%s/control.sock", island->sockets);
+        snprintf(island->key, sizeof island->key, "%s/%s.key", cluster->folder, island->name);
+        assert_ok(ident_generate(&ident));
+        assert_ok(ident_save(&ident, island->key));
+        snprintf(island->public_key, sizeof island->public_key, "%s", ident.public_text);
+        island->port = free_port();
+    }
+    for (uint32_t i = 0; i < count; i++)
+        cluster_configure(cluster, i, options);
+    return cluster;
+}
+
+void cluster_start(struct cluster *cluster, uint32_t i)
+{
+    struct cluster_island *island = &cluster->island[i];
+    char program[300];
+    snprintf(program, sizeof program, "%s/dilocod", build_folder());
+    island->pid = fork();
+    assert_true(island->pid >= 0);
+    if (island->pid == 0) {
+        int log = open(island->log, O_WRONLY | O_CREAT | O_APPEND, 0644);
+        dup2(log, STDOUT_FILENO);
+        dup2(log, STDERR_FILENO);
+        execl(program, program, "--config", island->conf, (char *)NULL);
+        _exit(127);
+    }
+}
+
+void cluster_start_all(struct cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->count; i++)
+        cluster_start(cluster, i);
+}
+
+static int status_of(int status)
+{
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int cluster_wait_end(struct cluster *cluster, uint32_t i, double seconds)
+{
+    struct cluster_island *island = &cluster->island[i];
+    for (double waited = 0; waited < seconds; waited += 0.02) {
+        int status;
+        if (waitpid(island->pid, &status, WNOHANG) == island->pid) {
+            island->pid = 0;
+            return status_of(status);
+        }
+        sleep_ms(20);
+    }
+    return -1;
+}
+
+int cluster_end(struct cluster *cluster, uint32_t i, int signal)
+{
+    struct cluster_island *island = &cluster->island[i];
+    if (island->pid == 0)
+        return 0;
+    kill(island->pid, signal);
+    int status = cluster_wait_end(cluster, i, PATIENCE_S);
+    if (status < 0) {
+        cluster_print_logs(cluster);
+        fail_msg("island %s does not end", island->name);
+    }
+    return status;
+}
+
+/* A trainer outlives a killed daemon; its number is in the state folder. */
+static void end_trainer(const struct cluster_island *island)
+{
+    char path[300];
+    int pid = 0;
+    snprintf(path, sizeof path, "%s/worker.pid", island->state);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return;
+    if (fscanf(file, "%d", &pid) == 1 && pid > 1)
+        kill(pid, SIGKILL);
+    fclose(file);
+}
+
+void cluster_free(struct cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->count; i++)
+        if (cluster->island[i].pid != 0)
+            kill(cluster->island[i].pid, SIGTERM);
+    for (uint32_t i = 0; i < cluster->count; i++) {
+        if (cluster->island[i].pid != 0 && cluster_wait_end(cluster, i, 30) < 0) {
+            kill(cluster->island[i].pid, SIGKILL);
+            cluster_wait_end(cluster, i, 5);
+        }
+        end_trainer(&cluster->island[i]);
+    }
+    free(cluster);
+}
+
+/* ---- questions ---- */
+
+json_t *cluster_ask(struct cluster *cluster, uint32_t i, const char *request)
+{
+    json_t *answer;
+    return ctl_ask(cluster->island[i].control, request, &answer) == ERR_OK ? answer : NULL;
+}
+
+const char *cluster_trainer(struct cluster *cluster, uint32_t i)
+{
+    static char state[64];
+    json_t *status = cluster_ask(cluster, i, "status");
+    snprintf(state, sizeof state, "%s", ctl_text(json_object_get(status, "trainer"), "state"));
+    json_decref(status);
+    return state;
+}
+
+long long cluster_status_number(struct cluster *cluster, uint32_t i, const char *key)
+{
+    json_t *status = cluster_ask(cluster, i, "status");
+    long long value = (long long)ctl_integer(status, key);
+    json_decref(status);
+    return value;
+}
+
+int cluster_trainer_pid(struct cluster *cluster, uint32_t i)
+{
+    json_t *status = cluster_ask(cluster, i, "status");
+    int pid = (int)ctl_integer(json_object_get(status, "trainer"), "pid");
+    json_decref(status);
+    return pid;
+}
+
+bool cluster_trainer_finished(struct cluster *cluster, uint32_t i, long long unused)
+{
+    (void)unused;
+    return strcmp(cluster_trainer(cluster, i), "finished") == 0;
+}
+
+bool cluster_training(struct cluster *cluster, uint32_t i, long long unused)
+{
+    (void)unused;
+    return strcmp(cluster_trainer(cluster, i), "training") == 0;
+}
+
+bool cluster_versions_reach(struct cluster *cluster, uint32_t i, long long versions)
+{
+    return cluster_status_number(cluster, i, "versions") >= versions;
+}
+
+bool cluster_peers_up(struct cluster *cluster, uint32_t i, long long islands)
+{
+    return cluster_status_number(cluster, i, "islands_up") == islands;
+}
+
+bool cluster_degraded(struct cluster *cluster, uint32_t i, long long wanted)
+{
+    json_t *status = cluster_ask(cluster, i, "status");
+    bool degraded = json_array_size(json_object_get(status, "degraded")) > 0;
+    bool answered = status != NULL;
+    json_decref(status);
+    return answered && degraded == (wanted != 0);
+}
+
+void cluster_wait(struct cluster *cluster, uint32_t i, cluster_predicate *predicate, long long value, const char *what)
+{
+    for (double waited = 0; waited < PATIENCE_S; waited += 0.05) {
+        if (predicate(cluster, i, value))
+            return;
+        int status;
+        if (cluster->island[i].pid != 0 && waitpid(cluster->island[i].pid, &status, WNOHANG) > 0) {
+            cluster->island[i].pid = 0;
+            cluster_print_logs(cluster);
+            fail_msg("island %s ended with %d while waiting for: %s", cluster->island[i].name, status_of(status), what);
+        }
+        sleep_ms(50);
+    }
+    cluster_print_logs(cluster);
+    json_t *fragments = cluster_ask(cluster, i, "fragments");
+    char *text = fragments != NULL ? json_dumps(fragments, JSON_COMPACT) : NULL;
+    print_message("fragments of %s: %s\n", cluster->island[i].name, text != NULL ? text : "no answer");
+    free(text);
+    json_decref(fragments);
+    fail_msg("island %s: %s did not happen", cluster->island[i].name, what);
+}
+
+/* ---- logs ---- */
+
+static char *read_log(struct cluster *cluster, uint32_t i)
+{
+    char *text;
+    size_t bytes;
+    return fsio_read(cluster->island[i].log, 1u << 30, &text, &bytes) == ERR_OK ? text : NULL;
+}
+
+bool cluster_log_has(struct cluster *cluster, uint32_t i, const char *text, double seconds)
+{
+    for (double waited = 0;; waited += 0.05) {
+        char *log = read_log(cluster, i);
+        bool has = log != NULL && strstr(log, text) != NULL;
+        mem_free(log);
+        if (has || waited >= seconds)
+            return has;
+        sleep_ms(50);
+    }
+}
+
+void cluster_print_logs(struct cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->count; i++) {
+        char *log = read_log(cluster, i);
+        if (log == NULL)
+            continue;
+        size_t length = strlen(log);
+        print_message("---- end of %s's log ----\n%s\n", cluster->island[i].name,
+                      log + (length > 3000 ? length - 3000 : 0));
+        mem_free(log);
+    }
+}
+
+enum { HASHES_MAX = 20000 };
+struct known {
+    unsigned fragment;
+    unsigned long long version;
+    char hash[80];
+};
+
+static void compare_log(struct cluster *cluster, uint32_t i, struct known *known, size_t *known_count)
+{
+    char *log = read_log(cluster, i);
+    assert_non_null(log);
+    for (char *at = log; (at = strstr(at, "debug: fragment ")) != NULL; at++) {
+        struct known row;
+        if (sscanf(at, "debug: fragment %u version %llu hash %64s", &row.fragment, &row.version, row.hash) != 3)
+            continue;
+        size_t k = 0;
+        while (k < *known_count && (known[k].fragment != row.fragment || known[k].version != row.version))
+            k++;
+        if (k == *known_count) {
+            assert_true(*known_count < HASHES_MAX);
+            known[(*known_count)++] = row;
+        } else if (strcmp(known[k].hash, row.hash) != 0) {
+            fail_msg("island %s has another hash for fragment %u, version %llu", cluster->island[i].name, row.fragment,
+                     row.version);
+        }
+    }
+    mem_free(log);
+}
+
+void cluster_assert_one_truth(struct cluster *cluster)
+{
+    struct known *known = calloc(HASHES_MAX, sizeof *known);
+    size_t known_count = 0;
+    char first[80] = "";
+    for (uint32_t i = 0; i < cluster->count; i++) {
+        json_t *status = cluster_ask(cluster, i, "status");
+        const char *anchors = ctl_text(status, "anchors");
+        if (i == 0)
+            snprintf(first, sizeof first, "%s", anchors);
+        if (strlen(anchors) != 64 || strcmp(first, anchors) != 0) {
+            cluster_print_logs(cluster);
+            fail_msg("island %s ends with anchors %.16s, island a with %.16s", cluster->island[i].name, anchors, first);
+        }
+        json_decref(status);
+        compare_log(cluster, i, known, &known_count);
+    }
+    assert_true(known_count > 0);
+    print_message("%u islands agree on %zu fragment versions\n", cluster->count, known_count);
+    free(known);
+}

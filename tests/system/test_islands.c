@@ -1,0 +1,89 @@
+/* Real daemons, synthetic trainers: 1 to 8 islands end with equal hashes for every fragment and version. */
+#include "tests/lib/testlib.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/digest.h"
+#include "tests/lib/cluster.h"
+
+static const char common_spec[] = "[run]\nname = synth\nsteps = 60\n[model]\nlayers = 4\n[data]\nformat = bytes\n"
+                                  "[sync]\ninterval = 10\nlayers_per_fragment = 1\n";
+
+static void run_to_the_end(const char *name, uint32_t islands, const char *more_spec, const char *data,
+                           long long versions)
+{
+    char spec[1024];
+    snprintf(spec, sizeof spec, "%s%s", common_spec, more_spec);
+    struct cluster_options options = {.run = spec, .data = data};
+    struct cluster *cluster = cluster_new(name, islands, &options);
+    cluster_start_all(cluster);
+    for (uint32_t i = 0; i < islands; i++)
+        cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
+    /* The last finisher's own last version may still be on its way to the others. */
+    long long last = 0;
+    for (uint32_t i = 0; i < islands; i++) {
+        long long own = cluster_status_number(cluster, i, "versions");
+        last = own > last ? own : last;
+    }
+    assert_true(last >= versions);
+    for (uint32_t i = 0; i < islands; i++)
+        cluster_wait(cluster, i, cluster_versions_reach, last, "the last version");
+    cluster_assert_one_truth(cluster);
+    for (uint32_t i = 0; i < islands; i++) {
+        assert_false(cluster_log_has(cluster, i, "DIVERGED", 0));
+        assert_false(cluster_log_has(cluster, i, "please report", 0));
+        assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
+    }
+    cluster_free(cluster);
+}
+
+static void one_island(void **state)
+{
+    (void)state;
+    run_to_the_end("islands1", 1, "late = wait\n", "sleep=1", 30);
+}
+
+static void two_islands(void **state)
+{
+    (void)state;
+    run_to_the_end("islands2", 2, "late = wait\n", "sleep=1", 30);
+}
+
+static void three_islands_merging_late_results(void **state)
+{
+    (void)state;
+    run_to_the_end("islands3", 3, "late = merge\noverlap = 3\nmix = 0.5\n", "sleep=5", 10);
+}
+
+static void four_islands_with_other_codecs(void **state)
+{
+    (void)state;
+    run_to_the_end("islands4i", 4, "late = wait\ncodec = int8\noverlap = 0\nmix = 0\n", "sleep=1", 30);
+    run_to_the_end("islands4b", 4,
+                   "late = wait\ncodec = bf16\nerror_feedback = no\noverlap = 10\npattern = balanced\nfragments = 3\n",
+                   "sleep=1", 15);
+    run_to_the_end("islands4f", 4,
+                   "late = wait\ncodec = fp32\nerror_feedback = no\noffsets = zero\n[outer]\noptimizer = average\n",
+                   "sleep=1", 30);
+}
+
+static void eight_islands(void **state)
+{
+    (void)state;
+    run_to_the_end("islands8", 8, "late = wait\noverlap = 2\n", "sleep=2", 30);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_island),
+        cmocka_unit_test(two_islands),
+        cmocka_unit_test(three_islands_merging_late_results),
+        cmocka_unit_test(four_islands_with_other_codecs),
+        cmocka_unit_test(eight_islands),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

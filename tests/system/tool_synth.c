@@ -1,0 +1,188 @@
+/*
+ * A synthetic trainer: attaches through libdiloco's public interface alone and moves a few tensors towards targets
+ * that differ between islands. Needs no BLAS and no OpenMP, so that daemons can be tested under every sanitizer and
+ * eight of them on two cores. Takes the command line dilocod gives to diloco-worker; --data carries its own options:
+ *
+ *   sleep=MS    per step                  nan=STEP       puts a NaN into a tensor after that step
+ *   seed=N      of the initial tensors    size=VALUES    of each layer's tensor
+ *   crash=STEP  ends without a word after that step, the first time
+ */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/digest.h"
+#include "common/env.h"
+#include "common/fsio.h"
+#include "common/log.h"
+#include "common/runspec.h"
+#include "worker/diloco.h"
+
+enum { TENSORS_MAX = 64 };
+
+struct synth {
+    struct runspec spec;
+    const char *run, *attach, *out, *data;
+    long sleep_ms, nan_step, seed, size, crash_step;
+    float *tensor[TENSORS_MAX];
+    size_t count[TENSORS_MAX];
+    int tensors_count;
+    uint32_t island;
+};
+
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number)
+{
+    stop_signal = number;
+}
+
+static int interrupted(void *user)
+{
+    (void)user;
+    return stop_signal != 0;
+}
+
+static long option(const char *text, const char *name, long initial)
+{
+    const char *at = strstr(text, name);
+    return at != NULL && at[strlen(name)] == '=' ? strtol(at + strlen(name) + 1, NULL, 10) : initial;
+}
+
+static void add_tensor(struct synth *s, size_t count)
+{
+    struct env_rng rng = env_rng_init((uint64_t)s->seed, (uint64_t)s->tensors_count);
+    float *values = malloc(count * sizeof *values);
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float)(0.1 * env_rng_normal(&rng));
+    s->tensor[s->tensors_count] = values;
+    s->count[s->tensors_count++] = count;
+}
+
+static int register_all(struct synth *s, struct diloco *d)
+{
+    for (int i = 0; i < s->tensors_count; i++) {
+        char name[64];
+        snprintf(name, sizeof name, i == 0 ? "embed" : "layers.%d.weight", i - 1);
+        struct diloco_tensor tensor = {
+            .name = name, .data = s->tensor[i], .dims = 1, .shape = {s->count[i]}, .layer = DILOCO_LAYER_FROM_NAME};
+        int result = diloco_register(d, &tensor);
+        if (result != DILOCO_OK)
+            return result;
+    }
+    return DILOCO_OK;
+}
+
+/* Towards this island's target, with a disturbance that depends on island and step alone. */
+static double inner_step(struct synth *s, uint64_t step)
+{
+    double loss = 0, values = 0;
+    for (int t = 0; t < s->tensors_count; t++) {
+        struct env_rng rng = env_rng_init(step, ((uint64_t)s->island << 32) + (uint64_t)t);
+        float noise = (float)(0.01 * env_rng_normal(&rng));
+        for (size_t i = 0; i < s->count[t]; i++) {
+            float target = (float)((i * 37 + (size_t)t * 11) % 101) / 101.0f + 0.1f * (float)s->island;
+            float error = s->tensor[t][i] - target;
+            s->tensor[t][i] -= 0.05f * (error + noise * (float)(i % 7));
+            loss += (double)error * error;
+        }
+        values += (double)s->count[t];
+    }
+    return loss / values;
+}
+
+static bool crash_now(const struct synth *s, uint64_t step)
+{
+    char path[600];
+    if (s->crash_step == 0 || step != (uint64_t)s->crash_step || s->out == NULL)
+        return false;
+    snprintf(path, sizeof path, "%s/crashed", s->out);
+    if (access(path, F_OK) == 0)
+        return false;
+    return fsio_mkdirs(s->out, 0755) == ERR_OK && fsio_replace(path, "", 0, 0644) == ERR_OK;
+}
+
+static void rest(long ms)
+{
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    if (ms > 0)
+        nanosleep(&pause, NULL);
+}
+
+static int train(struct synth *s, struct diloco *d, uint64_t step)
+{
+    while (step < (uint64_t)s->spec.steps) {
+        if (stop_signal != 0)
+            return DILOCO_INTERRUPTED;
+        step++;
+        double loss = inner_step(s, step);
+        if (step == (uint64_t)s->nan_step)
+            s->tensor[1][3] = NAN;
+        struct diloco_report report = {.tokens = 100 + 10 * s->island, .loss = loss, .tokens_per_s = 1000};
+        int result = diloco_step(d, &report);
+        if (result == DILOCO_STOP)
+            break;
+        if (result != DILOCO_OK)
+            return result;
+        if (crash_now(s, step))
+            _exit(9);
+        rest(s->sleep_ms);
+    }
+    return diloco_finish(d);
+}
+
+int main(int argc, char **argv)
+{
+    struct synth s = {.data = ""};
+    for (int i = 1; i + 1 < argc; i++) {
+        if (strcmp(argv[i], "--run") == 0)
+            s.run = argv[i + 1];
+        if (strcmp(argv[i], "--attach") == 0)
+            s.attach = argv[i + 1];
+        if (strcmp(argv[i], "--out") == 0)
+            s.out = argv[i + 1];
+        if (strcmp(argv[i], "--data") == 0)
+            s.data = argv[i + 1];
+    }
+    log_init("synth", LOG_LEVEL_INFO);
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGTERM, &action, NULL);
+    if (digest_init() != ERR_OK || s.run == NULL || runspec_load(s.run, NULL, 0, &s.spec) != ERR_OK) {
+        log_error("%s", err_text());
+        return 2;
+    }
+    s.sleep_ms = option(s.data, "sleep", 2);
+    s.nan_step = option(s.data, "nan", 0);
+    s.seed = option(s.data, "seed", 7);
+    s.size = option(s.data, "size", 1500);
+    s.crash_step = option(s.data, "crash", 0);
+    add_tensor(&s, 700);
+    for (int64_t l = 0; l < s.spec.layers && l + 1 < TENSORS_MAX; l++)
+        add_tensor(&s, (size_t)s.size + (size_t)l);
+
+    struct diloco_options options = {
+        .socket_path = s.attach, .trainer = "synth", .wait_ms = 5000, .interrupted = interrupted};
+    struct diloco *d = NULL;
+    struct diloco_start start;
+    int result = diloco_attach(&options, &d);
+    if (result == DILOCO_OK)
+        result = register_all(&s, d);
+    if (result == DILOCO_OK)
+        result = diloco_begin(d, &start);
+    if (result == DILOCO_OK) {
+        s.island = start.island_index;
+        log_info("behind step %llu", (unsigned long long)start.step);
+        result = train(&s, d, start.step);
+    }
+    if (result != DILOCO_OK)
+        log_error("%s", diloco_error(d));
+    diloco_detach(d);
+    for (int i = 0; i < s.tensors_count; i++)
+        free(s.tensor[i]);
+    runspec_deinit(&s.spec);
+    return result == DILOCO_OK || result == DILOCO_INTERRUPTED ? 0 : 1;
+}

@@ -443,7 +443,8 @@ static void finished_in(struct engine *engine)
     port->finished = true;
     log_info("the trainer is done: its last contributions are counted");
     workers_finished(engine);
-    rounds_export(engine);
+    if (!port->leave)
+        rounds_export(engine);
     engine->announce = true;
 }
 
@@ -544,7 +545,7 @@ struct port_info port_info(const struct engine *engine)
     struct port_info info = {.attached = port->phase != PORT_NONE,
                              .training = port->phase == PORT_TRAINING && !port->finished,
                              .finishing = port->finishing || port->leave,
-                             .finished = port->finished,
+                             .finished = port->finished && !port->leave,
                              .pid = port->pid,
                              .step = port->report.step,
                              .tokens = port->report.tokens,

@@ -112,6 +112,7 @@ static json_t *trainer_json(const struct engine *engine)
     const char *state = port.finished                     ? "finished"
                         : port.training && port.finishing ? "finishing"
                         : port.training                   ? "training"
+                        : port.attached && port.finishing ? "finishing"
                         : port.attached                   ? "starting"
                                                           : workers_state_name(workers.state);
     return json_pack("{s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:i}", "state", state, "process",

@@ -68,11 +68,43 @@ void cluster_configure(struct cluster *cluster, uint32_t i, const struct cluster
     assert_int_equal(fclose(file), 0);
 }
 
+/* A failed test never reaches cluster_free(): what it started is ended when the program ends. */
+static struct cluster *living[64];
+
+static void end_all(void)
+{
+    for (size_t i = 0; i < sizeof living / sizeof living[0]; i++)
+        if (living[i] != NULL)
+            cluster_free(living[i]);
+}
+
+static void remember(struct cluster *cluster)
+{
+    static bool registered;
+    if (!registered)
+        atexit(end_all);
+    registered = true;
+    for (size_t i = 0; i < sizeof living / sizeof living[0]; i++) {
+        if (living[i] == NULL) {
+            living[i] = cluster;
+            return;
+        }
+    }
+}
+
+static void forget(const struct cluster *cluster)
+{
+    for (size_t i = 0; i < sizeof living / sizeof living[0]; i++)
+        if (living[i] == cluster)
+            living[i] = NULL;
+}
+
 struct cluster *cluster_new(const char *name, uint32_t count, const struct cluster_options *options)
 {
     struct cluster *cluster = calloc(1, sizeof *cluster);
     assert_non_null(cluster);
     assert_true(count <= CLUSTER_MAX);
+    remember(cluster);
     cluster->folder = testlib_folder(name);
     cluster->count = count;
     snprintf(cluster->run, sizeof cluster->run, "%s/run.ini", cluster->folder);
@@ -178,6 +210,7 @@ void cluster_free(struct cluster *cluster)
         }
         end_trainer(&cluster->island[i]);
     }
+    forget(cluster);
     free(cluster);
 }
 

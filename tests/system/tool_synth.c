@@ -49,6 +49,7 @@ static int interrupted(void *user)
 
 static long option(const char *text, const char *name, long initial)
 {
+    text = strrchr(text, '/') != NULL ? strrchr(text, '/') + 1 : text; /* the daemon made a path of it */
     const char *at = strstr(text, name);
     return at != NULL && at[strlen(name)] == '=' ? strtol(at + strlen(name) + 1, NULL, 10) : initial;
 }

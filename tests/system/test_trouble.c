@@ -1,0 +1,481 @@
+/*
+ * Real daemons in trouble: things are killed, lost, damaged, misconfigured or full. Each time there is one clear
+ * message, nothing that was saved is lost, and in the end all islands hold the same anchors.
+ */
+#include "tests/lib/testlib.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/digest.h"
+#include "common/env.h"
+#include "common/fsio.h"
+#include "common/mem.h"
+#include "common/tensorfile.h"
+#include "daemon/ctl_client.h"
+#include "outer_opt/vhash.h"
+#include "tests/lib/cluster.h"
+
+static const char spec[] = "[run]\nname = trouble\nsteps = 300\n[model]\nlayers = 2\n"
+                           "[sync]\ninterval = 10\nlayers_per_fragment = 1\noverlap = 2\nlate = merge\n";
+static const char data[] = "sleep=15";
+
+static struct cluster *begin(const char *name, uint32_t islands)
+{
+    struct cluster_options options = {.run = spec, .data = data};
+    struct cluster *cluster = cluster_new(name, islands, &options);
+    cluster_start_all(cluster);
+    for (uint32_t i = 0; i < islands; i++)
+        cluster_wait(cluster, i, cluster_training, 0, "training");
+    return cluster;
+}
+
+static void end_well(struct cluster *cluster)
+{
+    long long last = 0;
+    for (uint32_t i = 0; i < cluster->count; i++)
+        cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
+    for (uint32_t i = 0; i < cluster->count; i++) {
+        long long own = cluster_status_number(cluster, i, "versions");
+        last = own > last ? own : last;
+    }
+    for (uint32_t i = 0; i < cluster->count; i++)
+        cluster_wait(cluster, i, cluster_versions_reach, last, "the last version");
+    cluster_assert_one_truth(cluster);
+    for (uint32_t i = 0; i < cluster->count; i++) {
+        assert_false(cluster_log_has(cluster, i, "please report", 0));
+        assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
+    }
+    cluster_free(cluster);
+}
+
+static void order(struct cluster *cluster, uint32_t i, const char *request)
+{
+    json_t *answer;
+    assert_ok(ctl_ask(cluster->island[i].control, request, &answer));
+    json_decref(answer);
+}
+
+static bool alive(int pid)
+{
+    return pid > 0 && kill(pid, 0) == 0;
+}
+
+/* ---- killed ---- */
+
+static void a_killed_daemon_comes_back_to_its_trainer(void **state)
+{
+    (void)state;
+    struct cluster *cluster = begin("kill-daemon", 2);
+    cluster_wait(cluster, 1, cluster_versions_reach, 4, "some versions");
+    int trainer = cluster_trainer_pid(cluster, 1);
+    assert_int_equal(cluster_end(cluster, 1, SIGKILL), 128 + SIGKILL);
+    assert_true(alive(trainer));
+    double begin_s = env_mono_s();
+    cluster_wait(cluster, 0, cluster_degraded, 1, "the other island to notice");
+    assert_true(env_mono_s() - begin_s < 3.5);
+    assert_true(cluster_log_has(cluster, 0, "island b has not been heard of", 1));
+    usleep(700000);
+    assert_true(alive(trainer)); /* it trains on */
+    cluster_start(cluster, 1);
+    assert_true(cluster_log_has(cluster, 1, "still runs; it attaches again by itself", 5));
+    assert_true(cluster_log_has(cluster, 1, "is attached again at step", 10));
+    cluster_wait(cluster, 1, cluster_training, 0, "training");
+    assert_int_equal(cluster_trainer_pid(cluster, 1), trainer);
+    cluster_wait(cluster, 0, cluster_degraded, 0, "all to be well again");
+    end_well(cluster);
+}
+
+static void a_killed_daemon_is_survived_again_and_again(void **state)
+{
+    (void)state;
+    struct cluster *cluster = begin("kill-often", 3);
+    struct env_rng rng = env_rng_init(5, 5);
+    for (int round = 0; round < 6; round++) {
+        uint32_t i = (uint32_t)env_rng_below(&rng, 3);
+        usleep((useconds_t)env_rng_below(&rng, 400000));
+        cluster_end(cluster, i, SIGKILL);
+        usleep((useconds_t)env_rng_below(&rng, 300000));
+        cluster_start(cluster, i);
+    }
+    end_well(cluster);
+}
+
+static void a_killed_trainer_is_started_again(void **state)
+{
+    (void)state;
+    struct cluster *cluster = begin("kill-trainer", 2);
+    cluster_wait(cluster, 1, cluster_versions_reach, 3, "some versions");
+    int trainer = cluster_trainer_pid(cluster, 1);
+    assert_int_equal(kill(trainer, SIGKILL), 0);
+    assert_true(cluster_log_has(cluster, 1, "was killed by signal 9", 5));
+    cluster_wait(cluster, 1, cluster_training, 0, "the next trainer");
+    assert_int_not_equal(cluster_trainer_pid(cluster, 1), trainer);
+    end_well(cluster);
+}
+
+static void everything_killed_at_once_goes_on(void **state)
+{
+    (void)state;
+    struct cluster *cluster = begin("kill-all", 2);
+    cluster_wait(cluster, 0, cluster_versions_reach, 6, "some versions");
+    int trainers[2] = {cluster_trainer_pid(cluster, 0), cluster_trainer_pid(cluster, 1)};
+    for (uint32_t i = 0; i < 2; i++) {
+        cluster_end(cluster, i, SIGKILL);
+        kill(trainers[i], SIGKILL);
+    }
+    cluster_start_all(cluster);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_true(cluster_log_has(cluster, i, "recovered 3 fragments", 5));
+    end_well(cluster);
+}
+
+static void a_stopped_daemon_ends_its_trainer_and_saves(void **state)
+{
+    (void)state;
+    struct cluster *cluster = begin("stop", 2);
+    cluster_wait(cluster, 0, cluster_versions_reach, 4, "some versions");
+    int trainer = cluster_trainer_pid(cluster, 0);
+    assert_int_equal(cluster_end(cluster, 0, SIGTERM), 0);
+    assert_false(alive(trainer));
+    assert_true(cluster_log_has(cluster, 1, "island a says goodbye", 3));
+    cluster_start(cluster, 0);
+    end_well(cluster);
+}
+
+/* ---- coming and going ---- */
+
+static void an_island_that_starts_late_is_waited_for(void **state)
+{
+    (void)state;
+    struct cluster_options options = {.run = spec, .data = data};
+    struct cluster *cluster = cluster_new("late", 2, &options);
+    cluster_start(cluster, 0);
+    cluster_wait(cluster, 0, cluster_training, 0, "training alone");
+    cluster_wait(cluster, 0, cluster_degraded, 1, "saying that it is alone");
+    usleep(1500000);
+    assert_int_equal(cluster_status_number(cluster, 0, "versions"), 0); /* no round closes over an island's head */
+    cluster_start(cluster, 1);
+    end_well(cluster);
+}
+
+static bool trainer_stopped(struct cluster *cluster, uint32_t i, long long unused)
+{
+    (void)unused;
+    return strcmp(cluster_trainer(cluster, i), "stopped") == 0;
+}
+
+static void an_island_leaves_and_joins(void **state)
+{
+    (void)state;
+    struct cluster *cluster = begin("leave", 2);
+    cluster_wait(cluster, 1, cluster_versions_reach, 4, "some versions");
+    order(cluster, 1, "leave");
+    cluster_wait(cluster, 1, trainer_stopped, 0, "having left");
+    assert_true(cluster_log_has(cluster, 1, "its last contributions are counted", 1));
+    long long then = cluster_status_number(cluster, 0, "versions");
+    cluster_wait(cluster, 0, cluster_versions_reach, then + 6, "rounds without the island that left");
+    cluster_wait(cluster, 1, cluster_versions_reach, then + 6, "the island that left to follow");
+    order(cluster, 1, "join");
+    cluster_wait(cluster, 1, cluster_training, 0, "training again");
+    json_t *answer;
+    assert_fails(ERR_STATE, "running already", ctl_ask(cluster->island[1].control, "join", &answer));
+    assert_fails(ERR_STATE, "no command", ctl_ask(cluster->island[1].control, "jion", &answer));
+    end_well(cluster);
+}
+
+static void an_island_without_a_trainer_serves_its_shards(void **state)
+{
+    (void)state;
+    struct cluster_options options = {.run = spec, .data = data};
+    struct cluster_options listener = {.run = spec, .data = data, .more = "autostart = no"};
+    struct cluster *cluster = cluster_new("listener", 2, &options);
+    /* [worker] is the last section written before the extra lines. */
+    cluster_configure(cluster, 1, &listener);
+    cluster_start_all(cluster);
+    cluster_wait(cluster, 0, cluster_trainer_finished, 0, "the end of training");
+    cluster_wait(cluster, 1, cluster_versions_reach, cluster_status_number(cluster, 0, "versions"), "following");
+    cluster_assert_one_truth(cluster);
+    assert_true(cluster_log_has(cluster, 1, "the model's plan came from island a", 0));
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
+    cluster_free(cluster);
+}
+
+/* ---- wrong ---- */
+
+static void strangers_are_refused_and_named(void **state)
+{
+    (void)state;
+    struct cluster_options options = {.run = spec, .data = data};
+    struct cluster *cluster = begin("stranger", 2);
+    struct cluster *other = cluster_new("stranger2", 2, &options);
+    /* It knows where a listens and a's key; a does not know it. */
+    other->island[0].port = cluster->island[0].port;
+    snprintf(other->island[0].public_key, sizeof other->island[0].public_key, "%s", cluster->island[0].public_key);
+    cluster_configure(other, 1, &options);
+    cluster_start(other, 1);
+    assert_true(cluster_log_has(cluster, 0, "refused a connection with unknown key", 10));
+    assert_true(cluster_log_has(cluster, 0, other->island[1].public_key, 0));
+    assert_true(cluster_log_has(other, 1, "does not admit our key", 10));
+    cluster_end(other, 1, SIGTERM);
+    cluster_free(other);
+    end_well(cluster);
+}
+
+static void another_run_spec_is_refused(void **state)
+{
+    (void)state;
+    struct cluster_options options = {.run = spec, .data = data};
+    struct cluster *cluster = cluster_new("otherspec", 2, &options);
+    cluster_start(cluster, 0);
+    cluster_wait(cluster, 0, cluster_training, 0, "training");
+    char text[1024];
+    snprintf(text, sizeof text, "%s", spec);
+    memcpy(strstr(text, "steps = 300"), "steps = 301", 11);
+    assert_ok(fsio_replace(cluster->run, text, strlen(text), 0644));
+    cluster_start(cluster, 1);
+    assert_true(cluster_log_has(cluster, 0, "island b is refused: it has another run spec", 10));
+    assert_true(cluster_log_has(cluster, 1, "island a is refused: it has another run spec", 10));
+    cluster_end(cluster, 1, SIGTERM);
+    /* The state it wrote belongs to that other run, and says so. */
+    assert_ok(fsio_replace(cluster->run, spec, strlen(spec), 0644));
+    cluster_start(cluster, 1);
+    assert_int_equal(cluster_wait_end(cluster, 1, 20), 2);
+    assert_true(cluster_log_has(cluster, 1, "belongs to another run", 1));
+    cluster_end(cluster, 0, SIGTERM);
+    cluster_free(cluster);
+}
+
+static void a_trainer_with_other_tensors_is_refused(void **state)
+{
+    (void)state;
+    struct cluster_options options = {.run = spec, .data = data}, wrong = {.run = spec, .data = "sleep=15 size=1600"};
+    struct cluster *cluster = cluster_new("othermodel", 2, &options);
+    cluster_configure(cluster, 1, &wrong);
+    cluster_start(cluster, 0);
+    cluster_wait(cluster, 0, cluster_training, 0, "training");
+    cluster_start(cluster, 1);
+    /* Whether it learns the run's plan before its own trainer registers is a race; either way it says what is wrong. */
+    bool refused = false;
+    for (int k = 0; k < 100 && !refused; k++) {
+        refused = cluster_log_has(cluster, 1, "its tensors are not those of the run: tensor 1 is layers.0.weight", 0) ||
+                  cluster_log_has(cluster, 1, "its model has other tensors", 0);
+        usleep(100000);
+    }
+    assert_true(refused);
+    cluster_end(cluster, 0, SIGTERM);
+    cluster_end(cluster, 1, SIGTERM);
+    cluster_free(cluster);
+}
+
+static void different_initial_tensors_become_one(void **state)
+{
+    (void)state;
+    struct cluster_options options = {.run = spec, .data = data}, other = {.run = spec, .data = "sleep=15 seed=8"};
+    struct cluster *cluster = cluster_new("otherseed", 2, &options);
+    cluster_configure(cluster, 1, &other);
+    cluster_start_all(cluster);
+    end_well(cluster);
+}
+
+static void used_ports_and_sockets_are_named(void **state)
+{
+    (void)state;
+    struct cluster *cluster = begin("ports", 2);
+    unsigned port = cluster->island[1].port;
+    cluster->island[1].port = cluster->island[0].port;
+    struct cluster_options options = {.run = spec, .data = data};
+    cluster_end(cluster, 1, SIGTERM);
+    cluster_configure(cluster, 1, &options);
+    cluster_start(cluster, 1);
+    assert_int_equal(cluster_wait_end(cluster, 1, 10), 2);
+    assert_true(cluster_log_has(cluster, 1, "the port is in use", 0));
+    cluster->island[1].port = port;
+    struct cluster_options sockets = {.run = spec, .data = data, .more = "[island]\nsockets = s-a"};
+    cluster_configure(cluster, 1, &sockets);
+    cluster_start(cluster, 1);
+    assert_int_equal(cluster_wait_end(cluster, 1, 10), 2);
+    assert_true(cluster_log_has(cluster, 1, "given twice", 0) ||
+                cluster_log_has(cluster, 1, "another dilocod is running", 0));
+    cluster_end(cluster, 0, SIGTERM);
+    cluster_free(cluster);
+}
+
+static void a_nan_is_named_and_contained(void **state)
+{
+    (void)state;
+    struct cluster_options options = {.run = spec, .data = data}, nan = {.run = spec, .data = "sleep=15 nan=38"};
+    struct cluster *cluster = cluster_new("nan", 2, &options);
+    cluster_configure(cluster, 1, &nan);
+    cluster_start_all(cluster);
+    assert_true(cluster_log_has(cluster, 1, "tensor layers.0.weight holds NaN or Inf (near value 0)", 60));
+    end_well(cluster);
+}
+
+/* ---- damaged and full ---- */
+
+static void cut_file(const char *folder, const char *name, off_t less)
+{
+    char path[600];
+    struct stat status;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(truncate(path, status.st_size - less), 0);
+}
+
+static void flip_byte(const char *folder, const char *name, off_t at)
+{
+    char path[600];
+    unsigned char byte;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0 && pread(fd, &byte, 1, at) == 1);
+    byte ^= 1;
+    assert_true(pwrite(fd, &byte, 1, at) == 1);
+    close(fd);
+}
+
+static void damaged_files_are_noticed_and_mended(void **state)
+{
+    (void)state;
+    struct cluster *cluster = begin("damage", 2);
+    cluster_wait(cluster, 1, cluster_versions_reach, 6, "some versions");
+    int trainer = cluster_trainer_pid(cluster, 1);
+    cluster_end(cluster, 1, SIGKILL);
+    kill(trainer, SIGKILL);
+    cut_file(cluster->island[1].state, "ledger-000000000001.log", 100);
+    flip_byte(cluster->island[1].state, "fragment-0001.safetensors", 3000);
+    cluster_start(cluster, 1);
+    assert_true(cluster_log_has(cluster, 1, "are no whole record (a crash while writing) and were cut off", 5));
+    assert_true(cluster_log_has(cluster, 1, "checksum does not match its content; the fragment is fetched", 5));
+    assert_true(cluster_log_has(cluster, 1, "fragment 1 now holds island a's state", 15));
+    end_well(cluster);
+}
+
+/* A checkpoint whose values were changed and whose checksums are right: only the comparison with the others shows it.
+ */
+static void forge_checkpoint(const char *state_folder)
+{
+    char path[600];
+    struct tensorfile *file;
+    struct tensorfile_writer *writer;
+    snprintf(path, sizeof path, "%s/fragment-0001.safetensors", state_folder);
+    assert_ok(tensorfile_open(path, true, &file));
+    size_t count = tensorfile_count(file);
+    struct tensorfile_tensor tensors[4];
+    const float *values[4];
+    for (size_t i = 0; i < count; i++) {
+        tensors[i] = tensorfile_at(file, i);
+        assert_ok(tensorfile_values(file, tensors[i].name, tensors[i].shape[0], &values[i]));
+    }
+    size_t n = tensors[0].shape[0];
+    float *forged = malloc(n * sizeof *forged);
+    memcpy(forged, values[0], n * sizeof *forged);
+    forged[5] += 0.25f;
+    uint64_t version;
+    assert_ok(tensorfile_meta_u64(file, "version", &version));
+    struct digest leaves[2] = {vhash_leaf(forged, n, 0), vhash_leaf(values[1], n, 0)};
+    struct digest hash = vhash_root(1, version, n, &leaves[0], &leaves[1]);
+    char hex[DIGEST_HEX_BYTES];
+    const char *keys[] = {"format", "version", "step", "hash", "run_id", "plan_id"};
+    struct tensorfile_meta meta[6];
+    for (size_t i = 0; i < 6; i++)
+        meta[i] = (struct tensorfile_meta){keys[i], tensorfile_meta(file, keys[i])};
+    meta[3].value = digest_hex(&hash, hex);
+    assert_string_equal(tensors[1].name, "momentum");
+    assert_ok(tensorfile_create(path, tensors, count, meta, 6, &writer));
+    for (size_t i = 0; i < count; i++)
+        assert_ok(tensorfile_write(writer, i == 0 ? forged : values[i], tensors[i].shape[0]));
+    assert_ok(tensorfile_commit(writer));
+    tensorfile_close(file);
+    free(forged);
+}
+
+static void a_silent_divergence_is_found_and_repaired(void **state)
+{
+    (void)state;
+    struct cluster *cluster = begin("diverge", 2);
+    cluster_wait(cluster, 1, cluster_versions_reach, 6, "some versions");
+    assert_int_equal(cluster_end(cluster, 1, SIGTERM), 0);
+    forge_checkpoint(cluster->island[1].state);
+    cluster_start(cluster, 1);
+    assert_true(cluster_log_has(cluster, 1, "fragment 1 has DIVERGED", 15));
+    assert_true(cluster_log_has(cluster, 1, "fragment 1 now holds island a's state", 15));
+    for (uint32_t i = 0; i < 2; i++)
+        cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
+    cluster_wait(cluster, 1, cluster_versions_reach, cluster_status_number(cluster, 0, "versions"), "the last version");
+    json_t *a = cluster_ask(cluster, 0, "status"), *b = cluster_ask(cluster, 1, "status");
+    assert_string_equal(ctl_text(a, "anchors"), ctl_text(b, "anchors"));
+    json_decref(a);
+    json_decref(b);
+    cluster_end(cluster, 0, SIGTERM);
+    cluster_end(cluster, 1, SIGTERM);
+    cluster_free(cluster);
+}
+
+static void a_full_disk_is_said_and_waited_out(void **state)
+{
+    (void)state;
+    struct cluster_options options = {.run = spec, .data = data};
+    struct cluster *cluster = cluster_new("full", 2, &options);
+    assert_ok(fsio_mkdirs(cluster->island[1].state, 0755));
+    if (mount("tmpfs", cluster->island[1].state, "tmpfs", 0, "size=400k") != 0) {
+        cluster_free(cluster);
+        skip_because("no right to mount a small file system");
+    }
+    cluster_start_all(cluster);
+    cluster_wait(cluster, 1, cluster_versions_reach, 3, "some versions");
+    char filler[600];
+    snprintf(filler, sizeof filler, "%s/filler", cluster->island[1].state);
+    int fd = open(filler, O_WRONLY | O_CREAT, 0644);
+    static char block[4096];
+    while (write(fd, block, sizeof block) > 0) {
+    }
+    close(fd);
+    assert_true(cluster_log_has(cluster, 1, "No space left on device; free some space", 30));
+    cluster_wait(cluster, 1, cluster_degraded, 1, "saying so in status");
+    assert_int_equal(unlink(filler), 0);
+    assert_true(cluster_log_has(cluster, 1, "the disk can be written again", 20));
+    for (uint32_t i = 0; i < 2; i++)
+        cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
+    cluster_wait(cluster, 1, cluster_versions_reach, cluster_status_number(cluster, 0, "versions"), "the last version");
+    cluster_assert_one_truth(cluster);
+    cluster_end(cluster, 0, SIGTERM);
+    cluster_end(cluster, 1, SIGTERM);
+    assert_int_equal(umount(cluster->island[1].state), 0);
+    cluster_free(cluster);
+}
+
+int main(int argc, char **argv)
+{
+    assert_ok(digest_init());
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_daemon_comes_back_to_its_trainer),
+        cmocka_unit_test(a_killed_daemon_is_survived_again_and_again),
+        cmocka_unit_test(a_killed_trainer_is_started_again),
+        cmocka_unit_test(everything_killed_at_once_goes_on),
+        cmocka_unit_test(a_stopped_daemon_ends_its_trainer_and_saves),
+        cmocka_unit_test(an_island_that_starts_late_is_waited_for),
+        cmocka_unit_test(an_island_leaves_and_joins),
+        cmocka_unit_test(an_island_without_a_trainer_serves_its_shards),
+        cmocka_unit_test(strangers_are_refused_and_named),
+        cmocka_unit_test(another_run_spec_is_refused),
+        cmocka_unit_test(a_trainer_with_other_tensors_is_refused),
+        cmocka_unit_test(different_initial_tensors_become_one),
+        cmocka_unit_test(used_ports_and_sockets_are_named),
+        cmocka_unit_test(a_nan_is_named_and_contained),
+        cmocka_unit_test(damaged_files_are_noticed_and_mended),
+        cmocka_unit_test(a_silent_divergence_is_found_and_repaired),
+        cmocka_unit_test(a_full_disk_is_said_and_waited_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -27,7 +27,7 @@ struct dconf {
     uint64_t rate_limit, window;
     int64_t io_threads, job_threads;
 
-    char *worker_program, *data, *device;
+    char *worker_program, *data, *stream, *device;
     bool autostart;
     int64_t threads, checkpoint_every, eval_every;
 

@@ -150,6 +150,8 @@ static enum err make_arguments(const struct engine *engine, struct arguments *ar
     TRY(add_pair(args, "--out", folder));
     TRY(add_pair(args, "--attach", path));
     TRY(add_pair(args, "--device", conf->device));
+    if (conf->stream[0] != '\0')
+        TRY(add_pair(args, "--stream", conf->stream));
     TRY(add_number(args, "--threads", conf->threads));
     TRY(add_number(args, "--checkpoint-every", conf->checkpoint_every));
     return add_number(args, "--eval-every", conf->eval_every);

@@ -1,22 +1,16 @@
 #include "tests/lib/cluster.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "daemon/ctl_client.h"
 #include "net/ident.h"
+#include "tests/lib/proc.h"
 #include "tests/lib/testlib.h"
 
 /* Sanitizers and a busy machine take their time; nothing waits this long unless something is wrong. */
@@ -26,24 +20,6 @@ static const char *build_folder(void)
 {
     const char *build = getenv("BUILD");
     return build != NULL ? build : "build/gcc";
-}
-
-static void sleep_ms(long ms)
-{
-    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    nanosleep(&pause, NULL);
-}
-
-/* A port nobody uses just now. */
-static unsigned free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&address, bytes) == 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
-    close(fd);
-    return ntohs(address.sin_port);
 }
 
 void cluster_configure(struct cluster *cluster, uint32_t i, const struct cluster_options *options)
@@ -122,7 +98,8 @@ struct cluster *cluster_new(const char *name, uint32_t count, const struct clust
         assert_ok(ident_generate(&ident));
         assert_ok(ident_save(&ident, island->key));
         snprintf(island->public_key, sizeof island->public_key, "%s", ident.public_text);
-        island->port = free_port();
+        island->port = proc_free_port();
+        assert_true(island->port > 0);
     }
     for (uint32_t i = 0; i < count; i++)
         cluster_configure(cluster, i, options);
@@ -134,15 +111,9 @@ void cluster_start(struct cluster *cluster, uint32_t i)
     struct cluster_island *island = &cluster->island[i];
     char program[300];
     snprintf(program, sizeof program, "%s/dilocod", build_folder());
-    island->pid = fork();
-    assert_true(island->pid >= 0);
-    if (island->pid == 0) {
-        int log = open(island->log, O_WRONLY | O_CREAT | O_APPEND, 0644);
-        dup2(log, STDOUT_FILENO);
-        dup2(log, STDERR_FILENO);
-        execl(program, program, "--config", island->conf, (char *)NULL);
-        _exit(127);
-    }
+    const char *argv[] = {program, "--config", island->conf, NULL};
+    island->pid = proc_start(argv, island->log);
+    assert_true(island->pid > 0);
 }
 
 void cluster_start_all(struct cluster *cluster)
@@ -151,23 +122,13 @@ void cluster_start_all(struct cluster *cluster)
         cluster_start(cluster, i);
 }
 
-static int status_of(int status)
-{
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 int cluster_wait_end(struct cluster *cluster, uint32_t i, double seconds)
 {
     struct cluster_island *island = &cluster->island[i];
-    for (double waited = 0; waited < seconds; waited += 0.02) {
-        int status;
-        if (waitpid(island->pid, &status, WNOHANG) == island->pid) {
-            island->pid = 0;
-            return status_of(status);
-        }
-        sleep_ms(20);
-    }
-    return -1;
+    int status = proc_wait(island->pid, seconds);
+    if (status >= 0)
+        island->pid = 0;
+    return status;
 }
 
 int cluster_end(struct cluster *cluster, uint32_t i, int signal)
@@ -184,20 +145,6 @@ int cluster_end(struct cluster *cluster, uint32_t i, int signal)
     return status;
 }
 
-/* A trainer outlives a killed daemon; its number is in the state folder. */
-static void end_trainer(const struct cluster_island *island)
-{
-    char path[300];
-    int pid = 0;
-    snprintf(path, sizeof path, "%s/worker.pid", island->state);
-    FILE *file = fopen(path, "r");
-    if (file == NULL)
-        return;
-    if (fscanf(file, "%d", &pid) == 1 && pid > 1)
-        kill(pid, SIGKILL);
-    fclose(file);
-}
-
 void cluster_free(struct cluster *cluster)
 {
     for (uint32_t i = 0; i < cluster->count; i++)
@@ -208,7 +155,7 @@ void cluster_free(struct cluster *cluster)
             kill(cluster->island[i].pid, SIGKILL);
             cluster_wait_end(cluster, i, 5);
         }
-        end_trainer(&cluster->island[i]);
+        proc_kill_trainer(cluster->island[i].state); /* a trainer outlives a killed daemon */
     }
     forget(cluster);
     free(cluster);
@@ -283,13 +230,12 @@ void cluster_wait(struct cluster *cluster, uint32_t i, cluster_predicate *predic
     for (double waited = 0; waited < PATIENCE_S; waited += 0.05) {
         if (predicate(cluster, i, value))
             return;
-        int status;
-        if (cluster->island[i].pid != 0 && waitpid(cluster->island[i].pid, &status, WNOHANG) > 0) {
-            cluster->island[i].pid = 0;
+        int status = cluster->island[i].pid != 0 ? cluster_wait_end(cluster, i, 0) : -1;
+        if (status >= 0) {
             cluster_print_logs(cluster);
-            fail_msg("island %s ended with %d while waiting for: %s", cluster->island[i].name, status_of(status), what);
+            fail_msg("island %s ended with %d while waiting for: %s", cluster->island[i].name, status, what);
         }
-        sleep_ms(50);
+        proc_sleep_ms(50);
     }
     cluster_print_logs(cluster);
     json_t *fragments = cluster_ask(cluster, i, "fragments");
@@ -317,7 +263,7 @@ bool cluster_log_has(struct cluster *cluster, uint32_t i, const char *text, doub
         mem_free(log);
         if (has || waited >= seconds)
             return has;
-        sleep_ms(50);
+        proc_sleep_ms(50);
     }
 }
 

@@ -1,0 +1,335 @@
+#include "tests/demo/demo.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/args.h"
+#include "common/digest.h"
+#include "common/env.h"
+#include "common/fsio.h"
+#include "daemon/ctl_client.h"
+#include "net/ident.h"
+#include "tests/lib/proc.h"
+
+/* A run whose trainers stand still this long is broken. */
+enum { STALL_S = 60, CORPUS_BYTES_MAX = 16 << 20 };
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    interrupted = number;
+}
+
+/* ---- set-up ---- */
+
+/* The C headers of this machine, in order of name, as one file: text that is there wherever this was built. */
+static bool make_corpus(const struct demo *demo)
+{
+    char command[1200];
+    if (demo->data != NULL) {
+        char target[1024];
+        if (access(demo->data, R_OK) != 0 || realpath(demo->data, target) == NULL) {
+            fprintf(stderr, "DATA=%s: cannot read it: %s\n", demo->data, strerror(errno));
+            return false;
+        }
+        return symlink(target, DEMO_FOLDER "/corpus") == 0;
+    }
+    snprintf(command, sizeof command,
+             "find -L /usr/include -type f -name '*.h' 2>/dev/null | LC_ALL=C sort | xargs cat 2>/dev/null | "
+             "head -c %d > " DEMO_FOLDER "/corpus",
+             CORPUS_BYTES_MAX);
+    struct stat status;
+    if (system(command) != 0 || stat(DEMO_FOLDER "/corpus", &status) != 0 || status.st_size < 100000) {
+        fprintf(stderr, "too few C headers under /usr/include; give a text: make demo DATA=file\n");
+        return false;
+    }
+    return true;
+}
+
+static enum err make_island(struct demo *demo, int i)
+{
+    struct demo_island *island = &demo->island[i];
+    struct ident ident;
+    snprintf(island->conf, sizeof island->conf, DEMO_FOLDER "/%s.conf", island->name);
+    snprintf(island->log, sizeof island->log, DEMO_FOLDER "/%s.log", island->name);
+    snprintf(island->state, sizeof island->state, DEMO_FOLDER "/state-%s", island->name);
+    snprintf(island->sockets, sizeof island->sockets, DEMO_FOLDER "/run-%s", island->name);
+    snprintf(island->control, sizeof island->control, "%s/control.sock", island->sockets);
+    snprintf(island->key, sizeof island->key, DEMO_FOLDER "/%s.key", island->name);
+    island->port = proc_free_port();
+    TRY(ident_generate(&ident));
+    TRY(ident_save(&ident, island->key));
+    memcpy(island->public_key, ident.public_text, sizeof ident.public_text);
+    return ERR_OK;
+}
+
+static enum err write_conf(const struct demo *demo, int i)
+{
+    const struct demo_island *island = &demo->island[i];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    long threads = cores > DEMO_ISLANDS ? cores / DEMO_ISLANDS : 1;
+    FILE *file = fopen(island->conf, "we");
+    if (file == NULL)
+        return err_set_errno(ERR_IO, "cannot create %s", island->conf);
+    fprintf(file,
+            "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = run-%s\n"
+            "[net]\nlisten = 127.0.0.1:%u\n[worker]\ndata = corpus\nthreads = %ld\n",
+            island->name, island->name, island->name, island->name, island->port, threads > 4 ? 4 : threads);
+    for (int k = 0; k < DEMO_ISLANDS; k++)
+        if (k != i)
+            fprintf(file, "[peer %s]\npublic_key = %s\naddress = 127.0.0.1:%u\n", demo->island[k].name,
+                    demo->island[k].public_key, demo->island[k].port);
+    return fclose(file) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write %s", island->conf);
+}
+
+static enum err set_up(struct demo *demo)
+{
+    char *text;
+    size_t bytes;
+    if (system("rm -rf " DEMO_FOLDER) != 0)
+        return err_set(ERR_IO, "cannot empty " DEMO_FOLDER);
+    TRY(fsio_mkdirs(DEMO_FOLDER, 0755));
+    if (!make_corpus(demo))
+        return err_set(ERR_CONF, "no corpus");
+    TRY(fsio_read("conf/demo.ini", 1 << 20, &text, &bytes));
+    enum err err = fsio_replace(DEMO_FOLDER "/run.ini", text, bytes, 0644);
+    free(text);
+    TRY(err);
+    for (int i = 0; i < DEMO_ISLANDS; i++)
+        TRY(make_island(demo, i));
+    for (int i = 0; i < DEMO_ISLANDS; i++)
+        TRY(write_conf(demo, i));
+    return ERR_OK;
+}
+
+static void start(struct demo *demo, int i)
+{
+    char program[300];
+    snprintf(program, sizeof program, "%s/dilocod", demo->programs);
+    const char *argv[] = {program, "--config", demo->island[i].conf, NULL};
+    demo->island[i].pid = proc_start(argv, demo->island[i].log);
+}
+
+/* Ends everything; a daemon ends its trainer. */
+static void stop_all(struct demo *demo)
+{
+    for (int i = 0; i < DEMO_ISLANDS; i++)
+        if (demo->island[i].pid > 0)
+            kill(demo->island[i].pid, SIGTERM);
+    for (int i = 0; i < DEMO_ISLANDS; i++) {
+        struct demo_island *island = &demo->island[i];
+        if (island->pid > 0 && proc_wait(island->pid, 20) < 0) {
+            kill(island->pid, SIGKILL);
+            proc_wait(island->pid, 5);
+        }
+        if (island->pid > 0)
+            proc_kill_trainer(island->state);
+        island->pid = 0;
+    }
+}
+
+/* ---- looking ---- */
+
+static void take_status(struct demo *demo, struct demo_island *island, const json_t *status)
+{
+    const json_t *trainer = json_object_get(status, "trainer");
+    const json_t *run = json_object_get(status, "run");
+    snprintf(island->trainer, sizeof island->trainer, "%s", ctl_text(trainer, "state"));
+    snprintf(island->anchors, sizeof island->anchors, "%s", ctl_text(status, "anchors"));
+    snprintf(island->saved, sizeof island->saved, "%.250s", ctl_text(status, "saved"));
+    snprintf(demo->codec, sizeof demo->codec, "%s", ctl_text(run, "codec"));
+    demo->steps = ctl_integer(run, "steps");
+    demo->interval = ctl_integer(run, "interval");
+    demo->params = ctl_integer(status, "params");
+    demo->fragments = ctl_integer(status, "fragments");
+    island->step = ctl_integer(trainer, "step");
+    island->tokens = ctl_integer(trainer, "tokens");
+    island->loss = ctl_number(trainer, "loss");
+    island->tokens_per_s = ctl_number(trainer, "tokens_per_s");
+    island->versions = ctl_integer(status, "versions");
+    island->version_min = ctl_integer(status, "version_min");
+    island->version_max = ctl_integer(status, "version_max");
+    island->bytes_sent = ctl_integer(status, "bytes_sent");
+    island->bytes_received = ctl_integer(status, "bytes_received");
+    island->payload_sent = ctl_integer(status, "payload_sent");
+    island->finished = strcmp(island->trainer, "finished") == 0;
+}
+
+static void look(struct demo *demo)
+{
+    for (int i = 0; i < DEMO_ISLANDS; i++) {
+        json_t *status;
+        if (ctl_ask(demo->island[i].control, "status", &status) != ERR_OK)
+            continue; /* still starting */
+        take_status(demo, &demo->island[i], status);
+        json_decref(status);
+    }
+}
+
+static long long slowest_step(const struct demo *demo)
+{
+    long long step = demo->island[0].step;
+    for (int i = 1; i < DEMO_ISLANDS; i++)
+        step = demo->island[i].step < step ? demo->island[i].step : step;
+    return step;
+}
+
+/* Seconds left by the pace of the last while; negative while unknown. */
+static double time_left(const struct demo *demo)
+{
+    long long step = slowest_step(demo);
+    double passed = env_mono_s() - demo->begin_s;
+    return step >= 5 && demo->steps > 0 ? passed / (double)step * (double)(demo->steps - step) : -1;
+}
+
+static void show_bar(const struct demo *demo)
+{
+    enum { WIDTH = 50 };
+    long long step = slowest_step(demo);
+    int full = demo->steps > 0 ? (int)(WIDTH * step / demo->steps) : 0;
+    double left = time_left(demo);
+    printf("  [");
+    for (int i = 0; i < WIDTH; i++)
+        fputs(i < full ? "█" : "·", stdout);
+    printf("] %3lld %%", demo->steps > 0 ? 100 * step / demo->steps : 0);
+    if (left >= 0)
+        printf("   about %.0f s left", ceil(left));
+    printf("\033[K\n");
+}
+
+static void show_screen(const struct demo *demo, bool first)
+{
+    char a[32], b[32];
+    if (!first)
+        printf("\033[%dA", DEMO_ISLANDS + 4);
+    printf("\033[K\n  %-10s %-10s %12s %8s %10s %9s %10s %10s\033[K\n", "island", "trainer", "step", "loss", "tokens/s",
+           "versions", "sent", "received");
+    for (int i = 0; i < DEMO_ISLANDS; i++) {
+        const struct demo_island *island = &demo->island[i];
+        char step[32], versions[32];
+        snprintf(step, sizeof step, "%lld/%lld", island->step, demo->steps);
+        snprintf(versions, sizeof versions, "%lld-%lld", island->version_min, island->version_max);
+        printf("  %-10s %-10s %12s %8.4f %10.0f %9s %10s %10s\033[K\n", island->name,
+               island->trainer[0] != '\0' ? island->trainer : "starting", step, island->loss, island->tokens_per_s,
+               versions, ctl_bytes((double)island->bytes_sent, a, sizeof a),
+               ctl_bytes((double)island->bytes_received, b, sizeof b));
+    }
+    printf("\033[K\n");
+    show_bar(demo);
+    fflush(stdout);
+}
+
+static void show_line(const struct demo *demo)
+{
+    double left = time_left(demo);
+    char sent[32];
+    printf("%5.0f s ", env_mono_s() - demo->begin_s);
+    for (int i = 0; i < DEMO_ISLANDS; i++) {
+        const struct demo_island *island = &demo->island[i];
+        printf(" | %s step %lld/%lld loss %.4f %.0f tokens/s versions %lld-%lld sent %s", island->name, island->step,
+               demo->steps, island->loss, island->tokens_per_s, island->version_min, island->version_max,
+               ctl_bytes((double)island->bytes_sent, sent, sizeof sent));
+    }
+    if (left >= 0)
+        printf(" | about %.0f s left", ceil(left));
+    printf("\n");
+    fflush(stdout);
+}
+
+static bool all_done(const struct demo *demo)
+{
+    for (int i = 0; i < DEMO_ISLANDS; i++) {
+        const struct demo_island *island = &demo->island[i];
+        if (!island->finished || island->saved[0] == '\0' || island->versions != demo->island[0].versions)
+            return false;
+    }
+    return true;
+}
+
+static const char *dead_daemon(struct demo *demo)
+{
+    for (int i = 0; i < DEMO_ISLANDS; i++) {
+        if (proc_wait(demo->island[i].pid, 0) >= 0) {
+            demo->island[i].pid = 0;
+            return demo->island[i].name;
+        }
+        if (strcmp(demo->island[i].trainer, "restarting") == 0)
+            return demo->island[i].name;
+    }
+    return NULL;
+}
+
+/* Until both are done; false if something died or stands still. */
+static bool run(struct demo *demo)
+{
+    bool terminal = isatty(STDOUT_FILENO) != 0;
+    bool first = true;
+    double moved_s = env_mono_s(), shown_s = 0;
+    long long seen = -1;
+    while (interrupted == 0) {
+        proc_sleep_ms(250);
+        look(demo);
+        double now_s = env_mono_s();
+        long long progress = slowest_step(demo) + demo->island[0].versions;
+        if (progress != seen)
+            moved_s = now_s;
+        seen = progress;
+        if (terminal)
+            show_screen(demo, first);
+        else if (now_s >= shown_s + 5)
+            show_line(demo);
+        shown_s = now_s >= shown_s + 5 ? now_s : shown_s;
+        first = false;
+        if (all_done(demo))
+            return true;
+        const char *dead = dead_daemon(demo);
+        if (dead != NULL || now_s > moved_s + STALL_S) {
+            fprintf(stderr, "\nFAILED: %s %s; its log is " DEMO_FOLDER "/%s.log\n", dead != NULL ? dead : "the run",
+                    dead != NULL ? "or its trainer has ended" : "stands still",
+                    dead != NULL ? dead : demo->island[0].name);
+            return false;
+        }
+    }
+    printf("\nStopping.\n");
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    struct demo demo = {.programs = "build/gcc", .island = {{.name = "oslo"}, {.name = "lima"}}};
+    const struct args_option options[] = {
+        {"programs", ARGS_STRING, &demo.programs, "FOLDER", "where dilocod and diloco-worker are"},
+        {"data", ARGS_STRING, &demo.data, "FILE", "a text to train on instead of this machine's C headers"},
+    };
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    if (digest_init() != ERR_OK || args_parse(argc, argv, options, 2, NULL) != ERR_OK || set_up(&demo) != ERR_OK) {
+        fprintf(stderr, "demo: %s\n", err_text());
+        return 2;
+    }
+    printf("Two islands, oslo and lima, train one language model over encrypted ZeroMQ on loopback.\n"
+           "Logs: " DEMO_FOLDER "/oslo.log, " DEMO_FOLDER "/lima.log. Look in with: %s/dilococtl watch --socket %s\n",
+           demo.programs, DEMO_FOLDER "/run-oslo/control.sock");
+    demo.begin_s = env_mono_s();
+    for (int i = 0; i < DEMO_ISLANDS; i++)
+        start(&demo, i);
+    bool done = run(&demo);
+    demo.took_s = env_mono_s() - demo.begin_s;
+    if (done)
+        look(&demo); /* the last bytes */
+    stop_all(&demo);
+    if (interrupted != 0)
+        return 130;
+    return done ? demo_report(&demo) : 1;
+}

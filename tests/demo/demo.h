@@ -1,0 +1,40 @@
+/*
+ * demo: the main job on one machine, for people: two daemons, two trainers, one model. demo.c runs it and shows it
+ * live; demo_report.c makes table, picture, sample and summary of what is left in the folder.
+ */
+#ifndef TESTS_DEMO_DEMO_H
+#define TESTS_DEMO_DEMO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { DEMO_ISLANDS = 2, DEMO_STEPS_MAX = 100000 };
+
+struct demo_island {
+    const char *name;
+    char conf[64], log[64], state[64], sockets[64], control[96], key[64], public_key[64];
+    unsigned port;
+    int pid;
+    bool finished;
+    /* as last told by its daemon */
+    char trainer[32], anchors[80], saved[256];
+    long long step, tokens, versions, bytes_sent, bytes_received, payload_sent, version_min, version_max;
+    double loss, tokens_per_s;
+};
+
+struct demo {
+    const char *programs, *data;
+    char run_id[80], codec[16];
+    long long steps, params, fragments, interval;
+    struct demo_island island[DEMO_ISLANDS];
+    double begin_s, took_s;
+};
+
+#define DEMO_FOLDER "build/demo"
+
+/* Reads what the run left, prints table and sample, writes the picture and the summary. Returns the exit status: 0 only
+ * if the anchors are identical and the loss fell. */
+int demo_report(const struct demo *demo);
+
+#endif

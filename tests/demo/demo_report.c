@@ -1,0 +1,237 @@
+#include "tests/demo/demo.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/ctl_client.h"
+#include "tests/lib/plot.h"
+#include "tests/lib/proc.h"
+
+/* One island's curve, as its trainer wrote it. */
+struct curve {
+    double *step, *loss, *smooth;
+    size_t count;
+};
+
+static struct curve read_curve(const struct demo_island *island)
+{
+    struct curve curve = {.step = calloc(DEMO_STEPS_MAX, sizeof(double)),
+                          .loss = calloc(DEMO_STEPS_MAX, sizeof(double)),
+                          .smooth = calloc(DEMO_STEPS_MAX, sizeof(double))};
+    char path[128], line[512];
+    snprintf(path, sizeof path, "%s/worker/train.jsonl", island->state);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL && curve.count < DEMO_STEPS_MAX) {
+        double step, loss;
+        if (sscanf(line, "{\"step\":%lf,\"loss\":%lf", &step, &loss) != 2)
+            continue;
+        double before = curve.count > 0 ? curve.smooth[curve.count - 1] : loss;
+        curve.step[curve.count] = step;
+        curve.loss[curve.count] = loss;
+        curve.smooth[curve.count++] = before + 0.1 * (loss - before);
+    }
+    if (file != NULL)
+        fclose(file);
+    return curve;
+}
+
+static void free_curve(struct curve *curve)
+{
+    free(curve->step);
+    free(curve->loss);
+    free(curve->smooth);
+}
+
+/* Mean over a few steps at the beginning or the end. */
+static double mean_loss(const struct curve *curve, bool first)
+{
+    size_t take = curve->count < 10 ? curve->count : 10;
+    double sum = 0;
+    for (size_t i = 0; i < take; i++)
+        sum += curve->loss[first ? i : curve->count - 1 - i];
+    return take > 0 ? sum / (double)take : NAN;
+}
+
+static double evaluate(const struct demo *demo, const char *params)
+{
+    char worker[300], out[64] = "";
+    snprintf(worker, sizeof worker, "%s/diloco-worker", demo->programs);
+    const char *initial[] = {worker, "eval", "--run", DEMO_FOLDER "/run.ini", "--data", DEMO_FOLDER "/corpus", NULL};
+    const char *saved[] = {worker, "eval", "--params", params, "--data", DEMO_FOLDER "/corpus", NULL};
+    int status = proc_run(params != NULL ? saved : initial, DEMO_FOLDER "/report.log", out, sizeof out);
+    return status == 0 ? strtod(out, NULL) : NAN;
+}
+
+static void print_sample(const struct demo *demo, const char *params)
+{
+    static char text[4096];
+    char worker[300];
+    snprintf(worker, sizeof worker, "%s/diloco-worker", demo->programs);
+    const char *argv[] = {worker, "sample", "--params", params, "--prompt", "/* ", "--tokens", "500", NULL};
+    if (proc_run(argv, DEMO_FOLDER "/report.log", text, sizeof text) != 0) {
+        printf("no sample: see " DEMO_FOLDER "/report.log\n");
+        return;
+    }
+    printf("\nWhat the model writes after \"/* \":\n\n");
+    for (const char *at = text; *at != '\0'; at++)
+        putchar((unsigned char)*at >= 32 || *at == '\n' || *at == '\t' ? *at : '?');
+    FILE *file = fopen(DEMO_FOLDER "/sample.txt", "we");
+    if (file != NULL) {
+        fputs(text, file);
+        fclose(file);
+    }
+}
+
+struct figures {
+    double loss_first, loss_last, val_start, val_anchor;
+    double bytes_data_parallel, reduction, bits_per_param;
+    long long bytes_sent_max, tokens, steps;
+    bool identical, fell;
+};
+
+static struct figures figures_of(const struct demo *demo, const struct curve *curves, const char *anchor)
+{
+    struct figures f = {.identical = true};
+    double rounds = 0, payload = 0;
+    for (int i = 0; i < DEMO_ISLANDS; i++) {
+        const struct demo_island *island = &demo->island[i];
+        f.loss_first += mean_loss(&curves[i], true) / DEMO_ISLANDS;
+        f.loss_last += mean_loss(&curves[i], false) / DEMO_ISLANDS;
+        f.bytes_sent_max = island->bytes_sent > f.bytes_sent_max ? island->bytes_sent : f.bytes_sent_max;
+        f.tokens += island->tokens;
+        f.steps = island->step;
+        f.identical =
+            f.identical && strlen(island->anchors) == 64 && strcmp(island->anchors, demo->island[0].anchors) == 0;
+        rounds += (double)island->versions / (double)demo->fragments / DEMO_ISLANDS;
+        payload += (double)island->payload_sent / DEMO_ISLANDS;
+    }
+    f.val_start = evaluate(demo, NULL);
+    f.val_anchor = evaluate(demo, anchor);
+    /* A ring all-reduce of bf16 gradients sends 2 (M - 1) / M times their size from each island, every step; here the
+     * contributions and results of a round are as many values. */
+    double share = 2.0 * (DEMO_ISLANDS - 1) / DEMO_ISLANDS;
+    f.bytes_data_parallel = share * 2 * (double)demo->params * (double)f.steps;
+    f.reduction = f.bytes_data_parallel / (double)f.bytes_sent_max;
+    f.bits_per_param = payload * 8 / (share * (double)demo->params * rounds);
+    f.fell = f.loss_last < f.loss_first && f.val_anchor < f.val_start;
+    return f;
+}
+
+static void print_table(const struct demo *demo, const struct figures *f)
+{
+    char a[32], b[32];
+    printf("\n%-10s %8s %10s %9s %10s %10s %10s  %s\n", "island", "steps", "tokens", "loss", "versions", "sent",
+           "received", "anchors");
+    for (int i = 0; i < DEMO_ISLANDS; i++) {
+        const struct demo_island *island = &demo->island[i];
+        printf("%-10s %8lld %10lld %9.4f %10lld %10s %10s  %.16s\n", island->name, island->step, island->tokens,
+               island->loss, island->versions, ctl_bytes((double)island->bytes_sent, a, sizeof a),
+               ctl_bytes((double)island->bytes_received, b, sizeof b), island->anchors);
+    }
+    printf("\nanchors             %s\n", f->identical ? "identical on both islands, bit for bit" : "DIFFER");
+    printf("held-out loss       %.4f at the start, %.4f the trained anchor (nats per byte)\n", f->val_start,
+           f->val_anchor);
+    printf("bytes per island    %s; per-step bf16 data-parallel would have sent %s: %.0f times as many\n",
+           ctl_bytes((double)f->bytes_sent_max, a, sizeof a), ctl_bytes(f->bytes_data_parallel, b, sizeof b),
+           f->reduction);
+    printf("on the wire         %.2f bit per parameter and synchronisation (%s, zstd)\n", f->bits_per_param,
+           demo->codec);
+    printf("took                %.0f s\n", demo->took_s);
+}
+
+static bool draw(const struct demo *demo, const struct curve *curves, const struct figures *f)
+{
+    static const char *const colors[] = {"#1565c0", "#ef6c00"};
+    double start_x = 0, end_x = (double)f->steps;
+    char subtitle[256];
+    snprintf(
+        subtitle, sizeof subtitle,
+        "%lld parameters, %lld fragments, each exchanged every %lld steps; %.0f times fewer bytes than data-parallel",
+        demo->params, demo->fragments, demo->interval, f->reduction);
+    struct plot plot = {.title = "Two islands train one model",
+                        .subtitle = subtitle,
+                        .x_label = "inner step",
+                        .y_label = "loss, nats per byte"};
+    for (int i = 0; i < DEMO_ISLANDS; i++)
+        plot.series[plot.series_count++] = (struct plot_series){.color = colors[i],
+                                                                .x = curves[i].step,
+                                                                .y = curves[i].loss,
+                                                                .count = curves[i].count,
+                                                                .width = 1,
+                                                                .opacity = 0.25};
+    for (int i = 0; i < DEMO_ISLANDS; i++)
+        plot.series[plot.series_count++] = (struct plot_series){.name = demo->island[i].name,
+                                                                .color = colors[i],
+                                                                .x = curves[i].step,
+                                                                .y = curves[i].smooth,
+                                                                .count = curves[i].count,
+                                                                .width = 2,
+                                                                .opacity = 1};
+    plot.series[plot.series_count++] = (struct plot_series){.name = "held out: start, trained anchor",
+                                                            .color = "#2e7d32",
+                                                            .x = &start_x,
+                                                            .y = &f->val_start,
+                                                            .count = 1,
+                                                            .opacity = 1};
+    plot.series[plot.series_count++] =
+        (struct plot_series){.color = "#2e7d32", .x = &end_x, .y = &f->val_anchor, .count = 1, .opacity = 1};
+    return plot_write(&plot, DEMO_FOLDER "/loss.svg");
+}
+
+static bool write_summary(const struct demo *demo, const struct figures *f)
+{
+    json_t *hashes = json_array(), *sent = json_array();
+    for (int i = 0; i < DEMO_ISLANDS; i++) {
+        json_array_append_new(hashes, json_string(demo->island[i].anchors));
+        json_array_append_new(sent, json_integer(demo->island[i].bytes_sent));
+    }
+    json_t *s = json_object();
+    json_object_set_new(s, "islands", json_integer(DEMO_ISLANDS));
+    json_object_set_new(s, "params", json_integer(demo->params));
+    json_object_set_new(s, "steps", json_integer(f->steps));
+    json_object_set_new(s, "tokens", json_integer(f->tokens));
+    json_object_set_new(s, "loss_first", json_real(f->loss_first));
+    json_object_set_new(s, "loss_last", json_real(f->loss_last));
+    json_object_set_new(s, "val_loss_anchor", json_real(f->val_anchor));
+    json_object_set_new(s, "val_loss_start", json_real(f->val_start));
+    json_object_set_new(s, "fragments", json_integer(demo->fragments));
+    json_object_set_new(s, "versions", json_integer(demo->island[0].versions));
+    json_object_set_new(s, "anchors_identical", json_boolean(f->identical));
+    json_object_set_new(s, "anchor_hashes", hashes);
+    json_object_set_new(s, "bytes_sent", sent);
+    json_object_set_new(s, "bytes_data_parallel", json_real(f->bytes_data_parallel));
+    json_object_set_new(s, "reduction", json_real(f->reduction));
+    json_object_set_new(s, "codec", json_string(demo->codec));
+    json_object_set_new(s, "bits_per_param", json_real(f->bits_per_param));
+    json_object_set_new(s, "seconds", json_real(demo->took_s));
+    bool written = json_dump_file(s, DEMO_FOLDER "/summary.json", JSON_INDENT(2) | JSON_PRESERVE_ORDER) == 0;
+    json_decref(s);
+    return written;
+}
+
+int demo_report(const struct demo *demo)
+{
+    struct curve curves[DEMO_ISLANDS];
+    char anchor[128];
+    snprintf(anchor, sizeof anchor, "%s/anchor.safetensors", demo->island[0].state);
+    for (int i = 0; i < DEMO_ISLANDS; i++)
+        curves[i] = read_curve(&demo->island[i]);
+    struct figures f = figures_of(demo, curves, anchor);
+    print_table(demo, &f);
+    print_sample(demo, anchor);
+    bool drawn = draw(demo, curves, &f);
+    bool written = write_summary(demo, &f);
+    for (int i = 0; i < DEMO_ISLANDS; i++)
+        free_curve(&curves[i]);
+    printf("\npicture  " DEMO_FOLDER "/loss.svg\nfigures  " DEMO_FOLDER "/summary.json\nmodel    %s\n", anchor);
+    if (!f.identical)
+        fprintf(stderr, "FAILED: the islands' anchors differ\n");
+    if (!f.fell)
+        fprintf(stderr, "FAILED: the loss did not fall\n");
+    if (!drawn || !written)
+        fprintf(stderr, "FAILED: picture or summary could not be written to " DEMO_FOLDER "\n");
+    return f.identical && f.fell && drawn && written ? 0 : 1;
+}

@@ -1,0 +1,111 @@
+#include "tests/lib/proc.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+void proc_sleep_ms(long ms)
+{
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+static int start(const char *const *argv, const char *log, int out_fd)
+{
+    int pid = fork();
+    if (pid != 0)
+        return pid;
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    int fd = log != NULL ? open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
+    if (fd >= 0) {
+        dup2(fd, STDOUT_FILENO);
+        dup2(fd, STDERR_FILENO);
+    }
+    if (out_fd >= 0)
+        dup2(out_fd, STDOUT_FILENO);
+    execv(argv[0], (char *const *)(uintptr_t)argv);
+    _exit(127);
+}
+
+int proc_start(const char *const *argv, const char *log)
+{
+    return start(argv, log, -1);
+}
+
+static int status_of(int status)
+{
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int proc_wait(int pid, double seconds)
+{
+    for (double waited = 0;; waited += 0.02) {
+        int status;
+        if (waitpid(pid, &status, WNOHANG) == pid)
+            return status_of(status);
+        if (waited >= seconds)
+            return -1;
+        proc_sleep_ms(20);
+    }
+}
+
+int proc_run(const char *const *argv, const char *log, char *out, size_t out_bytes)
+{
+    int fds[2];
+    size_t at = 0;
+    if (pipe2(fds, O_CLOEXEC) != 0)
+        return -1;
+    int pid = start(argv, log, fds[1]);
+    close(fds[1]);
+    for (;;) {
+        char spill[4096];
+        bool room = at + 1 < out_bytes;
+        ssize_t got = read(fds[0], room ? out + at : spill, room ? out_bytes - 1 - at : sizeof spill);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        at += room ? (size_t)got : 0;
+    }
+    if (out_bytes > 0)
+        out[at] = '\0';
+    close(fds[0]);
+    return pid > 0 ? proc_wait(pid, 3600) : -1;
+}
+
+unsigned proc_free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    unsigned port = 0;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, bytes) == 0 &&
+        getsockname(fd, (struct sockaddr *)&address, &bytes) == 0)
+        port = ntohs(address.sin_port);
+    if (fd >= 0)
+        close(fd);
+    return port;
+}
+
+void proc_kill_trainer(const char *state_folder)
+{
+    char path[600];
+    int pid = 0;
+    snprintf(path, sizeof path, "%s/worker.pid", state_folder);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return;
+    if (fscanf(file, "%d", &pid) == 1 && pid > 1)
+        kill(pid, SIGKILL);
+    fclose(file);
+}

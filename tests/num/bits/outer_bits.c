@@ -1,0 +1,119 @@
+/*
+ * Runs everything in outer_opt/ that makes numbers, with each instruction set's table, cut among a number of threads,
+ * and prints one hash per table. tests/num/outer_bits.sh builds it with different compilers and flags and compares.
+ */
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/digest.h"
+#include "common/env.h"
+#include "outer_opt/vec.h"
+#include "outer_opt/vhash.h"
+
+enum { BLOCKS = 512, COUNT = BLOCKS * VEC_BLOCK, ROUNDS = 3, ISLANDS = 3 };
+
+/* One island-count of rounds over a range of blocks: encode, mean, encode again, outer steps. */
+struct work {
+    const struct vec_ops *ops;
+    int codec;
+    size_t begin, blocks;
+};
+
+static float base[COUNT], local[ISLANDS][COUNT], residual[ISLANDS][COUNT], owner_residual[COUNT], mean[COUNT];
+static float anchor[3][COUNT], momentum[2][COUNT], decoded[COUNT];
+static uint8_t raw[ISLANDS][COUNT * 4], result[COUNT * 4];
+
+static void *run(void *argument)
+{
+    const struct work *w = argument;
+    const struct vec_codec *codec = &w->ops->codec[w->codec];
+    size_t at = w->begin * VEC_BLOCK;
+    size_t count = w->blocks * VEC_BLOCK;
+    size_t raw_at = w->begin * codec->raw_bytes;
+    memset(mean + at, 0, count * sizeof *mean);
+    for (int i = 0; i < ISLANDS; i++) {
+        struct vec_source source = {.minuend = base + at, .subtrahend = local[i] + at, .residual = residual[i] + at};
+        codec->encode(&source, w->blocks, raw[i] + raw_at, residual[i] + at);
+        codec->decode_add(raw[i] + raw_at, w->blocks, 1000.0f + 37.0f * (float)i, mean + at);
+    }
+    w->ops->divide(mean + at, count, 3111.0f);
+    struct vec_source source = {.minuend = mean + at, .residual = owner_residual + at};
+    codec->encode(&source, w->blocks, result + raw_at, owner_residual + at);
+    codec->decode(result + raw_at, w->blocks, decoded + at);
+    w->ops->nesterov(anchor[0] + at, momentum[0] + at, decoded + at, count, 0.7f, 0.9f);
+    w->ops->heavy_ball(anchor[1] + at, momentum[1] + at, decoded + at, count, 0.4f, 0.9f);
+    w->ops->average(anchor[2] + at, decoded + at, count);
+    return NULL;
+}
+
+static void run_threads(const struct vec_ops *ops, int codec, int threads)
+{
+    pthread_t ids[8];
+    struct work works[8];
+    for (int t = 0; t < threads; t++) {
+        size_t begin = (size_t)(BLOCKS * t / threads);
+        works[t] = (struct work){ops, codec, begin, (size_t)(BLOCKS * (t + 1) / threads) - begin};
+        pthread_create(&ids[t], NULL, run, &works[t]);
+    }
+    for (int t = 0; t < threads; t++)
+        pthread_join(ids[t], NULL);
+}
+
+static void fill(float *values, uint64_t stream, double sigma)
+{
+    struct env_rng rng = env_rng_init(2026, stream);
+    for (size_t i = 0; i < COUNT; i++) {
+        /* Blocks of every magnitude, zeros, subnormals and lone spikes among them. */
+        double scale = pow(10, (double)((i / VEC_BLOCK) % 40) - 38);
+        values[i] = i / VEC_BLOCK % 41 == 40 ? 0 : (float)(sigma * scale * env_rng_normal(&rng));
+    }
+    values[5 * VEC_BLOCK + 9] = 1.5e-41f;
+}
+
+static struct digest hash_all(void)
+{
+    struct digest_state state;
+    digest_begin(&state);
+    /* Not the raw forms: a range's scales come first, so they depend on how the work was cut. What was quantised is in
+     * the residuals to the last bit. */
+    digest_add(&state, decoded, sizeof decoded);
+    digest_add(&state, residual, sizeof residual);
+    digest_add(&state, owner_residual, sizeof owner_residual);
+    digest_add(&state, anchor, sizeof anchor);
+    digest_add(&state, momentum, sizeof momentum);
+    struct digest leaf = vhash_leaf(anchor[0], COUNT, 0);
+    struct digest root = vhash_root(1, 2, COUNT, &leaf, &leaf);
+    digest_add(&state, root.byte, sizeof root.byte);
+    return digest_end(&state);
+}
+
+int main(int argc, char **argv)
+{
+    int threads = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 1;
+    const struct vec_ops *tables[3];
+    size_t tables_count = vec_all(tables, 3);
+    if (digest_init() != ERR_OK)
+        return 1;
+    for (size_t t = 0; t < tables_count; t++) {
+        memset(raw, 0, sizeof raw);
+        memset(residual, 0, sizeof residual);
+        memset(owner_residual, 0, sizeof owner_residual);
+        memset(momentum, 0, sizeof momentum);
+        for (int k = 0; k < 3; k++)
+            fill(anchor[k], 100, 1);
+        for (int round = 0; round < ROUNDS; round++) {
+            fill(base, (uint64_t)round, 1);
+            for (int i = 0; i < ISLANDS; i++)
+                fill(local[i], (uint64_t)(10 + round * ISLANDS + i), 1.1);
+            for (int codec = 0; codec < VEC_CODECS; codec++)
+                run_threads(tables[t], codec, threads);
+        }
+        struct digest digest = hash_all();
+        char hex[DIGEST_HEX_BYTES];
+        printf("%s %s\n", digest_hex(&digest, hex), tables[t]->name);
+    }
+    return 0;
+}

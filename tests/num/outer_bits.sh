@@ -1,0 +1,45 @@
+#!/bin/sh
+# outer_opt/ gives the same bits with gcc and clang, -O0 and -O3, SSE2, AVX2 and AVX-512, 1 and 2 threads.
+set -eu
+dir=$BUILD/test-data/outer-bits
+rm -rf "$dir"
+mkdir -p "$dir"
+libraries=$(pkg-config --cflags --libs libsodium)
+sources="tests/num/bits/outer_bits.c outer_opt/vec.c outer_opt/vhash.c common/digest.c common/env.c common/bytes.c common/err.c"
+
+isas=base
+[ "$(uname -m)" = x86_64 ] && isas="base avx2 avx512"
+flags_of() {
+    case $1 in
+    base) ;;
+    avx2) echo -mavx2 ;;
+    avx512) echo -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512 ;;
+    esac
+}
+
+built=0
+for compiler in gcc clang; do
+    if ! command -v $compiler >/dev/null 2>&1; then
+        echo "skip: $compiler is not installed; its bits were not compared"
+        continue
+    fi
+    for level in -O0 -O3; do
+        objects=
+        common="-std=gnu11 -D_GNU_SOURCE -I. $level -ffp-contract=off -pthread"
+        for isa in $isas; do
+            $compiler $common $(flags_of $isa) -DISA=$isa -c outer_opt/vec_impl.c -o "$dir/$isa.o"
+            objects="$objects $dir/$isa.o"
+        done
+        $compiler $common $sources $objects $libraries -lm -o "$dir/bits"
+        for threads in 1 2; do
+            "$dir/bits" $threads | sed "s/\$/ $compiler $level $threads thread(s)/" >>"$dir/hashes"
+        done
+        built=$((built + 1))
+    done
+done
+
+cat "$dir/hashes"
+[ $built -gt 0 ] || { echo "no compiler"; exit 1; }
+distinct=$(cut -d' ' -f1 "$dir/hashes" | sort -u | wc -l)
+echo "$(wc -l <"$dir/hashes") combinations, $distinct hash(es)"
+[ "$distinct" -eq 1 ]

@@ -87,8 +87,9 @@ LIBDILOCO_OBJ := $(B)/worker/attach.o $(common_OBJ)
 # ---- tests ----
 TEST_SRC := $(wildcard tests/unit/*.c tests/num/*.c tests/sim/*.c tests/system/test_*.c tests/fuzz/*.c tests/golden/*.c)
 TESTS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
-TOOL_SRC := $(wildcard tests/system/tool_*.c tests/bench/bench_*.c tests/demo/demo.c)
-DEMO_OBJ := $(call objects,tests/demo/demo.c tests/demo/demo_report.c)
+TOOL_SRC := $(wildcard tests/system/tool_*.c tests/demo/demo.c)
+DEMO_OBJ := $(call objects,$(wildcard tests/demo/*.c))
+BENCH_OBJ := $(call objects,$(wildcard tests/bench/*.c))
 TOOLS := $(patsubst %.c,$(B)/%,$(TOOL_SRC))
 TEST_LIB_OBJ := $(call objects,$(wildcard tests/lib/*.c))
 
@@ -151,11 +152,10 @@ $(B)/libdiloco.a: $(LIBDILOCO_OBJ)
 $(B)/libdiloco.so.0: $(LIBDILOCO_OBJ)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) -shared -Wl,-soname,libdiloco.so.0 $^ -lsodium -ljansson -linih -lm -o $@
 
-$(B)/tests/demo/demo: $(DEMO_OBJ) $(TEST_LIB_OBJ) $(ARCHIVES)
-	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $(DEMO_OBJ) $(TEST_LIB_OBJ) \
-		-Wl,--start-group $(ARCHIVES) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -ldnnl -o $@
+$(B)/tests/demo/demo: $(DEMO_OBJ)
+$(B)/tests/bench/bench: $(BENCH_OBJ)
 $(B)/tests/%: $(B)/tests/%.o $(TEST_LIB_OBJ) $(ARCHIVES)
-	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $< $(TEST_LIB_OBJ) \
+	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $(filter %.o,$^) \
 		-Wl,--start-group $(ARCHIVES) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -ldnnl -o $@
 
 check: tests
@@ -167,8 +167,8 @@ lint:
 demo: $(PROGRAMS) $(B)/tests/demo/demo
 	@$(B)/tests/demo/demo --programs $(B) $(if $(DATA),--data '$(DATA)')
 
-bench: tests
-	@BUILD=$(B) tests/bench/run.sh
+bench: $(PROGRAMS) $(B)/tests/bench/bench
+	@$(B)/tests/bench/bench --programs $(B)
 
 include conf/install.mk
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

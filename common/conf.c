@@ -391,7 +391,7 @@ static void print_section(const struct conf_schema *schema, const char *section,
             continue;
         if (with_help)
             conf_value_print_help(key, file);
-        fprintf(file, "%s = ", key->name);
+        fprintf(file, "%s =%s", key->name, conf_value_empty(key, base) ? "" : " ");
         conf_value_print(key, base, file);
         fputs(with_help ? "\n\n" : "\n", file);
     }
@@ -414,7 +414,9 @@ void conf_print(const struct conf_schema *schema, const void *in, bool with_help
         for (size_t e = 0; e < *list_count(schema->list, base); e++) {
             void *element = list_element(schema->list, base, e);
             fprintf(file, "[%s %s]\n", section, element_name(element));
-            print_section(schema, section, element, with_help, file);
+            print_section(schema, section, element, with_help && e == 0, file);
+            if (with_help && e > 0)
+                fputc('\n', file);
         }
     }
 }

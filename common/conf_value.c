@@ -194,6 +194,13 @@ static void print_scaled(const struct conf_key *key, uint64_t value, FILE *file)
     fprintf(file, "%" PRIu64 "%s", value / (uint64_t)best->factor, best->name);
 }
 
+bool conf_value_empty(const struct conf_key *key, const void *base)
+{
+    bool is_text = key->type == CONF_STRING || key->type == CONF_PATH;
+    const char *text = is_text ? *(char *const *)(const void *)((const char *)base + key->offset) : "x";
+    return text == NULL || text[0] == '\0';
+}
+
 void conf_value_print(const struct conf_key *key, const void *base, FILE *file)
 {
     const void *value = (const char *)base + key->offset;
@@ -223,6 +230,7 @@ void conf_value_print(const struct conf_key *key, const void *base, FILE *file)
 static void print_wrapped(const char *text, FILE *file)
 {
     enum { WIDTH = 96 };
+    bool first = true;
     while (*text != '\0') {
         size_t take = strlen(text);
         if (take > WIDTH) {
@@ -230,7 +238,8 @@ static void print_wrapped(const char *text, FILE *file)
             while (take > 1 && text[take] != ' ')
                 take--;
         }
-        fprintf(file, "# %.*s\n", (int)take, text);
+        fprintf(file, "# %c%.*s\n", first ? toupper((unsigned char)*text) : *text, (int)take - 1, text + 1);
+        first = false;
         text += take;
         text += strspn(text, " ");
     }
@@ -254,9 +263,15 @@ void conf_value_print_help(const struct conf_key *key, FILE *file)
     } else if (key->unit != NULL) {
         fprintf(file, " Unit: %s.", key->unit);
     }
-    if (key->min != key->max)
-        fprintf(file, " Range: %g .. %g%s%s.", key->min, key->max, units != NULL ? " " : "",
-                units != NULL ? key->unit : "");
+    if (key->min != key->max && units != NULL) {
+        fputs(" Range: ", file);
+        print_scaled(key, (uint64_t)key->min, file);
+        fputs(" .. ", file);
+        print_scaled(key, (uint64_t)key->max, file);
+        fputs(".", file);
+    } else if (key->min != key->max) {
+        fprintf(file, " Range: %.10g .. %.10g.", key->min, key->max);
+    }
     if (key->initial == NULL)
         fputs(" Must be given.\n", file);
     else

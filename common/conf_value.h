@@ -16,6 +16,9 @@ ERR_MUST_CHECK enum err conf_value_set(const struct conf_key *key, const char *t
 /* Prints the value so that conf_value_set() reads the same one back. */
 void conf_value_print(const struct conf_key *key, const void *base, FILE *file);
 
+/* Whether it prints as nothing. */
+bool conf_value_empty(const struct conf_key *key, const void *base);
+
 /* Prints the help, unit, range and default as comment lines. */
 void conf_value_print_help(const struct conf_key *key, FILE *file);
 

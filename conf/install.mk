@@ -1,0 +1,22 @@
+# make install: DESTDIR= PREFIX=/usr/local SYSCONFDIR=/etc
+INSTALL := install
+DESTBIN := $(DESTDIR)$(PREFIX)/bin
+DESTLIB := $(DESTDIR)$(PREFIX)/lib
+DESTMAN := $(DESTDIR)$(PREFIX)/share/man
+DESTDOC := $(DESTDIR)$(PREFIX)/share/doc/diloco
+
+install: all
+	$(INSTALL) -d $(DESTBIN) $(DESTLIB)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTMAN)/man1 $(DESTMAN)/man8 \
+		$(DESTDOC) $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSCONFDIR)/diloco
+	$(INSTALL) -m 755 $(PROGRAMS) $(DESTBIN)
+	$(INSTALL) -m 644 $(B)/libdiloco.a $(DESTLIB)
+	$(INSTALL) -m 755 $(B)/libdiloco.so.0 $(DESTLIB)
+	ln -sf libdiloco.so.0 $(DESTLIB)/libdiloco.so
+	$(INSTALL) -m 644 worker/diloco.h $(DESTDIR)$(PREFIX)/include
+	sed 's,@PREFIX@,$(PREFIX),; s,@VERSION@,$(VERSION),' conf/diloco.pc.in > $(DESTLIB)/pkgconfig/diloco.pc
+	$(INSTALL) -m 644 docs/diloco-worker.1 docs/dilococtl.1 $(DESTMAN)/man1
+	$(INSTALL) -m 644 docs/dilocod.8 $(DESTMAN)/man8
+	$(INSTALL) -m 644 README.md docs/*.md $(DESTDOC)
+	sed 's,/usr/local/bin,$(PREFIX)/bin,' conf/dilocod.service > $(DESTDIR)$(UNITDIR)/dilocod.service
+	$(INSTALL) -m 644 conf/dilocod.conf $(DESTDIR)$(SYSCONFDIR)/diloco/dilocod.conf.sample
+	$(INSTALL) -m 644 conf/demo.ini $(DESTDIR)$(SYSCONFDIR)/diloco/run.ini.sample

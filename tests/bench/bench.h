@@ -1,0 +1,20 @@
+/*
+ * bench: how far we are from what the machine can do. Every figure is taken next to the machine's own limit in the same
+ * run, because machines are shared and drift; the ratio is what counts. Nothing here passes or fails on time.
+ */
+#ifndef TESTS_BENCH_BENCH_H
+#define TESTS_BENCH_BENCH_H
+
+#include <jansson.h>
+
+/* Median of an array, which is sorted in place. */
+double bench_median(double *values, int count);
+
+/* A training step against the peak of sgemm. */
+void bench_train(json_t *summary);
+/* The codec against memcpy, on one core. */
+void bench_codec(json_t *summary);
+/* A 16 M-parameter fragment between two daemons on loopback. */
+void bench_roundtrip(json_t *summary, const char *programs);
+
+#endif

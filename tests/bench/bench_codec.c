@@ -1,0 +1,140 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "common/env.h"
+#include "common/mem.h"
+#include "outer_opt/codec.h"
+#include "tests/bench/bench.h"
+
+/* Larger than any cache; Gaussian, as outer gradients nearly are. */
+enum { COUNT = 16 << 20, RUNS = 5 };
+
+struct bench {
+    float *base, *theta, *residual, *sum;
+    uint8_t *frame, *raw;
+    size_t frame_bytes;
+    struct codec *codec, *plain;
+};
+
+static enum err set_up(struct bench *b)
+{
+    struct codec_conf conf = {.id = CODEC_E3M0, .zstd_level = 1};
+    struct codec_conf no_zstd = {.id = CODEC_E3M0};
+    struct env_rng rng = env_rng_init(1, 1);
+    TRY(mem_new(COUNT, sizeof(float), "base", &b->base));
+    TRY(mem_new(COUNT, sizeof(float), "theta", &b->theta));
+    TRY(mem_new(COUNT, sizeof(float), "residual", &b->residual));
+    TRY(mem_new(COUNT, sizeof(float), "sum", &b->sum));
+    TRY(mem_new(codec_frame_bytes_max(CODEC_E3M0, COUNT), 1, "frame", &b->frame));
+    TRY(mem_new(COUNT, 1, "raw", &b->raw));
+    TRY(codec_new(&conf, &b->codec));
+    TRY(codec_new(&no_zstd, &b->plain));
+    /* A million distinct values repeated: making sixteen million would take longer than the measurement. */
+    for (size_t i = 0; i < COUNT; i++)
+        b->base[i] = i < 1 << 20 ? (float)(1e-3 * env_rng_normal(&rng)) : b->base[i - (1 << 20)];
+    return ERR_OK;
+}
+
+static double time_memcpy(struct bench *b)
+{
+    double took[RUNS];
+    for (int r = 0; r < RUNS; r++) {
+        double begin_s = env_mono_s();
+        memcpy(b->sum, b->base, COUNT * sizeof(float));
+        took[r] = env_mono_s() - begin_s;
+    }
+    return COUNT * sizeof(float) / bench_median(took, RUNS) / 1e9;
+}
+
+/* The quantising pass alone: subtract, add the residual, scale, quantise, pack, new residual. */
+static double time_quantise(struct bench *b)
+{
+    const struct vec_codec *ops = &vec_best()->codec[VEC_E3M0];
+    double took[RUNS];
+    for (int r = 0; r < RUNS; r++) {
+        double begin_s = env_mono_s();
+        for (size_t at = 0; at < COUNT; at += CODEC_SEGMENT) {
+            struct vec_source source = {b->base + at, b->theta + at, b->residual + at};
+            ops->encode(&source, CODEC_SEGMENT / CODEC_BLOCK, b->raw, b->residual + at);
+        }
+        took[r] = env_mono_s() - begin_s;
+    }
+    return COUNT / bench_median(took, RUNS) / 1e9;
+}
+
+static double time_encode(struct bench *b, struct codec *codec)
+{
+    double took[RUNS];
+    size_t fault;
+    for (int r = 0; r < RUNS; r++) {
+        struct vec_source source = {b->base, b->theta, b->residual};
+        double begin_s = env_mono_s();
+        if (codec_encode(codec, &source, COUNT, b->residual, b->frame, &b->frame_bytes, &fault) != ERR_OK)
+            fprintf(stderr, "bench: %s\n", err_text());
+        took[r] = env_mono_s() - begin_s;
+    }
+    return COUNT / bench_median(took, RUNS) / 1e9;
+}
+
+static double time_decode(struct bench *b, struct codec *codec)
+{
+    double took[RUNS];
+    for (int r = 0; r < RUNS; r++) {
+        double begin_s = env_mono_s();
+        if (codec_decode_add(codec, b->frame, b->frame_bytes, 2.0f, b->sum, COUNT) != ERR_OK)
+            fprintf(stderr, "bench: %s\n", err_text());
+        took[r] = env_mono_s() - begin_s;
+    }
+    return COUNT / bench_median(took, RUNS) / 1e9;
+}
+
+static double bits_of_gaussian(struct bench *b)
+{
+    struct vec_source source = {.minuend = b->base};
+    size_t fault;
+    if (codec_encode(b->codec, &source, COUNT, NULL, b->frame, &b->frame_bytes, &fault) != ERR_OK)
+        fprintf(stderr, "bench: %s\n", err_text());
+    return 8.0 * (double)b->frame_bytes / COUNT;
+}
+
+void bench_codec(json_t *summary)
+{
+    struct bench b = {0};
+    if (set_up(&b) != ERR_OK) {
+        fprintf(stderr, "bench: %s\n", err_text());
+        return;
+    }
+    double memcpy_gb = time_memcpy(&b);
+    double quantise = time_quantise(&b);
+    double encode_plain = time_encode(&b, b.plain);
+    double decode_plain = time_decode(&b, b.plain);
+    double encode = time_encode(&b, b.codec);
+    double decode = time_decode(&b, b.codec);
+    double bits = bits_of_gaussian(&b);
+    /* Gigabytes of fp32 parameters that pass through in a second, over what memcpy moves in one. */
+    double encode_ratio = 4 * quantise / memcpy_gb;
+    double decode_ratio = 4 * decode_plain / memcpy_gb;
+    printf("E3M0 encode  with residual, one core: %.2f G parameters/s (aim 0.4), %.2f of memcpy; as a frame with "
+           "digest %.2f, with zstd %.2f\n",
+           quantise, encode_ratio, encode_plain, encode);
+    printf("E3M0 decode  and accumulate, one core: %.2f G parameters/s (aim 1), %.2f of memcpy; with zstd %.2f\n",
+           decode_plain, decode_ratio, decode);
+    printf("E3M0 size    %.3f bit per parameter on Gaussian data (aim 3.6); memcpy %.1f GB/s\n", bits, memcpy_gb);
+    json_object_set_new(summary, "e3m0_encode_gparams_per_s", json_real(quantise));
+    json_object_set_new(summary, "e3m0_encode_frame_gparams_per_s", json_real(encode_plain));
+    json_object_set_new(summary, "e3m0_encode_zstd_gparams_per_s", json_real(encode));
+    json_object_set_new(summary, "e3m0_decode_gparams_per_s", json_real(decode_plain));
+    json_object_set_new(summary, "e3m0_decode_zstd_gparams_per_s", json_real(decode));
+    json_object_set_new(summary, "e3m0_bits_per_param", json_real(bits));
+    json_object_set_new(summary, "memcpy_gbytes_per_s", json_real(memcpy_gb));
+    json_object_set_new(summary, "e3m0_encode_over_memcpy", json_real(encode_ratio));
+    json_object_set_new(summary, "e3m0_decode_over_memcpy", json_real(decode_ratio));
+    codec_free(b.codec);
+    codec_free(b.plain);
+    mem_free(b.base);
+    mem_free(b.theta);
+    mem_free(b.residual);
+    mem_free(b.sum);
+    mem_free(b.frame);
+    mem_free(b.raw);
+}

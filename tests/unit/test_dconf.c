@@ -1,0 +1,130 @@
+/* dconf: the sample configuration is the manual; the membership is the same on every island that describes it alike. */
+#include "tests/lib/testlib.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/fsio.h"
+#include "common/mem.h"
+#include "common/runspec.h"
+#include "daemon/dconf.h"
+
+static const char *folder;
+
+static void the_sample_parses_and_documents_every_key(void **state)
+{
+    (void)state;
+    struct dconf conf;
+    assert_ok(dconf_load("conf/dilocod.conf", NULL, 0, &conf));
+    assert_string_equal(conf.name, "paris");
+    assert_int_equal(conf.peers_count, 2);
+    /* It shows the defaults, word for word as --print-config writes them. */
+    char *text;
+    size_t bytes;
+    assert_ok(fsio_read("conf/dilocod.conf", 1 << 20, &text, &bytes));
+    for (size_t i = 0; i < dconf_schema.keys_count; i++) {
+        const struct conf_key *key = &dconf_schema.keys[i];
+        char line[128];
+        snprintf(line, sizeof line, "\n%s =", key->name);
+        if (strstr(text, line) == NULL)
+            fail_msg("the sample does not show [%s] %s", key->section, key->name);
+    }
+    char *printed = NULL;
+    size_t printed_bytes;
+    FILE *stream = open_memstream(&printed, &printed_bytes);
+    conf_print(&dconf_schema, &conf, true, stream);
+    fclose(stream);
+    const char *body = strstr(text, "[island]\n# Name");
+    assert_non_null(body);
+    while (printed_bytes > 0 && printed[printed_bytes - 1] == '\n')
+        printed[--printed_bytes] = '\0';
+    while (bytes > 0 && text[bytes - 1] == '\n')
+        text[--bytes] = '\0';
+    assert_string_equal(body, printed);
+    free(printed);
+    mem_free(text);
+    conf_deinit(&dconf_schema, &conf);
+}
+
+static void the_demo_run_spec_parses(void **state)
+{
+    (void)state;
+    struct runspec spec;
+    assert_ok(runspec_load("conf/demo.ini", NULL, 0, &spec));
+    assert_string_equal(spec.name, "demo");
+    runspec_deinit(&spec);
+}
+
+static struct ident idents[3];
+
+static enum err view_of(const char *self, int self_index, const char *peers, struct dconf *conf, struct view *view)
+{
+    const char *path = testlib_file(folder, "v.conf",
+                                    "[island]\nname = %s\nrun = r\nkey = k\n[worker]\ndata = d\n%s", self, peers);
+    enum err err = dconf_load(path, NULL, 0, conf);
+    if (err != ERR_OK)
+        return err;
+    err = view_new(conf, &idents[self_index], view);
+    if (err != ERR_OK)
+        conf_deinit(&dconf_schema, conf);
+    return err;
+}
+
+static void membership_does_not_depend_on_who_describes_it(void **state)
+{
+    (void)state;
+    char all[1000];
+    struct dconf conf[3];
+    struct view view[3];
+    snprintf(all, sizeof all,
+             "[peer c]\npublic_key = %s\naddress = c:1\n[peer a]\npublic_key = %s\naddress = a:1\n"
+             "[peer b]\npublic_key = %s\naddress = b:1\n",
+             idents[2].public_text, idents[0].public_text, idents[1].public_text);
+    const char *names[] = {"a", "b", "c"};
+    for (int i = 0; i < 3; i++) {
+        assert_ok(view_of(names[i], i, all, &conf[i], &view[i]));
+        assert_int_equal(view[i].count, 3);
+        assert_int_equal(view[i].self, i);
+        assert_string_equal(view[i].members[2].name, "c");
+        assert_true(digest_equal(&view[0].id, &view[i].id));
+    }
+    for (int i = 0; i < 3; i++) {
+        view_free(&view[i]);
+        conf_deinit(&dconf_schema, &conf[i]);
+    }
+}
+
+static void wrong_memberships_are_refused(void **state)
+{
+    (void)state;
+    struct dconf conf;
+    struct view view;
+    char peers[600];
+    snprintf(peers, sizeof peers, "[peer a]\npublic_key = %s\n", idents[1].public_text);
+    assert_fails(ERR_CONF, "is this island itself, but its public_key is not", view_of("a", 0, peers, &conf, &view));
+    snprintf(peers, sizeof peers, "[peer b]\npublic_key = %s\n", idents[0].public_text);
+    assert_fails(ERR_CONF, "have the same public key", view_of("a", 0, peers, &conf, &view));
+    assert_fails(ERR_CONF, "[peer b] public_key: \"short\" is not a public key",
+                 view_of("a", 0, "[peer b]\npublic_key = short\n", &conf, &view));
+    assert_fails(ERR_CONF, "the name \"a b\" must be", view_of("a b", 0, "", &conf, &view));
+    snprintf(peers, sizeof peers, "[net]\nlisten =\n[peer b]\npublic_key = %s\n", idents[1].public_text);
+    assert_fails(ERR_CONF, "one side has to listen", view_of("a", 0, peers, &conf, &view));
+    const char *path = testlib_file(folder, "d.conf", "[island]\nname = a\nrun = r\nkey = k\n");
+    assert_fails(ERR_CONF, "[worker] data: missing; give the path of the corpus", dconf_load(path, NULL, 0, &conf));
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    folder = testlib_folder("dconf");
+    for (int i = 0; i < 3; i++)
+        assert_ok(ident_generate(&idents[i]));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_sample_parses_and_documents_every_key),
+        cmocka_unit_test(the_demo_run_spec_parses),
+        cmocka_unit_test(membership_does_not_depend_on_who_describes_it),
+        cmocka_unit_test(wrong_memberships_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

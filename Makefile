@@ -167,6 +167,11 @@ lint:
 demo: $(PROGRAMS) $(B)/tests/demo/demo
 	@$(B)/tests/demo/demo --programs $(B) $(if $(DATA),--data '$(DATA)')
 
+fuzz:
+	@tests/fuzz/run.sh
+.PHONY: tests/fuzz-archives
+tests/fuzz-archives: $(ARCHIVES)
+
 bench: $(PROGRAMS) $(B)/tests/bench/bench
 	@$(B)/tests/bench/bench --programs $(B)
 

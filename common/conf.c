@@ -193,6 +193,8 @@ static enum err refuse_key(struct loader *loader, const char *section, const cha
         return err_set(ERR_CONF, "%s: [%s]: no such section; did you mean [%s]?", where(loader), section,
                        nearest_section(loader->schema, section));
     const struct conf_key *near = nearest_key(loader->schema, section, name);
+    if (near == NULL)
+        return err_set(ERR_CONF, "%s: [%s] %.40s...: no such key", where(loader), section, name);
     return err_set(ERR_CONF, "%s: [%s] %s: no such key; did you mean [%s] %s?", where(loader), section, name,
                    near->section, near->name);
 }

@@ -60,8 +60,8 @@ static struct ident idents[3];
 
 static enum err view_of(const char *self, int self_index, const char *peers, struct dconf *conf, struct view *view)
 {
-    const char *path = testlib_file(folder, "v.conf",
-                                    "[island]\nname = %s\nrun = r\nkey = k\n[worker]\ndata = d\n%s", self, peers);
+    const char *path =
+        testlib_file(folder, "v.conf", "[island]\nname = %s\nrun = r\nkey = k\n[worker]\ndata = d\n%s", self, peers);
     enum err err = dconf_load(path, NULL, 0, conf);
     if (err != ERR_OK)
         return err;

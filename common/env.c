@@ -1,7 +1,9 @@
 #include "common/env.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 static double clock_s(clockid_t id)
@@ -28,6 +30,16 @@ uint64_t env_wall_ms(void)
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+uint64_t env_random_u64(void)
+{
+    uint64_t value;
+    /* Up to 256 bytes are never cut short or interrupted once the pool is ready (getrandom(2)); a kernel without the
+     * call cannot run this program at all. */
+    if (getrandom(&value, sizeof value, 0) != (ssize_t)sizeof value)
+        abort();
+    return value;
 }
 
 uint64_t env_mix64(uint64_t value)

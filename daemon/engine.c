@@ -274,8 +274,7 @@ enum err engine_new(const struct dconf *conf, struct engine **out)
     engine->now_ms = env_mono_ms();
     engine->start_ms = engine->now_ms;
     engine->checkpoint_ms = engine->now_ms + conf->checkpoint_ms;
-    struct env_rng rng = env_rng_init(env_wall_ms(), (uint64_t)getpid());
-    engine->session = env_rng_u64(&rng) | 1;
+    engine->session = env_random_u64() | 1;
     TRY_OUT(ident_load(conf->key_path, &engine->ident));
     TRY_OUT(runspec_load(conf->run_path, NULL, 0, &engine->spec));
     TRY_OUT(view_new(conf, &engine->ident, &engine->view));

@@ -124,8 +124,7 @@ enum err port_make_shm(struct engine *engine)
     struct ipc_shm head = head_of(engine);
     TRY(mem_new(engine_fragments(engine), sizeof *port->fragments, "the trainer's fragments", &port->fragments));
     head.bytes = lay_out(engine, &head, port->fragments);
-    struct env_rng rng = env_rng_init(env_wall_ms(), engine->session + engine->now_ms);
-    head.session = port->session = env_rng_u64(&rng) | 1;
+    head.session = port->session = env_random_u64() | 1;
     int fd = memfd_create("diloco", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     /* The size is sealed: a trainer that shrinks it would make our next access a SIGBUS. */
     if (fd < 0 || ftruncate(fd, (off_t)head.bytes) != 0 ||

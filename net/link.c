@@ -109,13 +109,17 @@ static enum err listen_on(struct link *link, const struct link_conf *conf)
     return ERR_OK;
 }
 
-/* One of the two connections to a peer whose address is known. The routing id is new in every process, so that a
- * reconnect takes over its own place and nobody else's. */
+size_t link_routing_id(uint32_t self, bool bulk, uint64_t nonce, char out[LINK_ROUTE_BYTES])
+{
+    return (size_t)snprintf(out, LINK_ROUTE_BYTES, "%c%08" PRIx32 "%016" PRIx64, bulk ? 'b' : 'c', self, nonce);
+}
+
+/* One of the two connections to a peer whose address is known. */
 static enum err dial(struct link *link, const struct link_conf *conf, uint32_t peer, bool bulk)
 {
     struct link_dialled *d = &link->peers[peer].dialled[bulk];
-    char id[32], name[32], endpoint[300], server[IDENT_TEXT_BYTES];
-    snprintf(id, sizeof id, "%c%016" PRIx64, bulk ? 'b' : 'c', link->nonce);
+    char id[LINK_ROUTE_BYTES], name[32], endpoint[300], server[IDENT_TEXT_BYTES];
+    size_t id_bytes = link_routing_id(link->self, bulk, env_random_u64(), id);
     snprintf(name, sizeof name, "%u-%c", peer, bulk ? 'b' : 'c');
     snprintf(endpoint, sizeof endpoint, "tcp://%s", conf->members[peer].address);
     ident_text(conf->members[peer].key, server);
@@ -127,7 +131,7 @@ static enum err dial(struct link *link, const struct link_conf *conf, uint32_t p
     TRY(set_int(d->socket, ZMQ_RECONNECT_IVL, RECONNECT_MS));
     TRY(set_int(d->socket, ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS));
     TRY(set_int(d->socket, ZMQ_CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS));
-    if (zmq_setsockopt(d->socket, ZMQ_ROUTING_ID, id, strlen(id)) != 0)
+    if (zmq_setsockopt(d->socket, ZMQ_ROUTING_ID, id, id_bytes) != 0)
         return zmq_failed("cannot set the routing id");
     TRY(watch(link, d->socket, name, &d->monitor));
     if (zmq_connect(d->socket, endpoint) != 0)
@@ -170,8 +174,6 @@ enum err link_new(const struct link_conf *conf, struct link **out)
     link->self = conf->self;
     link->run_tag = conf->run_tag;
     link->view_tag = conf->view_tag;
-    struct env_rng rng = env_rng_init(env_wall_ms() * 1000003 + env_mono_ms(), (uint64_t)(uintptr_t)link);
-    link->nonce = env_rng_u64(&rng);
     zmq_msg_init(&link->payload);
     TRY_OUT(mem_new(conf->members_count, sizeof *link->peers, "links", &link->peers));
     TRY_OUT(open_all(link, conf));

@@ -38,7 +38,7 @@ struct link {
     void *context, *zap, *router;
     struct link_peer *peers;
     uint32_t members_count, self;
-    uint64_t run_tag, view_tag, nonce;
+    uint64_t run_tag, view_tag;
     unsigned port;
     uint32_t recv_turn;
     zmq_msg_t payload;
@@ -46,6 +46,10 @@ struct link {
     size_t events_head, events_count;
 };
 
+/* The name under which a listener files a connection of member `self`. `nonce` is new for every process and peer: a
+ * reconnect takes over its own place, and no other member can name it. The member's number keeps members apart even if
+ * the nonces were equal. Returns the length. */
+size_t link_routing_id(uint32_t self, bool bulk, uint64_t nonce, char out[LINK_ROUTE_BYTES]);
 void link_tell(struct link *link, enum link_event_type type, uint32_t peer, const char *text);
 /* Answers all waiting authentication requests. */
 void link_serve_zap(struct link *link);

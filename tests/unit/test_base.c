@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/bytes.h"
 #include "common/digest.h"
@@ -118,6 +120,31 @@ static void rng_is_the_same_everywhere_and_fair(void **state)
         assert_in_range(counts[i], 9600, 10400);
 }
 
+/* Two daemons of one cluster start in the same millisecond, with the same addresses where the system does not shuffle
+ * them; what names them must differ all the same. */
+static void random_names_differ_between_processes_that_start_alike(void **state)
+{
+    (void)state;
+    enum { CHILDREN = 16 };
+    uint64_t drawn[CHILDREN];
+    for (int i = 0; i < CHILDREN; i++) {
+        int ends[2];
+        assert_int_equal(pipe(ends), 0);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            uint64_t value = env_random_u64();
+            _exit(write(ends[1], &value, sizeof value) == (ssize_t)sizeof value ? 0 : 1);
+        }
+        assert_int_equal(read(ends[0], &drawn[i], sizeof drawn[i]), sizeof drawn[i]);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        close(ends[0]);
+        close(ends[1]);
+        for (int j = 0; j < i; j++)
+            assert_int_not_equal(drawn[i], drawn[j]);
+    }
+}
+
 static void digest_is_blake2b_256(void **state)
 {
     (void)state;
@@ -153,6 +180,7 @@ int main(void)
         cmocka_unit_test(mem_refuses_overflow_and_injected_failures),
         cmocka_unit_test(bytes_never_leave_their_memory),
         cmocka_unit_test(rng_is_the_same_everywhere_and_fair),
+        cmocka_unit_test(random_names_differ_between_processes_that_start_alike),
         cmocka_unit_test(digest_is_blake2b_256),
         cmocka_unit_test(log_limit_lets_one_through),
     };

@@ -9,6 +9,7 @@
 #include "common/digest.h"
 #include "net/ident.h"
 #include "net/link.h"
+#include "net/link_parts.h"
 
 static struct ident idents[4];
 static char addresses[4][32];
@@ -191,6 +192,22 @@ static void another_run_view_version_or_type_is_told(void **state)
     link_free(b);
 }
 
+/* A listener files connections by routing id, and a second one of the same name takes the place of the first
+ * (ZMQ_ROUTER_HANDOVER): were two members named alike, each would cut the other off at every reconnect. */
+static void no_two_members_share_a_name_at_a_listener(void **state)
+{
+    (void)state;
+    char first[LINK_ROUTE_BYTES], second[LINK_ROUTE_BYTES];
+    for (uint32_t member = 1; member < 8; member++) {
+        size_t a = link_routing_id(0, false, 42, first), b = link_routing_id(member, false, 42, second);
+        assert_true(a != b || memcmp(first, second, a) != 0);
+        assert_in_range(b, 1, LINK_ROUTE_BYTES - 1);
+    }
+    link_routing_id(1, false, 42, first);
+    link_routing_id(1, true, 42, second);
+    assert_string_not_equal(first, second);
+}
+
 static void a_used_port_and_a_bad_address_are_named(void **state)
 {
     (void)state;
@@ -216,6 +233,7 @@ int main(void)
         cmocka_unit_test(messages_travel_both_ways_on_both_connections),
         cmocka_unit_test(strangers_are_refused_before_any_payload),
         cmocka_unit_test(another_run_view_version_or_type_is_told),
+        cmocka_unit_test(no_two_members_share_a_name_at_a_listener),
         cmocka_unit_test(a_used_port_and_a_bad_address_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,8 +9,8 @@
 
 /*
  * BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
- * HELLO_AGAIN: greetings are repeated while a peer has not answered. REFRESH: rows of a heartbeat that are repeated
- * though nothing changed, so that a lost one does not matter for long.
+ * HELLO_AGAIN: greetings are repeated until both sides know the same of each other. REFRESH: rows of a heartbeat that
+ * are repeated though nothing changed, so that a lost one does not matter for long.
  */
 enum { BEAT_MS = 1000, SILENT_MS = 2500, HELLO_AGAIN_MS = 1000, REFRESH = 16, ANNOUNCE_GAP_MS = 3 };
 enum { MESSAGES_PER_TURN = 512, CHUNKS_PER_TURN = 64, BURST_BYTES = 256 << 10 };
@@ -81,22 +81,6 @@ void exchange_free(struct engine *engine)
         mem_free(engine->peers[i].said);
     }
     mem_free(engine->peers);
-}
-
-enum err exchange_plan_known(struct engine *engine)
-{
-    uint32_t fragments = engine_fragments(engine);
-    for (uint32_t i = 0; i < engine->view.count; i++) {
-        struct engine_peer *peer = &engine->peers[i];
-        TRY(mem_new(fragments, sizeof *peer->said, "peers", &peer->said));
-        peer->hello_ms = 0; /* greet again, now with the plan */
-    }
-    exchange_end_served(engine, UINT32_MAX, NULL);
-    TRY(new_xfer(engine, 2 * fragments * engine->view.count + ENGINE_SERVED_MAX));
-    for (uint32_t i = 0; i < engine->view.count; i++)
-        if (engine->peers[i].greeted && i != self_of(engine))
-            exchange_peer_up(engine, i);
-    return ERR_OK;
 }
 
 /* ---- sending control messages ---- */
@@ -228,6 +212,14 @@ static void refuse(struct engine *engine, uint32_t i, const char *reason)
     peer->greeted = false;
 }
 
+static bool plan_agrees(struct engine *engine, uint32_t i, bool known, const struct digest *theirs)
+{
+    if (!known || engine->plan == NULL || digest_equal(theirs, &engine->plan->plan->digest))
+        return true;
+    refuse(engine, i, "its model has other tensors; the trainers must register the same in the same order");
+    return false;
+}
+
 static bool hello_fits(struct engine *engine, uint32_t i, const struct wire_hello *hello)
 {
     if (!digest_equal(&hello->run_id, &engine->spec.digest))
@@ -236,10 +228,8 @@ static bool hello_fits(struct engine *engine, uint32_t i, const struct wire_hell
         refuse(engine, i, "it has another list of members; compare `dilococtl peers` on both");
     else if (hello->island != i || strcmp(hello->name, name_of(engine, i)) != 0)
         refuse(engine, i, "its name is not the one its key stands for");
-    else if (hello->plan_known && engine->plan != NULL && !digest_equal(&hello->plan_id, &engine->plan->plan->digest))
-        refuse(engine, i, "its model has other tensors; the trainers must register the same in the same order");
     else
-        return true;
+        return plan_agrees(engine, i, hello->plan_known, &hello->plan_id);
     return false;
 }
 
@@ -251,6 +241,23 @@ void exchange_peer_up(struct engine *engine, uint32_t i)
     engine_event(engine, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = i});
     engine->announce = true;
     peer->beat_ms = 0;
+}
+
+enum err exchange_plan_known(struct engine *engine)
+{
+    uint32_t fragments = engine_fragments(engine);
+    for (uint32_t i = 0; i < engine->view.count; i++)
+        TRY(mem_new(fragments, sizeof *engine->peers[i].said, "peers", &engine->peers[i].said));
+    exchange_end_served(engine, UINT32_MAX, NULL);
+    TRY(new_xfer(engine, 2 * fragments * engine->view.count + ENGINE_SERVED_MAX));
+    for (uint32_t i = 0; i < engine->view.count; i++) {
+        struct engine_peer *peer = &engine->peers[i];
+        if (!peer->greeted || i == self_of(engine) || !plan_agrees(engine, i, peer->plan_known, &peer->plan_id))
+            continue;
+        send_hello(engine, i); /* again, now with the plan */
+        exchange_peer_up(engine, i);
+    }
+    return ERR_OK;
 }
 
 static void peer_gone(struct engine *engine, uint32_t i)
@@ -267,7 +274,7 @@ static void hello_in(struct engine *engine, uint32_t i, const struct wire_hello 
     if (!hello_fits(engine, i, hello))
         return;
     bool restarted = peer->session != hello->session;
-    bool was_up = peer->up && peer->greeted;
+    bool was_up = peer->up && peer->greeted, again = peer->greeted;
     peer->window_bytes = (uint64_t)hello->window_kib * 1024;
     xfer_set_window(engine->xfer, i, peer->window_bytes);
     peer->plan_known = hello->plan_known;
@@ -280,8 +287,11 @@ static void hello_in(struct engine *engine, uint32_t i, const struct wire_hello 
         xfer_reset_peer(engine->xfer, i);
         exchange_end_served(engine, i, NULL);
         peer_gone(engine, i);
-        send_hello(engine, i);
     }
+    /* A repeated greeting means that the peer may not have ours; the pause keeps two answers from chasing each other.
+     */
+    if (restarted || (again && engine->now_ms >= peer->hello_ms))
+        send_hello(engine, i);
     if (restarted || !was_up) {
         peer->up = true;
         log_info("island %s is here (%s)", name_of(engine, i), hello->software);
@@ -505,7 +515,8 @@ void exchange_tick(struct engine *engine)
         struct engine_peer *peer = &engine->peers[i];
         if (i == self_of(engine))
             continue;
-        if (!peer->greeted && link_up(engine->link, i, false) && engine->now_ms >= peer->hello_ms)
+        bool settled = peer->greeted && peer->plan_known == (engine->plan != NULL);
+        if (!settled && link_up(engine->link, i, false) && engine->now_ms >= peer->hello_ms)
             send_hello(engine, i);
         if (peer->greeted && engine->now_ms >= peer->beat_ms)
             send_heartbeat(engine, i);

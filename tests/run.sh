@@ -5,6 +5,9 @@
 set -u
 logs=$BUILD/test-logs
 mkdir -p "$logs"
+case ${SAN:-} in
+*thread*) export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp ${TSAN_OPTIONS:-}" ;;
+esac
 passed=0 failed=0 skipped=0 failures=
 started=$(date +%s)
 

@@ -208,6 +208,31 @@ static void an_island_without_a_trainer_serves_its_shards(void **state)
     cluster_free(cluster);
 }
 
+/* Islands may have known each other for long before the first trainer says what the model is. */
+static void a_model_that_comes_late_reaches_everyone(void **state)
+{
+    (void)state;
+    struct cluster_options options = {.run = spec, .data = data, .more = "autostart = no"};
+    struct cluster *cluster = cluster_new("latemodel", 3, &options);
+    cluster_start_all(cluster);
+    for (uint32_t i = 0; i < 3; i++)
+        cluster_wait(cluster, i, cluster_peers_up, 3, "all islands to greet each other");
+    order(cluster, 0, "join");
+    cluster_wait(cluster, 0, cluster_versions_reach, 6, "rounds with two islands that only listen");
+    for (uint32_t i = 1; i < 3; i++)
+        assert_true(cluster_log_has(cluster, i, "the model's plan came from island", 1));
+    order(cluster, 1, "join");
+    cluster_wait(cluster, 1, cluster_training, 0, "training");
+    for (uint32_t i = 0; i < 2; i++)
+        cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
+    for (uint32_t i = 1; i < 3; i++)
+        cluster_wait(cluster, i, cluster_versions_reach, cluster_status_number(cluster, 0, "versions"), "following");
+    cluster_assert_one_truth(cluster);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
+    cluster_free(cluster);
+}
+
 /* ---- wrong ---- */
 
 static void strangers_are_refused_and_named(void **state)
@@ -467,6 +492,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_island_that_starts_late_is_waited_for),
         cmocka_unit_test(an_island_leaves_and_joins),
         cmocka_unit_test(an_island_without_a_trainer_serves_its_shards),
+        cmocka_unit_test(a_model_that_comes_late_reaches_everyone),
         cmocka_unit_test(strangers_are_refused_and_named),
         cmocka_unit_test(another_run_spec_is_refused),
         cmocka_unit_test(a_trainer_with_other_tensors_is_refused),

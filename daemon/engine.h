@@ -58,8 +58,10 @@ struct engine_fragment {
     bool void_work;              /* the snapshot was refused: the trainer's values are replaced by the next anchor */
     uint32_t parts_left;         /* jobs of the step under way */
     enum err parts_err;
-    uint64_t apply_included; /* of the apply under way: shards that count us */
-    uint64_t apply_waits;    /* version to apply once the checkpoint under way is written; 0: none */
+    uint64_t apply_included;         /* of the apply under way: shards that count us */
+    uint32_t readers;                /* jobs that read the anchor; who changes it waits for them */
+    uint64_t apply_waits;            /* version to apply then; 0: none */
+    struct round_job *install_waits; /* a peer's state to take over then */
     bool checkpointing;
     uint64_t checkpoint_version; /* on disk */
     uint64_t store_again_ms;     /* our result could not be written: when to try again */

@@ -460,10 +460,26 @@ static void done_apply(struct job *job, void *user)
         apply_ended(engine, f, version);
 }
 
+void rounds_read_begin(struct engine *engine, uint32_t f)
+{
+    engine->fragments[f].readers++;
+}
+
+void rounds_read_end(struct engine *engine, uint32_t f)
+{
+    struct engine_fragment *fragment = &engine->fragments[f];
+    if (--fragment->readers > 0)
+        return;
+    if (fragment->install_waits != NULL)
+        rounds_install(engine, fragment->install_waits);
+    else if (fragment->apply_waits != 0)
+        rounds_apply(engine, f, fragment->apply_waits);
+}
+
 void rounds_apply(struct engine *engine, uint32_t f, uint64_t version)
 {
     struct engine_fragment *fragment = &engine->fragments[f];
-    if (fragment->checkpointing || engine->exporting) {
+    if (fragment->readers > 0) {
         fragment->apply_waits = version;
         return;
     }
@@ -503,6 +519,7 @@ static void done_give(struct job *job, void *user)
     rounds_recycle(engine, r);
     port_unpin(engine);
     port_given(engine, f);
+    rounds_read_end(engine, f);
 }
 
 void rounds_give(struct engine *engine, uint32_t f, float *area)
@@ -512,6 +529,7 @@ void rounds_give(struct engine *engine, uint32_t f, float *area)
         return;
     r->area = area;
     port_pin(engine);
+    rounds_read_begin(engine, f);
     rounds_submit(engine, r, run_give, done_give);
 }
 
@@ -537,6 +555,7 @@ static void done_start(struct job *job, void *user)
     rounds_recycle(engine, r);
     port_unpin(engine);
     port_started(engine, f, initial, &hash);
+    rounds_read_end(engine, f);
 }
 
 void rounds_start(struct engine *engine, uint32_t f, float *base, bool initial)
@@ -547,6 +566,7 @@ void rounds_start(struct engine *engine, uint32_t f, float *base, bool initial)
     r->area = base;
     r->included = initial;
     port_pin(engine);
+    rounds_read_begin(engine, f);
     rounds_submit(engine, r, run_start, done_start);
 }
 

@@ -42,6 +42,12 @@ void rounds_submit(struct engine *engine, struct round_job *r,
                    void (*done)(struct job *job, void *user));
 void rounds_recycle(struct engine *engine, struct round_job *r);
 
+/* Around a job that reads the anchor of fragment `f`: an outer step or a peer's state wait for the end of it. */
+void rounds_read_begin(struct engine *engine, uint32_t f);
+void rounds_read_end(struct engine *engine, uint32_t f);
+/* Takes over the state in r->engine's fragment, now or after the readers. */
+void rounds_install(struct engine *engine, struct round_job *r);
+
 /* The disk refused: remembered for status, logged now and then. */
 void rounds_disk_failed(struct engine *engine, const char *text);
 void rounds_disk_works(struct engine *engine);

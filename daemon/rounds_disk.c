@@ -19,13 +19,6 @@ static enum err run_checkpoint(struct job *job, struct jobs_scratch *scratch)
                                &r->state);
 }
 
-static void resume_apply(struct engine *engine, uint32_t f)
-{
-    uint64_t version = engine->fragments[f].apply_waits;
-    if (version != 0)
-        rounds_apply(engine, f, version);
-}
-
 static void prune_ledger(struct engine *engine)
 {
     uint64_t *versions;
@@ -56,7 +49,7 @@ static void done_checkpoint(struct job *job, void *user)
     rounds_recycle(engine, r);
     if (f + 1 == engine_fragments(engine))
         prune_ledger(engine);
-    resume_apply(engine, f);
+    rounds_read_end(engine, f);
 }
 
 void rounds_checkpoint(struct engine *engine, uint32_t f)
@@ -72,6 +65,7 @@ void rounds_checkpoint(struct engine *engine, uint32_t f)
         return;
     r->state = fragment->state;
     fragment->checkpointing = true;
+    rounds_read_begin(engine, f);
     rounds_submit(engine, r, run_checkpoint, done_checkpoint);
 }
 
@@ -102,10 +96,10 @@ static void done_export(struct job *job, void *user)
     mem_free(r->states);
     rounds_recycle(engine, r);
     for (uint32_t f = 0; f < engine_fragments(engine); f++)
-        resume_apply(engine, f);
+        rounds_read_end(engine, f);
 }
 
-/* Anchors must not change while they are written: rounds_apply() waits, and this waits for what is under way. */
+/* Anchors must not change while they are written: changes wait for readers, and this waits for what is under way. */
 void rounds_export(struct engine *engine)
 {
     engine->export_wanted = true;
@@ -124,8 +118,10 @@ void rounds_export(struct engine *engine)
         rounds_recycle(engine, r);
         return;
     }
-    for (uint32_t f = 0; f < engine_fragments(engine); f++)
+    for (uint32_t f = 0; f < engine_fragments(engine); f++) {
         r->states[f] = engine->fragments[f].state;
+        rounds_read_begin(engine, f);
+    }
     engine->export_wanted = false;
     engine->exporting = true;
     engine->export_note[0] = '\0';
@@ -177,6 +173,14 @@ static void done_install(struct job *job, void *user)
     rounds_recycle(engine, r);
 }
 
+void rounds_install(struct engine *engine, struct round_job *r)
+{
+    struct engine_fragment *fragment = &engine->fragments[r->f];
+    fragment->install_waits = fragment->readers > 0 ? r : NULL;
+    if (fragment->readers == 0)
+        rounds_submit(engine, r, run_install, done_install);
+}
+
 void rounds_state_in(struct engine *engine, uint32_t peer, const struct wire_key *key, uint64_t bytes)
 {
     struct round_job *r = rounds_job(engine, key->fragment, 0, key->version);
@@ -187,7 +191,7 @@ void rounds_state_in(struct engine *engine, uint32_t peer, const struct wire_key
     r->peer = peer;
     r->key = *key;
     r->bytes = bytes;
-    rounds_submit(engine, r, run_install, done_install);
+    rounds_install(engine, r);
 }
 
 /* ---- recovery ---- */

@@ -358,7 +358,7 @@ static void cut_file(const char *folder, const char *name, off_t less)
 static void flip_byte(const char *folder, const char *name, off_t at)
 {
     char path[600];
-    unsigned char byte;
+    unsigned char byte = 0;
     snprintf(path, sizeof path, "%s/%s", folder, name);
     int fd = open(path, O_RDWR);
     assert_true(fd >= 0 && pread(fd, &byte, 1, at) == 1);

@@ -46,7 +46,7 @@ static const struct conf_key keys[] = {
     {"model", "tied", CONF_BOOL, AT(tied), "yes", 0, 0, NULL, NULL, "Whether the output head is the embedding."},
 
     {"data", "format", CONF_ENUM, AT(format), "bytes", 0, 0, formats, NULL,
-     "bytes: any file, one token a byte. tokens: shards with the magic number 20240520 and 16-bit tokens."},
+     "What the files hold. bytes: any file, one token a byte. tokens: shards with the magic number 20240520 and 16-bit tokens."},
     {"data", "held_out", CONF_REAL, AT(held_out), "0.02", 0, 0.5, NULL, "fraction",
      "Part at the end of the data that is never trained on and serves for validation."},
 
@@ -69,7 +69,7 @@ static const struct conf_key keys[] = {
      "Largest global gradient norm of an inner step; 0 turns clipping off."},
 
     {"sync", "interval", CONF_INT, AT(interval), "30", 1, 1e9, NULL, "steps",
-     "H: inner steps between two synchronisations of one fragment."},
+     "Inner steps between two synchronisations of one fragment (H)."},
     {"sync", "pattern", CONF_ENUM, AT(pattern), "strided", 0, 0, patterns, NULL,
      "How layers form fragments: strided, sequential, or balanced by size without regard to layers."},
     {"sync", "layers_per_fragment", CONF_INT, AT(layers_per_fragment), "3", 1, 4096, NULL, "layers",
@@ -77,11 +77,11 @@ static const struct conf_key keys[] = {
     {"sync", "fragments", CONF_INT, AT(fragments), "1", 1, 4096, NULL, "fragments",
      "Number of fragments (balanced only)."},
     {"sync", "offsets", CONF_ENUM, AT(offsets), "spread", 0, 0, offset_kinds, NULL,
-     "spread: fragments take turns within the interval (Streaming DiLoCo). zero: all at once (DiLoCo)."},
+     "When fragments are due. spread: in turns within the interval (Streaming DiLoCo). zero: all at once (DiLoCo)."},
     {"sync", "overlap", CONF_INT, AT(overlap), "1", 0, 1e9, NULL, "steps",
-     "tau: inner steps that go on between sending a fragment and taking in the result. At most interval."},
+     "Inner steps that go on between sending a fragment and taking in the result (tau). At most interval."},
     {"sync", "mix", CONF_REAL, AT(mix), "0.5", 0, 1, NULL, NULL,
-     "alpha: share of an island's own parameters kept when a new anchor comes in. 0 overwrites."},
+     "Share of an island's own parameters kept when a new anchor comes in (alpha). 0 overwrites."},
     {"sync", "late", CONF_ENUM, AT(late), "merge", 0, 0, lates, NULL,
      "When a result is not in after overlap steps: merge trains on and takes it in on arrival; wait stands still until it is there."},
     {"sync", "codec", CONF_ENUM, AT(codec), "e3m0", 0, 0, codecs, NULL, "How outer gradients are quantised."},

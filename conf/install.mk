@@ -19,4 +19,4 @@ install: all
 	$(INSTALL) -m 644 README.md docs/*.md $(DESTDOC)
 	sed 's,/usr/local/bin,$(PREFIX)/bin,' conf/dilocod.service > $(DESTDIR)$(UNITDIR)/dilocod.service
 	$(INSTALL) -m 644 conf/dilocod.conf $(DESTDIR)$(SYSCONFDIR)/diloco/dilocod.conf.sample
-	$(INSTALL) -m 644 conf/demo.ini $(DESTDIR)$(SYSCONFDIR)/diloco/run.ini.sample
+	$(INSTALL) -m 644 conf/run.ini $(DESTDIR)$(SYSCONFDIR)/diloco/run.ini.sample

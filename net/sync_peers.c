@@ -125,31 +125,32 @@ void sync_ask_for_state(struct sync *sync, uint32_t f, uint32_t member)
              (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = fragment->state_key, .member = member});
 }
 
-/* The member to ask: one that is up and furthest ahead; a different one than `not` if there is a choice. */
-static uint32_t furthest_ahead(const struct sync *sync, uint32_t f, uint64_t above, uint32_t not )
+/* The member to ask: one that is up and furthest ahead; a different one than `except` if there is a choice. */
+static uint32_t furthest_ahead(const struct sync *sync, uint32_t f, uint64_t above, uint32_t except)
 {
     uint32_t best = SYNC_NOBODY;
     for (uint32_t i = 0; i < sync->conf.members_count; i++) {
         if (i == sync->conf.self || !sync->peers[i].up || sync->peers[i].fragments[f].version <= above)
             continue;
-        bool better = best == SYNC_NOBODY || best == not ||
-                      (i != not &&sync->peers[i].fragments[f].version > sync->peers[best].fragments[f].version);
+        bool better = best == SYNC_NOBODY || best == except ||
+                      (i != except && sync->peers[i].fragments[f].version > sync->peers[best].fragments[f].version);
         if (better)
             best = i;
     }
     return best;
 }
 
-/* The member to ask for its state again: one that is up and has one, preferably not `not`, then the furthest ahead. */
-static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t not )
+/* The member to ask for its state again: one that is up and has one, preferably not `except`, then the furthest ahead.
+ */
+static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t except)
 {
     uint32_t best = SYNC_NOBODY;
     for (uint32_t i = 0; i < sync->conf.members_count; i++) {
         const struct sync_member *peer = &sync->peers[i];
         if (i == sync->conf.self || !peer->up || !peer->fragments[f].hash_known)
             continue;
-        if (best == SYNC_NOBODY || best == not ||
-            (i != not &&peer->fragments[f].version > sync->peers[best].fragments[f].version))
+        if (best == SYNC_NOBODY || best == except ||
+            (i != except && peer->fragments[f].version > sync->peers[best].fragments[f].version))
             best = i;
     }
     return best;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/args.h"
 #include "common/digest.h"
@@ -20,22 +21,32 @@ static const char usage[] =
     "usage: diloco-worker train  --run FILE --data FILE --out FOLDER [options]\n"
     "       diloco-worker eval   --data FILE [--params FILE] [--run FILE] [options]\n"
     "       diloco-worker sample --params FILE [--prompt TEXT] [--run FILE] [options]\n"
+    "       diloco-worker spec   [--run FILE | --params FILE] [--set S.KEY=VALUE]\n"
     "\n"
     "train   trains by a run spec, alone or attached to an island's daemon; goes on from FOLDER's last checkpoint\n"
     "eval    prints the held-out loss of a checkpoint, an anchor, or (without --params) the initial parameters\n"
     "sample  prints text from a checkpoint or an anchor\n"
+    "spec    prints the run spec in force (--run, --params), or one to begin with, with its documentation\n"
     "\n";
 
-static volatile sig_atomic_t stop_signal;
+static sigset_t stop_signals;
+static bool stopped;
 
-static void on_signal(int number)
+/* SIGINT and SIGTERM stay blocked and are asked for. A handler would run on whatever thread they hit, and some of
+ * oneDNN's kernels use the stack pointer as a number meanwhile: its frame would be written over the heap. */
+static void block_stop_signals(void)
 {
-    stop_signal = number;
+    sigemptyset(&stop_signals);
+    sigaddset(&stop_signals, SIGINT);
+    sigaddset(&stop_signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &stop_signals, NULL);
 }
 
 static bool interrupted(void)
 {
-    return stop_signal != 0;
+    static const struct timespec at_once;
+    stopped = stopped || sigtimedwait(&stop_signals, NULL, &at_once) > 0;
+    return stopped;
 }
 
 struct arguments {
@@ -72,6 +83,19 @@ static enum err load_spec(const struct arguments *a, struct runspec *spec)
     return err_set(ERR_ARG, "--run FILE is missing: the run spec says what to train");
 }
 
+/* Without a file: one to begin with, every key at its default. */
+static enum err print_spec(const struct arguments *a)
+{
+    struct runspec spec;
+    if (a->run == NULL && a->params == NULL && a->set.count == 0)
+        TRY(runspec_parse("[run]\nname = my-run\nsteps = 10000\n", "the default", &spec));
+    else
+        TRY(load_spec(a, &spec));
+    conf_print(&runspec_schema, &spec, true, stdout);
+    runspec_deinit(&spec);
+    return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+}
+
 static enum err train(const struct arguments *a)
 {
     struct runspec spec;
@@ -89,6 +113,7 @@ static enum err train(const struct arguments *a)
                                     .interrupted = interrupted};
     TRY(parse_stream(a->stream, &options));
     TRY(load_spec(a, &spec));
+    block_stop_signals();
     enum err err = train_run(&options);
     runspec_deinit(&spec);
     return err;
@@ -176,7 +201,7 @@ static enum err run(int argc, char **argv, const char **command)
         return ERR_OK;
     }
     if (rest.count != 1)
-        return err_set(ERR_ARG, "give one of train, eval, sample; --help shows the usage");
+        return err_set(ERR_ARG, "give one of train, eval, sample, spec; --help shows the usage");
     *command = rest.item[0];
     if (a.verbose)
         log_set_level(LOG_LEVEL_DEBUG);
@@ -186,21 +211,20 @@ static enum err run(int argc, char **argv, const char **command)
         return eval(&a);
     if (strcmp(*command, "sample") == 0)
         return sample(&a);
-    return err_set(ERR_ARG, "no command \"%s\"; give one of train, eval, sample", *command);
+    if (strcmp(*command, "spec") == 0)
+        return print_spec(&a);
+    return err_set(ERR_ARG, "no command \"%s\"; give one of train, eval, sample, spec", *command);
 }
 
 int main(int argc, char **argv)
 {
     const char *command = "diloco-worker";
     log_init("diloco-worker", LOG_LEVEL_INFO);
-    struct sigaction action = {.sa_handler = on_signal};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
     enum err err = digest_init();
     if (err == ERR_OK)
         err = run(argc, argv, &command);
-    if (err == ERR_OK || (err == ERR_CLOSED && stop_signal != 0))
+    if (err == ERR_OK || (err == ERR_CLOSED && stopped))
         return 0;
     log_error("%s", err_text());
     return err == ERR_ARG || err == ERR_CONF ? 2 : 1;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/fsio.h"
+#include "common/mem.h"
 
 enum { STRINGS_MAX = 4096 };
 static char *strings[STRINGS_MAX];
@@ -157,4 +158,28 @@ unsigned testlib_seeds(unsigned initial)
 {
     const char *text = getenv("TEST_SEEDS");
     return text != NULL ? (unsigned)strtoul(text, NULL, 10) : initial;
+}
+
+static void trim_end(char *text, size_t bytes)
+{
+    while (bytes > 0 && text[bytes - 1] == '\n')
+        text[--bytes] = '\0';
+}
+
+void testlib_assert_manual(const struct conf_schema *schema, const void *conf, const char *path)
+{
+    char *text = NULL, *printed = NULL;
+    size_t bytes, printed_bytes;
+    assert_ok(fsio_read(path, 1 << 20, &text, &bytes));
+    FILE *stream = open_memstream(&printed, &printed_bytes);
+    assert_non_null(stream);
+    conf_print(schema, conf, true, stream);
+    fclose(stream);
+    trim_end(text, bytes);
+    trim_end(printed, printed_bytes);
+    const char *body = strstr(text, "\n[");
+    assert_non_null(body);
+    assert_string_equal(body + 1, printed);
+    free(printed);
+    mem_free(text);
 }

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "common/conf.h"
 #include "common/env.h"
 #include "common/err.h"
 
@@ -43,6 +44,10 @@ const char *testlib_file(const char *folder, const char *name, const char *forma
     __attribute__((format(printf, 3, 4)));
 /* "folder/name", valid for the process. */
 const char *testlib_path(const char *folder, const char *name);
+
+/* Fails unless the file, after the comment at its top, is word for word what conf_print() documents: a sample that is
+ * the manual. */
+void testlib_assert_manual(const struct conf_schema *schema, const void *conf, const char *path);
 
 /* The "cases" array of tests/vectors/NAME.json; borrowed for the process. */
 json_t *testlib_cases(const char *name);

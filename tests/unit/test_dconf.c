@@ -19,41 +19,8 @@ static void the_sample_parses_and_documents_every_key(void **state)
     assert_ok(dconf_load("conf/dilocod.conf", NULL, 0, &conf));
     assert_string_equal(conf.name, "paris");
     assert_int_equal(conf.peers_count, 2);
-    /* It shows the defaults, word for word as --print-config writes them. */
-    char *text;
-    size_t bytes;
-    assert_ok(fsio_read("conf/dilocod.conf", 1 << 20, &text, &bytes));
-    for (size_t i = 0; i < dconf_schema.keys_count; i++) {
-        const struct conf_key *key = &dconf_schema.keys[i];
-        char line[128];
-        snprintf(line, sizeof line, "\n%s =", key->name);
-        if (strstr(text, line) == NULL)
-            fail_msg("the sample does not show [%s] %s", key->section, key->name);
-    }
-    char *printed = NULL;
-    size_t printed_bytes;
-    FILE *stream = open_memstream(&printed, &printed_bytes);
-    conf_print(&dconf_schema, &conf, true, stream);
-    fclose(stream);
-    const char *body = strstr(text, "[island]\n# Name");
-    assert_non_null(body);
-    while (printed_bytes > 0 && printed[printed_bytes - 1] == '\n')
-        printed[--printed_bytes] = '\0';
-    while (bytes > 0 && text[bytes - 1] == '\n')
-        text[--bytes] = '\0';
-    assert_string_equal(body, printed);
-    free(printed);
-    mem_free(text);
+    testlib_assert_manual(&dconf_schema, &conf, "conf/dilocod.conf");
     conf_deinit(&dconf_schema, &conf);
-}
-
-static void the_demo_run_spec_parses(void **state)
-{
-    (void)state;
-    struct runspec spec;
-    assert_ok(runspec_load("conf/demo.ini", NULL, 0, &spec));
-    assert_string_equal(spec.name, "demo");
-    runspec_deinit(&spec);
 }
 
 static struct ident idents[3];
@@ -122,7 +89,6 @@ int main(void)
         assert_ok(ident_generate(&idents[i]));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sample_parses_and_documents_every_key),
-        cmocka_unit_test(the_demo_run_spec_parses),
         cmocka_unit_test(membership_does_not_depend_on_who_describes_it),
         cmocka_unit_test(wrong_memberships_are_refused),
     };

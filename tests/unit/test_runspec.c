@@ -64,6 +64,18 @@ static void senseless_combinations_are_refused_with_the_reason(void **state)
                  runspec_load(testlib_file(folder, "n.ini", "[run]\nname = a b\nsteps = 1\n"), NULL, 0, &spec));
 }
 
+static void the_samples_parse_and_one_is_the_manual(void **state)
+{
+    (void)state;
+    struct runspec spec;
+    assert_ok(runspec_load("conf/run.ini", NULL, 0, &spec));
+    testlib_assert_manual(&runspec_schema, &spec, "conf/run.ini");
+    runspec_deinit(&spec);
+    assert_ok(runspec_load("conf/demo.ini", NULL, 0, &spec));
+    assert_string_equal(spec.name, "demo");
+    runspec_deinit(&spec);
+}
+
 static void learning_rate_warms_up_and_falls(void **state)
 {
     (void)state;
@@ -85,6 +97,7 @@ int main(void)
         cmocka_unit_test(defaults_and_derived_values),
         cmocka_unit_test(identity_covers_every_value_and_nothing_else),
         cmocka_unit_test(senseless_combinations_are_refused_with_the_reason),
+        cmocka_unit_test(the_samples_parse_and_one_is_the_manual),
         cmocka_unit_test(learning_rate_warms_up_and_falls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -43,6 +44,7 @@ struct segment {
 struct ledger {
     struct ledger_conf conf;
     char *folder;
+    int lock_fd;
     pthread_mutex_t lock;
     struct segment *segments; /* oldest first */
     size_t segments_count, segments_room;
@@ -192,16 +194,41 @@ static bool scan_record(struct bytes_reader *reader, struct entry *entry)
     return memcmp(digest.byte, header + RECORD_DIGEST, DIGEST_BYTES) == 0;
 }
 
-/* Indexes the records of one mapped segment; `*good` is where the whole records end. */
-static enum err scan_records(struct ledger *ledger, const uint8_t *map, uint64_t bytes, uint64_t *good)
+/* Moves the reader, which stands where a record is damaged or torn, to the next whole one; false if none follows. */
+static bool find_whole_record(struct bytes_reader *reader, size_t damaged, struct entry *entry)
+{
+    for (size_t at = damaged + 8; at + RECORD_HEADER <= reader->bytes; at += 8) {
+        struct bytes_reader here = *reader;
+        here.at = at;
+        here.failed = false;
+        if (!scan_record(&here, entry))
+            continue;
+        *reader = here;
+        return true;
+    }
+    return false;
+}
+
+/* Indexes the records of one mapped segment, passing over damaged ones; `*good` is where the last whole one ends. */
+static enum err scan_records(struct ledger *ledger, const char *path, const uint8_t *map, uint64_t bytes,
+                             uint64_t *good)
 {
     struct bytes_reader reader = bytes_reader_init(map, bytes);
     struct entry entry = {.segment = (uint32_t)ledger->segments_count};
     (void)bytes_get(&reader, SEGMENT_HEADER);
-    for (*good = reader.at; scan_record(&reader, &entry); *good = reader.at)
+    *good = reader.at;
+    for (;;) {
+        if (!scan_record(&reader, &entry)) {
+            if (!find_whole_record(&reader, *good, &entry))
+                return ERR_OK;
+            log_warn("%s: %" PRIu64 " bytes at offset %" PRIu64 " are damaged and were passed over; what is missing is "
+                     "fetched from the other islands. Check this machine's disk",
+                     path, entry.offset - RECORD_HEADER - *good, *good);
+        }
         if (find(ledger, entry.fragment, entry.version, entry.shard) == NULL)
             TRY(add_entry(ledger, &entry));
-    return ERR_OK;
+        *good = reader.at;
+    }
 }
 
 static enum err check_segment_header(const struct ledger *ledger, const char *path, const uint8_t *map, uint64_t number)
@@ -232,7 +259,7 @@ static enum err scan_segment(struct ledger *ledger, const char *path, uint64_t n
         return err_set_errno(ERR_IO, "%s: cannot map", path);
     enum err err = check_segment_header(ledger, path, map, number);
     if (err == ERR_OK)
-        err = scan_records(ledger, map, bytes, &good);
+        err = scan_records(ledger, path, map, bytes, &good);
     munmap(map, bytes);
     TRY(err);
     if (good < bytes) {
@@ -301,6 +328,24 @@ out:
     return err;
 }
 
+/* Two daemons in one folder would write over each other's results. The kernel drops the lock with the process. */
+static enum err lock_folder(struct ledger *ledger)
+{
+    char *path;
+    TRY(mem_printf(&path, "%s/lock", ledger->folder));
+    ledger->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    enum err err = ERR_OK;
+    if (ledger->lock_fd < 0)
+        err = err_set_errno(ERR_IO, "cannot open %s", path);
+    else if (flock(ledger->lock_fd, LOCK_EX | LOCK_NB) != 0)
+        err = err_set(ERR_CONF,
+                      "the state folder %s is in use by another dilocod; stop it, or give this one a folder "
+                      "of its own ([island] state)",
+                      ledger->folder);
+    mem_free(path);
+    return err;
+}
+
 enum err ledger_open(const struct ledger_conf *conf, struct ledger **out)
 {
     enum err err;
@@ -309,8 +354,10 @@ enum err ledger_open(const struct ledger_conf *conf, struct ledger **out)
     TRY(mem_new(1, sizeof *ledger, "the ledger", &ledger));
     pthread_mutex_init(&ledger->lock, NULL);
     ledger->conf = *conf;
+    ledger->lock_fd = -1;
     TRY_OUT(mem_strdup(conf->folder, &ledger->folder));
     TRY_OUT(fsio_mkdirs(conf->folder, 0755));
+    TRY_OUT(lock_folder(ledger));
     TRY_OUT(open_segments(ledger));
 out:
     if (err != ERR_OK)
@@ -329,6 +376,8 @@ void ledger_close(struct ledger *ledger)
     for (size_t i = 0; i < ledger->segments_count; i++)
         if (ledger->segments[i].fd >= 0)
             close(ledger->segments[i].fd);
+    if (ledger->lock_fd >= 0)
+        close(ledger->lock_fd);
     pthread_mutex_destroy(&ledger->lock);
     mem_free(ledger->segments);
     mem_free(ledger->entries);

@@ -3,7 +3,8 @@
  *
  * Anchor and momentum at any version are a function of the last checkpoint and the results since, so the ledger is
  * what makes a killed daemon come back, an island that was away catch up, and a run provable. It is a folder of
- * segment files of records (docs/FORMATS.md). Opening checks every record; a torn end is cut off and reported.
+ * segment files of records (docs/FORMATS.md). Opening checks every record: damaged ones are passed over, a
+ * torn end is cut off, both are reported. The folder is locked against a second daemon.
  * Any thread may call; a lock inside orders appends. Lookups use an index in memory, 40 bytes per result.
  */
 #ifndef DAEMON_LEDGER_H
@@ -25,7 +26,7 @@ struct ledger_conf {
     uint64_t keep_bytes;    /* results kept although a checkpoint covers them */
 };
 
-/* ERR_CONF: the folder belongs to another run. */
+/* ERR_CONF: the folder belongs to another run, or another daemon uses it. */
 ERR_MUST_CHECK enum err ledger_open(const struct ledger_conf *conf, struct ledger **out);
 void ledger_close(struct ledger *ledger);
 

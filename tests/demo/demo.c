@@ -14,6 +14,7 @@
 #include "common/digest.h"
 #include "common/env.h"
 #include "common/fsio.h"
+#include "common/mem.h"
 #include "daemon/ctl_client.h"
 #include "net/ident.h"
 #include "tests/lib/proc.h"
@@ -101,7 +102,7 @@ static enum err set_up(struct demo *demo)
         return err_set(ERR_CONF, "no corpus");
     TRY(fsio_read("conf/demo.ini", 1 << 20, &text, &bytes));
     enum err err = fsio_replace(DEMO_FOLDER "/run.ini", text, bytes, 0644);
-    free(text);
+    mem_free(text);
     TRY(err);
     for (int i = 0; i < DEMO_ISLANDS; i++)
         TRY(make_island(demo, i));
@@ -118,22 +119,40 @@ static void start(struct demo *demo, int i)
     demo->island[i].pid = proc_start(argv, demo->island[i].log);
 }
 
-/* Ends everything; a daemon ends its trainer. */
-static void stop_all(struct demo *demo)
+static bool log_says(const struct demo_island *island, const char *text)
 {
+    char *log = NULL;
+    size_t bytes;
+    bool found = fsio_read(island->log, 64 << 20, &log, &bytes) == ERR_OK && strstr(log, text) != NULL;
+    mem_free(log);
+    return found;
+}
+
+/* Ends everything; a daemon ends its trainer. False if one of them did not end well. */
+static bool stop_all(struct demo *demo)
+{
+    bool well = true;
     for (int i = 0; i < DEMO_ISLANDS; i++)
         if (demo->island[i].pid > 0)
             kill(demo->island[i].pid, SIGTERM);
     for (int i = 0; i < DEMO_ISLANDS; i++) {
         struct demo_island *island = &demo->island[i];
-        if (island->pid > 0 && proc_wait(island->pid, 20) < 0) {
+        if (island->pid <= 0)
+            continue;
+        int status = proc_wait(island->pid, 20);
+        if (status < 0) {
             kill(island->pid, SIGKILL);
             proc_wait(island->pid, 5);
         }
-        if (island->pid > 0)
-            proc_kill_trainer(island->state);
+        proc_kill_trainer(island->state);
         island->pid = 0;
+        if (status == 0 && !log_says(island, "was killed by signal"))
+            continue;
+        fprintf(stderr, "FAILED: %s or its trainer did not end well; its log is " DEMO_FOLDER "/%s.log\n", island->name,
+                island->name);
+        well = false;
     }
+    return well;
 }
 
 /* ---- looking ---- */
@@ -328,7 +347,7 @@ int main(int argc, char **argv)
     demo.took_s = env_mono_s() - demo.begin_s;
     if (done)
         look(&demo); /* the last bytes */
-    stop_all(&demo);
+    done = stop_all(&demo) && done;
     if (interrupted != 0)
         return 130;
     return done ? demo_report(&demo) : 1;

@@ -26,14 +26,19 @@ static const char spec[] = "[run]\nname = trouble\nsteps = 300\n[model]\nlayers 
                            "[sync]\ninterval = 10\nlayers_per_fragment = 1\noverlap = 2\nlate = merge\n";
 static const char data[] = "sleep=15";
 
-static struct cluster *begin(const char *name, uint32_t islands)
+static struct cluster *begin_with(const char *name, uint32_t islands, const char *with)
 {
-    struct cluster_options options = {.run = spec, .data = data};
+    struct cluster_options options = {.run = spec, .data = with};
     struct cluster *cluster = cluster_new(name, islands, &options);
     cluster_start_all(cluster);
     for (uint32_t i = 0; i < islands; i++)
         cluster_wait(cluster, i, cluster_training, 0, "training");
     return cluster;
+}
+
+static struct cluster *begin(const char *name, uint32_t islands)
+{
+    return begin_with(name, islands, data);
 }
 
 static void end_well(struct cluster *cluster)
@@ -72,7 +77,8 @@ static bool alive(int pid)
 static void a_killed_daemon_comes_back_to_its_trainer(void **state)
 {
     (void)state;
-    struct cluster *cluster = begin("kill-daemon", 2);
+    /* Slow enough that the trainer is not done before the daemon is back and has been looked at. */
+    struct cluster *cluster = begin_with("kill-daemon", 2, "sleep=40");
     cluster_wait(cluster, 1, cluster_versions_reach, 4, "some versions");
     int trainer = cluster_trainer_pid(cluster, 1);
     assert_int_equal(cluster_end(cluster, 1, SIGKILL), 128 + SIGKILL);
@@ -310,26 +316,41 @@ static void different_initial_tensors_become_one(void **state)
     end_well(cluster);
 }
 
-static void used_ports_and_sockets_are_named(void **state)
+/* Starts island b with one line of its configuration changed; it ends with status 2 and says why. */
+static void assert_refuses_to_start(struct cluster *cluster, const char *from, const char *to, const char *why)
+{
+    struct cluster_options options = {.run = spec, .data = data};
+    char *text, *changed;
+    size_t bytes;
+    cluster_configure(cluster, 1, &options);
+    assert_ok(fsio_read(cluster->island[1].conf, 1 << 16, &text, &bytes));
+    char *at = strstr(text, from);
+    assert_non_null(at);
+    assert_ok(mem_printf(&changed, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)));
+    assert_ok(fsio_replace(cluster->island[1].conf, changed, strlen(changed), 0644));
+    mem_free(changed);
+    mem_free(text);
+    cluster_start(cluster, 1);
+    assert_int_equal(cluster_wait_end(cluster, 1, 10), 2);
+    if (!cluster_log_has(cluster, 1, why, 0)) {
+        cluster_print_logs(cluster);
+        fail_msg("the log does not say: %s", why);
+    }
+}
+
+static void used_ports_sockets_and_folders_are_named(void **state)
 {
     (void)state;
     struct cluster *cluster = begin("ports", 2);
-    unsigned port = cluster->island[1].port;
-    cluster->island[1].port = cluster->island[0].port;
-    struct cluster_options options = {.run = spec, .data = data};
+    char own[64], others[64];
     cluster_end(cluster, 1, SIGTERM);
-    cluster_configure(cluster, 1, &options);
-    cluster_start(cluster, 1);
-    assert_int_equal(cluster_wait_end(cluster, 1, 10), 2);
-    assert_true(cluster_log_has(cluster, 1, "the port is in use", 0));
-    cluster->island[1].port = port;
-    struct cluster_options sockets = {.run = spec, .data = data, .more = "[island]\nsockets = s-a"};
-    cluster_configure(cluster, 1, &sockets);
-    cluster_start(cluster, 1);
-    assert_int_equal(cluster_wait_end(cluster, 1, 10), 2);
-    assert_true(cluster_log_has(cluster, 1, "given twice", 0) ||
-                cluster_log_has(cluster, 1, "another dilocod is running", 0));
-    cluster_end(cluster, 0, SIGTERM);
+    snprintf(own, sizeof own, "listen = 127.0.0.1:%u", cluster->island[1].port);
+    snprintf(others, sizeof others, "listen = 127.0.0.1:%u", cluster->island[0].port);
+    assert_refuses_to_start(cluster, own, others, "the port is in use");
+    assert_refuses_to_start(cluster, "sockets = s-b", "sockets = s-a", "another dilocod is running");
+    assert_refuses_to_start(cluster, "state = state-b", "state = state-a", "in use by another dilocod");
+    cluster_wait(cluster, 0, cluster_training, 0, "the first one to be undisturbed");
+    assert_int_equal(cluster_end(cluster, 0, SIGTERM), 0);
     cluster_free(cluster);
 }
 
@@ -497,7 +518,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(another_run_spec_is_refused),
         cmocka_unit_test(a_trainer_with_other_tensors_is_refused),
         cmocka_unit_test(different_initial_tensors_become_one),
-        cmocka_unit_test(used_ports_and_sockets_are_named),
+        cmocka_unit_test(used_ports_sockets_and_folders_are_named),
         cmocka_unit_test(a_nan_is_named_and_contained),
         cmocka_unit_test(damaged_files_are_noticed_and_mended),
         cmocka_unit_test(a_silent_divergence_is_found_and_repaired),

@@ -25,7 +25,7 @@ void ctl_print_status(const json_t *status, FILE *file)
     fprintf(file, "island     %s, %lld of %lld islands here, up %.0f s\n", ctl_text(status, "island"),
             (long long)ctl_integer(status, "islands_up"), (long long)ctl_integer(status, "islands"),
             ctl_number(status, "uptime_s"));
-    fprintf(file, "run        %s, %lld parameters, a fragment every %lld steps, overlap %lld, codec %s\n",
+    fprintf(file, "run        %s, %lld parameters, each fragment every %lld steps, overlap %lld, codec %s\n",
             ctl_text(run, "name"), (long long)ctl_integer(status, "params"), (long long)ctl_integer(run, "interval"),
             (long long)ctl_integer(run, "overlap"), ctl_text(run, "codec"));
     print_trainer(status, file);

@@ -1,0 +1,265 @@
+/* The command lines: exit status, one clear error for each mistake, output for people and for programs. */
+#include "tests/lib/testlib.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/digest.h"
+#include "common/fsio.h"
+#include "common/mem.h"
+#include "tests/lib/cluster.h"
+#include "tests/lib/proc.h"
+
+enum { OUT_BYTES = 1 << 18 };
+
+static const char *folder, *log_path;
+static char out[OUT_BYTES];
+
+/* Runs a program of ours; its output is in `out`, its errors in the file `log_path`. */
+static int run(const char *program, const char *const *arguments)
+{
+    const char *argv[PROC_ARGS_MAX] = {0};
+    char path[300];
+    const char *build = getenv("BUILD");
+    snprintf(path, sizeof path, "%s/%s", build != NULL ? build : "build/gcc", program);
+    argv[0] = path;
+    for (size_t i = 0; arguments[i] != NULL; i++)
+        argv[i + 1] = arguments[i];
+    unlink(log_path);
+    return proc_run(argv, log_path, out, sizeof out);
+}
+
+#define RUN(program, ...) run(program, (const char *const[]){__VA_ARGS__, NULL})
+
+static void assert_says(const char *part)
+{
+    char *text;
+    size_t bytes;
+    assert_ok(fsio_read(log_path, 1 << 20, &text, &bytes));
+    if (strstr(text, part) == NULL)
+        fail_msg("the errors do not say \"%s\":\n%s", part, text);
+    mem_free(text);
+}
+
+static void assert_prints(const char *part)
+{
+    if (strstr(out, part) == NULL)
+        fail_msg("the output does not say \"%s\":\n%s", part, out);
+}
+
+static void every_program_explains_itself(void **state)
+{
+    (void)state;
+    static const char *const programs[] = {"dilocod", "dilococtl", "diloco-worker"};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(RUN(programs[i], "--version"), 0);
+        assert_prints(DILOCO_VERSION);
+        assert_int_equal(RUN(programs[i], "--help"), 0);
+        assert_prints("usage: ");
+        assert_int_equal(RUN(programs[i], "--hlep"), 2);
+        assert_says("--hlep");
+    }
+    assert_int_equal(RUN("diloco-worker", "tarin"), 2);
+    assert_says("no command \"tarin\"");
+    assert_int_equal(RUN("dilococtl", "statsu"), 2);
+    assert_says("no command \"statsu\"");
+    assert_int_equal(RUN("diloco-worker", "train"), 2);
+    assert_says("needs --run, --data and --out");
+}
+
+static void configuration_errors_name_line_reason_and_remedy(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *says;
+    } rows[] = {
+        {"[net]\nratelimit = 1Mbit", "rate_limit"},
+        {"[net]\nwindow = 16Mbit", "16Mbit"},
+        {"[net]\nio_threads = 99", "1 .. 16"},
+        {"[net]\nio_threads = many", "many"},
+        {"[nets]\nlisten = x", "nets"},
+        {"[island]\nname = again", "twice"},
+        {"[storage]\ncheckpoint = 10", "unit"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *path = testlib_file(folder, "bad.conf",
+                                        "[island]\nname = a\nrun = r\nkey = k\n[worker]\ndata = d\n%s\n", rows[i].line);
+        assert_int_equal(RUN("dilocod", "--check-config", "--config", path), 2);
+        assert_says("bad.conf:");
+        assert_says(rows[i].says);
+    }
+    assert_int_equal(RUN("dilocod", "--check-config", "--config", "no/such.conf"), 2);
+    assert_says("no/such.conf");
+    assert_int_equal(RUN("dilocod", "--config", "conf/dilocod.conf", "--set", "net.windw=1MiB", "--check-config"), 2);
+    assert_says("window");
+}
+
+static void what_is_printed_can_be_read_again(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("dilocod", "--print-config", "--config", "conf/dilocod.conf", "--set", "net.window=1MiB"), 0);
+    assert_prints("window = 1MiB");
+    const char *path = testlib_path(folder, "again.conf");
+    assert_ok(fsio_replace(path, out, strlen(out), 0644));
+    char *first = strdup(out);
+    assert_int_equal(RUN("dilocod", "--print-config", "--config", path), 0);
+    assert_string_equal(out, first);
+    free(first);
+    assert_int_equal(RUN("diloco-worker", "spec"), 0);
+    path = testlib_path(folder, "again.ini");
+    assert_ok(fsio_replace(path, out, strlen(out), 0644));
+    first = strdup(out);
+    assert_int_equal(RUN("diloco-worker", "spec", "--run", path), 0);
+    assert_string_equal(out, first);
+    free(first);
+    assert_int_equal(RUN("diloco-worker", "spec", "--run", path, "--set", "model.width=100", "--set", "model.heads=3"),
+                     2);
+    assert_says("is not a multiple of heads");
+}
+
+static void keys_are_made_once_and_kept_private(void **state)
+{
+    (void)state;
+    struct stat status;
+    const char *path = testlib_path(folder, "island.key");
+    assert_int_equal(RUN("dilococtl", "keygen", path, "--name", "paris"), 0);
+    assert_prints("[peer paris]\npublic_key = ");
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0600);
+    assert_int_equal(RUN("dilococtl", "keygen", path), 1);
+    assert_says("exists already");
+    assert_int_equal(RUN("dilococtl", "keygen"), 2);
+    assert_says("needs a file");
+}
+
+static json_t *parsed(void)
+{
+    json_error_t error;
+    json_t *json = json_loads(out, 0, &error);
+    if (json == NULL)
+        fail_msg("not JSON: %s\n%s", error.text, out);
+    return json;
+}
+
+static void assert_has(const json_t *object, const char *const *keys)
+{
+    for (; *keys != NULL; keys++)
+        if (json_object_get(object, *keys) == NULL)
+            fail_msg("no \"%s\" in the answer", *keys);
+}
+
+static void answers_for_programs(const char *socket)
+{
+    static const char *const in_status[] = {"island", "run", "trainer", "degraded", "anchors", "versions", NULL};
+    static const char *const in_peer[] = {"name", "public_key", "up", "trainer", "rtt_ms", "bytes_sent", NULL};
+    static const char *const in_fragment[] = {"fragment", "params", "version", "state", "hash", "waiting_for", NULL};
+    assert_int_equal(RUN("dilococtl", "status", "--json", "--socket", socket), 0);
+    json_t *json = parsed();
+    assert_has(json, in_status);
+    json_decref(json);
+    assert_int_equal(RUN("dilococtl", "peers", "--json", "--socket", socket), 0);
+    json = parsed();
+    assert_int_equal(json_array_size(json_object_get(json, "peers")), 2);
+    assert_has(json_array_get(json_object_get(json, "peers"), 0), in_peer);
+    json_decref(json);
+    assert_int_equal(RUN("dilococtl", "fragments", "--json", "--socket", socket), 0);
+    json = parsed();
+    assert_int_equal(json_array_size(json_object_get(json, "fragments")), 3);
+    assert_has(json_array_get(json_object_get(json, "fragments"), 0), in_fragment);
+    json_decref(json);
+}
+
+static void answers_for_people(const char *socket, const char *conf)
+{
+    assert_int_equal(RUN("dilococtl", "status", "--config", conf), 0);
+    assert_prints("island     a, 2 of 2 islands here");
+    assert_prints("trainer    training");
+    assert_int_equal(RUN("dilococtl", "peers", "--socket", socket), 0);
+    assert_prints("self");
+    assert_prints("up");
+    assert_int_equal(RUN("dilococtl", "fragments", "--socket", socket), 0);
+    assert_prints("waiting for");
+    assert_int_equal(RUN("dilococtl", "status", "extra", "--socket", socket), 2);
+    assert_says("\"extra\" was not expected");
+}
+
+/* Live, until it is interrupted: one object a line. */
+static void watch_goes_on_until_it_is_ended(const char *socket)
+{
+    char program[300];
+    const char *build = getenv("BUILD");
+    snprintf(program, sizeof program, "%s/dilococtl", build != NULL ? build : "build/gcc");
+    const char *path = testlib_path(folder, "watch.out");
+    const char *argv[] = {program, "watch", "--json", "--interval", "50", "--socket", socket, NULL};
+    int pid = proc_start(argv, path);
+    assert_true(pid > 0);
+    assert_int_equal(proc_wait(pid, 1), -1);
+    kill(pid, SIGINT);
+    assert_int_equal(proc_wait(pid, 5), 128 + SIGINT);
+    char *text;
+    size_t bytes, lines = 0;
+    assert_ok(fsio_read(path, 16 << 20, &text, &bytes));
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"), lines++) {
+        json_t *json = json_loads(line, 0, NULL);
+        assert_non_null(json_object_get(json, "status"));
+        assert_non_null(json_object_get(json, "fragments"));
+        json_decref(json);
+    }
+    assert_true(lines >= 3);
+    mem_free(text);
+}
+
+static void a_running_island_is_looked_at_and_steered(void **state)
+{
+    (void)state;
+    static const char spec[] = "[run]\nname = cli\nsteps = 100000\n[model]\nlayers = 2\n"
+                               "[sync]\ninterval = 10\nlayers_per_fragment = 1\noverlap = 2\n";
+    struct cluster_options options = {.run = spec, .data = "sleep=10"};
+    struct cluster *cluster = cluster_new("cli", 2, &options);
+    const char *socket = cluster->island[0].control;
+    assert_int_equal(RUN("dilococtl", "status", "--socket", socket), 3);
+    assert_says("is dilocod running");
+    assert_int_equal(RUN("dilocod", "--check-config", "--config", cluster->island[0].conf), 0);
+    assert_prints("ok: island a of 2, run cli");
+    cluster_start_all(cluster);
+    for (uint32_t i = 0; i < 2; i++)
+        cluster_wait(cluster, i, cluster_training, 0, "training");
+    cluster_wait(cluster, 0, cluster_versions_reach, 3, "some versions");
+    answers_for_programs(socket);
+    answers_for_people(socket, cluster->island[0].conf);
+    watch_goes_on_until_it_is_ended(socket);
+    assert_int_equal(RUN("dilococtl", "save", "--socket", socket), 0);
+    assert_prints("anchor.safetensors");
+    char anchor[600];
+    snprintf(anchor, sizeof anchor, "%s/anchor.safetensors", cluster->island[0].state);
+    assert_int_equal(access(anchor, R_OK), 0);
+    assert_int_equal(RUN("dilococtl", "leave", "--socket", socket), 0);
+    assert_prints("trainer: stopped");
+    assert_int_equal(RUN("dilococtl", "leave", "--socket", socket), 1);
+    assert_int_equal(RUN("dilococtl", "join", "--socket", socket), 0);
+    assert_prints("trainer: training");
+    assert_int_equal(RUN("dilococtl", "join", "--socket", socket), 1);
+    assert_says("running already");
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
+    cluster_free(cluster);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    folder = testlib_folder("cli-files");
+    log_path = testlib_path(folder, "errors");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_program_explains_itself),
+        cmocka_unit_test(configuration_errors_name_line_reason_and_remedy),
+        cmocka_unit_test(what_is_printed_can_be_read_again),
+        cmocka_unit_test(keys_are_made_once_and_kept_private),
+        cmocka_unit_test(a_running_island_is_looked_at_and_steered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -66,7 +66,6 @@ struct engine_fragment {
     uint64_t checkpoint_version; /* on disk */
     uint64_t store_again_ms;     /* our result could not be written: when to try again */
     uint8_t *state_in;           /* a peer's state on its way in */
-    uint64_t state_in_bytes;
 };
 
 struct engine_peer {

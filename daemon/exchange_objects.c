@@ -179,10 +179,9 @@ static enum xfer_verdict offer_state(struct engine *engine, const struct wire_ke
 {
     struct engine_fragment *fragment = &engine->fragments[key->fragment];
     uint64_t bytes = state_object_bytes(engine->replica, engine->plan->plan, key->fragment);
-    if (fragment->state_in != NULL) {
-        /* What an earlier attempt left; only one is under way at a time. */
-        xfer_drop(engine->xfer, WIRE_STATE, key->fragment, UINT64_MAX);
-    } else if (mem_new((size_t)bytes, 1, "a state on its way in", &fragment->state_in) != ERR_OK) {
+    /* What an earlier attempt left is taken over; xfer lets in nobody while it is being verified. */
+    if (fragment->state_in == NULL &&
+        mem_new((size_t)bytes, 1, "a state on its way in", &fragment->state_in) != ERR_OK) {
         log_error("%s", err_text());
         return XFER_ANSWER;
     }

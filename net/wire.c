@@ -56,7 +56,15 @@ static enum err check_key(const struct wire_key *key)
     if (key->fragment >= WIRE_PLAN_FRAGMENTS_MAX || key->shard >= WIRE_MEMBERS_MAX || key->island >= WIRE_MEMBERS_MAX)
         return err_set(ERR_PROTO, "object with fragment %" PRIu32 ", shard %" PRIu32 ", island %" PRIu32, key->fragment,
                        key->shard, key->island);
-    return ERR_OK;
+    /* One name for one object: what its kind leaves no choice in is fixed, so that equal keys mean equal objects. */
+    bool canonical = true;
+    if (key->kind == WIRE_RESULT)
+        canonical = key->island == key->shard;
+    else if (key->kind == WIRE_STATE)
+        canonical = key->shard == 0;
+    else if (key->kind == WIRE_PLAN)
+        canonical = key->fragment == 0 && key->version == 0 && key->shard == 0 && key->island == 0;
+    return canonical ? ERR_OK : err_set(ERR_PROTO, "object with a name that is not its own: %s", wire_key_text(key));
 }
 
 static enum err key_from_proto(const Diloco__ObjectKey *proto, struct wire_key *key)

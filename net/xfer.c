@@ -282,6 +282,20 @@ bool xfer_receiving(const struct xfer *xfer, const struct wire_key *key)
     return find_incoming(xfer, key) != NULL;
 }
 
+/* A buffer serves one transfer: an unfinished one that had it before ends. False: a complete one is being read. */
+static bool claim_buffer(struct xfer *xfer, const uint8_t *buffer)
+{
+    for (uint32_t i = 0; i < xfer->conf.incoming_max; i++) {
+        struct incoming *in = &xfer->incoming[i];
+        if (!in->used || in->buffer != buffer)
+            continue;
+        if (in->complete)
+            return false;
+        in->used = false;
+    }
+    return true;
+}
+
 /* Asks the caller about an object not known yet; NULL if it is not taken, and the sender was told. */
 static struct incoming *take_offer(struct xfer *xfer, uint32_t peer, const struct wire_key *key, uint64_t total)
 {
@@ -296,6 +310,10 @@ static struct incoming *take_offer(struct xfer *xfer, uint32_t peer, const struc
     }
     if (total > offer.bytes_max) {
         say_done(xfer, peer, key, WIRE_REFUSED);
+        return NULL;
+    }
+    if (!claim_buffer(xfer, offer.buffer)) {
+        say_done(xfer, peer, key, WIRE_NOT_YET);
         return NULL;
     }
     *slot = (struct incoming){
@@ -316,10 +334,12 @@ static struct incoming *incoming_for(struct xfer *xfer, uint32_t peer, const str
         say_done(xfer, peer, key, WIRE_NOT_YET);
         return NULL;
     }
-    /* Both hold the same bytes if they are honest; the digest decides. A different length begins anew. */
+    if (in->total != total) { /* a new offer, whose length has to be looked at */
+        in->used = false;
+        return take_offer(xfer, peer, key, total);
+    }
+    /* Both hold the same bytes if they are honest; the digest decides. */
     in->peer = peer;
-    in->have = in->total == total ? in->have : 0;
-    in->total = total;
     in->acked = 0;
     say_ack(xfer, peer, key, in->have, true);
     return in;

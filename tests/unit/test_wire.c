@@ -11,7 +11,7 @@
 
 static uint8_t raw[WIRE_CONTROL_BYTES_MAX];
 static const struct wire_key key = {
-    .kind = WIRE_RESULT, .fragment = 4095, .version = 1ull << 40, .shard = 63, .island = 7};
+    .kind = WIRE_RESULT, .fragment = 4095, .version = 1ull << 40, .shard = 63, .island = 63};
 
 static size_t there_and_back(const struct wire_message *message, struct wire_message *back)
 {
@@ -122,6 +122,16 @@ static void limits_are_checked_on_the_way_in(void **state)
     m.done.key = key;
     m.done.key.kind = 5;
     REFUSED("unknown kind 5");
+    /* One name for one object: what its kind leaves no choice in is fixed. */
+    m.done.key = key;
+    m.done.key.island = 7;
+    REFUSED("shard 63, island 7");
+    m.done.key = (struct wire_key){.kind = WIRE_STATE, .shard = 1};
+    REFUSED("shard 1, island 0");
+    m.done.key = (struct wire_key){.kind = WIRE_PLAN, .version = 3};
+    REFUSED("version 3");
+    m.done.key = (struct wire_key){.kind = WIRE_PLAN, .island = 2};
+    REFUSED("island 2");
     m = (struct wire_message){.type = WIRE_HELLO};
     m.hello.window_kib = 63;
     REFUSED("window of 63 KiB");

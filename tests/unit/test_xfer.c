@@ -285,6 +285,57 @@ static void a_second_source_takes_over_a_stalled_transfer(void **state)
     teardown();
 }
 
+/* The length was held against the buffer when the transfer began; another one later is a new offer. */
+static void a_length_never_grows_past_its_buffer(void **state)
+{
+    (void)state;
+    setup(8, 0, 1 << 20);
+    struct xfer *x = net->side[0];
+    struct wire_key key = key_of(2);
+    static uint8_t data[4096];
+    uint64_t bytes;
+    for (uint32_t peer = 0; peer < 2; peer++) {
+        free(net->target[2]);
+        net->target[2] = malloc(OBJECT_MAX);
+        struct wire_chunk honest = {.key = key, .total = 8192, .offset = 0, .data = data, .bytes = sizeof data};
+        assert_int_equal(xfer_chunk_in(x, 0, &honest, 10000 * (peer + 1), &bytes), XFER_NOTHING);
+        struct wire_chunk longer = honest;
+        longer.total = OBJECT_MAX + (1 << 20);
+        assert_int_equal(xfer_chunk_in(x, peer, &longer, 10000 * (peer + 1) + 5000, &bytes), XFER_NOTHING);
+        for (longer.offset = 0; longer.offset < longer.total; longer.offset += sizeof data)
+            assert_int_equal(xfer_chunk_in(x, peer, &longer, 10000 * (peer + 1) + 5001, &bytes), XFER_NOTHING);
+        xfer_reset_peer(x, peer);
+        xfer_reset_peer(x, 0);
+    }
+    teardown();
+}
+
+/* Two objects that the caller lets into the same memory: the later one stands, the earlier one ends. */
+static void a_buffer_serves_one_transfer(void **state)
+{
+    (void)state;
+    setup(9, 0, 1 << 20);
+    struct xfer *x = net->side[0];
+    struct wire_key old = key_of(2), new = key_of(2);
+    static uint8_t zeros[100], ones[100];
+    uint64_t bytes;
+    memset(ones, 1, sizeof ones);
+    new.version++;
+    struct wire_chunk late = {.key = old, .total = 200, .offset = 0, .data = zeros, .bytes = 100};
+    struct wire_chunk part = {.key = new, .total = 200, .offset = 0, .data = ones, .bytes = 100};
+    assert_int_equal(xfer_chunk_in(x, 0, &late, 0, &bytes), XFER_NOTHING);
+    assert_int_equal(xfer_chunk_in(x, 0, &part, 1, &bytes), XFER_NOTHING);
+    assert_false(xfer_receiving(x, &old));
+    part.offset = 100;
+    assert_int_equal(xfer_chunk_in(x, 0, &part, 2, &bytes), XFER_COMPLETE);
+    /* Complete and not yet finished: a job reads it. Nothing is let in until it is done. */
+    assert_int_equal(xfer_chunk_in(x, 0, &late, 3, &bytes), XFER_NOTHING);
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(net->target[2][i], 1);
+    xfer_finish(x, 0, &new, WIRE_RECEIVED);
+    teardown();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +344,8 @@ int main(void)
         cmocka_unit_test(unwanted_and_oversized_objects_end),
         cmocka_unit_test(results_overtake_and_cancelled_objects_stop),
         cmocka_unit_test(a_second_source_takes_over_a_stalled_transfer),
+        cmocka_unit_test(a_length_never_grows_past_its_buffer),
+        cmocka_unit_test(a_buffer_serves_one_transfer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

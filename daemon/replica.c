@@ -1,6 +1,7 @@
 #include "daemon/replica.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "common/mem.h"
@@ -166,6 +167,27 @@ enum err replica_encode(struct replica *replica, uint32_t f, uint32_t shard, con
     return err;
 }
 
+/* Which input made the mean too large to encode: the one with the largest magnitude, NaN and Inf above all. */
+static size_t largest_input(const struct replica_input *inputs, size_t inputs_count, struct codec *codec,
+                            float *scratch, size_t count)
+{
+    size_t worst = 0;
+    float most = -1;
+    for (size_t i = 0; i < inputs_count; i++) {
+        if (codec_decode(codec, inputs[i].frame, inputs[i].bytes, scratch, count) != ERR_OK)
+            return i;
+        for (size_t k = 0; k < count; k++) {
+            if (!isfinite(scratch[k]))
+                return i;
+            if (fabsf(scratch[k]) > most) {
+                most = fabsf(scratch[k]);
+                worst = i;
+            }
+        }
+    }
+    return worst;
+}
+
 enum err replica_reduce(struct replica *replica, uint32_t f, const struct replica_input *inputs, size_t inputs_count,
                         struct codec *codec, float *scratch, uint8_t *frame, size_t *frame_bytes, size_t *bad)
 {
@@ -182,9 +204,10 @@ enum err replica_reduce(struct replica *replica, uint32_t f, const struct replic
     outer_mean_finish(scratch, count, weights, inputs_count);
     struct vec_source source = {.minuend = scratch, .residual = fragment->owner_residual};
     enum err err = codec_encode(codec, &source, count, fragment->owner_pending, frame, frame_bytes, &fault);
-    if (err == ERR_NONFINITE)
-        return err_set(err, "the mean of fragment %" PRIu32 " is beyond what the codec can hold", f);
-    return err;
+    if (err != ERR_NONFINITE)
+        return err;
+    *bad = largest_input(inputs, inputs_count, codec, scratch, count);
+    return err_set(err, "it holds NaN, Inf or numbers that make the mean larger than the codec can hold");
 }
 
 void replica_commit_owner(struct replica *replica, uint32_t f)

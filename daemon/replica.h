@@ -58,7 +58,8 @@ struct replica_input {
     float weight;
 };
 /* The weighted mean of the inputs, in their order, over our shard, encoded; what is left over is kept pending.
- * ERR_PROTO: input `*bad` cannot be decoded. `scratch` holds the shard's values. */
+ * ERR_PROTO: input `*bad` cannot be decoded. ERR_NONFINITE: it holds numbers that no mean can be made of. `scratch`
+ * holds the shard's values. */
 ERR_MUST_CHECK enum err replica_reduce(struct replica *replica, uint32_t f, const struct replica_input *inputs,
                                        size_t inputs_count, struct codec *codec, float *scratch, uint8_t *frame,
                                        size_t *frame_bytes, size_t *bad);

@@ -51,8 +51,8 @@ ERR_MUST_CHECK enum err codec_encode(struct codec *codec, const struct vec_sourc
                                      float *residual, uint8_t *frame, size_t *frame_bytes, size_t *fault);
 
 /* Decodes a frame of exactly `values_count` values: values = decoded. A frame of any codec will do; it says which.
- * ERR_PROTO if it is damaged, of an unknown version or codec, or announces another count; `values` is then undefined.
- */
+ * ERR_PROTO if it is cut short, of an unknown version or codec, or announces another count; `values` is then undefined.
+ * The digest is not computed again: codec_check() does that once, when a frame arrives. */
 ERR_MUST_CHECK enum err codec_decode(struct codec *codec, const uint8_t *frame, size_t frame_bytes, float *values,
                                      size_t values_count);
 

@@ -1,0 +1,185 @@
+/* replica: a round's arithmetic: what islands send, what owners make of it, what everyone holds afterwards. */
+#include "tests/lib/testlib.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/digest.h"
+#include "daemon/replica.h"
+
+enum { MEMBERS = 3, FRAME_MAX = 1 << 16 };
+
+static struct plan *plan;
+static struct codec *codec;
+static float *scratch;
+
+static struct replica *member(uint32_t self)
+{
+    static const uint64_t weights[MEMBERS] = {1, 1, 2};
+    struct replica_conf conf = {.plan = plan,
+                                .outer = {.kind = OUTER_NESTEROV, .lr = 0.4f, .momentum = 0.9f},
+                                .error_feedback = true,
+                                .weights = weights,
+                                .members_count = MEMBERS,
+                                .self = self};
+    struct replica *replica;
+    assert_ok(replica_new(&conf, &replica));
+    return replica;
+}
+
+struct frame {
+    uint8_t bytes[FRAME_MAX];
+    size_t count;
+};
+
+/* What member i contributes to shard s when its parameters are the anchor plus noise. */
+static void contribute(struct replica *replica, uint32_t s, uint64_t seed, struct frame *frame)
+{
+    size_t count = plan->fragments[0].values_count;
+    float *theta = malloc(count * sizeof *theta);
+    struct env_rng rng = env_rng_init(seed, s);
+    testlib_fill_normal(&rng, theta, count, 0.01);
+    for (size_t i = 0; i < count; i++)
+        theta[i] += replica_anchor(replica, 0)[i];
+    assert_ok(replica_encode(replica, 0, s, replica_anchor(replica, 0), theta, codec, frame->bytes, &frame->count));
+    free(theta);
+}
+
+static void everyone_holds_the_same_after_any_rounds(void **state)
+{
+    (void)state;
+    static struct frame in[MEMBERS], result[MEMBERS];
+    struct replica *members[MEMBERS];
+    struct digest hash, first;
+    size_t bad;
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        members[i] = member(i);
+    for (uint64_t version = 1; version <= 4; version++) {
+        for (uint32_t s = 0; s < MEMBERS; s++) {
+            struct replica_input inputs[MEMBERS];
+            for (uint32_t i = 0; i < MEMBERS; i++) {
+                contribute(members[i], s, version * 10 + i, &in[i]);
+                inputs[i] = (struct replica_input){in[i].bytes, in[i].count, 1000.0f + (float)i};
+            }
+            assert_ok(replica_reduce(members[s], 0, inputs, MEMBERS, codec, scratch, result[s].bytes, &result[s].count,
+                                     &bad));
+            replica_commit_owner(members[s], 0);
+        }
+        for (uint32_t i = 0; i < MEMBERS; i++) {
+            /* One of them was not counted by one of the owners: its anchor is the same all the same. */
+            for (uint32_t s = 0; s < MEMBERS; s++)
+                assert_ok(replica_apply(members[i], 0, s, result[s].bytes, result[s].count,
+                                        i == 1 && s == 2 ? REPLICA_KEEP : REPLICA_MOVE, codec, scratch));
+            assert_ok(replica_hash(members[i], 0, version, &hash));
+            if (i == 0)
+                first = hash;
+            assert_true(digest_equal(&hash, &first));
+        }
+    }
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        replica_free(members[i]);
+}
+
+static void residuals_move_only_when_counted(void **state)
+{
+    (void)state;
+    static struct frame in, result;
+    struct replica *one = member(0);
+    struct plan_shard range = replica_shard(one, 0, 0);
+    size_t bad, n = (size_t)(range.end - range.begin);
+    const float *residual = replica_residual(one, 0) + range.begin;
+    contribute(one, 0, 1, &in);
+    for (size_t i = 0; i < n; i++)
+        assert_true(residual[i] == 0); /* nothing has counted it yet */
+    struct replica_input input = {in.bytes, in.count, 5};
+    assert_ok(replica_reduce(one, 0, &input, 1, codec, scratch, result.bytes, &result.count, &bad));
+    assert_ok(replica_apply(one, 0, 0, result.bytes, result.count, REPLICA_KEEP, codec, scratch));
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += fabs(residual[i]);
+    assert_true(sum == 0);
+    contribute(one, 0, 2, &in);
+    assert_ok(replica_apply(one, 0, 0, result.bytes, result.count, REPLICA_MOVE, codec, scratch));
+    for (size_t i = 0; i < n; i++)
+        sum += fabs(residual[i]);
+    assert_true(sum > 0);
+    assert_ok(replica_apply(one, 0, 0, result.bytes, result.count, REPLICA_CLEAR, codec, scratch));
+    for (size_t i = 0; i < n; i++)
+        assert_true(residual[i] == 0);
+    replica_free(one);
+}
+
+/* A contribution that is whole and well signed can still hold numbers nobody can average. */
+static void the_one_who_sends_nonsense_is_left_out(void **state)
+{
+    (void)state;
+    static struct frame in[MEMBERS], result;
+    struct replica *owner = member(0);
+    struct replica_input inputs[MEMBERS];
+    struct codec *plain;
+    struct codec_conf fp32 = {.id = CODEC_FP32};
+    size_t bad;
+    assert_ok(codec_new(&fp32, &plain));
+    struct plan_shard range = replica_shard(owner, 0, 0);
+    size_t n = (size_t)(range.end - range.begin);
+    for (uint32_t culprit = 0; culprit < MEMBERS; culprit++) {
+        for (uint32_t i = 0; i < MEMBERS; i++) {
+            float *values = calloc(n, sizeof *values);
+            values[n / 2] = i == culprit ? 3.4e38f : 1.0f; /* beyond bf16, so beyond any scale */
+            struct vec_source source = {.minuend = values};
+            assert_ok(codec_encode(plain, &source, n, NULL, in[i].bytes, &in[i].count, &bad));
+            inputs[i] = (struct replica_input){in[i].bytes, in[i].count, 1e6f};
+            free(values);
+        }
+        assert_fails(ERR_NONFINITE, "NaN, Inf",
+                     replica_reduce(owner, 0, inputs, MEMBERS, codec, scratch, result.bytes, &result.count, &bad));
+        assert_int_equal(bad, culprit);
+        in[culprit].bytes[0] ^= 1;
+        assert_fails(ERR_PROTO, "",
+                     replica_reduce(owner, 0, inputs, MEMBERS, codec, scratch, result.bytes, &result.count, &bad));
+        assert_int_equal(bad, culprit);
+    }
+    codec_free(plain);
+    replica_free(owner);
+}
+
+static void a_nan_of_ours_names_its_tensor(void **state)
+{
+    (void)state;
+    static struct frame frame;
+    struct replica *one = member(0);
+    size_t count = plan->fragments[0].values_count;
+    float *theta = calloc(count, sizeof *theta);
+    theta[plan->tensors[1].offset + 7] = NAN;
+    enum err err = ERR_OK;
+    for (uint32_t s = 0; s < MEMBERS && err == ERR_OK; s++)
+        err = replica_encode(one, 0, s, replica_anchor(one, 0), theta, codec, frame.bytes, &frame.count);
+    assert_int_equal(err, ERR_NONFINITE);
+    assert_non_null(strstr(err_text(), "second"));
+    free(theta);
+    replica_free(one);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    struct plan_tensor tensors[] = {{.name = "first", .layer = -1, .count = 1500},
+                                    {.name = "second", .layer = -1, .count = 700}};
+    struct plan_conf conf = {.pattern = PLAN_BALANCED, .fragments = 1};
+    struct codec_conf e3m0 = {.id = CODEC_E3M0, .zstd_level = 1};
+    assert_ok(plan_new(tensors, 2, &conf, &plan));
+    assert_ok(codec_new(&e3m0, &codec));
+    scratch = malloc(plan->values_count_max * sizeof *scratch);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everyone_holds_the_same_after_any_rounds),
+        cmocka_unit_test(residuals_move_only_when_counted),
+        cmocka_unit_test(the_one_who_sends_nonsense_is_left_out),
+        cmocka_unit_test(a_nan_of_ours_names_its_tensor),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    free(scratch);
+    codec_free(codec);
+    plan_free(plan);
+    return failed;
+}

@@ -21,15 +21,32 @@ static enum err copy_tensors(struct plan *plan, const struct plan_tensor *tensor
             return err_set(ERR_ARG, "tensor %u has no name", i);
         if (tensors[i].count == 0 || tensors[i].count > (uint64_t)1 << 48)
             return err_set(ERR_ARG, "tensor %s has %" PRIu64 " values", tensors[i].name, tensors[i].count);
-        for (uint32_t k = 0; k < i; k++)
-            if (strcmp(tensors[k].name, tensors[i].name) == 0)
-                return err_set(ERR_ARG, "two tensors are called %s", tensors[i].name);
         TRY(mem_strdup(tensors[i].name, &name));
         plan->tensors[i] = (struct plan_tensor){.name = name, .layer = tensors[i].layer, .count = tensors[i].count};
         plan->tensors_count = i + 1;
         plan->params_count += tensors[i].count;
     }
     return ERR_OK;
+}
+
+static int by_name(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+static enum err check_names_differ(const struct plan *plan)
+{
+    const char **names;
+    enum err err = ERR_OK;
+    TRY(mem_new(plan->tensors_count, sizeof *names, "the plan's tensors", &names));
+    for (uint32_t i = 0; i < plan->tensors_count; i++)
+        names[i] = plan->tensors[i].name;
+    qsort(names, plan->tensors_count, sizeof *names, by_name);
+    for (uint32_t i = 1; i < plan->tensors_count && err == ERR_OK; i++)
+        if (strcmp(names[i - 1], names[i]) == 0)
+            err = err_set(ERR_ARG, "two tensors are called %s", names[i]);
+    mem_free(names);
+    return err;
 }
 
 /* ---- assignment of tensors to fragments ---- */
@@ -156,6 +173,7 @@ enum err plan_new(const struct plan_tensor *tensors, uint32_t tensors_count, con
         return err_set(ERR_ARG, "no tensors were registered");
     TRY_OUT(mem_new(1, sizeof *plan, "the plan", &plan));
     TRY_OUT(copy_tensors(plan, tensors, tensors_count));
+    TRY_OUT(check_names_differ(plan));
     if (conf->pattern == PLAN_BALANCED)
         TRY_OUT(assign_balanced(plan, conf));
     else

@@ -187,7 +187,7 @@ static void answers_for_people(const char *socket, const char *conf)
     assert_says("\"extra\" was not expected");
 }
 
-/* Live, until it is interrupted: one object a line. */
+/* Live, until it is ended: one object a line. */
 static void watch_goes_on_until_it_is_ended(const char *socket)
 {
     char program[300];
@@ -198,8 +198,8 @@ static void watch_goes_on_until_it_is_ended(const char *socket)
     int pid = proc_start(argv, path);
     assert_true(pid > 0);
     assert_int_equal(proc_wait(pid, 1), -1);
-    kill(pid, SIGINT);
-    assert_int_equal(proc_wait(pid, 5), 128 + SIGINT);
+    kill(pid, SIGTERM);
+    assert_int_equal(proc_wait(pid, 5), 128 + SIGTERM);
     char *text;
     size_t bytes, lines = 0;
     assert_ok(fsio_read(path, 16 << 20, &text, &bytes));

@@ -21,12 +21,16 @@ struct jobs_scratch {
     size_t values_count;
 };
 
+struct job;
+/* Runs on a job thread. Its result goes into `err`, its text into `text`. */
+typedef enum err job_run(struct job *job, struct jobs_scratch *scratch);
+/* Runs in the loop's thread afterwards. */
+typedef void job_done(struct job *job, void *user);
+
 /* Embedded in the caller's struct; the caller keeps it alive until jobs_finished() returned it. */
 struct job {
-    /* Runs on a job thread. Its result goes into `err`, its text into `text`. */
-    enum err (*run)(struct job *job, struct jobs_scratch *scratch);
-    /* Runs in the loop's thread afterwards. */
-    void (*done)(struct job *job, void *user);
+    job_run *run;
+    job_done *done;
     enum err err;
     char text[320];
     struct job *next; /* jobs.c's */

@@ -43,9 +43,7 @@ void rounds_free_jobs(struct engine *engine)
     }
 }
 
-void rounds_submit(struct engine *engine, struct round_job *r,
-                   enum err (*run)(struct job *job, struct jobs_scratch *scratch),
-                   void (*done)(struct job *job, void *user))
+void rounds_submit(struct engine *engine, struct round_job *r, job_run *run, job_done *done)
 {
     r->job.run = run;
     r->job.done = done;
@@ -178,6 +176,23 @@ void rounds_encode(struct engine *engine, uint32_t f, uint64_t version)
 
 /* ---- a contribution to our shard came in ---- */
 
+/* An object is whole in its slot: a job looks at it, and then its sender is told what became of it. */
+static void object_in(struct engine *engine, uint32_t peer, const struct wire_key *key, uint64_t bytes,
+                      struct slot *slot, job_run *run, job_done *done)
+{
+    struct round_job *r = rounds_job(engine, key->fragment, key->shard, key->version);
+    if (r == NULL) {
+        xfer_finish(engine->xfer, peer, key, WIRE_NOT_YET);
+        return;
+    }
+    slot->bytes = (size_t)bytes;
+    slot->busy = true;
+    r->slot = slot;
+    r->peer = peer;
+    r->key = *key;
+    rounds_submit(engine, r, run, done);
+}
+
 static enum err run_check_contribution(struct job *job, struct jobs_scratch *scratch)
 {
     struct round_job *r = (struct round_job *)(void *)job;
@@ -218,18 +233,8 @@ static void done_check_contribution(struct job *job, void *user)
 
 void rounds_contribution_in(struct engine *engine, uint32_t peer, const struct wire_key *key, uint64_t bytes)
 {
-    struct slot *slot = &engine->fragments[key->fragment].in[peer];
-    struct round_job *r = rounds_job(engine, key->fragment, key->shard, key->version);
-    if (r == NULL) {
-        xfer_finish(engine->xfer, peer, key, WIRE_NOT_YET);
-        return;
-    }
-    slot->bytes = (size_t)bytes;
-    slot->busy = true;
-    r->slot = slot;
-    r->peer = peer;
-    r->key = *key;
-    rounds_submit(engine, r, run_check_contribution, done_check_contribution);
+    object_in(engine, peer, key, bytes, &engine->fragments[key->fragment].in[peer], run_check_contribution,
+              done_check_contribution);
 }
 
 /* ---- reduce: the mean over our shard ---- */
@@ -375,18 +380,8 @@ static void done_store_received(struct job *job, void *user)
 
 void rounds_result_in(struct engine *engine, uint32_t peer, const struct wire_key *key, uint64_t bytes)
 {
-    struct slot *slot = &engine->fragments[key->fragment].result[key->shard];
-    struct round_job *r = rounds_job(engine, key->fragment, key->shard, key->version);
-    if (r == NULL) {
-        xfer_finish(engine->xfer, peer, key, WIRE_NOT_YET);
-        return;
-    }
-    slot->bytes = (size_t)bytes;
-    slot->busy = true;
-    r->slot = slot;
-    r->peer = peer;
-    r->key = *key;
-    rounds_submit(engine, r, run_store_received, done_store_received);
+    object_in(engine, peer, key, bytes, &engine->fragments[key->fragment].result[key->shard], run_store_received,
+              done_store_received);
 }
 
 /* ---- apply: one job per shard, then the hash ---- */

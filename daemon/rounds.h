@@ -32,14 +32,9 @@ struct round_job {
     struct store_fragment *states;
 };
 
-typedef enum err round_run(struct round_job *r, struct jobs_scratch *scratch);
-typedef void round_done(struct engine *engine, struct round_job *r);
-
 /* A job with these fields set; NULL when out of memory, which was logged. */
 struct round_job *rounds_job(struct engine *engine, uint32_t f, uint32_t shard, uint64_t version);
-void rounds_submit(struct engine *engine, struct round_job *r,
-                   enum err (*run)(struct job *job, struct jobs_scratch *scratch),
-                   void (*done)(struct job *job, void *user));
+void rounds_submit(struct engine *engine, struct round_job *r, job_run *run, job_done *done);
 void rounds_recycle(struct engine *engine, struct round_job *r);
 
 /* Around a job that reads the anchor of fragment `f`: an outer step or a peer's state wait for the end of it. */

@@ -2,36 +2,27 @@
 
 #include <string.h>
 
+#include "common/isa.h"
+
 extern const struct kern kern_cpu_base;
 #if defined(__x86_64__)
-extern const struct kern kern_cpu_avx2;
-extern const struct kern kern_cpu_avx512;
+extern const struct kern kern_cpu_avx2, kern_cpu_avx512;
+static const struct kern *const compiled[ISA_LEVELS_MAX] = {&kern_cpu_base, &kern_cpu_avx2, &kern_cpu_avx512};
+#else
+static const struct kern *const compiled[ISA_LEVELS_MAX] = {&kern_cpu_base};
 #endif
 
 size_t kern_all(const struct kern **tables, size_t tables_max)
 {
-    const struct kern *found[3];
-    size_t count = 0;
-    found[count++] = &kern_cpu_base;
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        found[count++] = &kern_cpu_avx2;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq"))
-        found[count++] = &kern_cpu_avx512;
-#endif
-    if (count > tables_max)
-        count = tables_max;
-    for (size_t i = 0; i < count; i++)
-        tables[i] = found[i];
+    size_t count = isa_levels() < tables_max ? isa_levels() : tables_max;
+    memcpy(tables, compiled, count * sizeof *tables);
     return count;
 }
 
 enum err kern_find(const char *name, const struct kern **out)
 {
-    const struct kern *tables[3];
-    size_t count = kern_all(tables, 3);
+    const struct kern *tables[ISA_LEVELS_MAX];
+    size_t count = kern_all(tables, ISA_LEVELS_MAX);
     *out = NULL;
     if (strcmp(name, "cpu") != 0)
         return err_set(ERR_NOTFOUND, "no device \"%s\"; this program was built with: cpu", name);

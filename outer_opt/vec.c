@@ -1,30 +1,22 @@
 #include "outer_opt/vec.h"
 
 #include <stdatomic.h>
+#include <string.h>
+
+#include "common/isa.h"
 
 extern const struct vec_ops vec_ops_base;
 #if defined(__x86_64__)
-extern const struct vec_ops vec_ops_avx2;
-extern const struct vec_ops vec_ops_avx512;
+extern const struct vec_ops vec_ops_avx2, vec_ops_avx512;
+static const struct vec_ops *const compiled[ISA_LEVELS_MAX] = {&vec_ops_base, &vec_ops_avx2, &vec_ops_avx512};
+#else
+static const struct vec_ops *const compiled[ISA_LEVELS_MAX] = {&vec_ops_base};
 #endif
 
 size_t vec_all(const struct vec_ops **tables, size_t tables_max)
 {
-    const struct vec_ops *found[3];
-    size_t count = 0;
-    found[count++] = &vec_ops_base;
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2"))
-        found[count++] = &vec_ops_avx2;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq"))
-        found[count++] = &vec_ops_avx512;
-#endif
-    if (count > tables_max)
-        count = tables_max;
-    for (size_t i = 0; i < count; i++)
-        tables[i] = found[i];
+    size_t count = isa_levels() < tables_max ? isa_levels() : tables_max;
+    memcpy(tables, compiled, count * sizeof *tables);
     return count;
 }
 
@@ -33,8 +25,8 @@ const struct vec_ops *vec_best(void)
     static const struct vec_ops *_Atomic chosen;
     const struct vec_ops *best = chosen;
     if (best == NULL) {
-        const struct vec_ops *tables[3];
-        best = tables[vec_all(tables, 3) - 1];
+        const struct vec_ops *tables[ISA_LEVELS_MAX];
+        best = tables[vec_all(tables, ISA_LEVELS_MAX) - 1];
         chosen = best;
     }
     return best;

@@ -5,7 +5,7 @@ dir=$BUILD/test-data/outer-bits
 rm -rf "$dir"
 mkdir -p "$dir"
 libraries=$(pkg-config --cflags --libs libsodium)
-sources="tests/num/bits/outer_bits.c outer_opt/vec.c outer_opt/vhash.c common/digest.c common/env.c common/bytes.c common/err.c"
+sources="tests/num/bits/outer_bits.c outer_opt/vec.c outer_opt/vhash.c common/isa.c common/digest.c common/env.c common/bytes.c common/err.c"
 
 isas=base
 [ "$(uname -m)" = x86_64 ] && isas="base avx2 avx512"

@@ -1,9 +1,8 @@
 #include "common/env.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <sodium.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 static double clock_s(clockid_t id)
@@ -35,10 +34,7 @@ uint64_t env_wall_ms(void)
 uint64_t env_random_u64(void)
 {
     uint64_t value;
-    /* Up to 256 bytes are never cut short or interrupted once the pool is ready (getrandom(2)); a kernel without the
-     * call cannot run this program at all. */
-    if (getrandom(&value, sizeof value, 0) != (ssize_t)sizeof value)
-        abort();
+    randombytes_buf(&value, sizeof value);
     return value;
 }
 

@@ -31,7 +31,7 @@ double env_rng_uniform(struct env_rng *rng);
 /* Standard normal, by inverting the distribution function (Wichura 1988, AS 241, about 1e-15). */
 double env_rng_normal(struct env_rng *rng);
 
-/* 64 bits of the kernel's randomness: for what must differ between processes that start alike. Never in a computation
+/* 64 bits of the system's randomness: for what must differ between processes that start alike. Never in a computation
  * that islands must agree on. */
 uint64_t env_random_u64(void);
 

@@ -46,7 +46,8 @@ static const struct conf_key keys[] = {
     {"model", "tied", CONF_BOOL, AT(tied), "yes", 0, 0, NULL, NULL, "Whether the output head is the embedding."},
 
     {"data", "format", CONF_ENUM, AT(format), "bytes", 0, 0, formats, NULL,
-     "What the files hold. bytes: any file, one token a byte. tokens: shards with the magic number 20240520 and 16-bit tokens."},
+     "What the files hold. bytes: any file, one token a byte. tokens: shards with the magic number 20240520 and 16-bit "
+     "tokens."},
     {"data", "held_out", CONF_REAL, AT(held_out), "0.02", 0, 0.5, NULL, "fraction",
      "Part at the end of the data that is never trained on and serves for validation."},
 
@@ -83,7 +84,8 @@ static const struct conf_key keys[] = {
     {"sync", "mix", CONF_REAL, AT(mix), "0.5", 0, 1, NULL, NULL,
      "Share of an island's own parameters kept when a new anchor comes in (alpha). 0 overwrites."},
     {"sync", "late", CONF_ENUM, AT(late), "merge", 0, 0, lates, NULL,
-     "When a result is not in after overlap steps: merge trains on and takes it in on arrival; wait stands still until it is there."},
+     "When a result is not in after overlap steps: merge trains on and takes it in on arrival; wait stands still until "
+     "it is there."},
     {"sync", "codec", CONF_ENUM, AT(codec), "e3m0", 0, 0, codecs, NULL, "How outer gradients are quantised."},
     {"sync", "error_feedback", CONF_BOOL, AT(error_feedback), "yes", 0, 0, NULL, NULL,
      "Whether what quantisation left over is added to the next outer gradient. Costs 8 bytes per parameter."},

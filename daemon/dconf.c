@@ -45,8 +45,8 @@ static const struct conf_key keys[] = {
     {"worker", "data", CONF_PATH, AT(data), "", 0, 0, NULL, NULL,
      "Corpus of this island: a file, or a glob pattern of files."},
     {"worker", "stream", CONF_STRING, AT(stream), "", 0, 0, NULL, NULL,
-     "Which of N disjoint parts of the data to draw, as I/N from 0/N; empty: this island's number of all islands, for a "
-     "corpus that all share. 0/1 for a corpus of its own."},
+     "Which of N disjoint parts of the data to draw, as I/N from 0/N; empty: this island's number of all islands, for "
+     "a corpus that all share. 0/1 for a corpus of its own."},
     {"worker", "device", CONF_STRING, AT(device), "cpu", 0, 0, NULL, NULL, "Where to train: cpu."},
     {"worker", "threads", CONF_INT, AT(threads), "0", 0, 1024, NULL, "threads", "CPU threads of the trainer; 0: all."},
     {"worker", "checkpoint_every", CONF_INT, AT(checkpoint_every), "200", 0, 1e9, NULL, "steps",

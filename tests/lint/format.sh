@@ -2,14 +2,19 @@
 # Form: clang-format 14 where installed, and rules that need no tool: no tabs, trailing blanks or over-long lines,
 # files and functions of bearable length, no calls that hide errors or overrun, no words that mark unfinished work.
 set -u
-bad=0
+found=$(mktemp)
+trap 'rm -f "$found" "$found.all"' EXIT
+: >"$found.all"
 sources=$(git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cu' '*.cuh')
 texts=$(git ls-files -co --exclude-standard -- '*.c' '*.h' '*.sh' '*.md' '*.ini' '*.mk' '*.proto' Makefile)
 [ -n "$sources" ] || { echo "no source files found"; exit 1; }
 
-show() { # message, lines on standard input
-    found=$(cat)
-    [ -z "$found" ] || { echo "$1"; printf '%s\n' "$found" | head -20; bad=1; }
+show() { # message, lines on standard input; runs in a pipe, so what it finds is kept in a file
+    cat >"$found"
+    [ -s "$found" ] || return 0
+    echo "$1"
+    head -20 "$found"
+    cat "$found" >>"$found.all"
 }
 grep -nP '\t' $sources | show "tabs in C sources:"
 grep -nE '[[:space:]]+$' $texts | show "trailing blanks:"
@@ -33,8 +38,9 @@ done | show "no newline at the end:"
 version=$(clang-format --version 2>/dev/null | sed -n 's/.*version \([0-9]*\).*/\1/p')
 if [ "$version" = 14 ]; then
     clang-format --dry-run --Werror $sources 2>&1 | grep -E 'error|warning' | show "clang-format -i would change:"
-    exit $bad
+    [ ! -s "$found.all" ]
+    exit
 fi
-[ $bad -eq 0 ] || exit 1
+[ ! -s "$found.all" ] || exit 1
 echo "the rules without a tool hold; clang-format 14 is not installed, so layout was not compared"
 exit 77

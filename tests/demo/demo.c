@@ -249,13 +249,19 @@ static void show_screen(const struct demo *demo, bool first)
 static void show_line(const struct demo *demo)
 {
     double left = time_left(demo);
-    char sent[32];
+    char sent[32], received[32];
     printf("%5.0f s ", env_mono_s() - demo->begin_s);
     for (int i = 0; i < DEMO_ISLANDS; i++) {
         const struct demo_island *island = &demo->island[i];
-        printf(" | %s step %lld/%lld loss %.4f %.0f tokens/s versions %lld-%lld sent %s", island->name, island->step,
+        printf(" | %s ", island->name);
+        if (island->step == 0) {
+            printf("%s", island->trainer[0] != '\0' ? island->trainer : "starting");
+            continue;
+        }
+        printf("step %lld/%lld loss %.4f %.0f tokens/s versions %lld-%lld sent %s received %s", island->step,
                demo->steps, island->loss, island->tokens_per_s, island->version_min, island->version_max,
-               ctl_bytes((double)island->bytes_sent, sent, sizeof sent));
+               ctl_bytes((double)island->bytes_sent, sent, sizeof sent),
+               ctl_bytes((double)island->bytes_received, received, sizeof received));
     }
     if (left >= 0)
         printf(" | about %.0f s left", ceil(left));

@@ -54,6 +54,11 @@ static json_t *command_leave(struct engine *engine)
     return outcome(workers_leave(engine), "the trainer sends its last contributions and stops");
 }
 
+static json_t *command_leave_now(struct engine *engine)
+{
+    return outcome(workers_leave_now(engine), "the trainer stops; work that no round has counted yet is given up");
+}
+
 static json_t *command_save(struct engine *engine)
 {
     if (engine->sync == NULL)
@@ -70,7 +75,8 @@ struct command {
 
 static const struct command commands[] = {
     {"status", false, status_json}, {"peers", false, status_peers_json}, {"fragments", false, status_fragments_json},
-    {"join", true, command_join},   {"leave", true, command_leave},      {"save", true, command_save},
+    {"join", true, command_join},   {"leave", true, command_leave},      {"leave now", true, command_leave_now},
+    {"save", true, command_save},
 };
 
 static json_t *run_command(struct engine *engine, const struct client *client, const char *name)

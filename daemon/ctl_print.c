@@ -38,6 +38,8 @@ void ctl_print_status(const json_t *status, FILE *file)
             ctl_bytes(ctl_number(status, "bytes_received"), received, sizeof received),
             ctl_bytes(ctl_number(status, "ledger_bytes"), ledger, sizeof ledger),
             ctl_bytes(ctl_number(status, "memory_bytes"), memory, sizeof memory));
+    if (ctl_text(status, "saved")[0] != '\0')
+        fprintf(file, "saved      %s\n", ctl_text(status, "saved"));
     if (json_array_size(degraded) == 0)
         fputs("degraded   no\n", file);
     size_t index;
@@ -47,23 +49,39 @@ void ctl_print_status(const json_t *status, FILE *file)
     }
 }
 
+/* Fits 80 columns; notes go below their row. */
 void ctl_print_peers(const json_t *answer, FILE *file)
 {
     size_t index;
     json_t *row;
-    fprintf(file, "%-16s %-6s %-10s %9s %8s %9s %7s %9s %9s  %s\n", "island", "state", "trainer", "step", "loss",
-            "tokens/s", "rtt", "sent", "received", "note");
+    fprintf(file, "%-12s %-5s %-9s %7s %7s %8s %7s %8s %8s\n", "island", "state", "trainer", "step", "loss", "tokens/s",
+            "rtt", "sent", "received");
     json_array_foreach (json_object_get(answer, "peers"), index, row) {
         char sent[32], received[32], rtt[32];
         bool self = json_is_true(json_object_get(row, "self"));
         const char *state = self ? "self" : json_is_true(json_object_get(row, "up")) ? "up" : "away";
         snprintf(rtt, sizeof rtt, "%lld ms", (long long)ctl_integer(row, "rtt_ms"));
-        fprintf(file, "%-16s %-6s %-10s %9lld %8.4f %9.0f %7s %9s %9s  %s\n", ctl_text(row, "name"), state,
+        fprintf(file, "%-12s %-5s %-9s %7lld %7.4f %8.0f %7s %8s %8s\n", ctl_text(row, "name"), state,
                 ctl_text(row, "trainer"), (long long)ctl_integer(row, "step"), ctl_number(row, "loss"),
                 ctl_number(row, "tokens_per_s"), self ? "-" : rtt,
                 self ? "-" : ctl_bytes(ctl_number(row, "bytes_sent"), sent, sizeof sent),
-                self ? "-" : ctl_bytes(ctl_number(row, "bytes_received"), received, sizeof received),
-                ctl_text(row, "note"));
+                self ? "-" : ctl_bytes(ctl_number(row, "bytes_received"), received, sizeof received));
+        if (ctl_text(row, "note")[0] != '\0')
+            fprintf(file, "             %s\n", ctl_text(row, "note"));
+    }
+}
+
+void ctl_print_members(const json_t *answer, FILE *file)
+{
+    size_t index;
+    json_t *row;
+    fprintf(file, "%-12s %-40s %12s  %s\n", "island", "public key", "uplink", "address");
+    json_array_foreach (json_object_get(answer, "peers"), index, row) {
+        char uplink[32];
+        const char *address = ctl_text(row, "address");
+        snprintf(uplink, sizeof uplink, "%.4g Mbit/s", ctl_number(row, "uplink_bit_s") / 1e6);
+        fprintf(file, "%-12s %-40s %12s  %s\n", ctl_text(row, "name"), ctl_text(row, "public_key"), uplink,
+                address[0] != '\0' ? address : "-");
     }
 }
 

@@ -9,6 +9,8 @@
 
 void ctl_print_status(const json_t *status, FILE *file);
 void ctl_print_peers(const json_t *answer, FILE *file);
+/* Who is who: keys, uplinks, addresses, for comparing islands' configurations. */
+void ctl_print_members(const json_t *answer, FILE *file);
 void ctl_print_fragments(const json_t *answer, FILE *file);
 
 #endif

@@ -22,7 +22,7 @@
 
 struct arguments {
     const char *socket, *config, *name;
-    bool json, no_wait, help, version;
+    bool json, no_wait, now, help, version;
     uint64_t interval_ms;
     struct args_list rest;
     char socket_path[512];
@@ -57,9 +57,16 @@ static enum err run_status(struct arguments *a)
     return show(a, "status", ctl_print_status);
 }
 
+static void print_peers_and_members(const json_t *answer, FILE *file)
+{
+    ctl_print_peers(answer, file);
+    fputc('\n', file);
+    ctl_print_members(answer, file);
+}
+
 static enum err run_peers(struct arguments *a)
 {
-    return show(a, "peers", ctl_print_peers);
+    return show(a, "peers", print_peers_and_members);
 }
 
 static enum err run_fragments(struct arguments *a)
@@ -89,8 +96,7 @@ static enum err watch_once(struct arguments *a, bool screen)
         putchar('\n');
         json_decref(all);
     } else if (err == ERR_OK) {
-        if (screen)
-            fputs("\033[H\033[J", stdout);
+        fputs(screen ? "\033[H\033[J" : "\n", stdout);
         ctl_print_status(status, stdout);
         putchar('\n');
         ctl_print_peers(peers, stdout);
@@ -111,8 +117,8 @@ static enum err run_watch(struct arguments *a)
     bool seen = false;
     for (;;) {
         enum err err = watch_once(a, screen);
-        if (err == ERR_CLOSED && seen)
-            fprintf(stderr, "%s\n", err_text()); /* it may be restarting */
+        if (err == ERR_CLOSED && seen) /* it may be restarting */
+            fprintf(screen ? stdout : stderr, "%s%s\n", screen ? "\033[H\033[J" : "", err_text());
         else if (err != ERR_OK)
             return err;
         seen = true;
@@ -122,19 +128,34 @@ static enum err run_watch(struct arguments *a)
 
 /* ---- join, leave, save ---- */
 
+/* Says once what a trainer that stands still waits for. */
+static void print_wait(const json_t *status, bool *said)
+{
+    size_t index;
+    json_t *item;
+    json_array_foreach (json_object_get(status, "degraded"), index, item) {
+        if (*said || strncmp(ctl_text(item, "what"), "the trainer stands still", 24) != 0)
+            continue;
+        printf("%s\n-> %s\n", ctl_text(item, "what"), ctl_text(item, "remedy"));
+        *said = true;
+    }
+}
+
 /* Waits until the trainer's state is one of the two; prints what it is on the way. */
 static enum err wait_for_trainer(struct arguments *a, const char *want, const char *or_want)
 {
     char last[64] = "";
+    bool said = a->json;
     for (;;) {
         json_t *status;
         TRY(ctl_ask(a->socket_path, "status", &status));
+        print_wait(status, &said);
         const json_t *trainer = json_object_get(status, "trainer");
         char now[64];
         snprintf(now, sizeof now, "%s", ctl_text(trainer, "state"));
         bool there = strcmp(now, want) == 0 || strcmp(now, or_want) == 0;
         bool failing = strcmp(now, "restarting") == 0;
-        if (strcmp(now, last) != 0)
+        if (strcmp(now, last) != 0 && !a->json)
             printf("trainer: %s, step %lld\n", now, (long long)ctl_integer(trainer, "step"));
         fflush(stdout);
         snprintf(last, sizeof last, "%s", now);
@@ -164,19 +185,19 @@ static enum err order(struct arguments *a, const char *request)
 static enum err run_join(struct arguments *a)
 {
     TRY(order(a, "join"));
-    return a->no_wait || a->json ? ERR_OK : wait_for_trainer(a, "training", "finished");
+    return a->no_wait ? ERR_OK : wait_for_trainer(a, "training", "finished");
 }
 
 static enum err run_leave(struct arguments *a)
 {
-    TRY(order(a, "leave"));
-    return a->no_wait || a->json ? ERR_OK : wait_for_trainer(a, "stopped", "none configured");
+    TRY(order(a, a->now ? "leave now" : "leave"));
+    return a->no_wait ? ERR_OK : wait_for_trainer(a, "stopped", "none configured");
 }
 
 static enum err run_save(struct arguments *a)
 {
     TRY(order(a, "save"));
-    while (!a->no_wait && !a->json) {
+    while (!a->no_wait) {
         json_t *status;
         TRY(ctl_ask(a->socket_path, "status", &status));
         char saved[400];
@@ -185,7 +206,8 @@ static enum err run_save(struct arguments *a)
         if (strncmp(saved, "failed", 6) == 0)
             return err_set(ERR_IO, "saving %s", saved);
         if (saved[0] != '\0') {
-            printf("%s\n", saved);
+            if (!a->json)
+                printf("%s\n", saved);
             return ERR_OK;
         }
         pause_ms(100);
@@ -202,6 +224,9 @@ static enum err run_keygen(struct arguments *a)
     const char *name = a->name != NULL ? a->name : "NAME";
     if (path == NULL)
         return err_set(ERR_ARG, "keygen needs a file to write the secret key to: dilococtl keygen FILE");
+    size_t good = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
+    if (name[0] == '\0' || name[good] != '\0' || strlen(name) > 63)
+        return err_set(ERR_ARG, "--name %s: an island's name is 1 to 63 letters, digits, '-' or '_'", name);
     TRY(ident_generate(&ident));
     TRY(ident_save(&ident, path));
     if (a->json) {
@@ -257,6 +282,7 @@ static enum err run(int argc, char **argv)
         {"socket", ARGS_STRING, &a.socket, "PATH", "the daemon's control socket (default /run/diloco/control.sock)"},
         {"config", ARGS_STRING, &a.config, "FILE", "the daemon's configuration, to find the socket"},
         {"json", ARGS_FLAG, &a.json, NULL, "print JSON"},
+        {"now", ARGS_FLAG, &a.now, NULL, "leave: do not wait for the last contribution to be counted; it is given up"},
         {"no-wait", ARGS_FLAG, &a.no_wait, NULL, "join, leave, save: do not wait for the outcome"},
         {"interval", ARGS_U64, &a.interval_ms, "MS", "watch: milliseconds between screens (default 1000)"},
         {"name", ARGS_STRING, &a.name, "NAME", "keygen: the island's name, for the printed section"},

@@ -336,6 +336,7 @@ static void retry(struct engine *engine)
     }
     if (engine->export_wanted)
         rounds_export(engine);
+    rounds_export_follow(engine);
 }
 
 static void tick(struct engine *engine)

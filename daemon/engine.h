@@ -83,6 +83,7 @@ struct engine_peer {
     struct wire_fragment *said;  /* [fragments]: what we last told it */
     uint32_t refresh;            /* next fragment to repeat */
     struct log_limit trouble;
+    bool refused;                 /* it, or we, would not talk: not a matter of time */
     char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
 };
 
@@ -131,12 +132,16 @@ struct engine {
 
     uint64_t start_ms, tick_ms, sample_ms, checkpoint_ms;
     bool exporting, export_wanted;
-    char export_note[320]; /* last outcome */
+    bool export_follows; /* our trainer is done: the file is written again when other islands' last rounds come in */
+    uint64_t exported_versions, export_ms;    /* sum of versions in the file; when it was written */
+    uint64_t versions_seen, versions_seen_ms; /* the sum, and since when it stands */
+    char export_note[320];                    /* last outcome */
     bool stopping;
     bool failed; /* something the daemon cannot go on without; its text is in fatal_note */
     char fatal_note[320];
-    char disk_note[320]; /* why the disk cannot be written; "" if it can */
-    uint64_t stranger_count;
+    char disk_note[320];                  /* why the disk cannot be written; "" if it can */
+    uint64_t stranger_count, stranger_ms; /* ms: the last one */
+    char stranger_note[300];
     uint64_t objects_sent_bytes; /* of payload */
 };
 
@@ -173,6 +178,8 @@ void rounds_result_in(struct engine *engine, uint32_t peer, const struct wire_ke
 void rounds_state_in(struct engine *engine, uint32_t peer, const struct wire_key *key, uint64_t bytes);
 void rounds_checkpoint(struct engine *engine, uint32_t f);
 void rounds_export(struct engine *engine);
+/* Once a tick: writes it again after our own trainer is done, as later versions come in. */
+void rounds_export_follow(struct engine *engine);
 void rounds_free_jobs(struct engine *engine);
 /* Makes sure a slot has room for one object over `values` values. */
 ERR_MUST_CHECK enum err rounds_slot_room(struct engine *engine, struct slot *slot, uint64_t values);
@@ -249,6 +256,8 @@ void workers_run(struct engine *engine);
 void workers_tick(struct engine *engine);
 ERR_MUST_CHECK enum err workers_join(struct engine *engine);
 ERR_MUST_CHECK enum err workers_leave(struct engine *engine);
+/* Without waiting for the last contributions to be counted. */
+ERR_MUST_CHECK enum err workers_leave_now(struct engine *engine);
 /* The trainer said that it is done: its end is not a failure. */
 void workers_finished(struct engine *engine);
 /* Asks the trainer to end (SIGTERM); it saves first. */

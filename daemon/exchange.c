@@ -209,6 +209,7 @@ static void refuse(struct engine *engine, uint32_t i, const char *reason)
     if (log_limit_pass(&peer->trouble, engine->now_ms, 10000))
         log_error("island %s is refused: %s", name_of(engine, i), reason);
     snprintf(peer->note, sizeof peer->note, "%s", reason);
+    peer->refused = true;
     peer->greeted = false;
 }
 
@@ -281,6 +282,7 @@ static void hello_in(struct engine *engine, uint32_t i, const struct wire_hello 
     peer->plan_id = hello->plan_id;
     peer->session = hello->session;
     peer->greeted = true;
+    peer->refused = false;
     peer->note[0] = '\0';
     peer->heard_ms = engine->now_ms;
     if (restarted) {
@@ -413,6 +415,9 @@ static void link_events(struct engine *engine)
         case LINK_DISCONNECTED: break; /* silence says the rest */
         case LINK_STRANGER:
             engine->stranger_count++;
+            engine->stranger_ms = engine->now_ms;
+            snprintf(engine->stranger_note, sizeof engine->stranger_note,
+                     "a connection with unknown key %.200s was refused", event.text);
             if (log_limit_pass(&strangers, engine->now_ms, 5000))
                 log_warn("refused a connection with unknown key %s; if it belongs to the run, add a [peer] section",
                          event.text);

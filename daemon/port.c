@@ -149,6 +149,7 @@ static void accept_trainer(struct engine *engine)
     port->phase = PORT_REGISTERING;
     port->closing = port->finishing = port->finished = port->leave = false;
     port->tensors_count = 0;
+    port->tokens_last = port->report.tokens;
     port->report = (struct ipc_report){0};
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0 || (who.uid != 0 && who.uid != getuid())) {
         refuse(engine, "only the daemon's own user and root may attach a trainer");
@@ -276,13 +277,15 @@ static void resume_trainer(struct engine *engine)
 }
 
 /* Whether the run has a state somewhere: here, or at a peer. */
+/* Whether there is a state to start from. A peer at version 0 has no more than its trainer's initial tensors; ours
+ * brings its own, which should be the same. */
 static bool run_has_begun(const struct engine *engine)
 {
     for (uint32_t f = 0; f < engine_fragments(engine); f++) {
         if (sync_known(engine->sync, f))
             return true;
         for (uint32_t i = 0; i < engine->view.count; i++)
-            if (i != engine->view.self && sync_heard(engine->sync, i, f).hash_known)
+            if (i != engine->view.self && sync_heard(engine->sync, i, f).version > 0)
                 return true;
     }
     return false;
@@ -322,6 +325,7 @@ static void registered_in(struct engine *engine)
         resume_trainer(engine);
         return;
     }
+    port->tokens_before += port->tokens_last; /* a new process counts from 0 */
     log_info("trainer %s (pid %" PRIu32 ") registered %" PRIu32 " tensors", port->hello.trainer, port->pid,
              port->tensors_count);
     port->phase = PORT_WELCOMING;
@@ -397,6 +401,12 @@ static void go(struct engine *engine)
     port->report.step = step;
     engine->announce = true;
     log_info("training goes on behind step %" PRIu64 " from version %" PRIu64, step, version);
+    for (uint32_t i = 0; i < engine->view.count; i++)
+        if (i != engine->view.self && !engine->peers[i].up)
+            log_warn(
+                "island %s is not here; no round closes without it, and what is trained meanwhile goes out when it "
+                "comes (dilococtl status says what is known)",
+                engine->view.members[i].name);
 }
 
 static void start_fragments(struct engine *engine)
@@ -441,6 +451,7 @@ static void finished_in(struct engine *engine)
 {
     struct port *port = engine->port;
     port->finished = true;
+    engine->export_follows = !port->leave;
     log_info("the trainer is done: its last contributions are counted");
     workers_finished(engine);
     if (!port->leave)
@@ -548,7 +559,7 @@ struct port_info port_info(const struct engine *engine)
                              .finished = port->finished && !port->leave,
                              .pid = port->pid,
                              .step = port->report.step,
-                             .tokens = port->report.tokens,
+                             .tokens = port->tokens_before + port->report.tokens,
                              .loss = port->report.loss,
                              .tokens_per_s = port->report.tokens_per_s,
                              .lr = port->report.lr,

@@ -45,6 +45,7 @@ struct port {
     bool leave, finishing, finished;
     uint64_t own_step; /* highest step a trainer of ours reported */
     struct ipc_report report;
+    uint64_t tokens_before, tokens_last; /* by trainers before this one since the daemon started; by the last of them */
     uint64_t report_ms;
 };
 

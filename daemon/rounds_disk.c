@@ -8,6 +8,8 @@
 #include "daemon/rounds.h"
 #include "daemon/state_object.h"
 
+enum { EXPORT_QUIET_MS = 1000, EXPORT_AGAIN_MS = 60000 };
+
 /* ---- checkpoints ---- */
 
 static enum err run_checkpoint(struct job *job, struct jobs_scratch *scratch)
@@ -84,19 +86,42 @@ static void done_export(struct job *job, void *user)
     struct engine *engine = user;
     struct round_job *r = (struct round_job *)(void *)job;
     engine->exporting = false;
-    if (job->err != ERR_OK)
+    if (job->err != ERR_OK) {
         snprintf(engine->export_note, sizeof engine->export_note, "failed: %.300s", job->text);
-    else
+        log_error("the anchor could not be written: %s", job->text);
+        engine->exported_versions = UINT64_MAX;
+        engine->versions_seen_ms = engine->now_ms + EXPORT_AGAIN_MS;
+    } else {
         snprintf(engine->export_note, sizeof engine->export_note, "%.280s/anchor.safetensors",
                  engine->conf->state_folder);
-    if (job->err != ERR_OK)
-        log_error("the anchor could not be written: %s", job->text);
-    else
         log_info("the anchor is in %s", engine->export_note);
+    }
     mem_free(r->states);
     rounds_recycle(engine, r);
     for (uint32_t f = 0; f < engine_fragments(engine); f++)
         rounds_read_end(engine, f);
+}
+
+static uint64_t versions_sum(const struct engine *engine)
+{
+    uint64_t sum = 0;
+    for (uint32_t f = 0; f < engine_fragments(engine); f++)
+        sum += engine->fragments[f].state.version;
+    return sum;
+}
+
+/* The other islands may go on for long: the file follows when nothing has changed for a while, and now and then. */
+void rounds_export_follow(struct engine *engine)
+{
+    uint64_t sum = versions_sum(engine);
+    if (sum != engine->versions_seen) {
+        engine->versions_seen = sum;
+        engine->versions_seen_ms = engine->now_ms;
+    }
+    bool quiet = engine->now_ms >= engine->versions_seen_ms + EXPORT_QUIET_MS;
+    bool due = engine->now_ms >= engine->export_ms + EXPORT_AGAIN_MS;
+    if (engine->export_follows && !engine->exporting && sum != engine->exported_versions && (quiet || due))
+        rounds_export(engine);
 }
 
 /* Anchors must not change while they are written: changes wait for readers, and this waits for what is under way. */
@@ -122,6 +147,8 @@ void rounds_export(struct engine *engine)
         r->states[f] = engine->fragments[f].state;
         rounds_read_begin(engine, f);
     }
+    engine->exported_versions = versions_sum(engine);
+    engine->export_ms = engine->now_ms;
     engine->export_wanted = false;
     engine->exporting = true;
     engine->export_note[0] = '\0';

@@ -52,16 +52,60 @@ static void complain_peers(const struct engine *engine, json_t *list)
             up += i != engine->view.self;
             continue;
         }
+        const char *note = peer->note;
+        if (note[0] == '\0' && engine->view.members[i].address[0] == '\0')
+            note = "no address is known here, so it has to dial us";
         if (peer->heard_ms > 0)
             snprintf(text, sizeof text, "island %s was last heard of %.0f s ago%s%s", engine->view.members[i].name,
-                     (double)(engine->now_ms - peer->heard_ms) / 1000, peer->note[0] != '\0' ? ": " : "", peer->note);
+                     (double)(engine->now_ms - peer->heard_ms) / 1000, note[0] != '\0' ? ": " : "", note);
         else
             snprintf(text, sizeof text, "island %s was not heard of yet%s%s", engine->view.members[i].name,
-                     peer->note[0] != '\0' ? ": " : "", peer->note);
-        complain(list, text, "check its daemon and the line; training goes on, rounds wait for its shards");
+                     note[0] != '\0' ? ": " : "", note);
+        complain(list, text,
+                 peer->refused ? "make the two configurations agree and restart the daemon that changed"
+                               : "check its daemon, its address and the line; rounds wait for its shards");
     }
     if (up == 1 && engine->view.count > 1)
         complain(list, "this island is alone", "no round can close; what it trains meanwhile goes out later");
+}
+
+/* With late = merge a fast island does not wait; it should be known that it runs ahead. */
+static void complain_pace(const struct engine *engine, json_t *list)
+{
+    struct port_info port = port_info(engine);
+    for (uint32_t i = 0; i < engine->view.count; i++) {
+        const struct wire_heartbeat *last = engine->peers[i].last;
+        char text[200];
+        if (i == engine->view.self || !engine->peers[i].up || !port.training ||
+            last->trainer != WIRE_TRAINER_TRAINING || port.step <= last->step + 2 * (uint64_t)engine->spec.interval)
+            continue;
+        snprintf(text, sizeof text, "island %s is %" PRIu64 " steps behind this one", engine->view.members[i].name,
+                 port.step - last->step);
+        complain(list, text, "rounds close at its pace; late = wait in the run spec keeps islands in step");
+    }
+}
+
+static void complain_waiting(struct engine *engine, json_t *list)
+{
+    struct port_info port = port_info(engine);
+    uint64_t mask = 0;
+    char text[400] = "the trainer stands still until its last contributions are counted; it waits for";
+    for (uint32_t f = 0; f < engine_fragments(engine); f++)
+        mask |= sync_waiting_for(engine->sync, f);
+    mask &= ~((uint64_t)1 << engine->view.self);
+    if (!port.finishing || port.finished || mask == 0 || engine->now_ms < port.report_ms + 3000)
+        return;
+    for (uint32_t i = 0; i < engine->view.count; i++)
+        if ((mask >> i & 1) != 0)
+            snprintf(text + strlen(text), sizeof text - strlen(text), " %s", engine->view.members[i].name);
+    complain(list, text, "see to those islands; or dilococtl leave --now, which gives the uncounted work up");
+}
+
+static void complain_strangers(const struct engine *engine, json_t *list)
+{
+    if (engine->stranger_count > 0 && engine->now_ms < engine->stranger_ms + 60000)
+        complain(list, engine->stranger_note,
+                 "if it is an island of the run, its public_key here is not the one it uses");
 }
 
 static void complain_fragments(const struct engine *engine, json_t *list)
@@ -82,12 +126,15 @@ static void complain_fragments(const struct engine *engine, json_t *list)
     }
 }
 
-static json_t *complaints(const struct engine *engine)
+static json_t *complaints(struct engine *engine)
 {
     json_t *list = json_array();
     struct workers_info workers = workers_info(engine);
     struct port_info port = port_info(engine);
     complain_peers(engine, list);
+    complain_strangers(engine, list);
+    complain_pace(engine, list);
+    complain_waiting(engine, list);
     complain_fragments(engine, list);
     if (engine->disk_note[0] != '\0')
         complain(list, engine->disk_note, "free space in the state folder; it is tried again every two seconds");
@@ -95,7 +142,7 @@ static json_t *complaints(const struct engine *engine)
         complain(list, workers.note, "read the trainer's message in the log");
     if (workers.state == WORKERS_STOPPED)
         complain(list, "no trainer is running", "start it with: dilococtl join");
-    if (workers.state == WORKERS_OFF && !port.attached)
+    if (workers.state == WORKERS_OFF && !port.attached && !port.finished)
         complain(list, "no trainer is attached", "start yours; it attaches through worker.sock");
     if (port.training && !port.finishing && engine->now_ms > port.report_ms + 60000 && port.report_ms > 0)
         complain(list, "the trainer has not finished a step for over a minute",

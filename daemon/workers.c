@@ -316,7 +316,10 @@ enum err workers_join(struct engine *engine)
         return err_set(ERR_STATE,
                        "no trainer is configured ([worker] program is empty); start yours, it attaches itself");
     case WORKERS_RUNNING: return err_set(ERR_STATE, "the trainer is running already (pid %d)", workers->pid);
-    case WORKERS_LEAVING: return err_set(ERR_STATE, "the island is leaving; join again when it has left");
+    case WORKERS_LEAVING:
+        return err_set(
+            ERR_STATE,
+            "the island is leaving; join again when it has left, or let it go at once with dilococtl leave --now");
     case WORKERS_STOPPED:
     case WORKERS_WAITING:
     case WORKERS_FINISHED: break;
@@ -325,6 +328,16 @@ enum err workers_join(struct engine *engine)
         return err_set(ERR_CONF, "[worker] data is not set; there is nothing to train on");
     workers->failures = 0;
     return start(engine);
+}
+
+enum err workers_leave_now(struct engine *engine)
+{
+    struct workers *workers = engine->workers;
+    if (workers->pidfd < 0)
+        return err_set(ERR_STATE, "no trainer that this daemon started is running");
+    workers->state = WORKERS_LEAVING;
+    syscall(SYS_pidfd_send_signal, workers->pidfd, SIGTERM, NULL, 0);
+    return ERR_OK;
 }
 
 enum err workers_leave(struct engine *engine)

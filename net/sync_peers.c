@@ -208,6 +208,9 @@ static void fill_blank(struct sync *sync, uint32_t f)
         const struct sync_member *peer = &sync->peers[i];
         if (i == sync->conf.self || !peer->up || !peer->fragments[f].hash_known)
             continue;
+        /* A run that begins: our own trainer is about to bring the same initial tensors. */
+        if (peer->fragments[f].version == 0 && sync->expecting)
+            continue;
         sync_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = i});
         return;
     }

@@ -330,3 +330,29 @@ void cluster_assert_one_truth(struct cluster *cluster)
     print_message("%u islands agree on %zu fragment versions\n", cluster->count, known_count);
     free(known);
 }
+
+static bool same_files(const char *left, const char *right)
+{
+    char *a = NULL, *b = NULL;
+    size_t a_bytes = 0, b_bytes = 1;
+    bool same = fsio_read(left, 64 << 20, &a, &a_bytes) == ERR_OK &&
+                fsio_read(right, 64 << 20, &b, &b_bytes) == ERR_OK && a_bytes == b_bytes && memcmp(a, b, a_bytes) == 0;
+    mem_free(a);
+    mem_free(b);
+    return same;
+}
+
+void cluster_assert_one_model(struct cluster *cluster)
+{
+    char first[300], other[300];
+    snprintf(first, sizeof first, "%s/anchor.safetensors", cluster->island[0].state);
+    for (uint32_t i = 1; i < cluster->count; i++) {
+        snprintf(other, sizeof other, "%s/anchor.safetensors", cluster->island[i].state);
+        for (int k = 0; k < 200 && !same_files(first, other); k++)
+            usleep(100000);
+        if (!same_files(first, other)) {
+            cluster_print_logs(cluster);
+            fail_msg("%s and %s differ", first, other);
+        }
+    }
+}

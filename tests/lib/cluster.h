@@ -67,6 +67,8 @@ bool cluster_degraded(struct cluster *cluster, uint32_t i, long long wanted);
 bool cluster_log_has(struct cluster *cluster, uint32_t i, const char *text, double seconds);
 /* Fails unless all islands hold the same anchors, and every version of every fragment had one hash everywhere. */
 void cluster_assert_one_truth(struct cluster *cluster);
+/* Fails unless every island's exported anchor becomes the same file, byte for byte. */
+void cluster_assert_one_model(struct cluster *cluster);
 /* Prints the end of every log. */
 void cluster_print_logs(struct cluster *cluster);
 

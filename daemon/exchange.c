@@ -247,6 +247,8 @@ void exchange_peer_up(struct engine *engine, uint32_t i)
 enum err exchange_plan_known(struct engine *engine)
 {
     uint32_t fragments = engine_fragments(engine);
+    struct port_info port = port_info(engine);
+    sync_expect(engine->sync, expecting(engine, &port)); /* before any peer's word is taken in */
     for (uint32_t i = 0; i < engine->view.count; i++)
         TRY(mem_new(fragments, sizeof *engine->peers[i].said, "peers", &engine->peers[i].said));
     exchange_end_served(engine, UINT32_MAX, NULL);

@@ -84,6 +84,7 @@ struct ipc_shm {
     uint64_t session;   /* random, of the memfd */
     uint64_t plan_tag;
     uint64_t overlap; /* steps from snapshot to mixing */
+    uint64_t steps;   /* of the run: the trainer is done behind this one */
     double mix;       /* alpha */
     uint64_t fragments_offset, places_offset;
     _Atomic uint32_t leave; /* daemon: flush the last contributions and stop */

@@ -16,7 +16,8 @@ install: all
 	sed 's,@PREFIX@,$(PREFIX),; s,@VERSION@,$(VERSION),' conf/diloco.pc.in > $(DESTLIB)/pkgconfig/diloco.pc
 	$(INSTALL) -m 644 docs/diloco-worker.1 docs/dilococtl.1 $(DESTMAN)/man1
 	$(INSTALL) -m 644 docs/dilocod.8 $(DESTMAN)/man8
-	$(INSTALL) -m 644 README.md docs/*.md $(DESTDOC)
+	$(INSTALL) -m 644 README.md docs/*.md docs/*.svg docs/example-trainer.c $(DESTDOC)
 	sed 's,/usr/local/bin,$(PREFIX)/bin,' conf/dilocod.service > $(DESTDIR)$(UNITDIR)/dilocod.service
 	$(INSTALL) -m 644 conf/dilocod.conf $(DESTDIR)$(SYSCONFDIR)/diloco/dilocod.conf.sample
 	$(INSTALL) -m 644 conf/run.ini $(DESTDIR)$(SYSCONFDIR)/diloco/run.ini.sample
+	@if [ -z "$(DESTDIR)" ] && command -v ldconfig >/dev/null 2>&1; then ldconfig || echo "run ldconfig as root, so that programs find libdiloco.so.0"; fi

@@ -88,6 +88,19 @@ static enum err check_name(const char *where, const char *name)
     return ERR_OK;
 }
 
+/* "host:port", as ZeroMQ takes it; whether the host exists is seen when it is dialled. */
+static enum err check_address(const char *path, const struct dconf_peer *peer)
+{
+    const char *colon = strrchr(peer->address, ':');
+    char *end = NULL;
+    long port = colon != NULL ? strtol(colon + 1, &end, 10) : 0;
+    if (peer->address[0] == '\0' ||
+        (colon != NULL && colon > peer->address && *end == '\0' && port > 0 && port < 65536))
+        return ERR_OK;
+    return err_set(ERR_CONF, "%s: [peer %s] address: \"%s\" is not host:port, as in oslo.example.org:7600", path,
+                   peer->name, peer->address);
+}
+
 static enum err check(const char *path, const struct dconf *conf)
 {
     const struct dconf_peer *peers = conf->peers;
@@ -100,6 +113,7 @@ static enum err check(const char *path, const struct dconf *conf)
         enum err err = ident_parse(peers[i].public_key, key);
         if (err != ERR_OK)
             return err_prefix(err, "%s: [peer %s] public_key", path, peers[i].name);
+        TRY(check_address(path, &peers[i]));
         bool is_self = strcmp(peers[i].name, conf->name) == 0;
         if (!is_self && peers[i].address[0] == '\0' && conf->listen[0] == '\0')
             return err_set(ERR_CONF,

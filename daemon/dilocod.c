@@ -3,9 +3,12 @@
  *
  * Exit status: 0 stopped in order, 1 failed, 2 wrong usage or configuration.
  */
+#include <glob.h>
+#include <netdb.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -59,6 +62,34 @@ static enum err serve(const struct dconf *conf)
     return err;
 }
 
+/* What may be in order by the time it is needed, and often is a mistake. */
+static void warn_of_doubts(const struct dconf *conf)
+{
+    const struct dconf_peer *peers = conf->peers;
+    const char *base = strrchr(conf->worker_program, '/');
+    bool ours = strcmp(base != NULL ? base + 1 : conf->worker_program, "diloco-worker") == 0;
+    glob_t found = {0};
+    if (ours && conf->data[0] != '\0' && glob(conf->data, 0, NULL, &found) != 0)
+        log_warn("[worker] data = %s: there is no such file now", conf->data);
+    globfree(&found);
+    if (conf->peers_count == 0)
+        log_warn("there is no [peer] section: this island trains alone");
+    for (size_t i = 0; i < conf->peers_count; i++) {
+        char host[300];
+        struct addrinfo *list = NULL;
+        const char *colon = strrchr(peers[i].address, ':');
+        if (colon == NULL)
+            continue;
+        snprintf(host, sizeof host, "%.*s", (int)(colon - peers[i].address), peers[i].address);
+        int code = host[0] != '[' ? getaddrinfo(host, NULL, NULL, &list) : 0;
+        if (code != 0)
+            log_warn("[peer %s] address = %s: the host is not known here: %s", peers[i].name, peers[i].address,
+                     gai_strerror(code));
+        if (list != NULL)
+            freeaddrinfo(list);
+    }
+}
+
 /* Everything that can be checked without opening a port or touching the state. */
 static enum err check(const struct dconf *conf)
 {
@@ -73,6 +104,7 @@ static enum err check(const struct dconf *conf)
     char hex[DIGEST_HEX_BYTES];
     printf("ok: island %s of %u, run %s (%s)\n", conf->name, count, spec.name, digest_hex(&spec.digest, hex));
     runspec_deinit(&spec);
+    warn_of_doubts(conf);
     return ERR_OK;
 }
 

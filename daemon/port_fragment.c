@@ -87,6 +87,7 @@ static struct ipc_shm head_of(const struct engine *engine)
                             .late_wait = engine->spec.late == RUNSPEC_WAIT,
                             .plan_tag = digest_tag(&engine->plan->plan->digest),
                             .overlap = (uint64_t)engine->spec.overlap,
+                            .steps = (uint64_t)engine->spec.steps,
                             .mix = engine->spec.mix};
 }
 
@@ -151,7 +152,7 @@ static enum err check_adopted(const struct engine *engine, const struct port *po
     TRY(ipc_shm_check(shm, port->shm_bytes));
     if (shm->session != port->hello.session || shm->fragments_count != want->fragments_count ||
         shm->tensors_count != want->tensors_count || shm->plan_tag != want->plan_tag || shm->overlap != want->overlap ||
-        shm->mix != want->mix || shm->late_wait != want->late_wait)
+        shm->steps != want->steps || shm->mix != want->mix || shm->late_wait != want->late_wait)
         return err_set(ERR_PROTO, "the trainer's shared memory is of another run or plan");
     for (uint32_t f = 0; f < engine_fragments(engine); f++)
         if (ipc_fragment(port->shm, f)->values_count != engine->plan->plan->fragments[f].values_count)

@@ -539,6 +539,7 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
     d->begun = true;
     d->step = message.go.step;
     *start = (struct diloco_start){.step = message.go.step,
+                                   .steps = d->shm->steps,
                                    .version = message.go.version,
                                    .island_index = welcome.island_index,
                                    .islands_count = welcome.islands_count};
@@ -570,7 +571,7 @@ int diloco_step(struct diloco *d, const struct diloco_report *report)
     result = sync_fragments(d);
     if (result != DILOCO_OK)
         return result;
-    return d->stop ? DILOCO_STOP : DILOCO_OK;
+    return d->stop || d->step >= d->shm->steps ? DILOCO_STOP : DILOCO_OK;
 }
 
 int diloco_finish(struct diloco *d)

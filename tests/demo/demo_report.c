@@ -31,7 +31,9 @@ static struct curve read_curve(const struct demo_island *island)
         double before = curve.count > 0 ? curve.smooth[curve.count - 1] : loss;
         curve.step[curve.count] = step;
         curve.loss[curve.count] = loss;
-        curve.smooth[curve.count++] = before + 0.1 * (loss - before);
+        /* At first the mean of all so far, later of about the last ten: no lag behind a steep beginning. */
+        double weight = curve.count < 9 ? 1.0 / (double)(curve.count + 1) : 0.1;
+        curve.smooth[curve.count++] = before + weight * (loss - before);
     }
     if (file != NULL)
         fclose(file);
@@ -123,18 +125,18 @@ static struct figures figures_of(const struct demo *demo, const struct curve *cu
 static void print_table(const struct demo *demo, const struct figures *f)
 {
     char a[32], b[32];
-    printf("\n%-10s %8s %10s %9s %10s %10s %10s  %s\n", "island", "steps", "tokens", "loss", "versions", "sent",
-           "received", "anchors");
+    printf("\n%-7s %6s %8s %7s %8s %9s %9s  %s\n", "island", "steps", "tokens", "loss", "versions", "sent", "received",
+           "anchors");
     for (int i = 0; i < DEMO_ISLANDS; i++) {
         const struct demo_island *island = &demo->island[i];
-        printf("%-10s %8lld %10lld %9.4f %10lld %10s %10s  %.16s\n", island->name, island->step, island->tokens,
+        printf("%-7s %6lld %8lld %7.4f %8lld %9s %9s  %.16s\n", island->name, island->step, island->tokens,
                island->loss, island->versions, ctl_bytes((double)island->bytes_sent, a, sizeof a),
                ctl_bytes((double)island->bytes_received, b, sizeof b), island->anchors);
     }
     printf("\nanchors             %s\n", f->identical ? "identical on both islands, bit for bit" : "DIFFER");
-    printf("held-out loss       %.4f at the start, %.4f the trained anchor (nats per byte)\n", f->val_start,
+    printf("held-out loss       %.4f at the start, %.4f after training (nats per byte)\n", f->val_start,
            f->val_anchor);
-    printf("bytes per island    %s; per-step bf16 data-parallel would have sent %s: %.0f times as many\n",
+    printf("bytes per island    %s; data-parallel (bf16, every step) would send %s, %.0f times that\n",
            ctl_bytes((double)f->bytes_sent_max, a, sizeof a), ctl_bytes(f->bytes_data_parallel, b, sizeof b),
            f->reduction);
     printf("on the wire         %.2f bit per parameter and synchronisation (%s, zstd)\n", f->bits_per_param,
@@ -147,10 +149,10 @@ static bool draw(const struct demo *demo, const struct curve *curves, const stru
     static const char *const colors[] = {"#1565c0", "#ef6c00"};
     double start_x = 0, end_x = (double)f->steps;
     char subtitle[256];
-    snprintf(
-        subtitle, sizeof subtitle,
-        "%lld parameters, %lld fragments, each exchanged every %lld steps; %.0f times fewer bytes than data-parallel",
-        demo->params, demo->fragments, demo->interval, f->reduction);
+    snprintf(subtitle, sizeof subtitle,
+             "%.1f million parameters, %lld fragments, each exchanged every %lld steps; %.0f times fewer bytes than "
+             "data-parallel",
+             (double)demo->params / 1e6, demo->fragments, demo->interval, f->reduction);
     struct plot plot = {.title = "Two islands train one model",
                         .subtitle = subtitle,
                         .x_label = "inner step",
@@ -207,7 +209,11 @@ static bool write_summary(const struct demo *demo, const struct figures *f)
     json_object_set_new(s, "codec", json_string(demo->codec));
     json_object_set_new(s, "bits_per_param", json_real(f->bits_per_param));
     json_object_set_new(s, "seconds", json_real(demo->took_s));
-    bool written = json_dump_file(s, DEMO_FOLDER "/summary.json", JSON_INDENT(2) | JSON_PRESERVE_ORDER) == 0;
+    FILE *file = fopen(DEMO_FOLDER "/summary.json", "we");
+    bool written = file != NULL &&
+                   json_dumpf(s, file, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(8)) == 0 &&
+                   fputc('\n', file) != EOF;
+    written = file != NULL && fclose(file) == 0 && written;
     json_decref(s);
     return written;
 }

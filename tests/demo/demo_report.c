@@ -134,8 +134,7 @@ static void print_table(const struct demo *demo, const struct figures *f)
                ctl_bytes((double)island->bytes_received, b, sizeof b), island->anchors);
     }
     printf("\nanchors             %s\n", f->identical ? "identical on both islands, bit for bit" : "DIFFER");
-    printf("held-out loss       %.4f at the start, %.4f after training (nats per byte)\n", f->val_start,
-           f->val_anchor);
+    printf("held-out loss       %.4f at the start, %.4f after training (nats per byte)\n", f->val_start, f->val_anchor);
     printf("bytes per island    %s; data-parallel (bf16, every step) would send %s, %.0f times that\n",
            ctl_bytes((double)f->bytes_sent_max, a, sizeof a), ctl_bytes(f->bytes_data_parallel, b, sizeof b),
            f->reduction);

@@ -144,8 +144,14 @@ static void fill_rows(struct engine *engine, struct engine_peer *peer, struct wi
         beat->fragments[beat->fragments_count++] = row;
         peer->said[f] = row;
     }
+    uint32_t changed = beat->fragments_count;
     for (uint32_t k = 0; k < REFRESH && k < fragments; k++) {
         uint32_t f = peer->refresh++ % fragments;
+        bool there = false;
+        for (uint32_t i = 0; i < changed && !there; i++)
+            there = beat->fragments[i].fragment == f;
+        if (there)
+            continue;
         beat->fragments[beat->fragments_count++] = own_row(engine, f);
         peer->said[f] = beat->fragments[beat->fragments_count - 1];
     }
@@ -168,6 +174,17 @@ static bool expecting(const struct engine *engine, const struct port_info *port)
 {
     uint32_t state = trainer_state(engine, port);
     return state == WIRE_TRAINER_STARTING;
+}
+
+/* No island has more than initial tensors: a trainer that is on its way brings the same. */
+static void tell_expectation(struct engine *engine, const struct port_info *port)
+{
+    bool begun = false;
+    for (uint32_t f = 0; f < engine_fragments(engine); f++)
+        for (uint32_t i = 0; i < engine->view.count; i++)
+            begun |= i != self_of(engine) && sync_heard(engine->sync, i, f).version > 0;
+    bool expected = expecting(engine, port);
+    sync_expect(engine->sync, expected, expected && !begun);
 }
 
 static uint32_t bounded(double value, double scale)
@@ -248,7 +265,7 @@ enum err exchange_plan_known(struct engine *engine)
 {
     uint32_t fragments = engine_fragments(engine);
     struct port_info port = port_info(engine);
-    sync_expect(engine->sync, expecting(engine, &port)); /* before any peer's word is taken in */
+    tell_expectation(engine, &port); /* before any peer's word is taken in */
     for (uint32_t i = 0; i < engine->view.count; i++)
         TRY(mem_new(fragments, sizeof *engine->peers[i].said, "peers", &engine->peers[i].said));
     exchange_end_served(engine, UINT32_MAX, NULL);
@@ -334,8 +351,25 @@ static void malformed(struct engine *engine, uint32_t i, const char *text)
         log_error("island %s sent something we drop: %s", name_of(engine, i), text);
 }
 
+/* It waits for more of an object that we do not send any more: it may ask again. */
+static void answer_gone(struct engine *engine, uint32_t i, const struct wire_key *key)
+{
+    static struct wire_message message;
+    message.type = WIRE_DONE;
+    message.done.key = *key;
+    message.done.status = WIRE_GONE;
+    exchange_control(engine, i, &message);
+}
+
 static void done_in(struct engine *engine, uint32_t i, const struct wire_key *key, uint32_t status)
 {
+    if (status == WIRE_GONE) {
+        if (xfer_gone(engine->xfer, i, key) && key->kind == WIRE_STATE)
+            engine_event(engine,
+                         &(struct sync_event){
+                             .type = SYNC_EV_NOT_AVAILABLE, .member = i, .key = *key, .fragment = key->fragment});
+        return;
+    }
     if (xfer_done_in(engine->xfer, i, key, (enum wire_done)status, engine->now_ms))
         exchange_end_served(engine, i, key);
     if (status == WIRE_NOT_AVAILABLE)
@@ -365,7 +399,8 @@ static void control_in(struct engine *engine, const struct link_message *in)
         return;
     switch (message.type) {
     case WIRE_ACK:
-        xfer_ack_in(engine->xfer, i, &message.ack.key, message.ack.have, message.ack.resume, engine->now_ms);
+        if (!xfer_ack_in(engine->xfer, i, &message.ack.key, message.ack.have, message.ack.resume, engine->now_ms))
+            answer_gone(engine, i, &message.ack.key);
         break;
     case WIRE_DONE: done_in(engine, i, &message.done.key, message.done.status); break;
     case WIRE_FETCH: exchange_serve(engine, i, &message.fetch.key); break;
@@ -516,8 +551,13 @@ void exchange_tick(struct engine *engine)
 {
     struct port_info port = port_info(engine);
     if (engine->sync != NULL)
-        sync_expect(engine->sync, expecting(engine, &port));
+        tell_expectation(engine, &port);
     xfer_tick(engine->xfer, engine->now_ms);
+    for (uint32_t f = 0; f < engine_fragments(engine); f++) {
+        struct wire_key key;
+        if (sync_fetching_state(engine->sync, f, &key) && xfer_receiving(engine->xfer, &key))
+            sync_state_moves(engine->sync, f);
+    }
     for (uint32_t i = 0; i < engine->view.count; i++) {
         struct engine_peer *peer = &engine->peers[i];
         if (i == self_of(engine))

@@ -217,13 +217,13 @@ static void done_check_contribution(struct job *job, void *user)
         log_error("the contribution of island %s to fragment %" PRIu32 ", version %" PRIu64
                   " is damaged and not counted: %s",
                   engine->view.members[r->peer].name, r->f, r->version, job->text);
-        event.type = SYNC_EV_DROPPED;
+        event.type = SYNC_EV_CONTRIBUTION_REFUSED;
         status = WIRE_REFUSED;
     } else if (!sync_base_agrees(engine->sync, r->f, r->version, &r->meta.base_hash)) {
         log_error("island %s contributes to fragment %" PRIu32 " from another version %" PRIu64
                   " than ours; not counted, one of us has to repair",
                   engine->view.members[r->peer].name, r->f, r->version - 1);
-        event.type = SYNC_EV_DROPPED;
+        event.type = SYNC_EV_CONTRIBUTION_REFUSED;
         status = WIRE_REFUSED;
     }
     xfer_finish(engine->xfer, r->peer, &r->key, status);

@@ -9,7 +9,17 @@ static void next_round(struct owner *owner, uint64_t round)
     owner->round = round;
     owner->have = 0;
     owner->refused = 0;
+    owner->late = 0;
     owner->quorum_ms = 0;
+}
+
+/* The job's outcome does not end the round: what came meanwhile is part of it. */
+static void collect_on(struct owner *owner)
+{
+    owner->state = OWNER_COLLECTING;
+    owner->have |= owner->late;
+    owner->late = 0;
+    owner->drop = false;
 }
 
 static enum owner_order ignore(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
@@ -27,12 +37,30 @@ static enum owner_order contributed(struct owner *owner, const struct owner_rule
     return OWNER_NOTHING;
 }
 
+static enum owner_order refused(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
+{
+    (void)rule;
+    owner->refused |= (uint64_t)1 << input->member;
+    return OWNER_NOTHING;
+}
+
+static enum owner_order contributed_late(struct owner *owner, const struct owner_rule *rule,
+                                         const struct owner_input *input)
+{
+    (void)rule;
+    owner->late |= (uint64_t)1 << input->member;
+    return OWNER_NOTHING;
+}
+
 static enum owner_order dropped(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
 {
     (void)rule;
+    bool over = owner->drop; /* the round it was for */
+    collect_on(owner);
+    if (over)
+        return OWNER_NOTHING;
     owner->have &= ~((uint64_t)1 << input->member);
     owner->refused |= (uint64_t)1 << input->member;
-    owner->state = OWNER_COLLECTING;
     return OWNER_NOTHING;
 }
 
@@ -57,8 +85,7 @@ static enum owner_order reduced(struct owner *owner, const struct owner_rule *ru
     (void)rule;
     (void)input;
     if (owner->drop) {
-        owner->drop = false;
-        owner->state = OWNER_COLLECTING;
+        collect_on(owner);
         return OWNER_NOTHING;
     }
     owner->state = OWNER_STORING;
@@ -69,11 +96,10 @@ static enum owner_order stored(struct owner *owner, const struct owner_rule *rul
 {
     (void)rule;
     (void)input;
-    owner->state = OWNER_COLLECTING;
-    if (owner->drop) {
-        owner->drop = false;
+    bool over = owner->drop;
+    collect_on(owner);
+    if (over)
         return OWNER_NOTHING;
-    }
     next_round(owner, owner->round + 1);
     return OWNER_PUBLISH;
 }
@@ -97,18 +123,21 @@ static enum owner_order advanced_in_job(struct owner *owner, const struct owner_
 
 static handler *const handlers[OWNER_STATES][OWNER_EVENTS] = {
     [OWNER_COLLECTING] = {[OWNER_CONTRIBUTED] = contributed,
-                          [OWNER_DROPPED] = dropped,
+                          [OWNER_REFUSED] = refused,
+                          [OWNER_DROPPED] = ignore,
                           [OWNER_CHECK] = check,
                           [OWNER_REDUCED] = ignore,
                           [OWNER_STORED] = ignore,
                           [OWNER_ADVANCED] = advanced},
-    [OWNER_REDUCING] = {[OWNER_CONTRIBUTED] = ignore, /* too late for this round; it goes out with the next */
+    [OWNER_REDUCING] = {[OWNER_CONTRIBUTED] = contributed_late,
+                        [OWNER_REFUSED] = refused,
                         [OWNER_DROPPED] = dropped,
                         [OWNER_CHECK] = ignore,
                         [OWNER_REDUCED] = reduced,
                         [OWNER_STORED] = ignore,
                         [OWNER_ADVANCED] = advanced_in_job},
-    [OWNER_STORING] = {[OWNER_CONTRIBUTED] = ignore,
+    [OWNER_STORING] = {[OWNER_CONTRIBUTED] = contributed_late,
+                       [OWNER_REFUSED] = refused,
                        [OWNER_DROPPED] = ignore,
                        [OWNER_CHECK] = ignore,
                        [OWNER_REDUCED] = ignore,

@@ -21,7 +21,8 @@ enum owner_state { OWNER_COLLECTING, OWNER_REDUCING, OWNER_STORING, OWNER_STATES
 
 enum owner_event {
     OWNER_CONTRIBUTED, /* member: its contribution to this round is here, whole and checked */
-    OWNER_DROPPED,     /* member: its contribution proved unusable; this round does without it */
+    OWNER_REFUSED,     /* member: its contribution to this round came and is unusable */
+    OWNER_DROPPED,     /* member: the reduction failed at its contribution; this round does without it */
     OWNER_CHECK,       /* waiting, now_ms: someone abstained, or time went by */
     OWNER_REDUCED,     /* the mean is encoded */
     OWNER_STORED,      /* and durable */
@@ -41,6 +42,7 @@ struct owner {
     uint64_t round;     /* the version the next result makes */
     uint64_t have;      /* bit i: member i's contribution is here */
     uint64_t refused;   /* bit i: member i's contribution was unusable */
+    uint64_t late;      /* bit i: member i's came while a job was at work; it counts if collecting goes on */
     uint64_t quorum_ms; /* when the quorum was reached; 0 before */
     bool drop;          /* a reduction is running whose result is not needed any more */
 };

@@ -138,6 +138,14 @@ static void contribution_in(struct sync *sync, const struct sync_event *event)
     sync_check_owner(sync, event->fragment);
 }
 
+static void contribution_refused(struct sync *sync, const struct sync_event *event)
+{
+    if (event->version != sync->fragments[event->fragment].owner.round)
+        return;
+    sync_step_owner(sync, event->fragment, (struct owner_input){.event = OWNER_REFUSED, .member = event->member});
+    sync_check_owner(sync, event->fragment);
+}
+
 static void tick(struct sync *sync)
 {
     for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
@@ -152,6 +160,7 @@ void sync_step(struct sync *sync, const struct sync_event *event, uint64_t now_m
     sync->now_ms = now_ms;
     switch (event->type) {
     case SYNC_EV_REDUCED: sync_step_owner(sync, event->fragment, (struct owner_input){.event = OWNER_REDUCED}); break;
+    case SYNC_EV_CONTRIBUTION_REFUSED: contribution_refused(sync, event); break;
     case SYNC_EV_DROPPED:
         sync_step_owner(sync, event->fragment, (struct owner_input){.event = OWNER_DROPPED, .member = event->member});
         sync_check_owner(sync, event->fragment);
@@ -214,12 +223,16 @@ void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct 
     sync_remember_hash(fragment, version, hash);
     fragment->own.results = results & sync->shards[f];
     bool ours_stands = (results & sync_bit(sync->conf.self)) != 0;
-    fragment->owner = owner_init(version + (ours_stands ? 1 : 0));
+    struct owner owner = owner_init(version + (ours_stands ? 1 : 0));
+    /* Contributions to this round may be here already, and their senders were told so. */
+    if (fragment->owner.round < owner.round)
+        fragment->owner = owner;
 }
 
-void sync_expect(struct sync *sync, bool expecting)
+void sync_expect(struct sync *sync, bool expecting, bool brings_initial)
 {
     sync->expecting = expecting;
+    sync->brings_initial = brings_initial;
 }
 
 enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, uint32_t from)
@@ -242,7 +255,8 @@ enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, u
             return SYNC_HAVE;
         if ((fragment->owner.refused & sync_bit(from)) != 0)
             return SYNC_NOT_NEEDED;
-        return fragment->owner.state == OWNER_COLLECTING ? SYNC_WANT : SYNC_NOT_NEEDED;
+        /* While a reduction runs it is not known whether this round is over: it may fail and collect on. */
+        return fragment->owner.state == OWNER_COLLECTING ? SYNC_WANT : SYNC_NOT_YET;
     }
     if (key->version <= fragment->own.version)
         return SYNC_HAVE;

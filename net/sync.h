@@ -59,7 +59,8 @@ enum sync_event_type {
     SYNC_EV_REDUCED = SYNC_FRAGMENT_EVENTS, /* fragment: the mean of our shard is encoded */
     SYNC_EV_STORED,                         /* fragment, version, shard: a result is in the ledger */
     SYNC_EV_CONTRIBUTION,                   /* fragment, version, member: whole and checked */
-    SYNC_EV_DROPPED,                        /* fragment, member: its contribution proved unusable in reducing */
+    SYNC_EV_CONTRIBUTION_REFUSED,           /* fragment, version, member: it came and is damaged or of another base */
+    SYNC_EV_DROPPED,                        /* fragment, member: the reduction failed at its contribution */
     /* peers and time */
     SYNC_EV_PEER_UP,       /* member: connected and greeted; also after it restarted */
     SYNC_EV_PEER_DOWN,     /* member */
@@ -134,8 +135,14 @@ void sync_free(struct sync *sync);
  * fragment is blank; it fetches a peer's state as soon as one has it. */
 void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash, uint64_t results);
 
-/* Whether a trainer of ours is on its way: our own shards' rounds then wait for it. */
-void sync_expect(struct sync *sync, bool expecting);
+/* Whether a trainer of ours is on its way: our own shards' rounds then wait for it. `brings_initial`: and it will give
+ * its initial tensors, so that blank fragments need not be fetched from peers that have no more than that. */
+void sync_expect(struct sync *sync, bool expecting, bool brings_initial);
+
+/* REPAIR: which state was asked for; false in other states. While it is on its way sync_state_moves() keeps it from
+ * being asked for again. */
+bool sync_fetching_state(const struct sync *sync, uint32_t f, struct wire_key *key);
+void sync_state_moves(struct sync *sync, uint32_t f);
 
 /* Takes one event in; then drain sync_action() until it returns false. */
 void sync_step(struct sync *sync, const struct sync_event *event, uint64_t now_ms);

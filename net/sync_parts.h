@@ -49,7 +49,8 @@ struct sync {
     struct sync_action *actions; /* ring */
     size_t actions_room, actions_head, actions_count;
     uint64_t now_ms;
-    bool expecting; /* a trainer of ours is on its way */
+    bool expecting;      /* a trainer of ours is on its way */
+    bool brings_initial; /* and it brings its initial tensors */
 };
 
 static inline uint64_t sync_bit(uint32_t i)

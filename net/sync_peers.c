@@ -209,11 +209,22 @@ static void fill_blank(struct sync *sync, uint32_t f)
         if (i == sync->conf.self || !peer->up || !peer->fragments[f].hash_known)
             continue;
         /* A run that begins: our own trainer is about to bring the same initial tensors. */
-        if (peer->fragments[f].version == 0 && sync->expecting)
+        if (peer->fragments[f].version == 0 && sync->brings_initial)
             continue;
         sync_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = i});
         return;
     }
+}
+
+bool sync_fetching_state(const struct sync *sync, uint32_t f, struct wire_key *key)
+{
+    *key = sync->fragments[f].state_key;
+    return sync->fragments[f].state == SYNC_REPAIR;
+}
+
+void sync_state_moves(struct sync *sync, uint32_t f)
+{
+    sync->fragments[f].fetch_ms = sync->now_ms + STATE_AGAIN_MS;
 }
 
 void sync_catch_up(struct sync *sync, uint32_t f)

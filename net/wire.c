@@ -187,6 +187,7 @@ static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, 
 
 static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_heartbeat *beat)
 {
+    uint64_t seen[WIRE_PLAN_FRAGMENTS_MAX / 64] = {0};
     if (proto->n_fragments > WIRE_FRAGMENTS_MAX)
         return err_set(ERR_PROTO, "a heartbeat with %zu fragments", proto->n_fragments);
     if (proto->trainer >= WIRE_TRAINER_STATES)
@@ -207,6 +208,9 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
         struct wire_fragment *to = &beat->fragments[i];
         if (row->fragment >= WIRE_PLAN_FRAGMENTS_MAX)
             return err_set(ERR_PROTO, "fragment number %" PRIu32, row->fragment);
+        if ((seen[row->fragment / 64] >> row->fragment % 64 & 1) != 0)
+            return err_set(ERR_PROTO, "a heartbeat that speaks of fragment %" PRIu32 " twice", row->fragment);
+        seen[row->fragment / 64] |= (uint64_t)1 << row->fragment % 64;
         to->fragment = row->fragment;
         to->version = row->version;
         to->contributed = row->contributed;
@@ -282,7 +286,7 @@ static enum err take_fields(uint32_t type, const ProtobufCMessage *proto, struct
     case WIRE_DONE: {
         const Diloco__Done *done = (const Diloco__Done *)proto;
         message->done.status = done->status;
-        if (done->status < WIRE_RECEIVED || done->status > WIRE_NOT_AVAILABLE)
+        if (done->status < WIRE_RECEIVED || done->status > WIRE_GONE)
             return err_set(ERR_PROTO, "status %" PRIu32, done->status);
         return key_from_proto(done->key, &message->done.key);
     }

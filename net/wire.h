@@ -50,6 +50,7 @@ enum wire_done {
     WIRE_NOT_YET = 3,
     WIRE_REFUSED = 4,
     WIRE_NOT_AVAILABLE = 5,
+    WIRE_GONE = 6, /* the sender has stopped sending it */
 };
 
 struct wire_key {

@@ -7,7 +7,8 @@
 /*
  * CHUNK: small enough that a 10 Mbit/s link sends one in 52 ms, large enough that headers vanish.
  * PROBE: silence from the receiver after which a sender asks; STALL: silence from the sender after which a receiver
- * asks to resume; LATER: pause after "not yet". RESUME: a gap is complained about at most this often.
+ * asks to resume; LATER: pause after "not yet". STANDS: a transfer that brought nothing for so long may be begun from
+ * elsewhere. RESUME: a gap is complained about at most this often.
  */
 enum {
     CHUNK_BYTES = 64 << 10,
@@ -15,6 +16,7 @@ enum {
     PROBE_MS = 1500,
     STALL_MS = 1000,
     LATER_MS = 300,
+    STANDS_MS = 3000,
     RESUME_MS = 200
 };
 
@@ -38,6 +40,7 @@ struct incoming {
     uint64_t total, have;
     uint64_t acked;    /* what the sender was last told */
     uint64_t heard_ms; /* last chunk, or our last resume */
+    uint64_t moved_ms; /* last chunk that brought something new */
     uint64_t resume_ms;
 };
 
@@ -232,13 +235,15 @@ void xfer_cancel(struct xfer *xfer, uint32_t kind, uint32_t fragment, uint64_t v
     }
 }
 
-void xfer_ack_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, uint64_t have, bool resume,
+bool xfer_ack_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, uint64_t have, bool resume,
                  uint64_t now_ms)
 {
     struct outgoing *o = find_outgoing(xfer, peer, key);
     xfer->now_ms = now_ms;
-    if (o == NULL || have > o->total)
-        return;
+    if (o == NULL)
+        return !resume;
+    if (have > o->total)
+        return true;
     o->heard_ms = now_ms;
     if (resume) {
         o->cursor = have;
@@ -246,6 +251,7 @@ void xfer_ack_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, u
     } else if (have > o->acked && have <= o->cursor) {
         o->acked = have;
     }
+    return true;
 }
 
 bool xfer_done_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, enum wire_done status, uint64_t now_ms)
@@ -279,7 +285,17 @@ static struct incoming *find_incoming(const struct xfer *xfer, const struct wire
 
 bool xfer_receiving(const struct xfer *xfer, const struct wire_key *key)
 {
-    return find_incoming(xfer, key) != NULL;
+    const struct incoming *in = find_incoming(xfer, key);
+    return in != NULL && (in->complete || xfer->now_ms < in->moved_ms + STANDS_MS);
+}
+
+bool xfer_gone(struct xfer *xfer, uint32_t peer, const struct wire_key *key)
+{
+    struct incoming *in = find_incoming(xfer, key);
+    bool ours = in != NULL && in->peer == peer && !in->complete;
+    if (ours)
+        in->used = false;
+    return ours;
 }
 
 /* A buffer serves one transfer: an unfinished one that had it before ends. False: a complete one is being read. */
@@ -316,8 +332,13 @@ static struct incoming *take_offer(struct xfer *xfer, uint32_t peer, const struc
         say_done(xfer, peer, key, WIRE_NOT_YET);
         return NULL;
     }
-    *slot = (struct incoming){
-        .used = true, .peer = peer, .key = *key, .buffer = offer.buffer, .total = total, .heard_ms = xfer->now_ms};
+    *slot = (struct incoming){.used = true,
+                              .peer = peer,
+                              .key = *key,
+                              .buffer = offer.buffer,
+                              .total = total,
+                              .heard_ms = xfer->now_ms,
+                              .moved_ms = xfer->now_ms};
     return slot;
 }
 
@@ -330,7 +351,9 @@ static struct incoming *incoming_for(struct xfer *xfer, uint32_t peer, const str
         return take_offer(xfer, peer, key, total);
     if (in->peer == peer && in->total == total)
         return in;
-    if (in->complete || xfer->now_ms < in->heard_ms + STALL_MS) {
+    /* Who made the object goes before those who pass it on; else the first to send, as long as it brings something. */
+    bool maker = key->island == peer && key->island != in->peer;
+    if (in->complete || (!maker && xfer->now_ms < in->moved_ms + STALL_MS)) {
         say_done(xfer, peer, key, WIRE_NOT_YET);
         return NULL;
     }
@@ -359,11 +382,15 @@ enum xfer_progress xfer_chunk_in(struct xfer *xfer, uint32_t peer, const struct 
         return XFER_NOTHING;
     }
     uint64_t end = chunk->offset + chunk->bytes;
-    if (end <= in->have)
-        return XFER_NOTHING; /* seen before */
+    if (end <= in->have) { /* seen before: doubled, or the sender began anew */
+        if (now_ms >= in->resume_ms)
+            say_ack(xfer, peer, &in->key, in->have, true);
+        in->resume_ms = now_ms + RESUME_MS;
+        return XFER_NOTHING;
+    }
     memcpy(in->buffer + in->have, chunk->data + (in->have - chunk->offset), (size_t)(end - in->have));
     in->have = end;
-    in->heard_ms = now_ms;
+    in->heard_ms = in->moved_ms = now_ms;
     uint64_t unsaid = in->have - in->acked;
     if (in->have == in->total || unsaid >= ACK_BYTES || unsaid >= xfer->conf.window_bytes / 4) {
         in->acked = in->have;

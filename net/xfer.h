@@ -82,13 +82,16 @@ void xfer_finish(struct xfer *xfer, uint32_t peer, const struct wire_key *key, e
 /* Drops incoming transfers of a kind and fragment up to a version, without a word. */
 void xfer_drop(struct xfer *xfer, uint32_t kind, uint32_t fragment, uint64_t version_max);
 
-/* Whether this object is on its way in, from anyone. */
+/* Whether this object is on its way in, from anyone, and has moved lately (or is whole and being looked at). */
 bool xfer_receiving(const struct xfer *xfer, const struct wire_key *key);
 
 /* ---- messages and time ---- */
 
-void xfer_ack_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, uint64_t have, bool resume,
+/* False: nothing of this name is being sent to the peer; if it asked for more, it should be told. */
+bool xfer_ack_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, uint64_t have, bool resume,
                  uint64_t now_ms);
+/* The peer has stopped sending it: an unfinished transfer from it ends. False: there was none. */
+bool xfer_gone(struct xfer *xfer, uint32_t peer, const struct wire_key *key);
 /* Returns true if it ended an outgoing transfer of ours. */
 bool xfer_done_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, enum wire_done status, uint64_t now_ms);
 void xfer_probe_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, uint64_t total, uint64_t now_ms);

@@ -69,7 +69,7 @@ static void event(struct xfer *xfer, const uint8_t *e, uint64_t *now_ms)
     case 0:
     case 1:
     case 2: chunk_in(xfer, peer, &key, e[3], e[4], *now_ms); break;
-    case 3: xfer_ack_in(xfer, peer, &key, e[3] < 250 ? e[3] * 64u : UINT64_MAX, e[4] & 1, *now_ms); break;
+    case 3: (void)xfer_ack_in(xfer, peer, &key, e[3] < 250 ? e[3] * 64u : UINT64_MAX, e[4] & 1, *now_ms); break;
     case 4: (void)xfer_done_in(xfer, peer, &key, (enum wire_done)e[3], *now_ms); break;
     case 5: xfer_probe_in(xfer, peer, &key, e[3] < 250 ? e[3] * 16u : UINT64_MAX, *now_ms); break;
     case 6: (void)!xfer_send(xfer, peer, &key, object, 1 + e[3] * 19u, *now_ms); break;

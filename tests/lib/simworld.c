@@ -247,7 +247,7 @@ static void deliver_contribution(const struct sim_object *o)
         .type = SYNC_EV_CONTRIBUTION, .fragment = f, .version = o->key.version, .member = o->from};
     to->in[f][o->from] = *c;
     if (!sync_base_agrees(to->sync, f, o->key.version, &c->base))
-        event.type = SYNC_EV_DROPPED;
+        event.type = SYNC_EV_CONTRIBUTION_REFUSED;
     step_island(o->to, &event);
 }
 

@@ -132,6 +132,10 @@ static void limits_are_checked_on_the_way_in(void **state)
     REFUSED("version 3");
     m.done.key = (struct wire_key){.kind = WIRE_PLAN, .island = 2};
     REFUSED("island 2");
+    m = (struct wire_message){.type = WIRE_HEARTBEAT};
+    m.heartbeat.fragments_count = 2;
+    m.heartbeat.fragments[0].fragment = m.heartbeat.fragments[1].fragment = 9;
+    REFUSED("fragment 9 twice");
     m = (struct wire_message){.type = WIRE_HELLO};
     m.hello.window_kib = 63;
     REFUSED("window of 63 KiB");

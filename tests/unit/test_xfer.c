@@ -336,6 +336,56 @@ static void a_buffer_serves_one_transfer(void **state)
     teardown();
 }
 
+/* A sender may stop in the middle (its memory is needed, it died): the receiver hears of it, or finds another. */
+static void an_abandoned_transfer_does_not_stand_in_the_way(void **state)
+{
+    (void)state;
+    setup(10, 0, 1 << 20);
+    struct xfer *x = net->side[0];
+    struct wire_key key = {.kind = WIRE_RESULT, .fragment = 2, .version = 5, .shard = 1, .island = 1};
+    struct xfer_message message;
+    uint64_t bytes;
+    struct wire_chunk part = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 100};
+    assert_int_equal(xfer_chunk_in(x, 1, &part, 0, &bytes), XFER_NOTHING);
+    assert_true(xfer_receiving(x, &key));
+    bool asked = false;
+    for (uint64_t now = 0; now < 2000; now += 100)
+        xfer_tick(x, now);
+    while (xfer_message(x, &message))
+        asked |= message.type == WIRE_ACK && message.resume;
+    assert_true(asked);
+    /* The other side knows nothing of it, and says so to who asks for more. */
+    assert_false(xfer_ack_in(net->side[1], 0, &key, 100, true, 2000));
+    assert_true(xfer_ack_in(net->side[1], 0, &key, 100, false, 2000));
+    assert_false(xfer_gone(x, 0, &key)); /* not from that one */
+    assert_true(xfer_gone(x, 1, &key));
+    assert_false(xfer_receiving(x, &key));
+    /* A silent one is given up for asking elsewhere, and another may go on at once. */
+    assert_int_equal(xfer_chunk_in(x, 1, &part, 10000, &bytes), XFER_NOTHING);
+    for (uint64_t now = 10000; now < 14000; now += 100)
+        xfer_tick(x, now);
+    assert_false(xfer_receiving(x, &key));
+    part.offset = 100;
+    part.data = net->source[2] + 100;
+    assert_int_equal(xfer_chunk_in(x, 0, &part, 14000, &bytes), XFER_COMPLETE);
+    teardown();
+}
+
+/* Who made an object is not put off by one who passes it on a byte at a time. */
+static void nobody_holds_an_object_back_from_its_maker(void **state)
+{
+    (void)state;
+    setup(11, 0, 1 << 20);
+    struct xfer *x = net->side[0];
+    struct wire_key key = {.kind = WIRE_RESULT, .fragment = 2, .version = 5, .shard = 1, .island = 1};
+    uint64_t bytes;
+    struct wire_chunk one = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 1};
+    struct wire_chunk all = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 200};
+    assert_int_equal(xfer_chunk_in(x, 0, &one, 0, &bytes), XFER_NOTHING);
+    assert_int_equal(xfer_chunk_in(x, 1, &all, 1, &bytes), XFER_COMPLETE);
+    teardown();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -346,6 +396,8 @@ int main(void)
         cmocka_unit_test(a_second_source_takes_over_a_stalled_transfer),
         cmocka_unit_test(a_length_never_grows_past_its_buffer),
         cmocka_unit_test(a_buffer_serves_one_transfer),
+        cmocka_unit_test(an_abandoned_transfer_does_not_stand_in_the_way),
+        cmocka_unit_test(nobody_holds_an_object_back_from_its_maker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,203 @@
+/* owner and the sync core's rules around it: no round is left waiting for a contribution that will not come again, and
+ * none is reduced twice. */
+#include "tests/lib/testlib.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/digest.h"
+#include "net/sync.h"
+
+static const struct owner_rule everyone = {0}, two_of_three = {.quorum = 2, .grace_ms = 100};
+
+static enum owner_order step(struct owner *owner, const struct owner_rule *rule, enum owner_event event,
+                             uint32_t member)
+{
+    return owner_step(owner, rule, &(struct owner_input){.event = event, .member = member});
+}
+
+static enum owner_order check(struct owner *owner, const struct owner_rule *rule, uint64_t waiting, uint64_t now_ms)
+{
+    return owner_step(owner, rule, &(struct owner_input){.event = OWNER_CHECK, .waiting = waiting, .now_ms = now_ms});
+}
+
+static void a_round_goes_through_its_states(void **state)
+{
+    (void)state;
+    struct owner owner = owner_init(4);
+    assert_int_equal(owner.round, 5);
+    assert_int_equal(check(&owner, &everyone, 0, 0), OWNER_NOTHING); /* nobody has contributed */
+    step(&owner, &everyone, OWNER_CONTRIBUTED, 0);
+    assert_int_equal(check(&owner, &everyone, 2, 0), OWNER_NOTHING); /* member 1 may still */
+    assert_int_equal(check(&owner, &everyone, 0, 0), OWNER_REDUCE);
+    assert_int_equal(check(&owner, &everyone, 0, 0), OWNER_NOTHING);
+    assert_int_equal(step(&owner, &everyone, OWNER_REDUCED, 0), OWNER_STORE);
+    assert_int_equal(step(&owner, &everyone, OWNER_STORED, 0), OWNER_PUBLISH);
+    assert_int_equal(owner.round, 6);
+    assert_int_equal(owner.have, 0);
+}
+
+static struct owner reducing_two_of_three(void)
+{
+    struct owner owner = owner_init(0);
+    step(&owner, &two_of_three, OWNER_CONTRIBUTED, 0);
+    step(&owner, &two_of_three, OWNER_CONTRIBUTED, 1);
+    assert_int_equal(check(&owner, &two_of_three, 4, 1), OWNER_NOTHING);
+    assert_int_equal(check(&owner, &two_of_three, 4, 101), OWNER_REDUCE);
+    return owner;
+}
+
+static void a_late_refusal_does_not_order_a_second_reduction(void **state)
+{
+    (void)state;
+    struct owner owner = reducing_two_of_three();
+    step(&owner, &two_of_three, OWNER_REFUSED, 2);
+    assert_int_equal(owner.state, OWNER_REDUCING);
+    assert_int_equal(check(&owner, &two_of_three, 0, 500), OWNER_NOTHING);
+    assert_int_equal(step(&owner, &two_of_three, OWNER_REDUCED, 0), OWNER_STORE);
+}
+
+static void what_came_during_a_failed_reduction_counts(void **state)
+{
+    (void)state;
+    struct owner owner = reducing_two_of_three();
+    step(&owner, &two_of_three, OWNER_CONTRIBUTED, 2);
+    assert_int_equal(owner.have, 3);
+    step(&owner, &two_of_three, OWNER_DROPPED, 1);
+    assert_int_equal(owner.state, OWNER_COLLECTING);
+    assert_int_equal(owner.have, 1 | 4);
+    assert_int_equal(owner.refused, 2);
+    assert_int_equal(check(&owner, &two_of_three, 7, 600), OWNER_REDUCE); /* nobody else can come */
+}
+
+static void a_round_that_is_over_marks_nobody(void **state)
+{
+    (void)state;
+    struct owner owner = reducing_two_of_three();
+    owner_step(&owner, &two_of_three, &(struct owner_input){.event = OWNER_ADVANCED, .version = 1});
+    assert_int_equal(owner.round, 2);
+    step(&owner, &two_of_three, OWNER_CONTRIBUTED, 2); /* to the new round */
+    step(&owner, &two_of_three, OWNER_DROPPED, 0);     /* the old reduction failed */
+    assert_int_equal(owner.state, OWNER_COLLECTING);
+    assert_int_equal(owner.refused, 0);
+    assert_int_equal(owner.have, 4);
+}
+
+/* ---- the sync core ---- */
+
+static const uint64_t shards[2] = {3, 3};
+
+static struct sync *new_sync(void)
+{
+    struct sync *sync;
+    struct sync_conf conf = {.self = 0, .members_count = 2, .fragments_count = 2, .shards = shards};
+    assert_ok(sync_new(&conf, &sync));
+    return sync;
+}
+
+static unsigned drain(struct sync *sync, enum sync_action_type type)
+{
+    struct sync_action action;
+    unsigned count = 0;
+    while (sync_action(sync, &action))
+        count += action.type == type;
+    return count;
+}
+
+static void hear(struct sync *sync, uint64_t version0, uint64_t version1, const struct digest *hash, uint64_t now_ms)
+{
+    static struct wire_heartbeat beat;
+    memset(&beat, 0, sizeof beat);
+    beat.taking_part = true;
+    beat.fragments_count = 2;
+    for (uint32_t f = 0; f < 2; f++)
+        beat.fragments[f] = (struct wire_fragment){
+            .fragment = f, .version = f == 0 ? version0 : version1, .hash = *hash, .hash_known = true};
+    sync_step(sync, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = 1}, now_ms);
+    sync_step(sync, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = 1, .beat = &beat}, now_ms);
+}
+
+static void an_early_contribution_outlives_the_start(void **state)
+{
+    (void)state;
+    struct sync *sync = new_sync();
+    struct digest hash = digest_of("a", 1);
+    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = 0, .version = 1, .shard = 0, .island = 1};
+    assert_int_equal(sync_wants(sync, &key, 1), SYNC_WANT);
+    sync_step(sync, &(struct sync_event){.type = SYNC_EV_CONTRIBUTION, .member = 1, .version = 1}, 1);
+    sync_restore(sync, 0, 0, &hash, 0); /* our own trainer brings its initial tensors only now */
+    assert_int_equal(sync_wants(sync, &key, 1), SYNC_HAVE);
+    sync_free(sync);
+}
+
+/* A blank island in a run that has begun here and there fetches all, whatever its trainer may bring. */
+static void a_blank_island_fetches_unless_everyone_begins(void **state)
+{
+    (void)state;
+    struct digest hash = digest_of("a", 1);
+    for (int brings = 0; brings < 2; brings++) {
+        struct sync *sync = new_sync();
+        hear(sync, 0, 0, &hash, 1);
+        sync_expect(sync, true, brings != 0);
+        drain(sync, SYNC_DO_FETCH);
+        sync_step(sync, &(struct sync_event){.type = SYNC_EV_TICK}, 100);
+        assert_int_equal(drain(sync, SYNC_DO_FETCH), brings ? 0 : 2);
+        sync_free(sync);
+    }
+}
+
+static void a_state_on_its_way_is_not_asked_for_again(void **state)
+{
+    (void)state;
+    struct sync *sync = new_sync();
+    struct digest hash = digest_of("a", 1);
+    struct wire_key key;
+    hear(sync, 7, 7, &hash, 1);
+    sync_step(sync, &(struct sync_event){.type = SYNC_EV_TICK}, 100);
+    assert_int_equal(drain(sync, SYNC_DO_FETCH), 2);
+    for (uint64_t now_ms = 200; now_ms < 120000; now_ms += 100) {
+        for (uint32_t f = 0; f < 2; f++)
+            if (sync_fetching_state(sync, f, &key))
+                sync_state_moves(sync, f);
+        sync_step(sync, &(struct sync_event){.type = SYNC_EV_TICK}, now_ms);
+        assert_int_equal(drain(sync, SYNC_DO_FETCH), 0);
+    }
+    sync_step(sync, &(struct sync_event){.type = SYNC_EV_TICK}, 200000); /* it stands still */
+    assert_int_equal(drain(sync, SYNC_DO_FETCH), 2);
+    sync_free(sync);
+}
+
+static void an_offer_during_a_reduction_is_put_off_not_refused(void **state)
+{
+    (void)state;
+    struct sync *sync = new_sync();
+    struct digest hash = digest_of("a", 1);
+    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = 0, .version = 1, .shard = 0, .island = 1};
+    sync_restore(sync, 0, 0, &hash, 0);
+    sync_restore(sync, 1, 0, &hash, 0);
+    hear(sync, 0, 0, &hash, 1);
+    sync_step(sync, &(struct sync_event){.type = SYNC_EV_CONTRIBUTION, .member = 1, .version = 1}, 2);
+    assert_int_equal(drain(sync, SYNC_DO_REDUCE), 1); /* we have no trainer: nobody else to wait for */
+    key.island = 1;
+    assert_int_equal(sync_owner(sync, 0).state, OWNER_REDUCING);
+    assert_int_equal(sync_wants(sync, &key, 1), SYNC_HAVE);
+    sync_step(sync, &(struct sync_event){.type = SYNC_EV_DROPPED, .member = 1}, 3);
+    assert_int_equal(sync_owner(sync, 0).state, OWNER_COLLECTING);
+    sync_free(sync);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_round_goes_through_its_states),
+        cmocka_unit_test(a_late_refusal_does_not_order_a_second_reduction),
+        cmocka_unit_test(what_came_during_a_failed_reduction_counts),
+        cmocka_unit_test(a_round_that_is_over_marks_nobody),
+        cmocka_unit_test(an_early_contribution_outlives_the_start),
+        cmocka_unit_test(a_blank_island_fetches_unless_everyone_begins),
+        cmocka_unit_test(a_state_on_its_way_is_not_asked_for_again),
+        cmocka_unit_test(an_offer_during_a_reduction_is_put_off_not_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -63,6 +63,7 @@ static json_t *command_save(struct engine *engine)
 {
     if (engine->sync == NULL)
         return outcome(err_set(ERR_STATE, "there is no anchor yet: no trainer was attached"), NULL);
+    engine->export_note[0] = '\0';
     rounds_export(engine);
     return outcome(ERR_OK, "the anchor is being written; status shows where");
 }

@@ -460,6 +460,8 @@ static void link_events(struct engine *engine)
                          event.text);
             break;
         case LINK_NOT_ADMITTED:
+            if (engine->peers[event.peer].up) /* it reaches us, so our dialling does not matter */
+                break;
             refuse(
                 engine, event.peer,
                 "it does not admit our key, or its own is not the one in our configuration; compare `dilococtl peers`");

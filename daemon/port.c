@@ -371,6 +371,8 @@ void port_started(struct engine *engine, uint32_t f, bool initial, const struct 
     if (port->shm == NULL || port->closing || port->phase != PORT_STARTING)
         return;
     port->fragments[f].starting = false;
+    own->mixed_shards = 0; /* of a trainer before this one */
+    own->void_work = false;
     if (sync_state(engine->sync, f) != SYNC_LISTENING)
         return; /* it moved on meanwhile: brought again */
     port_ipc(port, f)->base_version = own->state.version;

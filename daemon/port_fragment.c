@@ -166,7 +166,7 @@ enum err port_adopt_shm(struct engine *engine, int fd)
     struct ipc_shm want = head_of(engine);
     struct stat status;
     int seals = fcntl(fd, F_GET_SEALS);
-    if (fstat(fd, &status) != 0 || status.st_size < (off_t)sizeof want || (seals & F_SEAL_SHRINK) == 0)
+    if (fstat(fd, &status) != 0 || status.st_size < (off_t)sizeof want || seals < 0 || (seals & F_SEAL_SHRINK) == 0)
         return err_set(ERR_PROTO, "the trainer passed no shared memory of ours");
     TRY(mem_new(engine_fragments(engine), sizeof *port->fragments, "the trainer's fragments", &port->fragments));
     TRY(map_memfd(port, fd, (uint64_t)status.st_size));
@@ -224,9 +224,9 @@ bool port_snapshot(struct engine *engine, uint32_t f, struct port_snapshot *out)
 void port_counted(struct engine *engine, uint32_t f, uint64_t shards)
 {
     struct port *port = engine->port;
+    if (port->shm == NULL || port->closing || !port->fragments[f].up)
+        return; /* whose work it was is gone */
     engine->fragments[f].mixed_shards |= shards;
-    if (port->shm == NULL || port->closing)
-        return;
     struct ipc_fragment *fragment = port_ipc(port, f);
     for (uint32_t s = 0; s < engine->view.count; s++)
         if ((shards >> s & 1) != 0 && fragment->snapshot_tokens > fragment->counted_tokens[s])
@@ -347,6 +347,7 @@ void port_resume_fragment(struct engine *engine, uint32_t f)
     uint64_t base_version = fragment->base_version;
     uint32_t word = word_of(fragment);
     own->mixed_shards = 0;
+    port->fragments[f].up = true;
     /* Its snapshot may have been counted by the round that closed while we were away. */
     bool in_flight = word == IPC_SNAPSHOT || word == IPC_FILLING || word == IPC_ANCHOR;
     if (base_version < own->state.version && in_flight)
@@ -357,7 +358,6 @@ void port_resume_fragment(struct engine *engine, uint32_t f)
     /* We died while writing an anchor of which the ledger knows nothing: nothing was lost but the writing. */
     if (word == IPC_FILLING && base_version >= own->state.version)
         word_set(fragment, IPC_FREE);
-    port->fragments[f].up = true;
     engine_event(engine, &(struct sync_event){.type = SYNC_EV_TRAINER_UP, .fragment = f, .version = base_version});
     if (word == IPC_SNAPSHOT && base_version >= own->state.version)
         engine_event(engine, &(struct sync_event){.type = SYNC_EV_SNAPSHOT, .fragment = f});

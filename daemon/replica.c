@@ -259,4 +259,7 @@ void replica_clear_residuals(struct replica *replica, uint32_t f)
     size_t count = (size_t)replica->conf.plan->fragments[f].values_count;
     if (fragment->residual != NULL)
         memset(fragment->residual, 0, count * sizeof(float));
+    if (fragment->owner_residual != NULL)
+        memset(fragment->owner_residual, 0,
+               shard_values(replica_shard(replica, f, replica->conf.self)) * sizeof(float));
 }

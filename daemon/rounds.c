@@ -347,10 +347,12 @@ static enum err run_store_received(struct job *job, struct jobs_scratch *scratch
     struct round_job *r = (struct round_job *)(void *)job;
     const uint8_t *frame;
     size_t frame_bytes;
-    (void)scratch;
     struct plan_shard range = replica_shard(r->engine->replica, r->f, r->shard);
+    size_t count = (size_t)(range.end - range.begin);
     TRY(wire_object_open(WIRE_RESULT, r->slot->data, r->slot->bytes, &r->meta, &frame, &frame_bytes));
-    TRY(codec_check(frame, frame_bytes, (size_t)(range.end - range.begin)));
+    TRY(codec_check(frame, frame_bytes, count));
+    /* Nothing enters the ledger that a restart could not apply. */
+    TRY(codec_decode(scratch->codec, frame, frame_bytes, scratch->values, count));
     return ledger_append(r->engine->ledger, r->f, r->version, r->shard, r->slot->data, r->slot->bytes, false);
 }
 
@@ -573,8 +575,13 @@ uint64_t rounds_included(struct engine *engine, uint32_t f, uint64_t version)
         struct wire_meta meta;
         const uint8_t *frame;
         size_t frame_bytes;
-        if (ledger_map(engine->ledger, f, version, s, &map) != ERR_OK)
+        if (shard_values(engine, f, s) == 0)
             continue;
+        /* Not known any more: to count it twice would be worse than to give it up. */
+        if (ledger_map(engine->ledger, f, version, s, &map) != ERR_OK) {
+            mask |= bit(s);
+            continue;
+        }
         if (wire_object_open(WIRE_RESULT, map.object, map.bytes, &meta, &frame, &frame_bytes) == ERR_OK)
             for (uint32_t i = 0; i < meta.contributors_count; i++)
                 if (meta.contributors[i].island == self_of(engine))

@@ -24,6 +24,8 @@ struct round_job {
     size_t inputs_count, bad;
     /* apply */
     bool included, own_encoding;
+    /* install: `hash` is what the peer announced */
+    bool expects;
     /* give, install, checkpoint, hash */
     float *area;
     uint64_t bytes;

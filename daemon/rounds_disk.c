@@ -163,7 +163,8 @@ static enum err run_install(struct job *job, struct jobs_scratch *scratch)
     struct engine *engine = r->engine;
     const struct engine_fragment *fragment = &engine->fragments[r->f];
     (void)scratch;
-    return state_object_install(engine->replica, engine->plan->plan, r->f, fragment->state_in, r->bytes, &r->state);
+    return state_object_install(engine->replica, engine->plan->plan, r->f, r->version, r->expects ? &r->hash : NULL,
+                                fragment->state_in, r->bytes, &r->state);
 }
 
 static void done_install(struct job *job, void *user)
@@ -218,21 +219,45 @@ void rounds_state_in(struct engine *engine, uint32_t peer, const struct wire_key
     r->peer = peer;
     r->key = *key;
     r->bytes = bytes;
+    struct sync_peer_fragment said = sync_heard(engine->sync, peer, key->fragment);
+    r->expects = said.hash_known && said.version == key->version;
+    r->hash = said.hash;
     rounds_install(engine, r);
 }
 
 /* ---- recovery ---- */
+
+/* ERR_NOTFOUND if the result of a shard is missing or of no use, before anything is changed. */
+static enum err probe_result(struct engine *engine, uint32_t f, uint64_t version, uint32_t s, struct codec *codec,
+                             float *scratch)
+{
+    struct plan_shard range = replica_shard(engine->replica, f, s);
+    struct ledger_map map = {0};
+    struct wire_meta meta;
+    const uint8_t *frame;
+    size_t frame_bytes;
+    if (range.end == range.begin)
+        return ERR_OK;
+    TRY(ledger_map(engine->ledger, f, version, s, &map));
+    enum err err = wire_object_open(WIRE_RESULT, map.object, map.bytes, &meta, &frame, &frame_bytes);
+    if (err == ERR_OK)
+        err = codec_decode(codec, frame, frame_bytes, scratch, (size_t)(range.end - range.begin));
+    ledger_unmap(&map);
+    if (err == ERR_OK)
+        return ERR_OK;
+    log_error("the ledger's result of fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32
+              " cannot be used: %s; what follows is fetched from other islands",
+              f, version, s, err_text());
+    return err_set(ERR_NOTFOUND, "a result of no use");
+}
 
 /* Applies one version from the ledger; ERR_NOTFOUND if a shard's result is missing. */
 static enum err replay_version(struct engine *engine, uint32_t f, uint64_t version, struct codec *codec, float *scratch,
                                uint64_t *step)
 {
     uint32_t members = engine->view.count;
-    for (uint32_t s = 0; s < members; s++) {
-        struct plan_shard range = replica_shard(engine->replica, f, s);
-        if (range.end > range.begin && !ledger_has(engine->ledger, f, version, s))
-            return err_set(ERR_NOTFOUND, "not all shards");
-    }
+    for (uint32_t s = 0; s < members; s++)
+        TRY(probe_result(engine, f, version, s, codec, scratch));
     for (uint32_t s = 0; s < members; s++) {
         struct plan_shard range = replica_shard(engine->replica, f, s);
         struct ledger_map map = {0};
@@ -302,10 +327,12 @@ enum err rounds_recover(struct engine *engine, uint32_t f, bool *known, uint64_t
     TRY(err);
     fragment->checkpoint_version = fragment->state.version;
     TRY(replay(engine, f, &replayed));
-    if (replayed) {
+    *results = results_after(engine, f, fragment->state.version);
+    /* What the checkpoint holds as left over is older than results made from it. */
+    if (replayed || (*results >> engine->view.self & 1) != 0)
         replica_clear_residuals(engine->replica, f);
+    if (replayed) {
         TRY(replica_hash(engine->replica, f, fragment->state.version, &fragment->state.hash));
     }
-    *results = results_after(engine, f, fragment->state.version);
     return ERR_OK;
 }

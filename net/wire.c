@@ -102,9 +102,9 @@ static enum err text_from(const char *text, const char *what, char *out, size_t 
     size_t bytes = strlen(text);
     if (bytes >= out_bytes)
         return err_set(ERR_PROTO, "%s of %zu bytes", what, bytes);
-    /* Control characters would let a peer write into our log and terminal. */
+    /* Control characters would let a peer write into our log and terminal; bytes that are no UTF-8 are no JSON. */
     for (size_t i = 0; i <= bytes; i++)
-        out[i] = (unsigned char)text[i] < 32 && text[i] != '\0' ? '?' : text[i];
+        out[i] = ((unsigned char)text[i] < 32 && text[i] != '\0') || (unsigned char)text[i] > 126 ? '?' : text[i];
     return ERR_OK;
 }
 

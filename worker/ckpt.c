@@ -140,6 +140,8 @@ enum err ckpt_save(const char *folder, const struct runspec *spec, const struct 
     uint64_t steps[FOUND_MAX];
     size_t count = find_steps(folder, steps);
     for (size_t i = KEPT; i < count; i++) {
+        if (steps[i] == state->step) /* the run's step went back: this one is the newest all the same */
+            continue;
         TRY(path_of(folder, steps[i], &path));
         unlink(path);
         mem_free(path);

@@ -293,7 +293,13 @@ static enum err loop(struct trainer *t)
             log_info("stopped at step %" PRIu64 "; the same command goes on from there", t->state.step);
             return ERR_OK;
         }
-        TRY(one_step(t, &leave));
+        enum err err = one_step(t, &leave);
+        if (err == ERR_CLOSED && t->options->interrupted()) { /* while standing still for an anchor */
+            TRY(save(t));
+            log_info("stopped at step %" PRIu64, t->state.step);
+            return ERR_OK;
+        }
+        TRY(err);
         if (every(t->options->eval_every, t->state.step) && t->state.step < last)
             TRY(evaluate(t));
         if (every(t->options->checkpoint_every, t->state.step) && t->state.step < last)

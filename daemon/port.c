@@ -245,18 +245,33 @@ static struct ipc_message welcome_of(const struct engine *engine, bool need_init
 }
 
 /* A trainer that kept its memory while we were away goes on where it is. */
+/* Whether anyone has, or is expected to have, the state of a fragment that is blank here. */
+static bool to_be_had(const struct engine *engine, uint32_t f)
+{
+    for (uint32_t i = 0; i < engine->view.count; i++)
+        if (i != engine->view.self && sync_heard(engine->sync, i, f).hash_known)
+            return true;
+    return engine->now_ms < engine->start_ms + PEERS_PATIENCE_MS;
+}
+
+/* Its trainer trains on meanwhile: what is being applied, fetched or repaired comes first. */
 static void resume_trainer(struct engine *engine)
 {
     struct port *port = engine->port;
     int fd = port->resume_fd;
-    port->resume_fd = -1;
+    bool ready = true;
     for (uint32_t f = 0; f < engine_fragments(engine); f++) {
-        if (!sync_known(engine->sync, f) || sync_state(engine->sync, f) != SYNC_LISTENING) {
-            close(fd);
-            refuse(engine, "this daemon has no state to go on from; start the trainer anew");
-            return;
-        }
+        ready &= sync_known(engine->sync, f) && sync_state(engine->sync, f) == SYNC_LISTENING;
+        if (sync_known(engine->sync, f) || to_be_had(engine, f))
+            continue;
+        close(fd);
+        port->resume_fd = -1;
+        refuse(engine, "this daemon has no state to go on from; start the trainer anew");
+        return;
     }
+    if (!ready)
+        return;
+    port->resume_fd = -1;
     if (port_adopt_shm(engine, fd) != ERR_OK) {
         if (port->memfd != fd)
             close(fd);
@@ -322,6 +337,7 @@ static void registered_in(struct engine *engine)
     if (port->phase != PORT_REGISTERING || !fits_plan(engine))
         return;
     if (port->hello.session != 0 && port->resume_fd >= 0) {
+        port->phase = PORT_RESUMING;
         resume_trainer(engine);
         return;
     }
@@ -535,7 +551,9 @@ void port_tick(struct engine *engine)
         port_drop_shm(engine);
         port->closing = false;
     }
-    if (port->phase == PORT_WELCOMING)
+    if (port->phase == PORT_RESUMING)
+        resume_trainer(engine);
+    else if (port->phase == PORT_WELCOMING)
         welcome(engine);
     else if (port->phase == PORT_STARTING && port->initial_left == 0)
         start_fragments(engine);

@@ -12,6 +12,7 @@
 enum port_phase {
     PORT_NONE,        /* no trainer */
     PORT_REGISTERING, /* it announces its tensors */
+    PORT_RESUMING,    /* it comes from a daemon before this one; fragments are brought up to date first */
     PORT_WELCOMING,   /* waiting for peers to be heard, to know whether the run has begun */
     PORT_INITIAL,     /* waiting for its initial tensors */
     PORT_STARTING,    /* fragments are brought to it as they become known */

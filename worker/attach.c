@@ -4,7 +4,7 @@
  * Three layers: the connection (connect, announce, receive, attach again), the two moves of a fragment (snapshot out,
  * anchor in), and the public calls that drive them. The words in shared memory are the truth; messages only wake.
  */
-#include "worker/diloco.h"
+#include "worker/attach_parts.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -24,41 +24,9 @@
 #include "common/ipc.h"
 #include "common/mem.h"
 
-enum { POLL_SLICE_MS = 200, REATTACH_INTERVAL_MS = 1000 };
-
-struct tensor {
-    struct ipc_tensor announced;
-    void *data;
-    uint64_t count;
-};
-
-/* What the trainer's side remembers of a fragment beyond the shared memory. */
-struct local {
-    bool sent;               /* a snapshot is out and its anchor not taken in yet */
-    bool settled;            /* the daemon knows that nothing more comes */
-    uint64_t tokens_counted; /* of ours, in the anchor our tensors last took in */
-};
-
-struct diloco {
-    struct diloco_options options;
-    char *socket_path;
-    int socket;
-    int memfd;
-    struct ipc_shm *shm;
-    uint64_t session;
-    struct tensor *tensors;
-    uint32_t tensors_count, tensors_room;
-    struct local *local;
-    uint64_t step, tokens;
-    uint64_t reattach_ms;
-    bool begun, stop;
-    char error[IPC_TEXT_BYTES + 256];
-};
-
 static _Thread_local char attach_error[IPC_TEXT_BYTES + 256];
 
-static int fail(struct diloco *d, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static int fail(struct diloco *d, int code, const char *format, ...)
+int attach_fail(struct diloco *d, int code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -67,188 +35,35 @@ static int fail(struct diloco *d, int code, const char *format, ...)
     return code;
 }
 
-static bool interrupted(const struct diloco *d)
+bool attach_interrupted(const struct diloco *d)
 {
     return d->options.interrupted != NULL && d->options.interrupted(d->options.interrupted_user) != 0;
 }
 
-/* ---- connection ---- */
-
-static void disconnect(struct diloco *d)
-{
-    if (d->socket >= 0)
-        close(d->socket);
-    d->socket = -1;
-}
-
-static bool try_connect(struct diloco *d)
-{
-    struct sockaddr_un address;
-    if (ipc_address(d->socket_path, &address) != ERR_OK)
-        return false;
-    d->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (d->socket >= 0 && connect(d->socket, (const struct sockaddr *)&address, sizeof address) == 0)
-        return true;
-    disconnect(d);
-    return false;
-}
-
-/* Waits until the socket can be read or written, for one slice at most. */
-static void wait_socket(const struct diloco *d, short events)
-{
-    struct pollfd item = {.fd = d->socket, .events = events};
-    poll(&item, d->socket >= 0 ? 1 : 0, POLL_SLICE_MS);
-}
-
-/* Sends, waiting for room; false if the daemon is gone. */
-static bool send_message(struct diloco *d, const struct ipc_message *message, int fd)
-{
-    while (d->socket >= 0) {
-        enum err err = ipc_send(d->socket, message, fd);
-        if (err == ERR_OK)
-            return true;
-        if (err != ERR_AGAIN || interrupted(d))
-            break;
-        wait_socket(d, POLLOUT);
-    }
-    disconnect(d);
-    return false;
-}
-
-static void send_fragment(struct diloco *d, enum ipc_type type, uint32_t fragment)
-{
-    struct ipc_message message = {.type = type, .fragment = fragment};
-    send_message(d, &message, -1);
-}
-
-/* Next message, waiting for it: DILOCO_OK, DILOCO_INTERRUPTED, or DILOCO_UNREACHABLE if the daemon went away. */
-static int recv_message(struct diloco *d, struct ipc_message *message, int *fd)
-{
-    *fd = -1;
-    while (d->socket >= 0) {
-        enum err err = ipc_recv(d->socket, message, fd);
-        if (err == ERR_OK)
-            return DILOCO_OK;
-        if (err != ERR_AGAIN) {
-            disconnect(d);
-            break;
-        }
-        if (interrupted(d))
-            return fail(d, DILOCO_INTERRUPTED, "interrupted while waiting for the daemon");
-        wait_socket(d, POLLIN);
-    }
-    return fail(d, DILOCO_UNREACHABLE, "the daemon at %s went away", d->socket_path);
-}
-
-/* Waits for one type of message; REFUSED ends the wait, others are passed over. */
-static int await(struct diloco *d, enum ipc_type type, struct ipc_message *message, int *fd)
-{
-    for (;;) {
-        int result = recv_message(d, message, fd);
-        if (result != DILOCO_OK)
-            return result;
-        if (message->type == type)
-            return DILOCO_OK;
-        if (*fd >= 0)
-            close(*fd);
-        *fd = -1;
-        if (message->type == IPC_LEAVE)
-            d->stop = true;
-        if (message->type == IPC_REFUSED) {
-            disconnect(d);
-            return fail(d, DILOCO_REFUSED, "the daemon refused this trainer: %.*s", IPC_TEXT_BYTES - 1, message->text);
-        }
-    }
-}
-
-/* HELLO, every tensor, REGISTERED; then the daemon's WELCOME. */
-static int announce(struct diloco *d, struct ipc_message *message, int *fd)
-{
-    struct ipc_message hello = {.type = IPC_HELLO};
-    hello.hello = (struct ipc_hello){
-        .version = IPC_VERSION, .pid = (uint32_t)getpid(), .session = d->session, .step = d->step, .tokens = d->tokens};
-    snprintf(hello.hello.trainer, sizeof hello.hello.trainer, "%s",
-             d->options.trainer != NULL ? d->options.trainer : "trainer");
-    bool sent = send_message(d, &hello, d->memfd);
-    for (uint32_t i = 0; sent && i < d->tensors_count; i++) {
-        struct ipc_message tensor = {.type = IPC_TENSOR};
-        tensor.tensor = d->tensors[i].announced;
-        sent = send_message(d, &tensor, -1);
-    }
-    struct ipc_message end = {.type = IPC_REGISTERED};
-    if (!sent || !send_message(d, &end, -1)) {
-        /* It may have said why before it closed. */
-        return fail(d, DILOCO_UNREACHABLE, "the daemon at %s went away", d->socket_path);
-    }
-    return await(d, IPC_WELCOME, message, fd);
-}
+/* ---- shared memory ---- */
 
 static int map_shared(struct diloco *d, int memfd, uint64_t session)
 {
     struct stat status;
     if (memfd < 0 || fstat(memfd, &status) != 0 || status.st_size < (off_t)sizeof(struct ipc_shm))
-        return fail(d, DILOCO_ERROR, "the daemon sent no shared memory; is it of the same version?");
+        return attach_fail(d, DILOCO_ERROR, "the daemon sent no shared memory; is it of the same version?");
     void *map = mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
     if (map == MAP_FAILED)
-        return fail(d, DILOCO_ERROR, "cannot map the daemon's shared memory: %s", strerror(errno));
+        return attach_fail(d, DILOCO_ERROR, "cannot map the daemon's shared memory: %s", strerror(errno));
     if (ipc_shm_check(map, (uint64_t)status.st_size) != ERR_OK ||
         ((struct ipc_shm *)map)->tensors_count != d->tensors_count) {
         munmap(map, (size_t)status.st_size);
-        return fail(d, DILOCO_ERROR, "the daemon's shared memory does not fit: %s", err_text());
+        return attach_fail(d, DILOCO_ERROR, "the daemon's shared memory does not fit: %s", err_text());
     }
     d->memfd = memfd;
     d->shm = map;
     d->session = session;
-    if (mem_new(d->shm->fragments_count, sizeof *d->local, "fragments", &d->local) != ERR_OK)
-        return fail(d, DILOCO_ERROR, "%s", err_text());
+    /* Between two turns of a daemon a fragment changes its word three times at most. */
+    d->say_room = 4 * d->shm->fragments_count;
+    if (mem_new(d->shm->fragments_count, sizeof *d->local, "fragments", &d->local) != ERR_OK ||
+        mem_new(d->say_room, sizeof *d->say, "fragments", &d->say) != ERR_OK)
+        return attach_fail(d, DILOCO_ERROR, "%s", err_text());
     return DILOCO_OK;
-}
-
-/* Tries to attach again after the daemon went away; at most once per interval. Only a refusal is an error. */
-static int reattach(struct diloco *d)
-{
-    uint64_t now = env_mono_ms();
-    if (now < d->reattach_ms)
-        return DILOCO_OK;
-    d->reattach_ms = now + REATTACH_INTERVAL_MS;
-    if (!try_connect(d))
-        return DILOCO_OK;
-    struct ipc_message message;
-    int fd;
-    int result = announce(d, &message, &fd);
-    if (fd >= 0)
-        close(fd);
-    if (result == DILOCO_OK && !message.welcome.resumed) {
-        disconnect(d);
-        return fail(d, DILOCO_REFUSED, "the daemon could not take over the shared memory; start this trainer anew");
-    }
-    return result == DILOCO_UNREACHABLE ? DILOCO_OK : result;
-}
-
-/* Takes in what has arrived without waiting. */
-static int drain_messages(struct diloco *d)
-{
-    struct ipc_message message;
-    int fd;
-    if (d->socket < 0)
-        return reattach(d);
-    for (;;) {
-        enum err err = ipc_recv(d->socket, &message, &fd);
-        if (fd >= 0)
-            close(fd);
-        if (err == ERR_AGAIN)
-            return DILOCO_OK;
-        if (err != ERR_OK) {
-            disconnect(d);
-            return DILOCO_OK;
-        }
-        if (message.type == IPC_LEAVE)
-            d->stop = true;
-        if (message.type == IPC_REFUSED) {
-            disconnect(d);
-            return fail(d, DILOCO_REFUSED, "the daemon refused this trainer: %.*s", IPC_TEXT_BYTES - 1, message.text);
-        }
-    }
 }
 
 /* ---- values ---- */
@@ -340,7 +155,7 @@ static bool take_snapshot(struct diloco *d, uint32_t f, bool final)
     fragment->mix_step = final ? d->step : d->step + d->shm->overlap;
     atomic_store_explicit(&fragment->word, IPC_SNAPSHOT, memory_order_release);
     d->local[f].sent = true;
-    send_fragment(d, IPC_TAKEN, f);
+    attach_say(d, IPC_TAKEN, f);
     return true;
 }
 
@@ -387,7 +202,7 @@ static void take_anchor(struct diloco *d, uint32_t f, bool ending)
     fragment->base ^= 1;
     fragment->base_version = fragment->anchor_version;
     atomic_store_explicit(&fragment->word, IPC_FREE, memory_order_release);
-    send_fragment(d, IPC_MIXED, f);
+    attach_say(d, IPC_MIXED, f);
 }
 
 /* A snapshot that the daemon refused (a NaN in it) comes back as FREE without an anchor. True if that happened. */
@@ -402,10 +217,20 @@ static bool notice_release(struct diloco *d, uint32_t f)
 /* Waits for the daemon to change something: a message, a slice of time, or its return. */
 static int wait_for_daemon(struct diloco *d)
 {
-    if (interrupted(d))
-        return fail(d, DILOCO_INTERRUPTED, "interrupted while waiting for an anchor");
-    wait_socket(d, POLLIN);
-    return drain_messages(d);
+    if (attach_interrupted(d))
+        return attach_fail(d, DILOCO_INTERRUPTED, "interrupted while waiting for an anchor");
+    attach_wait(d);
+    return attach_turn(d);
+}
+
+static void move_fragment(struct diloco *d, uint32_t f)
+{
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    notice_release(d, f);
+    if (word_of(fragment) == IPC_ANCHOR && d->step >= fragment->mix_step)
+        take_anchor(d, f, false);
+    if (word_of(fragment) == IPC_FREE && d->step >= fragment->due_step)
+        take_snapshot(d, f, false);
 }
 
 static int sync_fragments(struct diloco *d)
@@ -414,11 +239,8 @@ static int sync_fragments(struct diloco *d)
         bool wait = false;
         for (uint32_t f = 0; f < d->shm->fragments_count; f++) {
             struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-            notice_release(d, f);
-            if (word_of(fragment) == IPC_ANCHOR && d->step >= fragment->mix_step)
-                take_anchor(d, f, false);
-            if (word_of(fragment) == IPC_FREE && d->step >= fragment->due_step)
-                take_snapshot(d, f, false);
+            if (attach_words_free(d))
+                move_fragment(d, f);
             /* With overlap = 0 the anchor is due at this very step; otherwise it may be late. */
             if (d->local[f].sent && d->shm->late_wait != 0 && d->step >= fragment->mix_step)
                 wait = true;
@@ -451,15 +273,15 @@ int diloco_attach(const struct diloco_options *options, struct diloco **out)
     d->socket = -1;
     d->memfd = -1;
     uint64_t deadline_ms = env_mono_ms() + (uint64_t)(options->wait_ms > 0 ? options->wait_ms : 0);
-    while (!try_connect(d)) {
+    while (!attach_connect(d)) {
         int reason = errno;
-        if (env_mono_ms() >= deadline_ms || interrupted(d)) {
+        if (env_mono_ms() >= deadline_ms || attach_interrupted(d)) {
             snprintf(attach_error, sizeof attach_error, "no daemon at %s: %s; start dilocod, or check the path", path,
                      strerror(reason));
             diloco_detach(d);
             return DILOCO_UNREACHABLE;
         }
-        poll(NULL, 0, POLL_SLICE_MS);
+        poll(NULL, 0, ATTACH_POLL_MS);
     }
     *out = d;
     return DILOCO_OK;
@@ -483,17 +305,17 @@ static int32_t layer_from_name(const char *name)
 int diloco_register(struct diloco *d, const struct diloco_tensor *tensor)
 {
     if (d->begun)
-        return fail(d, DILOCO_ERROR, "diloco_register() after diloco_begin()");
+        return attach_fail(d, DILOCO_ERROR, "diloco_register() after diloco_begin()");
     if (tensor->name == NULL || strlen(tensor->name) >= IPC_NAME_BYTES || tensor->dims > IPC_DIMS_MAX)
-        return fail(d, DILOCO_ERROR,
-                    "tensor \"%.40s\": a name of at most %d bytes and at most %d dimensions are possible",
-                    tensor->name != NULL ? tensor->name : "", IPC_NAME_BYTES - 1, IPC_DIMS_MAX);
+        return attach_fail(d, DILOCO_ERROR,
+                           "tensor \"%.40s\": a name of at most %d bytes and at most %d dimensions are possible",
+                           tensor->name != NULL ? tensor->name : "", IPC_NAME_BYTES - 1, IPC_DIMS_MAX);
     if (d->tensors_count == IPC_TENSORS_MAX)
-        return fail(d, DILOCO_ERROR, "more than %d tensors", IPC_TENSORS_MAX);
+        return attach_fail(d, DILOCO_ERROR, "more than %d tensors", IPC_TENSORS_MAX);
     if (d->tensors_count == d->tensors_room) {
         uint32_t room = d->tensors_room > 0 ? 2 * d->tensors_room : 64;
         if (mem_grow(&d->tensors, d->tensors_count, room, sizeof *d->tensors, "registered tensors") != ERR_OK)
-            return fail(d, DILOCO_ERROR, "%s", err_text());
+            return attach_fail(d, DILOCO_ERROR, "%s", err_text());
         d->tensors_room = room;
     }
     struct tensor *slot = &d->tensors[d->tensors_count++];
@@ -512,7 +334,7 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
 {
     struct ipc_message message;
     int fd;
-    int result = announce(d, &message, &fd);
+    int result = attach_announce(d, &message, &fd);
     if (result != DILOCO_OK)
         return result;
     struct ipc_welcome welcome = message.welcome;
@@ -525,13 +347,15 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
     const struct ipc_place *places = ipc_places(d->shm);
     for (uint32_t i = 0; i < d->tensors_count; i++)
         if (places[i].count != d->tensors[i].count)
-            return fail(d, DILOCO_ERROR, "the daemon has another size for tensor %s", d->tensors[i].announced.name);
+            return attach_fail(d, DILOCO_ERROR, "the daemon has another size for tensor %s",
+                               d->tensors[i].announced.name);
     if (welcome.need_initial) {
         for (uint32_t f = 0; f < d->shm->fragments_count; f++)
             copy_out(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
-        send_fragment(d, IPC_INITIAL, 0);
+        struct ipc_message initial = {.type = IPC_INITIAL};
+        attach_send(d, &initial, -1);
     }
-    result = await(d, IPC_GO, &message, &fd);
+    result = attach_await(d, IPC_GO, &message, &fd);
     if (result != DILOCO_OK)
         return result;
     for (uint32_t f = 0; f < d->shm->fragments_count; f++)
@@ -550,13 +374,13 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
 int diloco_step(struct diloco *d, const struct diloco_report *report)
 {
     if (!d->begun)
-        return fail(d, DILOCO_ERROR, "diloco_step() before diloco_begin()");
+        return attach_fail(d, DILOCO_ERROR, "diloco_step() before diloco_begin()");
     d->step++;
     d->tokens += report->tokens;
-    int result = drain_messages(d);
+    int result = attach_turn(d);
     if (result != DILOCO_OK)
         return result;
-    if (d->socket >= 0) {
+    if (d->welcomed) {
         struct ipc_message message = {.type = IPC_REPORT};
         message.report = (struct ipc_report){.step = d->step,
                                              .tokens = d->tokens,
@@ -566,7 +390,7 @@ int diloco_step(struct diloco *d, const struct diloco_report *report)
                                              .grad_norm = report->grad_norm};
         /* A full socket drops a report, not a step. */
         if (ipc_send(d->socket, &message, -1) == ERR_CLOSED)
-            disconnect(d);
+            attach_disconnect(d);
     }
     result = sync_fragments(d);
     if (result != DILOCO_OK)
@@ -574,36 +398,42 @@ int diloco_step(struct diloco *d, const struct diloco_report *report)
     return d->stop || d->step >= d->shm->steps ? DILOCO_STOP : DILOCO_OK;
 }
 
+/* The last contributions and anchors of a fragment. True if there is something to wait for. */
+static bool finish_fragment(struct diloco *d, uint32_t f)
+{
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    if (notice_release(d, f))
+        d->local[f].tokens_counted = d->tokens; /* refused for good: waiting would not make it better */
+    if (word_of(fragment) == IPC_ANCHOR)
+        take_anchor(d, f, d->local[f].sent && fragment->snapshot_tokens == d->tokens);
+    if (word_of(fragment) == IPC_FREE && d->local[f].tokens_counted < d->tokens) {
+        take_snapshot(d, f, true);
+    } else if (word_of(fragment) == IPC_FREE && !d->local[f].settled) {
+        /* Said at once, fragment by fragment: others may be waiting for us in a round of this one while we wait for
+         * them in another. */
+        attach_say(d, IPC_SETTLED, f);
+        d->local[f].settled = d->welcomed;
+    }
+    return word_of(fragment) != IPC_FREE;
+}
+
 int diloco_finish(struct diloco *d)
 {
     if (!d->begun)
-        return fail(d, DILOCO_ERROR, "diloco_finish() before diloco_begin()");
-    for (;;) {
-        bool wait = false;
-        for (uint32_t f = 0; f < d->shm->fragments_count; f++) {
-            struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-            if (notice_release(d, f))
-                d->local[f].tokens_counted = d->tokens; /* refused for good: waiting would not make it better */
-            if (word_of(fragment) == IPC_ANCHOR)
-                take_anchor(d, f, d->local[f].sent && fragment->snapshot_tokens == d->tokens);
-            if (word_of(fragment) == IPC_FREE && d->local[f].tokens_counted < d->tokens)
-                take_snapshot(d, f, true);
-            else if (word_of(fragment) == IPC_FREE && !d->local[f].settled) {
-                /* Said at once, fragment by fragment: others may be waiting for us in a round of this one while we
-                 * wait for them in another. */
-                send_fragment(d, IPC_SETTLED, f);
-                d->local[f].settled = d->socket >= 0;
-            }
-            wait |= word_of(fragment) != IPC_FREE;
-        }
-        if (!wait)
-            break;
-        int result = wait_for_daemon(d);
+        return attach_fail(d, DILOCO_ERROR, "diloco_finish() before diloco_begin()");
+    for (bool pending = true; pending;) {
+        pending = !attach_words_free(d);
+        for (uint32_t f = 0; attach_words_free(d) && f < d->shm->fragments_count; f++)
+            pending |= finish_fragment(d, f);
+        int result = attach_turn(d); /* what was said goes out, too */
+        if (result == DILOCO_OK && (pending || d->say_count > 0))
+            result = wait_for_daemon(d);
         if (result != DILOCO_OK)
             return result;
+        pending |= d->say_count > 0;
     }
     struct ipc_message message = {.type = IPC_FINISHED};
-    send_message(d, &message, -1);
+    attach_send(d, &message, -1);
     return DILOCO_OK;
 }
 
@@ -611,13 +441,14 @@ void diloco_detach(struct diloco *d)
 {
     if (d == NULL)
         return;
-    disconnect(d);
+    attach_disconnect(d);
     if (d->shm != NULL)
         munmap(d->shm, d->shm->bytes);
     if (d->memfd >= 0)
         close(d->memfd);
     mem_free(d->tensors);
     mem_free(d->local);
+    mem_free(d->say);
     mem_free(d->socket_path);
     mem_free(d);
 }

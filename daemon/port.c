@@ -150,6 +150,7 @@ static void accept_trainer(struct engine *engine)
     port->closing = port->finishing = port->finished = port->leave = false;
     port->tensors_count = 0;
     port->tokens_last = port->report.tokens;
+    port->report_ms = 0;
     port->report = (struct ipc_report){0};
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0 || (who.uid != 0 && who.uid != getuid())) {
         refuse(engine, "only the daemon's own user and root may attach a trainer");
@@ -164,7 +165,9 @@ static void hello_in(struct engine *engine, const struct ipc_message *message, i
     port->hello = message->hello;
     port->hello.trainer[sizeof port->hello.trainer - 1] = '\0';
     if (fd >= 0)
-        port->resume_fd = dup(fd);
+        if (port->resume_fd >= 0)
+            close(port->resume_fd);
+    port->resume_fd = dup(fd);
     if (port->hello.version != IPC_VERSION) {
         char text[128];
         snprintf(text, sizeof text,

@@ -114,6 +114,43 @@ static void a_killed_daemon_is_survived_again_and_again(void **state)
     end_well(cluster);
 }
 
+static long long trainer_step(struct cluster *cluster, uint32_t i)
+{
+    json_t *status = cluster_ask(cluster, i, "status");
+    long long step = json_integer_value(json_object_get(json_object_get(status, "trainer"), "step"));
+    json_decref(status);
+    return step;
+}
+
+/* The daemon hangs (here: it is stopped) with its sockets open: the trainer must not find that out by waiting. */
+static void a_daemon_that_hangs_does_not_stop_the_trainer(void **state)
+{
+    (void)state;
+    struct cluster_options options = {
+        .run = "[run]\nname = hang\nsteps = 3000\n[model]\nlayers = 2\n"
+               "[sync]\ninterval = 400\nlayers_per_fragment = 1\noverlap = 2\nlate = merge\n",
+        .data = "sleep=2"};
+    struct cluster *cluster = cluster_new("hang", 2, &options);
+    cluster_start_all(cluster);
+    for (uint32_t i = 0; i < 2; i++)
+        cluster_wait(cluster, i, cluster_training, 0, "training");
+    double first_s = env_mono_s();
+    long long first = trainer_step(cluster, 1);
+    usleep(1000000);
+    double stop_s = env_mono_s();
+    long long stop = trainer_step(cluster, 1);
+    assert_int_equal(kill(cluster->island[1].pid, SIGSTOP), 0);
+    usleep(4000000);
+    assert_int_equal(kill(cluster->island[1].pid, SIGCONT), 0);
+    double go_s = env_mono_s();
+    usleep(200000);
+    long long go = trainer_step(cluster, 1);
+    double before = (double)(stop - first) / (stop_s - first_s), hung = (double)(go - stop) / (go_s - stop_s);
+    print_message("%.0f steps/s before, %.0f while the daemon hung\n", before, hung);
+    assert_true(hung > 0.5 * before);
+    end_well(cluster);
+}
+
 static void a_killed_trainer_is_started_again(void **state)
 {
     (void)state;
@@ -536,6 +573,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_daemon_comes_back_to_its_trainer),
         cmocka_unit_test(a_killed_daemon_is_survived_again_and_again),
+        cmocka_unit_test(a_daemon_that_hangs_does_not_stop_the_trainer),
         cmocka_unit_test(a_killed_trainer_is_started_again),
         cmocka_unit_test(everything_killed_at_once_goes_on),
         cmocka_unit_test(a_stopped_daemon_ends_its_trainer_and_saves),

@@ -152,17 +152,23 @@ static json_t *complaints(struct engine *engine)
 
 /* ---- status ---- */
 
+static const char *trainer_state(const struct engine *engine)
+{
+    struct port_info port = port_info(engine);
+    if (port.finished)
+        return "finished";
+    if (port.attached && port.finishing)
+        return "finishing";
+    if (port.training)
+        return "training";
+    return port.attached ? "starting" : workers_state_name(workers_info(engine).state);
+}
+
 static json_t *trainer_json(const struct engine *engine)
 {
     struct port_info port = port_info(engine);
     struct workers_info workers = workers_info(engine);
-    const char *state = port.finished                     ? "finished"
-                        : port.training && port.finishing ? "finishing"
-                        : port.training                   ? "training"
-                        : port.attached && port.finishing ? "finishing"
-                        : port.attached                   ? "starting"
-                                                          : workers_state_name(workers.state);
-    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:i}", "state", state, "process",
+    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:i}", "state", trainer_state(engine), "process",
                      workers_state_name(workers.state), "pid",
                      port.attached && port.pid != 0 ? (int)port.pid : workers.pid, "step", (json_int_t)port.step,
                      "tokens", (json_int_t)port.tokens, "loss", port.loss, "tokens_per_s", port.tokens_per_s, "lr",
@@ -243,9 +249,7 @@ static json_t *peer_json(struct engine *engine, uint32_t i)
     json_t *row = json_pack("{s:s, s:s, s:s, s:I, s:b, s:b, s:s}", "name", member->name, "public_key", member->key_text,
                             "address", member->address, "uplink_bit_s", (json_int_t)member->uplink, "self", self, "up",
                             self || peer->up, "note", peer->note);
-    json_object_set_new(row, "trainer",
-                        json_string(self ? json_string_value(json_object_get(trainer_json(engine), "state"))
-                                         : wire_trainer_name(last->trainer)));
+    json_object_set_new(row, "trainer", json_string(self ? trainer_state(engine) : wire_trainer_name(last->trainer)));
     json_object_set_new(row, "step", json_integer((json_int_t)(self ? port.step : last->step)));
     json_object_set_new(row, "tokens", json_integer((json_int_t)(self ? port.tokens : last->tokens)));
     json_object_set_new(row, "loss", json_real(self ? port.loss : (double)last->loss_milli / 1000));

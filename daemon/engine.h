@@ -61,6 +61,7 @@ struct engine_fragment {
     uint64_t apply_included;         /* of the apply under way: shards that count us */
     uint32_t readers;                /* jobs that read the anchor; who changes it waits for them */
     uint64_t apply_waits;            /* version to apply then; 0: none */
+    uint64_t stored_waits;           /* our own result, durable, to be counted then; 0: none */
     struct round_job *install_waits; /* a peer's state to take over then */
     bool checkpointing;
     uint64_t checkpoint_version; /* on disk */

@@ -308,6 +308,19 @@ static enum err run_store_own(struct job *job, struct jobs_scratch *scratch)
     return ledger_append(r->engine->ledger, r->f, r->version, r->shard, r->slot->data, r->slot->bytes, true);
 }
 
+/* Our result is durable: the left-over of it counts, unless a checkpoint is just reading the one before. */
+static void end_store(struct engine *engine, uint32_t f)
+{
+    struct engine_fragment *fragment = &engine->fragments[f];
+    uint64_t version = fragment->stored_waits;
+    if (version == 0 || fragment->readers > 0)
+        return;
+    fragment->stored_waits = 0;
+    replica_commit_owner(engine->replica, f);
+    engine_event(engine, &(struct sync_event){
+                             .type = SYNC_EV_STORED, .fragment = f, .version = version, .shard = self_of(engine)});
+}
+
 static void done_store_own(struct job *job, void *user)
 {
     struct engine *engine = user;
@@ -322,12 +335,10 @@ static void done_store_own(struct job *job, void *user)
     } else {
         rounds_disk_works(engine);
         engine->fragments[f].store_again_ms = 0;
-        replica_commit_owner(engine->replica, f);
+        engine->fragments[f].stored_waits = version;
     }
     rounds_recycle(engine, r);
-    if (err == ERR_OK)
-        engine_event(engine, &(struct sync_event){
-                                 .type = SYNC_EV_STORED, .fragment = f, .version = version, .shard = self_of(engine)});
+    end_store(engine, f);
 }
 
 void rounds_store(struct engine *engine, uint32_t f, uint64_t version)
@@ -467,6 +478,7 @@ void rounds_read_end(struct engine *engine, uint32_t f)
     struct engine_fragment *fragment = &engine->fragments[f];
     if (--fragment->readers > 0)
         return;
+    end_store(engine, f);
     if (fragment->install_waits != NULL)
         rounds_install(engine, fragment->install_waits);
     else if (fragment->apply_waits != 0)

@@ -56,6 +56,8 @@ static void repair(struct sync *sync, uint32_t f, const struct sync_event *event
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->lost = false;
     fragment->state = SYNC_REPAIR;
+    /* A contribution in flight is void, and the next one takes its memory. */
+    sync_put_version(sync, SYNC_DO_RETIRE, f, fragment->own.version + 1);
     sync_ask_for_state(sync, f, event->member);
 }
 

@@ -54,6 +54,7 @@ struct ledger {
     uint32_t *slots;
     size_t slots_room; /* power of two */
     bool unsynced;
+    bool doubtful; /* a flush of the last segment failed: nothing more goes there */
 };
 
 /* ---- index ---- */
@@ -421,9 +422,12 @@ static enum err sync_locked(struct ledger *ledger)
 static enum err append_locked(struct ledger *ledger, struct entry *entry, const uint8_t *object)
 {
     struct segment *last = &ledger->segments[ledger->segments_count - 1];
-    if (last->bytes > SEGMENT_HEADER && last->bytes + entry->bytes > ledger->conf.segment_bytes) {
-        TRY(sync_locked(ledger));
+    bool full = last->bytes > SEGMENT_HEADER && last->bytes + entry->bytes > ledger->conf.segment_bytes;
+    if (full || ledger->doubtful) {
+        if (!ledger->doubtful)
+            TRY(sync_locked(ledger));
         TRY(begin_segment(ledger, last->number + 1));
+        ledger->doubtful = false;
         last = &ledger->segments[ledger->segments_count - 1];
     }
     entry->segment = (uint32_t)(ledger->segments_count - 1);
@@ -442,6 +446,18 @@ static enum err append_locked(struct ledger *ledger, struct entry *entry, const 
     return ERR_OK;
 }
 
+/* After a failed flush the kernel may have dropped the bytes and report success the next time: what was to be durable
+ * is written again, to another file. */
+static void forget(struct ledger *ledger, uint32_t fragment, uint64_t version, uint32_t shard)
+{
+    struct entry *entry = find(ledger, fragment, version, shard);
+    *entry = ledger->entries[--ledger->entries_count];
+    memset(ledger->slots, 0, ledger->slots_room * sizeof *ledger->slots);
+    for (size_t i = 0; i < ledger->entries_count; i++)
+        put_slot(ledger, (uint32_t)i);
+    ledger->doubtful = true;
+}
+
 enum err ledger_append(struct ledger *ledger, uint32_t fragment, uint64_t version, uint32_t shard,
                        const uint8_t *object, size_t bytes, bool durable)
 {
@@ -450,8 +466,11 @@ enum err ledger_append(struct ledger *ledger, uint32_t fragment, uint64_t versio
     pthread_mutex_lock(&ledger->lock);
     if (find(ledger, fragment, version, shard) == NULL)
         err = append_locked(ledger, &entry, object);
-    if (err == ERR_OK && durable)
+    if (err == ERR_OK && durable) {
         err = sync_locked(ledger);
+        if (err != ERR_OK)
+            forget(ledger, fragment, version, shard);
+    }
     pthread_mutex_unlock(&ledger->lock);
     return err;
 }

@@ -263,3 +263,13 @@ void replica_clear_residuals(struct replica *replica, uint32_t f)
         memset(fragment->owner_residual, 0,
                shard_values(replica_shard(replica, f, replica->conf.self)) * sizeof(float));
 }
+
+void replica_clear(struct replica *replica, uint32_t f)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    size_t bytes = (size_t)replica->conf.plan->fragments[f].values_count * sizeof(float);
+    memset(fragment->anchor, 0, bytes);
+    if (fragment->momentum != NULL)
+        memset(fragment->momentum, 0, bytes);
+    replica_clear_residuals(replica, f);
+}

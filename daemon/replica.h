@@ -80,6 +80,9 @@ ERR_MUST_CHECK enum err replica_apply(struct replica *replica, uint32_t f, uint3
 /* Hash of a fragment as `version`. */
 ERR_MUST_CHECK enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, struct digest *hash);
 
+/* All zeros, as after replica_new(). */
+void replica_clear(struct replica *replica, uint32_t f);
+
 /* Forgets all left-overs of a fragment. */
 void replica_clear_residuals(struct replica *replica, uint32_t f);
 

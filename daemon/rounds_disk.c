@@ -320,6 +320,7 @@ enum err rounds_recover(struct engine *engine, uint32_t f, bool *known, uint64_t
     if (err == ERR_CORRUPT) {
         log_warn("%s; the fragment is fetched from another island", err_text());
         fragment->state = (struct store_fragment){0};
+        replica_clear(engine->replica, f);
         return ERR_OK;
     }
     if (err == ERR_NOTFOUND)

@@ -134,6 +134,8 @@ static enum err lay_out(struct plan *plan)
         struct plan_fragment *fragment = &plan->fragments[tensor->fragment];
         tensor->offset = fragment->values_count;
         fragment->values_count += padded(tensor->count);
+        if (fragment->values_count > (uint64_t)1 << 50)
+            return err_set(ERR_ARG, "fragment %u would have more values than any machine holds", tensor->fragment);
         fragment->params_count += tensor->count;
         fragment->tensors_count++;
     }

@@ -395,6 +395,7 @@ int diloco_step(struct diloco *d, const struct diloco_report *report)
     result = sync_fragments(d);
     if (result != DILOCO_OK)
         return result;
+    d->stop = d->stop || atomic_load(&d->shm->leave) != 0; /* the message may have been lost with a daemon */
     return d->stop || d->step >= d->shm->steps ? DILOCO_STOP : DILOCO_OK;
 }
 

@@ -1,0 +1,296 @@
+/* libdiloco against a daemon played by the test: what goes out of the tensors, what comes in and how, and that a step
+ * never waits for the other side. */
+#include "tests/lib/testlib.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/ipc.h"
+#include "worker/diloco.h"
+
+enum { COUNT = 500, VALUES = 512, SHM_BYTES = 65536, SESSION = 9 };
+
+static float tensor[COUNT];
+static int listener, connection, memfd;
+static struct ipc_shm *shm;
+static struct ipc_fragment *fragment;
+static struct diloco *d;
+
+/* ---- the daemon's side ---- */
+
+static void make_shm(void)
+{
+    memfd = memfd_create("test", MFD_CLOEXEC);
+    assert_true(memfd >= 0);
+    assert_int_equal(ftruncate(memfd, SHM_BYTES), 0);
+    shm = mmap(NULL, SHM_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+    assert_true(shm != MAP_FAILED);
+    *shm = (struct ipc_shm){.magic = IPC_MAGIC,
+                            .version = IPC_VERSION,
+                            .fragments_count = 1,
+                            .tensors_count = 1,
+                            .bytes = SHM_BYTES,
+                            .session = SESSION,
+                            .overlap = 1,
+                            .steps = 1000000,
+                            .mix = 0.25,
+                            .fragments_offset = 1024,
+                            .places_offset = 8192};
+    fragment = ipc_fragment(shm, 0);
+    fragment->values_count = VALUES;
+    fragment->area_offset[0] = 16384;
+    fragment->area_offset[1] = 32768;
+    fragment->due_step = UINT64_MAX;
+    ipc_places(shm)[0] = (struct ipc_place){.fragment = 0, .offset = 0, .count = COUNT};
+    for (int i = 0; i < COUNT; i++)
+        ipc_base(shm, fragment)[i] = (float)i;
+}
+
+/* The next message of the trainer, waiting for it; `*fd` as it came along. */
+static struct ipc_message hear(int *fd)
+{
+    struct ipc_message message;
+    assert_ok(ipc_recv(connection, &message, fd));
+    return message;
+}
+
+static void hear_introduction(uint64_t session)
+{
+    int fd;
+    connection = accept(listener, NULL, NULL);
+    assert_true(connection >= 0);
+    struct ipc_message message = hear(&fd);
+    assert_int_equal(message.type, IPC_HELLO);
+    assert_int_equal(message.hello.session, session);
+    assert_int_equal(fd >= 0, session != 0); /* what it has of a daemon before this one comes along */
+    if (fd >= 0)
+        close(fd);
+    assert_int_equal(hear(&fd).type, IPC_TENSOR);
+    assert_int_equal(hear(&fd).type, IPC_REGISTERED);
+}
+
+static void say_welcome(bool resumed)
+{
+    struct ipc_message welcome = {.type = IPC_WELCOME};
+    welcome.welcome = (struct ipc_welcome){
+        .session = SESSION, .bytes = SHM_BYTES, .islands_count = 1, .resumed = resumed, .island = "here"};
+    assert_ok(ipc_send(connection, &welcome, resumed ? -1 : memfd));
+}
+
+static void *serve_begin(void *unused)
+{
+    struct ipc_message go = {.type = IPC_GO};
+    hear_introduction(0);
+    say_welcome(false);
+    assert_ok(ipc_send(connection, &go, -1));
+    return unused;
+}
+
+/* The next message that is no report; fails if there is none. */
+static void assert_hears(uint32_t type)
+{
+    struct ipc_message message;
+    int fd;
+    do
+        assert_ok(ipc_recv(connection, &message, &fd));
+    while (message.type == IPC_REPORT);
+    assert_int_equal(message.type, type);
+}
+
+static void begin(void)
+{
+    static char path[256];
+    struct sockaddr_un address;
+    pthread_t thread;
+    snprintf(path, sizeof path, "%s/s", testlib_folder("attach"));
+    make_shm();
+    listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_ok(ipc_address(path, &address));
+    assert_int_equal(bind(listener, (const struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(listener, 4), 0);
+    assert_int_equal(pthread_create(&thread, NULL, serve_begin, NULL), 0);
+    struct diloco_start start;
+    assert_int_equal(diloco_attach(&(struct diloco_options){.socket_path = path, .wait_ms = 2000}, &d), DILOCO_OK);
+    assert_int_equal(
+        diloco_register(d, &(struct diloco_tensor){.name = "w", .data = tensor, .dims = 1, .shape = {COUNT}}),
+        DILOCO_OK);
+    assert_int_equal(diloco_begin(d, &start), DILOCO_OK);
+    pthread_join(thread, NULL);
+    assert_int_equal(start.steps, 1000000);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(tensor[i] == (float)i); /* the anchor */
+}
+
+static void end(void)
+{
+    diloco_detach(d);
+    close(connection);
+    close(listener);
+    close(memfd);
+    munmap(shm, SHM_BYTES);
+}
+
+static int train(float by)
+{
+    for (int i = 0; i < COUNT; i++)
+        tensor[i] += by;
+    return diloco_step(d, &(struct diloco_report){.tokens = 10});
+}
+
+static void bring_anchor(uint64_t version, float value, const struct ipc_range *ranges, uint32_t count)
+{
+    float *area = ipc_area(shm, fragment);
+    for (int i = 0; i < COUNT; i++)
+        area[i] = value;
+    fragment->anchor_version = version;
+    fragment->ranges_count = count;
+    memcpy(fragment->ranges, ranges, count * sizeof *ranges);
+    atomic_store(&fragment->word, IPC_ANCHOR);
+}
+
+/* ---- cases ---- */
+
+static void snapshots_go_out_and_anchors_come_in_as_they_count(void **state)
+{
+    (void)state;
+    begin();
+    fragment->due_step = 2;
+    assert_int_equal(train(1), DILOCO_OK);
+    assert_int_equal(atomic_load(&fragment->word), IPC_FREE);
+    assert_int_equal(train(1), DILOCO_OK);
+    assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+    assert_hears(IPC_TAKEN);
+    assert_int_equal(fragment->snapshot_step, 2);
+    assert_int_equal(fragment->snapshot_tokens, 20);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(ipc_area(shm, fragment)[i] == (float)i + 2);
+    /* Some of it counted, some missed its round, some was void. */
+    static const struct ipc_range ranges[] = {
+        {0, 100, IPC_MIX, 0}, {100, 300, IPC_SHIFT, 0}, {300, VALUES, IPC_RESET, 0}};
+    fragment->due_step = UINT64_MAX;
+    bring_anchor(1, 1000, ranges, 3);
+    assert_int_equal(train(5), DILOCO_OK); /* step 3: overlap is over */
+    assert_int_equal(atomic_load(&fragment->word), IPC_FREE);
+    assert_hears(IPC_MIXED);
+    for (int i = 0; i < COUNT; i++) {
+        float live = (float)i + 7, base = (float)i;
+        float want = i < 100 ? 0.25f * live + 0.75f * 1000 : i < 300 ? live + (1000 - base) : 1000;
+        assert_true(tensor[i] == want);
+    }
+    assert_int_equal(fragment->base, 1);
+    assert_int_equal(fragment->base_version, 1);
+    assert_true(ipc_base(shm, fragment)[7] == 1000);
+    end();
+}
+
+static void a_late_anchor_is_taken_in_when_it_comes(void **state)
+{
+    (void)state;
+    begin();
+    fragment->due_step = 1;
+    assert_int_equal(train(1), DILOCO_OK);
+    fragment->due_step = UINT64_MAX;
+    for (int i = 0; i < 50; i++)
+        assert_int_equal(train(1), DILOCO_OK); /* it trains on */
+    assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+    bring_anchor(1, 2000, &(struct ipc_range){0, VALUES, IPC_MIX, 0}, 1);
+    assert_int_equal(train(0), DILOCO_OK);
+    assert_true(tensor[3] == 0.25f * 54 + 0.75f * 2000);
+    /* Refused: it comes back free, and the next due step takes a new one. */
+    fragment->due_step = 60;
+    for (int i = 52; i < 60; i++)
+        assert_int_equal(train(0), DILOCO_OK);
+    assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+    fragment->due_step = 62;
+    atomic_store(&fragment->word, IPC_FREE);
+    assert_int_equal(train(0), DILOCO_OK);
+    assert_int_equal(atomic_load(&fragment->word), IPC_FREE);
+    assert_int_equal(train(0), DILOCO_OK);
+    assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+    end();
+}
+
+static void the_end_and_an_order_to_leave_are_told(void **state)
+{
+    (void)state;
+    begin();
+    shm->steps = 3;
+    assert_int_equal(train(0), DILOCO_OK);
+    assert_int_equal(train(0), DILOCO_OK);
+    assert_int_equal(train(0), DILOCO_STOP);
+    shm->steps = 100;
+    assert_int_equal(train(0), DILOCO_OK);
+    atomic_store(&shm->leave, 1); /* the message was lost */
+    assert_int_equal(train(0), DILOCO_STOP);
+    end();
+}
+
+/* Nobody reads: reports are dropped, what matters is kept in order and goes out later. */
+static void a_step_never_waits_for_the_daemon(void **state)
+{
+    (void)state;
+    begin();
+    for (int i = 0; i < 5000; i++)
+        assert_int_equal(train(0), DILOCO_OK);
+    fragment->due_step = 5001;
+    assert_int_equal(train(0), DILOCO_OK);
+    assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+    struct ipc_message message;
+    int fd, reports = 0;
+    bool taken = false;
+    assert_int_equal(fcntl(connection, F_SETFL, O_NONBLOCK), 0);
+    for (int turn = 0; turn < 3; turn++) {
+        while (ipc_recv(connection, &message, &fd) == ERR_OK) {
+            reports += message.type == IPC_REPORT;
+            taken |= message.type == IPC_TAKEN;
+        }
+        assert_int_equal(train(0), DILOCO_OK);
+    }
+    assert_true(taken);
+    assert_in_range(reports, 1, 4000); /* the socket's buffer was full long before */
+    end();
+}
+
+/* The words are the daemon's to read while a connection is made anew. */
+static void attaching_again_takes_no_waiting_and_changes_no_word(void **state)
+{
+    (void)state;
+    begin();
+    close(connection);
+    assert_int_equal(train(0), DILOCO_OK);
+    for (int i = 0; i < 40 && diloco_attached(d) == 0; i++) {
+        usleep(50000);
+        assert_int_equal(train(0), DILOCO_OK); /* connects and introduces itself; nobody has accepted yet */
+    }
+    fragment->due_step = 2;
+    assert_int_equal(train(0), DILOCO_OK);
+    assert_int_equal(atomic_load(&fragment->word), IPC_FREE);
+    hear_introduction(SESSION);
+    assert_int_equal(train(0), DILOCO_OK);
+    assert_int_equal(atomic_load(&fragment->word), IPC_FREE);
+    say_welcome(true);
+    assert_int_equal(train(0), DILOCO_OK);
+    assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+    assert_hears(IPC_TAKEN);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(snapshots_go_out_and_anchors_come_in_as_they_count),
+        cmocka_unit_test(a_late_anchor_is_taken_in_when_it_comes),
+        cmocka_unit_test(the_end_and_an_order_to_leave_are_told),
+        cmocka_unit_test(a_step_never_waits_for_the_daemon),
+        cmocka_unit_test(attaching_again_takes_no_waiting_and_changes_no_word),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -33,7 +33,8 @@ struct schedule port_schedule(const struct engine *engine)
 
 struct ipc_fragment *port_ipc(struct port *port, uint32_t f)
 {
-    return ipc_fragment(port->shm, f);
+    char *table = (char *)port->shm + port->fragments_offset; /* not the shared memory's own word for it */
+    return (struct ipc_fragment *)(void *)table + f;
 }
 
 static float *area_at(struct port *port, uint32_t f, uint32_t index)
@@ -126,6 +127,7 @@ enum err port_make_shm(struct engine *engine)
     TRY(mem_new(engine_fragments(engine), sizeof *port->fragments, "the trainer's fragments", &port->fragments));
     head.bytes = lay_out(engine, &head, port->fragments);
     head.session = port->session = env_random_u64() | 1;
+    port->fragments_offset = head.fragments_offset;
     int fd = memfd_create("diloco", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     /* The size is sealed: a trainer that shrinks it would make our next access a SIGBUS. */
     if (fd < 0 || ftruncate(fd, (off_t)head.bytes) != 0 ||
@@ -146,16 +148,21 @@ enum err port_make_shm(struct engine *engine)
     return ERR_OK;
 }
 
-static enum err check_adopted(const struct engine *engine, const struct port *port, const struct ipc_shm *want)
+static enum err check_adopted(const struct engine *engine, struct port *port, const struct ipc_shm *want)
 {
     const struct ipc_shm *shm = port->shm;
     TRY(ipc_shm_check(shm, port->shm_bytes));
+    if (shm->bytes != want->bytes || shm->fragments_offset != want->fragments_offset ||
+        shm->places_offset != want->places_offset)
+        return err_set(ERR_PROTO, "the trainer's shared memory has another layout");
     if (shm->session != port->hello.session || shm->fragments_count != want->fragments_count ||
         shm->tensors_count != want->tensors_count || shm->plan_tag != want->plan_tag || shm->overlap != want->overlap ||
         shm->steps != want->steps || shm->mix != want->mix || shm->late_wait != want->late_wait)
         return err_set(ERR_PROTO, "the trainer's shared memory is of another run or plan");
     for (uint32_t f = 0; f < engine_fragments(engine); f++)
-        if (ipc_fragment(port->shm, f)->values_count != engine->plan->plan->fragments[f].values_count)
+        if (port_ipc(port, f)->values_count != port->fragments[f].values_count ||
+            port_ipc(port, f)->area_offset[0] != port->fragments[f].area_offset[0] ||
+            port_ipc(port, f)->area_offset[1] != port->fragments[f].area_offset[1])
             return err_set(ERR_PROTO, "the trainer's shared memory has another layout");
     return ERR_OK;
 }
@@ -169,16 +176,11 @@ enum err port_adopt_shm(struct engine *engine, int fd)
     if (fstat(fd, &status) != 0 || status.st_size < (off_t)sizeof want || seals < 0 || (seals & F_SEAL_SHRINK) == 0)
         return err_set(ERR_PROTO, "the trainer passed no shared memory of ours");
     TRY(mem_new(engine_fragments(engine), sizeof *port->fragments, "the trainer's fragments", &port->fragments));
+    want.bytes = lay_out(engine, &want, port->fragments);
+    port->fragments_offset = want.fragments_offset;
     TRY(map_memfd(port, fd, (uint64_t)status.st_size));
     port->session = port->hello.session;
-    TRY(check_adopted(engine, port, &want));
-    for (uint32_t f = 0; f < engine_fragments(engine); f++) {
-        const struct ipc_fragment *fragment = port_ipc(port, f);
-        port->fragments[f].values_count = fragment->values_count;
-        port->fragments[f].area_offset[0] = fragment->area_offset[0];
-        port->fragments[f].area_offset[1] = fragment->area_offset[1];
-    }
-    return ERR_OK;
+    return check_adopted(engine, port, &want);
 }
 
 void port_drop_shm(struct engine *engine)

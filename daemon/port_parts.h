@@ -38,7 +38,7 @@ struct port {
     uint32_t tensors_count, tensors_room;
     int memfd;
     struct ipc_shm *shm;
-    uint64_t shm_bytes, session;
+    uint64_t shm_bytes, session, fragments_offset;
     struct port_fragment *fragments;
     uint32_t pins;         /* jobs that read or write the shared memory */
     bool closing;          /* the trainer is gone; the memory goes when nothing is pinned */

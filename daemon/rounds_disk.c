@@ -227,9 +227,19 @@ void rounds_state_in(struct engine *engine, uint32_t peer, const struct wire_key
 
 /* ---- recovery ---- */
 
-/* ERR_NOTFOUND if the result of a shard is missing or of no use, before anything is changed. */
-static enum err probe_result(struct engine *engine, uint32_t f, uint64_t version, uint32_t s, struct codec *codec,
-                             float *scratch)
+/* The ledger's results for the version after `version`, as a mask of shards. */
+static uint64_t results_after(struct engine *engine, uint32_t f, uint64_t version)
+{
+    uint64_t mask = 0;
+    for (uint32_t s = 0; s < engine->view.count; s++)
+        if (ledger_has(engine->ledger, f, version + 1, s))
+            mask |= (uint64_t)1 << s;
+    return mask;
+}
+
+/* One shard's result from the ledger: looked at, or applied. */
+static enum err replay_shard(struct engine *engine, uint32_t f, uint64_t version, uint32_t s, bool apply,
+                             struct jobs_scratch *scratch)
 {
     struct plan_shard range = replica_shard(engine->replica, f, s);
     struct ledger_map map = {0};
@@ -240,72 +250,54 @@ static enum err probe_result(struct engine *engine, uint32_t f, uint64_t version
         return ERR_OK;
     TRY(ledger_map(engine->ledger, f, version, s, &map));
     enum err err = wire_object_open(WIRE_RESULT, map.object, map.bytes, &meta, &frame, &frame_bytes);
-    if (err == ERR_OK)
-        err = codec_decode(codec, frame, frame_bytes, scratch, (size_t)(range.end - range.begin));
+    if (err == ERR_OK && apply)
+        err = replica_apply(engine->replica, f, s, frame, frame_bytes, REPLICA_CLEAR, scratch->codec, scratch->values);
+    else if (err == ERR_OK)
+        err = codec_decode(scratch->codec, frame, frame_bytes, scratch->values, (size_t)(range.end - range.begin));
+    if (err == ERR_OK && apply && meta.step > engine->fragments[f].state.step)
+        engine->fragments[f].state.step = meta.step;
     ledger_unmap(&map);
-    if (err == ERR_OK)
-        return ERR_OK;
-    log_error("the ledger's result of fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32
-              " cannot be used: %s; what follows is fetched from other islands",
-              f, version, s, err_text());
-    return err_set(ERR_NOTFOUND, "a result of no use");
+    return err;
 }
 
-/* Applies one version from the ledger; ERR_NOTFOUND if a shard's result is missing. */
-static enum err replay_version(struct engine *engine, uint32_t f, uint64_t version, struct codec *codec, float *scratch,
-                               uint64_t *step)
+/* Applies one version from the ledger; ERR_NOTFOUND if the result of a shard is missing or of no use, which is found
+ * before anything is changed. */
+static enum err replay_version(struct engine *engine, uint32_t f, uint64_t version, struct jobs_scratch *scratch)
 {
-    uint32_t members = engine->view.count;
-    for (uint32_t s = 0; s < members; s++)
-        TRY(probe_result(engine, f, version, s, codec, scratch));
-    for (uint32_t s = 0; s < members; s++) {
-        struct plan_shard range = replica_shard(engine->replica, f, s);
-        struct ledger_map map = {0};
-        struct wire_meta meta;
-        const uint8_t *frame;
-        size_t frame_bytes;
-        if (range.end == range.begin)
-            continue;
-        TRY(ledger_map(engine->ledger, f, version, s, &map));
-        enum err err = wire_object_open(WIRE_RESULT, map.object, map.bytes, &meta, &frame, &frame_bytes);
+    for (uint32_t s = 0; s < engine->view.count; s++) {
+        enum err err = replay_shard(engine, f, version, s, false, scratch);
         if (err == ERR_OK)
-            err = replica_apply(engine->replica, f, s, frame, frame_bytes, REPLICA_CLEAR, codec, scratch);
-        if (err == ERR_OK && meta.step > *step)
-            *step = meta.step;
-        ledger_unmap(&map);
-        TRY(err);
+            continue;
+        if (err == ERR_NOTFOUND)
+            return err;
+        log_error("the ledger's result of fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32
+                  " cannot be used: %s; what follows is fetched from other islands",
+                  f, version, s, err_text());
+        return err_set(ERR_NOTFOUND, "a result of no use");
     }
-    return ERR_OK;
-}
-
-static uint64_t results_after(struct engine *engine, uint32_t f, uint64_t version)
-{
-    uint64_t mask = 0;
     for (uint32_t s = 0; s < engine->view.count; s++)
-        if (ledger_has(engine->ledger, f, version + 1, s))
-            mask |= (uint64_t)1 << s;
-    return mask;
+        TRY(replay_shard(engine, f, version, s, true, scratch));
+    return ERR_OK;
 }
 
 static enum err replay(struct engine *engine, uint32_t f, bool *replayed)
 {
     enum err err;
     struct engine_fragment *fragment = &engine->fragments[f];
-    struct codec *codec = NULL;
-    float *scratch = NULL;
+    struct jobs_scratch scratch = {0};
     struct codec_conf conf = {.id = engine_codec(engine)};
     *replayed = false;
-    TRY_OUT(codec_new(&conf, &codec));
-    TRY_OUT(mem_new(replica_shard_max(engine->replica), sizeof *scratch, "replaying the ledger", &scratch));
-    while ((err = replay_version(engine, f, fragment->state.version + 1, codec, scratch, &fragment->state.step)) ==
-           ERR_OK) {
+    TRY_OUT(codec_new(&conf, &scratch.codec));
+    TRY_OUT(
+        mem_new(replica_shard_max(engine->replica), sizeof *scratch.values, "replaying the ledger", &scratch.values));
+    while ((err = replay_version(engine, f, fragment->state.version + 1, &scratch)) == ERR_OK) {
         fragment->state.version++;
         *replayed = true;
     }
     err = err == ERR_NOTFOUND ? ERR_OK : err;
 out:
-    codec_free(codec);
-    mem_free(scratch);
+    codec_free(scratch.codec);
+    mem_free(scratch.values);
     return err;
 }
 

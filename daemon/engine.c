@@ -47,12 +47,13 @@ uint64_t engine_step(const struct engine *engine)
     return step;
 }
 
-static struct replica_conf replica_conf_of(const struct engine *engine, const uint64_t *weights)
+static struct replica_conf replica_conf_of(const struct engine *engine, const struct plan *plan,
+                                           const uint64_t *weights)
 {
     static const enum outer_kind kinds[] = {[RUNSPEC_NESTEROV] = OUTER_NESTEROV,
                                             [RUNSPEC_HEAVY_BALL] = OUTER_HEAVY_BALL,
                                             [RUNSPEC_AVERAGE] = OUTER_AVERAGE};
-    return (struct replica_conf){.plan = engine->plan->plan,
+    return (struct replica_conf){.plan = plan,
                                  .outer = {.kind = kinds[engine->spec.outer],
                                            .lr = (float)engine->spec.outer_lr,
                                            .momentum = (float)engine->spec.outer_momentum},
@@ -117,38 +118,71 @@ static enum err recover_all(struct engine *engine)
     return ERR_OK;
 }
 
-static void say_memory(struct engine *engine, const struct replica_conf *conf)
+/* What a plan takes, in bytes, at most. */
+struct memory {
+    uint64_t replica; /* anchors, momentum, residuals */
+    uint64_t shared;  /* with the trainer */
+    uint64_t frames;  /* encoded: contributions out and in, results, our own; and job threads' scratch */
+    uint64_t states;  /* a blank island's states on their way in, and copies for others */
+};
+
+static struct memory memory_of(const struct engine *engine, const struct replica_conf *conf)
 {
-    uint64_t replica = replica_bytes(conf);
-    uint64_t shared = 0;
-    uint64_t frames = 0;
-    for (uint32_t f = 0; f < engine_fragments(engine); f++) {
-        uint64_t values = engine->plan->plan->fragments[f].values_count;
-        shared += 2 * values * sizeof(float);
-        /* out, results and what comes in for our shard: each at most about one encoded fragment */
-        frames += 3 * codec_frame_bytes_max(engine_codec(engine), values);
+    const struct plan *plan = conf->plan;
+    enum codec_id codec = engine_codec(engine);
+    struct memory memory = {.replica = replica_bytes(conf)};
+    uint64_t shard_most = 0;
+    for (uint32_t f = 0; f < plan->fragments_count; f++) {
+        uint64_t values = plan->fragments[f].values_count;
+        struct plan_shard own = plan_shard(plan, f, conf->weights, conf->members_count, conf->self);
+        memory.shared += 2 * values * sizeof(float);
+        for (uint32_t s = 0; s < conf->members_count; s++) {
+            struct plan_shard shard = plan_shard(plan, f, conf->weights, conf->members_count, s);
+            shard_most = shard.end - shard.begin > shard_most ? shard.end - shard.begin : shard_most;
+            /* what we send for it and its result; and for our own what everyone sends, too */
+            memory.frames += 2 * wire_object_bytes_max(codec_frame_bytes_max(codec, shard.end - shard.begin)) +
+                             wire_object_bytes_max(codec_frame_bytes_max(codec, own.end - own.begin));
+        }
+        memory.states += 2 * values * sizeof(float);
     }
-    engine->memory_bytes = replica + shared + frames;
-    log_info("%" PRIu64 " parameters in %" PRIu32 " fragments; memory: %.1f MiB for anchors, momentum and residuals, "
-             "%.1f MiB shared with the trainer, at most %.1f MiB for encoded frames",
-             engine->plan->plan->params_count, engine_fragments(engine), (double)replica / 1048576,
-             (double)shared / 1048576, (double)frames / 1048576);
+    memory.frames += (uint64_t)engine->conf->job_threads * shard_most * sizeof(float);
+    memory.states += 2 * 2 * plan->values_count_max * sizeof(float);
+    return memory;
+}
+
+/* Before anything is allocated: a model that does not fit is refused, whoever names it. */
+static enum err check_memory(struct engine *engine, const struct replica_conf *conf)
+{
+    struct memory memory = memory_of(engine, conf);
+    uint64_t needed = memory.replica + memory.shared + memory.frames;
+    uint64_t there = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (needed > there)
+        return err_set(ERR_NOMEM,
+                       "the model's %" PRIu64 " parameters need %.1f GiB here, and this machine has %.1f GiB",
+                       conf->plan->params_count, (double)needed / 1073741824, (double)there / 1073741824);
+    engine->memory_bytes = needed + memory.states;
+    log_info("%" PRIu64 " parameters in %" PRIu32 " fragments; memory at most: %.1f MiB for anchors, momentum and "
+             "residuals, %.1f MiB shared with the trainer, %.1f MiB for encoded frames and jobs, %.1f MiB while states "
+             "are fetched or sent",
+             conf->plan->params_count, conf->plan->fragments_count, (double)memory.replica / 1048576,
+             (double)memory.shared / 1048576, (double)memory.frames / 1048576, (double)memory.states / 1048576);
+    return ERR_OK;
 }
 
 enum err engine_set_plan(struct engine *engine, struct model_plan *plan)
 {
     uint64_t weights[WIRE_MEMBERS_MAX];
-    engine->plan = plan;
     for (uint32_t i = 0; i < engine->view.count; i++)
         weights[i] = engine->view.members[i].uplink;
-    struct replica_conf conf = replica_conf_of(engine, weights);
+    struct replica_conf conf = replica_conf_of(engine, plan->plan, weights);
+    TRY(check_memory(engine, &conf));
+    engine->plan = plan;
     TRY(replica_new(&conf, &engine->replica));
     TRY(jobs_set_scratch(engine->jobs, replica_shard_max(engine->replica)));
     TRY(alloc_fragments(engine));
     TRY(start_sync(engine));
     TRY(store_save_plan(engine->conf->state_folder, plan));
     TRY(recover_all(engine));
-    say_memory(engine, &conf);
     return exchange_plan_known(engine);
 }
 
@@ -244,7 +278,10 @@ static enum err load_plan(struct engine *engine)
     if (err == ERR_NOTFOUND)
         return ERR_OK; /* the first trainer, or a peer, brings it */
     TRY(err);
-    return engine_set_plan(engine, plan);
+    err = engine_set_plan(engine, plan);
+    if (engine->plan == NULL)
+        model_plan_free(plan);
+    return err;
 }
 
 static enum err open_parts(struct engine *engine)

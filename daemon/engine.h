@@ -153,7 +153,8 @@ void engine_free(struct engine *engine);
 ERR_MUST_CHECK enum err engine_run(struct engine *engine, int signal_fd);
 /* Gives the sync core an event and carries out what it orders. */
 void engine_event(struct engine *engine, const struct sync_event *event);
-/* Makes the plan known: allocates, restores from disk, starts the sync core. */
+/* Makes the plan known: allocates, restores from disk, starts the sync core. On failure the plan is the engine's if
+ * engine->plan is set, and the daemon cannot go on; if not (ERR_NOMEM: it is too large) it is still the caller's. */
 ERR_MUST_CHECK enum err engine_set_plan(struct engine *engine, struct model_plan *plan);
 /* The daemon cannot go on: the loop ends in order and reports this. */
 void engine_fail(struct engine *engine, const char *text);

@@ -254,9 +254,16 @@ void exchange_plan_in(struct engine *engine, uint32_t peer, const struct wire_ke
         model_plan_free(plan);
         return;
     }
-    log_info("the model's plan came from island %s", engine->view.members[peer].name);
-    if (engine_set_plan(engine, plan) != ERR_OK)
+    err = engine_set_plan(engine, plan);
+    if (err == ERR_OK) {
+        log_info("the model's plan came from island %s", engine->view.members[peer].name);
+    } else if (engine->plan != NULL) {
         engine_fail(engine, err_text());
+    } else {
+        if (log_limit_pass(&engine->peers[peer].trouble, engine->now_ms, 60000))
+            log_error("the plan of island %s cannot be used: %s", engine->view.members[peer].name, err_text());
+        model_plan_free(plan);
+    }
 }
 
 void exchange_want_plan(struct engine *engine)

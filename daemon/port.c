@@ -222,7 +222,13 @@ static bool fits_plan(struct engine *engine)
     if (engine->plan == NULL) {
         if (engine_set_plan(engine, plan) == ERR_OK)
             return true;
-        engine_fail(engine, err_text());
+        snprintf(text, sizeof text, "%.300s", err_text());
+        if (engine->plan != NULL) {
+            engine_fail(engine, text);
+        } else {
+            model_plan_free(plan);
+            refuse(engine, text);
+        }
         return false;
     }
     bool same = digest_equal(&plan->plan->digest, &engine->plan->plan->digest);

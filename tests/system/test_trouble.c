@@ -21,6 +21,7 @@
 #include "daemon/ctl_client.h"
 #include "outer_opt/vhash.h"
 #include "tests/lib/cluster.h"
+#include "worker/diloco.h"
 
 static const char spec[] = "[run]\nname = trouble\nsteps = 300\n[model]\nlayers = 2\n"
                            "[sync]\ninterval = 10\nlayers_per_fragment = 1\noverlap = 2\nlate = merge\n";
@@ -372,6 +373,30 @@ static void a_trainer_with_other_tensors_is_refused(void **state)
     cluster_free(cluster);
 }
 
+/* Refused by what it would take, before anything is allocated; the daemon goes on and takes the next trainer. */
+static void a_model_too_large_is_refused(void **state)
+{
+    (void)state;
+    struct cluster_options options = {.run = spec, .data = data, .more = "autostart = no"};
+    struct cluster *cluster = cluster_new("large", 1, &options);
+    char socket[400];
+    cluster_start(cluster, 0);
+    cluster_wait(cluster, 0, cluster_peers_up, 1, "the daemon");
+    snprintf(socket, sizeof socket, "%s/worker.sock", cluster->island[0].sockets);
+    struct diloco *d;
+    struct diloco_start start;
+    static float nothing[1];
+    const struct diloco_tensor huge = {.name = "huge", .data = nothing, .dims = 1, .shape = {(uint64_t)1 << 44}};
+    assert_int_equal(diloco_attach(&(struct diloco_options){.socket_path = socket, .wait_ms = 5000}, &d), DILOCO_OK);
+    assert_int_equal(diloco_register(d, &huge), DILOCO_OK);
+    assert_int_equal(diloco_begin(d, &start), DILOCO_REFUSED);
+    if (strstr(diloco_error(d), "GiB here, and this machine has") == NULL)
+        fail_msg("%s", diloco_error(d));
+    diloco_detach(d);
+    order(cluster, 0, "join");
+    end_well(cluster);
+}
+
 static void different_initial_tensors_become_one(void **state)
 {
     (void)state;
@@ -585,6 +610,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(strangers_are_refused_and_named),
         cmocka_unit_test(another_run_spec_is_refused),
         cmocka_unit_test(a_trainer_with_other_tensors_is_refused),
+        cmocka_unit_test(a_model_too_large_is_refused),
         cmocka_unit_test(different_initial_tensors_become_one),
         cmocka_unit_test(used_ports_sockets_and_folders_are_named),
         cmocka_unit_test(a_nan_is_named_and_contained),

@@ -283,6 +283,22 @@ static void attaching_again_takes_no_waiting_and_changes_no_word(void **state)
     end();
 }
 
+static void the_end_leaves_the_anchor_exactly(void **state)
+{
+    (void)state;
+    begin();
+    for (int i = 0; i < COUNT; i++)
+        tensor[i] = 0.1f * (float)i + 1e6f; /* live + anchor - base rounds */
+    bring_anchor(1, 0.3f, &(struct ipc_range){0, VALUES, IPC_SHIFT, 0}, 1);
+    assert_int_equal(diloco_finish(d), DILOCO_OK);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(tensor[i] == 0.3f);
+    assert_hears(IPC_MIXED);
+    assert_hears(IPC_SETTLED);
+    assert_hears(IPC_FINISHED);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +306,7 @@ int main(void)
         cmocka_unit_test(a_late_anchor_is_taken_in_when_it_comes),
         cmocka_unit_test(the_end_and_an_order_to_leave_are_told),
         cmocka_unit_test(a_step_never_waits_for_the_daemon),
+        cmocka_unit_test(the_end_leaves_the_anchor_exactly),
         cmocka_unit_test(attaching_again_takes_no_waiting_and_changes_no_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,7 @@
 #include "daemon/port_parts.h"
 
 /* How long a first trainer waits for the peers to be heard, so that a run under way is not begun anew. */
-enum { PEERS_PATIENCE_MS = 3000, MESSAGES_PER_TURN = 4096 };
+enum { PEERS_PATIENCE_MS = 3000, MESSAGES_PER_TURN = 4096, TURNED_AWAY_MS = 2000 };
 
 /* ---- set-up ---- */
 
@@ -42,7 +42,7 @@ enum err port_new(struct engine *engine)
     struct port *port;
     TRY(mem_new(1, sizeof *port, "the trainer's port", &port));
     engine->port = port;
-    port->listen_fd = port->socket = port->memfd = port->resume_fd = -1;
+    port->listen_fd = port->socket = port->turned_away = port->memfd = port->resume_fd = -1;
     TRY(fsio_mkdirs(engine->conf->run_folder, 0755));
     TRY(mem_printf(&port->path, "%s/worker.sock", engine->conf->run_folder));
     return open_listener(port->path, SOCK_SEQPACKET, &port->listen_fd);
@@ -58,6 +58,8 @@ void port_free(struct engine *engine)
         close(port->socket);
     if (port->resume_fd >= 0)
         close(port->resume_fd);
+    if (port->turned_away >= 0)
+        close(port->turned_away);
     if (port->listen_fd >= 0) {
         close(port->listen_fd);
         unlink(port->path);
@@ -72,9 +74,11 @@ size_t port_poll(struct engine *engine, struct pollfd *items, size_t items_max)
 {
     struct port *port = engine->port;
     size_t count = 0;
-    if (port->socket >= 0 && count < items_max)
+    if (items_max < 2)
+        return 0;
+    if (port->socket >= 0)
         items[count++] = (struct pollfd){.fd = port->socket, .events = POLLIN};
-    else if (port->pins == 0 && count < items_max)
+    if (port->socket >= 0 ? port->turned_away < 0 : port->pins == 0)
         items[count++] = (struct pollfd){.fd = port->listen_fd, .events = POLLIN};
     return count;
 }
@@ -159,15 +163,38 @@ static void accept_trainer(struct engine *engine)
     port->pid = (uint32_t)who.pid;
 }
 
+/* Two trainers on one socket are a mistake; the second is told so, rather than left waiting for the end of the first.
+ */
+static void turn_away_second(struct engine *engine)
+{
+    struct port *port = engine->port;
+    struct pollfd first = {.fd = port->socket};
+    /* One that has just closed is still to be read to its end: whoever comes now may be the same trainer again. */
+    if (port->turned_away >= 0 || (poll(&first, 1, 0) > 0 && first.revents != 0))
+        return;
+    int fd = accept4(port->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return;
+    struct ipc_message message = {.type = IPC_REFUSED};
+    snprintf(message.text, sizeof message.text,
+             "the trainer with pid %" PRIu32 " is attached already, and an island has one; end that one first "
+             "(dilococtl leave)",
+             port->pid);
+    log_warn("a second trainer is turned away: %s", message.text);
+    if (ipc_send(fd, &message, -1) != ERR_OK)
+        log_debug("a second trainer was gone before it was told: %s", err_text());
+    port->turned_away = fd;
+    port->turned_away_ms = engine->now_ms;
+}
+
 static void hello_in(struct engine *engine, const struct ipc_message *message, int fd)
 {
     struct port *port = engine->port;
     port->hello = message->hello;
     port->hello.trainer[sizeof port->hello.trainer - 1] = '\0';
-    if (fd >= 0)
-        if (port->resume_fd >= 0)
-            close(port->resume_fd);
-    port->resume_fd = dup(fd);
+    if (port->resume_fd >= 0)
+        close(port->resume_fd);
+    port->resume_fd = fd >= 0 ? dup(fd) : -1;
     if (port->hello.version != IPC_VERSION) {
         char text[128];
         snprintf(text, sizeof text,
@@ -534,6 +561,8 @@ void port_run(struct engine *engine)
     struct ipc_message message;
     if (port->socket < 0)
         accept_trainer(engine);
+    else
+        turn_away_second(engine);
     for (int i = 0; i < MESSAGES_PER_TURN && port->socket >= 0; i++) {
         int fd;
         enum err err = ipc_recv(port->socket, &message, &fd);
@@ -559,6 +588,10 @@ void port_tick(struct engine *engine)
     if (port->closing && port->pins == 0) {
         port_drop_shm(engine);
         port->closing = false;
+    }
+    if (port->turned_away >= 0 && engine->now_ms >= port->turned_away_ms + TURNED_AWAY_MS) {
+        close(port->turned_away);
+        port->turned_away = -1;
     }
     if (port->phase == PORT_RESUMING)
         resume_trainer(engine);

@@ -29,6 +29,8 @@ struct port_fragment {
 
 struct port {
     int listen_fd, socket;
+    int turned_away; /* a second trainer was told so; kept open for a moment for it to read that */
+    uint64_t turned_away_ms;
     char *path;
     enum port_phase phase;
     uint32_t pid;

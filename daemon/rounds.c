@@ -21,7 +21,8 @@ struct round_job *rounds_job(struct engine *engine, uint32_t f, uint32_t shard, 
     if (r != NULL) {
         engine->free_jobs = (struct round_job *)(void *)r->job.next;
     } else if (mem_new(1, sizeof *r, "a job", &r) != ERR_OK) {
-        log_error("%s", err_text());
+        /* A round that one cannot go on with would stand for ever; after a restart it goes on from the ledger. */
+        engine_fail(engine, err_text());
         return NULL;
     }
     *r = (struct round_job){.engine = engine, .f = f, .shard = shard, .version = version};
@@ -134,7 +135,7 @@ static bool submit_encode(struct engine *engine, uint32_t f, uint32_t shard, uin
     if (r == NULL)
         return false;
     if (rounds_slot_room(engine, slot, shard_values(engine, f, shard)) != ERR_OK) {
-        log_error("%s", err_text());
+        engine_fail(engine, err_text());
         rounds_recycle(engine, r);
         return false;
     }
@@ -287,8 +288,11 @@ void rounds_reduce(struct engine *engine, uint32_t f, uint64_t version, uint64_t
     struct slot *slot = &fragment->own;
     struct round_job *r = rounds_job(engine, f, self_of(engine), version);
     exchange_retire_results(engine, f, version - 1);
-    if (r == NULL || rounds_slot_room(engine, slot, shard_values(engine, f, self_of(engine))) != ERR_OK) {
-        log_error("%s", err_text());
+    if (r == NULL)
+        return;
+    if (rounds_slot_room(engine, slot, shard_values(engine, f, self_of(engine))) != ERR_OK) {
+        engine_fail(engine, err_text());
+        rounds_recycle(engine, r);
         return;
     }
     for (uint32_t i = 0; i < engine->view.count; i++)

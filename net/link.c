@@ -16,6 +16,7 @@
  */
 enum { QUEUE_MESSAGES = 64, RECONNECT_MS = 200, RECONNECT_MAX_MS = 5000, LINGER_MS = 200 };
 enum { ZMTP_HEARTBEAT_MS = 2000, ZMTP_TIMEOUT_MS = 8000, CONNECT_TIMEOUT_MS = 5000, HANDSHAKE_MS = 10000 };
+enum { DROPPED_PER_TURN = 64 }; /* a connection that brings nothing but nonsense does not hold up the others */
 enum { MESSAGE_BYTES_MAX = WIRE_CHUNK_HEADER_BYTES + WIRE_CHUNK_BYTES_MAX };
 
 static const char zap_domain[] = "diloco";
@@ -363,7 +364,9 @@ static enum err recv_dialled(struct link *link, uint32_t peer, bool bulk, struct
     zmq_msg_t part;
     enum err err = ERR_AGAIN;
     zmq_msg_init(&part);
-    while (err == ERR_AGAIN && d->socket != NULL && zmq_msg_recv(&part, d->socket, ZMQ_DONTWAIT) >= 0) {
+    for (int i = 0; i < DROPPED_PER_TURN && err == ERR_AGAIN && d->socket != NULL; i++) {
+        if (zmq_msg_recv(&part, d->socket, ZMQ_DONTWAIT) < 0)
+            break;
         link_note_fd(link, peer, zmq_msg_get(&part, ZMQ_SRCFD));
         if (read_parts(link, d->socket, &part, peer, message) && acceptable(link, peer, &message->header, bulk))
             err = ERR_OK;
@@ -377,7 +380,9 @@ static enum err recv_listened(struct link *link, struct link_message *message)
     zmq_msg_t part;
     enum err err = ERR_AGAIN;
     zmq_msg_init(&part);
-    while (err == ERR_AGAIN && zmq_msg_recv(&part, link->router, ZMQ_DONTWAIT) >= 0) {
+    for (int i = 0; i < DROPPED_PER_TURN && err == ERR_AGAIN; i++) {
+        if (zmq_msg_recv(&part, link->router, ZMQ_DONTWAIT) < 0)
+            break;
         struct link_route route = {.bytes = zmq_msg_size(&part)};
         if (route.bytes > sizeof route.id)
             route.bytes = 0;

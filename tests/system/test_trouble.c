@@ -397,6 +397,31 @@ static void a_model_too_large_is_refused(void **state)
     end_well(cluster);
 }
 
+static void a_second_trainer_is_told(void **state)
+{
+    (void)state;
+    struct cluster_options options = {.run = spec, .data = data};
+    struct cluster *cluster = cluster_new("second", 1, &options);
+    char socket[400];
+    cluster_start(cluster, 0);
+    cluster_wait(cluster, 0, cluster_training, 0, "training");
+    snprintf(socket, sizeof socket, "%s/worker.sock", cluster->island[0].sockets);
+    for (int i = 0; i < 2; i++) {
+        struct diloco *d;
+        struct diloco_start start;
+        float values[4] = {0};
+        const struct diloco_tensor tensor = {.name = "other", .data = values, .dims = 1, .shape = {4}};
+        assert_int_equal(diloco_attach(&(struct diloco_options){.socket_path = socket, .wait_ms = 5000}, &d),
+                         DILOCO_OK);
+        assert_int_equal(diloco_register(d, &tensor), DILOCO_OK);
+        assert_int_equal(diloco_begin(d, &start), DILOCO_REFUSED);
+        if (strstr(diloco_error(d), "is attached already") == NULL)
+            fail_msg("%s", diloco_error(d));
+        diloco_detach(d);
+    }
+    end_well(cluster);
+}
+
 static void different_initial_tensors_become_one(void **state)
 {
     (void)state;
@@ -611,6 +636,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(another_run_spec_is_refused),
         cmocka_unit_test(a_trainer_with_other_tensors_is_refused),
         cmocka_unit_test(a_model_too_large_is_refused),
+        cmocka_unit_test(a_second_trainer_is_told),
         cmocka_unit_test(different_initial_tensors_become_one),
         cmocka_unit_test(used_ports_sockets_and_folders_are_named),
         cmocka_unit_test(a_nan_is_named_and_contained),

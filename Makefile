@@ -70,13 +70,14 @@ ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=5
 
 # ---- objects, one archive a room ----
 objects = $(patsubst %.c,$(B)/%.o,$(1))
-VEC_OBJ := $(foreach isa,$(ISAS),$(B)/outer_opt/vec_impl.$(isa).o)
+VEC_SRC := outer_opt/vec_impl.c outer_opt/vec_coarse.c
+VEC_OBJ := $(foreach isa,$(ISAS),$(patsubst %.c,$(B)/%.$(isa).o,$(VEC_SRC)))
 CPU_SRC := $(wildcard kernels/cpu/*.c)
 CPU_OBJ := $(foreach isa,$(ISAS),$(patsubst %.c,$(B)/%.$(isa).o,$(CPU_SRC)))
 PROGRAM_SRC := daemon/dilocod.c daemon/dilococtl.c worker/diloco-worker.c
 
 common_OBJ := $(call objects,$(wildcard common/*.c))
-outer_opt_OBJ := $(call objects,$(filter-out outer_opt/vec_impl.c,$(wildcard outer_opt/*.c))) $(VEC_OBJ)
+outer_opt_OBJ := $(call objects,$(filter-out $(VEC_SRC),$(wildcard outer_opt/*.c))) $(VEC_OBJ)
 net_OBJ := $(call objects,$(wildcard net/*.c)) $(if $(wildcard net/wire.proto),$(B)/gen/net/wire.pb-c.o)
 kernels_OBJ := $(call objects,$(wildcard kernels/*.c)) $(CPU_OBJ)
 worker_OBJ := $(call objects,$(filter-out $(PROGRAM_SRC),$(wildcard worker/*.c)))
@@ -123,7 +124,7 @@ CFLAGS_outer_opt :=
 endif
 
 define isa_rule
-$(B)/outer_opt/vec_impl.$(1).o: outer_opt/vec_impl.c
+$(B)/outer_opt/vec_%.$(1).o: outer_opt/vec_%.c
 	@mkdir -p $$(@D)
 	$$(call say,CC)$$(CC) $$(CFLAGS_ALL) $$(CFLAGS) $$(CFLAGS_outer_opt) $$(ISA_$(1)) -DISA=$(1) -MMD -MP -c $$< -o $$@
 $(B)/kernels/cpu/%.$(1).o: kernels/cpu/%.c

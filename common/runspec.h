@@ -20,7 +20,18 @@ enum runspec_inner { RUNSPEC_ADAMW, RUNSPEC_SGD };
 enum runspec_pattern { RUNSPEC_STRIDED, RUNSPEC_SEQUENTIAL, RUNSPEC_BALANCED };
 enum runspec_offsets { RUNSPEC_SPREAD, RUNSPEC_ZERO };
 enum runspec_late { RUNSPEC_MERGE, RUNSPEC_WAIT };
-enum runspec_codec { RUNSPEC_FP32, RUNSPEC_BF16, RUNSPEC_INT8, RUNSPEC_E3M0 };
+enum runspec_codec {
+    RUNSPEC_FP32,
+    RUNSPEC_BF16,
+    RUNSPEC_INT8,
+    RUNSPEC_E3M0,
+    RUNSPEC_INT4,
+    RUNSPEC_INT2,
+    RUNSPEC_TERNARY,
+    RUNSPEC_UNIFORM,
+    RUNSPEC_TOPK,
+    RUNSPEC_POWERSGD
+};
 enum runspec_outer { RUNSPEC_NESTEROV, RUNSPEC_HEAVY_BALL, RUNSPEC_AVERAGE };
 
 struct runspec {
@@ -49,6 +60,8 @@ struct runspec {
     double mix;
     int late;  /* enum runspec_late */
     int codec; /* enum runspec_codec */
+    double step, keep;
+    int64_t rank;
     bool error_feedback;
     int64_t zstd_level;
     int64_t quorum;

@@ -11,6 +11,7 @@
 #include <zmq.h>
 
 #include "common/mem.h"
+#include "outer_opt/recipe.h"
 
 /* TICK: time for timers of the protocol. The loop wakes for messages, jobs and signals by itself. */
 enum { TICK_MS = 100, SAMPLE_MS = 500, STOP_PATIENCE_MS = 20000, POLL_MAX = 4 * WIRE_MEMBERS_MAX + 64 };
@@ -29,13 +30,17 @@ uint32_t engine_fragments(const struct engine *engine)
     return engine->plan != NULL ? engine->plan->plan->fragments_count : 0;
 }
 
-enum codec_id engine_codec(const struct engine *engine)
+struct codec_choice engine_codec(const struct engine *engine)
 {
-    static const enum codec_id codecs[] = {[RUNSPEC_FP32] = CODEC_FP32,
-                                           [RUNSPEC_BF16] = CODEC_BF16,
-                                           [RUNSPEC_INT8] = CODEC_INT8,
-                                           [RUNSPEC_E3M0] = CODEC_E3M0};
-    return codecs[engine->spec.codec];
+    static const enum codec_id codecs[] = {
+        [RUNSPEC_FP32] = CODEC_FP32,        [RUNSPEC_BF16] = CODEC_BF16,       [RUNSPEC_INT8] = CODEC_INT8,
+        [RUNSPEC_E3M0] = CODEC_E3M0,        [RUNSPEC_INT4] = CODEC_INT4,       [RUNSPEC_INT2] = CODEC_INT2,
+        [RUNSPEC_TERNARY] = CODEC_TERNARY,  [RUNSPEC_UNIFORM] = CODEC_UNIFORM, [RUNSPEC_TOPK] = CODEC_TOPK,
+        [RUNSPEC_POWERSGD] = CODEC_POWERSGD};
+    const struct runspec *spec = &engine->spec;
+    return (struct codec_choice){.id = codecs[spec->codec],
+                                 .ratio = (float)(spec->codec == RUNSPEC_TOPK ? spec->keep : spec->step),
+                                 .rank = (uint32_t)spec->rank};
 }
 
 uint64_t engine_step(const struct engine *engine)
@@ -57,6 +62,7 @@ static struct replica_conf replica_conf_of(const struct engine *engine, const st
                                  .outer = {.kind = kinds[engine->spec.outer],
                                            .lr = (float)engine->spec.outer_lr,
                                            .momentum = (float)engine->spec.outer_momentum},
+                                 .choice = engine_codec(engine),
                                  .error_feedback = engine->spec.error_feedback,
                                  .weights = weights,
                                  .members_count = engine->view.count,
@@ -129,7 +135,6 @@ struct memory {
 static struct memory memory_of(const struct engine *engine, const struct replica_conf *conf)
 {
     const struct plan *plan = conf->plan;
-    enum codec_id codec = engine_codec(engine);
     struct memory memory = {.replica = replica_bytes(conf)};
     uint64_t shard_most = 0;
     for (uint32_t f = 0; f < plan->fragments_count; f++) {
@@ -140,8 +145,9 @@ static struct memory memory_of(const struct engine *engine, const struct replica
             struct plan_shard shard = plan_shard(plan, f, conf->weights, conf->members_count, s);
             shard_most = shard.end - shard.begin > shard_most ? shard.end - shard.begin : shard_most;
             /* what we send for it and its result; and for our own what everyone sends, too */
-            memory.frames += 2 * wire_object_bytes_max(codec_frame_bytes_max(codec, shard.end - shard.begin)) +
-                             wire_object_bytes_max(codec_frame_bytes_max(codec, own.end - own.begin));
+            memory.frames +=
+                2 * wire_object_bytes_max(recipe_frame_bytes_max(plan, &conf->choice, f, shard.begin, shard.end)) +
+                wire_object_bytes_max(recipe_frame_bytes_max(plan, &conf->choice, f, own.begin, own.end));
         }
         memory.states += 2 * values * sizeof(float);
     }
@@ -178,7 +184,7 @@ enum err engine_set_plan(struct engine *engine, struct model_plan *plan)
     TRY(check_memory(engine, &conf));
     engine->plan = plan;
     TRY(replica_new(&conf, &engine->replica));
-    TRY(jobs_set_scratch(engine->jobs, replica_shard_max(engine->replica)));
+    TRY(jobs_set_scratch(engine->jobs, replica_shard_max(engine->replica), replica_factor_values(engine->replica)));
     TRY(alloc_fragments(engine));
     TRY(start_sync(engine));
     TRY(store_save_plan(engine->conf->state_folder, plan));
@@ -287,13 +293,12 @@ static enum err load_plan(struct engine *engine)
 static enum err open_parts(struct engine *engine)
 {
     const struct dconf *conf = engine->conf;
-    struct codec_conf codec = {.id = engine_codec(engine), .zstd_level = (int)engine->spec.zstd_level};
     struct ledger_conf ledger = {.folder = conf->state_folder,
                                  .run_id = engine->spec.digest,
                                  .segment_bytes = conf->ledger_segment,
                                  .keep_bytes = conf->ledger_keep};
     TRY(ledger_open(&ledger, &engine->ledger));
-    TRY(jobs_new((int)conf->job_threads, &codec, &engine->jobs));
+    TRY(jobs_new((int)conf->job_threads, (int)engine->spec.zstd_level, &engine->jobs));
     TRY(exchange_new(engine));
     TRY(port_new(engine));
     TRY(control_new(engine));

@@ -159,7 +159,7 @@ ERR_MUST_CHECK enum err engine_set_plan(struct engine *engine, struct model_plan
 /* The daemon cannot go on: the loop ends in order and reports this. */
 void engine_fail(struct engine *engine, const char *text);
 uint32_t engine_fragments(const struct engine *engine);
-enum codec_id engine_codec(const struct engine *engine);
+struct codec_choice engine_codec(const struct engine *engine);
 /* Highest run step among the results applied. */
 uint64_t engine_step(const struct engine *engine);
 
@@ -184,7 +184,7 @@ void rounds_export(struct engine *engine);
 void rounds_export_follow(struct engine *engine);
 void rounds_free_jobs(struct engine *engine);
 /* Makes sure a slot has room for one object over `values` values. */
-ERR_MUST_CHECK enum err rounds_slot_room(struct engine *engine, struct slot *slot, uint64_t values);
+ERR_MUST_CHECK enum err rounds_slot_room(struct engine *engine, struct slot *slot, uint32_t f, uint32_t shard);
 /* Recovers fragment `f` from checkpoint and ledger, at start; true if it has a state. */
 ERR_MUST_CHECK enum err rounds_recover(struct engine *engine, uint32_t f, bool *known, uint64_t *results);
 

@@ -160,12 +160,13 @@ void exchange_serve(struct engine *engine, uint32_t peer, const struct wire_key 
 
 /* ---- coming in ---- */
 
-static enum xfer_verdict offer_slot(struct engine *engine, struct slot *slot, uint64_t values, struct xfer_offer *offer)
+static enum xfer_verdict offer_slot(struct engine *engine, struct slot *slot, uint32_t f, uint32_t shard,
+                                    struct xfer_offer *offer)
 {
     offer->answer = WIRE_NOT_YET;
     if (slot->busy)
         return XFER_ANSWER;
-    if (rounds_slot_room(engine, slot, values) != ERR_OK) {
+    if (rounds_slot_room(engine, slot, f, shard) != ERR_OK) {
         log_error("%s", err_text());
         return XFER_ANSWER;
     }
@@ -205,12 +206,6 @@ static enum xfer_verdict offer_plan(struct engine *engine, uint64_t total, struc
     return XFER_TAKE;
 }
 
-static uint64_t shard_values(const struct engine *engine, uint32_t f, uint32_t shard)
-{
-    struct plan_shard range = replica_shard(engine->replica, f, shard);
-    return range.end - range.begin;
-}
-
 enum xfer_verdict exchange_offer(void *user, uint32_t peer, const struct wire_key *key, uint64_t total,
                                  struct xfer_offer *offer)
 {
@@ -230,8 +225,8 @@ enum xfer_verdict exchange_offer(void *user, uint32_t peer, const struct wire_ke
     if (key->kind == WIRE_STATE)
         return offer_state(engine, key, offer);
     if (key->kind == WIRE_CONTRIBUTION)
-        return offer_slot(engine, &fragment->in[peer], shard_values(engine, key->fragment, self_of(engine)), offer);
-    return offer_slot(engine, &fragment->result[key->shard], shard_values(engine, key->fragment, key->shard), offer);
+        return offer_slot(engine, &fragment->in[peer], key->fragment, self_of(engine), offer);
+    return offer_slot(engine, &fragment->result[key->shard], key->fragment, key->shard, offer);
 }
 
 /* ---- the plan ---- */

@@ -80,7 +80,7 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-static enum err start_threads(struct jobs *jobs, int threads, const struct codec_conf *codec)
+static enum err start_threads(struct jobs *jobs, int threads, int zstd_level)
 {
     /* Signals are the loop's: it reads them from a descriptor. */
     sigset_t all, before;
@@ -92,7 +92,7 @@ static enum err start_threads(struct jobs *jobs, int threads, const struct codec
     for (int i = 0; i < threads && err == ERR_OK; i++) {
         struct thread *thread = &jobs->threads[i];
         thread->jobs = jobs;
-        err = codec_new(codec, &thread->scratch.codec);
+        err = codec_new(zstd_level, &thread->scratch.codec);
         if (err == ERR_OK && pthread_create(&thread->id, NULL, thread_main, thread) != 0)
             err = err_set(ERR_NOMEM, "cannot start a job thread");
         thread->started = err == ERR_OK;
@@ -101,7 +101,7 @@ static enum err start_threads(struct jobs *jobs, int threads, const struct codec
     return err;
 }
 
-enum err jobs_new(int threads, const struct codec_conf *codec, struct jobs **out)
+enum err jobs_new(int threads, int zstd_level, struct jobs **out)
 {
     enum err err;
     struct jobs *jobs = NULL;
@@ -112,8 +112,8 @@ enum err jobs_new(int threads, const struct codec_conf *codec, struct jobs **out
     queue_init(&jobs->waiting);
     queue_init(&jobs->finished);
     jobs->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    err =
-        jobs->fd >= 0 ? start_threads(jobs, threads, codec) : err_set_errno(ERR_IO, "cannot make an event descriptor");
+    err = jobs->fd >= 0 ? start_threads(jobs, threads, zstd_level)
+                        : err_set_errno(ERR_IO, "cannot make an event descriptor");
     if (err != ERR_OK)
         jobs_free(jobs);
     else
@@ -143,10 +143,11 @@ void jobs_free(struct jobs *jobs)
     mem_free(jobs);
 }
 
-enum err jobs_set_scratch(struct jobs *jobs, size_t count)
+enum err jobs_set_scratch(struct jobs *jobs, size_t count, size_t factor_values)
 {
     for (int i = 0; i < jobs->threads_count; i++) {
         struct jobs_scratch *scratch = &jobs->threads[i].scratch;
+        TRY(codec_reserve_factors(scratch->codec, factor_values));
         if (scratch->values_count >= count)
             continue;
         mem_free(scratch->values);

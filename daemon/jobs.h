@@ -38,12 +38,13 @@ struct job {
 
 struct jobs;
 
-ERR_MUST_CHECK enum err jobs_new(int threads, const struct codec_conf *codec, struct jobs **out);
+ERR_MUST_CHECK enum err jobs_new(int threads, int zstd_level, struct jobs **out);
 /* Waits for what is running; what was not begun is dropped. */
 void jobs_free(struct jobs *jobs);
 
-/* Gives every thread room for `count` values. Only while no job is under way. */
-ERR_MUST_CHECK enum err jobs_set_scratch(struct jobs *jobs, size_t count);
+/* Gives every thread room for `count` values, and its codec for `factor_values` (codec_reserve_factors()). Only while
+ * no job is under way. */
+ERR_MUST_CHECK enum err jobs_set_scratch(struct jobs *jobs, size_t count, size_t factor_values);
 
 void jobs_submit(struct jobs *jobs, struct job *job);
 

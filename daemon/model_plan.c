@@ -24,13 +24,16 @@ static enum err make_plan(const struct runspec *spec, struct model_plan *plan)
         [RUNSPEC_STRIDED] = PLAN_STRIDED, [RUNSPEC_SEQUENTIAL] = PLAN_SEQUENTIAL, [RUNSPEC_BALANCED] = PLAN_BALANCED};
     struct plan_conf conf = {.pattern = patterns[spec->pattern],
                              .layers_per_fragment = (uint32_t)spec->layers_per_fragment,
-                             .fragments = (uint32_t)spec->fragments};
+                             .fragments = (uint32_t)spec->fragments,
+                             .whole_tensors = spec->codec == RUNSPEC_POWERSGD};
     struct plan_tensor *rows;
     TRY(mem_new(plan->tensors_count, sizeof *rows, "the plan", &rows));
     for (uint32_t i = 0; i < plan->tensors_count; i++)
         rows[i] = (struct plan_tensor){.name = plan->tensors[i].name,
                                        .layer = plan->tensors[i].layer,
-                                       .count = model_plan_count(&plan->tensors[i])};
+                                       .count = model_plan_count(&plan->tensors[i]),
+                                       .rows = plan->tensors[i].dims > 1 ? plan->tensors[i].shape[0] : 0,
+                                       .sensitive = plan->tensors[i].dims == 1};
     enum err err = plan_new(rows, plan->tensors_count, &conf, &plan->plan);
     mem_free(rows);
     return err;

@@ -5,9 +5,18 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "outer_opt/recipe.h"
 #include "outer_opt/vhash.h"
 
+/* A shard cut into parts, made once. */
+struct shard_parts {
+    struct codec_part *parts;
+    size_t parts_count;
+};
+
 struct fragment {
+    struct shard_parts *shards; /* of our contributions, by owner */
+    struct shard_parts result;  /* of our results */
     float *anchor, *momentum, *residual, *pending;
     float *owner_residual, *owner_pending;
 };
@@ -15,6 +24,7 @@ struct fragment {
 struct replica {
     struct replica_conf conf;
     uint64_t *weights;
+    struct recipe *recipe;
     struct fragment *fragments;
 };
 
@@ -42,7 +52,39 @@ uint64_t replica_bytes(const struct replica_conf *conf)
         if (conf->error_feedback)
             values += 2 * shard_values(shard_of(conf, f, conf->self));
     }
-    return values * sizeof(float);
+    return values * sizeof(float) + recipe_bytes(conf->plan, &conf->choice);
+}
+
+static enum err cut_parts(struct replica *replica, enum recipe_role role, uint32_t f, struct plan_shard range,
+                          struct codec_part *scratch, struct shard_parts *out)
+{
+    out->parts_count = recipe_parts(replica->recipe, role, f, range.begin, range.end, scratch);
+    if (out->parts_count == 0)
+        return ERR_OK;
+    TRY(mem_new(out->parts_count, sizeof *out->parts, "the recipe", &out->parts));
+    memcpy(out->parts, scratch, out->parts_count * sizeof *out->parts);
+    return ERR_OK;
+}
+
+static enum err cut_fragment(struct replica *replica, uint32_t f, struct codec_part *scratch)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    TRY(mem_new(replica->conf.members_count, sizeof *fragment->shards, "the recipe", &fragment->shards));
+    for (uint32_t s = 0; s < replica->conf.members_count; s++)
+        TRY(cut_parts(replica, RECIPE_CONTRIBUTION, f, replica_shard(replica, f, s), scratch, &fragment->shards[s]));
+    return cut_parts(replica, RECIPE_RESULT, f, replica_own_shard(replica, f), scratch, &fragment->result);
+}
+
+static enum err cut_all(struct replica *replica)
+{
+    enum err err = ERR_OK;
+    struct codec_part *scratch;
+    TRY(recipe_new(replica->conf.plan, &replica->conf.choice, &replica->recipe));
+    TRY(mem_new(recipe_parts_max(replica->recipe), sizeof *scratch, "the recipe", &scratch));
+    for (uint32_t f = 0; err == ERR_OK && f < replica->conf.plan->fragments_count; f++)
+        err = cut_fragment(replica, f, scratch);
+    mem_free(scratch);
+    return err;
 }
 
 static enum err alloc_fragment(struct replica *replica, uint32_t f)
@@ -75,6 +117,7 @@ enum err replica_new(const struct replica_conf *conf, struct replica **out)
     TRY_OUT(mem_new(conf->plan->fragments_count, sizeof *replica->fragments, "the replica", &replica->fragments));
     for (uint32_t f = 0; f < conf->plan->fragments_count; f++)
         TRY_OUT(alloc_fragment(replica, f));
+    TRY_OUT(cut_all(replica));
 out:
     if (err != ERR_OK)
         replica_free(replica);
@@ -95,7 +138,12 @@ void replica_free(struct replica *replica)
         mem_free(fragment->pending);
         mem_free(fragment->owner_residual);
         mem_free(fragment->owner_pending);
+        mem_free(fragment->result.parts);
+        for (uint32_t s = 0; fragment->shards != NULL && s < replica->conf.members_count; s++)
+            mem_free(fragment->shards[s].parts);
+        mem_free(fragment->shards);
     }
+    recipe_free(replica->recipe);
     mem_free(replica->fragments);
     mem_free(replica->weights);
     mem_free(replica);
@@ -121,6 +169,17 @@ size_t replica_shard_max(const struct replica *replica)
         }
     }
     return most;
+}
+
+size_t replica_frame_bytes_max(const struct replica *replica, uint32_t f, uint32_t shard)
+{
+    struct plan_shard range = replica_shard(replica, f, shard);
+    return recipe_frame_bytes_max(replica->conf.plan, &replica->conf.choice, f, range.begin, range.end);
+}
+
+size_t replica_factor_values(const struct replica *replica)
+{
+    return recipe_factor_values_max(replica->conf.plan, &replica->conf.choice);
 }
 
 float *replica_anchor(struct replica *replica, uint32_t f)
@@ -155,7 +214,8 @@ enum err replica_encode(struct replica *replica, uint32_t f, uint32_t shard, con
         .residual = fragment->residual != NULL ? fragment->residual + range.begin : NULL,
     };
     float *pending = fragment->pending != NULL ? fragment->pending + range.begin : NULL;
-    enum err err = codec_encode(codec, &source, shard_values(range), pending, frame, frame_bytes, &fault);
+    const struct shard_parts *cut = &fragment->shards[shard];
+    enum err err = codec_encode(codec, cut->parts, cut->parts_count, &source, pending, frame, frame_bytes, &fault);
     if (err == ERR_NONFINITE) {
         const struct plan_tensor *tensor = plan_tensor_at(replica->conf.plan, f, range.begin + fault);
         return err_set(err,
@@ -203,7 +263,8 @@ enum err replica_reduce(struct replica *replica, uint32_t f, const struct replic
     }
     outer_mean_finish(scratch, count, weights, inputs_count);
     struct vec_source source = {.minuend = scratch, .residual = fragment->owner_residual};
-    enum err err = codec_encode(codec, &source, count, fragment->owner_pending, frame, frame_bytes, &fault);
+    enum err err = codec_encode(codec, fragment->result.parts, fragment->result.parts_count, &source,
+                                fragment->owner_pending, frame, frame_bytes, &fault);
     if (err != ERR_NONFINITE)
         return err;
     *bad = largest_input(inputs, inputs_count, codec, scratch, count);

@@ -3,7 +3,8 @@
  * arithmetic of a round on them.
  *
  * Memory: 4 bytes per value for the anchor, 4 for the momentum (not with `average`), and with error feedback 8 more
- * for the residual and the one pending, and 8 per value of the owned shards. All allocated by replica_new().
+ * for the residual and the one pending, and 8 per value of the owned shards; with PowerSGD the factors too. All
+ * allocated by replica_new().
  * The functions run on job threads; two jobs may work on different shards of a fragment at a time, never on one.
  */
 #ifndef DAEMON_REPLICA_H
@@ -22,6 +23,7 @@
 struct replica_conf {
     const struct plan *plan; /* borrowed */
     struct outer_conf outer;
+    struct codec_choice choice;
     bool error_feedback;
     const uint64_t *weights; /* of the members, for cutting shards; copied */
     uint32_t members_count, self;
@@ -39,6 +41,10 @@ struct plan_shard replica_shard(const struct replica *replica, uint32_t f, uint3
 struct plan_shard replica_own_shard(const struct replica *replica, uint32_t f);
 /* Values of the largest shard of any fragment and member. */
 size_t replica_shard_max(const struct replica *replica);
+/* Largest frame of a shard, as contribution or as result. */
+size_t replica_frame_bytes_max(const struct replica *replica, uint32_t f, uint32_t shard);
+/* For codec_reserve_factors() of codecs that encode. */
+size_t replica_factor_values(const struct replica *replica);
 
 /* Whole arrays of a fragment; NULL where there is none (momentum with `average`, residual without feedback). */
 float *replica_anchor(struct replica *replica, uint32_t f);

@@ -51,11 +51,11 @@ void rounds_submit(struct engine *engine, struct round_job *r, job_run *run, job
     jobs_submit(engine->jobs, &r->job);
 }
 
-enum err rounds_slot_room(struct engine *engine, struct slot *slot, uint64_t values)
+enum err rounds_slot_room(struct engine *engine, struct slot *slot, uint32_t f, uint32_t shard)
 {
     if (slot->data != NULL)
         return ERR_OK;
-    size_t bytes = wire_object_bytes_max(codec_frame_bytes_max(engine_codec(engine), values));
+    size_t bytes = wire_object_bytes_max(replica_frame_bytes_max(engine->replica, f, shard));
     TRY(mem_new(bytes, 1, "an encoded shard", &slot->data));
     slot->bytes_max = bytes;
     return ERR_OK;
@@ -134,7 +134,7 @@ static bool submit_encode(struct engine *engine, uint32_t f, uint32_t shard, uin
     struct round_job *r = rounds_job(engine, f, shard, version);
     if (r == NULL)
         return false;
-    if (rounds_slot_room(engine, slot, shard_values(engine, f, shard)) != ERR_OK) {
+    if (rounds_slot_room(engine, slot, f, shard) != ERR_OK) {
         engine_fail(engine, err_text());
         rounds_recycle(engine, r);
         return false;
@@ -290,7 +290,7 @@ void rounds_reduce(struct engine *engine, uint32_t f, uint64_t version, uint64_t
     exchange_retire_results(engine, f, version - 1);
     if (r == NULL)
         return;
-    if (rounds_slot_room(engine, slot, shard_values(engine, f, self_of(engine))) != ERR_OK) {
+    if (rounds_slot_room(engine, slot, f, self_of(engine)) != ERR_OK) {
         engine_fail(engine, err_text());
         rounds_recycle(engine, r);
         return;

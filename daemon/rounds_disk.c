@@ -285,9 +285,8 @@ static enum err replay(struct engine *engine, uint32_t f, bool *replayed)
     enum err err;
     struct engine_fragment *fragment = &engine->fragments[f];
     struct jobs_scratch scratch = {0};
-    struct codec_conf conf = {.id = engine_codec(engine)};
     *replayed = false;
-    TRY_OUT(codec_new(&conf, &scratch.codec));
+    TRY_OUT(codec_new(0, &scratch.codec));
     TRY_OUT(
         mem_new(replica_shard_max(engine->replica), sizeof *scratch.values, "replaying the ledger", &scratch.values));
     while ((err = replay_version(engine, f, fragment->state.version + 1, &scratch)) == ERR_OK) {

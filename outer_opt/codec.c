@@ -1,77 +1,41 @@
 #include "outer_opt/codec.h"
 
 #include <string.h>
-#include <zstd.h>
 
-#include "common/bytes.h"
-#include "common/digest.h"
 #include "common/mem.h"
+#include "outer_opt/codec_parts.h"
 
-/*
- * Frame:  0  u32 magic "DLF1"      4  u8 version   5  u8 codec   6  u16 block
- *         8  u32 segment values   12  u32 segments
- *        16  u64 values           24  u64 payload bytes
- *        32  16 bytes: start of BLAKE2b over bytes 0..31 and the payload
- *        48  payload: per segment u32 bytes (top bit: zstd), then that many bytes
- * Raw segment: what vec.h's encoder of that codec writes for its blocks.
- */
-enum { FRAME_MAGIC = 0x31464c44, DIGEST_OFFSET = 32, DIGEST_SHORT_BYTES = 16 };
-#define SEGMENT_ZSTD 0x80000000u
+/* ---- making one ---- */
 
-struct codec {
-    struct codec_conf conf;
-    const struct vec_ops *ops;
-    ZSTD_CCtx *compress;
-    ZSTD_DCtx *decompress;
-    uint8_t *raw; /* one raw segment of the widest codec */
-};
+enum { PLANE_LARGE = CODEC_SEGMENT * sizeof(float) + CODEC_SEGMENT / CODEC_BLOCK * 8 };
+enum { CHUNK_VALUES = 4096 };
 
-struct codec_row {
-    enum codec_id id;
-    enum vec_codec_id vec;
-    const char *name;
-};
-
-static const struct codec_row rows[] = {
-    {CODEC_FP32, VEC_FP32, "fp32"},
-    {CODEC_BF16, VEC_BF16, "bf16"},
-    {CODEC_INT8, VEC_INT8, "int8"},
-    {CODEC_E3M0, VEC_E3M0, "e3m0"},
-};
-
-static const struct codec_row *row_of(unsigned id)
+static enum err alloc_scratch(struct codec *codec)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].id == (enum codec_id)id)
-            return &rows[i];
-    return NULL;
+    static const size_t rooms[PLANES_MAX] = {PLANE_LARGE, PLANE_LARGE, CODEC_SEGMENT};
+    for (int i = 0; i < PLANES_MAX; i++) {
+        TRY(mem_new(rooms[i], 1, "a codec's scratch", &codec->plane[i]));
+        codec->plane_room[i] = rooms[i];
+    }
+    TRY(mem_new(CODEC_SEGMENT, sizeof *codec->levels, "a codec's scratch", &codec->levels));
+    TRY(mem_new(CODEC_SEGMENT, sizeof *codec->values, "a codec's scratch", &codec->values));
+    return mem_new(CHUNK_VALUES, sizeof *codec->kept, "a codec's scratch", &codec->kept);
 }
 
-static size_t raw_block_bytes(enum codec_id id)
-{
-    const struct codec_row *row = row_of(id);
-    return row != NULL ? vec_best()->codec[row->vec].raw_bytes : 0;
-}
-
-enum { RAW_SEGMENT_MAX = CODEC_SEGMENT * sizeof(float) };
-
-enum err codec_new(const struct codec_conf *conf, struct codec **out)
+enum err codec_new(int zstd_level, struct codec **out)
 {
     enum err err;
     struct codec *codec = NULL;
     *out = NULL;
-    if (row_of(conf->id) == NULL)
-        return err_set(ERR_ARG, "no codec has number %d", (int)conf->id);
     TRY_OUT(mem_new(1, sizeof *codec, "a codec", &codec));
-    codec->conf = *conf;
     codec->ops = vec_best();
-    TRY_OUT(mem_new(RAW_SEGMENT_MAX, 1, "a codec's scratch", &codec->raw));
+    TRY_OUT(alloc_scratch(codec));
     codec->compress = ZSTD_createCCtx();
     codec->decompress = ZSTD_createDCtx();
     if (codec->compress == NULL || codec->decompress == NULL)
         err = err_set(ERR_NOMEM, "out of memory for zstd");
-    else if (ZSTD_isError(ZSTD_CCtx_setParameter(codec->compress, ZSTD_c_compressionLevel, conf->zstd_level)))
-        err = err_set(ERR_ARG, "zstd has no level %d", conf->zstd_level);
+    else
+        err = codec_set_zstd(codec, zstd_level);
 out:
     if (err != ERR_OK)
         codec_free(codec);
@@ -86,177 +50,168 @@ void codec_free(struct codec *codec)
         return;
     ZSTD_freeCCtx(codec->compress);
     ZSTD_freeDCtx(codec->decompress);
-    mem_free(codec->raw);
+    for (int i = 0; i < PLANES_MAX; i++)
+        mem_free(codec->plane[i]);
+    mem_free(codec->levels);
+    mem_free(codec->values);
+    mem_free(codec->kept);
+    mem_free(codec->factors);
     mem_free(codec);
 }
 
+enum err codec_set_zstd(struct codec *codec, int level)
+{
+    if (ZSTD_isError(ZSTD_CCtx_setParameter(codec->compress, ZSTD_c_compressionLevel, level)))
+        return err_set(ERR_ARG, "zstd has no level %d", level);
+    codec->zstd_level = level;
+    return ERR_OK;
+}
+
+enum err codec_reserve_factors(struct codec *codec, size_t values)
+{
+    mem_free(codec->factors);
+    codec->factors = NULL;
+    /* As floats, and once more as the halves that are sent. */
+    return values > 0 ? mem_new(values / 2 * 3 + 2, sizeof(float), "a codec's factors", &codec->factors) : ERR_OK;
+}
+
+/* ---- about choices ---- */
+
 const char *codec_name(enum codec_id id)
 {
-    const struct codec_row *row = row_of(id);
-    return row != NULL ? row->name : NULL;
+    const struct codec_kind *kind = codec_kind_of(id);
+    return kind != NULL ? kind->name : NULL;
 }
 
-double codec_bits(enum codec_id id)
+bool codec_on_tensors(enum codec_id id)
 {
-    return 8.0 * (double)raw_block_bytes(id) / CODEC_BLOCK;
+    const struct codec_kind *kind = codec_kind_of(id);
+    return kind != NULL && kind->whole;
 }
 
-size_t codec_frame_bytes_max(enum codec_id id, size_t values_count)
+enum err codec_choice_check(const struct codec_choice *choice)
 {
-    size_t segments = (values_count + CODEC_SEGMENT - 1) / CODEC_SEGMENT;
-    return CODEC_HEADER_BYTES + segments * sizeof(uint32_t) + values_count / CODEC_BLOCK * raw_block_bytes(id);
+    if (codec_kind_of(choice->id) == NULL)
+        return err_set(ERR_ARG, "no codec has number %d", (int)choice->id);
+    if (choice->id == CODEC_UNIFORM && !(choice->ratio >= VEC_RATIO_MIN && choice->ratio <= 8))
+        return err_set(ERR_ARG, "uniform: a step of %g rms; from %g to 8 are possible", (double)choice->ratio,
+                       (double)VEC_RATIO_MIN);
+    if (choice->id == CODEC_TOPK && !(choice->ratio > 0 && choice->ratio <= 0.5f))
+        return err_set(ERR_ARG, "topk: a fraction of %g; more than 0, at most 0.5", (double)choice->ratio);
+    if (choice->id == CODEC_POWERSGD && (choice->rank < 1 || choice->rank > CODEC_RANK_MAX))
+        return err_set(ERR_ARG, "powersgd: rank %u; 1 to %d are possible", choice->rank, CODEC_RANK_MAX);
+    return ERR_OK;
 }
 
-static void digest_frame(const uint8_t *frame, size_t frame_bytes, struct digest *digest)
+static size_t segment_bytes_max(const struct codec_kind *kind, const struct codec_part *part, size_t count)
 {
-    struct digest_state state;
-    digest_begin(&state);
-    digest_add(&state, frame, DIGEST_OFFSET);
-    digest_add(&state, frame + CODEC_HEADER_BYTES, frame_bytes - CODEC_HEADER_BYTES);
-    *digest = digest_end(&state);
+    size_t room[PLANES_MAX];
+    size_t bytes = SEGMENT_HEADER_BYTES;
+    kind->room(kind, count, room);
+    if (kind->whole) /* the room is for any shape; this one is known */
+        return bytes + PLANES_MAX * PLANE_MARK_BYTES + 12 +
+               sizeof(uint16_t) * part->choice.rank * ((size_t)part->rows + part->cols);
+    for (int i = 0; i < PLANES_MAX; i++)
+        bytes += PLANE_MARK_BYTES + room[i];
+    return bytes;
 }
 
-/* Writes one segment at `out`, which has room for its raw form; zstd's only where it is shorter. */
-static size_t put_segment(struct codec *codec, size_t raw_bytes, uint8_t *out)
+static size_t part_bytes_max(const struct codec_part *part)
 {
-    uint32_t mark = (uint32_t)raw_bytes;
-    uint8_t *body = out + sizeof mark;
-    size_t packed = 0;
-    if (codec->conf.zstd_level > 0) {
-        /* A destination smaller than the raw form makes zstd give up where it gains nothing. */
-        packed = ZSTD_compress2(codec->compress, body, raw_bytes - 1, codec->raw, raw_bytes);
-        if (ZSTD_isError(packed))
-            packed = 0;
-    }
-    if (packed > 0)
-        mark = (uint32_t)packed | SEGMENT_ZSTD;
-    else
-        memcpy(body, codec->raw, raw_bytes);
-    memcpy(out, &mark, sizeof mark);
-    return sizeof mark + (packed > 0 ? packed : raw_bytes);
+    const struct codec_kind *kind = codec_kind_of(part->choice.id);
+    size_t count = (size_t)part->count;
+    if (kind->whole)
+        return segment_bytes_max(kind, part, count);
+    size_t rest = count % CODEC_SEGMENT;
+    return count / CODEC_SEGMENT * segment_bytes_max(kind, part, CODEC_SEGMENT) +
+           (rest > 0 ? segment_bytes_max(kind, part, rest) : 0);
 }
 
-enum err codec_encode(struct codec *codec, const struct vec_source *source, size_t values_count, float *residual,
-                      uint8_t *frame, size_t *frame_bytes, size_t *fault)
+size_t codec_frame_bytes_max(const struct codec_part *parts, size_t parts_count)
 {
-    const struct vec_codec *ops = &codec->ops->codec[row_of(codec->conf.id)->vec];
-    if (values_count % CODEC_BLOCK != 0)
-        return err_set(ERR_ARG, "%zu values are not whole blocks of %d", values_count, CODEC_BLOCK);
-    size_t at = CODEC_HEADER_BYTES;
-    uint32_t segments = 0;
-    for (size_t begin = 0; begin < values_count; begin += CODEC_SEGMENT, segments++) {
-        size_t count = values_count - begin < CODEC_SEGMENT ? values_count - begin : CODEC_SEGMENT;
-        size_t blocks = count / CODEC_BLOCK;
-        struct vec_source part = {
-            .minuend = source->minuend + begin,
-            .subtrahend = source->subtrahend != NULL ? source->subtrahend + begin : NULL,
-            .residual = source->residual != NULL ? source->residual + begin : NULL,
-        };
-        size_t good = ops->encode(&part, blocks, codec->raw, residual != NULL ? residual + begin : NULL);
-        if (good != blocks) {
-            *fault = begin + good * CODEC_BLOCK;
-            return err_set(ERR_NONFINITE, "NaN, Inf or a number too large for %s", codec_name(codec->conf.id));
+    size_t bytes = CODEC_HEADER_BYTES;
+    for (size_t i = 0; i < parts_count; i++)
+        bytes += part_bytes_max(&parts[i]);
+    return bytes;
+}
+
+/* ---- encoding and decoding ---- */
+
+static struct vec_source source_from(const struct vec_source *source, size_t begin)
+{
+    return (struct vec_source){
+        .minuend = source->minuend + begin,
+        .subtrahend = source->subtrahend != NULL ? source->subtrahend + begin : NULL,
+        .residual = source->residual != NULL ? source->residual + begin : NULL,
+    };
+}
+
+/* Where an encoding stands. */
+struct writing {
+    uint8_t *frame;
+    size_t at, begin, fault;
+    uint32_t segments;
+};
+
+static enum err encode_part(struct codec *codec, const struct codec_part *part, const struct vec_source *source,
+                            float *residual, struct writing *w)
+{
+    const struct codec_kind *kind = codec_kind_of(part->choice.id);
+    size_t end = w->begin + (size_t)part->count;
+    while (w->begin < end) {
+        size_t count = end - w->begin;
+        if (!kind->whole && count > CODEC_SEGMENT)
+            count = CODEC_SEGMENT;
+        struct vec_source here = source_from(source, w->begin);
+        struct segment segment = {.count = (uint32_t)count};
+        size_t good = kind->encode(codec, kind, part, &here, residual != NULL ? residual + w->begin : NULL, &segment);
+        if (good != blocks_of(count)) {
+            w->fault = w->begin + good * CODEC_BLOCK;
+            return err_set(ERR_NONFINITE, "NaN, Inf or a number too large for %s", kind->name);
         }
-        at += put_segment(codec, blocks * ops->raw_bytes, frame + at);
+        w->at += codec_put_segment(codec, kind, &segment, w->frame + w->at);
+        w->begin += count;
+        w->segments++;
     }
-    struct bytes_writer header = bytes_writer_init(frame, CODEC_HEADER_BYTES);
-    bytes_put_u32(&header, FRAME_MAGIC);
-    bytes_put_u8(&header, CODEC_FRAME_VERSION);
-    bytes_put_u8(&header, (uint8_t)codec->conf.id);
-    bytes_put_u16(&header, CODEC_BLOCK);
-    bytes_put_u32(&header, CODEC_SEGMENT);
-    bytes_put_u32(&header, segments);
-    bytes_put_u64(&header, values_count);
-    bytes_put_u64(&header, at - CODEC_HEADER_BYTES);
-    struct digest digest;
-    digest_frame(frame, at, &digest);
-    bytes_put(&header, digest.byte, DIGEST_SHORT_BYTES);
-    *frame_bytes = at;
     return ERR_OK;
 }
 
-/* Header checks in order: length, magic, version, codec, geometry, count, payload length. */
-static enum err parse_header(const uint8_t *frame, size_t frame_bytes, size_t values_count,
-                             const struct codec_row **row)
+enum err codec_encode(struct codec *codec, const struct codec_part *parts, size_t parts_count,
+                      const struct vec_source *source, float *residual, uint8_t *frame, size_t *frame_bytes,
+                      size_t *fault)
 {
-    struct bytes_reader header = bytes_reader_init(frame, frame_bytes);
-    if (frame_bytes < CODEC_HEADER_BYTES)
-        return err_set(ERR_PROTO, "codec frame of %zu bytes is shorter than its header", frame_bytes);
-    if (bytes_get_u32(&header) != FRAME_MAGIC)
-        return err_set(ERR_PROTO, "not a codec frame");
-    unsigned version = bytes_get_u8(&header);
-    if (version != CODEC_FRAME_VERSION)
-        return err_set(ERR_PROTO, "codec frame of version %u; this program reads %d", version, CODEC_FRAME_VERSION);
-    unsigned id = bytes_get_u8(&header);
-    *row = row_of(id);
-    if (*row == NULL)
-        return err_set(ERR_PROTO, "codec frame of unknown codec %u", id);
-    unsigned block = bytes_get_u16(&header);
-    uint32_t segment = bytes_get_u32(&header);
-    uint32_t segments = bytes_get_u32(&header);
-    uint64_t values = bytes_get_u64(&header);
-    uint64_t payload = bytes_get_u64(&header);
-    if (block != CODEC_BLOCK || segment != CODEC_SEGMENT || values % CODEC_BLOCK != 0 ||
-        segments != (values + CODEC_SEGMENT - 1) / CODEC_SEGMENT)
-        return err_set(ERR_PROTO, "codec frame with a geometry this program does not write");
-    if (values != values_count)
-        return err_set(ERR_PROTO, "codec frame of %llu values where %zu are due", (unsigned long long)values,
-                       values_count);
-    if (payload != frame_bytes - CODEC_HEADER_BYTES)
-        return err_set(ERR_PROTO, "codec frame cut short or too long");
-    return ERR_OK;
-}
-
-enum err codec_check(const uint8_t *frame, size_t frame_bytes, size_t values_count)
-{
-    const struct codec_row *row;
-    TRY(parse_header(frame, frame_bytes, values_count, &row));
-    struct digest digest;
-    digest_frame(frame, frame_bytes, &digest);
-    if (memcmp(frame + DIGEST_OFFSET, digest.byte, DIGEST_SHORT_BYTES) != 0)
-        return err_set(ERR_PROTO, "codec frame was altered: its digest does not match");
-    return ERR_OK;
-}
-
-/* The raw form of the next segment: inside the frame, or unpacked into codec->raw. */
-static enum err get_segment(struct codec *codec, struct bytes_reader *payload, size_t raw_bytes, const uint8_t **raw)
-{
-    uint32_t mark = bytes_get_u32(payload);
-    size_t stored = mark & ~SEGMENT_ZSTD;
-    const uint8_t *body = bytes_get(payload, stored);
-    if (payload->failed)
-        return err_set(ERR_PROTO, "codec frame ends inside a segment");
-    if ((mark & SEGMENT_ZSTD) == 0) {
-        if (stored != raw_bytes)
-            return err_set(ERR_PROTO, "codec segment of %zu bytes where %zu are due", stored, raw_bytes);
-        *raw = body;
-        return ERR_OK;
+    struct writing w = {.frame = frame, .at = CODEC_HEADER_BYTES};
+    enum err err = ERR_OK;
+    for (size_t i = 0; err == ERR_OK && i < parts_count; i++) {
+        if (parts[i].count % CODEC_BLOCK != 0 || parts[i].count > UINT32_MAX)
+            return err_set(ERR_ARG, "%llu values are not whole blocks of %d, or too many for one part",
+                           (unsigned long long)parts[i].count, CODEC_BLOCK);
+        err = encode_part(codec, &parts[i], source, residual, &w);
     }
-    size_t got = ZSTD_decompressDCtx(codec->decompress, codec->raw, raw_bytes, body, stored);
-    if (ZSTD_isError(got) || got != raw_bytes)
-        return err_set(ERR_PROTO, "codec segment does not unpack: %s",
-                       ZSTD_isError(got) ? ZSTD_getErrorName(got) : "wrong length");
-    *raw = codec->raw;
+    *fault = w.fault;
+    if (err != ERR_OK)
+        return err;
+    codec_put_header(frame, w.at, w.segments, w.begin);
+    *frame_bytes = w.at;
     return ERR_OK;
 }
 
 static enum err decode(struct codec *codec, const uint8_t *frame, size_t frame_bytes, const float *weight, float *out,
                        size_t values_count)
 {
-    const struct codec_row *row;
-    TRY(parse_header(frame, frame_bytes, values_count, &row));
-    const struct vec_codec *ops = &codec->ops->codec[row->vec];
+    struct frame_header header;
+    TRY(codec_get_header(frame, frame_bytes, values_count, &header));
     struct bytes_reader payload = bytes_reader_init(frame + CODEC_HEADER_BYTES, frame_bytes - CODEC_HEADER_BYTES);
-    for (size_t begin = 0; begin < values_count; begin += CODEC_SEGMENT) {
-        size_t count = values_count - begin < CODEC_SEGMENT ? values_count - begin : CODEC_SEGMENT;
-        size_t blocks = count / CODEC_BLOCK;
-        const uint8_t *raw = NULL;
-        TRY(get_segment(codec, &payload, blocks * ops->raw_bytes, &raw));
-        if (weight != NULL)
-            ops->decode_add(raw, blocks, *weight, out + begin);
-        else
-            ops->decode(raw, blocks, out + begin);
+    size_t begin = 0;
+    for (uint32_t i = 0; i < header.segments; i++) {
+        const struct codec_kind *kind;
+        struct segment segment;
+        TRY(codec_get_segment(codec, &header, &payload, values_count - begin, &kind, &segment));
+        TRY(kind->decode(codec, kind, &segment, weight, out + begin));
+        begin += segment.count;
     }
+    if (begin != values_count)
+        return err_set(ERR_PROTO, "codec frame holds %zu values of the %zu it announces", begin, values_count);
     if (bytes_left(&payload) != 0)
         return err_set(ERR_PROTO, "codec frame has bytes behind its last segment");
     return ERR_OK;

@@ -5,8 +5,9 @@
  * socket, no file, no clock, no allocation after codec_new(). One struct codec per thread. Decoding accepts bytes from
  * strangers: no input reaches an assert or makes memory grow.
  *
- * Values come in whole blocks of CODEC_BLOCK. A frame is cut into segments of CODEC_SEGMENT values, each compressed on
- * its own, so that scratch stays in the cache whatever the size of the range.
+ * A range is a list of parts, each with a codec of its own; values come in whole blocks of CODEC_BLOCK. Parts are cut
+ * into segments of at most CODEC_SEGMENT values, each compressed on its own, so that scratch stays in the cache
+ * whatever the size of the range; only PowerSGD takes a tensor whole. A frame says what it holds: any codec decodes it.
  */
 #ifndef OUTER_OPT_CODEC_H
 #define OUTER_OPT_CODEC_H
@@ -18,37 +19,66 @@
 #include "common/err.h"
 #include "outer_opt/vec.h"
 
-/* 1: first version. */
-enum { CODEC_FRAME_VERSION = 1 };
-enum { CODEC_BLOCK = VEC_BLOCK, CODEC_SEGMENT = 1 << 17, CODEC_HEADER_BYTES = 48 };
+/* 1: one codec a frame, no parts; still read. 2: parts, planes. */
+enum { CODEC_FRAME_VERSION = 2 };
+enum { CODEC_BLOCK = VEC_BLOCK, CODEC_SEGMENT = 1 << 17, CODEC_HEADER_BYTES = 48, CODEC_RANK_MAX = 32 };
 
 /* Numbers on the wire; never reused. */
-enum codec_id { CODEC_FP32 = 1, CODEC_BF16 = 2, CODEC_INT8 = 3, CODEC_E3M0 = 4 };
+enum codec_id {
+    CODEC_FP32 = 1,
+    CODEC_BF16 = 2,
+    CODEC_INT8 = 3,    /* absmax per 256 values, 255 levels */
+    CODEC_E3M0 = 4,    /* sign and 3 exponent bits (Streaming DiLoCo, 2501.18512) */
+    CODEC_INT4 = 5,    /* absmax per 64 values, 15 levels */
+    CODEC_INT2 = 6,    /* sign and one of two magnitudes, each the mean of its bin (MuLoCo, 2505.23725) */
+    CODEC_TERNARY = 7, /* -s, 0, s; s the mean of the values that are not 0 (after TernGrad, 1705.07878) */
+    CODEC_UNIFORM = 8, /* multiples of ratio * rms per 256 values, entropy-coded */
+    CODEC_TOPK = 9, /* the largest of every 4096 values, 2 bits each, and where they stand (SparseLoCo, 2508.15706) */
+    CODEC_POWERSGD = 10 /* two thin factors of a matrix (1905.13727) */
+};
 
-struct codec_conf {
+struct codec_choice {
     enum codec_id id;
-    int zstd_level; /* 0: off */
+    float ratio;   /* UNIFORM: step over rms, VEC_RATIO_MIN .. 8; TOPK: fraction of values kept, up to 0.5 */
+    uint32_t rank; /* POWERSGD: 1 .. CODEC_RANK_MAX */
+};
+
+/* `count` values under one codec. */
+struct codec_part {
+    uint64_t count; /* a multiple of CODEC_BLOCK */
+    struct codec_choice choice;
+    /* POWERSGD alone: the matrix, row by row at the start of the part, rows * cols <= count; the rest is padding. */
+    uint32_t rows, cols;
+    /* POWERSGD: cols * rank values, carried from one encoding of this tensor to the next; zeros the first time. */
+    float *factor;
 };
 
 struct codec;
 
-ERR_MUST_CHECK enum err codec_new(const struct codec_conf *conf, struct codec **out);
+/* zstd_level 0: no lossless stage. */
+ERR_MUST_CHECK enum err codec_new(int zstd_level, struct codec **out);
 void codec_free(struct codec *codec);
+/* From the next frame on. */
+ERR_MUST_CHECK enum err codec_set_zstd(struct codec *codec, int level);
+/* Makes room for POWERSGD parts of up to `values` = (rows + cols) * rank. */
+ERR_MUST_CHECK enum err codec_reserve_factors(struct codec *codec, size_t values);
 
-/* "fp32", "bf16", "int8", "e3m0"; NULL for a number that is none of these. */
+/* "fp32", ... "powersgd"; NULL for a number that is none of these. */
 const char *codec_name(enum codec_id id);
+/* Whether it works on whole tensors: then shards are cut between tensors. */
+bool codec_on_tensors(enum codec_id id);
+/* ERR_ARG: ratio or rank outside the codec's range. */
+ERR_MUST_CHECK enum err codec_choice_check(const struct codec_choice *choice);
 
-/* Raw bits per value before zstd, scales included. */
-double codec_bits(enum codec_id id);
+/* Largest frame codec_encode() makes of a range. */
+size_t codec_frame_bytes_max(const struct codec_part *parts, size_t parts_count);
 
-/* Largest frame codec_encode() makes of `values_count` values. */
-size_t codec_frame_bytes_max(enum codec_id id, size_t values_count);
-
-/* Encodes `values_count` (a multiple of CODEC_BLOCK) values of `source` into `frame`, which holds
- * codec_frame_bytes_max(). `residual` (may be NULL, may be source->residual) receives what is left over. ERR_NONFINITE:
- * a NaN, an Inf or a number beyond the format; `*fault` is then the index of the first value of its block. */
-ERR_MUST_CHECK enum err codec_encode(struct codec *codec, const struct vec_source *source, size_t values_count,
-                                     float *residual, uint8_t *frame, size_t *frame_bytes, size_t *fault);
+/* Encodes the range of `source` that the parts make up into `frame`, which holds codec_frame_bytes_max(). `residual`
+ * (may be NULL, may be source->residual) receives what is left over. ERR_NONFINITE: a NaN, an Inf or a number beyond
+ * the format; `*fault` is then the index of the first value of its block (PowerSGD: row). */
+ERR_MUST_CHECK enum err codec_encode(struct codec *codec, const struct codec_part *parts, size_t parts_count,
+                                     const struct vec_source *source, float *residual, uint8_t *frame,
+                                     size_t *frame_bytes, size_t *fault);
 
 /* Decodes a frame of exactly `values_count` values: values = decoded. A frame of any codec will do; it says which.
  * ERR_PROTO if it is cut short, of an unknown version or codec, or announces another count; `values` is then undefined.

@@ -21,8 +21,15 @@ static enum err copy_tensors(struct plan *plan, const struct plan_tensor *tensor
             return err_set(ERR_ARG, "tensor %u has no name", i);
         if (tensors[i].count == 0 || tensors[i].count > (uint64_t)1 << 48)
             return err_set(ERR_ARG, "tensor %s has %" PRIu64 " values", tensors[i].name, tensors[i].count);
+        if (tensors[i].rows != 0 && tensors[i].count % tensors[i].rows != 0)
+            return err_set(ERR_ARG, "tensor %s: %" PRIu64 " values are not %" PRIu64 " rows", tensors[i].name,
+                           tensors[i].count, tensors[i].rows);
         TRY(mem_strdup(tensors[i].name, &name));
-        plan->tensors[i] = (struct plan_tensor){.name = name, .layer = tensors[i].layer, .count = tensors[i].count};
+        plan->tensors[i] = (struct plan_tensor){.name = name,
+                                                .layer = tensors[i].layer,
+                                                .count = tensors[i].count,
+                                                .rows = tensors[i].rows,
+                                                .sensitive = tensors[i].sensitive};
         plan->tensors_count = i + 1;
         plan->params_count += tensors[i].count;
     }
@@ -154,11 +161,13 @@ static void digest_plan(struct plan *plan)
     digest_begin(&state);
     for (uint32_t i = 0; i < plan->tensors_count; i++) {
         const struct plan_tensor *tensor = &plan->tensors[i];
-        uint8_t row[20];
+        uint8_t row[29];
         struct bytes_writer writer = bytes_writer_init(row, sizeof row);
         bytes_put_u32(&writer, tensor->fragment);
         bytes_put_u64(&writer, tensor->offset);
         bytes_put_u64(&writer, tensor->count);
+        bytes_put_u64(&writer, tensor->rows);
+        bytes_put_u8(&writer, tensor->sensitive);
         digest_add(&state, tensor->name, strlen(tensor->name) + 1);
         digest_add(&state, row, sizeof row);
     }
@@ -181,6 +190,7 @@ enum err plan_new(const struct plan_tensor *tensors, uint32_t tensors_count, con
     else
         TRY_OUT(assign_by_layer(plan, conf));
     TRY_OUT(lay_out(plan));
+    plan->whole_tensors = conf->whole_tensors;
     digest_plan(plan);
     *out = plan;
 out:
@@ -200,6 +210,27 @@ void plan_free(struct plan *plan)
     mem_free(plan);
 }
 
+/* The border between tensors that is nearest to block `wanted`; the lower of two. */
+static uint64_t nearest_border(const struct plan *plan, uint32_t fragment, uint64_t wanted)
+{
+    uint64_t blocks = plan->fragments[fragment].values_count / PLAN_BLOCK;
+    uint64_t best = 0;
+    uint64_t distance = wanted;
+    if (blocks - wanted < distance) {
+        best = blocks;
+        distance = blocks - wanted;
+    }
+    for (uint32_t i = 0; i < plan->tensors_count; i++) {
+        uint64_t border = plan->tensors[i].offset / PLAN_BLOCK;
+        uint64_t away = border > wanted ? border - wanted : wanted - border;
+        if (plan->tensors[i].fragment == fragment && (away < distance || (away == distance && border < best))) {
+            best = border;
+            distance = away;
+        }
+    }
+    return best;
+}
+
 struct plan_shard plan_shard(const struct plan *plan, uint32_t fragment, const uint64_t *weights,
                              uint32_t weights_count, uint32_t owner)
 {
@@ -213,6 +244,10 @@ struct plan_shard plan_shard(const struct plan *plan, uint32_t fragment, const u
     }
     uint64_t begin = (uint64_t)(before * blocks / total);
     uint64_t end = (uint64_t)((before + weights[owner]) * blocks / total);
+    if (plan->whole_tensors) {
+        begin = nearest_border(plan, fragment, begin);
+        end = nearest_border(plan, fragment, end);
+    }
     return (struct plan_shard){.begin = begin * PLAN_BLOCK, .end = end * PLAN_BLOCK};
 }
 

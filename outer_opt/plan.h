@@ -9,6 +9,7 @@
 #ifndef OUTER_OPT_PLAN_H
 #define OUTER_OPT_PLAN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,12 +28,15 @@ struct plan_conf {
     enum plan_pattern pattern;
     uint32_t layers_per_fragment; /* strided, sequential */
     uint32_t fragments;           /* balanced */
+    bool whole_tensors;           /* shards are cut between tensors, for codecs that take a tensor whole */
 };
 
 struct plan_tensor {
     const char *name; /* in the plan: owned by it */
     int32_t layer;    /* -1: not part of a layer */
     uint64_t count;   /* values */
+    uint64_t rows;    /* of a matrix; count is a multiple of it. 0: not a matrix */
+    bool sensitive;   /* norms, biases: few values that carry much, sent without loss of note */
     /* filled by plan_new() */
     uint32_t fragment;
     uint64_t offset; /* values within the fragment */
@@ -51,6 +55,7 @@ struct plan {
     uint32_t fragments_count;
     uint64_t params_count;
     uint64_t values_count_max; /* of the largest fragment */
+    bool whole_tensors;
     struct digest digest;
 };
 
@@ -65,7 +70,7 @@ ERR_MUST_CHECK enum err plan_new(const struct plan_tensor *tensors, uint32_t ten
 void plan_free(struct plan *plan);
 
 /* Cuts fragment `fragment` among `weights_count` owners in proportion to their weights (not all zero), on block
- * borders. */
+ * borders; with whole_tensors on the border of a tensor, the nearest one. */
 struct plan_shard plan_shard(const struct plan *plan, uint32_t fragment, const uint64_t *weights,
                              uint32_t weights_count, uint32_t owner);
 

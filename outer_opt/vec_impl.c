@@ -5,83 +5,7 @@
  * elementwise IEEE single precision in a written order, all widths round alike. The file is compiled with
  * -ffp-contract=off: a fused multiply-add rounds once where the reference rounds twice.
  */
-#include <stdbool.h>
-#include <string.h>
-
-#include "outer_opt/vec.h"
-
-enum { B = VEC_BLOCK, HALF = VEC_BLOCK / 2 };
-
-static inline uint32_t float_bits(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static inline float bits_float(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline float bf16_float(uint16_t half)
-{
-    return bits_float((uint32_t)half << 16);
-}
-
-/* x = minuend - subtrahend + residual for one block. */
-static void load_block(const struct vec_source *source, size_t block, float *restrict x)
-{
-    const float *a = source->minuend + block * B;
-    if (source->subtrahend != NULL) {
-        const float *b = source->subtrahend + block * B;
-        for (int i = 0; i < B; i++)
-            x[i] = a[i] - b[i];
-    } else {
-        memcpy(x, a, B * sizeof *x);
-    }
-    if (source->residual != NULL) {
-        const float *r = source->residual + block * B;
-        for (int i = 0; i < B; i++)
-            x[i] = x[i] + r[i];
-    }
-}
-
-/* Bits of the largest magnitude. NaN and Inf have larger bit patterns than every number, so they win. */
-static uint32_t absmax_bits(const float *restrict x)
-{
-    int32_t most = 0;
-    for (int i = 0; i < B; i++) {
-        int32_t magnitude = (int32_t)(float_bits(x[i]) & 0x7fffffffu);
-        most = magnitude > most ? magnitude : most;
-    }
-    return (uint32_t)most;
-}
-
-/* The bf16 at or above a magnitude; 0x7f80 (Inf) when there is none. */
-static uint16_t bf16_up(uint32_t magnitude_bits)
-{
-    return magnitude_bits >= 0x7f800000u ? 0x7f80u : (uint16_t)((magnitude_bits + 0xffffu) >> 16);
-}
-
-enum { BF16_INF = 0x7f80 };
-
-/* Blocks this small would meet subnormal thresholds; both sides of a comparison are lifted by a power of two. */
-static float lift_of(uint16_t scale)
-{
-    return scale < 0x2000u ? 0x1p64f : 1.0f;
-}
-
-static void store_residual(float *residual, size_t block, const float *restrict x, const float *restrict y)
-{
-    if (residual == NULL)
-        return;
-    float *restrict out = residual + block * B;
-    for (int i = 0; i < B; i++)
-        out[i] = x[i] - y[i];
-}
+#include "outer_opt/vec_parts.h"
 
 /* ---- E3M0: sign, three exponent bits, no mantissa; docs/FORMATS.md ---- */
 
@@ -255,25 +179,6 @@ static inline void fp32_block(const uint8_t *raw, size_t blocks, size_t block, f
     memcpy(y, raw + block * FP32_RAW, B * sizeof *y);
 }
 
-/* ---- decoders: the same two loops around each block decoder ---- */
-
-#define DEFINE_DECODERS(codec)                                                                  \
-    static void codec##_decode(const uint8_t *raw, size_t blocks, float *values)                \
-    {                                                                                           \
-        for (size_t block = 0; block < blocks; block++)                                         \
-            codec##_block(raw, blocks, block, values + block * B);                              \
-    }                                                                                           \
-    static void codec##_decode_add(const uint8_t *raw, size_t blocks, float weight, float *sum) \
-    {                                                                                           \
-        for (size_t block = 0; block < blocks; block++) {                                       \
-            float y[B];                                                                         \
-            float *restrict out = sum + block * B;                                              \
-            codec##_block(raw, blocks, block, y);                                               \
-            for (int i = 0; i < B; i++)                                                         \
-                out[i] = out[i] + weight * y[i];                                                \
-        }                                                                                       \
-    }
-
 DEFINE_DECODERS(e3m0)
 DEFINE_DECODERS(int8)
 DEFINE_DECODERS(bf16)
@@ -285,6 +190,52 @@ static void divide(float *restrict sum, size_t count, float divisor)
 {
     for (size_t i = 0; i < count; i++)
         sum[i] = sum[i] / divisor;
+}
+
+static void add(float *restrict sum, const float *restrict values, size_t count, float weight)
+{
+    for (size_t i = 0; i < count; i++)
+        sum[i] = sum[i] + weight * values[i];
+}
+
+static void scale(float *restrict values, size_t count, float factor)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] = values[i] * factor;
+}
+
+/* Per block eight running sums, joined in pairs: an order that every vector width can keep. */
+static double block_square_sum(const float *restrict a, const float *restrict b)
+{
+    double lane[8] = {0};
+    for (int i = 0; i < B; i += 8)
+        for (int k = 0; k < 8; k++) {
+            double x = (double)a[i + k] - (b != NULL ? (double)b[i + k] : 0.0);
+            lane[k] = lane[k] + x * x;
+        }
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
+/* The blocks' sums are joined as a binary counter carries: neighbours of equal weight first. */
+static double square_sum(const float *a, const float *b, size_t blocks)
+{
+    double level[64];
+    uint64_t held = 0;
+    for (size_t block = 0; block < blocks; block++) {
+        double sum = block_square_sum(a + block * B, b != NULL ? b + block * B : NULL);
+        int k = 0;
+        for (; (held >> k & 1) != 0; k++) {
+            sum = level[k] + sum;
+            held &= ~((uint64_t)1 << k);
+        }
+        level[k] = sum;
+        held |= (uint64_t)1 << k;
+    }
+    double total = 0;
+    for (int k = 0; k < 64; k++)
+        if ((held >> k & 1) != 0)
+            total = level[k] + total;
+    return total;
 }
 
 static void nesterov(float *restrict theta, float *restrict buffer, const float *restrict delta, size_t count, float lr,
@@ -307,29 +258,51 @@ static void heavy_ball(float *restrict theta, float *restrict buffer, const floa
     }
 }
 
+static void clipped(float *restrict theta, float *restrict buffer, const float *restrict delta, size_t count, float lr,
+                    float momentum, float limit)
+{
+    for (size_t i = 0; i < count; i++) {
+        float next = momentum * buffer[i] + delta[i];
+        next = next > limit ? limit : next;
+        next = next < -limit ? -limit : next;
+        buffer[i] = next;
+        theta[i] = theta[i] - lr * next;
+    }
+}
+
 static void average(float *restrict theta, const float *restrict delta, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         theta[i] = theta[i] - delta[i];
 }
 
-#define TEXT_OF(name) #name
-#define TABLE_TEXT(name) TEXT_OF(name)
-#define TABLE_JOIN(a, b) a##b
-#define TABLE_NAME(name) TABLE_JOIN(vec_ops_, name)
+#define COARSE_FUNCTIONS(codec)                                                     \
+    TABLE_NAME(vec_##codec##_encode_, ISA), TABLE_NAME(vec_##codec##_decode_, ISA), \
+        TABLE_NAME(vec_##codec##_decode_add_, ISA)
 
-extern const struct vec_ops TABLE_NAME(ISA);
-const struct vec_ops TABLE_NAME(ISA) = {
-    .name = TABLE_TEXT(ISA),
-    .codec =
+extern const struct vec_ops TABLE_NAME(vec_ops_, ISA);
+const struct vec_ops
+    TABLE_NAME(vec_ops_, ISA) =
         {
-            [VEC_FP32] = {FP32_RAW, fp32_encode, fp32_decode, fp32_decode_add},
-            [VEC_BF16] = {BF16_RAW, bf16_encode, bf16_decode, bf16_decode_add},
-            [VEC_INT8] = {INT8_RAW, int8_encode, int8_decode, int8_decode_add},
-            [VEC_E3M0] = {E3M0_RAW, e3m0_encode, e3m0_decode, e3m0_decode_add},
-        },
-    .divide = divide,
-    .nesterov = nesterov,
-    .heavy_ball = heavy_ball,
-    .average = average,
+            .name = TABLE_TEXT(ISA),
+            .codec =
+                {
+                    [VEC_FP32] = {FP32_RAW, 0, fp32_encode, fp32_decode, fp32_decode_add},
+                    [VEC_BF16] = {BF16_RAW, 0, bf16_encode, bf16_decode, bf16_decode_add},
+                    [VEC_INT8] = {INT8_RAW, 2, int8_encode, int8_decode, int8_decode_add},
+                    [VEC_E3M0] = {E3M0_RAW, 2, e3m0_encode, e3m0_decode, e3m0_decode_add},
+                    [VEC_INT4] = {INT4_RAW, INT4_SCALES, COARSE_FUNCTIONS(int4)},
+                    [VEC_INT2] = {INT2_RAW, INT2_SCALES, COARSE_FUNCTIONS(int2)},
+                    [VEC_TERNARY] = {TERNARY_RAW, 2, COARSE_FUNCTIONS(ternary)},
+                },
+            .levels_encode = TABLE_NAME(vec_levels_encode_, ISA),
+            .levels_decode = TABLE_NAME(vec_levels_decode_, ISA),
+            .add = add,
+            .scale = scale,
+            .square_sum = square_sum,
+            .divide = divide,
+            .nesterov = nesterov,
+            .heavy_ball = heavy_ball,
+            .clipped = clipped,
+            .average = average,
 };

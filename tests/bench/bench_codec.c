@@ -9,6 +9,8 @@
 /* Larger than any cache; Gaussian, as outer gradients nearly are. */
 enum { COUNT = 16 << 20, RUNS = 5 };
 
+static const struct codec_part part = {.count = COUNT, .choice = {.id = CODEC_E3M0}};
+
 struct bench {
     float *base, *theta, *residual, *sum;
     uint8_t *frame, *raw;
@@ -18,17 +20,15 @@ struct bench {
 
 static enum err set_up(struct bench *b)
 {
-    struct codec_conf conf = {.id = CODEC_E3M0, .zstd_level = 1};
-    struct codec_conf no_zstd = {.id = CODEC_E3M0};
     struct env_rng rng = env_rng_init(1, 1);
     TRY(mem_new(COUNT, sizeof(float), "base", &b->base));
     TRY(mem_new(COUNT, sizeof(float), "theta", &b->theta));
     TRY(mem_new(COUNT, sizeof(float), "residual", &b->residual));
     TRY(mem_new(COUNT, sizeof(float), "sum", &b->sum));
-    TRY(mem_new(codec_frame_bytes_max(CODEC_E3M0, COUNT), 1, "frame", &b->frame));
+    TRY(mem_new(codec_frame_bytes_max(&part, 1), 1, "frame", &b->frame));
     TRY(mem_new(COUNT, 1, "raw", &b->raw));
-    TRY(codec_new(&conf, &b->codec));
-    TRY(codec_new(&no_zstd, &b->plain));
+    TRY(codec_new(1, &b->codec));
+    TRY(codec_new(0, &b->plain));
     /* A million distinct values repeated: making sixteen million would take longer than the measurement. */
     for (size_t i = 0; i < COUNT; i++)
         b->base[i] = i < 1 << 20 ? (float)(1e-3 * env_rng_normal(&rng)) : b->base[i - (1 << 20)];
@@ -69,7 +69,7 @@ static double time_encode(struct bench *b, struct codec *codec)
     for (int r = 0; r < RUNS; r++) {
         struct vec_source source = {b->base, b->theta, b->residual};
         double begin_s = env_mono_s();
-        if (codec_encode(codec, &source, COUNT, b->residual, b->frame, &b->frame_bytes, &fault) != ERR_OK)
+        if (codec_encode(codec, &part, 1, &source, b->residual, b->frame, &b->frame_bytes, &fault) != ERR_OK)
             fprintf(stderr, "bench: %s\n", err_text());
         took[r] = env_mono_s() - begin_s;
     }
@@ -92,7 +92,7 @@ static double bits_of_gaussian(struct bench *b)
 {
     struct vec_source source = {.minuend = b->base};
     size_t fault;
-    if (codec_encode(b->codec, &source, COUNT, NULL, b->frame, &b->frame_bytes, &fault) != ERR_OK)
+    if (codec_encode(b->codec, &part, 1, &source, NULL, b->frame, &b->frame_bytes, &fault) != ERR_OK)
         fprintf(stderr, "bench: %s\n", err_text());
     return 8.0 * (double)b->frame_bytes / COUNT;
 }

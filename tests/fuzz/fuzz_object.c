@@ -63,8 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static struct codec *codec;
-    struct codec_conf conf = {.id = CODEC_E3M0};
-    if (codec == NULL && codec_new(&conf, &codec) != ERR_OK)
+    if (codec == NULL && codec_new(0, &codec) != ERR_OK)
         return 0;
     open_both(codec, data, bytes);
     decode(codec, data, bytes);

@@ -27,8 +27,10 @@ for compiler in gcc clang; do
         objects=
         common="-std=gnu11 -D_GNU_SOURCE -I. $level -ffp-contract=off -pthread"
         for isa in $isas; do
-            $compiler $common $(flags_of $isa) -DISA=$isa -c outer_opt/vec_impl.c -o "$dir/$isa.o"
-            objects="$objects $dir/$isa.o"
+            for part in impl coarse; do
+                $compiler $common $(flags_of $isa) -DISA=$isa -c outer_opt/vec_$part.c -o "$dir/$part.$isa.o"
+                objects="$objects $dir/$part.$isa.o"
+            done
         done
         $compiler $common $sources $objects $libraries -lm -o "$dir/bits"
         for threads in 1 2; do

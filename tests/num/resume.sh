@@ -46,7 +46,8 @@ train --out "$dir/halves"
 cmp "$dir/whole/worker-000000040.safetensors" "$dir/halves/worker-000000040.safetensors"
 
 # A damaged newest checkpoint is reported and the one before is used; another run spec is refused.
-printf x | dd of="$dir/halves/worker-000000040.safetensors" bs=1 seek=5000 conv=notrunc 2>/dev/null
+newest=$dir/halves/worker-000000040.safetensors
+printf x | dd of="$newest" bs=1 seek=$(($(wc -c <"$newest") - 5001)) conv=notrunc 2>/dev/null
 train --out "$dir/halves" 2>&1 | tee "$dir/log" >&2
 grep -q 'checksum does not match.*trying the one before' "$dir/log"
 grep -q 'resuming behind step 30' "$dir/log"

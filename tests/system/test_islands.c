@@ -69,6 +69,19 @@ static void four_islands_with_other_codecs(void **state)
                    "sleep=1", 30);
 }
 
+static void three_islands_with_coarse_codecs(void **state)
+{
+    (void)state;
+    static const char *const codecs[] = {
+        "int4", "int2", "ternary", "uniform", "topk\nkeep = 0.1", "powersgd\nrank = 1"};
+    for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
+        char name[32], spec[256];
+        snprintf(name, sizeof name, "coarse%zu", i);
+        snprintf(spec, sizeof spec, "late = wait\noverlap = 2\ncodec = %s\n", codecs[i]);
+        run_to_the_end(name, 3, spec, "sleep=1", 30);
+    }
+}
+
 static void eight_islands(void **state)
 {
     (void)state;
@@ -83,6 +96,7 @@ int main(void)
         cmocka_unit_test(two_islands),
         cmocka_unit_test(three_islands_merging_late_results),
         cmocka_unit_test(four_islands_with_other_codecs),
+        cmocka_unit_test(three_islands_with_coarse_codecs),
         cmocka_unit_test(eight_islands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -162,17 +162,17 @@ static uint32_t contribute(struct rogue *rogue, void (*spoil)(uint8_t *object, s
 {
     static uint8_t object[1 << 16];
     struct codec *codec;
-    struct codec_conf conf = {.id = CODEC_E3M0, .zstd_level = 1};
     /* 700 values in three blocks: one for b, two for c. */
     static float values[CODEC_BLOCK];
     struct vec_source source = {.minuend = values};
+    const struct codec_part part = {.count = CODEC_BLOCK, .choice = {.id = CODEC_E3M0}};
     size_t frame_bytes, bytes, fault;
-    assert_ok(codec_new(&conf, &codec));
+    assert_ok(codec_new(1, &codec));
     for (int attempt = 0; attempt < 100; attempt++) {
         struct wire_meta meta = {.tokens = 10, .step = 1, .base_hash = rogue->base_hash};
         struct wire_key key = {
             .kind = WIRE_CONTRIBUTION, .version = rogue->base_version + 1, .shard = TARGET, .island = ROGUE};
-        assert_ok(codec_encode(codec, &source, CODEC_BLOCK, NULL, wire_object_frame(object), &frame_bytes, &fault));
+        assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(object), &frame_bytes, &fault));
         assert_ok(wire_object_seal(WIRE_CONTRIBUTION, &meta, object, frame_bytes, &bytes));
         spoil(object, &bytes);
         rogue->done_status = 0;

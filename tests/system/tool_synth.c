@@ -69,8 +69,12 @@ static int register_all(struct synth *s, struct diloco *d)
     for (int i = 0; i < s->tensors_count; i++) {
         char name[64];
         snprintf(name, sizeof name, i == 0 ? "embed" : "layers.%d.weight", i - 1);
-        struct diloco_tensor tensor = {
-            .name = name, .data = s->tensor[i], .dims = 1, .shape = {s->count[i]}, .layer = DILOCO_LAYER_FROM_NAME};
+        bool norm = i == s->tensors_count - 1; /* one vector among matrices */
+        struct diloco_tensor tensor = {.name = name,
+                                       .data = s->tensor[i],
+                                       .dims = norm ? 1 : 2,
+                                       .shape = {norm ? s->count[i] : 10, s->count[i] / 10},
+                                       .layer = DILOCO_LAYER_FROM_NAME};
         int result = diloco_register(d, &tensor);
         if (result != DILOCO_OK)
             return result;
@@ -163,7 +167,7 @@ int main(int argc, char **argv)
     s.crash_step = option(s.data, "crash", 0);
     add_tensor(&s, 700);
     for (int64_t l = 0; l < s.spec.layers && l + 1 < TENSORS_MAX; l++)
-        add_tensor(&s, (size_t)s.size + (size_t)l);
+        add_tensor(&s, (size_t)s.size / 10 * 10 + 10 * (size_t)l);
 
     struct diloco_options options = {
         .socket_path = s.attach, .trainer = "synth", .wait_ms = 5000, .interrupted = interrupted};

@@ -22,6 +22,7 @@ static struct replica *member(uint32_t self)
                                 .error_feedback = true,
                                 .weights = weights,
                                 .members_count = MEMBERS,
+                                .choice = {.id = CODEC_E3M0},
                                 .self = self};
     struct replica *replica;
     assert_ok(replica_new(&conf, &replica));
@@ -118,9 +119,8 @@ static void the_one_who_sends_nonsense_is_left_out(void **state)
     struct replica *owner = member(0);
     struct replica_input inputs[MEMBERS];
     struct codec *plain;
-    struct codec_conf fp32 = {.id = CODEC_FP32};
     size_t bad;
-    assert_ok(codec_new(&fp32, &plain));
+    assert_ok(codec_new(0, &plain));
     struct plan_shard range = replica_shard(owner, 0, 0);
     size_t n = (size_t)(range.end - range.begin);
     for (uint32_t culprit = 0; culprit < MEMBERS; culprit++) {
@@ -128,7 +128,8 @@ static void the_one_who_sends_nonsense_is_left_out(void **state)
             float *values = calloc(n, sizeof *values);
             values[n / 2] = i == culprit ? 3.4e38f : 1.0f; /* beyond bf16, so beyond any scale */
             struct vec_source source = {.minuend = values};
-            assert_ok(codec_encode(plain, &source, n, NULL, in[i].bytes, &in[i].count, &bad));
+            struct codec_part part = {.count = n, .choice = {.id = CODEC_FP32}};
+            assert_ok(codec_encode(plain, &part, 1, &source, NULL, in[i].bytes, &in[i].count, &bad));
             inputs[i] = (struct replica_input){in[i].bytes, in[i].count, 1e6f};
             free(values);
         }
@@ -167,9 +168,8 @@ int main(void)
     struct plan_tensor tensors[] = {{.name = "first", .layer = -1, .count = 1500},
                                     {.name = "second", .layer = -1, .count = 700}};
     struct plan_conf conf = {.pattern = PLAN_BALANCED, .fragments = 1};
-    struct codec_conf e3m0 = {.id = CODEC_E3M0, .zstd_level = 1};
     assert_ok(plan_new(tensors, 2, &conf, &plan));
-    assert_ok(codec_new(&e3m0, &codec));
+    assert_ok(codec_new(1, &codec));
     scratch = malloc(plan->values_count_max * sizeof *scratch);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everyone_holds_the_same_after_any_rounds),

@@ -23,8 +23,10 @@ struct work {
 };
 
 static float base[COUNT], local[ISLANDS][COUNT], residual[ISLANDS][COUNT], owner_residual[COUNT], mean[COUNT];
-static float anchor[3][COUNT], momentum[2][COUNT], decoded[COUNT];
-static uint8_t raw[ISLANDS][COUNT * 4], result[COUNT * 4];
+static float anchor[4][COUNT], momentum[3][COUNT], decoded[COUNT];
+static uint8_t raw[ISLANDS][COUNT * 4], result[COUNT * 4], steps[BLOCKS * 2];
+static int8_t levels[COUNT];
+static float leveled[COUNT], level_residual[COUNT];
 
 static void *run(void *argument)
 {
@@ -43,8 +45,14 @@ static void *run(void *argument)
     struct vec_source source = {.minuend = mean + at, .residual = owner_residual + at};
     codec->encode(&source, w->blocks, result + raw_at, owner_residual + at);
     codec->decode(result + raw_at, w->blocks, decoded + at);
+    source = (struct vec_source){.minuend = mean + at, .residual = level_residual + at};
+    w->ops->levels_encode(&source, w->blocks, 1.4f, steps + 2 * w->begin, levels + at, level_residual + at);
+    w->ops->levels_decode(steps + 2 * w->begin, levels + at, w->blocks, leveled + at);
+    w->ops->scale(leveled + at, count, 0.37f);
+    w->ops->add(decoded + at, leveled + at, count, 0.01f);
     w->ops->nesterov(anchor[0] + at, momentum[0] + at, decoded + at, count, 0.7f, 0.9f);
     w->ops->heavy_ball(anchor[1] + at, momentum[1] + at, decoded + at, count, 0.4f, 0.9f);
+    w->ops->clipped(anchor[3] + at, momentum[2] + at, decoded + at, count, 1.0f, 0.5f, 1e-3f);
     w->ops->average(anchor[2] + at, decoded + at, count);
     return NULL;
 }
@@ -73,7 +81,7 @@ static void fill(float *values, uint64_t stream, double sigma)
     values[5 * VEC_BLOCK + 9] = 1.5e-41f;
 }
 
-static struct digest hash_all(void)
+static struct digest hash_all(const struct vec_ops *ops)
 {
     struct digest_state state;
     digest_begin(&state);
@@ -84,6 +92,9 @@ static struct digest hash_all(void)
     digest_add(&state, owner_residual, sizeof owner_residual);
     digest_add(&state, anchor, sizeof anchor);
     digest_add(&state, momentum, sizeof momentum);
+    digest_add(&state, level_residual, sizeof level_residual);
+    double norm = ops->square_sum(mean, anchor[0], BLOCKS);
+    digest_add(&state, &norm, sizeof norm);
     struct digest leaf = vhash_leaf(anchor[0], COUNT, 0);
     struct digest root = vhash_root(1, 2, COUNT, &leaf, &leaf);
     digest_add(&state, root.byte, sizeof root.byte);
@@ -102,7 +113,8 @@ int main(int argc, char **argv)
         memset(residual, 0, sizeof residual);
         memset(owner_residual, 0, sizeof owner_residual);
         memset(momentum, 0, sizeof momentum);
-        for (int k = 0; k < 3; k++)
+        memset(level_residual, 0, sizeof level_residual);
+        for (int k = 0; k < 4; k++)
             fill(anchor[k], 100, 1);
         for (int round = 0; round < ROUNDS; round++) {
             fill(base, (uint64_t)round, 1);
@@ -111,7 +123,7 @@ int main(int argc, char **argv)
             for (int codec = 0; codec < VEC_CODECS; codec++)
                 run_threads(tables[t], codec, threads);
         }
-        struct digest digest = hash_all();
+        struct digest digest = hash_all(tables[t]);
         char hex[DIGEST_HEX_BYTES];
         printf("%s %s\n", digest_hex(&digest, hex), tables[t]->name);
     }

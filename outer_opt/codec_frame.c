@@ -1,0 +1,195 @@
+#include <string.h>
+
+#include "common/digest.h"
+#include "outer_opt/codec_parts.h"
+
+/*
+ * Frame:  0  u32 magic "DLF1"      4  u8 version   5  u8 0         6  u16 block
+ *         8  u32 segment values   12  u32 segments
+ *        16  u64 values           24  u64 payload bytes
+ *        32  16 bytes: start of BLAKE2b over bytes 0..31 and the payload
+ *        48  payload: segments
+ * Segment: u8 codec, u8 planes, u16 param, u32 values, u32 bytes that follow; per plane u32 bytes (top bit: zstd),
+ *          then that many bytes.
+ * Version 1: the header's byte 5 is the codec; a segment is one plane and nothing before it, of CODEC_SEGMENT values or
+ * what is left.
+ */
+enum { FRAME_MAGIC = 0x31464c44, DIGEST_OFFSET = 32, DIGEST_SHORT_BYTES = 16 };
+#define PLANE_ZSTD 0x80000000u
+
+static void digest_frame(const uint8_t *frame, size_t frame_bytes, struct digest *digest)
+{
+    struct digest_state state;
+    digest_begin(&state);
+    digest_add(&state, frame, DIGEST_OFFSET);
+    digest_add(&state, frame + CODEC_HEADER_BYTES, frame_bytes - CODEC_HEADER_BYTES);
+    *digest = digest_end(&state);
+}
+
+void codec_put_header(uint8_t *frame, size_t frame_bytes, uint32_t segments, size_t values_count)
+{
+    struct digest digest;
+    struct bytes_writer header = bytes_writer_init(frame, CODEC_HEADER_BYTES);
+    bytes_put_u32(&header, FRAME_MAGIC);
+    bytes_put_u8(&header, CODEC_FRAME_VERSION);
+    bytes_put_u8(&header, 0);
+    bytes_put_u16(&header, CODEC_BLOCK);
+    bytes_put_u32(&header, CODEC_SEGMENT);
+    bytes_put_u32(&header, segments);
+    bytes_put_u64(&header, values_count);
+    bytes_put_u64(&header, frame_bytes - CODEC_HEADER_BYTES);
+    digest_frame(frame, frame_bytes, &digest);
+    bytes_put(&header, digest.byte, DIGEST_SHORT_BYTES);
+}
+
+/* In order: length, magic, version, codec, geometry, count, payload length. */
+enum err codec_get_header(const uint8_t *frame, size_t frame_bytes, size_t values_count, struct frame_header *out)
+{
+    struct bytes_reader header = bytes_reader_init(frame, frame_bytes);
+    if (frame_bytes < CODEC_HEADER_BYTES)
+        return err_set(ERR_PROTO, "codec frame of %zu bytes is shorter than its header", frame_bytes);
+    if (bytes_get_u32(&header) != FRAME_MAGIC)
+        return err_set(ERR_PROTO, "not a codec frame");
+    out->version = bytes_get_u8(&header);
+    if (out->version < 1 || out->version > CODEC_FRAME_VERSION)
+        return err_set(ERR_PROTO, "codec frame of version %u; this program reads 1 to %d", out->version,
+                       CODEC_FRAME_VERSION);
+    out->id = bytes_get_u8(&header);
+    if (out->version == 1 && (out->id > CODEC_E3M0 || codec_kind_of(out->id) == NULL))
+        return err_set(ERR_PROTO, "codec frame of unknown codec %u", out->id);
+    unsigned block = bytes_get_u16(&header);
+    uint32_t segment = bytes_get_u32(&header);
+    out->segments = bytes_get_u32(&header);
+    uint64_t values = bytes_get_u64(&header);
+    uint64_t payload = bytes_get_u64(&header);
+    if (block != CODEC_BLOCK || segment != CODEC_SEGMENT || values % CODEC_BLOCK != 0 ||
+        (out->version == 1 && out->segments != (values + CODEC_SEGMENT - 1) / CODEC_SEGMENT))
+        return err_set(ERR_PROTO, "codec frame with a geometry this program does not write");
+    if (values != values_count)
+        return err_set(ERR_PROTO, "codec frame of %llu values where %zu are due", (unsigned long long)values,
+                       values_count);
+    if (payload != frame_bytes - CODEC_HEADER_BYTES)
+        return err_set(ERR_PROTO, "codec frame cut short or too long");
+    return ERR_OK;
+}
+
+enum err codec_check(const uint8_t *frame, size_t frame_bytes, size_t values_count)
+{
+    struct frame_header header;
+    TRY(codec_get_header(frame, frame_bytes, values_count, &header));
+    struct digest digest;
+    digest_frame(frame, frame_bytes, &digest);
+    if (memcmp(frame + DIGEST_OFFSET, digest.byte, DIGEST_SHORT_BYTES) != 0)
+        return err_set(ERR_PROTO, "codec frame was altered: its digest does not match");
+    return ERR_OK;
+}
+
+/* One plane at `out`, which has room for its raw form; zstd's only where it is shorter. */
+static size_t put_plane(struct codec *codec, const struct plane *plane, bool compress, uint8_t *out)
+{
+    uint32_t mark = (uint32_t)plane->bytes;
+    uint8_t *body = out + PLANE_MARK_BYTES;
+    size_t packed = 0;
+    if (compress && codec->zstd_level > 0 && plane->bytes > 1) {
+        /* A destination smaller than the raw form makes zstd give up where it gains nothing. */
+        packed = ZSTD_compress2(codec->compress, body, plane->bytes - 1, plane->data, plane->bytes);
+        if (ZSTD_isError(packed))
+            packed = 0;
+    }
+    if (packed > 0)
+        mark = (uint32_t)packed | PLANE_ZSTD;
+    else
+        memcpy(body, plane->data, plane->bytes);
+    memcpy(out, &mark, sizeof mark);
+    return PLANE_MARK_BYTES + (packed > 0 ? packed : plane->bytes);
+}
+
+size_t codec_put_segment(struct codec *codec, const struct codec_kind *kind, const struct segment *segment,
+                         uint8_t *out)
+{
+    size_t at = SEGMENT_HEADER_BYTES;
+    for (unsigned i = 0; i < segment->planes_count; i++)
+        at += put_plane(codec, &segment->plane[i], !kind->whole, out + at);
+    struct bytes_writer header = bytes_writer_init(out, SEGMENT_HEADER_BYTES);
+    bytes_put_u8(&header, (uint8_t)kind->id);
+    bytes_put_u8(&header, (uint8_t)segment->planes_count);
+    bytes_put_u16(&header, segment->param);
+    bytes_put_u32(&header, segment->count);
+    bytes_put_u32(&header, (uint32_t)(at - SEGMENT_HEADER_BYTES));
+    return at;
+}
+
+/* The next plane: inside the frame, or unpacked into codec->plane[i], at most `room` bytes of it. */
+static enum err get_plane(struct codec *codec, struct bytes_reader *payload, unsigned i, size_t room,
+                          struct plane *plane)
+{
+    uint32_t mark = bytes_get_u32(payload);
+    size_t stored = mark & ~PLANE_ZSTD;
+    const uint8_t *body = bytes_get(payload, stored);
+    if (payload->failed)
+        return err_set(ERR_PROTO, "codec frame ends inside a segment");
+    if ((mark & PLANE_ZSTD) == 0) {
+        if (stored > room)
+            return err_set(ERR_PROTO, "codec segment of %zu bytes where at most %zu can be", stored, room);
+        *plane = (struct plane){(uint8_t *)(uintptr_t)body, stored};
+        return ERR_OK;
+    }
+    room = room < codec->plane_room[i] ? room : codec->plane_room[i];
+    size_t got = ZSTD_decompressDCtx(codec->decompress, codec->plane[i], room, body, stored);
+    if (ZSTD_isError(got))
+        return err_set(ERR_PROTO, "codec segment does not unpack: %s", ZSTD_getErrorName(got));
+    *plane = (struct plane){codec->plane[i], got};
+    return ERR_OK;
+}
+
+/* Version 1 kept scales and codes of a segment in one plane. */
+static void split_plane(const struct codec *codec, const struct codec_kind *kind, struct segment *segment)
+{
+    size_t scales = codec->ops->codec[kind->vec].scale_bytes * blocks_of(segment->count);
+    struct plane all = segment->plane[0];
+    if (scales == 0 || all.bytes < scales)
+        return;
+    segment->planes_count = 2;
+    segment->plane[0] = (struct plane){all.data, scales};
+    segment->plane[1] = (struct plane){all.data + scales, all.bytes - scales};
+}
+
+static enum err get_segment_1(struct codec *codec, const struct frame_header *header, struct bytes_reader *payload,
+                              size_t values_left, const struct codec_kind **kind, struct segment *segment)
+{
+    *kind = codec_kind_of(header->id);
+    size_t count = values_left < CODEC_SEGMENT ? values_left : CODEC_SEGMENT;
+    *segment = (struct segment){.count = (uint32_t)count, .planes_count = 1};
+    TRY(get_plane(codec, payload, 1, blocks_of(count) * codec->ops->codec[(*kind)->vec].raw_bytes, &segment->plane[0]));
+    split_plane(codec, *kind, segment);
+    return ERR_OK;
+}
+
+enum err codec_get_segment(struct codec *codec, const struct frame_header *header, struct bytes_reader *payload,
+                           size_t values_left, const struct codec_kind **kind, struct segment *segment)
+{
+    size_t room[PLANES_MAX];
+    if (header->version == 1)
+        return get_segment_1(codec, header, payload, values_left, kind, segment);
+    unsigned id = bytes_get_u8(payload);
+    *segment = (struct segment){.planes_count = bytes_get_u8(payload)};
+    segment->param = bytes_get_u16(payload);
+    segment->count = bytes_get_u32(payload);
+    size_t bytes = bytes_get_u32(payload);
+    size_t end = payload->at + bytes;
+    *kind = codec_kind_of(id);
+    if (payload->failed || bytes > bytes_left(payload))
+        return err_set(ERR_PROTO, "codec frame ends inside a segment");
+    if (*kind == NULL)
+        return err_set(ERR_PROTO, "codec segment of unknown codec %u", id);
+    if (segment->planes_count == 0 || segment->planes_count > PLANES_MAX || segment->count == 0 ||
+        segment->count % CODEC_BLOCK != 0 || segment->count > values_left ||
+        (!(*kind)->whole && segment->count > CODEC_SEGMENT))
+        return err_set(ERR_PROTO, "codec segment with a geometry this program does not write");
+    (*kind)->room(*kind, segment->count, room);
+    for (unsigned i = 0; i < segment->planes_count; i++)
+        TRY(get_plane(codec, payload, i, room[i], &segment->plane[i]));
+    if (payload->at != end)
+        return err_set(ERR_PROTO, "codec segment has bytes behind its last plane");
+    return ERR_OK;
+}

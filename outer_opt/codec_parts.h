@@ -1,0 +1,98 @@
+/*
+ * codec_parts: what the codecs' files share; private to them. codec.c walks over parts and segments, codec_frame.c
+ * knows header and planes, and each codec_*.c turns one segment into planes and back.
+ */
+#ifndef OUTER_OPT_CODEC_PARTS_H
+#define OUTER_OPT_CODEC_PARTS_H
+
+#include <zstd.h>
+
+#include "common/bytes.h"
+#include "outer_opt/codec.h"
+
+/* Streams of different statistics are kept apart, so that each is compressed with a table of its own. */
+enum { PLANES_MAX = 3 };
+
+struct plane {
+    uint8_t *data; /* encoding: codec->plane[]; decoding: there, or inside the frame */
+    size_t bytes;
+};
+
+/* One segment between its values and its bytes. */
+struct segment {
+    uint32_t count; /* values */
+    uint16_t param; /* the codec's own */
+    unsigned planes_count;
+    struct plane plane[PLANES_MAX];
+};
+
+struct codec {
+    int zstd_level;
+    const struct vec_ops *ops;
+    ZSTD_CCtx *compress;
+    ZSTD_DCtx *decompress;
+    uint8_t *plane[PLANES_MAX];
+    size_t plane_room[PLANES_MAX];
+    int8_t *levels; /* CODEC_SEGMENT */
+    float *values;  /* CODEC_SEGMENT */
+    uint16_t *kept; /* TOPK: places within a chunk */
+    float *factors; /* POWERSGD: P, Q, and both as halves */
+};
+
+/* What one codec does. */
+struct codec_kind {
+    enum codec_id id;
+    const char *name;
+    bool whole; /* a part is one segment, whatever its size */
+    int vec;    /* enum vec_codec_id of a plain block codec, else -1 */
+    /* Most bytes of each plane for `count` values; a decoder unpacks no more. */
+    void (*room)(const struct codec_kind *kind, size_t count, size_t room[PLANES_MAX]);
+    /* Fills segment->plane[] (data is given) from source; returns the index of the first faulty block, or the number of
+     * blocks. */
+    size_t (*encode)(struct codec *codec, const struct codec_kind *kind, const struct codec_part *part,
+                     const struct vec_source *source, float *residual, struct segment *segment);
+    /* values = decoded, or with `weight` values += weight * decoded. ERR_PROTO if the planes are none it makes. */
+    enum err (*decode)(struct codec *codec, const struct codec_kind *kind, const struct segment *segment,
+                       const float *weight, float *values);
+};
+
+/* NULL for a number that is none. */
+const struct codec_kind *codec_kind_of(unsigned id);
+
+extern const struct codec_kind codec_kind_uniform, codec_kind_topk, codec_kind_powersgd;
+
+static inline size_t blocks_of(size_t count)
+{
+    return count / CODEC_BLOCK;
+}
+
+/* Gives decoded values of a segment out: copied, or added with a weight. */
+static inline void codec_emit(const struct codec *codec, const float *decoded, size_t count, const float *weight,
+                              float *values)
+{
+    if (weight != NULL)
+        codec->ops->add(values, decoded, count, *weight);
+    else
+        for (size_t i = 0; i < count; i++)
+            values[i] = decoded[i];
+}
+
+/* ---- codec_frame.c ---- */
+struct frame_header {
+    unsigned version, id; /* id: version 1 alone */
+    uint32_t segments;
+};
+enum { SEGMENT_HEADER_BYTES = 12, PLANE_MARK_BYTES = 4 };
+
+void codec_put_header(uint8_t *frame, size_t frame_bytes, uint32_t segments, size_t values_count);
+ERR_MUST_CHECK enum err codec_get_header(const uint8_t *frame, size_t frame_bytes, size_t values_count,
+                                         struct frame_header *header);
+/* Appends a segment at `out`; returns its bytes. */
+size_t codec_put_segment(struct codec *codec, const struct codec_kind *kind, const struct segment *segment,
+                         uint8_t *out);
+/* The next segment, unpacked; at most `values_left` values. */
+ERR_MUST_CHECK enum err codec_get_segment(struct codec *codec, const struct frame_header *header,
+                                          struct bytes_reader *payload, size_t values_left,
+                                          const struct codec_kind **kind, struct segment *segment);
+
+#endif

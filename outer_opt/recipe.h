@@ -1,0 +1,44 @@
+/*
+ * recipe: which codec each tensor of a fragment is sent under, and so the parts of any shard of it.
+ *
+ * Norms and biases are sent as bf16 (they are few and carry much); matrices under the run's codec. A codec that cannot
+ * keep a zero a zero leaves the last block of a padded tensor to bf16, so that padding stays zero. With PowerSGD the
+ * recipe also holds the factors carried from one encoding to the next, one set for contributions and one for results.
+ * One recipe a replica; a fragment's choices change only while none of its encodings is under way.
+ */
+#ifndef OUTER_OPT_RECIPE_H
+#define OUTER_OPT_RECIPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "outer_opt/codec.h"
+#include "outer_opt/plan.h"
+
+enum recipe_role { RECIPE_CONTRIBUTION, RECIPE_RESULT, RECIPE_ROLES };
+
+struct recipe;
+
+/* `plan` is borrowed. */
+ERR_MUST_CHECK enum err recipe_new(const struct plan *plan, const struct codec_choice *choice, struct recipe **out);
+void recipe_free(struct recipe *recipe);
+
+/* Bytes recipe_new() takes. */
+uint64_t recipe_bytes(const struct plan *plan, const struct codec_choice *choice);
+/* For struct codec_conf. */
+size_t recipe_factor_values_max(const struct plan *plan, const struct codec_choice *choice);
+
+/* Most parts of any range of any fragment. */
+size_t recipe_parts_max(const struct recipe *recipe);
+/* The parts of values `begin` to `end` of a fragment into `parts`, which holds recipe_parts_max(); how many. */
+size_t recipe_parts(const struct recipe *recipe, enum recipe_role role, uint32_t f, uint64_t begin, uint64_t end,
+                    struct codec_part *parts);
+/* Largest frame of that range. */
+size_t recipe_frame_bytes_max(const struct plan *plan, const struct codec_choice *choice, uint32_t f, uint64_t begin,
+                              uint64_t end);
+
+/* From now on tensor `tensor` is sent under `choice` (a block codec); for the choice of codecs tensor by tensor. */
+void recipe_choose(struct recipe *recipe, enum recipe_role role, uint32_t tensor, const struct codec_choice *choice);
+
+#endif

@@ -1,0 +1,326 @@
+/*
+ * The loops of the codecs below E3M0, compiled once per instruction set like vec_impl.c and under the same rules.
+ *
+ * Sums over a block run in sixteen lanes of a written order, so that they round alike at every vector width.
+ */
+#include "outer_opt/vec_parts.h"
+
+enum { LANES = 16 };
+
+static inline float lanes_sum(const float *lane)
+{
+    float sum[LANES];
+    memcpy(sum, lane, sizeof sum);
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int k = 0; k < width; k++)
+            sum[k] = sum[k] + sum[k + width];
+    return sum[0];
+}
+
+/* Nearest bf16 of a magnitude; Inf when it is beyond. */
+static inline uint16_t bf16_near(float magnitude)
+{
+    uint32_t bits = float_bits(magnitude);
+    return bits >= 0x7f7f8000u ? 0x7f80u : (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+/* The power of two that brings a block's largest magnitude to about one: sums of a block never overflow nor vanish. */
+static inline float unit_of(uint32_t most_bits)
+{
+    int exponent = (int)(most_bits >> 23);
+    int inverse = 254 - exponent;
+    inverse = inverse < 1 ? 1 : inverse > 254 ? 254 : inverse;
+    return bits_float((uint32_t)inverse << 23);
+}
+
+/* ---- int4: absmax of 64 values, 15 levels ---- */
+
+enum { INT4_PARTS = 4, INT4_PART = B / INT4_PARTS };
+
+size_t TABLE_NAME(vec_int4_encode_, ISA)(const struct vec_source *source, size_t blocks, uint8_t *raw, float *residual)
+{
+    const float round_magic = 0x1.8p23f;
+    for (size_t block = 0; block < blocks; block++) {
+        float x[B], y[B];
+        uint32_t codes[B];
+        uint16_t scales[INT4_PARTS];
+        load_block(source, block, x);
+        for (int p = 0; p < INT4_PARTS; p++) {
+            int32_t most = 0;
+            for (int i = p * INT4_PART; i < (p + 1) * INT4_PART; i++) {
+                int32_t magnitude = (int32_t)(float_bits(x[i]) & 0x7fffffffu);
+                most = magnitude > most ? magnitude : most;
+            }
+            scales[p] = bf16_up((uint32_t)most);
+            if (scales[p] == BF16_INF)
+                return block;
+            float lift = lift_of(scales[p]);
+            float s = bf16_float(scales[p]);
+            float inverse = scales[p] != 0 ? 7.0f / (s * lift) : 0;
+            float step = s / 7.0f;
+            for (int i = p * INT4_PART; i < (p + 1) * INT4_PART; i++) {
+                float q = (x[i] * lift * inverse + round_magic) - round_magic;
+                codes[i] = (uint32_t)(int32_t)q & 15u;
+                y[i] = q * step;
+            }
+        }
+        memcpy(raw + INT4_SCALES * block, scales, sizeof scales);
+        uint8_t *restrict out = raw + INT4_SCALES * blocks + block * HALF;
+        for (int i = 0; i < HALF; i++)
+            out[i] = (uint8_t)(codes[i] | codes[i + HALF] << 4);
+        store_residual(residual, block, x, y);
+    }
+    return blocks;
+}
+
+static inline void int4_block(const uint8_t *raw, size_t blocks, size_t block, float *restrict y)
+{
+    uint16_t scales[INT4_PARTS];
+    memcpy(scales, raw + INT4_SCALES * block, sizeof scales);
+    const uint8_t *restrict in = raw + INT4_SCALES * blocks + block * HALF;
+    for (int i = 0; i < HALF; i++) {
+        y[i] = (float)((int32_t)((uint32_t)in[i] << 28) >> 28);
+        y[i + HALF] = (float)((int32_t)((uint32_t)in[i] << 24) >> 28);
+    }
+    for (int p = 0; p < INT4_PARTS; p++) {
+        float step = bf16_float(scales[p]) / 7.0f;
+        for (int i = p * INT4_PART; i < (p + 1) * INT4_PART; i++)
+            y[i] = y[i] * step;
+    }
+}
+
+/* ---- bins by magnitude: the mean of each bin stands for its values (MuLoCo's statistical quantisation) ---- */
+
+/* Mean magnitude of x * unit over the block. */
+static inline float mean_magnitude(const float *restrict x, float unit)
+{
+    float lane[LANES] = {0};
+    for (int i = 0; i < B; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            lane[k] = lane[k] + bits_float(float_bits(x[i + k]) & 0x7fffffffu) * unit;
+    return lanes_sum(lane) / B;
+}
+
+/* Means of the magnitudes below and from `border` on, still times unit; an empty bin has mean 0. */
+static inline void bin_means(const float *restrict x, float unit, float border, float *low, float *high)
+{
+    float low_lane[LANES] = {0}, high_lane[LANES] = {0}, count_lane[LANES] = {0};
+    for (int i = 0; i < B; i += LANES)
+        for (int k = 0; k < LANES; k++) {
+            float a = bits_float(float_bits(x[i + k]) & 0x7fffffffu) * unit;
+            float is_high = a >= border ? 1.0f : 0.0f;
+            high_lane[k] = high_lane[k] + is_high * a;
+            low_lane[k] = low_lane[k] + (1.0f - is_high) * a;
+            count_lane[k] = count_lane[k] + is_high;
+        }
+    float highs = lanes_sum(count_lane);
+    *high = highs > 0 ? lanes_sum(high_lane) / highs : 0;
+    *low = highs < B ? lanes_sum(low_lane) / (B - highs) : 0;
+}
+
+/* A magnitude over `unit` as bf16. unit is a power of two, so dividing rounds only where the result is subnormal. */
+static inline uint16_t unscaled(float magnitude, float unit)
+{
+    return bf16_near(magnitude / unit);
+}
+
+/* ---- int2: sign and one of two magnitudes ---- */
+
+/* Border between the magnitudes over the mean magnitude: Lloyd's for four levels of a Gaussian, 0.9816 / 0.7979. */
+#define INT2_BORDER 1.2303f
+
+size_t TABLE_NAME(vec_int2_encode_, ISA)(const struct vec_source *source, size_t blocks, uint8_t *raw, float *residual)
+{
+    for (size_t block = 0; block < blocks; block++) {
+        float x[B], y[B], low, high;
+        uint32_t codes[B];
+        load_block(source, block, x);
+        uint32_t most = absmax_bits(x);
+        if (most >= 0x7f7f8000u)
+            return block;
+        float unit = unit_of(most);
+        float border = mean_magnitude(x, unit) * INT2_BORDER;
+        bin_means(x, unit, border, &low, &high);
+        uint16_t scales[2] = {unscaled(low, unit), unscaled(high, unit)};
+        float means[2] = {bf16_float(scales[0]), bf16_float(scales[1])};
+        memcpy(raw + INT2_SCALES * block, scales, sizeof scales);
+        for (int i = 0; i < B; i++) {
+            uint32_t sign = float_bits(x[i]) >> 31;
+            uint32_t is_high = bits_float(float_bits(x[i]) & 0x7fffffffu) * unit >= border;
+            codes[i] = sign << 1 | is_high;
+            y[i] = bits_float(float_bits(is_high ? means[1] : means[0]) | sign << 31);
+        }
+        uint8_t *restrict out = raw + INT2_SCALES * blocks + block * (B / 4);
+        for (int i = 0; i < B / 4; i++)
+            out[i] = (uint8_t)(codes[i] | codes[i + B / 4] << 2 | codes[i + B / 2] << 4 | codes[i + 3 * B / 4] << 6);
+        store_residual(residual, block, x, y);
+    }
+    return blocks;
+}
+
+static inline void int2_block(const uint8_t *raw, size_t blocks, size_t block, float *restrict y)
+{
+    uint16_t scales[2];
+    memcpy(scales, raw + INT2_SCALES * block, sizeof scales);
+    uint32_t low = float_bits(bf16_float(scales[0]));
+    uint32_t high = float_bits(bf16_float(scales[1]));
+    const uint8_t *restrict in = raw + INT2_SCALES * blocks + block * (B / 4);
+    for (int part = 0; part < 4; part++)
+        for (int i = 0; i < B / 4; i++) {
+            uint32_t code = (uint32_t)in[i] >> (2 * part) & 3u;
+            y[part * (B / 4) + i] = bits_float((code & 1u ? high : low) ^ (code >> 1) << 31);
+        }
+}
+
+/* ---- ternary: -s, 0, s; five values a byte ---- */
+
+/* Border over the mean magnitude: Lloyd's for three levels of a Gaussian, 0.6120 / 0.7979. */
+#define TERNARY_BORDER 0.7670f
+enum { TERNARY_DIGITS = 5, TERNARY_SLOTS = TERNARY_DIGITS * TERNARY_GROUP, TERNARY_ZERO = 1 };
+
+size_t TABLE_NAME(vec_ternary_encode_, ISA)(const struct vec_source *source, size_t blocks, uint8_t *raw,
+                                            float *residual)
+{
+    for (size_t block = 0; block < blocks; block++) {
+        float x[B], y[B], low, high;
+        uint32_t digits[TERNARY_SLOTS];
+        load_block(source, block, x);
+        uint32_t most = absmax_bits(x);
+        if (most >= 0x7f7f8000u)
+            return block;
+        float unit = unit_of(most);
+        float border = mean_magnitude(x, unit) * TERNARY_BORDER;
+        bin_means(x, unit, border, &low, &high);
+        uint16_t scale = unscaled(high, unit);
+        float s = bf16_float(scale);
+        memcpy(raw + 2 * block, &scale, sizeof scale);
+        for (int i = 0; i < B; i++) {
+            uint32_t bits = float_bits(x[i]);
+            uint32_t magnitude = bits & 0x7fffffffu;
+            uint32_t far = magnitude != 0 && bits_float(magnitude) * unit >= border;
+            uint32_t sign = bits >> 31;
+            digits[i] = far ? 2u - 2u * sign : TERNARY_ZERO;
+            y[i] = far ? bits_float(float_bits(s) | sign << 31) : 0.0f;
+        }
+        for (int i = B; i < TERNARY_SLOTS; i++)
+            digits[i] = TERNARY_ZERO;
+        uint8_t *restrict out = raw + 2 * blocks + block * TERNARY_GROUP;
+        for (int i = 0; i < TERNARY_GROUP; i++)
+            out[i] = (uint8_t)(digits[i] + 3 * digits[i + TERNARY_GROUP] + 9 * digits[i + 2 * TERNARY_GROUP] +
+                               27 * digits[i + 3 * TERNARY_GROUP] + 81 * digits[i + 4 * TERNARY_GROUP]);
+        store_residual(residual, block, x, y);
+    }
+    return blocks;
+}
+
+static inline void ternary_block(const uint8_t *raw, size_t blocks, size_t block, float *restrict y)
+{
+    uint16_t scale;
+    memcpy(&scale, raw + 2 * block, sizeof scale);
+    float s = bf16_float(scale);
+    const uint8_t *restrict in = raw + 2 * blocks + block * TERNARY_GROUP;
+    uint32_t rest[TERNARY_GROUP];
+    float slots[TERNARY_SLOTS];
+    for (int i = 0; i < TERNARY_GROUP; i++)
+        rest[i] = in[i];
+    for (int digit = 0; digit < TERNARY_DIGITS; digit++)
+        for (int i = 0; i < TERNARY_GROUP; i++) {
+            uint32_t above = rest[i] * 171u >> 9; /* a third, exact below 256 */
+            slots[digit * TERNARY_GROUP + i] = (float)((int32_t)(rest[i] - 3 * above) - TERNARY_ZERO) * s;
+            rest[i] = above;
+        }
+    memcpy(y, slots, B * sizeof *y);
+}
+
+/* ---- levels: multiples of a step ---- */
+
+/* Root of a positive number, by Newton's method from above: only additions and divisions, so that every compiler and
+ * library rounds alike. */
+static inline float root(float value)
+{
+    float guess = bits_float((float_bits(value) >> 1) + 0x1fc00000u);
+    for (int i = 0; i < 4; i++)
+        guess = 0.5f * (guess + value / guess);
+    return guess;
+}
+
+static inline float root_mean_square(const float *restrict x, float unit)
+{
+    float lane[LANES] = {0};
+    for (int i = 0; i < B; i += LANES)
+        for (int k = 0; k < LANES; k++) {
+            float a = x[i + k] * unit;
+            lane[k] = lane[k] + a * a;
+        }
+    float mean = lanes_sum(lane) / B;
+    return mean > 0 ? root(mean) : 0;
+}
+
+/* Two bits of mantissa: a step need not be exact, and few different ones compress to a quarter of their size. */
+static inline uint16_t few_bits(uint16_t half)
+{
+    return (uint16_t)((half + 0x10u) & 0xffe0u);
+}
+
+size_t TABLE_NAME(vec_levels_encode_, ISA)(const struct vec_source *source, size_t blocks, float ratio, uint8_t *steps,
+                                           int8_t *levels, float *residual)
+{
+    const float round_magic = 0x1.8p23f;
+    for (size_t block = 0; block < blocks; block++) {
+        float x[B], y[B];
+        int8_t *restrict out = levels + block * B;
+        load_block(source, block, x);
+        uint32_t most = absmax_bits(x);
+        if (most >= 0x7f7f8000u)
+            return block;
+        float unit = unit_of(most);
+        uint16_t step = few_bits(unscaled(root_mean_square(x, unit) * ratio, unit));
+        if (step == BF16_INF)
+            return block;
+        float s = bf16_float(step);
+        float lift = lift_of(step);
+        /* Below the smallest step there is nothing to tell apart. */
+        float inverse = step != 0 ? 1.0f / (s * lift) : 0;
+        memcpy(steps + 2 * block, &step, sizeof step);
+        for (int i = 0; i < B; i++) {
+            float q = (x[i] * lift * inverse + round_magic) - round_magic;
+            q = q > 127.0f ? 127.0f : q;
+            q = q < -127.0f ? -127.0f : q;
+            out[i] = (int8_t)(int32_t)q;
+            y[i] = q * s;
+        }
+        store_residual(residual, block, x, y);
+    }
+    return blocks;
+}
+
+void TABLE_NAME(vec_levels_decode_, ISA)(const uint8_t *steps, const int8_t *levels, size_t blocks, float *values)
+{
+    for (size_t block = 0; block < blocks; block++) {
+        uint16_t step;
+        memcpy(&step, steps + 2 * block, sizeof step);
+        float s = bf16_float(step);
+        const int8_t *restrict in = levels + block * B;
+        float *restrict out = values + block * B;
+        for (int i = 0; i < B; i++)
+            out[i] = (float)in[i] * s;
+    }
+}
+
+DEFINE_DECODERS(int4)
+DEFINE_DECODERS(int2)
+DEFINE_DECODERS(ternary)
+
+#define EXPORT_DECODERS(codec)                                                                                   \
+    void TABLE_NAME(vec_##codec##_decode_, ISA)(const uint8_t *raw, size_t blocks, float *values)                \
+    {                                                                                                            \
+        codec##_decode(raw, blocks, values);                                                                     \
+    }                                                                                                            \
+    void TABLE_NAME(vec_##codec##_decode_add_, ISA)(const uint8_t *raw, size_t blocks, float weight, float *sum) \
+    {                                                                                                            \
+        codec##_decode_add(raw, blocks, weight, sum);                                                            \
+    }
+
+EXPORT_DECODERS(int4)
+EXPORT_DECODERS(int2)
+EXPORT_DECODERS(ternary)

@@ -1,0 +1,468 @@
+/* Codecs: error bounds, exact left-overs, damaged frames, the same bits from every instruction set; and recipes. */
+#include "tests/lib/testlib.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/digest.h"
+#include "common/mem.h"
+#include "outer_opt/codec.h"
+#include "outer_opt/recipe.h"
+
+static const struct vec_ops *tables[3];
+static size_t tables_count;
+
+/* ---- codecs ---- */
+
+enum { N = 4 * CODEC_SEGMENT + 512 * 3 };
+
+/* Every codec with parameters to test it under, by number. */
+static const struct codec_choice choices[] = {
+    [CODEC_FP32] = {CODEC_FP32, 0, 0},         [CODEC_BF16] = {CODEC_BF16, 0, 0},
+    [CODEC_INT8] = {CODEC_INT8, 0, 0},         [CODEC_E3M0] = {CODEC_E3M0, 0, 0},
+    [CODEC_INT4] = {CODEC_INT4, 0, 0},         [CODEC_INT2] = {CODEC_INT2, 0, 0},
+    [CODEC_TERNARY] = {CODEC_TERNARY, 0, 0},   [CODEC_UNIFORM] = {CODEC_UNIFORM, 1.4f, 0},
+    [CODEC_TOPK] = {CODEC_TOPK, 1.0f / 64, 0}, [CODEC_POWERSGD] = {CODEC_POWERSGD, 0, 4},
+};
+enum { CODECS_END = CODEC_POWERSGD + 1 };
+
+struct bench {
+    struct codec *codec;
+    struct codec_part part;
+    float *x, *y, *residual, *sum;
+    uint8_t *frame;
+    size_t frame_max, frame_bytes, fault;
+};
+
+static void bench_init(struct bench *b, enum codec_id id)
+{
+    memset(b, 0, sizeof *b);
+    b->part = (struct codec_part){.count = N, .choice = choices[id], .rows = N / 512, .cols = 512};
+    assert_ok(codec_choice_check(&b->part.choice));
+    assert_ok(codec_new(1, &b->codec));
+    assert_ok(codec_reserve_factors(b->codec, (N / 512 + 512) * 4));
+    assert_ok(mem_new(512, 4 * sizeof(float), "factor", &b->part.factor));
+    b->frame_max = codec_frame_bytes_max(&b->part, 1);
+    assert_ok(mem_new(N, 4, "x", &b->x));
+    assert_ok(mem_new(N, 4, "y", &b->y));
+    assert_ok(mem_new(N, 4, "r", &b->residual));
+    assert_ok(mem_new(N, 4, "s", &b->sum));
+    assert_ok(mem_new(b->frame_max, 1, "f", &b->frame));
+}
+
+static void bench_deinit(struct bench *b)
+{
+    codec_free(b->codec);
+    mem_free(b->x);
+    mem_free(b->y);
+    mem_free(b->residual);
+    mem_free(b->sum);
+    mem_free(b->frame);
+    mem_free(b->part.factor);
+}
+
+static void bench_round(struct bench *b)
+{
+    struct vec_source source = {.minuend = b->x};
+    assert_ok(codec_encode(b->codec, &b->part, 1, &source, b->residual, b->frame, &b->frame_bytes, &b->fault));
+    assert_true(b->frame_bytes <= b->frame_max);
+    assert_ok(codec_decode(b->codec, b->frame, b->frame_bytes, b->y, N));
+    for (size_t i = 0; i < N; i++)
+        assert_int_equal(testlib_float_bits(b->residual[i]), testlib_float_bits(b->x[i] - b->y[i]));
+}
+
+static void codecs_keep_their_error_bounds(void **state)
+{
+    (void)state;
+    static const struct {
+        enum codec_id id;
+        float ratio;
+        double error_max[2], bits_max[2]; /* Gaussian, Laplace: its longer tail stretches steps and spreads codes */
+    } rows[] = {
+        {CODEC_FP32, 0, {0, 0}, {32.1, 32.1}},
+        {CODEC_BF16, 0, {2.1e-3, 2.1e-3}, {12.6, 12.9}},
+        {CODEC_INT8, 0, {1e-2, 1.1e-2}, {7.7, 7.2}},
+        {CODEC_E3M0, 0, {0.21, 0.21}, {3.6, 3.8}},
+        {CODEC_INT4, 0, {0.11, 0.15}, {4.0, 3.7}},
+        {CODEC_INT2, 0, {0.35, 0.46}, {2.1, 2.1}},
+        {CODEC_TERNARY, 0, {0.44, 0.54}, {1.69, 1.69}},
+        {CODEC_UNIFORM, 0.25f, {0.08, 0.08}, {4.2, 4.1}},
+        {CODEC_UNIFORM, 0.7f, {0.21, 0.205}, {2.65, 2.6}},
+        {CODEC_UNIFORM, 1.0f, {0.29, 0.285}, {2.22, 2.15}},
+        {CODEC_UNIFORM, 1.4f, {0.42, 0.39}, {1.72, 1.65}},
+        {CODEC_UNIFORM, 2.0f, {0.57, 0.525}, {1.34, 1.25}},
+        {CODEC_TOPK, 1.0f / 64, {0.95, 0.9}, {0.17, 0.17}},
+    };
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        for (int laplace = 0; laplace < 2; laplace++) {
+            struct bench b;
+            struct env_rng rng = env_rng_init(9, r);
+            bench_init(&b, rows[r].id);
+            if (rows[r].ratio > 0)
+                b.part.choice.ratio = rows[r].ratio;
+            if (laplace)
+                testlib_fill_laplace(&rng, b.x, N, 1e-3);
+            else
+                testlib_fill_normal(&rng, b.x, N, 1e-3);
+            bench_round(&b);
+            double error = testlib_relative_error(b.y, b.x, N);
+            double bits = 8.0 * (double)b.frame_bytes / N;
+            print_message("%s %.3g %s: relative error %.4f, %.3f bit/value\n", codec_name(rows[r].id),
+                          (double)rows[r].ratio, laplace ? "laplace" : "gauss", error, bits);
+            assert_true(error <= rows[r].error_max[laplace]);
+            assert_true(bits <= rows[r].bits_max[laplace]);
+            bench_deinit(&b);
+        }
+    }
+}
+
+static void e3m0_keeps_direction_and_elementwise_bound(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct env_rng rng = env_rng_init(10, 0);
+    bench_init(&b, CODEC_E3M0);
+    testlib_fill_laplace(&rng, b.x, N, 1);
+    bench_round(&b);
+    double dot = 0, xx = 0, yy = 0;
+    for (size_t block = 0; block < N; block += CODEC_BLOCK) {
+        float most = 0;
+        for (size_t i = block; i < block + CODEC_BLOCK; i++)
+            most = fmaxf(most, fabsf(b.x[i]));
+        for (size_t i = block; i < block + CODEC_BLOCK; i++) {
+            dot += (double)b.x[i] * b.y[i];
+            xx += (double)b.x[i] * b.x[i];
+            yy += (double)b.y[i] * b.y[i];
+            float ratio = fabsf(b.x[i]) / most;
+            if (ratio >= 1.0f / 63)
+                assert_true(fabsf(b.x[i] - b.y[i]) <= fabsf(b.x[i]) * (1.0f / 3 + 1e-6f));
+        }
+    }
+    assert_true(dot / sqrt(xx * yy) >= 0.978);
+    bench_deinit(&b);
+}
+
+static void error_feedback_sends_everything_in_the_end(void **state)
+{
+    (void)state;
+    /* The same outer gradient again and again: what is sent adds up to what was meant, within one step's left-over. */
+    struct codec *codec;
+    assert_ok(codec_new(0, &codec));
+    enum { COUNT = 1024, ROUNDS = 50 };
+    static float theta[COUNT], zero[COUNT], residual[COUNT], sent[COUNT];
+    static uint8_t frame[COUNT];
+    const struct codec_part part = {.count = COUNT, .choice = {.id = CODEC_E3M0}};
+    struct env_rng rng = env_rng_init(3, 3);
+    testlib_fill_normal(&rng, theta, COUNT, 1e-3);
+    struct vec_source source = {.minuend = zero, .subtrahend = theta, .residual = residual};
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t bytes, fault;
+        assert_ok(codec_encode(codec, &part, 1, &source, residual, frame, &bytes, &fault));
+        assert_ok(codec_decode_add(codec, frame, bytes, 1.0f, sent, COUNT));
+    }
+    for (size_t i = 0; i < COUNT; i++)
+        assert_true(fabsf(sent[i] + residual[i] + ROUNDS * theta[i]) < 1e-5f);
+    double left = 0, meant = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        left += (double)residual[i] * residual[i];
+        meant += (double)theta[i] * theta[i];
+    }
+    assert_true(left < meant); /* bounded: it does not grow with the rounds */
+    codec_free(codec);
+}
+
+static void not_a_number_is_refused_and_placed(void **state)
+{
+    (void)state;
+    const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
+    for (unsigned id = 1; id < CODECS_END; id++) {
+        struct bench b;
+        size_t unit = id == CODEC_POWERSGD ? 512 : CODEC_BLOCK; /* a row of the matrix */
+        bench_init(&b, id);
+        for (size_t k = 0; k < 4; k++) {
+            size_t place = CODEC_SEGMENT + 1000 * (k + 1);
+            b.x[place] = bad[k];
+            struct vec_source source = {.minuend = b.x};
+            assert_int_equal(codec_encode(b.codec, &b.part, 1, &source, NULL, b.frame, &b.frame_bytes, &b.fault),
+                             ERR_NONFINITE);
+            assert_int_equal(b.fault, place / unit * unit);
+            b.x[place] = 0;
+        }
+        bench_deinit(&b);
+    }
+}
+
+static void all_tables_give_the_same_bits(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 64, COUNT = BLOCKS * CODEC_BLOCK };
+    static float x[COUNT], sub[COUNT], res[2][COUNT], out[2][COUNT];
+    static uint8_t raw[2][4 * COUNT];
+    struct env_rng rng = env_rng_init(11, 0);
+    for (int trial = 0; trial < 60; trial++) {
+        /* Every magnitude, down to subnormals and up to the edge. */
+        double scale = exp2(env_rng_uniform(&rng) * 270 - 145);
+        testlib_fill_normal(&rng, x, COUNT, scale < 1e37 ? scale : 1e37);
+        testlib_fill_normal(&rng, sub, COUNT, scale < 1e37 ? scale : 1e37);
+        for (int c = 0; c < VEC_CODECS; c++) {
+            for (size_t t = 0; t < tables_count; t++) {
+                struct vec_source source = {.minuend = x, .subtrahend = sub};
+                size_t slot = t > 0;
+                const struct vec_codec *codec = &tables[t]->codec[c];
+                memset(out[slot], 0, sizeof out[slot]);
+                size_t good = codec->encode(&source, BLOCKS, raw[slot], res[slot]);
+                if (good != BLOCKS)
+                    break;
+                codec->decode_add(raw[slot], BLOCKS, 3.7f, out[slot]);
+                tables[t]->divide(out[slot], COUNT, 1.3f);
+                tables[t]->nesterov(out[slot], res[slot], x, COUNT, 0.37f, 0.91f);
+                tables[t]->heavy_ball(out[slot], res[slot], x, COUNT, 0.37f, 0.91f);
+                tables[t]->average(out[slot], sub, COUNT);
+                assert_memory_equal(raw[0], raw[slot], BLOCKS * codec->raw_bytes);
+                assert_memory_equal(res[0], res[slot], sizeof res[0]);
+                assert_memory_equal(out[0], out[slot], sizeof out[0]);
+            }
+        }
+    }
+    print_message("tables compared: %zu\n", tables_count);
+}
+
+static void damaged_frames_are_refused(void **state)
+{
+    (void)state;
+    for (unsigned id = 1; id < CODECS_END; id++) {
+        struct bench b;
+        struct env_rng rng = env_rng_init(12, id);
+        bench_init(&b, id);
+        testlib_fill_normal(&rng, b.x, N, 1);
+        bench_round(&b);
+        assert_fails(ERR_PROTO, "where 256 are due", codec_decode(b.codec, b.frame, b.frame_bytes, b.y, 256));
+        size_t stride = b.frame_bytes / 64 + 1;
+        for (size_t cut = 0; cut < b.frame_bytes; cut += cut < 100 ? 1 : stride)
+            assert_int_equal(codec_decode(b.codec, b.frame, cut, b.y, N), ERR_PROTO);
+        for (size_t at = 0; at < b.frame_bytes; at += at < 100 ? 1 : stride) {
+            b.frame[at] ^= 0x40;
+            assert_int_equal(codec_check(b.frame, b.frame_bytes, N), ERR_PROTO);
+            enum err err = codec_decode(b.codec, b.frame, b.frame_bytes, b.y, N); /* whatever it finds, it survives */
+            assert_true(err == ERR_OK || err == ERR_PROTO);
+            b.frame[at] ^= 0x40;
+        }
+        assert_ok(codec_decode(b.codec, b.frame, b.frame_bytes, b.y, N));
+        bench_deinit(&b);
+    }
+}
+
+/* decode_add is decode and an addition, whatever the codec; zeros stay zeros where padding relies on it. */
+static void sums_and_zeros_are_exact(void **state)
+{
+    (void)state;
+    for (unsigned id = 1; id < CODECS_END; id++) {
+        struct bench b;
+        struct env_rng rng = env_rng_init(13, id);
+        bench_init(&b, id);
+        testlib_fill_normal(&rng, b.x, N, 1e-2);
+        for (size_t i = 0; i < N; i += 3)
+            b.x[i] = 0;
+        memset(b.x + CODEC_SEGMENT - 700, 0, 2000 * sizeof *b.x); /* whole blocks, across segments */
+        bench_round(&b);
+        for (size_t i = 0; i < N; i++)
+            b.sum[i] = b.x[i];
+        assert_ok(codec_decode_add(b.codec, b.frame, b.frame_bytes, 1.7f, b.sum, N));
+        for (size_t i = 0; i < N; i++) {
+            assert_int_equal(testlib_float_bits(b.sum[i]), testlib_float_bits(b.x[i] + 1.7f * b.y[i]));
+            if (id != CODEC_INT2 && id != CODEC_POWERSGD && b.x[i] == 0)
+                assert_true(b.y[i] == 0);
+        }
+        bench_deinit(&b);
+    }
+}
+
+/* Values far outside a block's usual ones are kept, not clipped. */
+static void uniform_keeps_outliers(void **state)
+{
+    (void)state;
+    static const float ratios[] = {0.2f, 0.5f, 1.0f, 1.4f, 2.0f, 4.0f};
+    for (size_t r = 0; r < 6; r++) {
+        struct bench b;
+        struct env_rng rng = env_rng_init(14, r);
+        bench_init(&b, CODEC_UNIFORM);
+        b.part.choice.ratio = ratios[r];
+        testlib_fill_normal(&rng, b.x, N, 1e-3);
+        for (size_t i = 0; i < N; i += 97)
+            b.x[i] *= 40;
+        b.x[5 * CODEC_BLOCK] = 1e30f;
+        bench_round(&b);
+        for (size_t block = 0; block < N; block += CODEC_BLOCK) {
+            double square = 0;
+            for (size_t i = block; i < block + CODEC_BLOCK; i++)
+                square += (double)b.x[i] * b.x[i];
+            double half_step = 0.5 * ratios[r] * sqrt(square / CODEC_BLOCK) * 1.13; /* the step has few bits */
+            for (size_t i = block; i < block + CODEC_BLOCK; i++)
+                assert_true(fabs((double)b.x[i] - (double)b.y[i]) <= half_step * (1 + 1e-6) + 1e-30);
+        }
+        bench_deinit(&b);
+    }
+}
+
+static void topk_sends_the_largest(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct env_rng rng = env_rng_init(15, 0);
+    bench_init(&b, CODEC_TOPK);
+    testlib_fill_normal(&rng, b.x, N, 1);
+    for (size_t i = 0; i < 4096; i++)
+        b.x[i] = i < 10 ? -3.0f : 0.0f; /* fewer than may be kept; all of them equal */
+    bench_round(&b);
+    for (size_t begin = 0; begin < N; begin += 4096) {
+        size_t count = N - begin < 4096 ? N - begin : 4096;
+        size_t kept = 0;
+        float least = INFINITY, left = 0;
+        for (size_t i = begin; i < begin + count; i++) {
+            kept += b.y[i] != 0;
+            if (b.y[i] != 0)
+                least = fminf(least, fabsf(b.x[i]));
+            else
+                left = fmaxf(left, fabsf(b.x[i]));
+        }
+        assert_int_equal(kept, begin == 0 ? 10 : (count + 63) / 64);
+        assert_true(least >= left);
+    }
+    assert_true(b.y[0] == -3.0f);
+    bench_deinit(&b);
+}
+
+/* Vogels et al.: power iteration finds a low-rank matrix; here after two encodings, as exact as bf16 factors are. */
+static void powersgd_is_exact_up_to_its_rank(void **state)
+{
+    (void)state;
+    enum { ROWS = N / 512, COLS = 512 };
+    for (int rank = 1; rank <= 4; rank++) {
+        struct bench b;
+        static float left[ROWS * 4], right[COLS * 4];
+        struct env_rng rng = env_rng_init(16, (uint64_t)rank);
+        bench_init(&b, CODEC_POWERSGD);
+        testlib_fill_normal(&rng, left, ROWS * 4, 1);
+        testlib_fill_normal(&rng, right, COLS * 4, 1e-3);
+        for (size_t i = 0; i < ROWS; i++)
+            for (size_t j = 0; j < COLS; j++)
+                for (int k = 0; k < rank; k++)
+                    b.x[i * COLS + j] += left[i * 4 + (size_t)k] * right[j * 4 + (size_t)k];
+        bench_round(&b);
+        bench_round(&b);
+        double error = testlib_relative_error(b.y, b.x, N);
+        print_message("powersgd on rank %d: relative error %.2g\n", rank, error);
+        assert_true(error < 4e-3);
+        assert_true(8.0 * (double)b.frame_bytes / N < 0.2);
+        bench_deinit(&b);
+    }
+    struct bench b; /* and zeros, which have no direction at all, are no trouble */
+    bench_init(&b, CODEC_POWERSGD);
+    bench_round(&b);
+    for (size_t i = 0; i < N; i++)
+        assert_true(b.y[i] == 0);
+    bench_deinit(&b);
+}
+
+static void levels_agree_between_tables(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 64, COUNT = BLOCKS * CODEC_BLOCK };
+    static float x[COUNT], res[2][COUNT], out[2][COUNT];
+    static int8_t levels[2][COUNT];
+    static uint8_t steps[2][2 * BLOCKS];
+    struct env_rng rng = env_rng_init(17, 0);
+    for (int trial = 0; trial < 60; trial++) {
+        double scale = exp2(env_rng_uniform(&rng) * 270 - 145);
+        testlib_fill_normal(&rng, x, COUNT, scale < 1e37 ? scale : 1e37);
+        struct vec_source source = {.minuend = x};
+        double norm = tables[0]->square_sum(x, NULL, BLOCKS);
+        for (size_t t = 0; t < tables_count; t++) {
+            size_t slot = t > 0;
+            if (tables[t]->levels_encode(&source, BLOCKS, 0.3f, steps[slot], levels[slot], res[slot]) != BLOCKS)
+                break;
+            tables[t]->levels_decode(steps[slot], levels[slot], BLOCKS, out[slot]);
+            tables[t]->add(out[slot], x, COUNT, 0.3f);
+            tables[t]->scale(out[slot], COUNT, 1.7f);
+            tables[t]->clipped(out[slot], res[slot], x, COUNT, 0.4f, 0.9f, 0.01f);
+            assert_memory_equal(levels[0], levels[slot], sizeof levels[0]);
+            assert_memory_equal(steps[0], steps[slot], sizeof steps[0]);
+            assert_memory_equal(res[0], res[slot], sizeof res[0]);
+            assert_memory_equal(out[0], out[slot], sizeof out[0]);
+            assert_true(tables[t]->square_sum(x, NULL, BLOCKS) == norm);
+        }
+    }
+}
+
+/* ---- recipe ---- */
+
+static void recipe_cuts_by_tensor(void **state)
+{
+    (void)state;
+    static const struct plan_tensor tensors[] = {
+        {.name = "embed", .layer = -1, .count = 40000, .rows = 200},
+        {.name = "a.norm", .layer = 0, .count = 200, .sensitive = true},
+        {.name = "a.w1", .layer = 0, .count = 20000, .rows = 100},
+        {.name = "a.w2", .layer = 0, .count = 30000, .rows = 150},
+        {.name = "a.tiny", .layer = 0, .count = 64, .rows = 8},
+    };
+    static const enum codec_id ids[] = {CODEC_UNIFORM, CODEC_INT2, CODEC_POWERSGD, CODEC_FP32};
+    for (size_t c = 0; c < 4; c++) {
+        struct codec_choice choice = choices[ids[c]];
+        struct plan_conf conf = {.layers_per_fragment = 1, .whole_tensors = ids[c] == CODEC_POWERSGD};
+        struct plan *plan;
+        struct recipe *recipe;
+        struct codec_part parts[16];
+        assert_ok(plan_new(tensors, 5, &conf, &plan));
+        assert_ok(recipe_new(plan, &choice, &recipe));
+        assert_true(recipe_parts_max(recipe) <= 16);
+        const uint64_t weights[3] = {1, 2, 1};
+        uint64_t at = 0;
+        for (uint32_t s = 0; s < 3; s++) {
+            struct plan_shard shard = plan_shard(plan, 1, weights, 3, s);
+            assert_int_equal(shard.begin, at);
+            size_t count = recipe_parts(recipe, RECIPE_RESULT, 1, shard.begin, shard.end, parts);
+            assert_true(codec_frame_bytes_max(parts, count) <=
+                        recipe_frame_bytes_max(plan, &choice, 1, shard.begin, shard.end));
+            for (size_t i = 0; i < count; i++) {
+                const struct plan_tensor *tensor = plan_tensor_at(plan, 1, at);
+                assert_non_null(tensor);
+                if (tensor->sensitive && ids[c] != CODEC_FP32)
+                    assert_int_equal(parts[i].choice.id, CODEC_BF16);
+                if (parts[i].choice.id == CODEC_POWERSGD) {
+                    assert_int_equal(parts[i].rows * parts[i].cols, tensor->count);
+                    assert_non_null(parts[i].factor);
+                }
+                if (ids[c] == CODEC_POWERSGD)
+                    assert_int_equal(at, tensor->offset);
+                at += parts[i].count;
+            }
+            assert_int_equal(at, shard.end);
+        }
+        assert_int_equal(at, plan->fragments[1].values_count);
+        recipe_free(recipe);
+        plan_free(plan);
+    }
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    tables_count = vec_all(tables, 3);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(codecs_keep_their_error_bounds),
+        cmocka_unit_test(e3m0_keeps_direction_and_elementwise_bound),
+        cmocka_unit_test(error_feedback_sends_everything_in_the_end),
+        cmocka_unit_test(not_a_number_is_refused_and_placed),
+        cmocka_unit_test(all_tables_give_the_same_bits),
+        cmocka_unit_test(damaged_frames_are_refused),
+        cmocka_unit_test(sums_and_zeros_are_exact),
+        cmocka_unit_test(uniform_keeps_outliers),
+        cmocka_unit_test(topk_sends_the_largest),
+        cmocka_unit_test(powersgd_is_exact_up_to_its_rank),
+        cmocka_unit_test(levels_agree_between_tables),
+        cmocka_unit_test(recipe_cuts_by_tensor),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

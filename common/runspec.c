@@ -72,6 +72,15 @@ static const struct conf_key keys[] = {
 
     {"sync", "interval", CONF_INT, AT(interval), "30", 1, 1e9, NULL, "steps",
      "Inner steps between two synchronisations of one fragment (H)."},
+    {"sync", "growth", CONF_REAL, AT(growth), "0", 0, 1e6, NULL, NULL,
+     "Quadratic synchronization rule: a fragment's next interval is (growth / learning rate)^2 steps where that is "
+     "longer than interval, and the last one ends with the run. 0: intervals are fixed."},
+    {"sync", "growth_correction", CONF_BOOL, AT(growth_correction), "yes", 0, 0, NULL, NULL,
+     "Whether outer momentum and outer gradient are brought to the length of a longer interval. Not used by average."},
+    {"sync", "warm_steps", CONF_INT, AT(warm_steps), "0", 0, 1e12, NULL, "steps",
+     "Warm start: until this step fragments are due every warm_interval steps. 0: none."},
+    {"sync", "warm_interval", CONF_INT, AT(warm_interval), "0", 0, 1e9, NULL, "steps",
+     "Steps between two synchronisations of one fragment during the warm start."},
     {"sync", "pattern", CONF_ENUM, AT(pattern), "strided", 0, 0, patterns, NULL,
      "How layers form fragments: strided, sequential, or balanced by size without regard to layers."},
     {"sync", "layers_per_fragment", CONF_INT, AT(layers_per_fragment), "3", 1, 4096, NULL, "layers",
@@ -110,6 +119,12 @@ static const struct conf_key keys[] = {
      "Outer optimizer. average: the mean of the islands becomes the anchor; lr and momentum are not used."},
     {"outer", "lr", CONF_REAL, AT(outer_lr), "0.4", 0, 100, NULL, NULL, "Outer learning rate."},
     {"outer", "momentum", CONF_REAL, AT(outer_momentum), "0.9", 0, 0.9999, NULL, NULL, "Outer momentum."},
+    {"outer", "average", CONF_INT, AT(outer_average), "0", 0, 1e12, NULL, "versions",
+     "The first versions of every fragment are plain averages; momentum begins behind them."},
+    {"outer", "warmup", CONF_INT, AT(outer_warmup), "0", 0, 1e12, NULL, "versions",
+     "Versions over which lr then rises linearly."},
+    {"outer", "clip", CONF_REAL, AT(outer_clip), "0", 0, 1e9, NULL, NULL,
+     "For heavyball: largest magnitude of any element of the momentum (CO2). 0: none."},
 };
 
 const struct conf_schema runspec_schema = {
@@ -148,6 +163,18 @@ static enum err check_sync(const char *path, const struct runspec *spec)
     if (spec->overlap > spec->interval)
         return err_set(ERR_CONF, "%s: [sync] overlap: %" PRId64 " steps is longer than interval = %" PRId64, path,
                        spec->overlap, spec->interval);
+    if ((spec->warm_steps > 0) != (spec->warm_interval > 0))
+        return err_set(ERR_CONF, "%s: [sync] warm_steps: a warm start needs both warm_steps and warm_interval", path);
+    if (spec->warm_steps > 0 && spec->growth > 0)
+        return err_set(ERR_CONF, "%s: [sync] growth: begins with interval itself; leave warm_steps out", path);
+    if (spec->warm_interval > spec->interval || (spec->warm_steps > 0 && spec->overlap > spec->warm_interval))
+        return err_set(ERR_CONF,
+                       "%s: [sync] warm_interval: %" PRId64 " steps must be from overlap = %" PRId64
+                       " to interval = %" PRId64,
+                       path, spec->warm_interval, spec->overlap, spec->interval);
+    if (spec->outer_clip > 0 && spec->outer != RUNSPEC_HEAVY_BALL)
+        return err_set(ERR_CONF, "%s: [outer] clip: bounds the momentum of heavyball; %s has none to bound", path,
+                       outers[spec->outer]);
     if (spec->mix == 1 && spec->outer != RUNSPEC_AVERAGE)
         return err_set(ERR_CONF,
                        "%s: [sync] mix: 1 never takes an anchor in, so the islands would not train one model; "

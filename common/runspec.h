@@ -52,7 +52,9 @@ struct runspec {
     int64_t batch, accumulate, warmup;
     double lr, lr_final, beta1, beta2, eps, weight_decay, clip;
 
-    int64_t interval;
+    int64_t interval, warm_interval, warm_steps;
+    double growth;
+    bool growth_correction;
     int pattern; /* enum runspec_pattern */
     int64_t layers_per_fragment, fragments;
     int offsets; /* enum runspec_offsets */
@@ -68,7 +70,8 @@ struct runspec {
     uint64_t grace_ms;
 
     int outer; /* enum runspec_outer */
-    double outer_lr, outer_momentum;
+    double outer_lr, outer_momentum, outer_clip;
+    int64_t outer_average, outer_warmup;
 };
 
 /* The table of keys, for --help, documentation and tests. */

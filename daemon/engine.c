@@ -11,6 +11,7 @@
 #include <zmq.h>
 
 #include "common/mem.h"
+#include "daemon/rules.h"
 #include "outer_opt/recipe.h"
 
 /* TICK: time for timers of the protocol. The loop wakes for messages, jobs and signals by itself. */
@@ -30,19 +31,6 @@ uint32_t engine_fragments(const struct engine *engine)
     return engine->plan != NULL ? engine->plan->plan->fragments_count : 0;
 }
 
-struct codec_choice engine_codec(const struct engine *engine)
-{
-    static const enum codec_id codecs[] = {
-        [RUNSPEC_FP32] = CODEC_FP32,        [RUNSPEC_BF16] = CODEC_BF16,       [RUNSPEC_INT8] = CODEC_INT8,
-        [RUNSPEC_E3M0] = CODEC_E3M0,        [RUNSPEC_INT4] = CODEC_INT4,       [RUNSPEC_INT2] = CODEC_INT2,
-        [RUNSPEC_TERNARY] = CODEC_TERNARY,  [RUNSPEC_UNIFORM] = CODEC_UNIFORM, [RUNSPEC_TOPK] = CODEC_TOPK,
-        [RUNSPEC_POWERSGD] = CODEC_POWERSGD};
-    const struct runspec *spec = &engine->spec;
-    return (struct codec_choice){.id = codecs[spec->codec],
-                                 .ratio = (float)(spec->codec == RUNSPEC_TOPK ? spec->keep : spec->step),
-                                 .rank = (uint32_t)spec->rank};
-}
-
 uint64_t engine_step(const struct engine *engine)
 {
     uint64_t step = 0;
@@ -55,14 +43,9 @@ uint64_t engine_step(const struct engine *engine)
 static struct replica_conf replica_conf_of(const struct engine *engine, const struct plan *plan,
                                            const uint64_t *weights)
 {
-    static const enum outer_kind kinds[] = {[RUNSPEC_NESTEROV] = OUTER_NESTEROV,
-                                            [RUNSPEC_HEAVY_BALL] = OUTER_HEAVY_BALL,
-                                            [RUNSPEC_AVERAGE] = OUTER_AVERAGE};
     return (struct replica_conf){.plan = plan,
-                                 .outer = {.kind = kinds[engine->spec.outer],
-                                           .lr = (float)engine->spec.outer_lr,
-                                           .momentum = (float)engine->spec.outer_momentum},
-                                 .choice = engine_codec(engine),
+                                 .outer = rules_outer(&engine->spec),
+                                 .choice = rules_codec(&engine->spec),
                                  .error_feedback = engine->spec.error_feedback,
                                  .weights = weights,
                                  .members_count = engine->view.count,

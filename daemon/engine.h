@@ -159,7 +159,6 @@ ERR_MUST_CHECK enum err engine_set_plan(struct engine *engine, struct model_plan
 /* The daemon cannot go on: the loop ends in order and reports this. */
 void engine_fail(struct engine *engine, const char *text);
 uint32_t engine_fragments(const struct engine *engine);
-struct codec_choice engine_codec(const struct engine *engine);
 /* Highest run step among the results applied. */
 uint64_t engine_step(const struct engine *engine);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "daemon/rules.h"
 
 uint64_t model_plan_count(const struct ipc_tensor *tensor)
 {
@@ -20,12 +21,7 @@ uint64_t model_plan_count(const struct ipc_tensor *tensor)
 
 static enum err make_plan(const struct runspec *spec, struct model_plan *plan)
 {
-    static const enum plan_pattern patterns[] = {
-        [RUNSPEC_STRIDED] = PLAN_STRIDED, [RUNSPEC_SEQUENTIAL] = PLAN_SEQUENTIAL, [RUNSPEC_BALANCED] = PLAN_BALANCED};
-    struct plan_conf conf = {.pattern = patterns[spec->pattern],
-                             .layers_per_fragment = (uint32_t)spec->layers_per_fragment,
-                             .fragments = (uint32_t)spec->fragments,
-                             .whole_tensors = spec->codec == RUNSPEC_POWERSGD};
+    struct plan_conf conf = rules_plan(spec);
     struct plan_tensor *rows;
     TRY(mem_new(plan->tensors_count, sizeof *rows, "the plan", &rows));
     for (uint32_t i = 0; i < plan->tensors_count; i++)

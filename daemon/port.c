@@ -437,7 +437,7 @@ static void go(struct engine *engine)
 {
     struct port *port = engine->port;
     struct ipc_message message = {.type = IPC_GO};
-    struct schedule schedule = port_schedule(engine);
+    struct schedule schedule = rules_schedule(&engine->spec, engine_fragments(engine));
     uint64_t version = 0;
     uint64_t step = engine_step(engine);
     for (uint32_t f = 0; f < engine_fragments(engine); f++) {

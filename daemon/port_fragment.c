@@ -24,13 +24,6 @@ static void word_set(struct ipc_fragment *fragment, uint32_t word)
     atomic_store_explicit(&fragment->word, word, memory_order_release);
 }
 
-struct schedule port_schedule(const struct engine *engine)
-{
-    return (struct schedule){.interval = (uint64_t)engine->spec.interval,
-                             .fragments = engine_fragments(engine),
-                             .spread = engine->spec.offsets == RUNSPEC_SPREAD};
-}
-
 struct ipc_fragment *port_ipc(struct port *port, uint32_t f)
 {
     char *table = (char *)port->shm + port->fragments_offset; /* not the shared memory's own word for it */
@@ -237,7 +230,7 @@ void port_counted(struct engine *engine, uint32_t f, uint64_t shards)
 
 static uint64_t due_after(const struct engine *engine, uint32_t f, uint64_t step)
 {
-    struct schedule schedule = port_schedule(engine);
+    struct schedule schedule = rules_schedule(&engine->spec, engine_fragments(engine));
     return schedule_next_due(&schedule, f, step);
 }
 

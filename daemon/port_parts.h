@@ -7,7 +7,7 @@
 
 #include "common/ipc.h"
 #include "daemon/engine.h"
-#include "outer_opt/schedule.h"
+#include "daemon/rules.h"
 
 enum port_phase {
     PORT_NONE,        /* no trainer */
@@ -56,7 +56,6 @@ struct port {
 void port_wake(struct port *port, uint32_t f);
 
 /* ---- port_fragment.c ---- */
-struct schedule port_schedule(const struct engine *engine);
 struct ipc_fragment *port_ipc(struct port *port, uint32_t f);
 float *port_base(struct port *port, uint32_t f);
 float *port_area(struct port *port, uint32_t f);

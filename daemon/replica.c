@@ -279,15 +279,16 @@ void replica_commit_owner(struct replica *replica, uint32_t f)
     fragment->owner_pending = old;
 }
 
-enum err replica_apply(struct replica *replica, uint32_t f, uint32_t shard, const uint8_t *frame, size_t frame_bytes,
-                       enum replica_residual_rule rule, struct codec *codec, float *scratch)
+enum err replica_apply(struct replica *replica, uint32_t f, uint32_t shard, const struct outer_round *round,
+                       const uint8_t *frame, size_t frame_bytes, enum replica_residual_rule rule, struct codec *codec,
+                       float *scratch)
 {
     struct fragment *fragment = &replica->fragments[f];
     struct plan_shard range = replica_shard(replica, f, shard);
     size_t count = shard_values(range);
     TRY(codec_decode(codec, frame, frame_bytes, scratch, count));
     float *momentum = fragment->momentum != NULL ? fragment->momentum + range.begin : NULL;
-    outer_step(&replica->conf.outer, fragment->anchor + range.begin, momentum, scratch, count);
+    outer_step(&replica->conf.outer, round, fragment->anchor + range.begin, momentum, scratch, count);
     if (fragment->residual == NULL || rule == REPLICA_KEEP)
         return ERR_OK;
     if (rule == REPLICA_MOVE)

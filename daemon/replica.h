@@ -79,9 +79,9 @@ enum replica_residual_rule {
     REPLICA_CLEAR, /* it counts one whose left-over is not known any more */
 };
 /* One outer step on one shard. */
-ERR_MUST_CHECK enum err replica_apply(struct replica *replica, uint32_t f, uint32_t shard, const uint8_t *frame,
-                                      size_t frame_bytes, enum replica_residual_rule rule, struct codec *codec,
-                                      float *scratch);
+ERR_MUST_CHECK enum err replica_apply(struct replica *replica, uint32_t f, uint32_t shard,
+                                      const struct outer_round *round, const uint8_t *frame, size_t frame_bytes,
+                                      enum replica_residual_rule rule, struct codec *codec, float *scratch);
 
 /* Hash of a fragment as `version`. */
 ERR_MUST_CHECK enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, struct digest *hash);

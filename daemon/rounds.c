@@ -298,6 +298,9 @@ void rounds_reduce(struct engine *engine, uint32_t f, uint64_t version, uint64_t
     for (uint32_t i = 0; i < engine->view.count; i++)
         if ((mask & bit(i)) != 0)
             add_input(r, i == self_of(engine) ? &fragment->out[i] : &fragment->in[i], i);
+    struct outer_round round = rules_round(&engine->spec, version, fragment->state.step, r->meta.step);
+    memcpy(r->meta.outer, (float[]){round.scale, round.momentum, round.lr}, sizeof r->meta.outer);
+    r->meta.outer_known = true;
     r->slot = slot;
     slot->busy = true;
     rounds_submit(engine, r, run_reduce, done_reduce);
@@ -357,6 +360,24 @@ void rounds_store(struct engine *engine, uint32_t f, uint64_t version)
     rounds_submit(engine, r, run_store_own, done_store_own);
 }
 
+struct outer_round rounds_outer(const struct engine *engine, uint64_t version, const struct wire_meta *meta)
+{
+    float number[WIRE_OUTER_NUMBERS];
+    if (!meta->outer_known)
+        return rules_round(&engine->spec, version, 0, 0);
+    memcpy(number, meta->outer, sizeof number);
+    return (struct outer_round){.scale = number[0], .momentum = number[1], .lr = number[2]};
+}
+
+/* Numbers that no run spec leads to are refused before they reach an anchor. */
+static enum err check_outer(const struct engine *engine, uint64_t version, const struct wire_meta *meta)
+{
+    struct outer_round round = rounds_outer(engine, version, meta);
+    bool good = round.scale > 0 && round.scale <= 1e6f && round.momentum >= 0 && round.momentum < 1 && round.lr >= 0 &&
+                round.lr <= 1e6f;
+    return good ? ERR_OK : err_set(ERR_PROTO, "its outer step has numbers that make no sense");
+}
+
 static enum err run_store_received(struct job *job, struct jobs_scratch *scratch)
 {
     struct round_job *r = (struct round_job *)(void *)job;
@@ -365,6 +386,7 @@ static enum err run_store_received(struct job *job, struct jobs_scratch *scratch
     struct plan_shard range = replica_shard(r->engine->replica, r->f, r->shard);
     size_t count = (size_t)(range.end - range.begin);
     TRY(wire_object_open(WIRE_RESULT, r->slot->data, r->slot->bytes, &r->meta, &frame, &frame_bytes));
+    TRY(check_outer(r->engine, r->version, &r->meta));
     TRY(codec_check(frame, frame_bytes, count));
     /* Nothing enters the ledger that a restart could not apply. */
     TRY(codec_decode(scratch->codec, frame, frame_bytes, scratch->values, count));
@@ -416,7 +438,9 @@ static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
         for (uint32_t i = 0; i < r->meta.contributors_count; i++)
             r->included |= r->meta.contributors[i].island == self_of(engine);
         enum replica_residual_rule rule = !r->included ? REPLICA_KEEP : r->own_encoding ? REPLICA_MOVE : REPLICA_CLEAR;
-        err = replica_apply(engine->replica, r->f, r->shard, frame, frame_bytes, rule, scratch->codec, scratch->values);
+        struct outer_round round = rounds_outer(engine, r->version, &r->meta);
+        err = replica_apply(engine->replica, r->f, r->shard, &round, frame, frame_bytes, rule, scratch->codec,
+                            scratch->values);
     }
     ledger_unmap(&map);
     return err;

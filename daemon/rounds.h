@@ -6,6 +6,7 @@
 #define DAEMON_ROUNDS_H
 
 #include "daemon/engine.h"
+#include "daemon/rules.h"
 
 /* One job of a fragment or a shard of it. Jobs are kept for reuse when done. */
 struct round_job {
@@ -35,6 +36,9 @@ struct round_job {
 };
 
 /* A job with these fields set; NULL when out of memory, which was logged. */
+/* The numbers of a result's outer step: those it brings, or, from before they travelled, the run spec's. */
+struct outer_round rounds_outer(const struct engine *engine, uint64_t version, const struct wire_meta *meta);
+
 struct round_job *rounds_job(struct engine *engine, uint32_t f, uint32_t shard, uint64_t version);
 void rounds_submit(struct engine *engine, struct round_job *r, job_run *run, job_done *done);
 void rounds_recycle(struct engine *engine, struct round_job *r);

@@ -168,11 +168,14 @@ struct wire_contributor {
 };
 
 /* Metadata of a contribution or a result; what the other kind has is zero. */
+enum { WIRE_OUTER_NUMBERS = 3 };
 struct wire_meta {
     uint64_t tokens, step;
     struct digest base_hash;
     uint32_t contributors_count;
     struct wire_contributor contributors[WIRE_MEMBERS_MAX];
+    bool outer_known;
+    uint32_t outer[WIRE_OUTER_NUMBERS]; /* of a result: the outer step's numbers, as bits */
 };
 
 enum { WIRE_META_BYTES_MAX = 2048, WIRE_OBJECT_HEADER_BYTES = 48 };

@@ -63,6 +63,8 @@ static size_t pack_result(const struct wire_meta *meta, uint8_t *out)
     proto.step = meta->step;
     proto.n_contributors = meta->contributors_count;
     proto.contributors = pointers;
+    proto.n_outer = meta->outer_known ? WIRE_OUTER_NUMBERS : 0;
+    proto.outer = (uint32_t *)(uintptr_t)meta->outer;
     return out != NULL ? diloco__result_meta__pack(&proto, out) : diloco__result_meta__get_packed_size(&proto);
 }
 
@@ -117,6 +119,11 @@ static enum err open_result(const uint8_t *bytes, size_t count, struct wire_meta
     meta->step = proto->step;
     if (proto->n_contributors == 0 || proto->n_contributors > WIRE_MEMBERS_MAX)
         err = err_set(ERR_PROTO, "a result of %zu contributors", proto->n_contributors);
+    if (err == ERR_OK && proto->n_outer != 0 && proto->n_outer != WIRE_OUTER_NUMBERS)
+        err = err_set(ERR_PROTO, "a result with %zu numbers for its outer step", proto->n_outer);
+    meta->outer_known = err == ERR_OK && proto->n_outer == WIRE_OUTER_NUMBERS;
+    if (meta->outer_known)
+        memcpy(meta->outer, proto->outer, sizeof meta->outer);
     for (size_t i = 0; err == ERR_OK && i < proto->n_contributors; i++) {
         uint32_t island = proto->contributors[i]->island;
         if (island >= WIRE_MEMBERS_MAX || (i > 0 && island <= meta->contributors[i - 1].island))

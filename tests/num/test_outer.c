@@ -93,7 +93,8 @@ static void nesterov_vectors_hold_bit_for_bit(void **state)
             float delta[64], want[64];
             testlib_hex_floats(json_array_get(deltas, round), delta, 64);
             testlib_hex_floats(json_array_get(trajectory, round), want, 64);
-            outer_step(&conf, theta, buffer, delta, count);
+            struct outer_round numbers = outer_round_of(&conf, round + 1);
+            outer_step(&conf, &numbers, theta, buffer, delta, count);
             for (size_t i = 0; i < count; i++)
                 assert_int_equal(testlib_float_bits(theta[i]), testlib_float_bits(want[i]));
         }
@@ -177,6 +178,81 @@ static void schedule_vectors_hold(void **state)
     struct schedule each = {.interval = 1, .fragments = 1, .spread = true};
     assert_int_equal(schedule_next_due(&each, 0, 0), 1);
     assert_int_equal(schedule_next_due(&each, 0, 1), 2);
+}
+
+/* The learning rate of the vectors: linear warm-up from 0, cosine to the final value. */
+struct cosine {
+    double steps, warmup, peak, final;
+};
+
+static double cosine_lr(const void *user, uint64_t step)
+{
+    const struct cosine *c = user;
+    double at = (double)step;
+    if (at < c->warmup)
+        return c->peak * at / c->warmup;
+    return c->final + (c->peak - c->final) * 0.5 * (1 + cos(M_PI * (at - c->warmup) / (c->steps - c->warmup)));
+}
+
+static double member_of(const json_t *item, const char *name)
+{
+    return json_number_value(json_object_get(item, name));
+}
+
+static void quadratic_rule_vectors_hold(void **state)
+{
+    (void)state;
+    size_t index;
+    json_t *item;
+    json_array_foreach (testlib_cases("qsr"), index, item) {
+        struct cosine lr = {member_of(item, "total_steps"), member_of(item, "warmup"), member_of(item, "peak_lr"),
+                            member_of(item, "final_lr")};
+        struct schedule schedule = {.interval = (uint64_t)member_of(item, "H_base"),
+                                    .fragments = 1,
+                                    .growth = member_of(item, "alpha"),
+                                    .steps = (uint64_t)lr.steps,
+                                    .lr_warmup = (uint64_t)lr.warmup,
+                                    .lr = cosine_lr,
+                                    .user = &lr};
+        json_t *first = json_object_get(item, "first"), *last = json_object_get(item, "last");
+        size_t rounds = (size_t)member_of(item, "rounds");
+        uint64_t at = 0, longest = 0;
+        for (size_t k = 0; k < rounds; k++) {
+            uint64_t due = schedule_next_due(&schedule, 0, at);
+            assert_int_equal(schedule_last_due(&schedule, 0, due), at);
+            assert_int_equal(schedule_next_due(&schedule, 0, due - 1), due);
+            longest = due - at > longest ? due - at : longest;
+            at = due;
+            if (k < json_array_size(first))
+                assert_int_equal(at, json_integer_value(json_array_get(first, k)));
+            if (k + json_array_size(last) >= rounds)
+                assert_int_equal(at, json_integer_value(json_array_get(last, k + json_array_size(last) - rounds)));
+        }
+        assert_int_equal(at, schedule.steps);
+        assert_int_equal(longest, (uint64_t)member_of(item, "H_max"));
+    }
+}
+
+static void a_warm_start_is_denser_and_leads_into_the_schedule(void **state)
+{
+    (void)state;
+    struct schedule plain = {.interval = 30, .fragments = 5, .spread = true};
+    struct schedule warm = plain;
+    warm.warm_interval = 5;
+    warm.warm_until = 100;
+    for (uint32_t f = 0; f < 5; f++) {
+        uint64_t last = 0;
+        unsigned early = 0;
+        for (uint64_t due = schedule_next_due(&warm, f, 0); due < 1000; due = schedule_next_due(&warm, f, due)) {
+            assert_true(due > last);
+            assert_true(schedule_last_due(&warm, f, due) == last || last == 0);
+            early += due <= 100;
+            if (due > 100)
+                assert_int_equal(schedule_next_due(&plain, f, due - 1), due);
+            last = due;
+        }
+        assert_in_range(early, 19, 20);
+    }
 }
 
 /* ---- plan ---- */
@@ -273,16 +349,81 @@ static void average_is_the_mean_of_parameters(void **state)
 {
     (void)state;
     float theta[4] = {1, 2, 3, 4};
-    const float delta[4] = {0.5f, -0.5f, 0, 4};
-    outer_step(&(struct outer_conf){.kind = OUTER_AVERAGE, .lr = 9, .momentum = 9}, theta, NULL, delta, 4);
+    float delta[4] = {0.5f, -0.5f, 0, 4};
+    const struct outer_conf average = {.kind = OUTER_AVERAGE, .lr = 9, .momentum = 9};
+    struct outer_round round = outer_round_of(&average, 1);
+    outer_step(&average, &round, theta, NULL, delta, 4);
     const float want[4] = {0.5f, 2.5f, 3, 0};
     assert_memory_equal(theta, want, sizeof want);
     float buffer[4] = {0};
     float ball[4] = {1, 2, 3, 4};
     struct outer_conf conf = {.kind = OUTER_HEAVY_BALL, .lr = 0.5f, .momentum = 0.5f};
-    outer_step(&conf, ball, buffer, delta, 4);
-    outer_step(&conf, ball, buffer, delta, 4);
+    round = outer_round_of(&conf, 1);
+    outer_step(&conf, &round, ball, buffer, delta, 4);
+    outer_step(&conf, &round, ball, buffer, delta, 4);
     assert_true(ball[0] == 1 - 0.25f - 0.375f);
+}
+
+static void co2_vectors_hold(void **state)
+{
+    (void)state;
+    size_t index;
+    json_t *item;
+    json_array_foreach (testlib_cases("co2"), index, item) {
+        struct outer_conf conf = {.kind = OUTER_HEAVY_BALL,
+                                  .lr = (float)member_of(item, "lr"),
+                                  .momentum = (float)member_of(item, "beta"),
+                                  .clip = (float)member_of(item, "clip")};
+        float theta[VEC_BLOCK] = {0}, before[VEC_BLOCK] = {0}, buffer[VEC_BLOCK] = {0}, stale[VEC_BLOCK] = {0};
+        size_t round_index, applied = 0;
+        json_t *round;
+        json_array_foreach (json_object_get(item, "rounds"), round_index, round) {
+            json_t *anchor = json_object_get(round, "anchor");
+            size_t count = json_array_size(anchor);
+            for (size_t i = 0; i < count && round_index == 0; i++)
+                theta[i] = (float)json_number_value(json_array_get(anchor, i));
+            float delta[VEC_BLOCK] = {0}, now[VEC_BLOCK];
+            memcpy(now, theta, sizeof now);
+            if (json_is_true(json_object_get(round, "applied"))) {
+                /* What was meant by the round before, applied to the anchor of now. */
+                memcpy(delta, stale, sizeof delta);
+                /* With heavy ball the anchor's last move is lr * momentum: nothing more has to be remembered. */
+                double moved = (double)conf.lr * sqrt(outer_square_sum(buffer, NULL, VEC_BLOCK));
+                assert_true(fabs(moved - sqrt(outer_square_sum(theta, before, VEC_BLOCK))) < 1e-5);
+                struct outer_round numbers = outer_round_penalised(outer_round_of(&conf, ++applied), moved,
+                                                                   sqrt(outer_square_sum(delta, NULL, VEC_BLOCK)));
+                assert_true(fabs(1 / (double)numbers.scale - member_of(round, "lambda_")) < 1e-4);
+                outer_step(&conf, &numbers, theta, buffer, delta, VEC_BLOCK);
+            }
+            memcpy(before, now, sizeof before);
+            for (size_t i = 0; i < count; i++) {
+                stale[i] = now[i] - (float)json_number_value(json_array_get(json_object_get(round, "mean"), i));
+                assert_true(fabs((double)theta[i] -
+                                 json_number_value(json_array_get(json_object_get(round, "next_anchor"), i))) < 1e-5);
+                assert_true(fabs((double)buffer[i] -
+                                 json_number_value(json_array_get(json_object_get(round, "momentum"), i))) < 1e-5);
+            }
+        }
+        assert_true(applied > 0);
+    }
+}
+
+static void a_round_adapts_to_its_interval(void **state)
+{
+    (void)state;
+    const struct outer_conf conf = {
+        .kind = OUTER_NESTEROV, .lr = 0.4f, .momentum = 0.9f, .average_versions = 3, .warmup_versions = 4};
+    struct outer_round first = outer_round_of(&conf, 3), rising = outer_round_of(&conf, 5),
+                       later = outer_round_of(&conf, 7);
+    assert_true(first.lr == 1 && first.momentum == 0);
+    assert_true(rising.lr == 0.2f && rising.momentum == 0.9f);
+    assert_true(later.lr == 0.4f);
+    /* Momentum 0 and lr 1 are an average whatever the interval; four reference intervals in one move as four do. */
+    struct outer_round average = outer_round_corrected((struct outer_round){1, 0, 1}, 0, 4);
+    assert_true(average.scale * average.lr == 1 && average.momentum == 0);
+    struct outer_round long_one = outer_round_corrected(later, 0.9 * 0.9 * 0.9 * 0.9, 4);
+    assert_true(fabsf(long_one.scale * long_one.lr - later.lr) < 1e-6f);
+    assert_true(fabsf(long_one.momentum - 0.6561f) < 1e-6f && long_one.scale == 0.25f);
 }
 
 static void version_hash_sees_every_bit(void **state)
@@ -319,6 +460,10 @@ int main(void)
         cmocka_unit_test(balanced_plans_are_even_and_ordered),
         cmocka_unit_test(senseless_plans_are_refused),
         cmocka_unit_test(average_is_the_mean_of_parameters),
+        cmocka_unit_test(quadratic_rule_vectors_hold),
+        cmocka_unit_test(a_warm_start_is_denser_and_leads_into_the_schedule),
+        cmocka_unit_test(co2_vectors_hold),
+        cmocka_unit_test(a_round_adapts_to_its_interval),
         cmocka_unit_test(version_hash_sees_every_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,6 +82,16 @@ static void three_islands_with_coarse_codecs(void **state)
     }
 }
 
+static void two_islands_with_varying_intervals(void **state)
+{
+    (void)state;
+    run_to_the_end("grown", 2, "late = wait\ngrowth = 0.0045\n", "sleep=1", 10);
+    run_to_the_end("warm", 2, "late = wait\nwarm_steps = 20\nwarm_interval = 5\n[outer]\naverage = 2\nwarmup = 3\n",
+                   "sleep=1", 30);
+    run_to_the_end("clipped", 2, "late = wait\noverlap = 10\nmix = 0\n[outer]\noptimizer = heavyball\nclip = 0.01\n",
+                   "sleep=1", 15);
+}
+
 static void eight_islands(void **state)
 {
     (void)state;
@@ -97,6 +107,7 @@ int main(void)
         cmocka_unit_test(three_islands_merging_late_results),
         cmocka_unit_test(four_islands_with_other_codecs),
         cmocka_unit_test(three_islands_with_coarse_codecs),
+        cmocka_unit_test(two_islands_with_varying_intervals),
         cmocka_unit_test(eight_islands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

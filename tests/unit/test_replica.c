@@ -14,6 +14,8 @@ static struct plan *plan;
 static struct codec *codec;
 static float *scratch;
 
+static const struct outer_round numbers = {.scale = 1, .momentum = 0.9f, .lr = 0.4f};
+
 static struct replica *member(uint32_t self)
 {
     static const uint64_t weights[MEMBERS] = {1, 1, 2};
@@ -70,7 +72,7 @@ static void everyone_holds_the_same_after_any_rounds(void **state)
         for (uint32_t i = 0; i < MEMBERS; i++) {
             /* One of them was not counted by one of the owners: its anchor is the same all the same. */
             for (uint32_t s = 0; s < MEMBERS; s++)
-                assert_ok(replica_apply(members[i], 0, s, result[s].bytes, result[s].count,
+                assert_ok(replica_apply(members[i], 0, s, &numbers, result[s].bytes, result[s].count,
                                         i == 1 && s == 2 ? REPLICA_KEEP : REPLICA_MOVE, codec, scratch));
             assert_ok(replica_hash(members[i], 0, version, &hash));
             if (i == 0)
@@ -95,17 +97,17 @@ static void residuals_move_only_when_counted(void **state)
         assert_true(residual[i] == 0); /* nothing has counted it yet */
     struct replica_input input = {in.bytes, in.count, 5};
     assert_ok(replica_reduce(one, 0, &input, 1, codec, scratch, result.bytes, &result.count, &bad));
-    assert_ok(replica_apply(one, 0, 0, result.bytes, result.count, REPLICA_KEEP, codec, scratch));
+    assert_ok(replica_apply(one, 0, 0, &numbers, result.bytes, result.count, REPLICA_KEEP, codec, scratch));
     double sum = 0;
     for (size_t i = 0; i < n; i++)
         sum += fabs(residual[i]);
     assert_true(sum == 0);
     contribute(one, 0, 2, &in);
-    assert_ok(replica_apply(one, 0, 0, result.bytes, result.count, REPLICA_MOVE, codec, scratch));
+    assert_ok(replica_apply(one, 0, 0, &numbers, result.bytes, result.count, REPLICA_MOVE, codec, scratch));
     for (size_t i = 0; i < n; i++)
         sum += fabs(residual[i]);
     assert_true(sum > 0);
-    assert_ok(replica_apply(one, 0, 0, result.bytes, result.count, REPLICA_CLEAR, codec, scratch));
+    assert_ok(replica_apply(one, 0, 0, &numbers, result.bytes, result.count, REPLICA_CLEAR, codec, scratch));
     for (size_t i = 0; i < n; i++)
         assert_true(residual[i] == 0);
     replica_free(one);

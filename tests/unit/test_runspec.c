@@ -59,6 +59,12 @@ static void senseless_combinations_are_refused_with_the_reason(void **state)
     assert_fails(ERR_CONF, "31 steps is longer than interval = 30", load("[sync]\noverlap = 31\n", &spec));
     assert_fails(ERR_CONF, "1 never takes an anchor in", load("[sync]\nmix = 1\n", &spec));
     assert_fails(ERR_CONF, "fp32 leaves nothing over", load("[sync]\ncodec = fp32\n", &spec));
+    assert_fails(ERR_CONF, "needs both", load("[sync]\nwarm_steps = 100\n", &spec));
+    assert_fails(ERR_CONF, "leave warm_steps out",
+                 load("[sync]\ngrowth = 1\nwarm_steps = 10\nwarm_interval = 5\n", &spec));
+    assert_fails(ERR_CONF, "from overlap = 1 to interval = 30",
+                 load("[sync]\nwarm_steps = 10\nwarm_interval = 31\n", &spec));
+    assert_fails(ERR_CONF, "nesterov has none to bound", load("[outer]\nclip = 1\n", &spec));
     assert_fails(ERR_CONF, "topk leaves most", load("[sync]\ncodec = topk\nerror_feedback = no\n", &spec));
     assert_fails(ERR_CONF, "longer than the run's 100 steps", load("[train]\nwarmup = 101\n", &spec));
     assert_fails(ERR_CONF, "1 to 63 letters",

@@ -1,0 +1,81 @@
+#include "daemon/rules.h"
+
+#include <math.h>
+
+struct plan_conf rules_plan(const struct runspec *spec)
+{
+    static const enum plan_pattern patterns[] = {
+        [RUNSPEC_STRIDED] = PLAN_STRIDED, [RUNSPEC_SEQUENTIAL] = PLAN_SEQUENTIAL, [RUNSPEC_BALANCED] = PLAN_BALANCED};
+    return (struct plan_conf){.pattern = patterns[spec->pattern],
+                              .layers_per_fragment = (uint32_t)spec->layers_per_fragment,
+                              .fragments = (uint32_t)spec->fragments,
+                              .whole_tensors = codec_on_tensors(rules_codec(spec).id)};
+}
+
+struct codec_choice rules_codec(const struct runspec *spec)
+{
+    static const enum codec_id codecs[] = {
+        [RUNSPEC_FP32] = CODEC_FP32,         [RUNSPEC_BF16] = CODEC_BF16,       [RUNSPEC_INT8] = CODEC_INT8,
+        [RUNSPEC_E3M0] = CODEC_E3M0,         [RUNSPEC_INT4] = CODEC_INT4,       [RUNSPEC_INT2] = CODEC_INT2,
+        [RUNSPEC_TERNARY] = CODEC_TERNARY,   [RUNSPEC_UNIFORM] = CODEC_UNIFORM, [RUNSPEC_TOPK] = CODEC_TOPK,
+        [RUNSPEC_POWERSGD] = CODEC_POWERSGD,
+    };
+    return (struct codec_choice){.id = codecs[spec->codec],
+                                 .ratio = (float)(spec->codec == RUNSPEC_TOPK ? spec->keep : spec->step),
+                                 .rank = (uint32_t)spec->rank};
+}
+
+struct outer_conf rules_outer(const struct runspec *spec)
+{
+    static const enum outer_kind kinds[] = {[RUNSPEC_NESTEROV] = OUTER_NESTEROV,
+                                            [RUNSPEC_HEAVY_BALL] = OUTER_HEAVY_BALL,
+                                            [RUNSPEC_AVERAGE] = OUTER_AVERAGE};
+    return (struct outer_conf){.kind = kinds[spec->outer],
+                               .lr = (float)spec->outer_lr,
+                               .momentum = (float)spec->outer_momentum,
+                               .clip = (float)spec->outer_clip,
+                               .average_versions = (uint64_t)spec->outer_average,
+                               .warmup_versions = (uint64_t)spec->outer_warmup};
+}
+
+static double lr_at(const void *user, uint64_t step)
+{
+    return runspec_lr(user, step);
+}
+
+struct schedule rules_schedule(const struct runspec *spec, uint32_t fragments)
+{
+    return (struct schedule){.interval = (uint64_t)spec->interval,
+                             .fragments = fragments,
+                             .spread = spec->offsets == RUNSPEC_SPREAD,
+                             .warm_interval = (uint64_t)spec->warm_interval,
+                             .warm_until = (uint64_t)spec->warm_steps,
+                             .growth = spec->growth,
+                             .steps = (uint64_t)spec->steps,
+                             .lr_warmup = (uint64_t)spec->warmup,
+                             .lr = lr_at,
+                             .user = spec};
+}
+
+static double lr_sum(const struct runspec *spec, uint64_t begin, uint64_t end)
+{
+    double sum = 0;
+    for (uint64_t step = begin + 1; step <= end; step++)
+        sum += runspec_lr(spec, step);
+    return sum;
+}
+
+struct outer_round rules_round(const struct runspec *spec, uint64_t version, uint64_t begin, uint64_t end)
+{
+    const struct outer_conf conf = rules_outer(spec);
+    struct outer_round round = outer_round_of(&conf, version);
+    uint64_t base = (uint64_t)spec->interval;
+    /* Not for average, and not where late or missing contributions make an interval look longer than it was meant. */
+    if (spec->growth <= 0 || !spec->growth_correction || spec->outer == RUNSPEC_AVERAGE || end <= begin + base)
+        return round;
+    double reference = lr_sum(spec, begin, begin + base);
+    if (!(reference > 0))
+        return round;
+    double momentum = pow((double)round.momentum, (double)(end - begin) / (double)base);
+    return outer_round_corrected(round, momentum, lr_sum(spec, begin, end) / reference);
+}

@@ -1,0 +1,25 @@
+/*
+ * rules: what a run spec means to outer_opt/: plan, codec, schedule, outer optimizer and the numbers of a round.
+ */
+#ifndef DAEMON_RULES_H
+#define DAEMON_RULES_H
+
+#include <stdint.h>
+
+#include "common/runspec.h"
+#include "outer_opt/codec.h"
+#include "outer_opt/outer.h"
+#include "outer_opt/plan.h"
+#include "outer_opt/schedule.h"
+
+struct plan_conf rules_plan(const struct runspec *spec);
+struct codec_choice rules_codec(const struct runspec *spec);
+struct outer_conf rules_outer(const struct runspec *spec);
+/* `spec` is borrowed. */
+struct schedule rules_schedule(const struct runspec *spec, uint32_t fragments);
+
+/* The numbers of the round that makes `version`, whose interval went from step `begin` to step `end`. Computed by the
+ * owner and sent with the result: mathematical libraries differ in the last bit. */
+struct outer_round rules_round(const struct runspec *spec, uint64_t version, uint64_t begin, uint64_t end);
+
+#endif

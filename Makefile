@@ -3,6 +3,7 @@
 #   make demo      two islands train one model on this machine; pictures and figures under build/demo/
 #   make check     every test that can run here; what cannot is reported as skipped
 #   make bench     speeds as ratios within one run, to build/bench/summary.json
+#   make bench-quality   what each algorithm costs in loss, at equal tokens: hours, and goes on where it was stopped
 #   make install   DESTDIR= PREFIX=/usr/local
 #
 # V=1 shows commands. CC=clang, SAN=address,undefined or SAN=thread, OPT=-O0: each set of flags has a folder of its own.
@@ -21,7 +22,7 @@ endif
 comma := ,
 B := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter-out -O2,$(OPT)),$(OPT))
 
-GOALS := all check demo bench install lint fuzz tests
+GOALS := all check demo bench bench-quality install lint fuzz tests
 .PHONY: $(GOALS) clean check-run
 ifndef PREREQS_PRESENT
 
@@ -92,7 +93,9 @@ TEST_SRC := $(wildcard tests/unit/*.c tests/num/*.c tests/sim/*.c tests/system/t
 TESTS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
 TOOL_SRC := $(wildcard tests/system/tool_*.c tests/demo/demo.c)
 DEMO_OBJ := $(call objects,$(wildcard tests/demo/*.c))
-BENCH_OBJ := $(call objects,$(wildcard tests/bench/*.c))
+QUALITY_SRC := $(wildcard tests/bench/quality*.c tests/bench/lab.c)
+BENCH_OBJ := $(call objects,$(filter-out $(QUALITY_SRC),$(wildcard tests/bench/*.c)))
+QUALITY_OBJ := $(call objects,$(QUALITY_SRC))
 TOOLS := $(patsubst %.c,$(B)/%,$(TOOL_SRC))
 TEST_LIB_OBJ := $(call objects,$(wildcard tests/lib/*.c))
 
@@ -157,6 +160,7 @@ $(B)/libdiloco.so.0: $(LIBDILOCO_OBJ)
 
 $(B)/tests/demo/demo: $(DEMO_OBJ)
 $(B)/tests/bench/bench: $(BENCH_OBJ)
+$(B)/tests/bench/quality: $(QUALITY_OBJ)
 $(B)/tests/%: $(B)/tests/%.o $(TEST_LIB_OBJ) $(ARCHIVES)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $(filter %.o,$^) \
 		-Wl,--start-group $(ARCHIVES) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -ldnnl -o $@
@@ -178,6 +182,10 @@ tests/fuzz-archives: $(ARCHIVES)
 
 bench: $(PROGRAMS) $(B)/tests/bench/bench
 	@$(B)/tests/bench/bench --programs $(B)
+
+bench-quality: export QUALITY_DATA = $(DATA)
+bench-quality: $(B)/tests/bench/quality
+	@$(B)/tests/bench/quality $(if $(DATA),--data "$$QUALITY_DATA") $(if $(ONLY),--only '$(ONLY)') $(if $(SEEDS),--seeds $(SEEDS))
 
 include conf/install.mk
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

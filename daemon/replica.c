@@ -271,6 +271,15 @@ enum err replica_reduce(struct replica *replica, uint32_t f, const struct replic
     return err_set(err, "it holds NaN, Inf or numbers that make the mean larger than the codec can hold");
 }
 
+void replica_commit(struct replica *replica, uint32_t f, uint32_t shard)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    struct plan_shard range = replica_shard(replica, f, shard);
+    if (fragment->residual != NULL)
+        memcpy(fragment->residual + range.begin, fragment->pending + range.begin,
+               shard_values(range) * sizeof(float));
+}
+
 void replica_commit_owner(struct replica *replica, uint32_t f)
 {
     struct fragment *fragment = &replica->fragments[f];
@@ -289,11 +298,9 @@ enum err replica_apply(struct replica *replica, uint32_t f, uint32_t shard, cons
     TRY(codec_decode(codec, frame, frame_bytes, scratch, count));
     float *momentum = fragment->momentum != NULL ? fragment->momentum + range.begin : NULL;
     outer_step(&replica->conf.outer, round, fragment->anchor + range.begin, momentum, scratch, count);
-    if (fragment->residual == NULL || rule == REPLICA_KEEP)
-        return ERR_OK;
     if (rule == REPLICA_MOVE)
-        memcpy(fragment->residual + range.begin, fragment->pending + range.begin, count * sizeof(float));
-    else
+        replica_commit(replica, f, shard);
+    else if (rule == REPLICA_CLEAR && fragment->residual != NULL)
         memset(fragment->residual + range.begin, 0, count * sizeof(float));
     return ERR_OK;
 }

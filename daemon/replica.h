@@ -69,6 +69,8 @@ struct replica_input {
 ERR_MUST_CHECK enum err replica_reduce(struct replica *replica, uint32_t f, const struct replica_input *inputs,
                                        size_t inputs_count, struct codec *codec, float *scratch, uint8_t *frame,
                                        size_t *frame_bytes, size_t *bad);
+/* Our contribution for a shard counts: what it left over is added to the next one. */
+void replica_commit(struct replica *replica, uint32_t f, uint32_t shard);
 /* Our result became the truth: the owner's residual moves. */
 void replica_commit_owner(struct replica *replica, uint32_t f);
 

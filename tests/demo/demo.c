@@ -17,6 +17,7 @@
 #include "common/mem.h"
 #include "daemon/ctl_client.h"
 #include "net/ident.h"
+#include "tests/lib/corpus.h"
 #include "tests/lib/proc.h"
 
 /* A run whose trainers stand still this long is broken. */
@@ -30,28 +31,6 @@ static void on_signal(int number)
 }
 
 /* ---- set-up ---- */
-
-/* The C headers of this machine, in order of name, as one file: text that is there wherever this was built. */
-static bool make_corpus(const struct demo *demo)
-{
-    char command[1200];
-    if (demo->data != NULL) {
-        char target[1024];
-        if (realpath(demo->data, target) == NULL)
-            return false;
-        return symlink(target, DEMO_FOLDER "/corpus") == 0;
-    }
-    snprintf(command, sizeof command,
-             "find -L /usr/include -type f -name '*.h' 2>/dev/null | LC_ALL=C sort | xargs cat 2>/dev/null | "
-             "head -c %d > " DEMO_FOLDER "/corpus",
-             CORPUS_BYTES_MAX);
-    struct stat status;
-    if (system(command) != 0 || stat(DEMO_FOLDER "/corpus", &status) != 0 || status.st_size < 100000) {
-        fprintf(stderr, "too few C headers under /usr/include; give a text: make demo DATA=file\n");
-        return false;
-    }
-    return true;
-}
 
 static enum err make_island(struct demo *demo, int i)
 {
@@ -102,7 +81,7 @@ static enum err set_up(struct demo *demo)
     if (system("rm -rf " DEMO_FOLDER) != 0)
         return err_set(ERR_IO, "cannot empty " DEMO_FOLDER);
     TRY(fsio_mkdirs(DEMO_FOLDER, 0755));
-    if (!make_corpus(demo))
+    if (!corpus_make(demo->data, DEMO_FOLDER "/corpus", CORPUS_BYTES_MAX))
         return err_set(ERR_CONF, "no corpus");
     TRY(fsio_read("conf/demo.ini", 1 << 20, &text, &bytes));
     enum err err = fsio_replace(DEMO_FOLDER "/run.ini", text, bytes, 0644);

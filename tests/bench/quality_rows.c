@@ -1,0 +1,107 @@
+#include "tests/bench/quality.h"
+
+/* A byte-level model small enough that a run takes minutes on one core. */
+const char quality_base[] = "[run]\nname = quality\nsteps = 4020\n"
+                            "[model]\nwidth = 64\nlayers = 4\nheads = 4\nff = 176\ncontext = 128\n"
+                            "[data]\nformat = bytes\nheld_out = 0.05\n"
+                            "[train]\nbatch = 4\nlr = 3e-3\nlr_final = 0.1\nwarmup = 100\n"
+                            "[sync]\ninterval = 30\nlayers_per_fragment = 1\noverlap = 1\nmix = 0.5\ncodec = fp32\n"
+                            "error_feedback = no\n";
+
+enum { SHORT = 1005, MIDDLE = 2010, LONG = 4020, DOUBLE = 8040 };
+
+#define FEEDBACK "sync.error_feedback=yes"
+#define PARALLEL "data-parallel"
+#define STREAM "streaming fp32"
+
+/* Two islands at full length; what differs from that is written out. */
+#define ROW(name, group, ...)                                          \
+    {                                                                  \
+        name, group, STREAM, PARALLEL, 2, LONG, {.data = NULL}, false, \
+        {                                                              \
+            __VA_ARGS__                                                \
+        }                                                              \
+    }
+#define CODEC(name, ...)                                                                       \
+    {name, "codec", STREAM, PARALLEL, 2, LONG, {.data = NULL}, true, {__VA_ARGS__, FEEDBACK}}, \
+    {                                                                                          \
+        name " feedback", "codec", STREAM, PARALLEL, 2, LONG, {.data = NULL}, false,           \
+        {                                                                                      \
+            __VA_ARGS__, FEEDBACK                                                              \
+        }                                                                                      \
+    }
+#define WITH(flag, name, group, ...)                           \
+    {                                                          \
+        name, group, STREAM, PARALLEL, 2, LONG, {flag}, false, \
+        {                                                      \
+            __VA_ARGS__                                        \
+        }                                                      \
+    }
+/* Data-parallel and streaming at a length and number of islands of their own. */
+#define PAIR(label, islands, steps, ...)                                                                                \
+    {PARALLEL label, "baseline", NULL, PARALLEL label, islands, steps, {.data_parallel = true}, false, {NULL}},         \
+        {STREAM label, "baseline", STREAM label, PARALLEL label, islands, steps, {.data = NULL}, false, {__VA_ARGS__}}, \
+    {                                                                                                                   \
+        "e3m0" label, "baseline", STREAM label, PARALLEL label, islands, steps, {.data = NULL}, false,                  \
+        {                                                                                                               \
+            "sync.codec=e3m0", FEEDBACK, __VA_ARGS__                                                                    \
+        }                                                                                                               \
+    }
+
+#define CO2 "outer.optimizer=heavyball", "outer.lr=1", "outer.momentum=0.2", "sync.overlap=30", "sync.mix=0"
+
+const struct quality_row quality_rows[] = {
+    {PARALLEL, "baseline", NULL, PARALLEL, 2, LONG, {.data_parallel = true}, false, {NULL}},
+    ROW(STREAM, "baseline", NULL),
+    ROW("blocking fp32", "baseline", "sync.offsets=zero", "sync.overlap=0", "sync.mix=0"),
+    PAIR(", quarter length", 2, SHORT, NULL),
+    PAIR(", half length", 2, MIDDLE, NULL),
+    PAIR(", double length", 2, DOUBLE, NULL),
+    PAIR(", 4 islands", 4, MIDDLE, NULL),
+    PAIR(", 8 islands", 8, SHORT, NULL),
+    ROW("streaming tau 5", "overlap", "sync.overlap=5"),
+    ROW("streaming tau 10", "overlap", "sync.overlap=10"),
+
+    CODEC("bf16", "sync.codec=bf16"),
+    CODEC("int8", "sync.codec=int8"),
+    CODEC("e3m0", "sync.codec=e3m0"),
+    CODEC("int4", "sync.codec=int4"),
+    CODEC("int2", "sync.codec=int2"),
+    CODEC("ternary", "sync.codec=ternary"),
+    CODEC("uniform 0.7", "sync.codec=uniform", "sync.step=0.7"),
+    CODEC("uniform 1.4", "sync.codec=uniform"),
+    CODEC("uniform 2", "sync.codec=uniform", "sync.step=2"),
+    CODEC("topk 1/64", "sync.codec=topk"),
+    CODEC("powersgd 4", "sync.codec=powersgd"),
+
+    /* The interval grows from the middle of the run on, to 747 steps at its end. */
+    ROW("qsr", "intervals", "sync.growth=0.0082"),
+    ROW("qsr uncorrected", "intervals", "sync.growth=0.0082", "sync.growth_correction=no"),
+    ROW("qsr average", "intervals", "sync.growth=0.0082", "outer.optimizer=average"),
+    ROW("interval 50", "intervals", "sync.interval=50"),
+    ROW("interval 100", "intervals", "sync.interval=100"),
+
+    ROW("overlap of a whole interval", "co2", "sync.overlap=30", "sync.mix=0"),
+    ROW("co2 without remedies", "co2", CO2),
+    ROW("co2 clip", "co2", CO2, "outer.clip=0.01"),
+    WITH(.penalty = true, "co2 penalty", "co2", CO2),
+    WITH(.penalty = true, "co2 penalty and clip", "co2", CO2, "outer.clip=0.01"),
+    WITH(.eager = true, "eager", "co2", "sync.overlap=30", "sync.mix=0"),
+
+    WITH(.own_parts = true, "own part of the text each", "islands", NULL),
+    WITH(.drop = 0.1, "10 % dropped", "islands", NULL),
+    WITH(.drop = 0.3, "30 % dropped", "islands", NULL),
+    WITH(.drop = 0.5, "50 % dropped", "islands", NULL),
+    WITH(.slow = 4, "one island four times slower", "islands", NULL),
+
+    /* What closes the gap to data-parallel. */
+    ROW("outer lr 0.7", "gap", "outer.lr=0.7"),
+    ROW("average", "gap", "outer.optimizer=average"),
+    ROW("average 20 first", "gap", "outer.average=20", "outer.warmup=20"),
+    ROW("warm start", "gap", "sync.warm_steps=300", "sync.warm_interval=5", "outer.average=60"),
+    ROW("interval 50, uniform 1.4", "gap", "sync.interval=50", "sync.codec=uniform"),
+    ROW("interval 100, uniform 1.4", "gap", "sync.interval=100", "sync.codec=uniform"),
+    ROW("interval 100, uniform 1.4, warm", "gap", "sync.interval=100", "sync.codec=uniform", "sync.warm_steps=300",
+        "sync.warm_interval=10", "outer.average=30"),
+};
+const size_t quality_rows_count = sizeof quality_rows / sizeof quality_rows[0];

@@ -74,7 +74,7 @@ static json_t *row_json(const struct summary *s, uint64_t seeds)
 {
     const struct quality_row *row = s->row;
     double exchange, parallel;
-    double codec_gap = gap_to(s, row->against, seeds, &exchange);
+    double codec_gap = gap_to(s, row->lab.data_parallel ? NULL : row->against, seeds, &exchange);
     double dp_gap = gap_to(s, row->parallel, seeds, &parallel);
     json_t *sets = json_array();
     for (int i = 0; i < QUALITY_SETS_MAX && row->sets[i] != NULL; i++)

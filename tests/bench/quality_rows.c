@@ -38,15 +38,17 @@ enum { SHORT = 1005, MIDDLE = 2010, LONG = 4020, DOUBLE = 8040 };
         }                                                      \
     }
 /* Data-parallel and streaming at a length and number of islands of their own. */
-#define PAIR(label, islands, steps, ...)                                                                                \
-    {PARALLEL label, "baseline", NULL, PARALLEL label, islands, steps, {.data_parallel = true}, false, {NULL}},         \
-        {STREAM label, "baseline", STREAM label, PARALLEL label, islands, steps, {.data = NULL}, false, {__VA_ARGS__}}, \
-    {                                                                                                                   \
-        "e3m0" label, "baseline", STREAM label, PARALLEL label, islands, steps, {.data = NULL}, false,                  \
-        {                                                                                                               \
-            "sync.codec=e3m0", FEEDBACK, __VA_ARGS__                                                                    \
-        }                                                                                                               \
+#define AT(label, name, islands, steps, flag, ...)                                           \
+    {                                                                                        \
+        name label, "baseline", STREAM label, PARALLEL label, islands, steps, {flag}, false, \
+        {                                                                                    \
+            __VA_ARGS__                                                                      \
+        }                                                                                    \
     }
+#define PAIR(label, islands, steps)                                   \
+    AT(label, PARALLEL, islands, steps, .data_parallel = true, NULL), \
+        AT(label, STREAM, islands, steps, .data = NULL, NULL),        \
+        AT(label, "e3m0", islands, steps, .data = NULL, "sync.codec=e3m0", FEEDBACK)
 
 #define CO2 "outer.optimizer=heavyball", "outer.lr=1", "outer.momentum=0.2", "sync.overlap=30", "sync.mix=0"
 
@@ -54,11 +56,11 @@ const struct quality_row quality_rows[] = {
     {PARALLEL, "baseline", NULL, PARALLEL, 2, LONG, {.data_parallel = true}, false, {NULL}},
     ROW(STREAM, "baseline", NULL),
     ROW("blocking fp32", "baseline", "sync.offsets=zero", "sync.overlap=0", "sync.mix=0"),
-    PAIR(", quarter length", 2, SHORT, NULL),
-    PAIR(", half length", 2, MIDDLE, NULL),
-    PAIR(", double length", 2, DOUBLE, NULL),
-    PAIR(", 4 islands", 4, MIDDLE, NULL),
-    PAIR(", 8 islands", 8, SHORT, NULL),
+    PAIR(", quarter length", 2, SHORT),
+    PAIR(", half length", 2, MIDDLE),
+    PAIR(", double length", 2, DOUBLE),
+    PAIR(", 4 islands", 4, MIDDLE),
+    PAIR(", 8 islands", 8, SHORT),
     ROW("streaming tau 5", "overlap", "sync.overlap=5"),
     ROW("streaming tau 10", "overlap", "sync.overlap=10"),
 

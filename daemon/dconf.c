@@ -35,6 +35,9 @@ static const struct conf_key keys[] = {
      "Most that bulk data may send; 0: no limit. Control messages always go."},
     {"net", "window", CONF_BYTES, AT(window), "16MiB", 65536, 1073741824, NULL, "B",
      "Bulk bytes a peer may have under way to us; at least bandwidth times round trip. Bounds memory."},
+    {"net", "compress_auto", CONF_BOOL, AT(compress_auto), "yes", 0, 0, NULL, NULL,
+     "Whether zstd behind the codec is left out where that makes transfers on this link shorter, as measured. no: "
+     "always as the run spec says."},
     {"net", "io_threads", CONF_INT, AT(io_threads), "2", 1, 16, NULL, "threads", "Threads that encrypt and send."},
 
     {"worker", "program", CONF_STRING, AT(worker_program), "diloco-worker", 0, 0, NULL, NULL,

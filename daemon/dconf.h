@@ -25,6 +25,7 @@ struct dconf {
     char *name, *run_path, *state_folder, *run_folder, *key_path, *listen;
     uint64_t uplink;
     uint64_t rate_limit, window;
+    bool compress_auto;
     int64_t io_threads, job_threads;
 
     char *worker_program, *data, *stream, *device;

@@ -27,9 +27,11 @@
 #include "daemon/ledger.h"
 #include "daemon/model_plan.h"
 #include "daemon/replica.h"
+#include "daemon/squeeze.h"
 #include "daemon/store.h"
 #include "net/ident.h"
 #include "net/link.h"
+#include "net/meter.h"
 #include "net/pace.h"
 #include "net/sync.h"
 #include "net/xfer.h"
@@ -111,6 +113,8 @@ struct engine {
     struct link *link;
     struct xfer *xfer;
     struct pace pace;
+    struct meter meter;     /* our uplink, as seen */
+    struct squeeze squeeze; /* whether zstd pays on it */
     uint64_t chunk_wait_us;
 
     struct model_plan *plan; /* NULL until known */

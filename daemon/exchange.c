@@ -547,6 +547,9 @@ void exchange_run(struct engine *engine)
     }
     send_xfer_messages(engine);
     send_chunks(engine);
+    uint64_t arrived, left;
+    xfer_progress(engine->xfer, &arrived, &left);
+    meter_update(&engine->meter, arrived, left, (uint64_t)(env_mono_s() * 1e6));
 }
 
 void exchange_tick(struct engine *engine)

@@ -276,8 +276,7 @@ void replica_commit(struct replica *replica, uint32_t f, uint32_t shard)
     struct fragment *fragment = &replica->fragments[f];
     struct plan_shard range = replica_shard(replica, f, shard);
     if (fragment->residual != NULL)
-        memcpy(fragment->residual + range.begin, fragment->pending + range.begin,
-               shard_values(range) * sizeof(float));
+        memcpy(fragment->residual + range.begin, fragment->pending + range.begin, shard_values(range) * sizeof(float));
 }
 
 void replica_commit_owner(struct replica *replica, uint32_t f)

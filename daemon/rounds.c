@@ -89,12 +89,33 @@ void rounds_disk_works(struct engine *engine)
 
 /* ---- encode: one job per shard ---- */
 
+/* Around an encoding: with or without zstd, as the link asks for, and measured. */
+static void decide_compression(struct engine *engine, struct round_job *r)
+{
+    bool worth = !engine->conf->compress_auto || squeeze_next(&engine->squeeze, (double)engine->meter.bits_per_s);
+    r->compress = engine->spec.zstd_level > 0 && worth;
+}
+
+static enum err set_compression(const struct round_job *r, struct codec *codec)
+{
+    return codec_set_zstd(codec, r->compress ? (int)r->engine->spec.zstd_level : 0);
+}
+
+static void note_compression(struct engine *engine, const struct round_job *r)
+{
+    uint64_t values = shard_values(engine, r->f, r->shard);
+    squeeze_note(&engine->squeeze, r->compress, values, r->seconds, r->slot->bytes);
+}
+
 static enum err run_encode(struct job *job, struct jobs_scratch *scratch)
 {
     struct round_job *r = (struct round_job *)(void *)job;
     size_t frame_bytes;
+    double begin_s = env_mono_s();
+    TRY(set_compression(r, scratch->codec));
     TRY(replica_encode(r->engine->replica, r->f, r->shard, r->base, r->theta, scratch->codec,
                        wire_object_frame(r->slot->data), &frame_bytes));
+    r->seconds = env_mono_s() - begin_s;
     return wire_object_seal(WIRE_CONTRIBUTION, &r->meta, r->slot->data, frame_bytes, &r->slot->bytes);
 }
 
@@ -121,6 +142,8 @@ static void done_encode(struct job *job, void *user)
     if (job->err != ERR_OK) {
         log_error("%s", job->text);
         fragment->parts_err = job->err;
+    } else {
+        note_compression(engine, r);
     }
     rounds_recycle(engine, r);
     if (--fragment->parts_left == 0)
@@ -148,6 +171,7 @@ static bool submit_encode(struct engine *engine, uint32_t f, uint32_t shard, uin
     r->meta.step = snapshot->step;
     r->meta.base_hash = engine->fragments[f].state.hash;
     slot->busy = true;
+    decide_compression(engine, r);
     port_pin(engine);
     rounds_submit(engine, r, run_encode, done_encode);
     return true;
@@ -244,6 +268,7 @@ static enum err run_reduce(struct job *job, struct jobs_scratch *scratch)
 {
     struct round_job *r = (struct round_job *)(void *)job;
     size_t frame_bytes;
+    TRY(set_compression(r, scratch->codec));
     TRY(replica_reduce(r->engine->replica, r->f, r->inputs, r->inputs_count, scratch->codec, scratch->values,
                        wire_object_frame(r->slot->data), &frame_bytes, &r->bad));
     return wire_object_seal(WIRE_RESULT, &r->meta, r->slot->data, frame_bytes, &r->slot->bytes);
@@ -301,6 +326,7 @@ void rounds_reduce(struct engine *engine, uint32_t f, uint64_t version, uint64_t
     struct outer_round round = rules_round(&engine->spec, version, fragment->state.step, r->meta.step);
     memcpy(r->meta.outer, (float[]){round.scale, round.momentum, round.lr}, sizeof r->meta.outer);
     r->meta.outer_known = true;
+    decide_compression(engine, r);
     r->slot = slot;
     slot->busy = true;
     rounds_submit(engine, r, run_reduce, done_reduce);

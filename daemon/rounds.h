@@ -19,6 +19,8 @@ struct round_job {
     struct wire_meta meta;
     /* encode */
     const float *base, *theta;
+    bool compress; /* reduce, too */
+    double seconds;
     /* reduce */
     struct replica_input inputs[WIRE_MEMBERS_MAX];
     uint32_t members[WIRE_MEMBERS_MAX]; /* whose input it is */
@@ -35,10 +37,10 @@ struct round_job {
     struct store_fragment *states;
 };
 
-/* A job with these fields set; NULL when out of memory, which was logged. */
 /* The numbers of a result's outer step: those it brings, or, from before they travelled, the run spec's. */
 struct outer_round rounds_outer(const struct engine *engine, uint64_t version, const struct wire_meta *meta);
 
+/* A job with these fields set; NULL when out of memory: the daemon then ends in order. */
 struct round_job *rounds_job(struct engine *engine, uint32_t f, uint32_t shard, uint64_t version);
 void rounds_submit(struct engine *engine, struct round_job *r, job_run *run, job_done *done);
 void rounds_recycle(struct engine *engine, struct round_job *r);

@@ -54,6 +54,7 @@ struct xfer {
     uint64_t now_ms;
     struct xfer_message *queue; /* ring */
     size_t queue_room, queue_head, queue_count;
+    uint64_t arrived; /* bytes acknowledged */
 };
 
 enum err xfer_new(const struct xfer_conf *conf, struct xfer **out)
@@ -249,6 +250,7 @@ bool xfer_ack_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, u
         o->cursor = have;
         o->acked = have;
     } else if (have > o->acked && have <= o->cursor) {
+        xfer->arrived += have - o->acked;
         o->acked = have;
     }
     return true;
@@ -267,8 +269,18 @@ bool xfer_done_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, 
         o->not_before_ms = now_ms + LATER_MS;
         return false;
     }
+    xfer->arrived += status == WIRE_RECEIVED ? o->total - o->acked : 0;
     o->used = false;
     return true;
+}
+
+void xfer_progress(const struct xfer *xfer, uint64_t *arrived, uint64_t *left)
+{
+    *arrived = xfer->arrived;
+    *left = 0;
+    for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++)
+        if (xfer->outgoing[i].used)
+            *left += xfer->outgoing[i].total - xfer->outgoing[i].acked;
 }
 
 /* ---- receiving ---- */

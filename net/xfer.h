@@ -114,6 +114,9 @@ struct xfer_message {
 /* Next control message to send; false: none. */
 bool xfer_message(struct xfer *xfer, struct xfer_message *message);
 
+/* Bytes that all peers together have acknowledged since the start, and that are still to be. */
+void xfer_progress(const struct xfer *xfer, uint64_t *arrived, uint64_t *left);
+
 /* Bytes not yet acknowledged, to one peer; for status. */
 uint64_t xfer_outstanding(const struct xfer *xfer, uint32_t peer);
 

@@ -59,7 +59,7 @@ static enum err write_conf(const struct demo *demo, int i)
         return err_set_errno(ERR_IO, "cannot create %s", island->conf);
     fprintf(file,
             "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = run-%s\n"
-            "[net]\nlisten = 127.0.0.1:%u\n[worker]\ndata = corpus\nthreads = %ld\n",
+            "[net]\nlisten = 127.0.0.1:%u\ncompress_auto = no\n[worker]\ndata = corpus\nthreads = %ld\n",
             island->name, island->name, island->name, island->name, island->port, threads > 4 ? 4 : threads);
     for (int k = 0; k < DEMO_ISLANDS; k++)
         if (k != i)

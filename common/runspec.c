@@ -15,6 +15,7 @@ static const char *const offset_kinds[] = {"spread", "zero", NULL};
 static const char *const lates[] = {"merge", "wait", NULL};
 static const char *const codecs[] = {"fp32",    "bf16",    "int8", "e3m0",     "int4", "int2",
                                      "ternary", "uniform", "topk", "powersgd", NULL};
+static const char *const outlier_actions[] = {"keep", "drop", "clip", "trimmed", "median", NULL};
 static const char *const outers[] = {"nesterov", "heavyball", "average", NULL};
 
 #define AT(field) offsetof(struct runspec, field)
@@ -114,6 +115,18 @@ static const struct conf_key keys[] = {
      "Contributions that let a round close once grace is over. 0: all members that take part."},
     {"sync", "grace", CONF_DURATION, AT(grace_ms), "30s", 0, 86400e3, NULL, "ms",
      "How long a round with a quorum waits for the others."},
+
+    {"sync", "outliers", CONF_ENUM, AT(outliers), "keep", 0, 0, outlier_actions, NULL,
+     "What an owner does with a contribution whose norm is far above what that island usually sends. keep: nothing. "
+     "drop: it weighs nothing. clip: it is scaled down. trimmed, median: value by value over all islands, whatever the "
+     "norms, without weights; for three islands or more."},
+    {"sync", "outlier_threshold", CONF_REAL, AT(outlier_threshold), "3", 0.5, 100, NULL, "deviations",
+     "For drop and clip: deviations of the logarithm of the norm above its running mean."},
+    {"sync", "outlier_warmup", CONF_INT, AT(outlier_warmup), "100", 2, 1e9, NULL, "rounds",
+     "For drop and clip: rounds of an island before its own mean is trusted; before that 8 times the median of the others, if "
+     "there are two or more."},
+    {"sync", "trim", CONF_INT, AT(trim), "1", 1, 31, NULL, "islands",
+     "For trimmed: how many of the largest and of the smallest values are left out."},
 
     {"outer", "optimizer", CONF_ENUM, AT(outer), "nesterov", 0, 0, outers, NULL,
      "Outer optimizer. average: the mean of the islands becomes the anchor; lr and momentum are not used."},

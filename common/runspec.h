@@ -32,6 +32,13 @@ enum runspec_codec {
     RUNSPEC_TOPK,
     RUNSPEC_POWERSGD
 };
+enum runspec_outliers {
+    RUNSPEC_OUTLIERS_KEEP,
+    RUNSPEC_OUTLIERS_DROP,
+    RUNSPEC_OUTLIERS_CLIP,
+    RUNSPEC_OUTLIERS_TRIMMED,
+    RUNSPEC_OUTLIERS_MEDIAN
+};
 enum runspec_outer { RUNSPEC_NESTEROV, RUNSPEC_HEAVY_BALL, RUNSPEC_AVERAGE };
 
 struct runspec {
@@ -66,6 +73,9 @@ struct runspec {
     int64_t rank;
     bool error_feedback;
     int64_t zstd_level;
+    int outliers; /* enum runspec_outliers */
+    double outlier_threshold;
+    int64_t outlier_warmup, trim;
     int64_t quorum;
     uint64_t grace_ms;
 

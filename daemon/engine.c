@@ -47,6 +47,7 @@ static struct replica_conf replica_conf_of(const struct engine *engine, const st
                                  .outer = rules_outer(&engine->spec),
                                  .choice = rules_codec(&engine->spec),
                                  .error_feedback = engine->spec.error_feedback,
+                                 .outliers = rules_outliers(&engine->spec),
                                  .weights = weights,
                                  .members_count = engine->view.count,
                                  .self = engine->view.self};

@@ -85,7 +85,8 @@ struct engine_peer {
     struct wire_heartbeat *last; /* last heartbeat, without fragments */
     struct wire_fragment *said;  /* [fragments]: what we last told it */
     uint32_t refresh;            /* next fragment to repeat */
-    struct log_limit trouble;
+    struct log_limit trouble, outlier_said;
+    uint64_t outliers;            /* its contributions that we, as an owner, left out or scaled down */
     bool refused;                 /* it, or we, would not talk: not a matter of time */
     char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
 };

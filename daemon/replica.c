@@ -19,6 +19,8 @@ struct fragment {
     struct shard_parts result;  /* of our results */
     float *anchor, *momentum, *residual, *pending;
     float *owner_residual, *owner_pending;
+    struct outlier_score *scores; /* of the members, on our shard */
+    float *decoded;               /* trimmed means and medians: every member's contribution to our shard */
 };
 
 struct replica {
@@ -31,6 +33,12 @@ struct replica {
 static bool has_momentum(const struct replica_conf *conf)
 {
     return conf->outer.kind != OUTER_AVERAGE;
+}
+
+/* Whether means are taken value by value over all contributions at once. */
+static bool by_value(const struct replica_conf *conf)
+{
+    return conf->outliers.action == OUTLIER_TRIMMED || conf->outliers.action == OUTLIER_MEDIAN;
 }
 
 static struct plan_shard shard_of(const struct replica_conf *conf, uint32_t f, uint32_t shard)
@@ -51,6 +59,8 @@ uint64_t replica_bytes(const struct replica_conf *conf)
         values += count * (1 + has_momentum(conf) + 2 * conf->error_feedback);
         if (conf->error_feedback)
             values += 2 * shard_values(shard_of(conf, f, conf->self));
+        if (by_value(conf))
+            values += conf->members_count * shard_values(shard_of(conf, f, conf->self));
     }
     return values * sizeof(float) + recipe_bytes(conf->plan, &conf->choice);
 }
@@ -96,6 +106,9 @@ static enum err alloc_fragment(struct replica *replica, uint32_t f)
     TRY(mem_new(count, sizeof(float), "the anchor", &fragment->anchor));
     if (has_momentum(conf))
         TRY(mem_new(count, sizeof(float), "the outer momentum", &fragment->momentum));
+    TRY(mem_new(conf->members_count, sizeof *fragment->scores, "scores", &fragment->scores));
+    if (by_value(conf))
+        TRY(mem_new(owned * conf->members_count, sizeof(float), "contributions", &fragment->decoded));
     if (!conf->error_feedback)
         return ERR_OK;
     TRY(mem_new(count, sizeof(float), "the residual", &fragment->residual));
@@ -138,6 +151,8 @@ void replica_free(struct replica *replica)
         mem_free(fragment->pending);
         mem_free(fragment->owner_residual);
         mem_free(fragment->owner_pending);
+        mem_free(fragment->scores);
+        mem_free(fragment->decoded);
         mem_free(fragment->result.parts);
         for (uint32_t s = 0; fragment->shards != NULL && s < replica->conf.members_count; s++)
             mem_free(fragment->shards[s].parts);
@@ -248,20 +263,72 @@ static size_t largest_input(const struct replica_input *inputs, size_t inputs_co
     return worst;
 }
 
-enum err replica_reduce(struct replica *replica, uint32_t f, const struct replica_input *inputs, size_t inputs_count,
+/* Trimmed mean or median; no weights. */
+static enum err mean_by_value(const struct replica *replica, struct fragment *fragment, struct replica_input *inputs,
+                              size_t inputs_count, size_t count, struct codec *codec, float *mean, size_t *bad)
+{
+    const struct outlier_conf *conf = &replica->conf.outliers;
+    const float *decoded[PLAN_SHARDS_MAX];
+    for (size_t i = 0; i < inputs_count; i++) {
+        float *values = fragment->decoded + i * count;
+        *bad = i;
+        TRY(codec_decode(codec, inputs[i].frame, inputs[i].bytes, values, count));
+        decoded[i] = values;
+        inputs[i].factor = 1;
+    }
+    uint32_t trim = conf->action == OUTLIER_MEDIAN ? PLAN_SHARDS_MAX : conf->trim;
+    outlier_trimmed_mean(decoded, inputs_count, trim, mean, count);
+    return ERR_OK;
+}
+
+/* Looks at every contribution by itself first. */
+static enum err judge(const struct replica *replica, struct fragment *fragment, struct replica_input *inputs,
+                      size_t inputs_count, size_t count, struct codec *codec, float *scratch, size_t *bad)
+{
+    struct outlier_score *scores[PLAN_SHARDS_MAX];
+    double squares[PLAN_SHARDS_MAX] = {0};
+    float factors[PLAN_SHARDS_MAX];
+    for (size_t i = 0; i < inputs_count; i++) {
+        *bad = i;
+        TRY(codec_decode(codec, inputs[i].frame, inputs[i].bytes, scratch, count));
+        squares[i] = outer_square_sum(scratch, NULL, count);
+        scores[i] = &fragment->scores[inputs[i].member];
+    }
+    outlier_judge(&replica->conf.outliers, scores, squares, inputs_count, factors);
+    for (size_t i = 0; i < inputs_count; i++)
+        inputs[i].factor = factors[i];
+    return ERR_OK;
+}
+
+static enum err weighted_mean(const struct replica *replica, struct fragment *fragment, struct replica_input *inputs,
+                              size_t inputs_count, size_t count, struct codec *codec, float *mean, size_t *bad)
+{
+    float weights[PLAN_SHARDS_MAX];
+    for (size_t i = 0; i < inputs_count; i++)
+        inputs[i].factor = 1;
+    if (replica->conf.outliers.action != OUTLIER_KEEP)
+        TRY(judge(replica, fragment, inputs, inputs_count, count, codec, mean, bad));
+    memset(mean, 0, count * sizeof *mean);
+    for (size_t i = 0; i < inputs_count; i++) {
+        *bad = i;
+        /* One scaled down keeps its weight in the mean; one left out has none. */
+        weights[i] = inputs[i].factor > 0 ? inputs[i].weight : 0;
+        if (inputs[i].factor > 0)
+            TRY(codec_decode_add(codec, inputs[i].frame, inputs[i].bytes, inputs[i].weight * inputs[i].factor, mean,
+                                 count));
+    }
+    outer_mean_finish(mean, count, weights, inputs_count);
+    return ERR_OK;
+}
+
+enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_input *inputs, size_t inputs_count,
                         struct codec *codec, float *scratch, uint8_t *frame, size_t *frame_bytes, size_t *bad)
 {
     struct fragment *fragment = &replica->fragments[f];
     size_t count = shard_values(replica_shard(replica, f, replica->conf.self));
-    float weights[PLAN_SHARDS_MAX];
     size_t fault = 0;
-    memset(scratch, 0, count * sizeof *scratch);
-    for (size_t i = 0; i < inputs_count; i++) {
-        *bad = i;
-        weights[i] = inputs[i].weight;
-        TRY(codec_decode_add(codec, inputs[i].frame, inputs[i].bytes, inputs[i].weight, scratch, count));
-    }
-    outer_mean_finish(scratch, count, weights, inputs_count);
+    TRY((by_value(&replica->conf) ? mean_by_value : weighted_mean)(replica, fragment, inputs, inputs_count, count,
+                                                                   codec, scratch, bad));
     struct vec_source source = {.minuend = scratch, .residual = fragment->owner_residual};
     enum err err = codec_encode(codec, fragment->result.parts, fragment->result.parts_count, &source,
                                 fragment->owner_pending, frame, frame_bytes, &fault);

@@ -3,8 +3,8 @@
  * arithmetic of a round on them.
  *
  * Memory: 4 bytes per value for the anchor, 4 for the momentum (not with `average`), and with error feedback 8 more
- * for the residual and the one pending, and 8 per value of the owned shards; with PowerSGD the factors too. All
- * allocated by replica_new().
+ * for the residual and the one pending, and 8 per value of the owned shards; with PowerSGD the factors too, and for
+ * trimmed means and medians 4 bytes per value of the owned shards and member. All allocated by replica_new().
  * The functions run on job threads; two jobs may work on different shards of a fragment at a time, never on one.
  */
 #ifndef DAEMON_REPLICA_H
@@ -18,6 +18,7 @@
 #include "common/err.h"
 #include "outer_opt/codec.h"
 #include "outer_opt/outer.h"
+#include "outer_opt/outlier.h"
 #include "outer_opt/plan.h"
 
 struct replica_conf {
@@ -25,6 +26,7 @@ struct replica_conf {
     struct outer_conf outer;
     struct codec_choice choice;
     bool error_feedback;
+    struct outlier_conf outliers;
     const uint64_t *weights; /* of the members, for cutting shards; copied */
     uint32_t members_count, self;
 };
@@ -62,11 +64,13 @@ struct replica_input {
     const uint8_t *frame;
     size_t bytes;
     float weight;
+    uint32_t member; /* whose it is, for its score */
+    float factor;    /* out: 1, less where it was scaled down as an outlier, 0 where it was left out */
 };
-/* The weighted mean of the inputs, in their order, over our shard, encoded; what is left over is kept pending.
- * ERR_PROTO: input `*bad` cannot be decoded. ERR_NONFINITE: it holds numbers that no mean can be made of. `scratch`
- * holds the shard's values. */
-ERR_MUST_CHECK enum err replica_reduce(struct replica *replica, uint32_t f, const struct replica_input *inputs,
+/* The weighted mean of the inputs, in their order, over our shard, or what the run spec has in its place for outliers;
+ * encoded; what is left over is kept pending. ERR_PROTO: input `*bad` cannot be decoded. ERR_NONFINITE: it holds
+ * numbers that no mean can be made of. `scratch` holds the shard's values. */
+ERR_MUST_CHECK enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_input *inputs,
                                        size_t inputs_count, struct codec *codec, float *scratch, uint8_t *frame,
                                        size_t *frame_bytes, size_t *bad);
 /* Our contribution for a shard counts: what it left over is added to the next one. */

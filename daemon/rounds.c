@@ -271,7 +271,26 @@ static enum err run_reduce(struct job *job, struct jobs_scratch *scratch)
     TRY(set_compression(r, scratch->codec));
     TRY(replica_reduce(r->engine->replica, r->f, r->inputs, r->inputs_count, scratch->codec, scratch->values,
                        wire_object_frame(r->slot->data), &frame_bytes, &r->bad));
+    for (size_t i = 0; i < r->inputs_count; i++)
+        if (r->inputs[i].factor == 0)
+            r->meta.contributors[i].tokens = 0; /* counted, with no weight */
     return wire_object_seal(WIRE_RESULT, &r->meta, r->slot->data, frame_bytes, &r->slot->bytes);
+}
+
+static void tell_outliers(struct engine *engine, const struct round_job *r)
+{
+    for (size_t i = 0; i < r->inputs_count; i++) {
+        if (r->inputs[i].factor == 1)
+            continue;
+        struct engine_peer *peer = &engine->peers[r->members[i]];
+        peer->outliers++;
+        if (log_limit_pass(&peer->outlier_said, engine->now_ms, 10000))
+            log_warn("fragment %" PRIu32 ", version %" PRIu64
+                     ": the contribution of island %s is far larger than usual; "
+                     "%s (the %" PRIu64 ". time). Look at its loss and learning rate",
+                     r->f, r->version, engine->view.members[r->members[i]].name,
+                     r->inputs[i].factor == 0 ? "left out" : "scaled down", peer->outliers);
+    }
 }
 
 static void done_reduce(struct job *job, void *user)
@@ -286,6 +305,8 @@ static void done_reduce(struct job *job, void *user)
         event.member = r->members[r->bad];
         log_error("fragment %" PRIu32 ", version %" PRIu64 ": the contribution of island %s cannot be used: %s", r->f,
                   r->version, engine->view.members[event.member].name, job->text);
+    } else {
+        tell_outliers(engine, r);
     }
     rounds_recycle(engine, r);
     engine_event(engine, &event);
@@ -300,7 +321,8 @@ static void add_input(struct round_job *r, const struct slot *slot, uint32_t mem
     if (wire_object_open(WIRE_CONTRIBUTION, slot->data, slot->bytes, &meta, &frame, &frame_bytes) != ERR_OK)
         return;
     size_t i = r->inputs_count++;
-    r->inputs[i] = (struct replica_input){.frame = frame, .bytes = frame_bytes, .weight = (float)meta.tokens};
+    r->inputs[i] =
+        (struct replica_input){.frame = frame, .bytes = frame_bytes, .weight = (float)meta.tokens, .member = member};
     r->members[i] = member;
     r->meta.contributors[i] = (struct wire_contributor){.island = member, .tokens = meta.tokens};
     r->meta.contributors_count = (uint32_t)r->inputs_count;

@@ -38,6 +38,19 @@ struct outer_conf rules_outer(const struct runspec *spec)
                                .warmup_versions = (uint64_t)spec->outer_warmup};
 }
 
+struct outlier_conf rules_outliers(const struct runspec *spec)
+{
+    static const enum outlier_action actions[] = {[RUNSPEC_OUTLIERS_KEEP] = OUTLIER_KEEP,
+                                                  [RUNSPEC_OUTLIERS_DROP] = OUTLIER_DROP,
+                                                  [RUNSPEC_OUTLIERS_CLIP] = OUTLIER_CLIP,
+                                                  [RUNSPEC_OUTLIERS_TRIMMED] = OUTLIER_TRIMMED,
+                                                  [RUNSPEC_OUTLIERS_MEDIAN] = OUTLIER_MEDIAN};
+    return (struct outlier_conf){.action = actions[spec->outliers],
+                                 .threshold = spec->outlier_threshold,
+                                 .warmup = (uint64_t)spec->outlier_warmup,
+                                 .trim = (uint32_t)spec->trim};
+}
+
 static double lr_at(const void *user, uint64_t step)
 {
     return runspec_lr(user, step);

@@ -9,12 +9,14 @@
 #include "common/runspec.h"
 #include "outer_opt/codec.h"
 #include "outer_opt/outer.h"
+#include "outer_opt/outlier.h"
 #include "outer_opt/plan.h"
 #include "outer_opt/schedule.h"
 
 struct plan_conf rules_plan(const struct runspec *spec);
 struct codec_choice rules_codec(const struct runspec *spec);
 struct outer_conf rules_outer(const struct runspec *spec);
+struct outlier_conf rules_outliers(const struct runspec *spec);
 /* `spec` is borrowed. */
 struct schedule rules_schedule(const struct runspec *spec, uint32_t fragments);
 

@@ -263,6 +263,7 @@ static json_t *peer_json(struct engine *engine, uint32_t i)
                                                     : json_real((double)(engine->now_ms - peer->heard_ms) / 1000));
     json_object_set_new(row, "bytes_sent", json_integer((json_int_t)counters.sent));
     json_object_set_new(row, "bytes_received", json_integer((json_int_t)counters.received));
+    json_object_set_new(row, "outliers", json_integer((json_int_t)peer->outliers));
     json_object_set_new(row, "unacknowledged", json_integer((json_int_t)xfer_outstanding(engine->xfer, i)));
     return row;
 }

@@ -128,6 +128,7 @@ static enum err open_replica(struct lab *lab, uint32_t i)
                                 .outer = rules_outer(&lab->conf->spec),
                                 .choice = rules_codec(&lab->conf->spec),
                                 .error_feedback = lab->conf->spec.error_feedback,
+                                .outliers = rules_outliers(&lab->conf->spec),
                                 .weights = weights,
                                 .members_count = lab->conf->islands,
                                 .self = i};
@@ -368,8 +369,10 @@ static enum err reduce_shard(struct lab *lab, const struct flight *flight, uint3
     size_t inputs_count = 0, bad;
     for (uint32_t i = 0; i < lab->conf->islands; i++)
         if ((flight->counted >> i & 1) != 0)
-            inputs[inputs_count++] =
-                (struct replica_input){flight->frame[i][s].bytes, flight->frame[i][s].count, (float)flight->weight[i]};
+            inputs[inputs_count++] = (struct replica_input){.frame = flight->frame[i][s].bytes,
+                                                            .bytes = flight->frame[i][s].count,
+                                                            .weight = (float)flight->weight[i],
+                                                            .member = i};
     TRY(replica_reduce(lab->island[s].replica, f, inputs, inputs_count, lab->codec, lab->scratch, lab->result, bytes,
                        &bad));
     replica_commit_owner(lab->island[s].replica, f);

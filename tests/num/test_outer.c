@@ -9,6 +9,7 @@
 #include "common/digest.h"
 #include "common/mem.h"
 #include "outer_opt/outer.h"
+#include "outer_opt/outlier.h"
 #include "outer_opt/plan.h"
 #include "outer_opt/schedule.h"
 #include "outer_opt/vec.h"
@@ -426,6 +427,50 @@ static void a_round_adapts_to_its_interval(void **state)
     assert_true(fabsf(long_one.momentum - 0.6561f) < 1e-6f && long_one.scale == 0.25f);
 }
 
+/* Two islands whose norms vary a little; from round 200 on one of them sends a hundred times that, now and then or for
+ * good. */
+static void outliers_are_told_from_noise_and_from_a_new_level(void **state)
+{
+    (void)state;
+    const struct outlier_conf conf = {.action = OUTLIER_DROP, .threshold = 3, .warmup = 100, .trim = 1};
+    struct outlier_score own[2] = {{0}};
+    struct outlier_score *scores[2] = {&own[0], &own[1]};
+    struct env_rng rng = env_rng_init(21, 0);
+    unsigned falsely = 0, caught = 0, spikes = 0, after = 0;
+    for (int round = 0; round < 2000; round++) {
+        double squares[2];
+        float factors[2];
+        for (int i = 0; i < 2; i++) {
+            double norm = 0.01 * exp2(0.3 * env_rng_normal(&rng));
+            squares[i] = norm * norm;
+        }
+        bool spike = round >= 200 && round < 1000 && round % 20 == 0;
+        if (spike || round >= 1000)
+            squares[1] *= 1e4;
+        size_t out = outlier_judge(&conf, scores, squares, 2, factors);
+        assert_int_equal(out, (factors[0] == 0) + (factors[1] == 0));
+        spikes += spike;
+        caught += spike && factors[1] == 0;
+        falsely += factors[0] == 0 || (round < 1000 && !spike && factors[1] == 0);
+        after += round >= 1900 && factors[1] == 0;
+    }
+    print_message("%u of %u spikes caught, %u false alarms\n", caught, spikes, falsely);
+    assert_int_equal(caught, spikes);
+    assert_in_range(falsely, 0, 20);
+    assert_int_equal(after, 0); /* what stays is usual in the end */
+    /* Three from the first round on: one far above the others is seen without a history. */
+    struct outlier_score fresh[3] = {{0}};
+    struct outlier_score *three[3] = {&fresh[0], &fresh[1], &fresh[2]};
+    float factors[3];
+    assert_int_equal(outlier_judge(&conf, three, (double[]){1e-4, 1.2e-4, 1}, 3, factors), 1);
+    assert_true(factors[0] == 1 && factors[1] == 1 && factors[2] == 0);
+    const struct outlier_conf clip = {.action = OUTLIER_CLIP, .threshold = 3, .warmup = 100};
+    struct outlier_score again[3] = {{0}};
+    struct outlier_score *others[3] = {&again[0], &again[1], &again[2]};
+    outlier_judge(&clip, others, (double[]){1e-4, 1e-4, 1}, 3, factors);
+    assert_true(fabsf(factors[2] - 0.08f) < 1e-3f); /* 8 times the others' 0.01, of 1 */
+}
+
 static void version_hash_sees_every_bit(void **state)
 {
     (void)state;
@@ -464,6 +509,7 @@ int main(void)
         cmocka_unit_test(a_warm_start_is_denser_and_leads_into_the_schedule),
         cmocka_unit_test(co2_vectors_hold),
         cmocka_unit_test(a_round_adapts_to_its_interval),
+        cmocka_unit_test(outliers_are_told_from_noise_and_from_a_new_level),
         cmocka_unit_test(version_hash_sees_every_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,6 +82,28 @@ static void three_islands_with_coarse_codecs(void **state)
     }
 }
 
+/* Its owners leave it out, say so, and everybody still agrees. */
+static void an_island_that_runs_away_is_left_out(void **state)
+{
+    (void)state;
+    char spec[1024];
+    snprintf(spec, sizeof spec, "%slate = wait\noutliers = drop\noutlier_warmup = 3\nmix = 0\n", common_spec);
+    struct cluster_options options = {.run = spec, .data = "sleep=1"};
+    struct cluster_options spiking = {.run = spec, .data = "sleep=1 spike=45"};
+    struct cluster *cluster = cluster_new("runaway", 3, &options);
+    cluster_configure(cluster, 2, &spiking);
+    cluster_start_all(cluster);
+    for (uint32_t i = 0; i < 3; i++)
+        cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
+    for (uint32_t i = 0; i < 3; i++)
+        cluster_wait(cluster, i, cluster_versions_reach, 30, "the last version");
+    assert_true(cluster_log_has(cluster, 0, "the contribution of island c is far larger than usual; left out", 1));
+    cluster_assert_one_truth(cluster);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
+    cluster_free(cluster);
+}
+
 static void two_islands_with_varying_intervals(void **state)
 {
     (void)state;
@@ -107,6 +129,7 @@ int main(void)
         cmocka_unit_test(three_islands_merging_late_results),
         cmocka_unit_test(four_islands_with_other_codecs),
         cmocka_unit_test(three_islands_with_coarse_codecs),
+        cmocka_unit_test(an_island_that_runs_away_is_left_out),
         cmocka_unit_test(two_islands_with_varying_intervals),
         cmocka_unit_test(eight_islands),
     };

@@ -6,6 +6,7 @@
  *   sleep=MS    per step                  nan=STEP       puts a NaN into a tensor after that step
  *   seed=N      of the initial tensors    size=VALUES    of each layer's tensor
  *   crash=STEP  ends without a word after that step, the first time
+ *   spike=STEP  throws all tensors far off after that step
  */
 #include <math.h>
 #include <signal.h>
@@ -27,7 +28,7 @@ enum { TENSORS_MAX = 64 };
 struct synth {
     struct runspec spec;
     const char *run, *attach, *out, *data;
-    long sleep_ms, nan_step, seed, size, crash_step;
+    long sleep_ms, nan_step, seed, size, crash_step, spike_step;
     float *tensor[TENSORS_MAX];
     size_t count[TENSORS_MAX];
     int tensors_count;
@@ -127,6 +128,10 @@ static int train(struct synth *s, struct diloco *d, uint64_t step)
         double loss = inner_step(s, step);
         if (step == (uint64_t)s->nan_step)
             s->tensor[1][3] = NAN;
+        if (step == (uint64_t)s->spike_step)
+            for (int t = 0; t < s->tensors_count; t++)
+                for (size_t i = 0; i < s->count[t]; i++)
+                    s->tensor[t][i] += 1000;
         struct diloco_report report = {.tokens = 100 + 10 * s->island, .loss = loss, .tokens_per_s = 1000};
         int result = diloco_step(d, &report);
         if (result == DILOCO_STOP)
@@ -165,6 +170,7 @@ int main(int argc, char **argv)
     s.seed = option(s.data, "seed", 7);
     s.size = option(s.data, "size", 1500);
     s.crash_step = option(s.data, "crash", 0);
+    s.spike_step = option(s.data, "spike", 0);
     add_tensor(&s, 700);
     for (int64_t l = 0; l < s.spec.layers && l + 1 < TENSORS_MAX; l++)
         add_tensor(&s, (size_t)s.size / 10 * 10 + 10 * (size_t)l);

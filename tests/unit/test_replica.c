@@ -63,7 +63,8 @@ static void everyone_holds_the_same_after_any_rounds(void **state)
             struct replica_input inputs[MEMBERS];
             for (uint32_t i = 0; i < MEMBERS; i++) {
                 contribute(members[i], s, version * 10 + i, &in[i]);
-                inputs[i] = (struct replica_input){in[i].bytes, in[i].count, 1000.0f + (float)i};
+                inputs[i] = (struct replica_input){
+                    .frame = in[i].bytes, .bytes = in[i].count, .weight = 1000.0f + (float)i, .member = i};
             }
             assert_ok(replica_reduce(members[s], 0, inputs, MEMBERS, codec, scratch, result[s].bytes, &result[s].count,
                                      &bad));
@@ -95,7 +96,7 @@ static void residuals_move_only_when_counted(void **state)
     contribute(one, 0, 1, &in);
     for (size_t i = 0; i < n; i++)
         assert_true(residual[i] == 0); /* nothing has counted it yet */
-    struct replica_input input = {in.bytes, in.count, 5};
+    struct replica_input input = {.frame = in.bytes, .bytes = in.count, .weight = 5};
     assert_ok(replica_reduce(one, 0, &input, 1, codec, scratch, result.bytes, &result.count, &bad));
     assert_ok(replica_apply(one, 0, 0, &numbers, result.bytes, result.count, REPLICA_KEEP, codec, scratch));
     double sum = 0;
@@ -132,7 +133,7 @@ static void the_one_who_sends_nonsense_is_left_out(void **state)
             struct vec_source source = {.minuend = values};
             struct codec_part part = {.count = n, .choice = {.id = CODEC_FP32}};
             assert_ok(codec_encode(plain, &part, 1, &source, NULL, in[i].bytes, &in[i].count, &bad));
-            inputs[i] = (struct replica_input){in[i].bytes, in[i].count, 1e6f};
+            inputs[i] = (struct replica_input){.frame = in[i].bytes, .bytes = in[i].count, .weight = 1e6f, .member = i};
             free(values);
         }
         assert_fails(ERR_NONFINITE, "NaN, Inf",
@@ -145,6 +146,51 @@ static void the_one_who_sends_nonsense_is_left_out(void **state)
     }
     codec_free(plain);
     replica_free(owner);
+}
+
+/* Ten times too large: it has no weight, is scaled down, or is cut off value by value, as the run spec says. */
+static void an_outlier_does_not_carry_the_mean_off(void **state)
+{
+    (void)state;
+    static const enum outlier_action actions[] = {OUTLIER_KEEP, OUTLIER_DROP, OUTLIER_CLIP, OUTLIER_TRIMMED,
+                                                  OUTLIER_MEDIAN};
+    static const float largest[] = {20, 1.1f, 4.5f, 1.1f, 1.1f};
+    static struct frame in[MEMBERS], result;
+    struct codec *plain;
+    size_t bad;
+    assert_ok(codec_new(0, &plain));
+    for (size_t a = 0; a < 5; a++) {
+        const uint64_t weights[MEMBERS] = {1, 1, 1};
+        struct replica_conf conf = {.plan = plan,
+                                    .outer = {.kind = OUTER_AVERAGE},
+                                    .choice = {.id = CODEC_FP32},
+                                    .outliers = {.action = actions[a], .threshold = 3, .warmup = 100, .trim = 1},
+                                    .weights = weights,
+                                    .members_count = MEMBERS};
+        struct replica *owner;
+        struct replica_input inputs[MEMBERS];
+        assert_ok(replica_new(&conf, &owner));
+        struct plan_shard range = replica_shard(owner, 0, 0);
+        size_t n = (size_t)(range.end - range.begin);
+        float *values = calloc(n, sizeof *values);
+        for (uint32_t i = 0; i < MEMBERS; i++) {
+            for (size_t k = 0; k < n; k++)
+                values[k] = i == 1 ? 50 : 1;
+            struct vec_source source = {.minuend = values};
+            struct codec_part part = {.count = n, .choice = {.id = CODEC_FP32}};
+            assert_ok(codec_encode(plain, &part, 1, &source, NULL, in[i].bytes, &in[i].count, &bad));
+            inputs[i] = (struct replica_input){.frame = in[i].bytes, .bytes = in[i].count, .weight = 100, .member = i};
+        }
+        assert_ok(replica_reduce(owner, 0, inputs, MEMBERS, plain, scratch, result.bytes, &result.count, &bad));
+        assert_ok(codec_decode(plain, result.bytes, result.count, values, n));
+        print_message("action %zu: mean %.3f, factor %.3f\n", a, (double)values[0], (double)inputs[1].factor);
+        assert_true(values[0] >= 1 && values[0] <= largest[a]);
+        assert_true(actions[a] != OUTLIER_DROP || inputs[1].factor == 0);
+        assert_true(inputs[0].factor == 1 && inputs[2].factor == 1);
+        free(values);
+        replica_free(owner);
+    }
+    codec_free(plain);
 }
 
 static void a_nan_of_ours_names_its_tensor(void **state)
@@ -177,6 +223,7 @@ int main(void)
         cmocka_unit_test(everyone_holds_the_same_after_any_rounds),
         cmocka_unit_test(residuals_move_only_when_counted),
         cmocka_unit_test(the_one_who_sends_nonsense_is_left_out),
+        cmocka_unit_test(an_outlier_does_not_carry_the_mean_off),
         cmocka_unit_test(a_nan_of_ours_names_its_tensor),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -109,6 +109,10 @@ static const struct conf_key keys[] = {
      "For powersgd: columns of the two factors that stand for a matrix."},
     {"sync", "error_feedback", CONF_BOOL, AT(error_feedback), "yes", 0, 0, NULL, NULL,
      "Whether what quantisation left over is added to the next outer gradient. Costs 8 bytes per parameter."},
+    {"sync", "feedback_decay", CONF_REAL, AT(feedback_decay), "1", 0, 1, NULL, "fraction",
+     "Share of a left-over that is kept until the next round."},
+    {"sync", "feedback_limit", CONF_REAL, AT(feedback_limit), "0.7", 0, 100, NULL, "outer gradients",
+     "Largest left-over over the outer gradient, as norms; it is cut down to that. 0: no limit."},
     {"sync", "zstd_level", CONF_INT, AT(zstd_level), "1", 0, 19, NULL, NULL,
      "Lossless compression behind the codec; 0 turns it off."},
     {"sync", "quorum", CONF_INT, AT(quorum), "0", 0, 64, NULL, "islands",
@@ -123,8 +127,8 @@ static const struct conf_key keys[] = {
     {"sync", "outlier_threshold", CONF_REAL, AT(outlier_threshold), "3", 0.5, 100, NULL, "deviations",
      "For drop and clip: deviations of the logarithm of the norm above its running mean."},
     {"sync", "outlier_warmup", CONF_INT, AT(outlier_warmup), "100", 2, 1e9, NULL, "rounds",
-     "For drop and clip: rounds of an island before its own mean is trusted; before that 8 times the median of the others, if "
-     "there are two or more."},
+     "For drop and clip: rounds of an island before its own mean is trusted; before that 8 times the median of the "
+     "others, if there are two or more."},
     {"sync", "trim", CONF_INT, AT(trim), "1", 1, 31, NULL, "islands",
      "For trimmed: how many of the largest and of the smallest values are left out."},
 

@@ -72,6 +72,7 @@ struct runspec {
     double step, keep;
     int64_t rank;
     bool error_feedback;
+    double feedback_decay, feedback_limit;
     int64_t zstd_level;
     int outliers; /* enum runspec_outliers */
     double outlier_threshold;

@@ -47,6 +47,8 @@ static struct replica_conf replica_conf_of(const struct engine *engine, const st
                                  .outer = rules_outer(&engine->spec),
                                  .choice = rules_codec(&engine->spec),
                                  .error_feedback = engine->spec.error_feedback,
+                                 .feedback_decay = (float)engine->spec.feedback_decay,
+                                 .feedback_limit = (float)engine->spec.feedback_limit,
                                  .outliers = rules_outliers(&engine->spec),
                                  .weights = weights,
                                  .members_count = engine->view.count,

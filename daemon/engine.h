@@ -116,6 +116,7 @@ struct engine {
     struct pace pace;
     struct meter meter;     /* our uplink, as seen */
     struct squeeze squeeze; /* whether zstd pays on it */
+    struct log_limit feedback_said;
     uint64_t chunk_wait_us;
 
     struct model_plan *plan; /* NULL until known */

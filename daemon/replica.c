@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "common/mem.h"
@@ -19,6 +20,7 @@ struct fragment {
     struct shard_parts result;  /* of our results */
     float *anchor, *momentum, *residual, *pending;
     float *owner_residual, *owner_pending;
+    _Atomic uint64_t cuts;        /* of left-overs; jobs of several shards count */
     struct outlier_score *scores; /* of the members, on our shard */
     float *decoded;               /* trimmed means and medians: every member's contribution to our shard */
 };
@@ -217,6 +219,29 @@ float *replica_owner_residual(struct replica *replica, uint32_t f)
     return replica->fragments[f].owner_residual;
 }
 
+/*
+ * A left-over that is large beside what it is left over from is mostly old: with outer momentum it feeds itself
+ * (measured, docs/ARCHITECTURE.md). It is cut down, and less of it kept.
+ */
+static void restrain(const struct replica_conf *conf, struct fragment *fragment, float *left, double meant_square,
+                     size_t count)
+{
+    double factor = (double)conf->feedback_decay;
+    double square = conf->feedback_limit > 0 ? outer_square_sum(left, NULL, count) : 0;
+    double most = (double)conf->feedback_limit * (double)conf->feedback_limit * meant_square;
+    if (square * factor * factor > most) {
+        factor = sqrt(most / square);
+        atomic_fetch_add(&fragment->cuts, 1);
+    }
+    if (factor < 1)
+        outer_scale(left, count, (float)factor);
+}
+
+uint64_t replica_feedback_cuts(const struct replica *replica, uint32_t f)
+{
+    return atomic_load(&replica->fragments[f].cuts);
+}
+
 enum err replica_encode(struct replica *replica, uint32_t f, uint32_t shard, const float *base, const float *theta,
                         struct codec *codec, uint8_t *frame, size_t *frame_bytes)
 {
@@ -231,6 +256,12 @@ enum err replica_encode(struct replica *replica, uint32_t f, uint32_t shard, con
     float *pending = fragment->pending != NULL ? fragment->pending + range.begin : NULL;
     const struct shard_parts *cut = &fragment->shards[shard];
     enum err err = codec_encode(codec, cut->parts, cut->parts_count, &source, pending, frame, frame_bytes, &fault);
+    if (err == ERR_OK && pending != NULL)
+        restrain(&replica->conf, fragment, pending,
+                 replica->conf.feedback_limit > 0
+                     ? outer_square_sum(source.minuend, source.subtrahend, shard_values(range))
+                     : 0,
+                 shard_values(range));
     if (err == ERR_NONFINITE) {
         const struct plan_tensor *tensor = plan_tensor_at(replica->conf.plan, f, range.begin + fault);
         return err_set(err,
@@ -332,6 +363,9 @@ enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_inpu
     struct vec_source source = {.minuend = scratch, .residual = fragment->owner_residual};
     enum err err = codec_encode(codec, fragment->result.parts, fragment->result.parts_count, &source,
                                 fragment->owner_pending, frame, frame_bytes, &fault);
+    if (err == ERR_OK && fragment->owner_pending != NULL)
+        restrain(&replica->conf, fragment, fragment->owner_pending,
+                 replica->conf.feedback_limit > 0 ? outer_square_sum(scratch, NULL, count) : 0, count);
     if (err != ERR_NONFINITE)
         return err;
     *bad = largest_input(inputs, inputs_count, codec, scratch, count);

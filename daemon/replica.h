@@ -26,6 +26,8 @@ struct replica_conf {
     struct outer_conf outer;
     struct codec_choice choice;
     bool error_feedback;
+    float feedback_decay; /* share of a residual that is kept from one round to the next; 1: all */
+    float feedback_limit; /* largest residual over outer gradient, as norms; 0: none */
     struct outlier_conf outliers;
     const uint64_t *weights; /* of the members, for cutting shards; copied */
     uint32_t members_count, self;
@@ -55,8 +57,8 @@ float *replica_residual(struct replica *replica, uint32_t f);
 /* What is left over of our own encodings of means, over the values of our shard. */
 float *replica_owner_residual(struct replica *replica, uint32_t f);
 
-/* Our contribution for one shard: base - theta + residual, encoded; what is left over is kept pending. ERR_NONFINITE
- * names the tensor. `base` and `theta` are whole fragments. */
+/* Our contribution for one shard: base - theta + residual, encoded; what is left over is kept pending, cut down to
+ * feedback_limit where it is more. ERR_NONFINITE names the tensor. `base` and `theta` are whole fragments. */
 ERR_MUST_CHECK enum err replica_encode(struct replica *replica, uint32_t f, uint32_t shard, const float *base,
                                        const float *theta, struct codec *codec, uint8_t *frame, size_t *frame_bytes);
 
@@ -73,6 +75,9 @@ struct replica_input {
 ERR_MUST_CHECK enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_input *inputs,
                                        size_t inputs_count, struct codec *codec, float *scratch, uint8_t *frame,
                                        size_t *frame_bytes, size_t *bad);
+/* How often a left-over of that fragment was cut down to feedback_limit. */
+uint64_t replica_feedback_cuts(const struct replica *replica, uint32_t f);
+
 /* Our contribution for a shard counts: what it left over is added to the next one. */
 void replica_commit(struct replica *replica, uint32_t f, uint32_t shard);
 /* Our result became the truth: the owner's residual moves. */

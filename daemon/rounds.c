@@ -130,6 +130,16 @@ static void encode_ended(struct engine *engine, uint32_t f)
     engine_event(engine, &(struct sync_event){.type = SYNC_EV_ENCODED, .fragment = f});
 }
 
+static void tell_feedback(struct engine *engine, uint32_t f)
+{
+    uint64_t cuts = replica_feedback_cuts(engine->replica, f);
+    if (cuts > 0 && log_limit_pass(&engine->feedback_said, engine->now_ms, 3600000))
+        log_info("fragment %" PRIu32
+                 ": what encoding leaves over has reached %g of the outer gradient and is cut down to "
+                 "that; a finer codec would lose less",
+                 f, engine->spec.feedback_limit);
+}
+
 static void done_encode(struct job *job, void *user)
 {
     struct engine *engine = user;
@@ -144,6 +154,7 @@ static void done_encode(struct job *job, void *user)
         fragment->parts_err = job->err;
     } else {
         note_compression(engine, r);
+        tell_feedback(engine, f);
     }
     rounds_recycle(engine, r);
     if (--fragment->parts_left == 0)

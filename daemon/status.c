@@ -284,13 +284,14 @@ static json_t *fragment_json(struct engine *engine, uint32_t f)
     const struct plan_fragment *plan = &engine->plan->plan->fragments[f];
     struct sync_peer_fragment own = sync_own(engine->sync, f);
     struct owner owner = sync_owner(engine->sync, f);
-    return json_pack("{s:i, s:I, s:i, s:I, s:I, s:s, s:o, s:s, s:I, s:o, s:o}", "fragment", (int)f, "params",
+    return json_pack("{s:i, s:I, s:i, s:I, s:I, s:s, s:o, s:s, s:I, s:o, s:o, s:I}", "fragment", (int)f, "params",
                      (json_int_t)plan->params_count, "tensors", (int)plan->tensors_count, "version",
                      (json_int_t)own.version, "newest", (json_int_t)sync_version_max(engine->sync, f), "state",
                      sync_state_name(sync_state(engine->sync, f)), "hash", hash_json(&own.hash, own.hash_known),
                      "owner", owner_state_name(owner.state), "round", (json_int_t)owner.round, "have",
                      names_of_mask(engine, owner.have), "waiting_for",
-                     names_of_mask(engine, sync_waiting_for(engine->sync, f)));
+                     names_of_mask(engine, sync_waiting_for(engine->sync, f)), "feedback_cuts",
+                     (json_int_t)replica_feedback_cuts(engine->replica, f));
 }
 
 json_t *status_fragments_json(struct engine *engine)

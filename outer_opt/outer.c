@@ -56,6 +56,11 @@ void outer_mean_finish(float *sum, size_t count, const float *weights, size_t we
     vec_best()->divide(sum, count, total);
 }
 
+void outer_scale(float *values, size_t count, float factor)
+{
+    vec_best()->scale(values, count, factor);
+}
+
 double outer_square_sum(const float *values, const float *subtrahend, size_t count)
 {
     return vec_best()->square_sum(values, subtrahend, count / VEC_BLOCK);

@@ -61,6 +61,8 @@ void outer_step(const struct outer_conf *conf, const struct outer_round *round, 
  * `weights_count` weights of that order; their sum is taken in fp32 in the same order. */
 void outer_mean_finish(float *sum, size_t count, const float *weights, size_t weights_count);
 
+void outer_scale(float *values, size_t count, float factor);
+
 /* Sum of squares over whole blocks of VEC_BLOCK, the same bits everywhere; `subtrahend` may be NULL. */
 double outer_square_sum(const float *values, const float *subtrahend, size_t count);
 

@@ -128,6 +128,8 @@ static enum err open_replica(struct lab *lab, uint32_t i)
                                 .outer = rules_outer(&lab->conf->spec),
                                 .choice = rules_codec(&lab->conf->spec),
                                 .error_feedback = lab->conf->spec.error_feedback,
+                                .feedback_decay = (float)lab->conf->spec.feedback_decay,
+                                .feedback_limit = (float)lab->conf->spec.feedback_limit,
                                 .outliers = rules_outliers(&lab->conf->spec),
                                 .weights = weights,
                                 .members_count = lab->conf->islands,

@@ -56,7 +56,7 @@ void quality_path(const struct quality_row *row, uint64_t seed, char *path, size
 
 static enum err load_spec(const struct quality_row *row, uint64_t seed, struct runspec *spec)
 {
-    struct conf_override sets[QUALITY_SETS_MAX + 2];
+    struct conf_override sets[QUALITY_SETS_MAX + 3];
     char steps[40], seeds[40];
     size_t count = 0;
     snprintf(steps, sizeof steps, "run.steps=%" PRIu64, row->steps);
@@ -65,6 +65,8 @@ static enum err load_spec(const struct quality_row *row, uint64_t seed, struct r
     sets[count++].text = seeds;
     for (int i = 0; i < QUALITY_SETS_MAX && row->sets[i] != NULL; i++)
         sets[count++].text = row->sets[i];
+    if (row->no_feedback)
+        sets[count++].text = "sync.error_feedback=yes"; /* taken back below: it may be what a run spec insists on */
     TRY(runspec_load("build/bench/quality/base.ini", sets, count, spec));
     if (row->no_feedback)
         spec->error_feedback = false;

@@ -10,7 +10,7 @@ const char quality_base[] = "[run]\nname = quality\nsteps = 4020\n"
 
 enum { SHORT = 1005, MIDDLE = 2010, LONG = 4020, DOUBLE = 8040 };
 
-#define FEEDBACK "sync.error_feedback=yes"
+#define FEEDBACK "sync.error_feedback=yes", "sync.feedback_limit=0.7"
 #define PARALLEL "data-parallel"
 #define STREAM "streaming fp32"
 
@@ -22,13 +22,13 @@ enum { SHORT = 1005, MIDDLE = 2010, LONG = 4020, DOUBLE = 8040 };
             __VA_ARGS__                                                \
         }                                                              \
     }
-#define CODEC(name, ...)                                                                       \
-    {name, "codec", STREAM, PARALLEL, 2, LONG, {.data = NULL}, true, {__VA_ARGS__, FEEDBACK}}, \
-    {                                                                                          \
-        name " feedback", "codec", STREAM, PARALLEL, 2, LONG, {.data = NULL}, false,           \
-        {                                                                                      \
-            __VA_ARGS__, FEEDBACK                                                              \
-        }                                                                                      \
+#define CODEC(name, ...)                                                             \
+    {name, "codec", STREAM, PARALLEL, 2, LONG, {.data = NULL}, true, {__VA_ARGS__}}, \
+    {                                                                                \
+        name " feedback", "codec", STREAM, PARALLEL, 2, LONG, {.data = NULL}, false, \
+        {                                                                            \
+            __VA_ARGS__, FEEDBACK                                                    \
+        }                                                                            \
     }
 #define WITH(flag, name, group, ...)                           \
     {                                                          \
@@ -76,6 +76,18 @@ const struct quality_row quality_rows[] = {
     CODEC("topk 1/64", "sync.codec=topk"),
     CODEC("powersgd 4", "sync.codec=powersgd"),
 
+    ROW("uniform 2, no limit", "feedback", "sync.codec=uniform", "sync.step=2", "sync.error_feedback=yes",
+        "sync.feedback_limit=0"),
+    ROW("uniform 2, limit 0.5", "feedback", "sync.codec=uniform", "sync.step=2", "sync.error_feedback=yes",
+        "sync.feedback_limit=0.5"),
+    ROW("topk, no limit, average, decay", "feedback", "sync.codec=topk", "sync.error_feedback=yes",
+        "sync.feedback_limit=0", "sync.feedback_decay=0.95", "outer.optimizer=average"),
+    ROW("topk, limit 2, average", "feedback", "sync.codec=topk", "sync.error_feedback=yes", "sync.feedback_limit=2",
+        "outer.optimizer=average"),
+    ROW("topk 1/8", "feedback", "sync.codec=topk", FEEDBACK, "sync.keep=0.125"),
+    ROW("powersgd 4, no limit, average", "feedback", "sync.codec=powersgd", "sync.error_feedback=yes",
+        "sync.feedback_limit=0", "outer.optimizer=average"),
+
     /* The interval grows from the middle of the run on, to 747 steps at its end. */
     ROW("qsr", "intervals", "sync.growth=0.0082"),
     ROW("qsr uncorrected", "intervals", "sync.growth=0.0082", "sync.growth_correction=no"),
@@ -105,5 +117,7 @@ const struct quality_row quality_rows[] = {
     ROW("interval 100, uniform 1.4", "gap", "sync.interval=100", "sync.codec=uniform"),
     ROW("interval 100, uniform 1.4, warm", "gap", "sync.interval=100", "sync.codec=uniform", "sync.warm_steps=300",
         "sync.warm_interval=10", "outer.average=30"),
+    ROW("interval 100, outer lr 0.7", "gap", "sync.interval=100", "outer.lr=0.7"),
+    ROW("interval 200, uniform 1.4", "gap", "sync.interval=200", "sync.codec=uniform"),
 };
 const size_t quality_rows_count = sizeof quality_rows / sizeof quality_rows[0];

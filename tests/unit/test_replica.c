@@ -16,19 +16,26 @@ static float *scratch;
 
 static const struct outer_round numbers = {.scale = 1, .momentum = 0.9f, .lr = 0.4f};
 
-static struct replica *member(uint32_t self)
+static struct replica *member_with(uint32_t self, struct codec_choice choice, float limit)
 {
     static const uint64_t weights[MEMBERS] = {1, 1, 2};
     struct replica_conf conf = {.plan = plan,
                                 .outer = {.kind = OUTER_NESTEROV, .lr = 0.4f, .momentum = 0.9f},
                                 .error_feedback = true,
+                                .feedback_decay = 1,
+                                .feedback_limit = limit,
                                 .weights = weights,
                                 .members_count = MEMBERS,
-                                .choice = {.id = CODEC_E3M0},
+                                .choice = choice,
                                 .self = self};
     struct replica *replica;
     assert_ok(replica_new(&conf, &replica));
     return replica;
+}
+
+static struct replica *member(uint32_t self)
+{
+    return member_with(self, (struct codec_choice){.id = CODEC_E3M0}, 0);
 }
 
 struct frame {
@@ -112,6 +119,46 @@ static void residuals_move_only_when_counted(void **state)
     for (size_t i = 0; i < n; i++)
         assert_true(residual[i] == 0);
     replica_free(one);
+}
+
+static double norm_of(const float *values, const float *minus, size_t count)
+{
+    double square = 0;
+    for (size_t i = 0; i < count; i++) {
+        double x = (double)values[i] - (minus != NULL ? (double)minus[i] : 0);
+        square += x * x;
+    }
+    return sqrt(square);
+}
+
+/* The same step again and again under a codec that sends little of it: what is left over piles up, or is kept in
+ * bounds. */
+static void a_left_over_does_not_outgrow_its_limit(void **state)
+{
+    (void)state;
+    static struct frame in;
+    static const float limits[] = {0, 0.7f};
+    const struct codec_choice topk = {.id = CODEC_TOPK, .ratio = 1.0f / 64};
+    size_t count = plan->fragments[0].values_count;
+    float *theta = calloc(count, sizeof *theta);
+    for (size_t i = 0; i < count; i++)
+        theta[i] = 0.01f;
+    for (size_t k = 0; k < 2; k++) {
+        struct replica *one = member_with(0, topk, limits[k]);
+        struct plan_shard range = replica_shard(one, 0, 0);
+        size_t n = (size_t)(range.end - range.begin);
+        for (int round = 0; round < 20; round++) {
+            assert_ok(replica_encode(one, 0, 0, replica_anchor(one, 0), theta, codec, in.bytes, &in.count));
+            replica_commit(one, 0, 0);
+        }
+        double ratio = norm_of(replica_residual(one, 0) + range.begin, NULL, n) /
+                       norm_of(theta + range.begin, replica_anchor(one, 0) + range.begin, n);
+        print_message("limit %.1f: left over %.2f outer gradients, cut %d times\n", (double)limits[k], ratio,
+                      (int)replica_feedback_cuts(one, 0));
+        assert_true(limits[k] > 0 ? ratio <= 0.7001 && replica_feedback_cuts(one, 0) == 20 : ratio > 5);
+        replica_free(one);
+    }
+    free(theta);
 }
 
 /* A contribution that is whole and well signed can still hold numbers nobody can average. */
@@ -222,6 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everyone_holds_the_same_after_any_rounds),
         cmocka_unit_test(residuals_move_only_when_counted),
+        cmocka_unit_test(a_left_over_does_not_outgrow_its_limit),
         cmocka_unit_test(the_one_who_sends_nonsense_is_left_out),
         cmocka_unit_test(an_outlier_does_not_carry_the_mean_off),
         cmocka_unit_test(a_nan_of_ours_names_its_tensor),

@@ -13,8 +13,8 @@ static const char *const inners[] = {"adamw", "sgd", NULL};
 static const char *const patterns[] = {"strided", "sequential", "balanced", NULL};
 static const char *const offset_kinds[] = {"spread", "zero", NULL};
 static const char *const lates[] = {"merge", "wait", NULL};
-static const char *const codecs[] = {"fp32",    "bf16",    "int8", "e3m0",     "int4", "int2",
-                                     "ternary", "uniform", "topk", "powersgd", NULL};
+static const char *const codecs[] = {"fp32",    "bf16",    "int8", "e3m0",     "int4",     "int2",
+                                     "ternary", "uniform", "topk", "powersgd", "adaptive", NULL};
 static const char *const outlier_actions[] = {"keep", "drop", "clip", "trimmed", "median", NULL};
 static const char *const outers[] = {"nesterov", "heavyball", "average", NULL};
 
@@ -100,9 +100,10 @@ static const struct conf_key keys[] = {
     {"sync", "codec", CONF_ENUM, AT(codec), "e3m0", 0, 0, codecs, NULL,
      "How outer gradients are encoded. Bits per parameter on Gaussian data, behind zstd: fp32 30, bf16 12.4, int8 7.5, "
      "int4 3.7, e3m0 3.5, int2 2.0, uniform 1.7 with step 1.4, ternary 1.6, topk 0.16 with keep 1/64, powersgd by "
-     "rank. Norms and biases are sent as bf16."},
+     "rank. adaptive: tensor by tensor what takes the fewest bytes, at the error of uniform in all. Norms and biases "
+     "are sent as bf16."},
     {"sync", "step", CONF_REAL, AT(step), "1.4", 0.13, 8, NULL, "rms",
-     "For uniform: the distance between two levels, over the root mean square of 256 values."},
+     "For uniform and adaptive: the distance between two levels, over the root mean square of 256 values."},
     {"sync", "keep", CONF_REAL, AT(keep), "0.015625", 1e-4, 0.5, NULL, "fraction",
      "For topk: the part of the values that is sent, of every 4096 the largest."},
     {"sync", "rank", CONF_INT, AT(rank), "4", 1, 32, NULL, NULL,

@@ -30,7 +30,8 @@ enum runspec_codec {
     RUNSPEC_TERNARY,
     RUNSPEC_UNIFORM,
     RUNSPEC_TOPK,
-    RUNSPEC_POWERSGD
+    RUNSPEC_POWERSGD,
+    RUNSPEC_ADAPTIVE
 };
 enum runspec_outliers {
     RUNSPEC_OUTLIERS_KEEP,

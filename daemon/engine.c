@@ -46,6 +46,7 @@ static struct replica_conf replica_conf_of(const struct engine *engine, const st
     return (struct replica_conf){.plan = plan,
                                  .outer = rules_outer(&engine->spec),
                                  .choice = rules_codec(&engine->spec),
+                                 .adaptive = engine->spec.codec == RUNSPEC_ADAPTIVE,
                                  .error_feedback = engine->spec.error_feedback,
                                  .feedback_decay = (float)engine->spec.feedback_decay,
                                  .feedback_limit = (float)engine->spec.feedback_limit,

@@ -6,13 +6,18 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "outer_opt/adapt.h"
 #include "outer_opt/recipe.h"
 #include "outer_opt/vhash.h"
+
+enum { ADAPT_ROUNDS = 16 };
 
 /* A shard cut into parts, made once. */
 struct shard_parts {
     struct codec_part *parts;
     size_t parts_count;
+    struct adapt *adapt; /* adaptive: chooses their codecs anew now and then */
+    uint64_t encodings;
 };
 
 struct fragment {
@@ -74,6 +79,8 @@ static enum err cut_parts(struct replica *replica, enum recipe_role role, uint32
     if (out->parts_count == 0)
         return ERR_OK;
     TRY(mem_new(out->parts_count, sizeof *out->parts, "the recipe", &out->parts));
+    if (replica->conf.adaptive)
+        TRY(adapt_new(out->parts_count, &out->adapt));
     memcpy(out->parts, scratch, out->parts_count * sizeof *out->parts);
     return ERR_OK;
 }
@@ -91,7 +98,7 @@ static enum err cut_all(struct replica *replica)
 {
     enum err err = ERR_OK;
     struct codec_part *scratch;
-    TRY(recipe_new(replica->conf.plan, &replica->conf.choice, &replica->recipe));
+    TRY(recipe_new(replica->conf.plan, &replica->conf.choice, replica->conf.adaptive, &replica->recipe));
     TRY(mem_new(recipe_parts_max(replica->recipe), sizeof *scratch, "the recipe", &scratch));
     for (uint32_t f = 0; err == ERR_OK && f < replica->conf.plan->fragments_count; f++)
         err = cut_fragment(replica, f, scratch);
@@ -141,6 +148,12 @@ out:
     return err;
 }
 
+static void free_parts(struct shard_parts *cut)
+{
+    mem_free(cut->parts);
+    adapt_free(cut->adapt);
+}
+
 void replica_free(struct replica *replica)
 {
     if (replica == NULL)
@@ -155,9 +168,9 @@ void replica_free(struct replica *replica)
         mem_free(fragment->owner_pending);
         mem_free(fragment->scores);
         mem_free(fragment->decoded);
-        mem_free(fragment->result.parts);
+        free_parts(&fragment->result);
         for (uint32_t s = 0; fragment->shards != NULL && s < replica->conf.members_count; s++)
-            mem_free(fragment->shards[s].parts);
+            free_parts(&fragment->shards[s]);
         mem_free(fragment->shards);
     }
     recipe_free(replica->recipe);
@@ -219,6 +232,15 @@ float *replica_owner_residual(struct replica *replica, uint32_t f)
     return replica->fragments[f].owner_residual;
 }
 
+static enum err encode(const struct replica *replica, struct shard_parts *cut, const struct vec_source *source,
+                       struct codec *codec, float *left, uint8_t *frame, size_t *frame_bytes, size_t *fault)
+{
+    /* A choice that could not be made (NaN) leaves the one before; encoding then says what is wrong. */
+    if (cut->adapt != NULL && cut->encodings++ % ADAPT_ROUNDS == 0)
+        (void)!adapt_parts(cut->adapt, codec, &replica->conf.choice, source, cut->parts, cut->parts_count);
+    return codec_encode(codec, cut->parts, cut->parts_count, source, left, frame, frame_bytes, fault);
+}
+
 /*
  * A left-over that is large beside what it is left over from is mostly old: with outer momentum it feeds itself
  * (measured, docs/ARCHITECTURE.md). It is cut down, and less of it kept.
@@ -254,8 +276,7 @@ enum err replica_encode(struct replica *replica, uint32_t f, uint32_t shard, con
         .residual = fragment->residual != NULL ? fragment->residual + range.begin : NULL,
     };
     float *pending = fragment->pending != NULL ? fragment->pending + range.begin : NULL;
-    const struct shard_parts *cut = &fragment->shards[shard];
-    enum err err = codec_encode(codec, cut->parts, cut->parts_count, &source, pending, frame, frame_bytes, &fault);
+    enum err err = encode(replica, &fragment->shards[shard], &source, codec, pending, frame, frame_bytes, &fault);
     if (err == ERR_OK && pending != NULL)
         restrain(&replica->conf, fragment, pending,
                  replica->conf.feedback_limit > 0
@@ -361,8 +382,8 @@ enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_inpu
     TRY((by_value(&replica->conf) ? mean_by_value : weighted_mean)(replica, fragment, inputs, inputs_count, count,
                                                                    codec, scratch, bad));
     struct vec_source source = {.minuend = scratch, .residual = fragment->owner_residual};
-    enum err err = codec_encode(codec, fragment->result.parts, fragment->result.parts_count, &source,
-                                fragment->owner_pending, frame, frame_bytes, &fault);
+    enum err err =
+        encode(replica, &fragment->result, &source, codec, fragment->owner_pending, frame, frame_bytes, &fault);
     if (err == ERR_OK && fragment->owner_pending != NULL)
         restrain(&replica->conf, fragment, fragment->owner_pending,
                  replica->conf.feedback_limit > 0 ? outer_square_sum(scratch, NULL, count) : 0, count);

@@ -25,6 +25,7 @@ struct replica_conf {
     const struct plan *plan; /* borrowed */
     struct outer_conf outer;
     struct codec_choice choice;
+    bool adaptive; /* tensor by tensor the codec that serves it best, at the error `choice` would make */
     bool error_feedback;
     float feedback_decay; /* share of a residual that is kept from one round to the next; 1: all */
     float feedback_limit; /* largest residual over outer gradient, as norms; 0: none */

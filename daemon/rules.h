@@ -15,6 +15,7 @@
 
 struct plan_conf rules_plan(const struct runspec *spec);
 struct codec_choice rules_codec(const struct runspec *spec);
+const char *rules_codec_name(const struct runspec *spec);
 struct outer_conf rules_outer(const struct runspec *spec);
 struct outlier_conf rules_outliers(const struct runspec *spec);
 /* `spec` is borrowed. */

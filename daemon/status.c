@@ -193,7 +193,7 @@ static json_t *run_json(const struct engine *engine)
     const struct runspec *spec = &engine->spec;
     return json_pack("{s:s, s:I, s:o, s:I, s:I, s:s, s:b}", "name", spec->name, "steps", (json_int_t)spec->steps, "id",
                      hash_json(&spec->digest, true), "interval", (json_int_t)spec->interval, "overlap",
-                     (json_int_t)spec->overlap, "codec", codec_name(rules_codec(&engine->spec).id), "error_feedback",
+                     (json_int_t)spec->overlap, "codec", rules_codec_name(&engine->spec), "error_feedback",
                      spec->error_feedback);
 }
 

@@ -19,6 +19,8 @@ static enum err alloc_scratch(struct codec *codec)
     }
     TRY(mem_new(CODEC_SEGMENT, sizeof *codec->levels, "a codec's scratch", &codec->levels));
     TRY(mem_new(CODEC_SEGMENT, sizeof *codec->values, "a codec's scratch", &codec->values));
+    TRY(mem_new(PLANE_LARGE + SEGMENT_HEADER_BYTES + PLANES_MAX * PLANE_MARK_BYTES, 1, "a codec's scratch",
+                &codec->trial));
     return mem_new(CHUNK_VALUES, sizeof *codec->kept, "a codec's scratch", &codec->kept);
 }
 
@@ -55,6 +57,7 @@ void codec_free(struct codec *codec)
     mem_free(codec->levels);
     mem_free(codec->values);
     mem_free(codec->kept);
+    mem_free(codec->trial);
     mem_free(codec->factors);
     mem_free(codec);
 }
@@ -193,6 +196,21 @@ enum err codec_encode(struct codec *codec, const struct codec_part *parts, size_
         return err;
     codec_put_header(frame, w.at, w.segments, w.begin);
     *frame_bytes = w.at;
+    return ERR_OK;
+}
+
+enum err codec_try(struct codec *codec, const struct codec_choice *choice, const struct vec_source *source,
+                   size_t values_count, size_t *bytes, double *error)
+{
+    const struct codec_kind *kind = codec_kind_of(choice->id);
+    const struct codec_part part = {.count = values_count, .choice = *choice};
+    struct segment segment = {.count = (uint32_t)values_count};
+    if (kind->whole || choice->id == CODEC_TOPK || values_count > CODEC_SEGMENT)
+        return err_set(ERR_ARG, "%s cannot be tried on %zu values", kind->name, values_count);
+    if (kind->encode(codec, kind, &part, source, codec->values, &segment) != blocks_of(values_count))
+        return err_set(ERR_NONFINITE, "NaN, Inf or a number too large for %s", kind->name);
+    *bytes = codec_put_segment(codec, kind, &segment, codec->trial);
+    *error = codec->ops->square_sum(codec->values, NULL, blocks_of(values_count));
     return ERR_OK;
 }
 

@@ -80,6 +80,11 @@ ERR_MUST_CHECK enum err codec_encode(struct codec *codec, const struct codec_par
                                      const struct vec_source *source, float *residual, uint8_t *frame,
                                      size_t *frame_bytes, size_t *fault);
 
+/* What a codec that is none on tensors would make of up to CODEC_SEGMENT values: bytes, and the sum of squares of what
+ * is left over. TOPK cannot be tried. ERR_NONFINITE as codec_encode(). */
+ERR_MUST_CHECK enum err codec_try(struct codec *codec, const struct codec_choice *choice,
+                                  const struct vec_source *source, size_t values_count, size_t *bytes, double *error);
+
 /* Decodes a frame of exactly `values_count` values: values = decoded. A frame of any codec will do; it says which.
  * ERR_PROTO if it is cut short, of an unknown version or codec, or announces another count; `values` is then undefined.
  * The digest is not computed again: codec_check() does that once, when a frame arrives. */

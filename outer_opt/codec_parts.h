@@ -36,6 +36,7 @@ struct codec {
     int8_t *levels; /* CODEC_SEGMENT */
     float *values;  /* CODEC_SEGMENT */
     uint16_t *kept; /* TOPK: places within a chunk */
+    uint8_t *trial; /* a segment that is only looked at */
     float *factors; /* POWERSGD: P, Q, and both as halves */
 };
 

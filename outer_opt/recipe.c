@@ -14,7 +14,7 @@ struct recipe {
     const struct plan *plan;
     struct piece *pieces; /* by fragment, then offset */
     uint32_t *first;      /* fragments_count + 1: where a fragment's pieces begin */
-    uint32_t *place;      /* of a tensor among the pieces */
+    bool apart;
     uint32_t pieces_most; /* of a fragment */
 };
 
@@ -51,7 +51,6 @@ static enum err fill(struct recipe *recipe, const struct codec_choice *choice)
 {
     const struct plan *plan = recipe->plan;
     TRY(mem_new(plan->tensors_count, sizeof *recipe->pieces, "the recipe", &recipe->pieces));
-    TRY(mem_new(plan->tensors_count, sizeof *recipe->place, "the recipe", &recipe->place));
     TRY(mem_new((size_t)plan->fragments_count + 1, sizeof *recipe->first, "the recipe", &recipe->first));
     for (uint32_t i = 0; i < plan->tensors_count; i++)
         recipe->pieces[i].tensor = i;
@@ -59,7 +58,6 @@ static enum err fill(struct recipe *recipe, const struct codec_choice *choice)
     for (uint32_t i = 0; i < plan->tensors_count; i++) {
         struct piece *piece = &recipe->pieces[i];
         const struct plan_tensor *tensor = &plan->tensors[piece->tensor];
-        recipe->place[piece->tensor] = i;
         recipe->first[tensor->fragment + 1] = i + 1;
         for (int role = 0; role < RECIPE_ROLES; role++) {
             piece->choice[role] = choice_of(tensor, choice);
@@ -74,7 +72,7 @@ static enum err fill(struct recipe *recipe, const struct codec_choice *choice)
     return ERR_OK;
 }
 
-enum err recipe_new(const struct plan *plan, const struct codec_choice *choice, struct recipe **out)
+enum err recipe_new(const struct plan *plan, const struct codec_choice *choice, bool apart, struct recipe **out)
 {
     enum err err;
     struct recipe *recipe = NULL;
@@ -82,6 +80,7 @@ enum err recipe_new(const struct plan *plan, const struct codec_choice *choice, 
     TRY(codec_choice_check(choice));
     TRY_OUT(mem_new(1, sizeof *recipe, "the recipe", &recipe));
     recipe->plan = plan;
+    recipe->apart = apart;
     TRY_OUT(fill(recipe, choice));
 out:
     if (err != ERR_OK)
@@ -99,14 +98,13 @@ void recipe_free(struct recipe *recipe)
         for (int role = 0; role < RECIPE_ROLES; role++)
             mem_free(recipe->pieces[i].factor[role]);
     mem_free(recipe->pieces);
-    mem_free(recipe->place);
     mem_free(recipe->first);
     mem_free(recipe);
 }
 
 uint64_t recipe_bytes(const struct plan *plan, const struct codec_choice *choice)
 {
-    uint64_t bytes = plan->tensors_count * (sizeof(struct piece) + sizeof(uint32_t));
+    uint64_t bytes = plan->tensors_count * sizeof(struct piece);
     for (uint32_t i = 0; i < plan->tensors_count; i++)
         if (choice_of(&plan->tensors[i], choice).id == CODEC_POWERSGD)
             bytes += RECIPE_ROLES * cols_of(&plan->tensors[i]) * choice->rank * sizeof(float);
@@ -137,13 +135,13 @@ static bool same_choice(const struct codec_choice *a, const struct codec_choice 
 }
 
 /* Tensors under the same block codec are one part. */
-static size_t add_part(struct codec_part *parts, size_t count, const struct codec_part *part)
+static size_t add_part(struct codec_part *parts, size_t count, const struct codec_part *part, bool apart)
 {
     if (part->count == 0)
         return count;
     struct codec_part *last = count > 0 ? &parts[count - 1] : NULL;
-    bool joins = last != NULL && !codec_on_tensors(part->choice.id) && same_choice(&last->choice, &part->choice) &&
-                 last->count + part->count <= UINT32_MAX - CODEC_SEGMENT;
+    bool joins = last != NULL && !apart && !codec_on_tensors(part->choice.id) &&
+                 same_choice(&last->choice, &part->choice) && last->count + part->count <= UINT32_MAX - CODEC_SEGMENT;
     if (joins)
         last->count += part->count;
     else
@@ -153,7 +151,7 @@ static size_t add_part(struct codec_part *parts, size_t count, const struct code
 
 /* The part of one tensor that lies in the range; its padded last block apart where zeros would not stay. */
 static size_t add_tensor(const struct plan_tensor *tensor, const struct codec_choice *choice, float *factor,
-                         uint64_t begin, uint64_t end, struct codec_part *parts, size_t count)
+                         uint64_t begin, uint64_t end, bool apart, struct codec_part *parts, size_t count)
 {
     uint64_t from = tensor->offset;
     uint64_t to = from + padded(tensor->count);
@@ -166,14 +164,14 @@ static size_t add_tensor(const struct plan_tensor *tensor, const struct codec_ch
     if (codec_on_tensors(choice->id)) {
         part.rows = (uint32_t)tensor->rows;
         part.cols = (uint32_t)cols_of(tensor);
-        return add_part(parts, count, &part);
+        return add_part(parts, count, &part, apart);
     }
     if (choice->id == CODEC_INT2 && to > whole) {
         part.count = whole > from ? whole - from : 0;
-        count = add_part(parts, count, &part);
+        count = add_part(parts, count, &part, apart);
         part = (struct codec_part){.count = to - (whole > from ? whole : from), .choice = {.id = CODEC_BF16}};
     }
-    return add_part(parts, count, &part);
+    return add_part(parts, count, &part, apart);
 }
 
 size_t recipe_parts_max(const struct recipe *recipe)
@@ -188,7 +186,7 @@ size_t recipe_parts(const struct recipe *recipe, enum recipe_role role, uint32_t
     for (uint32_t i = recipe->first[f]; i < recipe->first[f + 1]; i++) {
         const struct piece *piece = &recipe->pieces[i];
         count = add_tensor(&recipe->plan->tensors[piece->tensor], &piece->choice[role], piece->factor[role], begin, end,
-                           parts, count);
+                           recipe->apart, parts, count);
     }
     return count;
 }
@@ -203,13 +201,8 @@ size_t recipe_frame_bytes_max(const struct plan *plan, const struct codec_choice
         struct codec_part parts[2];
         struct codec_choice own = choice_of(tensor, choice);
         if (tensor->fragment == f)
-            bytes +=
-                codec_frame_bytes_max(parts, add_tensor(tensor, &own, NULL, begin, end, parts, 0)) - CODEC_HEADER_BYTES;
+            bytes += codec_frame_bytes_max(parts, add_tensor(tensor, &own, NULL, begin, end, true, parts, 0)) -
+                     CODEC_HEADER_BYTES;
     }
     return bytes;
-}
-
-void recipe_choose(struct recipe *recipe, enum recipe_role role, uint32_t tensor, const struct codec_choice *choice)
-{
-    recipe->pieces[recipe->place[tensor]].choice[role] = *choice;
 }

@@ -4,7 +4,7 @@
  * Norms and biases are sent as bf16 (they are few and carry much); matrices under the run's codec. A codec that cannot
  * keep a zero a zero leaves the last block of a padded tensor to bf16, so that padding stays zero. With PowerSGD the
  * recipe also holds the factors carried from one encoding to the next, one set for contributions and one for results.
- * One recipe a replica; a fragment's choices change only while none of its encodings is under way.
+ * One recipe a replica.
  */
 #ifndef OUTER_OPT_RECIPE_H
 #define OUTER_OPT_RECIPE_H
@@ -20,8 +20,10 @@ enum recipe_role { RECIPE_CONTRIBUTION, RECIPE_RESULT, RECIPE_ROLES };
 
 struct recipe;
 
-/* `plan` is borrowed. */
-ERR_MUST_CHECK enum err recipe_new(const struct plan *plan, const struct codec_choice *choice, struct recipe **out);
+/* `plan` is borrowed. `apart`: every tensor is a part of its own, so that its codec can be chosen anew
+ * (outer_opt/adapt.h). */
+ERR_MUST_CHECK enum err recipe_new(const struct plan *plan, const struct codec_choice *choice, bool apart,
+                                   struct recipe **out);
 void recipe_free(struct recipe *recipe);
 
 /* Bytes recipe_new() takes. */
@@ -37,8 +39,5 @@ size_t recipe_parts(const struct recipe *recipe, enum recipe_role role, uint32_t
 /* Largest frame of that range. */
 size_t recipe_frame_bytes_max(const struct plan *plan, const struct codec_choice *choice, uint32_t f, uint64_t begin,
                               uint64_t end);
-
-/* From now on tensor `tensor` is sent under `choice` (a block codec); for the choice of codecs tensor by tensor. */
-void recipe_choose(struct recipe *recipe, enum recipe_role role, uint32_t tensor, const struct codec_choice *choice);
 
 #endif

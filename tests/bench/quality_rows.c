@@ -76,6 +76,9 @@ const struct quality_row quality_rows[] = {
     CODEC("topk 1/64", "sync.codec=topk"),
     CODEC("powersgd 4", "sync.codec=powersgd"),
 
+    ROW("adaptive 1.4", "codec", "sync.codec=adaptive"),
+    ROW("adaptive 2", "codec", "sync.codec=adaptive", "sync.step=2"),
+
     ROW("uniform 2, no limit", "feedback", "sync.codec=uniform", "sync.step=2", "sync.error_feedback=yes",
         "sync.feedback_limit=0"),
     ROW("uniform 2, limit 0.5", "feedback", "sync.codec=uniform", "sync.step=2", "sync.error_feedback=yes",

@@ -73,7 +73,7 @@ static void three_islands_with_coarse_codecs(void **state)
 {
     (void)state;
     static const char *const codecs[] = {
-        "int4", "int2", "ternary", "uniform", "topk\nkeep = 0.1", "powersgd\nrank = 1"};
+        "int4", "int2", "ternary", "uniform", "topk\nkeep = 0.1", "powersgd\nrank = 1", "adaptive"};
     for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
         char name[32], spec[256];
         snprintf(name, sizeof name, "coarse%zu", i);

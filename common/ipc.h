@@ -29,7 +29,7 @@
 #include "common/err.h"
 
 /* 1: first version. */
-enum { IPC_VERSION = 1 };
+enum { IPC_VERSION = 2 };
 enum { IPC_NAME_BYTES = 128, IPC_DIMS_MAX = 6, IPC_TEXT_BYTES = 320, IPC_RANGES_MAX = 64, IPC_TENSORS_MAX = 65536 };
 
 enum ipc_word { IPC_FREE, IPC_COPYING, IPC_SNAPSHOT, IPC_FILLING, IPC_ANCHOR, IPC_MIXING };
@@ -87,8 +87,11 @@ struct ipc_shm {
     uint64_t steps;   /* of the run: the trainer is done behind this one */
     double mix;       /* alpha */
     uint64_t fragments_offset, places_offset;
-    _Atomic uint32_t leave; /* daemon: flush the last contributions and stop */
+    _Atomic uint32_t leave;    /* daemon: flush the last contributions and stop */
+    uint64_t run_slack;        /* a trainer this many steps behind the run skips to it; IPC_LOCKSTEP: it never does */
+    _Atomic uint64_t run_step; /* daemon: the step the furthest island was last heard at */
 };
+#define IPC_LOCKSTEP UINT64_MAX
 #define IPC_MAGIC 0x314d48534f4c4944u /* "DILOSHM1" */
 
 enum ipc_type {

@@ -13,6 +13,7 @@ static const char *const inners[] = {"adamw", "sgd", NULL};
 static const char *const patterns[] = {"strided", "sequential", "balanced", NULL};
 static const char *const offset_kinds[] = {"spread", "zero", NULL};
 static const char *const lates[] = {"merge", "wait", NULL};
+static const char *const paces[] = {"run", "lockstep", NULL};
 static const char *const codecs[] = {"fp32",    "bf16",    "int8", "e3m0",     "int4",     "int2",
                                      "ternary", "uniform", "topk", "powersgd", "adaptive", NULL};
 static const char *const outlier_actions[] = {"keep", "drop", "clip", "trimmed", "median", NULL};
@@ -24,7 +25,7 @@ static const struct conf_key keys[] = {
     {"run", "name", CONF_STRING, AT(name), NULL, 0, 0, NULL, NULL,
      "Name of the run, for people. Letters, digits, '-' and '_'."},
     {"run", "steps", CONF_INT, AT(steps), NULL, 1, 1e12, NULL, "steps",
-     "Inner steps each island takes; schedules and learning rates refer to this number."},
+     "Length of the run in inner steps; schedules and learning rates refer to them."},
     {"run", "seed", CONF_INT, AT(seed), "1", 0, 9e15, NULL, NULL,
      "Seed of the initial parameters and of the order of the data."},
 
@@ -97,6 +98,10 @@ static const struct conf_key keys[] = {
     {"sync", "late", CONF_ENUM, AT(late), "merge", 0, 0, lates, NULL,
      "When a result is not in after overlap steps: merge trains on and takes it in on arrival; wait stands still until "
      "it is there."},
+    {"sync", "pace", CONF_ENUM, AT(pace), "run", 0, 0, paces, NULL,
+     "Whose steps count. run: those of the fastest island; one that is slower skips to the run's step, contributes "
+     "what it has trained by then, weighted by its tokens, and ends with the others. lockstep: every island takes all "
+     "steps, and rounds go at the pace of the slowest, as in the papers; so it is with late = wait, too."},
     {"sync", "codec", CONF_ENUM, AT(codec), "e3m0", 0, 0, codecs, NULL,
      "How outer gradients are encoded. Bits per parameter on Gaussian data, behind zstd: fp32 30, bf16 12.4, int8 7.5, "
      "int4 3.7, e3m0 3.5, int2 2.0, uniform 1.7 with step 1.4, ternary 1.6, topk 0.16 with keep 1/64, powersgd by "

@@ -20,6 +20,7 @@ enum runspec_inner { RUNSPEC_ADAMW, RUNSPEC_SGD };
 enum runspec_pattern { RUNSPEC_STRIDED, RUNSPEC_SEQUENTIAL, RUNSPEC_BALANCED };
 enum runspec_offsets { RUNSPEC_SPREAD, RUNSPEC_ZERO };
 enum runspec_late { RUNSPEC_MERGE, RUNSPEC_WAIT };
+enum runspec_pace { RUNSPEC_RUN, RUNSPEC_LOCKSTEP };
 enum runspec_codec {
     RUNSPEC_FP32,
     RUNSPEC_BF16,
@@ -69,6 +70,7 @@ struct runspec {
     int64_t overlap;
     double mix;
     int late;  /* enum runspec_late */
+    int pace;  /* enum runspec_pace */
     int codec; /* enum runspec_codec */
     double step, keep;
     int64_t rank;

@@ -211,6 +211,8 @@ ERR_MUST_CHECK enum err exchange_plan_known(struct engine *engine);
 /* ---- port.c, port_fragment.c ---- */
 ERR_MUST_CHECK enum err port_new(struct engine *engine);
 void port_free(struct engine *engine);
+/* Tells the trainer how far the run is, by the furthest island. */
+void port_run_step(struct engine *engine, uint64_t step);
 size_t port_poll(struct engine *engine, struct pollfd *items, size_t items_max);
 void port_run(struct engine *engine);
 void port_tick(struct engine *engine);

@@ -552,6 +552,20 @@ void exchange_run(struct engine *engine)
     meter_update(&engine->meter, arrived, left, (uint64_t)(env_mono_s() * 1e6));
 }
 
+/* The run is where the furthest island is that can be heard. */
+static void tell_run_step(struct engine *engine, uint64_t own)
+{
+    uint64_t furthest = own;
+    for (uint32_t i = 0; i < engine->view.count; i++) {
+        const struct engine_peer *peer = &engine->peers[i];
+        if (i != self_of(engine) && peer->up && peer->last->step > furthest)
+            furthest = peer->last->step;
+    }
+    if (furthest > (uint64_t)engine->spec.steps)
+        furthest = (uint64_t)engine->spec.steps;
+    port_run_step(engine, furthest);
+}
+
 void exchange_tick(struct engine *engine)
 {
     struct port_info port = port_info(engine);
@@ -580,6 +594,7 @@ void exchange_tick(struct engine *engine)
         }
     }
     exchange_want_plan(engine);
+    tell_run_step(engine, port.step);
 }
 
 void exchange_bye(struct engine *engine, const char *reason)

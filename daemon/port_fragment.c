@@ -79,6 +79,7 @@ static struct ipc_shm head_of(const struct engine *engine)
                             .fragments_count = engine_fragments(engine),
                             .tensors_count = engine->plan->tensors_count,
                             .late_wait = engine->spec.late == RUNSPEC_WAIT,
+                            .run_slack = rules_run_slack(&engine->spec),
                             .plan_tag = digest_tag(&engine->plan->plan->digest),
                             .overlap = (uint64_t)engine->spec.overlap,
                             .steps = (uint64_t)engine->spec.steps,
@@ -150,7 +151,8 @@ static enum err check_adopted(const struct engine *engine, struct port *port, co
         return err_set(ERR_PROTO, "the trainer's shared memory has another layout");
     if (shm->session != port->hello.session || shm->fragments_count != want->fragments_count ||
         shm->tensors_count != want->tensors_count || shm->plan_tag != want->plan_tag || shm->overlap != want->overlap ||
-        shm->steps != want->steps || shm->mix != want->mix || shm->late_wait != want->late_wait)
+        shm->steps != want->steps || shm->mix != want->mix || shm->late_wait != want->late_wait ||
+        shm->run_slack != want->run_slack)
         return err_set(ERR_PROTO, "the trainer's shared memory is of another run or plan");
     for (uint32_t f = 0; f < engine_fragments(engine); f++)
         if (port_ipc(port, f)->values_count != port->fragments[f].values_count ||
@@ -226,6 +228,13 @@ void port_counted(struct engine *engine, uint32_t f, uint64_t shards)
     for (uint32_t s = 0; s < engine->view.count; s++)
         if ((shards >> s & 1) != 0 && fragment->snapshot_tokens > fragment->counted_tokens[s])
             fragment->counted_tokens[s] = fragment->snapshot_tokens;
+}
+
+void port_run_step(struct engine *engine, uint64_t step)
+{
+    struct port *port = engine->port;
+    if (port->shm != NULL && !port->closing)
+        atomic_store(&port->shm->run_step, step);
 }
 
 static uint64_t due_after(const struct engine *engine, uint32_t f, uint64_t step)

@@ -2,6 +2,16 @@
 
 #include <math.h>
 
+enum err rules_check(const struct runspec *spec)
+{
+    if (spec->overlap == spec->interval && spec->mix == 0)
+        return err_set(
+            ERR_CONF,
+            "run spec: [sync] overlap: with a whole interval and mix = 0 a fragment would be overwritten with the "
+            "anchor just before it is contributed; use a shorter overlap or a larger mix");
+    return ERR_OK;
+}
+
 struct plan_conf rules_plan(const struct runspec *spec)
 {
     static const enum plan_pattern patterns[] = {
@@ -41,6 +51,15 @@ struct outer_conf rules_outer(const struct runspec *spec)
                                .clip = (float)spec->outer_clip,
                                .average_versions = (uint64_t)spec->outer_average,
                                .warmup_versions = (uint64_t)spec->outer_warmup};
+}
+
+uint64_t rules_run_slack(const struct runspec *spec)
+{
+    if (spec->pace == RUNSPEC_LOCKSTEP || spec->late == RUNSPEC_WAIT)
+        return UINT64_MAX;
+    /* Islands of one speed take turns in being a few steps ahead; that is no reason to skip any. */
+    uint64_t quarter = (uint64_t)spec->interval / 4;
+    return quarter > 2 ? quarter : 2;
 }
 
 struct outlier_conf rules_outliers(const struct runspec *spec)

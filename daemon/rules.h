@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "common/err.h"
 #include "common/runspec.h"
 #include "outer_opt/codec.h"
 #include "outer_opt/outer.h"
@@ -13,10 +14,14 @@
 #include "outer_opt/plan.h"
 #include "outer_opt/schedule.h"
 
+/* ERR_CONF: something this daemon cannot do, though a run spec may say it. */
+ERR_MUST_CHECK enum err rules_check(const struct runspec *spec);
 struct plan_conf rules_plan(const struct runspec *spec);
 struct codec_choice rules_codec(const struct runspec *spec);
 const char *rules_codec_name(const struct runspec *spec);
 struct outer_conf rules_outer(const struct runspec *spec);
+/* Steps a trainer may be behind the run before it skips to it; UINT64_MAX: it never does. */
+uint64_t rules_run_slack(const struct runspec *spec);
 struct outlier_conf rules_outliers(const struct runspec *spec);
 /* `spec` is borrowed. */
 struct schedule rules_schedule(const struct runspec *spec, uint32_t fragments);

@@ -371,11 +371,26 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
     return DILOCO_OK;
 }
 
+/* One step further; an island that is slower than others goes on where the run is. */
+static void advance(struct diloco *d)
+{
+    uint64_t run = atomic_load_explicit(&d->shm->run_step, memory_order_relaxed);
+    d->step++;
+    if (d->shm->run_slack == IPC_LOCKSTEP || run <= d->step || run - d->step <= d->shm->run_slack)
+        return;
+    d->step = run < d->shm->steps ? run : d->shm->steps;
+}
+
+uint64_t diloco_run_step(const struct diloco *d)
+{
+    return d->step;
+}
+
 int diloco_step(struct diloco *d, const struct diloco_report *report)
 {
     if (!d->begun)
         return attach_fail(d, DILOCO_ERROR, "diloco_step() before diloco_begin()");
-    d->step++;
+    advance(d);
     d->tokens += report->tokens;
     int result = attach_turn(d);
     if (result != DILOCO_OK)

@@ -104,6 +104,10 @@ DILOCO_API int diloco_begin(struct diloco *d, struct diloco_start *start);
 /* The one call per optimizer step. */
 DILOCO_API int diloco_step(struct diloco *d, const struct diloco_report *report);
 
+/* The run step behind the last diloco_step(): one more than before, or more where this island is slower than others and
+ * the run spec says pace = run. Learning rates go by it. */
+DILOCO_API uint64_t diloco_run_step(const struct diloco *d);
+
 /* Sends what has not been sent, waits until it is counted and the last anchors are in. The tensors then hold the
  * anchor. */
 DILOCO_API int diloco_finish(struct diloco *d);

@@ -206,13 +206,21 @@ static enum err exchange(struct trainer *t, uint64_t tokens, double loss, const 
     if (code != DILOCO_OK && code != DILOCO_STOP)
         return attachment_failed(t, code);
     *leave = code == DILOCO_STOP;
+    t->state.step = diloco_run_step(t->diloco);
     model_refresh(t->model);
     return ERR_OK;
+}
+
+/* Whether a multiple of `interval` was reached: steps may be skipped where the run is further. */
+static bool passes(uint64_t interval, uint64_t before, uint64_t now)
+{
+    return interval > 0 && now / interval > before / interval;
 }
 
 static enum err one_step(struct trainer *t, bool *leave)
 {
     double loss;
+    uint64_t before = t->state.step;
     struct inner_result result;
     double begin_s = env_mono_s();
     uint64_t tokens = (uint64_t)(t->spec->batch * t->spec->accumulate * t->spec->context);
@@ -231,7 +239,7 @@ static enum err one_step(struct trainer *t, bool *leave)
             t->state.step, isfinite(loss) ? loss : -1, result.lr, isfinite(result.grad_norm) ? result.grad_norm : -1,
             t->state.tokens, t->tokens_per_s, env_wall_ms());
     fflush(t->metrics);
-    if (t->state.step % 50 == 0 || t->state.step == 1)
+    if (passes(50, before, t->state.step) || t->state.step == 1)
         log_info("step %" PRIu64 "/%" PRId64 "  loss %.4f  %.0f tokens/s", t->state.step, t->spec->steps, loss,
                  t->tokens_per_s);
     return ERR_OK;
@@ -278,11 +286,6 @@ static void save_or_complain(struct trainer *t)
         log_error("checkpoint at step %" PRIu64 " failed: %s; training goes on", t->state.step, err_text());
 }
 
-static bool every(uint64_t interval, uint64_t step)
-{
-    return interval > 0 && step % interval == 0;
-}
-
 static enum err loop(struct trainer *t)
 {
     bool leave = false;
@@ -293,6 +296,7 @@ static enum err loop(struct trainer *t)
             log_info("stopped at step %" PRIu64 "; the same command goes on from there", t->state.step);
             return ERR_OK;
         }
+        uint64_t before = t->state.step;
         enum err err = one_step(t, &leave);
         if (err == ERR_CLOSED && t->options->interrupted()) { /* while standing still for an anchor */
             TRY(save(t));
@@ -300,9 +304,9 @@ static enum err loop(struct trainer *t)
             return ERR_OK;
         }
         TRY(err);
-        if (every(t->options->eval_every, t->state.step) && t->state.step < last)
+        if (passes(t->options->eval_every, before, t->state.step) && t->state.step < last)
             TRY(evaluate(t));
-        if (every(t->options->checkpoint_every, t->state.step) && t->state.step < last)
+        if (passes(t->options->checkpoint_every, before, t->state.step) && t->state.step < last)
             save_or_complain(t);
     }
     if (t->diloco != NULL) {

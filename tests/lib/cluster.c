@@ -186,12 +186,17 @@ long long cluster_status_number(struct cluster *cluster, uint32_t i, const char 
     return value;
 }
 
-int cluster_trainer_pid(struct cluster *cluster, uint32_t i)
+long long cluster_trainer_number(struct cluster *cluster, uint32_t i, const char *key)
 {
     json_t *status = cluster_ask(cluster, i, "status");
-    int pid = (int)ctl_integer(json_object_get(status, "trainer"), "pid");
+    long long value = (long long)ctl_integer(json_object_get(status, "trainer"), key);
     json_decref(status);
-    return pid;
+    return value;
+}
+
+int cluster_trainer_pid(struct cluster *cluster, uint32_t i)
+{
+    return (int)cluster_trainer_number(cluster, i, "pid");
 }
 
 bool cluster_trainer_finished(struct cluster *cluster, uint32_t i, long long unused)

@@ -52,6 +52,8 @@ json_t *cluster_ask(struct cluster *cluster, uint32_t i, const char *request);
 /* "trainer.state" of a status, as text valid until the next call. */
 const char *cluster_trainer(struct cluster *cluster, uint32_t i);
 long long cluster_status_number(struct cluster *cluster, uint32_t i, const char *key);
+/* The same within its trainer's part. */
+long long cluster_trainer_number(struct cluster *cluster, uint32_t i, const char *key);
 int cluster_trainer_pid(struct cluster *cluster, uint32_t i);
 
 /* Waits until the predicate holds for island i; fails with the logs otherwise. */

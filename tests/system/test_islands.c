@@ -104,13 +104,44 @@ static void an_island_that_runs_away_is_left_out(void **state)
     cluster_free(cluster);
 }
 
+/* The run is as long as the fast island's steps; the slow one takes part in all of it with what it gets done. */
+static void a_slow_island_holds_nobody_up(void **state)
+{
+    (void)state;
+    char spec[1024];
+    snprintf(spec, sizeof spec, "%slate = merge\noverlap = 5\n", common_spec);
+    struct cluster_options fast = {.run = spec, .data = "sleep=40"}, slow = {.run = spec, .data = "sleep=160"};
+    struct cluster *cluster = cluster_new("slow", 2, &fast);
+    cluster_configure(cluster, 1, &slow);
+    cluster_start_all(cluster);
+    for (uint32_t i = 0; i < 2; i++)
+        cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
+    long long last = 0, tokens[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        long long own = cluster_status_number(cluster, i, "versions");
+        last = own > last ? own : last;
+        tokens[i] = cluster_trainer_number(cluster, i, "tokens");
+        assert_int_equal(cluster_trainer_number(cluster, i, "step"), 60);
+    }
+    print_message("tokens: %lld and %lld; %lld versions\n", tokens[0], tokens[1], last);
+    assert_in_range(tokens[0], 55 * 100, 60 * 100);
+    assert_in_range(tokens[1], 5 * 110, 35 * 110);
+    assert_true(last >= 20);
+    for (uint32_t i = 0; i < 2; i++)
+        cluster_wait(cluster, i, cluster_versions_reach, last, "the last version");
+    cluster_assert_one_truth(cluster);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
+    cluster_free(cluster);
+}
+
 static void two_islands_with_varying_intervals(void **state)
 {
     (void)state;
     run_to_the_end("grown", 2, "late = wait\ngrowth = 0.0045\n", "sleep=1", 10);
     run_to_the_end("warm", 2, "late = wait\nwarm_steps = 20\nwarm_interval = 5\n[outer]\naverage = 2\nwarmup = 3\n",
                    "sleep=1", 30);
-    run_to_the_end("clipped", 2, "late = wait\noverlap = 10\nmix = 0\n[outer]\noptimizer = heavyball\nclip = 0.01\n",
+    run_to_the_end("clipped", 2, "late = wait\noverlap = 9\nmix = 0.2\n[outer]\noptimizer = heavyball\nclip = 0.01\n",
                    "sleep=1", 15);
 }
 
@@ -130,6 +161,7 @@ int main(void)
         cmocka_unit_test(four_islands_with_other_codecs),
         cmocka_unit_test(three_islands_with_coarse_codecs),
         cmocka_unit_test(an_island_that_runs_away_is_left_out),
+        cmocka_unit_test(a_slow_island_holds_nobody_up),
         cmocka_unit_test(two_islands_with_varying_intervals),
         cmocka_unit_test(eight_islands),
     };

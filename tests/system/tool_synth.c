@@ -134,6 +134,7 @@ static int train(struct synth *s, struct diloco *d, uint64_t step)
                     s->tensor[t][i] += 1000;
         struct diloco_report report = {.tokens = 100 + 10 * s->island, .loss = loss, .tokens_per_s = 1000};
         int result = diloco_step(d, &report);
+        step = diloco_run_step(d);
         if (result == DILOCO_STOP)
             break;
         if (result != DILOCO_OK)

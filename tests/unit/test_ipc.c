@@ -84,7 +84,7 @@ static void a_wrong_shared_memory_is_refused(void **state)
         (field) = (__typeof__(field))saved;                     \
     } while (0)
     REFUSED_WITH(shm->magic, 1);
-    REFUSED_WITH(shm->version, 2);
+    REFUSED_WITH(shm->version, IPC_VERSION + 1);
     REFUSED_WITH(shm->fragments_count, 100000);
     REFUSED_WITH(shm->tensors_count, 100000);
     REFUSED_WITH(shm->fragments_offset, 65536 + 64);

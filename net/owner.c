@@ -34,6 +34,7 @@ static enum owner_order contributed(struct owner *owner, const struct owner_rule
 {
     (void)rule;
     owner->have |= (uint64_t)1 << input->member;
+    owner->refused &= ~owner->have; /* it has mended itself and come again */
     return OWNER_NOTHING;
 }
 

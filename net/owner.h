@@ -21,7 +21,7 @@ enum owner_state { OWNER_COLLECTING, OWNER_REDUCING, OWNER_STORING, OWNER_STATES
 
 enum owner_event {
     OWNER_CONTRIBUTED, /* member: its contribution to this round is here, whole and checked */
-    OWNER_REFUSED,     /* member: its contribution to this round came and is unusable */
+    OWNER_REFUSED,     /* member: its contribution to this round came and is unusable; another may come */
     OWNER_DROPPED,     /* member: the reduction failed at its contribution; this round does without it */
     OWNER_CHECK,       /* waiting, now_ms: someone abstained, or time went by */
     OWNER_REDUCED,     /* the mean is encoded */

@@ -253,8 +253,6 @@ enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, u
             return SYNC_NOT_YET;
         if ((fragment->owner.have & sync_bit(from)) != 0)
             return SYNC_HAVE;
-        if ((fragment->owner.refused & sync_bit(from)) != 0)
-            return SYNC_NOT_NEEDED;
         /* While a reduction runs it is not known whether this round is over: it may fail and collect on. */
         return fragment->owner.state == OWNER_COLLECTING ? SYNC_WANT : SYNC_NOT_YET;
     }

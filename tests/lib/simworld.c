@@ -25,6 +25,7 @@ static void add_job(uint32_t i, uint64_t delay_ms, struct sync_event event)
         if (sim->jobs[k].used)
             continue;
         sim->jobs[k] = (struct sim_job){true, sim->now_ms + delay_ms, sim->island[i].session, i, event};
+        sim->jobs_end = k >= sim->jobs_end ? k + 1 : sim->jobs_end;
         return;
     }
     SIM_HOLDS(false, "too many jobs");
@@ -33,14 +34,22 @@ static void add_job(uint32_t i, uint64_t delay_ms, struct sync_event event)
 static void add_object(uint32_t from, uint32_t to, const struct wire_key *key)
 {
     struct sim_object *slot = NULL;
-    for (size_t k = 0; k < SIM_OBJECTS_MAX; k++) {
+    uint32_t waiting = 0;
+    for (size_t k = 0; k < sim->objects_end; k++) {
         struct sim_object *o = &sim->objects[k];
+        waiting += o->used && o->from == from && o->to == to && o->key.fragment == key->fragment;
         if (o->used && o->from == from && o->to == to && wire_key_equal(&o->key, key))
             return;
         if (!o->used && slot == NULL)
             slot = o;
     }
-    SIM_HOLDS(slot != NULL, "too many objects");
+    SIM_HOLDS(waiting < SIM_WAITING_MAX, "%u objects of fragment %u wait on the way from island %u to %u\n",
+              waiting + 1, key->fragment, from, to);
+    sim->waiting_most = waiting + 1 > sim->waiting_most ? waiting + 1 : sim->waiting_most;
+    if (slot == NULL) {
+        SIM_HOLDS(sim->objects_end < SIM_OBJECTS_MAX, "too many objects");
+        slot = &sim->objects[sim->objects_end++];
+    }
     *slot = (struct sim_object){
         true, from, to, sim->island[from].session, sim->island[to].session, sim->now_ms + 5 + sim_below(80), *key};
 }
@@ -144,6 +153,16 @@ static void do_fetch(uint32_t i, const struct sync_action *action)
         add_job(i, 5 + sim_below(50), (struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = from, .key = *key});
 }
 
+/* Island i does not send these any more. */
+static void retire(uint32_t i, uint32_t kind, uint32_t f, uint64_t version_max)
+{
+    for (size_t k = 0; k < sim->objects_end; k++) {
+        struct sim_object *o = &sim->objects[k];
+        if (o->from == i && o->key.kind == kind && o->key.fragment == f && o->key.version <= version_max)
+            o->used = false;
+    }
+}
+
 static void do_action(uint32_t i, const struct sync_action *action)
 {
     struct sim_island *island = &sim->island[i];
@@ -156,6 +175,7 @@ static void do_action(uint32_t i, const struct sync_action *action)
         break;
     case SYNC_DO_SEND: add_object(i, action->member, &action->key); break;
     case SYNC_DO_REDUCE:
+        retire(i, WIRE_RESULT, f, action->version - 1); /* as the daemon does: who still lacks it asks for it */
         island->next[f] = reduce(i, f, action->mask);
         add_job(i, 1 + sim_below(40), (struct sync_event){.type = SYNC_EV_REDUCED, .fragment = f});
         break;
@@ -175,14 +195,7 @@ static void do_action(uint32_t i, const struct sync_action *action)
         break;
     case SYNC_DO_TAKE_BACK: break; /* the trainer is always just about to take it: MIXED comes */
     case SYNC_DO_FETCH: do_fetch(i, action); break;
-    case SYNC_DO_RETIRE:
-        for (size_t k = 0; k < SIM_OBJECTS_MAX; k++) {
-            struct sim_object *o = &sim->objects[k];
-            if (o->from == i && o->key.kind == WIRE_CONTRIBUTION && o->key.fragment == f &&
-                o->key.version <= action->version)
-                o->used = false;
-        }
-        break;
+    case SYNC_DO_RETIRE: retire(i, WIRE_CONTRIBUTION, f, action->version); break;
     case SYNC_DO_ANNOUNCE: island->announce = true; break;
     case SYNC_DO_REPORT: SIM_HOLDS(action->report != SYNC_REPORT_ILLEGAL, "island %u: illegal event\n", i); break;
     }
@@ -475,12 +488,16 @@ static void send_heartbeat(uint32_t i)
 
 void sim_turn(void)
 {
-    for (size_t k = 0; k < SIM_JOBS_MAX; k++)
+    for (size_t k = 0; k < sim->jobs_end; k++)
         if (sim->jobs[k].used && sim->jobs[k].due_ms <= sim->now_ms)
             finish_job(&sim->jobs[k]);
-    for (size_t k = 0; k < SIM_OBJECTS_MAX; k++)
+    for (size_t k = 0; k < sim->objects_end; k++)
         if (sim->objects[k].used && sim->objects[k].try_ms <= sim->now_ms)
             try_object(&sim->objects[k]);
+    while (sim->jobs_end > 0 && !sim->jobs[sim->jobs_end - 1].used)
+        sim->jobs_end--;
+    while (sim->objects_end > 0 && !sim->objects[sim->objects_end - 1].used)
+        sim->objects_end--;
     for (uint32_t i = 0; i < sim->n; i++) {
         if (!sim->island[i].alive)
             continue;

@@ -12,6 +12,8 @@
 
 enum { SIM_N_MAX = 8, SIM_F_MAX = 3, SIM_V_MAX = 400, SIM_JOBS_MAX = 512, SIM_OBJECTS_MAX = 4096 };
 enum { SIM_STEP_MS = 20 };
+/* Contributions and results of two rounds each, a state, and what was asked for: however long a link is away. */
+enum { SIM_WAITING_MAX = 8 };
 
 /* Who contributed to a result, and which stretch (from, to] of each island's work it carries. */
 struct sim_record {
@@ -80,6 +82,8 @@ struct sim_world {
     struct sim_island island[SIM_N_MAX];
     struct sim_job jobs[SIM_JOBS_MAX];
     struct sim_object objects[SIM_OBJECTS_MAX];
+    size_t jobs_end, objects_end; /* all behind are unused */
+    uint32_t waiting_most;        /* objects of one fragment on their way from one island to another, at a time */
     struct sim_record truth[SIM_F_MAX][SIM_V_MAX][SIM_N_MAX];
     struct digest chain[SIM_F_MAX][SIM_V_MAX];
     bool chain_known[SIM_F_MAX][SIM_V_MAX];

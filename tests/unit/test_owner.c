@@ -57,6 +57,20 @@ static void a_late_refusal_does_not_order_a_second_reduction(void **state)
     assert_int_equal(step(&owner, &two_of_three, OWNER_REDUCED, 0), OWNER_STORE);
 }
 
+/* An island that contributed from a wrong base, was told so and mended itself may be the only one left to close a
+ * round. */
+static void one_that_mended_itself_is_taken(void **state)
+{
+    (void)state;
+    const struct owner_rule all = {0};
+    struct owner owner = owner_init(4);
+    step(&owner, &all, OWNER_REFUSED, 2);
+    assert_int_equal(check(&owner, &all, 4, 10), OWNER_NOTHING); /* nothing is there to reduce */
+    step(&owner, &all, OWNER_CONTRIBUTED, 2);
+    assert_int_equal(owner.refused, 0);
+    assert_int_equal(check(&owner, &all, 4, 20), OWNER_REDUCE);
+}
+
 static void what_came_during_a_failed_reduction_counts(void **state)
 {
     (void)state;
@@ -192,6 +206,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_round_goes_through_its_states),
         cmocka_unit_test(a_late_refusal_does_not_order_a_second_reduction),
+        cmocka_unit_test(one_that_mended_itself_is_taken),
         cmocka_unit_test(what_came_during_a_failed_reduction_counts),
         cmocka_unit_test(a_round_that_is_over_marks_nobody),
         cmocka_unit_test(an_early_contribution_outlives_the_start),

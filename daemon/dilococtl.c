@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/ctl_client.h"
+#include "daemon/ctl_plan.h"
 #include "daemon/ctl_print.h"
 #include "daemon/dconf.h"
 #include "net/ident.h"
@@ -24,6 +25,7 @@ struct arguments {
     const char *socket, *config, *name;
     bool json, no_wait, now, help, version;
     uint64_t interval_ms;
+    struct ctl_plan plan;
     struct args_list rest;
     char socket_path[512];
 };
@@ -239,6 +241,12 @@ static enum err run_keygen(struct arguments *a)
     return ERR_OK;
 }
 
+static enum err run_plan(struct arguments *a)
+{
+    a->plan.json = a->json;
+    return ctl_plan(&a->plan);
+}
+
 /* ---- the command line ---- */
 
 static const struct command commands[] = {
@@ -249,6 +257,8 @@ static const struct command commands[] = {
     {"peers", "peers", "all islands: state, traffic, round trip", run_peers, 1},
     {"fragments", "fragments", "all fragments: version, state, what they wait for", run_fragments, 1},
     {"watch", "watch", "all of these, live", run_watch, 1},
+    {"plan", "plan", "how much of its time a run would train on a given link, and what to choose; no daemon needed",
+     run_plan, 1},
     {"save", "save", "write the present anchor as a .safetensors file", run_save, 1},
 };
 
@@ -277,7 +287,8 @@ static enum err find_socket(struct arguments *a)
 
 static enum err run(int argc, char **argv)
 {
-    struct arguments a = {.interval_ms = 1000};
+    struct arguments a = {.interval_ms = 1000,
+                          .plan = {.layers = 24, .islands = 2, .interval = 100, .overlap = 1, .rtt_ms = 50}};
     const struct args_option options[] = {
         {"socket", ARGS_STRING, &a.socket, "PATH", "the daemon's control socket (default /run/diloco/control.sock)"},
         {"config", ARGS_STRING, &a.config, "FILE", "the daemon's configuration, to find the socket"},
@@ -286,6 +297,17 @@ static enum err run(int argc, char **argv)
         {"no-wait", ARGS_FLAG, &a.no_wait, NULL, "join, leave, save: do not wait for the outcome"},
         {"interval", ARGS_U64, &a.interval_ms, "MS", "watch: milliseconds between screens (default 1000)"},
         {"name", ARGS_STRING, &a.name, "NAME", "keygen: the island's name, for the printed section"},
+        {"params", ARGS_REAL, &a.plan.params, "N", "plan: parameters of the model, as 1e9"},
+        {"layers", ARGS_U64, &a.plan.layers, "N", "plan: its layers; three make a fragment (default 24)"},
+        {"step-time", ARGS_REAL, &a.plan.step_s, "S", "plan: seconds one inner step takes"},
+        {"islands", ARGS_U64, &a.plan.islands, "N", "plan: islands (default 2)"},
+        {"bandwidth", ARGS_STRING, &a.plan.bandwidth, "RATE", "plan: of every island's line, each way, as 100Mbit"},
+        {"half-duplex", ARGS_FLAG, &a.plan.half_duplex, NULL, "plan: both ways share it"},
+        {"rtt", ARGS_REAL, &a.plan.rtt_ms, "MS", "plan: round trip between islands (default 50)"},
+        {"loss", ARGS_REAL, &a.plan.loss, "PART", "plan: part of what is sent that has to be sent again"},
+        {"every", ARGS_U64, &a.plan.interval, "STEPS", "plan: steps between two exchanges (default 100)"},
+        {"overlap", ARGS_U64, &a.plan.overlap, "STEPS", "plan: steps that go on meanwhile (default 1)"},
+        {"plot", ARGS_STRING, &a.plan.plot, "FILE", "plan: draw utilisation by bandwidth, as SVG"},
         {"version", ARGS_FLAG, &a.version, NULL, "print the version"},
         {"help", ARGS_FLAG, &a.help, NULL, "print this"},
     };
@@ -307,7 +329,7 @@ static enum err run(int argc, char **argv)
         if (a.rest.count > commands[i].arguments_max)
             return err_set(ERR_ARG, "\"%s\" was not expected; usage: dilococtl %s",
                            a.rest.item[commands[i].arguments_max], commands[i].usage);
-        if (commands[i].run != run_keygen)
+        if (commands[i].run != run_keygen && commands[i].run != run_plan)
             TRY(find_socket(&a));
         return commands[i].run(&a);
     }

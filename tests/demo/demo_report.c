@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "daemon/ctl_client.h"
-#include "tests/lib/plot.h"
+#include "common/plot.h"
 #include "tests/lib/proc.h"
 
 /* One island's curve, as its trainer wrote it. */

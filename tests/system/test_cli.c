@@ -215,6 +215,26 @@ static void watch_goes_on_until_it_is_ended(const char *socket)
     mem_free(text);
 }
 
+static void a_line_is_planned_for(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("dilococtl", "plan"), 2);
+    assert_says("--params");
+    assert_int_equal(RUN("dilococtl", "plan", "--params", "1e9", "--step-time", "0.1"), 2);
+    assert_says("--bandwidth");
+    assert_int_equal(RUN("dilococtl", "plan", "--params", "1e9", "--step-time", "0.1", "--bandwidth", "9 fast"), 2);
+    assert_says("no rate");
+    assert_int_equal(RUN("dilococtl", "plan", "--params", "1e9", "--step-time", "0.1", "--bandwidth", "1Gbit"), 0);
+    assert_prints("DiLoCo, bf16");
+    assert_prints("On this link: [sync] interval = ");
+    const char *path = testlib_path(folder, "plan.svg");
+    assert_int_equal(RUN("dilococtl", "plan", "--params", "1e7", "--step-time", "0.5", "--bandwidth", "100Mbit",
+                         "--json", "--plot", path),
+                     0);
+    assert_prints("\"bit_s_needed\"");
+    assert_int_equal(access(path, R_OK), 0);
+}
+
 static void a_run_spec_beyond_the_daemon_is_refused(void **state)
 {
     (void)state;
@@ -274,6 +294,7 @@ int main(void)
         cmocka_unit_test(configuration_errors_name_line_reason_and_remedy),
         cmocka_unit_test(what_is_printed_can_be_read_again),
         cmocka_unit_test(keys_are_made_once_and_kept_private),
+        cmocka_unit_test(a_line_is_planned_for),
         cmocka_unit_test(a_run_spec_beyond_the_daemon_is_refused),
         cmocka_unit_test(a_running_island_is_looked_at_and_steered),
     };

@@ -1,8 +1,8 @@
 /*
  * plot: lines as an SVG picture: axes with round numbers, a legend, any number of series.
  */
-#ifndef TESTS_LIB_PLOT_H
-#define TESTS_LIB_PLOT_H
+#ifndef COMMON_PLOT_H
+#define COMMON_PLOT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +22,7 @@ struct plot {
     const char *title, *subtitle, *x_label, *y_label;
     struct plot_series series[PLOT_SERIES_MAX];
     size_t series_count;
+    bool legend_low; /* in the lower half, for curves that end at the top */
 };
 
 /* Writes the picture; false if the file cannot be written. */

@@ -1,4 +1,4 @@
-#include "tests/lib/plot.h"
+#include "common/plot.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -100,7 +100,7 @@ bool plot_write(const struct plot *plot, const char *path)
     draw_axes(f, plot, x, y);
     for (size_t s = 0; s < plot->series_count; s++)
         draw_series(f, &plot->series[s], x, y);
-    double row = TOP + 14;
+    double row = plot->legend_low ? (TOP + HEIGHT - BOTTOM) / 2.0 + 15 : TOP + 14;
     for (size_t s = 0; s < plot->series_count; s++) {
         const struct plot_series *series = &plot->series[s];
         if (series->name == NULL)

@@ -1,0 +1,25 @@
+/*
+ * ctl_plan: dilococtl plan: what a link is good for. A table of how much of its time a run would train under each way
+ * of synchronising, what bandwidth each needs, what it sends, and what to choose.
+ */
+#ifndef DAEMON_CTL_PLAN_H
+#define DAEMON_CTL_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+struct ctl_plan {
+    double params, step_s;
+    uint64_t layers, islands, interval, overlap;
+    const char *bandwidth; /* as 100Mbit */
+    double rtt_ms, loss;
+    bool half_duplex, json;
+    const char *plot; /* file for a picture; NULL: none */
+};
+
+/* Prints to stdout. ERR_ARG: a value that makes no sense. */
+ERR_MUST_CHECK enum err ctl_plan(const struct ctl_plan *plan);
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * forecast: how much of its time a run would train, on links one describes: N islands with the protocol's real state
+ * machines (net/sync.h) in virtual time, trainers that only count steps, and objects that only have a size.
+ *
+ * The link: every island has an uplink and a downlink of bits_per_s, or one line for both; an object takes its turn on
+ * the sender's uplink and the receiver's downlink together, and arrives half a round trip later; what is lost is sent
+ * again and so takes that much longer. Deterministic.
+ */
+#ifndef DAEMON_FORECAST_H
+#define DAEMON_FORECAST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+struct forecast_conf {
+    uint32_t islands;   /* 2 .. 64 */
+    double params;      /* of the model */
+    uint32_t fragments; /* of equal size; 1: all at once */
+    uint64_t interval;  /* H, steps */
+    uint64_t overlap;   /* tau, steps */
+    double step_s;      /* one inner step */
+    double slack;       /* steps a result may be late without holding up the next step: while a step's beginning does
+                         * not need it and its end does not change what is sent; the paper's model has 2/3 */
+    double bits;        /* per parameter, encoded */
+    double bits_per_s;
+    bool half_duplex;
+    double rtt_s;
+    double loss;              /* part of what is sent that has to be sent again */
+    double seconds_per_param; /* of encoding, averaging and applying, each; 0: none */
+    uint64_t steps;           /* to simulate: four intervals or more; the second half is measured */
+};
+
+struct forecast_result {
+    double utilisation;    /* time in which islands train over all time */
+    double bytes_per_step; /* sent by one island */
+    uint64_t versions;     /* of fragment 0 */
+};
+
+ERR_MUST_CHECK enum err forecast_run(const struct forecast_conf *conf, struct forecast_result *result);
+
+#endif

@@ -69,13 +69,14 @@ static size_t values_of(const struct lab *lab, uint32_t f)
 
 /* ---- set-up ---- */
 
-/* The i-th part of the text as a file of its own. */
+/* The i-th part of the text as a file of its own; what the whole holds out is in none of them. */
 static enum err part_of(const struct lab_conf *conf, uint32_t i, char *path, size_t path_bytes)
 {
     char *text;
     size_t bytes;
     TRY(fsio_read(conf->data, (size_t)1 << 30, &text, &bytes));
     snprintf(path, path_bytes, "build/bench/part-%d-%u", (int)getpid(), i);
+    bytes -= (size_t)((double)bytes * conf->spec.held_out) + 1;
     size_t begin = bytes / conf->islands * i;
     enum err err = fsio_replace(path, text + begin, bytes / conf->islands, 0644);
     mem_free(text);

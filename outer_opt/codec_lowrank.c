@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "outer_opt/codec_parts.h"
+#include "outer_opt/fbits.h"
 
 enum { SHAPE_BYTES = 12 };
 
@@ -19,29 +20,9 @@ static void powersgd_room(const struct codec_kind *kind, size_t count, size_t ro
     room[1] = room[2] = count * CODEC_RANK_MAX * sizeof(uint16_t);
 }
 
-static uint32_t bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static float bf16_value(uint16_t half)
-{
-    float value;
-    memcpy(&value, &(uint32_t){(uint32_t)half << 16}, sizeof value);
-    return value;
-}
-
-static uint16_t bf16_of(float value)
-{
-    uint32_t bits = bits_of(value);
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-
 static bool finite_bits(float value)
 {
-    return (bits_of(value) & 0x7fffffffu) < 0x7f800000u;
+    return (float_bits(value) & FBITS_MAGNITUDE) < FBITS_INF;
 }
 
 /* By Newton's method from above: no library's root is needed, and so none's rounding. */
@@ -110,7 +91,7 @@ static size_t multiply(const struct vec_source *source, size_t rows, size_t cols
         uint32_t most = 0;
         for (size_t j = 0; j < cols; j++) {
             float x = element(source, i * cols + j);
-            uint32_t magnitude = bits_of(x) & 0x7fffffffu;
+            uint32_t magnitude = float_bits(x) & FBITS_MAGNITUDE;
             most = magnitude > most ? magnitude : most;
             for (uint32_t k = 0; k < rank; k++)
                 sum[k] += x * q[j * rank + k];
@@ -120,7 +101,7 @@ static size_t multiply(const struct vec_source *source, size_t rows, size_t cols
             if (!finite_bits(sum[k]))
                 return i;
         }
-        if (most >= 0x7f800000u)
+        if (most >= FBITS_INF)
             return i;
     }
     return rows;
@@ -153,10 +134,10 @@ static bool put_factor(float *factor, size_t count, uint8_t *out)
 {
     bool good = true;
     for (size_t i = 0; i < count; i++) {
-        uint16_t half = bf16_of(factor[i]);
-        good &= (bits_of(factor[i]) & 0x7fffffffu) < 0x7f7f8000u;
+        uint16_t half = float_bf16(factor[i]);
+        good &= (float_bits(factor[i]) & FBITS_MAGNITUDE) < FBITS_BF16_LIMIT;
         memcpy(out + 2 * i, &half, sizeof half);
-        factor[i] = bf16_value(half);
+        factor[i] = bf16_float(half);
     }
     return good;
 }
@@ -215,7 +196,7 @@ static void load_row(const uint8_t *halves, uint32_t rank, float *row)
     for (uint32_t k = 0; k < rank; k++) {
         uint16_t half;
         memcpy(&half, halves + 2 * k, sizeof half);
-        row[k] = bf16_value(half);
+        row[k] = bf16_float(half);
     }
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "outer_opt/codec_parts.h"
+#include "outer_opt/fbits.h"
 
 enum { CHUNK = 4096, CHUNK_HEADER = 6, GAP_MORE = 255 };
 
@@ -24,34 +25,9 @@ static void topk_room(const struct codec_kind *kind, size_t count, size_t room[P
     room[2] = count / 4; /* one in two, two bits each, would need half of it */
 }
 
-static uint32_t bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static float value_of(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 static float magnitude_of(float value)
 {
-    return value_of(bits_of(value) & 0x7fffffffu);
-}
-
-static uint16_t bf16_of(float magnitude)
-{
-    uint32_t bits = bits_of(magnitude);
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-
-static float bf16_value(uint16_t half)
-{
-    return value_of((uint32_t)half << 16);
+    return bits_float(float_bits(value) & FBITS_MAGNITUDE);
 }
 
 static bool load_chunk(const struct vec_source *source, size_t begin, size_t count, float *restrict x, size_t *bad)
@@ -63,7 +39,7 @@ static bool load_chunk(const struct vec_source *source, size_t begin, size_t cou
         if (source->residual != NULL)
             value = value + source->residual[begin + i];
         x[i] = value;
-        if ((bits_of(value) & 0x7fffffffu) >= 0x7f7f8000u) {
+        if ((float_bits(value) & FBITS_MAGNITUDE) >= FBITS_BF16_LIMIT) {
             *bad = begin + i;
             return false;
         }
@@ -84,7 +60,7 @@ static uint32_t border_of(const float *x, size_t count, size_t kept, size_t *tie
         uint32_t mask = (1u << digits[d].bits) - 1;
         unsigned above = digits[d].shift + digits[d].bits;
         for (size_t i = 0; i < count; i++) {
-            uint32_t magnitude = bits_of(x[i]) & 0x7fffffffu;
+            uint32_t magnitude = float_bits(x[i]) & FBITS_MAGNITUDE;
             if (d == 0 || magnitude >> above == prefix)
                 histogram[magnitude >> digits[d].shift & mask]++;
         }
@@ -108,7 +84,7 @@ static size_t choose(const float *x, size_t count, float fraction, uint16_t *kep
     if (border == 0) /* no more than `want` values are not zero */
         ties = 0;
     for (size_t i = 0; i < count; i++) {
-        uint32_t magnitude = bits_of(x[i]) & 0x7fffffffu;
+        uint32_t magnitude = float_bits(x[i]) & FBITS_MAGNITUDE;
         bool take = magnitude > border || (magnitude == border && ties > 0);
         ties -= take && magnitude == border;
         kept[taken] = (uint16_t)i;
@@ -133,7 +109,7 @@ static float bins_of(const float *x, const uint16_t *kept, size_t kept_count, ui
         counts[a >= border]++;
     }
     for (int k = 0; k < 2; k++)
-        scales[k] = counts[k] > 0 ? bf16_of((float)(sums[k] / (double)counts[k])) : 0;
+        scales[k] = counts[k] > 0 ? float_bf16((float)(sums[k] / (double)counts[k])) : 0;
     return border;
 }
 
@@ -169,12 +145,12 @@ static size_t topk_encode(struct codec *codec, const struct codec_kind *kind, co
         for (size_t i = 0; i < kept; i++) {
             size_t at = codec->kept[i];
             uint32_t high = magnitude_of(x[at]) >= border;
-            uint32_t sign = bits_of(x[at]) >> 31;
+            uint32_t sign = float_bits(x[at]) >> 31;
             gaps = put_gap(gaps, at - next);
             next = at + 1;
             marks[i / 4] = (uint8_t)(marks[i / 4] | (sign << 1 | high) << 2 * (i % 4));
             if (residual != NULL)
-                residual[begin + at] = x[at] - value_of(bits_of(bf16_value(scales[high])) | sign << 31);
+                residual[begin + at] = x[at] - bits_float(float_bits(bf16_float(scales[high])) | sign << 31);
         }
         marks += (kept + 3) / 4;
     }
@@ -191,8 +167,8 @@ static bool read_chunk(struct bytes_reader *heads, struct bytes_reader *gaps, st
 {
     size_t kept = bytes_get_u16(heads);
     float scale[2];
-    scale[0] = bf16_value(bytes_get_u16(heads));
-    scale[1] = bf16_value(bytes_get_u16(heads));
+    scale[0] = bf16_float(bytes_get_u16(heads));
+    scale[1] = bf16_float(bytes_get_u16(heads));
     const uint8_t *bits = bytes_get(marks, (kept + 3) / 4);
     if (heads->failed || marks->failed || kept > count)
         return false;
@@ -207,7 +183,7 @@ static bool read_chunk(struct bytes_reader *heads, struct bytes_reader *gaps, st
         if (gaps->failed || at >= count)
             return false;
         uint32_t code = (uint32_t)bits[i / 4] >> 2 * (i % 4) & 3u;
-        x[at] = value_of(bits_of(scale[code & 1u]) ^ (code >> 1) << 31);
+        x[at] = bits_float(float_bits(scale[code & 1u]) ^ (code >> 1) << 31);
     }
     return true;
 }

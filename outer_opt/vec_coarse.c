@@ -20,8 +20,7 @@ static inline float lanes_sum(const float *lane)
 /* Nearest bf16 of a magnitude; Inf when it is beyond. */
 static inline uint16_t bf16_near(float magnitude)
 {
-    uint32_t bits = float_bits(magnitude);
-    return bits >= 0x7f7f8000u ? 0x7f80u : (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+    return float_bits(magnitude) >= FBITS_BF16_LIMIT ? BF16_INF : float_bf16(magnitude);
 }
 
 /* The power of two that brings a block's largest magnitude to about one: sums of a block never overflow nor vanish. */

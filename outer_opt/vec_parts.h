@@ -7,28 +7,10 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "outer_opt/fbits.h"
 #include "outer_opt/vec.h"
 
 enum { B = VEC_BLOCK, HALF = VEC_BLOCK / 2 };
-
-static inline uint32_t float_bits(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static inline float bits_float(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline float bf16_float(uint16_t half)
-{
-    return bits_float((uint32_t)half << 16);
-}
 
 /* x = minuend - subtrahend + residual for one block. */
 static inline void load_block(const struct vec_source *source, size_t block, float *restrict x)

@@ -198,6 +198,9 @@ static enum err check_sync(const char *path, const struct runspec *spec)
     if (spec->outer_clip > 0 && spec->outer != RUNSPEC_HEAVY_BALL)
         return err_set(ERR_CONF, "%s: [outer] clip: bounds the momentum of heavyball; %s has none to bound", path,
                        outers[spec->outer]);
+    if (spec->outer_clip > 0 && spec->outer_average > 0)
+        return err_set(ERR_CONF, "%s: [outer] average: a plain average is not to be clipped; leave out clip or average",
+                       path);
     if (spec->mix == 1 && spec->outer != RUNSPEC_AVERAGE)
         return err_set(ERR_CONF,
                        "%s: [sync] mix: 1 never takes an anchor in, so the islands would not train one model; "

@@ -90,9 +90,12 @@ void rounds_disk_works(struct engine *engine)
 /* ---- encode: one job per shard ---- */
 
 /* Around an encoding: with or without zstd, as the link asks for, and measured. */
-static void decide_compression(struct engine *engine, struct round_job *r)
+static void decide_compression(struct engine *engine, struct round_job *r, bool measured)
 {
-    bool worth = !engine->conf->compress_auto || squeeze_next(&engine->squeeze, (double)engine->meter.bits_per_s);
+    double bits_per_s = (double)engine->meter.bits_per_s;
+    bool worth = true;
+    if (engine->conf->compress_auto)
+        worth = measured ? squeeze_next(&engine->squeeze, bits_per_s) : squeeze_best(&engine->squeeze, bits_per_s);
     r->compress = engine->spec.zstd_level > 0 && worth;
 }
 
@@ -182,7 +185,7 @@ static bool submit_encode(struct engine *engine, uint32_t f, uint32_t shard, uin
     r->meta.step = snapshot->step;
     r->meta.base_hash = engine->fragments[f].state.hash;
     slot->busy = true;
-    decide_compression(engine, r);
+    decide_compression(engine, r, true);
     port_pin(engine);
     rounds_submit(engine, r, run_encode, done_encode);
     return true;
@@ -229,6 +232,14 @@ static void object_in(struct engine *engine, uint32_t peer, const struct wire_ke
     rounds_submit(engine, r, run, done);
 }
 
+/* Schedules count on it. */
+static enum err check_step(const struct engine *engine, const struct wire_meta *meta)
+{
+    if (meta->step > (uint64_t)engine->spec.steps)
+        return err_set(ERR_PROTO, "step %" PRIu64 " of a run of %" PRId64, meta->step, engine->spec.steps);
+    return ERR_OK;
+}
+
 static enum err run_check_contribution(struct job *job, struct jobs_scratch *scratch)
 {
     struct round_job *r = (struct round_job *)(void *)job;
@@ -236,6 +247,7 @@ static enum err run_check_contribution(struct job *job, struct jobs_scratch *scr
     size_t frame_bytes;
     (void)scratch;
     TRY(wire_object_open(WIRE_CONTRIBUTION, r->slot->data, r->slot->bytes, &r->meta, &frame, &frame_bytes));
+    TRY(check_step(r->engine, &r->meta));
     struct plan_shard range = replica_own_shard(r->engine->replica, r->f);
     return codec_check(frame, frame_bytes, (size_t)(range.end - range.begin));
 }
@@ -356,10 +368,11 @@ void rounds_reduce(struct engine *engine, uint32_t f, uint64_t version, uint64_t
     for (uint32_t i = 0; i < engine->view.count; i++)
         if ((mask & bit(i)) != 0)
             add_input(r, i == self_of(engine) ? &fragment->out[i] : &fragment->in[i], i);
-    struct outer_round round = rules_round(&engine->spec, version, fragment->state.step, r->meta.step);
+    struct outer_round round =
+        rules_round(&engine->spec, engine_fragments(engine), f, version, fragment->state.step, r->meta.step);
     memcpy(r->meta.outer, (float[]){round.scale, round.momentum, round.lr}, sizeof r->meta.outer);
     r->meta.outer_known = true;
-    decide_compression(engine, r);
+    decide_compression(engine, r, false);
     r->slot = slot;
     slot->busy = true;
     rounds_submit(engine, r, run_reduce, done_reduce);
@@ -423,7 +436,7 @@ struct outer_round rounds_outer(const struct engine *engine, uint64_t version, c
 {
     float number[WIRE_OUTER_NUMBERS];
     if (!meta->outer_known)
-        return rules_round(&engine->spec, version, 0, 0);
+        return rules_round(&engine->spec, 1, 0, version, 0, 0);
     memcpy(number, meta->outer, sizeof number);
     return (struct outer_round){.scale = number[0], .momentum = number[1], .lr = number[2]};
 }
@@ -445,6 +458,7 @@ static enum err run_store_received(struct job *job, struct jobs_scratch *scratch
     struct plan_shard range = replica_shard(r->engine->replica, r->f, r->shard);
     size_t count = (size_t)(range.end - range.begin);
     TRY(wire_object_open(WIRE_RESULT, r->slot->data, r->slot->bytes, &r->meta, &frame, &frame_bytes));
+    TRY(check_step(r->engine, &r->meta));
     TRY(check_outer(r->engine, r->version, &r->meta));
     TRY(codec_check(frame, frame_bytes, count));
     /* Nothing enters the ledger that a restart could not apply. */

@@ -102,17 +102,26 @@ static double lr_sum(const struct runspec *spec, uint64_t begin, uint64_t end)
     return sum;
 }
 
-struct outer_round rules_round(const struct runspec *spec, uint64_t version, uint64_t begin, uint64_t end)
+/* Beyond these nothing was meant, and whoever checks a result would refuse it. */
+static const double lr_ratio_most = 1e4;
+
+struct outer_round rules_round(const struct runspec *spec, uint32_t fragments, uint32_t fragment, uint64_t version,
+                               uint64_t begin, uint64_t end)
 {
     const struct outer_conf conf = rules_outer(spec);
     struct outer_round round = outer_round_of(&conf, version);
     uint64_t base = (uint64_t)spec->interval;
-    /* Not for average, and not where late or missing contributions make an interval look longer than it was meant. */
-    if (spec->growth <= 0 || !spec->growth_correction || spec->outer == RUNSPEC_AVERAGE || end <= begin + base)
+    if (spec->growth <= 0 || !spec->growth_correction || spec->outer == RUNSPEC_AVERAGE ||
+        begin >= (uint64_t)spec->steps)
+        return round;
+    struct schedule schedule = rules_schedule(spec, fragments);
+    uint64_t due = schedule_next_due(&schedule, fragment, begin);
+    end = end < due ? end : due;
+    if (end <= begin + base)
         return round;
     double reference = lr_sum(spec, begin, begin + base);
-    if (!(reference > 0))
+    double ratio = reference > 0 ? lr_sum(spec, begin, end) / reference : 0;
+    if (!(ratio > 0 && ratio < lr_ratio_most))
         return round;
-    double momentum = pow((double)round.momentum, (double)(end - begin) / (double)base);
-    return outer_round_corrected(round, momentum, lr_sum(spec, begin, end) / reference);
+    return outer_round_corrected(round, pow((double)round.momentum, (double)(end - begin) / (double)base), ratio);
 }

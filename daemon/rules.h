@@ -26,8 +26,11 @@ struct outlier_conf rules_outliers(const struct runspec *spec);
 /* `spec` is borrowed. */
 struct schedule rules_schedule(const struct runspec *spec, uint32_t fragments);
 
-/* The numbers of the round that makes `version`, whose interval went from step `begin` to step `end`. Computed by the
- * owner and sent with the result: mathematical libraries differ in the last bit. */
-struct outer_round rules_round(const struct runspec *spec, uint64_t version, uint64_t begin, uint64_t end);
+/* The numbers of the round that makes `version` of `fragment`, one of `fragments`; the contributions before it were
+ * made at step `begin`, these at step `end` or before. The interval is what the schedule has between them: an island
+ * that came late or skipped steps has not trained longer for it. Computed by the owner and sent with the result:
+ * mathematical libraries differ in the last bit. */
+struct outer_round rules_round(const struct runspec *spec, uint32_t fragments, uint32_t fragment, uint64_t version,
+                               uint64_t begin, uint64_t end);
 
 #endif

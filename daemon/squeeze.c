@@ -7,17 +7,23 @@ static double transfer_s(const struct squeeze_side *side, double bits_per_s)
     return side->seconds + 8 * side->bytes / bits_per_s;
 }
 
+bool squeeze_best(const struct squeeze *squeeze, double bits_per_s)
+{
+    /* On an unknown link, or before both were tried: fewer bytes are what one has a codec for. */
+    if (bits_per_s <= 0 || squeeze->side[0].samples == 0 || squeeze->side[1].samples == 0)
+        return true;
+    return transfer_s(&squeeze->side[1], bits_per_s) <= transfer_s(&squeeze->side[0], bits_per_s);
+}
+
 bool squeeze_next(struct squeeze *squeeze, double bits_per_s)
 {
+    bool best = squeeze_best(squeeze, bits_per_s);
     squeeze->asked++;
-    /* On an unknown link: fewer bytes are what one has a codec for. */
-    squeeze->on = true;
     if (bits_per_s <= 0)
         return true;
     if (squeeze->side[1].samples == 0 || squeeze->side[0].samples == 0)
         return squeeze->side[1].samples <= squeeze->side[0].samples;
-    squeeze->on = transfer_s(&squeeze->side[1], bits_per_s) <= transfer_s(&squeeze->side[0], bits_per_s);
-    return squeeze->asked % TRY_AGAIN == 0 ? !squeeze->on : squeeze->on;
+    return squeeze->asked % TRY_AGAIN == 0 ? !best : best;
 }
 
 void squeeze_note(struct squeeze *squeeze, bool with, uint64_t values, double seconds, uint64_t bytes)

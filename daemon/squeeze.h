@@ -14,10 +14,11 @@ struct squeeze {
         uint64_t samples;
     } side[2]; /* without, with */
     uint64_t asked;
-    bool on; /* what was found best */
 };
 
-/* Whether the next range is to be compressed, on a link of `bits_per_s` (0: not known). */
+/* What has been found best on a link of `bits_per_s` (0: not known). */
+bool squeeze_best(const struct squeeze *squeeze, double bits_per_s);
+/* Whether the next range is to be compressed; squeeze_note() follows. Now and then the way that is not the best. */
 bool squeeze_next(struct squeeze *squeeze, double bits_per_s);
 
 /* What encoding `values` values took, and how large they became. */

@@ -230,7 +230,10 @@ json_t *status_json(struct engine *engine)
     json_object_set_new(status, "bytes_received", json_integer((json_int_t)received));
     json_object_set_new(status, "payload_sent", json_integer((json_int_t)engine->objects_sent_bytes));
     json_object_set_new(status, "uplink_bit_s", json_integer((json_int_t)engine->meter.bits_per_s));
-    json_object_set_new(status, "compressing", json_boolean(!engine->conf->compress_auto || engine->squeeze.on));
+    json_object_set_new(status, "compressing",
+                        json_boolean(engine->spec.zstd_level > 0 &&
+                                     (!engine->conf->compress_auto ||
+                                      squeeze_best(&engine->squeeze, (double)engine->meter.bits_per_s))));
     json_object_set_new(status, "ledger_bytes", json_integer((json_int_t)ledger.bytes));
     json_object_set_new(status, "ledger_records", json_integer((json_int_t)ledger.records));
     json_object_set_new(status, "memory_bytes", json_integer((json_int_t)engine->memory_bytes));

@@ -279,8 +279,8 @@ void xfer_progress(const struct xfer *xfer, uint64_t *arrived, uint64_t *left)
     *arrived = xfer->arrived;
     *left = 0;
     for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++)
-        if (xfer->outgoing[i].used)
-            *left += xfer->outgoing[i].total - xfer->outgoing[i].acked;
+        if (xfer->outgoing[i].used && xfer->now_ms < xfer->outgoing[i].heard_ms + STANDS_MS)
+            *left += xfer->outgoing[i].cursor - xfer->outgoing[i].acked;
 }
 
 /* ---- receiving ---- */

@@ -114,7 +114,7 @@ struct xfer_message {
 /* Next control message to send; false: none. */
 bool xfer_message(struct xfer *xfer, struct xfer_message *message);
 
-/* Bytes that all peers together have acknowledged since the start, and that are still to be. */
+/* Bytes that all peers together have acknowledged since the start, and that are on their way to those that answer. */
 void xfer_progress(const struct xfer *xfer, uint64_t *arrived, uint64_t *left);
 
 /* Bytes not yet acknowledged, to one peer; for status. */

@@ -7,6 +7,7 @@
 static const double learning = 0.02;
 /* Before a score can be trusted: this many times the median norm of the others, of three or more. */
 static const double far_above = 8;
+static const double nothing = -1e4; /* the logarithm of no norm at all */
 enum { OTHERS_MIN = 2, INPUTS_MAX = 64 };
 
 /* log2 without a library: exponent and a cubic for the rest; a thousandth is more than enough here. */
@@ -47,7 +48,7 @@ static double limit_for(const struct outlier_conf *conf, const struct outlier_sc
         return score->mean + conf->threshold * deviation;
     }
     for (size_t i = 0; i < count; i++)
-        if (i != self)
+        if (i != self && logs[i] > nothing)
             others[others_count++] = logs[i];
     return others_count < OTHERS_MIN ? 1e9 : median_of(others, others_count) + log2_of(far_above);
 }
@@ -77,7 +78,7 @@ size_t outlier_judge(const struct outlier_conf *conf, struct outlier_score **sco
     double logs[INPUTS_MAX];
     size_t out = 0, dropped = 0;
     for (size_t i = 0; i < count; i++)
-        logs[i] = squares[i] > 0 ? 0.5 * log2_of(squares[i]) : -1e3;
+        logs[i] = squares[i] > 0 ? 0.5 * log2_of(squares[i]) : nothing;
     for (size_t i = 0; i < count; i++) {
         double limit = limit_for(conf, scores[i], logs, count, i);
         bool passes = logs[i] <= limit;

@@ -33,19 +33,15 @@ static uint64_t grown_interval(const struct schedule *schedule, uint64_t at)
     return square < 1e18 ? (uint64_t)square : (uint64_t)1e18;
 }
 
-/* The due steps around `step`: the last one not later, or the offset, and the first one later. */
-static void grown_around(const struct schedule *schedule, uint32_t fragment, uint64_t step, uint64_t *last,
-                         uint64_t *next)
+static uint64_t grown_next(const struct schedule *schedule, uint32_t fragment, uint64_t step)
 {
     uint64_t at = schedule_offset(schedule, fragment);
     for (;;) {
         uint64_t due = at + grown_interval(schedule, at);
         if (at < schedule->steps && due > schedule->steps)
             due = schedule->steps;
-        *last = at;
-        *next = due;
         if (due > step)
-            return;
+            return due;
         at = due;
     }
 }
@@ -54,11 +50,8 @@ static void grown_around(const struct schedule *schedule, uint32_t fragment, uin
 
 uint64_t schedule_next_due(const struct schedule *schedule, uint32_t fragment, uint64_t step)
 {
-    if (schedule->growth > 0) {
-        uint64_t last, next;
-        grown_around(schedule, fragment, step, &last, &next);
-        return next;
-    }
+    if (schedule->growth > 0)
+        return grown_next(schedule, fragment, step);
     if (step < schedule->warm_until) {
         uint64_t due =
             fixed_next(offset_within(schedule, fragment, schedule->warm_interval), schedule->warm_interval, step);
@@ -66,30 +59,8 @@ uint64_t schedule_next_due(const struct schedule *schedule, uint32_t fragment, u
             return due;
         step = schedule->warm_until;
     }
+    /* What follows a warm start is no first interval: the pattern goes on. */
+    if (schedule->warm_until > 0 && step < schedule_offset(schedule, fragment))
+        return schedule_offset(schedule, fragment);
     return fixed_next(schedule_offset(schedule, fragment), schedule->interval, step);
-}
-
-uint64_t schedule_last_due(const struct schedule *schedule, uint32_t fragment, uint64_t due)
-{
-    uint64_t last = schedule_offset(schedule, fragment);
-    if (schedule->growth > 0) {
-        uint64_t next;
-        grown_around(schedule, fragment, due > 0 ? due - 1 : 0, &last, &next);
-        return last;
-    }
-    if (schedule->warm_until > 0 && due <= schedule->warm_until) {
-        uint64_t offset = offset_within(schedule, fragment, schedule->warm_interval);
-        return due > offset + schedule->warm_interval ? due - schedule->warm_interval : offset;
-    }
-    if (due < last + 2 * schedule->interval)
-        last = due >= last + schedule->interval ? due - schedule->interval : 0;
-    else
-        last = due - schedule->interval;
-    if (schedule->warm_until > last) { /* the last one of the warm start was later */
-        uint64_t offset = offset_within(schedule, fragment, schedule->warm_interval);
-        uint64_t span = schedule->warm_until - offset;
-        if (schedule->warm_until >= offset + schedule->warm_interval)
-            last = offset + span / schedule->warm_interval * schedule->warm_interval;
-    }
-    return last;
 }

@@ -1,12 +1,12 @@
 /*
- * schedule: which inner step a fragment is due at, and how long the interval before it was.
+ * schedule: which inner step a fragment is due at.
  *
  * Fixed (Streaming DiLoCo, 2501.18512, Algorithm 2): fragment p of P is due after steps t with (t - t_p) mod H == 0 and
  * t >= t_p + H; t_p = p * floor(H / P) when the fragments take turns, 0 when all go at once. With more fragments than
  * steps (P > H) t_p = floor(p * H / P).
  *
  * Warm start: up to step warm_until the same rule with H = warm_interval; behind it the fragments go on at the steps of
- * the fixed rule.
+ * the fixed rule, t_p itself among them.
  *
  * Growing (Quadratic Synchronization Rule, 2310.14423): from one due step d to the next it is
  * max(H, floor((growth / lr(d))^2)) steps, H while the learning rate warms up, and the last interval ends with the run.
@@ -38,8 +38,5 @@ uint64_t schedule_offset(const struct schedule *schedule, uint32_t fragment);
 
 /* The first due step of a fragment that is later than `step`. */
 uint64_t schedule_next_due(const struct schedule *schedule, uint32_t fragment, uint64_t step);
-
-/* The due step before `due`, or where the fragment's first interval began. */
-uint64_t schedule_last_due(const struct schedule *schedule, uint32_t fragment, uint64_t due);
 
 #endif

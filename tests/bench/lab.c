@@ -387,7 +387,7 @@ static enum err reduce_shard(struct lab *lab, const struct flight *flight, uint3
 static struct outer_round numbers_of(struct lab *lab, const struct flight *flight, uint32_t f)
 {
     const struct runspec *spec = &lab->conf->spec;
-    struct outer_round round = rules_round(spec, lab->version[f], flight->begin, flight->due);
+    struct outer_round round = rules_round(spec, fragments_of(lab), f, lab->version[f], flight->begin, flight->due);
     const float *momentum = replica_momentum(lab->island[0].replica, f);
     if (!lab->conf->penalty || momentum == NULL)
         return round;

@@ -455,6 +455,8 @@ static void unequal_tensors_get_unequal_codecs(void **state)
     source = (struct vec_source){.minuend = b.x};
     assert_ok(adapt_new(PARTS, &adapt));
     assert_ok(adapt_parts(adapt, b.codec, &reference, &source, parts, PARTS));
+    for (size_t i = 0; i < PARTS; i++)
+        assert_true(parts[i].choice.id != CODEC_INT2); /* it would make something of padding */
     const struct codec_part *both[] = {same, parts};
     for (size_t k = 0; k < 2; k++) {
         assert_ok(codec_encode(b.codec, both[k], PARTS, &source, b.residual, b.frame, &bytes[k], &b.fault));

@@ -205,6 +205,17 @@ static void flip_base(uint8_t *object, size_t *bytes)
     object[*bytes - 3] ^= 4;
 }
 
+/* Whole and well signed, from a step that no run has. */
+static void claim_a_step(uint8_t *object, size_t *bytes)
+{
+    struct wire_meta meta;
+    const uint8_t *frame;
+    size_t frame_bytes;
+    assert_ok(wire_object_open(WIRE_CONTRIBUTION, object, *bytes, &meta, &frame, &frame_bytes));
+    meta.step = (uint64_t)1 << 62;
+    assert_ok(wire_object_seal(WIRE_CONTRIBUTION, &meta, object, frame_bytes, bytes));
+}
+
 static void put_behind(const char *path, const char *line, const char *more)
 {
     char *text, *changed;
@@ -242,6 +253,8 @@ static void nonsense_is_named_dropped_and_survived(void **state)
     assert_true(cluster_log_has(cluster, TARGET, "the contribution of island a to fragment 0", 1));
     assert_int_equal(contribute(&rogue, flip_payload), WIRE_REFUSED);
     assert_int_equal(contribute(&rogue, flip_base), WIRE_REFUSED);
+    assert_int_equal(contribute(&rogue, claim_a_step), WIRE_REFUSED);
+    assert_true(cluster_log_has(cluster, TARGET, "step 4611686018427387904 of a run of", 1));
     /* Nothing of this size is ever allocated. */
     struct wire_key big = {.kind = WIRE_RESULT, .version = rogue.base_version + 1, .shard = OTHER, .island = OTHER};
     static const uint8_t data[1000];

@@ -49,6 +49,7 @@ static unsigned share_with(double bits_per_s)
         squeeze_note(&squeeze, on, 1 << 20, on ? 0.0013 + 0.0005 : 0.0005, on ? 471859 : 524288);
         squeeze_note(&squeeze, !on, 100, 1, 1); /* a tiny tensor says nothing */
         with += on;
+        (void)squeeze_best(&squeeze, bits_per_s); /* a look is no trial */
     }
     return with;
 }

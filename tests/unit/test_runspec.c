@@ -65,6 +65,7 @@ static void senseless_combinations_are_refused_with_the_reason(void **state)
     assert_fails(ERR_CONF, "from overlap = 1 to interval = 30",
                  load("[sync]\nwarm_steps = 10\nwarm_interval = 31\n", &spec));
     assert_fails(ERR_CONF, "nesterov has none to bound", load("[outer]\nclip = 1\n", &spec));
+    assert_fails(ERR_CONF, "not to be clipped", load("[outer]\noptimizer = heavyball\nclip = 1\naverage = 3\n", &spec));
     assert_fails(ERR_CONF, "topk leaves most", load("[sync]\ncodec = topk\nerror_feedback = no\n", &spec));
     assert_fails(ERR_CONF, "longer than the run's 100 steps", load("[train]\nwarmup = 101\n", &spec));
     assert_fails(ERR_CONF, "1 to 63 letters",

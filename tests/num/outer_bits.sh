@@ -4,8 +4,10 @@ set -eu
 dir=$BUILD/test-data/outer-bits
 rm -rf "$dir"
 mkdir -p "$dir"
-libraries=$(pkg-config --cflags --libs libsodium)
-sources="tests/num/bits/outer_bits.c outer_opt/vec.c outer_opt/vhash.c common/isa.c common/digest.c common/env.c common/bytes.c common/err.c"
+libraries=$(pkg-config --cflags --libs libsodium libzstd)
+sources="tests/num/bits/outer_bits.c outer_opt/vec.c outer_opt/vhash.c outer_opt/codec.c outer_opt/codec_block.c \
+outer_opt/codec_frame.c outer_opt/codec_lowrank.c outer_opt/codec_topk.c outer_opt/codec_uniform.c common/isa.c \
+common/digest.c common/env.c common/bytes.c common/err.c common/mem.c"
 
 isas=base
 [ "$(uname -m)" = x86_64 ] && isas="base avx2 avx512"

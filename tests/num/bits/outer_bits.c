@@ -10,6 +10,7 @@
 
 #include "common/digest.h"
 #include "common/env.h"
+#include "outer_opt/codec.h"
 #include "outer_opt/vec.h"
 #include "outer_opt/vhash.h"
 
@@ -81,6 +82,40 @@ static void fill(float *values, uint64_t stream, double sigma)
     values[5 * VEC_BLOCK + 9] = 1.5e-41f;
 }
 
+/* The codecs that are more than a loop, as whole frames; on the processor's widest table, like all that calls them. */
+static void hash_frames(struct digest_state *state)
+{
+    static uint8_t frame[COUNT * 4];
+    static float factor[512 * 4];
+    static const struct codec_choice choices[] = {
+        {CODEC_UNIFORM, 0.7f, 0}, {CODEC_UNIFORM, 1.4f, 0}, {CODEC_TOPK, 0.02f, 0}, {CODEC_POWERSGD, 0, 4}};
+    struct vec_source source = {.minuend = base, .subtrahend = local[0]};
+    struct codec *codec;
+    size_t bytes, fault;
+    fill(base, 500, 1e-3);
+    fill(local[0], 501, 1e-3);
+    for (size_t i = 0; i < COUNT; i++) { /* squares of the largest would be more than a product of floats can hold */
+        base[i] = base[i] > 1e10f || base[i] < -1e10f ? 1 : base[i];
+        local[0][i] = local[0][i] > 1e10f || local[0][i] < -1e10f ? -1 : local[0][i];
+    }
+    if (codec_new(1, &codec) != ERR_OK || codec_reserve_factors(codec, (COUNT / 512 + 512) * 4) != ERR_OK)
+        exit(1);
+    for (size_t k = 0; k < sizeof choices / sizeof choices[0]; k++) {
+        struct codec_part part = {
+            .count = COUNT, .choice = choices[k], .rows = COUNT / 512, .cols = 512, .factor = factor};
+        memset(factor, 0, sizeof factor);
+        if (codec_encode(codec, &part, 1, &source, residual[0], frame, &bytes, &fault) != ERR_OK ||
+            codec_decode_add(codec, frame, bytes, 1.7f, mean, COUNT) != ERR_OK) {
+            fprintf(stderr, "%s\n", err_text());
+            exit(1);
+        }
+        digest_add(state, frame, bytes);
+        digest_add(state, residual[0], sizeof residual[0]);
+        digest_add(state, mean, sizeof mean);
+    }
+    codec_free(codec);
+}
+
 static struct digest hash_all(const struct vec_ops *ops)
 {
     struct digest_state state;
@@ -95,6 +130,7 @@ static struct digest hash_all(const struct vec_ops *ops)
     digest_add(&state, level_residual, sizeof level_residual);
     double norm = ops->square_sum(mean, anchor[0], BLOCKS);
     digest_add(&state, &norm, sizeof norm);
+    hash_frames(&state);
     struct digest leaf = vhash_leaf(anchor[0], COUNT, 0);
     struct digest root = vhash_root(1, 2, COUNT, &leaf, &leaf);
     digest_add(&state, root.byte, sizeof root.byte);

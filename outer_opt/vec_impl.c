@@ -205,12 +205,21 @@ static void scale(float *restrict values, size_t count, float factor)
 }
 
 /* Per block eight running sums, joined in pairs: an order that every vector width can keep. */
-static double block_square_sum(const float *restrict a, const float *restrict b)
+static double block_square_sum(const float *restrict x)
+{
+    double lane[8] = {0};
+    for (int i = 0; i < B; i += 8)
+        for (int k = 0; k < 8; k++)
+            lane[k] = lane[k] + (double)x[i + k] * (double)x[i + k];
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
+static double block_distance(const float *restrict a, const float *restrict b)
 {
     double lane[8] = {0};
     for (int i = 0; i < B; i += 8)
         for (int k = 0; k < 8; k++) {
-            double x = (double)a[i + k] - (b != NULL ? (double)b[i + k] : 0.0);
+            double x = (double)a[i + k] - (double)b[i + k];
             lane[k] = lane[k] + x * x;
         }
     return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
@@ -222,7 +231,7 @@ static double square_sum(const float *a, const float *b, size_t blocks)
     double level[64];
     uint64_t held = 0;
     for (size_t block = 0; block < blocks; block++) {
-        double sum = block_square_sum(a + block * B, b != NULL ? b + block * B : NULL);
+        double sum = b != NULL ? block_distance(a + block * B, b + block * B) : block_square_sum(a + block * B);
         int k = 0;
         for (; (held >> k & 1) != 0; k++) {
             sum = level[k] + sum;

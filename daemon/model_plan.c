@@ -19,6 +19,9 @@ uint64_t model_plan_count(const struct ipc_tensor *tensor)
     return count;
 }
 
+/* No norm or bias is longer; a longer vector is a model laid out flat. */
+enum { SENSITIVE_MAX = 65536 };
+
 static enum err make_plan(const struct runspec *spec, struct model_plan *plan)
 {
     struct plan_conf conf = rules_plan(spec);
@@ -29,7 +32,8 @@ static enum err make_plan(const struct runspec *spec, struct model_plan *plan)
                                        .layer = plan->tensors[i].layer,
                                        .count = model_plan_count(&plan->tensors[i]),
                                        .rows = plan->tensors[i].dims > 1 ? plan->tensors[i].shape[0] : 0,
-                                       .sensitive = plan->tensors[i].dims == 1};
+                                       .sensitive = plan->tensors[i].dims == 1 &&
+                                                    model_plan_count(&plan->tensors[i]) <= SENSITIVE_MAX};
     enum err err = plan_new(rows, plan->tensors_count, &conf, &plan->plan);
     mem_free(rows);
     return err;

@@ -69,7 +69,7 @@ enum { DILOCO_LAYER_NONE = -1, DILOCO_LAYER_FROM_NAME = -2 };
 struct diloco_tensor {
     const char *name; /* at most 127 bytes, unique */
     void *data;       /* fp32 values, contiguous; must stay where it is until diloco_detach() */
-    uint32_t dims;    /* at most 6 */
+    uint32_t dims;    /* at most 6; 1 is taken for a norm or bias, unless it is longer than 65536, and sent as bf16 */
     uint64_t shape[6];
     int32_t layer; /* number of the layer it belongs to, from 0; NONE; or FROM_NAME: the first number between dots */
 };

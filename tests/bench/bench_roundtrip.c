@@ -69,7 +69,7 @@ static int train(const char *socket, int seed, int fd)
     float *values = malloc(COUNT * sizeof *values);
     struct diloco_options options = {.socket_path = socket, .wait_ms = 10000};
     struct diloco_tensor tensor = {
-        .name = "all", .data = values, .dims = 1, .shape = {COUNT}, .layer = DILOCO_LAYER_NONE};
+        .name = "all", .data = values, .dims = 2, .shape = {4096, COUNT / 4096}, .layer = DILOCO_LAYER_NONE};
     struct diloco_start start;
     struct diloco *d;
     for (size_t i = 0; i < COUNT; i++)

@@ -104,10 +104,7 @@ static enum err try_way(const struct ctl_plan *plan, const struct way *way, doub
     }
     TRY(forecast_run(&conf, &result));
     *utilisation = result.utilisation;
-    /* The first interval sends nothing yet: count whole rounds. */
-    double share = 2.0 * ((double)plan->islands - 1) / (double)plan->islands;
-    *bytes_per_day =
-        share * way->bits / 8 * plan->params / (double)plan->interval * per_day * *utilisation / (1 - plan->loss);
+    *bytes_per_day = result.bytes_per_step * per_day * *utilisation;
     return ERR_OK;
 }
 
@@ -277,6 +274,8 @@ static enum err check(const struct ctl_plan *plan)
         return err_set(ERR_ARG, "--bandwidth: how fast is the line? As 100Mbit");
     if (plan->islands < 2 || plan->islands > 64)
         return err_set(ERR_ARG, "--islands: %" PRIu64 "; 2 to 64 are possible", plan->islands);
+    if (plan->layers < 1 || plan->layers > 3000)
+        return err_set(ERR_ARG, "--layers: %" PRIu64 "; 1 to 3000 are possible", plan->layers);
     if (plan->interval < 1 || plan->interval > 100000 || plan->overlap > plan->interval)
         return err_set(ERR_ARG, "--overlap: %" PRIu64 " steps of the steps between two exchanges, --every, %" PRIu64,
                        plan->overlap, plan->interval);

@@ -121,7 +121,8 @@ static void send_object(struct world *w, uint32_t from, uint32_t to, const struc
     start = *line[1] > start ? *line[1] : start;
     uint64_t end = start + (uint64_t)(8e6 * bytes / w->conf->bits_per_s) + 1;
     *line[0] = *line[1] = end;
-    a->sent += bytes;
+    if (a->step > w->conf->steps / 2)
+        a->sent += bytes;
     push(w, end - w->now_us + half_trip_us(w), (struct event){.kind = OBJECT, .island = to, .from = from, .key = *key});
 }
 
@@ -368,8 +369,8 @@ static void sum_up(const struct world *w, struct forecast_result *result)
         sent += island->sent;
     }
     *result = (struct forecast_result){.utilisation = trained / all,
-                                       .bytes_per_step = sent / w->conf->islands / (double)w->conf->steps,
-                                       .versions = w->island[0].version[0]};
+                                       .bytes_per_step =
+                                           sent / w->conf->islands / (double)(w->conf->steps - w->conf->steps / 2)};
 }
 
 static void clean_up(struct world *w)

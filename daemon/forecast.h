@@ -34,8 +34,7 @@ struct forecast_conf {
 
 struct forecast_result {
     double utilisation;    /* time in which islands train over all time */
-    double bytes_per_step; /* sent by one island */
-    uint64_t versions;     /* of fragment 0 */
+    double bytes_per_step; /* sent by one island, on average */
 };
 
 ERR_MUST_CHECK enum err forecast_run(const struct forecast_conf *conf, struct forecast_result *result);

@@ -6,6 +6,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "common/plot.h"
+
 /* Over the seeds that are there. */
 struct summary {
     const struct quality_row *row;
@@ -118,6 +120,28 @@ static void describe(json_t *out, const char *data)
     json_object_set_new(out, "base", json_string(quality_base));
 }
 
+/* Gap to data-parallel over the reduction of bytes, a point a row; rows that ran away are left out. */
+static bool draw(const json_t *rows, const char *path)
+{
+    static double reduction[256], gap[256];
+    struct plot plot = {.title = "What fewer bytes cost",
+                        .subtitle = "held-out loss over data-parallel training at equal tokens; one point a row",
+                        .x_label = "log10 of the reduction of bytes",
+                        .y_label = "% over data-parallel",
+                        .series_count = 1};
+    size_t index, count = 0;
+    json_t *row;
+    json_array_foreach (rows, index, row) {
+        json_t *percent = json_object_get(row, "dp_gap_percent");
+        if (count == 256 || !json_is_number(percent) || json_number_value(percent) > 20)
+            continue;
+        reduction[count] = log10(json_number_value(json_object_get(row, "reduction")));
+        gap[count++] = json_number_value(percent);
+    }
+    plot.series[0] = (struct plot_series){.color = "#15c", .x = reduction, .y = gap, .count = count, .opacity = 0.7};
+    return plot_write(&plot, path);
+}
+
 bool quality_report(uint64_t seeds, const char *data, const char *out)
 {
     json_t *all = json_object();
@@ -134,8 +158,10 @@ bool quality_report(uint64_t seeds, const char *data, const char *out)
         json_array_append_new(rows, row_json(&s, seeds));
     }
     json_object_set_new(all, "rows", rows);
+    bool drawn = draw(rows, "build/bench/quality.svg");
     bool good = json_dump_file(all, out, JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(7)) == 0;
     json_decref(all);
     printf(good ? "\nresults  %s\n" : "\ncannot write %s\n", out);
-    return good;
+    printf(drawn ? "picture  build/bench/quality.svg\n" : "cannot write build/bench/quality.svg\n");
+    return good && drawn;
 }

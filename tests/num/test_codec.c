@@ -254,6 +254,29 @@ static void damaged_frames_are_refused(void **state)
     }
 }
 
+/* A whole and consistent frame with one segment for all its values: scratch is made for CODEC_SEGMENT of them. */
+static void a_segment_larger_than_scratch_is_refused(void **state)
+{
+    (void)state;
+    enum { STEPS = 2 * (N / CODEC_BLOCK), PLANES = 4 + STEPS + 4 + N + 4, BYTES = CODEC_HEADER_BYTES + 12 + PLANES };
+    struct bench b;
+    uint8_t *frame;
+    bench_init(&b, CODEC_UNIFORM);
+    bench_round(&b);
+    assert_ok(mem_new(BYTES, 1, "a frame", &frame));
+    memcpy(frame, b.frame, CODEC_HEADER_BYTES);
+    memcpy(frame + 12, &(uint32_t){1}, 4);
+    memcpy(frame + 24, &(uint64_t){BYTES - CODEC_HEADER_BYTES}, 8);
+    uint8_t *at = frame + CODEC_HEADER_BYTES;
+    const uint8_t head[4] = {CODEC_UNIFORM, 3, 3, 0}; /* three planes; a byte a level */
+    memcpy(at, head, 4);
+    memcpy(at + 4, (const uint32_t[]){N, PLANES, STEPS}, 12);
+    memcpy(at + 16 + STEPS, &(uint32_t){N}, 4);
+    assert_int_equal(codec_decode(b.codec, frame, BYTES, b.y, N), ERR_PROTO);
+    mem_free(frame);
+    bench_deinit(&b);
+}
+
 /* decode_add is decode and an addition, whatever the codec; zeros stay zeros where padding relies on it. */
 static void sums_and_zeros_are_exact(void **state)
 {
@@ -532,6 +555,7 @@ int main(void)
         cmocka_unit_test(not_a_number_is_refused_and_placed),
         cmocka_unit_test(all_tables_give_the_same_bits),
         cmocka_unit_test(damaged_frames_are_refused),
+        cmocka_unit_test(a_segment_larger_than_scratch_is_refused),
         cmocka_unit_test(sums_and_zeros_are_exact),
         cmocka_unit_test(uniform_keeps_outliers),
         cmocka_unit_test(topk_sends_the_largest),

@@ -86,7 +86,7 @@ daemon_OBJ := $(call objects,$(filter-out $(PROGRAM_SRC),$(wildcard daemon/*.c))
 ROOMS := daemon worker net outer_opt kernels common
 ARCHIVES = $(foreach room,$(ROOMS),$(if $($(room)_OBJ),$(B)/$(room).a))
 PROGRAMS := $(foreach src,$(wildcard $(PROGRAM_SRC)),$(B)/$(notdir $(basename $(src))))
-LIBDILOCO_OBJ := $(B)/worker/attach.o $(B)/worker/attach_link.o $(common_OBJ)
+LIBDILOCO_OBJ := $(addprefix $(B)/worker/,attach.o attach_link.o attach_move.o aside.o) $(common_OBJ)
 
 # ---- tests ----
 TEST_SRC := $(wildcard tests/unit/*.c tests/num/*.c tests/sim/*.c tests/system/test_*.c tests/fuzz/*.c tests/golden/*.c)

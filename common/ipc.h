@@ -28,8 +28,8 @@
 
 #include "common/err.h"
 
-/* 1: first version. */
-enum { IPC_VERSION = 2 };
+/* 1: first version. 2: the run's clock. 3: work set aside. */
+enum { IPC_VERSION = 3 };
 enum { IPC_NAME_BYTES = 128, IPC_DIMS_MAX = 6, IPC_TEXT_BYTES = 320, IPC_RANGES_MAX = 64, IPC_TENSORS_MAX = 65536 };
 
 enum ipc_word { IPC_FREE, IPC_COPYING, IPC_SNAPSHOT, IPC_FILLING, IPC_ANCHOR, IPC_MIXING };
@@ -86,6 +86,10 @@ struct ipc_shm {
     uint64_t overlap; /* steps from snapshot to mixing */
     uint64_t steps;   /* of the run: the trainer is done behind this one */
     double mix;       /* alpha */
+    /* The overlap is a whole interval: see worker/aside.h. */
+    uint32_t set_aside; /* non-zero: the work of a contribution leaves the live tensors at the snapshot */
+    uint32_t reserved;
+    double eager_fresh, eager_past, eager_decay; /* factors of struct aside_rule; 0: not Eager */
     uint64_t fragments_offset, places_offset;
     _Atomic uint32_t leave;    /* daemon: flush the last contributions and stop */
     uint64_t run_slack;        /* a trainer this many steps behind the run skips to it; IPC_LOCKSTEP: it never does */

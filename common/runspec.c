@@ -92,9 +92,13 @@ static const struct conf_key keys[] = {
     {"sync", "offsets", CONF_ENUM, AT(offsets), "spread", 0, 0, offset_kinds, NULL,
      "When fragments are due. spread: in turns within the interval (Streaming DiLoCo). zero: all at once (DiLoCo)."},
     {"sync", "overlap", CONF_INT, AT(overlap), "1", 0, 1e9, NULL, "steps",
-     "Inner steps that go on between sending a fragment and taking in the result (tau). At most interval."},
+     "Inner steps that go on between sending a fragment and taking in the result (tau). At most interval; with a "
+     "whole one a fragment's work is set aside while it is on its way, and training goes on from the anchor (CO2)."},
     {"sync", "mix", CONF_REAL, AT(mix), "0.5", 0, 1, NULL, NULL,
      "Share of an island's own parameters kept when a new anchor comes in (alpha). 0 overwrites."},
+    {"sync", "eager", CONF_BOOL, AT(eager), "no", 0, 0, NULL, NULL,
+     "For an overlap of a whole interval with mix = 0: train on from the anchor and this island's own share of the step "
+     "that is on its way. Costs the trainer 4 bytes per parameter."},
     {"sync", "late", CONF_ENUM, AT(late), "merge", 0, 0, lates, NULL,
      "When a result is not in after overlap steps: merge trains on and takes it in on arrival; wait stands still until "
      "it is there."},
@@ -148,6 +152,9 @@ static const struct conf_key keys[] = {
      "Versions over which lr then rises linearly."},
     {"outer", "clip", CONF_REAL, AT(outer_clip), "0", 0, 1e9, NULL, NULL,
      "For heavyball: largest magnitude of any element of the momentum (CO2). 0: none."},
+    {"outer", "staleness_penalty", CONF_BOOL, AT(staleness_penalty), "no", 0, 0, NULL, NULL,
+     "For heavyball: an outer gradient is divided by 1 + the anchor's last move over its own size (CO2), for overlaps "
+     "of a whole interval."},
 };
 
 const struct conf_schema runspec_schema = {
@@ -201,6 +208,23 @@ static enum err check_sync(const char *path, const struct runspec *spec)
     if (spec->outer_clip > 0 && spec->outer_average > 0)
         return err_set(ERR_CONF, "%s: [outer] average: a plain average is not to be clipped; leave out clip or average",
                        path);
+    if (spec->staleness_penalty && spec->outer != RUNSPEC_HEAVY_BALL)
+        return err_set(ERR_CONF,
+                       "%s: [outer] staleness_penalty: the anchor's last move is known from the momentum of heavyball; "
+                       "with %s it is not",
+                       path, outers[spec->outer]);
+    if (spec->eager && (spec->overlap != spec->interval || spec->mix != 0))
+        return err_set(ERR_CONF,
+                       "%s: [sync] eager: needs overlap = interval = %" PRId64
+                       " and mix = 0; with a shorter overlap the "
+                       "live parameters hold an island's own work anyway",
+                       path, spec->interval);
+    if (spec->eager && (spec->growth > 0 || spec->outer_average > 0 || spec->outer_warmup > 0))
+        return err_set(
+            ERR_CONF,
+            "%s: [sync] eager: reckons with an outer step that is always the same; leave out growth, [outer] "
+            "average and warmup",
+            path);
     if (spec->mix == 1 && spec->outer != RUNSPEC_AVERAGE)
         return err_set(ERR_CONF,
                        "%s: [sync] mix: 1 never takes an anchor in, so the islands would not train one model; "

@@ -69,6 +69,7 @@ struct runspec {
     int offsets; /* enum runspec_offsets */
     int64_t overlap;
     double mix;
+    bool eager;
     int late;  /* enum runspec_late */
     int pace;  /* enum runspec_pace */
     int codec; /* enum runspec_codec */
@@ -85,6 +86,7 @@ struct runspec {
 
     int outer; /* enum runspec_outer */
     double outer_lr, outer_momentum, outer_clip;
+    bool staleness_penalty;
     int64_t outer_average, outer_warmup;
 };
 

@@ -18,7 +18,6 @@
 #include "common/log.h"
 #include "daemon/dconf.h"
 #include "daemon/engine.h"
-#include "daemon/rules.h"
 
 static const char usage[] =
     "usage: dilocod [--config FILE] [--set SECTION.KEY=VALUE ...]\n"
@@ -102,11 +101,6 @@ static enum err check(const struct dconf *conf)
     uint32_t count = view.count;
     view_free(&view);
     TRY(runspec_load(conf->run_path, NULL, 0, &spec));
-    enum err err = rules_check(&spec);
-    if (err != ERR_OK) {
-        runspec_deinit(&spec);
-        return err;
-    }
     char hex[DIGEST_HEX_BYTES];
     printf("ok: island %s of %u, run %s (%s)\n", conf->name, count, spec.name, digest_hex(&spec.digest, hex));
     runspec_deinit(&spec);

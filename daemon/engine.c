@@ -66,6 +66,7 @@ static enum err alloc_fragments(struct engine *engine)
         TRY(mem_new(members, sizeof *fragment->out, "fragments", &fragment->out));
         TRY(mem_new(members, sizeof *fragment->in, "fragments", &fragment->in));
         TRY(mem_new(members, sizeof *fragment->result, "fragments", &fragment->result));
+        TRY(mem_new(members, sizeof *fragment->sizes, "fragments", &fragment->sizes));
     }
     return ERR_OK;
 }
@@ -193,6 +194,7 @@ static void free_fragments(struct engine *engine)
         free_slots(fragment->out, engine->view.count);
         free_slots(fragment->in, engine->view.count);
         free_slots(fragment->result, engine->view.count);
+        mem_free(fragment->sizes);
         mem_free(fragment->own.data);
         mem_free(fragment->state_in);
     }
@@ -306,7 +308,6 @@ enum err engine_new(const struct dconf *conf, struct engine **out)
     engine->session = env_random_u64() | 1;
     TRY_OUT(ident_load(conf->key_path, &engine->ident));
     TRY_OUT(runspec_load(conf->run_path, NULL, 0, &engine->spec));
-    TRY_OUT(rules_check(&engine->spec));
     TRY_OUT(view_new(conf, &engine->ident, &engine->view));
     if (engine->spec.quorum > engine->view.count) {
         err = err_set(ERR_CONF, "%s: [sync] quorum: %" PRId64 " is more than the %" PRIu32 " islands of the run",

@@ -2,7 +2,7 @@
  * engine: the daemon's heart: what the loop's thread owns, and the calls between the files that work on it.
  *
  *   engine.c    start and end, the plan, the sync core's actions handed out, timers
- *   rounds.c    a round's arithmetic as jobs: encode, reduce, store, apply, give, install, checkpoint
+ *   rounds*.c   a round's arithmetic as jobs: encode, reduce, store, apply, give, install, checkpoint
  *   exchange.c  peers: greetings, heartbeats, objects in and out
  *   port.c      the trainer's socket and shared memory
  *   workers.c   the trainer's process
@@ -60,6 +60,7 @@ struct engine_fragment {
     bool void_work;              /* the snapshot was refused: the trainer's values are replaced by the next anchor */
     uint32_t parts_left;         /* jobs of the step under way */
     enum err parts_err;
+    struct replica_size *sizes;      /* [members]: of the results being applied, by shard */
     uint64_t apply_included;         /* of the apply under way: shards that count us */
     uint32_t readers;                /* jobs that read the anchor; who changes it waits for them */
     uint64_t apply_waits;            /* version to apply then; 0: none */

@@ -74,6 +74,7 @@ static uint64_t lay_out(const struct engine *engine, struct ipc_shm *head, struc
 
 static struct ipc_shm head_of(const struct engine *engine)
 {
+    struct rules_eager eager = rules_eager(&engine->spec, engine->view.count);
     return (struct ipc_shm){.magic = IPC_MAGIC,
                             .version = IPC_VERSION,
                             .fragments_count = engine_fragments(engine),
@@ -83,7 +84,11 @@ static struct ipc_shm head_of(const struct engine *engine)
                             .plan_tag = digest_tag(&engine->plan->plan->digest),
                             .overlap = (uint64_t)engine->spec.overlap,
                             .steps = (uint64_t)engine->spec.steps,
-                            .mix = engine->spec.mix};
+                            .mix = engine->spec.mix,
+                            .set_aside = rules_set_aside(&engine->spec),
+                            .eager_fresh = eager.fresh,
+                            .eager_past = eager.past,
+                            .eager_decay = eager.decay};
 }
 
 static void fill_tables(struct engine *engine)
@@ -152,7 +157,9 @@ static enum err check_adopted(const struct engine *engine, struct port *port, co
     if (shm->session != port->hello.session || shm->fragments_count != want->fragments_count ||
         shm->tensors_count != want->tensors_count || shm->plan_tag != want->plan_tag || shm->overlap != want->overlap ||
         shm->steps != want->steps || shm->mix != want->mix || shm->late_wait != want->late_wait ||
-        shm->run_slack != want->run_slack)
+        shm->run_slack != want->run_slack || shm->set_aside != want->set_aside ||
+        shm->eager_fresh != want->eager_fresh || shm->eager_past != want->eager_past ||
+        shm->eager_decay != want->eager_decay)
         return err_set(ERR_PROTO, "the trainer's shared memory is of another run or plan");
     for (uint32_t f = 0; f < engine_fragments(engine); f++)
         if (port_ipc(port, f)->values_count != port->fragments[f].values_count ||

@@ -426,6 +426,19 @@ enum err replica_apply(struct replica *replica, uint32_t f, uint32_t shard, cons
     return ERR_OK;
 }
 
+enum err replica_measure(struct replica *replica, uint32_t f, uint32_t shard, const uint8_t *frame, size_t frame_bytes,
+                         struct codec *codec, float *scratch, struct replica_size *size)
+{
+    const float *momentum = replica->fragments[f].momentum;
+    struct plan_shard range = replica_shard(replica, f, shard);
+    *size = (struct replica_size){0};
+    TRY(codec_decode(codec, frame, frame_bytes, scratch, shard_values(range)));
+    size->delta = outer_square_sum(scratch, NULL, shard_values(range));
+    if (momentum != NULL)
+        size->momentum = outer_square_sum(momentum + range.begin, NULL, shard_values(range));
+    return ERR_OK;
+}
+
 enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, struct digest *hash)
 {
     const struct fragment *fragment = &replica->fragments[f];

@@ -95,6 +95,15 @@ ERR_MUST_CHECK enum err replica_apply(struct replica *replica, uint32_t f, uint3
                                       const struct outer_round *round, const uint8_t *frame, size_t frame_bytes,
                                       enum replica_residual_rule rule, struct codec *codec, float *scratch);
 
+/* Sums of squares over a shard. */
+struct replica_size {
+    double delta, momentum;
+};
+/* Of a result, and of the momentum before it is applied. */
+ERR_MUST_CHECK enum err replica_measure(struct replica *replica, uint32_t f, uint32_t shard, const uint8_t *frame,
+                                        size_t frame_bytes, struct codec *codec, float *scratch,
+                                        struct replica_size *size);
+
 /* Hash of a fragment as `version`. */
 ERR_MUST_CHECK enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, struct digest *hash);
 

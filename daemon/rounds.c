@@ -61,7 +61,7 @@ enum err rounds_slot_room(struct engine *engine, struct slot *slot, uint32_t f, 
     return ERR_OK;
 }
 
-static uint64_t shard_values(struct engine *engine, uint32_t f, uint32_t shard)
+uint64_t rounds_shard_values(struct engine *engine, uint32_t f, uint32_t shard)
 {
     struct plan_shard range = replica_shard(engine->replica, f, shard);
     return range.end - range.begin;
@@ -106,7 +106,7 @@ static enum err set_compression(const struct round_job *r, struct codec *codec)
 
 static void note_compression(struct engine *engine, const struct round_job *r)
 {
-    uint64_t values = shard_values(engine, r->f, r->shard);
+    uint64_t values = rounds_shard_values(engine, r->f, r->shard);
     squeeze_note(&engine->squeeze, r->compress, values, r->seconds, r->slot->bytes);
 }
 
@@ -201,7 +201,7 @@ void rounds_encode(struct engine *engine, uint32_t f, uint64_t version)
     if (!port_snapshot(engine, f, &snapshot))
         fragment->parts_err = ERR_STATE;
     for (uint32_t s = 0; fragment->parts_err == ERR_OK && s < engine->view.count; s++) {
-        if (shard_values(engine, f, s) == 0)
+        if (rounds_shard_values(engine, f, s) == 0)
             continue;
         fragment->parts_left++;
         if (!submit_encode(engine, f, s, version, &snapshot)) {
@@ -432,24 +432,6 @@ void rounds_store(struct engine *engine, uint32_t f, uint64_t version)
     rounds_submit(engine, r, run_store_own, done_store_own);
 }
 
-struct outer_round rounds_outer(const struct engine *engine, uint64_t version, const struct wire_meta *meta)
-{
-    float number[WIRE_OUTER_NUMBERS];
-    if (!meta->outer_known)
-        return rules_round(&engine->spec, 1, 0, version, 0, 0);
-    memcpy(number, meta->outer, sizeof number);
-    return (struct outer_round){.scale = number[0], .momentum = number[1], .lr = number[2]};
-}
-
-/* Numbers that no run spec leads to are refused before they reach an anchor. */
-static enum err check_outer(const struct engine *engine, uint64_t version, const struct wire_meta *meta)
-{
-    struct outer_round round = rounds_outer(engine, version, meta);
-    bool good = round.scale > 0 && round.scale <= 1e6f && round.momentum >= 0 && round.momentum < 1 && round.lr >= 0 &&
-                round.lr <= 1e6f;
-    return good ? ERR_OK : err_set(ERR_PROTO, "its outer step has numbers that make no sense");
-}
-
 static enum err run_store_received(struct job *job, struct jobs_scratch *scratch)
 {
     struct round_job *r = (struct round_job *)(void *)job;
@@ -459,7 +441,7 @@ static enum err run_store_received(struct job *job, struct jobs_scratch *scratch
     size_t count = (size_t)(range.end - range.begin);
     TRY(wire_object_open(WIRE_RESULT, r->slot->data, r->slot->bytes, &r->meta, &frame, &frame_bytes));
     TRY(check_step(r->engine, &r->meta));
-    TRY(check_outer(r->engine, r->version, &r->meta));
+    TRY(rounds_check_outer(r->engine, r->version, &r->meta));
     TRY(codec_check(frame, frame_bytes, count));
     /* Nothing enters the ledger that a restart could not apply. */
     TRY(codec_decode(scratch->codec, frame, frame_bytes, scratch->values, count));
@@ -496,78 +478,7 @@ void rounds_result_in(struct engine *engine, uint32_t peer, const struct wire_ke
               done_store_received);
 }
 
-/* ---- apply: one job per shard, then the hash ---- */
-
-static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
-{
-    struct round_job *r = (struct round_job *)(void *)job;
-    struct engine *engine = r->engine;
-    struct ledger_map map = {0};
-    const uint8_t *frame;
-    size_t frame_bytes;
-    TRY(ledger_map(engine->ledger, r->f, r->version, r->shard, &map));
-    enum err err = wire_object_open(WIRE_RESULT, map.object, map.bytes, &r->meta, &frame, &frame_bytes);
-    if (err == ERR_OK) {
-        for (uint32_t i = 0; i < r->meta.contributors_count; i++)
-            r->included |= r->meta.contributors[i].island == self_of(engine);
-        enum replica_residual_rule rule = !r->included ? REPLICA_KEEP : r->own_encoding ? REPLICA_MOVE : REPLICA_CLEAR;
-        struct outer_round round = rounds_outer(engine, r->version, &r->meta);
-        err = replica_apply(engine->replica, r->f, r->shard, &round, frame, frame_bytes, rule, scratch->codec,
-                            scratch->values);
-    }
-    ledger_unmap(&map);
-    return err;
-}
-
-static enum err run_hash(struct job *job, struct jobs_scratch *scratch)
-{
-    struct round_job *r = (struct round_job *)(void *)job;
-    (void)scratch;
-    return replica_hash(r->engine->replica, r->f, r->version, &r->hash);
-}
-
-static void done_hash(struct job *job, void *user)
-{
-    struct engine *engine = user;
-    struct round_job *r = (struct round_job *)(void *)job;
-    struct engine_fragment *fragment = &engine->fragments[r->f];
-    struct sync_event event = {.type = SYNC_EV_APPLIED, .fragment = r->f, .hash = r->hash};
-    char hex[DIGEST_HEX_BYTES];
-    fragment->state.version = r->version;
-    fragment->state.hash = r->hash;
-    log_debug("fragment %" PRIu32 " version %" PRIu64 " hash %s", r->f, r->version, digest_hex(&r->hash, hex));
-    port_counted(engine, r->f, fragment->apply_included);
-    rounds_recycle(engine, r);
-    engine_event(engine, &event);
-}
-
-static void apply_ended(struct engine *engine, uint32_t f, uint64_t version)
-{
-    struct round_job *r = rounds_job(engine, f, 0, version);
-    if (r != NULL)
-        rounds_submit(engine, r, run_hash, done_hash);
-}
-
-static void done_apply(struct job *job, void *user)
-{
-    struct engine *engine = user;
-    struct round_job *r = (struct round_job *)(void *)job;
-    struct engine_fragment *fragment = &engine->fragments[r->f];
-    uint32_t f = r->f;
-    uint64_t version = r->version;
-    /* A result in our own ledger that cannot be applied leaves the shard behind: its hash will differ, and the
-     * comparison with the others mends it. */
-    if (job->err != ERR_OK)
-        log_error("fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32 " cannot be applied: %s", f, version,
-                  r->shard, job->text);
-    if (r->included)
-        fragment->apply_included |= bit(r->shard);
-    if (r->meta.step > fragment->state.step)
-        fragment->state.step = r->meta.step;
-    rounds_recycle(engine, r);
-    if (--fragment->parts_left == 0)
-        apply_ended(engine, f, version);
-}
+/* ---- readers of an anchor ---- */
 
 void rounds_read_begin(struct engine *engine, uint32_t f)
 {
@@ -584,30 +495,6 @@ void rounds_read_end(struct engine *engine, uint32_t f)
         rounds_install(engine, fragment->install_waits);
     else if (fragment->apply_waits != 0)
         rounds_apply(engine, f, fragment->apply_waits);
-}
-
-void rounds_apply(struct engine *engine, uint32_t f, uint64_t version)
-{
-    struct engine_fragment *fragment = &engine->fragments[f];
-    if (fragment->readers > 0) {
-        fragment->apply_waits = version;
-        return;
-    }
-    fragment->apply_waits = 0;
-    fragment->apply_included = 0;
-    fragment->parts_left = 1;
-    for (uint32_t s = 0; s < engine->view.count; s++) {
-        if (shard_values(engine, f, s) == 0)
-            continue;
-        struct round_job *r = rounds_job(engine, f, s, version);
-        if (r == NULL)
-            continue; /* as a result that cannot be applied */
-        r->own_encoding = fragment->encoded_version == version;
-        fragment->parts_left++;
-        rounds_submit(engine, r, run_apply, done_apply);
-    }
-    if (--fragment->parts_left == 0)
-        apply_ended(engine, f, version);
 }
 
 /* ---- give: the anchor into the trainer's area ---- */
@@ -678,28 +565,4 @@ void rounds_start(struct engine *engine, uint32_t f, float *base, bool initial)
     port_pin(engine);
     rounds_read_begin(engine, f);
     rounds_submit(engine, r, run_start, done_start);
-}
-
-uint64_t rounds_included(struct engine *engine, uint32_t f, uint64_t version)
-{
-    uint64_t mask = 0;
-    for (uint32_t s = 0; s < engine->view.count; s++) {
-        struct ledger_map map = {0};
-        struct wire_meta meta;
-        const uint8_t *frame;
-        size_t frame_bytes;
-        if (shard_values(engine, f, s) == 0)
-            continue;
-        /* Not known any more: to count it twice would be worse than to give it up. */
-        if (ledger_map(engine->ledger, f, version, s, &map) != ERR_OK) {
-            mask |= bit(s);
-            continue;
-        }
-        if (wire_object_open(WIRE_RESULT, map.object, map.bytes, &meta, &frame, &frame_bytes) == ERR_OK)
-            for (uint32_t i = 0; i < meta.contributors_count; i++)
-                if (meta.contributors[i].island == self_of(engine))
-                    mask |= bit(s);
-        ledger_unmap(&map);
-    }
-    return mask;
 }

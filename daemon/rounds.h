@@ -1,6 +1,6 @@
 /*
- * rounds: the jobs of a round. Shared by rounds.c (contribute, reduce, apply) and rounds_disk.c (checkpoints, recovery,
- * states). Private to them.
+ * rounds: the jobs of a round. Shared by rounds.c (contribute, reduce, store, give), rounds_apply.c and
+ * rounds_disk.c (checkpoints, recovery, states). Private to them.
  */
 #ifndef DAEMON_ROUNDS_H
 #define DAEMON_ROUNDS_H
@@ -39,6 +39,11 @@ struct round_job {
 
 /* The numbers of a result's outer step: those it brings, or, from before they travelled, the run spec's. */
 struct outer_round rounds_outer(const struct engine *engine, uint64_t version, const struct wire_meta *meta);
+/* Numbers that no run spec leads to are refused before they reach an anchor. */
+ERR_MUST_CHECK enum err rounds_check_outer(const struct engine *engine, uint64_t version, const struct wire_meta *meta);
+/* With CO2's staleness penalty, if the run has it, from the fragment's sizes. */
+struct outer_round rounds_penalised(const struct engine *engine, uint32_t f, struct outer_round round);
+uint64_t rounds_shard_values(struct engine *engine, uint32_t f, uint32_t shard);
 
 /* A job with these fields set; NULL when out of memory: the daemon then ends in order. */
 struct round_job *rounds_job(struct engine *engine, uint32_t f, uint32_t shard, uint64_t version);

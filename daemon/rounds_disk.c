@@ -251,11 +251,12 @@ static enum err replay_shard(struct engine *engine, uint32_t f, uint64_t version
     TRY(ledger_map(engine->ledger, f, version, s, &map));
     enum err err = wire_object_open(WIRE_RESULT, map.object, map.bytes, &meta, &frame, &frame_bytes);
     if (err == ERR_OK && apply) {
-        struct outer_round round = rounds_outer(engine, version, &meta);
+        struct outer_round round = rounds_penalised(engine, f, rounds_outer(engine, version, &meta));
         err = replica_apply(engine->replica, f, s, &round, frame, frame_bytes, REPLICA_CLEAR, scratch->codec,
                             scratch->values);
     } else if (err == ERR_OK)
-        err = codec_decode(scratch->codec, frame, frame_bytes, scratch->values, (size_t)(range.end - range.begin));
+        err = replica_measure(engine->replica, f, s, frame, frame_bytes, scratch->codec, scratch->values,
+                              &engine->fragments[f].sizes[s]);
     if (err == ERR_OK && apply && meta.step > engine->fragments[f].state.step)
         engine->fragments[f].state.step = meta.step;
     ledger_unmap(&map);

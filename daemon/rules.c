@@ -2,16 +2,6 @@
 
 #include <math.h>
 
-enum err rules_check(const struct runspec *spec)
-{
-    if (spec->overlap == spec->interval && spec->mix == 0)
-        return err_set(
-            ERR_CONF,
-            "run spec: [sync] overlap: with a whole interval and mix = 0 a fragment would be overwritten with the "
-            "anchor just before it is contributed; use a shorter overlap or a larger mix");
-    return ERR_OK;
-}
-
 struct plan_conf rules_plan(const struct runspec *spec)
 {
     static const enum plan_pattern patterns[] = {
@@ -60,6 +50,24 @@ uint64_t rules_run_slack(const struct runspec *spec)
     /* Islands of one speed take turns in being a few steps ahead; that is no reason to skip any. */
     uint64_t quarter = (uint64_t)spec->interval / 4;
     return quarter > 2 ? quarter : 2;
+}
+
+bool rules_set_aside(const struct runspec *spec)
+{
+    return spec->overlap == spec->interval;
+}
+
+struct rules_eager rules_eager(const struct runspec *spec, uint32_t islands)
+{
+    double m = spec->outer_momentum;
+    if (!spec->eager)
+        return (struct rules_eager){0};
+    double share = (spec->outer == RUNSPEC_AVERAGE ? 1 : spec->outer_lr) / islands;
+    switch (spec->outer) {
+    case RUNSPEC_NESTEROV: return (struct rules_eager){.fresh = share * (1 + m), .past = share * m * m, .decay = m};
+    case RUNSPEC_HEAVY_BALL: return (struct rules_eager){.fresh = share, .past = share * m, .decay = m};
+    default: return (struct rules_eager){.fresh = share};
+    }
 }
 
 struct outlier_conf rules_outliers(const struct runspec *spec)

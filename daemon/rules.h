@@ -4,6 +4,7 @@
 #ifndef DAEMON_RULES_H
 #define DAEMON_RULES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/err.h"
@@ -14,14 +15,19 @@
 #include "outer_opt/plan.h"
 #include "outer_opt/schedule.h"
 
-/* ERR_CONF: something this daemon cannot do, though a run spec may say it. */
-ERR_MUST_CHECK enum err rules_check(const struct runspec *spec);
 struct plan_conf rules_plan(const struct runspec *spec);
 struct codec_choice rules_codec(const struct runspec *spec);
 const char *rules_codec_name(const struct runspec *spec);
 struct outer_conf rules_outer(const struct runspec *spec);
 /* Steps a trainer may be behind the run before it skips to it; UINT64_MAX: it never does. */
 uint64_t rules_run_slack(const struct runspec *spec);
+/* Whether a contribution's work leaves the live parameters while it is on its way (worker/aside.h). */
+bool rules_set_aside(const struct runspec *spec);
+/* Factors of a trainer's estimate of the step that is on its way; all 0 if the run is not Eager. */
+struct rules_eager {
+    double fresh, past, decay;
+};
+struct rules_eager rules_eager(const struct runspec *spec, uint32_t islands);
 struct outlier_conf rules_outliers(const struct runspec *spec);
 /* `spec` is borrowed. */
 struct schedule rules_schedule(const struct runspec *spec, uint32_t fragments);

@@ -227,12 +227,19 @@ static handler *const handlers[SYNC_STATES][SYNC_FRAGMENT_EVENTS] = {
                    [SYNC_EV_SETTLED] = settled,
                    [SYNC_EV_COMPLETE] = apply,
                    [SYNC_EV_LOST] = repair},
+    /* A trainer that attached again says once more what its words have told already. */
     [SYNC_ENCODING] = {[SYNC_EV_TRAINER_DOWN] = trainer_down,
+                       [SYNC_EV_SNAPSHOT] = ignore,
+                       [SYNC_EV_MIXED] = ignore,
                        [SYNC_EV_ENCODED] = encoded,
                        [SYNC_EV_REFUSED] = refused,
                        [SYNC_EV_COMPLETE] = ignore, /* remembered; encoded() looks */
                        [SYNC_EV_LOST] = repair_later},
-    [SYNC_CONTRIBUTED] = {[SYNC_EV_TRAINER_DOWN] = trainer_down, [SYNC_EV_COMPLETE] = apply, [SYNC_EV_LOST] = repair},
+    [SYNC_CONTRIBUTED] = {[SYNC_EV_TRAINER_DOWN] = trainer_down,
+                          [SYNC_EV_SNAPSHOT] = ignore,
+                          [SYNC_EV_MIXED] = ignore,
+                          [SYNC_EV_COMPLETE] = apply,
+                          [SYNC_EV_LOST] = repair},
     [SYNC_APPLYING] = {[SYNC_EV_TRAINER_DOWN] = trainer_down,
                        [SYNC_EV_SNAPSHOT] = ignore, /* not encoded: it waits for the anchor that is coming */
                        [SYNC_EV_SETTLED] = settled,

@@ -1,8 +1,9 @@
 /*
  * libdiloco: see diloco.h for the interface and common/ipc.h for the contract with the daemon.
  *
- * Three layers: the connection (connect, announce, receive, attach again), the two moves of a fragment (snapshot out,
- * anchor in), and the public calls that drive them. The words in shared memory are the truth; messages only wake.
+ * Three layers: the connection (attach_link.c: connect, announce, receive, attach again), the two moves of a fragment
+ * (attach_move.c: snapshot out, anchor in), and here the public calls that drive them. The words in shared memory are
+ * the truth; messages only wake.
  */
 #include "worker/attach_parts.h"
 
@@ -61,158 +62,12 @@ static int map_shared(struct diloco *d, int memfd, uint64_t session)
     /* Between two turns of a daemon a fragment changes its word three times at most. */
     d->say_room = 4 * d->shm->fragments_count;
     if (mem_new(d->shm->fragments_count, sizeof *d->local, "fragments", &d->local) != ERR_OK ||
-        mem_new(d->say_room, sizeof *d->say, "fragments", &d->say) != ERR_OK)
+        mem_new(d->say_room, sizeof *d->say, "fragments", &d->say) != ERR_OK || attach_make_aside(d) != ERR_OK)
         return attach_fail(d, DILOCO_ERROR, "%s", err_text());
     return DILOCO_OK;
 }
 
-/* ---- values ---- */
-
-static void read_tensor(const struct diloco *d, float *to, const void *tensor, size_t count)
-{
-    if (d->options.device.read != NULL)
-        d->options.device.read(d->options.device.user, to, tensor, count);
-    else
-        memcpy(to, tensor, count * sizeof *to);
-}
-
-static void write_tensor(const struct diloco *d, void *tensor, const float *from, size_t count)
-{
-    if (d->options.device.write != NULL)
-        d->options.device.write(d->options.device.user, tensor, from, count);
-    else
-        memcpy(tensor, from, count * sizeof *from);
-}
-
-static void mix_host(float *live, const float *anchor, const float *base, size_t count, enum diloco_mix mode,
-                     double alpha)
-{
-    float keep = (float)alpha;
-    float take = (float)(1 - alpha);
-    if (mode == DILOCO_RESET) {
-        memcpy(live, anchor, count * sizeof *live);
-    } else if (mode == DILOCO_SHIFT) {
-        for (size_t i = 0; i < count; i++)
-            live[i] += anchor[i] - base[i];
-    } else {
-        for (size_t i = 0; i < count; i++)
-            live[i] = keep * live[i] + take * anchor[i];
-    }
-}
-
-static void mix_tensor(const struct diloco *d, void *tensor, size_t skip, const float *anchor, const float *base,
-                       size_t count, enum diloco_mix mode)
-{
-    void *live = (float *)tensor + skip;
-    double alpha = d->shm->mix;
-    if (mode == DILOCO_MIX && alpha == 0)
-        mode = DILOCO_RESET; /* and an Inf in the old value cannot survive as 0 * Inf */
-    if (d->options.device.mix != NULL)
-        d->options.device.mix(d->options.device.user, live, anchor, base, count, mode, alpha);
-    else
-        mix_host(live, anchor, base, count, mode, alpha);
-}
-
-/* ---- the two moves of a fragment ---- */
-
-static bool word_move(struct ipc_fragment *fragment, uint32_t from, uint32_t to)
-{
-    return atomic_compare_exchange_strong_explicit(&fragment->word, &from, to, memory_order_acq_rel,
-                                                   memory_order_acquire);
-}
-
-static uint32_t word_of(struct ipc_fragment *fragment)
-{
-    return atomic_load_explicit(&fragment->word, memory_order_acquire);
-}
-
-static void copy_out(struct diloco *d, uint32_t f, float *area)
-{
-    const struct ipc_place *places = ipc_places(d->shm);
-    for (uint32_t i = 0; i < d->tensors_count; i++)
-        if (places[i].fragment == f)
-            read_tensor(d, area + places[i].offset, d->tensors[i].data, places[i].count);
-}
-
-static void copy_in(struct diloco *d, uint32_t f, const float *area)
-{
-    const struct ipc_place *places = ipc_places(d->shm);
-    for (uint32_t i = 0; i < d->tensors_count; i++)
-        if (places[i].fragment == f)
-            write_tensor(d, d->tensors[i].data, area + places[i].offset, places[i].count);
-}
-
-/* FREE -> SNAPSHOT. False if the daemon took the fragment just now to bring an anchor. */
-static bool take_snapshot(struct diloco *d, uint32_t f, bool final)
-{
-    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    if (!word_move(fragment, IPC_FREE, IPC_COPYING))
-        return false;
-    copy_out(d, f, ipc_area(d->shm, fragment));
-    fragment->snapshot_step = d->step;
-    fragment->snapshot_tokens = d->tokens;
-    fragment->snapshot_final = final;
-    fragment->mix_step = final ? d->step : d->step + d->shm->overlap;
-    atomic_store_explicit(&fragment->word, IPC_SNAPSHOT, memory_order_release);
-    d->local[f].sent = true;
-    attach_say(d, IPC_TAKEN, f);
-    return true;
-}
-
-static void mix_range(struct diloco *d, uint32_t f, const struct ipc_range *range, enum diloco_mix mode)
-{
-    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    const struct ipc_place *places = ipc_places(d->shm);
-    const float *anchor = ipc_area(d->shm, fragment);
-    const float *base = ipc_base(d->shm, fragment);
-    for (uint32_t i = 0; i < d->tensors_count; i++) {
-        const struct ipc_place *place = &places[i];
-        uint64_t begin = range->begin > place->offset ? range->begin : place->offset;
-        uint64_t end = place->offset + place->count;
-        end = range->end < end ? range->end : end;
-        if (place->fragment != f || begin >= end)
-            continue;
-        mix_tensor(d, d->tensors[i].data, begin - place->offset, anchor + begin, base + begin, end - begin, mode);
-    }
-}
-
-/* ANCHOR -> FREE. `ending`: nothing was trained since the snapshot and nothing will be, so the anchor replaces what it
- * already contains. */
-static void take_anchor(struct diloco *d, uint32_t f, bool ending)
-{
-    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    if (!word_move(fragment, IPC_ANCHOR, IPC_MIXING))
-        return;
-    bool counted = false;
-    bool missed = false;
-    for (uint32_t r = 0; r < fragment->ranges_count && r < IPC_RANGES_MAX; r++) {
-        const struct ipc_range *range = &fragment->ranges[r];
-        enum diloco_mix mode = range->mode == IPC_SHIFT             ? DILOCO_SHIFT
-                               : range->mode == IPC_RESET || ending ? DILOCO_RESET
-                                                                    : DILOCO_MIX;
-        mix_range(d, f, range, mode);
-        if (range->mode == IPC_SHIFT)
-            missed = true;
-        else
-            counted = true;
-    }
-    if (counted && !missed)
-        d->local[f].tokens_counted = d->local[f].sent ? fragment->snapshot_tokens : d->tokens;
-    d->local[f].sent = false;
-    fragment->base ^= 1;
-    fragment->base_version = fragment->anchor_version;
-    atomic_store_explicit(&fragment->word, IPC_FREE, memory_order_release);
-    attach_say(d, IPC_MIXED, f);
-}
-
-/* A snapshot that the daemon refused (a NaN in it) comes back as FREE without an anchor. True if that happened. */
-static bool notice_release(struct diloco *d, uint32_t f)
-{
-    if (!d->local[f].sent || word_of(ipc_fragment(d->shm, f)) != IPC_FREE)
-        return false;
-    d->local[f].sent = false;
-    return true;
-}
+/* ---- moving fragments ---- */
 
 /* Waits for the daemon to change something: a message, a slice of time, or its return. */
 static int wait_for_daemon(struct diloco *d)
@@ -226,11 +81,11 @@ static int wait_for_daemon(struct diloco *d)
 static void move_fragment(struct diloco *d, uint32_t f)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    notice_release(d, f);
-    if (word_of(fragment) == IPC_ANCHOR && d->step >= fragment->mix_step)
-        take_anchor(d, f, false);
-    if (word_of(fragment) == IPC_FREE && d->step >= fragment->due_step)
-        take_snapshot(d, f, false);
+    attach_released(d, f);
+    if (attach_word(fragment) == IPC_ANCHOR && d->step >= fragment->mix_step)
+        attach_take_in(d, f, false);
+    if (attach_word(fragment) == IPC_FREE && d->step >= fragment->due_step)
+        attach_snapshot(d, f, false);
 }
 
 static int sync_fragments(struct diloco *d)
@@ -351,7 +206,7 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
                                d->tensors[i].announced.name);
     if (welcome.need_initial) {
         for (uint32_t f = 0; f < d->shm->fragments_count; f++)
-            copy_out(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+            attach_copy_out(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
         struct ipc_message initial = {.type = IPC_INITIAL};
         attach_send(d, &initial, -1);
     }
@@ -359,7 +214,7 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
     if (result != DILOCO_OK)
         return result;
     for (uint32_t f = 0; f < d->shm->fragments_count; f++)
-        copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+        attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
     d->begun = true;
     d->step = message.go.step;
     *start = (struct diloco_start){.step = message.go.step,
@@ -418,19 +273,19 @@ int diloco_step(struct diloco *d, const struct diloco_report *report)
 static bool finish_fragment(struct diloco *d, uint32_t f)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    if (notice_release(d, f))
+    if (attach_released(d, f))
         d->local[f].tokens_counted = d->tokens; /* refused for good: waiting would not make it better */
-    if (word_of(fragment) == IPC_ANCHOR)
-        take_anchor(d, f, d->local[f].sent && fragment->snapshot_tokens == d->tokens);
-    if (word_of(fragment) == IPC_FREE && d->local[f].tokens_counted < d->tokens) {
-        take_snapshot(d, f, true);
-    } else if (word_of(fragment) == IPC_FREE && !d->local[f].settled) {
+    if (attach_word(fragment) == IPC_ANCHOR)
+        attach_take_in(d, f, d->local[f].sent && fragment->snapshot_tokens == d->tokens);
+    if (attach_word(fragment) == IPC_FREE && d->local[f].tokens_counted < d->tokens) {
+        attach_snapshot(d, f, true);
+    } else if (attach_word(fragment) == IPC_FREE && !d->local[f].settled) {
         /* Said at once, fragment by fragment: others may be waiting for us in a round of this one while we wait for
          * them in another. */
         attach_say(d, IPC_SETTLED, f);
         d->local[f].settled = d->welcomed;
     }
-    return word_of(fragment) != IPC_FREE;
+    return attach_word(fragment) != IPC_FREE;
 }
 
 int diloco_finish(struct diloco *d)
@@ -450,7 +305,7 @@ int diloco_finish(struct diloco *d)
     }
     /* Exactly: what was shifted may be a rounding away from it. */
     for (uint32_t f = 0; f < d->shm->fragments_count; f++)
-        copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+        attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
     struct ipc_message message = {.type = IPC_FINISHED};
     attach_send(d, &message, -1);
     return DILOCO_OK;
@@ -461,6 +316,7 @@ void diloco_detach(struct diloco *d)
     if (d == NULL)
         return;
     attach_disconnect(d);
+    attach_free_aside(d);
     if (d->shm != NULL)
         munmap(d->shm, d->shm->bytes);
     if (d->memfd >= 0)

@@ -1,6 +1,6 @@
 /*
- * attach_parts: what the files of libdiloco share. attach.c: values, the two moves of a fragment, the public calls;
- * attach_link.c: the connection to the daemon. Private to them.
+ * attach_parts: what the files of libdiloco share. attach.c: the public calls; attach_move.c: values, the two moves of
+ * a fragment; attach_link.c: the connection to the daemon. Private to them.
  *
  * While training goes on nothing here waits for the daemon: what cannot be sent is kept in order, and attaching again
  * goes on a little with every step.
@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "common/ipc.h"
+#include "worker/aside.h"
 #include "worker/diloco.h"
 
 enum { ATTACH_POLL_MS = 200 };
@@ -27,6 +28,8 @@ struct local {
     bool sent;               /* a snapshot is out and its anchor not taken in yet */
     bool settled;            /* the daemon knows that nothing more comes */
     uint64_t tokens_counted; /* of ours, in the anchor our tensors last took in */
+    float *aside;            /* work of the contribution that is out; NULL unless the run sets it aside */
+    float *past;             /* Eager: decayed sum of the outer gradients counted so far */
 };
 
 /* The daemon is to look at the word of a fragment. */
@@ -58,6 +61,22 @@ struct diloco {
 /* Records the text and returns the code. */
 int attach_fail(struct diloco *d, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool attach_interrupted(const struct diloco *d);
+
+/* ---- attach_move.c ---- */
+uint32_t attach_word(struct ipc_fragment *fragment);
+/* Between live tensors and a fragment's values. */
+void attach_copy_out(struct diloco *d, uint32_t f, float *area);
+void attach_copy_in(struct diloco *d, uint32_t f, const float *area);
+/* Memory for work set aside, if the run does that: 4 bytes per parameter, 8 with Eager. */
+ERR_MUST_CHECK enum err attach_make_aside(struct diloco *d);
+void attach_free_aside(struct diloco *d);
+/* FREE -> SNAPSHOT. False if the daemon took the fragment just now to bring an anchor. */
+bool attach_snapshot(struct diloco *d, uint32_t f, bool final);
+/* ANCHOR -> FREE. `ending`: nothing was trained since the snapshot and nothing will be, so the anchor replaces what it
+ * already contains. */
+void attach_take_in(struct diloco *d, uint32_t f, bool ending);
+/* A snapshot that the daemon refused (a NaN in it) comes back as FREE without an anchor. True if that happened. */
+bool attach_released(struct diloco *d, uint32_t f);
 
 /* ---- attach_link.c ---- */
 bool attach_connect(struct diloco *d);

@@ -12,11 +12,12 @@
 #include "daemon/replica.h"
 #include "daemon/rules.h"
 #include "kernels/kern.h"
+#include "worker/aside.h"
 #include "worker/data.h"
 #include "worker/inner.h"
 #include "worker/model.h"
 
-enum { IN_FLIGHT = 2, EVAL_WINDOWS = 256 };
+enum { EVAL_WINDOWS = 256 };
 
 struct island {
     struct model *model;
@@ -24,7 +25,7 @@ struct island {
     struct data *data;
     struct replica *replica;
     float **base;          /* by fragment: the anchor its parameters began from */
-    float **fresh, **last; /* eager: outer gradients of this round and the one before */
+    float **aside, **past; /* by fragment: see worker/aside.h */
     uint64_t *tokens;      /* by fragment: trained and not yet counted */
     uint64_t position, trained;
 };
@@ -48,7 +49,7 @@ struct lab {
     struct model_plan *plan;
     struct codec *codec;
     struct island island[LAB_ISLANDS_MAX];
-    struct flight (*flight)[IN_FLIGHT]; /* by fragment */
+    struct flight *flight; /* by fragment */
     uint64_t *version, *last_due;
     float *theta, *scratch, *mean; /* a fragment */
     uint8_t *result;
@@ -139,15 +140,15 @@ static enum err open_replica(struct lab *lab, uint32_t i)
     uint32_t fragments = fragments_of(lab);
     TRY(replica_new(&conf, &island->replica));
     TRY(mem_new(fragments, sizeof *island->base, "bases", &island->base));
-    TRY(mem_new(fragments, sizeof *island->fresh, "bases", &island->fresh));
-    TRY(mem_new(fragments, sizeof *island->last, "bases", &island->last));
+    TRY(mem_new(fragments, sizeof *island->aside, "bases", &island->aside));
+    TRY(mem_new(fragments, sizeof *island->past, "bases", &island->past));
     TRY(mem_new(fragments, sizeof *island->tokens, "tokens", &island->tokens));
     for (uint32_t f = 0; f < fragments; f++) {
         TRY(mem_new(values_of(lab, f), sizeof(float), "a base", &island->base[f]));
-        if (lab->conf->eager)
-            TRY(mem_new(values_of(lab, f), sizeof(float), "an outer gradient", &island->fresh[f]));
-        if (lab->conf->eager)
-            TRY(mem_new(values_of(lab, f), sizeof(float), "an outer gradient", &island->last[f]));
+        if (rules_set_aside(&lab->conf->spec))
+            TRY(mem_new(values_of(lab, f), sizeof(float), "an outer gradient", &island->aside[f]));
+        if (lab->conf->spec.eager)
+            TRY(mem_new(values_of(lab, f), sizeof(float), "an outer gradient", &island->past[f]));
     }
     return ERR_OK;
 }
@@ -160,9 +161,8 @@ static enum err alloc_flights(struct lab *lab)
         for (uint32_t s = 0; s < lab->conf->islands; s++) {
             size_t bytes = replica_frame_bytes_max(lab->island[0].replica, f, s);
             largest = bytes > largest ? bytes : largest;
-            for (int k = 0; k < IN_FLIGHT; k++)
-                for (uint32_t i = 0; i < lab->conf->islands; i++)
-                    TRY(mem_new(bytes, 1, "a frame", &lab->flight[f][k].frame[i][s].bytes));
+            for (uint32_t i = 0; i < lab->conf->islands; i++)
+                TRY(mem_new(bytes, 1, "a frame", &lab->flight[f].frame[i][s].bytes));
         }
     return mem_new(largest, 1, "a frame", &lab->result);
 }
@@ -234,20 +234,19 @@ static void clean_up(struct lab *lab)
 {
     uint32_t fragments = lab->plan != NULL ? fragments_of(lab) : 0;
     for (uint32_t f = 0; lab->flight != NULL && f < fragments; f++)
-        for (int k = 0; k < IN_FLIGHT; k++)
-            for (int i = 0; i < LAB_ISLANDS_MAX; i++)
-                for (int s = 0; s < LAB_ISLANDS_MAX; s++)
-                    mem_free(lab->flight[f][k].frame[i][s].bytes);
+        for (int i = 0; i < LAB_ISLANDS_MAX; i++)
+            for (int s = 0; s < LAB_ISLANDS_MAX; s++)
+                mem_free(lab->flight[f].frame[i][s].bytes);
     for (uint32_t i = 0; i < LAB_ISLANDS_MAX; i++) {
         struct island *island = &lab->island[i];
         for (uint32_t f = 0; f < fragments; f++) {
             mem_free(island->base != NULL ? island->base[f] : NULL);
-            mem_free(island->fresh != NULL ? island->fresh[f] : NULL);
-            mem_free(island->last != NULL ? island->last[f] : NULL);
+            mem_free(island->aside != NULL ? island->aside[f] : NULL);
+            mem_free(island->past != NULL ? island->past[f] : NULL);
         }
         mem_free(island->base);
-        mem_free(island->fresh);
-        mem_free(island->last);
+        mem_free(island->aside);
+        mem_free(island->past);
         mem_free(island->tokens);
         replica_free(island->replica);
         data_close(island->data);
@@ -312,17 +311,18 @@ static enum err inner_steps(struct lab *lab, uint64_t step)
 
 /* ---- rounds ---- */
 
-static enum err contribute(struct lab *lab, struct flight *flight, uint32_t i, uint32_t f)
+static struct aside_rule aside_of(const struct lab *lab)
+{
+    struct rules_eager eager = rules_eager(&lab->conf->spec, lab->conf->islands);
+    return (struct aside_rule){.keep = (float)lab->conf->spec.mix,
+                               .fresh = (float)eager.fresh,
+                               .past = (float)eager.past,
+                               .decay = (float)eager.decay};
+}
+
+static enum err encode(struct lab *lab, struct flight *flight, uint32_t i, uint32_t f)
 {
     struct island *island = &lab->island[i];
-    size_t count = values_of(lab, f);
-    gather(lab, island, f, lab->theta);
-    for (size_t k = 0; lab->conf->eager && k < count; k++) {
-        island->last[f][k] = island->fresh[f][k];
-        island->fresh[f][k] = island->base[f][k] - lab->theta[k];
-    }
-    if ((flight->counted >> i & 1) == 0)
-        return ERR_OK;
     for (uint32_t s = 0; s < lab->conf->islands; s++) {
         struct frame *frame = &flight->frame[i][s];
         struct plan_shard range = replica_shard(island->replica, f, s);
@@ -339,6 +339,20 @@ static enum err contribute(struct lab *lab, struct flight *flight, uint32_t i, u
     return ERR_OK;
 }
 
+static enum err contribute(struct lab *lab, struct flight *flight, uint32_t i, uint32_t f)
+{
+    struct island *island = &lab->island[i];
+    const struct aside_rule rule = aside_of(lab);
+    gather(lab, island, f, lab->theta);
+    if ((flight->counted >> i & 1) != 0)
+        TRY(encode(lab, flight, i, f));
+    if (rules_set_aside(&lab->conf->spec)) {
+        aside_out(&rule, lab->theta, island->base[f], island->aside[f], island->past[f], values_of(lab, f));
+        scatter(lab, island->model, f, lab->theta);
+    }
+    return ERR_OK;
+}
+
 /* Who is counted: all that have something, but for those whose contributions are lost. */
 static uint32_t draw_counted(struct lab *lab, uint32_t f)
 {
@@ -351,11 +365,10 @@ static uint32_t draw_counted(struct lab *lab, uint32_t f)
 
 static enum err begin_round(struct lab *lab, uint32_t f, uint64_t step)
 {
-    struct flight *flight = &lab->flight[f][0];
+    struct flight *flight = &lab->flight[f];
     if (flight->used)
-        flight = &lab->flight[f][1];
-    if (flight->used)
-        return err_set(ERR_STATE, "more than %d rounds of a fragment in flight", IN_FLIGHT);
+        return err_set(ERR_STATE, "two rounds of fragment %u are on their way at step %llu", f,
+                       (unsigned long long)step);
     flight->used = true;
     flight->begin = lab->last_due[f];
     flight->due = step;
@@ -389,7 +402,7 @@ static struct outer_round numbers_of(struct lab *lab, const struct flight *fligh
     const struct runspec *spec = &lab->conf->spec;
     struct outer_round round = rules_round(spec, fragments_of(lab), f, lab->version[f], flight->begin, flight->due);
     const float *momentum = replica_momentum(lab->island[0].replica, f);
-    if (!lab->conf->penalty || momentum == NULL)
+    if (!lab->conf->spec.staleness_penalty)
         return round;
     double moved = (double)round.lr * sqrt(outer_square_sum(momentum, NULL, values_of(lab, f)));
     return outer_round_penalised(round, moved, sqrt(outer_square_sum(lab->mean, NULL, values_of(lab, f))));
@@ -423,59 +436,44 @@ static void take_in(struct lab *lab, const struct flight *flight, uint32_t i, ui
 {
     struct island *island = &lab->island[i];
     const float *anchor = replica_anchor(island->replica, f);
-    float keep = (float)lab->conf->spec.mix;
+    const struct aside_rule rule = aside_of(lab);
     bool counted = (flight->counted >> i & 1) != 0;
-    struct outer_conf outer = rules_outer(&lab->conf->spec);
-    float fresh = outer.kind == OUTER_AVERAGE    ? 1
-                  : outer.kind == OUTER_NESTEROV ? outer.lr * (1 + outer.momentum)
-                                                 : outer.lr;
     gather(lab, island, f, lab->theta);
-    for (size_t k = 0; k < values_of(lab, f); k++) {
-        if (counted)
-            lab->theta[k] = keep * lab->theta[k] + (1 - keep) * anchor[k];
-        else
-            lab->theta[k] = lab->theta[k] + (anchor[k] - island->base[f][k]);
-        if (lab->conf->eager)
-            lab->theta[k] -= fresh * (island->fresh[f][k] - island->last[f][k]) / (float)lab->conf->islands;
-    }
+    if (rules_set_aside(&lab->conf->spec))
+        aside_in(&rule, lab->theta, island->base[f], anchor, island->aside[f], island->past[f], counted,
+                 values_of(lab, f));
+    else
+        for (size_t k = 0; k < values_of(lab, f); k++)
+            lab->theta[k] = counted ? rule.keep * lab->theta[k] + (1 - rule.keep) * anchor[k]
+                                    : lab->theta[k] + (anchor[k] - island->base[f][k]);
     scatter(lab, island->model, f, lab->theta);
-    /* Eager islands differ in where they begin, and their next outer gradient is counted from there. */
-    memcpy(island->base[f], lab->conf->eager ? lab->theta : anchor, values_of(lab, f) * sizeof(float));
+    memcpy(island->base[f], anchor, values_of(lab, f) * sizeof(float));
 }
 
 static enum err end_round(struct lab *lab, struct flight *flight, uint32_t f)
 {
     flight->used = false;
-    if (flight->counted == 0)
-        return ERR_OK;
-    lab->version[f]++;
-    TRY(outer_step_on_all(lab, flight, f));
+    if (flight->counted != 0) {
+        lab->version[f]++;
+        TRY(outer_step_on_all(lab, flight, f));
+    }
     for (uint32_t i = 0; i < lab->conf->islands; i++)
         take_in(lab, flight, i, f);
     return ERR_OK;
 }
 
-static struct flight *oldest(struct lab *lab, uint32_t f)
-{
-    struct flight *found = NULL;
-    for (int k = 0; k < IN_FLIGHT; k++)
-        if (lab->flight[f][k].used && (found == NULL || lab->flight[f][k].due < found->due))
-            found = &lab->flight[f][k];
-    return found;
-}
-
 static enum err rounds(struct lab *lab, const struct schedule *schedule, uint64_t step)
 {
     uint64_t overlap = (uint64_t)lab->conf->spec.overlap;
+    bool last = step == (uint64_t)lab->conf->spec.steps;
     for (uint32_t f = 0; f < fragments_of(lab); f++) {
+        struct flight *flight = &lab->flight[f];
+        if (flight->used && (last || step >= flight->due + overlap))
+            TRY(end_round(lab, flight, f));
         if (schedule_next_due(schedule, f, step - 1) == step)
             TRY(begin_round(lab, f, step));
-        for (struct flight *flight; (flight = oldest(lab, f)) != NULL;) {
-            bool last = step == (uint64_t)lab->conf->spec.steps;
-            if (step < flight->due + overlap && !last)
-                break;
+        if (flight->used && (last || overlap == 0))
             TRY(end_round(lab, flight, f));
-        }
     }
     return ERR_OK;
 }

@@ -22,8 +22,6 @@ struct lab_conf {
     bool own_parts;     /* island i draws from the i-th part of the text alone */
     double drop;        /* part of the contributions that never arrive */
     uint32_t slow;      /* the last island takes a step in `slow` steps of the run; 0: all are alike */
-    bool penalty;       /* CO2's staleness gap penalty */
-    bool eager;         /* an island's own fresh outer gradient besides the others' late one (2502.12996) */
 };
 
 struct lab_result {

@@ -42,8 +42,7 @@ void quality_path(const struct quality_row *row, uint64_t seed, char *path, size
     digest_add(&state, quality_base, strlen(quality_base));
     digest_add(&state, &row->islands, sizeof row->islands);
     digest_add(&state, &row->steps, sizeof row->steps);
-    const uint8_t flags[] = {row->lab.data_parallel, row->lab.own_parts, row->lab.penalty, row->lab.eager,
-                             row->no_feedback};
+    const uint8_t flags[] = {row->lab.data_parallel, row->lab.own_parts, row->no_feedback};
     digest_add(&state, flags, sizeof flags);
     digest_add(&state, &row->lab.drop, sizeof row->lab.drop);
     digest_add(&state, &row->lab.slow, sizeof row->lab.slow);

@@ -8,17 +8,22 @@
 #include "common/digest.h"
 #include "tests/lib/cluster.h"
 
-static const char common_spec[] = "[run]\nname = synth\nsteps = 60\n[model]\nlayers = 4\n[data]\nformat = bytes\n"
-                                  "[sync]\ninterval = 10\nlayers_per_fragment = 1\n";
+#define RUN "[run]\nname = synth\nsteps = 60\n[model]\nlayers = 4\n[data]\nformat = bytes\n[sync]\n"
+#define SYNC "layers_per_fragment = 1\n"
+static const char common_spec[] = RUN SYNC "interval = 10\n";
 
-static void run_to_the_end(const char *name, uint32_t islands, const char *more_spec, const char *data,
-                           long long versions)
+/* `killed`: the last island is killed on its way, and comes back. */
+static void run_whole_spec(const char *name, uint32_t islands, const char *spec, const char *data, long long versions,
+                           bool killed)
 {
-    char spec[1024];
-    snprintf(spec, sizeof spec, "%s%s", common_spec, more_spec);
     struct cluster_options options = {.run = spec, .data = data};
     struct cluster *cluster = cluster_new(name, islands, &options);
     cluster_start_all(cluster);
+    if (killed) {
+        cluster_wait(cluster, islands - 1, cluster_versions_reach, versions / 2, "some versions");
+        assert_int_equal(cluster_end(cluster, islands - 1, SIGKILL), 128 + SIGKILL);
+        cluster_start(cluster, islands - 1);
+    }
     for (uint32_t i = 0; i < islands; i++)
         cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
     /* The last finisher's own last version may still be on its way to the others. */
@@ -37,6 +42,14 @@ static void run_to_the_end(const char *name, uint32_t islands, const char *more_
         assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
     }
     cluster_free(cluster);
+}
+
+static void run_to_the_end(const char *name, uint32_t islands, const char *more_spec, const char *data,
+                           long long versions)
+{
+    char spec[1024];
+    snprintf(spec, sizeof spec, "%s%s", common_spec, more_spec);
+    run_whole_spec(name, islands, spec, data, versions, false);
 }
 
 static void one_island(void **state)
@@ -145,6 +158,29 @@ static void two_islands_with_varying_intervals(void **state)
                    "sleep=1", 15);
 }
 
+/* A whole interval to bring a result: work is set aside meanwhile, with CO2's remedies, with Eager, and with rounds
+ * that are missed; a daemon that comes back finds the same outer steps in its ledger. */
+static void three_islands_with_a_whole_interval_of_overlap(void **state)
+{
+    (void)state;
+    static const char co2[] =
+        RUN SYNC "interval = 10\nlate = wait\noverlap = 10\nmix = 0\n"
+                 "[outer]\noptimizer = heavyball\nlr = 1\nmomentum = 0.2\nclip = 0.01\nstaleness_penalty = yes\n";
+    run_whole_spec("co2", 3, co2, "sleep=1", 15, false);
+    run_whole_spec("co2killed", 3, co2, "sleep=20", 15, true);
+    run_to_the_end("eager", 3, "late = wait\noverlap = 10\nmix = 0\neager = yes\n", "sleep=1", 15);
+    run_to_the_end("aside", 3, "late = merge\noverlap = 10\nmix = 0\nquorum = 2\ngrace = 0\n", "sleep=5", 10);
+}
+
+/* Branch-Train-Merge: nothing is exchanged until the end, then the mean is the model. */
+static void two_islands_merging_once(void **state)
+{
+    (void)state;
+    run_whole_spec("merge", 2,
+                   RUN SYNC "interval = 60\noffsets = zero\noverlap = 0\nmix = 0\n[outer]\noptimizer = average\n",
+                   "sleep=1", 5, false);
+}
+
 static void eight_islands(void **state)
 {
     (void)state;
@@ -163,6 +199,8 @@ int main(void)
         cmocka_unit_test(an_island_that_runs_away_is_left_out),
         cmocka_unit_test(a_slow_island_holds_nobody_up),
         cmocka_unit_test(two_islands_with_varying_intervals),
+        cmocka_unit_test(three_islands_with_a_whole_interval_of_overlap),
+        cmocka_unit_test(two_islands_merging_once),
         cmocka_unit_test(eight_islands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,6 +23,8 @@ static int listener, connection, memfd;
 static struct ipc_shm *shm;
 static struct ipc_fragment *fragment;
 static struct diloco *d;
+/* What a test wants different. */
+static struct ipc_shm make_conf = {.overlap = 1, .mix = 0.25};
 
 /* ---- the daemon's side ---- */
 
@@ -39,9 +41,13 @@ static void make_shm(void)
                             .tensors_count = 1,
                             .bytes = SHM_BYTES,
                             .session = SESSION,
-                            .overlap = 1,
+                            .overlap = make_conf.overlap,
                             .steps = 1000000,
-                            .mix = 0.25,
+                            .mix = make_conf.mix,
+                            .set_aside = make_conf.set_aside,
+                            .eager_fresh = make_conf.eager_fresh,
+                            .eager_past = make_conf.eager_past,
+                            .eager_decay = make_conf.eager_decay,
                             .fragments_offset = 1024,
                             .places_offset = 8192};
     fragment = ipc_fragment(shm, 0);
@@ -191,6 +197,45 @@ static void snapshots_go_out_and_anchors_come_in_as_they_count(void **state)
     end();
 }
 
+/* Step 2 and step 4 are due, and the anchor is 1000: everywhere the same outer gradient counts once. */
+static void work_on_its_way_for_an_interval_is_set_aside(void **state)
+{
+    static const struct ipc_range ranges[] = {
+        {0, 100, IPC_MIX, 0}, {100, 300, IPC_SHIFT, 0}, {300, VALUES, IPC_RESET, 0}};
+    for (int eager = 0; eager < 2; eager++) {
+        make_conf = (struct ipc_shm){.overlap = 2,
+                                     .set_aside = 1,
+                                     .eager_fresh = eager ? 0.5 : 0,
+                                     .eager_past = 0.25 * eager,
+                                     .eager_decay = 0.5 * eager};
+        begin();
+        fragment->due_step = 2;
+        train(1);
+        train(1);
+        assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+        for (int i = 0; i < COUNT; i++) {
+            assert_true(ipc_area(shm, fragment)[i] == (float)i + 2);
+            assert_true(tensor[i] == (float)i + (eager ? 1 : 0));
+        }
+        train(1);
+        bring_anchor(1, 1000, ranges, 3);
+        fragment->due_step = 4;
+        train(1);
+        assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+        assert_int_equal(fragment->base_version, 1);
+        for (int i = 0; i < COUNT; i++) {
+            float moved = i < 100 ? 2 : i < 300 ? 4 : 0; /* 2 of the last interval, and 2 that were not counted */
+            float past = i < 100 && eager ? -2 : 0;
+            assert_true(ipc_base(shm, fragment)[i] == 1000);
+            assert_true(ipc_area(shm, fragment)[i] == 1000 + moved);
+            assert_true(tensor[i] == 1000 + (eager ? 0.5f * moved - 0.25f * past : 0));
+        }
+        end();
+    }
+    make_conf = (struct ipc_shm){.overlap = 1, .mix = 0.25};
+    (void)state;
+}
+
 static void a_late_anchor_is_taken_in_when_it_comes(void **state)
 {
     (void)state;
@@ -303,6 +348,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(snapshots_go_out_and_anchors_come_in_as_they_count),
+        cmocka_unit_test(work_on_its_way_for_an_interval_is_set_aside),
         cmocka_unit_test(a_late_anchor_is_taken_in_when_it_comes),
         cmocka_unit_test(the_end_and_an_order_to_leave_are_told),
         cmocka_unit_test(a_step_never_waits_for_the_daemon),

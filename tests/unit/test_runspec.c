@@ -64,6 +64,10 @@ static void senseless_combinations_are_refused_with_the_reason(void **state)
                  load("[sync]\ngrowth = 1\nwarm_steps = 10\nwarm_interval = 5\n", &spec));
     assert_fails(ERR_CONF, "from overlap = 1 to interval = 30",
                  load("[sync]\nwarm_steps = 10\nwarm_interval = 31\n", &spec));
+    assert_fails(ERR_CONF, "with nesterov it is not", load("[outer]\nstaleness_penalty = yes\n", &spec));
+    assert_fails(ERR_CONF, "needs overlap = interval = 30 and mix = 0", load("[sync]\neager = yes\n", &spec));
+    assert_fails(ERR_CONF, "an outer step that is always the same",
+                 load("[sync]\neager = yes\noverlap = 30\nmix = 0\n[outer]\nwarmup = 2\n", &spec));
     assert_fails(ERR_CONF, "nesterov has none to bound", load("[outer]\nclip = 1\n", &spec));
     assert_fails(ERR_CONF, "not to be clipped", load("[outer]\noptimizer = heavyball\nclip = 1\naverage = 3\n", &spec));
     assert_fails(ERR_CONF, "topk leaves most", load("[sync]\ncodec = topk\nerror_feedback = no\n", &spec));

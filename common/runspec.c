@@ -97,8 +97,8 @@ static const struct conf_key keys[] = {
     {"sync", "mix", CONF_REAL, AT(mix), "0.5", 0, 1, NULL, NULL,
      "Share of an island's own parameters kept when a new anchor comes in (alpha). 0 overwrites."},
     {"sync", "eager", CONF_BOOL, AT(eager), "no", 0, 0, NULL, NULL,
-     "For an overlap of a whole interval with mix = 0: train on from the anchor and this island's own share of the step "
-     "that is on its way. Costs the trainer 4 bytes per parameter."},
+     "For an overlap of a whole interval with mix = 0: train on from the anchor and this island's own share of the "
+     "step that is on its way. Costs the trainer 4 bytes per parameter."},
     {"sync", "late", CONF_ENUM, AT(late), "merge", 0, 0, lates, NULL,
      "When a result is not in after overlap steps: merge trains on and takes it in on arrival; wait stands still until "
      "it is there."},

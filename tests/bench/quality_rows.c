@@ -123,6 +123,12 @@ const struct quality_row quality_rows[] = {
     ROW("interval 100, uniform 1.4, warm", "gap", "sync.interval=100", "sync.codec=uniform", "sync.warm_steps=300",
         "sync.warm_interval=10", "outer.average=30"),
     ROW("interval 100, outer lr 0.7", "gap", "sync.interval=100", "outer.lr=0.7"),
+    ROW("interval 150, uniform 1.4", "gap", "sync.interval=150", "sync.codec=uniform"),
+    ROW("interval 150, uniform 1.4, warm", "gap", "sync.interval=150", "sync.codec=uniform", "sync.warm_steps=150",
+        "sync.warm_interval=15", "outer.average=10"),
+    ROW("interval 150, uniform 2, warm", "gap", "sync.interval=150", "sync.codec=uniform", "sync.step=2",
+        "sync.error_feedback=no", "sync.warm_steps=150", "sync.warm_interval=15", "outer.average=10"),
+    ROW("interval 150, outer lr 0.7, uniform 1.4", "gap", "sync.interval=150", "sync.codec=uniform", "outer.lr=0.7"),
     ROW("interval 200, uniform 1.4", "gap", "sync.interval=200", "sync.codec=uniform"),
 };
 const size_t quality_rows_count = sizeof quality_rows / sizeof quality_rows[0];

@@ -128,7 +128,8 @@ static const struct conf_key keys[] = {
     {"sync", "quorum", CONF_INT, AT(quorum), "0", 0, 64, NULL, "islands",
      "Contributions that let a round close once grace is over. 0: all members that take part."},
     {"sync", "grace", CONF_DURATION, AT(grace_ms), "30s", 0, 86400e3, NULL, "ms",
-     "How long a round with a quorum waits for the others."},
+     "The most that a round with a quorum waits for the others. An island that is usually there sooner is waited for "
+     "that long, and one that is usually later not at all."},
 
     {"sync", "outliers", CONF_ENUM, AT(outliers), "keep", 0, 0, outlier_actions, NULL,
      "What an owner does with a contribution whose norm is far above what that island usually sends. keep: nothing. "

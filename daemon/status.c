@@ -7,6 +7,8 @@
 #include "daemon/engine.h"
 #include "daemon/rules.h"
 
+enum { MISSED_TOLD = 3 };
+
 static json_t *hash_json(const struct digest *hash, bool known)
 {
     char hex[DIGEST_HEX_BYTES];
@@ -86,6 +88,20 @@ static void complain_pace(const struct engine *engine, json_t *list)
     }
 }
 
+/* With a quorum: work that is trained and not counted. */
+static void complain_missed(const struct engine *engine, json_t *list)
+{
+    for (uint32_t i = 0; engine->sync != NULL && i < engine->view.count; i++) {
+        uint64_t missed = sync_missed(engine->sync, i);
+        char text[200];
+        if (missed < MISSED_TOLD)
+            continue;
+        snprintf(text, sizeof text, "the last %" PRIu64 " rounds of our shards closed without island %s", missed,
+                 engine->view.members[i].name);
+        complain(list, text, "it comes later than [sync] grace allows; make grace longer, or look at its line");
+    }
+}
+
 static void complain_waiting(struct engine *engine, json_t *list)
 {
     struct port_info port = port_info(engine);
@@ -135,6 +151,7 @@ static json_t *complaints(struct engine *engine)
     complain_peers(engine, list);
     complain_strangers(engine, list);
     complain_pace(engine, list);
+    complain_missed(engine, list);
     complain_waiting(engine, list);
     complain_fragments(engine, list);
     if (engine->disk_note[0] != '\0')
@@ -267,6 +284,8 @@ static json_t *peer_json(struct engine *engine, uint32_t i)
     json_object_set_new(row, "bytes_sent", json_integer((json_int_t)counters.sent));
     json_object_set_new(row, "bytes_received", json_integer((json_int_t)counters.received));
     json_object_set_new(row, "outliers", json_integer((json_int_t)peer->outliers));
+    json_object_set_new(row, "missed",
+                        json_integer(engine->sync != NULL ? (json_int_t)sync_missed(engine->sync, i) : 0));
     json_object_set_new(row, "unacknowledged", json_integer((json_int_t)xfer_outstanding(engine->xfer, i)));
     return row;
 }

@@ -73,7 +73,7 @@ static enum owner_order check(struct owner *owner, const struct owner_rule *rule
     if (rule->quorum > 0 && (uint32_t)__builtin_popcountll(owner->have) >= rule->quorum) {
         if (owner->quorum_ms == 0)
             owner->quorum_ms = input->now_ms;
-        close = close || input->now_ms >= owner->quorum_ms + rule->grace_ms;
+        close = close || input->now_ms >= owner->quorum_ms + input->grace_ms;
     }
     if (!close)
         return OWNER_NOTHING;

@@ -33,8 +33,8 @@ enum owner_event {
 enum owner_order { OWNER_NOTHING, OWNER_REDUCE, OWNER_STORE, OWNER_PUBLISH };
 
 struct owner_rule {
-    uint32_t quorum; /* 0: everyone who takes part */
-    uint64_t grace_ms;
+    uint32_t quorum;   /* 0: everyone who takes part */
+    uint64_t grace_ms; /* the most that a quorum waits for others */
 };
 
 struct owner {
@@ -51,7 +51,8 @@ struct owner_input {
     enum owner_event event;
     uint32_t member;
     uint64_t version;
-    uint64_t waiting; /* OWNER_CHECK: bit i: member i takes part and may still contribute */
+    uint64_t waiting;  /* OWNER_CHECK: bit i: member i takes part and may still contribute */
+    uint64_t grace_ms; /* OWNER_CHECK: how long the missing ones are worth waiting for after the quorum */
     uint64_t now_ms;
 };
 

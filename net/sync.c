@@ -76,6 +76,33 @@ static void publish(struct sync *sync, uint32_t f, uint64_t version)
             sync_put(sync, (struct sync_action){.type = SYNC_DO_SEND, .fragment = f, .key = key, .member = i});
 }
 
+/* Members that the round of our shard still waits for. */
+static uint64_t missing(const struct sync *sync, uint32_t f)
+{
+    const struct owner *owner = &sync->fragments[f].owner;
+    return may_contribute(sync, f, owner->round) & ~owner->have & ~owner->refused;
+}
+
+/* The longest that any of the missing is worth waiting for. */
+static uint64_t grace_for(const struct sync *sync, uint64_t members)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+        uint64_t wait = (members & sync_bit(i)) != 0 ? grace_wait(&sync->peers[i].grace, sync->conf.rule.grace_ms) : 0;
+        most = wait > most ? wait : most;
+    }
+    return most;
+}
+
+static void note_missing(struct sync *sync, uint32_t f)
+{
+    uint64_t waited_ms = sync->now_ms - sync->fragments[f].owner.quorum_ms;
+    uint64_t members = missing(sync, f);
+    for (uint32_t i = 0; i < sync->conf.members_count; i++)
+        if ((members & sync_bit(i)) != 0)
+            grace_missed(&sync->peers[i].grace, waited_ms);
+}
+
 void sync_step_owner(struct sync *sync, uint32_t f, struct owner_input input)
 {
     struct owner *owner = &sync->fragments[f].owner;
@@ -83,10 +110,16 @@ void sync_step_owner(struct sync *sync, uint32_t f, struct owner_input input)
         return;
     uint64_t round = owner->round;
     input.now_ms = sync->now_ms;
-    if (input.event == OWNER_CHECK)
+    if (input.event == OWNER_CHECK) {
         input.waiting = may_contribute(sync, f, round);
+        input.grace_ms = grace_for(sync, missing(sync, f));
+    }
+    if (input.event == OWNER_CONTRIBUTED && owner->state == OWNER_COLLECTING)
+        grace_arrived(&sync->peers[input.member].grace, owner->quorum_ms > 0 ? sync->now_ms - owner->quorum_ms : 0);
     switch (owner_step(owner, &sync->conf.rule, &input)) {
     case OWNER_REDUCE:
+        if (owner->quorum_ms > 0)
+            note_missing(sync, f);
         sync_put(sync,
                  (struct sync_action){.type = SYNC_DO_REDUCE, .fragment = f, .version = round, .mask = owner->have});
         break;
@@ -296,8 +329,13 @@ uint64_t sync_waiting_for(const struct sync *sync, uint32_t f)
     if (fragment->state == SYNC_CONTRIBUTED)
         mask |= sync->shards[f] & ~fragment->own.results & ~sync_bit(sync->conf.self);
     if (fragment->owner.state == OWNER_COLLECTING && fragment->owner.have != 0)
-        mask |= may_contribute(sync, f, fragment->owner.round) & ~fragment->owner.have & ~fragment->owner.refused;
+        mask |= missing(sync, f);
     return mask;
+}
+
+uint64_t sync_missed(const struct sync *sync, uint32_t member)
+{
+    return sync->peers[member].grace.missed;
 }
 
 struct owner sync_owner(const struct sync *sync, uint32_t f)

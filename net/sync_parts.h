@@ -6,6 +6,7 @@
 #ifndef NET_SYNC_PARTS_H
 #define NET_SYNC_PARTS_H
 
+#include "net/grace.h"
 #include "net/sync.h"
 
 /* Own hashes kept, to compare with peers that are a version or two behind or ahead. */
@@ -38,6 +39,7 @@ struct sync_member {
     bool heard;              /* it has said how every fragment stands since it came up */
     uint32_t fragments_said; /* distinct ones so far */
     bool taking_part;
+    struct grace grace; /* with a quorum: how late its contributions to our shards are */
     struct sync_peer_fragment *fragments;
 };
 

@@ -18,7 +18,9 @@ static enum owner_order step(struct owner *owner, const struct owner_rule *rule,
 
 static enum owner_order check(struct owner *owner, const struct owner_rule *rule, uint64_t waiting, uint64_t now_ms)
 {
-    return owner_step(owner, rule, &(struct owner_input){.event = OWNER_CHECK, .waiting = waiting, .now_ms = now_ms});
+    return owner_step(
+        owner, rule,
+        &(struct owner_input){.event = OWNER_CHECK, .waiting = waiting, .grace_ms = rule->grace_ms, .now_ms = now_ms});
 }
 
 static void a_round_goes_through_its_states(void **state)
@@ -131,6 +133,86 @@ static void hear(struct sync *sync, uint64_t version0, uint64_t version1, const 
     sync_step(sync, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = 1, .beat = &beat}, now_ms);
 }
 
+/* ---- adaptive grace: three members, a quorum of one, ours the only shard ---- */
+
+static struct sync *quorum_of_one(void)
+{
+    struct sync *sync;
+    static const uint64_t ours = 1;
+    struct sync_conf conf = {
+        .self = 0, .members_count = 3, .fragments_count = 1, .shards = &ours, .rule = {.quorum = 1, .grace_ms = 1000}};
+    static struct wire_heartbeat beat = {
+        .taking_part = true, .fragments_count = 1, .fragments = {{.hash_known = false}}};
+    assert_ok(sync_new(&conf, &sync));
+    sync_restore(sync, 0, 0, &(struct digest){{0}}, 0);
+    for (uint32_t i = 1; i < 3; i++) {
+        sync_step(sync, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = i}, 1);
+        sync_step(sync, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = &beat}, 1);
+    }
+    drain(sync, SYNC_DO_SEND);
+    return sync;
+}
+
+/* One round: member 1 contributes at once, member 2 `late_ms` later, or never if that is 0. Returns how long the round
+ * took, and ends it. */
+static uint64_t round_takes(struct sync *sync, uint64_t late_ms)
+{
+    static uint64_t now_ms = 1000;
+    uint64_t begin_ms = now_ms += 5000, version = sync_own(sync, 0).version + 1;
+    struct sync_event event = {.type = SYNC_EV_CONTRIBUTION, .version = version, .member = 1};
+    sync_step(sync, &event, now_ms);
+    while (drain(sync, SYNC_DO_REDUCE) == 0 && now_ms < begin_ms + 2000) {
+        now_ms += 10;
+        event.type = late_ms > 0 && now_ms == begin_ms + late_ms ? SYNC_EV_CONTRIBUTION : SYNC_EV_TICK;
+        event.member = 2;
+        sync_step(sync, &event, now_ms);
+    }
+    uint64_t took_ms = now_ms - begin_ms;
+    sync_step(sync, &(struct sync_event){.type = SYNC_EV_REDUCED}, now_ms);
+    sync_step(sync, &(struct sync_event){.type = SYNC_EV_STORED, .version = version}, now_ms);
+    sync_step(sync, &(struct sync_event){.type = SYNC_EV_APPLIED}, now_ms);
+    drain(sync, SYNC_DO_SEND);
+    assert_int_equal(sync_own(sync, 0).version, version);
+    return took_ms;
+}
+
+static void grace_follows_how_late_an_island_usually_is(void **state)
+{
+    (void)state;
+    struct sync *sync = quorum_of_one();
+    assert_int_equal(round_takes(sync, 300), 300);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(round_takes(sync, 300), 300); /* waited for, though it is always late */
+    uint64_t first_ms = round_takes(sync, 0);
+    assert_in_range(first_ms, 350, 450); /* it should be there by now: not the whole grace */
+    assert_int_equal(sync_missed(sync, 2), 1);
+    unsigned whole = 0, none = 0;
+    for (int i = 0; i < 32; i++) {
+        uint64_t took_ms = round_takes(sync, 0);
+        whole += took_ms == 1000;
+        none += took_ms <= 10;
+    }
+    assert_in_range(whole, 4, 6); /* one round in eight finds out whether it is back */
+    assert_in_range(none, 26, 28);
+    assert_int_equal(sync_missed(sync, 2), 33);
+    for (int i = 0; i < 40; i++)
+        round_takes(sync, 100);
+    assert_int_equal(sync_missed(sync, 2), 0);
+    assert_int_equal(round_takes(sync, 100), 100);
+    sync_free(sync);
+}
+
+static void an_island_later_than_grace_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct sync *sync = quorum_of_one();
+    assert_int_equal(round_takes(sync, 1500), 1000);
+    for (int i = 0; i < 7; i++)
+        assert_in_range(round_takes(sync, 1500), 0, 10);
+    assert_int_equal(round_takes(sync, 1500), 1000);
+    sync_free(sync);
+}
+
 static void an_early_contribution_outlives_the_start(void **state)
 {
     (void)state;
@@ -209,6 +291,8 @@ int main(void)
         cmocka_unit_test(one_that_mended_itself_is_taken),
         cmocka_unit_test(what_came_during_a_failed_reduction_counts),
         cmocka_unit_test(a_round_that_is_over_marks_nobody),
+        cmocka_unit_test(grace_follows_how_late_an_island_usually_is),
+        cmocka_unit_test(an_island_later_than_grace_is_not_waited_for),
         cmocka_unit_test(an_early_contribution_outlives_the_start),
         cmocka_unit_test(a_blank_island_fetches_unless_everyone_begins),
         cmocka_unit_test(a_state_on_its_way_is_not_asked_for_again),

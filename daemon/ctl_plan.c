@@ -9,8 +9,11 @@
 
 #include "common/plot.h"
 #include "daemon/forecast.h"
+#include "net/wire.h"
 
-enum { TARGETS = 5, GRID = 50, ROWS_MAX = 12 };
+/* FEW: islands that are simulated for the table; more of them do not change its figures (tests/num/test_forecast.c). */
+enum { TARGETS = 5, GRID = 50, ROWS_MAX = 12, FEW = 16 };
+static const double BANDWIDTH_MIN = 1e3, BANDWIDTH_MAX = 1e15;
 static const double targets[TARGETS] = {0.50, 0.80, 0.90, 0.95, 0.99};
 
 /* A way to synchronise. */
@@ -63,19 +66,26 @@ static uint32_t fragments_of(const struct ctl_plan *plan)
     return plan->layers > 3 ? (uint32_t)((plan->layers + 2) / 3) : 1;
 }
 
+/* Of one encoded copy of the model, what an island sends in a round: contributions out, results out. */
+static double share_of(double islands)
+{
+    return 2 * (islands - 1) / islands;
+}
+
 /* Gradients of every step as a ring all-reduce, two thirds of a step of it hidden behind the backward pass. */
 static double data_parallel(const struct ctl_plan *plan, double bits, double bits_per_s)
 {
-    double share = 2.0 * ((double)plan->islands - 1) / (double)plan->islands;
+    double share = share_of((double)plan->islands);
     double takes_s = share * bits * plan->params / bits_per_s / (1 - plan->loss) +
                      2 * ((double)plan->islands - 1) * plan->rtt_ms / 2000;
     double late_s = takes_s - 2.0 / 3 * plan->step_s;
     return plan->step_s / (plan->step_s + (late_s > 0 ? late_s : 0));
 }
 
-static struct forecast_conf conf_of(const struct ctl_plan *plan, const struct way *way, double bits_per_s)
+/* With `few`, a large run is stood for by FEW islands. */
+static struct forecast_conf conf_of(const struct ctl_plan *plan, const struct way *way, double bits_per_s, bool few)
 {
-    return (struct forecast_conf){.islands = (uint32_t)plan->islands,
+    return (struct forecast_conf){.islands = few && plan->islands > FEW ? FEW : (uint32_t)plan->islands,
                                   .params = plan->params,
                                   .fragments = way->stream ? fragments_of(plan) : 1,
                                   .interval = plan->interval,
@@ -93,12 +103,12 @@ static struct forecast_conf conf_of(const struct ctl_plan *plan, const struct wa
 static enum err try_way(const struct ctl_plan *plan, const struct way *way, double bits_per_s, double *utilisation,
                         double *bytes_per_day)
 {
-    struct forecast_conf conf = conf_of(plan, way, bits_per_s);
+    struct forecast_conf conf = conf_of(plan, way, bits_per_s, true);
     struct forecast_result result;
     double per_day = 86400 / plan->step_s;
     if (way->every_step) {
         *utilisation = data_parallel(plan, way->bits, bits_per_s);
-        double share = 2.0 * ((double)plan->islands - 1) / (double)plan->islands;
+        double share = share_of((double)plan->islands);
         *bytes_per_day = share * way->bits / 8 * plan->params * per_day * *utilisation;
         return ERR_OK;
     }
@@ -108,10 +118,16 @@ static enum err try_way(const struct ctl_plan *plan, const struct way *way, doub
     return ERR_OK;
 }
 
-/* The lowest bandwidth, to two percent, at which a way trains for `target` of the time. */
-static enum err needed(const struct ctl_plan *plan, const struct way *way, double target, double *bits_per_s)
+/* The lowest bandwidth from `low` on, to two percent, at which a way trains for `target` of the time; INFINITY if the
+ * round trips alone take too long. */
+static enum err needed(const struct ctl_plan *plan, const struct way *way, double target, double low,
+                       double *bits_per_s)
 {
-    double low = 1e3, high = 1e15, utilisation, bytes;
+    double high = BANDWIDTH_MAX, utilisation, bytes;
+    *bits_per_s = INFINITY;
+    TRY(try_way(plan, way, high, &utilisation, &bytes));
+    if (utilisation < target || low > high)
+        return ERR_OK;
     while (high / low > 1.02) {
         double middle = sqrt(low * high);
         TRY(try_way(plan, way, middle, &utilisation, &bytes));
@@ -128,7 +144,7 @@ static enum err work_out(const struct ctl_plan *plan, const struct way *way, dou
 {
     TRY(try_way(plan, way, bits_per_s, &outcome->utilisation, &outcome->bytes_per_day));
     for (int t = 0; t < TARGETS; t++)
-        TRY(needed(plan, way, targets[t], &outcome->needed[t]));
+        TRY(needed(plan, way, targets[t], t > 0 ? outcome->needed[t - 1] : BANDWIDTH_MIN, &outcome->needed[t]));
     for (int k = 0; plan->plot != NULL && k < GRID; k++) {
         double bytes;
         outcome->bandwidth[k] = log10(bits_per_s) - 2.5 + 4.0 * k / (GRID - 1);
@@ -149,7 +165,7 @@ struct choice {
 /* Steps that a fragment's exchange takes, and one for what comes between. */
 static uint64_t overlap_for(const struct ctl_plan *plan, double bits, double bits_per_s)
 {
-    double share = 2.0 * ((double)plan->islands - 1) / (double)plan->islands;
+    double share = share_of((double)plan->islands);
     double fragment_s = share * bits * plan->params / fragments_of(plan) / bits_per_s / (1 - plan->loss);
     return 1 + (uint64_t)ceil((fragment_s + 2 * plan->rtt_ms / 1000) / plan->step_s);
 }
@@ -181,10 +197,29 @@ static enum err recommend(const struct ctl_plan *plan, double bits_per_s, struct
     return ERR_OK;
 }
 
+/* The choice once more, with every island of the run. */
+static enum err confirm(const struct ctl_plan *plan, double bits_per_s, struct choice *choice)
+{
+    struct ctl_plan chosen = *plan;
+    struct forecast_result result;
+    chosen.interval = choice->interval;
+    chosen.overlap = choice->overlap;
+    struct forecast_conf conf = conf_of(&chosen, choice->way, bits_per_s, false);
+    if (plan->islands <= FEW)
+        return ERR_OK;
+    if (plan->islands > 200 && !plan->json)
+        fprintf(stderr, "trying the choice with all %" PRIu64 " islands: minutes\n", plan->islands);
+    TRY(forecast_run(&conf, &result));
+    choice->utilisation = result.utilisation;
+    return ERR_OK;
+}
+
 /* ---- printing ---- */
 
 static const char *rate_text(double bits_per_s, char text[32])
 {
+    if (!isfinite(bits_per_s))
+        return "never";
     static const char *const units[] = {"bit", "kbit", "Mbit", "Gbit", "Tbit"};
     int unit = 0;
     for (; bits_per_s >= 999.5 && unit < 4; unit++)
@@ -212,6 +247,11 @@ static void print_table(const struct ctl_plan *plan, double bits_per_s, const st
     printf("\nOn this link: [sync] interval = %" PRIu64 ", overlap = %" PRIu64 ", codec = %s, %" PRIu32
            " fragments: trains %.0f %% of the time.\n",
            choice->interval, choice->overlap, choice->way->codec, fragments_of(plan), 100 * choice->utilisation);
+    if (plan->islands > FEW)
+        printf("(The table is from %d islands, which stand for more; the last line from all %" PRIu64 ".)\n", FEW,
+               plan->islands);
+    if (plan->islands > WIRE_MEMBERS_MAX)
+        printf("(A run has at most %d islands at present.)\n", WIRE_MEMBERS_MAX);
     if (choice->utilisation < 0.95)
         printf("That is less than 95 %%: a faster line, fewer parameters or longer steps would help.\n");
 }
@@ -225,7 +265,8 @@ static enum err print_json(const struct ctl_plan *plan, double bits_per_s, const
         for (int t = 0; t < TARGETS; t++) {
             char name[8];
             snprintf(name, sizeof name, "%.0f", 100 * targets[t]);
-            json_object_set_new(need, name, json_real(outcomes[i].needed[t]));
+            json_object_set_new(need, name,
+                                isfinite(outcomes[i].needed[t]) ? json_real(outcomes[i].needed[t]) : json_null());
         }
         json_array_append_new(rows,
                               json_pack("{s:s, s:s, s:f, s:f, s:f, s:o}", "name", ways[i].name, "codec", ways[i].codec,
@@ -233,7 +274,8 @@ static enum err print_json(const struct ctl_plan *plan, double bits_per_s, const
                                         "bytes_per_day", outcomes[i].bytes_per_day, "bit_s_needed", need));
     }
     json_t *all = json_pack(
-        "{s:f, s:I, s:f, s:f, s:I, s:I, s:I, s:o, s:o}", "params", plan->params, "islands", (json_int_t)plan->islands,
+        "{s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:o, s:o}", "params", plan->params, "islands",
+        (json_int_t)plan->islands, "islands_in_table", (json_int_t)(plan->islands < FEW ? plan->islands : FEW),
         "step_s", plan->step_s, "bandwidth_bit_s", bits_per_s, "interval", (json_int_t)plan->interval, "overlap",
         (json_int_t)plan->overlap, "fragments", (json_int_t)fragments_of(plan), "rows", rows, "recommended",
         json_pack("{s:I, s:I, s:s, s:f}", "interval", (json_int_t)choice->interval, "overlap",
@@ -272,8 +314,8 @@ static enum err check(const struct ctl_plan *plan)
         return err_set(ERR_ARG, "--step-time: how many seconds does one inner step take? At least 0.00001");
     if (plan->bandwidth == NULL)
         return err_set(ERR_ARG, "--bandwidth: how fast is the line? As 100Mbit");
-    if (plan->islands < 2 || plan->islands > 64)
-        return err_set(ERR_ARG, "--islands: %" PRIu64 "; 2 to 64 are possible", plan->islands);
+    if (plan->islands < 2 || plan->islands > MEMBERS_MAX)
+        return err_set(ERR_ARG, "--islands: %" PRIu64 "; 2 to %d are possible", plan->islands, MEMBERS_MAX);
     if (plan->layers < 1 || plan->layers > 3000)
         return err_set(ERR_ARG, "--layers: %" PRIu64 "; 1 to 3000 are possible", plan->layers);
     if (plan->interval < 1 || plan->interval > 100000 || plan->overlap > plan->interval)
@@ -294,6 +336,7 @@ enum err ctl_plan(const struct ctl_plan *plan)
     for (size_t i = 0; i < WAYS; i++)
         TRY(work_out(plan, &ways[i], bits_per_s, &outcomes[i]));
     TRY(recommend(plan, bits_per_s, &choice));
+    TRY(confirm(plan, bits_per_s, &choice));
     if (plan->plot != NULL)
         TRY(draw(plan, outcomes));
     if (plan->json)

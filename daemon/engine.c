@@ -74,13 +74,13 @@ static enum err alloc_fragments(struct engine *engine)
 static enum err start_sync(struct engine *engine)
 {
     uint32_t fragments = engine_fragments(engine);
-    uint64_t *shards;
+    struct members *shards;
     TRY(mem_new(fragments, sizeof *shards, "the protocol", &shards));
     for (uint32_t f = 0; f < fragments; f++) {
         for (uint32_t s = 0; s < engine->view.count; s++) {
             struct plan_shard shard = replica_shard(engine->replica, f, s);
             if (shard.end > shard.begin)
-                shards[f] |= (uint64_t)1 << s;
+                members_add(&shards[f], s);
         }
     }
     struct sync_conf conf = {.self = engine->view.self,
@@ -103,7 +103,8 @@ static enum err recover_all(struct engine *engine)
         if (!known)
             continue;
         struct engine_fragment *fragment = &engine->fragments[f];
-        sync_restore(engine->sync, f, fragment->state.version, &fragment->state.hash, results);
+        struct members known_results = members_of_bits(results);
+        sync_restore(engine->sync, f, fragment->state.version, &fragment->state.hash, &known_results);
         versions += fragment->state.version;
     }
     if (versions > 0)
@@ -242,7 +243,7 @@ static void carry_out(struct engine *engine, const struct sync_action *action)
     case SYNC_DO_ENCODE: rounds_encode(engine, f, action->version); break;
     case SYNC_DO_RELEASE: port_release(engine, f); break;
     case SYNC_DO_SEND: exchange_send(engine, &action->key, action->member); break;
-    case SYNC_DO_REDUCE: rounds_reduce(engine, f, action->version, action->mask); break;
+    case SYNC_DO_REDUCE: rounds_reduce(engine, f, action->version); break;
     case SYNC_DO_STORE: rounds_store(engine, f, action->version); break;
     case SYNC_DO_APPLY: rounds_apply(engine, f, action->version); break;
     case SYNC_DO_GIVE: port_give(engine, f); break;

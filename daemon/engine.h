@@ -171,7 +171,8 @@ uint64_t engine_step(const struct engine *engine);
 
 /* ---- rounds.c ---- */
 void rounds_encode(struct engine *engine, uint32_t f, uint64_t version);
-void rounds_reduce(struct engine *engine, uint32_t f, uint64_t version, uint64_t mask);
+/* Of the contributions that our shard's owner has. */
+void rounds_reduce(struct engine *engine, uint32_t f, uint64_t version);
 void rounds_store(struct engine *engine, uint32_t f, uint64_t version);
 void rounds_apply(struct engine *engine, uint32_t f, uint64_t version);
 /* The anchor is copied to the trainer's area, which is ours (word IPC_FILLING); port_given() follows. */

@@ -118,7 +118,8 @@ static void send_hello(struct engine *engine, uint32_t peer)
 static bool row_differs(const struct wire_fragment *a, const struct wire_fragment *b)
 {
     return a->version != b->version || a->contributed != b->contributed || a->abstained != b->abstained ||
-           a->results != b->results || a->hash_known != b->hash_known || !digest_equal(&a->hash, &b->hash);
+           memcmp(&a->results, &b->results, sizeof a->results) != 0 || a->hash_known != b->hash_known ||
+           !digest_equal(&a->hash, &b->hash);
 }
 
 static struct wire_fragment own_row(const struct engine *engine, uint32_t f)

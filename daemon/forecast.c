@@ -7,7 +7,9 @@
 #include "net/sync.h"
 #include "outer_opt/schedule.h"
 
-enum { ISLANDS_MAX = 64, EVENTS_MAX = 1 << 24, BEAT_GAP_US = 3000, LATER_US = 20000, TICK_US_MIN = 100000 };
+/* With many islands heartbeats and ticks become rarer, as they would have to on real lines. */
+enum { EVENTS_MAX = 1 << 24, LATER_US = 20000, TICK_US_MIN = 100000, ISLANDS_FEW = 16 };
+enum { BEAT_GAP_US = 3000, BEAT_GAP_US_MAX = 2000000 };
 
 enum word { FREE, SNAPSHOT, ANCHOR };
 
@@ -21,6 +23,7 @@ struct island {
     struct sync *sync;
     struct trainer_fragment *trainer; /* by fragment */
     uint64_t *version;
+    struct wire_fragment *said; /* by fragment: in its last heartbeats */
     uint64_t step, waiting_since_us, stalled_us;
     bool waiting, announce;
     uint64_t up_free_us, down_free_us, beat_us;
@@ -33,17 +36,22 @@ struct event {
     uint64_t at_us, order; /* order: among those of one moment */
     enum kind kind;
     uint32_t island, from;
-    struct sync_event job;
-    struct wire_key key;
-    struct wire_fragment *said; /* BEAT: all fragments of `from`; owned */
+    enum sync_event_type job;
+    struct wire_key key; /* OBJECT; JOB: fragment, version, shard */
+    struct beat *beat;   /* BEAT: on its way to everyone; NULL: to be sent. Owned */
+};
+
+struct beat {
+    uint32_t count;
+    struct wire_fragment rows[];
 };
 
 struct world {
     const struct forecast_conf *conf;
     struct schedule schedule;
-    uint64_t now_us, orders, step_us, slack_us;
-    uint64_t *shards;
-    struct island island[ISLANDS_MAX];
+    uint64_t now_us, orders, step_us, slack_us, tick_us, beat_gap_us;
+    struct members *shards;
+    struct island *island;
     struct event *heap;
     size_t heap_count, heap_room;
     struct wire_heartbeat *beat;
@@ -66,7 +74,7 @@ static void push(struct world *w, uint64_t delay_us, struct event event)
         w->heap_room = w->err == ERR_OK ? room : w->heap_room;
     }
     if (w->err != ERR_OK) {
-        mem_free(event.said);
+        mem_free(event.beat);
         return;
     }
     event.at_us = w->now_us + delay_us;
@@ -129,7 +137,11 @@ static void send_object(struct world *w, uint32_t from, uint32_t to, const struc
 static void job(struct world *w, uint32_t i, struct sync_event event)
 {
     double seconds = w->conf->seconds_per_param * w->conf->params / w->conf->fragments;
-    push(w, 1 + (uint64_t)(1e6 * seconds), (struct event){.kind = JOB, .island = i, .job = event});
+    push(w, 1 + (uint64_t)(1e6 * seconds),
+         (struct event){.kind = JOB,
+                        .island = i,
+                        .job = event.type,
+                        .key = {.fragment = event.fragment, .version = event.version, .shard = event.shard}});
 }
 
 static void announce(struct world *w, uint32_t i)
@@ -252,7 +264,8 @@ static void object_in(struct world *w, const struct event *event)
 static void job_done(struct world *w, const struct event *event)
 {
     struct island *island = &w->island[event->island];
-    struct sync_event done = event->job;
+    struct sync_event done = {
+        .type = event->job, .fragment = event->key.fragment, .version = event->key.version, .shard = event->key.shard};
     if (done.type == SYNC_EV_APPLIED) {
         uint64_t version = ++island->version[done.fragment];
         memcpy(done.hash.byte, &version, sizeof version);
@@ -260,36 +273,46 @@ static void job_done(struct world *w, const struct event *event)
     step_island(w, event->island, &done);
 }
 
+static bool same_row(const struct wire_fragment *a, const struct wire_fragment *b)
+{
+    return a->version == b->version && a->contributed == b->contributed && a->abstained == b->abstained &&
+           a->hash_known == b->hash_known && memcmp(&a->results, &b->results, sizeof a->results) == 0;
+}
+
+/* What has changed since its last one; all get it at the same time. */
 static void send_beat(struct world *w, uint32_t i)
 {
     struct island *island = &w->island[i];
+    struct beat *beat;
     island->announce = false;
-    island->beat_us = w->now_us + BEAT_GAP_US;
-    for (uint32_t k = 0; k < w->conf->islands; k++) {
-        struct event beat = {.kind = BEAT, .island = k, .from = i};
-        if (k == i)
-            continue;
-        if (mem_new(w->conf->fragments, sizeof *beat.said, "the forecast", &beat.said) != ERR_OK) {
-            w->err = ERR_NOMEM;
-            return;
-        }
-        for (uint32_t f = 0; f < w->conf->fragments; f++) {
-            struct sync_peer_fragment own = sync_own(island->sync, f);
-            beat.said[f] = (struct wire_fragment){f,           own.version, own.contributed, own.abstained,
-                                                  own.results, own.hash,    own.hash_known};
-        }
-        push(w, half_trip_us(w), beat);
+    island->beat_us = w->now_us + w->beat_gap_us;
+    if (mem_new(1, sizeof *beat + w->conf->fragments * sizeof *beat->rows, "the forecast", &beat) != ERR_OK) {
+        w->err = ERR_NOMEM;
+        return;
     }
+    for (uint32_t f = 0; f < w->conf->fragments; f++) {
+        struct sync_peer_fragment own = sync_own(island->sync, f);
+        struct wire_fragment row = {f,           own.version, own.contributed, own.abstained,
+                                    own.results, own.hash,    own.hash_known};
+        if (!same_row(&row, &island->said[f]))
+            beat->rows[beat->count++] = island->said[f] = row;
+    }
+    push(w, half_trip_us(w), (struct event){.kind = BEAT, .island = i, .beat = beat});
 }
 
 static void beat_in(struct world *w, const struct event *event)
 {
-    memcpy(w->beat->fragments, event->said, w->conf->fragments * sizeof *event->said);
-    w->beat->fragments_count = w->conf->fragments;
+    memcpy(w->beat->fragments, event->beat->rows, event->beat->count * sizeof *event->beat->rows);
+    w->beat->fragments_count = event->beat->count;
     w->beat->taking_part = true;
-    step_island(w, event->island,
-                &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = event->from, .beat = w->beat});
-    mem_free(event->said);
+    mem_free(event->beat);
+    for (uint32_t k = 0; k < w->conf->islands; k++) {
+        if (k == event->island)
+            continue;
+        step_island(w, k, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = event->island, .beat = w->beat});
+        if (w->island[k].waiting)
+            go_on(w, k);
+    }
 }
 
 static void happen(struct world *w, const struct event *event)
@@ -304,14 +327,14 @@ static void happen(struct world *w, const struct event *event)
     case JOB: job_done(w, event); break;
     case OBJECT: object_in(w, event); break;
     case BEAT:
-        if (event->said == NULL)
+        if (event->beat == NULL)
             send_beat(w, event->island);
         else
             beat_in(w, event);
         break;
     case TICK:
         step_island(w, event->island, &(struct sync_event){.type = SYNC_EV_TICK});
-        push(w, w->step_us / 2 > TICK_US_MIN ? w->step_us / 2 : TICK_US_MIN, *event);
+        push(w, w->step_us / 2 > w->tick_us ? w->step_us / 2 : w->tick_us, *event);
         break;
     }
     if (island->waiting)
@@ -328,9 +351,10 @@ static enum err start_island(struct world *w, uint32_t i)
         .self = i, .members_count = conf->islands, .fragments_count = conf->fragments, .shards = w->shards};
     TRY(mem_new(conf->fragments, sizeof *island->trainer, "the forecast", &island->trainer));
     TRY(mem_new(conf->fragments, sizeof *island->version, "the forecast", &island->version));
+    TRY(mem_new(conf->fragments, sizeof *island->said, "the forecast", &island->said));
     TRY(sync_new(&sync, &island->sync));
     for (uint32_t f = 0; f < conf->fragments; f++) {
-        sync_restore(island->sync, f, 0, &(struct digest){{0}}, 0);
+        sync_restore(island->sync, f, 0, &(struct digest){{0}}, &(struct members){{0}});
         island->trainer[f].due = schedule_next_due(&w->schedule, f, 0);
     }
     return ERR_OK;
@@ -346,7 +370,7 @@ static void begin(struct world *w)
             step_island(w, i, &(struct sync_event){.type = SYNC_EV_TRAINER_UP, .fragment = f});
         announce(w, i);
         push(w, w->step_us, (struct event){.kind = STEP_END, .island = i});
-        push(w, TICK_US_MIN, (struct event){.kind = TICK, .island = i});
+        push(w, w->tick_us * (i + 1) / w->conf->islands, (struct event){.kind = TICK, .island = i});
     }
 }
 
@@ -376,22 +400,24 @@ static void sum_up(const struct world *w, struct forecast_result *result)
 static void clean_up(struct world *w)
 {
     for (size_t k = 0; k < w->heap_count; k++)
-        mem_free(w->heap[k].said);
+        mem_free(w->heap[k].beat);
     mem_free(w->heap);
     mem_free(w->shards);
     mem_free(w->beat);
-    for (uint32_t i = 0; i < ISLANDS_MAX; i++) {
+    for (uint32_t i = 0; w->island != NULL && i < w->conf->islands; i++) {
         sync_free(w->island[i].sync);
         mem_free(w->island[i].trainer);
         mem_free(w->island[i].version);
+        mem_free(w->island[i].said);
     }
+    mem_free(w->island);
     mem_free(w);
 }
 
 static enum err check(const struct forecast_conf *conf)
 {
-    if (conf->islands < 2 || conf->islands > ISLANDS_MAX)
-        return err_set(ERR_ARG, "%" PRIu32 " islands; 2 to %d are possible", conf->islands, ISLANDS_MAX);
+    if (conf->islands < 2 || conf->islands > MEMBERS_MAX)
+        return err_set(ERR_ARG, "%" PRIu32 " islands; 2 to %d are possible", conf->islands, MEMBERS_MAX);
     if (conf->fragments < 1 || conf->fragments > WIRE_FRAGMENTS_MAX || conf->interval < 1 || conf->steps < 1)
         return err_set(ERR_ARG, "%" PRIu32 " fragments, an interval of %" PRIu64 " steps", conf->fragments,
                        conf->interval);
@@ -412,10 +438,15 @@ enum err forecast_run(const struct forecast_conf *conf, struct forecast_result *
     w->step_us = (uint64_t)(1e6 * conf->step_s);
     w->step_us = w->step_us > 0 ? w->step_us : 1;
     w->slack_us = (uint64_t)(1e6 * conf->step_s * conf->slack);
+    uint64_t many = conf->islands > ISLANDS_FEW ? conf->islands : ISLANDS_FEW;
+    w->tick_us = TICK_US_MIN * many / ISLANDS_FEW;
+    w->beat_gap_us = BEAT_GAP_US * many * many / ISLANDS_FEW / ISLANDS_FEW;
+    w->beat_gap_us = w->beat_gap_us < BEAT_GAP_US_MAX ? w->beat_gap_us : BEAT_GAP_US_MAX;
+    TRY_OUT(mem_new(conf->islands, sizeof *w->island, "the forecast", &w->island));
     TRY_OUT(mem_new(conf->fragments, sizeof *w->shards, "the forecast", &w->shards));
     TRY_OUT(mem_new(1, sizeof *w->beat, "the forecast", &w->beat));
     for (uint32_t f = 0; f < conf->fragments; f++)
-        w->shards[f] = conf->islands == 64 ? UINT64_MAX : ((uint64_t)1 << conf->islands) - 1;
+        w->shards[f] = members_first(conf->islands);
     for (uint32_t i = 0; i < conf->islands; i++)
         TRY_OUT(start_island(w, i));
     begin(w);

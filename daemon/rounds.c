@@ -8,11 +8,6 @@
 
 enum { STORE_AGAIN_MS = 2000 };
 
-static uint64_t bit(uint32_t i)
-{
-    return (uint64_t)1 << i;
-}
-
 /* ---- jobs and slots ---- */
 
 struct round_job *rounds_job(struct engine *engine, uint32_t f, uint32_t shard, uint64_t version)
@@ -352,8 +347,9 @@ static void add_input(struct round_job *r, const struct slot *slot, uint32_t mem
     r->meta.step = meta.step > r->meta.step ? meta.step : r->meta.step;
 }
 
-void rounds_reduce(struct engine *engine, uint32_t f, uint64_t version, uint64_t mask)
+void rounds_reduce(struct engine *engine, uint32_t f, uint64_t version)
 {
+    const struct members *have = &sync_owner(engine->sync, f)->have;
     struct engine_fragment *fragment = &engine->fragments[f];
     struct slot *slot = &fragment->own;
     struct round_job *r = rounds_job(engine, f, self_of(engine), version);
@@ -366,7 +362,7 @@ void rounds_reduce(struct engine *engine, uint32_t f, uint64_t version, uint64_t
         return;
     }
     for (uint32_t i = 0; i < engine->view.count; i++)
-        if ((mask & bit(i)) != 0)
+        if (members_has(have, i))
             add_input(r, i == self_of(engine) ? &fragment->out[i] : &fragment->in[i], i);
     struct outer_round round =
         rules_round(&engine->spec, engine_fragments(engine), f, version, fragment->state.step, r->meta.step);

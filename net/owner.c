@@ -7,9 +7,7 @@ typedef enum owner_order handler(struct owner *owner, const struct owner_rule *r
 static void next_round(struct owner *owner, uint64_t round)
 {
     owner->round = round;
-    owner->have = 0;
-    owner->refused = 0;
-    owner->late = 0;
+    owner->have = owner->refused = owner->late = (struct members){{0}};
     owner->quorum_ms = 0;
 }
 
@@ -17,8 +15,8 @@ static void next_round(struct owner *owner, uint64_t round)
 static void collect_on(struct owner *owner)
 {
     owner->state = OWNER_COLLECTING;
-    owner->have |= owner->late;
-    owner->late = 0;
+    members_add_all(&owner->have, &owner->late);
+    owner->late = (struct members){{0}};
     owner->drop = false;
 }
 
@@ -33,15 +31,15 @@ static enum owner_order ignore(struct owner *owner, const struct owner_rule *rul
 static enum owner_order contributed(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
 {
     (void)rule;
-    owner->have |= (uint64_t)1 << input->member;
-    owner->refused &= ~owner->have; /* it has mended itself and come again */
+    members_add(&owner->have, input->member);
+    members_remove(&owner->refused, input->member); /* it has mended itself and come again */
     return OWNER_NOTHING;
 }
 
 static enum owner_order refused(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
 {
     (void)rule;
-    owner->refused |= (uint64_t)1 << input->member;
+    members_add(&owner->refused, input->member);
     return OWNER_NOTHING;
 }
 
@@ -49,7 +47,7 @@ static enum owner_order contributed_late(struct owner *owner, const struct owner
                                          const struct owner_input *input)
 {
     (void)rule;
-    owner->late |= (uint64_t)1 << input->member;
+    members_add(&owner->late, input->member);
     return OWNER_NOTHING;
 }
 
@@ -60,17 +58,17 @@ static enum owner_order dropped(struct owner *owner, const struct owner_rule *ru
     collect_on(owner);
     if (over)
         return OWNER_NOTHING;
-    owner->have &= ~((uint64_t)1 << input->member);
-    owner->refused |= (uint64_t)1 << input->member;
+    members_remove(&owner->have, input->member);
+    members_add(&owner->refused, input->member);
     return OWNER_NOTHING;
 }
 
 static enum owner_order check(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
 {
-    if (owner->have == 0)
+    if (members_empty(&owner->have))
         return OWNER_NOTHING;
-    bool close = (input->waiting & ~owner->have & ~owner->refused) == 0;
-    if (rule->quorum > 0 && (uint32_t)__builtin_popcountll(owner->have) >= rule->quorum) {
+    bool close = members_empty(&input->missing);
+    if (rule->quorum > 0 && members_count(&owner->have) >= rule->quorum) {
         if (owner->quorum_ms == 0)
             owner->quorum_ms = input->now_ms;
         close = close || input->now_ms >= owner->quorum_ms + input->grace_ms;

@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "net/members.h"
+
 enum owner_state { OWNER_COLLECTING, OWNER_REDUCING, OWNER_STORING, OWNER_STATES };
 
 enum owner_event {
@@ -39,20 +41,20 @@ struct owner_rule {
 
 struct owner {
     enum owner_state state;
-    uint64_t round;     /* the version the next result makes */
-    uint64_t have;      /* bit i: member i's contribution is here */
-    uint64_t refused;   /* bit i: member i's contribution was unusable */
-    uint64_t late;      /* bit i: member i's came while a job was at work; it counts if collecting goes on */
-    uint64_t quorum_ms; /* when the quorum was reached; 0 before */
-    bool drop;          /* a reduction is running whose result is not needed any more */
+    uint64_t round;         /* the version the next result makes */
+    struct members have;    /* whose contribution is here */
+    struct members refused; /* whose contribution was unusable */
+    struct members late;    /* whose came while a job was at work; it counts if collecting goes on */
+    uint64_t quorum_ms;     /* when the quorum was reached; 0 before */
+    bool drop;              /* a reduction is running whose result is not needed any more */
 };
 
 struct owner_input {
     enum owner_event event;
     uint32_t member;
     uint64_t version;
-    uint64_t waiting;  /* OWNER_CHECK: bit i: member i takes part and may still contribute */
-    uint64_t grace_ms; /* OWNER_CHECK: how long the missing ones are worth waiting for after the quorum */
+    struct members missing; /* OWNER_CHECK: who takes part, may contribute and has not */
+    uint64_t grace_ms;      /* OWNER_CHECK: how long the missing ones are worth waiting for after the quorum */
     uint64_t now_ms;
 };
 

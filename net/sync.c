@@ -49,10 +49,10 @@ void sync_announce(struct sync *sync)
 /* ---- the owner's side ---- */
 
 /* Members that take part and may still contribute to the round, so that it has to wait for them. */
-static uint64_t may_contribute(const struct sync *sync, uint32_t f, uint64_t round)
+static struct members may_contribute(const struct sync *sync, uint32_t f, uint64_t round)
 {
     const struct sync_fragment *own = &sync->fragments[f];
-    uint64_t mask = 0;
+    struct members may = {{0}};
     for (uint32_t i = 0; i < sync->conf.members_count; i++) {
         const struct sync_member *peer = &sync->peers[i];
         bool waits;
@@ -62,9 +62,9 @@ static uint64_t may_contribute(const struct sync *sync, uint32_t f, uint64_t rou
             waits = !peer->heard || peer->fragments[f].contributed >= round ||
                     (peer->taking_part && peer->fragments[f].abstained < round);
         if (waits)
-            mask |= sync_bit(i);
+            members_add(&may, i);
     }
-    return mask;
+    return may;
 }
 
 static void publish(struct sync *sync, uint32_t f, uint64_t version)
@@ -77,18 +77,21 @@ static void publish(struct sync *sync, uint32_t f, uint64_t version)
 }
 
 /* Members that the round of our shard still waits for. */
-static uint64_t missing(const struct sync *sync, uint32_t f)
+static struct members missing(const struct sync *sync, uint32_t f)
 {
     const struct owner *owner = &sync->fragments[f].owner;
-    return may_contribute(sync, f, owner->round) & ~owner->have & ~owner->refused;
+    struct members members = may_contribute(sync, f, owner->round);
+    members_remove_all(&members, &owner->have);
+    members_remove_all(&members, &owner->refused);
+    return members;
 }
 
 /* The longest that any of the missing is worth waiting for. */
-static uint64_t grace_for(const struct sync *sync, uint64_t members)
+static uint64_t grace_for(const struct sync *sync, const struct members *members)
 {
     uint64_t most = 0;
     for (uint32_t i = 0; i < sync->conf.members_count; i++) {
-        uint64_t wait = (members & sync_bit(i)) != 0 ? grace_wait(&sync->peers[i].grace, sync->conf.rule.grace_ms) : 0;
+        uint64_t wait = members_has(members, i) ? grace_wait(&sync->peers[i].grace, sync->conf.rule.grace_ms) : 0;
         most = wait > most ? wait : most;
     }
     return most;
@@ -97,22 +100,23 @@ static uint64_t grace_for(const struct sync *sync, uint64_t members)
 static void note_missing(struct sync *sync, uint32_t f)
 {
     uint64_t waited_ms = sync->now_ms - sync->fragments[f].owner.quorum_ms;
-    uint64_t members = missing(sync, f);
+    struct members members = missing(sync, f);
     for (uint32_t i = 0; i < sync->conf.members_count; i++)
-        if ((members & sync_bit(i)) != 0)
+        if (members_has(&members, i))
             grace_missed(&sync->peers[i].grace, waited_ms);
 }
 
 void sync_step_owner(struct sync *sync, uint32_t f, struct owner_input input)
 {
     struct owner *owner = &sync->fragments[f].owner;
-    if ((sync->shards[f] & sync_bit(sync->conf.self)) == 0)
-        return;
+    bool idle = owner->state != OWNER_COLLECTING || members_empty(&owner->have);
+    if (!sync_owns(sync, f) || (input.event == OWNER_CHECK && idle))
+        return; /* and nobody needs to know who is missing */
     uint64_t round = owner->round;
     input.now_ms = sync->now_ms;
     if (input.event == OWNER_CHECK) {
-        input.waiting = may_contribute(sync, f, round);
-        input.grace_ms = grace_for(sync, missing(sync, f));
+        input.missing = missing(sync, f);
+        input.grace_ms = sync->conf.rule.quorum > 0 ? grace_for(sync, &input.missing) : 0;
     }
     if (input.event == OWNER_CONTRIBUTED && owner->state == OWNER_COLLECTING)
         grace_arrived(&sync->peers[input.member].grace, owner->quorum_ms > 0 ? sync->now_ms - owner->quorum_ms : 0);
@@ -120,8 +124,7 @@ void sync_step_owner(struct sync *sync, uint32_t f, struct owner_input input)
     case OWNER_REDUCE:
         if (owner->quorum_ms > 0)
             note_missing(sync, f);
-        sync_put(sync,
-                 (struct sync_action){.type = SYNC_DO_REDUCE, .fragment = f, .version = round, .mask = owner->have});
+        sync_put_version(sync, SYNC_DO_REDUCE, f, round);
         break;
     case OWNER_STORE: sync_put_version(sync, SYNC_DO_STORE, f, round); break;
     case OWNER_PUBLISH: publish(sync, f, round); break;
@@ -153,11 +156,11 @@ static void result_stored(struct sync *sync, const struct sync_event *event)
         else
             sync_step_owner(sync, f, (struct owner_input){.event = OWNER_ADVANCED, .version = event->version});
     }
-    if (event->version != fragment->own.version + 1 || (fragment->own.results & sync_bit(event->shard)) != 0)
+    if (event->version != fragment->own.version + 1 || members_has(&fragment->own.results, event->shard))
         return;
-    fragment->own.results |= sync_bit(event->shard);
+    members_add(&fragment->own.results, event->shard);
     sync_announce(sync);
-    if ((sync->shards[f] & ~fragment->own.results) != 0)
+    if (!members_within(&sync->shards[f], &fragment->own.results))
         return;
     fragment->complete = true;
     sync_raise(sync, f, SYNC_EV_COMPLETE, event);
@@ -214,13 +217,14 @@ enum err sync_new(const struct sync_conf *conf, struct sync **out)
     enum err err;
     struct sync *sync = NULL;
     *out = NULL;
-    if (conf->members_count == 0 || conf->members_count > WIRE_MEMBERS_MAX || conf->self >= conf->members_count)
-        return err_set(ERR_ARG, "%u members; 1 to %d are possible", conf->members_count, WIRE_MEMBERS_MAX);
+    if (conf->members_count == 0 || conf->members_count > MEMBERS_MAX || conf->self >= conf->members_count)
+        return err_set(ERR_ARG, "%u members; 1 to %d are possible", conf->members_count, MEMBERS_MAX);
     TRY_OUT(mem_new(1, sizeof *sync, "the protocol", &sync));
     sync->conf = *conf;
     TRY_OUT(mem_new(conf->fragments_count, sizeof *sync->fragments, "the protocol", &sync->fragments));
     TRY_OUT(mem_new(conf->fragments_count, sizeof *sync->shards, "the protocol", &sync->shards));
     memcpy(sync->shards, conf->shards, conf->fragments_count * sizeof *sync->shards);
+    TRY_OUT(mem_new(conf->members_count, sizeof *sync->peers, "the protocol", &sync->peers));
     for (uint32_t i = 0; i < conf->members_count; i++)
         TRY_OUT(mem_new(conf->fragments_count, sizeof *sync->peers[i].fragments, "the protocol",
                         &sync->peers[i].fragments));
@@ -241,21 +245,25 @@ void sync_free(struct sync *sync)
 {
     if (sync == NULL)
         return;
-    for (uint32_t i = 0; i < WIRE_MEMBERS_MAX; i++)
+    for (uint32_t i = 0; sync->peers != NULL && i < sync->conf.members_count; i++)
         mem_free(sync->peers[i].fragments);
+    mem_free(sync->peers);
     mem_free(sync->fragments);
     mem_free(sync->shards);
     mem_free(sync->actions);
     mem_free(sync);
 }
 
-void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash, uint64_t results)
+void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash,
+                  const struct members *results)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->own.version = version;
     sync_remember_hash(fragment, version, hash);
-    fragment->own.results = results & sync->shards[f];
-    bool ours_stands = (results & sync_bit(sync->conf.self)) != 0;
+    for (uint32_t s = 0; s < sync->conf.members_count; s++)
+        if (members_has(results, s) && members_has(&sync->shards[f], s))
+            members_add(&fragment->own.results, s);
+    bool ours_stands = members_has(results, sync->conf.self);
     struct owner owner = owner_init(version + (ours_stands ? 1 : 0));
     /* Contributions to this round may be here already, and their senders were told so. */
     if (fragment->owner.round < owner.round)
@@ -277,14 +285,14 @@ enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, u
         bool asked = fragment->state == SYNC_REPAIR && wire_key_equal(key, &fragment->state_key);
         return asked && fragment->state_from == from ? SYNC_WANT : SYNC_NOT_NEEDED;
     }
-    if (key->shard >= sync->conf.members_count || (sync->shards[key->fragment] & sync_bit(key->shard)) == 0)
+    if (key->shard >= sync->conf.members_count || !members_has(&sync->shards[key->fragment], key->shard))
         return SYNC_NOT_NEEDED;
     if (key->kind == WIRE_CONTRIBUTION) {
         if (key->shard != sync->conf.self || key->island != from || key->version < fragment->owner.round)
             return SYNC_NOT_NEEDED;
         if (key->version > fragment->owner.round)
             return SYNC_NOT_YET;
-        if ((fragment->owner.have & sync_bit(from)) != 0)
+        if (members_has(&fragment->owner.have, from))
             return SYNC_HAVE;
         /* While a reduction runs it is not known whether this round is over: it may fail and collect on. */
         return fragment->owner.state == OWNER_COLLECTING ? SYNC_WANT : SYNC_NOT_YET;
@@ -293,7 +301,7 @@ enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, u
         return SYNC_HAVE;
     if (key->version > fragment->own.version + 1)
         return SYNC_NOT_YET;
-    return (fragment->own.results & sync_bit(key->shard)) != 0 ? SYNC_HAVE : SYNC_WANT;
+    return members_has(&fragment->own.results, key->shard) ? SYNC_HAVE : SYNC_WANT;
 }
 
 bool sync_known(const struct sync *sync, uint32_t f)
@@ -322,15 +330,20 @@ struct sync_peer_fragment sync_heard(const struct sync *sync, uint32_t member, u
     return sync->peers[member].fragments[f];
 }
 
-uint64_t sync_waiting_for(const struct sync *sync, uint32_t f)
+struct members sync_waiting_for(const struct sync *sync, uint32_t f)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
-    uint64_t mask = 0;
-    if (fragment->state == SYNC_CONTRIBUTED)
-        mask |= sync->shards[f] & ~fragment->own.results & ~sync_bit(sync->conf.self);
-    if (fragment->owner.state == OWNER_COLLECTING && fragment->owner.have != 0)
-        mask |= missing(sync, f);
-    return mask;
+    struct members waiting = {{0}};
+    if (fragment->state == SYNC_CONTRIBUTED) {
+        waiting = sync->shards[f];
+        members_remove_all(&waiting, &fragment->own.results);
+        members_remove(&waiting, sync->conf.self);
+    }
+    if (fragment->owner.state == OWNER_COLLECTING && !members_empty(&fragment->owner.have)) {
+        struct members more = missing(sync, f);
+        members_add_all(&waiting, &more);
+    }
+    return waiting;
 }
 
 uint64_t sync_missed(const struct sync *sync, uint32_t member)
@@ -338,9 +351,9 @@ uint64_t sync_missed(const struct sync *sync, uint32_t member)
     return sync->peers[member].grace.missed;
 }
 
-struct owner sync_owner(const struct sync *sync, uint32_t f)
+const struct owner *sync_owner(const struct sync *sync, uint32_t f)
 {
-    return sync->fragments[f].owner;
+    return &sync->fragments[f].owner;
 }
 
 uint64_t sync_version_max(const struct sync *sync, uint32_t f)

@@ -82,7 +82,7 @@ enum sync_action_type {
     SYNC_DO_ENCODE,    /* fragment: encode the snapshot as contribution to `version` */
     SYNC_DO_RELEASE,   /* fragment: give the snapshot area back to the trainer, no anchor comes */
     SYNC_DO_SEND,      /* key, member: send this object */
-    SYNC_DO_REDUCE,    /* fragment, version, mask: mean over the members in mask for our shard */
+    SYNC_DO_REDUCE,    /* fragment, version: mean over the owner's contributions (sync_owner()->have) for our shard */
     SYNC_DO_STORE,     /* fragment, version: write our shard's result to the ledger, durably */
     SYNC_DO_APPLY,     /* fragment, version: outer step with the results of `version` */
     SYNC_DO_GIVE,      /* fragment: bring the current anchor to the trainer */
@@ -104,7 +104,7 @@ enum sync_report {
 struct sync_action {
     enum sync_action_type type;
     uint32_t fragment, member;
-    uint64_t version, mask;
+    uint64_t version;
     struct wire_key key;
     enum sync_report report;
 };
@@ -113,13 +113,14 @@ enum sync_want { SYNC_WANT, SYNC_HAVE, SYNC_NOT_NEEDED, SYNC_NOT_YET };
 
 struct sync_conf {
     uint32_t self, members_count, fragments_count;
-    const uint64_t *shards; /* per fragment, copied: bit s is set if member s owns a part of it */
+    const struct members *shards; /* per fragment, copied: who owns a part of it */
     struct owner_rule rule;
 };
 
 /* What an island says of a fragment, its own or as last heard. */
 struct sync_peer_fragment {
-    uint64_t version, contributed, abstained, results;
+    uint64_t version, contributed, abstained;
+    struct members results;
     struct digest hash;
     bool hash_known;
     bool said; /* a peer's: it has told us since it came up */
@@ -130,10 +131,11 @@ struct sync;
 ERR_MUST_CHECK enum err sync_new(const struct sync_conf *conf, struct sync **out);
 void sync_free(struct sync *sync);
 
-/* Fragment `f` is at `version` with `hash`, and the ledger already holds the results in `results` (bit s: shard s) of
+/* Fragment `f` is at `version` with `hash`, and the ledger already holds the results of the shards in `results` of
  * the version after it. Called before the first event, or later for a fragment that had no state yet: without this a
  * fragment is blank; it fetches a peer's state as soon as one has it. */
-void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash, uint64_t results);
+void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash,
+                  const struct members *results);
 
 /* Whether a trainer of ours is on its way: our own shards' rounds then wait for it. `brings_initial`: and it will give
  * its initial tensors, so that blank fragments need not be fetched from peers that have no more than that. */
@@ -163,9 +165,9 @@ enum sync_state sync_state(const struct sync *sync, uint32_t f);
 struct sync_peer_fragment sync_own(const struct sync *sync, uint32_t f);
 /* What `member` last said of the fragment; zero if nothing. */
 struct sync_peer_fragment sync_heard(const struct sync *sync, uint32_t member, uint32_t f);
-/* Members whose contribution or result fragment `f` is waiting for, as a mask; for status. */
-uint64_t sync_waiting_for(const struct sync *sync, uint32_t f);
-struct owner sync_owner(const struct sync *sync, uint32_t f);
+/* Members whose contribution or result fragment `f` is waiting for; for status. */
+struct members sync_waiting_for(const struct sync *sync, uint32_t f);
+const struct owner *sync_owner(const struct sync *sync, uint32_t f);
 /* With a quorum: rounds of our shards in a row that closed without the member, though it takes part. */
 uint64_t sync_missed(const struct sync *sync, uint32_t member);
 /* Highest version any member is known to hold. */

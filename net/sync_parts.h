@@ -45,9 +45,9 @@ struct sync_member {
 
 struct sync {
     struct sync_conf conf;
-    uint64_t *shards;
+    struct members *shards;
     struct sync_fragment *fragments;
-    struct sync_member peers[WIRE_MEMBERS_MAX];
+    struct sync_member *peers;
     struct sync_action *actions; /* ring */
     size_t actions_room, actions_head, actions_count;
     uint64_t now_ms;
@@ -55,9 +55,10 @@ struct sync {
     bool brings_initial; /* and it brings its initial tensors */
 };
 
-static inline uint64_t sync_bit(uint32_t i)
+/* Whether we own a part of the fragment. */
+static inline bool sync_owns(const struct sync *sync, uint32_t f)
 {
-    return (uint64_t)1 << i;
+    return members_has(&sync->shards[f], sync->conf.self);
 }
 
 /* ---- sync.c ---- */

@@ -92,6 +92,7 @@ void sync_heartbeat_in(struct sync *sync, const struct sync_event *event)
 {
     struct sync_member *peer = &sync->peers[event->member];
     const struct wire_heartbeat *beat = event->beat;
+    bool changed = !peer->heard || peer->taking_part != beat->taking_part;
     peer->taking_part = beat->taking_part;
     for (uint32_t i = 0; i < beat->fragments_count; i++) {
         const struct wire_fragment *row = &beat->fragments[i];
@@ -109,7 +110,11 @@ void sync_heartbeat_in(struct sync *sync, const struct sync_event *event)
         compare_hash(sync, row->fragment, event->member);
     }
     peer->heard = peer->fragments_said == sync->conf.fragments_count;
-    sync_check_owners(sync);
+    for (uint32_t i = 0; !changed && i < beat->fragments_count; i++)
+        if (beat->fragments[i].fragment < sync->conf.fragments_count)
+            sync_check_owner(sync, beat->fragments[i].fragment);
+    if (changed)
+        sync_check_owners(sync);
 }
 
 /* ---- catching up ---- */
@@ -158,7 +163,7 @@ static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t excep
 
 static bool holds_result(const struct sync_peer_fragment *row, uint64_t version, uint32_t shard)
 {
-    return row->version >= version || (row->version + 1 == version && (row->results & sync_bit(shard)) != 0);
+    return row->version >= version || (row->version + 1 == version && members_has(&row->results, shard));
 }
 
 /* Asks for every missing result of the next version, each from its owner if that holds it, else from anyone who does.
@@ -169,7 +174,7 @@ static bool fetch_results(struct sync *sync, uint32_t f)
     uint64_t version = fragment->own.version + 1;
     bool asked = false;
     for (uint32_t s = 0; s < sync->conf.members_count; s++) {
-        if ((sync->shards[f] & sync_bit(s)) == 0 || (fragment->own.results & sync_bit(s)) != 0)
+        if (!members_has(&sync->shards[f], s) || members_has(&fragment->own.results, s))
             continue;
         uint32_t from = SYNC_NOBODY;
         for (uint32_t i = 0; i < sync->conf.members_count; i++) {
@@ -190,12 +195,12 @@ static bool fetch_results(struct sync *sync, uint32_t f)
 static bool someone_holds_more(const struct sync *sync, uint32_t f)
 {
     const struct sync_peer_fragment *own = &sync->fragments[f].own;
-    uint64_t missing = sync->shards[f] & ~own->results;
     for (uint32_t i = 0; i < sync->conf.members_count; i++) {
         const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
         if (i == sync->conf.self || !sync->peers[i].up)
             continue;
-        if (row->version > own->version || (row->version == own->version && (row->results & missing) != 0))
+        if (row->version > own->version ||
+            (row->version == own->version && !members_within(&row->results, &own->results)))
             return true;
     }
     return false;
@@ -251,7 +256,7 @@ void sync_catch_up(struct sync *sync, uint32_t f)
     if (sync->now_ms < fragment->behind_ms + PATIENCE_MS || sync->now_ms < fragment->fetch_ms)
         return;
     uint32_t ahead = furthest_ahead(sync, f, fragment->own.version + BEHIND_MAX, SYNC_NOBODY);
-    if (ahead != SYNC_NOBODY && fragment->own.results == 0) {
+    if (ahead != SYNC_NOBODY && members_empty(&fragment->own.results)) {
         sync_report(sync, SYNC_REPORT_BEHIND, f, ahead);
         sync_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = ahead});
     } else if (fetch_results(sync, f)) {

@@ -15,6 +15,7 @@
 
 #include "common/digest.h"
 #include "common/err.h"
+#include "net/members.h"
 
 /* 1: first version. */
 enum { WIRE_VERSION = 1 };
@@ -71,7 +72,8 @@ struct wire_hello {
 
 struct wire_fragment {
     uint32_t fragment;
-    uint64_t version, contributed, abstained, results;
+    uint64_t version, contributed, abstained;
+    struct members results;
     struct digest hash;
     bool hash_known;
 };

@@ -7,6 +7,8 @@
 
 #include <math.h>
 
+#include <math.h>
+
 #include "common/digest.h"
 #include "daemon/forecast.h"
 
@@ -90,8 +92,24 @@ static void more_islands_delay_and_loss_cost_what_they_should(void **state)
     assert_true(utilisation_of(lossy) < plain);
     assert_true(utilisation_of(half) < plain);
     assert_true(utilisation_of(longer) > plain);
+    /* What plan's table rests on: sixteen islands stand for many. */
+    struct forecast_conf all = conf, few = conf;
+    all.islands = 48;
+    few.islands = 16;
+    for (double rate = 3e8; rate < 4e9; rate *= 1.5) {
+        all.bits_per_s = few.bits_per_s = rate;
+        print_message("%.1f Gbit/s: 48 islands %.3f, 16 %.3f\n", rate / 1e9, utilisation_of(all), utilisation_of(few));
+        assert_true(fabs(utilisation_of(all) - utilisation_of(few)) < 0.02);
+    }
+    /* Beyond a machine word of members. */
+    struct forecast_conf crowd = conf;
+    crowd.islands = 200;
+    crowd.fragments = few.fragments = 2;
+    few.bits_per_s = crowd.bits_per_s;
+    print_message("200 islands %.3f\n", utilisation_of(crowd));
+    assert_true(fabs(utilisation_of(crowd) - utilisation_of(few)) < 0.02);
     struct forecast_result result;
-    assert_fails(ERR_ARG, "2 to 64", forecast_run(&(struct forecast_conf){.islands = 65}, &result));
+    assert_fails(ERR_ARG, "2 to 1024", forecast_run(&(struct forecast_conf){.islands = 1025}, &result));
 }
 
 int main(void)

@@ -61,7 +61,7 @@ static void control_messages_come_back(void **state)
                                                           .version = ~0ull,
                                                           .contributed = i + 1,
                                                           .abstained = ~0ull,
-                                                          .results = ~0ull,
+                                                          .results = {.word = {~0ull}},
                                                           .hash = digest_of(&i, 4),
                                                           .hash_known = i % 2 == 0};
     size_t bytes = there_and_back(&m, &b);
@@ -69,7 +69,8 @@ static void control_messages_come_back(void **state)
     assert_int_equal(b.heartbeat.fragments_count, WIRE_FRAGMENTS_MAX);
     assert_true(b.heartbeat.fragments[200].hash_known && !b.heartbeat.fragments[201].hash_known);
     assert_true(digest_equal(&b.heartbeat.fragments[200].hash, &m.heartbeat.fragments[200].hash));
-    assert_true(b.heartbeat.fragments[255].abstained == ~0ull && b.heartbeat.fragments[255].results == ~0ull);
+    assert_true(b.heartbeat.fragments[255].abstained == ~0ull &&
+                members_bits(&b.heartbeat.fragments[255].results) == ~0ull);
 
     m = (struct wire_message){.type = WIRE_ACK};
     m.ack.key = key;

@@ -235,19 +235,6 @@ static void a_line_is_planned_for(void **state)
     assert_int_equal(access(path, R_OK), 0);
 }
 
-static void a_run_spec_beyond_the_daemon_is_refused(void **state)
-{
-    (void)state;
-    struct cluster_options options = {
-        .run = "[run]\nname = odd\nsteps = 100\n[sync]\ninterval = 10\noverlap = 10\nmix = 0\n", .data = "sleep=1"};
-    struct cluster *cluster = cluster_new("odd", 1, &options);
-    assert_int_equal(RUN("dilocod", "--check-config", "--config", cluster->island[0].conf), 2);
-    assert_says("just before it is contributed");
-    assert_int_equal(RUN("dilocod", "--config", cluster->island[0].conf), 2);
-    assert_says("just before it is contributed");
-    cluster_free(cluster);
-}
-
 static void a_running_island_is_looked_at_and_steered(void **state)
 {
     (void)state;
@@ -295,7 +282,6 @@ int main(void)
         cmocka_unit_test(what_is_printed_can_be_read_again),
         cmocka_unit_test(keys_are_made_once_and_kept_private),
         cmocka_unit_test(a_line_is_planned_for),
-        cmocka_unit_test(a_run_spec_beyond_the_daemon_is_refused),
         cmocka_unit_test(a_running_island_is_looked_at_and_steered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,7 +93,7 @@ TEST_SRC := $(wildcard tests/unit/*.c tests/num/*.c tests/sim/*.c tests/system/t
 TESTS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
 TOOL_SRC := $(wildcard tests/system/tool_*.c tests/demo/demo.c)
 DEMO_OBJ := $(call objects,$(wildcard tests/demo/*.c))
-QUALITY_SRC := $(wildcard tests/bench/quality*.c tests/bench/lab.c)
+QUALITY_SRC := $(wildcard tests/bench/quality*.c tests/bench/lab.c tests/bench/field.c)
 BENCH_OBJ := $(call objects,$(filter-out $(QUALITY_SRC),$(wildcard tests/bench/*.c)))
 QUALITY_OBJ := $(call objects,$(QUALITY_SRC))
 TOOLS := $(patsubst %.c,$(B)/%,$(TOOL_SRC))
@@ -184,8 +184,8 @@ bench: $(PROGRAMS) $(B)/tests/bench/bench
 	@$(B)/tests/bench/bench --programs $(B)
 
 bench-quality: export QUALITY_DATA = $(DATA)
-bench-quality: $(B)/tests/bench/quality
-	@$(B)/tests/bench/quality $(if $(DATA),--data "$$QUALITY_DATA") $(if $(ONLY),--only '$(ONLY)') $(if $(SEEDS),--seeds $(SEEDS))
+bench-quality: $(B)/tests/bench/quality $(PROGRAMS)
+	@BUILD=$(B) $(B)/tests/bench/quality $(if $(DATA),--data "$$QUALITY_DATA") $(if $(ONLY),--only '$(ONLY)') $(if $(SEEDS),--seeds $(SEEDS))
 
 include conf/install.mk
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

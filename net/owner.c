@@ -67,7 +67,7 @@ static enum owner_order check(struct owner *owner, const struct owner_rule *rule
 {
     if (members_empty(&owner->have))
         return OWNER_NOTHING;
-    bool close = members_empty(&input->missing);
+    bool close = !input->missing;
     if (rule->quorum > 0 && members_count(&owner->have) >= rule->quorum) {
         if (owner->quorum_ms == 0)
             owner->quorum_ms = input->now_ms;

@@ -53,8 +53,8 @@ struct owner_input {
     enum owner_event event;
     uint32_t member;
     uint64_t version;
-    struct members missing; /* OWNER_CHECK: who takes part, may contribute and has not */
-    uint64_t grace_ms;      /* OWNER_CHECK: how long the missing ones are worth waiting for after the quorum */
+    bool missing;      /* OWNER_CHECK: someone takes part, may contribute and has not */
+    uint64_t grace_ms; /* OWNER_CHECK: how long the missing ones are worth waiting for after the quorum */
     uint64_t now_ms;
 };
 

@@ -48,23 +48,30 @@ void sync_announce(struct sync *sync)
 
 /* ---- the owner's side ---- */
 
-/* Members that take part and may still contribute to the round, so that it has to wait for them. */
-static struct members may_contribute(const struct sync *sync, uint32_t f, uint64_t round)
+/* Whether the round of our shard still waits for a member: it takes part, and its contribution may come. */
+static bool missing(const struct sync *sync, uint32_t f, uint32_t i)
 {
     const struct sync_fragment *own = &sync->fragments[f];
-    struct members may = {{0}};
-    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
-        const struct sync_member *peer = &sync->peers[i];
-        bool waits;
-        if (i == sync->conf.self)
-            waits = own->state == SYNC_ENCODING || (own->trainer ? own->own.abstained < round : sync->expecting);
-        else
-            waits = !peer->heard || peer->fragments[f].contributed >= round ||
-                    (peer->taking_part && peer->fragments[f].abstained < round);
-        if (waits)
-            members_add(&may, i);
+    const struct sync_member *peer = &sync->peers[i];
+    uint64_t round = own->owner.round;
+    if (members_has(&own->owner.have, i) || members_has(&own->owner.refused, i))
+        return false;
+    if (i == sync->conf.self)
+        return own->state == SYNC_ENCODING || (own->trainer ? own->own.abstained < round : sync->expecting);
+    return !peer->heard || peer->fragments[f].contributed >= round ||
+           (peer->taking_part && peer->fragments[f].abstained < round);
+}
+
+/* Whether anyone is missing; looks first at who was last time. */
+static bool someone_missing(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    for (uint32_t k = 0; k < sync->conf.members_count; k++) {
+        if (missing(sync, f, fragment->missing_last))
+            return true;
+        fragment->missing_last = (fragment->missing_last + 1) % sync->conf.members_count;
     }
-    return may;
+    return false;
 }
 
 static void publish(struct sync *sync, uint32_t f, uint64_t version)
@@ -76,22 +83,12 @@ static void publish(struct sync *sync, uint32_t f, uint64_t version)
             sync_put(sync, (struct sync_action){.type = SYNC_DO_SEND, .fragment = f, .key = key, .member = i});
 }
 
-/* Members that the round of our shard still waits for. */
-static struct members missing(const struct sync *sync, uint32_t f)
-{
-    const struct owner *owner = &sync->fragments[f].owner;
-    struct members members = may_contribute(sync, f, owner->round);
-    members_remove_all(&members, &owner->have);
-    members_remove_all(&members, &owner->refused);
-    return members;
-}
-
 /* The longest that any of the missing is worth waiting for. */
-static uint64_t grace_for(const struct sync *sync, const struct members *members)
+static uint64_t grace_for(const struct sync *sync, uint32_t f)
 {
     uint64_t most = 0;
     for (uint32_t i = 0; i < sync->conf.members_count; i++) {
-        uint64_t wait = members_has(members, i) ? grace_wait(&sync->peers[i].grace, sync->conf.rule.grace_ms) : 0;
+        uint64_t wait = missing(sync, f, i) ? grace_wait(&sync->peers[i].grace, sync->conf.rule.grace_ms) : 0;
         most = wait > most ? wait : most;
     }
     return most;
@@ -100,9 +97,8 @@ static uint64_t grace_for(const struct sync *sync, const struct members *members
 static void note_missing(struct sync *sync, uint32_t f)
 {
     uint64_t waited_ms = sync->now_ms - sync->fragments[f].owner.quorum_ms;
-    struct members members = missing(sync, f);
     for (uint32_t i = 0; i < sync->conf.members_count; i++)
-        if (members_has(&members, i))
+        if (missing(sync, f, i))
             grace_missed(&sync->peers[i].grace, waited_ms);
 }
 
@@ -115,8 +111,8 @@ void sync_step_owner(struct sync *sync, uint32_t f, struct owner_input input)
     uint64_t round = owner->round;
     input.now_ms = sync->now_ms;
     if (input.event == OWNER_CHECK) {
-        input.missing = missing(sync, f);
-        input.grace_ms = sync->conf.rule.quorum > 0 ? grace_for(sync, &input.missing) : 0;
+        input.missing = someone_missing(sync, f);
+        input.grace_ms = sync->conf.rule.quorum > 0 ? grace_for(sync, f) : 0;
     }
     if (input.event == OWNER_CONTRIBUTED && owner->state == OWNER_COLLECTING)
         grace_arrived(&sync->peers[input.member].grace, owner->quorum_ms > 0 ? sync->now_ms - owner->quorum_ms : 0);
@@ -339,10 +335,10 @@ struct members sync_waiting_for(const struct sync *sync, uint32_t f)
         members_remove_all(&waiting, &fragment->own.results);
         members_remove(&waiting, sync->conf.self);
     }
-    if (fragment->owner.state == OWNER_COLLECTING && !members_empty(&fragment->owner.have)) {
-        struct members more = missing(sync, f);
-        members_add_all(&waiting, &more);
-    }
+    bool collects = fragment->owner.state == OWNER_COLLECTING && !members_empty(&fragment->owner.have);
+    for (uint32_t i = 0; collects && i < sync->conf.members_count; i++)
+        if (missing(sync, f, i))
+            members_add(&waiting, i);
     return waiting;
 }
 

@@ -32,6 +32,7 @@ struct sync_fragment {
     struct sync_known_hash hashes[SYNC_HASHES];
     struct sync_peer_fragment own;
     struct owner owner;
+    uint32_t missing_last; /* the member that our shard's round was last seen to wait for */
 };
 
 struct sync_member {

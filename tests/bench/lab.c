@@ -478,6 +478,17 @@ static enum err rounds(struct lab *lab, const struct schedule *schedule, uint64_
     return ERR_OK;
 }
 
+static enum err flush(struct lab *lab, uint32_t f)
+{
+    uint64_t left = 0;
+    for (uint32_t i = 0; i < lab->conf->islands; i++)
+        left += lab->island[i].tokens[f];
+    if (left == 0)
+        return ERR_OK;
+    TRY(begin_round(lab, f, (uint64_t)lab->conf->spec.steps));
+    return end_round(lab, &lab->flight[f], f);
+}
+
 /* ---- the run ---- */
 
 static enum err evaluate(struct lab *lab, double *loss)
@@ -518,6 +529,8 @@ enum err lab_run(const struct lab_conf *conf, struct lab_result *result)
         if (!conf->data_parallel)
             TRY_OUT(rounds(&lab, &schedule, step));
     }
+    for (uint32_t f = 0; conf->flush && f < fragments_of(&lab); f++)
+        TRY_OUT(flush(&lab, f));
     TRY_OUT(evaluate(&lab, &result->val_loss));
     for (uint32_t i = 0; i < conf->islands; i++)
         result->tokens += lab.island[i].trained;

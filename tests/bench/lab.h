@@ -21,6 +21,8 @@ struct lab_conf {
     bool data_parallel; /* gradients of all islands averaged at every step; nothing else */
     bool own_parts;     /* island i draws from the i-th part of the text alone */
     double drop;        /* part of the contributions that never arrive */
+    bool field;         /* for field.h instead of this */
+    bool flush;         /* what was trained after a fragment's last due step is contributed too, as trainers do */
     uint32_t slow;      /* the last island takes a step in `slow` steps of the run; 0: all are alike */
 };
 

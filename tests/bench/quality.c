@@ -15,6 +15,7 @@
 #include "common/digest.h"
 #include "common/env.h"
 #include "common/fsio.h"
+#include "tests/bench/field.h"
 #include "tests/lib/corpus.h"
 
 #define CORPUS "build/bench/quality/corpus"
@@ -42,7 +43,8 @@ void quality_path(const struct quality_row *row, uint64_t seed, char *path, size
     digest_add(&state, quality_base, strlen(quality_base));
     digest_add(&state, &row->islands, sizeof row->islands);
     digest_add(&state, &row->steps, sizeof row->steps);
-    const uint8_t flags[] = {row->lab.data_parallel, row->lab.own_parts, row->no_feedback};
+    const uint8_t flags[] = {row->lab.data_parallel, row->lab.own_parts, row->lab.flush, row->lab.field,
+                             row->no_feedback};
     digest_add(&state, flags, sizeof flags);
     digest_add(&state, &row->lab.drop, sizeof row->lab.drop);
     digest_add(&state, &row->lab.slow, sizeof row->lab.slow);
@@ -81,7 +83,7 @@ static enum err run_task(const struct task *task, const char *data)
     conf.data = data;
     TRY(load_spec(task->row, task->seed, &conf.spec));
     double begin_s = env_mono_s();
-    enum err err = lab_run(&conf, &result);
+    enum err err = conf.field ? field_run(&conf, &result) : lab_run(&conf, &result);
     if (err == ERR_NONFINITE) /* diverging is an outcome, too */
         result.val_loss = 99;
     else if (err != ERR_OK)

@@ -50,11 +50,15 @@ enum { SHORT = 1005, MIDDLE = 2010, LONG = 4020, DOUBLE = 8040 };
         AT(label, STREAM, islands, steps, .data = NULL, NULL),        \
         AT(label, "e3m0", islands, steps, .data = NULL, "sync.codec=e3m0", FEEDBACK)
 
+#define REAL "sync.codec=e3m0", FEEDBACK, "sync.late=wait", "sync.pace=lockstep"
 #define CO2 "outer.optimizer=heavyball", "outer.lr=1", "outer.momentum=0.2", "sync.overlap=30", "sync.mix=0"
 
 const struct quality_row quality_rows[] = {
     {PARALLEL, "baseline", NULL, PARALLEL, 2, LONG, {.data_parallel = true}, false, {NULL}},
     ROW(STREAM, "baseline", NULL),
+    /* The same twice: in one process, and with real daemons. */
+    WITH(.flush = true, "e3m0 to the last step", "baseline", REAL),
+    WITH(.field = true, "e3m0 to the last step, daemons", "baseline", REAL),
     ROW("blocking fp32", "baseline", "sync.offsets=zero", "sync.overlap=0", "sync.mix=0"),
     PAIR(", quarter length", 2, SHORT),
     PAIR(", half length", 2, MIDDLE),

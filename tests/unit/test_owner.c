@@ -24,7 +24,8 @@ static enum owner_order check(struct owner *owner, const struct owner_rule *rule
     members_remove_all(&missing, &owner->refused);
     return owner_step(
         owner, rule,
-        &(struct owner_input){.event = OWNER_CHECK, .missing = missing, .grace_ms = rule->grace_ms, .now_ms = now_ms});
+        &(struct owner_input){
+            .event = OWNER_CHECK, .missing = !members_empty(&missing), .grace_ms = rule->grace_ms, .now_ms = now_ms});
 }
 
 static void a_round_goes_through_its_states(void **state)

@@ -180,8 +180,8 @@ fuzz:
 .PHONY: tests/fuzz-archives
 tests/fuzz-archives: $(ARCHIVES)
 
-bench: $(PROGRAMS) $(B)/tests/bench/bench
-	@$(B)/tests/bench/bench --programs $(B)
+bench: $(PROGRAMS) $(B)/tests/bench/bench $(B)/tests/system/tool_synth
+	@BUILD=$(B) $(B)/tests/bench/bench --programs $(B)
 
 bench-quality: export QUALITY_DATA = $(DATA)
 bench-quality: $(B)/tests/bench/quality $(PROGRAMS)

@@ -38,6 +38,8 @@ int main(int argc, char **argv)
     bench_train(summary);
     bench_codec(summary);
     bench_roundtrip(summary, programs);
+    bench_unequal(summary);
+    bench_even(summary);
     if (json_dump_file(summary, path, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(5)) != 0) {
         fprintf(stderr, "bench: cannot write %s\n", path);
         return 1;

@@ -16,5 +16,9 @@ void bench_train(json_t *summary);
 void bench_codec(json_t *summary);
 /* A 16 M-parameter fragment between two daemons on loopback. */
 void bench_roundtrip(json_t *summary, const char *programs);
+/* A run with an island four times slower against the islands' own speeds. */
+void bench_unequal(json_t *summary);
+/* The peak of what an island sends against its mean. */
+void bench_even(json_t *summary);
 
 #endif

@@ -9,7 +9,7 @@
 #include "common/mem.h"
 
 static const char *const formats[] = {"bytes", "tokens", NULL};
-static const char *const inners[] = {"adamw", "sgd", NULL};
+static const char *const inners[] = {"adamw", "sgd", "muon", NULL};
 static const char *const patterns[] = {"strided", "sequential", "balanced", NULL};
 static const char *const offset_kinds[] = {"spread", "zero", NULL};
 static const char *const lates[] = {"merge", "wait", NULL};
@@ -55,7 +55,8 @@ static const struct conf_key keys[] = {
      "Part at the end of the data that is never trained on and serves for validation."},
 
     {"train", "optimizer", CONF_ENUM, AT(inner), "adamw", 0, 0, inners, NULL,
-     "Inner optimizer. sgd is plain: no momentum, no decay."},
+     "Inner optimizer. sgd is plain: no momentum, no decay. muon: the layers' matrices step along their orthogonalised "
+     "momentum, everything else with adamw; learning rates are adamw's."},
     {"train", "batch", CONF_INT, AT(batch), "8", 1, 1e6, NULL, "sequences",
      "Sequences in one micro-batch of an island."},
     {"train", "accumulate", CONF_INT, AT(accumulate), "1", 1, 1e6, NULL, "micro-batches",
@@ -64,11 +65,12 @@ static const struct conf_key keys[] = {
     {"train", "lr_final", CONF_REAL, AT(lr_final), "0.1", 0, 1, NULL, "fraction of lr",
      "Where the cosine ends at the last step. 1 keeps the learning rate constant after warm-up."},
     {"train", "warmup", CONF_INT, AT(warmup), "0", 0, 1e12, NULL, "steps", "Steps of linear warm-up."},
-    {"train", "beta1", CONF_REAL, AT(beta1), "0.9", 0, 0.999999, NULL, NULL, "AdamW: decay of the first moment."},
+    {"train", "beta1", CONF_REAL, AT(beta1), "0.9", 0, 0.999999, NULL, NULL,
+     "AdamW: decay of the first moment. Muon: of its momentum."},
     {"train", "beta2", CONF_REAL, AT(beta2), "0.99", 0, 0.999999, NULL, NULL, "AdamW: decay of the second moment."},
     {"train", "eps", CONF_REAL, AT(eps), "1e-8", 1e-20, 1, NULL, NULL, "AdamW: epsilon."},
     {"train", "weight_decay", CONF_REAL, AT(weight_decay), "0.1", 0, 10, NULL, NULL,
-     "AdamW: decoupled decay of matrices; norms are not decayed."},
+     "AdamW and Muon: decoupled decay of matrices; norms are not decayed."},
     {"train", "clip", CONF_REAL, AT(clip), "1.0", 0, 1e9, NULL, NULL,
      "Largest global gradient norm of an inner step; 0 turns clipping off."},
 

@@ -16,7 +16,7 @@
 #include "common/err.h"
 
 enum runspec_format { RUNSPEC_BYTES, RUNSPEC_TOKENS };
-enum runspec_inner { RUNSPEC_ADAMW, RUNSPEC_SGD };
+enum runspec_inner { RUNSPEC_ADAMW, RUNSPEC_SGD, RUNSPEC_MUON };
 enum runspec_pattern { RUNSPEC_STRIDED, RUNSPEC_SEQUENTIAL, RUNSPEC_BALANCED };
 enum runspec_offsets { RUNSPEC_SPREAD, RUNSPEC_ZERO };
 enum runspec_late { RUNSPEC_MERGE, RUNSPEC_WAIT };

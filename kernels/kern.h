@@ -34,6 +34,10 @@ struct kern_adamw {
     float correction1, correction2; /* 1 - beta1^step, 1 - beta2^step */
 };
 
+struct kern_muon {
+    float lr, momentum, weight_decay;
+};
+
 struct kern {
     const char *name;
     size_t act_bytes;
@@ -111,6 +115,13 @@ struct kern {
      * the new weights go to `act` as well where that is another array. */
     void (*adamw)(struct kern_dev *dev, float *w, kern_act *act, const float *g, float *m, float *v, int64_t count,
                   const float *scale, const struct kern_adamw *conf);
+    /* One Muon step (Jordan and others 2024) on a matrix w(N,K) with momentum m(N,K) and gradient scale(1) * g:
+     *   m = momentum m + g; u = g + momentum m, made nearly orthogonal by five Newton-Schulz iterations;
+     *   w = (1 - lr weight_decay) w - lr 0.2 sqrt(max(N,K)) u, so that learning rates are AdamW's (2502.16982).
+     * `scratch` is muon_scratch() floats. */
+    size_t (*muon_scratch)(int64_t N, int64_t K);
+    void (*muon)(struct kern_dev *dev, float *w, kern_act *act, const float *g, float *m, int64_t N, int64_t K,
+                 const float *scale, const struct kern_muon *conf, float *scratch);
     /* w = w - lr * scale * g */
     void (*sgd)(struct kern_dev *dev, float *w, kern_act *act, const float *g, int64_t count, const float *scale,
                 float lr);

@@ -4,6 +4,26 @@
 
 #include "common/mem.h"
 
+/* Embedding and head stay with AdamW, as in Muon's own recipe. */
+static bool for_muon(const struct runspec *spec, const struct model_tensor *tensor)
+{
+    return spec->inner == RUNSPEC_MUON && tensor->dims == 2 && tensor->layer >= 0;
+}
+
+/* Floats for the largest of its matrices. */
+static size_t muon_scratch(const struct model *model, const struct runspec *spec)
+{
+    size_t most = 0;
+    for (int i = 0; i < model->tensors_count; i++) {
+        const struct model_tensor *tensor = &model->tensors[i];
+        if (!for_muon(spec, tensor))
+            continue;
+        size_t count = model->kern->muon_scratch((int64_t)tensor->shape[0], (int64_t)tensor->shape[1]);
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
 enum err inner_new(struct model *model, const struct runspec *spec, struct inner **out)
 {
     enum err err;
@@ -14,10 +34,13 @@ enum err inner_new(struct model *model, const struct runspec *spec, struct inner
     TRY_OUT(mem_new(1, sizeof *inner, "the inner optimizer", &inner));
     inner->model = model;
     inner->spec = spec;
-    if (spec->inner == RUNSPEC_ADAMW) {
+    if (spec->inner != RUNSPEC_SGD) {
         TRY_OUT(kern->alloc(model->dev, bytes, "AdamW's first moments", (void **)&inner->m));
         TRY_OUT(kern->alloc(model->dev, bytes, "AdamW's second moments", (void **)&inner->v));
     }
+    if (muon_scratch(model, spec) > 0)
+        TRY_OUT(kern->alloc(model->dev, muon_scratch(model, spec) * sizeof(float), "Muon's matrices",
+                            (void **)&inner->scratch));
     TRY_OUT(kern->alloc(model->dev, sizeof *inner->sum, "the gradient norm", (void **)&inner->sum));
     TRY_OUT(kern->alloc(model->dev, sizeof *inner->scale, "the clip factor", (void **)&inner->scale));
 out:
@@ -35,6 +58,7 @@ void inner_free(struct inner *inner)
     const struct kern *kern = inner->model->kern;
     kern->free(inner->model->dev, inner->m);
     kern->free(inner->model->dev, inner->v);
+    kern->free(inner->model->dev, inner->scratch);
     kern->free(inner->model->dev, inner->sum);
     kern->free(inner->model->dev, inner->scale);
     mem_free(inner);
@@ -59,7 +83,11 @@ static void apply(struct inner *inner, double lr)
         int64_t at = tensor->offset;
         kern_act *act = (char *)model->act + (size_t)at * kern->act_bytes;
         conf.weight_decay = tensor->decay ? (float)spec->weight_decay : 0;
-        if (spec->inner == RUNSPEC_ADAMW)
+        struct kern_muon muon = {conf.lr, conf.beta1, conf.weight_decay};
+        if (for_muon(spec, tensor))
+            kern->muon(model->dev, model->w + at, act, model->grad + at, inner->m + at, (int64_t)tensor->shape[0],
+                       (int64_t)tensor->shape[1], inner->scale, &muon, inner->scratch);
+        else if (spec->inner != RUNSPEC_SGD)
             kern->adamw(model->dev, model->w + at, act, model->grad + at, inner->m + at, inner->v + at, tensor->count,
                         inner->scale, &conf);
         else

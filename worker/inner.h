@@ -1,5 +1,5 @@
 /*
- * inner: the inner optimizer: global norm, clipping, AdamW or plain SGD, by the run spec's schedule.
+ * inner: the inner optimizer: global norm, clipping, AdamW, Muon or plain SGD, by the run spec's schedule.
  *
  * Its state never leaves the island and is never reset by a synchronisation. One thread calls; no allocation after
  * inner_new().
@@ -16,7 +16,8 @@
 struct inner {
     struct model *model;        /* borrowed */
     const struct runspec *spec; /* borrowed */
-    float *m, *v;               /* flat moments, on the device; NULL for SGD */
+    float *m, *v;               /* flat moments, on the device; NULL for SGD. Muon leaves its matrices' v at 0 */
+    float *scratch;             /* Muon's, on the device */
     uint64_t updates;           /* AdamW's own step count, for bias correction */
     double *sum;                /* (1), on the device */
     float *scale;               /* (1), on the device */

@@ -93,6 +93,9 @@ void CPU(sum_squares)(struct kern_dev *dev, double *sum, const float *x, int64_t
 void CPU(clip_scale)(struct kern_dev *dev, float *scale, const double *sum, float norm_max);
 void CPU(adamw)(struct kern_dev *dev, float *w, kern_act *act, const float *g, float *m, float *v, int64_t count,
                 const float *scale, const struct kern_adamw *conf);
+size_t CPU(muon_scratch)(int64_t N, int64_t K);
+void CPU(muon)(struct kern_dev *dev, float *w, kern_act *act, const float *g, float *m, int64_t N, int64_t K,
+               const float *scale, const struct kern_muon *conf, float *scratch);
 void CPU(sgd)(struct kern_dev *dev, float *w, kern_act *act, const float *g, int64_t count, const float *scale,
               float lr);
 

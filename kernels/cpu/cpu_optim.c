@@ -1,5 +1,6 @@
 /* Optimizer steps and the global gradient norm. */
 #include <math.h>
+#include <string.h>
 
 #include "kernels/cpu/cpu.h"
 
@@ -58,6 +59,61 @@ void CPU(adamw)(struct kern_dev *dev, float *w, kern_act *act, const float *g, f
         v[i] = second;
         w[i] = keep * w[i] - step * first / (sqrtf(second) * root + eps);
     }
+}
+
+/* ---- Muon ---- */
+
+/* Two copies of the matrix, lying on its longer side, and two squares of its shorter one. */
+size_t CPU(muon_scratch)(int64_t N, int64_t K)
+{
+    int64_t rows = N < K ? N : K;
+    return (size_t)(2 * N * K + 2 * rows * rows);
+}
+
+/* The polynomial a x + b x^3 + c x^5 of singular values brings all of them near 1 when applied five times. */
+static void newton_schulz(float **x, float **other, float *gram, float *poly, int64_t rows, int64_t cols)
+{
+    static const float a = 3.4445f, b = -4.7750f, c = 2.0315f;
+    for (int round = 0; round < 5; round++) {
+        CPU(gemm)(false, true, rows, rows, cols, 1, *x, cols, *x, cols, 0, gram, rows);
+        memcpy(poly, gram, (size_t)(rows * rows) * sizeof *poly);
+        CPU(gemm)(false, false, rows, rows, rows, c, gram, rows, gram, rows, b, poly, rows);
+        memcpy(*other, *x, (size_t)(rows * cols) * sizeof **x);
+        CPU(gemm)(false, false, rows, cols, rows, 1, poly, rows, *x, cols, a, *other, cols);
+        float *swap = *x;
+        *x = *other;
+        *other = swap;
+    }
+}
+
+void CPU(muon)(struct kern_dev *dev, float *w, kern_act *act, const float *g, float *m, int64_t N, int64_t K,
+               const float *scale, const struct kern_muon *conf, float *scratch)
+{
+    (void)act; /* the same array on the CPU */
+    bool lying = N <= K;
+    int64_t rows = lying ? N : K, cols = lying ? K : N;
+    float *x = scratch, *other = x + N * K, *gram = other + N * K, *poly = gram + rows * rows;
+    float factor = *scale, momentum = conf->momentum;
+#pragma omp parallel for schedule(static)
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t k = 0; k < K; k++) {
+            int64_t i = n * K + k;
+            float gradient = factor * g[i];
+            m[i] = momentum * m[i] + gradient;
+            x[lying ? i : k * N + n] = gradient + momentum * m[i];
+        }
+    double square = 0;
+    CPU(sum_squares)(dev, &square, x, N * K);
+    float shrink = (float)(1 / (sqrt(square) + 1e-7));
+    for (int64_t i = 0; i < N * K; i++)
+        x[i] *= shrink;
+    newton_schulz(&x, &other, gram, poly, rows, cols);
+    float keep = 1.0f - conf->lr * conf->weight_decay;
+    float step = conf->lr * 0.2f * sqrtf((float)cols);
+#pragma omp parallel for schedule(static)
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t k = 0; k < K; k++)
+            w[n * K + k] = keep * w[n * K + k] - step * x[lying ? n * K + k : k * N + n];
 }
 
 void CPU(sgd)(struct kern_dev *dev, float *w, kern_act *act, const float *g, int64_t count, const float *scale,

@@ -97,5 +97,7 @@ const struct kern CPU_JOIN(kern_cpu, ISA) = {
     .sum_squares = CPU(sum_squares),
     .clip_scale = CPU(clip_scale),
     .adamw = CPU(adamw),
+    .muon_scratch = CPU(muon_scratch),
+    .muon = CPU(muon),
     .sgd = CPU(sgd),
 };

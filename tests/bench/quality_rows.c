@@ -99,6 +99,7 @@ const struct quality_row quality_rows[] = {
     ROW("qsr", "intervals", "sync.growth=0.0082"),
     ROW("qsr uncorrected", "intervals", "sync.growth=0.0082", "sync.growth_correction=no"),
     ROW("qsr average", "intervals", "sync.growth=0.0082", "outer.optimizer=average"),
+    ROW("interval 43", "intervals", "sync.interval=43"), /* as many rounds as qsr */
     ROW("interval 50", "intervals", "sync.interval=50"),
     ROW("interval 100", "intervals", "sync.interval=100"),
 
@@ -118,6 +119,10 @@ const struct quality_row quality_rows[] = {
     WITH(.slow = 4, "one island four times slower", "islands", NULL),
 
     /* What closes the gap to data-parallel. */
+    WITH(.data_parallel = true, "data-parallel, muon", "gap", "train.optimizer=muon"),
+    ROW("muon", "gap", "train.optimizer=muon"),
+    ROW("muon, interval 100, uniform 1.4", "gap", "train.optimizer=muon", "sync.interval=100", "sync.codec=uniform",
+        "outer.lr=0.7"),
     ROW("outer lr 0.7", "gap", "outer.lr=0.7"),
     ROW("average", "gap", "outer.optimizer=average"),
     ROW("average 20 first", "gap", "outer.average=20", "outer.warmup=20"),

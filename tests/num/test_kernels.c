@@ -407,6 +407,55 @@ static void adamw_and_clipping_follow_their_definition(void **state)
     pair_free(&g);
 }
 
+/* Singular values of a step come out near 1 whatever they were, and singular vectors stay: for a matrix made of known
+ * ones the step is known. */
+static void muon_makes_a_step_orthogonal(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][2] = {{6, 40}, {40, 6}, {24, 24}};
+    for (int s = 0; s < 3; s++) {
+        int64_t N = shapes[s][0], K = shapes[s][1], rank = 3;
+        struct pair w = pair_new(N * K, 1), g = pair_new(N * K, 0), m = pair_new(N * K, 0);
+        double left[3][40], right[3][40];
+        /* Cosines of different frequencies are orthogonal (DCT-II), of length sqrt(n / 2). */
+        for (int r = 0; r < rank; r++) {
+            for (int i = 0; i < N; i++)
+                left[r][i] = cos(3.14159265358979 * (r + 1) * (i + 0.5) / (double)N) * sqrt(2.0 / (double)N);
+            for (int i = 0; i < K; i++)
+                right[r][i] = cos(3.14159265358979 * (r + 1) * (i + 0.5) / (double)K) * sqrt(2.0 / (double)K);
+        }
+        const double singular[3] = {5, 1, 0.2};
+        for (int r = 0; r < rank; r++)
+            for (int i = 0; i < N * K; i++)
+                g.d[i] += singular[r] * left[r][i / K] * right[r][i % K];
+        for (int i = 0; i < N * K; i++)
+            g.f[i] = (float)g.d[i];
+        float scale = 0.5f, *scratch = calloc(kern->muon_scratch(N, K), sizeof *scratch);
+        struct kern_muon conf = {.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.5f};
+        kern->muon(dev, w.f, w.f, g.f, m.f, N, K, &scale, &conf, scratch);
+        double unit = 0.1 * 0.2 * sqrt((double)(N > K ? N : K)), rest = 0;
+        for (int i = 0; i < N * K; i++) {
+            assert_true(fabs((double)m.f[i] - 0.5 * g.d[i]) < 1e-6);
+            w.d[i] = ((1 - 0.1 * 0.5) * w.d[i] - (double)w.f[i]) / unit; /* the step */
+        }
+        for (int r = 0; r < rank; r++) {
+            double value = 0;
+            for (int i = 0; i < N * K; i++)
+                value += left[r][i / K] * w.d[i] * right[r][i % K];
+            assert_in_range((uint64_t)(1000 * value), 650, 1250);
+            for (int i = 0; i < N * K; i++)
+                w.d[i] -= value * left[r][i / K] * right[r][i % K];
+        }
+        for (int i = 0; i < N * K; i++)
+            rest += w.d[i] * w.d[i];
+        assert_true(sqrt(rest) < 1e-3);
+        free(scratch);
+        pair_free(&w);
+        pair_free(&g);
+        pair_free(&m);
+    }
+}
+
 static void threads_do_not_change_a_bit(void **state)
 {
     (void)state;
@@ -451,6 +500,7 @@ int main(void)
             cmocka_unit_test(swiglu_holds),
             cmocka_unit_test(cross_entropy_holds),
             cmocka_unit_test(adamw_and_clipping_follow_their_definition),
+            cmocka_unit_test(muon_makes_a_step_orthogonal),
             cmocka_unit_test(threads_do_not_change_a_bit),
         };
         print_message("variant %zu of %zu\n", t + 1, count);

@@ -108,7 +108,7 @@ static const struct conf_key keys[] = {
      "Whose steps count. run: those of the fastest island; one that is slower skips to the run's step, contributes "
      "what it has trained by then, weighted by its tokens, and ends with the others. lockstep: every island takes all "
      "steps, and rounds go at the pace of the slowest, as in the papers; so it is with late = wait, too."},
-    {"sync", "codec", CONF_ENUM, AT(codec), "e3m0", 0, 0, codecs, NULL,
+    {"sync", "codec", CONF_ENUM, AT(codec), "uniform", 0, 0, codecs, NULL,
      "How outer gradients are encoded. Bits per parameter on Gaussian data, behind zstd: fp32 30, bf16 12.4, int8 7.5, "
      "int4 3.7, e3m0 3.5, int2 2.0, uniform 1.7 with step 1.4, ternary 1.6, topk 0.16 with keep 1/64, powersgd by "
      "rank. adaptive: tensor by tensor what takes the fewest bytes, at the error of uniform in all. Norms and biases "
@@ -119,8 +119,9 @@ static const struct conf_key keys[] = {
      "For topk: the part of the values that is sent, of every 4096 the largest."},
     {"sync", "rank", CONF_INT, AT(rank), "4", 1, 32, NULL, NULL,
      "For powersgd: columns of the two factors that stand for a matrix."},
-    {"sync", "error_feedback", CONF_BOOL, AT(error_feedback), "yes", 0, 0, NULL, NULL,
-     "Whether what quantisation left over is added to the next outer gradient. Costs 8 bytes per parameter."},
+    {"sync", "error_feedback", CONF_BOOL, AT(error_feedback), "no", 0, 0, NULL, NULL,
+     "Whether what quantisation left over is added to the next outer gradient. Helps codecs that leave most of it out "
+     "(topk, powersgd must have it; int2 a little). Costs 8 bytes per parameter."},
     {"sync", "feedback_decay", CONF_REAL, AT(feedback_decay), "1", 0, 1, NULL, "fraction",
      "Share of a left-over that is kept until the next round."},
     {"sync", "feedback_limit", CONF_REAL, AT(feedback_limit), "0.7", 0, 100, NULL, "outer gradients",
@@ -235,7 +236,7 @@ static enum err check_sync(const char *path, const struct runspec *spec)
                        path);
     if (spec->codec == RUNSPEC_FP32 && spec->error_feedback)
         return err_set(ERR_CONF, "%s: [sync] error_feedback: fp32 leaves nothing over; set error_feedback = no", path);
-    bool drops = spec->codec == RUNSPEC_TOPK || spec->codec == RUNSPEC_POWERSGD || spec->codec == RUNSPEC_TERNARY;
+    bool drops = spec->codec == RUNSPEC_TOPK || spec->codec == RUNSPEC_POWERSGD;
     if (drops && !spec->error_feedback)
         return err_set(ERR_CONF,
                        "%s: [sync] error_feedback: %s leaves most of an outer gradient out, which would be lost; set "

@@ -17,7 +17,7 @@ enum { COUNT = 16 << 20, ROUNDS = 7, ISLANDS = 2 };
 #define FOLDER "build/bench/roundtrip"
 
 static const char run_spec[] = "[run]\nname = roundtrip\nsteps = 1000\n[sync]\ninterval = 1\noverlap = 0\nmix = 0\n"
-                               "late = wait\npattern = balanced\nfragments = 1\n";
+                               "late = wait\npattern = balanced\nfragments = 1\ncodec = e3m0\nerror_feedback = yes\n";
 
 struct island {
     char conf[64], log[64], socket[96], public_key[64];

@@ -85,8 +85,14 @@ static void four_islands_with_other_codecs(void **state)
 static void three_islands_with_coarse_codecs(void **state)
 {
     (void)state;
-    static const char *const codecs[] = {
-        "int4", "int2", "ternary", "uniform", "topk\nkeep = 0.1", "powersgd\nrank = 1", "adaptive"};
+    static const char *const codecs[] = {"e3m0\nerror_feedback = yes",
+                                         "int4\nerror_feedback = yes",
+                                         "int2\nerror_feedback = yes",
+                                         "ternary",
+                                         "uniform\nerror_feedback = yes",
+                                         "topk\nkeep = 0.1\nerror_feedback = yes",
+                                         "powersgd\nrank = 1\nerror_feedback = yes",
+                                         "adaptive"};
     for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
         char name[32], spec[256];
         snprintf(name, sizeof name, "coarse%zu", i);

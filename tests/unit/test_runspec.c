@@ -23,7 +23,7 @@ static void defaults_and_derived_values(void **state)
     assert_int_equal(spec.kv_heads, spec.heads);
     assert_int_equal(spec.ff, 704); /* 8/3 * 256 = 682, up to a multiple of 32 */
     assert_int_equal(spec.interval, 30);
-    assert_int_equal(spec.codec, RUNSPEC_E3M0);
+    assert_int_equal(spec.codec, RUNSPEC_UNIFORM);
     runspec_deinit(&spec);
 }
 
@@ -58,7 +58,7 @@ static void senseless_combinations_are_refused_with_the_reason(void **state)
     assert_fails(ERR_CONF, "needs 256, not 300", load("[model]\nvocab = 300\n", &spec));
     assert_fails(ERR_CONF, "31 steps is longer than interval = 30", load("[sync]\noverlap = 31\n", &spec));
     assert_fails(ERR_CONF, "1 never takes an anchor in", load("[sync]\nmix = 1\n", &spec));
-    assert_fails(ERR_CONF, "fp32 leaves nothing over", load("[sync]\ncodec = fp32\n", &spec));
+    assert_fails(ERR_CONF, "fp32 leaves nothing over", load("[sync]\ncodec = fp32\nerror_feedback = yes\n", &spec));
     assert_fails(ERR_CONF, "needs both", load("[sync]\nwarm_steps = 100\n", &spec));
     assert_fails(ERR_CONF, "leave warm_steps out",
                  load("[sync]\ngrowth = 1\nwarm_steps = 10\nwarm_interval = 5\n", &spec));
@@ -70,7 +70,7 @@ static void senseless_combinations_are_refused_with_the_reason(void **state)
                  load("[sync]\neager = yes\noverlap = 30\nmix = 0\n[outer]\nwarmup = 2\n", &spec));
     assert_fails(ERR_CONF, "nesterov has none to bound", load("[outer]\nclip = 1\n", &spec));
     assert_fails(ERR_CONF, "not to be clipped", load("[outer]\noptimizer = heavyball\nclip = 1\naverage = 3\n", &spec));
-    assert_fails(ERR_CONF, "topk leaves most", load("[sync]\ncodec = topk\nerror_feedback = no\n", &spec));
+    assert_fails(ERR_CONF, "topk leaves most", load("[sync]\ncodec = topk\n", &spec));
     assert_fails(ERR_CONF, "longer than the run's 100 steps", load("[train]\nwarmup = 101\n", &spec));
     assert_fails(ERR_CONF, "1 to 63 letters",
                  runspec_load(testlib_file(folder, "n.ini", "[run]\nname = a b\nsteps = 1\n"), NULL, 0, &spec));

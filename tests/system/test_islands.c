@@ -171,7 +171,7 @@ static void three_islands_with_a_whole_interval_of_overlap(void **state)
     (void)state;
     static const char co2[] =
         RUN SYNC "interval = 10\nlate = wait\noverlap = 10\nmix = 0\n"
-                 "[outer]\noptimizer = heavyball\nlr = 1\nmomentum = 0.2\nclip = 0.01\nstaleness_penalty = yes\n";
+                 "[outer]\noptimizer = heavyball\nlr = 1\nmomentum = 0.2\nclip = 1\nstaleness_penalty = yes\n";
     run_whole_spec("co2", 3, co2, "sleep=1", 15, false);
     run_whole_spec("co2killed", 3, co2, "sleep=20", 15, true);
     run_to_the_end("eager", 3, "late = wait\noverlap = 10\nmix = 0\neager = yes\n", "sleep=1", 15);

@@ -50,6 +50,14 @@ enum { SHORT = 1005, MIDDLE = 2010, LONG = 4020, DOUBLE = 8040 };
         AT(label, STREAM, islands, steps, .data = NULL, NULL),        \
         AT(label, "e3m0", islands, steps, .data = NULL, "sync.codec=e3m0", FEEDBACK)
 
+/* With Muon inside, against Muon. */
+#define MUON(name, flag, ...)                                               \
+    {                                                                       \
+        name, "gap", "muon", "data-parallel, muon", 2, LONG, {flag}, false, \
+        {                                                                   \
+            "train.optimizer=muon", __VA_ARGS__                             \
+        }                                                                   \
+    }
 #define REAL "sync.codec=e3m0", FEEDBACK, "sync.late=wait", "sync.pace=lockstep"
 #define CO2 "outer.optimizer=heavyball", "outer.lr=1", "outer.momentum=0.2", "sync.overlap=30", "sync.mix=0"
 
@@ -119,10 +127,9 @@ const struct quality_row quality_rows[] = {
     WITH(.slow = 4, "one island four times slower", "islands", NULL),
 
     /* What closes the gap to data-parallel. */
-    WITH(.data_parallel = true, "data-parallel, muon", "gap", "train.optimizer=muon"),
-    ROW("muon", "gap", "train.optimizer=muon"),
-    ROW("muon, interval 100, uniform 1.4", "gap", "train.optimizer=muon", "sync.interval=100", "sync.codec=uniform",
-        "outer.lr=0.7"),
+    MUON("data-parallel, muon", .data_parallel = true, NULL),
+    MUON("muon", .data = NULL, NULL),
+    MUON("muon, interval 100, uniform 1.4", .data = NULL, "sync.interval=100", "sync.codec=uniform", "outer.lr=0.7"),
     ROW("outer lr 0.7", "gap", "outer.lr=0.7"),
     ROW("average", "gap", "outer.optimizer=average"),
     ROW("average 20 first", "gap", "outer.average=20", "outer.warmup=20"),

@@ -95,12 +95,13 @@ static const struct conf_key keys[] = {
      "When fragments are due. spread: in turns within the interval (Streaming DiLoCo). zero: all at once (DiLoCo)."},
     {"sync", "overlap", CONF_INT, AT(overlap), "1", 0, 1e9, NULL, "steps",
      "Inner steps that go on between sending a fragment and taking in the result (tau). At most interval; with a "
-     "whole one a fragment's work is set aside while it is on its way, and training goes on from the anchor (CO2)."},
+     "whole one a fragment's work is set aside while it is on its way, and training goes on from the anchor (CO2); "
+     "that costs the trainer 4 bytes per parameter."},
     {"sync", "mix", CONF_REAL, AT(mix), "0.5", 0, 1, NULL, NULL,
      "Share of an island's own parameters kept when a new anchor comes in (alpha). 0 overwrites."},
     {"sync", "eager", CONF_BOOL, AT(eager), "no", 0, 0, NULL, NULL,
      "For an overlap of a whole interval with mix = 0: train on from the anchor and this island's own share of the "
-     "step that is on its way. Costs the trainer 4 bytes per parameter."},
+     "step that is on its way. Costs the trainer 4 more bytes per parameter."},
     {"sync", "late", CONF_ENUM, AT(late), "merge", 0, 0, lates, NULL,
      "When a result is not in after overlap steps: merge trains on and takes it in on arrival; wait stands still until "
      "it is there."},
@@ -129,7 +130,8 @@ static const struct conf_key keys[] = {
     {"sync", "zstd_level", CONF_INT, AT(zstd_level), "1", 0, 19, NULL, NULL,
      "Lossless compression behind the codec; 0 turns it off."},
     {"sync", "quorum", CONF_INT, AT(quorum), "0", 0, 64, NULL, "islands",
-     "Contributions that let a round close once grace is over. 0: all members that take part."},
+     "Contributions that let a round close without the others, once they are later than usual (grace). 0: all members "
+     "that take part."},
     {"sync", "grace", CONF_DURATION, AT(grace_ms), "30s", 0, 86400e3, NULL, "ms",
      "The most that a round with a quorum waits for the others. An island that is usually there sooner is waited for "
      "that long, and one that is usually later not at all."},
@@ -223,12 +225,18 @@ static enum err check_sync(const char *path, const struct runspec *spec)
                        " and mix = 0; with a shorter overlap the "
                        "live parameters hold an island's own work anyway",
                        path, spec->interval);
-    if (spec->eager && (spec->growth > 0 || spec->outer_average > 0 || spec->outer_warmup > 0))
-        return err_set(
-            ERR_CONF,
-            "%s: [sync] eager: reckons with an outer step that is always the same; leave out growth, [outer] "
-            "average and warmup",
-            path);
+    bool varies = spec->growth > 0 || spec->outer_average > 0 || spec->outer_warmup > 0 || spec->outer_clip > 0 ||
+                  spec->staleness_penalty;
+    if (spec->eager && varies)
+        return err_set(ERR_CONF,
+                       "%s: [sync] eager: reckons with an outer step that is always the same; leave out growth, and "
+                       "[outer] average, warmup, clip and staleness_penalty",
+                       path);
+    if (spec->staleness_penalty && spec->overlap != spec->interval)
+        return err_set(ERR_CONF,
+                       "%s: [outer] staleness_penalty: with overlap below interval = %" PRId64
+                       " no outer gradient is stale; leave it out",
+                       path, spec->interval);
     if (spec->mix == 1 && spec->outer != RUNSPEC_AVERAGE)
         return err_set(ERR_CONF,
                        "%s: [sync] mix: 1 never takes an anchor in, so the islands would not train one model; "

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/mem.h"
 #include "net/sync.h"
@@ -427,11 +428,30 @@ static enum err check(const struct forecast_conf *conf)
     return ERR_OK;
 }
 
+/* What every island knows of every other, and a fragment's objects on their way at the same time. */
+double forecast_bytes(const struct forecast_conf *conf)
+{
+    double pairs = (double)conf->islands * conf->islands;
+    return pairs * conf->fragments * sizeof(struct sync_peer_fragment) + pairs * 2 * sizeof(struct event);
+}
+
+static enum err check_memory(const struct forecast_conf *conf)
+{
+    double there = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    if (forecast_bytes(conf) < 0.8 * there)
+        return ERR_OK;
+    return err_set(ERR_NOMEM,
+                   "%" PRIu32 " islands with %" PRIu32 " fragments take %.1f GiB to simulate, and this machine has "
+                   "%.1f GiB; fewer islands tell as much",
+                   conf->islands, conf->fragments, forecast_bytes(conf) / (1 << 30), there / (1 << 30));
+}
+
 enum err forecast_run(const struct forecast_conf *conf, struct forecast_result *result)
 {
     enum err err;
     struct world *w = NULL;
     TRY(check(conf));
+    TRY(check_memory(conf));
     TRY(mem_new(1, sizeof *w, "the forecast", &w));
     w->conf = conf;
     w->schedule = (struct schedule){.interval = conf->interval, .fragments = conf->fragments, .spread = true};

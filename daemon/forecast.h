@@ -37,6 +37,9 @@ struct forecast_result {
     double bytes_per_step; /* sent by one island, on average */
 };
 
+/* Memory it takes; ERR_NOMEM from forecast_run() where this machine has less. */
+double forecast_bytes(const struct forecast_conf *conf);
+
 ERR_MUST_CHECK enum err forecast_run(const struct forecast_conf *conf, struct forecast_result *result);
 
 #endif

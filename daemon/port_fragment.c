@@ -366,7 +366,7 @@ void port_resume_fragment(struct engine *engine, uint32_t f)
     if (word == IPC_ANCHOR)
         for (uint32_t r = 0; r < fragment->ranges_count && r < IPC_RANGES_MAX; r++)
             own->void_work |= fragment->ranges[r].mode == IPC_RESET;
-    /* We died while writing an anchor of which the ledger knows nothing: nothing was lost but the writing. */
+    /* We died while writing an anchor of which the ledger knows nothing: the trainer takes its snapshot anew. */
     if (word == IPC_FILLING && base_version >= own->state.version)
         word_set(fragment, IPC_FREE);
     engine_event(engine, &(struct sync_event){.type = SYNC_EV_TRAINER_UP, .fragment = f, .version = base_version});

@@ -125,6 +125,7 @@ static void encode_ended(struct engine *engine, uint32_t f)
         engine_event(engine, &(struct sync_event){.type = SYNC_EV_REFUSED, .fragment = f});
         return;
     }
+    fragment->void_work = false; /* whatever was wrong with the one before */
     engine_event(engine, &(struct sync_event){.type = SYNC_EV_ENCODED, .fragment = f});
 }
 

@@ -92,9 +92,10 @@ static void complain_pace(const struct engine *engine, json_t *list)
 static void complain_missed(const struct engine *engine, json_t *list)
 {
     for (uint32_t i = 0; engine->sync != NULL && i < engine->view.count; i++) {
-        uint64_t missed = sync_missed(engine->sync, i);
+        bool too_late;
+        uint64_t missed = sync_missed(engine->sync, i, &too_late);
         char text[200];
-        if (missed < MISSED_TOLD)
+        if (missed < MISSED_TOLD || !too_late || !engine->peers[i].up)
             continue;
         snprintf(text, sizeof text, "the last %" PRIu64 " rounds of our shards closed without island %s", missed,
                  engine->view.members[i].name);
@@ -286,8 +287,9 @@ static json_t *peer_json(struct engine *engine, uint32_t i)
     json_object_set_new(row, "bytes_sent", json_integer((json_int_t)counters.sent));
     json_object_set_new(row, "bytes_received", json_integer((json_int_t)counters.received));
     json_object_set_new(row, "outliers", json_integer((json_int_t)peer->outliers));
+    bool too_late;
     json_object_set_new(row, "missed",
-                        json_integer(engine->sync != NULL ? (json_int_t)sync_missed(engine->sync, i) : 0));
+                        json_integer(engine->sync != NULL ? (json_int_t)sync_missed(engine->sync, i, &too_late) : 0));
     json_object_set_new(row, "unacknowledged", json_integer((json_int_t)xfer_outstanding(engine->xfer, i)));
     return row;
 }

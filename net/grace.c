@@ -24,10 +24,15 @@ void grace_missed(struct grace *grace, uint64_t waited_ms)
         grace->late_ms = (uint64_t)1 << 40;
 }
 
-uint64_t grace_wait(const struct grace *grace, uint64_t most_ms)
+bool grace_probes(uint32_t fragment, uint64_t round)
+{
+    return (round + fragment) % PROBE_ROUNDS == 0;
+}
+
+uint64_t grace_wait(const struct grace *grace, uint64_t most_ms, bool probe)
 {
     uint64_t usual_ms = grace->late_ms + 4 * grace->deviation_ms + MARGIN_MS;
-    if (!grace->known || (grace->missed > 0 && grace->missed % PROBE_ROUNDS == 0))
+    if (!grace->known || (probe && grace->missed > 0))
         return most_ms;
     if (grace->late_ms > most_ms)
         return 0;

@@ -3,7 +3,7 @@
  *
  * As TCP does for round trips (RFC 6298): a smoothed lateness and its deviation; an island is waited for so long that
  * it is very probably there, and one that was not there in spite of it is taken to be twice as late. One that is later
- * than the run allows is not waited for at all, but for every eighth round, or nobody would see that it has mended.
+ * than the run allows is not waited for at all but in rounds that probe, or nobody would see that it has mended.
  */
 #ifndef NET_GRACE_H
 #define NET_GRACE_H
@@ -21,7 +21,9 @@ struct grace {
 void grace_arrived(struct grace *grace, uint64_t late_ms);
 /* A round closed without it, that long after the quorum was there. */
 void grace_missed(struct grace *grace, uint64_t waited_ms);
+/* Whether a round probes: one in eight, the same ones for the owners of all shards, since a version waits for each. */
+bool grace_probes(uint32_t fragment, uint64_t round);
 /* How long after the quorum it is worth waiting for; at most `most_ms`. */
-uint64_t grace_wait(const struct grace *grace, uint64_t most_ms);
+uint64_t grace_wait(const struct grace *grace, uint64_t most_ms, bool probe);
 
 #endif

@@ -40,6 +40,12 @@ static inline void members_remove_all(struct members *set, const struct members 
         set->word[k] &= ~less->word[k];
 }
 
+static inline void members_keep_all(struct members *set, const struct members *these)
+{
+    for (int k = 0; k < MEMBERS_WORDS; k++)
+        set->word[k] &= these->word[k];
+}
+
 static inline bool members_empty(const struct members *set)
 {
     uint64_t any = 0;

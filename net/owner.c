@@ -68,7 +68,9 @@ static enum owner_order check(struct owner *owner, const struct owner_rule *rule
     if (members_empty(&owner->have))
         return OWNER_NOTHING;
     bool close = !input->missing;
-    if (rule->quorum > 0 && members_count(&owner->have) >= rule->quorum) {
+    if (rule->quorum > 0 && members_count(&owner->have) < rule->quorum)
+        owner->quorum_ms = 0; /* not reached, or not any more: a contribution was of no use */
+    else if (rule->quorum > 0) {
         if (owner->quorum_ms == 0)
             owner->quorum_ms = input->now_ms;
         close = close || input->now_ms >= owner->quorum_ms + input->grace_ms;

@@ -22,8 +22,9 @@ bool sync_action(struct sync *sync, struct sync_action *action)
     if (sync->actions_count == 0)
         return false;
     *action = sync->actions[sync->actions_head];
-    sync->actions_head = (sync->actions_head + 1) % sync->actions_room;
     sync->actions_count--;
+    /* From the start again when empty: room for the worst case need not be touched. */
+    sync->actions_head = sync->actions_count > 0 ? (sync->actions_head + 1) % sync->actions_room : 0;
     return true;
 }
 
@@ -86,9 +87,10 @@ static void publish(struct sync *sync, uint32_t f, uint64_t version)
 /* The longest that any of the missing is worth waiting for. */
 static uint64_t grace_for(const struct sync *sync, uint32_t f)
 {
-    uint64_t most = 0;
+    uint64_t most = 0, grace_ms = sync->conf.rule.grace_ms;
+    bool probe = grace_probes(f, sync->fragments[f].owner.round);
     for (uint32_t i = 0; i < sync->conf.members_count; i++) {
-        uint64_t wait = missing(sync, f, i) ? grace_wait(&sync->peers[i].grace, sync->conf.rule.grace_ms) : 0;
+        uint64_t wait = missing(sync, f, i) ? grace_wait(&sync->peers[i].grace, grace_ms, probe) : 0;
         most = wait > most ? wait : most;
     }
     return most;
@@ -256,9 +258,8 @@ void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct 
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->own.version = version;
     sync_remember_hash(fragment, version, hash);
-    for (uint32_t s = 0; s < sync->conf.members_count; s++)
-        if (members_has(results, s) && members_has(&sync->shards[f], s))
-            members_add(&fragment->own.results, s);
+    fragment->own.results = *results;
+    members_keep_all(&fragment->own.results, &sync->shards[f]);
     bool ours_stands = members_has(results, sync->conf.self);
     struct owner owner = owner_init(version + (ours_stands ? 1 : 0));
     /* Contributions to this round may be here already, and their senders were told so. */
@@ -342,9 +343,11 @@ struct members sync_waiting_for(const struct sync *sync, uint32_t f)
     return waiting;
 }
 
-uint64_t sync_missed(const struct sync *sync, uint32_t member)
+uint64_t sync_missed(const struct sync *sync, uint32_t member, bool *too_late)
 {
-    return sync->peers[member].grace.missed;
+    const struct grace *grace = &sync->peers[member].grace;
+    *too_late = grace->missed > 0 && grace->late_ms > sync->conf.rule.grace_ms;
+    return grace->missed;
 }
 
 const struct owner *sync_owner(const struct sync *sync, uint32_t f)

@@ -168,8 +168,9 @@ struct sync_peer_fragment sync_heard(const struct sync *sync, uint32_t member, u
 /* Members whose contribution or result fragment `f` is waiting for; for status. */
 struct members sync_waiting_for(const struct sync *sync, uint32_t f);
 const struct owner *sync_owner(const struct sync *sync, uint32_t f);
-/* With a quorum: rounds of our shards in a row that closed without the member, though it takes part. */
-uint64_t sync_missed(const struct sync *sync, uint32_t member);
+/* With a quorum: rounds of our shards in a row that closed without the member, though it takes part; `*too_late`: it is
+ * later than the run's grace, so that they no longer wait for it. */
+uint64_t sync_missed(const struct sync *sync, uint32_t member, bool *too_late);
 /* Highest version any member is known to hold. */
 uint64_t sync_version_max(const struct sync *sync, uint32_t f);
 

@@ -199,8 +199,9 @@ static bool someone_holds_more(const struct sync *sync, uint32_t f)
         const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
         if (i == sync->conf.self || !sync->peers[i].up)
             continue;
-        if (row->version > own->version ||
-            (row->version == own->version && !members_within(&row->results, &own->results)))
+        struct members theirs = row->results;
+        members_keep_all(&theirs, &sync->shards[f]);
+        if (row->version > own->version || (row->version == own->version && !members_within(&theirs, &own->results)))
             return true;
     }
     return false;

@@ -5,6 +5,7 @@
  * Over a whole interval that does not do: the next outer gradient would hold the same work again. So the work is set
  * aside at the snapshot, and training goes on from the anchor it began from (CO2, 2401.16265: x(t+1, 0) = x(t, 0) -
  * lr m, with m from the round before). When the result counts it, the anchor holds it; when not, it is put back.
+ * With keep > 0 that share of the work stays, and later the same share of where it differs from the anchor.
  *
  * Eager (2502.12996) trains on from an estimate of the anchor to come instead: the anchor, and this island's own share
  * of the step that is on its way. With outer gradient D on its way, E the decayed sum of those before it, and M
@@ -20,7 +21,7 @@
 #include <stddef.h>
 
 struct aside_rule {
-    float keep;  /* share of the work that stays in the live parameters (mix) */
+    float keep;  /* share of an island's own that stays in the live parameters (mix) */
     float fresh; /* of D and E, taken ahead; both 0: not Eager, which wants keep = 0 */
     float past;
     float decay; /* of E, a round */
@@ -30,9 +31,14 @@ struct aside_rule {
 void aside_out(const struct aside_rule *rule, float *live, const float *base, float *aside, const float *past,
                size_t count);
 
-/* The anchor is there: `live`, trained on since, moves by anchor - base, and by what was set aside if that is not
- * counted in it. */
+/* The anchor is there: `live`, trained on since, moves with it; if the contribution is not counted in it, what was set
+ * aside comes back. */
 void aside_in(const struct aside_rule *rule, float *live, const float *base, const float *anchor, const float *aside,
               float *past, bool counted, size_t count);
+
+/* Neither counted nor missed: the contribution is off. The estimate goes; what was set aside comes back with `restore`
+ * (not if it held NaN: what else such an island has trained is nothing to keep). */
+void aside_off(const struct aside_rule *rule, float *live, const float *aside, const float *past, bool restore,
+               size_t count);
 
 #endif

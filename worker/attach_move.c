@@ -1,12 +1,14 @@
 #include "worker/attach_parts.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "common/mem.h"
 
 /* ---- values ---- */
 
-enum { CHUNK = 4096 };
+/* Values that are moved at a time: copies to and from a GPU should be long. */
+enum { STRETCH = 1 << 18 };
 
 static void read_tensor(const struct diloco *d, float *to, const void *tensor, size_t count)
 {
@@ -91,6 +93,8 @@ static struct aside_rule aside_rule(const struct diloco *d)
 
 enum err attach_make_aside(struct diloco *d)
 {
+    if (d->shm->set_aside != 0)
+        TRY(mem_new(STRETCH, sizeof(float), "work set aside", &d->stretch));
     for (uint32_t f = 0; d->shm->set_aside != 0 && f < d->shm->fragments_count; f++) {
         size_t count = (size_t)ipc_fragment(d->shm, f)->values_count;
         TRY(mem_new(count, sizeof(float), "work set aside", &d->local[f].aside));
@@ -106,25 +110,46 @@ void attach_free_aside(struct diloco *d)
         mem_free(d->local[f].aside);
         mem_free(d->local[f].past);
     }
+    mem_free(d->stretch);
 }
 
-/* After the snapshot, which lies in `area`: the live tensors go on without it. */
-static void set_aside(struct diloco *d, uint32_t f, const float *area)
+enum aside_move { ASIDE_OUT, ASIDE_COUNTED, ASIDE_MISSED, ASIDE_BACK, ASIDE_DROP };
+
+/* Moves the values of a tensor that begin at `from` in the fragment. */
+static void move_stretch(struct diloco *d, uint32_t f, float *tensor, uint64_t from, size_t count, enum aside_move move)
+{
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    const float *area = ipc_area(d->shm, fragment) + from; /* ASIDE_OUT: the snapshot; later the anchor */
+    const float *base = ipc_base(d->shm, fragment) + from;
+    const struct aside_rule rule = aside_rule(d);
+    float *aside = d->local[f].aside + from, *live = d->stretch;
+    float *past = d->local[f].past != NULL ? d->local[f].past + from : NULL;
+    if (move == ASIDE_OUT)
+        memcpy(live, area, count * sizeof *live);
+    else
+        read_tensor(d, live, tensor, count);
+    switch (move) {
+    case ASIDE_OUT: aside_out(&rule, live, base, aside, past, count); break;
+    case ASIDE_COUNTED:
+    case ASIDE_MISSED: aside_in(&rule, live, base, area, aside, past, move == ASIDE_COUNTED, count); break;
+    case ASIDE_BACK:
+    case ASIDE_DROP: aside_off(&rule, live, aside, past, move == ASIDE_BACK, count); break;
+    }
+    write_tensor(d, tensor, live, count);
+}
+
+/* All values of a fragment from `begin` to before `end`. */
+static void move_aside(struct diloco *d, uint32_t f, uint64_t begin, uint64_t end, enum aside_move move)
 {
     const struct ipc_place *places = ipc_places(d->shm);
-    const float *base = ipc_base(d->shm, ipc_fragment(d->shm, f));
-    const struct aside_rule rule = aside_rule(d);
-    const struct local *local = &d->local[f];
-    float live[CHUNK];
-    for (uint32_t i = 0; i < d->tensors_count; i++)
-        for (uint64_t at = 0; places[i].fragment == f && at < places[i].count; at += CHUNK) {
-            uint64_t from = places[i].offset + at;
-            size_t count = places[i].count - at < CHUNK ? (size_t)(places[i].count - at) : CHUNK;
-            memcpy(live, area + from, count * sizeof *live);
-            aside_out(&rule, live, base + from, local->aside + from, local->past != NULL ? local->past + from : NULL,
-                      count);
-            write_tensor(d, (float *)d->tensors[i].data + at, live, count);
-        }
+    for (uint32_t i = 0; i < d->tensors_count; i++) {
+        uint64_t from = begin > places[i].offset ? begin : places[i].offset;
+        uint64_t to = places[i].offset + places[i].count;
+        to = to < end ? to : end;
+        for (; places[i].fragment == f && from < to; from += STRETCH)
+            move_stretch(d, f, (float *)d->tensors[i].data + (from - places[i].offset), from,
+                         to - from < STRETCH ? (size_t)(to - from) : STRETCH, move);
+    }
 }
 
 bool attach_snapshot(struct diloco *d, uint32_t f, bool final)
@@ -134,7 +159,7 @@ bool attach_snapshot(struct diloco *d, uint32_t f, bool final)
         return false;
     attach_copy_out(d, f, ipc_area(d->shm, fragment));
     if (d->shm->set_aside != 0)
-        set_aside(d, f, ipc_area(d->shm, fragment));
+        move_aside(d, f, 0, UINT64_MAX, ASIDE_OUT);
     fragment->snapshot_step = d->step;
     fragment->snapshot_tokens = d->tokens;
     fragment->snapshot_final = final;
@@ -143,25 +168,6 @@ bool attach_snapshot(struct diloco *d, uint32_t f, bool final)
     d->local[f].sent = true;
     attach_say(d, IPC_TAKEN, f);
     return true;
-}
-
-/* The anchor for a stretch of a tensor whose contribution was set aside. */
-static void take_in_aside(struct diloco *d, uint32_t f, void *tensor, uint64_t from, size_t count, bool counted)
-{
-    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    const float *anchor = ipc_area(d->shm, fragment);
-    const float *base = ipc_base(d->shm, fragment);
-    const struct aside_rule rule = aside_rule(d);
-    const struct local *local = &d->local[f];
-    float live[CHUNK];
-    for (size_t at = 0; at < count; at += CHUNK) {
-        size_t part = count - at < CHUNK ? count - at : CHUNK;
-        uint64_t k = from + at;
-        read_tensor(d, live, (float *)tensor + at, part);
-        aside_in(&rule, live, base + k, anchor + k, local->aside + k, local->past != NULL ? local->past + k : NULL,
-                 counted, part);
-        write_tensor(d, (float *)tensor + at, live, part);
-    }
 }
 
 static void mix_range(struct diloco *d, uint32_t f, const struct ipc_range *range, enum diloco_mix mode)
@@ -177,11 +183,8 @@ static void mix_range(struct diloco *d, uint32_t f, const struct ipc_range *rang
         end = range->end < end ? range->end : end;
         if (place->fragment != f || begin >= end)
             continue;
-        float *tensor = (float *)d->tensors[i].data + (begin - place->offset);
-        if (d->shm->set_aside != 0 && d->local[f].sent && mode != DILOCO_RESET)
-            take_in_aside(d, f, tensor, begin, (size_t)(end - begin), mode == DILOCO_MIX);
-        else
-            mix_tensor(d, tensor, anchor + begin, base + begin, (size_t)(end - begin), mode);
+        mix_tensor(d, (float *)d->tensors[i].data + (begin - place->offset), anchor + begin, base + begin,
+                   (size_t)(end - begin), mode);
     }
 }
 
@@ -197,7 +200,10 @@ void attach_take_in(struct diloco *d, uint32_t f, bool ending)
         enum diloco_mix mode = range->mode == IPC_SHIFT             ? DILOCO_SHIFT
                                : range->mode == IPC_RESET || ending ? DILOCO_RESET
                                                                     : DILOCO_MIX;
-        mix_range(d, f, range, mode);
+        if (d->shm->set_aside != 0 && d->local[f].sent && mode != DILOCO_RESET)
+            move_aside(d, f, range->begin, range->end, mode == DILOCO_MIX ? ASIDE_COUNTED : ASIDE_MISSED);
+        else
+            mix_range(d, f, range, mode);
         if (range->mode == IPC_SHIFT)
             missed = true;
         else
@@ -212,10 +218,22 @@ void attach_take_in(struct diloco *d, uint32_t f, bool ending)
     attach_say(d, IPC_MIXED, f);
 }
 
+/* Whether what is set aside of a fragment holds no NaN. */
+static bool aside_is_finite(const struct diloco *d, uint32_t f)
+{
+    uint64_t count = ipc_fragment(d->shm, f)->values_count;
+    for (uint64_t i = 0; i < count; i++)
+        if (!isfinite(d->local[f].aside[i]))
+            return false;
+    return true;
+}
+
 bool attach_released(struct diloco *d, uint32_t f)
 {
     if (!d->local[f].sent || attach_word(ipc_fragment(d->shm, f)) != IPC_FREE)
         return false;
     d->local[f].sent = false;
+    if (d->shm->set_aside != 0)
+        move_aside(d, f, 0, UINT64_MAX, aside_is_finite(d, f) ? ASIDE_BACK : ASIDE_DROP);
     return true;
 }

@@ -48,6 +48,7 @@ struct diloco {
     struct tensor *tensors;
     uint32_t tensors_count, tensors_room;
     struct local *local;
+    float *stretch; /* for values on their way between tensors and what is set aside */
     uint64_t step, tokens;
     uint64_t reattach_ms;
     bool begun, stop;
@@ -75,7 +76,8 @@ bool attach_snapshot(struct diloco *d, uint32_t f, bool final);
 /* ANCHOR -> FREE. `ending`: nothing was trained since the snapshot and nothing will be, so the anchor replaces what it
  * already contains. */
 void attach_take_in(struct diloco *d, uint32_t f, bool ending);
-/* A snapshot that the daemon refused (a NaN in it) comes back as FREE without an anchor. True if that happened. */
+/* A snapshot that the daemon refused (a NaN in it), or lost, comes back as FREE without an anchor. True if that
+ * happened; what was set aside for it is back then, unless it held NaN. */
 bool attach_released(struct diloco *d, uint32_t f);
 
 /* ---- attach_link.c ---- */

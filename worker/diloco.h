@@ -41,7 +41,9 @@ enum diloco_result {
 };
 
 /* How values move between the trainer's tensors and host memory. NULL functions mean the tensors are plain host
- * memory. A trainer on a GPU passes its own; calls come from diloco_begin/step/finish only. */
+ * memory. A trainer on a GPU passes its own; calls come from diloco_begin/step/finish only. Where the run's overlap is
+ * a whole interval, tensors change when they are sent, too, by read and write in place of mix: whatever is derived from
+ * them is to be made anew after each of these calls. */
 enum diloco_mix { DILOCO_MIX, DILOCO_SHIFT, DILOCO_RESET };
 struct diloco_device {
     void *user;

@@ -35,8 +35,8 @@ enum err inner_new(struct model *model, const struct runspec *spec, struct inner
     inner->model = model;
     inner->spec = spec;
     if (spec->inner != RUNSPEC_SGD) {
-        TRY_OUT(kern->alloc(model->dev, bytes, "AdamW's first moments", (void **)&inner->m));
-        TRY_OUT(kern->alloc(model->dev, bytes, "AdamW's second moments", (void **)&inner->v));
+        TRY_OUT(kern->alloc(model->dev, bytes, "the optimizer's first moments", (void **)&inner->m));
+        TRY_OUT(kern->alloc(model->dev, bytes, "the optimizer's second moments", (void **)&inner->v));
     }
     if (muon_scratch(model, spec) > 0)
         TRY_OUT(kern->alloc(model->dev, muon_scratch(model, spec) * sizeof(float), "Muon's matrices",

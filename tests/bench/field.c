@@ -11,7 +11,7 @@
 #include "tests/lib/testlib.h"
 #include "worker/train.h"
 
-enum { EVAL_WINDOWS = 256, STEP_PATIENCE_MS = 200 };
+enum { STEP_PATIENCE_MS = 200 };
 
 /* Until every trainer is done; false if that takes longer than any machine needs. */
 static bool wait_for_all(struct cluster *cluster, int64_t steps)
@@ -59,7 +59,7 @@ enum err field_run(const struct lab_conf *conf, struct lab_result *result)
                                 .data_path = conf->data,
                                 .device = "cpu",
                                 .threads = 1,
-                                .batches = EVAL_WINDOWS / (uint64_t)conf->spec.batch};
+                                .batches = LAB_EVAL_WINDOWS / (uint64_t)conf->spec.batch};
     for (uint32_t i = 0; i < conf->islands; i++)
         assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
     enum err err = train_eval(&eval, &result->val_loss);

@@ -17,8 +17,6 @@
 #include "worker/inner.h"
 #include "worker/model.h"
 
-enum { EVAL_WINDOWS = 256 };
-
 struct island {
     struct model *model;
     struct inner *inner;
@@ -503,7 +501,7 @@ static enum err evaluate(struct lab *lab, double *loss)
     if (!lab->conf->data_parallel)
         for (uint32_t f = 0; f < fragments_of(lab); f++)
             scatter(lab, lab->island[0].model, f, replica_anchor(lab->island[0].replica, f));
-    uint64_t batches = EVAL_WINDOWS / (uint64_t)spec->batch;
+    uint64_t batches = LAB_EVAL_WINDOWS / (uint64_t)spec->batch;
     for (uint64_t i = 0; i < batches; i++) {
         double part;
         TRY_OUT(data_held_out(whole, i * (uint64_t)spec->batch, batches * (uint64_t)spec->batch, spec->batch,

@@ -40,6 +40,7 @@ void quality_path(const struct quality_row *row, uint64_t seed, char *path, size
     struct digest_state state;
     char hex[DIGEST_HEX_BYTES];
     digest_begin(&state);
+    digest_add(&state, &lab_version, sizeof lab_version);
     digest_add(&state, quality_base, strlen(quality_base));
     digest_add(&state, &row->islands, sizeof row->islands);
     digest_add(&state, &row->steps, sizeof row->steps);

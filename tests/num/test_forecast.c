@@ -7,8 +7,6 @@
 
 #include <math.h>
 
-#include <math.h>
-
 #include "common/digest.h"
 #include "daemon/forecast.h"
 
@@ -109,6 +107,11 @@ static void more_islands_delay_and_loss_cost_what_they_should(void **state)
     print_message("200 islands %.3f\n", utilisation_of(crowd));
     assert_true(fabs(utilisation_of(crowd) - utilisation_of(few)) < 0.02);
     struct forecast_result result;
+    struct forecast_conf huge = conf;
+    huge.islands = 1024;
+    huge.fragments = 256;
+    huge.interval = huge.steps = 1;
+    assert_true(forecast_bytes(&huge) > 4e10);
     assert_fails(ERR_ARG, "2 to 1024", forecast_run(&(struct forecast_conf){.islands = 1025}, &result));
 }
 

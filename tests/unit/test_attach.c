@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/ipc.h"
+#include "worker/aside.h"
 #include "worker/diloco.h"
 
 enum { COUNT = 500, VALUES = 512, SHM_BYTES = 65536, SESSION = 9 };
@@ -236,6 +237,56 @@ static void work_on_its_way_for_an_interval_is_set_aside(void **state)
     (void)state;
 }
 
+/* It is refused, or the daemon lost it: what was set aside is not, and no estimate stays behind. */
+static void work_set_aside_comes_back_when_its_snapshot_is_off(void **state)
+{
+    (void)state;
+    for (int eager = 0; eager < 2; eager++)
+        for (int nan = 0; nan < 2; nan++) {
+            make_conf =
+                (struct ipc_shm){.overlap = 2, .set_aside = 1, .eager_fresh = 0.5 * eager, .eager_past = 0.25 * eager};
+            begin();
+            fragment->due_step = 2;
+            train(1);
+            if (nan)
+                tensor[5] = NAN;
+            train(1);
+            assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+            fragment->due_step = 4;
+            atomic_store(&fragment->word, IPC_FREE);
+            train(1);
+            train(1);
+            assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+            for (int i = 0; i < COUNT; i++)
+                assert_true(ipc_area(shm, fragment)[i] == (float)i + (nan ? 2 : 4));
+            end();
+        }
+    make_conf = (struct ipc_shm){.overlap = 1, .mix = 0.25};
+}
+
+/* One island alone, whose average is its own work: after every round the anchor holds all work but the last interval's,
+ * once, whatever share of it stays in the tensors. */
+static void work_set_aside_counts_once(void **state)
+{
+    (void)state;
+    for (float keep = 0; keep < 1; keep += 0.25f) {
+        struct aside_rule rule = {.keep = keep};
+        float live = 0, base = 0, aside = 0, area = 0;
+        for (int round = 0; round < 20; round++) {
+            if (round > 0) {
+                aside_in(&rule, &live, &base, &area, &aside, NULL, true, 1);
+                base = area;
+            }
+            assert_true(fabsf(base - (float)round) < 1e-3f);
+            live += 1;
+            if (round == 0) /* the first snapshot follows the first interval */
+                live = 1;
+            area = live; /* the mean of one: the next anchor */
+            aside_out(&rule, &live, &base, &aside, NULL, 1);
+        }
+    }
+}
+
 static void a_late_anchor_is_taken_in_when_it_comes(void **state)
 {
     (void)state;
@@ -349,6 +400,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(snapshots_go_out_and_anchors_come_in_as_they_count),
         cmocka_unit_test(work_on_its_way_for_an_interval_is_set_aside),
+        cmocka_unit_test(work_set_aside_comes_back_when_its_snapshot_is_off),
+        cmocka_unit_test(work_set_aside_counts_once),
         cmocka_unit_test(a_late_anchor_is_taken_in_when_it_comes),
         cmocka_unit_test(the_end_and_an_order_to_leave_are_told),
         cmocka_unit_test(a_step_never_waits_for_the_daemon),

@@ -68,6 +68,10 @@ static void senseless_combinations_are_refused_with_the_reason(void **state)
     assert_fails(ERR_CONF, "needs overlap = interval = 30 and mix = 0", load("[sync]\neager = yes\n", &spec));
     assert_fails(ERR_CONF, "an outer step that is always the same",
                  load("[sync]\neager = yes\noverlap = 30\nmix = 0\n[outer]\nwarmup = 2\n", &spec));
+    assert_fails(ERR_CONF, "leave out growth, and [outer] average, warmup, clip and staleness_penalty",
+                 load("[sync]\neager = yes\noverlap = 30\nmix = 0\n[outer]\noptimizer = heavyball\nclip = 1\n", &spec));
+    assert_fails(ERR_CONF, "no outer gradient is stale",
+                 load("[outer]\noptimizer = heavyball\nstaleness_penalty = yes\n", &spec));
     assert_fails(ERR_CONF, "nesterov has none to bound", load("[outer]\nclip = 1\n", &spec));
     assert_fails(ERR_CONF, "not to be clipped", load("[outer]\noptimizer = heavyball\nclip = 1\naverage = 3\n", &spec));
     assert_fails(ERR_CONF, "topk leaves most", load("[sync]\ncodec = topk\n", &spec));

@@ -1,11 +1,13 @@
 /* Real daemons, synthetic trainers: 1 to 8 islands end with equal hashes for every fragment and version. */
 #include "tests/lib/testlib.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/digest.h"
+#include "common/tensorfile.h"
 #include "tests/lib/cluster.h"
 
 #define RUN "[run]\nname = synth\nsteps = 60\n[model]\nlayers = 4\n[data]\nformat = bytes\n[sync]\n"
@@ -178,6 +180,66 @@ static void three_islands_with_a_whole_interval_of_overlap(void **state)
     run_to_the_end("aside", 3, "late = merge\noverlap = 10\nmix = 0\nquorum = 2\ngrace = 0\n", "sleep=5", 10);
 }
 
+/* Where the steps do not depend on the parameters the last anchor is the first and the mean of all steps, whenever they
+ * were exchanged: with work lost or counted twice it is not. */
+static const char *anchor_of_a_drift(const char *name, const char *sync, bool killed)
+{
+    char spec[1024];
+    snprintf(spec, sizeof spec, RUN SYNC "interval = 10\nlate = wait\ncodec = fp32\n%s\n[outer]\noptimizer = average\n",
+             sync);
+    struct cluster_options options = {.run = spec, .data = killed ? "sleep=20 drift=1" : "sleep=1 drift=1"};
+    struct cluster *cluster = cluster_new(name, 2, &options);
+    cluster_start_all(cluster);
+    if (killed) {
+        cluster_wait(cluster, 1, cluster_versions_reach, 12, "some versions");
+        assert_int_equal(cluster_end(cluster, 1, SIGKILL), 128 + SIGKILL);
+        cluster_start(cluster, 1);
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
+    assert_true(cluster_log_has(cluster, 0, "the anchor is in", 10));
+    const char *path = testlib_path(cluster->island[0].state, "anchor.safetensors");
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
+    cluster_free(cluster);
+    return path;
+}
+
+static void assert_same_work(const char *left, const char *right)
+{
+    struct tensorfile *a, *b;
+    double most = 0;
+    assert_ok(tensorfile_open(left, true, &a));
+    assert_ok(tensorfile_open(right, true, &b));
+    assert_true(tensorfile_count(a) > 3);
+    for (size_t i = 0; i < tensorfile_count(a); i++) {
+        struct tensorfile_tensor tensor = tensorfile_at(a, i);
+        uint64_t count = 1;
+        const float *x, *y;
+        for (uint32_t d = 0; d < tensor.dims; d++)
+            count *= tensor.shape[d];
+        assert_ok(tensorfile_values(a, tensor.name, count, &x));
+        assert_ok(tensorfile_values(b, tensor.name, count, &y));
+        for (uint64_t k = 0; k < count; k++)
+            most = fmax(most, fabs((double)x[k] - (double)y[k]));
+    }
+    print_message("largest difference %g; one interval is 0.015\n", most);
+    assert_true(most < 1e-3); /* norms are sent as bf16 */
+    tensorfile_close(a);
+    tensorfile_close(b);
+}
+
+static void work_is_counted_once_whatever_the_overlap(void **state)
+{
+    (void)state;
+    const char *blocking = anchor_of_a_drift("drift0", "overlap = 0\nmix = 0", false);
+    assert_same_work(blocking, anchor_of_a_drift("drift10", "overlap = 10\nmix = 0", false));
+    assert_same_work(blocking, anchor_of_a_drift("drift10k", "overlap = 10\nmix = 0", true));
+    assert_same_work(blocking, anchor_of_a_drift("driftmixed", "overlap = 10\nmix = 0.5", false));
+    assert_same_work(blocking, anchor_of_a_drift("driftshort", "overlap = 3\nmix = 0.5", false));
+    assert_same_work(blocking, anchor_of_a_drift("drifteager", "overlap = 10\nmix = 0\neager = yes", false));
+}
+
 /* Branch-Train-Merge: nothing is exchanged until the end, then the mean is the model. */
 static void two_islands_merging_once(void **state)
 {
@@ -206,6 +268,7 @@ int main(void)
         cmocka_unit_test(a_slow_island_holds_nobody_up),
         cmocka_unit_test(two_islands_with_varying_intervals),
         cmocka_unit_test(three_islands_with_a_whole_interval_of_overlap),
+        cmocka_unit_test(work_is_counted_once_whatever_the_overlap),
         cmocka_unit_test(two_islands_merging_once),
         cmocka_unit_test(eight_islands),
     };

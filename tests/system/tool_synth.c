@@ -7,6 +7,7 @@
  *   seed=N      of the initial tensors    size=VALUES    of each layer's tensor
  *   crash=STEP  ends without a word after that step, the first time
  *   spike=STEP  throws all tensors far off after that step
+ *   drift=1     every step adds (island + 1) / 1000 to every value, wherever it is, so that work can be summed up
  */
 #include <math.h>
 #include <signal.h>
@@ -28,7 +29,7 @@ enum { TENSORS_MAX = 64 };
 struct synth {
     struct runspec spec;
     const char *run, *attach, *out, *data;
-    long sleep_ms, nan_step, seed, size, crash_step, spike_step;
+    long sleep_ms, nan_step, seed, size, crash_step, spike_step, drift;
     float *tensor[TENSORS_MAX];
     size_t count[TENSORS_MAX];
     int tensors_count;
@@ -93,6 +94,10 @@ static double inner_step(struct synth *s, uint64_t step)
         for (size_t i = 0; i < s->count[t]; i++) {
             float target = (float)((i * 37 + (size_t)t * 11) % 101) / 101.0f + 0.1f * (float)s->island;
             float error = s->tensor[t][i] - target;
+            if (s->drift != 0) {
+                s->tensor[t][i] += 1e-3f * (float)(s->island + 1);
+                continue;
+            }
             s->tensor[t][i] -= 0.05f * (error + noise * (float)(i % 7));
             loss += (double)error * error;
         }
@@ -172,6 +177,7 @@ int main(int argc, char **argv)
     s.size = option(s.data, "size", 1500);
     s.crash_step = option(s.data, "crash", 0);
     s.spike_step = option(s.data, "spike", 0);
+    s.drift = option(s.data, "drift", 0);
     add_tensor(&s, 700);
     for (int64_t l = 0; l < s.spec.layers && l + 1 < TENSORS_MAX; l++)
         add_tensor(&s, (size_t)s.size / 10 * 10 + 10 * (size_t)l);

@@ -28,6 +28,8 @@ struct task {
 };
 
 static volatile sig_atomic_t stopped;
+/* Of this process alone: two may be at work on different rows. */
+static char base_path[64];
 
 static void on_signal(int number)
 {
@@ -69,7 +71,7 @@ static enum err load_spec(const struct quality_row *row, uint64_t seed, struct r
         sets[count++].text = row->sets[i];
     if (row->no_feedback)
         sets[count++].text = "sync.error_feedback=yes"; /* taken back below: it may be what a run spec insists on */
-    TRY(runspec_load("build/bench/quality/base.ini", sets, count, spec));
+    TRY(runspec_load(base_path, sets, count, spec));
     if (row->no_feedback)
         spec->error_feedback = false;
     return ERR_OK;
@@ -168,10 +170,11 @@ int main(int argc, char **argv)
         {"report", ARGS_FLAG, &report, NULL, "only the table of what has been run"},
         {"out", ARGS_STRING, &out, "FILE", "where the results go"},
     };
+    snprintf(base_path, sizeof base_path, "build/bench/quality/base-%d.ini", (int)getpid());
     if (digest_init() != ERR_OK ||
         args_parse(argc, argv, options, sizeof options / sizeof options[0], NULL) != ERR_OK ||
         fsio_mkdirs("build/bench/quality", 0755) != ERR_OK ||
-        fsio_replace("build/bench/quality/base.ini", quality_base, strlen(quality_base), 0644) != ERR_OK) {
+        fsio_replace(base_path, quality_base, strlen(quality_base), 0644) != ERR_OK) {
         fprintf(stderr, "quality: %s\n", err_text());
         return 2;
     }
@@ -184,5 +187,6 @@ int main(int argc, char **argv)
     if (good && !report)
         good = run_all(tasks, list_tasks(only, seeds, tasks), (long)jobs, CORPUS);
     free(tasks);
+    unlink(base_path);
     return quality_report(seeds, data != NULL ? data : "C headers", out) && good ? 0 : 1;
 }

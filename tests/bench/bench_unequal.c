@@ -12,10 +12,11 @@ enum { SETTLE_MS = 1500, MEASURE_MS = 6000, WINDOWS = 20, WINDOW_STEPS = 16 };
 static const char unequal_spec[] =
     "[run]\nname = unequal\nsteps = 1000000\n[model]\nlayers = 8\n[data]\nformat = bytes\n"
     "[sync]\ninterval = 30\nlayers_per_fragment = 1\n";
-/* 32 fragments of one size, one every two steps of 20 ms: a quarter of an interval is eight of them. No zstd, as
- * made-up values compress the better the nearer they are to their targets. */
-static const char even_spec[] = "[run]\nname = even\nsteps = 1000000\n[model]\nlayers = 32\n[data]\nformat = bytes\n"
-                                "[sync]\ninterval = 64\npattern = balanced\nfragments = 32\nzstd_level = 0\n";
+/* 32 fragments of one size, one every two steps of 20 ms: a quarter of an interval is eight of them. Frames of
+ * one size, as made-up values compress the better the nearer they are to their targets. */
+static const char even_spec[] =
+    "[run]\nname = even\nsteps = 1000000\n[model]\nlayers = 32\n[data]\nformat = bytes\n"
+    "[sync]\ninterval = 64\npattern = balanced\nfragments = 32\ncodec = e3m0\nzstd_level = 0\n";
 
 static struct cluster *begin(const char *name, const char *spec, uint32_t count, const char *const *data)
 {

@@ -81,12 +81,12 @@ common_OBJ := $(call objects,$(wildcard common/*.c))
 outer_opt_OBJ := $(call objects,$(filter-out $(VEC_SRC),$(wildcard outer_opt/*.c))) $(VEC_OBJ)
 net_OBJ := $(call objects,$(wildcard net/*.c)) $(if $(wildcard net/wire.proto),$(B)/gen/net/wire.pb-c.o)
 kernels_OBJ := $(call objects,$(wildcard kernels/*.c)) $(CPU_OBJ)
-worker_OBJ := $(call objects,$(filter-out $(PROGRAM_SRC),$(wildcard worker/*.c)))
-daemon_OBJ := $(call objects,$(filter-out $(PROGRAM_SRC),$(wildcard daemon/*.c)))
+worker_OBJ := $(call objects,$(filter-out $(PROGRAM_SRC),$(wildcard worker/*.c worker/*/*.c)))
+daemon_OBJ := $(call objects,$(filter-out $(PROGRAM_SRC),$(wildcard daemon/*.c daemon/*/*.c)))
 ROOMS := daemon worker net outer_opt kernels common
 ARCHIVES = $(foreach room,$(ROOMS),$(if $($(room)_OBJ),$(B)/$(room).a))
 PROGRAMS := $(foreach src,$(wildcard $(PROGRAM_SRC)),$(B)/$(notdir $(basename $(src))))
-LIBDILOCO_OBJ := $(addprefix $(B)/worker/,attach.o attach_link.o attach_move.o aside.o) $(common_OBJ)
+LIBDILOCO_OBJ := $(call objects,$(wildcard worker/libdiloco/*.c)) $(common_OBJ)
 
 # ---- tests ----
 TEST_SRC := $(wildcard tests/unit/*.c tests/num/*.c tests/sim/*.c tests/system/test_*.c tests/fuzz/*.c tests/golden/*.c)
@@ -145,7 +145,7 @@ endef
 $(foreach room,$(ROOMS),$(eval $(call archive_rule,$(room))))
 
 # Anything that includes the generated header needs it to exist first.
-$(net_OBJ) $(daemon_OBJ) $(call objects,$(wildcard daemon/*.c tests/*/*.c)): | $(if $(wildcard net/wire.proto),$(B)/gen/net/wire.pb-c.h)
+$(net_OBJ) $(daemon_OBJ) $(call objects,$(PROGRAM_SRC) $(wildcard tests/*/*.c)): | $(if $(wildcard net/wire.proto),$(B)/gen/net/wire.pb-c.h)
 
 $(B)/dilocod: $(B)/daemon/dilocod.o $(foreach room,daemon net outer_opt common,$(B)/$(room).a)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@

@@ -86,7 +86,7 @@ struct ipc_shm {
     uint64_t overlap; /* steps from snapshot to mixing */
     uint64_t steps;   /* of the run: the trainer is done behind this one */
     double mix;       /* alpha */
-    /* The overlap is a whole interval: see worker/aside.h. */
+    /* The overlap is a whole interval: see worker/libdiloco/aside.h. */
     uint32_t set_aside; /* non-zero: the work of a contribution leaves the live tensors at the snapshot */
     uint32_t reserved;
     double eager_fresh, eager_past, eager_decay; /* factors of struct aside_rule; 0: not Eager */

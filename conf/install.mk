@@ -12,7 +12,7 @@ install: all
 	$(INSTALL) -m 644 $(B)/libdiloco.a $(DESTLIB)
 	$(INSTALL) -m 755 $(B)/libdiloco.so.0 $(DESTLIB)
 	ln -sf libdiloco.so.0 $(DESTLIB)/libdiloco.so
-	$(INSTALL) -m 644 worker/diloco.h $(DESTDIR)$(PREFIX)/include
+	$(INSTALL) -m 644 worker/libdiloco/diloco.h $(DESTDIR)$(PREFIX)/include
 	sed 's,@PREFIX@,$(PREFIX),; s,@VERSION@,$(VERSION),' conf/diloco.pc.in > $(DESTLIB)/pkgconfig/diloco.pc
 	$(INSTALL) -m 644 docs/diloco-worker.1 docs/dilococtl.1 $(DESTMAN)/man1
 	$(INSTALL) -m 644 docs/dilocod.8 $(DESTMAN)/man8

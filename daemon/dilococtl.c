@@ -15,9 +15,9 @@
 #include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
-#include "daemon/ctl_client.h"
-#include "daemon/ctl_plan.h"
-#include "daemon/ctl_print.h"
+#include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_plan.h"
+#include "daemon/ctl/ctl_print.h"
 #include "daemon/dconf.h"
 #include "net/ident.h"
 

@@ -21,7 +21,7 @@ const char *rules_codec_name(const struct runspec *spec);
 struct outer_conf rules_outer(const struct runspec *spec);
 /* Steps a trainer may be behind the run before it skips to it; UINT64_MAX: it never does. */
 uint64_t rules_run_slack(const struct runspec *spec);
-/* Whether a contribution's work leaves the live parameters while it is on its way (worker/aside.h). */
+/* Whether a contribution's work leaves the live parameters while it is on its way (worker/libdiloco/aside.h). */
 bool rules_set_aside(const struct runspec *spec);
 /* Factors of a trainer's estimate of the step that is on its way; all 0 if the run is not Eager. */
 struct rules_eager {

@@ -13,7 +13,7 @@
 #include "common/err.h"
 #include "common/runspec.h"
 #include "worker/inner.h"
-#include "worker/model.h"
+#include "worker/model/model.h"
 
 struct ckpt_state {
     uint64_t step;     /* run steps done */

@@ -11,7 +11,7 @@
 
 #include "common/err.h"
 #include "common/runspec.h"
-#include "worker/model.h"
+#include "worker/model/model.h"
 
 struct inner {
     struct model *model;        /* borrowed */

@@ -8,7 +8,7 @@
 #include "common/env.h"
 #include "common/mem.h"
 #include "worker/ckpt.h"
-#include "worker/model.h"
+#include "worker/model/model.h"
 
 struct candidate {
     double probability;

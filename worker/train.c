@@ -11,9 +11,9 @@
 #include "common/mem.h"
 #include "worker/ckpt.h"
 #include "worker/data.h"
-#include "worker/diloco.h"
+#include "worker/libdiloco/diloco.h"
 #include "worker/inner.h"
-#include "worker/model.h"
+#include "worker/model/model.h"
 
 enum { SKIPS_MAX = 10 };
 

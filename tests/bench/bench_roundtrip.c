@@ -11,7 +11,7 @@
 #include "net/ident.h"
 #include "tests/bench/bench.h"
 #include "tests/lib/proc.h"
-#include "worker/diloco.h"
+#include "worker/libdiloco/diloco.h"
 
 enum { COUNT = 16 << 20, ROUNDS = 7, ISLANDS = 2 };
 #define FOLDER "build/bench/roundtrip"

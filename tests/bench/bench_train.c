@@ -7,7 +7,7 @@
 #include "common/mem.h"
 #include "tests/bench/bench.h"
 #include "worker/inner.h"
-#include "worker/model.h"
+#include "worker/model/model.h"
 
 enum { RUNS = 7, SIZE = 2048 };
 

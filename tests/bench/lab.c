@@ -8,14 +8,14 @@
 #include "common/env.h"
 #include "common/fsio.h"
 #include "common/mem.h"
-#include "daemon/model_plan.h"
-#include "daemon/replica.h"
+#include "daemon/state/model_plan.h"
+#include "daemon/state/replica.h"
 #include "daemon/rules.h"
 #include "kernels/kern.h"
-#include "worker/aside.h"
+#include "worker/libdiloco/aside.h"
 #include "worker/data.h"
 #include "worker/inner.h"
-#include "worker/model.h"
+#include "worker/model/model.h"
 
 struct island {
     struct model *model;
@@ -23,7 +23,7 @@ struct island {
     struct data *data;
     struct replica *replica;
     float **base;          /* by fragment: the anchor its parameters began from */
-    float **aside, **past; /* by fragment: see worker/aside.h */
+    float **aside, **past; /* by fragment: see worker/libdiloco/aside.h */
     uint64_t *tokens;      /* by fragment: trained and not yet counted */
     uint64_t position, trained;
 };

@@ -15,7 +15,7 @@
 #include "common/env.h"
 #include "common/fsio.h"
 #include "common/mem.h"
-#include "daemon/ctl_client.h"
+#include "daemon/ctl/ctl_client.h"
 #include "net/ident.h"
 #include "tests/lib/corpus.h"
 #include "tests/lib/proc.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ctl_client.h"
+#include "daemon/ctl/ctl_client.h"
 #include "common/plot.h"
 #include "tests/lib/proc.h"
 

@@ -6,7 +6,7 @@
 #include "common/mem.h"
 #include "common/runspec.h"
 #include "daemon/dconf.h"
-#include "daemon/model_plan.h"
+#include "daemon/state/model_plan.h"
 #include "tests/lib/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

@@ -13,7 +13,7 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "common/tensorfile.h"
-#include "daemon/ledger.h"
+#include "daemon/state/ledger.h"
 #include "net/wire.h"
 #include "outer_opt/codec.h"
 

@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "common/digest.h"
-#include "daemon/forecast.h"
+#include "daemon/ctl/forecast.h"
 
 enum { TARGETS = 5 };
 static const double targets[TARGETS] = {0.50, 0.80, 0.90, 0.95, 0.99};

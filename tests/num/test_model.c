@@ -11,7 +11,7 @@
 #include "common/digest.h"
 #include "tests/lib/ref64.h"
 #include "worker/inner.h"
-#include "worker/model.h"
+#include "worker/model/model.h"
 
 static const struct kern *kern;
 static struct kern_dev *dev;

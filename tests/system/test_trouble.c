@@ -18,10 +18,10 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "common/tensorfile.h"
-#include "daemon/ctl_client.h"
+#include "daemon/ctl/ctl_client.h"
 #include "outer_opt/vhash.h"
 #include "tests/lib/cluster.h"
-#include "worker/diloco.h"
+#include "worker/libdiloco/diloco.h"
 
 static const char spec[] = "[run]\nname = trouble\nsteps = 300\n[model]\nlayers = 2\n"
                            "[sync]\ninterval = 10\nlayers_per_fragment = 1\noverlap = 2\nlate = merge\n";

@@ -22,7 +22,7 @@
 #include "common/fsio.h"
 #include "common/log.h"
 #include "common/runspec.h"
-#include "worker/diloco.h"
+#include "worker/libdiloco/diloco.h"
 
 enum { TENSORS_MAX = 64 };
 

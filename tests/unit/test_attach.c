@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "common/ipc.h"
-#include "worker/aside.h"
-#include "worker/diloco.h"
+#include "worker/libdiloco/aside.h"
+#include "worker/libdiloco/diloco.h"
 
 enum { COUNT = 500, VALUES = 512, SHM_BYTES = 65536, SESSION = 9 };
 

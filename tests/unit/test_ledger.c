@@ -11,7 +11,7 @@
 #include "common/digest.h"
 #include "common/fsio.h"
 #include "common/mem.h"
-#include "daemon/ledger.h"
+#include "daemon/state/ledger.h"
 
 enum { OBJECT_BYTES = 1000, RECORD_BYTES = 64 + 1000, HEADER_BYTES = 64 };
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "daemon/squeeze.h"
+#include "daemon/rounds/squeeze.h"
 #include "net/meter.h"
 
 /* A line of `rate` bytes a microsecond that has `total` bytes to carry; then nothing to do for as long again. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "daemon/replica.h"
+#include "daemon/state/replica.h"
 
 enum { MEMBERS = 3, FRAME_MAX = 1 << 16 };
 

@@ -1,0 +1,111 @@
+#include "daemon/ctl/ctl_client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/fsio.h"
+#include "common/ipc.h"
+
+enum { ANSWER_BYTES_MAX = 64 << 20, PATIENCE_S = 10 };
+
+static enum err connect_to(const char *path, int *fd)
+{
+    struct sockaddr_un address;
+    struct timeval patience = {.tv_sec = PATIENCE_S};
+    TRY(ipc_address(path, &address));
+    *fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (*fd < 0)
+        return err_set_errno(ERR_IO, "cannot open a socket");
+    setsockopt(*fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (connect(*fd, (const struct sockaddr *)&address, sizeof address) == 0)
+        return ERR_OK;
+    enum err err = err_set_errno(ERR_CLOSED, "no daemon answers at %s", path);
+    close(*fd);
+    return err_suffix(err, "is dilocod running, and is this its socket? (--socket or --config)");
+}
+
+static enum err read_line(int fd, char **text, size_t *bytes)
+{
+    FILE *stream = open_memstream(text, bytes);
+    char piece[65536];
+    size_t total = 0;
+    bool whole = false;
+    if (stream == NULL)
+        return err_set(ERR_NOMEM, "out of memory for an answer");
+    while (!whole && total < ANSWER_BYTES_MAX) {
+        ssize_t got = recv(fd, piece, sizeof piece, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        fwrite(piece, 1, (size_t)got, stream);
+        total += (size_t)got;
+        whole = piece[got - 1] == '\n';
+    }
+    fclose(stream);
+    if (!whole)
+        return err_set(ERR_CLOSED, "the daemon does not answer; it may be stopping");
+    return ERR_OK;
+}
+
+enum err ctl_ask(const char *socket_path, const char *request, json_t **answer)
+{
+    int fd;
+    char line[128];
+    char *text = NULL;
+    size_t bytes = 0;
+    *answer = NULL;
+    TRY(connect_to(socket_path, &fd));
+    int length = snprintf(line, sizeof line, "%s\n", request);
+    enum err err = fsio_write_all(fd, line, (size_t)length, "the control socket");
+    if (err == ERR_OK)
+        err = read_line(fd, &text, &bytes);
+    close(fd);
+    if (err == ERR_OK) {
+        *answer = json_loadb(text, bytes, 0, NULL);
+        if (*answer == NULL)
+            err = err_set(ERR_PROTO, "the daemon's answer is no JSON");
+    }
+    free(text);
+    const char *error = err == ERR_OK ? json_string_value(json_object_get(*answer, "error")) : NULL;
+    if (error != NULL) {
+        err = err_set(ERR_STATE, "%s", error);
+        json_decref(*answer);
+        *answer = NULL;
+    }
+    return err;
+}
+
+const char *ctl_text(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL ? text : "";
+}
+
+double ctl_number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+json_int_t ctl_integer(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+const char *ctl_bytes(double bytes, char *text, size_t text_bytes)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+    size_t unit = 0;
+    while (bytes >= 1000 && unit + 1 < sizeof units / sizeof units[0]) {
+        bytes /= 1000;
+        unit++;
+    }
+    snprintf(text, text_bytes, bytes >= 100 || unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+    return text;
+}

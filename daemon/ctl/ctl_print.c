@@ -1,0 +1,105 @@
+#include "daemon/ctl/ctl_print.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "daemon/ctl/ctl_client.h"
+
+static void print_trainer(const json_t *status, FILE *file)
+{
+    const json_t *trainer = json_object_get(status, "trainer");
+    const json_t *run = json_object_get(status, "run");
+    fprintf(file, "trainer    %s, step %lld of %lld", ctl_text(trainer, "state"),
+            (long long)ctl_integer(trainer, "step"), (long long)ctl_integer(run, "steps"));
+    if (ctl_number(trainer, "tokens_per_s") > 0)
+        fprintf(file, ", loss %.4f, %.0f tokens/s, %lld tokens", ctl_number(trainer, "loss"),
+                ctl_number(trainer, "tokens_per_s"), (long long)ctl_integer(trainer, "tokens"));
+    fputc('\n', file);
+}
+
+void ctl_print_status(const json_t *status, FILE *file)
+{
+    const json_t *run = json_object_get(status, "run");
+    const json_t *degraded = json_object_get(status, "degraded");
+    char sent[32], received[32], ledger[32], memory[32];
+    fprintf(file, "island     %s, %lld of %lld islands here, up %.0f s\n", ctl_text(status, "island"),
+            (long long)ctl_integer(status, "islands_up"), (long long)ctl_integer(status, "islands"),
+            ctl_number(status, "uptime_s"));
+    fprintf(file, "run        %s, %lld parameters, each fragment every %lld steps, overlap %lld, codec %s\n",
+            ctl_text(run, "name"), (long long)ctl_integer(status, "params"), (long long)ctl_integer(run, "interval"),
+            (long long)ctl_integer(run, "overlap"), ctl_text(run, "codec"));
+    print_trainer(status, file);
+    fprintf(file, "anchor     %lld fragments at versions %lld to %lld, step %lld, hash %.16s\n",
+            (long long)ctl_integer(status, "fragments"), (long long)ctl_integer(status, "version_min"),
+            (long long)ctl_integer(status, "version_max"), (long long)ctl_integer(status, "step"),
+            json_is_string(json_object_get(status, "anchors")) ? ctl_text(status, "anchors") : "not known yet");
+    fprintf(file, "traffic    sent %s, received %s; ledger %s; memory %s\n",
+            ctl_bytes(ctl_number(status, "bytes_sent"), sent, sizeof sent),
+            ctl_bytes(ctl_number(status, "bytes_received"), received, sizeof received),
+            ctl_bytes(ctl_number(status, "ledger_bytes"), ledger, sizeof ledger),
+            ctl_bytes(ctl_number(status, "memory_bytes"), memory, sizeof memory));
+    if (ctl_text(status, "saved")[0] != '\0')
+        fprintf(file, "saved      %s\n", ctl_text(status, "saved"));
+    if (json_array_size(degraded) == 0)
+        fputs("degraded   no\n", file);
+    size_t index;
+    json_t *item;
+    json_array_foreach (degraded, index, item) {
+        fprintf(file, "degraded   %s\n           -> %s\n", ctl_text(item, "what"), ctl_text(item, "remedy"));
+    }
+}
+
+/* Fits 80 columns; notes go below their row. */
+void ctl_print_peers(const json_t *answer, FILE *file)
+{
+    size_t index;
+    json_t *row;
+    fprintf(file, "%-12s %-5s %-9s %7s %7s %8s %7s %8s %8s\n", "island", "state", "trainer", "step", "loss", "tokens/s",
+            "rtt", "sent", "received");
+    json_array_foreach (json_object_get(answer, "peers"), index, row) {
+        char sent[32], received[32], rtt[32];
+        bool self = json_is_true(json_object_get(row, "self"));
+        const char *state = self ? "self" : json_is_true(json_object_get(row, "up")) ? "up" : "away";
+        snprintf(rtt, sizeof rtt, "%lld ms", (long long)ctl_integer(row, "rtt_ms"));
+        fprintf(file, "%-12s %-5s %-9s %7lld %7.4f %8.0f %7s %8s %8s\n", ctl_text(row, "name"), state,
+                ctl_text(row, "trainer"), (long long)ctl_integer(row, "step"), ctl_number(row, "loss"),
+                ctl_number(row, "tokens_per_s"), self ? "-" : rtt,
+                self ? "-" : ctl_bytes(ctl_number(row, "bytes_sent"), sent, sizeof sent),
+                self ? "-" : ctl_bytes(ctl_number(row, "bytes_received"), received, sizeof received));
+        if (ctl_text(row, "note")[0] != '\0')
+            fprintf(file, "             %s\n", ctl_text(row, "note"));
+    }
+}
+
+void ctl_print_members(const json_t *answer, FILE *file)
+{
+    size_t index;
+    json_t *row;
+    fprintf(file, "%-12s %-40s %12s  %s\n", "island", "public key", "uplink", "address");
+    json_array_foreach (json_object_get(answer, "peers"), index, row) {
+        char uplink[32];
+        const char *address = ctl_text(row, "address");
+        snprintf(uplink, sizeof uplink, "%.4g Mbit/s", ctl_number(row, "uplink_bit_s") / 1e6);
+        fprintf(file, "%-12s %-40s %12s  %s\n", ctl_text(row, "name"), ctl_text(row, "public_key"), uplink,
+                address[0] != '\0' ? address : "-");
+    }
+}
+
+void ctl_print_fragments(const json_t *answer, FILE *file)
+{
+    size_t index;
+    json_t *row;
+    fprintf(file, "%-9s %11s %8s %8s  %-12s %-16s %s\n", "fragment", "params", "version", "newest", "state", "hash",
+            "waiting for");
+    json_array_foreach (json_object_get(answer, "fragments"), index, row) {
+        fprintf(file, "%-9lld %11lld %8lld %8lld  %-12s %-16.16s", (long long)ctl_integer(row, "fragment"),
+                (long long)ctl_integer(row, "params"), (long long)ctl_integer(row, "version"),
+                (long long)ctl_integer(row, "newest"), ctl_text(row, "state"), ctl_text(row, "hash"));
+        size_t i;
+        json_t *name;
+        json_array_foreach (json_object_get(row, "waiting_for"), i, name) {
+            fprintf(file, "%s%s", i > 0 ? ", " : " ", json_string_value(name));
+        }
+        fputc('\n', file);
+    }
+}

@@ -1,0 +1,484 @@
+#include "daemon/ctl/forecast.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/mem.h"
+#include "net/sync.h"
+#include "outer_opt/schedule.h"
+
+/* With many islands heartbeats and ticks become rarer, as they would have to on real lines. */
+enum { EVENTS_MAX = 1 << 24, LATER_US = 20000, TICK_US_MIN = 100000, ISLANDS_FEW = 16 };
+enum { BEAT_GAP_US = 3000, BEAT_GAP_US_MAX = 2000000 };
+
+enum word { FREE, SNAPSHOT, ANCHOR };
+
+struct trainer_fragment {
+    enum word word;
+    bool sent; /* contributed, and its result not taken in */
+    uint64_t due, mix;
+};
+
+struct island {
+    struct sync *sync;
+    struct trainer_fragment *trainer; /* by fragment */
+    uint64_t *version;
+    struct wire_fragment *said; /* by fragment: in its last heartbeats */
+    uint64_t step, waiting_since_us, stalled_us;
+    bool waiting, announce;
+    uint64_t up_free_us, down_free_us, beat_us;
+    double sent;
+};
+
+enum kind { STEP_END, JOB, OBJECT, BEAT, TICK };
+
+struct event {
+    uint64_t at_us, order; /* order: among those of one moment */
+    enum kind kind;
+    uint32_t island, from;
+    enum sync_event_type job;
+    struct wire_key key; /* OBJECT; JOB: fragment, version, shard */
+    struct beat *beat;   /* BEAT: on its way to everyone; NULL: to be sent. Owned */
+};
+
+struct beat {
+    uint32_t count;
+    struct wire_fragment rows[];
+};
+
+struct world {
+    const struct forecast_conf *conf;
+    struct schedule schedule;
+    uint64_t now_us, orders, step_us, slack_us, tick_us, beat_gap_us;
+    struct members *shards;
+    struct island *island;
+    struct event *heap;
+    size_t heap_count, heap_room;
+    struct wire_heartbeat *beat;
+    enum err err;
+};
+
+/* ---- the queue ---- */
+
+static bool before(const struct event *a, const struct event *b)
+{
+    return a->at_us != b->at_us ? a->at_us < b->at_us : a->order < b->order;
+}
+
+static void push(struct world *w, uint64_t delay_us, struct event event)
+{
+    if (w->heap_count == w->heap_room && w->err == ERR_OK) {
+        size_t room = w->heap_room > 0 ? 2 * w->heap_room : 1024;
+        w->err = room > EVENTS_MAX ? err_set(ERR_NOMEM, "a forecast of this size has too many messages under way")
+                                   : mem_grow(&w->heap, w->heap_room, room, sizeof *w->heap, "the forecast");
+        w->heap_room = w->err == ERR_OK ? room : w->heap_room;
+    }
+    if (w->err != ERR_OK) {
+        mem_free(event.beat);
+        return;
+    }
+    event.at_us = w->now_us + delay_us;
+    event.order = w->orders++;
+    size_t at = w->heap_count++;
+    for (; at > 0 && before(&event, &w->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        w->heap[at] = w->heap[(at - 1) / 2];
+    w->heap[at] = event;
+}
+
+static struct event pop(struct world *w)
+{
+    struct event top = w->heap[0];
+    struct event last = w->heap[--w->heap_count];
+    size_t at = 0;
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= w->heap_count)
+            break;
+        child += child + 1 < w->heap_count && before(&w->heap[child + 1], &w->heap[child]);
+        if (!before(&w->heap[child], &last))
+            break;
+        w->heap[at] = w->heap[child];
+        at = child;
+    }
+    if (w->heap_count > 0)
+        w->heap[at] = last;
+    return top;
+}
+
+/* ---- the line ---- */
+
+/* Shards of a fragment are alike; contribution and result of one are as large. */
+static double object_bytes(const struct world *w)
+{
+    const struct forecast_conf *conf = w->conf;
+    return conf->params / conf->fragments / conf->islands * conf->bits / 8;
+}
+
+static uint64_t half_trip_us(const struct world *w)
+{
+    return (uint64_t)(w->conf->rtt_s * 0.5e6);
+}
+
+static void send_object(struct world *w, uint32_t from, uint32_t to, const struct wire_key *key)
+{
+    struct island *a = &w->island[from], *b = &w->island[to];
+    double bytes = object_bytes(w) / (1 - w->conf->loss);
+    uint64_t *line[2] = {&a->up_free_us, w->conf->half_duplex ? &b->up_free_us : &b->down_free_us};
+    uint64_t start = w->now_us;
+    start = *line[0] > start ? *line[0] : start;
+    start = *line[1] > start ? *line[1] : start;
+    uint64_t end = start + (uint64_t)(8e6 * bytes / w->conf->bits_per_s) + 1;
+    *line[0] = *line[1] = end;
+    if (a->step > w->conf->steps / 2)
+        a->sent += bytes;
+    push(w, end - w->now_us + half_trip_us(w), (struct event){.kind = OBJECT, .island = to, .from = from, .key = *key});
+}
+
+static void job(struct world *w, uint32_t i, struct sync_event event)
+{
+    double seconds = w->conf->seconds_per_param * w->conf->params / w->conf->fragments;
+    push(w, 1 + (uint64_t)(1e6 * seconds),
+         (struct event){.kind = JOB,
+                        .island = i,
+                        .job = event.type,
+                        .key = {.fragment = event.fragment, .version = event.version, .shard = event.shard}});
+}
+
+static void announce(struct world *w, uint32_t i)
+{
+    struct island *island = &w->island[i];
+    if (island->announce)
+        return;
+    island->announce = true;
+    uint64_t at = island->beat_us > w->now_us ? island->beat_us : w->now_us;
+    push(w, at - w->now_us, (struct event){.kind = BEAT, .island = i, .from = i});
+}
+
+/* ---- what the state machine orders ---- */
+
+static void step_island(struct world *w, uint32_t i, const struct sync_event *event);
+
+static void carry_out(struct world *w, uint32_t i, const struct sync_action *action)
+{
+    struct island *island = &w->island[i];
+    uint32_t f = action->fragment;
+    struct sync_event event = {.fragment = f, .version = action->version, .shard = i};
+    switch (action->type) {
+    case SYNC_DO_ENCODE: event.type = SYNC_EV_ENCODED; break;
+    case SYNC_DO_REDUCE: event.type = SYNC_EV_REDUCED; break;
+    case SYNC_DO_STORE: event.type = SYNC_EV_STORED; break;
+    case SYNC_DO_APPLY: event.type = SYNC_EV_APPLIED; break;
+    case SYNC_DO_SEND: send_object(w, i, action->member, &action->key); return;
+    case SYNC_DO_RELEASE: island->trainer[f].word = FREE; return;
+    case SYNC_DO_GIVE: island->trainer[f].word = ANCHOR; return;
+    case SYNC_DO_ANNOUNCE: announce(w, i); return;
+    case SYNC_DO_FETCH: /* nothing is lost for good here: it is under way */
+    case SYNC_DO_TAKE_BACK:
+    case SYNC_DO_RETIRE:
+    case SYNC_DO_REPORT: return;
+    }
+    job(w, i, event);
+}
+
+static void step_island(struct world *w, uint32_t i, const struct sync_event *event)
+{
+    struct sync_action action;
+    sync_step(w->island[i].sync, event, w->now_us / 1000);
+    while (sync_action(w->island[i].sync, &action))
+        carry_out(w, i, &action);
+}
+
+/* ---- trainers ---- */
+
+/* Takes in what is due and sends what is due; true if a result is lacking that the next step needs. */
+static bool exchange(struct world *w, uint32_t i)
+{
+    struct island *island = &w->island[i];
+    bool lacking = false;
+    for (uint32_t f = 0; f < w->conf->fragments; f++) {
+        struct trainer_fragment *t = &island->trainer[f];
+        if (t->word == ANCHOR && island->step >= t->mix) {
+            t->word = FREE;
+            t->sent = false;
+            step_island(w, i, &(struct sync_event){.type = SYNC_EV_MIXED, .fragment = f});
+        }
+        if (t->word == FREE && !t->sent && island->step >= t->due) {
+            t->word = SNAPSHOT;
+            t->sent = true;
+            t->mix = island->step + w->conf->overlap;
+            t->due = schedule_next_due(&w->schedule, f, island->step);
+            step_island(w, i, &(struct sync_event){.type = SYNC_EV_SNAPSHOT, .fragment = f});
+        }
+        lacking |= t->sent && island->step >= t->mix;
+    }
+    return lacking;
+}
+
+/* The next step begins when nothing is lacking; a result within the slack has cost nothing. */
+static void go_on(struct world *w, uint32_t i)
+{
+    struct island *island = &w->island[i];
+    bool lacking = exchange(w, i);
+    if (!island->waiting && lacking)
+        island->waiting_since_us = w->now_us;
+    if (lacking) {
+        island->waiting = true;
+        return;
+    }
+    uint64_t waited_us = island->waiting ? w->now_us - island->waiting_since_us : 0;
+    uint64_t free_us = waited_us < w->slack_us ? waited_us : w->slack_us;
+    island->waiting = false;
+    if (island->step > w->conf->steps / 2) /* the first half fills the pipe */
+        island->stalled_us += waited_us - free_us;
+    if (island->step < w->conf->steps)
+        push(w, w->step_us - (free_us < w->step_us ? free_us : w->step_us),
+             (struct event){.kind = STEP_END, .island = i});
+}
+
+/* ---- things that happen ---- */
+
+static void object_in(struct world *w, const struct event *event)
+{
+    struct island *island = &w->island[event->island];
+    const struct wire_key *key = &event->key;
+    enum sync_want want = sync_wants(island->sync, key, event->from);
+    if (want == SYNC_NOT_YET) {
+        struct event again = *event;
+        push(w, LATER_US, again);
+        return;
+    }
+    if (want != SYNC_WANT)
+        return;
+    if (key->kind == WIRE_CONTRIBUTION)
+        step_island(w, event->island,
+                    &(struct sync_event){.type = SYNC_EV_CONTRIBUTION,
+                                         .fragment = key->fragment,
+                                         .version = key->version,
+                                         .member = event->from});
+    else
+        job(w, event->island,
+            (struct sync_event){
+                .type = SYNC_EV_STORED, .fragment = key->fragment, .version = key->version, .shard = key->shard});
+}
+
+static void job_done(struct world *w, const struct event *event)
+{
+    struct island *island = &w->island[event->island];
+    struct sync_event done = {
+        .type = event->job, .fragment = event->key.fragment, .version = event->key.version, .shard = event->key.shard};
+    if (done.type == SYNC_EV_APPLIED) {
+        uint64_t version = ++island->version[done.fragment];
+        memcpy(done.hash.byte, &version, sizeof version);
+    }
+    step_island(w, event->island, &done);
+}
+
+static bool same_row(const struct wire_fragment *a, const struct wire_fragment *b)
+{
+    return a->version == b->version && a->contributed == b->contributed && a->abstained == b->abstained &&
+           a->hash_known == b->hash_known && memcmp(&a->results, &b->results, sizeof a->results) == 0;
+}
+
+/* What has changed since its last one; all get it at the same time. */
+static void send_beat(struct world *w, uint32_t i)
+{
+    struct island *island = &w->island[i];
+    struct beat *beat;
+    island->announce = false;
+    island->beat_us = w->now_us + w->beat_gap_us;
+    if (mem_new(1, sizeof *beat + w->conf->fragments * sizeof *beat->rows, "the forecast", &beat) != ERR_OK) {
+        w->err = ERR_NOMEM;
+        return;
+    }
+    for (uint32_t f = 0; f < w->conf->fragments; f++) {
+        struct sync_peer_fragment own = sync_own(island->sync, f);
+        struct wire_fragment row = {f,           own.version, own.contributed, own.abstained,
+                                    own.results, own.hash,    own.hash_known};
+        if (!same_row(&row, &island->said[f]))
+            beat->rows[beat->count++] = island->said[f] = row;
+    }
+    push(w, half_trip_us(w), (struct event){.kind = BEAT, .island = i, .beat = beat});
+}
+
+static void beat_in(struct world *w, const struct event *event)
+{
+    memcpy(w->beat->fragments, event->beat->rows, event->beat->count * sizeof *event->beat->rows);
+    w->beat->fragments_count = event->beat->count;
+    w->beat->taking_part = true;
+    mem_free(event->beat);
+    for (uint32_t k = 0; k < w->conf->islands; k++) {
+        if (k == event->island)
+            continue;
+        step_island(w, k, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = event->island, .beat = w->beat});
+        if (w->island[k].waiting)
+            go_on(w, k);
+    }
+}
+
+static void happen(struct world *w, const struct event *event)
+{
+    struct island *island = &w->island[event->island];
+    w->now_us = event->at_us;
+    switch (event->kind) {
+    case STEP_END:
+        island->step++;
+        go_on(w, event->island);
+        return;
+    case JOB: job_done(w, event); break;
+    case OBJECT: object_in(w, event); break;
+    case BEAT:
+        if (event->beat == NULL)
+            send_beat(w, event->island);
+        else
+            beat_in(w, event);
+        break;
+    case TICK:
+        step_island(w, event->island, &(struct sync_event){.type = SYNC_EV_TICK});
+        push(w, w->step_us / 2 > w->tick_us ? w->step_us / 2 : w->tick_us, *event);
+        break;
+    }
+    if (island->waiting)
+        go_on(w, event->island);
+}
+
+/* ---- set-up ---- */
+
+static enum err start_island(struct world *w, uint32_t i)
+{
+    const struct forecast_conf *conf = w->conf;
+    struct island *island = &w->island[i];
+    struct sync_conf sync = {
+        .self = i, .members_count = conf->islands, .fragments_count = conf->fragments, .shards = w->shards};
+    TRY(mem_new(conf->fragments, sizeof *island->trainer, "the forecast", &island->trainer));
+    TRY(mem_new(conf->fragments, sizeof *island->version, "the forecast", &island->version));
+    TRY(mem_new(conf->fragments, sizeof *island->said, "the forecast", &island->said));
+    TRY(sync_new(&sync, &island->sync));
+    for (uint32_t f = 0; f < conf->fragments; f++) {
+        sync_restore(island->sync, f, 0, &(struct digest){{0}}, &(struct members){{0}});
+        island->trainer[f].due = schedule_next_due(&w->schedule, f, 0);
+    }
+    return ERR_OK;
+}
+
+static void begin(struct world *w)
+{
+    for (uint32_t i = 0; i < w->conf->islands; i++) {
+        for (uint32_t k = 0; k < w->conf->islands; k++)
+            if (k != i)
+                step_island(w, i, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = k});
+        for (uint32_t f = 0; f < w->conf->fragments; f++)
+            step_island(w, i, &(struct sync_event){.type = SYNC_EV_TRAINER_UP, .fragment = f});
+        announce(w, i);
+        push(w, w->step_us, (struct event){.kind = STEP_END, .island = i});
+        push(w, w->tick_us * (i + 1) / w->conf->islands, (struct event){.kind = TICK, .island = i});
+    }
+}
+
+static bool all_done(const struct world *w)
+{
+    for (uint32_t i = 0; i < w->conf->islands; i++)
+        if (w->island[i].step < w->conf->steps || w->island[i].waiting)
+            return false;
+    return true;
+}
+
+static void sum_up(const struct world *w, struct forecast_result *result)
+{
+    double trained = 0, all = 0, sent = 0;
+    for (uint32_t i = 0; i < w->conf->islands; i++) {
+        const struct island *island = &w->island[i];
+        double stretch = (double)(w->conf->steps - w->conf->steps / 2) * (double)w->step_us;
+        trained += stretch;
+        all += stretch + (double)island->stalled_us;
+        sent += island->sent;
+    }
+    *result = (struct forecast_result){.utilisation = trained / all,
+                                       .bytes_per_step =
+                                           sent / w->conf->islands / (double)(w->conf->steps - w->conf->steps / 2)};
+}
+
+static void clean_up(struct world *w)
+{
+    for (size_t k = 0; k < w->heap_count; k++)
+        mem_free(w->heap[k].beat);
+    mem_free(w->heap);
+    mem_free(w->shards);
+    mem_free(w->beat);
+    for (uint32_t i = 0; w->island != NULL && i < w->conf->islands; i++) {
+        sync_free(w->island[i].sync);
+        mem_free(w->island[i].trainer);
+        mem_free(w->island[i].version);
+        mem_free(w->island[i].said);
+    }
+    mem_free(w->island);
+    mem_free(w);
+}
+
+static enum err check(const struct forecast_conf *conf)
+{
+    if (conf->islands < 2 || conf->islands > MEMBERS_MAX)
+        return err_set(ERR_ARG, "%" PRIu32 " islands; 2 to %d are possible", conf->islands, MEMBERS_MAX);
+    if (conf->fragments < 1 || conf->fragments > WIRE_FRAGMENTS_MAX || conf->interval < 1 || conf->steps < 1)
+        return err_set(ERR_ARG, "%" PRIu32 " fragments, an interval of %" PRIu64 " steps", conf->fragments,
+                       conf->interval);
+    if (!(conf->params > 0 && conf->step_s > 0 && conf->bits > 0 && conf->bits_per_s > 0) ||
+        !(conf->loss >= 0 && conf->loss < 1) || !(conf->rtt_s >= 0))
+        return err_set(ERR_ARG, "parameters, step time, bits and bandwidth must be above 0, loss from 0 to below 1");
+    return ERR_OK;
+}
+
+/* What every island knows of every other, and a fragment's objects on their way at the same time. */
+double forecast_bytes(const struct forecast_conf *conf)
+{
+    double pairs = (double)conf->islands * conf->islands;
+    return pairs * conf->fragments * sizeof(struct sync_peer_fragment) + pairs * 2 * sizeof(struct event);
+}
+
+static enum err check_memory(const struct forecast_conf *conf)
+{
+    double there = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    if (forecast_bytes(conf) < 0.8 * there)
+        return ERR_OK;
+    return err_set(ERR_NOMEM,
+                   "%" PRIu32 " islands with %" PRIu32 " fragments take %.1f GiB to simulate, and this machine has "
+                   "%.1f GiB; fewer islands tell as much",
+                   conf->islands, conf->fragments, forecast_bytes(conf) / (1 << 30), there / (1 << 30));
+}
+
+enum err forecast_run(const struct forecast_conf *conf, struct forecast_result *result)
+{
+    enum err err;
+    struct world *w = NULL;
+    TRY(check(conf));
+    TRY(check_memory(conf));
+    TRY(mem_new(1, sizeof *w, "the forecast", &w));
+    w->conf = conf;
+    w->schedule = (struct schedule){.interval = conf->interval, .fragments = conf->fragments, .spread = true};
+    w->step_us = (uint64_t)(1e6 * conf->step_s);
+    w->step_us = w->step_us > 0 ? w->step_us : 1;
+    w->slack_us = (uint64_t)(1e6 * conf->step_s * conf->slack);
+    uint64_t many = conf->islands > ISLANDS_FEW ? conf->islands : ISLANDS_FEW;
+    w->tick_us = TICK_US_MIN * many / ISLANDS_FEW;
+    w->beat_gap_us = BEAT_GAP_US * many * many / ISLANDS_FEW / ISLANDS_FEW;
+    w->beat_gap_us = w->beat_gap_us < BEAT_GAP_US_MAX ? w->beat_gap_us : BEAT_GAP_US_MAX;
+    TRY_OUT(mem_new(conf->islands, sizeof *w->island, "the forecast", &w->island));
+    TRY_OUT(mem_new(conf->fragments, sizeof *w->shards, "the forecast", &w->shards));
+    TRY_OUT(mem_new(1, sizeof *w->beat, "the forecast", &w->beat));
+    for (uint32_t f = 0; f < conf->fragments; f++)
+        w->shards[f] = members_first(conf->islands);
+    for (uint32_t i = 0; i < conf->islands; i++)
+        TRY_OUT(start_island(w, i));
+    begin(w);
+    while (w->err == ERR_OK && w->heap_count > 0 && !all_done(w)) {
+        struct event event = pop(w);
+        happen(w, &event);
+    }
+    err = w->err;
+    if (err == ERR_OK && !all_done(w))
+        err = err_set(ERR_STATE, "the forecast came to a stand");
+    sum_up(w, result);
+out:
+    clean_up(w);
+    return err;
+}

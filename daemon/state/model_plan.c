@@ -1,0 +1,139 @@
+#include "daemon/state/model_plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/mem.h"
+#include "daemon/rules.h"
+
+uint64_t model_plan_count(const struct ipc_tensor *tensor)
+{
+    uint64_t count = 1;
+    for (uint32_t d = 0; d < tensor->dims && d < IPC_DIMS_MAX; d++) {
+        if (tensor->shape[d] != 0 && count > ((uint64_t)1 << 48) / tensor->shape[d])
+            return UINT64_MAX; /* plan_new() refuses it */
+        count *= tensor->shape[d];
+    }
+    return count;
+}
+
+/* No norm or bias is longer; a longer vector is a model laid out flat. */
+enum { SENSITIVE_MAX = 65536 };
+
+static enum err make_plan(const struct runspec *spec, struct model_plan *plan)
+{
+    struct plan_conf conf = rules_plan(spec);
+    struct plan_tensor *rows;
+    TRY(mem_new(plan->tensors_count, sizeof *rows, "the plan", &rows));
+    for (uint32_t i = 0; i < plan->tensors_count; i++)
+        rows[i] = (struct plan_tensor){.name = plan->tensors[i].name,
+                                       .layer = plan->tensors[i].layer,
+                                       .count = model_plan_count(&plan->tensors[i]),
+                                       .rows = plan->tensors[i].dims > 1 ? plan->tensors[i].shape[0] : 0,
+                                       .sensitive = plan->tensors[i].dims == 1 &&
+                                                    model_plan_count(&plan->tensors[i]) <= SENSITIVE_MAX};
+    enum err err = plan_new(rows, plan->tensors_count, &conf, &plan->plan);
+    mem_free(rows);
+    return err;
+}
+
+static enum err make_text(struct model_plan *plan)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *stream = open_memstream(&text, &bytes);
+    if (stream == NULL)
+        return err_set(ERR_NOMEM, "out of memory for the plan");
+    for (uint32_t i = 0; i < plan->tensors_count; i++) {
+        const struct ipc_tensor *tensor = &plan->tensors[i];
+        fprintf(stream, "%s\t%" PRId32 "\t%" PRIu32, tensor->name, tensor->layer, tensor->dims);
+        for (uint32_t d = 0; d < tensor->dims; d++)
+            fprintf(stream, "\t%" PRIu64, tensor->shape[d]);
+        fputc('\n', stream);
+    }
+    fclose(stream);
+    enum err err = mem_strdup(text, &plan->text);
+    free(text);
+    return err;
+}
+
+enum err model_plan_new(const struct runspec *spec, const struct ipc_tensor *tensors, uint32_t tensors_count,
+                        struct model_plan **out)
+{
+    enum err err;
+    struct model_plan *plan = NULL;
+    *out = NULL;
+    TRY_OUT(mem_new(1, sizeof *plan, "the plan", &plan));
+    TRY_OUT(mem_new(tensors_count, sizeof *plan->tensors, "the plan", &plan->tensors));
+    memcpy(plan->tensors, tensors, tensors_count * sizeof *tensors);
+    plan->tensors_count = tensors_count;
+    TRY_OUT(make_plan(spec, plan));
+    TRY_OUT(make_text(plan));
+out:
+    if (err != ERR_OK)
+        model_plan_free(plan);
+    else
+        *out = plan;
+    return err;
+}
+
+void model_plan_free(struct model_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    plan_free(plan->plan);
+    mem_free(plan->tensors);
+    mem_free(plan->text);
+    mem_free(plan);
+}
+
+/* One line; moves `*at` behind it. */
+static enum err parse_line(const char **at, struct ipc_tensor *tensor)
+{
+    char name[IPC_NAME_BYTES];
+    int used = 0;
+    memset(tensor, 0, sizeof *tensor);
+    if (sscanf(*at, "%127[^\t\n]\t%" SCNd32 "\t%" SCNu32 "%n", name, &tensor->layer, &tensor->dims, &used) != 3 ||
+        tensor->dims > IPC_DIMS_MAX || tensor->layer < -1)
+        return err_set(ERR_PROTO, "the plan holds a line that is no tensor");
+    memcpy(tensor->name, name, sizeof name);
+    *at += used;
+    for (uint32_t d = 0; d < tensor->dims; d++) {
+        used = 0;
+        if (sscanf(*at, "\t%" SCNu64 "%n", &tensor->shape[d], &used) != 1)
+            return err_set(ERR_PROTO, "the plan holds a tensor without its shape");
+        *at += used;
+    }
+    if (**at != '\n')
+        return err_set(ERR_PROTO, "the plan holds a line that is too long");
+    (*at)++;
+    return ERR_OK;
+}
+
+enum err model_plan_parse(const struct runspec *spec, const char *text, size_t bytes, struct model_plan **out)
+{
+    enum err err = ERR_OK;
+    struct ipc_tensor *tensors = NULL;
+    uint32_t count = 0;
+    uint32_t lines = 0;
+    char *copy = NULL;
+    *out = NULL;
+    if (bytes == 0 || bytes > MODEL_PLAN_TEXT_MAX || memchr(text, '\0', bytes) != NULL)
+        return err_set(ERR_PROTO, "a plan of %zu bytes", bytes);
+    for (size_t i = 0; i < bytes; i++)
+        lines += text[i] == '\n';
+    if (lines == 0 || lines > IPC_TENSORS_MAX)
+        return err_set(ERR_PROTO, "a plan of %" PRIu32 " tensors", lines);
+    TRY_OUT(mem_new(bytes + 1, 1, "the plan", &copy));
+    memcpy(copy, text, bytes);
+    TRY_OUT(mem_new(lines, sizeof *tensors, "the plan", &tensors));
+    for (const char *at = copy; *at != '\0' && count < lines;)
+        TRY_OUT(parse_line(&at, &tensors[count++]));
+    err = model_plan_new(spec, tensors, count, out);
+out:
+    mem_free(tensors);
+    mem_free(copy);
+    return err;
+}

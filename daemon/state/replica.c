@@ -1,0 +1,478 @@
+#include "daemon/state/replica.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "common/mem.h"
+#include "outer_opt/adapt.h"
+#include "outer_opt/recipe.h"
+#include "outer_opt/vhash.h"
+
+enum { ADAPT_ROUNDS = 16 };
+
+/* A shard cut into parts, made once. */
+struct shard_parts {
+    struct codec_part *parts;
+    size_t parts_count;
+    struct adapt *adapt; /* adaptive: chooses their codecs anew now and then */
+    uint64_t encodings;
+};
+
+struct fragment {
+    struct shard_parts *shards; /* of our contributions, by owner */
+    struct shard_parts result;  /* of our results */
+    float *anchor, *momentum, *residual, *pending;
+    float *owner_residual, *owner_pending;
+    _Atomic uint64_t cuts;        /* of left-overs; jobs of several shards count */
+    struct outlier_score *scores; /* of the members, on our shard */
+    float *decoded;               /* trimmed means and medians: every member's contribution to our shard */
+};
+
+struct replica {
+    struct replica_conf conf;
+    uint64_t *weights;
+    struct recipe *recipe;
+    struct fragment *fragments;
+};
+
+static bool has_momentum(const struct replica_conf *conf)
+{
+    return conf->outer.kind != OUTER_AVERAGE;
+}
+
+/* Whether means are taken value by value over all contributions at once. */
+static bool by_value(const struct replica_conf *conf)
+{
+    return conf->outliers.action == OUTLIER_TRIMMED || conf->outliers.action == OUTLIER_MEDIAN;
+}
+
+static struct plan_shard shard_of(const struct replica_conf *conf, uint32_t f, uint32_t shard)
+{
+    return plan_shard(conf->plan, f, conf->weights, conf->members_count, shard);
+}
+
+static size_t shard_values(struct plan_shard shard)
+{
+    return (size_t)(shard.end - shard.begin);
+}
+
+uint64_t replica_bytes(const struct replica_conf *conf)
+{
+    uint64_t values = 0;
+    for (uint32_t f = 0; f < conf->plan->fragments_count; f++) {
+        uint64_t count = conf->plan->fragments[f].values_count;
+        values += count * (1 + has_momentum(conf) + 2 * conf->error_feedback);
+        if (conf->error_feedback)
+            values += 2 * shard_values(shard_of(conf, f, conf->self));
+        if (by_value(conf))
+            values += conf->members_count * shard_values(shard_of(conf, f, conf->self));
+    }
+    return values * sizeof(float) + recipe_bytes(conf->plan, &conf->choice);
+}
+
+static enum err cut_parts(struct replica *replica, enum recipe_role role, uint32_t f, struct plan_shard range,
+                          struct codec_part *scratch, struct shard_parts *out)
+{
+    out->parts_count = recipe_parts(replica->recipe, role, f, range.begin, range.end, scratch);
+    if (out->parts_count == 0)
+        return ERR_OK;
+    TRY(mem_new(out->parts_count, sizeof *out->parts, "the recipe", &out->parts));
+    if (replica->conf.adaptive)
+        TRY(adapt_new(out->parts_count, &out->adapt));
+    memcpy(out->parts, scratch, out->parts_count * sizeof *out->parts);
+    return ERR_OK;
+}
+
+static enum err cut_fragment(struct replica *replica, uint32_t f, struct codec_part *scratch)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    TRY(mem_new(replica->conf.members_count, sizeof *fragment->shards, "the recipe", &fragment->shards));
+    for (uint32_t s = 0; s < replica->conf.members_count; s++)
+        TRY(cut_parts(replica, RECIPE_CONTRIBUTION, f, replica_shard(replica, f, s), scratch, &fragment->shards[s]));
+    return cut_parts(replica, RECIPE_RESULT, f, replica_own_shard(replica, f), scratch, &fragment->result);
+}
+
+static enum err cut_all(struct replica *replica)
+{
+    enum err err = ERR_OK;
+    struct codec_part *scratch;
+    TRY(recipe_new(replica->conf.plan, &replica->conf.choice, replica->conf.adaptive, &replica->recipe));
+    TRY(mem_new(recipe_parts_max(replica->recipe), sizeof *scratch, "the recipe", &scratch));
+    for (uint32_t f = 0; err == ERR_OK && f < replica->conf.plan->fragments_count; f++)
+        err = cut_fragment(replica, f, scratch);
+    mem_free(scratch);
+    return err;
+}
+
+static enum err alloc_fragment(struct replica *replica, uint32_t f)
+{
+    const struct replica_conf *conf = &replica->conf;
+    struct fragment *fragment = &replica->fragments[f];
+    size_t count = (size_t)conf->plan->fragments[f].values_count;
+    size_t owned = shard_values(shard_of(conf, f, conf->self));
+    TRY(mem_new(count, sizeof(float), "the anchor", &fragment->anchor));
+    if (has_momentum(conf))
+        TRY(mem_new(count, sizeof(float), "the outer momentum", &fragment->momentum));
+    TRY(mem_new(conf->members_count, sizeof *fragment->scores, "scores", &fragment->scores));
+    if (by_value(conf))
+        TRY(mem_new(owned * conf->members_count, sizeof(float), "contributions", &fragment->decoded));
+    if (!conf->error_feedback)
+        return ERR_OK;
+    TRY(mem_new(count, sizeof(float), "the residual", &fragment->residual));
+    TRY(mem_new(count, sizeof(float), "the pending residual", &fragment->pending));
+    TRY(mem_new(owned, sizeof(float), "the owner's residual", &fragment->owner_residual));
+    return mem_new(owned, sizeof(float), "the owner's pending residual", &fragment->owner_pending);
+}
+
+enum err replica_new(const struct replica_conf *conf, struct replica **out)
+{
+    enum err err;
+    struct replica *replica = NULL;
+    *out = NULL;
+    TRY_OUT(mem_new(1, sizeof *replica, "the replica", &replica));
+    replica->conf = *conf;
+    TRY_OUT(mem_new(conf->members_count, sizeof *replica->weights, "the replica", &replica->weights));
+    memcpy(replica->weights, conf->weights, conf->members_count * sizeof *replica->weights);
+    replica->conf.weights = replica->weights;
+    TRY_OUT(mem_new(conf->plan->fragments_count, sizeof *replica->fragments, "the replica", &replica->fragments));
+    for (uint32_t f = 0; f < conf->plan->fragments_count; f++)
+        TRY_OUT(alloc_fragment(replica, f));
+    TRY_OUT(cut_all(replica));
+out:
+    if (err != ERR_OK)
+        replica_free(replica);
+    else
+        *out = replica;
+    return err;
+}
+
+static void free_parts(struct shard_parts *cut)
+{
+    mem_free(cut->parts);
+    adapt_free(cut->adapt);
+}
+
+void replica_free(struct replica *replica)
+{
+    if (replica == NULL)
+        return;
+    for (uint32_t f = 0; replica->fragments != NULL && f < replica->conf.plan->fragments_count; f++) {
+        struct fragment *fragment = &replica->fragments[f];
+        mem_free(fragment->anchor);
+        mem_free(fragment->momentum);
+        mem_free(fragment->residual);
+        mem_free(fragment->pending);
+        mem_free(fragment->owner_residual);
+        mem_free(fragment->owner_pending);
+        mem_free(fragment->scores);
+        mem_free(fragment->decoded);
+        free_parts(&fragment->result);
+        for (uint32_t s = 0; fragment->shards != NULL && s < replica->conf.members_count; s++)
+            free_parts(&fragment->shards[s]);
+        mem_free(fragment->shards);
+    }
+    recipe_free(replica->recipe);
+    mem_free(replica->fragments);
+    mem_free(replica->weights);
+    mem_free(replica);
+}
+
+struct plan_shard replica_shard(const struct replica *replica, uint32_t f, uint32_t shard)
+{
+    return shard_of(&replica->conf, f, shard);
+}
+
+struct plan_shard replica_own_shard(const struct replica *replica, uint32_t f)
+{
+    return shard_of(&replica->conf, f, replica->conf.self);
+}
+
+size_t replica_shard_max(const struct replica *replica)
+{
+    size_t most = 0;
+    for (uint32_t f = 0; f < replica->conf.plan->fragments_count; f++) {
+        for (uint32_t s = 0; s < replica->conf.members_count; s++) {
+            size_t count = shard_values(replica_shard(replica, f, s));
+            most = count > most ? count : most;
+        }
+    }
+    return most;
+}
+
+size_t replica_frame_bytes_max(const struct replica *replica, uint32_t f, uint32_t shard)
+{
+    struct plan_shard range = replica_shard(replica, f, shard);
+    return recipe_frame_bytes_max(replica->conf.plan, &replica->conf.choice, f, range.begin, range.end);
+}
+
+size_t replica_factor_values(const struct replica *replica)
+{
+    return recipe_factor_values_max(replica->conf.plan, &replica->conf.choice);
+}
+
+float *replica_anchor(struct replica *replica, uint32_t f)
+{
+    return replica->fragments[f].anchor;
+}
+
+float *replica_momentum(struct replica *replica, uint32_t f)
+{
+    return replica->fragments[f].momentum;
+}
+
+float *replica_residual(struct replica *replica, uint32_t f)
+{
+    return replica->fragments[f].residual;
+}
+
+float *replica_owner_residual(struct replica *replica, uint32_t f)
+{
+    return replica->fragments[f].owner_residual;
+}
+
+static enum err encode(const struct replica *replica, struct shard_parts *cut, const struct vec_source *source,
+                       struct codec *codec, float *left, uint8_t *frame, size_t *frame_bytes, size_t *fault)
+{
+    /* A choice that could not be made (NaN) leaves the one before; encoding then says what is wrong. */
+    if (cut->adapt != NULL && cut->encodings++ % ADAPT_ROUNDS == 0)
+        (void)!adapt_parts(cut->adapt, codec, &replica->conf.choice, source, cut->parts, cut->parts_count);
+    return codec_encode(codec, cut->parts, cut->parts_count, source, left, frame, frame_bytes, fault);
+}
+
+/*
+ * A left-over that is large beside what it is left over from is mostly old: with outer momentum it feeds itself
+ * (measured, docs/ARCHITECTURE.md). It is cut down, and less of it kept.
+ */
+static void restrain(const struct replica_conf *conf, struct fragment *fragment, float *left, double meant_square,
+                     size_t count)
+{
+    double factor = (double)conf->feedback_decay;
+    double square = conf->feedback_limit > 0 ? outer_square_sum(left, NULL, count) : 0;
+    double most = (double)conf->feedback_limit * (double)conf->feedback_limit * meant_square;
+    if (square * factor * factor > most) {
+        factor = sqrt(most / square);
+        atomic_fetch_add(&fragment->cuts, 1);
+    }
+    if (factor < 1)
+        outer_scale(left, count, (float)factor);
+}
+
+uint64_t replica_feedback_cuts(const struct replica *replica, uint32_t f)
+{
+    return atomic_load(&replica->fragments[f].cuts);
+}
+
+enum err replica_encode(struct replica *replica, uint32_t f, uint32_t shard, const float *base, const float *theta,
+                        struct codec *codec, uint8_t *frame, size_t *frame_bytes)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    struct plan_shard range = replica_shard(replica, f, shard);
+    size_t fault = 0;
+    struct vec_source source = {
+        .minuend = base + range.begin,
+        .subtrahend = theta + range.begin,
+        .residual = fragment->residual != NULL ? fragment->residual + range.begin : NULL,
+    };
+    float *pending = fragment->pending != NULL ? fragment->pending + range.begin : NULL;
+    enum err err = encode(replica, &fragment->shards[shard], &source, codec, pending, frame, frame_bytes, &fault);
+    if (err == ERR_OK && pending != NULL)
+        restrain(&replica->conf, fragment, pending,
+                 replica->conf.feedback_limit > 0
+                     ? outer_square_sum(source.minuend, source.subtrahend, shard_values(range))
+                     : 0,
+                 shard_values(range));
+    if (err == ERR_NONFINITE) {
+        const struct plan_tensor *tensor = plan_tensor_at(replica->conf.plan, f, range.begin + fault);
+        return err_set(err,
+                       "tensor %s holds NaN or Inf (near value %" PRIu64 "): fragment %" PRIu32
+                       " is not contributed and will be reset to the next anchor; lower the learning rate",
+                       tensor != NULL ? tensor->name : "(padding)",
+                       tensor != NULL ? range.begin + fault - tensor->offset : 0, f);
+    }
+    return err;
+}
+
+/* Which input made the mean too large to encode: the one with the largest magnitude, NaN and Inf above all. */
+static size_t largest_input(const struct replica_input *inputs, size_t inputs_count, struct codec *codec,
+                            float *scratch, size_t count)
+{
+    size_t worst = 0;
+    float most = -1;
+    for (size_t i = 0; i < inputs_count; i++) {
+        if (codec_decode(codec, inputs[i].frame, inputs[i].bytes, scratch, count) != ERR_OK)
+            return i;
+        for (size_t k = 0; k < count; k++) {
+            if (!isfinite(scratch[k]))
+                return i;
+            if (fabsf(scratch[k]) > most) {
+                most = fabsf(scratch[k]);
+                worst = i;
+            }
+        }
+    }
+    return worst;
+}
+
+/* Trimmed mean or median; no weights. */
+static enum err mean_by_value(const struct replica *replica, struct fragment *fragment, struct replica_input *inputs,
+                              size_t inputs_count, size_t count, struct codec *codec, float *mean, size_t *bad)
+{
+    const struct outlier_conf *conf = &replica->conf.outliers;
+    const float *decoded[PLAN_SHARDS_MAX];
+    for (size_t i = 0; i < inputs_count; i++) {
+        float *values = fragment->decoded + i * count;
+        *bad = i;
+        TRY(codec_decode(codec, inputs[i].frame, inputs[i].bytes, values, count));
+        decoded[i] = values;
+        inputs[i].factor = 1;
+    }
+    uint32_t trim = conf->action == OUTLIER_MEDIAN ? PLAN_SHARDS_MAX : conf->trim;
+    outlier_trimmed_mean(decoded, inputs_count, trim, mean, count);
+    return ERR_OK;
+}
+
+/* Looks at every contribution by itself first. */
+static enum err judge(const struct replica *replica, struct fragment *fragment, struct replica_input *inputs,
+                      size_t inputs_count, size_t count, struct codec *codec, float *scratch, size_t *bad)
+{
+    struct outlier_score *scores[PLAN_SHARDS_MAX];
+    double squares[PLAN_SHARDS_MAX] = {0};
+    float factors[PLAN_SHARDS_MAX];
+    for (size_t i = 0; i < inputs_count; i++) {
+        *bad = i;
+        TRY(codec_decode(codec, inputs[i].frame, inputs[i].bytes, scratch, count));
+        squares[i] = outer_square_sum(scratch, NULL, count);
+        scores[i] = &fragment->scores[inputs[i].member];
+    }
+    outlier_judge(&replica->conf.outliers, scores, squares, inputs_count, factors);
+    for (size_t i = 0; i < inputs_count; i++)
+        inputs[i].factor = factors[i];
+    return ERR_OK;
+}
+
+static enum err weighted_mean(const struct replica *replica, struct fragment *fragment, struct replica_input *inputs,
+                              size_t inputs_count, size_t count, struct codec *codec, float *mean, size_t *bad)
+{
+    float weights[PLAN_SHARDS_MAX];
+    for (size_t i = 0; i < inputs_count; i++)
+        inputs[i].factor = 1;
+    if (replica->conf.outliers.action != OUTLIER_KEEP)
+        TRY(judge(replica, fragment, inputs, inputs_count, count, codec, mean, bad));
+    memset(mean, 0, count * sizeof *mean);
+    for (size_t i = 0; i < inputs_count; i++) {
+        *bad = i;
+        /* One scaled down keeps its weight in the mean; one left out has none. */
+        weights[i] = inputs[i].factor > 0 ? inputs[i].weight : 0;
+        if (inputs[i].factor > 0)
+            TRY(codec_decode_add(codec, inputs[i].frame, inputs[i].bytes, inputs[i].weight * inputs[i].factor, mean,
+                                 count));
+    }
+    outer_mean_finish(mean, count, weights, inputs_count);
+    return ERR_OK;
+}
+
+enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_input *inputs, size_t inputs_count,
+                        struct codec *codec, float *scratch, uint8_t *frame, size_t *frame_bytes, size_t *bad)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    size_t count = shard_values(replica_shard(replica, f, replica->conf.self));
+    size_t fault = 0;
+    TRY((by_value(&replica->conf) ? mean_by_value : weighted_mean)(replica, fragment, inputs, inputs_count, count,
+                                                                   codec, scratch, bad));
+    struct vec_source source = {.minuend = scratch, .residual = fragment->owner_residual};
+    enum err err =
+        encode(replica, &fragment->result, &source, codec, fragment->owner_pending, frame, frame_bytes, &fault);
+    if (err == ERR_OK && fragment->owner_pending != NULL)
+        restrain(&replica->conf, fragment, fragment->owner_pending,
+                 replica->conf.feedback_limit > 0 ? outer_square_sum(scratch, NULL, count) : 0, count);
+    if (err != ERR_NONFINITE)
+        return err;
+    *bad = largest_input(inputs, inputs_count, codec, scratch, count);
+    return err_set(err, "it holds NaN, Inf or numbers that make the mean larger than the codec can hold");
+}
+
+void replica_commit(struct replica *replica, uint32_t f, uint32_t shard)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    struct plan_shard range = replica_shard(replica, f, shard);
+    if (fragment->residual != NULL)
+        memcpy(fragment->residual + range.begin, fragment->pending + range.begin, shard_values(range) * sizeof(float));
+}
+
+void replica_commit_owner(struct replica *replica, uint32_t f)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    float *old = fragment->owner_residual;
+    fragment->owner_residual = fragment->owner_pending;
+    fragment->owner_pending = old;
+}
+
+enum err replica_apply(struct replica *replica, uint32_t f, uint32_t shard, const struct outer_round *round,
+                       const uint8_t *frame, size_t frame_bytes, enum replica_residual_rule rule, struct codec *codec,
+                       float *scratch)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    struct plan_shard range = replica_shard(replica, f, shard);
+    size_t count = shard_values(range);
+    TRY(codec_decode(codec, frame, frame_bytes, scratch, count));
+    float *momentum = fragment->momentum != NULL ? fragment->momentum + range.begin : NULL;
+    outer_step(&replica->conf.outer, round, fragment->anchor + range.begin, momentum, scratch, count);
+    if (rule == REPLICA_MOVE)
+        replica_commit(replica, f, shard);
+    else if (rule == REPLICA_CLEAR && fragment->residual != NULL)
+        memset(fragment->residual + range.begin, 0, count * sizeof(float));
+    return ERR_OK;
+}
+
+enum err replica_measure(struct replica *replica, uint32_t f, uint32_t shard, const uint8_t *frame, size_t frame_bytes,
+                         struct codec *codec, float *scratch, struct replica_size *size)
+{
+    const float *momentum = replica->fragments[f].momentum;
+    struct plan_shard range = replica_shard(replica, f, shard);
+    *size = (struct replica_size){0};
+    TRY(codec_decode(codec, frame, frame_bytes, scratch, shard_values(range)));
+    size->delta = outer_square_sum(scratch, NULL, shard_values(range));
+    if (momentum != NULL)
+        size->momentum = outer_square_sum(momentum + range.begin, NULL, shard_values(range));
+    return ERR_OK;
+}
+
+enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, struct digest *hash)
+{
+    const struct fragment *fragment = &replica->fragments[f];
+    size_t count = (size_t)replica->conf.plan->fragments[f].values_count;
+    size_t leaves = vhash_leaves(count);
+    struct digest *digests;
+    TRY(mem_new(2 * leaves, sizeof *digests, "a version hash", &digests));
+    for (size_t i = 0; i < leaves; i++) {
+        digests[i] = vhash_leaf(fragment->anchor, count, i);
+        if (fragment->momentum != NULL)
+            digests[leaves + i] = vhash_leaf(fragment->momentum, count, i);
+    }
+    *hash = vhash_root(f, version, count, digests, fragment->momentum != NULL ? digests + leaves : NULL);
+    mem_free(digests);
+    return ERR_OK;
+}
+
+void replica_clear_residuals(struct replica *replica, uint32_t f)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    size_t count = (size_t)replica->conf.plan->fragments[f].values_count;
+    if (fragment->residual != NULL)
+        memset(fragment->residual, 0, count * sizeof(float));
+    if (fragment->owner_residual != NULL)
+        memset(fragment->owner_residual, 0,
+               shard_values(replica_shard(replica, f, replica->conf.self)) * sizeof(float));
+}
+
+void replica_clear(struct replica *replica, uint32_t f)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    size_t bytes = (size_t)replica->conf.plan->fragments[f].values_count * sizeof(float);
+    memset(fragment->anchor, 0, bytes);
+    if (fragment->momentum != NULL)
+        memset(fragment->momentum, 0, bytes);
+    replica_clear_residuals(replica, f);
+}

@@ -1,0 +1,25 @@
+/*
+ * state_object: a fragment's whole state (anchor and momentum at a version) as bytes, for an island whose own is wrong
+ * or missing. Verified by its hash before anything is replaced.
+ */
+#ifndef DAEMON_STATE_OBJECT_H
+#define DAEMON_STATE_OBJECT_H
+
+#include <stdint.h>
+
+#include "common/err.h"
+#include "daemon/state/replica.h"
+#include "daemon/state/store.h"
+
+/* Size of the object of fragment `f`. */
+uint64_t state_object_bytes(struct replica *replica, const struct plan *plan, uint32_t f);
+/* Writes it into `out`, which has that many bytes. */
+void state_object_make(struct replica *replica, const struct plan *plan, uint32_t f, const struct store_fragment *state,
+                       uint8_t *out);
+/* Checks and takes it over. ERR_PROTO: not such an object, not the state of `version`, its values are not those of its
+ * hash, or the hash is not `expected` (NULL: none is known); the replica is then as it was. */
+ERR_MUST_CHECK enum err state_object_install(struct replica *replica, const struct plan *plan, uint32_t f,
+                                             uint64_t version, const struct digest *expected, const uint8_t *object,
+                                             uint64_t bytes, struct store_fragment *state);
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * store: checkpoints of the daemon's state: one file per fragment, the plan, and the exported anchor.
+ *
+ * A fragment's file holds anchor, momentum and residuals at one version; fragments are independent, so no two files
+ * need to agree. Files are whole or not there. Blocking; runs on job threads and at start.
+ */
+#ifndef DAEMON_STORE_H
+#define DAEMON_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/digest.h"
+#include "common/err.h"
+#include "common/runspec.h"
+#include "daemon/state/model_plan.h"
+#include "daemon/state/replica.h"
+
+struct store_fragment {
+    uint64_t version;
+    uint64_t step; /* run step of the newest result in it */
+    struct digest hash;
+};
+
+/* Writes fragment `f` as it stands in the replica. */
+ERR_MUST_CHECK enum err store_save_fragment(const char *folder, const struct runspec *spec,
+                                            const struct model_plan *plan, struct replica *replica, uint32_t f,
+                                            const struct store_fragment *state);
+/* Reads it back into the replica. ERR_NOTFOUND; ERR_CORRUPT (damaged, or not what its hash says); ERR_CONF: of
+ * another run or plan. */
+ERR_MUST_CHECK enum err store_load_fragment(const char *folder, const struct runspec *spec,
+                                            const struct model_plan *plan, struct replica *replica, uint32_t f,
+                                            struct store_fragment *state);
+
+ERR_MUST_CHECK enum err store_save_plan(const char *folder, const struct model_plan *plan);
+/* ERR_NOTFOUND if there is none yet. */
+ERR_MUST_CHECK enum err store_load_plan(const char *folder, const struct runspec *spec, struct model_plan **out);
+
+/* Writes all anchors under the tensors' own names to folder/anchor.safetensors, with the run spec, versions and step in
+ * its metadata. The caller sees to it that no anchor changes meanwhile. */
+ERR_MUST_CHECK enum err store_export(const char *folder, const struct runspec *spec, const struct model_plan *plan,
+                                     struct replica *replica, const struct store_fragment *states);
+
+#endif

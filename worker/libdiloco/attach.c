@@ -1,0 +1,341 @@
+/*
+ * libdiloco: see diloco.h for the interface and common/ipc.h for the contract with the daemon.
+ *
+ * Three layers: the connection (attach_link.c: connect, announce, receive, attach again), the two moves of a fragment
+ * (attach_move.c: snapshot out, anchor in), and here the public calls that drive them. The words in shared memory are
+ * the truth; messages only wake.
+ */
+#include "worker/libdiloco/attach_parts.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/env.h"
+#include "common/err.h"
+#include "common/ipc.h"
+#include "common/mem.h"
+
+static _Thread_local char attach_error[IPC_TEXT_BYTES + 256];
+
+int attach_fail(struct diloco *d, int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(d->error, sizeof d->error, format, args);
+    va_end(args);
+    return code;
+}
+
+bool attach_interrupted(const struct diloco *d)
+{
+    return d->options.interrupted != NULL && d->options.interrupted(d->options.interrupted_user) != 0;
+}
+
+/* ---- shared memory ---- */
+
+static int map_shared(struct diloco *d, int memfd, uint64_t session)
+{
+    struct stat status;
+    if (memfd < 0 || fstat(memfd, &status) != 0 || status.st_size < (off_t)sizeof(struct ipc_shm))
+        return attach_fail(d, DILOCO_ERROR, "the daemon sent no shared memory; is it of the same version?");
+    void *map = mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+    if (map == MAP_FAILED)
+        return attach_fail(d, DILOCO_ERROR, "cannot map the daemon's shared memory: %s", strerror(errno));
+    if (ipc_shm_check(map, (uint64_t)status.st_size) != ERR_OK ||
+        ((struct ipc_shm *)map)->tensors_count != d->tensors_count) {
+        munmap(map, (size_t)status.st_size);
+        return attach_fail(d, DILOCO_ERROR, "the daemon's shared memory does not fit: %s", err_text());
+    }
+    d->memfd = memfd;
+    d->shm = map;
+    d->session = session;
+    /* Between two turns of a daemon a fragment changes its word three times at most. */
+    d->say_room = 4 * d->shm->fragments_count;
+    if (mem_new(d->shm->fragments_count, sizeof *d->local, "fragments", &d->local) != ERR_OK ||
+        mem_new(d->say_room, sizeof *d->say, "fragments", &d->say) != ERR_OK || attach_make_aside(d) != ERR_OK)
+        return attach_fail(d, DILOCO_ERROR, "%s", err_text());
+    return DILOCO_OK;
+}
+
+/* ---- moving fragments ---- */
+
+/* Waits for the daemon to change something: a message, a slice of time, or its return. */
+static int wait_for_daemon(struct diloco *d)
+{
+    if (attach_interrupted(d))
+        return attach_fail(d, DILOCO_INTERRUPTED, "interrupted while waiting for an anchor");
+    attach_wait(d);
+    return attach_turn(d);
+}
+
+static void move_fragment(struct diloco *d, uint32_t f)
+{
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    attach_released(d, f);
+    if (attach_word(fragment) == IPC_ANCHOR && d->step >= fragment->mix_step)
+        attach_take_in(d, f, false);
+    if (attach_word(fragment) == IPC_FREE && d->step >= fragment->due_step)
+        attach_snapshot(d, f, false);
+}
+
+static int sync_fragments(struct diloco *d)
+{
+    for (;;) {
+        bool wait = false;
+        for (uint32_t f = 0; f < d->shm->fragments_count; f++) {
+            struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+            if (attach_words_free(d))
+                move_fragment(d, f);
+            /* With overlap = 0 the anchor is due at this very step; otherwise it may be late. */
+            if (d->local[f].sent && d->shm->late_wait != 0 && d->step >= fragment->mix_step)
+                wait = true;
+        }
+        if (!wait)
+            return DILOCO_OK;
+        int result = wait_for_daemon(d);
+        if (result != DILOCO_OK)
+            return result;
+    }
+}
+
+/* ---- public calls ---- */
+
+int diloco_attach(const struct diloco_options *options, struct diloco **out)
+{
+    struct diloco *d;
+    *out = NULL;
+    const char *path = options->socket_path != NULL ? options->socket_path : getenv("DILOCO_SOCKET");
+    snprintf(attach_error, sizeof attach_error, "no socket path: set options.socket_path or DILOCO_SOCKET");
+    if (path == NULL)
+        return DILOCO_ERROR;
+    if (mem_new(1, sizeof *d, "the attachment", &d) != ERR_OK || mem_strdup(path, &d->socket_path) != ERR_OK) {
+        snprintf(attach_error, sizeof attach_error, "%s", err_text());
+        mem_free(d);
+        return DILOCO_ERROR;
+    }
+    d->options = *options;
+    d->options.socket_path = d->socket_path;
+    d->socket = -1;
+    d->memfd = -1;
+    uint64_t deadline_ms = env_mono_ms() + (uint64_t)(options->wait_ms > 0 ? options->wait_ms : 0);
+    while (!attach_connect(d)) {
+        int reason = errno;
+        if (env_mono_ms() >= deadline_ms || attach_interrupted(d)) {
+            snprintf(attach_error, sizeof attach_error, "no daemon at %s: %s; start dilocod, or check the path", path,
+                     strerror(reason));
+            diloco_detach(d);
+            return DILOCO_UNREACHABLE;
+        }
+        poll(NULL, 0, ATTACH_POLL_MS);
+    }
+    *out = d;
+    return DILOCO_OK;
+}
+
+/* The first number between dots of a name, as in "model.layers.7.mlp.weight"; -1 if there is none. */
+static int32_t layer_from_name(const char *name)
+{
+    for (const char *at = name; (at = strchr(at, '.')) != NULL;) {
+        char *end;
+        at++;
+        if (*at < '0' || *at > '9')
+            continue;
+        long number = strtol(at, &end, 10);
+        if ((*end == '.' || *end == '\0') && number < INT32_MAX)
+            return (int32_t)number;
+    }
+    return -1;
+}
+
+int diloco_register(struct diloco *d, const struct diloco_tensor *tensor)
+{
+    if (d->begun)
+        return attach_fail(d, DILOCO_ERROR, "diloco_register() after diloco_begin()");
+    if (tensor->name == NULL || strlen(tensor->name) >= IPC_NAME_BYTES || tensor->dims > IPC_DIMS_MAX)
+        return attach_fail(d, DILOCO_ERROR,
+                           "tensor \"%.40s\": a name of at most %d bytes and at most %d dimensions are possible",
+                           tensor->name != NULL ? tensor->name : "", IPC_NAME_BYTES - 1, IPC_DIMS_MAX);
+    if (d->tensors_count == IPC_TENSORS_MAX)
+        return attach_fail(d, DILOCO_ERROR, "more than %d tensors", IPC_TENSORS_MAX);
+    if (d->tensors_count == d->tensors_room) {
+        uint32_t room = d->tensors_room > 0 ? 2 * d->tensors_room : 64;
+        if (mem_grow(&d->tensors, d->tensors_count, room, sizeof *d->tensors, "registered tensors") != ERR_OK)
+            return attach_fail(d, DILOCO_ERROR, "%s", err_text());
+        d->tensors_room = room;
+    }
+    struct tensor *slot = &d->tensors[d->tensors_count++];
+    *slot = (struct tensor){.data = tensor->data, .count = 1};
+    snprintf(slot->announced.name, sizeof slot->announced.name, "%s", tensor->name);
+    slot->announced.dims = tensor->dims;
+    slot->announced.layer = tensor->layer == DILOCO_LAYER_FROM_NAME ? layer_from_name(tensor->name) : tensor->layer;
+    for (uint32_t i = 0; i < tensor->dims; i++) {
+        slot->announced.shape[i] = tensor->shape[i];
+        slot->count *= tensor->shape[i];
+    }
+    return DILOCO_OK;
+}
+
+int diloco_begin(struct diloco *d, struct diloco_start *start)
+{
+    struct ipc_message message;
+    int fd;
+    int result = attach_announce(d, &message, &fd);
+    if (result != DILOCO_OK)
+        return result;
+    struct ipc_welcome welcome = message.welcome;
+    result = map_shared(d, fd, welcome.session);
+    if (result != DILOCO_OK) {
+        if (fd >= 0 && d->memfd != fd)
+            close(fd);
+        return result;
+    }
+    const struct ipc_place *places = ipc_places(d->shm);
+    for (uint32_t i = 0; i < d->tensors_count; i++)
+        if (places[i].count != d->tensors[i].count)
+            return attach_fail(d, DILOCO_ERROR, "the daemon has another size for tensor %s",
+                               d->tensors[i].announced.name);
+    if (welcome.need_initial) {
+        for (uint32_t f = 0; f < d->shm->fragments_count; f++)
+            attach_copy_out(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+        struct ipc_message initial = {.type = IPC_INITIAL};
+        attach_send(d, &initial, -1);
+    }
+    result = attach_await(d, IPC_GO, &message, &fd);
+    if (result != DILOCO_OK)
+        return result;
+    for (uint32_t f = 0; f < d->shm->fragments_count; f++)
+        attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+    d->begun = true;
+    d->step = message.go.step;
+    *start = (struct diloco_start){.step = message.go.step,
+                                   .steps = d->shm->steps,
+                                   .version = message.go.version,
+                                   .island_index = welcome.island_index,
+                                   .islands_count = welcome.islands_count};
+    snprintf(start->island, sizeof start->island, "%.63s", welcome.island);
+    return DILOCO_OK;
+}
+
+/* One step further; an island that is slower than others goes on where the run is. */
+static void advance(struct diloco *d)
+{
+    uint64_t run = atomic_load_explicit(&d->shm->run_step, memory_order_relaxed);
+    d->step++;
+    if (d->shm->run_slack == IPC_LOCKSTEP || run <= d->step || run - d->step <= d->shm->run_slack)
+        return;
+    d->step = run < d->shm->steps ? run : d->shm->steps;
+}
+
+uint64_t diloco_run_step(const struct diloco *d)
+{
+    return d->step;
+}
+
+int diloco_step(struct diloco *d, const struct diloco_report *report)
+{
+    if (!d->begun)
+        return attach_fail(d, DILOCO_ERROR, "diloco_step() before diloco_begin()");
+    advance(d);
+    d->tokens += report->tokens;
+    int result = attach_turn(d);
+    if (result != DILOCO_OK)
+        return result;
+    if (d->welcomed) {
+        struct ipc_message message = {.type = IPC_REPORT};
+        message.report = (struct ipc_report){.step = d->step,
+                                             .tokens = d->tokens,
+                                             .loss = report->loss,
+                                             .tokens_per_s = report->tokens_per_s,
+                                             .lr = report->lr,
+                                             .grad_norm = report->grad_norm};
+        /* A full socket drops a report, not a step. */
+        if (ipc_send(d->socket, &message, -1) == ERR_CLOSED)
+            attach_disconnect(d);
+    }
+    result = sync_fragments(d);
+    if (result != DILOCO_OK)
+        return result;
+    d->stop = d->stop || atomic_load(&d->shm->leave) != 0; /* the message may have been lost with a daemon */
+    return d->stop || d->step >= d->shm->steps ? DILOCO_STOP : DILOCO_OK;
+}
+
+/* The last contributions and anchors of a fragment. True if there is something to wait for. */
+static bool finish_fragment(struct diloco *d, uint32_t f)
+{
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    if (attach_released(d, f))
+        d->local[f].tokens_counted = d->tokens; /* refused for good: waiting would not make it better */
+    if (attach_word(fragment) == IPC_ANCHOR)
+        attach_take_in(d, f, d->local[f].sent && fragment->snapshot_tokens == d->tokens);
+    if (attach_word(fragment) == IPC_FREE && d->local[f].tokens_counted < d->tokens) {
+        attach_snapshot(d, f, true);
+    } else if (attach_word(fragment) == IPC_FREE && !d->local[f].settled) {
+        /* Said at once, fragment by fragment: others may be waiting for us in a round of this one while we wait for
+         * them in another. */
+        attach_say(d, IPC_SETTLED, f);
+        d->local[f].settled = d->welcomed;
+    }
+    return attach_word(fragment) != IPC_FREE;
+}
+
+int diloco_finish(struct diloco *d)
+{
+    if (!d->begun)
+        return attach_fail(d, DILOCO_ERROR, "diloco_finish() before diloco_begin()");
+    for (bool pending = true; pending;) {
+        pending = !attach_words_free(d);
+        for (uint32_t f = 0; attach_words_free(d) && f < d->shm->fragments_count; f++)
+            pending |= finish_fragment(d, f);
+        int result = attach_turn(d); /* what was said goes out, too */
+        if (result == DILOCO_OK && (pending || d->say_count > 0))
+            result = wait_for_daemon(d);
+        if (result != DILOCO_OK)
+            return result;
+        pending |= d->say_count > 0;
+    }
+    /* Exactly: what was shifted may be a rounding away from it. */
+    for (uint32_t f = 0; f < d->shm->fragments_count; f++)
+        attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+    struct ipc_message message = {.type = IPC_FINISHED};
+    attach_send(d, &message, -1);
+    return DILOCO_OK;
+}
+
+void diloco_detach(struct diloco *d)
+{
+    if (d == NULL)
+        return;
+    attach_disconnect(d);
+    attach_free_aside(d);
+    if (d->shm != NULL)
+        munmap(d->shm, d->shm->bytes);
+    if (d->memfd >= 0)
+        close(d->memfd);
+    mem_free(d->tensors);
+    mem_free(d->local);
+    mem_free(d->say);
+    mem_free(d->socket_path);
+    mem_free(d);
+}
+
+const char *diloco_error(const struct diloco *d)
+{
+    if (d == NULL)
+        return attach_error;
+    return d->error[0] != '\0' ? d->error : "no error recorded";
+}
+
+int diloco_attached(const struct diloco *d)
+{
+    return d->socket >= 0;
+}

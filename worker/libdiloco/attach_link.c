@@ -1,0 +1,240 @@
+/* The connection to the daemon; see attach_parts.h. */
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/env.h"
+#include "common/err.h"
+#include "worker/libdiloco/attach_parts.h"
+
+enum { REATTACH_INTERVAL_MS = 1000 };
+
+void attach_disconnect(struct diloco *d)
+{
+    if (d->socket >= 0)
+        close(d->socket);
+    d->socket = -1;
+    d->welcomed = false;
+    d->announced = 0;
+    /* Whoever is there next reads the words themselves; but what is settled is told in no word. */
+    d->say_count = 0;
+    for (uint32_t f = 0; d->local != NULL && f < d->shm->fragments_count; f++)
+        d->local[f].settled = false;
+}
+
+bool attach_connect(struct diloco *d)
+{
+    struct sockaddr_un address;
+    if (ipc_address(d->socket_path, &address) != ERR_OK)
+        return false;
+    d->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (d->socket >= 0 && connect(d->socket, (const struct sockaddr *)&address, sizeof address) == 0)
+        return true;
+    attach_disconnect(d);
+    return false;
+}
+
+static void wait_socket(const struct diloco *d, short events)
+{
+    struct pollfd item = {.fd = d->socket, .events = events};
+    poll(&item, d->socket >= 0 ? 1 : 0, ATTACH_POLL_MS);
+}
+
+void attach_wait(const struct diloco *d)
+{
+    wait_socket(d, POLLIN);
+}
+
+bool attach_send(struct diloco *d, const struct ipc_message *message, int fd)
+{
+    while (d->socket >= 0) {
+        enum err err = ipc_send(d->socket, message, fd);
+        if (err == ERR_OK)
+            return true;
+        if (err != ERR_AGAIN || attach_interrupted(d))
+            break;
+        wait_socket(d, POLLOUT);
+    }
+    attach_disconnect(d);
+    return false;
+}
+
+/* ---- attaching for the first time: the trainer has nothing else to do ---- */
+
+/* Next message, waiting for it: DILOCO_OK, DILOCO_INTERRUPTED, or DILOCO_UNREACHABLE if the daemon went away. */
+static int recv_message(struct diloco *d, struct ipc_message *message, int *fd)
+{
+    *fd = -1;
+    while (d->socket >= 0) {
+        enum err err = ipc_recv(d->socket, message, fd);
+        if (err == ERR_OK)
+            return DILOCO_OK;
+        if (err != ERR_AGAIN) {
+            attach_disconnect(d);
+            break;
+        }
+        if (attach_interrupted(d))
+            return attach_fail(d, DILOCO_INTERRUPTED, "interrupted while waiting for the daemon");
+        wait_socket(d, POLLIN);
+    }
+    return attach_fail(d, DILOCO_UNREACHABLE, "the daemon at %s went away", d->socket_path);
+}
+
+static int refused(struct diloco *d, const struct ipc_message *message)
+{
+    attach_disconnect(d);
+    return attach_fail(d, DILOCO_REFUSED, "the daemon refused this trainer: %.*s", IPC_TEXT_BYTES - 1, message->text);
+}
+
+int attach_await(struct diloco *d, enum ipc_type type, struct ipc_message *message, int *fd)
+{
+    for (;;) {
+        int result = recv_message(d, message, fd);
+        if (result != DILOCO_OK || message->type == type)
+            return result;
+        if (*fd >= 0)
+            close(*fd);
+        *fd = -1;
+        if (message->type == IPC_LEAVE)
+            d->stop = true;
+        if (message->type == IPC_REFUSED)
+            return refused(d, message);
+    }
+}
+
+/* Part `index` of what a trainer says first: HELLO, every tensor, REGISTERED. */
+static struct ipc_message introduction(const struct diloco *d, uint32_t index)
+{
+    struct ipc_message message = {.type = IPC_REGISTERED};
+    if (index == 0) {
+        message.type = IPC_HELLO;
+        message.hello = (struct ipc_hello){.version = IPC_VERSION,
+                                           .pid = (uint32_t)getpid(),
+                                           .session = d->session,
+                                           .step = d->step,
+                                           .tokens = d->tokens};
+        snprintf(message.hello.trainer, sizeof message.hello.trainer, "%s",
+                 d->options.trainer != NULL ? d->options.trainer : "trainer");
+    } else if (index <= d->tensors_count) {
+        message.type = IPC_TENSOR;
+        message.tensor = d->tensors[index - 1].announced;
+    }
+    return message;
+}
+
+int attach_announce(struct diloco *d, struct ipc_message *message, int *fd)
+{
+    *fd = -1;
+    for (uint32_t i = 0; i < d->tensors_count + 2; i++) {
+        struct ipc_message part = introduction(d, i);
+        if (!attach_send(d, &part, i == 0 ? d->memfd : -1))
+            return attach_fail(d, DILOCO_UNREACHABLE, "the daemon at %s went away", d->socket_path);
+    }
+    int result = attach_await(d, IPC_WELCOME, message, fd);
+    d->welcomed = result == DILOCO_OK;
+    return result;
+}
+
+/* ---- telling ---- */
+
+static void flush(struct diloco *d)
+{
+    while (d->say_count > 0 && d->socket >= 0) {
+        const struct word_said *word = &d->say[d->say_head];
+        struct ipc_message message = {.type = word->type, .fragment = word->fragment};
+        enum err err = ipc_send(d->socket, &message, -1);
+        if (err == ERR_AGAIN)
+            return;
+        if (err != ERR_OK) {
+            attach_disconnect(d);
+            return;
+        }
+        d->say_head = (d->say_head + 1) % d->say_room;
+        d->say_count--;
+    }
+}
+
+void attach_say(struct diloco *d, enum ipc_type type, uint32_t fragment)
+{
+    if (d->socket < 0 || !d->welcomed)
+        return; /* the next daemon reads the words */
+    if (d->say_count == d->say_room) {
+        attach_disconnect(d); /* it has not listened for long: begin anew with it */
+        return;
+    }
+    d->say[(d->say_head + d->say_count++) % d->say_room] = (struct word_said){type, fragment};
+    flush(d);
+}
+
+/* ---- attaching again, a little with every turn ---- */
+
+bool attach_words_free(const struct diloco *d)
+{
+    return d->socket < 0 || d->welcomed;
+}
+
+static void introduce(struct diloco *d)
+{
+    while (d->socket >= 0 && d->announced < d->tensors_count + 2) {
+        struct ipc_message part = introduction(d, d->announced);
+        enum err err = ipc_send(d->socket, &part, d->announced == 0 ? d->memfd : -1);
+        if (err == ERR_AGAIN)
+            return;
+        if (err != ERR_OK)
+            attach_disconnect(d);
+        else
+            d->announced++;
+    }
+}
+
+static int take_in(struct diloco *d, const struct ipc_message *message)
+{
+    if (message->type == IPC_LEAVE)
+        d->stop = true;
+    if (message->type == IPC_REFUSED)
+        return refused(d, message);
+    if (message->type != IPC_WELCOME || d->welcomed)
+        return DILOCO_OK;
+    if (!message->welcome.resumed) {
+        attach_disconnect(d);
+        return attach_fail(d, DILOCO_REFUSED,
+                           "the daemon could not take over the shared memory; start this trainer anew");
+    }
+    d->welcomed = true;
+    return DILOCO_OK;
+}
+
+int attach_turn(struct diloco *d)
+{
+    uint64_t now_ms = env_mono_ms();
+    if (d->socket < 0 && now_ms < d->reattach_ms)
+        return DILOCO_OK;
+    if (d->socket < 0) {
+        d->reattach_ms = now_ms + REATTACH_INTERVAL_MS;
+        if (!attach_connect(d))
+            return DILOCO_OK;
+    }
+    if (!d->welcomed)
+        introduce(d);
+    while (d->socket >= 0) {
+        struct ipc_message message;
+        int fd;
+        enum err err = ipc_recv(d->socket, &message, &fd);
+        if (fd >= 0)
+            close(fd);
+        if (err == ERR_AGAIN)
+            break;
+        if (err != ERR_OK) {
+            attach_disconnect(d);
+            break;
+        }
+        int result = take_in(d, &message);
+        if (result != DILOCO_OK)
+            return result;
+    }
+    flush(d);
+    return DILOCO_OK;
+}

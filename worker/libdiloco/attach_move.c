@@ -1,0 +1,239 @@
+#include "worker/libdiloco/attach_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/mem.h"
+
+/* ---- values ---- */
+
+/* Values that are moved at a time: copies to and from a GPU should be long. */
+enum { STRETCH = 1 << 18 };
+
+static void read_tensor(const struct diloco *d, float *to, const void *tensor, size_t count)
+{
+    if (d->options.device.read != NULL)
+        d->options.device.read(d->options.device.user, to, tensor, count);
+    else
+        memcpy(to, tensor, count * sizeof *to);
+}
+
+static void write_tensor(const struct diloco *d, void *tensor, const float *from, size_t count)
+{
+    if (d->options.device.write != NULL)
+        d->options.device.write(d->options.device.user, tensor, from, count);
+    else
+        memcpy(tensor, from, count * sizeof *from);
+}
+
+static void mix_host(float *live, const float *anchor, const float *base, size_t count, enum diloco_mix mode,
+                     double alpha)
+{
+    float keep = (float)alpha;
+    float take = (float)(1 - alpha);
+    if (mode == DILOCO_RESET) {
+        memcpy(live, anchor, count * sizeof *live);
+    } else if (mode == DILOCO_SHIFT) {
+        for (size_t i = 0; i < count; i++)
+            live[i] += anchor[i] - base[i];
+    } else {
+        for (size_t i = 0; i < count; i++)
+            live[i] = keep * live[i] + take * anchor[i];
+    }
+}
+
+static void mix_tensor(const struct diloco *d, void *live, const float *anchor, const float *base, size_t count,
+                       enum diloco_mix mode)
+{
+    double alpha = d->shm->mix;
+    if (mode == DILOCO_MIX && alpha == 0)
+        mode = DILOCO_RESET; /* and an Inf in the old value cannot survive as 0 * Inf */
+    if (d->options.device.mix != NULL)
+        d->options.device.mix(d->options.device.user, live, anchor, base, count, mode, alpha);
+    else
+        mix_host(live, anchor, base, count, mode, alpha);
+}
+
+/* ---- the two moves of a fragment ---- */
+
+static bool word_move(struct ipc_fragment *fragment, uint32_t from, uint32_t to)
+{
+    return atomic_compare_exchange_strong_explicit(&fragment->word, &from, to, memory_order_acq_rel,
+                                                   memory_order_acquire);
+}
+
+uint32_t attach_word(struct ipc_fragment *fragment)
+{
+    return atomic_load_explicit(&fragment->word, memory_order_acquire);
+}
+
+void attach_copy_out(struct diloco *d, uint32_t f, float *area)
+{
+    const struct ipc_place *places = ipc_places(d->shm);
+    for (uint32_t i = 0; i < d->tensors_count; i++)
+        if (places[i].fragment == f)
+            read_tensor(d, area + places[i].offset, d->tensors[i].data, places[i].count);
+}
+
+void attach_copy_in(struct diloco *d, uint32_t f, const float *area)
+{
+    const struct ipc_place *places = ipc_places(d->shm);
+    for (uint32_t i = 0; i < d->tensors_count; i++)
+        if (places[i].fragment == f)
+            write_tensor(d, d->tensors[i].data, area + places[i].offset, places[i].count);
+}
+
+static struct aside_rule aside_rule(const struct diloco *d)
+{
+    return (struct aside_rule){.keep = (float)d->shm->mix,
+                               .fresh = (float)d->shm->eager_fresh,
+                               .past = (float)d->shm->eager_past,
+                               .decay = (float)d->shm->eager_decay};
+}
+
+enum err attach_make_aside(struct diloco *d)
+{
+    if (d->shm->set_aside != 0)
+        TRY(mem_new(STRETCH, sizeof(float), "work set aside", &d->stretch));
+    for (uint32_t f = 0; d->shm->set_aside != 0 && f < d->shm->fragments_count; f++) {
+        size_t count = (size_t)ipc_fragment(d->shm, f)->values_count;
+        TRY(mem_new(count, sizeof(float), "work set aside", &d->local[f].aside));
+        if (d->shm->eager_fresh != 0)
+            TRY(mem_new(count, sizeof(float), "work of earlier rounds", &d->local[f].past));
+    }
+    return ERR_OK;
+}
+
+void attach_free_aside(struct diloco *d)
+{
+    for (uint32_t f = 0; d->local != NULL && f < d->shm->fragments_count; f++) {
+        mem_free(d->local[f].aside);
+        mem_free(d->local[f].past);
+    }
+    mem_free(d->stretch);
+}
+
+enum aside_move { ASIDE_OUT, ASIDE_COUNTED, ASIDE_MISSED, ASIDE_BACK, ASIDE_DROP };
+
+/* Moves the values of a tensor that begin at `from` in the fragment. */
+static void move_stretch(struct diloco *d, uint32_t f, float *tensor, uint64_t from, size_t count, enum aside_move move)
+{
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    const float *area = ipc_area(d->shm, fragment) + from; /* ASIDE_OUT: the snapshot; later the anchor */
+    const float *base = ipc_base(d->shm, fragment) + from;
+    const struct aside_rule rule = aside_rule(d);
+    float *aside = d->local[f].aside + from, *live = d->stretch;
+    float *past = d->local[f].past != NULL ? d->local[f].past + from : NULL;
+    if (move == ASIDE_OUT)
+        memcpy(live, area, count * sizeof *live);
+    else
+        read_tensor(d, live, tensor, count);
+    switch (move) {
+    case ASIDE_OUT: aside_out(&rule, live, base, aside, past, count); break;
+    case ASIDE_COUNTED:
+    case ASIDE_MISSED: aside_in(&rule, live, base, area, aside, past, move == ASIDE_COUNTED, count); break;
+    case ASIDE_BACK:
+    case ASIDE_DROP: aside_off(&rule, live, aside, past, move == ASIDE_BACK, count); break;
+    }
+    write_tensor(d, tensor, live, count);
+}
+
+/* All values of a fragment from `begin` to before `end`. */
+static void move_aside(struct diloco *d, uint32_t f, uint64_t begin, uint64_t end, enum aside_move move)
+{
+    const struct ipc_place *places = ipc_places(d->shm);
+    for (uint32_t i = 0; i < d->tensors_count; i++) {
+        uint64_t from = begin > places[i].offset ? begin : places[i].offset;
+        uint64_t to = places[i].offset + places[i].count;
+        to = to < end ? to : end;
+        for (; places[i].fragment == f && from < to; from += STRETCH)
+            move_stretch(d, f, (float *)d->tensors[i].data + (from - places[i].offset), from,
+                         to - from < STRETCH ? (size_t)(to - from) : STRETCH, move);
+    }
+}
+
+bool attach_snapshot(struct diloco *d, uint32_t f, bool final)
+{
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    if (!word_move(fragment, IPC_FREE, IPC_COPYING))
+        return false;
+    attach_copy_out(d, f, ipc_area(d->shm, fragment));
+    if (d->shm->set_aside != 0)
+        move_aside(d, f, 0, UINT64_MAX, ASIDE_OUT);
+    fragment->snapshot_step = d->step;
+    fragment->snapshot_tokens = d->tokens;
+    fragment->snapshot_final = final;
+    fragment->mix_step = final ? d->step : d->step + d->shm->overlap;
+    atomic_store_explicit(&fragment->word, IPC_SNAPSHOT, memory_order_release);
+    d->local[f].sent = true;
+    attach_say(d, IPC_TAKEN, f);
+    return true;
+}
+
+static void mix_range(struct diloco *d, uint32_t f, const struct ipc_range *range, enum diloco_mix mode)
+{
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    const struct ipc_place *places = ipc_places(d->shm);
+    const float *anchor = ipc_area(d->shm, fragment);
+    const float *base = ipc_base(d->shm, fragment);
+    for (uint32_t i = 0; i < d->tensors_count; i++) {
+        const struct ipc_place *place = &places[i];
+        uint64_t begin = range->begin > place->offset ? range->begin : place->offset;
+        uint64_t end = place->offset + place->count;
+        end = range->end < end ? range->end : end;
+        if (place->fragment != f || begin >= end)
+            continue;
+        mix_tensor(d, (float *)d->tensors[i].data + (begin - place->offset), anchor + begin, base + begin,
+                   (size_t)(end - begin), mode);
+    }
+}
+
+void attach_take_in(struct diloco *d, uint32_t f, bool ending)
+{
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    if (!word_move(fragment, IPC_ANCHOR, IPC_MIXING))
+        return;
+    bool counted = false;
+    bool missed = false;
+    for (uint32_t r = 0; r < fragment->ranges_count && r < IPC_RANGES_MAX; r++) {
+        const struct ipc_range *range = &fragment->ranges[r];
+        enum diloco_mix mode = range->mode == IPC_SHIFT             ? DILOCO_SHIFT
+                               : range->mode == IPC_RESET || ending ? DILOCO_RESET
+                                                                    : DILOCO_MIX;
+        if (d->shm->set_aside != 0 && d->local[f].sent && mode != DILOCO_RESET)
+            move_aside(d, f, range->begin, range->end, mode == DILOCO_MIX ? ASIDE_COUNTED : ASIDE_MISSED);
+        else
+            mix_range(d, f, range, mode);
+        if (range->mode == IPC_SHIFT)
+            missed = true;
+        else
+            counted = true;
+    }
+    if (counted && !missed)
+        d->local[f].tokens_counted = d->local[f].sent ? fragment->snapshot_tokens : d->tokens;
+    d->local[f].sent = false;
+    fragment->base ^= 1;
+    fragment->base_version = fragment->anchor_version;
+    atomic_store_explicit(&fragment->word, IPC_FREE, memory_order_release);
+    attach_say(d, IPC_MIXED, f);
+}
+
+/* Whether what is set aside of a fragment holds no NaN. */
+static bool aside_is_finite(const struct diloco *d, uint32_t f)
+{
+    uint64_t count = ipc_fragment(d->shm, f)->values_count;
+    for (uint64_t i = 0; i < count; i++)
+        if (!isfinite(d->local[f].aside[i]))
+            return false;
+    return true;
+}
+
+bool attach_released(struct diloco *d, uint32_t f)
+{
+    if (!d->local[f].sent || attach_word(ipc_fragment(d->shm, f)) != IPC_FREE)
+        return false;
+    d->local[f].sent = false;
+    if (d->shm->set_aside != 0)
+        move_aside(d, f, 0, UINT64_MAX, aside_is_finite(d, f) ? ASIDE_BACK : ASIDE_DROP);
+    return true;
+}

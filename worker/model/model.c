@@ -1,0 +1,203 @@
+#include "worker/model/model.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/env.h"
+#include "common/mem.h"
+#include "worker/model/model_work.h"
+
+/* ---- the list of tensors ---- */
+
+struct lister {
+    struct model *model;
+    int next;
+    int64_t offset;
+};
+
+/* Adds a tensor and returns its offset. `aligned` false: it must follow the one before without a gap, so that the two
+ * are one matrix to a product. */
+static int64_t add_tensor(struct lister *lister, int32_t layer, const char *name, uint64_t rows, uint64_t columns,
+                          double init_std, bool aligned)
+{
+    struct model *model = lister->model;
+    struct model_tensor *tensor = &model->tensors[lister->next++];
+    if (layer >= 0)
+        snprintf(tensor->name, sizeof tensor->name, "model.layers.%" PRId32 ".%s.weight", layer, name);
+    else
+        snprintf(tensor->name, sizeof tensor->name, "%s.weight", name);
+    if (aligned)
+        lister->offset = (lister->offset + 15) / 16 * 16;
+    tensor->layer = layer;
+    tensor->dims = columns > 0 ? 2 : 1;
+    tensor->shape[0] = rows;
+    tensor->shape[1] = columns;
+    tensor->count = (int64_t)(rows * (columns > 0 ? columns : 1));
+    tensor->offset = lister->offset;
+    tensor->decay = columns > 0;
+    tensor->init_std = init_std;
+    lister->offset += tensor->count;
+    model->params_count += tensor->count;
+    return tensor->offset;
+}
+
+static void list_layer(struct lister *lister, int32_t l, double std)
+{
+    struct model *model = lister->model;
+    struct model_layer *layer = &model->work->layers[l];
+    uint64_t C = (uint64_t)model->C;
+    uint64_t F = (uint64_t)model->F;
+    uint64_t q = (uint64_t)(model->H * model->D);
+    uint64_t kv = (uint64_t)(model->G * model->D);
+    double back = std / sqrt(2.0 * (double)model->L);
+    layer->norm1 = add_tensor(lister, l, "input_layernorm", C, 0, 0, true);
+    layer->qkv = add_tensor(lister, l, "self_attn.q_proj", q, C, std, true);
+    add_tensor(lister, l, "self_attn.k_proj", kv, C, std, false);
+    add_tensor(lister, l, "self_attn.v_proj", kv, C, std, false);
+    layer->out = add_tensor(lister, l, "self_attn.o_proj", C, q, back, true);
+    layer->norm2 = add_tensor(lister, l, "post_attention_layernorm", C, 0, 0, true);
+    layer->gate_up = add_tensor(lister, l, "mlp.gate_proj", F, C, std, true);
+    add_tensor(lister, l, "mlp.up_proj", F, C, std, false);
+    layer->down = add_tensor(lister, l, "mlp.down_proj", C, F, back, true);
+}
+
+enum { TENSORS_PER_LAYER = 9 };
+
+static enum err list_tensors(struct model *model, double std)
+{
+    int count = (int)model->L * TENSORS_PER_LAYER + 2 + (model->tied ? 0 : 1);
+    TRY(mem_new((size_t)count, sizeof *model->tensors, "the model's tensors", &model->tensors));
+    struct lister lister = {.model = model};
+    uint64_t V = (uint64_t)model->V;
+    uint64_t C = (uint64_t)model->C;
+    model->work->embed = add_tensor(&lister, -1, "model.embed_tokens", V, C, std, true);
+    for (int32_t l = 0; l < model->L; l++)
+        list_layer(&lister, l, std);
+    model->work->norm_final = add_tensor(&lister, -1, "model.norm", C, 0, 0, true);
+    model->work->head = model->work->embed;
+    if (!model->tied)
+        model->work->head = add_tensor(&lister, -1, "lm_head", V, C, std, true);
+    model->tensors_count = lister.next;
+    model->flat_count = lister.offset;
+    return ERR_OK;
+}
+
+static enum err alloc_params(struct model *model, bool train)
+{
+    const struct kern *kern = model->kern;
+    size_t count = (size_t)model->flat_count;
+    TRY(kern->alloc(model->dev, count * sizeof(float), "the model's parameters", (void **)&model->w));
+    model->act = model->w;
+    if (kern->act_bytes != sizeof(float))
+        TRY(kern->alloc(model->dev, count * kern->act_bytes, "the model's parameters", &model->act));
+    if (train)
+        TRY(kern->alloc(model->dev, count * sizeof(float), "the gradients", (void **)&model->grad));
+    return ERR_OK;
+}
+
+enum err model_new(const struct runspec *spec, const struct kern *kern, struct kern_dev *dev, int64_t batch, bool train,
+                   struct model **out)
+{
+    enum err err;
+    struct model *model = NULL;
+    *out = NULL;
+    TRY_OUT(mem_new(1, sizeof *model, "the model", &model));
+    model->kern = kern;
+    model->dev = dev;
+    model->V = spec->vocab;
+    model->C = spec->width;
+    model->L = spec->layers;
+    model->H = spec->heads;
+    model->G = spec->kv_heads;
+    model->D = spec->width / spec->heads;
+    model->F = spec->ff;
+    model->T = spec->context;
+    model->B = batch;
+    model->tied = spec->tied;
+    model->eps = (float)spec->norm_eps;
+    TRY_OUT(mem_new(1, sizeof *model->work, "the model", &model->work));
+    TRY_OUT(mem_new((size_t)model->L, sizeof *model->work->layers, "the model", &model->work->layers));
+    TRY_OUT(list_tensors(model, spec->init_std));
+    TRY_OUT(alloc_params(model, train));
+    TRY_OUT(model_work_new(model, train));
+    /* Angles in double from the definition, then rounded: libm's last bit does not reach a float. */
+    float *table = NULL;
+    size_t half = (size_t)model->D / 2;
+    TRY_OUT(mem_new((size_t)model->T * half * 2, sizeof *table, "rotary positions", &table));
+    for (size_t t = 0; t < (size_t)model->T; t++) {
+        for (size_t i = 0; i < half; i++) {
+            double angle = (double)t * pow(spec->rope_theta, -2.0 * (double)i / (double)model->D);
+            table[(t * half + i) * 2] = (float)cos(angle);
+            table[(t * half + i) * 2 + 1] = (float)sin(angle);
+        }
+    }
+    kern->upload(dev, model->work->cos_sin, table, (size_t)model->T * half * 2 * sizeof *table);
+    err = kern->sync(dev);
+    mem_free(table);
+out:
+    if (err != ERR_OK)
+        model_free(model);
+    else
+        *out = model;
+    return err;
+}
+
+void model_free(struct model *model)
+{
+    if (model == NULL)
+        return;
+    if (model->work != NULL)
+        model_work_free(model);
+    if (model->act != model->w)
+        model->kern->free(model->dev, model->act);
+    model->kern->free(model->dev, model->w);
+    model->kern->free(model->dev, model->grad);
+    mem_free(model->tensors);
+    mem_free(model);
+}
+
+enum err model_init(struct model *model, uint64_t seed)
+{
+    float *host = NULL;
+    int64_t most = 0;
+    for (int i = 0; i < model->tensors_count; i++)
+        most = model->tensors[i].count > most ? model->tensors[i].count : most;
+    TRY(mem_new((size_t)most, sizeof *host, "initial parameters", &host));
+    for (int i = 0; i < model->tensors_count; i++) {
+        const struct model_tensor *tensor = &model->tensors[i];
+        struct env_rng rng = env_rng_init(seed, (uint64_t)i);
+        for (int64_t k = 0; k < tensor->count; k++)
+            host[k] = tensor->init_std > 0 ? (float)(tensor->init_std * env_rng_normal(&rng)) : 1.0f;
+        model_write(model, tensor, host);
+    }
+    mem_free(host);
+    model_refresh(model);
+    return model->kern->sync(model->dev);
+}
+
+void model_read(const struct model *model, const struct model_tensor *tensor, float *to)
+{
+    model->kern->download(model->dev, to, model->w + tensor->offset, (size_t)tensor->count * sizeof *to);
+}
+
+void model_write(struct model *model, const struct model_tensor *tensor, const float *from)
+{
+    model->kern->upload(model->dev, model->w + tensor->offset, from, (size_t)tensor->count * sizeof *from);
+}
+
+void model_refresh(struct model *model)
+{
+    model->kern->to_act(model->dev, model->act, model->w, model->flat_count);
+}
+
+double model_train_flops(const struct model *model, int64_t tokens)
+{
+    double per_layer = (double)((model->H + 2 * model->G) * model->D) * (double)model->C +
+                       (double)(model->H * model->D) * (double)model->C + 3.0 * (double)model->F * (double)model->C;
+    double products = 6.0 * ((double)model->L * per_layer + (double)model->V * (double)model->C);
+    /* Scores and their use, causal: half of 2 products forward and 4 backward over T keys. */
+    double attention = (double)model->L * 6.0 * (double)model->T * (double)(model->H * model->D);
+    return (products + attention) * (double)tokens;
+}

@@ -1,0 +1,131 @@
+/* Allocation of the activations. Sizes are a function of the shape alone and are known at start. */
+#include "common/mem.h"
+#include "worker/model/model_work.h"
+
+/* One list serves allocation and release: each entry is a pointer's place and its size. */
+struct entry {
+    void **place;
+    size_t bytes;
+};
+
+enum { SHARED_ENTRIES = 16, LAYER_ENTRIES = 12 };
+/* Logits of this many bytes at a time: large vocabularies would otherwise need more memory than the model. */
+enum { LOGITS_BYTES_MAX = 64 << 20 };
+
+static int64_t max2(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t list_shared(struct model *m, struct entry *list)
+{
+    struct model_work *w = m->work;
+    size_t rows = (size_t)(m->B * m->T);
+    size_t act = m->kern->act_bytes;
+    size_t C = (size_t)m->C;
+    size_t wide = (size_t)max2(2 * m->F, (m->H + 2 * m->G) * m->D);
+    size_t narrow = (size_t)max2(m->F, m->H * m->D);
+    size_t n = 0;
+    struct kern_attention dims = model_attention(m);
+    list[n++] = (struct entry){(void **)&w->tokens, rows * sizeof(int32_t)};
+    list[n++] = (struct entry){(void **)&w->targets, rows * sizeof(int32_t)};
+    list[n++] = (struct entry){(void **)&w->cos_sin, (size_t)(m->T * m->D) * sizeof(float)};
+    list[n++] = (struct entry){&w->resid_final, rows * C * act};
+    list[n++] = (struct entry){&w->normed_final, rows * C * act};
+    list[n++] = (struct entry){(void **)&w->rstd_final, rows * sizeof(float)};
+    list[n++] = (struct entry){&w->proj, rows * C * act};
+    list[n++] = (struct entry){&w->logits, (size_t)w->chunk * (size_t)m->V * act};
+    list[n++] = (struct entry){(void **)&w->losses, rows * sizeof(float)};
+    list[n++] = (struct entry){&w->scratch, m->kern->attention_scratch(m->dev, &dims)};
+    if (w->train) {
+        list[n++] = (struct entry){&w->d_resid, rows * C * act};
+        list[n++] = (struct entry){&w->d_normed, rows * C * act};
+        list[n++] = (struct entry){&w->d_wide, rows * wide * act};
+        list[n++] = (struct entry){&w->d_narrow, rows * narrow * act};
+    }
+    return n;
+}
+
+static size_t list_layer(struct model *m, int64_t l, struct entry *list)
+{
+    struct model_layer *y = &m->work->layers[l];
+    size_t rows = (size_t)(m->B * m->T);
+    size_t act = m->kern->act_bytes;
+    size_t C = (size_t)m->C;
+    size_t n = 0;
+    list[n++] = (struct entry){&y->resid1, rows * C * act};
+    list[n++] = (struct entry){&y->normed1, rows * C * act};
+    list[n++] = (struct entry){(void **)&y->rstd1, rows * sizeof(float)};
+    list[n++] = (struct entry){&y->heads, rows * (size_t)((m->H + 2 * m->G) * m->D) * act};
+    list[n++] = (struct entry){&y->attended, rows * (size_t)(m->H * m->D) * act};
+    list[n++] = (struct entry){(void **)&y->lse, rows * (size_t)m->H * sizeof(float)};
+    list[n++] = (struct entry){&y->resid2, rows * C * act};
+    list[n++] = (struct entry){&y->normed2, rows * C * act};
+    list[n++] = (struct entry){(void **)&y->rstd2, rows * sizeof(float)};
+    list[n++] = (struct entry){&y->gu, rows * (size_t)(2 * m->F) * act};
+    list[n++] = (struct entry){&y->hidden, rows * (size_t)m->F * act};
+    return n;
+}
+
+struct kern_attention model_attention(const struct model *m)
+{
+    return (struct kern_attention){.B = m->B, .T = m->T, .H = m->H, .G = m->G, .D = m->D};
+}
+
+static enum err alloc_all(struct model *m, const struct entry *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        TRY(m->kern->alloc(m->dev, list[i].bytes, "activations", list[i].place));
+    return ERR_OK;
+}
+
+/* Without a backward pass the layers take turns with one set of buffers. */
+static void share_layers(struct model *m)
+{
+    for (int64_t l = 1; l < m->L; l++) {
+        struct entry from[LAYER_ENTRIES];
+        struct entry to[LAYER_ENTRIES];
+        size_t count = list_layer(m, 0, from);
+        list_layer(m, l, to);
+        for (size_t i = 0; i < count; i++)
+            *to[i].place = *from[i].place;
+    }
+}
+
+enum err model_work_new(struct model *m, bool train)
+{
+    struct model_work *w = m->work;
+    struct entry list[SHARED_ENTRIES];
+    struct entry layer[LAYER_ENTRIES];
+    int64_t rows = m->B * m->T;
+    w->train = train;
+    w->chunk = LOGITS_BYTES_MAX / (m->V * (int64_t)sizeof(float));
+    w->chunk = w->chunk < 1 ? 1 : w->chunk > rows ? rows : w->chunk;
+    TRY(alloc_all(m, list, list_shared(m, list)));
+    for (int64_t l = 0; l < (train ? m->L : 1); l++)
+        TRY(alloc_all(m, layer, list_layer(m, l, layer)));
+    if (!train)
+        share_layers(m);
+    TRY(mem_new((size_t)rows, sizeof *w->losses_host, "losses", &w->losses_host));
+    return mem_new((size_t)m->V, sizeof *w->logits_host, "logits", &w->logits_host);
+}
+
+void model_work_free(struct model *m)
+{
+    struct model_work *w = m->work;
+    struct entry list[SHARED_ENTRIES];
+    struct entry layer[LAYER_ENTRIES];
+    size_t count = list_shared(m, list);
+    for (size_t i = 0; i < count; i++)
+        m->kern->free(m->dev, *list[i].place);
+    for (int64_t l = 0; w->layers != NULL && l < m->L; l++) {
+        count = list_layer(m, l, layer);
+        for (size_t i = 0; (w->train || l == 0) && i < count; i++)
+            m->kern->free(m->dev, *layer[i].place);
+        m->kern->free(m->dev, w->layers[l].cache);
+    }
+    mem_free(w->losses_host);
+    mem_free(w->logits_host);
+    mem_free(w->layers);
+    mem_free(w);
+}

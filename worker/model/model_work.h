@@ -1,0 +1,55 @@
+/*
+ * model_work: the activations of model.c's passes. Private to worker/model*.c.
+ */
+#ifndef WORKER_MODEL_WORK_H
+#define WORKER_MODEL_WORK_H
+
+#include "worker/model/model.h"
+
+/* What the backward pass needs of one layer; R = B * T rows. */
+struct model_layer {
+    int64_t norm1, qkv, out, norm2, gate_up, down; /* offsets into the flat arrays; qkv and gate_up are fused */
+    kern_act *resid1;                              /* (R,C): input of the first norm */
+    kern_act *normed1;                             /* (R,C) */
+    float *rstd1;                                  /* (R) */
+    kern_act *heads;                               /* (R,(H+2G)D): queries, keys, values, rotated */
+    kern_act *attended;                            /* (R,HD) */
+    float *lse;                                    /* (B,H,T) */
+    kern_act *resid2;                              /* (R,C): input of the second norm */
+    kern_act *normed2;                             /* (R,C) */
+    float *rstd2;                                  /* (R) */
+    kern_act *gu;                                  /* (R,2F) */
+    kern_act *hidden;                              /* (R,F) */
+    kern_act *cache;                               /* (2,T,GD): keys and values of decoded positions */
+};
+
+struct model_work {
+    struct model_layer *layers;
+    int64_t embed, norm_final, head; /* offsets */
+    bool train;
+    int64_t chunk;             /* rows of logits at a time */
+    int32_t *tokens, *targets; /* (R), on the device */
+    float *cos_sin;            /* (T, D/2, 2) */
+    kern_act *resid_final;     /* (R,C) */
+    kern_act *normed_final;    /* (R,C) */
+    float *rstd_final;         /* (R) */
+    kern_act *proj;            /* (R,C): output of the last projection, not yet added to the residual stream */
+    kern_act *logits;          /* (chunk,V) */
+    float *losses;             /* (R) */
+    float *losses_host;        /* (R) */
+    kern_act *d_resid;         /* (R,C) */
+    kern_act *d_normed;        /* (R,C) */
+    kern_act *d_wide;          /* (R, max(2F, (H+2G)D)) */
+    kern_act *d_narrow;        /* (R, max(F, HD)) */
+    void *scratch;             /* attention */
+    float *logits_host;        /* (V) */
+    int64_t decoded;           /* positions in the caches */
+};
+
+/* Memory: model_memory.c. */
+ERR_MUST_CHECK enum err model_work_new(struct model *model, bool train);
+void model_work_free(struct model *model);
+
+struct kern_attention model_attention(const struct model *model);
+
+#endif

@@ -74,13 +74,13 @@ static enum err alloc_fragments(struct engine *engine)
 static enum err start_sync(struct engine *engine)
 {
     uint32_t fragments = engine_fragments(engine);
-    struct members *shards;
+    struct bitset *shards;
     TRY(mem_new(fragments, sizeof *shards, "the protocol", &shards));
     for (uint32_t f = 0; f < fragments; f++) {
         for (uint32_t s = 0; s < engine->view.count; s++) {
             struct plan_shard shard = replica_shard(engine->replica, f, s);
             if (shard.end > shard.begin)
-                members_add(&shards[f], s);
+                bitset_add(&shards[f], s);
         }
     }
     struct sync_conf conf = {.self = engine->view.self,
@@ -103,7 +103,7 @@ static enum err recover_all(struct engine *engine)
         if (!known)
             continue;
         struct engine_fragment *fragment = &engine->fragments[f];
-        struct members known_results = members_of_bits(results);
+        struct bitset known_results = bitset_of_word(results);
         sync_restore(engine->sync, f, fragment->state.version, &fragment->state.hash, &known_results);
         versions += fragment->state.version;
     }

@@ -7,7 +7,7 @@ typedef enum owner_order handler(struct owner *owner, const struct owner_rule *r
 static void next_round(struct owner *owner, uint64_t round)
 {
     owner->round = round;
-    owner->have = owner->refused = owner->late = (struct members){{0}};
+    owner->have = owner->refused = owner->late = (struct bitset){{0}};
     owner->quorum_ms = 0;
 }
 
@@ -15,8 +15,8 @@ static void next_round(struct owner *owner, uint64_t round)
 static void collect_on(struct owner *owner)
 {
     owner->state = OWNER_COLLECTING;
-    members_add_all(&owner->have, &owner->late);
-    owner->late = (struct members){{0}};
+    bitset_add_all(&owner->have, &owner->late);
+    owner->late = (struct bitset){{0}};
     owner->drop = false;
 }
 
@@ -31,15 +31,15 @@ static enum owner_order ignore(struct owner *owner, const struct owner_rule *rul
 static enum owner_order contributed(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
 {
     (void)rule;
-    members_add(&owner->have, input->member);
-    members_remove(&owner->refused, input->member); /* it has mended itself and come again */
+    bitset_add(&owner->have, input->member);
+    bitset_remove(&owner->refused, input->member); /* it has mended itself and come again */
     return OWNER_NOTHING;
 }
 
 static enum owner_order refused(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
 {
     (void)rule;
-    members_add(&owner->refused, input->member);
+    bitset_add(&owner->refused, input->member);
     return OWNER_NOTHING;
 }
 
@@ -47,7 +47,7 @@ static enum owner_order contributed_late(struct owner *owner, const struct owner
                                          const struct owner_input *input)
 {
     (void)rule;
-    members_add(&owner->late, input->member);
+    bitset_add(&owner->late, input->member);
     return OWNER_NOTHING;
 }
 
@@ -58,17 +58,17 @@ static enum owner_order dropped(struct owner *owner, const struct owner_rule *ru
     collect_on(owner);
     if (over)
         return OWNER_NOTHING;
-    members_remove(&owner->have, input->member);
-    members_add(&owner->refused, input->member);
+    bitset_remove(&owner->have, input->member);
+    bitset_add(&owner->refused, input->member);
     return OWNER_NOTHING;
 }
 
 static enum owner_order check(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
 {
-    if (members_empty(&owner->have))
+    if (bitset_empty(&owner->have))
         return OWNER_NOTHING;
     bool close = !input->missing;
-    if (rule->quorum > 0 && members_count(&owner->have) < rule->quorum)
+    if (rule->quorum > 0 && bitset_count(&owner->have) < rule->quorum)
         owner->quorum_ms = 0; /* not reached, or not any more: a contribution was of no use */
     else if (rule->quorum > 0) {
         if (owner->quorum_ms == 0)

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "net/members.h"
+#include "common/bitset.h"
 
 enum owner_state { OWNER_COLLECTING, OWNER_REDUCING, OWNER_STORING, OWNER_STATES };
 
@@ -41,12 +41,12 @@ struct owner_rule {
 
 struct owner {
     enum owner_state state;
-    uint64_t round;         /* the version the next result makes */
-    struct members have;    /* whose contribution is here */
-    struct members refused; /* whose contribution was unusable */
-    struct members late;    /* whose came while a job was at work; it counts if collecting goes on */
-    uint64_t quorum_ms;     /* when the quorum was reached; 0 before */
-    bool drop;              /* a reduction is running whose result is not needed any more */
+    uint64_t round;        /* the version the next result makes */
+    struct bitset have;    /* whose contribution is here */
+    struct bitset refused; /* whose contribution was unusable */
+    struct bitset late;    /* whose came while a job was at work; it counts if collecting goes on */
+    uint64_t quorum_ms;    /* when the quorum was reached; 0 before */
+    bool drop;             /* a reduction is running whose result is not needed any more */
 };
 
 struct owner_input {

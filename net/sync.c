@@ -55,7 +55,7 @@ static bool missing(const struct sync *sync, uint32_t f, uint32_t i)
     const struct sync_fragment *own = &sync->fragments[f];
     const struct sync_member *peer = &sync->peers[i];
     uint64_t round = own->owner.round;
-    if (members_has(&own->owner.have, i) || members_has(&own->owner.refused, i))
+    if (bitset_has(&own->owner.have, i) || bitset_has(&own->owner.refused, i))
         return false;
     if (i == sync->conf.self)
         return own->state == SYNC_ENCODING || (own->trainer ? own->own.abstained < round : sync->expecting);
@@ -107,7 +107,7 @@ static void note_missing(struct sync *sync, uint32_t f)
 void sync_step_owner(struct sync *sync, uint32_t f, struct owner_input input)
 {
     struct owner *owner = &sync->fragments[f].owner;
-    bool idle = owner->state != OWNER_COLLECTING || members_empty(&owner->have);
+    bool idle = owner->state != OWNER_COLLECTING || bitset_empty(&owner->have);
     if (!sync_owns(sync, f) || (input.event == OWNER_CHECK && idle))
         return; /* and nobody needs to know who is missing */
     uint64_t round = owner->round;
@@ -154,11 +154,11 @@ static void result_stored(struct sync *sync, const struct sync_event *event)
         else
             sync_step_owner(sync, f, (struct owner_input){.event = OWNER_ADVANCED, .version = event->version});
     }
-    if (event->version != fragment->own.version + 1 || members_has(&fragment->own.results, event->shard))
+    if (event->version != fragment->own.version + 1 || bitset_has(&fragment->own.results, event->shard))
         return;
-    members_add(&fragment->own.results, event->shard);
+    bitset_add(&fragment->own.results, event->shard);
     sync_announce(sync);
-    if (!members_within(&sync->shards[f], &fragment->own.results))
+    if (!bitset_within(&sync->shards[f], &fragment->own.results))
         return;
     fragment->complete = true;
     sync_raise(sync, f, SYNC_EV_COMPLETE, event);
@@ -215,8 +215,8 @@ enum err sync_new(const struct sync_conf *conf, struct sync **out)
     enum err err;
     struct sync *sync = NULL;
     *out = NULL;
-    if (conf->members_count == 0 || conf->members_count > MEMBERS_MAX || conf->self >= conf->members_count)
-        return err_set(ERR_ARG, "%u members; 1 to %d are possible", conf->members_count, MEMBERS_MAX);
+    if (conf->members_count == 0 || conf->members_count > SYNC_MEMBERS_MAX || conf->self >= conf->members_count)
+        return err_set(ERR_ARG, "%u members; 1 to %d are possible", conf->members_count, SYNC_MEMBERS_MAX);
     TRY_OUT(mem_new(1, sizeof *sync, "the protocol", &sync));
     sync->conf = *conf;
     TRY_OUT(mem_new(conf->fragments_count, sizeof *sync->fragments, "the protocol", &sync->fragments));
@@ -253,14 +253,14 @@ void sync_free(struct sync *sync)
 }
 
 void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash,
-                  const struct members *results)
+                  const struct bitset *results)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->own.version = version;
     sync_remember_hash(fragment, version, hash);
     fragment->own.results = *results;
-    members_keep_all(&fragment->own.results, &sync->shards[f]);
-    bool ours_stands = members_has(results, sync->conf.self);
+    bitset_keep_all(&fragment->own.results, &sync->shards[f]);
+    bool ours_stands = bitset_has(results, sync->conf.self);
     struct owner owner = owner_init(version + (ours_stands ? 1 : 0));
     /* Contributions to this round may be here already, and their senders were told so. */
     if (fragment->owner.round < owner.round)
@@ -282,14 +282,14 @@ enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, u
         bool asked = fragment->state == SYNC_REPAIR && wire_key_equal(key, &fragment->state_key);
         return asked && fragment->state_from == from ? SYNC_WANT : SYNC_NOT_NEEDED;
     }
-    if (key->shard >= sync->conf.members_count || !members_has(&sync->shards[key->fragment], key->shard))
+    if (key->shard >= sync->conf.members_count || !bitset_has(&sync->shards[key->fragment], key->shard))
         return SYNC_NOT_NEEDED;
     if (key->kind == WIRE_CONTRIBUTION) {
         if (key->shard != sync->conf.self || key->island != from || key->version < fragment->owner.round)
             return SYNC_NOT_NEEDED;
         if (key->version > fragment->owner.round)
             return SYNC_NOT_YET;
-        if (members_has(&fragment->owner.have, from))
+        if (bitset_has(&fragment->owner.have, from))
             return SYNC_HAVE;
         /* While a reduction runs it is not known whether this round is over: it may fail and collect on. */
         return fragment->owner.state == OWNER_COLLECTING ? SYNC_WANT : SYNC_NOT_YET;
@@ -298,7 +298,7 @@ enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, u
         return SYNC_HAVE;
     if (key->version > fragment->own.version + 1)
         return SYNC_NOT_YET;
-    return members_has(&fragment->own.results, key->shard) ? SYNC_HAVE : SYNC_WANT;
+    return bitset_has(&fragment->own.results, key->shard) ? SYNC_HAVE : SYNC_WANT;
 }
 
 bool sync_known(const struct sync *sync, uint32_t f)
@@ -327,19 +327,19 @@ struct sync_peer_fragment sync_heard(const struct sync *sync, uint32_t member, u
     return sync->peers[member].fragments[f];
 }
 
-struct members sync_waiting_for(const struct sync *sync, uint32_t f)
+struct bitset sync_waiting_for(const struct sync *sync, uint32_t f)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
-    struct members waiting = {{0}};
+    struct bitset waiting = {{0}};
     if (fragment->state == SYNC_CONTRIBUTED) {
         waiting = sync->shards[f];
-        members_remove_all(&waiting, &fragment->own.results);
-        members_remove(&waiting, sync->conf.self);
+        bitset_remove_all(&waiting, &fragment->own.results);
+        bitset_remove(&waiting, sync->conf.self);
     }
-    bool collects = fragment->owner.state == OWNER_COLLECTING && !members_empty(&fragment->owner.have);
+    bool collects = fragment->owner.state == OWNER_COLLECTING && !bitset_empty(&fragment->owner.have);
     for (uint32_t i = 0; collects && i < sync->conf.members_count; i++)
         if (missing(sync, f, i))
-            members_add(&waiting, i);
+            bitset_add(&waiting, i);
     return waiting;
 }
 

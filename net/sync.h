@@ -111,16 +111,18 @@ struct sync_action {
 
 enum sync_want { SYNC_WANT, SYNC_HAVE, SYNC_NOT_NEEDED, SYNC_NOT_YET };
 
+enum { SYNC_MEMBERS_MAX = BITSET_MAX };
+
 struct sync_conf {
     uint32_t self, members_count, fragments_count;
-    const struct members *shards; /* per fragment, copied: who owns a part of it */
+    const struct bitset *shards; /* per fragment, copied: who owns a part of it */
     struct owner_rule rule;
 };
 
 /* What an island says of a fragment, its own or as last heard. */
 struct sync_peer_fragment {
     uint64_t version, contributed, abstained;
-    struct members results;
+    struct bitset results;
     struct digest hash;
     bool hash_known;
     bool said; /* a peer's: it has told us since it came up */
@@ -135,7 +137,7 @@ void sync_free(struct sync *sync);
  * the version after it. Called before the first event, or later for a fragment that had no state yet: without this a
  * fragment is blank; it fetches a peer's state as soon as one has it. */
 void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash,
-                  const struct members *results);
+                  const struct bitset *results);
 
 /* Whether a trainer of ours is on its way: our own shards' rounds then wait for it. `brings_initial`: and it will give
  * its initial tensors, so that blank fragments need not be fetched from peers that have no more than that. */
@@ -166,7 +168,7 @@ struct sync_peer_fragment sync_own(const struct sync *sync, uint32_t f);
 /* What `member` last said of the fragment; zero if nothing. */
 struct sync_peer_fragment sync_heard(const struct sync *sync, uint32_t member, uint32_t f);
 /* Members whose contribution or result fragment `f` is waiting for; for status. */
-struct members sync_waiting_for(const struct sync *sync, uint32_t f);
+struct bitset sync_waiting_for(const struct sync *sync, uint32_t f);
 const struct owner *sync_owner(const struct sync *sync, uint32_t f);
 /* With a quorum: rounds of our shards in a row that closed without the member, though it takes part; `*too_late`: it is
  * later than the run's grace, so that they no longer wait for it. */

@@ -8,7 +8,7 @@ static void arrive(struct sync *sync, uint32_t f, uint64_t version, const struct
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->own.version = version;
-    fragment->own.results = (struct members){{0}};
+    fragment->own.results = (struct bitset){{0}};
     fragment->complete = false;
     fragment->behind_ms = 0;
     fragment->fetch_ms = 0;
@@ -18,8 +18,8 @@ static void arrive(struct sync *sync, uint32_t f, uint64_t version, const struct
     /* As an owner we may be ahead of our own fragment, when a quorum went on without us: then our shard's result of the
      * next version is in our ledger already. */
     if (sync_owns(sync, f) && fragment->owner.round > version + 1) {
-        members_add(&fragment->own.results, sync->conf.self);
-        fragment->complete = members_within(&sync->shards[f], &fragment->own.results);
+        bitset_add(&fragment->own.results, sync->conf.self);
+        fragment->complete = bitset_within(&sync->shards[f], &fragment->own.results);
     }
     sync_announce(sync);
 }
@@ -106,7 +106,7 @@ void sync_send_contributions(struct sync *sync, uint32_t f, uint32_t only)
     struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = f, .version = fragment->own.version + 1};
     key.island = sync->conf.self;
     for (uint32_t i = 0; i < sync->conf.members_count; i++) {
-        bool owns = members_has(&sync->shards[f], i) && !members_has(&fragment->own.results, i);
+        bool owns = bitset_has(&sync->shards[f], i) && !bitset_has(&fragment->own.results, i);
         if (!owns || i == sync->conf.self || !sync->peers[i].up || (only != SYNC_NOBODY && only != i))
             continue;
         key.shard = i;

@@ -46,7 +46,7 @@ struct sync_member {
 
 struct sync {
     struct sync_conf conf;
-    struct members *shards;
+    struct bitset *shards;
     struct sync_fragment *fragments;
     struct sync_member *peers;
     struct sync_action *actions; /* ring */
@@ -59,7 +59,7 @@ struct sync {
 /* Whether we own a part of the fragment. */
 static inline bool sync_owns(const struct sync *sync, uint32_t f)
 {
-    return members_has(&sync->shards[f], sync->conf.self);
+    return bitset_has(&sync->shards[f], sync->conf.self);
 }
 
 /* ---- sync.c ---- */

@@ -163,7 +163,7 @@ static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t excep
 
 static bool holds_result(const struct sync_peer_fragment *row, uint64_t version, uint32_t shard)
 {
-    return row->version >= version || (row->version + 1 == version && members_has(&row->results, shard));
+    return row->version >= version || (row->version + 1 == version && bitset_has(&row->results, shard));
 }
 
 /* Asks for every missing result of the next version, each from its owner if that holds it, else from anyone who does.
@@ -174,7 +174,7 @@ static bool fetch_results(struct sync *sync, uint32_t f)
     uint64_t version = fragment->own.version + 1;
     bool asked = false;
     for (uint32_t s = 0; s < sync->conf.members_count; s++) {
-        if (!members_has(&sync->shards[f], s) || members_has(&fragment->own.results, s))
+        if (!bitset_has(&sync->shards[f], s) || bitset_has(&fragment->own.results, s))
             continue;
         uint32_t from = SYNC_NOBODY;
         for (uint32_t i = 0; i < sync->conf.members_count; i++) {
@@ -199,9 +199,9 @@ static bool someone_holds_more(const struct sync *sync, uint32_t f)
         const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
         if (i == sync->conf.self || !sync->peers[i].up)
             continue;
-        struct members theirs = row->results;
-        members_keep_all(&theirs, &sync->shards[f]);
-        if (row->version > own->version || (row->version == own->version && !members_within(&theirs, &own->results)))
+        struct bitset theirs = row->results;
+        bitset_keep_all(&theirs, &sync->shards[f]);
+        if (row->version > own->version || (row->version == own->version && !bitset_within(&theirs, &own->results)))
             return true;
     }
     return false;
@@ -257,7 +257,7 @@ void sync_catch_up(struct sync *sync, uint32_t f)
     if (sync->now_ms < fragment->behind_ms + PATIENCE_MS || sync->now_ms < fragment->fetch_ms)
         return;
     uint32_t ahead = furthest_ahead(sync, f, fragment->own.version + BEHIND_MAX, SYNC_NOBODY);
-    if (ahead != SYNC_NOBODY && members_empty(&fragment->own.results)) {
+    if (ahead != SYNC_NOBODY && bitset_empty(&fragment->own.results)) {
         sync_report(sync, SYNC_REPORT_BEHIND, f, ahead);
         sync_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = ahead});
     } else if (fetch_results(sync, f)) {

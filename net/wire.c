@@ -166,7 +166,7 @@ static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, 
         rows[i].version = from->version;
         rows[i].contributed = from->contributed;
         rows[i].abstained = from->abstained;
-        rows[i].results = members_bits(&from->results);
+        rows[i].results = bitset_word(&from->results);
         rows[i].hash = binary_of(&from->hash, from->hash_known);
         pointers[i] = &rows[i];
     }
@@ -215,7 +215,7 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
         to->version = row->version;
         to->contributed = row->contributed;
         to->abstained = row->abstained;
-        to->results = members_of_bits(row->results);
+        to->results = bitset_of_word(row->results);
         TRY(digest_from(&row->hash, "hash", true, &to->hash, &to->hash_known));
     }
     return ERR_OK;

@@ -15,7 +15,7 @@
 
 #include "common/digest.h"
 #include "common/err.h"
-#include "net/members.h"
+#include "common/bitset.h"
 
 /* 1: first version. */
 enum { WIRE_VERSION = 1 };
@@ -73,7 +73,7 @@ struct wire_hello {
 struct wire_fragment {
     uint32_t fragment;
     uint64_t version, contributed, abstained;
-    struct members results;
+    struct bitset results;
     struct digest hash;
     bool hash_known;
 };

@@ -191,11 +191,11 @@ static struct outgoing *first_for(struct xfer *xfer, uint32_t peer)
     return best;
 }
 
-bool xfer_next(struct xfer *xfer, uint64_t blocked, struct xfer_chunk *chunk)
+bool xfer_next(struct xfer *xfer, const struct bitset *blocked, struct xfer_chunk *chunk)
 {
     for (uint32_t k = 0; k < xfer->conf.peers_count; k++) {
         uint32_t peer = (xfer->turn + k) % xfer->conf.peers_count;
-        if ((blocked >> peer & 1) != 0)
+        if (bitset_has(blocked, peer))
             continue;
         struct outgoing *o = first_for(xfer, peer);
         if (o == NULL)

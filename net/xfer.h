@@ -60,8 +60,8 @@ struct xfer_chunk {
 };
 
 /* The next chunk that may go; peers in turn, results before contributions before states. False: nothing may go. The
- * chunk counts as sent only by xfer_sent(). A peer in the mask `blocked` is passed over. */
-bool xfer_next(struct xfer *xfer, uint64_t blocked, struct xfer_chunk *chunk);
+ * chunk counts as sent only by xfer_sent(). A peer in `blocked` is passed over. */
+bool xfer_next(struct xfer *xfer, const struct bitset *blocked, struct xfer_chunk *chunk);
 void xfer_sent(struct xfer *xfer, const struct xfer_chunk *chunk, uint64_t now_ms);
 
 /* Ends outgoing transfers of a kind and fragment up to a version. */

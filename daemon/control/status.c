@@ -29,11 +29,11 @@ static json_t *anchors_hash(const struct engine *engine)
     return hash_json(&hash, engine_fragments(engine) > 0);
 }
 
-static json_t *names_of(const struct engine *engine, const struct members *members)
+static json_t *names_of(const struct engine *engine, const struct bitset *members)
 {
     json_t *names = json_array();
     for (uint32_t i = 0; i < engine->view.count; i++)
-        if (members_has(members, i))
+        if (bitset_has(members, i))
             json_array_append_new(names, json_string(engine->view.members[i].name));
     return names;
 }
@@ -106,17 +106,17 @@ static void complain_missed(const struct engine *engine, json_t *list)
 static void complain_waiting(struct engine *engine, json_t *list)
 {
     struct port_info port = port_info(engine);
-    struct members waiting = {{0}};
+    struct bitset waiting = {{0}};
     char text[400] = "the trainer stands still until its last contributions are counted; it waits for";
     for (uint32_t f = 0; f < engine_fragments(engine); f++) {
-        struct members more = sync_waiting_for(engine->sync, f);
-        members_add_all(&waiting, &more);
+        struct bitset more = sync_waiting_for(engine->sync, f);
+        bitset_add_all(&waiting, &more);
     }
-    members_remove(&waiting, engine->view.self);
-    if (!port.finishing || port.finished || members_empty(&waiting) || engine->now_ms < port.report_ms + 3000)
+    bitset_remove(&waiting, engine->view.self);
+    if (!port.finishing || port.finished || bitset_empty(&waiting) || engine->now_ms < port.report_ms + 3000)
         return;
     for (uint32_t i = 0; i < engine->view.count; i++)
-        if (members_has(&waiting, i))
+        if (bitset_has(&waiting, i))
             snprintf(text + strlen(text), sizeof text - strlen(text), " %s", engine->view.members[i].name);
     complain(list, text, "see to those islands; or dilococtl leave --now, which gives the uncounted work up");
 }
@@ -310,7 +310,7 @@ static json_t *fragment_json(struct engine *engine, uint32_t f)
     const struct plan_fragment *plan = &engine->plan->plan->fragments[f];
     struct sync_peer_fragment own = sync_own(engine->sync, f);
     const struct owner *owner = sync_owner(engine->sync, f);
-    struct members waiting = sync_waiting_for(engine->sync, f);
+    struct bitset waiting = sync_waiting_for(engine->sync, f);
     return json_pack("{s:i, s:I, s:i, s:I, s:I, s:s, s:o, s:s, s:I, s:o, s:o, s:I}", "fragment", (int)f, "params",
                      (json_int_t)plan->params_count, "tensors", (int)plan->tensors_count, "version",
                      (json_int_t)own.version, "newest", (json_int_t)sync_version_max(engine->sync, f), "state",

@@ -9,6 +9,7 @@
 
 #include "common/plot.h"
 #include "daemon/ctl/forecast.h"
+#include "net/sync.h"
 #include "net/wire.h"
 
 /* FEW: islands that are simulated for the table; with more of them the share of the time hardly changes
@@ -316,8 +317,8 @@ static enum err check(const struct ctl_plan *plan)
         return err_set(ERR_ARG, "--step-time: how many seconds does one inner step take? At least 0.00001");
     if (plan->bandwidth == NULL)
         return err_set(ERR_ARG, "--bandwidth: how fast is the line? As 100Mbit");
-    if (plan->islands < 2 || plan->islands > MEMBERS_MAX)
-        return err_set(ERR_ARG, "--islands: %" PRIu64 "; 2 to %d are possible", plan->islands, MEMBERS_MAX);
+    if (plan->islands < 2 || plan->islands > SYNC_MEMBERS_MAX)
+        return err_set(ERR_ARG, "--islands: %" PRIu64 "; 2 to %d are possible", plan->islands, SYNC_MEMBERS_MAX);
     if (plan->layers < 1 || plan->layers > 3000)
         return err_set(ERR_ARG, "--layers: %" PRIu64 "; 1 to 3000 are possible", plan->layers);
     if (plan->interval < 1 || plan->interval > 100000 || plan->overlap > plan->interval)

@@ -51,7 +51,7 @@ struct world {
     const struct forecast_conf *conf;
     struct schedule schedule;
     uint64_t now_us, orders, step_us, slack_us, tick_us, beat_gap_us;
-    struct members *shards;
+    struct bitset *shards;
     struct island *island;
     struct event *heap;
     size_t heap_count, heap_room;
@@ -355,7 +355,7 @@ static enum err start_island(struct world *w, uint32_t i)
     TRY(mem_new(conf->fragments, sizeof *island->said, "the forecast", &island->said));
     TRY(sync_new(&sync, &island->sync));
     for (uint32_t f = 0; f < conf->fragments; f++) {
-        sync_restore(island->sync, f, 0, &(struct digest){{0}}, &(struct members){{0}});
+        sync_restore(island->sync, f, 0, &(struct digest){{0}}, &(struct bitset){{0}});
         island->trainer[f].due = schedule_next_due(&w->schedule, f, 0);
     }
     return ERR_OK;
@@ -417,8 +417,8 @@ static void clean_up(struct world *w)
 
 static enum err check(const struct forecast_conf *conf)
 {
-    if (conf->islands < 2 || conf->islands > MEMBERS_MAX)
-        return err_set(ERR_ARG, "%" PRIu32 " islands; 2 to %d are possible", conf->islands, MEMBERS_MAX);
+    if (conf->islands < 2 || conf->islands > SYNC_MEMBERS_MAX)
+        return err_set(ERR_ARG, "%" PRIu32 " islands; 2 to %d are possible", conf->islands, SYNC_MEMBERS_MAX);
     if (conf->fragments < 1 || conf->fragments > WIRE_FRAGMENTS_MAX || conf->interval < 1 || conf->steps < 1)
         return err_set(ERR_ARG, "%" PRIu32 " fragments, an interval of %" PRIu64 " steps", conf->fragments,
                        conf->interval);
@@ -466,7 +466,7 @@ enum err forecast_run(const struct forecast_conf *conf, struct forecast_result *
     TRY_OUT(mem_new(conf->fragments, sizeof *w->shards, "the forecast", &w->shards));
     TRY_OUT(mem_new(1, sizeof *w->beat, "the forecast", &w->beat));
     for (uint32_t f = 0; f < conf->fragments; f++)
-        w->shards[f] = members_first(conf->islands);
+        w->shards[f] = bitset_first(conf->islands);
     for (uint32_t i = 0; i < conf->islands; i++)
         TRY_OUT(start_island(w, i));
     begin(w);

@@ -15,7 +15,7 @@
 #include "common/err.h"
 
 struct forecast_conf {
-    uint32_t islands;   /* 2 .. MEMBERS_MAX */
+    uint32_t islands;   /* 2 .. SYNC_MEMBERS_MAX */
     double params;      /* of the model */
     uint32_t fragments; /* of equal size; 1: all at once */
     uint64_t interval;  /* H, steps */

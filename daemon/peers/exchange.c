@@ -501,12 +501,12 @@ static void send_xfer_messages(struct engine *engine)
 
 static void send_chunks(struct engine *engine)
 {
-    uint64_t blocked = 0;
+    struct bitset blocked = {{0}};
     struct xfer_chunk chunk;
     engine->chunk_wait_us = 0;
     for (int i = 0; i < CHUNKS_PER_TURN; i++) {
-        if (!xfer_next(engine->xfer, blocked, &chunk)) {
-            if (blocked != 0)
+        if (!xfer_next(engine->xfer, &blocked, &chunk)) {
+            if (!bitset_empty(&blocked))
                 engine->chunk_wait_us = 1000;
             return;
         }
@@ -519,7 +519,7 @@ static void send_chunks(struct engine *engine)
         uint8_t head[WIRE_CHUNK_HEADER_BYTES];
         wire_chunk_put(&chunk.key, chunk.total, chunk.offset, head);
         if (link_send(engine->link, chunk.peer, WIRE_CHUNK, head, sizeof head, chunk.data, chunk.bytes) != ERR_OK) {
-            blocked |= (uint64_t)1 << chunk.peer;
+            bitset_add(&blocked, chunk.peer);
             continue;
         }
         pace_take(&engine->pace, chunk.bytes, now_us);

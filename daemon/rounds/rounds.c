@@ -350,7 +350,7 @@ static void add_input(struct round_job *r, const struct slot *slot, uint32_t mem
 
 void rounds_reduce(struct engine *engine, uint32_t f, uint64_t version)
 {
-    const struct members *have = &sync_owner(engine->sync, f)->have;
+    const struct bitset *have = &sync_owner(engine->sync, f)->have;
     struct engine_fragment *fragment = &engine->fragments[f];
     struct slot *slot = &fragment->own;
     struct round_job *r = rounds_job(engine, f, self_of(engine), version);
@@ -363,7 +363,7 @@ void rounds_reduce(struct engine *engine, uint32_t f, uint64_t version)
         return;
     }
     for (uint32_t i = 0; i < engine->view.count; i++)
-        if (members_has(have, i))
+        if (bitset_has(have, i))
             add_input(r, i == self_of(engine) ? &fragment->out[i] : &fragment->in[i], i);
     struct outer_round round =
         rules_round(&engine->spec, engine_fragments(engine), f, version, fragment->state.step, r->meta.step);

@@ -414,7 +414,7 @@ void port_started(struct engine *engine, uint32_t f, bool initial, const struct 
         port->initial_left--;
         if (!sync_known(engine->sync, f)) {
             own->state = (struct store_fragment){.hash = *hash};
-            sync_restore(engine->sync, f, 0, hash, &(struct members){{0}});
+            sync_restore(engine->sync, f, 0, hash, &(struct bitset){{0}});
             rounds_checkpoint(engine, f);
             engine->announce = true;
         }

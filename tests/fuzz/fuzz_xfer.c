@@ -26,11 +26,12 @@ static enum xfer_verdict offer(void *user, uint32_t peer, const struct wire_key 
     return XFER_TAKE;
 }
 
-static void send_all(struct xfer *xfer, uint8_t blocked, uint64_t now_ms)
+static void send_all(struct xfer *xfer, uint8_t mask, uint64_t now_ms)
 {
+    struct bitset blocked = bitset_of_word(mask);
     struct xfer_chunk out;
     struct xfer_message message;
-    for (int i = 0; i < 20 && xfer_next(xfer, blocked, &out); i++) {
+    for (int i = 0; i < 20 && xfer_next(xfer, &blocked, &out); i++) {
         volatile uint8_t last = out.data[out.bytes - 1]; /* read where a socket would */
         (void)last;
         xfer_sent(xfer, &out, now_ms);

@@ -176,7 +176,7 @@ static void do_action(uint32_t i, const struct sync_action *action)
     case SYNC_DO_SEND: add_object(i, action->member, &action->key); break;
     case SYNC_DO_REDUCE:
         retire(i, WIRE_RESULT, f, action->version - 1); /* as the daemon does: who still lacks it asks for it */
-        island->next[f] = reduce(i, f, members_bits(&sync_owner(island->sync, f)->have));
+        island->next[f] = reduce(i, f, bitset_word(&sync_owner(island->sync, f)->have));
         add_job(i, 1 + sim_below(40), (struct sync_event){.type = SYNC_EV_REDUCED, .fragment = f});
         break;
     case SYNC_DO_STORE:
@@ -398,9 +398,9 @@ static void peer_event(uint32_t i, uint32_t member, enum sync_event_type type)
 void sim_start(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
-    struct members shards[SIM_F_MAX];
+    struct bitset shards[SIM_F_MAX];
     for (uint32_t f = 0; f < sim->fragments; f++)
-        shards[f] = members_of_bits(sim->shards[f]);
+        shards[f] = bitset_of_word(sim->shards[f]);
     struct sync_conf conf = {.self = i,
                              .members_count = sim->n,
                              .fragments_count = sim->fragments,
@@ -418,7 +418,7 @@ void sim_start(uint32_t i)
             for (uint32_t s = 0; s < sim->n; s++)
                 have |= (uint64_t)island->ledger[f][next][s].there << s;
             if ((sim->shards[f] & ~have) != 0) {
-                struct members results = members_of_bits(have);
+                struct bitset results = bitset_of_word(have);
                 sync_restore(island->sync, f, island->version[f], &island->chain[f], &results);
                 break;
             }

@@ -81,15 +81,15 @@ static void print_world(void)
             const struct sim_trainer *t = &island->trainer[f];
             const struct owner *owner = sync_owner(island->sync, f);
             struct sync_peer_fragment own = sync_own(island->sync, f);
-            struct members waiting = sync_waiting_for(island->sync, f);
+            struct bitset waiting = sync_waiting_for(island->sync, f);
             print_message("island %u fragment %u shards %llx: version %llu %s results %llx contributed %llu abstained "
                           "%llu trainer %d word %d settled %d work %llu owner %s round %llu have %llx waits for %llx\n",
                           i, f, (unsigned long long)sim->shards[f], (unsigned long long)own.version,
-                          sync_state_name(sync_state(island->sync, f)), (unsigned long long)members_bits(&own.results),
+                          sync_state_name(sync_state(island->sync, f)), (unsigned long long)bitset_word(&own.results),
                           (unsigned long long)own.contributed, (unsigned long long)own.abstained, t->up, (int)t->word,
                           t->settled, (unsigned long long)t->work, owner_state_name(owner->state),
-                          (unsigned long long)owner->round, (unsigned long long)members_bits(&owner->have),
-                          (unsigned long long)members_bits(&waiting));
+                          (unsigned long long)owner->round, (unsigned long long)bitset_word(&owner->have),
+                          (unsigned long long)bitset_word(&waiting));
         }
     }
 }

@@ -9,7 +9,7 @@
 #include "net/grace.h"
 #include "net/sync.h"
 
-static const struct members none;
+static const struct bitset none;
 static const struct owner_rule everyone = {0}, two_of_three = {.quorum = 2, .grace_ms = 100};
 
 static enum owner_order step(struct owner *owner, const struct owner_rule *rule, enum owner_event event,
@@ -20,13 +20,13 @@ static enum owner_order step(struct owner *owner, const struct owner_rule *rule,
 
 static enum owner_order check(struct owner *owner, const struct owner_rule *rule, uint64_t waiting, uint64_t now_ms)
 {
-    struct members missing = members_of_bits(waiting);
-    members_remove_all(&missing, &owner->have);
-    members_remove_all(&missing, &owner->refused);
+    struct bitset missing = bitset_of_word(waiting);
+    bitset_remove_all(&missing, &owner->have);
+    bitset_remove_all(&missing, &owner->refused);
     return owner_step(
         owner, rule,
         &(struct owner_input){
-            .event = OWNER_CHECK, .missing = !members_empty(&missing), .grace_ms = rule->grace_ms, .now_ms = now_ms});
+            .event = OWNER_CHECK, .missing = !bitset_empty(&missing), .grace_ms = rule->grace_ms, .now_ms = now_ms});
 }
 
 static void a_round_goes_through_its_states(void **state)
@@ -42,7 +42,7 @@ static void a_round_goes_through_its_states(void **state)
     assert_int_equal(step(&owner, &everyone, OWNER_REDUCED, 0), OWNER_STORE);
     assert_int_equal(step(&owner, &everyone, OWNER_STORED, 0), OWNER_PUBLISH);
     assert_int_equal(owner.round, 6);
-    assert_int_equal(members_bits(&owner.have), 0);
+    assert_int_equal(bitset_word(&owner.have), 0);
 }
 
 static struct owner reducing_two_of_three(void)
@@ -75,7 +75,7 @@ static void one_that_mended_itself_is_taken(void **state)
     step(&owner, &all, OWNER_REFUSED, 2);
     assert_int_equal(check(&owner, &all, 4, 10), OWNER_NOTHING); /* nothing is there to reduce */
     step(&owner, &all, OWNER_CONTRIBUTED, 2);
-    assert_int_equal(members_bits(&owner.refused), 0);
+    assert_int_equal(bitset_word(&owner.refused), 0);
     assert_int_equal(check(&owner, &all, 4, 20), OWNER_REDUCE);
 }
 
@@ -84,11 +84,11 @@ static void what_came_during_a_failed_reduction_counts(void **state)
     (void)state;
     struct owner owner = reducing_two_of_three();
     step(&owner, &two_of_three, OWNER_CONTRIBUTED, 2);
-    assert_int_equal(members_bits(&owner.have), 3);
+    assert_int_equal(bitset_word(&owner.have), 3);
     step(&owner, &two_of_three, OWNER_DROPPED, 1);
     assert_int_equal(owner.state, OWNER_COLLECTING);
-    assert_int_equal(members_bits(&owner.have), 1 | 4);
-    assert_int_equal(members_bits(&owner.refused), 2);
+    assert_int_equal(bitset_word(&owner.have), 1 | 4);
+    assert_int_equal(bitset_word(&owner.refused), 2);
     assert_int_equal(check(&owner, &two_of_three, 7, 600), OWNER_REDUCE); /* nobody else can come */
 }
 
@@ -101,13 +101,13 @@ static void a_round_that_is_over_marks_nobody(void **state)
     step(&owner, &two_of_three, OWNER_CONTRIBUTED, 2); /* to the new round */
     step(&owner, &two_of_three, OWNER_DROPPED, 0);     /* the old reduction failed */
     assert_int_equal(owner.state, OWNER_COLLECTING);
-    assert_int_equal(members_bits(&owner.refused), 0);
-    assert_int_equal(members_bits(&owner.have), 4);
+    assert_int_equal(bitset_word(&owner.refused), 0);
+    assert_int_equal(bitset_word(&owner.have), 4);
 }
 
 /* ---- the sync core ---- */
 
-static const struct members shards[2] = {{.word = {3}}, {.word = {3}}};
+static const struct bitset shards[2] = {{.word = {3}}, {.word = {3}}};
 
 static struct sync *new_sync(void)
 {
@@ -144,7 +144,7 @@ static void hear(struct sync *sync, uint64_t version0, uint64_t version1, const 
 static struct sync *quorum_of_one(void)
 {
     struct sync *sync;
-    static const struct members ours = {.word = {1}};
+    static const struct bitset ours = {.word = {1}};
     struct sync_conf conf = {
         .self = 0, .members_count = 3, .fragments_count = 1, .shards = &ours, .rule = {.quorum = 1, .grace_ms = 1000}};
     static struct wire_heartbeat beat = {

@@ -70,7 +70,7 @@ static void control_messages_come_back(void **state)
     assert_true(b.heartbeat.fragments[200].hash_known && !b.heartbeat.fragments[201].hash_known);
     assert_true(digest_equal(&b.heartbeat.fragments[200].hash, &m.heartbeat.fragments[200].hash));
     assert_true(b.heartbeat.fragments[255].abstained == ~0ull &&
-                members_bits(&b.heartbeat.fragments[255].results) == ~0ull);
+                bitset_word(&b.heartbeat.fragments[255].results) == ~0ull);
 
     m = (struct wire_message){.type = WIRE_ACK};
     m.ack.key = key;

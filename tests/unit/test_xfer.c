@@ -164,7 +164,7 @@ static void step(void)
             post(p);
         }
         p.bulk = true;
-        for (int n = 0; n < 8 && xfer_next(net->side[s], 0, &p.chunk); n++) {
+        for (int n = 0; n < 8 && xfer_next(net->side[s], &(struct bitset){{0}}, &p.chunk); n++) {
             p.to = p.chunk.peer;
             xfer_sent(net->side[s], &p.chunk, net->now_ms);
             uint64_t outstanding = xfer_outstanding(net->side[s], p.to);
@@ -256,15 +256,15 @@ static void results_overtake_and_cancelled_objects_stop(void **state)
     assert_ok(xfer_send(net->side[0], 1, &old, net->source[0], 100, 0));
     assert_ok(xfer_send(net->side[0], 1, &contribution, net->source[0], 100, 0));
     assert_ok(xfer_send(net->side[0], 1, &result, net->source[1], 100, 0));
-    assert_true(xfer_next(net->side[0], 0, &chunk));
+    assert_true(xfer_next(net->side[0], &(struct bitset){{0}}, &chunk));
     assert_int_equal(chunk.key.kind, WIRE_RESULT);
     xfer_sent(net->side[0], &chunk, 0);
     xfer_cancel(net->side[0], WIRE_CONTRIBUTION, 1, 4);
-    assert_true(xfer_next(net->side[0], 0, &chunk));
+    assert_true(xfer_next(net->side[0], &(struct bitset){{0}}, &chunk));
     assert_true(wire_key_equal(&chunk.key, &contribution));
-    assert_false(xfer_next(net->side[0], 2, &chunk)); /* a blocked peer is passed over */
+    assert_false(xfer_next(net->side[0], &(struct bitset){{1 << 1}}, &chunk)); /* a blocked peer is passed over */
     xfer_reset_peer(net->side[0], 1);
-    assert_false(xfer_next(net->side[0], 0, &chunk));
+    assert_false(xfer_next(net->side[0], &(struct bitset){{0}}, &chunk));
     teardown();
 }
 

@@ -19,6 +19,48 @@ const char *ipc_type_name(uint32_t type)
     return type < IPC_TYPES ? type_names[type] : "unknown";
 }
 
+static const char *const word_names[IPC_WORDS] = {
+    [IPC_FREE] = "FREE",       [IPC_COPYING] = "COPYING", [IPC_SNAPSHOT] = "SNAPSHOT",
+    [IPC_FILLING] = "FILLING", [IPC_ANCHOR] = "ANCHOR",   [IPC_MIXING] = "MIXING",
+};
+
+const char *ipc_word_name(uint32_t word)
+{
+    return word < IPC_WORDS ? word_names[word] : "unknown";
+}
+
+/* ---- the words ---- */
+
+/* The arrows drawn in ipc.h: where each side may move a word, as a set of words. */
+#define TO(word) (1u << (word))
+static const uint32_t moves[IPC_SIDES][IPC_WORDS] = {
+    [IPC_TRAINER] = {[IPC_FREE] = TO(IPC_COPYING),
+                     [IPC_COPYING] = TO(IPC_SNAPSHOT),
+                     [IPC_ANCHOR] = TO(IPC_MIXING),
+                     [IPC_MIXING] = TO(IPC_FREE)},
+    [IPC_DAEMON] = {[IPC_FREE] = TO(IPC_FILLING),
+                    [IPC_SNAPSHOT] = TO(IPC_FILLING) | TO(IPC_FREE),
+                    [IPC_FILLING] = TO(IPC_ANCHOR) | TO(IPC_FREE),
+                    [IPC_ANCHOR] = TO(IPC_FILLING)},
+};
+
+uint32_t ipc_word(const struct ipc_fragment *fragment)
+{
+    return atomic_load_explicit(&fragment->word, memory_order_acquire);
+}
+
+bool ipc_move(struct ipc_fragment *fragment, enum ipc_side side, enum ipc_word from, enum ipc_word to)
+{
+    uint32_t expected = from;
+    if ((unsigned)side >= IPC_SIDES || (unsigned)from >= IPC_WORDS || (unsigned)to >= IPC_WORDS ||
+        (moves[side][from] & TO(to)) == 0)
+        return false;
+    return atomic_compare_exchange_strong_explicit(&fragment->word, &expected, to, memory_order_acq_rel,
+                                                   memory_order_acquire);
+}
+
+/* ---- messages ---- */
+
 enum err ipc_address(const char *path, struct sockaddr_un *address)
 {
     memset(address, 0, sizeof *address);
@@ -62,7 +104,7 @@ enum err ipc_send(int socket, const struct ipc_message *message, int fd)
         put = sendmsg(socket, &header, MSG_NOSIGNAL);
     while (put < 0 && errno == EINTR);
     if (put < 0)
-        return socket_error("sending to the trainer's socket");
+        return socket_error("sending between daemon and trainer");
     return ERR_OK;
 }
 
@@ -103,7 +145,7 @@ enum err ipc_recv(int socket, struct ipc_message *message, int *fd)
         got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
     if (got < 0)
-        return socket_error("receiving from the trainer's socket");
+        return socket_error("receiving between daemon and trainer");
     if (got == 0)
         return err_set(ERR_CLOSED, "the other side is gone");
     enum err err = take_descriptor(&header, fd);
@@ -115,6 +157,8 @@ enum err ipc_recv(int socket, struct ipc_message *message, int *fd)
     }
     return err;
 }
+
+/* ---- the shared memory ---- */
 
 static bool inside(uint64_t offset, uint64_t count, uint64_t size, uint64_t bytes)
 {
@@ -135,6 +179,8 @@ enum err ipc_shm_check(const struct ipc_shm *shm, uint64_t bytes)
         if (f->base > 1 || !inside(f->area_offset[0], f->values_count, sizeof(float), bytes) ||
             !inside(f->area_offset[1], f->values_count, sizeof(float), bytes))
             return err_set(ERR_PROTO, "fragment %u leaves the shared memory", i);
+        if (ipc_word(f) >= IPC_WORDS)
+            return err_set(ERR_PROTO, "fragment %u has the unknown word %u", i, ipc_word(f));
     }
     const struct ipc_place *places = (const struct ipc_place *)(const void *)((const char *)shm + shm->places_offset);
     for (uint32_t i = 0; i < shm->tensors_count; i++) {

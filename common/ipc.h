@@ -6,16 +6,22 @@
  * word that says who may touch them. Same machine, same binary interface: plain structs, checked by version and
  * size. The daemon still treats what the trainer writes as input and checks it.
  *
- * The word of a fragment, and who owns the area that is not the base:
+ * The word of a fragment says who owns the area that is not the base. Words are the truth, messages only wake:
  *
- *       IPC_FREE ──trainer, at the due step──▶ IPC_COPYING ──copy done──▶ IPC_SNAPSHOT
- *          ▲  │                                                               │ daemon encodes, peers average
- *          │  └──daemon, a round closed without us──▶ IPC_FILLING ◀──────────┤ daemon writes the new anchor
- *          │                                               │                  │ (or refuses the snapshot:
- *          └──────trainer mixed, areas swapped──── IPC_ANCHOR ◀┘              └──▶ IPC_FREE)
+ *           ┌──────────────────daemon: refused, there is NaN in it──────────────────┐
+ *           ▼                                                                       │
+ *        IPC_FREE ──trainer: the step is due──▶ IPC_COPYING ──trainer: copied──▶ IPC_SNAPSHOT
+ *        ▲  │   ▲                                                                   │
+ *        │  │   └──daemon: was killed while writing──┐                              │ daemon: encoded and averaged
+ *        │  └──daemon: a round closed without us──▶ IPC_FILLING ◀───────────────────┘
+ *        │                                           │    ▲
+ *        │                      daemon: anchor there │    │ daemon: took it back for a newer one
+ *        │                                           ▼    │
+ *        └──trainer: mixed, areas swapped── IPC_MIXING ◀── IPC_ANCHOR
+ *                                                    trainer: the step is due
  *
- * COPYING belongs to the trainer, SNAPSHOT and FILLING to the daemon, ANCHOR to the trainer; the daemon may take an
- * ANCHOR back (to FILLING) as long as the trainer has not begun to mix (IPC_MIXING).
+ * SNAPSHOT and FILLING belong to the daemon, COPYING and MIXING to the trainer. FREE and ANCHOR go to whoever moves
+ * them first. Only ipc_move() writes a word, and it knows no other moves than these.
  * The base area holds the anchor that the trainer's live tensors last took in.
  */
 #ifndef COMMON_IPC_H
@@ -32,7 +38,9 @@
 enum { IPC_VERSION = 3 };
 enum { IPC_NAME_BYTES = 128, IPC_DIMS_MAX = 6, IPC_TEXT_BYTES = 320, IPC_RANGES_MAX = 64, IPC_TENSORS_MAX = 65536 };
 
-enum ipc_word { IPC_FREE, IPC_COPYING, IPC_SNAPSHOT, IPC_FILLING, IPC_ANCHOR, IPC_MIXING };
+/* A new memfd is all zero: every fragment is FREE. */
+enum ipc_word { IPC_FREE, IPC_COPYING, IPC_SNAPSHOT, IPC_FILLING, IPC_ANCHOR, IPC_MIXING, IPC_WORDS };
+enum ipc_side { IPC_TRAINER, IPC_DAEMON, IPC_SIDES };
 
 /* How the trainer takes an anchor in, for a range of a fragment. */
 enum ipc_mode {
@@ -48,7 +56,7 @@ struct ipc_range {
 };
 
 struct ipc_fragment {
-    _Alignas(64) _Atomic uint32_t word; /* enum ipc_word */
+    _Alignas(64) _Atomic uint32_t word; /* enum ipc_word; see ipc_word() and ipc_move() */
     /* The rest is written by the word's owner alone. */
     uint32_t base; /* 0 or 1: the area that holds the base */
     uint64_t values_count;
@@ -165,6 +173,14 @@ struct ipc_message {
 };
 
 const char *ipc_type_name(uint32_t type);
+const char *ipc_word_name(uint32_t word);
+
+/* The word as it is now. What its owner wrote before moving it here can be read after this. */
+uint32_t ipc_word(const struct ipc_fragment *fragment);
+
+/* Moves the word. False if it is not `from` (the other side moved it first), or if `side` has no such move; then
+ * nothing has changed. False where `side` owns `from` means that somebody else wrote into the memory. */
+ERR_MUST_CHECK bool ipc_move(struct ipc_fragment *fragment, enum ipc_side side, enum ipc_word from, enum ipc_word to);
 
 /* Fills a Unix socket address; ERR_CONF if the path is too long for one (about 107 bytes). */
 struct sockaddr_un;
@@ -178,7 +194,8 @@ ERR_MUST_CHECK enum err ipc_send(int socket, const struct ipc_message *message, 
  * -1; the caller closes it. ERR_AGAIN: none there. ERR_CLOSED: the other side is gone. ERR_PROTO: not a message. */
 ERR_MUST_CHECK enum err ipc_recv(int socket, struct ipc_message *message, int *fd);
 
-/* Checks that a mapped memfd of `bytes` bytes is what its header says, with every area inside it and aligned. */
+/* Checks that a mapped memfd of `bytes` bytes is what its header says, with every area inside it and aligned, and
+ * every word one of ours. */
 ERR_MUST_CHECK enum err ipc_shm_check(const struct ipc_shm *shm, uint64_t bytes);
 
 struct ipc_fragment *ipc_fragment(struct ipc_shm *shm, uint32_t index);

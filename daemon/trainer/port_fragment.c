@@ -1,33 +1,38 @@
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/mem.h"
 #include "daemon/trainer/port_parts.h"
 
-static bool word_move(struct ipc_fragment *fragment, uint32_t from, uint32_t to)
-{
-    return atomic_compare_exchange_strong_explicit(&fragment->word, &from, to, memory_order_acq_rel,
-                                                   memory_order_acquire);
-}
-
-static uint32_t word_of(struct ipc_fragment *fragment)
-{
-    return atomic_load_explicit(&fragment->word, memory_order_acquire);
-}
-
-static void word_set(struct ipc_fragment *fragment, uint32_t word)
-{
-    atomic_store_explicit(&fragment->word, word, memory_order_release);
-}
-
 struct ipc_fragment *port_ipc(struct port *port, uint32_t f)
 {
     char *table = (char *)port->shm + port->fragments_offset; /* not the shared memory's own word for it */
     return (struct ipc_fragment *)(void *)table + f;
+}
+
+/* Gives away a word that is ours. If it is not what we left there, somebody wrote into the memory: nothing in it can
+ * be believed, so the trainer is told to begin anew, and its attachment ends as if it had died. */
+static void word_give(struct port *port, uint32_t f, enum ipc_word from, enum ipc_word to)
+{
+    struct ipc_fragment *fragment = port_ipc(port, f);
+    struct ipc_message refusal = {.type = IPC_REFUSED};
+    if (ipc_move(fragment, IPC_DAEMON, from, to))
+        return;
+    snprintf(refusal.text, sizeof refusal.text,
+             "fragment %" PRIu32
+             ": the trainer, or another process, wrote %s over the daemon's %s in the shared memory; "
+             "start this trainer anew",
+             f, ipc_word_name(ipc_word(fragment)), ipc_word_name(from));
+    log_error("the trainer is refused: %s", refusal.text);
+    if (ipc_send(port->socket, &refusal, -1) != ERR_OK)
+        log_debug("the trainer was not told: %s", err_text());
+    shutdown(port->socket, SHUT_RDWR);
 }
 
 static float *area_at(struct port *port, uint32_t f, uint32_t index)
@@ -253,7 +258,7 @@ static uint64_t due_after(const struct engine *engine, uint32_t f, uint64_t step
 void port_taken(struct engine *engine, uint32_t f)
 {
     struct port *port = engine->port;
-    if (word_of(port_ipc(port, f)) != IPC_SNAPSHOT)
+    if (ipc_word(port_ipc(port, f)) != IPC_SNAPSHOT)
         return; /* said again after attaching again, or not true */
     if (port->fragments[f].give_waits) {
         port->fragments[f].give_waits = false;
@@ -269,10 +274,10 @@ void port_release(struct engine *engine, uint32_t f)
     if (port->shm == NULL || port->closing)
         return;
     struct ipc_fragment *fragment = port_ipc(port, f);
-    if (word_of(fragment) != IPC_SNAPSHOT)
+    if (ipc_word(fragment) != IPC_SNAPSHOT)
         return;
     fragment->due_step = due_after(engine, f, fragment->snapshot_step);
-    word_set(fragment, IPC_FREE);
+    word_give(port, f, IPC_SNAPSHOT, IPC_FREE);
     port_wake(port, f);
 }
 
@@ -284,14 +289,14 @@ void port_give(struct engine *engine, uint32_t f)
     if (port->shm == NULL || port->closing)
         return;
     struct ipc_fragment *fragment = port_ipc(port, f);
-    if (word_move(fragment, IPC_FREE, IPC_FILLING)) {
+    if (ipc_move(fragment, IPC_DAEMON, IPC_FREE, IPC_FILLING)) {
         fragment->mix_step = 0; /* nothing was sent: it is taken in at once */
-    } else if (word_move(fragment, IPC_SNAPSHOT, IPC_FILLING)) {
+    } else if (ipc_move(fragment, IPC_DAEMON, IPC_SNAPSHOT, IPC_FILLING)) {
         fragment->due_step = due_after(engine, f, fragment->snapshot_step);
-    } else if (word_of(fragment) == IPC_ANCHOR && fragment->anchor_version == engine->fragments[f].state.version) {
+    } else if (ipc_word(fragment) == IPC_ANCHOR && fragment->anchor_version == engine->fragments[f].state.version) {
         port_wake(port, f); /* given before we were restarted */
         return;
-    } else if (!word_move(fragment, IPC_ANCHOR, IPC_FILLING) && word_of(fragment) != IPC_FILLING) {
+    } else if (!ipc_move(fragment, IPC_DAEMON, IPC_ANCHOR, IPC_FILLING) && ipc_word(fragment) != IPC_FILLING) {
         port->fragments[f].give_waits = true; /* COPYING or MIXING: it says when it has finished */
         return;
     }
@@ -320,14 +325,14 @@ void port_given(struct engine *engine, uint32_t f)
     struct ipc_fragment *fragment = port_ipc(port, f);
     put_ranges(engine, f, fragment);
     fragment->anchor_version = engine->fragments[f].state.version;
-    word_set(fragment, IPC_ANCHOR);
+    word_give(port, f, IPC_FILLING, IPC_ANCHOR);
     port_wake(port, f);
 }
 
 void port_take_back(struct engine *engine, uint32_t f)
 {
     struct port *port = engine->port;
-    if (port->shm != NULL && !port->closing && word_move(port_ipc(port, f), IPC_ANCHOR, IPC_FILLING))
+    if (port->shm != NULL && !port->closing && ipc_move(port_ipc(port, f), IPC_DAEMON, IPC_ANCHOR, IPC_FILLING))
         engine_event(engine, &(struct sync_event){.type = SYNC_EV_TAKEN_BACK, .fragment = f});
 }
 
@@ -335,7 +340,7 @@ void port_mixed(struct engine *engine, uint32_t f)
 {
     struct port *port = engine->port;
     struct engine_fragment *own = &engine->fragments[f];
-    uint32_t word = word_of(port_ipc(port, f));
+    uint32_t word = ipc_word(port_ipc(port, f));
     if (word == IPC_ANCHOR || word == IPC_MIXING || word == IPC_FILLING)
         return; /* about an earlier anchor; this one's own word follows */
     own->mixed_shards = 0;
@@ -356,7 +361,7 @@ void port_resume_fragment(struct engine *engine, uint32_t f)
     struct engine_fragment *own = &engine->fragments[f];
     struct ipc_fragment *fragment = port_ipc(port, f);
     uint64_t base_version = fragment->base_version;
-    uint32_t word = word_of(fragment);
+    uint32_t word = ipc_word(fragment);
     own->mixed_shards = 0;
     port->fragments[f].up = true;
     /* Its snapshot may have been counted by the round that closed while we were away. */
@@ -368,7 +373,7 @@ void port_resume_fragment(struct engine *engine, uint32_t f)
             own->void_work |= fragment->ranges[r].mode == IPC_RESET;
     /* We died while writing an anchor of which the ledger knows nothing: the trainer takes its snapshot anew. */
     if (word == IPC_FILLING && base_version >= own->state.version)
-        word_set(fragment, IPC_FREE);
+        word_give(port, f, IPC_FILLING, IPC_FREE);
     engine_event(engine, &(struct sync_event){.type = SYNC_EV_TRAINER_UP, .fragment = f, .version = base_version});
     if (word == IPC_SNAPSHOT && base_version >= own->state.version)
         engine_event(engine, &(struct sync_event){.type = SYNC_EV_SNAPSHOT, .fragment = f});

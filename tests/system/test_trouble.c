@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "common/digest.h"
 #include "common/env.h"
 #include "common/fsio.h"
+#include "common/ipc.h"
 #include "common/mem.h"
 #include "common/tensorfile.h"
 #include "daemon/ctl/ctl_client.h"
@@ -422,6 +424,51 @@ static void a_second_trainer_is_told(void **state)
     end_well(cluster);
 }
 
+/* The memory that the trainer `pid` shares with its daemon. */
+static struct ipc_shm *map_shared(int pid)
+{
+    for (int fd = 0; fd < 64; fd++) {
+        char path[64], name[64] = "";
+        struct stat status;
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+        if (readlink(path, name, sizeof name - 1) < 0 || strncmp(name, "/memfd:diloco", strlen("/memfd:diloco")) != 0)
+            continue;
+        int own = open(path, O_RDWR | O_CLOEXEC);
+        assert_true(own >= 0);
+        assert_int_equal(fstat(own, &status), 0);
+        struct ipc_shm *shm = mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, own, 0);
+        assert_true(shm != MAP_FAILED);
+        assert_ok(ipc_shm_check(shm, (uint64_t)status.st_size));
+        close(own);
+        return shm;
+    }
+    fail_msg("trainer %d holds no shared memory", pid);
+    return NULL;
+}
+
+/* While the daemon writes an anchor, somebody else says that the area is the trainer's. */
+static void a_trainer_whose_words_are_overwritten_begins_anew(void **state)
+{
+    (void)state;
+    struct cluster *cluster = begin("overwritten", 2);
+    int trainer = cluster_trainer_pid(cluster, 1);
+    struct ipc_shm *shm = map_shared(trainer);
+    double deadline_s = env_mono_s() + 30;
+    for (bool written = false; !written;) {
+        assert_true(env_mono_s() < deadline_s);
+        for (uint32_t f = 0; f < shm->fragments_count; f++) {
+            uint32_t filling = IPC_FILLING;
+            written |= atomic_compare_exchange_strong(&ipc_fragment(shm, f)->word, &filling, IPC_COPYING);
+        }
+    }
+    munmap(shm, shm->bytes);
+    assert_true(cluster_log_has(cluster, 1, "wrote COPYING over the daemon's FILLING", 5));
+    assert_true(cluster_log_has(cluster, 1, "ended with status 1", 5));
+    cluster_wait(cluster, 1, cluster_training, 0, "the next trainer");
+    assert_int_not_equal(cluster_trainer_pid(cluster, 1), trainer);
+    end_well(cluster);
+}
+
 static void different_initial_tensors_become_one(void **state)
 {
     (void)state;
@@ -637,6 +684,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_trainer_with_other_tensors_is_refused),
         cmocka_unit_test(a_model_too_large_is_refused),
         cmocka_unit_test(a_second_trainer_is_told),
+        cmocka_unit_test(a_trainer_whose_words_are_overwritten_begins_anew),
         cmocka_unit_test(different_initial_tensors_become_one),
         cmocka_unit_test(used_ports_sockets_and_folders_are_named),
         cmocka_unit_test(a_nan_is_named_and_contained),

@@ -26,6 +26,7 @@ static struct ipc_fragment *fragment;
 static struct diloco *d;
 /* What a test wants different. */
 static struct ipc_shm make_conf = {.overlap = 1, .mix = 0.25};
+static struct diloco_device device;
 
 /* ---- the daemon's side ---- */
 
@@ -114,10 +115,9 @@ static void assert_hears(uint32_t type)
 
 static void begin(void)
 {
-    static char path[256];
+    const char *path = testlib_path(testlib_folder("attach"), "s");
     struct sockaddr_un address;
     pthread_t thread;
-    snprintf(path, sizeof path, "%s/s", testlib_folder("attach"));
     make_shm();
     listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     assert_ok(ipc_address(path, &address));
@@ -125,7 +125,8 @@ static void begin(void)
     assert_int_equal(listen(listener, 4), 0);
     assert_int_equal(pthread_create(&thread, NULL, serve_begin, NULL), 0);
     struct diloco_start start;
-    assert_int_equal(diloco_attach(&(struct diloco_options){.socket_path = path, .wait_ms = 2000}, &d), DILOCO_OK);
+    struct diloco_options options = {.socket_path = path, .wait_ms = 2000, .device = device};
+    assert_int_equal(diloco_attach(&options, &d), DILOCO_OK);
     assert_int_equal(
         diloco_register(d, &(struct diloco_tensor){.name = "w", .data = tensor, .dims = 1, .shape = {COUNT}}),
         DILOCO_OK);
@@ -152,15 +153,21 @@ static int train(float by)
     return diloco_step(d, &(struct diloco_report){.tokens = 10});
 }
 
+static void daemon_moves(enum ipc_word from, enum ipc_word to)
+{
+    assert_true(ipc_move(fragment, IPC_DAEMON, from, to));
+}
+
 static void bring_anchor(uint64_t version, float value, const struct ipc_range *ranges, uint32_t count)
 {
+    daemon_moves(ipc_word(fragment) == IPC_FREE ? IPC_FREE : IPC_SNAPSHOT, IPC_FILLING);
     float *area = ipc_area(shm, fragment);
     for (int i = 0; i < COUNT; i++)
         area[i] = value;
     fragment->anchor_version = version;
     fragment->ranges_count = count;
     memcpy(fragment->ranges, ranges, count * sizeof *ranges);
-    atomic_store(&fragment->word, IPC_ANCHOR);
+    daemon_moves(IPC_FILLING, IPC_ANCHOR);
 }
 
 /* ---- cases ---- */
@@ -171,9 +178,9 @@ static void snapshots_go_out_and_anchors_come_in_as_they_count(void **state)
     begin();
     fragment->due_step = 2;
     assert_int_equal(train(1), DILOCO_OK);
-    assert_int_equal(atomic_load(&fragment->word), IPC_FREE);
+    assert_int_equal(ipc_word(fragment), IPC_FREE);
     assert_int_equal(train(1), DILOCO_OK);
-    assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+    assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
     assert_hears(IPC_TAKEN);
     assert_int_equal(fragment->snapshot_step, 2);
     assert_int_equal(fragment->snapshot_tokens, 20);
@@ -185,7 +192,7 @@ static void snapshots_go_out_and_anchors_come_in_as_they_count(void **state)
     fragment->due_step = UINT64_MAX;
     bring_anchor(1, 1000, ranges, 3);
     assert_int_equal(train(5), DILOCO_OK); /* step 3: overlap is over */
-    assert_int_equal(atomic_load(&fragment->word), IPC_FREE);
+    assert_int_equal(ipc_word(fragment), IPC_FREE);
     assert_hears(IPC_MIXED);
     for (int i = 0; i < COUNT; i++) {
         float live = (float)i + 7, base = (float)i;
@@ -213,7 +220,7 @@ static void work_on_its_way_for_an_interval_is_set_aside(void **state)
         fragment->due_step = 2;
         train(1);
         train(1);
-        assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+        assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
         for (int i = 0; i < COUNT; i++) {
             assert_true(ipc_area(shm, fragment)[i] == (float)i + 2);
             assert_true(tensor[i] == (float)i + (eager ? 1 : 0));
@@ -222,7 +229,7 @@ static void work_on_its_way_for_an_interval_is_set_aside(void **state)
         bring_anchor(1, 1000, ranges, 3);
         fragment->due_step = 4;
         train(1);
-        assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+        assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
         assert_int_equal(fragment->base_version, 1);
         for (int i = 0; i < COUNT; i++) {
             float moved = i < 100 ? 2 : i < 300 ? 4 : 0; /* 2 of the last interval, and 2 that were not counted */
@@ -251,12 +258,12 @@ static void work_set_aside_comes_back_when_its_snapshot_is_off(void **state)
             if (nan)
                 tensor[5] = NAN;
             train(1);
-            assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+            assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
             fragment->due_step = 4;
-            atomic_store(&fragment->word, IPC_FREE);
+            daemon_moves(IPC_SNAPSHOT, IPC_FREE);
             train(1);
             train(1);
-            assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+            assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
             for (int i = 0; i < COUNT; i++)
                 assert_true(ipc_area(shm, fragment)[i] == (float)i + (nan ? 2 : 4));
             end();
@@ -296,7 +303,7 @@ static void a_late_anchor_is_taken_in_when_it_comes(void **state)
     fragment->due_step = UINT64_MAX;
     for (int i = 0; i < 50; i++)
         assert_int_equal(train(1), DILOCO_OK); /* it trains on */
-    assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+    assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
     bring_anchor(1, 2000, &(struct ipc_range){0, VALUES, IPC_MIX, 0}, 1);
     assert_int_equal(train(0), DILOCO_OK);
     assert_true(tensor[3] == 0.25f * 54 + 0.75f * 2000);
@@ -304,13 +311,13 @@ static void a_late_anchor_is_taken_in_when_it_comes(void **state)
     fragment->due_step = 60;
     for (int i = 52; i < 60; i++)
         assert_int_equal(train(0), DILOCO_OK);
-    assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+    assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
     fragment->due_step = 62;
-    atomic_store(&fragment->word, IPC_FREE);
+    daemon_moves(IPC_SNAPSHOT, IPC_FREE);
     assert_int_equal(train(0), DILOCO_OK);
-    assert_int_equal(atomic_load(&fragment->word), IPC_FREE);
+    assert_int_equal(ipc_word(fragment), IPC_FREE);
     assert_int_equal(train(0), DILOCO_OK);
-    assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+    assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
     end();
 }
 
@@ -338,7 +345,7 @@ static void a_step_never_waits_for_the_daemon(void **state)
         assert_int_equal(train(0), DILOCO_OK);
     fragment->due_step = 5001;
     assert_int_equal(train(0), DILOCO_OK);
-    assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+    assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
     struct ipc_message message;
     int fd, reports = 0;
     bool taken = false;
@@ -368,13 +375,13 @@ static void attaching_again_takes_no_waiting_and_changes_no_word(void **state)
     }
     fragment->due_step = 2;
     assert_int_equal(train(0), DILOCO_OK);
-    assert_int_equal(atomic_load(&fragment->word), IPC_FREE);
+    assert_int_equal(ipc_word(fragment), IPC_FREE);
     hear_introduction(SESSION);
     assert_int_equal(train(0), DILOCO_OK);
-    assert_int_equal(atomic_load(&fragment->word), IPC_FREE);
+    assert_int_equal(ipc_word(fragment), IPC_FREE);
     say_welcome(true);
     assert_int_equal(train(0), DILOCO_OK);
-    assert_int_equal(atomic_load(&fragment->word), IPC_SNAPSHOT);
+    assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
     assert_hears(IPC_TAKEN);
     end();
 }
@@ -395,6 +402,59 @@ static void the_end_leaves_the_anchor_exactly(void **state)
     end();
 }
 
+/* ---- somebody else writes the word while it is the trainer's ---- */
+
+static void read_and_scribble(void *user, float *to, const void *from, size_t count)
+{
+    memcpy(to, from, count * sizeof *to);
+    atomic_store(&fragment->word, *(const uint32_t *)user);
+}
+
+static void mix_and_scribble(void *user, void *live, const float *anchor, const float *base, size_t count,
+                             enum diloco_mix mode, double alpha)
+{
+    (void)base, (void)mode, (void)alpha;
+    memcpy(live, anchor, count * sizeof *anchor);
+    atomic_store(&fragment->word, *(const uint32_t *)user);
+}
+
+static void assert_said(int result, const char *part)
+{
+    assert_int_equal(result, DILOCO_ERROR);
+    if (strstr(diloco_error(d), part) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", diloco_error(d), part);
+}
+
+static void a_word_that_somebody_else_wrote_is_an_error_and_left_as_it_is(void **state)
+{
+    (void)state;
+    static const struct ipc_range all = {0, VALUES, IPC_MIX, 0};
+    uint32_t scribble = IPC_FILLING;
+    device = (struct diloco_device){.user = &scribble, .read = read_and_scribble, .mix = mix_and_scribble};
+    begin();
+    fragment->due_step = 1;
+    assert_said(train(1), "fragment 0: another process wrote FILLING over our COPYING");
+    assert_int_equal(ipc_word(fragment), IPC_FILLING);
+    end();
+    begin();
+    bring_anchor(1, 1000, &all, 1);
+    assert_said(train(1), "fragment 0: another process wrote FILLING over our MIXING");
+    assert_int_equal(ipc_word(fragment), IPC_FILLING);
+    end();
+    /* At the end, too: it neither waits for ever nor calls it done. */
+    scribble = 77;
+    begin();
+    assert_int_equal(train(1), DILOCO_OK);
+    assert_said(diloco_finish(d), "fragment 0: another process wrote unknown over our COPYING");
+    end();
+    begin();
+    bring_anchor(1, 1000, &all, 1);
+    assert_said(diloco_finish(d), "fragment 0: another process wrote unknown over our MIXING");
+    assert_int_equal(ipc_word(fragment), 77);
+    end();
+    device = (struct diloco_device){0};
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +467,7 @@ int main(void)
         cmocka_unit_test(a_step_never_waits_for_the_daemon),
         cmocka_unit_test(the_end_leaves_the_anchor_exactly),
         cmocka_unit_test(attaching_again_takes_no_waiting_and_changes_no_word),
+        cmocka_unit_test(a_word_that_somebody_else_wrote_is_an_error_and_left_as_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

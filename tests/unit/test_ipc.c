@@ -1,6 +1,9 @@
-/* ipc: messages, passed descriptors, and a shared memory that is checked before it is believed. */
+/* ipc: messages, passed descriptors, a shared memory that is checked before it is believed, and the words that two
+ * sides move: no move but the drawn ones, whoever tries and whoever else is at it. */
 #include "tests/lib/testlib.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -89,6 +92,7 @@ static void a_wrong_shared_memory_is_refused(void **state)
     REFUSED_WITH(shm->tensors_count, 100000);
     REFUSED_WITH(shm->fragments_offset, 65536 + 64);
     REFUSED_WITH(fragment->base, 2);
+    REFUSED_WITH(fragment->word, IPC_WORDS);
     REFUSED_WITH(fragment->values_count, 9000);
     REFUSED_WITH(fragment->values_count, UINT64_MAX / 4);
     REFUSED_WITH(fragment->area_offset[1], 65536 - 64);
@@ -99,12 +103,141 @@ static void a_wrong_shared_memory_is_refused(void **state)
     free(memory);
 }
 
+/* ---- words ---- */
+
+/* The arrows of the picture in ipc.h, once more. */
+static const struct move {
+    enum ipc_side side;
+    enum ipc_word from, to;
+} drawn[] = {
+    {IPC_TRAINER, IPC_FREE, IPC_COPYING},  {IPC_TRAINER, IPC_COPYING, IPC_SNAPSHOT},
+    {IPC_TRAINER, IPC_ANCHOR, IPC_MIXING}, {IPC_TRAINER, IPC_MIXING, IPC_FREE},
+    {IPC_DAEMON, IPC_FREE, IPC_FILLING},   {IPC_DAEMON, IPC_SNAPSHOT, IPC_FILLING},
+    {IPC_DAEMON, IPC_SNAPSHOT, IPC_FREE},  {IPC_DAEMON, IPC_FILLING, IPC_ANCHOR},
+    {IPC_DAEMON, IPC_FILLING, IPC_FREE},   {IPC_DAEMON, IPC_ANCHOR, IPC_FILLING},
+};
+
+static bool is_drawn(unsigned side, unsigned from, unsigned to)
+{
+    for (size_t i = 0; i < sizeof drawn / sizeof drawn[0]; i++)
+        if (drawn[i].side == side && drawn[i].from == from && drawn[i].to == to)
+            return true;
+    return false;
+}
+
+/* Over all words and one beyond, as the memory may hold, and a caller ask for, anything. */
+static void a_side_moves_a_word_along_its_own_arrows_and_no_others(void **state)
+{
+    (void)state;
+    struct ipc_fragment fragment = {0};
+    unsigned moved = 0;
+    for (unsigned side = 0; side <= IPC_SIDES; side++)
+        for (unsigned from = 0; from <= IPC_WORDS; from++)
+            for (unsigned to = 0; to <= IPC_WORDS; to++)
+                for (unsigned word = 0; word <= IPC_WORDS; word++) {
+                    atomic_store(&fragment.word, word);
+                    bool may = is_drawn(side, from, to) && word == from;
+                    if (ipc_move(&fragment, side, from, to) != may)
+                        fail_msg("side %u, %s to %s, at %s: %s", side, ipc_word_name(from), ipc_word_name(to),
+                                 ipc_word_name(word), may ? "did not move" : "moved");
+                    assert_int_equal(ipc_word(&fragment), may ? to : word);
+                    moved += may;
+                }
+    assert_int_equal(moved, sizeof drawn / sizeof drawn[0]);
+    assert_string_equal(ipc_word_name(IPC_MIXING), "MIXING");
+    assert_string_equal(ipc_word_name(IPC_WORDS), "unknown");
+}
+
+/* One word, and what its owner may touch without asking. */
+struct raced {
+    struct ipc_fragment fragment;
+    uint64_t owned; /* times somebody owned the word; written by its owner alone */
+    pthread_barrier_t start;
+};
+
+struct racer {
+    struct raced *raced;
+    enum ipc_side side;
+    uint64_t moved[IPC_WORDS][IPC_WORDS];
+    uint64_t owned;
+    unsigned faults; /* cmocka's asserts belong to its own thread */
+};
+
+enum { RACE_TRIES = 1000000, RACE_YIELD_EVERY = 64, RACE_MOVES_MIN = 100, RACE_SEED = 1 };
+
+/* The words that only this side moves on. */
+static bool owns(enum ipc_side side, unsigned word)
+{
+    return side == IPC_TRAINER ? word == IPC_COPYING || word == IPC_MIXING
+                               : word == IPC_SNAPSHOT || word == IPC_FILLING;
+}
+
+/* Tries any move in any order, drawn or not; what it owns must stay as it is until it moves it itself. */
+static void *race(void *user)
+{
+    struct racer *racer = user;
+    struct ipc_fragment *fragment = &racer->raced->fragment;
+    struct env_rng rng = env_rng_init(RACE_SEED, (uint64_t)racer->side);
+    pthread_barrier_wait(&racer->raced->start);
+    for (int i = 0; i < RACE_TRIES; i++) {
+        if (i % RACE_YIELD_EVERY == 0)
+            sched_yield(); /* one core is enough */
+        unsigned word = ipc_word(fragment);
+        unsigned from = env_rng_below(&rng, 4) > 0 ? word : (unsigned)env_rng_below(&rng, IPC_WORDS);
+        unsigned to = (unsigned)env_rng_below(&rng, IPC_WORDS);
+        bool mine = owns(racer->side, word);
+        if (mine) {
+            racer->raced->owned++; /* no atomic: the word is what keeps the other side away */
+            racer->owned++;
+        }
+        bool moved = ipc_move(fragment, racer->side, from, to);
+        racer->moved[from][to] += moved;
+        racer->faults += moved && !is_drawn(racer->side, from, to);
+        racer->faults += mine && moved != (word == from && is_drawn(racer->side, from, to));
+        racer->faults += mine && !moved && ipc_word(fragment) != word;
+    }
+    return NULL;
+}
+
+/* Every move that was made began where another had ended: no word was left twice, and none was reached by nobody. */
+static void two_sides_at_one_word_never_leave_the_picture(void **state)
+{
+    (void)state;
+    static struct raced raced;
+    struct racer racers[IPC_SIDES];
+    pthread_t threads[IPC_SIDES];
+    assert_int_equal(pthread_barrier_init(&raced.start, NULL, IPC_SIDES), 0);
+    for (int side = 0; side < IPC_SIDES; side++) {
+        racers[side] = (struct racer){.raced = &raced, .side = side};
+        assert_int_equal(pthread_create(&threads[side], NULL, race, &racers[side]), 0);
+    }
+    for (int side = 0; side < IPC_SIDES; side++)
+        pthread_join(threads[side], NULL);
+    pthread_barrier_destroy(&raced.start);
+    uint64_t came[IPC_WORDS] = {[IPC_FREE] = 1}, went[IPC_WORDS] = {0};
+    went[ipc_word(&raced.fragment)] = 1;
+    for (int side = 0; side < IPC_SIDES; side++)
+        for (int from = 0; from < IPC_WORDS; from++)
+            for (int to = 0; to < IPC_WORDS; to++) {
+                came[to] += racers[side].moved[from][to];
+                went[from] += racers[side].moved[from][to];
+            }
+    for (int word = 0; word < IPC_WORDS; word++) {
+        assert_int_equal(came[word], went[word]);
+        assert_true(came[word] > RACE_MOVES_MIN); /* there was a race */
+    }
+    assert_int_equal(racers[IPC_TRAINER].faults + racers[IPC_DAEMON].faults, 0);
+    assert_int_equal(raced.owned, racers[IPC_TRAINER].owned + racers[IPC_DAEMON].owned);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_and_descriptors_travel),
         cmocka_unit_test(long_socket_paths_are_refused),
         cmocka_unit_test(a_wrong_shared_memory_is_refused),
+        cmocka_unit_test(a_side_moves_a_word_along_its_own_arrows_and_no_others),
+        cmocka_unit_test(two_sides_at_one_word_never_leave_the_picture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,14 +78,16 @@ static int wait_for_daemon(struct diloco *d)
     return attach_turn(d);
 }
 
-static void move_fragment(struct diloco *d, uint32_t f)
+static int move_fragment(struct diloco *d, uint32_t f)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    int result = DILOCO_OK;
     attach_released(d, f);
-    if (attach_word(fragment) == IPC_ANCHOR && d->step >= fragment->mix_step)
-        attach_take_in(d, f, false);
-    if (attach_word(fragment) == IPC_FREE && d->step >= fragment->due_step)
-        attach_snapshot(d, f, false);
+    if (ipc_word(fragment) == IPC_ANCHOR && d->step >= fragment->mix_step)
+        result = attach_take_in(d, f, false);
+    if (result == DILOCO_OK && ipc_word(fragment) == IPC_FREE && d->step >= fragment->due_step)
+        result = attach_snapshot(d, f, false);
+    return result;
 }
 
 static int sync_fragments(struct diloco *d)
@@ -94,8 +96,9 @@ static int sync_fragments(struct diloco *d)
         bool wait = false;
         for (uint32_t f = 0; f < d->shm->fragments_count; f++) {
             struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-            if (attach_words_free(d))
-                move_fragment(d, f);
+            int result = attach_words_free(d) ? move_fragment(d, f) : DILOCO_OK;
+            if (result != DILOCO_OK)
+                return result;
             /* With overlap = 0 the anchor is due at this very step; otherwise it may be late. */
             if (d->local[f].sent && d->shm->late_wait != 0 && d->step >= fragment->mix_step)
                 wait = true;
@@ -269,23 +272,27 @@ int diloco_step(struct diloco *d, const struct diloco_report *report)
     return d->stop || d->step >= d->shm->steps ? DILOCO_STOP : DILOCO_OK;
 }
 
-/* The last contributions and anchors of a fragment. True if there is something to wait for. */
-static bool finish_fragment(struct diloco *d, uint32_t f)
+/* The last contributions and anchors of a fragment. `*pending` becomes true if there is something to wait for. */
+static int finish_fragment(struct diloco *d, uint32_t f, bool *pending)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    int result = DILOCO_OK;
     if (attach_released(d, f))
         d->local[f].tokens_counted = d->tokens; /* refused for good: waiting would not make it better */
-    if (attach_word(fragment) == IPC_ANCHOR)
-        attach_take_in(d, f, d->local[f].sent && fragment->snapshot_tokens == d->tokens);
-    if (attach_word(fragment) == IPC_FREE && d->local[f].tokens_counted < d->tokens) {
-        attach_snapshot(d, f, true);
-    } else if (attach_word(fragment) == IPC_FREE && !d->local[f].settled) {
+    if (ipc_word(fragment) == IPC_ANCHOR)
+        result = attach_take_in(d, f, d->local[f].sent && fragment->snapshot_tokens == d->tokens);
+    if (result != DILOCO_OK)
+        return result;
+    if (ipc_word(fragment) == IPC_FREE && d->local[f].tokens_counted < d->tokens) {
+        result = attach_snapshot(d, f, true);
+    } else if (ipc_word(fragment) == IPC_FREE && !d->local[f].settled) {
         /* Said at once, fragment by fragment: others may be waiting for us in a round of this one while we wait for
          * them in another. */
         attach_say(d, IPC_SETTLED, f);
         d->local[f].settled = d->welcomed;
     }
-    return attach_word(fragment) != IPC_FREE;
+    *pending |= ipc_word(fragment) != IPC_FREE;
+    return result;
 }
 
 int diloco_finish(struct diloco *d)
@@ -294,9 +301,11 @@ int diloco_finish(struct diloco *d)
         return attach_fail(d, DILOCO_ERROR, "diloco_finish() before diloco_begin()");
     for (bool pending = true; pending;) {
         pending = !attach_words_free(d);
-        for (uint32_t f = 0; attach_words_free(d) && f < d->shm->fragments_count; f++)
-            pending |= finish_fragment(d, f);
-        int result = attach_turn(d); /* what was said goes out, too */
+        int result = DILOCO_OK;
+        for (uint32_t f = 0; result == DILOCO_OK && attach_words_free(d) && f < d->shm->fragments_count; f++)
+            result = finish_fragment(d, f, &pending);
+        if (result == DILOCO_OK)
+            result = attach_turn(d); /* what was said goes out, too */
         if (result == DILOCO_OK && (pending || d->say_count > 0))
             result = wait_for_daemon(d);
         if (result != DILOCO_OK)

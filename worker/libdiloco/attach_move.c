@@ -56,15 +56,16 @@ static void mix_tensor(const struct diloco *d, void *live, const float *anchor, 
 
 /* ---- the two moves of a fragment ---- */
 
-static bool word_move(struct ipc_fragment *fragment, uint32_t from, uint32_t to)
+/* Gives away a word that is ours. It is what we left there, unless somebody else writes into the memory. */
+static int give_word(struct diloco *d, uint32_t f, enum ipc_word from, enum ipc_word to)
 {
-    return atomic_compare_exchange_strong_explicit(&fragment->word, &from, to, memory_order_acq_rel,
-                                                   memory_order_acquire);
-}
-
-uint32_t attach_word(struct ipc_fragment *fragment)
-{
-    return atomic_load_explicit(&fragment->word, memory_order_acquire);
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    if (ipc_move(fragment, IPC_TRAINER, from, to))
+        return DILOCO_OK;
+    return attach_fail(d, DILOCO_ERROR,
+                       "fragment %u: another process wrote %s over our %s in the shared memory; end it, and start this "
+                       "trainer anew",
+                       f, ipc_word_name(ipc_word(fragment)), ipc_word_name(from));
 }
 
 void attach_copy_out(struct diloco *d, uint32_t f, float *area)
@@ -152,11 +153,11 @@ static void move_aside(struct diloco *d, uint32_t f, uint64_t begin, uint64_t en
     }
 }
 
-bool attach_snapshot(struct diloco *d, uint32_t f, bool final)
+int attach_snapshot(struct diloco *d, uint32_t f, bool final)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    if (!word_move(fragment, IPC_FREE, IPC_COPYING))
-        return false;
+    if (!ipc_move(fragment, IPC_TRAINER, IPC_FREE, IPC_COPYING))
+        return DILOCO_OK;
     attach_copy_out(d, f, ipc_area(d->shm, fragment));
     if (d->shm->set_aside != 0)
         move_aside(d, f, 0, UINT64_MAX, ASIDE_OUT);
@@ -164,10 +165,12 @@ bool attach_snapshot(struct diloco *d, uint32_t f, bool final)
     fragment->snapshot_tokens = d->tokens;
     fragment->snapshot_final = final;
     fragment->mix_step = final ? d->step : d->step + d->shm->overlap;
-    atomic_store_explicit(&fragment->word, IPC_SNAPSHOT, memory_order_release);
+    int result = give_word(d, f, IPC_COPYING, IPC_SNAPSHOT);
+    if (result != DILOCO_OK)
+        return result;
     d->local[f].sent = true;
     attach_say(d, IPC_TAKEN, f);
-    return true;
+    return DILOCO_OK;
 }
 
 static void mix_range(struct diloco *d, uint32_t f, const struct ipc_range *range, enum diloco_mix mode)
@@ -188,11 +191,11 @@ static void mix_range(struct diloco *d, uint32_t f, const struct ipc_range *rang
     }
 }
 
-void attach_take_in(struct diloco *d, uint32_t f, bool ending)
+int attach_take_in(struct diloco *d, uint32_t f, bool ending)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    if (!word_move(fragment, IPC_ANCHOR, IPC_MIXING))
-        return;
+    if (!ipc_move(fragment, IPC_TRAINER, IPC_ANCHOR, IPC_MIXING))
+        return DILOCO_OK;
     bool counted = false;
     bool missed = false;
     for (uint32_t r = 0; r < fragment->ranges_count && r < IPC_RANGES_MAX; r++) {
@@ -214,8 +217,11 @@ void attach_take_in(struct diloco *d, uint32_t f, bool ending)
     d->local[f].sent = false;
     fragment->base ^= 1;
     fragment->base_version = fragment->anchor_version;
-    atomic_store_explicit(&fragment->word, IPC_FREE, memory_order_release);
+    int result = give_word(d, f, IPC_MIXING, IPC_FREE);
+    if (result != DILOCO_OK)
+        return result;
     attach_say(d, IPC_MIXED, f);
+    return DILOCO_OK;
 }
 
 /* Whether what is set aside of a fragment holds no NaN. */
@@ -230,7 +236,7 @@ static bool aside_is_finite(const struct diloco *d, uint32_t f)
 
 bool attach_released(struct diloco *d, uint32_t f)
 {
-    if (!d->local[f].sent || attach_word(ipc_fragment(d->shm, f)) != IPC_FREE)
+    if (!d->local[f].sent || ipc_word(ipc_fragment(d->shm, f)) != IPC_FREE)
         return false;
     d->local[f].sent = false;
     if (d->shm->set_aside != 0)

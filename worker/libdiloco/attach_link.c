@@ -1,4 +1,5 @@
-/* The connection to the daemon; see attach_parts.h. */
+#include "worker/libdiloco/attach_link.h"
+
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,11 +9,30 @@
 
 #include "common/env.h"
 #include "common/err.h"
-#include "worker/libdiloco/attach_parts.h"
+#include "common/mem.h"
 
-enum { REATTACH_INTERVAL_MS = 1000 };
+enum { POLL_MS = 200, REATTACH_INTERVAL_MS = 1000 };
+/* Between two turns of a daemon a fragment changes its word three times at most. */
+enum { SAY_PER_FRAGMENT = 4 };
 
-void attach_disconnect(struct diloco *d)
+/* ---- the socket ---- */
+
+enum err attach_link_init(struct diloco *d, const char *socket_path)
+{
+    d->socket = -1;
+    return mem_strdup(socket_path, &d->socket_path);
+}
+
+enum err attach_link_reserve(struct diloco *d, uint32_t fragments_count)
+{
+    d->say_room = SAY_PER_FRAGMENT * fragments_count;
+    TRY(mem_new(d->say_room, sizeof *d->say, "what the daemon is told", &d->say));
+    TRY(mem_new(fragments_count, sizeof *d->settled, "what the daemon is told", &d->settled));
+    d->settled_count = fragments_count;
+    return ERR_OK;
+}
+
+static void disconnect(struct diloco *d)
 {
     if (d->socket >= 0)
         close(d->socket);
@@ -21,8 +41,16 @@ void attach_disconnect(struct diloco *d)
     d->announced = 0;
     /* Whoever is there next reads the words themselves; but what is settled is told in no word. */
     d->say_count = 0;
-    for (uint32_t f = 0; d->local != NULL && f < d->shm->fragments_count; f++)
-        d->local[f].settled = false;
+    for (uint32_t f = 0; f < d->settled_count; f++)
+        d->settled[f] = false;
+}
+
+void attach_link_deinit(struct diloco *d)
+{
+    disconnect(d);
+    mem_free(d->settled);
+    mem_free(d->say);
+    mem_free(d->socket_path);
 }
 
 bool attach_connect(struct diloco *d)
@@ -33,14 +61,14 @@ bool attach_connect(struct diloco *d)
     d->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (d->socket >= 0 && connect(d->socket, (const struct sockaddr *)&address, sizeof address) == 0)
         return true;
-    attach_disconnect(d);
+    disconnect(d);
     return false;
 }
 
 static void wait_socket(const struct diloco *d, short events)
 {
     struct pollfd item = {.fd = d->socket, .events = events};
-    poll(&item, d->socket >= 0 ? 1 : 0, ATTACH_POLL_MS);
+    poll(&item, d->socket >= 0 ? 1 : 0, POLL_MS);
 }
 
 void attach_wait(const struct diloco *d)
@@ -48,7 +76,8 @@ void attach_wait(const struct diloco *d)
     wait_socket(d, POLLIN);
 }
 
-bool attach_send(struct diloco *d, const struct ipc_message *message, int fd)
+/* False if the daemon is gone. */
+static bool send_message(struct diloco *d, const struct ipc_message *message, int fd)
 {
     while (d->socket >= 0) {
         enum err err = ipc_send(d->socket, message, fd);
@@ -58,8 +87,14 @@ bool attach_send(struct diloco *d, const struct ipc_message *message, int fd)
             break;
         wait_socket(d, POLLOUT);
     }
-    attach_disconnect(d);
+    disconnect(d);
     return false;
+}
+
+void attach_send(struct diloco *d, enum ipc_type type)
+{
+    struct ipc_message message = {.type = type};
+    send_message(d, &message, -1);
 }
 
 /* ---- attaching for the first time: the trainer has nothing else to do ---- */
@@ -73,7 +108,7 @@ static int recv_message(struct diloco *d, struct ipc_message *message, int *fd)
         if (err == ERR_OK)
             return DILOCO_OK;
         if (err != ERR_AGAIN) {
-            attach_disconnect(d);
+            disconnect(d);
             break;
         }
         if (attach_interrupted(d))
@@ -85,7 +120,7 @@ static int recv_message(struct diloco *d, struct ipc_message *message, int *fd)
 
 static int refused(struct diloco *d, const struct ipc_message *message)
 {
-    attach_disconnect(d);
+    disconnect(d);
     return attach_fail(d, DILOCO_REFUSED, "the daemon refused this trainer: %.*s", IPC_TEXT_BYTES - 1, message->text);
 }
 
@@ -130,7 +165,7 @@ int attach_announce(struct diloco *d, struct ipc_message *message, int *fd)
     *fd = -1;
     for (uint32_t i = 0; i < d->tensors_count + 2; i++) {
         struct ipc_message part = introduction(d, i);
-        if (!attach_send(d, &part, i == 0 ? d->memfd : -1))
+        if (!send_message(d, &part, i == 0 ? d->memfd : -1))
             return attach_fail(d, DILOCO_UNREACHABLE, "the daemon at %s went away", d->socket_path);
     }
     int result = attach_await(d, IPC_WELCOME, message, fd);
@@ -149,7 +184,7 @@ static void flush(struct diloco *d)
         if (err == ERR_AGAIN)
             return;
         if (err != ERR_OK) {
-            attach_disconnect(d);
+            disconnect(d);
             return;
         }
         d->say_head = (d->say_head + 1) % d->say_room;
@@ -162,11 +197,28 @@ void attach_say(struct diloco *d, enum ipc_type type, uint32_t fragment)
     if (d->socket < 0 || !d->welcomed)
         return; /* the next daemon reads the words */
     if (d->say_count == d->say_room) {
-        attach_disconnect(d); /* it has not listened for long: begin anew with it */
+        disconnect(d); /* it has not listened for long: begin anew with it */
         return;
     }
     d->say[(d->say_head + d->say_count++) % d->say_room] = (struct word_said){type, fragment};
     flush(d);
+}
+
+void attach_settle(struct diloco *d, uint32_t fragment)
+{
+    if (d->settled[fragment])
+        return;
+    attach_say(d, IPC_SETTLED, fragment);
+    d->settled[fragment] = d->welcomed;
+}
+
+void attach_report(struct diloco *d, const struct ipc_report *report)
+{
+    struct ipc_message message = {.type = IPC_REPORT};
+    message.report = *report;
+    /* A full socket drops a report, not a step. */
+    if (d->welcomed && ipc_send(d->socket, &message, -1) == ERR_CLOSED)
+        disconnect(d);
 }
 
 /* ---- attaching again, a little with every turn ---- */
@@ -184,7 +236,7 @@ static void introduce(struct diloco *d)
         if (err == ERR_AGAIN)
             return;
         if (err != ERR_OK)
-            attach_disconnect(d);
+            disconnect(d);
         else
             d->announced++;
     }
@@ -199,7 +251,7 @@ static int take_in(struct diloco *d, const struct ipc_message *message)
     if (message->type != IPC_WELCOME || d->welcomed)
         return DILOCO_OK;
     if (!message->welcome.resumed) {
-        attach_disconnect(d);
+        disconnect(d);
         return attach_fail(d, DILOCO_REFUSED,
                            "the daemon could not take over the shared memory; start this trainer anew");
     }
@@ -228,7 +280,7 @@ int attach_turn(struct diloco *d)
         if (err == ERR_AGAIN)
             break;
         if (err != ERR_OK) {
-            attach_disconnect(d);
+            disconnect(d);
             break;
         }
         int result = take_in(d, &message);

@@ -1,9 +1,12 @@
-#include "worker/libdiloco/attach_parts.h"
+#include "worker/libdiloco/attach_move.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "common/ipc.h"
 #include "common/mem.h"
+#include "worker/libdiloco/aside.h"
+#include "worker/libdiloco/attach_link.h"
 
 /* ---- values ---- */
 

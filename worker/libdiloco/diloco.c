@@ -1,45 +1,30 @@
 /*
- * libdiloco: see diloco.h for the interface and common/ipc.h for the contract with the daemon.
- *
- * Three layers: the connection (attach_link.c: connect, announce, receive, attach again), the two moves of a fragment
- * (attach_move.c: snapshot out, anchor in), and here the public calls that drive them. The words in shared memory are
- * the truth; messages only wake.
+ * The public calls; see diloco.h for the interface and common/ipc.h for the contract with the daemon. Here is decided
+ * which fragment moves when; attach_move moves it, attach_link tells the daemon. The words in shared memory are the
+ * truth; messages only wake.
  */
-#include "worker/libdiloco/attach_parts.h"
+#include "worker/libdiloco/diloco.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/env.h"
 #include "common/err.h"
 #include "common/ipc.h"
 #include "common/mem.h"
+#include "worker/libdiloco/attach_core.h"
+#include "worker/libdiloco/attach_link.h"
+#include "worker/libdiloco/attach_move.h"
+
+enum { TENSORS_ROOM_FIRST = 64 };
 
 static _Thread_local char attach_error[IPC_TEXT_BYTES + 256];
-
-int attach_fail(struct diloco *d, int code, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(d->error, sizeof d->error, format, args);
-    va_end(args);
-    return code;
-}
-
-bool attach_interrupted(const struct diloco *d)
-{
-    return d->options.interrupted != NULL && d->options.interrupted(d->options.interrupted_user) != 0;
-}
 
 /* ---- shared memory ---- */
 
@@ -48,21 +33,18 @@ static int map_shared(struct diloco *d, int memfd, uint64_t session)
     struct stat status;
     if (memfd < 0 || fstat(memfd, &status) != 0 || status.st_size < (off_t)sizeof(struct ipc_shm))
         return attach_fail(d, DILOCO_ERROR, "the daemon sent no shared memory; is it of the same version?");
-    void *map = mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+    struct ipc_shm *map = mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
     if (map == MAP_FAILED)
         return attach_fail(d, DILOCO_ERROR, "cannot map the daemon's shared memory: %s", strerror(errno));
-    if (ipc_shm_check(map, (uint64_t)status.st_size) != ERR_OK ||
-        ((struct ipc_shm *)map)->tensors_count != d->tensors_count) {
+    if (ipc_shm_check(map, (uint64_t)status.st_size) != ERR_OK || map->tensors_count != d->tensors_count) {
         munmap(map, (size_t)status.st_size);
         return attach_fail(d, DILOCO_ERROR, "the daemon's shared memory does not fit: %s", err_text());
     }
     d->memfd = memfd;
     d->shm = map;
     d->session = session;
-    /* Between two turns of a daemon a fragment changes its word three times at most. */
-    d->say_room = 4 * d->shm->fragments_count;
-    if (mem_new(d->shm->fragments_count, sizeof *d->local, "fragments", &d->local) != ERR_OK ||
-        mem_new(d->say_room, sizeof *d->say, "fragments", &d->say) != ERR_OK || attach_make_aside(d) != ERR_OK)
+    if (mem_new(map->fragments_count, sizeof *d->local, "fragments", &d->local) != ERR_OK ||
+        attach_link_reserve(d, map->fragments_count) != ERR_OK || attach_make_aside(d) != ERR_OK)
         return attach_fail(d, DILOCO_ERROR, "%s", err_text());
     return DILOCO_OK;
 }
@@ -121,14 +103,13 @@ int diloco_attach(const struct diloco_options *options, struct diloco **out)
     snprintf(attach_error, sizeof attach_error, "no socket path: set options.socket_path or DILOCO_SOCKET");
     if (path == NULL)
         return DILOCO_ERROR;
-    if (mem_new(1, sizeof *d, "the attachment", &d) != ERR_OK || mem_strdup(path, &d->socket_path) != ERR_OK) {
+    if (mem_new(1, sizeof *d, "the attachment", &d) != ERR_OK || attach_link_init(d, path) != ERR_OK) {
         snprintf(attach_error, sizeof attach_error, "%s", err_text());
         mem_free(d);
         return DILOCO_ERROR;
     }
     d->options = *options;
     d->options.socket_path = d->socket_path;
-    d->socket = -1;
     d->memfd = -1;
     uint64_t deadline_ms = env_mono_ms() + (uint64_t)(options->wait_ms > 0 ? options->wait_ms : 0);
     while (!attach_connect(d)) {
@@ -139,13 +120,13 @@ int diloco_attach(const struct diloco_options *options, struct diloco **out)
             diloco_detach(d);
             return DILOCO_UNREACHABLE;
         }
-        poll(NULL, 0, ATTACH_POLL_MS);
+        attach_wait(d);
     }
     *out = d;
     return DILOCO_OK;
 }
 
-/* The first number between dots of a name, as in "model.layers.7.mlp.weight"; -1 if there is none. */
+/* The first number between dots of a name, as in "model.layers.7.mlp.weight"; NONE if there is none. */
 static int32_t layer_from_name(const char *name)
 {
     for (const char *at = name; (at = strchr(at, '.')) != NULL;) {
@@ -157,7 +138,7 @@ static int32_t layer_from_name(const char *name)
         if ((*end == '.' || *end == '\0') && number < INT32_MAX)
             return (int32_t)number;
     }
-    return -1;
+    return DILOCO_LAYER_NONE;
 }
 
 int diloco_register(struct diloco *d, const struct diloco_tensor *tensor)
@@ -171,7 +152,7 @@ int diloco_register(struct diloco *d, const struct diloco_tensor *tensor)
     if (d->tensors_count == IPC_TENSORS_MAX)
         return attach_fail(d, DILOCO_ERROR, "more than %d tensors", IPC_TENSORS_MAX);
     if (d->tensors_count == d->tensors_room) {
-        uint32_t room = d->tensors_room > 0 ? 2 * d->tensors_room : 64;
+        uint32_t room = d->tensors_room > 0 ? 2 * d->tensors_room : TENSORS_ROOM_FIRST;
         if (mem_grow(&d->tensors, d->tensors_count, room, sizeof *d->tensors, "registered tensors") != ERR_OK)
             return attach_fail(d, DILOCO_ERROR, "%s", err_text());
         d->tensors_room = room;
@@ -210,8 +191,7 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
     if (welcome.need_initial) {
         for (uint32_t f = 0; f < d->shm->fragments_count; f++)
             attach_copy_out(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
-        struct ipc_message initial = {.type = IPC_INITIAL};
-        attach_send(d, &initial, -1);
+        attach_send(d, IPC_INITIAL);
     }
     result = attach_await(d, IPC_GO, &message, &fd);
     if (result != DILOCO_OK)
@@ -253,18 +233,12 @@ int diloco_step(struct diloco *d, const struct diloco_report *report)
     int result = attach_turn(d);
     if (result != DILOCO_OK)
         return result;
-    if (d->welcomed) {
-        struct ipc_message message = {.type = IPC_REPORT};
-        message.report = (struct ipc_report){.step = d->step,
-                                             .tokens = d->tokens,
-                                             .loss = report->loss,
-                                             .tokens_per_s = report->tokens_per_s,
-                                             .lr = report->lr,
-                                             .grad_norm = report->grad_norm};
-        /* A full socket drops a report, not a step. */
-        if (ipc_send(d->socket, &message, -1) == ERR_CLOSED)
-            attach_disconnect(d);
-    }
+    attach_report(d, &(struct ipc_report){.step = d->step,
+                                          .tokens = d->tokens,
+                                          .loss = report->loss,
+                                          .tokens_per_s = report->tokens_per_s,
+                                          .lr = report->lr,
+                                          .grad_norm = report->grad_norm});
     result = sync_fragments(d);
     if (result != DILOCO_OK)
         return result;
@@ -285,11 +259,10 @@ static int finish_fragment(struct diloco *d, uint32_t f, bool *pending)
         return result;
     if (ipc_word(fragment) == IPC_FREE && d->local[f].tokens_counted < d->tokens) {
         result = attach_snapshot(d, f, true);
-    } else if (ipc_word(fragment) == IPC_FREE && !d->local[f].settled) {
+    } else if (ipc_word(fragment) == IPC_FREE) {
         /* Said at once, fragment by fragment: others may be waiting for us in a round of this one while we wait for
          * them in another. */
-        attach_say(d, IPC_SETTLED, f);
-        d->local[f].settled = d->welcomed;
+        attach_settle(d, f);
     }
     *pending |= ipc_word(fragment) != IPC_FREE;
     return result;
@@ -315,8 +288,7 @@ int diloco_finish(struct diloco *d)
     /* Exactly: what was shifted may be a rounding away from it. */
     for (uint32_t f = 0; f < d->shm->fragments_count; f++)
         attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
-    struct ipc_message message = {.type = IPC_FINISHED};
-    attach_send(d, &message, -1);
+    attach_send(d, IPC_FINISHED);
     return DILOCO_OK;
 }
 
@@ -324,7 +296,7 @@ void diloco_detach(struct diloco *d)
 {
     if (d == NULL)
         return;
-    attach_disconnect(d);
+    attach_link_deinit(d);
     attach_free_aside(d);
     if (d->shm != NULL)
         munmap(d->shm, d->shm->bytes);
@@ -332,8 +304,6 @@ void diloco_detach(struct diloco *d)
         close(d->memfd);
     mem_free(d->tensors);
     mem_free(d->local);
-    mem_free(d->say);
-    mem_free(d->socket_path);
     mem_free(d);
 }
 

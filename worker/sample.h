@@ -1,5 +1,8 @@
 /*
  * sample: text from a model, token by token.
+ *
+ * Owns the model it samples from for the time of one call; diloco-worker calls it. It draws from its own seeded
+ * numbers alone, and never writes anywhere but to `out`.
  */
 #ifndef WORKER_SAMPLE_H
 #define WORKER_SAMPLE_H

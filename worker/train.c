@@ -11,8 +11,8 @@
 #include "common/mem.h"
 #include "worker/ckpt.h"
 #include "worker/data.h"
-#include "worker/libdiloco/diloco.h"
 #include "worker/inner.h"
+#include "worker/libdiloco/diloco.h"
 #include "worker/model/model.h"
 
 enum { SKIPS_MAX = 10 };

@@ -1,5 +1,9 @@
 /*
  * train: the training loop, alone or attached to a daemon through libdiloco's public interface.
+ *
+ * Owns a run of the trainer from its first file to its last: data, model, inner optimizer, checkpoints, train.jsonl.
+ * diloco-worker calls it, one call at a time; a call returns when the work is done. It never ends the process, handles
+ * no signal, and knows nothing of the daemon that libdiloco does not say.
  */
 #ifndef WORKER_TRAIN_H
 #define WORKER_TRAIN_H

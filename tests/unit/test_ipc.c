@@ -203,7 +203,7 @@ static void *race(void *user)
 static void two_sides_at_one_word_never_leave_the_picture(void **state)
 {
     (void)state;
-    static struct raced raced;
+    struct raced raced = {0};
     struct racer racers[IPC_SIDES];
     pthread_t threads[IPC_SIDES];
     assert_int_equal(pthread_barrier_init(&raced.start, NULL, IPC_SIDES), 0);

@@ -3,7 +3,8 @@
  *
  * Names, shapes and arithmetic are those of the published Llama code (RMSNorm, rotary positions in halves, grouped
  * query attention, SwiGLU, optionally tied head), so that a saved file loads elsewhere. Weights are (out, in).
- * Everything is allocated by model_new(); the training path allocates nothing. One thread calls.
+ * Everything is allocated by model_new(); the training path allocates nothing. One thread calls. It never sees a file,
+ * an optimizer or a daemon. model.c: parameters; model_pass.c: the passes; both above model_work, their memory.
  */
 #ifndef WORKER_MODEL_H
 #define WORKER_MODEL_H
@@ -45,7 +46,7 @@ struct model {
 };
 
 /* `batch` sequences of spec->context tokens; `train`: with gradients and the activations they need. Parameters are
- * zero until model_init() or model_load(). */
+ * zero until model_init() or somebody's model_write(). */
 ERR_MUST_CHECK enum err model_new(const struct runspec *spec, const struct kern *kern, struct kern_dev *dev,
                                   int64_t batch, bool train, struct model **out);
 void model_free(struct model *model);

@@ -1,7 +1,6 @@
 /* The forward and backward pass, and decoding one token at a time. */
-#include <math.h>
+#include "worker/model/model.h"
 
-#include "common/mem.h"
 #include "worker/model/model_work.h"
 
 static const kern_act *weight(const struct model *m, int64_t offset)

@@ -1,5 +1,8 @@
 /*
- * model_work: the activations of model.c's passes. Private to worker/model*.c.
+ * model_work: what a model's passes need beside its parameters: where each layer's tensors lie, and the activations.
+ *
+ * Owns that memory, all of it taken at once. model.c makes and ends it, model_pass.c computes in it, on the model's one
+ * thread; nobody else sees it. It computes nothing and calls neither of the two.
  */
 #ifndef WORKER_MODEL_WORK_H
 #define WORKER_MODEL_WORK_H
@@ -46,10 +49,13 @@ struct model_work {
     int64_t decoded;           /* positions in the caches */
 };
 
-/* Memory: model_memory.c. */
+/* The activations, for model->work->layers and a shape that are there; `train`: with those of a backward pass. On
+ * failure the rest is released by model_work_free(). */
 ERR_MUST_CHECK enum err model_work_new(struct model *model, bool train);
+/* Releases model->work and its layers, too. */
 void model_work_free(struct model *model);
 
+/* The shape, as the kernels of attention take it. */
 struct kern_attention model_attention(const struct model *model);
 
 #endif

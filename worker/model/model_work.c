@@ -1,6 +1,7 @@
-/* Allocation of the activations. Sizes are a function of the shape alone and are known at start. */
-#include "common/mem.h"
+/* Sizes are a function of the shape alone and are known at start. */
 #include "worker/model/model_work.h"
+
+#include "common/mem.h"
 
 /* One list serves allocation and release: each entry is a pointer's place and its size. */
 struct entry {

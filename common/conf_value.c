@@ -103,7 +103,7 @@ static enum err set_scaled(const struct conf_key *key, const char *text, void *b
     list_units(units, names, sizeof names);
     TRY(parse_number(text, &value, &rest));
     if (value != 0 && *rest == '\0')
-        return err_set(ERR_CONF, "\"%s\" has no unit; write one of %s behind it", text, names);
+        return err_set(ERR_CONF, "\"%s\" has no unit; write one of %s after it", text, names);
     double factor = value == 0 && *rest == '\0' ? 1 : 0;
     for (const struct unit *unit = units; unit->name != NULL; unit++)
         if (strcasecmp(rest, unit->name) == 0)

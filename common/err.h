@@ -37,7 +37,7 @@ enum err err_set_errno(enum err code, const char *format, ...) __attribute__((fo
 /* Puts "text: " in front of the recorded text and returns `code`; for adding the name of the thing on the way up. */
 enum err err_prefix(enum err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts "; text" behind the recorded text and returns `code`; for adding what to do about it. */
+/* Puts "; text" after the recorded text and returns `code`; for adding what to do about it. */
 enum err err_suffix(enum err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The text of this thread's last failure; never NULL; valid until the thread's next failure. */

@@ -16,7 +16,7 @@
 /* Creates the folder and its parents; existing ones are fine. */
 ERR_MUST_CHECK enum err fsio_mkdirs(const char *path, mode_t mode);
 
-/* Reads a whole file of at most `bytes_max` bytes into new memory with a NUL behind it; caller frees with
+/* Reads a whole file of at most `bytes_max` bytes into new memory with a NUL after it; caller frees with
  * mem_free(). ERR_NOTFOUND if there is none, ERR_NOMEM if it is larger. */
 ERR_MUST_CHECK enum err fsio_read(const char *path, size_t bytes_max, char **data, size_t *bytes);
 

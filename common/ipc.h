@@ -92,7 +92,7 @@ struct ipc_shm {
     uint64_t session;   /* random, of the memfd */
     uint64_t plan_tag;
     uint64_t overlap; /* steps from snapshot to mixing */
-    uint64_t steps;   /* of the run: the trainer is done behind this one */
+    uint64_t steps;   /* of the run: the trainer is done after this one */
     double mix;       /* alpha */
     /* The overlap is a whole interval: see worker/libdiloco/aside.h. */
     uint32_t set_aside; /* non-zero: the work of a contribution leaves the live tensors at the snapshot */
@@ -150,7 +150,7 @@ struct ipc_welcome {
 };
 
 struct ipc_go {
-    uint64_t step;    /* run step to start behind: the first step taken is step + 1 */
+    uint64_t step;    /* run step to start after: the first step taken is step + 1 */
     uint64_t version; /* highest version among the fragments, for people */
 };
 

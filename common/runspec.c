@@ -110,7 +110,7 @@ static const struct conf_key keys[] = {
      "what it has trained by then, weighted by its tokens, and ends with the others. lockstep: every island takes all "
      "steps, and rounds go at the pace of the slowest, as in the papers; so it is with late = wait, too."},
     {"sync", "codec", CONF_ENUM, AT(codec), "uniform", 0, 0, codecs, NULL,
-     "How outer gradients are encoded. Bits per parameter on Gaussian data, behind zstd: fp32 30, bf16 12.4, int8 7.5, "
+     "How outer gradients are encoded. Bits per parameter on Gaussian data, after zstd: fp32 30, bf16 12.4, int8 7.5, "
      "int4 3.7, e3m0 3.5, int2 2.0, uniform 1.7 with step 1.4, ternary 1.6, topk 0.16 with keep 1/64, powersgd by "
      "rank. adaptive: tensor by tensor what takes the fewest bytes, at the error of uniform in all. Norms and biases "
      "are sent as bf16."},
@@ -121,14 +121,14 @@ static const struct conf_key keys[] = {
     {"sync", "rank", CONF_INT, AT(rank), "4", 1, 32, NULL, NULL,
      "For powersgd: columns of the two factors that stand for a matrix."},
     {"sync", "error_feedback", CONF_BOOL, AT(error_feedback), "no", 0, 0, NULL, NULL,
-     "Whether what quantisation left over is added to the next outer gradient. Helps codecs that leave most of it out "
-     "(topk, powersgd must have it; int2 a little). Costs 8 bytes per parameter."},
+     "Whether the residual, which is what encoding left out of an outer gradient, is added to the next one. Helps "
+     "codecs that leave most of it out (topk, powersgd must have it; int2 a little). Costs 8 bytes per parameter."},
     {"sync", "feedback_decay", CONF_REAL, AT(feedback_decay), "1", 0, 1, NULL, "fraction",
-     "Share of a left-over that is kept until the next round."},
+     "Share of the residual that is kept until the next round."},
     {"sync", "feedback_limit", CONF_REAL, AT(feedback_limit), "0.7", 0, 100, NULL, "outer gradients",
-     "Largest left-over over the outer gradient, as norms; it is cut down to that. 0: no limit."},
+     "Largest residual over the outer gradient, as norms; it is cut down to that. 0: no limit."},
     {"sync", "zstd_level", CONF_INT, AT(zstd_level), "1", 0, 19, NULL, NULL,
-     "Lossless compression behind the codec; 0 turns it off."},
+     "Lossless compression after the codec; 0 turns it off."},
     {"sync", "quorum", CONF_INT, AT(quorum), "0", 0, 64, NULL, "islands",
      "Contributions that let a round close without the others, once they are later than usual (grace). 0: all members "
      "that take part."},
@@ -153,7 +153,7 @@ static const struct conf_key keys[] = {
     {"outer", "lr", CONF_REAL, AT(outer_lr), "0.4", 0, 100, NULL, NULL, "Outer learning rate."},
     {"outer", "momentum", CONF_REAL, AT(outer_momentum), "0.9", 0, 0.9999, NULL, NULL, "Outer momentum."},
     {"outer", "average", CONF_INT, AT(outer_average), "0", 0, 1e12, NULL, "versions",
-     "The first versions of every fragment are plain averages; momentum begins behind them."},
+     "The first versions of every fragment are plain averages; momentum begins after them."},
     {"outer", "warmup", CONF_INT, AT(outer_warmup), "0", 0, 1e12, NULL, "versions",
      "Versions over which lr then rises linearly."},
     {"outer", "clip", CONF_REAL, AT(outer_clip), "0", 0, 1e9, NULL, NULL,

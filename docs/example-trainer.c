@@ -62,7 +62,7 @@ int main(int argc, char **argv)
     struct diloco_start start;
     if (diloco_begin(d, &start) != DILOCO_OK) /* w now holds the run's parameters */
         return failed(d, "begin");
-    printf("island %s, behind step %llu of %llu\n", start.island, (unsigned long long)start.step,
+    printf("island %s, after step %llu of %llu\n", start.island, (unsigned long long)start.step,
            (unsigned long long)start.steps);
 
     uint64_t random = start.island_index + 1; /* each island its own data */

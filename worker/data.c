@@ -18,7 +18,7 @@ struct segment {
     char *path;
     uint8_t *map;
     size_t map_bytes;
-    const uint8_t *tokens;         /* behind the header */
+    const uint8_t *tokens;         /* after the header */
     uint64_t count;                /* tokens */
     uint64_t train_count;          /* of them, the first ones, for training */
     uint64_t train_windows_before; /* in the segments before this one */
@@ -128,8 +128,8 @@ static void split(struct data *data)
         segment->train_windows_before = data->train_windows;
         segment->held_out_windows_before = data->held_out_windows;
         data->train_windows += windows_in(segment->train_count, data->conf.context);
-        uint64_t behind = segment->count - segment->train_count;
-        data->held_out_windows += behind > 0 ? (behind - 1) / (uint64_t)data->conf.context : 0;
+        uint64_t held_out = segment->count - segment->train_count;
+        data->held_out_windows += held_out > 0 ? (held_out - 1) / (uint64_t)data->conf.context : 0;
     }
 }
 

@@ -148,7 +148,7 @@ static enum err attach(struct trainer *t)
         t->state.position = start.step * per_step;
         t->state.step = start.step;
     }
-    log_info("attached as island %s (%" PRIu32 " of %" PRIu32 "), behind step %" PRIu64 ", version %" PRIu64,
+    log_info("attached as island %s (%" PRIu32 " of %" PRIu32 "), after step %" PRIu64 ", version %" PRIu64,
              start.island, start.island_index + 1, start.islands_count, start.step, start.version);
     return ERR_OK;
 }
@@ -336,7 +336,7 @@ enum err train_run(const struct train_options *options)
     TRY_OUT(model_init(t.model, (uint64_t)options->spec->seed));
     err = ckpt_load(options->folder, t.spec, t.model, t.inner, &t.state);
     if (err == ERR_OK)
-        log_info("resuming behind step %" PRIu64, t.state.step);
+        log_info("resuming after step %" PRIu64, t.state.step);
     else if (err != ERR_NOTFOUND)
         goto out;
     TRY_OUT(attach(&t));

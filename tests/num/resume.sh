@@ -50,7 +50,7 @@ newest=$dir/halves/worker-000000040.safetensors
 printf x | dd of="$newest" bs=1 seek=$(($(wc -c <"$newest") - 5001)) conv=notrunc 2>/dev/null
 train --out "$dir/halves" 2>&1 | tee "$dir/log" >&2
 grep -q 'checksum does not match.*trying the one before' "$dir/log"
-grep -q 'resuming behind step 30' "$dir/log"
+grep -q 'resuming after step 30' "$dir/log"
 cmp "$dir/whole/worker-000000040.safetensors" "$dir/halves/worker-000000040.safetensors"
 status=0
 train --out "$dir/halves" --set train.lr=0.5 2>"$dir/log" || status=$?

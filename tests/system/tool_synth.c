@@ -193,7 +193,7 @@ int main(int argc, char **argv)
         result = diloco_begin(d, &start);
     if (result == DILOCO_OK) {
         s.island = start.island_index;
-        log_info("behind step %llu", (unsigned long long)start.step);
+        log_info("after step %llu", (unsigned long long)start.step);
         result = train(&s, d, start.step);
     }
     if (result != DILOCO_OK)

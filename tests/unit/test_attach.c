@@ -244,7 +244,7 @@ static void work_on_its_way_for_an_interval_is_set_aside(void **state)
     (void)state;
 }
 
-/* It is refused, or the daemon lost it: what was set aside is not, and no estimate stays behind. */
+/* It is refused, or the daemon lost it: what was set aside is not, and no estimate remains. */
 static void work_set_aside_comes_back_when_its_snapshot_is_off(void **state)
 {
     (void)state;

@@ -122,7 +122,7 @@ static void refusals_name_line_key_and_remedy(void **state)
         {"[main]\nflag = maybe\n", "neither yes nor no"},
         {"[main]\ncount = 3\n", "[main] title: missing; give the title."},
         {"[extra]\nkind = blue\n", "\"blue\" is not one of red, green"},
-        {"[extra]\nmemory = 12\n", "\"12\" has no unit; write one of KiB, MiB, GiB, kB, MB, GB, B behind it"},
+        {"[extra]\nmemory = 12\n", "\"12\" has no unit; write one of KiB, MiB, GiB, kB, MB, GB, B after it"},
         {"[extra]\nrate = 12 MB\n", "unknown unit \"MB\"; use one of kbit, Mbit, Gbit, bit"},
         {"[extra]\nwait = 2min\n", "outside 0 .. 60000 ms"},
         {"[extra]\nratio = nan\n", "is not a number"},

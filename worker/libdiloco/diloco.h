@@ -4,7 +4,7 @@
  *     struct diloco *d;
  *     diloco_attach(&(struct diloco_options){.socket_path = path}, &d);
  *     for each parameter tensor: diloco_register(d, &tensor);
- *     diloco_begin(d, &start);                   // tensors now hold the run's anchor; continue behind start.step
+ *     diloco_begin(d, &start);                   // tensors now hold the run's anchor; continue after start.step
  *     while (training) {
  *         ... one optimizer step ...
  *         if (diloco_step(d, &report) == DILOCO_STOP) break;   // the one call per optimizer step
@@ -77,7 +77,7 @@ struct diloco_tensor {
 };
 
 struct diloco_start {
-    uint64_t step;         /* the run step to continue behind: the first step to take is step + 1 */
+    uint64_t step;         /* the run step to continue after: the first step to take is step + 1 */
     uint64_t steps;        /* of the whole run, as the run spec says */
     uint64_t version;      /* highest version among the fragments */
     uint32_t island_index; /* 0 .. islands_count - 1 */
@@ -106,7 +106,7 @@ DILOCO_API int diloco_begin(struct diloco *d, struct diloco_start *start);
 /* The one call per optimizer step. */
 DILOCO_API int diloco_step(struct diloco *d, const struct diloco_report *report);
 
-/* The run step behind the last diloco_step(): one more than before, or more where this island is slower than others and
+/* The run step after the last diloco_step(): one more than before, or more where this island is slower than others and
  * the run spec says pace = run. Learning rates go by it. */
 DILOCO_API uint64_t diloco_run_step(const struct diloco *d);
 

@@ -162,7 +162,7 @@ enum err ipc_recv(int socket, struct ipc_message *message, int *fd)
 
 static bool inside(uint64_t offset, uint64_t count, uint64_t size, uint64_t bytes)
 {
-    return offset % 64 == 0 && offset <= bytes && count <= (bytes - offset) / size;
+    return offset % IPC_ALIGN == 0 && offset <= bytes && count <= (bytes - offset) / size;
 }
 
 enum err ipc_shm_check(const struct ipc_shm *shm, uint64_t bytes)

@@ -38,6 +38,9 @@
 enum { IPC_VERSION = 3 };
 enum { IPC_NAME_BYTES = 128, IPC_DIMS_MAX = 6, IPC_TEXT_BYTES = 320, IPC_RANGES_MAX = 64, IPC_TENSORS_MAX = 65536 };
 
+/* Bytes: tables and areas begin on multiples of it. */
+enum { IPC_ALIGN = 64 };
+
 /* A new memfd is all zero: every fragment is FREE. */
 enum ipc_word { IPC_FREE, IPC_COPYING, IPC_SNAPSHOT, IPC_FILLING, IPC_ANCHOR, IPC_MIXING, IPC_WORDS };
 enum ipc_side { IPC_TRAINER, IPC_DAEMON, IPC_SIDES };
@@ -56,7 +59,7 @@ struct ipc_range {
 };
 
 struct ipc_fragment {
-    _Alignas(64) _Atomic uint32_t word; /* enum ipc_word; see ipc_word() and ipc_move() */
+    _Alignas(IPC_ALIGN) _Atomic uint32_t word; /* enum ipc_word; see ipc_word() and ipc_move() */
     /* The rest is written by the word's owner alone. */
     uint32_t base; /* 0 or 1: the area that holds the base */
     uint64_t values_count;

@@ -46,7 +46,7 @@ static int failed(struct diloco *d, const char *what)
 
 int main(int argc, char **argv)
 {
-    static float w[COUNT]; /* all islands begin with the same values: here, zeros */
+    float w[COUNT] = {0}; /* all islands begin with the same values: here, zeros */
     struct diloco_options options = {.trainer = "example", .wait_ms = 5000};
     struct diloco *d;
     for (int i = 1; i + 1 < argc; i++)

@@ -11,14 +11,14 @@
 #include "common/mem.h"
 #include "common/tensorfile.h"
 
-enum { KEPT = 2, FOUND_MAX = 64 };
+enum { KEPT = 2, FOUND_MAX = 64, NAME_BYTES = MODEL_NAME_BYTES + 16 };
 static const char *const moment_names[2] = {"adamw.m", "adamw.v"};
 
 /* ---- writing ---- */
 
 struct names {
     struct tensorfile_tensor *tensors;
-    char (*text)[MODEL_NAME_BYTES + 16];
+    char (*text)[NAME_BYTES];
     size_t count;
 };
 
@@ -155,7 +155,7 @@ static enum err read_flat(const struct tensorfile *file, const struct model *mod
 {
     for (int i = 0; i < model->tensors_count; i++) {
         const struct model_tensor *tensor = &model->tensors[i];
-        char name[MODEL_NAME_BYTES + 16];
+        char name[NAME_BYTES];
         const float *values;
         snprintf(name, sizeof name, "%s%s%s", prefix, prefix[0] != '\0' ? "/" : "", tensor->name);
         TRY(tensorfile_values(file, name, (uint64_t)tensor->count, &values));

@@ -12,7 +12,9 @@
 #include "common/env.h"
 #include "common/mem.h"
 
-enum { SHARD_MAGIC = 20240520, SHARD_VERSION = 1, SHARD_HEADER_BYTES = 1024 };
+enum { SHARD_MAGIC = 20240520, SHARD_VERSION = 1, SHARD_HEADER_BYTES = 1024, SHARD_TOKEN_BYTES = 2 };
+/* Rounds of the permutation; and what sets the draw of an epoch's cut apart from that of its order. */
+enum { PERMUTE_ROUNDS = 4, CUT_SALT = 99 };
 
 struct segment {
     char *path;
@@ -73,7 +75,8 @@ static enum err map_segment(struct segment *segment, const struct data_conf *con
     if (version != SHARD_VERSION)
         return err_set(ERR_CONF, "data file %s: token shard of version %" PRIu32 "; this program reads %d",
                        segment->path, version, SHARD_VERSION);
-    if (segment->map_bytes < SHARD_HEADER_BYTES || (segment->map_bytes - SHARD_HEADER_BYTES) / 2 < count)
+    if (segment->map_bytes < SHARD_HEADER_BYTES ||
+        (segment->map_bytes - SHARD_HEADER_BYTES) / SHARD_TOKEN_BYTES < count)
         return err_set(ERR_CONF, "data file %s: cut short: its header announces %" PRIu32 " tokens", segment->path,
                        count);
     segment->tokens = segment->map + SHARD_HEADER_BYTES;
@@ -182,7 +185,7 @@ uint64_t data_held_out_tokens(const struct data *data)
 
 /* ---- order of the windows ---- */
 
-/* A permutation of [0, n): a four-round Feistel network on the next even power of two, walked until it lands inside.
+/* A permutation of [0, n): a Feistel network on the next even power of two, walked until it lands inside.
  * Random access, no table, the same everywhere. */
 static uint64_t permute(uint64_t index, uint64_t n, uint64_t key)
 {
@@ -193,7 +196,7 @@ static uint64_t permute(uint64_t index, uint64_t n, uint64_t key)
     do {
         uint64_t left = index >> half_bits;
         uint64_t right = index & mask;
-        for (uint64_t round = 0; round < 4; round++) {
+        for (uint64_t round = 0; round < PERMUTE_ROUNDS; round++) {
             uint64_t next = left ^ (env_mix64(right ^ env_mix64(key + round)) & mask);
             left = right;
             right = next;
@@ -240,7 +243,7 @@ enum err data_batch(const struct data *data, uint64_t position, int64_t count, i
         uint64_t begin = (window - segment->train_windows_before) * T;
         /* Each epoch cuts the text at other places. */
         uint64_t room = segment->train_count - 1 - T - begin;
-        uint64_t shift = env_mix64(key + 99) % T;
+        uint64_t shift = env_mix64(key + CUT_SALT) % T;
         begin += shift < room ? shift : room;
         TRY(fill(data, segment, begin, tokens + i * data->conf.context, targets + i * data->conf.context));
     }

@@ -15,7 +15,9 @@
 #include "worker/libdiloco/diloco.h"
 #include "worker/model/model.h"
 
-enum { SKIPS_MAX = 10 };
+enum { SKIPS_MAX = 10, DAEMON_WAIT_MS = 10000, LOG_EVERY_STEPS = 50 };
+/* What one step adds to the smoothed speed, and the shortest time that a step is taken to last. */
+static const double speed_share = 0.1, step_s_min = 1e-9;
 
 struct trainer {
     const struct train_options *options;
@@ -116,7 +118,7 @@ static enum err attach(struct trainer *t)
         return ERR_OK;
     struct diloco_options options = {.socket_path = t->options->socket_path,
                                      .trainer = "diloco-worker",
-                                     .wait_ms = 10000,
+                                     .wait_ms = DAEMON_WAIT_MS,
                                      .interrupted = stop_asked,
                                      .interrupted_user = t};
     if (diloco_attach(&options, &t->diloco) != DILOCO_OK)
@@ -230,8 +232,8 @@ static enum err one_step(struct trainer *t, bool *leave)
     TRY(check_finite(t, &result));
     t->state.tokens += tokens;
     double took_s = env_mono_s() - begin_s;
-    double speed = (double)tokens / (took_s > 1e-9 ? took_s : 1e-9);
-    t->tokens_per_s = t->tokens_per_s > 0 ? 0.9 * t->tokens_per_s + 0.1 * speed : speed;
+    double speed = (double)tokens / fmax(took_s, step_s_min);
+    t->tokens_per_s = t->tokens_per_s > 0 ? t->tokens_per_s + speed_share * (speed - t->tokens_per_s) : speed;
     TRY(exchange(t, tokens, loss, &result, leave));
     fprintf(t->metrics,
             "{\"step\":%" PRIu64 ",\"loss\":%.6f,\"lr\":%.6g,\"grad_norm\":%.5g,\"tokens\":%" PRIu64
@@ -239,7 +241,7 @@ static enum err one_step(struct trainer *t, bool *leave)
             t->state.step, isfinite(loss) ? loss : -1, result.lr, isfinite(result.grad_norm) ? result.grad_norm : -1,
             t->state.tokens, t->tokens_per_s, env_wall_ms());
     fflush(t->metrics);
-    if (passes(50, before, t->state.step) || t->state.step == 1)
+    if (passes(LOG_EVERY_STEPS, before, t->state.step) || t->state.step == 1)
         log_info("step %" PRIu64 "/%" PRId64 "  loss %.4f  %.0f tokens/s", t->state.step, t->spec->steps, loss,
                  t->tokens_per_s);
     return ERR_OK;

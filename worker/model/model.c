@@ -11,6 +11,9 @@
 
 /* ---- the list of tensors ---- */
 
+/* 64 bytes of fp32: the widest vectors begin on that. */
+enum { ALIGN_VALUES = 16 };
+
 struct lister {
     struct model *model;
     int next;
@@ -29,7 +32,7 @@ static int64_t add_tensor(struct lister *lister, int32_t layer, const char *name
     else
         snprintf(tensor->name, sizeof tensor->name, "%s.weight", name);
     if (aligned)
-        lister->offset = (lister->offset + 15) / 16 * 16;
+        lister->offset = (lister->offset + ALIGN_VALUES - 1) / ALIGN_VALUES * ALIGN_VALUES;
     tensor->layer = layer;
     tensor->dims = columns > 0 ? 2 : 1;
     tensor->shape[0] = rows;

@@ -455,6 +455,22 @@ static void a_word_that_somebody_else_wrote_is_an_error_and_left_as_it_is(void *
     device = (struct diloco_device){0};
 }
 
+/* Not waited for: no daemon will ever be there. */
+static void a_path_too_long_for_a_socket_is_named_at_once(void **state)
+{
+    (void)state;
+    char path[200];
+    memset(path, 'a', sizeof path - 1);
+    path[sizeof path - 1] = '\0';
+    struct diloco *none;
+    uint64_t begin_ms = env_mono_ms();
+    assert_int_equal(diloco_attach(&(struct diloco_options){.socket_path = path, .wait_ms = 60000}, &none),
+                     DILOCO_ERROR);
+    assert_true(env_mono_ms() - begin_ms < 10000);
+    assert_null(none);
+    assert_non_null(strstr(diloco_error(NULL), "choose a shorter folder"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -468,6 +484,7 @@ int main(void)
         cmocka_unit_test(the_end_leaves_the_anchor_exactly),
         cmocka_unit_test(attaching_again_takes_no_waiting_and_changes_no_word),
         cmocka_unit_test(a_word_that_somebody_else_wrote_is_an_error_and_left_as_it_is),
+        cmocka_unit_test(a_path_too_long_for_a_socket_is_named_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

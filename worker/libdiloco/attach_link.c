@@ -19,7 +19,9 @@ enum { SAY_PER_FRAGMENT = 4 };
 
 enum err attach_link_init(struct diloco *d, const char *socket_path)
 {
+    struct sockaddr_un address;
     d->socket = -1;
+    TRY(ipc_address(socket_path, &address)); /* no waiting makes it shorter */
     return mem_strdup(socket_path, &d->socket_path);
 }
 

@@ -14,6 +14,7 @@
 
 #include "worker/libdiloco/attach_core.h"
 
+/* ERR_CONF: the path is too long for a socket. */
 ERR_MUST_CHECK enum err attach_link_init(struct diloco *d, const char *socket_path);
 /* Once, before anything is said. */
 ERR_MUST_CHECK enum err attach_link_reserve(struct diloco *d, uint32_t fragments_count);

@@ -1,7 +1,13 @@
-/* The fragment's state machine; the picture stands in sync.h. */
+#include "net/sync_fragment.h"
+
 #include <stddef.h>
 
-#include "net/sync_parts.h"
+#include "net/sync_owner.h"
+
+/* An unanswered request for a state is made again after this long, possibly to another member. */
+enum { STATE_AGAIN_MS = 15000 };
+
+/* ---- versions ---- */
 
 /* The fragment stands at `version` now; results of the one after it are still to come. */
 static void arrive(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash)
@@ -12,26 +18,50 @@ static void arrive(struct sync *sync, uint32_t f, uint64_t version, const struct
     fragment->complete = false;
     fragment->behind_ms = 0;
     fragment->fetch_ms = 0;
-    sync_remember_hash(fragment, version, hash);
-    sync_put_version(sync, SYNC_DO_RETIRE, f, version);
-    sync_step_owner(sync, f, (struct owner_input){.event = OWNER_ADVANCED, .version = version});
+    sync_core_remember_hash(fragment, version, hash);
+    sync_core_put_version(sync, SYNC_DO_RETIRE, f, version);
+    sync_owner_advanced(sync, f, version);
     /* As an owner we may be ahead of our own fragment, when a quorum went on without us: then our shard's result of the
      * next version is in our ledger already. */
-    if (sync_owns(sync, f) && fragment->owner.round > version + 1) {
+    if (sync_core_we_own(sync, f) && fragment->owner.round > version + 1) {
         bitset_add(&fragment->own.results, sync->conf.self);
         fragment->complete = bitset_within(&sync->shards[f], &fragment->own.results);
     }
-    sync_announce(sync);
+    sync_core_announce(sync);
 }
 
-/* ---- handlers: [state][event] ---- */
+/* ---- asking for a state ---- */
+
+void sync_fragment_ask_for_state(struct sync *sync, uint32_t f, uint32_t member)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    fragment->state_key = (struct wire_key){
+        .kind = WIRE_STATE, .fragment = f, .version = sync->peers[member].fragments[f].version, .island = member};
+    fragment->state_from = member;
+    fragment->fetch_ms = sync->now_ms + STATE_AGAIN_MS;
+    sync_core_put(
+        sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = fragment->state_key, .member = member});
+}
+
+bool sync_fragment_fetching_state(const struct sync *sync, uint32_t f, struct wire_key *key)
+{
+    *key = sync->fragments[f].state_key;
+    return sync->fragments[f].state == SYNC_REPAIR;
+}
+
+void sync_fragment_state_moves(struct sync *sync, uint32_t f)
+{
+    sync->fragments[f].fetch_ms = sync->now_ms + STATE_AGAIN_MS;
+}
+
+/* ---- handlers: [state][event]; the picture is in sync_types.h ---- */
 
 typedef void handler(struct sync *sync, uint32_t f, const struct sync_event *event);
 
 static void illegal(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
     (void)event;
-    sync_report(sync, SYNC_REPORT_ILLEGAL, f, sync->conf.self);
+    sync_core_report(sync, SYNC_REPORT_ILLEGAL, f, sync->conf.self);
 }
 
 static void ignore(struct sync *sync, uint32_t f, const struct sync_event *event)
@@ -47,7 +77,7 @@ static void apply(struct sync *sync, uint32_t f, const struct sync_event *event)
     if (!sync->fragments[f].own.hash_known)
         return; /* blank: nothing to apply it to; the state that is being fetched will hold it */
     sync->fragments[f].state = SYNC_APPLYING;
-    sync_put_version(sync, SYNC_DO_APPLY, f, sync->fragments[f].own.version + 1);
+    sync_core_put_version(sync, SYNC_DO_APPLY, f, sync->fragments[f].own.version + 1);
 }
 
 static void repair(struct sync *sync, uint32_t f, const struct sync_event *event)
@@ -56,8 +86,8 @@ static void repair(struct sync *sync, uint32_t f, const struct sync_event *event
     fragment->lost = false;
     fragment->state = SYNC_REPAIR;
     /* A contribution in flight is void, and the next one takes its memory. */
-    sync_put_version(sync, SYNC_DO_RETIRE, f, fragment->own.version + 1);
-    sync_ask_for_state(sync, f, event->member);
+    sync_core_put_version(sync, SYNC_DO_RETIRE, f, fragment->own.version + 1);
+    sync_fragment_ask_for_state(sync, f, event->member);
 }
 
 /* Not now: after the step that is under way. */
@@ -82,8 +112,8 @@ static void trainer_down(struct sync *sync, uint32_t f, const struct sync_event 
     (void)event;
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->trainer = false;
-    sync_announce(sync);
-    sync_check_owner(sync, f);
+    sync_core_announce(sync);
+    sync_owner_check(sync, f);
 }
 
 static void trainer_down_at_rest(struct sync *sync, uint32_t f, const struct sync_event *event)
@@ -97,20 +127,20 @@ static void encode(struct sync *sync, uint32_t f, const struct sync_event *event
 {
     (void)event;
     sync->fragments[f].state = SYNC_ENCODING;
-    sync_put_version(sync, SYNC_DO_ENCODE, f, sync->fragments[f].own.version + 1);
+    sync_core_put_version(sync, SYNC_DO_ENCODE, f, sync->fragments[f].own.version + 1);
 }
 
-void sync_send_contributions(struct sync *sync, uint32_t f, uint32_t only)
+void sync_fragment_send_contributions(struct sync *sync, uint32_t f, uint32_t only)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = f, .version = fragment->own.version + 1};
     key.island = sync->conf.self;
     for (uint32_t i = 0; i < sync->conf.members_count; i++) {
-        bool owns = bitset_has(&sync->shards[f], i) && !bitset_has(&fragment->own.results, i);
+        bool owns = sync_core_owns(sync, f, i) && !bitset_has(&fragment->own.results, i);
         if (!owns || i == sync->conf.self || !sync->peers[i].up || (only != SYNC_NOBODY && only != i))
             continue;
         key.shard = i;
-        sync_put(sync, (struct sync_action){.type = SYNC_DO_SEND, .fragment = f, .key = key, .member = i});
+        sync_core_put(sync, (struct sync_action){.type = SYNC_DO_SEND, .fragment = f, .key = key, .member = i});
     }
 }
 
@@ -125,11 +155,9 @@ static void encoded(struct sync *sync, uint32_t f, const struct sync_event *even
     }
     fragment->state = SYNC_CONTRIBUTED;
     fragment->own.contributed = fragment->own.version + 1;
-    sync_announce(sync);
-    sync_send_contributions(sync, f, SYNC_NOBODY);
-    if (fragment->owner.round == fragment->own.contributed)
-        sync_step_owner(sync, f, (struct owner_input){.event = OWNER_CONTRIBUTED, .member = sync->conf.self});
-    sync_check_owner(sync, f);
+    sync_core_announce(sync);
+    sync_fragment_send_contributions(sync, f, SYNC_NOBODY);
+    sync_owner_contributed(sync, f, fragment->own.contributed);
 }
 
 static void refused(struct sync *sync, uint32_t f, const struct sync_event *event)
@@ -139,9 +167,9 @@ static void refused(struct sync *sync, uint32_t f, const struct sync_event *even
     fragment->state = fragment->trainer ? SYNC_IDLE : SYNC_LISTENING;
     fragment->own.abstained = fragment->own.version + 1;
     if (fragment->trainer)
-        sync_put_version(sync, SYNC_DO_RELEASE, f, sync->fragments[f].own.version);
-    sync_announce(sync);
-    sync_check_owner(sync, f);
+        sync_core_put_version(sync, SYNC_DO_RELEASE, f, sync->fragments[f].own.version);
+    sync_core_announce(sync);
+    sync_owner_check(sync, f);
     settle(sync, f);
 }
 
@@ -151,7 +179,7 @@ static void give(struct sync *sync, uint32_t f)
     struct sync_fragment *fragment = &sync->fragments[f];
     if (fragment->trainer) {
         fragment->state = SYNC_MIXING;
-        sync_put_version(sync, SYNC_DO_GIVE, f, sync->fragments[f].own.version);
+        sync_core_put_version(sync, SYNC_DO_GIVE, f, sync->fragments[f].own.version);
     } else {
         fragment->state = SYNC_LISTENING;
         settle(sync, f);
@@ -164,7 +192,7 @@ static void trainer_up(struct sync *sync, uint32_t f, const struct sync_event *e
     fragment->trainer = true;
     fragment->own.abstained = 0;
     fragment->state = SYNC_IDLE;
-    sync_announce(sync);
+    sync_core_announce(sync);
     if (event->version < fragment->own.version)
         give(sync, f); /* it attached again, with an older anchor in its tensors */
 }
@@ -177,7 +205,7 @@ static void applied(struct sync *sync, uint32_t f, const struct sync_event *even
 
 static void installed(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
-    sync_report(sync, SYNC_REPORT_REPAIRED, f, sync->fragments[f].state_from);
+    sync_core_report(sync, SYNC_REPORT_REPAIRED, f, sync->fragments[f].state_from);
     arrive(sync, f, event->version, &event->hash);
     give(sync, f);
 }
@@ -192,13 +220,13 @@ static void mixed(struct sync *sync, uint32_t f, const struct sync_event *event)
 static void take_back(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
     (void)event;
-    sync_put_version(sync, SYNC_DO_TAKE_BACK, f, sync->fragments[f].own.version);
+    sync_core_put_version(sync, SYNC_DO_TAKE_BACK, f, sync->fragments[f].own.version);
 }
 
 static void repair_take_back(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
     repair_later(sync, f, event);
-    sync_put_version(sync, SYNC_DO_TAKE_BACK, f, sync->fragments[f].own.version);
+    sync_core_put_version(sync, SYNC_DO_TAKE_BACK, f, sync->fragments[f].own.version);
 }
 
 static void taken_back(struct sync *sync, uint32_t f, const struct sync_event *event)
@@ -211,8 +239,8 @@ static void settled(struct sync *sync, uint32_t f, const struct sync_event *even
 {
     (void)event;
     sync->fragments[f].own.abstained = UINT64_MAX;
-    sync_announce(sync);
-    sync_check_owner(sync, f);
+    sync_core_announce(sync);
+    sync_owner_check(sync, f);
 }
 
 static handler *const handlers[SYNC_STATES][SYNC_FRAGMENT_EVENTS] = {
@@ -259,8 +287,68 @@ static handler *const handlers[SYNC_STATES][SYNC_FRAGMENT_EVENTS] = {
                      [SYNC_EV_LOST] = ignore},
 };
 
-void sync_raise(struct sync *sync, uint32_t f, enum sync_event_type type, const struct sync_event *event)
+void sync_fragment_raise(struct sync *sync, uint32_t f, enum sync_event_type type, const struct sync_event *event)
 {
     handler *handle = handlers[sync->fragments[f].state][type];
     (handle != NULL ? handle : illegal)(sync, f, event);
+}
+
+/* ---- results ---- */
+
+void sync_fragment_result_stored(struct sync *sync, const struct sync_event *event)
+{
+    uint32_t f = event->fragment;
+    struct sync_fragment *fragment = &sync->fragments[f];
+    if (event->shard == sync->conf.self)
+        sync_owner_stored(sync, f, event->version);
+    if (event->version != fragment->own.version + 1 || bitset_has(&fragment->own.results, event->shard))
+        return;
+    bitset_add(&fragment->own.results, event->shard);
+    sync_core_announce(sync);
+    if (!bitset_within(&sync->shards[f], &fragment->own.results))
+        return;
+    fragment->complete = true;
+    sync_fragment_raise(sync, f, SYNC_EV_COMPLETE, event);
+}
+
+void sync_fragment_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash,
+                           const struct bitset *results)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    fragment->own.version = version;
+    sync_core_remember_hash(fragment, version, hash);
+    fragment->own.results = *results;
+    bitset_keep_all(&fragment->own.results, &sync->shards[f]);
+    sync_owner_restore(sync, f, version, results);
+}
+
+/* ---- looking in ---- */
+
+enum sync_want sync_fragment_wants_state(const struct sync *sync, const struct wire_key *key, uint32_t from)
+{
+    const struct sync_fragment *fragment = &sync->fragments[key->fragment];
+    bool asked = fragment->state == SYNC_REPAIR && wire_key_equal(key, &fragment->state_key);
+    return asked && fragment->state_from == from ? SYNC_WANT : SYNC_NOT_NEEDED;
+}
+
+enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct wire_key *key)
+{
+    const struct sync_fragment *fragment = &sync->fragments[key->fragment];
+    if (key->version <= fragment->own.version)
+        return SYNC_HAVE;
+    if (key->version > fragment->own.version + 1)
+        return SYNC_NOT_YET;
+    return bitset_has(&fragment->own.results, key->shard) ? SYNC_HAVE : SYNC_WANT;
+}
+
+struct bitset sync_fragment_waiting_for(const struct sync *sync, uint32_t f)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    struct bitset waiting = {{0}};
+    if (fragment->state != SYNC_CONTRIBUTED)
+        return waiting;
+    waiting = sync->shards[f];
+    bitset_remove_all(&waiting, &fragment->own.results);
+    bitset_remove(&waiting, sync->conf.self);
+    return waiting;
 }

@@ -1,36 +1,23 @@
-/* What peers say, who is right when hashes differ, and how to catch up with those who are ahead. */
+#include "net/sync_peers.h"
+
 #include <stddef.h>
 #include <string.h>
 
-#include "net/sync_parts.h"
+#include "net/sync_fragment.h"
+#include "net/sync_owner.h"
 
 /*
- * Patience before a missing result is fetched instead of waited for: the owner is normally on its way with it. And
- * the time after which an unanswered request is made again, possibly to another member.
+ * PATIENCE: before a missing result is fetched instead of waited for: the owner is normally on its way with it.
+ * FETCH_AGAIN: an unanswered request is made again, possibly to another member. STATE_MOVED: pause before a state is
+ * asked for again that the member did not have.
  */
-enum { PATIENCE_MS = 400, FETCH_AGAIN_MS = 2000, STATE_AGAIN_MS = 15000, STATE_MOVED_MS = 250 };
+enum { PATIENCE_MS = 400, FETCH_AGAIN_MS = 2000, STATE_MOVED_MS = 250 };
 /* More versions behind than this, and the state costs fewer bytes than the results (8 bytes against about .45 each). */
 enum { BEHIND_MAX = 16 };
 
-/* ---- versions and hashes ---- */
-
-void sync_remember_hash(struct sync_fragment *fragment, uint64_t version, const struct digest *hash)
-{
-    fragment->hashes[version % SYNC_HASHES] =
-        (struct sync_known_hash){.version = version, .hash = *hash, .known = true};
-    fragment->own.hash = *hash;
-    fragment->own.hash_known = true;
-}
-
-const struct digest *sync_hash_at(const struct sync_fragment *fragment, uint64_t version)
-{
-    const struct sync_known_hash *entry = &fragment->hashes[version % SYNC_HASHES];
-    return entry->known && entry->version == version ? &entry->hash : NULL;
-}
-
 /* ---- peers ---- */
 
-void sync_peer_up(struct sync *sync, uint32_t member)
+void sync_peers_up(struct sync *sync, uint32_t member)
 {
     struct sync_member *peer = &sync->peers[member];
     peer->up = true;
@@ -39,11 +26,11 @@ void sync_peer_up(struct sync *sync, uint32_t member)
     memset(peer->fragments, 0, sync->conf.fragments_count * sizeof *peer->fragments);
     for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
         if (sync->fragments[f].state == SYNC_CONTRIBUTED)
-            sync_send_contributions(sync, f, member);
-    sync_announce(sync);
+            sync_fragment_send_contributions(sync, f, member);
+    sync_core_announce(sync);
 }
 
-void sync_peer_down(struct sync *sync, uint32_t member)
+void sync_peers_down(struct sync *sync, uint32_t member)
 {
     sync->peers[member].up = false;
     /* What it said stays true: a round does not close over someone who may have contributed elsewhere. */
@@ -53,7 +40,7 @@ void sync_peer_down(struct sync *sync, uint32_t member)
  * member. Both sides count alike, so exactly one of them repairs. */
 static bool we_are_wrong(const struct sync *sync, uint32_t f, uint64_t version, const struct digest *theirs)
 {
-    const struct digest *ours = sync_hash_at(&sync->fragments[f], version);
+    const struct digest *ours = sync_core_hash_at(&sync->fragments[f], version);
     uint32_t ours_count = 1, theirs_count = 0;
     uint32_t ours_lowest = sync->conf.self, theirs_lowest = SYNC_NOBODY;
     for (uint32_t i = 0; i < sync->conf.members_count; i++) {
@@ -75,20 +62,20 @@ static void compare_hash(struct sync *sync, uint32_t f, uint32_t member)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
-    const struct digest *ours = sync_hash_at(fragment, row->version);
+    const struct digest *ours = sync_core_hash_at(fragment, row->version);
     if (!row->hash_known || ours == NULL || digest_equal(ours, &row->hash))
         return;
     if (!we_are_wrong(sync, f, row->version, &row->hash)) {
-        sync_report(sync, SYNC_REPORT_PEER_DIVERGED, f, member);
+        sync_core_report(sync, SYNC_REPORT_PEER_DIVERGED, f, member);
         return;
     }
     if (row->version != fragment->own.version || fragment->state == SYNC_REPAIR || fragment->lost)
         return;
-    sync_report(sync, SYNC_REPORT_DIVERGED, f, member);
-    sync_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = member});
+    sync_core_report(sync, SYNC_REPORT_DIVERGED, f, member);
+    sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = member});
 }
 
-void sync_heartbeat_in(struct sync *sync, const struct sync_event *event)
+void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
 {
     struct sync_member *peer = &sync->peers[event->member];
     const struct wire_heartbeat *beat = event->beat;
@@ -112,23 +99,12 @@ void sync_heartbeat_in(struct sync *sync, const struct sync_event *event)
     peer->heard = peer->fragments_said == sync->conf.fragments_count;
     for (uint32_t i = 0; !changed && i < beat->fragments_count; i++)
         if (beat->fragments[i].fragment < sync->conf.fragments_count)
-            sync_check_owner(sync, beat->fragments[i].fragment);
+            sync_owner_check(sync, beat->fragments[i].fragment);
     if (changed)
-        sync_check_owners(sync);
+        sync_owner_check_all(sync);
 }
 
 /* ---- catching up ---- */
-
-void sync_ask_for_state(struct sync *sync, uint32_t f, uint32_t member)
-{
-    struct sync_fragment *fragment = &sync->fragments[f];
-    fragment->state_key = (struct wire_key){
-        .kind = WIRE_STATE, .fragment = f, .version = sync->peers[member].fragments[f].version, .island = member};
-    fragment->state_from = member;
-    fragment->fetch_ms = sync->now_ms + STATE_AGAIN_MS;
-    sync_put(sync,
-             (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = fragment->state_key, .member = member});
-}
 
 /* The member to ask: one that is up and furthest ahead; a different one than `except` if there is a choice. */
 static uint32_t furthest_ahead(const struct sync *sync, uint32_t f, uint64_t above, uint32_t except)
@@ -174,7 +150,7 @@ static bool fetch_results(struct sync *sync, uint32_t f)
     uint64_t version = fragment->own.version + 1;
     bool asked = false;
     for (uint32_t s = 0; s < sync->conf.members_count; s++) {
-        if (!bitset_has(&sync->shards[f], s) || bitset_has(&fragment->own.results, s))
+        if (!sync_core_owns(sync, f, s) || bitset_has(&fragment->own.results, s))
             continue;
         uint32_t from = SYNC_NOBODY;
         for (uint32_t i = 0; i < sync->conf.members_count; i++) {
@@ -186,7 +162,7 @@ static bool fetch_results(struct sync *sync, uint32_t f)
         if (from == SYNC_NOBODY)
             continue;
         struct wire_key key = {.kind = WIRE_RESULT, .fragment = f, .version = version, .shard = s, .island = s};
-        sync_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
+        sync_core_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
         asked = true;
     }
     return asked;
@@ -217,23 +193,12 @@ static void fill_blank(struct sync *sync, uint32_t f)
         /* A run that begins: our own trainer is about to bring the same initial tensors. */
         if (peer->fragments[f].version == 0 && sync->brings_initial)
             continue;
-        sync_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = i});
+        sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = i});
         return;
     }
 }
 
-bool sync_fetching_state(const struct sync *sync, uint32_t f, struct wire_key *key)
-{
-    *key = sync->fragments[f].state_key;
-    return sync->fragments[f].state == SYNC_REPAIR;
-}
-
-void sync_state_moves(struct sync *sync, uint32_t f)
-{
-    sync->fragments[f].fetch_ms = sync->now_ms + STATE_AGAIN_MS;
-}
-
-void sync_catch_up(struct sync *sync, uint32_t f)
+void sync_peers_catch_up(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     if (!fragment->own.hash_known && fragment->state == SYNC_LISTENING) {
@@ -245,7 +210,7 @@ void sync_catch_up(struct sync *sync, uint32_t f)
             return;
         uint32_t from = state_source(sync, f, fragment->state_from);
         if (from != SYNC_NOBODY)
-            sync_ask_for_state(sync, f, from);
+            sync_fragment_ask_for_state(sync, f, from);
         return;
     }
     if (fragment->complete || fragment->state == SYNC_APPLYING || !someone_holds_more(sync, f)) {
@@ -258,14 +223,14 @@ void sync_catch_up(struct sync *sync, uint32_t f)
         return;
     uint32_t ahead = furthest_ahead(sync, f, fragment->own.version + BEHIND_MAX, SYNC_NOBODY);
     if (ahead != SYNC_NOBODY && bitset_empty(&fragment->own.results)) {
-        sync_report(sync, SYNC_REPORT_BEHIND, f, ahead);
-        sync_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = ahead});
+        sync_core_report(sync, SYNC_REPORT_BEHIND, f, ahead);
+        sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = ahead});
     } else if (fetch_results(sync, f)) {
         fragment->fetch_ms = sync->now_ms + FETCH_AGAIN_MS;
     }
 }
 
-void sync_not_available(struct sync *sync, const struct sync_event *event)
+void sync_peers_not_available(struct sync *sync, const struct sync_event *event)
 {
     const struct wire_key *key = &event->key;
     if (key->fragment >= sync->conf.fragments_count)
@@ -279,6 +244,15 @@ void sync_not_available(struct sync *sync, const struct sync_event *event)
     if (key->kind != WIRE_RESULT || key->version != fragment->own.version + 1 || fragment->complete ||
         sync->peers[event->member].fragments[key->fragment].version <= fragment->own.version)
         return;
-    sync_report(sync, SYNC_REPORT_BEHIND, key->fragment, event->member);
-    sync_raise(sync, key->fragment, SYNC_EV_LOST, event);
+    sync_core_report(sync, SYNC_REPORT_BEHIND, key->fragment, event->member);
+    sync_fragment_raise(sync, key->fragment, SYNC_EV_LOST, event);
+}
+
+uint64_t sync_peers_version_max(const struct sync *sync, uint32_t f)
+{
+    uint64_t most = sync->fragments[f].own.version;
+    for (uint32_t i = 0; i < sync->conf.members_count; i++)
+        if (sync->peers[i].fragments[f].version > most)
+            most = sync->peers[i].fragments[f].version;
+    return most;
 }

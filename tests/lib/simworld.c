@@ -173,7 +173,11 @@ static void do_action(uint32_t i, const struct sync_action *action)
         if (island->trainer[f].word == SIM_SNAPSHOT)
             island->trainer[f].word = SIM_FREE;
         break;
-    case SYNC_DO_SEND: add_object(i, action->member, &action->key); break;
+    case SYNC_DO_SEND:
+        SIM_HOLDS(action->key.kind != WIRE_RESULT || island->ledger[f][action->key.version][i].there,
+                  "island %u publishes a result that is not stored\n", i);
+        add_object(i, action->member, &action->key);
+        break;
     case SYNC_DO_REDUCE:
         retire(i, WIRE_RESULT, f, action->version - 1); /* as the daemon does: who still lacks it asks for it */
         island->next[f] = reduce(i, f, bitset_word(&sync_owner(island->sync, f)->have));

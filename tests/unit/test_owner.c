@@ -117,13 +117,25 @@ static struct sync *new_sync(void)
     return sync;
 }
 
-static unsigned drain(struct sync *sync, enum sync_action_type type)
+/* Takes the event in and drains what it orders; returns how many of those are of this type. */
+static unsigned ordered(struct sync *sync, struct sync_event event, uint64_t now_ms, enum sync_action_type type)
 {
     struct sync_action action;
     unsigned count = 0;
+    sync_step(sync, &event, now_ms);
     while (sync_action(sync, &action))
         count += action.type == type;
     return count;
+}
+
+static void happens(struct sync *sync, struct sync_event event, uint64_t now_ms)
+{
+    (void)ordered(sync, event, now_ms, SYNC_DO_REPORT);
+}
+
+static unsigned tick(struct sync *sync, uint64_t now_ms, enum sync_action_type type)
+{
+    return ordered(sync, (struct sync_event){.type = SYNC_EV_TICK}, now_ms, type);
 }
 
 static void hear(struct sync *sync, uint64_t version0, uint64_t version1, const struct digest *hash, uint64_t now_ms)
@@ -135,8 +147,8 @@ static void hear(struct sync *sync, uint64_t version0, uint64_t version1, const 
     for (uint32_t f = 0; f < 2; f++)
         beat.fragments[f] = (struct wire_fragment){
             .fragment = f, .version = f == 0 ? version0 : version1, .hash = *hash, .hash_known = true};
-    sync_step(sync, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = 1}, now_ms);
-    sync_step(sync, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = 1, .beat = &beat}, now_ms);
+    happens(sync, (struct sync_event){.type = SYNC_EV_PEER_UP, .member = 1}, now_ms);
+    happens(sync, (struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = 1, .beat = &beat}, now_ms);
 }
 
 /* ---- adaptive grace: three members, a quorum of one, ours the only shard ---- */
@@ -152,10 +164,9 @@ static struct sync *quorum_of_one(void)
     assert_ok(sync_new(&conf, &sync));
     sync_restore(sync, 0, 0, &(struct digest){{0}}, &none);
     for (uint32_t i = 1; i < 3; i++) {
-        sync_step(sync, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = i}, 1);
-        sync_step(sync, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = &beat}, 1);
+        happens(sync, (struct sync_event){.type = SYNC_EV_PEER_UP, .member = i}, 1);
+        happens(sync, (struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = &beat}, 1);
     }
-    drain(sync, SYNC_DO_SEND);
     return sync;
 }
 
@@ -166,18 +177,17 @@ static uint64_t round_takes(struct sync *sync, uint64_t late_ms)
     static uint64_t now_ms = 1000;
     uint64_t begin_ms = now_ms += 5000, version = sync_own(sync, 0).version + 1;
     struct sync_event event = {.type = SYNC_EV_CONTRIBUTION, .version = version, .member = 1};
-    sync_step(sync, &event, now_ms);
-    while (drain(sync, SYNC_DO_REDUCE) == 0 && now_ms < begin_ms + 2000) {
+    bool closed = ordered(sync, event, now_ms, SYNC_DO_REDUCE) > 0;
+    while (!closed && now_ms < begin_ms + 2000) {
         now_ms += 10;
         event.type = late_ms > 0 && now_ms == begin_ms + late_ms ? SYNC_EV_CONTRIBUTION : SYNC_EV_TICK;
         event.member = 2;
-        sync_step(sync, &event, now_ms);
+        closed = ordered(sync, event, now_ms, SYNC_DO_REDUCE) > 0;
     }
     uint64_t took_ms = now_ms - begin_ms;
-    sync_step(sync, &(struct sync_event){.type = SYNC_EV_REDUCED}, now_ms);
-    sync_step(sync, &(struct sync_event){.type = SYNC_EV_STORED, .version = version}, now_ms);
-    sync_step(sync, &(struct sync_event){.type = SYNC_EV_APPLIED}, now_ms);
-    drain(sync, SYNC_DO_SEND);
+    happens(sync, (struct sync_event){.type = SYNC_EV_REDUCED}, now_ms);
+    happens(sync, (struct sync_event){.type = SYNC_EV_STORED, .version = version}, now_ms);
+    happens(sync, (struct sync_event){.type = SYNC_EV_APPLIED}, now_ms);
     assert_int_equal(sync_own(sync, 0).version, version);
     return took_ms;
 }
@@ -238,7 +248,7 @@ static void an_early_contribution_outlives_the_start(void **state)
     struct digest hash = digest_of("a", 1);
     struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = 0, .version = 1, .shard = 0, .island = 1};
     assert_int_equal(sync_wants(sync, &key, 1), SYNC_WANT);
-    sync_step(sync, &(struct sync_event){.type = SYNC_EV_CONTRIBUTION, .member = 1, .version = 1}, 1);
+    happens(sync, (struct sync_event){.type = SYNC_EV_CONTRIBUTION, .member = 1, .version = 1}, 1);
     sync_restore(sync, 0, 0, &hash, &none); /* our own trainer brings its initial tensors only now */
     assert_int_equal(sync_wants(sync, &key, 1), SYNC_HAVE);
     sync_free(sync);
@@ -253,9 +263,7 @@ static void a_blank_island_fetches_unless_everyone_begins(void **state)
         struct sync *sync = new_sync();
         hear(sync, 0, 0, &hash, 1);
         sync_expect(sync, true, brings != 0);
-        drain(sync, SYNC_DO_FETCH);
-        sync_step(sync, &(struct sync_event){.type = SYNC_EV_TICK}, 100);
-        assert_int_equal(drain(sync, SYNC_DO_FETCH), brings ? 0 : 2);
+        assert_int_equal(tick(sync, 100, SYNC_DO_FETCH), brings ? 0 : 2);
         sync_free(sync);
     }
 }
@@ -267,17 +275,14 @@ static void a_state_on_its_way_is_not_asked_for_again(void **state)
     struct digest hash = digest_of("a", 1);
     struct wire_key key;
     hear(sync, 7, 7, &hash, 1);
-    sync_step(sync, &(struct sync_event){.type = SYNC_EV_TICK}, 100);
-    assert_int_equal(drain(sync, SYNC_DO_FETCH), 2);
+    assert_int_equal(tick(sync, 100, SYNC_DO_FETCH), 2);
     for (uint64_t now_ms = 200; now_ms < 120000; now_ms += 100) {
         for (uint32_t f = 0; f < 2; f++)
             if (sync_fetching_state(sync, f, &key))
                 sync_state_moves(sync, f);
-        sync_step(sync, &(struct sync_event){.type = SYNC_EV_TICK}, now_ms);
-        assert_int_equal(drain(sync, SYNC_DO_FETCH), 0);
+        assert_int_equal(tick(sync, now_ms, SYNC_DO_FETCH), 0);
     }
-    sync_step(sync, &(struct sync_event){.type = SYNC_EV_TICK}, 200000); /* it stands still */
-    assert_int_equal(drain(sync, SYNC_DO_FETCH), 2);
+    assert_int_equal(tick(sync, 200000, SYNC_DO_FETCH), 2); /* it stands still */
     sync_free(sync);
 }
 
@@ -290,13 +295,98 @@ static void an_offer_during_a_reduction_is_put_off_not_refused(void **state)
     sync_restore(sync, 0, 0, &hash, &none);
     sync_restore(sync, 1, 0, &hash, &none);
     hear(sync, 0, 0, &hash, 1);
-    sync_step(sync, &(struct sync_event){.type = SYNC_EV_CONTRIBUTION, .member = 1, .version = 1}, 2);
-    assert_int_equal(drain(sync, SYNC_DO_REDUCE), 1); /* we have no trainer: nobody else to wait for */
+    struct sync_event theirs = {.type = SYNC_EV_CONTRIBUTION, .member = 1, .version = 1};
+    assert_int_equal(ordered(sync, theirs, 2, SYNC_DO_REDUCE), 1); /* we have no trainer: nobody else to wait for */
     key.island = 1;
     assert_int_equal(sync_owner(sync, 0)->state, OWNER_REDUCING);
     assert_int_equal(sync_wants(sync, &key, 1), SYNC_HAVE);
-    sync_step(sync, &(struct sync_event){.type = SYNC_EV_DROPPED, .member = 1}, 3);
+    happens(sync, (struct sync_event){.type = SYNC_EV_DROPPED, .member = 1}, 3);
     assert_int_equal(sync_owner(sync, 0)->state, OWNER_COLLECTING);
+    sync_free(sync);
+}
+
+/* ---- the most that one event orders ---- */
+
+enum { MANY = 70, FRAGMENTS = 5 };
+
+/* Every member owns a part of every fragment, all are up, and each says that it stands `ahead` versions before us. */
+static struct sync *among_many(uint64_t ahead)
+{
+    static struct wire_heartbeat beat;
+    struct sync *sync;
+    struct digest hash = digest_of("a", 1);
+    struct bitset all[FRAGMENTS];
+    for (uint32_t f = 0; f < FRAGMENTS; f++)
+        all[f] = bitset_first(MANY);
+    struct sync_conf conf = {.self = 0, .members_count = MANY, .fragments_count = FRAGMENTS, .shards = all};
+    assert_ok(sync_new(&conf, &sync));
+    memset(&beat, 0, sizeof beat);
+    beat.taking_part = true;
+    beat.fragments_count = FRAGMENTS;
+    for (uint32_t f = 0; f < FRAGMENTS; f++) {
+        sync_restore(sync, f, 1, &hash, &none);
+        beat.fragments[f] = (struct wire_fragment){.fragment = f, .version = 1 + ahead};
+    }
+    for (uint32_t i = 1; i < MANY; i++) {
+        happens(sync, (struct sync_event){.type = SYNC_EV_PEER_UP, .member = i}, 1);
+        happens(sync, (struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = &beat}, 1);
+    }
+    return sync;
+}
+
+static void there_is_room_for_all_that_one_event_orders(void **state)
+{
+    (void)state;
+    /* Every shard's result of every fragment is missing, our own included. */
+    struct sync *sync = among_many(1);
+    assert_int_equal(tick(sync, 100, SYNC_DO_FETCH), 0); /* it may be on its way */
+    assert_int_equal(tick(sync, 10000, SYNC_DO_FETCH), FRAGMENTS * MANY);
+    sync_free(sync);
+    /* All fragments are too far behind for results. */
+    sync = among_many(100);
+    assert_int_equal(tick(sync, 100, SYNC_DO_REPORT), 0);
+    assert_int_equal(tick(sync, 10000, SYNC_DO_REPORT), FRAGMENTS);
+    sync_free(sync);
+    /* A contribution, and later a result, goes to everyone. */
+    sync = among_many(0);
+    happens(sync, (struct sync_event){.type = SYNC_EV_TRAINER_UP, .fragment = 3, .version = 1}, 2);
+    assert_int_equal(ordered(sync, (struct sync_event){.type = SYNC_EV_SNAPSHOT, .fragment = 3}, 2, SYNC_DO_ENCODE), 1);
+    assert_int_equal(ordered(sync, (struct sync_event){.type = SYNC_EV_ENCODED, .fragment = 3}, 2, SYNC_DO_SEND),
+                     MANY - 1);
+    struct sync_event event = {.type = SYNC_EV_CONTRIBUTION, .fragment = 3, .version = 2};
+    for (event.member = 1; event.member + 1 < MANY; event.member++)
+        assert_int_equal(ordered(sync, event, 3, SYNC_DO_REDUCE), 0);
+    assert_int_equal(ordered(sync, event, 3, SYNC_DO_REDUCE), 1);
+    assert_int_equal(ordered(sync, (struct sync_event){.type = SYNC_EV_REDUCED, .fragment = 3}, 4, SYNC_DO_STORE), 1);
+    event = (struct sync_event){.type = SYNC_EV_STORED, .fragment = 3, .version = 2};
+    assert_int_equal(ordered(sync, event, 5, SYNC_DO_SEND), MANY - 1);
+    sync_free(sync);
+}
+
+static void nothing_is_published_before_it_is_stored(void **state)
+{
+    (void)state;
+    struct sync *sync = quorum_of_one();
+    struct sync_event theirs = {.type = SYNC_EV_CONTRIBUTION, .version = 1, .member = 1};
+    happens(sync, theirs, 10);
+    theirs.member = 2;
+    assert_int_equal(ordered(sync, theirs, 10, SYNC_DO_REDUCE), 1);
+    assert_int_equal(ordered(sync, (struct sync_event){.type = SYNC_EV_REDUCED}, 11, SYNC_DO_SEND), 0);
+    assert_int_equal(tick(sync, 20000, SYNC_DO_SEND), 0); /* however long the disk takes */
+    assert_int_equal(ordered(sync, (struct sync_event){.type = SYNC_EV_STORED, .version = 1}, 20001, SYNC_DO_SEND), 2);
+    sync_free(sync);
+}
+
+static void who_is_up_is_what_was_last_said(void **state)
+{
+    (void)state;
+    struct sync *sync = new_sync();
+    assert_false(sync_up(sync, 1));
+    happens(sync, (struct sync_event){.type = SYNC_EV_PEER_UP, .member = 1}, 1);
+    assert_true(sync_up(sync, 1));
+    assert_false(sync_up(sync, 0));
+    happens(sync, (struct sync_event){.type = SYNC_EV_PEER_DOWN, .member = 1}, 2);
+    assert_false(sync_up(sync, 1));
     sync_free(sync);
 }
 
@@ -315,6 +405,9 @@ int main(void)
         cmocka_unit_test(a_blank_island_fetches_unless_everyone_begins),
         cmocka_unit_test(a_state_on_its_way_is_not_asked_for_again),
         cmocka_unit_test(an_offer_during_a_reduction_is_put_off_not_refused),
+        cmocka_unit_test(there_is_room_for_all_that_one_event_orders),
+        cmocka_unit_test(nothing_is_published_before_it_is_stored),
+        cmocka_unit_test(who_is_up_is_what_was_last_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

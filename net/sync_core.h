@@ -1,0 +1,96 @@
+/*
+ * sync_core: what the floors of the protocol core stand on: its memory, the ring of actions, the hashes remembered, and
+ * who owns what. Private to net/sync*.c.
+ *
+ * It is called by all of them and calls none; it takes no event, decides nothing, and after sync_core_new() allocates
+ * nothing. Each floor writes only what is its own: sync_owner a fragment's `owner` and a member's `grace`,
+ * sync_fragment the rest of struct sync_fragment, sync_peers the rest of struct sync_member (and, of a fragment, since
+ * when it is behind and when it may ask again).
+ */
+#ifndef NET_SYNC_CORE_H
+#define NET_SYNC_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/bitset.h"
+#include "common/digest.h"
+#include "common/err.h"
+#include "net/grace.h"
+#include "net/owner.h"
+#include "net/sync_types.h"
+#include "net/wire.h"
+
+/* Own hashes kept, to compare with peers that are a version or two behind or ahead. */
+enum { SYNC_HASHES = 4 };
+#define SYNC_NOBODY UINT32_MAX
+
+struct sync_known_hash {
+    uint64_t version;
+    struct digest hash;
+    bool known;
+};
+
+struct sync_fragment {
+    enum sync_state state;
+    bool trainer;              /* attached to this fragment */
+    bool lost;                 /* go to REPAIR as soon as the state allows */
+    uint32_t lost_to;          /* from this member */
+    bool complete;             /* all results of version + 1 are stored */
+    uint64_t behind_ms;        /* since when a peer is known to be ahead; 0: not */
+    uint64_t fetch_ms;         /* no new request before */
+    struct wire_key state_key; /* REPAIR: what was asked for */
+    uint32_t state_from;
+    struct sync_known_hash hashes[SYNC_HASHES];
+    struct sync_peer_fragment own;
+    struct owner owner;
+    uint32_t missing_last; /* the member that our shard's round was last seen to wait for */
+};
+
+struct sync_member {
+    bool up;
+    bool heard;              /* it has said how every fragment stands since it came up */
+    uint32_t fragments_said; /* distinct ones so far */
+    bool taking_part;
+    struct grace grace; /* with a quorum: how late its contributions to our shards are */
+    struct sync_peer_fragment *fragments;
+};
+
+struct sync {
+    struct sync_conf conf;
+    struct bitset *shards; /* per fragment: who owns a part of it */
+    struct sync_fragment *fragments;
+    struct sync_member *peers;
+    struct sync_action *actions; /* ring */
+    size_t actions_room, actions_head, actions_count;
+    uint64_t now_ms;     /* of the event being taken in */
+    bool expecting;      /* a trainer of ours is on its way */
+    bool brings_initial; /* and it brings its initial tensors */
+};
+
+/* As sync_new() and sync_free(). */
+ERR_MUST_CHECK enum err sync_core_new(const struct sync_conf *conf, struct sync **out);
+void sync_core_free(struct sync *sync);
+
+/* Puts an action at the end of the ring. There is room for all that one event can cause (sync_core_new() says why), so
+ * a full ring is a bug of ours, and an action that was dropped in silence would be a round that never ends: it asserts.
+ */
+void sync_core_put(struct sync *sync, struct sync_action action);
+/* One that consists of a fragment and a version. */
+void sync_core_put_version(struct sync *sync, enum sync_action_type type, uint32_t f, uint64_t version);
+void sync_core_report(struct sync *sync, enum sync_report what, uint32_t f, uint32_t member);
+void sync_core_announce(struct sync *sync);
+/* Takes the oldest action out; false: none. */
+bool sync_core_take(struct sync *sync, struct sync_action *action);
+
+/* The fragment's hash at `version`, which is its own from now on. */
+void sync_core_remember_hash(struct sync_fragment *fragment, uint64_t version, const struct digest *hash);
+/* Our hash of a version, or NULL if it is not known (any more). Borrowed until the next event. */
+const struct digest *sync_core_hash_at(const struct sync_fragment *fragment, uint64_t version);
+
+/* Whether the member owns a part of the fragment; whether we do. */
+bool sync_core_owns(const struct sync *sync, uint32_t f, uint32_t member);
+bool sync_core_we_own(const struct sync *sync, uint32_t f);
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * sync_owner: our shards' rounds: who is missing, how long they are worth waiting for, when to reduce, store and
+ * publish. Private to net/sync*.c.
+ *
+ * Runs the pure tables of owner and grace with what the core knows of the members, and puts what they order. Called by
+ * the floors above it; it never raises an event of a fragment and never looks at a hash. For a fragment of which we own
+ * no part it orders nothing.
+ */
+#ifndef NET_SYNC_OWNER_H
+#define NET_SYNC_OWNER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/bitset.h"
+#include "net/sync_core.h"
+#include "net/sync_types.h"
+#include "net/wire.h"
+
+/* Begins with the round after `version`, or with the one after that if `results` has our shard's already: unless the
+ * round under way is as late, whose contributions may be here. */
+void sync_owner_restore(struct sync *sync, uint32_t f, uint64_t version, const struct bitset *results);
+
+/* Closes the round if nobody is missing, or the quorum is there and the others' grace is over. To be called when
+ * anything has changed that this depends on; one fragment, or all. */
+void sync_owner_check(struct sync *sync, uint32_t f);
+void sync_owner_check_all(struct sync *sync);
+
+/* Our own contribution to `version` is encoded. */
+void sync_owner_contributed(struct sync *sync, uint32_t f, uint64_t version);
+/* A member's came: whole and checked, or unusable. One to another round is passed over. */
+void sync_owner_contribution_in(struct sync *sync, const struct sync_event *event);
+void sync_owner_contribution_refused(struct sync *sync, const struct sync_event *event);
+
+/* What became of the job: the reduction is encoded, or failed at a member's contribution. */
+void sync_owner_reduced(struct sync *sync, uint32_t f);
+void sync_owner_dropped(struct sync *sync, uint32_t f, uint32_t member);
+/* Our shard's result of `version` is in the ledger: the one that was being stored is published; another one, which a
+ * member still had from before a crash of ours, stands. */
+void sync_owner_stored(struct sync *sync, uint32_t f, uint64_t version);
+/* The fragment stands at `version`: so does our shard. */
+void sync_owner_advanced(struct sync *sync, uint32_t f, uint64_t version);
+
+/* Whether a contribution that `from` offers is wanted; the shard exists. */
+enum sync_want sync_owner_wants(const struct sync *sync, const struct wire_key *key, uint32_t from);
+/* Members whose contribution the round waits for; none before anyone has contributed. */
+struct bitset sync_owner_waiting_for(const struct sync *sync, uint32_t f);
+/* As sync_missed(). */
+uint64_t sync_owner_missed(const struct sync *sync, uint32_t member, bool *too_late);
+
+#endif

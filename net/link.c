@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "common/env.h"
-#include "common/log.h"
 #include "common/mem.h"
-#include "net/link_parts.h"
+#include "net/traffic.h"
+#include "net/zap.h"
 
 /*
  * Queues are short: what waits in a queue cannot be overtaken, and control has a connection of its own anyway.
@@ -19,7 +19,40 @@ enum { ZMTP_HEARTBEAT_MS = 2000, ZMTP_TIMEOUT_MS = 8000, CONNECT_TIMEOUT_MS = 50
 enum { DROPPED_PER_TURN = 64 }; /* a connection that brings nothing but nonsense does not hold up the others */
 enum { MESSAGE_BYTES_MAX = WIRE_CHUNK_HEADER_BYTES + WIRE_CHUNK_BYTES_MAX };
 
-static const char zap_domain[] = "diloco";
+/* Of an event on a monitor: its number, 2 bytes, and its value, 4 bytes. */
+enum { MONITOR_EVENT_BYTES = 6 };
+enum { EVENTS_MAX = 64 };
+
+struct dialled {
+    void *socket, *monitor;
+    bool up;
+};
+
+/* Where the ROUTER finds a peer that dialled us. */
+struct route {
+    uint8_t id[LINK_ROUTE_BYTES];
+    size_t bytes; /* 0: none */
+};
+
+/* Both by connection: control, bulk. */
+struct peer {
+    struct dialled dialled[2];
+    struct route listened[2];
+};
+
+struct link {
+    void *context, *router;
+    struct zap *zap;
+    struct traffic *traffic;
+    struct peer *peers;
+    uint32_t members_count, self;
+    uint64_t run_tag, view_tag;
+    unsigned port;
+    uint32_t recv_turn;
+    zmq_msg_t payload;
+    struct link_event events[EVENTS_MAX]; /* ring */
+    size_t events_head, events_count;
+};
 
 /* ---- set-up ---- */
 
@@ -88,8 +121,7 @@ static enum err listen_on(struct link *link, const struct link_conf *conf)
     TRY(set_key(link->router, ZMQ_CURVE_SECRETKEY, conf->ident->secret_text));
     TRY(set_int(link->router, ZMQ_ROUTER_MANDATORY, 1));
     TRY(set_int(link->router, ZMQ_ROUTER_HANDOVER, 1));
-    if (zmq_setsockopt(link->router, ZMQ_ZAP_DOMAIN, zap_domain, strlen(zap_domain)) != 0)
-        return zmq_failed("cannot set the authentication domain");
+    TRY(zap_guard(link->zap, link->router));
     if (conf->listen == NULL || conf->listen[0] == '\0')
         return ERR_OK;
     snprintf(endpoint, sizeof endpoint, "tcp://%s", conf->listen);
@@ -118,7 +150,7 @@ size_t link_routing_id(uint32_t self, bool bulk, uint64_t nonce, char out[LINK_R
 /* One of the two connections to a peer whose address is known. */
 static enum err dial(struct link *link, const struct link_conf *conf, uint32_t peer, bool bulk)
 {
-    struct link_dialled *d = &link->peers[peer].dialled[bulk];
+    struct dialled *d = &link->peers[peer].dialled[bulk];
     char id[LINK_ROUTE_BYTES], name[32], endpoint[300], server[IDENT_TEXT_BYTES];
     size_t id_bytes = link_routing_id(link->self, bulk, env_random_u64(), id);
     snprintf(name, sizeof name, "%u-%c", peer, bulk ? 'b' : 'c');
@@ -149,14 +181,14 @@ static enum err open_all(struct link *link, const struct link_conf *conf)
     zmq_ctx_set(link->context, ZMQ_IO_THREADS, conf->io_threads);
     if (!zmq_has("curve"))
         return err_set(ERR_STATE, "this ZeroMQ was built without CURVE; install one with libsodium");
-    link->zap = zmq_socket(link->context, ZMQ_ROUTER);
-    if (link->zap == NULL || zmq_bind(link->zap, "inproc://zeromq.zap.01") != 0)
-        return zmq_failed("cannot open the authentication socket");
+    TRY(zap_new(link->context, link->members_count, &link->zap));
+    for (uint32_t i = 0; i < conf->members_count; i++)
+        if (i != conf->self)
+            zap_admit(link->zap, i, conf->members[i].key);
     TRY(open_socket(link, ZMQ_ROUTER, &link->router));
     TRY(listen_on(link, conf));
     for (uint32_t i = 0; i < conf->members_count; i++) {
         bool known = conf->members[i].address != NULL && conf->members[i].address[0] != '\0';
-        memcpy(link->peers[i].key, conf->members[i].key, IDENT_KEY_BYTES);
         if (i == conf->self || !known)
             continue;
         TRY(dial(link, conf, i, false));
@@ -177,6 +209,7 @@ enum err link_new(const struct link_conf *conf, struct link **out)
     link->view_tag = conf->view_tag;
     zmq_msg_init(&link->payload);
     TRY_OUT(mem_new(conf->members_count, sizeof *link->peers, "links", &link->peers));
+    TRY_OUT(traffic_new(conf->members_count, &link->traffic));
     TRY_OUT(open_all(link, conf));
 out:
     if (err != ERR_OK)
@@ -198,7 +231,7 @@ void link_free(struct link *link)
         return;
     for (uint32_t i = 0; link->peers != NULL && i < link->members_count; i++) {
         for (int bulk = 0; bulk < 2; bulk++) {
-            struct link_dialled *d = &link->peers[i].dialled[bulk];
+            struct dialled *d = &link->peers[i].dialled[bulk];
             if (d->socket != NULL)
                 zmq_socket_monitor(d->socket, NULL, 0);
             close_socket(d->monitor);
@@ -206,10 +239,11 @@ void link_free(struct link *link)
         }
     }
     close_socket(link->router);
-    close_socket(link->zap);
+    zap_free(link->zap);
     zmq_msg_close(&link->payload);
     if (link->context != NULL)
         zmq_ctx_term(link->context);
+    traffic_free(link->traffic);
     mem_free(link->peers);
     mem_free(link);
 }
@@ -223,7 +257,7 @@ size_t link_poll_items(const struct link *link, zmq_pollitem_t *items, size_t it
 {
     void *sockets[2 + 4 * WIRE_MEMBERS_MAX];
     size_t count = 0;
-    sockets[count++] = link->zap;
+    sockets[count++] = zap_socket(link->zap);
     sockets[count++] = link->router;
     for (uint32_t i = 0; i < link->members_count; i++) {
         for (int bulk = 0; bulk < 2; bulk++) {
@@ -241,47 +275,61 @@ size_t link_poll_items(const struct link *link, zmq_pollitem_t *items, size_t it
 
 /* ---- events ---- */
 
-void link_tell(struct link *link, enum link_event_type type, uint32_t peer, const char *text)
+static void put_event(struct link *link, const struct link_event *event)
 {
-    if (link->events_count == LINK_EVENTS_MAX)
+    if (link->events_count == EVENTS_MAX)
         return; /* a flood of strangers must not cost more than this */
-    struct link_event *slot = &link->events[(link->events_head + link->events_count++) % LINK_EVENTS_MAX];
-    slot->type = type;
-    slot->peer = peer;
-    snprintf(slot->text, sizeof slot->text, "%s", text);
+    link->events[(link->events_head + link->events_count++) % EVENTS_MAX] = *event;
+}
+
+static void tell(struct link *link, enum link_event_type type, uint32_t peer, const char *text)
+{
+    struct link_event event = {.type = type, .peer = peer};
+    snprintf(event.text, sizeof event.text, "%s", text);
+    put_event(link, &event);
+}
+
+/* Lets those in who may connect, and tells of the others. */
+static void serve_zap(struct link *link)
+{
+    char text[WIRE_REASON_BYTES];
+    enum zap_outcome outcome;
+    while ((outcome = zap_serve(link->zap, text, sizeof text)) != ZAP_NOTHING)
+        if (outcome == ZAP_STRANGER)
+            tell(link, LINK_STRANGER, UINT32_MAX, text);
 }
 
 static void read_monitor(struct link *link, uint32_t peer, bool bulk)
 {
-    struct link_dialled *d = &link->peers[peer].dialled[bulk];
+    struct dialled *d = &link->peers[peer].dialled[bulk];
     zmq_msg_t part;
     zmq_msg_init(&part);
     while (d->monitor != NULL && zmq_msg_recv(&part, d->monitor, ZMQ_DONTWAIT) >= 0) {
         uint16_t event = 0;
         uint32_t value = 0;
-        if (zmq_msg_size(&part) >= 6) {
+        if (zmq_msg_size(&part) >= MONITOR_EVENT_BYTES) {
             memcpy(&event, zmq_msg_data(&part), sizeof event);
-            memcpy(&value, (const char *)zmq_msg_data(&part) + 2, sizeof value);
+            memcpy(&value, (const char *)zmq_msg_data(&part) + sizeof event, sizeof value);
         }
         if (zmq_msg_more(&part) && zmq_msg_recv(&part, d->monitor, ZMQ_DONTWAIT) < 0)
             break;
         switch (event) {
-        case ZMQ_EVENT_CONNECTED: link_note_fd(link, peer, (int)value); break;
+        case ZMQ_EVENT_CONNECTED: traffic_note(link->traffic, peer, (int)value); break;
         case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
             d->up = true;
-            link_tell(link, LINK_CONNECTED, peer, bulk ? "bulk" : "control");
+            put_event(link, &(struct link_event){.type = LINK_CONNECTED, .peer = peer, .bulk = bulk});
             if (bulk)
                 (void)!link_send(link, peer, WIRE_BULK_HELLO, NULL, 0, NULL, 0);
             break;
         case ZMQ_EVENT_DISCONNECTED:
             if (d->up)
-                link_tell(link, LINK_DISCONNECTED, peer, bulk ? "bulk" : "control");
+                put_event(link, &(struct link_event){.type = LINK_DISCONNECTED, .peer = peer, .bulk = bulk});
             d->up = false;
             break;
         default:
             /* CURVE tells a client nothing; a server that does not admit us just ends the handshake. */
             d->up = false;
-            link_tell(link, LINK_NOT_ADMITTED, peer, "");
+            tell(link, LINK_NOT_ADMITTED, peer, "");
         }
     }
     zmq_msg_close(&part);
@@ -289,7 +337,7 @@ static void read_monitor(struct link *link, uint32_t peer, bool bulk)
 
 bool link_event(struct link *link, struct link_event *event)
 {
-    link_serve_zap(link);
+    serve_zap(link);
     for (uint32_t i = 0; i < link->members_count; i++) {
         read_monitor(link, i, false);
         read_monitor(link, i, true);
@@ -297,7 +345,7 @@ bool link_event(struct link *link, struct link_event *event)
     if (link->events_count == 0)
         return false;
     *event = link->events[link->events_head];
-    link->events_head = (link->events_head + 1) % LINK_EVENTS_MAX;
+    link->events_head = (link->events_head + 1) % EVENTS_MAX;
     link->events_count--;
     return true;
 }
@@ -311,27 +359,27 @@ static bool acceptable(struct link *link, uint32_t peer, const struct wire_heade
         char text[96];
         snprintf(text, sizeof text, "it speaks protocol version %" PRIu32 ", we speak %d; install the same release",
                  header->version, WIRE_VERSION);
-        link_tell(link, LINK_MISMATCH, peer, text);
+        tell(link, LINK_MISMATCH, peer, text);
         return false;
     }
     if (header->run_tag != link->run_tag) {
-        link_tell(link, LINK_MISMATCH, peer, "it has another run spec; give every island the same file");
+        tell(link, LINK_MISMATCH, peer, "it has another run spec; give every island the same file");
         return false;
     }
     if (header->view_tag != link->view_tag) {
-        link_tell(link, LINK_MISMATCH, peer,
-                  "it has another list of members, keys or uplinks; compare `dilococtl peers` on both islands");
+        tell(link, LINK_MISMATCH, peer,
+             "it has another list of members, keys or uplinks; compare `dilococtl peers` on both islands");
         return false;
     }
     bool bulk_type = header->type == WIRE_CHUNK || header->type == WIRE_BULK_HELLO;
     if (header->type < WIRE_HELLO || header->type > WIRE_BULK_HELLO || bulk_type != bulk) {
-        link_tell(link, LINK_MALFORMED, peer, "a message of a type that has no place on that connection");
+        tell(link, LINK_MALFORMED, peer, "a message of a type that has no place on that connection");
         return false;
     }
     return true;
 }
 
-/* Reads the parts behind a possible routing id: header, payload, nothing more. False: dropped. */
+/* Reads the parts after a possible routing id: header, payload, nothing more. False: dropped. */
 static bool read_parts(struct link *link, void *socket, zmq_msg_t *part, uint32_t peer, struct link_message *message)
 {
     uint8_t header[WIRE_HEADER_BYTES];
@@ -349,7 +397,7 @@ static bool read_parts(struct link *link, void *socket, zmq_msg_t *part, uint32_
         parts++;
     }
     if (!good || parts != 2 || wire_header_get(header, sizeof header, &message->header) != ERR_OK) {
-        link_tell(link, LINK_MALFORMED, peer, "bytes that are no diloco message");
+        tell(link, LINK_MALFORMED, peer, "bytes that are no diloco message");
         return false;
     }
     message->peer = peer;
@@ -360,14 +408,14 @@ static bool read_parts(struct link *link, void *socket, zmq_msg_t *part, uint32_
 
 static enum err recv_dialled(struct link *link, uint32_t peer, bool bulk, struct link_message *message)
 {
-    struct link_dialled *d = &link->peers[peer].dialled[bulk];
+    struct dialled *d = &link->peers[peer].dialled[bulk];
     zmq_msg_t part;
     enum err err = ERR_AGAIN;
     zmq_msg_init(&part);
     for (int i = 0; i < DROPPED_PER_TURN && err == ERR_AGAIN && d->socket != NULL; i++) {
         if (zmq_msg_recv(&part, d->socket, ZMQ_DONTWAIT) < 0)
             break;
-        link_note_fd(link, peer, zmq_msg_get(&part, ZMQ_SRCFD));
+        traffic_note(link->traffic, peer, zmq_msg_get(&part, ZMQ_SRCFD));
         if (read_parts(link, d->socket, &part, peer, message) && acceptable(link, peer, &message->header, bulk))
             err = ERR_OK;
     }
@@ -383,17 +431,17 @@ static enum err recv_listened(struct link *link, struct link_message *message)
     for (int i = 0; i < DROPPED_PER_TURN && err == ERR_AGAIN; i++) {
         if (zmq_msg_recv(&part, link->router, ZMQ_DONTWAIT) < 0)
             break;
-        struct link_route route = {.bytes = zmq_msg_size(&part)};
+        struct route route = {.bytes = zmq_msg_size(&part)};
         if (route.bytes > sizeof route.id)
             route.bytes = 0;
         memcpy(route.id, zmq_msg_data(&part), route.bytes);
         uint32_t peer = UINT32_MAX;
         if (zmq_msg_more(&part) && zmq_msg_recv(&part, link->router, ZMQ_DONTWAIT) >= 0)
-            peer = link_peer_of(link, zmq_msg_gets(&part, "User-Id"));
+            peer = zap_member(link->zap, zmq_msg_gets(&part, "User-Id"));
         bool bulk = route.bytes > 0 && route.id[0] == 'b';
         bool known = peer < link->members_count && route.bytes > 0;
         if (known)
-            link_note_fd(link, peer, zmq_msg_get(&part, ZMQ_SRCFD));
+            traffic_note(link->traffic, peer, zmq_msg_get(&part, ZMQ_SRCFD));
         if (!read_parts(link, link->router, &part, peer, message) || !known)
             continue;
         link->peers[peer].listened[bulk] = route;
@@ -406,7 +454,7 @@ static enum err recv_listened(struct link *link, struct link_message *message)
 
 enum err link_recv(struct link *link, struct link_message *message)
 {
-    link_serve_zap(link);
+    serve_zap(link);
     /* Every connection in turn, so that one that never stops does not silence the others. */
     uint32_t places = 2 * link->members_count + 1;
     for (uint32_t k = 0; k < places; k++) {
@@ -451,8 +499,8 @@ enum err link_send(struct link *link, uint32_t peer, enum wire_type type, const 
                    const void *body, size_t body_bytes)
 {
     bool bulk = is_bulk(type);
-    struct link_dialled *d = &link->peers[peer].dialled[bulk];
-    const struct link_route *route = &link->peers[peer].listened[bulk];
+    struct dialled *d = &link->peers[peer].dialled[bulk];
+    const struct route *route = &link->peers[peer].listened[bulk];
     bool dialled = d->socket != NULL && d->up;
     if (!dialled && route->bytes == 0)
         return err_set(ERR_CLOSED, "no connection");
@@ -477,4 +525,25 @@ enum err link_send(struct link *link, uint32_t peer, enum wire_type type, const 
     enum err err = send_failed(link, peer, bulk, dialled);
     zmq_msg_close(&payload);
     return err;
+}
+
+enum err link_say(struct link *link, uint32_t peer, const struct wire_message *message)
+{
+    uint8_t payload[WIRE_CONTROL_BYTES_MAX];
+    size_t bytes;
+    TRY(wire_pack(message, payload, &bytes));
+    return link_send(link, peer, message->type, payload, bytes, NULL, 0);
+}
+
+/* ---- counters ---- */
+
+void link_sample(struct link *link)
+{
+    traffic_sample(link->traffic);
+}
+
+struct link_counters link_counters(const struct link *link, uint32_t peer)
+{
+    struct traffic_sum sum = traffic_of(link->traffic, peer);
+    return (struct link_counters){.sent = sum.sent, .received = sum.received, .rtt_us = sum.rtt_us};
 }

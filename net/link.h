@@ -2,8 +2,9 @@
  * link: encrypted connections between islands: one port, and per peer two connections, control and bulk.
  *
  * ZeroMQ with CURVE. An island listens on one ROUTER and dials every peer whose address it knows with two DEALERs; so
- * one of a pair needs an address for both to talk. Only keys of the membership are admitted (ZAP); a stranger's
- * message never reaches us. Whatever arrives carries the peer's number, proven by its key.
+ * one of a pair needs an address for both to talk. Only keys of the membership are admitted (zap); a stranger's
+ * message never reaches us. Whatever arrives carries the peer's number, proven by its key. What a message says is not
+ * its business: it judges headers, never payloads.
  *
  * All sockets belong to the thread that calls. Nothing blocks: sends and receives answer ERR_AGAIN.
  */
@@ -62,12 +63,15 @@ ERR_MUST_CHECK enum err link_recv(struct link *link, struct link_message *messag
 ERR_MUST_CHECK enum err link_send(struct link *link, uint32_t peer, enum wire_type type, const void *head,
                                   size_t head_bytes, const void *body, size_t body_bytes);
 
+/* Packs a control message and sends it. ERR_ARG: it cannot be packed; otherwise as link_send(). */
+ERR_MUST_CHECK enum err link_say(struct link *link, uint32_t peer, const struct wire_message *message);
+
 /* Whether there is a connection to send on. */
 bool link_up(const struct link *link, uint32_t peer, bool bulk);
 
 enum link_event_type {
-    LINK_CONNECTED,    /* peer: a dialled connection is through; greet it */
-    LINK_DISCONNECTED, /* peer: a dialled connection broke */
+    LINK_CONNECTED,    /* peer, bulk: a dialled connection is through; if it is control, greet the peer */
+    LINK_DISCONNECTED, /* peer, bulk: a dialled connection broke */
     LINK_STRANGER,     /* text: an unknown key knocked and was refused */
     LINK_NOT_ADMITTED, /* peer: it does not know our key, or is not the one we think */
     LINK_MISMATCH,     /* peer, text: another protocol version, run or membership */
@@ -77,7 +81,8 @@ enum link_event_type {
 struct link_event {
     enum link_event_type type;
     uint32_t peer;
-    char text[WIRE_REASON_BYTES];
+    bool bulk;                    /* which of its two connections */
+    char text[WIRE_REASON_BYTES]; /* for people */
 };
 
 /* Next event; false: none. */
@@ -91,5 +96,14 @@ struct link_counters {
 /* Reads the kernel's counters; call often enough (a second) not to miss a short connection. */
 void link_sample(struct link *link);
 struct link_counters link_counters(const struct link *link, uint32_t peer);
+
+/* ---- names at a listener; here for the test ---- */
+
+enum { LINK_ROUTE_BYTES = 32 };
+
+/* The name under which a listener files a connection of member `self`. `nonce` is new for every process and peer: a
+ * reconnect takes over its own place, and no other member can name it. The member's number keeps members apart even if
+ * the nonces were equal. Returns the length. */
+size_t link_routing_id(uint32_t self, bool bulk, uint64_t nonce, char out[LINK_ROUTE_BYTES]);
 
 #endif

@@ -88,12 +88,8 @@ void exchange_free(struct engine *engine)
 /* A message that cannot go now is dropped: everything here is repeated. */
 void exchange_control(struct engine *engine, uint32_t peer, const struct wire_message *message)
 {
-    uint8_t payload[WIRE_CONTROL_BYTES_MAX];
-    size_t bytes;
-    if (wire_pack(message, payload, &bytes) != ERR_OK)
+    if (link_say(engine->link, peer, message) == ERR_ARG)
         log_error("cannot pack a message: %s", err_text());
-    else
-        (void)!link_send(engine->link, peer, message->type, payload, bytes, NULL, 0);
 }
 
 static void send_hello(struct engine *engine, uint32_t peer)
@@ -447,7 +443,7 @@ static void link_events(struct engine *engine)
     while (link_event(engine->link, &event)) {
         switch (event.type) {
         case LINK_CONNECTED:
-            if (strcmp(event.text, "control") == 0)
+            if (!event.bulk)
                 send_hello(engine, event.peer);
             break;
         case LINK_DISCONNECTED: break; /* silence says the rest */

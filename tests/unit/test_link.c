@@ -9,7 +9,6 @@
 #include "common/digest.h"
 #include "net/ident.h"
 #include "net/link.h"
-#include "net/link_parts.h"
 
 static struct ident idents[4];
 static char addresses[4][32];
@@ -106,7 +105,9 @@ static void messages_travel_both_ways_on_both_connections(void **state)
     struct link_message message;
     assert_int_equal(link_send(a, 1, WIRE_HELLO, "x", 1, NULL, 0), ERR_CLOSED);
     assert_true(wait_event(b, a, LINK_CONNECTED, &event));
+    bool first_is_bulk = event.bulk;
     assert_true(wait_event(b, a, LINK_CONNECTED, &event));
+    assert_true(event.bulk != first_is_bulk); /* one of each */
     assert_ok(link_send(b, 0, WIRE_HELLO, "hel", 3, "lo", 2));
     bool hello = false, bulk = false;
     while (!(hello && bulk) && wait_message(a, b, &message)) {
@@ -136,6 +137,32 @@ static void messages_travel_both_ways_on_both_connections(void **state)
     assert_in_range(link_counters(a, 1).sent, sizeof chunk, sizeof chunk + 6000);
     assert_in_range(link_counters(b, 0).received, sizeof chunk, sizeof chunk + 6000);
     assert_in_range(link_counters(b, 0).sent, 100, 6000);
+    link_free(a);
+    link_free(b);
+}
+
+static void what_is_said_is_a_packed_control_message(void **state)
+{
+    (void)state;
+    static struct wire_message bye = {.type = WIRE_BYE, .bye.reason = "tired"}, chunk = {.type = WIRE_CHUNK}, back;
+    struct link *a = open_link(0, 2, 1, 2, NULL);
+    addresses[1][0] = '\0';
+    know(0, a);
+    struct link *b = open_link(1, 2, 1, 2, NULL);
+    struct link_event event;
+    struct link_message message;
+    assert_int_equal(link_say(a, 1, &bye), ERR_CLOSED);
+    do
+        assert_true(wait_event(b, a, LINK_CONNECTED, &event));
+    while (event.bulk);
+    assert_fails(ERR_ARG, "has no control payload", link_say(b, 0, &chunk));
+    assert_ok(link_say(b, 0, &bye));
+    do
+        assert_true(wait_message(a, b, &message));
+    while (message.header.type == WIRE_BULK_HELLO);
+    assert_int_equal(message.header.type, WIRE_BYE);
+    assert_ok(wire_unpack(message.header.type, message.payload, message.bytes, &back));
+    assert_string_equal(back.bye.reason, "tired");
     link_free(a);
     link_free(b);
 }
@@ -231,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_saved_privately),
         cmocka_unit_test(messages_travel_both_ways_on_both_connections),
+        cmocka_unit_test(what_is_said_is_a_packed_control_message),
         cmocka_unit_test(strangers_are_refused_before_any_payload),
         cmocka_unit_test(another_run_view_version_or_type_is_told),
         cmocka_unit_test(no_two_members_share_a_name_at_a_listener),

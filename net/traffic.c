@@ -1,0 +1,117 @@
+#include "net/traffic.h"
+
+#include <netinet/in.h>
+#include <linux/tcp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "common/mem.h"
+
+/* Two connections each way, and as many that are gone without our having seen it. */
+enum { FDS_MAX = 8 };
+
+struct traffic_fd {
+    bool used;
+    int fd;
+    uint64_t sent, received; /* at the last sample */
+};
+
+struct traffic_peer {
+    struct traffic_fd fds[FDS_MAX];
+    uint64_t sent_before, received_before; /* over connections that are gone */
+    uint32_t rtt_us;
+};
+
+struct traffic {
+    struct traffic_peer *peers;
+    uint32_t peers_count;
+};
+
+enum err traffic_new(uint32_t peers_count, struct traffic **out)
+{
+    enum err err;
+    struct traffic *traffic = NULL;
+    *out = NULL;
+    TRY_OUT(mem_new(1, sizeof *traffic, "links", &traffic));
+    traffic->peers_count = peers_count;
+    TRY_OUT(mem_new(peers_count, sizeof *traffic->peers, "links", &traffic->peers));
+out:
+    if (err != ERR_OK)
+        traffic_free(traffic);
+    else
+        *out = traffic;
+    return err;
+}
+
+void traffic_free(struct traffic *traffic)
+{
+    if (traffic == NULL)
+        return;
+    mem_free(traffic->peers);
+    mem_free(traffic);
+}
+
+static void forget(struct traffic_peer *peer, struct traffic_fd *entry)
+{
+    peer->sent_before += entry->sent;
+    peer->received_before += entry->received;
+    *entry = (struct traffic_fd){.used = false};
+}
+
+void traffic_note(struct traffic *traffic, uint32_t number, int fd)
+{
+    struct traffic_peer *peer = &traffic->peers[number];
+    struct traffic_fd *slot = NULL;
+    if (fd < 0)
+        return;
+    for (size_t i = 0; i < FDS_MAX; i++) {
+        if (peer->fds[i].used && peer->fds[i].fd == fd)
+            return;
+        if (!peer->fds[i].used && slot == NULL)
+            slot = &peer->fds[i];
+    }
+    if (slot == NULL) {
+        slot = &peer->fds[0]; /* the oldest; its connection is long gone */
+        forget(peer, slot);
+    }
+    *slot = (struct traffic_fd){.used = true, .fd = fd};
+}
+
+/* Reads the counters of one descriptor. It may have been closed and even reused by ZeroMQ's thread since: then it is
+ * no TCP socket any more, or one that has carried less than before. */
+static void sample(struct traffic_peer *peer, struct traffic_fd *entry)
+{
+    struct tcp_info info;
+    socklen_t bytes = sizeof info;
+    memset(&info, 0, sizeof info);
+    if (getsockopt(entry->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 || info.tcpi_bytes_sent < entry->sent ||
+        info.tcpi_bytes_received < entry->received) {
+        forget(peer, entry);
+        return;
+    }
+    entry->sent = info.tcpi_bytes_sent;
+    entry->received = info.tcpi_bytes_received;
+    if (info.tcpi_rtt > 0)
+        peer->rtt_us = info.tcpi_rtt;
+}
+
+void traffic_sample(struct traffic *traffic)
+{
+    for (uint32_t i = 0; i < traffic->peers_count; i++)
+        for (size_t k = 0; k < FDS_MAX; k++)
+            if (traffic->peers[i].fds[k].used)
+                sample(&traffic->peers[i], &traffic->peers[i].fds[k]);
+}
+
+struct traffic_sum traffic_of(const struct traffic *traffic, uint32_t number)
+{
+    const struct traffic_peer *peer = &traffic->peers[number];
+    struct traffic_sum sum = {.sent = peer->sent_before, .received = peer->received_before, .rtt_us = peer->rtt_us};
+    for (size_t k = 0; k < FDS_MAX; k++) {
+        sum.sent += peer->fds[k].used ? peer->fds[k].sent : 0;
+        sum.received += peer->fds[k].used ? peer->fds[k].received : 0;
+    }
+    return sum;
+}

@@ -1,0 +1,36 @@
+/*
+ * traffic: what each peer's connections have carried, bytes at the socket and round-trip time, as the kernel counts
+ * them (TCP_INFO).
+ *
+ * Owns the list of file descriptors that are known to carry a peer's traffic, and the sums over those that are gone.
+ * The descriptors belong to ZeroMQ: nothing is read from them, written to them or closed here, and one may be closed or
+ * reused at any time. The thread that owns the links calls. Nothing blocks; nothing is allocated after traffic_new().
+ */
+#ifndef NET_TRAFFIC_H
+#define NET_TRAFFIC_H
+
+#include <stdint.h>
+
+#include "common/err.h"
+
+struct traffic;
+
+struct traffic_sum {
+    uint64_t sent, received; /* bytes, over all connections so far */
+    uint32_t rtt_us;         /* as TCP last measured it; 0: unknown */
+};
+
+ERR_MUST_CHECK enum err traffic_new(uint32_t peers_count, struct traffic **out);
+/* NULL is fine. */
+void traffic_free(struct traffic *traffic);
+
+/* Remembers that this descriptor carries traffic of the peer; a negative one is passed over. */
+void traffic_note(struct traffic *traffic, uint32_t peer, int fd);
+
+/* Reads the kernel's counters; call often enough (a second) not to miss a short connection. */
+void traffic_sample(struct traffic *traffic);
+
+/* As of the last sample. */
+struct traffic_sum traffic_of(const struct traffic *traffic, uint32_t peer);
+
+#endif

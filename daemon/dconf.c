@@ -1,10 +1,8 @@
 #include "daemon/dconf.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bytes.h"
 #include "common/mem.h"
 #include "net/wire.h"
 
@@ -137,81 +135,40 @@ enum err dconf_load(const char *path, const struct conf_override *overrides, siz
 
 /* ---- the membership ---- */
 
-static int by_name(const void *left, const void *right)
+/* A section of our own has to say of us what we say ourselves. */
+static enum err check_own(const struct dconf *conf, const struct ident *ident, const struct dconf_peer *own)
 {
-    const struct view_member *a = left;
-    const struct view_member *b = right;
-    return strcmp(a->name, b->name);
-}
-
-static void digest_view(struct view *view)
-{
-    struct digest_state state;
-    digest_begin(&state);
-    for (uint32_t i = 0; i < view->count; i++) {
-        const struct view_member *member = &view->members[i];
-        uint8_t uplink[8];
-        struct bytes_writer writer = bytes_writer_init(uplink, sizeof uplink);
-        bytes_put_u64(&writer, member->uplink);
-        digest_add(&state, member->name, strlen(member->name) + 1);
-        digest_add(&state, member->key, sizeof member->key);
-        digest_add(&state, uplink, sizeof uplink);
-    }
-    view->id = digest_end(&state);
-}
-
-static enum err add_member(struct view *view, const char *name, const char *address, const char *key, uint64_t uplink)
-{
-    struct view_member *member = &view->members[view->count++];
-    *member = (struct view_member){.name = name, .address = address, .uplink = uplink};
-    TRY(ident_parse(key, member->key));
-    ident_text(member->key, member->key_text);
-    for (uint32_t i = 0; i + 1 < view->count; i++)
-        if (memcmp(view->members[i].key, member->key, sizeof member->key) == 0)
-            return err_set(ERR_CONF, "islands %s and %s have the same public key; each needs its own",
-                           view->members[i].name, name);
+    if (strcmp(own->public_key, ident->public_text) != 0)
+        return err_set(ERR_CONF, "[peer %s] is this island itself, but its public_key is not that of %s (%s)",
+                       conf->name, conf->key_path, ident->public_text);
+    if (own->uplink != conf->uplink)
+        return err_set(ERR_CONF, "[peer %s] is this island itself, but its uplink differs from [net] uplink",
+                       conf->name);
     return ERR_OK;
 }
 
-enum err view_new(const struct dconf *conf, const struct ident *ident, struct view *view)
+enum err dconf_view(const struct dconf *conf, const struct ident *ident, struct view *view)
 {
     enum err err;
     const struct dconf_peer *peers = conf->peers;
+    struct view_entry *entries = NULL;
+    size_t count = 0;
     *view = (struct view){0};
-    TRY_OUT(mem_new(conf->peers_count + 1, sizeof *view->members, "the membership", &view->members));
-    TRY_OUT(add_member(view, conf->name, "", ident->public_text, conf->uplink));
+    TRY_OUT(mem_new(conf->peers_count + 1, sizeof *entries, "the membership", &entries));
+    entries[count++] =
+        (struct view_entry){.name = conf->name, .address = "", .key_text = ident->public_text, .uplink = conf->uplink};
     for (size_t i = 0; i < conf->peers_count; i++) {
-        if (strcmp(peers[i].name, conf->name) != 0) {
-            TRY_OUT(add_member(view, peers[i].name, peers[i].address, peers[i].public_key, peers[i].uplink));
+        if (strcmp(peers[i].name, conf->name) == 0) {
+            TRY_OUT(check_own(conf, ident, &peers[i]));
             continue;
         }
-        if (strcmp(peers[i].public_key, ident->public_text) != 0) {
-            err = err_set(ERR_CONF, "[peer %s] is this island itself, but its public_key is not that of %s (%s)",
-                          conf->name, conf->key_path, ident->public_text);
-            goto out;
-        }
-        if (peers[i].uplink != conf->uplink) {
-            err = err_set(ERR_CONF, "[peer %s] is this island itself, but its uplink differs from [net] uplink",
-                          conf->name);
-            goto out;
-        }
+        entries[count++] = (struct view_entry){.name = peers[i].name,
+                                               .address = peers[i].address,
+                                               .key_text = peers[i].public_key,
+                                               .uplink = peers[i].uplink};
     }
-    if (view->count > WIRE_MEMBERS_MAX) {
-        err = err_set(ERR_CONF, "%" PRIu32 " islands; at most %d are possible", view->count, WIRE_MEMBERS_MAX);
-        goto out;
-    }
-    qsort(view->members, view->count, sizeof *view->members, by_name);
-    while (strcmp(view->members[view->self].name, conf->name) != 0)
-        view->self++;
-    digest_view(view);
+    TRY_OUT(view_new(entries, count, conf->name, view));
 out:
-    if (err != ERR_OK)
-        view_free(view);
+    mem_free(entries);
     return err;
-}
-
-void view_free(struct view *view)
-{
-    mem_free(view->members);
-    *view = (struct view){0};
 }

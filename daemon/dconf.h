@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 #include "common/conf.h"
-#include "common/digest.h"
 #include "common/err.h"
 #include "net/ident.h"
+#include "net/view.h"
 
 struct dconf_peer {
     char *name;
@@ -45,25 +45,9 @@ extern const struct conf_schema dconf_schema;
 ERR_MUST_CHECK enum err dconf_load(const char *path, const struct conf_override *overrides, size_t overrides_count,
                                    struct dconf *conf);
 
-/* ---- the membership: every island of the run, in order of name ---- */
-
-struct view_member {
-    const char *name;    /* borrowed from the configuration */
-    const char *address; /* "" if it dials us */
-    uint8_t key[IDENT_KEY_BYTES];
-    char key_text[IDENT_TEXT_BYTES];
-    uint64_t uplink;
-};
-
-struct view {
-    struct view_member *members;
-    uint32_t count, self;
-    struct digest id; /* of names, keys and uplinks */
-};
-
-/* Builds the membership from the peers and this island itself. A [peer] section with the island's own name is allowed,
- * so that all islands can share one list, and must then carry its own key. Strings are borrowed from `conf`. */
-ERR_MUST_CHECK enum err view_new(const struct dconf *conf, const struct ident *ident, struct view *view);
-void view_free(struct view *view);
+/* The membership it describes: the peers and this island itself. A [peer] section with the island's own name is
+ * allowed, so that all islands can share one list, and must then carry its own key and uplink. Strings are borrowed
+ * from `conf`; the caller frees with view_free(). ERR_CONF. */
+ERR_MUST_CHECK enum err dconf_view(const struct dconf *conf, const struct ident *ident, struct view *view);
 
 #endif

@@ -97,7 +97,7 @@ static enum err check(const struct dconf *conf)
     struct runspec spec;
     struct view view;
     TRY(ident_load(conf->key_path, &ident));
-    TRY(view_new(conf, &ident, &view));
+    TRY(dconf_view(conf, &ident, &view));
     uint32_t count = view.count;
     view_free(&view);
     TRY(runspec_load(conf->run_path, NULL, 0, &spec));

@@ -309,7 +309,7 @@ enum err engine_new(const struct dconf *conf, struct engine **out)
     engine->session = env_random_u64() | 1;
     TRY_OUT(ident_load(conf->key_path, &engine->ident));
     TRY_OUT(runspec_load(conf->run_path, NULL, 0, &engine->spec));
-    TRY_OUT(view_new(conf, &engine->ident, &engine->view));
+    TRY_OUT(dconf_view(conf, &engine->ident, &engine->view));
     if (engine->spec.quorum > engine->view.count) {
         err = err_set(ERR_CONF, "%s: [sync] quorum: %" PRId64 " is more than the %" PRIu32 " islands of the run",
                       conf->run_path, engine->spec.quorum, engine->view.count);

@@ -42,7 +42,7 @@ static void open_rogue(struct rogue *rogue, struct cluster *cluster)
     *rogue = (struct rogue){0};
     assert_ok(dconf_load(cluster->island[ROGUE].conf, NULL, 0, &rogue->conf));
     assert_ok(ident_load(rogue->conf.key_path, &rogue->ident));
-    assert_ok(view_new(&rogue->conf, &rogue->ident, &rogue->view));
+    assert_ok(dconf_view(&rogue->conf, &rogue->ident, &rogue->view));
     assert_ok(runspec_load(rogue->conf.run_path, NULL, 0, &rogue->spec));
     for (uint32_t i = 0; i < rogue->view.count; i++) {
         members[i].name = rogue->view.members[i].name;

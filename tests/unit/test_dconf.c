@@ -32,7 +32,7 @@ static enum err view_of(const char *self, int self_index, const char *peers, str
     enum err err = dconf_load(path, NULL, 0, conf);
     if (err != ERR_OK)
         return err;
-    err = view_new(conf, &idents[self_index], view);
+    err = dconf_view(conf, &idents[self_index], view);
     if (err != ERR_OK)
         conf_deinit(&dconf_schema, conf);
     return err;
@@ -70,6 +70,8 @@ static void wrong_memberships_are_refused(void **state)
     char peers[600];
     snprintf(peers, sizeof peers, "[peer a]\npublic_key = %s\n", idents[1].public_text);
     assert_fails(ERR_CONF, "is this island itself, but its public_key is not", view_of("a", 0, peers, &conf, &view));
+    snprintf(peers, sizeof peers, "[peer a]\npublic_key = %s\nuplink = 5kbit\n", idents[0].public_text);
+    assert_fails(ERR_CONF, "is this island itself, but its uplink differs", view_of("a", 0, peers, &conf, &view));
     snprintf(peers, sizeof peers, "[peer b]\npublic_key = %s\n", idents[0].public_text);
     assert_fails(ERR_CONF, "have the same public key", view_of("a", 0, peers, &conf, &view));
     assert_fails(ERR_CONF, "[peer b] public_key: \"short\" is not a public key",

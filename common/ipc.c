@@ -7,6 +7,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+enum { BACKLOG = 8 };
+
 static const char *const type_names[IPC_TYPES] = {
     [IPC_HELLO] = "HELLO",       [IPC_TENSOR] = "TENSOR",   [IPC_REGISTERED] = "REGISTERED", [IPC_INITIAL] = "INITIAL",
     [IPC_TAKEN] = "TAKEN",       [IPC_MIXED] = "MIXED",     [IPC_REPORT] = "REPORT",         [IPC_SETTLED] = "SETTLED",
@@ -69,6 +71,37 @@ enum err ipc_address(const char *path, struct sockaddr_un *address)
         return err_set(ERR_CONF, "%s: a socket's path may have at most %zu bytes; choose a shorter folder", path,
                        sizeof address->sun_path - 1);
     memcpy(address->sun_path, path, strlen(path) + 1);
+    return ERR_OK;
+}
+
+static bool someone_listens(const struct sockaddr_un *address, int type)
+{
+    int probe = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+    bool alive = probe >= 0 && connect(probe, (const struct sockaddr *)address, sizeof *address) == 0;
+    if (probe >= 0)
+        close(probe);
+    return alive;
+}
+
+enum err ipc_listen(const char *path, int type, int *fd)
+{
+    struct sockaddr_un address;
+    *fd = -1;
+    TRY(ipc_address(path, &address));
+    /* A socket file without a listener is what a killed daemon leaves; one with a listener is a running daemon. */
+    if (someone_listens(&address, type))
+        return err_set(ERR_CONF, "%s: another dilocod is running with these sockets; stop it or set [island] sockets",
+                       path);
+    int listener = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (listener < 0)
+        return err_set_errno(ERR_IO, "cannot open a socket");
+    unlink(path);
+    if (bind(listener, (const struct sockaddr *)&address, sizeof address) != 0 || listen(listener, BACKLOG) != 0) {
+        enum err err = err_set_errno(ERR_CONF, "%s: cannot listen; is the folder writable?", path);
+        close(listener);
+        return err;
+    }
+    *fd = listener;
     return ERR_OK;
 }
 

@@ -189,6 +189,10 @@ ERR_MUST_CHECK bool ipc_move(struct ipc_fragment *fragment, enum ipc_side side, 
 struct sockaddr_un;
 ERR_MUST_CHECK enum err ipc_address(const char *path, struct sockaddr_un *address);
 
+/* Listens on a Unix socket of `type` (SOCK_STREAM or SOCK_SEQPACKET), non-blocking; a socket file that a killed daemon
+ * left is replaced. ERR_CONF: another daemon listens there, or the folder cannot be written. */
+ERR_MUST_CHECK enum err ipc_listen(const char *path, int type, int *fd);
+
 /* Sends one message; `fd` < 0 means none goes along. ERR_AGAIN if a non-blocking socket is full, ERR_CLOSED if the
  * other side is gone. */
 ERR_MUST_CHECK enum err ipc_send(int socket, const struct ipc_message *message, int fd);

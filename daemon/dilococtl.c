@@ -136,7 +136,7 @@ static void print_wait(const json_t *status, bool *said)
     size_t index;
     json_t *item;
     json_array_foreach (json_object_get(status, "degraded"), index, item) {
-        if (*said || strncmp(ctl_text(item, "what"), "the trainer stands still", 24) != 0)
+        if (*said || strcmp(ctl_text(item, "code"), "waiting") != 0)
             continue;
         printf("%s\n-> %s\n", ctl_text(item, "what"), ctl_text(item, "remedy"));
         *said = true;
@@ -202,12 +202,14 @@ static enum err run_save(struct arguments *a)
     while (!a->no_wait) {
         json_t *status;
         TRY(ctl_ask(a->socket_path, "status", &status));
+        bool failed = strcmp(ctl_text(status, "saving"), "failed") == 0;
+        bool done = strcmp(ctl_text(status, "saving"), "done") == 0;
         char saved[400];
         snprintf(saved, sizeof saved, "%s", ctl_text(status, "saved"));
         json_decref(status);
-        if (strncmp(saved, "failed", 6) == 0)
+        if (failed)
             return err_set(ERR_IO, "saving %s", saved);
-        if (saved[0] != '\0') {
+        if (done) {
             if (!a->json)
                 printf("%s\n", saved);
             return ERR_OK;

@@ -16,6 +16,7 @@
 #include "common/digest.h"
 #include "common/fsio.h"
 #include "common/log.h"
+#include "common/runspec.h"
 #include "daemon/dconf.h"
 #include "daemon/engine.h"
 

@@ -10,79 +10,74 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#include "common/env.h"
+#include "common/log.h"
 #include "common/mem.h"
+#include "daemon/control/control.h"
+#include "daemon/peers/peers.h"
+#include "daemon/rounds/rounds.h"
 #include "daemon/rules.h"
-#include "outer_opt/recipe.h"
+#include "daemon/state/memory.h"
+#include "daemon/trainer/trainer.h"
 
 /* TICK: time for timers of the protocol. The loop wakes for messages, jobs and signals by itself. */
-enum { TICK_MS = 100, SAMPLE_MS = 500, STOP_PATIENCE_MS = 20000, POLL_MAX = 4 * WIRE_MEMBERS_MAX + 64 };
+enum { TICK_MS = 100, SAMPLE_MS = 500, STOP_PATIENCE_MS = 20000 };
+enum { PEER_MESSAGES_PER_TURN = 512, TRAINER_MESSAGES_PER_TURN = 4096 };
+enum { FDS_MAX = 64, POLL_MAX = 4 * WIRE_MEMBERS_MAX + FDS_MAX };
 
-void engine_fail(struct engine *engine, const char *text)
+struct engine {
+    const struct dconf *conf;
+    struct runspec spec;
+    struct ident ident;
+    struct view view;
+    uint64_t now_ms, start_ms, tick_ms, sample_ms, checkpoint_ms;
+
+    /* from the ground up */
+    struct events *events;
+    struct jobs *jobs;
+    struct ledger *ledger;
+    struct trainer *trainer;
+    struct peers *peers;
+    struct control *control;
+    /* once the run's plan is known; NULL before */
+    struct model_plan *plan;
+    struct replica *replica;
+    struct slots *slots;
+    struct sync *sync;
+    struct rounds *rounds;
+};
+
+static uint32_t fragments_of(const struct engine *engine)
 {
-    if (!engine->failed)
-        snprintf(engine->fatal_note, sizeof engine->fatal_note, "%s", text);
-    engine->failed = true;
+    return engine->rounds != NULL ? engine->plan->plan->fragments_count : 0;
 }
 
 /* ---- the plan ---- */
 
-uint32_t engine_fragments(const struct engine *engine)
-{
-    return engine->plan != NULL ? engine->plan->plan->fragments_count : 0;
-}
-
-uint64_t engine_step(const struct engine *engine)
-{
-    uint64_t step = 0;
-    for (uint32_t f = 0; f < engine_fragments(engine); f++)
-        if (engine->fragments[f].state.step > step)
-            step = engine->fragments[f].state.step;
-    return step;
-}
-
 static struct replica_conf replica_conf_of(const struct engine *engine, const struct plan *plan,
                                            const uint64_t *weights)
 {
+    const struct runspec *spec = &engine->spec;
     return (struct replica_conf){.plan = plan,
-                                 .outer = rules_outer(&engine->spec),
-                                 .choice = rules_codec(&engine->spec),
-                                 .adaptive = engine->spec.codec == RUNSPEC_ADAPTIVE,
-                                 .error_feedback = engine->spec.error_feedback,
-                                 .feedback_decay = (float)engine->spec.feedback_decay,
-                                 .feedback_limit = (float)engine->spec.feedback_limit,
-                                 .outliers = rules_outliers(&engine->spec),
+                                 .outer = rules_outer(spec),
+                                 .choice = rules_codec(spec),
+                                 .adaptive = spec->codec == RUNSPEC_ADAPTIVE,
+                                 .error_feedback = spec->error_feedback,
+                                 .feedback_decay = (float)spec->feedback_decay,
+                                 .feedback_limit = (float)spec->feedback_limit,
+                                 .outliers = rules_outliers(spec),
                                  .weights = weights,
                                  .members_count = engine->view.count,
                                  .self = engine->view.self};
 }
 
-static enum err alloc_fragments(struct engine *engine)
+static enum err new_sync(struct engine *engine)
 {
-    uint32_t members = engine->view.count;
-    TRY(mem_new(engine_fragments(engine), sizeof *engine->fragments, "fragments", &engine->fragments));
-    for (uint32_t f = 0; f < engine_fragments(engine); f++) {
-        struct engine_fragment *fragment = &engine->fragments[f];
-        fragment->checkpoint_version = UINT64_MAX;
-        TRY(mem_new(members, sizeof *fragment->out, "fragments", &fragment->out));
-        TRY(mem_new(members, sizeof *fragment->in, "fragments", &fragment->in));
-        TRY(mem_new(members, sizeof *fragment->result, "fragments", &fragment->result));
-        TRY(mem_new(members, sizeof *fragment->sizes, "fragments", &fragment->sizes));
-    }
-    return ERR_OK;
-}
-
-static enum err start_sync(struct engine *engine)
-{
-    uint32_t fragments = engine_fragments(engine);
+    uint32_t fragments = engine->plan->plan->fragments_count;
     struct bitset *shards;
     TRY(mem_new(fragments, sizeof *shards, "the protocol", &shards));
-    for (uint32_t f = 0; f < fragments; f++) {
-        for (uint32_t s = 0; s < engine->view.count; s++) {
-            struct plan_shard shard = replica_shard(engine->replica, f, s);
-            if (shard.end > shard.begin)
-                bitset_add(&shards[f], s);
-        }
-    }
+    for (uint32_t f = 0; f < fragments; f++)
+        shards[f] = replica_shards(engine->replica, f);
     struct sync_conf conf = {.self = engine->view.self,
                              .members_count = engine->view.count,
                              .fragments_count = fragments,
@@ -93,135 +88,204 @@ static enum err start_sync(struct engine *engine)
     return err;
 }
 
+static enum err new_rounds(struct engine *engine)
+{
+    struct slots_conf slots = {.replica = engine->replica,
+                               .fragments_count = engine->plan->plan->fragments_count,
+                               .members_count = engine->view.count,
+                               .self = engine->view.self};
+    TRY(slots_new(&slots, &engine->slots));
+    struct rounds_conf conf = {.spec = &engine->spec,
+                               .view = &engine->view,
+                               .plan = engine->plan,
+                               .folder = engine->conf->state_folder,
+                               .compress_auto = engine->conf->compress_auto,
+                               .replica = engine->replica,
+                               .ledger = engine->ledger,
+                               .slots = engine->slots,
+                               .jobs = engine->jobs,
+                               .events = engine->events,
+                               .sync = engine->sync};
+    return rounds_new(&conf, &engine->rounds);
+}
+
 static enum err recover_all(struct engine *engine)
 {
     uint64_t versions = 0;
-    for (uint32_t f = 0; f < engine_fragments(engine); f++) {
+    for (uint32_t f = 0; f < fragments_of(engine); f++) {
         bool known;
-        uint64_t results;
-        TRY(rounds_recover(engine, f, &known, &results));
+        struct bitset results;
+        TRY(rounds_recover(engine->rounds, f, &known, &results));
         if (!known)
             continue;
-        struct engine_fragment *fragment = &engine->fragments[f];
-        struct bitset known_results = bitset_of_word(results);
-        sync_restore(engine->sync, f, fragment->state.version, &fragment->state.hash, &known_results);
-        versions += fragment->state.version;
+        const struct store_fragment *state = rounds_state(engine->rounds, f);
+        sync_restore(engine->sync, f, state->version, &state->hash, &results);
+        versions += state->version;
     }
     if (versions > 0)
         log_info("recovered %" PRIu32 " fragments, %" PRIu64 " versions in all, up to step %" PRIu64,
-                 engine_fragments(engine), versions, engine_step(engine));
+                 fragments_of(engine), versions, rounds_step(engine->rounds));
     return ERR_OK;
 }
 
-/* What a plan takes, in bytes, at most. */
-struct memory {
-    uint64_t replica; /* anchors, momentum, residuals */
-    uint64_t shared;  /* with the trainer */
-    uint64_t frames;  /* encoded: contributions out and in, results, our own; and job threads' scratch */
-    uint64_t states;  /* a blank island's states on their way in, and copies for others */
-};
-
-static struct memory memory_of(const struct engine *engine, const struct replica_conf *conf)
+/* No island has more than initial tensors: a trainer that is on its way brings the same. */
+static void tell_expectation(struct engine *engine)
 {
-    const struct plan *plan = conf->plan;
-    struct memory memory = {.replica = replica_bytes(conf)};
-    uint64_t shard_most = 0;
-    for (uint32_t f = 0; f < plan->fragments_count; f++) {
-        uint64_t values = plan->fragments[f].values_count;
-        struct plan_shard own = plan_shard(plan, f, conf->weights, conf->members_count, conf->self);
-        memory.shared += 2 * values * sizeof(float);
-        for (uint32_t s = 0; s < conf->members_count; s++) {
-            struct plan_shard shard = plan_shard(plan, f, conf->weights, conf->members_count, s);
-            shard_most = shard.end - shard.begin > shard_most ? shard.end - shard.begin : shard_most;
-            /* what we send for it and its result; and for our own what everyone sends, too */
-            memory.frames +=
-                2 * wire_object_bytes_max(recipe_frame_bytes_max(plan, &conf->choice, f, shard.begin, shard.end)) +
-                wire_object_bytes_max(recipe_frame_bytes_max(plan, &conf->choice, f, own.begin, own.end));
-        }
-        memory.states += 2 * values * sizeof(float);
-    }
-    memory.frames += (uint64_t)engine->conf->job_threads * shard_most * sizeof(float);
-    memory.states += 2 * 2 * plan->values_count_max * sizeof(float);
-    return memory;
+    bool begun = false;
+    bool expecting = trainer_phase(engine->trainer) == TRAINER_STARTING;
+    for (uint32_t f = 0; f < fragments_of(engine); f++)
+        for (uint32_t i = 0; i < engine->view.count; i++)
+            begun |= i != engine->view.self && sync_heard(engine->sync, i, f).version > 0;
+    sync_expect(engine->sync, expecting, expecting && !begun);
 }
 
-/* Before anything is allocated: a model that does not fit is refused, whoever names it. */
-static enum err check_memory(struct engine *engine, const struct replica_conf *conf)
+/* Everyone above the rounds learns of the plan. */
+static enum err tell_plan(struct engine *engine, uint64_t memory_bytes)
 {
-    struct memory memory = memory_of(engine, conf);
-    uint64_t needed = memory.replica + memory.shared + memory.frames;
-    uint64_t there = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    if (needed > there)
-        return err_set(ERR_NOMEM,
-                       "the model's %" PRIu64 " parameters need %.1f GiB here, and this machine has %.1f GiB",
-                       conf->plan->params_count, (double)needed / 1073741824, (double)there / 1073741824);
-    engine->memory_bytes = needed + memory.states;
+    struct trainer_plan trainer = {
+        .plan = engine->plan, .replica = engine->replica, .ledger = engine->ledger, .sync = engine->sync};
+    struct peers_plan peers = {.plan = engine->plan,
+                               .replica = engine->replica,
+                               .ledger = engine->ledger,
+                               .slots = engine->slots,
+                               .sync = engine->sync,
+                               .rounds = engine->rounds};
+    struct control_plan control = {.plan = engine->plan,
+                                   .sync = engine->sync,
+                                   .rounds = engine->rounds,
+                                   .replica = engine->replica,
+                                   .memory_bytes = memory_bytes};
+    trainer_plan_known(engine->trainer, &trainer);
+    control_plan_known(engine->control, &control);
+    tell_expectation(engine); /* before any peer's word is taken in */
+    return peers_plan_known(engine->peers, &peers);
+}
+
+static void tell_memory(const struct plan *plan, const struct memory *memory)
+{
+    const double mib = 1048576;
     log_info("%" PRIu64 " parameters in %" PRIu32 " fragments; memory at most: %.1f MiB for anchors, momentum and "
              "residuals, %.1f MiB shared with the trainer, %.1f MiB for encoded frames and jobs, %.1f MiB while states "
              "are fetched or sent",
-             conf->plan->params_count, conf->plan->fragments_count, (double)memory.replica / 1048576,
-             (double)memory.shared / 1048576, (double)memory.frames / 1048576, (double)memory.states / 1048576);
-    return ERR_OK;
+             plan->params_count, plan->fragments_count, (double)memory->replica / mib, (double)memory->shared / mib,
+             (double)memory->frames / mib, (double)memory->states / mib);
 }
 
-enum err engine_set_plan(struct engine *engine, struct model_plan *plan)
+/* Makes the plan known: allocates, restores from disk, starts the core. On failure the plan is the engine's if
+ * engine->plan is set, and the daemon cannot go on; if not (ERR_NOMEM: it is too large) it is still the caller's. */
+static enum err set_plan(struct engine *engine, struct model_plan *plan)
 {
     uint64_t weights[WIRE_MEMBERS_MAX];
     for (uint32_t i = 0; i < engine->view.count; i++)
         weights[i] = engine->view.members[i].uplink;
     struct replica_conf conf = replica_conf_of(engine, plan->plan, weights);
-    TRY(check_memory(engine, &conf));
+    /* Before anything is allocated: a model that does not fit is refused, whoever names it. */
+    struct memory memory = memory_of(&conf, (uint32_t)engine->conf->job_threads);
+    TRY(memory_check(&memory, plan->plan->params_count, memory_there_bytes()));
+    tell_memory(plan->plan, &memory);
     engine->plan = plan;
+    TRY(events_reserve(engine->events, plan->plan->fragments_count, engine->view.count));
     TRY(replica_new(&conf, &engine->replica));
-    TRY(jobs_set_scratch(engine->jobs, replica_shard_max(engine->replica), replica_factor_values(engine->replica)));
-    TRY(alloc_fragments(engine));
-    TRY(start_sync(engine));
+    TRY(new_sync(engine));
+    TRY(new_rounds(engine));
     TRY(store_save_plan(engine->conf->state_folder, plan));
     TRY(recover_all(engine));
-    return exchange_plan_known(engine);
+    return tell_plan(engine, memory_sum(&memory));
 }
 
-static void free_slots(struct slot *slots, uint32_t count)
-{
-    for (uint32_t i = 0; slots != NULL && i < count; i++)
-        mem_free(slots[i].data);
-    mem_free(slots);
-}
+/* ---- what the trainer wants ---- */
 
-static void free_fragments(struct engine *engine)
+static void judge_trainer(struct engine *engine)
 {
-    for (uint32_t f = 0; engine->fragments != NULL && f < engine_fragments(engine); f++) {
-        struct engine_fragment *fragment = &engine->fragments[f];
-        free_slots(fragment->out, engine->view.count);
-        free_slots(fragment->in, engine->view.count);
-        free_slots(fragment->result, engine->view.count);
-        mem_free(fragment->sizes);
-        mem_free(fragment->own.data);
-        mem_free(fragment->state_in);
+    uint32_t count;
+    char text[IPC_TEXT_BYTES];
+    struct model_plan *plan = NULL;
+    const struct ipc_tensor *tensors = trainer_tensors(engine->trainer, &count);
+    enum err err = model_plan_new(&engine->spec, tensors, count, &plan);
+    if (err == ERR_OK && engine->plan == NULL) {
+        err = set_plan(engine, plan);
+        if (err != ERR_OK && engine->plan != NULL)
+            event_post_fatal(engine->events, err_text());
+    } else if (err == ERR_OK && !digest_equal(&plan->plan->digest, &engine->plan->plan->digest)) {
+        model_plan_difference(engine->plan, plan, text, sizeof text);
+        err = err_set(ERR_CONF, "its tensors are not those of the run: %s", text);
     }
-    mem_free(engine->fragments);
+    if (plan != engine->plan)
+        model_plan_free(plan);
+    if (err == ERR_OK)
+        trainer_accept(engine->trainer);
+    else
+        trainer_refuse(engine->trainer, err_text());
 }
 
-/* ---- the sync core's orders ---- */
+static void started(struct engine *engine, const struct event *event)
+{
+    uint32_t f = event->fragment;
+    trainer_started(engine->trainer, f, event->start.initial);
+    if (!event->start.initial || sync_known(engine->sync, f))
+        return;
+    rounds_begin(engine->rounds, f, &event->start.hash);
+    sync_restore(engine->sync, f, 0, &event->start.hash, &(struct bitset){{0}});
+    rounds_checkpoint(engine->rounds, f);
+    peers_announce(engine->peers);
+}
+
+static void finished(struct engine *engine)
+{
+    trainer_finished(engine->trainer);
+    if (trainer_info(engine->trainer).left)
+        return;
+    rounds_export_follow(engine->rounds);
+    rounds_export(engine->rounds);
+}
+
+/* ---- what peers bring ---- */
+
+static void plan_in(struct engine *engine, uint32_t peer, const struct event *event)
+{
+    struct model_plan *plan;
+    enum err err = peers_take_plan(engine->peers, peer, &event->object.key, event->object.bytes, &plan);
+    if (err == ERR_STATE)
+        return; /* our trainer brought one meanwhile */
+    if (err == ERR_OK)
+        err = set_plan(engine, plan);
+    if (err == ERR_OK) {
+        log_info("the model's plan came from island %s", engine->view.members[peer].name);
+    } else if (engine->plan != NULL) {
+        event_post_fatal(engine->events, err_text());
+    } else {
+        peers_plan_refused(engine->peers, peer, err_text());
+        model_plan_free(plan);
+    }
+}
+
+static void object_in(struct engine *engine, const struct event *event)
+{
+    if (event->object.key.kind == WIRE_PLAN)
+        plan_in(engine, event->member, event);
+    else
+        rounds_object_in(engine->rounds, event->member, &event->object.key, event->object.bytes);
+}
+
+/* ---- the core's orders ---- */
+
+static void tell_diverged(const struct sync_action *action, const char *peer)
+{
+    if (action->version == 0)
+        log_warn("fragment %" PRIu32 ": our initial tensors differ from island %s's; taking over theirs",
+                 action->fragment, peer);
+    else
+        log_error("fragment %" PRIu32 " has DIVERGED at version %" PRIu64
+                  ": our hash differs from island %s's; fetching its state",
+                  action->fragment, action->version, peer);
+}
 
 static void carry_report(struct engine *engine, const struct sync_action *action)
 {
     const char *peer = engine->view.members[action->member].name;
     switch (action->report) {
-    case SYNC_REPORT_DIVERGED:
-        if (action->version == 0)
-            log_warn("fragment %" PRIu32 ": our initial tensors differ from island %s's; taking over theirs",
-                     action->fragment, peer);
-        else
-            log_error("fragment %" PRIu32 " has DIVERGED at version %" PRIu64
-                      ": our hash differs from island %s's; fetching its state",
-                      action->fragment, action->version, peer);
-        break;
-    case SYNC_REPORT_PEER_DIVERGED:
-        if (log_limit_pass(&engine->peers[action->member].trouble, engine->now_ms, 5000))
-            log_warn("island %s has diverged in fragment %" PRIu32 "; it repairs from the others", peer,
-                     action->fragment);
-        break;
+    case SYNC_REPORT_DIVERGED: tell_diverged(action, peer); break;
+    case SYNC_REPORT_PEER_DIVERGED: peers_diverged(engine->peers, action->member, action->fragment); break;
     case SYNC_REPORT_BEHIND:
         log_warn("fragment %" PRIu32 ": too far behind for results; fetching island %s's state", action->fragment,
                  peer);
@@ -236,26 +300,42 @@ static void carry_report(struct engine *engine, const struct sync_action *action
     }
 }
 
+static void order_encode(struct engine *engine, uint32_t f, uint64_t version)
+{
+    struct replica_snapshot snapshot;
+    if (trainer_snapshot(engine->trainer, f, &snapshot))
+        rounds_encode(engine->rounds, f, version, &snapshot);
+    else
+        event_post_sync(engine->events, &(struct sync_event){.type = SYNC_EV_REFUSED, .fragment = f});
+}
+
+/* The result takes the memory of the one before it, which is not to be sent from there any more. */
+static void order_reduce(struct engine *engine, uint32_t f, uint64_t version)
+{
+    peers_retire_results(engine->peers, f, version - 1);
+    rounds_reduce(engine->rounds, f, version, &sync_owner(engine->sync, f)->have);
+}
+
 static void carry_out(struct engine *engine, const struct sync_action *action)
 {
     uint32_t f = action->fragment;
     switch (action->type) {
-    case SYNC_DO_ENCODE: rounds_encode(engine, f, action->version); break;
-    case SYNC_DO_RELEASE: port_release(engine, f); break;
-    case SYNC_DO_SEND: exchange_send(engine, &action->key, action->member); break;
-    case SYNC_DO_REDUCE: rounds_reduce(engine, f, action->version); break;
-    case SYNC_DO_STORE: rounds_store(engine, f, action->version); break;
-    case SYNC_DO_APPLY: rounds_apply(engine, f, action->version); break;
-    case SYNC_DO_GIVE: port_give(engine, f); break;
-    case SYNC_DO_TAKE_BACK: port_take_back(engine, f); break;
-    case SYNC_DO_FETCH: exchange_fetch(engine, &action->key, action->member); break;
-    case SYNC_DO_RETIRE: exchange_retire(engine, f, action->version); break;
-    case SYNC_DO_ANNOUNCE: engine->announce = true; break;
+    case SYNC_DO_ENCODE: order_encode(engine, f, action->version); break;
+    case SYNC_DO_RELEASE: trainer_release(engine->trainer, f); break;
+    case SYNC_DO_SEND: peers_send(engine->peers, &action->key, action->member); break;
+    case SYNC_DO_REDUCE: order_reduce(engine, f, action->version); break;
+    case SYNC_DO_STORE: rounds_store(engine->rounds, f, action->version); break;
+    case SYNC_DO_APPLY: rounds_apply(engine->rounds, f, action->version); break;
+    case SYNC_DO_GIVE: trainer_give(engine->trainer, f); break;
+    case SYNC_DO_TAKE_BACK: trainer_take_back(engine->trainer, f); break;
+    case SYNC_DO_FETCH: peers_fetch(engine->peers, &action->key, action->member); break;
+    case SYNC_DO_RETIRE: peers_retire(engine->peers, f, action->version); break;
+    case SYNC_DO_ANNOUNCE: peers_announce(engine->peers); break;
     case SYNC_DO_REPORT: carry_report(engine, action); break;
     }
 }
 
-void engine_event(struct engine *engine, const struct sync_event *event)
+static void step_sync(struct engine *engine, const struct sync_event *event)
 {
     struct sync_action action;
     if (engine->sync == NULL)
@@ -263,6 +343,47 @@ void engine_event(struct engine *engine, const struct sync_event *event)
     sync_step(engine->sync, event, engine->now_ms);
     while (sync_action(engine->sync, &action))
         carry_out(engine, &action);
+    if (event->type == SYNC_EV_INSTALLED) /* the ledger does not lead there */
+        rounds_checkpoint(engine->rounds, event->fragment);
+}
+
+static void encoded(struct engine *engine, const struct event *event)
+{
+    trainer_encoded(engine->trainer, event->fragment, event->err);
+    step_sync(engine, &(struct sync_event){.type = event->err == ERR_OK ? SYNC_EV_ENCODED : SYNC_EV_REFUSED,
+                                           .fragment = event->fragment});
+}
+
+/* ---- events ---- */
+
+static void handle(struct engine *engine, const struct event *event)
+{
+    uint32_t f = event->fragment;
+    switch (event->type) {
+    case EVENT_SYNC: step_sync(engine, &event->sync); break;
+    case EVENT_ANNOUNCE: peers_announce(engine->peers); break;
+    case EVENT_FATAL: break; /* the loop looks at it */
+    case EVENT_REGISTERED: judge_trainer(engine); break;
+    case EVENT_START: rounds_start(engine->rounds, f, trainer_base(engine->trainer, f), event->start.initial); break;
+    case EVENT_READY: trainer_go(engine->trainer, rounds_step(engine->rounds)); break;
+    case EVENT_FILL: rounds_give(engine->rounds, f, trainer_area(engine->trainer, f)); break;
+    case EVENT_FINISHED: finished(engine); break;
+    case EVENT_ENCODED: encoded(engine, event); break;
+    case EVENT_COUNTED: trainer_counted(engine->trainer, f, &event->shards); break;
+    case EVENT_GIVEN: trainer_given(engine->trainer, f); break;
+    case EVENT_STARTED: started(engine, event); break;
+    case EVENT_UNREAD: rounds_unread(engine->rounds, f); break;
+    case EVENT_JUDGED: peers_judged(engine->peers, event->member, &event->object.key, event->object.done); break;
+    case EVENT_OBJECT: object_in(engine, event); break;
+    case EVENT_TYPES: break;
+    }
+}
+
+static void drain(struct engine *engine)
+{
+    struct event event;
+    while (event_take(engine->events, &event))
+        handle(engine, &event);
 }
 
 /* ---- start and end ---- */
@@ -274,26 +395,58 @@ static enum err load_plan(struct engine *engine)
     if (err == ERR_NOTFOUND)
         return ERR_OK; /* the first trainer, or a peer, brings it */
     TRY(err);
-    err = engine_set_plan(engine, plan);
+    err = set_plan(engine, plan);
     if (engine->plan == NULL)
         model_plan_free(plan);
     return err;
 }
 
-static enum err open_parts(struct engine *engine)
+static enum err open_ground(struct engine *engine)
 {
     const struct dconf *conf = engine->conf;
     struct ledger_conf ledger = {.folder = conf->state_folder,
                                  .run_id = engine->spec.digest,
                                  .segment_bytes = conf->ledger_segment,
                                  .keep_bytes = conf->ledger_keep};
+    TRY(events_new(&engine->events));
     TRY(ledger_open(&ledger, &engine->ledger));
-    TRY(jobs_new((int)conf->job_threads, (int)engine->spec.zstd_level, &engine->jobs));
-    TRY(exchange_new(engine));
-    TRY(port_new(engine));
-    TRY(control_new(engine));
-    TRY(load_plan(engine));
-    return workers_new(engine);
+    return jobs_new((int)conf->job_threads, (int)engine->spec.zstd_level, &engine->jobs);
+}
+
+static enum err open_parts(struct engine *engine)
+{
+    struct trainer_conf trainer = {.conf = engine->conf,
+                                   .spec = &engine->spec,
+                                   .view = &engine->view,
+                                   .events = engine->events,
+                                   .start_ms = engine->start_ms};
+    TRY(trainer_new(&trainer, &engine->trainer));
+    struct peers_conf peers = {.conf = engine->conf,
+                               .spec = &engine->spec,
+                               .view = &engine->view,
+                               .ident = &engine->ident,
+                               .events = engine->events,
+                               .trainer = engine->trainer,
+                               .session = env_random_u64() | 1};
+    TRY(peers_new(&peers, &engine->peers));
+    struct control_conf control = {.folder = engine->conf->run_folder,
+                                   .trainer = engine->trainer,
+                                   .status = {.conf = engine->conf,
+                                              .spec = &engine->spec,
+                                              .view = &engine->view,
+                                              .ledger = engine->ledger,
+                                              .peers = engine->peers,
+                                              .trainer = engine->trainer,
+                                              .start_ms = engine->start_ms}};
+    return control_new(&control, &engine->control);
+}
+
+static enum err check_quorum(const struct engine *engine)
+{
+    if (engine->spec.quorum > engine->view.count)
+        return err_set(ERR_CONF, "%s: [sync] quorum: %" PRId64 " is more than the %" PRIu32 " islands of the run",
+                       engine->conf->run_path, engine->spec.quorum, engine->view.count);
+    return ERR_OK;
 }
 
 enum err engine_new(const struct dconf *conf, struct engine **out)
@@ -303,19 +456,16 @@ enum err engine_new(const struct dconf *conf, struct engine **out)
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *engine, "the engine", &engine));
     engine->conf = conf;
-    engine->now_ms = env_mono_ms();
-    engine->start_ms = engine->now_ms;
+    engine->now_ms = engine->start_ms = env_mono_ms();
     engine->checkpoint_ms = engine->now_ms + conf->checkpoint_ms;
-    engine->session = env_random_u64() | 1;
     TRY_OUT(ident_load(conf->key_path, &engine->ident));
     TRY_OUT(runspec_load(conf->run_path, NULL, 0, &engine->spec));
     TRY_OUT(dconf_view(conf, &engine->ident, &engine->view));
-    if (engine->spec.quorum > engine->view.count) {
-        err = err_set(ERR_CONF, "%s: [sync] quorum: %" PRId64 " is more than the %" PRIu32 " islands of the run",
-                      conf->run_path, engine->spec.quorum, engine->view.count);
-        goto out;
-    }
+    TRY_OUT(check_quorum(engine));
+    TRY_OUT(open_ground(engine));
     TRY_OUT(open_parts(engine));
+    TRY_OUT(load_plan(engine));
+    TRY_OUT(trainer_autostart(engine->trainer, engine->now_ms));
 out:
     if (err != ERR_OK)
         engine_free(engine);
@@ -329,17 +479,16 @@ void engine_free(struct engine *engine)
     if (engine == NULL)
         return;
     jobs_free(engine->jobs); /* nothing may be at work on what goes now */
-    workers_free(engine);
-    control_free(engine);
-    port_free(engine);
-    exchange_free(engine);
-    rounds_free_jobs(engine);
+    control_free(engine->control);
+    peers_free(engine->peers);
+    trainer_free(engine->trainer);
+    rounds_free(engine->rounds);
     sync_free(engine->sync);
-    free_fragments(engine);
+    slots_free(engine->slots);
     replica_free(engine->replica);
     model_plan_free(engine->plan);
-    mem_free(engine->plan_in);
     ledger_close(engine->ledger);
+    events_free(engine->events);
     view_free(&engine->view);
     runspec_deinit(&engine->spec);
     mem_free(engine);
@@ -347,64 +496,106 @@ void engine_free(struct engine *engine)
 
 /* ---- the loop ---- */
 
-static void checkpoint_if_due(struct engine *engine)
+static void checkpoint_all(struct engine *engine)
 {
-    if (engine->sync == NULL || engine->now_ms < engine->checkpoint_ms)
-        return;
-    engine->checkpoint_ms = engine->now_ms + engine->conf->checkpoint_ms;
-    for (uint32_t f = 0; f < engine_fragments(engine); f++)
-        rounds_checkpoint(engine, f);
+    for (uint32_t f = 0; f < fragments_of(engine); f++)
+        rounds_checkpoint(engine->rounds, f);
 }
 
-/* What could not be done at once and is tried again. */
-static void retry(struct engine *engine)
+static void checkpoint_if_due(struct engine *engine)
 {
-    for (uint32_t f = 0; f < engine_fragments(engine); f++) {
-        struct engine_fragment *fragment = &engine->fragments[f];
-        if (fragment->store_again_ms == 0 || engine->now_ms < fragment->store_again_ms)
-            continue;
-        fragment->store_again_ms = 0;
-        rounds_store(engine, f, fragment->own.version);
+    if (engine->rounds == NULL || engine->now_ms < engine->checkpoint_ms)
+        return;
+    engine->checkpoint_ms = engine->now_ms + engine->conf->checkpoint_ms;
+    checkpoint_all(engine);
+}
+
+/* A state that is on its way is not asked for again. */
+static void watch_states(struct engine *engine)
+{
+    for (uint32_t f = 0; f < fragments_of(engine); f++) {
+        struct wire_key key;
+        if (sync_fetching_state(engine->sync, f, &key) && peers_receiving(engine->peers, &key))
+            sync_state_moves(engine->sync, f);
     }
-    if (engine->export_wanted)
-        rounds_export(engine);
-    rounds_export_follow(engine);
 }
 
 static void tick(struct engine *engine)
 {
-    char line[256];
-    if (engine->now_ms >= engine->tick_ms) {
-        engine->tick_ms = engine->now_ms + TICK_MS;
-        engine_event(engine, &(struct sync_event){.type = SYNC_EV_TICK});
-        exchange_tick(engine);
-        port_tick(engine);
-        workers_tick(engine);
-        checkpoint_if_due(engine);
-        retry(engine);
-    }
-    if (engine->now_ms >= engine->sample_ms) {
-        engine->sample_ms = engine->now_ms + SAMPLE_MS;
-        link_sample(engine->link);
-        status_line(engine, line, sizeof line);
-        sd_notifyf(0, "WATCHDOG=1\nSTATUS=%s", line);
-    }
+    engine->tick_ms = engine->now_ms + TICK_MS;
+    step_sync(engine, &(struct sync_event){.type = SYNC_EV_TICK});
+    drain(engine);
+    if (engine->sync != NULL)
+        tell_expectation(engine);
+    watch_states(engine);
+    peers_tick(engine->peers, engine->now_ms);
+    drain(engine);
+    trainer_run_step(engine->trainer, peers_furthest(engine->peers, trainer_info(engine->trainer).step));
+    trainer_tick(engine->trainer, engine->now_ms, peers_heard(engine->peers));
+    drain(engine);
+    checkpoint_if_due(engine);
+    if (engine->rounds != NULL)
+        rounds_tick(engine->rounds, engine->now_ms, peers_uplink_bits(engine->peers));
+    drain(engine);
 }
 
-static size_t gather(struct engine *engine, int signal_fd, zmq_pollitem_t *items)
+static void tell_systemd(struct engine *engine)
 {
-    struct pollfd fds[64];
-    size_t count = link_poll_items(engine->link, items, POLL_MAX - 64);
+    char line[256];
+    engine->sample_ms = engine->now_ms + SAMPLE_MS;
+    control_line(engine->control, engine->now_ms, line, sizeof line);
+    sd_notifyf(0, "WATCHDOG=1\nSTATUS=%s", line);
+}
+
+static size_t gather(const struct engine *engine, int signal_fd, zmq_pollitem_t *items)
+{
+    struct pollfd fds[FDS_MAX];
+    size_t count = peers_poll(engine->peers, items, POLL_MAX - FDS_MAX);
     size_t fds_count = 0;
     fds[fds_count++] = (struct pollfd){.fd = signal_fd, .events = POLLIN};
     fds[fds_count++] = (struct pollfd){.fd = jobs_fd(engine->jobs), .events = POLLIN};
-    fds_count += port_poll(engine, fds + fds_count, 4);
-    fds_count += workers_poll(engine, fds + fds_count, 4);
-    fds_count += control_poll(engine, fds + fds_count, 40);
+    fds_count += trainer_poll(engine->trainer, fds + fds_count, FDS_MAX - fds_count);
+    fds_count += control_poll(engine->control, fds + fds_count, FDS_MAX - fds_count);
     for (size_t i = 0; i < fds_count; i++)
         items[count++] = (zmq_pollitem_t){.fd = fds[i].fd,
                                           .events = fds[i].events & POLLOUT ? ZMQ_POLLIN | ZMQ_POLLOUT : ZMQ_POLLIN};
     return count;
+}
+
+static enum err wait_for_input(struct engine *engine, int signal_fd)
+{
+    zmq_pollitem_t items[POLL_MAX];
+    size_t count = gather(engine, signal_fd, items);
+    uint64_t now_ms = env_mono_ms();
+    uint64_t wait_us = peers_wait_us(engine->peers);
+    long wait_ms = engine->tick_ms > now_ms ? (long)(engine->tick_ms - now_ms) : 0;
+    if (wait_us > 0 && wait_us / 1000 + 1 < (uint64_t)wait_ms)
+        wait_ms = (long)(wait_us / 1000 + 1);
+    if (zmq_poll(items, (int)count, wait_ms) < 0 && zmq_errno() != EINTR)
+        return err_set(ERR_IO, "waiting for events: %s", zmq_strerror(zmq_errno()));
+    engine->now_ms = env_mono_ms();
+    return ERR_OK;
+}
+
+/* One turn: every part takes in what has happened, one thing at a time, and after each the events are dealt with. */
+static enum err turn(struct engine *engine, int signal_fd)
+{
+    TRY(wait_for_input(engine, signal_fd));
+    for (size_t left = jobs_pending(engine->jobs); left > 0 && jobs_take_back(engine->jobs); left--)
+        drain(engine);
+    for (int i = 0; i < TRAINER_MESSAGES_PER_TURN && trainer_take(engine->trainer, engine->now_ms); i++)
+        drain(engine);
+    peers_look(engine->peers, engine->now_ms);
+    for (int i = 0; i < PEER_MESSAGES_PER_TURN && peers_take(engine->peers, engine->now_ms); i++)
+        drain(engine);
+    peers_flush(engine->peers, engine->now_ms);
+    control_run(engine->control, engine->now_ms);
+    drain(engine);
+    if (engine->now_ms >= engine->tick_ms)
+        tick(engine);
+    if (engine->now_ms >= engine->sample_ms)
+        tell_systemd(engine);
+    return ERR_OK;
 }
 
 /* True if a signal asked to stop. */
@@ -417,56 +608,31 @@ static bool read_signals(int signal_fd)
     return stop;
 }
 
-static enum err turn(struct engine *engine, int signal_fd)
-{
-    zmq_pollitem_t items[POLL_MAX];
-    size_t count = gather(engine, signal_fd, items);
-    uint64_t now_ms = env_mono_ms();
-    long wait_ms = engine->tick_ms > now_ms ? (long)(engine->tick_ms - now_ms) : 0;
-    if (engine->chunk_wait_us > 0 && engine->chunk_wait_us / 1000 + 1 < (uint64_t)wait_ms)
-        wait_ms = (long)(engine->chunk_wait_us / 1000 + 1);
-    if (zmq_poll(items, (int)count, wait_ms) < 0 && zmq_errno() != EINTR)
-        return err_set(ERR_IO, "waiting for events: %s", zmq_strerror(zmq_errno()));
-    engine->now_ms = env_mono_ms();
-    jobs_finished(engine->jobs, engine);
-    port_run(engine);
-    workers_run(engine);
-    exchange_run(engine);
-    control_run(engine);
-    tick(engine);
-    return ERR_OK;
-}
-
-static bool jobs_or_trainer_left(const struct engine *engine)
-{
-    return jobs_pending(engine->jobs) > 0 || workers_running(engine);
-}
-
 /* In reverse of the start: the trainer saves and goes, jobs end, the state is written, peers are told. */
 static enum err stop_in_order(struct engine *engine, int signal_fd)
 {
     uint64_t deadline_ms = env_mono_ms() + STOP_PATIENCE_MS;
-    engine->stopping = true;
     sd_notify(0, "STOPPING=1");
     log_info("stopping");
-    workers_stop(engine);
-    while (jobs_or_trainer_left(engine) && env_mono_ms() < deadline_ms)
+    trainer_stop(engine->trainer);
+    while ((jobs_pending(engine->jobs) > 0 || trainer_running(engine->trainer)) && env_mono_ms() < deadline_ms)
         TRY(turn(engine, signal_fd));
-    for (uint32_t f = 0; engine->sync != NULL && f < engine_fragments(engine); f++)
-        rounds_checkpoint(engine, f);
+    checkpoint_all(engine);
     while (jobs_pending(engine->jobs) > 0 && env_mono_ms() < deadline_ms)
         TRY(turn(engine, signal_fd));
-    exchange_bye(engine, "it is being stopped");
+    peers_bye(engine->peers, "it is being stopped");
     return ledger_sync(engine->ledger);
 }
 
 enum err engine_run(struct engine *engine, int signal_fd)
 {
+    const char *fatal = events_fatal(engine->events);
     sd_notify(0, "READY=1");
     log_info("island %s of %" PRIu32 " is ready; control socket %s/control.sock", engine->conf->name,
              engine->view.count, engine->conf->run_folder);
-    while (!engine->failed && !read_signals(signal_fd))
+    drain(engine);
+    while (fatal[0] == '\0' && !read_signals(signal_fd))
         TRY(turn(engine, signal_fd));
     TRY(stop_in_order(engine, signal_fd));
-    return engine->failed ? err_set(ERR_STATE, "%s", engine->fatal_note) : ERR_OK;
+    return fatal[0] != '\0' ? err_set(ERR_STATE, "%s", fatal) : ERR_OK;
 }

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -111,7 +112,7 @@ enum err jobs_new(int threads, int zstd_level, struct jobs **out)
     pthread_cond_init(&jobs->work, NULL);
     queue_init(&jobs->waiting);
     queue_init(&jobs->finished);
-    jobs->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    jobs->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
     err = jobs->fd >= 0 ? start_threads(jobs, threads, zstd_level)
                         : err_set_errno(ERR_IO, "cannot make an event descriptor");
     if (err != ERR_OK)
@@ -178,18 +179,53 @@ size_t jobs_pending(const struct jobs *jobs)
     return jobs->pending;
 }
 
-void jobs_finished(struct jobs *jobs, void *user)
+bool jobs_take_back(struct jobs *jobs)
 {
-    uint64_t count;
-    ssize_t ignored = read(jobs->fd, &count, sizeof count);
-    (void)ignored;
-    for (;;) {
-        pthread_mutex_lock(&jobs->lock);
-        struct job *job = queue_get(&jobs->finished);
-        pthread_mutex_unlock(&jobs->lock);
-        if (job == NULL)
-            return;
-        jobs->pending--;
-        job->done(job, user);
+    uint64_t one;
+    if (read(jobs->fd, &one, sizeof one) != sizeof one)
+        return false;
+    pthread_mutex_lock(&jobs->lock);
+    struct job *job = queue_get(&jobs->finished);
+    pthread_mutex_unlock(&jobs->lock);
+    if (job == NULL)
+        return false;
+    jobs->pending--;
+    job->done(job);
+    return true;
+}
+
+/* ---- pools ---- */
+
+void *job_pool_take(struct job_pool *pool)
+{
+    struct job *job = pool->free;
+    if (job == NULL) {
+        if (mem_new(1, pool->job_bytes, "a job", &job) != ERR_OK)
+            return NULL;
+        job->made = pool->made;
+        pool->made = job;
+        return job;
     }
+    struct job *made = job->made;
+    pool->free = job->next;
+    memset(job, 0, pool->job_bytes);
+    job->made = made;
+    return job;
+}
+
+void job_pool_give(struct job_pool *pool, void *job)
+{
+    struct job *given = job;
+    given->next = pool->free;
+    pool->free = given;
+}
+
+void job_pool_deinit(struct job_pool *pool)
+{
+    while (pool->made != NULL) {
+        struct job *job = pool->made;
+        pool->made = job->made;
+        mem_free(job);
+    }
+    pool->free = NULL;
 }

@@ -3,11 +3,12 @@
  *
  * The loop submits and takes finished jobs back; a job runs on one thread, with that thread's scratch. Jobs of the
  * same fragment are never under way together unless they touch different shards; that is the submitter's business.
- * jobs_submit() and jobs_finished() are for the loop's thread.
+ * jobs_submit(), jobs_take_back() and pools are for the loop's thread.
  */
 #ifndef DAEMON_JOBS_H
 #define DAEMON_JOBS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,16 +25,16 @@ struct jobs_scratch {
 struct job;
 /* Runs on a job thread. Its result goes into `err`, its text into `text`. */
 typedef enum err job_run(struct job *job, struct jobs_scratch *scratch);
-/* Runs in the loop's thread afterwards. */
-typedef void job_done(struct job *job, void *user);
+/* Runs in the loop's thread afterwards: the submitter's own, which tells the rest of the daemon by events. */
+typedef void job_done(struct job *job);
 
-/* Embedded in the caller's struct; the caller keeps it alive until jobs_finished() returned it. */
+/* Embedded in the caller's struct; the caller keeps it alive until done() was called. */
 struct job {
     job_run *run;
     job_done *done;
     enum err err;
     char text[320];
-    struct job *next; /* jobs.c's */
+    struct job *next, *made; /* jobs.c's */
 };
 
 struct jobs;
@@ -48,11 +49,24 @@ ERR_MUST_CHECK enum err jobs_set_scratch(struct jobs *jobs, size_t count, size_t
 
 void jobs_submit(struct jobs *jobs, struct job *job);
 
-/* A descriptor that becomes readable when jobs have finished. */
+/* A descriptor that is readable while finished jobs wait to be taken back. */
 int jobs_fd(const struct jobs *jobs);
-/* Calls done() of every finished job. */
-void jobs_finished(struct jobs *jobs, void *user);
+/* Takes one finished job back and calls its done(); false: there is none. */
+bool jobs_take_back(struct jobs *jobs);
 /* Jobs submitted and not yet taken back. */
 size_t jobs_pending(const struct jobs *jobs);
+
+/* ---- memory for jobs of one kind: allocated when first needed, then kept for the next ---- */
+
+struct job_pool {
+    size_t job_bytes; /* of the struct that begins with struct job */
+    struct job *free, *made;
+};
+
+/* A zeroed job; NULL when out of memory, with the error recorded. */
+void *job_pool_take(struct job_pool *pool);
+void job_pool_give(struct job_pool *pool, void *job);
+/* Frees all, also those that were never given back; none may be under way. */
+void job_pool_deinit(struct job_pool *pool);
 
 #endif

@@ -1,7 +1,5 @@
-/*
- * The control socket: one request a line, one JSON answer a line (docs/FORMATS.md). Reading is for everyone who can
- * open the socket; join, leave and save are for root and the daemon's own user.
- */
+#include "daemon/control/control.h"
+
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -9,12 +7,11 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/ipc.h"
 #include "common/mem.h"
-#include "daemon/engine.h"
+#include "daemon/control/status_json.h"
 
 enum { CLIENTS_MAX = 32, REQUEST_BYTES_MAX = 1024 };
 
@@ -28,6 +25,9 @@ struct client {
 };
 
 struct control {
+    struct control_conf conf;
+    struct rounds *rounds; /* NULL: the plan is not known yet */
+    uint64_t now_ms;
     int listen_fd;
     char *path;
     struct client clients[CLIENTS_MAX];
@@ -35,7 +35,7 @@ struct control {
 
 /* ---- commands ---- */
 
-typedef json_t *command_fn(struct engine *engine);
+typedef json_t *command_fn(struct control *control);
 
 static json_t *outcome(enum err err, const char *text)
 {
@@ -44,27 +44,53 @@ static json_t *outcome(enum err err, const char *text)
     return json_pack("{s:s}", "ok", text);
 }
 
-static json_t *command_join(struct engine *engine)
+static json_t *print_status(const struct control *control, json_t *(*print)(const struct status *status))
 {
-    return outcome(workers_join(engine), "the trainer is starting");
+    struct status status;
+    enum err err = status_take(&control->conf.status, control->now_ms, &status);
+    if (err != ERR_OK)
+        return outcome(err, NULL);
+    json_t *json = print(&status);
+    status_deinit(&status);
+    return json;
 }
 
-static json_t *command_leave(struct engine *engine)
+static json_t *command_status(struct control *control)
 {
-    return outcome(workers_leave(engine), "the trainer sends its last contributions and stops");
+    return print_status(control, status_json);
 }
 
-static json_t *command_leave_now(struct engine *engine)
+static json_t *command_peers(struct control *control)
 {
-    return outcome(workers_leave_now(engine), "the trainer stops; work that no round has counted yet is given up");
+    return print_status(control, status_json_peers);
 }
 
-static json_t *command_save(struct engine *engine)
+static json_t *command_fragments(struct control *control)
 {
-    if (engine->sync == NULL)
+    return print_status(control, status_json_fragments);
+}
+
+static json_t *command_join(struct control *control)
+{
+    return outcome(trainer_join(control->conf.trainer, control->now_ms), "the trainer is starting");
+}
+
+static json_t *command_leave(struct control *control)
+{
+    return outcome(trainer_leave(control->conf.trainer), "the trainer sends its last contributions and stops");
+}
+
+static json_t *command_leave_now(struct control *control)
+{
+    return outcome(trainer_leave_now(control->conf.trainer),
+                   "the trainer stops; work that no round has counted yet is given up");
+}
+
+static json_t *command_save(struct control *control)
+{
+    if (control->rounds == NULL)
         return outcome(err_set(ERR_STATE, "there is no anchor yet: no trainer was attached"), NULL);
-    engine->export_note[0] = '\0';
-    rounds_export(engine);
+    rounds_export(control->rounds);
     return outcome(ERR_OK, "the anchor is being written; status shows where");
 }
 
@@ -75,19 +101,19 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"status", false, status_json}, {"peers", false, status_peers_json}, {"fragments", false, status_fragments_json},
-    {"join", true, command_join},   {"leave", true, command_leave},      {"leave now", true, command_leave_now},
+    {"status", false, command_status}, {"peers", false, command_peers}, {"fragments", false, command_fragments},
+    {"join", true, command_join},      {"leave", true, command_leave},  {"leave now", true, command_leave_now},
     {"save", true, command_save},
 };
 
-static json_t *run_command(struct engine *engine, const struct client *client, const char *name)
+static json_t *run_command(struct control *control, const struct client *client, const char *name)
 {
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         if (strcmp(commands[i].name, name) != 0)
             continue;
         if (commands[i].privileged && !client->privileged)
             return outcome(err_set(ERR_STATE, "%s is for root and the user the daemon runs as", name), NULL);
-        return commands[i].run(engine);
+        return commands[i].run(control);
     }
     return outcome(err_set(ERR_ARG, "no command \"%.40s\"", name), NULL);
 }
@@ -102,9 +128,8 @@ static void close_client(struct client *client)
     *client = (struct client){.fd = -1};
 }
 
-static void accept_client(struct engine *engine)
+static void accept_client(struct control *control)
 {
-    struct control *control = engine->control;
     struct ucred who;
     socklen_t bytes = sizeof who;
     int fd = accept4(control->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -144,9 +169,9 @@ static void write_answer(struct client *client)
     }
 }
 
-static void answer_request(struct engine *engine, struct client *client)
+static void answer_request(struct control *control, struct client *client)
 {
-    json_t *json = run_command(engine, client, client->request);
+    json_t *json = run_command(control, client, client->request);
     char *text = json != NULL ? json_dumps(json, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
     json_decref(json);
     if (text == NULL) {
@@ -161,14 +186,14 @@ static void answer_request(struct engine *engine, struct client *client)
     write_answer(client);
 }
 
-static void read_requests(struct engine *engine, struct client *client)
+static void read_requests(struct control *control, struct client *client)
 {
     while (client->fd >= 0 && client->answer == NULL) {
         char *end = memchr(client->request, '\n', client->request_bytes);
         if (end != NULL) {
             size_t used = (size_t)(end - client->request) + 1;
             *end = '\0';
-            answer_request(engine, client);
+            answer_request(control, client);
             if (client->fd < 0)
                 return;
             client->request_bytes -= used;
@@ -193,28 +218,33 @@ static void read_requests(struct engine *engine, struct client *client)
 
 /* ---- the interface ---- */
 
-enum err control_new(struct engine *engine)
+static enum err open_socket(struct control *control)
+{
+    TRY(mem_printf(&control->path, "%s/control.sock", control->conf.folder));
+    TRY(ipc_listen(control->path, SOCK_STREAM, &control->listen_fd));
+    /* Who may do what is judged by the peer's user. */
+    return chmod(control->path, 0666) == 0 ? ERR_OK : err_set_errno(ERR_CONF, "%s: cannot open it", control->path);
+}
+
+enum err control_new(const struct control_conf *conf, struct control **out)
 {
     struct control *control;
-    struct sockaddr_un address;
+    *out = NULL;
     TRY(mem_new(1, sizeof *control, "the control socket", &control));
-    engine->control = control;
+    control->conf = *conf;
     control->listen_fd = -1;
     for (size_t i = 0; i < CLIENTS_MAX; i++)
         control->clients[i].fd = -1;
-    TRY(mem_printf(&control->path, "%s/control.sock", engine->conf->run_folder));
-    TRY(ipc_address(control->path, &address));
-    control->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    unlink(control->path); /* port_new() made sure that no other daemon uses this folder */
-    if (control->listen_fd < 0 || bind(control->listen_fd, (const struct sockaddr *)&address, sizeof address) != 0 ||
-        chmod(control->path, 0666) != 0 || listen(control->listen_fd, 8) != 0)
-        return err_set_errno(ERR_CONF, "%s: cannot listen; is the folder writable?", control->path);
-    return ERR_OK;
+    enum err err = open_socket(control);
+    if (err != ERR_OK)
+        control_free(control);
+    else
+        *out = control;
+    return err;
 }
 
-void control_free(struct engine *engine)
+void control_free(struct control *control)
 {
-    struct control *control = engine->control;
     if (control == NULL)
         return;
     for (size_t i = 0; i < CLIENTS_MAX; i++)
@@ -225,13 +255,24 @@ void control_free(struct engine *engine)
     }
     mem_free(control->path);
     mem_free(control);
-    engine->control = NULL;
 }
 
-size_t control_poll(struct engine *engine, struct pollfd *items, size_t items_max)
+void control_plan_known(struct control *control, const struct control_plan *plan)
 {
-    struct control *control = engine->control;
+    struct status_conf *status = &control->conf.status;
+    control->rounds = plan->rounds;
+    status->plan = plan->plan;
+    status->sync = plan->sync;
+    status->rounds = plan->rounds;
+    status->replica = plan->replica;
+    status->memory_bytes = plan->memory_bytes;
+}
+
+size_t control_poll(const struct control *control, struct pollfd *items, size_t items_max)
+{
     size_t count = 0;
+    if (items_max == 0)
+        return 0;
     items[count++] = (struct pollfd){.fd = control->listen_fd, .events = POLLIN};
     for (size_t i = 0; i < CLIENTS_MAX && count < items_max; i++)
         if (control->clients[i].fd >= 0)
@@ -240,15 +281,26 @@ size_t control_poll(struct engine *engine, struct pollfd *items, size_t items_ma
     return count;
 }
 
-void control_run(struct engine *engine)
+void control_run(struct control *control, uint64_t now_ms)
 {
-    struct control *control = engine->control;
-    accept_client(engine);
+    control->now_ms = now_ms;
+    accept_client(control);
     for (size_t i = 0; i < CLIENTS_MAX; i++) {
         struct client *client = &control->clients[i];
         if (client->fd >= 0)
             write_answer(client);
         if (client->fd >= 0)
-            read_requests(engine, client);
+            read_requests(control, client);
     }
+}
+
+void control_line(const struct control *control, uint64_t now_ms, char *line, size_t line_bytes)
+{
+    struct status status;
+    if (status_take(&control->conf.status, now_ms, &status) != ERR_OK) {
+        snprintf(line, line_bytes, "degraded: %s", err_text());
+        return;
+    }
+    status_line(&status, line, line_bytes);
+    status_deinit(&status);
 }

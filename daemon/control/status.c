@@ -1,339 +1,311 @@
-/* What dilococtl shows, as JSON; and the list of what is not as it should be, each with what to do. */
+#include "daemon/control/status.h"
+
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/engine.h"
-#include "daemon/rules.h"
+#include "common/mem.h"
 
-enum { MISSED_TOLD = 3 };
+/* Per member at most so many complaints, and so many besides. */
+enum { PER_MEMBER = 3, BESIDES = 16 };
+/* When something that may pass is worth a complaint: rounds missed in a row; intervals a peer is behind; how long a
+ * finishing trainer may stand still, and a training one; how long a stranger is remembered. */
+enum { MISSED_TOLD = 3, INTERVALS_BEHIND = 2, FINISHING_TOLD_MS = 3000, STALLED_MS = 60000, STRANGER_MS = 60000 };
+/* Versions behind the newest: one is on its way in every round. */
+enum { VERSIONS_BEHIND = 1 };
 
-static json_t *hash_json(const struct digest *hash, bool known)
+const char *complaint_name(enum complaint_code code)
 {
-    char hex[DIGEST_HEX_BYTES];
-    return known ? json_string(digest_hex(hash, hex)) : json_null();
-}
-
-/* One hash over all fragments' versions: equal on two islands exactly when all anchors and momenta are. */
-static json_t *anchors_hash(const struct engine *engine)
-{
-    struct digest_state state;
-    digest_begin(&state);
-    for (uint32_t f = 0; f < engine_fragments(engine); f++) {
-        if (!sync_known(engine->sync, f))
-            return json_null();
-        digest_add(&state, engine->fragments[f].state.hash.byte, DIGEST_BYTES);
-    }
-    struct digest hash = digest_end(&state);
-    return hash_json(&hash, engine_fragments(engine) > 0);
-}
-
-static json_t *names_of(const struct engine *engine, const struct bitset *members)
-{
-    json_t *names = json_array();
-    for (uint32_t i = 0; i < engine->view.count; i++)
-        if (bitset_has(members, i))
-            json_array_append_new(names, json_string(engine->view.members[i].name));
-    return names;
+    static const char *const names[COMPLAINT_CODES] = {
+        [COMPLAINT_AWAY] = "away",
+        [COMPLAINT_REFUSED] = "refused",
+        [COMPLAINT_ALONE] = "alone",
+        [COMPLAINT_STRANGER] = "stranger",
+        [COMPLAINT_SLOW_PEER] = "slow-peer",
+        [COMPLAINT_MISSED] = "missed",
+        [COMPLAINT_WAITING] = "waiting",
+        [COMPLAINT_BEHIND] = "behind",
+        [COMPLAINT_REPAIR] = "repair",
+        [COMPLAINT_DISK] = "disk",
+        [COMPLAINT_RESTARTING] = "restarting",
+        [COMPLAINT_STOPPED] = "stopped",
+        [COMPLAINT_NOT_ATTACHED] = "not-attached",
+        [COMPLAINT_STALLED] = "stalled",
+    };
+    return (unsigned)code < COMPLAINT_CODES ? names[code] : "unknown";
 }
 
 /* ---- what is wrong ---- */
 
-static void complain(json_t *list, const char *what, const char *remedy)
+static void complain(struct status *status, enum complaint_code code, const char *what, const char *remedy)
 {
-    json_array_append_new(list, json_pack("{s:s, s:s}", "what", what, "remedy", remedy));
+    struct complaint *complaint = &status->complaints[status->complaints_count++];
+    complaint->code = code;
+    complaint->remedy = remedy;
+    snprintf(complaint->what, sizeof complaint->what, "%s", what);
 }
 
-static void complain_peers(const struct engine *engine, json_t *list)
+static void complain_of_peer(struct status *status, uint32_t i)
 {
-    uint32_t up = 1;
-    for (uint32_t i = 0; i < engine->view.count; i++) {
-        const struct engine_peer *peer = &engine->peers[i];
-        char text[400];
-        if (i == engine->view.self || peer->up) {
-            up += i != engine->view.self;
-            continue;
-        }
-        const char *note = peer->note;
-        if (note[0] == '\0' && engine->view.members[i].address[0] == '\0')
-            note = "no address is known here, so it has to dial us";
-        if (peer->heard_ms > 0)
-            snprintf(text, sizeof text, "island %s was last heard of %.0f s ago%s%s", engine->view.members[i].name,
-                     (double)(engine->now_ms - peer->heard_ms) / 1000, note[0] != '\0' ? ": " : "", note);
-        else
-            snprintf(text, sizeof text, "island %s was not heard of yet%s%s", engine->view.members[i].name,
-                     note[0] != '\0' ? ": " : "", note);
-        complain(list, text,
-                 peer->refused ? "make the two configurations agree and restart the daemon that changed"
-                               : "check its daemon, its address and the line; rounds wait for its shards");
-    }
-    if (up == 1 && engine->view.count > 1)
-        complain(list, "this island is alone", "no round can close; what it trains meanwhile goes out later");
+    const struct view_member *member = status->peers[i].member;
+    struct peer_info peer = peers_info(status->from->peers, i);
+    const char *note = peer.note;
+    char text[400];
+    if (note[0] == '\0' && member->address[0] == '\0')
+        note = "no address is known here, so it has to dial us";
+    const char *gap = note[0] != '\0' ? ": " : "";
+    if (peer.heard_ms > 0)
+        snprintf(text, sizeof text, "island %s was last heard of %.0f s ago%s%s", member->name,
+                 status->peers[i].heard_s, gap, note);
+    else
+        snprintf(text, sizeof text, "island %s was not heard of yet%s%s", member->name, gap, note);
+    if (peer.refused)
+        complain(status, COMPLAINT_REFUSED, text,
+                 "make the two configurations agree and restart the daemon that changed");
+    else
+        complain(status, COMPLAINT_AWAY, text,
+                 "check its daemon, its address and the line; rounds wait for its shards");
+}
+
+static void complain_peers(struct status *status)
+{
+    const struct view *view = status->from->view;
+    for (uint32_t i = 0; i < view->count; i++)
+        if (!status->peers[i].up)
+            complain_of_peer(status, i);
+    if (status->islands_up == 1 && view->count > 1)
+        complain(status, COMPLAINT_ALONE, "this island is alone",
+                 "no round can close; what it trains meanwhile goes out later");
+}
+
+static void complain_strangers(struct status *status)
+{
+    const struct peers_totals *totals = &status->totals;
+    char text[400];
+    if (totals->strangers == 0 || status->now_ms >= totals->stranger_ms + STRANGER_MS)
+        return;
+    snprintf(text, sizeof text, "a connection with unknown key %s was refused", totals->stranger);
+    complain(status, COMPLAINT_STRANGER, text,
+             "if it is an island of the run, its public_key here is not the one it uses");
 }
 
 /* With late = merge a fast island does not wait; it should be known that it runs ahead. */
-static void complain_pace(const struct engine *engine, json_t *list)
+static void complain_pace(struct status *status)
 {
-    struct port_info port = port_info(engine);
-    for (uint32_t i = 0; i < engine->view.count; i++) {
-        const struct wire_heartbeat *last = engine->peers[i].last;
+    uint64_t behind = INTERVALS_BEHIND * (uint64_t)status->from->spec->interval;
+    for (uint32_t i = 0; i < status->from->view->count; i++) {
+        const struct status_peer *peer = &status->peers[i];
         char text[200];
-        if (i == engine->view.self || !engine->peers[i].up || !port.training ||
-            last->trainer != WIRE_TRAINER_TRAINING || port.step <= last->step + 2 * (uint64_t)engine->spec.interval)
+        bool both = status->trainer.training && peers_info(status->from->peers, i).trainer == WIRE_TRAINER_TRAINING;
+        if (peer->self || !peer->up || !both || status->trainer.step <= peer->step + behind)
             continue;
-        snprintf(text, sizeof text, "island %s is %" PRIu64 " steps behind this one", engine->view.members[i].name,
-                 port.step - last->step);
-        complain(list, text, "rounds close at its pace; late = wait in the run spec keeps islands in step");
+        snprintf(text, sizeof text, "island %s is %" PRIu64 " steps behind this one", peer->member->name,
+                 status->trainer.step - peer->step);
+        complain(status, COMPLAINT_SLOW_PEER, text,
+                 "rounds close at its pace; late = wait in the run spec keeps islands in step");
     }
 }
 
 /* With a quorum: work that is trained and not counted. */
-static void complain_missed(const struct engine *engine, json_t *list)
+static void complain_missed(struct status *status)
 {
-    for (uint32_t i = 0; engine->sync != NULL && i < engine->view.count; i++) {
+    for (uint32_t i = 0; status->from->sync != NULL && i < status->from->view->count; i++) {
         bool too_late;
-        uint64_t missed = sync_missed(engine->sync, i, &too_late);
+        uint64_t missed = sync_missed(status->from->sync, i, &too_late);
         char text[200];
-        if (missed < MISSED_TOLD || !too_late || !engine->peers[i].up)
+        if (missed < MISSED_TOLD || !too_late || !status->peers[i].up || status->peers[i].self)
             continue;
         snprintf(text, sizeof text, "the last %" PRIu64 " rounds of our shards closed without island %s", missed,
-                 engine->view.members[i].name);
-        complain(list, text, "it comes later than [sync] grace allows; make grace longer, or look at its line");
+                 status->peers[i].member->name);
+        complain(status, COMPLAINT_MISSED, text,
+                 "it comes later than [sync] grace allows; make grace longer, or look at its line");
     }
 }
 
-static void complain_waiting(struct engine *engine, json_t *list)
+static void complain_waiting(struct status *status)
 {
-    struct port_info port = port_info(engine);
     struct bitset waiting = {{0}};
     char text[400] = "the trainer stands still until its last contributions are counted; it waits for";
-    for (uint32_t f = 0; f < engine_fragments(engine); f++) {
-        struct bitset more = sync_waiting_for(engine->sync, f);
-        bitset_add_all(&waiting, &more);
-    }
-    bitset_remove(&waiting, engine->view.self);
-    if (!port.finishing || port.finished || bitset_empty(&waiting) || engine->now_ms < port.report_ms + 3000)
+    for (uint32_t f = 0; f < status->fragments_count; f++)
+        bitset_add_all(&waiting, &status->fragments[f].waiting);
+    bitset_remove(&waiting, status->from->view->self);
+    if (status->phase != TRAINER_FINISHING || bitset_empty(&waiting) ||
+        status->now_ms < status->trainer.report_ms + FINISHING_TOLD_MS)
         return;
-    for (uint32_t i = 0; i < engine->view.count; i++)
+    for (uint32_t i = 0; i < status->from->view->count; i++)
         if (bitset_has(&waiting, i))
-            snprintf(text + strlen(text), sizeof text - strlen(text), " %s", engine->view.members[i].name);
-    complain(list, text, "see to those islands; or dilococtl leave --now, which gives the uncounted work up");
+            snprintf(text + strlen(text), sizeof text - strlen(text), " %s", status->peers[i].member->name);
+    complain(status, COMPLAINT_WAITING, text,
+             "see to those islands; or dilococtl leave --now, which gives the uncounted work up");
 }
 
-static void complain_strangers(const struct engine *engine, json_t *list)
-{
-    if (engine->stranger_count > 0 && engine->now_ms < engine->stranger_ms + 60000)
-        complain(list, engine->stranger_note,
-                 "if it is an island of the run, its public_key here is not the one it uses");
-}
-
-static void complain_fragments(const struct engine *engine, json_t *list)
+static void complain_fragments(struct status *status)
 {
     uint32_t behind = 0, repairing = 0;
-    for (uint32_t f = 0; f < engine_fragments(engine); f++) {
-        behind += sync_own(engine->sync, f).version + 1 < sync_version_max(engine->sync, f);
-        repairing += sync_state(engine->sync, f) == SYNC_REPAIR;
-    }
     char text[128];
+    for (uint32_t f = 0; f < status->fragments_count; f++) {
+        const struct status_fragment *fragment = &status->fragments[f];
+        behind += fragment->own.version + VERSIONS_BEHIND < fragment->newest;
+        repairing += fragment->state == SYNC_REPAIR;
+    }
     if (behind > 0) {
         snprintf(text, sizeof text, "%" PRIu32 " fragments are more than one version behind", behind);
-        complain(list, text, "they are being fetched; nothing to do unless it lasts");
+        complain(status, COMPLAINT_BEHIND, text, "they are being fetched; nothing to do unless it lasts");
     }
     if (repairing > 0) {
         snprintf(text, sizeof text, "%" PRIu32 " fragments are being repaired from other islands", repairing);
-        complain(list, text, "if it happens again, test this machine's memory");
+        complain(status, COMPLAINT_REPAIR, text, "if it happens again, test this machine's memory");
     }
 }
 
-static json_t *complaints(struct engine *engine)
+static void complain_trainer(struct status *status)
 {
-    json_t *list = json_array();
-    struct workers_info workers = workers_info(engine);
-    struct port_info port = port_info(engine);
-    complain_peers(engine, list);
-    complain_strangers(engine, list);
-    complain_pace(engine, list);
-    complain_missed(engine, list);
-    complain_waiting(engine, list);
-    complain_fragments(engine, list);
-    if (engine->disk_note[0] != '\0')
-        complain(list, engine->disk_note, "free space in the state folder; it is tried again every two seconds");
-    if (workers.state == WORKERS_WAITING)
-        complain(list, workers.note, "read the trainer's message in the log");
-    if (workers.state == WORKERS_STOPPED)
-        complain(list, "no trainer is running", "start it with: dilococtl join");
-    if (workers.state == WORKERS_OFF && !port.attached && !port.finished)
-        complain(list, "no trainer is attached", "start yours; it attaches through worker.sock");
-    if (port.training && !port.finishing && engine->now_ms > port.report_ms + 60000 && port.report_ms > 0)
-        complain(list, "the trainer has not finished a step for over a minute",
+    const struct trainer_info *trainer = &status->trainer;
+    if (status->phase == TRAINER_RESTARTING)
+        complain(status, COMPLAINT_RESTARTING, trainer->process_note, "read the trainer's message in the log");
+    if (status->phase == TRAINER_STOPPED)
+        complain(status, COMPLAINT_STOPPED, "no trainer is running", "start it with: dilococtl join");
+    if (status->phase == TRAINER_NONE)
+        complain(status, COMPLAINT_NOT_ATTACHED, "no trainer is attached",
+                 "start yours; it attaches through worker.sock");
+    if (status->phase == TRAINER_TRAINING && trainer->report_ms > 0 && status->now_ms > trainer->report_ms + STALLED_MS)
+        complain(status, COMPLAINT_STALLED, "the trainer has not finished a step for over a minute",
                  "with late = wait it may stand waiting for a round; see `dilococtl fragments`");
-    return list;
 }
 
-/* ---- status ---- */
-
-static const char *trainer_state(const struct engine *engine)
+static void complain_all(struct status *status)
 {
-    struct port_info port = port_info(engine);
-    if (port.finished)
-        return "finished";
-    if (port.attached && port.finishing)
-        return "finishing";
-    if (port.training)
-        return "training";
-    return port.attached ? "starting" : workers_state_name(workers_info(engine).state);
+    complain_peers(status);
+    complain_strangers(status);
+    complain_pace(status);
+    complain_missed(status);
+    complain_waiting(status);
+    complain_fragments(status);
+    if (status->rounds.disk_note != NULL && status->rounds.disk_note[0] != '\0')
+        complain(status, COMPLAINT_DISK, status->rounds.disk_note,
+                 "free space in the state folder; it is tried again every two seconds");
+    complain_trainer(status);
 }
 
-static json_t *trainer_json(const struct engine *engine)
+/* ---- taking it ---- */
+
+static void take_self(struct status *status, struct status_peer *row)
 {
-    struct port_info port = port_info(engine);
-    struct workers_info workers = workers_info(engine);
-    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:i}", "state", trainer_state(engine), "process",
-                     workers_state_name(workers.state), "pid",
-                     port.attached && port.pid != 0 ? (int)port.pid : workers.pid, "step", (json_int_t)port.step,
-                     "tokens", (json_int_t)port.tokens, "loss", port.loss, "tokens_per_s", port.tokens_per_s, "lr",
-                     port.lr, "grad_norm", port.grad_norm, "failures", (int)workers.failures);
+    row->self = row->up = true;
+    row->note = "";
+    row->trainer = trainer_phase_name(status->phase);
+    row->step = status->trainer.step;
+    row->tokens = status->trainer.tokens;
+    row->loss = status->trainer.loss;
+    row->tokens_per_s = status->trainer.tokens_per_s;
 }
 
-static void sum_counters(const struct engine *engine, uint64_t *sent, uint64_t *received)
+static void take_peer(struct status *status, uint32_t i)
 {
-    *sent = *received = 0;
-    for (uint32_t i = 0; i < engine->view.count; i++) {
-        if (i == engine->view.self)
-            continue;
-        struct link_counters counters = link_counters(engine->link, i);
-        *sent += counters.sent;
-        *received += counters.received;
-    }
-}
-
-static json_t *run_json(const struct engine *engine)
-{
-    const struct runspec *spec = &engine->spec;
-    return json_pack("{s:s, s:I, s:o, s:I, s:I, s:s, s:b}", "name", spec->name, "steps", (json_int_t)spec->steps, "id",
-                     hash_json(&spec->digest, true), "interval", (json_int_t)spec->interval, "overlap",
-                     (json_int_t)spec->overlap, "codec", rules_codec_name(&engine->spec), "error_feedback",
-                     spec->error_feedback);
-}
-
-json_t *status_json(struct engine *engine)
-{
-    uint64_t versions = 0, lowest = UINT64_MAX, highest = 0, sent, received;
-    link_sample(engine->link);
-    sum_counters(engine, &sent, &received);
-    for (uint32_t f = 0; f < engine_fragments(engine); f++) {
-        uint64_t version = engine->fragments[f].state.version;
-        versions += version;
-        lowest = version < lowest ? version : lowest;
-        highest = version > highest ? version : highest;
-    }
-    uint32_t up = 0;
-    for (uint32_t i = 0; i < engine->view.count; i++)
-        up += i == engine->view.self || engine->peers[i].up;
-    struct ledger_stats ledger = ledger_stats(engine->ledger);
-    json_t *status =
-        json_pack("{s:s, s:s, s:o, s:o, s:o}", "island", engine->conf->name, "software", "diloco " DILOCO_VERSION,
-                  "run", run_json(engine), "trainer", trainer_json(engine), "degraded", complaints(engine));
-    json_object_set_new(status, "uptime_s", json_real((double)(engine->now_ms - engine->start_ms) / 1000));
-    json_object_set_new(status, "islands", json_integer(engine->view.count));
-    json_object_set_new(status, "islands_up", json_integer(up));
-    json_object_set_new(status, "params",
-                        json_integer(engine->plan != NULL ? (json_int_t)engine->plan->plan->params_count : 0));
-    json_object_set_new(status, "fragments", json_integer(engine_fragments(engine)));
-    json_object_set_new(status, "versions", json_integer((json_int_t)versions));
-    json_object_set_new(status, "version_min", json_integer(lowest == UINT64_MAX ? 0 : (json_int_t)lowest));
-    json_object_set_new(status, "version_max", json_integer((json_int_t)highest));
-    json_object_set_new(status, "step", json_integer((json_int_t)engine_step(engine)));
-    json_object_set_new(status, "anchors", anchors_hash(engine));
-    json_object_set_new(status, "bytes_sent", json_integer((json_int_t)sent));
-    json_object_set_new(status, "bytes_received", json_integer((json_int_t)received));
-    json_object_set_new(status, "payload_sent", json_integer((json_int_t)engine->objects_sent_bytes));
-    json_object_set_new(status, "uplink_bit_s", json_integer((json_int_t)engine->meter.bits_per_s));
-    json_object_set_new(status, "compressing",
-                        json_boolean(engine->spec.zstd_level > 0 &&
-                                     (!engine->conf->compress_auto ||
-                                      squeeze_best(&engine->squeeze, (double)engine->meter.bits_per_s))));
-    json_object_set_new(status, "ledger_bytes", json_integer((json_int_t)ledger.bytes));
-    json_object_set_new(status, "ledger_records", json_integer((json_int_t)ledger.records));
-    json_object_set_new(status, "memory_bytes", json_integer((json_int_t)engine->memory_bytes));
-    json_object_set_new(status, "strangers_refused", json_integer((json_int_t)engine->stranger_count));
-    json_object_set_new(status, "saved", json_string(engine->export_note));
-    return status;
-}
-
-/* ---- peers ---- */
-
-static json_t *peer_json(struct engine *engine, uint32_t i)
-{
-    const struct view_member *member = &engine->view.members[i];
-    const struct engine_peer *peer = &engine->peers[i];
-    bool self = i == engine->view.self;
-    struct link_counters counters = self ? (struct link_counters){0} : link_counters(engine->link, i);
-    const struct wire_heartbeat *last = peer->last;
-    struct port_info port = port_info(engine);
-    json_t *row = json_pack("{s:s, s:s, s:s, s:I, s:b, s:b, s:s}", "name", member->name, "public_key", member->key_text,
-                            "address", member->address, "uplink_bit_s", (json_int_t)member->uplink, "self", self, "up",
-                            self || peer->up, "note", peer->note);
-    json_object_set_new(row, "trainer", json_string(self ? trainer_state(engine) : wire_trainer_name(last->trainer)));
-    json_object_set_new(row, "step", json_integer((json_int_t)(self ? port.step : last->step)));
-    json_object_set_new(row, "tokens", json_integer((json_int_t)(self ? port.tokens : last->tokens)));
-    json_object_set_new(row, "loss", json_real(self ? port.loss : (double)last->loss_milli / 1000));
-    json_object_set_new(row, "tokens_per_s", json_real(self ? port.tokens_per_s : last->tokens_per_s));
-    json_object_set_new(row, "rtt_ms", json_integer(peer->rtt_ms));
-    json_object_set_new(row, "heard_s",
-                        self || peer->heard_ms == 0 ? json_null()
-                                                    : json_real((double)(engine->now_ms - peer->heard_ms) / 1000));
-    json_object_set_new(row, "bytes_sent", json_integer((json_int_t)counters.sent));
-    json_object_set_new(row, "bytes_received", json_integer((json_int_t)counters.received));
-    json_object_set_new(row, "outliers", json_integer((json_int_t)peer->outliers));
+    const struct status_conf *from = status->from;
+    struct status_peer *row = &status->peers[i];
     bool too_late;
-    json_object_set_new(row, "missed",
-                        json_integer(engine->sync != NULL ? (json_int_t)sync_missed(engine->sync, i, &too_late) : 0));
-    json_object_set_new(row, "unacknowledged", json_integer((json_int_t)xfer_outstanding(engine->xfer, i)));
-    return row;
+    row->member = &from->view->members[i];
+    if (from->sync != NULL) {
+        row->missed = sync_missed(from->sync, i, &too_late);
+        row->outliers = rounds_outliers(from->rounds, i);
+    }
+    if (i == from->view->self) {
+        take_self(status, row);
+        return;
+    }
+    struct peer_info peer = peers_info(from->peers, i);
+    row->up = peer.up;
+    row->note = peer.note;
+    row->trainer = wire_trainer_name(peer.trainer);
+    row->step = peer.step;
+    row->tokens = peer.tokens;
+    row->loss = (double)peer.loss_milli / 1000;
+    row->tokens_per_s = peer.tokens_per_s;
+    row->rtt_ms = peer.rtt_ms;
+    row->heard = peer.heard_ms > 0;
+    row->heard_s = row->heard ? (double)(status->now_ms - peer.heard_ms) / 1000 : 0;
+    row->sent_bytes = peer.sent;
+    row->received_bytes = peer.received;
+    row->unacknowledged_bytes = peer.unacknowledged;
+    status->islands_up += peer.up;
+    status->sent_bytes += peer.sent;
+    status->received_bytes += peer.received;
 }
 
-json_t *status_peers_json(struct engine *engine)
+static void take_fragment(struct status *status, uint32_t f, struct digest_state *anchors)
 {
-    json_t *peers = json_array();
-    link_sample(engine->link);
-    for (uint32_t i = 0; i < engine->view.count; i++)
-        json_array_append_new(peers, peer_json(engine, i));
-    return json_pack("{s:o}", "peers", peers);
+    const struct status_conf *from = status->from;
+    const struct plan_fragment *plan = &from->plan->plan->fragments[f];
+    struct status_fragment *row = &status->fragments[f];
+    *row = (struct status_fragment){.params = plan->params_count,
+                                    .tensors = plan->tensors_count,
+                                    .own = sync_own(from->sync, f),
+                                    .newest = sync_version_max(from->sync, f),
+                                    .state = sync_state(from->sync, f),
+                                    .owner = *sync_owner(from->sync, f),
+                                    .waiting = sync_waiting_for(from->sync, f),
+                                    .feedback_cuts = replica_feedback_cuts(from->replica, f)};
+    uint64_t version = row->own.version;
+    status->versions += version;
+    status->version_min = f == 0 || version < status->version_min ? version : status->version_min;
+    status->version_max = version > status->version_max ? version : status->version_max;
+    status->anchors_known &= sync_known(from->sync, f);
+    digest_add(anchors, row->own.hash.byte, DIGEST_BYTES);
 }
 
-/* ---- fragments ---- */
-
-static json_t *fragment_json(struct engine *engine, uint32_t f)
+static enum err take(struct status *status)
 {
-    const struct plan_fragment *plan = &engine->plan->plan->fragments[f];
-    struct sync_peer_fragment own = sync_own(engine->sync, f);
-    const struct owner *owner = sync_owner(engine->sync, f);
-    struct bitset waiting = sync_waiting_for(engine->sync, f);
-    return json_pack("{s:i, s:I, s:i, s:I, s:I, s:s, s:o, s:s, s:I, s:o, s:o, s:I}", "fragment", (int)f, "params",
-                     (json_int_t)plan->params_count, "tensors", (int)plan->tensors_count, "version",
-                     (json_int_t)own.version, "newest", (json_int_t)sync_version_max(engine->sync, f), "state",
-                     sync_state_name(sync_state(engine->sync, f)), "hash", hash_json(&own.hash, own.hash_known),
-                     "owner", owner_state_name(owner->state), "round", (json_int_t)owner->round, "have",
-                     names_of(engine, &owner->have), "waiting_for", names_of(engine, &waiting), "feedback_cuts",
-                     (json_int_t)replica_feedback_cuts(engine->replica, f));
+    const struct status_conf *from = status->from;
+    struct digest_state anchors;
+    status->fragments_count = from->plan != NULL ? from->plan->plan->fragments_count : 0;
+    TRY(mem_new(from->view->count, sizeof *status->peers, "the status", &status->peers));
+    TRY(mem_new(status->fragments_count, sizeof *status->fragments, "the status", &status->fragments));
+    TRY(mem_new((size_t)PER_MEMBER * from->view->count + BESIDES, sizeof *status->complaints, "the status",
+                &status->complaints));
+    peers_sample(from->peers);
+    status->phase = trainer_phase(from->trainer);
+    status->trainer = trainer_info(from->trainer);
+    status->ledger = ledger_stats(from->ledger);
+    status->totals = peers_totals(from->peers);
+    status->uplink_bits = peers_uplink_bits(from->peers);
+    status->islands_up = 1;
+    if (from->rounds != NULL) {
+        status->rounds = rounds_info(from->rounds);
+        status->step = rounds_step(from->rounds);
+    }
+    for (uint32_t i = 0; i < from->view->count; i++)
+        take_peer(status, i);
+    status->anchors_known = status->fragments_count > 0;
+    digest_begin(&anchors);
+    for (uint32_t f = 0; f < status->fragments_count; f++)
+        take_fragment(status, f, &anchors);
+    status->anchors = digest_end(&anchors);
+    complain_all(status);
+    return ERR_OK;
 }
 
-json_t *status_fragments_json(struct engine *engine)
+enum err status_take(const struct status_conf *from, uint64_t now_ms, struct status *out)
 {
-    json_t *fragments = json_array();
-    for (uint32_t f = 0; f < engine_fragments(engine); f++)
-        json_array_append_new(fragments, fragment_json(engine, f));
-    return json_pack("{s:o}", "fragments", fragments);
+    *out = (struct status){.from = from, .now_ms = now_ms};
+    enum err err = take(out);
+    if (err != ERR_OK)
+        status_deinit(out);
+    return err;
 }
 
-void status_line(struct engine *engine, char *line, size_t line_bytes)
+void status_deinit(struct status *status)
 {
-    struct port_info port = port_info(engine);
-    json_t *list = complaints(engine);
-    const char *what = json_string_value(json_object_get(json_array_get(list, 0), "what"));
-    snprintf(line, line_bytes, "step %" PRIu64 "/%" PRId64 "%s%s", port.training ? port.step : engine_step(engine),
-             engine->spec.steps, what != NULL ? "; degraded: " : "", what != NULL ? what : "");
-    json_decref(list);
+    mem_free(status->peers);
+    mem_free(status->fragments);
+    mem_free(status->complaints);
+    *status = (struct status){.from = NULL};
+}
+
+void status_line(const struct status *status, char *line, size_t line_bytes)
+{
+    bool wrong = status->complaints_count > 0;
+    snprintf(line, line_bytes, "step %" PRIu64 "/%" PRId64 "%s%s",
+             status->trainer.training ? status->trainer.step : status->step, status->from->spec->steps,
+             wrong ? "; degraded: " : "", wrong ? status->complaints[0].what : "");
 }

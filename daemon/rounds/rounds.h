@@ -1,63 +1,79 @@
 /*
- * rounds: the jobs of a round. Shared by rounds.c (contribute, reduce, store, give), rounds_apply.c and
- * rounds_disk.c (checkpoints, recovery, states). Private to them.
+ * rounds: a round's arithmetic and disk work, as jobs: encode, reduce, store, apply, give, install, checkpoint, export.
+ *
+ * Born when the run's plan is known. Orders come from the engine; what becomes of them is posted as events. Only the
+ * loop's thread calls; jobs run on threads of their own and touch the shard or fragment they are for. The protocol's
+ * core sees to it that no two of them want the same; where that is not its business, readers are waited for.
+ * A part never knows who asked: it sees no peer's connection and no trainer's socket.
  */
-#ifndef DAEMON_ROUNDS_H
-#define DAEMON_ROUNDS_H
+#ifndef DAEMON_ROUNDS_ROUNDS_H
+#define DAEMON_ROUNDS_ROUNDS_H
 
-#include "daemon/engine.h"
-#include "daemon/rules.h"
+#include <stdbool.h>
+#include <stdint.h>
 
-/* One job of a fragment or a shard of it. Jobs are kept for reuse when done. */
-struct round_job {
-    struct job job;
-    struct engine *engine; /* for reading what does not change while jobs run */
-    uint32_t f, shard, peer;
-    uint64_t version;
-    struct wire_key key;
-    struct slot *slot;
-    struct wire_meta meta;
-    /* encode */
-    const float *base, *theta;
-    bool compress; /* reduce, too */
-    double seconds;
-    /* reduce */
-    struct replica_input inputs[WIRE_MEMBERS_MAX];
-    uint32_t members[WIRE_MEMBERS_MAX]; /* whose input it is */
-    size_t inputs_count, bad;
-    /* apply */
-    bool included, own_encoding;
-    /* install: `hash` is what the peer announced */
-    bool expects;
-    /* give, install, checkpoint, hash */
-    float *area;
-    uint64_t bytes;
-    struct digest hash;
-    struct store_fragment state;
-    struct store_fragment *states;
+#include "common/bitset.h"
+#include "common/err.h"
+#include "daemon/rounds/rounds_types.h"
+
+struct rounds;
+
+ERR_MUST_CHECK enum err rounds_new(const struct rounds_conf *conf, struct rounds **out);
+/* No job may be under way. */
+void rounds_free(struct rounds *rounds);
+
+/* Recovers fragment `f` from checkpoint and ledger, at start: blocking. `*known`: it has a state; `*results`: the
+ * shards whose result of the version after it the ledger holds. */
+ERR_MUST_CHECK enum err rounds_recover(struct rounds *rounds, uint32_t f, bool *known, struct bitset *results);
+/* The run begins here: fragment `f` is at version 0 with this hash. */
+void rounds_begin(struct rounds *rounds, uint32_t f, const struct digest *hash);
+
+/* ---- the core's orders ---- */
+
+/* Our contribution to `version` from a snapshot, whose arrays stay as they are until EVENT_ENCODED. */
+void rounds_encode(struct rounds *rounds, uint32_t f, uint64_t version, const struct replica_snapshot *snapshot);
+/* The mean of the contributions of `have` over our shard: SYNC_EV_REDUCED or SYNC_EV_DROPPED. The slot of our result is
+ * written: what was in it is not to be sent any more. */
+void rounds_reduce(struct rounds *rounds, uint32_t f, uint64_t version, const struct bitset *have);
+/* Our result into the ledger, durably; tried again until the disk takes it: SYNC_EV_STORED. */
+void rounds_store(struct rounds *rounds, uint32_t f, uint64_t version);
+/* The outer step with the ledger's results of `version`: EVENT_COUNTED, SYNC_EV_APPLIED. */
+void rounds_apply(struct rounds *rounds, uint32_t f, uint64_t version);
+
+/* ---- what other parts ask for ---- */
+
+/* Copies the anchor to an area of the trainer's memory: EVENT_GIVEN. */
+void rounds_give(struct rounds *rounds, uint32_t f, float *area);
+/* Copies it to the base area, or with `initial` takes the tensors there over as the anchor: EVENT_STARTED. */
+void rounds_start(struct rounds *rounds, uint32_t f, float *base, bool initial);
+/* An object of a peer lies whole in its slot: checked, then EVENT_JUDGED and what the core wants to know. */
+void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_key *key, uint64_t bytes);
+/* Nobody reads the anchor any more (EVENT_UNREAD): goes on with what waited for that. */
+void rounds_unread(struct rounds *rounds, uint32_t f);
+/* Begins a checkpoint of a fragment that stands still and is not on disk yet. */
+void rounds_checkpoint(struct rounds *rounds, uint32_t f);
+/* Writes all anchors to one file for people, as soon as nothing changes them. */
+void rounds_export(struct rounds *rounds);
+/* From now on that file follows, when other islands' last rounds come in. */
+void rounds_export_follow(struct rounds *rounds);
+/* Once a tick. `uplink_bits`: per second, as measured; 0: not known. */
+void rounds_tick(struct rounds *rounds, uint64_t now_ms, uint64_t uplink_bits);
+
+/* ---- looking in ---- */
+
+/* Version, step and hash of a fragment's anchor. */
+const struct store_fragment *rounds_state(const struct rounds *rounds, uint32_t f);
+/* Highest run step among the results applied. */
+uint64_t rounds_step(const struct rounds *rounds);
+
+struct rounds_info {
+    const char *disk_note; /* why the disk cannot be written; "" if it can */
+    bool compressing;      /* zstd is used behind the codec */
+    enum rounds_export_state saving;
+    const char *saved; /* path of the exported anchors, or why there is none; "" before */
 };
-
-/* The numbers of a result's outer step: those it brings, or, from before they travelled, the run spec's. */
-struct outer_round rounds_outer(const struct engine *engine, uint64_t version, const struct wire_meta *meta);
-/* Numbers that no run spec leads to are refused before they reach an anchor. */
-ERR_MUST_CHECK enum err rounds_check_outer(const struct engine *engine, uint64_t version, const struct wire_meta *meta);
-/* With CO2's staleness penalty, if the run has it, from the fragment's sizes. */
-struct outer_round rounds_penalised(const struct engine *engine, uint32_t f, struct outer_round round);
-uint64_t rounds_shard_values(struct engine *engine, uint32_t f, uint32_t shard);
-
-/* A job with these fields set; NULL when out of memory: the daemon then ends in order. */
-struct round_job *rounds_job(struct engine *engine, uint32_t f, uint32_t shard, uint64_t version);
-void rounds_submit(struct engine *engine, struct round_job *r, job_run *run, job_done *done);
-void rounds_recycle(struct engine *engine, struct round_job *r);
-
-/* Around a job that reads the anchor of fragment `f`: an outer step or a peer's state wait for the end of it. */
-void rounds_read_begin(struct engine *engine, uint32_t f);
-void rounds_read_end(struct engine *engine, uint32_t f);
-/* Takes over the state in r->engine's fragment, now or after the readers. */
-void rounds_install(struct engine *engine, struct round_job *r);
-
-/* The disk refused: remembered for status, logged now and then. */
-void rounds_disk_failed(struct engine *engine, const char *text);
-void rounds_disk_works(struct engine *engine);
+struct rounds_info rounds_info(const struct rounds *rounds);
+/* Contributions of a member that we, as an owner, left out or scaled down. */
+uint64_t rounds_outliers(const struct rounds *rounds, uint32_t member);
 
 #endif

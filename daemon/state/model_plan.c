@@ -89,6 +89,18 @@ void model_plan_free(struct model_plan *plan)
     mem_free(plan);
 }
 
+void model_plan_difference(const struct model_plan *run, const struct model_plan *other, char *text, size_t text_bytes)
+{
+    uint32_t i = 0;
+    while (i < run->tensors_count && i < other->tensors_count &&
+           strcmp(run->tensors[i].name, other->tensors[i].name) == 0 &&
+           model_plan_count(&run->tensors[i]) == model_plan_count(&other->tensors[i]))
+        i++;
+    snprintf(text, text_bytes, "tensor %" PRIu32 " is %.80s, the run has %.80s", i,
+             i < other->tensors_count ? other->tensors[i].name : "missing",
+             i < run->tensors_count ? run->tensors[i].name : "none there");
+}
+
 /* One line; moves `*at` behind it. */
 static enum err parse_line(const char **at, struct ipc_tensor *tensor)
 {

@@ -5,6 +5,7 @@
 #ifndef DAEMON_MODEL_PLAN_H
 #define DAEMON_MODEL_PLAN_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/err.h"
@@ -28,6 +29,9 @@ ERR_MUST_CHECK enum err model_plan_new(const struct runspec *spec, const struct 
 ERR_MUST_CHECK enum err model_plan_parse(const struct runspec *spec, const char *text, size_t bytes,
                                          struct model_plan **out);
 void model_plan_free(struct model_plan *plan);
+
+/* Says where two plans begin to differ: "tensor 3 is x, the run has y". */
+void model_plan_difference(const struct model_plan *run, const struct model_plan *other, char *text, size_t text_bytes);
 
 uint64_t model_plan_count(const struct ipc_tensor *tensor);
 

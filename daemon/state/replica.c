@@ -189,6 +189,15 @@ struct plan_shard replica_own_shard(const struct replica *replica, uint32_t f)
     return shard_of(&replica->conf, f, replica->conf.self);
 }
 
+struct bitset replica_shards(const struct replica *replica, uint32_t f)
+{
+    struct bitset shards = {{0}};
+    for (uint32_t s = 0; s < replica->conf.members_count; s++)
+        if (shard_values(replica_shard(replica, f, s)) > 0)
+            bitset_add(&shards, s);
+    return shards;
+}
+
 size_t replica_shard_max(const struct replica *replica)
 {
     size_t most = 0;

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/bitset.h"
 #include "common/digest.h"
 #include "common/err.h"
 #include "outer_opt/codec.h"
@@ -44,6 +45,8 @@ uint64_t replica_bytes(const struct replica_conf *conf);
 
 struct plan_shard replica_shard(const struct replica *replica, uint32_t f, uint32_t shard);
 struct plan_shard replica_own_shard(const struct replica *replica, uint32_t f);
+/* The shards of a fragment that are not empty. */
+struct bitset replica_shards(const struct replica *replica, uint32_t f);
 /* Values of the largest shard of any fragment and member. */
 size_t replica_shard_max(const struct replica *replica);
 /* Largest frame of a shard, as contribution or as result. */
@@ -57,6 +60,13 @@ float *replica_momentum(struct replica *replica, uint32_t f);
 float *replica_residual(struct replica *replica, uint32_t f);
 /* What is left over of our own encodings of means, over the values of our shard. */
 float *replica_owner_residual(struct replica *replica, uint32_t f);
+
+/* A trainer's snapshot of a fragment; the arrays are borrowed, whole fragments. */
+struct replica_snapshot {
+    const float *base, *theta;
+    uint64_t step, tokens;                    /* run step it was taken after; tokens its trainer had trained by then */
+    uint64_t counted_tokens[PLAN_SHARDS_MAX]; /* by shard: of these tokens, those that results count */
+};
 
 /* Our contribution for one shard: base - theta + residual, encoded; what is left over is kept pending, cut down to
  * feedback_limit where it is more. ERR_NONFINITE names the tensor. `base` and `theta` are whole fragments. */

@@ -22,6 +22,7 @@ struct array {
     const char *name;
     float *values;
     uint64_t count;
+    bool residual; /* may be missing in a file, or cut for another membership: it starts from nothing then */
 };
 
 /* The arrays a fragment's file holds; those the configuration has no use for are left out. */
@@ -30,13 +31,13 @@ static size_t list_arrays(const struct model_plan *plan, struct replica *replica
 {
     uint64_t count = plan->plan->fragments[f].values_count;
     size_t n = 0;
-    arrays[n++] = (struct array){"anchor", replica_anchor(replica, f), count};
+    arrays[n++] = (struct array){"anchor", replica_anchor(replica, f), count, false};
     if (replica_momentum(replica, f) != NULL)
-        arrays[n++] = (struct array){"momentum", replica_momentum(replica, f), count};
+        arrays[n++] = (struct array){"momentum", replica_momentum(replica, f), count, false};
     if (replica_residual(replica, f) != NULL)
-        arrays[n++] = (struct array){"residual", replica_residual(replica, f), count};
+        arrays[n++] = (struct array){"residual", replica_residual(replica, f), count, true};
     if (replica_owner_residual(replica, f) != NULL && self_values > 0)
-        arrays[n++] = (struct array){"owner_residual", replica_owner_residual(replica, f), self_values};
+        arrays[n++] = (struct array){"owner_residual", replica_owner_residual(replica, f), self_values, true};
     return n;
 }
 
@@ -97,9 +98,7 @@ static enum err load_arrays(const struct tensorfile *file, const struct model_pl
     for (size_t i = 0; i < count; i++) {
         const float *values;
         enum err err = tensorfile_values(file, arrays[i].name, arrays[i].count, &values);
-        /* The left-overs may be missing, or cut for another membership: they start from nothing then. */
-        bool left_over = strstr(arrays[i].name, "residual") != NULL;
-        if (err != ERR_OK && !left_over)
+        if (err != ERR_OK && !arrays[i].residual)
             return err;
         if (err == ERR_OK)
             memcpy(arrays[i].values, values, arrays[i].count * sizeof *values);

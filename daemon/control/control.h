@@ -1,0 +1,45 @@
+/*
+ * control: the control socket: one request a line, one JSON answer a line (docs/FORMATS.md).
+ *
+ * Reading is for everyone who can open the socket; what changes something is for root and the daemon's own user. Only
+ * the loop's thread calls; nothing blocks. Commands are orders to the parts below it.
+ */
+#ifndef DAEMON_CONTROL_CONTROL_H
+#define DAEMON_CONTROL_CONTROL_H
+
+#include <poll.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "daemon/control/status.h"
+
+/* What is there once the run's plan is known; all borrowed. */
+struct control_plan {
+    const struct model_plan *plan;
+    const struct sync *sync;
+    struct rounds *rounds; /* save */
+    const struct replica *replica;
+    uint64_t memory_bytes;
+};
+
+struct control_conf {
+    const char *folder;        /* for control.sock; borrowed */
+    struct trainer *trainer;   /* join, leave */
+    struct status_conf status; /* before the plan is known */
+};
+
+struct control;
+
+/* Opens the socket. The trainer's socket in the same folder was opened before: no other daemon uses it. */
+ERR_MUST_CHECK enum err control_new(const struct control_conf *conf, struct control **out);
+void control_free(struct control *control);
+void control_plan_known(struct control *control, const struct control_plan *plan);
+
+size_t control_poll(const struct control *control, struct pollfd *items, size_t items_max);
+void control_run(struct control *control, uint64_t now_ms);
+
+/* One line for systemd's status field. */
+void control_line(const struct control *control, uint64_t now_ms, char *line, size_t line_bytes);
+
+#endif

@@ -1,0 +1,121 @@
+/*
+ * status: how this island is doing, taken once from all parts into a plain struct; printers make text of it.
+ *
+ * Taking it changes nothing but the connections' counters, which are read anew. Only the loop's thread calls. Names and
+ * texts are borrowed from the parts and valid until something else happens.
+ */
+#ifndef DAEMON_CONTROL_STATUS_H
+#define DAEMON_CONTROL_STATUS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/bitset.h"
+#include "common/err.h"
+#include "common/runspec.h"
+#include "daemon/dconf.h"
+#include "daemon/peers/peers.h"
+#include "daemon/rounds/rounds.h"
+#include "daemon/state/ledger.h"
+#include "daemon/state/model_plan.h"
+#include "daemon/trainer/trainer.h"
+#include "net/sync.h"
+#include "net/view.h"
+
+/* Where it is taken from; borrowed. `plan` and what stands below it are NULL until the run's plan is known. */
+struct status_conf {
+    const struct dconf *conf;
+    const struct runspec *spec;
+    const struct view *view;
+    struct ledger *ledger;
+    struct peers *peers;
+    const struct trainer *trainer;
+    uint64_t start_ms; /* of the daemon */
+    const struct model_plan *plan;
+    const struct sync *sync;
+    const struct rounds *rounds;
+    const struct replica *replica;
+    uint64_t memory_bytes; /* all that the plan takes at most */
+};
+
+/* What is not as it should be. The code is for programs, the text for people; both stand in docs/FORMATS.md. */
+enum complaint_code {
+    COMPLAINT_AWAY,         /* member: an island is not heard */
+    COMPLAINT_REFUSED,      /* member: it, or we, would not talk */
+    COMPLAINT_ALONE,        /* no other island is heard */
+    COMPLAINT_STRANGER,     /* an unknown key knocked */
+    COMPLAINT_SLOW_PEER,    /* member: it is far behind this island */
+    COMPLAINT_MISSED,       /* member: rounds close without it */
+    COMPLAINT_WAITING,      /* the trainer stands still until its last contributions are counted */
+    COMPLAINT_BEHIND,       /* fragments are more than one version behind */
+    COMPLAINT_REPAIR,       /* fragments are being repaired */
+    COMPLAINT_DISK,         /* the disk cannot be written */
+    COMPLAINT_RESTARTING,   /* the trainer failed */
+    COMPLAINT_STOPPED,      /* no trainer is running */
+    COMPLAINT_NOT_ATTACHED, /* none is configured, and none is attached */
+    COMPLAINT_STALLED,      /* the trainer does not finish its steps */
+    COMPLAINT_CODES
+};
+/* "away", "alone", ... */
+const char *complaint_name(enum complaint_code code);
+
+struct complaint {
+    enum complaint_code code;
+    char what[400];
+    const char *remedy;
+};
+
+struct status_peer {
+    const struct view_member *member;
+    bool self, up;
+    const char *note;
+    const char *trainer; /* what its trainer does */
+    uint64_t step, tokens;
+    double loss, tokens_per_s;
+    uint32_t rtt_ms;
+    bool heard;
+    double heard_s; /* ago */
+    uint64_t sent_bytes, received_bytes, unacknowledged_bytes;
+    uint64_t outliers, missed;
+};
+
+struct status_fragment {
+    uint64_t params, tensors;
+    struct sync_peer_fragment own;
+    uint64_t newest; /* version known anywhere */
+    enum sync_state state;
+    struct owner owner;
+    struct bitset waiting; /* members it waits for */
+    uint64_t feedback_cuts;
+};
+
+struct status {
+    const struct status_conf *from;
+    uint64_t now_ms;
+    enum trainer_phase phase;
+    struct trainer_info trainer;
+    struct rounds_info rounds; /* zero before the plan is known */
+    struct ledger_stats ledger;
+    struct peers_totals totals;
+    uint64_t uplink_bits;
+    uint32_t islands_up;
+    uint64_t step; /* of the newest result applied */
+    uint64_t sent_bytes, received_bytes;
+    uint64_t versions, version_min, version_max;
+    bool anchors_known;
+    struct digest anchors;     /* one hash over all: equal on two islands exactly when all anchors and momenta are */
+    struct status_peer *peers; /* [members] */
+    struct status_fragment *fragments;
+    uint32_t fragments_count;
+    struct complaint *complaints;
+    uint32_t complaints_count;
+};
+
+/* ERR_NOMEM. */
+ERR_MUST_CHECK enum err status_take(const struct status_conf *from, uint64_t now_ms, struct status *out);
+void status_deinit(struct status *status);
+
+/* One line for people: where the run is and the first complaint. */
+void status_line(const struct status *status, char *line, size_t line_bytes);
+
+#endif

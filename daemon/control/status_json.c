@@ -1,0 +1,150 @@
+#include "daemon/control/status_json.h"
+
+#include "daemon/rules.h"
+
+static json_t *hash_json(const struct digest *hash, bool known)
+{
+    char hex[DIGEST_HEX_BYTES];
+    return known ? json_string(digest_hex(hash, hex)) : json_null();
+}
+
+static json_t *number(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static json_t *names_of(const struct status *status, const struct bitset *members)
+{
+    json_t *names = json_array();
+    for (uint32_t i = 0; i < status->from->view->count; i++)
+        if (bitset_has(members, i))
+            json_array_append_new(names, json_string(status->peers[i].member->name));
+    return names;
+}
+
+static json_t *complaints_json(const struct status *status)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < status->complaints_count; i++) {
+        const struct complaint *complaint = &status->complaints[i];
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "code", complaint_name(complaint->code), "what",
+                                              complaint->what, "remedy", complaint->remedy));
+    }
+    return list;
+}
+
+static json_t *trainer_json(const struct status *status)
+{
+    const struct trainer_info *trainer = &status->trainer;
+    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:i}", "state", trainer_phase_name(status->phase),
+                     "process", trainer->process_name, "pid", (int)trainer->pid, "step", (json_int_t)trainer->step,
+                     "tokens", (json_int_t)trainer->tokens, "loss", trainer->loss, "tokens_per_s",
+                     trainer->tokens_per_s, "lr", trainer->lr, "grad_norm", trainer->grad_norm, "failures",
+                     (int)trainer->failures);
+}
+
+static json_t *run_json(const struct runspec *spec)
+{
+    return json_pack("{s:s, s:I, s:o, s:I, s:I, s:s, s:b}", "name", spec->name, "steps", (json_int_t)spec->steps, "id",
+                     hash_json(&spec->digest, true), "interval", (json_int_t)spec->interval, "overlap",
+                     (json_int_t)spec->overlap, "codec", rules_codec_name(spec), "error_feedback",
+                     spec->error_feedback);
+}
+
+static const char *saving_name(enum rounds_export_state state)
+{
+    static const char *const names[] = {[ROUNDS_EXPORT_NONE] = "none",
+                                        [ROUNDS_EXPORT_WRITING] = "writing",
+                                        [ROUNDS_EXPORT_DONE] = "done",
+                                        [ROUNDS_EXPORT_FAILED] = "failed"};
+    return names[state];
+}
+
+static void add_versions(json_t *json, const struct status *status)
+{
+    const struct model_plan *plan = status->from->plan;
+    json_object_set_new(json, "params", number(plan != NULL ? plan->plan->params_count : 0));
+    json_object_set_new(json, "fragments", number(status->fragments_count));
+    json_object_set_new(json, "versions", number(status->versions));
+    json_object_set_new(json, "version_min", number(status->version_min));
+    json_object_set_new(json, "version_max", number(status->version_max));
+    json_object_set_new(json, "step", number(status->step));
+    json_object_set_new(json, "anchors", hash_json(&status->anchors, status->anchors_known));
+}
+
+static void add_traffic(json_t *json, const struct status *status)
+{
+    json_object_set_new(json, "bytes_sent", number(status->sent_bytes));
+    json_object_set_new(json, "bytes_received", number(status->received_bytes));
+    json_object_set_new(json, "payload_sent", number(status->totals.objects_sent_bytes));
+    json_object_set_new(json, "uplink_bit_s", number(status->uplink_bits));
+    json_object_set_new(json, "compressing", json_boolean(status->rounds.compressing));
+}
+
+json_t *status_json(const struct status *status)
+{
+    const struct status_conf *from = status->from;
+    json_t *json =
+        json_pack("{s:s, s:s, s:o, s:o, s:o}", "island", from->conf->name, "software", "diloco " DILOCO_VERSION, "run",
+                  run_json(from->spec), "trainer", trainer_json(status), "degraded", complaints_json(status));
+    json_object_set_new(json, "uptime_s", json_real((double)(status->now_ms - from->start_ms) / 1000));
+    json_object_set_new(json, "islands", number(from->view->count));
+    json_object_set_new(json, "islands_up", number(status->islands_up));
+    add_versions(json, status);
+    add_traffic(json, status);
+    json_object_set_new(json, "ledger_bytes", number(status->ledger.bytes));
+    json_object_set_new(json, "ledger_records", number(status->ledger.records));
+    json_object_set_new(json, "memory_bytes", number(from->memory_bytes));
+    json_object_set_new(json, "strangers_refused", number(status->totals.strangers));
+    json_object_set_new(json, "saving", json_string(saving_name(status->rounds.saving)));
+    json_object_set_new(json, "saved", json_string(status->rounds.saved != NULL ? status->rounds.saved : ""));
+    return json;
+}
+
+static json_t *peer_json(const struct status_peer *peer)
+{
+    const struct view_member *member = peer->member;
+    json_t *row = json_pack("{s:s, s:s, s:s, s:I, s:b, s:b, s:s}", "name", member->name, "public_key", member->key_text,
+                            "address", member->address, "uplink_bit_s", (json_int_t)member->uplink, "self", peer->self,
+                            "up", peer->up, "note", peer->note);
+    json_object_set_new(row, "trainer", json_string(peer->trainer));
+    json_object_set_new(row, "step", number(peer->step));
+    json_object_set_new(row, "tokens", number(peer->tokens));
+    json_object_set_new(row, "loss", json_real(peer->loss));
+    json_object_set_new(row, "tokens_per_s", json_real(peer->tokens_per_s));
+    json_object_set_new(row, "rtt_ms", number(peer->rtt_ms));
+    json_object_set_new(row, "heard_s", peer->heard ? json_real(peer->heard_s) : json_null());
+    json_object_set_new(row, "bytes_sent", number(peer->sent_bytes));
+    json_object_set_new(row, "bytes_received", number(peer->received_bytes));
+    json_object_set_new(row, "outliers", number(peer->outliers));
+    json_object_set_new(row, "missed", number(peer->missed));
+    json_object_set_new(row, "unacknowledged", number(peer->unacknowledged_bytes));
+    return row;
+}
+
+json_t *status_json_peers(const struct status *status)
+{
+    json_t *peers = json_array();
+    for (uint32_t i = 0; i < status->from->view->count; i++)
+        json_array_append_new(peers, peer_json(&status->peers[i]));
+    return json_pack("{s:o}", "peers", peers);
+}
+
+static json_t *fragment_json(const struct status *status, uint32_t f)
+{
+    const struct status_fragment *row = &status->fragments[f];
+    return json_pack("{s:i, s:I, s:i, s:I, s:I, s:s, s:o, s:s, s:I, s:o, s:o, s:I}", "fragment", (int)f, "params",
+                     (json_int_t)row->params, "tensors", (int)row->tensors, "version", (json_int_t)row->own.version,
+                     "newest", (json_int_t)row->newest, "state", sync_state_name(row->state), "hash",
+                     hash_json(&row->own.hash, row->own.hash_known), "owner", owner_state_name(row->owner.state),
+                     "round", (json_int_t)row->owner.round, "have", names_of(status, &row->owner.have), "waiting_for",
+                     names_of(status, &row->waiting), "feedback_cuts", (json_int_t)row->feedback_cuts);
+}
+
+json_t *status_json_fragments(const struct status *status)
+{
+    json_t *fragments = json_array();
+    for (uint32_t f = 0; f < status->fragments_count; f++)
+        json_array_append_new(fragments, fragment_json(status, f));
+    return json_pack("{s:o}", "fragments", fragments);
+}

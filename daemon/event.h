@@ -1,0 +1,83 @@
+/*
+ * event: what the parts of the daemon have to say, in the order they said it.
+ *
+ * Parts post; only the engine takes out, steps the protocol's core, and calls parts with what follows. So no part calls
+ * one that lies above it, nothing is entered twice, and a trace of a run is a list of events.
+ * The queue is bounded by what one input can cause; overrunning it is our bug and asserts. It belongs to the loop's
+ * thread; job threads never see it.
+ */
+#ifndef DAEMON_EVENT_H
+#define DAEMON_EVENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/bitset.h"
+#include "common/err.h"
+#include "net/sync.h"
+
+enum event_type {
+    EVENT_SYNC,     /* sync: for the protocol's core */
+    EVENT_ANNOUNCE, /* what other islands see of this one has changed */
+    EVENT_FATAL,    /* the daemon cannot go on; events_fatal() has the text */
+    /* of the trainer */
+    EVENT_REGISTERED, /* all its tensors are announced: do they fit the run? */
+    EVENT_START,      /* fragment, initial: bring the anchor to its base area, or take its initial tensors over */
+    EVENT_READY,      /* every fragment was brought to it */
+    EVENT_FILL,       /* fragment: its area is ours now; bring the anchor */
+    EVENT_FINISHED,   /* its last contributions are counted */
+    /* of the rounds' jobs */
+    EVENT_ENCODED, /* fragment, err: the snapshot is not read any more */
+    EVENT_COUNTED, /* fragment, shards: of these an applied result counts us */
+    EVENT_GIVEN,   /* fragment: answer to EVENT_FILL */
+    EVENT_STARTED, /* fragment, initial, hash: answer to EVENT_START */
+    EVENT_UNREAD,  /* fragment: no job reads its anchor now; who waits to change it may */
+    EVENT_JUDGED,  /* member, key, done: what became of an object that came in */
+    /* of the other islands */
+    EVENT_OBJECT, /* member, key, bytes: one lies whole in its memory */
+    EVENT_TYPES
+};
+
+struct event {
+    enum event_type type;
+    uint32_t fragment, member;
+    union {
+        struct sync_event sync;
+        struct bitset shards;
+        enum err err;
+        struct {
+            bool initial;
+            struct digest hash;
+        } start;
+        struct {
+            struct wire_key key;
+            uint64_t bytes;
+            enum wire_done done;
+        } object;
+    };
+};
+
+struct events;
+
+/* A queue with room for what has no fragments yet. */
+ERR_MUST_CHECK enum err events_new(struct events **out);
+void events_free(struct events *events);
+
+/* Room for what one input can cause in a run of this size; what is queued stays. */
+ERR_MUST_CHECK enum err events_reserve(struct events *events, uint32_t fragments, uint32_t members);
+
+void event_post(struct events *events, const struct event *event);
+void event_post_sync(struct events *events, const struct sync_event *event);
+/* The daemon cannot go on; the first text is kept. */
+void event_post_fatal(struct events *events, const char *text);
+
+/* The oldest event; false: none. */
+bool event_take(struct events *events, struct event *out);
+
+/* Why the daemon cannot go on; "" while it can. */
+const char *events_fatal(const struct events *events);
+
+const char *event_name(enum event_type type);
+
+#endif

@@ -1,0 +1,529 @@
+#include "daemon/peers/objects.h"
+
+#include <string.h>
+
+#include "common/env.h"
+#include "common/log.h"
+#include "common/mem.h"
+#include "daemon/state/memory.h"
+#include "daemon/state/state_object.h"
+#include "net/meter.h"
+#include "net/pace.h"
+
+enum { CHUNKS_PER_TURN = 64, BURST_BYTES = 256 << 10, BLOCKED_WAIT_US = 1000, GO_ON_US = 1 };
+enum { SERVED_MAX = 64, TRANSFERS_BEFORE_PLAN = 4 * WIRE_MEMBERS_MAX };
+
+/* Something served from outside the slots: a mapped ledger record, or a copy. */
+struct served {
+    bool used;
+    uint32_t peer;
+    struct wire_key key;
+    struct ledger_map map;
+    uint8_t *copy;
+};
+
+struct objects {
+    struct peers_conf conf;
+    struct peers_plan plan; /* .plan NULL: not known yet */
+    struct link *link;
+    struct xfer *xfer;
+    struct pace pace;
+    struct meter meter; /* our uplink, as seen */
+    struct served served[SERVED_MAX];
+    uint64_t *windows;       /* [members]: what each takes in unacknowledged; 0: not told yet */
+    uint8_t *plan_in;        /* one on its way in */
+    uint64_t wait_us;        /* until something may go */
+    uint64_t sent_bytes;     /* of objects */
+    struct wire_message out; /* being said; large, so not on the stack */
+};
+
+static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_key *key, uint64_t total,
+                                 struct xfer_offer *offer);
+static void end_served(struct objects *objects, uint32_t peer, const struct wire_key *key);
+
+/* ---- set-up ---- */
+
+static enum err new_xfer(struct objects *objects, uint32_t transfers)
+{
+    struct xfer_conf conf = {.peers_count = objects->conf.view->count,
+                             .outgoing_max = transfers,
+                             .incoming_max = transfers,
+                             .window_bytes = objects->conf.conf->window,
+                             .offer = offered,
+                             .user = objects};
+    struct xfer *xfer;
+    TRY(xfer_new(&conf, &xfer));
+    xfer_free(objects->xfer);
+    objects->xfer = xfer;
+    for (uint32_t i = 0; i < conf.peers_count; i++)
+        if (objects->windows[i] > 0)
+            xfer_set_window(xfer, i, objects->windows[i]);
+    return ERR_OK;
+}
+
+enum err objects_new(const struct peers_conf *conf, struct link *link, struct objects **out)
+{
+    struct objects *objects;
+    *out = NULL;
+    TRY(mem_new(1, sizeof *objects, "objects", &objects));
+    objects->conf = *conf;
+    objects->link = link;
+    objects->pace = pace_init(conf->conf->rate_limit, BURST_BYTES, 0);
+    enum err err = mem_new(conf->view->count, sizeof *objects->windows, "objects", &objects->windows);
+    if (err == ERR_OK)
+        err = new_xfer(objects, TRANSFERS_BEFORE_PLAN);
+    if (err != ERR_OK)
+        objects_free(objects);
+    else
+        *out = objects;
+    return err;
+}
+
+void objects_free(struct objects *objects)
+{
+    if (objects == NULL)
+        return;
+    end_served(objects, UINT32_MAX, NULL);
+    xfer_free(objects->xfer);
+    mem_free(objects->windows);
+    mem_free(objects->plan_in);
+    mem_free(objects);
+}
+
+enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan)
+{
+    uint32_t fragments = plan->plan->plan->fragments_count;
+    objects->plan = *plan;
+    end_served(objects, UINT32_MAX, NULL);
+    return new_xfer(objects, 2 * fragments * objects->conf.view->count + SERVED_MAX);
+}
+
+void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_bytes)
+{
+    objects->windows[peer] = window_bytes;
+    xfer_set_window(objects->xfer, peer, window_bytes);
+}
+
+void objects_reset(struct objects *objects, uint32_t peer)
+{
+    xfer_reset_peer(objects->xfer, peer);
+    end_served(objects, peer, NULL);
+}
+
+/* ---- saying something of an object ---- */
+
+/* A message that cannot go now is dropped: everything here is repeated. */
+static void say(struct objects *objects, uint32_t peer)
+{
+    enum err err = link_say(objects->link, peer, &objects->out);
+    if (err != ERR_OK && err != ERR_AGAIN && err != ERR_CLOSED)
+        log_error("cannot say something of an object: %s", err_text());
+}
+
+static void say_done(struct objects *objects, uint32_t peer, const struct wire_key *key, enum wire_done status)
+{
+    objects->out.type = WIRE_DONE;
+    objects->out.done.key = *key;
+    objects->out.done.status = (uint32_t)status;
+    say(objects, peer);
+}
+
+static void post_not_available(struct objects *objects, uint32_t peer, const struct wire_key *key)
+{
+    event_post_sync(
+        objects->conf.events,
+        &(struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = peer, .key = *key, .fragment = key->fragment});
+}
+
+/* ---- going out ---- */
+
+static void send_or_log(struct objects *objects, uint32_t peer, const struct wire_key *key, const uint8_t *data,
+                        uint64_t bytes, uint64_t now_ms)
+{
+    if (xfer_send(objects->xfer, peer, key, data, bytes, now_ms) != ERR_OK)
+        log_error("cannot send the %s: %s", wire_key_text(key), err_text());
+}
+
+void objects_send(struct objects *objects, const struct wire_key *key, uint32_t member, uint64_t now_ms)
+{
+    const struct slots *slots = objects->plan.slots;
+    const struct slot *slot =
+        key->kind == WIRE_CONTRIBUTION ? slots_out(slots, key->fragment, key->shard) : slots_own(slots, key->fragment);
+    if (slot->version == key->version && !slot->busy)
+        send_or_log(objects, member, key, slot->data, slot->bytes, now_ms);
+}
+
+void objects_fetch(struct objects *objects, const struct wire_key *key, uint32_t member)
+{
+    if (xfer_receiving(objects->xfer, key))
+        return;
+    objects->out.type = WIRE_FETCH;
+    objects->out.fetch.key = *key;
+    say(objects, member);
+}
+
+void objects_retire(struct objects *objects, uint32_t f, uint64_t version)
+{
+    xfer_cancel(objects->xfer, WIRE_CONTRIBUTION, f, version);
+}
+
+static void end_entry(struct served *entry)
+{
+    ledger_unmap(&entry->map);
+    mem_free(entry->copy);
+    *entry = (struct served){0};
+}
+
+void objects_retire_results(struct objects *objects, uint32_t f, uint64_t version)
+{
+    xfer_cancel(objects->xfer, WIRE_RESULT, f, version);
+    for (size_t i = 0; i < SERVED_MAX; i++) {
+        struct served *entry = &objects->served[i];
+        if (entry->used && entry->key.kind == WIRE_RESULT && entry->key.fragment == f && entry->key.version <= version)
+            end_entry(entry);
+    }
+}
+
+/* Ends what is served outside the slots: to one peer (UINT32_MAX: all), one object (NULL: all). */
+static void end_served(struct objects *objects, uint32_t peer, const struct wire_key *key)
+{
+    for (size_t i = 0; i < SERVED_MAX; i++) {
+        struct served *entry = &objects->served[i];
+        if (entry->used && (peer == UINT32_MAX || entry->peer == peer) &&
+            (key == NULL || wire_key_equal(&entry->key, key)))
+            end_entry(entry);
+    }
+}
+
+/* A free place to serve from; NULL if there is none, or if this is being served to the peer already. */
+static struct served *new_served(struct objects *objects, uint32_t peer, const struct wire_key *key, bool *already)
+{
+    struct served *slot = NULL;
+    *already = false;
+    for (size_t i = 0; i < SERVED_MAX; i++) {
+        struct served *entry = &objects->served[i];
+        if (entry->used && entry->peer == peer && wire_key_equal(&entry->key, key))
+            *already = true;
+        if (!entry->used && slot == NULL)
+            slot = entry;
+    }
+    return *already ? NULL : slot;
+}
+
+static void use_served(struct served *slot, uint32_t peer, const struct wire_key *key)
+{
+    slot->used = true;
+    slot->peer = peer;
+    slot->key = *key;
+}
+
+static void serve_result(struct objects *objects, uint32_t peer, const struct wire_key *key, struct served *served,
+                         uint64_t now_ms)
+{
+    const struct slot *own = slots_own(objects->plan.slots, key->fragment);
+    struct ledger *ledger = objects->plan.ledger;
+    if (key->shard == objects->conf.view->self && own->version == key->version && !own->busy &&
+        ledger_has(ledger, key->fragment, key->version, key->shard)) {
+        send_or_log(objects, peer, key, own->data, own->bytes, now_ms);
+        return;
+    }
+    if (ledger_map(ledger, key->fragment, key->version, key->shard, &served->map) != ERR_OK) {
+        say_done(objects, peer, key, WIRE_NOT_AVAILABLE);
+        return;
+    }
+    use_served(served, peer, key);
+    send_or_log(objects, peer, key, served->map.object, served->map.bytes, now_ms);
+}
+
+static size_t states_served(const struct objects *objects)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < SERVED_MAX; i++)
+        count += objects->served[i].used && objects->served[i].copy != NULL;
+    return count;
+}
+
+static void serve_state(struct objects *objects, uint32_t peer, const struct wire_key *key, struct served *served,
+                        uint64_t now_ms)
+{
+    const struct peers_plan *run = &objects->plan;
+    const struct store_fragment *state = rounds_state(run->rounds, key->fragment);
+    uint64_t bytes = state_object_bytes(run->replica, run->plan->plan, key->fragment);
+    enum sync_state doing = sync_state(run->sync, key->fragment);
+    bool steady = doing != SYNC_APPLYING && doing != SYNC_REPAIR && sync_known(run->sync, key->fragment);
+    if (!steady || key->version != state->version || states_served(objects) >= MEMORY_STATES_SERVED ||
+        mem_new((size_t)bytes, 1, "a state to send", &served->copy) != ERR_OK) {
+        say_done(objects, peer, key, WIRE_NOT_AVAILABLE);
+        return;
+    }
+    use_served(served, peer, key);
+    state_object_make(run->replica, run->plan->plan, key->fragment, state, served->copy);
+    send_or_log(objects, peer, key, served->copy, bytes, now_ms);
+}
+
+static bool servable(const struct objects *objects, const struct wire_key *key)
+{
+    if (objects->plan.plan == NULL)
+        return false;
+    return key->kind == WIRE_PLAN ||
+           (key->fragment < objects->plan.plan->plan->fragments_count && key->shard < objects->conf.view->count);
+}
+
+/* A peer asks for an object. */
+static void serve(struct objects *objects, uint32_t peer, const struct wire_key *key, uint64_t now_ms)
+{
+    bool already;
+    struct served *served = new_served(objects, peer, key, &already);
+    if (already)
+        return;
+    if (served == NULL || !servable(objects, key)) {
+        say_done(objects, peer, key, WIRE_NOT_AVAILABLE);
+        return;
+    }
+    const char *text = objects->plan.plan->text;
+    if (key->kind == WIRE_RESULT)
+        serve_result(objects, peer, key, served, now_ms);
+    else if (key->kind == WIRE_STATE)
+        serve_state(objects, peer, key, served, now_ms);
+    else if (key->kind == WIRE_PLAN)
+        send_or_log(objects, peer, key, (const uint8_t *)text, strlen(text), now_ms);
+    else
+        say_done(objects, peer, key, WIRE_NOT_AVAILABLE);
+}
+
+/* ---- coming in ---- */
+
+static enum xfer_verdict offer_slot(struct objects *objects, struct slot *slot, uint32_t f, uint32_t shard,
+                                    struct xfer_offer *offer)
+{
+    offer->answer = WIRE_NOT_YET;
+    if (slot->busy)
+        return XFER_ANSWER;
+    if (slots_room(objects->plan.slots, slot, f, shard) != ERR_OK) {
+        log_error("%s", err_text());
+        return XFER_ANSWER;
+    }
+    slot->version = 0;
+    offer->buffer = slot->data;
+    offer->bytes_max = slot->bytes_max;
+    return XFER_TAKE;
+}
+
+static enum xfer_verdict offer_state(struct objects *objects, const struct wire_key *key, struct xfer_offer *offer)
+{
+    const struct peers_plan *run = &objects->plan;
+    uint64_t bytes = state_object_bytes(run->replica, run->plan->plan, key->fragment);
+    /* What an earlier attempt left is taken over; xfer lets in nobody while it is being verified. */
+    if (slots_take_state(run->slots, key->fragment, bytes, &offer->buffer) != ERR_OK) {
+        log_error("%s", err_text());
+        return XFER_ANSWER;
+    }
+    offer->bytes_max = bytes;
+    return XFER_TAKE;
+}
+
+static enum xfer_verdict offer_plan(struct objects *objects, uint64_t total, struct xfer_offer *offer)
+{
+    offer->answer = WIRE_NOT_NEEDED;
+    if (objects->plan.plan != NULL || total > MODEL_PLAN_TEXT_MAX)
+        return XFER_ANSWER;
+    mem_free(objects->plan_in);
+    objects->plan_in = NULL;
+    offer->answer = WIRE_NOT_YET;
+    if (mem_new((size_t)total, 1, "a plan on its way in", &objects->plan_in) != ERR_OK)
+        return XFER_ANSWER;
+    offer->buffer = objects->plan_in;
+    offer->bytes_max = total;
+    return XFER_TAKE;
+}
+
+/* xfer's question: is this object wanted, and where does it go? */
+static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_key *key, uint64_t total,
+                                 struct xfer_offer *offer)
+{
+    struct objects *objects = user;
+    struct slots *slots = objects->plan.slots;
+    if (key->kind == WIRE_PLAN)
+        return offer_plan(objects, total, offer);
+    offer->answer = WIRE_NOT_YET;
+    if (objects->plan.sync == NULL || (key->kind == WIRE_STATE && trainer_initialising(objects->conf.trainer)))
+        return XFER_ANSWER;
+    switch (sync_wants(objects->plan.sync, key, peer)) {
+    case SYNC_WANT: break;
+    case SYNC_HAVE: offer->answer = WIRE_RECEIVED; return XFER_ANSWER;
+    case SYNC_NOT_NEEDED: offer->answer = WIRE_NOT_NEEDED; return XFER_ANSWER;
+    case SYNC_NOT_YET: return XFER_ANSWER;
+    }
+    if (key->kind == WIRE_STATE)
+        return offer_state(objects, key, offer);
+    if (key->kind == WIRE_CONTRIBUTION)
+        return offer_slot(objects, slots_in(slots, key->fragment, peer), key->fragment, objects->conf.view->self,
+                          offer);
+    return offer_slot(objects, slots_result(slots, key->fragment, key->shard), key->fragment, key->shard, offer);
+}
+
+void objects_judged(struct objects *objects, uint32_t peer, const struct wire_key *key, enum wire_done done)
+{
+    xfer_finish(objects->xfer, peer, key, done);
+}
+
+bool objects_receiving(const struct objects *objects, const struct wire_key *key)
+{
+    return xfer_receiving(objects->xfer, key);
+}
+
+enum err objects_take_plan(struct objects *objects, uint32_t peer, const struct wire_key *key, uint64_t bytes,
+                           const struct digest *plan_id, struct model_plan **out)
+{
+    *out = NULL;
+    xfer_finish(objects->xfer, peer, key, WIRE_RECEIVED);
+    enum err err = objects->plan.plan == NULL
+                       ? model_plan_parse(objects->conf.spec, (const char *)objects->plan_in, (size_t)bytes, out)
+                       : err_set(ERR_STATE, "a plan is known already");
+    mem_free(objects->plan_in);
+    objects->plan_in = NULL;
+    if (err == ERR_OK && !digest_equal(&(*out)->plan->digest, plan_id))
+        err = err_set(ERR_PROTO, "it is not the one its digest stands for");
+    if (err != ERR_OK) {
+        model_plan_free(*out);
+        *out = NULL;
+    }
+    return err;
+}
+
+/* ---- messages ---- */
+
+static void done_in(struct objects *objects, uint32_t peer, const struct wire_key *key, uint32_t status,
+                    uint64_t now_ms)
+{
+    if (status == WIRE_GONE) {
+        if (xfer_gone(objects->xfer, peer, key) && key->kind == WIRE_STATE)
+            post_not_available(objects, peer, key);
+        return;
+    }
+    if (xfer_done_in(objects->xfer, peer, key, (enum wire_done)status, now_ms))
+        end_served(objects, peer, key);
+    if (status == WIRE_NOT_AVAILABLE)
+        post_not_available(objects, peer, key);
+    if (status == WIRE_REFUSED)
+        log_error("island %s refuses our %s", objects->conf.view->members[peer].name, wire_key_text(key));
+}
+
+void objects_message_in(struct objects *objects, uint32_t peer, const struct wire_message *message, uint64_t now_ms)
+{
+    switch (message->type) {
+    case WIRE_ACK:
+        /* It waits for more of an object that we do not send any more: it may ask again. */
+        if (!xfer_ack_in(objects->xfer, peer, &message->ack.key, message->ack.have, message->ack.resume, now_ms))
+            say_done(objects, peer, &message->ack.key, WIRE_GONE);
+        break;
+    case WIRE_DONE: done_in(objects, peer, &message->done.key, message->done.status, now_ms); break;
+    case WIRE_FETCH: serve(objects, peer, &message->fetch.key, now_ms); break;
+    case WIRE_PROBE: xfer_probe_in(objects->xfer, peer, &message->probe.key, message->probe.bytes, now_ms); break;
+    default: break; /* not about an object */
+    }
+}
+
+void objects_chunk_in(struct objects *objects, uint32_t peer, const struct wire_chunk *chunk, uint64_t now_ms)
+{
+    uint64_t bytes;
+    if (xfer_chunk_in(objects->xfer, peer, chunk, now_ms, &bytes) == XFER_COMPLETE)
+        event_post(objects->conf.events, &(struct event){.type = EVENT_OBJECT,
+                                                         .fragment = chunk->key.fragment,
+                                                         .member = peer,
+                                                         .object = {.key = chunk->key, .bytes = bytes}});
+}
+
+/* ---- moving ---- */
+
+static void send_messages(struct objects *objects)
+{
+    struct wire_message *message = &objects->out;
+    struct xfer_message out;
+    while (xfer_message(objects->xfer, &out)) {
+        message->type = out.type;
+        if (out.type == WIRE_ACK) {
+            message->ack.key = out.key;
+            message->ack.have = out.bytes;
+            message->ack.resume = out.resume;
+        } else if (out.type == WIRE_DONE) {
+            message->done.key = out.key;
+            message->done.status = (uint32_t)out.status;
+        } else {
+            message->probe.key = out.key;
+            message->probe.bytes = out.bytes;
+        }
+        say(objects, out.peer);
+    }
+}
+
+static uint64_t now_us(void)
+{
+    return (uint64_t)(env_mono_s() * 1e6);
+}
+
+static void send_chunks(struct objects *objects, uint64_t now_ms)
+{
+    struct bitset blocked = {{0}};
+    struct xfer_chunk chunk;
+    objects->wait_us = 0;
+    for (int i = 0; i < CHUNKS_PER_TURN; i++) {
+        if (!xfer_next(objects->xfer, &blocked, &chunk)) {
+            if (!bitset_empty(&blocked))
+                objects->wait_us = BLOCKED_WAIT_US;
+            return;
+        }
+        uint64_t at_us = now_us();
+        uint64_t wait_us = pace_wait_us(&objects->pace, chunk.bytes, at_us);
+        if (wait_us > 0) {
+            objects->wait_us = wait_us;
+            return;
+        }
+        uint8_t head[WIRE_CHUNK_HEADER_BYTES];
+        wire_chunk_put(&chunk.key, chunk.total, chunk.offset, head);
+        if (link_send(objects->link, chunk.peer, WIRE_CHUNK, head, sizeof head, chunk.data, chunk.bytes) != ERR_OK) {
+            bitset_add(&blocked, chunk.peer);
+            continue;
+        }
+        (void)pace_take(&objects->pace, chunk.bytes, at_us);
+        objects->sent_bytes += chunk.bytes;
+        xfer_sent(objects->xfer, &chunk, now_ms);
+    }
+    objects->wait_us = GO_ON_US;
+}
+
+void objects_flush(struct objects *objects, uint64_t now_ms)
+{
+    uint64_t arrived, left;
+    send_messages(objects);
+    send_chunks(objects, now_ms);
+    xfer_progress(objects->xfer, &arrived, &left);
+    meter_update(&objects->meter, arrived, left, now_us());
+}
+
+void objects_tick(struct objects *objects, uint64_t now_ms)
+{
+    xfer_tick(objects->xfer, now_ms);
+}
+
+uint64_t objects_wait_us(const struct objects *objects)
+{
+    return objects->wait_us;
+}
+
+/* ---- looking in ---- */
+
+uint64_t objects_sent_bytes(const struct objects *objects)
+{
+    return objects->sent_bytes;
+}
+
+uint64_t objects_unacknowledged(const struct objects *objects, uint32_t peer)
+{
+    return xfer_outstanding(objects->xfer, peer);
+}
+
+uint64_t objects_uplink_bits(const struct objects *objects)
+{
+    return objects->meter.bits_per_s;
+}

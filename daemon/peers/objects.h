@@ -1,0 +1,48 @@
+/*
+ * objects: which objects go out and come in, and the line's share of them: contributions and results from their slots,
+ * old results from the ledger, states and the plan as copies. Private to peers/.
+ *
+ * It moves bytes between memory and connections that peers.c greeted; it knows nothing of greetings and heartbeats.
+ */
+#ifndef DAEMON_PEERS_OBJECTS_H
+#define DAEMON_PEERS_OBJECTS_H
+
+#include "daemon/peers/peers_types.h"
+#include "net/link.h"
+#include "net/xfer.h"
+
+struct objects;
+
+ERR_MUST_CHECK enum err objects_new(const struct peers_conf *conf, struct link *link, struct objects **out);
+void objects_free(struct objects *objects);
+ERR_MUST_CHECK enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan);
+
+/* How many unacknowledged bytes a peer takes in. */
+void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_bytes);
+/* The peer restarted: transfers with it end. */
+void objects_reset(struct objects *objects, uint32_t peer);
+
+/* A message about an object (WIRE_ACK, WIRE_DONE, WIRE_FETCH or WIRE_PROBE), or a chunk of one. */
+void objects_message_in(struct objects *objects, uint32_t peer, const struct wire_message *message, uint64_t now_ms);
+void objects_chunk_in(struct objects *objects, uint32_t peer, const struct wire_chunk *chunk, uint64_t now_ms);
+/* Sends what may go now. */
+void objects_flush(struct objects *objects, uint64_t now_ms);
+void objects_tick(struct objects *objects, uint64_t now_ms);
+uint64_t objects_wait_us(const struct objects *objects);
+
+/* As in peers.h. */
+void objects_send(struct objects *objects, const struct wire_key *key, uint32_t member, uint64_t now_ms);
+void objects_fetch(struct objects *objects, const struct wire_key *key, uint32_t member);
+void objects_retire(struct objects *objects, uint32_t f, uint64_t version);
+void objects_retire_results(struct objects *objects, uint32_t f, uint64_t version);
+void objects_judged(struct objects *objects, uint32_t peer, const struct wire_key *key, enum wire_done done);
+bool objects_receiving(const struct objects *objects, const struct wire_key *key);
+/* `plan_id`: the plan that the peer announced. */
+ERR_MUST_CHECK enum err objects_take_plan(struct objects *objects, uint32_t peer, const struct wire_key *key,
+                                          uint64_t bytes, const struct digest *plan_id, struct model_plan **out);
+
+uint64_t objects_sent_bytes(const struct objects *objects);
+uint64_t objects_unacknowledged(const struct objects *objects, uint32_t peer);
+uint64_t objects_uplink_bits(const struct objects *objects);
+
+#endif

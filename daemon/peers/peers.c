@@ -1,0 +1,674 @@
+#include "daemon/peers/peers.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/mem.h"
+#include "daemon/peers/objects.h"
+#include "net/link.h"
+
+/*
+ * BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
+ * HELLO_AGAIN: greetings are repeated until both sides know the same of each other. REFRESH: rows of a heartbeat that
+ * are repeated though nothing changed, so that a lost one does not matter for long.
+ */
+enum {
+    BEAT_MS = 1000,
+    SILENT_MS = 2500,
+    HELLO_AGAIN_MS = 1000,
+    REFRESH = 16,
+    ANNOUNCE_GAP_MS = 3,
+    PLAN_AGAIN_MS = 2000
+};
+/* The same complaint about one island, or about strangers, is logged once in so long. */
+enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
+enum { STRANGER_SAID_MS = 5000 };
+
+/* What an island last said of itself. */
+struct report {
+    uint64_t step, tokens;
+    uint32_t loss_milli, tokens_per_s, trainer;
+};
+
+struct peer {
+    bool greeted; /* a hello of the present session was accepted */
+    bool up;      /* greeted and heard from lately */
+    uint64_t session;
+    uint64_t heard_ms, hello_ms, beat_ms;
+    uint64_t sequence_in, sequence_in_ms;   /* last heartbeat received */
+    uint64_t sequence_out, sequence_out_ms; /* last one sent */
+    uint32_t rtt_ms;
+    bool plan_known;
+    struct digest plan_id;
+    struct report report;
+    struct wire_fragment *said; /* [fragments]: what we last told it */
+    uint32_t refresh;           /* next fragment to repeat */
+    struct log_limit trouble;
+    bool refused;                 /* it, or we, would not talk: not a matter of time */
+    char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
+};
+
+struct peers {
+    struct peers_conf conf;
+    struct peers_plan plan; /* .plan NULL: not known yet */
+    uint64_t now_ms;
+    struct link *link;
+    struct objects *objects;
+    struct peer *peers; /* [members] */
+    bool announce;
+    uint64_t announce_ms;
+    uint64_t plan_ms; /* when to ask for the plan (again) */
+    uint64_t strangers, stranger_ms;
+    char stranger[WIRE_REASON_BYTES];
+    struct log_limit stranger_said;
+    struct wire_message in, out; /* taken in, and being said; large, so not on the stack */
+};
+
+static uint32_t self_of(const struct peers *peers)
+{
+    return peers->conf.view->self;
+}
+
+static uint32_t members_of(const struct peers *peers)
+{
+    return peers->conf.view->count;
+}
+
+static uint32_t fragments_of(const struct peers *peers)
+{
+    return peers->plan.plan != NULL ? peers->plan.plan->plan->fragments_count : 0;
+}
+
+static const char *name_of(const struct peers *peers, uint32_t peer)
+{
+    return peers->conf.view->members[peer].name;
+}
+
+static void post_peer(struct peers *peers, enum sync_event_type type, uint32_t member)
+{
+    event_post_sync(peers->conf.events, &(struct sync_event){.type = type, .member = member});
+}
+
+/* ---- set-up ---- */
+
+static enum err open_links(struct peers *peers)
+{
+    const struct view *view = peers->conf.view;
+    struct link_member members[WIRE_MEMBERS_MAX];
+    for (uint32_t i = 0; i < view->count; i++) {
+        members[i].name = view->members[i].name;
+        members[i].address = view->members[i].address;
+        memcpy(members[i].key, view->members[i].key, IDENT_KEY_BYTES);
+    }
+    struct link_conf conf = {.ident = peers->conf.ident,
+                             .listen = peers->conf.conf->listen,
+                             .members = members,
+                             .members_count = view->count,
+                             .self = view->self,
+                             .run_tag = digest_tag(&peers->conf.spec->digest),
+                             .view_tag = digest_tag(&view->id),
+                             .io_threads = (int)peers->conf.conf->io_threads};
+    return link_new(&conf, &peers->link);
+}
+
+enum err peers_new(const struct peers_conf *conf, struct peers **out)
+{
+    enum err err;
+    struct peers *peers = NULL;
+    *out = NULL;
+    TRY_OUT(mem_new(1, sizeof *peers, "peers", &peers));
+    peers->conf = *conf;
+    TRY_OUT(mem_new(conf->view->count, sizeof *peers->peers, "peers", &peers->peers));
+    TRY_OUT(open_links(peers));
+    TRY_OUT(objects_new(conf, peers->link, &peers->objects));
+out:
+    if (err != ERR_OK)
+        peers_free(peers);
+    else
+        *out = peers;
+    return err;
+}
+
+void peers_free(struct peers *peers)
+{
+    if (peers == NULL)
+        return;
+    objects_free(peers->objects);
+    link_free(peers->link);
+    for (uint32_t i = 0; peers->peers != NULL && i < members_of(peers); i++)
+        mem_free(peers->peers[i].said);
+    mem_free(peers->peers);
+    mem_free(peers);
+}
+
+size_t peers_poll(const struct peers *peers, zmq_pollitem_t *items, size_t items_max)
+{
+    return link_poll_items(peers->link, items, items_max);
+}
+
+uint64_t peers_wait_us(const struct peers *peers)
+{
+    return objects_wait_us(peers->objects);
+}
+
+/* ---- greetings and heartbeats out ---- */
+
+/* A message that cannot go now is dropped: everything here is repeated. */
+static void say(struct peers *peers, uint32_t i)
+{
+    enum err err = link_say(peers->link, i, &peers->out);
+    if (err != ERR_OK && err != ERR_AGAIN && err != ERR_CLOSED)
+        log_error("cannot talk to island %s: %s", name_of(peers, i), err_text());
+}
+
+static void send_hello(struct peers *peers, uint32_t i)
+{
+    struct wire_hello *hello = &peers->out.hello;
+    peers->out.type = WIRE_HELLO;
+    *hello = (struct wire_hello){.run_id = peers->conf.spec->digest,
+                                 .view_id = peers->conf.view->id,
+                                 .plan_known = peers->plan.plan != NULL,
+                                 .session = peers->conf.session,
+                                 .island = self_of(peers),
+                                 .window_kib = (uint32_t)(peers->conf.conf->window / 1024)};
+    if (hello->plan_known)
+        hello->plan_id = peers->plan.plan->plan->digest;
+    snprintf(hello->name, sizeof hello->name, "%s", peers->conf.conf->name);
+    snprintf(hello->software, sizeof hello->software, "diloco " DILOCO_VERSION);
+    say(peers, i);
+    peers->peers[i].hello_ms = peers->now_ms + HELLO_AGAIN_MS;
+}
+
+static bool row_differs(const struct wire_fragment *a, const struct wire_fragment *b)
+{
+    return a->version != b->version || a->contributed != b->contributed || a->abstained != b->abstained ||
+           memcmp(&a->results, &b->results, sizeof a->results) != 0 || a->hash_known != b->hash_known ||
+           !digest_equal(&a->hash, &b->hash);
+}
+
+static struct wire_fragment own_row(const struct peers *peers, uint32_t f)
+{
+    struct sync_peer_fragment own = sync_own(peers->plan.sync, f);
+    return (struct wire_fragment){.fragment = f,
+                                  .version = own.version,
+                                  .contributed = own.contributed,
+                                  .abstained = own.abstained,
+                                  .results = own.results,
+                                  .hash = own.hash,
+                                  .hash_known = own.hash_known};
+}
+
+/* What changed since this peer was last told, then some of the others in turn. */
+static void fill_rows(struct peers *peers, struct peer *peer, struct wire_heartbeat *beat)
+{
+    uint32_t fragments = fragments_of(peers);
+    for (uint32_t f = 0; f < fragments && beat->fragments_count + REFRESH < WIRE_FRAGMENTS_MAX; f++) {
+        struct wire_fragment row = own_row(peers, f);
+        if (!row_differs(&row, &peer->said[f]))
+            continue;
+        beat->fragments[beat->fragments_count++] = row;
+        peer->said[f] = row;
+    }
+    uint32_t changed = beat->fragments_count;
+    for (uint32_t k = 0; k < REFRESH && k < fragments; k++) {
+        uint32_t f = peer->refresh++ % fragments;
+        bool there = false;
+        for (uint32_t i = 0; i < changed && !there; i++)
+            there = beat->fragments[i].fragment == f;
+        if (there)
+            continue;
+        beat->fragments[beat->fragments_count++] = own_row(peers, f);
+        peer->said[f] = beat->fragments[beat->fragments_count - 1];
+    }
+}
+
+static uint32_t trainer_word(enum trainer_phase phase)
+{
+    static const uint32_t words[TRAINER_PHASES] = {
+        [TRAINER_NONE] = WIRE_TRAINER_NONE,           [TRAINER_STOPPED] = WIRE_TRAINER_NONE,
+        [TRAINER_STARTING] = WIRE_TRAINER_STARTING,   [TRAINER_TRAINING] = WIRE_TRAINER_TRAINING,
+        [TRAINER_FINISHING] = WIRE_TRAINER_FINISHING, [TRAINER_FINISHED] = WIRE_TRAINER_FINISHED,
+        [TRAINER_LEAVING] = WIRE_TRAINER_NONE,        [TRAINER_RESTARTING] = WIRE_TRAINER_FAILED};
+    return words[phase];
+}
+
+static uint32_t bounded(double value, double scale)
+{
+    double scaled = value * scale;
+    return scaled > 0 && scaled < (double)UINT32_MAX ? (uint32_t)scaled : 0;
+}
+
+static void send_heartbeat(struct peers *peers, uint32_t i)
+{
+    struct peer *peer = &peers->peers[i];
+    struct wire_heartbeat *beat = &peers->out.heartbeat;
+    struct trainer_info trainer = trainer_info(peers->conf.trainer);
+    enum trainer_phase phase = trainer_phase(peers->conf.trainer);
+    bool training = phase == TRAINER_TRAINING || phase == TRAINER_FINISHING;
+    peers->out.type = WIRE_HEARTBEAT;
+    beat->sequence = ++peer->sequence_out;
+    beat->session = peers->conf.session;
+    beat->echo = peer->sequence_in;
+    beat->echo_delay_ms = (uint32_t)(peers->now_ms - peer->sequence_in_ms);
+    beat->taking_part = training || phase == TRAINER_STARTING;
+    beat->step = training ? trainer.step : peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
+    beat->tokens = trainer.tokens;
+    beat->loss_milli = bounded(trainer.loss, 1000);
+    beat->tokens_per_s = bounded(trainer.tokens_per_s, 1);
+    beat->trainer = trainer_word(phase);
+    beat->fragments_count = 0;
+    if (peers->plan.sync != NULL)
+        fill_rows(peers, peer, beat);
+    peer->sequence_out_ms = peers->now_ms;
+    peer->beat_ms = peers->now_ms + BEAT_MS;
+    say(peers, i);
+}
+
+void peers_announce(struct peers *peers)
+{
+    peers->announce = true;
+}
+
+/* ---- who is there ---- */
+
+static void refuse(struct peers *peers, uint32_t i, const char *reason)
+{
+    struct peer *peer = &peers->peers[i];
+    if (log_limit_pass(&peer->trouble, peers->now_ms, REFUSED_SAID_MS))
+        log_error("island %s is refused: %s", name_of(peers, i), reason);
+    snprintf(peer->note, sizeof peer->note, "%s", reason);
+    peer->refused = true;
+    peer->greeted = false;
+}
+
+static bool plan_agrees(struct peers *peers, uint32_t i, bool known, const struct digest *theirs)
+{
+    if (!known || peers->plan.plan == NULL || digest_equal(theirs, &peers->plan.plan->plan->digest))
+        return true;
+    refuse(peers, i, "its model has other tensors; the trainers must register the same in the same order");
+    return false;
+}
+
+static bool hello_fits(struct peers *peers, uint32_t i, const struct wire_hello *hello)
+{
+    if (!digest_equal(&hello->run_id, &peers->conf.spec->digest))
+        refuse(peers, i, "it has another run spec; give every island the same file");
+    else if (!digest_equal(&hello->view_id, &peers->conf.view->id))
+        refuse(peers, i, "it has another list of members; compare `dilococtl peers` on both");
+    else if (hello->island != i || strcmp(hello->name, name_of(peers, i)) != 0)
+        refuse(peers, i, "its name is not the one its key stands for");
+    else
+        return plan_agrees(peers, i, hello->plan_known, &hello->plan_id);
+    return false;
+}
+
+static void peer_up(struct peers *peers, uint32_t i)
+{
+    struct peer *peer = &peers->peers[i];
+    if (peer->said != NULL)
+        memset(peer->said, 0xff, fragments_of(peers) * sizeof *peer->said); /* nothing it was told counts any more */
+    post_peer(peers, SYNC_EV_PEER_UP, i);
+    peers->announce = true;
+    peer->beat_ms = 0;
+}
+
+static void peer_gone(struct peers *peers, uint32_t i)
+{
+    struct peer *peer = &peers->peers[i];
+    if (peer->up)
+        post_peer(peers, SYNC_EV_PEER_DOWN, i);
+    peer->up = false;
+}
+
+enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
+{
+    peers->plan = *plan;
+    TRY(objects_plan_known(peers->objects, plan));
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        TRY(mem_new(fragments_of(peers), sizeof *peers->peers[i].said, "peers", &peers->peers[i].said));
+    for (uint32_t i = 0; i < members_of(peers); i++) {
+        struct peer *peer = &peers->peers[i];
+        if (!peer->greeted || i == self_of(peers) || !plan_agrees(peers, i, peer->plan_known, &peer->plan_id))
+            continue;
+        send_hello(peers, i); /* again, now with the plan */
+        peer_up(peers, i);
+    }
+    return ERR_OK;
+}
+
+static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *hello)
+{
+    struct peer *peer = &peers->peers[i];
+    if (!hello_fits(peers, i, hello))
+        return;
+    bool restarted = peer->session != hello->session;
+    bool was_up = peer->up && peer->greeted, again = peer->greeted;
+    objects_set_window(peers->objects, i, (uint64_t)hello->window_kib * 1024);
+    peer->plan_known = hello->plan_known;
+    peer->plan_id = hello->plan_id;
+    peer->session = hello->session;
+    peer->greeted = true;
+    peer->refused = false;
+    peer->note[0] = '\0';
+    peer->heard_ms = peers->now_ms;
+    if (restarted) {
+        objects_reset(peers->objects, i);
+        peer_gone(peers, i);
+    }
+    /* A repeated greeting means that the peer may not have ours; the pause keeps two answers from chasing each other.
+     */
+    if (restarted || (again && peers->now_ms >= peer->hello_ms))
+        send_hello(peers, i);
+    if (restarted || !was_up) {
+        peer->up = true;
+        log_info("island %s is here (%s)", name_of(peers, i), hello->software);
+        peer_up(peers, i);
+    }
+}
+
+static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_heartbeat *beat)
+{
+    struct peer *peer = &peers->peers[i];
+    if (!peer->greeted || beat->session != peer->session) {
+        if (peers->now_ms >= peer->hello_ms)
+            send_hello(peers, i);
+        return;
+    }
+    peer->heard_ms = peers->now_ms;
+    peer->sequence_in = beat->sequence;
+    peer->sequence_in_ms = peers->now_ms;
+    if (beat->echo == peer->sequence_out && peers->now_ms >= peer->sequence_out_ms + beat->echo_delay_ms)
+        peer->rtt_ms = (uint32_t)(peers->now_ms - peer->sequence_out_ms - beat->echo_delay_ms);
+    peer->report = (struct report){.step = beat->step,
+                                   .tokens = beat->tokens,
+                                   .loss_milli = beat->loss_milli,
+                                   .tokens_per_s = beat->tokens_per_s,
+                                   .trainer = beat->trainer};
+    if (!peer->up) {
+        peer->up = true;
+        log_info("island %s is back", name_of(peers, i));
+        peer_up(peers, i);
+    }
+    event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = beat});
+}
+
+static void bye_in(struct peers *peers, uint32_t i, const char *reason)
+{
+    struct peer *peer = &peers->peers[i];
+    log_info("island %s says goodbye: %s", name_of(peers, i), reason);
+    snprintf(peer->note, sizeof peer->note, "%.200s", reason);
+    peer_gone(peers, i);
+    peer->greeted = false;
+    peer->session = 0;
+}
+
+/* ---- dispatch ---- */
+
+static void malformed(struct peers *peers, uint32_t i, const char *text)
+{
+    if (log_limit_pass(&peers->peers[i].trouble, peers->now_ms, MALFORMED_SAID_MS))
+        log_error("island %s sent something we drop: %s", name_of(peers, i), text);
+}
+
+static void control_in(struct peers *peers, const struct link_message *in)
+{
+    struct wire_message *message = &peers->in;
+    uint32_t i = in->peer;
+    if (wire_unpack(in->header.type, in->payload, in->bytes, message) != ERR_OK) {
+        malformed(peers, i, err_text());
+        return;
+    }
+    switch (message->type) {
+    case WIRE_HELLO: hello_in(peers, i, &message->hello); break;
+    case WIRE_HEARTBEAT: heartbeat_in(peers, i, &message->heartbeat); break;
+    case WIRE_BYE:
+        if (peers->peers[i].greeted)
+            bye_in(peers, i, message->bye.reason);
+        break;
+    case WIRE_ACK:
+    case WIRE_DONE:
+    case WIRE_FETCH:
+    case WIRE_PROBE:
+        if (peers->peers[i].greeted)
+            objects_message_in(peers->objects, i, message, peers->now_ms);
+        break;
+    case WIRE_CHUNK:
+    case WIRE_BULK_HELLO: break;
+    }
+}
+
+static void bulk_in(struct peers *peers, const struct link_message *in)
+{
+    struct wire_chunk chunk;
+    if (in->header.type == WIRE_BULK_HELLO || !peers->peers[in->peer].greeted)
+        return;
+    if (wire_chunk_get(in->payload, in->bytes, &chunk) != ERR_OK)
+        malformed(peers, in->peer, err_text());
+    else
+        objects_chunk_in(peers->objects, in->peer, &chunk, peers->now_ms);
+}
+
+bool peers_take(struct peers *peers, uint64_t now_ms)
+{
+    struct link_message message;
+    peers->now_ms = now_ms;
+    if (link_recv(peers->link, &message) != ERR_OK)
+        return false;
+    if (message.header.type == WIRE_CHUNK || message.header.type == WIRE_BULK_HELLO)
+        bulk_in(peers, &message);
+    else
+        control_in(peers, &message);
+    return true;
+}
+
+static void stranger_came(struct peers *peers, const char *who)
+{
+    peers->strangers++;
+    peers->stranger_ms = peers->now_ms;
+    snprintf(peers->stranger, sizeof peers->stranger, "%s", who);
+    if (log_limit_pass(&peers->stranger_said, peers->now_ms, STRANGER_SAID_MS))
+        log_warn("refused a connection with unknown key %s; if it belongs to the run, add a [peer] section", who);
+}
+
+void peers_look(struct peers *peers, uint64_t now_ms)
+{
+    struct link_event event;
+    peers->now_ms = now_ms;
+    while (link_event(peers->link, &event)) {
+        switch (event.type) {
+        case LINK_CONNECTED:
+            if (!event.bulk)
+                send_hello(peers, event.peer);
+            break;
+        case LINK_DISCONNECTED: break; /* silence says the rest */
+        case LINK_STRANGER: stranger_came(peers, event.text); break;
+        case LINK_NOT_ADMITTED:
+            if (!peers->peers[event.peer].up) /* else it reaches us, so our dialling does not matter */
+                refuse(peers, event.peer,
+                       "it does not admit our key, or its own is not the one in our configuration; compare `dilococtl "
+                       "peers`");
+            break;
+        case LINK_MISMATCH: refuse(peers, event.peer, event.text); break;
+        case LINK_MALFORMED:
+            if (event.peer < members_of(peers))
+                malformed(peers, event.peer, event.text);
+            break;
+        }
+    }
+}
+
+void peers_flush(struct peers *peers, uint64_t now_ms)
+{
+    peers->now_ms = now_ms;
+    if (peers->announce && now_ms >= peers->announce_ms) {
+        peers->announce = false;
+        peers->announce_ms = now_ms + ANNOUNCE_GAP_MS;
+        for (uint32_t i = 0; i < members_of(peers); i++)
+            if (i != self_of(peers) && peers->peers[i].greeted)
+                send_heartbeat(peers, i);
+    }
+    objects_flush(peers->objects, now_ms);
+}
+
+/* ---- the tick ---- */
+
+static void look_after(struct peers *peers, uint32_t i)
+{
+    struct peer *peer = &peers->peers[i];
+    bool settled = peer->greeted && peer->plan_known == (peers->plan.plan != NULL);
+    if (!settled && link_up(peers->link, i, false) && peers->now_ms >= peer->hello_ms)
+        send_hello(peers, i);
+    if (peer->greeted && peers->now_ms >= peer->beat_ms)
+        send_heartbeat(peers, i);
+    if (peer->up && peers->now_ms > peer->heard_ms + SILENT_MS) {
+        log_warn("island %s has not been heard of for %.1f s; training goes on, its shards wait for it",
+                 name_of(peers, i), (double)(peers->now_ms - peer->heard_ms) / 1000);
+        snprintf(peer->note, sizeof peer->note, "silent");
+        peer_gone(peers, i);
+    }
+}
+
+/* Asks a peer for the plan while we have none. */
+static void want_plan(struct peers *peers)
+{
+    static const struct wire_key key = {.kind = WIRE_PLAN};
+    if (peers->plan.plan != NULL || peers->now_ms < peers->plan_ms)
+        return;
+    for (uint32_t i = 0; i < members_of(peers); i++) {
+        if (i == self_of(peers) || !peers->peers[i].up || !peers->peers[i].plan_known)
+            continue;
+        peers->plan_ms = peers->now_ms + PLAN_AGAIN_MS;
+        objects_fetch(peers->objects, &key, i);
+        return;
+    }
+}
+
+void peers_tick(struct peers *peers, uint64_t now_ms)
+{
+    peers->now_ms = now_ms;
+    objects_tick(peers->objects, now_ms);
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        if (i != self_of(peers))
+            look_after(peers, i);
+    want_plan(peers);
+}
+
+/* ---- orders ---- */
+
+void peers_send(struct peers *peers, const struct wire_key *key, uint32_t member)
+{
+    objects_send(peers->objects, key, member, peers->now_ms);
+}
+
+void peers_fetch(struct peers *peers, const struct wire_key *key, uint32_t member)
+{
+    objects_fetch(peers->objects, key, member);
+}
+
+void peers_retire(struct peers *peers, uint32_t f, uint64_t version)
+{
+    objects_retire(peers->objects, f, version);
+}
+
+void peers_retire_results(struct peers *peers, uint32_t f, uint64_t version)
+{
+    objects_retire_results(peers->objects, f, version);
+}
+
+void peers_judged(struct peers *peers, uint32_t peer, const struct wire_key *key, enum wire_done done)
+{
+    objects_judged(peers->objects, peer, key, done);
+}
+
+enum err peers_take_plan(struct peers *peers, uint32_t peer, const struct wire_key *key, uint64_t bytes,
+                         struct model_plan **out)
+{
+    return objects_take_plan(peers->objects, peer, key, bytes, &peers->peers[peer].plan_id, out);
+}
+
+void peers_plan_refused(struct peers *peers, uint32_t peer, const char *text)
+{
+    if (log_limit_pass(&peers->peers[peer].trouble, peers->now_ms, PLAN_SAID_MS))
+        log_error("the plan of island %s cannot be used: %s", name_of(peers, peer), text);
+}
+
+void peers_diverged(struct peers *peers, uint32_t peer, uint32_t f)
+{
+    if (log_limit_pass(&peers->peers[peer].trouble, peers->now_ms, DIVERGED_SAID_MS))
+        log_warn("island %s has diverged in fragment %" PRIu32 "; it repairs from the others", name_of(peers, peer), f);
+}
+
+void peers_bye(struct peers *peers, const char *reason)
+{
+    peers->out.type = WIRE_BYE;
+    snprintf(peers->out.bye.reason, sizeof peers->out.bye.reason, "%s", reason);
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        if (i != self_of(peers) && peers->peers[i].greeted)
+            say(peers, i);
+}
+
+/* ---- looking in ---- */
+
+bool peers_heard(const struct peers *peers)
+{
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        if (i != self_of(peers) && (!peers->peers[i].up || peers->peers[i].sequence_in == 0))
+            return false;
+    return true;
+}
+
+bool peers_receiving(const struct peers *peers, const struct wire_key *key)
+{
+    return objects_receiving(peers->objects, key);
+}
+
+uint64_t peers_furthest(const struct peers *peers, uint64_t own_step)
+{
+    uint64_t furthest = own_step;
+    uint64_t last = (uint64_t)peers->conf.spec->steps;
+    for (uint32_t i = 0; i < members_of(peers); i++) {
+        const struct peer *peer = &peers->peers[i];
+        if (i != self_of(peers) && peer->up && peer->report.step > furthest)
+            furthest = peer->report.step;
+    }
+    return furthest < last ? furthest : last;
+}
+
+uint64_t peers_uplink_bits(const struct peers *peers)
+{
+    return objects_uplink_bits(peers->objects);
+}
+
+struct peer_info peers_info(const struct peers *peers, uint32_t i)
+{
+    const struct peer *peer = &peers->peers[i];
+    struct link_counters counters = link_counters(peers->link, i);
+    return (struct peer_info){.up = peer->up,
+                              .refused = peer->refused,
+                              .note = peer->note,
+                              .heard_ms = peer->heard_ms,
+                              .rtt_ms = peer->rtt_ms,
+                              .step = peer->report.step,
+                              .tokens = peer->report.tokens,
+                              .loss_milli = peer->report.loss_milli,
+                              .tokens_per_s = peer->report.tokens_per_s,
+                              .trainer = peer->report.trainer,
+                              .sent = counters.sent,
+                              .received = counters.received,
+                              .unacknowledged = objects_unacknowledged(peers->objects, i)};
+}
+
+struct peers_totals peers_totals(const struct peers *peers)
+{
+    return (struct peers_totals){.objects_sent_bytes = objects_sent_bytes(peers->objects),
+                                 .strangers = peers->strangers,
+                                 .stranger_ms = peers->stranger_ms,
+                                 .stranger = peers->stranger};
+}
+
+void peers_sample(struct peers *peers)
+{
+    link_sample(peers->link);
+}

@@ -1,0 +1,43 @@
+/*
+ * peers_types: what peers/'s parts are born with, for peers.h and the part below it.
+ */
+#ifndef DAEMON_PEERS_PEERS_TYPES_H
+#define DAEMON_PEERS_PEERS_TYPES_H
+
+#include <stdint.h>
+
+#include "common/runspec.h"
+#include "daemon/dconf.h"
+#include "daemon/event.h"
+#include "daemon/rounds/rounds.h"
+#include "daemon/state/ledger.h"
+#include "daemon/state/model_plan.h"
+#include "daemon/state/replica.h"
+#include "daemon/state/slots.h"
+#include "daemon/trainer/trainer.h"
+#include "net/ident.h"
+#include "net/sync.h"
+#include "net/view.h"
+
+/* All borrowed. */
+struct peers_conf {
+    const struct dconf *conf;
+    const struct runspec *spec;
+    const struct view *view;
+    const struct ident *ident;
+    struct events *events;
+    const struct trainer *trainer;
+    uint64_t session; /* random, of this daemon process */
+};
+
+/* What is there once the run's plan is known; all borrowed. */
+struct peers_plan {
+    const struct model_plan *plan;
+    struct replica *replica;
+    struct ledger *ledger;
+    struct slots *slots;
+    const struct sync *sync;
+    const struct rounds *rounds;
+};
+
+#endif

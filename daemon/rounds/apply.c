@@ -1,0 +1,362 @@
+#include "daemon/rounds/apply.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "common/mem.h"
+#include "daemon/rules.h"
+#include "daemon/state/results.h"
+
+/* No run spec leads to larger numbers of an outer step. */
+static const float outer_most = 1e6f;
+
+struct apply_fragment {
+    uint64_t waits;             /* version to apply when nobody reads the anchor; 0: none */
+    uint32_t parts_left;        /* jobs of the step under way */
+    struct replica_size *sizes; /* [members]: of the results being applied, by shard */
+    struct bitset counted;      /* of the step under way: shards that count us */
+};
+
+struct apply {
+    struct desk *desk;
+    struct apply_fragment *fragments;
+    struct job_pool receives, shards, hashes;
+};
+
+/* A result that came in. */
+struct receive_job {
+    struct job job;
+    struct apply *apply;
+    struct wire_key key;
+    uint32_t peer;
+    struct slot *slot;
+};
+
+/* One shard's part of an outer step, or of the measuring before it. */
+struct shard_job {
+    struct job job;
+    struct apply *apply;
+    uint32_t f, shard;
+    uint64_t version;
+    bool own_encoding; /* the contribution that is counted is the one this process encoded last */
+    bool counts_us;    /* out */
+    uint64_t step;     /* out: the result's */
+};
+
+/* The hash of a version. */
+struct hash_job {
+    struct job job;
+    struct apply *apply;
+    uint32_t f;
+    uint64_t version;
+    struct digest hash;
+};
+
+enum err apply_new(struct desk *desk, struct apply **out)
+{
+    TRY(mem_new(1, sizeof **out, "rounds", out));
+    struct apply *apply = *out;
+    apply->desk = desk;
+    apply->receives.job_bytes = sizeof(struct receive_job);
+    apply->shards.job_bytes = sizeof(struct shard_job);
+    apply->hashes.job_bytes = sizeof(struct hash_job);
+    TRY(mem_new(desk_fragments(desk), sizeof *apply->fragments, "rounds", &apply->fragments));
+    for (uint32_t f = 0; f < desk_fragments(desk); f++)
+        TRY(mem_new(desk->conf.view->count, sizeof(struct replica_size), "rounds", &apply->fragments[f].sizes));
+    return ERR_OK;
+}
+
+void apply_free(struct apply *apply)
+{
+    if (apply == NULL)
+        return;
+    job_pool_deinit(&apply->receives);
+    job_pool_deinit(&apply->shards);
+    job_pool_deinit(&apply->hashes);
+    for (uint32_t f = 0; apply->fragments != NULL && f < desk_fragments(apply->desk); f++)
+        mem_free(apply->fragments[f].sizes);
+    mem_free(apply->fragments);
+    mem_free(apply);
+}
+
+/* ---- the numbers of an outer step ---- */
+
+static struct outer_round numbers_of(const struct desk *desk, uint64_t version, const struct wire_meta *meta)
+{
+    float number[WIRE_OUTER_NUMBERS];
+    if (!meta->outer_known)
+        return rules_round(desk->conf.spec, 1, 0, version, 0, 0);
+    memcpy(number, meta->outer, sizeof number);
+    return (struct outer_round){.scale = number[0], .momentum = number[1], .lr = number[2]};
+}
+
+struct outer_round apply_numbers(const struct desk *desk, uint64_t version, const struct wire_meta *meta,
+                                 const struct replica_size *sizes)
+{
+    struct outer_round round = numbers_of(desk, version, meta);
+    double delta = 0, momentum = 0;
+    if (!desk->conf.spec->staleness_penalty)
+        return round;
+    for (uint32_t s = 0; s < desk->conf.view->count; s++) {
+        delta += sizes[s].delta;
+        momentum += sizes[s].momentum;
+    }
+    return outer_round_penalised(round, (double)round.lr * sqrt(momentum), sqrt(delta));
+}
+
+/* Numbers that no run spec leads to are refused before they reach an anchor. */
+static enum err check_numbers(const struct desk *desk, uint64_t version, const struct wire_meta *meta)
+{
+    struct outer_round round = numbers_of(desk, version, meta);
+    bool good = round.scale > 0 && round.scale <= outer_most && round.momentum >= 0 && round.momentum < 1 &&
+                round.lr >= 0 && round.lr <= outer_most;
+    return good ? ERR_OK : err_set(ERR_PROTO, "its outer step has numbers that make no sense");
+}
+
+/* ---- a result came in ---- */
+
+static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
+{
+    struct receive_job *j = (struct receive_job *)(void *)job;
+    const struct desk *desk = j->apply->desk;
+    const struct wire_key *key = &j->key;
+    struct wire_meta meta;
+    const uint8_t *frame;
+    size_t frame_bytes;
+    size_t count = (size_t)desk_values(desk, key->fragment, key->shard);
+    TRY(wire_object_open(WIRE_RESULT, j->slot->data, j->slot->bytes, &meta, &frame, &frame_bytes));
+    TRY(desk_check_step(desk, &meta));
+    TRY(check_numbers(desk, key->version, &meta));
+    TRY(codec_check(frame, frame_bytes, count));
+    /* Nothing enters the ledger that a restart could not apply. */
+    TRY(codec_decode(scratch->codec, frame, frame_bytes, scratch->values, count));
+    return ledger_append(desk->conf.ledger, key->fragment, key->version, key->shard, j->slot->data, j->slot->bytes,
+                         false);
+}
+
+static void done_receive(struct job *job)
+{
+    struct receive_job *j = (struct receive_job *)(void *)job;
+    struct desk *desk = j->apply->desk;
+    const struct wire_key *key = &j->key;
+    enum wire_done status = WIRE_RECEIVED;
+    j->slot->busy = false;
+    if (job->err == ERR_PROTO) {
+        log_error("the result of fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32
+                  " from island %s is damaged and not used: %s; it is fetched again",
+                  key->fragment, key->version, key->shard, desk_name(desk, j->peer), job->text);
+        status = WIRE_REFUSED;
+    } else if (job->err != ERR_OK) {
+        desk_disk_failed(desk, job->text);
+        status = WIRE_NOT_YET; /* it is sent again until there is room */
+    } else {
+        desk_disk_works(desk);
+    }
+    desk_judged(desk, j->peer, key, status);
+    if (job->err == ERR_OK)
+        desk_post(desk,
+                  &(struct sync_event){
+                      .type = SYNC_EV_STORED, .fragment = key->fragment, .version = key->version, .shard = key->shard});
+    job_pool_give(&j->apply->receives, j);
+}
+
+void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *key, uint64_t bytes)
+{
+    struct desk *desk = apply->desk;
+    struct receive_job *j = desk_job(desk, &apply->receives);
+    if (j == NULL) {
+        desk_judged(desk, peer, key, WIRE_NOT_YET);
+        return;
+    }
+    j->apply = apply;
+    j->key = *key;
+    j->peer = peer;
+    j->slot = slots_result(desk->conf.slots, key->fragment, key->shard);
+    j->slot->bytes = (size_t)bytes;
+    j->slot->busy = true;
+    desk_submit(desk, &j->job, run_receive, done_receive);
+}
+
+/* ---- the hash, when all shards are done ---- */
+
+static enum err run_hash(struct job *job, struct jobs_scratch *scratch)
+{
+    struct hash_job *j = (struct hash_job *)(void *)job;
+    (void)scratch;
+    return replica_hash(j->apply->desk->conf.replica, j->f, j->version, &j->hash);
+}
+
+static void done_hash(struct job *job)
+{
+    struct hash_job *j = (struct hash_job *)(void *)job;
+    struct apply *apply = j->apply;
+    struct desk *desk = apply->desk;
+    struct store_fragment *state = &desk->fragments[j->f].state;
+    char hex[DIGEST_HEX_BYTES];
+    if (job->err != ERR_OK) { /* out of memory: the daemon ends, and goes on from the ledger */
+        event_post_fatal(desk->conf.events, job->text);
+        job_pool_give(&apply->hashes, j);
+        return;
+    }
+    state->version = j->version;
+    state->hash = j->hash;
+    log_debug("fragment %" PRIu32 " version %" PRIu64 " hash %s", j->f, j->version, digest_hex(&j->hash, hex));
+    event_post(desk->conf.events,
+               &(struct event){.type = EVENT_COUNTED, .fragment = j->f, .shards = apply->fragments[j->f].counted});
+    desk_post(desk, &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = j->f, .hash = j->hash});
+    job_pool_give(&apply->hashes, j);
+}
+
+static void all_applied(struct apply *apply, uint32_t f, uint64_t version)
+{
+    struct hash_job *j = desk_job(apply->desk, &apply->hashes);
+    if (j == NULL)
+        return;
+    j->apply = apply;
+    j->f = f;
+    j->version = version;
+    desk_submit(apply->desk, &j->job, run_hash, done_hash);
+}
+
+/* ---- the outer step: one job per shard ---- */
+
+static struct shard_job *shard_job(struct apply *apply, uint32_t f, uint32_t shard, uint64_t version)
+{
+    struct shard_job *j = desk_job(apply->desk, &apply->shards);
+    if (j == NULL)
+        return NULL;
+    j->apply = apply;
+    j->f = f;
+    j->shard = shard;
+    j->version = version;
+    return j;
+}
+
+static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
+{
+    struct shard_job *j = (struct shard_job *)(void *)job;
+    const struct desk *desk = j->apply->desk;
+    struct result result;
+    TRY(result_open(desk->conf.ledger, j->f, j->version, j->shard, &result));
+    j->counts_us = result_counts(&result.meta, desk_self(desk));
+    j->step = result.meta.step;
+    enum replica_residual_rule rule = !j->counts_us ? REPLICA_KEEP : j->own_encoding ? REPLICA_MOVE : REPLICA_CLEAR;
+    struct outer_round round = apply_numbers(desk, j->version, &result.meta, j->apply->fragments[j->f].sizes);
+    enum err err = replica_apply(desk->conf.replica, j->f, j->shard, &round, result.frame, result.frame_bytes, rule,
+                                 scratch->codec, scratch->values);
+    result_close(&result);
+    return err;
+}
+
+static void done_apply(struct job *job)
+{
+    struct shard_job *j = (struct shard_job *)(void *)job;
+    struct apply *apply = j->apply;
+    struct apply_fragment *fragment = &apply->fragments[j->f];
+    struct store_fragment *state = &apply->desk->fragments[j->f].state;
+    uint32_t f = j->f;
+    uint64_t version = j->version;
+    /* A result in our own ledger that cannot be applied leaves the shard as it was: its hash will differ, and the
+     * comparison with the others mends it. */
+    if (job->err != ERR_OK)
+        log_error("fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32 " cannot be applied: %s", f, version,
+                  j->shard, job->text);
+    if (j->counts_us)
+        bitset_add(&fragment->counted, j->shard);
+    if (j->step > state->step)
+        state->step = j->step;
+    job_pool_give(&apply->shards, j);
+    if (--fragment->parts_left == 0)
+        all_applied(apply, f, version);
+}
+
+static void apply_shards(struct apply *apply, uint32_t f, uint64_t version)
+{
+    struct desk *desk = apply->desk;
+    struct apply_fragment *fragment = &apply->fragments[f];
+    fragment->parts_left = 1; /* holds the end back until all are submitted */
+    for (uint32_t s = 0; s < desk->conf.view->count; s++) {
+        if (desk_values(desk, f, s) == 0)
+            continue;
+        struct shard_job *j = shard_job(apply, f, s, version);
+        if (j == NULL)
+            return; /* the daemon ends; without this shard the version is never taken for applied */
+        j->own_encoding = desk->fragments[f].encoded_version == version;
+        fragment->parts_left++;
+        desk_submit(desk, &j->job, run_apply, done_apply);
+    }
+    if (--fragment->parts_left == 0)
+        all_applied(apply, f, version);
+}
+
+/* ---- before it, with CO2's penalty: the norms over all shards ---- */
+
+static enum err run_measure(struct job *job, struct jobs_scratch *scratch)
+{
+    struct shard_job *j = (struct shard_job *)(void *)job;
+    const struct desk *desk = j->apply->desk;
+    struct result result;
+    TRY(result_open(desk->conf.ledger, j->f, j->version, j->shard, &result));
+    enum err err = replica_measure(desk->conf.replica, j->f, j->shard, result.frame, result.frame_bytes, scratch->codec,
+                                   scratch->values, &j->apply->fragments[j->f].sizes[j->shard]);
+    result_close(&result);
+    return err;
+}
+
+static void done_measure(struct job *job)
+{
+    struct shard_job *j = (struct shard_job *)(void *)job;
+    struct apply *apply = j->apply;
+    uint32_t f = j->f;
+    uint64_t version = j->version;
+    job_pool_give(&apply->shards, j); /* one that failed fails again when it is applied, and is reported then */
+    if (--apply->fragments[f].parts_left == 0)
+        apply_shards(apply, f, version);
+}
+
+static void measure_shards(struct apply *apply, uint32_t f, uint64_t version)
+{
+    struct apply_fragment *fragment = &apply->fragments[f];
+    fragment->parts_left = 1;
+    for (uint32_t s = 0; s < apply->desk->conf.view->count; s++) {
+        fragment->sizes[s] = (struct replica_size){0};
+        if (desk_values(apply->desk, f, s) == 0)
+            continue;
+        struct shard_job *j = shard_job(apply, f, s, version);
+        if (j == NULL)
+            return;
+        fragment->parts_left++;
+        desk_submit(apply->desk, &j->job, run_measure, done_measure);
+    }
+    if (--fragment->parts_left == 0)
+        apply_shards(apply, f, version);
+}
+
+/* ---- the order ---- */
+
+void apply_begin(struct apply *apply, uint32_t f, uint64_t version)
+{
+    struct apply_fragment *fragment = &apply->fragments[f];
+    if (apply->desk->fragments[f].readers > 0) {
+        fragment->waits = version;
+        return;
+    }
+    fragment->waits = 0;
+    fragment->counted = (struct bitset){{0}};
+    if (apply->desk->conf.spec->staleness_penalty)
+        measure_shards(apply, f, version);
+    else
+        apply_shards(apply, f, version);
+}
+
+void apply_unread(struct apply *apply, uint32_t f)
+{
+    if (apply->fragments[f].waits != 0)
+        apply_begin(apply, f, apply->fragments[f].waits);
+}
+
+bool apply_waits(const struct apply *apply, uint32_t f)
+{
+    return apply->fragments[f].waits != 0;
+}

@@ -1,0 +1,27 @@
+/*
+ * apply: results: those that come in are checked and go into the ledger; when all of a version are there, the outer
+ * step, one job per shard, then the hash. Private to rounds/; the loop's thread calls, recovery at start, too.
+ */
+#ifndef DAEMON_ROUNDS_APPLY_H
+#define DAEMON_ROUNDS_APPLY_H
+
+#include "daemon/rounds/desk.h"
+#include "outer_opt/outer.h"
+
+struct apply;
+
+ERR_MUST_CHECK enum err apply_new(struct desk *desk, struct apply **out);
+void apply_free(struct apply *apply);
+void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *key, uint64_t bytes);
+/* Now, or when nobody reads the anchor. */
+void apply_begin(struct apply *apply, uint32_t f, uint64_t version);
+void apply_unread(struct apply *apply, uint32_t f);
+/* An outer step is ordered and waits for readers: the anchor stands still until they have gone. */
+bool apply_waits(const struct apply *apply, uint32_t f);
+
+/* The numbers of a result's outer step: those it brings, or, from before they travelled, the run spec's; with CO2's
+ * staleness penalty, if the run has it, from the sizes of all `shards_count` shards. */
+struct outer_round apply_numbers(const struct desk *desk, uint64_t version, const struct wire_meta *meta,
+                                 const struct replica_size *sizes);
+
+#endif

@@ -1,0 +1,68 @@
+/*
+ * desk: what all jobs of the rounds share: the run's parts, what each fragment's anchor is and who reads it, whether
+ * zstd pays, and what the disk said last. Private to rounds/.
+ *
+ * Readers: a job that reads an anchor begins and ends reading it; who changes it (an outer step, a peer's state, a
+ * residual that moves) waits until nobody reads, and is told by EVENT_UNREAD.
+ * The loop's thread owns it; jobs read `conf` and, of the fragment they work on, what cannot change under them.
+ */
+#ifndef DAEMON_ROUNDS_DESK_H
+#define DAEMON_ROUNDS_DESK_H
+
+#include "common/log.h"
+#include "daemon/rounds/rounds_types.h"
+#include "daemon/rounds/squeeze.h"
+
+struct desk_fragment {
+    struct store_fragment state; /* version, step, hash of the anchor */
+    uint64_t encoded_version;    /* last one this process encoded a contribution for; 0: none */
+    uint32_t readers;            /* jobs that read the anchor */
+};
+
+struct desk {
+    struct rounds_conf conf;
+    struct desk_fragment *fragments;
+    uint64_t now_ms;
+    uint64_t uplink_bits; /* per second, as measured; 0: not known */
+    struct squeeze squeeze;
+    char disk_note[320]; /* why the disk cannot be written; "" if it can */
+    struct log_limit disk_said;
+};
+
+ERR_MUST_CHECK enum err desk_init(struct desk *desk, const struct rounds_conf *conf);
+void desk_deinit(struct desk *desk);
+
+uint32_t desk_self(const struct desk *desk);
+uint32_t desk_fragments(const struct desk *desk);
+const char *desk_name(const struct desk *desk, uint32_t member);
+/* Values of a shard; 0: it is empty and has no owner. */
+uint64_t desk_values(const struct desk *desk, uint32_t f, uint32_t shard);
+
+void desk_read_begin(struct desk *desk, uint32_t f);
+void desk_read_end(struct desk *desk, uint32_t f);
+
+/* The disk refused: remembered for status, logged now and then; or it works. */
+void desk_disk_failed(struct desk *desk, const char *text);
+void desk_disk_works(struct desk *desk);
+
+/* A job of the pool; NULL when out of memory: a round that one cannot go on with would stand for ever, so the daemon
+ * then ends in order and goes on from the ledger when it is started again. */
+void *desk_job(struct desk *desk, struct job_pool *pool);
+/* Room in a slot for the object of a shard; false as above. */
+bool desk_room(struct desk *desk, struct slot *slot, uint32_t f, uint32_t shard);
+void desk_submit(struct desk *desk, struct job *job, job_run *run, job_done *done);
+
+/* Whether the next range is encoded with zstd, as the link asks for. `measured`: the other way is tried now and then,
+ * and desk_note_compression() follows. */
+bool desk_compress(struct desk *desk, bool measured);
+/* On a job's thread. */
+ERR_MUST_CHECK enum err desk_set_compression(const struct desk *desk, bool compress, struct codec *codec);
+
+/* Schedules count on the step that an object names. ERR_PROTO. */
+ERR_MUST_CHECK enum err desk_check_step(const struct desk *desk, const struct wire_meta *meta);
+
+/* What became of an object that came in: for its sender. */
+void desk_judged(struct desk *desk, uint32_t peer, const struct wire_key *key, enum wire_done done);
+void desk_post(struct desk *desk, const struct sync_event *event);
+
+#endif

@@ -1,0 +1,123 @@
+#include "daemon/rounds/install.h"
+
+#include <inttypes.h>
+
+#include "common/mem.h"
+#include "daemon/state/state_object.h"
+
+/* A state that came in. */
+struct install_job {
+    struct job job;
+    struct install *install;
+    struct wire_key key;
+    uint32_t peer;
+    uint64_t bytes;
+    bool expects; /* `hash` is what the peer announced */
+    struct digest hash;
+    struct store_fragment state; /* out */
+};
+
+struct install {
+    struct desk *desk;
+    struct keep *keep;
+    struct install_job **waits; /* [fragments]: one that waits until nobody reads the anchor */
+    struct job_pool jobs;
+};
+
+enum err install_new(struct desk *desk, struct keep *keep, struct install **out)
+{
+    TRY(mem_new(1, sizeof **out, "rounds", out));
+    (*out)->desk = desk;
+    (*out)->keep = keep;
+    (*out)->jobs.job_bytes = sizeof(struct install_job);
+    return mem_new(desk_fragments(desk), sizeof *(*out)->waits, "rounds", &(*out)->waits);
+}
+
+void install_free(struct install *install)
+{
+    if (install == NULL)
+        return;
+    job_pool_deinit(&install->jobs);
+    mem_free(install->waits);
+    mem_free(install);
+}
+
+static enum err run_install(struct job *job, struct jobs_scratch *scratch)
+{
+    struct install_job *j = (struct install_job *)(void *)job;
+    const struct rounds_conf *conf = &j->install->desk->conf;
+    (void)scratch;
+    return state_object_install(conf->replica, conf->plan->plan, j->key.fragment, j->key.version,
+                                j->expects ? &j->hash : NULL, slots_state(conf->slots, j->key.fragment), j->bytes,
+                                &j->state);
+}
+
+static void installed(const struct install_job *j)
+{
+    struct desk *desk = j->install->desk;
+    uint32_t f = j->key.fragment;
+    struct desk_fragment *fragment = &desk->fragments[f];
+    /* What of ours the state counts is not known; counting twice would be worse than losing a round's residual. */
+    bool in_flight = fragment->encoded_version > fragment->state.version;
+    fragment->state = j->state;
+    replica_clear_residuals(desk->conf.replica, f);
+    keep_on_disk(j->install->keep, f, KEEP_NONE); /* the ledger does not lead here from any earlier checkpoint */
+    if (in_flight)
+        event_post(
+            desk->conf.events,
+            &(struct event){.type = EVENT_COUNTED, .fragment = f, .shards = replica_shards(desk->conf.replica, f)});
+    desk_judged(desk, j->peer, &j->key, WIRE_RECEIVED);
+    desk_post(desk, &(struct sync_event){
+                        .type = SYNC_EV_INSTALLED, .fragment = f, .version = j->state.version, .hash = j->state.hash});
+}
+
+static void done_install(struct job *job)
+{
+    struct install_job *j = (struct install_job *)(void *)job;
+    struct desk *desk = j->install->desk;
+    uint32_t f = j->key.fragment;
+    slots_free_state(desk->conf.slots, f);
+    if (job->err != ERR_OK) {
+        log_error("the state of fragment %" PRIu32 " from island %s cannot be used: %s; asking again", f,
+                  desk_name(desk, j->peer), job->text);
+        desk_judged(desk, j->peer, &j->key, WIRE_REFUSED);
+        desk_post(desk,
+                  &(struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = j->peer, .key = j->key, .fragment = f});
+    } else {
+        installed(j);
+    }
+    job_pool_give(&j->install->jobs, j);
+}
+
+static void begin(struct install *install, struct install_job *j)
+{
+    uint32_t f = j->key.fragment;
+    bool read = install->desk->fragments[f].readers > 0;
+    install->waits[f] = read ? j : NULL;
+    if (!read)
+        desk_submit(install->desk, &j->job, run_install, done_install);
+}
+
+void install_state_in(struct install *install, uint32_t peer, const struct wire_key *key, uint64_t bytes)
+{
+    struct desk *desk = install->desk;
+    struct install_job *j = desk_job(desk, &install->jobs);
+    if (j == NULL) {
+        desk_judged(desk, peer, key, WIRE_NOT_YET);
+        return;
+    }
+    struct sync_peer_fragment said = sync_heard(desk->conf.sync, peer, key->fragment);
+    j->install = install;
+    j->key = *key;
+    j->peer = peer;
+    j->bytes = bytes;
+    j->expects = said.hash_known && said.version == key->version;
+    j->hash = said.hash;
+    begin(install, j);
+}
+
+void install_unread(struct install *install, uint32_t f)
+{
+    if (install->waits[f] != NULL)
+        begin(install, install->waits[f]);
+}

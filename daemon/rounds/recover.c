@@ -1,0 +1,110 @@
+#include "daemon/rounds/recover.h"
+
+#include <inttypes.h>
+
+#include "common/mem.h"
+#include "daemon/rounds/apply.h"
+#include "daemon/state/results.h"
+
+/* What replaying takes. */
+struct replay {
+    struct desk *desk;
+    uint32_t f;
+    struct codec *codec;
+    float *values;              /* of the largest shard */
+    struct replica_size *sizes; /* [members] */
+};
+
+/* One shard's result from the ledger: looked at, or applied. */
+static enum err replay_shard(struct replay *replay, uint64_t version, uint32_t s, bool apply)
+{
+    const struct desk *desk = replay->desk;
+    struct replica *replica = desk->conf.replica;
+    struct store_fragment *state = &desk->fragments[replay->f].state;
+    struct result result;
+    if (desk_values(desk, replay->f, s) == 0)
+        return ERR_OK;
+    TRY(result_open(desk->conf.ledger, replay->f, version, s, &result));
+    enum err err;
+    if (apply) {
+        struct outer_round round = apply_numbers(desk, version, &result.meta, replay->sizes);
+        err = replica_apply(replica, replay->f, s, &round, result.frame, result.frame_bytes, REPLICA_CLEAR,
+                            replay->codec, replay->values);
+        if (err == ERR_OK && result.meta.step > state->step)
+            state->step = result.meta.step;
+    } else {
+        err = replica_measure(replica, replay->f, s, result.frame, result.frame_bytes, replay->codec, replay->values,
+                              &replay->sizes[s]);
+    }
+    result_close(&result);
+    return err;
+}
+
+/* Applies one version from the ledger; ERR_NOTFOUND if the result of a shard is missing or of no use, which is found
+ * before anything is changed. */
+static enum err replay_version(struct replay *replay, uint64_t version)
+{
+    uint32_t shards = replay->desk->conf.view->count;
+    for (uint32_t s = 0; s < shards; s++) {
+        enum err err = replay_shard(replay, version, s, false);
+        if (err == ERR_OK)
+            continue;
+        if (err == ERR_NOTFOUND)
+            return err;
+        log_error("the ledger's result of fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32
+                  " cannot be used: %s; what follows is fetched from other islands",
+                  replay->f, version, s, err_text());
+        return err_set(ERR_NOTFOUND, "a result of no use");
+    }
+    for (uint32_t s = 0; s < shards; s++)
+        TRY(replay_shard(replay, version, s, true));
+    return ERR_OK;
+}
+
+static enum err replay_all(struct desk *desk, uint32_t f, bool *replayed)
+{
+    enum err err;
+    struct store_fragment *state = &desk->fragments[f].state;
+    struct replay replay = {.desk = desk, .f = f};
+    *replayed = false;
+    TRY_OUT(codec_new(0, &replay.codec));
+    TRY_OUT(
+        mem_new(replica_shard_max(desk->conf.replica), sizeof *replay.values, "replaying the ledger", &replay.values));
+    TRY_OUT(mem_new(desk->conf.view->count, sizeof *replay.sizes, "replaying the ledger", &replay.sizes));
+    while ((err = replay_version(&replay, state->version + 1)) == ERR_OK) {
+        state->version++;
+        *replayed = true;
+    }
+    err = err == ERR_NOTFOUND ? ERR_OK : err;
+out:
+    codec_free(replay.codec);
+    mem_free(replay.values);
+    mem_free(replay.sizes);
+    return err;
+}
+
+enum err recover_fragment(struct desk *desk, uint32_t f, bool *known, uint64_t *saved, struct bitset *results)
+{
+    const struct rounds_conf *conf = &desk->conf;
+    struct store_fragment *state = &desk->fragments[f].state;
+    bool replayed;
+    enum err err = store_load_fragment(conf->folder, conf->spec, conf->plan, conf->replica, f, state);
+    *known = err == ERR_OK;
+    *results = (struct bitset){{0}};
+    if (err == ERR_CORRUPT) {
+        log_warn("%s; the fragment is fetched from another island", err_text());
+        *state = (struct store_fragment){0};
+        replica_clear(conf->replica, f);
+        return ERR_OK;
+    }
+    if (err == ERR_NOTFOUND)
+        return ERR_OK;
+    TRY(err);
+    *saved = state->version;
+    TRY(replay_all(desk, f, &replayed));
+    *results = results_held(conf->ledger, f, state->version + 1, conf->view->count);
+    /* The checkpoint's residuals are older than results made from them. */
+    if (replayed || bitset_has(results, desk_self(desk)))
+        replica_clear_residuals(conf->replica, f);
+    return replayed ? replica_hash(conf->replica, f, state->version, &state->hash) : ERR_OK;
+}

@@ -1,0 +1,308 @@
+#include "daemon/rounds/reduce.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/mem.h"
+#include "daemon/rules.h"
+
+enum { STORE_AGAIN_MS = 2000, OUTLIER_SAID_MS = 10000 };
+
+struct reduce_fragment {
+    uint64_t store_again_ms; /* the disk refused our result: when to try again; 0: it did not */
+    uint64_t stored_waits;   /* version of our result, durable, to be counted when nobody reads; 0: none */
+};
+
+struct reduce_member {
+    uint64_t outliers;
+    struct log_limit said;
+};
+
+struct reduce {
+    struct desk *desk;
+    struct reduce_fragment *fragments;
+    struct reduce_member *members;
+    struct job_pool checks, means, stores;
+};
+
+/* A contribution that came in. */
+struct check_job {
+    struct job job;
+    struct reduce *reduce;
+    struct wire_key key;
+    uint32_t peer;
+    struct slot *slot;
+    struct wire_meta meta;
+};
+
+/* The mean over our shard. */
+struct mean_job {
+    struct job job;
+    struct reduce *reduce;
+    uint32_t f;
+    uint64_t version;
+    struct slot *slot;
+    bool compress;
+    struct wire_meta meta;
+    struct replica_input inputs[WIRE_MEMBERS_MAX];
+    size_t inputs_count, bad;
+};
+
+/* Our result into the ledger. */
+struct store_job {
+    struct job job;
+    struct reduce *reduce;
+    uint32_t f;
+    uint64_t version;
+    struct slot *slot;
+};
+
+enum err reduce_new(struct desk *desk, struct reduce **out)
+{
+    TRY(mem_new(1, sizeof **out, "rounds", out));
+    struct reduce *reduce = *out;
+    reduce->desk = desk;
+    reduce->checks.job_bytes = sizeof(struct check_job);
+    reduce->means.job_bytes = sizeof(struct mean_job);
+    reduce->stores.job_bytes = sizeof(struct store_job);
+    TRY(mem_new(desk->conf.view->count, sizeof *reduce->members, "rounds", &reduce->members));
+    return mem_new(desk_fragments(desk), sizeof *reduce->fragments, "rounds", &reduce->fragments);
+}
+
+void reduce_free(struct reduce *reduce)
+{
+    if (reduce == NULL)
+        return;
+    job_pool_deinit(&reduce->checks);
+    job_pool_deinit(&reduce->means);
+    job_pool_deinit(&reduce->stores);
+    mem_free(reduce->members);
+    mem_free(reduce->fragments);
+    mem_free(reduce);
+}
+
+uint64_t reduce_outliers(const struct reduce *reduce, uint32_t member)
+{
+    return reduce->members[member].outliers;
+}
+
+/* ---- a contribution to our shard came in ---- */
+
+static enum err run_check(struct job *job, struct jobs_scratch *scratch)
+{
+    struct check_job *j = (struct check_job *)(void *)job;
+    const struct desk *desk = j->reduce->desk;
+    const uint8_t *frame;
+    size_t frame_bytes;
+    (void)scratch;
+    TRY(wire_object_open(WIRE_CONTRIBUTION, j->slot->data, j->slot->bytes, &j->meta, &frame, &frame_bytes));
+    TRY(desk_check_step(desk, &j->meta));
+    struct plan_shard range = replica_own_shard(desk->conf.replica, j->key.fragment);
+    return codec_check(frame, frame_bytes, (size_t)(range.end - range.begin));
+}
+
+static void done_check(struct job *job)
+{
+    struct check_job *j = (struct check_job *)(void *)job;
+    struct desk *desk = j->reduce->desk;
+    uint32_t f = j->key.fragment;
+    uint64_t version = j->key.version;
+    struct sync_event event = {.type = SYNC_EV_CONTRIBUTION, .fragment = f, .version = version, .member = j->peer};
+    enum wire_done status = WIRE_RECEIVED;
+    j->slot->busy = false;
+    j->slot->version = version;
+    if (job->err != ERR_OK) {
+        log_error("the contribution of island %s to fragment %" PRIu32 ", version %" PRIu64
+                  " is damaged and not counted: %s",
+                  desk_name(desk, j->peer), f, version, job->text);
+        event.type = SYNC_EV_CONTRIBUTION_REFUSED;
+        status = WIRE_REFUSED;
+    } else if (!sync_base_agrees(desk->conf.sync, f, version, &j->meta.base_hash)) {
+        log_error("island %s contributes to fragment %" PRIu32 " from another version %" PRIu64
+                  " than ours; not counted, one of us has to repair",
+                  desk_name(desk, j->peer), f, version - 1);
+        event.type = SYNC_EV_CONTRIBUTION_REFUSED;
+        status = WIRE_REFUSED;
+    }
+    desk_judged(desk, j->peer, &j->key, status);
+    desk_post(desk, &event);
+    job_pool_give(&j->reduce->checks, j);
+}
+
+void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct wire_key *key, uint64_t bytes)
+{
+    struct desk *desk = reduce->desk;
+    struct check_job *j = desk_job(desk, &reduce->checks);
+    if (j == NULL) {
+        desk_judged(desk, peer, key, WIRE_NOT_YET);
+        return;
+    }
+    j->reduce = reduce;
+    j->key = *key;
+    j->peer = peer;
+    j->slot = slots_in(desk->conf.slots, key->fragment, peer);
+    j->slot->bytes = (size_t)bytes;
+    j->slot->busy = true;
+    desk_submit(desk, &j->job, run_check, done_check);
+}
+
+/* ---- the mean over our shard ---- */
+
+static enum err run_mean(struct job *job, struct jobs_scratch *scratch)
+{
+    struct mean_job *j = (struct mean_job *)(void *)job;
+    const struct desk *desk = j->reduce->desk;
+    size_t frame_bytes;
+    TRY(desk_set_compression(desk, j->compress, scratch->codec));
+    TRY(replica_reduce(desk->conf.replica, j->f, j->inputs, j->inputs_count, scratch->codec, scratch->values,
+                       wire_object_frame(j->slot->data), &frame_bytes, &j->bad));
+    for (size_t i = 0; i < j->inputs_count; i++)
+        if (j->inputs[i].factor == 0)
+            j->meta.contributors[i].tokens = 0; /* counted, with no weight */
+    return wire_object_seal(WIRE_RESULT, &j->meta, j->slot->data, frame_bytes, &j->slot->bytes);
+}
+
+static void tell_outliers(const struct mean_job *j)
+{
+    struct desk *desk = j->reduce->desk;
+    for (size_t i = 0; i < j->inputs_count; i++) {
+        const struct replica_input *input = &j->inputs[i];
+        struct reduce_member *member = &j->reduce->members[input->member];
+        if (input->factor == 1)
+            continue;
+        member->outliers++;
+        if (log_limit_pass(&member->said, desk->now_ms, OUTLIER_SAID_MS))
+            log_warn("fragment %" PRIu32 ", version %" PRIu64
+                     ": the contribution of island %s is far larger than usual; "
+                     "%s (the %" PRIu64 ". time). Look at its loss and learning rate",
+                     j->f, j->version, desk_name(desk, input->member), input->factor == 0 ? "left out" : "scaled down",
+                     member->outliers);
+    }
+}
+
+static void done_mean(struct job *job)
+{
+    struct mean_job *j = (struct mean_job *)(void *)job;
+    struct desk *desk = j->reduce->desk;
+    struct sync_event event = {.type = SYNC_EV_REDUCED, .fragment = j->f};
+    j->slot->busy = false;
+    j->slot->version = j->version;
+    if (job->err != ERR_OK) {
+        event.type = SYNC_EV_DROPPED;
+        event.member = j->inputs[j->bad].member;
+        log_error("fragment %" PRIu32 ", version %" PRIu64 ": the contribution of island %s cannot be used: %s", j->f,
+                  j->version, desk_name(desk, event.member), job->text);
+    } else {
+        tell_outliers(j);
+    }
+    desk_post(desk, &event);
+    job_pool_give(&j->reduce->means, j);
+}
+
+/* Adds a member's contribution to the inputs. It was checked when it came; opening it again only finds the places. */
+static void add_input(struct mean_job *j, const struct slot *slot, uint32_t member)
+{
+    struct wire_meta meta;
+    const uint8_t *frame;
+    size_t frame_bytes;
+    if (wire_object_open(WIRE_CONTRIBUTION, slot->data, slot->bytes, &meta, &frame, &frame_bytes) != ERR_OK)
+        return;
+    size_t i = j->inputs_count++;
+    j->inputs[i] =
+        (struct replica_input){.frame = frame, .bytes = frame_bytes, .weight = (float)meta.tokens, .member = member};
+    j->meta.contributors[i] = (struct wire_contributor){.island = member, .tokens = meta.tokens};
+    j->meta.contributors_count = (uint32_t)j->inputs_count;
+    j->meta.step = meta.step > j->meta.step ? meta.step : j->meta.step;
+}
+
+void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const struct bitset *have)
+{
+    struct desk *desk = reduce->desk;
+    uint32_t self = desk_self(desk);
+    struct slot *slot = slots_own(desk->conf.slots, f);
+    struct mean_job *j = desk_room(desk, slot, f, self) ? desk_job(desk, &reduce->means) : NULL;
+    if (j == NULL)
+        return;
+    j->reduce = reduce;
+    j->f = f;
+    j->version = version;
+    j->slot = slot;
+    for (uint32_t i = 0; i < desk->conf.view->count; i++)
+        if (bitset_has(have, i))
+            add_input(j, i == self ? slots_out(desk->conf.slots, f, i) : slots_in(desk->conf.slots, f, i), i);
+    struct outer_round round =
+        rules_round(desk->conf.spec, desk_fragments(desk), f, version, desk->fragments[f].state.step, j->meta.step);
+    memcpy(j->meta.outer, (float[]){round.scale, round.momentum, round.lr}, sizeof j->meta.outer);
+    j->meta.outer_known = true;
+    j->compress = desk_compress(desk, false);
+    slot->busy = true;
+    desk_submit(desk, &j->job, run_mean, done_mean);
+}
+
+/* ---- our result into the ledger ---- */
+
+static enum err run_store(struct job *job, struct jobs_scratch *scratch)
+{
+    struct store_job *j = (struct store_job *)(void *)job;
+    const struct desk *desk = j->reduce->desk;
+    (void)scratch;
+    return ledger_append(desk->conf.ledger, j->f, j->version, desk_self(desk), j->slot->data, j->slot->bytes, true);
+}
+
+/* Our result is durable: its residual moves, unless a checkpoint is just reading the one before. */
+void reduce_unread(struct reduce *reduce, uint32_t f)
+{
+    struct desk *desk = reduce->desk;
+    struct reduce_fragment *fragment = &reduce->fragments[f];
+    uint64_t version = fragment->stored_waits;
+    if (version == 0 || desk->fragments[f].readers > 0)
+        return;
+    fragment->stored_waits = 0;
+    replica_commit_owner(desk->conf.replica, f);
+    desk_post(desk, &(struct sync_event){
+                        .type = SYNC_EV_STORED, .fragment = f, .version = version, .shard = desk_self(desk)});
+}
+
+static void done_store(struct job *job)
+{
+    struct store_job *j = (struct store_job *)(void *)job;
+    struct reduce *reduce = j->reduce;
+    struct reduce_fragment *fragment = &reduce->fragments[j->f];
+    uint32_t f = j->f;
+    j->slot->busy = false;
+    if (job->err != ERR_OK) {
+        desk_disk_failed(reduce->desk, job->text);
+        fragment->store_again_ms = reduce->desk->now_ms + STORE_AGAIN_MS;
+    } else {
+        desk_disk_works(reduce->desk);
+        fragment->store_again_ms = 0;
+        fragment->stored_waits = j->version;
+    }
+    job_pool_give(&reduce->stores, j);
+    reduce_unread(reduce, f);
+}
+
+void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version)
+{
+    struct desk *desk = reduce->desk;
+    struct store_job *j = desk_job(desk, &reduce->stores);
+    if (j == NULL)
+        return;
+    j->reduce = reduce;
+    j->f = f;
+    j->version = version;
+    j->slot = slots_own(desk->conf.slots, f);
+    j->slot->busy = true;
+    desk_submit(desk, &j->job, run_store, done_store);
+}
+
+void reduce_tick(struct reduce *reduce)
+{
+    for (uint32_t f = 0; f < desk_fragments(reduce->desk); f++) {
+        struct reduce_fragment *fragment = &reduce->fragments[f];
+        if (fragment->store_again_ms == 0 || reduce->desk->now_ms < fragment->store_again_ms)
+            continue;
+        fragment->store_again_ms = 0;
+        reduce_store(reduce, f, slots_own(reduce->desk->conf.slots, f)->version);
+    }
+}

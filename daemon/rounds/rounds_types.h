@@ -1,0 +1,38 @@
+/*
+ * rounds_types: what rounds/'s parts are born with and what they tell, for rounds.h and the parts below it.
+ */
+#ifndef DAEMON_ROUNDS_ROUNDS_TYPES_H
+#define DAEMON_ROUNDS_ROUNDS_TYPES_H
+
+#include <stdbool.h>
+
+#include "common/runspec.h"
+#include "daemon/event.h"
+#include "daemon/jobs.h"
+#include "daemon/state/ledger.h"
+#include "daemon/state/model_plan.h"
+#include "daemon/state/replica.h"
+#include "daemon/state/slots.h"
+#include "daemon/state/store.h"
+#include "net/sync.h"
+#include "net/view.h"
+
+/* All borrowed for the life of the rounds. */
+struct rounds_conf {
+    const struct runspec *spec;
+    const struct view *view;
+    const struct model_plan *plan;
+    const char *folder; /* for checkpoints and exported anchors */
+    bool compress_auto;
+    struct replica *replica;
+    struct ledger *ledger;
+    struct slots *slots;
+    struct jobs *jobs; /* whose scratch is made fit for the plan */
+    struct events *events;
+    const struct sync *sync;
+};
+
+/* Of the exported anchors. */
+enum rounds_export_state { ROUNDS_EXPORT_NONE, ROUNDS_EXPORT_WRITING, ROUNDS_EXPORT_DONE, ROUNDS_EXPORT_FAILED };
+
+#endif

@@ -1,0 +1,54 @@
+#include "daemon/state/memory.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+
+#include "net/wire.h"
+#include "outer_opt/recipe.h"
+
+/* A state is an anchor and its momentum; a fragment has two areas shared with the trainer. */
+enum { STATE_ARRAYS = 2, SHARED_AREAS = 2 };
+
+struct memory memory_of(const struct replica_conf *conf, uint32_t job_threads)
+{
+    const struct plan *plan = conf->plan;
+    struct memory memory = {.replica = replica_bytes(conf)};
+    uint64_t shard_most = 0;
+    for (uint32_t f = 0; f < plan->fragments_count; f++) {
+        uint64_t values = plan->fragments[f].values_count;
+        struct plan_shard own = plan_shard(plan, f, conf->weights, conf->members_count, conf->self);
+        memory.shared += SHARED_AREAS * values * sizeof(float);
+        for (uint32_t s = 0; s < conf->members_count; s++) {
+            struct plan_shard shard = plan_shard(plan, f, conf->weights, conf->members_count, s);
+            shard_most = shard.end - shard.begin > shard_most ? shard.end - shard.begin : shard_most;
+            /* what we send for it and its result; and for our own what everyone sends, too */
+            memory.frames +=
+                2 * wire_object_bytes_max(recipe_frame_bytes_max(plan, &conf->choice, f, shard.begin, shard.end)) +
+                wire_object_bytes_max(recipe_frame_bytes_max(plan, &conf->choice, f, own.begin, own.end));
+        }
+        memory.states += STATE_ARRAYS * values * sizeof(float);
+    }
+    memory.frames += job_threads * shard_most * sizeof(float);
+    memory.states += MEMORY_STATES_SERVED * STATE_ARRAYS * plan->values_count_max * sizeof(float);
+    return memory;
+}
+
+uint64_t memory_sum(const struct memory *memory)
+{
+    return memory->replica + memory->shared + memory->frames + memory->states;
+}
+
+enum err memory_check(const struct memory *memory, uint64_t params_count, uint64_t there_bytes)
+{
+    uint64_t needed = memory->replica + memory->shared + memory->frames;
+    if (needed > there_bytes)
+        return err_set(ERR_NOMEM,
+                       "the model's %" PRIu64 " parameters need %.1f GiB here, and this machine has %.1f GiB",
+                       params_count, (double)needed / 1073741824, (double)there_bytes / 1073741824);
+    return ERR_OK;
+}
+
+uint64_t memory_there_bytes(void)
+{
+    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}

@@ -1,0 +1,32 @@
+/*
+ * memory: what a run takes on this island, stated before anything is allocated. Pure but for asking how much there is.
+ */
+#ifndef DAEMON_STATE_MEMORY_H
+#define DAEMON_STATE_MEMORY_H
+
+#include <stdint.h>
+
+#include "common/err.h"
+#include "daemon/state/replica.h"
+
+/* States that are copied for other islands at a time. */
+enum { MEMORY_STATES_SERVED = 2 };
+
+/* Bytes at most. */
+struct memory {
+    uint64_t replica; /* anchors, momentum, residuals */
+    uint64_t shared;  /* with the trainer */
+    uint64_t frames;  /* encoded: contributions out and in, results, our own; and job threads' scratch */
+    uint64_t states;  /* a blank island's states on their way in, and copies for others */
+};
+
+struct memory memory_of(const struct replica_conf *conf, uint32_t job_threads);
+uint64_t memory_sum(const struct memory *memory);
+
+/* ERR_NOMEM: what is needed all the time is more than `there_bytes`. */
+ERR_MUST_CHECK enum err memory_check(const struct memory *memory, uint64_t params_count, uint64_t there_bytes);
+
+/* Of this machine. */
+uint64_t memory_there_bytes(void);
+
+#endif

@@ -1,0 +1,382 @@
+#include "daemon/trainer/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/fsio.h"
+#include "common/log.h"
+#include "common/mem.h"
+
+/*
+ * The trainer outlives a killed daemon: it is not told to die with us, its number is kept in a file, and it is watched
+ * through a pidfd, which works for processes that are not (any more) our children.
+ */
+enum { BACKOFF_MS = 1000, BACKOFF_MAX_MS = 60000, HEALTHY_MS = 60000, DOUBLINGS_MAX = 10, ARGS_MAX = 32 };
+
+struct process {
+    const struct dconf *conf;
+    enum process_state state;
+    int pid, pidfd;
+    bool child; /* ours to reap */
+    bool finished, stopping;
+    unsigned failures;
+    uint64_t started_ms, next_start_ms;
+    char *pid_path, *program;
+    char note[320];
+};
+
+/* ---- the file with its number ---- */
+
+/* Start time of a process in clock ticks since boot, from /proc: with the number, it names a process for good. */
+static bool start_time(int pid, uint64_t *ticks)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    char stat_text[1024];
+    ssize_t got = read(fd, stat_text, sizeof stat_text - 1);
+    close(fd);
+    if (got <= 0)
+        return false;
+    stat_text[got] = '\0';
+    char *at = strrchr(stat_text, ')'); /* the command's name may hold anything */
+    for (int field = 2; at != NULL && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    return at != NULL && sscanf(at, "%" SCNu64, ticks) == 1;
+}
+
+static void save_pid(struct process *process)
+{
+    char text[64];
+    uint64_t ticks = 0;
+    start_time(process->pid, &ticks);
+    int length = snprintf(text, sizeof text, "%d %" PRIu64 "\n", process->pid, ticks);
+    if (fsio_replace(process->pid_path, text, (size_t)length, 0644) != ERR_OK)
+        log_warn("%s; a restarted daemon will not recognise the running trainer", err_text());
+}
+
+static void watch(struct process *process, int pid, bool child)
+{
+    process->pid = pid;
+    process->child = child;
+    process->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+/* Takes over a trainer that an earlier daemon started and that still runs. */
+static void adopt(struct process *process)
+{
+    char *text;
+    size_t bytes;
+    int pid;
+    uint64_t was, is;
+    if (fsio_read(process->pid_path, 256, &text, &bytes) != ERR_OK)
+        return;
+    bool alive = sscanf(text, "%d %" SCNu64, &pid, &was) == 2 && pid > 1 && start_time(pid, &is) && is == was;
+    mem_free(text);
+    if (!alive)
+        return;
+    watch(process, pid, false);
+    if (process->pidfd < 0)
+        return;
+    process->state = PROCESS_RUNNING;
+    log_info("the trainer of before (pid %d) still runs; it attaches again by itself", pid);
+}
+
+/* ---- starting ---- */
+
+/* A bare name is first looked for beside our own program, so that a build folder works without installation. */
+static enum err find_program(const char *name, char **out)
+{
+    char self[512];
+    ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (strchr(name, '/') == NULL && bytes > 0) {
+        self[bytes] = '\0';
+        char *slash = strrchr(self, '/');
+        *slash = '\0';
+        TRY(mem_printf(out, "%s/%s", self, name));
+        if (access(*out, X_OK) == 0)
+            return ERR_OK;
+        mem_free(*out);
+    }
+    return mem_strdup(name, out);
+}
+
+struct arguments {
+    char *text[ARGS_MAX];
+    int count;
+};
+
+static enum err add(struct arguments *args, const char *text)
+{
+    return mem_strdup(text, &args->text[args->count++]);
+}
+
+static enum err add_number(struct arguments *args, const char *option, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    TRY(add(args, option));
+    return add(args, text);
+}
+
+static enum err add_pair(struct arguments *args, const char *option, const char *value)
+{
+    TRY(add(args, option));
+    return add(args, value);
+}
+
+static enum err make_arguments(const struct process *process, struct arguments *args)
+{
+    const struct dconf *conf = process->conf;
+    char folder[512], path[512];
+    snprintf(folder, sizeof folder, "%s/worker", conf->state_folder);
+    snprintf(path, sizeof path, "%s/worker.sock", conf->run_folder);
+    TRY(add(args, process->program));
+    TRY(add(args, "train"));
+    TRY(add_pair(args, "--run", conf->run_path));
+    TRY(add_pair(args, "--data", conf->data));
+    TRY(add_pair(args, "--out", folder));
+    TRY(add_pair(args, "--attach", path));
+    TRY(add_pair(args, "--device", conf->device));
+    if (conf->stream[0] != '\0')
+        TRY(add_pair(args, "--stream", conf->stream));
+    TRY(add_number(args, "--threads", conf->threads));
+    TRY(add_number(args, "--checkpoint-every", conf->checkpoint_every));
+    return add_number(args, "--eval-every", conf->eval_every);
+}
+
+static void free_arguments(struct arguments *args)
+{
+    for (int i = 0; i < args->count; i++)
+        mem_free(args->text[i]);
+}
+
+static void run_child(struct arguments *args)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    /* A session of its own: a terminal's Ctrl-C goes to the daemon, which ends the trainer in order. */
+    setsid();
+    execvp(args->text[0], args->text);
+    log_error("cannot start %s: %s; set [worker] program", args->text[0], strerror(errno));
+    _exit(127);
+}
+
+static enum err start(struct process *process, uint64_t now_ms)
+{
+    struct arguments args = {.count = 0};
+    enum err err = make_arguments(process, &args);
+    if (err == ERR_OK) {
+        int pid = fork();
+        if (pid == 0)
+            run_child(&args);
+        if (pid < 0) {
+            err = err_set_errno(ERR_NOMEM, "cannot start a trainer");
+        } else {
+            process->finished = false;
+            process->started_ms = now_ms;
+            process->state = PROCESS_RUNNING;
+            watch(process, pid, true);
+            save_pid(process);
+            log_info("started %s (pid %d)", args.text[0], pid);
+        }
+    }
+    free_arguments(&args);
+    return err;
+}
+
+/* ---- its end ---- */
+
+static void describe_end(struct process *process, int *status, char *text, size_t text_bytes)
+{
+    *status = -1;
+    if (process->child && waitpid(process->pid, status, WNOHANG) == process->pid) {
+        if (WIFEXITED(*status))
+            snprintf(text, text_bytes, "ended with status %d", WEXITSTATUS(*status));
+        else
+            snprintf(text, text_bytes, "was killed by signal %d (%s)", WTERMSIG(*status), strsignal(WTERMSIG(*status)));
+    } else {
+        snprintf(text, text_bytes, "ended");
+    }
+}
+
+static void ended(struct process *process, uint64_t now_ms)
+{
+    char how[128];
+    int status;
+    describe_end(process, &status, how, sizeof how);
+    close(process->pidfd);
+    process->pidfd = -1;
+    unlink(process->pid_path);
+    bool asked = process->stopping || process->state == PROCESS_LEAVING;
+    if (process->finished || asked) {
+        log_info("the trainer (pid %d) %s", process->pid, how);
+        process->state = process->state == PROCESS_LEAVING || !process->finished ? PROCESS_STOPPED : PROCESS_FINISHED;
+        process->note[0] = '\0';
+        process->failures = 0;
+        process->pid = 0;
+        return;
+    }
+    if (now_ms > process->started_ms + HEALTHY_MS)
+        process->failures = 0;
+    unsigned doublings = process->failures < DOUBLINGS_MAX ? process->failures : DOUBLINGS_MAX;
+    uint64_t pause_ms = (uint64_t)BACKOFF_MS << doublings;
+    pause_ms = pause_ms < BACKOFF_MAX_MS ? pause_ms : BACKOFF_MAX_MS;
+    process->failures++;
+    process->next_start_ms = now_ms + pause_ms;
+    process->state = PROCESS_WAITING;
+    snprintf(process->note, sizeof process->note,
+             "the trainer (pid %d) %s; its own message stands above in the log; started again in %.0f s", process->pid,
+             how, (double)pause_ms / 1000);
+    log_error("%s", process->note);
+    process->pid = 0;
+}
+
+/* ---- the interface ---- */
+
+static enum err open_process(struct process *process)
+{
+    const struct dconf *conf = process->conf;
+    TRY(mem_printf(&process->pid_path, "%s/worker.pid", conf->state_folder));
+    if (conf->worker_program[0] == '\0')
+        return ERR_OK;
+    process->state = PROCESS_STOPPED;
+    TRY(find_program(conf->worker_program, &process->program));
+    adopt(process);
+    return ERR_OK;
+}
+
+enum err process_new(const struct dconf *conf, struct process **out)
+{
+    struct process *process;
+    *out = NULL;
+    TRY(mem_new(1, sizeof *process, "the trainer's supervision", &process));
+    process->conf = conf;
+    process->pidfd = -1;
+    enum err err = open_process(process);
+    if (err != ERR_OK)
+        process_free(process);
+    else
+        *out = process;
+    return err;
+}
+
+void process_free(struct process *process)
+{
+    if (process == NULL)
+        return;
+    if (process->pidfd >= 0)
+        close(process->pidfd);
+    mem_free(process->pid_path);
+    mem_free(process->program);
+    mem_free(process);
+}
+
+enum err process_autostart(struct process *process, uint64_t now_ms)
+{
+    return process->state == PROCESS_STOPPED && process->conf->autostart ? start(process, now_ms) : ERR_OK;
+}
+
+enum err process_start(struct process *process, uint64_t now_ms)
+{
+    switch (process->state) {
+    case PROCESS_NONE:
+        return err_set(ERR_STATE,
+                       "no trainer is configured ([worker] program is empty); start yours, it attaches itself");
+    case PROCESS_RUNNING: return err_set(ERR_STATE, "the trainer is running already (pid %d)", process->pid);
+    case PROCESS_LEAVING:
+        return err_set(
+            ERR_STATE,
+            "the island is leaving; join again when it has left, or let it go at once with dilococtl leave --now");
+    case PROCESS_STOPPED:
+    case PROCESS_WAITING:
+    case PROCESS_FINISHED: break;
+    }
+    if (process->conf->data[0] == '\0')
+        return err_set(ERR_CONF, "[worker] data is not set; there is nothing to train on");
+    process->failures = 0;
+    return start(process, now_ms);
+}
+
+void process_leave(struct process *process)
+{
+    if (process->state == PROCESS_WAITING)
+        process->state = PROCESS_STOPPED;
+    else if (process->pidfd >= 0)
+        process->state = PROCESS_LEAVING;
+}
+
+bool process_end(struct process *process)
+{
+    if (process->pidfd < 0)
+        return false;
+    syscall(SYS_pidfd_send_signal, process->pidfd, SIGTERM, NULL, 0);
+    return true;
+}
+
+void process_finished(struct process *process)
+{
+    process->finished = true;
+}
+
+void process_stop(struct process *process)
+{
+    process->stopping = true;
+    process_end(process);
+}
+
+size_t process_poll(const struct process *process, struct pollfd *items, size_t items_max)
+{
+    if (process->pidfd < 0 || items_max == 0)
+        return 0;
+    items[0] = (struct pollfd){.fd = process->pidfd, .events = POLLIN};
+    return 1;
+}
+
+void process_run(struct process *process, uint64_t now_ms)
+{
+    struct pollfd item = {.fd = process->pidfd, .events = POLLIN};
+    if (process->pidfd >= 0 && poll(&item, 1, 0) == 1)
+        ended(process, now_ms);
+}
+
+void process_tick(struct process *process, uint64_t now_ms)
+{
+    if (process->state != PROCESS_WAITING || process->stopping || now_ms < process->next_start_ms)
+        return;
+    if (start(process, now_ms) != ERR_OK) {
+        log_error("%s", err_text());
+        process->next_start_ms = now_ms + BACKOFF_MAX_MS;
+    }
+}
+
+bool process_running(const struct process *process)
+{
+    return process->pidfd >= 0;
+}
+
+struct process_info process_info(const struct process *process)
+{
+    return (struct process_info){
+        .state = process->state, .pid = process->pid, .failures = process->failures, .note = process->note};
+}
+
+const char *process_state_name(enum process_state state)
+{
+    static const char *const names[] = {
+        [PROCESS_NONE] = "none configured", [PROCESS_STOPPED] = "stopped",    [PROCESS_RUNNING] = "running",
+        [PROCESS_LEAVING] = "leaving",      [PROCESS_WAITING] = "restarting", [PROCESS_FINISHED] = "finished",
+    };
+    return names[state];
+}

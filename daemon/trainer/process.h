@@ -1,0 +1,67 @@
+/*
+ * process: the trainer's process: started, watched, started again when it fails, ended. Private to trainer/.
+ *
+ * It knows nothing of what the trainer does; whether it has finished its work it is told. Only the loop's thread
+ * calls; nothing blocks.
+ *
+ *   STOPPED ──join, or autostart──▶ RUNNING ──leave──▶ LEAVING ──it ended──▶ STOPPED
+ *                                    │   ▲
+ *                  it ended badly    ▼   │ pause over
+ *                                   WAITING             RUNNING ──it said it is done, and ended──▶ FINISHED
+ */
+#ifndef DAEMON_TRAINER_PROCESS_H
+#define DAEMON_TRAINER_PROCESS_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "daemon/dconf.h"
+
+enum process_state {
+    PROCESS_NONE, /* none is configured */
+    PROCESS_STOPPED,
+    PROCESS_RUNNING,
+    PROCESS_LEAVING,
+    PROCESS_WAITING, /* it failed and is started again when the pause is over */
+    PROCESS_FINISHED
+};
+
+struct process;
+
+/* `conf` is borrowed. A trainer that an earlier daemon started and that still runs is taken over. */
+ERR_MUST_CHECK enum err process_new(const struct dconf *conf, struct process **out);
+/* Does not end the trainer. */
+void process_free(struct process *process);
+
+/* Starts it if the configuration says so and it does not run. */
+ERR_MUST_CHECK enum err process_autostart(struct process *process, uint64_t now_ms);
+/* Starts it. ERR_STATE: it runs, or none is configured; ERR_CONF: there is nothing to train on. */
+ERR_MUST_CHECK enum err process_start(struct process *process, uint64_t now_ms);
+/* Its end is wanted from now on: no failure, no new start. */
+void process_leave(struct process *process);
+/* Asks it to end (SIGTERM); it saves first. False: none that this daemon started or took over runs. */
+bool process_end(struct process *process);
+/* It said that it is done: its end is not a failure. */
+void process_finished(struct process *process);
+/* The daemon stops: asks it to end, and does not start it again. */
+void process_stop(struct process *process);
+
+size_t process_poll(const struct process *process, struct pollfd *items, size_t items_max);
+/* Looks whether it has ended. */
+void process_run(struct process *process, uint64_t now_ms);
+void process_tick(struct process *process, uint64_t now_ms);
+
+bool process_running(const struct process *process);
+struct process_info {
+    enum process_state state;
+    int pid;
+    unsigned failures;
+    const char *note; /* how it failed last */
+};
+struct process_info process_info(const struct process *process);
+const char *process_state_name(enum process_state state);
+
+#endif

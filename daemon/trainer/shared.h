@@ -1,0 +1,108 @@
+/*
+ * shared: the memory that the daemon and its trainer share (common/ipc.h): made or taken over, and the daemon's moves
+ * in it. Private to trainer/.
+ *
+ * The trainer can write anywhere in it, so what matters of the layout is kept here and never asked there. It tells
+ * nobody: every call returns what follows. Only the loop's thread calls; jobs get pointers into it and hold it with a
+ * pin.
+ */
+#ifndef DAEMON_TRAINER_SHARED_H
+#define DAEMON_TRAINER_SHARED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/bitset.h"
+#include "common/err.h"
+#include "common/ipc.h"
+#include "common/runspec.h"
+#include "daemon/state/model_plan.h"
+#include "daemon/state/replica.h"
+#include "net/view.h"
+
+/* All borrowed. */
+struct shared_conf {
+    const struct runspec *spec;
+    const struct view *view;
+    const struct model_plan *plan;
+    const struct replica *replica; /* for the shards' ranges */
+};
+
+struct shared;
+
+/* New memory. ERR_NOMEM. */
+ERR_MUST_CHECK enum err shared_make(const struct shared_conf *conf, struct shared **out);
+/* That of a trainer which attaches again, by its descriptor, which is then ours. ERR_PROTO: it is not ours, or of
+ * another run; the descriptor is closed then, too. */
+ERR_MUST_CHECK enum err shared_adopt(const struct shared_conf *conf, int fd, uint64_t session, struct shared **out);
+void shared_free(struct shared *shared);
+
+int shared_fd(const struct shared *shared);
+uint64_t shared_session(const struct shared *shared);
+uint64_t shared_bytes(const struct shared *shared);
+
+/* A job is at the memory; it is not to be freed. */
+void shared_pin(struct shared *shared);
+void shared_unpin(struct shared *shared);
+bool shared_pinned(const struct shared *shared);
+
+/* The area that holds the base, and the other one. */
+float *shared_base(struct shared *shared, uint32_t f);
+float *shared_area(struct shared *shared, uint32_t f);
+
+/* ---- for all fragments ---- */
+
+/* The trainer is asked to finish. */
+void shared_leave(struct shared *shared);
+/* Where the furthest island is. */
+void shared_run_step(struct shared *shared, uint64_t step);
+/* Training begins after this step: when each fragment is due. */
+void shared_go(struct shared *shared, uint64_t step);
+
+/* ---- of one fragment ---- */
+
+/* The base area holds this version. */
+void shared_based(struct shared *shared, uint32_t f, uint64_t version);
+/* What a trainer before this one left of rounds and refusals is forgotten. */
+void shared_forget(struct shared *shared, uint32_t f);
+
+/* What became of a word that the trainer says it moved. */
+enum shared_news {
+    SHARED_NOTHING,  /* said twice, or not true */
+    SHARED_SNAPSHOT, /* a snapshot waits to be encoded */
+    SHARED_MIXED,    /* the anchor was taken in */
+    SHARED_GIVE      /* an anchor that had to wait for it can be given now */
+};
+enum shared_news shared_taken(struct shared *shared, uint32_t f);
+enum shared_news shared_mixed(struct shared *shared, uint32_t f);
+
+void shared_snapshot(struct shared *shared, uint32_t f, struct replica_snapshot *out);
+/* The snapshot cannot be contributed (there is a NaN in it): with `is`, the next anchor replaces the tensors. */
+void shared_void(struct shared *shared, uint32_t f, bool is);
+/* An applied result counts the snapshot in these shards. */
+void shared_counted(struct shared *shared, uint32_t f, const struct bitset *shards);
+/* Gives the area of a snapshot back without an anchor. `*wake`: the trainer is to be woken. ERR_PROTO as below. */
+ERR_MUST_CHECK enum err shared_release(struct shared *shared, uint32_t f, bool *wake);
+
+enum shared_gift {
+    SHARED_FILL,  /* the area is ours: it is to be filled, then shared_given() */
+    SHARED_THERE, /* the trainer has this version already; it is to be woken */
+    SHARED_LATER  /* the trainer is at it; shared_taken() or shared_mixed() will say SHARED_GIVE */
+};
+enum shared_gift shared_give(struct shared *shared, uint32_t f, uint64_t version);
+/* The area holds the anchor of `version`: the trainer's. It is to be woken. ERR_PROTO: somebody else wrote over a word
+ * that is ours, so nothing in the memory can be believed: the trainer has to begin anew. */
+ERR_MUST_CHECK enum err shared_given(struct shared *shared, uint32_t f, uint64_t version);
+/* Takes an anchor back that the trainer has not begun to mix. */
+bool shared_take_back(struct shared *shared, uint32_t f);
+
+/* A trainer attached again while this island stands at `version`: what its word tells. */
+struct shared_resumed {
+    uint64_t base_version;
+    bool in_flight; /* its contribution may have been counted in base_version + 1, and that one is applied here */
+    bool snapshot;  /* and one waits to be encoded */
+};
+/* ERR_PROTO as above. */
+ERR_MUST_CHECK enum err shared_resume(struct shared *shared, uint32_t f, uint64_t version, struct shared_resumed *out);
+
+#endif

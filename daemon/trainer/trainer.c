@@ -1,0 +1,276 @@
+#include "daemon/trainer/trainer.h"
+
+#include "common/mem.h"
+#include "daemon/trainer/attachment.h"
+#include "daemon/trainer/process.h"
+#include "daemon/trainer/shared.h"
+
+struct trainer {
+    struct trainer_conf conf;
+    struct trainer_plan plan;
+    struct attachment *attachment;
+    struct process *process;
+};
+
+enum err trainer_new(const struct trainer_conf *conf, struct trainer **out)
+{
+    struct trainer *trainer;
+    *out = NULL;
+    TRY(mem_new(1, sizeof *trainer, "the trainer", &trainer));
+    trainer->conf = *conf;
+    enum err err = attachment_new(conf, &trainer->attachment);
+    if (err == ERR_OK)
+        err = process_new(conf->conf, &trainer->process);
+    if (err != ERR_OK)
+        trainer_free(trainer);
+    else
+        *out = trainer;
+    return err;
+}
+
+void trainer_free(struct trainer *trainer)
+{
+    if (trainer == NULL)
+        return;
+    process_free(trainer->process);
+    attachment_free(trainer->attachment);
+    mem_free(trainer);
+}
+
+void trainer_plan_known(struct trainer *trainer, const struct trainer_plan *plan)
+{
+    trainer->plan = *plan;
+    attachment_plan_known(trainer->attachment, plan);
+}
+
+enum err trainer_autostart(struct trainer *trainer, uint64_t now_ms)
+{
+    return process_autostart(trainer->process, now_ms);
+}
+
+size_t trainer_poll(const struct trainer *trainer, struct pollfd *items, size_t items_max)
+{
+    size_t count = attachment_poll(trainer->attachment, items, items_max);
+    return count + process_poll(trainer->process, items + count, items_max - count);
+}
+
+bool trainer_take(struct trainer *trainer, uint64_t now_ms)
+{
+    if (attachment_take(trainer->attachment, now_ms))
+        return true;
+    process_run(trainer->process, now_ms); /* after all it has said */
+    return false;
+}
+
+void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard)
+{
+    attachment_tick(trainer->attachment, now_ms, peers_heard);
+    process_tick(trainer->process, now_ms);
+}
+
+/* ---- answers ---- */
+
+const struct ipc_tensor *trainer_tensors(const struct trainer *trainer, uint32_t *count)
+{
+    return attachment_tensors(trainer->attachment, count);
+}
+
+void trainer_accept(struct trainer *trainer)
+{
+    attachment_accept(trainer->attachment);
+}
+
+void trainer_refuse(struct trainer *trainer, const char *reason)
+{
+    attachment_refuse(trainer->attachment, reason);
+}
+
+float *trainer_base(struct trainer *trainer, uint32_t f)
+{
+    return shared_base(attachment_pinned(trainer->attachment), f);
+}
+
+float *trainer_area(struct trainer *trainer, uint32_t f)
+{
+    return shared_area(attachment_pinned(trainer->attachment), f);
+}
+
+void trainer_started(struct trainer *trainer, uint32_t f, bool initial)
+{
+    shared_unpin(attachment_pinned(trainer->attachment));
+    attachment_started(trainer->attachment, f, initial);
+}
+
+void trainer_go(struct trainer *trainer, uint64_t step)
+{
+    attachment_go(trainer->attachment, step);
+}
+
+/* ---- the core's orders, and what rounds say ---- */
+
+bool trainer_snapshot(struct trainer *trainer, uint32_t f, struct replica_snapshot *out)
+{
+    struct shared *shared = attachment_shared(trainer->attachment);
+    if (shared == NULL)
+        return false;
+    shared_snapshot(shared, f, out);
+    shared_pin(shared);
+    return true;
+}
+
+void trainer_encoded(struct trainer *trainer, uint32_t f, enum err err)
+{
+    struct shared *shared = attachment_pinned(trainer->attachment);
+    /* A good one makes up for whatever was wrong with the one before. */
+    shared_void(shared, f, err != ERR_OK);
+    shared_unpin(shared);
+}
+
+void trainer_counted(struct trainer *trainer, uint32_t f, const struct bitset *shards)
+{
+    struct shared *shared = attachment_shared(trainer->attachment);
+    if (shared != NULL && attachment_up(trainer->attachment, f)) /* else whose work it was is gone */
+        shared_counted(shared, f, shards);
+}
+
+void trainer_release(struct trainer *trainer, uint32_t f)
+{
+    struct shared *shared = attachment_shared(trainer->attachment);
+    bool wake = false;
+    if (shared == NULL)
+        return;
+    if (shared_release(shared, f, &wake) != ERR_OK)
+        attachment_refuse(trainer->attachment, err_text());
+    else if (wake)
+        attachment_wake(trainer->attachment, f);
+}
+
+void trainer_give(struct trainer *trainer, uint32_t f)
+{
+    if (attachment_shared(trainer->attachment) != NULL)
+        attachment_give(trainer->attachment, f);
+}
+
+void trainer_given(struct trainer *trainer, uint32_t f)
+{
+    shared_unpin(attachment_pinned(trainer->attachment));
+    struct shared *shared = attachment_shared(trainer->attachment);
+    if (shared == NULL)
+        return;
+    if (shared_given(shared, f, sync_own(trainer->plan.sync, f).version) != ERR_OK)
+        attachment_refuse(trainer->attachment, err_text());
+    else
+        attachment_wake(trainer->attachment, f);
+}
+
+void trainer_take_back(struct trainer *trainer, uint32_t f)
+{
+    struct shared *shared = attachment_shared(trainer->attachment);
+    if (shared != NULL && shared_take_back(shared, f))
+        event_post_sync(trainer->conf.events, &(struct sync_event){.type = SYNC_EV_TAKEN_BACK, .fragment = f});
+}
+
+void trainer_run_step(struct trainer *trainer, uint64_t step)
+{
+    struct shared *shared = attachment_shared(trainer->attachment);
+    if (shared != NULL)
+        shared_run_step(shared, step);
+}
+
+/* ---- commands ---- */
+
+enum err trainer_join(struct trainer *trainer, uint64_t now_ms)
+{
+    return process_start(trainer->process, now_ms);
+}
+
+enum err trainer_leave(struct trainer *trainer)
+{
+    bool waiting = process_info(trainer->process).state == PROCESS_WAITING;
+    bool attached = attachment_info(trainer->attachment).attached;
+    if (!waiting && !attached && !process_running(trainer->process))
+        return err_set(ERR_STATE, "no trainer is running");
+    process_leave(trainer->process);
+    if (!waiting && !attachment_leave(trainer->attachment))
+        process_end(trainer->process); /* it has contributed nothing yet */
+    return ERR_OK;
+}
+
+enum err trainer_leave_now(struct trainer *trainer)
+{
+    if (!process_running(trainer->process))
+        return err_set(ERR_STATE, "no trainer that this daemon started is running");
+    process_leave(trainer->process);
+    process_end(trainer->process);
+    return ERR_OK;
+}
+
+void trainer_finished(struct trainer *trainer)
+{
+    process_finished(trainer->process);
+}
+
+void trainer_stop(struct trainer *trainer)
+{
+    process_stop(trainer->process);
+}
+
+bool trainer_running(const struct trainer *trainer)
+{
+    return process_running(trainer->process);
+}
+
+/* ---- looking in ---- */
+
+static enum trainer_phase phase_of_process(enum process_state state)
+{
+    switch (state) {
+    case PROCESS_NONE: return TRAINER_NONE;
+    case PROCESS_STOPPED: return TRAINER_STOPPED;
+    case PROCESS_RUNNING: return TRAINER_STARTING;
+    case PROCESS_LEAVING: return TRAINER_LEAVING;
+    case PROCESS_WAITING: return TRAINER_RESTARTING;
+    case PROCESS_FINISHED: return TRAINER_FINISHED;
+    }
+    return TRAINER_NONE;
+}
+
+enum trainer_phase trainer_phase(const struct trainer *trainer)
+{
+    struct trainer_info info = attachment_info(trainer->attachment);
+    if (info.counted && !info.left)
+        return TRAINER_FINISHED;
+    if (!info.attached)
+        return phase_of_process(process_info(trainer->process).state);
+    if (info.counted)
+        return TRAINER_LEAVING;
+    if (!info.training)
+        return TRAINER_STARTING;
+    return info.finishing ? TRAINER_FINISHING : TRAINER_TRAINING;
+}
+
+const char *trainer_phase_name(enum trainer_phase phase)
+{
+    static const char *const names[TRAINER_PHASES] = {
+        [TRAINER_NONE] = "none configured", [TRAINER_STOPPED] = "stopped",      [TRAINER_STARTING] = "starting",
+        [TRAINER_TRAINING] = "training",    [TRAINER_FINISHING] = "finishing",  [TRAINER_FINISHED] = "finished",
+        [TRAINER_LEAVING] = "leaving",      [TRAINER_RESTARTING] = "restarting"};
+    return (unsigned)phase < TRAINER_PHASES ? names[phase] : "unknown";
+}
+
+struct trainer_info trainer_info(const struct trainer *trainer)
+{
+    struct trainer_info info = attachment_info(trainer->attachment);
+    struct process_info process = process_info(trainer->process);
+    info.process_name = process_state_name(process.state);
+    info.process_note = process.note;
+    info.failures = process.failures;
+    if (!info.attached || info.pid == 0)
+        info.pid = (uint32_t)process.pid;
+    return info;
+}
+
+bool trainer_initialising(const struct trainer *trainer)
+{
+    return attachment_initialising(trainer->attachment);
+}

@@ -1,0 +1,97 @@
+/*
+ * trainer: the island's trainer as the daemon sees it: its socket, the memory shared with it, and its process.
+ *
+ * What it says is posted as events; orders and answers come from the engine. It reads the protocol's core and never
+ * writes it. Only the loop's thread calls; nothing blocks. Memory that jobs read or fill is pinned from the event or
+ * order that hands it out until the answer comes back.
+ */
+#ifndef DAEMON_TRAINER_TRAINER_H
+#define DAEMON_TRAINER_TRAINER_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/bitset.h"
+#include "common/err.h"
+#include "common/ipc.h"
+#include "daemon/trainer/trainer_types.h"
+
+struct trainer;
+
+/* Opens the socket; a trainer of before that still runs is taken over. Starts none yet. */
+ERR_MUST_CHECK enum err trainer_new(const struct trainer_conf *conf, struct trainer **out);
+void trainer_free(struct trainer *trainer);
+void trainer_plan_known(struct trainer *trainer, const struct trainer_plan *plan);
+/* Starts the process, if the configuration says so. */
+ERR_MUST_CHECK enum err trainer_autostart(struct trainer *trainer, uint64_t now_ms);
+
+size_t trainer_poll(const struct trainer *trainer, struct pollfd *items, size_t items_max);
+/* Takes one thing in that has happened; false: there was nothing. */
+bool trainer_take(struct trainer *trainer, uint64_t now_ms);
+/* Once a tick. `peers_heard`: every other island has said how it stands, so that a run under way is not begun anew. */
+void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard);
+
+/* ---- answers to its events ---- */
+
+/* EVENT_REGISTERED: its tensors, borrowed until the answer: they fit the run, or it is refused with a reason. */
+const struct ipc_tensor *trainer_tensors(const struct trainer *trainer, uint32_t *count);
+void trainer_accept(struct trainer *trainer);
+void trainer_refuse(struct trainer *trainer, const char *reason);
+/* EVENT_START: the base area to copy to or from; EVENT_FILL: the area to fill. Pinned until the answer. */
+float *trainer_base(struct trainer *trainer, uint32_t f);
+float *trainer_area(struct trainer *trainer, uint32_t f);
+void trainer_started(struct trainer *trainer, uint32_t f, bool initial);
+void trainer_given(struct trainer *trainer, uint32_t f);
+/* EVENT_READY: training goes on after this run step. */
+void trainer_go(struct trainer *trainer, uint64_t step);
+
+/* ---- the core's orders, and what rounds say ---- */
+
+/* The snapshot to encode, pinned until trainer_encoded(); false: its trainer has gone. */
+bool trainer_snapshot(struct trainer *trainer, uint32_t f, struct replica_snapshot *out);
+void trainer_encoded(struct trainer *trainer, uint32_t f, enum err err);
+void trainer_counted(struct trainer *trainer, uint32_t f, const struct bitset *shards);
+void trainer_release(struct trainer *trainer, uint32_t f);
+void trainer_give(struct trainer *trainer, uint32_t f);
+void trainer_take_back(struct trainer *trainer, uint32_t f);
+/* How far the run is, by the furthest island. */
+void trainer_run_step(struct trainer *trainer, uint64_t step);
+
+/* ---- commands ---- */
+
+/* ERR_STATE or ERR_CONF say why not. */
+ERR_MUST_CHECK enum err trainer_join(struct trainer *trainer, uint64_t now_ms);
+ERR_MUST_CHECK enum err trainer_leave(struct trainer *trainer);
+/* Without waiting for the last contributions to be counted. */
+ERR_MUST_CHECK enum err trainer_leave_now(struct trainer *trainer);
+/* It said that it is done (EVENT_FINISHED): its end is not a failure. */
+void trainer_finished(struct trainer *trainer);
+/* The daemon stops: the process is asked to end. */
+void trainer_stop(struct trainer *trainer);
+/* A process that the daemon started is there. */
+bool trainer_running(const struct trainer *trainer);
+
+/* ---- looking in ---- */
+
+enum trainer_phase {
+    TRAINER_NONE,       /* no process is configured, and none is attached */
+    TRAINER_STOPPED,    /* it was told to stop, or not to start */
+    TRAINER_STARTING,   /* it runs or is attached, and does not train yet */
+    TRAINER_TRAINING,   /* it takes steps */
+    TRAINER_FINISHING,  /* it has its last contributions counted */
+    TRAINER_FINISHED,   /* it has done the run's steps */
+    TRAINER_LEAVING,    /* it has nothing more to contribute, and ends */
+    TRAINER_RESTARTING, /* it failed, and is started again after a pause */
+    TRAINER_PHASES
+};
+/* What the trainer does, for everyone who asks. */
+enum trainer_phase trainer_phase(const struct trainer *trainer);
+const char *trainer_phase_name(enum trainer_phase phase);
+
+struct trainer_info trainer_info(const struct trainer *trainer);
+/* Jobs are taking its initial tensors over as the anchor. */
+bool trainer_initialising(const struct trainer *trainer);
+
+#endif

@@ -1,0 +1,50 @@
+/*
+ * trainer_types: what trainer/'s parts are born with and what they tell, for trainer.h and the parts below it.
+ */
+#ifndef DAEMON_TRAINER_TRAINER_TYPES_H
+#define DAEMON_TRAINER_TRAINER_TYPES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/runspec.h"
+#include "daemon/dconf.h"
+#include "daemon/event.h"
+#include "daemon/state/ledger.h"
+#include "daemon/state/model_plan.h"
+#include "daemon/state/replica.h"
+#include "net/sync.h"
+#include "net/view.h"
+
+/* All borrowed. */
+struct trainer_conf {
+    const struct dconf *conf;
+    const struct runspec *spec;
+    const struct view *view;
+    struct events *events;
+    uint64_t start_ms; /* of the daemon */
+};
+
+/* What is there once the run's plan is known; all borrowed. */
+struct trainer_plan {
+    const struct model_plan *plan;
+    const struct replica *replica;
+    struct ledger *ledger;
+    const struct sync *sync;
+};
+
+struct trainer_info {
+    bool attached;
+    bool left;    /* it was asked to leave */
+    bool counted; /* its last contributions are counted: it has nothing more to do */
+    bool training, finishing;
+    uint32_t pid;
+    uint64_t step, tokens; /* of the island: trainers before this one count, too */
+    double loss, tokens_per_s, lr, grad_norm;
+    uint64_t report_ms;       /* when it last reported; 0: not yet */
+    const char *process_name; /* what its process does */
+    const char *process_note; /* how its process failed last; "" */
+    unsigned failures;
+};
+
+#endif

@@ -1,6 +1,8 @@
 #include "net/grace.h"
 
 enum { PROBE_ROUNDS = 8, MARGIN_MS = 50 };
+/* Lateness doubles with every round missed; from here on it stays: later than any grace, and no sum of it overflows. */
+static const uint64_t late_ms_max = (uint64_t)1 << 40;
 
 void grace_arrived(struct grace *grace, uint64_t late_ms)
 {
@@ -20,8 +22,8 @@ void grace_missed(struct grace *grace, uint64_t waited_ms)
     grace->known = true;
     grace->missed++;
     grace->late_ms = 2 * (grace->late_ms > at_least ? grace->late_ms : at_least);
-    if (grace->late_ms > (uint64_t)1 << 40)
-        grace->late_ms = (uint64_t)1 << 40;
+    if (grace->late_ms > late_ms_max)
+        grace->late_ms = late_ms_max;
 }
 
 bool grace_probes(uint32_t fragment, uint64_t round)

@@ -11,6 +11,7 @@
 #include "common/mem.h"
 
 static const char secret_mark[] = "secret = ";
+enum { KEY_FILE_BYTES_MAX = 4096 };
 
 enum err ident_generate(struct ident *ident)
 {
@@ -41,7 +42,7 @@ static enum err check_private(const char *path)
     if (stat(path, &status) != 0)
         return err_set_errno(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "key file %s: make one with: dilococtl keygen %s",
                              path, path);
-    if ((status.st_mode & 077) != 0)
+    if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0)
         return err_set(ERR_CONF, "key file %s: others may read it; run: chmod 600 %s", path, path);
     return ERR_OK;
 }
@@ -51,7 +52,7 @@ enum err ident_load(const char *path, struct ident *ident)
     char *text;
     size_t bytes;
     TRY(check_private(path));
-    TRY(fsio_read(path, 4096, &text, &bytes));
+    TRY(fsio_read(path, KEY_FILE_BYTES_MAX, &text, &bytes));
     const char *mark = strstr(text, secret_mark);
     enum err err = ERR_OK;
     if (mark == NULL || strcspn(mark + sizeof secret_mark - 1, " \r\n") != IDENT_TEXT_BYTES - 1) {

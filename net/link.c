@@ -22,6 +22,7 @@ enum { MESSAGE_BYTES_MAX = WIRE_CHUNK_HEADER_BYTES + WIRE_CHUNK_BYTES_MAX };
 /* Of an event on a monitor: its number, 2 bytes, and its value, 4 bytes. */
 enum { MONITOR_EVENT_BYTES = 6 };
 enum { EVENTS_MAX = 64 };
+enum { CONNECTIONS = 2, MESSAGE_PARTS = 2 }; /* to a peer: control and bulk; of a message: header and payload */
 
 struct dialled {
     void *socket, *monitor;
@@ -36,8 +37,8 @@ struct route {
 
 /* Both by connection: control, bulk. */
 struct peer {
-    struct dialled dialled[2];
-    struct route listened[2];
+    struct dialled dialled[CONNECTIONS];
+    struct route listened[CONNECTIONS];
 };
 
 struct link {
@@ -230,7 +231,7 @@ void link_free(struct link *link)
     if (link == NULL)
         return;
     for (uint32_t i = 0; link->peers != NULL && i < link->members_count; i++) {
-        for (int bulk = 0; bulk < 2; bulk++) {
+        for (int bulk = 0; bulk < CONNECTIONS; bulk++) {
             struct dialled *d = &link->peers[i].dialled[bulk];
             if (d->socket != NULL)
                 zmq_socket_monitor(d->socket, NULL, 0);
@@ -260,7 +261,7 @@ size_t link_poll_items(const struct link *link, zmq_pollitem_t *items, size_t it
     sockets[count++] = zap_socket(link->zap);
     sockets[count++] = link->router;
     for (uint32_t i = 0; i < link->members_count; i++) {
-        for (int bulk = 0; bulk < 2; bulk++) {
+        for (int bulk = 0; bulk < CONNECTIONS; bulk++) {
             if (link->peers[i].dialled[bulk].socket == NULL)
                 continue;
             sockets[count++] = link->peers[i].dialled[bulk].socket;
@@ -396,7 +397,7 @@ static bool read_parts(struct link *link, void *socket, zmq_msg_t *part, uint32_
         more = zmq_msg_more(to) != 0;
         parts++;
     }
-    if (!good || parts != 2 || wire_header_get(header, sizeof header, &message->header) != ERR_OK) {
+    if (!good || parts != MESSAGE_PARTS || wire_header_get(header, sizeof header, &message->header) != ERR_OK) {
         tell(link, LINK_MALFORMED, peer, "bytes that are no diloco message");
         return false;
     }
@@ -456,11 +457,11 @@ enum err link_recv(struct link *link, struct link_message *message)
 {
     serve_zap(link);
     /* Every connection in turn, so that one that never stops does not silence the others. */
-    uint32_t places = 2 * link->members_count + 1;
+    uint32_t places = CONNECTIONS * link->members_count + 1;
     for (uint32_t k = 0; k < places; k++) {
         uint32_t place = (link->recv_turn + k) % places;
-        enum err err =
-            place == places - 1 ? recv_listened(link, message) : recv_dialled(link, place / 2, place % 2 == 1, message);
+        enum err err = place == places - 1 ? recv_listened(link, message)
+                                           : recv_dialled(link, place / CONNECTIONS, place % CONNECTIONS == 1, message);
         if (err == ERR_OK) {
             link->recv_turn = place + 1;
             return ERR_OK;

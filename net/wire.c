@@ -8,6 +8,7 @@
 #include "net/wire.pb-c.h"
 
 #define HEADER_MAGIC 0x31434c44u /* "DLC1" */
+enum { WORD_BITS = 64 };
 
 /* ---- header: magic u32, version u8, type u8, reserved u16, run tag u64, view tag u64 ---- */
 
@@ -103,8 +104,9 @@ static enum err text_from(const char *text, const char *what, char *out, size_t 
     if (bytes >= out_bytes)
         return err_set(ERR_PROTO, "%s of %zu bytes", what, bytes);
     /* Control characters would let a peer write into our log and terminal; bytes that are no UTF-8 are no JSON. */
-    for (size_t i = 0; i <= bytes; i++)
-        out[i] = ((unsigned char)text[i] < 32 && text[i] != '\0') || (unsigned char)text[i] > 126 ? '?' : text[i];
+    for (size_t i = 0; i < bytes; i++)
+        out[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+    out[bytes] = '\0';
     return ERR_OK;
 }
 
@@ -144,7 +146,7 @@ static enum err check_hello(const Diloco__Hello *proto, struct wire_hello *hello
     hello->window_kib = proto->window_kib;
     if (hello->island >= WIRE_MEMBERS_MAX)
         return err_set(ERR_PROTO, "island number %" PRIu32, hello->island);
-    if (hello->window_kib < 64 || hello->window_kib > 1048576)
+    if (hello->window_kib < WIRE_WINDOW_KIB_MIN || hello->window_kib > WIRE_WINDOW_KIB_MAX)
         return err_set(ERR_PROTO, "window of %" PRIu32 " KiB", hello->window_kib);
     TRY(text_from(proto->name, "name", hello->name, sizeof hello->name));
     return text_from(proto->software, "software", hello->software, sizeof hello->software);
@@ -187,7 +189,7 @@ static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, 
 
 static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_heartbeat *beat)
 {
-    uint64_t seen[WIRE_PLAN_FRAGMENTS_MAX / 64] = {0};
+    uint64_t seen[WIRE_PLAN_FRAGMENTS_MAX / WORD_BITS] = {0};
     if (proto->n_fragments > WIRE_FRAGMENTS_MAX)
         return err_set(ERR_PROTO, "a heartbeat with %zu fragments", proto->n_fragments);
     if (proto->trainer >= WIRE_TRAINER_STATES)
@@ -208,9 +210,10 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
         struct wire_fragment *to = &beat->fragments[i];
         if (row->fragment >= WIRE_PLAN_FRAGMENTS_MAX)
             return err_set(ERR_PROTO, "fragment number %" PRIu32, row->fragment);
-        if ((seen[row->fragment / 64] >> row->fragment % 64 & 1) != 0)
+        uint64_t *word = &seen[row->fragment / WORD_BITS], bit = (uint64_t)1 << row->fragment % WORD_BITS;
+        if ((*word & bit) != 0)
             return err_set(ERR_PROTO, "a heartbeat that speaks of fragment %" PRIu32 " twice", row->fragment);
-        seen[row->fragment / 64] |= (uint64_t)1 << row->fragment % 64;
+        *word |= bit;
         to->fragment = row->fragment;
         to->version = row->version;
         to->contributed = row->contributed;

@@ -29,6 +29,8 @@ enum {
     WIRE_FRAGMENTS_MAX = 256, /* in one heartbeat */
     WIRE_MEMBERS_MAX = 64,
     WIRE_PLAN_FRAGMENTS_MAX = 4096,
+    WIRE_WINDOW_KIB_MIN = 64, /* of bulk data a receiver takes in unacknowledged */
+    WIRE_WINDOW_KIB_MAX = 1 << 20,
 };
 
 enum wire_type {
@@ -67,7 +69,7 @@ struct wire_hello {
     uint64_t session;
     uint32_t island;
     char name[WIRE_NAME_BYTES], software[WIRE_NAME_BYTES];
-    uint32_t window_kib;
+    uint32_t window_kib; /* WIRE_WINDOW_KIB_MIN to _MAX */
 };
 
 struct wire_fragment {

@@ -17,6 +17,8 @@
 
 #define OBJECT_MAGIC 0x314f4c44u /* "DLO1" */
 enum { OBJECT_VERSION = 1, DIGEST_OFFSET = 16, FRAME_HEAD_BYTES = 48 };
+/* More than any run trains; two of them still add up within 64 bits. */
+static const uint64_t tokens_max = (uint64_t)1 << 62;
 
 size_t wire_object_bytes_max(size_t frame_bytes)
 {
@@ -82,11 +84,11 @@ enum err wire_object_seal(uint32_t kind, const struct wire_meta *meta, uint8_t *
     bytes_put_u8(&writer, OBJECT_VERSION);
     bytes_put_u16(&writer, (uint16_t)meta_bytes);
     bytes_put_u64(&writer, frame_bytes);
-    uint8_t *behind = object + WIRE_OBJECT_HEADER_BYTES + frame_bytes;
+    uint8_t *after = object + WIRE_OBJECT_HEADER_BYTES + frame_bytes;
     if (kind == WIRE_CONTRIBUTION)
-        pack_contribution(meta, behind);
+        pack_contribution(meta, after);
     else
-        pack_result(meta, behind);
+        pack_result(meta, after);
     *object_bytes = WIRE_OBJECT_HEADER_BYTES + frame_bytes + meta_bytes;
     struct digest digest = object_digest(object, frame_bytes, meta_bytes);
     bytes_put(&writer, digest.byte, DIGEST_BYTES);
@@ -101,7 +103,7 @@ static enum err open_contribution(const uint8_t *bytes, size_t count, struct wir
     enum err err = ERR_OK;
     meta->tokens = proto->tokens;
     meta->step = proto->step;
-    if (proto->base_hash.len != DIGEST_BYTES || proto->tokens == 0 || proto->tokens > (uint64_t)1 << 62)
+    if (proto->base_hash.len != DIGEST_BYTES || proto->tokens == 0 || proto->tokens > tokens_max)
         err = err_set(ERR_PROTO, "a contribution of %" PRIu64 " tokens with a base hash of %zu bytes", proto->tokens,
                       proto->base_hash.len);
     else

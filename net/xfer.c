@@ -8,7 +8,8 @@
  * CHUNK: small enough that a 10 Mbit/s link sends one in 52 ms, large enough that headers vanish.
  * PROBE: silence from the receiver after which a sender asks; STALL: silence from the sender after which a receiver
  * asks to resume; LATER: pause after "not yet". STANDS: a transfer that brought nothing for so long may be begun from
- * elsewhere. RESUME: a gap is complained about at most this often.
+ * elsewhere. RESUME: a gap is complained about at most this often. ACK_PARTS: a small window is acknowledged in so
+ * many parts, or the sender would stand still between two.
  */
 enum {
     CHUNK_BYTES = 64 << 10,
@@ -17,7 +18,8 @@ enum {
     STALL_MS = 1000,
     LATER_MS = 300,
     STANDS_MS = 3000,
-    RESUME_MS = 200
+    RESUME_MS = 200,
+    ACK_PARTS = 4
 };
 
 struct outgoing {
@@ -404,7 +406,7 @@ enum xfer_progress xfer_chunk_in(struct xfer *xfer, uint32_t peer, const struct 
     in->have = end;
     in->heard_ms = in->moved_ms = now_ms;
     uint64_t unsaid = in->have - in->acked;
-    if (in->have == in->total || unsaid >= ACK_BYTES || unsaid >= xfer->conf.window_bytes / 4) {
+    if (in->have == in->total || unsaid >= ACK_BYTES || unsaid >= xfer->conf.window_bytes / ACK_PARTS) {
         in->acked = in->have;
         say_ack(xfer, peer, &in->key, in->have, false);
     }

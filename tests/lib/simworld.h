@@ -82,7 +82,7 @@ struct sim_world {
     struct sim_island island[SIM_N_MAX];
     struct sim_job jobs[SIM_JOBS_MAX];
     struct sim_object objects[SIM_OBJECTS_MAX];
-    size_t jobs_end, objects_end; /* all behind are unused */
+    size_t jobs_end, objects_end; /* all after are unused */
     uint32_t waiting_most;        /* objects of one fragment on their way from one island to another, at a time */
     struct sim_record truth[SIM_F_MAX][SIM_V_MAX][SIM_N_MAX];
     struct digest chain[SIM_F_MAX][SIM_V_MAX];

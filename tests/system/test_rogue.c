@@ -216,7 +216,7 @@ static void claim_a_step(uint8_t *object, size_t *bytes)
     assert_ok(wire_object_seal(WIRE_CONTRIBUTION, &meta, object, frame_bytes, bytes));
 }
 
-static void put_behind(const char *path, const char *line, const char *more)
+static void put_after(const char *path, const char *line, const char *more)
 {
     char *text, *changed;
     size_t bytes;
@@ -237,8 +237,8 @@ static void nonsense_is_named_dropped_and_survived(void **state)
     struct cluster *cluster = cluster_new("rogue", ISLANDS, &options);
     struct rogue rogue;
     for (uint32_t i = 0; i < ISLANDS; i++)
-        put_behind(cluster->island[i].conf, "[peer a]\n", "uplink = 1kbit\n");
-    put_behind(cluster->island[ROGUE].conf, "[net]\n", "uplink = 1kbit\n");
+        put_after(cluster->island[i].conf, "[peer a]\n", "uplink = 1kbit\n");
+    put_after(cluster->island[ROGUE].conf, "[net]\n", "uplink = 1kbit\n");
     cluster_start(cluster, TARGET);
     cluster_start(cluster, OTHER);
     open_rogue(&rogue, cluster);

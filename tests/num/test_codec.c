@@ -277,6 +277,24 @@ static void a_segment_larger_than_scratch_is_refused(void **state)
     bench_deinit(&b);
 }
 
+/* What a frame announces for all and what its segments hold are two numbers, and a peer can choose both. */
+static void segments_that_do_not_add_up_are_refused(void **state)
+{
+    (void)state;
+    enum { HELD = CODEC_SEGMENT, MORE = 2 * HELD, FEWER = HELD / 2 };
+    struct bench b;
+    bench_init(&b, CODEC_E3M0);
+    b.part.count = HELD;
+    struct vec_source source = {.minuend = b.x};
+    assert_ok(codec_encode(b.codec, &b.part, 1, &source, b.residual, b.frame, &b.frame_bytes, &b.fault));
+    assert_ok(codec_decode(b.codec, b.frame, b.frame_bytes, b.y, HELD));
+    memcpy(b.frame + 16, &(uint64_t){MORE}, 8);
+    assert_fails(ERR_PROTO, "values of the", codec_decode(b.codec, b.frame, b.frame_bytes, b.y, MORE));
+    memcpy(b.frame + 16, &(uint64_t){FEWER}, 8);
+    assert_fails(ERR_PROTO, "a geometry", codec_decode(b.codec, b.frame, b.frame_bytes, b.y, FEWER));
+    bench_deinit(&b);
+}
+
 /* decode_add is decode and an addition, whatever the codec; zeros stay zeros where padding relies on it. */
 static void sums_and_zeros_are_exact(void **state)
 {
@@ -556,6 +574,7 @@ int main(void)
         cmocka_unit_test(all_tables_give_the_same_bits),
         cmocka_unit_test(damaged_frames_are_refused),
         cmocka_unit_test(a_segment_larger_than_scratch_is_refused),
+        cmocka_unit_test(segments_that_do_not_add_up_are_refused),
         cmocka_unit_test(sums_and_zeros_are_exact),
         cmocka_unit_test(uniform_keeps_outliers),
         cmocka_unit_test(topk_sends_the_largest),

@@ -2,6 +2,7 @@
 #
 #   make demo      two islands train one model on this machine; pictures and figures under build/demo/
 #   make check     every test that can run here; what cannot is reported as skipped
+#   make mutants   plants the faults of tests/mutants one by one: which test sees which?
 #   make bench     speeds as ratios within one run, to build/bench/summary.json
 #   make bench-quality   what each algorithm costs in loss, at equal tokens: hours, and goes on where it was stopped
 #   make install   DESTDIR= PREFIX=/usr/local
@@ -22,7 +23,7 @@ endif
 comma := ,
 B := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter-out -O2,$(OPT)),$(OPT))
 
-GOALS := all check demo bench bench-quality install lint fuzz tests
+GOALS := all check demo bench bench-quality install lint mutants fuzz tests
 .PHONY: $(GOALS) clean check-run
 ifndef PREREQS_PRESENT
 
@@ -170,6 +171,9 @@ check: tests
 
 lint:
 	@BUILD=$(B) CC='$(CC)' tests/run.sh $(wildcard tests/lint/*.sh)
+
+mutants:
+	@BUILD=$(B) CC='$(CC)' SAN='$(SAN)' OPT='$(OPT)' tests/mutants.sh $(ONLY)
 
 demo: export DEMO_DATA = $(DATA)
 demo: $(PROGRAMS) $(B)/tests/demo/demo

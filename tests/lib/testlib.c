@@ -20,6 +20,14 @@ static struct {
 } documents[16];
 static size_t documents_count;
 
+/* Any test runs some of its cases only: TEST_FILTER='a_case*'. */
+__attribute__((constructor)) static void filter_cases(void)
+{
+    const char *filter = getenv("TEST_FILTER");
+    if (filter != NULL && filter[0] != '\0')
+        cmocka_set_test_filter(filter);
+}
+
 static void cleanup(void)
 {
     for (size_t i = 0; i < strings_count; i++)

@@ -1,0 +1,181 @@
+#!/bin/sh
+# Which test sees which fault: plants the faults of tests/mutants one by one in a copy of the tree, builds, and runs the
+# tests that should fail. A test that has never been seen failing proves nothing.
+#
+#   tests/mutants.sh [NAME | FILE.patch]...      all of tests/mutants where none is named
+#
+# tests/mutants/NAME.patch is a unified diff below two lines:
+#   # fault: one sentence that says what is wrong now
+#   # seen by: unit/test_x unit/test_y:a_case* lint/circles ...
+# A test is a program or a script under tests/, with a filter for its cmocka cases if need be. A fault is caught if one
+# of its tests fails, or hangs. Every one of them is run first without a fault: one that fails or does not run then
+# sees nothing. The copy and the logs are in build/mutants; what is built there is kept for the next time.
+set -uf
+unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE MAKEFLAGS MFLAGS MAKELEVEL
+build=${BUILD:-build/gcc}
+cc=${CC:-gcc} san=${SAN:-} opt=${OPT:--O2}
+here=$PWD
+place=$here/build/mutants
+tree=$place/tree
+logs=build/mutants/logs
+base_limit=${MUTANTS_LIMIT:-900} # seconds a test may take without a fault; with one, ten times as long as without
+
+[ -f tests/mutants.sh ] || { echo "run it from the root of the tree"; exit 1; }
+case $build in /*) echo "BUILD=$build: give the folder from the root of the tree"; exit 1 ;; esac
+mkdir -p "$place" && rm -rf "$logs" && mkdir -p "$logs" || exit 1
+exec 9>"$place/lock"
+flock -n 9 || { echo "$place is in use by another run"; exit 1; }
+case $san in *thread*) export TSAN_OPTIONS="suppressions=$tree/tests/tsan.supp ${TSAN_OPTIONS:-}" ;; esac
+
+in_copy() { git -C "$tree" --git-dir=.git --work-tree=. "$@"; }
+
+# The copy is a repository of its own: its index is the tree without a fault, so a fault is applied strictly and undone
+# exactly. Files that are equal stay untouched, so only what changed is built again.
+copy_tree() {
+    [ -d "$tree/.git" ] || git init -q "$tree" || return 1
+    in_copy clean -fdq || return 1
+    git ls-files -co --exclude-standard >"$place/listed" || return 1
+    while IFS= read -r file; do
+        [ ! -f "$file" ] || printf '%s\n' "$file"
+    done <"$place/listed" | LC_ALL=C sort >"$place/wanted"
+    in_copy ls-files | LC_ALL=C sort | LC_ALL=C comm -13 "$place/wanted" - | while IFS= read -r file; do
+        rm -f "$tree/$file"
+    done
+    while IFS= read -r file; do
+        cmp -s "$file" "$tree/$file" && continue
+        mkdir -p "$(dirname "$tree/$file")" && cp "$file" "$tree/$file" || return 1
+    done <"$place/wanted"
+    in_copy add -A && in_copy add -f --pathspec-from-file="$place/wanted"
+}
+
+header() { sed -n "s/^# $2:[[:space:]]*//p; /^diff /q; /^--- /q" "$1" | head -n 1; } # patch, key
+label() { basename "$1" .patch; }
+
+# What to build for the tests given: their programs, and for scripts and system tests what they start.
+targets() {
+    for spec in "$@"; do
+        test=${spec%%:*}
+        [ ! -f "tests/$test.c" ] || echo "$build/tests/$test"
+        case $test in
+        system/*) find tests/system -name 'tool_*.c' | sed "s,^,$build/,; s,\.c\$,," && echo all ;;
+        *) [ ! -f "tests/$test.sh" ] || echo all ;;
+        esac
+    done | sort -u
+}
+
+build_copy() { # log, tests
+    log=$1
+    shift
+    make -C "$tree" --no-print-directory -j"$(nproc)" PREREQS_PRESENT=1 CC="$cc" SAN="$san" OPT="$opt" \
+        $(targets "$@") >"$log" 2>&1 </dev/null 9>&-
+}
+
+# Runs one test of the copy and says what came of it: passes, fails, hangs, skips, or ran nothing.
+run_test() { # spec, seconds, log
+    test=${1%%:*} filter=
+    case $1 in *:*) filter=${1#*:} ;; esac
+    program=$build/tests/$test
+    [ ! -f "$tree/tests/$test.sh" ] || program=tests/$test.sh
+    ( # the last line keeps the shell here, so that it reports a crash to the log, not to us
+        cd "$tree" || exit
+        export BUILD="$build" CC="$cc" SAN="$san" TEST_FILTER="$filter"
+        timeout -k 10 "$2" "$program"
+        exit $?
+    ) >"$3" 2>&1 </dev/null 9>&-
+    case $? in
+    0) # cmocka is content with a filter that fits no case
+        if [ -n "$filter" ] && ! grep -aq '^\[ *OK \]' "$3"; then echo "ran nothing"; else echo passes; fi ;;
+    77) echo skips ;;
+    124 | 137) echo hangs ;;
+    *) echo fails ;;
+    esac
+}
+
+# Why a patch is not worth a build; nothing if it is.
+stale() { # patch, its tests
+    patch=$1
+    shift
+    [ -n "$(header "$patch" fault)" ] || { echo "has no line '# fault: '"; return; }
+    [ $# -gt 0 ] || { echo "has no line '# seen by: '"; return; }
+    for spec in "$@"; do
+        [ -f "tests/${spec%%:*}.c" ] || [ -f "tests/${spec%%:*}.sh" ] || { echo "there is no test ${spec%%:*}"; return; }
+    done
+    in_copy apply --check "$patch" 2>"$logs/$(label "$patch").apply" || echo "does not apply any more"
+}
+
+caught=0 others=0
+row() { # verdict, name, what, fault
+    printf '%-14s  %-28s  %s   (%s)\n' "$1" "$2" "$3" "$4"
+    if [ "$1" = caught ]; then caught=$((caught + 1)); else others=$((others + 1)); fi
+}
+
+if [ $# -eq 0 ]; then
+    set +f
+    set -- tests/mutants/*.patch
+    set -f
+fi
+: >"$place/patches"
+for name in "$@"; do
+    case $name in *.patch) file=$name ;; *) file=tests/mutants/$name.patch ;; esac
+    [ -f "$file" ] || { echo "there is no mutant $file"; exit 1; }
+    case $file in /*) ;; *) file=$here/$file ;; esac
+    printf '%s\n' "$file" >>"$place/patches"
+done
+copy_tree || { echo "cannot copy the tree to $tree"; exit 1; }
+
+# Without a fault: does it build, and which tests are there to see anything?
+: >"$place/specs"
+while IFS= read -r patch; do
+    seen_by=$(header "$patch" 'seen by')
+    [ -n "$(stale "$patch" $seen_by)" ] || printf '%s\n' $seen_by
+done <"$place/patches" | sort -u >"$place/specs"
+if [ -s "$place/specs" ]; then
+    build_copy "$logs/base.build" $(cat "$place/specs") ||
+        { echo "the tree does not build without a fault:"; tail -n 20 "$logs/base.build"; exit 1; }
+fi
+: >"$place/base" # spec, seconds it may take with a fault
+while IFS= read -r spec; do
+    log=$logs/base.$(echo "$spec" | tr -c 'a-zA-Z0-9_\n' -)
+    begin=$(date +%s)
+    outcome=$(run_test "$spec" "$base_limit" "$log")
+    if [ "$outcome" = passes ]; then
+        echo "$spec $((30 + 10 * ($(date +%s) - begin)))" >>"$place/base"
+    else
+        echo "without a fault, $spec $outcome, so it sees nothing: $log"
+    fi
+done <"$place/specs"
+
+while IFS= read -r patch; do
+    name=$(label "$patch")
+    fault=$(header "$patch" fault)
+    seen_by=$(header "$patch" 'seen by')
+    reason=$(stale "$patch" $seen_by)
+    [ -z "$reason" ] || { row STALE "$name" "$reason" "$fault"; continue; }
+    usable=
+    for spec in $seen_by; do
+        awk -v spec="$spec" '$1 == spec { found = 1 } END { exit !found }' "$place/base" && usable="$usable $spec"
+    done
+    [ -n "$usable" ] || { row 'NOT RUN' "$name" "none of its tests passes without a fault" "$fault"; continue; }
+    if ! in_copy apply --whitespace=nowarn "$patch"; then
+        row STALE "$name" "does not apply any more" "$fault"
+    elif ! build_copy "$logs/$name.build" $usable; then
+        row 'DOES NOT BUILD' "$name" "$logs/$name.build" "$fault"
+    else
+        by= passes=
+        for spec in $usable; do
+            limit=$(awk -v spec="$spec" '$1 == spec { print $2 }' "$place/base")
+            outcome=$(run_test "$spec" "$limit" "$logs/$name.$(echo "$spec" | tr -c 'a-zA-Z0-9_\n' -)")
+            case $outcome in
+            fails) by="$by $spec" ;;
+            hangs) by="$by $spec (hangs: over $limit s)" ;;
+            passes) passes="$passes $spec" ;;
+            *) passes="$passes $spec ($outcome)" ;;
+            esac
+        done
+        if [ -n "$by" ]; then row caught "$name" "by$by" "$fault"; else row MISSED "$name" "by$passes" "$fault"; fi
+    fi
+    in_copy checkout -q -- . && in_copy clean -fdq || { echo "cannot undo $name in $tree"; exit 1; }
+done <"$place/patches"
+
+printf '%s caught, %s not\n' "$caught" "$others"
+[ "$others" -eq 0 ] && [ "$caught" -gt 0 ]

@@ -4,7 +4,7 @@
  * Names, shapes and arithmetic are those of the published Llama code (RMSNorm, rotary positions in halves, grouped
  * query attention, SwiGLU, optionally tied head), so that a saved file loads elsewhere. Weights are (out, in).
  * Everything is allocated by model_new(); the training path allocates nothing. One thread calls. It never sees a file,
- * an optimizer or a daemon. model.c: parameters; model_pass.c: the passes; both above model_work, their memory.
+ * an optimizer or a daemon. model_setup.c: parameters; model_pass.c: the passes; both above model_work, their memory.
  */
 #ifndef WORKER_MODEL_H
 #define WORKER_MODEL_H

@@ -1,8 +1,8 @@
 /*
  * model_work: what a model's passes need beside its parameters: where each layer's tensors lie, and the activations.
  *
- * Owns that memory, all of it taken at once. model.c makes and ends it, model_pass.c computes in it, on the model's one
- * thread; nobody else sees it. It computes nothing and calls neither of the two.
+ * Owns that memory, all of it taken at once. model_setup.c makes and ends it, model_pass.c computes in it, on the
+ * model's one thread; nobody else sees it. It computes nothing and calls neither of the two.
  */
 #ifndef WORKER_MODEL_WORK_H
 #define WORKER_MODEL_WORK_H

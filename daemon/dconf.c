@@ -96,7 +96,7 @@ static enum err check_address(const char *path, const struct dconf_peer *peer)
     char *end = NULL;
     long port = colon != NULL ? strtol(colon + 1, &end, 10) : 0;
     if (peer->address[0] == '\0' ||
-        (colon != NULL && colon > peer->address && *end == '\0' && port > 0 && port < 65536))
+        (colon != NULL && colon > peer->address && *end == '\0' && port > 0 && port <= UINT16_MAX))
         return ERR_OK;
     return err_set(ERR_CONF, "%s: [peer %s] address: \"%s\" is not host:port, as in oslo.example.org:7600", path,
                    peer->name, peer->address);

@@ -15,6 +15,9 @@
 /* FEW: islands that are simulated for the table; with more of them the share of the time hardly changes
  * (tests/num/test_forecast.c). */
 enum { TARGETS = 5, GRID = 50, ROWS_MAX = 12, FEW = 16 };
+/* MANY: with more islands a run of all takes minutes, which is said first. */
+enum { MANY = 200, LAYERS_MAX = 3000, INTERVAL_MAX = 100000 };
+static const double step_s_min = 1e-5, loss_most = 0.9;
 static const double BANDWIDTH_MIN = 1e3, BANDWIDTH_MAX = 1e15;
 static const double targets[TARGETS] = {0.50, 0.80, 0.90, 0.95, 0.99};
 
@@ -180,7 +183,7 @@ static enum err confirm(const struct ctl_plan *plan, const struct way *way, doub
     struct forecast_result result;
     if (plan->islands <= FEW)
         return ERR_OK;
-    if (plan->islands > 200)
+    if (plan->islands > MANY)
         fprintf(stderr, "trying interval %" PRIu64 ", codec %s with all %" PRIu64 " islands: minutes, and %.1f GiB\n",
                 plan->interval, way->codec, plan->islands, forecast_bytes(&conf) / (1 << 30));
     TRY(forecast_run(&conf, &result));
@@ -313,18 +316,18 @@ static enum err check(const struct ctl_plan *plan)
 {
     if (!(plan->params >= 1))
         return err_set(ERR_ARG, "--params: how many parameters has the model? As 1e9");
-    if (!(plan->step_s >= 1e-5))
+    if (!(plan->step_s >= step_s_min))
         return err_set(ERR_ARG, "--step-time: how many seconds does one inner step take? At least 0.00001");
     if (plan->bandwidth == NULL)
         return err_set(ERR_ARG, "--bandwidth: how fast is the line? As 100Mbit");
     if (plan->islands < 2 || plan->islands > SYNC_MEMBERS_MAX)
         return err_set(ERR_ARG, "--islands: %" PRIu64 "; 2 to %d are possible", plan->islands, SYNC_MEMBERS_MAX);
-    if (plan->layers < 1 || plan->layers > 3000)
-        return err_set(ERR_ARG, "--layers: %" PRIu64 "; 1 to 3000 are possible", plan->layers);
-    if (plan->interval < 1 || plan->interval > 100000 || plan->overlap > plan->interval)
+    if (plan->layers < 1 || plan->layers > LAYERS_MAX)
+        return err_set(ERR_ARG, "--layers: %" PRIu64 "; 1 to %d are possible", plan->layers, LAYERS_MAX);
+    if (plan->interval < 1 || plan->interval > INTERVAL_MAX || plan->overlap > plan->interval)
         return err_set(ERR_ARG, "--overlap: %" PRIu64 " steps of the steps between two exchanges, --every, %" PRIu64,
                        plan->overlap, plan->interval);
-    if (!(plan->loss >= 0 && plan->loss < 0.9) || !(plan->rtt_ms >= 0))
+    if (!(plan->loss >= 0 && plan->loss < loss_most) || !(plan->rtt_ms >= 0))
         return err_set(ERR_ARG, "--loss is a fraction from 0 to 0.9, --rtt milliseconds from 0 on");
     return ERR_OK;
 }

@@ -35,6 +35,9 @@ struct process {
 
 /* ---- the file with its number ---- */
 
+/* Of /proc/PID/stat, counted from 1 (proc_pid_stat(5)). */
+enum { FIELD_NAME = 2, FIELD_START = 22 };
+
 /* Start time of a process in clock ticks since boot, from /proc: with the number, it names a process for good. */
 static bool start_time(int pid, uint64_t *ticks)
 {
@@ -50,7 +53,7 @@ static bool start_time(int pid, uint64_t *ticks)
         return false;
     stat_text[got] = '\0';
     char *at = strrchr(stat_text, ')'); /* the command's name may hold anything */
-    for (int field = 2; at != NULL && field < 22; field++)
+    for (int field = FIELD_NAME; at != NULL && field < FIELD_START; field++)
         at = strchr(at + 1, ' ');
     return at != NULL && sscanf(at, "%" SCNu64, ticks) == 1;
 }

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/conf_value.h"
 #include "common/mem.h"
 
 struct loader {

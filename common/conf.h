@@ -1,5 +1,6 @@
 /*
- * conf: INI files into structs by one table of keys (type, unit, default, range, help), and back into text.
+ * conf: INI files into structs by one table of keys (conf_value.h: type, unit, default, range, help), and back into
+ * text.
  *
  * The table is the only place a key is defined: parsing, defaults, checks, --print-config, the tests of the sample
  * files and the nearest-key hint all read it. Files are read by inih. Every refusal is one line:
@@ -13,31 +14,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "common/conf_value.h"
 #include "common/err.h"
-
-enum conf_type {
-    CONF_STRING,   /* char *, owned by the struct */
-    CONF_PATH,     /* char *; a relative path is taken from the folder of the file it stands in */
-    CONF_BOOL,     /* bool; yes/no, true/false, on/off, 1/0 */
-    CONF_INT,      /* int64_t */
-    CONF_REAL,     /* double */
-    CONF_ENUM,     /* int: index into choices */
-    CONF_BYTES,    /* uint64_t bytes; B, KiB, MiB, GiB, kB, MB, GB */
-    CONF_RATE,     /* uint64_t bit/s; bit, kbit, Mbit, Gbit */
-    CONF_DURATION, /* uint64_t milliseconds; ms, s, min, h */
-};
-
-struct conf_key {
-    const char *section;
-    const char *name;
-    enum conf_type type;
-    size_t offset;              /* of the field in the struct (for a list section: in the element) */
-    const char *initial;        /* default, as text; NULL: the key must be given; "": empty string or 0 */
-    double min, max;            /* in the field's unit; min == max means no range */
-    const char *const *choices; /* CONF_ENUM: NULL-terminated */
-    const char *unit;           /* for people; NULL if it has none */
-    const char *help;           /* one sentence or more */
-};
 
 /* A section that may stand many times, once per name: "[peer paris]". The element's first field is `char *name`. */
 struct conf_list {

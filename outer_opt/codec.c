@@ -217,14 +217,14 @@ enum err codec_try(struct codec *codec, const struct codec_choice *choice, const
 static enum err decode(struct codec *codec, const uint8_t *frame, size_t frame_bytes, const float *weight, float *out,
                        size_t values_count)
 {
-    struct frame_header header;
-    TRY(codec_get_header(frame, frame_bytes, values_count, &header));
+    uint32_t segments;
+    TRY(codec_get_header(frame, frame_bytes, values_count, &segments));
     struct bytes_reader payload = bytes_reader_init(frame + CODEC_HEADER_BYTES, frame_bytes - CODEC_HEADER_BYTES);
     size_t begin = 0;
-    for (uint32_t i = 0; i < header.segments; i++) {
+    for (uint32_t i = 0; i < segments; i++) {
         const struct codec_kind *kind;
         struct segment segment;
-        TRY(codec_get_segment(codec, &header, &payload, values_count - begin, &kind, &segment));
+        TRY(codec_get_segment(codec, &payload, values_count - begin, &kind, &segment));
         TRY(kind->decode(codec, kind, &segment, weight, out + begin));
         begin += segment.count;
     }

@@ -19,7 +19,7 @@
 #include "common/err.h"
 #include "outer_opt/vec.h"
 
-/* 1: one codec a frame, no parts; still read. 2: parts, planes. */
+/* The one that is written and read. 1: one codec a frame, no parts. 2: parts, planes. */
 enum { CODEC_FRAME_VERSION = 2 };
 enum { CODEC_BLOCK = VEC_BLOCK, CODEC_SEGMENT = 1 << 17, CODEC_HEADER_BYTES = 48, CODEC_RANK_MAX = 32 };
 

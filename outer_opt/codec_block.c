@@ -41,13 +41,13 @@ static enum err block_decode(struct codec *codec, const struct codec_kind *kind,
     size_t blocks = blocks_of(segment->count);
     size_t room[PLANES_MAX];
     kind->room(kind, segment->count, room);
-    const uint8_t *raw = segment->plane[0].data;
     unsigned planes = vec->scale_bytes == 0 ? 1 : 2;
     if (segment->planes_count != planes || segment->plane[0].bytes != room[0] ||
         (planes == 2 && segment->plane[1].bytes != room[1]))
         return err_set(ERR_PROTO, "codec segment of another length than %s makes of %u values", kind->name,
                        segment->count);
-    if (planes == 2 && segment->plane[1].data != raw + room[0]) {
+    const uint8_t *raw = segment->plane[0].data;
+    if (planes == 2) {
         /* plane[1] was made with room for both: codes are moved behind their place, then the scales go before them. */
         memmove(codec->plane[1] + room[0], segment->plane[1].data, room[1]);
         memcpy(codec->plane[1], raw, room[0]);

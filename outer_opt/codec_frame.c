@@ -11,8 +11,6 @@
  *        48  payload: segments
  * Segment: u8 codec, u8 planes, u16 param, u32 values, u32 bytes that follow; per plane u32 bytes (top bit: zstd),
  *          then that many bytes.
- * Version 1: the header's byte 5 is the codec; a segment is one plane and nothing before it, of CODEC_SEGMENT values or
- * what is left.
  */
 enum { FRAME_MAGIC = 0x31464c44, DIGEST_OFFSET = 32, DIGEST_SHORT_BYTES = 16 };
 #define PLANE_ZSTD 0x80000000u
@@ -42,28 +40,24 @@ void codec_put_header(uint8_t *frame, size_t frame_bytes, uint32_t segments, siz
     bytes_put(&header, digest.byte, DIGEST_SHORT_BYTES);
 }
 
-/* In order: length, magic, version, codec, geometry, count, payload length. */
-enum err codec_get_header(const uint8_t *frame, size_t frame_bytes, size_t values_count, struct frame_header *out)
+/* In order: length, magic, version, geometry, count, payload length. */
+enum err codec_get_header(const uint8_t *frame, size_t frame_bytes, size_t values_count, uint32_t *segments)
 {
     struct bytes_reader header = bytes_reader_init(frame, frame_bytes);
     if (frame_bytes < CODEC_HEADER_BYTES)
         return err_set(ERR_PROTO, "codec frame of %zu bytes is shorter than its header", frame_bytes);
     if (bytes_get_u32(&header) != FRAME_MAGIC)
         return err_set(ERR_PROTO, "not a codec frame");
-    out->version = bytes_get_u8(&header);
-    if (out->version < 1 || out->version > CODEC_FRAME_VERSION)
-        return err_set(ERR_PROTO, "codec frame of version %u; this program reads 1 to %d", out->version,
-                       CODEC_FRAME_VERSION);
-    out->id = bytes_get_u8(&header);
-    if (out->version == 1 && (out->id > CODEC_E3M0 || codec_kind_of(out->id) == NULL))
-        return err_set(ERR_PROTO, "codec frame of unknown codec %u", out->id);
+    unsigned version = bytes_get_u8(&header);
+    if (version != CODEC_FRAME_VERSION)
+        return err_set(ERR_PROTO, "codec frame of version %u; this program reads %d", version, CODEC_FRAME_VERSION);
+    (void)bytes_get_u8(&header);
     unsigned block = bytes_get_u16(&header);
     uint32_t segment = bytes_get_u32(&header);
-    out->segments = bytes_get_u32(&header);
+    *segments = bytes_get_u32(&header);
     uint64_t values = bytes_get_u64(&header);
     uint64_t payload = bytes_get_u64(&header);
-    if (block != CODEC_BLOCK || segment != CODEC_SEGMENT || values % CODEC_BLOCK != 0 ||
-        (out->version == 1 && out->segments != (values + CODEC_SEGMENT - 1) / CODEC_SEGMENT))
+    if (block != CODEC_BLOCK || segment != CODEC_SEGMENT || values % CODEC_BLOCK != 0)
         return err_set(ERR_PROTO, "codec frame with a geometry this program does not write");
     if (values != values_count)
         return err_set(ERR_PROTO, "codec frame of %llu values where %zu are due", (unsigned long long)values,
@@ -75,9 +69,9 @@ enum err codec_get_header(const uint8_t *frame, size_t frame_bytes, size_t value
 
 enum err codec_check(const uint8_t *frame, size_t frame_bytes, size_t values_count)
 {
-    struct frame_header header;
-    TRY(codec_get_header(frame, frame_bytes, values_count, &header));
+    uint32_t segments;
     struct digest digest;
+    TRY(codec_get_header(frame, frame_bytes, values_count, &segments));
     digest_frame(frame, frame_bytes, &digest);
     if (memcmp(frame + DIGEST_OFFSET, digest.byte, DIGEST_SHORT_BYTES) != 0)
         return err_set(ERR_PROTO, "codec frame was altered: its digest does not match");
@@ -142,35 +136,10 @@ static enum err get_plane(struct codec *codec, struct bytes_reader *payload, uns
     return ERR_OK;
 }
 
-/* Version 1 kept scales and codes of a segment in one plane. */
-static void split_plane(const struct codec *codec, const struct codec_kind *kind, struct segment *segment)
-{
-    size_t scales = codec->ops->codec[kind->vec].scale_bytes * blocks_of(segment->count);
-    struct plane all = segment->plane[0];
-    if (scales == 0 || all.bytes < scales)
-        return;
-    segment->planes_count = 2;
-    segment->plane[0] = (struct plane){all.data, scales};
-    segment->plane[1] = (struct plane){all.data + scales, all.bytes - scales};
-}
-
-static enum err get_segment_1(struct codec *codec, const struct frame_header *header, struct bytes_reader *payload,
-                              size_t values_left, const struct codec_kind **kind, struct segment *segment)
-{
-    *kind = codec_kind_of(header->id);
-    size_t count = values_left < CODEC_SEGMENT ? values_left : CODEC_SEGMENT;
-    *segment = (struct segment){.count = (uint32_t)count, .planes_count = 1};
-    TRY(get_plane(codec, payload, 1, blocks_of(count) * codec->ops->codec[(*kind)->vec].raw_bytes, &segment->plane[0]));
-    split_plane(codec, *kind, segment);
-    return ERR_OK;
-}
-
-enum err codec_get_segment(struct codec *codec, const struct frame_header *header, struct bytes_reader *payload,
-                           size_t values_left, const struct codec_kind **kind, struct segment *segment)
+enum err codec_get_segment(struct codec *codec, struct bytes_reader *payload, size_t values_left,
+                           const struct codec_kind **kind, struct segment *segment)
 {
     size_t room[PLANES_MAX];
-    if (header->version == 1)
-        return get_segment_1(codec, header, payload, values_left, kind, segment);
     unsigned id = bytes_get_u8(payload);
     *segment = (struct segment){.planes_count = bytes_get_u8(payload)};
     segment->param = bytes_get_u16(payload);

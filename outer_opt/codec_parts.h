@@ -79,21 +79,16 @@ static inline void codec_emit(const struct codec *codec, const float *decoded, s
 }
 
 /* ---- codec_frame.c ---- */
-struct frame_header {
-    unsigned version, id; /* id: version 1 alone */
-    uint32_t segments;
-};
 enum { SEGMENT_HEADER_BYTES = 12, PLANE_MARK_BYTES = 4 };
 
 void codec_put_header(uint8_t *frame, size_t frame_bytes, uint32_t segments, size_t values_count);
 ERR_MUST_CHECK enum err codec_get_header(const uint8_t *frame, size_t frame_bytes, size_t values_count,
-                                         struct frame_header *header);
+                                         uint32_t *segments);
 /* Appends a segment at `out`; returns its bytes. */
 size_t codec_put_segment(struct codec *codec, const struct codec_kind *kind, const struct segment *segment,
                          uint8_t *out);
 /* The next segment, unpacked; at most `values_left` values. */
-ERR_MUST_CHECK enum err codec_get_segment(struct codec *codec, const struct frame_header *header,
-                                          struct bytes_reader *payload, size_t values_left,
+ERR_MUST_CHECK enum err codec_get_segment(struct codec *codec, struct bytes_reader *payload, size_t values_left,
                                           const struct codec_kind **kind, struct segment *segment);
 
 #endif

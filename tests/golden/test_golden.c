@@ -1,6 +1,9 @@
 /*
- * Bytes that earlier versions wrote still decode to the same values, and damaged ones are still refused. A new format
- * version adds files beside the old ones; GOLDEN_WRITE=1 writes those of the present version, once, when it is made.
+ * Bytes that a version wrote are still read to the same values, and damaged ones are still refused.
+ *
+ * A folder is named after the version of the program that wrote it. Nothing is released yet: until the first release a
+ * changed format replaces the bytes of the present version (GOLDEN_WRITE=1 writes them) and the old ones are not read
+ * any more. From the first release on, a folder stays as it was released, and a changed format makes a new one.
  */
 #include "tests/lib/testlib.h"
 
@@ -18,48 +21,40 @@
 #include "outer_opt/codec.h"
 
 enum { VALUES = 2048 };
-static const struct {
-    enum codec_id id;
-    const char *file, *decoded;
-} frames[] = {
-    {CODEC_FP32, "tests/golden/v1/fp32.frame", "1052cb38aa3fb24aad06afcefe009058ab0e51743d2434581a0b7883a414769c"},
-    {CODEC_BF16, "tests/golden/v1/bf16.frame", "85f8931f421849e6e7e4f31a1e6e72625afded469c4bb4ff65ea4e347c5c2292"},
-    {CODEC_INT8, "tests/golden/v1/int8.frame", "ff2ca2ecfaee451fe5dd1fd2f82adbeab697f725a1c4f7f07bca486f6b07eda9"},
-    {CODEC_E3M0, "tests/golden/v1/e3m0.frame", "2e1b8d17ec5ffefa2351befa43ae466b542add5a7df4f7a0297cb813763f4695"},
-};
-/* Version 2: every codec, in parts. */
-static const struct codec_choice choices_2[] = {
-    {CODEC_FP32, 0, 0},         {CODEC_BF16, 0, 0},     {CODEC_INT8, 0, 0},    {CODEC_E3M0, 0, 0},
-    {CODEC_INT4, 0, 0},         {CODEC_INT2, 0, 0},     {CODEC_TERNARY, 0, 0}, {CODEC_UNIFORM, 1.4f, 0},
-    {CODEC_TOPK, 0.015625f, 0}, {CODEC_POWERSGD, 0, 2},
-};
-enum { CODECS_2 = sizeof choices_2 / sizeof choices_2[0] };
-static const char decoded_2[CODECS_2][DIGEST_HEX_BYTES] = {
-    "ddfb569ec0266157d7692b642b1bf8e9fe2117a33d98591dc8ff6cfcf7cc7a9e",
-    "85f8931f421849e6e7e4f31a1e6e72625afded469c4bb4ff65ea4e347c5c2292",
-    "601ea0ff90644fd68e0bd89a64c41d24b880c125e12eddc248c46d6854bfbd82",
-    "d221f7402e793b8ece6acd8bd6237369c5c46d0dfe36706b95b90e0019a3b5b4",
-    "cb1da86069732457258241bbe3e7a0ff3faa962462569efa1df475c56a1a1812",
-    "8c9a3c24b0feb2edb454f3f35cc9b4d61528d3c51ba0e166937892adf3e73f29",
-    "284142239364d53b03511cf4429da0a52b2041254b28b1e94135e636c172b48f",
-    "4f82fff54dc8f04e3380eb0b57d15c645b412df51a2830c989bf2e11fc42ee44",
-    "0b9a86c94fe498108a8144a2c04fa915e866d315d70fabc60f109a2dc70c376a",
-    "c8d288dec474f2e49bfec479966d9841021d29dd555d8499ca1ed47f6330ee59",
-};
+#define PRESENT "tests/golden/0.1.0/"
 
-static const char contribution_file[] = "tests/golden/v1/contribution.object";
-static const char result_file[] = "tests/golden/v1/result.object";
-static const char tensor_file[] = "tests/golden/v1/fragment.safetensors";
-static const char ledger_file[] = "tests/golden/v1/ledger-000000000001.log";
+/* Every codec, and the digest of what its frame decodes to. */
+static const struct {
+    struct codec_choice choice;
+    const char *decoded;
+} frames[] = {
+    {{CODEC_FP32, 0, 0}, "ddfb569ec0266157d7692b642b1bf8e9fe2117a33d98591dc8ff6cfcf7cc7a9e"},
+    {{CODEC_BF16, 0, 0}, "85f8931f421849e6e7e4f31a1e6e72625afded469c4bb4ff65ea4e347c5c2292"},
+    {{CODEC_INT8, 0, 0}, "601ea0ff90644fd68e0bd89a64c41d24b880c125e12eddc248c46d6854bfbd82"},
+    {{CODEC_E3M0, 0, 0}, "d221f7402e793b8ece6acd8bd6237369c5c46d0dfe36706b95b90e0019a3b5b4"},
+    {{CODEC_INT4, 0, 0}, "cb1da86069732457258241bbe3e7a0ff3faa962462569efa1df475c56a1a1812"},
+    {{CODEC_INT2, 0, 0}, "8c9a3c24b0feb2edb454f3f35cc9b4d61528d3c51ba0e166937892adf3e73f29"},
+    {{CODEC_TERNARY, 0, 0}, "284142239364d53b03511cf4429da0a52b2041254b28b1e94135e636c172b48f"},
+    {{CODEC_UNIFORM, 1.4f, 0}, "4f82fff54dc8f04e3380eb0b57d15c645b412df51a2830c989bf2e11fc42ee44"},
+    {{CODEC_TOPK, 0.015625f, 0}, "0b9a86c94fe498108a8144a2c04fa915e866d315d70fabc60f109a2dc70c376a"},
+    {{CODEC_POWERSGD, 0, 2}, "c8d288dec474f2e49bfec479966d9841021d29dd555d8499ca1ed47f6330ee59"},
+};
+enum { FRAMES = sizeof frames / sizeof frames[0] };
+
+static const char object_frame_file[] = PRESENT "uniform.frame"; /* what stands in the objects: the default codec's */
+static const char contribution_file[] = PRESENT "contribution.object";
+static const char result_file[] = PRESENT "result.object";
+static const char tensor_file[] = PRESENT "fragment.safetensors";
+static const char ledger_file[] = PRESENT "ledger-000000000001.log";
 
 static float values[VALUES];
 
 /* ---- writing, when a format is made ---- */
 
-static const char *file_2(size_t i)
+static const char *frame_file(size_t i)
 {
     static char path[64];
-    snprintf(path, sizeof path, "tests/golden/v2/%s.frame", codec_name(choices_2[i].id));
+    snprintf(path, sizeof path, PRESENT "%s.frame", codec_name(frames[i].choice.id));
     return path;
 }
 
@@ -73,57 +68,88 @@ static void write_frames(void)
     struct vec_source source = {.minuend = values};
     assert_ok(codec_new(1, &codec));
     assert_ok(codec_reserve_factors(codec, (48 + 32) * 2));
-    for (size_t i = 0; i < CODECS_2; i++) {
+    for (size_t i = 0; i < FRAMES; i++) {
         struct codec_part parts[] = {
-            {.count = 1536, .choice = choices_2[i], .rows = 48, .cols = 32, .factor = factor},
+            {.count = 1536, .choice = frames[i].choice, .rows = 48, .cols = 32, .factor = factor},
             {.count = VALUES - 1536, .choice = {.id = CODEC_BF16}},
         };
         assert_ok(codec_encode(codec, parts, 2, &source, NULL, frame, &bytes, &fault));
-        assert_ok(fsio_replace(file_2(i), frame, bytes, 0644));
+        assert_ok(fsio_replace(frame_file(i), frame, bytes, 0644));
     }
     codec_free(codec);
+}
+
+static struct ledger_conf ledger_conf(const char *folder)
+{
+    return (struct ledger_conf){
+        .folder = folder, .run_id = digest_of("run", 3), .segment_bytes = 1 << 20, .keep_bytes = 1 << 20};
+}
+
+static void write_objects(void)
+{
+    static uint8_t object[1 << 16];
+    char *frame, *segment;
+    size_t frame_bytes, bytes, segment_bytes;
+    assert_ok(fsio_read(object_frame_file, 1 << 15, &frame, &frame_bytes));
+    memcpy(wire_object_frame(object), frame, frame_bytes);
+    struct wire_meta meta = {.tokens = 4096, .step = 100, .base_hash = digest_of("base", 4)};
+    assert_ok(wire_object_seal(WIRE_CONTRIBUTION, &meta, object, frame_bytes, &bytes));
+    assert_ok(fsio_replace(contribution_file, object, bytes, 0644));
+    meta = (struct wire_meta){.step = 100, .contributors_count = 2, .contributors = {{0, 4096}, {3, 2048}}};
+    assert_ok(wire_object_seal(WIRE_RESULT, &meta, object, frame_bytes, &bytes));
+    assert_ok(fsio_replace(result_file, object, bytes, 0644));
+
+    const char *folder = testlib_folder("golden-write"); /* a ledger leaves its lock behind, which is no format */
+    struct ledger *ledger;
+    struct ledger_conf conf = ledger_conf(folder);
+    assert_ok(ledger_open(&conf, &ledger));
+    assert_ok(ledger_append(ledger, 2, 7, 1, object, bytes, true));
+    ledger_close(ledger);
+    assert_ok(fsio_read(testlib_path(folder, "ledger-000000000001.log"), 1 << 20, &segment, &segment_bytes));
+    assert_ok(fsio_replace(ledger_file, segment, segment_bytes, 0644));
+    mem_free(segment);
+    mem_free(frame);
+}
+
+static void write_tensors(void)
+{
+    struct tensorfile_writer *writer;
+    const struct tensorfile_tensor tensor = {.name = "anchor", .dims = 1, .shape = {VALUES}};
+    const struct tensorfile_meta meta[] = {{"format", "diloco fragment 1"}, {"version", "7"}};
+    assert_ok(tensorfile_create(tensor_file, &tensor, 1, meta, 2, &writer));
+    assert_ok(tensorfile_write(writer, values, VALUES));
+    assert_ok(tensorfile_commit(writer));
 }
 
 /* ---- reading ---- */
 
-static void check_frame(const char *file, const char *hash)
+static void frames_decode(void **state)
 {
-    char *frame;
-    size_t bytes;
+    (void)state;
     struct codec *codec;
     static float decoded[VALUES];
-    char hex[DIGEST_HEX_BYTES];
     assert_ok(codec_new(1, &codec)); /* a frame says itself what it is */
-    assert_ok(fsio_read(file, 1 << 20, &frame, &bytes));
-    assert_ok(codec_check((const uint8_t *)frame, bytes, VALUES));
-    assert_ok(codec_decode(codec, (const uint8_t *)frame, bytes, decoded, VALUES));
-    struct digest digest = digest_of(decoded, sizeof decoded);
-    if (strcmp(digest_hex(&digest, hex), hash) != 0)
-        fail_msg("%s decodes to %s", file, hex);
-    for (size_t at = 0; at < bytes; at += 1 + at / 64) {
-        frame[at] ^= 1;
-        assert_int_equal(codec_check((const uint8_t *)frame, bytes, VALUES), ERR_PROTO);
-        frame[at] ^= 1;
+    for (size_t i = 0; i < FRAMES; i++) {
+        char *frame;
+        size_t bytes;
+        char hex[DIGEST_HEX_BYTES];
+        assert_ok(fsio_read(frame_file(i), 1 << 20, &frame, &bytes));
+        assert_ok(codec_check((const uint8_t *)frame, bytes, VALUES));
+        assert_ok(codec_decode(codec, (const uint8_t *)frame, bytes, decoded, VALUES));
+        struct digest digest = digest_of(decoded, sizeof decoded);
+        if (strcmp(digest_hex(&digest, hex), frames[i].decoded) != 0)
+            fail_msg("%s decodes to %s", frame_file(i), hex);
+        for (size_t at = 0; at < bytes; at += 1 + at / 64) {
+            frame[at] ^= 1;
+            assert_int_equal(codec_check((const uint8_t *)frame, bytes, VALUES), ERR_PROTO);
+            frame[at] ^= 1;
+        }
+        mem_free(frame);
     }
     codec_free(codec);
-    mem_free(frame);
 }
 
-static void frames_of_version_1_decode(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < 4; i++)
-        check_frame(frames[i].file, frames[i].decoded);
-}
-
-static void frames_of_version_2_decode(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < CODECS_2; i++)
-        check_frame(file_2(i), decoded_2[i]);
-}
-
-static void objects_of_version_1_open(void **state)
+static void objects_open(void **state)
 {
     (void)state;
     struct wire_meta meta;
@@ -144,7 +170,7 @@ static void objects_of_version_1_open(void **state)
     mem_free(object);
 }
 
-static void a_ledger_of_version_1_opens(void **state)
+static void a_ledger_opens(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("golden");
@@ -152,8 +178,7 @@ static void a_ledger_of_version_1_opens(void **state)
     size_t bytes;
     struct ledger *ledger;
     struct ledger_map map;
-    struct ledger_conf conf = {
-        .folder = folder, .run_id = digest_of("run", 3), .segment_bytes = 1 << 20, .keep_bytes = 1 << 20};
+    struct ledger_conf conf = ledger_conf(folder);
     assert_ok(fsio_read(ledger_file, 1 << 20, &segment, &bytes));
     assert_ok(fsio_replace(testlib_path(folder, "ledger-000000000001.log"), segment, bytes, 0644));
     assert_ok(ledger_open(&conf, &ledger));
@@ -173,7 +198,7 @@ static void a_ledger_of_version_1_opens(void **state)
     mem_free(object);
 }
 
-static void tensor_files_of_version_1_open(void **state)
+static void tensor_files_open(void **state)
 {
     (void)state;
     struct tensorfile *file;
@@ -187,20 +212,68 @@ static void tensor_files_of_version_1_open(void **state)
     tensorfile_close(file);
 }
 
+/* Older or newer: a reader that guesses reads nonsense. The versions are told apart before any digest is looked at. */
+static void bytes_of_another_version_are_refused(void **state)
+{
+    (void)state;
+    enum { FRAME_VERSION_AT = 4, OBJECT_VERSION_AT = 5, LEDGER_VERSION_AT = 4 };
+    const char *folder = testlib_folder("golden-versions");
+    char *frame, *object, *segment;
+    size_t frame_bytes, object_bytes, segment_bytes;
+    static float decoded[VALUES];
+    struct codec *codec;
+    struct ledger *ledger;
+    struct ledger_conf conf = ledger_conf(folder);
+    assert_ok(codec_new(1, &codec));
+    assert_ok(fsio_read(object_frame_file, 1 << 20, &frame, &frame_bytes));
+    assert_ok(fsio_read(result_file, 1 << 20, &object, &object_bytes));
+    assert_ok(fsio_read(ledger_file, 1 << 20, &segment, &segment_bytes));
+    const char written[] = {frame[FRAME_VERSION_AT], object[OBJECT_VERSION_AT], segment[LEDGER_VERSION_AT]};
+    for (int version = 0; version < 256; version++) {
+        struct wire_meta meta;
+        const uint8_t *in_object;
+        size_t in_object_bytes;
+        const uint8_t *f = (const uint8_t *)frame, *o = (const uint8_t *)object;
+        frame[FRAME_VERSION_AT] = (char)version;
+        object[OBJECT_VERSION_AT] = (char)version;
+        segment[LEDGER_VERSION_AT] = (char)version;
+        if ((char)version != written[0]) {
+            assert_fails(ERR_PROTO, "frame of version", codec_check(f, frame_bytes, VALUES));
+            assert_fails(ERR_PROTO, "frame of version", codec_decode(codec, f, frame_bytes, decoded, VALUES));
+            assert_fails(ERR_PROTO, "frame of version", codec_decode_add(codec, f, frame_bytes, 1, decoded, VALUES));
+        }
+        if ((char)version != written[1])
+            assert_fails(ERR_PROTO, "object of version",
+                         wire_object_open(WIRE_RESULT, o, object_bytes, &meta, &in_object, &in_object_bytes));
+        if ((char)version != written[2]) {
+            assert_ok(fsio_replace(testlib_path(folder, "ledger-000000000001.log"), segment, segment_bytes, 0644));
+            assert_fails(ERR_CONF, "ledger of version", ledger_open(&conf, &ledger));
+        }
+    }
+    codec_free(codec);
+    mem_free(frame);
+    mem_free(object);
+    mem_free(segment);
+}
+
 int main(void)
 {
     struct env_rng rng = env_rng_init(77, 7);
     assert_ok(digest_init());
     testlib_fill_normal(&rng, values, VALUES, 1e-3);
     if (getenv("GOLDEN_WRITE") != NULL) {
-        assert_ok(fsio_mkdirs("tests/golden/v2", 0755));
+        assert_ok(fsio_mkdirs(PRESENT, 0755));
         write_frames();
+        write_objects();
+        write_tensors();
         return 0;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_of_version_1_decode),     cmocka_unit_test(frames_of_version_2_decode),
-        cmocka_unit_test(objects_of_version_1_open),      cmocka_unit_test(a_ledger_of_version_1_opens),
-        cmocka_unit_test(tensor_files_of_version_1_open),
+        cmocka_unit_test(frames_decode),
+        cmocka_unit_test(objects_open),
+        cmocka_unit_test(a_ledger_opens),
+        cmocka_unit_test(tensor_files_open),
+        cmocka_unit_test(bytes_of_another_version_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

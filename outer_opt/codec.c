@@ -3,7 +3,23 @@
 #include <string.h>
 
 #include "common/mem.h"
-#include "outer_opt/codec_parts.h"
+#include "outer_opt/codec_frame.h"
+#include "outer_opt/codec_kind.h"
+
+/* Every codec there is. */
+static const struct codec_kind *const kinds[] = {
+    &codec_kind_fp32, &codec_kind_bf16,    &codec_kind_int8,    &codec_kind_e3m0, &codec_kind_int4,
+    &codec_kind_int2, &codec_kind_ternary, &codec_kind_uniform, &codec_kind_topk, &codec_kind_powersgd,
+};
+
+/* NULL for a number that is none. */
+static const struct codec_kind *kind_of(unsigned id)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (kinds[i]->id == (enum codec_id)id)
+            return kinds[i];
+    return NULL;
+}
 
 /* ---- making one ---- */
 
@@ -82,19 +98,19 @@ enum err codec_reserve_factors(struct codec *codec, size_t values)
 
 const char *codec_name(enum codec_id id)
 {
-    const struct codec_kind *kind = codec_kind_of(id);
+    const struct codec_kind *kind = kind_of(id);
     return kind != NULL ? kind->name : NULL;
 }
 
 bool codec_on_tensors(enum codec_id id)
 {
-    const struct codec_kind *kind = codec_kind_of(id);
+    const struct codec_kind *kind = kind_of(id);
     return kind != NULL && kind->whole;
 }
 
 enum err codec_choice_check(const struct codec_choice *choice)
 {
-    if (codec_kind_of(choice->id) == NULL)
+    if (kind_of(choice->id) == NULL)
         return err_set(ERR_ARG, "no codec has number %d", (int)choice->id);
     if (choice->id == CODEC_UNIFORM && !(choice->ratio >= VEC_RATIO_MIN && choice->ratio <= 8))
         return err_set(ERR_ARG, "uniform: a step of %g rms; from %g to 8 are possible", (double)choice->ratio,
@@ -121,7 +137,7 @@ static size_t segment_bytes_max(const struct codec_kind *kind, const struct code
 
 static size_t part_bytes_max(const struct codec_part *part)
 {
-    const struct codec_kind *kind = codec_kind_of(part->choice.id);
+    const struct codec_kind *kind = kind_of(part->choice.id);
     size_t count = (size_t)part->count;
     if (kind->whole)
         return segment_bytes_max(kind, part, count);
@@ -159,7 +175,7 @@ struct writing {
 static enum err encode_part(struct codec *codec, const struct codec_part *part, const struct vec_source *source,
                             float *residual, struct writing *w)
 {
-    const struct codec_kind *kind = codec_kind_of(part->choice.id);
+    const struct codec_kind *kind = kind_of(part->choice.id);
     size_t end = w->begin + (size_t)part->count;
     while (w->begin < end) {
         size_t count = end - w->begin;
@@ -172,7 +188,7 @@ static enum err encode_part(struct codec *codec, const struct codec_part *part, 
             w->fault = w->begin + good * CODEC_BLOCK;
             return err_set(ERR_NONFINITE, "NaN, Inf or a number too large for %s", kind->name);
         }
-        w->at += codec_put_segment(codec, kind, &segment, w->frame + w->at);
+        w->at += codec_frame_put_segment(codec, kind, &segment, w->frame + w->at);
         w->begin += count;
         w->segments++;
     }
@@ -194,7 +210,7 @@ enum err codec_encode(struct codec *codec, const struct codec_part *parts, size_
     *fault = w.fault;
     if (err != ERR_OK)
         return err;
-    codec_put_header(frame, w.at, w.segments, w.begin);
+    codec_frame_put_header(frame, w.at, w.segments, w.begin);
     *frame_bytes = w.at;
     return ERR_OK;
 }
@@ -202,29 +218,49 @@ enum err codec_encode(struct codec *codec, const struct codec_part *parts, size_
 enum err codec_try(struct codec *codec, const struct codec_choice *choice, const struct vec_source *source,
                    size_t values_count, size_t *bytes, double *error)
 {
-    const struct codec_kind *kind = codec_kind_of(choice->id);
+    const struct codec_kind *kind = kind_of(choice->id);
     const struct codec_part part = {.count = values_count, .choice = *choice};
     struct segment segment = {.count = (uint32_t)values_count};
     if (kind->whole || choice->id == CODEC_TOPK || values_count > CODEC_SEGMENT)
         return err_set(ERR_ARG, "%s cannot be tried on %zu values", kind->name, values_count);
     if (kind->encode(codec, kind, &part, source, codec->values, &segment) != blocks_of(values_count))
         return err_set(ERR_NONFINITE, "NaN, Inf or a number too large for %s", kind->name);
-    *bytes = codec_put_segment(codec, kind, &segment, codec->trial);
+    *bytes = codec_frame_put_segment(codec, kind, &segment, codec->trial);
     *error = codec->ops->square_sum(codec->values, NULL, blocks_of(values_count));
     return ERR_OK;
+}
+
+enum err codec_check(const uint8_t *frame, size_t frame_bytes, size_t values_count)
+{
+    uint32_t segments;
+    TRY(codec_frame_get_header(frame, frame_bytes, values_count, &segments));
+    return codec_frame_check_digest(frame, frame_bytes);
+}
+
+/* The next segment, of at most `values_left` values, and what decodes it. */
+static enum err get_segment(struct codec *codec, struct bytes_reader *payload, size_t values_left,
+                            const struct codec_kind **kind, struct segment *segment)
+{
+    unsigned id;
+    size_t bytes;
+    TRY(codec_frame_get_segment(payload, values_left, segment, &id, &bytes));
+    *kind = kind_of(id);
+    if (*kind == NULL)
+        return err_set(ERR_PROTO, "codec segment of unknown codec %u", id);
+    return codec_frame_get_planes(codec, *kind, payload, bytes, segment);
 }
 
 static enum err decode(struct codec *codec, const uint8_t *frame, size_t frame_bytes, const float *weight, float *out,
                        size_t values_count)
 {
     uint32_t segments;
-    TRY(codec_get_header(frame, frame_bytes, values_count, &segments));
+    TRY(codec_frame_get_header(frame, frame_bytes, values_count, &segments));
     struct bytes_reader payload = bytes_reader_init(frame + CODEC_HEADER_BYTES, frame_bytes - CODEC_HEADER_BYTES);
     size_t begin = 0;
     for (uint32_t i = 0; i < segments; i++) {
         const struct codec_kind *kind;
         struct segment segment;
-        TRY(codec_get_segment(codec, &payload, values_count - begin, &kind, &segment));
+        TRY(get_segment(codec, &payload, values_count - begin, &kind, &segment));
         TRY(kind->decode(codec, kind, &segment, weight, out + begin));
         begin += segment.count;
     }

@@ -1,7 +1,7 @@
 /*
  * codec: a range of outer gradient to one frame of bytes, and back.
  *
- * Owns the frame format (docs/FORMATS.md, CODEC_FRAME_VERSION) and, in struct codec, the scratch memory. Pure: no
+ * Owns the list of codecs, the frame format (docs/FORMATS.md 2) and, in struct codec, the scratch memory. Pure: no
  * socket, no file, no clock, no allocation after codec_new(). One struct codec per thread. Decoding accepts bytes from
  * strangers: no input reaches an assert or makes memory grow.
  *
@@ -17,41 +17,8 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "outer_opt/codec_types.h"
 #include "outer_opt/vec.h"
-
-/* The one that is written and read. 1: one codec a frame, no parts. 2: parts, planes. */
-enum { CODEC_FRAME_VERSION = 2 };
-enum { CODEC_BLOCK = VEC_BLOCK, CODEC_SEGMENT = 1 << 17, CODEC_HEADER_BYTES = 48, CODEC_RANK_MAX = 32 };
-
-/* Numbers on the wire; never reused. */
-enum codec_id {
-    CODEC_FP32 = 1,
-    CODEC_BF16 = 2,
-    CODEC_INT8 = 3,    /* absmax per 256 values, 255 levels */
-    CODEC_E3M0 = 4,    /* sign and 3 exponent bits (Streaming DiLoCo, 2501.18512) */
-    CODEC_INT4 = 5,    /* absmax per 64 values, 15 levels */
-    CODEC_INT2 = 6,    /* sign and one of two magnitudes, each the mean of its bin (MuLoCo, 2505.23725) */
-    CODEC_TERNARY = 7, /* -s, 0, s; s the mean of the values that are not 0 (after TernGrad, 1705.07878) */
-    CODEC_UNIFORM = 8, /* multiples of ratio * rms per 256 values, entropy-coded */
-    CODEC_TOPK = 9, /* the largest of every 4096 values, 2 bits each, and where they stand (SparseLoCo, 2508.15706) */
-    CODEC_POWERSGD = 10 /* two thin factors of a matrix (1905.13727) */
-};
-
-struct codec_choice {
-    enum codec_id id;
-    float ratio;   /* UNIFORM: step over rms, VEC_RATIO_MIN .. 8; TOPK: fraction of values kept, up to 0.5 */
-    uint32_t rank; /* POWERSGD: 1 .. CODEC_RANK_MAX */
-};
-
-/* `count` values under one codec. */
-struct codec_part {
-    uint64_t count; /* a multiple of CODEC_BLOCK */
-    struct codec_choice choice;
-    /* POWERSGD alone: the matrix, row by row at the start of the part, rows * cols <= count; the rest is padding. */
-    uint32_t rows, cols;
-    /* POWERSGD: cols * rank values, carried from one encoding of this tensor to the next; zeros the first time. */
-    float *factor;
-};
 
 struct codec;
 

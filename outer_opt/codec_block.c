@@ -1,9 +1,9 @@
 /*
- * The plain block codecs, whose loops vec.h has, and the list of all codecs.
+ * The plain block codecs: of a fixed number of bytes a block, whose loops the tables of vec.h have.
  */
 #include <string.h>
 
-#include "outer_opt/codec_parts.h"
+#include "outer_opt/codec_kind.h"
 
 /* Scales in one plane, codes in the other. */
 static void block_room(const struct codec_kind *kind, size_t count, size_t room[PLANES_MAX])
@@ -60,26 +60,15 @@ static enum err block_decode(struct codec *codec, const struct codec_kind *kind,
     return ERR_OK;
 }
 
-#define BLOCK_KIND(id, vec, name)                                    \
-    {                                                                \
-        id, name, false, vec, block_room, block_encode, block_decode \
+#define BLOCK_KIND(name, NAME)                                                          \
+    const struct codec_kind codec_kind_##name = {                                       \
+        CODEC_##NAME, #name, false, VEC_##NAME, block_room, block_encode, block_decode, \
     }
 
-static const struct codec_kind block_kinds[] = {
-    BLOCK_KIND(CODEC_FP32, VEC_FP32, "fp32"),          BLOCK_KIND(CODEC_BF16, VEC_BF16, "bf16"),
-    BLOCK_KIND(CODEC_INT8, VEC_INT8, "int8"),          BLOCK_KIND(CODEC_E3M0, VEC_E3M0, "e3m0"),
-    BLOCK_KIND(CODEC_INT4, VEC_INT4, "int4"),          BLOCK_KIND(CODEC_INT2, VEC_INT2, "int2"),
-    BLOCK_KIND(CODEC_TERNARY, VEC_TERNARY, "ternary"),
-};
-
-const struct codec_kind *codec_kind_of(unsigned id)
-{
-    static const struct codec_kind *const others[] = {&codec_kind_uniform, &codec_kind_topk, &codec_kind_powersgd};
-    for (size_t i = 0; i < sizeof block_kinds / sizeof block_kinds[0]; i++)
-        if (block_kinds[i].id == (enum codec_id)id)
-            return &block_kinds[i];
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (others[i]->id == (enum codec_id)id)
-            return others[i];
-    return NULL;
-}
+BLOCK_KIND(fp32, FP32);
+BLOCK_KIND(bf16, BF16);
+BLOCK_KIND(int8, INT8);
+BLOCK_KIND(e3m0, E3M0);
+BLOCK_KIND(int4, INT4);
+BLOCK_KIND(int2, INT2);
+BLOCK_KIND(ternary, TERNARY);

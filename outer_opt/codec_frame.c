@@ -1,7 +1,8 @@
+#include "outer_opt/codec_frame.h"
+
 #include <string.h>
 
 #include "common/digest.h"
-#include "outer_opt/codec_parts.h"
 
 /*
  * Frame:  0  u32 magic "DLF1"      4  u8 version   5  u8 0         6  u16 block
@@ -24,7 +25,7 @@ static void digest_frame(const uint8_t *frame, size_t frame_bytes, struct digest
     *digest = digest_end(&state);
 }
 
-void codec_put_header(uint8_t *frame, size_t frame_bytes, uint32_t segments, size_t values_count)
+void codec_frame_put_header(uint8_t *frame, size_t frame_bytes, uint32_t segments, size_t values_count)
 {
     struct digest digest;
     struct bytes_writer header = bytes_writer_init(frame, CODEC_HEADER_BYTES);
@@ -41,7 +42,7 @@ void codec_put_header(uint8_t *frame, size_t frame_bytes, uint32_t segments, siz
 }
 
 /* In order: length, magic, version, geometry, count, payload length. */
-enum err codec_get_header(const uint8_t *frame, size_t frame_bytes, size_t values_count, uint32_t *segments)
+enum err codec_frame_get_header(const uint8_t *frame, size_t frame_bytes, size_t values_count, uint32_t *segments)
 {
     struct bytes_reader header = bytes_reader_init(frame, frame_bytes);
     if (frame_bytes < CODEC_HEADER_BYTES)
@@ -67,11 +68,9 @@ enum err codec_get_header(const uint8_t *frame, size_t frame_bytes, size_t value
     return ERR_OK;
 }
 
-enum err codec_check(const uint8_t *frame, size_t frame_bytes, size_t values_count)
+enum err codec_frame_check_digest(const uint8_t *frame, size_t frame_bytes)
 {
-    uint32_t segments;
     struct digest digest;
-    TRY(codec_get_header(frame, frame_bytes, values_count, &segments));
     digest_frame(frame, frame_bytes, &digest);
     if (memcmp(frame + DIGEST_OFFSET, digest.byte, DIGEST_SHORT_BYTES) != 0)
         return err_set(ERR_PROTO, "codec frame was altered: its digest does not match");
@@ -98,8 +97,8 @@ static size_t put_plane(struct codec *codec, const struct plane *plane, bool com
     return PLANE_MARK_BYTES + (packed > 0 ? packed : plane->bytes);
 }
 
-size_t codec_put_segment(struct codec *codec, const struct codec_kind *kind, const struct segment *segment,
-                         uint8_t *out)
+size_t codec_frame_put_segment(struct codec *codec, const struct codec_kind *kind, const struct segment *segment,
+                               uint8_t *out)
 {
     size_t at = SEGMENT_HEADER_BYTES;
     for (unsigned i = 0; i < segment->planes_count; i++)
@@ -111,6 +110,23 @@ size_t codec_put_segment(struct codec *codec, const struct codec_kind *kind, con
     bytes_put_u32(&header, segment->count);
     bytes_put_u32(&header, (uint32_t)(at - SEGMENT_HEADER_BYTES));
     return at;
+}
+
+enum err codec_frame_get_segment(struct bytes_reader *payload, size_t values_left, struct segment *segment,
+                                 unsigned *id, size_t *bytes)
+{
+    *segment = (struct segment){0};
+    *id = bytes_get_u8(payload);
+    segment->planes_count = bytes_get_u8(payload);
+    segment->param = bytes_get_u16(payload);
+    segment->count = bytes_get_u32(payload);
+    *bytes = bytes_get_u32(payload);
+    if (payload->failed || *bytes > bytes_left(payload))
+        return err_set(ERR_PROTO, "codec frame ends inside a segment");
+    if (segment->planes_count == 0 || segment->planes_count > PLANES_MAX || segment->count == 0 ||
+        segment->count % CODEC_BLOCK != 0 || segment->count > values_left)
+        return err_set(ERR_PROTO, "codec segment with a geometry this program does not write");
+    return ERR_OK;
 }
 
 /* The next plane: inside the frame, or unpacked into codec->plane[i], at most `room` bytes of it. */
@@ -136,26 +152,14 @@ static enum err get_plane(struct codec *codec, struct bytes_reader *payload, uns
     return ERR_OK;
 }
 
-enum err codec_get_segment(struct codec *codec, struct bytes_reader *payload, size_t values_left,
-                           const struct codec_kind **kind, struct segment *segment)
+enum err codec_frame_get_planes(struct codec *codec, const struct codec_kind *kind, struct bytes_reader *payload,
+                                size_t bytes, struct segment *segment)
 {
     size_t room[PLANES_MAX];
-    unsigned id = bytes_get_u8(payload);
-    *segment = (struct segment){.planes_count = bytes_get_u8(payload)};
-    segment->param = bytes_get_u16(payload);
-    segment->count = bytes_get_u32(payload);
-    size_t bytes = bytes_get_u32(payload);
     size_t end = payload->at + bytes;
-    *kind = codec_kind_of(id);
-    if (payload->failed || bytes > bytes_left(payload))
-        return err_set(ERR_PROTO, "codec frame ends inside a segment");
-    if (*kind == NULL)
-        return err_set(ERR_PROTO, "codec segment of unknown codec %u", id);
-    if (segment->planes_count == 0 || segment->planes_count > PLANES_MAX || segment->count == 0 ||
-        segment->count % CODEC_BLOCK != 0 || segment->count > values_left ||
-        (!(*kind)->whole && segment->count > CODEC_SEGMENT))
+    if (!kind->whole && segment->count > CODEC_SEGMENT)
         return err_set(ERR_PROTO, "codec segment with a geometry this program does not write");
-    (*kind)->room(*kind, segment->count, room);
+    kind->room(kind, segment->count, room);
     for (unsigned i = 0; i < segment->planes_count; i++)
         TRY(get_plane(codec, payload, i, room[i], &segment->plane[i]));
     if (payload->at != end)

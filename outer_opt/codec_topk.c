@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "outer_opt/codec_parts.h"
+#include "outer_opt/codec_kind.h"
 #include "outer_opt/fbits.h"
 
 enum { CHUNK = 4096, CHUNK_HEADER = 6, GAP_MORE = 255 };

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "outer_opt/codec_parts.h"
+#include "outer_opt/codec_kind.h"
 
 struct alphabet {
     unsigned radix;    /* symbols, the escape included */

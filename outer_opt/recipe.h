@@ -28,7 +28,7 @@ void recipe_free(struct recipe *recipe);
 
 /* Bytes recipe_new() takes. */
 uint64_t recipe_bytes(const struct plan *plan, const struct codec_choice *choice);
-/* For struct codec_conf. */
+/* For codec_reserve_factors(). */
 size_t recipe_factor_values_max(const struct plan *plan, const struct codec_choice *choice);
 
 /* Most parts of any range of any fragment. */

@@ -1,14 +1,19 @@
 /*
- * codec_parts: what the codecs' files share; private to them. codec.c walks over parts and segments, codec_frame.c
- * knows header and planes, and each codec_*.c turns one segment into planes and back.
+ * codec_kind: what one codec is: the table of its functions, and what they are given to work with. Private to codec*.c.
+ *
+ * codec_block.c, codec_uniform.c, codec_topk.c and codec_lowrank.c define the kinds: each turns one segment of values
+ * into planes of bytes and back, and knows nothing of the others, of headers or of zstd. codec.c chooses the kind and
+ * walks over parts and segments; codec_frame.c lays planes into the frame.
  */
-#ifndef OUTER_OPT_CODEC_PARTS_H
-#define OUTER_OPT_CODEC_PARTS_H
+#ifndef OUTER_OPT_CODEC_KIND_H
+#define OUTER_OPT_CODEC_KIND_H
 
 #include <zstd.h>
 
 #include "common/bytes.h"
-#include "outer_opt/codec.h"
+#include "common/err.h"
+#include "outer_opt/codec_types.h"
+#include "outer_opt/vec.h"
 
 /* Streams of different statistics are kept apart, so that each is compressed with a table of its own. */
 enum { PLANES_MAX = 3 };
@@ -57,9 +62,9 @@ struct codec_kind {
                        const float *weight, float *values);
 };
 
-/* NULL for a number that is none. */
-const struct codec_kind *codec_kind_of(unsigned id);
-
+/* One for each codec; codec.c has the list of them. */
+extern const struct codec_kind codec_kind_fp32, codec_kind_bf16, codec_kind_int8, codec_kind_e3m0, codec_kind_int4,
+    codec_kind_int2, codec_kind_ternary; /* codec_block.c */
 extern const struct codec_kind codec_kind_uniform, codec_kind_topk, codec_kind_powersgd;
 
 static inline size_t blocks_of(size_t count)
@@ -77,18 +82,5 @@ static inline void codec_emit(const struct codec *codec, const float *decoded, s
         for (size_t i = 0; i < count; i++)
             values[i] = decoded[i];
 }
-
-/* ---- codec_frame.c ---- */
-enum { SEGMENT_HEADER_BYTES = 12, PLANE_MARK_BYTES = 4 };
-
-void codec_put_header(uint8_t *frame, size_t frame_bytes, uint32_t segments, size_t values_count);
-ERR_MUST_CHECK enum err codec_get_header(const uint8_t *frame, size_t frame_bytes, size_t values_count,
-                                         uint32_t *segments);
-/* Appends a segment at `out`; returns its bytes. */
-size_t codec_put_segment(struct codec *codec, const struct codec_kind *kind, const struct segment *segment,
-                         uint8_t *out);
-/* The next segment, unpacked; at most `values_left` values. */
-ERR_MUST_CHECK enum err codec_get_segment(struct codec *codec, struct bytes_reader *payload, size_t values_left,
-                                          const struct codec_kind **kind, struct segment *segment);
 
 #endif

@@ -5,6 +5,7 @@
 #include "common/mem.h"
 #include "outer_opt/codec_frame.h"
 #include "outer_opt/codec_kind.h"
+#include "outer_opt/vec.h"
 
 /* Every codec there is. */
 static const struct codec_kind *const kinds[] = {

@@ -18,7 +18,7 @@
 
 #include "common/err.h"
 #include "outer_opt/codec_types.h"
-#include "outer_opt/vec.h"
+#include "outer_opt/vec_ops.h"
 
 struct codec;
 

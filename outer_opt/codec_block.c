@@ -1,9 +1,10 @@
 /*
- * The plain block codecs: of a fixed number of bytes a block, whose loops the tables of vec.h have.
+ * The plain block codecs: of a fixed number of bytes a block, whose loops are in vec_ops.h.
  */
 #include <string.h>
 
 #include "outer_opt/codec_kind.h"
+#include "outer_opt/vec.h"
 
 /* Scales in one plane, codes in the other. */
 static void block_room(const struct codec_kind *kind, size_t count, size_t room[PLANES_MAX])
@@ -18,7 +19,7 @@ static void block_room(const struct codec_kind *kind, size_t count, size_t room[
     }
 }
 
-/* vec.h wants scales and codes one behind the other: both stand in codec->plane[1]. */
+/* vec_ops.h wants scales and codes one behind the other: both stand in codec->plane[1]. */
 static size_t block_encode(struct codec *codec, const struct codec_kind *kind, const struct codec_part *part,
                            const struct vec_source *source, float *residual, struct segment *segment)
 {

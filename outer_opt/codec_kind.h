@@ -13,7 +13,7 @@
 #include "common/bytes.h"
 #include "common/err.h"
 #include "outer_opt/codec_types.h"
-#include "outer_opt/vec.h"
+#include "outer_opt/vec_ops.h"
 
 /* Streams of different statistics are kept apart, so that each is compressed with a table of its own. */
 enum { PLANES_MAX = 3 };

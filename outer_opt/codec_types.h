@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "outer_opt/vec.h"
+#include "outer_opt/vec_ops.h"
 
 /* The one that is written and read. 1: one codec a frame, no parts. 2: parts, planes. */
 enum { CODEC_FRAME_VERSION = 2 };

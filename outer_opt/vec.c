@@ -5,9 +5,7 @@
 
 #include "common/isa.h"
 
-extern const struct vec_ops vec_ops_base;
 #if defined(__x86_64__)
-extern const struct vec_ops vec_ops_avx2, vec_ops_avx512;
 static const struct vec_ops *const compiled[ISA_LEVELS_MAX] = {&vec_ops_base, &vec_ops_avx2, &vec_ops_avx512};
 #else
 static const struct vec_ops *const compiled[ISA_LEVELS_MAX] = {&vec_ops_base};

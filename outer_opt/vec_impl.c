@@ -1,5 +1,5 @@
 /*
- * The loops behind vec.h, compiled once per instruction set with ISA naming the table.
+ * The loops behind vec_ops.h, and the table, compiled once per instruction set with ISA naming the table.
  *
  * Why plain loops: the compiler widens them to whatever the instruction set has, and because every operation is
  * elementwise IEEE single precision in a written order, all widths round alike. The file is compiled with
@@ -289,7 +289,6 @@ static void average(float *restrict theta, const float *restrict delta, size_t c
     TABLE_NAME(vec_##codec##_encode_, ISA), TABLE_NAME(vec_##codec##_decode_, ISA), \
         TABLE_NAME(vec_##codec##_decode_add_, ISA)
 
-extern const struct vec_ops TABLE_NAME(vec_ops_, ISA);
 const struct vec_ops
     TABLE_NAME(vec_ops_, ISA) =
         {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "outer_opt/fbits.h"
-#include "outer_opt/vec.h"
+#include "outer_opt/vec_ops.h"
 
 enum { B = VEC_BLOCK, HALF = VEC_BLOCK / 2 };
 

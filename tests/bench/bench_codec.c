@@ -4,6 +4,7 @@
 #include "common/env.h"
 #include "common/mem.h"
 #include "outer_opt/codec.h"
+#include "outer_opt/vec.h"
 #include "tests/bench/bench.h"
 
 /* Larger than any cache; Gaussian, as outer gradients nearly are. */

@@ -10,6 +10,7 @@
 #include "outer_opt/adapt.h"
 #include "outer_opt/codec.h"
 #include "outer_opt/recipe.h"
+#include "outer_opt/vec.h"
 
 static const struct vec_ops *tables[3];
 static size_t tables_count;

@@ -1,0 +1,83 @@
+/*
+ * vec_ops: the elementwise inner loops of codecs and outer optimizers, as one table.
+ *
+ * Owns what every table promises: vec_impl.c and vec_coarse.c are plain C, compiled once per instruction set with the
+ * same floating-point rules (no contraction, no fast-math, round to nearest), so every table gives the same bits; tests
+ * compare them. vec.h says which table to use. Pure: no allocation, no state, any thread. Lengths are whole blocks of
+ * VEC_BLOCK values; arrays need no alignment.
+ *
+ * An encoder reads x = minuend - subtrahend + residual, one rounding per operation and in this order, quantises,
+ * and writes what is left over, x - decoded, in one pass over memory.
+ */
+#ifndef OUTER_OPT_VEC_OPS_H
+#define OUTER_OPT_VEC_OPS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { VEC_BLOCK = 256 };
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames hold little-endian numbers, copied as they are");
+
+struct vec_source {
+    const float *minuend;
+    const float *subtrahend; /* NULL: nothing is subtracted */
+    const float *residual;   /* NULL: nothing is added */
+};
+
+/* Encoders write the raw form of `blocks` blocks (raw_bytes each) and, unless `residual` is NULL, the
+ * left-over; `residual` may be source->residual. They return the index of the first block that holds a NaN, an Inf or
+ * a number beyond the format, or `blocks` if there is none; after a fault the outputs are undefined. */
+typedef size_t vec_encode_fn(const struct vec_source *source, size_t blocks, uint8_t *raw, float *residual);
+/* values = decoded */
+typedef void vec_decode_fn(const uint8_t *raw, size_t blocks, float *values);
+/* sum = sum + weight * decoded */
+typedef void vec_decode_add_fn(const uint8_t *raw, size_t blocks, float weight, float *sum);
+
+struct vec_codec {
+    size_t raw_bytes;   /* of one block */
+    size_t scale_bytes; /* of these, what stands first, for all blocks of a call together */
+    vec_encode_fn *encode;
+    vec_decode_fn *decode;
+    vec_decode_add_fn *decode_add;
+};
+
+enum vec_codec_id { VEC_FP32, VEC_BF16, VEC_INT8, VEC_E3M0, VEC_INT4, VEC_INT2, VEC_TERNARY, VEC_CODECS };
+
+/* Uniform quantisation: per block a step of about `ratio` times the block's root mean square, as bf16 (2 bytes a block
+ * in `steps`), and per value the nearest multiple of it. `ratio` is VEC_RATIO_MIN or more, so that a level fits in 8
+ * bits. Returns as vec_encode_fn. */
+#define VEC_RATIO_MIN 0.13f
+typedef size_t vec_levels_encode_fn(const struct vec_source *source, size_t blocks, float ratio, uint8_t *steps,
+                                    int8_t *levels, float *residual);
+typedef void vec_levels_decode_fn(const uint8_t *steps, const int8_t *levels, size_t blocks, float *values);
+
+struct vec_ops {
+    const char *name;
+    struct vec_codec codec[VEC_CODECS];
+    vec_levels_encode_fn *levels_encode;
+    vec_levels_decode_fn *levels_decode;
+    /* sum[i] = sum[i] + weight * values[i] */
+    void (*add)(float *sum, const float *values, size_t count, float weight);
+    /* values[i] = values[i] * factor */
+    void (*scale)(float *values, size_t count, float factor);
+    /* Sum of (a - b)^2 in double, in an order that depends on `blocks` alone; `b` may be NULL. */
+    double (*square_sum)(const float *a, const float *b, size_t blocks);
+    /* sum[i] = sum[i] / divisor */
+    void (*divide)(float *sum, size_t count, float divisor);
+    /* buffer = momentum * buffer + delta;  theta = theta - lr * (delta + momentum * buffer)   (Sutskever et al. 2013,
+     * PyTorch form) */
+    void (*nesterov)(float *theta, float *buffer, const float *delta, size_t count, float lr, float momentum);
+    /* buffer = momentum * buffer + delta;  theta = theta - lr * buffer */
+    void (*heavy_ball)(float *theta, float *buffer, const float *delta, size_t count, float lr, float momentum);
+    /* buffer = clamp(momentum * buffer + delta, -limit, limit);  theta = theta - lr * buffer   (CO2, 2401.16265) */
+    void (*clipped)(float *theta, float *buffer, const float *delta, size_t count, float lr, float momentum,
+                    float limit);
+    /* theta = theta - delta */
+    void (*average)(float *theta, const float *delta, size_t count);
+};
+
+/* One for each instruction set that the Makefile compiles for; vec.c chooses, nobody else names one. */
+extern const struct vec_ops vec_ops_base, vec_ops_avx2, vec_ops_avx512;
+
+#endif

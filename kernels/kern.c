@@ -4,9 +4,7 @@
 
 #include "common/isa.h"
 
-extern const struct kern kern_cpu_base;
 #if defined(__x86_64__)
-extern const struct kern kern_cpu_avx2, kern_cpu_avx512;
 static const struct kern *const compiled[ISA_LEVELS_MAX] = {&kern_cpu_base, &kern_cpu_avx2, &kern_cpu_avx512};
 #else
 static const struct kern *const compiled[ISA_LEVELS_MAX] = {&kern_cpu_base};

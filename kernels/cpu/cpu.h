@@ -1,6 +1,7 @@
 /*
- * cpu: what the files of the CPU implementation share. Each file here is compiled once per instruction set (ISA names
- * it); CPU(name) gives a function the name of its variant.
+ * cpu: what the files of the CPU implementation share; private to this folder. Each file here is compiled once per
+ * instruction set (ISA names it); CPU(name) gives a function the name of its variant. What an operation does and its
+ * shapes stand in kern_table.h; cpu_table.c puts them together.
  */
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
@@ -10,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels/kern.h"
+#include "kernels/kern_table.h"
 
 #if defined(_OPENMP)
 #include <omp.h>

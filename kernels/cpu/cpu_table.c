@@ -65,7 +65,6 @@ static enum err dev_sync(struct kern_dev *dev)
     return ERR_OK;
 }
 
-extern const struct kern CPU_JOIN(kern_cpu, ISA);
 const struct kern CPU_JOIN(kern_cpu, ISA) = {
     .name = "cpu",
     .act_bytes = sizeof(float),

@@ -1,6 +1,6 @@
 /*
  * ref64: the forward pass of every operation in double precision, written naively from its definition and sharing no
- * line with kernels/. Gradients are judged by central differences of these. Shapes as in kernels/kern.h.
+ * line with kernels/. Gradients are judged by central differences of these. Shapes as in kernels/kern_table.h.
  */
 #ifndef TESTS_LIB_REF64_H
 #define TESTS_LIB_REF64_H

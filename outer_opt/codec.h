@@ -41,14 +41,14 @@ ERR_MUST_CHECK enum err codec_choice_check(const struct codec_choice *choice);
 size_t codec_frame_bytes_max(const struct codec_part *parts, size_t parts_count);
 
 /* Encodes the range of `source` that the parts make up into `frame`, which holds codec_frame_bytes_max(). `residual`
- * (may be NULL, may be source->residual) receives what is left over. ERR_NONFINITE: a NaN, an Inf or a number beyond
+ * (may be NULL, may be source->residual) receives the new residual. ERR_NONFINITE: a NaN, an Inf or a number beyond
  * the format; `*fault` is then the index of the first value of its block (PowerSGD: row). */
 ERR_MUST_CHECK enum err codec_encode(struct codec *codec, const struct codec_part *parts, size_t parts_count,
                                      const struct vec_source *source, float *residual, uint8_t *frame,
                                      size_t *frame_bytes, size_t *fault);
 
-/* What a codec that is none on tensors would make of up to CODEC_SEGMENT values: bytes, and the sum of squares of what
- * is left over. TOPK cannot be tried. ERR_NONFINITE as codec_encode(). */
+/* What a codec that is none on tensors would make of up to CODEC_SEGMENT values: bytes, and the sum of squares of the
+ * residual. TOPK cannot be tried. ERR_NONFINITE as codec_encode(). */
 ERR_MUST_CHECK enum err codec_try(struct codec *codec, const struct codec_choice *choice,
                                   const struct vec_source *source, size_t values_count, size_t *bytes, double *error);
 

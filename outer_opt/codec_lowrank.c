@@ -1,7 +1,7 @@
 /*
  * powersgd: a matrix X as two thin factors P (rows x rank, orthonormal columns) and Q (cols x rank), X ~ P Q' (Vogels
  * et al. 2019, 1905.13727). One step of power iteration an encoding: P = orth(X Q_last), Q = X' P; Q is carried on.
- * What is left over stays in the residual; padding behind the matrix is zero.
+ * What the factors do not hold stays in the residual; padding behind the matrix is zero.
  *
  * Planes: u32 rows, u32 cols, u32 rank; P and Q as bf16, row by row. Nothing of it compresses.
  */
@@ -142,8 +142,8 @@ static bool put_factor(float *factor, size_t count, uint8_t *out)
     return good;
 }
 
-static void leave_over(const struct vec_source *source, size_t rows, size_t cols, size_t count, uint32_t rank,
-                       const float *p, const float *q, float *residual)
+static void put_residual(const struct vec_source *source, size_t rows, size_t cols, size_t count, uint32_t rank,
+                         const float *p, const float *q, float *residual)
 {
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < cols; j++)
@@ -181,7 +181,7 @@ static size_t powersgd_encode(struct codec *codec, const struct codec_kind *kind
     if (!put_factor(q, cols * rank, halves + 2 * rows * rank))
         return 0;
     if (residual != NULL)
-        leave_over(source, rows, cols, count, rank, p, q, residual);
+        put_residual(source, rows, cols, count, rank, p, q, residual);
     memcpy(part->factor, q, cols * rank * sizeof *q);
     memcpy(codec->plane[0], shape, sizeof shape);
     segment->planes_count = 3;

@@ -7,7 +7,7 @@
  * VEC_BLOCK values; arrays need no alignment.
  *
  * An encoder reads x = minuend - subtrahend + residual, one rounding per operation and in this order, quantises,
- * and writes what is left over, x - decoded, in one pass over memory.
+ * and writes the new residual, x - decoded, in one pass over memory.
  */
 #ifndef OUTER_OPT_VEC_OPS_H
 #define OUTER_OPT_VEC_OPS_H
@@ -25,8 +25,8 @@ struct vec_source {
     const float *residual;   /* NULL: nothing is added */
 };
 
-/* Encoders write the raw form of `blocks` blocks (raw_bytes each) and, unless `residual` is NULL, the
- * left-over; `residual` may be source->residual. They return the index of the first block that holds a NaN, an Inf or
+/* Encoders write the raw form of `blocks` blocks (raw_bytes each) and, unless `residual` is NULL, the new
+ * residual to it; it may be source->residual. They return the index of the first block that holds a NaN, an Inf or
  * a number beyond the format, or `blocks` if there is none; after a fault the outputs are undefined. */
 typedef size_t vec_encode_fn(const struct vec_source *source, size_t blocks, uint8_t *raw, float *residual);
 /* values = decoded */

@@ -1,4 +1,4 @@
-/* Codecs: error bounds, exact left-overs, damaged frames, the same bits from every instruction set; and recipes. */
+/* Codecs: error bounds, exact residuals, damaged frames, the same bits from every instruction set; and recipes. */
 #include "tests/lib/testlib.h"
 
 #include <math.h>
@@ -148,7 +148,7 @@ static void e3m0_keeps_direction_and_elementwise_bound(void **state)
 static void error_feedback_sends_everything_in_the_end(void **state)
 {
     (void)state;
-    /* The same outer gradient again and again: what is sent adds up to what was meant, within one step's left-over. */
+    /* The same outer gradient again and again: what is sent adds up to what was meant, within one step's residual. */
     struct codec *codec;
     assert_ok(codec_new(0, &codec));
     enum { COUNT = 1024, ROUNDS = 50 };

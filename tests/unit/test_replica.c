@@ -131,9 +131,8 @@ static double norm_of(const float *values, const float *minus, size_t count)
     return sqrt(square);
 }
 
-/* The same step again and again under a codec that sends little of it: what is left over piles up, or is kept in
- * bounds. */
-static void a_left_over_does_not_outgrow_its_limit(void **state)
+/* The same step again and again under a codec that sends little of it: the residual piles up, or is kept in bounds. */
+static void a_residual_does_not_outgrow_its_limit(void **state)
 {
     (void)state;
     static struct frame in;
@@ -153,7 +152,7 @@ static void a_left_over_does_not_outgrow_its_limit(void **state)
         }
         double ratio = norm_of(replica_residual(one, 0) + range.begin, NULL, n) /
                        norm_of(theta + range.begin, replica_anchor(one, 0) + range.begin, n);
-        print_message("limit %.1f: left over %.2f outer gradients, cut %d times\n", (double)limits[k], ratio,
+        print_message("limit %.1f: a residual of %.2f outer gradients, cut %d times\n", (double)limits[k], ratio,
                       (int)replica_feedback_cuts(one, 0));
         assert_true(limits[k] > 0 ? ratio <= 0.7001 && replica_feedback_cuts(one, 0) == 20 : ratio > 5);
         replica_free(one);
@@ -269,7 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everyone_holds_the_same_after_any_rounds),
         cmocka_unit_test(residuals_move_only_when_counted),
-        cmocka_unit_test(a_left_over_does_not_outgrow_its_limit),
+        cmocka_unit_test(a_residual_does_not_outgrow_its_limit),
         cmocka_unit_test(the_one_who_sends_nonsense_is_left_out),
         cmocka_unit_test(an_outlier_does_not_carry_the_mean_off),
         cmocka_unit_test(a_nan_of_ours_names_its_tensor),

@@ -169,7 +169,7 @@ $(B)/tests/%: $(B)/tests/%.o $(TEST_LIB_OBJ) $(ARCHIVES)
 check: tests
 	@BUILD=$(B) CC='$(CC)' SAN='$(SAN)' tests/run.sh $(TESTS) $(wildcard tests/lint/*.sh tests/num/*.sh tests/system/*.sh)
 
-lint:
+lint: all
 	@BUILD=$(B) CC='$(CC)' tests/run.sh $(wildcard tests/lint/*.sh)
 
 mutants:

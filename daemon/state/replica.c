@@ -25,7 +25,7 @@ struct fragment {
     struct shard_parts result;  /* of our results */
     float *anchor, *momentum, *residual, *pending;
     float *owner_residual, *owner_pending;
-    _Atomic uint64_t cuts;        /* of left-overs; jobs of several shards count */
+    _Atomic uint64_t cuts;        /* of residuals; jobs of several shards count */
     struct outlier_score *scores; /* of the members, on our shard */
     float *decoded;               /* trimmed means and medians: every member's contribution to our shard */
 };
@@ -251,7 +251,7 @@ static enum err encode(const struct replica *replica, struct shard_parts *cut, c
 }
 
 /*
- * A left-over that is large beside what it is left over from is mostly old: with outer momentum it feeds itself
+ * A residual that is large beside the outer gradient is mostly old: with outer momentum it feeds itself
  * (measured, docs/ARCHITECTURE.md). It is cut down, and less of it kept.
  */
 static void restrain(const struct replica_conf *conf, struct fragment *fragment, float *left, double meant_square,

@@ -58,7 +58,7 @@ size_t replica_factor_values(const struct replica *replica);
 float *replica_anchor(struct replica *replica, uint32_t f);
 float *replica_momentum(struct replica *replica, uint32_t f);
 float *replica_residual(struct replica *replica, uint32_t f);
-/* What is left over of our own encodings of means, over the values of our shard. */
+/* The residual of our own encodings of means, over the values of our shard. */
 float *replica_owner_residual(struct replica *replica, uint32_t f);
 
 /* A trainer's snapshot of a fragment; the arrays are borrowed, whole fragments. */
@@ -68,7 +68,7 @@ struct replica_snapshot {
     uint64_t counted_tokens[PLAN_SHARDS_MAX]; /* by shard: of these tokens, those that results count */
 };
 
-/* Our contribution for one shard: base - theta + residual, encoded; what is left over is kept pending, cut down to
+/* Our contribution for one shard: base - theta + residual, encoded; the new residual is kept pending, cut down to
  * feedback_limit where it is more. ERR_NONFINITE names the tensor. `base` and `theta` are whole fragments. */
 ERR_MUST_CHECK enum err replica_encode(struct replica *replica, uint32_t f, uint32_t shard, const float *base,
                                        const float *theta, struct codec *codec, uint8_t *frame, size_t *frame_bytes);
@@ -81,15 +81,15 @@ struct replica_input {
     float factor;    /* out: 1, less where it was scaled down as an outlier, 0 where it was left out */
 };
 /* The weighted mean of the inputs, in their order, over our shard, or what the run spec has in its place for outliers;
- * encoded; what is left over is kept pending. ERR_PROTO: input `*bad` cannot be decoded. ERR_NONFINITE: it holds
+ * encoded; the new residual is kept pending. ERR_PROTO: input `*bad` cannot be decoded. ERR_NONFINITE: it holds
  * numbers that no mean can be made of. `scratch` holds the shard's values. */
 ERR_MUST_CHECK enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_input *inputs,
                                        size_t inputs_count, struct codec *codec, float *scratch, uint8_t *frame,
                                        size_t *frame_bytes, size_t *bad);
-/* How often a left-over of that fragment was cut down to feedback_limit. */
+/* How often a residual of that fragment was cut down to feedback_limit. */
 uint64_t replica_feedback_cuts(const struct replica *replica, uint32_t f);
 
-/* Our contribution for a shard counts: what it left over is added to the next one. */
+/* Our contribution for a shard counts: its residual is added to the next one. */
 void replica_commit(struct replica *replica, uint32_t f, uint32_t shard);
 /* Our result became the truth: the owner's residual moves. */
 void replica_commit_owner(struct replica *replica, uint32_t f);
@@ -98,7 +98,7 @@ void replica_commit_owner(struct replica *replica, uint32_t f);
 enum replica_residual_rule {
     REPLICA_KEEP,  /* the result does not count us */
     REPLICA_MOVE,  /* it counts the contribution we encoded last */
-    REPLICA_CLEAR, /* it counts one whose left-over is not known any more */
+    REPLICA_CLEAR, /* it counts one whose residual is not known any more */
 };
 /* One outer step on one shard. */
 ERR_MUST_CHECK enum err replica_apply(struct replica *replica, uint32_t f, uint32_t shard,
@@ -120,7 +120,7 @@ ERR_MUST_CHECK enum err replica_hash(struct replica *replica, uint32_t f, uint64
 /* All zeros, as after replica_new(). */
 void replica_clear(struct replica *replica, uint32_t f);
 
-/* Forgets all left-overs of a fragment. */
+/* Forgets all residuals of a fragment. */
 void replica_clear_residuals(struct replica *replica, uint32_t f);
 
 #endif

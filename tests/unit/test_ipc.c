@@ -92,7 +92,6 @@ static void a_wrong_shared_memory_is_refused(void **state)
     REFUSED_WITH(shm->tensors_count, 100000);
     REFUSED_WITH(shm->fragments_offset, 65536 + 64);
     REFUSED_WITH(fragment->base, 2);
-    REFUSED_WITH(fragment->word, IPC_WORDS);
     REFUSED_WITH(fragment->values_count, 9000);
     REFUSED_WITH(fragment->values_count, UINT64_MAX / 4);
     REFUSED_WITH(fragment->area_offset[1], 65536 - 64);
@@ -100,6 +99,9 @@ static void a_wrong_shared_memory_is_refused(void **state)
     REFUSED_WITH(ipc_places(shm)[0].fragment, 1);
     REFUSED_WITH(ipc_places(shm)[0].count, 251);
     REFUSED_WITH(ipc_places(shm)[0].offset, UINT64_MAX);
+    assert_ok(ipc_shm_check(shm, BYTES));
+    atomic_store(&fragment->word, IPC_WORDS);
+    assert_int_equal(ipc_shm_check(shm, BYTES), ERR_PROTO);
     free(memory);
 }
 

@@ -450,9 +450,9 @@ static struct ipc_shm *map_shared(int pid)
 static void a_trainer_whose_words_are_overwritten_begins_anew(void **state)
 {
     (void)state;
-    struct cluster *cluster = begin("overwritten", 2);
-    int trainer = cluster_trainer_pid(cluster, 1);
-    struct ipc_shm *shm = map_shared(trainer);
+    /* Large enough that writing an anchor takes a while, slow enough that there are many before the end. */
+    struct cluster *cluster = begin_with("overwritten", 2, "sleep=25 size=200000");
+    struct ipc_shm *shm = map_shared(cluster_trainer_pid(cluster, 1));
     double deadline_s = env_mono_s() + 30;
     for (bool written = false; !written;) {
         assert_true(env_mono_s() < deadline_s);
@@ -464,8 +464,7 @@ static void a_trainer_whose_words_are_overwritten_begins_anew(void **state)
     munmap(shm, shm->bytes);
     assert_true(cluster_log_has(cluster, 1, "wrote COPYING over the daemon's FILLING", 5));
     assert_true(cluster_log_has(cluster, 1, "ended with status 1", 5));
-    cluster_wait(cluster, 1, cluster_training, 0, "the next trainer");
-    assert_int_not_equal(cluster_trainer_pid(cluster, 1), trainer);
+    assert_true(cluster_log_has(cluster, 1, "started again", 5));
     end_well(cluster);
 }
 

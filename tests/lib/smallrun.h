@@ -1,0 +1,64 @@
+/*
+ * smallrun: what lies below the trainer's part in a daemon, for a run that is small: run spec, membership, plan,
+ * replica, ledger and the protocol's core.
+ *
+ * Island `bob` of ana, bob and cyd (or bob alone), and a model of four tensors in three fragments that are too small to
+ * be cut evenly: not every island has a shard of each. A fragment is due every 6 steps, in turns: fragment f first
+ * after step 6 + 2 f. A failure fails the running test.
+ */
+#ifndef TESTS_LIB_SMALLRUN_H
+#define TESTS_LIB_SMALLRUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/bitset.h"
+#include "common/ipc.h"
+#include "common/runspec.h"
+#include "daemon/state/ledger.h"
+#include "daemon/state/model_plan.h"
+#include "daemon/state/replica.h"
+#include "daemon/trainer/shared.h"
+#include "net/sync.h"
+#include "net/view.h"
+
+enum { SMALLRUN_ISLANDS = 3, SMALLRUN_TENSORS = 4, SMALLRUN_FRAGMENTS = 3, SMALLRUN_STEPS = 1000 };
+
+extern const struct ipc_tensor smallrun_tensors[SMALLRUN_TENSORS];
+
+struct smallrun {
+    struct runspec spec;
+    struct view view;
+    struct model_plan *plan;
+    struct replica *replica;
+    struct ledger *ledger;
+    struct sync *sync;
+    uint64_t now_ms; /* of the core */
+};
+
+/* `islands`: SMALLRUN_ISLANDS or 1. `lines`: more of the run spec, from within its section [sync]. */
+void smallrun_open(struct smallrun *run, const char *folder, uint32_t islands, const char *lines);
+void smallrun_close(struct smallrun *run);
+
+struct shared_conf smallrun_shared_conf(const struct smallrun *run);
+/* A mapping of the memory shared with the trainer, as the trainer has it; all of it. */
+struct ipc_shm *smallrun_map(int memfd);
+
+/* When fragment `f` is due next after `step`. */
+uint64_t smallrun_due(uint32_t f, uint64_t step);
+
+/* A core as a daemon has it that has just started: all fragments are blank. */
+void smallrun_new_sync(struct smallrun *run);
+/* The hash of a fragment's version, the same for everyone. */
+struct digest smallrun_hash(uint32_t f, uint64_t version);
+/* Fragment `f` is at `version`, as read from disk. */
+void smallrun_restore(struct smallrun *run, uint32_t f, uint64_t version);
+/* Steps the core; what it orders is dropped. */
+void smallrun_step(struct smallrun *run, const struct sync_event *event);
+/* Another island is here, and says that its fragment `f` is at `version`; `known`: that it has a state at all. */
+void smallrun_hear(struct smallrun *run, uint32_t member, uint32_t f, uint64_t version, bool known);
+
+/* A result in the ledger that counts these members; it holds no values. */
+void smallrun_result(struct smallrun *run, uint32_t f, uint64_t version, uint32_t shard, const struct bitset *counted);
+
+#endif

@@ -1,0 +1,493 @@
+/* shared: what each order does in each state of a fragment's word, and what becomes of an anchor's ranges and a
+ * snapshot's tokens. The test is the trainer, with a mapping of its own. How the memory lies and whose is taken over is
+ * tested in test_shared_memory.c. */
+#include "tests/lib/testlib.h"
+
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "daemon/trainer/shared.h"
+#include "tests/lib/smallrun.h"
+
+/* F: the fragment with a shard for every island. THIN: the one that has a shard for one island alone. */
+enum { F = 0, THIN = 1, OUTSIDE = 77 };
+
+static struct smallrun run;
+static struct shared *shared;
+static struct ipc_shm *shm; /* as the trainer sees it */
+
+static struct shared *make_shared(void)
+{
+    struct shared_conf conf = smallrun_shared_conf(&run);
+    struct shared *made;
+    assert_ok(shared_make(&conf, &made));
+    return made;
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    shared = make_shared();
+    shm = smallrun_map(shared_fd(shared));
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    munmap(shm, shared_bytes(shared));
+    shared_free(shared);
+    return 0;
+}
+
+/* ---- the trainer's side ---- */
+
+static void put_word(uint32_t f, uint32_t word)
+{
+    atomic_store(&ipc_fragment(shm, f)->word, word);
+}
+
+static uint32_t word_of(uint32_t f)
+{
+    return ipc_word(ipc_fragment(shm, f));
+}
+
+static void take_snapshot(uint32_t f, uint64_t step, uint64_t tokens)
+{
+    struct ipc_fragment *fragment = ipc_fragment(shm, f);
+    assert_true(ipc_move(fragment, IPC_TRAINER, IPC_FREE, IPC_COPYING));
+    fragment->snapshot_step = step;
+    fragment->snapshot_tokens = tokens;
+    fragment->mix_step = step + shm->overlap;
+    assert_true(ipc_move(fragment, IPC_TRAINER, IPC_COPYING, IPC_SNAPSHOT));
+}
+
+static void take_anchor(uint32_t f)
+{
+    struct ipc_fragment *fragment = ipc_fragment(shm, f);
+    assert_true(ipc_move(fragment, IPC_TRAINER, IPC_ANCHOR, IPC_MIXING));
+    fragment->base ^= 1;
+    fragment->base_version = fragment->anchor_version;
+    assert_true(ipc_move(fragment, IPC_TRAINER, IPC_MIXING, IPC_FREE));
+}
+
+/* ---- orders for all fragments, and small ones ---- */
+
+static void orders_for_all_fragments_reach_the_trainer(void **state)
+{
+    (void)state;
+    assert_int_equal(atomic_load(&shm->leave), 0);
+    shared_leave(shared);
+    assert_int_equal(atomic_load(&shm->leave), 1);
+    shared_run_step(shared, 700);
+    assert_int_equal(atomic_load(&shm->run_step), 700);
+    for (uint64_t step = 0; step < 40; step++) {
+        shared_go(shared, step);
+        for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
+            assert_int_equal(ipc_fragment(shm, f)->due_step, smallrun_due(f, step));
+    }
+    shared_based(shared, 2, 19);
+    assert_int_equal(ipc_fragment(shm, 2)->base_version, 19);
+    assert_int_equal(ipc_fragment(shm, 1)->base_version, 0);
+}
+
+/* ---- snapshots ---- */
+
+static struct bitset shards_of(uint32_t f)
+{
+    return replica_shards(run.replica, f);
+}
+
+/* The n-th of a fragment's shards. */
+static uint32_t shard_number(uint32_t f, uint32_t n)
+{
+    struct bitset shards = shards_of(f);
+    uint32_t s = 0;
+    for (;; s++)
+        if (bitset_has(&shards, s) && n-- == 0)
+            return s;
+}
+
+static struct bitset one_shard(uint32_t s)
+{
+    struct bitset set = {{0}};
+    bitset_add(&set, s);
+    return set;
+}
+
+static void a_snapshot_is_news_once_it_is_there(void **state)
+{
+    (void)state;
+    for (uint32_t word = IPC_FREE; word < IPC_WORDS; word++) {
+        put_word(F, word);
+        assert_int_equal(shared_taken(shared, F), word == IPC_SNAPSHOT ? SHARED_SNAPSHOT : SHARED_NOTHING);
+        assert_int_equal(word_of(F), word);
+    }
+}
+
+static void a_snapshot_is_what_the_trainer_left(void **state)
+{
+    (void)state;
+    struct replica_snapshot snapshot;
+    struct bitset first = one_shard(shard_number(F, 0));
+    ipc_fragment(shm, F)->base = 1;
+    ipc_base(shm, ipc_fragment(shm, F))[9] = 1;
+    ipc_area(shm, ipc_fragment(shm, F))[9] = 2;
+    take_snapshot(F, 12, 100);
+    shared_counted(shared, F, &first);
+    ipc_fragment(shm, F)->snapshot_tokens = 150;
+    shared_snapshot(shared, F, &snapshot);
+    assert_true(snapshot.base[9] == 1 && snapshot.theta[9] == 2);
+    assert_int_equal(snapshot.step, 12);
+    assert_int_equal(snapshot.tokens, 150);
+    for (uint32_t s = 0; s < IPC_RANGES_MAX; s++)
+        assert_int_equal(snapshot.counted_tokens[s], bitset_has(&first, s) ? 100 : 0);
+}
+
+static void tokens_are_counted_for_the_shards_whose_result_counts_us(void **state)
+{
+    (void)state;
+    struct ipc_fragment *fragment = ipc_fragment(shm, F);
+    uint32_t a = shard_number(F, 0), b = shard_number(F, 1), c = shard_number(F, 2);
+    struct bitset two = one_shard(a), last = one_shard(c);
+    bitset_add(&two, c);
+    take_snapshot(F, 6, 60);
+    shared_counted(shared, F, &two);
+    assert_int_equal(fragment->counted_tokens[a], 60);
+    assert_int_equal(fragment->counted_tokens[b], 0);
+    assert_int_equal(fragment->counted_tokens[c], 60);
+    fragment->snapshot_tokens = 80;
+    shared_counted(shared, F, &last);
+    assert_int_equal(fragment->counted_tokens[a], 60);
+    assert_int_equal(fragment->counted_tokens[c], 80);
+    fragment->snapshot_tokens = 20; /* never less: they were counted */
+    shared_counted(shared, F, &two);
+    assert_int_equal(fragment->counted_tokens[a], 60);
+    assert_int_equal(fragment->counted_tokens[c], 80);
+    for (uint32_t f = 1; f < SMALLRUN_FRAGMENTS; f++)
+        for (uint32_t s = 0; s < IPC_RANGES_MAX; s++)
+            assert_int_equal(ipc_fragment(shm, f)->counted_tokens[s], 0);
+}
+
+static void a_snapshot_is_released_and_nothing_else(void **state)
+{
+    (void)state;
+    for (uint32_t word = IPC_FREE; word < IPC_WORDS; word++) {
+        struct ipc_fragment *fragment = ipc_fragment(shm, F);
+        bool wake = word != IPC_SNAPSHOT;
+        fragment->due_step = 5;
+        fragment->snapshot_step = 13;
+        put_word(F, word);
+        assert_ok(shared_release(shared, F, &wake));
+        assert_int_equal(wake, word == IPC_SNAPSHOT);
+        assert_int_equal(word_of(F), word == IPC_SNAPSHOT ? IPC_FREE : word);
+        assert_int_equal(fragment->due_step, word == IPC_SNAPSHOT ? smallrun_due(F, 13) : 5);
+    }
+}
+
+/* ---- anchors ---- */
+
+static void assert_modes(uint32_t f, const struct bitset *counted, bool is_void)
+{
+    const struct ipc_fragment *fragment = ipc_fragment(shm, f);
+    struct bitset shards = shards_of(f);
+    uint64_t at = 0;
+    assert_int_equal(fragment->ranges_count, bitset_count(&shards));
+    for (uint32_t r = 0; r < fragment->ranges_count; r++) {
+        uint32_t s = shard_number(f, r);
+        struct plan_shard shard = replica_shard(run.replica, f, s);
+        assert_int_equal(fragment->ranges[r].begin, shard.begin);
+        assert_int_equal(fragment->ranges[r].end, shard.end);
+        assert_int_equal(fragment->ranges[r].mode, is_void ? IPC_RESET : bitset_has(counted, s) ? IPC_MIX : IPC_SHIFT);
+        assert_int_equal(fragment->ranges[r].begin, at);
+        at = fragment->ranges[r].end;
+    }
+    assert_int_equal(at, fragment->values_count); /* every value is told of, once */
+}
+
+static void an_anchor_is_mixed_where_it_counts_us_and_shifted_elsewhere(void **state)
+{
+    (void)state;
+    for (uint32_t subset = 0; subset < 8; subset++) {
+        struct bitset counted = {{0}};
+        for (uint32_t n = 0; n < SMALLRUN_ISLANDS; n++)
+            if ((subset >> n & 1) != 0)
+                bitset_add(&counted, shard_number(F, n));
+        take_snapshot(F, 6, 60);
+        shared_counted(shared, F, &counted);
+        assert_int_equal(shared_give(shared, F, subset + 1), SHARED_FILL);
+        assert_ok(shared_given(shared, F, subset + 1));
+        assert_int_equal(word_of(F), IPC_ANCHOR);
+        assert_int_equal(ipc_fragment(shm, F)->anchor_version, subset + 1);
+        assert_modes(F, &counted, false);
+        take_anchor(F);
+        assert_int_equal(shared_mixed(shared, F), SHARED_MIXED);
+        /* What was taken in is done with: nothing of ours is in the next one. */
+        assert_int_equal(shared_give(shared, F, subset + 2), SHARED_FILL);
+        assert_ok(shared_given(shared, F, subset + 2));
+        assert_modes(F, &(struct bitset){{0}}, false);
+        take_anchor(F);
+        assert_int_equal(shared_mixed(shared, F), SHARED_MIXED);
+    }
+}
+
+static void only_shards_that_hold_values_are_named(void **state)
+{
+    (void)state;
+    struct bitset all = shards_of(F);
+    struct bitset thin = shards_of(THIN);
+    assert_int_equal(bitset_count(&thin), 1);
+    take_snapshot(THIN, 8, 60);
+    shared_counted(shared, THIN, &all);
+    assert_int_equal(shared_give(shared, THIN, 1), SHARED_FILL);
+    assert_ok(shared_given(shared, THIN, 1));
+    assert_modes(THIN, &thin, false);
+}
+
+/* A round that is counted in two steps: a result that came while the anchor lay there joins what was known. */
+static void what_is_counted_adds_up_until_the_anchor_is_taken_in(void **state)
+{
+    (void)state;
+    struct bitset first = one_shard(shard_number(F, 0)), both = one_shard(shard_number(F, 1));
+    take_snapshot(F, 6, 60);
+    shared_counted(shared, F, &first);
+    assert_int_equal(shared_give(shared, F, 1), SHARED_FILL);
+    assert_ok(shared_given(shared, F, 1));
+    assert_true(shared_take_back(shared, F));
+    shared_counted(shared, F, &both);
+    bitset_add_all(&both, &first);
+    assert_int_equal(shared_give(shared, F, 2), SHARED_FILL);
+    assert_ok(shared_given(shared, F, 2));
+    assert_modes(F, &both, false);
+}
+
+static void void_work_is_replaced_by_the_next_anchor_alone(void **state)
+{
+    (void)state;
+    struct bitset all = shards_of(F);
+    bool wake;
+    take_snapshot(F, 6, 60);
+    shared_void(shared, F, true);
+    assert_ok(shared_release(shared, F, &wake));
+    take_snapshot(F, 12, 120);
+    shared_counted(shared, F, &all);
+    assert_int_equal(shared_give(shared, F, 1), SHARED_FILL);
+    assert_ok(shared_given(shared, F, 1));
+    assert_modes(F, &all, true);
+    take_anchor(F);
+    assert_int_equal(shared_mixed(shared, F), SHARED_MIXED);
+    assert_int_equal(shared_give(shared, F, 2), SHARED_FILL);
+    assert_ok(shared_given(shared, F, 2));
+    assert_modes(F, &(struct bitset){{0}}, false);
+    /* A good snapshot makes up for a bad one before it. */
+    assert_true(shared_take_back(shared, F));
+    shared_void(shared, F, true);
+    shared_void(shared, F, false);
+    assert_ok(shared_given(shared, F, 3));
+    assert_modes(F, &(struct bitset){{0}}, false);
+}
+
+static void what_a_trainer_before_left_is_forgotten(void **state)
+{
+    (void)state;
+    struct bitset all = shards_of(F);
+    shared_counted(shared, F, &all);
+    shared_void(shared, F, true);
+    shared_forget(shared, F);
+    assert_int_equal(shared_give(shared, F, 1), SHARED_FILL);
+    assert_ok(shared_given(shared, F, 1));
+    assert_modes(F, &(struct bitset){{0}}, false);
+}
+
+static void an_anchor_is_given_as_the_word_allows(void **state)
+{
+    (void)state;
+    static const struct {
+        enum shared_gift gift;
+        uint32_t word;
+    } want[IPC_WORDS] = {
+        [IPC_FREE] = {SHARED_FILL, IPC_FILLING},     [IPC_COPYING] = {SHARED_LATER, IPC_COPYING},
+        [IPC_SNAPSHOT] = {SHARED_FILL, IPC_FILLING}, [IPC_FILLING] = {SHARED_FILL, IPC_FILLING},
+        [IPC_ANCHOR] = {SHARED_FILL, IPC_FILLING},   [IPC_MIXING] = {SHARED_LATER, IPC_MIXING},
+    };
+    for (uint32_t word = IPC_FREE; word < IPC_WORDS; word++) {
+        struct shared *fresh = make_shared();
+        struct ipc_shm *map = smallrun_map(shared_fd(fresh));
+        struct ipc_fragment *fragment = ipc_fragment(map, F);
+        *fragment = (struct ipc_fragment){.word = word,
+                                          .snapshot_step = 13,
+                                          .due_step = 7,
+                                          .mix_step = 14,
+                                          .anchor_version = 3,
+                                          .values_count = fragment->values_count,
+                                          .area_offset = {fragment->area_offset[0], fragment->area_offset[1]}};
+        assert_int_equal(shared_give(fresh, F, 4), want[word].gift);
+        assert_int_equal(ipc_word(fragment), want[word].word);
+        /* After a snapshot it is taken in when that was due to come back, and the next one is due an interval on; where
+         * nothing was sent it is taken in at once. */
+        assert_int_equal(fragment->due_step, word == IPC_SNAPSHOT ? smallrun_due(F, 13) : 7);
+        assert_int_equal(fragment->mix_step, word == IPC_FREE ? 0 : 14);
+        munmap(map, shared_bytes(fresh));
+        shared_free(fresh);
+    }
+    put_word(F, IPC_ANCHOR);
+    ipc_fragment(shm, F)->anchor_version = 4;
+    assert_int_equal(shared_give(shared, F, 4), SHARED_THERE);
+    assert_int_equal(word_of(F), IPC_ANCHOR);
+}
+
+static void an_anchor_that_had_to_wait_is_asked_for_once(void **state)
+{
+    (void)state;
+    struct ipc_fragment *fragment = ipc_fragment(shm, F);
+    assert_true(ipc_move(fragment, IPC_TRAINER, IPC_FREE, IPC_COPYING));
+    assert_int_equal(shared_give(shared, F, 1), SHARED_LATER);
+    assert_int_equal(shared_taken(shared, F), SHARED_NOTHING); /* not yet */
+    assert_true(ipc_move(fragment, IPC_TRAINER, IPC_COPYING, IPC_SNAPSHOT));
+    assert_int_equal(shared_taken(shared, F), SHARED_GIVE);
+    assert_int_equal(shared_taken(shared, F), SHARED_SNAPSHOT);
+    assert_int_equal(shared_give(shared, F, 1), SHARED_FILL);
+    assert_ok(shared_given(shared, F, 1));
+    assert_true(ipc_move(fragment, IPC_TRAINER, IPC_ANCHOR, IPC_MIXING));
+    assert_int_equal(shared_give(shared, F, 2), SHARED_LATER);
+    assert_int_equal(shared_mixed(shared, F), SHARED_NOTHING);
+    assert_true(ipc_move(fragment, IPC_TRAINER, IPC_MIXING, IPC_FREE));
+    assert_int_equal(shared_mixed(shared, F), SHARED_GIVE);
+    assert_int_equal(shared_mixed(shared, F), SHARED_MIXED);
+    assert_int_equal(shared_give(shared, F, 2), SHARED_FILL);
+    /* What waits for one fragment is not asked for by another. */
+    put_word(F, IPC_COPYING);
+    assert_int_equal(shared_give(shared, F, 2), SHARED_LATER);
+    put_word(THIN, IPC_SNAPSHOT);
+    assert_int_equal(shared_taken(shared, THIN), SHARED_SNAPSHOT);
+}
+
+static void an_anchor_is_taken_back_until_the_trainer_begins_with_it(void **state)
+{
+    (void)state;
+    for (uint32_t word = IPC_FREE; word < IPC_WORDS; word++) {
+        put_word(F, word);
+        assert_int_equal(shared_take_back(shared, F), word == IPC_ANCHOR);
+        assert_int_equal(word_of(F), word == IPC_ANCHOR ? IPC_FILLING : word);
+    }
+}
+
+static void an_anchor_is_mixed_once_the_word_says_so(void **state)
+{
+    (void)state;
+    for (uint32_t word = IPC_FREE; word < IPC_WORDS; word++) {
+        bool another = word == IPC_FILLING || word == IPC_ANCHOR || word == IPC_MIXING;
+        put_word(F, word);
+        assert_int_equal(shared_mixed(shared, F), another ? SHARED_NOTHING : SHARED_MIXED);
+        assert_int_equal(word_of(F), word);
+    }
+}
+
+static void a_word_written_over_is_named_and_left_as_it_is(void **state)
+{
+    (void)state;
+    for (uint32_t word = IPC_FREE; word <= IPC_WORDS; word++) {
+        char part[128];
+        uint32_t found = word == IPC_WORDS ? OUTSIDE : word;
+        if (word == IPC_FILLING)
+            continue;
+        assert_int_equal(shared_give(shared, THIN, 1), SHARED_FILL);
+        put_word(THIN, found);
+        snprintf(part, sizeof part, "fragment 1: the trainer, or another process, wrote %s over the daemon's FILLING",
+                 ipc_word_name(found));
+        assert_fails(ERR_PROTO, part, shared_given(shared, THIN, 1));
+        assert_int_equal(word_of(THIN), found);
+        put_word(THIN, IPC_FREE);
+    }
+}
+
+/* ---- attaching again ---- */
+
+/* The trainer's base against the version this island stands at. */
+enum { BEHIND = -1, EQUAL = 0, AHEAD = 1 };
+
+static void a_word_tells_what_was_under_way(void **state)
+{
+    (void)state;
+    for (uint32_t word = IPC_FREE; word < IPC_WORDS; word++)
+        for (int base = BEHIND; base <= AHEAD; base++) {
+            struct shared_resumed resumed;
+            bool sent = word == IPC_SNAPSHOT || word == IPC_FILLING || word == IPC_ANCHOR;
+            put_word(F, word);
+            ipc_fragment(shm, F)->base_version = (uint64_t)(7 + base);
+            assert_ok(shared_resume(shared, F, 7, &resumed));
+            assert_int_equal(resumed.base_version, 7 + base);
+            assert_int_equal(resumed.in_flight, base == BEHIND && sent);
+            assert_int_equal(resumed.snapshot, base != BEHIND && word == IPC_SNAPSHOT);
+            /* An anchor half written by a daemon that died is no anchor. */
+            assert_int_equal(word_of(F), word == IPC_FILLING && base != BEHIND ? IPC_FREE : word);
+        }
+}
+
+static void void_work_stays_void_for_the_next_daemon(void **state)
+{
+    (void)state;
+    struct shared_conf conf = smallrun_shared_conf(&run);
+    struct shared_resumed resumed;
+    struct shared *again;
+    for (uint32_t word = IPC_FREE; word < IPC_WORDS; word++) {
+        bool is_void = word == IPC_ANCHOR;
+        assert_int_equal(shared_give(shared, F, 1), SHARED_FILL);
+        shared_void(shared, F, true);
+        assert_ok(shared_given(shared, F, 1));
+        put_word(F, word); /* only in an anchor that was not taken in, the ranges are news */
+        assert_ok(shared_adopt(&conf, dup(shared_fd(shared)), shared_session(shared), &again));
+        assert_ok(shared_resume(again, F, 2, &resumed));
+        put_word(F, IPC_FILLING);
+        assert_ok(shared_given(again, F, 2));
+        assert_modes(F, &(struct bitset){{0}}, is_void);
+        shared_free(again);
+        put_word(F, IPC_FREE);
+    }
+}
+
+static void what_was_counted_is_asked_of_the_ledger_again(void **state)
+{
+    (void)state;
+    struct bitset all = shards_of(F);
+    struct shared_resumed resumed;
+    take_snapshot(F, 6, 60);
+    shared_counted(shared, F, &all);
+    assert_ok(shared_resume(shared, F, 1, &resumed));
+    assert_true(resumed.in_flight);
+    assert_int_equal(shared_give(shared, F, 1), SHARED_FILL);
+    assert_ok(shared_given(shared, F, 1));
+    assert_modes(F, &(struct bitset){{0}}, false);
+    assert_int_equal(ipc_fragment(shm, F)->counted_tokens[shard_number(F, 0)], 60); /* those outlive the daemon */
+}
+
+#define with_memory(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        with_memory(orders_for_all_fragments_reach_the_trainer),
+        with_memory(a_snapshot_is_news_once_it_is_there),
+        with_memory(a_snapshot_is_what_the_trainer_left),
+        with_memory(tokens_are_counted_for_the_shards_whose_result_counts_us),
+        with_memory(a_snapshot_is_released_and_nothing_else),
+        with_memory(an_anchor_is_mixed_where_it_counts_us_and_shifted_elsewhere),
+        with_memory(only_shards_that_hold_values_are_named),
+        with_memory(what_is_counted_adds_up_until_the_anchor_is_taken_in),
+        with_memory(void_work_is_replaced_by_the_next_anchor_alone),
+        with_memory(what_a_trainer_before_left_is_forgotten),
+        with_memory(an_anchor_is_given_as_the_word_allows),
+        with_memory(an_anchor_that_had_to_wait_is_asked_for_once),
+        with_memory(an_anchor_is_taken_back_until_the_trainer_begins_with_it),
+        with_memory(an_anchor_is_mixed_once_the_word_says_so),
+        with_memory(a_word_written_over_is_named_and_left_as_it_is),
+        with_memory(a_word_tells_what_was_under_way),
+        with_memory(void_work_stays_void_for_the_next_daemon),
+        with_memory(what_was_counted_is_asked_of_the_ledger_again),
+    };
+    smallrun_open(&run, testlib_folder("shared"), SMALLRUN_ISLANDS, "");
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    smallrun_close(&run);
+    return failed;
+}

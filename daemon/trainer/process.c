@@ -176,24 +176,39 @@ static void run_child(struct arguments *args)
     _exit(127);
 }
 
+/* One that is not watched would seem to run for ever; it is better not there. */
+static enum err give_up_child(struct process *process)
+{
+    enum err err = err_set_errno(ERR_IO, "cannot watch the trainer (pid %d), so it is ended again", process->pid);
+    kill(process->pid, SIGKILL);
+    waitpid(process->pid, NULL, 0);
+    process->pid = 0;
+    return err;
+}
+
+static enum err start_child(struct process *process, struct arguments *args)
+{
+    int pid = fork();
+    if (pid == 0)
+        run_child(args);
+    if (pid < 0)
+        return err_set_errno(ERR_NOMEM, "cannot start a trainer");
+    watch(process, pid, true);
+    return process->pidfd >= 0 ? ERR_OK : give_up_child(process);
+}
+
 static enum err start(struct process *process, uint64_t now_ms)
 {
     struct arguments args = {.count = 0};
     enum err err = make_arguments(process, &args);
+    if (err == ERR_OK)
+        err = start_child(process, &args);
     if (err == ERR_OK) {
-        int pid = fork();
-        if (pid == 0)
-            run_child(&args);
-        if (pid < 0) {
-            err = err_set_errno(ERR_NOMEM, "cannot start a trainer");
-        } else {
-            process->finished = false;
-            process->started_ms = now_ms;
-            process->state = PROCESS_RUNNING;
-            watch(process, pid, true);
-            save_pid(process);
-            log_info("started %s (pid %d)", args.text[0], pid);
-        }
+        process->finished = false;
+        process->started_ms = now_ms;
+        process->state = PROCESS_RUNNING;
+        save_pid(process);
+        log_info("started %s (pid %d)", args.text[0], process->pid);
     }
     free_arguments(&args);
     return err;

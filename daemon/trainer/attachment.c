@@ -1,5 +1,6 @@
 #include "daemon/trainer/attachment.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -204,6 +205,7 @@ static bool accept_trainer(struct attachment *a)
     a->socket = fd;
     a->phase = REGISTERING;
     a->closing = a->finishing = a->counted = a->leave = a->ready_said = false;
+    a->hello = (struct ipc_hello){0};
     a->tensors_count = 0;
     a->tokens_last = a->report.tokens;
     a->report_ms = 0;
@@ -238,37 +240,59 @@ static void turn_away_second(struct attachment *a)
     a->turned_away_ms = a->now_ms;
 }
 
+/* One that never said hello speaks none. */
+static bool speaks_our_version(struct attachment *a)
+{
+    char text[128];
+    if (a->hello.version == IPC_VERSION)
+        return true;
+    snprintf(text, sizeof text,
+             "it speaks version %" PRIu32 " of the daemon's interface, we speak %d; install the same release",
+             a->hello.version, IPC_VERSION);
+    attachment_refuse(a, text);
+    return false;
+}
+
 static void hello_in(struct attachment *a, const struct ipc_message *message, int fd)
 {
     a->hello = message->hello;
     a->hello.trainer[sizeof a->hello.trainer - 1] = '\0';
     close_fd(&a->resume_fd);
-    a->resume_fd = fd >= 0 ? dup(fd) : -1;
-    if (a->hello.version != IPC_VERSION) {
-        char text[128];
-        snprintf(text, sizeof text,
-                 "it speaks version %" PRIu32 " of the daemon's interface, we speak %d; install the same release",
-                 a->hello.version, IPC_VERSION);
-        attachment_refuse(a, text);
-    }
+    a->resume_fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+    (void)speaks_our_version(a);
+}
+
+static enum err room_for_tensor(struct attachment *a)
+{
+    uint32_t room = a->tensors_room > 0 ? 2 * a->tensors_room : TENSORS_ROOM;
+    if (a->tensors_count == IPC_TENSORS_MAX)
+        return err_set(ERR_PROTO, "it has more than %d tensors", IPC_TENSORS_MAX);
+    if (a->tensors_count < a->tensors_room)
+        return ERR_OK;
+    TRY(mem_grow(&a->tensors, a->tensors_count, room, sizeof *a->tensors, "tensors"));
+    a->tensors_room = room;
+    return ERR_OK;
 }
 
 static void tensor_in(struct attachment *a, const struct ipc_message *message)
 {
-    if (a->tensors_count == a->tensors_room) {
-        uint32_t room = a->tensors_room > 0 ? 2 * a->tensors_room : TENSORS_ROOM;
-        if (room > 2 * IPC_TENSORS_MAX ||
-            mem_grow(&a->tensors, a->tensors_count, room, sizeof *a->tensors, "tensors") != ERR_OK) {
-            attachment_refuse(a, "too many tensors");
-            return;
-        }
-        a->tensors_room = room;
+    if (room_for_tensor(a) != ERR_OK) {
+        attachment_refuse(a, err_text());
+        return;
     }
     struct ipc_tensor *tensor = &a->tensors[a->tensors_count++];
     *tensor = message->tensor;
     tensor->name[IPC_NAME_BYTES - 1] = '\0';
     if (tensor->dims > IPC_DIMS_MAX || tensor->layer < -1 || strpbrk(tensor->name, "\t\n") != NULL)
         attachment_refuse(a, "a tensor with a name, shape or layer that makes no sense");
+}
+
+static void registered_in(struct attachment *a)
+{
+    if (!speaks_our_version(a))
+        return;
+    a->phase = REGISTERED;
+    post(a, EVENT_REGISTERED, 0);
 }
 
 const struct ipc_tensor *attachment_tensors(const struct attachment *a, uint32_t *count)
@@ -593,10 +617,8 @@ static void dispatch(struct attachment *a, const struct ipc_message *message, in
             tensor_in(a, message);
         return;
     case IPC_REGISTERED:
-        if (a->phase == REGISTERING) {
-            a->phase = REGISTERED;
-            post(a, EVENT_REGISTERED, 0);
-        }
+        if (a->phase == REGISTERING)
+            registered_in(a);
         return;
     case IPC_INITIAL: initial_in(a); return;
     case IPC_SETTLED: settled_in(a, f); return;

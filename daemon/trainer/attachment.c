@@ -49,7 +49,8 @@ struct attachment {
     uint64_t own_step; /* highest step a trainer of ours reported */
     struct ipc_report report;
     uint64_t report_ms;
-    uint64_t tokens_before, tokens_last; /* by trainers before this one since the daemon started; by the last of them */
+    uint64_t tokens_before; /* by trainers before this one since the daemon started */
+    uint64_t tokens_last;   /* by the last of them, while it is not known whether this one is the same */
 };
 
 static uint32_t fragments_of(const struct attachment *a)
@@ -207,7 +208,7 @@ static bool accept_trainer(struct attachment *a)
     a->closing = a->finishing = a->counted = a->leave = a->ready_said = false;
     a->hello = (struct ipc_hello){0};
     a->tensors_count = 0;
-    a->tokens_last = a->report.tokens;
+    a->tokens_last += a->report.tokens;
     a->report_ms = 0;
     a->report = (struct ipc_report){0};
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0 || (who.uid != 0 && who.uid != getuid()))
@@ -388,7 +389,8 @@ static void resume_trainer(struct attachment *a)
     send_message(a, &message, -1);
     a->phase = TRAINING;
     a->report.step = a->hello.step;
-    a->report.tokens = a->hello.tokens;
+    a->report.tokens = a->hello.tokens; /* these among them */
+    a->tokens_last = 0;
     log_info("trainer %s (pid %" PRIu32 ") is attached again at step %" PRIu64, a->hello.trainer, a->pid,
              a->hello.step);
     for (uint32_t f = 0; f < fragments_of(a) && a->phase == TRAINING; f++)
@@ -443,6 +445,7 @@ void attachment_accept(struct attachment *a)
         return;
     }
     a->tokens_before += a->tokens_last; /* a new process counts from 0 */
+    a->tokens_last = 0;
     log_info("trainer %s (pid %" PRIu32 ") registered %" PRIu32 " tensors", a->hello.trainer, a->pid, a->tensors_count);
     a->phase = WELCOMING;
     welcome(a);
@@ -716,7 +719,7 @@ struct trainer_info attachment_info(const struct attachment *a)
                                  .finishing = a->finishing || a->leave,
                                  .pid = a->pid,
                                  .step = a->report.step,
-                                 .tokens = a->tokens_before + a->report.tokens,
+                                 .tokens = a->tokens_before + a->tokens_last + a->report.tokens,
                                  .loss = a->report.loss,
                                  .tokens_per_s = a->report.tokens_per_s,
                                  .lr = a->report.lr,

@@ -1,0 +1,497 @@
+/* trainer: what is said, ordered and counted while a trainer trains: raw messages and words, and whole runs with
+ * libdiloco in a thread of its own. */
+#include "tests/lib/testlib.h"
+
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/trainerstage.h"
+#include "worker/libdiloco/diloco.h"
+
+enum { DEADLINE_MS = 10000, POLLED = 8 };
+
+static struct stage stage;
+static const struct bitset none;
+
+static int begin(void **state)
+{
+    (void)state;
+    stage_open(&stage, SMALLRUN_ISLANDS, "", "");
+    stage_train(&stage, true);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    stage_close(&stage);
+    return 0;
+}
+
+static struct bitset all_shards(uint32_t f)
+{
+    return replica_shards(stage.run.replica, f);
+}
+
+/* The daemon wakes the trainer for this fragment, and says nothing else. */
+static void assert_woken(uint32_t f)
+{
+    assert_int_equal(stage_hear(&stage, IPC_WAKE).fragment, f);
+    stage_hear_nothing(&stage);
+}
+
+static void assert_mode(uint32_t f, uint32_t mode)
+{
+    assert_true(stage_fragment(&stage, f)->ranges_count > 0);
+    for (uint32_t r = 0; r < stage_fragment(&stage, f)->ranges_count; r++)
+        assert_int_equal(stage_fragment(&stage, f)->ranges[r].mode, mode);
+}
+
+/* ---- snapshots ---- */
+
+static void a_snapshot_is_encoded_and_its_anchor_mixed(void **state)
+{
+    (void)state;
+    struct bitset all = all_shards(0);
+    stage_take_snapshot(&stage, 0, 6, 60, 3);
+    assert_posted(&stage, "snapshot 0");
+    assert_int_equal(sync_state(stage.run.sync, 0), SYNC_CONTRIBUTED);
+    assert_true(stage.contribution[0][9] == 3);
+    assert_int_equal(stage.snapshot[0].step, 6);
+    assert_int_equal(stage.snapshot[0].tokens, 60);
+    assert_int_equal(stage.snapshot[0].counted_tokens[0], 0);
+    stage_hear_nothing(&stage);
+    stage_results(&stage, 0, &all);
+    assert_posted(&stage, "fill 0");
+    assert_woken(0);
+    assert_int_equal(stage_word(&stage, 0), IPC_ANCHOR);
+    assert_int_equal(stage_fragment(&stage, 0)->anchor_version, 1);
+    assert_true(ipc_area(stage.shm, stage_fragment(&stage, 0))[9] == 1000);
+    assert_mode(0, IPC_MIX);
+    stage_mix(&stage, 0);
+    assert_posted(&stage, "mixed 0");
+    assert_int_equal(sync_state(stage.run.sync, 0), SYNC_IDLE);
+    /* What was counted is not contributed again. */
+    stage_take_snapshot(&stage, 0, 12, 100, 4);
+    assert_int_equal(stage.snapshot[0].tokens, 100);
+    assert_int_equal(stage.snapshot[0].counted_tokens[0], 60);
+    assert_int_equal(stage.snapshot[0].counted_tokens[2], 60);
+    assert_true(stage.snapshot[0].base[9] == 1000);
+}
+
+static void work_that_missed_its_round_stays_in_the_tensors(void **state)
+{
+    (void)state;
+    struct bitset first = bitset_first(1);
+    stage_take_snapshot(&stage, 0, 6, 60, 3);
+    stage_results(&stage, 0, &first);
+    const struct ipc_fragment *fragment = stage_fragment(&stage, 0);
+    assert_int_equal(fragment->ranges_count, 3);
+    assert_int_equal(fragment->ranges[0].mode, IPC_MIX);
+    assert_int_equal(fragment->ranges[1].mode, IPC_SHIFT);
+    assert_int_equal(fragment->ranges[2].mode, IPC_SHIFT);
+    assert_int_equal(fragment->counted_tokens[0], 60);
+    assert_int_equal(fragment->counted_tokens[1], 0);
+    assert_int_equal(fragment->counted_tokens[2], 0);
+}
+
+/* A NaN: it comes back without an anchor, and what it held is replaced when one comes. */
+static void a_snapshot_that_cannot_be_sent_comes_back(void **state)
+{
+    (void)state;
+    stage.held = 1 << EVENT_ENCODED;
+    stage_take_snapshot(&stage, 1, 8, 60, NAN);
+    stage.waiting[0].err = ERR_NONFINITE;
+    stage_answer(&stage);
+    assert_posted(&stage, "snapshot 1");
+    assert_int_equal(stage_word(&stage, 1), IPC_FREE);
+    assert_int_equal(stage_fragment(&stage, 1)->due_step, smallrun_due(1, 8));
+    assert_woken(1);
+    stage_results(&stage, 1, &none);
+    assert_mode(1, IPC_RESET);
+    stage_hear(&stage, IPC_WAKE);
+    stage_mix(&stage, 1);
+    stage_results(&stage, 1, &none);
+    assert_mode(1, IPC_SHIFT); /* once */
+}
+
+static void a_good_snapshot_makes_up_for_a_bad_one(void **state)
+{
+    (void)state;
+    stage.held = 1 << EVENT_ENCODED;
+    stage_take_snapshot(&stage, 1, 8, 60, NAN);
+    stage.waiting[0].err = ERR_NONFINITE;
+    stage_answer(&stage);
+    stage_take_snapshot(&stage, 1, 14, 90, 3);
+    stage_results(&stage, 1, &none);
+    assert_mode(1, IPC_SHIFT);
+}
+
+static void what_was_not_moved_is_no_news(void **state)
+{
+    (void)state;
+    for (uint32_t word = IPC_FREE; word < IPC_WORDS; word++) {
+        stage_put_word(&stage, 0, word);
+        if (word != IPC_SNAPSHOT)
+            stage_say(&stage, IPC_TAKEN, 0);
+        if (word == IPC_FILLING || word == IPC_ANCHOR || word == IPC_MIXING)
+            stage_say(&stage, IPC_MIXED, 0);
+    }
+    stage_say(&stage, IPC_INITIAL, 0);
+    stage_say(&stage, IPC_REGISTERED, 0);
+    assert_posted(&stage, "");
+    assert_false(trainer_initialising(stage.trainer));
+    stage_hear_nothing(&stage);
+}
+
+/* ---- anchors ---- */
+
+static void an_anchor_waits_for_a_snapshot_being_taken(void **state)
+{
+    (void)state;
+    struct ipc_fragment *fragment = stage_fragment(&stage, 0);
+    assert_true(ipc_move(fragment, IPC_TRAINER, IPC_FREE, IPC_COPYING));
+    stage_results(&stage, 0, &none); /* a round closed without us */
+    assert_posted(&stage, "");
+    assert_int_equal(stage_word(&stage, 0), IPC_COPYING);
+    assert_true(ipc_move(fragment, IPC_TRAINER, IPC_COPYING, IPC_SNAPSHOT));
+    stage_say(&stage, IPC_TAKEN, 0);
+    assert_posted(&stage, "fill 0");
+    assert_int_equal(stage_word(&stage, 0), IPC_ANCHOR);
+    assert_mode(0, IPC_SHIFT); /* nobody has seen that snapshot */
+    assert_woken(0);
+}
+
+static void a_newer_anchor_waits_for_the_one_being_mixed(void **state)
+{
+    (void)state;
+    struct ipc_fragment *fragment = stage_fragment(&stage, 0);
+    stage_results(&stage, 0, &none);
+    assert_posted(&stage, "fill 0");
+    stage_hear(&stage, IPC_WAKE);
+    assert_true(ipc_move(fragment, IPC_TRAINER, IPC_ANCHOR, IPC_MIXING));
+    stage_results(&stage, 0, &none);
+    assert_posted(&stage, ""); /* not taken back */
+    assert_int_equal(sync_state(stage.run.sync, 0), SYNC_MIXING);
+    fragment->base ^= 1;
+    fragment->base_version = 1;
+    assert_true(ipc_move(fragment, IPC_TRAINER, IPC_MIXING, IPC_FREE));
+    stage_say(&stage, IPC_MIXED, 0);
+    assert_posted(&stage, "mixed 0, fill 0");
+    assert_int_equal(fragment->anchor_version, 2);
+    assert_woken(0);
+}
+
+static void an_anchor_that_was_not_begun_is_taken_back_for_a_newer_one(void **state)
+{
+    (void)state;
+    struct bitset all = all_shards(0);
+    stage_take_snapshot(&stage, 0, 6, 60, 3);
+    stage_results(&stage, 0, &all);
+    stage_forget(&stage);
+    stage_results(&stage, 0, &none);
+    assert_posted(&stage, "taken-back 0, fill 0");
+    assert_int_equal(stage_fragment(&stage, 0)->anchor_version, 2);
+    assert_mode(0, IPC_MIX); /* its work is in the one that was taken back, and so in this one */
+    stage_mix(&stage, 0);
+    assert_posted(&stage, "mixed 0");
+}
+
+static void an_anchor_is_given_once_and_told_again(void **state)
+{
+    (void)state;
+    stage_results(&stage, 0, &none);
+    stage_hear(&stage, IPC_WAKE);
+    stage_forget(&stage);
+    trainer_give(stage.trainer, 0);
+    stage_turn(&stage);
+    assert_posted(&stage, "");
+    assert_woken(0);
+    assert_int_equal(stage_word(&stage, 0), IPC_ANCHOR);
+}
+
+static void orders_reach_the_memory(void **state)
+{
+    (void)state;
+    trainer_run_step(stage.trainer, 321);
+    assert_int_equal(atomic_load(&stage.shm->run_step), 321);
+    trainer_release(stage.trainer, 0); /* there is none */
+    trainer_take_back(stage.trainer, 0);
+    stage_turn(&stage);
+    assert_posted(&stage, "");
+    stage_hear_nothing(&stage);
+}
+
+static void a_word_written_over_ends_the_attachment_and_says_where(void **state)
+{
+    (void)state;
+    stage.held = 1 << EVENT_FILL;
+    stage_results(&stage, 2, &none);
+    assert_posted(&stage, "fill 2");
+    stage_put_word(&stage, 2, IPC_SNAPSHOT);
+    stage_answer(&stage);
+    assert_posted(&stage, "down 0, down 1, down 2, announce");
+    stage_hear_refusal(&stage, "fragment 2: the trainer, or another process, wrote SNAPSHOT over the daemon's FILLING");
+}
+
+/* ---- what it reports ---- */
+
+static void report(uint64_t step, uint64_t tokens, double number)
+{
+    struct ipc_message message = {.type = IPC_REPORT};
+    message.report = (struct ipc_report){
+        .step = step, .tokens = tokens, .loss = number, .tokens_per_s = number, .lr = number, .grad_norm = number};
+    stage_send(&stage, &message, -1);
+}
+
+static void a_report_is_what_the_island_shows(void **state)
+{
+    (void)state;
+    assert_int_equal(trainer_info(stage.trainer).report_ms, 0);
+    stage.now_ms += 50;
+    report(7, 70, 2.5);
+    struct trainer_info info = trainer_info(stage.trainer);
+    assert_true(info.attached && info.training && !info.left && !info.finishing && !info.counted);
+    assert_int_equal(info.pid, getpid());
+    assert_int_equal(info.step, 7);
+    assert_int_equal(info.tokens, 70);
+    assert_true(info.loss == 2.5 && info.tokens_per_s == 2.5 && info.lr == 2.5 && info.grad_norm == 2.5);
+    assert_int_equal(info.report_ms, stage.now_ms);
+    assert_posted(&stage, "");
+}
+
+static void numbers_that_are_none_do_not_get_out(void **state)
+{
+    (void)state;
+    static const double numbers[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        report(7, 70, 2.5);
+        report(8, 80, numbers[i]);
+        struct trainer_info info = trainer_info(stage.trainer);
+        assert_int_equal(info.step, 8);
+        assert_int_equal(info.tokens, 80);
+        assert_true(info.loss == -1 && info.grad_norm == -1);
+        assert_true(info.tokens_per_s == 0 && info.lr == 0);
+    }
+}
+
+static void next_trainer(void)
+{
+    stage_hang_up(&stage, false);
+    stage_turn(&stage);
+    stage_connect(&stage);
+    stage_register(&stage);
+    stage_hear(&stage, IPC_WELCOME);
+    stage_tick(&stage, 1);
+    stage_tick(&stage, 1);
+    stage_hear(&stage, IPC_GO);
+}
+
+static uint64_t tokens(void)
+{
+    return trainer_info(stage.trainer).tokens;
+}
+
+static void tokens_add_up_over_all_trainers_of_the_island(void **state)
+{
+    (void)state;
+    report(10, 100, 1);
+    next_trainer();
+    assert_int_equal(tokens(), 100);
+    report(11, 10, 1);
+    assert_int_equal(tokens(), 110);
+    next_trainer();
+    next_trainer(); /* one that never reported */
+    report(12, 5, 1);
+    assert_int_equal(tokens(), 115);
+}
+
+static void tokens_do_not_go_down_while_the_next_one_comes(void **state)
+{
+    (void)state;
+    report(10, 100, 1);
+    stage_hang_up(&stage, false);
+    stage_turn(&stage);
+    assert_int_equal(tokens(), 100);
+    stage_connect(&stage);
+    stage_hello(&stage, 0, 0, 0, -1);
+    assert_int_equal(tokens(), 100);
+    /* It is refused: what was trained before it was trained all the same. */
+    stage_say(&stage, IPC_GO, 0);
+    stage_hear_refusal(&stage, "does not send");
+    assert_int_equal(tokens(), 100);
+    next_trainer();
+    report(11, 10, 1);
+    assert_int_equal(tokens(), 110);
+}
+
+/* ---- a trainer that does not listen ---- */
+
+static void one_that_does_not_read_is_not_waited_for(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3000; i++)
+        assert_ok(trainer_leave(stage.trainer)); /* far more than a socket holds */
+    assert_true(trainer_info(stage.trainer).attached);
+    assert_int_equal(atomic_load(&stage.shm->leave), 1); /* the memory has the truth */
+    stage_take_snapshot(&stage, 0, 6, 60, 3);
+    assert_posted(&stage, "snapshot 0");
+    stage_results(&stage, 0, &none);
+    assert_int_equal(stage_word(&stage, 0), IPC_ANCHOR);
+}
+
+/* ---- whole runs ---- */
+
+enum { RUN_STEPS = 40, STEP_TOKENS = 10 };
+
+struct life {
+    float tensors[SMALLRUN_TENSORS][2048];
+    int result;
+    uint64_t steps;
+    const char *path;
+    char error[400];
+};
+
+static uint64_t count_of(const struct ipc_tensor *tensor)
+{
+    uint64_t count = 1;
+    for (uint32_t i = 0; i < tensor->dims; i++)
+        count *= tensor->shape[i];
+    return count;
+}
+
+static int register_all(struct diloco *d, struct life *life)
+{
+    int result = DILOCO_OK;
+    for (uint32_t i = 0; i < SMALLRUN_TENSORS && result == DILOCO_OK; i++) {
+        struct diloco_tensor tensor = {.name = smallrun_tensors[i].name,
+                                       .data = life->tensors[i],
+                                       .dims = smallrun_tensors[i].dims,
+                                       .layer = smallrun_tensors[i].layer};
+        memcpy(tensor.shape, smallrun_tensors[i].shape, sizeof tensor.shape);
+        result = diloco_register(d, &tensor);
+    }
+    return result;
+}
+
+/* Every step adds 1 to every value. */
+static int train(struct diloco *d, struct life *life)
+{
+    int result;
+    do {
+        for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++)
+            for (uint64_t k = 0; k < count_of(&smallrun_tensors[i]); k++)
+                life->tensors[i][k] += 1;
+        result = diloco_step(d, &(struct diloco_report){.tokens = STEP_TOKENS, .loss = 1});
+        life->steps++;
+    } while (result == DILOCO_OK);
+    return result == DILOCO_STOP ? diloco_finish(d) : result;
+}
+
+static void *live(void *user)
+{
+    struct life *life = user;
+    struct diloco_start start;
+    struct diloco *d;
+    life->result = diloco_attach(&(struct diloco_options){.socket_path = life->path, .trainer = "test"}, &d);
+    if (life->result == DILOCO_OK)
+        life->result = register_all(d, life);
+    if (life->result == DILOCO_OK)
+        life->result = diloco_begin(d, &start);
+    if (life->result == DILOCO_OK)
+        life->result = train(d, life);
+    snprintf(life->error, sizeof life->error, "%s", diloco_error(d));
+    diloco_detach(d);
+    return NULL;
+}
+
+/* The daemon's loop, until the trainer has come and gone. */
+static void serve(void)
+{
+    uint64_t deadline_ms = env_mono_ms() + DEADLINE_MS;
+    bool came = false;
+    while (!came || trainer_info(stage.trainer).attached) {
+        struct pollfd items[POLLED];
+        size_t count = trainer_poll(stage.trainer, items, POLLED);
+        poll(items, count, 5);
+        stage_tick(&stage, 5);
+        came |= trainer_info(stage.trainer).attached;
+        assert_true(env_mono_ms() < deadline_ms);
+    }
+}
+
+static void live_through_a_run(const char *lines, struct life *life)
+{
+    pthread_t thread;
+    stage_close(&stage); /* another run, in which bob is alone */
+    stage_open(&stage, 1, lines, "");
+    stage.run.spec.steps = RUN_STEPS;
+    stage.peers_heard = true;
+    *life = (struct life){.path = testlib_path(stage.conf.run_folder, "worker.sock")};
+    for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++)
+        for (uint64_t k = 0; k < count_of(&smallrun_tensors[i]); k++)
+            life->tensors[i][k] = (float)(100 * i);
+    assert_int_equal(pthread_create(&thread, NULL, live, life), 0);
+    serve();
+    pthread_join(thread, NULL);
+    if (life->result != DILOCO_OK)
+        fail_msg("libdiloco: %d (%s)", life->result, life->error);
+}
+
+/* Alone, the mean is its own work: whatever is sent when, what comes out is what was trained, once. */
+static void a_whole_run_counts_every_token_once(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"late = wait\nmix = 0\n", "late = wait\nmix = 0\noverlap = 3\n", "mix = 0.5\n",
+                                        "overlap = 6\nlate = wait\n"};
+    static struct life life;
+    for (size_t l = 0; l < sizeof lines / sizeof lines[0]; l++) {
+        live_through_a_run(lines[l], &life);
+        assert_int_equal(life.steps, RUN_STEPS);
+        assert_int_equal(trainer_phase(stage.trainer), TRAINER_FINISHED);
+        assert_int_equal(tokens(), RUN_STEPS * STEP_TOKENS);
+        for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++) {
+            assert_true(sync_own(stage.run.sync, f).version >= 2);
+            assert_int_equal(stage.counted_tokens[f], RUN_STEPS * STEP_TOKENS);
+        }
+        for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++) {
+            const struct plan_tensor *place = &stage.run.plan->plan->tensors[i];
+            const float *anchor = replica_anchor(stage.run.replica, place->fragment) + place->offset;
+            assert_memory_equal(life.tensors[i], anchor, place->count * sizeof *anchor);
+            uint64_t version = sync_own(stage.run.sync, place->fragment).version;
+            if (l == 0) /* every anchor but the last comes a step later, and replaces what that step has trained */
+                assert_true(anchor[3] == (float)(100 * i + RUN_STEPS - (version - 1)));
+        }
+        stage_tick(&stage, 1);
+        assert_int_equal(stage_memories(), 0);
+    }
+}
+
+#define on_stage(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        on_stage(a_snapshot_is_encoded_and_its_anchor_mixed),
+        on_stage(work_that_missed_its_round_stays_in_the_tensors),
+        on_stage(a_snapshot_that_cannot_be_sent_comes_back),
+        on_stage(a_good_snapshot_makes_up_for_a_bad_one),
+        on_stage(what_was_not_moved_is_no_news),
+        on_stage(an_anchor_waits_for_a_snapshot_being_taken),
+        on_stage(a_newer_anchor_waits_for_the_one_being_mixed),
+        on_stage(an_anchor_that_was_not_begun_is_taken_back_for_a_newer_one),
+        on_stage(an_anchor_is_given_once_and_told_again),
+        on_stage(orders_reach_the_memory),
+        on_stage(a_word_written_over_ends_the_attachment_and_says_where),
+        on_stage(a_report_is_what_the_island_shows),
+        on_stage(numbers_that_are_none_do_not_get_out),
+        on_stage(tokens_add_up_over_all_trainers_of_the_island),
+        on_stage(tokens_do_not_go_down_while_the_next_one_comes),
+        on_stage(one_that_does_not_read_is_not_waited_for),
+        on_stage(a_whole_run_counts_every_token_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -72,14 +72,21 @@ void stage_close(struct stage *stage)
     smallrun_close(&stage->run);
 }
 
-void stage_restart(struct stage *stage, uint64_t version)
+void stage_restart(struct stage *stage)
 {
+    struct sync_peer_fragment own[SMALLRUN_FRAGMENTS];
+    struct event lost;
+    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
+        own[f] = sync_own(stage->run.sync, f);
     trainer_free(stage->trainer);
+    while (event_take(stage->events, &lost))
+        continue;
     smallrun_new_sync(&stage->run);
     for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
-        smallrun_restore(&stage->run, f, version);
+        if (own[f].hash_known)
+            smallrun_restore(&stage->run, f, own[f].version);
     stage->start_ms = stage->now_ms;
-    stage->waiting_count = 0;
+    stage->waiting_count = stage->held = 0;
     make_trainer(stage);
     tell_plan(stage);
     stage_forget(stage);

@@ -48,9 +48,9 @@ struct stage {
  * [worker] program: "" for none. */
 void stage_open(struct stage *stage, uint32_t islands, const char *lines, const char *program);
 void stage_close(struct stage *stage);
-/* Another daemon in its place, which has read from disk that every fragment is at `version`; the trainer has not
- * noticed yet. */
-void stage_restart(struct stage *stage, uint64_t version);
+/* Another daemon in its place, which has the fragments' versions from disk and lost all that was under way; the trainer
+ * has not noticed yet. */
+void stage_restart(struct stage *stage);
 
 /* Another that does not know the run's plan before a trainer brings it. */
 void stage_forget_plan(struct stage *stage);

@@ -1,17 +1,11 @@
-/* trainer: what is said, ordered and counted while a trainer trains: raw messages and words, and whole runs with
- * libdiloco in a thread of its own. */
+/* trainer: what is said, ordered and counted while a trainer trains. Whole runs: test_trainer_runs.c. */
 #include "tests/lib/testlib.h"
 
 #include <math.h>
-#include <poll.h>
-#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tests/lib/trainerstage.h"
-#include "worker/libdiloco/diloco.h"
-
-enum { DEADLINE_MS = 10000, POLLED = 8 };
 
 static struct stage stage;
 static const struct bitset none;
@@ -343,133 +337,6 @@ static void one_that_does_not_read_is_not_waited_for(void **state)
     assert_int_equal(stage_word(&stage, 0), IPC_ANCHOR);
 }
 
-/* ---- whole runs ---- */
-
-enum { RUN_STEPS = 40, STEP_TOKENS = 10 };
-
-struct life {
-    float tensors[SMALLRUN_TENSORS][2048];
-    int result;
-    uint64_t steps;
-    const char *path;
-    char error[400];
-};
-
-static uint64_t count_of(const struct ipc_tensor *tensor)
-{
-    uint64_t count = 1;
-    for (uint32_t i = 0; i < tensor->dims; i++)
-        count *= tensor->shape[i];
-    return count;
-}
-
-static int register_all(struct diloco *d, struct life *life)
-{
-    int result = DILOCO_OK;
-    for (uint32_t i = 0; i < SMALLRUN_TENSORS && result == DILOCO_OK; i++) {
-        struct diloco_tensor tensor = {.name = smallrun_tensors[i].name,
-                                       .data = life->tensors[i],
-                                       .dims = smallrun_tensors[i].dims,
-                                       .layer = smallrun_tensors[i].layer};
-        memcpy(tensor.shape, smallrun_tensors[i].shape, sizeof tensor.shape);
-        result = diloco_register(d, &tensor);
-    }
-    return result;
-}
-
-/* Every step adds 1 to every value. */
-static int train(struct diloco *d, struct life *life)
-{
-    int result;
-    do {
-        for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++)
-            for (uint64_t k = 0; k < count_of(&smallrun_tensors[i]); k++)
-                life->tensors[i][k] += 1;
-        result = diloco_step(d, &(struct diloco_report){.tokens = STEP_TOKENS, .loss = 1});
-        life->steps++;
-    } while (result == DILOCO_OK);
-    return result == DILOCO_STOP ? diloco_finish(d) : result;
-}
-
-static void *live(void *user)
-{
-    struct life *life = user;
-    struct diloco_start start;
-    struct diloco *d;
-    life->result = diloco_attach(&(struct diloco_options){.socket_path = life->path, .trainer = "test"}, &d);
-    if (life->result == DILOCO_OK)
-        life->result = register_all(d, life);
-    if (life->result == DILOCO_OK)
-        life->result = diloco_begin(d, &start);
-    if (life->result == DILOCO_OK)
-        life->result = train(d, life);
-    snprintf(life->error, sizeof life->error, "%s", diloco_error(d));
-    diloco_detach(d);
-    return NULL;
-}
-
-/* The daemon's loop, until the trainer has come and gone. */
-static void serve(void)
-{
-    uint64_t deadline_ms = env_mono_ms() + DEADLINE_MS;
-    bool came = false;
-    while (!came || trainer_info(stage.trainer).attached) {
-        struct pollfd items[POLLED];
-        size_t count = trainer_poll(stage.trainer, items, POLLED);
-        poll(items, count, 5);
-        stage_tick(&stage, 5);
-        came |= trainer_info(stage.trainer).attached;
-        assert_true(env_mono_ms() < deadline_ms);
-    }
-}
-
-static void live_through_a_run(const char *lines, struct life *life)
-{
-    pthread_t thread;
-    stage_close(&stage); /* another run, in which bob is alone */
-    stage_open(&stage, 1, lines, "");
-    stage.run.spec.steps = RUN_STEPS;
-    stage.peers_heard = true;
-    *life = (struct life){.path = testlib_path(stage.conf.run_folder, "worker.sock")};
-    for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++)
-        for (uint64_t k = 0; k < count_of(&smallrun_tensors[i]); k++)
-            life->tensors[i][k] = (float)(100 * i);
-    assert_int_equal(pthread_create(&thread, NULL, live, life), 0);
-    serve();
-    pthread_join(thread, NULL);
-    if (life->result != DILOCO_OK)
-        fail_msg("libdiloco: %d (%s)", life->result, life->error);
-}
-
-/* Alone, the mean is its own work: whatever is sent when, what comes out is what was trained, once. */
-static void a_whole_run_counts_every_token_once(void **state)
-{
-    (void)state;
-    static const char *const lines[] = {"late = wait\nmix = 0\n", "late = wait\nmix = 0\noverlap = 3\n", "mix = 0.5\n",
-                                        "overlap = 6\nlate = wait\n"};
-    static struct life life;
-    for (size_t l = 0; l < sizeof lines / sizeof lines[0]; l++) {
-        live_through_a_run(lines[l], &life);
-        assert_int_equal(life.steps, RUN_STEPS);
-        assert_int_equal(trainer_phase(stage.trainer), TRAINER_FINISHED);
-        assert_int_equal(tokens(), RUN_STEPS * STEP_TOKENS);
-        for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++) {
-            assert_true(sync_own(stage.run.sync, f).version >= 2);
-            assert_int_equal(stage.counted_tokens[f], RUN_STEPS * STEP_TOKENS);
-        }
-        for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++) {
-            const struct plan_tensor *place = &stage.run.plan->plan->tensors[i];
-            const float *anchor = replica_anchor(stage.run.replica, place->fragment) + place->offset;
-            assert_memory_equal(life.tensors[i], anchor, place->count * sizeof *anchor);
-            uint64_t version = sync_own(stage.run.sync, place->fragment).version;
-            if (l == 0) /* every anchor but the last comes a step later, and replaces what that step has trained */
-                assert_true(anchor[3] == (float)(100 * i + RUN_STEPS - (version - 1)));
-        }
-        stage_tick(&stage, 1);
-        assert_int_equal(stage_memories(), 0);
-    }
-}
-
 #define on_stage(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int main(void)
@@ -491,7 +358,6 @@ int main(void)
         on_stage(tokens_add_up_over_all_trainers_of_the_island),
         on_stage(tokens_do_not_go_down_while_the_next_one_comes),
         on_stage(one_that_does_not_read_is_not_waited_for),
-        on_stage(a_whole_run_counts_every_token_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,196 @@
+/* trainer: whole runs of an island that is alone, with libdiloco in a thread as the trainer: undisturbed, and with a
+ * daemon that dies and is followed by another. Alone, the mean is its own work: what comes out is what was trained, and
+ * every token is counted once. */
+#include "tests/lib/testlib.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/lib/trainerstage.h"
+#include "worker/libdiloco/diloco.h"
+
+enum { RUN_STEPS = 40, STEP_TOKENS = 10, TENSOR_MAX = 2048, DEADLINE_MS = 10000, POLLED = 8 };
+
+static struct stage stage;
+
+/* A trainer's life, every step adding 1 to every value. `hold_at`: the step after which it waits for the test; 0:
+ * none. */
+struct life {
+    float tensors[SMALLRUN_TENSORS][TENSOR_MAX];
+    const char *path;
+    uint64_t hold_at, steps;
+    pthread_t thread;
+    sem_t held, go;
+    int result;
+    char error[400];
+};
+static struct life life;
+
+static uint64_t count_of(uint32_t tensor)
+{
+    return stage.run.plan->plan->tensors[tensor].count;
+}
+
+/* ---- the trainer's thread ---- */
+
+static int train(struct diloco *d)
+{
+    int result = DILOCO_OK;
+    while (result == DILOCO_OK) {
+        for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++)
+            for (uint64_t k = 0; k < count_of(i); k++)
+                life.tensors[i][k] += 1;
+        result = diloco_step(d, &(struct diloco_report){.tokens = STEP_TOKENS, .loss = 1});
+        if (++life.steps != life.hold_at)
+            continue;
+        sem_post(&life.held);
+        sem_wait(&life.go);
+    }
+    return result == DILOCO_STOP ? diloco_finish(d) : result;
+}
+
+static int register_all(struct diloco *d)
+{
+    int result = DILOCO_OK;
+    for (uint32_t i = 0; i < SMALLRUN_TENSORS && result == DILOCO_OK; i++) {
+        struct diloco_tensor tensor = {.name = smallrun_tensors[i].name,
+                                       .data = life.tensors[i],
+                                       .dims = smallrun_tensors[i].dims,
+                                       .layer = smallrun_tensors[i].layer};
+        memcpy(tensor.shape, smallrun_tensors[i].shape, sizeof tensor.shape);
+        result = diloco_register(d, &tensor);
+    }
+    return result;
+}
+
+static void *live(void *unused)
+{
+    struct diloco_start start;
+    struct diloco *d;
+    life.result = diloco_attach(&(struct diloco_options){.socket_path = life.path, .trainer = "test"}, &d);
+    if (life.result == DILOCO_OK)
+        life.result = register_all(d);
+    if (life.result == DILOCO_OK)
+        life.result = diloco_begin(d, &start);
+    if (life.result == DILOCO_OK)
+        life.result = train(d);
+    snprintf(life.error, sizeof life.error, "%s", diloco_error(d));
+    diloco_detach(d);
+    return unused;
+}
+
+/* ---- the daemon ---- */
+
+/* One turn of its loop. */
+static void serve(uint64_t deadline_ms)
+{
+    struct pollfd items[POLLED];
+    size_t count = trainer_poll(stage.trainer, items, POLLED);
+    poll(items, count, 5);
+    stage_tick(&stage, 5);
+    stage_forget(&stage);
+    assert_true(env_mono_ms() < deadline_ms);
+}
+
+static void begin_life(const char *lines, uint64_t hold_at)
+{
+    stage_open(&stage, 1, lines, "");
+    stage.run.spec.steps = RUN_STEPS;
+    stage.peers_heard = true;
+    life = (struct life){.path = testlib_path(stage.conf.run_folder, "worker.sock"), .hold_at = hold_at};
+    for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++)
+        for (uint64_t k = 0; k < count_of(i); k++)
+            life.tensors[i][k] = (float)(100 * i);
+    sem_init(&life.held, 0, 0);
+    sem_init(&life.go, 0, 0);
+    assert_int_equal(pthread_create(&life.thread, NULL, live, NULL), 0);
+}
+
+/* Serves it to its end, and looks at what came of it. */
+static void end_life(uint64_t deadline_ms)
+{
+    while (trainer_phase(stage.trainer) != TRAINER_FINISHED || trainer_info(stage.trainer).attached)
+        serve(deadline_ms);
+    pthread_join(life.thread, NULL);
+    if (life.result != DILOCO_OK)
+        fail_msg("libdiloco: %d (%s)", life.result, life.error);
+    assert_int_equal(life.steps, RUN_STEPS);
+    assert_int_equal(trainer_info(stage.trainer).tokens, RUN_STEPS * STEP_TOKENS);
+    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
+        assert_int_equal(stage.counted_tokens[f], RUN_STEPS * STEP_TOKENS);
+    for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++) {
+        const struct plan_tensor *place = &stage.run.plan->plan->tensors[i];
+        const float *anchor = replica_anchor(stage.run.replica, place->fragment) + place->offset;
+        assert_memory_equal(life.tensors[i], anchor, place->count * sizeof *anchor);
+    }
+    stage_tick(&stage, 1);
+    assert_int_equal(stage_memories(), 0);
+}
+
+/* ---- cases ---- */
+
+static void undisturbed_every_token_is_counted_once(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"late = wait\nmix = 0\n", "late = wait\nmix = 0\noverlap = 3\n", "mix = 0.5\n",
+                                        "late = wait\noverlap = 6\n"};
+    for (size_t l = 0; l < sizeof lines / sizeof lines[0]; l++) {
+        uint64_t deadline_ms = env_mono_ms() + DEADLINE_MS;
+        begin_life(lines[l], 0);
+        end_life(deadline_ms);
+        for (uint32_t i = 0; l == 0 && i < SMALLRUN_TENSORS; i++) {
+            /* Every anchor but the last comes a step late, and replaces what that step has trained. */
+            uint32_t f = stage.run.plan->plan->tensors[i].fragment;
+            uint64_t version = sync_own(stage.run.sync, f).version;
+            assert_true(version > 5);
+            assert_true(life.tensors[i][3] == (float)(100 * i + RUN_STEPS - (version - 1)));
+        }
+        stage_close(&stage);
+    }
+}
+
+/* The daemon dies while an answer of this type is under way (0: after step 15, while nothing is), and another comes. */
+static void live_through_a_restart(enum event_type held)
+{
+    uint64_t deadline_ms = env_mono_ms() + DEADLINE_MS;
+    begin_life("late = wait\nmix = 0\n", held == 0 ? 15 : 0);
+    stage.held = held != 0 ? 1u << held : 0;
+    while (held != 0 ? stage.waiting_count == 0 : sem_trywait(&life.held) != 0)
+        serve(deadline_ms);
+    stage_restart(&stage);
+    sem_post(&life.go);
+    end_life(deadline_ms);
+    stage_close(&stage);
+}
+
+static void a_daemon_that_dies_between_two_rounds_costs_nothing(void **state)
+{
+    (void)state;
+    live_through_a_restart(0);
+}
+
+static void a_daemon_that_dies_while_it_encodes_costs_nothing(void **state)
+{
+    (void)state;
+    live_through_a_restart(EVENT_ENCODED);
+}
+
+static void a_daemon_that_dies_while_it_writes_an_anchor_costs_nothing(void **state)
+{
+    (void)state;
+    live_through_a_restart(EVENT_FILL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(undisturbed_every_token_is_counted_once),
+        cmocka_unit_test(a_daemon_that_dies_between_two_rounds_costs_nothing),
+        cmocka_unit_test(a_daemon_that_dies_while_it_encodes_costs_nothing),
+        cmocka_unit_test(a_daemon_that_dies_while_it_writes_an_anchor_costs_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

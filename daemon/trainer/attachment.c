@@ -682,6 +682,12 @@ void attachment_tick(struct attachment *a, uint64_t now_ms, bool peers_heard)
         start_fragments(a);
 }
 
+void attachment_expect(struct attachment *a)
+{
+    if (a->phase == NONE)
+        a->counted = false;
+}
+
 bool attachment_leave(struct attachment *a)
 {
     struct ipc_message message = {.type = IPC_LEAVE};

@@ -40,6 +40,8 @@ void attachment_accept(struct attachment *attachment);
 void attachment_refuse(struct attachment *attachment, const char *reason);
 void attachment_started(struct attachment *attachment, uint32_t f, bool initial);
 void attachment_go(struct attachment *attachment, uint64_t step);
+/* A trainer was started: what one before it has finished is over. */
+void attachment_expect(struct attachment *attachment);
 /* Asks a trainer that trains to finish; false: none does. */
 bool attachment_leave(struct attachment *attachment);
 

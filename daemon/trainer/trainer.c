@@ -181,7 +181,9 @@ void trainer_run_step(struct trainer *trainer, uint64_t step)
 
 enum err trainer_join(struct trainer *trainer, uint64_t now_ms)
 {
-    return process_start(trainer->process, now_ms);
+    TRY(process_start(trainer->process, now_ms));
+    attachment_expect(trainer->attachment);
+    return ERR_OK;
 }
 
 enum err trainer_leave(struct trainer *trainer)
@@ -238,14 +240,15 @@ static enum trainer_phase phase_of_process(enum process_state state)
 enum trainer_phase trainer_phase(const struct trainer *trainer)
 {
     struct trainer_info info = attachment_info(trainer->attachment);
+    enum process_state process = process_info(trainer->process).state;
     if (info.counted && !info.left)
         return TRAINER_FINISHED;
     if (!info.attached)
-        return phase_of_process(process_info(trainer->process).state);
+        return phase_of_process(process);
     if (info.counted)
         return TRAINER_LEAVING;
     if (!info.training)
-        return TRAINER_STARTING;
+        return process == PROCESS_LEAVING ? TRAINER_LEAVING : TRAINER_STARTING;
     return info.finishing ? TRAINER_FINISHING : TRAINER_TRAINING;
 }
 

@@ -1,5 +1,7 @@
 #include "daemon/trainer/trainer.h"
 
+#include <inttypes.h>
+
 #include "common/mem.h"
 #include "daemon/trainer/attachment.h"
 #include "daemon/trainer/process.h"
@@ -188,13 +190,19 @@ enum err trainer_join(struct trainer *trainer, uint64_t now_ms)
 
 enum err trainer_leave(struct trainer *trainer)
 {
+    struct trainer_info info = attachment_info(trainer->attachment);
     bool waiting = process_info(trainer->process).state == PROCESS_WAITING;
-    bool attached = attachment_info(trainer->attachment).attached;
-    if (!waiting && !attached && !process_running(trainer->process))
+    if (!waiting && !info.attached && !process_running(trainer->process))
         return err_set(ERR_STATE, "no trainer is running");
     process_leave(trainer->process);
-    if (!waiting && !attachment_leave(trainer->attachment))
-        process_end(trainer->process); /* it has contributed nothing yet */
+    bool asked = attachment_leave(trainer->attachment);
+    if (!asked)
+        asked = process_end(trainer->process); /* it has contributed nothing yet, or all */
+    if (!asked && !waiting && !info.counted)
+        return err_set(ERR_STATE,
+                       "the trainer (pid %" PRIu32
+                       ") does not train yet, and this daemon did not start it; end it where it was started",
+                       info.pid);
     return ERR_OK;
 }
 

@@ -238,6 +238,31 @@ static void while_jobs_are_at_its_memory(void **state)
     assert_posted(&stage, "");
 }
 
+/* Either job alone holds the memory. */
+static void while_one_job_is_at_its_memory(void **state)
+{
+    (void)state;
+    static const enum event_type jobs[] = {EVENT_ENCODED, EVENT_FILL};
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        stage_train(&stage, true);
+        stage.held = 1u << jobs[i];
+        stage_take_snapshot(&stage, 0, 6, 60, 3);
+        if (jobs[i] == EVENT_FILL)
+            stage_results(&stage, 0, &(struct bitset){{0}});
+        assert_int_equal(stage.waiting_count, 1);
+        leave_without_a_word(false);
+        assert_posted(&stage, "down 0, down 1, down 2, announce");
+        stand_before_a_closed_door();
+        assert_int_equal(stage_memories(), 1);
+        stage_answer(&stage);
+        stage_tick(&stage, 1);
+        assert_int_equal(stage_memories(), 0);
+        assert_true(trainer_info(stage.trainer).attached);
+        stage_close(&stage);
+        stage_open(&stage, SMALLRUN_ISLANDS, "", "");
+    }
+}
+
 static void a_job_that_fails_for_one_that_is_gone_is_no_harm(void **state)
 {
     (void)state;
@@ -347,6 +372,7 @@ int main(void)
         on_stage(just_before_it_is_told_to_go),
         on_stage(while_it_trains),
         on_stage(while_jobs_are_at_its_memory),
+        on_stage(while_one_job_is_at_its_memory),
         on_stage(a_job_that_fails_for_one_that_is_gone_is_no_harm),
         on_stage(orders_for_one_that_is_gone_do_nothing),
         on_stage(the_next_trainer_is_credited_with_nothing),

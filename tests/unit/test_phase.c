@@ -2,72 +2,49 @@
  * commands that lead there. Heartbeats and status both show this word. */
 #include "tests/lib/testlib.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/lib/script.h"
 #include "tests/lib/trainerstage.h"
 
 enum { DEADLINE_MS = 10000, POLLED = 8, BACKOFF_MS = 1000 };
 
 static struct stage stage;
-static const char *folder;
-static int ready_fd; /* the program says here that it has come so far */
+static const char fails[] = "exit 1";
 
-/* A program that does as `body` says; its $5 is where it says that it is ready. */
 static const char *program(const char *body)
 {
-    const char *path = testlib_file(folder, "trainer", "#!/bin/sh\n%s\n", body);
-    assert_int_equal(chmod(path, 0755), 0);
-    return path;
+    return script_make("trainer", body);
 }
-
-static const char sleeps[] = "echo ready >\"$5\"\nexec sleep 60";
-/* It saves, or hangs: whoever asks it to end has to wait. */
-static const char stays[] = "trap '' TERM\necho ready >\"$5\"\nexec sleep 60";
-static const char fails[] = "exit 1";
 
 static void open_with(const char *program_path)
 {
     stage_open(&stage, SMALLRUN_ISLANDS, "", program_path);
-    stage.conf.data = (char *)(uintptr_t)testlib_path(folder, "ready");
+    stage.conf.data = script_ready_path();
 }
 
 static int begin(void **state)
 {
     (void)state;
-    folder = testlib_folder("phase");
-    const char *ready = testlib_path(folder, "ready");
-    assert_int_equal(mkfifo(ready, 0600), 0);
-    ready_fd = open(ready, O_RDWR | O_CLOEXEC);
-    assert_true(ready_fd >= 0);
+    script_open(testlib_folder("phase"));
     return 0;
 }
 
 static int end(void **state)
 {
     (void)state;
-    close(ready_fd);
+    script_close();
     return 0;
-}
-
-static void wait_ready(void)
-{
-    struct pollfd item = {.fd = ready_fd, .events = POLLIN};
-    char text[64];
-    assert_int_equal(poll(&item, 1, DEADLINE_MS), 1);
-    assert_true(read(ready_fd, text, sizeof text) > 0);
 }
 
 static void join_and_wait(void)
 {
     assert_ok(trainer_join(stage.trainer, stage.now_ms));
-    wait_ready();
+    script_wait_ready();
 }
 
 /* Takes in what comes until the process has ended. */
@@ -152,7 +129,7 @@ static void attach(enum attached to)
 /* Before anyone attaches. */
 static void prepare(enum started to)
 {
-    open_with(to == NONE ? "" : program(to == WAITING ? fails : stays));
+    open_with(to == NONE ? "" : program(to == WAITING ? fails : script_stays));
     if (to == RUNNING || to == LEAVING || to == FINISHED)
         join_and_wait();
     if (to == WAITING) {
@@ -227,12 +204,12 @@ static void every_phase_has_a_name_of_its_own(void **state)
 static void a_life_that_runs_to_the_end_of_the_run(void **state)
 {
     (void)state;
-    open_with(program(sleeps));
+    open_with(program(script_sleeps));
     stage.conf.autostart = true;
     assert_phase(TRAINER_STOPPED);
     assert_ok(trainer_autostart(stage.trainer, stage.now_ms));
     assert_phase(TRAINER_STARTING);
-    wait_ready();
+    script_wait_ready();
     int pid = (int)trainer_info(stage.trainer).pid;
     assert_true(pid > 1 && pid != getpid());
     assert_string_equal(trainer_info(stage.trainer).process_name, "running");
@@ -266,7 +243,7 @@ static void a_life_that_runs_to_the_end_of_the_run(void **state)
 static void the_last_word_of_one_that_ends_at_once_is_heard(void **state)
 {
     (void)state;
-    open_with(program(sleeps));
+    open_with(program(script_sleeps));
     join_and_wait();
     int pid = (int)trainer_info(stage.trainer).pid;
     stage_train(&stage, true);
@@ -306,14 +283,14 @@ static void one_that_fails_is_started_again(void **state)
 static void one_that_dies_while_it_trains_is_started_again(void **state)
 {
     (void)state;
-    open_with(program(sleeps));
+    open_with(program(script_sleeps));
     join_and_wait();
     stage_train(&stage, true);
     kill_process();
     assert_posted(&stage, "down 0, down 1, down 2, announce");
     assert_phase(TRAINER_RESTARTING);
     stage_tick(&stage, BACKOFF_MS);
-    wait_ready();
+    script_wait_ready();
     assert_phase(TRAINER_STARTING);
     close_all();
 }
@@ -323,7 +300,7 @@ static void one_that_dies_while_it_trains_is_started_again(void **state)
 static void one_that_trains_is_asked_and_has_its_work_counted(void **state)
 {
     (void)state;
-    open_with(program(sleeps));
+    open_with(program(script_sleeps));
     join_and_wait();
     stage_train(&stage, true);
     for (int twice = 0; twice < 2; twice++) {
@@ -351,7 +328,7 @@ static void one_that_has_contributed_nothing_is_ended(void **state)
 {
     (void)state;
     for (int attached = 0; attached < 2; attached++) {
-        open_with(program(sleeps));
+        open_with(program(script_sleeps));
         join_and_wait();
         attach(attached != 0 ? WELCOMED : NOBODY);
         assert_ok(trainer_leave(stage.trainer));
@@ -367,7 +344,7 @@ static void one_that_has_contributed_nothing_is_ended(void **state)
 static void leaving_now_does_not_wait(void **state)
 {
     (void)state;
-    open_with(program(sleeps));
+    open_with(program(script_sleeps));
     assert_fails(ERR_STATE, "no trainer that this daemon started", trainer_leave_now(stage.trainer));
     join_and_wait();
     stage_train(&stage, true);
@@ -427,7 +404,7 @@ static void somebody_elses_trainer_is_asked_once_it_trains(void **state)
 static void what_still_runs_is_taken_over_with_the_daemon_that_started_it(void **state)
 {
     (void)state;
-    open_with(program(sleeps));
+    open_with(program(script_sleeps));
     join_and_wait();
     int pid = (int)trainer_info(stage.trainer).pid;
     stage_restart(&stage);
@@ -442,7 +419,7 @@ static void what_still_runs_is_taken_over_with_the_daemon_that_started_it(void *
 static void a_daemon_that_stops_takes_it_along(void **state)
 {
     (void)state;
-    open_with(program(sleeps));
+    open_with(program(script_sleeps));
     join_and_wait();
     trainer_stop(stage.trainer);
     wait_end();

@@ -2,21 +2,20 @@
  * neither ended nor lost with the daemon. Time is the test's; programs are shell scripts, and this test itself. */
 #include "tests/lib/testlib.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "daemon/trainer/process.h"
+#include "tests/lib/script.h"
 
 /* OWN_STATUS: what this program ends with when it is started as a trainer. DEADLINE_MS: for what a process does. */
 enum { OWN_STATUS = 7, DEADLINE_MS = 10000, BACKOFF_MS = 1000, BACKOFF_MAX_MS = 60000, HEALTHY_MS = 60000 };
@@ -24,26 +23,22 @@ enum { OWN_STATUS = 7, DEADLINE_MS = 10000, BACKOFF_MS = 1000, BACKOFF_MAX_MS = 
 static struct dconf conf;
 static const char *folder;
 static uint64_t now_ms;
-static int ready_fd; /* a program says something here when it has come so far */
 
 static int begin(void **state)
 {
     (void)state;
     folder = testlib_folder("process");
-    const char *ready = testlib_path(folder, "ready");
+    script_open(folder);
     conf = (struct dconf){.state_folder = (char *)(uintptr_t)folder,
                           .run_folder = "some/sockets",
                           .run_path = "some/run.ini",
-                          .data = (char *)(uintptr_t)ready,
+                          .data = script_ready_path(),
                           .device = "cpu",
                           .stream = "",
                           .worker_program = "",
                           .threads = 3,
                           .checkpoint_every = 4,
                           .eval_every = 5};
-    assert_int_equal(mkfifo(ready, 0600), 0);
-    ready_fd = open(ready, O_RDWR | O_CLOEXEC);
-    assert_true(ready_fd >= 0);
     now_ms = 1000000;
     return 0;
 }
@@ -51,33 +46,21 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    close(ready_fd);
+    script_close();
     return 0;
 }
 
-/* A shell script as the trainer's program; its $5 is where it says that it is ready. */
+/* A shell script as the trainer's program. */
 static void use_script(const char *name, const char *body)
 {
-    const char *path = testlib_file(folder, name, "#!/bin/sh\n%s\n", body);
-    assert_int_equal(chmod(path, 0755), 0);
-    conf.worker_program = (char *)(uintptr_t)path;
+    conf.worker_program = script_make(name, body);
 }
-
-static const char sleeps[] = "echo ready >\"$5\"\nexec sleep 60";
 
 static struct process *make(void)
 {
     struct process *process;
     assert_ok(process_new(&conf, &process));
     return process;
-}
-
-static void wait_ready(void)
-{
-    struct pollfd item = {.fd = ready_fd, .events = POLLIN};
-    char text[64];
-    assert_int_equal(poll(&item, 1, DEADLINE_MS), 1);
-    assert_true(read(ready_fd, text, sizeof text) > 0);
 }
 
 /* Waits as the daemon's loop does. */
@@ -110,7 +93,7 @@ static struct process *make_started(const char *body)
     use_script("trainer", body);
     struct process *process = make();
     assert_ok(process_start(process, now_ms));
-    wait_ready();
+    script_wait_ready();
     return process;
 }
 
@@ -153,7 +136,7 @@ static void nothing_happens_where_none_is_configured(void **state)
 static void it_starts_by_itself_if_the_configuration_says_so(void **state)
 {
     (void)state;
-    use_script("trainer", sleeps);
+    use_script("trainer", script_sleeps);
     struct process *process = make();
     assert_state(process, PROCESS_STOPPED, 0);
     assert_ok(process_autostart(process, now_ms));
@@ -168,7 +151,7 @@ static void it_starts_by_itself_if_the_configuration_says_so(void **state)
     int pid = process_info(process).pid;
     assert_ok(process_autostart(process, now_ms)); /* once */
     assert_int_equal(process_info(process).pid, pid);
-    wait_ready();
+    script_wait_ready();
     end_and_free(process);
 }
 
@@ -219,7 +202,7 @@ static void it_has_a_session_of_its_own_and_hears_signals(void **state)
     sigaddset(&blocked, SIGTERM);
     sigaddset(&blocked, SIGINT);
     assert_int_equal(sigprocmask(SIG_BLOCK, &blocked, &before), 0);
-    struct process *process = make_started(sleeps);
+    struct process *process = make_started(script_sleeps);
     int pid = process_info(process).pid;
     assert_int_equal(getsid(pid), pid);
     assert_int_equal(blocked_signals(pid), 0);
@@ -255,14 +238,14 @@ static void it_is_not_started_twice_or_for_nothing(void **state)
     (void)state;
     char part[64];
     char *data = conf.data;
-    use_script("trainer", sleeps);
+    use_script("trainer", script_sleeps);
     struct process *process = make();
     conf.data = "";
     assert_fails(ERR_CONF, "[worker] data is not set", process_start(process, now_ms));
     assert_state(process, PROCESS_STOPPED, 0);
     conf.data = data;
     assert_ok(process_start(process, now_ms));
-    wait_ready();
+    script_wait_ready();
     snprintf(part, sizeof part, "running already (pid %d)", process_info(process).pid);
     assert_fails(ERR_STATE, part, process_start(process, now_ms));
     process_leave(process);
@@ -272,7 +255,7 @@ static void it_is_not_started_twice_or_for_nothing(void **state)
     wait_end(process);
     assert_state(process, PROCESS_STOPPED, 0);
     assert_ok(process_start(process, now_ms)); /* and again */
-    wait_ready();
+    script_wait_ready();
     end_and_free(process);
 }
 
@@ -414,14 +397,19 @@ static void its_end_is_no_failure_after_it_said_that_it_is_done(void **state)
 static void who_was_asked_to_leave_is_not_started_again(void **state)
 {
     (void)state;
-    /* It ends when the test says so, and badly. */
-    struct process *process = make_started("trap 'exit 1' TERM\necho ready >\"$5\"\nwhile :; do sleep 0.01; done");
+    use_script("trainer", "exit 1");
+    struct process *process = make();
+    assert_ok(process_start(process, now_ms));
+    wait_end(process); /* it failed once before */
+    use_script("trainer", script_answers);
+    process_tick(process, now_ms + BACKOFF_MS);
+    script_wait_ready();
     process_leave(process);
-    assert_state(process, PROCESS_LEAVING, 0); /* it goes when its work is counted: nobody ends it here */
+    script_assert_alive(process_info(process).pid); /* it goes when its work is counted: nobody ends it here */
     process_run(process, now_ms);
-    assert_state(process, PROCESS_LEAVING, 0);
+    assert_state(process, PROCESS_LEAVING, 1);
     process_leave(process);
-    assert_state(process, PROCESS_LEAVING, 0);
+    assert_state(process, PROCESS_LEAVING, 1);
     assert_true(process_end(process));
     wait_end(process);
     assert_state(process, PROCESS_STOPPED, 0);
@@ -474,7 +462,7 @@ static void it_is_asked_to_end_and_saves_first(void **state)
 static void a_daemon_that_stops_takes_it_along_and_starts_none(void **state)
 {
     (void)state;
-    struct process *process = make_started(sleeps);
+    struct process *process = make_started(script_sleeps);
     process_stop(process);
     wait_end(process);
     assert_state(process, PROCESS_STOPPED, 0);
@@ -493,16 +481,39 @@ static void a_daemon_that_stops_takes_it_along_and_starts_none(void **state)
 
 /* ---- the next daemon ---- */
 
+/* The file with its number has, too, when it was started: field 22 of its line in /proc. */
+static void assert_noted(int pid)
+{
+    char path[64], line[1024], *noted;
+    size_t bytes;
+    unsigned long long when;
+    int number;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    char *field = strrchr(line, ')') + 1;
+    for (int i = 3; i < 22; i++)
+        field = strchr(field + 1, ' ');
+    assert_ok(fsio_read(testlib_path(folder, "worker.pid"), 4096, &noted, &bytes));
+    assert_int_equal(sscanf(noted, "%d %llu\n", &number, &when), 2);
+    assert_int_equal(number, pid);
+    assert_true(when == strtoull(field, NULL, 10));
+    mem_free(noted);
+}
+
 static void the_next_daemon_takes_over_what_still_runs(void **state)
 {
     (void)state;
-    use_script("tr) 1 2 3 (4", sleeps); /* /proc shows that name among the numbers */
+    use_script("tr) 1 2 3 (4", script_answers); /* /proc shows that name among the numbers */
     struct process *process = make();
     assert_ok(process_start(process, now_ms));
-    wait_ready();
+    script_wait_ready();
     int pid = process_info(process).pid;
+    assert_noted(pid);
     process_free(process);
-    assert_int_equal(kill(pid, 0), 0);
+    script_assert_alive(pid);
     conf.autostart = true;
     process = make();
     assert_state(process, PROCESS_RUNNING, 0);
@@ -512,6 +523,7 @@ static void the_next_daemon_takes_over_what_still_runs(void **state)
     assert_fails(ERR_STATE, "running already", process_start(process, now_ms));
     process_run(process, now_ms);
     assert_state(process, PROCESS_RUNNING, 0);
+    script_assert_alive(pid);
     /* Not a child of that daemon: it sees the end, and not how. */
     assert_true(process_end(process));
     now_ms += BACKOFF_MS;
@@ -534,7 +546,7 @@ static void a_number_in_a_file_is_not_taken_for_the_trainer(void **state)
 {
     (void)state;
     static const char *const texts[] = {"", "trainer\n", "-1 5\n", "0 0\n", "5\n", "99999999999999999999 1\n"};
-    use_script("trainer", sleeps);
+    use_script("trainer", script_sleeps);
     assert_not_taken_over(); /* no file */
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         testlib_file(folder, "worker.pid", "%s", texts[i]);
@@ -552,7 +564,7 @@ static void a_number_in_a_file_is_not_taken_for_the_trainer(void **state)
 static void a_trainer_that_ended_meanwhile_is_not_taken_over(void **state)
 {
     (void)state;
-    struct process *process = make_started(sleeps);
+    struct process *process = make_started(script_sleeps);
     int pid = process_info(process).pid;
     process_free(process);
     assert_int_equal(kill(pid, SIGKILL), 0);
@@ -562,7 +574,7 @@ static void a_trainer_that_ended_meanwhile_is_not_taken_over(void **state)
     process = make();
     assert_state(process, PROCESS_STOPPED, 0);
     assert_ok(process_autostart(process, now_ms));
-    wait_ready();
+    script_wait_ready();
     assert_state(process, PROCESS_RUNNING, 0);
     end_and_free(process);
 }
@@ -570,7 +582,7 @@ static void a_trainer_that_ended_meanwhile_is_not_taken_over(void **state)
 static void where_none_is_configured_none_is_taken_over(void **state)
 {
     (void)state;
-    struct process *process = make_started(sleeps);
+    struct process *process = make_started(script_sleeps);
     char *program = conf.worker_program;
     conf.worker_program = "";
     struct process *other = make();
@@ -589,7 +601,7 @@ static void out_of_memory_starts_nothing(void **state)
     struct process *process;
     enum err err;
     long n = 0;
-    use_script("trainer", sleeps);
+    use_script("trainer", script_sleeps);
     do {
         mem_fail_after(n++);
         err = process_new(&conf, &process);
@@ -608,7 +620,7 @@ static void out_of_memory_starts_nothing(void **state)
         assert_state(process, PROCESS_STOPPED, 0);
     }
     assert_true(n > 10); /* the arguments */
-    wait_ready();
+    script_wait_ready();
     end_and_free(process);
 }
 
@@ -616,11 +628,11 @@ static void out_of_memory_starts_nothing(void **state)
 static void without_a_place_for_its_number_it_runs_all_the_same(void **state)
 {
     (void)state;
-    use_script("trainer", sleeps);
+    use_script("trainer", script_sleeps);
     conf.state_folder = (char *)(uintptr_t)testlib_path(folder, "none");
     struct process *process = make();
     assert_ok(process_start(process, now_ms));
-    wait_ready();
+    script_wait_ready();
     assert_state(process, PROCESS_RUNNING, 0);
     assert_not_taken_over();
     end_and_free(process);
@@ -631,7 +643,7 @@ static void one_that_cannot_be_watched_is_not_started(void **state)
 {
     (void)state;
     struct rlimit limit;
-    use_script("trainer", sleeps);
+    use_script("trainer", script_sleeps);
     struct process *process = make();
     int free_fd = dup(0);
     assert_true(free_fd >= 0);
@@ -645,7 +657,7 @@ static void one_that_cannot_be_watched_is_not_started(void **state)
     assert_state(process, PROCESS_STOPPED, 0);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
     assert_ok(process_start(process, now_ms));
-    wait_ready();
+    script_wait_ready();
     end_and_free(process);
 }
 

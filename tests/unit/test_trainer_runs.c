@@ -130,24 +130,33 @@ static void end_life(uint64_t deadline_ms)
     assert_int_equal(stage_memories(), 0);
 }
 
+static const char in_lockstep[] = "late = wait\nmix = 0\n";
+
+/* Every anchor but the last comes a step late, and replaces what that step has trained: everything else is in it once.
+ */
+static void assert_values_in_lockstep(void)
+{
+    for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++) {
+        uint32_t f = stage.run.plan->plan->tensors[i].fragment;
+        uint64_t version = sync_own(stage.run.sync, f).version;
+        assert_true(version > 5);
+        assert_true(life.tensors[i][3] == (float)(100 * i + RUN_STEPS - (version - 1)));
+    }
+}
+
 /* ---- cases ---- */
 
 static void undisturbed_every_token_is_counted_once(void **state)
 {
     (void)state;
-    static const char *const lines[] = {"late = wait\nmix = 0\n", "late = wait\nmix = 0\noverlap = 3\n", "mix = 0.5\n",
+    static const char *const lines[] = {in_lockstep, "late = wait\nmix = 0\noverlap = 3\n", "mix = 0.5\n",
                                         "late = wait\noverlap = 6\n"};
     for (size_t l = 0; l < sizeof lines / sizeof lines[0]; l++) {
         uint64_t deadline_ms = env_mono_ms() + DEADLINE_MS;
         begin_life(lines[l], 0);
         end_life(deadline_ms);
-        for (uint32_t i = 0; l == 0 && i < SMALLRUN_TENSORS; i++) {
-            /* Every anchor but the last comes a step late, and replaces what that step has trained. */
-            uint32_t f = stage.run.plan->plan->tensors[i].fragment;
-            uint64_t version = sync_own(stage.run.sync, f).version;
-            assert_true(version > 5);
-            assert_true(life.tensors[i][3] == (float)(100 * i + RUN_STEPS - (version - 1)));
-        }
+        if (l == 0)
+            assert_values_in_lockstep();
         stage_close(&stage);
     }
 }
@@ -156,13 +165,14 @@ static void undisturbed_every_token_is_counted_once(void **state)
 static void live_through_a_restart(enum event_type held)
 {
     uint64_t deadline_ms = env_mono_ms() + DEADLINE_MS;
-    begin_life("late = wait\nmix = 0\n", held == 0 ? 15 : 0);
+    begin_life(in_lockstep, held == 0 ? 15 : 0);
     stage.held = held != 0 ? 1u << held : 0;
     while (held != 0 ? stage.waiting_count == 0 : sem_trywait(&life.held) != 0)
         serve(deadline_ms);
     stage_restart(&stage);
     sem_post(&life.go);
     end_life(deadline_ms);
+    assert_values_in_lockstep();
     stage_close(&stage);
 }
 

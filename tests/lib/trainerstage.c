@@ -50,10 +50,10 @@ void stage_open(struct stage *stage, uint32_t islands, const char *lines, const 
                                  .device = "cpu",
                                  .stream = "",
                                  .worker_program = (char *)(uintptr_t)program};
-    smallrun_open(&stage->run, folder, islands, lines);
+    trainerrun_open(&stage->run, folder, islands, lines);
     assert_ok(events_new(&stage->events));
-    assert_ok(events_reserve(stage->events, SMALLRUN_FRAGMENTS, islands));
-    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++) {
+    assert_ok(events_reserve(stage->events, TRAINERRUN_FRAGMENTS, islands));
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++) {
         size_t bytes;
         values_of(stage, f, &bytes);
         stage->contribution[f] = malloc(bytes);
@@ -67,24 +67,24 @@ void stage_close(struct stage *stage)
     stage_hang_up(stage, false);
     trainer_free(stage->trainer);
     events_free(stage->events);
-    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         free(stage->contribution[f]);
-    smallrun_close(&stage->run);
+    trainerrun_close(&stage->run);
 }
 
 void stage_restart(struct stage *stage)
 {
-    struct sync_peer_fragment own[SMALLRUN_FRAGMENTS];
+    struct sync_peer_fragment own[TRAINERRUN_FRAGMENTS];
     struct event lost;
-    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         own[f] = sync_own(stage->run.sync, f);
     trainer_free(stage->trainer);
     while (event_take(stage->events, &lost))
         continue;
-    smallrun_new_sync(&stage->run);
-    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
+    trainerrun_new_sync(&stage->run);
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         if (own[f].hash_known)
-            smallrun_restore(&stage->run, f, own[f].version);
+            trainerrun_restore(&stage->run, f, own[f].version);
     stage->start_ms = stage->now_ms;
     stage->waiting_count = stage->held = 0;
     make_trainer(stage);
@@ -175,14 +175,14 @@ static void order_apply(struct stage *stage, uint32_t f, uint64_t version)
     event.shards = results_counting(stage->run.ledger, f, version, &shards, stage->run.view.self);
     event_post(stage->events, &event);
     event_post_sync(stage->events,
-                    &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = f, .hash = smallrun_hash(f, version)});
+                    &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = f, .hash = trainerrun_hash(f, version)});
 }
 
 static void order_store(struct stage *stage, uint32_t f, uint64_t version)
 {
     struct bitset ourselves = {{0}};
     bitset_add(&ourselves, stage->run.view.self);
-    smallrun_result(&stage->run, f, version, stage->run.view.self, &ourselves);
+    trainerrun_result(&stage->run, f, version, stage->run.view.self, &ourselves);
     event_post_sync(
         stage->events,
         &(struct sync_event){.type = SYNC_EV_STORED, .fragment = f, .version = version, .shard = stage->run.view.self});
@@ -227,8 +227,8 @@ static void judge(struct stage *stage)
         trainer_refuse(stage->trainer, stage->refusal);
         return;
     }
-    assert_int_equal(count, SMALLRUN_TENSORS);
-    assert_memory_equal(tensors, smallrun_tensors, sizeof smallrun_tensors);
+    assert_int_equal(count, TRAINERRUN_TENSORS);
+    assert_memory_equal(tensors, trainerrun_tensors, sizeof trainerrun_tensors);
     tell_plan(stage);
     trainer_accept(stage->trainer);
 }
@@ -252,7 +252,7 @@ static void started(struct stage *stage, const struct event *event)
     uint32_t f = event->fragment;
     trainer_started(stage->trainer, f, event->start.initial);
     if (event->start.initial && !sync_known(stage->run.sync, f))
-        smallrun_restore(&stage->run, f, 0);
+        trainerrun_restore(&stage->run, f, 0);
 }
 
 static void fill(struct stage *stage, uint32_t f)
@@ -344,7 +344,7 @@ void stage_results(struct stage *stage, uint32_t f, const struct bitset *shards)
             continue;
         if (bitset_has(shards, s))
             bitset_add(&members, stage->run.view.self);
-        smallrun_result(&stage->run, f, version, s, &members);
+        trainerrun_result(&stage->run, f, version, s, &members);
         stage_step(stage, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = f, .version = version, .shard = s});
     }
 }
@@ -403,9 +403,9 @@ void stage_hello(struct stage *stage, uint64_t session, uint64_t step_now, uint6
 
 static void say_tensors(struct stage *stage)
 {
-    for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++) {
+    for (uint32_t i = 0; i < TRAINERRUN_TENSORS; i++) {
         struct ipc_message message = {.type = IPC_TENSOR};
-        message.tensor = smallrun_tensors[i];
+        message.tensor = trainerrun_tensors[i];
         stage_send(stage, &message, -1);
     }
     stage_say(stage, IPC_REGISTERED, 0);
@@ -442,7 +442,7 @@ struct ipc_message stage_hear(struct stage *stage, enum ipc_type type)
     drop_memory(stage);
     stage->memfd = fd;
     stage->session = message.welcome.session;
-    stage->shm = smallrun_map(fd);
+    stage->shm = trainerrun_map(fd);
     return message;
 }
 

@@ -16,12 +16,12 @@
 
 #include "common/ipc.h"
 #include "daemon/trainer/trainer.h"
-#include "tests/lib/smallrun.h"
+#include "tests/lib/trainerrun.h"
 
 enum { STAGE_SAID_BYTES = 1024, STAGE_HELD_MAX = 32 };
 
 struct stage {
-    struct smallrun run;
+    struct trainerrun run;
     struct dconf conf;
     struct events *events;
     struct trainer *trainer;
@@ -34,9 +34,9 @@ struct stage {
     char said[STAGE_SAID_BYTES];
     struct event waiting[STAGE_HELD_MAX];
     size_t waiting_count;
-    struct replica_snapshot snapshot[SMALLRUN_FRAGMENTS]; /* as last handed out */
-    float *contribution[SMALLRUN_FRAGMENTS];              /* what was encoded last */
-    uint64_t counted_tokens[SMALLRUN_FRAGMENTS];          /* bob alone: in all its rounds */
+    struct replica_snapshot snapshot[TRAINERRUN_FRAGMENTS]; /* as last handed out */
+    float *contribution[TRAINERRUN_FRAGMENTS];              /* what was encoded last */
+    uint64_t counted_tokens[TRAINERRUN_FRAGMENTS];          /* bob alone: in all its rounds */
 
     /* the trainer */
     int socket, memfd;
@@ -44,7 +44,7 @@ struct stage {
     struct ipc_shm *shm;
 };
 
-/* A daemon that has just started, with nothing on disk. `islands` and `lines` as in smallrun.h; `program` as in
+/* A daemon that has just started, with nothing on disk. `islands` and `lines` as in trainerrun.h; `program` as in
  * [worker] program: "" for none. */
 void stage_open(struct stage *stage, uint32_t islands, const char *lines, const char *program);
 void stage_close(struct stage *stage);

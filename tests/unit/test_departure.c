@@ -15,7 +15,7 @@ static struct stage stage;
 static int begin(void **state)
 {
     (void)state;
-    stage_open(&stage, SMALLRUN_ISLANDS, "", "");
+    stage_open(&stage, TRAINERRUN_ISLANDS, "", "");
     return 0;
 }
 
@@ -153,7 +153,7 @@ static void while_fragments_are_brought_to_it(void **state)
     assert_int_equal(stage_memories(), 1);
     stage_answer(&stage); /* the copies end in memory that is still there */
     assert_posted(&stage, "");
-    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         assert_int_equal(sync_state(stage.run.sync, f), SYNC_LISTENING);
     assert_forgotten(false);
 }
@@ -161,8 +161,8 @@ static void while_fragments_are_brought_to_it(void **state)
 static void when_some_fragments_are_there(void **state)
 {
     (void)state;
-    smallrun_restore(&stage.run, 0, 3);
-    smallrun_restore(&stage.run, 2, 4);
+    trainerrun_restore(&stage.run, 0, 3);
+    trainerrun_restore(&stage.run, 2, 4);
     stage_connect(&stage);
     stage_register(&stage);
     stage_hear(&stage, IPC_WELCOME);
@@ -170,7 +170,7 @@ static void when_some_fragments_are_there(void **state)
     assert_posted(&stage, "registered, start 0, start 2, up 0@3, up 2@4");
     leave_without_a_word(false);
     assert_posted(&stage, "down 0, down 2, announce");
-    smallrun_restore(&stage.run, 1, 3);
+    trainerrun_restore(&stage.run, 1, 3);
     assert_forgotten(false);
 }
 
@@ -259,7 +259,7 @@ static void while_one_job_is_at_its_memory(void **state)
         assert_int_equal(stage_memories(), 0);
         assert_true(trainer_info(stage.trainer).attached);
         stage_close(&stage);
-        stage_open(&stage, SMALLRUN_ISLANDS, "", "");
+        stage_open(&stage, TRAINERRUN_ISLANDS, "", "");
     }
 }
 
@@ -278,7 +278,7 @@ static void orders_for_one_that_is_gone_do_nothing(void **state)
 {
     (void)state;
     struct replica_snapshot snapshot;
-    struct bitset all = bitset_first(SMALLRUN_ISLANDS);
+    struct bitset all = bitset_first(TRAINERRUN_ISLANDS);
     begin_two_jobs(); /* the memory is still there */
     uint64_t due = stage_fragment(&stage, 0)->due_step;
     leave_without_a_word(true);
@@ -328,7 +328,7 @@ static void the_next_trainer_is_credited_with_nothing(void **state)
     stage_hear(&stage, IPC_WELCOME);
     stage_fragment(&stage, 0)->snapshot_tokens = 5;
     trainer_counted(stage.trainer, 0, &all);
-    for (uint32_t s = 0; s < SMALLRUN_ISLANDS; s++)
+    for (uint32_t s = 0; s < TRAINERRUN_ISLANDS; s++)
         assert_int_equal(stage_fragment(&stage, 0)->counted_tokens[s], 0);
     stage_results(&stage, 0, &all);
     stage_tick(&stage, 1);

@@ -23,7 +23,7 @@ static const char *program(const char *body)
 
 static void open_with(const char *program_path)
 {
-    stage_open(&stage, SMALLRUN_ISLANDS, "", program_path);
+    stage_open(&stage, TRAINERRUN_ISLANDS, "", program_path);
     stage.conf.data = script_ready_path();
 }
 
@@ -216,7 +216,7 @@ static void a_life_that_runs_to_the_end_of_the_run(void **state)
     stage_train(&stage, true);
     assert_int_equal(trainer_info(stage.trainer).pid, getpid()); /* whoever is attached is the trainer */
     assert_phase(TRAINER_TRAINING);
-    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         stage_say(&stage, IPC_SETTLED, f);
     assert_posted(&stage, "settled 0, settled 1, settled 2");
     assert_phase(TRAINER_FINISHING);

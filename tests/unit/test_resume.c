@@ -22,9 +22,9 @@ static const struct bitset none;
 static int begin(void **state)
 {
     (void)state;
-    stage_open(&stage, SMALLRUN_ISLANDS, "", "");
-    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
-        smallrun_restore(&stage.run, f, BASE);
+    stage_open(&stage, TRAINERRUN_ISLANDS, "", "");
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
+        trainerrun_restore(&stage.run, f, BASE);
     stage_train(&stage, false);
     return 0;
 }
@@ -60,7 +60,7 @@ static void assert_resumed(void)
     struct ipc_welcome welcome = stage_hear(&stage, IPC_WELCOME).welcome;
     assert_true(welcome.resumed);
     assert_true(welcome.session == stage.session);
-    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         assert_int_equal(stage_hear(&stage, IPC_WAKE).fragment, f); /* whatever it waits for may be there */
 }
 
@@ -77,8 +77,8 @@ static void die_with(uint32_t word, uint64_t version)
     fragment->mix_step = 37;
     fragment->ranges_count = 1;
     fragment->ranges[0] = (struct ipc_range){.begin = 0, .end = 256, .mode = IPC_MIX};
-    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++) {
-        smallrun_restore(&stage.run, f, version);
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++) {
+        trainerrun_restore(&stage.run, f, version);
         stage_fragment(&stage, f)->base_version = f == 0 ? BASE : version;
     }
     stage_put_word(&stage, 0, word);
@@ -125,8 +125,8 @@ static void put_results(void)
 {
     struct bitset others = bitset_first(1), both = bitset_first(2);
     assert_int_equal(stage.run.view.self, 1);
-    smallrun_result(&stage.run, 0, BASE + 1, 0, &both);
-    smallrun_result(&stage.run, 0, BASE + 1, 1, &others);
+    trainerrun_result(&stage.run, 0, BASE + 1, 0, &both);
+    trainerrun_result(&stage.run, 0, BASE + 1, 1, &others);
 }
 
 static void assert_ranges(uint32_t first, uint32_t second, uint32_t third)
@@ -208,7 +208,7 @@ static void void_work_stays_void(void **state)
     struct ipc_fragment *fragment = stage_fragment(&stage, 0);
     die_with(IPC_ANCHOR, BASE + 1);
     fragment->ranges[0].mode = IPC_RESET;
-    smallrun_restore(&stage.run, 0, BASE + 2);
+    trainerrun_restore(&stage.run, 0, BASE + 2);
     stage_restart(&stage);
     stage_attach_again(&stage, 38, 100);
     stage_tick(&stage, 1);
@@ -266,7 +266,7 @@ static void what_is_being_applied_comes_first(void **state)
     stage_hear_nothing(&stage);
     assert_int_equal(trainer_phase(stage.trainer), TRAINER_STARTING);
     stage_step(&stage,
-               &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = 1, .hash = smallrun_hash(1, BASE + 1)});
+               &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = 1, .hash = trainerrun_hash(1, BASE + 1)});
     assert_posted(&stage, "");
     stage_tick(&stage, 1);
     assert_posted(&stage, "up 0@5, up 1@5, up 2@5, fill 1");
@@ -286,7 +286,7 @@ static void gone_while_it_waits_nothing_is_left_of_it(void **state)
     assert_int_equal(descriptors(), 1); /* the test's */
     assert_int_equal(stage_memories(), 1);
     stage_step(&stage,
-               &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = 1, .hash = smallrun_hash(1, BASE + 1)});
+               &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = 1, .hash = trainerrun_hash(1, BASE + 1)});
     stage_tick(&stage, 1);
     assert_posted(&stage, "");
 }
@@ -321,7 +321,7 @@ static void jobs_at_the_memory_of_before_come_first(void **state)
 static void lose_the_disk(void)
 {
     stage_restart(&stage);
-    smallrun_new_sync(&stage.run); /* blank */
+    trainerrun_new_sync(&stage.run); /* blank */
     stage_forget_plan(&stage);
     stage.peers_heard = true;
 }
@@ -346,17 +346,18 @@ static void a_state_that_another_island_has_is_waited_for(void **state)
 {
     (void)state;
     lose_the_disk();
-    smallrun_restore(&stage.run, 0, BASE);
-    smallrun_restore(&stage.run, 1, BASE);
-    smallrun_hear(&stage.run, 2, 2, BASE, true);
+    trainerrun_restore(&stage.run, 0, BASE);
+    trainerrun_restore(&stage.run, 1, BASE);
+    trainerrun_hear(&stage.run, 2, 2, BASE, true);
     stage_attach_again(&stage, 38, 100);
     stage_tick(&stage, 10 * PATIENCE_MS);
     assert_posted(&stage, "registered");
     stage_step(&stage, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = 2, .member = 2});
     stage_tick(&stage, 1);
     assert_posted(&stage, "");
-    stage_step(&stage, &(struct sync_event){
-                           .type = SYNC_EV_INSTALLED, .fragment = 2, .version = BASE, .hash = smallrun_hash(2, BASE)});
+    stage_step(&stage,
+               &(struct sync_event){
+                   .type = SYNC_EV_INSTALLED, .fragment = 2, .version = BASE, .hash = trainerrun_hash(2, BASE)});
     stage_tick(&stage, 1);
     assert_posted(&stage, "up 0@5, up 1@5, up 2@5");
     assert_resumed();
@@ -400,9 +401,9 @@ static void without_its_memory_it_is_a_new_trainer(void **state)
         stage_turn(&stage);
         stage_connect(&stage);
         stage_hello(&stage, i == 0 ? session : 0, 38, 100, i == 0 ? -1 : stage.memfd);
-        for (uint32_t t = 0; t < SMALLRUN_TENSORS; t++) {
+        for (uint32_t t = 0; t < TRAINERRUN_TENSORS; t++) {
             struct ipc_message message = {.type = IPC_TENSOR};
-            message.tensor = smallrun_tensors[t];
+            message.tensor = trainerrun_tensors[t];
             stage_send(&stage, &message, -1);
         }
         stage_say(&stage, IPC_REGISTERED, 0);
@@ -418,15 +419,15 @@ static void out_of_memory_it_is_refused_and_nothing_stays_open(void **state)
     (void)state;
     for (long n = 0; n < 3; n++) {
         stage_restart(&stage);
-        smallrun_new_sync(&stage.run);
-        for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
-            smallrun_restore(&stage.run, f, BASE);
+        trainerrun_new_sync(&stage.run);
+        for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
+            trainerrun_restore(&stage.run, f, BASE);
         stage_forget_plan(&stage);
         stage.applies = false;
         stage_results(&stage, 1, &none); /* it has to wait, so that what fails is known */
         stage_attach_again(&stage, 38, 100);
         stage_step(&stage,
-                   &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = 1, .hash = smallrun_hash(1, BASE + 1)});
+                   &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = 1, .hash = trainerrun_hash(1, BASE + 1)});
         stage_forget(&stage);
         mem_fail_after(n);
         stage_tick(&stage, 1);

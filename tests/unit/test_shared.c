@@ -8,18 +8,18 @@
 #include <unistd.h>
 
 #include "daemon/trainer/shared.h"
-#include "tests/lib/smallrun.h"
+#include "tests/lib/trainerrun.h"
 
 /* F: the fragment with a shard for every island. THIN: the one that has a shard for one island alone. */
 enum { F = 0, THIN = 1, OUTSIDE = 77 };
 
-static struct smallrun run;
+static struct trainerrun run;
 static struct shared *shared;
 static struct ipc_shm *shm; /* as the trainer sees it */
 
 static struct shared *make_shared(void)
 {
-    struct shared_conf conf = smallrun_shared_conf(&run);
+    struct shared_conf conf = trainerrun_shared_conf(&run);
     struct shared *made;
     assert_ok(shared_make(&conf, &made));
     return made;
@@ -29,7 +29,7 @@ static int begin(void **state)
 {
     (void)state;
     shared = make_shared();
-    shm = smallrun_map(shared_fd(shared));
+    shm = trainerrun_map(shared_fd(shared));
     return 0;
 }
 
@@ -84,8 +84,8 @@ static void orders_for_all_fragments_reach_the_trainer(void **state)
     assert_int_equal(atomic_load(&shm->run_step), 700);
     for (uint64_t step = 0; step < 40; step++) {
         shared_go(shared, step);
-        for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
-            assert_int_equal(ipc_fragment(shm, f)->due_step, smallrun_due(f, step));
+        for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
+            assert_int_equal(ipc_fragment(shm, f)->due_step, trainerrun_due(f, step));
     }
     shared_based(shared, 2, 19);
     assert_int_equal(ipc_fragment(shm, 2)->base_version, 19);
@@ -165,7 +165,7 @@ static void tokens_are_counted_for_the_shards_whose_result_counts_us(void **stat
     shared_counted(shared, F, &two);
     assert_int_equal(fragment->counted_tokens[a], 60);
     assert_int_equal(fragment->counted_tokens[c], 80);
-    for (uint32_t f = 1; f < SMALLRUN_FRAGMENTS; f++)
+    for (uint32_t f = 1; f < TRAINERRUN_FRAGMENTS; f++)
         for (uint32_t s = 0; s < IPC_RANGES_MAX; s++)
             assert_int_equal(ipc_fragment(shm, f)->counted_tokens[s], 0);
 }
@@ -182,7 +182,7 @@ static void a_snapshot_is_released_and_nothing_else(void **state)
         assert_ok(shared_release(shared, F, &wake));
         assert_int_equal(wake, word == IPC_SNAPSHOT);
         assert_int_equal(word_of(F), word == IPC_SNAPSHOT ? IPC_FREE : word);
-        assert_int_equal(fragment->due_step, word == IPC_SNAPSHOT ? smallrun_due(F, 13) : 5);
+        assert_int_equal(fragment->due_step, word == IPC_SNAPSHOT ? trainerrun_due(F, 13) : 5);
     }
 }
 
@@ -211,7 +211,7 @@ static void an_anchor_is_mixed_where_it_counts_us_and_shifted_elsewhere(void **s
     (void)state;
     for (uint32_t subset = 0; subset < 8; subset++) {
         struct bitset counted = {{0}};
-        for (uint32_t n = 0; n < SMALLRUN_ISLANDS; n++)
+        for (uint32_t n = 0; n < TRAINERRUN_ISLANDS; n++)
             if ((subset >> n & 1) != 0)
                 bitset_add(&counted, shard_number(F, n));
         take_snapshot(F, 6, 60);
@@ -313,7 +313,7 @@ static void an_anchor_is_given_as_the_word_allows(void **state)
     };
     for (uint32_t word = IPC_FREE; word < IPC_WORDS; word++) {
         struct shared *fresh = make_shared();
-        struct ipc_shm *map = smallrun_map(shared_fd(fresh));
+        struct ipc_shm *map = trainerrun_map(shared_fd(fresh));
         struct ipc_fragment *fragment = ipc_fragment(map, F);
         *fragment = (struct ipc_fragment){.word = word,
                                           .snapshot_step = 13,
@@ -326,7 +326,7 @@ static void an_anchor_is_given_as_the_word_allows(void **state)
         assert_int_equal(ipc_word(fragment), want[word].word);
         /* After a snapshot it is taken in when that was due to come back, and the next one is due an interval on; where
          * nothing was sent it is taken in at once. */
-        assert_int_equal(fragment->due_step, word == IPC_SNAPSHOT ? smallrun_due(F, 13) : 7);
+        assert_int_equal(fragment->due_step, word == IPC_SNAPSHOT ? trainerrun_due(F, 13) : 7);
         assert_int_equal(fragment->mix_step, word == IPC_FREE ? 0 : 14);
         munmap(map, shared_bytes(fresh));
         shared_free(fresh);
@@ -428,7 +428,7 @@ static void a_word_tells_what_was_under_way(void **state)
 static void void_work_stays_void_for_the_next_daemon(void **state)
 {
     (void)state;
-    struct shared_conf conf = smallrun_shared_conf(&run);
+    struct shared_conf conf = trainerrun_shared_conf(&run);
     struct shared_resumed resumed;
     struct shared *again;
     for (uint32_t word = IPC_FREE; word < IPC_WORDS; word++) {
@@ -486,8 +486,8 @@ int main(void)
         with_memory(void_work_stays_void_for_the_next_daemon),
         with_memory(what_was_counted_is_asked_of_the_ledger_again),
     };
-    smallrun_open(&run, testlib_folder("shared"), SMALLRUN_ISLANDS, "");
+    trainerrun_open(&run, testlib_folder("shared"), TRAINERRUN_ISLANDS, "");
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    smallrun_close(&run);
+    trainerrun_close(&run);
     return failed;
 }

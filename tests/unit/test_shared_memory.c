@@ -11,17 +11,17 @@
 
 #include "common/mem.h"
 #include "daemon/trainer/shared.h"
-#include "tests/lib/smallrun.h"
+#include "tests/lib/trainerrun.h"
 
 enum { F = 0, THIN = 1 }; /* fragments */
 
-static struct smallrun run;
+static struct trainerrun run;
 static struct shared *shared;
 static struct ipc_shm *shm; /* as the trainer sees it */
 
-static struct shared *make_shared(const struct smallrun *of)
+static struct shared *make_shared(const struct trainerrun *of)
 {
-    struct shared_conf conf = smallrun_shared_conf(of);
+    struct shared_conf conf = trainerrun_shared_conf(of);
     struct shared *made;
     assert_ok(shared_make(&conf, &made));
     return made;
@@ -31,7 +31,7 @@ static int begin(void **state)
 {
     (void)state;
     shared = make_shared(&run);
-    shm = smallrun_map(shared_fd(shared));
+    shm = trainerrun_map(shared_fd(shared));
     return 0;
 }
 
@@ -49,16 +49,16 @@ static void every_area_has_room_of_its_own_and_every_tensor_its_place(void **sta
 {
     (void)state;
     const struct plan *plan = run.plan->plan;
-    const char *begin_at[2 * SMALLRUN_FRAGMENTS], *end_at[2 * SMALLRUN_FRAGMENTS];
+    const char *begin_at[2 * TRAINERRUN_FRAGMENTS], *end_at[2 * TRAINERRUN_FRAGMENTS];
     struct stat status;
     assert_ok(ipc_shm_check(shm, shared_bytes(shared)));
     assert_int_equal(fstat(shared_fd(shared), &status), 0);
     assert_int_equal(status.st_size, shared_bytes(shared));
-    assert_int_equal(shm->fragments_count, SMALLRUN_FRAGMENTS);
-    assert_int_equal(shm->tensors_count, SMALLRUN_TENSORS);
-    const char *tables_end = (const char *)(ipc_places(shm) + SMALLRUN_TENSORS);
-    assert_true((const char *)ipc_places(shm) >= (const char *)ipc_fragment(shm, SMALLRUN_FRAGMENTS));
-    for (uint32_t i = 0; i < 2 * SMALLRUN_FRAGMENTS; i++) {
+    assert_int_equal(shm->fragments_count, TRAINERRUN_FRAGMENTS);
+    assert_int_equal(shm->tensors_count, TRAINERRUN_TENSORS);
+    const char *tables_end = (const char *)(ipc_places(shm) + TRAINERRUN_TENSORS);
+    assert_true((const char *)ipc_places(shm) >= (const char *)ipc_fragment(shm, TRAINERRUN_FRAGMENTS));
+    for (uint32_t i = 0; i < 2 * TRAINERRUN_FRAGMENTS; i++) {
         struct ipc_fragment *fragment = ipc_fragment(shm, i / 2);
         const float *area = i % 2 == 0 ? ipc_base(shm, fragment) : ipc_area(shm, fragment);
         assert_int_equal(fragment->values_count, plan->fragments[i / 2].values_count);
@@ -71,7 +71,7 @@ static void every_area_has_room_of_its_own_and_every_tensor_its_place(void **sta
         assert_int_equal(ipc_word(fragment), IPC_FREE);
         assert_true(fragment->due_step == UINT64_MAX); /* before it is told to go */
     }
-    for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++) {
+    for (uint32_t i = 0; i < TRAINERRUN_TENSORS; i++) {
         struct ipc_place place = ipc_places(shm)[i];
         assert_int_equal(place.fragment, plan->tensors[i].fragment);
         assert_int_equal(place.offset, plan->tensors[i].offset);
@@ -112,12 +112,12 @@ static void what_the_run_spec_says_stands_in_it(void **state)
          {.overlap = 6, .set_aside = 1, .run_slack = 2, .eager_fresh = 0.3, .eager_past = 0.05, .eager_decay = 0.5}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct smallrun other;
-        smallrun_open(&other, testlib_folder("shared-spec"), SMALLRUN_ISLANDS, cases[i].lines);
+        struct trainerrun other;
+        trainerrun_open(&other, testlib_folder("shared-spec"), TRAINERRUN_ISLANDS, cases[i].lines);
         struct shared *made = make_shared(&other);
-        struct ipc_shm *map = smallrun_map(shared_fd(made));
+        struct ipc_shm *map = trainerrun_map(shared_fd(made));
         const struct ipc_shm *want = &cases[i].want;
-        assert_int_equal(map->steps, SMALLRUN_STEPS);
+        assert_int_equal(map->steps, TRAINERRUN_STEPS);
         assert_int_equal(map->overlap, want->overlap);
         assert_int_equal(map->late_wait, want->late_wait);
         assert_int_equal(map->set_aside, want->set_aside);
@@ -127,7 +127,7 @@ static void what_the_run_spec_says_stands_in_it(void **state)
         assert_true(map->eager_decay == want->eager_decay);
         munmap(map, shared_bytes(made));
         shared_free(made);
-        smallrun_close(&other);
+        trainerrun_close(&other);
     }
 }
 
@@ -157,7 +157,7 @@ static bool is_open(int fd)
 static void a_memory_of_before_is_taken_over(void **state)
 {
     (void)state;
-    struct shared_conf conf = smallrun_shared_conf(&run);
+    struct shared_conf conf = trainerrun_shared_conf(&run);
     struct shared *again;
     int fd = dup(shared_fd(shared));
     shared_base(shared, F)[5] = 42;
@@ -175,7 +175,7 @@ static void a_memory_of_before_is_taken_over(void **state)
 
 static void assert_refused(int fd, uint64_t session, const char *part)
 {
-    struct shared_conf conf = smallrun_shared_conf(&run);
+    struct shared_conf conf = trainerrun_shared_conf(&run);
     struct shared *again = (struct shared *)(void *)&conf;
     assert_true(fd >= 0);
     assert_fails(ERR_PROTO, part, shared_adopt(&conf, fd, session, &again));
@@ -198,7 +198,7 @@ static void a_memory_of_another_run_is_not_taken_over(void **state)
     static const char of_another_run[] = "of another run or plan";
     assert_refused(dup(shared_fd(shared)), shared_session(shared) + 2, of_another_run);
     REFUSED_WITH(shm->plan_tag, shm->plan_tag ^ 1, of_another_run);
-    REFUSED_WITH(shm->steps, SMALLRUN_STEPS + 1, of_another_run);
+    REFUSED_WITH(shm->steps, TRAINERRUN_STEPS + 1, of_another_run);
     REFUSED_WITH(shm->overlap, 2, of_another_run);
     REFUSED_WITH(shm->mix, 0.25, of_another_run);
     REFUSED_WITH(shm->late_wait, 1, of_another_run);
@@ -207,11 +207,11 @@ static void a_memory_of_another_run_is_not_taken_over(void **state)
     REFUSED_WITH(shm->eager_fresh, 0.1, of_another_run);
     REFUSED_WITH(shm->eager_past, 0.1, of_another_run);
     REFUSED_WITH(shm->eager_decay, 0.1, of_another_run);
-    REFUSED_WITH(shm->tensors_count, SMALLRUN_TENSORS - 1, of_another_run);
-    REFUSED_WITH(shm->fragments_count, SMALLRUN_FRAGMENTS - 1, "");
+    REFUSED_WITH(shm->tensors_count, TRAINERRUN_TENSORS - 1, of_another_run);
+    REFUSED_WITH(shm->fragments_count, TRAINERRUN_FRAGMENTS - 1, "");
     REFUSED_WITH(shm->magic, shm->magic + 1, "not of version");
     REFUSED_WITH(shm->version, IPC_VERSION - 1, "not of version");
-    struct shared_conf conf = smallrun_shared_conf(&run);
+    struct shared_conf conf = trainerrun_shared_conf(&run);
     struct shared *again;
     assert_ok(shared_adopt(&conf, dup(shared_fd(shared)), shm->session, &again)); /* everything is as it was */
     shared_free(again);
@@ -232,10 +232,10 @@ static void a_memory_with_another_layout_is_not_taken_over(void **state)
     atomic_store(&fragment->word, IPC_FREE);
     /* The tables at another place, where they would do as well. */
     char *elsewhere = (char *)ipc_area(shm, ipc_fragment(shm, F));
-    assert_true(sizeof(struct ipc_fragment[SMALLRUN_FRAGMENTS]) <= run.plan->plan->values_count_max * sizeof(float));
-    memcpy(elsewhere, ipc_places(shm), sizeof(struct ipc_place[SMALLRUN_TENSORS]));
+    assert_true(sizeof(struct ipc_fragment[TRAINERRUN_FRAGMENTS]) <= run.plan->plan->values_count_max * sizeof(float));
+    memcpy(elsewhere, ipc_places(shm), sizeof(struct ipc_place[TRAINERRUN_TENSORS]));
     REFUSED_WITH(shm->places_offset, (uint64_t)(elsewhere - (char *)shm), "another layout");
-    memcpy(elsewhere, ipc_fragment(shm, 0), sizeof(struct ipc_fragment[SMALLRUN_FRAGMENTS]));
+    memcpy(elsewhere, ipc_fragment(shm, 0), sizeof(struct ipc_fragment[TRAINERRUN_FRAGMENTS]));
     REFUSED_WITH(shm->fragments_offset, (uint64_t)(elsewhere - (char *)shm), "another layout");
 }
 
@@ -258,7 +258,7 @@ static void a_memory_that_could_shrink_or_has_another_size_is_not_taken_over(voi
     static const char not_ours[] = "no shared memory of ours";
     enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
     uint64_t bytes = shared_bytes(shared), session = shared_session(shared);
-    struct shared_conf conf = smallrun_shared_conf(&run);
+    struct shared_conf conf = trainerrun_shared_conf(&run);
     struct shared *copy;
     assert_ok(shared_adopt(&conf, copy_of_memory(bytes, SEALS), session, &copy)); /* the size alone is wrong below */
     shared_free(copy);
@@ -287,19 +287,19 @@ static void a_memory_that_could_shrink_or_has_another_size_is_not_taken_over(voi
 static void the_memory_of_another_daemon_is_not_taken_over(void **state)
 {
     (void)state;
-    struct smallrun other;
-    smallrun_open(&other, testlib_folder("shared-other"), 1, "mix = 0.125\n");
+    struct trainerrun other;
+    trainerrun_open(&other, testlib_folder("shared-other"), 1, "mix = 0.125\n");
     struct shared *foreign = make_shared(&other);
     assert_int_equal(shared_bytes(foreign), shared_bytes(shared));
     assert_refused(dup(shared_fd(foreign)), shared_session(foreign), "of another run or plan");
     shared_free(foreign);
-    smallrun_close(&other);
+    trainerrun_close(&other);
 }
 
 static void out_of_memory_leaves_nothing_open(void **state)
 {
     (void)state;
-    struct shared_conf conf = smallrun_shared_conf(&run);
+    struct shared_conf conf = trainerrun_shared_conf(&run);
     struct shared *made = NULL;
     long n = 0;
     enum err err;
@@ -355,8 +355,8 @@ int main(void)
         with_memory(out_of_memory_leaves_nothing_open),
         with_memory(as_many_pins_as_jobs_hold_it),
     };
-    smallrun_open(&run, testlib_folder("shared-memory"), SMALLRUN_ISLANDS, "");
+    trainerrun_open(&run, testlib_folder("shared-memory"), TRAINERRUN_ISLANDS, "");
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    smallrun_close(&run);
+    trainerrun_close(&run);
     return failed;
 }

@@ -21,7 +21,7 @@ static struct stage stage;
 static int begin(void **state)
 {
     (void)state;
-    stage_open(&stage, SMALLRUN_ISLANDS, "", "");
+    stage_open(&stage, TRAINERRUN_ISLANDS, "", "");
     return 0;
 }
 
@@ -126,7 +126,7 @@ static void a_tensor_that_makes_no_sense_is_refused(void **state)
     for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
         stage_connect(&stage);
         stage_hello(&stage, 0, 0, 0, -1);
-        say_tensor(smallrun_tensors[0]);
+        say_tensor(trainerrun_tensors[0]);
         say_tensor(tensors[i]);
         stage_hear_refusal(&stage, "makes no sense");
         assert_posted(&stage, "announce");
@@ -142,18 +142,18 @@ static void tensors_are_offered_as_they_were_said(void **state)
     stage.held = 1 << EVENT_REGISTERED;
     stage_connect(&stage);
     stage_hello(&stage, 0, 0, 0, -1);
-    say_tensor(smallrun_tensors[2]);
+    say_tensor(trainerrun_tensors[2]);
     say_tensor(endless);
     assert_posted(&stage, "");
     stage_say(&stage, IPC_REGISTERED, 0);
     assert_posted(&stage, "registered");
     const struct ipc_tensor *tensors = trainer_tensors(stage.trainer, &count);
     assert_int_equal(count, 2);
-    assert_memory_equal(&tensors[0], &smallrun_tensors[2], sizeof *tensors);
+    assert_memory_equal(&tensors[0], &trainerrun_tensors[2], sizeof *tensors);
     assert_int_equal(strlen(tensors[1].name), IPC_NAME_BYTES - 1);
     assert_int_equal(tensors[1].layer, 77);
     /* Whoever judges them borrows them: nothing changes until the answer. */
-    say_tensor(smallrun_tensors[0]);
+    say_tensor(trainerrun_tensors[0]);
     stage_say(&stage, IPC_REGISTERED, 0);
     assert_posted(&stage, "");
     assert_ptr_equal(trainer_tensors(stage.trainer, &count), tensors);
@@ -169,7 +169,7 @@ static void more_tensors_than_a_plan_may_have_are_refused(void **state)
     (void)state;
     struct ipc_message message = {.type = IPC_TENSOR};
     uint32_t count;
-    message.tensor = smallrun_tensors[0];
+    message.tensor = trainerrun_tensors[0];
     stage.held = 1 << EVENT_REGISTERED;
     stage_connect(&stage);
     stage_hello(&stage, 0, 0, 0, -1);
@@ -220,7 +220,7 @@ static void a_fragment_that_does_not_exist_ends_the_attachment(void **state)
 {
     (void)state;
     static const enum ipc_type types[] = {IPC_TAKEN, IPC_MIXED, IPC_SETTLED, IPC_REPORT};
-    static const uint32_t fragments[] = {SMALLRUN_FRAGMENTS, UINT32_MAX};
+    static const uint32_t fragments[] = {TRAINERRUN_FRAGMENTS, UINT32_MAX};
     stage_forget_plan(&stage);
     stage_connect(&stage);
     stage_say(&stage, IPC_TAKEN, 0); /* nothing is known of fragments yet */
@@ -345,20 +345,20 @@ static void the_first_of_a_run_waits_for_other_islands_but_not_long(void **state
         stage_tick(&stage, heard != 0 ? 0 : 1);
         assert_true(stage_hear(&stage, IPC_WELCOME).welcome.need_initial);
         stage_close(&stage);
-        stage_open(&stage, SMALLRUN_ISLANDS, "", "");
+        stage_open(&stage, TRAINERRUN_ISLANDS, "", "");
     }
 }
 
 static void where_the_run_has_begun_nobody_waits_and_no_tensors_are_asked_for(void **state)
 {
     (void)state;
-    smallrun_restore(&stage.run, 1, 0); /* one fragment is enough: the others come from islands that have them */
+    trainerrun_restore(&stage.run, 1, 0); /* one fragment is enough: the others come from islands that have them */
     stage_connect(&stage);
     stage_register(&stage);
     assert_false(stage_hear(&stage, IPC_WELCOME).welcome.need_initial);
     stage_close(&stage);
-    stage_open(&stage, SMALLRUN_ISLANDS, "", "");
-    smallrun_hear(&stage.run, 2, 2, 1, true); /* nothing here, and another island has taken a step */
+    stage_open(&stage, TRAINERRUN_ISLANDS, "", "");
+    trainerrun_hear(&stage.run, 2, 2, 1, true); /* nothing here, and another island has taken a step */
     stage_connect(&stage);
     stage_register(&stage);
     assert_false(stage_hear(&stage, IPC_WELCOME).welcome.need_initial);
@@ -368,8 +368,8 @@ static void where_the_run_has_begun_nobody_waits_and_no_tensors_are_asked_for(vo
 static void initial_tensors_elsewhere_are_no_run_that_has_begun(void **state)
 {
     (void)state;
-    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
-        smallrun_hear(&stage.run, 2, f, 0, true);
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
+        trainerrun_hear(&stage.run, 2, f, 0, true);
     stage.peers_heard = true;
     stage_connect(&stage);
     stage_register(&stage);
@@ -386,7 +386,7 @@ static void the_welcome_says_who_and_where_it_is(void **state)
     stage_tick(&stage, 1);
     struct ipc_welcome welcome = stage_hear(&stage, IPC_WELCOME).welcome;
     assert_int_equal(welcome.island_index, stage.run.view.self);
-    assert_int_equal(welcome.islands_count, SMALLRUN_ISLANDS);
+    assert_int_equal(welcome.islands_count, TRAINERRUN_ISLANDS);
     assert_string_equal(welcome.island, "bob");
     assert_false(welcome.resumed);
     assert_int_equal(welcome.bytes, lseek(stage.memfd, 0, SEEK_END));
@@ -401,7 +401,7 @@ static void out_of_memory_refuses_the_trainer_and_it_may_come_again(void **state
     stage_connect(&stage);
     stage_hello(&stage, 0, 0, 0, -1);
     mem_fail_after(0);
-    say_tensor(smallrun_tensors[0]);
+    say_tensor(trainerrun_tensors[0]);
     mem_fail_after(-1);
     stage_hear_refusal(&stage, "out of memory");
     assert_posted(&stage, "announce");
@@ -433,9 +433,9 @@ static void initial_tensors_become_the_anchor_where_there_is_none(void **state)
     stage_tick(&stage, 1);
     stage_hear(&stage, IPC_WELCOME);
     stage_forget(&stage);
-    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         ipc_base(stage.shm, stage_fragment(&stage, f))[7] = (float)(10 + f);
-    smallrun_restore(&stage.run, 0, 2); /* it came from another island meanwhile */
+    trainerrun_restore(&stage.run, 0, 2); /* it came from another island meanwhile */
     stage_step(&stage, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = 2, .member = 0}); /* this is on its way */
     stage.held = 1 << EVENT_START;
     stage_say(&stage, IPC_INITIAL, 0);
@@ -454,7 +454,7 @@ static void initial_tensors_become_the_anchor_where_there_is_none(void **state)
     stage_tick(&stage, 1);
     assert_posted(&stage, "");
     stage_step(&stage, &(struct sync_event){
-                           .type = SYNC_EV_INSTALLED, .fragment = 2, .version = 3, .hash = smallrun_hash(2, 3)});
+                           .type = SYNC_EV_INSTALLED, .fragment = 2, .version = 3, .hash = trainerrun_hash(2, 3)});
     stage_tick(&stage, 1);
     assert_posted(&stage, "start 2, up 2@3");
     stage_tick(&stage, 1);
@@ -467,7 +467,7 @@ static void initial_tensors_become_the_anchor_where_there_is_none(void **state)
 /* Welcomed into a run of which this island holds nothing yet. */
 static void begin_late(void)
 {
-    smallrun_hear(&stage.run, 2, 0, 1, true);
+    trainerrun_hear(&stage.run, 2, 0, 1, true);
     stage_connect(&stage);
     stage_register(&stage);
     assert_false(stage_hear(&stage, IPC_WELCOME).welcome.need_initial);
@@ -480,23 +480,23 @@ static void fragments_are_brought_as_they_become_known(void **state)
     begin_late();
     stage_tick(&stage, 1);
     assert_posted(&stage, "");
-    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         replica_anchor(stage.run.replica, f)[3] = (float)(20 + f);
     stage.held = 1 << EVENT_START;
-    smallrun_restore(&stage.run, 1, 5);
+    trainerrun_restore(&stage.run, 1, 5);
     stage_tick(&stage, 1);
     stage_tick(&stage, 1);
     assert_posted(&stage, "start 1"); /* once */
-    smallrun_restore(&stage.run, 0, 1);
+    trainerrun_restore(&stage.run, 0, 1);
     stage_tick(&stage, 1);
     assert_posted(&stage, "start 0");
     stage_answer(&stage);
     assert_posted(&stage, "up 1@5, up 0@1");
-    smallrun_restore(&stage.run, 2, 0);
+    trainerrun_restore(&stage.run, 2, 0);
     stage_tick(&stage, 1);
     assert_posted(&stage, "start 2, up 2@0");
     stage_hear_nothing(&stage);
-    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++) {
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++) {
         assert_int_equal(stage_fragment(&stage, f)->base_version, sync_own(stage.run.sync, f).version);
         assert_true(ipc_base(stage.shm, stage_fragment(&stage, f))[3] == (float)(20 + f));
         assert_int_equal(sync_state(stage.run.sync, f), SYNC_IDLE);
@@ -514,11 +514,11 @@ static void who_is_far_behind_catches_up_first(void **state)
 {
     (void)state;
     begin_late();
-    smallrun_restore(&stage.run, 1, 5);
-    smallrun_hear(&stage.run, 0, 1, 7, true);
+    trainerrun_restore(&stage.run, 1, 5);
+    trainerrun_hear(&stage.run, 0, 1, 7, true);
     stage_tick(&stage, 1);
     assert_posted(&stage, "");
-    smallrun_restore(&stage.run, 1, 6); /* one version behind is as near as one gets while the others go on */
+    trainerrun_restore(&stage.run, 1, 6); /* one version behind is as near as one gets while the others go on */
     stage_tick(&stage, 1);
     assert_posted(&stage, "start 1, up 1@6");
 }
@@ -529,7 +529,7 @@ static void what_moved_on_meanwhile_is_brought_again(void **state)
     begin_late();
     stage.applies = false;
     stage.held = 1 << EVENT_START;
-    smallrun_restore(&stage.run, 1, 5);
+    trainerrun_restore(&stage.run, 1, 5);
     stage_tick(&stage, 1);
     assert_posted(&stage, "start 1");
     stage_results(&stage, 1, &(struct bitset){{0}});
@@ -537,7 +537,7 @@ static void what_moved_on_meanwhile_is_brought_again(void **state)
     stage_answer(&stage);
     stage_tick(&stage, 1);
     assert_posted(&stage, "");
-    stage_step(&stage, &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = 1, .hash = smallrun_hash(1, 6)});
+    stage_step(&stage, &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = 1, .hash = trainerrun_hash(1, 6)});
     stage_tick(&stage, 1);
     assert_posted(&stage, "start 1, up 1@6");
 }
@@ -547,8 +547,8 @@ static void training_goes_on_where_the_run_is(void **state)
     (void)state;
     for (uint64_t version = 0; version < 2; version++) {
         stage.go_step = 100;
-        for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
-            smallrun_restore(&stage.run, f, version + f);
+        for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
+            trainerrun_restore(&stage.run, f, version + f);
         stage_connect(&stage);
         stage_register(&stage);
         stage_hear(&stage, IPC_WELCOME);
@@ -558,10 +558,10 @@ static void training_goes_on_where_the_run_is(void **state)
         assert_int_equal(go.step, 100);
         assert_int_equal(go.version, version + 2);
         assert_int_equal(trainer_info(stage.trainer).step, 100);
-        for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
-            assert_int_equal(stage_fragment(&stage, f)->due_step, smallrun_due(f, 100));
+        for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
+            assert_int_equal(stage_fragment(&stage, f)->due_step, trainerrun_due(f, 100));
         stage_close(&stage);
-        stage_open(&stage, SMALLRUN_ISLANDS, "", "");
+        stage_open(&stage, TRAINERRUN_ISLANDS, "", "");
     }
 }
 
@@ -597,7 +597,7 @@ static void steps_are_not_taken_twice(void **state)
     stage_tick(&stage, 1);
     stage_tick(&stage, 1);
     assert_int_equal(stage_hear(&stage, IPC_GO).go.step, 40);
-    assert_int_equal(stage_fragment(&stage, 0)->due_step, smallrun_due(0, 40));
+    assert_int_equal(stage_fragment(&stage, 0)->due_step, trainerrun_due(0, 40));
 }
 
 #define on_stage(test) cmocka_unit_test_setup_teardown(test, begin, end)

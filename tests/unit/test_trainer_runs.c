@@ -19,7 +19,7 @@ static struct stage stage;
 /* A trainer's life, every step adding 1 to every value. `hold_at`: the step after which it waits for the test; 0:
  * none. */
 struct life {
-    float tensors[SMALLRUN_TENSORS][TENSOR_MAX];
+    float tensors[TRAINERRUN_TENSORS][TENSOR_MAX];
     const char *path;
     uint64_t hold_at, steps;
     pthread_t thread;
@@ -40,7 +40,7 @@ static int train(struct diloco *d)
 {
     int result = DILOCO_OK;
     while (result == DILOCO_OK) {
-        for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++)
+        for (uint32_t i = 0; i < TRAINERRUN_TENSORS; i++)
             for (uint64_t k = 0; k < count_of(i); k++)
                 life.tensors[i][k] += 1;
         result = diloco_step(d, &(struct diloco_report){.tokens = STEP_TOKENS, .loss = 1});
@@ -55,12 +55,12 @@ static int train(struct diloco *d)
 static int register_all(struct diloco *d)
 {
     int result = DILOCO_OK;
-    for (uint32_t i = 0; i < SMALLRUN_TENSORS && result == DILOCO_OK; i++) {
-        struct diloco_tensor tensor = {.name = smallrun_tensors[i].name,
+    for (uint32_t i = 0; i < TRAINERRUN_TENSORS && result == DILOCO_OK; i++) {
+        struct diloco_tensor tensor = {.name = trainerrun_tensors[i].name,
                                        .data = life.tensors[i],
-                                       .dims = smallrun_tensors[i].dims,
-                                       .layer = smallrun_tensors[i].layer};
-        memcpy(tensor.shape, smallrun_tensors[i].shape, sizeof tensor.shape);
+                                       .dims = trainerrun_tensors[i].dims,
+                                       .layer = trainerrun_tensors[i].layer};
+        memcpy(tensor.shape, trainerrun_tensors[i].shape, sizeof tensor.shape);
         result = diloco_register(d, &tensor);
     }
     return result;
@@ -101,7 +101,7 @@ static void begin_life(const char *lines, uint64_t hold_at)
     stage.run.spec.steps = RUN_STEPS;
     stage.peers_heard = true;
     life = (struct life){.path = testlib_path(stage.conf.run_folder, "worker.sock"), .hold_at = hold_at};
-    for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++)
+    for (uint32_t i = 0; i < TRAINERRUN_TENSORS; i++)
         for (uint64_t k = 0; k < count_of(i); k++)
             life.tensors[i][k] = (float)(100 * i);
     sem_init(&life.held, 0, 0);
@@ -119,9 +119,9 @@ static void end_life(uint64_t deadline_ms)
         fail_msg("libdiloco: %d (%s)", life.result, life.error);
     assert_int_equal(life.steps, RUN_STEPS);
     assert_int_equal(trainer_info(stage.trainer).tokens, RUN_STEPS * STEP_TOKENS);
-    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         assert_int_equal(stage.counted_tokens[f], RUN_STEPS * STEP_TOKENS);
-    for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++) {
+    for (uint32_t i = 0; i < TRAINERRUN_TENSORS; i++) {
         const struct plan_tensor *place = &stage.run.plan->plan->tensors[i];
         const float *anchor = replica_anchor(stage.run.replica, place->fragment) + place->offset;
         assert_memory_equal(life.tensors[i], anchor, place->count * sizeof *anchor);
@@ -136,7 +136,7 @@ static const char in_lockstep[] = "late = wait\nmix = 0\n";
  */
 static void assert_values_in_lockstep(void)
 {
-    for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++) {
+    for (uint32_t i = 0; i < TRAINERRUN_TENSORS; i++) {
         uint32_t f = stage.run.plan->plan->tensors[i].fragment;
         uint64_t version = sync_own(stage.run.sync, f).version;
         assert_true(version > 5);

@@ -13,7 +13,7 @@ static const struct bitset none;
 static int begin(void **state)
 {
     (void)state;
-    stage_open(&stage, SMALLRUN_ISLANDS, "", "");
+    stage_open(&stage, TRAINERRUN_ISLANDS, "", "");
     stage_train(&stage, true);
     return 0;
 }
@@ -102,7 +102,7 @@ static void a_snapshot_that_cannot_be_sent_comes_back(void **state)
     stage_answer(&stage);
     assert_posted(&stage, "snapshot 1");
     assert_int_equal(stage_word(&stage, 1), IPC_FREE);
-    assert_int_equal(stage_fragment(&stage, 1)->due_step, smallrun_due(1, 8));
+    assert_int_equal(stage_fragment(&stage, 1)->due_step, trainerrun_due(1, 8));
     assert_woken(1);
     stage_results(&stage, 1, &none);
     assert_mode(1, IPC_RESET);

@@ -1,4 +1,4 @@
-#include "tests/lib/smallrun.h"
+#include "tests/lib/trainerrun.h"
 
 #include <stdio.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 #include "net/wire.h"
 #include "tests/lib/testlib.h"
 
-const struct ipc_tensor smallrun_tensors[SMALLRUN_TENSORS] = {
+const struct ipc_tensor trainerrun_tensors[TRAINERRUN_TENSORS] = {
     {.name = "embed.weight", .layer = -1, .dims = 2, .shape = {5, 300}},  /* 6 blocks of fragment 0 */
     {.name = "norm.weight", .layer = -1, .dims = 1, .shape = {100}},      /* and 1 */
     {.name = "layers.0.weight", .layer = 0, .dims = 1, .shape = {200}},   /* 1 block: fragment 1 */
@@ -21,21 +21,21 @@ enum { INTERVAL = 6, TEXT_MAX = 2048, OBJECT_MAX = 4096 };
 
 /* ---- set-up ---- */
 
-static void read_spec(struct smallrun *run, const char *lines)
+static void read_spec(struct trainerrun *run, const char *lines)
 {
     char text[TEXT_MAX];
     snprintf(text, sizeof text,
              "[run]\nname = small\nsteps = %d\n"
              "[sync]\ninterval = %d\npattern = sequential\nlayers_per_fragment = 1\ncodec = fp32\n%s",
-             SMALLRUN_STEPS, INTERVAL, lines);
+             TRAINERRUN_STEPS, INTERVAL, lines);
     assert_ok(runspec_parse(text, "the small run", &run->spec));
 }
 
-static void make_view(struct smallrun *run, uint32_t islands)
+static void make_view(struct trainerrun *run, uint32_t islands)
 {
-    static const char *const names[SMALLRUN_ISLANDS] = {"bob", "ana", "cyd"};
-    struct ident ident[SMALLRUN_ISLANDS];
-    struct view_entry entries[SMALLRUN_ISLANDS];
+    static const char *const names[TRAINERRUN_ISLANDS] = {"bob", "ana", "cyd"};
+    struct ident ident[TRAINERRUN_ISLANDS];
+    struct view_entry entries[TRAINERRUN_ISLANDS];
     for (uint32_t i = 0; i < islands; i++) {
         assert_ok(ident_generate(&ident[i]));
         entries[i] = (struct view_entry){
@@ -44,9 +44,9 @@ static void make_view(struct smallrun *run, uint32_t islands)
     assert_ok(view_new(entries, islands, names[0], &run->view));
 }
 
-static void make_replica(struct smallrun *run)
+static void make_replica(struct trainerrun *run)
 {
-    uint64_t weights[SMALLRUN_ISLANDS] = {1, 1, 1};
+    uint64_t weights[TRAINERRUN_ISLANDS] = {1, 1, 1};
     struct replica_conf conf = {.plan = run->plan->plan,
                                 .outer = rules_outer(&run->spec),
                                 .choice = rules_codec(&run->spec),
@@ -56,22 +56,22 @@ static void make_replica(struct smallrun *run)
     assert_ok(replica_new(&conf, &run->replica));
 }
 
-void smallrun_open(struct smallrun *run, const char *folder, uint32_t islands, const char *lines)
+void trainerrun_open(struct trainerrun *run, const char *folder, uint32_t islands, const char *lines)
 {
-    *run = (struct smallrun){0};
+    *run = (struct trainerrun){0};
     assert_ok(digest_init());
     read_spec(run, lines);
     make_view(run, islands);
-    assert_ok(model_plan_new(&run->spec, smallrun_tensors, SMALLRUN_TENSORS, &run->plan));
-    assert_int_equal(run->plan->plan->fragments_count, SMALLRUN_FRAGMENTS);
+    assert_ok(model_plan_new(&run->spec, trainerrun_tensors, TRAINERRUN_TENSORS, &run->plan));
+    assert_int_equal(run->plan->plan->fragments_count, TRAINERRUN_FRAGMENTS);
     make_replica(run);
     struct ledger_conf conf = {
         .folder = folder, .run_id = run->spec.digest, .segment_bytes = 1 << 20, .keep_bytes = 1 << 20};
     assert_ok(ledger_open(&conf, &run->ledger));
-    smallrun_new_sync(run);
+    trainerrun_new_sync(run);
 }
 
-void smallrun_close(struct smallrun *run)
+void trainerrun_close(struct trainerrun *run)
 {
     sync_free(run->sync);
     ledger_close(run->ledger);
@@ -81,12 +81,12 @@ void smallrun_close(struct smallrun *run)
     runspec_deinit(&run->spec);
 }
 
-struct shared_conf smallrun_shared_conf(const struct smallrun *run)
+struct shared_conf trainerrun_shared_conf(const struct trainerrun *run)
 {
     return (struct shared_conf){.spec = &run->spec, .view = &run->view, .plan = run->plan, .replica = run->replica};
 }
 
-struct ipc_shm *smallrun_map(int memfd)
+struct ipc_shm *trainerrun_map(int memfd)
 {
     struct stat status;
     assert_int_equal(fstat(memfd, &status), 0);
@@ -96,9 +96,9 @@ struct ipc_shm *smallrun_map(int memfd)
 }
 
 /* By the rule as the schedule's header has it, not by its code. */
-uint64_t smallrun_due(uint32_t f, uint64_t step)
+uint64_t trainerrun_due(uint32_t f, uint64_t step)
 {
-    uint64_t due = INTERVAL + (uint64_t)f * (INTERVAL / SMALLRUN_FRAGMENTS);
+    uint64_t due = INTERVAL + (uint64_t)f * (INTERVAL / TRAINERRUN_FRAGMENTS);
     while (due <= step)
         due += INTERVAL;
     return due;
@@ -106,32 +106,32 @@ uint64_t smallrun_due(uint32_t f, uint64_t step)
 
 /* ---- the core ---- */
 
-void smallrun_new_sync(struct smallrun *run)
+void trainerrun_new_sync(struct trainerrun *run)
 {
-    struct bitset shards[SMALLRUN_FRAGMENTS];
+    struct bitset shards[TRAINERRUN_FRAGMENTS];
     sync_free(run->sync);
-    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         shards[f] = replica_shards(run->replica, f);
     struct sync_conf conf = {.self = run->view.self,
                              .members_count = run->view.count,
-                             .fragments_count = SMALLRUN_FRAGMENTS,
+                             .fragments_count = TRAINERRUN_FRAGMENTS,
                              .shards = shards};
     assert_ok(sync_new(&conf, &run->sync));
 }
 
-struct digest smallrun_hash(uint32_t f, uint64_t version)
+struct digest trainerrun_hash(uint32_t f, uint64_t version)
 {
     uint64_t what[2] = {f, version};
     return digest_of(what, sizeof what);
 }
 
-void smallrun_restore(struct smallrun *run, uint32_t f, uint64_t version)
+void trainerrun_restore(struct trainerrun *run, uint32_t f, uint64_t version)
 {
-    struct digest hash = smallrun_hash(f, version);
+    struct digest hash = trainerrun_hash(f, version);
     sync_restore(run->sync, f, version, &hash, &(struct bitset){{0}});
 }
 
-void smallrun_step(struct smallrun *run, const struct sync_event *event)
+void trainerrun_step(struct trainerrun *run, const struct sync_event *event)
 {
     struct sync_action action;
     sync_step(run->sync, event, run->now_ms);
@@ -139,22 +139,23 @@ void smallrun_step(struct smallrun *run, const struct sync_event *event)
         continue;
 }
 
-void smallrun_hear(struct smallrun *run, uint32_t member, uint32_t f, uint64_t version, bool known)
+void trainerrun_hear(struct trainerrun *run, uint32_t member, uint32_t f, uint64_t version, bool known)
 {
     struct wire_heartbeat beat = {.fragments_count = 1};
     beat.fragments[0] = (struct wire_fragment){
-        .fragment = f, .version = version, .hash = smallrun_hash(f, version), .hash_known = known};
+        .fragment = f, .version = version, .hash = trainerrun_hash(f, version), .hash_known = known};
     if (!sync_up(run->sync, member))
-        smallrun_step(run, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = member});
-    smallrun_step(run, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = member, .beat = &beat});
+        trainerrun_step(run, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = member});
+    trainerrun_step(run, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = member, .beat = &beat});
 }
 
 /* ---- the ledger ---- */
 
-void smallrun_result(struct smallrun *run, uint32_t f, uint64_t version, uint32_t shard, const struct bitset *counted)
+void trainerrun_result(struct trainerrun *run, uint32_t f, uint64_t version, uint32_t shard,
+                       const struct bitset *counted)
 {
     static uint8_t object[OBJECT_MAX];
-    struct wire_meta meta = {.step = smallrun_due(f, 0) * version};
+    struct wire_meta meta = {.step = trainerrun_due(f, 0) * version};
     size_t bytes;
     for (uint32_t i = 0; i < WIRE_MEMBERS_MAX; i++)
         if (bitset_has(counted, i))

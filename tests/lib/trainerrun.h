@@ -1,13 +1,13 @@
 /*
- * smallrun: what lies below the trainer's part in a daemon, for a run that is small: run spec, membership, plan,
+ * trainerrun: what lies below the trainer's part in a daemon, for a run that is small: run spec, membership, plan,
  * replica, ledger and the protocol's core.
  *
  * Island `bob` of ana, bob and cyd (or bob alone), and a model of four tensors in three fragments that are too small to
  * be cut evenly: not every island has a shard of each. A fragment is due every 6 steps, in turns: fragment f first
  * after step 6 + 2 f. A failure fails the running test.
  */
-#ifndef TESTS_LIB_SMALLRUN_H
-#define TESTS_LIB_SMALLRUN_H
+#ifndef TESTS_LIB_TRAINERRUN_H
+#define TESTS_LIB_TRAINERRUN_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,11 +22,11 @@
 #include "net/sync.h"
 #include "net/view.h"
 
-enum { SMALLRUN_ISLANDS = 3, SMALLRUN_TENSORS = 4, SMALLRUN_FRAGMENTS = 3, SMALLRUN_STEPS = 1000 };
+enum { TRAINERRUN_ISLANDS = 3, TRAINERRUN_TENSORS = 4, TRAINERRUN_FRAGMENTS = 3, TRAINERRUN_STEPS = 1000 };
 
-extern const struct ipc_tensor smallrun_tensors[SMALLRUN_TENSORS];
+extern const struct ipc_tensor trainerrun_tensors[TRAINERRUN_TENSORS];
 
-struct smallrun {
+struct trainerrun {
     struct runspec spec;
     struct view view;
     struct model_plan *plan;
@@ -36,29 +36,30 @@ struct smallrun {
     uint64_t now_ms; /* of the core */
 };
 
-/* `islands`: SMALLRUN_ISLANDS or 1. `lines`: more of the run spec, from within its section [sync]. */
-void smallrun_open(struct smallrun *run, const char *folder, uint32_t islands, const char *lines);
-void smallrun_close(struct smallrun *run);
+/* `islands`: TRAINERRUN_ISLANDS or 1. `lines`: more of the run spec, from within its section [sync]. */
+void trainerrun_open(struct trainerrun *run, const char *folder, uint32_t islands, const char *lines);
+void trainerrun_close(struct trainerrun *run);
 
-struct shared_conf smallrun_shared_conf(const struct smallrun *run);
+struct shared_conf trainerrun_shared_conf(const struct trainerrun *run);
 /* A mapping of the memory shared with the trainer, as the trainer has it; all of it. */
-struct ipc_shm *smallrun_map(int memfd);
+struct ipc_shm *trainerrun_map(int memfd);
 
 /* When fragment `f` is due next after `step`. */
-uint64_t smallrun_due(uint32_t f, uint64_t step);
+uint64_t trainerrun_due(uint32_t f, uint64_t step);
 
 /* A core as a daemon has it that has just started: all fragments are blank. */
-void smallrun_new_sync(struct smallrun *run);
+void trainerrun_new_sync(struct trainerrun *run);
 /* The hash of a fragment's version, the same for everyone. */
-struct digest smallrun_hash(uint32_t f, uint64_t version);
+struct digest trainerrun_hash(uint32_t f, uint64_t version);
 /* Fragment `f` is at `version`, as read from disk. */
-void smallrun_restore(struct smallrun *run, uint32_t f, uint64_t version);
+void trainerrun_restore(struct trainerrun *run, uint32_t f, uint64_t version);
 /* Steps the core; what it orders is dropped. */
-void smallrun_step(struct smallrun *run, const struct sync_event *event);
+void trainerrun_step(struct trainerrun *run, const struct sync_event *event);
 /* Another island is here, and says that its fragment `f` is at `version`; `known`: that it has a state at all. */
-void smallrun_hear(struct smallrun *run, uint32_t member, uint32_t f, uint64_t version, bool known);
+void trainerrun_hear(struct trainerrun *run, uint32_t member, uint32_t f, uint64_t version, bool known);
 
 /* A result in the ledger that counts these members; it holds no values. */
-void smallrun_result(struct smallrun *run, uint32_t f, uint64_t version, uint32_t shard, const struct bitset *counted);
+void trainerrun_result(struct trainerrun *run, uint32_t f, uint64_t version, uint32_t shard,
+                       const struct bitset *counted);
 
 #endif

@@ -32,11 +32,10 @@ struct bitset results_counting(struct ledger *ledger, uint32_t f, uint64_t versi
         struct result result;
         if (!bitset_has(shards, s))
             continue;
-        enum err err = result_open(ledger, f, version, s, &result);
-        if (err != ERR_OK && err != ERR_PROTO)
+        if (result_open(ledger, f, version, s, &result) != ERR_OK) {
             bitset_add(&counting, s);
-        if (err != ERR_OK)
             continue;
+        }
         if (result_counts(&result.meta, member))
             bitset_add(&counting, s);
         result_close(&result);

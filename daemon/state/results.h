@@ -30,8 +30,8 @@ void result_close(struct result *result);
 /* Whether the result counts a contribution of the member. */
 bool result_counts(const struct wire_meta *meta, uint32_t member);
 
-/* Of these shards those whose result of `version` counts the member. One that the ledger does not have any more is
- * taken to count it: to count work twice would be worse than to give it up. */
+/* Of these shards those whose result of `version` counts the member. One that the ledger does not have any more, or
+ * that cannot be read, is taken to count it: to count work twice would be worse than to give it up. */
 struct bitset results_counting(struct ledger *ledger, uint32_t f, uint64_t version, const struct bitset *shards,
                                uint32_t member);
 

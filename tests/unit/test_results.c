@@ -185,6 +185,21 @@ static void a_result_that_is_not_known_any_more_is_taken_to_count_us(void **stat
     ledger_close(ledger);
 }
 
+/* A byte of the disk turns after the ledger was opened. */
+static void a_result_that_cannot_be_read_any_more_is_taken_to_count_us(void **state)
+{
+    (void)state;
+    struct ledger *ledger = open_ledger("results-rotten");
+    struct object object;
+    append_counting(ledger, 1, VERSION, 0, ISLANDS(OTHER));
+    make(WIRE_RESULT, 1, ISLANDS(OTHER, US), &object);
+    object.bytes[object.count - 1] ^= 1;
+    append(ledger, 1, VERSION, 1, &object);
+    assert_counting(ledger, ISLANDS(0, 1), ISLANDS(1));
+    assert_int_equal(maps(), 0);
+    ledger_close(ledger);
+}
+
 static void what_the_ledger_holds_of_a_version_is_said(void **state)
 {
     (void)state;
@@ -215,6 +230,7 @@ int main(void)
         cmocka_unit_test(a_contributor_counts_whatever_its_weight),
         cmocka_unit_test(of_the_shards_asked_for_those_that_count_us_are_said),
         cmocka_unit_test(a_result_that_is_not_known_any_more_is_taken_to_count_us),
+        cmocka_unit_test(a_result_that_cannot_be_read_any_more_is_taken_to_count_us),
         cmocka_unit_test(what_the_ledger_holds_of_a_version_is_said),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,6 +29,13 @@ static size_t grid_of(const struct adapt *adapt)
     return GRID + adapt->parts_max + 1;
 }
 
+uint64_t adapt_bytes(uint64_t parts_max)
+{
+    uint64_t grid = GRID + parts_max + 1;
+    uint64_t part = (CANDIDATES + 1) * sizeof(struct adapt_cost) + grid + 2 * sizeof(size_t);
+    return sizeof(struct adapt) + parts_max * part + 2 * grid * sizeof(double);
+}
+
 enum err adapt_new(size_t parts_max, struct adapt **out)
 {
     enum err err;

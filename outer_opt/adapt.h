@@ -9,6 +9,7 @@
 #define OUTER_OPT_ADAPT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/err.h"
 #include "outer_opt/codec.h"
@@ -18,6 +19,8 @@ struct adapt;
 /* For ranges of up to `parts_max` parts. */
 ERR_MUST_CHECK enum err adapt_new(size_t parts_max, struct adapt **out);
 void adapt_free(struct adapt *adapt);
+/* Bytes adapt_new() takes. */
+uint64_t adapt_bytes(uint64_t parts_max);
 
 /* What one candidate costs on one tensor. */
 struct adapt_cost {

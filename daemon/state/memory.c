@@ -9,6 +9,14 @@
 /* A state is an anchor and its momentum; a fragment has two areas shared with the trainer. */
 enum { STATE_ARRAYS = 2, SHARED_AREAS = 2 };
 
+/* What jobs_set_scratch() gives a thread: the largest shard's values, and PowerSGD's factors, as floats and as the
+ * halves that are sent. */
+static uint64_t scratch_bytes(const struct replica_conf *conf, uint64_t shard_values)
+{
+    uint64_t factors = recipe_factor_values_max(conf->plan, &conf->choice);
+    return (shard_values + factors + factors / 2) * sizeof(float);
+}
+
 struct memory memory_of(const struct replica_conf *conf, uint32_t job_threads)
 {
     const struct plan *plan = conf->plan;
@@ -28,7 +36,7 @@ struct memory memory_of(const struct replica_conf *conf, uint32_t job_threads)
         }
         memory.states += STATE_ARRAYS * values * sizeof(float);
     }
-    memory.frames += job_threads * shard_most * sizeof(float);
+    memory.frames += job_threads * scratch_bytes(conf, shard_most);
     memory.states += MEMORY_STATES_SERVED * STATE_ARRAYS * plan->values_count_max * sizeof(float);
     return memory;
 }

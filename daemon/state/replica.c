@@ -58,9 +58,19 @@ static size_t shard_values(struct plan_shard shard)
     return (size_t)(shard.end - shard.begin);
 }
 
+/* Every shard, and our result, chooses codecs for the tensors it holds. Borders of shards cut tensors in two, so all
+ * hold at most tensors + borders; what one choice takes grows faster than its tensors, so one with all of them is the
+ * most there can be. */
+static uint64_t choices_bytes(const struct replica_conf *conf, uint32_t f)
+{
+    uint64_t tensors = conf->plan->fragments[f].tensors_count;
+    uint64_t borders = conf->members_count - 1;
+    return adapt_bytes(tensors + borders) + borders * adapt_bytes(0) + adapt_bytes(tensors);
+}
+
 uint64_t replica_bytes(const struct replica_conf *conf)
 {
-    uint64_t values = 0;
+    uint64_t values = 0, choices = 0;
     for (uint32_t f = 0; f < conf->plan->fragments_count; f++) {
         uint64_t count = conf->plan->fragments[f].values_count;
         values += count * (1 + has_momentum(conf) + 2 * conf->error_feedback);
@@ -68,8 +78,10 @@ uint64_t replica_bytes(const struct replica_conf *conf)
             values += 2 * shard_values(shard_of(conf, f, conf->self));
         if (by_value(conf))
             values += conf->members_count * shard_values(shard_of(conf, f, conf->self));
+        if (conf->adaptive)
+            choices += choices_bytes(conf, f);
     }
-    return values * sizeof(float) + recipe_bytes(conf->plan, &conf->choice);
+    return values * sizeof(float) + choices + recipe_bytes(conf->plan, &conf->choice);
 }
 
 static enum err cut_parts(struct replica *replica, enum recipe_role role, uint32_t f, struct plan_shard range,

@@ -15,7 +15,7 @@ typedef enum err outofmem_attempt(void *user);
  * that must say ERR_NOMEM. Returns how many failed. What leaks on the way is the sanitizers' to find. */
 size_t outofmem_walk(outofmem_attempt *attempt, void *user);
 
-/* Bytes this process has allocated at present. */
+/* Bytes this process has allocated at present; 0: the allocator rounds up too much to say (thread sanitizer). */
 size_t outofmem_allocated(void);
 
 #endif

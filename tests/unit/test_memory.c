@@ -1,0 +1,264 @@
+/* memory: what a run is said to take, against what it takes when everything is in use. */
+#include "tests/lib/testlib.h"
+
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <sys/sysinfo.h>
+
+#include "common/mem.h"
+#include "daemon/jobs.h"
+#include "daemon/rules.h"
+#include "daemon/state/memory.h"
+#include "daemon/state/model_plan.h"
+#include "daemon/state/slots.h"
+#include "daemon/state/state_object.h"
+#include "tests/lib/outofmem.h"
+
+enum { MEMBERS = 4, SELF = 2, THREADS = 3, LAYERS = 4, TENSORS = 1 + 3 * LAYERS };
+
+/* What is not said, because it does not grow with the parameters: tables for each fragment and member, and what the
+ * allocator rounds up. */
+enum { TABLE_BYTES = 512 };
+
+/* What the run spec chooses and memory depends on. */
+static const struct row {
+    const char *name, *lines;
+} rows[] = {
+    {"fp32", "codec = fp32\n"},
+    {"uniform", ""},
+    {"e3m0", "codec = e3m0\nerror_feedback = yes\n"},
+    {"topk", "codec = topk\nerror_feedback = yes\n"},
+    {"powersgd", "codec = powersgd\nrank = 8\nerror_feedback = yes\n"},
+    {"adaptive", "codec = adaptive\n"},
+    {"average", "codec = int4\n[outer]\noptimizer = average\n"},
+    {"median", "codec = int8\noutliers = median\n"},
+};
+
+static struct model_plan *plan_of(const struct runspec *spec)
+{
+    static struct ipc_tensor tensors[TENSORS];
+    struct model_plan *plan;
+    uint32_t n = 0;
+    tensors[n++] = (struct ipc_tensor){.name = "embedding", .layer = -1, .dims = 2, .shape = {1000, 160}};
+    for (int32_t layer = 0; layer < LAYERS; layer++) {
+        struct ipc_tensor *at = &tensors[n];
+        at[0] = (struct ipc_tensor){.layer = layer, .dims = 2, .shape = {160, 160}};
+        at[1] = (struct ipc_tensor){.layer = layer, .dims = 2, .shape = {600, 160}};
+        at[2] = (struct ipc_tensor){.layer = layer, .dims = 1, .shape = {160}};
+        for (int i = 0; i < 3; i++)
+            snprintf(at[i].name, sizeof at[i].name, "%d.%d", layer, i);
+        n += 3;
+    }
+    assert_ok(model_plan_new(spec, tensors, n, &plan));
+    return plan;
+}
+
+struct world {
+    struct runspec spec;
+    struct model_plan *plan;
+    struct replica_conf conf;
+    uint64_t tables; /* at most */
+    struct replica *replica;
+    struct slots *slots;
+    struct jobs *jobs;
+};
+
+static void world_init(struct world *w, const struct row *row)
+{
+    static const uint64_t weights[MEMBERS] = {3, 1, 2, 1};
+    char text[1000];
+    *w = (struct world){.replica = NULL};
+    snprintf(text, sizeof text, "[run]\nname = r\nsteps = 100\n[sync]\nlayers_per_fragment = 2\n%s", row->lines);
+    assert_ok(runspec_parse(text, "text", &w->spec));
+    w->plan = plan_of(&w->spec);
+    w->conf = (struct replica_conf){.plan = w->plan->plan,
+                                    .outer = rules_outer(&w->spec),
+                                    .choice = rules_codec(&w->spec),
+                                    .adaptive = w->spec.codec == RUNSPEC_ADAPTIVE,
+                                    .error_feedback = w->spec.error_feedback,
+                                    .feedback_decay = 1,
+                                    .outliers = rules_outliers(&w->spec),
+                                    .weights = weights,
+                                    .members_count = MEMBERS,
+                                    .self = SELF};
+    w->tables = (uint64_t)TABLE_BYTES * w->plan->plan->fragments_count * MEMBERS;
+}
+
+static void world_deinit(struct world *w)
+{
+    slots_free(w->slots);
+    jobs_free(w->jobs);
+    replica_free(w->replica);
+    model_plan_free(w->plan);
+    runspec_deinit(&w->spec);
+}
+
+/* Bytes at most: never less than what is taken, and no machine is refused for much more than that. */
+static void assert_said(const struct world *w, const char *what, const char *row, uint64_t said, size_t before)
+{
+    uint64_t taken = outofmem_allocated() - before;
+    print_message("%-9s %s: %" PRIu64 " bytes said, %" PRIu64 " taken\n", row, what, said, taken);
+    if (taken > said + w->tables || said > taken + taken / 20)
+        fail_msg("%s: %s take %" PRIu64 " bytes, not %" PRIu64, row, what, taken, said);
+}
+
+static void skip_where_nothing_can_be_counted(void)
+{
+    if (outofmem_allocated() == 0)
+        skip_because("the allocator does not say what is allocated");
+}
+
+static void make_replica(struct world *w)
+{
+    assert_ok(replica_new(&w->conf, &w->replica));
+}
+
+static void a_replica_takes_what_is_said(void **state)
+{
+    (void)state;
+    skip_where_nothing_can_be_counted();
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        struct world w;
+        world_init(&w, &rows[r]);
+        size_t before = outofmem_allocated();
+        make_replica(&w);
+        assert_said(&w, "anchors, momentum and residuals", rows[r].name, replica_bytes(&w.conf), before);
+        assert_int_equal(memory_of(&w.conf, THREADS).replica, replica_bytes(&w.conf));
+        world_deinit(&w);
+    }
+}
+
+static void fill_slots(struct world *w)
+{
+    struct slots_conf conf = {.replica = w->replica,
+                              .fragments_count = w->plan->plan->fragments_count,
+                              .members_count = MEMBERS,
+                              .self = SELF};
+    assert_ok(slots_new(&conf, &w->slots));
+    for (uint32_t f = 0; f < conf.fragments_count; f++) {
+        for (uint32_t i = 0; i < MEMBERS; i++) {
+            assert_ok(slots_room(w->slots, slots_out(w->slots, f, i), f, i));
+            assert_ok(slots_room(w->slots, slots_result(w->slots, f, i), f, i));
+            if (i != SELF) /* ours to our own shard is sent to nobody */
+                assert_ok(slots_room(w->slots, slots_in(w->slots, f, i), f, SELF));
+        }
+        assert_ok(slots_room(w->slots, slots_own(w->slots, f), f, SELF));
+    }
+}
+
+/* A round of every fragment at once: all contributions and results there are, and every thread at work. */
+static void full_slots_and_threads_at_work_take_what_is_said(void **state)
+{
+    (void)state;
+    skip_where_nothing_can_be_counted();
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        struct world w;
+        world_init(&w, &rows[r]);
+        make_replica(&w);
+        assert_ok(jobs_new(THREADS, 1, &w.jobs));
+        size_t before = outofmem_allocated();
+        assert_ok(jobs_set_scratch(w.jobs, replica_shard_max(w.replica), replica_factor_values(w.replica)));
+        fill_slots(&w);
+        assert_said(&w, "encoded frames and scratch", rows[r].name, memory_of(&w.conf, THREADS).frames, before);
+        world_deinit(&w);
+    }
+}
+
+/* A blank island: every fragment's state is on its way in. Others ask for the largest. */
+static void states_on_their_way_take_no_more_than_is_said(void **state)
+{
+    (void)state;
+    skip_where_nothing_can_be_counted();
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        struct world w;
+        uint8_t *in, *served[MEMORY_STATES_SERVED];
+        uint64_t largest = 0;
+        world_init(&w, &rows[r]);
+        make_replica(&w);
+        fill_slots(&w);
+        size_t before = outofmem_allocated();
+        for (uint32_t f = 0; f < w.plan->plan->fragments_count; f++) {
+            uint64_t bytes = state_object_bytes(w.replica, w.plan->plan, f);
+            assert_ok(slots_take_state(w.slots, f, bytes, &in));
+            largest = bytes > largest ? bytes : largest;
+        }
+        for (int i = 0; i < MEMORY_STATES_SERVED; i++)
+            assert_ok(mem_new((size_t)largest, 1, "a state for others", &served[i]));
+        uint64_t taken = outofmem_allocated() - before, said = memory_of(&w.conf, THREADS).states;
+        assert_in_range(taken, said / 2 - w.tables, said + w.tables); /* half of it where there is no momentum */
+        for (int i = 0; i < MEMORY_STATES_SERVED; i++)
+            mem_free(served[i]);
+        world_deinit(&w);
+    }
+}
+
+static void the_areas_shared_with_the_trainer_are_two_of_every_fragment(void **state)
+{
+    (void)state;
+    struct world w;
+    uint64_t values = 0;
+    world_init(&w, &rows[0]);
+    for (uint32_t f = 0; f < w.plan->plan->fragments_count; f++)
+        values += w.plan->plan->fragments[f].values_count;
+    assert_true(values >= w.plan->plan->params_count);
+    assert_int_equal(memory_of(&w.conf, THREADS).shared, 2 * values * sizeof(float));
+    world_deinit(&w);
+}
+
+static void more_threads_take_more(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, &rows[0]);
+    make_replica(&w);
+    uint64_t each = replica_shard_max(w.replica) * sizeof(float);
+    assert_int_equal(memory_of(&w.conf, 8).frames - memory_of(&w.conf, 1).frames, 7 * each);
+    world_deinit(&w);
+}
+
+static void a_model_that_does_not_fit_is_refused_with_both_numbers(void **state)
+{
+    (void)state;
+    const uint64_t gib = (uint64_t)1 << 30;
+    struct memory memory = {.replica = 20 * gib, .shared = 8 * gib, .frames = 2 * gib, .states = 100 * gib};
+    assert_int_equal(memory_sum(&memory), 130 * gib);
+    assert_ok(memory_check(&memory, 1000000007, 30 * gib)); /* states are not there all the time */
+    assert_fails(ERR_NOMEM, "the model's 1000000007 parameters need 30.0 GiB here, and this machine has 16.0 GiB",
+                 memory_check(&memory, 1000000007, 16 * gib));
+    assert_fails(ERR_NOMEM, "need 30.0 GiB", memory_check(&memory, 7, 30 * gib - 1));
+    /* Each of the three counts. */
+    memory.replica++;
+    assert_fails(ERR_NOMEM, "need 30.0 GiB", memory_check(&memory, 7, 30 * gib));
+    memory.replica--;
+    memory.shared++;
+    assert_fails(ERR_NOMEM, "need 30.0 GiB", memory_check(&memory, 7, 30 * gib));
+    memory.shared--;
+    memory.frames++;
+    assert_fails(ERR_NOMEM, "need 30.0 GiB", memory_check(&memory, 7, 30 * gib));
+}
+
+static void this_machine_has_the_memory_the_kernel_says(void **state)
+{
+    (void)state;
+    struct sysinfo info;
+    assert_int_equal(sysinfo(&info), 0);
+    uint64_t there = (uint64_t)info.totalram * info.mem_unit;
+    assert_in_range(memory_there_bytes(), there - there / 100, there + there / 100);
+}
+
+int main(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* from the heap, so that nothing is rounded up to pages */
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_replica_takes_what_is_said),
+        cmocka_unit_test(full_slots_and_threads_at_work_take_what_is_said),
+        cmocka_unit_test(states_on_their_way_take_no_more_than_is_said),
+        cmocka_unit_test(the_areas_shared_with_the_trainer_are_two_of_every_fragment),
+        cmocka_unit_test(more_threads_take_more),
+        cmocka_unit_test(a_model_that_does_not_fit_is_refused_with_both_numbers),
+        cmocka_unit_test(this_machine_has_the_memory_the_kernel_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -101,34 +101,57 @@ void model_plan_difference(const struct model_plan *run, const struct model_plan
              i < run->tensors_count ? run->tensors[i].name : "none there");
 }
 
-/* One line; moves `*at` behind it. */
-static enum err parse_line(const char **at, struct ipc_tensor *tensor)
+/* One line, without its end. */
+static enum err parse_line(const char *line, struct ipc_tensor *tensor)
 {
-    char name[IPC_NAME_BYTES];
+    char name[IPC_NAME_BYTES] = "";
     int used = 0;
     memset(tensor, 0, sizeof *tensor);
-    if (sscanf(*at, "%127[^\t\n]\t%" SCNd32 "\t%" SCNu32 "%n", name, &tensor->layer, &tensor->dims, &used) != 3 ||
+    if (sscanf(line, "%127[^\t\n]\t%" SCNd32 "\t%" SCNu32 "%n", name, &tensor->layer, &tensor->dims, &used) != 3 ||
         tensor->dims > IPC_DIMS_MAX || tensor->layer < -1)
         return err_set(ERR_PROTO, "the plan holds a line that is no tensor");
     memcpy(tensor->name, name, sizeof name);
-    *at += used;
+    line += used;
     for (uint32_t d = 0; d < tensor->dims; d++) {
         used = 0;
-        if (sscanf(*at, "\t%" SCNu64 "%n", &tensor->shape[d], &used) != 1)
+        if (sscanf(line, "\t%" SCNu64 "%n", &tensor->shape[d], &used) != 1)
             return err_set(ERR_PROTO, "the plan holds a tensor without its shape");
-        *at += used;
+        line += used;
     }
-    if (**at != '\n')
-        return err_set(ERR_PROTO, "the plan holds a line that is too long");
-    (*at)++;
+    return *line == '\0' ? ERR_OK : err_set(ERR_PROTO, "the plan holds a line that is too long");
+}
+
+/* Cuts the text into its lines: scanf() looks for the end of all it is given, each time. */
+static enum err parse_lines(char *text, struct ipc_tensor *tensors, uint32_t lines)
+{
+    for (uint32_t i = 0; i < lines; i++) {
+        char *end = strchr(text, '\n');
+        *end = '\0';
+        TRY(parse_line(text, &tensors[i]));
+        text = end + 1;
+    }
     return ERR_OK;
+}
+
+/* scanf() reads more than what make_text() writes: signs, blanks, zeros in front, numbers that wrap; and the last line
+ * may be torn. A plan has one text, so what was read is held against what it is written as. */
+static enum err plan_of_text(const struct runspec *spec, const char *text, size_t bytes,
+                             const struct ipc_tensor *tensors, uint32_t tensors_count, struct model_plan **out)
+{
+    enum err err = model_plan_new(spec, tensors, tensors_count, out);
+    if (err == ERR_ARG)
+        return err_prefix(ERR_PROTO, "the plan's tensors make none");
+    if (err != ERR_OK || (strlen((*out)->text) == bytes && memcmp((*out)->text, text, bytes) == 0))
+        return err;
+    model_plan_free(*out);
+    *out = NULL;
+    return err_set(ERR_PROTO, "the plan's text is not written as a plan is");
 }
 
 enum err model_plan_parse(const struct runspec *spec, const char *text, size_t bytes, struct model_plan **out)
 {
     enum err err = ERR_OK;
     struct ipc_tensor *tensors = NULL;
-    uint32_t count = 0;
     uint32_t lines = 0;
     char *copy = NULL;
     *out = NULL;
@@ -141,9 +164,8 @@ enum err model_plan_parse(const struct runspec *spec, const char *text, size_t b
     TRY_OUT(mem_new(bytes + 1, 1, "the plan", &copy));
     memcpy(copy, text, bytes);
     TRY_OUT(mem_new(lines, sizeof *tensors, "the plan", &tensors));
-    for (const char *at = copy; *at != '\0' && count < lines;)
-        TRY_OUT(parse_line(&at, &tensors[count++]));
-    err = model_plan_new(spec, tensors, count, out);
+    TRY_OUT(parse_lines(copy, tensors, lines));
+    err = plan_of_text(spec, text, bytes, tensors, lines, out);
 out:
     mem_free(tensors);
     mem_free(copy);

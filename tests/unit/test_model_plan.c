@@ -1,0 +1,268 @@
+/* model_plan: the model's tensors as text and back; text that is none is refused. */
+#include "tests/lib/testlib.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/digest.h"
+#include "common/mem.h"
+#include "daemon/state/model_plan.h"
+#include "tests/lib/outofmem.h"
+#include "tests/lib/smallrun.h"
+
+static struct smallrun run;
+
+static enum err parse(const char *text, size_t bytes, struct model_plan **out)
+{
+    /* From memory of just that size, so that a byte read beyond it shows. */
+    char *copy;
+    assert_ok(mem_new(bytes, 1, "text", &copy));
+    memcpy(copy, text, bytes);
+    enum err err = model_plan_parse(&run.spec, copy, bytes, out);
+    mem_free(copy);
+    assert_true(err == ERR_OK || *out == NULL);
+    return err;
+}
+
+static void assert_refused(const char *part, const char *text)
+{
+    struct model_plan *plan;
+    assert_fails(ERR_PROTO, part, parse(text, strlen(text), &plan));
+}
+
+static void a_plan_as_text_is_the_same_plan(void **state)
+{
+    (void)state;
+    struct model_plan *again;
+    assert_string_equal(run.plan->text, "embedding\t-1\t2\t70\t40\n"
+                                        "layer.0.weight\t0\t2\t48\t32\n"
+                                        "layer.0.norm\t0\t1\t300\n"
+                                        "layer.1.weight\t1\t2\t48\t32\n"
+                                        "layer.1.norm\t1\t1\t300\n");
+    assert_ok(parse(run.plan->text, strlen(run.plan->text), &again));
+    assert_string_equal(again->text, run.plan->text);
+    assert_true(digest_equal(&again->plan->digest, &run.plan->plan->digest));
+    assert_int_equal(again->tensors_count, SMALLRUN_TENSORS);
+    for (uint32_t i = 0; i < SMALLRUN_TENSORS; i++)
+        assert_memory_equal(&again->tensors[i], &smallrun_tensors[i], sizeof smallrun_tensors[i]);
+    model_plan_free(again);
+    model_plan_free(NULL);
+}
+
+static void the_plan_knows_matrices_and_what_is_sent_without_loss(void **state)
+{
+    (void)state;
+    struct ipc_tensor tensors[] = {{.name = "matrix", .layer = -1, .dims = 2, .shape = {6, 100}},
+                                   {.name = "cube", .layer = 0, .dims = 3, .shape = {4, 5, 50}},
+                                   {.name = "norm", .layer = 0, .dims = 1, .shape = {65536}},
+                                   {.name = "flat", .layer = 0, .dims = 1, .shape = {65537}},
+                                   {.name = "number", .layer = 1, .dims = 0}};
+    static const uint64_t rows[] = {6, 4, 0, 0, 0}, counts[] = {600, 1000, 65536, 65537, 1};
+    struct model_plan *plan;
+    assert_ok(model_plan_new(&run.spec, tensors, 5, &plan));
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_int_equal(plan->plan->tensors[i].rows, rows[i]);
+        assert_int_equal(plan->plan->tensors[i].count, counts[i]);
+        assert_int_equal(plan->plan->tensors[i].sensitive, i == 2);
+        assert_int_equal(plan->plan->tensors[i].layer, tensors[i].layer);
+    }
+    tensors[0].name[0] = 'x'; /* it was copied */
+    assert_string_equal(plan->tensors[0].name, "matrix");
+    model_plan_free(plan);
+}
+
+static void a_text_that_is_cut_off_is_refused_unless_whole_lines_are_missing(void **state)
+{
+    (void)state;
+    const char *text = run.plan->text;
+    uint32_t lines = 0;
+    for (size_t bytes = 0; bytes < strlen(text); bytes++) {
+        struct model_plan *plan;
+        bool whole = bytes > 0 && text[bytes - 1] == '\n';
+        lines += whole;
+        if (!whole) {
+            if (parse(text, bytes, &plan) != ERR_PROTO)
+                fail_msg("the first %zu bytes are taken for a plan", bytes);
+        } else {
+            assert_ok(parse(text, bytes, &plan));
+            assert_int_equal(plan->tensors_count, lines);
+            assert_false(digest_equal(&plan->plan->digest, &run.plan->plan->digest));
+            model_plan_free(plan);
+        }
+    }
+    assert_int_equal(lines, SMALLRUN_TENSORS - 1);
+}
+
+static void lines_that_are_no_tensors_are_refused(void **state)
+{
+    (void)state;
+    assert_refused("a plan of 0 bytes", "");
+    assert_refused("a plan of 0 tensors", "embedding\t-1\t1\t5");
+    assert_refused("no tensor", "\n");
+    assert_refused("no tensor", "\n\n\n");
+    assert_refused("no tensor", "a\n");
+    assert_refused("no tensor", "a\t\n");
+    assert_refused("no tensor", "\t-1\t1\t5\n"); /* no name */
+    assert_refused("no tensor", "a\tx\t1\t5\n");
+    assert_refused("no tensor", "a\t-2\t1\t5\n");
+    assert_refused("no tensor", "a\t-1\t7\t1\t1\t1\t1\t1\t1\t1\n");
+    assert_refused("no tensor", "a\t-1\t-1\t5\n");
+    assert_refused("without its shape", "a\t-1\t2\t5\n");
+    assert_refused("without its shape", "a\t-1\t1\tx\n");
+    assert_refused("without its shape", "a\t-1\t1\n");
+    assert_refused("too long", "a\t-1\t1\t5\t6\n");
+    assert_refused("too long", "a\t-1\t1\t5 \n");
+    assert_refused("too long", "a\t-1\t0\t5\n");
+    assert_refused("too long", "a\t-1\t1\t5\r\n");
+}
+
+/* Two texts of one plan would be two truths; and what scanf() reads is more than a plan's lines. */
+static void a_plan_that_is_written_in_another_way_is_refused(void **state)
+{
+    (void)state;
+    assert_refused("", "a -1 1 5\n");
+    assert_refused("", "a\t\t-1\t1\t5\n");
+    assert_refused("", "a\t -1\t1\t5\n");
+    assert_refused("", "a\t+0\t1\t5\n");
+    assert_refused("", "a\t-1\t1\t05\n");
+    assert_refused("", "a\t-1\t01\t5\n");
+    assert_refused("", "a\n-1\t1\t5\n");              /* one line on two */
+    assert_refused("", "a\t-1\t1\t5\nb\n0\n1\n5\n");  /* one line on four */
+    assert_refused("", "a\t-1\t1\t5\nb\t0\t1\t5\nc"); /* the last line is torn */
+    assert_refused("", "a\t-1\t1\t-5\n");             /* 2^64 - 5 values */
+    assert_refused("", "a\t4294967295\t1\t5\n");      /* layer -1 */
+    assert_refused("", "a\t-1\t4294967297\t5\n");     /* 2^32 + 1 dimensions */
+    assert_refused("", "a\t-1\t1\t18446744073709551621\n");
+}
+
+static void tensors_that_make_no_plan_are_refused_as_well(void **state)
+{
+    (void)state;
+    char text[400];
+    assert_refused("0 values", "a\t-1\t1\t0\n");
+    assert_refused("0 values", "a\t-1\t2\t5\t0\n");
+    assert_refused("two tensors are called a", "a\t-1\t1\t5\nb\t-1\t1\t5\na\t-1\t1\t5\n");
+    assert_refused("values", "a\t-1\t1\t18446744073709551615\n");
+    assert_refused("values", "a\t-1\t6\t65536\t65536\t65536\t65536\t65536\t65536\n"); /* 2^96 */
+    assert_refused("values", "a\t-1\t2\t4294967296\t4294967296\n");                   /* 2^64: 0, if it wrapped */
+    assert_refused("fragments", "a\t2147483647\t1\t5\n");
+    assert_refused("gaps", "a\t0\t1\t5\nb\t2\t1\t5\n");
+    /* A name as long as can be, and one byte more. */
+    for (int bytes = IPC_NAME_BYTES - 1; bytes <= IPC_NAME_BYTES; bytes++) {
+        struct model_plan *plan;
+        memset(text, 'n', sizeof text);
+        snprintf(text + bytes, sizeof text - (size_t)bytes, "\t-1\t1\t5\n");
+        if (bytes < IPC_NAME_BYTES) {
+            assert_ok(parse(text, strlen(text), &plan));
+            assert_string_equal(plan->text, text);
+            model_plan_free(plan);
+        } else {
+            assert_refused("no tensor", text);
+        }
+    }
+}
+
+static void as_many_tensors_as_there_can_be_are_read(void **state)
+{
+    (void)state;
+    struct model_plan *plan;
+    char *text = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    assert_non_null(stream);
+    for (int i = 0; i < IPC_TENSORS_MAX; i++)
+        fprintf(stream, "t%d\t-1\t1\t5\n", i);
+    fclose(stream);
+    assert_ok(parse(text, bytes, &plan));
+    assert_int_equal(plan->tensors_count, IPC_TENSORS_MAX);
+    assert_string_equal(plan->text, text);
+    model_plan_free(plan);
+    free(text);
+}
+
+static void a_text_beyond_the_limits_is_refused_unread(void **state)
+{
+    (void)state;
+    struct model_plan *plan;
+    char small[] = "a\t-1\t1\t5\n\0b\t-1\t1\t5\n";
+    assert_fails(ERR_PROTO, "a plan of", parse(small, sizeof small - 1, &plan)); /* a zero byte in it */
+    /* One byte more than the largest: nothing of it is looked at. */
+    assert_fails(ERR_PROTO, "a plan of 16777217 bytes",
+                 model_plan_parse(&run.spec, small, (size_t)MODEL_PLAN_TEXT_MAX + 1, &plan));
+    assert_null(plan);
+    char *lines;
+    assert_ok(mem_new(IPC_TENSORS_MAX + 2, 1, "lines", &lines));
+    memset(lines, '\n', IPC_TENSORS_MAX + 1);
+    mem_fail_after(0); /* before any memory is taken */
+    enum err err = model_plan_parse(&run.spec, lines, IPC_TENSORS_MAX + 1, &plan);
+    mem_fail_after(-1);
+    assert_fails(ERR_PROTO, "a plan of 65537 tensors", err);
+    mem_free(lines);
+}
+
+/* Whatever a byte is changed to: the text is refused, or it is another plan to the letter. */
+static void a_changed_byte_is_refused_or_another_plan(void **state)
+{
+    (void)state;
+    static const uint8_t flips[] = {0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0x03, 0x29};
+    size_t bytes = strlen(run.plan->text), refused = 0, other = 0;
+    for (size_t at = 0; at < bytes; at++) {
+        for (size_t i = 0; i < sizeof flips; i++) {
+            char text[512] = "";
+            struct model_plan *plan;
+            memcpy(text, run.plan->text, bytes);
+            text[at] = (char)(text[at] ^ (char)flips[i]);
+            enum err err = parse(text, bytes, &plan);
+            if (err == ERR_OK) {
+                assert_string_equal(plan->text, text);
+                assert_false(digest_equal(&plan->plan->digest, &run.plan->plan->digest));
+                model_plan_free(plan);
+                other++;
+            } else {
+                if (err != ERR_PROTO)
+                    fail_msg("%s: \"%s\"", err_name(err), text);
+                refused++;
+            }
+        }
+    }
+    print_message("%zu refused, %zu other plans\n", refused, other);
+    assert_true(refused > 100 && other > 100);
+}
+
+static enum err make_from_text(void *user)
+{
+    struct model_plan *plan;
+    (void)user;
+    enum err err = model_plan_parse(&run.spec, run.plan->text, strlen(run.plan->text), &plan);
+    assert_true(err == ERR_OK || plan == NULL);
+    model_plan_free(plan);
+    return err;
+}
+
+static void without_memory_there_is_no_plan(void **state)
+{
+    (void)state;
+    print_message("%zu allocations failed in turn\n", outofmem_walk(make_from_text, NULL));
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    run = smallrun_new("");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plan_as_text_is_the_same_plan),
+        cmocka_unit_test(the_plan_knows_matrices_and_what_is_sent_without_loss),
+        cmocka_unit_test(a_text_that_is_cut_off_is_refused_unless_whole_lines_are_missing),
+        cmocka_unit_test(lines_that_are_no_tensors_are_refused),
+        cmocka_unit_test(a_plan_that_is_written_in_another_way_is_refused),
+        cmocka_unit_test(tensors_that_make_no_plan_are_refused_as_well),
+        cmocka_unit_test(as_many_tensors_as_there_can_be_are_read),
+        cmocka_unit_test(a_text_beyond_the_limits_is_refused_unread),
+        cmocka_unit_test(a_changed_byte_is_refused_or_another_plan),
+        cmocka_unit_test(without_memory_there_is_no_plan),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    smallrun_free(&run);
+    return failed;
+}

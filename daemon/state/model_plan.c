@@ -1,6 +1,7 @@
 #include "daemon/state/model_plan.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,16 +90,42 @@ void model_plan_free(struct model_plan *plan)
     mem_free(plan);
 }
 
+static bool same_tensor(const struct ipc_tensor *a, const struct ipc_tensor *b)
+{
+    bool same = strcmp(a->name, b->name) == 0 && a->layer == b->layer && a->dims == b->dims;
+    for (uint32_t d = 0; same && d < a->dims && d < IPC_DIMS_MAX; d++)
+        same = a->shape[d] == b->shape[d];
+    return same;
+}
+
+enum { TENSOR_TEXT_BYTES = 256 };
+
+/* "name (layer 3, 48 x 32)" of a tensor, or what to say where there is none. */
+static const char *describe(const struct model_plan *plan, uint32_t i, const char *none, char *text)
+{
+    if (i >= plan->tensors_count)
+        return none;
+    const struct ipc_tensor *tensor = &plan->tensors[i];
+    int at = snprintf(text, TENSOR_TEXT_BYTES, "%.80s (", tensor->name);
+    at += tensor->layer < 0 ? snprintf(text + at, (size_t)(TENSOR_TEXT_BYTES - at), "no layer")
+                            : snprintf(text + at, (size_t)(TENSOR_TEXT_BYTES - at), "layer %" PRId32, tensor->layer);
+    for (uint32_t d = 0; d < tensor->dims && d < IPC_DIMS_MAX; d++)
+        at += snprintf(text + at, (size_t)(TENSOR_TEXT_BYTES - at), "%s%" PRIu64, d == 0 ? ", " : " x ",
+                       tensor->shape[d]);
+    snprintf(text + at, (size_t)(TENSOR_TEXT_BYTES - at), ")");
+    return text;
+}
+/* A name, a layer's number and as many dimensions as there can be fit. */
+_Static_assert(80 + 2 + 16 + IPC_DIMS_MAX * (3 + 20) + 2 <= TENSOR_TEXT_BYTES, "a tensor's text is cut");
+
 void model_plan_difference(const struct model_plan *run, const struct model_plan *other, char *text, size_t text_bytes)
 {
     uint32_t i = 0;
-    while (i < run->tensors_count && i < other->tensors_count &&
-           strcmp(run->tensors[i].name, other->tensors[i].name) == 0 &&
-           model_plan_count(&run->tensors[i]) == model_plan_count(&other->tensors[i]))
+    char theirs[TENSOR_TEXT_BYTES], ours[TENSOR_TEXT_BYTES];
+    while (i < run->tensors_count && i < other->tensors_count && same_tensor(&run->tensors[i], &other->tensors[i]))
         i++;
-    snprintf(text, text_bytes, "tensor %" PRIu32 " is %.80s, the run has %.80s", i,
-             i < other->tensors_count ? other->tensors[i].name : "missing",
-             i < run->tensors_count ? run->tensors[i].name : "none there");
+    snprintf(text, text_bytes, "tensor %" PRIu32 " is %s, the run has %s", i, describe(other, i, "missing", theirs),
+             describe(run, i, "none there", ours));
 }
 
 /* One line, without its end. */

@@ -1,4 +1,4 @@
-/* model_plan: the model's tensors as text and back; text that is none is refused. */
+/* model_plan: the model's tensors as text and back; text that is none is refused, and two plans are told apart. */
 #include "tests/lib/testlib.h"
 
 #include <stdio.h>
@@ -146,6 +146,7 @@ static void tensors_that_make_no_plan_are_refused_as_well(void **state)
     assert_refused("values", "a\t-1\t1\t18446744073709551615\n");
     assert_refused("values", "a\t-1\t6\t65536\t65536\t65536\t65536\t65536\t65536\n"); /* 2^96 */
     assert_refused("values", "a\t-1\t2\t4294967296\t4294967296\n");                   /* 2^64: 0, if it wrapped */
+    assert_refused("values", "a\t-1\t3\t1\t4294967297\t4294967297\n");                /* 2^33 + 1, if it wrapped */
     assert_refused("fragments", "a\t2147483647\t1\t5\n");
     assert_refused("gaps", "a\t0\t1\t5\nb\t2\t1\t5\n");
     /* A name as long as can be, and one byte more. */
@@ -230,6 +231,55 @@ static void a_changed_byte_is_refused_or_another_plan(void **state)
     assert_true(refused > 100 && other > 100);
 }
 
+static void assert_difference(const struct ipc_tensor *tensors, uint32_t count, const char *want)
+{
+    struct model_plan *other;
+    char text[IPC_TEXT_BYTES];
+    assert_ok(model_plan_new(&run.spec, tensors, count, &other));
+    model_plan_difference(run.plan, other, text, sizeof text);
+    if (strcmp(text, want) != 0)
+        fail_msg("\"%s\" where \"%s\" should stand", text, want);
+    char small[12]; /* cut to what there is room for */
+    model_plan_difference(run.plan, other, small, sizeof small);
+    assert_memory_equal(small, want, sizeof small - 1);
+    assert_int_equal(small[sizeof small - 1], '\0');
+    model_plan_free(other);
+}
+
+static void the_first_difference_of_two_plans_is_named(void **state)
+{
+    (void)state;
+    struct ipc_tensor tensors[SMALLRUN_TENSORS + 1];
+    memcpy(tensors, smallrun_tensors, sizeof smallrun_tensors);
+    tensors[SMALLRUN_TENSORS] = (struct ipc_tensor){.name = "more", .layer = 1, .dims = 1, .shape = {9}};
+    assert_difference(tensors, SMALLRUN_TENSORS + 1, "tensor 5 is more (layer 1, 9), the run has none there");
+    assert_difference(tensors, SMALLRUN_TENSORS - 1, "tensor 4 is missing, the run has layer.1.norm (layer 1, 300)");
+    snprintf(tensors[3].name, sizeof tensors[3].name, "another");
+    assert_difference(tensors, SMALLRUN_TENSORS,
+                      "tensor 3 is another (layer 1, 48 x 32), the run has layer.1.weight (layer 1, 48 x 32)");
+    tensors[0].shape[0] = 71;
+    assert_difference(tensors, SMALLRUN_TENSORS,
+                      "tensor 0 is embedding (no layer, 71 x 40), the run has embedding (no layer, 70 x 40)");
+}
+
+/* The same names and as many values, and yet another plan. */
+static void a_shape_or_a_layer_makes_a_difference_too(void **state)
+{
+    (void)state;
+    struct ipc_tensor tensors[SMALLRUN_TENSORS];
+    memcpy(tensors, smallrun_tensors, sizeof smallrun_tensors);
+    tensors[2].layer = 1;
+    assert_difference(tensors, SMALLRUN_TENSORS,
+                      "tensor 2 is layer.0.norm (layer 1, 300), the run has layer.0.norm (layer 0, 300)");
+    tensors[1].shape[0] = 32;
+    tensors[1].shape[1] = 48;
+    assert_difference(tensors, SMALLRUN_TENSORS,
+                      "tensor 1 is layer.0.weight (layer 0, 32 x 48), the run has layer.0.weight (layer 0, 48 x 32)");
+    tensors[0] = (struct ipc_tensor){.name = "embedding", .layer = -1, .dims = 1, .shape = {2800}};
+    assert_difference(tensors, SMALLRUN_TENSORS,
+                      "tensor 0 is embedding (no layer, 2800), the run has embedding (no layer, 70 x 40)");
+}
+
 static enum err make_from_text(void *user)
 {
     struct model_plan *plan;
@@ -260,6 +310,8 @@ int main(void)
         cmocka_unit_test(as_many_tensors_as_there_can_be_are_read),
         cmocka_unit_test(a_text_beyond_the_limits_is_refused_unread),
         cmocka_unit_test(a_changed_byte_is_refused_or_another_plan),
+        cmocka_unit_test(the_first_difference_of_two_plans_is_named),
+        cmocka_unit_test(a_shape_or_a_layer_makes_a_difference_too),
         cmocka_unit_test(without_memory_there_is_no_plan),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

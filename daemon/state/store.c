@@ -98,6 +98,8 @@ static enum err load_arrays(const struct tensorfile *file, const struct model_pl
     for (size_t i = 0; i < count; i++) {
         const float *values;
         enum err err = tensorfile_values(file, arrays[i].name, arrays[i].count, &values);
+        if (err == ERR_NOTFOUND && !arrays[i].residual) /* of the array; the file is there */
+            return err_prefix(ERR_CORRUPT, "not a whole checkpoint");
         if (err != ERR_OK && !arrays[i].residual)
             return err;
         if (err == ERR_OK)

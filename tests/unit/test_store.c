@@ -199,6 +199,51 @@ static void numbers_that_are_not_those_of_the_hash_are_refused(void **state)
     replica_free(replica);
 }
 
+/* A file with the metadata of ours and some of the tensors, of `count` values each. */
+static void write_tensors(const char *path, const char *const *names, size_t names_count, uint64_t count,
+                          const struct store_fragment *state)
+{
+    char version[32], hash[DIGEST_HEX_BYTES], run_id[DIGEST_HEX_BYTES], plan_id[DIGEST_HEX_BYTES];
+    struct tensorfile_tensor tensors[4];
+    struct tensorfile_writer *writer;
+    float *zeros;
+    snprintf(version, sizeof version, "%" PRIu64, state->version);
+    const struct tensorfile_meta meta[] = {{"version", version},
+                                           {"step", "0"},
+                                           {"hash", digest_hex(&state->hash, hash)},
+                                           {"run_id", digest_hex(&run.spec.digest, run_id)},
+                                           {"plan_id", digest_hex(&run.plan->plan->digest, plan_id)}};
+    assert_ok(mem_new((size_t)count, sizeof *zeros, "zeros", &zeros));
+    for (size_t i = 0; i < names_count; i++)
+        tensors[i] = (struct tensorfile_tensor){.name = names[i], .dims = 1, .shape = {count}};
+    assert_ok(tensorfile_create(path, tensors, names_count, meta, 5, &writer));
+    for (size_t i = 0; i < names_count; i++)
+        assert_ok(tensorfile_write(writer, zeros, (size_t)count));
+    assert_ok(tensorfile_commit(writer));
+    mem_free(zeros);
+}
+
+/* Not "there is none": that would begin the fragment anew without a word. */
+static void a_file_without_an_array_that_is_needed_is_refused(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("store-lacks");
+    static const char *const all[] = {"anchor", "momentum", "residual"};
+    struct replica *blank = smallrun_replica(&run, 2);
+    struct store_fragment zeros = state_of(blank, 1, 7), loaded;
+    uint64_t count = run.plan->plan->fragments[1].values_count;
+    write_tensors(file_of(folder, 1), all, 1, count, &zeros);
+    assert_fails(ERR_CORRUPT, "momentum", load(folder, blank, 1));
+    write_tensors(file_of(folder, 1), all + 1, 2, count, &zeros);
+    assert_fails(ERR_CORRUPT, "anchor", load(folder, blank, 1));
+    write_tensors(file_of(folder, 1), all, 2, count - 1, &zeros);
+    assert_fails(ERR_CORRUPT, "values", load(folder, blank, 1));
+    write_tensors(file_of(folder, 1), all, 2, count, &zeros); /* residuals may be missing */
+    assert_ok(store_load_fragment(folder, &run.spec, run.plan, blank, 1, &loaded));
+    assert_int_equal(loaded.version, 7);
+    replica_free(blank);
+}
+
 /* Another member's shard has another size. */
 static void a_residual_of_another_membership_starts_from_nothing(void **state)
 {
@@ -388,6 +433,7 @@ int main(void)
         cmocka_unit_test(a_checkpoint_of_another_run_or_model_is_refused),
         cmocka_unit_test(a_damaged_file_is_refused),
         cmocka_unit_test(numbers_that_are_not_those_of_the_hash_are_refused),
+        cmocka_unit_test(a_file_without_an_array_that_is_needed_is_refused),
         cmocka_unit_test(a_residual_of_another_membership_starts_from_nothing),
         cmocka_unit_test(a_checkpoint_that_cannot_be_written_leaves_the_one_before),
         cmocka_unit_test(the_plan_comes_back_or_is_called_damaged),

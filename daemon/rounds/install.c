@@ -47,9 +47,10 @@ static enum err run_install(struct job *job, struct jobs_scratch *scratch)
     struct install_job *j = (struct install_job *)(void *)job;
     const struct rounds_conf *conf = &j->install->desk->conf;
     (void)scratch;
-    return state_object_install(conf->replica, conf->plan->plan, j->key.fragment, j->key.version,
-                                j->expects ? &j->hash : NULL, slots_state(conf->slots, j->key.fragment), j->bytes,
-                                &j->state);
+    const struct state_expected expected = {
+        .version = j->key.version, .steps = (uint64_t)conf->spec->steps, .hash = j->expects ? &j->hash : NULL};
+    return state_object_install(conf->replica, conf->plan->plan, j->key.fragment, &expected,
+                                slots_state(conf->slots, j->key.fragment), j->bytes, &j->state);
 }
 
 static void installed(const struct install_job *j)

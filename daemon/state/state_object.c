@@ -1,5 +1,6 @@
 #include "daemon/state/state_object.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "common/bytes.h"
@@ -49,8 +50,8 @@ static enum err hash_of(const float *values, uint64_t count, uint64_t arrays, ui
     return ERR_OK;
 }
 
-enum err state_object_install(struct replica *replica, const struct plan *plan, uint32_t f, uint64_t version,
-                              const struct digest *expected, const uint8_t *object, uint64_t bytes,
+enum err state_object_install(struct replica *replica, const struct plan *plan, uint32_t f,
+                              const struct state_expected *expected, const uint8_t *object, uint64_t bytes,
                               struct store_fragment *state)
 {
     struct bytes_reader reader = bytes_reader_init(object, bytes);
@@ -61,13 +62,15 @@ enum err state_object_install(struct replica *replica, const struct plan *plan, 
     uint64_t count = bytes_get_u64(&reader);
     const uint8_t *announced = bytes_get(&reader, DIGEST_BYTES);
     if (announced == NULL || magic != STATE_MAGIC || fragment != f || count != plan->fragments[f].values_count ||
-        bytes != state_object_bytes(replica, plan, f) || state->version != version)
+        bytes != state_object_bytes(replica, plan, f) || state->version != expected->version)
         return err_set(ERR_PROTO, "not this state of this fragment");
+    if (state->step > expected->steps) /* the hash does not cover it */
+        return err_set(ERR_PROTO, "step %" PRIu64 " of a run of %" PRIu64, state->step, expected->steps);
     const float *values = (const float *)(const void *)(object + STATE_HEADER);
     TRY(hash_of(values, count, arrays_of(replica, f), f, state->version, &state->hash));
     if (memcmp(announced, state->hash.byte, DIGEST_BYTES) != 0)
         return err_set(ERR_PROTO, "its values are not those of its hash");
-    if (expected != NULL && !digest_equal(expected, &state->hash))
+    if (expected->hash != NULL && !digest_equal(expected->hash, &state->hash))
         return err_set(ERR_PROTO, "it is not the one that island announced");
     memcpy(replica_anchor(replica, f), values, count * sizeof *values);
     if (replica_momentum(replica, f) != NULL)

@@ -16,10 +16,17 @@ uint64_t state_object_bytes(struct replica *replica, const struct plan *plan, ui
 /* Writes it into `out`, which has that many bytes. */
 void state_object_make(struct replica *replica, const struct plan *plan, uint32_t f, const struct store_fragment *state,
                        uint8_t *out);
-/* Checks and takes it over. ERR_PROTO: not such an object, not the state of `version`, its values are not those of its
- * hash, or the hash is not `expected` (NULL: none is known); the replica is then as it was. */
+
+/* What a state that comes in has to be. */
+struct state_expected {
+    uint64_t version;
+    uint64_t steps;            /* of the run: no state is of a later step */
+    const struct digest *hash; /* NULL: none is known */
+};
+/* Checks and takes it over. ERR_PROTO: not such an object, its values are not those of its hash, or it is not what is
+ * expected; the replica is then as it was. */
 ERR_MUST_CHECK enum err state_object_install(struct replica *replica, const struct plan *plan, uint32_t f,
-                                             uint64_t version, const struct digest *expected, const uint8_t *object,
+                                             const struct state_expected *expected, const uint8_t *object,
                                              uint64_t bytes, struct store_fragment *state);
 
 #endif

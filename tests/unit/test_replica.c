@@ -7,6 +7,8 @@
 
 #include "common/digest.h"
 #include "daemon/state/replica.h"
+#include "tests/lib/outofmem.h"
+#include "tests/lib/smallrun.h"
 
 enum { MEMBERS = 3, FRAME_MAX = 1 << 16 };
 
@@ -256,6 +258,341 @@ static void a_nan_of_ours_names_its_tensor(void **state)
     replica_free(one);
 }
 
+/* ---- residuals ---- */
+
+/* A member of a run of three fragments, full of numbers; residuals are kept as they are. */
+static struct replica *filled(const struct smallrun *run, uint32_t self)
+{
+    struct replica_conf conf = smallrun_conf(run, self);
+    struct replica *replica;
+    conf.feedback_decay = 1;
+    conf.feedback_limit = 0;
+    assert_ok(replica_new(&conf, &replica));
+    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
+        smallrun_fill(replica, run, f, 1);
+    return replica;
+}
+
+static float *copy_of(const float *values, uint64_t count)
+{
+    float *copy = malloc((size_t)count * sizeof *copy);
+    memcpy(copy, values, (size_t)count * sizeof *copy);
+    return copy;
+}
+
+/* Encodes what lies between the anchor and parameters that are all zero; returns the residual there will be if this
+ * contribution is counted. */
+static float *encode_again(struct replica *replica, const struct smallrun *run, uint32_t f, uint32_t s,
+                           struct frame *frame)
+{
+    struct plan_shard range = replica_shard(replica, f, s);
+    size_t n = (size_t)(range.end - range.begin);
+    float *theta = calloc((size_t)run->plan->plan->fragments[f].values_count, sizeof *theta);
+    float *left = malloc(n * sizeof *left);
+    assert_ok(replica_encode(replica, f, s, replica_anchor(replica, f), theta, codec, frame->bytes, &frame->count));
+    assert_ok(codec_decode(codec, frame->bytes, frame->count, left, n));
+    for (size_t i = 0; i < n; i++)
+        left[i] = replica_anchor(replica, f)[range.begin + i] + replica_residual(replica, f)[range.begin + i] - left[i];
+    free(theta);
+    return left;
+}
+
+/* Whatever was encoded since: a result that does not name us leaves the residual as it was, to the bit. */
+static void a_residual_stays_as_it_is_when_a_result_does_not_count_us(void **state)
+{
+    (void)state;
+    static struct frame frame;
+    struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
+    struct replica *one = filled(&run, 0);
+    uint64_t count = run.plan->plan->fragments[1].values_count;
+    float *before = copy_of(replica_residual(one, 1), count), *anchor = copy_of(replica_anchor(one, 1), count);
+    for (uint32_t s = 0; s < SMALLRUN_MEMBERS; s++) {
+        for (int times = 0; times < 2; times++) { /* encoded anew, as after a round that closed without us */
+            free(encode_again(one, &run, 1, s, &frame));
+            assert_memory_equal(replica_residual(one, 1), before, count * sizeof(float));
+        }
+        assert_ok(replica_apply(one, 1, s, &numbers, frame.bytes, frame.count, REPLICA_KEEP, codec, scratch));
+        assert_memory_equal(replica_residual(one, 1), before, count * sizeof(float));
+    }
+    assert_memory_not_equal(replica_anchor(one, 1), anchor, count * sizeof(float));
+    free(before);
+    free(anchor);
+    replica_free(one);
+    smallrun_free(&run);
+}
+
+/* Of one shard of one fragment, and of no other. */
+static void a_residual_moves_for_the_shard_that_counts_us_alone(void **state)
+{
+    (void)state;
+    static struct frame frame;
+    struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
+    struct replica *one = filled(&run, 0), *other = filled(&run, 0);
+    struct plan_shard range = replica_shard(one, 1, 2);
+    size_t n = (size_t)(range.end - range.begin);
+    free(encode_again(one, &run, 1, 0, &frame)); /* pending for other shards, too */
+    free(encode_again(one, &run, 1, 1, &frame));
+    float *left = encode_again(one, &run, 1, 2, &frame);
+    assert_ok(replica_apply(one, 1, 2, &numbers, frame.bytes, frame.count, REPLICA_MOVE, codec, scratch));
+    for (size_t i = 0; i < n; i++)
+        assert_float_equal(replica_residual(one, 1)[range.begin + i], left[i], 1e-5);
+    assert_true(norm_of(replica_residual(one, 1) + range.begin, NULL, n) > 0);
+    /* Brought over by hand, there is no other difference. */
+    memcpy(replica_residual(other, 1) + range.begin, replica_residual(one, 1) + range.begin, n * sizeof(float));
+    assert_ok(replica_apply(other, 1, 2, &numbers, frame.bytes, frame.count, REPLICA_KEEP, codec, scratch));
+    struct digest mine = smallrun_digest(one, &run), theirs = smallrun_digest(other, &run);
+    assert_true(digest_equal(&mine, &theirs));
+    /* One that is not known any more is forgotten, there and nowhere else. */
+    assert_ok(replica_apply(one, 1, 2, &numbers, frame.bytes, frame.count, REPLICA_CLEAR, codec, scratch));
+    memset(replica_residual(other, 1) + range.begin, 0, n * sizeof(float));
+    assert_ok(replica_apply(other, 1, 2, &numbers, frame.bytes, frame.count, REPLICA_KEEP, codec, scratch));
+    mine = smallrun_digest(one, &run);
+    theirs = smallrun_digest(other, &run);
+    assert_true(digest_equal(&mine, &theirs));
+    free(left);
+    replica_free(one);
+    replica_free(other);
+    smallrun_free(&run);
+}
+
+/* One input of weight: its frame is of the anchor, so the mean is what that frame decodes to. */
+static void reduce_one(struct replica *owner, const struct frame *in, struct frame *out, float *mean, size_t n)
+{
+    struct replica_input input = {.frame = in->bytes, .bytes = in->count, .weight = 3};
+    size_t bad;
+    assert_ok(replica_reduce(owner, 1, &input, 1, codec, scratch, out->bytes, &out->count, &bad));
+    assert_ok(codec_decode(codec, in->bytes, in->count, mean, n));
+}
+
+static void the_owners_residual_moves_when_its_result_is_the_truth(void **state)
+{
+    (void)state;
+    enum { SELF = 2 };
+    static struct frame in, out;
+    struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
+    struct replica *owner = filled(&run, SELF);
+    struct plan_shard range = replica_own_shard(owner, 1);
+    size_t n = (size_t)(range.end - range.begin);
+    float *mean = malloc(n * sizeof *mean), *decoded = malloc(n * sizeof *decoded);
+    float *before = copy_of(replica_owner_residual(owner, 1), n);
+    float *ours = copy_of(replica_residual(owner, 1), run.plan->plan->fragments[1].values_count);
+    free(encode_again(owner, &run, 1, SELF, &in));
+    for (int times = 0; times < 2; times++) { /* the first was thrown away: a contribution was dropped */
+        reduce_one(owner, &in, &out, mean, n);
+        assert_memory_equal(replica_owner_residual(owner, 1), before, n * sizeof(float));
+    }
+    replica_commit_owner(owner, 1);
+    assert_ok(codec_decode(codec, out.bytes, out.count, decoded, n));
+    for (size_t i = 0; i < n; i++)
+        assert_float_equal(replica_owner_residual(owner, 1)[i], mean[i] + before[i] - decoded[i], 1e-5);
+    /* The next result is made with it, and with it alone. */
+    memcpy(before, replica_owner_residual(owner, 1), n * sizeof(float));
+    reduce_one(owner, &in, &out, mean, n);
+    replica_commit_owner(owner, 1);
+    assert_ok(codec_decode(codec, out.bytes, out.count, decoded, n));
+    for (size_t i = 0; i < n; i++)
+        assert_float_equal(replica_owner_residual(owner, 1)[i], mean[i] + before[i] - decoded[i], 1e-5);
+    assert_memory_equal(replica_residual(owner, 1), ours, run.plan->plan->fragments[1].values_count * sizeof(float));
+    free(mean);
+    free(decoded);
+    free(before);
+    free(ours);
+    replica_free(owner);
+    smallrun_free(&run);
+}
+
+static void only_a_share_of_a_residual_is_kept_where_it_decays(void **state)
+{
+    (void)state;
+    static struct frame frame;
+    struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
+    struct replica_conf conf = smallrun_conf(&run, 0);
+    struct replica *half;
+    conf.feedback_decay = 0.5f;
+    conf.feedback_limit = 0;
+    assert_ok(replica_new(&conf, &half));
+    smallrun_fill(half, &run, 1, 1);
+    struct plan_shard range = replica_shard(half, 1, 2);
+    float *left = encode_again(half, &run, 1, 2, &frame);
+    replica_commit(half, 1, 2);
+    for (uint64_t i = range.begin; i < range.end; i++)
+        assert_float_equal(replica_residual(half, 1)[i], left[i - range.begin] / 2, 1e-5);
+    free(left);
+    replica_free(half);
+    smallrun_free(&run);
+}
+
+static void what_is_cleared_is_as_new(void **state)
+{
+    (void)state;
+    struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
+    struct replica *one = filled(&run, 2), *new = smallrun_replica(&run, 2);
+    struct digest before, after, mine, theirs;
+    size_t bytes = (size_t)run.plan->plan->fragments[1].values_count * sizeof(float);
+    assert_ok(replica_hash(one, 1, 4, &before));
+    replica_clear_residuals(one, 1);
+    assert_ok(replica_hash(one, 1, 4, &after)); /* anchor and momentum stand */
+    assert_true(digest_equal(&before, &after));
+    struct plan_shard own = replica_own_shard(one, 1);
+    assert_memory_equal(replica_residual(one, 1), replica_residual(new, 1), bytes);
+    assert_memory_equal(replica_owner_residual(one, 1), replica_owner_residual(new, 1),
+                        (size_t)(own.end - own.begin) * sizeof(float));
+    smallrun_fill(one, &run, 1, 2);
+    replica_clear(one, 1);
+    /* And the other fragments are untouched. */
+    smallrun_fill(new, &run, 0, 1);
+    smallrun_fill(new, &run, 2, 1);
+    mine = smallrun_digest(one, &run);
+    theirs = smallrun_digest(new, &run);
+    assert_true(digest_equal(&mine, &theirs));
+    replica_free(one);
+    replica_free(new);
+    smallrun_free(&run);
+}
+
+static void without_feedback_there_are_no_residuals_to_move(void **state)
+{
+    (void)state;
+    static struct frame in, out;
+    struct smallrun run = smallrun_new("[outer]\noptimizer = average\n");
+    struct replica *one = smallrun_replica(&run, 2);
+    struct replica_input input = {.frame = in.bytes, .weight = 1};
+    struct replica_size size;
+    struct plan_shard own = replica_own_shard(one, 1);
+    float *theta = calloc((size_t)run.plan->plan->fragments[1].values_count, sizeof *theta);
+    size_t bad;
+    smallrun_fill(one, &run, 1, 1);
+    assert_null(replica_momentum(one, 1));
+    assert_null(replica_residual(one, 1));
+    assert_null(replica_owner_residual(one, 1));
+    assert_ok(replica_encode(one, 1, 2, replica_anchor(one, 1), theta, codec, in.bytes, &in.count));
+    replica_commit(one, 1, 2);
+    input.bytes = in.count;
+    assert_ok(replica_reduce(one, 1, &input, 1, codec, scratch, out.bytes, &out.count, &bad));
+    replica_commit_owner(one, 1);
+    assert_ok(replica_measure(one, 1, 2, out.bytes, out.count, codec, scratch, &size));
+    assert_true(size.delta > 0 && size.momentum == 0);
+    assert_ok(replica_apply(one, 1, 2, &numbers, out.bytes, out.count, REPLICA_MOVE, codec, scratch));
+    assert_ok(replica_apply(one, 1, 2, &numbers, out.bytes, out.count, REPLICA_CLEAR, codec, scratch));
+    replica_clear_residuals(one, 1);
+    assert_true(norm_of(replica_anchor(one, 1) + own.begin, NULL, (size_t)(own.end - own.begin)) > 0);
+    replica_clear(one, 1);
+    assert_true(norm_of(replica_anchor(one, 1), NULL, (size_t)run.plan->plan->fragments[1].values_count) == 0);
+    free(theta);
+    replica_free(one);
+    smallrun_free(&run);
+}
+
+/* ---- shards, sizes, and what cannot be done ---- */
+
+static void shards_that_are_not_empty_make_up_the_fragment(void **state)
+{
+    (void)state;
+    enum { MANY = 20 };
+    uint64_t weights[MANY], most = 0;
+    struct smallrun run = smallrun_new("");
+    struct replica_conf conf = smallrun_conf(&run, 3);
+    struct replica *one;
+    for (uint64_t i = 0; i < MANY; i++)
+        weights[i] = i == 7 || i == MANY - 1 ? 0 : 1 + i % 3;
+    conf.weights = weights;
+    conf.members_count = MANY;
+    assert_ok(replica_new(&conf, &one));
+    memset(weights, 0, sizeof weights); /* they were copied */
+    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++) {
+        struct bitset shards = replica_shards(one, f);
+        uint64_t at = 0;
+        for (uint32_t s = 0; s < MANY; s++) {
+            struct plan_shard range = replica_shard(one, f, s);
+            assert_int_equal(range.begin, at);
+            assert_int_equal(bitset_has(&shards, s), range.end > range.begin);
+            most = range.end - range.begin > most ? range.end - range.begin : most;
+            at = range.end;
+        }
+        assert_int_equal(at, run.plan->plan->fragments[f].values_count);
+        assert_in_range(bitset_count(&shards), 1, MANY - 1); /* fewer blocks than members */
+        assert_false(bitset_has(&shards, 7));
+        assert_false(bitset_has(&shards, MANY));
+        struct plan_shard own = replica_own_shard(one, f), third = replica_shard(one, f, 3);
+        assert_true(own.begin == third.begin && own.end == third.end);
+    }
+    assert_int_equal(replica_shard_max(one), most);
+    replica_free(one);
+    smallrun_free(&run);
+}
+
+static void sizes_are_sums_of_squares_before_the_step(void **state)
+{
+    (void)state;
+    static struct frame frame;
+    struct smallrun run = smallrun_new("codec = fp32\n");
+    struct replica *one = smallrun_replica(&run, 0);
+    struct plan_shard range = replica_shard(one, 1, 2);
+    struct replica_size size;
+    size_t n = (size_t)(range.end - range.begin);
+    float *theta = calloc((size_t)run.plan->plan->fragments[1].values_count, sizeof *theta);
+    smallrun_fill(one, &run, 1, 1);
+    assert_ok(replica_encode(one, 1, 2, replica_anchor(one, 1), theta, codec, frame.bytes, &frame.count));
+    struct digest before = smallrun_digest(one, &run);
+    assert_ok(replica_measure(one, 1, 2, frame.bytes, frame.count, codec, scratch, &size));
+    struct digest after = smallrun_digest(one, &run);
+    assert_true(digest_equal(&before, &after));
+    double delta = norm_of(replica_anchor(one, 1) + range.begin, NULL, n);
+    double momentum = norm_of(replica_momentum(one, 1) + range.begin, NULL, n);
+    assert_true(fabs(size.delta / (delta * delta) - 1) < 1e-5);
+    assert_true(fabs(size.momentum / (momentum * momentum) - 1) < 1e-5);
+    free(theta);
+    replica_free(one);
+    smallrun_free(&run);
+}
+
+static void a_result_that_cannot_be_decoded_changes_nothing(void **state)
+{
+    (void)state;
+    static struct frame frame;
+    struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
+    struct replica *one = filled(&run, 0);
+    struct replica_size size;
+    free(encode_again(one, &run, 1, 2, &frame));
+    struct digest before = smallrun_digest(one, &run);
+    size_t whole = frame.count;
+    for (size_t bytes = 0; bytes < whole; bytes += 1 + whole / 50) {
+        assert_int_equal(replica_apply(one, 1, 2, &numbers, frame.bytes, bytes, REPLICA_MOVE, codec, scratch),
+                         ERR_PROTO);
+        assert_int_equal(replica_measure(one, 1, 2, frame.bytes, bytes, codec, scratch, &size), ERR_PROTO);
+    }
+    /* Whole, and of a shard of another size. */
+    assert_int_equal(replica_apply(one, 1, 0, &numbers, frame.bytes, whole, REPLICA_CLEAR, codec, scratch), ERR_PROTO);
+    struct digest after = smallrun_digest(one, &run);
+    assert_true(digest_equal(&before, &after));
+    replica_free(one);
+    smallrun_free(&run);
+}
+
+static enum err make_replica(void *user)
+{
+    struct replica *replica;
+    enum err err = replica_new(user, &replica);
+    assert_true(err == ERR_OK || replica == NULL);
+    replica_free(replica);
+    return err;
+}
+
+/* With all that can be allocated. */
+static void without_memory_there_is_no_replica(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"codec = powersgd\nerror_feedback = yes\noutliers = trimmed\n",
+                                        "codec = adaptive\n"};
+    for (size_t i = 0; i < 2; i++) {
+        struct smallrun run = smallrun_new(lines[i]);
+        struct replica_conf conf = smallrun_conf(&run, 1);
+        print_message("%zu allocations failed in turn\n", outofmem_walk(make_replica, &conf));
+        smallrun_free(&run);
+    }
+    replica_free(NULL);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -272,6 +609,16 @@ int main(void)
         cmocka_unit_test(the_one_who_sends_nonsense_is_left_out),
         cmocka_unit_test(an_outlier_does_not_carry_the_mean_off),
         cmocka_unit_test(a_nan_of_ours_names_its_tensor),
+        cmocka_unit_test(a_residual_stays_as_it_is_when_a_result_does_not_count_us),
+        cmocka_unit_test(a_residual_moves_for_the_shard_that_counts_us_alone),
+        cmocka_unit_test(the_owners_residual_moves_when_its_result_is_the_truth),
+        cmocka_unit_test(only_a_share_of_a_residual_is_kept_where_it_decays),
+        cmocka_unit_test(what_is_cleared_is_as_new),
+        cmocka_unit_test(without_feedback_there_are_no_residuals_to_move),
+        cmocka_unit_test(shards_that_are_not_empty_make_up_the_fragment),
+        cmocka_unit_test(sizes_are_sums_of_squares_before_the_step),
+        cmocka_unit_test(a_result_that_cannot_be_decoded_changes_nothing),
+        cmocka_unit_test(without_memory_there_is_no_replica),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(scratch);

@@ -1,0 +1,611 @@
+#include "tests/lib/isle.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/rules.h"
+
+enum { DEADLINE_MS = 10000, STEPS_A_ROUND = 10, TOKENS_A_ROUND = 1000 };
+
+/* A fragment of one matrix and one of three; whole codec blocks all of them. */
+static const struct ipc_tensor tensors[] = {
+    {.name = "embed", .layer = -1, .dims = 2, .shape = {18, 128}},
+    {.name = "first", .layer = -1, .dims = 2, .shape = {8, 128}},
+    {.name = "second", .layer = -1, .dims = 2, .shape = {6, 128}},
+    {.name = "third", .layer = -1, .dims = 2, .shape = {2, 128}},
+};
+static const char *const names[ISLE_MEMBERS_MAX] = {"alder", "birch", "cedar"};
+
+/* ---- life ---- */
+
+static void read_spec(struct isle *isle)
+{
+    char text[2048];
+    snprintf(text, sizeof text, "[run]\nname = isle\nsteps = 1000\n[sync]\npattern = balanced\nfragments = %d\n%s%s",
+             ISLE_FRAGMENTS, "zstd_level = 0\ninterval = 10\n", isle->conf.sync);
+    assert_ok(runspec_parse(text, "isle", &isle->spec));
+}
+
+static void make_view(struct isle *isle)
+{
+    assert_in_range(isle->conf.members, 1, ISLE_MEMBERS_MAX);
+    for (uint32_t i = 0; i < isle->conf.members; i++)
+        isle->members[i] = (struct view_member){.name = names[i], .uplink = 1};
+    isle->view = (struct view){.members = isle->members, .count = isle->conf.members, .self = isle->conf.self};
+}
+
+static struct replica *new_replica(const struct isle *isle)
+{
+    static const uint64_t weights[ISLE_MEMBERS_MAX] = {1, 1, 1};
+    struct replica *replica;
+    struct replica_conf conf = {.plan = isle->plan->plan,
+                                .outer = rules_outer(&isle->spec),
+                                .choice = rules_codec(&isle->spec),
+                                .error_feedback = isle->spec.error_feedback,
+                                .feedback_decay = (float)isle->spec.feedback_decay,
+                                .feedback_limit = (float)isle->spec.feedback_limit,
+                                .outliers = rules_outliers(&isle->spec),
+                                .weights = weights,
+                                .members_count = isle->conf.members,
+                                .self = isle->conf.self};
+    assert_ok(replica_new(&conf, &replica));
+    return replica;
+}
+
+static void open_sync(struct isle *isle)
+{
+    struct bitset shards[ISLE_FRAGMENTS];
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
+        shards[f] = replica_shards(isle->replica, f);
+    struct sync_conf conf = {.self = isle->conf.self,
+                             .members_count = isle->conf.members,
+                             .fragments_count = ISLE_FRAGMENTS,
+                             .shards = shards,
+                             .rule = {.quorum = (uint32_t)isle->spec.quorum, .grace_ms = isle->spec.grace_ms}};
+    assert_ok(sync_new(&conf, &isle->sync));
+}
+
+struct rounds_conf isle_rounds_conf(const struct isle *isle)
+{
+    return (struct rounds_conf){.spec = &isle->spec,
+                                .view = &isle->view,
+                                .plan = isle->plan,
+                                .folder = isle->conf.folder,
+                                .replica = isle->replica,
+                                .ledger = isle->ledger,
+                                .slots = isle->slots,
+                                .jobs = isle->jobs,
+                                .events = isle->events,
+                                .sync = isle->sync};
+}
+
+static void open_rounds(struct isle *isle)
+{
+    struct slots_conf slots = {.replica = isle->replica,
+                               .fragments_count = ISLE_FRAGMENTS,
+                               .members_count = isle->conf.members,
+                               .self = isle->conf.self};
+    assert_ok(slots_new(&slots, &isle->slots));
+    struct rounds_conf conf = isle_rounds_conf(isle);
+    assert_ok(rounds_new(&conf, &isle->rounds));
+}
+
+static void recover(struct isle *isle, uint32_t f)
+{
+    bool known;
+    assert_ok(rounds_recover(isle->rounds, f, &known, &isle->results[f]));
+    if (!known)
+        return;
+    const struct store_fragment *state = rounds_state(isle->rounds, f);
+    sync_restore(isle->sync, f, state->version, &state->hash, &isle->results[f]);
+}
+
+struct isle *isle_open(const struct isle_conf *conf)
+{
+    struct isle *isle = calloc(1, sizeof *isle);
+    assert_non_null(isle);
+    isle->conf = *conf;
+    isle->now_ms = 1000;
+    read_spec(isle);
+    make_view(isle);
+    struct ledger_conf ledger = {
+        .folder = conf->folder, .run_id = isle->spec.digest, .segment_bytes = 16 << 20, .keep_bytes = 16 << 20};
+    assert_ok(events_new(&isle->events));
+    assert_ok(ledger_open(&ledger, &isle->ledger));
+    assert_ok(jobs_new(conf->threads > 0 ? conf->threads : 2, 0, &isle->jobs));
+    assert_ok(model_plan_new(&isle->spec, tensors, sizeof tensors / sizeof tensors[0], &isle->plan));
+    assert_int_equal(isle->plan->plan->fragments_count, ISLE_FRAGMENTS);
+    assert_ok(events_reserve(isle->events, ISLE_FRAGMENTS, conf->members));
+    isle->replica = new_replica(isle);
+    open_sync(isle);
+    open_rounds(isle);
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
+        isle->base[f] = calloc(isle_values(isle, f), sizeof(float));
+        isle->theta[f] = calloc(isle_values(isle, f), sizeof(float));
+        isle->area[f] = calloc(isle_values(isle, f), sizeof(float));
+        recover(isle, f);
+    }
+    rounds_tick(isle->rounds, isle->now_ms, 0);
+    return isle;
+}
+
+struct isle *isle_new(const char *name, const char *sync, uint32_t members, uint32_t self, int threads)
+{
+    struct isle_conf conf = {
+        .folder = testlib_folder(name), .sync = sync, .members = members, .self = self, .threads = threads};
+    struct isle *isle = isle_open(&conf);
+    isle_begin(isle);
+    return isle;
+}
+
+void isle_close(struct isle *isle)
+{
+    isle->hold = ~0u;
+    isle->hold_unread = true;
+    isle_settle(isle);
+    jobs_free(isle->jobs);
+    rounds_free(isle->rounds);
+    sync_free(isle->sync);
+    slots_free(isle->slots);
+    replica_free(isle->replica);
+    model_plan_free(isle->plan);
+    ledger_close(isle->ledger);
+    events_free(isle->events);
+    runspec_deinit(&isle->spec);
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
+        free(isle->base[f]);
+        free(isle->theta[f]);
+        free(isle->area[f]);
+    }
+    free(isle);
+}
+
+struct isle *isle_again(struct isle *isle)
+{
+    struct isle_conf conf = isle->conf;
+    isle_close(isle);
+    return isle_open(&conf);
+}
+
+static void copy_values(float *to, const float *from, size_t count)
+{
+    if (to != NULL)
+        memcpy(to, from, count * sizeof *to);
+}
+
+struct replica *isle_twin(const struct isle *isle)
+{
+    struct replica *twin = new_replica(isle);
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
+        struct plan_shard own = replica_own_shard(twin, f);
+        copy_values(replica_anchor(twin, f), replica_anchor(isle->replica, f), isle_values(isle, f));
+        copy_values(replica_momentum(twin, f), replica_momentum(isle->replica, f), isle_values(isle, f));
+        copy_values(replica_residual(twin, f), replica_residual(isle->replica, f), isle_values(isle, f));
+        copy_values(replica_owner_residual(twin, f), replica_owner_residual(isle->replica, f),
+                    (size_t)(own.end - own.begin));
+    }
+    return twin;
+}
+
+/* ---- the engine ---- */
+
+static void carry_out(struct isle *isle, const struct sync_action *action)
+{
+    uint32_t f = action->fragment;
+    assert_true(isle->ordered_count < ISLE_KEPT);
+    isle->ordered[isle->ordered_count++] = *action;
+    if ((isle->hold >> action->type & 1) != 0)
+        return;
+    switch (action->type) {
+    case SYNC_DO_ENCODE: rounds_encode(isle->rounds, f, action->version, &isle->snapshot[f]); break;
+    case SYNC_DO_REDUCE: rounds_reduce(isle->rounds, f, action->version, &sync_owner(isle->sync, f)->have); break;
+    case SYNC_DO_STORE: rounds_store(isle->rounds, f, action->version); break;
+    case SYNC_DO_APPLY: rounds_apply(isle->rounds, f, action->version); break;
+    case SYNC_DO_GIVE: rounds_give(isle->rounds, f, isle->area[f]); break;
+    default: break; /* other parts' */
+    }
+}
+
+void isle_step(struct isle *isle, const struct sync_event *event)
+{
+    struct sync_action action;
+    sync_step(isle->sync, event, isle->now_ms);
+    while (sync_action(isle->sync, &action))
+        carry_out(isle, &action);
+}
+
+static void started(struct isle *isle, const struct event *event)
+{
+    uint32_t f = event->fragment;
+    if (!event->start.initial || sync_known(isle->sync, f))
+        return;
+    rounds_begin(isle->rounds, f, &event->start.hash);
+    sync_restore(isle->sync, f, 0, &event->start.hash, &(struct bitset){{0}});
+}
+
+/* As the trainer's memory remembers it. */
+static void counted(struct isle *isle, const struct event *event)
+{
+    struct replica_snapshot *snapshot = &isle->snapshot[event->fragment];
+    for (uint32_t s = 0; s < isle->conf.members; s++)
+        if (bitset_has(&event->shards, s))
+            snapshot->counted_tokens[s] = snapshot->tokens;
+}
+
+static void handle(struct isle *isle, const struct event *event)
+{
+    uint32_t f = event->fragment;
+    switch (event->type) {
+    case EVENT_SYNC: isle_step(isle, &event->sync); break;
+    case EVENT_ENCODED:
+        isle_step(isle, &(struct sync_event){.type = event->err == ERR_OK ? SYNC_EV_ENCODED : SYNC_EV_REFUSED,
+                                             .fragment = f});
+        break;
+    case EVENT_COUNTED: counted(isle, event); break;
+    case EVENT_STARTED: started(isle, event); break;
+    case EVENT_UNREAD:
+        if (!isle->hold_unread)
+            rounds_unread(isle->rounds, f);
+        break;
+    default: break; /* for the trainer and the peers, or looked at in events_fatal() */
+    }
+}
+
+void isle_drain(struct isle *isle)
+{
+    struct event event;
+    while (event_take(isle->events, &event)) {
+        assert_true(isle->posted_count < ISLE_KEPT);
+        isle->posted[isle->posted_count++] = event;
+        handle(isle, &event);
+    }
+}
+
+void isle_wait_ended(struct isle *isle)
+{
+    struct pollfd ready = {.fd = jobs_fd(isle->jobs), .events = POLLIN};
+    assert_int_equal(poll(&ready, 1, DEADLINE_MS), 1);
+}
+
+void isle_take_back(struct isle *isle)
+{
+    isle_wait_ended(isle);
+    assert_true(jobs_take_back(isle->jobs));
+    isle_drain(isle);
+}
+
+void isle_settle(struct isle *isle)
+{
+    isle_drain(isle);
+    while (jobs_pending(isle->jobs) > 0)
+        isle_take_back(isle);
+}
+
+void isle_tick(struct isle *isle, uint64_t later_ms)
+{
+    isle->now_ms += later_ms;
+    isle_step(isle, &(struct sync_event){.type = SYNC_EV_TICK});
+    isle_drain(isle);
+    rounds_tick(isle->rounds, isle->now_ms, 0);
+    isle_drain(isle);
+}
+
+/* ---- what was posted and ordered ---- */
+
+void isle_forget(struct isle *isle)
+{
+    isle->posted_count = isle->ordered_count = 0;
+}
+
+const struct event *isle_posted(const struct isle *isle, enum event_type type, uint32_t f)
+{
+    for (size_t i = isle->posted_count; i-- > 0;)
+        if (isle->posted[i].type == type && isle->posted[i].fragment == f)
+            return &isle->posted[i];
+    return NULL;
+}
+
+const struct event *isle_told(const struct isle *isle, enum sync_event_type type, uint32_t f)
+{
+    for (size_t i = isle->posted_count; i-- > 0;)
+        if (isle->posted[i].type == EVENT_SYNC && isle->posted[i].sync.type == type && isle->posted[i].fragment == f)
+            return &isle->posted[i];
+    return NULL;
+}
+
+size_t isle_posted_count(const struct isle *isle, enum event_type type)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < isle->posted_count; i++)
+        count += isle->posted[i].type == type;
+    return count;
+}
+
+size_t isle_told_count(const struct isle *isle, enum sync_event_type type)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < isle->posted_count; i++)
+        count += isle->posted[i].type == EVENT_SYNC && isle->posted[i].sync.type == type;
+    return count;
+}
+
+const struct sync_action *isle_ordered(const struct isle *isle, enum sync_action_type type, uint32_t f)
+{
+    for (size_t i = isle->ordered_count; i-- > 0;)
+        if (isle->ordered[i].type == type && isle->ordered[i].fragment == f)
+            return &isle->ordered[i];
+    return NULL;
+}
+
+size_t isle_ordered_count(const struct isle *isle, enum sync_action_type type)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < isle->ordered_count; i++)
+        count += isle->ordered[i].type == type;
+    return count;
+}
+
+/* ---- the trainer ---- */
+
+void isle_pattern(float *out, size_t count, uint64_t seed, float amount)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = amount * (1 + (float)((i * 37 + seed * 11) % 101) / 101.0f);
+}
+
+void isle_begin(struct isle *isle)
+{
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
+        isle_pattern(isle->base[f], isle_values(isle, f), f, 1);
+        rounds_start(isle->rounds, f, isle->base[f], true);
+    }
+    isle_settle(isle);
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
+        for (uint32_t i = 0; i < isle->conf.members; i++)
+            isle->said[i][f] =
+                (struct wire_fragment){.fragment = f, .hash = rounds_state(isle->rounds, f)->hash, .hash_known = true};
+    isle_attach(isle);
+    for (uint32_t i = 0; i < isle->conf.members; i++)
+        if (i != isle->conf.self)
+            isle_hear(isle, i);
+    isle_forget(isle);
+}
+
+void isle_attach(struct isle *isle)
+{
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
+        rounds_start(isle->rounds, f, isle->base[f], false);
+        isle_settle(isle);
+        memcpy(isle->theta[f], isle->base[f], isle_values(isle, f) * sizeof(float));
+        isle->snapshot[f] = (struct replica_snapshot){.base = isle->base[f], .theta = isle->theta[f]};
+        event_post_sync(isle->events, &(struct sync_event){.type = SYNC_EV_TRAINER_UP,
+                                                           .fragment = f,
+                                                           .version = rounds_state(isle->rounds, f)->version});
+        isle_settle(isle);
+    }
+}
+
+void isle_train(struct isle *isle, uint32_t f, uint64_t seed, float amount)
+{
+    size_t count = isle_values(isle, f);
+    isle_pattern(isle->theta[f], count, seed, amount);
+    for (size_t i = 0; i < count; i++)
+        isle->theta[f][i] = isle->base[f][i] - isle->theta[f][i];
+}
+
+void isle_snapshot(struct isle *isle, uint32_t f, uint64_t step, uint64_t tokens)
+{
+    isle->snapshot[f].step = step;
+    isle->snapshot[f].tokens = tokens;
+    event_post_sync(isle->events, &(struct sync_event){.type = SYNC_EV_SNAPSHOT, .fragment = f});
+    isle_drain(isle);
+}
+
+void isle_contribute(struct isle *isle, uint32_t f, float amount, uint64_t tokens)
+{
+    uint64_t version = rounds_state(isle->rounds, f)->version + 1;
+    isle_train(isle, f, version, amount);
+    isle_snapshot(isle, f, version * STEPS_A_ROUND, tokens);
+    isle_settle(isle);
+    assert_int_equal(sync_state(isle->sync, f), SYNC_CONTRIBUTED);
+}
+
+void isle_mixed(struct isle *isle, uint32_t f)
+{
+    memcpy(isle->base[f], isle->area[f], isle_values(isle, f) * sizeof(float));
+    memcpy(isle->theta[f], isle->area[f], isle_values(isle, f) * sizeof(float));
+    event_post_sync(isle->events, &(struct sync_event){.type = SYNC_EV_MIXED, .fragment = f});
+    isle_drain(isle);
+}
+
+/* ---- the other islands ---- */
+
+void isle_hear(struct isle *isle, uint32_t member)
+{
+    static struct wire_heartbeat beat;
+    memset(&beat, 0, sizeof beat);
+    beat.taking_part = true;
+    beat.fragments_count = ISLE_FRAGMENTS;
+    memcpy(beat.fragments, isle->said[member], sizeof isle->said[member]);
+    if (!sync_up(isle->sync, member))
+        isle_step(isle, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = member});
+    isle_step(isle, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = member, .beat = &beat});
+    isle_drain(isle);
+}
+
+void isle_seal(const struct isle *isle, const struct wire_key *key, const struct wire_meta *meta, const float *values,
+               size_t count, struct isle_object *out)
+{
+    struct codec *codec;
+    size_t frame_bytes, fault;
+    struct codec_part part = {.count = count, .choice = rules_codec(&isle->spec)};
+    struct vec_source source = {.minuend = values};
+    assert_true(wire_object_bytes_max(codec_frame_bytes_max(&part, 1)) <= sizeof out->byte);
+    assert_ok(codec_new(0, &codec));
+    assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(out->byte), &frame_bytes, &fault));
+    codec_free(codec);
+    out->key = *key;
+    assert_ok(wire_object_seal(key->kind, meta, out->byte, frame_bytes, &out->bytes));
+}
+
+void isle_spoil(struct isle_object *object)
+{
+    enum { DIGEST_AT = 32, DIGEST_SHORT = 16, NO_CODEC = 99 }; /* docs/FORMATS.md, 2 */
+    struct wire_meta meta;
+    const uint8_t *inside;
+    size_t frame_bytes;
+    struct digest_state state;
+    assert_ok(wire_object_open(object->key.kind, object->byte, object->bytes, &meta, &inside, &frame_bytes));
+    uint8_t *frame = wire_object_frame(object->byte);
+    frame[CODEC_HEADER_BYTES] = NO_CODEC;
+    digest_begin(&state);
+    digest_add(&state, frame, DIGEST_AT);
+    digest_add(&state, frame + CODEC_HEADER_BYTES, frame_bytes - CODEC_HEADER_BYTES);
+    struct digest digest = digest_end(&state);
+    memcpy(frame + DIGEST_AT, digest.byte, DIGEST_SHORT);
+    assert_ok(wire_object_seal(object->key.kind, &meta, object->byte, frame_bytes, &object->bytes));
+}
+
+static void seal_pattern(const struct isle *isle, const struct wire_key *key, const struct wire_meta *meta,
+                         float amount, struct isle_object *out)
+{
+    struct plan_shard range = isle_shard(isle, key->fragment, key->shard);
+    size_t count = (size_t)(range.end - range.begin);
+    float *values = calloc(count, sizeof *values);
+    assert_non_null(values);
+    isle_pattern(values, count, key->version * 7 + key->island, amount);
+    isle_seal(isle, key, meta, values, count, out);
+    free(values);
+}
+
+void isle_contribution(const struct isle *isle, uint32_t f, uint32_t member, uint64_t tokens, float amount,
+                       struct isle_object *out)
+{
+    const struct store_fragment *state = rounds_state(isle->rounds, f);
+    struct wire_key key = {.kind = WIRE_CONTRIBUTION,
+                           .fragment = f,
+                           .version = state->version + 1,
+                           .shard = isle->conf.self,
+                           .island = member};
+    struct wire_meta meta = {.tokens = tokens, .step = key.version * STEPS_A_ROUND, .base_hash = state->hash};
+    seal_pattern(isle, &key, &meta, amount, out);
+}
+
+void isle_result(const struct isle *isle, uint32_t f, uint32_t shard, const struct bitset *members, float amount,
+                 struct isle_object *out)
+{
+    const struct store_fragment *state = rounds_state(isle->rounds, f);
+    struct wire_key key = {
+        .kind = WIRE_RESULT, .fragment = f, .version = state->version + 1, .shard = shard, .island = shard};
+    struct wire_meta meta = {.step = key.version * STEPS_A_ROUND, .outer_known = true};
+    for (uint32_t i = 0; i < isle->conf.members; i++)
+        if (bitset_has(members, i))
+            meta.contributors[meta.contributors_count++] =
+                (struct wire_contributor){.island = i, .tokens = TOKENS_A_ROUND};
+    struct outer_round round = rules_round(&isle->spec, ISLE_FRAGMENTS, f, key.version, state->step, meta.step);
+    memcpy(meta.outer, (float[]){round.scale, round.momentum, round.lr}, sizeof meta.outer);
+    seal_pattern(isle, &key, &meta, amount, out);
+}
+
+static void lay(struct isle *isle, struct slot *slot, uint32_t shard, const struct isle_object *object)
+{
+    assert_ok(slots_room(isle->slots, slot, object->key.fragment, shard));
+    assert_true(object->bytes <= slot->bytes_max);
+    memcpy(slot->data, object->byte, object->bytes);
+    slot->version = 0;
+}
+
+void isle_bring(struct isle *isle, uint32_t peer, const struct isle_object *object)
+{
+    const struct wire_key *key = &object->key;
+    uint8_t *state;
+    if (key->kind == WIRE_CONTRIBUTION) {
+        lay(isle, slots_in(isle->slots, key->fragment, peer), isle->conf.self, object);
+    } else if (key->kind == WIRE_RESULT) {
+        lay(isle, slots_result(isle->slots, key->fragment, key->shard), key->shard, object);
+    } else {
+        assert_ok(slots_take_state(isle->slots, key->fragment, object->bytes, &state));
+        memcpy(state, object->byte, object->bytes);
+    }
+    rounds_object_in(isle->rounds, peer, key, object->bytes);
+    isle_drain(isle);
+}
+
+void isle_bring_contribution(struct isle *isle, uint32_t f, uint32_t member, uint64_t tokens, float amount)
+{
+    static struct isle_object object;
+    isle_contribution(isle, f, member, tokens, amount, &object);
+    isle_bring(isle, member, &object);
+    isle_settle(isle);
+}
+
+void isle_bring_result(struct isle *isle, uint32_t f, uint32_t shard, bool naming_us)
+{
+    static struct isle_object object;
+    struct bitset members = bitset_first(isle->conf.members);
+    if (!naming_us)
+        bitset_remove(&members, isle->conf.self);
+    isle_result(isle, f, shard, &members, 0.015f, &object);
+    isle_bring(isle, shard, &object);
+    isle_settle(isle);
+}
+
+void isle_round(struct isle *isle, uint32_t f, const struct bitset *naming_us)
+{
+    uint64_t version = rounds_state(isle->rounds, f)->version + 1;
+    isle_contribute(isle, f, 0.01f, version * TOKENS_A_ROUND);
+    for (uint32_t i = 0; i < isle->conf.members; i++)
+        if (i != isle->conf.self)
+            isle_bring_contribution(isle, f, i, TOKENS_A_ROUND, 0.02f);
+    for (uint32_t s = 0; s < isle->conf.members; s++)
+        if (s != isle->conf.self)
+            isle_bring_result(isle, f, s, bitset_has(naming_us, s));
+    assert_int_equal(rounds_state(isle->rounds, f)->version, version);
+    isle_mixed(isle, f);
+}
+
+/* ---- looking in ---- */
+
+size_t isle_values(const struct isle *isle, uint32_t f)
+{
+    return (size_t)isle->plan->plan->fragments[f].values_count;
+}
+
+struct plan_shard isle_shard(const struct isle *isle, uint32_t f, uint32_t shard)
+{
+    return replica_shard(isle->replica, f, shard);
+}
+
+void isle_decode(const uint8_t *frame, size_t frame_bytes, float *values, size_t count)
+{
+    struct codec *codec;
+    assert_ok(codec_check(frame, frame_bytes, count));
+    assert_ok(codec_new(0, &codec));
+    assert_ok(codec_decode(codec, frame, frame_bytes, values, count));
+    codec_free(codec);
+}
+
+const uint8_t *isle_open_slot(const struct slot *slot, uint32_t kind, struct wire_meta *meta, size_t *frame_bytes)
+{
+    const uint8_t *frame;
+    assert_false(slot->busy);
+    assert_ok(wire_object_open(kind, slot->data, slot->bytes, meta, &frame, frame_bytes));
+    return frame;
+}
+
+bool isle_all_zero(const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (values[i] != 0)
+            return false;
+    return true;
+}
+
+struct digest isle_hash(const struct isle *isle, uint32_t f, uint64_t version)
+{
+    struct digest hash;
+    assert_ok(replica_hash(isle->replica, f, version, &hash));
+    return hash;
+}

@@ -9,8 +9,10 @@
 enum { STORE_AGAIN_MS = 2000, OUTLIER_SAID_MS = 10000 };
 
 struct reduce_fragment {
-    uint64_t store_again_ms; /* the disk refused our result: when to try again; 0: it did not */
+    uint64_t made_version;   /* of the mean in the slot, stored or not */
+    uint64_t store_again_ms; /* the disk refused it: when to try again; 0: it did not */
     uint64_t stored_waits;   /* version of our result, durable, to be counted when nobody reads; 0: none */
+    bool stored_ours;        /* the ledger's result of that version is the one we made last */
 };
 
 struct reduce_member {
@@ -55,6 +57,7 @@ struct store_job {
     uint32_t f;
     uint64_t version;
     struct slot *slot;
+    bool ours; /* out: it is what the ledger has */
 };
 
 enum err reduce_new(struct desk *desk, struct reduce **out)
@@ -185,8 +188,7 @@ static void done_mean(struct job *job)
     struct mean_job *j = (struct mean_job *)(void *)job;
     struct desk *desk = j->reduce->desk;
     struct sync_event event = {.type = SYNC_EV_REDUCED, .fragment = j->f};
-    j->slot->busy = false;
-    j->slot->version = j->version;
+    j->slot->busy = false; /* its object has a version when it stands in the ledger */
     if (job->err != ERR_OK) {
         event.type = SYNC_EV_DROPPED;
         event.member = j->inputs[j->bad].member;
@@ -236,6 +238,9 @@ void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const str
     j->meta.outer_known = true;
     j->compress = desk_compress(desk, false);
     slot->busy = true;
+    slot->version = 0;
+    reduce->fragments[f].made_version = version;
+    reduce->fragments[f].store_again_ms = 0; /* what was to be stored from there is overwritten */
     desk_submit(desk, &j->job, run_mean, done_mean);
 }
 
@@ -244,9 +249,16 @@ void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const str
 static enum err run_store(struct job *job, struct jobs_scratch *scratch)
 {
     struct store_job *j = (struct store_job *)(void *)job;
-    const struct desk *desk = j->reduce->desk;
+    struct ledger *ledger = j->reduce->desk->conf.ledger;
+    uint32_t self = desk_self(j->reduce->desk);
+    struct ledger_map map;
     (void)scratch;
-    return ledger_append(desk->conf.ledger, j->f, j->version, desk_self(desk), j->slot->data, j->slot->bytes, true);
+    TRY(ledger_append(ledger, j->f, j->version, self, j->slot->data, j->slot->bytes, true));
+    /* One that we had published before our disk was lost may have come back meanwhile: then that one stands. */
+    TRY(ledger_map(ledger, j->f, j->version, self, &map));
+    j->ours = map.bytes == j->slot->bytes && memcmp(map.object, j->slot->data, map.bytes) == 0;
+    ledger_unmap(&map);
+    return ERR_OK;
 }
 
 /* Our result is durable: its residual moves, unless a checkpoint is just reading the one before. */
@@ -258,7 +270,8 @@ void reduce_unread(struct reduce *reduce, uint32_t f)
     if (version == 0 || desk->fragments[f].readers > 0)
         return;
     fragment->stored_waits = 0;
-    replica_commit_owner(desk->conf.replica, f);
+    if (fragment->stored_ours)
+        replica_commit_owner(desk->conf.replica, f);
     desk_post(desk, &(struct sync_event){
                         .type = SYNC_EV_STORED, .fragment = f, .version = version, .shard = desk_self(desk)});
 }
@@ -269,14 +282,18 @@ static void done_store(struct job *job)
     struct reduce *reduce = j->reduce;
     struct reduce_fragment *fragment = &reduce->fragments[j->f];
     uint32_t f = j->f;
-    j->slot->busy = false;
+    bool there = fragment->made_version == j->version; /* else the next one is being made in its place */
+    if (there)
+        j->slot->busy = false;
     if (job->err != ERR_OK) {
         desk_disk_failed(reduce->desk, job->text);
-        fragment->store_again_ms = reduce->desk->now_ms + STORE_AGAIN_MS;
+        fragment->store_again_ms = there ? reduce->desk->now_ms + STORE_AGAIN_MS : 0;
     } else {
         desk_disk_works(reduce->desk);
         fragment->store_again_ms = 0;
         fragment->stored_waits = j->version;
+        fragment->stored_ours = j->ours;
+        j->slot->version = there && j->ours ? j->version : 0; /* another one that stands is sent from the ledger */
     }
     job_pool_give(&reduce->stores, j);
     reduce_unread(reduce, f);
@@ -303,6 +320,6 @@ void reduce_tick(struct reduce *reduce)
         if (fragment->store_again_ms == 0 || reduce->desk->now_ms < fragment->store_again_ms)
             continue;
         fragment->store_again_ms = 0;
-        reduce_store(reduce, f, slots_own(reduce->desk->conf.slots, f)->version);
+        reduce_store(reduce, f, fragment->made_version);
     }
 }

@@ -483,6 +483,27 @@ static void our_stored_result_waits_for_readers(void **state)
     isle_close(isle);
 }
 
+/* We had published a result before our disk was lost, and a member still has it: that one stands. What we have made
+ * since is not to be sent from its slot, and what its encoding left over belongs to nothing. */
+static void a_result_that_stands_already_is_not_ours(void **state)
+{
+    (void)state;
+    static struct isle_object earlier;
+    struct isle *isle = with_a_mean("rounds-stands", coarse, 0);
+    struct plan_shard range = replica_own_shard(isle->replica, 0);
+    struct bitset members = bitset_of_word(1 << 0);
+    isle_result(isle, 0, 0, &members, 0.5f, &earlier);
+    isle_bring(isle, 1, &earlier);
+    isle_settle(isle);
+    rounds_store(isle->rounds, 0, 1);
+    isle_settle(isle);
+    assert_non_null(isle_told(isle, SYNC_EV_STORED, 0));
+    assert_ledger_holds(isle, earlier.byte, earlier.bytes);
+    assert_int_not_equal(slots_own(isle->slots, 0)->version, 1);
+    assert_true(isle_all_zero(replica_owner_residual(isle->replica, 0), (size_t)(range.end - range.begin)));
+    isle_close(isle);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -500,6 +521,7 @@ int main(void)
         cmocka_unit_test(a_result_is_told_when_it_is_durable),
         cmocka_unit_test(a_disk_that_refuses_is_tried_again),
         cmocka_unit_test(our_stored_result_waits_for_readers),
+        cmocka_unit_test(a_result_that_stands_already_is_not_ours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "daemon/rules.h"
+#include "daemon/state/state_object.h"
 
-enum { DEADLINE_MS = 10000, STEPS_A_ROUND = 10, TOKENS_A_ROUND = 1000 };
+enum { DEADLINE_MS = 10000, STEPS_A_ROUND = 10, TOKENS_A_ROUND = 1000, LEDGER_BYTES = 16 << 20 };
 
 /* A fragment of one matrix and one of three; whole codec blocks all of them. */
 static const struct ipc_tensor tensors[] = {
@@ -110,8 +111,10 @@ struct isle *isle_open(const struct isle_conf *conf)
     isle->now_ms = 1000;
     read_spec(isle);
     make_view(isle);
-    struct ledger_conf ledger = {
-        .folder = conf->folder, .run_id = isle->spec.digest, .segment_bytes = 16 << 20, .keep_bytes = 16 << 20};
+    struct ledger_conf ledger = {.folder = conf->folder,
+                                 .run_id = isle->spec.digest,
+                                 .segment_bytes = conf->segment_bytes > 0 ? conf->segment_bytes : LEDGER_BYTES,
+                                 .keep_bytes = conf->segment_bytes > 0 ? conf->kept_bytes : LEDGER_BYTES};
     assert_ok(events_new(&isle->events));
     assert_ok(ledger_open(&ledger, &isle->ledger));
     assert_ok(jobs_new(conf->threads > 0 ? conf->threads : 2, 0, &isle->jobs));
@@ -552,6 +555,37 @@ void isle_bring_result(struct isle *isle, uint32_t f, uint32_t shard, bool namin
     isle_settle(isle);
 }
 
+void isle_make_state(const struct isle *isle, uint32_t f, float more, struct replica **twin, struct isle_object *out)
+{
+    struct store_fragment state = {.version = rounds_state(isle->rounds, f)->version, .step = ISLE_STATE_STEP};
+    const struct plan *plan = isle->plan->plan;
+    *twin = isle_twin(isle);
+    for (size_t i = 0; i < isle_values(isle, f); i++) {
+        replica_anchor(*twin, f)[i] += more;
+        replica_momentum(*twin, f)[i] -= more;
+    }
+    assert_ok(replica_hash(*twin, f, state.version, &state.hash));
+    out->key = (struct wire_key){.kind = WIRE_STATE, .fragment = f, .version = state.version};
+    out->bytes = (size_t)state_object_bytes(*twin, plan, f);
+    assert_true(out->bytes <= sizeof out->byte);
+    state_object_make(*twin, plan, f, &state, out->byte);
+}
+
+void isle_diverge(struct isle *isle, uint32_t f, struct replica *theirs)
+{
+    uint64_t version = rounds_state(isle->rounds, f)->version;
+    for (uint32_t i = 0; i < isle->conf.members; i++) {
+        if (i == isle->conf.self)
+            continue;
+        isle->said[i][f].version = version;
+        assert_ok(replica_hash(theirs, f, version, &isle->said[i][f].hash));
+        isle_hear(isle, i);
+    }
+    assert_int_equal(sync_state(isle->sync, f), SYNC_REPAIR);
+    assert_int_equal(isle_ordered(isle, SYNC_DO_FETCH, f)->key.kind, WIRE_STATE);
+    isle_forget(isle);
+}
+
 void isle_round(struct isle *isle, uint32_t f, const struct bitset *naming_us)
 {
     uint64_t version = rounds_state(isle->rounds, f)->version + 1;
@@ -576,6 +610,18 @@ size_t isle_values(const struct isle *isle, uint32_t f)
 struct plan_shard isle_shard(const struct isle *isle, uint32_t f, uint32_t shard)
 {
     return replica_shard(isle->replica, f, shard);
+}
+
+void isle_damage(const char *path, long at)
+{
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    int byte = fgetc(file);
+    assert_true(byte != EOF);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    assert_int_equal(fputc(byte ^ 0x10, file), byte ^ 0x10);
+    assert_int_equal(fclose(file), 0);
 }
 
 void isle_decode(const uint8_t *frame, size_t frame_bytes, float *values, size_t count)

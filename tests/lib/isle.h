@@ -14,13 +14,14 @@
 
 #include "daemon/rounds/rounds.h"
 
-enum { ISLE_FRAGMENTS = 2, ISLE_MEMBERS_MAX = 3, ISLE_KEPT = 1024, ISLE_OBJECT_BYTES = 64 << 10 };
+enum { ISLE_FRAGMENTS = 2, ISLE_MEMBERS_MAX = 3, ISLE_KEPT = 1024, ISLE_OBJECT_BYTES = 64 << 10, ISLE_STATE_STEP = 77 };
 
 struct isle_conf {
     const char *folder; /* kept, so that an isle can be opened again on what it left */
     const char *sync;   /* lines of the run spec, from [sync] on */
     uint32_t members, self;
-    int threads; /* 0: two */
+    int threads;                        /* 0: two */
+    uint64_t segment_bytes, kept_bytes; /* of the ledger; 0: more than any test writes */
 };
 
 struct isle {
@@ -63,7 +64,7 @@ void isle_close(struct isle *isle);
 struct isle *isle_again(struct isle *isle);
 /* What its rounds were born with. */
 struct rounds_conf isle_rounds_conf(const struct isle *isle);
-/* Another replica that holds what the isle's does, for what should have come of it. */
+/* Another replica that holds what the isle's does, for what should have come of it; freed before the isle is closed. */
 struct replica *isle_twin(const struct isle *isle);
 
 /* ---- time ---- */
@@ -131,6 +132,12 @@ void isle_bring(struct isle *isle, uint32_t peer, const struct isle_object *obje
 void isle_bring_contribution(struct isle *isle, uint32_t f, uint32_t member, uint64_t tokens, float amount);
 void isle_bring_result(struct isle *isle, uint32_t f, uint32_t shard, bool naming_us);
 
+/* A state of the fragment at our version that is not ours, at run step ISLE_STATE_STEP: in a twin, which the caller
+ * frees before the isle, and as member 0 would send it. */
+void isle_make_state(const struct isle *isle, uint32_t f, float more, struct replica **twin, struct isle_object *out);
+/* All others say that they hold this one; ours has to go. For the last member of three. */
+void isle_diverge(struct isle *isle, uint32_t f, struct replica *theirs);
+
 /* A whole round of the fragment: a snapshot of ours, contributions of all others to our shard, the results of the other
  * shards, which count us where `naming_us` has them; and the anchor is taken in. */
 void isle_round(struct isle *isle, uint32_t f, const struct bitset *naming_us);
@@ -141,6 +148,8 @@ size_t isle_values(const struct isle *isle, uint32_t f);
 struct plan_shard isle_shard(const struct isle *isle, uint32_t f, uint32_t shard);
 /* amount * (1 + (something of seed and i between 0 and 1)). */
 void isle_pattern(float *out, size_t count, uint64_t seed, float amount);
+/* Damages one byte of a file. */
+void isle_damage(const char *path, long at);
 /* A frame's values; fails if it cannot be decoded. */
 void isle_decode(const uint8_t *frame, size_t frame_bytes, float *values, size_t count);
 /* What the slot holds: its metadata, and its frame. */

@@ -13,6 +13,7 @@ struct replay {
     struct codec *codec;
     float *values;              /* of the largest shard */
     struct replica_size *sizes; /* [members] */
+    struct bitset useless;      /* shards whose result of the version looked at last cannot be used */
 };
 
 /* One shard's result from the ledger: looked at, or applied. */
@@ -40,28 +41,37 @@ static enum err replay_shard(struct replay *replay, uint64_t version, uint32_t s
     return err;
 }
 
+/* Whether all results of a version are there and can be used; notes which cannot. */
+static bool look_at_version(struct replay *replay, uint64_t version)
+{
+    bool whole = true;
+    replay->useless = (struct bitset){{0}};
+    for (uint32_t s = 0; s < replay->desk->conf.view->count; s++) {
+        enum err err = replay_shard(replay, version, s, false);
+        whole &= err == ERR_OK;
+        if (err == ERR_OK || err == ERR_NOTFOUND)
+            continue;
+        log_error("the ledger's result of fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32
+                  " cannot be used: %s; what follows is fetched from other islands",
+                  replay->f, version, s, err_text());
+        bitset_add(&replay->useless, s);
+    }
+    return whole;
+}
+
 /* Applies one version from the ledger; ERR_NOTFOUND if the result of a shard is missing or of no use, which is found
  * before anything is changed. */
 static enum err replay_version(struct replay *replay, uint64_t version)
 {
-    uint32_t shards = replay->desk->conf.view->count;
-    for (uint32_t s = 0; s < shards; s++) {
-        enum err err = replay_shard(replay, version, s, false);
-        if (err == ERR_OK)
-            continue;
-        if (err == ERR_NOTFOUND)
-            return err;
-        log_error("the ledger's result of fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32
-                  " cannot be used: %s; what follows is fetched from other islands",
-                  replay->f, version, s, err_text());
-        return err_set(ERR_NOTFOUND, "a result of no use");
-    }
-    for (uint32_t s = 0; s < shards; s++)
+    if (!look_at_version(replay, version))
+        return err_set(ERR_NOTFOUND, "the ledger does not have all of version %" PRIu64, version);
+    for (uint32_t s = 0; s < replay->desk->conf.view->count; s++)
         TRY(replay_shard(replay, version, s, true));
     return ERR_OK;
 }
 
-static enum err replay_all(struct desk *desk, uint32_t f, bool *replayed)
+/* `*useless`: shards whose result of the version after the last the ledger has, but not in a form that can be used. */
+static enum err replay_all(struct desk *desk, uint32_t f, bool *replayed, struct bitset *useless)
 {
     enum err err;
     struct store_fragment *state = &desk->fragments[f].state;
@@ -76,6 +86,7 @@ static enum err replay_all(struct desk *desk, uint32_t f, bool *replayed)
         *replayed = true;
     }
     err = err == ERR_NOTFOUND ? ERR_OK : err;
+    *useless = replay.useless;
 out:
     codec_free(replay.codec);
     mem_free(replay.values);
@@ -88,6 +99,7 @@ enum err recover_fragment(struct desk *desk, uint32_t f, bool *known, uint64_t *
     const struct rounds_conf *conf = &desk->conf;
     struct store_fragment *state = &desk->fragments[f].state;
     bool replayed;
+    struct bitset useless;
     enum err err = store_load_fragment(conf->folder, conf->spec, conf->plan, conf->replica, f, state);
     *known = err == ERR_OK;
     *results = (struct bitset){{0}};
@@ -101,10 +113,11 @@ enum err recover_fragment(struct desk *desk, uint32_t f, bool *known, uint64_t *
         return ERR_OK;
     TRY(err);
     *saved = state->version;
-    TRY(replay_all(desk, f, &replayed));
+    TRY(replay_all(desk, f, &replayed, &useless));
     *results = results_held(conf->ledger, f, state->version + 1, conf->view->count);
     /* The checkpoint's residuals are older than results made from them. */
     if (replayed || bitset_has(results, desk_self(desk)))
         replica_clear_residuals(conf->replica, f);
+    bitset_remove_all(results, &useless); /* else nobody would fetch them */
     return replayed ? replica_hash(conf->replica, f, state->version, &state->hash) : ERR_OK;
 }

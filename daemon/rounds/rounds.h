@@ -23,7 +23,7 @@ ERR_MUST_CHECK enum err rounds_new(const struct rounds_conf *conf, struct rounds
 void rounds_free(struct rounds *rounds);
 
 /* Recovers fragment `f` from checkpoint and ledger, at start: blocking. `*known`: it has a state; `*results`: the
- * shards whose result of the version after it the ledger holds. */
+ * shards whose result of the version after it the ledger holds, and can be used. */
 ERR_MUST_CHECK enum err rounds_recover(struct rounds *rounds, uint32_t f, bool *known, struct bitset *results);
 /* The run begins here: fragment `f` is at version 0 with this hash. */
 void rounds_begin(struct rounds *rounds, uint32_t f, const struct digest *hash);

@@ -279,9 +279,10 @@ struct lived {
     long last_of_second; /* bytes of the ledger before version 2's last result */
 };
 
-/* Three versions on a checkpoint of version 0. */
-static struct isle *live_three_versions(const char *folder, struct lived *lived)
+/* Three versions on a checkpoint of version 0; `useless`: version 2's last result is in the ledger, and nonsense. */
+static struct isle *live_three_versions(const char *folder, bool useless, struct lived *lived)
 {
+    static const uint8_t nonsense[300] = {1, 2, 3};
     struct bitset all = bitset_first(MEMBERS);
     struct isle *isle = isle_new(folder, exact, MEMBERS, SELF, 0);
     rounds_checkpoint(isle->rounds, 0);
@@ -290,6 +291,8 @@ static struct isle *live_three_versions(const char *folder, struct lived *lived)
     lived->first = *rounds_state(isle->rounds, 0);
     memcpy(lived->anchor, replica_anchor(isle->replica, 0), isle_values(isle, 0) * sizeof(float));
     memcpy(lived->momentum, replica_momentum(isle->replica, 0), isle_values(isle, 0) * sizeof(float));
+    if (useless)
+        assert_ok(ledger_append(isle->ledger, 0, 2, 1, nonsense, sizeof nonsense, false));
     isle_contribute(isle, 0, 0.01f, 2000);
     isle_bring_contribution(isle, 0, 0, 100, 0.02f);
     isle_bring_contribution(isle, 0, 1, 100, 0.02f);
@@ -318,12 +321,30 @@ static void a_replay_stops_before_a_version_that_is_not_whole(void **state)
     (void)state;
     static struct lived lived;
     enum { RECORD_HEADER = 64, INSIDE = 100 };
-    struct isle *isle = live_three_versions("disk-hole", &lived);
+    struct isle *isle = live_three_versions("disk-hole", false, &lived);
     struct isle_conf conf = isle->conf;
     isle_close(isle);
     isle_damage(testlib_path(conf.folder, "ledger-000000000001.log"), lived.last_of_second + RECORD_HEADER + INSIDE);
     isle = isle_open(&conf);
     assert_false(ledger_has(isle->ledger, 0, 2, 1));
+    assert_at_first(isle, &lived);
+    assert_int_equal(bitset_word(&isle->results[0]), 1 << 0 | 1 << SELF);
+    isle_close(isle);
+}
+
+/* The record is whole, and what it holds is not: nobody is told that we hold that result, so it is fetched again, or
+ * the state is, once the others are found ahead. */
+static void a_replay_stops_before_a_result_of_no_use(void **state)
+{
+    (void)state;
+    static struct lived lived;
+    struct isle *isle = live_three_versions("disk-useless", true, &lived);
+    struct isle_conf conf = isle->conf;
+    isle_close(isle);
+    overhear_begin();
+    isle = isle_open(&conf);
+    assert_non_null(strstr(overhear_end(), "fragment 0, version 2, shard 1 cannot be used"));
+    assert_true(ledger_has(isle->ledger, 0, 2, 1));
     assert_at_first(isle, &lived);
     assert_int_equal(bitset_word(&isle->results[0]), 1 << 0 | 1 << SELF);
     isle_close(isle);
@@ -381,6 +402,7 @@ int main(void)
         cmocka_unit_test(a_replay_leads_where_life_has_led),
         cmocka_unit_test(residuals_outlive_a_restart_if_nothing_used_them),
         cmocka_unit_test(a_replay_stops_before_a_version_that_is_not_whole),
+        cmocka_unit_test(a_replay_stops_before_a_result_of_no_use),
         cmocka_unit_test(a_damaged_checkpoint_is_no_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

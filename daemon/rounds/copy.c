@@ -99,10 +99,11 @@ static void done_start(struct job *job)
     struct start_job *j = (struct start_job *)(void *)job;
     struct copy *copy = j->copy;
     struct event event = {.type = EVENT_STARTED, .fragment = j->f, .start = {.initial = j->initial, .hash = j->hash}};
-    if (job->err != ERR_OK)
+    if (job->err == ERR_OK)
+        event_post(copy->desk->conf.events, &event);
+    else /* out of memory: the run must not begin with a hash that is none */
         event_post_fatal(copy->desk->conf.events, job->text);
     job_pool_give(&copy->starts, j);
-    event_post(copy->desk->conf.events, &event);
     desk_read_end(copy->desk, event.fragment);
 }
 

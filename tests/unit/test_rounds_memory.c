@@ -232,6 +232,35 @@ static void no_version_without_a_shard_is_applied(void **state)
     }
 }
 
+static void order_give(struct isle *isle)
+{
+    rounds_give(isle->rounds, 0, isle->area[0]);
+}
+
+static void order_start(struct isle *isle)
+{
+    rounds_start(isle->rounds, 0, isle->base[0], true);
+}
+
+static void no_anchor_is_told_that_was_not_copied(void **state)
+{
+    (void)state;
+    for (int initial = 0; initial < 2; initial++) {
+        bool fatal = true;
+        long n = 0;
+        for (; fatal && n < ALLOCATIONS_MAX; n++) {
+            struct isle_conf conf = {
+                .folder = testlib_folder("memory-copy"), .sync = exact, .members = MEMBERS, .self = SELF};
+            struct isle *isle = isle_open(&conf);
+            fatal = starve(isle, initial ? order_start : order_give, n);
+            assert_int_equal(isle_posted_count(isle, initial ? EVENT_STARTED : EVENT_GIVEN), fatal ? 0 : 1);
+            assert_int_equal(sync_known(isle->sync, 0), initial && !fatal);
+            isle_close(isle);
+        }
+        assert_int_equal(n, initial ? 3 : 2);
+    }
+}
+
 /* The job is the daemon's end; what it takes to verify the state is as if the state were of no use: it comes again. */
 static void a_state_is_not_taken_over(void **state)
 {
@@ -347,6 +376,7 @@ int main(void)
         cmocka_unit_test(no_mean_is_told_that_was_not_made),
         cmocka_unit_test(no_result_is_told_that_is_not_stored),
         cmocka_unit_test(no_version_without_a_shard_is_applied),
+        cmocka_unit_test(no_anchor_is_told_that_was_not_copied),
         cmocka_unit_test(a_state_is_not_taken_over),
         cmocka_unit_test(what_is_not_written_is_not_taken_for_written),
         cmocka_unit_test(a_recovery_fails_whole),

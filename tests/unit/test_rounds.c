@@ -14,7 +14,7 @@
 
 #include "common/digest.h"
 #include "daemon/rules.h"
-#include "tests/lib/isle.h"
+#include "tests/lib/roundsrun.h"
 #include "tests/lib/overhear.h"
 
 static const char exact[] = "codec = fp32\n";
@@ -38,24 +38,24 @@ int fdatasync(int fd)
 static void a_contribution_is_base_minus_theta(void **state)
 {
     (void)state;
-    struct isle *isle = isle_new("rounds-encode", exact, 3, 1, 0);
-    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
-        isle_train(isle, f, 5, 0.25f);
-        isle_snapshot(isle, f, 17, 900);
+    struct roundsrun *isle = roundsrun_new("rounds-encode", exact, 3, 1, 0);
+    for (uint32_t f = 0; f < ROUNDSRUN_FRAGMENTS; f++) {
+        roundsrun_train(isle, f, 5, 0.25f);
+        roundsrun_snapshot(isle, f, 17, 900);
         assert_true(slots_out(isle->slots, f, 0)->busy);
-        isle_settle(isle);
-        const struct event *encoded = isle_posted(isle, EVENT_ENCODED, f);
+        roundsrun_settle(isle);
+        const struct event *encoded = roundsrun_posted(isle, EVENT_ENCODED, f);
         assert_non_null(encoded);
         assert_int_equal(encoded->err, ERR_OK);
         for (uint32_t s = 0; s < 3; s++) {
             struct wire_meta meta;
             size_t frame_bytes;
             const struct slot *slot = slots_out(isle->slots, f, s);
-            const uint8_t *frame = isle_open_slot(slot, WIRE_CONTRIBUTION, &meta, &frame_bytes);
-            struct plan_shard range = isle_shard(isle, f, s);
+            const uint8_t *frame = roundsrun_open_slot(slot, WIRE_CONTRIBUTION, &meta, &frame_bytes);
+            struct plan_shard range = roundsrun_shard(isle, f, s);
             size_t count = (size_t)(range.end - range.begin);
             float *values = calloc(count, sizeof *values);
-            isle_decode(frame, frame_bytes, values, count);
+            roundsrun_decode(frame, frame_bytes, values, count);
             for (size_t i = 0; i < count; i++)
                 assert_true(values[i] == isle->base[f][range.begin + i] - isle->theta[f][range.begin + i]);
             free(values);
@@ -65,60 +65,61 @@ static void a_contribution_is_base_minus_theta(void **state)
             assert_true(digest_equal(&meta.base_hash, &rounds_state(isle->rounds, f)->hash));
         }
     }
-    assert_int_equal(isle_posted_count(isle, EVENT_ENCODED), ISLE_FRAGMENTS);
-    assert_int_equal(isle_ordered_count(isle, SYNC_DO_SEND), 2 * ISLE_FRAGMENTS);
-    isle_close(isle);
+    assert_int_equal(roundsrun_posted_count(isle, EVENT_ENCODED), ROUNDSRUN_FRAGMENTS);
+    assert_int_equal(roundsrun_ordered_count(isle, SYNC_DO_SEND), 2 * ROUNDSRUN_FRAGMENTS);
+    roundsrun_close(isle);
 }
 
 static void a_contribution_weighs_the_tokens_not_counted_yet(void **state)
 {
     (void)state;
     static const uint64_t counted[] = {400, 1000, 1500}, weight[] = {600, 1, 1};
-    struct isle *isle = isle_new("rounds-weight", exact, 3, 0, 0);
+    struct roundsrun *isle = roundsrun_new("rounds-weight", exact, 3, 0, 0);
     memcpy(isle->snapshot[1].counted_tokens, counted, sizeof counted);
-    isle_contribute(isle, 1, 0.1f, 1000);
+    roundsrun_contribute(isle, 1, 0.1f, 1000);
     for (uint32_t s = 0; s < 3; s++) {
         struct wire_meta meta;
         size_t frame_bytes;
-        isle_open_slot(slots_out(isle->slots, 1, s), WIRE_CONTRIBUTION, &meta, &frame_bytes);
+        roundsrun_open_slot(slots_out(isle->slots, 1, s), WIRE_CONTRIBUTION, &meta, &frame_bytes);
         assert_int_equal(meta.tokens, weight[s]);
     }
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 static void a_nan_is_refused_and_its_tensor_named(void **state)
 {
     (void)state;
-    struct isle *isle = isle_new("rounds-nan", exact, 3, 0, 0);
-    isle_train(isle, 1, 5, 0.25f);
+    struct roundsrun *isle = roundsrun_new("rounds-nan", exact, 3, 0, 0);
+    roundsrun_train(isle, 1, 5, 0.25f);
     isle->theta[1][8 * 128 + 300] = NAN; /* beyond the fragment's first tensor */
     overhear_begin();
-    isle_snapshot(isle, 1, 10, 100);
-    isle_settle(isle);
+    roundsrun_snapshot(isle, 1, 10, 100);
+    roundsrun_settle(isle);
     assert_non_null(strstr(overhear_end(), "tensor second holds NaN or Inf"));
-    assert_int_equal(isle_posted_count(isle, EVENT_ENCODED), 1);
-    assert_int_equal(isle_posted(isle, EVENT_ENCODED, 1)->err, ERR_NONFINITE);
-    assert_int_equal(isle_ordered_count(isle, SYNC_DO_SEND), 0);
-    assert_non_null(isle_ordered(isle, SYNC_DO_RELEASE, 1));
+    assert_int_equal(roundsrun_posted_count(isle, EVENT_ENCODED), 1);
+    assert_int_equal(roundsrun_posted(isle, EVENT_ENCODED, 1)->err, ERR_NONFINITE);
+    assert_int_equal(roundsrun_ordered_count(isle, SYNC_DO_SEND), 0);
+    assert_non_null(roundsrun_ordered(isle, SYNC_DO_RELEASE, 1));
     /* The next one is judged by itself. */
-    isle_forget(isle);
-    isle_contribute(isle, 1, 0.25f, 200);
-    assert_int_equal(isle_posted(isle, EVENT_ENCODED, 1)->err, ERR_OK);
-    assert_int_equal(isle_ordered_count(isle, SYNC_DO_SEND), 2);
-    isle_close(isle);
+    roundsrun_forget(isle);
+    roundsrun_contribute(isle, 1, 0.25f, 200);
+    assert_int_equal(roundsrun_posted(isle, EVENT_ENCODED, 1)->err, ERR_OK);
+    assert_int_equal(roundsrun_ordered_count(isle, SYNC_DO_SEND), 2);
+    roundsrun_close(isle);
 }
 
 /* ---- contributions to our shard ---- */
 
 /* What became of the last object of that member, told before the core learns of it. */
-static enum wire_done judged(const struct isle *isle, const struct isle_object *object, enum sync_event_type told)
+static enum wire_done judged(const struct roundsrun *isle, const struct roundsrun_object *object,
+                             enum sync_event_type told)
 {
-    const struct event *judged = isle_posted(isle, EVENT_JUDGED, 0);
-    const struct event *core = isle_told(isle, told, object->key.fragment);
+    const struct event *judged = roundsrun_posted(isle, EVENT_JUDGED, 0);
+    const struct event *core = roundsrun_told(isle, told, object->key.fragment);
     for (size_t i = 0; i < isle->posted_count; i++)
         if (isle->posted[i].type == EVENT_JUDGED)
             judged = &isle->posted[i];
-    assert_int_equal(isle_posted_count(isle, EVENT_JUDGED), 1);
+    assert_int_equal(roundsrun_posted_count(isle, EVENT_JUDGED), 1);
     assert_true(wire_key_equal(&judged->object.key, &object->key));
     assert_int_equal(judged->member, object->key.island);
     assert_non_null(core);
@@ -128,39 +129,39 @@ static enum wire_done judged(const struct isle *isle, const struct isle_object *
     return judged->object.done;
 }
 
-static void assert_refused(struct isle *isle, const struct isle_object *object)
+static void assert_refused(struct roundsrun *isle, const struct roundsrun_object *object)
 {
-    isle_forget(isle);
-    isle_bring(isle, object->key.island, object);
+    roundsrun_forget(isle);
+    roundsrun_bring(isle, object->key.island, object);
     assert_true(slots_in(isle->slots, object->key.fragment, object->key.island)->busy);
-    isle_settle(isle);
+    roundsrun_settle(isle);
     assert_false(slots_in(isle->slots, object->key.fragment, object->key.island)->busy);
     assert_int_equal(judged(isle, object, SYNC_EV_CONTRIBUTION_REFUSED), WIRE_REFUSED);
-    assert_int_equal(isle_told_count(isle, SYNC_EV_CONTRIBUTION), 0);
+    assert_int_equal(roundsrun_told_count(isle, SYNC_EV_CONTRIBUTION), 0);
     assert_false(bitset_has(&sync_owner(isle->sync, object->key.fragment)->have, object->key.island));
 }
 
 static void a_good_contribution_is_received_and_told(void **state)
 {
     (void)state;
-    static struct isle_object object;
-    struct isle *isle = isle_new("rounds-good", exact, 3, 1, 0);
-    isle_contribution(isle, 1, 2, 500, 0.1f, &object);
-    isle_bring(isle, 2, &object);
-    assert_int_equal(isle_posted_count(isle, EVENT_JUDGED), 0); /* not before it was looked at */
-    isle_settle(isle);
+    static struct roundsrun_object object;
+    struct roundsrun *isle = roundsrun_new("rounds-good", exact, 3, 1, 0);
+    roundsrun_contribution(isle, 1, 2, 500, 0.1f, &object);
+    roundsrun_bring(isle, 2, &object);
+    assert_int_equal(roundsrun_posted_count(isle, EVENT_JUDGED), 0); /* not before it was looked at */
+    roundsrun_settle(isle);
     assert_int_equal(judged(isle, &object, SYNC_EV_CONTRIBUTION), WIRE_RECEIVED);
     assert_int_equal(slots_in(isle->slots, 1, 2)->version, 1);
     assert_true(bitset_has(&sync_owner(isle->sync, 1)->have, 2));
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 static void a_damaged_contribution_is_refused(void **state)
 {
     (void)state;
-    static struct isle_object good, bad;
-    struct isle *isle = isle_new("rounds-damaged", exact, 3, 1, 0);
-    isle_contribution(isle, 0, 2, 500, 0.1f, &good);
+    static struct roundsrun_object good, bad;
+    struct roundsrun *isle = roundsrun_new("rounds-damaged", exact, 3, 1, 0);
+    roundsrun_contribution(isle, 0, 2, 500, 0.1f, &good);
     /* Magic, kind, frame's length, digest; the frame's own header and payload; metadata. */
     const size_t where[] = {0, 4, 9, 20, 50, 90, 48 + 48 + 700, good.bytes - 1};
     for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
@@ -174,23 +175,23 @@ static void a_damaged_contribution_is_refused(void **state)
     bad.bytes = 3;
     assert_refused(isle, &bad);
     /* It may come again. */
-    isle_forget(isle);
-    isle_bring(isle, 2, &good);
-    isle_settle(isle);
+    roundsrun_forget(isle);
+    roundsrun_bring(isle, 2, &good);
+    roundsrun_settle(isle);
     assert_int_equal(judged(isle, &good, SYNC_EV_CONTRIBUTION), WIRE_RECEIVED);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 static void a_contribution_that_does_not_fit_is_refused(void **state)
 {
     (void)state;
-    static struct isle_object object;
+    static struct roundsrun_object object;
     static float values[4096];
-    struct isle *isle = isle_new("rounds-unfit", exact, 3, 1, 0);
+    struct roundsrun *isle = roundsrun_new("rounds-unfit", exact, 3, 1, 0);
     const struct digest ours = rounds_state(isle->rounds, 0)->hash;
     struct digest other = ours;
     other.byte[7] ^= 1;
-    struct plan_shard range = isle_shard(isle, 0, 1);
+    struct plan_shard range = roundsrun_shard(isle, 0, 1);
     size_t count = (size_t)(range.end - range.begin);
     const struct {
         struct wire_meta meta;
@@ -203,42 +204,42 @@ static void a_contribution_that_does_not_fit_is_refused(void **state)
     };
     const struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .shard = 1, .island = 2};
     for (size_t i = 0; i < sizeof unfit / sizeof unfit[0]; i++) {
-        isle_seal(isle, &key, &unfit[i].meta, values, unfit[i].count, &object);
+        roundsrun_seal(isle, &key, &unfit[i].meta, values, unfit[i].count, &object);
         overhear_begin();
         assert_refused(isle, &object);
         const char *said = overhear_end();
         assert_non_null(strstr(said, "cedar")); /* whose it was */
         assert_non_null(strstr(said, unfit[i].why));
     }
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 /* ---- reduce ---- */
 
 /* The values and metadata of our shard's result as it lies in its slot. */
-static size_t own_result(const struct isle *isle, uint32_t f, struct wire_meta *meta, float *values)
+static size_t own_result(const struct roundsrun *isle, uint32_t f, struct wire_meta *meta, float *values)
 {
     size_t frame_bytes;
-    const uint8_t *frame = isle_open_slot(slots_own(isle->slots, f), WIRE_RESULT, meta, &frame_bytes);
-    struct plan_shard range = isle_shard(isle, f, isle->conf.self);
-    isle_decode(frame, frame_bytes, values, (size_t)(range.end - range.begin));
+    const uint8_t *frame = roundsrun_open_slot(slots_own(isle->slots, f), WIRE_RESULT, meta, &frame_bytes);
+    struct plan_shard range = roundsrun_shard(isle, f, isle->conf.self);
+    roundsrun_decode(frame, frame_bytes, values, (size_t)(range.end - range.begin));
     return (size_t)(range.end - range.begin);
 }
 
 /* What a member's contribution in our slots says. */
-static void contribution_of(const struct isle *isle, uint32_t f, uint32_t member, float *values)
+static void contribution_of(const struct roundsrun *isle, uint32_t f, uint32_t member, float *values)
 {
     struct wire_meta meta;
     size_t frame_bytes;
     bool ours = member == isle->conf.self;
     const struct slot *slot = ours ? slots_out(isle->slots, f, member) : slots_in(isle->slots, f, member);
-    const uint8_t *frame = isle_open_slot(slot, WIRE_CONTRIBUTION, &meta, &frame_bytes);
-    struct plan_shard range = isle_shard(isle, f, isle->conf.self);
-    isle_decode(frame, frame_bytes, values, (size_t)(range.end - range.begin));
+    const uint8_t *frame = roundsrun_open_slot(slot, WIRE_CONTRIBUTION, &meta, &frame_bytes);
+    struct plan_shard range = roundsrun_shard(isle, f, isle->conf.self);
+    roundsrun_decode(frame, frame_bytes, values, (size_t)(range.end - range.begin));
 }
 
 /* The weighted mean in the members' order, one rounding an operation. */
-static void assert_mean(const struct isle *isle, uint32_t f, const uint32_t *members, const float *weights,
+static void assert_mean(const struct roundsrun *isle, uint32_t f, const uint32_t *members, const float *weights,
                         size_t members_count)
 {
     static float sum[4096], values[4096], got[4096];
@@ -259,11 +260,11 @@ static void a_result_is_the_mean_weighted_by_tokens(void **state)
     (void)state;
     static float values[4096];
     struct wire_meta meta;
-    struct isle *isle = isle_new("rounds-mean", exact, 2, 1, 0);
+    struct roundsrun *isle = roundsrun_new("rounds-mean", exact, 2, 1, 0);
     isle->hold = 1u << SYNC_DO_STORE;
-    isle_contribute(isle, 1, 0.3f, 301);
-    isle_bring_contribution(isle, 1, 0, 99, 0.1f);
-    assert_int_equal(isle_told_count(isle, SYNC_EV_REDUCED), 1);
+    roundsrun_contribute(isle, 1, 0.3f, 301);
+    roundsrun_bring_contribution(isle, 1, 0, 99, 0.1f);
+    assert_int_equal(roundsrun_told_count(isle, SYNC_EV_REDUCED), 1);
     assert_mean(isle, 1, (uint32_t[]){0, 1}, (float[]){99, 301}, 2);
     own_result(isle, 1, &meta, values);
     assert_int_equal(meta.contributors_count, 2);
@@ -272,10 +273,10 @@ static void a_result_is_the_mean_weighted_by_tokens(void **state)
     assert_int_equal(meta.contributors[1].island, 1);
     assert_int_equal(meta.contributors[1].tokens, 301);
     assert_int_equal(meta.step, 10);
-    struct outer_round round = rules_round(&isle->spec, ISLE_FRAGMENTS, 1, 1, 0, 10);
+    struct outer_round round = rules_round(&isle->spec, ROUNDSRUN_FRAGMENTS, 1, 1, 0, 10);
     assert_true(meta.outer_known);
     assert_memory_equal(meta.outer, ((float[]){round.scale, round.momentum, round.lr}), sizeof meta.outer);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 static void a_result_holds_those_it_was_ordered_from(void **state)
@@ -283,19 +284,19 @@ static void a_result_holds_those_it_was_ordered_from(void **state)
     (void)state;
     static float values[4096];
     struct wire_meta meta;
-    struct isle *isle = isle_new("rounds-have", exact, 3, 0, 0);
+    struct roundsrun *isle = roundsrun_new("rounds-have", exact, 3, 0, 0);
     isle->hold = 1u << SYNC_DO_REDUCE;
-    isle_contribute(isle, 0, 0.3f, 300);
-    isle_bring_contribution(isle, 0, 1, 100, 0.1f);
-    isle_bring_contribution(isle, 0, 2, 200, 0.2f);
+    roundsrun_contribute(isle, 0, 0.3f, 300);
+    roundsrun_bring_contribution(isle, 0, 1, 100, 0.1f);
+    roundsrun_bring_contribution(isle, 0, 2, 200, 0.2f);
     struct bitset have = bitset_of_word(1 << 0 | 1 << 2);
     rounds_reduce(isle->rounds, 0, 1, &have);
-    isle_settle(isle);
+    roundsrun_settle(isle);
     assert_mean(isle, 0, (uint32_t[]){0, 2}, (float[]){300, 200}, 2);
     own_result(isle, 0, &meta, values);
     assert_int_equal(meta.contributors_count, 2);
     assert_int_equal(meta.contributors[1].island, 2);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 static void what_runs_away_is_left_out_and_counted(void **state)
@@ -303,11 +304,11 @@ static void what_runs_away_is_left_out_and_counted(void **state)
     (void)state;
     static float values[4096];
     struct wire_meta meta;
-    struct isle *isle = isle_new("rounds-outlier", "codec = fp32\noutliers = drop\n", 3, 0, 0);
-    isle_contribute(isle, 0, 0.01f, 300);
-    isle_bring_contribution(isle, 0, 1, 100, 0.012f);
+    struct roundsrun *isle = roundsrun_new("rounds-outlier", "codec = fp32\noutliers = drop\n", 3, 0, 0);
+    roundsrun_contribute(isle, 0, 0.01f, 300);
+    roundsrun_bring_contribution(isle, 0, 1, 100, 0.012f);
     overhear_begin();
-    isle_bring_contribution(isle, 0, 2, 200, 10);
+    roundsrun_bring_contribution(isle, 0, 2, 200, 10);
     assert_non_null(strstr(overhear_end(), "the contribution of island cedar is far larger than usual; left out"));
     assert_mean(isle, 0, (uint32_t[]){0, 1}, (float[]){300, 100}, 2);
     own_result(isle, 0, &meta, values);
@@ -317,63 +318,63 @@ static void what_runs_away_is_left_out_and_counted(void **state)
     assert_int_equal(rounds_outliers(isle->rounds, 0), 0);
     assert_int_equal(rounds_outliers(isle->rounds, 1), 0);
     assert_int_equal(rounds_outliers(isle->rounds, 2), 1);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 static void whose_frame_is_of_no_use_is_dropped_by_name(void **state)
 {
     (void)state;
-    static struct isle_object object;
+    static struct roundsrun_object object;
     static float values[4096];
     struct wire_meta meta;
     for (int huge = 0; huge < 2; huge++) {
-        struct isle *isle = isle_new(huge ? "rounds-huge" : "rounds-undecodable", exact, 3, 0, 0);
-        isle_contribute(isle, 0, 0.01f, 300);
-        isle_bring_contribution(isle, 0, 2, 200, 0.02f);
-        isle_contribution(isle, 0, 1, 5000, huge ? 1.5e38f : 0.01f, &object);
+        struct roundsrun *isle = roundsrun_new(huge ? "rounds-huge" : "rounds-undecodable", exact, 3, 0, 0);
+        roundsrun_contribute(isle, 0, 0.01f, 300);
+        roundsrun_bring_contribution(isle, 0, 2, 200, 0.02f);
+        roundsrun_contribution(isle, 0, 1, 5000, huge ? 1.5e38f : 0.01f, &object);
         if (!huge)
-            isle_spoil(&object);
+            roundsrun_spoil(&object);
         overhear_begin();
-        isle_bring(isle, 1, &object);
-        isle_settle(isle);
+        roundsrun_bring(isle, 1, &object);
+        roundsrun_settle(isle);
         assert_non_null(strstr(overhear_end(), "the contribution of island birch cannot be used"));
-        assert_int_equal(isle_told_count(isle, SYNC_EV_DROPPED), 1);
-        assert_int_equal(isle_told(isle, SYNC_EV_DROPPED, 0)->sync.member, 1);
+        assert_int_equal(roundsrun_told_count(isle, SYNC_EV_DROPPED), 1);
+        assert_int_equal(roundsrun_told(isle, SYNC_EV_DROPPED, 0)->sync.member, 1);
         /* The round goes on without it. */
-        assert_int_equal(isle_ordered_count(isle, SYNC_DO_REDUCE), 2);
-        assert_int_equal(isle_told_count(isle, SYNC_EV_REDUCED), 1);
+        assert_int_equal(roundsrun_ordered_count(isle, SYNC_DO_REDUCE), 2);
+        assert_int_equal(roundsrun_told_count(isle, SYNC_EV_REDUCED), 1);
         assert_mean(isle, 0, (uint32_t[]){0, 2}, (float[]){300, 200}, 2);
         own_result(isle, 0, &meta, values);
         assert_int_equal(meta.contributors_count, 2);
         assert_int_equal(meta.contributors[1].island, 2);
-        isle_close(isle);
+        roundsrun_close(isle);
     }
 }
 
 /* ---- store ---- */
 
 /* Our shard's mean of version 1 is made, and its order to store it is kept back. */
-static struct isle *with_a_mean(const char *folder, const char *sync, int threads)
+static struct roundsrun *with_a_mean(const char *folder, const char *sync, int threads)
 {
-    struct isle *isle = isle_new(folder, sync, 2, 0, threads);
+    struct roundsrun *isle = roundsrun_new(folder, sync, 2, 0, threads);
     isle->hold = 1u << SYNC_DO_STORE;
-    isle_contribute(isle, 0, 0.3f, 300);
-    isle_bring_contribution(isle, 0, 1, 100, 0.1f);
-    assert_non_null(isle_ordered(isle, SYNC_DO_STORE, 0));
-    isle_forget(isle);
+    roundsrun_contribute(isle, 0, 0.3f, 300);
+    roundsrun_bring_contribution(isle, 0, 1, 100, 0.1f);
+    assert_non_null(roundsrun_ordered(isle, SYNC_DO_STORE, 0));
+    roundsrun_forget(isle);
     return isle;
 }
 
-static void assert_stored_told(const struct isle *isle)
+static void assert_stored_told(const struct roundsrun *isle)
 {
-    assert_int_equal(isle_told_count(isle, SYNC_EV_STORED), 1);
-    const struct sync_event *stored = &isle_told(isle, SYNC_EV_STORED, 0)->sync;
+    assert_int_equal(roundsrun_told_count(isle, SYNC_EV_STORED), 1);
+    const struct sync_event *stored = &roundsrun_told(isle, SYNC_EV_STORED, 0)->sync;
     assert_int_equal(stored->version, 1);
     assert_int_equal(stored->shard, 0);
 }
 
 /* The ledger has, for our shard of version 1, what `object` holds. */
-static void assert_ledger_holds(struct isle *isle, const uint8_t *object, size_t bytes)
+static void assert_ledger_holds(struct roundsrun *isle, const uint8_t *object, size_t bytes)
 {
     struct ledger_map map;
     assert_ok(ledger_map(isle->ledger, 0, 1, 0, &map));
@@ -385,29 +386,29 @@ static void assert_ledger_holds(struct isle *isle, const uint8_t *object, size_t
 static void a_result_is_told_when_it_is_durable(void **state)
 {
     (void)state;
-    static uint8_t object[ISLE_OBJECT_BYTES];
-    struct isle *isle = with_a_mean("rounds-store", exact, 0);
+    static uint8_t object[ROUNDSRUN_OBJECT_BYTES];
+    struct roundsrun *isle = with_a_mean("rounds-store", exact, 0);
     const struct slot *own = slots_own(isle->slots, 0);
     size_t bytes = own->bytes;
     memcpy(object, own->data, bytes);
     int before = flushes;
     rounds_store(isle->rounds, 0, 1);
-    isle_drain(isle);
-    assert_int_equal(isle_told_count(isle, SYNC_EV_STORED), 0);
+    roundsrun_drain(isle);
+    assert_int_equal(roundsrun_told_count(isle, SYNC_EV_STORED), 0);
     assert_true(own->busy);
-    isle_settle(isle);
+    roundsrun_settle(isle);
     assert_stored_told(isle);
     assert_true(flushes > before);
-    assert_non_null(isle_ordered(isle, SYNC_DO_SEND, 0)); /* only then does anyone hear of it */
+    assert_non_null(roundsrun_ordered(isle, SYNC_DO_SEND, 0)); /* only then does anyone hear of it */
     assert_int_equal(own->version, 1);
     assert_false(own->busy);
-    isle = isle_again(isle);
+    isle = roundsrun_again(isle);
     assert_ledger_holds(isle, object, bytes);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 /* No file may grow: as root, too, and whatever the file system. */
-static void refuse_writes(const struct isle *isle, bool refuse)
+static void refuse_writes(const struct roundsrun *isle, bool refuse)
 {
     struct rlimit limit;
     signal(SIGXFSZ, SIG_IGN);
@@ -416,7 +417,7 @@ static void refuse_writes(const struct isle *isle, bool refuse)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-static void refuse(const struct isle *isle, bool at_flush, bool refused)
+static void refuse(const struct roundsrun *isle, bool at_flush, bool refused)
 {
     if (at_flush)
         flush_fails = refused;
@@ -428,32 +429,32 @@ static void a_disk_that_refuses_is_tried_again(void **state)
 {
     (void)state;
     for (int at_flush = 0; at_flush < 2; at_flush++) {
-        struct isle *isle = with_a_mean(at_flush ? "rounds-flush" : "rounds-full", exact, 0);
+        struct roundsrun *isle = with_a_mean(at_flush ? "rounds-flush" : "rounds-full", exact, 0);
         const struct slot *own = slots_own(isle->slots, 0);
         assert_string_equal(rounds_info(isle->rounds).disk_note, "");
         refuse(isle, at_flush, true);
         for (int attempt = 0; attempt < 3; attempt++) {
             if (attempt == 0)
                 rounds_store(isle->rounds, 0, 1);
-            isle_settle(isle);
+            roundsrun_settle(isle);
             assert_string_not_equal(rounds_info(isle->rounds).disk_note, "");
-            assert_int_equal(isle_told_count(isle, SYNC_EV_STORED), 0);
-            assert_int_equal(isle_ordered_count(isle, SYNC_DO_SEND), 0);
+            assert_int_equal(roundsrun_told_count(isle, SYNC_EV_STORED), 0);
+            assert_int_equal(roundsrun_ordered_count(isle, SYNC_DO_SEND), 0);
             assert_false(own->busy);
-            isle_tick(isle, 1999);
+            roundsrun_tick(isle, 1999);
             assert_int_equal(jobs_pending(isle->jobs), 0);
             if (attempt == 2)
                 refuse(isle, at_flush, false);
-            isle_tick(isle, 1);
+            roundsrun_tick(isle, 1);
             assert_int_equal(jobs_pending(isle->jobs), 1);
         }
-        isle_settle(isle);
+        roundsrun_settle(isle);
         assert_stored_told(isle);
         assert_string_equal(rounds_info(isle->rounds).disk_note, "");
         assert_ledger_holds(isle, own->data, own->bytes);
-        isle_tick(isle, 2000);
+        roundsrun_tick(isle, 2000);
         assert_int_equal(jobs_pending(isle->jobs), 0); /* once */
-        isle_close(isle);
+        roundsrun_close(isle);
     }
 }
 
@@ -461,26 +462,26 @@ static void a_disk_that_refuses_is_tried_again(void **state)
 static void our_stored_result_waits_for_readers(void **state)
 {
     (void)state;
-    struct isle *isle = with_a_mean("rounds-waits", coarse, 1); /* one thread: jobs end in the order they began */
+    struct roundsrun *isle = with_a_mean("rounds-waits", coarse, 1); /* one thread: jobs end in the order they began */
     struct plan_shard range = replica_own_shard(isle->replica, 0);
     size_t count = (size_t)(range.end - range.begin);
     isle->hold_unread = true;
     rounds_store(isle->rounds, 0, 1);
     rounds_checkpoint(isle->rounds, 0);
     assert_int_equal(jobs_pending(isle->jobs), 2);
-    isle_take_back(isle); /* stored */
+    roundsrun_take_back(isle); /* stored */
     assert_true(ledger_has(isle->ledger, 0, 1, 0));
-    assert_int_equal(isle_told_count(isle, SYNC_EV_STORED), 0);
-    assert_true(isle_all_zero(replica_owner_residual(isle->replica, 0), count));
-    isle_take_back(isle); /* the checkpoint */
-    assert_int_equal(isle_posted_count(isle, EVENT_UNREAD), 1);
-    assert_int_equal(isle_told_count(isle, SYNC_EV_STORED), 0);
+    assert_int_equal(roundsrun_told_count(isle, SYNC_EV_STORED), 0);
+    assert_true(roundsrun_all_zero(replica_owner_residual(isle->replica, 0), count));
+    roundsrun_take_back(isle); /* the checkpoint */
+    assert_int_equal(roundsrun_posted_count(isle, EVENT_UNREAD), 1);
+    assert_int_equal(roundsrun_told_count(isle, SYNC_EV_STORED), 0);
     for (int i = 0; i < 2; i++)
         rounds_unread(isle->rounds, 0);
-    isle_drain(isle);
+    roundsrun_drain(isle);
     assert_stored_told(isle);
-    assert_false(isle_all_zero(replica_owner_residual(isle->replica, 0), count));
-    isle_close(isle);
+    assert_false(roundsrun_all_zero(replica_owner_residual(isle->replica, 0), count));
+    roundsrun_close(isle);
 }
 
 /* We had published a result before our disk was lost, and a member still has it: that one stands. What we have made
@@ -488,20 +489,20 @@ static void our_stored_result_waits_for_readers(void **state)
 static void a_result_that_stands_already_is_not_ours(void **state)
 {
     (void)state;
-    static struct isle_object earlier;
-    struct isle *isle = with_a_mean("rounds-stands", coarse, 0);
+    static struct roundsrun_object earlier;
+    struct roundsrun *isle = with_a_mean("rounds-stands", coarse, 0);
     struct plan_shard range = replica_own_shard(isle->replica, 0);
     struct bitset members = bitset_of_word(1 << 0);
-    isle_result(isle, 0, 0, &members, 0.5f, &earlier);
-    isle_bring(isle, 1, &earlier);
-    isle_settle(isle);
+    roundsrun_result(isle, 0, 0, &members, 0.5f, &earlier);
+    roundsrun_bring(isle, 1, &earlier);
+    roundsrun_settle(isle);
     rounds_store(isle->rounds, 0, 1);
-    isle_settle(isle);
-    assert_non_null(isle_told(isle, SYNC_EV_STORED, 0));
+    roundsrun_settle(isle);
+    assert_non_null(roundsrun_told(isle, SYNC_EV_STORED, 0));
     assert_ledger_holds(isle, earlier.byte, earlier.bytes);
     assert_int_not_equal(slots_own(isle->slots, 0)->version, 1);
-    assert_true(isle_all_zero(replica_owner_residual(isle->replica, 0), (size_t)(range.end - range.begin)));
-    isle_close(isle);
+    assert_true(roundsrun_all_zero(replica_owner_residual(isle->replica, 0), (size_t)(range.end - range.begin)));
+    roundsrun_close(isle);
 }
 
 int main(void)

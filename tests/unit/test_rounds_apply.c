@@ -10,7 +10,7 @@
 #include "common/digest.h"
 #include "daemon/rules.h"
 #include "daemon/state/results.h"
-#include "tests/lib/isle.h"
+#include "tests/lib/roundsrun.h"
 #include "tests/lib/overhear.h"
 
 enum { VALUES_MAX = 4096 };
@@ -20,30 +20,30 @@ static const char coarse[] = "codec = uniform\nerror_feedback = yes\n";
 
 /* ---- results that come in ---- */
 
-static void assert_judged(struct isle *isle, const struct isle_object *object, enum wire_done done)
+static void assert_judged(struct roundsrun *isle, const struct roundsrun_object *object, enum wire_done done)
 {
     const struct event *judged = NULL;
     const struct slot *slot = slots_result(isle->slots, object->key.fragment, object->key.shard);
-    isle_forget(isle);
-    isle_bring(isle, object->key.shard, object);
+    roundsrun_forget(isle);
+    roundsrun_bring(isle, object->key.shard, object);
     assert_int_equal(isle->posted_count, 0);
     assert_true(slot->busy);
-    isle_settle(isle);
+    roundsrun_settle(isle);
     assert_false(slot->busy);
     for (size_t i = 0; i < isle->posted_count; i++)
         if (isle->posted[i].type == EVENT_JUDGED)
             judged = &isle->posted[i];
     assert_non_null(judged);
-    assert_int_equal(isle_posted_count(isle, EVENT_JUDGED), 1);
+    assert_int_equal(roundsrun_posted_count(isle, EVENT_JUDGED), 1);
     assert_true(wire_key_equal(&judged->object.key, &object->key));
     assert_int_equal(judged->member, object->key.shard);
     assert_int_equal(judged->object.done, done);
     bool good = done == WIRE_RECEIVED;
-    assert_int_equal(isle_told_count(isle, SYNC_EV_STORED), good);
+    assert_int_equal(roundsrun_told_count(isle, SYNC_EV_STORED), good);
     assert_int_equal(ledger_has(isle->ledger, object->key.fragment, object->key.version, object->key.shard), good);
     if (!good)
         return;
-    const struct event *stored = isle_told(isle, SYNC_EV_STORED, object->key.fragment);
+    const struct event *stored = roundsrun_told(isle, SYNC_EV_STORED, object->key.fragment);
     assert_true(stored > judged);
     assert_int_equal(stored->sync.version, object->key.version);
     assert_int_equal(stored->sync.shard, object->key.shard);
@@ -52,26 +52,26 @@ static void assert_judged(struct isle *isle, const struct isle_object *object, e
 static void a_result_goes_into_the_ledger_and_is_told(void **state)
 {
     (void)state;
-    static struct isle_object object;
+    static struct roundsrun_object object;
     struct ledger_map map;
-    struct isle *isle = isle_new("apply-in", exact, 3, 1, 0);
+    struct roundsrun *isle = roundsrun_new("apply-in", exact, 3, 1, 0);
     struct bitset members = bitset_first(3);
-    isle_result(isle, 1, 2, &members, 0.1f, &object);
+    roundsrun_result(isle, 1, 2, &members, 0.1f, &object);
     assert_judged(isle, &object, WIRE_RECEIVED);
     assert_ok(ledger_map(isle->ledger, 1, 1, 2, &map));
     assert_int_equal(map.bytes, object.bytes);
     assert_memory_equal(map.object, object.byte, object.bytes);
     ledger_unmap(&map);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 static void a_damaged_result_is_refused(void **state)
 {
     (void)state;
-    static struct isle_object good, bad;
-    struct isle *isle = isle_new("apply-damaged", exact, 3, 1, 0);
+    static struct roundsrun_object good, bad;
+    struct roundsrun *isle = roundsrun_new("apply-damaged", exact, 3, 1, 0);
     struct bitset members = bitset_first(3);
-    isle_result(isle, 1, 2, &members, 0.1f, &good);
+    roundsrun_result(isle, 1, 2, &members, 0.1f, &good);
     const size_t where[] = {0, 4, 9, 20, 50, 90, 48 + 48 + 700, good.bytes - 1};
     for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
         bad = good;
@@ -82,17 +82,17 @@ static void a_damaged_result_is_refused(void **state)
     bad.bytes -= 7;
     assert_judged(isle, &bad, WIRE_REFUSED);
     assert_judged(isle, &good, WIRE_RECEIVED);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 /* Nothing enters the ledger that a restart could not apply. */
 static void a_result_that_makes_no_sense_is_refused(void **state)
 {
     (void)state;
-    static struct isle_object object;
+    static struct roundsrun_object object;
     static float values[VALUES_MAX];
-    struct isle *isle = isle_new("apply-nonsense", exact, 3, 1, 0);
-    struct plan_shard range = isle_shard(isle, 1, 2);
+    struct roundsrun *isle = roundsrun_new("apply-nonsense", exact, 3, 1, 0);
+    struct plan_shard range = roundsrun_shard(isle, 1, 2);
     size_t count = (size_t)(range.end - range.begin);
     const struct {
         uint64_t step;
@@ -109,28 +109,28 @@ static void a_result_that_makes_no_sense_is_refused(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         meta.step = bad[i].step;
         memcpy(meta.outer, (float[]){bad[i].round.scale, bad[i].round.momentum, bad[i].round.lr}, sizeof meta.outer);
-        isle_seal(isle, &key, &meta, values, bad[i].count, &object);
+        roundsrun_seal(isle, &key, &meta, values, bad[i].count, &object);
         assert_judged(isle, &object, WIRE_REFUSED);
     }
     /* A segment of a codec that there is not, in a frame whose digests are right. */
     meta.outer_known = false;
     meta.step = 10;
-    isle_seal(isle, &key, &meta, values, count, &object);
-    isle_spoil(&object);
+    roundsrun_seal(isle, &key, &meta, values, count, &object);
+    roundsrun_spoil(&object);
     assert_judged(isle, &object, WIRE_REFUSED);
-    isle_seal(isle, &key, &meta, values, count, &object);
+    roundsrun_seal(isle, &key, &meta, values, count, &object);
     assert_judged(isle, &object, WIRE_RECEIVED);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 static void a_result_that_the_disk_refuses_may_come_again(void **state)
 {
     (void)state;
-    static struct isle_object object;
+    static struct roundsrun_object object;
     struct rlimit limit;
-    struct isle *isle = isle_new("apply-full", exact, 3, 1, 0);
+    struct roundsrun *isle = roundsrun_new("apply-full", exact, 3, 1, 0);
     struct bitset members = bitset_first(3);
-    isle_result(isle, 1, 2, &members, 0.1f, &object);
+    roundsrun_result(isle, 1, 2, &members, 0.1f, &object);
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
     limit.rlim_cur = ledger_stats(isle->ledger).bytes + 100;
@@ -141,25 +141,25 @@ static void a_result_that_the_disk_refuses_may_come_again(void **state)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     assert_judged(isle, &object, WIRE_RECEIVED);
     assert_string_equal(rounds_info(isle->rounds).disk_note, "");
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 /* ---- the outer step ---- */
 
 /* What the ledger's results make of the twin, shard by shard, by outer_opt alone. `round`: the numbers, or NULL for
  * those that came with each. */
-static void step_twin(const struct isle *isle, struct replica *twin, uint32_t f, uint64_t version,
+static void step_twin(const struct roundsrun *isle, struct replica *twin, uint32_t f, uint64_t version,
                       const struct outer_round *round)
 {
     static float delta[VALUES_MAX];
     struct outer_conf conf = rules_outer(&isle->spec);
     for (uint32_t s = 0; s < isle->conf.members; s++) {
-        struct plan_shard range = isle_shard(isle, f, s);
+        struct plan_shard range = roundsrun_shard(isle, f, s);
         size_t count = (size_t)(range.end - range.begin);
         struct result result;
         float number[WIRE_OUTER_NUMBERS];
         assert_ok(result_open(isle->ledger, f, version, s, &result));
-        isle_decode(result.frame, result.frame_bytes, delta, count);
+        roundsrun_decode(result.frame, result.frame_bytes, delta, count);
         memcpy(number, result.meta.outer, sizeof number);
         struct outer_round own = {.scale = number[0], .momentum = number[1], .lr = number[2]};
         float *momentum = replica_momentum(twin, f);
@@ -169,9 +169,9 @@ static void step_twin(const struct isle *isle, struct replica *twin, uint32_t f,
     }
 }
 
-static void assert_same_state(const struct isle *isle, struct replica *twin, uint32_t f)
+static void assert_same_state(const struct roundsrun *isle, struct replica *twin, uint32_t f)
 {
-    size_t bytes = isle_values(isle, f) * sizeof(float);
+    size_t bytes = roundsrun_values(isle, f) * sizeof(float);
     assert_memory_equal(replica_anchor(isle->replica, f), replica_anchor(twin, f), bytes);
     if (replica_momentum(twin, f) != NULL)
         assert_memory_equal(replica_momentum(isle->replica, f), replica_momentum(twin, f), bytes);
@@ -188,27 +188,27 @@ static void an_outer_step_is_outer_opts(void **state)
     for (size_t k = 0; k < 3; k++) {
         char sync[128];
         snprintf(sync, sizeof sync, "%s%s", exact, outers[k]);
-        struct isle *isle = isle_new("apply-step", sync, 3, 1, 1);
-        struct replica *twin = isle_twin(isle);
+        struct roundsrun *isle = roundsrun_new("apply-step", sync, 3, 1, 1);
+        struct replica *twin = roundsrun_twin(isle);
         for (uint64_t version = 1; version <= 3; version++) {
-            isle_forget(isle);
-            isle_round(isle, 1, &all);
+            roundsrun_forget(isle);
+            roundsrun_round(isle, 1, &all);
             step_twin(isle, twin, 1, version, NULL);
             assert_same_state(isle, twin, 1);
-            const struct event *applied = isle_told(isle, SYNC_EV_APPLIED, 1);
+            const struct event *applied = roundsrun_told(isle, SYNC_EV_APPLIED, 1);
             const struct store_fragment *at = rounds_state(isle->rounds, 1);
-            struct digest hash = isle_hash(isle, 1, version);
+            struct digest hash = roundsrun_hash(isle, 1, version);
             assert_non_null(applied);
             assert_true(digest_equal(&applied->sync.hash, &hash));
             assert_true(digest_equal(&at->hash, &hash));
             assert_int_equal(at->version, version);
             assert_int_equal(at->step, 10 * version);
-            assert_int_equal(isle_told_count(isle, SYNC_EV_APPLIED), 1);
+            assert_int_equal(roundsrun_told_count(isle, SYNC_EV_APPLIED), 1);
         }
         assert_int_equal(rounds_step(isle->rounds), 30);
         assert_int_equal(rounds_state(isle->rounds, 0)->version, 0);
         replica_free(twin);
-        isle_close(isle);
+        roundsrun_close(isle);
     }
 }
 
@@ -217,22 +217,22 @@ static void a_penalty_takes_its_norms_over_all_shards(void **state)
 {
     (void)state;
     static float mean[VALUES_MAX];
-    struct isle *isle = isle_new("apply-penalty",
-                                 "codec = fp32\noverlap = 10\n[outer]\noptimizer = heavyball\nlr = 0.5\n"
-                                 "momentum = 0.3\nstaleness_penalty = yes\n",
-                                 3, 1, 0);
-    struct replica *twin = isle_twin(isle);
+    struct roundsrun *isle = roundsrun_new("apply-penalty",
+                                           "codec = fp32\noverlap = 10\n[outer]\noptimizer = heavyball\nlr = 0.5\n"
+                                           "momentum = 0.3\nstaleness_penalty = yes\n",
+                                           3, 1, 0);
+    struct replica *twin = roundsrun_twin(isle);
     struct bitset all = bitset_first(3);
     struct outer_conf conf = rules_outer(&isle->spec);
     for (uint64_t version = 1; version <= 3; version++) {
         double delta = 0, momentum = 0;
-        isle_round(isle, 0, &all);
+        roundsrun_round(isle, 0, &all);
         for (uint32_t s = 0; s < 3; s++) {
             struct result result;
-            struct plan_shard range = isle_shard(isle, 0, s);
+            struct plan_shard range = roundsrun_shard(isle, 0, s);
             size_t count = (size_t)(range.end - range.begin);
             assert_ok(result_open(isle->ledger, 0, version, s, &result));
-            isle_decode(result.frame, result.frame_bytes, mean, count);
+            roundsrun_decode(result.frame, result.frame_bytes, mean, count);
             delta += outer_square_sum(mean, NULL, count);
             momentum += outer_square_sum(replica_momentum(twin, 0) + range.begin, NULL, count);
             result_close(&result);
@@ -244,7 +244,7 @@ static void a_penalty_takes_its_norms_over_all_shards(void **state)
         assert_same_state(isle, twin, 0);
     }
     replica_free(twin);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 /* A result of our own ledger that is of no use leaves its shard as it was, and counts nobody there: the hash will
@@ -253,24 +253,24 @@ static void a_result_that_cannot_be_applied_leaves_its_shard(void **state)
 {
     (void)state;
     static const uint8_t nonsense[300] = {1, 2, 3};
-    struct isle *isle = isle_new("apply-useless", exact, 3, 1, 0);
-    struct replica *twin = isle_twin(isle);
-    struct plan_shard range = isle_shard(isle, 0, 2);
-    isle_contribute(isle, 0, 0.01f, 100);
+    struct roundsrun *isle = roundsrun_new("apply-useless", exact, 3, 1, 0);
+    struct replica *twin = roundsrun_twin(isle);
+    struct plan_shard range = roundsrun_shard(isle, 0, 2);
+    roundsrun_contribute(isle, 0, 0.01f, 100);
     assert_ok(ledger_append(isle->ledger, 0, 1, 2, nonsense, sizeof nonsense, false));
-    isle_bring_contribution(isle, 0, 0, 100, 0.02f);
-    isle_bring_contribution(isle, 0, 2, 100, 0.02f);
-    isle_bring_result(isle, 0, 0, true);
+    roundsrun_bring_contribution(isle, 0, 0, 100, 0.02f);
+    roundsrun_bring_contribution(isle, 0, 2, 100, 0.02f);
+    roundsrun_bring_result(isle, 0, 0, true);
     overhear_begin();
-    isle_bring_result(isle, 0, 2, true); /* there already, as far as the ledger can tell */
+    roundsrun_bring_result(isle, 0, 2, true); /* there already, as far as the ledger can tell */
     assert_non_null(strstr(overhear_end(), "fragment 0, version 1, shard 2 cannot be applied"));
-    assert_non_null(isle_told(isle, SYNC_EV_APPLIED, 0));
-    assert_false(bitset_has(&isle_posted(isle, EVENT_COUNTED, 0)->shards, 2));
+    assert_non_null(roundsrun_told(isle, SYNC_EV_APPLIED, 0));
+    assert_false(bitset_has(&roundsrun_posted(isle, EVENT_COUNTED, 0)->shards, 2));
     assert_memory_equal(replica_anchor(isle->replica, 0) + range.begin, replica_anchor(twin, 0) + range.begin,
                         (range.end - range.begin) * sizeof(float));
     assert_true(replica_anchor(isle->replica, 0)[0] != replica_anchor(twin, 0)[0]);
     replica_free(twin);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 /* ---- who is counted ---- */
@@ -280,51 +280,51 @@ static void exactly_the_shards_that_name_us_are_counted(void **state)
 {
     (void)state;
     static const uint64_t naming[] = {0, 1 << 0, 1 << 2, 1 << 0 | 1 << 2, 0};
-    struct isle *isle = isle_new("apply-counted", exact, 3, 1, 0);
+    struct roundsrun *isle = roundsrun_new("apply-counted", exact, 3, 1, 0);
     for (size_t k = 0; k < sizeof naming / sizeof naming[0]; k++) {
         struct bitset named = bitset_of_word(naming[k]);
-        isle_forget(isle);
-        isle_round(isle, 1, &named);
+        roundsrun_forget(isle);
+        roundsrun_round(isle, 1, &named);
         bitset_add(&named, 1); /* our own shard's result is made of what we have contributed */
-        const struct event *counted = isle_posted(isle, EVENT_COUNTED, 1);
+        const struct event *counted = roundsrun_posted(isle, EVENT_COUNTED, 1);
         assert_non_null(counted);
-        assert_int_equal(isle_posted_count(isle, EVENT_COUNTED), 1);
+        assert_int_equal(roundsrun_posted_count(isle, EVENT_COUNTED), 1);
         assert_memory_equal(&counted->shards, &named, sizeof named);
-        assert_true(counted < isle_told(isle, SYNC_EV_APPLIED, 1));
+        assert_true(counted < roundsrun_told(isle, SYNC_EV_APPLIED, 1));
         /* Nothing is given to the trainer before it is known what of its work the anchor holds. */
-        assert_non_null(isle_ordered(isle, SYNC_DO_GIVE, 1));
+        assert_non_null(roundsrun_ordered(isle, SYNC_DO_GIVE, 1));
     }
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 static void who_has_not_contributed_is_not_counted(void **state)
 {
     (void)state;
-    struct isle *isle = isle_new("apply-absent", exact, 3, 1, 0);
-    static struct isle_object object;
+    struct roundsrun *isle = roundsrun_new("apply-absent", exact, 3, 1, 0);
+    static struct roundsrun_object object;
     struct bitset others = bitset_of_word(1 << 0 | 1 << 2);
     for (uint32_t s = 0; s < 3; s++) {
-        isle_result(isle, 0, s, &others, 0.1f, &object);
-        isle_bring(isle, 0, &object);
-        isle_settle(isle);
+        roundsrun_result(isle, 0, s, &others, 0.1f, &object);
+        roundsrun_bring(isle, 0, &object);
+        roundsrun_settle(isle);
     }
     assert_int_equal(rounds_state(isle->rounds, 0)->version, 1);
-    assert_true(bitset_empty(&isle_posted(isle, EVENT_COUNTED, 0)->shards));
-    isle_close(isle);
+    assert_true(bitset_empty(&roundsrun_posted(isle, EVENT_COUNTED, 0)->shards));
+    roundsrun_close(isle);
 }
 
 /* ---- residuals ---- */
 
 /* The twin encodes what the isle has just encoded: the same bytes, if both hold the same residual. */
-static void encode_alike(const struct isle *isle, struct replica *twin, uint32_t f)
+static void encode_alike(const struct roundsrun *isle, struct replica *twin, uint32_t f)
 {
-    static uint8_t frame[ISLE_OBJECT_BYTES];
+    static uint8_t frame[ROUNDSRUN_OBJECT_BYTES];
     struct codec *codec;
     assert_ok(codec_new(0, &codec));
     for (uint32_t s = 0; s < isle->conf.members; s++) {
         struct wire_meta meta;
         size_t bytes, ours_bytes;
-        const uint8_t *ours = isle_open_slot(slots_out(isle->slots, f, s), WIRE_CONTRIBUTION, &meta, &ours_bytes);
+        const uint8_t *ours = roundsrun_open_slot(slots_out(isle->slots, f, s), WIRE_CONTRIBUTION, &meta, &ours_bytes);
         assert_ok(replica_encode(twin, f, s, isle->base[f], isle->theta[f], codec, frame, &bytes));
         assert_int_equal(bytes, ours_bytes);
         assert_memory_equal(frame, ours, bytes);
@@ -335,32 +335,32 @@ static void encode_alike(const struct isle *isle, struct replica *twin, uint32_t
 static void a_residual_moves_where_a_result_counts_us(void **state)
 {
     (void)state;
-    struct isle *isle = isle_new("apply-residual", coarse, 3, 1, 0);
-    struct replica *twin = isle_twin(isle);
+    struct roundsrun *isle = roundsrun_new("apply-residual", coarse, 3, 1, 0);
+    struct replica *twin = roundsrun_twin(isle);
     const float *residual = replica_residual(isle->replica, 0);
-    size_t count = isle_values(isle, 0);
+    size_t count = roundsrun_values(isle, 0);
     static const uint64_t naming[] = {0, 1 << 0, 1 << 2, 1 << 0 | 1 << 2};
     for (size_t k = 0; k < sizeof naming / sizeof naming[0]; k++) {
         struct bitset named = bitset_of_word(naming[k]);
-        isle_contribute(isle, 0, 0.01f, 1000 * (k + 1));
+        roundsrun_contribute(isle, 0, 0.01f, 1000 * (k + 1));
         encode_alike(isle, twin, 0);
         /* Encoding alone moves nothing. */
         assert_memory_equal(residual, replica_residual(twin, 0), count * sizeof *residual);
-        isle_bring_contribution(isle, 0, 0, 100, 0.02f);
-        isle_bring_contribution(isle, 0, 2, 100, 0.02f);
-        isle_bring_result(isle, 0, 0, bitset_has(&named, 0));
-        isle_bring_result(isle, 0, 2, bitset_has(&named, 2));
-        isle_mixed(isle, 0);
+        roundsrun_bring_contribution(isle, 0, 0, 100, 0.02f);
+        roundsrun_bring_contribution(isle, 0, 2, 100, 0.02f);
+        roundsrun_bring_result(isle, 0, 0, bitset_has(&named, 0));
+        roundsrun_bring_result(isle, 0, 2, bitset_has(&named, 2));
+        roundsrun_mixed(isle, 0);
         for (uint32_t s = 0; s < 3; s++)
             if (s == 1 || bitset_has(&named, s))
                 replica_commit(twin, 0, s);
         assert_memory_equal(residual, replica_residual(twin, 0), count * sizeof *residual);
-        assert_false(isle_all_zero(residual, count));
+        assert_false(roundsrun_all_zero(residual, count));
     }
-    isle_contribute(isle, 0, 0.01f, 9000);
+    roundsrun_contribute(isle, 0, 0.01f, 9000);
     encode_alike(isle, twin, 0);
     replica_free(twin);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 /* A result counts a contribution that this process did not encode: we were killed after it went out. What its encoding
@@ -368,35 +368,35 @@ static void a_residual_moves_where_a_result_counts_us(void **state)
  */
 static void assert_forgotten_where_counted(bool killed)
 {
-    static struct isle_object object;
+    static struct roundsrun_object object;
     static float before[VALUES_MAX];
     struct bitset all = bitset_first(3);
-    struct isle *isle = isle_new("apply-forgotten", coarse, 3, 1, 0);
-    isle_round(isle, 0, &all);
+    struct roundsrun *isle = roundsrun_new("apply-forgotten", coarse, 3, 1, 0);
+    roundsrun_round(isle, 0, &all);
     rounds_checkpoint(isle->rounds, 0);
-    isle_settle(isle);
+    roundsrun_settle(isle);
     if (killed) {
-        isle_contribute(isle, 0, 0.03f, 5000);
-        isle = isle_again(isle);
+        roundsrun_contribute(isle, 0, 0.03f, 5000);
+        isle = roundsrun_again(isle);
     }
     assert_int_equal(rounds_state(isle->rounds, 0)->version, 1);
-    memcpy(before, replica_residual(isle->replica, 0), isle_values(isle, 0) * sizeof *before);
-    assert_false(isle_all_zero(before, isle_values(isle, 0)));
+    memcpy(before, replica_residual(isle->replica, 0), roundsrun_values(isle, 0) * sizeof *before);
+    assert_false(roundsrun_all_zero(before, roundsrun_values(isle, 0)));
     for (uint32_t s = 0; s < 3; s++) {
         struct bitset members = all;
         if (s == 2)
             bitset_remove(&members, 1);
-        isle_result(isle, 0, s, &members, 0.1f, &object);
-        isle_bring(isle, 0, &object);
-        isle_settle(isle);
+        roundsrun_result(isle, 0, s, &members, 0.1f, &object);
+        roundsrun_bring(isle, 0, &object);
+        roundsrun_settle(isle);
     }
     assert_int_equal(rounds_state(isle->rounds, 0)->version, 2);
     const float *after = replica_residual(isle->replica, 0);
-    struct plan_shard kept = isle_shard(isle, 0, 2);
-    assert_true(isle_all_zero(after, (size_t)kept.begin));
+    struct plan_shard kept = roundsrun_shard(isle, 0, 2);
+    assert_true(roundsrun_all_zero(after, (size_t)kept.begin));
     assert_memory_equal(after + kept.begin, before + kept.begin, (kept.end - kept.begin) * sizeof *after);
-    assert_false(isle_all_zero(after + kept.begin, (size_t)(kept.end - kept.begin)));
-    isle_close(isle);
+    assert_false(roundsrun_all_zero(after + kept.begin, (size_t)(kept.end - kept.begin)));
+    roundsrun_close(isle);
 }
 
 static void what_is_not_known_any_more_is_not_added(void **state)
@@ -410,7 +410,7 @@ static void what_is_not_known_any_more_is_not_added(void **state)
 
 enum reader { CHECKPOINT, EXPORT, GIVE, TWO_OF_THEM, READERS };
 
-static void read_anchor(struct isle *isle, enum reader reader)
+static void read_anchor(struct roundsrun *isle, enum reader reader)
 {
     if (reader == CHECKPOINT || reader == TWO_OF_THEM)
         rounds_checkpoint(isle->rounds, 0);
@@ -421,18 +421,18 @@ static void read_anchor(struct isle *isle, enum reader reader)
 }
 
 /* All results are there; the last one's job has ended, and the core does not know it yet. */
-static struct isle *before_the_last_result(const char *folder)
+static struct roundsrun *before_the_last_result(const char *folder)
 {
-    static struct isle_object object;
+    static struct roundsrun_object object;
     struct bitset all = bitset_first(3);
-    struct isle *isle = isle_new(folder, exact, 3, 1, 0);
-    isle_contribute(isle, 0, 0.01f, 1000);
-    isle_bring_contribution(isle, 0, 0, 100, 0.02f);
-    isle_bring_contribution(isle, 0, 2, 100, 0.02f);
-    isle_bring_result(isle, 0, 0, true);
-    isle_result(isle, 0, 2, &all, 0.1f, &object);
-    isle_bring(isle, 2, &object);
-    isle_wait_ended(isle);
+    struct roundsrun *isle = roundsrun_new(folder, exact, 3, 1, 0);
+    roundsrun_contribute(isle, 0, 0.01f, 1000);
+    roundsrun_bring_contribution(isle, 0, 0, 100, 0.02f);
+    roundsrun_bring_contribution(isle, 0, 2, 100, 0.02f);
+    roundsrun_bring_result(isle, 0, 0, true);
+    roundsrun_result(isle, 0, 2, &all, 0.1f, &object);
+    roundsrun_bring(isle, 2, &object);
+    roundsrun_wait_ended(isle);
     return isle;
 }
 
@@ -440,35 +440,35 @@ static void an_outer_step_waits_for_readers(void **state)
 {
     (void)state;
     for (enum reader reader = 0; reader < READERS; reader++) {
-        struct isle *isle = before_the_last_result("apply-readers");
-        struct replica *twin = isle_twin(isle);
+        struct roundsrun *isle = before_the_last_result("apply-readers");
+        struct replica *twin = roundsrun_twin(isle);
         size_t readers = reader == TWO_OF_THEM ? 2 : 1;
-        isle_forget(isle);
+        roundsrun_forget(isle);
         read_anchor(isle, reader);
-        isle_take_back(isle); /* the last result, and the order to apply */
-        assert_int_equal(isle_ordered_count(isle, SYNC_DO_APPLY), 1);
+        roundsrun_take_back(isle); /* the last result, and the order to apply */
+        assert_int_equal(roundsrun_ordered_count(isle, SYNC_DO_APPLY), 1);
         for (size_t left = readers; left > 0; left--) {
-            assert_int_equal(isle_posted_count(isle, EVENT_UNREAD), 0);
+            assert_int_equal(roundsrun_posted_count(isle, EVENT_UNREAD), 0);
             assert_int_equal(jobs_pending(isle->jobs), left);
             assert_same_state(isle, twin, 0);
             isle->hold_unread = true;
-            isle_take_back(isle);
+            roundsrun_take_back(isle);
         }
-        assert_int_equal(isle_posted_count(isle, EVENT_UNREAD), reader == EXPORT ? ISLE_FRAGMENTS : 1);
+        assert_int_equal(roundsrun_posted_count(isle, EVENT_UNREAD), reader == EXPORT ? ROUNDSRUN_FRAGMENTS : 1);
         assert_int_equal(jobs_pending(isle->jobs), 0); /* not before it is told that it may */
         assert_same_state(isle, twin, 0);
         isle->hold_unread = false;
         for (int i = 0; i < 2; i++)
             rounds_unread(isle->rounds, 0);
-        isle_settle(isle);
+        roundsrun_settle(isle);
         rounds_unread(isle->rounds, 0);
-        isle_settle(isle);
+        roundsrun_settle(isle);
         step_twin(isle, twin, 0, 1, NULL);
         assert_same_state(isle, twin, 0); /* once */
-        assert_int_equal(isle_told_count(isle, SYNC_EV_APPLIED), 1);
-        assert_int_equal(isle_posted_count(isle, EVENT_COUNTED), 1);
+        assert_int_equal(roundsrun_told_count(isle, SYNC_EV_APPLIED), 1);
+        assert_int_equal(roundsrun_posted_count(isle, EVENT_COUNTED), 1);
         replica_free(twin);
-        isle_close(isle);
+        roundsrun_close(isle);
     }
 }
 
@@ -476,23 +476,23 @@ static void an_outer_step_waits_for_readers(void **state)
 static void an_outer_step_waits_for_a_reader_that_came_later(void **state)
 {
     (void)state;
-    struct isle *isle = before_the_last_result("apply-later");
-    struct replica *twin = isle_twin(isle);
+    struct roundsrun *isle = before_the_last_result("apply-later");
+    struct replica *twin = roundsrun_twin(isle);
     isle->hold_unread = true;
     rounds_checkpoint(isle->rounds, 0);
-    isle_take_back(isle);
-    isle_take_back(isle);
-    assert_int_equal(isle_posted_count(isle, EVENT_UNREAD), 1);
+    roundsrun_take_back(isle);
+    roundsrun_take_back(isle);
+    assert_int_equal(roundsrun_posted_count(isle, EVENT_UNREAD), 1);
     rounds_give(isle->rounds, 0, isle->area[0]);
     rounds_unread(isle->rounds, 0);
     assert_int_equal(jobs_pending(isle->jobs), 1);
     isle->hold_unread = false;
-    isle_settle(isle);
+    roundsrun_settle(isle);
     assert_memory_equal(isle->area[0], replica_anchor(isle->replica, 0), 4); /* given anew after the step */
     step_twin(isle, twin, 0, 1, NULL);
     assert_same_state(isle, twin, 0);
     replica_free(twin);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 int main(void)

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/digest.h"
-#include "tests/lib/isle.h"
+#include "tests/lib/roundsrun.h"
 #include "tests/lib/overhear.h"
 
 enum { MEMBERS = 3, SELF = 2, VALUES_MAX = 4096 };
@@ -18,7 +18,7 @@ enum { MEMBERS = 3, SELF = 2, VALUES_MAX = 4096 };
 static const char exact[] = "codec = fp32\n";
 static const char coarse[] = "codec = uniform\nerror_feedback = yes\n";
 
-static const char *path_of(const struct isle *isle, uint32_t f)
+static const char *path_of(const struct roundsrun *isle, uint32_t f)
 {
     return testlib_path(isle->conf.folder, f == 0 ? "fragment-0000.safetensors" : "fragment-0001.safetensors");
 }
@@ -26,7 +26,7 @@ static const char *path_of(const struct isle *isle, uint32_t f)
 /* ---- checkpoints ---- */
 
 /* Whether the order makes a job. */
-static bool begins_checkpoint(struct isle *isle, uint32_t f)
+static bool begins_checkpoint(struct roundsrun *isle, uint32_t f)
 {
     size_t before = jobs_pending(isle->jobs);
     rounds_checkpoint(isle->rounds, f);
@@ -37,102 +37,103 @@ static void a_version_is_written_once(void **state)
 {
     (void)state;
     struct bitset all = bitset_first(MEMBERS);
-    struct isle *isle = isle_new("disk-once", exact, MEMBERS, SELF, 0);
+    struct roundsrun *isle = roundsrun_new("disk-once", exact, MEMBERS, SELF, 0);
     for (uint64_t version = 0; version < 3; version++) {
         assert_true(begins_checkpoint(isle, 0));
         assert_false(begins_checkpoint(isle, 0)); /* one is under way */
-        isle_settle(isle);
+        roundsrun_settle(isle);
         assert_int_equal(access(path_of(isle, 0), F_OK), 0);
         assert_false(begins_checkpoint(isle, 0)); /* it is on disk */
-        isle_round(isle, 0, &all);
+        roundsrun_round(isle, 0, &all);
     }
     assert_int_equal(access(path_of(isle, 1), F_OK), -1);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 /* An anchor that is not known, half stepped or about to be replaced is not written. */
 static void a_fragment_that_does_not_stand_still_is_not_written(void **state)
 {
     (void)state;
-    static struct isle_object object;
+    static struct roundsrun_object object;
     struct replica *twin;
-    struct isle_conf conf = {.folder = testlib_folder("disk-steady"), .sync = exact, .members = MEMBERS, .self = SELF};
-    struct isle *isle = isle_open(&conf);
+    struct roundsrun_conf conf = {
+        .folder = testlib_folder("disk-steady"), .sync = exact, .members = MEMBERS, .self = SELF};
+    struct roundsrun *isle = roundsrun_open(&conf);
     assert_false(begins_checkpoint(isle, 0));
-    isle_begin(isle);
+    roundsrun_begin(isle);
     isle->hold = 1u << SYNC_DO_APPLY;
-    isle_contribute(isle, 0, 0.01f, 1000);
+    roundsrun_contribute(isle, 0, 0.01f, 1000);
     assert_true(begins_checkpoint(isle, 1)); /* another fragment */
     for (uint32_t i = 0; i < SELF; i++)
-        isle_bring_contribution(isle, 0, i, 100, 0.02f);
+        roundsrun_bring_contribution(isle, 0, i, 100, 0.02f);
     for (uint32_t s = 0; s < SELF; s++)
-        isle_bring_result(isle, 0, s, true);
+        roundsrun_bring_result(isle, 0, s, true);
     assert_int_equal(sync_state(isle->sync, 0), SYNC_APPLYING);
     assert_false(begins_checkpoint(isle, 0));
     rounds_apply(isle->rounds, 0, 1);
-    isle_settle(isle);
-    isle_make_state(isle, 0, 0.5f, &twin, &object);
-    isle_mixed(isle, 0);
-    isle_diverge(isle, 0, twin);
+    roundsrun_settle(isle);
+    roundsrun_make_state(isle, 0, 0.5f, &twin, &object);
+    roundsrun_mixed(isle, 0);
+    roundsrun_diverge(isle, 0, twin);
     assert_false(begins_checkpoint(isle, 0));
     replica_free(twin);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 /* A state of a peer has the version that is on disk already, and is another one: the ledger does not lead there. */
 static void a_state_of_a_peer_is_always_written(void **state)
 {
     (void)state;
-    static struct isle_object object;
+    static struct roundsrun_object object;
     static float theirs[VALUES_MAX];
     struct replica *twin;
     struct bitset all = bitset_first(MEMBERS);
-    struct isle *isle = isle_new("disk-installed", coarse, MEMBERS, SELF, 0);
-    size_t bytes = isle_values(isle, 0) * sizeof *theirs;
-    isle_round(isle, 0, &all);
+    struct roundsrun *isle = roundsrun_new("disk-installed", coarse, MEMBERS, SELF, 0);
+    size_t bytes = roundsrun_values(isle, 0) * sizeof *theirs;
+    roundsrun_round(isle, 0, &all);
     rounds_checkpoint(isle->rounds, 0);
-    isle_settle(isle);
-    isle_make_state(isle, 0, 0.5f, &twin, &object);
-    isle_diverge(isle, 0, twin);
-    isle_bring(isle, 0, &object);
-    isle_settle(isle);
-    isle_mixed(isle, 0);
+    roundsrun_settle(isle);
+    roundsrun_make_state(isle, 0, 0.5f, &twin, &object);
+    roundsrun_diverge(isle, 0, twin);
+    roundsrun_bring(isle, 0, &object);
+    roundsrun_settle(isle);
+    roundsrun_mixed(isle, 0);
     assert_int_equal(rounds_state(isle->rounds, 0)->version, 1);
     assert_true(begins_checkpoint(isle, 0));
-    isle_settle(isle);
+    roundsrun_settle(isle);
     assert_false(begins_checkpoint(isle, 0));
     memcpy(theirs, replica_anchor(twin, 0), bytes);
     replica_free(twin);
-    isle = isle_again(isle);
+    isle = roundsrun_again(isle);
     assert_memory_equal(replica_anchor(isle->replica, 0), theirs, bytes);
-    assert_int_equal(rounds_state(isle->rounds, 0)->step, ISLE_STATE_STEP);
+    assert_int_equal(rounds_state(isle->rounds, 0)->step, ROUNDSRUN_STATE_STEP);
     assert_false(begins_checkpoint(isle, 0)); /* as recovered, so it stands on disk */
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 static void a_checkpoint_that_fails_is_said_and_tried_again(void **state)
 {
     (void)state;
     struct rlimit limit;
-    struct isle *isle = isle_new("disk-full", exact, MEMBERS, SELF, 0);
+    struct roundsrun *isle = roundsrun_new("disk-full", exact, MEMBERS, SELF, 0);
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
     limit.rlim_cur = 1000;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     assert_true(begins_checkpoint(isle, 0));
-    isle_settle(isle);
+    roundsrun_settle(isle);
     assert_non_null(strstr(rounds_info(isle->rounds).disk_note, "checkpoint of fragment 0 failed"));
     assert_int_equal(access(path_of(isle, 0), F_OK), -1);
     limit.rlim_cur = limit.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     assert_true(begins_checkpoint(isle, 0));
-    isle_settle(isle);
+    roundsrun_settle(isle);
     assert_string_equal(rounds_info(isle->rounds).disk_note, "");
     assert_int_equal(access(path_of(isle, 0), F_OK), 0);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
-static bool ledger_holds(const struct isle *isle, uint32_t f, uint64_t version)
+static bool ledger_holds(const struct roundsrun *isle, uint32_t f, uint64_t version)
 {
     for (uint32_t s = 0; s < MEMBERS; s++)
         if (!ledger_has(isle->ledger, f, version, s))
@@ -144,49 +145,49 @@ static bool ledger_holds(const struct isle *isle, uint32_t f, uint64_t version)
 static void results_go_when_checkpoints_cover_them(void **state)
 {
     (void)state;
-    static struct isle_object object;
+    static struct roundsrun_object object;
     struct replica *twin;
     struct bitset all = bitset_first(MEMBERS);
-    struct isle_conf conf = {.folder = testlib_folder("disk-prune"),
-                             .sync = exact,
-                             .members = MEMBERS,
-                             .self = SELF,
-                             .segment_bytes = 4096,
-                             .kept_bytes = 1};
-    struct isle *isle = isle_open(&conf);
-    isle_begin(isle);
+    struct roundsrun_conf conf = {.folder = testlib_folder("disk-prune"),
+                                  .sync = exact,
+                                  .members = MEMBERS,
+                                  .self = SELF,
+                                  .segment_bytes = 4096,
+                                  .kept_bytes = 1};
+    struct roundsrun *isle = roundsrun_open(&conf);
+    roundsrun_begin(isle);
     for (int k = 0; k < 3; k++)
-        for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
-            isle_round(isle, f, &all);
+        for (uint32_t f = 0; f < ROUNDSRUN_FRAGMENTS; f++)
+            roundsrun_round(isle, f, &all);
     rounds_checkpoint(isle->rounds, 1);
-    isle_settle(isle);
+    roundsrun_settle(isle);
     for (uint64_t version = 1; version <= 3; version++)
         assert_true(ledger_holds(isle, 0, version)); /* its fragment is on no disk yet */
     rounds_checkpoint(isle->rounds, 0);
-    isle_settle(isle);
-    isle_round(isle, 1, &all);
+    roundsrun_settle(isle);
+    roundsrun_round(isle, 1, &all);
     rounds_checkpoint(isle->rounds, 1);
-    isle_settle(isle);
+    roundsrun_settle(isle);
     assert_false(ledger_has(isle->ledger, 0, 1, 0));
     assert_false(ledger_has(isle->ledger, 1, 1, 0));
     /* A peer's state came: until it is on disk, a restart begins with the older checkpoint. */
-    isle_round(isle, 0, &all);
-    isle_make_state(isle, 0, 0.5f, &twin, &object);
-    isle_diverge(isle, 0, twin);
-    isle_bring(isle, 0, &object);
-    isle_settle(isle);
-    isle_mixed(isle, 0);
-    isle_round(isle, 1, &all);
+    roundsrun_round(isle, 0, &all);
+    roundsrun_make_state(isle, 0, 0.5f, &twin, &object);
+    roundsrun_diverge(isle, 0, twin);
+    roundsrun_bring(isle, 0, &object);
+    roundsrun_settle(isle);
+    roundsrun_mixed(isle, 0);
+    roundsrun_round(isle, 1, &all);
     rounds_checkpoint(isle->rounds, 1);
-    isle_settle(isle);
+    roundsrun_settle(isle);
     assert_true(ledger_holds(isle, 0, 4));
     replica_free(twin);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 /* ---- recovery ---- */
 
-static size_t owned(const struct isle *isle, uint32_t f)
+static size_t owned(const struct roundsrun *isle, uint32_t f)
 {
     struct plan_shard range = replica_own_shard(isle->replica, f);
     return (size_t)(range.end - range.begin);
@@ -196,19 +197,19 @@ static void assert_replay_leads_there(const char *sync)
 {
     static float anchor[VALUES_MAX], momentum[VALUES_MAX];
     struct bitset all = bitset_first(MEMBERS), some = bitset_of_word(1);
-    struct isle *isle = isle_new("disk-replay", sync, MEMBERS, SELF, 0);
-    isle_round(isle, 0, &all);
+    struct roundsrun *isle = roundsrun_new("disk-replay", sync, MEMBERS, SELF, 0);
+    roundsrun_round(isle, 0, &all);
     rounds_checkpoint(isle->rounds, 0);
-    isle_settle(isle);
+    roundsrun_settle(isle);
     for (int k = 0; k < 3; k++)
-        isle_round(isle, 0, k == 1 ? &some : &all);
+        roundsrun_round(isle, 0, k == 1 ? &some : &all);
     struct store_fragment lived = *rounds_state(isle->rounds, 0);
-    size_t bytes = isle_values(isle, 0) * sizeof *anchor;
+    size_t bytes = roundsrun_values(isle, 0) * sizeof *anchor;
     memcpy(anchor, replica_anchor(isle->replica, 0), bytes);
     memcpy(momentum, replica_momentum(isle->replica, 0), bytes);
     assert_int_equal(lived.version, 4);
-    isle_bring_result(isle, 0, 1, true); /* of the version after it */
-    isle = isle_again(isle);
+    roundsrun_bring_result(isle, 0, 1, true); /* of the version after it */
+    isle = roundsrun_again(isle);
     const struct store_fragment *recovered = rounds_state(isle->rounds, 0);
     assert_int_equal(recovered->version, 4);
     assert_int_equal(recovered->step, lived.step);
@@ -221,10 +222,10 @@ static void assert_replay_leads_there(const char *sync)
     assert_false(sync_known(isle->sync, 1)); /* the other fragment was never written */
     /* Results were made of the checkpoint's residuals: they are used up. */
     if (isle->spec.error_feedback) {
-        assert_true(isle_all_zero(replica_residual(isle->replica, 0), isle_values(isle, 0)));
-        assert_true(isle_all_zero(replica_owner_residual(isle->replica, 0), owned(isle, 0)));
+        assert_true(roundsrun_all_zero(replica_residual(isle->replica, 0), roundsrun_values(isle, 0)));
+        assert_true(roundsrun_all_zero(replica_owner_residual(isle->replica, 0), owned(isle, 0)));
     }
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 static void a_replay_leads_where_life_has_led(void **state)
@@ -243,34 +244,34 @@ static void residuals_outlive_a_restart_if_nothing_used_them(void **state)
     (void)state;
     static float before[VALUES_MAX], owner_before[VALUES_MAX];
     struct bitset all = bitset_first(MEMBERS);
-    struct isle *isle = isle_new("disk-residual", coarse, MEMBERS, SELF, 0);
-    isle_round(isle, 0, &all);
+    struct roundsrun *isle = roundsrun_new("disk-residual", coarse, MEMBERS, SELF, 0);
+    roundsrun_round(isle, 0, &all);
     rounds_checkpoint(isle->rounds, 0);
-    isle_settle(isle);
-    memcpy(before, replica_residual(isle->replica, 0), isle_values(isle, 0) * sizeof *before);
+    roundsrun_settle(isle);
+    memcpy(before, replica_residual(isle->replica, 0), roundsrun_values(isle, 0) * sizeof *before);
     memcpy(owner_before, replica_owner_residual(isle->replica, 0), owned(isle, 0) * sizeof *before);
-    assert_false(isle_all_zero(before, isle_values(isle, 0)));
-    assert_false(isle_all_zero(owner_before, owned(isle, 0)));
-    isle_bring_result(isle, 0, 1, true);
-    isle = isle_again(isle);
+    assert_false(roundsrun_all_zero(before, roundsrun_values(isle, 0)));
+    assert_false(roundsrun_all_zero(owner_before, owned(isle, 0)));
+    roundsrun_bring_result(isle, 0, 1, true);
+    isle = roundsrun_again(isle);
     assert_int_equal(rounds_state(isle->rounds, 0)->version, 1);
-    assert_memory_equal(replica_residual(isle->replica, 0), before, isle_values(isle, 0) * sizeof *before);
+    assert_memory_equal(replica_residual(isle->replica, 0), before, roundsrun_values(isle, 0) * sizeof *before);
     assert_memory_equal(replica_owner_residual(isle->replica, 0), owner_before, owned(isle, 0) * sizeof *before);
-    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) /* our trainer, and the others, as before */
+    for (uint32_t f = 0; f < ROUNDSRUN_FRAGMENTS; f++) /* our trainer, and the others, as before */
         isle->said[0][f] = isle->said[1][f] = (struct wire_fragment){.fragment = f};
-    isle_hear(isle, 0);
-    isle_hear(isle, 1);
-    isle_attach(isle);
-    isle_contribute(isle, 0, 0.01f, 100);
-    isle_bring_contribution(isle, 0, 0, 100, 0.02f);
-    isle_bring_contribution(isle, 0, 1, 100, 0.02f);
+    roundsrun_hear(isle, 0);
+    roundsrun_hear(isle, 1);
+    roundsrun_attach(isle);
+    roundsrun_contribute(isle, 0, 0.01f, 100);
+    roundsrun_bring_contribution(isle, 0, 0, 100, 0.02f);
+    roundsrun_bring_contribution(isle, 0, 1, 100, 0.02f);
     assert_true(ledger_has(isle->ledger, 0, 2, SELF));
-    isle = isle_again(isle);
+    isle = roundsrun_again(isle);
     assert_int_equal(rounds_state(isle->rounds, 0)->version, 1);
     assert_int_equal(bitset_word(&isle->results[0]), 1 << 1 | 1 << SELF);
-    assert_true(isle_all_zero(replica_owner_residual(isle->replica, 0), owned(isle, 0)));
-    assert_true(isle_all_zero(replica_residual(isle->replica, 0), isle_values(isle, 0)));
-    isle_close(isle);
+    assert_true(roundsrun_all_zero(replica_owner_residual(isle->replica, 0), owned(isle, 0)));
+    assert_true(roundsrun_all_zero(replica_residual(isle->replica, 0), roundsrun_values(isle, 0)));
+    roundsrun_close(isle);
 }
 
 struct lived {
@@ -280,39 +281,39 @@ struct lived {
 };
 
 /* Three versions on a checkpoint of version 0; `useless`: version 2's last result is in the ledger, and nonsense. */
-static struct isle *live_three_versions(const char *folder, bool useless, struct lived *lived)
+static struct roundsrun *live_three_versions(const char *folder, bool useless, struct lived *lived)
 {
     static const uint8_t nonsense[300] = {1, 2, 3};
     struct bitset all = bitset_first(MEMBERS);
-    struct isle *isle = isle_new(folder, exact, MEMBERS, SELF, 0);
+    struct roundsrun *isle = roundsrun_new(folder, exact, MEMBERS, SELF, 0);
     rounds_checkpoint(isle->rounds, 0);
-    isle_settle(isle);
-    isle_round(isle, 0, &all);
+    roundsrun_settle(isle);
+    roundsrun_round(isle, 0, &all);
     lived->first = *rounds_state(isle->rounds, 0);
-    memcpy(lived->anchor, replica_anchor(isle->replica, 0), isle_values(isle, 0) * sizeof(float));
-    memcpy(lived->momentum, replica_momentum(isle->replica, 0), isle_values(isle, 0) * sizeof(float));
+    memcpy(lived->anchor, replica_anchor(isle->replica, 0), roundsrun_values(isle, 0) * sizeof(float));
+    memcpy(lived->momentum, replica_momentum(isle->replica, 0), roundsrun_values(isle, 0) * sizeof(float));
     if (useless)
         assert_ok(ledger_append(isle->ledger, 0, 2, 1, nonsense, sizeof nonsense, false));
-    isle_contribute(isle, 0, 0.01f, 2000);
-    isle_bring_contribution(isle, 0, 0, 100, 0.02f);
-    isle_bring_contribution(isle, 0, 1, 100, 0.02f);
-    isle_bring_result(isle, 0, 0, true);
+    roundsrun_contribute(isle, 0, 0.01f, 2000);
+    roundsrun_bring_contribution(isle, 0, 0, 100, 0.02f);
+    roundsrun_bring_contribution(isle, 0, 1, 100, 0.02f);
+    roundsrun_bring_result(isle, 0, 0, true);
     lived->last_of_second = (long)ledger_stats(isle->ledger).bytes;
-    isle_bring_result(isle, 0, 1, true);
-    isle_mixed(isle, 0);
-    isle_round(isle, 0, &all);
+    roundsrun_bring_result(isle, 0, 1, true);
+    roundsrun_mixed(isle, 0);
+    roundsrun_round(isle, 0, &all);
     assert_int_equal(rounds_state(isle->rounds, 0)->version, 3);
     return isle;
 }
 
-static void assert_at_first(const struct isle *isle, const struct lived *lived)
+static void assert_at_first(const struct roundsrun *isle, const struct lived *lived)
 {
     const struct store_fragment *state = rounds_state(isle->rounds, 0);
     assert_int_equal(state->version, 1);
     assert_int_equal(state->step, lived->first.step);
     assert_true(digest_equal(&state->hash, &lived->first.hash));
-    assert_memory_equal(replica_anchor(isle->replica, 0), lived->anchor, isle_values(isle, 0) * sizeof(float));
-    assert_memory_equal(replica_momentum(isle->replica, 0), lived->momentum, isle_values(isle, 0) * sizeof(float));
+    assert_memory_equal(replica_anchor(isle->replica, 0), lived->anchor, roundsrun_values(isle, 0) * sizeof(float));
+    assert_memory_equal(replica_momentum(isle->replica, 0), lived->momentum, roundsrun_values(isle, 0) * sizeof(float));
 }
 
 /* A damaged result in the middle: the versions before it stand, and no shard of its own version was changed. */
@@ -321,15 +322,16 @@ static void a_replay_stops_before_a_version_that_is_not_whole(void **state)
     (void)state;
     static struct lived lived;
     enum { RECORD_HEADER = 64, INSIDE = 100 };
-    struct isle *isle = live_three_versions("disk-hole", false, &lived);
-    struct isle_conf conf = isle->conf;
-    isle_close(isle);
-    isle_damage(testlib_path(conf.folder, "ledger-000000000001.log"), lived.last_of_second + RECORD_HEADER + INSIDE);
-    isle = isle_open(&conf);
+    struct roundsrun *isle = live_three_versions("disk-hole", false, &lived);
+    struct roundsrun_conf conf = isle->conf;
+    roundsrun_close(isle);
+    roundsrun_damage(testlib_path(conf.folder, "ledger-000000000001.log"),
+                     lived.last_of_second + RECORD_HEADER + INSIDE);
+    isle = roundsrun_open(&conf);
     assert_false(ledger_has(isle->ledger, 0, 2, 1));
     assert_at_first(isle, &lived);
     assert_int_equal(bitset_word(&isle->results[0]), 1 << 0 | 1 << SELF);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 /* The record is whole, and what it holds is not: nobody is told that we hold that result, so it is fetched again, or
@@ -338,49 +340,49 @@ static void a_replay_stops_before_a_result_of_no_use(void **state)
 {
     (void)state;
     static struct lived lived;
-    struct isle *isle = live_three_versions("disk-useless", true, &lived);
-    struct isle_conf conf = isle->conf;
-    isle_close(isle);
+    struct roundsrun *isle = live_three_versions("disk-useless", true, &lived);
+    struct roundsrun_conf conf = isle->conf;
+    roundsrun_close(isle);
     overhear_begin();
-    isle = isle_open(&conf);
+    isle = roundsrun_open(&conf);
     assert_non_null(strstr(overhear_end(), "fragment 0, version 2, shard 1 cannot be used"));
     assert_true(ledger_has(isle->ledger, 0, 2, 1));
     assert_at_first(isle, &lived);
     assert_int_equal(bitset_word(&isle->results[0]), 1 << 0 | 1 << SELF);
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 /* `rotten`: bytes have changed on the disk; else they are those that were written, and not what their hash says. */
 static void assert_no_state(bool rotten)
 {
     struct bitset all = bitset_first(MEMBERS);
-    struct isle *isle = isle_new(rotten ? "disk-rotten" : "disk-untrue", coarse, MEMBERS, SELF, 0);
-    isle_round(isle, 0, &all);
-    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
+    struct roundsrun *isle = roundsrun_new(rotten ? "disk-rotten" : "disk-untrue", coarse, MEMBERS, SELF, 0);
+    roundsrun_round(isle, 0, &all);
+    for (uint32_t f = 0; f < ROUNDSRUN_FRAGMENTS; f++)
         rounds_checkpoint(isle->rounds, f);
-    isle_settle(isle);
-    struct isle_conf conf = isle->conf;
+    roundsrun_settle(isle);
+    struct roundsrun_conf conf = isle->conf;
     struct stat status;
     struct store_fragment untrue = *rounds_state(isle->rounds, 0);
     untrue.hash.byte[3] ^= 1;
     assert_int_equal(stat(path_of(isle, 0), &status), 0);
     if (rotten)
-        isle_damage(path_of(isle, 0), status.st_size / 2);
+        roundsrun_damage(path_of(isle, 0), status.st_size / 2);
     else
         assert_ok(store_save_fragment(conf.folder, &isle->spec, isle->plan, isle->replica, 0, &untrue));
-    isle_close(isle);
+    roundsrun_close(isle);
     overhear_begin();
-    isle = isle_open(&conf);
+    isle = roundsrun_open(&conf);
     assert_non_null(strstr(overhear_end(), "the fragment is fetched from another island"));
     assert_false(sync_known(isle->sync, 0));
     assert_true(sync_known(isle->sync, 1));
     assert_int_equal(rounds_state(isle->rounds, 0)->version, 0);
     assert_int_equal(rounds_step(isle->rounds), 0);
-    assert_true(isle_all_zero(replica_anchor(isle->replica, 0), isle_values(isle, 0)));
-    assert_true(isle_all_zero(replica_momentum(isle->replica, 0), isle_values(isle, 0)));
-    assert_true(isle_all_zero(replica_residual(isle->replica, 0), isle_values(isle, 0)));
+    assert_true(roundsrun_all_zero(replica_anchor(isle->replica, 0), roundsrun_values(isle, 0)));
+    assert_true(roundsrun_all_zero(replica_momentum(isle->replica, 0), roundsrun_values(isle, 0)));
+    assert_true(roundsrun_all_zero(replica_residual(isle->replica, 0), roundsrun_values(isle, 0)));
     assert_true(bitset_empty(&isle->results[0]));
-    isle_close(isle);
+    roundsrun_close(isle);
 }
 
 static void a_damaged_checkpoint_is_no_state(void **state)

@@ -1,4 +1,4 @@
-#include "tests/lib/isle.h"
+#include "tests/lib/roundsrun.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -17,29 +17,29 @@ static const struct ipc_tensor tensors[] = {
     {.name = "second", .layer = -1, .dims = 2, .shape = {6, 128}},
     {.name = "third", .layer = -1, .dims = 2, .shape = {2, 128}},
 };
-static const char *const names[ISLE_MEMBERS_MAX] = {"alder", "birch", "cedar"};
+static const char *const names[ROUNDSRUN_MEMBERS_MAX] = {"alder", "birch", "cedar"};
 
 /* ---- life ---- */
 
-static void read_spec(struct isle *isle)
+static void read_spec(struct roundsrun *isle)
 {
     char text[2048];
     snprintf(text, sizeof text, "[run]\nname = isle\nsteps = 1000\n[sync]\npattern = balanced\nfragments = %d\n%s%s",
-             ISLE_FRAGMENTS, "zstd_level = 0\ninterval = 10\n", isle->conf.sync);
+             ROUNDSRUN_FRAGMENTS, "zstd_level = 0\ninterval = 10\n", isle->conf.sync);
     assert_ok(runspec_parse(text, "isle", &isle->spec));
 }
 
-static void make_view(struct isle *isle)
+static void make_view(struct roundsrun *isle)
 {
-    assert_in_range(isle->conf.members, 1, ISLE_MEMBERS_MAX);
+    assert_in_range(isle->conf.members, 1, ROUNDSRUN_MEMBERS_MAX);
     for (uint32_t i = 0; i < isle->conf.members; i++)
         isle->members[i] = (struct view_member){.name = names[i], .uplink = 1};
     isle->view = (struct view){.members = isle->members, .count = isle->conf.members, .self = isle->conf.self};
 }
 
-static struct replica *new_replica(const struct isle *isle)
+static struct replica *new_replica(const struct roundsrun *isle)
 {
-    static const uint64_t weights[ISLE_MEMBERS_MAX] = {1, 1, 1};
+    static const uint64_t weights[ROUNDSRUN_MEMBERS_MAX] = {1, 1, 1};
     struct replica *replica;
     struct replica_conf conf = {.plan = isle->plan->plan,
                                 .outer = rules_outer(&isle->spec),
@@ -55,20 +55,20 @@ static struct replica *new_replica(const struct isle *isle)
     return replica;
 }
 
-static void open_sync(struct isle *isle)
+static void open_sync(struct roundsrun *isle)
 {
-    struct bitset shards[ISLE_FRAGMENTS];
-    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
+    struct bitset shards[ROUNDSRUN_FRAGMENTS];
+    for (uint32_t f = 0; f < ROUNDSRUN_FRAGMENTS; f++)
         shards[f] = replica_shards(isle->replica, f);
     struct sync_conf conf = {.self = isle->conf.self,
                              .members_count = isle->conf.members,
-                             .fragments_count = ISLE_FRAGMENTS,
+                             .fragments_count = ROUNDSRUN_FRAGMENTS,
                              .shards = shards,
                              .rule = {.quorum = (uint32_t)isle->spec.quorum, .grace_ms = isle->spec.grace_ms}};
     assert_ok(sync_new(&conf, &isle->sync));
 }
 
-struct rounds_conf isle_rounds_conf(const struct isle *isle)
+struct rounds_conf roundsrun_rounds_conf(const struct roundsrun *isle)
 {
     return (struct rounds_conf){.spec = &isle->spec,
                                 .view = &isle->view,
@@ -82,18 +82,18 @@ struct rounds_conf isle_rounds_conf(const struct isle *isle)
                                 .sync = isle->sync};
 }
 
-static void open_rounds(struct isle *isle)
+static void open_rounds(struct roundsrun *isle)
 {
     struct slots_conf slots = {.replica = isle->replica,
-                               .fragments_count = ISLE_FRAGMENTS,
+                               .fragments_count = ROUNDSRUN_FRAGMENTS,
                                .members_count = isle->conf.members,
                                .self = isle->conf.self};
     assert_ok(slots_new(&slots, &isle->slots));
-    struct rounds_conf conf = isle_rounds_conf(isle);
+    struct rounds_conf conf = roundsrun_rounds_conf(isle);
     assert_ok(rounds_new(&conf, &isle->rounds));
 }
 
-static void recover(struct isle *isle, uint32_t f)
+static void recover(struct roundsrun *isle, uint32_t f)
 {
     bool known;
     assert_ok(rounds_recover(isle->rounds, f, &known, &isle->results[f]));
@@ -103,9 +103,9 @@ static void recover(struct isle *isle, uint32_t f)
     sync_restore(isle->sync, f, state->version, &state->hash, &isle->results[f]);
 }
 
-struct isle *isle_open(const struct isle_conf *conf)
+struct roundsrun *roundsrun_open(const struct roundsrun_conf *conf)
 {
-    struct isle *isle = calloc(1, sizeof *isle);
+    struct roundsrun *isle = calloc(1, sizeof *isle);
     assert_non_null(isle);
     isle->conf = *conf;
     isle->now_ms = 1000;
@@ -119,35 +119,35 @@ struct isle *isle_open(const struct isle_conf *conf)
     assert_ok(ledger_open(&ledger, &isle->ledger));
     assert_ok(jobs_new(conf->threads > 0 ? conf->threads : 2, 0, &isle->jobs));
     assert_ok(model_plan_new(&isle->spec, tensors, sizeof tensors / sizeof tensors[0], &isle->plan));
-    assert_int_equal(isle->plan->plan->fragments_count, ISLE_FRAGMENTS);
-    assert_ok(events_reserve(isle->events, ISLE_FRAGMENTS, conf->members));
+    assert_int_equal(isle->plan->plan->fragments_count, ROUNDSRUN_FRAGMENTS);
+    assert_ok(events_reserve(isle->events, ROUNDSRUN_FRAGMENTS, conf->members));
     isle->replica = new_replica(isle);
     open_sync(isle);
     open_rounds(isle);
-    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
-        isle->base[f] = calloc(isle_values(isle, f), sizeof(float));
-        isle->theta[f] = calloc(isle_values(isle, f), sizeof(float));
-        isle->area[f] = calloc(isle_values(isle, f), sizeof(float));
+    for (uint32_t f = 0; f < ROUNDSRUN_FRAGMENTS; f++) {
+        isle->base[f] = calloc(roundsrun_values(isle, f), sizeof(float));
+        isle->theta[f] = calloc(roundsrun_values(isle, f), sizeof(float));
+        isle->area[f] = calloc(roundsrun_values(isle, f), sizeof(float));
         recover(isle, f);
     }
     rounds_tick(isle->rounds, isle->now_ms, 0);
     return isle;
 }
 
-struct isle *isle_new(const char *name, const char *sync, uint32_t members, uint32_t self, int threads)
+struct roundsrun *roundsrun_new(const char *name, const char *sync, uint32_t members, uint32_t self, int threads)
 {
-    struct isle_conf conf = {
+    struct roundsrun_conf conf = {
         .folder = testlib_folder(name), .sync = sync, .members = members, .self = self, .threads = threads};
-    struct isle *isle = isle_open(&conf);
-    isle_begin(isle);
+    struct roundsrun *isle = roundsrun_open(&conf);
+    roundsrun_begin(isle);
     return isle;
 }
 
-void isle_close(struct isle *isle)
+void roundsrun_close(struct roundsrun *isle)
 {
     isle->hold = ~0u;
     isle->hold_unread = true;
-    isle_settle(isle);
+    roundsrun_settle(isle);
     jobs_free(isle->jobs);
     rounds_free(isle->rounds);
     sync_free(isle->sync);
@@ -157,7 +157,7 @@ void isle_close(struct isle *isle)
     ledger_close(isle->ledger);
     events_free(isle->events);
     runspec_deinit(&isle->spec);
-    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
+    for (uint32_t f = 0; f < ROUNDSRUN_FRAGMENTS; f++) {
         free(isle->base[f]);
         free(isle->theta[f]);
         free(isle->area[f]);
@@ -165,11 +165,11 @@ void isle_close(struct isle *isle)
     free(isle);
 }
 
-struct isle *isle_again(struct isle *isle)
+struct roundsrun *roundsrun_again(struct roundsrun *isle)
 {
-    struct isle_conf conf = isle->conf;
-    isle_close(isle);
-    return isle_open(&conf);
+    struct roundsrun_conf conf = isle->conf;
+    roundsrun_close(isle);
+    return roundsrun_open(&conf);
 }
 
 static void copy_values(float *to, const float *from, size_t count)
@@ -178,14 +178,14 @@ static void copy_values(float *to, const float *from, size_t count)
         memcpy(to, from, count * sizeof *to);
 }
 
-struct replica *isle_twin(const struct isle *isle)
+struct replica *roundsrun_twin(const struct roundsrun *isle)
 {
     struct replica *twin = new_replica(isle);
-    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
+    for (uint32_t f = 0; f < ROUNDSRUN_FRAGMENTS; f++) {
         struct plan_shard own = replica_own_shard(twin, f);
-        copy_values(replica_anchor(twin, f), replica_anchor(isle->replica, f), isle_values(isle, f));
-        copy_values(replica_momentum(twin, f), replica_momentum(isle->replica, f), isle_values(isle, f));
-        copy_values(replica_residual(twin, f), replica_residual(isle->replica, f), isle_values(isle, f));
+        copy_values(replica_anchor(twin, f), replica_anchor(isle->replica, f), roundsrun_values(isle, f));
+        copy_values(replica_momentum(twin, f), replica_momentum(isle->replica, f), roundsrun_values(isle, f));
+        copy_values(replica_residual(twin, f), replica_residual(isle->replica, f), roundsrun_values(isle, f));
         copy_values(replica_owner_residual(twin, f), replica_owner_residual(isle->replica, f),
                     (size_t)(own.end - own.begin));
     }
@@ -194,10 +194,10 @@ struct replica *isle_twin(const struct isle *isle)
 
 /* ---- the engine ---- */
 
-static void carry_out(struct isle *isle, const struct sync_action *action)
+static void carry_out(struct roundsrun *isle, const struct sync_action *action)
 {
     uint32_t f = action->fragment;
-    assert_true(isle->ordered_count < ISLE_KEPT);
+    assert_true(isle->ordered_count < ROUNDSRUN_KEPT);
     isle->ordered[isle->ordered_count++] = *action;
     if ((isle->hold >> action->type & 1) != 0)
         return;
@@ -211,7 +211,7 @@ static void carry_out(struct isle *isle, const struct sync_action *action)
     }
 }
 
-void isle_step(struct isle *isle, const struct sync_event *event)
+void roundsrun_step(struct roundsrun *isle, const struct sync_event *event)
 {
     struct sync_action action;
     sync_step(isle->sync, event, isle->now_ms);
@@ -219,7 +219,7 @@ void isle_step(struct isle *isle, const struct sync_event *event)
         carry_out(isle, &action);
 }
 
-static void started(struct isle *isle, const struct event *event)
+static void started(struct roundsrun *isle, const struct event *event)
 {
     uint32_t f = event->fragment;
     if (!event->start.initial || sync_known(isle->sync, f))
@@ -229,7 +229,7 @@ static void started(struct isle *isle, const struct event *event)
 }
 
 /* As the trainer's memory remembers it. */
-static void counted(struct isle *isle, const struct event *event)
+static void counted(struct roundsrun *isle, const struct event *event)
 {
     struct replica_snapshot *snapshot = &isle->snapshot[event->fragment];
     for (uint32_t s = 0; s < isle->conf.members; s++)
@@ -237,14 +237,14 @@ static void counted(struct isle *isle, const struct event *event)
             snapshot->counted_tokens[s] = snapshot->tokens;
 }
 
-static void handle(struct isle *isle, const struct event *event)
+static void handle(struct roundsrun *isle, const struct event *event)
 {
     uint32_t f = event->fragment;
     switch (event->type) {
-    case EVENT_SYNC: isle_step(isle, &event->sync); break;
+    case EVENT_SYNC: roundsrun_step(isle, &event->sync); break;
     case EVENT_ENCODED:
-        isle_step(isle, &(struct sync_event){.type = event->err == ERR_OK ? SYNC_EV_ENCODED : SYNC_EV_REFUSED,
-                                             .fragment = f});
+        roundsrun_step(isle, &(struct sync_event){.type = event->err == ERR_OK ? SYNC_EV_ENCODED : SYNC_EV_REFUSED,
+                                                  .fragment = f});
         break;
     case EVENT_COUNTED: counted(isle, event); break;
     case EVENT_STARTED: started(isle, event); break;
@@ -256,53 +256,53 @@ static void handle(struct isle *isle, const struct event *event)
     }
 }
 
-void isle_drain(struct isle *isle)
+void roundsrun_drain(struct roundsrun *isle)
 {
     struct event event;
     while (event_take(isle->events, &event)) {
-        assert_true(isle->posted_count < ISLE_KEPT);
+        assert_true(isle->posted_count < ROUNDSRUN_KEPT);
         isle->posted[isle->posted_count++] = event;
         handle(isle, &event);
     }
 }
 
-void isle_wait_ended(struct isle *isle)
+void roundsrun_wait_ended(struct roundsrun *isle)
 {
     struct pollfd ready = {.fd = jobs_fd(isle->jobs), .events = POLLIN};
     assert_int_equal(poll(&ready, 1, DEADLINE_MS), 1);
 }
 
-void isle_take_back(struct isle *isle)
+void roundsrun_take_back(struct roundsrun *isle)
 {
-    isle_wait_ended(isle);
+    roundsrun_wait_ended(isle);
     assert_true(jobs_take_back(isle->jobs));
-    isle_drain(isle);
+    roundsrun_drain(isle);
 }
 
-void isle_settle(struct isle *isle)
+void roundsrun_settle(struct roundsrun *isle)
 {
-    isle_drain(isle);
+    roundsrun_drain(isle);
     while (jobs_pending(isle->jobs) > 0)
-        isle_take_back(isle);
+        roundsrun_take_back(isle);
 }
 
-void isle_tick(struct isle *isle, uint64_t later_ms)
+void roundsrun_tick(struct roundsrun *isle, uint64_t later_ms)
 {
     isle->now_ms += later_ms;
-    isle_step(isle, &(struct sync_event){.type = SYNC_EV_TICK});
-    isle_drain(isle);
+    roundsrun_step(isle, &(struct sync_event){.type = SYNC_EV_TICK});
+    roundsrun_drain(isle);
     rounds_tick(isle->rounds, isle->now_ms, 0);
-    isle_drain(isle);
+    roundsrun_drain(isle);
 }
 
 /* ---- what was posted and ordered ---- */
 
-void isle_forget(struct isle *isle)
+void roundsrun_forget(struct roundsrun *isle)
 {
     isle->posted_count = isle->ordered_count = 0;
 }
 
-const struct event *isle_posted(const struct isle *isle, enum event_type type, uint32_t f)
+const struct event *roundsrun_posted(const struct roundsrun *isle, enum event_type type, uint32_t f)
 {
     for (size_t i = isle->posted_count; i-- > 0;)
         if (isle->posted[i].type == type && isle->posted[i].fragment == f)
@@ -310,7 +310,7 @@ const struct event *isle_posted(const struct isle *isle, enum event_type type, u
     return NULL;
 }
 
-const struct event *isle_told(const struct isle *isle, enum sync_event_type type, uint32_t f)
+const struct event *roundsrun_told(const struct roundsrun *isle, enum sync_event_type type, uint32_t f)
 {
     for (size_t i = isle->posted_count; i-- > 0;)
         if (isle->posted[i].type == EVENT_SYNC && isle->posted[i].sync.type == type && isle->posted[i].fragment == f)
@@ -318,7 +318,7 @@ const struct event *isle_told(const struct isle *isle, enum sync_event_type type
     return NULL;
 }
 
-size_t isle_posted_count(const struct isle *isle, enum event_type type)
+size_t roundsrun_posted_count(const struct roundsrun *isle, enum event_type type)
 {
     size_t count = 0;
     for (size_t i = 0; i < isle->posted_count; i++)
@@ -326,7 +326,7 @@ size_t isle_posted_count(const struct isle *isle, enum event_type type)
     return count;
 }
 
-size_t isle_told_count(const struct isle *isle, enum sync_event_type type)
+size_t roundsrun_told_count(const struct roundsrun *isle, enum sync_event_type type)
 {
     size_t count = 0;
     for (size_t i = 0; i < isle->posted_count; i++)
@@ -334,7 +334,7 @@ size_t isle_told_count(const struct isle *isle, enum sync_event_type type)
     return count;
 }
 
-const struct sync_action *isle_ordered(const struct isle *isle, enum sync_action_type type, uint32_t f)
+const struct sync_action *roundsrun_ordered(const struct roundsrun *isle, enum sync_action_type type, uint32_t f)
 {
     for (size_t i = isle->ordered_count; i-- > 0;)
         if (isle->ordered[i].type == type && isle->ordered[i].fragment == f)
@@ -342,7 +342,7 @@ const struct sync_action *isle_ordered(const struct isle *isle, enum sync_action
     return NULL;
 }
 
-size_t isle_ordered_count(const struct isle *isle, enum sync_action_type type)
+size_t roundsrun_ordered_count(const struct roundsrun *isle, enum sync_action_type type)
 {
     size_t count = 0;
     for (size_t i = 0; i < isle->ordered_count; i++)
@@ -352,94 +352,94 @@ size_t isle_ordered_count(const struct isle *isle, enum sync_action_type type)
 
 /* ---- the trainer ---- */
 
-void isle_pattern(float *out, size_t count, uint64_t seed, float amount)
+void roundsrun_pattern(float *out, size_t count, uint64_t seed, float amount)
 {
     for (size_t i = 0; i < count; i++)
         out[i] = amount * (1 + (float)((i * 37 + seed * 11) % 101) / 101.0f);
 }
 
-void isle_begin(struct isle *isle)
+void roundsrun_begin(struct roundsrun *isle)
 {
-    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
-        isle_pattern(isle->base[f], isle_values(isle, f), f, 1);
+    for (uint32_t f = 0; f < ROUNDSRUN_FRAGMENTS; f++) {
+        roundsrun_pattern(isle->base[f], roundsrun_values(isle, f), f, 1);
         rounds_start(isle->rounds, f, isle->base[f], true);
     }
-    isle_settle(isle);
-    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
+    roundsrun_settle(isle);
+    for (uint32_t f = 0; f < ROUNDSRUN_FRAGMENTS; f++)
         for (uint32_t i = 0; i < isle->conf.members; i++)
             isle->said[i][f] =
                 (struct wire_fragment){.fragment = f, .hash = rounds_state(isle->rounds, f)->hash, .hash_known = true};
-    isle_attach(isle);
+    roundsrun_attach(isle);
     for (uint32_t i = 0; i < isle->conf.members; i++)
         if (i != isle->conf.self)
-            isle_hear(isle, i);
-    isle_forget(isle);
+            roundsrun_hear(isle, i);
+    roundsrun_forget(isle);
 }
 
-void isle_attach(struct isle *isle)
+void roundsrun_attach(struct roundsrun *isle)
 {
-    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
+    for (uint32_t f = 0; f < ROUNDSRUN_FRAGMENTS; f++) {
         rounds_start(isle->rounds, f, isle->base[f], false);
-        isle_settle(isle);
-        memcpy(isle->theta[f], isle->base[f], isle_values(isle, f) * sizeof(float));
+        roundsrun_settle(isle);
+        memcpy(isle->theta[f], isle->base[f], roundsrun_values(isle, f) * sizeof(float));
         isle->snapshot[f] = (struct replica_snapshot){.base = isle->base[f], .theta = isle->theta[f]};
         event_post_sync(isle->events, &(struct sync_event){.type = SYNC_EV_TRAINER_UP,
                                                            .fragment = f,
                                                            .version = rounds_state(isle->rounds, f)->version});
-        isle_settle(isle);
+        roundsrun_settle(isle);
     }
 }
 
-void isle_train(struct isle *isle, uint32_t f, uint64_t seed, float amount)
+void roundsrun_train(struct roundsrun *isle, uint32_t f, uint64_t seed, float amount)
 {
-    size_t count = isle_values(isle, f);
-    isle_pattern(isle->theta[f], count, seed, amount);
+    size_t count = roundsrun_values(isle, f);
+    roundsrun_pattern(isle->theta[f], count, seed, amount);
     for (size_t i = 0; i < count; i++)
         isle->theta[f][i] = isle->base[f][i] - isle->theta[f][i];
 }
 
-void isle_snapshot(struct isle *isle, uint32_t f, uint64_t step, uint64_t tokens)
+void roundsrun_snapshot(struct roundsrun *isle, uint32_t f, uint64_t step, uint64_t tokens)
 {
     isle->snapshot[f].step = step;
     isle->snapshot[f].tokens = tokens;
     event_post_sync(isle->events, &(struct sync_event){.type = SYNC_EV_SNAPSHOT, .fragment = f});
-    isle_drain(isle);
+    roundsrun_drain(isle);
 }
 
-void isle_contribute(struct isle *isle, uint32_t f, float amount, uint64_t tokens)
+void roundsrun_contribute(struct roundsrun *isle, uint32_t f, float amount, uint64_t tokens)
 {
     uint64_t version = rounds_state(isle->rounds, f)->version + 1;
-    isle_train(isle, f, version, amount);
-    isle_snapshot(isle, f, version * STEPS_A_ROUND, tokens);
-    isle_settle(isle);
+    roundsrun_train(isle, f, version, amount);
+    roundsrun_snapshot(isle, f, version * STEPS_A_ROUND, tokens);
+    roundsrun_settle(isle);
     assert_int_equal(sync_state(isle->sync, f), SYNC_CONTRIBUTED);
 }
 
-void isle_mixed(struct isle *isle, uint32_t f)
+void roundsrun_mixed(struct roundsrun *isle, uint32_t f)
 {
-    memcpy(isle->base[f], isle->area[f], isle_values(isle, f) * sizeof(float));
-    memcpy(isle->theta[f], isle->area[f], isle_values(isle, f) * sizeof(float));
+    memcpy(isle->base[f], isle->area[f], roundsrun_values(isle, f) * sizeof(float));
+    memcpy(isle->theta[f], isle->area[f], roundsrun_values(isle, f) * sizeof(float));
     event_post_sync(isle->events, &(struct sync_event){.type = SYNC_EV_MIXED, .fragment = f});
-    isle_drain(isle);
+    roundsrun_drain(isle);
 }
 
 /* ---- the other islands ---- */
 
-void isle_hear(struct isle *isle, uint32_t member)
+void roundsrun_hear(struct roundsrun *isle, uint32_t member)
 {
     static struct wire_heartbeat beat;
     memset(&beat, 0, sizeof beat);
     beat.taking_part = true;
-    beat.fragments_count = ISLE_FRAGMENTS;
+    beat.fragments_count = ROUNDSRUN_FRAGMENTS;
     memcpy(beat.fragments, isle->said[member], sizeof isle->said[member]);
     if (!sync_up(isle->sync, member))
-        isle_step(isle, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = member});
-    isle_step(isle, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = member, .beat = &beat});
-    isle_drain(isle);
+        roundsrun_step(isle, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = member});
+    roundsrun_step(isle, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = member, .beat = &beat});
+    roundsrun_drain(isle);
 }
 
-void isle_seal(const struct isle *isle, const struct wire_key *key, const struct wire_meta *meta, const float *values,
-               size_t count, struct isle_object *out)
+void roundsrun_seal(const struct roundsrun *isle, const struct wire_key *key, const struct wire_meta *meta,
+                    const float *values, size_t count, struct roundsrun_object *out)
 {
     struct codec *codec;
     size_t frame_bytes, fault;
@@ -453,7 +453,7 @@ void isle_seal(const struct isle *isle, const struct wire_key *key, const struct
     assert_ok(wire_object_seal(key->kind, meta, out->byte, frame_bytes, &out->bytes));
 }
 
-void isle_spoil(struct isle_object *object)
+void roundsrun_spoil(struct roundsrun_object *object)
 {
     enum { DIGEST_AT = 32, DIGEST_SHORT = 16, NO_CODEC = 99 }; /* docs/FORMATS.md, 2 */
     struct wire_meta meta;
@@ -471,20 +471,20 @@ void isle_spoil(struct isle_object *object)
     assert_ok(wire_object_seal(object->key.kind, &meta, object->byte, frame_bytes, &object->bytes));
 }
 
-static void seal_pattern(const struct isle *isle, const struct wire_key *key, const struct wire_meta *meta,
-                         float amount, struct isle_object *out)
+static void seal_pattern(const struct roundsrun *isle, const struct wire_key *key, const struct wire_meta *meta,
+                         float amount, struct roundsrun_object *out)
 {
-    struct plan_shard range = isle_shard(isle, key->fragment, key->shard);
+    struct plan_shard range = roundsrun_shard(isle, key->fragment, key->shard);
     size_t count = (size_t)(range.end - range.begin);
     float *values = calloc(count, sizeof *values);
     assert_non_null(values);
-    isle_pattern(values, count, key->version * 7 + key->island, amount);
-    isle_seal(isle, key, meta, values, count, out);
+    roundsrun_pattern(values, count, key->version * 7 + key->island, amount);
+    roundsrun_seal(isle, key, meta, values, count, out);
     free(values);
 }
 
-void isle_contribution(const struct isle *isle, uint32_t f, uint32_t member, uint64_t tokens, float amount,
-                       struct isle_object *out)
+void roundsrun_contribution(const struct roundsrun *isle, uint32_t f, uint32_t member, uint64_t tokens, float amount,
+                            struct roundsrun_object *out)
 {
     const struct store_fragment *state = rounds_state(isle->rounds, f);
     struct wire_key key = {.kind = WIRE_CONTRIBUTION,
@@ -496,8 +496,8 @@ void isle_contribution(const struct isle *isle, uint32_t f, uint32_t member, uin
     seal_pattern(isle, &key, &meta, amount, out);
 }
 
-void isle_result(const struct isle *isle, uint32_t f, uint32_t shard, const struct bitset *members, float amount,
-                 struct isle_object *out)
+void roundsrun_result(const struct roundsrun *isle, uint32_t f, uint32_t shard, const struct bitset *members,
+                      float amount, struct roundsrun_object *out)
 {
     const struct store_fragment *state = rounds_state(isle->rounds, f);
     struct wire_key key = {
@@ -507,12 +507,12 @@ void isle_result(const struct isle *isle, uint32_t f, uint32_t shard, const stru
         if (bitset_has(members, i))
             meta.contributors[meta.contributors_count++] =
                 (struct wire_contributor){.island = i, .tokens = TOKENS_A_ROUND};
-    struct outer_round round = rules_round(&isle->spec, ISLE_FRAGMENTS, f, key.version, state->step, meta.step);
+    struct outer_round round = rules_round(&isle->spec, ROUNDSRUN_FRAGMENTS, f, key.version, state->step, meta.step);
     memcpy(meta.outer, (float[]){round.scale, round.momentum, round.lr}, sizeof meta.outer);
     seal_pattern(isle, &key, &meta, amount, out);
 }
 
-static void lay(struct isle *isle, struct slot *slot, uint32_t shard, const struct isle_object *object)
+static void lay(struct roundsrun *isle, struct slot *slot, uint32_t shard, const struct roundsrun_object *object)
 {
     assert_ok(slots_room(isle->slots, slot, object->key.fragment, shard));
     assert_true(object->bytes <= slot->bytes_max);
@@ -520,7 +520,7 @@ static void lay(struct isle *isle, struct slot *slot, uint32_t shard, const stru
     slot->version = 0;
 }
 
-void isle_bring(struct isle *isle, uint32_t peer, const struct isle_object *object)
+void roundsrun_bring(struct roundsrun *isle, uint32_t peer, const struct roundsrun_object *object)
 {
     const struct wire_key *key = &object->key;
     uint8_t *state;
@@ -533,34 +533,35 @@ void isle_bring(struct isle *isle, uint32_t peer, const struct isle_object *obje
         memcpy(state, object->byte, object->bytes);
     }
     rounds_object_in(isle->rounds, peer, key, object->bytes);
-    isle_drain(isle);
+    roundsrun_drain(isle);
 }
 
-void isle_bring_contribution(struct isle *isle, uint32_t f, uint32_t member, uint64_t tokens, float amount)
+void roundsrun_bring_contribution(struct roundsrun *isle, uint32_t f, uint32_t member, uint64_t tokens, float amount)
 {
-    static struct isle_object object;
-    isle_contribution(isle, f, member, tokens, amount, &object);
-    isle_bring(isle, member, &object);
-    isle_settle(isle);
+    static struct roundsrun_object object;
+    roundsrun_contribution(isle, f, member, tokens, amount, &object);
+    roundsrun_bring(isle, member, &object);
+    roundsrun_settle(isle);
 }
 
-void isle_bring_result(struct isle *isle, uint32_t f, uint32_t shard, bool naming_us)
+void roundsrun_bring_result(struct roundsrun *isle, uint32_t f, uint32_t shard, bool naming_us)
 {
-    static struct isle_object object;
+    static struct roundsrun_object object;
     struct bitset members = bitset_first(isle->conf.members);
     if (!naming_us)
         bitset_remove(&members, isle->conf.self);
-    isle_result(isle, f, shard, &members, 0.015f, &object);
-    isle_bring(isle, shard, &object);
-    isle_settle(isle);
+    roundsrun_result(isle, f, shard, &members, 0.015f, &object);
+    roundsrun_bring(isle, shard, &object);
+    roundsrun_settle(isle);
 }
 
-void isle_make_state(const struct isle *isle, uint32_t f, float more, struct replica **twin, struct isle_object *out)
+void roundsrun_make_state(const struct roundsrun *isle, uint32_t f, float more, struct replica **twin,
+                          struct roundsrun_object *out)
 {
-    struct store_fragment state = {.version = rounds_state(isle->rounds, f)->version, .step = ISLE_STATE_STEP};
+    struct store_fragment state = {.version = rounds_state(isle->rounds, f)->version, .step = ROUNDSRUN_STATE_STEP};
     const struct plan *plan = isle->plan->plan;
-    *twin = isle_twin(isle);
-    for (size_t i = 0; i < isle_values(isle, f); i++) {
+    *twin = roundsrun_twin(isle);
+    for (size_t i = 0; i < roundsrun_values(isle, f); i++) {
         replica_anchor(*twin, f)[i] += more;
         replica_momentum(*twin, f)[i] -= more;
     }
@@ -571,7 +572,7 @@ void isle_make_state(const struct isle *isle, uint32_t f, float more, struct rep
     state_object_make(*twin, plan, f, &state, out->byte);
 }
 
-void isle_diverge(struct isle *isle, uint32_t f, struct replica *theirs)
+void roundsrun_diverge(struct roundsrun *isle, uint32_t f, struct replica *theirs)
 {
     uint64_t version = rounds_state(isle->rounds, f)->version;
     for (uint32_t i = 0; i < isle->conf.members; i++) {
@@ -579,40 +580,40 @@ void isle_diverge(struct isle *isle, uint32_t f, struct replica *theirs)
             continue;
         isle->said[i][f].version = version;
         assert_ok(replica_hash(theirs, f, version, &isle->said[i][f].hash));
-        isle_hear(isle, i);
+        roundsrun_hear(isle, i);
     }
     assert_int_equal(sync_state(isle->sync, f), SYNC_REPAIR);
-    assert_int_equal(isle_ordered(isle, SYNC_DO_FETCH, f)->key.kind, WIRE_STATE);
-    isle_forget(isle);
+    assert_int_equal(roundsrun_ordered(isle, SYNC_DO_FETCH, f)->key.kind, WIRE_STATE);
+    roundsrun_forget(isle);
 }
 
-void isle_round(struct isle *isle, uint32_t f, const struct bitset *naming_us)
+void roundsrun_round(struct roundsrun *isle, uint32_t f, const struct bitset *naming_us)
 {
     uint64_t version = rounds_state(isle->rounds, f)->version + 1;
-    isle_contribute(isle, f, 0.01f, version * TOKENS_A_ROUND);
+    roundsrun_contribute(isle, f, 0.01f, version * TOKENS_A_ROUND);
     for (uint32_t i = 0; i < isle->conf.members; i++)
         if (i != isle->conf.self)
-            isle_bring_contribution(isle, f, i, TOKENS_A_ROUND, 0.02f);
+            roundsrun_bring_contribution(isle, f, i, TOKENS_A_ROUND, 0.02f);
     for (uint32_t s = 0; s < isle->conf.members; s++)
         if (s != isle->conf.self)
-            isle_bring_result(isle, f, s, bitset_has(naming_us, s));
+            roundsrun_bring_result(isle, f, s, bitset_has(naming_us, s));
     assert_int_equal(rounds_state(isle->rounds, f)->version, version);
-    isle_mixed(isle, f);
+    roundsrun_mixed(isle, f);
 }
 
 /* ---- looking in ---- */
 
-size_t isle_values(const struct isle *isle, uint32_t f)
+size_t roundsrun_values(const struct roundsrun *isle, uint32_t f)
 {
     return (size_t)isle->plan->plan->fragments[f].values_count;
 }
 
-struct plan_shard isle_shard(const struct isle *isle, uint32_t f, uint32_t shard)
+struct plan_shard roundsrun_shard(const struct roundsrun *isle, uint32_t f, uint32_t shard)
 {
     return replica_shard(isle->replica, f, shard);
 }
 
-void isle_damage(const char *path, long at)
+void roundsrun_damage(const char *path, long at)
 {
     FILE *file = fopen(path, "r+");
     assert_non_null(file);
@@ -624,7 +625,7 @@ void isle_damage(const char *path, long at)
     assert_int_equal(fclose(file), 0);
 }
 
-void isle_decode(const uint8_t *frame, size_t frame_bytes, float *values, size_t count)
+void roundsrun_decode(const uint8_t *frame, size_t frame_bytes, float *values, size_t count)
 {
     struct codec *codec;
     assert_ok(codec_check(frame, frame_bytes, count));
@@ -633,7 +634,7 @@ void isle_decode(const uint8_t *frame, size_t frame_bytes, float *values, size_t
     codec_free(codec);
 }
 
-const uint8_t *isle_open_slot(const struct slot *slot, uint32_t kind, struct wire_meta *meta, size_t *frame_bytes)
+const uint8_t *roundsrun_open_slot(const struct slot *slot, uint32_t kind, struct wire_meta *meta, size_t *frame_bytes)
 {
     const uint8_t *frame;
     assert_false(slot->busy);
@@ -641,7 +642,7 @@ const uint8_t *isle_open_slot(const struct slot *slot, uint32_t kind, struct wir
     return frame;
 }
 
-bool isle_all_zero(const float *values, size_t count)
+bool roundsrun_all_zero(const float *values, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (values[i] != 0)
@@ -649,7 +650,7 @@ bool isle_all_zero(const float *values, size_t count)
     return true;
 }
 
-struct digest isle_hash(const struct isle *isle, uint32_t f, uint64_t version)
+struct digest roundsrun_hash(const struct roundsrun *isle, uint32_t f, uint64_t version)
 {
     struct digest hash;
     assert_ok(replica_hash(isle->replica, f, version, &hash));

@@ -92,8 +92,7 @@ static enum err new_rounds(struct engine *engine)
 {
     struct slots_conf slots = {.replica = engine->replica,
                                .fragments_count = engine->plan->plan->fragments_count,
-                               .members_count = engine->view.count,
-                               .self = engine->view.self};
+                               .members_count = engine->view.count};
     TRY(slots_new(&slots, &engine->slots));
     struct rounds_conf conf = {.spec = &engine->spec,
                                .view = &engine->view,

@@ -25,7 +25,7 @@ struct slot {
 
 struct slots_conf {
     const struct replica *replica; /* for sizes; borrowed */
-    uint32_t fragments_count, members_count, self;
+    uint32_t fragments_count, members_count;
 };
 
 struct slots;

@@ -86,8 +86,7 @@ static void open_rounds(struct roundsrun *isle)
 {
     struct slots_conf slots = {.replica = isle->replica,
                                .fragments_count = ROUNDSRUN_FRAGMENTS,
-                               .members_count = isle->conf.members,
-                               .self = isle->conf.self};
+                               .members_count = isle->conf.members};
     assert_ok(slots_new(&slots, &isle->slots));
     struct rounds_conf conf = roundsrun_rounds_conf(isle);
     assert_ok(rounds_new(&conf, &isle->rounds));

@@ -133,8 +133,7 @@ static void fill_slots(struct world *w)
 {
     struct slots_conf conf = {.replica = w->replica,
                               .fragments_count = w->plan->plan->fragments_count,
-                              .members_count = MEMBERS,
-                              .self = SELF};
+                              .members_count = MEMBERS};
     assert_ok(slots_new(&conf, &w->slots));
     for (uint32_t f = 0; f < conf.fragments_count; f++) {
         for (uint32_t i = 0; i < MEMBERS; i++) {

@@ -18,7 +18,7 @@ static struct replica *replica;
 static struct slots_conf conf_of(void)
 {
     return (struct slots_conf){
-        .replica = replica, .fragments_count = SMALLRUN_FRAGMENTS, .members_count = SMALLRUN_MEMBERS, .self = SELF};
+        .replica = replica, .fragments_count = SMALLRUN_FRAGMENTS, .members_count = SMALLRUN_MEMBERS};
 }
 
 static struct slots *all_slots(void)

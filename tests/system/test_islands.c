@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "common/digest.h"
+#include "common/runspec.h"
 #include "common/tensorfile.h"
+#include "daemon/state/results.h"
 #include "tests/lib/cluster.h"
 
 #define RUN "[run]\nname = synth\nsteps = 60\n[model]\nlayers = 4\n[data]\nformat = bytes\n[sync]\n"
@@ -240,6 +242,81 @@ static void work_is_counted_once_whatever_the_overlap(void **state)
     assert_same_work(blocking, anchor_of_a_drift("drifteager", "overlap = 10\nmix = 0\neager = yes", false));
 }
 
+/* Of the results in a ledger, for one shard: how many there are, how many do not count everyone, and the tokens of each
+ * island that they count. */
+struct shard_account {
+    long long results, partial, tokens[CLUSTER_MAX];
+};
+
+static struct shard_account account_of(struct ledger *ledger, uint32_t islands, uint32_t f, uint32_t shard)
+{
+    struct shard_account account = {0};
+    struct result result;
+    while (result_open(ledger, f, (uint64_t)account.results + 1, shard, &result) == ERR_OK) {
+        account.results++;
+        account.partial += result.meta.contributors_count < islands;
+        for (uint32_t i = 0; i < result.meta.contributors_count; i++)
+            account.tokens[result.meta.contributors[i].island] += (long long)result.meta.contributors[i].tokens;
+        result_close(&result);
+    }
+    return account;
+}
+
+/* What every trainer trained stands, shard by shard, in the results; a contribution with nothing new in it weighs 1. */
+static void assert_tokens_counted(struct cluster *cluster, const long long *tokens, uint32_t fragments)
+{
+    struct runspec spec;
+    struct ledger *ledger;
+    long long partial = 0;
+    assert_ok(runspec_load(cluster->run, NULL, 0, &spec));
+    struct ledger_conf conf = {
+        .folder = cluster->island[0].state, .run_id = spec.digest, .segment_bytes = 1 << 20, .keep_bytes = 1 << 30};
+    assert_ok(ledger_open(&conf, &ledger));
+    for (uint32_t f = 0; f < fragments; f++) {
+        for (uint32_t s = 0; s < cluster->count; s++) {
+            struct shard_account account = account_of(ledger, cluster->count, f, s);
+            partial += account.partial;
+            for (uint32_t i = 0; i < cluster->count; i++)
+                if (account.tokens[i] < tokens[i] || account.tokens[i] > tokens[i] + account.results)
+                    fail_msg("fragment %u, shard %u: %lld results count %lld tokens of island %s, which trained %lld",
+                             f, s, account.results, account.tokens[i], cluster->island[i].name, tokens[i]);
+        }
+    }
+    print_message("%lld results do without an island\n", partial);
+    assert_true(partial > 0); /* else nothing was carried over */
+    ledger_close(ledger);
+    runspec_deinit(&spec);
+}
+
+/* Rounds close without waiting, so many a contribution is missed by some of the shards; it is part of the next one
+ * there, and of that one alone. */
+static void every_token_is_counted_once(void **state)
+{
+    (void)state;
+    enum { ISLANDS = 2, FRAGMENTS = 5 };
+    static const char spec[] =
+        RUN SYNC "interval = 10\nlate = merge\noverlap = 3\ncodec = fp32\nquorum = 1\ngrace = 0\n";
+    struct cluster_options fast = {.run = spec, .data = "sleep=5"}, slow = {.run = spec, .data = "sleep=9"};
+    struct cluster *cluster = cluster_new("tokens", ISLANDS, &fast);
+    long long tokens[ISLANDS], last = 0;
+    cluster_configure(cluster, 1, &slow);
+    cluster_start_all(cluster);
+    for (uint32_t i = 0; i < ISLANDS; i++)
+        cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
+    for (uint32_t i = 0; i < ISLANDS; i++) {
+        long long own = cluster_status_number(cluster, i, "versions");
+        last = own > last ? own : last;
+        tokens[i] = cluster_trainer_number(cluster, i, "tokens");
+    }
+    for (uint32_t i = 0; i < ISLANDS; i++)
+        cluster_wait(cluster, i, cluster_versions_reach, last, "the last version");
+    cluster_assert_one_truth(cluster);
+    for (uint32_t i = 0; i < ISLANDS; i++)
+        assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
+    assert_tokens_counted(cluster, tokens, FRAGMENTS);
+    cluster_free(cluster);
+}
+
 /* Branch-Train-Merge: nothing is exchanged until the end, then the mean is the model. */
 static void two_islands_merging_once(void **state)
 {
@@ -269,6 +346,7 @@ int main(void)
         cmocka_unit_test(two_islands_with_varying_intervals),
         cmocka_unit_test(three_islands_with_a_whole_interval_of_overlap),
         cmocka_unit_test(work_is_counted_once_whatever_the_overlap),
+        cmocka_unit_test(every_token_is_counted_once),
         cmocka_unit_test(two_islands_merging_once),
         cmocka_unit_test(eight_islands),
     };

@@ -38,7 +38,8 @@ void process_free(struct process *process);
 
 /* Starts it if the configuration says so and it does not run. */
 ERR_MUST_CHECK enum err process_autostart(struct process *process, uint64_t now_ms);
-/* Starts it. ERR_STATE: it runs, or none is configured; ERR_CONF: there is nothing to train on. */
+/* Starts it. ERR_STATE: it runs, or none is configured; ERR_CONF: there is nothing to train on; ERR_IO: it could not be
+ * watched, and is ended. */
 ERR_MUST_CHECK enum err process_start(struct process *process, uint64_t now_ms);
 /* Its end is wanted from now on: no failure, no new start. */
 void process_leave(struct process *process);

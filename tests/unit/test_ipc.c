@@ -2,6 +2,7 @@
  * sides move: no move but the drawn ones, whoever tries and whoever else is at it. */
 #include "tests/lib/testlib.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -42,6 +43,49 @@ static void messages_and_descriptors_travel(void **state)
     close(pair[0]);
     assert_int_equal(ipc_recv(pair[1], &in, &fd), ERR_CLOSED);
     assert_int_equal(ipc_send(pair[1], &out, -1), ERR_CLOSED);
+    close(pair[1]);
+}
+
+static unsigned descriptors_open(void)
+{
+    unsigned count = 0;
+    for (int fd = 0; fd < 256; fd++)
+        count += fcntl(fd, F_GETFD) != -1;
+    return count;
+}
+
+/* However many come, none stays open. */
+static void more_descriptors_than_one_are_refused_and_closed(void **state)
+{
+    (void)state;
+    enum { MOST = 6 };
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair), 0);
+    for (int count = 2; count <= MOST; count++) {
+        union {
+            struct cmsghdr header;
+            char space[CMSG_SPACE(MOST * sizeof(int))];
+        } control = {.space = {0}};
+        struct ipc_message out = {.type = IPC_HELLO}, in;
+        struct iovec part = {.iov_base = &out, .iov_len = sizeof out};
+        struct msghdr header = {.msg_iov = &part,
+                                .msg_iovlen = 1,
+                                .msg_control = control.space,
+                                .msg_controllen = CMSG_SPACE((size_t)count * sizeof(int))};
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
+        for (int i = 0; i < count; i++)
+            memcpy(CMSG_DATA(rights) + (size_t)i * sizeof(int), &pair[0], sizeof(int));
+        unsigned before = descriptors_open();
+        assert_int_equal(sendmsg(pair[0], &header, 0), sizeof out);
+        int fd = 5;
+        assert_fails(ERR_PROTO, "more than one descriptor", ipc_recv(pair[1], &in, &fd));
+        assert_int_equal(fd, -1);
+        assert_int_equal(descriptors_open(), before);
+    }
+    close(pair[0]);
     close(pair[1]);
 }
 
@@ -236,6 +280,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_and_descriptors_travel),
+        cmocka_unit_test(more_descriptors_than_one_are_refused_and_closed),
         cmocka_unit_test(long_socket_paths_are_refused),
         cmocka_unit_test(a_wrong_shared_memory_is_refused),
         cmocka_unit_test(a_side_moves_a_word_along_its_own_arrows_and_no_others),

@@ -113,7 +113,7 @@ static void attach(enum attached to)
         stage_register(&stage);
         return;
     }
-    stage_train(&stage, true);
+    stage_train(&stage, !sync_known(stage.run.sync, 0));
     if (to == SETTLED)
         stage_say(&stage, IPC_SETTLED, 1);
     if (to == LEAVES || to == LEFT || to == GONE_WHEN_LEFT)
@@ -132,21 +132,17 @@ static void prepare(enum started to)
     open_with(to == NONE ? "" : program(to == WAITING ? fails : script_stays));
     if (to == RUNNING || to == LEAVING || to == FINISHED)
         join_and_wait();
+    if (to == FINISHED) {
+        attach(GONE_WHEN_DONE);
+        kill_process();
+    }
     if (to == WAITING) {
         assert_ok(trainer_join(stage.trainer, stage.now_ms));
         wait_end();
     }
 }
 
-static void end_process(enum started to, enum attached how)
-{
-    if (to == LEAVING && how != LEAVES && how != LEFT && how != GONE_WHEN_LEFT)
-        assert_ok(trainer_leave_now(stage.trainer));
-    if (to == FINISHED)
-        kill_process();
-}
-
-/* TRAINER_PHASES: cannot be, or not for the length of a message. */
+/* TRAINER_PHASES: cannot be, because who asks a trainer to leave stops its process, too. */
 #define no TRAINER_PHASES
 static const enum trainer_phase phases[ATTACHED_STATES][STARTED_STATES] = {
     [NOBODY] = {[NONE] = TRAINER_NONE,
@@ -154,19 +150,62 @@ static const enum trainer_phase phases[ATTACHED_STATES][STARTED_STATES] = {
                 [RUNNING] = TRAINER_STARTING,
                 [LEAVING] = TRAINER_LEAVING,
                 [WAITING] = TRAINER_RESTARTING,
-                [FINISHED] = no},
+                [FINISHED] = TRAINER_FINISHED},
     /* Someone else's trainer may attach whatever became of ours. */
-    [REGISTERING] = {TRAINER_STARTING, TRAINER_STARTING, TRAINER_STARTING, TRAINER_LEAVING, TRAINER_STARTING, no},
-    [WELCOMED] = {TRAINER_STARTING, TRAINER_STARTING, TRAINER_STARTING, TRAINER_LEAVING, TRAINER_STARTING, no},
-    [TRAINS] = {TRAINER_TRAINING, TRAINER_TRAINING, TRAINER_TRAINING, TRAINER_TRAINING, TRAINER_TRAINING, no},
-    [SETTLED] = {TRAINER_FINISHING, TRAINER_FINISHING, TRAINER_FINISHING, TRAINER_FINISHING, TRAINER_FINISHING, no},
-    /* Who asks it to leave stops the process, too. */
-    [LEAVES] = {TRAINER_FINISHING, TRAINER_FINISHING, no, TRAINER_FINISHING, no, no},
-    [DONE] = {TRAINER_FINISHED, TRAINER_FINISHED, TRAINER_FINISHED, TRAINER_FINISHED, TRAINER_FINISHED, no},
-    [LEFT] = {TRAINER_LEAVING, TRAINER_LEAVING, no, TRAINER_LEAVING, no, no},
-    [GONE_WHEN_DONE] = {TRAINER_FINISHED, TRAINER_FINISHED, TRAINER_FINISHED, TRAINER_FINISHED, TRAINER_FINISHED,
-                        TRAINER_FINISHED},
-    [GONE_WHEN_LEFT] = {TRAINER_NONE, TRAINER_STOPPED, no, TRAINER_LEAVING, no, no},
+    [REGISTERING] = {[NONE] = TRAINER_STARTING,
+                     [STOPPED] = TRAINER_STARTING,
+                     [RUNNING] = TRAINER_STARTING,
+                     [LEAVING] = TRAINER_LEAVING,
+                     [WAITING] = TRAINER_STARTING,
+                     [FINISHED] = TRAINER_STARTING},
+    [WELCOMED] = {[NONE] = TRAINER_STARTING,
+                  [STOPPED] = TRAINER_STARTING,
+                  [RUNNING] = TRAINER_STARTING,
+                  [LEAVING] = TRAINER_LEAVING,
+                  [WAITING] = TRAINER_STARTING,
+                  [FINISHED] = TRAINER_STARTING},
+    [TRAINS] = {[NONE] = TRAINER_TRAINING,
+                [STOPPED] = TRAINER_TRAINING,
+                [RUNNING] = TRAINER_TRAINING,
+                [LEAVING] = TRAINER_TRAINING, /* until it ends */
+                [WAITING] = TRAINER_TRAINING,
+                [FINISHED] = TRAINER_TRAINING},
+    [SETTLED] = {[NONE] = TRAINER_FINISHING,
+                 [STOPPED] = TRAINER_FINISHING,
+                 [RUNNING] = TRAINER_FINISHING,
+                 [LEAVING] = TRAINER_FINISHING,
+                 [WAITING] = TRAINER_FINISHING,
+                 [FINISHED] = TRAINER_FINISHING},
+    [LEAVES] = {[NONE] = TRAINER_FINISHING,
+                [STOPPED] = TRAINER_FINISHING,
+                [RUNNING] = no,
+                [LEAVING] = TRAINER_FINISHING,
+                [WAITING] = no,
+                [FINISHED] = TRAINER_FINISHING},
+    [DONE] = {[NONE] = TRAINER_FINISHED,
+              [STOPPED] = TRAINER_FINISHED,
+              [RUNNING] = TRAINER_FINISHED,
+              [LEAVING] = TRAINER_FINISHED,
+              [WAITING] = TRAINER_FINISHED,
+              [FINISHED] = TRAINER_FINISHED},
+    [LEFT] = {[NONE] = TRAINER_LEAVING,
+              [STOPPED] = TRAINER_LEAVING,
+              [RUNNING] = no,
+              [LEAVING] = TRAINER_LEAVING,
+              [WAITING] = no,
+              [FINISHED] = TRAINER_LEAVING},
+    [GONE_WHEN_DONE] = {[NONE] = TRAINER_FINISHED,
+                        [STOPPED] = TRAINER_FINISHED,
+                        [RUNNING] = TRAINER_FINISHED,
+                        [LEAVING] = TRAINER_FINISHED,
+                        [WAITING] = TRAINER_FINISHED,
+                        [FINISHED] = TRAINER_FINISHED},
+    [GONE_WHEN_LEFT] = {[NONE] = TRAINER_NONE,
+                        [STOPPED] = TRAINER_STOPPED,
+                        [RUNNING] = no,
+                        [LEAVING] = TRAINER_LEAVING,
+                        [WAITING] = no,
+                        [FINISHED] = TRAINER_FINISHED},
 };
 #undef no
 
@@ -180,7 +219,8 @@ static void every_combination_has_one_phase(void **state)
                 continue;
             prepare((enum started)process);
             attach((enum attached)how);
-            end_process((enum started)process, (enum attached)how);
+            if (process == LEAVING && how != LEAVES && how != LEFT && how != GONE_WHEN_LEFT)
+                assert_ok(trainer_leave_now(stage.trainer));
             if (trainer_phase(stage.trainer) != want)
                 fail_msg("attached %d, process %d (%s): %s, expected %s", how, process,
                          trainer_info(stage.trainer).process_name, trainer_phase_name(trainer_phase(stage.trainer)),

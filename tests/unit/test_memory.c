@@ -131,9 +131,8 @@ static void a_replica_takes_what_is_said(void **state)
 
 static void fill_slots(struct world *w)
 {
-    struct slots_conf conf = {.replica = w->replica,
-                              .fragments_count = w->plan->plan->fragments_count,
-                              .members_count = MEMBERS};
+    struct slots_conf conf = {
+        .replica = w->replica, .fragments_count = w->plan->plan->fragments_count, .members_count = MEMBERS};
     assert_ok(slots_new(&conf, &w->slots));
     for (uint32_t f = 0; f < conf.fragments_count; f++) {
         for (uint32_t i = 0; i < MEMBERS; i++) {

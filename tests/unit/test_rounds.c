@@ -14,7 +14,7 @@
 
 #include "common/digest.h"
 #include "daemon/rules.h"
-#include "tests/lib/roundsrun.h"
+#include "tests/lib/rig.h"
 #include "tests/lib/overhear.h"
 
 static const char exact[] = "codec = fp32\n";
@@ -38,88 +38,87 @@ int fdatasync(int fd)
 static void a_contribution_is_base_minus_theta(void **state)
 {
     (void)state;
-    struct roundsrun *isle = roundsrun_new("rounds-encode", exact, 3, 1, 0);
-    for (uint32_t f = 0; f < ROUNDSRUN_FRAGMENTS; f++) {
-        roundsrun_train(isle, f, 5, 0.25f);
-        roundsrun_snapshot(isle, f, 17, 900);
-        assert_true(slots_out(isle->slots, f, 0)->busy);
-        roundsrun_settle(isle);
-        const struct event *encoded = roundsrun_posted(isle, EVENT_ENCODED, f);
+    struct rig *rig = rig_new("rounds-encode", exact, 3, 1, 0);
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+        rig_train(rig, f, 5, 0.25f);
+        rig_snapshot(rig, f, 17, 900);
+        assert_true(slots_out(rig->slots, f, 0)->busy);
+        rig_settle(rig);
+        const struct event *encoded = rig_posted(rig, EVENT_ENCODED, f);
         assert_non_null(encoded);
         assert_int_equal(encoded->err, ERR_OK);
         for (uint32_t s = 0; s < 3; s++) {
             struct wire_meta meta;
             size_t frame_bytes;
-            const struct slot *slot = slots_out(isle->slots, f, s);
-            const uint8_t *frame = roundsrun_open_slot(slot, WIRE_CONTRIBUTION, &meta, &frame_bytes);
-            struct plan_shard range = roundsrun_shard(isle, f, s);
+            const struct slot *slot = slots_out(rig->slots, f, s);
+            const uint8_t *frame = rig_open_slot(slot, WIRE_CONTRIBUTION, &meta, &frame_bytes);
+            struct plan_shard range = rig_shard(rig, f, s);
             size_t count = (size_t)(range.end - range.begin);
             float *values = calloc(count, sizeof *values);
-            roundsrun_decode(frame, frame_bytes, values, count);
+            rig_decode(frame, frame_bytes, values, count);
             for (size_t i = 0; i < count; i++)
-                assert_true(values[i] == isle->base[f][range.begin + i] - isle->theta[f][range.begin + i]);
+                assert_true(values[i] == rig->base[f][range.begin + i] - rig->theta[f][range.begin + i]);
             free(values);
             assert_int_equal(slot->version, 1);
             assert_int_equal(meta.step, 17);
             assert_int_equal(meta.tokens, 900);
-            assert_true(digest_equal(&meta.base_hash, &rounds_state(isle->rounds, f)->hash));
+            assert_true(digest_equal(&meta.base_hash, &rounds_state(rig->rounds, f)->hash));
         }
     }
-    assert_int_equal(roundsrun_posted_count(isle, EVENT_ENCODED), ROUNDSRUN_FRAGMENTS);
-    assert_int_equal(roundsrun_ordered_count(isle, SYNC_DO_SEND), 2 * ROUNDSRUN_FRAGMENTS);
-    roundsrun_close(isle);
+    assert_int_equal(rig_posted_count(rig, EVENT_ENCODED), RIG_FRAGMENTS);
+    assert_int_equal(rig_ordered_count(rig, SYNC_DO_SEND), 2 * RIG_FRAGMENTS);
+    rig_close(rig);
 }
 
 static void a_contribution_weighs_the_tokens_not_counted_yet(void **state)
 {
     (void)state;
     static const uint64_t counted[] = {400, 1000, 1500}, weight[] = {600, 1, 1};
-    struct roundsrun *isle = roundsrun_new("rounds-weight", exact, 3, 0, 0);
-    memcpy(isle->snapshot[1].counted_tokens, counted, sizeof counted);
-    roundsrun_contribute(isle, 1, 0.1f, 1000);
+    struct rig *rig = rig_new("rounds-weight", exact, 3, 0, 0);
+    memcpy(rig->snapshot[1].counted_tokens, counted, sizeof counted);
+    rig_contribute(rig, 1, 0.1f, 1000);
     for (uint32_t s = 0; s < 3; s++) {
         struct wire_meta meta;
         size_t frame_bytes;
-        roundsrun_open_slot(slots_out(isle->slots, 1, s), WIRE_CONTRIBUTION, &meta, &frame_bytes);
+        rig_open_slot(slots_out(rig->slots, 1, s), WIRE_CONTRIBUTION, &meta, &frame_bytes);
         assert_int_equal(meta.tokens, weight[s]);
     }
-    roundsrun_close(isle);
+    rig_close(rig);
 }
 
 static void a_nan_is_refused_and_its_tensor_named(void **state)
 {
     (void)state;
-    struct roundsrun *isle = roundsrun_new("rounds-nan", exact, 3, 0, 0);
-    roundsrun_train(isle, 1, 5, 0.25f);
-    isle->theta[1][8 * 128 + 300] = NAN; /* beyond the fragment's first tensor */
+    struct rig *rig = rig_new("rounds-nan", exact, 3, 0, 0);
+    rig_train(rig, 1, 5, 0.25f);
+    rig->theta[1][8 * 128 + 300] = NAN; /* beyond the fragment's first tensor */
     overhear_begin();
-    roundsrun_snapshot(isle, 1, 10, 100);
-    roundsrun_settle(isle);
+    rig_snapshot(rig, 1, 10, 100);
+    rig_settle(rig);
     assert_non_null(strstr(overhear_end(), "tensor second holds NaN or Inf"));
-    assert_int_equal(roundsrun_posted_count(isle, EVENT_ENCODED), 1);
-    assert_int_equal(roundsrun_posted(isle, EVENT_ENCODED, 1)->err, ERR_NONFINITE);
-    assert_int_equal(roundsrun_ordered_count(isle, SYNC_DO_SEND), 0);
-    assert_non_null(roundsrun_ordered(isle, SYNC_DO_RELEASE, 1));
+    assert_int_equal(rig_posted_count(rig, EVENT_ENCODED), 1);
+    assert_int_equal(rig_posted(rig, EVENT_ENCODED, 1)->err, ERR_NONFINITE);
+    assert_int_equal(rig_ordered_count(rig, SYNC_DO_SEND), 0);
+    assert_non_null(rig_ordered(rig, SYNC_DO_RELEASE, 1));
     /* The next one is judged by itself. */
-    roundsrun_forget(isle);
-    roundsrun_contribute(isle, 1, 0.25f, 200);
-    assert_int_equal(roundsrun_posted(isle, EVENT_ENCODED, 1)->err, ERR_OK);
-    assert_int_equal(roundsrun_ordered_count(isle, SYNC_DO_SEND), 2);
-    roundsrun_close(isle);
+    rig_forget(rig);
+    rig_contribute(rig, 1, 0.25f, 200);
+    assert_int_equal(rig_posted(rig, EVENT_ENCODED, 1)->err, ERR_OK);
+    assert_int_equal(rig_ordered_count(rig, SYNC_DO_SEND), 2);
+    rig_close(rig);
 }
 
 /* ---- contributions to our shard ---- */
 
 /* What became of the last object of that member, told before the core learns of it. */
-static enum wire_done judged(const struct roundsrun *isle, const struct roundsrun_object *object,
-                             enum sync_event_type told)
+static enum wire_done judged(const struct rig *rig, const struct rig_object *object, enum sync_event_type told)
 {
-    const struct event *judged = roundsrun_posted(isle, EVENT_JUDGED, 0);
-    const struct event *core = roundsrun_told(isle, told, object->key.fragment);
-    for (size_t i = 0; i < isle->posted_count; i++)
-        if (isle->posted[i].type == EVENT_JUDGED)
-            judged = &isle->posted[i];
-    assert_int_equal(roundsrun_posted_count(isle, EVENT_JUDGED), 1);
+    const struct event *judged = rig_posted(rig, EVENT_JUDGED, 0);
+    const struct event *core = rig_told(rig, told, object->key.fragment);
+    for (size_t i = 0; i < rig->posted_count; i++)
+        if (rig->posted[i].type == EVENT_JUDGED)
+            judged = &rig->posted[i];
+    assert_int_equal(rig_posted_count(rig, EVENT_JUDGED), 1);
     assert_true(wire_key_equal(&judged->object.key, &object->key));
     assert_int_equal(judged->member, object->key.island);
     assert_non_null(core);
@@ -129,69 +128,69 @@ static enum wire_done judged(const struct roundsrun *isle, const struct roundsru
     return judged->object.done;
 }
 
-static void assert_refused(struct roundsrun *isle, const struct roundsrun_object *object)
+static void assert_refused(struct rig *rig, const struct rig_object *object)
 {
-    roundsrun_forget(isle);
-    roundsrun_bring(isle, object->key.island, object);
-    assert_true(slots_in(isle->slots, object->key.fragment, object->key.island)->busy);
-    roundsrun_settle(isle);
-    assert_false(slots_in(isle->slots, object->key.fragment, object->key.island)->busy);
-    assert_int_equal(judged(isle, object, SYNC_EV_CONTRIBUTION_REFUSED), WIRE_REFUSED);
-    assert_int_equal(roundsrun_told_count(isle, SYNC_EV_CONTRIBUTION), 0);
-    assert_false(bitset_has(&sync_owner(isle->sync, object->key.fragment)->have, object->key.island));
+    rig_forget(rig);
+    rig_bring(rig, object->key.island, object);
+    assert_true(slots_in(rig->slots, object->key.fragment, object->key.island)->busy);
+    rig_settle(rig);
+    assert_false(slots_in(rig->slots, object->key.fragment, object->key.island)->busy);
+    assert_int_equal(judged(rig, object, SYNC_EV_CONTRIBUTION_REFUSED), WIRE_REFUSED);
+    assert_int_equal(rig_told_count(rig, SYNC_EV_CONTRIBUTION), 0);
+    assert_false(bitset_has(&sync_owner(rig->sync, object->key.fragment)->have, object->key.island));
 }
 
 static void a_good_contribution_is_received_and_told(void **state)
 {
     (void)state;
-    static struct roundsrun_object object;
-    struct roundsrun *isle = roundsrun_new("rounds-good", exact, 3, 1, 0);
-    roundsrun_contribution(isle, 1, 2, 500, 0.1f, &object);
-    roundsrun_bring(isle, 2, &object);
-    assert_int_equal(roundsrun_posted_count(isle, EVENT_JUDGED), 0); /* not before it was looked at */
-    roundsrun_settle(isle);
-    assert_int_equal(judged(isle, &object, SYNC_EV_CONTRIBUTION), WIRE_RECEIVED);
-    assert_int_equal(slots_in(isle->slots, 1, 2)->version, 1);
-    assert_true(bitset_has(&sync_owner(isle->sync, 1)->have, 2));
-    roundsrun_close(isle);
+    static struct rig_object object;
+    struct rig *rig = rig_new("rounds-good", exact, 3, 1, 0);
+    rig_contribution(rig, 1, 2, 500, 0.1f, &object);
+    rig_bring(rig, 2, &object);
+    assert_int_equal(rig_posted_count(rig, EVENT_JUDGED), 0); /* not before it was looked at */
+    rig_settle(rig);
+    assert_int_equal(judged(rig, &object, SYNC_EV_CONTRIBUTION), WIRE_RECEIVED);
+    assert_int_equal(slots_in(rig->slots, 1, 2)->version, 1);
+    assert_true(bitset_has(&sync_owner(rig->sync, 1)->have, 2));
+    rig_close(rig);
 }
 
 static void a_damaged_contribution_is_refused(void **state)
 {
     (void)state;
-    static struct roundsrun_object good, bad;
-    struct roundsrun *isle = roundsrun_new("rounds-damaged", exact, 3, 1, 0);
-    roundsrun_contribution(isle, 0, 2, 500, 0.1f, &good);
+    static struct rig_object good, bad;
+    struct rig *rig = rig_new("rounds-damaged", exact, 3, 1, 0);
+    rig_contribution(rig, 0, 2, 500, 0.1f, &good);
     /* Magic, kind, frame's length, digest; the frame's own header and payload; metadata. */
     const size_t where[] = {0, 4, 9, 20, 50, 90, 48 + 48 + 700, good.bytes - 1};
     for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
         bad = good;
         bad.byte[where[i]] ^= 0x04;
-        assert_refused(isle, &bad);
+        assert_refused(rig, &bad);
     }
     bad = good;
     bad.bytes -= 7;
-    assert_refused(isle, &bad);
+    assert_refused(rig, &bad);
     bad.bytes = 3;
-    assert_refused(isle, &bad);
+    assert_refused(rig, &bad);
     /* It may come again. */
-    roundsrun_forget(isle);
-    roundsrun_bring(isle, 2, &good);
-    roundsrun_settle(isle);
-    assert_int_equal(judged(isle, &good, SYNC_EV_CONTRIBUTION), WIRE_RECEIVED);
-    roundsrun_close(isle);
+    rig_forget(rig);
+    rig_bring(rig, 2, &good);
+    rig_settle(rig);
+    assert_int_equal(judged(rig, &good, SYNC_EV_CONTRIBUTION), WIRE_RECEIVED);
+    rig_close(rig);
 }
 
 static void a_contribution_that_does_not_fit_is_refused(void **state)
 {
     (void)state;
-    static struct roundsrun_object object;
+    static struct rig_object object;
     static float values[4096];
-    struct roundsrun *isle = roundsrun_new("rounds-unfit", exact, 3, 1, 0);
-    const struct digest ours = rounds_state(isle->rounds, 0)->hash;
+    struct rig *rig = rig_new("rounds-unfit", exact, 3, 1, 0);
+    const struct digest ours = rounds_state(rig->rounds, 0)->hash;
     struct digest other = ours;
     other.byte[7] ^= 1;
-    struct plan_shard range = roundsrun_shard(isle, 0, 1);
+    struct plan_shard range = rig_shard(rig, 0, 1);
     size_t count = (size_t)(range.end - range.begin);
     const struct {
         struct wire_meta meta;
@@ -204,50 +203,50 @@ static void a_contribution_that_does_not_fit_is_refused(void **state)
     };
     const struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .shard = 1, .island = 2};
     for (size_t i = 0; i < sizeof unfit / sizeof unfit[0]; i++) {
-        roundsrun_seal(isle, &key, &unfit[i].meta, values, unfit[i].count, &object);
+        rig_seal(rig, &key, &unfit[i].meta, values, unfit[i].count, &object);
         overhear_begin();
-        assert_refused(isle, &object);
+        assert_refused(rig, &object);
         const char *said = overhear_end();
         assert_non_null(strstr(said, "cedar")); /* whose it was */
         assert_non_null(strstr(said, unfit[i].why));
     }
-    roundsrun_close(isle);
+    rig_close(rig);
 }
 
 /* ---- reduce ---- */
 
 /* The values and metadata of our shard's result as it lies in its slot. */
-static size_t own_result(const struct roundsrun *isle, uint32_t f, struct wire_meta *meta, float *values)
+static size_t own_result(const struct rig *rig, uint32_t f, struct wire_meta *meta, float *values)
 {
     size_t frame_bytes;
-    const uint8_t *frame = roundsrun_open_slot(slots_own(isle->slots, f), WIRE_RESULT, meta, &frame_bytes);
-    struct plan_shard range = roundsrun_shard(isle, f, isle->conf.self);
-    roundsrun_decode(frame, frame_bytes, values, (size_t)(range.end - range.begin));
+    const uint8_t *frame = rig_open_slot(slots_own(rig->slots, f), WIRE_RESULT, meta, &frame_bytes);
+    struct plan_shard range = rig_shard(rig, f, rig->conf.self);
+    rig_decode(frame, frame_bytes, values, (size_t)(range.end - range.begin));
     return (size_t)(range.end - range.begin);
 }
 
 /* What a member's contribution in our slots says. */
-static void contribution_of(const struct roundsrun *isle, uint32_t f, uint32_t member, float *values)
+static void contribution_of(const struct rig *rig, uint32_t f, uint32_t member, float *values)
 {
     struct wire_meta meta;
     size_t frame_bytes;
-    bool ours = member == isle->conf.self;
-    const struct slot *slot = ours ? slots_out(isle->slots, f, member) : slots_in(isle->slots, f, member);
-    const uint8_t *frame = roundsrun_open_slot(slot, WIRE_CONTRIBUTION, &meta, &frame_bytes);
-    struct plan_shard range = roundsrun_shard(isle, f, isle->conf.self);
-    roundsrun_decode(frame, frame_bytes, values, (size_t)(range.end - range.begin));
+    bool ours = member == rig->conf.self;
+    const struct slot *slot = ours ? slots_out(rig->slots, f, member) : slots_in(rig->slots, f, member);
+    const uint8_t *frame = rig_open_slot(slot, WIRE_CONTRIBUTION, &meta, &frame_bytes);
+    struct plan_shard range = rig_shard(rig, f, rig->conf.self);
+    rig_decode(frame, frame_bytes, values, (size_t)(range.end - range.begin));
 }
 
 /* The weighted mean in the members' order, one rounding an operation. */
-static void assert_mean(const struct roundsrun *isle, uint32_t f, const uint32_t *members, const float *weights,
+static void assert_mean(const struct rig *rig, uint32_t f, const uint32_t *members, const float *weights,
                         size_t members_count)
 {
     static float sum[4096], values[4096], got[4096];
     struct wire_meta meta;
-    size_t count = own_result(isle, f, &meta, got);
+    size_t count = own_result(rig, f, &meta, got);
     memset(sum, 0, sizeof sum);
     for (size_t k = 0; k < members_count; k++) {
-        contribution_of(isle, f, members[k], values);
+        contribution_of(rig, f, members[k], values);
         for (size_t i = 0; i < count; i++)
             sum[i] = sum[i] + weights[k] * values[i];
     }
@@ -260,23 +259,23 @@ static void a_result_is_the_mean_weighted_by_tokens(void **state)
     (void)state;
     static float values[4096];
     struct wire_meta meta;
-    struct roundsrun *isle = roundsrun_new("rounds-mean", exact, 2, 1, 0);
-    isle->hold = 1u << SYNC_DO_STORE;
-    roundsrun_contribute(isle, 1, 0.3f, 301);
-    roundsrun_bring_contribution(isle, 1, 0, 99, 0.1f);
-    assert_int_equal(roundsrun_told_count(isle, SYNC_EV_REDUCED), 1);
-    assert_mean(isle, 1, (uint32_t[]){0, 1}, (float[]){99, 301}, 2);
-    own_result(isle, 1, &meta, values);
+    struct rig *rig = rig_new("rounds-mean", exact, 2, 1, 0);
+    rig->hold = 1u << SYNC_DO_STORE;
+    rig_contribute(rig, 1, 0.3f, 301);
+    rig_bring_contribution(rig, 1, 0, 99, 0.1f);
+    assert_int_equal(rig_told_count(rig, SYNC_EV_REDUCED), 1);
+    assert_mean(rig, 1, (uint32_t[]){0, 1}, (float[]){99, 301}, 2);
+    own_result(rig, 1, &meta, values);
     assert_int_equal(meta.contributors_count, 2);
     assert_int_equal(meta.contributors[0].island, 0);
     assert_int_equal(meta.contributors[0].tokens, 99);
     assert_int_equal(meta.contributors[1].island, 1);
     assert_int_equal(meta.contributors[1].tokens, 301);
     assert_int_equal(meta.step, 10);
-    struct outer_round round = rules_round(&isle->spec, ROUNDSRUN_FRAGMENTS, 1, 1, 0, 10);
+    struct outer_round round = rules_round(&rig->spec, RIG_FRAGMENTS, 1, 1, 0, 10);
     assert_true(meta.outer_known);
     assert_memory_equal(meta.outer, ((float[]){round.scale, round.momentum, round.lr}), sizeof meta.outer);
-    roundsrun_close(isle);
+    rig_close(rig);
 }
 
 static void a_result_holds_those_it_was_ordered_from(void **state)
@@ -284,19 +283,39 @@ static void a_result_holds_those_it_was_ordered_from(void **state)
     (void)state;
     static float values[4096];
     struct wire_meta meta;
-    struct roundsrun *isle = roundsrun_new("rounds-have", exact, 3, 0, 0);
-    isle->hold = 1u << SYNC_DO_REDUCE;
-    roundsrun_contribute(isle, 0, 0.3f, 300);
-    roundsrun_bring_contribution(isle, 0, 1, 100, 0.1f);
-    roundsrun_bring_contribution(isle, 0, 2, 200, 0.2f);
+    struct rig *rig = rig_new("rounds-have", exact, 3, 0, 0);
+    rig->hold = 1u << SYNC_DO_REDUCE;
+    rig_contribute(rig, 0, 0.3f, 300);
+    rig_bring_contribution(rig, 0, 1, 100, 0.1f);
+    rig_bring_contribution(rig, 0, 2, 200, 0.2f);
     struct bitset have = bitset_of_word(1 << 0 | 1 << 2);
-    rounds_reduce(isle->rounds, 0, 1, &have);
-    roundsrun_settle(isle);
-    assert_mean(isle, 0, (uint32_t[]){0, 2}, (float[]){300, 200}, 2);
-    own_result(isle, 0, &meta, values);
+    rounds_reduce(rig->rounds, 0, 1, &have);
+    rig_settle(rig);
+    assert_mean(rig, 0, (uint32_t[]){0, 2}, (float[]){300, 200}, 2);
+    own_result(rig, 0, &meta, values);
     assert_int_equal(meta.contributors_count, 2);
     assert_int_equal(meta.contributors[1].island, 2);
-    roundsrun_close(isle);
+    rig_close(rig);
+}
+
+/* What is lossless behind the codec changes bytes, and no value. */
+static void zstd_is_used_where_the_run_has_it(void **state)
+{
+    (void)state;
+    size_t bytes[2];
+    for (int level = 0; level < 2; level++) {
+        struct rig_conf conf = {
+            .folder = testlib_folder("rounds-zstd"), .sync = exact, .members = 2, .zstd_level = level};
+        struct rig *rig = rig_open(&conf);
+        rig_begin(rig);
+        assert_int_equal(rounds_info(rig->rounds).compressing, level > 0);
+        rig_contribute(rig, 0, 0.5f, 100);
+        rig_bring_contribution(rig, 0, 1, 100, 0.5f);
+        bytes[level] = slots_out(rig->slots, 0, 1)->bytes + slots_own(rig->slots, 0)->bytes;
+        assert_mean(rig, 0, (uint32_t[]){0, 1}, (float[]){100, 100}, 2);
+        rig_close(rig);
+    }
+    assert_true(bytes[1] < bytes[0]);
 }
 
 static void what_runs_away_is_left_out_and_counted(void **state)
@@ -304,80 +323,80 @@ static void what_runs_away_is_left_out_and_counted(void **state)
     (void)state;
     static float values[4096];
     struct wire_meta meta;
-    struct roundsrun *isle = roundsrun_new("rounds-outlier", "codec = fp32\noutliers = drop\n", 3, 0, 0);
-    roundsrun_contribute(isle, 0, 0.01f, 300);
-    roundsrun_bring_contribution(isle, 0, 1, 100, 0.012f);
+    struct rig *rig = rig_new("rounds-outlier", "codec = fp32\noutliers = drop\n", 3, 0, 0);
+    rig_contribute(rig, 0, 0.01f, 300);
+    rig_bring_contribution(rig, 0, 1, 100, 0.012f);
     overhear_begin();
-    roundsrun_bring_contribution(isle, 0, 2, 200, 10);
+    rig_bring_contribution(rig, 0, 2, 200, 10);
     assert_non_null(strstr(overhear_end(), "the contribution of island cedar is far larger than usual; left out"));
-    assert_mean(isle, 0, (uint32_t[]){0, 1}, (float[]){300, 100}, 2);
-    own_result(isle, 0, &meta, values);
+    assert_mean(rig, 0, (uint32_t[]){0, 1}, (float[]){300, 100}, 2);
+    own_result(rig, 0, &meta, values);
     assert_int_equal(meta.contributors_count, 3); /* counted, with no weight */
     assert_int_equal(meta.contributors[1].tokens, 100);
     assert_int_equal(meta.contributors[2].tokens, 0);
-    assert_int_equal(rounds_outliers(isle->rounds, 0), 0);
-    assert_int_equal(rounds_outliers(isle->rounds, 1), 0);
-    assert_int_equal(rounds_outliers(isle->rounds, 2), 1);
-    roundsrun_close(isle);
+    assert_int_equal(rounds_outliers(rig->rounds, 0), 0);
+    assert_int_equal(rounds_outliers(rig->rounds, 1), 0);
+    assert_int_equal(rounds_outliers(rig->rounds, 2), 1);
+    rig_close(rig);
 }
 
 static void whose_frame_is_of_no_use_is_dropped_by_name(void **state)
 {
     (void)state;
-    static struct roundsrun_object object;
+    static struct rig_object object;
     static float values[4096];
     struct wire_meta meta;
     for (int huge = 0; huge < 2; huge++) {
-        struct roundsrun *isle = roundsrun_new(huge ? "rounds-huge" : "rounds-undecodable", exact, 3, 0, 0);
-        roundsrun_contribute(isle, 0, 0.01f, 300);
-        roundsrun_bring_contribution(isle, 0, 2, 200, 0.02f);
-        roundsrun_contribution(isle, 0, 1, 5000, huge ? 1.5e38f : 0.01f, &object);
+        struct rig *rig = rig_new(huge ? "rounds-huge" : "rounds-undecodable", exact, 3, 0, 0);
+        rig_contribute(rig, 0, 0.01f, 300);
+        rig_bring_contribution(rig, 0, 2, 200, 0.02f);
+        rig_contribution(rig, 0, 1, 5000, huge ? 1.5e38f : 0.01f, &object);
         if (!huge)
-            roundsrun_spoil(&object);
+            rig_spoil(&object);
         overhear_begin();
-        roundsrun_bring(isle, 1, &object);
-        roundsrun_settle(isle);
+        rig_bring(rig, 1, &object);
+        rig_settle(rig);
         assert_non_null(strstr(overhear_end(), "the contribution of island birch cannot be used"));
-        assert_int_equal(roundsrun_told_count(isle, SYNC_EV_DROPPED), 1);
-        assert_int_equal(roundsrun_told(isle, SYNC_EV_DROPPED, 0)->sync.member, 1);
+        assert_int_equal(rig_told_count(rig, SYNC_EV_DROPPED), 1);
+        assert_int_equal(rig_told(rig, SYNC_EV_DROPPED, 0)->sync.member, 1);
         /* The round goes on without it. */
-        assert_int_equal(roundsrun_ordered_count(isle, SYNC_DO_REDUCE), 2);
-        assert_int_equal(roundsrun_told_count(isle, SYNC_EV_REDUCED), 1);
-        assert_mean(isle, 0, (uint32_t[]){0, 2}, (float[]){300, 200}, 2);
-        own_result(isle, 0, &meta, values);
+        assert_int_equal(rig_ordered_count(rig, SYNC_DO_REDUCE), 2);
+        assert_int_equal(rig_told_count(rig, SYNC_EV_REDUCED), 1);
+        assert_mean(rig, 0, (uint32_t[]){0, 2}, (float[]){300, 200}, 2);
+        own_result(rig, 0, &meta, values);
         assert_int_equal(meta.contributors_count, 2);
         assert_int_equal(meta.contributors[1].island, 2);
-        roundsrun_close(isle);
+        rig_close(rig);
     }
 }
 
 /* ---- store ---- */
 
 /* Our shard's mean of version 1 is made, and its order to store it is kept back. */
-static struct roundsrun *with_a_mean(const char *folder, const char *sync, int threads)
+static struct rig *with_a_mean(const char *folder, const char *sync, int threads)
 {
-    struct roundsrun *isle = roundsrun_new(folder, sync, 2, 0, threads);
-    isle->hold = 1u << SYNC_DO_STORE;
-    roundsrun_contribute(isle, 0, 0.3f, 300);
-    roundsrun_bring_contribution(isle, 0, 1, 100, 0.1f);
-    assert_non_null(roundsrun_ordered(isle, SYNC_DO_STORE, 0));
-    roundsrun_forget(isle);
-    return isle;
+    struct rig *rig = rig_new(folder, sync, 2, 0, threads);
+    rig->hold = 1u << SYNC_DO_STORE;
+    rig_contribute(rig, 0, 0.3f, 300);
+    rig_bring_contribution(rig, 0, 1, 100, 0.1f);
+    assert_non_null(rig_ordered(rig, SYNC_DO_STORE, 0));
+    rig_forget(rig);
+    return rig;
 }
 
-static void assert_stored_told(const struct roundsrun *isle)
+static void assert_stored_told(const struct rig *rig)
 {
-    assert_int_equal(roundsrun_told_count(isle, SYNC_EV_STORED), 1);
-    const struct sync_event *stored = &roundsrun_told(isle, SYNC_EV_STORED, 0)->sync;
+    assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 1);
+    const struct sync_event *stored = &rig_told(rig, SYNC_EV_STORED, 0)->sync;
     assert_int_equal(stored->version, 1);
     assert_int_equal(stored->shard, 0);
 }
 
 /* The ledger has, for our shard of version 1, what `object` holds. */
-static void assert_ledger_holds(struct roundsrun *isle, const uint8_t *object, size_t bytes)
+static void assert_ledger_holds(struct rig *rig, const uint8_t *object, size_t bytes)
 {
     struct ledger_map map;
-    assert_ok(ledger_map(isle->ledger, 0, 1, 0, &map));
+    assert_ok(ledger_map(rig->ledger, 0, 1, 0, &map));
     assert_int_equal(map.bytes, bytes);
     assert_memory_equal(map.object, object, bytes);
     ledger_unmap(&map);
@@ -386,75 +405,75 @@ static void assert_ledger_holds(struct roundsrun *isle, const uint8_t *object, s
 static void a_result_is_told_when_it_is_durable(void **state)
 {
     (void)state;
-    static uint8_t object[ROUNDSRUN_OBJECT_BYTES];
-    struct roundsrun *isle = with_a_mean("rounds-store", exact, 0);
-    const struct slot *own = slots_own(isle->slots, 0);
+    static uint8_t object[RIG_OBJECT_BYTES];
+    struct rig *rig = with_a_mean("rounds-store", exact, 0);
+    const struct slot *own = slots_own(rig->slots, 0);
     size_t bytes = own->bytes;
     memcpy(object, own->data, bytes);
     int before = flushes;
-    rounds_store(isle->rounds, 0, 1);
-    roundsrun_drain(isle);
-    assert_int_equal(roundsrun_told_count(isle, SYNC_EV_STORED), 0);
+    rounds_store(rig->rounds, 0, 1);
+    rig_drain(rig);
+    assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 0);
     assert_true(own->busy);
-    roundsrun_settle(isle);
-    assert_stored_told(isle);
+    rig_settle(rig);
+    assert_stored_told(rig);
     assert_true(flushes > before);
-    assert_non_null(roundsrun_ordered(isle, SYNC_DO_SEND, 0)); /* only then does anyone hear of it */
+    assert_non_null(rig_ordered(rig, SYNC_DO_SEND, 0)); /* only then does anyone hear of it */
     assert_int_equal(own->version, 1);
     assert_false(own->busy);
-    isle = roundsrun_again(isle);
-    assert_ledger_holds(isle, object, bytes);
-    roundsrun_close(isle);
+    rig = rig_again(rig);
+    assert_ledger_holds(rig, object, bytes);
+    rig_close(rig);
 }
 
 /* No file may grow: as root, too, and whatever the file system. */
-static void refuse_writes(const struct roundsrun *isle, bool refuse)
+static void refuse_writes(const struct rig *rig, bool refuse)
 {
     struct rlimit limit;
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    limit.rlim_cur = refuse ? ledger_stats(isle->ledger).bytes + 100 : limit.rlim_max;
+    limit.rlim_cur = refuse ? ledger_stats(rig->ledger).bytes + 100 : limit.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-static void refuse(const struct roundsrun *isle, bool at_flush, bool refused)
+static void refuse(const struct rig *rig, bool at_flush, bool refused)
 {
     if (at_flush)
         flush_fails = refused;
     else
-        refuse_writes(isle, refused);
+        refuse_writes(rig, refused);
 }
 
 static void a_disk_that_refuses_is_tried_again(void **state)
 {
     (void)state;
     for (int at_flush = 0; at_flush < 2; at_flush++) {
-        struct roundsrun *isle = with_a_mean(at_flush ? "rounds-flush" : "rounds-full", exact, 0);
-        const struct slot *own = slots_own(isle->slots, 0);
-        assert_string_equal(rounds_info(isle->rounds).disk_note, "");
-        refuse(isle, at_flush, true);
+        struct rig *rig = with_a_mean(at_flush ? "rounds-flush" : "rounds-full", exact, 0);
+        const struct slot *own = slots_own(rig->slots, 0);
+        assert_string_equal(rounds_info(rig->rounds).disk_note, "");
+        refuse(rig, at_flush, true);
         for (int attempt = 0; attempt < 3; attempt++) {
             if (attempt == 0)
-                rounds_store(isle->rounds, 0, 1);
-            roundsrun_settle(isle);
-            assert_string_not_equal(rounds_info(isle->rounds).disk_note, "");
-            assert_int_equal(roundsrun_told_count(isle, SYNC_EV_STORED), 0);
-            assert_int_equal(roundsrun_ordered_count(isle, SYNC_DO_SEND), 0);
+                rounds_store(rig->rounds, 0, 1);
+            rig_settle(rig);
+            assert_string_not_equal(rounds_info(rig->rounds).disk_note, "");
+            assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 0);
+            assert_int_equal(rig_ordered_count(rig, SYNC_DO_SEND), 0);
             assert_false(own->busy);
-            roundsrun_tick(isle, 1999);
-            assert_int_equal(jobs_pending(isle->jobs), 0);
+            rig_tick(rig, 1999);
+            assert_int_equal(jobs_pending(rig->jobs), 0);
             if (attempt == 2)
-                refuse(isle, at_flush, false);
-            roundsrun_tick(isle, 1);
-            assert_int_equal(jobs_pending(isle->jobs), 1);
+                refuse(rig, at_flush, false);
+            rig_tick(rig, 1);
+            assert_int_equal(jobs_pending(rig->jobs), 1);
         }
-        roundsrun_settle(isle);
-        assert_stored_told(isle);
-        assert_string_equal(rounds_info(isle->rounds).disk_note, "");
-        assert_ledger_holds(isle, own->data, own->bytes);
-        roundsrun_tick(isle, 2000);
-        assert_int_equal(jobs_pending(isle->jobs), 0); /* once */
-        roundsrun_close(isle);
+        rig_settle(rig);
+        assert_stored_told(rig);
+        assert_string_equal(rounds_info(rig->rounds).disk_note, "");
+        assert_ledger_holds(rig, own->data, own->bytes);
+        rig_tick(rig, 2000);
+        assert_int_equal(jobs_pending(rig->jobs), 0); /* once */
+        rig_close(rig);
     }
 }
 
@@ -462,26 +481,26 @@ static void a_disk_that_refuses_is_tried_again(void **state)
 static void our_stored_result_waits_for_readers(void **state)
 {
     (void)state;
-    struct roundsrun *isle = with_a_mean("rounds-waits", coarse, 1); /* one thread: jobs end in the order they began */
-    struct plan_shard range = replica_own_shard(isle->replica, 0);
+    struct rig *rig = with_a_mean("rounds-waits", coarse, 1); /* one thread: jobs end in the order they began */
+    struct plan_shard range = replica_own_shard(rig->replica, 0);
     size_t count = (size_t)(range.end - range.begin);
-    isle->hold_unread = true;
-    rounds_store(isle->rounds, 0, 1);
-    rounds_checkpoint(isle->rounds, 0);
-    assert_int_equal(jobs_pending(isle->jobs), 2);
-    roundsrun_take_back(isle); /* stored */
-    assert_true(ledger_has(isle->ledger, 0, 1, 0));
-    assert_int_equal(roundsrun_told_count(isle, SYNC_EV_STORED), 0);
-    assert_true(roundsrun_all_zero(replica_owner_residual(isle->replica, 0), count));
-    roundsrun_take_back(isle); /* the checkpoint */
-    assert_int_equal(roundsrun_posted_count(isle, EVENT_UNREAD), 1);
-    assert_int_equal(roundsrun_told_count(isle, SYNC_EV_STORED), 0);
+    rig->hold_unread = true;
+    rounds_store(rig->rounds, 0, 1);
+    rounds_checkpoint(rig->rounds, 0);
+    assert_int_equal(jobs_pending(rig->jobs), 2);
+    rig_take_back(rig); /* stored */
+    assert_true(ledger_has(rig->ledger, 0, 1, 0));
+    assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 0);
+    assert_true(rig_all_zero(replica_owner_residual(rig->replica, 0), count));
+    rig_take_back(rig); /* the checkpoint */
+    assert_int_equal(rig_posted_count(rig, EVENT_UNREAD), 1);
+    assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 0);
     for (int i = 0; i < 2; i++)
-        rounds_unread(isle->rounds, 0);
-    roundsrun_drain(isle);
-    assert_stored_told(isle);
-    assert_false(roundsrun_all_zero(replica_owner_residual(isle->replica, 0), count));
-    roundsrun_close(isle);
+        rounds_unread(rig->rounds, 0);
+    rig_drain(rig);
+    assert_stored_told(rig);
+    assert_false(rig_all_zero(replica_owner_residual(rig->replica, 0), count));
+    rig_close(rig);
 }
 
 /* We had published a result before our disk was lost, and a member still has it: that one stands. What we have made
@@ -489,20 +508,20 @@ static void our_stored_result_waits_for_readers(void **state)
 static void a_result_that_stands_already_is_not_ours(void **state)
 {
     (void)state;
-    static struct roundsrun_object earlier;
-    struct roundsrun *isle = with_a_mean("rounds-stands", coarse, 0);
-    struct plan_shard range = replica_own_shard(isle->replica, 0);
+    static struct rig_object earlier;
+    struct rig *rig = with_a_mean("rounds-stands", coarse, 0);
+    struct plan_shard range = replica_own_shard(rig->replica, 0);
     struct bitset members = bitset_of_word(1 << 0);
-    roundsrun_result(isle, 0, 0, &members, 0.5f, &earlier);
-    roundsrun_bring(isle, 1, &earlier);
-    roundsrun_settle(isle);
-    rounds_store(isle->rounds, 0, 1);
-    roundsrun_settle(isle);
-    assert_non_null(roundsrun_told(isle, SYNC_EV_STORED, 0));
-    assert_ledger_holds(isle, earlier.byte, earlier.bytes);
-    assert_int_not_equal(slots_own(isle->slots, 0)->version, 1);
-    assert_true(roundsrun_all_zero(replica_owner_residual(isle->replica, 0), (size_t)(range.end - range.begin)));
-    roundsrun_close(isle);
+    rig_result(rig, 0, 0, &members, 0.5f, &earlier);
+    rig_bring(rig, 1, &earlier);
+    rig_settle(rig);
+    rounds_store(rig->rounds, 0, 1);
+    rig_settle(rig);
+    assert_non_null(rig_told(rig, SYNC_EV_STORED, 0));
+    assert_ledger_holds(rig, earlier.byte, earlier.bytes);
+    assert_int_not_equal(slots_own(rig->slots, 0)->version, 1);
+    assert_true(rig_all_zero(replica_owner_residual(rig->replica, 0), (size_t)(range.end - range.begin)));
+    rig_close(rig);
 }
 
 int main(void)
@@ -517,6 +536,7 @@ int main(void)
         cmocka_unit_test(a_contribution_that_does_not_fit_is_refused),
         cmocka_unit_test(a_result_is_the_mean_weighted_by_tokens),
         cmocka_unit_test(a_result_holds_those_it_was_ordered_from),
+        cmocka_unit_test(zstd_is_used_where_the_run_has_it),
         cmocka_unit_test(what_runs_away_is_left_out_and_counted),
         cmocka_unit_test(whose_frame_is_of_no_use_is_dropped_by_name),
         cmocka_unit_test(a_result_is_told_when_it_is_durable),

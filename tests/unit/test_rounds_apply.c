@@ -10,7 +10,7 @@
 #include "common/digest.h"
 #include "daemon/rules.h"
 #include "daemon/state/results.h"
-#include "tests/lib/roundsrun.h"
+#include "tests/lib/rig.h"
 #include "tests/lib/overhear.h"
 
 enum { VALUES_MAX = 4096 };
@@ -20,30 +20,30 @@ static const char coarse[] = "codec = uniform\nerror_feedback = yes\n";
 
 /* ---- results that come in ---- */
 
-static void assert_judged(struct roundsrun *isle, const struct roundsrun_object *object, enum wire_done done)
+static void assert_judged(struct rig *rig, const struct rig_object *object, enum wire_done done)
 {
     const struct event *judged = NULL;
-    const struct slot *slot = slots_result(isle->slots, object->key.fragment, object->key.shard);
-    roundsrun_forget(isle);
-    roundsrun_bring(isle, object->key.shard, object);
-    assert_int_equal(isle->posted_count, 0);
+    const struct slot *slot = slots_result(rig->slots, object->key.fragment, object->key.shard);
+    rig_forget(rig);
+    rig_bring(rig, object->key.shard, object);
+    assert_int_equal(rig->posted_count, 0);
     assert_true(slot->busy);
-    roundsrun_settle(isle);
+    rig_settle(rig);
     assert_false(slot->busy);
-    for (size_t i = 0; i < isle->posted_count; i++)
-        if (isle->posted[i].type == EVENT_JUDGED)
-            judged = &isle->posted[i];
+    for (size_t i = 0; i < rig->posted_count; i++)
+        if (rig->posted[i].type == EVENT_JUDGED)
+            judged = &rig->posted[i];
     assert_non_null(judged);
-    assert_int_equal(roundsrun_posted_count(isle, EVENT_JUDGED), 1);
+    assert_int_equal(rig_posted_count(rig, EVENT_JUDGED), 1);
     assert_true(wire_key_equal(&judged->object.key, &object->key));
     assert_int_equal(judged->member, object->key.shard);
     assert_int_equal(judged->object.done, done);
     bool good = done == WIRE_RECEIVED;
-    assert_int_equal(roundsrun_told_count(isle, SYNC_EV_STORED), good);
-    assert_int_equal(ledger_has(isle->ledger, object->key.fragment, object->key.version, object->key.shard), good);
+    assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), good);
+    assert_int_equal(ledger_has(rig->ledger, object->key.fragment, object->key.version, object->key.shard), good);
     if (!good)
         return;
-    const struct event *stored = roundsrun_told(isle, SYNC_EV_STORED, object->key.fragment);
+    const struct event *stored = rig_told(rig, SYNC_EV_STORED, object->key.fragment);
     assert_true(stored > judged);
     assert_int_equal(stored->sync.version, object->key.version);
     assert_int_equal(stored->sync.shard, object->key.shard);
@@ -52,47 +52,47 @@ static void assert_judged(struct roundsrun *isle, const struct roundsrun_object 
 static void a_result_goes_into_the_ledger_and_is_told(void **state)
 {
     (void)state;
-    static struct roundsrun_object object;
+    static struct rig_object object;
     struct ledger_map map;
-    struct roundsrun *isle = roundsrun_new("apply-in", exact, 3, 1, 0);
+    struct rig *rig = rig_new("apply-in", exact, 3, 1, 0);
     struct bitset members = bitset_first(3);
-    roundsrun_result(isle, 1, 2, &members, 0.1f, &object);
-    assert_judged(isle, &object, WIRE_RECEIVED);
-    assert_ok(ledger_map(isle->ledger, 1, 1, 2, &map));
+    rig_result(rig, 1, 2, &members, 0.1f, &object);
+    assert_judged(rig, &object, WIRE_RECEIVED);
+    assert_ok(ledger_map(rig->ledger, 1, 1, 2, &map));
     assert_int_equal(map.bytes, object.bytes);
     assert_memory_equal(map.object, object.byte, object.bytes);
     ledger_unmap(&map);
-    roundsrun_close(isle);
+    rig_close(rig);
 }
 
 static void a_damaged_result_is_refused(void **state)
 {
     (void)state;
-    static struct roundsrun_object good, bad;
-    struct roundsrun *isle = roundsrun_new("apply-damaged", exact, 3, 1, 0);
+    static struct rig_object good, bad;
+    struct rig *rig = rig_new("apply-damaged", exact, 3, 1, 0);
     struct bitset members = bitset_first(3);
-    roundsrun_result(isle, 1, 2, &members, 0.1f, &good);
+    rig_result(rig, 1, 2, &members, 0.1f, &good);
     const size_t where[] = {0, 4, 9, 20, 50, 90, 48 + 48 + 700, good.bytes - 1};
     for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
         bad = good;
         bad.byte[where[i]] ^= 0x04;
-        assert_judged(isle, &bad, WIRE_REFUSED);
+        assert_judged(rig, &bad, WIRE_REFUSED);
     }
     bad = good;
     bad.bytes -= 7;
-    assert_judged(isle, &bad, WIRE_REFUSED);
-    assert_judged(isle, &good, WIRE_RECEIVED);
-    roundsrun_close(isle);
+    assert_judged(rig, &bad, WIRE_REFUSED);
+    assert_judged(rig, &good, WIRE_RECEIVED);
+    rig_close(rig);
 }
 
 /* Nothing enters the ledger that a restart could not apply. */
 static void a_result_that_makes_no_sense_is_refused(void **state)
 {
     (void)state;
-    static struct roundsrun_object object;
+    static struct rig_object object;
     static float values[VALUES_MAX];
-    struct roundsrun *isle = roundsrun_new("apply-nonsense", exact, 3, 1, 0);
-    struct plan_shard range = roundsrun_shard(isle, 1, 2);
+    struct rig *rig = rig_new("apply-nonsense", exact, 3, 1, 0);
+    struct plan_shard range = rig_shard(rig, 1, 2);
     size_t count = (size_t)(range.end - range.begin);
     const struct {
         uint64_t step;
@@ -109,57 +109,57 @@ static void a_result_that_makes_no_sense_is_refused(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         meta.step = bad[i].step;
         memcpy(meta.outer, (float[]){bad[i].round.scale, bad[i].round.momentum, bad[i].round.lr}, sizeof meta.outer);
-        roundsrun_seal(isle, &key, &meta, values, bad[i].count, &object);
-        assert_judged(isle, &object, WIRE_REFUSED);
+        rig_seal(rig, &key, &meta, values, bad[i].count, &object);
+        assert_judged(rig, &object, WIRE_REFUSED);
     }
     /* A segment of a codec that there is not, in a frame whose digests are right. */
     meta.outer_known = false;
     meta.step = 10;
-    roundsrun_seal(isle, &key, &meta, values, count, &object);
-    roundsrun_spoil(&object);
-    assert_judged(isle, &object, WIRE_REFUSED);
-    roundsrun_seal(isle, &key, &meta, values, count, &object);
-    assert_judged(isle, &object, WIRE_RECEIVED);
-    roundsrun_close(isle);
+    rig_seal(rig, &key, &meta, values, count, &object);
+    rig_spoil(&object);
+    assert_judged(rig, &object, WIRE_REFUSED);
+    rig_seal(rig, &key, &meta, values, count, &object);
+    assert_judged(rig, &object, WIRE_RECEIVED);
+    rig_close(rig);
 }
 
 static void a_result_that_the_disk_refuses_may_come_again(void **state)
 {
     (void)state;
-    static struct roundsrun_object object;
+    static struct rig_object object;
     struct rlimit limit;
-    struct roundsrun *isle = roundsrun_new("apply-full", exact, 3, 1, 0);
+    struct rig *rig = rig_new("apply-full", exact, 3, 1, 0);
     struct bitset members = bitset_first(3);
-    roundsrun_result(isle, 1, 2, &members, 0.1f, &object);
+    rig_result(rig, 1, 2, &members, 0.1f, &object);
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    limit.rlim_cur = ledger_stats(isle->ledger).bytes + 100;
+    limit.rlim_cur = ledger_stats(rig->ledger).bytes + 100;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    assert_judged(isle, &object, WIRE_NOT_YET);
-    assert_string_not_equal(rounds_info(isle->rounds).disk_note, "");
+    assert_judged(rig, &object, WIRE_NOT_YET);
+    assert_string_not_equal(rounds_info(rig->rounds).disk_note, "");
     limit.rlim_cur = limit.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    assert_judged(isle, &object, WIRE_RECEIVED);
-    assert_string_equal(rounds_info(isle->rounds).disk_note, "");
-    roundsrun_close(isle);
+    assert_judged(rig, &object, WIRE_RECEIVED);
+    assert_string_equal(rounds_info(rig->rounds).disk_note, "");
+    rig_close(rig);
 }
 
 /* ---- the outer step ---- */
 
 /* What the ledger's results make of the twin, shard by shard, by outer_opt alone. `round`: the numbers, or NULL for
  * those that came with each. */
-static void step_twin(const struct roundsrun *isle, struct replica *twin, uint32_t f, uint64_t version,
+static void step_twin(const struct rig *rig, struct replica *twin, uint32_t f, uint64_t version,
                       const struct outer_round *round)
 {
     static float delta[VALUES_MAX];
-    struct outer_conf conf = rules_outer(&isle->spec);
-    for (uint32_t s = 0; s < isle->conf.members; s++) {
-        struct plan_shard range = roundsrun_shard(isle, f, s);
+    struct outer_conf conf = rules_outer(&rig->spec);
+    for (uint32_t s = 0; s < rig->conf.members; s++) {
+        struct plan_shard range = rig_shard(rig, f, s);
         size_t count = (size_t)(range.end - range.begin);
         struct result result;
         float number[WIRE_OUTER_NUMBERS];
-        assert_ok(result_open(isle->ledger, f, version, s, &result));
-        roundsrun_decode(result.frame, result.frame_bytes, delta, count);
+        assert_ok(result_open(rig->ledger, f, version, s, &result));
+        rig_decode(result.frame, result.frame_bytes, delta, count);
         memcpy(number, result.meta.outer, sizeof number);
         struct outer_round own = {.scale = number[0], .momentum = number[1], .lr = number[2]};
         float *momentum = replica_momentum(twin, f);
@@ -169,12 +169,12 @@ static void step_twin(const struct roundsrun *isle, struct replica *twin, uint32
     }
 }
 
-static void assert_same_state(const struct roundsrun *isle, struct replica *twin, uint32_t f)
+static void assert_same_state(const struct rig *rig, struct replica *twin, uint32_t f)
 {
-    size_t bytes = roundsrun_values(isle, f) * sizeof(float);
-    assert_memory_equal(replica_anchor(isle->replica, f), replica_anchor(twin, f), bytes);
+    size_t bytes = rig_values(rig, f) * sizeof(float);
+    assert_memory_equal(replica_anchor(rig->replica, f), replica_anchor(twin, f), bytes);
     if (replica_momentum(twin, f) != NULL)
-        assert_memory_equal(replica_momentum(isle->replica, f), replica_momentum(twin, f), bytes);
+        assert_memory_equal(replica_momentum(rig->replica, f), replica_momentum(twin, f), bytes);
 }
 
 /* One thread: a hash taken too early would be taken before the shards. */
@@ -188,27 +188,27 @@ static void an_outer_step_is_outer_opts(void **state)
     for (size_t k = 0; k < 3; k++) {
         char sync[128];
         snprintf(sync, sizeof sync, "%s%s", exact, outers[k]);
-        struct roundsrun *isle = roundsrun_new("apply-step", sync, 3, 1, 1);
-        struct replica *twin = roundsrun_twin(isle);
+        struct rig *rig = rig_new("apply-step", sync, 3, 1, 1);
+        struct replica *twin = rig_twin(rig);
         for (uint64_t version = 1; version <= 3; version++) {
-            roundsrun_forget(isle);
-            roundsrun_round(isle, 1, &all);
-            step_twin(isle, twin, 1, version, NULL);
-            assert_same_state(isle, twin, 1);
-            const struct event *applied = roundsrun_told(isle, SYNC_EV_APPLIED, 1);
-            const struct store_fragment *at = rounds_state(isle->rounds, 1);
-            struct digest hash = roundsrun_hash(isle, 1, version);
+            rig_forget(rig);
+            rig_round(rig, 1, &all);
+            step_twin(rig, twin, 1, version, NULL);
+            assert_same_state(rig, twin, 1);
+            const struct event *applied = rig_told(rig, SYNC_EV_APPLIED, 1);
+            const struct store_fragment *at = rounds_state(rig->rounds, 1);
+            struct digest hash = rig_hash(rig, 1, version);
             assert_non_null(applied);
             assert_true(digest_equal(&applied->sync.hash, &hash));
             assert_true(digest_equal(&at->hash, &hash));
             assert_int_equal(at->version, version);
             assert_int_equal(at->step, 10 * version);
-            assert_int_equal(roundsrun_told_count(isle, SYNC_EV_APPLIED), 1);
+            assert_int_equal(rig_told_count(rig, SYNC_EV_APPLIED), 1);
         }
-        assert_int_equal(rounds_step(isle->rounds), 30);
-        assert_int_equal(rounds_state(isle->rounds, 0)->version, 0);
+        assert_int_equal(rounds_step(rig->rounds), 30);
+        assert_int_equal(rounds_state(rig->rounds, 0)->version, 0);
         replica_free(twin);
-        roundsrun_close(isle);
+        rig_close(rig);
     }
 }
 
@@ -217,22 +217,22 @@ static void a_penalty_takes_its_norms_over_all_shards(void **state)
 {
     (void)state;
     static float mean[VALUES_MAX];
-    struct roundsrun *isle = roundsrun_new("apply-penalty",
-                                           "codec = fp32\noverlap = 10\n[outer]\noptimizer = heavyball\nlr = 0.5\n"
-                                           "momentum = 0.3\nstaleness_penalty = yes\n",
-                                           3, 1, 0);
-    struct replica *twin = roundsrun_twin(isle);
+    struct rig *rig = rig_new("apply-penalty",
+                              "codec = fp32\noverlap = 10\n[outer]\noptimizer = heavyball\nlr = 0.5\n"
+                              "momentum = 0.3\nstaleness_penalty = yes\n",
+                              3, 1, 0);
+    struct replica *twin = rig_twin(rig);
     struct bitset all = bitset_first(3);
-    struct outer_conf conf = rules_outer(&isle->spec);
+    struct outer_conf conf = rules_outer(&rig->spec);
     for (uint64_t version = 1; version <= 3; version++) {
         double delta = 0, momentum = 0;
-        roundsrun_round(isle, 0, &all);
+        rig_round(rig, 0, &all);
         for (uint32_t s = 0; s < 3; s++) {
             struct result result;
-            struct plan_shard range = roundsrun_shard(isle, 0, s);
+            struct plan_shard range = rig_shard(rig, 0, s);
             size_t count = (size_t)(range.end - range.begin);
-            assert_ok(result_open(isle->ledger, 0, version, s, &result));
-            roundsrun_decode(result.frame, result.frame_bytes, mean, count);
+            assert_ok(result_open(rig->ledger, 0, version, s, &result));
+            rig_decode(result.frame, result.frame_bytes, mean, count);
             delta += outer_square_sum(mean, NULL, count);
             momentum += outer_square_sum(replica_momentum(twin, 0) + range.begin, NULL, count);
             result_close(&result);
@@ -240,11 +240,11 @@ static void a_penalty_takes_its_norms_over_all_shards(void **state)
         struct outer_round plain = outer_round_of(&conf, version);
         struct outer_round round = outer_round_penalised(plain, (double)plain.lr * sqrt(momentum), sqrt(delta));
         assert_true(version == 1 || round.scale < plain.scale);
-        step_twin(isle, twin, 0, version, &round);
-        assert_same_state(isle, twin, 0);
+        step_twin(rig, twin, 0, version, &round);
+        assert_same_state(rig, twin, 0);
     }
     replica_free(twin);
-    roundsrun_close(isle);
+    rig_close(rig);
 }
 
 /* A result of our own ledger that is of no use leaves its shard as it was, and counts nobody there: the hash will
@@ -253,24 +253,24 @@ static void a_result_that_cannot_be_applied_leaves_its_shard(void **state)
 {
     (void)state;
     static const uint8_t nonsense[300] = {1, 2, 3};
-    struct roundsrun *isle = roundsrun_new("apply-useless", exact, 3, 1, 0);
-    struct replica *twin = roundsrun_twin(isle);
-    struct plan_shard range = roundsrun_shard(isle, 0, 2);
-    roundsrun_contribute(isle, 0, 0.01f, 100);
-    assert_ok(ledger_append(isle->ledger, 0, 1, 2, nonsense, sizeof nonsense, false));
-    roundsrun_bring_contribution(isle, 0, 0, 100, 0.02f);
-    roundsrun_bring_contribution(isle, 0, 2, 100, 0.02f);
-    roundsrun_bring_result(isle, 0, 0, true);
+    struct rig *rig = rig_new("apply-useless", exact, 3, 1, 0);
+    struct replica *twin = rig_twin(rig);
+    struct plan_shard range = rig_shard(rig, 0, 2);
+    rig_contribute(rig, 0, 0.01f, 100);
+    assert_ok(ledger_append(rig->ledger, 0, 1, 2, nonsense, sizeof nonsense, false));
+    rig_bring_contribution(rig, 0, 0, 100, 0.02f);
+    rig_bring_contribution(rig, 0, 2, 100, 0.02f);
+    rig_bring_result(rig, 0, 0, true);
     overhear_begin();
-    roundsrun_bring_result(isle, 0, 2, true); /* there already, as far as the ledger can tell */
+    rig_bring_result(rig, 0, 2, true); /* there already, as far as the ledger can tell */
     assert_non_null(strstr(overhear_end(), "fragment 0, version 1, shard 2 cannot be applied"));
-    assert_non_null(roundsrun_told(isle, SYNC_EV_APPLIED, 0));
-    assert_false(bitset_has(&roundsrun_posted(isle, EVENT_COUNTED, 0)->shards, 2));
-    assert_memory_equal(replica_anchor(isle->replica, 0) + range.begin, replica_anchor(twin, 0) + range.begin,
+    assert_non_null(rig_told(rig, SYNC_EV_APPLIED, 0));
+    assert_false(bitset_has(&rig_posted(rig, EVENT_COUNTED, 0)->shards, 2));
+    assert_memory_equal(replica_anchor(rig->replica, 0) + range.begin, replica_anchor(twin, 0) + range.begin,
                         (range.end - range.begin) * sizeof(float));
-    assert_true(replica_anchor(isle->replica, 0)[0] != replica_anchor(twin, 0)[0]);
+    assert_true(replica_anchor(rig->replica, 0)[0] != replica_anchor(twin, 0)[0]);
     replica_free(twin);
-    roundsrun_close(isle);
+    rig_close(rig);
 }
 
 /* ---- who is counted ---- */
@@ -280,52 +280,52 @@ static void exactly_the_shards_that_name_us_are_counted(void **state)
 {
     (void)state;
     static const uint64_t naming[] = {0, 1 << 0, 1 << 2, 1 << 0 | 1 << 2, 0};
-    struct roundsrun *isle = roundsrun_new("apply-counted", exact, 3, 1, 0);
+    struct rig *rig = rig_new("apply-counted", exact, 3, 1, 0);
     for (size_t k = 0; k < sizeof naming / sizeof naming[0]; k++) {
         struct bitset named = bitset_of_word(naming[k]);
-        roundsrun_forget(isle);
-        roundsrun_round(isle, 1, &named);
+        rig_forget(rig);
+        rig_round(rig, 1, &named);
         bitset_add(&named, 1); /* our own shard's result is made of what we have contributed */
-        const struct event *counted = roundsrun_posted(isle, EVENT_COUNTED, 1);
+        const struct event *counted = rig_posted(rig, EVENT_COUNTED, 1);
         assert_non_null(counted);
-        assert_int_equal(roundsrun_posted_count(isle, EVENT_COUNTED), 1);
+        assert_int_equal(rig_posted_count(rig, EVENT_COUNTED), 1);
         assert_memory_equal(&counted->shards, &named, sizeof named);
-        assert_true(counted < roundsrun_told(isle, SYNC_EV_APPLIED, 1));
+        assert_true(counted < rig_told(rig, SYNC_EV_APPLIED, 1));
         /* Nothing is given to the trainer before it is known what of its work the anchor holds. */
-        assert_non_null(roundsrun_ordered(isle, SYNC_DO_GIVE, 1));
+        assert_non_null(rig_ordered(rig, SYNC_DO_GIVE, 1));
     }
-    roundsrun_close(isle);
+    rig_close(rig);
 }
 
 static void who_has_not_contributed_is_not_counted(void **state)
 {
     (void)state;
-    struct roundsrun *isle = roundsrun_new("apply-absent", exact, 3, 1, 0);
-    static struct roundsrun_object object;
+    struct rig *rig = rig_new("apply-absent", exact, 3, 1, 0);
+    static struct rig_object object;
     struct bitset others = bitset_of_word(1 << 0 | 1 << 2);
     for (uint32_t s = 0; s < 3; s++) {
-        roundsrun_result(isle, 0, s, &others, 0.1f, &object);
-        roundsrun_bring(isle, 0, &object);
-        roundsrun_settle(isle);
+        rig_result(rig, 0, s, &others, 0.1f, &object);
+        rig_bring(rig, 0, &object);
+        rig_settle(rig);
     }
-    assert_int_equal(rounds_state(isle->rounds, 0)->version, 1);
-    assert_true(bitset_empty(&roundsrun_posted(isle, EVENT_COUNTED, 0)->shards));
-    roundsrun_close(isle);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
+    assert_true(bitset_empty(&rig_posted(rig, EVENT_COUNTED, 0)->shards));
+    rig_close(rig);
 }
 
 /* ---- residuals ---- */
 
-/* The twin encodes what the isle has just encoded: the same bytes, if both hold the same residual. */
-static void encode_alike(const struct roundsrun *isle, struct replica *twin, uint32_t f)
+/* The twin encodes what the rig has just encoded: the same bytes, if both hold the same residual. */
+static void encode_alike(const struct rig *rig, struct replica *twin, uint32_t f)
 {
-    static uint8_t frame[ROUNDSRUN_OBJECT_BYTES];
+    static uint8_t frame[RIG_OBJECT_BYTES];
     struct codec *codec;
     assert_ok(codec_new(0, &codec));
-    for (uint32_t s = 0; s < isle->conf.members; s++) {
+    for (uint32_t s = 0; s < rig->conf.members; s++) {
         struct wire_meta meta;
         size_t bytes, ours_bytes;
-        const uint8_t *ours = roundsrun_open_slot(slots_out(isle->slots, f, s), WIRE_CONTRIBUTION, &meta, &ours_bytes);
-        assert_ok(replica_encode(twin, f, s, isle->base[f], isle->theta[f], codec, frame, &bytes));
+        const uint8_t *ours = rig_open_slot(slots_out(rig->slots, f, s), WIRE_CONTRIBUTION, &meta, &ours_bytes);
+        assert_ok(replica_encode(twin, f, s, rig->base[f], rig->theta[f], codec, frame, &bytes));
         assert_int_equal(bytes, ours_bytes);
         assert_memory_equal(frame, ours, bytes);
     }
@@ -335,32 +335,32 @@ static void encode_alike(const struct roundsrun *isle, struct replica *twin, uin
 static void a_residual_moves_where_a_result_counts_us(void **state)
 {
     (void)state;
-    struct roundsrun *isle = roundsrun_new("apply-residual", coarse, 3, 1, 0);
-    struct replica *twin = roundsrun_twin(isle);
-    const float *residual = replica_residual(isle->replica, 0);
-    size_t count = roundsrun_values(isle, 0);
+    struct rig *rig = rig_new("apply-residual", coarse, 3, 1, 0);
+    struct replica *twin = rig_twin(rig);
+    const float *residual = replica_residual(rig->replica, 0);
+    size_t count = rig_values(rig, 0);
     static const uint64_t naming[] = {0, 1 << 0, 1 << 2, 1 << 0 | 1 << 2};
     for (size_t k = 0; k < sizeof naming / sizeof naming[0]; k++) {
         struct bitset named = bitset_of_word(naming[k]);
-        roundsrun_contribute(isle, 0, 0.01f, 1000 * (k + 1));
-        encode_alike(isle, twin, 0);
+        rig_contribute(rig, 0, 0.01f, 1000 * (k + 1));
+        encode_alike(rig, twin, 0);
         /* Encoding alone moves nothing. */
         assert_memory_equal(residual, replica_residual(twin, 0), count * sizeof *residual);
-        roundsrun_bring_contribution(isle, 0, 0, 100, 0.02f);
-        roundsrun_bring_contribution(isle, 0, 2, 100, 0.02f);
-        roundsrun_bring_result(isle, 0, 0, bitset_has(&named, 0));
-        roundsrun_bring_result(isle, 0, 2, bitset_has(&named, 2));
-        roundsrun_mixed(isle, 0);
+        rig_bring_contribution(rig, 0, 0, 100, 0.02f);
+        rig_bring_contribution(rig, 0, 2, 100, 0.02f);
+        rig_bring_result(rig, 0, 0, bitset_has(&named, 0));
+        rig_bring_result(rig, 0, 2, bitset_has(&named, 2));
+        rig_mixed(rig, 0);
         for (uint32_t s = 0; s < 3; s++)
             if (s == 1 || bitset_has(&named, s))
                 replica_commit(twin, 0, s);
         assert_memory_equal(residual, replica_residual(twin, 0), count * sizeof *residual);
-        assert_false(roundsrun_all_zero(residual, count));
+        assert_false(rig_all_zero(residual, count));
     }
-    roundsrun_contribute(isle, 0, 0.01f, 9000);
-    encode_alike(isle, twin, 0);
+    rig_contribute(rig, 0, 0.01f, 9000);
+    encode_alike(rig, twin, 0);
     replica_free(twin);
-    roundsrun_close(isle);
+    rig_close(rig);
 }
 
 /* A result counts a contribution that this process did not encode: we were killed after it went out. What its encoding
@@ -368,35 +368,35 @@ static void a_residual_moves_where_a_result_counts_us(void **state)
  */
 static void assert_forgotten_where_counted(bool killed)
 {
-    static struct roundsrun_object object;
+    static struct rig_object object;
     static float before[VALUES_MAX];
     struct bitset all = bitset_first(3);
-    struct roundsrun *isle = roundsrun_new("apply-forgotten", coarse, 3, 1, 0);
-    roundsrun_round(isle, 0, &all);
-    rounds_checkpoint(isle->rounds, 0);
-    roundsrun_settle(isle);
+    struct rig *rig = rig_new("apply-forgotten", coarse, 3, 1, 0);
+    rig_round(rig, 0, &all);
+    rounds_checkpoint(rig->rounds, 0);
+    rig_settle(rig);
     if (killed) {
-        roundsrun_contribute(isle, 0, 0.03f, 5000);
-        isle = roundsrun_again(isle);
+        rig_contribute(rig, 0, 0.03f, 5000);
+        rig = rig_again(rig);
     }
-    assert_int_equal(rounds_state(isle->rounds, 0)->version, 1);
-    memcpy(before, replica_residual(isle->replica, 0), roundsrun_values(isle, 0) * sizeof *before);
-    assert_false(roundsrun_all_zero(before, roundsrun_values(isle, 0)));
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
+    memcpy(before, replica_residual(rig->replica, 0), rig_values(rig, 0) * sizeof *before);
+    assert_false(rig_all_zero(before, rig_values(rig, 0)));
     for (uint32_t s = 0; s < 3; s++) {
         struct bitset members = all;
         if (s == 2)
             bitset_remove(&members, 1);
-        roundsrun_result(isle, 0, s, &members, 0.1f, &object);
-        roundsrun_bring(isle, 0, &object);
-        roundsrun_settle(isle);
+        rig_result(rig, 0, s, &members, 0.1f, &object);
+        rig_bring(rig, 0, &object);
+        rig_settle(rig);
     }
-    assert_int_equal(rounds_state(isle->rounds, 0)->version, 2);
-    const float *after = replica_residual(isle->replica, 0);
-    struct plan_shard kept = roundsrun_shard(isle, 0, 2);
-    assert_true(roundsrun_all_zero(after, (size_t)kept.begin));
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 2);
+    const float *after = replica_residual(rig->replica, 0);
+    struct plan_shard kept = rig_shard(rig, 0, 2);
+    assert_true(rig_all_zero(after, (size_t)kept.begin));
     assert_memory_equal(after + kept.begin, before + kept.begin, (kept.end - kept.begin) * sizeof *after);
-    assert_false(roundsrun_all_zero(after + kept.begin, (size_t)(kept.end - kept.begin)));
-    roundsrun_close(isle);
+    assert_false(rig_all_zero(after + kept.begin, (size_t)(kept.end - kept.begin)));
+    rig_close(rig);
 }
 
 static void what_is_not_known_any_more_is_not_added(void **state)
@@ -410,65 +410,65 @@ static void what_is_not_known_any_more_is_not_added(void **state)
 
 enum reader { CHECKPOINT, EXPORT, GIVE, TWO_OF_THEM, READERS };
 
-static void read_anchor(struct roundsrun *isle, enum reader reader)
+static void read_anchor(struct rig *rig, enum reader reader)
 {
     if (reader == CHECKPOINT || reader == TWO_OF_THEM)
-        rounds_checkpoint(isle->rounds, 0);
+        rounds_checkpoint(rig->rounds, 0);
     if (reader == EXPORT)
-        rounds_export(isle->rounds);
+        rounds_export(rig->rounds);
     if (reader == GIVE || reader == TWO_OF_THEM)
-        rounds_give(isle->rounds, 0, isle->area[0]);
+        rounds_give(rig->rounds, 0, rig->area[0]);
 }
 
 /* All results are there; the last one's job has ended, and the core does not know it yet. */
-static struct roundsrun *before_the_last_result(const char *folder)
+static struct rig *before_the_last_result(const char *folder)
 {
-    static struct roundsrun_object object;
+    static struct rig_object object;
     struct bitset all = bitset_first(3);
-    struct roundsrun *isle = roundsrun_new(folder, exact, 3, 1, 0);
-    roundsrun_contribute(isle, 0, 0.01f, 1000);
-    roundsrun_bring_contribution(isle, 0, 0, 100, 0.02f);
-    roundsrun_bring_contribution(isle, 0, 2, 100, 0.02f);
-    roundsrun_bring_result(isle, 0, 0, true);
-    roundsrun_result(isle, 0, 2, &all, 0.1f, &object);
-    roundsrun_bring(isle, 2, &object);
-    roundsrun_wait_ended(isle);
-    return isle;
+    struct rig *rig = rig_new(folder, exact, 3, 1, 0);
+    rig_contribute(rig, 0, 0.01f, 1000);
+    rig_bring_contribution(rig, 0, 0, 100, 0.02f);
+    rig_bring_contribution(rig, 0, 2, 100, 0.02f);
+    rig_bring_result(rig, 0, 0, true);
+    rig_result(rig, 0, 2, &all, 0.1f, &object);
+    rig_bring(rig, 2, &object);
+    rig_wait_ended(rig);
+    return rig;
 }
 
 static void an_outer_step_waits_for_readers(void **state)
 {
     (void)state;
     for (enum reader reader = 0; reader < READERS; reader++) {
-        struct roundsrun *isle = before_the_last_result("apply-readers");
-        struct replica *twin = roundsrun_twin(isle);
+        struct rig *rig = before_the_last_result("apply-readers");
+        struct replica *twin = rig_twin(rig);
         size_t readers = reader == TWO_OF_THEM ? 2 : 1;
-        roundsrun_forget(isle);
-        read_anchor(isle, reader);
-        roundsrun_take_back(isle); /* the last result, and the order to apply */
-        assert_int_equal(roundsrun_ordered_count(isle, SYNC_DO_APPLY), 1);
+        rig_forget(rig);
+        read_anchor(rig, reader);
+        rig_take_back(rig); /* the last result, and the order to apply */
+        assert_int_equal(rig_ordered_count(rig, SYNC_DO_APPLY), 1);
         for (size_t left = readers; left > 0; left--) {
-            assert_int_equal(roundsrun_posted_count(isle, EVENT_UNREAD), 0);
-            assert_int_equal(jobs_pending(isle->jobs), left);
-            assert_same_state(isle, twin, 0);
-            isle->hold_unread = true;
-            roundsrun_take_back(isle);
+            assert_int_equal(rig_posted_count(rig, EVENT_UNREAD), 0);
+            assert_int_equal(jobs_pending(rig->jobs), left);
+            assert_same_state(rig, twin, 0);
+            rig->hold_unread = true;
+            rig_take_back(rig);
         }
-        assert_int_equal(roundsrun_posted_count(isle, EVENT_UNREAD), reader == EXPORT ? ROUNDSRUN_FRAGMENTS : 1);
-        assert_int_equal(jobs_pending(isle->jobs), 0); /* not before it is told that it may */
-        assert_same_state(isle, twin, 0);
-        isle->hold_unread = false;
+        assert_int_equal(rig_posted_count(rig, EVENT_UNREAD), reader == EXPORT ? RIG_FRAGMENTS : 1);
+        assert_int_equal(jobs_pending(rig->jobs), 0); /* not before it is told that it may */
+        assert_same_state(rig, twin, 0);
+        rig->hold_unread = false;
         for (int i = 0; i < 2; i++)
-            rounds_unread(isle->rounds, 0);
-        roundsrun_settle(isle);
-        rounds_unread(isle->rounds, 0);
-        roundsrun_settle(isle);
-        step_twin(isle, twin, 0, 1, NULL);
-        assert_same_state(isle, twin, 0); /* once */
-        assert_int_equal(roundsrun_told_count(isle, SYNC_EV_APPLIED), 1);
-        assert_int_equal(roundsrun_posted_count(isle, EVENT_COUNTED), 1);
+            rounds_unread(rig->rounds, 0);
+        rig_settle(rig);
+        rounds_unread(rig->rounds, 0);
+        rig_settle(rig);
+        step_twin(rig, twin, 0, 1, NULL);
+        assert_same_state(rig, twin, 0); /* once */
+        assert_int_equal(rig_told_count(rig, SYNC_EV_APPLIED), 1);
+        assert_int_equal(rig_posted_count(rig, EVENT_COUNTED), 1);
         replica_free(twin);
-        roundsrun_close(isle);
+        rig_close(rig);
     }
 }
 
@@ -476,23 +476,23 @@ static void an_outer_step_waits_for_readers(void **state)
 static void an_outer_step_waits_for_a_reader_that_came_later(void **state)
 {
     (void)state;
-    struct roundsrun *isle = before_the_last_result("apply-later");
-    struct replica *twin = roundsrun_twin(isle);
-    isle->hold_unread = true;
-    rounds_checkpoint(isle->rounds, 0);
-    roundsrun_take_back(isle);
-    roundsrun_take_back(isle);
-    assert_int_equal(roundsrun_posted_count(isle, EVENT_UNREAD), 1);
-    rounds_give(isle->rounds, 0, isle->area[0]);
-    rounds_unread(isle->rounds, 0);
-    assert_int_equal(jobs_pending(isle->jobs), 1);
-    isle->hold_unread = false;
-    roundsrun_settle(isle);
-    assert_memory_equal(isle->area[0], replica_anchor(isle->replica, 0), 4); /* given anew after the step */
-    step_twin(isle, twin, 0, 1, NULL);
-    assert_same_state(isle, twin, 0);
+    struct rig *rig = before_the_last_result("apply-later");
+    struct replica *twin = rig_twin(rig);
+    rig->hold_unread = true;
+    rounds_checkpoint(rig->rounds, 0);
+    rig_take_back(rig);
+    rig_take_back(rig);
+    assert_int_equal(rig_posted_count(rig, EVENT_UNREAD), 1);
+    rounds_give(rig->rounds, 0, rig->area[0]);
+    rounds_unread(rig->rounds, 0);
+    assert_int_equal(jobs_pending(rig->jobs), 1);
+    rig->hold_unread = false;
+    rig_settle(rig);
+    assert_memory_equal(rig->area[0], replica_anchor(rig->replica, 0), 4); /* given anew after the step */
+    step_twin(rig, twin, 0, 1, NULL);
+    assert_same_state(rig, twin, 0);
     replica_free(twin);
-    roundsrun_close(isle);
+    rig_close(rig);
 }
 
 int main(void)

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/digest.h"
-#include "tests/lib/roundsrun.h"
+#include "tests/lib/rig.h"
 #include "tests/lib/overhear.h"
 
 enum { MEMBERS = 3, SELF = 2, VALUES_MAX = 4096 };
@@ -18,125 +18,124 @@ enum { MEMBERS = 3, SELF = 2, VALUES_MAX = 4096 };
 static const char exact[] = "codec = fp32\n";
 static const char coarse[] = "codec = uniform\nerror_feedback = yes\n";
 
-static const char *path_of(const struct roundsrun *isle, uint32_t f)
+static const char *path_of(const struct rig *rig, uint32_t f)
 {
-    return testlib_path(isle->conf.folder, f == 0 ? "fragment-0000.safetensors" : "fragment-0001.safetensors");
+    return testlib_path(rig->conf.folder, f == 0 ? "fragment-0000.safetensors" : "fragment-0001.safetensors");
 }
 
 /* ---- checkpoints ---- */
 
 /* Whether the order makes a job. */
-static bool begins_checkpoint(struct roundsrun *isle, uint32_t f)
+static bool begins_checkpoint(struct rig *rig, uint32_t f)
 {
-    size_t before = jobs_pending(isle->jobs);
-    rounds_checkpoint(isle->rounds, f);
-    return jobs_pending(isle->jobs) > before;
+    size_t before = jobs_pending(rig->jobs);
+    rounds_checkpoint(rig->rounds, f);
+    return jobs_pending(rig->jobs) > before;
 }
 
 static void a_version_is_written_once(void **state)
 {
     (void)state;
     struct bitset all = bitset_first(MEMBERS);
-    struct roundsrun *isle = roundsrun_new("disk-once", exact, MEMBERS, SELF, 0);
+    struct rig *rig = rig_new("disk-once", exact, MEMBERS, SELF, 0);
     for (uint64_t version = 0; version < 3; version++) {
-        assert_true(begins_checkpoint(isle, 0));
-        assert_false(begins_checkpoint(isle, 0)); /* one is under way */
-        roundsrun_settle(isle);
-        assert_int_equal(access(path_of(isle, 0), F_OK), 0);
-        assert_false(begins_checkpoint(isle, 0)); /* it is on disk */
-        roundsrun_round(isle, 0, &all);
+        assert_true(begins_checkpoint(rig, 0));
+        assert_false(begins_checkpoint(rig, 0)); /* one is under way */
+        rig_settle(rig);
+        assert_int_equal(access(path_of(rig, 0), F_OK), 0);
+        assert_false(begins_checkpoint(rig, 0)); /* it is on disk */
+        rig_round(rig, 0, &all);
     }
-    assert_int_equal(access(path_of(isle, 1), F_OK), -1);
-    roundsrun_close(isle);
+    assert_int_equal(access(path_of(rig, 1), F_OK), -1);
+    rig_close(rig);
 }
 
 /* An anchor that is not known, half stepped or about to be replaced is not written. */
 static void a_fragment_that_does_not_stand_still_is_not_written(void **state)
 {
     (void)state;
-    static struct roundsrun_object object;
+    static struct rig_object object;
     struct replica *twin;
-    struct roundsrun_conf conf = {
-        .folder = testlib_folder("disk-steady"), .sync = exact, .members = MEMBERS, .self = SELF};
-    struct roundsrun *isle = roundsrun_open(&conf);
-    assert_false(begins_checkpoint(isle, 0));
-    roundsrun_begin(isle);
-    isle->hold = 1u << SYNC_DO_APPLY;
-    roundsrun_contribute(isle, 0, 0.01f, 1000);
-    assert_true(begins_checkpoint(isle, 1)); /* another fragment */
+    struct rig_conf conf = {.folder = testlib_folder("disk-steady"), .sync = exact, .members = MEMBERS, .self = SELF};
+    struct rig *rig = rig_open(&conf);
+    assert_false(begins_checkpoint(rig, 0));
+    rig_begin(rig);
+    rig->hold = 1u << SYNC_DO_APPLY;
+    rig_contribute(rig, 0, 0.01f, 1000);
+    assert_true(begins_checkpoint(rig, 1)); /* another fragment */
     for (uint32_t i = 0; i < SELF; i++)
-        roundsrun_bring_contribution(isle, 0, i, 100, 0.02f);
+        rig_bring_contribution(rig, 0, i, 100, 0.02f);
     for (uint32_t s = 0; s < SELF; s++)
-        roundsrun_bring_result(isle, 0, s, true);
-    assert_int_equal(sync_state(isle->sync, 0), SYNC_APPLYING);
-    assert_false(begins_checkpoint(isle, 0));
-    rounds_apply(isle->rounds, 0, 1);
-    roundsrun_settle(isle);
-    roundsrun_make_state(isle, 0, 0.5f, &twin, &object);
-    roundsrun_mixed(isle, 0);
-    roundsrun_diverge(isle, 0, twin);
-    assert_false(begins_checkpoint(isle, 0));
+        rig_bring_result(rig, 0, s, true);
+    assert_int_equal(sync_state(rig->sync, 0), SYNC_APPLYING);
+    assert_false(begins_checkpoint(rig, 0));
+    rounds_apply(rig->rounds, 0, 1);
+    rig_settle(rig);
+    rig_make_state(rig, 0, 0.5f, &twin, &object);
+    rig_mixed(rig, 0);
+    rig_diverge(rig, 0, twin);
+    assert_false(begins_checkpoint(rig, 0));
     replica_free(twin);
-    roundsrun_close(isle);
+    rig_close(rig);
 }
 
 /* A state of a peer has the version that is on disk already, and is another one: the ledger does not lead there. */
 static void a_state_of_a_peer_is_always_written(void **state)
 {
     (void)state;
-    static struct roundsrun_object object;
+    static struct rig_object object;
     static float theirs[VALUES_MAX];
     struct replica *twin;
     struct bitset all = bitset_first(MEMBERS);
-    struct roundsrun *isle = roundsrun_new("disk-installed", coarse, MEMBERS, SELF, 0);
-    size_t bytes = roundsrun_values(isle, 0) * sizeof *theirs;
-    roundsrun_round(isle, 0, &all);
-    rounds_checkpoint(isle->rounds, 0);
-    roundsrun_settle(isle);
-    roundsrun_make_state(isle, 0, 0.5f, &twin, &object);
-    roundsrun_diverge(isle, 0, twin);
-    roundsrun_bring(isle, 0, &object);
-    roundsrun_settle(isle);
-    roundsrun_mixed(isle, 0);
-    assert_int_equal(rounds_state(isle->rounds, 0)->version, 1);
-    assert_true(begins_checkpoint(isle, 0));
-    roundsrun_settle(isle);
-    assert_false(begins_checkpoint(isle, 0));
+    struct rig *rig = rig_new("disk-installed", coarse, MEMBERS, SELF, 0);
+    size_t bytes = rig_values(rig, 0) * sizeof *theirs;
+    rig_round(rig, 0, &all);
+    rounds_checkpoint(rig->rounds, 0);
+    rig_settle(rig);
+    rig_make_state(rig, 0, 0.5f, &twin, &object);
+    rig_diverge(rig, 0, twin);
+    rig_bring(rig, 0, &object);
+    rig_settle(rig);
+    rig_mixed(rig, 0);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
+    assert_true(begins_checkpoint(rig, 0));
+    rig_settle(rig);
+    assert_false(begins_checkpoint(rig, 0));
     memcpy(theirs, replica_anchor(twin, 0), bytes);
     replica_free(twin);
-    isle = roundsrun_again(isle);
-    assert_memory_equal(replica_anchor(isle->replica, 0), theirs, bytes);
-    assert_int_equal(rounds_state(isle->rounds, 0)->step, ROUNDSRUN_STATE_STEP);
-    assert_false(begins_checkpoint(isle, 0)); /* as recovered, so it stands on disk */
-    roundsrun_close(isle);
+    rig = rig_again(rig);
+    assert_memory_equal(replica_anchor(rig->replica, 0), theirs, bytes);
+    assert_int_equal(rounds_state(rig->rounds, 0)->step, RIG_STATE_STEP);
+    assert_false(begins_checkpoint(rig, 0)); /* as recovered, so it stands on disk */
+    rig_close(rig);
 }
 
 static void a_checkpoint_that_fails_is_said_and_tried_again(void **state)
 {
     (void)state;
     struct rlimit limit;
-    struct roundsrun *isle = roundsrun_new("disk-full", exact, MEMBERS, SELF, 0);
+    struct rig *rig = rig_new("disk-full", exact, MEMBERS, SELF, 0);
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
     limit.rlim_cur = 1000;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    assert_true(begins_checkpoint(isle, 0));
-    roundsrun_settle(isle);
-    assert_non_null(strstr(rounds_info(isle->rounds).disk_note, "checkpoint of fragment 0 failed"));
-    assert_int_equal(access(path_of(isle, 0), F_OK), -1);
+    assert_true(begins_checkpoint(rig, 0));
+    rig_settle(rig);
+    assert_non_null(strstr(rounds_info(rig->rounds).disk_note, "checkpoint of fragment 0 failed"));
+    assert_int_equal(access(path_of(rig, 0), F_OK), -1);
     limit.rlim_cur = limit.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    assert_true(begins_checkpoint(isle, 0));
-    roundsrun_settle(isle);
-    assert_string_equal(rounds_info(isle->rounds).disk_note, "");
-    assert_int_equal(access(path_of(isle, 0), F_OK), 0);
-    roundsrun_close(isle);
+    assert_true(begins_checkpoint(rig, 0));
+    rig_settle(rig);
+    assert_string_equal(rounds_info(rig->rounds).disk_note, "");
+    assert_int_equal(access(path_of(rig, 0), F_OK), 0);
+    rig_close(rig);
 }
 
-static bool ledger_holds(const struct roundsrun *isle, uint32_t f, uint64_t version)
+static bool ledger_holds(const struct rig *rig, uint32_t f, uint64_t version)
 {
     for (uint32_t s = 0; s < MEMBERS; s++)
-        if (!ledger_has(isle->ledger, f, version, s))
+        if (!ledger_has(rig->ledger, f, version, s))
             return false;
     return true;
 }
@@ -145,51 +144,51 @@ static bool ledger_holds(const struct roundsrun *isle, uint32_t f, uint64_t vers
 static void results_go_when_checkpoints_cover_them(void **state)
 {
     (void)state;
-    static struct roundsrun_object object;
+    static struct rig_object object;
     struct replica *twin;
     struct bitset all = bitset_first(MEMBERS);
-    struct roundsrun_conf conf = {.folder = testlib_folder("disk-prune"),
-                                  .sync = exact,
-                                  .members = MEMBERS,
-                                  .self = SELF,
-                                  .segment_bytes = 4096,
-                                  .kept_bytes = 1};
-    struct roundsrun *isle = roundsrun_open(&conf);
-    roundsrun_begin(isle);
+    struct rig_conf conf = {.folder = testlib_folder("disk-prune"),
+                            .sync = exact,
+                            .members = MEMBERS,
+                            .self = SELF,
+                            .segment_bytes = 4096,
+                            .kept_bytes = 1};
+    struct rig *rig = rig_open(&conf);
+    rig_begin(rig);
     for (int k = 0; k < 3; k++)
-        for (uint32_t f = 0; f < ROUNDSRUN_FRAGMENTS; f++)
-            roundsrun_round(isle, f, &all);
-    rounds_checkpoint(isle->rounds, 1);
-    roundsrun_settle(isle);
+        for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
+            rig_round(rig, f, &all);
+    rounds_checkpoint(rig->rounds, 1);
+    rig_settle(rig);
     for (uint64_t version = 1; version <= 3; version++)
-        assert_true(ledger_holds(isle, 0, version)); /* its fragment is on no disk yet */
-    rounds_checkpoint(isle->rounds, 0);
-    roundsrun_settle(isle);
-    roundsrun_round(isle, 1, &all);
-    rounds_checkpoint(isle->rounds, 1);
-    roundsrun_settle(isle);
-    assert_false(ledger_has(isle->ledger, 0, 1, 0));
-    assert_false(ledger_has(isle->ledger, 1, 1, 0));
+        assert_true(ledger_holds(rig, 0, version)); /* its fragment is on no disk yet */
+    rounds_checkpoint(rig->rounds, 0);
+    rig_settle(rig);
+    rig_round(rig, 1, &all);
+    rounds_checkpoint(rig->rounds, 1);
+    rig_settle(rig);
+    assert_false(ledger_has(rig->ledger, 0, 1, 0));
+    assert_false(ledger_has(rig->ledger, 1, 1, 0));
     /* A peer's state came: until it is on disk, a restart begins with the older checkpoint. */
-    roundsrun_round(isle, 0, &all);
-    roundsrun_make_state(isle, 0, 0.5f, &twin, &object);
-    roundsrun_diverge(isle, 0, twin);
-    roundsrun_bring(isle, 0, &object);
-    roundsrun_settle(isle);
-    roundsrun_mixed(isle, 0);
-    roundsrun_round(isle, 1, &all);
-    rounds_checkpoint(isle->rounds, 1);
-    roundsrun_settle(isle);
-    assert_true(ledger_holds(isle, 0, 4));
+    rig_round(rig, 0, &all);
+    rig_make_state(rig, 0, 0.5f, &twin, &object);
+    rig_diverge(rig, 0, twin);
+    rig_bring(rig, 0, &object);
+    rig_settle(rig);
+    rig_mixed(rig, 0);
+    rig_round(rig, 1, &all);
+    rounds_checkpoint(rig->rounds, 1);
+    rig_settle(rig);
+    assert_true(ledger_holds(rig, 0, 4));
     replica_free(twin);
-    roundsrun_close(isle);
+    rig_close(rig);
 }
 
 /* ---- recovery ---- */
 
-static size_t owned(const struct roundsrun *isle, uint32_t f)
+static size_t owned(const struct rig *rig, uint32_t f)
 {
-    struct plan_shard range = replica_own_shard(isle->replica, f);
+    struct plan_shard range = replica_own_shard(rig->replica, f);
     return (size_t)(range.end - range.begin);
 }
 
@@ -197,35 +196,35 @@ static void assert_replay_leads_there(const char *sync)
 {
     static float anchor[VALUES_MAX], momentum[VALUES_MAX];
     struct bitset all = bitset_first(MEMBERS), some = bitset_of_word(1);
-    struct roundsrun *isle = roundsrun_new("disk-replay", sync, MEMBERS, SELF, 0);
-    roundsrun_round(isle, 0, &all);
-    rounds_checkpoint(isle->rounds, 0);
-    roundsrun_settle(isle);
+    struct rig *rig = rig_new("disk-replay", sync, MEMBERS, SELF, 0);
+    rig_round(rig, 0, &all);
+    rounds_checkpoint(rig->rounds, 0);
+    rig_settle(rig);
     for (int k = 0; k < 3; k++)
-        roundsrun_round(isle, 0, k == 1 ? &some : &all);
-    struct store_fragment lived = *rounds_state(isle->rounds, 0);
-    size_t bytes = roundsrun_values(isle, 0) * sizeof *anchor;
-    memcpy(anchor, replica_anchor(isle->replica, 0), bytes);
-    memcpy(momentum, replica_momentum(isle->replica, 0), bytes);
+        rig_round(rig, 0, k == 1 ? &some : &all);
+    struct store_fragment lived = *rounds_state(rig->rounds, 0);
+    size_t bytes = rig_values(rig, 0) * sizeof *anchor;
+    memcpy(anchor, replica_anchor(rig->replica, 0), bytes);
+    memcpy(momentum, replica_momentum(rig->replica, 0), bytes);
     assert_int_equal(lived.version, 4);
-    roundsrun_bring_result(isle, 0, 1, true); /* of the version after it */
-    isle = roundsrun_again(isle);
-    const struct store_fragment *recovered = rounds_state(isle->rounds, 0);
+    rig_bring_result(rig, 0, 1, true); /* of the version after it */
+    rig = rig_again(rig);
+    const struct store_fragment *recovered = rounds_state(rig->rounds, 0);
     assert_int_equal(recovered->version, 4);
     assert_int_equal(recovered->step, lived.step);
     assert_true(digest_equal(&recovered->hash, &lived.hash));
-    assert_memory_equal(replica_anchor(isle->replica, 0), anchor, bytes);
-    assert_memory_equal(replica_momentum(isle->replica, 0), momentum, bytes);
-    assert_int_equal(bitset_word(&isle->results[0]), 1 << 1);
-    assert_int_equal(rounds_step(isle->rounds), lived.step);
-    assert_true(begins_checkpoint(isle, 0)); /* what is on disk is older */
-    assert_false(sync_known(isle->sync, 1)); /* the other fragment was never written */
+    assert_memory_equal(replica_anchor(rig->replica, 0), anchor, bytes);
+    assert_memory_equal(replica_momentum(rig->replica, 0), momentum, bytes);
+    assert_int_equal(bitset_word(&rig->results[0]), 1 << 1);
+    assert_int_equal(rounds_step(rig->rounds), lived.step);
+    assert_true(begins_checkpoint(rig, 0)); /* what is on disk is older */
+    assert_false(sync_known(rig->sync, 1)); /* the other fragment was never written */
     /* Results were made of the checkpoint's residuals: they are used up. */
-    if (isle->spec.error_feedback) {
-        assert_true(roundsrun_all_zero(replica_residual(isle->replica, 0), roundsrun_values(isle, 0)));
-        assert_true(roundsrun_all_zero(replica_owner_residual(isle->replica, 0), owned(isle, 0)));
+    if (rig->spec.error_feedback) {
+        assert_true(rig_all_zero(replica_residual(rig->replica, 0), rig_values(rig, 0)));
+        assert_true(rig_all_zero(replica_owner_residual(rig->replica, 0), owned(rig, 0)));
     }
-    roundsrun_close(isle);
+    rig_close(rig);
 }
 
 static void a_replay_leads_where_life_has_led(void **state)
@@ -244,34 +243,34 @@ static void residuals_outlive_a_restart_if_nothing_used_them(void **state)
     (void)state;
     static float before[VALUES_MAX], owner_before[VALUES_MAX];
     struct bitset all = bitset_first(MEMBERS);
-    struct roundsrun *isle = roundsrun_new("disk-residual", coarse, MEMBERS, SELF, 0);
-    roundsrun_round(isle, 0, &all);
-    rounds_checkpoint(isle->rounds, 0);
-    roundsrun_settle(isle);
-    memcpy(before, replica_residual(isle->replica, 0), roundsrun_values(isle, 0) * sizeof *before);
-    memcpy(owner_before, replica_owner_residual(isle->replica, 0), owned(isle, 0) * sizeof *before);
-    assert_false(roundsrun_all_zero(before, roundsrun_values(isle, 0)));
-    assert_false(roundsrun_all_zero(owner_before, owned(isle, 0)));
-    roundsrun_bring_result(isle, 0, 1, true);
-    isle = roundsrun_again(isle);
-    assert_int_equal(rounds_state(isle->rounds, 0)->version, 1);
-    assert_memory_equal(replica_residual(isle->replica, 0), before, roundsrun_values(isle, 0) * sizeof *before);
-    assert_memory_equal(replica_owner_residual(isle->replica, 0), owner_before, owned(isle, 0) * sizeof *before);
-    for (uint32_t f = 0; f < ROUNDSRUN_FRAGMENTS; f++) /* our trainer, and the others, as before */
-        isle->said[0][f] = isle->said[1][f] = (struct wire_fragment){.fragment = f};
-    roundsrun_hear(isle, 0);
-    roundsrun_hear(isle, 1);
-    roundsrun_attach(isle);
-    roundsrun_contribute(isle, 0, 0.01f, 100);
-    roundsrun_bring_contribution(isle, 0, 0, 100, 0.02f);
-    roundsrun_bring_contribution(isle, 0, 1, 100, 0.02f);
-    assert_true(ledger_has(isle->ledger, 0, 2, SELF));
-    isle = roundsrun_again(isle);
-    assert_int_equal(rounds_state(isle->rounds, 0)->version, 1);
-    assert_int_equal(bitset_word(&isle->results[0]), 1 << 1 | 1 << SELF);
-    assert_true(roundsrun_all_zero(replica_owner_residual(isle->replica, 0), owned(isle, 0)));
-    assert_true(roundsrun_all_zero(replica_residual(isle->replica, 0), roundsrun_values(isle, 0)));
-    roundsrun_close(isle);
+    struct rig *rig = rig_new("disk-residual", coarse, MEMBERS, SELF, 0);
+    rig_round(rig, 0, &all);
+    rounds_checkpoint(rig->rounds, 0);
+    rig_settle(rig);
+    memcpy(before, replica_residual(rig->replica, 0), rig_values(rig, 0) * sizeof *before);
+    memcpy(owner_before, replica_owner_residual(rig->replica, 0), owned(rig, 0) * sizeof *before);
+    assert_false(rig_all_zero(before, rig_values(rig, 0)));
+    assert_false(rig_all_zero(owner_before, owned(rig, 0)));
+    rig_bring_result(rig, 0, 1, true);
+    rig = rig_again(rig);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
+    assert_memory_equal(replica_residual(rig->replica, 0), before, rig_values(rig, 0) * sizeof *before);
+    assert_memory_equal(replica_owner_residual(rig->replica, 0), owner_before, owned(rig, 0) * sizeof *before);
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) /* our trainer, and the others, as before */
+        rig->said[0][f] = rig->said[1][f] = (struct wire_fragment){.fragment = f};
+    rig_hear(rig, 0);
+    rig_hear(rig, 1);
+    rig_attach(rig);
+    rig_contribute(rig, 0, 0.01f, 100);
+    rig_bring_contribution(rig, 0, 0, 100, 0.02f);
+    rig_bring_contribution(rig, 0, 1, 100, 0.02f);
+    assert_true(ledger_has(rig->ledger, 0, 2, SELF));
+    rig = rig_again(rig);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
+    assert_int_equal(bitset_word(&rig->results[0]), 1 << 1 | 1 << SELF);
+    assert_true(rig_all_zero(replica_owner_residual(rig->replica, 0), owned(rig, 0)));
+    assert_true(rig_all_zero(replica_residual(rig->replica, 0), rig_values(rig, 0)));
+    rig_close(rig);
 }
 
 struct lived {
@@ -281,39 +280,39 @@ struct lived {
 };
 
 /* Three versions on a checkpoint of version 0; `useless`: version 2's last result is in the ledger, and nonsense. */
-static struct roundsrun *live_three_versions(const char *folder, bool useless, struct lived *lived)
+static struct rig *live_three_versions(const char *folder, bool useless, struct lived *lived)
 {
     static const uint8_t nonsense[300] = {1, 2, 3};
     struct bitset all = bitset_first(MEMBERS);
-    struct roundsrun *isle = roundsrun_new(folder, exact, MEMBERS, SELF, 0);
-    rounds_checkpoint(isle->rounds, 0);
-    roundsrun_settle(isle);
-    roundsrun_round(isle, 0, &all);
-    lived->first = *rounds_state(isle->rounds, 0);
-    memcpy(lived->anchor, replica_anchor(isle->replica, 0), roundsrun_values(isle, 0) * sizeof(float));
-    memcpy(lived->momentum, replica_momentum(isle->replica, 0), roundsrun_values(isle, 0) * sizeof(float));
+    struct rig *rig = rig_new(folder, exact, MEMBERS, SELF, 0);
+    rounds_checkpoint(rig->rounds, 0);
+    rig_settle(rig);
+    rig_round(rig, 0, &all);
+    lived->first = *rounds_state(rig->rounds, 0);
+    memcpy(lived->anchor, replica_anchor(rig->replica, 0), rig_values(rig, 0) * sizeof(float));
+    memcpy(lived->momentum, replica_momentum(rig->replica, 0), rig_values(rig, 0) * sizeof(float));
     if (useless)
-        assert_ok(ledger_append(isle->ledger, 0, 2, 1, nonsense, sizeof nonsense, false));
-    roundsrun_contribute(isle, 0, 0.01f, 2000);
-    roundsrun_bring_contribution(isle, 0, 0, 100, 0.02f);
-    roundsrun_bring_contribution(isle, 0, 1, 100, 0.02f);
-    roundsrun_bring_result(isle, 0, 0, true);
-    lived->last_of_second = (long)ledger_stats(isle->ledger).bytes;
-    roundsrun_bring_result(isle, 0, 1, true);
-    roundsrun_mixed(isle, 0);
-    roundsrun_round(isle, 0, &all);
-    assert_int_equal(rounds_state(isle->rounds, 0)->version, 3);
-    return isle;
+        assert_ok(ledger_append(rig->ledger, 0, 2, 1, nonsense, sizeof nonsense, false));
+    rig_contribute(rig, 0, 0.01f, 2000);
+    rig_bring_contribution(rig, 0, 0, 100, 0.02f);
+    rig_bring_contribution(rig, 0, 1, 100, 0.02f);
+    rig_bring_result(rig, 0, 0, true);
+    lived->last_of_second = (long)ledger_stats(rig->ledger).bytes;
+    rig_bring_result(rig, 0, 1, true);
+    rig_mixed(rig, 0);
+    rig_round(rig, 0, &all);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 3);
+    return rig;
 }
 
-static void assert_at_first(const struct roundsrun *isle, const struct lived *lived)
+static void assert_at_first(const struct rig *rig, const struct lived *lived)
 {
-    const struct store_fragment *state = rounds_state(isle->rounds, 0);
+    const struct store_fragment *state = rounds_state(rig->rounds, 0);
     assert_int_equal(state->version, 1);
     assert_int_equal(state->step, lived->first.step);
     assert_true(digest_equal(&state->hash, &lived->first.hash));
-    assert_memory_equal(replica_anchor(isle->replica, 0), lived->anchor, roundsrun_values(isle, 0) * sizeof(float));
-    assert_memory_equal(replica_momentum(isle->replica, 0), lived->momentum, roundsrun_values(isle, 0) * sizeof(float));
+    assert_memory_equal(replica_anchor(rig->replica, 0), lived->anchor, rig_values(rig, 0) * sizeof(float));
+    assert_memory_equal(replica_momentum(rig->replica, 0), lived->momentum, rig_values(rig, 0) * sizeof(float));
 }
 
 /* A damaged result in the middle: the versions before it stand, and no shard of its own version was changed. */
@@ -322,16 +321,15 @@ static void a_replay_stops_before_a_version_that_is_not_whole(void **state)
     (void)state;
     static struct lived lived;
     enum { RECORD_HEADER = 64, INSIDE = 100 };
-    struct roundsrun *isle = live_three_versions("disk-hole", false, &lived);
-    struct roundsrun_conf conf = isle->conf;
-    roundsrun_close(isle);
-    roundsrun_damage(testlib_path(conf.folder, "ledger-000000000001.log"),
-                     lived.last_of_second + RECORD_HEADER + INSIDE);
-    isle = roundsrun_open(&conf);
-    assert_false(ledger_has(isle->ledger, 0, 2, 1));
-    assert_at_first(isle, &lived);
-    assert_int_equal(bitset_word(&isle->results[0]), 1 << 0 | 1 << SELF);
-    roundsrun_close(isle);
+    struct rig *rig = live_three_versions("disk-hole", false, &lived);
+    struct rig_conf conf = rig->conf;
+    rig_close(rig);
+    rig_damage(testlib_path(conf.folder, "ledger-000000000001.log"), lived.last_of_second + RECORD_HEADER + INSIDE);
+    rig = rig_open(&conf);
+    assert_false(ledger_has(rig->ledger, 0, 2, 1));
+    assert_at_first(rig, &lived);
+    assert_int_equal(bitset_word(&rig->results[0]), 1 << 0 | 1 << SELF);
+    rig_close(rig);
 }
 
 /* The record is whole, and what it holds is not: nobody is told that we hold that result, so it is fetched again, or
@@ -340,49 +338,49 @@ static void a_replay_stops_before_a_result_of_no_use(void **state)
 {
     (void)state;
     static struct lived lived;
-    struct roundsrun *isle = live_three_versions("disk-useless", true, &lived);
-    struct roundsrun_conf conf = isle->conf;
-    roundsrun_close(isle);
+    struct rig *rig = live_three_versions("disk-useless", true, &lived);
+    struct rig_conf conf = rig->conf;
+    rig_close(rig);
     overhear_begin();
-    isle = roundsrun_open(&conf);
+    rig = rig_open(&conf);
     assert_non_null(strstr(overhear_end(), "fragment 0, version 2, shard 1 cannot be used"));
-    assert_true(ledger_has(isle->ledger, 0, 2, 1));
-    assert_at_first(isle, &lived);
-    assert_int_equal(bitset_word(&isle->results[0]), 1 << 0 | 1 << SELF);
-    roundsrun_close(isle);
+    assert_true(ledger_has(rig->ledger, 0, 2, 1));
+    assert_at_first(rig, &lived);
+    assert_int_equal(bitset_word(&rig->results[0]), 1 << 0 | 1 << SELF);
+    rig_close(rig);
 }
 
 /* `rotten`: bytes have changed on the disk; else they are those that were written, and not what their hash says. */
 static void assert_no_state(bool rotten)
 {
     struct bitset all = bitset_first(MEMBERS);
-    struct roundsrun *isle = roundsrun_new(rotten ? "disk-rotten" : "disk-untrue", coarse, MEMBERS, SELF, 0);
-    roundsrun_round(isle, 0, &all);
-    for (uint32_t f = 0; f < ROUNDSRUN_FRAGMENTS; f++)
-        rounds_checkpoint(isle->rounds, f);
-    roundsrun_settle(isle);
-    struct roundsrun_conf conf = isle->conf;
+    struct rig *rig = rig_new(rotten ? "disk-rotten" : "disk-untrue", coarse, MEMBERS, SELF, 0);
+    rig_round(rig, 0, &all);
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
+        rounds_checkpoint(rig->rounds, f);
+    rig_settle(rig);
+    struct rig_conf conf = rig->conf;
     struct stat status;
-    struct store_fragment untrue = *rounds_state(isle->rounds, 0);
+    struct store_fragment untrue = *rounds_state(rig->rounds, 0);
     untrue.hash.byte[3] ^= 1;
-    assert_int_equal(stat(path_of(isle, 0), &status), 0);
+    assert_int_equal(stat(path_of(rig, 0), &status), 0);
     if (rotten)
-        roundsrun_damage(path_of(isle, 0), status.st_size / 2);
+        rig_damage(path_of(rig, 0), status.st_size / 2);
     else
-        assert_ok(store_save_fragment(conf.folder, &isle->spec, isle->plan, isle->replica, 0, &untrue));
-    roundsrun_close(isle);
+        assert_ok(store_save_fragment(conf.folder, &rig->spec, rig->plan, rig->replica, 0, &untrue));
+    rig_close(rig);
     overhear_begin();
-    isle = roundsrun_open(&conf);
+    rig = rig_open(&conf);
     assert_non_null(strstr(overhear_end(), "the fragment is fetched from another island"));
-    assert_false(sync_known(isle->sync, 0));
-    assert_true(sync_known(isle->sync, 1));
-    assert_int_equal(rounds_state(isle->rounds, 0)->version, 0);
-    assert_int_equal(rounds_step(isle->rounds), 0);
-    assert_true(roundsrun_all_zero(replica_anchor(isle->replica, 0), roundsrun_values(isle, 0)));
-    assert_true(roundsrun_all_zero(replica_momentum(isle->replica, 0), roundsrun_values(isle, 0)));
-    assert_true(roundsrun_all_zero(replica_residual(isle->replica, 0), roundsrun_values(isle, 0)));
-    assert_true(bitset_empty(&isle->results[0]));
-    roundsrun_close(isle);
+    assert_false(sync_known(rig->sync, 0));
+    assert_true(sync_known(rig->sync, 1));
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 0);
+    assert_int_equal(rounds_step(rig->rounds), 0);
+    assert_true(rig_all_zero(replica_anchor(rig->replica, 0), rig_values(rig, 0)));
+    assert_true(rig_all_zero(replica_momentum(rig->replica, 0), rig_values(rig, 0)));
+    assert_true(rig_all_zero(replica_residual(rig->replica, 0), rig_values(rig, 0)));
+    assert_true(bitset_empty(&rig->results[0]));
+    rig_close(rig);
 }
 
 static void a_damaged_checkpoint_is_no_state(void **state)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "tests/lib/roundsrun.h"
+#include "tests/lib/rig.h"
 
 /* Two others outweigh the last member. */
 enum { MEMBERS = 3, SELF = 2 };
@@ -17,215 +17,215 @@ static const char coarse[] = "codec = uniform\nerror_feedback = yes\n";
 static void an_anchor_is_copied_for_the_trainer(void **state)
 {
     (void)state;
-    struct roundsrun *isle = roundsrun_new("install-give", coarse, MEMBERS, SELF, 0);
-    size_t bytes = roundsrun_values(isle, 1) * sizeof(float);
-    roundsrun_round(isle, 1, &(struct bitset){{0}});
-    memset(isle->area[1], 0, bytes);
-    roundsrun_forget(isle);
-    rounds_give(isle->rounds, 1, isle->area[1]);
-    roundsrun_settle(isle);
-    assert_memory_equal(isle->area[1], replica_anchor(isle->replica, 1), bytes);
-    assert_int_equal(roundsrun_posted_count(isle, EVENT_GIVEN), 1);
-    assert_true(roundsrun_posted(isle, EVENT_GIVEN, 1) < roundsrun_posted(isle, EVENT_UNREAD, 1));
-    memset(isle->base[1], 0, bytes);
-    rounds_start(isle->rounds, 1, isle->base[1], false);
-    roundsrun_settle(isle);
-    assert_memory_equal(isle->base[1], replica_anchor(isle->replica, 1), bytes);
-    assert_false(roundsrun_posted(isle, EVENT_STARTED, 1)->start.initial);
-    assert_int_equal(rounds_state(isle->rounds, 1)->version, 1);
-    roundsrun_close(isle);
+    struct rig *rig = rig_new("install-give", coarse, MEMBERS, SELF, 0);
+    size_t bytes = rig_values(rig, 1) * sizeof(float);
+    rig_round(rig, 1, &(struct bitset){{0}});
+    memset(rig->area[1], 0, bytes);
+    rig_forget(rig);
+    rounds_give(rig->rounds, 1, rig->area[1]);
+    rig_settle(rig);
+    assert_memory_equal(rig->area[1], replica_anchor(rig->replica, 1), bytes);
+    assert_int_equal(rig_posted_count(rig, EVENT_GIVEN), 1);
+    assert_true(rig_posted(rig, EVENT_GIVEN, 1) < rig_posted(rig, EVENT_UNREAD, 1));
+    memset(rig->base[1], 0, bytes);
+    rounds_start(rig->rounds, 1, rig->base[1], false);
+    rig_settle(rig);
+    assert_memory_equal(rig->base[1], replica_anchor(rig->replica, 1), bytes);
+    assert_false(rig_posted(rig, EVENT_STARTED, 1)->start.initial);
+    assert_int_equal(rounds_state(rig->rounds, 1)->version, 1);
+    rig_close(rig);
 }
 
 static void initial_tensors_are_version_0(void **state)
 {
     (void)state;
-    struct roundsrun_conf conf = {
+    struct rig_conf conf = {
         .folder = testlib_folder("install-initial"), .sync = coarse, .members = MEMBERS, .self = SELF};
-    struct roundsrun *isle = roundsrun_open(&conf);
-    size_t count = roundsrun_values(isle, 0);
-    roundsrun_pattern(isle->base[0], count, 5, 3);
-    rounds_start(isle->rounds, 0, isle->base[0], true);
-    roundsrun_settle(isle);
-    const struct event *started = roundsrun_posted(isle, EVENT_STARTED, 0);
-    struct digest hash = roundsrun_hash(isle, 0, 0);
+    struct rig *rig = rig_open(&conf);
+    size_t count = rig_values(rig, 0);
+    rig_pattern(rig->base[0], count, 5, 3);
+    rounds_start(rig->rounds, 0, rig->base[0], true);
+    rig_settle(rig);
+    const struct event *started = rig_posted(rig, EVENT_STARTED, 0);
+    struct digest hash = rig_hash(rig, 0, 0);
     assert_non_null(started);
     assert_true(started->start.initial);
-    assert_memory_equal(replica_anchor(isle->replica, 0), isle->base[0], count * sizeof(float));
-    assert_true(roundsrun_all_zero(replica_momentum(isle->replica, 0), count));
+    assert_memory_equal(replica_anchor(rig->replica, 0), rig->base[0], count * sizeof(float));
+    assert_true(rig_all_zero(replica_momentum(rig->replica, 0), count));
     assert_true(digest_equal(&started->start.hash, &hash));
     /* As the engine answers. */
-    assert_true(digest_equal(&rounds_state(isle->rounds, 0)->hash, &hash));
-    assert_int_equal(rounds_state(isle->rounds, 0)->version, 0);
-    assert_true(sync_known(isle->sync, 0));
-    roundsrun_close(isle);
+    assert_true(digest_equal(&rounds_state(rig->rounds, 0)->hash, &hash));
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 0);
+    assert_true(sync_known(rig->sync, 0));
+    rig_close(rig);
 }
 
 /* ---- a peer's state ---- */
 
-static void assert_holds(const struct roundsrun *isle, struct replica *twin, uint32_t f)
+static void assert_holds(const struct rig *rig, struct replica *twin, uint32_t f)
 {
-    size_t bytes = roundsrun_values(isle, f) * sizeof(float);
-    assert_memory_equal(replica_anchor(isle->replica, f), replica_anchor(twin, f), bytes);
-    assert_memory_equal(replica_momentum(isle->replica, f), replica_momentum(twin, f), bytes);
+    size_t bytes = rig_values(rig, f) * sizeof(float);
+    assert_memory_equal(replica_anchor(rig->replica, f), replica_anchor(twin, f), bytes);
+    assert_memory_equal(replica_momentum(rig->replica, f), replica_momentum(twin, f), bytes);
 }
 
 /* The only one that was judged. */
-static const struct event *judged(const struct roundsrun *isle)
+static const struct event *judged(const struct rig *rig)
 {
     const struct event *found = NULL;
-    for (size_t i = 0; i < isle->posted_count; i++)
-        if (isle->posted[i].type == EVENT_JUDGED)
-            found = &isle->posted[i];
-    assert_int_equal(roundsrun_posted_count(isle, EVENT_JUDGED), 1);
+    for (size_t i = 0; i < rig->posted_count; i++)
+        if (rig->posted[i].type == EVENT_JUDGED)
+            found = &rig->posted[i];
+    assert_int_equal(rig_posted_count(rig, EVENT_JUDGED), 1);
     return found;
 }
 
-static void assert_installed(const struct roundsrun *isle, struct replica *twin, const struct roundsrun_object *object)
+static void assert_installed(const struct rig *rig, struct replica *twin, const struct rig_object *object)
 {
     uint32_t f = object->key.fragment;
-    const struct store_fragment *state = rounds_state(isle->rounds, f);
-    const struct event *installed = roundsrun_told(isle, SYNC_EV_INSTALLED, f);
-    struct digest hash = roundsrun_hash(isle, f, object->key.version);
-    assert_int_equal(judged(isle)->object.done, WIRE_RECEIVED);
-    assert_int_equal(judged(isle)->member, 0);
-    assert_int_equal(roundsrun_told_count(isle, SYNC_EV_INSTALLED), 1);
+    const struct store_fragment *state = rounds_state(rig->rounds, f);
+    const struct event *installed = rig_told(rig, SYNC_EV_INSTALLED, f);
+    struct digest hash = rig_hash(rig, f, object->key.version);
+    assert_int_equal(judged(rig)->object.done, WIRE_RECEIVED);
+    assert_int_equal(judged(rig)->member, 0);
+    assert_int_equal(rig_told_count(rig, SYNC_EV_INSTALLED), 1);
     assert_int_equal(installed->sync.version, object->key.version);
     assert_true(digest_equal(&installed->sync.hash, &hash));
     assert_true(digest_equal(&state->hash, &hash));
     assert_int_equal(state->version, object->key.version);
-    assert_int_equal(state->step, ROUNDSRUN_STATE_STEP);
-    assert_holds(isle, twin, f);
-    assert_true(roundsrun_all_zero(replica_residual(isle->replica, f), roundsrun_values(isle, f)));
-    assert_null(slots_state(isle->slots, f));
+    assert_int_equal(state->step, RIG_STATE_STEP);
+    assert_holds(rig, twin, f);
+    assert_true(rig_all_zero(replica_residual(rig->replica, f), rig_values(rig, f)));
+    assert_null(slots_state(rig->slots, f));
 }
 
 static void a_state_of_a_peer_takes_the_place_of_ours(void **state)
 {
     (void)state;
-    static struct roundsrun_object object;
+    static struct rig_object object;
     struct replica *twin;
     struct bitset all = bitset_first(MEMBERS);
-    struct roundsrun *isle = roundsrun_new("install-good", coarse, MEMBERS, SELF, 0);
+    struct rig *rig = rig_new("install-good", coarse, MEMBERS, SELF, 0);
     for (int k = 0; k < 2; k++)
-        roundsrun_round(isle, 1, &all);
-    assert_false(roundsrun_all_zero(replica_residual(isle->replica, 1), roundsrun_values(isle, 1)));
-    roundsrun_make_state(isle, 1, 0.5f, &twin, &object);
-    roundsrun_diverge(isle, 1, twin);
-    roundsrun_bring(isle, 0, &object);
-    roundsrun_settle(isle);
-    assert_installed(isle, twin, &object);
-    assert_int_equal(roundsrun_posted_count(isle, EVENT_COUNTED), 0); /* nothing of ours was on its way */
+        rig_round(rig, 1, &all);
+    assert_false(rig_all_zero(replica_residual(rig->replica, 1), rig_values(rig, 1)));
+    rig_make_state(rig, 1, 0.5f, &twin, &object);
+    rig_diverge(rig, 1, twin);
+    rig_bring(rig, 0, &object);
+    rig_settle(rig);
+    assert_installed(rig, twin, &object);
+    assert_int_equal(rig_posted_count(rig, EVENT_COUNTED), 0); /* nothing of ours was on its way */
     replica_free(twin);
-    roundsrun_close(isle);
+    rig_close(rig);
 }
 
 /* What the state counts of a contribution on its way is not known: to count it twice would be worse than to lose it. */
 static void what_was_on_its_way_is_taken_for_counted(void **state)
 {
     (void)state;
-    static struct roundsrun_object object;
+    static struct rig_object object;
     struct replica *twin;
     struct bitset all = bitset_first(MEMBERS);
-    struct roundsrun *isle = roundsrun_new("install-flight", coarse, MEMBERS, SELF, 0);
-    roundsrun_round(isle, 1, &all);
-    roundsrun_contribute(isle, 1, 0.02f, 5000);
-    roundsrun_make_state(isle, 1, 0.5f, &twin, &object);
-    roundsrun_diverge(isle, 1, twin);
-    roundsrun_bring(isle, 0, &object);
-    roundsrun_settle(isle);
-    assert_installed(isle, twin, &object);
-    const struct event *counted = roundsrun_posted(isle, EVENT_COUNTED, 1);
-    assert_int_equal(roundsrun_posted_count(isle, EVENT_COUNTED), 1);
+    struct rig *rig = rig_new("install-flight", coarse, MEMBERS, SELF, 0);
+    rig_round(rig, 1, &all);
+    rig_contribute(rig, 1, 0.02f, 5000);
+    rig_make_state(rig, 1, 0.5f, &twin, &object);
+    rig_diverge(rig, 1, twin);
+    rig_bring(rig, 0, &object);
+    rig_settle(rig);
+    assert_installed(rig, twin, &object);
+    const struct event *counted = rig_posted(rig, EVENT_COUNTED, 1);
+    assert_int_equal(rig_posted_count(rig, EVENT_COUNTED), 1);
     assert_memory_equal(&counted->shards, &all, sizeof all);
-    assert_true(counted < roundsrun_told(isle, SYNC_EV_INSTALLED, 1)); /* after which the anchor is given */
+    assert_true(counted < rig_told(rig, SYNC_EV_INSTALLED, 1)); /* after which the anchor is given */
     replica_free(twin);
-    roundsrun_close(isle);
+    rig_close(rig);
 }
 
-static void assert_refused(struct roundsrun *isle, struct replica *before, const struct roundsrun_object *object)
+static void assert_refused(struct rig *rig, struct replica *before, const struct rig_object *object)
 {
-    roundsrun_forget(isle);
-    roundsrun_bring(isle, 0, object);
-    roundsrun_settle(isle);
-    assert_int_equal(judged(isle)->object.done, WIRE_REFUSED);
-    assert_int_equal(roundsrun_told_count(isle, SYNC_EV_INSTALLED), 0);
-    const struct event *asked = roundsrun_told(isle, SYNC_EV_NOT_AVAILABLE, 1);
+    rig_forget(rig);
+    rig_bring(rig, 0, object);
+    rig_settle(rig);
+    assert_int_equal(judged(rig)->object.done, WIRE_REFUSED);
+    assert_int_equal(rig_told_count(rig, SYNC_EV_INSTALLED), 0);
+    const struct event *asked = rig_told(rig, SYNC_EV_NOT_AVAILABLE, 1);
     assert_non_null(asked);
     assert_int_equal(asked->sync.member, 0);
     assert_true(wire_key_equal(&asked->sync.key, &object->key));
-    assert_null(slots_state(isle->slots, 1));
-    assert_holds(isle, before, 1);
-    assert_int_equal(rounds_state(isle->rounds, 1)->step, 10);
-    assert_false(roundsrun_all_zero(replica_residual(isle->replica, 1), roundsrun_values(isle, 1)));
+    assert_null(slots_state(rig->slots, 1));
+    assert_holds(rig, before, 1);
+    assert_int_equal(rounds_state(rig->rounds, 1)->step, 10);
+    assert_false(rig_all_zero(replica_residual(rig->replica, 1), rig_values(rig, 1)));
 }
 
 static void a_state_that_is_not_as_announced_is_refused(void **state)
 {
     (void)state;
-    static struct roundsrun_object good, other, bad;
+    static struct rig_object good, other, bad;
     struct replica *twin, *stranger;
     struct bitset all = bitset_first(MEMBERS);
-    struct roundsrun *isle = roundsrun_new("install-other", coarse, MEMBERS, SELF, 0);
-    roundsrun_round(isle, 1, &all);
-    struct replica *before = roundsrun_twin(isle);
-    roundsrun_make_state(isle, 1, 0.5f, &twin, &good);
-    roundsrun_make_state(isle, 1, 0.25f, &stranger, &other);
-    roundsrun_diverge(isle, 1, twin);
-    assert_refused(isle, before, &other); /* whole, and of another hash than that island has said */
+    struct rig *rig = rig_new("install-other", coarse, MEMBERS, SELF, 0);
+    rig_round(rig, 1, &all);
+    struct replica *before = rig_twin(rig);
+    rig_make_state(rig, 1, 0.5f, &twin, &good);
+    rig_make_state(rig, 1, 0.25f, &stranger, &other);
+    rig_diverge(rig, 1, twin);
+    assert_refused(rig, before, &other); /* whole, and of another hash than that island has said */
     /* Magic, fragment, version, number of values, hash, anchor, momentum. */
     const size_t where[] = {0, 4, 8, 24, 40, 64 + 4 * 100, good.bytes - 1};
     for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
         bad = good;
         bad.byte[where[i]] ^= 0x02;
-        assert_refused(isle, before, &bad);
+        assert_refused(rig, before, &bad);
     }
     bad = good;
     bad.bytes -= 4;
-    assert_refused(isle, before, &bad);
-    roundsrun_forget(isle);
-    roundsrun_bring(isle, 0, &good);
-    roundsrun_settle(isle);
-    assert_installed(isle, twin, &good);
+    assert_refused(rig, before, &bad);
+    rig_forget(rig);
+    rig_bring(rig, 0, &good);
+    rig_settle(rig);
+    assert_installed(rig, twin, &good);
     replica_free(before);
     replica_free(stranger);
     replica_free(twin);
-    roundsrun_close(isle);
+    rig_close(rig);
 }
 
 static void a_state_waits_for_readers(void **state)
 {
     (void)state;
-    static struct roundsrun_object object;
+    static struct rig_object object;
     struct replica *twin;
     struct bitset all = bitset_first(MEMBERS);
-    struct roundsrun *isle = roundsrun_new("install-waits", coarse, MEMBERS, SELF, 0);
-    roundsrun_round(isle, 1, &all);
-    struct replica *before = roundsrun_twin(isle);
-    roundsrun_make_state(isle, 1, 0.5f, &twin, &object);
-    rounds_checkpoint(isle->rounds, 1);
-    roundsrun_diverge(isle, 1, twin);
-    roundsrun_bring(isle, 0, &object);
-    assert_int_equal(jobs_pending(isle->jobs), 1);
-    isle->hold_unread = true;
-    roundsrun_take_back(isle);
-    assert_int_equal(roundsrun_posted_count(isle, EVENT_UNREAD), 1);
-    assert_int_equal(jobs_pending(isle->jobs), 0);
-    assert_holds(isle, before, 1);
+    struct rig *rig = rig_new("install-waits", coarse, MEMBERS, SELF, 0);
+    rig_round(rig, 1, &all);
+    struct replica *before = rig_twin(rig);
+    rig_make_state(rig, 1, 0.5f, &twin, &object);
+    rounds_checkpoint(rig->rounds, 1);
+    rig_diverge(rig, 1, twin);
+    rig_bring(rig, 0, &object);
+    assert_int_equal(jobs_pending(rig->jobs), 1);
+    rig->hold_unread = true;
+    rig_take_back(rig);
+    assert_int_equal(rig_posted_count(rig, EVENT_UNREAD), 1);
+    assert_int_equal(jobs_pending(rig->jobs), 0);
+    assert_holds(rig, before, 1);
     for (int i = 0; i < 2; i++)
-        rounds_unread(isle->rounds, 1);
-    assert_int_equal(jobs_pending(isle->jobs), 1); /* once */
-    roundsrun_settle(isle);
-    assert_installed(isle, twin, &object);
+        rounds_unread(rig->rounds, 1);
+    assert_int_equal(jobs_pending(rig->jobs), 1); /* once */
+    rig_settle(rig);
+    assert_installed(rig, twin, &object);
     /* What the checkpoint has is the state before. */
-    size_t count = roundsrun_values(isle, 1);
+    size_t count = rig_values(rig, 1);
     float *anchor = calloc(count, sizeof *anchor);
     memcpy(anchor, replica_anchor(before, 1), count * sizeof *anchor);
     replica_free(before);
     replica_free(twin);
-    isle = roundsrun_again(isle);
-    assert_memory_equal(replica_anchor(isle->replica, 1), anchor, count * sizeof *anchor);
+    rig = rig_again(rig);
+    assert_memory_equal(replica_anchor(rig->replica, 1), anchor, count * sizeof *anchor);
     free(anchor);
-    roundsrun_close(isle);
+    rig_close(rig);
 }
 
 int main(void)

@@ -1,0 +1,657 @@
+#include "tests/lib/rig.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/rules.h"
+#include "daemon/state/state_object.h"
+
+enum { DEADLINE_MS = 10000, STEPS_A_ROUND = 10, TOKENS_A_ROUND = 1000, LEDGER_BYTES = 16 << 20 };
+
+/* A fragment of one matrix and one of three; whole codec blocks all of them. */
+static const struct ipc_tensor tensors[] = {
+    {.name = "embed", .layer = -1, .dims = 2, .shape = {18, 128}},
+    {.name = "first", .layer = -1, .dims = 2, .shape = {8, 128}},
+    {.name = "second", .layer = -1, .dims = 2, .shape = {6, 128}},
+    {.name = "third", .layer = -1, .dims = 2, .shape = {2, 128}},
+};
+static const char *const names[RIG_MEMBERS_MAX] = {"alder", "birch", "cedar"};
+
+/* ---- life ---- */
+
+static void read_spec(struct rig *rig)
+{
+    char text[2048];
+    snprintf(text, sizeof text,
+             "[run]\nname = rig\nsteps = 1000\n[sync]\npattern = balanced\nfragments = %d\ninterval = 10\n"
+             "zstd_level = %d\n%s",
+             RIG_FRAGMENTS, rig->conf.zstd_level, rig->conf.sync);
+    assert_ok(runspec_parse(text, "rig", &rig->spec));
+}
+
+static void make_view(struct rig *rig)
+{
+    assert_in_range(rig->conf.members, 1, RIG_MEMBERS_MAX);
+    for (uint32_t i = 0; i < rig->conf.members; i++)
+        rig->members[i] = (struct view_member){.name = names[i], .uplink = 1};
+    rig->view = (struct view){.members = rig->members, .count = rig->conf.members, .self = rig->conf.self};
+}
+
+static struct replica *new_replica(const struct rig *rig)
+{
+    static const uint64_t weights[RIG_MEMBERS_MAX] = {1, 1, 1};
+    struct replica *replica;
+    struct replica_conf conf = {.plan = rig->plan->plan,
+                                .outer = rules_outer(&rig->spec),
+                                .choice = rules_codec(&rig->spec),
+                                .error_feedback = rig->spec.error_feedback,
+                                .feedback_decay = (float)rig->spec.feedback_decay,
+                                .feedback_limit = (float)rig->spec.feedback_limit,
+                                .outliers = rules_outliers(&rig->spec),
+                                .weights = weights,
+                                .members_count = rig->conf.members,
+                                .self = rig->conf.self};
+    assert_ok(replica_new(&conf, &replica));
+    return replica;
+}
+
+static void open_sync(struct rig *rig)
+{
+    struct bitset shards[RIG_FRAGMENTS];
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
+        shards[f] = replica_shards(rig->replica, f);
+    struct sync_conf conf = {.self = rig->conf.self,
+                             .members_count = rig->conf.members,
+                             .fragments_count = RIG_FRAGMENTS,
+                             .shards = shards,
+                             .rule = {.quorum = (uint32_t)rig->spec.quorum, .grace_ms = rig->spec.grace_ms}};
+    assert_ok(sync_new(&conf, &rig->sync));
+}
+
+struct rounds_conf rig_rounds_conf(const struct rig *rig)
+{
+    return (struct rounds_conf){.spec = &rig->spec,
+                                .view = &rig->view,
+                                .plan = rig->plan,
+                                .folder = rig->conf.folder,
+                                .replica = rig->replica,
+                                .ledger = rig->ledger,
+                                .slots = rig->slots,
+                                .jobs = rig->jobs,
+                                .events = rig->events,
+                                .sync = rig->sync};
+}
+
+static void open_rounds(struct rig *rig)
+{
+    struct slots_conf slots = {
+        .replica = rig->replica, .fragments_count = RIG_FRAGMENTS, .members_count = rig->conf.members};
+    assert_ok(slots_new(&slots, &rig->slots));
+    struct rounds_conf conf = rig_rounds_conf(rig);
+    assert_ok(rounds_new(&conf, &rig->rounds));
+}
+
+static void recover(struct rig *rig, uint32_t f)
+{
+    bool known;
+    assert_ok(rounds_recover(rig->rounds, f, &known, &rig->results[f]));
+    if (!known)
+        return;
+    const struct store_fragment *state = rounds_state(rig->rounds, f);
+    sync_restore(rig->sync, f, state->version, &state->hash, &rig->results[f]);
+}
+
+struct rig *rig_open(const struct rig_conf *conf)
+{
+    struct rig *rig = calloc(1, sizeof *rig);
+    assert_non_null(rig);
+    rig->conf = *conf;
+    rig->now_ms = 1000;
+    read_spec(rig);
+    make_view(rig);
+    struct ledger_conf ledger = {.folder = conf->folder,
+                                 .run_id = rig->spec.digest,
+                                 .segment_bytes = conf->segment_bytes > 0 ? conf->segment_bytes : LEDGER_BYTES,
+                                 .keep_bytes = conf->segment_bytes > 0 ? conf->kept_bytes : LEDGER_BYTES};
+    assert_ok(events_new(&rig->events));
+    assert_ok(ledger_open(&ledger, &rig->ledger));
+    assert_ok(jobs_new(conf->threads > 0 ? conf->threads : 2, 0, &rig->jobs));
+    assert_ok(model_plan_new(&rig->spec, tensors, sizeof tensors / sizeof tensors[0], &rig->plan));
+    assert_int_equal(rig->plan->plan->fragments_count, RIG_FRAGMENTS);
+    assert_ok(events_reserve(rig->events, RIG_FRAGMENTS, conf->members));
+    rig->replica = new_replica(rig);
+    open_sync(rig);
+    open_rounds(rig);
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+        rig->base[f] = calloc(rig_values(rig, f), sizeof(float));
+        rig->theta[f] = calloc(rig_values(rig, f), sizeof(float));
+        rig->area[f] = calloc(rig_values(rig, f), sizeof(float));
+        recover(rig, f);
+    }
+    rounds_tick(rig->rounds, rig->now_ms, 0);
+    return rig;
+}
+
+struct rig *rig_new(const char *name, const char *sync, uint32_t members, uint32_t self, int threads)
+{
+    struct rig_conf conf = {
+        .folder = testlib_folder(name), .sync = sync, .members = members, .self = self, .threads = threads};
+    struct rig *rig = rig_open(&conf);
+    rig_begin(rig);
+    return rig;
+}
+
+void rig_close(struct rig *rig)
+{
+    rig->hold = ~0u;
+    rig->hold_unread = true;
+    rig_settle(rig);
+    jobs_free(rig->jobs);
+    rounds_free(rig->rounds);
+    sync_free(rig->sync);
+    slots_free(rig->slots);
+    replica_free(rig->replica);
+    model_plan_free(rig->plan);
+    ledger_close(rig->ledger);
+    events_free(rig->events);
+    runspec_deinit(&rig->spec);
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+        free(rig->base[f]);
+        free(rig->theta[f]);
+        free(rig->area[f]);
+    }
+    free(rig);
+}
+
+struct rig *rig_again(struct rig *rig)
+{
+    struct rig_conf conf = rig->conf;
+    rig_close(rig);
+    return rig_open(&conf);
+}
+
+static void copy_values(float *to, const float *from, size_t count)
+{
+    if (to != NULL)
+        memcpy(to, from, count * sizeof *to);
+}
+
+struct replica *rig_twin(const struct rig *rig)
+{
+    struct replica *twin = new_replica(rig);
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+        struct plan_shard own = replica_own_shard(twin, f);
+        copy_values(replica_anchor(twin, f), replica_anchor(rig->replica, f), rig_values(rig, f));
+        copy_values(replica_momentum(twin, f), replica_momentum(rig->replica, f), rig_values(rig, f));
+        copy_values(replica_residual(twin, f), replica_residual(rig->replica, f), rig_values(rig, f));
+        copy_values(replica_owner_residual(twin, f), replica_owner_residual(rig->replica, f),
+                    (size_t)(own.end - own.begin));
+    }
+    return twin;
+}
+
+/* ---- the engine ---- */
+
+static void carry_out(struct rig *rig, const struct sync_action *action)
+{
+    uint32_t f = action->fragment;
+    assert_true(rig->ordered_count < RIG_KEPT);
+    rig->ordered[rig->ordered_count++] = *action;
+    if ((rig->hold >> action->type & 1) != 0)
+        return;
+    switch (action->type) {
+    case SYNC_DO_ENCODE: rounds_encode(rig->rounds, f, action->version, &rig->snapshot[f]); break;
+    case SYNC_DO_REDUCE: rounds_reduce(rig->rounds, f, action->version, &sync_owner(rig->sync, f)->have); break;
+    case SYNC_DO_STORE: rounds_store(rig->rounds, f, action->version); break;
+    case SYNC_DO_APPLY: rounds_apply(rig->rounds, f, action->version); break;
+    case SYNC_DO_GIVE: rounds_give(rig->rounds, f, rig->area[f]); break;
+    default: break; /* other parts' */
+    }
+}
+
+void rig_step(struct rig *rig, const struct sync_event *event)
+{
+    struct sync_action action;
+    sync_step(rig->sync, event, rig->now_ms);
+    while (sync_action(rig->sync, &action))
+        carry_out(rig, &action);
+}
+
+static void started(struct rig *rig, const struct event *event)
+{
+    uint32_t f = event->fragment;
+    if (!event->start.initial || sync_known(rig->sync, f))
+        return;
+    rounds_begin(rig->rounds, f, &event->start.hash);
+    sync_restore(rig->sync, f, 0, &event->start.hash, &(struct bitset){{0}});
+}
+
+/* As the trainer's memory remembers it. */
+static void counted(struct rig *rig, const struct event *event)
+{
+    struct replica_snapshot *snapshot = &rig->snapshot[event->fragment];
+    for (uint32_t s = 0; s < rig->conf.members; s++)
+        if (bitset_has(&event->shards, s))
+            snapshot->counted_tokens[s] = snapshot->tokens;
+}
+
+static void handle(struct rig *rig, const struct event *event)
+{
+    uint32_t f = event->fragment;
+    switch (event->type) {
+    case EVENT_SYNC: rig_step(rig, &event->sync); break;
+    case EVENT_ENCODED:
+        rig_step(rig,
+                 &(struct sync_event){.type = event->err == ERR_OK ? SYNC_EV_ENCODED : SYNC_EV_REFUSED, .fragment = f});
+        break;
+    case EVENT_COUNTED: counted(rig, event); break;
+    case EVENT_STARTED: started(rig, event); break;
+    case EVENT_UNREAD:
+        if (!rig->hold_unread)
+            rounds_unread(rig->rounds, f);
+        break;
+    default: break; /* for the trainer and the peers, or looked at in events_fatal() */
+    }
+}
+
+void rig_drain(struct rig *rig)
+{
+    struct event event;
+    while (event_take(rig->events, &event)) {
+        assert_true(rig->posted_count < RIG_KEPT);
+        rig->posted[rig->posted_count++] = event;
+        handle(rig, &event);
+    }
+}
+
+void rig_wait_ended(struct rig *rig)
+{
+    struct pollfd ready = {.fd = jobs_fd(rig->jobs), .events = POLLIN};
+    assert_int_equal(poll(&ready, 1, DEADLINE_MS), 1);
+}
+
+void rig_take_back(struct rig *rig)
+{
+    rig_wait_ended(rig);
+    assert_true(jobs_take_back(rig->jobs));
+    rig_drain(rig);
+}
+
+void rig_settle(struct rig *rig)
+{
+    rig_drain(rig);
+    while (jobs_pending(rig->jobs) > 0)
+        rig_take_back(rig);
+}
+
+void rig_tick(struct rig *rig, uint64_t later_ms)
+{
+    rig->now_ms += later_ms;
+    rig_step(rig, &(struct sync_event){.type = SYNC_EV_TICK});
+    rig_drain(rig);
+    rounds_tick(rig->rounds, rig->now_ms, 0);
+    rig_drain(rig);
+}
+
+/* ---- what was posted and ordered ---- */
+
+void rig_forget(struct rig *rig)
+{
+    rig->posted_count = rig->ordered_count = 0;
+}
+
+const struct event *rig_posted(const struct rig *rig, enum event_type type, uint32_t f)
+{
+    for (size_t i = rig->posted_count; i-- > 0;)
+        if (rig->posted[i].type == type && rig->posted[i].fragment == f)
+            return &rig->posted[i];
+    return NULL;
+}
+
+const struct event *rig_told(const struct rig *rig, enum sync_event_type type, uint32_t f)
+{
+    for (size_t i = rig->posted_count; i-- > 0;)
+        if (rig->posted[i].type == EVENT_SYNC && rig->posted[i].sync.type == type && rig->posted[i].fragment == f)
+            return &rig->posted[i];
+    return NULL;
+}
+
+size_t rig_posted_count(const struct rig *rig, enum event_type type)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < rig->posted_count; i++)
+        count += rig->posted[i].type == type;
+    return count;
+}
+
+size_t rig_told_count(const struct rig *rig, enum sync_event_type type)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < rig->posted_count; i++)
+        count += rig->posted[i].type == EVENT_SYNC && rig->posted[i].sync.type == type;
+    return count;
+}
+
+const struct sync_action *rig_ordered(const struct rig *rig, enum sync_action_type type, uint32_t f)
+{
+    for (size_t i = rig->ordered_count; i-- > 0;)
+        if (rig->ordered[i].type == type && rig->ordered[i].fragment == f)
+            return &rig->ordered[i];
+    return NULL;
+}
+
+size_t rig_ordered_count(const struct rig *rig, enum sync_action_type type)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < rig->ordered_count; i++)
+        count += rig->ordered[i].type == type;
+    return count;
+}
+
+/* ---- the trainer ---- */
+
+void rig_pattern(float *out, size_t count, uint64_t seed, float amount)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = amount * (1 + (float)((i * 37 + seed * 11) % 101) / 101.0f);
+}
+
+void rig_begin(struct rig *rig)
+{
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+        rig_pattern(rig->base[f], rig_values(rig, f), f, 1);
+        rounds_start(rig->rounds, f, rig->base[f], true);
+    }
+    rig_settle(rig);
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
+        for (uint32_t i = 0; i < rig->conf.members; i++)
+            rig->said[i][f] =
+                (struct wire_fragment){.fragment = f, .hash = rounds_state(rig->rounds, f)->hash, .hash_known = true};
+    rig_attach(rig);
+    for (uint32_t i = 0; i < rig->conf.members; i++)
+        if (i != rig->conf.self)
+            rig_hear(rig, i);
+    rig_forget(rig);
+}
+
+void rig_attach(struct rig *rig)
+{
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+        rounds_start(rig->rounds, f, rig->base[f], false);
+        rig_settle(rig);
+        memcpy(rig->theta[f], rig->base[f], rig_values(rig, f) * sizeof(float));
+        rig->snapshot[f] = (struct replica_snapshot){.base = rig->base[f], .theta = rig->theta[f]};
+        event_post_sync(rig->events, &(struct sync_event){.type = SYNC_EV_TRAINER_UP,
+                                                          .fragment = f,
+                                                          .version = rounds_state(rig->rounds, f)->version});
+        rig_settle(rig);
+    }
+}
+
+void rig_train(struct rig *rig, uint32_t f, uint64_t seed, float amount)
+{
+    size_t count = rig_values(rig, f);
+    rig_pattern(rig->theta[f], count, seed, amount);
+    for (size_t i = 0; i < count; i++)
+        rig->theta[f][i] = rig->base[f][i] - rig->theta[f][i];
+}
+
+void rig_snapshot(struct rig *rig, uint32_t f, uint64_t step, uint64_t tokens)
+{
+    rig->snapshot[f].step = step;
+    rig->snapshot[f].tokens = tokens;
+    event_post_sync(rig->events, &(struct sync_event){.type = SYNC_EV_SNAPSHOT, .fragment = f});
+    rig_drain(rig);
+}
+
+void rig_contribute(struct rig *rig, uint32_t f, float amount, uint64_t tokens)
+{
+    uint64_t version = rounds_state(rig->rounds, f)->version + 1;
+    rig_train(rig, f, version, amount);
+    rig_snapshot(rig, f, version * STEPS_A_ROUND, tokens);
+    rig_settle(rig);
+    assert_int_equal(sync_state(rig->sync, f), SYNC_CONTRIBUTED);
+}
+
+void rig_mixed(struct rig *rig, uint32_t f)
+{
+    memcpy(rig->base[f], rig->area[f], rig_values(rig, f) * sizeof(float));
+    memcpy(rig->theta[f], rig->area[f], rig_values(rig, f) * sizeof(float));
+    event_post_sync(rig->events, &(struct sync_event){.type = SYNC_EV_MIXED, .fragment = f});
+    rig_drain(rig);
+}
+
+/* ---- the other islands ---- */
+
+void rig_hear(struct rig *rig, uint32_t member)
+{
+    static struct wire_heartbeat beat;
+    memset(&beat, 0, sizeof beat);
+    beat.taking_part = true;
+    beat.fragments_count = RIG_FRAGMENTS;
+    memcpy(beat.fragments, rig->said[member], sizeof rig->said[member]);
+    if (!sync_up(rig->sync, member))
+        rig_step(rig, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = member});
+    rig_step(rig, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = member, .beat = &beat});
+    rig_drain(rig);
+}
+
+void rig_seal(const struct rig *rig, const struct wire_key *key, const struct wire_meta *meta, const float *values,
+              size_t count, struct rig_object *out)
+{
+    struct codec *codec;
+    size_t frame_bytes, fault;
+    struct codec_part part = {.count = count, .choice = rules_codec(&rig->spec)};
+    struct vec_source source = {.minuend = values};
+    assert_true(wire_object_bytes_max(codec_frame_bytes_max(&part, 1)) <= sizeof out->byte);
+    assert_ok(codec_new(0, &codec));
+    assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(out->byte), &frame_bytes, &fault));
+    codec_free(codec);
+    out->key = *key;
+    assert_ok(wire_object_seal(key->kind, meta, out->byte, frame_bytes, &out->bytes));
+}
+
+void rig_spoil(struct rig_object *object)
+{
+    enum { DIGEST_AT = 32, DIGEST_SHORT = 16, NO_CODEC = 99 }; /* docs/FORMATS.md, 2 */
+    struct wire_meta meta;
+    const uint8_t *inside;
+    size_t frame_bytes;
+    struct digest_state state;
+    assert_ok(wire_object_open(object->key.kind, object->byte, object->bytes, &meta, &inside, &frame_bytes));
+    uint8_t *frame = wire_object_frame(object->byte);
+    frame[CODEC_HEADER_BYTES] = NO_CODEC;
+    digest_begin(&state);
+    digest_add(&state, frame, DIGEST_AT);
+    digest_add(&state, frame + CODEC_HEADER_BYTES, frame_bytes - CODEC_HEADER_BYTES);
+    struct digest digest = digest_end(&state);
+    memcpy(frame + DIGEST_AT, digest.byte, DIGEST_SHORT);
+    assert_ok(wire_object_seal(object->key.kind, &meta, object->byte, frame_bytes, &object->bytes));
+}
+
+static void seal_pattern(const struct rig *rig, const struct wire_key *key, const struct wire_meta *meta, float amount,
+                         struct rig_object *out)
+{
+    struct plan_shard range = rig_shard(rig, key->fragment, key->shard);
+    size_t count = (size_t)(range.end - range.begin);
+    float *values = calloc(count, sizeof *values);
+    assert_non_null(values);
+    rig_pattern(values, count, key->version * 7 + key->island, amount);
+    rig_seal(rig, key, meta, values, count, out);
+    free(values);
+}
+
+void rig_contribution(const struct rig *rig, uint32_t f, uint32_t member, uint64_t tokens, float amount,
+                      struct rig_object *out)
+{
+    const struct store_fragment *state = rounds_state(rig->rounds, f);
+    struct wire_key key = {.kind = WIRE_CONTRIBUTION,
+                           .fragment = f,
+                           .version = state->version + 1,
+                           .shard = rig->conf.self,
+                           .island = member};
+    struct wire_meta meta = {.tokens = tokens, .step = key.version * STEPS_A_ROUND, .base_hash = state->hash};
+    seal_pattern(rig, &key, &meta, amount, out);
+}
+
+void rig_result(const struct rig *rig, uint32_t f, uint32_t shard, const struct bitset *members, float amount,
+                struct rig_object *out)
+{
+    const struct store_fragment *state = rounds_state(rig->rounds, f);
+    struct wire_key key = {
+        .kind = WIRE_RESULT, .fragment = f, .version = state->version + 1, .shard = shard, .island = shard};
+    struct wire_meta meta = {.step = key.version * STEPS_A_ROUND, .outer_known = true};
+    for (uint32_t i = 0; i < rig->conf.members; i++)
+        if (bitset_has(members, i))
+            meta.contributors[meta.contributors_count++] =
+                (struct wire_contributor){.island = i, .tokens = TOKENS_A_ROUND};
+    struct outer_round round = rules_round(&rig->spec, RIG_FRAGMENTS, f, key.version, state->step, meta.step);
+    memcpy(meta.outer, (float[]){round.scale, round.momentum, round.lr}, sizeof meta.outer);
+    seal_pattern(rig, &key, &meta, amount, out);
+}
+
+static void lay(struct rig *rig, struct slot *slot, uint32_t shard, const struct rig_object *object)
+{
+    assert_ok(slots_room(rig->slots, slot, object->key.fragment, shard));
+    assert_true(object->bytes <= slot->bytes_max);
+    memcpy(slot->data, object->byte, object->bytes);
+    slot->version = 0;
+}
+
+void rig_bring(struct rig *rig, uint32_t peer, const struct rig_object *object)
+{
+    const struct wire_key *key = &object->key;
+    uint8_t *state;
+    if (key->kind == WIRE_CONTRIBUTION) {
+        lay(rig, slots_in(rig->slots, key->fragment, peer), rig->conf.self, object);
+    } else if (key->kind == WIRE_RESULT) {
+        lay(rig, slots_result(rig->slots, key->fragment, key->shard), key->shard, object);
+    } else {
+        assert_ok(slots_take_state(rig->slots, key->fragment, object->bytes, &state));
+        memcpy(state, object->byte, object->bytes);
+    }
+    rounds_object_in(rig->rounds, peer, key, object->bytes);
+    rig_drain(rig);
+}
+
+void rig_bring_contribution(struct rig *rig, uint32_t f, uint32_t member, uint64_t tokens, float amount)
+{
+    static struct rig_object object;
+    rig_contribution(rig, f, member, tokens, amount, &object);
+    rig_bring(rig, member, &object);
+    rig_settle(rig);
+}
+
+void rig_bring_result(struct rig *rig, uint32_t f, uint32_t shard, bool naming_us)
+{
+    static struct rig_object object;
+    struct bitset members = bitset_first(rig->conf.members);
+    if (!naming_us)
+        bitset_remove(&members, rig->conf.self);
+    rig_result(rig, f, shard, &members, 0.015f, &object);
+    rig_bring(rig, shard, &object);
+    rig_settle(rig);
+}
+
+void rig_make_state(const struct rig *rig, uint32_t f, float more, struct replica **twin, struct rig_object *out)
+{
+    struct store_fragment state = {.version = rounds_state(rig->rounds, f)->version, .step = RIG_STATE_STEP};
+    const struct plan *plan = rig->plan->plan;
+    *twin = rig_twin(rig);
+    for (size_t i = 0; i < rig_values(rig, f); i++) {
+        replica_anchor(*twin, f)[i] += more;
+        replica_momentum(*twin, f)[i] -= more;
+    }
+    assert_ok(replica_hash(*twin, f, state.version, &state.hash));
+    out->key = (struct wire_key){.kind = WIRE_STATE, .fragment = f, .version = state.version};
+    out->bytes = (size_t)state_object_bytes(*twin, plan, f);
+    assert_true(out->bytes <= sizeof out->byte);
+    state_object_make(*twin, plan, f, &state, out->byte);
+}
+
+void rig_diverge(struct rig *rig, uint32_t f, struct replica *theirs)
+{
+    uint64_t version = rounds_state(rig->rounds, f)->version;
+    for (uint32_t i = 0; i < rig->conf.members; i++) {
+        if (i == rig->conf.self)
+            continue;
+        rig->said[i][f].version = version;
+        assert_ok(replica_hash(theirs, f, version, &rig->said[i][f].hash));
+        rig_hear(rig, i);
+    }
+    assert_int_equal(sync_state(rig->sync, f), SYNC_REPAIR);
+    assert_int_equal(rig_ordered(rig, SYNC_DO_FETCH, f)->key.kind, WIRE_STATE);
+    rig_forget(rig);
+}
+
+void rig_round(struct rig *rig, uint32_t f, const struct bitset *naming_us)
+{
+    uint64_t version = rounds_state(rig->rounds, f)->version + 1;
+    rig_contribute(rig, f, 0.01f, version * TOKENS_A_ROUND);
+    for (uint32_t i = 0; i < rig->conf.members; i++)
+        if (i != rig->conf.self)
+            rig_bring_contribution(rig, f, i, TOKENS_A_ROUND, 0.02f);
+    for (uint32_t s = 0; s < rig->conf.members; s++)
+        if (s != rig->conf.self)
+            rig_bring_result(rig, f, s, bitset_has(naming_us, s));
+    assert_int_equal(rounds_state(rig->rounds, f)->version, version);
+    rig_mixed(rig, f);
+}
+
+/* ---- looking in ---- */
+
+size_t rig_values(const struct rig *rig, uint32_t f)
+{
+    return (size_t)rig->plan->plan->fragments[f].values_count;
+}
+
+struct plan_shard rig_shard(const struct rig *rig, uint32_t f, uint32_t shard)
+{
+    return replica_shard(rig->replica, f, shard);
+}
+
+void rig_damage(const char *path, long at)
+{
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    int byte = fgetc(file);
+    assert_true(byte != EOF);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    assert_int_equal(fputc(byte ^ 0x10, file), byte ^ 0x10);
+    assert_int_equal(fclose(file), 0);
+}
+
+void rig_decode(const uint8_t *frame, size_t frame_bytes, float *values, size_t count)
+{
+    struct codec *codec;
+    assert_ok(codec_check(frame, frame_bytes, count));
+    assert_ok(codec_new(0, &codec));
+    assert_ok(codec_decode(codec, frame, frame_bytes, values, count));
+    codec_free(codec);
+}
+
+const uint8_t *rig_open_slot(const struct slot *slot, uint32_t kind, struct wire_meta *meta, size_t *frame_bytes)
+{
+    const uint8_t *frame;
+    assert_false(slot->busy);
+    assert_ok(wire_object_open(kind, slot->data, slot->bytes, meta, &frame, frame_bytes));
+    return frame;
+}
+
+bool rig_all_zero(const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (values[i] != 0)
+            return false;
+    return true;
+}
+
+struct digest rig_hash(const struct rig *rig, uint32_t f, uint64_t version)
+{
+    struct digest hash;
+    assert_ok(replica_hash(rig->replica, f, version, &hash));
+    return hash;
+}

@@ -449,8 +449,8 @@ static void leaving_ends_the_waiting_too(void **state)
 static void it_is_asked_to_end_and_saves_first(void **state)
 {
     (void)state;
-    struct process *process = make_started("trap ': >\"${0%/*}/saved\"; exit 0' TERM\n"
-                                           "echo ready >\"$5\"\nwhile :; do sleep 0.01; done");
+    struct process *process = make_started("trap ': >\"${0%/*}/saved\"; exit 0' TERM\necho ready >\"$5\"\n"
+                                           "i=0\nwhile [ $((i += 1)) -lt 3000 ]; do sleep 0.01; done");
     assert_true(process_end(process));
     wait_end(process);
     assert_true(file_is_there("saved"));

@@ -1,6 +1,5 @@
 #include "daemon/trainer/attachment.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,11 +11,12 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/state/results.h"
+#include "daemon/trainer/introduction.h"
 #include "daemon/trainer/shared.h"
 
 /* PEERS_PATIENCE: how long a first trainer waits for the peers to be heard, so that a run under way is not begun anew.
  */
-enum { PEERS_PATIENCE_MS = 3000, TURNED_AWAY_MS = 2000, TENSORS_ROOM = 64, POLLED = 2 };
+enum { PEERS_PATIENCE_MS = 3000, TURNED_AWAY_MS = 2000, POLLED = 2 };
 
 enum attachment_phase { NONE, REGISTERING, REGISTERED, RESUMING, WELCOMING, INITIAL, STARTING, TRAINING };
 
@@ -36,10 +36,7 @@ struct attachment {
     bool peers_heard;
     enum attachment_phase phase;
     uint32_t pid;
-    struct ipc_hello hello;
-    int resume_fd;
-    struct ipc_tensor *tensors;
-    uint32_t tensors_count, tensors_room;
+    struct introduction introduction;
     struct shared *shared;
     struct attachment_fragment *fragments; /* [fragments of the plan] */
     bool closing;                          /* the trainer is gone; the memory goes when nothing is pinned */
@@ -75,7 +72,8 @@ enum err attachment_new(const struct trainer_conf *conf, struct attachment **out
     TRY(mem_new(1, sizeof *a, "the trainer's socket", &a));
     a->conf = *conf;
     a->now_ms = conf->start_ms;
-    a->listen_fd = a->socket = a->turned_away = a->resume_fd = -1;
+    a->listen_fd = a->socket = a->turned_away = -1;
+    introduction_init(&a->introduction);
     enum err err = open_socket(a);
     if (err != ERR_OK)
         attachment_free(a);
@@ -104,13 +102,12 @@ void attachment_free(struct attachment *a)
     if (a == NULL)
         return;
     drop_shared(a);
+    introduction_deinit(&a->introduction);
     close_fd(&a->socket);
-    close_fd(&a->resume_fd);
     close_fd(&a->turned_away);
     if (a->listen_fd >= 0 && a->path != NULL)
         unlink(a->path);
     close_fd(&a->listen_fd);
-    mem_free(a->tensors);
     mem_free(a->path);
     mem_free(a);
 }
@@ -168,7 +165,7 @@ static void close_attachment(struct attachment *a)
 {
     bool was_training = a->phase == TRAINING;
     close_fd(&a->socket);
-    close_fd(&a->resume_fd);
+    introduction_close_memory(&a->introduction);
     a->phase = NONE;
     a->closing = true;
     for (uint32_t f = 0; a->fragments != NULL && f < fragments_of(a); f++) {
@@ -206,8 +203,7 @@ static bool accept_trainer(struct attachment *a)
     a->socket = fd;
     a->phase = REGISTERING;
     a->closing = a->finishing = a->counted = a->leave = a->ready_said = false;
-    a->hello = (struct ipc_hello){0};
-    a->tensors_count = 0;
+    introduction_forget(&a->introduction);
     a->tokens_last += a->report.tokens;
     a->report_ms = 0;
     a->report = (struct ipc_report){0};
@@ -241,65 +237,26 @@ static void turn_away_second(struct attachment *a)
     a->turned_away_ms = a->now_ms;
 }
 
-/* One that never said hello speaks none. */
-static bool speaks_our_version(struct attachment *a)
+const struct ipc_tensor *attachment_tensors(const struct attachment *a, uint32_t *count)
 {
-    char text[128];
-    if (a->hello.version == IPC_VERSION)
-        return true;
-    snprintf(text, sizeof text,
-             "it speaks version %" PRIu32 " of the daemon's interface, we speak %d; install the same release",
-             a->hello.version, IPC_VERSION);
-    attachment_refuse(a, text);
-    return false;
+    *count = a->introduction.tensors_count;
+    return a->introduction.tensors;
 }
 
-static void hello_in(struct attachment *a, const struct ipc_message *message, int fd)
+/* What makes no sense ends the attachment. */
+static void refuse_unless(struct attachment *a, enum err err)
 {
-    a->hello = message->hello;
-    a->hello.trainer[sizeof a->hello.trainer - 1] = '\0';
-    close_fd(&a->resume_fd);
-    a->resume_fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
-    (void)speaks_our_version(a);
-}
-
-static enum err room_for_tensor(struct attachment *a)
-{
-    uint32_t room = a->tensors_room > 0 ? 2 * a->tensors_room : TENSORS_ROOM;
-    if (a->tensors_count == IPC_TENSORS_MAX)
-        return err_set(ERR_PROTO, "it has more than %d tensors", IPC_TENSORS_MAX);
-    if (a->tensors_count < a->tensors_room)
-        return ERR_OK;
-    TRY(mem_grow(&a->tensors, a->tensors_count, room, sizeof *a->tensors, "tensors"));
-    a->tensors_room = room;
-    return ERR_OK;
-}
-
-static void tensor_in(struct attachment *a, const struct ipc_message *message)
-{
-    if (room_for_tensor(a) != ERR_OK) {
+    if (err != ERR_OK)
         attachment_refuse(a, err_text());
-        return;
-    }
-    struct ipc_tensor *tensor = &a->tensors[a->tensors_count++];
-    *tensor = message->tensor;
-    tensor->name[IPC_NAME_BYTES - 1] = '\0';
-    if (tensor->dims > IPC_DIMS_MAX || tensor->layer < -1 || strpbrk(tensor->name, "\t\n") != NULL)
-        attachment_refuse(a, "a tensor with a name, shape or layer that makes no sense");
 }
 
 static void registered_in(struct attachment *a)
 {
-    if (!speaks_our_version(a))
+    refuse_unless(a, introduction_end(&a->introduction));
+    if (a->phase != REGISTERING)
         return;
     a->phase = REGISTERED;
     post(a, EVENT_REGISTERED, 0);
-}
-
-const struct ipc_tensor *attachment_tensors(const struct attachment *a, uint32_t *count)
-{
-    *count = a->tensors_count;
-    return a->tensors;
 }
 
 static struct ipc_message welcome_of(const struct attachment *a, bool need_initial, bool resumed)
@@ -370,9 +327,8 @@ static bool ready_to_resume(struct attachment *a)
 static enum err take_over_memory(struct attachment *a)
 {
     struct shared_conf conf = shared_conf_of(a);
-    int fd = a->resume_fd;
-    a->resume_fd = -1;
-    TRY(shared_adopt(&conf, fd, a->hello.session, &a->shared));
+    int fd = introduction_take_memory(&a->introduction);
+    TRY(shared_adopt(&conf, fd, a->introduction.hello.session, &a->shared));
     return mem_new(fragments_of(a), sizeof *a->fragments, "the trainer's fragments", &a->fragments);
 }
 
@@ -388,11 +344,11 @@ static void resume_trainer(struct attachment *a)
     struct ipc_message message = welcome_of(a, false, true);
     send_message(a, &message, -1);
     a->phase = TRAINING;
-    a->report.step = a->hello.step;
-    a->report.tokens = a->hello.tokens; /* these among them */
+    const struct ipc_hello *hello = &a->introduction.hello;
+    a->report.step = hello->step;
+    a->report.tokens = hello->tokens; /* these among them */
     a->tokens_last = 0;
-    log_info("trainer %s (pid %" PRIu32 ") is attached again at step %" PRIu64, a->hello.trainer, a->pid,
-             a->hello.step);
+    log_info("trainer %s (pid %" PRIu32 ") is attached again at step %" PRIu64, hello->trainer, a->pid, hello->step);
     for (uint32_t f = 0; f < fragments_of(a) && a->phase == TRAINING; f++)
         if (resume_fragment(a, f) != ERR_OK)
             attachment_refuse(a, err_text());
@@ -439,14 +395,15 @@ void attachment_accept(struct attachment *a)
 {
     if (a->phase != REGISTERED)
         return;
-    if (a->hello.session != 0 && a->resume_fd >= 0) {
+    if (introduction_again(&a->introduction)) {
         a->phase = RESUMING;
         resume_trainer(a);
         return;
     }
     a->tokens_before += a->tokens_last; /* a new process counts from 0 */
     a->tokens_last = 0;
-    log_info("trainer %s (pid %" PRIu32 ") registered %" PRIu32 " tensors", a->hello.trainer, a->pid, a->tensors_count);
+    log_info("trainer %s (pid %" PRIu32 ") registered %" PRIu32 " tensors", a->introduction.hello.trainer, a->pid,
+             a->introduction.tensors_count);
     a->phase = WELCOMING;
     welcome(a);
 }
@@ -614,10 +571,10 @@ static void dispatch(struct attachment *a, const struct ipc_message *message, in
         return;
     }
     switch (message->type) {
-    case IPC_HELLO: hello_in(a, message, fd); return;
+    case IPC_HELLO: refuse_unless(a, introduction_hello(&a->introduction, &message->hello, fd)); return;
     case IPC_TENSOR:
         if (a->phase == REGISTERING)
-            tensor_in(a, message);
+            refuse_unless(a, introduction_tensor(&a->introduction, &message->tensor));
         return;
     case IPC_REGISTERED:
         if (a->phase == REGISTERING)

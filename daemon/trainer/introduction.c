@@ -1,0 +1,93 @@
+#include "daemon/trainer/introduction.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/mem.h"
+
+enum { TENSORS_ROOM = 64 };
+
+void introduction_init(struct introduction *introduction)
+{
+    *introduction = (struct introduction){.memory_fd = -1};
+}
+
+void introduction_close_memory(struct introduction *introduction)
+{
+    if (introduction->memory_fd >= 0)
+        close(introduction->memory_fd);
+    introduction->memory_fd = -1;
+}
+
+void introduction_deinit(struct introduction *introduction)
+{
+    introduction_close_memory(introduction);
+    mem_free(introduction->tensors);
+}
+
+void introduction_forget(struct introduction *introduction)
+{
+    introduction_close_memory(introduction);
+    introduction->hello = (struct ipc_hello){0};
+    introduction->tensors_count = 0;
+}
+
+static enum err check_version(const struct introduction *introduction)
+{
+    if (introduction->hello.version == IPC_VERSION)
+        return ERR_OK;
+    return err_set(ERR_PROTO,
+                   "it speaks version %" PRIu32 " of the daemon's interface, we speak %d; install the same release",
+                   introduction->hello.version, IPC_VERSION);
+}
+
+enum err introduction_hello(struct introduction *introduction, const struct ipc_hello *hello, int fd)
+{
+    introduction->hello = *hello;
+    introduction->hello.trainer[sizeof introduction->hello.trainer - 1] = '\0';
+    introduction_close_memory(introduction);
+    introduction->memory_fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+    return check_version(introduction);
+}
+
+static enum err room_for_tensor(struct introduction *introduction)
+{
+    uint32_t room = introduction->tensors_room > 0 ? 2 * introduction->tensors_room : TENSORS_ROOM;
+    if (introduction->tensors_count == IPC_TENSORS_MAX)
+        return err_set(ERR_PROTO, "it has more than %d tensors", IPC_TENSORS_MAX);
+    if (introduction->tensors_count < introduction->tensors_room)
+        return ERR_OK;
+    TRY(mem_grow(&introduction->tensors, introduction->tensors_count, room, sizeof *introduction->tensors, "tensors"));
+    introduction->tensors_room = room;
+    return ERR_OK;
+}
+
+enum err introduction_tensor(struct introduction *introduction, const struct ipc_tensor *said)
+{
+    TRY(room_for_tensor(introduction));
+    struct ipc_tensor *tensor = &introduction->tensors[introduction->tensors_count++];
+    *tensor = *said;
+    tensor->name[IPC_NAME_BYTES - 1] = '\0';
+    if (tensor->dims > IPC_DIMS_MAX || tensor->layer < -1 || strpbrk(tensor->name, "\t\n") != NULL)
+        return err_set(ERR_PROTO, "a tensor with a name, shape or layer that makes no sense");
+    return ERR_OK;
+}
+
+enum err introduction_end(const struct introduction *introduction)
+{
+    return check_version(introduction);
+}
+
+bool introduction_again(const struct introduction *introduction)
+{
+    return introduction->hello.session != 0 && introduction->memory_fd >= 0;
+}
+
+int introduction_take_memory(struct introduction *introduction)
+{
+    int fd = introduction->memory_fd;
+    introduction->memory_fd = -1;
+    return fd;
+}

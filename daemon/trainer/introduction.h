@@ -1,0 +1,42 @@
+/*
+ * introduction: what a trainer says of itself when it attaches: who it is, its tensors, and the memory it had from a
+ * daemon before this one. Private to trainer/.
+ *
+ * It is input from another process: checked as it comes. Only the loop's thread calls; nothing is sent from here.
+ */
+#ifndef DAEMON_TRAINER_INTRODUCTION_H
+#define DAEMON_TRAINER_INTRODUCTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "common/ipc.h"
+
+/* In the caller's storage; memory for tensors is kept from one trainer to the next. */
+struct introduction {
+    struct ipc_hello hello; /* zero before it said so */
+    int memory_fd;          /* of the memory it had, ours to close; -1: none */
+    struct ipc_tensor *tensors;
+    uint32_t tensors_count, tensors_room;
+};
+
+void introduction_init(struct introduction *introduction);
+void introduction_deinit(struct introduction *introduction);
+/* Another trainer comes. */
+void introduction_forget(struct introduction *introduction);
+/* This one has gone; what it said may still be looked at. */
+void introduction_close_memory(struct introduction *introduction);
+
+/* IPC_HELLO, IPC_TENSOR and IPC_REGISTERED. ERR_PROTO: it speaks another version (one that never said hello speaks
+ * none), or says something that makes no sense; ERR_NOMEM. `fd` stays the caller's. */
+ERR_MUST_CHECK enum err introduction_hello(struct introduction *introduction, const struct ipc_hello *hello, int fd);
+ERR_MUST_CHECK enum err introduction_tensor(struct introduction *introduction, const struct ipc_tensor *tensor);
+ERR_MUST_CHECK enum err introduction_end(const struct introduction *introduction);
+
+/* It attaches again, and brings the memory of before. */
+bool introduction_again(const struct introduction *introduction);
+/* Hands that memory's descriptor over. */
+int introduction_take_memory(struct introduction *introduction);
+
+#endif

@@ -1,0 +1,377 @@
+#include "tests/lib/isle.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/mem.h"
+#include "daemon/rules.h"
+#include "tests/lib/proc.h"
+#include "tests/lib/testlib.h"
+
+enum { WATCHED_MAX = 8, REST_MS = 10, POLL_MAX = 256, UPLINK = 1000000000 };
+
+const char *const isle_names[ISLE_MAX] = {"a", "b", "c"};
+
+/* Whom isle_turn_all() looks after. */
+static struct isle *isles[WATCHED_MAX];
+static struct link *links[WATCHED_MAX];
+
+/* ---- the run ---- */
+
+struct isle_run *isle_run_new(const char *name, uint32_t count, const char *sync)
+{
+    struct isle_run *run = calloc(1, sizeof *run);
+    assert_non_null(run);
+    run->folder = testlib_folder(name);
+    run->path = testlib_file(run->folder, "run.ini",
+                             "[run]\nname = isle\nsteps = 1000\n[sync]\ncodec = fp32\nerror_feedback = no\n"
+                             "layers_per_fragment = 1\nzstd_level = 0\n%s",
+                             sync != NULL ? sync : "interval = 100\n");
+    run->count = count;
+    assert_ok(runspec_load(run->path, NULL, 0, &run->spec));
+    for (uint32_t i = 0; i < count; i++) {
+        assert_ok(ident_generate(&run->idents[i]));
+        run->uplinks[i] = UPLINK;
+    }
+    return run;
+}
+
+void isle_run_free(struct isle_run *run)
+{
+    runspec_deinit(&run->spec);
+    free(run);
+}
+
+struct digest isle_view_id(const struct isle_run *run)
+{
+    struct view_entry entries[ISLE_MAX];
+    struct view view;
+    for (uint32_t i = 0; i < run->count; i++)
+        entries[i] = (struct view_entry){
+            .name = isle_names[i], .address = "", .key_text = run->idents[i].public_text, .uplink = run->uplinks[i]};
+    assert_ok(view_new(entries, run->count, isle_names[0], &view));
+    struct digest id = view.id;
+    view_free(&view);
+    return id;
+}
+
+void isle_listen(struct isle_run *run, uint32_t i)
+{
+    unsigned port = proc_free_port();
+    assert_true(port > 0);
+    snprintf(run->addresses[i], sizeof run->addresses[i], "127.0.0.1:%u", port);
+}
+
+const char *isle_conf(const struct isle_run *run, uint32_t i)
+{
+    char peers[1024] = "", name[16];
+    const char *own = isle_names[i];
+    for (uint32_t k = 0; k < run->count; k++)
+        if (k != i)
+            snprintf(peers + strlen(peers), sizeof peers - strlen(peers),
+                     "[peer %s]\npublic_key = %s\naddress = %s\nuplink = %llubit\n", isle_names[k],
+                     run->idents[k].public_text, run->addresses[k], (unsigned long long)run->uplinks[k]);
+    snprintf(name, sizeof name, "%s.key", own);
+    const char *key = testlib_path(run->folder, name);
+    unlink(key);
+    assert_ok(ident_save(&run->idents[i], key));
+    snprintf(name, sizeof name, "%s.conf", own);
+    return testlib_file(run->folder, name,
+                        "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = s-%s\n"
+                        "[net]\nlisten = %s\nuplink = %llubit\nio_threads = 1\n[worker]\nprogram =\n"
+                        "[storage]\njobs = 1\n%s",
+                        own, own, own, own, run->addresses[i], (unsigned long long)run->uplinks[i], peers);
+}
+
+/* ---- the parts ---- */
+
+struct peers_conf isle_peers_conf(const struct isle *isle, uint64_t session)
+{
+    return (struct peers_conf){.conf = &isle->conf,
+                               .spec = &isle->run->spec,
+                               .view = &isle->view,
+                               .ident = &isle->run->idents[isle->self],
+                               .events = isle->events,
+                               .trainer = isle->trainer,
+                               .session = session};
+}
+
+static void open_parts(struct isle *isle)
+{
+    struct ledger_conf ledger = {.folder = isle->conf.state_folder,
+                                 .run_id = isle->run->spec.digest,
+                                 .segment_bytes = isle->conf.ledger_segment,
+                                 .keep_bytes = isle->conf.ledger_keep};
+    struct trainer_conf trainer = {
+        .conf = &isle->conf, .spec = &isle->run->spec, .view = &isle->view, .events = NULL, .start_ms = isle->now_ms};
+    assert_ok(events_new(&isle->events));
+    assert_ok(ledger_open(&ledger, &isle->ledger));
+    assert_ok(jobs_new((int)isle->conf.job_threads, 0, &isle->jobs));
+    trainer.events = isle->events;
+    assert_ok(trainer_new(&trainer, &isle->trainer));
+    struct peers_conf peers = isle_peers_conf(isle, 1000 + isle->self);
+    assert_ok(peers_new(&peers, &isle->peers));
+}
+
+struct isle *isle_open(struct isle_run *run, uint32_t self, const struct conf_override *overrides,
+                       size_t overrides_count)
+{
+    struct isle *isle = calloc(1, sizeof *isle);
+    assert_non_null(isle);
+    isle->run = run;
+    isle->self = self;
+    isle->now_ms = 1000000;
+    isle->seen = calloc(ISLE_SEEN_MAX, sizeof *isle->seen);
+    isle->beats = calloc(ISLE_BEATS_MAX, sizeof *isle->beats);
+    assert_true(isle->seen != NULL && isle->beats != NULL);
+    assert_ok(dconf_load(isle_conf(run, self), overrides, overrides_count, &isle->conf));
+    assert_ok(dconf_view(&isle->conf, &run->idents[self], &isle->view));
+    open_parts(isle);
+    for (size_t i = 0; i < WATCHED_MAX; i++)
+        if (isles[i] == NULL) {
+            isles[i] = isle;
+            return isle;
+        }
+    fail_msg("more than %d islands at a time", WATCHED_MAX);
+    return NULL;
+}
+
+void isle_close(struct isle *isle)
+{
+    for (size_t i = 0; i < WATCHED_MAX; i++)
+        if (isles[i] == isle)
+            isles[i] = NULL;
+    jobs_free(isle->jobs);
+    peers_free(isle->peers);
+    trainer_free(isle->trainer);
+    rounds_free(isle->rounds);
+    sync_free(isle->sync);
+    slots_free(isle->slots);
+    replica_free(isle->replica);
+    model_plan_free(isle->plan);
+    ledger_close(isle->ledger);
+    events_free(isle->events);
+    view_free(&isle->view);
+    conf_deinit(&dconf_schema, &isle->conf);
+    free(isle->seen);
+    free(isle->beats);
+    free(isle);
+}
+
+/* ---- the plan ---- */
+
+struct model_plan *isle_model_plan(const struct isle_run *run)
+{
+    struct ipc_tensor tensors[1 + ISLE_LAYERS];
+    struct model_plan *plan;
+    tensors[0] = (struct ipc_tensor){.name = "embed", .dims = 2, .layer = -1, .shape = {ISLE_LARGE_VALUES / 64, 64}};
+    for (int i = 0; i < ISLE_LAYERS; i++) {
+        tensors[1 + i] = (struct ipc_tensor){.dims = 2, .layer = i, .shape = {ISLE_SMALL_VALUES / 64, 64}};
+        snprintf(tensors[1 + i].name, sizeof tensors[1 + i].name, "layers.%d.weight", i);
+    }
+    assert_ok(model_plan_new(&run->spec, tensors, 1 + ISLE_LAYERS, &plan));
+    assert_int_equal(plan->plan->fragments_count, ISLE_FRAGMENTS);
+    return plan;
+}
+
+static void make_sync(struct isle *isle)
+{
+    struct bitset shards[ISLE_FRAGMENTS];
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
+        shards[f] = replica_shards(isle->replica, f);
+    struct sync_conf conf = {
+        .self = isle->self,
+        .members_count = isle->run->count,
+        .fragments_count = ISLE_FRAGMENTS,
+        .shards = shards,
+        .rule = {.quorum = (uint32_t)isle->run->spec.quorum, .grace_ms = isle->run->spec.grace_ms}};
+    assert_ok(sync_new(&conf, &isle->sync));
+}
+
+static void make_rounds(struct isle *isle)
+{
+    struct rounds_conf conf = {.spec = &isle->run->spec,
+                               .view = &isle->view,
+                               .plan = isle->plan,
+                               .folder = isle->conf.state_folder,
+                               .compress_auto = isle->conf.compress_auto,
+                               .replica = isle->replica,
+                               .ledger = isle->ledger,
+                               .slots = isle->slots,
+                               .jobs = isle->jobs,
+                               .events = isle->events,
+                               .sync = isle->sync};
+    assert_ok(rounds_new(&conf, &isle->rounds));
+}
+
+void isle_make_plan(struct isle *isle)
+{
+    struct isle_run *run = isle->run;
+    isle->plan = isle_model_plan(run);
+    struct replica_conf replica = {.plan = isle->plan->plan,
+                                   .outer = rules_outer(&run->spec),
+                                   .choice = rules_codec(&run->spec),
+                                   .weights = run->uplinks,
+                                   .members_count = run->count,
+                                   .self = isle->self};
+    assert_ok(events_reserve(isle->events, ISLE_FRAGMENTS, run->count));
+    assert_ok(replica_new(&replica, &isle->replica));
+    struct slots_conf slots = {
+        .replica = isle->replica, .fragments_count = ISLE_FRAGMENTS, .members_count = run->count};
+    assert_ok(slots_new(&slots, &isle->slots));
+    make_sync(isle);
+    make_rounds(isle);
+}
+
+struct peers_plan isle_peers_plan(const struct isle *isle)
+{
+    return (struct peers_plan){.plan = isle->plan,
+                               .replica = isle->replica,
+                               .ledger = isle->ledger,
+                               .slots = isle->slots,
+                               .sync = isle->sync,
+                               .rounds = isle->rounds};
+}
+
+void isle_know_plan(struct isle *isle)
+{
+    isle_make_plan(isle);
+    struct trainer_plan trainer = {
+        .plan = isle->plan, .replica = isle->replica, .ledger = isle->ledger, .sync = isle->sync};
+    struct peers_plan peers = isle_peers_plan(isle);
+    trainer_plan_known(isle->trainer, &trainer);
+    assert_ok(peers_plan_known(isle->peers, &peers));
+}
+
+/* ---- events ---- */
+
+void isle_step(struct isle *isle, const struct sync_event *event)
+{
+    struct sync_action action;
+    sync_step(isle->sync, event, isle->now_ms);
+    while (sync_action(isle->sync, &action)) {
+        if (action.type == SYNC_DO_SEND)
+            peers_send(isle->peers, &action.key, action.member);
+        else if (action.type == SYNC_DO_FETCH)
+            peers_fetch(isle->peers, &action.key, action.member);
+        else if (action.type == SYNC_DO_RETIRE)
+            peers_retire(isle->peers, action.fragment, action.version);
+        else if (action.type == SYNC_DO_ANNOUNCE)
+            peers_announce(isle->peers);
+    }
+}
+
+/* Takes out what was posted, as the engine does after each thing that happened. */
+static void collect(struct isle *isle)
+{
+    struct event event;
+    while (event_take(isle->events, &event)) {
+        if (isle->engine && event.type == EVENT_SYNC && isle->sync != NULL)
+            isle_step(isle, &event.sync);
+        if (event.type == EVENT_SYNC && event.sync.type == SYNC_EV_HEARTBEAT) {
+            struct wire_heartbeat *copy = &isle->beats[isle->beats_count++ % ISLE_BEATS_MAX];
+            *copy = *event.sync.beat;
+            event.sync.beat = copy;
+        }
+        assert_true(isle->seen_count < ISLE_SEEN_MAX);
+        isle->seen[(isle->seen_head + isle->seen_count++) % ISLE_SEEN_MAX] = event;
+    }
+}
+
+void isle_turn(struct isle *isle)
+{
+    while (jobs_take_back(isle->jobs))
+        collect(isle);
+    while (trainer_take(isle->trainer, isle->now_ms))
+        collect(isle);
+    peers_look(isle->peers, isle->now_ms);
+    while (peers_take(isle->peers, isle->now_ms))
+        collect(isle);
+    collect(isle);
+    peers_flush(isle->peers, isle->now_ms);
+}
+
+void isle_tick(struct isle *isle)
+{
+    peers_tick(isle->peers, isle->now_ms);
+    collect(isle);
+    trainer_tick(isle->trainer, isle->now_ms, true);
+    collect(isle);
+    if (isle->rounds != NULL)
+        rounds_tick(isle->rounds, isle->now_ms, 0);
+    collect(isle);
+    peers_flush(isle->peers, isle->now_ms);
+}
+
+bool isle_took(struct isle *isle, enum event_type type, struct event *out)
+{
+    collect(isle);
+    while (isle->seen_count > 0) {
+        *out = isle->seen[isle->seen_head];
+        isle->seen_head = (isle->seen_head + 1) % ISLE_SEEN_MAX;
+        isle->seen_count--;
+        if (out->type == type)
+            return true;
+    }
+    return false;
+}
+
+bool isle_took_sync(struct isle *isle, enum sync_event_type type, struct event *out)
+{
+    while (isle_took(isle, EVENT_SYNC, out))
+        if (out->sync.type == type)
+            return true;
+    return false;
+}
+
+/* ---- waiting ---- */
+
+void isle_watch(struct link *link)
+{
+    for (size_t i = 0; i < WATCHED_MAX; i++)
+        if (links[i] == NULL) {
+            links[i] = link;
+            return;
+        }
+    fail_msg("more than %d links at a time", WATCHED_MAX);
+}
+
+void isle_unwatch(struct link *link)
+{
+    for (size_t i = 0; i < WATCHED_MAX; i++)
+        if (links[i] == link)
+            links[i] = NULL;
+}
+
+static size_t add_fds(const struct isle *isle, zmq_pollitem_t *items)
+{
+    struct pollfd fds[8] = {{.fd = jobs_fd(isle->jobs), .events = POLLIN}};
+    size_t count = 1 + trainer_poll(isle->trainer, fds + 1, 7);
+    for (size_t i = 0; i < count; i++)
+        items[i] = (zmq_pollitem_t){.fd = fds[i].fd, .events = ZMQ_POLLIN};
+    return count;
+}
+
+void isle_turn_all(void)
+{
+    zmq_pollitem_t items[POLL_MAX];
+    struct link_event event;
+    size_t count = 0;
+    for (size_t i = 0; i < WATCHED_MAX; i++) {
+        if (isles[i] != NULL) {
+            count += peers_poll(isles[i]->peers, items + count, POLL_MAX / WATCHED_MAX);
+            count += add_fds(isles[i], items + count);
+        }
+        if (links[i] != NULL)
+            count += link_poll_items(links[i], items + count, POLL_MAX / WATCHED_MAX);
+    }
+    zmq_poll(items, (int)count, REST_MS);
+    for (size_t i = 0; i < WATCHED_MAX; i++) {
+        if (isles[i] != NULL)
+            isle_turn(isles[i]);
+        while (links[i] != NULL && link_event(links[i], &event)) {
+        }
+    }
+}

@@ -1,0 +1,121 @@
+/*
+ * isle: one island's parts, from events to peers, put together in the test's own process as the engine does it, with
+ * the engine left to the test. On loopback, with keys and files of its own.
+ *
+ * Time is the test's: parts are told isle->now_ms, and nothing here waits but for descriptors. A helper that fails
+ * fails the running test.
+ */
+#ifndef TESTS_LIB_ISLE_H
+#define TESTS_LIB_ISLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/env.h"
+#include "daemon/dconf.h"
+#include "daemon/event.h"
+#include "daemon/jobs.h"
+#include "daemon/peers/peers.h"
+#include "daemon/rounds/rounds.h"
+#include "daemon/state/ledger.h"
+#include "daemon/state/model_plan.h"
+#include "daemon/state/replica.h"
+#include "daemon/state/slots.h"
+#include "daemon/trainer/trainer.h"
+#include "net/link.h"
+
+/* A model of one large fragment and many small ones: more than a heartbeat repeats at a time. */
+enum { ISLE_MAX = 3, ISLE_LAYERS = 40, ISLE_FRAGMENTS = 1 + ISLE_LAYERS };
+enum { ISLE_LARGE_VALUES = 1 << 19, ISLE_SMALL_VALUES = 1024 };
+enum { ISLE_SEEN_MAX = 1024, ISLE_BEATS_MAX = 32, ISLE_PATIENCE_MS = 20000 };
+
+/* ---- what all islands of a run have alike ---- */
+
+struct isle_run {
+    const char *folder, *path; /* of everything; of the run spec */
+    uint32_t count;
+    struct runspec spec;
+    struct ident idents[ISLE_MAX]; /* of islands a, b, c */
+    char addresses[ISLE_MAX][32];  /* where each listens; "": it dials out */
+    uint64_t uplinks[ISLE_MAX];    /* bit/s */
+};
+
+/* `sync`: lines of the run spec's [sync] and after. */
+struct isle_run *isle_run_new(const char *name, uint32_t count, const char *sync);
+/* Its islands are closed before. */
+void isle_run_free(struct isle_run *run);
+extern const char *const isle_names[ISLE_MAX];
+/* The membership's digest. */
+struct digest isle_view_id(const struct isle_run *run);
+/* Gives island i a free port of its own to listen on. */
+void isle_listen(struct isle_run *run, uint32_t i);
+/* Writes island i's configuration and key, without a trainer of its own; the path stays valid. */
+const char *isle_conf(const struct isle_run *run, uint32_t i);
+
+/* ---- an island with all its parts ---- */
+
+struct isle {
+    struct isle_run *run;
+    uint32_t self;
+    uint64_t now_ms;
+    bool engine; /* the core is stepped with what is posted for it, and its orders are carried out */
+    struct dconf conf;
+    struct view view;
+    struct events *events;
+    struct jobs *jobs;
+    struct ledger *ledger;
+    struct trainer *trainer;
+    struct peers *peers;
+    /* NULL before isle_know_plan() */
+    struct model_plan *plan;
+    struct replica *replica;
+    struct slots *slots;
+    struct sync *sync;
+    struct rounds *rounds;
+    /* what was posted and not looked at yet; heartbeats are copied */
+    struct event *seen;
+    size_t seen_head, seen_count;
+    struct wire_heartbeat *beats;
+    size_t beats_count;
+};
+
+struct isle *isle_open(struct isle_run *run, uint32_t self, const struct conf_override *overrides,
+                       size_t overrides_count);
+void isle_close(struct isle *isle);
+
+/* What it is for peers_new() and peers_plan_known(), for tests that call these themselves. */
+struct peers_conf isle_peers_conf(const struct isle *isle, uint64_t session);
+struct peers_plan isle_peers_plan(const struct isle *isle);
+struct model_plan *isle_model_plan(const struct isle_run *run);
+/* Makes everything that a plan needs; isle_know_plan() tells peers and trainer as well. */
+void isle_make_plan(struct isle *isle);
+void isle_know_plan(struct isle *isle);
+
+/* Takes in what is there and sends what may go; what is posted meanwhile is kept. */
+void isle_turn(struct isle *isle);
+/* One turn of the parts that have ticks, too. */
+void isle_tick(struct isle *isle);
+/* A turn of every island; waits a little for something to read. */
+void isle_turn_all(void);
+#define isle_wait(condition)                                                    \
+    do {                                                                        \
+        uint64_t until_ms_ = env_mono_ms() + ISLE_PATIENCE_MS;                  \
+        while (!(condition)) {                                                  \
+            if (env_mono_ms() > until_ms_)                                      \
+                fail_msg("%s:%d: in vain: %s", __FILE__, __LINE__, #condition); \
+            isle_turn_all();                                                    \
+        }                                                                       \
+    } while (0)
+
+/* A link of the test's own is looked after while it waits. */
+void isle_watch(struct link *link);
+void isle_unwatch(struct link *link);
+
+/* The next event of a type, the ones before it being dropped; false: none was posted. */
+bool isle_took(struct isle *isle, enum event_type type, struct event *out);
+bool isle_took_sync(struct isle *isle, enum sync_event_type type, struct event *out);
+/* Steps the core, and carries out what it orders of peers. */
+void isle_step(struct isle *isle, const struct sync_event *event);
+
+#endif

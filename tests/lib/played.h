@@ -1,0 +1,64 @@
+/*
+ * played: another island as a test plays it: a link with that island's key, on which the test says what it likes, and
+ * hears what an island with all its parts (tests/lib/isle.h) has to say.
+ *
+ * A helper that fails fails the running test.
+ */
+#ifndef TESTS_LIB_PLAYED_H
+#define TESTS_LIB_PLAYED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "net/ident.h"
+#include "net/link.h"
+#include "net/wire.h"
+#include "tests/lib/isle.h"
+
+struct played {
+    struct isle_run *run;
+    uint32_t self;
+    struct link *link;
+    uint64_t session, sequence;
+    struct wire_message out; /* being said */
+    struct wire_message in;  /* the control message last heard */
+    struct wire_chunk chunk; /* the chunk last heard; its data lies in `data` */
+    uint8_t data[WIRE_CHUNK_BYTES_MAX];
+    /* come in and not heard yet: one connection does not wait for the other */
+    struct played_control *control;
+    struct played_bulk *bulk;
+    size_t control_head, control_count, bulk_head, bulk_count;
+};
+
+/* Listens on a port that the run then knows. `run_tag`: 0 for the run's own; `as`: whose key, NULL for its own. */
+struct played *played_open(struct isle_run *run, uint32_t self, uint64_t run_tag, const struct ident *as);
+void played_close(struct played *played);
+
+/* Puts a good greeting, or heartbeat over all fragments, into `out`. */
+struct wire_hello *played_hello(struct played *played);
+struct wire_heartbeat *played_beat(struct played *played);
+/* Says what is in `out`, or a message about an object; waits for a connection if there is none yet. */
+void played_say(struct played *played, uint32_t to);
+void played_say_done(struct played *played, uint32_t to, const struct wire_key *key, enum wire_done status);
+void played_say_ack(struct played *played, uint32_t to, const struct wire_key *key, uint64_t have, bool resume);
+void played_say_fetch(struct played *played, uint32_t to, const struct wire_key *key);
+/* Sends a whole object, chunk by chunk. */
+void played_send(struct played *played, uint32_t to, const struct wire_key *key, const void *data, size_t bytes);
+void played_send_chunk(struct played *played, uint32_t to, const struct wire_key *key, uint64_t total, uint64_t offset,
+                       const void *data, size_t bytes);
+
+/* Hears the next control message, if there is one. */
+bool played_heard(struct played *played);
+/* The next of a type, those before it on its connection being dropped; of WIRE_CHUNK the next chunk. */
+bool played_heard_type(struct played *played, enum wire_type type);
+/* The next word on this object: an answer, a question or a chunk. */
+bool played_heard_of(struct played *played, enum wire_type type, const struct wire_key *key);
+
+/* Until island `to`, by which it is greeted, has taken in what was said up to now; how many messages of a type it said
+ * before it had. */
+int played_settle(struct played *played, uint32_t to, enum wire_type type);
+/* Greets island `to` and waits until it is up there. */
+void played_greet(struct played *played, struct isle *to);
+
+#endif

@@ -1,0 +1,668 @@
+/* peers: objects out of slots, the ledger and copies, and into slots: what is sent, what is not (any more), what is
+ * taken in, and what everyone is told. One island with all its parts, another played on a real link. */
+#include "tests/lib/testlib.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/digest.h"
+#include "common/mem.h"
+#include "daemon/peers/peers.h"
+#include "daemon/state/state_object.h"
+#include "tests/lib/isle.h"
+#include "tests/lib/played.h"
+#include "tests/lib/played_trainer.h"
+
+enum { A, B, C };
+/* LARGE: of the large fragment's shards, and fragments of the small kind. */
+enum { LARGE = 0, SMALL = 1, OTHER = 2, THIRD = 3, FENCE = ISLE_FRAGMENTS - 1 };
+enum { CHUNK = 64 << 10, BURST = 256 << 10, PROBE_MS = 1500, STANDS_MS = 3000, SOME = 3000, MANY = 10 * CHUNK };
+
+static struct isle_run *run;
+static struct isle *a;
+static struct played *b, *c;
+static uint8_t *pattern, *got; /* MANY bytes */
+static uint64_t fences;
+
+static struct digest hash_of(uint32_t f)
+{
+    return digest_of(&f, sizeof f);
+}
+
+/* Version 0 of every fragment is there. */
+static void know_states(void)
+{
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
+        struct digest hash = hash_of(f);
+        rounds_begin(a->rounds, f, &hash);
+        sync_restore(a->sync, f, 0, &hash, &(struct bitset){{0}});
+    }
+}
+
+static void begin_with(const char *name, uint32_t count, const struct conf_override *override, uint32_t window_kib)
+{
+    run = isle_run_new(name, count, NULL);
+    b = played_open(run, B, 0, NULL);
+    c = count > C ? played_open(run, C, 0, NULL) : NULL;
+    a = isle_open(run, A, override, override != NULL);
+    isle_know_plan(a);
+    know_states();
+    played_hello(b)->window_kib = window_kib;
+    played_say(b, A);
+    isle_wait(peers_info(a->peers, B).up);
+    if (c != NULL)
+        played_greet(c, a);
+}
+
+static void begin(const char *name)
+{
+    begin_with(name, 2, NULL, 1024);
+}
+
+static void end(void)
+{
+    isle_close(a);
+    played_close(b);
+    if (c != NULL)
+        played_close(c);
+    isle_run_free(run);
+}
+
+/* ---- names and slots ---- */
+
+static struct wire_key contribution_out(uint32_t f, uint64_t version)
+{
+    return (struct wire_key){.kind = WIRE_CONTRIBUTION, .fragment = f, .version = version, .shard = B, .island = A};
+}
+
+static struct wire_key contribution_in(uint32_t f, uint64_t version)
+{
+    return (struct wire_key){.kind = WIRE_CONTRIBUTION, .fragment = f, .version = version, .shard = A, .island = B};
+}
+
+static struct wire_key result_of(uint32_t f, uint64_t version, uint32_t shard)
+{
+    return (struct wire_key){.kind = WIRE_RESULT, .fragment = f, .version = version, .shard = shard, .island = shard};
+}
+
+static struct wire_key state_of(uint32_t f, uint64_t version, uint32_t island)
+{
+    return (struct wire_key){.kind = WIRE_STATE, .fragment = f, .version = version, .island = island};
+}
+
+/* Puts `bytes` of the pattern into a slot, from `from` on. */
+static void fill(struct slot *slot, uint32_t f, uint32_t shard, uint64_t version, size_t from, size_t bytes)
+{
+    assert_ok(slots_room(a->slots, slot, f, shard));
+    assert_true(bytes <= slot->bytes_max);
+    memcpy(slot->data, pattern + from, bytes);
+    slot->bytes = bytes;
+    slot->version = version;
+}
+
+/* ---- hearing objects ---- */
+
+/* Hears an object from its first byte to its last, in order, and acknowledges it on the way. */
+static size_t hear_object(struct played *played, const struct wire_key *key)
+{
+    size_t have = 0;
+    do {
+        isle_wait(played_heard_of(played, WIRE_CHUNK, key));
+        assert_int_equal(played->chunk.offset, have);
+        assert_true(played->chunk.total <= MANY);
+        memcpy(got + have, played->chunk.data, played->chunk.bytes);
+        have += played->chunk.bytes;
+        played_say_ack(played, A, key, have, false);
+    } while (have < played->chunk.total);
+    return have;
+}
+
+static void assert_hears(struct played *played, const struct wire_key *key, size_t from, size_t bytes)
+{
+    assert_int_equal(hear_object(played, key), bytes);
+    assert_memory_equal(got, pattern + from, bytes);
+    played_say_done(played, A, key, WIRE_RECEIVED);
+}
+
+static void assert_hears_state(struct played *played, uint32_t f)
+{
+    struct wire_key key = state_of(f, 0, A);
+    uint64_t bytes = state_object_bytes(a->replica, a->plan->plan, f);
+    uint8_t *want = malloc(bytes);
+    state_object_make(a->replica, a->plan->plan, f, rounds_state(a->rounds, f), want);
+    assert_int_equal(hear_object(played, &key), bytes);
+    assert_memory_equal(got, want, bytes);
+    free(want);
+}
+
+static void assert_answered(struct played *played, const struct wire_key *key, enum wire_done status)
+{
+    isle_wait(played_heard_of(played, WIRE_DONE, key));
+    assert_int_equal(played->in.done.status, status);
+}
+
+/* Nothing of this object goes out before something that was ordered later. */
+static void assert_not_sent(const struct wire_key *key)
+{
+    struct wire_key fence = contribution_out(FENCE, ++fences);
+    fill(slots_out(a->slots, FENCE, B), FENCE, B, fences, 0, 100);
+    peers_send(a->peers, &fence, B);
+    do {
+        isle_wait(played_heard_type(b, WIRE_CHUNK));
+        assert_false(wire_key_equal(&b->chunk.key, key));
+    } while (!wire_key_equal(&b->chunk.key, &fence));
+    played_say_done(b, A, &fence, WIRE_RECEIVED);
+    isle_wait(peers_info(a->peers, B).unacknowledged == 0);
+}
+
+/* Whether it goes on when the receiver asks for more. */
+static void assert_gone(const struct wire_key *key)
+{
+    played_say_ack(b, A, key, 0, true);
+    assert_answered(b, key, WIRE_GONE);
+}
+
+static void assert_goes_on(const struct wire_key *key)
+{
+    played_say_ack(b, A, key, 0, true);
+    isle_wait(played_heard_of(b, WIRE_CHUNK, key) && b->chunk.offset == 0);
+}
+
+/* ---- out of slots ---- */
+
+static void a_contribution_goes_out_of_its_slot(void **state)
+{
+    (void)state;
+    begin("objects-contribution");
+    struct wire_key key = contribution_out(LARGE, 3);
+    fill(slots_out(a->slots, LARGE, B), LARGE, B, 3, 0, MANY);
+    peers_send(a->peers, &key, B);
+    assert_hears(b, &key, 0, MANY);
+    isle_wait(peers_info(a->peers, B).unacknowledged == 0);
+    assert_int_equal(peers_totals(a->peers).objects_sent_bytes, MANY);
+    end();
+}
+
+static void a_result_goes_out_of_its_slot(void **state)
+{
+    (void)state;
+    begin("objects-result");
+    struct wire_key key = result_of(LARGE, 3, A);
+    fill(slots_own(a->slots, LARGE), LARGE, A, 3, 0, MANY);
+    peers_send(a->peers, &key, B);
+    assert_hears(b, &key, 0, MANY);
+    end();
+}
+
+static void what_a_job_is_writing_or_is_of_another_version_does_not_go_out(void **state)
+{
+    (void)state;
+    begin("objects-busy");
+    struct slot *const slots[] = {slots_out(a->slots, SMALL, B), slots_own(a->slots, SMALL)};
+    for (int k = 0; k < 2; k++) {
+        struct wire_key key = k == 0 ? contribution_out(SMALL, 3) : result_of(SMALL, 3, A);
+        fill(slots[k], SMALL, k == 0 ? B : A, 3, 0, SOME);
+        slots[k]->busy = true;
+        peers_send(a->peers, &key, B);
+        assert_not_sent(&key);
+        slots[k]->busy = false;
+        slots[k]->version = 4;
+        peers_send(a->peers, &key, B);
+        assert_not_sent(&key);
+        slots[k]->version = 3;
+        peers_send(a->peers, &key, B);
+        assert_hears(b, &key, 0, SOME);
+    }
+    end();
+}
+
+static void a_window_bounds_what_is_unacknowledged(void **state)
+{
+    (void)state;
+    begin_with("objects-window", 2, NULL, 128); /* two chunks */
+    struct wire_key key = contribution_out(LARGE, 1);
+    fill(slots_out(a->slots, LARGE, B), LARGE, B, 1, 0, MANY);
+    peers_send(a->peers, &key, B);
+    for (uint64_t have = 0; have < MANY; have += CHUNK) {
+        isle_wait(played_heard_of(b, WIRE_CHUNK, &key));
+        assert_int_equal(b->chunk.offset, have);
+        uint64_t left = MANY - have;
+        assert_int_equal(peers_info(a->peers, B).unacknowledged, left < 2 * CHUNK ? left : 2 * CHUNK);
+        played_say_ack(b, A, &key, have + CHUNK, false);
+        isle_wait(peers_info(a->peers, B).unacknowledged != (left < 2 * CHUNK ? left : 2 * CHUNK) || left > 2 * CHUNK);
+        isle_wait(left <= 2 * CHUNK || peers_totals(a->peers).objects_sent_bytes == have + 3 * CHUNK);
+    }
+    end();
+}
+
+static void what_is_lost_is_sent_again_from_there(void **state)
+{
+    (void)state;
+    begin("objects-resume");
+    struct wire_key key = contribution_out(LARGE, 1);
+    fill(slots_out(a->slots, LARGE, B), LARGE, B, 1, 0, MANY);
+    peers_send(a->peers, &key, B);
+    isle_wait(played_heard_of(b, WIRE_CHUNK, &key) && b->chunk.offset + b->chunk.bytes == MANY);
+    played_say_ack(b, A, &key, 3 * CHUNK, true);
+    isle_wait(played_heard_of(b, WIRE_CHUNK, &key));
+    assert_int_equal(b->chunk.offset, 3 * CHUNK);
+    /* Silence: it asks after a while. */
+    isle_wait(played_heard_of(b, WIRE_CHUNK, &key) && b->chunk.offset + b->chunk.bytes == MANY);
+    a->now_ms += PROBE_MS - 1;
+    isle_tick(a);
+    struct wire_key nothing = result_of(SMALL, 77, A);
+    played_say_fetch(b, A, &nothing);
+    isle_wait(played_heard(b) && (assert_int_not_equal(b->in.type, WIRE_PROBE), b->in.type == WIRE_DONE));
+    a->now_ms += 1;
+    isle_tick(a);
+    isle_wait(played_heard_of(b, WIRE_PROBE, &key));
+    assert_int_equal(b->in.probe.bytes, MANY);
+    end();
+}
+
+/* With a rate limit the line carries a burst, and then no more than the rate. */
+static void a_rate_limit_is_kept(void **state)
+{
+    (void)state;
+    enum { RATE_BITS = 8000000, BLOCKED_US = 1000 };
+    double begin_s = env_mono_s();
+    begin_with("objects-rate", 2, &(struct conf_override){"net.rate_limit=8Mbit"}, 1024);
+    struct wire_key key = contribution_out(LARGE, 1);
+    fill(slots_out(a->slots, LARGE, B), LARGE, B, 1, 0, MANY);
+    assert_int_equal(peers_wait_us(a->peers), 0);
+    peers_send(a->peers, &key, B);
+    isle_wait(peers_totals(a->peers).objects_sent_bytes >= BURST && peers_wait_us(a->peers) > BLOCKED_US);
+    uint64_t sent = peers_totals(a->peers).objects_sent_bytes;
+    assert_in_range(peers_wait_us(a->peers), 1, (uint64_t)CHUNK * 8 * 1000000 / RATE_BITS);
+    while (peers_totals(a->peers).objects_sent_bytes < BURST + 2 * CHUNK) {
+        isle_turn_all();
+        sent = peers_totals(a->peers).objects_sent_bytes;
+        assert_true((double)sent <= BURST + (env_mono_s() - begin_s) * RATE_BITS / 8);
+    }
+    /* Control messages go all the same. */
+    played_say_fetch(b, A, &(struct wire_key){.kind = WIRE_RESULT, .version = 77});
+    assert_answered(b, &(struct wire_key){.kind = WIRE_RESULT, .version = 77}, WIRE_NOT_AVAILABLE);
+    end();
+}
+
+/* ---- ending what goes out ---- */
+
+static void a_retired_contribution_is_not_sent_any_more(void **state)
+{
+    (void)state;
+    begin_with("objects-retire", 2, NULL, 64); /* one chunk at a time */
+    struct wire_key old = contribution_out(LARGE, 1), next = contribution_out(SMALL, 2);
+    fill(slots_out(a->slots, LARGE, B), LARGE, B, 1, 0, MANY);
+    fill(slots_out(a->slots, SMALL, B), SMALL, B, 2, 0, SOME);
+    peers_send(a->peers, &old, B);
+    isle_wait(played_heard_of(b, WIRE_CHUNK, &old));
+    peers_send(a->peers, &next, B);
+    peers_retire(a->peers, LARGE, 0); /* an earlier version */
+    peers_retire(a->peers, OTHER, 9); /* another fragment */
+    peers_retire_results(a->peers, LARGE, 9);
+    assert_goes_on(&old);
+    peers_retire(a->peers, LARGE, 1);
+    assert_gone(&old);
+    assert_hears(b, &next, 0, SOME);
+    end();
+}
+
+/* What a reduction is about to overwrite is served from there no more; a receiver that is half through is told. */
+static void a_slot_that_is_written_again_is_not_served_from(void **state)
+{
+    (void)state;
+    begin_with("objects-retire-results", 2, NULL, 64);
+    struct wire_key own = result_of(LARGE, 1, A), other = result_of(SMALL, 1, A), theirs = result_of(OTHER, 1, B);
+    fill(slots_own(a->slots, LARGE), LARGE, A, 1, 0, MANY);
+    fill(slots_own(a->slots, SMALL), SMALL, A, 1, 0, SOME);
+    assert_ok(ledger_append(a->ledger, OTHER, 1, B, pattern, MANY, false));
+    peers_send(a->peers, &own, B);
+    isle_wait(played_heard_of(b, WIRE_CHUNK, &own));
+    peers_send(a->peers, &other, B);
+    played_say_fetch(b, A, &theirs);
+    peers_retire_results(a->peers, LARGE, 0);
+    peers_retire(a->peers, LARGE, 9);
+    assert_goes_on(&own);
+    peers_retire_results(a->peers, LARGE, 1);
+    memset(slots_own(a->slots, LARGE)->data, 0xee, MANY);
+    assert_gone(&own);
+    assert_hears(b, &other, 0, SOME);
+    isle_wait(played_heard_of(b, WIRE_CHUNK, &theirs)); /* from the ledger, of another fragment */
+    peers_retire_results(a->peers, OTHER, 1);
+    assert_gone(&theirs);
+    end();
+}
+
+static void a_peer_that_restarts_ends_its_transfers_and_no_other_peers(void **state)
+{
+    (void)state;
+    begin_with("objects-restart", 3, NULL, 64);
+    struct wire_key out = contribution_out(LARGE, 1), in = contribution_in(LARGE, 1), state_key;
+    struct wire_key to_c = out, from_c = in;
+    to_c.shard = C;
+    from_c.island = C;
+    struct event event;
+    fill(slots_out(a->slots, LARGE, B), LARGE, B, 1, 0, MANY);
+    fill(slots_out(a->slots, LARGE, C), LARGE, C, 1, 0, MANY);
+    peers_send(a->peers, &out, B);
+    peers_send(a->peers, &to_c, C);
+    isle_wait(played_heard_of(b, WIRE_CHUNK, &out));
+    struct wire_key kept = state_of(OTHER, 0, A);
+    state_key = state_of(SMALL, 0, A);
+    played_say_fetch(b, A, &state_key);
+    played_say_fetch(c, A, &kept); /* as many states as are served at a time */
+    isle_wait(played_heard_of(c, WIRE_CHUNK, &kept));
+    played_send_chunk(b, A, &in, MANY, 0, pattern, CHUNK);
+    played_send_chunk(c, A, &from_c, MANY, 0, pattern, CHUNK);
+    isle_wait(peers_receiving(a->peers, &in) && peers_receiving(a->peers, &from_c));
+    state_key = state_of(THIRD, 0, A);
+    played_say_fetch(b, A, &state_key);
+    assert_answered(b, &state_key, WIRE_NOT_AVAILABLE);
+    b->session++;
+    played_hello(b);
+    played_say(b, A);
+    isle_wait(isle_took_sync(a, SYNC_EV_PEER_DOWN, &event));
+    assert_false(peers_receiving(a->peers, &in));
+    assert_true(peers_receiving(a->peers, &from_c));
+    assert_gone(&out);
+    played_say_fetch(b, A, &state_key); /* there is room for a copy again */
+    hear_object(b, &state_key);
+    played_say_ack(c, A, &kept, 0, true);
+    assert_hears_state(c, OTHER);
+    end();
+}
+
+/* ---- what peers ask for ---- */
+
+static void old_results_come_from_the_ledger(void **state)
+{
+    (void)state;
+    begin("objects-ledger");
+    struct wire_key ours = result_of(SMALL, 2, A), theirs = result_of(SMALL, 2, B), none = result_of(SMALL, 3, A);
+    assert_ok(ledger_append(a->ledger, SMALL, 2, A, pattern, SOME, false));
+    assert_ok(ledger_append(a->ledger, SMALL, 2, B, pattern + 1, SOME, false));
+    fill(slots_own(a->slots, SMALL), SMALL, A, 2, 0, SOME);
+    played_say_fetch(b, A, &ours);
+    assert_hears(b, &ours, 0, SOME);
+    played_say_fetch(b, A, &theirs);
+    assert_hears(b, &theirs, 1, SOME);
+    played_say_fetch(b, A, &none);
+    assert_answered(b, &none, WIRE_NOT_AVAILABLE);
+    end();
+}
+
+/* The slot's result is in the ledger, or it is nobody's to have; and it is not read while a job writes the next. */
+static void a_result_comes_from_the_slot_only_when_it_stands_there(void **state)
+{
+    (void)state;
+    begin("objects-durable");
+    struct wire_key key = result_of(SMALL, 2, A);
+    struct slot *slot = slots_own(a->slots, SMALL);
+    fill(slot, SMALL, A, 2, 0, SOME);
+    played_say_fetch(b, A, &key);
+    assert_answered(b, &key, WIRE_NOT_AVAILABLE); /* made, and not durable yet */
+    assert_ok(ledger_append(a->ledger, SMALL, 2, A, pattern, SOME, false));
+    played_say_fetch(b, A, &key);
+    assert_hears(b, &key, 0, SOME);
+    memset(slot->data, 0xee, SOME);
+    slot->busy = true; /* the next one is being written, and its version is not in place yet */
+    played_say_fetch(b, A, &key);
+    assert_hears(b, &key, 0, SOME);
+    slot->busy = false;
+    slot->version = 3;
+    played_say_fetch(b, A, &key);
+    assert_hears(b, &key, 0, SOME);
+    end();
+}
+
+static void a_state_is_copied_for_two_at_a_time(void **state)
+{
+    (void)state;
+    begin("objects-states");
+    for (uint32_t f = SMALL; f <= THIRD; f++) {
+        struct wire_key key = state_of(f, 0, A);
+        for (size_t i = 0; i < ISLE_SMALL_VALUES; i++)
+            replica_anchor(a->replica, f)[i] = (float)i + (float)f;
+        played_say_fetch(b, A, &key);
+        played_say_fetch(b, A, &key); /* once more: it is on its way */
+    }
+    struct wire_key third = state_of(THIRD, 0, A), first = state_of(SMALL, 0, A);
+    assert_answered(b, &third, WIRE_NOT_AVAILABLE);
+    played_say_fetch(b, A, &first);            /* once more: it is on its way */
+    replica_anchor(a->replica, OTHER)[0] = -1; /* changes after the copy was made */
+    assert_hears_state(b, SMALL);
+    replica_anchor(a->replica, OTHER)[0] = OTHER;
+    assert_hears_state(b, OTHER);
+    played_say_done(b, A, &first, WIRE_RECEIVED);
+    played_say_fetch(b, A, &third);
+    assert_hears_state(b, THIRD);
+    end();
+}
+
+static void a_state_that_is_changing_or_of_another_version_is_not_to_be_had(void **state)
+{
+    (void)state;
+    begin("objects-unsteady");
+    struct wire_key small = state_of(SMALL, 0, A), other = state_of(OTHER, 0, A), newer = state_of(THIRD, 1, A);
+    for (uint32_t s = A; s <= B; s++) /* all results of version 1: it is being applied */
+        isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = SMALL, .version = 1, .shard = s});
+    assert_int_equal(sync_state(a->sync, SMALL), SYNC_APPLYING);
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = OTHER, .member = B});
+    assert_int_equal(sync_state(a->sync, OTHER), SYNC_REPAIR);
+    const struct wire_key *const keys[] = {&small, &other, &newer};
+    for (int k = 0; k < 3; k++) {
+        played_say_fetch(b, A, keys[k]);
+        assert_answered(b, keys[k], WIRE_NOT_AVAILABLE);
+    }
+    end();
+}
+
+static void what_is_nowhere_is_not_available(void **state)
+{
+    (void)state;
+    begin("objects-nowhere");
+    struct wire_key beyond = result_of(ISLE_FRAGMENTS, 1, A), shard = result_of(SMALL, 1, 2),
+                    contribution = contribution_in(SMALL, 1), state_key = state_of(ISLE_FRAGMENTS, 0, A);
+    const struct wire_key *const keys[] = {&beyond, &shard, &contribution, &state_key};
+    for (int k = 0; k < 4; k++) {
+        played_say_fetch(b, A, keys[k]);
+        assert_answered(b, keys[k], WIRE_NOT_AVAILABLE);
+    }
+    end();
+}
+
+static void what_is_fetched_and_not_there_is_told_to_the_core(void **state)
+{
+    (void)state;
+    begin("objects-told");
+    struct event event;
+    struct wire_key key = result_of(SMALL, 5, B), lost = state_of(OTHER, 0, B);
+    peers_fetch(a->peers, &key, B);
+    isle_wait(played_heard_of(b, WIRE_FETCH, &key));
+    played_say_done(b, A, &key, WIRE_NOT_AVAILABLE);
+    isle_wait(isle_took_sync(a, SYNC_EV_NOT_AVAILABLE, &event));
+    assert_true(wire_key_equal(&event.sync.key, &key));
+    assert_int_equal(event.sync.member, B);
+    assert_int_equal(event.sync.fragment, SMALL);
+    /* A state that was on its way and is not sent any more: the same. Of one that was not: nothing. */
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = OTHER, .member = B});
+    isle_wait(played_heard_of(b, WIRE_FETCH, &lost));
+    played_say_done(b, A, &lost, WIRE_GONE);
+    played_say_fetch(b, A, &key);
+    assert_answered(b, &key, WIRE_NOT_AVAILABLE); /* that word was heard before the chunk comes */
+    uint64_t bytes = state_object_bytes(a->replica, a->plan->plan, OTHER);
+    played_send_chunk(b, A, &lost, bytes, 0, pattern, 1000);
+    isle_wait(peers_receiving(a->peers, &lost));
+    assert_false(isle_took_sync(a, SYNC_EV_NOT_AVAILABLE, &event));
+    peers_fetch(a->peers, &lost, B); /* it comes: not asked for again */
+    played_say_done(b, A, &lost, WIRE_GONE);
+    isle_wait(isle_took_sync(a, SYNC_EV_NOT_AVAILABLE, &event));
+    assert_int_equal(event.sync.fragment, OTHER);
+    assert_false(peers_receiving(a->peers, &lost));
+    assert_false(played_heard_of(b, WIRE_FETCH, &lost));
+    end();
+}
+
+/* ---- what peers offer ---- */
+
+static void assert_offer_answered(const struct wire_key *key, uint64_t total, enum wire_done status)
+{
+    played_send_chunk(b, A, key, total, 0, pattern, total < 1000 ? total : 1000);
+    assert_answered(b, key, status);
+}
+
+static void assert_taken(const struct wire_key *key, const uint8_t *data, size_t bytes, enum wire_done done)
+{
+    struct event event;
+    played_send(b, A, key, pattern, bytes);
+    isle_wait(isle_took(a, EVENT_OBJECT, &event));
+    assert_int_equal(event.member, B);
+    assert_int_equal(event.object.bytes, bytes);
+    assert_true(wire_key_equal(&event.object.key, key));
+    assert_memory_equal(data, pattern, bytes);
+    peers_judged(a->peers, B, key, done);
+    assert_answered(b, key, done);
+}
+
+static void contributions_are_taken_in_as_the_core_wants_them(void **state)
+{
+    (void)state;
+    begin("objects-offers");
+    struct wire_key key = contribution_in(SMALL, 1), older = contribution_in(SMALL, 0),
+                    later = contribution_in(SMALL, 2), beyond = contribution_in(ISLE_FRAGMENTS, 1), alien = key,
+                    elsewhere = key;
+    struct slot *slot = slots_in(a->slots, SMALL, B);
+    alien.island = A;
+    elsewhere.shard = B;
+    fill(slot, SMALL, A, 7, 0, SOME);
+    assert_offer_answered(&older, SOME, WIRE_NOT_NEEDED);
+    assert_offer_answered(&later, SOME, WIRE_NOT_YET);
+    assert_offer_answered(&beyond, SOME, WIRE_NOT_NEEDED);
+    assert_offer_answered(&alien, SOME, WIRE_NOT_NEEDED);
+    assert_offer_answered(&elsewhere, SOME, WIRE_NOT_NEEDED);
+    assert_offer_answered(&key, slot->bytes_max + 1, WIRE_REFUSED);
+    fill(slot, SMALL, A, 7, 0, SOME);
+    slot->busy = true; /* a job reads the one before */
+    assert_offer_answered(&key, SOME, WIRE_NOT_YET);
+    assert_int_equal(slot->version, 7);
+    slot->busy = false;
+    assert_taken(&key, slot->data, SOME, WIRE_REFUSED);
+    assert_int_equal(slot->version, 0); /* what was in it is gone */
+    assert_taken(&key, slot->data, SOME, WIRE_NOT_YET);
+    assert_taken(&key, slot->data, SOME, WIRE_RECEIVED);
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_CONTRIBUTION, .fragment = SMALL, .version = 1, .member = B});
+    assert_offer_answered(&key, SOME, WIRE_RECEIVED); /* it is here already */
+    end();
+}
+
+static void results_and_states_are_taken_in_as_the_core_wants_them(void **state)
+{
+    (void)state;
+    begin("objects-more-offers");
+    struct wire_key key = result_of(SMALL, 1, B), older = result_of(SMALL, 0, B), later = result_of(SMALL, 2, B);
+    struct wire_key lost = state_of(OTHER, 0, B);
+    assert_offer_answered(&older, SOME, WIRE_RECEIVED);
+    assert_offer_answered(&later, SOME, WIRE_NOT_YET);
+    struct slot *slot = slots_result(a->slots, SMALL, B);
+    assert_ok(slots_room(a->slots, slot, SMALL, B));
+    slot->busy = true;
+    assert_offer_answered(&key, SOME, WIRE_NOT_YET);
+    slot->busy = false;
+    assert_taken(&key, slot->data, SOME, WIRE_RECEIVED);
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = SMALL, .version = 1, .shard = B});
+    assert_offer_answered(&key, SOME, WIRE_RECEIVED);
+    /* A state: none that was not asked for, and none that is too long. */
+    uint64_t bytes = state_object_bytes(a->replica, a->plan->plan, OTHER);
+    assert_offer_answered(&lost, bytes, WIRE_NOT_NEEDED);
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = OTHER, .member = B});
+    assert_offer_answered(&lost, bytes + 1, WIRE_REFUSED);
+    struct event event;
+    played_send(b, A, &lost, pattern, bytes);
+    isle_wait(isle_took(a, EVENT_OBJECT, &event));
+    assert_memory_equal(slots_state(a->slots, OTHER), pattern, bytes);
+    assert_true(peers_receiving(a->peers, &lost)); /* until it is judged */
+    peers_judged(a->peers, B, &lost, WIRE_RECEIVED);
+    assert_answered(b, &lost, WIRE_RECEIVED);
+    assert_false(peers_receiving(a->peers, &lost));
+    end();
+}
+
+static void no_state_comes_in_while_a_trainers_tensors_are_taken_over(void **state)
+{
+    (void)state;
+    run = isle_run_new("objects-initial", 2, NULL);
+    b = played_open(run, B, 0, NULL);
+    c = NULL;
+    a = isle_open(run, A, NULL, 0);
+    isle_know_plan(a);
+    played_greet(b, a);
+    struct played_trainer *trainer = played_trainer_open(a);
+    played_trainer_give_initial(trainer);
+    assert_true(trainer_initialising(a->trainer));
+    struct wire_key lost = state_of(OTHER, 0, B);
+    uint64_t bytes = state_object_bytes(a->replica, a->plan->plan, OTHER);
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = OTHER, .member = B});
+    assert_offer_answered(&lost, bytes, WIRE_NOT_YET);
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
+        trainer_started(a->trainer, f, true);
+    struct event event;
+    played_send(b, A, &lost, pattern, bytes);
+    isle_wait(isle_took(a, EVENT_OBJECT, &event));
+    played_trainer_close(trainer);
+    end();
+}
+
+static void what_stands_still_is_not_receiving(void **state)
+{
+    (void)state;
+    begin("objects-stands");
+    struct wire_key key = contribution_in(LARGE, 1);
+    assert_false(peers_receiving(a->peers, &key));
+    played_send_chunk(b, A, &key, MANY, 0, pattern, CHUNK);
+    isle_wait(peers_receiving(a->peers, &key));
+    a->now_ms += STANDS_MS - 1;
+    isle_tick(a);
+    assert_true(peers_receiving(a->peers, &key));
+    isle_wait(played_heard_of(b, WIRE_ACK, &key) && b->in.ack.resume); /* it asks to go on */
+    assert_int_equal(b->in.ack.have, CHUNK);
+    a->now_ms += 1;
+    isle_tick(a);
+    assert_false(peers_receiving(a->peers, &key));
+    end();
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    struct env_rng rng = env_rng_init(1, 1);
+    pattern = malloc(MANY + 8);
+    got = malloc(MANY);
+    for (size_t i = 0; i < MANY + 8; i++)
+        pattern[i] = (uint8_t)env_rng_u64(&rng);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_contribution_goes_out_of_its_slot),
+        cmocka_unit_test(a_result_goes_out_of_its_slot),
+        cmocka_unit_test(what_a_job_is_writing_or_is_of_another_version_does_not_go_out),
+        cmocka_unit_test(a_window_bounds_what_is_unacknowledged),
+        cmocka_unit_test(what_is_lost_is_sent_again_from_there),
+        cmocka_unit_test(a_rate_limit_is_kept),
+        cmocka_unit_test(a_retired_contribution_is_not_sent_any_more),
+        cmocka_unit_test(a_slot_that_is_written_again_is_not_served_from),
+        cmocka_unit_test(a_peer_that_restarts_ends_its_transfers_and_no_other_peers),
+        cmocka_unit_test(old_results_come_from_the_ledger),
+        cmocka_unit_test(a_result_comes_from_the_slot_only_when_it_stands_there),
+        cmocka_unit_test(a_state_is_copied_for_two_at_a_time),
+        cmocka_unit_test(a_state_that_is_changing_or_of_another_version_is_not_to_be_had),
+        cmocka_unit_test(what_is_nowhere_is_not_available),
+        cmocka_unit_test(what_is_fetched_and_not_there_is_told_to_the_core),
+        cmocka_unit_test(contributions_are_taken_in_as_the_core_wants_them),
+        cmocka_unit_test(results_and_states_are_taken_in_as_the_core_wants_them),
+        cmocka_unit_test(no_state_comes_in_while_a_trainers_tensors_are_taken_over),
+        cmocka_unit_test(what_stands_still_is_not_receiving),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    free(pattern);
+    free(got);
+    return failed;
+}

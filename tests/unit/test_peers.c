@@ -1,0 +1,415 @@
+/* peers: who is greeted, who is refused and why, who is away, whose word counts. One island with all its parts, others
+ * played on real links; the clock is the test's. */
+#include "tests/lib/testlib.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/digest.h"
+#include "common/mem.h"
+#include "tests/lib/isle.h"
+#include "tests/lib/played.h"
+
+enum { A, B, C };
+/* As the header and docs/PROTOCOL.md have them. */
+enum { SILENT_MS = 2500, BEAT_MS = 1000, HELLO_MS = 1000 };
+
+static struct isle_run *run;
+static struct isle *a;
+static struct played *b, *c;
+
+static void begin(const char *name, uint32_t count, bool plan)
+{
+    run = isle_run_new(name, count, NULL);
+    b = played_open(run, B, 0, NULL);
+    c = count > C ? played_open(run, C, 0, NULL) : NULL;
+    a = isle_open(run, A, NULL, 0);
+    if (plan)
+        isle_know_plan(a);
+    /* Its own greetings on both sides of the control connection are through. */
+    isle_wait(played_heard_type(b, WIRE_HELLO));
+    if (c != NULL)
+        isle_wait(played_heard_type(c, WIRE_HELLO));
+}
+
+static void end(void)
+{
+    isle_close(a);
+    played_close(b);
+    if (c != NULL)
+        played_close(c);
+    isle_run_free(run);
+}
+
+static struct peer_info info(uint32_t peer)
+{
+    return peers_info(a->peers, peer);
+}
+
+static void say_and_settle(struct played *played)
+{
+    played_say(played, A);
+    played_settle(played, A, WIRE_DONE);
+}
+
+static void assert_posted(enum sync_event_type type, uint32_t member)
+{
+    struct event event;
+    if (!isle_took_sync(a, type, &event))
+        fail_msg("no event %d of member %u", (int)type, member);
+    assert_int_equal(event.sync.member, member);
+}
+
+static void assert_nothing_posted(enum sync_event_type type)
+{
+    struct event event;
+    assert_false(isle_took_sync(a, type, &event));
+}
+
+static const struct wire_heartbeat *next_beat(struct played *played)
+{
+    isle_wait(played_heard_type(played, WIRE_HEARTBEAT));
+    return &played->in.heartbeat;
+}
+
+/* ---- greetings ---- */
+
+static void islands_greet_each_other_and_are_up(void **state)
+{
+    (void)state;
+    begin("peers-greet", 2, false);
+    const struct wire_hello *hello = &b->in.hello;
+    struct digest view_id = isle_view_id(run);
+    assert_true(digest_equal(&hello->run_id, &run->spec.digest));
+    assert_true(digest_equal(&hello->view_id, &view_id));
+    assert_false(hello->plan_known);
+    assert_int_equal(hello->session, 1000);
+    assert_int_equal(hello->island, A);
+    assert_string_equal(hello->name, "a");
+    assert_int_equal(hello->window_kib, 16 * 1024);
+    assert_false(info(B).up || info(B).refused || peers_heard(a->peers));
+    assert_string_equal(info(B).note, "");
+    assert_int_equal(info(B).heard_ms, 0);
+    played_greet(b, a);
+    assert_posted(SYNC_EV_PEER_UP, B);
+    assert_int_equal(info(B).heard_ms, a->now_ms);
+    assert_false(peers_heard(a->peers)); /* it has not said yet how it stands */
+    assert_int_equal(next_beat(b)->session, 1000);
+    assert_int_equal(b->in.heartbeat.sequence, 1);
+    played_beat(b);
+    say_and_settle(b);
+    assert_posted(SYNC_EV_HEARTBEAT, B);
+    assert_true(peers_heard(a->peers));
+    end();
+}
+
+static void spoil_hello(int how, struct wire_hello *hello)
+{
+    if (how == 0)
+        hello->run_id.byte[31] ^= 1;
+    else if (how == 1)
+        hello->view_id.byte[31] ^= 1;
+    else if (how == 2)
+        snprintf(hello->name, sizeof hello->name, "c");
+    else if (how == 3)
+        hello->island = A;
+    else
+        hello->plan_known = true; /* of a plan that is not ours: all zeros */
+}
+
+static void who_is_of_another_run_is_refused_with_the_reason_until_that_changes(void **state)
+{
+    (void)state;
+    static const char *const notes[] = {"another run spec", "another list of members", "name is not the one",
+                                        "name is not the one", "its model has other tensors"};
+    begin("peers-refuse", 2, true);
+    for (int how = 0; how < 5; how++) {
+        b->session++;
+        spoil_hello(how, played_hello(b));
+        played_say(b, A);
+        isle_wait(info(B).refused && strstr(info(B).note, notes[how]) != NULL);
+        /* Nothing else is heard of it, and time does not mend it. */
+        played_beat(b);
+        played_say(b, A);
+        a->now_ms += 3600 * 1000;
+        isle_tick(a);
+        isle_wait(played_heard_type(b, WIRE_HELLO)); /* the answer to a heartbeat of somebody unknown, or the tick's */
+        assert_true(info(B).refused && !info(B).up);
+        assert_nothing_posted(SYNC_EV_PEER_UP);
+        assert_nothing_posted(SYNC_EV_HEARTBEAT);
+        assert_non_null(strstr(info(B).note, notes[how]));
+    }
+    played_greet(b, a);
+    assert_false(info(B).refused);
+    assert_string_equal(info(B).note, "");
+    assert_posted(SYNC_EV_PEER_UP, B);
+    /* One who was here, and is refused now, is not heard any more. */
+    spoil_hello(0, played_hello(b));
+    played_say(b, A);
+    isle_wait(info(B).refused);
+    while (played_heard(b)) {
+    }
+    a->now_ms += HELLO_MS;
+    played_beat(b);
+    played_say(b, A);
+    isle_wait(played_heard_type(b, WIRE_HELLO));
+    assert_nothing_posted(SYNC_EV_HEARTBEAT);
+    end();
+}
+
+static void a_plan_that_becomes_known_is_compared_with_those_announced(void **state)
+{
+    (void)state;
+    begin("peers-plans", 3, false);
+    struct model_plan *plan = isle_model_plan(run);
+    played_hello(b)->plan_known = true;
+    b->out.hello.plan_id = plan->plan->digest;
+    played_say(b, A);
+    isle_wait(info(B).up);
+    played_hello(c)->plan_known = true; /* another one */
+    played_say(c, A);
+    isle_wait(info(C).up);
+    assert_posted(SYNC_EV_PEER_UP, B);
+    struct event event;
+    while (isle_took_sync(a, SYNC_EV_PEER_UP, &event)) {
+    }
+    isle_know_plan(a);
+    assert_posted(SYNC_EV_PEER_UP, B); /* the core is new and has heard nothing */
+    assert_nothing_posted(SYNC_EV_PEER_UP);
+    assert_true(info(B).up && !info(B).refused);
+    assert_true(info(C).refused);
+    assert_non_null(strstr(info(C).note, "other tensors"));
+    isle_wait(played_heard_type(b, WIRE_HELLO) && b->in.hello.plan_known);
+    assert_true(digest_equal(&b->in.hello.plan_id, &plan->plan->digest));
+    model_plan_free(plan);
+    end();
+}
+
+static void another_run_in_the_header_and_a_key_that_is_not_admitted_are_told(void **state)
+{
+    (void)state;
+    run = isle_run_new("peers-tags", 3, NULL);
+    b = played_open(run, B, 12345, NULL);
+    struct ident ours = run->idents[A], other;
+    assert_ok(ident_generate(&other));
+    run->idents[A] = other; /* c has another key for a */
+    c = played_open(run, C, 0, NULL);
+    run->idents[A] = ours;
+    a = isle_open(run, A, NULL, 0);
+    isle_wait(info(C).refused);
+    assert_non_null(strstr(info(C).note, "it does not admit our key"));
+    struct link_event event;
+    struct link_message message;
+    while (!link_up(b->link, A, false)) {
+        (void)!link_recv(b->link, &message);
+        while (link_event(b->link, &event)) {
+        }
+        isle_turn_all();
+    }
+    played_hello(b);
+    played_say(b, A);
+    isle_wait(info(B).refused);
+    assert_non_null(strstr(info(B).note, "another run spec"));
+    assert_false(info(B).up || info(C).up);
+    end();
+}
+
+static void strangers_are_counted_and_named(void **state)
+{
+    (void)state;
+    run = isle_run_new("peers-strangers", 2, NULL);
+    isle_listen(run, A);
+    b = played_open(run, B, 0, NULL);
+    run->addresses[B][0] = '\0'; /* b dials */
+    c = NULL;
+    a = isle_open(run, A, NULL, 0);
+    assert_int_equal(peers_totals(a->peers).strangers, 0);
+    struct ident other;
+    assert_ok(ident_generate(&other));
+    struct played *mallory = played_open(run, B, 0, &other);
+    a->now_ms += 17;
+    isle_wait(peers_totals(a->peers).strangers > 0);
+    assert_non_null(strstr(peers_totals(a->peers).stranger, other.public_text));
+    assert_int_equal(peers_totals(a->peers).stranger_ms, a->now_ms);
+    assert_false(info(B).up);
+    played_close(mallory);
+    played_greet(b, a); /* the real one gets through */
+    end();
+}
+
+static void a_greeting_goes_on_until_both_know_the_same(void **state)
+{
+    (void)state;
+    begin("peers-again", 2, true);
+    /* Not greeted: every second. */
+    for (int k = 0; k < 2; k++) {
+        a->now_ms += HELLO_MS;
+        isle_tick(a);
+        isle_wait(played_heard_type(b, WIRE_HELLO));
+    }
+    played_greet(b, a); /* it has no plan yet, and is answered */
+    isle_wait(played_heard_type(b, WIRE_HELLO));
+    a->now_ms += HELLO_MS;
+    isle_tick(a);
+    isle_wait(played_heard_type(b, WIRE_HELLO));
+    played_hello(b)->plan_known = true;
+    b->out.hello.plan_id = a->plan->plan->digest;
+    say_and_settle(b);
+    /* Settled: no more of them, but in answer to one, and not for every one of a flood. */
+    for (int k = 0; k < 5; k++) {
+        a->now_ms += HELLO_MS;
+        isle_tick(a);
+        peers_announce(a->peers);
+    }
+    int hellos = 0;
+    isle_turn(a);
+    isle_wait(played_heard(b) &&
+              (hellos += b->in.type == WIRE_HELLO, b->in.type == WIRE_HEARTBEAT && b->in.heartbeat.sequence >= 6));
+    assert_int_equal(hellos, 0);
+    for (int k = 0; k < 5; k++) {
+        played_hello(b)->plan_known = true;
+        b->out.hello.plan_id = a->plan->plan->digest;
+        played_say(b, A);
+    }
+    assert_int_equal(played_settle(b, A, WIRE_HELLO), 1);
+    end();
+}
+
+/* ---- up, away, back, gone ---- */
+
+static void who_is_silent_is_away_and_comes_back_with_a_word(void **state)
+{
+    (void)state;
+    begin("peers-silent", 2, true);
+    played_greet(b, a);
+    assert_posted(SYNC_EV_PEER_UP, B);
+    uint64_t heard_ms = a->now_ms;
+    a->now_ms = heard_ms + SILENT_MS;
+    isle_tick(a);
+    assert_true(info(B).up);
+    a->now_ms++;
+    isle_tick(a);
+    assert_false(info(B).up || info(B).refused);
+    assert_string_equal(info(B).note, "silent");
+    assert_int_equal(info(B).heard_ms, heard_ms);
+    assert_posted(SYNC_EV_PEER_DOWN, B);
+    a->now_ms += 10000;
+    isle_tick(a);
+    assert_nothing_posted(SYNC_EV_PEER_DOWN); /* said once */
+    played_beat(b);
+    say_and_settle(b);
+    isle_wait(info(B).up);
+    assert_posted(SYNC_EV_PEER_UP, B);
+    assert_posted(SYNC_EV_HEARTBEAT, B); /* in this order: up forgets what was said before */
+    end();
+}
+
+static void a_goodbye_is_an_end_until_the_next_greeting(void **state)
+{
+    (void)state;
+    begin("peers-bye", 2, true);
+    played_greet(b, a);
+    played_settle(b, A, WIRE_HELLO);
+    b->out.type = WIRE_BYE;
+    snprintf(b->out.bye.reason, sizeof b->out.bye.reason, "going home");
+    played_say(b, A);
+    isle_wait(!info(B).up);
+    assert_string_equal(info(B).note, "going home");
+    assert_false(info(B).refused);
+    assert_posted(SYNC_EV_PEER_DOWN, B);
+    a->now_ms += HELLO_MS;
+    struct wire_key key = {.kind = WIRE_RESULT, .version = 9};
+    played_say_fetch(b, A, &key);
+    played_beat(b); /* one that was still on its way */
+    played_say(b, A);
+    isle_wait(played_heard(b) && (assert_int_not_equal(b->in.type, WIRE_DONE), b->in.type == WIRE_HELLO));
+    assert_nothing_posted(SYNC_EV_HEARTBEAT);
+    assert_false(info(B).up);
+    played_greet(b, a);
+    assert_posted(SYNC_EV_PEER_UP, B);
+    peers_bye(a->peers, "enough");
+    isle_wait(played_heard_type(b, WIRE_BYE));
+    assert_string_equal(b->in.bye.reason, "enough");
+    end();
+}
+
+static void a_restart_is_seen(void **state)
+{
+    (void)state;
+    begin("peers-restart", 2, true);
+    played_greet(b, a);
+    struct wire_heartbeat *beat = played_beat(b);
+    beat->step = 77;
+    beat->trainer = WIRE_TRAINER_TRAINING;
+    say_and_settle(b);
+    assert_true(peers_heard(a->peers));
+    assert_int_equal(info(B).step, 77);
+    struct event event;
+    while (isle_took(a, EVENT_SYNC, &event)) {
+    }
+    b->session++;
+    played_hello(b);
+    say_and_settle(b);
+    assert_posted(SYNC_EV_PEER_DOWN, B);
+    assert_posted(SYNC_EV_PEER_UP, B);
+    /* A heartbeat of the session before is not believed; it is answered by a greeting, not too often. */
+    while (played_heard(b)) {
+    }
+    a->now_ms += HELLO_MS;
+    for (int k = 0; k < 3; k++) {
+        beat = played_beat(b);
+        beat->session = b->session - 1;
+        beat->step = 99;
+        beat->fragments[0].version = 9;
+        played_say(b, A);
+    }
+    played_beat(b)->step = 5;
+    played_say(b, A);
+    assert_int_equal(played_settle(b, A, WIRE_HELLO), 1);
+    assert_int_equal(info(B).step, 5);
+    assert_posted(SYNC_EV_HEARTBEAT, B);
+    assert_nothing_posted(SYNC_EV_HEARTBEAT); /* one of four */
+    end();
+}
+
+/* ---- out of memory ---- */
+
+static void without_memory_there_are_no_peers_and_nothing_is_left(void **state)
+{
+    (void)state;
+    begin("peers-memory", 2, false);
+    struct peers_conf conf = isle_peers_conf(a, 5);
+    struct peers *peers = NULL;
+    enum err err = ERR_NOMEM;
+    int n = 0;
+    for (; err != ERR_OK; n++) {
+        mem_fail_after(n);
+        err = peers_new(&conf, &peers);
+        mem_fail_after(-1);
+        if (err != ERR_OK)
+            assert_int_equal(err, ERR_NOMEM);
+        assert_true((peers == NULL) == (err != ERR_OK));
+    }
+    print_message("%d allocations\n", n - 1);
+    assert_true(n > 5);
+    peers_free(peers);
+    end();
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(islands_greet_each_other_and_are_up),
+        cmocka_unit_test(who_is_of_another_run_is_refused_with_the_reason_until_that_changes),
+        cmocka_unit_test(a_plan_that_becomes_known_is_compared_with_those_announced),
+        cmocka_unit_test(another_run_in_the_header_and_a_key_that_is_not_admitted_are_told),
+        cmocka_unit_test(strangers_are_counted_and_named),
+        cmocka_unit_test(a_greeting_goes_on_until_both_know_the_same),
+        cmocka_unit_test(who_is_silent_is_away_and_comes_back_with_a_word),
+        cmocka_unit_test(a_goodbye_is_an_end_until_the_next_greeting),
+        cmocka_unit_test(a_restart_is_seen),
+        cmocka_unit_test(without_memory_there_are_no_peers_and_nothing_is_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -354,6 +354,9 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
     peer->note[0] = '\0';
     peer->heard_ms = peers->now_ms;
     if (restarted) {
+        /* What it said before is void. */
+        peer->sequence_in = peer->sequence_in_ms = 0;
+        peer->report = (struct report){0};
         objects_reset(peers->objects, i);
         peer_gone(peers, i);
     }

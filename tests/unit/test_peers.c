@@ -333,7 +333,7 @@ static void a_goodbye_is_an_end_until_the_next_greeting(void **state)
     end();
 }
 
-static void a_restart_is_seen(void **state)
+static void a_restart_is_seen_and_what_was_said_before_is_void(void **state)
 {
     (void)state;
     begin("peers-restart", 2, true);
@@ -352,6 +352,9 @@ static void a_restart_is_seen(void **state)
     say_and_settle(b);
     assert_posted(SYNC_EV_PEER_DOWN, B);
     assert_posted(SYNC_EV_PEER_UP, B);
+    assert_false(peers_heard(a->peers)); /* the new one has not said how it stands */
+    assert_int_equal(info(B).step, 0);
+    assert_int_equal(info(B).trainer, WIRE_TRAINER_NONE);
     /* A heartbeat of the session before is not believed; it is answered by a greeting, not too often. */
     while (played_heard(b)) {
     }
@@ -408,7 +411,7 @@ int main(void)
         cmocka_unit_test(a_greeting_goes_on_until_both_know_the_same),
         cmocka_unit_test(who_is_silent_is_away_and_comes_back_with_a_word),
         cmocka_unit_test(a_goodbye_is_an_end_until_the_next_greeting),
-        cmocka_unit_test(a_restart_is_seen),
+        cmocka_unit_test(a_restart_is_seen_and_what_was_said_before_is_void),
         cmocka_unit_test(without_memory_there_are_no_peers_and_nothing_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -382,7 +382,8 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
     peer->heard_ms = peers->now_ms;
     peer->sequence_in = beat->sequence;
     peer->sequence_in_ms = peers->now_ms;
-    if (beat->echo == peer->sequence_out && peers->now_ms >= peer->sequence_out_ms + beat->echo_delay_ms)
+    bool echoed = beat->echo > 0 && beat->echo == peer->sequence_out; /* 0: it has heard none of ours yet */
+    if (echoed && peers->now_ms >= peer->sequence_out_ms + beat->echo_delay_ms)
         peer->rtt_ms = (uint32_t)(peers->now_ms - peer->sequence_out_ms - beat->echo_delay_ms);
     peer->report = (struct report){.step = beat->step,
                                    .tokens = beat->tokens,

@@ -227,6 +227,23 @@ static void a_round_trip_is_measured_by_echoes_of_our_own_heartbeats(void **stat
     end();
 }
 
+/* A clock that has been running for days, and a first heartbeat that echoes none of ours. */
+static void an_echo_of_nothing_is_no_round_trip(void **state)
+{
+    (void)state;
+    begin("peers-noecho", 2, false);
+    played_hello(b);
+    played_say(b, A);
+    played_beat(b);
+    played_say(b, A);
+    /* Both are taken in before anything of ours goes out. */
+    peers_look(a->peers, a->now_ms);
+    struct event event;
+    isle_wait((peers_take(a->peers, a->now_ms), isle_took_sync(a, SYNC_EV_HEARTBEAT, &event)));
+    assert_int_equal(info(B).rtt_ms, 0);
+    end();
+}
+
 static void the_furthest_island_is_known_but_nobody_is_beyond_the_end(void **state)
 {
     (void)state;
@@ -339,6 +356,7 @@ int main(void)
         cmocka_unit_test(all_that_is_said_of_a_fragment_counts_as_news),
         cmocka_unit_test(a_heartbeat_that_is_lost_does_not_matter_for_long),
         cmocka_unit_test(a_round_trip_is_measured_by_echoes_of_our_own_heartbeats),
+        cmocka_unit_test(an_echo_of_nothing_is_no_round_trip),
         cmocka_unit_test(the_furthest_island_is_known_but_nobody_is_beyond_the_end),
         cmocka_unit_test(what_an_attached_trainer_does_reaches_the_others),
         cmocka_unit_test(what_a_trainers_process_does_reaches_the_others),

@@ -93,9 +93,10 @@ void objects_free(struct objects *objects)
 enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan)
 {
     uint32_t fragments = plan->plan->plan->fragments_count;
-    objects->plan = *plan;
     end_served(objects, UINT32_MAX, NULL);
-    return new_xfer(objects, 2 * fragments * objects->conf.view->count + SERVED_MAX);
+    TRY(new_xfer(objects, 2 * fragments * objects->conf.view->count + SERVED_MAX));
+    objects->plan = *plan;
+    return ERR_OK;
 }
 
 void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_bytes)

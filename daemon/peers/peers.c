@@ -324,10 +324,10 @@ static void peer_gone(struct peers *peers, uint32_t i)
 
 enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
 {
-    peers->plan = *plan;
-    TRY(objects_plan_known(peers->objects, plan));
     for (uint32_t i = 0; i < members_of(peers); i++)
-        TRY(mem_new(fragments_of(peers), sizeof *peers->peers[i].said, "peers", &peers->peers[i].said));
+        TRY(mem_new(plan->plan->plan->fragments_count, sizeof *peers->peers[i].said, "peers", &peers->peers[i].said));
+    TRY(objects_plan_known(peers->objects, plan));
+    peers->plan = *plan;
     for (uint32_t i = 0; i < members_of(peers); i++) {
         struct peer *peer = &peers->peers[i];
         if (!peer->greeted || i == self_of(peers) || !plan_agrees(peers, i, peer->plan_known, &peer->plan_id))

@@ -399,6 +399,31 @@ static void without_memory_there_are_no_peers_and_nothing_is_left(void **state)
     end();
 }
 
+/* The engine then ends in order, with turns and ticks to the last. */
+static void without_memory_for_the_plan_peers_go_on_without_it(void **state)
+{
+    (void)state;
+    enum err err = ERR_NOMEM;
+    int n = 0;
+    for (; err != ERR_OK; n++) {
+        begin("peers-plan-memory", 2, false);
+        played_greet(b, a);
+        isle_make_plan(a);
+        struct peers_plan plan = isle_peers_plan(a);
+        mem_fail_after(n);
+        err = peers_plan_known(a->peers, &plan);
+        mem_fail_after(-1);
+        assert_true(err == ERR_OK || err == ERR_NOMEM);
+        peers_announce(a->peers);
+        isle_turn(a);
+        a->now_ms += BEAT_MS;
+        isle_tick(a);
+        next_beat(b);
+        end();
+    }
+    assert_true(n > 4);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -413,6 +438,7 @@ int main(void)
         cmocka_unit_test(a_goodbye_is_an_end_until_the_next_greeting),
         cmocka_unit_test(a_restart_is_seen_and_what_was_said_before_is_void),
         cmocka_unit_test(without_memory_there_are_no_peers_and_nothing_is_left),
+        cmocka_unit_test(without_memory_for_the_plan_peers_go_on_without_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,568 @@
+/* status: each complaint has a situation that gives it and one that does not; numbers and names are those of the parts;
+ * the JSON form has exactly the keys that docs/FORMATS.md names. */
+#include "tests/lib/testlib.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/digest.h"
+#include "common/mem.h"
+#include "daemon/control/status.h"
+#include "daemon/control/status_json.h"
+#include "tests/lib/isle.h"
+#include "tests/lib/played.h"
+#include "tests/lib/played_trainer.h"
+
+enum { A, B, C };
+enum { SILENT_MS = 2500, MEMORY = 12345678 };
+
+static struct isle_run *run;
+static struct isle *a;
+static struct played *b, *c;
+static struct played_trainer *trainer;
+static struct status status; /* as last taken */
+
+/* ---- an island, its peers and its trainer ---- */
+
+static void begin_run(const char *name, uint32_t count, const char *sync)
+{
+    run = isle_run_new(name, count, sync);
+    b = count > B ? played_open(run, B, 0, NULL) : NULL;
+    c = count > C ? played_open(run, C, 0, NULL) : NULL;
+    trainer = NULL;
+}
+
+static void begin(const char *name, uint32_t count, const char *sync)
+{
+    begin_run(name, count, sync);
+    a = isle_open(run, A, NULL, 0);
+    isle_know_plan(a);
+    a->engine = true;
+}
+
+static void end(void)
+{
+    status_deinit(&status);
+    if (trainer != NULL)
+        played_trainer_close(trainer);
+    isle_close(a);
+    if (b != NULL)
+        played_close(b);
+    if (c != NULL)
+        played_close(c);
+    isle_run_free(run);
+}
+
+static struct status_conf conf_of(void)
+{
+    return (struct status_conf){.conf = &a->conf,
+                                .spec = &run->spec,
+                                .view = &a->view,
+                                .ledger = a->ledger,
+                                .peers = a->peers,
+                                .trainer = a->trainer,
+                                .start_ms = 1000000,
+                                .plan = a->plan,
+                                .sync = a->sync,
+                                .rounds = a->rounds,
+                                .replica = a->replica,
+                                .memory_bytes = a->plan != NULL ? MEMORY : 0};
+}
+
+static const struct status *take(void)
+{
+    static struct status_conf conf;
+    conf = conf_of();
+    status_deinit(&status);
+    assert_ok(status_take(&conf, a->now_ms, &status));
+    return &status;
+}
+
+static const struct complaint *complaint_of(enum complaint_code code)
+{
+    take();
+    for (uint32_t i = 0; i < status.complaints_count; i++)
+        if (status.complaints[i].code == code)
+            return &status.complaints[i];
+    return NULL;
+}
+
+static void assert_complains(enum complaint_code code, const char *what)
+{
+    const struct complaint *complaint = complaint_of(code);
+    if (complaint == NULL)
+        fail_msg("no complaint %s", complaint_name(code));
+    if (strstr(complaint->what, what) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", complaint->what, what);
+    assert_true(strlen(complaint->remedy) > 10);
+}
+
+static void assert_silent(enum complaint_code code)
+{
+    const struct complaint *complaint = complaint_of(code);
+    if (complaint != NULL)
+        fail_msg("it complains: %s", complaint->what);
+}
+
+/* b says how it stands, and is heard. */
+static void beat_b(void)
+{
+    struct event event;
+    played_say(b, A);
+    isle_wait(isle_took_sync(a, SYNC_EV_HEARTBEAT, &event));
+}
+
+static void train(uint64_t step)
+{
+    if (trainer == NULL) {
+        trainer = played_trainer_open(a);
+        played_trainer_start(trainer);
+    }
+    played_trainer_say(
+        trainer,
+        &(struct ipc_message){
+            .type = IPC_REPORT,
+            .report = {.step = step, .tokens = 10 * step, .loss = 2.5, .tokens_per_s = 99, .lr = 0.5, .grad_norm = 3}});
+}
+
+/* Our contribution to the next version of a fragment is on its way. */
+static void contribute(uint32_t f)
+{
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_SNAPSHOT, .fragment = f});
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_ENCODED, .fragment = f});
+}
+
+/* ---- complaints ---- */
+
+static void every_code_has_a_name_of_its_own(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < COMPLAINT_CODES; i++)
+        for (unsigned k = 0; k < i; k++)
+            assert_string_not_equal(complaint_name((enum complaint_code)i), complaint_name((enum complaint_code)k));
+    static const char *const names[COMPLAINT_CODES] = {"away",       "refused", "alone",        "stranger", "slow-peer",
+                                                       "missed",     "waiting", "behind",       "repair",   "disk",
+                                                       "restarting", "stopped", "not-attached", "stalled"};
+    for (unsigned i = 0; i < COMPLAINT_CODES; i++)
+        assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
+    assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");
+}
+
+static void an_island_that_trains_alone_by_design_has_nothing_to_complain_of(void **state)
+{
+    (void)state;
+    char line[128];
+    begin("status-fine", 1, NULL);
+    train(6);
+    assert_int_equal(take()->complaints_count, 0);
+    status_line(&status, line, sizeof line);
+    assert_string_equal(line, "step 6/1000");
+    end();
+}
+
+static void who_is_not_heard_is_away_and_without_anyone_the_island_is_alone(void **state)
+{
+    (void)state;
+    char line[160];
+    begin("status-away", 3, NULL);
+    assert_complains(COMPLAINT_AWAY, "island b was not heard of yet");
+    assert_complains(COMPLAINT_ALONE, "this island is alone");
+    assert_int_equal(status.islands_up, 1);
+    played_greet(b, a);
+    assert_complains(COMPLAINT_AWAY, "island c was not heard of yet");
+    assert_silent(COMPLAINT_ALONE);
+    played_greet(c, a);
+    assert_silent(COMPLAINT_AWAY);
+    assert_int_equal(status.islands_up, 3);
+    a->now_ms += SILENT_MS + 1;
+    isle_tick(a);
+    a->now_ms += 500;
+    assert_complains(COMPLAINT_AWAY, "island b was last heard of 3 s ago: silent");
+    assert_complains(COMPLAINT_ALONE, "");
+    assert_silent(COMPLAINT_REFUSED);
+    status_line(&status, line, sizeof line);
+    assert_string_equal(line, "step 0/1000; degraded: island b was last heard of 3 s ago: silent");
+    end();
+    /* One that has to dial us. */
+    run = isle_run_new("status-dials", 2, NULL);
+    isle_listen(run, A);
+    b = c = NULL;
+    a = isle_open(run, A, NULL, 0);
+    assert_complains(COMPLAINT_AWAY, "not heard of yet: no address is known here, so it has to dial us");
+    end();
+}
+
+static void who_would_not_talk_is_refused_and_not_just_away(void **state)
+{
+    (void)state;
+    begin("status-refused", 2, NULL);
+    played_hello(b)->run_id.byte[0] ^= 1;
+    played_say(b, A);
+    isle_wait(peers_info(a->peers, B).refused);
+    assert_complains(COMPLAINT_REFUSED, "island b was not heard of yet: it has another run spec");
+    assert_silent(COMPLAINT_AWAY);
+    played_greet(b, a);
+    assert_silent(COMPLAINT_REFUSED);
+    end();
+}
+
+static void a_stranger_is_told_for_a_minute(void **state)
+{
+    (void)state;
+    struct ident other;
+    run = isle_run_new("status-stranger", 2, NULL);
+    isle_listen(run, A);
+    b = c = NULL;
+    a = isle_open(run, A, NULL, 0);
+    assert_silent(COMPLAINT_STRANGER);
+    assert_ok(ident_generate(&other));
+    b = played_open(run, B, 0, &other);
+    isle_wait(peers_totals(a->peers).strangers > 0);
+    played_close(b);
+    b = NULL;
+    while (peers_take(a->peers, a->now_ms)) {
+    }
+    assert_complains(COMPLAINT_STRANGER, other.public_text);
+    a->now_ms = peers_totals(a->peers).stranger_ms + 60000 - 1;
+    assert_complains(COMPLAINT_STRANGER, "was refused");
+    a->now_ms++;
+    assert_silent(COMPLAINT_STRANGER);
+    end();
+}
+
+static void who_is_two_intervals_behind_is_slow(void **state)
+{
+    (void)state;
+    begin("status-slow", 2, "interval = 10\n");
+    played_greet(b, a);
+    train(120);
+    struct wire_heartbeat *beat = played_beat(b);
+    beat->trainer = WIRE_TRAINER_TRAINING;
+    beat->step = 100;
+    beat_b();
+    assert_silent(COMPLAINT_SLOW_PEER); /* two intervals: not more */
+    train(121);
+    assert_complains(COMPLAINT_SLOW_PEER, "island b is 21 steps behind this one");
+    played_beat(b)->trainer = WIRE_TRAINER_FINISHED;
+    beat_b();
+    assert_silent(COMPLAINT_SLOW_PEER);
+    played_beat(b)->trainer = WIRE_TRAINER_TRAINING;
+    beat_b();
+    assert_complains(COMPLAINT_SLOW_PEER, "");
+    a->now_ms += SILENT_MS + 1;
+    isle_tick(a);
+    assert_silent(COMPLAINT_SLOW_PEER); /* away says more */
+    end();
+}
+
+static void rounds_that_close_without_an_island_are_told_after_the_third(void **state)
+{
+    (void)state;
+    begin("status-missed", 2, "interval = 100\nquorum = 1\ngrace = 50ms\n");
+    played_greet(b, a);
+    train(1);
+    played_beat(b)->taking_part = true;
+    beat_b();
+    for (uint32_t f = 1; f <= 3; f++) {
+        assert_silent(COMPLAINT_MISSED);
+        contribute(f);
+        a->now_ms += 50; /* its grace */
+        isle_step(a, &(struct sync_event){.type = SYNC_EV_TICK});
+        assert_int_equal(sync_owner(a->sync, f)->state, OWNER_REDUCING);
+        assert_int_equal(take()->peers[B].missed, f);
+    }
+    assert_complains(COMPLAINT_MISSED, "the last 3 rounds of our shards closed without island b");
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_CONTRIBUTION, .fragment = 4, .version = 1, .member = B});
+    assert_silent(COMPLAINT_MISSED);
+    assert_int_equal(status.peers[B].missed, 0);
+    end();
+}
+
+static void a_trainer_that_stands_still_at_its_end_names_whom_it_waits_for(void **state)
+{
+    (void)state;
+    begin("status-waiting", 3, NULL);
+    played_greet(b, a);
+    played_greet(c, a);
+    train(1);
+    contribute(1);
+    contribute(2);
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 1, .version = 1, .shard = C});
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .shard = C});
+    /* c has said that it waits for nobody and that nobody has to wait for it. */
+    struct event event;
+    played_beat(c);
+    played_say(c, A);
+    isle_wait(isle_took_sync(a, SYNC_EV_HEARTBEAT, &event));
+    a->now_ms += 3000;
+    assert_silent(COMPLAINT_WAITING); /* it trains */
+    played_trainer_say(trainer, &(struct ipc_message){.type = IPC_SETTLED, .fragment = 3});
+    train(2); /* just now */
+    a->now_ms += 2999;
+    assert_silent(COMPLAINT_WAITING);
+    a->now_ms++;
+    assert_complains(COMPLAINT_WAITING, "it waits for b");
+    assert_null(strstr(complaint_of(COMPLAINT_WAITING)->what, "b c"));
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 1, .version = 1, .shard = B});
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .shard = B});
+    end();
+}
+
+static void fragments_more_than_one_version_behind_are_told(void **state)
+{
+    (void)state;
+    struct digest hash = digest_of("x", 1);
+    begin("status-behind", 2, NULL);
+    played_greet(b, a);
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
+        sync_restore(a->sync, f, 5, &hash, &(struct bitset){{0}});
+    played_beat(b)->fragments[3].version = 6; /* one is on its way in every round */
+    beat_b();
+    assert_silent(COMPLAINT_BEHIND);
+    struct wire_heartbeat *beat = played_beat(b);
+    beat->fragments[3].version = 7;
+    beat->fragments[9].version = 70;
+    beat_b();
+    assert_complains(COMPLAINT_BEHIND, "2 fragments are more than one version behind");
+    assert_int_equal(status.fragments[3].newest, 7);
+    assert_int_equal(status.fragments[9].newest, 70);
+    assert_int_equal(status.fragments[4].newest, 5);
+    end();
+}
+
+static void fragments_in_repair_are_told(void **state)
+{
+    (void)state;
+    begin("status-repair", 2, NULL);
+    played_greet(b, a);
+    assert_silent(COMPLAINT_REPAIR);
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = 7, .member = B});
+    assert_complains(COMPLAINT_REPAIR, "1 fragments are being repaired");
+    assert_int_equal(status.fragments[7].state, SYNC_REPAIR);
+    struct digest hash = digest_of("x", 1);
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_INSTALLED, .fragment = 7, .version = 2, .hash = hash});
+    assert_silent(COMPLAINT_REPAIR);
+    end();
+}
+
+static void run_jobs(void)
+{
+    isle_wait(jobs_pending(a->jobs) == 0);
+}
+
+static void a_disk_that_cannot_be_written_is_told_until_it_can(void **state)
+{
+    (void)state;
+    struct digest hash = digest_of("x", 1);
+    char aside[300];
+    begin("status-disk", 1, NULL);
+    rounds_begin(a->rounds, 1, &hash);
+    sync_restore(a->sync, 1, 0, &hash, &(struct bitset){{0}});
+    assert_silent(COMPLAINT_DISK);
+    snprintf(aside, sizeof aside, "%s-aside", a->conf.state_folder);
+    assert_int_equal(rename(a->conf.state_folder, aside), 0);
+    rounds_checkpoint(a->rounds, 1);
+    run_jobs();
+    assert_complains(COMPLAINT_DISK, "checkpoint of fragment 1 failed: ");
+    assert_int_equal(rename(aside, a->conf.state_folder), 0);
+    rounds_checkpoint(a->rounds, 1);
+    run_jobs();
+    assert_silent(COMPLAINT_DISK);
+    end();
+}
+
+static void a_trainers_process_that_fails_or_does_not_run_is_told(void **state)
+{
+    (void)state;
+    char text[400];
+    begin_run("status-process", 1, NULL);
+    const char *program =
+        testlib_file(run->folder, "trainer", "#!/bin/sh\ntest -f %s/go && exec sleep 100\nexit 3\n", run->folder);
+    assert_int_equal(chmod(program, 0755), 0);
+    snprintf(text, sizeof text, "worker.program=%s", program);
+    struct conf_override overrides[] = {{text}, {"worker.data=d"}, {"worker.autostart=no"}};
+    a = isle_open(run, A, overrides, 3);
+    assert_complains(COMPLAINT_STOPPED, "no trainer is running");
+    assert_ok(trainer_join(a->trainer, a->now_ms));
+    isle_wait(trainer_phase(a->trainer) == TRAINER_RESTARTING);
+    assert_complains(COMPLAINT_RESTARTING, "ended with status 3");
+    assert_int_equal(status.trainer.failures, 1);
+    assert_silent(COMPLAINT_STOPPED);
+    testlib_file(run->folder, "go", "\n");
+    assert_ok(trainer_join(a->trainer, a->now_ms));
+    assert_silent(COMPLAINT_RESTARTING);
+    assert_silent(COMPLAINT_STOPPED);
+    assert_silent(COMPLAINT_NOT_ATTACHED);
+    assert_ok(trainer_leave_now(a->trainer));
+    isle_wait(!trainer_running(a->trainer));
+    assert_complains(COMPLAINT_STOPPED, "");
+    end();
+}
+
+static void no_trainer_attached_and_one_that_stands_still_are_told(void **state)
+{
+    (void)state;
+    begin("status-attached", 1, NULL);
+    assert_complains(COMPLAINT_NOT_ATTACHED, "no trainer is attached");
+    train(6);
+    assert_silent(COMPLAINT_NOT_ATTACHED);
+    a->now_ms += 60000;
+    assert_silent(COMPLAINT_STALLED);
+    a->now_ms++;
+    assert_complains(COMPLAINT_STALLED, "over a minute");
+    train(7);
+    assert_silent(COMPLAINT_STALLED);
+    end();
+}
+
+/* ---- numbers and names ---- */
+
+static void what_peers_say_stands_in_their_rows(void **state)
+{
+    (void)state;
+    begin("status-peers", 3, NULL);
+    played_greet(c, a);
+    train(6);
+    played_settle(c, A, WIRE_HEARTBEAT);
+    a->now_ms += 10;
+    peers_announce(a->peers);
+    isle_wait(played_heard_type(c, WIRE_HEARTBEAT)); /* the last one */
+    struct event event;
+    struct wire_heartbeat *beat = played_beat(c);
+    beat->step = 11;
+    beat->tokens = 12;
+    beat->loss_milli = 1750;
+    beat->tokens_per_s = 13;
+    beat->trainer = WIRE_TRAINER_FINISHING;
+    beat->echo = c->in.heartbeat.sequence;
+    a->now_ms += 40;
+    played_say(c, A);
+    isle_wait(isle_took_sync(a, SYNC_EV_HEARTBEAT, &event));
+    a->now_ms += 1500;
+    isle_wait((take(), status.peers[C].received_bytes > 1000 && status.peers[C].sent_bytes > 1000));
+    const struct status_peer *rows = status.peers;
+    assert_string_equal(rows[A].member->name, "a");
+    assert_true(rows[A].self && rows[A].up && !rows[B].self && !rows[C].self);
+    assert_string_equal(rows[A].trainer, "training");
+    assert_int_equal(rows[A].step, 6);
+    assert_int_equal(rows[A].tokens, 60);
+    assert_true(rows[A].loss == 2.5 && rows[A].tokens_per_s == 99);
+    assert_false(rows[B].up || rows[B].heard);
+    assert_string_equal(rows[B].trainer, "none");
+    assert_true(rows[C].up && rows[C].heard && rows[C].heard_s == 1.5);
+    assert_string_equal(rows[C].member->name, "c");
+    assert_string_equal(rows[C].trainer, "finishing");
+    assert_int_equal(rows[C].step, 11);
+    assert_int_equal(rows[C].tokens, 12);
+    assert_true(rows[C].loss == 1.75 && rows[C].tokens_per_s == 13);
+    assert_int_equal(rows[C].rtt_ms, 40);
+    assert_int_equal(rows[C].unacknowledged_bytes, 0);
+    assert_int_equal(status.sent_bytes, rows[B].sent_bytes + rows[C].sent_bytes);
+    assert_int_equal(status.received_bytes, rows[B].received_bytes + rows[C].received_bytes);
+    end();
+}
+
+static void each_fragments_row_is_its_own(void **state)
+{
+    (void)state;
+    struct digest_state all;
+    begin("status-fragments", 2, NULL);
+    assert_false(take()->anchors_known);
+    assert_int_equal(status.version_max, 0);
+    digest_begin(&all);
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
+        struct digest hash = digest_of(&f, sizeof f);
+        assert_false(take()->anchors_known);
+        sync_restore(a->sync, f, 100 + f, &hash, &(struct bitset){{0}});
+        digest_add(&all, hash.byte, DIGEST_BYTES);
+    }
+    struct digest anchors = digest_end(&all);
+    assert_ok(ledger_append(a->ledger, 0, 1, 0, (const uint8_t *)"result", 6, false));
+    take();
+    assert_int_equal(status.fragments_count, ISLE_FRAGMENTS);
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
+        const struct status_fragment *row = &status.fragments[f];
+        struct digest hash = digest_of(&f, sizeof f);
+        assert_int_equal(row->params, f == 0 ? ISLE_LARGE_VALUES : ISLE_SMALL_VALUES);
+        assert_int_equal(row->tensors, 1);
+        assert_int_equal(row->own.version, 100 + f);
+        assert_true(digest_equal(&row->own.hash, &hash));
+        assert_int_equal(row->newest, 100 + f);
+        assert_int_equal(row->state, SYNC_LISTENING);
+        assert_int_equal(row->owner.round, 101 + f);
+    }
+    assert_int_equal(status.version_min, 100);
+    assert_int_equal(status.version_max, 100 + ISLE_FRAGMENTS - 1);
+    assert_int_equal(status.versions, ISLE_FRAGMENTS * 100 + ISLE_FRAGMENTS * (ISLE_FRAGMENTS - 1) / 2);
+    assert_true(status.anchors_known && digest_equal(&status.anchors, &anchors));
+    assert_int_equal(status.ledger.records, 1);
+    assert_int_equal(status.ledger.bytes, ledger_stats(a->ledger).bytes);
+    end();
+}
+
+static void without_memory_there_is_no_status_and_nothing_is_left(void **state)
+{
+    (void)state;
+    begin("status-memory", 2, NULL);
+    struct status_conf conf = conf_of();
+    enum err err = ERR_NOMEM;
+    int n = 0;
+    for (; err != ERR_OK; n++) {
+        mem_fail_after(n);
+        err = status_take(&conf, a->now_ms, &status);
+        mem_fail_after(-1);
+        assert_true(err == ERR_OK || err == ERR_NOMEM);
+        assert_true((status.peers != NULL) == (err == ERR_OK));
+    }
+    assert_int_equal(n, 4);
+    end();
+}
+
+/* Before the plan there is a status, too. */
+static void before_the_plan_there_is_nothing_of_fragments(void **state)
+{
+    (void)state;
+    begin_run("status-plan", 2, NULL);
+    a = isle_open(run, A, NULL, 0);
+    take();
+    assert_int_equal(status.fragments_count, 0);
+    assert_false(status.anchors_known);
+    assert_int_equal(status.step, 0);
+    json_t *json = status_json(&status);
+    assert_true(json_is_null(json_object_get(json, "anchors")));
+    assert_int_equal(json_integer_value(json_object_get(json, "params")), 0);
+    assert_string_equal(json_string_value(json_object_get(json, "saving")), "none");
+    json_decref(json);
+    json = status_json_fragments(&status);
+    assert_int_equal(json_array_size(json_object_get(json, "fragments")), 0);
+    json_decref(json);
+    end();
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_code_has_a_name_of_its_own),
+        cmocka_unit_test(an_island_that_trains_alone_by_design_has_nothing_to_complain_of),
+        cmocka_unit_test(who_is_not_heard_is_away_and_without_anyone_the_island_is_alone),
+        cmocka_unit_test(who_would_not_talk_is_refused_and_not_just_away),
+        cmocka_unit_test(a_stranger_is_told_for_a_minute),
+        cmocka_unit_test(who_is_two_intervals_behind_is_slow),
+        cmocka_unit_test(rounds_that_close_without_an_island_are_told_after_the_third),
+        cmocka_unit_test(a_trainer_that_stands_still_at_its_end_names_whom_it_waits_for),
+        cmocka_unit_test(fragments_more_than_one_version_behind_are_told),
+        cmocka_unit_test(fragments_in_repair_are_told),
+        cmocka_unit_test(a_disk_that_cannot_be_written_is_told_until_it_can),
+        cmocka_unit_test(a_trainers_process_that_fails_or_does_not_run_is_told),
+        cmocka_unit_test(no_trainer_attached_and_one_that_stands_still_are_told),
+        cmocka_unit_test(what_peers_say_stands_in_their_rows),
+        cmocka_unit_test(each_fragments_row_is_its_own),
+        cmocka_unit_test(without_memory_there_is_no_status_and_nothing_is_left),
+        cmocka_unit_test(before_the_plan_there_is_nothing_of_fragments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -12,7 +12,7 @@
 #include "common/fsio.h"
 #include "common/ipc.h"
 
-enum { ANSWER_BYTES_MAX = 64 << 20, PATIENCE_S = 10 };
+enum { ANSWER_MIB_MAX = 64, ANSWER_BYTES_MAX = ANSWER_MIB_MAX << 20, PATIENCE_S = 10 };
 
 static enum err connect_to(const char *path, int *fd)
 {
@@ -49,6 +49,8 @@ static enum err read_line(int fd, char **text, size_t *bytes)
         whole = piece[got - 1] == '\n';
     }
     fclose(stream);
+    if (!whole && total >= ANSWER_BYTES_MAX)
+        return err_set(ERR_PROTO, "the answer is longer than %d MiB; is this a daemon's socket?", ANSWER_MIB_MAX);
     if (!whole)
         return err_set(ERR_CLOSED, "the daemon does not answer; it may be stopping");
     return ERR_OK;

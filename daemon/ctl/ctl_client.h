@@ -9,7 +9,7 @@
 #include "common/err.h"
 
 /* Sends `request` ("status", ...) to the socket and gives the answer; the caller decrefs it. An answer that is an error
- * becomes one. ERR_CLOSED: no daemon there. */
+ * becomes one. ERR_CLOSED: no daemon there, or it does not answer; ERR_PROTO: what it says is no answer. */
 ERR_MUST_CHECK enum err ctl_ask(const char *socket_path, const char *request, json_t **answer);
 
 /* A member of an object as text, number or integer; "" or 0 if it is not there. */

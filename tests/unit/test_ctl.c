@@ -127,6 +127,15 @@ static void no_answer_or_half_of_one_is_a_daemon_that_has_gone(void **state)
     assert_null(json);
 }
 
+static void an_answer_without_an_end_is_not_read_for_ever(void **state)
+{
+    (void)state;
+    json_t *json;
+    played.endless = true;
+    assert_fails(ERR_PROTO, "longer than", ask("", 1, &json));
+    assert_null(json);
+}
+
 static void what_is_no_json_is_said_to_be_none(void **state)
 {
     (void)state;
@@ -348,6 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_answer_in_any_pieces_is_one_answer, begin, end),
         cmocka_unit_test_setup_teardown(no_answer_or_half_of_one_is_a_daemon_that_has_gone, begin, end),
+        cmocka_unit_test_setup_teardown(an_answer_without_an_end_is_not_read_for_ever, begin, end),
         cmocka_unit_test_setup_teardown(what_is_no_json_is_said_to_be_none, begin, end),
         cmocka_unit_test_setup_teardown(an_error_in_the_answer_becomes_one, begin, end),
         cmocka_unit_test(without_a_daemon_it_is_said_where_one_was_looked_for),

@@ -271,6 +271,8 @@ static void a_status_shows_everything_and_each_complaint_with_its_remedy(void **
 static void peers_are_a_table_of_eighty_columns_with_notes_below(void **state)
 {
     (void)state;
+    static const char *const states[] = {"none configured", "stopped", "starting",   "training", "finishing",
+                                         "finished",        "leaving", "restarting", "none",     "failed"};
     print(ctl_print_peers, "{\"peers\":[" PEER("paris", "true", "true", "training", "") "," PEER(
                                "oslo", "false", "true", "finishing", "") "," PEER("a-long-name1", "false", "false",
                                                                                   "failed", "silent") "]}");
@@ -282,6 +284,14 @@ static void peers_are_a_table_of_eighty_columns_with_notes_below(void **state)
     assert_prints(" 1234567 12.3457 12345678 1234 ms   123 GB  1000 kB\n");
     assert_prints("a-long-name1 away  failed");
     assert_prints("\n             silent\n");
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
+        char answer[1024], word[32];
+        snprintf(answer, sizeof answer, "{\"peers\":[" PEER("a-long-name1", "true", "true", "%s", "") "]}", states[i]);
+        print(ctl_print_peers, answer);
+        assert_fits(COLUMNS_MAX);
+        snprintf(word, sizeof word, " self  %.*s ", (int)strcspn(states[i], " "), states[i]);
+        assert_prints(word);
+    }
     print(ctl_print_peers, "{\"peers\":[]}");
     assert_fits(COLUMNS_MAX);
 }

@@ -1,0 +1,581 @@
+/* engine: opened with configurations that are right and wrong, without memory at any place; run in a thread of the test
+ * with a trainer that attaches through libdiloco, until a signal descriptor says stop. Every step of the trainer adds
+ * one to every value, so that work lost, counted twice or mixed in wrongly is seen in the sum. */
+#include "tests/lib/testlib.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/digest.h"
+#include "common/ipc.h"
+#include "common/mem.h"
+#include "common/tensorfile.h"
+#include "daemon/ctl/ctl_client.h"
+#include "daemon/engine.h"
+#include "tests/lib/isle.h"
+#include "tests/lib/played.h"
+#include "worker/libdiloco/diloco.h"
+
+enum { A, B };
+enum { TENSORS = 2, VALUES = 20480, STEPS = 20, ROUNDS = 4, PATIENCE_S = 20 };
+
+static const char exact[] = "interval = 5\noverlap = 0\nmix = 0\nlate = wait\noffsets = zero\n"
+                            "[outer]\noptimizer = average\n";
+
+/* ---- a daemon in a thread ---- */
+
+static struct isle_run *run;
+static struct {
+    struct dconf conf;
+    struct engine *engine;
+    pthread_t thread;
+    bool running;
+    int signals[2]; /* where it reads them, where they are written */
+    enum err err;
+    char text[512], control[300], worker[300];
+} d;
+
+static const char *conf_of(uint32_t self)
+{
+    const char *sync = testlib_file(run->folder, "run.ini",
+                                    "[run]\nname = isle\nsteps = %d\n[sync]\ncodec = fp32\nerror_feedback = no\n"
+                                    "layers_per_fragment = 1\nzstd_level = 0\n%s",
+                                    STEPS, exact);
+    runspec_deinit(&run->spec);
+    assert_ok(runspec_load(sync, NULL, 0, &run->spec));
+    return isle_conf(run, self);
+}
+
+static enum err open_engine(uint32_t self)
+{
+    assert_ok(dconf_load(conf_of(self), NULL, 0, &d.conf));
+    enum err err = engine_new(&d.conf, &d.engine);
+    assert_true((d.engine == NULL) == (err != ERR_OK));
+    snprintf(d.control, sizeof d.control, "%s/control.sock", d.conf.run_folder);
+    snprintf(d.worker, sizeof d.worker, "%s/worker.sock", d.conf.run_folder);
+    return err;
+}
+
+static void close_engine(void)
+{
+    engine_free(d.engine);
+    d.engine = NULL;
+    conf_deinit(&dconf_schema, &d.conf);
+}
+
+static void *run_engine(void *unused)
+{
+    d.err = engine_run(d.engine, d.signals[0]);
+    snprintf(d.text, sizeof d.text, "%s", err_text());
+    return unused;
+}
+
+static void start(uint32_t self)
+{
+    assert_ok(open_engine(self));
+    assert_int_equal(pipe2(d.signals, O_CLOEXEC | O_NONBLOCK), 0);
+    assert_int_equal(pthread_create(&d.thread, NULL, run_engine, NULL), 0);
+    d.running = true;
+}
+
+/* As a signal descriptor brings it. */
+static void send_signal(int number)
+{
+    struct signalfd_siginfo info = {.ssi_signo = (uint32_t)number};
+    assert_int_equal(write(d.signals[1], &info, sizeof info), sizeof info);
+}
+
+static enum err wait_for_end(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_S;
+    if (pthread_timedjoin_np(d.thread, NULL, &until) != 0) {
+        print_error("the engine does not end\n");
+        _exit(1); /* nothing else can be tested beside it */
+    }
+    d.running = false;
+    close(d.signals[0]);
+    close(d.signals[1]);
+    close_engine();
+    return d.err;
+}
+
+static void stop(void)
+{
+    send_signal(SIGTERM);
+    enum err err = wait_for_end();
+    if (err != ERR_OK)
+        fail_msg("it ended with: %s", d.text);
+}
+
+/* ---- what it says of itself ---- */
+
+static json_t *ask(const char *request)
+{
+    json_t *answer;
+    assert_ok(ctl_ask(d.control, request, &answer));
+    return answer;
+}
+
+static long long status_number(const char *key)
+{
+    json_t *status = ask("status");
+    long long value = (long long)ctl_integer(status, key);
+    json_decref(status);
+    return value;
+}
+
+static bool trainer_is(const char *word)
+{
+    json_t *status = ask("status");
+    bool is = strcmp(ctl_text(json_object_get(status, "trainer"), "state"), word) == 0;
+    json_decref(status);
+    return is;
+}
+
+static bool saved(void)
+{
+    json_t *status = ask("status");
+    bool is = strcmp(ctl_text(status, "saving"), "done") == 0;
+    json_decref(status);
+    return is;
+}
+
+/* Of island a's checkpoint, waiting for one. */
+static uint64_t version_on_disk(uint32_t f)
+{
+    char name[64];
+    uint64_t version;
+    struct tensorfile *file;
+    snprintf(name, sizeof name, "state-a/fragment-%04u.safetensors", f);
+    const char *path = testlib_path(run->folder, name);
+    isle_wait(access(path, F_OK) == 0);
+    assert_ok(tensorfile_open(path, true, &file));
+    assert_ok(tensorfile_meta_u64(file, "version", &version));
+    tensorfile_close(file);
+    return version;
+}
+
+/* ---- a trainer through libdiloco ---- */
+
+static struct diloco *t;
+static float *tensor[TENSORS];
+
+static uint64_t deadline_ms;
+
+static int overdue(void *unused)
+{
+    (void)unused;
+    return env_mono_ms() > deadline_ms;
+}
+
+static void attach(const char *name)
+{
+    struct diloco_options options = {
+        .socket_path = d.worker, .trainer = "test", .wait_ms = 5000, .interrupted = overdue};
+    deadline_ms = env_mono_ms() + 1000 * PATIENCE_S;
+    assert_int_equal(diloco_attach(&options, &t), DILOCO_OK);
+    for (int i = 0; i < TENSORS; i++) {
+        struct diloco_tensor what = {
+            .name = i == 0 ? "embed" : name, .data = tensor[i], .dims = 2, .shape = {VALUES / 64, 64}, .layer = i - 1};
+        assert_int_equal(diloco_register(t, &what), DILOCO_OK);
+    }
+}
+
+static void begin_training(uint64_t step)
+{
+    struct diloco_start go;
+    attach("layer");
+    if (diloco_begin(t, &go) != DILOCO_OK)
+        fail_msg("%s", diloco_error(t));
+    assert_int_equal(go.step, step);
+}
+
+static int train(int steps)
+{
+    int result = DILOCO_OK;
+    for (int k = 0; k < steps && result == DILOCO_OK; k++) {
+        for (int i = 0; i < TENSORS; i++)
+            for (size_t n = 0; n < VALUES; n++)
+                tensor[i][n] += 1;
+        result = diloco_step(t, &(struct diloco_report){.tokens = 10, .loss = 1.5});
+    }
+    if (result != DILOCO_OK && result != DILOCO_STOP)
+        fail_msg("%s", diloco_error(t));
+    return result;
+}
+
+static void assert_everywhere(const float *values, size_t count, float value)
+{
+    for (size_t n = 0; n < count; n++)
+        if (values[n] != value)
+            fail_msg("value %zu is %g, not %g", n, (double)values[n], (double)value);
+}
+
+static void assert_tensors(float value)
+{
+    for (int i = 0; i < TENSORS; i++)
+        assert_everywhere(tensor[i], VALUES, value);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    run = isle_run_new("engine", 1, NULL);
+    for (int i = 0; i < TENSORS; i++)
+        tensor[i] = calloc(VALUES, sizeof *tensor[i]);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    if (d.running) { /* the test failed */
+        send_signal(SIGTERM);
+        (void)!wait_for_end();
+    }
+    for (int i = 0; i < TENSORS; i++)
+        free(tensor[i]);
+    isle_run_free(run);
+    return 0;
+}
+
+/* ---- opening ---- */
+
+static void assert_opens(void)
+{
+    assert_ok(open_engine(A));
+    close_engine();
+}
+
+static void assert_refuses(enum err code, const char *part, const char *override)
+{
+    assert_ok(dconf_load(isle_conf(run, A), &(struct conf_override){override}, 1, &d.conf));
+    assert_fails(code, part, engine_new(&d.conf, &d.engine));
+    assert_null(d.engine);
+    conf_deinit(&dconf_schema, &d.conf);
+}
+
+static void what_is_wrong_with_a_configuration_is_said_and_nothing_stays_open(void **state)
+{
+    (void)state;
+    const char *quorum = testlib_file(run->folder, "quorum.ini", "[run]\nname = x\nsteps = 9\n[sync]\nquorum = 2\n");
+    const char *wrong = testlib_file(run->folder, "wrong.ini", "[run]\nname = x\nsteps = none\n");
+    const char *other = testlib_file(run->folder, "other.ini", "[run]\nname = x\nsteps = 9\n");
+    char text[600];
+    assert_opens();
+    assert_refuses(ERR_NOTFOUND, "dilococtl keygen", "island.key=no/such");
+    snprintf(text, sizeof text, "island.key=%s", quorum);
+    assert_refuses(ERR_CONF, "chmod 600", text);
+    assert_refuses(ERR_CONF, "no/such.ini", "island.run=no/such.ini");
+    snprintf(text, sizeof text, "island.run=%s", wrong);
+    assert_refuses(ERR_CONF, "steps", text);
+    snprintf(text, sizeof text, "island.run=%s", quorum);
+    assert_refuses(ERR_CONF, "[sync] quorum: 2 is more than the 1 islands", text);
+    snprintf(text, sizeof text, "island.run=%s", other);
+    assert_refuses(ERR_CONF, "belongs to another run", text);
+    assert_refuses(ERR_CONF, "cannot listen there", "net.listen=nonsense");
+    snprintf(text, sizeof text, "island.sockets=%s", run->path);
+    assert_refuses(ERR_CONF, "cannot listen; is the folder writable?", text);
+    assert_opens();
+}
+
+static void two_daemons_do_not_share_a_folder_or_a_socket(void **state)
+{
+    (void)state;
+    char text[300];
+    assert_ok(open_engine(A));
+    struct engine *first = d.engine;
+    struct dconf conf = d.conf;
+    assert_refuses(ERR_CONF, "in use by another dilocod", "island.log=error");
+    snprintf(text, sizeof text, "island.state=%s/other", run->folder);
+    assert_refuses(ERR_CONF, "another dilocod is running with these sockets", text);
+    d.engine = first;
+    d.conf = conf;
+    close_engine();
+    assert_opens();
+}
+
+static void a_damaged_plan_is_named_and_left_alone(void **state)
+{
+    (void)state;
+    char path[300];
+    assert_ok(open_engine(A));
+    snprintf(path, sizeof path, "%s/plan.txt", d.conf.state_folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("nonsense", file);
+    fclose(file);
+    close_engine();
+    enum err err = open_engine(A);
+    print_message("%s\n", err_text());
+    assert_int_not_equal(err, ERR_OK);
+    assert_non_null(strstr(err_text(), path));
+    close_engine();
+    assert_int_equal(access(path, F_OK), 0);
+}
+
+static void assert_opens_with_memory_alone(int allocations_min)
+{
+    enum err err = ERR_NOMEM;
+    int n = 0;
+    assert_ok(dconf_load(conf_of(A), NULL, 0, &d.conf));
+    for (; err != ERR_OK; n++) {
+        mem_fail_after(n);
+        err = engine_new(&d.conf, &d.engine);
+        mem_fail_after(-1);
+        if (err != ERR_OK && err != ERR_NOMEM)
+            fail_msg("without allocation %d: %s", n, err_text());
+        assert_true((d.engine == NULL) == (err != ERR_OK));
+    }
+    print_message("%d allocations\n", n - 1);
+    assert_true(n > allocations_min);
+    close_engine();
+}
+
+static void without_memory_there_is_no_engine_and_nothing_is_left(void **state)
+{
+    (void)state;
+    assert_opens_with_memory_alone(20);
+}
+
+/* ---- a run ---- */
+
+static void an_island_alone_runs_to_the_end_and_counts_every_step_once(void **state)
+{
+    (void)state;
+    struct tensorfile *file;
+    const float *values;
+    start(A);
+    begin_training(0);
+    assert_int_equal(train(2), DILOCO_OK);
+    isle_wait(trainer_is("training"));
+    assert_int_equal(status_number("versions"), 0);
+    assert_int_equal(version_on_disk(0), 0); /* what nobody else may have is kept at once */
+    assert_int_equal(train(STEPS - 2), DILOCO_STOP);
+    assert_tensors(STEPS);
+    assert_int_equal(diloco_finish(t), DILOCO_OK);
+    assert_tensors(STEPS);
+    isle_wait(trainer_is("finished"));
+    isle_wait(saved());
+    assert_int_equal(status_number("versions"), ROUNDS * TENSORS);
+    assert_int_equal(status_number("ledger_records"), ROUNDS * TENSORS);
+    assert_int_equal(status_number("step"), STEPS);
+    diloco_detach(t);
+    assert_ok(tensorfile_open(testlib_path(d.conf.state_folder, "anchor.safetensors"), true, &file));
+    for (int i = 0; i < TENSORS; i++) {
+        assert_ok(tensorfile_values(file, i == 0 ? "embed" : "layer", VALUES, &values));
+        assert_everywhere(values, VALUES, STEPS);
+    }
+    tensorfile_close(file);
+    stop();
+    for (uint32_t f = 0; f < TENSORS; f++)
+        assert_int_equal(version_on_disk(f), ROUNDS);
+    assert_opens_with_memory_alone(100); /* with a plan, checkpoints and results to read */
+    start(A);
+    assert_int_equal(status_number("versions"), ROUNDS * TENSORS);
+    stop();
+}
+
+/* Its island abstains from that round; what it trained goes out with the next. */
+static void a_snapshot_that_cannot_be_sent_is_given_back(void **state)
+{
+    (void)state;
+    start(A);
+    begin_training(0);
+    assert_int_equal(train(4), DILOCO_OK);
+    tensor[1][7] = NAN;
+    assert_int_equal(train(1), DILOCO_OK);
+    tensor[1][7] = tensor[1][6];
+    assert_int_equal(train(STEPS - 5), DILOCO_STOP);
+    assert_int_equal(diloco_finish(t), DILOCO_OK);
+    assert_tensors(STEPS);
+    assert_int_equal(status_number("version_max"), ROUNDS);
+    assert_int_equal(status_number("version_min"), ROUNDS - 1);
+    diloco_detach(t);
+    stop();
+}
+
+static void assert_other_tensors_are_refused(void)
+{
+    struct diloco_start go;
+    attach("another");
+    assert_int_equal(diloco_begin(t, &go), DILOCO_REFUSED);
+    assert_non_null(strstr(diloco_error(t), "its tensors are not those of the run"));
+    diloco_detach(t);
+}
+
+/* Its work is in the ledger, and in the trainer's memory, which it keeps. */
+static void a_daemon_that_comes_back_goes_on_with_its_trainer_and_no_other(void **state)
+{
+    (void)state;
+    char anchors[80];
+    start(A);
+    begin_training(0);
+    assert_int_equal(train(12), DILOCO_OK);
+    isle_wait(status_number("versions") == 2 * TENSORS);
+    json_t *status = ask("status");
+    snprintf(anchors, sizeof anchors, "%s", ctl_text(status, "anchors"));
+    json_decref(status);
+    stop();
+    start(A);
+    status = ask("status");
+    assert_string_equal(ctl_text(status, "anchors"), anchors);
+    assert_int_equal(ctl_integer(status, "versions"), 2 * TENSORS);
+    json_decref(status);
+    assert_int_equal(train(STEPS - 12), DILOCO_STOP);
+    assert_int_equal(diloco_finish(t), DILOCO_OK);
+    assert_tensors(STEPS);
+    /* A round that was due before it was attached again goes out with the next. */
+    assert_in_range(status_number("versions"), 3 * TENSORS, ROUNDS * TENSORS);
+    diloco_detach(t);
+    assert_other_tensors_are_refused();
+    /* A new trainer of the same begins with the anchor. */
+    for (int i = 0; i < TENSORS; i++)
+        memset(tensor[i], 0, VALUES * sizeof *tensor[i]);
+    begin_training(STEPS);
+    assert_tensors(STEPS);
+    diloco_detach(t);
+    stop();
+}
+
+static void only_a_signal_to_end_ends_it(void **state)
+{
+    (void)state;
+    start(A);
+    send_signal(SIGHUP);
+    send_signal(SIGUSR1);
+    assert_int_equal(status_number("islands"), 1);
+    assert_int_equal(status_number("islands"), 1); /* a turn later */
+    send_signal(SIGINT);
+    assert_ok(wait_for_end());
+    assert_int_equal(access(d.control, F_OK), -1);
+    assert_int_equal(access(d.worker, F_OK), -1);
+}
+
+/* The plan cannot be written: what a daemon cannot go on without. */
+static void what_it_cannot_go_on_without_ends_it_in_order_with_the_reason(void **state)
+{
+    (void)state;
+    struct diloco_start go;
+    char aside[400];
+    start(A);
+    snprintf(aside, sizeof aside, "%s-aside", d.conf.state_folder);
+    assert_int_equal(rename(d.conf.state_folder, aside), 0);
+    attach("layer");
+    assert_int_equal(diloco_begin(t, &go), DILOCO_REFUSED);
+    diloco_detach(t);
+    assert_int_equal(wait_for_end(), ERR_STATE);
+    assert_non_null(strstr(d.text, "plan"));
+}
+
+/* ---- with another island ---- */
+
+static struct played *other;
+
+static void greet_daemon(uint32_t self, uint32_t window_kib)
+{
+    played_hello(other)->window_kib = window_kib;
+    played_say(other, self);
+    isle_wait(played_heard_type(other, WIRE_HEARTBEAT));
+    played_beat(other);
+    played_say(other, self);
+}
+
+/* Whoever receives it slowly must not get the bytes of the next one under its name. */
+static void a_result_whose_memory_is_written_again_is_not_sent_on(void **state)
+{
+    (void)state;
+    isle_run_free(run);
+    run = isle_run_new("engine-two", 2, NULL);
+    run->uplinks[A] = 1000; /* too slow to own anything */
+    run->uplinks[B] = 10000000000000;
+    conf_of(B); /* the run spec, whose digest the played one needs */
+    other = played_open(run, A, 0, NULL);
+    start(B);
+    greet_daemon(B, WIRE_WINDOW_KIB_MIN);
+    begin_training(0);
+    played_beat(other); /* with the plan the core is new, and has heard nothing */
+    played_say(other, B);
+    assert_int_equal(train(5), DILOCO_OK);
+    struct wire_key first = {.kind = WIRE_RESULT, .fragment = 0, .version = 1, .shard = B, .island = B};
+    isle_wait(played_heard_of(other, WIRE_CHUNK, &first));
+    assert_true(other->chunk.bytes < other->chunk.total); /* there is more of it to come */
+    assert_int_equal(train(5), DILOCO_OK);
+    played_say_ack(other, B, &first, 0, true);
+    isle_wait(played_heard_of(other, WIRE_DONE, &first));
+    assert_int_equal(other->in.done.status, WIRE_GONE);
+    played_say_fetch(other, B, &first); /* from the ledger it can still be had */
+    for (;;) {
+        isle_wait(played_heard_type(other, WIRE_CHUNK));
+        if (wire_key_equal(&other->chunk.key, &first))
+            break;
+        played_say_done(other, B, &other->chunk.key, WIRE_NOT_NEEDED); /* what fills the window */
+    }
+    diloco_detach(t);
+    stop();
+    played_close(other);
+}
+
+static void the_plan_of_another_island_is_taken_over_and_nonsense_is_not(void **state)
+{
+    (void)state;
+    static const struct wire_key key = {.kind = WIRE_PLAN};
+    isle_run_free(run);
+    run = isle_run_new("engine-plan", 2, NULL);
+    conf_of(B);
+    other = played_open(run, A, 0, NULL);
+    struct model_plan *plan = isle_model_plan(run);
+    start(B);
+    played_hello(other)->plan_known = true;
+    other->out.hello.plan_id = plan->plan->digest;
+    played_say(other, B);
+    isle_wait(played_heard_of(other, WIRE_FETCH, &key));
+    played_send(other, B, &key, "nonsense", 8);
+    isle_wait(played_heard_of(other, WIRE_DONE, &key));
+    assert_int_equal(status_number("fragments"), 0);
+    played_send(other, B, &key, plan->text, strlen(plan->text));
+    isle_wait(status_number("fragments") == ISLE_FRAGMENTS);
+    isle_wait(played_heard_type(other, WIRE_HELLO) && other->in.hello.plan_known);
+    assert_true(digest_equal(&other->in.hello.plan_id, &plan->plan->digest));
+    stop();
+    isle_wait(played_heard_type(other, WIRE_BYE));
+    start(B); /* it was kept */
+    assert_int_equal(status_number("fragments"), ISLE_FRAGMENTS);
+    stop();
+    model_plan_free(plan);
+    played_close(other);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    signal(SIGPIPE, SIG_IGN);
+#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
+    const struct CMUnitTest tests[] = {
+        CASE(what_is_wrong_with_a_configuration_is_said_and_nothing_stays_open),
+        CASE(two_daemons_do_not_share_a_folder_or_a_socket),
+        CASE(a_damaged_plan_is_named_and_left_alone),
+        CASE(without_memory_there_is_no_engine_and_nothing_is_left),
+        CASE(an_island_alone_runs_to_the_end_and_counts_every_step_once),
+        CASE(a_snapshot_that_cannot_be_sent_is_given_back),
+        CASE(a_daemon_that_comes_back_goes_on_with_its_trainer_and_no_other),
+        CASE(only_a_signal_to_end_ends_it),
+        CASE(what_it_cannot_go_on_without_ends_it_in_order_with_the_reason),
+        CASE(a_result_whose_memory_is_written_again_is_not_sent_on),
+        CASE(the_plan_of_another_island_is_taken_over_and_nonsense_is_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -556,8 +556,8 @@ static size_t gather(const struct engine *engine, int signal_fd, zmq_pollitem_t 
     fds_count += trainer_poll(engine->trainer, fds + fds_count, FDS_MAX - fds_count);
     fds_count += control_poll(engine->control, fds + fds_count, FDS_MAX - fds_count);
     for (size_t i = 0; i < fds_count; i++)
-        items[count++] = (zmq_pollitem_t){.fd = fds[i].fd,
-                                          .events = fds[i].events & POLLOUT ? ZMQ_POLLIN | ZMQ_POLLOUT : ZMQ_POLLIN};
+        items[count++] =
+            (zmq_pollitem_t){.fd = fds[i].fd, .events = fds[i].events & POLLOUT ? ZMQ_POLLOUT : ZMQ_POLLIN};
     return count;
 }
 

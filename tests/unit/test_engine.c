@@ -481,6 +481,45 @@ static void what_it_cannot_go_on_without_ends_it_in_order_with_the_reason(void *
     assert_non_null(strstr(d.text, "plan"));
 }
 
+/* ---- the loop ---- */
+
+static double cpu_seconds(void)
+{
+    clockid_t clock;
+    struct timespec used;
+    assert_int_equal(pthread_getcpuclockid(d.thread, &clock), 0);
+    assert_int_equal(clock_gettime(clock, &used), 0);
+    return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
+}
+
+/* Requests that wait behind an answer which nobody reads are no reason to wake. */
+static void a_client_that_does_not_read_does_not_keep_the_loop_busy(void **state)
+{
+    (void)state;
+    enum { REST_MS = 150 };
+    static char requests[1 << 16];
+    struct sockaddr_un address;
+    start(A);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_ok(ipc_address(d.control, &address));
+    assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    for (size_t i = 0; i < sizeof requests; i += 8)
+        memcpy(requests + i, "status\n\n", 8);
+    struct pollfd item = {.fd = fd, .events = POLLOUT};
+    while (poll(&item, 1, 50) > 0) { /* until nobody takes them any more */
+        ssize_t put = send(fd, requests, sizeof requests, MSG_NOSIGNAL);
+        assert_true(put > 0 || errno == EAGAIN);
+    }
+    double before_s = cpu_seconds();
+    item.events = 0;
+    assert_int_equal(poll(&item, 1, REST_MS), 0);
+    double busy = (cpu_seconds() - before_s) / (REST_MS / 1000.0);
+    print_message("the loop works %.0f %% of the time\n", 100 * busy);
+    assert_true(busy < 0.5);
+    close(fd);
+    stop();
+}
+
 /* ---- with another island ---- */
 
 static struct played *other;
@@ -574,6 +613,7 @@ int main(void)
         CASE(a_daemon_that_comes_back_goes_on_with_its_trainer_and_no_other),
         CASE(only_a_signal_to_end_ends_it),
         CASE(what_it_cannot_go_on_without_ends_it_in_order_with_the_reason),
+        CASE(a_client_that_does_not_read_does_not_keep_the_loop_busy),
         CASE(a_result_whose_memory_is_written_again_is_not_sent_on),
         CASE(the_plan_of_another_island_is_taken_over_and_nonsense_is_not),
     };

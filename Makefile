@@ -98,7 +98,9 @@ QUALITY_SRC := $(wildcard tests/bench/quality*.c tests/bench/lab.c tests/bench/f
 BENCH_OBJ := $(call objects,$(filter-out $(QUALITY_SRC),$(wildcard tests/bench/*.c)))
 QUALITY_OBJ := $(call objects,$(QUALITY_SRC))
 TOOLS := $(patsubst %.c,$(B)/%,$(TOOL_SRC))
-TEST_LIB_OBJ := $(call objects,$(wildcard tests/lib/*.c))
+# testlib has a constructor; of the others a test gets what it uses, so that a part's test builds that part alone.
+TESTLIB_OBJ := $(B)/tests/lib/testlib.o
+TEST_LIB_OBJ := $(filter-out $(TESTLIB_OBJ),$(call objects,$(wildcard tests/lib/*.c)))
 
 Q := $(if $(V),,@)
 say = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),$(if $(V),,@),@printf '  %-7s %s\n' $(1) $(patsubst $(B)/%,%,$@);)
@@ -162,9 +164,11 @@ $(B)/libdiloco.so.0: $(LIBDILOCO_OBJ)
 $(B)/tests/demo/demo: $(DEMO_OBJ)
 $(B)/tests/bench/bench: $(BENCH_OBJ)
 $(B)/tests/bench/quality: $(QUALITY_OBJ)
-$(B)/tests/%: $(B)/tests/%.o $(TEST_LIB_OBJ) $(ARCHIVES)
+$(B)/tests/lib.a: $(TEST_LIB_OBJ)
+	$(call say,AR)rm -f $@ && ar rcs $@ $^
+$(B)/tests/%: $(B)/tests/%.o $(TESTLIB_OBJ) $(B)/tests/lib.a $(ARCHIVES)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $(filter %.o,$^) \
-		-Wl,--start-group $(ARCHIVES) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -ldnnl -o $@
+		-Wl,--start-group $(B)/tests/lib.a $(ARCHIVES) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -ldnnl -o $@
 
 check: tests
 	@BUILD=$(B) CC='$(CC)' SAN='$(SAN)' tests/run.sh $(TESTS) $(wildcard tests/lint/*.sh tests/num/*.sh tests/system/*.sh)

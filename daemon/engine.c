@@ -45,6 +45,7 @@ struct engine {
     struct slots *slots;
     struct sync *sync;
     struct rounds *rounds;
+    bool told; /* the parts above know the plan */
 };
 
 static uint32_t fragments_of(const struct engine *engine)
@@ -154,6 +155,7 @@ static enum err tell_plan(struct engine *engine, uint64_t memory_bytes)
                                    .rounds = engine->rounds,
                                    .replica = engine->replica,
                                    .memory_bytes = memory_bytes};
+    engine->told = true;
     trainer_plan_known(engine->trainer, &trainer);
     control_plan_known(engine->control, &control);
     tell_expectation(engine); /* before any peer's word is taken in */
@@ -199,6 +201,10 @@ static void judge_trainer(struct engine *engine)
     uint32_t count;
     char text[IPC_TEXT_BYTES];
     struct model_plan *plan = NULL;
+    if (engine->plan != NULL && !engine->told) { /* it could not be set: the daemon ends */
+        trainer_refuse(engine->trainer, events_fatal(engine->events));
+        return;
+    }
     const struct ipc_tensor *tensors = trainer_tensors(engine->trainer, &count);
     enum err err = model_plan_new(&engine->spec, tensors, count, &plan);
     if (err == ERR_OK && engine->plan == NULL) {
@@ -245,7 +251,11 @@ static void plan_in(struct engine *engine, uint32_t peer, const struct event *ev
     struct model_plan *plan;
     enum err err = peers_take_plan(engine->peers, peer, &event->object.key, event->object.bytes, &plan);
     if (err == ERR_STATE)
-        return; /* our trainer brought one meanwhile */
+        return;                 /* our trainer brought one meanwhile */
+    if (engine->plan != NULL) { /* it could not be set: the daemon ends */
+        model_plan_free(plan);
+        return;
+    }
     if (err == ERR_OK)
         err = set_plan(engine, plan);
     if (err == ERR_OK) {

@@ -395,6 +395,10 @@ void attachment_accept(struct attachment *a)
 {
     if (a->phase != REGISTERED)
         return;
+    if (a->plan.plan == NULL) {
+        attachment_refuse(a, "this daemon does not know the run's tensors");
+        return;
+    }
     if (introduction_again(&a->introduction)) {
         a->phase = RESUMING;
         resume_trainer(a);

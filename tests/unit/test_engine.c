@@ -37,6 +37,8 @@ static const char exact[] = "interval = 5\noverlap = 0\nmix = 0\nlate = wait\nof
 
 static struct isle_run *run;
 static struct {
+    const struct conf_override *overrides; /* of its configuration, where a test has some */
+    size_t overrides_count;
     struct dconf conf;
     struct engine *engine;
     pthread_t thread;
@@ -59,7 +61,7 @@ static const char *conf_of(uint32_t self)
 
 static enum err open_engine(uint32_t self)
 {
-    assert_ok(dconf_load(conf_of(self), NULL, 0, &d.conf));
+    assert_ok(dconf_load(conf_of(self), d.overrides, d.overrides_count, &d.conf));
     enum err err = engine_new(&d.conf, &d.engine);
     assert_true((d.engine == NULL) == (err != ERR_OK));
     snprintf(d.control, sizeof d.control, "%s/control.sock", d.conf.run_folder);
@@ -233,6 +235,7 @@ static void assert_tensors(float value)
 static int begin(void **state)
 {
     (void)state;
+    d.overrides_count = 0;
     run = isle_run_new("engine", 1, NULL);
     for (int i = 0; i < TENSORS; i++)
         tensor[i] = calloc(VALUES, sizeof *tensor[i]);
@@ -465,20 +468,63 @@ static void only_a_signal_to_end_ends_it(void **state)
     assert_int_equal(access(d.worker, F_OK), -1);
 }
 
+static const char *take_state_folder_away(void)
+{
+    static char aside[400];
+    snprintf(aside, sizeof aside, "%s-aside", d.conf.state_folder);
+    assert_int_equal(rename(d.conf.state_folder, aside), 0);
+    return aside;
+}
+
 /* The plan cannot be written: what a daemon cannot go on without. */
 static void what_it_cannot_go_on_without_ends_it_in_order_with_the_reason(void **state)
 {
     (void)state;
     struct diloco_start go;
-    char aside[400];
     start(A);
-    snprintf(aside, sizeof aside, "%s-aside", d.conf.state_folder);
-    assert_int_equal(rename(d.conf.state_folder, aside), 0);
+    take_state_folder_away();
     attach("layer");
     assert_int_equal(diloco_begin(t, &go), DILOCO_REFUSED);
     diloco_detach(t);
     assert_int_equal(wait_for_end(), ERR_STATE);
     assert_non_null(strstr(d.text, "plan"));
+}
+
+/* With a program that takes its time to end: the loop goes on turning meanwhile. */
+static void start_slow_to_end(uint32_t self)
+{
+    static char worker[400];
+    static const struct conf_override overrides[] = {{worker}, {"worker.data=d"}, {"worker.autostart=yes"}};
+    const char *program = testlib_file(
+        run->folder, "program", "#!/bin/sh\ntrap '' TERM\nwhile test ! -f %s/go; do sleep 0.02; done\n", run->folder);
+    assert_int_equal(chmod(program, 0755), 0);
+    snprintf(worker, sizeof worker, "worker.program=%s", program);
+    d.overrides = overrides;
+    d.overrides_count = 3;
+    start(self);
+}
+
+static void assert_ended_for_its_plan(void)
+{
+    testlib_file(run->folder, "go", "\n");
+    assert_int_equal(wait_for_end(), ERR_STATE);
+    assert_non_null(strstr(d.text, "plan"));
+}
+
+/* The plan that could not be kept is known to no other part. */
+static void who_attaches_while_it_ends_is_refused_with_the_reason(void **state)
+{
+    (void)state;
+    struct diloco_start go;
+    start_slow_to_end(A);
+    take_state_folder_away();
+    for (int k = 0; k < 2; k++) {
+        attach("layer");
+        assert_int_equal(diloco_begin(t, &go), DILOCO_REFUSED);
+        assert_non_null(strstr(diloco_error(t), "plan"));
+        diloco_detach(t);
+    }
+    assert_ended_for_its_plan();
 }
 
 /* ---- the loop ---- */
@@ -524,6 +570,16 @@ static void a_client_that_does_not_read_does_not_keep_the_loop_busy(void **state
 
 static struct played *other;
 
+/* Without a share it is too slow to own anything. */
+static void begin_with_another(const char *name, bool share)
+{
+    isle_run_free(run);
+    run = isle_run_new(name, 2, NULL);
+    run->uplinks[A] = share ? run->uplinks[B] : 1000;
+    conf_of(B); /* the run spec, whose digest the played one needs */
+    other = played_open(run, A, 0, NULL);
+}
+
 static void greet_daemon(uint32_t self, uint32_t window_kib)
 {
     played_hello(other)->window_kib = window_kib;
@@ -537,12 +593,7 @@ static void greet_daemon(uint32_t self, uint32_t window_kib)
 static void a_result_whose_memory_is_written_again_is_not_sent_on(void **state)
 {
     (void)state;
-    isle_run_free(run);
-    run = isle_run_new("engine-two", 2, NULL);
-    run->uplinks[A] = 1000; /* too slow to own anything */
-    run->uplinks[B] = 10000000000000;
-    conf_of(B); /* the run spec, whose digest the played one needs */
-    other = played_open(run, A, 0, NULL);
+    begin_with_another("engine-two", false);
     start(B);
     greet_daemon(B, WIRE_WINDOW_KIB_MIN);
     begin_training(0);
@@ -572,10 +623,7 @@ static void the_plan_of_another_island_is_taken_over_and_nonsense_is_not(void **
 {
     (void)state;
     static const struct wire_key key = {.kind = WIRE_PLAN};
-    isle_run_free(run);
-    run = isle_run_new("engine-plan", 2, NULL);
-    conf_of(B);
-    other = played_open(run, A, 0, NULL);
+    begin_with_another("engine-plan", true);
     struct model_plan *plan = isle_model_plan(run);
     start(B);
     played_hello(other)->plan_known = true;
@@ -598,6 +646,34 @@ static void the_plan_of_another_island_is_taken_over_and_nonsense_is_not(void **
     played_close(other);
 }
 
+static void send_plan(const struct model_plan *plan)
+{
+    static const struct wire_key key = {.kind = WIRE_PLAN};
+    isle_wait(played_heard_of(other, WIRE_FETCH, &key));
+    played_send(other, B, &key, plan->text, strlen(plan->text));
+    isle_wait(played_heard_of(other, WIRE_DONE, &key));
+}
+
+/* The one that could not be kept stands in its way. */
+static void no_other_plan_is_taken_while_it_ends(void **state)
+{
+    (void)state;
+    begin_with_another("engine-end", true);
+    struct model_plan *plan = isle_model_plan(run);
+    start_slow_to_end(B);
+    const char *aside = take_state_folder_away();
+    played_hello(other)->plan_known = true;
+    other->out.hello.plan_id = plan->plan->digest;
+    played_say(other, B);
+    send_plan(plan);
+    assert_int_equal(status_number("fragments"), 0);
+    assert_int_equal(rename(aside, d.conf.state_folder), 0);
+    send_plan(plan); /* it asks again */
+    assert_ended_for_its_plan();
+    model_plan_free(plan);
+    played_close(other);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -613,9 +689,11 @@ int main(void)
         CASE(a_daemon_that_comes_back_goes_on_with_its_trainer_and_no_other),
         CASE(only_a_signal_to_end_ends_it),
         CASE(what_it_cannot_go_on_without_ends_it_in_order_with_the_reason),
+        CASE(who_attaches_while_it_ends_is_refused_with_the_reason),
         CASE(a_client_that_does_not_read_does_not_keep_the_loop_busy),
         CASE(a_result_whose_memory_is_written_again_is_not_sent_on),
         CASE(the_plan_of_another_island_is_taken_over_and_nonsense_is_not),
+        CASE(no_other_plan_is_taken_while_it_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,6 +183,21 @@ static void more_tensors_than_a_plan_may_have_are_refused(void **state)
     assert_posted(&stage, "announce");
 }
 
+/* Whoever above accepts it is wrong; what is unknown cannot be shared. */
+static void nobody_is_accepted_before_the_plan_is_known(void **state)
+{
+    (void)state;
+    stage_forget_plan(&stage);
+    stage.held = 1 << EVENT_REGISTERED;
+    stage_connect(&stage);
+    stage_register(&stage);
+    trainer_accept(stage.trainer);
+    stage_hear_refusal(&stage, "does not know the run's tensors");
+    stage_turn(&stage);
+    assert_posted(&stage, "registered, announce");
+    assert_int_equal(stage_memories(), 0);
+}
+
 static void a_refused_one_hears_why_and_the_next_is_judged_anew(void **state)
 {
     (void)state;
@@ -612,6 +627,7 @@ int main(void)
         on_stage(a_tensor_that_makes_no_sense_is_refused),
         on_stage(tensors_are_offered_as_they_were_said),
         on_stage(more_tensors_than_a_plan_may_have_are_refused),
+        on_stage(nobody_is_accepted_before_the_plan_is_known),
         on_stage(a_refused_one_hears_why_and_the_next_is_judged_anew),
         on_stage(what_no_trainer_says_ends_the_attachment),
         on_stage(a_fragment_that_does_not_exist_ends_the_attachment),

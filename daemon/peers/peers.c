@@ -333,7 +333,8 @@ enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
         if (!peer->greeted || i == self_of(peers) || !plan_agrees(peers, i, peer->plan_known, &peer->plan_id))
             continue;
         send_hello(peers, i); /* again, now with the plan */
-        peer_up(peers, i);
+        if (peer->up)
+            peer_up(peers, i);
     }
     return ERR_OK;
 }

@@ -185,6 +185,29 @@ static void a_plan_that_becomes_known_is_compared_with_those_announced(void **st
     end();
 }
 
+/* Away is away: the core waits for nobody who is silent, and is told when that one is heard again. */
+static void a_plan_that_becomes_known_brings_nobody_back(void **state)
+{
+    (void)state;
+    begin("peers-plan-silent", 2, false);
+    played_greet(b, a);
+    assert_posted(SYNC_EV_PEER_UP, B);
+    a->now_ms += SILENT_MS + 1;
+    isle_tick(a);
+    assert_posted(SYNC_EV_PEER_DOWN, B);
+    while (played_heard(b)) {
+    }
+    isle_know_plan(a);
+    isle_wait(played_heard_type(b, WIRE_HELLO) && b->in.hello.plan_known);
+    assert_nothing_posted(SYNC_EV_PEER_UP);
+    assert_false(info(B).up);
+    played_beat(b);
+    say_and_settle(b);
+    assert_posted(SYNC_EV_PEER_UP, B);
+    assert_true(info(B).up);
+    end();
+}
+
 static void another_run_in_the_header_and_a_key_that_is_not_admitted_are_told(void **state)
 {
     (void)state;
@@ -431,6 +454,7 @@ int main(void)
         cmocka_unit_test(islands_greet_each_other_and_are_up),
         cmocka_unit_test(who_is_of_another_run_is_refused_with_the_reason_until_that_changes),
         cmocka_unit_test(a_plan_that_becomes_known_is_compared_with_those_announced),
+        cmocka_unit_test(a_plan_that_becomes_known_brings_nobody_back),
         cmocka_unit_test(another_run_in_the_header_and_a_key_that_is_not_admitted_are_told),
         cmocka_unit_test(strangers_are_counted_and_named),
         cmocka_unit_test(a_greeting_goes_on_until_both_know_the_same),

@@ -45,7 +45,7 @@ struct peer {
     struct report report;
     struct wire_fragment *said; /* [fragments]: what we last told it */
     uint32_t refresh;           /* next fragment to repeat */
-    struct log_limit trouble;
+    struct log_limit refused_said, malformed_said, diverged_said, plan_said;
     bool refused;                 /* it, or we, would not talk: not a matter of time */
     char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
 };
@@ -276,7 +276,7 @@ void peers_announce(struct peers *peers)
 static void refuse(struct peers *peers, uint32_t i, const char *reason)
 {
     struct peer *peer = &peers->peers[i];
-    if (log_limit_pass(&peer->trouble, peers->now_ms, REFUSED_SAID_MS))
+    if (log_limit_pass(&peer->refused_said, peers->now_ms, REFUSED_SAID_MS))
         log_error("island %s is refused: %s", name_of(peers, i), reason);
     snprintf(peer->note, sizeof peer->note, "%s", reason);
     peer->refused = true;
@@ -413,7 +413,7 @@ static void bye_in(struct peers *peers, uint32_t i, const char *reason)
 
 static void malformed(struct peers *peers, uint32_t i, const char *text)
 {
-    if (log_limit_pass(&peers->peers[i].trouble, peers->now_ms, MALFORMED_SAID_MS))
+    if (log_limit_pass(&peers->peers[i].malformed_said, peers->now_ms, MALFORMED_SAID_MS))
         log_error("island %s sent something we drop: %s", name_of(peers, i), text);
 }
 
@@ -595,13 +595,13 @@ enum err peers_take_plan(struct peers *peers, uint32_t peer, const struct wire_k
 
 void peers_plan_refused(struct peers *peers, uint32_t peer, const char *text)
 {
-    if (log_limit_pass(&peers->peers[peer].trouble, peers->now_ms, PLAN_SAID_MS))
+    if (log_limit_pass(&peers->peers[peer].plan_said, peers->now_ms, PLAN_SAID_MS))
         log_error("the plan of island %s cannot be used: %s", name_of(peers, peer), text);
 }
 
 void peers_diverged(struct peers *peers, uint32_t peer, uint32_t f)
 {
-    if (log_limit_pass(&peers->peers[peer].trouble, peers->now_ms, DIVERGED_SAID_MS))
+    if (log_limit_pass(&peers->peers[peer].diverged_said, peers->now_ms, DIVERGED_SAID_MS))
         log_warn("island %s has diverged in fragment %" PRIu32 "; it repairs from the others", name_of(peers, peer), f);
 }
 

@@ -8,6 +8,7 @@
 #include "common/digest.h"
 #include "common/mem.h"
 #include "tests/lib/isle.h"
+#include "tests/lib/overhear.h"
 #include "tests/lib/played.h"
 
 enum { A, B, C };
@@ -298,6 +299,41 @@ static void a_greeting_goes_on_until_both_know_the_same(void **state)
     end();
 }
 
+/* ---- what is logged ---- */
+
+static void assert_said_once(const char *log, const char *text)
+{
+    const char *first = strstr(log, text);
+    assert_non_null(first);
+    assert_null(strstr(first + 1, text));
+}
+
+/* Who sends nonsense all the time must not keep from sight that it has diverged. */
+static void each_complaint_about_an_island_is_logged_and_none_is_repeated(void **state)
+{
+    (void)state;
+    begin("peers-complaints", 2, true);
+    played_greet(b, a);
+    overhear_begin();
+    for (int k = 0; k < 2; k++) {
+        played_hello(b)->window_kib = 0;
+        say_and_settle(b);
+        peers_diverged(a->peers, B, 3);
+        peers_plan_refused(a->peers, B, "nothing in it");
+        spoil_hello(0, played_hello(b));
+        played_say(b, A);
+        isle_wait(info(B).refused);
+        played_greet(b, a);
+        isle_wait(!info(B).refused);
+    }
+    const char *log = overhear_end();
+    assert_said_once(log, "island b sent something we drop: window of 0 KiB");
+    assert_said_once(log, "island b has diverged in fragment 3");
+    assert_said_once(log, "the plan of island b cannot be used: nothing in it");
+    assert_said_once(log, "island b is refused: it has another run spec");
+    end();
+}
+
 /* ---- up, away, back, gone ---- */
 
 static void who_is_silent_is_away_and_comes_back_with_a_word(void **state)
@@ -458,6 +494,7 @@ int main(void)
         cmocka_unit_test(another_run_in_the_header_and_a_key_that_is_not_admitted_are_told),
         cmocka_unit_test(strangers_are_counted_and_named),
         cmocka_unit_test(a_greeting_goes_on_until_both_know_the_same),
+        cmocka_unit_test(each_complaint_about_an_island_is_logged_and_none_is_repeated),
         cmocka_unit_test(who_is_silent_is_away_and_comes_back_with_a_word),
         cmocka_unit_test(a_goodbye_is_an_end_until_the_next_greeting),
         cmocka_unit_test(a_restart_is_seen_and_what_was_said_before_is_void),

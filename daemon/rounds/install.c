@@ -122,3 +122,8 @@ void install_unread(struct install *install, uint32_t f)
     if (install->waits[f] != NULL)
         begin(install, install->waits[f]);
 }
+
+bool install_waits(const struct install *install, uint32_t f)
+{
+    return install->waits[f] != NULL;
+}

@@ -14,5 +14,7 @@ void install_free(struct install *install);
 /* A state lies whole in its memory: taken over now, or when nobody reads the anchor. */
 void install_state_in(struct install *install, uint32_t peer, const struct wire_key *key, uint64_t bytes);
 void install_unread(struct install *install, uint32_t f);
+/* A state has come and waits for readers. */
+bool install_waits(const struct install *install, uint32_t f);
 
 #endif

@@ -1,5 +1,7 @@
 #include "daemon/rounds/rounds.h"
 
+#include <assert.h>
+
 #include "common/mem.h"
 #include "daemon/rounds/apply.h"
 #include "daemon/rounds/copy.h"
@@ -119,6 +121,8 @@ void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_ke
 
 void rounds_unread(struct rounds *rounds, uint32_t f)
 {
+    /* The core asks for a state in REPAIR, and orders an outer step in APPLYING: one after the other. */
+    assert(!install_waits(rounds->install, f) || !apply_waits(rounds->apply, f));
     reduce_unread(rounds->reduce, f);
     install_unread(rounds->install, f);
     apply_unread(rounds->apply, f);

@@ -1,8 +1,12 @@
 /* rounds, where anchors come from and go to: the trainer's memory, its initial tensors, and the state of a peer. */
 #include "tests/lib/testlib.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/digest.h"
 #include "tests/lib/rig.h"
@@ -228,6 +232,40 @@ static void a_state_waits_for_readers(void **state)
     rig_close(rig);
 }
 
+/* In a child, because it ends it. While the anchor is read, a state has come, and an outer step is ordered. */
+static void let_both_wait(struct rig *rig, const struct rig_object *object)
+{
+    int nothing = open("/dev/null", O_WRONLY);
+    dup2(nothing, STDERR_FILENO); /* the assertion's text would look like a failure */
+    dup2(nothing, STDOUT_FILENO);
+    rig_bring(rig, 0, object);
+    rounds_apply(rig->rounds, 1, 2);
+    rounds_unread(rig->rounds, 1);
+    _exit(0);
+}
+
+static void a_state_and_an_outer_step_never_wait_for_the_same_anchor(void **state)
+{
+    (void)state;
+    static struct rig_object object;
+    struct replica *twin;
+    struct bitset all = bitset_first(MEMBERS);
+    int status;
+    struct rig *rig = rig_new("install-both", coarse, MEMBERS, SELF, 0);
+    rig_round(rig, 1, &all);
+    rig_make_state(rig, 1, 0.5f, &twin, &object);
+    rounds_checkpoint(rig->rounds, 1);
+    rig_diverge(rig, 1, twin);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        let_both_wait(rig, &object);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    replica_free(twin);
+    rig_close(rig);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -238,6 +276,7 @@ int main(void)
         cmocka_unit_test(what_was_on_its_way_is_taken_for_counted),
         cmocka_unit_test(a_state_that_is_not_as_announced_is_refused),
         cmocka_unit_test(a_state_waits_for_readers),
+        cmocka_unit_test(a_state_and_an_outer_step_never_wait_for_the_same_anchor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

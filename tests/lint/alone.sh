@@ -1,53 +1,110 @@
 #!/bin/sh
 # Every part of daemon/ has a unit test that builds it alone: with what lies below it, and nothing above or beside it.
-# Seen in the tests' programs: the function that makes a part is in them, those of parts it must not know are not.
+# Seen in the tests' programs: a function of the part is in them, those of parts it must not know are not.
 set -u
-dir=$BUILD/tests/unit
+: "${BUILD:?is not set: the build folder, as in BUILD=build/gcc}"
 bad=0
+complain() { echo "$1"; bad=1; }
 
-# part: its function | functions that must not be there | tests
+# file in daemon/ | a function of it | functions that must not be there | tests
 parts='
-engine:  engine_new      |                                                                  | engine
-control: control_new     | engine_new                                                       | control
-status:  status_take     | engine_new control_new                                           | status status_json
-peers:   peers_new       | engine_new control_new status_take                               | peers heartbeat peers_pair
-objects: objects_new     | engine_new control_new status_take                               | objects
-trainer: trainer_new     | engine_new control_new status_take peers_new rounds_new          | trainer training resume
-shared:  shared_make     | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new | shared
-process: process_new     | engine_new control_new status_take peers_new rounds_new trainer_new shared_make | process
-rounds:  rounds_new      | engine_new control_new status_take peers_new trainer_new         | rounds rounds_apply rounds_disk
-replica: replica_new     | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | replica
-ledger:  ledger_open     | engine_new peers_new rounds_new trainer_new slots_new replica_new jobs_new events_new | ledger
-slots:   slots_new       | engine_new peers_new rounds_new trainer_new ledger_open jobs_new events_new | slots
-results: result_open     | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | results
-store:   store_export    | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | store
-state:   state_object_install | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new | state_object
-plan:    model_plan_parse | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new | model_plan
-memory:  memory_of       | engine_new peers_new rounds_new trainer_new ledger_open          | memory
-event:   events_new      | engine_new peers_new rounds_new trainer_new replica_new jobs_new | event
-jobs:    jobs_new        | engine_new peers_new rounds_new trainer_new replica_new events_new | jobs
-rules:   rules_round     | engine_new peers_new rounds_new trainer_new replica_new jobs_new | rules
-dconf:   dconf_load      | engine_new peers_new rounds_new trainer_new replica_new jobs_new | dconf
-ctl:     ctl_ask         | engine_new peers_new rounds_new trainer_new replica_new jobs_new | ctl
+engine                 | engine_new        |                                                                             | unit/engine
+event                  | events_new        | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/event
+jobs                   | jobs_new          | engine_new peers_new rounds_new trainer_new replica_new events_new          | unit/jobs
+rules                  | rules_round       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/rules
+dconf                  | dconf_load        | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/dconf
+control/control        | control_new       | engine_new                                                                  | unit/control
+control/status         | status_take       | engine_new control_new                                                      | unit/status
+control/status_json    | status_json       | engine_new control_new                                                      | unit/status_json
+peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects
+trainer/trainer        | trainer_new       | engine_new control_new status_take peers_new rounds_new                     | unit/trainer unit/training unit/resume unit/departure unit/phase unit/trainer_runs
+trainer/introduction   | introduction_init | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make replica_new events_new | unit/introduction
+trainer/shared         | shared_make       | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new process_new | unit/shared unit/shared_memory
+trainer/process        | process_new       | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new shared_make replica_new | unit/process
+rounds/rounds          | rounds_new        | engine_new control_new status_take peers_new trainer_new                    | unit/rounds unit/rounds_apply unit/rounds_disk unit/rounds_export unit/rounds_install unit/rounds_memory
+rounds/squeeze         | squeeze_best      | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/squeeze
+state/replica          | replica_new       | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica
+state/ledger           | ledger_open       | engine_new peers_new rounds_new trainer_new slots_new replica_new jobs_new events_new | unit/ledger
+state/slots            | slots_new         | engine_new peers_new rounds_new trainer_new ledger_open jobs_new events_new | unit/slots
+state/results          | result_open       | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/results
+state/store            | store_export      | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/store
+state/state_object     | state_object_install | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new | unit/state_object
+state/model_plan       | model_plan_parse  | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new  | unit/model_plan
+state/memory           | memory_of         | engine_new peers_new rounds_new trainer_new ledger_open                     | unit/memory
+ctl/ctl_client         | ctl_ask           | engine_new peers_new rounds_new dconf_load ctl_plan ctl_print_status forecast_run | unit/ctl_client
+ctl/ctl_print          | ctl_print_status  | engine_new peers_new rounds_new dconf_load ctl_plan forecast_run            | unit/ctl_print
+ctl/ctl_plan           | ctl_plan          | engine_new peers_new rounds_new dconf_load ctl_ask ctl_print_status         | unit/ctl_plan
+ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dconf_load ctl_ask ctl_print_status ctl_plan | num/forecast
 '
-[ -x "$dir/test_event" ] || { echo "the tests are not built"; exit 77; }
+# Inside another part, and tested through it: file in daemon/ | a function of it | that part
+inner='
+peers/objects      | objects_new      | peers/peers
+trainer/attachment | attachment_new   | trainer/trainer
+rounds/desk        | desk_init        | rounds/rounds
+rounds/encode      | encode_new       | rounds/rounds
+rounds/reduce      | reduce_new       | rounds/rounds
+rounds/apply       | apply_new        | rounds/rounds
+rounds/copy        | copy_new         | rounds/rounds
+rounds/install     | install_new      | rounds/rounds
+rounds/keep        | keep_new         | rounds/rounds
+rounds/recover     | recover_fragment | rounds/rounds
+'
+programs='dilocod dilococtl' # tests/system runs them
 
-mkdir -p "$BUILD/test-data"
-has() { printf '%s\n' "$symbols" | grep -qx "$1"; }
+[ -x "$BUILD/tests/unit/test_event" ] || { echo "the tests are not built"; exit 77; }
+[ -f "$BUILD/daemon.a" ] || { echo "$BUILD/daemon.a is not built"; exit 1; }
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+rows() { printf '%s\n' "$1" | sed 's/[[:space:]]*|[[:space:]]*/|/g; s/[[:space:]]*$//; /^$/d'; }
+rows "$parts" >"$work/parts"
+rows "$inner" >"$work/inner"
+
+# The tables against the files.
+{
+    cut -d'|' -f1 "$work/parts" "$work/inner"
+    printf '%s\n' $programs
+} | sort >"$work/named"
+git ls-files -co --exclude-standard -- 'daemon/*.c' | while IFS= read -r source; do
+    [ ! -f "$source" ] || printf '%s\n' "$source" # what git lists may have been deleted
+done | sed 's,^daemon/,,; s,\.c$,,' | sort >"$work/there"
+[ "$(wc -l <"$work/there")" -gt 30 ] || complain "only $(wc -l <"$work/there") sources of daemon/ were found"
+for file in $(uniq -d "$work/named"); do complain "daemon/$file.c has two rows in the tables of this script"; done
+for file in $(comm -13 "$work/named" "$work/there"); do
+    complain "daemon/$file.c has no row in the tables of this script: which test builds it alone?"
+done
+for file in $(uniq "$work/named" | comm -23 - "$work/there"); do complain "the tables of this script name daemon/$file.c, which does not exist"; done
+
+# Each function against the object that is said to define it; those of no object would never be found in a test.
+nm -P --defined-only "$BUILD/daemon.a" | awk 'NF > 2 && $2 ~ /^[TDBR]$/ { print $1 }' | sort -u >"$work/defined"
+while IFS='|' read -r file made rest; do
+    nm -P --defined-only "$BUILD/daemon/$file.o" | grep -q "^$made T " || complain "daemon/$file.c does not define $made()"
+done <<END
+$(cat "$work/parts" "$work/inner")
+END
+for other in $(cut -d'|' -f3 "$work/parts"); do
+    grep -qx "$other" "$work/defined" || complain "$other(), which is to be in no test of a row, is nowhere"
+done
+
+# The tests.
+has() { grep -qx "$1" "$work/symbols"; }
 checked=0
-printf '%s\n' "$parts" | sed '/^$/d' >"$BUILD/test-data/alone"
-while IFS='|' read -r part others tests; do
-    made=${part#*:}
-    made=$(echo $made)
+while IFS='|' read -r file made others tests; do
+    [ -n "$tests" ] || complain "daemon/$file.c has no test in the table of this script"
     for test in $tests; do
-        symbols=$(nm --defined-only "$dir/test_$test" | awk '{ print $NF }') || { echo "test_$test: not built"; bad=1; continue; }
-        has "$made" || { echo "test_$test: ${part%%:*} is not in it ($made)"; bad=1; }
+        nm --defined-only "$BUILD/tests/${test%/*}/test_${test##*/}" 2>&1 | awk '{ print $NF }' >"$work/symbols"
+        has "$made" || complain "$test: $file is not in it ($made), or it is not built"
         for other in $others; do
-            has "$other" && { echo "test_$test: builds more than ${part%%:*}: $other is in it"; bad=1; }
+            ! has "$other" || complain "$test: builds more than $file: $other is in it"
+        done
+        for within in $(awk -F'|' -v part="$file" '$3 == part { print $2 }' "$work/inner"); do
+            has "$within" || complain "$test: $within is not in it, and is said to be tested through $file"
         done
         checked=$((checked + 1))
     done
-done <"$BUILD/test-data/alone"
-[ "$checked" -gt 20 ] || { echo "only $checked tests were looked at"; bad=1; }
-[ $bad -eq 0 ] && echo "$checked tests build their part alone"
+done <"$work/parts"
+while IFS='|' read -r file made part; do
+    grep -q "^$part|" "$work/parts" || complain "daemon/$file.c is said to be inside $part, which has no row"
+done <"$work/inner"
+[ "$checked" -gt 30 ] || complain "only $checked tests were looked at"
+[ $bad -eq 0 ] && echo "$checked tests build their part alone, with $(wc -l <"$work/inner") inner ones"
 exit $bad

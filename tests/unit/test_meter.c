@@ -1,9 +1,8 @@
-/* What a link is measured to carry, and whether zstd pays on it. */
+/* meter: what a link is measured to carry. */
 #include "tests/lib/testlib.h"
 
 #include <math.h>
 
-#include "daemon/rounds/squeeze.h"
 #include "net/meter.h"
 
 /* A line of `rate` bytes a microsecond that has `total` bytes to carry; then nothing to do for as long again. */
@@ -39,36 +38,10 @@ static void a_link_is_measured_while_it_is_busy(void **state)
     assert_true(fabs((double)meter.bits_per_s / 10e6 - 1) < 0.02);
 }
 
-/* zstd here: 400 MB/s of raw codes, saves a tenth of them. */
-static unsigned share_with(double bits_per_s)
-{
-    struct squeeze squeeze = {0};
-    unsigned with = 0;
-    for (int i = 0; i < 640; i++) {
-        bool on = squeeze_next(&squeeze, bits_per_s);
-        squeeze_note(&squeeze, on, 1 << 20, on ? 0.0013 + 0.0005 : 0.0005, on ? 471859 : 524288);
-        squeeze_note(&squeeze, !on, 100, 1, 1); /* a tiny tensor says nothing */
-        with += on;
-        (void)squeeze_best(&squeeze, bits_per_s); /* a look is no trial */
-    }
-    return with;
-}
-
-static void zstd_is_used_where_it_shortens_the_transfer(void **state)
-{
-    (void)state;
-    assert_int_equal(share_with(0), 640);
-    assert_in_range(share_with(50e6), 600, 632);  /* all but the trials */
-    assert_in_range(share_with(300e6), 600, 632); /* break-even lies at 323 Mbit/s */
-    assert_in_range(share_with(350e6), 8, 40);
-    assert_in_range(share_with(10e9), 8, 40);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_link_is_measured_while_it_is_busy),
-        cmocka_unit_test(zstd_is_used_where_it_shortens_the_transfer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,45 @@
+/* ctl_plan: what makes no sense is refused with the reason. What a forecast comes to is tested in tests/num. */
+#include "tests/lib/testlib.h"
+
+#include "daemon/ctl/ctl_plan.h"
+
+static void a_plan_that_makes_no_sense_is_refused_with_the_reason(void **state)
+{
+    (void)state;
+    static const struct ctl_plan good = {.params = 1e6,
+                                         .step_s = 1,
+                                         .layers = 4,
+                                         .islands = 2,
+                                         .interval = 100,
+                                         .overlap = 1,
+                                         .bandwidth = "1Mbit",
+                                         .rtt_ms = 10};
+    struct ctl_plan plan;
+#define REFUSES(field, value, part)                   \
+    do {                                              \
+        plan = good;                                  \
+        plan.field = value;                           \
+        assert_fails(ERR_ARG, part, ctl_plan(&plan)); \
+    } while (0)
+    REFUSES(params, 0, "--params");
+    REFUSES(step_s, 0, "--step-time");
+    REFUSES(bandwidth, NULL, "--bandwidth");
+    REFUSES(bandwidth, "fast", "is no rate");
+    REFUSES(bandwidth, "-1Mbit", "is no rate");
+    REFUSES(bandwidth, "1Mb", "is no rate");
+    REFUSES(islands, 1, "--islands");
+    REFUSES(islands, 1025, "--islands");
+    REFUSES(layers, 0, "--layers");
+    REFUSES(overlap, 101, "--overlap");
+    REFUSES(interval, 0, "--overlap");
+    REFUSES(loss, 0.95, "--loss");
+    REFUSES(rtt_ms, -1, "--rtt");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plan_that_makes_no_sense_is_refused_with_the_reason),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

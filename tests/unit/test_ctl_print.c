@@ -1,0 +1,149 @@
+/* ctl_print: answers as people see them: everything is there, and the tables fit a terminal. */
+#include "tests/lib/testlib.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/ctl/ctl_print.h"
+
+enum { COLUMNS_MAX = 80 };
+
+static char *printed; /* as last printed */
+
+static void print(void (*how)(const json_t *, FILE *), const char *answer)
+{
+    size_t bytes;
+    json_error_t error;
+    json_t *json = json_loads(answer, 0, &error);
+    if (json == NULL)
+        fail_msg("%s", error.text);
+    free(printed);
+    FILE *stream = open_memstream(&printed, &bytes);
+    how(json, stream);
+    fclose(stream);
+    json_decref(json);
+}
+
+static void assert_prints(const char *text)
+{
+    if (strstr(printed, text) == NULL)
+        fail_msg("\"%s\" is not in:\n%s", text, printed);
+}
+
+static void assert_fits(size_t columns_max)
+{
+    for (const char *line = printed; *line != '\0';) {
+        size_t columns = strcspn(line, "\n");
+        if (columns > columns_max)
+            fail_msg("%zu columns: %.*s", columns, (int)columns, line);
+        line += columns + (line[columns] == '\n');
+    }
+}
+
+#define STATUS(degraded, anchors, saved)                                                                  \
+    "{\"island\":\"paris\",\"software\":\"diloco\",\"run\":{\"name\":\"big\",\"steps\":900,\"id\":\"x\"," \
+    "\"interval\":30,\"overlap\":5,\"codec\":\"int8\",\"error_feedback\":false},"                         \
+    "\"trainer\":{\"state\":\"training\",\"process\":\"running\",\"pid\":7,\"step\":123,\"tokens\":4567," \
+    "\"loss\":2.345678,\"tokens_per_s\":890.4,\"lr\":0.1,\"grad_norm\":1,\"failures\":0},"                \
+    "\"degraded\":" degraded ",\"uptime_s\":61.4,\"islands\":3,\"islands_up\":2,\"params\":1234567,"      \
+    "\"fragments\":4,\"versions\":40,\"version_min\":9,\"version_max\":11,\"step\":120,"                  \
+    "\"anchors\":" anchors ",\"bytes_sent\":1500000,\"bytes_received\":2500,"                             \
+    "\"ledger_bytes\":12345,\"memory_bytes\":2000000000,\"saved\":" saved "}"
+
+static void a_status_shows_everything_and_each_complaint_with_its_remedy(void **state)
+{
+    (void)state;
+    print(ctl_print_status, STATUS("[]", "\"0123456789abcdef0123\"", "\"\""));
+    assert_string_equal(printed,
+                        "island     paris, 2 of 3 islands here, up 61 s\n"
+                        "run        big, 1234567 parameters, each fragment every 30 steps, overlap 5, codec int8\n"
+                        "trainer    training, step 123 of 900, loss 2.3457, 890 tokens/s, 4567 tokens\n"
+                        "anchor     4 fragments at versions 9 to 11, step 120, hash 0123456789abcdef\n"
+                        "traffic    sent 1.5 MB, received 2.5 kB; ledger 12.3 kB; memory 2.0 GB\n"
+                        "degraded   no\n");
+    print(ctl_print_status, STATUS("[{\"code\":\"away\",\"what\":\"one\",\"remedy\":\"first\"},"
+                                   "{\"code\":\"disk\",\"what\":\"two\",\"remedy\":\"second\"}]",
+                                   "null", "\"/x/anchor.safetensors\""));
+    assert_prints("hash not known yet\n");
+    assert_prints("saved      /x/anchor.safetensors\n");
+    assert_prints("degraded   one\n           -> first\ndegraded   two\n           -> second\n");
+    assert_null(strstr(printed, "degraded   no"));
+}
+
+#define PEER(name, self, up, trainer, note)                                                                     \
+    "{\"name\":\"" name "\",\"public_key\":\"0123456789012345678901234567890123456789\",\"address\":"           \
+    "\"host.example:7600\",\"uplink_bit_s\":1500000000,\"self\":" self ",\"up\":" up ",\"note\":\"" note        \
+    "\",\"trainer\":\"" trainer "\",\"step\":1234567,\"tokens\":5,\"loss\":12.34567,\"tokens_per_s\":12345678," \
+    "\"rtt_ms\":1234,\"heard_s\":0.5,\"bytes_sent\":123456789012,\"bytes_received\":999999,"                    \
+    "\"unacknowledged\":0,\"outliers\":0,\"missed\":0}"
+
+static void peers_are_a_table_of_eighty_columns_with_notes_below(void **state)
+{
+    (void)state;
+    static const char *const states[] = {"none configured", "stopped", "starting",   "training", "finishing",
+                                         "finished",        "leaving", "restarting", "none",     "failed"};
+    print(ctl_print_peers, "{\"peers\":[" PEER("paris", "true", "true", "training", "") "," PEER(
+                               "oslo", "false", "true", "finishing", "") "," PEER("a-long-name1", "false", "false",
+                                                                                  "failed", "silent") "]}");
+    assert_fits(COLUMNS_MAX);
+    assert_prints("island       state trainer ");
+    assert_prints("paris        self  training");
+    assert_prints(" 1234567 12.3457 12345678       -        -        -\n"); /* there is no way to ourselves */
+    assert_prints("oslo         up    finishing");
+    assert_prints(" 1234567 12.3457 12345678 1234 ms   123 GB  1000 kB\n");
+    assert_prints("a-long-name1 away  failed");
+    assert_prints("\n             silent\n");
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
+        char answer[1024], word[32];
+        snprintf(answer, sizeof answer, "{\"peers\":[" PEER("a-long-name1", "true", "true", "%s", "") "]}", states[i]);
+        print(ctl_print_peers, answer);
+        assert_fits(COLUMNS_MAX);
+        snprintf(word, sizeof word, " self  %.*s ", (int)strcspn(states[i], " "), states[i]);
+        assert_prints(word);
+    }
+    print(ctl_print_peers, "{\"peers\":[]}");
+    assert_fits(COLUMNS_MAX);
+}
+
+static void members_are_listed_with_all_that_configurations_must_agree_on(void **state)
+{
+    (void)state;
+    print(ctl_print_members,
+          "{\"peers\":[" PEER("paris", "true", "true", "training",
+                              "") ",{\"name\":\"oslo\","
+                                  "\"public_key\":\"k\",\"address\":\"\",\"uplink_bit_s\":10000000}]}");
+    char row[200];
+    snprintf(row, sizeof row, "%-12s %-40s %12s  %s\n", "paris", "0123456789012345678901234567890123456789",
+             "1500 Mbit/s", "host.example:7600");
+    assert_prints(row);
+    snprintf(row, sizeof row, "%-12s %-40s %12s  %s\n", "oslo", "k", "10 Mbit/s", "-"); /* it dials */
+    assert_prints(row);
+}
+
+static void fragments_are_a_table_with_whom_they_wait_for(void **state)
+{
+    (void)state;
+    print(ctl_print_fragments,
+          "{\"fragments\":[{\"fragment\":4095,\"params\":12345678901,\"tensors\":3,\"version\":12345678,\"newest\":"
+          "12345679,\"state\":\"contributed\",\"hash\":\"0123456789abcdef0123456789abcdef\",\"owner\":\"collecting\","
+          "\"round\":3,\"have\":[],\"waiting_for\":[\"paris\",\"oslo\"],\"feedback_cuts\":0},"
+          "{\"fragment\":1,\"params\":2,\"tensors\":1,\"version\":3,\"newest\":4,\"state\":\"repair\",\"hash\":null,"
+          "\"owner\":\"collecting\",\"round\":4,\"have\":[],\"waiting_for\":[],\"feedback_cuts\":0}]}");
+    assert_prints("4095      12345678901 12345678 12345679  contributed  0123456789abcdef paris, oslo\n");
+    assert_prints("1                   2        3        4  repair");
+    assert_fits(COLUMNS_MAX + 3); /* the last column is as long as the names */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_status_shows_everything_and_each_complaint_with_its_remedy),
+        cmocka_unit_test(peers_are_a_table_of_eighty_columns_with_notes_below),
+        cmocka_unit_test(members_are_listed_with_all_that_configurations_must_agree_on),
+        cmocka_unit_test(fragments_are_a_table_with_whom_they_wait_for),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    free(printed);
+    return failed;
+}

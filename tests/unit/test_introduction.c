@@ -1,0 +1,202 @@
+/* introduction: what a trainer says of itself is checked as it comes; the memory it brings is ours to close. */
+#include "tests/lib/testlib.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/mem.h"
+#include "daemon/trainer/introduction.h"
+
+static struct introduction said;
+
+static int begin(void **state)
+{
+    (void)state;
+    introduction_init(&said);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    introduction_deinit(&said);
+    return 0;
+}
+
+static struct ipc_hello hello(uint32_t version, uint64_t session)
+{
+    return (struct ipc_hello){.version = version, .pid = 7, .session = session, .trainer = "t"};
+}
+
+static enum err say_hello(uint32_t version, uint64_t session, int fd)
+{
+    struct ipc_hello now = hello(version, session);
+    return introduction_hello(&said, &now, fd);
+}
+
+static bool is_open(int fd)
+{
+    return fcntl(fd, F_GETFD) >= 0;
+}
+
+/* ---- who it is ---- */
+
+static void one_version_is_spoken_and_silence_is_none(void **state)
+{
+    (void)state;
+    static const uint32_t others[] = {0, IPC_VERSION - 1, IPC_VERSION + 1, UINT32_MAX};
+    assert_fails(ERR_PROTO, "version 0 of the daemon's interface", introduction_end(&said));
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        assert_fails(ERR_PROTO, "install the same release", say_hello(others[i], 0, -1));
+        assert_fails(ERR_PROTO, "install the same release", introduction_end(&said));
+    }
+    assert_ok(say_hello(IPC_VERSION, 0, -1));
+    assert_ok(introduction_end(&said));
+    introduction_forget(&said); /* the next one has said nothing yet */
+    assert_fails(ERR_PROTO, "version 0", introduction_end(&said));
+}
+
+static void a_name_without_an_end_is_cut(void **state)
+{
+    (void)state;
+    struct ipc_hello now = hello(IPC_VERSION, 0);
+    memset(now.trainer, 'x', sizeof now.trainer);
+    assert_ok(introduction_hello(&said, &now, -1));
+    assert_int_equal(strlen(said.hello.trainer), sizeof now.trainer - 1);
+}
+
+/* ---- the memory of before ---- */
+
+static void the_descriptor_stays_the_callers_and_a_copy_is_handed_over(void **state)
+{
+    (void)state;
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    assert_ok(say_hello(IPC_VERSION, 5, fd));
+    assert_true(introduction_again(&said));
+    assert_int_not_equal(said.memory_fd, fd);
+    int ours = introduction_take_memory(&said);
+    assert_false(introduction_again(&said));
+    introduction_deinit(&said);
+    introduction_init(&said);
+    assert_true(is_open(fd) && is_open(ours));
+    close(ours);
+    close(fd);
+}
+
+static void what_was_not_handed_over_is_closed(void **state)
+{
+    (void)state;
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    assert_ok(say_hello(IPC_VERSION, 5, fd));
+    int first = said.memory_fd;
+    assert_ok(say_hello(IPC_VERSION, 5, fd)); /* says it twice: one copy is held */
+    assert_true(said.memory_fd == first || !is_open(first));
+    int held = said.memory_fd;
+    introduction_close_memory(&said);
+    assert_false(is_open(held) || introduction_again(&said));
+    assert_int_equal(said.hello.session, 5); /* what it said may still be looked at */
+    assert_ok(say_hello(IPC_VERSION, 5, fd));
+    held = said.memory_fd;
+    introduction_forget(&said);
+    assert_false(is_open(held));
+    assert_int_equal(said.hello.session, 0);
+    close(fd);
+}
+
+static void it_attaches_again_with_a_session_and_its_memory(void **state)
+{
+    (void)state;
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    assert_ok(say_hello(IPC_VERSION, 0, fd));
+    assert_false(introduction_again(&said));
+    assert_ok(say_hello(IPC_VERSION, 5, -1));
+    assert_false(introduction_again(&said));
+    assert_ok(say_hello(IPC_VERSION, 5, fd));
+    assert_true(introduction_again(&said));
+    close(fd);
+}
+
+/* ---- its tensors ---- */
+
+static struct ipc_tensor tensor(const char *name)
+{
+    struct ipc_tensor it = {.dims = 1, .shape = {5}, .layer = -1};
+    memcpy(it.name, name, strlen(name));
+    return it;
+}
+
+static void tensors_are_kept_in_order_until_another_trainer_comes(void **state)
+{
+    (void)state;
+    enum { MANY = 200 }; /* the memory for them grows on the way */
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < MANY; i++) {
+            struct ipc_tensor it = tensor("w");
+            it.layer = i;
+            assert_ok(introduction_tensor(&said, &it));
+        }
+        assert_int_equal(said.tensors_count, MANY);
+        for (int i = 0; i < MANY; i++)
+            assert_int_equal(said.tensors[i].layer, i);
+        introduction_forget(&said);
+        assert_int_equal(said.tensors_count, 0);
+    }
+}
+
+static void a_tensor_that_makes_no_sense_is_refused(void **state)
+{
+    (void)state;
+    struct ipc_tensor wrong[] = {tensor("w"), tensor("w"), tensor("w\tx"), tensor("w\n")};
+    wrong[0].dims = IPC_DIMS_MAX + 1;
+    wrong[1].layer = -2;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_fails(ERR_PROTO, "makes no sense", introduction_tensor(&said, &wrong[i]));
+    struct ipc_tensor endless = tensor("");
+    memset(endless.name, 'w', sizeof endless.name);
+    assert_ok(introduction_tensor(&said, &endless));
+    assert_int_equal(strlen(said.tensors[said.tensors_count - 1].name), IPC_NAME_BYTES - 1);
+}
+
+static void there_are_no_more_of_them_than_a_plan_may_have(void **state)
+{
+    (void)state;
+    struct ipc_tensor it = tensor("w");
+    for (uint32_t i = 0; i < IPC_TENSORS_MAX; i++)
+        assert_ok(introduction_tensor(&said, &it));
+    assert_fails(ERR_PROTO, "more than 65536 tensors", introduction_tensor(&said, &it));
+    assert_int_equal(said.tensors_count, IPC_TENSORS_MAX);
+}
+
+static void without_memory_for_a_tensor_the_others_stay(void **state)
+{
+    (void)state;
+    struct ipc_tensor it = tensor("w");
+    while (said.tensors_count == 0 || said.tensors_count < said.tensors_room)
+        assert_ok(introduction_tensor(&said, &it));
+    uint32_t before = said.tensors_count;
+    mem_fail_after(0);
+    enum err err = introduction_tensor(&said, &it);
+    mem_fail_after(-1);
+    assert_int_equal(err, ERR_NOMEM);
+    assert_int_equal(said.tensors_count, before);
+    assert_ok(introduction_tensor(&said, &it));
+}
+
+#define about(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        about(one_version_is_spoken_and_silence_is_none),
+        about(a_name_without_an_end_is_cut),
+        about(the_descriptor_stays_the_callers_and_a_copy_is_handed_over),
+        about(what_was_not_handed_over_is_closed),
+        about(it_attaches_again_with_a_session_and_its_memory),
+        about(tensors_are_kept_in_order_until_another_trainer_comes),
+        about(a_tensor_that_makes_no_sense_is_refused),
+        about(there_are_no_more_of_them_than_a_plan_may_have),
+        about(without_memory_for_a_tensor_the_others_stay),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

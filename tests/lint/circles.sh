@@ -9,8 +9,8 @@ set -u
 
 # The law. `a > b`: a may point to b and to all that stands right of it; nothing points left.
 # `b , c` may point to each other, as long as it makes no circle; `b | c` may not.
-# Rooms and files that no row connects do not know each other. Where a room has `*`, only arrows to the left are
-# forbidden, and files need no place in a row; in the others, a new file needs one.
+# Rooms and files that no row connects do not know each other. Where a room has `*`, only arrows to the left and between
+# `|` are forbidden, and files need no place in a row; in the others, a new file needs one.
 law='
 rooms      daemon > net | outer_opt > common
 rooms      worker > kernels > common
@@ -23,6 +23,7 @@ worker     diloco-worker > train , sample > ckpt , inner , data > model | libdil
 net        sync > sync_peers > sync_fragment > sync_owner > sync_core > sync_types
 net        sync_owner > owner , grace
 net        link > zap , traffic
+net        link | xfer | pace > wire
 net        *
 
 outer_opt  *
@@ -83,8 +84,9 @@ awk -v prefix="$BUILD/" '
         sub(/:$/, "", object)
         if (object != last) { file = file_of(object); last = object }
     }
-    $3 ~ /^[ABCDGRST]$/ && !(($2, file) in defined) { defined[$2, file] = 1; at[$2] = at[$2] " " file }
-    $3 == "U" && !((file, $2) in used) { used[file, $2] = 1; use[++uses] = file " " $2 }
+    # Weak ones count, too: W and V define, w and v use; u is unique, i chosen when the program starts.
+    $3 ~ /^[ABCDGRSTVWiu]$/ && !(($2, file) in defined) { defined[$2, file] = 1; at[$2] = at[$2] " " file }
+    $3 ~ /^[Uvw]$/ && !((file, $2) in used) { used[file, $2] = 1; use[++uses] = file " " $2 }
     END {
         for (i = 1; i <= uses; i++) {
             split(use[i], pair, " ")
@@ -124,6 +126,7 @@ LAW=$law awk '
                     if (words[k] ~ /^[>|,]$/) continue
                     if (at[k] < floor) above[name[k], name[j]] = 1
                     else if (words[j - 1] == ",") mates[name[k], name[j]] = mates[name[j], name[k]] = 1
+                    else apart[name[k], name[j]] = apart[name[j], name[k]] = 1
                 }
             }
         }
@@ -145,7 +148,8 @@ LAW=$law awk '
         if (a != b) return (a, b) in above
         if (place(from) == place(to)) return 1
         from = place(from); to = place(to)
-        return a in any_order ? !((to, from) in above) : ((from, to) in above) || ((from, to) in mates)
+        if (a in any_order) return !((to, from) in above) && !((from, to) in apart)
+        return ((from, to) in above) || ((from, to) in mates)
     }
     function add_file(file,    a) {
         if (file in is_file) return

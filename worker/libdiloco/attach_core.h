@@ -1,7 +1,7 @@
 /*
  * attach_core: struct diloco, one attachment of a trainer: what the floors of libdiloco share. Private to them.
  *
- *     diloco        the public calls; which fragment moves when
+ *     attach        the public calls, of diloco.h; which fragment moves when
  *     attach_move   values, and the two moves of a fragment
  *     attach_link   the connection: what is said and heard
  *     attach_core   this struct, the text of its last failure          aside   the arithmetic of work set aside

@@ -1,5 +1,6 @@
 #include "daemon/control/status.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,8 +38,14 @@ const char *complaint_name(enum complaint_code code)
 
 /* ---- what is wrong ---- */
 
+static size_t complaints_max(const struct status *status)
+{
+    return (size_t)PER_MEMBER * status->from->view->count + BESIDES;
+}
+
 static void complain(struct status *status, enum complaint_code code, const char *what, const char *remedy)
 {
+    assert(status->complaints_count < complaints_max(status));
     struct complaint *complaint = &status->complaints[status->complaints_count++];
     complaint->code = code;
     complaint->remedy = remedy;
@@ -47,19 +54,19 @@ static void complain(struct status *status, enum complaint_code code, const char
 
 static void complain_of_peer(struct status *status, uint32_t i)
 {
-    const struct view_member *member = status->peers[i].member;
-    struct peer_info peer = peers_info(status->from->peers, i);
-    const char *note = peer.note;
+    const struct status_peer *peer = &status->peers[i];
+    const struct view_member *member = peer->member;
+    const char *note = peer->note;
     char text[400];
     if (note[0] == '\0' && member->address[0] == '\0')
         note = "no address is known here, so it has to dial us";
     const char *gap = note[0] != '\0' ? ": " : "";
-    if (peer.heard_ms > 0)
-        snprintf(text, sizeof text, "island %s was last heard of %.0f s ago%s%s", member->name,
-                 status->peers[i].heard_s, gap, note);
+    if (peer->heard)
+        snprintf(text, sizeof text, "island %s was last heard of %.0f s ago%s%s", member->name, peer->heard_s, gap,
+                 note);
     else
         snprintf(text, sizeof text, "island %s was not heard of yet%s%s", member->name, gap, note);
-    if (peer.refused)
+    if (peer->refused)
         complain(status, COMPLAINT_REFUSED, text,
                  "make the two configurations agree and restart the daemon that changed");
     else
@@ -96,7 +103,7 @@ static void complain_pace(struct status *status)
     for (uint32_t i = 0; i < status->from->view->count; i++) {
         const struct status_peer *peer = &status->peers[i];
         char text[200];
-        bool both = status->trainer.training && peers_info(status->from->peers, i).trainer == WIRE_TRAINER_TRAINING;
+        bool both = status->trainer.training && peer->training;
         if (peer->self || !peer->up || !both || status->trainer.step <= peer->step + behind)
             continue;
         snprintf(text, sizeof text, "island %s is %" PRIu64 " steps behind this one", peer->member->name,
@@ -109,14 +116,13 @@ static void complain_pace(struct status *status)
 /* With a quorum: work that is trained and not counted. */
 static void complain_missed(struct status *status)
 {
-    for (uint32_t i = 0; status->from->sync != NULL && i < status->from->view->count; i++) {
-        bool too_late;
-        uint64_t missed = sync_missed(status->from->sync, i, &too_late);
+    for (uint32_t i = 0; i < status->from->view->count; i++) {
+        const struct status_peer *peer = &status->peers[i];
         char text[200];
-        if (missed < MISSED_TOLD || !too_late || !status->peers[i].up || status->peers[i].self)
+        if (peer->missed < MISSED_TOLD || !peer->too_late || !peer->up || peer->self)
             continue;
-        snprintf(text, sizeof text, "the last %" PRIu64 " rounds of our shards closed without island %s", missed,
-                 status->peers[i].member->name);
+        snprintf(text, sizeof text, "the last %" PRIu64 " rounds of our shards closed without island %s", peer->missed,
+                 peer->member->name);
         complain(status, COMPLAINT_MISSED, text,
                  "it comes later than [sync] grace allows; make grace longer, or look at its line");
     }
@@ -194,6 +200,7 @@ static void take_self(struct status *status, struct status_peer *row)
     row->self = row->up = true;
     row->note = "";
     row->trainer = trainer_phase_name(status->phase);
+    row->training = status->trainer.training;
     row->step = status->trainer.step;
     row->tokens = status->trainer.tokens;
     row->loss = status->trainer.loss;
@@ -204,10 +211,9 @@ static void take_peer(struct status *status, uint32_t i)
 {
     const struct status_conf *from = status->from;
     struct status_peer *row = &status->peers[i];
-    bool too_late;
     row->member = &from->view->members[i];
     if (from->sync != NULL) {
-        row->missed = sync_missed(from->sync, i, &too_late);
+        row->missed = sync_missed(from->sync, i, &row->too_late);
         row->outliers = rounds_outliers(from->rounds, i);
     }
     if (i == from->view->self) {
@@ -216,8 +222,10 @@ static void take_peer(struct status *status, uint32_t i)
     }
     struct peer_info peer = peers_info(from->peers, i);
     row->up = peer.up;
+    row->refused = peer.refused;
     row->note = peer.note;
     row->trainer = wire_trainer_name(peer.trainer);
+    row->training = peer.trainer == WIRE_TRAINER_TRAINING;
     row->step = peer.step;
     row->tokens = peer.tokens;
     row->loss = (double)peer.loss_milli / 1000;
@@ -261,8 +269,7 @@ static enum err take(struct status *status)
     status->fragments_count = from->plan != NULL ? from->plan->plan->fragments_count : 0;
     TRY(mem_new(from->view->count, sizeof *status->peers, "the status", &status->peers));
     TRY(mem_new(status->fragments_count, sizeof *status->fragments, "the status", &status->fragments));
-    TRY(mem_new((size_t)PER_MEMBER * from->view->count + BESIDES, sizeof *status->complaints, "the status",
-                &status->complaints));
+    TRY(mem_new(complaints_max(status), sizeof *status->complaints, "the status", &status->complaints));
     peers_sample(from->peers);
     status->phase = trainer_phase(from->trainer);
     status->trainer = trainer_info(from->trainer);

@@ -68,8 +68,10 @@ struct complaint {
 struct status_peer {
     const struct view_member *member;
     bool self, up;
+    bool refused; /* it, or we, would not talk: not a matter of time */
     const char *note;
     const char *trainer; /* what its trainer does */
+    bool training;       /* it trains */
     uint64_t step, tokens;
     double loss, tokens_per_s;
     uint32_t rtt_ms;
@@ -77,6 +79,7 @@ struct status_peer {
     double heard_s; /* ago */
     uint64_t sent_bytes, received_bytes, unacknowledged_bytes;
     uint64_t outliers, missed;
+    bool too_late; /* later than the grace time, so that rounds do not wait for it */
 };
 
 struct status_fragment {

@@ -193,7 +193,7 @@ static enum err run_join(struct arguments *a)
 static enum err run_leave(struct arguments *a)
 {
     TRY(order(a, a->now ? "leave now" : "leave"));
-    return a->no_wait ? ERR_OK : wait_for_trainer(a, "stopped", "none configured");
+    return a->no_wait ? ERR_OK : wait_for_trainer(a, "stopped", "none");
 }
 
 static enum err run_save(struct arguments *a)

@@ -1,7 +1,6 @@
 #include "daemon/ctl/ctl_print.h"
 
 #include <stdbool.h>
-#include <string.h>
 
 #include "daemon/ctl/ctl_client.h"
 
@@ -59,11 +58,10 @@ void ctl_print_peers(const json_t *answer, FILE *file)
     json_array_foreach (json_object_get(answer, "peers"), index, row) {
         char sent[32], received[32], rtt[32];
         bool self = json_is_true(json_object_get(row, "self"));
-        const char *trainer = ctl_text(row, "trainer"); /* "none configured" does not fit; its first word says it */
         const char *state = self ? "self" : json_is_true(json_object_get(row, "up")) ? "up" : "away";
         snprintf(rtt, sizeof rtt, "%lld ms", (long long)ctl_integer(row, "rtt_ms"));
-        fprintf(file, "%-12s %-5s %-9.*s %7lld %7.4f %8.0f %7s %8s %8s\n", ctl_text(row, "name"), state,
-                (int)strcspn(trainer, " "), trainer, (long long)ctl_integer(row, "step"), ctl_number(row, "loss"),
+        fprintf(file, "%-12s %-5s %-9s %7lld %7.4f %8.0f %7s %8s %8s\n", ctl_text(row, "name"), state,
+                ctl_text(row, "trainer"), (long long)ctl_integer(row, "step"), ctl_number(row, "loss"),
                 ctl_number(row, "tokens_per_s"), self ? "-" : rtt,
                 self ? "-" : ctl_bytes(ctl_number(row, "bytes_sent"), sent, sizeof sent),
                 self ? "-" : ctl_bytes(ctl_number(row, "bytes_received"), received, sizeof received));

@@ -393,8 +393,8 @@ struct process_info process_info(const struct process *process)
 const char *process_state_name(enum process_state state)
 {
     static const char *const names[] = {
-        [PROCESS_NONE] = "none configured", [PROCESS_STOPPED] = "stopped",    [PROCESS_RUNNING] = "running",
-        [PROCESS_LEAVING] = "leaving",      [PROCESS_WAITING] = "restarting", [PROCESS_FINISHED] = "finished",
+        [PROCESS_NONE] = "none",       [PROCESS_STOPPED] = "stopped",    [PROCESS_RUNNING] = "running",
+        [PROCESS_LEAVING] = "leaving", [PROCESS_WAITING] = "restarting", [PROCESS_FINISHED] = "finished",
     };
     return names[state];
 }

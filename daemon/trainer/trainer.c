@@ -263,9 +263,9 @@ enum trainer_phase trainer_phase(const struct trainer *trainer)
 const char *trainer_phase_name(enum trainer_phase phase)
 {
     static const char *const names[TRAINER_PHASES] = {
-        [TRAINER_NONE] = "none configured", [TRAINER_STOPPED] = "stopped",      [TRAINER_STARTING] = "starting",
-        [TRAINER_TRAINING] = "training",    [TRAINER_FINISHING] = "finishing",  [TRAINER_FINISHED] = "finished",
-        [TRAINER_LEAVING] = "leaving",      [TRAINER_RESTARTING] = "restarting"};
+        [TRAINER_NONE] = "none",         [TRAINER_STOPPED] = "stopped",      [TRAINER_STARTING] = "starting",
+        [TRAINER_TRAINING] = "training", [TRAINER_FINISHING] = "finishing",  [TRAINER_FINISHED] = "finished",
+        [TRAINER_LEAVING] = "leaving",   [TRAINER_RESTARTING] = "restarting"};
     return (unsigned)phase < TRAINER_PHASES ? names[phase] : "unknown";
 }
 

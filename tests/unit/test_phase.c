@@ -237,6 +237,8 @@ static void every_phase_has_a_name_of_its_own(void **state)
             assert_string_not_equal(trainer_phase_name((enum trainer_phase)a),
                                     trainer_phase_name((enum trainer_phase)b));
     assert_string_equal(trainer_phase_name(TRAINER_PHASES), "unknown");
+    for (int i = 0; i < TRAINER_PHASES; i++) /* a word, which programs compare and a column holds */
+        assert_null(strpbrk(trainer_phase_name((enum trainer_phase)i), " \t"));
 }
 
 /* ---- from phase to phase ---- */

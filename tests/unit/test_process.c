@@ -668,6 +668,8 @@ static void every_state_has_a_name_of_its_own(void **state)
         for (int b = PROCESS_NONE; b < a; b++)
             assert_string_not_equal(process_state_name((enum process_state)a),
                                     process_state_name((enum process_state)b));
+    for (int i = PROCESS_NONE; i <= PROCESS_FINISHED; i++)
+        assert_null(strchr(process_state_name((enum process_state)i), ' '));
 }
 
 #define in_a_folder(test) cmocka_unit_test_setup_teardown(test, begin, end)

@@ -178,7 +178,6 @@ struct wire_meta {
     struct digest base_hash;
     uint32_t contributors_count;
     struct wire_contributor contributors[WIRE_MEMBERS_MAX];
-    bool outer_known;
     uint32_t outer[WIRE_OUTER_NUMBERS]; /* of a result: the outer step's numbers, as bits */
 };
 

@@ -65,7 +65,7 @@ static size_t pack_result(const struct wire_meta *meta, uint8_t *out)
     proto.step = meta->step;
     proto.n_contributors = meta->contributors_count;
     proto.contributors = pointers;
-    proto.n_outer = meta->outer_known ? WIRE_OUTER_NUMBERS : 0;
+    proto.n_outer = WIRE_OUTER_NUMBERS;
     proto.outer = (uint32_t *)(uintptr_t)meta->outer;
     return out != NULL ? diloco__result_meta__pack(&proto, out) : diloco__result_meta__get_packed_size(&proto);
 }
@@ -121,10 +121,9 @@ static enum err open_result(const uint8_t *bytes, size_t count, struct wire_meta
     meta->step = proto->step;
     if (proto->n_contributors == 0 || proto->n_contributors > WIRE_MEMBERS_MAX)
         err = err_set(ERR_PROTO, "a result of %zu contributors", proto->n_contributors);
-    if (err == ERR_OK && proto->n_outer != 0 && proto->n_outer != WIRE_OUTER_NUMBERS)
+    if (err == ERR_OK && proto->n_outer != WIRE_OUTER_NUMBERS)
         err = err_set(ERR_PROTO, "a result with %zu numbers for its outer step", proto->n_outer);
-    meta->outer_known = err == ERR_OK && proto->n_outer == WIRE_OUTER_NUMBERS;
-    if (meta->outer_known)
+    if (err == ERR_OK)
         memcpy(meta->outer, proto->outer, sizeof meta->outer);
     for (size_t i = 0; err == ERR_OK && i < proto->n_contributors; i++) {
         uint32_t island = proto->contributors[i]->island;

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/mem.h"
-#include "daemon/rules.h"
 #include "daemon/state/results.h"
 
 /* No run spec leads to larger numbers of an outer step. */
@@ -82,19 +81,17 @@ void apply_free(struct apply *apply)
 
 /* ---- the numbers of an outer step ---- */
 
-static struct outer_round numbers_of(const struct desk *desk, uint64_t version, const struct wire_meta *meta)
+static struct outer_round numbers_of(const struct wire_meta *meta)
 {
     float number[WIRE_OUTER_NUMBERS];
-    if (!meta->outer_known)
-        return rules_round(desk->conf.spec, 1, 0, version, 0, 0);
     memcpy(number, meta->outer, sizeof number);
     return (struct outer_round){.scale = number[0], .momentum = number[1], .lr = number[2]};
 }
 
-struct outer_round apply_numbers(const struct desk *desk, uint64_t version, const struct wire_meta *meta,
+struct outer_round apply_numbers(const struct desk *desk, const struct wire_meta *meta,
                                  const struct replica_size *sizes)
 {
-    struct outer_round round = numbers_of(desk, version, meta);
+    struct outer_round round = numbers_of(meta);
     double delta = 0, momentum = 0;
     if (!desk->conf.spec->staleness_penalty)
         return round;
@@ -106,9 +103,9 @@ struct outer_round apply_numbers(const struct desk *desk, uint64_t version, cons
 }
 
 /* Numbers that no run spec leads to are refused before they reach an anchor. */
-static enum err check_numbers(const struct desk *desk, uint64_t version, const struct wire_meta *meta)
+static enum err check_numbers(const struct wire_meta *meta)
 {
-    struct outer_round round = numbers_of(desk, version, meta);
+    struct outer_round round = numbers_of(meta);
     bool good = round.scale > 0 && round.scale <= outer_most && round.momentum >= 0 && round.momentum < 1 &&
                 round.lr >= 0 && round.lr <= outer_most;
     return good ? ERR_OK : err_set(ERR_PROTO, "its outer step has numbers that make no sense");
@@ -127,7 +124,7 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     size_t count = (size_t)desk_values(desk, key->fragment, key->shard);
     TRY(wire_object_open(WIRE_RESULT, j->slot->data, j->slot->bytes, &meta, &frame, &frame_bytes));
     TRY(desk_check_step(desk, &meta));
-    TRY(check_numbers(desk, key->version, &meta));
+    TRY(check_numbers(&meta));
     TRY(codec_check(frame, frame_bytes, count));
     /* Nothing enters the ledger that a restart could not apply. */
     TRY(codec_decode(scratch->codec, frame, frame_bytes, scratch->values, count));
@@ -242,7 +239,7 @@ static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
     j->counts_us = result_counts(&result.meta, desk_self(desk));
     j->step = result.meta.step;
     enum replica_residual_rule rule = !j->counts_us ? REPLICA_KEEP : j->own_encoding ? REPLICA_MOVE : REPLICA_CLEAR;
-    struct outer_round round = apply_numbers(desk, j->version, &result.meta, j->apply->fragments[j->f].sizes);
+    struct outer_round round = apply_numbers(desk, &result.meta, j->apply->fragments[j->f].sizes);
     enum err err = replica_apply(desk->conf.replica, j->f, j->shard, &round, result.frame, result.frame_bytes, rule,
                                  scratch->codec, scratch->values);
     result_close(&result);

@@ -19,9 +19,9 @@ void apply_unread(struct apply *apply, uint32_t f);
 /* An outer step is ordered and waits for readers: the anchor stands still until they have gone. */
 bool apply_waits(const struct apply *apply, uint32_t f);
 
-/* The numbers of a result's outer step: those it brings, or, from before they travelled, the run spec's; with CO2's
- * staleness penalty, if the run has it, from the sizes of all `shards_count` shards. */
-struct outer_round apply_numbers(const struct desk *desk, uint64_t version, const struct wire_meta *meta,
+/* The numbers of an outer step, as its result brings them; with CO2's staleness penalty, if the run has it, from
+ * `sizes`: one of each member's shard, as replica_measure() found them. */
+struct outer_round apply_numbers(const struct desk *desk, const struct wire_meta *meta,
                                  const struct replica_size *sizes);
 
 #endif

@@ -28,7 +28,7 @@ static enum err replay_shard(struct replay *replay, uint64_t version, uint32_t s
     TRY(result_open(desk->conf.ledger, replay->f, version, s, &result));
     enum err err;
     if (apply) {
-        struct outer_round round = apply_numbers(desk, version, &result.meta, replay->sizes);
+        struct outer_round round = apply_numbers(desk, &result.meta, replay->sizes);
         err = replica_apply(replica, replay->f, s, &round, result.frame, result.frame_bytes, REPLICA_CLEAR,
                             replay->codec, replay->values);
         if (err == ERR_OK && result.meta.step > state->step)

@@ -235,7 +235,6 @@ void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const str
     struct outer_round round =
         rules_round(desk->conf.spec, desk_fragments(desk), f, version, desk->fragments[f].state.step, j->meta.step);
     memcpy(j->meta.outer, (float[]){round.scale, round.momentum, round.lr}, sizeof j->meta.outer);
-    j->meta.outer_known = true;
     j->compress = desk_compress(desk, false);
     slot->busy = true;
     slot->version = 0;

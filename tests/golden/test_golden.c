@@ -79,6 +79,8 @@ static void write_frames(void)
     codec_free(codec);
 }
 
+static const float outer_numbers[WIRE_OUTER_NUMBERS] = {1, 0.9f, 0.7f};
+
 static struct ledger_conf ledger_conf(const char *folder)
 {
     return (struct ledger_conf){
@@ -96,6 +98,7 @@ static void write_objects(void)
     assert_ok(wire_object_seal(WIRE_CONTRIBUTION, &meta, object, frame_bytes, &bytes));
     assert_ok(fsio_replace(contribution_file, object, bytes, 0644));
     meta = (struct wire_meta){.step = 100, .contributors_count = 2, .contributors = {{0, 4096}, {3, 2048}}};
+    memcpy(meta.outer, outer_numbers, sizeof meta.outer);
     assert_ok(wire_object_seal(WIRE_RESULT, &meta, object, frame_bytes, &bytes));
     assert_ok(fsio_replace(result_file, object, bytes, 0644));
 
@@ -164,6 +167,7 @@ static void objects_open(void **state)
     assert_ok(fsio_read(result_file, 1 << 20, &object, &bytes));
     assert_ok(wire_object_open(WIRE_RESULT, (const uint8_t *)object, bytes, &meta, &frame, &frame_bytes));
     assert_true(meta.contributors_count == 2 && meta.contributors[1].island == 3);
+    assert_memory_equal(meta.outer, outer_numbers, sizeof meta.outer);
     object[20] ^= 1;
     assert_int_equal(wire_object_open(WIRE_RESULT, (const uint8_t *)object, bytes, &meta, &frame, &frame_bytes),
                      ERR_PROTO);

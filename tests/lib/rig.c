@@ -502,7 +502,7 @@ void rig_result(const struct rig *rig, uint32_t f, uint32_t shard, const struct 
     const struct store_fragment *state = rounds_state(rig->rounds, f);
     struct wire_key key = {
         .kind = WIRE_RESULT, .fragment = f, .version = state->version + 1, .shard = shard, .island = shard};
-    struct wire_meta meta = {.step = key.version * STEPS_A_ROUND, .outer_known = true};
+    struct wire_meta meta = {.step = key.version * STEPS_A_ROUND};
     for (uint32_t i = 0; i < rig->conf.members; i++)
         if (bitset_has(members, i))
             meta.contributors[meta.contributors_count++] =

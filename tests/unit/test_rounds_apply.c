@@ -105,7 +105,7 @@ static void a_result_that_makes_no_sense_is_refused(void **state)
         {10, count, {1, 0.9f, -0.1f}},  {10, count, {1, 0.9f, 2e6f}},       {10, count, {1, 0.9f, INFINITY}},
     };
     const struct wire_key key = {.kind = WIRE_RESULT, .fragment = 1, .version = 1, .shard = 2, .island = 2};
-    struct wire_meta meta = {.contributors_count = 1, .contributors[0] = {.tokens = 5}, .outer_known = true};
+    struct wire_meta meta = {.contributors_count = 1, .contributors[0] = {.tokens = 5}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         meta.step = bad[i].step;
         memcpy(meta.outer, (float[]){bad[i].round.scale, bad[i].round.momentum, bad[i].round.lr}, sizeof meta.outer);
@@ -113,7 +113,7 @@ static void a_result_that_makes_no_sense_is_refused(void **state)
         assert_judged(rig, &object, WIRE_REFUSED);
     }
     /* A segment of a codec that there is not, in a frame whose digests are right. */
-    meta.outer_known = false;
+    memcpy(meta.outer, (float[]){1, 0.9f, 0.4f}, sizeof meta.outer);
     meta.step = 10;
     rig_seal(rig, &key, &meta, values, count, &object);
     rig_spoil(&object);

@@ -97,7 +97,8 @@ static void a_slot_holds_the_largest_object_of_its_shard(void **state)
     (void)state;
     struct slots *slots = all_slots();
     struct codec *codec;
-    struct wire_meta meta = {.tokens = (uint64_t)1 << 40, .step = SMALLRUN_STEPS, .outer_known = true};
+    struct wire_meta meta = {
+        .tokens = (uint64_t)1 << 40, .step = SMALLRUN_STEPS, .outer = {UINT32_MAX, UINT32_MAX, UINT32_MAX}};
     size_t largest = 0;
     assert_ok(codec_new(0, &codec));
     for (uint32_t i = 0; i < WIRE_MEMBERS_MAX; i++)

@@ -22,7 +22,7 @@ static size_t there_and_back(const struct wire_message *message, struct wire_mes
     return bytes;
 }
 
-static void control_messages_come_back(void **state)
+static void greetings_and_heartbeats_come_back(void **state)
 {
     (void)state;
     static struct wire_message m, b;
@@ -71,7 +71,12 @@ static void control_messages_come_back(void **state)
     assert_true(digest_equal(&b.heartbeat.fragments[200].hash, &m.heartbeat.fragments[200].hash));
     assert_true(b.heartbeat.fragments[255].abstained == ~0ull &&
                 bitset_word(&b.heartbeat.fragments[255].results) == ~0ull);
+}
 
+static void words_about_objects_and_goodbyes_come_back(void **state)
+{
+    (void)state;
+    static struct wire_message m, b;
     m = (struct wire_message){.type = WIRE_ACK};
     m.ack.key = key;
     m.ack.have = 77;
@@ -245,6 +250,40 @@ static void objects_carry_metadata_and_show_damage(void **state)
     assert_fails(ERR_PROTO, "0 contributors", wire_object_open(WIRE_RESULT, object, bytes, &got, &frame, &frame_bytes));
 }
 
+/* Takes the last bytes of the metadata away, and makes the digest right again. */
+static size_t shorten(uint8_t *object, size_t bytes, size_t frame_bytes, size_t away)
+{
+    size_t meta_bytes = bytes - away - WIRE_OBJECT_HEADER_BYTES - frame_bytes;
+    struct digest_state state;
+    object[6] = (uint8_t)meta_bytes;
+    object[7] = (uint8_t)(meta_bytes >> 8);
+    digest_begin(&state);
+    digest_add(&state, object, 16);
+    digest_add(&state, wire_object_frame(object), frame_bytes < 48 ? frame_bytes : 48);
+    digest_add(&state, wire_object_frame(object) + frame_bytes, meta_bytes);
+    struct digest digest = digest_end(&state);
+    memcpy(object + 16, digest.byte, DIGEST_BYTES);
+    return bytes - away;
+}
+
+static void a_result_brings_the_numbers_of_its_outer_step(void **state)
+{
+    (void)state;
+    enum { FRAME = 60, NUMBERS = 2 + 4 * WIRE_OUTER_NUMBERS }; /* a tag and a length before them */
+    static uint8_t object[FRAME + WIRE_META_BYTES_MAX + WIRE_OBJECT_HEADER_BYTES];
+    struct wire_meta meta = {.step = 5, .contributors_count = 1, .contributors = {{3, 9}}, .outer = {7, 8, 9}}, got;
+    const uint8_t *frame;
+    size_t bytes, frame_bytes;
+    assert_ok(wire_object_seal(WIRE_RESULT, &meta, object, FRAME, &bytes));
+    assert_ok(wire_object_open(WIRE_RESULT, object, bytes, &got, &frame, &frame_bytes));
+    assert_memory_equal(got.outer, meta.outer, sizeof meta.outer);
+    bytes = shorten(object, bytes, FRAME, 0);
+    assert_ok(wire_object_open(WIRE_RESULT, object, bytes, &got, &frame, &frame_bytes));
+    bytes = shorten(object, bytes, FRAME, NUMBERS);
+    assert_fails(ERR_PROTO, "0 numbers for its outer step",
+                 wire_object_open(WIRE_RESULT, object, bytes, &got, &frame, &frame_bytes));
+}
+
 static void pace_keeps_the_rate(void **state)
 {
     (void)state;
@@ -274,11 +313,13 @@ int main(void)
 {
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(control_messages_come_back),
+        cmocka_unit_test(greetings_and_heartbeats_come_back),
+        cmocka_unit_test(words_about_objects_and_goodbyes_come_back),
         cmocka_unit_test(limits_are_checked_on_the_way_in),
         cmocka_unit_test(any_bytes_are_survived),
         cmocka_unit_test(headers_and_chunks_come_back),
         cmocka_unit_test(objects_carry_metadata_and_show_damage),
+        cmocka_unit_test(a_result_brings_the_numbers_of_its_outer_step),
         cmocka_unit_test(pace_keeps_the_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

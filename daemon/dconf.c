@@ -80,12 +80,17 @@ static const struct conf_list peer_list = {.section = "peer",
 const struct conf_schema dconf_schema = {
     .keys = keys, .keys_count = sizeof keys / sizeof keys[0], .list = &peer_list, .struct_bytes = sizeof(struct dconf)};
 
-static enum err check_name(const char *where, const char *name)
+bool dconf_name_good(const char *name)
 {
     size_t good = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
-    if (name[0] == '\0' || name[good] != '\0' || strlen(name) >= WIRE_NAME_BYTES)
+    return good > 0 && name[good] == '\0' && good <= DCONF_NAME_MAX;
+}
+
+static enum err check_name(const char *where, const char *name)
+{
+    if (!dconf_name_good(name))
         return err_set(ERR_CONF, "%s: the name \"%s\" must be 1 to %d letters, digits, '-' or '_'", where, name,
-                       WIRE_NAME_BYTES - 1);
+                       DCONF_NAME_MAX);
     return ERR_OK;
 }
 

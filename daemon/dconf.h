@@ -13,6 +13,7 @@
 #include "common/err.h"
 #include "net/ident.h"
 #include "net/view.h"
+#include "net/wire.h"
 
 struct dconf_peer {
     char *name;
@@ -40,6 +41,10 @@ struct dconf {
 };
 
 extern const struct conf_schema dconf_schema;
+
+/* An island's name: 1 to DCONF_NAME_MAX letters, digits, '-' or '_'. */
+enum { DCONF_NAME_MAX = WIRE_NAME_BYTES - 1 };
+bool dconf_name_good(const char *name);
 
 /* Reads and checks; ERR_CONF names file, line, key and remedy. Free with conf_deinit(&dconf_schema, ...). */
 ERR_MUST_CHECK enum err dconf_load(const char *path, const struct conf_override *overrides, size_t overrides_count,

@@ -228,9 +228,9 @@ static enum err run_keygen(struct arguments *a)
     const char *name = a->name != NULL ? a->name : "NAME";
     if (path == NULL)
         return err_set(ERR_ARG, "keygen needs a file to write the secret key to: dilococtl keygen FILE");
-    size_t good = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
-    if (name[0] == '\0' || name[good] != '\0' || strlen(name) > 63)
-        return err_set(ERR_ARG, "--name %s: an island's name is 1 to 63 letters, digits, '-' or '_'", name);
+    if (!dconf_name_good(name))
+        return err_set(ERR_ARG, "--name %s: an island's name is 1 to %d letters, digits, '-' or '_'", name,
+                       DCONF_NAME_MAX);
     TRY(ident_generate(&ident));
     TRY(ident_save(&ident, path));
     if (a->json) {

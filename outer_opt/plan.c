@@ -19,7 +19,7 @@ static enum err copy_tensors(struct plan *plan, const struct plan_tensor *tensor
         char *name;
         if (tensors[i].name == NULL || tensors[i].name[0] == '\0')
             return err_set(ERR_ARG, "tensor %u has no name", i);
-        if (tensors[i].count == 0 || tensors[i].count > (uint64_t)1 << 48)
+        if (tensors[i].count == 0 || tensors[i].count > PLAN_TENSOR_VALUES_MAX)
             return err_set(ERR_ARG, "tensor %s has %" PRIu64 " values", tensors[i].name, tensors[i].count);
         if (tensors[i].rows != 0 && tensors[i].count % tensors[i].rows != 0)
             return err_set(ERR_ARG, "tensor %s: %" PRIu64 " values are not %" PRIu64 " rows", tensors[i].name,

@@ -17,6 +17,7 @@
 #include "common/err.h"
 
 enum { PLAN_BLOCK = 256, PLAN_FRAGMENTS_MAX = 4096, PLAN_SHARDS_MAX = 64 };
+#define PLAN_TENSOR_VALUES_MAX ((uint64_t)1 << 48)
 
 enum plan_pattern {
     PLAN_STRIDED,    /* layer l to fragment 1 + l mod P_l */

@@ -17,9 +17,20 @@
 enum { TARGETS = 5, GRID = 50, ROWS_MAX = 12, FEW = 16 };
 /* MANY: with more islands a run of all takes minutes, which is said first. */
 enum { MANY = 200, LAYERS_MAX = 3000, INTERVAL_MAX = 100000 };
+enum { LAYERS_A_FRAGMENT = 3 };
 static const double step_s_min = 1e-5, loss_most = 0.9;
+/* A run that trains for this part of its time is good; lines slower than needed are found to this factor. */
+static const double share_good = 0.95, needed_factor = 1.02;
+/* What runs beside the rest of a step: the backward pass is two thirds of it. */
+static const double step_hidden = 2.0 / 3;
+/* Of a recommended overlap: so many of them fit into the interval. */
+enum { OVERLAPS_AN_INTERVAL = 3 };
 static const double BANDWIDTH_MIN = 1e3, BANDWIDTH_MAX = 1e15;
 static const double targets[TARGETS] = {0.50, 0.80, 0.90, 0.95, 0.99};
+
+/* Whether a way is recommended: topk loses more than a longer interval does, so it is for lines where nothing else will
+ * do. */
+enum choose { CHOOSE_NEVER, CHOOSE_FIRST, CHOOSE_LAST };
 
 /* A way to synchronise. */
 struct way {
@@ -27,17 +38,18 @@ struct way {
     const char *codec;
     double bits; /* per parameter, behind zstd on Gaussian data (tests/num/test_codec.c) */
     bool every_step, stream, overlap;
+    enum choose choose;
 };
 
 static const struct way ways[] = {
-    {"data-parallel, bf16", "bf16", 16, true, false, false},
-    {"DiLoCo, bf16", "bf16", 16, false, false, false},
-    {"streaming, bf16", "bf16", 16, false, true, false},
-    {"+ overlap, bf16", "bf16", 16, false, true, true},
-    {"+ overlap, int8", "int8", 7.5, false, true, true},
-    {"+ overlap, e3m0", "e3m0", 3.6, false, true, true},
-    {"+ overlap, uniform 1.4", "uniform", 1.7, false, true, true},
-    {"+ overlap, topk 1/64", "topk", 0.17, false, true, true},
+    {"data-parallel, bf16", "bf16", 16, true, false, false, CHOOSE_NEVER},
+    {"DiLoCo, bf16", "bf16", 16, false, false, false, CHOOSE_NEVER},
+    {"streaming, bf16", "bf16", 16, false, true, false, CHOOSE_NEVER},
+    {"+ overlap, bf16", "bf16", 16, false, true, true, CHOOSE_NEVER},
+    {"+ overlap, int8", "int8", 7.5, false, true, true, CHOOSE_NEVER},
+    {"+ overlap, e3m0", "e3m0", 3.6, false, true, true, CHOOSE_FIRST},
+    {"+ overlap, uniform 1.4", "uniform", 1.7, false, true, true, CHOOSE_FIRST},
+    {"+ overlap, topk 1/64", "topk", 0.17, false, true, true, CHOOSE_LAST},
 };
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
@@ -68,7 +80,7 @@ static enum err parse_bandwidth(const char *text, double *bits_per_s)
 
 static uint32_t fragments_of(const struct ctl_plan *plan)
 {
-    return plan->layers > 3 ? (uint32_t)((plan->layers + 2) / 3) : 1;
+    return (uint32_t)((plan->layers + LAYERS_A_FRAGMENT - 1) / LAYERS_A_FRAGMENT);
 }
 
 /* Of one encoded copy of the model, what an island sends in a round: contributions out, results out. */
@@ -77,13 +89,13 @@ static double share_of(double islands)
     return 2 * (islands - 1) / islands;
 }
 
-/* Gradients of every step as a ring all-reduce, two thirds of a step of it hidden behind the backward pass. */
+/* Gradients of every step as a ring all-reduce, some of it hidden behind the backward pass. */
 static double data_parallel(const struct ctl_plan *plan, double bits, double bits_per_s)
 {
     double share = share_of((double)plan->islands);
     double takes_s = share * bits * plan->params / bits_per_s / (1 - plan->loss) +
                      2 * ((double)plan->islands - 1) * plan->rtt_ms / 2000;
-    double late_s = takes_s - 2.0 / 3 * plan->step_s;
+    double late_s = takes_s - step_hidden * plan->step_s;
     return plan->step_s / (plan->step_s + (late_s > 0 ? late_s : 0));
 }
 
@@ -96,7 +108,7 @@ static struct forecast_conf conf_of(const struct ctl_plan *plan, const struct wa
                                   .interval = plan->interval,
                                   .overlap = way->overlap ? plan->overlap : 0,
                                   .step_s = plan->step_s,
-                                  .slack = 2.0 / 3,
+                                  .slack = step_hidden,
                                   .bits = way->bits,
                                   .bits_per_s = bits_per_s,
                                   .half_duplex = plan->half_duplex,
@@ -134,7 +146,7 @@ static enum err needed(const struct ctl_plan *plan, const struct way *way, doubl
     TRY(try_way(plan, way, high, &utilisation, &bytes));
     if (utilisation < target || low > high)
         return ERR_OK;
-    while (high / low > 1.02) {
+    while (high / low > needed_factor) {
         double middle = sqrt(low * high);
         TRY(try_way(plan, way, middle, &utilisation, &bytes));
         if (utilisation >= target)
@@ -191,30 +203,30 @@ static enum err confirm(const struct ctl_plan *plan, const struct way *way, doub
     return ERR_OK;
 }
 
-/* The mildest that trains for 95 % of the time: finer codecs and shorter intervals first; else the best there is. */
+/* The mildest that trains for a good share of the time: finer codecs and shorter intervals first; else the best there
+ * is. */
 static enum err recommend(const struct ctl_plan *plan, double bits_per_s, struct choice *best)
 {
     static const uint64_t intervals[] = {30, 50, 100, 200, 500};
-    static const size_t codecs[] = {5, 6, 7};
+    const size_t last = sizeof intervals / sizeof intervals[0] - 1;
     *best = (struct choice){0};
-    for (size_t i = 0; i < sizeof intervals / sizeof intervals[0]; i++)
-        for (size_t c = 0; c < sizeof codecs / sizeof codecs[0]; c++) {
+    for (size_t i = 0; i <= last; i++)
+        for (const struct way *way = ways; way < ways + WAYS; way++) {
             struct ctl_plan tried = *plan;
-            const struct way *way = &ways[codecs[c]];
             double utilisation, bytes;
-            /* topk loses more than a longer interval does; it is for lines where nothing else will do. */
-            if (codecs[c] == 7 && i + 1 < sizeof intervals / sizeof intervals[0])
+            if (way->choose == CHOOSE_NEVER || (way->choose == CHOOSE_LAST && i < last))
                 continue;
             tried.interval = intervals[i];
             tried.overlap = overlap_for(plan, way->bits, bits_per_s);
-            tried.overlap = tried.overlap < tried.interval / 3 ? tried.overlap : tried.interval / 3;
+            uint64_t overlap_most = tried.interval / OVERLAPS_AN_INTERVAL;
+            tried.overlap = tried.overlap < overlap_most ? tried.overlap : overlap_most;
             TRY(try_way(&tried, way, bits_per_s, &utilisation, &bytes));
-            if (utilisation >= 0.95)
+            if (utilisation >= share_good)
                 TRY(confirm(&tried, way, bits_per_s, &utilisation));
             if (best->way != NULL && best->utilisation >= utilisation)
                 continue;
             *best = (struct choice){tried.interval, tried.overlap, way, utilisation};
-            if (utilisation >= 0.95)
+            if (utilisation >= share_good)
                 return ERR_OK;
         }
     return ERR_OK;
@@ -227,10 +239,12 @@ static const char *rate_text(double bits_per_s, char text[32])
     if (!isfinite(bits_per_s))
         return "never";
     static const char *const units[] = {"bit", "kbit", "Mbit", "Gbit", "Tbit"};
-    int unit = 0;
-    for (; bits_per_s >= 999.5 && unit < 4; unit++)
+    const size_t largest = sizeof units / sizeof units[0] - 1;
+    const double rounds_to_1000 = 999.5, rounds_to_10 = 9.95;
+    size_t unit = 0;
+    for (; bits_per_s >= rounds_to_1000 && unit < largest; unit++)
         bits_per_s /= 1000;
-    snprintf(text, 32, bits_per_s < 9.95 ? "%.1f%s" : "%.0f%s", bits_per_s, units[unit]);
+    snprintf(text, 32, bits_per_s < rounds_to_10 ? "%.1f%s" : "%.0f%s", bits_per_s, units[unit]);
     return text;
 }
 
@@ -258,8 +272,9 @@ static void print_table(const struct ctl_plan *plan, double bits_per_s, const st
                plan->islands);
     if (plan->islands > WIRE_MEMBERS_MAX)
         printf("(A run has at most %d islands at present.)\n", WIRE_MEMBERS_MAX);
-    if (choice->utilisation < 0.95)
-        printf("That is less than 95 %%: a faster line, fewer parameters or longer steps would help.\n");
+    if (choice->utilisation < share_good)
+        printf("That is less than %.0f %%: a faster line, fewer parameters or longer steps would help.\n",
+               100 * share_good);
 }
 
 static enum err print_json(const struct ctl_plan *plan, double bits_per_s, const struct outcome *outcomes,

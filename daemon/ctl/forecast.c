@@ -11,6 +11,8 @@
 /* With many islands heartbeats and ticks become rarer, as they would have to on real lines. */
 enum { EVENTS_MAX = 1 << 24, LATER_US = 20000, TICK_US_MIN = 100000, ISLANDS_FEW = 16 };
 enum { BEAT_GAP_US = 3000, BEAT_GAP_US_MAX = 2000000 };
+/* Of this machine's memory, what a forecast may take. */
+static const double memory_share_most = 0.8;
 
 enum word { FREE, SNAPSHOT, ANCHOR };
 
@@ -33,7 +35,7 @@ struct island {
 
 enum kind { STEP_END, JOB, OBJECT, BEAT, TICK };
 
-struct event {
+struct happening {
     uint64_t at_us, order; /* order: among those of one moment */
     enum kind kind;
     uint32_t island, from;
@@ -53,7 +55,7 @@ struct world {
     uint64_t now_us, orders, step_us, slack_us, tick_us, beat_gap_us;
     struct bitset *shards;
     struct island *island;
-    struct event *heap;
+    struct happening *heap;
     size_t heap_count, heap_room;
     struct wire_heartbeat *beat;
     enum err err;
@@ -61,12 +63,12 @@ struct world {
 
 /* ---- the queue ---- */
 
-static bool before(const struct event *a, const struct event *b)
+static bool before(const struct happening *a, const struct happening *b)
 {
     return a->at_us != b->at_us ? a->at_us < b->at_us : a->order < b->order;
 }
 
-static void push(struct world *w, uint64_t delay_us, struct event event)
+static void push(struct world *w, uint64_t delay_us, struct happening event)
 {
     if (w->heap_count == w->heap_room && w->err == ERR_OK) {
         size_t room = w->heap_room > 0 ? 2 * w->heap_room : 1024;
@@ -86,10 +88,10 @@ static void push(struct world *w, uint64_t delay_us, struct event event)
     w->heap[at] = event;
 }
 
-static struct event pop(struct world *w)
+static struct happening pop(struct world *w)
 {
-    struct event top = w->heap[0];
-    struct event last = w->heap[--w->heap_count];
+    struct happening top = w->heap[0];
+    struct happening last = w->heap[--w->heap_count];
     size_t at = 0;
     for (;;) {
         size_t child = 2 * at + 1;
@@ -132,17 +134,18 @@ static void send_object(struct world *w, uint32_t from, uint32_t to, const struc
     *line[0] = *line[1] = end;
     if (a->step > w->conf->steps / 2)
         a->sent += bytes;
-    push(w, end - w->now_us + half_trip_us(w), (struct event){.kind = OBJECT, .island = to, .from = from, .key = *key});
+    push(w, end - w->now_us + half_trip_us(w),
+         (struct happening){.kind = OBJECT, .island = to, .from = from, .key = *key});
 }
 
 static void job(struct world *w, uint32_t i, struct sync_event event)
 {
     double seconds = w->conf->seconds_per_param * w->conf->params / w->conf->fragments;
     push(w, 1 + (uint64_t)(1e6 * seconds),
-         (struct event){.kind = JOB,
-                        .island = i,
-                        .job = event.type,
-                        .key = {.fragment = event.fragment, .version = event.version, .shard = event.shard}});
+         (struct happening){.kind = JOB,
+                            .island = i,
+                            .job = event.type,
+                            .key = {.fragment = event.fragment, .version = event.version, .shard = event.shard}});
 }
 
 static void announce(struct world *w, uint32_t i)
@@ -152,7 +155,7 @@ static void announce(struct world *w, uint32_t i)
         return;
     island->announce = true;
     uint64_t at = island->beat_us > w->now_us ? island->beat_us : w->now_us;
-    push(w, at - w->now_us, (struct event){.kind = BEAT, .island = i, .from = i});
+    push(w, at - w->now_us, (struct happening){.kind = BEAT, .island = i, .from = i});
 }
 
 /* ---- what the state machine orders ---- */
@@ -233,18 +236,18 @@ static void go_on(struct world *w, uint32_t i)
         island->stalled_us += waited_us - free_us;
     if (island->step < w->conf->steps)
         push(w, w->step_us - (free_us < w->step_us ? free_us : w->step_us),
-             (struct event){.kind = STEP_END, .island = i});
+             (struct happening){.kind = STEP_END, .island = i});
 }
 
 /* ---- things that happen ---- */
 
-static void object_in(struct world *w, const struct event *event)
+static void object_in(struct world *w, const struct happening *event)
 {
     struct island *island = &w->island[event->island];
     const struct wire_key *key = &event->key;
     enum sync_want want = sync_wants(island->sync, key, event->from);
     if (want == SYNC_NOT_YET) {
-        struct event again = *event;
+        struct happening again = *event;
         push(w, LATER_US, again);
         return;
     }
@@ -262,7 +265,7 @@ static void object_in(struct world *w, const struct event *event)
                 .type = SYNC_EV_STORED, .fragment = key->fragment, .version = key->version, .shard = key->shard});
 }
 
-static void job_done(struct world *w, const struct event *event)
+static void job_done(struct world *w, const struct happening *event)
 {
     struct island *island = &w->island[event->island];
     struct sync_event done = {
@@ -298,10 +301,10 @@ static void send_beat(struct world *w, uint32_t i)
         if (!same_row(&row, &island->said[f]))
             beat->rows[beat->count++] = island->said[f] = row;
     }
-    push(w, half_trip_us(w), (struct event){.kind = BEAT, .island = i, .beat = beat});
+    push(w, half_trip_us(w), (struct happening){.kind = BEAT, .island = i, .beat = beat});
 }
 
-static void beat_in(struct world *w, const struct event *event)
+static void beat_in(struct world *w, const struct happening *event)
 {
     memcpy(w->beat->fragments, event->beat->rows, event->beat->count * sizeof *event->beat->rows);
     w->beat->fragments_count = event->beat->count;
@@ -316,7 +319,7 @@ static void beat_in(struct world *w, const struct event *event)
     }
 }
 
-static void happen(struct world *w, const struct event *event)
+static void happen(struct world *w, const struct happening *event)
 {
     struct island *island = &w->island[event->island];
     w->now_us = event->at_us;
@@ -370,8 +373,8 @@ static void begin(struct world *w)
         for (uint32_t f = 0; f < w->conf->fragments; f++)
             step_island(w, i, &(struct sync_event){.type = SYNC_EV_TRAINER_UP, .fragment = f});
         announce(w, i);
-        push(w, w->step_us, (struct event){.kind = STEP_END, .island = i});
-        push(w, w->tick_us * (i + 1) / w->conf->islands, (struct event){.kind = TICK, .island = i});
+        push(w, w->step_us, (struct happening){.kind = STEP_END, .island = i});
+        push(w, w->tick_us * (i + 1) / w->conf->islands, (struct happening){.kind = TICK, .island = i});
     }
 }
 
@@ -432,13 +435,13 @@ static enum err check(const struct forecast_conf *conf)
 double forecast_bytes(const struct forecast_conf *conf)
 {
     double pairs = (double)conf->islands * conf->islands;
-    return pairs * conf->fragments * sizeof(struct sync_peer_fragment) + pairs * 2 * sizeof(struct event);
+    return pairs * conf->fragments * sizeof(struct sync_peer_fragment) + pairs * 2 * sizeof(struct happening);
 }
 
 static enum err check_memory(const struct forecast_conf *conf)
 {
     double there = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    if (forecast_bytes(conf) < 0.8 * there)
+    if (forecast_bytes(conf) < memory_share_most * there)
         return ERR_OK;
     return err_set(ERR_NOMEM,
                    "%" PRIu32 " islands with %" PRIu32 " fragments take %.1f GiB to simulate, and this machine has "
@@ -471,7 +474,7 @@ enum err forecast_run(const struct forecast_conf *conf, struct forecast_result *
         TRY_OUT(start_island(w, i));
     begin(w);
     while (w->err == ERR_OK && w->heap_count > 0 && !all_done(w)) {
-        struct event event = pop(w);
+        struct happening event = pop(w);
         happen(w, &event);
     }
     err = w->err;

@@ -27,6 +27,10 @@
 #define SEGMENT_MAGIC 0x31534c44u
 #define RECORD_MAGIC 0x31524c44u
 enum { LEDGER_VERSION = 1, SEGMENT_HEADER = 64, RECORD_HEADER = 64, RECORD_DIGEST = 32, SEGMENTS_MAX = 65536 };
+/* Bytes: records begin on multiples of it. */
+enum { RECORD_ALIGN = 8 };
+/* Of the index, at first; both double, and slots are at least two for each entry. */
+enum { ENTRIES_MIN = 1024, SLOTS_MIN = 2 * ENTRIES_MIN };
 
 struct entry {
     uint32_t fragment, shard;
@@ -104,12 +108,12 @@ static enum err rebuild_slots(struct ledger *ledger, size_t room)
 static enum err add_entry(struct ledger *ledger, const struct entry *entry)
 {
     if (ledger->entries_count == ledger->entries_room) {
-        size_t room = ledger->entries_room > 0 ? 2 * ledger->entries_room : 1024;
+        size_t room = ledger->entries_room > 0 ? 2 * ledger->entries_room : ENTRIES_MIN;
         TRY(mem_grow(&ledger->entries, ledger->entries_count, room, sizeof *ledger->entries, "the ledger's index"));
         ledger->entries_room = room;
     }
     if (2 * (ledger->entries_count + 1) > ledger->slots_room)
-        TRY(rebuild_slots(ledger, ledger->slots_room > 0 ? 2 * ledger->slots_room : 2048));
+        TRY(rebuild_slots(ledger, ledger->slots_room > 0 ? 2 * ledger->slots_room : SLOTS_MIN));
     ledger->entries[ledger->entries_count] = *entry;
     put_slot(ledger, (uint32_t)ledger->entries_count++);
     return ERR_OK;
@@ -169,7 +173,7 @@ static struct digest record_digest(const uint8_t *header, const uint8_t *object,
 
 static size_t padded(size_t bytes)
 {
-    return (bytes + 7) / 8 * 8;
+    return (bytes + RECORD_ALIGN - 1) / RECORD_ALIGN * RECORD_ALIGN;
 }
 
 /* Reads the record at the reader's place; false at the end of what is whole. */
@@ -198,7 +202,7 @@ static bool scan_record(struct bytes_reader *reader, struct entry *entry)
 /* Moves the reader, which stands where a record is damaged or torn, to the next whole one; false if none follows. */
 static bool find_whole_record(struct bytes_reader *reader, size_t damaged, struct entry *entry)
 {
-    for (size_t at = damaged + 8; at + RECORD_HEADER <= reader->bytes; at += 8) {
+    for (size_t at = damaged + RECORD_ALIGN; at + RECORD_HEADER <= reader->bytes; at += RECORD_ALIGN) {
         struct bytes_reader here = *reader;
         here.at = at;
         here.failed = false;

@@ -9,11 +9,11 @@
 #include "common/mem.h"
 #include "daemon/rules.h"
 
-uint64_t model_plan_count(const struct ipc_tensor *tensor)
+static uint64_t values_of(const struct ipc_tensor *tensor)
 {
     uint64_t count = 1;
     for (uint32_t d = 0; d < tensor->dims && d < IPC_DIMS_MAX; d++) {
-        if (tensor->shape[d] != 0 && count > ((uint64_t)1 << 48) / tensor->shape[d])
+        if (tensor->shape[d] != 0 && count > PLAN_TENSOR_VALUES_MAX / tensor->shape[d])
             return UINT64_MAX; /* plan_new() refuses it */
         count *= tensor->shape[d];
     }
@@ -31,10 +31,10 @@ static enum err make_plan(const struct runspec *spec, struct model_plan *plan)
     for (uint32_t i = 0; i < plan->tensors_count; i++)
         rows[i] = (struct plan_tensor){.name = plan->tensors[i].name,
                                        .layer = plan->tensors[i].layer,
-                                       .count = model_plan_count(&plan->tensors[i]),
+                                       .count = values_of(&plan->tensors[i]),
                                        .rows = plan->tensors[i].dims > 1 ? plan->tensors[i].shape[0] : 0,
-                                       .sensitive = plan->tensors[i].dims == 1 &&
-                                                    model_plan_count(&plan->tensors[i]) <= SENSITIVE_MAX};
+                                       .sensitive =
+                                           plan->tensors[i].dims == 1 && values_of(&plan->tensors[i]) <= SENSITIVE_MAX};
     enum err err = plan_new(rows, plan->tensors_count, &conf, &plan->plan);
     mem_free(rows);
     return err;

@@ -33,6 +33,4 @@ void model_plan_free(struct model_plan *plan);
 /* Says where two plans begin to differ: "tensor 3 is x (layer 1, 48 x 32), the run has y (layer 1, 300)". */
 void model_plan_difference(const struct model_plan *run, const struct model_plan *other, char *text, size_t text_bytes);
 
-uint64_t model_plan_count(const struct ipc_tensor *tensor);
-
 #endif

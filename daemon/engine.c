@@ -368,6 +368,7 @@ static void encoded(struct engine *engine, const struct event *event)
 static void handle(struct engine *engine, const struct event *event)
 {
     uint32_t f = event->fragment;
+    log_debug("event %s of fragment %" PRIu32 ", member %" PRIu32, event_name(event->type), f, event->member);
     switch (event->type) {
     case EVENT_SYNC: step_sync(engine, &event->sync); break;
     case EVENT_ANNOUNCE: peers_announce(engine->peers); break;

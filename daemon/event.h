@@ -78,6 +78,7 @@ bool event_take(struct events *events, struct event *out);
 /* Why the daemon cannot go on; "" while it can. */
 const char *events_fatal(const struct events *events);
 
+/* "registered", "fill", ...: for the log. */
 const char *event_name(enum event_type type);
 
 #endif

@@ -19,11 +19,13 @@
 
 #include "common/digest.h"
 #include "common/ipc.h"
+#include "common/log.h"
 #include "common/mem.h"
 #include "common/tensorfile.h"
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/engine.h"
 #include "tests/lib/isle.h"
+#include "tests/lib/overhear.h"
 #include "tests/lib/played.h"
 #include "worker/libdiloco/diloco.h"
 
@@ -139,18 +141,10 @@ static long long status_number(const char *key)
     return value;
 }
 
-static bool trainer_is(const char *word)
+static bool status_says(const char *part, const char *key, const char *word)
 {
     json_t *status = ask("status");
-    bool is = strcmp(ctl_text(json_object_get(status, "trainer"), "state"), word) == 0;
-    json_decref(status);
-    return is;
-}
-
-static bool saved(void)
-{
-    json_t *status = ask("status");
-    bool is = strcmp(ctl_text(status, "saving"), "done") == 0;
+    bool is = strcmp(ctl_text(part != NULL ? json_object_get(status, part) : status, key), word) == 0;
     json_decref(status);
     return is;
 }
@@ -364,15 +358,15 @@ static void an_island_alone_runs_to_the_end_and_counts_every_step_once(void **st
     start(A);
     begin_training(0);
     assert_int_equal(train(2), DILOCO_OK);
-    isle_wait(trainer_is("training"));
+    isle_wait(status_says("trainer", "state", "training"));
     assert_int_equal(status_number("versions"), 0);
     assert_int_equal(version_on_disk(0), 0); /* what nobody else may have is kept at once */
     assert_int_equal(train(STEPS - 2), DILOCO_STOP);
     assert_tensors(STEPS);
     assert_int_equal(diloco_finish(t), DILOCO_OK);
     assert_tensors(STEPS);
-    isle_wait(trainer_is("finished"));
-    isle_wait(saved());
+    isle_wait(status_says("trainer", "state", "finished"));
+    isle_wait(status_says(NULL, "saving", "done"));
     assert_int_equal(status_number("versions"), ROUNDS * TENSORS);
     assert_int_equal(status_number("ledger_records"), ROUNDS * TENSORS);
     assert_int_equal(status_number("step"), STEPS);
@@ -481,6 +475,8 @@ static void what_it_cannot_go_on_without_ends_it_in_order_with_the_reason(void *
 {
     (void)state;
     struct diloco_start go;
+    log_set_level(LOG_LEVEL_DEBUG);
+    overhear_begin();
     start(A);
     take_state_folder_away();
     attach("layer");
@@ -488,6 +484,9 @@ static void what_it_cannot_go_on_without_ends_it_in_order_with_the_reason(void *
     diloco_detach(t);
     assert_int_equal(wait_for_end(), ERR_STATE);
     assert_non_null(strstr(d.text, "plan"));
+    log_set_level(LOG_LEVEL_INFO);
+    const char *registered = strstr(overhear_end(), "event registered"); /* a trace of a run is a list of events */
+    assert_true(registered != NULL && strstr(registered, "event fatal") != NULL);
 }
 
 /* With a program that takes its time to end: the loop goes on turning meanwhile. */

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Form: clang-format 14 where installed, and rules that need no tool: no tabs, trailing blanks or over-long lines,
-# files and functions of bearable length, no calls that hide errors or overrun, no words that mark unfinished work.
+# files up to 700 lines and functions up to 70, no calls that hide errors or overrun, no words that mark unfinished work.
 set -u
 found=$(mktemp)
 trap 'rm -f "$found" "$found.all"' EXIT
@@ -19,13 +19,13 @@ show() { # message, lines on standard input; runs in a pipe, so what it finds is
 grep -nP '\t' $sources | show "tabs in C sources:"
 grep -nE '[[:space:]]+$' $texts | show "trailing blanks:"
 grep -nE '^.{121,}' $sources | show "lines over 120 columns:"
-wc -l $sources | awk '$2 != "total" && $1 > 750 { print $2 ": " $1 " lines" }' | show "files over about 700 lines:"
+wc -l $sources | awk '$2 != "total" && $1 > 700 { print $2 ": " $1 " lines" }' | show "files over 700 lines:"
 for file in $sources; do
     awk -v file="$file" '
         /^[a-zA-Z_].*\)$/ && !/;/ { name = $0 }
         /^\{$/ { begin = NR }
-        /^\}$/ { if (begin && NR - begin - 1 > 75) print file ": " name ": " NR - begin - 1 " lines"; begin = 0 }' "$file"
-done | show "functions over about 70 lines:"
+        /^\}$/ { if (begin && NR - begin - 1 > 70) print file ": " name ": " NR - begin - 1 " lines"; begin = 0 }' "$file"
+done | show "functions over 70 lines:"
 grep -nwE '(sprintf|vsprintf|strcpy|strcat|gets|strtok|atoi|atol|atof|alloca|system)[[:space:]]*\(' $sources |
     grep -v '^tests/' | show "banned calls:"
 grep -nE '(^|[^_a-z])(malloc|calloc|realloc)[[:space:]]*\(' $sources | grep -vE '^(tests/|common/mem\.c)' | show "allocation outside common/mem:"

@@ -87,12 +87,18 @@ static void assert_state(const struct process *process, enum process_state state
     assert_int_equal(info.pid > 0, process_running(process));
 }
 
-/* Starts, and waits until the program says that it is ready. */
-static struct process *make_started(const char *body)
+static struct process *make_running(const char *body)
 {
     use_script("trainer", body);
     struct process *process = make();
     assert_ok(process_start(process, now_ms));
+    return process;
+}
+
+/* And waits until the program says that it is ready. */
+static struct process *make_started(const char *body)
+{
+    struct process *process = make_running(body);
     script_wait_ready();
     return process;
 }
@@ -274,9 +280,7 @@ static void it_is_started_again_after_a_pause_that_grows(void **state)
 {
     (void)state;
     static const uint64_t pauses_ms[] = {1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000};
-    use_script("trainer", "exit 1");
-    struct process *process = make();
-    assert_ok(process_start(process, now_ms));
+    struct process *process = make_running("exit 1");
     for (unsigned i = 0; i < sizeof pauses_ms / sizeof pauses_ms[0]; i++) {
         char again[64];
         int pid = process_info(process).pid;
@@ -297,9 +301,7 @@ static void it_is_started_again_after_a_pause_that_grows(void **state)
 static void pauses_are_short_again_after_a_time_that_went_well(void **state)
 {
     (void)state;
-    use_script("trainer", "exit 1");
-    struct process *process = make();
-    assert_ok(process_start(process, now_ms));
+    struct process *process = make_running("exit 1");
     for (unsigned failures = 1; failures < 4; failures++) {
         now_ms += HEALTHY_MS; /* not longer than that */
         wait_end(process);
@@ -320,9 +322,7 @@ static void pauses_are_short_again_after_a_time_that_went_well(void **state)
 static void whoever_joins_does_not_wait_for_the_pause(void **state)
 {
     (void)state;
-    use_script("trainer", "exit 3");
-    struct process *process = make();
-    assert_ok(process_start(process, now_ms));
+    struct process *process = make_running("exit 3");
     wait_end(process);
     now_ms += BACKOFF_MS;
     process_tick(process, now_ms);
@@ -345,9 +345,7 @@ static void the_note_says_how_it_ended(void **state)
                  {"exit 0", "ended with status 0"}, /* nobody said that it is done */
                  {"kill -9 $$", "was killed by signal 9 (Killed)"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        use_script("trainer", cases[i].body);
-        struct process *process = make();
-        assert_ok(process_start(process, now_ms));
+        struct process *process = make_running(cases[i].body);
         int pid = process_info(process).pid;
         wait_end(process);
         assert_state(process, PROCESS_WAITING, 1);
@@ -375,9 +373,7 @@ static void its_end_is_no_failure_after_it_said_that_it_is_done(void **state)
 {
     (void)state;
     for (int status = 0; status < 2; status++) {
-        use_script("trainer", status == 0 ? "exit 0" : "exit 1");
-        struct process *process = make();
-        assert_ok(process_start(process, now_ms));
+        struct process *process = make_running(status == 0 ? "exit 0" : "exit 1");
         process_finished(process);
         wait_end(process);
         assert_state(process, PROCESS_FINISHED, 0);
@@ -397,9 +393,7 @@ static void its_end_is_no_failure_after_it_said_that_it_is_done(void **state)
 static void who_was_asked_to_leave_is_not_started_again(void **state)
 {
     (void)state;
-    use_script("trainer", "exit 1");
-    struct process *process = make();
-    assert_ok(process_start(process, now_ms));
+    struct process *process = make_running("exit 1");
     wait_end(process); /* it failed once before */
     use_script("trainer", script_answers);
     process_tick(process, now_ms + BACKOFF_MS);
@@ -418,9 +412,7 @@ static void who_was_asked_to_leave_is_not_started_again(void **state)
     assert_state(process, PROCESS_STOPPED, 0);
     process_free(process);
     /* Stopped, and not finished, though it also said that it is done. */
-    use_script("trainer", "exit 0");
-    process = make();
-    assert_ok(process_start(process, now_ms));
+    process = make_running("exit 0");
     process_leave(process);
     process_finished(process);
     wait_end(process);
@@ -433,9 +425,7 @@ static void who_was_asked_to_leave_is_not_started_again(void **state)
 static void leaving_ends_the_waiting_too(void **state)
 {
     (void)state;
-    use_script("trainer", "exit 1");
-    struct process *process = make();
-    assert_ok(process_start(process, now_ms));
+    struct process *process = make_running("exit 1");
     wait_end(process);
     assert_state(process, PROCESS_WAITING, 1);
     process_leave(process);
@@ -469,9 +459,7 @@ static void a_daemon_that_stops_takes_it_along_and_starts_none(void **state)
     process_tick(process, now_ms + BACKOFF_MAX_MS);
     assert_state(process, PROCESS_STOPPED, 0);
     process_free(process);
-    use_script("trainer", "exit 1");
-    process = make();
-    assert_ok(process_start(process, now_ms));
+    process = make_running("exit 1");
     wait_end(process);
     process_stop(process);
     process_tick(process, now_ms + BACKOFF_MAX_MS);

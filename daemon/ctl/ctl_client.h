@@ -1,8 +1,8 @@
 /*
  * ctl_client: asking a daemon over its control socket: one request, one JSON answer. Blocking; any thread.
  */
-#ifndef DAEMON_CTL_CLIENT_H
-#define DAEMON_CTL_CLIENT_H
+#ifndef DAEMON_CTL_CTL_CLIENT_H
+#define DAEMON_CTL_CTL_CLIENT_H
 
 #include <jansson.h>
 

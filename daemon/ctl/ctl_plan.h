@@ -2,8 +2,8 @@
  * ctl_plan: dilococtl plan: what a link is good for. A table of how much of its time a run would train under each way
  * of synchronising, what bandwidth each needs, what it sends, and what to choose.
  */
-#ifndef DAEMON_CTL_PLAN_H
-#define DAEMON_CTL_PLAN_H
+#ifndef DAEMON_CTL_CTL_PLAN_H
+#define DAEMON_CTL_CTL_PLAN_H
 
 #include <stdbool.h>
 #include <stdint.h>

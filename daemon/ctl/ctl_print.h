@@ -1,8 +1,8 @@
 /*
  * ctl_print: a daemon's answers for people. The JSON form is for scripts; this one may change.
  */
-#ifndef DAEMON_CTL_PRINT_H
-#define DAEMON_CTL_PRINT_H
+#ifndef DAEMON_CTL_CTL_PRINT_H
+#define DAEMON_CTL_CTL_PRINT_H
 
 #include <jansson.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
  * the sender's uplink and the receiver's downlink together, and arrives half a round trip later; what is lost is sent
  * again and so takes that much longer. Deterministic.
  */
-#ifndef DAEMON_FORECAST_H
-#define DAEMON_FORECAST_H
+#ifndef DAEMON_CTL_FORECAST_H
+#define DAEMON_CTL_FORECAST_H
 
 #include <stdbool.h>
 #include <stdint.h>

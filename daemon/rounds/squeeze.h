@@ -2,8 +2,8 @@
  * squeeze: whether zstd behind the codec shortens a transfer on this link. Both ways are measured on what is really
  * encoded; the shorter one is used, and the other tried again now and then. Pure: the caller brings the measurements.
  */
-#ifndef DAEMON_SQUEEZE_H
-#define DAEMON_SQUEEZE_H
+#ifndef DAEMON_ROUNDS_SQUEEZE_H
+#define DAEMON_ROUNDS_SQUEEZE_H
 
 #include <stdbool.h>
 #include <stdint.h>

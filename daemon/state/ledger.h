@@ -7,8 +7,8 @@
  * torn end is cut off, both are reported. The folder is locked against a second daemon.
  * Any thread may call; a lock inside orders appends. Lookups use an index in memory, 40 bytes per result.
  */
-#ifndef DAEMON_LEDGER_H
-#define DAEMON_LEDGER_H
+#ifndef DAEMON_STATE_LEDGER_H
+#define DAEMON_STATE_LEDGER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
  * model_plan: the tensors of the run's model as trainers register them, and the plan made from them; in memory, as
  * text for the state folder and for peers that have no trainer.
  */
-#ifndef DAEMON_MODEL_PLAN_H
-#define DAEMON_MODEL_PLAN_H
+#ifndef DAEMON_STATE_MODEL_PLAN_H
+#define DAEMON_STATE_MODEL_PLAN_H
 
 #include <stddef.h>
 #include <stdint.h>

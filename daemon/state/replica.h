@@ -8,8 +8,8 @@
  * each shard and 1.3 for each tensor. All allocated by replica_new().
  * The functions run on job threads; two jobs may work on different shards of a fragment at a time, never on one.
  */
-#ifndef DAEMON_REPLICA_H
-#define DAEMON_REPLICA_H
+#ifndef DAEMON_STATE_REPLICA_H
+#define DAEMON_STATE_REPLICA_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
  * state_object: a fragment's whole state (anchor and momentum at a version) as bytes, for an island whose own is wrong
  * or missing. Verified by its hash before anything is replaced.
  */
-#ifndef DAEMON_STATE_OBJECT_H
-#define DAEMON_STATE_OBJECT_H
+#ifndef DAEMON_STATE_STATE_OBJECT_H
+#define DAEMON_STATE_STATE_OBJECT_H
 
 #include <stdint.h>
 

@@ -4,8 +4,8 @@
  * A fragment's file holds anchor, momentum and residuals at one version; fragments are independent, so no two files
  * need to agree. Files are whole or not there. Blocking; runs on job threads and at start.
  */
-#ifndef DAEMON_STORE_H
-#define DAEMON_STORE_H
+#ifndef DAEMON_STATE_STORE_H
+#define DAEMON_STATE_STORE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -14,8 +14,8 @@
  * (Eager gives every island an outer optimizer of its own, fed with own + (mean - own)/M terms; those are linear, so
  * their sum telescopes to this, and the anchor stays common.)
  */
-#ifndef WORKER_ASIDE_H
-#define WORKER_ASIDE_H
+#ifndef WORKER_LIBDILOCO_ASIDE_H
+#define WORKER_LIBDILOCO_ASIDE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,8 +9,8 @@
  * Each floor calls only those below it. One thread at a time uses a struct diloco. Nothing here waits, opens or
  * allocates; what the floors put into the struct they release themselves.
  */
-#ifndef WORKER_ATTACH_CORE_H
-#define WORKER_ATTACH_CORE_H
+#ifndef WORKER_LIBDILOCO_ATTACH_CORE_H
+#define WORKER_LIBDILOCO_ATTACH_CORE_H
 
 #include <stdbool.h>
 #include <stdint.h>

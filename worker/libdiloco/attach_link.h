@@ -6,8 +6,8 @@
  * waits: what cannot be sent is kept in order, attaching again goes on a little with every turn, and a daemon that is
  * gone is no error. It never touches a tensor's values or a word.
  */
-#ifndef WORKER_ATTACH_LINK_H
-#define WORKER_ATTACH_LINK_H
+#ifndef WORKER_LIBDILOCO_ATTACH_LINK_H
+#define WORKER_LIBDILOCO_ATTACH_LINK_H
 
 #include <stdbool.h>
 #include <stdint.h>

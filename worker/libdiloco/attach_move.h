@@ -6,8 +6,8 @@
  * and never waits for the daemon. It moves words along the trainer's arrows of common/ipc.h and tells the daemon, but
  * never decides when: that is the public calls'.
  */
-#ifndef WORKER_ATTACH_MOVE_H
-#define WORKER_ATTACH_MOVE_H
+#ifndef WORKER_LIBDILOCO_ATTACH_MOVE_H
+#define WORKER_LIBDILOCO_ATTACH_MOVE_H
 
 #include <stdbool.h>
 #include <stdint.h>

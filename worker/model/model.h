@@ -6,8 +6,8 @@
  * Everything is allocated by model_new(); the training path allocates nothing. One thread calls. It never sees a file,
  * an optimizer or a daemon. model_setup.c: parameters; model_pass.c: the passes; both above model_work, their memory.
  */
-#ifndef WORKER_MODEL_H
-#define WORKER_MODEL_H
+#ifndef WORKER_MODEL_MODEL_H
+#define WORKER_MODEL_MODEL_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * Owns that memory, all of it taken at once. model_setup.c makes and ends it, model_pass.c computes in it, on the
  * model's one thread; nobody else sees it. It computes nothing and calls neither of the two.
  */
-#ifndef WORKER_MODEL_WORK_H
-#define WORKER_MODEL_WORK_H
+#ifndef WORKER_MODEL_MODEL_WORK_H
+#define WORKER_MODEL_MODEL_WORK_H
 
 #include "worker/model/model.h"
 

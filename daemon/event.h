@@ -60,22 +60,22 @@ struct event {
 
 struct events;
 
-/* A queue with room for what has no fragments yet. */
+/* A queue with room for what has no fragments yet. ERR_NOMEM. */
 ERR_MUST_CHECK enum err events_new(struct events **out);
 void events_free(struct events *events);
 
-/* Room for what one input can cause in a run of this size; what is queued stays. */
+/* Room for what one input can cause in a run of this size; what is queued stays. ERR_NOMEM: the room is as before. */
 ERR_MUST_CHECK enum err events_reserve(struct events *events, uint32_t fragments, uint32_t members);
 
 void event_post(struct events *events, const struct event *event);
 void event_post_sync(struct events *events, const struct sync_event *event);
-/* The daemon cannot go on; the first text is kept. */
+/* The daemon cannot go on; the first text is copied, and kept. */
 void event_post_fatal(struct events *events, const char *text);
 
 /* The oldest event; false: none. */
 bool event_take(struct events *events, struct event *out);
 
-/* Why the daemon cannot go on; "" while it can. */
+/* Why the daemon cannot go on; "" while it can. Borrowed until events_free(). */
 const char *events_fatal(const struct events *events);
 
 /* "registered", "fill", ...: for the log. */

@@ -31,7 +31,8 @@ struct control_conf {
 
 struct control;
 
-/* Opens the socket. The trainer's socket in the same folder was opened before: no other daemon uses it. */
+/* Opens the socket. The trainer's socket in the same folder was opened before: no other daemon uses it. What `conf`
+ * points to is borrowed until control_free(). ERR_CONF: the folder cannot be written; ERR_IO, ERR_NOMEM. */
 ERR_MUST_CHECK enum err control_new(const struct control_conf *conf, struct control **out);
 void control_free(struct control *control);
 void control_plan_known(struct control *control, const struct control_plan *plan);
@@ -39,7 +40,7 @@ void control_plan_known(struct control *control, const struct control_plan *plan
 size_t control_poll(const struct control *control, struct pollfd *items, size_t items_max);
 void control_run(struct control *control, uint64_t now_ms);
 
-/* One line for systemd's status field. */
+/* One line for systemd's status field, cut where `line` is too short. */
 void control_line(const struct control *control, uint64_t now_ms, char *line, size_t line_bytes);
 
 #endif

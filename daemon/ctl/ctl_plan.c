@@ -19,7 +19,7 @@ enum { TARGETS = 5, GRID = 50, ROWS_MAX = 12, FEW = 16 };
 enum { MANY = 200, LAYERS_MAX = 3000, INTERVAL_MAX = 100000 };
 enum { LAYERS_A_FRAGMENT = 3 };
 static const double step_s_min = 1e-5, loss_most = 0.9;
-/* A run that trains for this part of its time is good; lines slower than needed are found to this factor. */
+/* A run that trains for this part of its time is good; the bandwidth that is needed is found to this factor. */
 static const double share_good = 0.95, needed_factor = 1.02;
 /* What runs beside the rest of a step: the backward pass is two thirds of it. */
 static const double step_hidden = 2.0 / 3;

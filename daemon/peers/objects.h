@@ -13,6 +13,7 @@
 
 struct objects;
 
+/* What `conf` points to, and the link, are borrowed until objects_free(). ERR_NOMEM. */
 ERR_MUST_CHECK enum err objects_new(const struct peers_conf *conf, struct link *link, struct objects **out);
 void objects_free(struct objects *objects);
 ERR_MUST_CHECK enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan);

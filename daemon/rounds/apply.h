@@ -10,10 +10,12 @@
 
 struct apply;
 
+/* `desk` is borrowed for its life. ERR_NOMEM. */
 ERR_MUST_CHECK enum err apply_new(struct desk *desk, struct apply **out);
 void apply_free(struct apply *apply);
+/* A result of `bytes` lies whole in its slot: looked at, into the ledger, then judged; SYNC_EV_STORED if it is good. */
 void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *key, uint64_t bytes);
-/* Now, or when nobody reads the anchor. */
+/* The outer step with the ledger's results, now, or when nobody reads the anchor: EVENT_COUNTED, SYNC_EV_APPLIED. */
 void apply_begin(struct apply *apply, uint32_t f, uint64_t version);
 void apply_unread(struct apply *apply, uint32_t f);
 /* An outer step is ordered and waits for readers: the anchor stands still until they have gone. */

@@ -53,7 +53,7 @@ bool desk_room(struct desk *desk, struct slot *slot, uint32_t f, uint32_t shard)
 void desk_submit(struct desk *desk, struct job *job, job_run *run, job_done *done);
 
 /* Whether the next range is encoded with zstd, as the link asks for. `measured`: the other way is tried now and then,
- * and desk_note_compression() follows. */
+ * and squeeze_note() on `squeeze` follows. */
 bool desk_compress(struct desk *desk, bool measured);
 /* On a job's thread. */
 ERR_MUST_CHECK enum err desk_set_compression(const struct desk *desk, bool compress, struct codec *codec);

@@ -9,8 +9,11 @@
 
 struct encode;
 
+/* `desk` is borrowed for its life. ERR_NOMEM. */
 ERR_MUST_CHECK enum err encode_new(struct desk *desk, struct encode **out);
 void encode_free(struct encode *encode);
+/* Our contribution to `version` from a snapshot, whose arrays are borrowed until EVENT_ENCODED, which says how it went:
+ * ERR_NONFINITE, there is a NaN in it; ERR_NOMEM, with which the daemon ends. */
 void encode_begin(struct encode *encode, uint32_t f, uint64_t version, const struct replica_snapshot *snapshot);
 
 #endif

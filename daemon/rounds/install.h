@@ -9,6 +9,7 @@
 
 struct install;
 
+/* Both are borrowed for its life. ERR_NOMEM. */
 ERR_MUST_CHECK enum err install_new(struct desk *desk, struct keep *keep, struct install **out);
 void install_free(struct install *install);
 /* A state lies whole in its memory: taken over now, or when nobody reads the anchor. */

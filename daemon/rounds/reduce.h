@@ -9,15 +9,21 @@
 
 struct reduce;
 
+/* `desk` is borrowed for its life. ERR_NOMEM. */
 ERR_MUST_CHECK enum err reduce_new(struct desk *desk, struct reduce **out);
 void reduce_free(struct reduce *reduce);
+/* A contribution of `bytes` lies whole in its slot: looked at, then judged, and the core is told if it is good. */
 void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct wire_key *key, uint64_t bytes);
+/* The mean of the contributions of `have`, which is not kept, into the slot of our own result: SYNC_EV_REDUCED, or
+ * SYNC_EV_DROPPED with the member whose contribution cannot be averaged. */
 void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const struct bitset *have);
+/* What is in that slot, into the ledger; a disk that refuses is tried again by reduce_tick(): SYNC_EV_STORED. */
 void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version);
 /* Nobody reads the anchor: the residual of a result that is durable moves. */
 void reduce_unread(struct reduce *reduce, uint32_t f);
 /* What the disk refused is tried again. */
 void reduce_tick(struct reduce *reduce);
+/* Contributions of a member that were left out or scaled down. */
 uint64_t reduce_outliers(const struct reduce *reduce, uint32_t member);
 
 #endif

@@ -18,6 +18,7 @@
 
 struct rounds;
 
+/* `conf` is copied, what it points to borrowed until rounds_free(). ERR_NOMEM. */
 ERR_MUST_CHECK enum err rounds_new(const struct rounds_conf *conf, struct rounds **out);
 /* No job may be under way. */
 void rounds_free(struct rounds *rounds);
@@ -42,9 +43,11 @@ void rounds_apply(struct rounds *rounds, uint32_t f, uint64_t version);
 
 /* ---- what other parts ask for ---- */
 
-/* Copies the anchor to an area of the trainer's memory: EVENT_GIVEN. */
+/* Copies the anchor to an area of the trainer's memory, which has room for all the fragment's values, padding included,
+ * and is borrowed until the answer: EVENT_GIVEN. */
 void rounds_give(struct rounds *rounds, uint32_t f, float *area);
-/* Copies it to the base area, or with `initial` takes the tensors there over as the anchor: EVENT_STARTED. */
+/* Copies it to the base area, or with `initial` takes the tensors there over as the anchor. As large, and borrowed as
+ * long: EVENT_STARTED. */
 void rounds_start(struct rounds *rounds, uint32_t f, float *base, bool initial);
 /* An object of a peer lies whole in its slot: checked, then EVENT_JUDGED and what the core wants to know. */
 void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_key *key, uint64_t bytes);

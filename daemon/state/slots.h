@@ -30,6 +30,7 @@ struct slots_conf {
 
 struct slots;
 
+/* Slots without memory yet. ERR_NOMEM. */
 ERR_MUST_CHECK enum err slots_new(const struct slots_conf *conf, struct slots **out);
 void slots_free(struct slots *slots);
 

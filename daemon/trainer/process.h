@@ -36,10 +36,10 @@ ERR_MUST_CHECK enum err process_new(const struct dconf *conf, struct process **o
 /* Does not end the trainer. */
 void process_free(struct process *process);
 
-/* Starts it if the configuration says so and it does not run. */
+/* Starts it if the configuration says so and it does not run. ERR_CONF, ERR_IO as below; ERR_NOMEM. */
 ERR_MUST_CHECK enum err process_autostart(struct process *process, uint64_t now_ms);
 /* Starts it. ERR_STATE: it runs, or none is configured; ERR_CONF: there is nothing to train on; ERR_IO: it could not be
- * watched, and is ended. */
+ * watched, and is ended; ERR_NOMEM: there is no room for another process. */
 ERR_MUST_CHECK enum err process_start(struct process *process, uint64_t now_ms);
 /* Its end is wanted from now on: no failure, no new start. */
 void process_leave(struct process *process);

@@ -46,7 +46,8 @@ void shared_pin(struct shared *shared);
 void shared_unpin(struct shared *shared);
 bool shared_pinned(const struct shared *shared);
 
-/* The area that holds the base, and the other one. */
+/* The area that holds the base, and the other one: each has all values of the fragment, padding included. They swap
+ * when the trainer has taken an anchor in. Borrowed until shared_free(), which a pin holds off. */
 float *shared_base(struct shared *shared, uint32_t f);
 float *shared_area(struct shared *shared, uint32_t f);
 

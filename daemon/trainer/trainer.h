@@ -20,11 +20,13 @@
 
 struct trainer;
 
-/* Opens the socket; a trainer of before that still runs is taken over. Starts none yet. */
+/* Opens the socket; a trainer of before that still runs is taken over. Starts none yet. What `conf` points to is
+ * borrowed until trainer_free(). ERR_CONF: another daemon listens there, or the folder cannot be written; ERR_IO,
+ * ERR_NOMEM. */
 ERR_MUST_CHECK enum err trainer_new(const struct trainer_conf *conf, struct trainer **out);
 void trainer_free(struct trainer *trainer);
 void trainer_plan_known(struct trainer *trainer, const struct trainer_plan *plan);
-/* Starts the process, if the configuration says so. */
+/* Starts the process, if the configuration says so and none runs. As trainer_join() otherwise. */
 ERR_MUST_CHECK enum err trainer_autostart(struct trainer *trainer, uint64_t now_ms);
 
 size_t trainer_poll(const struct trainer *trainer, struct pollfd *items, size_t items_max);

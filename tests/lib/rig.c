@@ -641,6 +641,21 @@ const uint8_t *rig_open_slot(const struct slot *slot, uint32_t kind, struct wire
     return frame;
 }
 
+struct bitset rig_set(const uint32_t *numbers, size_t count)
+{
+    struct bitset set = {{0}};
+    for (size_t i = 0; i < count; i++)
+        bitset_add(&set, numbers[i]);
+    return set;
+}
+
+void rig_assert_set(const struct bitset *set, struct bitset want)
+{
+    for (uint32_t i = 0; i < WIRE_MEMBERS_MAX; i++)
+        if (bitset_has(set, i) != bitset_has(&want, i))
+            fail_msg("%u is %s the set", i, bitset_has(set, i) ? "in" : "not in");
+}
+
 bool rig_all_zero(const float *values, size_t count)
 {
     for (size_t i = 0; i < count; i++)

@@ -155,6 +155,12 @@ void rig_damage(const char *path, long at);
 void rig_decode(const uint8_t *frame, size_t frame_bytes, float *values, size_t count);
 /* What the slot holds: its metadata, and its frame. */
 const uint8_t *rig_open_slot(const struct slot *slot, uint32_t kind, struct wire_meta *meta, size_t *frame_bytes);
+/* The set of these members or shards. */
+#define RIG_SET(...) \
+    rig_set((const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+struct bitset rig_set(const uint32_t *numbers, size_t count);
+/* Fails unless the set holds these and no others. */
+void rig_assert_set(const struct bitset *set, struct bitset want);
 bool rig_all_zero(const float *values, size_t count);
 struct digest rig_hash(const struct rig *rig, uint32_t f, uint64_t version);
 

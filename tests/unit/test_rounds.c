@@ -287,7 +287,7 @@ static void a_result_holds_those_it_was_ordered_from(void **state)
     rig_contribute(rig, 0, 0.3f, 300);
     rig_bring_contribution(rig, 0, 1, 100, 0.1f);
     rig_bring_contribution(rig, 0, 2, 200, 0.2f);
-    struct bitset have = bitset_of_word(1 << 0 | 1 << 2);
+    struct bitset have = RIG_SET(0, 2);
     rounds_reduce(rig->rounds, 0, 1, &have);
     rig_settle(rig);
     assert_mean(rig, 0, (uint32_t[]){0, 2}, (float[]){300, 200}, 2);
@@ -510,7 +510,7 @@ static void a_result_that_stands_already_is_not_ours(void **state)
     static struct rig_object earlier;
     struct rig *rig = with_a_mean("rounds-stands", coarse, 0);
     struct plan_shard range = replica_own_shard(rig->replica, 0);
-    struct bitset members = bitset_of_word(1 << 0);
+    struct bitset members = RIG_SET(0);
     rig_result(rig, 0, 0, &members, 0.5f, &earlier);
     rig_bring(rig, 1, &earlier);
     rig_settle(rig);

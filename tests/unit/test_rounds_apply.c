@@ -279,10 +279,10 @@ static void a_result_that_cannot_be_applied_leaves_its_shard(void **state)
 static void exactly_the_shards_that_name_us_are_counted(void **state)
 {
     (void)state;
-    static const uint64_t naming[] = {0, 1 << 0, 1 << 2, 1 << 0 | 1 << 2, 0};
+    const struct bitset naming[] = {{{0}}, RIG_SET(0), RIG_SET(2), RIG_SET(0, 2), {{0}}};
     struct rig *rig = rig_new("apply-counted", exact, 3, 1, 0);
     for (size_t k = 0; k < sizeof naming / sizeof naming[0]; k++) {
-        struct bitset named = bitset_of_word(naming[k]);
+        struct bitset named = naming[k];
         rig_forget(rig);
         rig_round(rig, 1, &named);
         bitset_add(&named, 1); /* our own shard's result is made of what we have contributed */
@@ -302,7 +302,7 @@ static void who_has_not_contributed_is_not_counted(void **state)
     (void)state;
     struct rig *rig = rig_new("apply-absent", exact, 3, 1, 0);
     static struct rig_object object;
-    struct bitset others = bitset_of_word(1 << 0 | 1 << 2);
+    struct bitset others = RIG_SET(0, 2);
     for (uint32_t s = 0; s < 3; s++) {
         rig_result(rig, 0, s, &others, 0.1f, &object);
         rig_bring(rig, 0, &object);
@@ -339,9 +339,9 @@ static void a_residual_moves_where_a_result_counts_us(void **state)
     struct replica *twin = rig_twin(rig);
     const float *residual = replica_residual(rig->replica, 0);
     size_t count = rig_values(rig, 0);
-    static const uint64_t naming[] = {0, 1 << 0, 1 << 2, 1 << 0 | 1 << 2};
+    const struct bitset naming[] = {{{0}}, RIG_SET(0), RIG_SET(2), RIG_SET(0, 2)};
     for (size_t k = 0; k < sizeof naming / sizeof naming[0]; k++) {
-        struct bitset named = bitset_of_word(naming[k]);
+        struct bitset named = naming[k];
         rig_contribute(rig, 0, 0.01f, 1000 * (k + 1));
         encode_alike(rig, twin, 0);
         /* Encoding alone moves nothing. */

@@ -195,7 +195,7 @@ static size_t owned(const struct rig *rig, uint32_t f)
 static void assert_replay_leads_there(const char *sync)
 {
     static float anchor[VALUES_MAX], momentum[VALUES_MAX];
-    struct bitset all = bitset_first(MEMBERS), some = bitset_of_word(1);
+    struct bitset all = bitset_first(MEMBERS), some = RIG_SET(0);
     struct rig *rig = rig_new("disk-replay", sync, MEMBERS, SELF, 0);
     rig_round(rig, 0, &all);
     rounds_checkpoint(rig->rounds, 0);
@@ -215,7 +215,7 @@ static void assert_replay_leads_there(const char *sync)
     assert_true(digest_equal(&recovered->hash, &lived.hash));
     assert_memory_equal(replica_anchor(rig->replica, 0), anchor, bytes);
     assert_memory_equal(replica_momentum(rig->replica, 0), momentum, bytes);
-    assert_int_equal(bitset_word(&rig->results[0]), 1 << 1);
+    rig_assert_set(&rig->results[0], RIG_SET(1));
     assert_int_equal(rounds_step(rig->rounds), lived.step);
     assert_true(begins_checkpoint(rig, 0)); /* what is on disk is older */
     assert_false(sync_known(rig->sync, 1)); /* the other fragment was never written */
@@ -267,7 +267,7 @@ static void residuals_outlive_a_restart_if_nothing_used_them(void **state)
     assert_true(ledger_has(rig->ledger, 0, 2, SELF));
     rig = rig_again(rig);
     assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
-    assert_int_equal(bitset_word(&rig->results[0]), 1 << 1 | 1 << SELF);
+    rig_assert_set(&rig->results[0], RIG_SET(1, SELF));
     assert_true(rig_all_zero(replica_owner_residual(rig->replica, 0), owned(rig, 0)));
     assert_true(rig_all_zero(replica_residual(rig->replica, 0), rig_values(rig, 0)));
     rig_close(rig);
@@ -328,7 +328,7 @@ static void a_replay_stops_before_a_version_that_is_not_whole(void **state)
     rig = rig_open(&conf);
     assert_false(ledger_has(rig->ledger, 0, 2, 1));
     assert_at_first(rig, &lived);
-    assert_int_equal(bitset_word(&rig->results[0]), 1 << 0 | 1 << SELF);
+    rig_assert_set(&rig->results[0], RIG_SET(0, SELF));
     rig_close(rig);
 }
 
@@ -346,7 +346,7 @@ static void a_replay_stops_before_a_result_of_no_use(void **state)
     assert_non_null(strstr(overhear_end(), "fragment 0, version 2, shard 1 cannot be used"));
     assert_true(ledger_has(rig->ledger, 0, 2, 1));
     assert_at_first(rig, &lived);
-    assert_int_equal(bitset_word(&rig->results[0]), 1 << 0 | 1 << SELF);
+    rig_assert_set(&rig->results[0], RIG_SET(0, SELF));
     rig_close(rig);
 }
 

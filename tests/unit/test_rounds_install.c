@@ -1,14 +1,11 @@
 /* rounds, where anchors come from and go to: the trainer's memory, its initial tensors, and the state of a peer. */
 #include "tests/lib/testlib.h"
 
-#include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "common/digest.h"
+#include "tests/lib/aborts.h"
 #include "tests/lib/rig.h"
 
 /* Two others outweigh the last member. */
@@ -232,16 +229,18 @@ static void a_state_waits_for_readers(void **state)
     rig_close(rig);
 }
 
-/* In a child, because it ends it. While the anchor is read, a state has come, and an outer step is ordered. */
-static void let_both_wait(struct rig *rig, const struct rig_object *object)
+struct both {
+    struct rig *rig;
+    const struct rig_object *state;
+};
+
+/* While the anchor is read, a state has come, and an outer step is ordered. */
+static void let_both_wait(void *user)
 {
-    int nothing = open("/dev/null", O_WRONLY);
-    dup2(nothing, STDERR_FILENO); /* the assertion's text would look like a failure */
-    dup2(nothing, STDOUT_FILENO);
-    rig_bring(rig, 0, object);
-    rounds_apply(rig->rounds, 1, 2);
-    rounds_unread(rig->rounds, 1);
-    _exit(0);
+    const struct both *both = user;
+    rig_bring(both->rig, 0, both->state);
+    rounds_apply(both->rig->rounds, 1, 2);
+    rounds_unread(both->rig->rounds, 1);
 }
 
 static void a_state_and_an_outer_step_never_wait_for_the_same_anchor(void **state)
@@ -250,18 +249,13 @@ static void a_state_and_an_outer_step_never_wait_for_the_same_anchor(void **stat
     static struct rig_object object;
     struct replica *twin;
     struct bitset all = bitset_first(MEMBERS);
-    int status;
     struct rig *rig = rig_new("install-both", coarse, MEMBERS, SELF, 0);
     rig_round(rig, 1, &all);
     rig_make_state(rig, 1, 0.5f, &twin, &object);
     rounds_checkpoint(rig->rounds, 1);
     rig_diverge(rig, 1, twin);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0)
-        let_both_wait(rig, &object);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    struct both both = {rig, &object};
+    assert_aborts(let_both_wait, &both);
     replica_free(twin);
     rig_close(rig);
 }

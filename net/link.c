@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "common/env.h"
 #include "common/mem.h"
-#include "net/traffic.h"
 #include "net/zap.h"
 
 /*
@@ -17,7 +19,11 @@
 enum { QUEUE_MESSAGES = 64, RECONNECT_MS = 200, RECONNECT_MAX_MS = 5000, LINGER_MS = 200 };
 enum { ZMTP_HEARTBEAT_MS = 2000, ZMTP_TIMEOUT_MS = 8000, CONNECT_TIMEOUT_MS = 5000, HANDSHAKE_MS = 10000 };
 enum { DROPPED_PER_TURN = 64 }; /* a connection that brings nothing but nonsense does not hold up the others */
-enum { MESSAGE_BYTES_MAX = WIRE_CHUNK_HEADER_BYTES + WIRE_CHUNK_BYTES_MAX };
+/* A part of a message grows under CURVE (RFC 26: command name, nonce, box) and ZMTP by so much; the socket's own limit
+ * is on what comes in encrypted. On the line comes a header with each segment: Ethernet, IPv4, TCP with time stamps;
+ * and a bare acknowledgement goes back for every second one that comes in. */
+enum { SEALED_BYTES = 48, SEGMENT_BYTES = 1448, SEGMENT_HEADER_BYTES = 66, SEGMENTS_ACKED = 2 };
+enum { MESSAGE_BYTES_MAX = WIRE_CHUNK_HEADER_BYTES + WIRE_CHUNK_BYTES_MAX + SEALED_BYTES };
 
 /* Of an event on a monitor: its number, 2 bytes, and its value, 4 bytes. */
 enum { MONITOR_EVENT_BYTES = 6 };
@@ -27,12 +33,14 @@ enum { CONNECTIONS = 2, MESSAGE_PARTS = 2 }; /* to a peer: control and bulk; of 
 struct dialled {
     void *socket, *monitor;
     bool up;
+    int fd; /* ZeroMQ's; may be closed any time */
 };
 
 /* Where the ROUTER finds a peer that dialled us. */
 struct route {
     uint8_t id[LINK_ROUTE_BYTES];
     size_t bytes; /* 0: none */
+    int fd;       /* as above */
 };
 
 /* Both by connection: control, bulk. */
@@ -50,6 +58,7 @@ struct link {
     uint64_t run_tag, view_tag;
     unsigned port;
     uint32_t recv_turn;
+    uint64_t handed; /* bytes */
     zmq_msg_t payload;
     struct link_event events[EVENTS_MAX]; /* ring */
     size_t events_head, events_count;
@@ -210,6 +219,9 @@ enum err link_new(const struct link_conf *conf, struct link **out)
     link->view_tag = conf->view_tag;
     zmq_msg_init(&link->payload);
     TRY_OUT(mem_new(conf->members_count, sizeof *link->peers, "links", &link->peers));
+    for (uint32_t i = 0; i < conf->members_count; i++)
+        for (int bulk = 0; bulk < CONNECTIONS; bulk++)
+            link->peers[i].dialled[bulk].fd = link->peers[i].listened[bulk].fd = -1;
     TRY_OUT(traffic_new(conf->members_count, &link->traffic));
     TRY_OUT(open_all(link, conf));
 out:
@@ -300,6 +312,14 @@ static void serve_zap(struct link *link)
             tell(link, LINK_STRANGER, UINT32_MAX, text);
 }
 
+/* Where the kernel has it and lets us: it keeps a lossy line full, where others take every loss for a queue. */
+static void prefer_bbr(bool bulk, int fd)
+{
+    static const char name[] = "bbr";
+    if (bulk && fd >= 0)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof name - 1);
+}
+
 static void read_monitor(struct link *link, uint32_t peer, bool bulk)
 {
     struct dialled *d = &link->peers[peer].dialled[bulk];
@@ -315,7 +335,11 @@ static void read_monitor(struct link *link, uint32_t peer, bool bulk)
         if (zmq_msg_more(&part) && zmq_msg_recv(&part, d->monitor, ZMQ_DONTWAIT) < 0)
             break;
         switch (event) {
-        case ZMQ_EVENT_CONNECTED: traffic_note(link->traffic, peer, (int)value); break;
+        case ZMQ_EVENT_CONNECTED:
+            d->fd = (int)value;
+            traffic_note(link->traffic, peer, d->fd);
+            prefer_bbr(bulk, d->fd);
+            break;
         case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
             d->up = true;
             put_event(link, &(struct link_event){.type = LINK_CONNECTED, .peer = peer, .bulk = bulk});
@@ -349,6 +373,29 @@ bool link_event(struct link *link, struct link_event *event)
     link->events_head = (link->events_head + 1) % EVENTS_MAX;
     link->events_count--;
     return true;
+}
+
+/* ---- what goes onto the line ---- */
+
+static uint64_t sealed_bytes(size_t payload_bytes)
+{
+    return WIRE_HEADER_BYTES + payload_bytes + (uint64_t)MESSAGE_PARTS * SEALED_BYTES;
+}
+
+static void count_sent(struct link *link, size_t payload_bytes)
+{
+    uint64_t bytes = sealed_bytes(payload_bytes);
+    link->handed += bytes + (bytes / SEGMENT_BYTES + 1) * SEGMENT_HEADER_BYTES;
+}
+
+static void count_received(struct link *link, size_t payload_bytes)
+{
+    link->handed += sealed_bytes(payload_bytes) * SEGMENT_HEADER_BYTES / (SEGMENTS_ACKED * SEGMENT_BYTES);
+}
+
+uint64_t link_handed_bytes(const struct link *link)
+{
+    return link->handed;
 }
 
 /* ---- receiving ---- */
@@ -404,6 +451,7 @@ static bool read_parts(struct link *link, void *socket, zmq_msg_t *part, uint32_
     message->peer = peer;
     message->payload = zmq_msg_data(&link->payload);
     message->bytes = zmq_msg_size(&link->payload);
+    count_received(link, message->bytes);
     return true;
 }
 
@@ -441,8 +489,11 @@ static enum err recv_listened(struct link *link, struct link_message *message)
             peer = zap_member(link->zap, zmq_msg_gets(&part, "User-Id"));
         bool bulk = route.bytes > 0 && route.id[0] == 'b';
         bool known = peer < link->members_count && route.bytes > 0;
+        route.fd = zmq_msg_get(&part, ZMQ_SRCFD);
         if (known)
-            traffic_note(link->traffic, peer, zmq_msg_get(&part, ZMQ_SRCFD));
+            traffic_note(link->traffic, peer, route.fd);
+        if (known && route.fd != link->peers[peer].listened[bulk].fd)
+            prefer_bbr(bulk, route.fd);
         if (!read_parts(link, link->router, &part, peer, message) || !known)
             continue;
         link->peers[peer].listened[bulk] = route;
@@ -475,6 +526,12 @@ enum err link_recv(struct link *link, struct link_message *message)
 bool link_up(const struct link *link, uint32_t peer, bool bulk)
 {
     return link->peers[peer].dialled[bulk].up || link->peers[peer].listened[bulk].bytes > 0;
+}
+
+struct traffic_socket link_bulk_socket(const struct link *link, uint32_t peer)
+{
+    const struct peer *p = &link->peers[peer];
+    return traffic_socket(p->dialled[1].up ? p->dialled[1].fd : p->listened[1].fd);
 }
 
 static bool is_bulk(enum wire_type type)
@@ -521,8 +578,10 @@ enum err link_send(struct link *link, uint32_t peer, enum wire_type type, const 
     bool sent = dialled || zmq_send(socket, route->id, route->bytes, ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0;
     sent = sent && zmq_send(socket, header, sizeof header, ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0;
     sent = sent && zmq_msg_send(&payload, socket, ZMQ_DONTWAIT) >= 0;
-    if (sent)
+    if (sent) {
+        count_sent(link, head_bytes + body_bytes);
         return ERR_OK;
+    }
     enum err err = send_failed(link, peer, bulk, dialled);
     zmq_msg_close(&payload);
     return err;

@@ -18,6 +18,7 @@
 
 #include "common/err.h"
 #include "net/ident.h"
+#include "net/traffic.h"
 #include "net/wire.h"
 
 struct link_member {
@@ -65,6 +66,12 @@ ERR_MUST_CHECK enum err link_send(struct link *link, uint32_t peer, enum wire_ty
 
 /* Packs a control message and sends it. ERR_ARG: it cannot be packed; otherwise as link_send(). */
 ERR_MUST_CHECK enum err link_say(struct link *link, uint32_t peer, const struct wire_message *message);
+
+/* Bytes handed to all connections, with what the layers below add to them: an estimate of what goes onto the line. */
+uint64_t link_handed_bytes(const struct link *link);
+
+/* The bulk connection that link_send() uses, as the kernel sees it; zeros where that is not known. */
+struct traffic_socket link_bulk_socket(const struct link *link, uint32_t peer);
 
 /* Whether there is a connection to send on. */
 bool link_up(const struct link *link, uint32_t peer, bool bulk);

@@ -97,6 +97,19 @@ static void sample(struct traffic_peer *peer, struct traffic_fd *entry)
         peer->rtt_us = info.tcpi_rtt;
 }
 
+struct traffic_socket traffic_socket(int fd)
+{
+    struct tcp_info info;
+    socklen_t bytes = sizeof info;
+    memset(&info, 0, sizeof info);
+    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
+        return (struct traffic_socket){0};
+    return (struct traffic_socket){.unsent = info.tcpi_notsent_bytes,
+                                   .retransmits = info.tcpi_total_retrans,
+                                   .queue_us =
+                                       info.tcpi_rtt > info.tcpi_min_rtt ? info.tcpi_rtt - info.tcpi_min_rtt : 0};
+}
+
 void traffic_sample(struct traffic *traffic)
 {
     for (uint32_t i = 0; i < traffic->peers_count; i++)

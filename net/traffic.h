@@ -27,6 +27,15 @@ void traffic_free(struct traffic *traffic);
 /* Remembers that this descriptor carries traffic of the peer; a negative one is passed over. */
 void traffic_note(struct traffic *traffic, uint32_t peer, int fd);
 
+/* Of one connection, as the kernel sees it now. */
+struct traffic_socket {
+    uint64_t unsent;      /* bytes that it has not sent yet */
+    uint64_t retransmits; /* segments that it has sent again */
+    uint64_t queue_us;    /* round trip beyond the shortest of the last minutes */
+};
+/* Zeros if it is no TCP socket (any more). */
+struct traffic_socket traffic_socket(int fd);
+
 /* Reads the kernel's counters; call often enough (a second) not to miss a short connection. */
 void traffic_sample(struct traffic *traffic);
 

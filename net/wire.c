@@ -232,28 +232,24 @@ static enum err pack_with_key(const struct wire_message *message, uint8_t *out, 
     Diloco__Ack ack = DILOCO__ACK__INIT;
     Diloco__Done done = DILOCO__DONE__INIT;
     Diloco__Fetch fetch = DILOCO__FETCH__INIT;
-    Diloco__Probe probe = DILOCO__PROBE__INIT;
     switch (message->type) {
     case WIRE_ACK:
         key_to_proto(&message->ack.key, &key);
         ack.key = &key;
         ack.have = message->ack.have;
-        ack.resume = message->ack.resume;
+        ack.ask = (uint32_t)message->ack.ask;
+        ack.pass = message->ack.pass;
+        ack.delay_us = message->ack.delay_us;
         return pack_checked(&ack.base, out, bytes);
     case WIRE_DONE:
         key_to_proto(&message->done.key, &key);
         done.key = &key;
         done.status = message->done.status;
         return pack_checked(&done.base, out, bytes);
-    case WIRE_FETCH:
+    default:
         key_to_proto(&message->fetch.key, &key);
         fetch.key = &key;
         return pack_checked(&fetch.base, out, bytes);
-    default:
-        key_to_proto(&message->probe.key, &key);
-        probe.key = &key;
-        probe.bytes = message->probe.bytes;
-        return pack_checked(&probe.base, out, bytes);
     }
 }
 
@@ -265,8 +261,7 @@ enum err wire_pack(const struct wire_message *message, uint8_t *out, size_t *byt
     case WIRE_HEARTBEAT: return pack_heartbeat(&message->heartbeat, out, bytes);
     case WIRE_ACK:
     case WIRE_DONE:
-    case WIRE_FETCH:
-    case WIRE_PROBE: return pack_with_key(message, out, bytes);
+    case WIRE_FETCH: return pack_with_key(message, out, bytes);
     case WIRE_BYE: bye.reason = (char *)(uintptr_t)message->bye.reason; return pack_checked(&bye.base, out, bytes);
     case WIRE_BULK_HELLO: *bytes = 0; return ERR_OK;
     case WIRE_CHUNK: break;
@@ -283,7 +278,11 @@ static enum err take_fields(uint32_t type, const ProtobufCMessage *proto, struct
     case WIRE_ACK: {
         const Diloco__Ack *ack = (const Diloco__Ack *)proto;
         message->ack.have = ack->have;
-        message->ack.resume = ack->resume;
+        message->ack.ask = (enum wire_ask)ack->ask;
+        message->ack.pass = (uint8_t)ack->pass;
+        message->ack.delay_us = ack->delay_us;
+        if (ack->ask >= WIRE_ASKS || ack->pass > UINT8_MAX)
+            return err_set(ERR_PROTO, "an ack that asks %" PRIu32 " of pass %" PRIu32, ack->ask, ack->pass);
         return key_from_proto(ack->key, &message->ack.key);
     }
     case WIRE_DONE: {
@@ -294,11 +293,6 @@ static enum err take_fields(uint32_t type, const ProtobufCMessage *proto, struct
         return key_from_proto(done->key, &message->done.key);
     }
     case WIRE_FETCH: return key_from_proto(((const Diloco__Fetch *)proto)->key, &message->fetch.key);
-    case WIRE_PROBE: {
-        const Diloco__Probe *probe = (const Diloco__Probe *)proto;
-        message->probe.bytes = probe->bytes;
-        return key_from_proto(probe->key, &message->probe.key);
-    }
     default: return text_from(((const Diloco__Bye *)proto)->reason, "reason", message->bye.reason, WIRE_REASON_BYTES);
     }
 }
@@ -308,8 +302,7 @@ enum err wire_unpack(uint32_t type, const void *payload, size_t bytes, struct wi
     static const ProtobufCMessageDescriptor *const descriptors[] = {
         [WIRE_HELLO] = &diloco__hello__descriptor, [WIRE_HEARTBEAT] = &diloco__heartbeat__descriptor,
         [WIRE_ACK] = &diloco__ack__descriptor,     [WIRE_DONE] = &diloco__done__descriptor,
-        [WIRE_FETCH] = &diloco__fetch__descriptor, [WIRE_PROBE] = &diloco__probe__descriptor,
-        [WIRE_BYE] = &diloco__bye__descriptor,
+        [WIRE_FETCH] = &diloco__fetch__descriptor, [WIRE_BYE] = &diloco__bye__descriptor,
     };
     message->type = (enum wire_type)type;
     if (type == WIRE_BULK_HELLO && bytes == 0)
@@ -326,19 +319,21 @@ enum err wire_unpack(uint32_t type, const void *payload, size_t bytes, struct wi
     return err;
 }
 
-/* ---- chunks: kind u8, shard u8, island u8, reserved u8, fragment u32, version u64, total u64, offset u64 ---- */
+/* ---- chunks: kind u8, shard u8, island u8, pass u8, fragment u32, version u64, total u64, offset u64, stamp u32 ----
+ */
 
-void wire_chunk_put(const struct wire_key *key, uint64_t total, uint64_t offset, uint8_t *out)
+void wire_chunk_put(const struct wire_chunk *chunk, uint8_t *out)
 {
     struct bytes_writer writer = bytes_writer_init(out, WIRE_CHUNK_HEADER_BYTES);
-    bytes_put_u8(&writer, (uint8_t)key->kind);
-    bytes_put_u8(&writer, (uint8_t)key->shard);
-    bytes_put_u8(&writer, (uint8_t)key->island);
-    bytes_put_u8(&writer, 0);
-    bytes_put_u32(&writer, key->fragment);
-    bytes_put_u64(&writer, key->version);
-    bytes_put_u64(&writer, total);
-    bytes_put_u64(&writer, offset);
+    bytes_put_u8(&writer, (uint8_t)chunk->key.kind);
+    bytes_put_u8(&writer, (uint8_t)chunk->key.shard);
+    bytes_put_u8(&writer, (uint8_t)chunk->key.island);
+    bytes_put_u8(&writer, chunk->pass);
+    bytes_put_u32(&writer, chunk->key.fragment);
+    bytes_put_u64(&writer, chunk->key.version);
+    bytes_put_u64(&writer, chunk->total);
+    bytes_put_u64(&writer, chunk->offset);
+    bytes_put_u32(&writer, chunk->stamp_us);
 }
 
 enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *chunk)
@@ -347,17 +342,18 @@ enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *ch
     chunk->key.kind = bytes_get_u8(&reader);
     chunk->key.shard = bytes_get_u8(&reader);
     chunk->key.island = bytes_get_u8(&reader);
-    (void)bytes_get_u8(&reader);
+    chunk->pass = bytes_get_u8(&reader);
     chunk->key.fragment = bytes_get_u32(&reader);
     chunk->key.version = bytes_get_u64(&reader);
     chunk->total = bytes_get_u64(&reader);
     chunk->offset = bytes_get_u64(&reader);
+    chunk->stamp_us = bytes_get_u32(&reader);
     if (reader.failed)
         return err_set(ERR_PROTO, "chunk of %zu bytes is shorter than its header", bytes);
     TRY(check_key(&chunk->key));
     chunk->bytes = bytes_left(&reader);
     chunk->data = bytes_get(&reader, chunk->bytes);
-    if (chunk->bytes == 0 || chunk->bytes > WIRE_CHUNK_BYTES_MAX || chunk->offset > chunk->total ||
+    if (chunk->total == 0 || chunk->bytes > WIRE_CHUNK_BYTES_MAX || chunk->offset > chunk->total ||
         chunk->bytes > chunk->total - chunk->offset)
         return err_set(ERR_PROTO, "chunk of %zu bytes at %" PRIu64 " of %" PRIu64, chunk->bytes, chunk->offset,
                        chunk->total);

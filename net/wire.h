@@ -21,8 +21,8 @@
 enum { WIRE_VERSION = 1 };
 enum {
     WIRE_HEADER_BYTES = 24,
-    WIRE_CHUNK_HEADER_BYTES = 32,
-    WIRE_CHUNK_BYTES_MAX = 128 << 10,  /* of payload in one chunk */
+    WIRE_CHUNK_HEADER_BYTES = 36,
+    WIRE_CHUNK_BYTES_MAX = 64 << 10,   /* of payload in one chunk */
     WIRE_CONTROL_BYTES_MAX = 64 << 10, /* of one control payload */
     WIRE_NAME_BYTES = 64,
     WIRE_REASON_BYTES = 256,
@@ -39,10 +39,9 @@ enum wire_type {
     WIRE_ACK = 3,
     WIRE_DONE = 4,
     WIRE_FETCH = 5,
-    WIRE_PROBE = 6,
-    WIRE_BYE = 7,
-    WIRE_CHUNK = 8,      /* bulk connection only */
-    WIRE_BULK_HELLO = 9, /* empty: makes a bulk connection known */
+    WIRE_BYE = 6,
+    WIRE_CHUNK = 7,      /* bulk connection only */
+    WIRE_BULK_HELLO = 8, /* empty: makes a bulk connection known */
 };
 
 enum wire_kind { WIRE_CONTRIBUTION = 1, WIRE_RESULT = 2, WIRE_STATE = 3, WIRE_PLAN = 4, WIRE_KINDS };
@@ -54,6 +53,14 @@ enum wire_done {
     WIRE_REFUSED = 4,
     WIRE_NOT_AVAILABLE = 5,
     WIRE_GONE = 6, /* the sender has stopped sending it */
+};
+
+/* What a receiver asks of who sends it an object. */
+enum wire_ask {
+    WIRE_ASK_NOTHING = 0,
+    WIRE_ASK_GO_ON = 1, /* chunks were lost: go on from what it has */
+    WIRE_ASK_STILL = 2, /* nothing came for long: are you still sending? */
+    WIRE_ASKS
 };
 
 struct wire_key {
@@ -100,16 +107,20 @@ struct wire_heartbeat {
     struct wire_fragment fragments[WIRE_FRAGMENTS_MAX];
 };
 
+struct wire_ack {
+    struct wire_key key;
+    uint64_t have; /* bytes without a gap */
+    enum wire_ask ask;
+    uint8_t pass;      /* of the chunk it answers */
+    uint32_t delay_us; /* of that chunk: when it came less its stamp, modulo 2^32 */
+};
+
 struct wire_message {
     enum wire_type type;
     union {
         struct wire_hello hello;
         struct wire_heartbeat heartbeat;
-        struct {
-            struct wire_key key;
-            uint64_t have;
-            bool resume;
-        } ack;
+        struct wire_ack ack;
         struct {
             struct wire_key key;
             uint32_t status;
@@ -118,10 +129,6 @@ struct wire_message {
             struct wire_key key;
         } fetch;
         struct {
-            struct wire_key key;
-            uint64_t bytes;
-        } probe;
-        struct {
             char reason[WIRE_REASON_BYTES];
         } bye;
     };
@@ -129,9 +136,11 @@ struct wire_message {
 
 struct wire_chunk {
     struct wire_key key;
+    uint8_t pass;           /* how often its sender has gone back */
+    uint32_t stamp_us;      /* sender's clock, modulo 2^32 */
     uint64_t total, offset; /* bytes of the object */
     const uint8_t *data;    /* borrowed from the frame */
-    size_t bytes;
+    size_t bytes;           /* 0: it asks how far the receiver is */
 };
 
 /* ---- header ---- */
@@ -155,7 +164,8 @@ ERR_MUST_CHECK enum err wire_unpack(uint32_t type, const void *payload, size_t b
 
 /* ---- bulk payloads ---- */
 
-void wire_chunk_put(const struct wire_key *key, uint64_t total, uint64_t offset, uint8_t *out);
+/* The header alone; the chunk's bytes follow it. */
+void wire_chunk_put(const struct wire_chunk *chunk, uint8_t *out);
 ERR_MUST_CHECK enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *chunk);
 
 bool wire_key_equal(const struct wire_key *left, const struct wire_key *right);

@@ -5,58 +5,52 @@
 #include "common/mem.h"
 
 /*
- * CHUNK: small enough that a 10 Mbit/s link sends one in 52 ms, large enough that headers vanish.
- * PROBE: silence from the receiver after which a sender asks; STALL: silence from the sender after which a receiver
- * asks to resume; LATER: pause after "not yet". STANDS: a transfer that brought nothing for so long may be begun from
- * elsewhere. RESUME: a gap is complained about at most this often. ACK_PARTS: a small window is acknowledged in so
- * many parts, or the sender would stand still between two.
+ * ASK: silence from the receiver after which a sender asks; STANDS: a transfer that brought nothing for so long is
+ * asked after, and may be begun from elsewhere; LATER: pause after "not yet".
  */
-enum {
-    CHUNK_BYTES = 64 << 10,
-    ACK_BYTES = 4 * CHUNK_BYTES,
-    PROBE_MS = 1500,
-    STALL_MS = 1000,
-    LATER_MS = 300,
-    STANDS_MS = 3000,
-    RESUME_MS = 200,
-    ACK_PARTS = 4
-};
+enum { ASK_MS = 1500, STANDS_MS = 3000, LATER_MS = 300 };
 
 struct outgoing {
     bool used;
+    bool ask;  /* a question is to go: how far are you? */
+    bool hold; /* no bytes before the receiver has answered a question */
+    uint8_t pass;
     uint32_t peer;
     struct wire_key key;
     const uint8_t *data;
     uint64_t total, cursor, acked;
-    uint64_t heard_ms; /* last word from the receiver, or our last probe */
+    uint64_t heard_ms; /* last word from the receiver, or our last question */
     uint64_t not_before_ms;
     uint64_t order; /* of arrival */
 };
 
 struct incoming {
     bool used;
-    bool complete; /* whole; waiting for xfer_finish() */
+    bool complete;   /* whole; waiting for xfer_finish() */
+    bool complained; /* about a gap in `pass`, the last one seen */
+    uint8_t pass;
+    uint32_t delay_us; /* of the last chunk */
     uint32_t peer;
     struct wire_key key;
     uint8_t *buffer;
     uint64_t total, have;
     uint64_t acked;    /* what the sender was last told */
-    uint64_t heard_ms; /* last chunk, or our last resume */
+    uint64_t heard_ms; /* last chunk, or our last question */
     uint64_t moved_ms; /* last chunk that brought something new */
-    uint64_t resume_ms;
 };
 
 struct xfer {
     struct xfer_conf conf;
     struct outgoing *outgoing;
     struct incoming *incoming;
-    uint64_t window[WIRE_MEMBERS_MAX];
+    struct xfer_limit limits[WIRE_MEMBERS_MAX];
+    struct xfer_flow flows[WIRE_MEMBERS_MAX];
     uint64_t order;
     uint32_t turn; /* peer whose turn it is to be served first */
     uint64_t now_ms;
     struct xfer_message *queue; /* ring */
     size_t queue_room, queue_head, queue_count;
-    uint64_t arrived; /* bytes acknowledged */
+    bool unsaid; /* something came in that was not acknowledged yet */
 };
 
 enum err xfer_new(const struct xfer_conf *conf, struct xfer **out)
@@ -71,7 +65,7 @@ enum err xfer_new(const struct xfer_conf *conf, struct xfer **out)
     TRY_OUT(mem_new(conf->incoming_max, sizeof *xfer->incoming, "transfers", &xfer->incoming));
     TRY_OUT(mem_new(xfer->queue_room, sizeof *xfer->queue, "transfers", &xfer->queue));
     for (uint32_t i = 0; i < WIRE_MEMBERS_MAX; i++)
-        xfer->window[i] = CHUNK_BYTES; /* until the peer says more */
+        xfer->limits[i] = (struct xfer_limit){.window = WIRE_CHUNK_BYTES_MAX, .chunk = WIRE_CHUNK_BYTES_MAX};
 out:
     if (err != ERR_OK)
         xfer_free(xfer);
@@ -90,9 +84,14 @@ void xfer_free(struct xfer *xfer)
     mem_free(xfer);
 }
 
-void xfer_set_window(struct xfer *xfer, uint32_t peer, uint64_t window_bytes)
+void xfer_set_limit(struct xfer *xfer, uint32_t peer, const struct xfer_limit *limit)
 {
-    xfer->window[peer] = window_bytes;
+    xfer->limits[peer] = *limit;
+}
+
+struct xfer_flow xfer_flow(const struct xfer *xfer, uint32_t peer)
+{
+    return xfer->flows[peer];
 }
 
 /* ---- control messages ---- */
@@ -104,9 +103,16 @@ static void enqueue(struct xfer *xfer, struct xfer_message message)
         xfer->queue[(xfer->queue_head + xfer->queue_count++) % xfer->queue_room] = message;
 }
 
-static void say_ack(struct xfer *xfer, uint32_t peer, const struct wire_key *key, uint64_t have, bool resume)
+static void say_ack(struct xfer *xfer, struct incoming *in, enum wire_ask ask)
 {
-    enqueue(xfer, (struct xfer_message){.peer = peer, .type = WIRE_ACK, .key = *key, .bytes = have, .resume = resume});
+    in->acked = in->have;
+    enqueue(xfer, (struct xfer_message){.peer = in->peer,
+                                        .type = WIRE_ACK,
+                                        .key = in->key,
+                                        .have = in->have,
+                                        .ask = ask,
+                                        .pass = in->pass,
+                                        .delay_us = in->delay_us});
 }
 
 static void say_done(struct xfer *xfer, uint32_t peer, const struct wire_key *key, enum wire_done status)
@@ -114,8 +120,21 @@ static void say_done(struct xfer *xfer, uint32_t peer, const struct wire_key *ke
     enqueue(xfer, (struct xfer_message){.peer = peer, .type = WIRE_DONE, .key = *key, .status = status});
 }
 
+/* What came in since it was last asked is acknowledged at once, one message an object. */
+static void say_unsaid(struct xfer *xfer)
+{
+    for (uint32_t i = 0; i < xfer->conf.incoming_max; i++) {
+        struct incoming *in = &xfer->incoming[i];
+        if (in->used && in->have > in->acked)
+            say_ack(xfer, in, WIRE_ASK_NOTHING);
+    }
+    xfer->unsaid = false;
+}
+
 bool xfer_message(struct xfer *xfer, struct xfer_message *message)
 {
+    if (xfer->queue_count == 0 && xfer->unsaid)
+        say_unsaid(xfer);
     if (xfer->queue_count == 0)
         return false;
     *message = xfer->queue[xfer->queue_head];
@@ -137,7 +156,7 @@ static struct outgoing *find_outgoing(struct xfer *xfer, uint32_t peer, const st
 }
 
 enum err xfer_send(struct xfer *xfer, uint32_t peer, const struct wire_key *key, const uint8_t *data, uint64_t bytes,
-                   uint64_t now_ms)
+                   bool ask_first, uint64_t now_ms)
 {
     struct outgoing *free_slot = find_outgoing(xfer, peer, key);
     if (free_slot != NULL)
@@ -148,6 +167,8 @@ enum err xfer_send(struct xfer *xfer, uint32_t peer, const struct wire_key *key,
     if (free_slot == NULL)
         return err_set(ERR_NOMEM, "more than %u transfers at a time", xfer->conf.outgoing_max);
     *free_slot = (struct outgoing){.used = true,
+                                   .ask = ask_first,
+                                   .hold = ask_first,
                                    .peer = peer,
                                    .key = *key,
                                    .data = data,
@@ -159,13 +180,36 @@ enum err xfer_send(struct xfer *xfer, uint32_t peer, const struct wire_key *key,
 
 uint64_t xfer_outstanding(const struct xfer *xfer, uint32_t peer)
 {
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++) {
-        const struct outgoing *o = &xfer->outgoing[i];
-        if (o->used && o->peer == peer)
-            sum += o->cursor - o->acked;
-    }
-    return sum;
+    const struct xfer_flow *flow = &xfer->flows[peer];
+    return flow->sent - flow->delivered - flow->given_up;
+}
+
+/* The receiver has `have` bytes without a gap. */
+static void settle(struct xfer *xfer, struct outgoing *o, uint64_t have)
+{
+    uint64_t sent = have < o->cursor ? have : o->cursor; /* it may have more, from elsewhere */
+    if (sent > o->acked)
+        xfer->flows[o->peer].delivered += sent - o->acked;
+    if (have > o->acked)
+        o->acked = have;
+    if (o->cursor < o->acked)
+        o->cursor = o->acked;
+}
+
+/* What is not acknowledged is not waited for any more; the next chunk is the one at `cursor`. */
+static void rewind_to(struct xfer *xfer, struct outgoing *o, uint64_t cursor)
+{
+    xfer->flows[o->peer].given_up += o->cursor - o->acked;
+    xfer->flows[o->peer].wasted += o->cursor - cursor;
+    o->cursor = o->acked = cursor;
+    o->pass++;
+}
+
+static void end_outgoing(struct xfer *xfer, struct outgoing *o)
+{
+    xfer->flows[o->peer].given_up += o->cursor - o->acked;
+    xfer->flows[o->peer].wasted += o->cursor;
+    o->used = false;
 }
 
 /* Results first: the others stand still without them. States last: nobody stands still for them. */
@@ -181,13 +225,19 @@ static bool before(const struct outgoing *left, const struct outgoing *right)
     return l != r ? l < r : left->order < right->order;
 }
 
-static struct outgoing *first_for(struct xfer *xfer, uint32_t peer)
+static bool may_go(const struct xfer *xfer, const struct outgoing *o)
+{
+    return o->used && xfer->now_ms >= o->not_before_ms && (o->ask || (!o->hold && o->cursor < o->total));
+}
+
+/* Questions before bytes: they are small, and something waits for the answer. */
+static struct outgoing *first_for(const struct xfer *xfer, uint32_t peer)
 {
     struct outgoing *best = NULL;
     for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++) {
         struct outgoing *o = &xfer->outgoing[i];
-        if (o->used && o->peer == peer && o->cursor < o->total && xfer->now_ms >= o->not_before_ms &&
-            (best == NULL || before(o, best)))
+        if (o->peer == peer && may_go(xfer, o) &&
+            (best == NULL || (o->ask && !best->ask) || (o->ask == best->ask && before(o, best))))
             best = o;
     }
     return best;
@@ -199,15 +249,17 @@ bool xfer_next(struct xfer *xfer, const struct bitset *blocked, struct xfer_chun
         uint32_t peer = (xfer->turn + k) % xfer->conf.peers_count;
         if (bitset_has(blocked, peer))
             continue;
-        struct outgoing *o = first_for(xfer, peer);
+        const struct outgoing *o = first_for(xfer, peer);
         if (o == NULL)
             continue;
-        uint64_t bytes = o->total - o->cursor < CHUNK_BYTES ? o->total - o->cursor : CHUNK_BYTES;
+        const struct xfer_limit *limit = &xfer->limits[peer];
+        uint64_t bytes = o->ask ? 0 : o->total - o->cursor < limit->chunk ? o->total - o->cursor : limit->chunk;
         uint64_t outstanding = xfer_outstanding(xfer, peer);
-        if (outstanding > 0 && outstanding + bytes > xfer->window[peer])
+        if (bytes > 0 && outstanding > 0 && outstanding + bytes > limit->window)
             continue;
         *chunk = (struct xfer_chunk){.peer = peer,
                                      .key = o->key,
+                                     .pass = o->pass,
                                      .total = o->total,
                                      .offset = o->cursor,
                                      .data = o->data + o->cursor,
@@ -222,11 +274,14 @@ void xfer_sent(struct xfer *xfer, const struct xfer_chunk *chunk, uint64_t now_m
 {
     struct outgoing *o = find_outgoing(xfer, chunk->peer, &chunk->key);
     xfer->now_ms = now_ms;
-    if (o == NULL || o->cursor != chunk->offset)
+    if (o == NULL || o->cursor != chunk->offset || o->pass != chunk->pass)
         return;
+    if (chunk->bytes == 0)
+        o->ask = false;
     if (o->cursor == o->acked)
         o->heard_ms = now_ms; /* nothing was outstanding: the clock starts now */
     o->cursor += chunk->bytes;
+    xfer->flows[o->peer].sent += chunk->bytes;
 }
 
 void xfer_cancel(struct xfer *xfer, uint32_t kind, uint32_t fragment, uint64_t version_max)
@@ -234,27 +289,24 @@ void xfer_cancel(struct xfer *xfer, uint32_t kind, uint32_t fragment, uint64_t v
     for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++) {
         struct outgoing *o = &xfer->outgoing[i];
         if (o->used && o->key.kind == kind && o->key.fragment == fragment && o->key.version <= version_max)
-            o->used = false;
+            end_outgoing(xfer, o);
     }
 }
 
-bool xfer_ack_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, uint64_t have, bool resume,
-                 uint64_t now_ms)
+bool xfer_ack_in(struct xfer *xfer, uint32_t peer, const struct wire_ack *ack, uint64_t now_ms)
 {
-    struct outgoing *o = find_outgoing(xfer, peer, key);
+    struct outgoing *o = find_outgoing(xfer, peer, &ack->key);
     xfer->now_ms = now_ms;
     if (o == NULL)
-        return !resume;
-    if (have > o->total)
+        return ack->ask == WIRE_ASK_NOTHING;
+    if (ack->have > o->total)
         return true;
     o->heard_ms = now_ms;
-    if (resume) {
-        o->cursor = have;
-        o->acked = have;
-    } else if (have > o->acked && have <= o->cursor) {
-        xfer->arrived += have - o->acked;
-        o->acked = have;
-    }
+    o->hold = false;
+    settle(xfer, o, ack->have);
+    /* A complaint about an earlier pass has been heard already: what it misses is on its way again. */
+    if (ack->ask == WIRE_ASK_GO_ON && ack->pass == o->pass && ack->have <= o->acked)
+        rewind_to(xfer, o, ack->have);
     return true;
 }
 
@@ -265,24 +317,35 @@ bool xfer_done_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, 
     if (o == NULL)
         return false;
     if (status == WIRE_NOT_YET) {
-        o->cursor = 0;
-        o->acked = 0;
+        /* From now on a question, until it is wanted: what is not wanted costs the line no bytes. */
+        rewind_to(xfer, o, 0);
         o->heard_ms = now_ms;
         o->not_before_ms = now_ms + LATER_MS;
+        o->ask = o->hold = true;
         return false;
     }
-    xfer->arrived += status == WIRE_RECEIVED ? o->total - o->acked : 0;
-    o->used = false;
+    if (status == WIRE_RECEIVED && o->acked == o->total)
+        o->used = false;
+    else /* it is not wanted, or was there already */
+        end_outgoing(xfer, o);
     return true;
 }
 
-void xfer_progress(const struct xfer *xfer, uint64_t *arrived, uint64_t *left)
+void xfer_ask(struct xfer *xfer, uint32_t peer)
 {
-    *arrived = xfer->arrived;
-    *left = 0;
+    for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++) {
+        struct outgoing *o = &xfer->outgoing[i];
+        o->ask |= o->used && o->peer == peer && o->cursor > 0;
+    }
+}
+
+uint64_t xfer_left(const struct xfer *xfer)
+{
+    uint64_t left = 0;
     for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++)
         if (xfer->outgoing[i].used && xfer->now_ms < xfer->outgoing[i].heard_ms + STANDS_MS)
-            *left += xfer->outgoing[i].cursor - xfer->outgoing[i].acked;
+            left += xfer->outgoing[i].cursor - xfer->outgoing[i].acked;
+    return left;
 }
 
 /* ---- receiving ---- */
@@ -367,7 +430,7 @@ static struct incoming *incoming_for(struct xfer *xfer, uint32_t peer, const str
         return in;
     /* Who made the object goes before those who pass it on; else the first to send, as long as it brings something. */
     bool maker = key->island == peer && key->island != in->peer;
-    if (in->complete || (!maker && xfer->now_ms < in->moved_ms + STALL_MS)) {
+    if (in->complete || (!maker && xfer->now_ms < in->moved_ms + STANDS_MS)) {
         say_done(xfer, peer, key, WIRE_NOT_YET);
         return NULL;
     }
@@ -377,39 +440,49 @@ static struct incoming *incoming_for(struct xfer *xfer, uint32_t peer, const str
     }
     /* Both hold the same bytes if they are honest; the digest decides. */
     in->peer = peer;
-    in->acked = 0;
-    say_ack(xfer, peer, key, in->have, true);
+    in->complained = false;
     return in;
 }
 
-enum xfer_progress xfer_chunk_in(struct xfer *xfer, uint32_t peer, const struct wire_chunk *chunk, uint64_t now_ms,
-                                 uint64_t *bytes)
+/* The connection is ordered: what should have come before is lost, or was never sent to us; or this came from elsewhere
+ * already, and what follows may be news. Said once a pass; if that is lost too, the sender asks. */
+static void complain(struct xfer *xfer, struct incoming *in, enum wire_ask ask)
+{
+    if (!in->complained)
+        say_ack(xfer, in, ask);
+    in->complained = true;
+}
+
+/* The sender asks how far we are. */
+static void answer(struct xfer *xfer, struct incoming *in, uint64_t offset)
+{
+    bool lost = !in->complete && offset > in->have;
+    say_ack(xfer, in, lost ? WIRE_ASK_GO_ON : WIRE_ASK_NOTHING);
+    in->complained |= lost;
+}
+
+enum xfer_progress xfer_chunk_in(struct xfer *xfer, uint32_t peer, const struct wire_chunk *chunk, uint32_t delay_us,
+                                 uint64_t now_ms, uint64_t *bytes)
 {
     xfer->now_ms = now_ms;
     struct incoming *in = incoming_for(xfer, peer, &chunk->key, chunk->total);
-    if (in == NULL || in->complete)
+    if (in == NULL)
         return XFER_NOTHING;
-    if (chunk->offset > in->have) {
-        if (now_ms >= in->resume_ms)
-            say_ack(xfer, peer, &in->key, in->have, true);
-        in->resume_ms = now_ms + RESUME_MS;
-        return XFER_NOTHING;
-    }
+    in->complained &= in->pass == chunk->pass;
+    in->pass = chunk->pass;
+    in->delay_us = delay_us;
+    in->heard_ms = now_ms;
     uint64_t end = chunk->offset + chunk->bytes;
-    if (end <= in->have) { /* seen before: doubled, or the sender began anew */
-        if (now_ms >= in->resume_ms)
-            say_ack(xfer, peer, &in->key, in->have, true);
-        in->resume_ms = now_ms + RESUME_MS;
+    if (chunk->bytes == 0)
+        answer(xfer, in, chunk->offset);
+    else if (!in->complete && (chunk->offset > in->have || end <= in->have))
+        complain(xfer, in, chunk->offset > in->have ? WIRE_ASK_GO_ON : WIRE_ASK_NOTHING);
+    if (chunk->bytes == 0 || in->complete || chunk->offset > in->have || end <= in->have)
         return XFER_NOTHING;
-    }
     memcpy(in->buffer + in->have, chunk->data + (in->have - chunk->offset), (size_t)(end - in->have));
     in->have = end;
-    in->heard_ms = in->moved_ms = now_ms;
-    uint64_t unsaid = in->have - in->acked;
-    if (in->have == in->total || unsaid >= ACK_BYTES || unsaid >= xfer->conf.window_bytes / ACK_PARTS) {
-        in->acked = in->have;
-        say_ack(xfer, peer, &in->key, in->have, false);
-    }
+    in->moved_ms = now_ms;
+    xfer->unsaid = true;
     if (in->have < in->total)
         return XFER_NOTHING;
     in->complete = true;
@@ -420,28 +493,12 @@ enum xfer_progress xfer_chunk_in(struct xfer *xfer, uint32_t peer, const struct 
 void xfer_finish(struct xfer *xfer, uint32_t peer, const struct wire_key *key, enum wire_done status)
 {
     struct incoming *in = find_incoming(xfer, key);
-    if (in != NULL && in->peer == peer)
+    if (in != NULL && in->peer == peer) {
+        if (in->have > in->acked)
+            say_ack(xfer, in, WIRE_ASK_NOTHING);
         in->used = false;
-    say_done(xfer, peer, key, status);
-}
-
-void xfer_drop(struct xfer *xfer, uint32_t kind, uint32_t fragment, uint64_t version_max)
-{
-    for (uint32_t i = 0; i < xfer->conf.incoming_max; i++) {
-        struct incoming *in = &xfer->incoming[i];
-        if (in->used && in->key.kind == kind && in->key.fragment == fragment && in->key.version <= version_max)
-            in->used = false;
     }
-}
-
-void xfer_probe_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, uint64_t total, uint64_t now_ms)
-{
-    xfer->now_ms = now_ms;
-    struct incoming *in = incoming_for(xfer, peer, key, total);
-    if (in == NULL)
-        return;
-    in->acked = in->have;
-    say_ack(xfer, peer, key, in->have, !in->complete);
+    say_done(xfer, peer, key, status);
 }
 
 /* ---- time ---- */
@@ -451,17 +508,17 @@ void xfer_tick(struct xfer *xfer, uint64_t now_ms)
     xfer->now_ms = now_ms;
     for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++) {
         struct outgoing *o = &xfer->outgoing[i];
-        bool silent = o->used && o->cursor > 0 && now_ms >= o->heard_ms + PROBE_MS && now_ms >= o->not_before_ms;
-        if (!silent || (o->cursor < o->total && o->cursor == o->acked))
+        bool waits = o->used && (o->hold || o->cursor > o->acked || o->cursor == o->total);
+        if (!waits || now_ms < o->heard_ms + ASK_MS || now_ms < o->not_before_ms)
             continue;
-        enqueue(xfer, (struct xfer_message){.peer = o->peer, .type = WIRE_PROBE, .key = o->key, .bytes = o->total});
+        o->ask = true;
         o->heard_ms = now_ms;
     }
     for (uint32_t i = 0; i < xfer->conf.incoming_max; i++) {
         struct incoming *in = &xfer->incoming[i];
-        if (!in->used || in->complete || now_ms < in->heard_ms + STALL_MS)
+        if (!in->used || in->complete || now_ms < in->heard_ms + STANDS_MS)
             continue;
-        say_ack(xfer, in->peer, &in->key, in->have, true);
+        say_ack(xfer, in, WIRE_ASK_STILL);
         in->heard_ms = now_ms;
     }
 }
@@ -469,8 +526,8 @@ void xfer_tick(struct xfer *xfer, uint64_t now_ms)
 void xfer_reset_peer(struct xfer *xfer, uint32_t peer)
 {
     for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++)
-        if (xfer->outgoing[i].peer == peer)
-            xfer->outgoing[i].used = false;
+        if (xfer->outgoing[i].used && xfer->outgoing[i].peer == peer)
+            end_outgoing(xfer, &xfer->outgoing[i]);
     for (uint32_t i = 0; i < xfer->conf.incoming_max; i++)
         if (xfer->incoming[i].peer == peer && !xfer->incoming[i].complete)
             xfer->incoming[i].used = false;

@@ -1,10 +1,12 @@
 /*
  * xfer: moving objects of many chunks between islands: windows, acknowledgements, resumption.
  *
- * The sender sends chunks in order as long as what is not acknowledged stays below the receiver's window; the receiver
- * acknowledges how far it has come without a gap, asks to resume when something was lost, and says Done when it wants
- * no more. A sender that hears nothing probes. So a transfer survives a lost connection, memory is bounded by the
- * window whatever the link's bandwidth, and every message may be lost or come twice.
+ * Chunks of an object go in order on a connection that keeps order, so what is missing is known from that order and
+ * nothing is sent twice that was not lost: each time a sender goes back its chunks carry another pass, and a complaint
+ * about an earlier pass is an old one. The receiver acknowledges how far it has come without a gap, complains once a
+ * pass, and says Done when it wants no more. A sender that hears nothing asks with an empty chunk, which arrives after
+ * everything that was sent before it. An object that may not be wanted yet begins with such a question. So a transfer
+ * survives a lost connection, memory is bounded by the window, and every message may be lost.
  *
  * Pure: messages and time in, messages out; no socket, no clock. Objects lie in memory the caller keeps alive until
  * the transfer ends or is cancelled. Tables are allocated by xfer_new(). One thread calls.
@@ -32,7 +34,6 @@ typedef enum xfer_verdict xfer_offer_fn(void *user, uint32_t peer, const struct 
 struct xfer_conf {
     uint32_t peers_count;
     uint32_t outgoing_max, incoming_max; /* transfers at a time */
-    uint64_t window_bytes;               /* ours: what senders may leave unacknowledged */
     xfer_offer_fn *offer;
     void *user;
 };
@@ -42,27 +43,44 @@ struct xfer;
 ERR_MUST_CHECK enum err xfer_new(const struct xfer_conf *conf, struct xfer **out);
 void xfer_free(struct xfer *xfer);
 
-/* How many unacknowledged bytes a peer takes in. */
-void xfer_set_window(struct xfer *xfer, uint32_t peer, uint64_t window_bytes);
+/* Of one peer: how many bytes may be unacknowledged, and how large chunks are. At first one largest chunk. */
+struct xfer_limit {
+    uint64_t window;
+    uint64_t chunk; /* 1 to WIRE_CHUNK_BYTES_MAX */
+};
+void xfer_set_limit(struct xfer *xfer, uint32_t peer, const struct xfer_limit *limit);
+
+/* Bytes since the start, for one peer; what is neither delivered nor given up is on its way. */
+struct xfer_flow {
+    uint64_t sent, delivered;
+    uint64_t given_up; /* lost, unwanted, or of a transfer that ended */
+    uint64_t wasted;   /* sent in vain: to be sent again, or of an object that was not taken from us */
+};
+struct xfer_flow xfer_flow(const struct xfer *xfer, uint32_t peer);
 
 /* ---- sending ---- */
 
-/* Begins to send; if the same object is under way to this peer already, that goes on. ERR_NOMEM: table full. */
+/* Begins to send; if the same object is under way to this peer already, that goes on. `ask_first`: the peer may not
+ * want it yet; not a byte goes before it has answered. ERR_NOMEM: table full. */
 ERR_MUST_CHECK enum err xfer_send(struct xfer *xfer, uint32_t peer, const struct wire_key *key, const uint8_t *data,
-                                  uint64_t bytes, uint64_t now_ms);
+                                  uint64_t bytes, bool ask_first, uint64_t now_ms);
 
 struct xfer_chunk {
     uint32_t peer;
     struct wire_key key;
+    uint8_t pass;
     uint64_t total, offset;
     const uint8_t *data;
-    size_t bytes;
+    size_t bytes; /* 0: a question */
 };
 
 /* The next chunk that may go; peers in turn, results before contributions before states. False: nothing may go. The
  * chunk counts as sent only by xfer_sent(). A peer in `blocked` is passed over. */
 bool xfer_next(struct xfer *xfer, const struct bitset *blocked, struct xfer_chunk *chunk);
 void xfer_sent(struct xfer *xfer, const struct xfer_chunk *chunk, uint64_t now_ms);
+
+/* A connection to the peer was lost and is back: asks how far it is with everything that was begun. */
+void xfer_ask(struct xfer *xfer, uint32_t peer);
 
 /* Ends outgoing transfers of a kind and fragment up to a version. */
 void xfer_cancel(struct xfer *xfer, uint32_t kind, uint32_t fragment, uint64_t version_max);
@@ -71,30 +89,25 @@ void xfer_cancel(struct xfer *xfer, uint32_t kind, uint32_t fragment, uint64_t v
 
 enum xfer_progress { XFER_NOTHING, XFER_COMPLETE };
 
-/* Takes a chunk in. XFER_COMPLETE: the object is whole in its buffer, `*bytes` long; the caller checks it and then says
- * xfer_finish(). */
-enum xfer_progress xfer_chunk_in(struct xfer *xfer, uint32_t peer, const struct wire_chunk *chunk, uint64_t now_ms,
-                                 uint64_t *bytes);
+/* Takes a chunk in, `delay_us` after its stamp. XFER_COMPLETE: the object is whole in its buffer, `*bytes` long; the
+ * caller checks it and then says xfer_finish(). */
+enum xfer_progress xfer_chunk_in(struct xfer *xfer, uint32_t peer, const struct wire_chunk *chunk, uint32_t delay_us,
+                                 uint64_t now_ms, uint64_t *bytes);
 
 /* Tells the sender what became of a complete object. */
 void xfer_finish(struct xfer *xfer, uint32_t peer, const struct wire_key *key, enum wire_done status);
-
-/* Drops incoming transfers of a kind and fragment up to a version, without a word. */
-void xfer_drop(struct xfer *xfer, uint32_t kind, uint32_t fragment, uint64_t version_max);
 
 /* Whether this object is on its way in, from anyone, and has moved lately (or is whole and being looked at). */
 bool xfer_receiving(const struct xfer *xfer, const struct wire_key *key);
 
 /* ---- messages and time ---- */
 
-/* False: nothing of this name is being sent to the peer; if it asked for more, it should be told. */
-bool xfer_ack_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, uint64_t have, bool resume,
-                 uint64_t now_ms);
+/* False: nothing of this name is being sent to the peer, and it asks for more: it should be told. */
+bool xfer_ack_in(struct xfer *xfer, uint32_t peer, const struct wire_ack *ack, uint64_t now_ms);
 /* The peer has stopped sending it: an unfinished transfer from it ends. False: there was none. */
 bool xfer_gone(struct xfer *xfer, uint32_t peer, const struct wire_key *key);
 /* Returns true if it ended an outgoing transfer of ours. */
 bool xfer_done_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, enum wire_done status, uint64_t now_ms);
-void xfer_probe_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, uint64_t total, uint64_t now_ms);
 
 /* Looks for transfers that stand still. */
 void xfer_tick(struct xfer *xfer, uint64_t now_ms);
@@ -104,18 +117,20 @@ void xfer_reset_peer(struct xfer *xfer, uint32_t peer);
 
 struct xfer_message {
     uint32_t peer;
-    enum wire_type type; /* WIRE_ACK, WIRE_DONE or WIRE_PROBE */
+    enum wire_type type; /* WIRE_ACK or WIRE_DONE */
     struct wire_key key;
-    uint64_t bytes; /* ACK: have; PROBE: size of the object */
-    bool resume;    /* ACK */
-    enum wire_done status;
+    uint64_t have; /* ACK, with the three that follow */
+    enum wire_ask ask;
+    uint8_t pass;
+    uint32_t delay_us;
+    enum wire_done status; /* DONE */
 };
 
 /* Next control message to send; false: none. */
 bool xfer_message(struct xfer *xfer, struct xfer_message *message);
 
-/* Bytes that all peers together have acknowledged since the start, and that are on their way to those that answer. */
-void xfer_progress(const struct xfer *xfer, uint64_t *arrived, uint64_t *left);
+/* Bytes on their way to peers that answer. */
+uint64_t xfer_left(const struct xfer *xfer);
 
 /* Bytes not yet acknowledged, to one peer; for status. */
 uint64_t xfer_outstanding(const struct xfer *xfer, uint32_t peer);

@@ -2,15 +2,12 @@
 
 #include <string.h>
 
-#include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "daemon/peers/ways.h"
 #include "daemon/state/memory.h"
 #include "daemon/state/state_object.h"
-#include "net/meter.h"
-#include "net/pace.h"
 
-enum { CHUNKS_PER_TURN = 64, BURST_BYTES = 256 << 10, BLOCKED_WAIT_US = 1000, GO_ON_US = 1 };
 enum { SERVED_MAX = 64, TRANSFERS_BEFORE_PLAN = 4 * WIRE_MEMBERS_MAX };
 
 /* Something served from outside the slots: a mapped ledger record, or a copy. */
@@ -27,13 +24,9 @@ struct objects {
     struct peers_plan plan; /* .plan NULL: not known yet */
     struct link *link;
     struct xfer *xfer;
-    struct pace pace;
-    struct meter meter; /* our uplink, as seen */
+    struct ways *ways;
     struct served served[SERVED_MAX];
-    uint64_t *windows;       /* [members]: what each takes in unacknowledged; 0: not told yet */
     uint8_t *plan_in;        /* one on its way in */
-    uint64_t wait_us;        /* until something may go */
-    uint64_t sent_bytes;     /* of objects */
     struct wire_message out; /* being said; large, so not on the stack */
 };
 
@@ -48,16 +41,13 @@ static enum err new_xfer(struct objects *objects, uint32_t transfers)
     struct xfer_conf conf = {.peers_count = objects->conf.view->count,
                              .outgoing_max = transfers,
                              .incoming_max = transfers,
-                             .window_bytes = objects->conf.conf->window,
                              .offer = offered,
                              .user = objects};
     struct xfer *xfer;
     TRY(xfer_new(&conf, &xfer));
+    ways_carry(objects->ways, xfer);
     xfer_free(objects->xfer);
     objects->xfer = xfer;
-    for (uint32_t i = 0; i < conf.peers_count; i++)
-        if (objects->windows[i] > 0)
-            xfer_set_window(xfer, i, objects->windows[i]);
     return ERR_OK;
 }
 
@@ -68,8 +58,8 @@ enum err objects_new(const struct peers_conf *conf, struct link *link, struct ob
     TRY(mem_new(1, sizeof *objects, "objects", &objects));
     objects->conf = *conf;
     objects->link = link;
-    objects->pace = pace_init(conf->conf->rate_limit, BURST_BYTES, 0);
-    enum err err = mem_new(conf->view->count, sizeof *objects->windows, "objects", &objects->windows);
+    struct ways_conf ways = {.link = link, .members_count = conf->view->count, .rate_limit = conf->conf->rate_limit};
+    enum err err = ways_new(&ways, &objects->ways);
     if (err == ERR_OK)
         err = new_xfer(objects, TRANSFERS_BEFORE_PLAN);
     if (err != ERR_OK)
@@ -85,7 +75,7 @@ void objects_free(struct objects *objects)
         return;
     end_served(objects, UINT32_MAX, NULL);
     xfer_free(objects->xfer);
-    mem_free(objects->windows);
+    ways_free(objects->ways);
     mem_free(objects->plan_in);
     mem_free(objects);
 }
@@ -101,14 +91,18 @@ enum err objects_plan_known(struct objects *objects, const struct peers_plan *pl
 
 void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_bytes)
 {
-    objects->windows[peer] = window_bytes;
-    xfer_set_window(objects->xfer, peer, window_bytes);
+    ways_set_window(objects->ways, peer, window_bytes);
 }
 
 void objects_reset(struct objects *objects, uint32_t peer)
 {
     xfer_reset_peer(objects->xfer, peer);
     end_served(objects, peer, NULL);
+}
+
+void objects_reconnected(struct objects *objects, uint32_t peer)
+{
+    ways_reconnected(objects->ways, peer);
 }
 
 /* ---- saying something of an object ---- */
@@ -139,10 +133,17 @@ static void post_not_available(struct objects *objects, uint32_t peer, const str
 /* ---- going out ---- */
 
 static void send_or_log(struct objects *objects, uint32_t peer, const struct wire_key *key, const uint8_t *data,
-                        uint64_t bytes, uint64_t now_ms)
+                        uint64_t bytes, bool ask_first, uint64_t now_ms)
 {
-    if (xfer_send(objects->xfer, peer, key, data, bytes, now_ms) != ERR_OK)
+    if (xfer_send(objects->xfer, peer, key, data, bytes, ask_first, now_ms) != ERR_OK)
         log_error("cannot send the %s: %s", wire_key_text(key), err_text());
+}
+
+/* By what it last said: one that is not there yet, or is past it, is asked before a slow line is filled for nothing. */
+static bool surely_wanted(const struct objects *objects, const struct wire_key *key, uint32_t member)
+{
+    struct sync_peer_fragment row = sync_heard(objects->plan.sync, member, key->fragment);
+    return row.version + 1 == key->version && !(key->kind == WIRE_RESULT && bitset_has(&row.results, key->shard));
 }
 
 void objects_send(struct objects *objects, const struct wire_key *key, uint32_t member, uint64_t now_ms)
@@ -151,7 +152,7 @@ void objects_send(struct objects *objects, const struct wire_key *key, uint32_t 
     const struct slot *slot =
         key->kind == WIRE_CONTRIBUTION ? slots_out(slots, key->fragment, key->shard) : slots_own(slots, key->fragment);
     if (slot->version == key->version && !slot->busy)
-        send_or_log(objects, member, key, slot->data, slot->bytes, now_ms);
+        send_or_log(objects, member, key, slot->data, slot->bytes, !surely_wanted(objects, key, member), now_ms);
 }
 
 void objects_fetch(struct objects *objects, const struct wire_key *key, uint32_t member)
@@ -225,7 +226,7 @@ static void serve_result(struct objects *objects, uint32_t peer, const struct wi
     struct ledger *ledger = objects->plan.ledger;
     if (key->shard == objects->conf.view->self && own->version == key->version && !own->busy &&
         ledger_has(ledger, key->fragment, key->version, key->shard)) {
-        send_or_log(objects, peer, key, own->data, own->bytes, now_ms);
+        send_or_log(objects, peer, key, own->data, own->bytes, false, now_ms);
         return;
     }
     if (ledger_map(ledger, key->fragment, key->version, key->shard, &served->map) != ERR_OK) {
@@ -233,7 +234,7 @@ static void serve_result(struct objects *objects, uint32_t peer, const struct wi
         return;
     }
     use_served(served, peer, key);
-    send_or_log(objects, peer, key, served->map.object, served->map.bytes, now_ms);
+    send_or_log(objects, peer, key, served->map.object, served->map.bytes, false, now_ms);
 }
 
 static size_t states_served(const struct objects *objects)
@@ -259,7 +260,7 @@ static void serve_state(struct objects *objects, uint32_t peer, const struct wir
     }
     use_served(served, peer, key);
     state_object_make(run->replica, run->plan->plan, key->fragment, state, served->copy);
-    send_or_log(objects, peer, key, served->copy, bytes, now_ms);
+    send_or_log(objects, peer, key, served->copy, bytes, false, now_ms);
 }
 
 static bool servable(const struct objects *objects, const struct wire_key *key)
@@ -287,7 +288,7 @@ static void serve(struct objects *objects, uint32_t peer, const struct wire_key 
     else if (key->kind == WIRE_STATE)
         serve_state(objects, peer, key, served, now_ms);
     else if (key->kind == WIRE_PLAN)
-        send_or_log(objects, peer, key, (const uint8_t *)text, strlen(text), now_ms);
+        send_or_log(objects, peer, key, (const uint8_t *)text, strlen(text), false, now_ms);
     else
         say_done(objects, peer, key, WIRE_NOT_AVAILABLE);
 }
@@ -415,12 +416,12 @@ void objects_message_in(struct objects *objects, uint32_t peer, const struct wir
     switch (message->type) {
     case WIRE_ACK:
         /* It waits for more of an object that we do not send any more: it may ask again. */
-        if (!xfer_ack_in(objects->xfer, peer, &message->ack.key, message->ack.have, message->ack.resume, now_ms))
+        ways_note_delay(objects->ways, peer, message->ack.delay_us);
+        if (!xfer_ack_in(objects->xfer, peer, &message->ack, now_ms))
             say_done(objects, peer, &message->ack.key, WIRE_GONE);
         break;
     case WIRE_DONE: done_in(objects, peer, &message->done.key, message->done.status, now_ms); break;
     case WIRE_FETCH: serve(objects, peer, &message->fetch.key, now_ms); break;
-    case WIRE_PROBE: xfer_probe_in(objects->xfer, peer, &message->probe.key, message->probe.bytes, now_ms); break;
     default: break; /* not about an object */
     }
 }
@@ -428,7 +429,8 @@ void objects_message_in(struct objects *objects, uint32_t peer, const struct wir
 void objects_chunk_in(struct objects *objects, uint32_t peer, const struct wire_chunk *chunk, uint64_t now_ms)
 {
     uint64_t bytes;
-    if (xfer_chunk_in(objects->xfer, peer, chunk, now_ms, &bytes) == XFER_COMPLETE)
+    uint32_t delay_us = ways_clock_us() - chunk->stamp_us;
+    if (xfer_chunk_in(objects->xfer, peer, chunk, delay_us, now_ms, &bytes) == XFER_COMPLETE)
         event_post(objects->conf.events, &(struct event){.type = EVENT_OBJECT,
                                                          .fragment = chunk->key.fragment,
                                                          .member = peer,
@@ -444,62 +446,20 @@ static void send_messages(struct objects *objects)
     while (xfer_message(objects->xfer, &out)) {
         message->type = out.type;
         if (out.type == WIRE_ACK) {
-            message->ack.key = out.key;
-            message->ack.have = out.bytes;
-            message->ack.resume = out.resume;
-        } else if (out.type == WIRE_DONE) {
+            message->ack = (struct wire_ack){
+                .key = out.key, .have = out.have, .ask = out.ask, .pass = out.pass, .delay_us = out.delay_us};
+        } else {
             message->done.key = out.key;
             message->done.status = (uint32_t)out.status;
-        } else {
-            message->probe.key = out.key;
-            message->probe.bytes = out.bytes;
         }
         say(objects, out.peer);
     }
 }
 
-static uint64_t now_us(void)
-{
-    return (uint64_t)(env_mono_s() * 1e6);
-}
-
-static void send_chunks(struct objects *objects, uint64_t now_ms)
-{
-    struct bitset blocked = {{0}};
-    struct xfer_chunk chunk;
-    objects->wait_us = 0;
-    for (int i = 0; i < CHUNKS_PER_TURN; i++) {
-        if (!xfer_next(objects->xfer, &blocked, &chunk)) {
-            if (!bitset_empty(&blocked))
-                objects->wait_us = BLOCKED_WAIT_US;
-            return;
-        }
-        uint64_t at_us = now_us();
-        uint64_t wait_us = pace_wait_us(&objects->pace, chunk.bytes, at_us);
-        if (wait_us > 0) {
-            objects->wait_us = wait_us;
-            return;
-        }
-        uint8_t head[WIRE_CHUNK_HEADER_BYTES];
-        wire_chunk_put(&chunk.key, chunk.total, chunk.offset, head);
-        if (link_send(objects->link, chunk.peer, WIRE_CHUNK, head, sizeof head, chunk.data, chunk.bytes) != ERR_OK) {
-            bitset_add(&blocked, chunk.peer);
-            continue;
-        }
-        (void)pace_take(&objects->pace, chunk.bytes, at_us);
-        objects->sent_bytes += chunk.bytes;
-        xfer_sent(objects->xfer, &chunk, now_ms);
-    }
-    objects->wait_us = GO_ON_US;
-}
-
 void objects_flush(struct objects *objects, uint64_t now_ms)
 {
-    uint64_t arrived, left;
     send_messages(objects);
-    send_chunks(objects, now_ms);
-    xfer_progress(objects->xfer, &arrived, &left);
-    meter_update(&objects->meter, arrived, left, now_us());
+    ways_flush(objects->ways, now_ms);
 }
 
 void objects_tick(struct objects *objects, uint64_t now_ms)
@@ -509,14 +469,19 @@ void objects_tick(struct objects *objects, uint64_t now_ms)
 
 uint64_t objects_wait_us(const struct objects *objects)
 {
-    return objects->wait_us;
+    return ways_wait_us(objects->ways);
 }
 
 /* ---- looking in ---- */
 
 uint64_t objects_sent_bytes(const struct objects *objects)
 {
-    return objects->sent_bytes;
+    return ways_sent_bytes(objects->ways);
+}
+
+uint64_t objects_wasted_bytes(const struct objects *objects)
+{
+    return ways_wasted_bytes(objects->ways);
 }
 
 uint64_t objects_unacknowledged(const struct objects *objects, uint32_t peer)
@@ -526,5 +491,5 @@ uint64_t objects_unacknowledged(const struct objects *objects, uint32_t peer)
 
 uint64_t objects_uplink_bits(const struct objects *objects)
 {
-    return objects->meter.bits_per_s;
+    return ways_uplink_bits(objects->ways);
 }

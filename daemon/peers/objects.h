@@ -22,8 +22,10 @@ ERR_MUST_CHECK enum err objects_plan_known(struct objects *objects, const struct
 void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_bytes);
 /* The peer restarted: transfers with it end. */
 void objects_reset(struct objects *objects, uint32_t peer);
+/* A new bulk connection: what was on its way on the one before may be lost, and the way may be another one. */
+void objects_reconnected(struct objects *objects, uint32_t peer);
 
-/* A message about an object (WIRE_ACK, WIRE_DONE, WIRE_FETCH or WIRE_PROBE), or a chunk of one. */
+/* A message about an object (WIRE_ACK, WIRE_DONE or WIRE_FETCH), or a chunk of one. */
 void objects_message_in(struct objects *objects, uint32_t peer, const struct wire_message *message, uint64_t now_ms);
 void objects_chunk_in(struct objects *objects, uint32_t peer, const struct wire_chunk *chunk, uint64_t now_ms);
 /* Sends what may go now. */
@@ -42,7 +44,9 @@ bool objects_receiving(const struct objects *objects, const struct wire_key *key
 ERR_MUST_CHECK enum err objects_take_plan(struct objects *objects, uint32_t peer, const struct wire_key *key,
                                           uint64_t bytes, const struct digest *plan_id, struct model_plan **out);
 
+/* Bytes of objects handed to connections; of these, in vain: lost, or not taken. */
 uint64_t objects_sent_bytes(const struct objects *objects);
+uint64_t objects_wasted_bytes(const struct objects *objects);
 uint64_t objects_unacknowledged(const struct objects *objects, uint32_t peer);
 uint64_t objects_uplink_bits(const struct objects *objects);
 

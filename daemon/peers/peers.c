@@ -435,7 +435,6 @@ static void control_in(struct peers *peers, const struct link_message *in)
     case WIRE_ACK:
     case WIRE_DONE:
     case WIRE_FETCH:
-    case WIRE_PROBE:
         if (peers->peers[i].greeted)
             objects_message_in(peers->objects, i, message, peers->now_ms);
         break;
@@ -447,6 +446,8 @@ static void control_in(struct peers *peers, const struct link_message *in)
 static void bulk_in(struct peers *peers, const struct link_message *in)
 {
     struct wire_chunk chunk;
+    if (in->header.type == WIRE_BULK_HELLO)
+        objects_reconnected(peers->objects, in->peer);
     if (in->header.type == WIRE_BULK_HELLO || !peers->peers[in->peer].greeted)
         return;
     if (wire_chunk_get(in->payload, in->bytes, &chunk) != ERR_OK)
@@ -484,7 +485,9 @@ void peers_look(struct peers *peers, uint64_t now_ms)
     while (link_event(peers->link, &event)) {
         switch (event.type) {
         case LINK_CONNECTED:
-            if (!event.bulk)
+            if (event.bulk)
+                objects_reconnected(peers->objects, event.peer);
+            else
                 send_hello(peers, event.peer);
             break;
         case LINK_DISCONNECTED: break; /* silence says the rest */
@@ -668,6 +671,7 @@ struct peer_info peers_info(const struct peers *peers, uint32_t i)
 struct peers_totals peers_totals(const struct peers *peers)
 {
     return (struct peers_totals){.objects_sent_bytes = objects_sent_bytes(peers->objects),
+                                 .objects_wasted_bytes = objects_wasted_bytes(peers->objects),
                                  .strangers = peers->strangers,
                                  .stranger_ms = peers->stranger_ms,
                                  .stranger = peers->stranger};

@@ -89,10 +89,10 @@ struct peer_info {
 struct peer_info peers_info(const struct peers *peers, uint32_t peer);
 
 struct peers_totals {
-    uint64_t objects_sent_bytes;
-    uint64_t strangers;   /* connections with an unknown key that were refused */
-    uint64_t stranger_ms; /* when the last one came */
-    const char *stranger; /* its key and address */
+    uint64_t objects_sent_bytes, objects_wasted_bytes; /* wasted: of those sent, lost or not taken */
+    uint64_t strangers;                                /* connections with an unknown key that were refused */
+    uint64_t stranger_ms;                              /* when the last one came */
+    const char *stranger;                              /* its key and address */
 };
 struct peers_totals peers_totals(const struct peers *peers);
 /* Reads the kernel's counters of all connections; often enough (a second) not to miss a short one. */

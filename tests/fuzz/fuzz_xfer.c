@@ -32,7 +32,7 @@ static void send_all(struct xfer *xfer, uint8_t mask, uint64_t now_ms)
     struct xfer_chunk out;
     struct xfer_message message;
     for (int i = 0; i < 20 && xfer_next(xfer, &blocked, &out); i++) {
-        volatile uint8_t last = out.data[out.bytes - 1]; /* read where a socket would */
+        volatile uint8_t last = out.bytes > 0 ? out.data[out.bytes - 1] : 0; /* read where a socket would */
         (void)last;
         xfer_sent(xfer, &out, now_ms);
     }
@@ -46,19 +46,30 @@ static void chunk_in(struct xfer *xfer, uint32_t peer, const struct wire_key *ke
     static const uint8_t data[1024];
     uint64_t whole;
     static const uint64_t totals[] = {100, 1024, 2048, BUFFER_BYTES, BUFFER_BYTES + 1, 4096, (uint64_t)1 << 50};
-    struct wire_chunk chunk = {.key = *key, .total = totals[a % 7], .data = data};
+    struct wire_chunk chunk = {.key = *key, .pass = a / 7 % 3, .total = totals[a % 7], .data = data};
     chunk.offset = b < 240 ? b % 5 * 1024u : b * 64u;
-    chunk.bytes = b % 7 == 0 ? 16 : 1024;
-    if (chunk.offset >= chunk.total)
+    chunk.bytes = b % 7 == 0 ? 16 : b % 7 == 1 ? 0 : 1024;
+    if (chunk.offset > chunk.total)
         return; /* wire_chunk_get() lets none of these through */
     if (chunk.bytes > chunk.total - chunk.offset)
         chunk.bytes = (size_t)(chunk.total - chunk.offset);
-    if (xfer_chunk_in(xfer, peer, &chunk, now_ms, &whole) != XFER_COMPLETE)
+    if (xfer_chunk_in(xfer, peer, &chunk, 0, now_ms, &whole) != XFER_COMPLETE)
         return;
     if (whole > BUFFER_BYTES)
         abort();
     busy[key->fragment % BUFFERS] = true;
     memset(buffers[key->fragment % BUFFERS], 1, (size_t)whole);
+}
+
+static void ack_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, const uint8_t *e, uint64_t now_ms)
+{
+    struct wire_ack ack = {.key = *key,
+                           .have = e[3] < 250 ? e[3] * 64u : UINT64_MAX,
+                           .ask = (enum wire_ask)(e[4] % WIRE_ASKS),
+                           .pass = e[4] / 16 % 3};
+    (void)xfer_ack_in(xfer, peer, &ack, now_ms);
+    if (xfer_outstanding(xfer, peer) > UINT64_MAX / 2)
+        abort(); /* more settled than was sent */
 }
 
 static void event(struct xfer *xfer, const uint8_t *e, uint64_t *now_ms)
@@ -70,10 +81,15 @@ static void event(struct xfer *xfer, const uint8_t *e, uint64_t *now_ms)
     case 0:
     case 1:
     case 2: chunk_in(xfer, peer, &key, e[3], e[4], *now_ms); break;
-    case 3: (void)xfer_ack_in(xfer, peer, &key, e[3] < 250 ? e[3] * 64u : UINT64_MAX, e[4] & 1, *now_ms); break;
+    case 3: ack_in(xfer, peer, &key, e, *now_ms); break;
     case 4: (void)xfer_done_in(xfer, peer, &key, (enum wire_done)e[3], *now_ms); break;
-    case 5: xfer_probe_in(xfer, peer, &key, e[3] < 250 ? e[3] * 16u : UINT64_MAX, *now_ms); break;
-    case 6: (void)!xfer_send(xfer, peer, &key, object, 1 + e[3] * 19u, *now_ms); break;
+    case 5:
+        if (e[3] < 128)
+            xfer_ask(xfer, peer);
+        else
+            xfer_set_limit(xfer, peer, &(struct xfer_limit){.window = e[4] * 64u, .chunk = 1 + e[3] * 8u});
+        break;
+    case 6: (void)!xfer_send(xfer, peer, &key, object, 1 + e[3] * 19u, e[4] & 1, *now_ms); break;
     case 7:
         busy[key.fragment % BUFFERS] = false;
         xfer_finish(xfer, peer, &key, (enum wire_done)(1 + e[3] % 5));
@@ -83,8 +99,6 @@ static void event(struct xfer *xfer, const uint8_t *e, uint64_t *now_ms)
             xfer_reset_peer(xfer, peer);
         else if (e[3] < 60)
             xfer_cancel(xfer, key.kind, key.fragment, key.version);
-        else if (e[3] < 90)
-            xfer_drop(xfer, key.kind, key.fragment, key.version);
         break;
     case 9:
         *now_ms += e[3] * 16u;
@@ -98,8 +112,7 @@ static void event(struct xfer *xfer, const uint8_t *e, uint64_t *now_ms)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    struct xfer_conf conf = {
-        .peers_count = PEERS, .outgoing_max = 8, .incoming_max = 8, .window_bytes = 1 << 20, .offer = offer};
+    struct xfer_conf conf = {.peers_count = PEERS, .outgoing_max = 8, .incoming_max = 8, .offer = offer};
     struct xfer *xfer;
     uint64_t now_ms = 1000;
     if (xfer_new(&conf, &xfer) != ERR_OK)

@@ -124,8 +124,7 @@ static const struct wire_key *key_of(const struct played *played, enum wire_type
     case WIRE_CHUNK: return &played->chunk.key;
     case WIRE_ACK: return &played->in.ack.key;
     case WIRE_DONE: return &played->in.done.key;
-    case WIRE_FETCH: return &played->in.fetch.key;
-    default: return &played->in.probe.key;
+    default: return &played->in.fetch.key;
     }
 }
 
@@ -185,7 +184,8 @@ void played_say_ack(struct played *played, uint32_t to, const struct wire_key *k
     played->out.type = WIRE_ACK;
     played->out.ack.key = *key;
     played->out.ack.have = have;
-    played->out.ack.resume = resume;
+    played->out.ack.ask = resume ? WIRE_ASK_GO_ON : WIRE_ASK_NOTHING;
+    played->out.ack.pass = played->chunk.pass;
     played_say(played, to);
 }
 
@@ -200,7 +200,8 @@ void played_send_chunk(struct played *played, uint32_t to, const struct wire_key
                        const void *data, size_t bytes)
 {
     uint8_t head[WIRE_CHUNK_HEADER_BYTES];
-    wire_chunk_put(key, total, offset, head);
+    struct wire_chunk chunk = {.key = *key, .total = total, .offset = offset};
+    wire_chunk_put(&chunk, head);
     isle_wait((take_in(played), link_up(played->link, to, true)));
     assert_ok(link_send(played->link, to, WIRE_CHUNK, head, sizeof head, data, bytes));
 }

@@ -41,6 +41,7 @@ struct wire_heartbeat *played_beat(struct played *played);
 /* Says what is in `out`, or a message about an object; waits for a connection if there is none yet. */
 void played_say(struct played *played, uint32_t to);
 void played_say_done(struct played *played, uint32_t to, const struct wire_key *key, enum wire_done status);
+/* An ack for the pass of the chunk last heard; `resume`: something was lost. */
 void played_say_ack(struct played *played, uint32_t to, const struct wire_key *key, uint64_t have, bool resume);
 void played_say_fetch(struct played *played, uint32_t to, const struct wire_key *key);
 /* Sends a whole object, chunk by chunk. */

@@ -17,6 +17,7 @@ control/control        | control_new       | engine_new                         
 control/status         | status_take       | engine_new control_new                                                      | unit/status
 control/status_json    | status_json       | engine_new control_new                                                      | unit/status_json
 peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects
+peers/ways             | ways_new          | engine_new peers_new objects_new rounds_new trainer_new events_new          | unit/ways
 trainer/trainer        | trainer_new       | engine_new control_new status_take peers_new rounds_new                     | unit/trainer unit/training unit/resume unit/departure unit/phase unit/trainer_runs
 trainer/introduction   | introduction_init | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make replica_new events_new | unit/introduction
 trainer/shared         | shared_make       | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new process_new | unit/shared unit/shared_memory

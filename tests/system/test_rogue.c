@@ -135,7 +135,8 @@ static void send_bulk(struct rogue *rogue, const struct wire_key *key, uint64_t 
                       size_t bytes)
 {
     uint8_t head[WIRE_CHUNK_HEADER_BYTES];
-    wire_chunk_put(key, total, 0, head);
+    struct wire_chunk chunk = {.key = *key, .total = total};
+    wire_chunk_put(&chunk, head);
     for (int i = 0; i < 500 && link_send(rogue->link, TARGET, WIRE_CHUNK, head, sizeof head, data, bytes) != ERR_OK;
          i++)
         listen_for(rogue, 10);

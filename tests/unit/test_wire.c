@@ -80,9 +80,12 @@ static void words_about_objects_and_goodbyes_come_back(void **state)
     m = (struct wire_message){.type = WIRE_ACK};
     m.ack.key = key;
     m.ack.have = 77;
-    m.ack.resume = true;
+    m.ack.ask = WIRE_ASK_GO_ON;
+    m.ack.pass = 255;
+    m.ack.delay_us = ~0u;
     there_and_back(&m, &b);
-    assert_true(wire_key_equal(&b.ack.key, &key) && b.ack.have == 77 && b.ack.resume);
+    assert_true(wire_key_equal(&b.ack.key, &key) && b.ack.have == 77 && b.ack.ask == WIRE_ASK_GO_ON);
+    assert_true(b.ack.pass == 255 && b.ack.delay_us == ~0u);
     m = (struct wire_message){.type = WIRE_DONE};
     m.done.key = key;
     m.done.status = WIRE_NOT_YET;
@@ -92,11 +95,6 @@ static void words_about_objects_and_goodbyes_come_back(void **state)
     m.fetch.key = key;
     there_and_back(&m, &b);
     assert_true(wire_key_equal(&b.fetch.key, &key));
-    m = (struct wire_message){.type = WIRE_PROBE};
-    m.probe.key = key;
-    m.probe.bytes = 1ull << 40;
-    there_and_back(&m, &b);
-    assert_true(wire_key_equal(&b.probe.key, &key) && b.probe.bytes == 1ull << 40);
     m = (struct wire_message){.type = WIRE_BYE};
     strcpy(m.bye.reason, "another run\x1b[31m");
     there_and_back(&m, &b);
@@ -158,8 +156,8 @@ static void limits_are_checked_on_the_way_in(void **state)
     m.heartbeat.fragments_count = WIRE_FRAGMENTS_MAX + 1;
     assert_int_equal(wire_pack(&m, raw, &bytes), ERR_ARG);
     assert_fails(ERR_PROTO, "unknown type 0", wire_unpack(0, raw, 1, &b));
-    assert_fails(ERR_PROTO, "unknown type 8", wire_unpack(WIRE_CHUNK, raw, 1, &b));
-    assert_fails(ERR_PROTO, "unknown type 9", wire_unpack(WIRE_BULK_HELLO, raw, 1, &b));
+    assert_fails(ERR_PROTO, "unknown type 7", wire_unpack(WIRE_CHUNK, raw, 1, &b));
+    assert_fails(ERR_PROTO, "unknown type 8", wire_unpack(WIRE_BULK_HELLO, raw, 1, &b));
     assert_fails(ERR_PROTO, "without its object key", wire_unpack(WIRE_FETCH, raw, 0, &b));
     assert_fails(ERR_PROTO, "run_id of 0 bytes", wire_unpack(WIRE_HELLO, raw, 0, &b));
 }
@@ -194,15 +192,19 @@ static void headers_and_chunks_come_back(void **state)
     assert_int_equal(wire_header_get(raw, WIRE_HEADER_BYTES - 1, &out), ERR_PROTO);
     raw[0] ^= 1;
     assert_fails(ERR_PROTO, "not a diloco message", wire_header_get(raw, WIRE_HEADER_BYTES, &out));
-    struct wire_chunk chunk;
-    wire_chunk_put(&key, 1000, 100, raw);
+    struct wire_chunk chunk = {.key = key, .pass = 200, .stamp_us = 77, .total = 1000, .offset = 100};
+    wire_chunk_put(&chunk, raw);
     assert_ok(wire_chunk_get(raw, WIRE_CHUNK_HEADER_BYTES + 900, &chunk));
     assert_true(wire_key_equal(&chunk.key, &key) && chunk.total == 1000 && chunk.offset == 100 && chunk.bytes == 900);
+    assert_true(chunk.pass == 200 && chunk.stamp_us == 77);
+    assert_ok(wire_chunk_get(raw, WIRE_CHUNK_HEADER_BYTES, &chunk)); /* a question */
+    assert_int_equal(chunk.bytes, 0);
     assert_int_equal(wire_chunk_get(raw, WIRE_CHUNK_HEADER_BYTES + 901, &chunk), ERR_PROTO);
-    assert_int_equal(wire_chunk_get(raw, WIRE_CHUNK_HEADER_BYTES, &chunk), ERR_PROTO);
     assert_int_equal(wire_chunk_get(raw, 10, &chunk), ERR_PROTO);
-    wire_chunk_put(&key, 1000, 1001, raw);
-    assert_int_equal(wire_chunk_get(raw, WIRE_CHUNK_HEADER_BYTES + 1, &chunk), ERR_PROTO);
+    wire_chunk_put(&(struct wire_chunk){.key = key, .total = 1000, .offset = 1001}, raw);
+    assert_int_equal(wire_chunk_get(raw, WIRE_CHUNK_HEADER_BYTES, &chunk), ERR_PROTO);
+    wire_chunk_put(&(struct wire_chunk){.key = key}, raw);
+    assert_int_equal(wire_chunk_get(raw, WIRE_CHUNK_HEADER_BYTES, &chunk), ERR_PROTO); /* of nothing */
 }
 
 static void objects_carry_metadata_and_show_damage(void **state)
@@ -292,20 +294,24 @@ static void pace_keeps_the_rate(void **state)
     while (now < 3000000) {
         uint64_t wait = pace_wait_us(&pace, 65536, now);
         if (wait == 0) {
-            assert_true(pace_take(&pace, 65536, now));
-            sent += 65536;
-        } else {
-            assert_false(pace_take(&pace, 65536, now));
-            now += wait;
+            pace_spend(&pace, 65536, now);
+            pace_spend(&pace, 500, now); /* and what does not wait */
+            sent += 66036;
         }
+        now += wait;
     }
     assert_in_range(sent, 29900000, 30300000);
     now += 100000000; /* a long rest does not save up more than the burst */
-    assert_true(pace_take(&pace, 100000, now));
-    assert_false(pace_take(&pace, 10000, now));
-    assert_true(pace_take(&pace, 1u << 30, now + 10000)); /* larger than the burst: when the bucket is full */
+    assert_int_equal(pace_wait_us(&pace, 100000, now), 0);
+    pace_spend(&pace, 100000, now);
+    assert_in_range(pace_wait_us(&pace, 10000, now), 1000, 1001);
+    assert_int_equal(pace_wait_us(&pace, 1u << 30, now + 10000),
+                     0);                      /* larger than the burst: when the bucket is full */
+    pace_spend(&pace, 10100000, now + 10000); /* and then that debt is paid: a second for 10 MB */
+    assert_in_range(pace_wait_us(&pace, 0, now + 10000), 1000000, 1000001);
+    assert_in_range(pace_wait_us(&pace, 50000, now + 510000), 505000, 505001);
     struct pace open = pace_init(0, 1, 0);
-    assert_true(pace_take(&open, 1u << 30, 0));
+    pace_spend(&open, 1u << 30, 0);
     assert_int_equal(pace_wait_us(&open, 1u << 30, 0), 0);
 }
 

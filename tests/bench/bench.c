@@ -1,5 +1,6 @@
 #include "tests/bench/bench.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,25 +22,40 @@ double bench_median(double *values, int count)
     return values[count / 2];
 }
 
+static bool wanted(const char *only, const char *name)
+{
+    return only == NULL || strcmp(only, name) == 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *programs = "build/gcc";
     const char *path = "build/bench/summary.json";
+    const char *only = NULL, *line = NULL;
     const struct args_option options[] = {
         {"programs", ARGS_STRING, &programs, "FOLDER", "where dilocod is"},
         {"out", ARGS_STRING, &path, "FILE", "where the summary goes"},
+        {"only", ARGS_STRING, &only, "NAME", "train, codec, roundtrip, unequal, even or line"},
+        {"line", ARGS_STRING, &line, "TEXT", "of the lines only those with this in their name"},
     };
-    if (digest_init() != ERR_OK || args_parse(argc, argv, options, 2, NULL) != ERR_OK ||
+    if (digest_init() != ERR_OK || args_parse(argc, argv, options, sizeof options / sizeof *options, NULL) != ERR_OK ||
         fsio_mkdirs("build/bench", 0755) != ERR_OK) {
         fprintf(stderr, "bench: %s\n", err_text());
         return 2;
     }
     json_t *summary = json_object();
-    bench_train(summary);
-    bench_codec(summary);
-    bench_roundtrip(summary, programs);
-    bench_unequal(summary);
-    bench_even(summary);
+    if (wanted(only, "train"))
+        bench_train(summary);
+    if (wanted(only, "codec"))
+        bench_codec(summary);
+    if (wanted(only, "roundtrip"))
+        bench_roundtrip(summary, programs);
+    if (wanted(only, "unequal"))
+        bench_unequal(summary);
+    if (wanted(only, "even"))
+        bench_even(summary);
+    if (wanted(only, "line"))
+        bench_line(summary, line);
     if (json_dump_file(summary, path, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(5)) != 0) {
         fprintf(stderr, "bench: cannot write %s\n", path);
         return 1;

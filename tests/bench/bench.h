@@ -18,6 +18,8 @@ void bench_codec(json_t *summary);
 void bench_roundtrip(json_t *summary, const char *programs);
 /* A run with an island four times slower against the islands' own speeds. */
 void bench_unequal(json_t *summary);
+/* Lines of 1 Mbit/s to 1 Gbit/s, near and far. `only`: those whose name contains this; NULL: all. */
+void bench_line(json_t *summary, const char *only);
 /* The peak of what an island sends against its mean. */
 void bench_even(json_t *summary);
 

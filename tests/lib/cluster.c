@@ -31,16 +31,16 @@ void cluster_configure(struct cluster *cluster, uint32_t i, const struct cluster
     assert_non_null(getcwd(cwd, sizeof cwd));
     fprintf(file,
             "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = s-%s\nlog = debug\n"
-            "[net]\nlisten = 127.0.0.1:%u\n"
+            "[net]\nlisten = %s:%u\n"
             "[worker]\nprogram = %s/%s/%s\ndata = %s\nthreads = 1\ncheckpoint_every = 10\n",
-            island->name, island->name, island->name, island->name, island->port, cwd, build_folder(),
+            island->name, island->name, island->name, island->name, island->host, island->port, cwd, build_folder(),
             options->program != NULL ? options->program : "tests/system/tool_synth",
             options->data != NULL ? options->data : "synthetic");
     if (options->more != NULL)
         fprintf(file, "%s\n", options->more);
     for (uint32_t k = 0; k < cluster->count; k++)
-        fprintf(file, "[peer %s]\npublic_key = %s\naddress = 127.0.0.1:%u\n", cluster->island[k].name,
-                cluster->island[k].public_key, cluster->island[k].port);
+        fprintf(file, "[peer %s]\npublic_key = %s\naddress = %s:%u\n", cluster->island[k].name,
+                cluster->island[k].public_key, cluster->island[k].host, cluster->island[k].port);
     assert_int_equal(fclose(file), 0);
 }
 
@@ -98,6 +98,7 @@ struct cluster *cluster_new(const char *name, uint32_t count, const struct clust
         assert_ok(ident_generate(&ident));
         assert_ok(ident_save(&ident, island->key));
         snprintf(island->public_key, sizeof island->public_key, "%s", ident.public_text);
+        snprintf(island->host, sizeof island->host, "127.0.0.1");
         island->port = proc_free_port();
         assert_true(island->port > 0);
     }
@@ -112,7 +113,7 @@ void cluster_start(struct cluster *cluster, uint32_t i)
     char program[300];
     snprintf(program, sizeof program, "%s/dilocod", build_folder());
     const char *argv[] = {program, "--config", island->conf, NULL};
-    island->pid = proc_start(argv, island->log);
+    island->pid = proc_start_in(island->space, argv, island->log);
     assert_true(island->pid > 0);
 }
 

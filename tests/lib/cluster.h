@@ -15,8 +15,10 @@ enum { CLUSTER_MAX = 8 };
 struct cluster_island {
     char name[16], conf[256], log[256], state[256], sockets[256], control[300];
     char key[256], public_key[64];
+    char host[64]; /* where the others find it; loopback unless a test says otherwise */
     unsigned port;
-    int pid; /* 0: not running */
+    int space; /* process in whose network namespace it runs; 0: ours */
+    int pid;   /* 0: not running */
 };
 
 struct cluster {
@@ -37,7 +39,7 @@ struct cluster_options {
 struct cluster *cluster_new(const char *name, uint32_t count, const struct cluster_options *options);
 void cluster_free(struct cluster *cluster);
 
-/* Rewrites island i's configuration with other data and more lines. */
+/* Rewrites island i's configuration: other data and more lines, or after hosts have changed. */
 void cluster_configure(struct cluster *cluster, uint32_t i, const struct cluster_options *options);
 
 void cluster_start(struct cluster *cluster, uint32_t i);

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,11 +20,22 @@ void proc_sleep_ms(long ms)
     nanosleep(&pause, NULL);
 }
 
-static int start(const char *const *argv, const char *log, int out_fd)
+static void enter(int space)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/ns/net", space);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0)
+        _exit(126);
+}
+
+static int start(int space, const char *const *argv, const char *log, int out_fd)
 {
     int pid = fork();
     if (pid != 0)
         return pid;
+    if (space != 0)
+        enter(space);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     int fd = log != NULL ? open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
@@ -39,7 +51,12 @@ static int start(const char *const *argv, const char *log, int out_fd)
 
 int proc_start(const char *const *argv, const char *log)
 {
-    return start(argv, log, -1);
+    return start(0, argv, log, -1);
+}
+
+int proc_start_in(int space, const char *const *argv, const char *log)
+{
+    return start(space, argv, log, -1);
 }
 
 static int status_of(int status)
@@ -65,7 +82,7 @@ int proc_run(const char *const *argv, const char *log, char *out, size_t out_byt
     size_t at = 0;
     if (pipe2(fds, O_CLOEXEC) != 0)
         return -1;
-    int pid = start(argv, log, fds[1]);
+    int pid = start(0, argv, log, fds[1]);
     close(fds[1]);
     for (;;) {
         char spill[4096];

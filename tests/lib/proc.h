@@ -13,6 +13,9 @@ enum { PROC_ARGS_MAX = 32 };
  * end. Returns its number, or -1. */
 int proc_start(const char *const *argv, const char *log);
 
+/* The same in the network namespace of process `space`; 0: in ours. */
+int proc_start_in(int space, const char *const *argv, const char *log);
+
 /* Exit status, or 128 + signal; -1 if it is still running after `seconds`. */
 int proc_wait(int pid, double seconds);
 

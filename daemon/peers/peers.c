@@ -12,7 +12,8 @@
 /*
  * BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
  * HELLO_AGAIN: greetings are repeated until both sides know the same of each other. REFRESH: rows of a heartbeat that
- * are repeated though nothing changed, so that a lost one does not matter for long.
+ * are repeated though nothing changed, so that a lost one does not matter for long. BEATS_KEPT: as many heartbeats may
+ * be on their way to be answered, one every few milliseconds.
  */
 enum {
     BEAT_MS = 1000,
@@ -20,7 +21,8 @@ enum {
     HELLO_AGAIN_MS = 1000,
     REFRESH = 16,
     ANNOUNCE_GAP_MS = 3,
-    PLAN_AGAIN_MS = 2000
+    PLAN_AGAIN_MS = 2000,
+    BEATS_KEPT = 256
 };
 /* The same complaint about one island, or about strangers, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
@@ -37,8 +39,9 @@ struct peer {
     bool up;      /* greeted and heard from lately */
     uint64_t session;
     uint64_t heard_ms, hello_ms, beat_ms;
-    uint64_t sequence_in, sequence_in_ms;   /* last heartbeat received */
-    uint64_t sequence_out, sequence_out_ms; /* last one sent */
+    uint64_t sequence_in, sequence_in_ms; /* last heartbeat received */
+    uint64_t sequence_out;                /* last one sent */
+    uint64_t beats_ms[BEATS_KEPT];        /* when it and those before it went, by sequence */
     uint32_t rtt_ms;
     bool plan_known;
     struct digest plan_id;
@@ -261,7 +264,7 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     beat->fragments_count = 0;
     if (peers->plan.sync != NULL)
         fill_rows(peers, peer, beat);
-    peer->sequence_out_ms = peers->now_ms;
+    peer->beats_ms[peer->sequence_out % BEATS_KEPT] = peers->now_ms;
     peer->beat_ms = peers->now_ms + BEAT_MS;
     say(peers, i);
 }
@@ -383,9 +386,10 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
     peer->heard_ms = peers->now_ms;
     peer->sequence_in = beat->sequence;
     peer->sequence_in_ms = peers->now_ms;
-    bool echoed = beat->echo > 0 && beat->echo == peer->sequence_out; /* 0: it has heard none of ours yet */
-    if (echoed && peers->now_ms >= peer->sequence_out_ms + beat->echo_delay_ms)
-        peer->rtt_ms = (uint32_t)(peers->now_ms - peer->sequence_out_ms - beat->echo_delay_ms);
+    uint64_t ago = peer->sequence_out - beat->echo; /* many are on their way at a time where that is long */
+    uint64_t sent_ms = peer->beats_ms[beat->echo % BEATS_KEPT];
+    if (beat->echo > 0 && ago < BEATS_KEPT && peers->now_ms >= sent_ms + beat->echo_delay_ms)
+        peer->rtt_ms = (uint32_t)(peers->now_ms - sent_ms - beat->echo_delay_ms);
     peer->report = (struct report){.step = beat->step,
                                    .tokens = beat->tokens,
                                    .loss_milli = beat->loss_milli,

@@ -215,11 +215,17 @@ static void a_round_trip_is_measured_by_echoes_of_our_own_heartbeats(void **stat
     beat->echo_delay_ms = 30;
     say_and_settle(b);
     assert_int_equal(info(B).rtt_ms, 12);
+    announced_beat();
     a->now_ms += 100;
     beat = played_beat(b);
-    beat->echo = sequence - 1; /* of an older one: says nothing of now */
+    beat->echo = sequence; /* where the way is long others have gone meanwhile */
+    beat->echo_delay_ms = 60;
     say_and_settle(b);
-    assert_int_equal(info(B).rtt_ms, 12);
+    assert_int_equal(info(B).rtt_ms, 42 + 100 + ANNOUNCE_MS - 60);
+    beat = played_beat(b);
+    beat->echo = sequence + 1000; /* of one that was never sent */
+    say_and_settle(b);
+    assert_int_equal(info(B).rtt_ms, 42 + 100 + ANNOUNCE_MS - 60);
     a->now_ms += 7;
     announced_beat();
     assert_int_equal(b->in.heartbeat.echo, b->sequence);

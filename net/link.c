@@ -10,6 +10,7 @@
 
 #include "common/env.h"
 #include "common/mem.h"
+#include "net/backlog.h"
 #include "net/zap.h"
 
 /*
@@ -27,6 +28,11 @@ enum { MESSAGE_BYTES_MAX = WIRE_CHUNK_HEADER_BYTES + WIRE_CHUNK_BYTES_MAX + SEAL
 
 /* Of an event on a monitor: its number, 2 bytes, and its value, 4 bytes. */
 enum { MONITOR_EVENT_BYTES = 6 };
+enum {
+    DIALLED_EVENTS = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |
+                     ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                     ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL
+};
 enum { EVENTS_MAX = 64 };
 enum { CONNECTIONS = 2, MESSAGE_PARTS = 2 }; /* to a peer: control and bulk; of a message: header and payload */
 
@@ -50,7 +56,8 @@ struct peer {
 };
 
 struct link {
-    void *context, *router;
+    void *context, *router, *router_monitor;
+    struct backlog *backlog;
     struct zap *zap;
     struct traffic *traffic;
     struct peer *peers;
@@ -108,14 +115,11 @@ static enum err open_socket(struct link *link, int type, void **out)
     return set_common(*out);
 }
 
-static enum err watch(struct link *link, void *socket, const char *name, void **monitor)
+static enum err watch(struct link *link, void *socket, int events, const char *name, void **monitor)
 {
     char endpoint[64];
     snprintf(endpoint, sizeof endpoint, "inproc://watch-%s", name);
-    if (zmq_socket_monitor(socket, endpoint,
-                           ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |
-                               ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                               ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) != 0)
+    if (zmq_socket_monitor(socket, endpoint, events) != 0)
         return zmq_failed("cannot watch a socket");
     *monitor = zmq_socket(link->context, ZMQ_PAIR);
     if (*monitor == NULL || zmq_connect(*monitor, endpoint) != 0)
@@ -132,6 +136,7 @@ static enum err listen_on(struct link *link, const struct link_conf *conf)
     TRY(set_int(link->router, ZMQ_ROUTER_MANDATORY, 1));
     TRY(set_int(link->router, ZMQ_ROUTER_HANDOVER, 1));
     TRY(zap_guard(link->zap, link->router));
+    TRY(watch(link, link->router, ZMQ_EVENT_ACCEPTED, "router", &link->router_monitor));
     if (conf->listen == NULL || conf->listen[0] == '\0')
         return ERR_OK;
     snprintf(endpoint, sizeof endpoint, "tcp://%s", conf->listen);
@@ -176,7 +181,7 @@ static enum err dial(struct link *link, const struct link_conf *conf, uint32_t p
     TRY(set_int(d->socket, ZMQ_CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS));
     if (zmq_setsockopt(d->socket, ZMQ_ROUTING_ID, id, id_bytes) != 0)
         return zmq_failed("cannot set the routing id");
-    TRY(watch(link, d->socket, name, &d->monitor));
+    TRY(watch(link, d->socket, DIALLED_EVENTS, name, &d->monitor));
     if (zmq_connect(d->socket, endpoint) != 0)
         return err_set(ERR_CONF, "[peer %s] address = %s: cannot dial it: %s; expected host:port",
                        conf->members[peer].name, conf->members[peer].address, zmq_strerror(zmq_errno()));
@@ -223,6 +228,7 @@ enum err link_new(const struct link_conf *conf, struct link **out)
         for (int bulk = 0; bulk < CONNECTIONS; bulk++)
             link->peers[i].dialled[bulk].fd = link->peers[i].listened[bulk].fd = -1;
     TRY_OUT(traffic_new(conf->members_count, &link->traffic));
+    TRY_OUT(backlog_new(&link->backlog));
     TRY_OUT(open_all(link, conf));
 out:
     if (err != ERR_OK)
@@ -251,12 +257,16 @@ void link_free(struct link *link)
             close_socket(d->socket);
         }
     }
+    if (link->router != NULL)
+        zmq_socket_monitor(link->router, NULL, 0);
+    close_socket(link->router_monitor);
     close_socket(link->router);
     zap_free(link->zap);
     zmq_msg_close(&link->payload);
     if (link->context != NULL)
         zmq_ctx_term(link->context);
     traffic_free(link->traffic);
+    backlog_free(link->backlog);
     mem_free(link->peers);
     mem_free(link);
 }
@@ -268,10 +278,11 @@ unsigned link_port(const struct link *link)
 
 size_t link_poll_items(const struct link *link, zmq_pollitem_t *items, size_t items_max)
 {
-    void *sockets[2 + 4 * WIRE_MEMBERS_MAX];
+    void *sockets[3 + 4 * WIRE_MEMBERS_MAX];
     size_t count = 0;
     sockets[count++] = zap_socket(link->zap);
     sockets[count++] = link->router;
+    sockets[count++] = link->router_monitor;
     for (uint32_t i = 0; i < link->members_count; i++) {
         for (int bulk = 0; bulk < CONNECTIONS; bulk++) {
             if (link->peers[i].dialled[bulk].socket == NULL)
@@ -320,23 +331,34 @@ static void prefer_bbr(bool bulk, int fd)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof name - 1);
 }
 
+/* The next event of a monitor (NULL: none is there); false: there is none. */
+static bool next_event(void *monitor, uint16_t *event, uint32_t *value)
+{
+    zmq_msg_t part;
+    zmq_msg_init(&part);
+    *event = 0;
+    *value = 0;
+    bool got = monitor != NULL && zmq_msg_recv(&part, monitor, ZMQ_DONTWAIT) >= 0;
+    if (got && zmq_msg_size(&part) >= MONITOR_EVENT_BYTES) {
+        memcpy(event, zmq_msg_data(&part), sizeof *event);
+        memcpy(value, (const char *)zmq_msg_data(&part) + sizeof *event, sizeof *value);
+    }
+    if (got && zmq_msg_more(&part)) /* the address; it came with the first part */
+        (void)zmq_msg_recv(&part, monitor, ZMQ_DONTWAIT);
+    zmq_msg_close(&part);
+    return got;
+}
+
 static void read_monitor(struct link *link, uint32_t peer, bool bulk)
 {
     struct dialled *d = &link->peers[peer].dialled[bulk];
-    zmq_msg_t part;
-    zmq_msg_init(&part);
-    while (d->monitor != NULL && zmq_msg_recv(&part, d->monitor, ZMQ_DONTWAIT) >= 0) {
-        uint16_t event = 0;
-        uint32_t value = 0;
-        if (zmq_msg_size(&part) >= MONITOR_EVENT_BYTES) {
-            memcpy(&event, zmq_msg_data(&part), sizeof event);
-            memcpy(&value, (const char *)zmq_msg_data(&part) + sizeof event, sizeof value);
-        }
-        if (zmq_msg_more(&part) && zmq_msg_recv(&part, d->monitor, ZMQ_DONTWAIT) < 0)
-            break;
+    uint16_t event;
+    uint32_t value;
+    while (next_event(d->monitor, &event, &value)) {
         switch (event) {
         case ZMQ_EVENT_CONNECTED:
             d->fd = (int)value;
+            backlog_open(link->backlog, d->fd);
             traffic_note(link->traffic, peer, d->fd);
             prefer_bbr(bulk, d->fd);
             break;
@@ -357,12 +379,21 @@ static void read_monitor(struct link *link, uint32_t peer, bool bulk)
             tell(link, LINK_NOT_ADMITTED, peer, "");
         }
     }
-    zmq_msg_close(&part);
+}
+
+static void read_router_monitor(struct link *link)
+{
+    uint16_t event;
+    uint32_t value;
+    while (next_event(link->router_monitor, &event, &value))
+        if (event == ZMQ_EVENT_ACCEPTED)
+            backlog_open(link->backlog, (int)value);
 }
 
 bool link_event(struct link *link, struct link_event *event)
 {
     serve_zap(link);
+    read_router_monitor(link);
     for (uint32_t i = 0; i < link->members_count; i++) {
         read_monitor(link, i, false);
         read_monitor(link, i, true);
@@ -464,7 +495,9 @@ static enum err recv_dialled(struct link *link, uint32_t peer, bool bulk, struct
     for (int i = 0; i < DROPPED_PER_TURN && err == ERR_AGAIN && d->socket != NULL; i++) {
         if (zmq_msg_recv(&part, d->socket, ZMQ_DONTWAIT) < 0)
             break;
-        traffic_note(link->traffic, peer, zmq_msg_get(&part, ZMQ_SRCFD));
+        int fd = zmq_msg_get(&part, ZMQ_SRCFD);
+        traffic_note(link->traffic, peer, fd);
+        backlog_seen(link->backlog, fd);
         if (read_parts(link, d->socket, &part, peer, message) && acceptable(link, peer, &message->header, bulk))
             err = ERR_OK;
     }
@@ -490,6 +523,7 @@ static enum err recv_listened(struct link *link, struct link_message *message)
         bool bulk = route.bytes > 0 && route.id[0] == 'b';
         bool known = peer < link->members_count && route.bytes > 0;
         route.fd = zmq_msg_get(&part, ZMQ_SRCFD);
+        backlog_seen(link->backlog, route.fd);
         if (known)
             traffic_note(link->traffic, peer, route.fd);
         if (known && route.fd != link->peers[peer].listened[bulk].fd)
@@ -596,6 +630,12 @@ enum err link_say(struct link *link, uint32_t peer, const struct wire_message *m
 }
 
 /* ---- counters ---- */
+
+void link_tick(struct link *link)
+{
+    for (size_t ended = backlog_check(link->backlog); ended > 0; ended--)
+        tell(link, LINK_MALFORMED, UINT32_MAX, "a message without end; its connection was closed");
+}
 
 void link_sample(struct link *link)
 {

@@ -82,7 +82,7 @@ enum link_event_type {
     LINK_STRANGER,     /* text: an unknown key knocked and was refused */
     LINK_NOT_ADMITTED, /* peer: it does not know our key, or is not the one we think */
     LINK_MISMATCH,     /* peer, text: another protocol version, run or membership */
-    LINK_MALFORMED,    /* peer, text: bytes that are no message */
+    LINK_MALFORMED,    /* peer (UINT32_MAX: not known whose), text: bytes that are no message */
 };
 
 struct link_event {
@@ -99,6 +99,9 @@ struct link_counters {
     uint64_t sent, received; /* bytes at the sockets, everything included */
     uint32_t rtt_us;         /* as TCP measures it; 0: unknown */
 };
+
+/* Several times a second: ends connections that bring bytes and no message (net/backlog.h). */
+void link_tick(struct link *link);
 
 /* Reads the kernel's counters; call often enough (a second) not to miss a short connection. */
 void link_sample(struct link *link);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/bytes.h"
+#include "common/mem.h"
 #include "net/wire.pb-c.h"
 
 #define HEADER_MAGIC 0x31434c44u /* "DLC1" */
@@ -297,6 +298,35 @@ static enum err take_fields(uint32_t type, const ProtobufCMessage *proto, struct
     }
 }
 
+/*
+ * What unpacking may take, whatever the bytes say: as much as the largest message that is within its limits, a
+ * heartbeat of WIRE_FRAGMENTS_MAX rows, each with a hash and a place in the list; and protobuf-c's own lists of fields.
+ */
+enum {
+    UNPACK_ROW_BYTES = sizeof(Diloco__FragmentState) + DIGEST_BYTES + sizeof(void *),
+    UNPACK_BYTES_MAX = WIRE_FRAGMENTS_MAX * UNPACK_ROW_BYTES + (64 << 10)
+};
+
+struct budget {
+    size_t left;
+};
+
+static void *take(void *user, size_t bytes)
+{
+    struct budget *budget = user;
+    uint8_t *memory;
+    if (bytes > budget->left || mem_new(bytes, 1, "a control message", &memory) != ERR_OK)
+        return NULL;
+    budget->left -= bytes;
+    return memory;
+}
+
+static void give_back(void *user, void *memory)
+{
+    (void)user;
+    mem_free(memory);
+}
+
 enum err wire_unpack(uint32_t type, const void *payload, size_t bytes, struct wire_message *message)
 {
     static const ProtobufCMessageDescriptor *const descriptors[] = {
@@ -311,11 +341,13 @@ enum err wire_unpack(uint32_t type, const void *payload, size_t bytes, struct wi
         return err_set(ERR_PROTO, "message of unknown type %" PRIu32, type);
     if (bytes > WIRE_CONTROL_BYTES_MAX)
         return err_set(ERR_PROTO, "control message of %zu bytes", bytes);
-    ProtobufCMessage *proto = protobuf_c_message_unpack(descriptors[type], NULL, bytes, payload);
+    struct budget budget = {.left = UNPACK_BYTES_MAX};
+    ProtobufCAllocator allocator = {.alloc = take, .free = give_back, .allocator_data = &budget};
+    ProtobufCMessage *proto = protobuf_c_message_unpack(descriptors[type], &allocator, bytes, payload);
     if (proto == NULL)
-        return err_set(ERR_PROTO, "control message of type %" PRIu32 " is damaged", type);
+        return err_set(ERR_PROTO, "control message of type %" PRIu32 " is damaged, or holds too much", type);
     enum err err = take_fields(type, proto, message);
-    protobuf_c_message_free_unpacked(proto, NULL);
+    protobuf_c_message_free_unpacked(proto, &allocator);
     return err;
 }
 

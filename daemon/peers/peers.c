@@ -506,6 +506,8 @@ void peers_look(struct peers *peers, uint64_t now_ms)
         case LINK_MALFORMED:
             if (event.peer < members_of(peers))
                 malformed(peers, event.peer, event.text);
+            else if (log_limit_pass(&peers->stranger_said, peers->now_ms, STRANGER_SAID_MS))
+                log_error("an island sent something we drop: %s", event.text);
             break;
         }
     }
@@ -560,6 +562,7 @@ static void want_plan(struct peers *peers)
 void peers_tick(struct peers *peers, uint64_t now_ms)
 {
     peers->now_ms = now_ms;
+    link_tick(peers->link);
     objects_tick(peers->objects, now_ms);
     for (uint32_t i = 0; i < members_of(peers); i++)
         if (i != self_of(peers))

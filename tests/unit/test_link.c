@@ -1,9 +1,12 @@
 /* ident and link over real sockets on loopback: admission by key, the ladder of refusals, counters at the socket. */
 #include "tests/lib/testlib.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/digest.h"
@@ -250,6 +253,67 @@ static void a_used_port_and_a_bad_address_are_named(void **state)
     link_free(a);
 }
 
+static uint64_t resident_bytes(void)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%*u %lu", &pages), 1);
+    fclose(file);
+    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+enum { PART = 60000, PARTS = 6000, MOST = 96 << 20 }; /* of 360 MB */
+
+/* In a process of its own: what it gathers before it sends is not ours. */
+static void send_without_end(const char *endpoint)
+{
+    static uint8_t part[PART];
+    char route[LINK_ROUTE_BYTES], server[IDENT_TEXT_BYTES];
+    void *context = zmq_ctx_new(), *dealer = zmq_socket(context, ZMQ_DEALER);
+    memcpy(server, idents[0].public_text, sizeof server);
+    zmq_setsockopt(dealer, ZMQ_CURVE_SERVERKEY, server, IDENT_TEXT_BYTES);
+    zmq_setsockopt(dealer, ZMQ_CURVE_PUBLICKEY, idents[1].public_text, IDENT_TEXT_BYTES);
+    zmq_setsockopt(dealer, ZMQ_CURVE_SECRETKEY, idents[1].secret_text, IDENT_TEXT_BYTES);
+    zmq_setsockopt(dealer, ZMQ_ROUTING_ID, route, link_routing_id(1, true, 7, route));
+    zmq_connect(dealer, endpoint);
+    for (int i = 0; i < PARTS; i++)
+        (void)zmq_send(dealer, part, sizeof part, i + 1 < PARTS ? ZMQ_SNDMORE : 0);
+    for (;;)
+        pause();
+}
+
+/* A member whose message has part after part: it is cut off before it fills our memory. */
+static void a_message_without_end_is_cut_off(void **state)
+{
+    (void)state;
+    char endpoint[64];
+    struct link_event event;
+    struct link_message message;
+    bool told = false;
+    addresses[1][0] = '\0';
+    struct link *a = open_link(0, 2, 1, 2, NULL);
+    snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%u", link_port(a));
+    int sender = fork();
+    if (sender == 0)
+        send_without_end(endpoint);
+    uint64_t before = resident_bytes(), most = 0;
+    for (int i = 0; i < 4000 && !told; i++) {
+        usleep(5000);
+        link_tick(a);
+        while (link_event(a, &event))
+            told |= event.type == LINK_MALFORMED && strstr(event.text, "without end") != NULL;
+        (void)!link_recv(a, &message);
+        uint64_t now = resident_bytes();
+        most = now > most ? now : most;
+    }
+    kill(sender, SIGKILL);
+    assert_int_equal(waitpid(sender, NULL, 0), sender);
+    link_free(a);
+    assert_true(told);
+    assert_true(most < before + MOST);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -263,6 +327,7 @@ int main(void)
         cmocka_unit_test(another_run_view_version_or_type_is_told),
         cmocka_unit_test(no_two_members_share_a_name_at_a_listener),
         cmocka_unit_test(a_used_port_and_a_bad_address_are_named),
+        cmocka_unit_test(a_message_without_end_is_cut_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,7 +136,19 @@ static void limits_are_checked_on_the_way_in(void **state)
     REFUSED("version 3");
     m.done.key = (struct wire_key){.kind = WIRE_PLAN, .island = 2};
     REFUSED("island 2");
+    /* What is too much is refused before it takes memory; the most that is allowed passes. */
+    enum { ROW_BYTES = 2, ROWS = 30000 };
+    static const uint8_t empty_row[ROW_BYTES] = {11 << 3 | 2, 0};
+    static uint8_t rows[ROW_BYTES * ROWS];
+    for (size_t i = 0; i < ROWS; i++)
+        memcpy(rows + ROW_BYTES * i, empty_row, ROW_BYTES);
+    assert_fails(ERR_PROTO, "holds too much", wire_unpack(WIRE_HEARTBEAT, rows, sizeof rows, &b));
     m = (struct wire_message){.type = WIRE_HEARTBEAT};
+    m.heartbeat.fragments_count = WIRE_FRAGMENTS_MAX;
+    for (uint32_t i = 0; i < WIRE_FRAGMENTS_MAX; i++)
+        m.heartbeat.fragments[i] = (struct wire_fragment){.fragment = i, .version = ~0ull, .hash_known = true};
+    assert_ok(wire_pack(&m, raw, &bytes));
+    assert_ok(wire_unpack(WIRE_HEARTBEAT, raw, bytes, &b));
     m.heartbeat.fragments_count = 2;
     m.heartbeat.fragments[0].fragment = m.heartbeat.fragments[1].fragment = 9;
     REFUSED("fragment 9 twice");

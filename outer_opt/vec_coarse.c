@@ -243,51 +243,75 @@ static inline float root(float value)
     return guess;
 }
 
-static inline float root_mean_square(const float *restrict x, float unit)
+static inline float dot(const float *restrict a, const float *restrict b)
 {
     float lane[LANES] = {0};
     for (int i = 0; i < B; i += LANES)
-        for (int k = 0; k < LANES; k++) {
-            float a = x[i + k] * unit;
-            lane[k] = lane[k] + a * a;
-        }
-    float mean = lanes_sum(lane) / B;
-    return mean > 0 ? root(mean) : 0;
+        for (int k = 0; k < LANES; k++)
+            lane[k] = lane[k] + a[i + k] * b[i + k];
+    return lanes_sum(lane);
 }
 
-/* Two bits of mantissa: a step need not be exact, and few different ones compress to a quarter of their size. */
-static inline uint16_t few_bits(uint16_t half)
+/* A magnitude over `unit`, with six bits of mantissa: what the levels are multiples of has to be right within a
+ * hundredth, and fewer different steps compress better. */
+static inline uint16_t six_bits(float magnitude, float unit)
 {
-    return (uint16_t)((half + 0x10u) & 0xffe0u);
+    uint32_t bits = float_bits(magnitude / unit);
+    return bits >= FBITS_BF16_LIMIT ? BF16_INF : (uint16_t)((bits + 0x10000u) >> 17 << 1);
+}
+
+/* From this ratio on a block of one magnitude may lie below half a step but for a few values. */
+#define WIDE_RATIO 2.0f
+
+/* The step to send with the levels q of a, whose squares add up to aa; 0 if all levels are 0. Rounding takes values up
+ * and down, and in a block of few magnitudes all of them the same way. So the step is stretched until the decoded block
+ * is as long along the block itself as that is: sum(a^2) / sum(a q). Where most values may be left out, the others
+ * would have to stand for them; there it is the step of the smallest error, sum(a q) / sum(q^2), which never lengthens.
+ */
+static inline float fitting_step(const float *a, float aa, const float *q, float ratio)
+{
+    float aq = dot(a, q);
+    if (!(aq > 0))
+        return 0;
+    return ratio < WIDE_RATIO ? aa / aq : aq / dot(q, q);
+}
+
+/* The multiple of a step whose inverse is given, nearest and within 8 bits. */
+static inline float level_of(float a, float inverse)
+{
+    const float round_magic = 0x1.8p23f;
+    float q = (a * inverse + round_magic) - round_magic;
+    q = q > 127.0f ? 127.0f : q;
+    return q < -127.0f ? -127.0f : q;
 }
 
 size_t TABLE_NAME(vec_levels_encode_, ISA)(const struct vec_source *source, size_t blocks, float ratio, uint8_t *steps,
                                            int8_t *levels, float *residual)
 {
-    const float round_magic = 0x1.8p23f;
     for (size_t block = 0; block < blocks; block++) {
-        float x[B], y[B];
+        float x[B], a[B], q[B], y[B];
         int8_t *restrict out = levels + block * B;
         load_block(source, block, x);
         uint32_t most = absmax_bits(x);
-        if (most >= 0x7f7f8000u)
+        if (most >= FBITS_BF16_LIMIT)
             return block;
         float unit = unit_of(most);
-        uint16_t step = few_bits(unscaled(root_mean_square(x, unit) * ratio, unit));
-        if (step == BF16_INF)
-            return block;
-        float s = bf16_float(step);
-        float lift = lift_of(step);
-        /* Below the smallest step there is nothing to tell apart. */
-        float inverse = step != 0 ? 1.0f / (s * lift) : 0;
-        memcpy(steps + 2 * block, &step, sizeof step);
+        for (int i = 0; i < B; i++)
+            a[i] = x[i] * unit;
+        float aa = dot(a, a);
+        float step = aa > 0 ? root(aa / B) * ratio : 0;
+        float inverse = step > 0 ? 1.0f / step : 0;
         for (int i = 0; i < B; i++) {
-            float q = (x[i] * lift * inverse + round_magic) - round_magic;
-            q = q > 127.0f ? 127.0f : q;
-            q = q < -127.0f ? -127.0f : q;
-            out[i] = (int8_t)(int32_t)q;
-            y[i] = q * s;
+            q[i] = level_of(a[i], inverse);
+            out[i] = (int8_t)(int32_t)q[i];
         }
+        uint16_t sent = six_bits(fitting_step(a, aa, q, ratio), unit);
+        float s = bf16_float(sent);
+        if (float_bits(level_of(bits_float(most) * unit, inverse) * s) >= FBITS_INF)
+            return block;
+        memcpy(steps + 2 * block, &sent, sizeof sent);
+        for (int i = 0; i < B; i++)
+            y[i] = q[i] * s;
         store_residual(residual, block, x, y);
     }
     return blocks;

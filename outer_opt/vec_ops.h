@@ -44,9 +44,10 @@ struct vec_codec {
 
 enum vec_codec_id { VEC_FP32, VEC_BF16, VEC_INT8, VEC_E3M0, VEC_INT4, VEC_INT2, VEC_TERNARY, VEC_CODECS };
 
-/* Uniform quantisation: per block a step of about `ratio` times the block's root mean square, as bf16 (2 bytes a block
- * in `steps`), and per value the nearest multiple of it. `ratio` is VEC_RATIO_MIN or more, so that a level fits in 8
- * bits. Returns as vec_encode_fn. */
+/* Uniform quantisation: per value the nearest multiple of a step of `ratio` times the block's root mean square, and per
+ * block the step that these levels stand for (bf16, in `steps`): below a ratio of 2 the one that keeps the block's
+ * length along itself, <decoded, x> = <x, x> within a hundredth; from 2 on that of the smallest error. `ratio` is
+ * VEC_RATIO_MIN or more, so that a level fits in 8 bits. Returns as vec_encode_fn. */
 #define VEC_RATIO_MIN 0.13f
 typedef size_t vec_levels_encode_fn(const struct vec_source *source, size_t blocks, float ratio, uint8_t *steps,
                                     int8_t *levels, float *residual);

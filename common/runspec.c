@@ -136,15 +136,17 @@ static const struct conf_key keys[] = {
      "The most that a round with a quorum waits for the others. An island that is usually there sooner is waited for "
      "that long, and one that is usually later not at all."},
 
-    {"sync", "outliers", CONF_ENUM, AT(outliers), "keep", 0, 0, outlier_actions, NULL,
-     "What an owner does with a contribution whose norm is far above what that island usually sends. keep: nothing. "
-     "drop: it weighs nothing. clip: it is scaled down. trimmed, median: value by value over all islands, whatever the "
-     "norms, without weights; for three islands or more."},
+    {"sync", "outliers", CONF_ENUM, AT(outliers), "clip", 0, 0, outlier_actions, NULL,
+     "What an owner does, where there are three or more, with a contribution whose norm is more than 8 times the "
+     "median of the others', or far above what that island usually sends. clip: it is scaled down. drop: it weighs "
+     "nothing. keep: nothing is done. trimmed, median: value by value over all islands, whatever the norms, without "
+     "weights."},
     {"sync", "outlier_threshold", CONF_REAL, AT(outlier_threshold), "3", 0.5, 100, NULL, "deviations",
-     "For drop and clip: deviations of the logarithm of the norm above its running mean."},
+     "For drop and clip: deviations of the logarithm of the norm above its running mean; below twice the median of the "
+     "others nothing is an outlier."},
     {"sync", "outlier_warmup", CONF_INT, AT(outlier_warmup), "100", 2, 1e9, NULL, "rounds",
-     "For drop and clip: rounds of an island before its own mean is trusted; before that 8 times the median of the "
-     "others, if there are two or more."},
+     "For drop and clip: rounds of an island before its own mean is trusted. Rounds with an outlier do not count, and "
+     "nothing is learnt from them."},
     {"sync", "trim", CONF_INT, AT(trim), "1", 1, 31, NULL, "islands",
      "For trimmed: how many of the largest and of the smallest values are left out."},
 

@@ -1,14 +1,14 @@
 #include "outer_opt/outlier.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 /* EDiT's weight of a new value in the running mean and variance. */
 static const double learning = 0.02;
-/* Before a score can be trusted: this many times the median norm of the others, of three or more. */
-static const double far_above = 8;
+/* Over the median norm of the others: what is never passed, and what is no outlier whatever its history says. When one
+ * island is sick all others grow, because they pull the anchor back, and when a longer interval begins all grow. */
+static const double far_above = 8, near = 2;
 static const double nothing = -1e4; /* the logarithm of no norm at all */
-enum { OTHERS_MIN = 2, INPUTS_MAX = 64 };
+enum { INPUTS_MAX = 64 };
 
 /* log2 without a library: exponent and a cubic for the rest; a thousandth is more than enough here. */
 static double log2_of(double value)
@@ -33,24 +33,33 @@ static double median_of(double *values, size_t count)
     return values[count / 2];
 }
 
-/* The largest log2 of the norm that passes; a huge one where nothing can be said. */
+/* The largest log2 of the norm that an island's history lets pass. */
+static double usual_limit(const struct outlier_conf *conf, const struct outlier_score *score)
+{
+    /* A norm that has hardly varied may vary a little. */
+    double variance = score->variance > 0.01 ? score->variance : 0.01;
+    double deviation = variance > 1 ? variance : 1;
+    for (int i = 0; i < 6; i++)
+        deviation = 0.5 * (deviation + variance / deviation);
+    return score->mean + conf->threshold * deviation;
+}
+
+/* The largest log2 of the norm that passes; a huge one where the others say nothing. */
 static double limit_for(const struct outlier_conf *conf, const struct outlier_score *score, const double *logs,
                         size_t count, size_t self)
 {
     double others[INPUTS_MAX];
     size_t others_count = 0;
-    if (score->seen >= conf->warmup) {
-        /* A norm that has hardly varied may vary a little. */
-        double variance = score->variance > 0.01 ? score->variance : 0.01;
-        double deviation = variance > 1 ? variance : 1;
-        for (int i = 0; i < 6; i++)
-            deviation = 0.5 * (deviation + variance / deviation);
-        return score->mean + conf->threshold * deviation;
-    }
     for (size_t i = 0; i < count; i++)
         if (i != self && logs[i] > nothing)
             others[others_count++] = logs[i];
-    return others_count < OTHERS_MIN ? 1e9 : median_of(others, others_count) + log2_of(far_above);
+    if (others_count + 1 < OUTLIER_INPUTS_MIN)
+        return 1e9;
+    double median = median_of(others, others_count);
+    double most = median + log2_of(far_above);
+    double limit = score->seen >= conf->warmup ? usual_limit(conf, score) : most;
+    limit = limit > median + log2_of(near) ? limit : median + log2_of(near);
+    return limit < most ? limit : most;
 }
 
 static void learn(struct outlier_score *score, double log)
@@ -76,26 +85,25 @@ size_t outlier_judge(const struct outlier_conf *conf, struct outlier_score **sco
                      size_t count, float *factors)
 {
     double logs[INPUTS_MAX];
-    size_t out = 0, dropped = 0;
-    for (size_t i = 0; i < count; i++)
+    size_t out = 0;
+    for (size_t i = 0; i < count; i++) {
         logs[i] = squares[i] > 0 ? 0.5 * log2_of(squares[i]) : nothing;
-    for (size_t i = 0; i < count; i++) {
-        double limit = limit_for(conf, scores[i], logs, count, i);
-        bool passes = logs[i] <= limit;
-        factors[i] = passes ? 1 : conf->action == OUTLIER_DROP ? 0 : shrink(limit - logs[i]);
-        out += !passes;
-        dropped += factors[i] == 0;
+        factors[i] = 1;
     }
-    if (dropped == count)
-        for (size_t i = 0; i < count; i++)
-            factors[i] = 1;
+    if (count < OUTLIER_INPUTS_MIN)
+        return 0;
     for (size_t i = 0; i < count; i++) {
-        /* Of what does not pass the score learns as if it had just passed: a new level becomes usual in the end. */
         double limit = limit_for(conf, scores[i], logs, count, i);
+        if (logs[i] > limit) {
+            factors[i] = conf->action == OUTLIER_DROP ? 0 : shrink(limit - logs[i]);
+            out++;
+        }
+    }
+    /* While one is sick the anchor is not where it should be, and nobody's norm is its usual one. */
+    for (size_t i = 0; out == 0 && i < count; i++)
         if (squares[i] > 0)
-            learn(scores[i], logs[i] < limit ? logs[i] : limit);
-    }
-    return dropped == count ? 0 : out;
+            learn(scores[i], logs[i]);
+    return out;
 }
 
 void outlier_trimmed_mean(const float *const *inputs, size_t inputs_count, uint32_t trim, float *out, size_t count)

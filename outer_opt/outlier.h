@@ -1,16 +1,19 @@
 /*
  * outlier: contributions that do not look like those before them, and means that a few bad ones cannot carry off.
  *
- * The score is EDiT's (2412.07210): a running mean and variance of the logarithm of an island's norm, and how many
- * deviations the new one lies above. Small norms are no harm. Until enough was seen to tell, a norm far above the
- * median of the others counts as an outlier where there are others enough. An owner decides this for its own shards;
- * what it decided travels with its result, so nothing here has to be the same elsewhere. Pure.
+ * A contribution is judged where there are three or more. It is an outlier if its norm is more than eight times the
+ * median of the others', always; once enough was seen of its island, also if it lies too many deviations above the
+ * running mean of its logarithm, which is EDiT's score (2412.07210), and is more than twice that median. Small norms
+ * are no harm. Nothing is learnt from a version that has an outlier. An owner decides this for its own shards; what it
+ * decided travels with its result, so nothing here has to be the same elsewhere. Pure.
  */
 #ifndef OUTER_OPT_OUTLIER_H
 #define OUTER_OPT_OUTLIER_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+enum { OUTLIER_INPUTS_MIN = 3 };
 
 enum outlier_action {
     OUTLIER_KEEP,    /* plain weighted mean */
@@ -23,7 +26,7 @@ enum outlier_action {
 struct outlier_conf {
     enum outlier_action action;
     double threshold; /* deviations; 3 */
-    uint64_t warmup;  /* norms of an island before its score is trusted; 100 */
+    uint64_t warmup;  /* norms of an island before its own history counts; 100 */
     uint32_t trim;
 };
 
@@ -34,8 +37,8 @@ struct outlier_score {
 };
 
 /* `squares`: the contributions' sums of squares. Fills `factors`: 1 for one that passes, less than 1 for one that is to
- * be scaled down (CLIP) and 0 for one that is to be left out (DROP); if none would be left all pass. Scores learn from
- * what passes. Returns how many do not. */
+ * be scaled down (CLIP) and 0 for one that is to be left out (DROP); never all of them. Scores learn where all pass.
+ * Returns how many do not. */
 size_t outlier_judge(const struct outlier_conf *conf, struct outlier_score **scores, const double *squares,
                      size_t count, float *factors);
 

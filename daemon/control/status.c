@@ -8,7 +8,7 @@
 #include "common/mem.h"
 
 /* Per member at most so many complaints, and so many besides. */
-enum { PER_MEMBER = 3, BESIDES = 16 };
+enum { PER_MEMBER = 4, BESIDES = 16 };
 /* When something that may pass is worth a complaint: rounds missed in a row; intervals a peer is behind; how long a
  * finishing trainer may stand still, and a training one; how long a stranger is remembered. */
 enum { MISSED_TOLD = 3, INTERVALS_BEHIND = 2, FINISHING_TOLD_MS = 3000, STALLED_MS = 60000, STRANGER_MS = 60000 };
@@ -32,6 +32,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_STOPPED] = "stopped",
         [COMPLAINT_NOT_ATTACHED] = "not-attached",
         [COMPLAINT_STALLED] = "stalled",
+        [COMPLAINT_OUTLIER] = "outlier",
     };
     return (unsigned)code < COMPLAINT_CODES ? names[code] : "unknown";
 }
@@ -128,6 +129,21 @@ static void complain_missed(struct status *status)
     }
 }
 
+/* As an owner: whose contributions do not count as they came. */
+static void complain_outliers(struct status *status)
+{
+    for (uint32_t i = 0; i < status->from->view->count; i++) {
+        unsigned lately = status->peers[i].outliers_lately;
+        char text[200];
+        if (lately == 0)
+            continue;
+        snprintf(text, sizeof text, "of the last 8 contributions of island %s to our shards %u were outliers, and %s",
+                 status->peers[i].member->name, lately,
+                 status->from->spec->outliers == RUNSPEC_OUTLIERS_DROP ? "left out" : "scaled down");
+        complain(status, COMPLAINT_OUTLIER, text, "look at its loss, its data and its learning rate");
+    }
+}
+
 static void complain_waiting(struct status *status)
 {
     struct bitset waiting = {{0}};
@@ -185,6 +201,7 @@ static void complain_all(struct status *status)
     complain_strangers(status);
     complain_pace(status);
     complain_missed(status);
+    complain_outliers(status);
     complain_waiting(status);
     complain_fragments(status);
     if (status->rounds.disk_note != NULL && status->rounds.disk_note[0] != '\0')
@@ -214,7 +231,7 @@ static void take_peer(struct status *status, uint32_t i)
     row->member = &from->view->members[i];
     if (from->sync != NULL) {
         row->missed = sync_missed(from->sync, i, &row->too_late);
-        row->outliers = rounds_outliers(from->rounds, i);
+        row->outliers = rounds_outliers(from->rounds, i, &row->outliers_lately);
     }
     if (i == from->view->self) {
         take_self(status, row);

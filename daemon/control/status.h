@@ -54,6 +54,7 @@ enum complaint_code {
     COMPLAINT_STOPPED,      /* no trainer is running */
     COMPLAINT_NOT_ATTACHED, /* none is configured, and none is attached */
     COMPLAINT_STALLED,      /* the trainer does not finish its steps */
+    COMPLAINT_OUTLIER,      /* member: its contributions are left out or scaled down */
     COMPLAINT_CODES
 };
 /* "away", "alone", ... */
@@ -79,7 +80,8 @@ struct status_peer {
     double heard_s; /* ago */
     uint64_t sent_bytes, received_bytes, unacknowledged_bytes;
     uint64_t outliers, missed;
-    bool too_late; /* later than the grace time, so that rounds do not wait for it */
+    unsigned outliers_lately; /* of its last eight contributions to our shards */
+    bool too_late;            /* later than the grace time, so that rounds do not wait for it */
 };
 
 struct status_fragment {

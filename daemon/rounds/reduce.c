@@ -17,6 +17,7 @@ struct reduce_fragment {
 
 struct reduce_member {
     uint64_t outliers;
+    uint8_t lately; /* its last contributions that were judged, a bit each, the newest lowest: 1 for an outlier */
     struct log_limit said;
 };
 
@@ -84,8 +85,11 @@ void reduce_free(struct reduce *reduce)
     mem_free(reduce);
 }
 
-uint64_t reduce_outliers(const struct reduce *reduce, uint32_t member)
+uint64_t reduce_outliers(const struct reduce *reduce, uint32_t member, unsigned *lately)
 {
+    *lately = 0;
+    for (unsigned bits = reduce->members[member].lately; bits != 0; bits >>= 1)
+        *lately += bits & 1;
     return reduce->members[member].outliers;
 }
 
@@ -171,6 +175,8 @@ static void tell_outliers(const struct mean_job *j)
     for (size_t i = 0; i < j->inputs_count; i++) {
         const struct replica_input *input = &j->inputs[i];
         struct reduce_member *member = &j->reduce->members[input->member];
+        if (j->inputs_count >= OUTLIER_INPUTS_MIN)
+            member->lately = (uint8_t)(member->lately << 1 | (input->factor != 1));
         if (input->factor == 1)
             continue;
         member->outliers++;

@@ -23,7 +23,7 @@ void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version);
 void reduce_unread(struct reduce *reduce, uint32_t f);
 /* What the disk refused is tried again. */
 void reduce_tick(struct reduce *reduce);
-/* Contributions of a member that were left out or scaled down. */
-uint64_t reduce_outliers(const struct reduce *reduce, uint32_t member);
+/* Contributions of a member that were left out or scaled down; `*lately`: of the last eight. */
+uint64_t reduce_outliers(const struct reduce *reduce, uint32_t member, unsigned *lately);
 
 #endif

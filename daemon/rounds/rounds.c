@@ -177,7 +177,7 @@ struct rounds_info rounds_info(const struct rounds *rounds)
                                 .saved = keep_saved(rounds->keep)};
 }
 
-uint64_t rounds_outliers(const struct rounds *rounds, uint32_t member)
+uint64_t rounds_outliers(const struct rounds *rounds, uint32_t member, unsigned *lately)
 {
-    return reduce_outliers(rounds->reduce, member);
+    return reduce_outliers(rounds->reduce, member, lately);
 }

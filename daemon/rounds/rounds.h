@@ -76,7 +76,7 @@ struct rounds_info {
     const char *saved; /* path of the exported anchors, or why there is none; "" before */
 };
 struct rounds_info rounds_info(const struct rounds *rounds);
-/* Contributions of a member that we, as an owner, left out or scaled down. */
-uint64_t rounds_outliers(const struct rounds *rounds, uint32_t member);
+/* Contributions of a member that we, as an owner, left out or scaled down; `*lately`: of the last eight. */
+uint64_t rounds_outliers(const struct rounds *rounds, uint32_t member, unsigned *lately);
 
 #endif

@@ -354,17 +354,34 @@ static enum err mean_by_value(const struct replica *replica, struct fragment *fr
     return ERR_OK;
 }
 
-/* Looks at every contribution by itself first. */
+/* The median of the inputs' weights. */
+static float usual_weight(const struct replica_input *inputs, size_t inputs_count)
+{
+    float usual = 0;
+    for (size_t i = 0; i < inputs_count; i++) {
+        size_t lighter = 0;
+        for (size_t k = 0; k < inputs_count; k++)
+            lighter += inputs[k].weight < inputs[i].weight || (inputs[k].weight == inputs[i].weight && k < i);
+        if (lighter == inputs_count / 2)
+            usual = inputs[i].weight;
+    }
+    return usual;
+}
+
+/* Looks at every contribution by itself first. One that comes after an absence holds the work of several rounds: it may
+ * be that many times larger, and is no outlier for it. */
 static enum err judge(const struct replica *replica, struct fragment *fragment, struct replica_input *inputs,
                       size_t inputs_count, size_t count, struct codec *codec, float *scratch, size_t *bad)
 {
     struct outlier_score *scores[PLAN_SHARDS_MAX];
     double squares[PLAN_SHARDS_MAX] = {0};
     float factors[PLAN_SHARDS_MAX];
+    float usual = usual_weight(inputs, inputs_count);
     for (size_t i = 0; i < inputs_count; i++) {
         *bad = i;
         TRY(codec_decode(codec, inputs[i].frame, inputs[i].bytes, scratch, count));
-        squares[i] = outer_square_sum(scratch, NULL, count);
+        double rounds = inputs[i].weight > usual && usual > 0 ? (double)(inputs[i].weight / usual) : 1;
+        squares[i] = outer_square_sum(scratch, NULL, count) / (rounds * rounds);
         scores[i] = &fragment->scores[inputs[i].member];
     }
     outlier_judge(&replica->conf.outliers, scores, squares, inputs_count, factors);
@@ -379,7 +396,7 @@ static enum err weighted_mean(const struct replica *replica, struct fragment *fr
     float weights[PLAN_SHARDS_MAX];
     for (size_t i = 0; i < inputs_count; i++)
         inputs[i].factor = 1;
-    if (replica->conf.outliers.action != OUTLIER_KEEP)
+    if (replica->conf.outliers.action != OUTLIER_KEEP && inputs_count >= OUTLIER_INPUTS_MIN)
         TRY(judge(replica, fragment, inputs, inputs_count, count, codec, mean, bad));
     memset(mean, 0, count * sizeof *mean);
     for (size_t i = 0; i < inputs_count; i++) {

@@ -241,6 +241,43 @@ static void an_outlier_does_not_carry_the_mean_off(void **state)
     codec_free(plain);
 }
 
+/* After an absence the work of many rounds comes at once. It is as large as it may be, and counts in full. */
+static void the_work_of_many_rounds_is_no_outlier(void **state)
+{
+    (void)state;
+    static struct frame in[MEMBERS], result;
+    const uint64_t weights[MEMBERS] = {1, 1, 1};
+    struct replica_conf conf = {.plan = plan,
+                                .outer = {.kind = OUTER_AVERAGE},
+                                .choice = {.id = CODEC_FP32},
+                                .outliers = {.action = OUTLIER_CLIP, .threshold = 3, .warmup = 100},
+                                .weights = weights,
+                                .members_count = MEMBERS};
+    struct replica *owner;
+    size_t bad;
+    assert_ok(replica_new(&conf, &owner));
+    struct plan_shard range = replica_shard(owner, 0, 0);
+    size_t n = (size_t)(range.end - range.begin);
+    float *values = calloc(n, sizeof *values);
+    for (int trained = 0; trained < 2; trained++) {
+        struct replica_input inputs[MEMBERS];
+        for (uint32_t i = 0; i < MEMBERS; i++) {
+            for (size_t k = 0; k < n; k++)
+                values[k] = i == 1 ? 20 : 1;
+            struct vec_source source = {.minuend = values};
+            struct codec_part part = {.count = n, .choice = {.id = CODEC_FP32}};
+            assert_ok(codec_encode(codec, &part, 1, &source, NULL, in[i].bytes, &in[i].count, &bad));
+            inputs[i] = (struct replica_input){
+                .frame = in[i].bytes, .bytes = in[i].count, .weight = i == 1 && trained ? 2000 : 100, .member = i};
+        }
+        assert_ok(replica_reduce(owner, 0, inputs, MEMBERS, codec, scratch, result.bytes, &result.count, &bad));
+        assert_true(inputs[0].factor == 1 && inputs[2].factor == 1);
+        assert_true(trained ? inputs[1].factor == 1 : inputs[1].factor < 0.5f);
+    }
+    free(values);
+    replica_free(owner);
+}
+
 static void a_nan_of_ours_names_its_tensor(void **state)
 {
     (void)state;
@@ -608,6 +645,7 @@ int main(void)
         cmocka_unit_test(a_residual_does_not_outgrow_its_limit),
         cmocka_unit_test(the_one_who_sends_nonsense_is_left_out),
         cmocka_unit_test(an_outlier_does_not_carry_the_mean_off),
+        cmocka_unit_test(the_work_of_many_rounds_is_no_outlier),
         cmocka_unit_test(a_nan_of_ours_names_its_tensor),
         cmocka_unit_test(a_residual_stays_as_it_is_when_a_result_does_not_count_us),
         cmocka_unit_test(a_residual_moves_for_the_shard_that_counts_us_alone),

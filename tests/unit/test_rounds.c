@@ -317,6 +317,13 @@ static void zstd_is_used_where_the_run_has_it(void **state)
     assert_true(bytes[1] < bytes[0]);
 }
 
+static void assert_outliers(const struct rig *rig, uint32_t member, uint64_t all, unsigned lately)
+{
+    unsigned said;
+    assert_int_equal(rounds_outliers(rig->rounds, member, &said), all);
+    assert_int_equal(said, lately);
+}
+
 static void what_runs_away_is_left_out_and_counted(void **state)
 {
     (void)state;
@@ -333,9 +340,36 @@ static void what_runs_away_is_left_out_and_counted(void **state)
     assert_int_equal(meta.contributors_count, 3); /* counted, with no weight */
     assert_int_equal(meta.contributors[1].tokens, 100);
     assert_int_equal(meta.contributors[2].tokens, 0);
-    assert_int_equal(rounds_outliers(rig->rounds, 0), 0);
-    assert_int_equal(rounds_outliers(rig->rounds, 1), 0);
-    assert_int_equal(rounds_outliers(rig->rounds, 2), 1);
+    assert_outliers(rig, 0, 0, 0);
+    assert_outliers(rig, 1, 0, 0);
+    assert_outliers(rig, 2, 1, 1);
+    rig_close(rig);
+}
+
+/* Without a word in the run spec it is scaled down; and who sends what is usual again is forgotten. */
+static void an_outlier_is_remembered_for_eight_rounds(void **state)
+{
+    (void)state;
+    static struct rig_object object;
+    struct bitset have = bitset_first(3);
+    struct rig *rig = rig_new("rounds-lately", "codec = fp32\n", 3, 0, 0);
+    struct slot *slot = slots_in(rig->slots, 0, 2);
+    rig->hold = 1u << SYNC_DO_STORE;
+    rig_contribute(rig, 0, 0.01f, 100);
+    rig_bring_contribution(rig, 0, 1, 100, 0.012f);
+    overhear_begin();
+    rig_bring_contribution(rig, 0, 2, 100, 10);
+    assert_non_null(strstr(overhear_end(), "island cedar is far larger than usual; scaled down"));
+    rounds_reduce(rig->rounds, 0, 1, &have);
+    rig_settle(rig);
+    assert_outliers(rig, 2, 2, 2);
+    rig_contribution(rig, 0, 2, 100, 0.011f, &object);
+    memcpy(slot->data, object.byte, object.bytes);
+    for (unsigned version = 2; version <= 9; version++) {
+        rounds_reduce(rig->rounds, 0, version, &have);
+        rig_settle(rig);
+        assert_outliers(rig, 2, 2, version < 8 ? 2 : 9 - version);
+    }
     rig_close(rig);
 }
 
@@ -346,7 +380,8 @@ static void whose_frame_is_of_no_use_is_dropped_by_name(void **state)
     static float values[4096];
     struct wire_meta meta;
     for (int huge = 0; huge < 2; huge++) {
-        struct rig *rig = rig_new(huge ? "rounds-huge" : "rounds-undecodable", exact, 3, 0, 0);
+        struct rig *rig =
+            rig_new(huge ? "rounds-huge" : "rounds-undecodable", "codec = fp32\noutliers = keep\n", 3, 0, 0);
         rig_contribute(rig, 0, 0.01f, 300);
         rig_bring_contribution(rig, 0, 2, 200, 0.02f);
         rig_contribution(rig, 0, 1, 5000, huge ? 1.5e38f : 0.01f, &object);
@@ -537,6 +572,7 @@ int main(void)
         cmocka_unit_test(a_result_holds_those_it_was_ordered_from),
         cmocka_unit_test(zstd_is_used_where_the_run_has_it),
         cmocka_unit_test(what_runs_away_is_left_out_and_counted),
+        cmocka_unit_test(an_outlier_is_remembered_for_eight_rounds),
         cmocka_unit_test(whose_frame_is_of_no_use_is_dropped_by_name),
         cmocka_unit_test(a_result_is_told_when_it_is_durable),
         cmocka_unit_test(a_disk_that_refuses_is_tried_again),

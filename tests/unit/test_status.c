@@ -15,6 +15,7 @@
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
 #include "tests/lib/played_trainer.h"
+#include "tests/lib/rig.h"
 
 enum { A, B, C };
 enum { SILENT_MS = 2500, MEMORY = 12345678 };
@@ -23,7 +24,8 @@ static struct isle_run *run;
 static struct isle *a;
 static struct played *b, *c;
 static struct played_trainer *trainer;
-static struct status status; /* as last taken */
+static const struct rounds *other_rounds; /* NULL: the island's */
+static struct status status;              /* as last taken */
 
 /* ---- an island, its peers and its trainer ---- */
 
@@ -67,7 +69,7 @@ static struct status_conf conf_of(void)
                                 .start_ms = 1000000,
                                 .plan = a->plan,
                                 .sync = a->sync,
-                                .rounds = a->rounds,
+                                .rounds = other_rounds != NULL ? other_rounds : a->rounds,
                                 .replica = a->replica,
                                 .memory_bytes = a->plan != NULL ? MEMORY : 0};
 }
@@ -145,7 +147,7 @@ static void every_code_has_a_name_of_its_own(void **state)
             assert_string_not_equal(complaint_name((enum complaint_code)i), complaint_name((enum complaint_code)k));
     static const char *const names[COMPLAINT_CODES] = {"away",       "refused", "alone",        "stranger", "slow-peer",
                                                        "missed",     "waiting", "behind",       "repair",   "disk",
-                                                       "restarting", "stopped", "not-attached", "stalled"};
+                                                       "restarting", "stopped", "not-attached", "stalled",  "outlier"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");
@@ -278,6 +280,28 @@ static void rounds_that_close_without_an_island_are_told_after_the_third(void **
     isle_step(a, &(struct sync_event){.type = SYNC_EV_CONTRIBUTION, .fragment = 4, .version = 1, .member = B});
     assert_silent(COMPLAINT_MISSED);
     assert_int_equal(status.peers[B].missed, 0);
+    end();
+}
+
+static void whose_contributions_are_scaled_down_is_named(void **state)
+{
+    (void)state;
+    begin("status-outlier", 3, NULL);
+    struct rig *rig = rig_new("status-outlier-rounds", "codec = fp32\n", 3, 0, 0);
+    other_rounds = rig->rounds;
+    rig_contribute(rig, 0, 0.01f, 100);
+    rig_bring_contribution(rig, 0, 1, 100, 10);
+    assert_silent(COMPLAINT_OUTLIER);
+    rig_bring_contribution(rig, 0, 2, 100, 0.01f);
+    char what[200];
+    snprintf(what, sizeof what,
+             "of the last 8 contributions of island %s to our shards 1 were outliers, and scaled down",
+             status.peers[B].member->name);
+    assert_complains(COMPLAINT_OUTLIER, what);
+    assert_int_equal(status.peers[B].outliers, 1);
+    assert_int_equal(status.peers[C].outliers, 0);
+    other_rounds = NULL;
+    rig_close(rig);
     end();
 }
 
@@ -553,6 +577,7 @@ int main(void)
         cmocka_unit_test(a_stranger_is_told_for_a_minute),
         cmocka_unit_test(who_is_two_intervals_behind_is_slow),
         cmocka_unit_test(rounds_that_close_without_an_island_are_told_after_the_third),
+        cmocka_unit_test(whose_contributions_are_scaled_down_is_named),
         cmocka_unit_test(a_trainer_that_stands_still_at_its_end_names_whom_it_waits_for),
         cmocka_unit_test(fragments_more_than_one_version_behind_are_told),
         cmocka_unit_test(fragments_in_repair_are_told),

@@ -126,7 +126,8 @@ static const struct conf_key keys[] = {
     {"sync", "feedback_decay", CONF_REAL, AT(feedback_decay), "1", 0, 1, NULL, "fraction",
      "Share of the residual that is kept until the next round."},
     {"sync", "feedback_limit", CONF_REAL, AT(feedback_limit), "0.7", 0, 100, NULL, "outer gradients",
-     "Largest residual over the outer gradient, as norms; it is cut down to that. 0: no limit."},
+     "Largest residual over the outer gradient, as norms; it is cut down to that. An outer gradient that is larger "
+     "than usual for the tokens behind it counts as a usual one. 0: no limit."},
     {"sync", "zstd_level", CONF_INT, AT(zstd_level), "1", 0, 19, NULL, NULL,
      "Lossless compression after the codec; 0 turns it off."},
     {"sync", "quorum", CONF_INT, AT(quorum), "0", 0, 64, NULL, "islands",

@@ -83,6 +83,11 @@ struct outlier_conf rules_outliers(const struct runspec *spec)
                                  .trim = (uint32_t)spec->trim};
 }
 
+uint64_t rules_warm_until(const struct runspec *spec)
+{
+    return (uint64_t)(spec->warmup > spec->warm_steps ? spec->warmup : spec->warm_steps);
+}
+
 static double lr_at(const void *user, uint64_t step)
 {
     return runspec_lr(user, step);

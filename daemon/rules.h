@@ -29,6 +29,8 @@ struct rules_eager {
 };
 struct rules_eager rules_eager(const struct runspec *spec, uint32_t islands);
 struct outlier_conf rules_outliers(const struct runspec *spec);
+/* The run step after which neither the inner learning rate nor the interval is warming up. */
+uint64_t rules_warm_until(const struct runspec *spec);
 /* `spec` is borrowed. */
 struct schedule rules_schedule(const struct runspec *spec, uint32_t fragments);
 

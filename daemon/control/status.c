@@ -33,6 +33,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_NOT_ATTACHED] = "not-attached",
         [COMPLAINT_STALLED] = "stalled",
         [COMPLAINT_OUTLIER] = "outlier",
+        [COMPLAINT_RUNAWAY] = "runaway",
     };
     return (unsigned)code < COMPLAINT_CODES ? names[code] : "unknown";
 }
@@ -180,6 +181,21 @@ static void complain_fragments(struct status *status)
     }
 }
 
+/* Once, with the fragment that has grown most. */
+static void complain_runaway(struct status *status)
+{
+    uint32_t most = 0;
+    char text[200];
+    for (uint32_t f = 1; f < status->fragments_count; f++)
+        most = status->fragments[f].grown > status->fragments[most].grown ? f : most;
+    if (status->fragments_count == 0 || status->fragments[most].grown == 0)
+        return;
+    snprintf(text, sizeof text, "the run diverges: fragment %" PRIu32 " of the anchor is %.3g times as large as it was",
+             most, status->fragments[most].grown);
+    complain(status, COMPLAINT_RUNAWAY, text,
+             "stop the run, and begin again from an earlier anchor with lower learning rates or a finer codec");
+}
+
 static void complain_trainer(struct status *status)
 {
     const struct trainer_info *trainer = &status->trainer;
@@ -204,6 +220,7 @@ static void complain_all(struct status *status)
     complain_outliers(status);
     complain_waiting(status);
     complain_fragments(status);
+    complain_runaway(status);
     if (status->rounds.disk_note != NULL && status->rounds.disk_note[0] != '\0')
         complain(status, COMPLAINT_DISK, status->rounds.disk_note,
                  "free space in the state folder; it is tried again every two seconds");
@@ -270,7 +287,8 @@ static void take_fragment(struct status *status, uint32_t f, struct digest_state
                                     .state = sync_state(from->sync, f),
                                     .owner = *sync_owner(from->sync, f),
                                     .waiting = sync_waiting_for(from->sync, f),
-                                    .feedback_cuts = replica_feedback_cuts(from->replica, f)};
+                                    .feedback_cuts = replica_feedback_cuts(from->replica, f),
+                                    .grown = rounds_grown(from->rounds, f)};
     uint64_t version = row->own.version;
     status->versions += version;
     status->version_min = f == 0 || version < status->version_min ? version : status->version_min;

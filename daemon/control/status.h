@@ -55,6 +55,7 @@ enum complaint_code {
     COMPLAINT_NOT_ATTACHED, /* none is configured, and none is attached */
     COMPLAINT_STALLED,      /* the trainer does not finish its steps */
     COMPLAINT_OUTLIER,      /* member: its contributions are left out or scaled down */
+    COMPLAINT_RUNAWAY,      /* an anchor grows without bound */
     COMPLAINT_CODES
 };
 /* "away", "alone", ... */
@@ -92,6 +93,7 @@ struct status_fragment {
     struct owner owner;
     struct bitset waiting; /* members it waits for */
     uint64_t feedback_cuts;
+    double grown; /* how many times as large its anchor is that has run away; 0: it has not */
 };
 
 struct status {

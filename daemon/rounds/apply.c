@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "daemon/rules.h"
 #include "daemon/state/results.h"
+#include "outer_opt/runaway.h"
 
 /* No run spec leads to larger numbers of an outer step. */
 static const float outer_most = 1e6f;
@@ -15,6 +17,8 @@ struct apply_fragment {
     uint32_t parts_left;        /* jobs of the step under way */
     struct replica_size *sizes; /* [members]: of the results being applied, by shard */
     struct bitset counted;      /* of the step under way: shards that count us */
+    struct runaway runaway;
+    double grown; /* as runaway_note() said last */
 };
 
 struct apply {
@@ -50,6 +54,7 @@ struct hash_job {
     uint32_t f;
     uint64_t version;
     struct digest hash;
+    double norm;
 };
 
 enum err apply_new(struct desk *desk, struct apply **out)
@@ -181,7 +186,24 @@ static enum err run_hash(struct job *job, struct jobs_scratch *scratch)
 {
     struct hash_job *j = (struct hash_job *)(void *)job;
     (void)scratch;
+    j->norm = replica_norm(j->apply->desk->conf.replica, j->f);
     return replica_hash(j->apply->desk->conf.replica, j->f, j->version, &j->hash);
+}
+
+static void note_norm(struct apply_fragment *fragment, const struct hash_job *j)
+{
+    bool known = fragment->grown > 0;
+    fragment->grown = runaway_note(&fragment->runaway, j->version, j->norm);
+    if (fragment->grown > 0 && !known)
+        log_error("fragment %" PRIu32 ", version %" PRIu64
+                  ": the anchor runs away: its norm is %.3g, %.3g times what it was. The run diverges; stop it, and "
+                  "begin again from an earlier anchor with lower learning rates or a finer codec",
+                  j->f, j->version, j->norm, fragment->grown);
+}
+
+double apply_grown(const struct apply *apply, uint32_t f)
+{
+    return apply->fragments[f].grown;
 }
 
 static void done_hash(struct job *job)
@@ -198,6 +220,9 @@ static void done_hash(struct job *job)
     }
     state->version = j->version;
     state->hash = j->hash;
+    note_norm(&apply->fragments[j->f], j);
+    if (state->step >= rules_warm_until(desk->conf.spec))
+        replica_settle(desk->conf.replica, j->f);
     log_debug("fragment %" PRIu32 " version %" PRIu64 " hash %s", j->f, j->version, digest_hex(&j->hash, hex));
     event_post(desk->conf.events,
                &(struct event){.type = EVENT_COUNTED, .fragment = j->f, .shards = apply->fragments[j->f].counted});

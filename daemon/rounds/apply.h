@@ -20,6 +20,8 @@ void apply_begin(struct apply *apply, uint32_t f, uint64_t version);
 void apply_unread(struct apply *apply, uint32_t f);
 /* An outer step is ordered and waits for readers: the anchor stands still until they have gone. */
 bool apply_waits(const struct apply *apply, uint32_t f);
+/* How many times as large as before an anchor is that has run away (outer_opt/runaway.h); 0: it has not. */
+double apply_grown(const struct apply *apply, uint32_t f);
 
 /* The numbers of an outer step, as its result brings them; with CO2's staleness penalty, if the run has it, from
  * `sizes`: one of each member's shard, as replica_measure() found them. */

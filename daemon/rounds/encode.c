@@ -56,7 +56,7 @@ static enum err run_encode(struct job *job, struct jobs_scratch *scratch)
     size_t frame_bytes;
     double begin_s = env_mono_s();
     TRY(desk_set_compression(desk, j->compress, scratch->codec));
-    TRY(replica_encode(desk->conf.replica, j->f, j->shard, j->base, j->theta, scratch->codec,
+    TRY(replica_encode(desk->conf.replica, j->f, j->shard, j->base, j->theta, j->meta.tokens, scratch->codec,
                        wire_object_frame(j->slot->data), &frame_bytes));
     j->seconds = env_mono_s() - begin_s;
     return wire_object_seal(WIRE_CONTRIBUTION, &j->meta, j->slot->data, frame_bytes, &j->slot->bytes);

@@ -177,6 +177,11 @@ struct rounds_info rounds_info(const struct rounds *rounds)
                                 .saved = keep_saved(rounds->keep)};
 }
 
+double rounds_grown(const struct rounds *rounds, uint32_t f)
+{
+    return apply_grown(rounds->apply, f);
+}
+
 uint64_t rounds_outliers(const struct rounds *rounds, uint32_t member, unsigned *lately)
 {
     return reduce_outliers(rounds->reduce, member, lately);

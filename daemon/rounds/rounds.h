@@ -76,6 +76,8 @@ struct rounds_info {
     const char *saved; /* path of the exported anchors, or why there is none; "" before */
 };
 struct rounds_info rounds_info(const struct rounds *rounds);
+/* How many times as large as before a fragment's anchor is that has run away (outer_opt/runaway.h); 0: it has not. */
+double rounds_grown(const struct rounds *rounds, uint32_t f);
 /* Contributions of a member that we, as an owner, left out or scaled down; `*lately`: of the last eight. */
 uint64_t rounds_outliers(const struct rounds *rounds, uint32_t member, unsigned *lately);
 

@@ -12,6 +12,11 @@
 
 enum { ADAPT_ROUNDS = 16 };
 
+/* The usual size of an outer gradient: how many rounds are looked at first, how much of a fall is followed at once, and
+ * the most that a rise is followed by. */
+enum { USUAL_ROUNDS = 8 };
+static const double usual_fall = 0.1, usual_rise = 1.01;
+
 /* A shard cut into parts, made once. */
 struct shard_parts {
     struct codec_part *parts;
@@ -20,11 +25,19 @@ struct shard_parts {
     uint64_t encodings;
 };
 
+/* What residuals are held against: the norm of an outer gradient over the tokens behind it. */
+struct usual {
+    double norm_per_token;
+    uint32_t rounds; /* of those looked at first */
+};
+
 struct fragment {
     struct shard_parts *shards; /* of our contributions, by owner */
     struct shard_parts result;  /* of our results */
     float *anchor, *momentum, *residual, *pending;
     float *owner_residual, *owner_pending;
+    struct usual *usual;          /* of our contributions, by shard; then of our results */
+    _Atomic bool settled;         /* the run's warm-up is over */
     _Atomic uint64_t cuts;        /* of residuals; jobs of several shards count */
     struct outlier_score *scores; /* of the members, on our shard */
     float *decoded;               /* trimmed means and medians: every member's contribution to our shard */
@@ -58,6 +71,12 @@ static size_t shard_values(struct plan_shard shard)
     return (size_t)(shard.end - shard.begin);
 }
 
+/* Of our contributions to every shard, and of our results. */
+static size_t usual_count(const struct replica_conf *conf)
+{
+    return (size_t)conf->members_count + 1;
+}
+
 /* Every shard, and our result, chooses codecs for the tensors it holds. Borders of shards cut tensors in two, so all
  * hold at most tensors + borders; what one choice takes grows faster than its tensors, so one with all of them is the
  * most there can be. */
@@ -70,7 +89,7 @@ static uint64_t choices_bytes(const struct replica_conf *conf, uint32_t f)
 
 uint64_t replica_bytes(const struct replica_conf *conf)
 {
-    uint64_t values = 0, choices = 0;
+    uint64_t values = 0, rest = 0;
     for (uint32_t f = 0; f < conf->plan->fragments_count; f++) {
         uint64_t count = conf->plan->fragments[f].values_count;
         values += count * (1 + has_momentum(conf) + 2 * conf->error_feedback);
@@ -79,9 +98,11 @@ uint64_t replica_bytes(const struct replica_conf *conf)
         if (by_value(conf))
             values += conf->members_count * shard_values(shard_of(conf, f, conf->self));
         if (conf->adaptive)
-            choices += choices_bytes(conf, f);
+            rest += choices_bytes(conf, f);
+        if (conf->error_feedback)
+            rest += usual_count(conf) * sizeof(struct usual);
     }
-    return values * sizeof(float) + choices + recipe_bytes(conf->plan, &conf->choice);
+    return values * sizeof(float) + rest + recipe_bytes(conf->plan, &conf->choice);
 }
 
 static enum err cut_parts(struct replica *replica, enum recipe_role role, uint32_t f, struct plan_shard range,
@@ -132,6 +153,7 @@ static enum err alloc_fragment(struct replica *replica, uint32_t f)
         TRY(mem_new(owned * conf->members_count, sizeof(float), "contributions", &fragment->decoded));
     if (!conf->error_feedback)
         return ERR_OK;
+    TRY(mem_new(usual_count(conf), sizeof *fragment->usual, "usual sizes", &fragment->usual));
     TRY(mem_new(count, sizeof(float), "the residual", &fragment->residual));
     TRY(mem_new(count, sizeof(float), "the pending residual", &fragment->pending));
     TRY(mem_new(owned, sizeof(float), "the owner's residual", &fragment->owner_residual));
@@ -179,6 +201,7 @@ void replica_free(struct replica *replica)
         mem_free(fragment->owner_residual);
         mem_free(fragment->owner_pending);
         mem_free(fragment->scores);
+        mem_free(fragment->usual);
         mem_free(fragment->decoded);
         free_parts(&fragment->result);
         for (uint32_t s = 0; fragment->shards != NULL && s < replica->conf.members_count; s++)
@@ -262,22 +285,47 @@ static enum err encode(const struct replica *replica, struct shard_parts *cut, c
     return codec_encode(codec, cut->parts, cut->parts_count, source, left, frame, frame_bytes, fault);
 }
 
-/*
- * A residual that is large beside the outer gradient is mostly old: with outer momentum it feeds itself
- * (measured, docs/ARCHITECTURE.md). It is cut down, and less of it kept.
- */
-static void restrain(const struct replica_conf *conf, struct fragment *fragment, float *left, double meant_square,
-                     size_t count)
+/* Takes note of an outer gradient of this norm, and returns the norm that residuals are held against. It is never more
+ * than either the outer gradient itself or what is usual for these tokens. While residuals are cut it does not rise: in
+ * a run that diverges, residual and outer gradient drive each other up. */
+static double note_usual(struct usual *usual, bool settled, double norm, double tokens, bool cut)
+{
+    double rate = norm / tokens;
+    if (tokens <= 1) /* nothing new was trained */
+        return norm;
+    if (!settled || usual->rounds < USUAL_ROUNDS)
+        usual->norm_per_token = rate;
+    else if (rate < usual->norm_per_token)
+        usual->norm_per_token += usual_fall * (rate - usual->norm_per_token);
+    else if (!cut)
+        usual->norm_per_token = fmin(rate, usual_rise * usual->norm_per_token);
+    usual->rounds += settled && usual->rounds < USUAL_ROUNDS;
+    return fmin(norm, usual->norm_per_token * tokens);
+}
+
+/* A residual that is large beside the outer gradient is mostly old: with outer momentum it feeds itself (measured,
+ * docs/ARCHITECTURE.md). It is cut down, and less of it kept. */
+static void restrain(const struct replica_conf *conf, struct fragment *fragment, struct usual *usual, float *left,
+                     const struct vec_source *meant, double tokens, size_t count)
 {
     double factor = (double)conf->feedback_decay;
-    double square = conf->feedback_limit > 0 ? outer_square_sum(left, NULL, count) : 0;
-    double most = (double)conf->feedback_limit * (double)conf->feedback_limit * meant_square;
-    if (square * factor * factor > most) {
-        factor = sqrt(most / square);
-        atomic_fetch_add(&fragment->cuts, 1);
+    if (conf->feedback_limit > 0) {
+        double limit = (double)conf->feedback_limit;
+        double norm = sqrt(outer_square_sum(meant->minuend, meant->subtrahend, count));
+        double residual = factor * sqrt(outer_square_sum(left, NULL, count));
+        double most = limit * note_usual(usual, atomic_load(&fragment->settled), norm, tokens, residual > limit * norm);
+        if (residual > most) {
+            factor *= most / residual;
+            atomic_fetch_add(&fragment->cuts, 1);
+        }
     }
     if (factor < 1)
         outer_scale(left, count, (float)factor);
+}
+
+void replica_settle(struct replica *replica, uint32_t f)
+{
+    atomic_store(&replica->fragments[f].settled, true);
 }
 
 uint64_t replica_feedback_cuts(const struct replica *replica, uint32_t f)
@@ -286,7 +334,7 @@ uint64_t replica_feedback_cuts(const struct replica *replica, uint32_t f)
 }
 
 enum err replica_encode(struct replica *replica, uint32_t f, uint32_t shard, const float *base, const float *theta,
-                        struct codec *codec, uint8_t *frame, size_t *frame_bytes)
+                        uint64_t tokens, struct codec *codec, uint8_t *frame, size_t *frame_bytes)
 {
     struct fragment *fragment = &replica->fragments[f];
     struct plan_shard range = replica_shard(replica, f, shard);
@@ -299,10 +347,7 @@ enum err replica_encode(struct replica *replica, uint32_t f, uint32_t shard, con
     float *pending = fragment->pending != NULL ? fragment->pending + range.begin : NULL;
     enum err err = encode(replica, &fragment->shards[shard], &source, codec, pending, frame, frame_bytes, &fault);
     if (err == ERR_OK && pending != NULL)
-        restrain(&replica->conf, fragment, pending,
-                 replica->conf.feedback_limit > 0
-                     ? outer_square_sum(source.minuend, source.subtrahend, shard_values(range))
-                     : 0,
+        restrain(&replica->conf, fragment, &fragment->usual[shard], pending, &source, (double)tokens,
                  shard_values(range));
     if (err == ERR_NONFINITE) {
         const struct plan_tensor *tensor = plan_tensor_at(replica->conf.plan, f, range.begin + fault);
@@ -411,6 +456,15 @@ static enum err weighted_mean(const struct replica *replica, struct fragment *fr
     return ERR_OK;
 }
 
+/* Tokens behind a mean, for one contribution. */
+static double mean_weight(const struct replica_input *inputs, size_t inputs_count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < inputs_count; i++)
+        sum += (double)inputs[i].weight;
+    return sum / (double)inputs_count;
+}
+
 enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_input *inputs, size_t inputs_count,
                         struct codec *codec, float *scratch, uint8_t *frame, size_t *frame_bytes, size_t *bad)
 {
@@ -423,8 +477,8 @@ enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_inpu
     enum err err =
         encode(replica, &fragment->result, &source, codec, fragment->owner_pending, frame, frame_bytes, &fault);
     if (err == ERR_OK && fragment->owner_pending != NULL)
-        restrain(&replica->conf, fragment, fragment->owner_pending,
-                 replica->conf.feedback_limit > 0 ? outer_square_sum(scratch, NULL, count) : 0, count);
+        restrain(&replica->conf, fragment, &fragment->usual[replica->conf.members_count], fragment->owner_pending,
+                 &source, mean_weight(inputs, inputs_count), count);
     if (err != ERR_NONFINITE)
         return err;
     *bad = largest_input(inputs, inputs_count, codec, scratch, count);
@@ -475,6 +529,12 @@ enum err replica_measure(struct replica *replica, uint32_t f, uint32_t shard, co
     if (momentum != NULL)
         size->momentum = outer_square_sum(momentum + range.begin, NULL, shard_values(range));
     return ERR_OK;
+}
+
+double replica_norm(const struct replica *replica, uint32_t f)
+{
+    return sqrt(
+        outer_square_sum(replica->fragments[f].anchor, NULL, (size_t)replica->conf.plan->fragments[f].values_count));
 }
 
 enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, struct digest *hash)

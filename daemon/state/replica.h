@@ -30,7 +30,7 @@ struct replica_conf {
     bool adaptive; /* tensor by tensor the codec that serves it best, at the error `choice` would make */
     bool error_feedback;
     float feedback_decay; /* share of a residual that is kept from one round to the next; 1: all */
-    float feedback_limit; /* largest residual over outer gradient, as norms; 0: none */
+    float feedback_limit; /* largest residual over the usual outer gradient, as norms; 0: none */
     struct outlier_conf outliers;
     const uint64_t *weights; /* of the members, for cutting shards; copied */
     uint32_t members_count, self;
@@ -70,9 +70,11 @@ struct replica_snapshot {
 };
 
 /* Our contribution for one shard: base - theta + residual, encoded; the new residual is kept pending, cut down to
- * feedback_limit where it is more. ERR_NONFINITE names the tensor. `base` and `theta` are whole fragments. */
+ * feedback_limit where it is more. `tokens` were trained for it. ERR_NONFINITE names the tensor. `base` and `theta` are
+ * whole fragments. */
 ERR_MUST_CHECK enum err replica_encode(struct replica *replica, uint32_t f, uint32_t shard, const float *base,
-                                       const float *theta, struct codec *codec, uint8_t *frame, size_t *frame_bytes);
+                                       const float *theta, uint64_t tokens, struct codec *codec, uint8_t *frame,
+                                       size_t *frame_bytes);
 
 struct replica_input {
     const uint8_t *frame;
@@ -87,6 +89,9 @@ struct replica_input {
 ERR_MUST_CHECK enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_input *inputs,
                                        size_t inputs_count, struct codec *codec, float *scratch, uint8_t *frame,
                                        size_t *frame_bytes, size_t *bad);
+/* The run has warmed up: from now on an outer gradient that grows faster than the tokens behind it makes no room for a
+ * larger residual. */
+void replica_settle(struct replica *replica, uint32_t f);
 /* How often a residual of that fragment was cut down to feedback_limit. */
 uint64_t replica_feedback_cuts(const struct replica *replica, uint32_t f);
 
@@ -114,6 +119,9 @@ struct replica_size {
 ERR_MUST_CHECK enum err replica_measure(struct replica *replica, uint32_t f, uint32_t shard, const uint8_t *frame,
                                         size_t frame_bytes, struct codec *codec, float *scratch,
                                         struct replica_size *size);
+
+/* Norm of a fragment's anchor. */
+double replica_norm(const struct replica *replica, uint32_t f);
 
 /* Hash of a fragment as `version`. */
 ERR_MUST_CHECK enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, struct digest *hash);

@@ -326,8 +326,8 @@ static enum err encode(struct lab *lab, struct flight *flight, uint32_t i, uint3
         struct plan_shard range = replica_shard(island->replica, f, s);
         if (range.begin == range.end)
             continue;
-        TRY(replica_encode(island->replica, f, s, island->base[f], lab->theta, lab->codec, frame->bytes,
-                           &frame->count));
+        TRY(replica_encode(island->replica, f, s, island->base[f], lab->theta, island->tokens[f], lab->codec,
+                           frame->bytes, &frame->count));
         replica_commit(island->replica, f, s);
         if (s != i)
             lab->bytes_sent += (double)frame->count / lab->conf->islands;
@@ -455,8 +455,11 @@ static enum err end_round(struct lab *lab, struct flight *flight, uint32_t f)
         lab->version[f]++;
         TRY(outer_step_on_all(lab, flight, f));
     }
-    for (uint32_t i = 0; i < lab->conf->islands; i++)
+    for (uint32_t i = 0; i < lab->conf->islands; i++) {
+        if (flight->due >= rules_warm_until(&lab->conf->spec))
+            replica_settle(lab->island[i].replica, f);
         take_in(lab, flight, i, f);
+    }
     return ERR_OK;
 }
 

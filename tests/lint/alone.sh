@@ -24,7 +24,7 @@ trainer/shared         | shared_make       | engine_new control_new status_take 
 trainer/process        | process_new       | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new shared_make replica_new | unit/process
 rounds/rounds          | rounds_new        | engine_new control_new status_take peers_new trainer_new                    | unit/rounds unit/rounds_apply unit/rounds_disk unit/rounds_export unit/rounds_install unit/rounds_memory
 rounds/squeeze         | squeeze_best      | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/squeeze
-state/replica          | replica_new       | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica
+state/replica          | replica_new       | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica unit/guards
 state/ledger           | ledger_open       | engine_new peers_new rounds_new trainer_new slots_new replica_new jobs_new events_new | unit/ledger
 state/slots            | slots_new         | engine_new peers_new rounds_new trainer_new ledger_open jobs_new events_new | unit/slots
 state/results          | result_open       | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/results

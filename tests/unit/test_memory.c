@@ -19,7 +19,7 @@ enum { MEMBERS = 4, SELF = 2, THREADS = 3, LAYERS = 4, TENSORS = 1 + 3 * LAYERS 
 
 /* What is not said, because it does not grow with the parameters: tables for each fragment and member, and what the
  * allocator rounds up. */
-enum { TABLE_BYTES = 512 };
+enum { TABLE_BYTES = 576 };
 
 /* What the run spec chooses and memory depends on. */
 static const struct row {

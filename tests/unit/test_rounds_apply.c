@@ -325,7 +325,7 @@ static void encode_alike(const struct rig *rig, struct replica *twin, uint32_t f
         struct wire_meta meta;
         size_t bytes, ours_bytes;
         const uint8_t *ours = rig_open_slot(slots_out(rig->slots, f, s), WIRE_CONTRIBUTION, &meta, &ours_bytes);
-        assert_ok(replica_encode(twin, f, s, rig->base[f], rig->theta[f], codec, frame, &bytes));
+        assert_ok(replica_encode(twin, f, s, rig->base[f], rig->theta[f], 1000, codec, frame, &bytes));
         assert_int_equal(bytes, ours_bytes);
         assert_memory_equal(frame, ours, bytes);
     }

@@ -116,7 +116,7 @@ static void a_slot_holds_the_largest_object_of_its_shard(void **state)
             struct slot *slot = slots_out(slots, f, shard);
             assert_ok(slots_room(slots, slot, f, shard));
             assert_int_equal(slot->bytes_max, wire_object_bytes_max(replica_frame_bytes_max(replica, f, shard)));
-            assert_ok(replica_encode(replica, f, shard, replica_anchor(replica, f), theta, codec,
+            assert_ok(replica_encode(replica, f, shard, replica_anchor(replica, f), theta, 1000, codec,
                                      wire_object_frame(slot->data), &frame_bytes));
             assert_ok(wire_object_seal(WIRE_RESULT, &meta, slot->data, frame_bytes, &bytes));
             assert_in_range(bytes, 1, slot->bytes_max);

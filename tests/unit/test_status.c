@@ -13,6 +13,7 @@
 #include "daemon/control/status.h"
 #include "daemon/control/status_json.h"
 #include "tests/lib/isle.h"
+#include "tests/lib/overhear.h"
 #include "tests/lib/played.h"
 #include "tests/lib/played_trainer.h"
 #include "tests/lib/rig.h"
@@ -24,8 +25,8 @@ static struct isle_run *run;
 static struct isle *a;
 static struct played *b, *c;
 static struct played_trainer *trainer;
-static const struct rounds *other_rounds; /* NULL: the island's */
-static struct status status;              /* as last taken */
+static const struct rig *other_rig; /* whose rounds are looked at in place of the island's; NULL: none */
+static struct status status;        /* as last taken */
 
 /* ---- an island, its peers and its trainer ---- */
 
@@ -67,10 +68,10 @@ static struct status_conf conf_of(void)
                                 .peers = a->peers,
                                 .trainer = a->trainer,
                                 .start_ms = 1000000,
-                                .plan = a->plan,
-                                .sync = a->sync,
-                                .rounds = other_rounds != NULL ? other_rounds : a->rounds,
-                                .replica = a->replica,
+                                .plan = other_rig != NULL ? other_rig->plan : a->plan,
+                                .sync = other_rig != NULL ? other_rig->sync : a->sync,
+                                .rounds = other_rig != NULL ? other_rig->rounds : a->rounds,
+                                .replica = other_rig != NULL ? other_rig->replica : a->replica,
                                 .memory_bytes = a->plan != NULL ? MEMORY : 0};
 }
 
@@ -145,9 +146,9 @@ static void every_code_has_a_name_of_its_own(void **state)
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         for (unsigned k = 0; k < i; k++)
             assert_string_not_equal(complaint_name((enum complaint_code)i), complaint_name((enum complaint_code)k));
-    static const char *const names[COMPLAINT_CODES] = {"away",       "refused", "alone",        "stranger", "slow-peer",
-                                                       "missed",     "waiting", "behind",       "repair",   "disk",
-                                                       "restarting", "stopped", "not-attached", "stalled",  "outlier"};
+    static const char *const names[COMPLAINT_CODES] = {
+        "away",   "refused", "alone",      "stranger", "slow-peer",    "missed",  "waiting", "behind",
+        "repair", "disk",    "restarting", "stopped",  "not-attached", "stalled", "outlier", "runaway"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");
@@ -288,7 +289,7 @@ static void whose_contributions_are_scaled_down_is_named(void **state)
     (void)state;
     begin("status-outlier", 3, NULL);
     struct rig *rig = rig_new("status-outlier-rounds", "codec = fp32\n", 3, 0, 0);
-    other_rounds = rig->rounds;
+    other_rig = rig;
     rig_contribute(rig, 0, 0.01f, 100);
     rig_bring_contribution(rig, 0, 1, 100, 10);
     assert_silent(COMPLAINT_OUTLIER);
@@ -300,7 +301,30 @@ static void whose_contributions_are_scaled_down_is_named(void **state)
     assert_complains(COMPLAINT_OUTLIER, what);
     assert_int_equal(status.peers[B].outliers, 1);
     assert_int_equal(status.peers[C].outliers, 0);
-    other_rounds = NULL;
+    other_rig = NULL;
+    rig_close(rig);
+    end();
+}
+
+static void an_anchor_that_runs_away_is_told(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 12 };
+    struct bitset naming_us = bitset_first(2);
+    begin("status-runaway", 2, NULL);
+    struct rig *rig = rig_new("status-runaway-rounds", "codec = fp32\n", 2, 0, 0);
+    other_rig = rig;
+    for (unsigned version = 1; version <= ROUNDS; version++) {
+        assert_silent(COMPLAINT_RUNAWAY);
+        if (version == ROUNDS)
+            replica_anchor(rig->replica, 1)[0] = 1e6f;
+        overhear_begin();
+        rig_round(rig, 1, &naming_us);
+        bool said = strstr(overhear_end(), "fragment 1, version 12: the anchor runs away: its norm is 1e+06") != NULL;
+        assert_int_equal(said, version == ROUNDS);
+    }
+    assert_complains(COMPLAINT_RUNAWAY, "the run diverges: fragment 1 of the anchor is ");
+    other_rig = NULL;
     rig_close(rig);
     end();
 }
@@ -578,6 +602,7 @@ int main(void)
         cmocka_unit_test(who_is_two_intervals_behind_is_slow),
         cmocka_unit_test(rounds_that_close_without_an_island_are_told_after_the_third),
         cmocka_unit_test(whose_contributions_are_scaled_down_is_named),
+        cmocka_unit_test(an_anchor_that_runs_away_is_told),
         cmocka_unit_test(a_trainer_that_stands_still_at_its_end_names_whom_it_waits_for),
         cmocka_unit_test(fragments_more_than_one_version_behind_are_told),
         cmocka_unit_test(fragments_in_repair_are_told),

@@ -15,6 +15,8 @@
 /* FEW: islands that are simulated for the table; with more of them the share of the time hardly changes
  * (tests/num/test_forecast.c). */
 enum { TARGETS = 5, GRID = 50, ROWS_MAX = 12, FEW = 16 };
+/* Of the run spec that is printed to begin with. */
+enum { RUN_ROUNDS = 100, SPEC_BYTES = 400 };
 /* MANY: with more islands a run of all takes minutes, which is said first. */
 enum { MANY = 200, LAYERS_MAX = 3000, INTERVAL_MAX = 100000 };
 enum { LAYERS_A_FRAGMENT = 3 };
@@ -28,28 +30,26 @@ enum { OVERLAPS_AN_INTERVAL = 3 };
 static const double BANDWIDTH_MIN = 1e3, BANDWIDTH_MAX = 1e15;
 static const double targets[TARGETS] = {0.50, 0.80, 0.90, 0.95, 0.99};
 
-/* Whether a way is recommended: topk loses more than a longer interval does, so it is for lines where nothing else will
- * do. */
-enum choose { CHOOSE_NEVER, CHOOSE_FIRST, CHOOSE_LAST };
-
 /* A way to synchronise. */
 struct way {
     const char *name;
     const char *codec;
     double bits; /* per parameter, behind zstd on Gaussian data (tests/num/test_codec.c) */
     bool every_step, stream, overlap;
-    enum choose choose;
+    const char *lines; /* of a run spec's [sync]; NULL: it is never recommended */
 };
+enum { E3M0 = 5, UNIFORM, TOPK };
 
 static const struct way ways[] = {
-    {"data-parallel, bf16", "bf16", 16, true, false, false, CHOOSE_NEVER},
-    {"DiLoCo, bf16", "bf16", 16, false, false, false, CHOOSE_NEVER},
-    {"streaming, bf16", "bf16", 16, false, true, false, CHOOSE_NEVER},
-    {"+ overlap, bf16", "bf16", 16, false, true, true, CHOOSE_NEVER},
-    {"+ overlap, int8", "int8", 7.5, false, true, true, CHOOSE_NEVER},
-    {"+ overlap, e3m0", "e3m0", 3.6, false, true, true, CHOOSE_FIRST},
-    {"+ overlap, uniform 1.4", "uniform", 1.7, false, true, true, CHOOSE_FIRST},
-    {"+ overlap, topk 1/64", "topk", 0.17, false, true, true, CHOOSE_LAST},
+    {"data-parallel, bf16", "bf16", 16, true, false, false, NULL},
+    {"DiLoCo, bf16", "bf16", 16, false, false, false, NULL},
+    {"streaming, bf16", "bf16", 16, false, true, false, NULL},
+    {"+ overlap, bf16", "bf16", 16, false, true, true, NULL},
+    {"+ overlap, int8", "int8", 7.5, false, true, true, NULL},
+    [E3M0] = {"+ overlap, e3m0", "e3m0", 3.6, false, true, true, "codec = e3m0\n"},
+    [UNIFORM] = {"+ overlap, uniform 1.4", "uniform", 1.74, false, true, true, "codec = uniform\nstep = 1.4\n"},
+    [TOPK] = {"+ overlap, topk 1/64", "topk", 0.17, false, true, true,
+              "codec = topk\nkeep = 0.015625\nerror_feedback = yes\n"},
 };
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
@@ -174,11 +174,40 @@ static enum err work_out(const struct ctl_plan *plan, const struct way *way, dou
 
 /* ---- what to choose ---- */
 
+/* The mildest first: finer codecs and shorter intervals. topk loses more than a longer interval does; it is for lines
+ * where nothing else will do. */
+static const struct candidate {
+    uint64_t interval;
+    size_t way;
+} candidates[] = {
+    {30, E3M0},  {30, UNIFORM},  {50, E3M0},  {50, UNIFORM},  {100, E3M0}, {100, UNIFORM},
+    {200, E3M0}, {200, UNIFORM}, {500, E3M0}, {500, UNIFORM}, {500, TOPK},
+};
+enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
+
 struct choice {
-    uint64_t interval, overlap;
-    const struct way *way;
+    const struct candidate *candidate;
+    uint64_t overlap;
     double utilisation;
 };
+
+size_t ctl_plan_specs(void)
+{
+    return CANDIDATES;
+}
+
+uint64_t ctl_plan_overlap_max(size_t which)
+{
+    return candidates[which].interval / OVERLAPS_AN_INTERVAL;
+}
+
+void ctl_plan_spec(size_t which, uint64_t overlap, char *text, size_t text_bytes)
+{
+    uint64_t interval = candidates[which].interval;
+    snprintf(text, text_bytes,
+             "[run]\nname = planned\nsteps = %" PRIu64 "\n[sync]\ninterval = %" PRIu64 "\noverlap = %" PRIu64 "\n%s",
+             RUN_ROUNDS * interval, interval, overlap, ways[candidates[which].way].lines);
+}
 
 /* Steps that a fragment's exchange takes, and one for what comes between. */
 static uint64_t overlap_for(const struct ctl_plan *plan, double bits, double bits_per_s)
@@ -203,32 +232,27 @@ static enum err confirm(const struct ctl_plan *plan, const struct way *way, doub
     return ERR_OK;
 }
 
-/* The mildest that trains for a good share of the time: finer codecs and shorter intervals first; else the best there
- * is. */
+/* The mildest that trains for a good share of the time; else the best there is. */
 static enum err recommend(const struct ctl_plan *plan, double bits_per_s, struct choice *best)
 {
-    static const uint64_t intervals[] = {30, 50, 100, 200, 500};
-    const size_t last = sizeof intervals / sizeof intervals[0] - 1;
-    *best = (struct choice){0};
-    for (size_t i = 0; i <= last; i++)
-        for (const struct way *way = ways; way < ways + WAYS; way++) {
-            struct ctl_plan tried = *plan;
-            double utilisation, bytes;
-            if (way->choose == CHOOSE_NEVER || (way->choose == CHOOSE_LAST && i < last))
-                continue;
-            tried.interval = intervals[i];
-            tried.overlap = overlap_for(plan, way->bits, bits_per_s);
-            uint64_t overlap_most = tried.interval / OVERLAPS_AN_INTERVAL;
-            tried.overlap = tried.overlap < overlap_most ? tried.overlap : overlap_most;
-            TRY(try_way(&tried, way, bits_per_s, &utilisation, &bytes));
-            if (utilisation >= share_good)
-                TRY(confirm(&tried, way, bits_per_s, &utilisation));
-            if (best->way != NULL && best->utilisation >= utilisation)
-                continue;
-            *best = (struct choice){tried.interval, tried.overlap, way, utilisation};
-            if (utilisation >= share_good)
-                return ERR_OK;
-        }
+    *best = (struct choice){.candidate = NULL};
+    for (size_t i = 0; i < CANDIDATES; i++) {
+        struct ctl_plan tried = *plan;
+        const struct way *way = &ways[candidates[i].way];
+        double utilisation, bytes;
+        tried.interval = candidates[i].interval;
+        tried.overlap = overlap_for(plan, way->bits, bits_per_s);
+        if (tried.overlap > ctl_plan_overlap_max(i))
+            tried.overlap = ctl_plan_overlap_max(i);
+        TRY(try_way(&tried, way, bits_per_s, &utilisation, &bytes));
+        if (utilisation >= share_good)
+            TRY(confirm(&tried, way, bits_per_s, &utilisation));
+        if (best->candidate != NULL && best->utilisation >= utilisation)
+            continue;
+        *best = (struct choice){&candidates[i], tried.overlap, utilisation};
+        if (utilisation >= share_good)
+            return ERR_OK;
+    }
     return ERR_OK;
 }
 
@@ -264,23 +288,28 @@ static void print_table(const struct ctl_plan *plan, double bits_per_s, const st
             printf(" %8s", rate_text(outcomes[i].needed[t], text));
         putchar('\n');
     }
-    printf("\nOn this link: [sync] interval = %" PRIu64 ", overlap = %" PRIu64 ", codec = %s, %" PRIu32
-           " fragments: trains %.0f %% of the time.\n",
-           choice->interval, choice->overlap, choice->way->codec, fragments_of(plan), 100 * choice->utilisation);
+    char spec[SPEC_BYTES];
+    ctl_plan_spec((size_t)(choice->candidate - candidates), choice->overlap, spec, sizeof spec);
+    printf("\nOn this link a run trains %.0f %% of the time with the run spec below (name and steps are yours, and\n"
+           "[model] and [train] if the trainer is ours), and %" PRIu32 " fragments.\n",
+           100 * choice->utilisation, fragments_of(plan));
     if (plan->islands > FEW)
-        printf("(The table is from %d islands, which stand for more; the last line from all %" PRIu64 ".)\n", FEW,
+        printf("(The table is from %d islands, which stand for more; the recommendation from all %" PRIu64 ".)\n", FEW,
                plan->islands);
     if (plan->islands > WIRE_MEMBERS_MAX)
         printf("(A run has at most %d islands at present.)\n", WIRE_MEMBERS_MAX);
     if (choice->utilisation < share_good)
         printf("That is less than %.0f %%: a faster line, fewer parameters or longer steps would help.\n",
                100 * share_good);
+    printf("\n%s", spec);
 }
 
 static enum err print_json(const struct ctl_plan *plan, double bits_per_s, const struct outcome *outcomes,
                            const struct choice *choice)
 {
     json_t *rows = json_array();
+    char spec[SPEC_BYTES];
+    ctl_plan_spec((size_t)(choice->candidate - candidates), choice->overlap, spec, sizeof spec);
     for (size_t i = 0; i < WAYS; i++) {
         json_t *need = json_object();
         for (int t = 0; t < TARGETS; t++) {
@@ -299,8 +328,9 @@ static enum err print_json(const struct ctl_plan *plan, double bits_per_s, const
         (json_int_t)plan->islands, "islands_in_table", (json_int_t)(plan->islands < FEW ? plan->islands : FEW),
         "step_s", plan->step_s, "bandwidth_bit_s", bits_per_s, "interval", (json_int_t)plan->interval, "overlap",
         (json_int_t)plan->overlap, "fragments", (json_int_t)fragments_of(plan), "rows", rows, "recommended",
-        json_pack("{s:I, s:I, s:s, s:f}", "interval", (json_int_t)choice->interval, "overlap",
-                  (json_int_t)choice->overlap, "codec", choice->way->codec, "utilisation", choice->utilisation));
+        json_pack("{s:I, s:I, s:s, s:f, s:s}", "interval", (json_int_t)choice->candidate->interval, "overlap",
+                  (json_int_t)choice->overlap, "codec", ways[choice->candidate->way].codec, "utilisation",
+                  choice->utilisation, "spec", spec));
     bool good =
         all != NULL && json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6)) == 0;
     putchar('\n');

@@ -215,6 +215,18 @@ static void watch_goes_on_until_it_is_ended(const char *socket)
     mem_free(text);
 }
 
+/* What was printed last, from its run spec on, is one. */
+static void assert_planned_spec_loads(const char *codec)
+{
+    const char *begin = strstr(out, "\n[run]\n");
+    assert_non_null(begin);
+    const char *path = testlib_file(folder, "planned.ini", "%s", begin);
+    assert_int_equal(RUN("diloco-worker", "spec", "--run", path), 0);
+    char line[40];
+    snprintf(line, sizeof line, "\ncodec = %s\n", codec);
+    assert_prints(line);
+}
+
 static void a_line_is_planned_for(void **state)
 {
     (void)state;
@@ -226,7 +238,10 @@ static void a_line_is_planned_for(void **state)
     assert_says("no rate");
     assert_int_equal(RUN("dilococtl", "plan", "--params", "1e9", "--step-time", "0.1", "--bandwidth", "1Gbit"), 0);
     assert_prints("DiLoCo, bf16");
-    assert_prints("On this link: [sync] interval = ");
+    assert_prints("On this link a run trains ");
+    assert_planned_spec_loads("uniform");
+    assert_int_equal(RUN("dilococtl", "plan", "--params", "1e9", "--step-time", "0.1", "--bandwidth", "1Mbit"), 0);
+    assert_planned_spec_loads("topk");
     const char *path = testlib_path(folder, "plan.svg");
     assert_int_equal(RUN("dilococtl", "plan", "--params", "1e7", "--step-time", "0.5", "--bandwidth", "100Mbit",
                          "--json", "--plot", path),

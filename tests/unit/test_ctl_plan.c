@@ -1,6 +1,11 @@
-/* ctl_plan: what makes no sense is refused with the reason. What a forecast comes to is tested in tests/num. */
+/* ctl_plan: what makes no sense is refused with the reason, and what is recommended is not. What a forecast comes to is
+ * tested in tests/num. */
 #include "tests/lib/testlib.h"
 
+#include <string.h>
+
+#include "common/digest.h"
+#include "common/runspec.h"
 #include "daemon/ctl/ctl_plan.h"
 
 static void a_plan_that_makes_no_sense_is_refused_with_the_reason(void **state)
@@ -36,10 +41,29 @@ static void a_plan_that_makes_no_sense_is_refused_with_the_reason(void **state)
     REFUSES(rtt_ms, -1, "--rtt");
 }
 
+/* Whoever takes what is recommended must not be refused. */
+static void every_run_spec_that_is_recommended_loads(void **state)
+{
+    (void)state;
+    for (size_t which = 0; which < ctl_plan_specs(); which++)
+        for (uint64_t overlap = 0; overlap <= ctl_plan_overlap_max(which); overlap++) {
+            char text[400];
+            struct runspec spec;
+            ctl_plan_spec(which, overlap, text, sizeof text);
+            assert_true(strlen(text) + 1 < sizeof text);
+            if (runspec_parse(text, "plan", &spec) != ERR_OK)
+                fail_msg("%s\n%s", err_text(), text);
+            assert_int_equal(spec.overlap, overlap);
+            runspec_deinit(&spec);
+        }
+}
+
 int main(void)
 {
+    assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_that_makes_no_sense_is_refused_with_the_reason),
+        cmocka_unit_test(every_run_spec_that_is_recommended_loads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,8 +13,6 @@
 #include "common/runspec.h"
 
 enum { LAB_ISLANDS_MAX = 8, LAB_EVAL_WINDOWS = 256 };
-/* Raised when a run comes out differently: results from before are not taken for present ones. */
-static const uint32_t lab_version = 2;
 
 struct lab_conf {
     struct runspec spec;

@@ -15,11 +15,12 @@
 #include "common/digest.h"
 #include "common/env.h"
 #include "common/fsio.h"
+#include "common/mem.h"
 #include "tests/bench/field.h"
 #include "tests/lib/corpus.h"
 
 #define CORPUS "build/bench/quality/corpus"
-enum { CORPUS_BYTES_MAX = 8 << 20 };
+enum { CORPUS_BYTES_MAX = 8 << 20, FILE_BYTES_MAX = 1 << 30 };
 
 /* One run: a row with one seed. */
 struct task {
@@ -30,19 +31,49 @@ struct task {
 static volatile sig_atomic_t stopped;
 /* Of this process alone: two may be at work on different rows. */
 static char base_path[64];
+/* Of the text, and of the programs that train on it: a result counts for these alone. */
+static struct digest made_of[2];
 
 static void on_signal(int number)
 {
     stopped = number;
 }
 
-/* The name holds what the run is made of, so that a changed row is run anew. */
+static enum err add_file(struct digest_state *state, const char *path)
+{
+    char *data;
+    size_t bytes;
+    TRY(fsio_read(path, FILE_BYTES_MAX, &data, &bytes));
+    digest_add(state, data, bytes);
+    mem_free(data);
+    return ERR_OK;
+}
+
+static enum err note_origin(const char *text)
+{
+    const char *build = getenv("BUILD");
+    char daemon[300], worker[300];
+    struct digest_state state;
+    snprintf(daemon, sizeof daemon, "%s/dilocod", build != NULL ? build : "build/gcc");
+    snprintf(worker, sizeof worker, "%s/diloco-worker", build != NULL ? build : "build/gcc");
+    digest_begin(&state);
+    TRY(add_file(&state, text));
+    made_of[0] = digest_end(&state);
+    digest_begin(&state);
+    TRY(add_file(&state, "/proc/self/exe"));
+    TRY(add_file(&state, daemon));
+    TRY(add_file(&state, worker));
+    made_of[1] = digest_end(&state);
+    return ERR_OK;
+}
+
+/* The name holds what the run is made of, so that it is run anew when a row, the text or the programs have changed. */
 void quality_path(const struct quality_row *row, uint64_t seed, char *path, size_t path_bytes)
 {
     struct digest_state state;
     char hex[DIGEST_HEX_BYTES];
     digest_begin(&state);
-    digest_add(&state, &lab_version, sizeof lab_version);
+    digest_add(&state, made_of, sizeof made_of);
     digest_add(&state, quality_base, strlen(quality_base));
     digest_add(&state, &row->islands, sizeof row->islands);
     digest_add(&state, &row->steps, sizeof row->steps);
@@ -180,6 +211,10 @@ int main(int argc, char **argv)
     }
     if (!corpus_make(data, CORPUS, CORPUS_BYTES_MAX))
         return 2;
+    if (note_origin(CORPUS) != ERR_OK) {
+        fprintf(stderr, "quality: %s\n", err_text());
+        return 2;
+    }
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     struct task *tasks = calloc(quality_rows_count * seeds, sizeof *tasks);

@@ -1,11 +1,11 @@
 #include "net/wire.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/bytes.h"
-#include "common/mem.h"
 #include "net/wire.pb-c.h"
 
 #define HEADER_MAGIC 0x31434c44u /* "DLC1" */
@@ -307,24 +307,26 @@ enum {
     UNPACK_BYTES_MAX = WIRE_FRAGMENTS_MAX * UNPACK_ROW_BYTES + (64 << 10)
 };
 
-struct budget {
-    size_t left;
+/* Where it takes it from; taken by one message at a time, and left as a whole. */
+struct arena {
+    size_t used;
+    _Alignas(max_align_t) uint8_t bytes[UNPACK_BYTES_MAX];
 };
 
 static void *take(void *user, size_t bytes)
 {
-    struct budget *budget = user;
-    uint8_t *memory;
-    if (bytes > budget->left || mem_new(bytes, 1, "a control message", &memory) != ERR_OK)
+    struct arena *arena = user;
+    size_t rounded = (bytes + _Alignof(max_align_t) - 1) / _Alignof(max_align_t) * _Alignof(max_align_t);
+    if (bytes > UNPACK_BYTES_MAX || rounded > UNPACK_BYTES_MAX - arena->used)
         return NULL;
-    budget->left -= bytes;
-    return memory;
+    arena->used += rounded;
+    return arena->bytes + arena->used - rounded;
 }
 
 static void give_back(void *user, void *memory)
 {
     (void)user;
-    mem_free(memory);
+    (void)memory;
 }
 
 enum err wire_unpack(uint32_t type, const void *payload, size_t bytes, struct wire_message *message)
@@ -341,8 +343,9 @@ enum err wire_unpack(uint32_t type, const void *payload, size_t bytes, struct wi
         return err_set(ERR_PROTO, "message of unknown type %" PRIu32, type);
     if (bytes > WIRE_CONTROL_BYTES_MAX)
         return err_set(ERR_PROTO, "control message of %zu bytes", bytes);
-    struct budget budget = {.left = UNPACK_BYTES_MAX};
-    ProtobufCAllocator allocator = {.alloc = take, .free = give_back, .allocator_data = &budget};
+    static _Thread_local struct arena arena;
+    ProtobufCAllocator allocator = {.alloc = take, .free = give_back, .allocator_data = &arena};
+    arena.used = 0;
     ProtobufCMessage *proto = protobuf_c_message_unpack(descriptors[type], &allocator, bytes, payload);
     if (proto == NULL)
         return err_set(ERR_PROTO, "control message of type %" PRIu32 " is damaged, or holds too much", type);

@@ -113,16 +113,22 @@ static void assert_hears(uint32_t type)
     assert_int_equal(message.type, type);
 }
 
-static void begin(void)
+static const char *listen_here(void)
 {
     const char *path = testlib_path(testlib_folder("attach"), "s");
     struct sockaddr_un address;
-    pthread_t thread;
-    make_shm();
     listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     assert_ok(ipc_address(path, &address));
     assert_int_equal(bind(listener, (const struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(listen(listener, 4), 0);
+    return path;
+}
+
+static void begin(void)
+{
+    const char *path = listen_here();
+    pthread_t thread;
+    make_shm();
     assert_int_equal(pthread_create(&thread, NULL, serve_begin, NULL), 0);
     struct diloco_start start;
     struct diloco_options options = {.socket_path = path, .wait_ms = 2000, .device = device};
@@ -471,6 +477,78 @@ static void a_path_too_long_for_a_socket_is_named_at_once(void **state)
     assert_non_null(strstr(diloco_error(NULL), "choose a shorter folder"));
 }
 
+static void assert_refused(const struct diloco_tensor *wanted, const char *part)
+{
+    assert_said(diloco_register(d, wanted), part);
+}
+
+/* What is mixed twice would move twice as far. */
+static void memory_that_belongs_to_a_tensor_is_refused_under_another_name(void **state)
+{
+    (void)state;
+    const char *path = listen_here();
+    static float values[30];
+    assert_int_equal(diloco_attach(&(struct diloco_options){.socket_path = path}, &d), DILOCO_OK);
+    struct diloco_tensor first = {.name = "a", .data = values + 10, .dims = 2, .shape = {2, 5}};
+    struct diloco_tensor other = {.name = "b", .data = values, .dims = 1, .shape = {11}};
+    assert_int_equal(diloco_register(d, &first), DILOCO_OK);
+    assert_refused(&other, "tensor \"b\" shares memory with tensor \"a\"");
+    other.data = values + 19;
+    assert_refused(&other, "tensor \"b\" shares memory with tensor \"a\"");
+    first.name = "c";
+    assert_refused(&first, "tensor \"c\" shares memory with tensor \"a\"");
+    other.shape[0] = 10; /* side by side they are welcome */
+    other.data = values;
+    assert_int_equal(diloco_register(d, &other), DILOCO_OK);
+    other.name = "d";
+    other.data = values + 20;
+    assert_int_equal(diloco_register(d, &other), DILOCO_OK);
+    diloco_detach(d);
+    close(listener);
+}
+
+static void a_tensor_that_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    const char *path = listen_here();
+    assert_int_equal(diloco_attach(&(struct diloco_options){.socket_path = path}, &d), DILOCO_OK);
+    assert_refused(&(struct diloco_tensor){.name = "a", .dims = 1, .shape = {1}}, "tensor \"a\" has no data");
+    assert_refused(&(struct diloco_tensor){.data = tensor, .dims = 1, .shape = {1}}, "a name of at most");
+    assert_refused(
+        &(struct diloco_tensor){.name = "a", .data = tensor, .dims = 3, .shape = {1u << 31, 1u << 31, 1u << 31}},
+        "tensor \"a\" is larger than memory");
+    diloco_detach(d);
+    close(listener);
+}
+
+static void what_is_missing_is_an_error_and_no_crash(void **state)
+{
+    (void)state;
+    struct diloco_start start;
+    struct diloco_report report = {.tokens = 1};
+    struct diloco *none = d;
+    assert_int_equal(diloco_attach(NULL, &none), DILOCO_ERROR);
+    assert_null(none);
+    assert_non_null(strstr(diloco_error(NULL), "options"));
+    assert_int_equal(diloco_attach(&(struct diloco_options){.socket_path = "x"}, NULL), DILOCO_ERROR);
+    assert_int_equal(diloco_register(NULL, &(struct diloco_tensor){.name = "a"}), DILOCO_ERROR);
+    assert_int_equal(diloco_begin(NULL, &start), DILOCO_ERROR);
+    assert_int_equal(diloco_step(NULL, &report), DILOCO_ERROR);
+    assert_int_equal(diloco_finish(NULL), DILOCO_ERROR);
+    assert_non_null(strstr(diloco_error(NULL), "diloco_finish() without a handle"));
+    assert_int_equal(diloco_run_step(NULL), 0);
+    assert_int_equal(diloco_attached(NULL), 0);
+    diloco_detach(NULL);
+    begin();
+    assert_said(diloco_register(d, NULL), "diloco_register() without a tensor");
+    assert_said(diloco_begin(d, NULL), "diloco_begin() without a place");
+    assert_said(diloco_begin(d, &start), "diloco_begin() twice");
+    assert_said(diloco_step(d, NULL), "diloco_step() without a report");
+    assert_int_equal(diloco_run_step(d), 0); /* no step was taken */
+    assert_int_equal(train(1), DILOCO_OK);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -484,6 +562,9 @@ int main(void)
         cmocka_unit_test(the_end_leaves_the_anchor_exactly),
         cmocka_unit_test(attaching_again_takes_no_waiting_and_changes_no_word),
         cmocka_unit_test(a_word_that_somebody_else_wrote_is_an_error_and_left_as_it_is),
+        cmocka_unit_test(memory_that_belongs_to_a_tensor_is_refused_under_another_name),
+        cmocka_unit_test(a_tensor_that_cannot_be_is_refused),
+        cmocka_unit_test(what_is_missing_is_an_error_and_no_crash),
         cmocka_unit_test(a_path_too_long_for_a_socket_is_named_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,15 @@ enum { TENSORS_ROOM_FIRST = 64 };
 
 static _Thread_local char attach_error[IPC_TEXT_BYTES + 256];
 
+/* What a call needs is missing. Without a handle the text is kept where diloco_attach() leaves its own. */
+static int misused(struct diloco *d, const char *call, const char *how)
+{
+    if (d != NULL)
+        return attach_fail(d, DILOCO_ERROR, "%s %s", call, how);
+    snprintf(attach_error, sizeof attach_error, "%s without a handle; diloco_attach() gives one", call);
+    return DILOCO_ERROR;
+}
+
 /* ---- shared memory ---- */
 
 static int map_shared(struct diloco *d, int memfd, uint64_t session)
@@ -98,7 +107,12 @@ static int sync_fragments(struct diloco *d)
 int diloco_attach(const struct diloco_options *options, struct diloco **out)
 {
     struct diloco *d;
+    snprintf(attach_error, sizeof attach_error, "diloco_attach() without options, or a place for the handle");
+    if (out == NULL)
+        return DILOCO_ERROR;
     *out = NULL;
+    if (options == NULL)
+        return DILOCO_ERROR;
     const char *path = options->socket_path != NULL ? options->socket_path : getenv("DILOCO_SOCKET");
     snprintf(attach_error, sizeof attach_error, "no socket path: set options.socket_path or DILOCO_SOCKET");
     if (path == NULL)
@@ -141,23 +155,61 @@ static int32_t layer_from_name(const char *name)
     return DILOCO_LAYER_NONE;
 }
 
-int diloco_register(struct diloco *d, const struct diloco_tensor *tensor)
+static int check_tensor(struct diloco *d, const struct diloco_tensor *tensor)
 {
-    if (d->begun)
-        return attach_fail(d, DILOCO_ERROR, "diloco_register() after diloco_begin()");
+    uint64_t count = 1;
     if (tensor->name == NULL || strlen(tensor->name) >= IPC_NAME_BYTES || tensor->dims > IPC_DIMS_MAX)
         return attach_fail(d, DILOCO_ERROR,
                            "tensor \"%.40s\": a name of at most %d bytes and at most %d dimensions are possible",
                            tensor->name != NULL ? tensor->name : "", IPC_NAME_BYTES - 1, IPC_DIMS_MAX);
+    if (tensor->data == NULL)
+        return attach_fail(d, DILOCO_ERROR, "tensor \"%s\" has no data", tensor->name);
+    for (uint32_t i = 0; i < tensor->dims; i++)
+        if (__builtin_mul_overflow(count, tensor->shape[i], &count) || count > PTRDIFF_MAX / sizeof(float))
+            return attach_fail(d, DILOCO_ERROR, "tensor \"%s\" is larger than memory can be", tensor->name);
+    return DILOCO_OK;
+}
+
+/* Values that belong to two tensors would be moved twice by every anchor. */
+static int check_memory(struct diloco *d, const struct tensor *tensor)
+{
+    uintptr_t begin = (uintptr_t)tensor->data, end = begin + tensor->count * sizeof(float);
+    for (uint32_t i = 0; i < d->tensors_count; i++) {
+        const struct tensor *other = &d->tensors[i];
+        uintptr_t other_begin = (uintptr_t)other->data;
+        if (begin < other_begin + other->count * sizeof(float) && other_begin < end)
+            return attach_fail(d, DILOCO_ERROR,
+                               "tensor \"%s\" shares memory with tensor \"%s\"; register tied parameters once",
+                               tensor->announced.name, other->announced.name);
+    }
+    return DILOCO_OK;
+}
+
+static int room_for_tensor(struct diloco *d)
+{
     if (d->tensors_count == IPC_TENSORS_MAX)
         return attach_fail(d, DILOCO_ERROR, "more than %d tensors", IPC_TENSORS_MAX);
-    if (d->tensors_count == d->tensors_room) {
-        uint32_t room = d->tensors_room > 0 ? 2 * d->tensors_room : TENSORS_ROOM_FIRST;
-        if (mem_grow(&d->tensors, d->tensors_count, room, sizeof *d->tensors, "registered tensors") != ERR_OK)
-            return attach_fail(d, DILOCO_ERROR, "%s", err_text());
-        d->tensors_room = room;
-    }
-    struct tensor *slot = &d->tensors[d->tensors_count++];
+    if (d->tensors_count < d->tensors_room)
+        return DILOCO_OK;
+    uint32_t room = d->tensors_room > 0 ? 2 * d->tensors_room : TENSORS_ROOM_FIRST;
+    if (mem_grow(&d->tensors, d->tensors_count, room, sizeof *d->tensors, "registered tensors") != ERR_OK)
+        return attach_fail(d, DILOCO_ERROR, "%s", err_text());
+    d->tensors_room = room;
+    return DILOCO_OK;
+}
+
+int diloco_register(struct diloco *d, const struct diloco_tensor *tensor)
+{
+    if (d == NULL || tensor == NULL)
+        return misused(d, "diloco_register()", "without a tensor");
+    if (d->begun)
+        return attach_fail(d, DILOCO_ERROR, "diloco_register() after diloco_begin()");
+    int result = check_tensor(d, tensor);
+    if (result == DILOCO_OK)
+        result = room_for_tensor(d);
+    if (result != DILOCO_OK)
+        return result;
+    struct tensor *slot = &d->tensors[d->tensors_count];
     *slot = (struct tensor){.data = tensor->data, .count = 1};
     snprintf(slot->announced.name, sizeof slot->announced.name, "%s", tensor->name);
     slot->announced.dims = tensor->dims;
@@ -166,13 +218,20 @@ int diloco_register(struct diloco *d, const struct diloco_tensor *tensor)
         slot->announced.shape[i] = tensor->shape[i];
         slot->count *= tensor->shape[i];
     }
-    return DILOCO_OK;
+    result = check_memory(d, slot);
+    if (result == DILOCO_OK)
+        d->tensors_count++;
+    return result;
 }
 
 int diloco_begin(struct diloco *d, struct diloco_start *start)
 {
     struct ipc_message message;
     int fd;
+    if (d == NULL || start == NULL)
+        return misused(d, "diloco_begin()", "without a place for where to start");
+    if (d->shm != NULL)
+        return attach_fail(d, DILOCO_ERROR, "diloco_begin() twice");
     int result = attach_announce(d, &message, &fd);
     if (result != DILOCO_OK)
         return result;
@@ -221,11 +280,13 @@ static void advance(struct diloco *d)
 
 uint64_t diloco_run_step(const struct diloco *d)
 {
-    return d->step;
+    return d != NULL ? d->step : 0;
 }
 
 int diloco_step(struct diloco *d, const struct diloco_report *report)
 {
+    if (d == NULL || report == NULL)
+        return misused(d, "diloco_step()", "without a report");
     if (!d->begun)
         return attach_fail(d, DILOCO_ERROR, "diloco_step() before diloco_begin()");
     advance(d);
@@ -270,6 +331,8 @@ static int finish_fragment(struct diloco *d, uint32_t f, bool *pending)
 
 int diloco_finish(struct diloco *d)
 {
+    if (d == NULL)
+        return misused(d, "diloco_finish()", "");
     if (!d->begun)
         return attach_fail(d, DILOCO_ERROR, "diloco_finish() before diloco_begin()");
     for (bool pending = true; pending;) {
@@ -316,5 +379,5 @@ const char *diloco_error(const struct diloco *d)
 
 int diloco_attached(const struct diloco *d)
 {
-    return d->socket >= 0;
+    return d != NULL && d->socket >= 0;
 }

@@ -18,6 +18,7 @@
  *
  * One struct diloco per process and thread: calls are not thread-safe against each other. No function exits, prints
  * or installs a signal handler. Failures return a negative value; diloco_error() says what happened and what to do.
+ * A NULL where something is needed is a failure like any other.
  */
 #ifndef DILOCO_H
 #define DILOCO_H
@@ -96,7 +97,8 @@ struct diloco;
 /* Connects to the island's daemon. On failure `*out` is NULL except for DILOCO_ERROR after memory was there. */
 DILOCO_API int diloco_attach(const struct diloco_options *options, struct diloco **out);
 
-/* Announces a tensor. Every island registers the same tensors in the same order. */
+/* Announces a tensor. Every island registers the same tensors in the same order. Memory that belongs to another tensor
+ * already is refused (DILOCO_ERROR): register tied parameters once. */
 DILOCO_API int diloco_register(struct diloco *d, const struct diloco_tensor *tensor);
 
 /* Ends registration and waits until the daemon says where to start; the tensors then hold the anchor (at the very
@@ -117,7 +119,8 @@ DILOCO_API int diloco_finish(struct diloco *d);
 /* Releases everything; NULL is fine. Without diloco_finish() the daemon counts this as a crash. */
 DILOCO_API void diloco_detach(struct diloco *d);
 
-/* Text of the last failure; never NULL. With NULL: of the last diloco_attach() in this thread. */
+/* Text of the last failure; never NULL. With NULL: of the last diloco_attach(), or call without a handle, in this
+ * thread. */
 DILOCO_API const char *diloco_error(const struct diloco *d);
 
 /* Whether a daemon is attached just now (1), or training goes on alone (0). */

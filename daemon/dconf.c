@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "common/words.h"
 #include "net/wire.h"
 
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL};
@@ -39,12 +40,14 @@ static const struct conf_key keys[] = {
     {"net", "io_threads", CONF_INT, AT(io_threads), "2", 1, 16, NULL, "threads", "Threads that encrypt and send."},
 
     {"worker", "program", CONF_STRING, AT(worker_program), "diloco-worker", 0, 0, NULL, NULL,
-     "Trainer to start and watch over; a name is looked for beside dilocod, then in PATH. Empty: none is started, any "
-     "program may attach through libdiloco."},
+     "Trainer to start and watch over; a name is looked for beside dilocod, then in PATH. One of your own may have "
+     "arguments: words, with quotes around what holds blanks, and no shell. It finds the daemon by DILOCO_SOCKET "
+     "in its environment. Empty: none is started, any program may attach through libdiloco."},
     {"worker", "autostart", CONF_BOOL, AT(autostart), "yes", 0, 0, NULL, NULL,
      "Whether training starts with the daemon. no: it waits for dilococtl join."},
     {"worker", "data", CONF_PATH, AT(data), "", 0, 0, NULL, NULL,
-     "Corpus of this island: a file, or a glob pattern of files."},
+     "Corpus of this island: a file, or a glob pattern of files. This and what follows is for diloco-worker; a program "
+     "of your own needs none of it."},
     {"worker", "stream", CONF_STRING, AT(stream), "", 0, 0, NULL, NULL,
      "Which of N disjoint parts of the data to draw, as I/N from 0/N; empty: this island's number of all islands, for "
      "a corpus that all share. 0/1 for a corpus of its own."},
@@ -107,12 +110,30 @@ static enum err check_address(const char *path, const struct dconf_peer *peer)
                    peer->name, peer->address);
 }
 
+bool dconf_is_ours(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+    return strcmp(slash != NULL ? slash + 1 : program, "diloco-worker") == 0;
+}
+
+static enum err check_program(const char *path, const struct dconf *conf)
+{
+    struct words words;
+    enum err err = words_split(conf->worker_program, &words);
+    if (err != ERR_OK)
+        return err_prefix(err, "%s: [worker] program", path);
+    bool ours = words.count > 0 && dconf_is_ours(words.word[0]);
+    words_free(&words);
+    if (conf->autostart && conf->data[0] == '\0' && ours)
+        return err_set(ERR_CONF, "%s: [worker] data: missing; give the path of the corpus, or autostart = no", path);
+    return ERR_OK;
+}
+
 static enum err check(const char *path, const struct dconf *conf)
 {
     const struct dconf_peer *peers = conf->peers;
     TRY(check_name(path, conf->name));
-    if (conf->autostart && conf->worker_program[0] != '\0' && conf->data[0] == '\0')
-        return err_set(ERR_CONF, "%s: [worker] data: missing; give the path of the corpus, or autostart = no", path);
+    TRY(check_program(path, conf));
     for (size_t i = 0; i < conf->peers_count; i++) {
         uint8_t key[IDENT_KEY_BYTES];
         TRY(check_name(path, peers[i].name));

@@ -50,6 +50,9 @@ bool dconf_name_good(const char *name);
 ERR_MUST_CHECK enum err dconf_load(const char *path, const struct conf_override *overrides, size_t overrides_count,
                                    struct dconf *conf);
 
+/* Whether a program is diloco-worker, in whatever folder: the trainer that takes all else of [worker]. */
+bool dconf_is_ours(const char *program);
+
 /* The membership it describes: the peers and this island itself. A [peer] section with the island's own name is
  * allowed, so that all islands can share one list, and must then carry its own key and uplink. Strings are borrowed
  * from `conf`; the caller frees with view_free(). ERR_CONF. */

@@ -5,15 +5,14 @@
  *     cc example-trainer.c -o example-trainer $(pkg-config --cflags --libs diloco)
  *     DILOCO_SOCKET=/run/diloco/worker.sock ./example-trainer
  *
- * The island's dilocod.conf has `program =` (empty) in [worker], or names this program; then the daemon starts and
- * watches it, and passes --attach SOCKET, which this example takes too. Of the run spec, [run], [sync] and [outer]
- * count; [model], [data] and [train] are about diloco-worker. All islands register the same tensors in the same order.
+ * The island's dilocod.conf has `program =` (empty) in [worker], or names this program and its arguments; then the
+ * daemon starts and watches it, and sets DILOCO_SOCKET. Of the run spec, [run], [sync] and [outer] count; [model],
+ * [data] and [train] are about diloco-worker. All islands register the same tensors in the same order.
  */
 #include <diloco.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { COUNT = 2000, BATCH = 32 };
 
@@ -44,14 +43,11 @@ static int failed(struct diloco *d, const char *what)
     return 1;
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
     float w[COUNT] = {0}; /* all islands begin with the same values: here, zeros */
     struct diloco_options options = {.trainer = "example", .wait_ms = 5000};
     struct diloco *d;
-    for (int i = 1; i + 1 < argc; i++)
-        if (strcmp(argv[i], "--attach") == 0)
-            options.socket_path = argv[i + 1];
     if (diloco_attach(&options, &d) != DILOCO_OK)
         return failed(d, "attach");
 

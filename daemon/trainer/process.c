@@ -14,22 +14,24 @@
 #include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "daemon/trainer/command.h"
 
 /*
  * The trainer outlives a killed daemon: it is not told to die with us, its number is kept in a file, and it is watched
  * through a pidfd, which works for processes that are not (any more) our children.
  */
-enum { BACKOFF_MS = 1000, BACKOFF_MAX_MS = 60000, HEALTHY_MS = 60000, DOUBLINGS_MAX = 10, ARGS_MAX = 32 };
+enum { BACKOFF_MS = 1000, BACKOFF_MAX_MS = 60000, HEALTHY_MS = 60000, DOUBLINGS_MAX = 10 };
 
 struct process {
     const struct dconf *conf;
     enum process_state state;
     int pid, pidfd;
     bool child; /* ours to reap */
+    bool ours;  /* it is diloco-worker */
     bool finished, stopping;
     unsigned failures;
     uint64_t started_ms, next_start_ms;
-    char *pid_path, *program;
+    char *pid_path;
     char note[320];
 };
 
@@ -97,82 +99,15 @@ static void adopt(struct process *process)
 
 /* ---- starting ---- */
 
-/* A bare name is first looked for beside our own program, so that a build folder works without installation. */
-static enum err find_program(const char *name, char **out)
-{
-    char self[512];
-    ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (strchr(name, '/') == NULL && bytes > 0) {
-        self[bytes] = '\0';
-        char *slash = strrchr(self, '/');
-        *slash = '\0';
-        TRY(mem_printf(out, "%s/%s", self, name));
-        if (access(*out, X_OK) == 0)
-            return ERR_OK;
-        mem_free(*out);
-    }
-    return mem_strdup(name, out);
-}
-
-struct arguments {
-    char *text[ARGS_MAX];
-    int count;
-};
-
-static enum err add(struct arguments *args, const char *text)
-{
-    return mem_strdup(text, &args->text[args->count++]);
-}
-
-static enum err add_number(struct arguments *args, const char *option, int64_t value)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%" PRId64, value);
-    TRY(add(args, option));
-    return add(args, text);
-}
-
-static enum err add_pair(struct arguments *args, const char *option, const char *value)
-{
-    TRY(add(args, option));
-    return add(args, value);
-}
-
-static enum err make_arguments(const struct process *process, struct arguments *args)
-{
-    const struct dconf *conf = process->conf;
-    char folder[512], path[512];
-    snprintf(folder, sizeof folder, "%s/worker", conf->state_folder);
-    snprintf(path, sizeof path, "%s/worker.sock", conf->run_folder);
-    TRY(add(args, process->program));
-    TRY(add(args, "train"));
-    TRY(add_pair(args, "--run", conf->run_path));
-    TRY(add_pair(args, "--data", conf->data));
-    TRY(add_pair(args, "--out", folder));
-    TRY(add_pair(args, "--attach", path));
-    TRY(add_pair(args, "--device", conf->device));
-    if (conf->stream[0] != '\0')
-        TRY(add_pair(args, "--stream", conf->stream));
-    TRY(add_number(args, "--threads", conf->threads));
-    TRY(add_number(args, "--checkpoint-every", conf->checkpoint_every));
-    return add_number(args, "--eval-every", conf->eval_every);
-}
-
-static void free_arguments(struct arguments *args)
-{
-    for (int i = 0; i < args->count; i++)
-        mem_free(args->text[i]);
-}
-
-static void run_child(struct arguments *args)
+static void run_child(const struct command *command)
 {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     /* A session of its own: a terminal's Ctrl-C goes to the daemon, which ends the trainer in order. */
     setsid();
-    execvp(args->text[0], args->text);
-    log_error("cannot start %s: %s; set [worker] program", args->text[0], strerror(errno));
+    execvpe(command->program, command->arguments, command->environment);
+    log_error("cannot start %s: %s; set [worker] program", command->program, strerror(errno));
     _exit(127);
 }
 
@@ -186,11 +121,11 @@ static enum err give_up_child(struct process *process)
     return err;
 }
 
-static enum err start_child(struct process *process, struct arguments *args)
+static enum err start_child(struct process *process, const struct command *command)
 {
     int pid = fork();
     if (pid == 0)
-        run_child(args);
+        run_child(command);
     if (pid < 0)
         return err_set_errno(ERR_NOMEM, "cannot start a trainer");
     watch(process, pid, true);
@@ -199,18 +134,17 @@ static enum err start_child(struct process *process, struct arguments *args)
 
 static enum err start(struct process *process, uint64_t now_ms)
 {
-    struct arguments args = {.count = 0};
-    enum err err = make_arguments(process, &args);
-    if (err == ERR_OK)
-        err = start_child(process, &args);
+    struct command command;
+    TRY(command_make(process->conf, &command));
+    enum err err = start_child(process, &command);
     if (err == ERR_OK) {
         process->finished = false;
         process->started_ms = now_ms;
         process->state = PROCESS_RUNNING;
         save_pid(process);
-        log_info("started %s (pid %d)", args.text[0], process->pid);
+        log_info("started %s (pid %d)", command.program, process->pid);
     }
-    free_arguments(&args);
+    command_free(&command);
     return err;
 }
 
@@ -269,8 +203,11 @@ static enum err open_process(struct process *process)
     TRY(mem_printf(&process->pid_path, "%s/worker.pid", conf->state_folder));
     if (conf->worker_program[0] == '\0')
         return ERR_OK;
+    struct command command; /* what cannot be started is said now */
+    TRY(command_make(conf, &command));
+    process->ours = command.ours;
+    command_free(&command);
     process->state = PROCESS_STOPPED;
-    TRY(find_program(conf->worker_program, &process->program));
     adopt(process);
     return ERR_OK;
 }
@@ -297,7 +234,6 @@ void process_free(struct process *process)
     if (process->pidfd >= 0)
         close(process->pidfd);
     mem_free(process->pid_path);
-    mem_free(process->program);
     mem_free(process);
 }
 
@@ -321,7 +257,7 @@ enum err process_start(struct process *process, uint64_t now_ms)
     case PROCESS_WAITING:
     case PROCESS_FINISHED: break;
     }
-    if (process->conf->data[0] == '\0')
+    if (process->conf->data[0] == '\0' && process->ours)
         return err_set(ERR_CONF, "[worker] data is not set; there is nothing to train on");
     process->failures = 0;
     return start(process, now_ms);

@@ -27,15 +27,17 @@ void cluster_configure(struct cluster *cluster, uint32_t i, const struct cluster
     struct cluster_island *island = &cluster->island[i];
     FILE *file = fopen(island->conf, "w");
     assert_non_null(file);
-    char cwd[512];
-    assert_non_null(getcwd(cwd, sizeof cwd));
+    char arguments[800] = "";
+    const char *data = options->data != NULL ? options->data : "synthetic";
+    /* The synthetic one is not ours: what it is to know stands with it, in a line that may not be long. */
+    if (options->program == NULL)
+        snprintf(arguments, sizeof arguments, " --run %s --mark %c --data '%s'", cluster->run, island->name[0], data);
     fprintf(file,
             "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = s-%s\nlog = debug\n"
             "[net]\nlisten = %s:%u\n"
-            "[worker]\nprogram = %s/%s/%s\ndata = %s\nthreads = 1\ncheckpoint_every = 10\n",
-            island->name, island->name, island->name, island->name, island->host, island->port, cwd, build_folder(),
-            options->program != NULL ? options->program : "tests/system/tool_synth",
-            options->data != NULL ? options->data : "synthetic");
+            "[worker]\nprogram = %s/%s%s\ndata = %s\nthreads = 1\ncheckpoint_every = 10\n",
+            island->name, island->name, island->name, island->name, island->host, island->port, build_folder(),
+            options->program != NULL ? options->program : "tests/system/tool_synth", arguments, data);
     if (options->more != NULL)
         fprintf(file, "%s\n", options->more);
     for (uint32_t k = 0; k < cluster->count; k++)

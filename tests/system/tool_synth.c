@@ -1,7 +1,8 @@
 /*
  * A synthetic trainer: attaches through libdiloco's public interface alone and moves a few tensors towards targets
  * that differ between islands. Needs no BLAS and no OpenMP, so that daemons can be tested under every sanitizer and
- * eight of them on two cores. Takes the command line dilocod gives to diloco-worker; --data carries its own options:
+ * eight of them on two cores. It is somebody else's program to dilocod. --mark is the name of its island, and
+ * --data carries its options:
  *
  *   sleep=MS    per step                  nan=STEP       puts a NaN into a tensor after that step
  *   seed=N      of the initial tensors    size=VALUES    of each layer's tensor
@@ -28,7 +29,7 @@ enum { TENSORS_MAX = 64 };
 
 struct synth {
     struct runspec spec;
-    const char *run, *attach, *out, *data;
+    const char *run, *mark, *data;
     long sleep_ms, nan_step, seed, size, crash_step, spike_step, drift;
     float *tensor[TENSORS_MAX];
     size_t count[TENSORS_MAX];
@@ -109,12 +110,10 @@ static double inner_step(struct synth *s, uint64_t step)
 static bool crash_now(const struct synth *s, uint64_t step)
 {
     char path[600];
-    if (s->crash_step == 0 || step != (uint64_t)s->crash_step || s->out == NULL)
+    if (s->crash_step == 0 || step != (uint64_t)s->crash_step || s->mark == NULL)
         return false;
-    snprintf(path, sizeof path, "%s/crashed", s->out);
-    if (access(path, F_OK) == 0)
-        return false;
-    return fsio_mkdirs(s->out, 0755) == ERR_OK && fsio_replace(path, "", 0, 0644) == ERR_OK;
+    snprintf(path, sizeof path, "%s.crashed-%s", s->run, s->mark);
+    return access(path, F_OK) != 0 && fsio_replace(path, "", 0, 0644) == ERR_OK;
 }
 
 static void rest(long ms)
@@ -157,10 +156,8 @@ int main(int argc, char **argv)
     for (int i = 1; i + 1 < argc; i++) {
         if (strcmp(argv[i], "--run") == 0)
             s.run = argv[i + 1];
-        if (strcmp(argv[i], "--attach") == 0)
-            s.attach = argv[i + 1];
-        if (strcmp(argv[i], "--out") == 0)
-            s.out = argv[i + 1];
+        if (strcmp(argv[i], "--mark") == 0)
+            s.mark = argv[i + 1];
         if (strcmp(argv[i], "--data") == 0)
             s.data = argv[i + 1];
     }
@@ -182,8 +179,7 @@ int main(int argc, char **argv)
     for (int64_t l = 0; l < s.spec.layers && l + 1 < TENSORS_MAX; l++)
         add_tensor(&s, (size_t)s.size / 10 * 10 + 10 * (size_t)l);
 
-    struct diloco_options options = {
-        .socket_path = s.attach, .trainer = "synth", .wait_ms = 5000, .interrupted = interrupted};
+    struct diloco_options options = {.trainer = "synth", .wait_ms = 5000, .interrupted = interrupted};
     struct diloco *d = NULL;
     struct diloco_start start;
     int result = diloco_attach(&options, &d);

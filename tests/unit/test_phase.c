@@ -18,7 +18,7 @@ static const char fails[] = "exit 1";
 
 static const char *program(const char *body)
 {
-    return script_make("trainer", body);
+    return script_make("diloco-worker", body);
 }
 
 static void open_with(const char *program_path)

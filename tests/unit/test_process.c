@@ -89,7 +89,7 @@ static void assert_state(const struct process *process, enum process_state state
 
 static struct process *make_running(const char *body)
 {
-    use_script("trainer", body);
+    use_script("diloco-worker", body);
     struct process *process = make();
     assert_ok(process_start(process, now_ms));
     return process;
@@ -142,7 +142,7 @@ static void nothing_happens_where_none_is_configured(void **state)
 static void it_starts_by_itself_if_the_configuration_says_so(void **state)
 {
     (void)state;
-    use_script("trainer", script_sleeps);
+    use_script("diloco-worker", script_sleeps);
     struct process *process = make();
     assert_state(process, PROCESS_STOPPED, 0);
     assert_ok(process_autostart(process, now_ms));
@@ -223,7 +223,9 @@ static void a_bare_name_is_first_looked_for_beside_our_own_program(void **state)
     ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(bytes > 0);
     self[bytes] = '\0';
-    conf.worker_program = strrchr(self, '/') + 1;
+    char line[600];
+    snprintf(line, sizeof line, "%s train", strrchr(self, '/') + 1);
+    conf.worker_program = line;
     struct process *process = make();
     assert_ok(process_start(process, now_ms));
     wait_end(process);
@@ -244,7 +246,7 @@ static void it_is_not_started_twice_or_for_nothing(void **state)
     (void)state;
     char part[64];
     char *data = conf.data;
-    use_script("trainer", script_sleeps);
+    use_script("diloco-worker", script_sleeps);
     struct process *process = make();
     conf.data = "";
     assert_fails(ERR_CONF, "[worker] data is not set", process_start(process, now_ms));
@@ -395,7 +397,7 @@ static void who_was_asked_to_leave_is_not_started_again(void **state)
     (void)state;
     struct process *process = make_running("exit 1");
     wait_end(process); /* it failed once before */
-    use_script("trainer", script_answers);
+    use_script("diloco-worker", script_answers);
     process_tick(process, now_ms + BACKOFF_MS);
     script_wait_ready();
     process_leave(process);
@@ -494,7 +496,9 @@ static void assert_noted(int pid)
 static void the_next_daemon_takes_over_what_still_runs(void **state)
 {
     (void)state;
-    use_script("tr) 1 2 3 (4", script_answers); /* /proc shows that name among the numbers */
+    char line[1200]; /* /proc shows that name among the numbers */
+    snprintf(line, sizeof line, "'%s' 1 2 3 4 %s", script_make("tr) 1 2 3 (4", script_answers), script_ready_path());
+    conf.worker_program = line;
     struct process *process = make();
     assert_ok(process_start(process, now_ms));
     script_wait_ready();
@@ -534,7 +538,7 @@ static void a_number_in_a_file_is_not_taken_for_the_trainer(void **state)
 {
     (void)state;
     static const char *const texts[] = {"", "trainer\n", "-1 5\n", "0 0\n", "5\n", "99999999999999999999 1\n"};
-    use_script("trainer", script_sleeps);
+    use_script("diloco-worker", script_sleeps);
     assert_not_taken_over(); /* no file */
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         testlib_file(folder, "worker.pid", "%s", texts[i]);
@@ -589,7 +593,7 @@ static void out_of_memory_starts_nothing(void **state)
     struct process *process;
     enum err err;
     long n = 0;
-    use_script("trainer", script_sleeps);
+    use_script("diloco-worker", script_sleeps);
     do {
         mem_fail_after(n++);
         err = process_new(&conf, &process);
@@ -616,7 +620,7 @@ static void out_of_memory_starts_nothing(void **state)
 static void without_a_place_for_its_number_it_runs_all_the_same(void **state)
 {
     (void)state;
-    use_script("trainer", script_sleeps);
+    use_script("diloco-worker", script_sleeps);
     conf.state_folder = (char *)(uintptr_t)testlib_path(folder, "none");
     struct process *process = make();
     assert_ok(process_start(process, now_ms));
@@ -631,7 +635,7 @@ static void one_that_cannot_be_watched_is_not_started(void **state)
 {
     (void)state;
     struct rlimit limit;
-    use_script("trainer", script_sleeps);
+    use_script("diloco-worker", script_sleeps);
     struct process *process = make();
     int free_fd = dup(0);
     assert_true(free_fd >= 0);

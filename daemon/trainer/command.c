@@ -1,0 +1,115 @@
+#include "daemon/trainer/command.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/mem.h"
+
+static const char socket_variable[] = "DILOCO_SOCKET=";
+
+/* A bare name is first looked for beside our own program, so that a build folder works without installation. */
+static enum err find_program(const char *name, char **out)
+{
+    char self[512];
+    ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (strchr(name, '/') == NULL && bytes > 0) {
+        self[bytes] = '\0';
+        char *slash = strrchr(self, '/');
+        *slash = '\0';
+        TRY(mem_printf(out, "%s/%s", self, name));
+        if (access(*out, X_OK) == 0)
+            return ERR_OK;
+        mem_free(*out);
+    }
+    return mem_strdup(name, out);
+}
+
+static enum err add(struct command *command, const char *text)
+{
+    return mem_strdup(text, &command->arguments[command->arguments_count++]);
+}
+
+static enum err add_number(struct command *command, const char *option, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    TRY(add(command, option));
+    return add(command, text);
+}
+
+static enum err add_pair(struct command *command, const char *option, const char *value)
+{
+    TRY(add(command, option));
+    return add(command, value);
+}
+
+static enum err add_ours(struct command *command, const struct dconf *conf)
+{
+    char folder[512], path[512];
+    snprintf(folder, sizeof folder, "%s/worker", conf->state_folder);
+    snprintf(path, sizeof path, "%s/worker.sock", conf->run_folder);
+    TRY(add_pair(command, "--run", conf->run_path));
+    TRY(add_pair(command, "--data", conf->data));
+    TRY(add_pair(command, "--out", folder));
+    TRY(add_pair(command, "--attach", path));
+    TRY(add_pair(command, "--device", conf->device));
+    if (conf->stream[0] != '\0')
+        TRY(add_pair(command, "--stream", conf->stream));
+    TRY(add_number(command, "--threads", conf->threads));
+    TRY(add_number(command, "--checkpoint-every", conf->checkpoint_every));
+    return add_number(command, "--eval-every", conf->eval_every);
+}
+
+static enum err add_all(struct command *command, const struct dconf *conf, const struct words *words)
+{
+    command->ours = dconf_is_ours(words->word[0]);
+    TRY(find_program(words->word[0], &command->program));
+    TRY(add(command, command->program));
+    if (command->ours)
+        TRY(add(command, "train"));
+    for (size_t i = 1; i < words->count; i++)
+        TRY(add(command, words->word[i]));
+    return command->ours ? add_ours(command, conf) : ERR_OK;
+}
+
+static enum err make_environment(struct command *command, const struct dconf *conf)
+{
+    size_t count = 0, kept = 0;
+    while (environ[count] != NULL)
+        count++;
+    TRY(mem_printf(&command->socket, "%s%s/worker.sock", socket_variable, conf->run_folder));
+    TRY(mem_new(count + 2, sizeof *command->environment, "the trainer's environment", &command->environment));
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(environ[i], socket_variable, strlen(socket_variable)) != 0)
+            command->environment[kept++] = environ[i];
+    command->environment[kept] = command->socket;
+    return ERR_OK;
+}
+
+enum err command_make(const struct dconf *conf, struct command *out)
+{
+    struct words words;
+    *out = (struct command){.program = NULL};
+    enum err err = words_split(conf->worker_program, &words);
+    if (err != ERR_OK)
+        return err_prefix(err, "[worker] program");
+    err = words.count > 0 ? add_all(out, conf, &words) : err_set(ERR_CONF, "[worker] program names none");
+    words_free(&words);
+    if (err == ERR_OK)
+        err = make_environment(out, conf);
+    if (err != ERR_OK)
+        command_free(out);
+    return err;
+}
+
+void command_free(struct command *command)
+{
+    for (int i = 0; i < command->arguments_count; i++)
+        mem_free(command->arguments[i]);
+    mem_free(command->program);
+    mem_free(command->socket);
+    mem_free(command->environment);
+    *command = (struct command){.program = NULL};
+}

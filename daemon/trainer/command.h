@@ -1,0 +1,31 @@
+/*
+ * command: what the trainer's process is started with: program, arguments, environment. Private to trainer/.
+ *
+ * Ours (dconf_is_ours()) is told all that the configuration says; one of somebody else's gets the arguments that
+ * stand in `program`, and no others. Both find the daemon's socket in DILOCO_SOCKET.
+ */
+#ifndef DAEMON_TRAINER_COMMAND_H
+#define DAEMON_TRAINER_COMMAND_H
+
+#include <stdbool.h>
+
+#include "common/err.h"
+#include "common/words.h"
+#include "daemon/dconf.h"
+
+enum { COMMAND_ARGUMENTS_MAX = WORDS_MAX + 32 };
+
+struct command {
+    bool ours;
+    char *program;                              /* found beside our own, or as given */
+    char *arguments[COMMAND_ARGUMENTS_MAX + 1]; /* NULL after the last; the first is the program */
+    int arguments_count;
+    char **environment; /* ours with DILOCO_SOCKET; strings are borrowed but for that one */
+    char *socket;       /* "DILOCO_SOCKET=…" */
+};
+
+/* ERR_CONF: `program` cannot be cut into words. After a failure nothing is left to free. */
+ERR_MUST_CHECK enum err command_make(const struct dconf *conf, struct command *out);
+void command_free(struct command *command);
+
+#endif

@@ -1,0 +1,125 @@
+/* process: what the trainer's program is started with: ours all that it needs to know, one of somebody else's what the
+ * configuration says, and where the daemon is. */
+#include "tests/lib/testlib.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/fsio.h"
+#include "common/mem.h"
+#include "daemon/trainer/process.h"
+#include "tests/lib/script.h"
+
+enum { DEADLINE_MS = 10000, NOW_MS = 1000000 };
+
+static struct dconf conf;
+static const char *folder;
+
+static int begin(void **state)
+{
+    (void)state;
+    folder = testlib_folder("program");
+    script_open(folder);
+    conf = (struct dconf){.state_folder = (char *)(uintptr_t)folder,
+                          .run_folder = "some/sockets",
+                          .run_path = "some/run.ini",
+                          .data = "",
+                          .device = "cpu",
+                          .stream = ""};
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    script_close();
+    return 0;
+}
+
+static void wait_end(struct process *process)
+{
+    struct pollfd item;
+    if (process_poll(process, &item, 1) == 1)
+        assert_int_equal(poll(&item, 1, DEADLINE_MS), 1);
+    process_run(process, NOW_MS);
+    assert_false(process_running(process));
+}
+
+static void start(char *line, struct process **process)
+{
+    conf.worker_program = line;
+    assert_ok(process_new(&conf, process));
+    assert_ok(process_start(*process, NOW_MS));
+}
+
+static void assert_told(const char *want)
+{
+    char *text;
+    size_t bytes;
+    assert_ok(fsio_read(testlib_path(folder, "told"), 1024, &text, &bytes));
+    assert_string_equal(text, want);
+    mem_free(text);
+}
+
+/* Whatever it is called, it learns where the daemon is; one of somebody else's is told nothing more. */
+static void a_program_of_ones_own_gets_its_own_arguments_and_the_socket(void **state)
+{
+    (void)state;
+    static const char body[] = "printf '%s|' \"$@\" \"$DILOCO_SOCKET\" >\"${0%/*}/told\"\nexit 1";
+    static const struct {
+        const char *name, *arguments, *want;
+    } cases[] = {{"mine", "", "some/sockets/worker.sock|"},
+                 {"mine", " -u train.py --name='one two' \"\" $HOME",
+                  "-u|train.py|--name=one two||$HOME|some/sockets/worker.sock|"},
+                 {"my own", "", "some/sockets/worker.sock|"}};
+    setenv("DILOCO_SOCKET", "another", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char line[600];
+        struct process *process;
+        snprintf(line, sizeof line, "'%s'%s", script_make(cases[i].name, body), cases[i].arguments);
+        start(line, &process);
+        wait_end(process);
+        assert_told(cases[i].want);
+        process_free(process);
+    }
+    assert_string_equal(getenv("DILOCO_SOCKET"), "another");
+    unsetenv("DILOCO_SOCKET");
+}
+
+static void our_trainer_takes_more_arguments_before_the_daemons(void **state)
+{
+    (void)state;
+    char line[600];
+    struct process *process;
+    snprintf(line, sizeof line, "%s --quiet",
+             script_make("diloco-worker", "echo \"$1 $2 $3\" >\"${0%/*}/told\"\nexit 1"));
+    conf.data = "corpus";
+    start(line, &process);
+    wait_end(process);
+    assert_told("train --quiet --run\n");
+    process_free(process);
+}
+
+static void a_line_that_cannot_be_cut_is_refused(void **state)
+{
+    (void)state;
+    struct process *process;
+    conf.worker_program = "mine 'half";
+    assert_fails(ERR_CONF, "[worker] program: a ' without", process_new(&conf, &process));
+    assert_null(process);
+}
+
+#define in_a_folder(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        in_a_folder(a_program_of_ones_own_gets_its_own_arguments_and_the_socket),
+        in_a_folder(our_trainer_takes_more_arguments_before_the_daemons),
+        in_a_folder(a_line_that_cannot_be_cut_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -43,6 +43,9 @@ static const struct conf_key keys[] = {
      "Trainer to start and watch over; a name is looked for beside dilocod, then in PATH. One of your own may have "
      "arguments: words, with quotes around what holds blanks, and no shell. It finds the daemon by DILOCO_SOCKET "
      "in its environment. Empty: none is started, any program may attach through libdiloco."},
+    {"worker", "group", CONF_STRING, AT(worker_group), "", 0, 0, NULL, NULL,
+     "Group whose members may attach a trainer, besides root and the daemon's user, who has to be in it: worker.sock "
+     "is theirs then, with mode 0660. Empty: no others."},
     {"worker", "autostart", CONF_BOOL, AT(autostart), "yes", 0, 0, NULL, NULL,
      "Whether training starts with the daemon. no: it waits for dilococtl join."},
     {"worker", "data", CONF_PATH, AT(data), "", 0, 0, NULL, NULL,

@@ -29,7 +29,7 @@ struct dconf {
     bool compress_auto;
     int64_t io_threads, job_threads;
 
-    char *worker_program, *data, *stream, *device;
+    char *worker_program, *worker_group, *data, *stream, *device;
     bool autostart;
     int64_t threads, checkpoint_every, eval_every;
 

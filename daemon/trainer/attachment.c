@@ -7,10 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/state/results.h"
+#include "daemon/trainer/door.h"
 #include "daemon/trainer/introduction.h"
 #include "daemon/trainer/shared.h"
 
@@ -57,14 +57,6 @@ static uint32_t fragments_of(const struct attachment *a)
 
 /* ---- set-up ---- */
 
-static enum err open_socket(struct attachment *a)
-{
-    const char *folder = a->conf.conf->run_folder;
-    TRY(fsio_mkdirs(folder, 0755));
-    TRY(mem_printf(&a->path, "%s/worker.sock", folder));
-    return ipc_listen(a->path, SOCK_SEQPACKET, &a->listen_fd);
-}
-
 enum err attachment_new(const struct trainer_conf *conf, struct attachment **out)
 {
     struct attachment *a;
@@ -74,7 +66,7 @@ enum err attachment_new(const struct trainer_conf *conf, struct attachment **out
     a->now_ms = conf->start_ms;
     a->listen_fd = a->socket = a->turned_away = -1;
     introduction_init(&a->introduction);
-    enum err err = open_socket(a);
+    enum err err = door_open(conf->conf, &a->path, &a->listen_fd);
     if (err != ERR_OK)
         attachment_free(a);
     else
@@ -192,8 +184,6 @@ void attachment_refuse(struct attachment *a, const char *reason)
 
 static bool accept_trainer(struct attachment *a)
 {
-    struct ucred who;
-    socklen_t bytes = sizeof who;
     if (pinned(a))
         return false;
     int fd = accept4(a->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -207,10 +197,9 @@ static bool accept_trainer(struct attachment *a)
     a->tokens_last += a->report.tokens;
     a->report_ms = 0;
     a->report = (struct ipc_report){0};
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0 || (who.uid != 0 && who.uid != getuid()))
-        attachment_refuse(a, "only the daemon's own user and root may attach a trainer");
-    else
-        a->pid = (uint32_t)who.pid;
+    if (!door_admits(a->conf.conf, fd, &a->pid))
+        attachment_refuse(a, "only root, the daemon's own user and the group that [worker] group names may attach a "
+                             "trainer");
     return true;
 }
 

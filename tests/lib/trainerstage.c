@@ -49,6 +49,7 @@ void stage_open(struct stage *stage, uint32_t islands, const char *lines, const 
                                  .data = "corpus",
                                  .device = "cpu",
                                  .stream = "",
+                                 .worker_group = "",
                                  .worker_program = (char *)(uintptr_t)program};
     trainerrun_open(&stage->run, folder, islands, lines);
     assert_ok(events_new(&stage->events));

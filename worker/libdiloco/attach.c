@@ -6,6 +6,7 @@
 #include "worker/libdiloco/diloco.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,6 +105,28 @@ static int sync_fragments(struct diloco *d)
 
 /* ---- public calls ---- */
 
+static void explain_unreachable(const char *path, int reason)
+{
+    struct stat status;
+    if (reason != EACCES) {
+        snprintf(attach_error, sizeof attach_error, "no daemon at %s: %s; start dilocod, or check the path", path,
+                 strerror(reason));
+    } else if (stat(path, &status) != 0) {
+        snprintf(attach_error, sizeof attach_error,
+                 "%s: permission denied: this user may not enter the socket's folder; open it (chmod o+x)", path);
+    } else {
+        bool open = (status.st_mode & S_IWGRP) != 0;
+        const struct group *group = open ? getgrgid(status.st_gid) : NULL;
+        snprintf(attach_error, sizeof attach_error,
+                 "%s: permission denied: it is for root, user %u%s%s; run this trainer as one of them, or let a group "
+                 "in with [worker] group in dilocod.conf and add this user to it",
+                 path, (unsigned)status.st_uid, open ? " and group " : "",
+                 !open           ? ""
+                 : group != NULL ? group->gr_name
+                                 : "that its mode shows");
+    }
+}
+
 int diloco_attach(const struct diloco_options *options, struct diloco **out)
 {
     struct diloco *d;
@@ -128,9 +151,8 @@ int diloco_attach(const struct diloco_options *options, struct diloco **out)
     uint64_t deadline_ms = env_mono_ms() + (uint64_t)(options->wait_ms > 0 ? options->wait_ms : 0);
     while (!attach_connect(d)) {
         int reason = errno;
-        if (env_mono_ms() >= deadline_ms || attach_interrupted(d)) {
-            snprintf(attach_error, sizeof attach_error, "no daemon at %s: %s; start dilocod, or check the path", path,
-                     strerror(reason));
+        if (reason == EACCES || env_mono_ms() >= deadline_ms || attach_interrupted(d)) {
+            explain_unreachable(path, reason);
             diloco_detach(d);
             return DILOCO_UNREACHABLE;
         }

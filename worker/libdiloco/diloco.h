@@ -38,7 +38,7 @@ enum diloco_result {
     DILOCO_INTERRUPTED = 2,  /* options.interrupted returned non-zero while waiting */
     DILOCO_ERROR = -1,       /* something failed on this side (memory, arguments) */
     DILOCO_REFUSED = -2,     /* the daemon refused us; diloco_error() has its reason */
-    DILOCO_UNREACHABLE = -3, /* no daemon at the socket (diloco_attach only) */
+    DILOCO_UNREACHABLE = -3, /* no daemon at the socket, or none that this user may reach (diloco_attach only) */
 };
 
 /* How values move between the trainer's tensors and host memory. NULL functions mean the tensors are plain host
@@ -94,7 +94,8 @@ struct diloco_report {
 
 struct diloco;
 
-/* Connects to the island's daemon. On failure `*out` is NULL except for DILOCO_ERROR after memory was there. */
+/* Connects to the island's daemon, as root, as the user that it runs as, or as one of the group that [worker] group
+ * names in its configuration. On failure `*out` is NULL except for DILOCO_ERROR after memory was there. */
 DILOCO_API int diloco_attach(const struct diloco_options *options, struct diloco **out);
 
 /* Announces a tensor. Every island registers the same tensors in the same order. Memory that belongs to another tensor

@@ -48,6 +48,9 @@ static const struct conf_key keys[] = {
      "is theirs then, with mode 0660. Empty: no others."},
     {"worker", "autostart", CONF_BOOL, AT(autostart), "yes", 0, 0, NULL, NULL,
      "Whether training starts with the daemon. no: it waits for dilococtl join."},
+    {"worker", "stop", CONF_DURATION, AT(stop_ms), "15s", 1000, 600e3, NULL, "ms",
+     "How long a trainer that is asked to end may take to save; then it is killed. With more than 45s the unit needs a "
+     "longer TimeoutStopSec."},
     {"worker", "data", CONF_PATH, AT(data), "", 0, 0, NULL, NULL,
      "Corpus of this island: a file, or a glob pattern of files. This and what follows is for diloco-worker; a program "
      "of your own needs none of it."},

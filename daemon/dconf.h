@@ -31,6 +31,7 @@ struct dconf {
 
     char *worker_program, *worker_group, *data, *stream, *device;
     bool autostart;
+    uint64_t stop_ms;
     int64_t threads, checkpoint_every, eval_every;
 
     uint64_t checkpoint_ms, ledger_keep, ledger_segment;

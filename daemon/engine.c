@@ -21,7 +21,7 @@
 #include "daemon/trainer/trainer.h"
 
 /* TICK: time for timers of the protocol. The loop wakes for messages, jobs and signals by itself. */
-enum { TICK_MS = 100, SAMPLE_MS = 500, STOP_PATIENCE_MS = 20000 };
+enum { TICK_MS = 100, SAMPLE_MS = 500, STOP_PATIENCE_MS = 20000, KILLED_MS = 5000 };
 enum { PEER_MESSAGES_PER_TURN = 512, TRAINER_MESSAGES_PER_TURN = 4096 };
 enum { FDS_MAX = 64, POLL_MAX = 4 * WIRE_MEMBERS_MAX + FDS_MAX };
 
@@ -621,7 +621,8 @@ static bool read_signals(int signal_fd)
 /* In reverse of the start: the trainer saves and goes, jobs end, the state is written, peers are told. */
 static enum err stop_in_order(struct engine *engine, int signal_fd)
 {
-    uint64_t deadline_ms = env_mono_ms() + STOP_PATIENCE_MS;
+    uint64_t trainer_ms = engine->conf->stop_ms + KILLED_MS; /* a trainer that hangs is killed, and seen to end */
+    uint64_t deadline_ms = env_mono_ms() + (trainer_ms > STOP_PATIENCE_MS ? trainer_ms : STOP_PATIENCE_MS);
     sd_notify(0, "STOPPING=1");
     log_info("stopping");
     trainer_stop(engine->trainer);

@@ -82,8 +82,15 @@ static json_t *command_leave(struct control *control)
 
 static json_t *command_leave_now(struct control *control)
 {
-    return outcome(trainer_leave_now(control->conf.trainer),
-                   "the trainer stops; work that no round has counted yet is given up");
+    char text[200];
+    bool killed = false;
+    enum err err = trainer_leave_now(control->conf.trainer, &killed);
+    snprintf(text, sizeof text,
+             killed ? "the trainer is killed; what it has trained since its last checkpoint is lost"
+                    : "the trainer saves and stops; if it does not within %.0f s it is killed, and at once if this is "
+                      "said again",
+             (double)control->conf.status.conf->stop_ms / 1000);
+    return outcome(err, text);
 }
 
 static json_t *command_save(struct control *control)

@@ -29,8 +29,9 @@ struct process {
     bool child; /* ours to reap */
     bool ours;  /* it is diloco-worker */
     bool finished, stopping;
+    bool ending, killed; /* it was asked to end; and it was not given more time */
     unsigned failures;
-    uint64_t started_ms, next_start_ms;
+    uint64_t now_ms, started_ms, next_start_ms, kill_ms;
     char *pid_path;
     char note[320];
 };
@@ -91,8 +92,11 @@ static void adopt(struct process *process)
     if (!alive)
         return;
     watch(process, pid, false);
-    if (process->pidfd < 0)
+    if (process->pidfd < 0) {
+        log_error("cannot watch the trainer of before (pid %d): %s; end it by hand", pid, strerror(errno));
+        process->pid = 0;
         return;
+    }
     process->state = PROCESS_RUNNING;
     log_info("the trainer of before (pid %d) still runs; it attaches again by itself", pid);
 }
@@ -139,7 +143,7 @@ static enum err start(struct process *process, uint64_t now_ms)
     enum err err = start_child(process, &command);
     if (err == ERR_OK) {
         process->finished = false;
-        process->started_ms = now_ms;
+        process->now_ms = process->started_ms = now_ms;
         process->state = PROCESS_RUNNING;
         save_pid(process);
         log_info("started %s (pid %d)", command.program, process->pid);
@@ -170,6 +174,7 @@ static void ended(struct process *process, uint64_t now_ms)
     describe_end(process, &status, how, sizeof how);
     close(process->pidfd);
     process->pidfd = -1;
+    process->ending = process->killed = false;
     unlink(process->pid_path);
     bool asked = process->stopping || process->state == PROCESS_LEAVING;
     if (process->finished || asked) {
@@ -271,12 +276,32 @@ void process_leave(struct process *process)
         process->state = PROCESS_LEAVING;
 }
 
+static void send_signal(const struct process *process, int number)
+{
+    syscall(SYS_pidfd_send_signal, process->pidfd, number, NULL, 0);
+}
+
 bool process_end(struct process *process)
 {
     if (process->pidfd < 0)
         return false;
-    syscall(SYS_pidfd_send_signal, process->pidfd, SIGTERM, NULL, 0);
+    if (!process->ending) {
+        process->ending = true;
+        process->kill_ms = process->now_ms + process->conf->stop_ms;
+        log_info("the trainer (pid %d) is asked to end; it is killed if it has not in %.0f s", process->pid,
+                 (double)process->conf->stop_ms / 1000);
+    }
+    send_signal(process, SIGTERM);
     return true;
+}
+
+void process_kill(struct process *process)
+{
+    if (process->pidfd < 0 || process->killed)
+        return;
+    log_warn("the trainer (pid %d) is killed; what it has trained since its last checkpoint is lost", process->pid);
+    process->ending = process->killed = true;
+    send_signal(process, SIGKILL);
 }
 
 void process_finished(struct process *process)
@@ -301,12 +326,16 @@ size_t process_poll(const struct process *process, struct pollfd *items, size_t 
 void process_run(struct process *process, uint64_t now_ms)
 {
     struct pollfd item = {.fd = process->pidfd, .events = POLLIN};
+    process->now_ms = now_ms;
     if (process->pidfd >= 0 && poll(&item, 1, 0) == 1)
         ended(process, now_ms);
 }
 
 void process_tick(struct process *process, uint64_t now_ms)
 {
+    process->now_ms = now_ms;
+    if (process->ending && now_ms >= process->kill_ms)
+        process_kill(process);
     if (process->state != PROCESS_WAITING || process->stopping || now_ms < process->next_start_ms)
         return;
     if (start(process, now_ms) != ERR_OK) {
@@ -322,8 +351,11 @@ bool process_running(const struct process *process)
 
 struct process_info process_info(const struct process *process)
 {
-    return (struct process_info){
-        .state = process->state, .pid = process->pid, .failures = process->failures, .note = process->note};
+    return (struct process_info){.state = process->state,
+                                 .pid = process->pid,
+                                 .ending = process->ending,
+                                 .failures = process->failures,
+                                 .note = process->note};
 }
 
 const char *process_state_name(enum process_state state)

@@ -43,15 +43,18 @@ ERR_MUST_CHECK enum err process_autostart(struct process *process, uint64_t now_
 ERR_MUST_CHECK enum err process_start(struct process *process, uint64_t now_ms);
 /* Its end is wanted from now on: no failure, no new start. */
 void process_leave(struct process *process);
-/* Asks it to end (SIGTERM); it saves first. False: none that this daemon started or took over runs. */
+/* Asks it to end (SIGTERM); it saves first, for which it has [worker] stop from the first time on; then it is killed
+ * (SIGKILL). False: none that this daemon started or took over runs. */
 bool process_end(struct process *process);
+/* Kills it now. */
+void process_kill(struct process *process);
 /* It said that it is done: its end is not a failure. */
 void process_finished(struct process *process);
 /* The daemon stops: asks it to end, and does not start it again. */
 void process_stop(struct process *process);
 
 size_t process_poll(const struct process *process, struct pollfd *items, size_t items_max);
-/* Looks whether it has ended. */
+/* Looks whether it has ended. Each turn: what is asked in between is asked at this time. */
 void process_run(struct process *process, uint64_t now_ms);
 void process_tick(struct process *process, uint64_t now_ms);
 
@@ -59,6 +62,7 @@ bool process_running(const struct process *process);
 struct process_info {
     enum process_state state;
     int pid;
+    bool ending; /* it was asked to end, or killed */
     unsigned failures;
     const char *note; /* how it failed last */
 };

@@ -206,12 +206,18 @@ enum err trainer_leave(struct trainer *trainer)
     return ERR_OK;
 }
 
-enum err trainer_leave_now(struct trainer *trainer)
+enum err trainer_leave_now(struct trainer *trainer, bool *killed)
 {
+    *killed = false;
     if (!process_running(trainer->process))
         return err_set(ERR_STATE, "no trainer that this daemon started is running");
+    /* Who says it again has seen that it does not end. */
+    *killed = process_info(trainer->process).ending;
     process_leave(trainer->process);
-    process_end(trainer->process);
+    if (*killed)
+        process_kill(trainer->process);
+    else
+        process_end(trainer->process);
     return ERR_OK;
 }
 
@@ -248,12 +254,13 @@ static enum trainer_phase phase_of_process(enum process_state state)
 enum trainer_phase trainer_phase(const struct trainer *trainer)
 {
     struct trainer_info info = attachment_info(trainer->attachment);
-    enum process_state process = process_info(trainer->process).state;
+    struct process_info started = process_info(trainer->process);
+    enum process_state process = started.state;
     if (info.counted && !info.left)
         return TRAINER_FINISHED;
     if (!info.attached)
         return phase_of_process(process);
-    if (info.counted)
+    if (info.counted || (started.ending && process == PROCESS_LEAVING))
         return TRAINER_LEAVING;
     if (!info.training)
         return process == PROCESS_LEAVING ? TRAINER_LEAVING : TRAINER_STARTING;

@@ -66,8 +66,9 @@ void trainer_run_step(struct trainer *trainer, uint64_t step);
 /* ERR_STATE or ERR_CONF say why not. */
 ERR_MUST_CHECK enum err trainer_join(struct trainer *trainer, uint64_t now_ms);
 ERR_MUST_CHECK enum err trainer_leave(struct trainer *trainer);
-/* Without waiting for the last contributions to be counted. */
-ERR_MUST_CHECK enum err trainer_leave_now(struct trainer *trainer);
+/* Without waiting for the last contributions to be counted: it is asked to save and end, and killed if it has not in
+ * time ([worker] stop). Said again, it kills it at once: `*killed`. */
+ERR_MUST_CHECK enum err trainer_leave_now(struct trainer *trainer, bool *killed);
 /* It said that it is done (EVENT_FINISHED): its end is not a failure. */
 void trainer_finished(struct trainer *trainer);
 /* The daemon stops: the process is asked to end. */
@@ -84,7 +85,7 @@ enum trainer_phase {
     TRAINER_TRAINING,   /* it takes steps */
     TRAINER_FINISHING,  /* it has its last contributions counted */
     TRAINER_FINISHED,   /* it has done the run's steps */
-    TRAINER_LEAVING,    /* it has nothing more to contribute, and ends */
+    TRAINER_LEAVING,    /* it has nothing more to contribute, or is not waited for, and ends */
     TRAINER_RESTARTING, /* it failed, and is started again after a pause */
     TRAINER_PHASES
 };

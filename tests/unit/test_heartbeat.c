@@ -347,7 +347,8 @@ static void what_a_trainers_process_does_reaches_the_others(void **state)
     testlib_file(run->folder, "go", "\n");
     assert_ok(trainer_join(a->trainer, a->now_ms));
     assert_word(TRAINER_STARTING, WIRE_TRAINER_STARTING, true);
-    assert_ok(trainer_leave_now(a->trainer));
+    bool killed;
+    assert_ok(trainer_leave_now(a->trainer, &killed));
     isle_wait(!trainer_running(a->trainer));
     assert_word(TRAINER_STOPPED, WIRE_TRAINER_NONE, false);
     end();

@@ -11,7 +11,7 @@
 #include "tests/lib/script.h"
 #include "tests/lib/trainerstage.h"
 
-enum { DEADLINE_MS = 10000, POLLED = 8, BACKOFF_MS = 1000 };
+enum { DEADLINE_MS = 10000, POLLED = 8, BACKOFF_MS = 1000, STOP_MS = 5000 };
 
 static struct stage stage;
 static const char fails[] = "exit 1";
@@ -56,6 +56,12 @@ static void wait_end(void)
         assert_true(poll(items, count, DEADLINE_MS) > 0);
         stage_turn(&stage);
     }
+}
+
+static enum err leave_now(void)
+{
+    bool killed;
+    return trainer_leave_now(stage.trainer, &killed);
 }
 
 static void kill_process(void)
@@ -167,13 +173,13 @@ static const enum trainer_phase phases[ATTACHED_STATES][STARTED_STATES] = {
     [TRAINS] = {[NONE] = TRAINER_TRAINING,
                 [STOPPED] = TRAINER_TRAINING,
                 [RUNNING] = TRAINER_TRAINING,
-                [LEAVING] = TRAINER_TRAINING, /* until it ends */
+                [LEAVING] = TRAINER_LEAVING,
                 [WAITING] = TRAINER_TRAINING,
                 [FINISHED] = TRAINER_TRAINING},
     [SETTLED] = {[NONE] = TRAINER_FINISHING,
                  [STOPPED] = TRAINER_FINISHING,
                  [RUNNING] = TRAINER_FINISHING,
-                 [LEAVING] = TRAINER_FINISHING,
+                 [LEAVING] = TRAINER_LEAVING,
                  [WAITING] = TRAINER_FINISHING,
                  [FINISHED] = TRAINER_FINISHING},
     [LEAVES] = {[NONE] = TRAINER_FINISHING,
@@ -220,7 +226,7 @@ static void every_combination_has_one_phase(void **state)
             prepare((enum started)process);
             attach((enum attached)how);
             if (process == LEAVING && how != LEAVES && how != LEFT && how != GONE_WHEN_LEFT)
-                assert_ok(trainer_leave_now(stage.trainer));
+                assert_ok(leave_now());
             if (trainer_phase(stage.trainer) != want)
                 fail_msg("attached %d, process %d (%s): %s, expected %s", how, process,
                          trainer_info(stage.trainer).process_name, trainer_phase_name(trainer_phase(stage.trainer)),
@@ -387,10 +393,10 @@ static void leaving_now_does_not_wait(void **state)
 {
     (void)state;
     open_with(program(script_sleeps));
-    assert_fails(ERR_STATE, "no trainer that this daemon started", trainer_leave_now(stage.trainer));
+    assert_fails(ERR_STATE, "no trainer that this daemon started", leave_now());
     join_and_wait();
     stage_train(&stage, true);
-    assert_ok(trainer_leave_now(stage.trainer));
+    assert_ok(leave_now());
     wait_end();
     stage_hear_nothing(&stage); /* it was not asked to finish */
     stage_hang_up(&stage, false);
@@ -398,9 +404,37 @@ static void leaving_now_does_not_wait(void **state)
     assert_phase(TRAINER_STOPPED);
     /* One that it did not start it does not end. */
     stage_train(&stage, false);
-    assert_fails(ERR_STATE, "no trainer that this daemon started", trainer_leave_now(stage.trainer));
+    assert_fails(ERR_STATE, "no trainer that this daemon started", leave_now());
     assert_phase(TRAINER_TRAINING);
     close_all();
+}
+
+static void one_that_hangs_is_killed_when_leaving_now_is_said_twice_or_in_time(void **state)
+{
+    (void)state;
+    for (int twice = 0; twice < 2; twice++) {
+        bool killed;
+        open_with(program(script_stays));
+        stage.conf.stop_ms = STOP_MS;
+        join_and_wait();
+        stage_train(&stage, true);
+        assert_ok(trainer_leave_now(stage.trainer, &killed));
+        assert_false(killed);
+        assert_phase(TRAINER_LEAVING);
+        stage_tick(&stage, STOP_MS - 1);
+        assert_true(trainer_running(stage.trainer));
+        if (twice != 0) {
+            assert_ok(trainer_leave_now(stage.trainer, &killed));
+            assert_true(killed);
+        } else {
+            stage_tick(&stage, 1);
+        }
+        wait_end();
+        stage_hang_up(&stage, false);
+        stage_turn(&stage);
+        assert_phase(TRAINER_STOPPED);
+        close_all();
+    }
 }
 
 static void leaving_ends_the_waiting_for_the_next_start(void **state)
@@ -485,6 +519,7 @@ int main(void)
         in_a_folder(one_that_trains_is_asked_and_has_its_work_counted),
         in_a_folder(one_that_has_contributed_nothing_is_ended),
         in_a_folder(leaving_now_does_not_wait),
+        in_a_folder(one_that_hangs_is_killed_when_leaving_now_is_said_twice_or_in_time),
         in_a_folder(leaving_ends_the_waiting_for_the_next_start),
         in_a_folder(leaving_means_the_one_that_trains_too),
         in_a_folder(somebody_elses_trainer_is_asked_once_it_trains),

@@ -444,7 +444,8 @@ static void a_trainers_process_that_fails_or_does_not_run_is_told(void **state)
     assert_silent(COMPLAINT_RESTARTING);
     assert_silent(COMPLAINT_STOPPED);
     assert_silent(COMPLAINT_NOT_ATTACHED);
-    assert_ok(trainer_leave_now(a->trainer));
+    bool killed;
+    assert_ok(trainer_leave_now(a->trainer, &killed));
     isle_wait(!trainer_running(a->trainer));
     assert_complains(COMPLAINT_STOPPED, "");
     end();

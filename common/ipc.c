@@ -10,10 +10,11 @@
 enum { BACKLOG = 8 };
 
 static const char *const type_names[IPC_TYPES] = {
-    [IPC_HELLO] = "HELLO",       [IPC_TENSOR] = "TENSOR",   [IPC_REGISTERED] = "REGISTERED", [IPC_INITIAL] = "INITIAL",
-    [IPC_TAKEN] = "TAKEN",       [IPC_MIXED] = "MIXED",     [IPC_REPORT] = "REPORT",         [IPC_SETTLED] = "SETTLED",
-    [IPC_FINISHED] = "FINISHED", [IPC_WELCOME] = "WELCOME", [IPC_REFUSED] = "REFUSED",       [IPC_GO] = "GO",
-    [IPC_WAKE] = "WAKE",         [IPC_LEAVE] = "LEAVE",
+    [IPC_HELLO] = "HELLO",     [IPC_TENSOR] = "TENSOR",   [IPC_REGISTERED] = "REGISTERED",
+    [IPC_INITIAL] = "INITIAL", [IPC_TAKEN] = "TAKEN",     [IPC_MIXED] = "MIXED",
+    [IPC_REPORT] = "REPORT",   [IPC_SETTLED] = "SETTLED", [IPC_FINISHED] = "FINISHED",
+    [IPC_WELCOME] = "WELCOME", [IPC_REFUSED] = "REFUSED", [IPC_GO] = "GO",
+    [IPC_WAKE] = "WAKE",       [IPC_LEAVE] = "LEAVE",     [IPC_END] = "END",
 };
 
 const char *ipc_type_name(uint32_t type)

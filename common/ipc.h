@@ -34,8 +34,8 @@
 
 #include "common/err.h"
 
-/* 1: first version. 2: the run's clock. 3: work set aside. */
-enum { IPC_VERSION = 3 };
+/* 1: first version. 2: the run's clock. 3: work set aside. 4: the run's end. */
+enum { IPC_VERSION = 4 };
 enum { IPC_NAME_BYTES = 128, IPC_DIMS_MAX = 6, IPC_TEXT_BYTES = 320, IPC_RANGES_MAX = 64, IPC_TENSORS_MAX = 65536 };
 
 /* Bytes: tables and areas begin on multiples of it. */
@@ -126,6 +126,7 @@ enum ipc_type {
     IPC_GO,      /* go: the base areas hold the anchors to start from */
     IPC_WAKE,    /* fragment: its word changed */
     IPC_LEAVE,   /* shm->leave was set */
+    IPC_END,     /* end: all fragments are settled, and no newer anchor comes */
     IPC_TYPES
 };
 
@@ -162,6 +163,11 @@ struct ipc_report {
     double loss, tokens_per_s, lr, grad_norm;
 };
 
+struct ipc_end {
+    uint32_t over; /* non-zero: all islands have contributed all; else somebody may still change the anchors */
+    char why[IPC_TEXT_BYTES - sizeof(uint32_t)]; /* who */
+};
+
 struct ipc_message {
     uint32_t type; /* enum ipc_type */
     uint32_t fragment;
@@ -171,6 +177,7 @@ struct ipc_message {
         struct ipc_welcome welcome;
         struct ipc_go go;
         struct ipc_report report;
+        struct ipc_end end;
         char text[IPC_TEXT_BYTES];
     };
 };

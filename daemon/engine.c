@@ -530,6 +530,14 @@ static void watch_states(struct engine *engine)
     }
 }
 
+static enum run_end end_of_run(const struct engine *engine)
+{
+    uint32_t trainers[WIRE_MEMBERS_MAX];
+    for (uint32_t i = 0; i < engine->view.count; i++)
+        trainers[i] = peers_info(engine->peers, i).trainer;
+    return engine->sync != NULL ? run_end_of(engine->sync, &engine->view, fragments_of(engine), trainers) : RUN_GOES_ON;
+}
+
 static void tick(struct engine *engine)
 {
     engine->tick_ms = engine->now_ms + TICK_MS;
@@ -541,7 +549,7 @@ static void tick(struct engine *engine)
     peers_tick(engine->peers, engine->now_ms);
     drain(engine);
     trainer_run_step(engine->trainer, peers_furthest(engine->peers, trainer_info(engine->trainer).step));
-    trainer_tick(engine->trainer, engine->now_ms, peers_heard(engine->peers));
+    trainer_tick(engine->trainer, engine->now_ms, peers_heard(engine->peers), end_of_run(engine));
     drain(engine);
     checkpoint_if_due(engine);
     if (engine->rounds != NULL)

@@ -316,6 +316,8 @@ static enum err loop(struct trainer *t)
         int result = diloco_finish(t->diloco);
         if (result == DILOCO_INTERRUPTED)
             log_warn("interrupted before the last contributions were counted");
+        else if (result == DILOCO_OPEN)
+            log_warn("%s", diloco_error(t->diloco));
         else if (result != DILOCO_OK)
             return attachment_failed(t, result);
         model_refresh(t->model);

@@ -17,6 +17,8 @@
 /* PEERS_PATIENCE: how long a first trainer waits for the peers to be heard, so that a run under way is not begun anew.
  */
 enum { PEERS_PATIENCE_MS = 3000, TURNED_AWAY_MS = 2000, POLLED = 2 };
+/* How long somebody who is away may take to come back before a trainer that is done goes without knowing the end. */
+enum { OPEN_PATIENCE_MS = 30000 };
 
 enum attachment_phase { NONE, REGISTERING, REGISTERED, RESUMING, WELCOMING, INITIAL, STARTING, TRAINING };
 
@@ -43,6 +45,8 @@ struct attachment {
     uint32_t initial_left;                 /* jobs that take its initial tensors over */
     bool ready_said;
     bool leave, finishing, counted;
+    bool end_said;
+    uint64_t open_ms;  /* since when nobody but those who are away is waited for; 0: others are */
     uint64_t own_step; /* highest step a trainer of ours reported */
     struct ipc_report report;
     uint64_t report_ms;
@@ -192,7 +196,8 @@ static bool accept_trainer(struct attachment *a)
     drop_shared(a);
     a->socket = fd;
     a->phase = REGISTERING;
-    a->closing = a->finishing = a->counted = a->leave = a->ready_said = false;
+    a->closing = a->finishing = a->counted = a->leave = a->ready_said = a->end_said = false;
+    a->open_ms = 0;
     introduction_forget(&a->introduction);
     a->tokens_last += a->report.tokens;
     a->report_ms = 0;
@@ -614,7 +619,30 @@ bool attachment_take(struct attachment *a, uint64_t now_ms)
     return true;
 }
 
-void attachment_tick(struct attachment *a, uint64_t now_ms, bool peers_heard)
+static void name_absent(const struct attachment *a, char *text, size_t text_bytes)
+{
+    snprintf(text, text_bytes, "away, and not done when last heard:");
+    for (uint32_t i = 0; i < a->conf.view->count; i++)
+        if (i != a->conf.view->self && !sync_up(a->plan.sync, i))
+            snprintf(text + strlen(text), text_bytes - strlen(text), " %s", a->conf.view->members[i].name);
+}
+
+/* A trainer that is done waits for this, and so takes in what comes of rounds that others still make. */
+static void tell_end(struct attachment *a, enum run_end end)
+{
+    struct ipc_message message = {.type = IPC_END, .end = {.over = end == RUN_OVER}};
+    if (end != RUN_OPEN)
+        a->open_ms = 0;
+    else if (a->open_ms == 0)
+        a->open_ms = a->now_ms;
+    if (end == RUN_GOES_ON || (end == RUN_OPEN && a->now_ms < a->open_ms + OPEN_PATIENCE_MS))
+        return;
+    if (end == RUN_OPEN)
+        name_absent(a, message.end.why, sizeof message.end.why);
+    a->end_said = ipc_send(a->socket, &message, -1) == ERR_OK; /* else again: it waits for this */
+}
+
+void attachment_tick(struct attachment *a, uint64_t now_ms, bool peers_heard, enum run_end end)
 {
     a->now_ms = now_ms;
     a->peers_heard = peers_heard;
@@ -630,6 +658,8 @@ void attachment_tick(struct attachment *a, uint64_t now_ms, bool peers_heard)
         welcome(a);
     else if (a->phase == STARTING && a->initial_left == 0)
         start_fragments(a);
+    else if (a->phase == TRAINING && !a->end_said)
+        tell_end(a, end);
 }
 
 void attachment_expect(struct attachment *a)

@@ -20,6 +20,7 @@
 
 #include "common/err.h"
 #include "common/ipc.h"
+#include "daemon/trainer/run_end.h"
 #include "daemon/trainer/trainer_types.h"
 
 struct attachment;
@@ -33,7 +34,7 @@ void attachment_plan_known(struct attachment *attachment, const struct trainer_p
 size_t attachment_poll(const struct attachment *attachment, struct pollfd *items, size_t items_max);
 /* Takes one message in, or a new connection; false: there was nothing. */
 bool attachment_take(struct attachment *attachment, uint64_t now_ms);
-void attachment_tick(struct attachment *attachment, uint64_t now_ms, bool peers_heard);
+void attachment_tick(struct attachment *attachment, uint64_t now_ms, bool peers_heard, enum run_end end);
 
 /* Answers, as in trainer.h. */
 void attachment_accept(struct attachment *attachment);

@@ -64,9 +64,9 @@ bool trainer_take(struct trainer *trainer, uint64_t now_ms)
     return false;
 }
 
-void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard)
+void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard, enum run_end end)
 {
-    attachment_tick(trainer->attachment, now_ms, peers_heard);
+    attachment_tick(trainer->attachment, now_ms, peers_heard, end);
     process_tick(trainer->process, now_ms);
 }
 

@@ -16,6 +16,7 @@
 #include "common/bitset.h"
 #include "common/err.h"
 #include "common/ipc.h"
+#include "daemon/trainer/run_end.h"
 #include "daemon/trainer/trainer_types.h"
 
 struct trainer;
@@ -32,8 +33,9 @@ ERR_MUST_CHECK enum err trainer_autostart(struct trainer *trainer, uint64_t now_
 size_t trainer_poll(const struct trainer *trainer, struct pollfd *items, size_t items_max);
 /* Takes one thing in that has happened; false: there was nothing. */
 bool trainer_take(struct trainer *trainer, uint64_t now_ms);
-/* Once a tick. `peers_heard`: every other island has said how it stands, so that a run under way is not begun anew. */
-void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard);
+/* Once a tick. `peers_heard`: every other island has said how it stands, so that a run under way is not begun anew.
+ * `end`: whether the run is over, which a trainer that is done waits for. */
+void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard, enum run_end end);
 
 /* ---- answers to its events ---- */
 
@@ -83,7 +85,7 @@ enum trainer_phase {
     TRAINER_STOPPED,    /* it was told to stop, or not to start */
     TRAINER_STARTING,   /* it runs or is attached, and does not train yet */
     TRAINER_TRAINING,   /* it takes steps */
-    TRAINER_FINISHING,  /* it has its last contributions counted */
+    TRAINER_FINISHING,  /* it has its last contributions counted, and waits for the run's end */
     TRAINER_FINISHED,   /* it has done the run's steps */
     TRAINER_LEAVING,    /* it has nothing more to contribute, or is not waited for, and ends */
     TRAINER_RESTARTING, /* it failed, and is started again after a pause */

@@ -297,7 +297,7 @@ void isle_tick(struct isle *isle)
 {
     peers_tick(isle->peers, isle->now_ms);
     collect(isle);
-    trainer_tick(isle->trainer, isle->now_ms, true);
+    trainer_tick(isle->trainer, isle->now_ms, true, RUN_OVER);
     collect(isle);
     if (isle->rounds != NULL)
         rounds_tick(isle->rounds, isle->now_ms, 0);

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "common/digest.h"
+#include "common/fsio.h"
+#include "common/mem.h"
 #include "common/runspec.h"
 #include "common/tensorfile.h"
 #include "daemon/state/results.h"
@@ -152,6 +154,42 @@ static void a_slow_island_holds_nobody_up(void **state)
     assert_true(last >= 20);
     for (uint32_t i = 0; i < 2; i++)
         cluster_wait(cluster, i, cluster_versions_reach, last, "the last version");
+    cluster_assert_one_truth(cluster);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
+    cluster_free(cluster);
+}
+
+/* The line in the log after these words; fails if there is none. */
+static const char *said_after(struct cluster *cluster, uint32_t i, const char *words)
+{
+    static char line[2][256];
+    char *text;
+    size_t bytes;
+    assert_ok(fsio_read(cluster->island[i].log, 64 << 20, &text, &bytes));
+    const char *at = strstr(text, words);
+    assert_non_null(at);
+    snprintf(line[i], sizeof line[i], "%.*s", (int)strcspn(at, "\n"), at);
+    mem_free(text);
+    return line[i];
+}
+
+/* The slow one changes the anchors for long after the fast one has contributed all. */
+static void the_end_is_the_same_for_the_fast_and_the_slow(void **state)
+{
+    (void)state;
+    char spec[1024];
+    snprintf(spec, sizeof spec, "%space = lockstep\nlate = merge\noverlap = 5\nquorum = 1\ngrace = 100ms\n",
+             common_spec);
+    struct cluster_options fast = {.run = spec, .data = "sleep=10"}, slow = {.run = spec, .data = "sleep=30"};
+    struct cluster *cluster = cluster_new("unequal", 2, &fast);
+    cluster_configure(cluster, 1, &slow);
+    cluster_start_all(cluster);
+    for (uint32_t i = 0; i < 2; i++) {
+        cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
+        assert_true(cluster_log_has(cluster, i, "ended with 0, tensors", 10));
+    }
+    assert_string_equal(said_after(cluster, 0, "ended with 0"), said_after(cluster, 1, "ended with 0"));
     cluster_assert_one_truth(cluster);
     for (uint32_t i = 0; i < 2; i++)
         assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
@@ -343,6 +381,7 @@ int main(void)
         cmocka_unit_test(three_islands_with_coarse_codecs),
         cmocka_unit_test(an_island_that_runs_away_is_left_out),
         cmocka_unit_test(a_slow_island_holds_nobody_up),
+        cmocka_unit_test(the_end_is_the_same_for_the_fast_and_the_slow),
         cmocka_unit_test(two_islands_with_varying_intervals),
         cmocka_unit_test(three_islands_with_a_whole_interval_of_overlap),
         cmocka_unit_test(work_is_counted_once_whatever_the_overlap),

@@ -113,6 +113,17 @@ static void assert_hears(uint32_t type)
     assert_int_equal(message.type, type);
 }
 
+/* What the daemon does while the trainer waits: called before each slice of waiting with its number; non-zero ends it.
+ */
+static int (*while_waiting)(int slice);
+static int slices;
+
+static int interrupted(void *unused)
+{
+    (void)unused;
+    return while_waiting != NULL ? while_waiting(slices++) : 0;
+}
+
 static const char *listen_here(void)
 {
     const char *path = testlib_path(testlib_folder("attach"), "s");
@@ -131,7 +142,8 @@ static void begin(void)
     make_shm();
     assert_int_equal(pthread_create(&thread, NULL, serve_begin, NULL), 0);
     struct diloco_start start;
-    struct diloco_options options = {.socket_path = path, .wait_ms = 2000, .device = device};
+    struct diloco_options options = {
+        .socket_path = path, .wait_ms = 2000, .device = device, .interrupted = interrupted};
     assert_int_equal(diloco_attach(&options, &d), DILOCO_OK);
     assert_int_equal(
         diloco_register(d, &(struct diloco_tensor){.name = "w", .data = tensor, .dims = 1, .shape = {COUNT}}),
@@ -150,6 +162,13 @@ static void end(void)
     close(listener);
     close(memfd);
     munmap(shm, SHM_BYTES);
+}
+
+static void say_end(bool over, const char *why)
+{
+    struct ipc_message message = {.type = IPC_END, .end = {.over = over}};
+    snprintf(message.end.why, sizeof message.end.why, "%s", why);
+    assert_ok(ipc_send(connection, &message, -1));
 }
 
 static int train(float by)
@@ -399,12 +418,97 @@ static void the_end_leaves_the_anchor_exactly(void **state)
     for (int i = 0; i < COUNT; i++)
         tensor[i] = 0.1f * (float)i + 1e6f; /* live + anchor - base rounds */
     bring_anchor(1, 0.3f, &(struct ipc_range){0, VALUES, IPC_SHIFT, 0}, 1);
+    say_end(true, "");
     assert_int_equal(diloco_finish(d), DILOCO_OK);
     for (int i = 0; i < COUNT; i++)
         assert_true(tensor[i] == 0.3f);
     assert_hears(IPC_MIXED);
     assert_hears(IPC_SETTLED);
     assert_hears(IPC_FINISHED);
+    end();
+}
+
+/* An anchor comes of a round that we had nothing more to add to, and another; then the run is over. */
+static int two_more_rounds(int slice)
+{
+    static const struct ipc_range all = {0, VALUES, IPC_SHIFT, 0};
+    if (slice == 1 || slice == 3)
+        bring_anchor((uint64_t)slice, 100 * (float)slice, &all, 1);
+    if (slice == 5)
+        say_end(true, "");
+    return slice > 20;
+}
+
+static void the_end_is_the_runs_and_not_ours(void **state)
+{
+    (void)state;
+    begin();
+    while_waiting = two_more_rounds;
+    slices = 0;
+    int result = diloco_finish(d);
+    while_waiting = NULL;
+    assert_int_equal(result, DILOCO_OK);
+    assert_int_equal(fragment->base_version, 3);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(tensor[i] == 300);
+    end();
+}
+
+static void where_the_end_is_not_known_it_is_said(void **state)
+{
+    (void)state;
+    begin();
+    say_end(false, "island cyd is away");
+    assert_int_equal(diloco_finish(d), DILOCO_OPEN);
+    assert_non_null(strstr(diloco_error(d), "island cyd is away"));
+    assert_hears(IPC_SETTLED);
+    assert_hears(IPC_FINISHED);
+    end();
+    begin();
+    atomic_store(&shm->leave, 1);
+    assert_int_equal(diloco_step(d, &(struct diloco_report){.tokens = 0}), DILOCO_STOP);
+    assert_int_equal(diloco_finish(d), DILOCO_OPEN); /* nobody is waited for */
+    assert_non_null(strstr(diloco_error(d), "this island leaves"));
+    end();
+}
+
+static int give_up(int slice)
+{
+    return slice == 4;
+}
+
+static int hang_up_and_give_up(int slice)
+{
+    if (slice == 1)
+        close(connection);
+    return slice == 8;
+}
+
+/* Neither while it says nothing, nor when it is gone, nor is what it said before it went still true. */
+static void without_the_daemons_word_there_is_no_end(void **state)
+{
+    (void)state;
+    begin();
+    while_waiting = give_up;
+    slices = 0;
+    assert_int_equal(diloco_finish(d), DILOCO_INTERRUPTED);
+    say_end(true, "");
+    slices = 100;
+    assert_int_equal(diloco_finish(d), DILOCO_OK); /* it may be tried again */
+    end();
+    begin();
+    while_waiting = hang_up_and_give_up;
+    slices = 0;
+    assert_int_equal(diloco_finish(d), DILOCO_INTERRUPTED);
+    end();
+    begin();
+    say_end(true, "");
+    assert_int_equal(train(0), DILOCO_OK);
+    while_waiting = give_up;
+    slices = 0;
+    close(connection);
+    assert_int_equal(diloco_finish(d), DILOCO_INTERRUPTED);
+    while_waiting = NULL;
     end();
 }
 
@@ -560,6 +664,9 @@ int main(void)
         cmocka_unit_test(the_end_and_an_order_to_leave_are_told),
         cmocka_unit_test(a_step_never_waits_for_the_daemon),
         cmocka_unit_test(the_end_leaves_the_anchor_exactly),
+        cmocka_unit_test(the_end_is_the_runs_and_not_ours),
+        cmocka_unit_test(where_the_end_is_not_known_it_is_said),
+        cmocka_unit_test(without_the_daemons_word_there_is_no_end),
         cmocka_unit_test(attaching_again_takes_no_waiting_and_changes_no_word),
         cmocka_unit_test(a_word_that_somebody_else_wrote_is_an_error_and_left_as_it_is),
         cmocka_unit_test(memory_that_belongs_to_a_tensor_is_refused_under_another_name),

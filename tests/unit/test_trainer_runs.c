@@ -100,6 +100,7 @@ static void begin_life(const char *lines, uint64_t hold_at)
     stage_open(&stage, 1, lines, "");
     stage.run.spec.steps = RUN_STEPS;
     stage.peers_heard = true;
+    stage.end = RUN_OVER;
     life = (struct life){.path = testlib_path(stage.conf.run_folder, "worker.sock"), .hold_at = hold_at};
     for (uint32_t i = 0; i < TRAINERRUN_TENSORS; i++)
         for (uint64_t k = 0; k < count_of(i); k++)

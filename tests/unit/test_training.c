@@ -7,6 +7,8 @@
 
 #include "tests/lib/trainerstage.h"
 
+enum { OPEN_PATIENCE_MS = 30000 };
+
 static struct stage stage;
 static const struct bitset none;
 
@@ -322,6 +324,54 @@ static void tokens_do_not_go_down_while_the_next_one_comes(void **state)
     assert_int_equal(tokens(), 110);
 }
 
+/* ---- the end ---- */
+
+static void the_runs_end_is_said_once_and_to_each_trainer(void **state)
+{
+    (void)state;
+    stage_tick(&stage, 1000000);
+    stage_hear_nothing(&stage); /* it goes on */
+    stage.end = RUN_OVER;
+    stage_tick(&stage, 1);
+    assert_int_equal(stage_hear(&stage, IPC_END).end.over, 1);
+    stage_tick(&stage, 1000000);
+    stage_hear_nothing(&stage);
+    stage_attach_again(&stage, 3, 30);
+    stage_tick(&stage, 1);
+    stage_hear(&stage, IPC_WELCOME);
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
+        stage_hear(&stage, IPC_WAKE);
+    assert_int_equal(stage_hear(&stage, IPC_END).end.over, 1);
+    stage_hang_up(&stage, false);
+    stage.peers_heard = false; /* one that does not train yet is not told */
+    stage_turn(&stage);
+    stage_connect(&stage);
+    stage_tick(&stage, 1);
+    stage_tick(&stage, 1);
+    stage_hear_nothing(&stage);
+}
+
+static void an_end_that_is_not_known_is_said_when_nobody_came_in_time(void **state)
+{
+    (void)state;
+    stage.end = RUN_OPEN;
+    stage_tick(&stage, 1);
+    stage_tick(&stage, OPEN_PATIENCE_MS - 1);
+    stage.end = RUN_GOES_ON; /* they came, and train */
+    stage_tick(&stage, 1);
+    stage.end = RUN_OPEN;
+    stage_tick(&stage, 1);
+    stage_tick(&stage, OPEN_PATIENCE_MS - 1);
+    stage_hear_nothing(&stage);
+    trainerrun_hear(&stage.run, 0, 0, 0, true); /* ana is here, cyd is not */
+    stage_tick(&stage, 1);
+    struct ipc_message message = stage_hear(&stage, IPC_END);
+    assert_int_equal(message.end.over, 0);
+    assert_non_null(strstr(message.end.why, stage.run.view.members[2].name));
+    assert_null(strstr(message.end.why, stage.run.view.members[0].name));
+    assert_non_null(strstr(message.end.why, "away"));
+}
+
 /* ---- a trainer that does not listen ---- */
 
 static void one_that_does_not_read_is_not_waited_for(void **state)
@@ -357,6 +407,8 @@ int main(void)
         on_stage(numbers_that_are_none_do_not_get_out),
         on_stage(tokens_add_up_over_all_trainers_of_the_island),
         on_stage(tokens_do_not_go_down_while_the_next_one_comes),
+        on_stage(the_runs_end_is_said_once_and_to_each_trainer),
+        on_stage(an_end_that_is_not_known_is_said_when_nobody_came_in_time),
         on_stage(one_that_does_not_read_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -351,30 +351,54 @@ static int finish_fragment(struct diloco *d, uint32_t f, bool *pending)
     return result;
 }
 
+/* Until all is contributed and counted, and the daemon has said that no newer anchor comes. */
+static int finish_fragments(struct diloco *d)
+{
+    for (bool done = false; !done;) {
+        bool pending = !attach_words_free(d);
+        int result = DILOCO_OK;
+        for (uint32_t f = 0; result == DILOCO_OK && attach_words_free(d) && f < d->shm->fragments_count; f++)
+            result = finish_fragment(d, f, &pending);
+        if (result == DILOCO_OK)
+            result = attach_turn(d); /* what was said goes out, too */
+        done = !pending && d->say_count == 0 && (d->end_said || d->stop);
+        if (result == DILOCO_OK && !done)
+            result = wait_for_daemon(d);
+        if (result != DILOCO_OK)
+            return result;
+    }
+    return DILOCO_OK;
+}
+
+static int finished(struct diloco *d)
+{
+    if (d->end_said && d->end.over != 0)
+        return DILOCO_OK;
+    if (d->end_said)
+        return attach_fail(d, DILOCO_OPEN, "all that was trained here is counted, but the run may go on: %.*s",
+                           (int)sizeof d->end.why - 1, d->end.why);
+    return attach_fail(d, DILOCO_OPEN,
+                       "this island leaves: what it has trained is counted, and the run goes on "
+                       "without it");
+}
+
 int diloco_finish(struct diloco *d)
 {
     if (d == NULL)
         return misused(d, "diloco_finish()", "");
     if (!d->begun)
         return attach_fail(d, DILOCO_ERROR, "diloco_finish() before diloco_begin()");
-    for (bool pending = true; pending;) {
-        pending = !attach_words_free(d);
-        int result = DILOCO_OK;
-        for (uint32_t f = 0; result == DILOCO_OK && attach_words_free(d) && f < d->shm->fragments_count; f++)
-            result = finish_fragment(d, f, &pending);
-        if (result == DILOCO_OK)
-            result = attach_turn(d); /* what was said goes out, too */
-        if (result == DILOCO_OK && (pending || d->say_count > 0))
-            result = wait_for_daemon(d);
+    int result, outcome;
+    do {
+        result = finish_fragments(d);
         if (result != DILOCO_OK)
             return result;
-        pending |= d->say_count > 0;
-    }
-    /* Exactly: what was shifted may be a rounding away from it. */
-    for (uint32_t f = 0; f < d->shm->fragments_count; f++)
-        attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
-    attach_send(d, IPC_FINISHED);
-    return DILOCO_OK;
+        outcome = finished(d);
+        /* Exactly: what was shifted may be a rounding away from it. */
+        for (uint32_t f = 0; f < d->shm->fragments_count; f++)
+            attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+    } while (!attach_send(d, IPC_FINISHED)); /* a daemon that went away just now has to know it, too */
+    return outcome;
 }
 
 void diloco_detach(struct diloco *d)

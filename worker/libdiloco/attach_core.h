@@ -59,6 +59,8 @@ struct diloco {
     bool welcomed;      /* it is through: words and messages of both sides agree */
     uint32_t announced; /* attaching again: how many of HELLO, tensors and REGISTERED are out */
     uint64_t reattach_ms;
+    bool end_said; /* the daemon at hand has said that no newer anchor comes */
+    struct ipc_end end;
     struct word_said *say; /* ring: what the daemon is to be told and was not yet */
     uint32_t say_room, say_head, say_count;
     bool *settled; /* by fragment: the daemon at hand was told that nothing more comes */

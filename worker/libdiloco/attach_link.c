@@ -39,7 +39,7 @@ static void disconnect(struct diloco *d)
     if (d->socket >= 0)
         close(d->socket);
     d->socket = -1;
-    d->welcomed = false;
+    d->welcomed = d->end_said = false;
     d->announced = 0;
     /* Whoever is there next reads the words themselves; but what is settled is told in no word. */
     d->say_count = 0;
@@ -93,10 +93,10 @@ static bool send_message(struct diloco *d, const struct ipc_message *message, in
     return false;
 }
 
-void attach_send(struct diloco *d, enum ipc_type type)
+bool attach_send(struct diloco *d, enum ipc_type type)
 {
     struct ipc_message message = {.type = type};
-    send_message(d, &message, -1);
+    return send_message(d, &message, -1);
 }
 
 /* ---- attaching for the first time: the trainer has nothing else to do ---- */
@@ -248,6 +248,10 @@ static int take_in(struct diloco *d, const struct ipc_message *message)
 {
     if (message->type == IPC_LEAVE)
         d->stop = true;
+    if (message->type == IPC_END) {
+        d->end_said = true;
+        d->end = message->end;
+    }
     if (message->type == IPC_REFUSED)
         return refused(d, message);
     if (message->type != IPC_WELCOME || d->welcomed)

@@ -29,8 +29,8 @@ void attach_wait(const struct diloco *d);
 ERR_MUST_CHECK int attach_announce(struct diloco *d, struct ipc_message *message, int *fd);
 /* Waits for one type of message; REFUSED ends the wait, others are passed over. */
 ERR_MUST_CHECK int attach_await(struct diloco *d, enum ipc_type type, struct ipc_message *message, int *fd);
-/* Sends, waiting for room; a daemon that is gone meanwhile has the words to look at. */
-void attach_send(struct diloco *d, enum ipc_type type);
+/* Sends, waiting for room. False: the daemon is gone meanwhile; the next one has the words to look at. */
+bool attach_send(struct diloco *d, enum ipc_type type);
 
 /* Tells the daemon to look at a fragment, now or as soon as there is room; never waits. */
 void attach_say(struct diloco *d, enum ipc_type type, uint32_t fragment);

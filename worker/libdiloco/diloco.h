@@ -9,7 +9,7 @@
  *         ... one optimizer step ...
  *         if (diloco_step(d, &report) == DILOCO_STOP) break;   // the one call per optimizer step
  *     }
- *     diloco_finish(d);                          // last contributions in, last anchors out; tensors hold the anchor
+ *     diloco_finish(d);                          // last contributions in, last anchors out, at the run's end
  *     diloco_detach(d);
  *
  * diloco_step() copies fragments that are due out of the tensors and mixes anchors that are due into them; it costs
@@ -36,6 +36,7 @@ enum diloco_result {
     DILOCO_OK = 0,
     DILOCO_STOP = 1,         /* the run's steps are done, or leave was asked for: call diloco_finish() and end */
     DILOCO_INTERRUPTED = 2,  /* options.interrupted returned non-zero while waiting */
+    DILOCO_OPEN = 3,         /* diloco_finish(): not the run's end, other islands may still change the parameters */
     DILOCO_ERROR = -1,       /* something failed on this side (memory, arguments) */
     DILOCO_REFUSED = -2,     /* the daemon refused us; diloco_error() has its reason */
     DILOCO_UNREACHABLE = -3, /* no daemon at the socket, or none that this user may reach (diloco_attach only) */
@@ -113,8 +114,11 @@ DILOCO_API int diloco_step(struct diloco *d, const struct diloco_report *report)
  * the run spec says pace = run. Learning rates go by it. */
 DILOCO_API uint64_t diloco_run_step(const struct diloco *d);
 
-/* Sends what has not been sent, waits until it is counted and the last anchors are in. The tensors then hold the
- * anchor. */
+/* Sends what has not been sent, and waits until it is counted and the run is over: every island has contributed all. The
+ * tensors then hold the anchor, the same on every island. DILOCO_OPEN: all is counted and the tensors hold the anchor,
+ * but the run is not known to be over, because this island was asked to leave, or because others have been away for
+ * half a minute and not said that they are done; diloco_error() says which. DILOCO_INTERRUPTED: it may be called
+ * again. */
 DILOCO_API int diloco_finish(struct diloco *d);
 
 /* Releases everything; NULL is fine. Without diloco_finish() the daemon counts this as a crash. */

@@ -1,0 +1,43 @@
+#include "daemon/trainer/run_end.h"
+
+#include <stdbool.h>
+
+#include "net/wire.h"
+
+/* Our trainer is done with the fragment, and holds the newest anchor that anyone has. */
+static bool at_rest(const struct sync *sync, uint32_t f)
+{
+    struct sync_peer_fragment own = sync_own(sync, f);
+    return own.abstained == UINT64_MAX && sync_state(sync, f) == SYNC_IDLE && own.version >= sync_version_max(sync, f);
+}
+
+static bool settled(const struct sync *sync, uint32_t fragments_count, uint32_t member)
+{
+    for (uint32_t f = 0; f < fragments_count; f++)
+        if (sync_heard(sync, member, f).abstained != UINT64_MAX)
+            return false;
+    return true;
+}
+
+/* A member without a trainer has nothing to contribute; one whose trainer is started again has. */
+static bool takes_part(uint32_t trainer)
+{
+    return trainer != WIRE_TRAINER_NONE && trainer != WIRE_TRAINER_FINISHED;
+}
+
+enum run_end run_end_of(const struct sync *sync, const struct view *view, uint32_t fragments_count,
+                        const uint32_t *trainers)
+{
+    bool away = false;
+    for (uint32_t f = 0; f < fragments_count; f++)
+        if (!at_rest(sync, f))
+            return RUN_GOES_ON;
+    for (uint32_t i = 0; i < view->count; i++) {
+        if (i == view->self || settled(sync, fragments_count, i))
+            continue;
+        if (sync_up(sync, i) && takes_part(trainers[i]))
+            return RUN_GOES_ON;
+        away |= !sync_up(sync, i);
+    }
+    return away ? RUN_OPEN : RUN_OVER;
+}

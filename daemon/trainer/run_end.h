@@ -1,0 +1,24 @@
+/*
+ * run_end: whether the run is over, as this island sees it.
+ *
+ * Pure: it looks into the protocol's core and at what the others say of their trainers.
+ */
+#ifndef DAEMON_TRAINER_RUN_END_H
+#define DAEMON_TRAINER_RUN_END_H
+
+#include <stdint.h>
+
+#include "net/sync.h"
+#include "net/view.h"
+
+enum run_end {
+    RUN_GOES_ON, /* contributions or anchors are still to come */
+    RUN_OPEN,    /* all who are here have contributed all; somebody who is away has not said so */
+    RUN_OVER     /* everybody has, and our trainer has the last anchors */
+};
+
+/* `trainers`: of each member, what its trainer does, as it last said (enum wire_trainer). */
+enum run_end run_end_of(const struct sync *sync, const struct view *view, uint32_t fragments_count,
+                        const uint32_t *trainers);
+
+#endif

@@ -1,0 +1,135 @@
+/* run_end: the run is over when everybody has contributed all and our trainer has the newest anchors; while somebody is
+ * away who has not said so, that is not known. */
+#include "tests/lib/testlib.h"
+
+#include "daemon/trainer/run_end.h"
+#include "tests/lib/trainerrun.h"
+
+enum { ANA, BOB, CYD };
+
+static struct trainerrun run;
+static uint32_t trainers[TRAINERRUN_ISLANDS];
+
+static int begin(void **state)
+{
+    (void)state;
+    trainerrun_open(&run, testlib_folder("end"), TRAINERRUN_ISLANDS, "");
+    assert_int_equal(run.view.self, BOB);
+    for (uint32_t i = 0; i < TRAINERRUN_ISLANDS; i++)
+        trainers[i] = WIRE_TRAINER_TRAINING;
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
+        trainerrun_restore(&run, f, 4);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    trainerrun_close(&run);
+    return 0;
+}
+
+static void assert_end(enum run_end want)
+{
+    assert_int_equal(run_end_of(run.sync, &run.view, TRAINERRUN_FRAGMENTS, trainers), want);
+}
+
+static void own(enum sync_event_type type, uint32_t f)
+{
+    trainerrun_step(&run, &(struct sync_event){.type = type, .fragment = f, .version = 4});
+}
+
+/* Our trainer contributes nothing more. */
+static void settle_ourselves(void)
+{
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++) {
+        own(SYNC_EV_TRAINER_UP, f);
+        own(SYNC_EV_SETTLED, f);
+    }
+}
+
+/* A member is heard, at this version; `settled`: of so many fragments it says that nothing more comes. */
+static void hear(uint32_t member, uint64_t version, uint32_t settled)
+{
+    struct wire_heartbeat beat = {.fragments_count = TRAINERRUN_FRAGMENTS, .taking_part = true};
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
+        beat.fragments[f] = (struct wire_fragment){.fragment = f,
+                                                   .version = version,
+                                                   .abstained = f < settled ? UINT64_MAX : 0,
+                                                   .hash = trainerrun_hash(f, version),
+                                                   .hash_known = true};
+    if (!sync_up(run.sync, member))
+        trainerrun_step(&run, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = member});
+    trainerrun_step(&run, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = member, .beat = &beat});
+}
+
+static void everybody_has_to_have_contributed_all(void **state)
+{
+    (void)state;
+    settle_ourselves();
+    hear(ANA, 4, TRAINERRUN_FRAGMENTS);
+    hear(CYD, 4, TRAINERRUN_FRAGMENTS - 1);
+    assert_end(RUN_GOES_ON);
+    hear(CYD, 4, TRAINERRUN_FRAGMENTS);
+    assert_end(RUN_OVER);
+    trainerrun_step(&run, &(struct sync_event){.type = SYNC_EV_PEER_DOWN, .member = CYD});
+    assert_end(RUN_OVER); /* it was done before it went */
+}
+
+static void so_have_we_and_have_the_newest(void **state)
+{
+    (void)state;
+    hear(ANA, 4, TRAINERRUN_FRAGMENTS);
+    hear(CYD, 4, TRAINERRUN_FRAGMENTS);
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
+        own(SYNC_EV_TRAINER_UP, f);
+    assert_end(RUN_GOES_ON);
+    settle_ourselves();
+    assert_end(RUN_OVER);
+    hear(ANA, 5, TRAINERRUN_FRAGMENTS); /* a round closed there that we have not applied */
+    assert_end(RUN_GOES_ON);
+}
+
+static void one_that_is_away_leaves_it_open(void **state)
+{
+    (void)state;
+    settle_ourselves();
+    assert_end(RUN_OPEN); /* nobody was heard of yet */
+    hear(ANA, 4, TRAINERRUN_FRAGMENTS);
+    hear(CYD, 4, 0);
+    trainerrun_step(&run, &(struct sync_event){.type = SYNC_EV_PEER_DOWN, .member = CYD});
+    assert_end(RUN_OPEN);
+    hear(ANA, 4, 0); /* but who is here and trains is waited for */
+    assert_end(RUN_GOES_ON);
+}
+
+static void one_without_a_trainer_is_not_waited_for(void **state)
+{
+    (void)state;
+    settle_ourselves();
+    hear(ANA, 4, TRAINERRUN_FRAGMENTS);
+    hear(CYD, 4, 0);
+    static const struct {
+        uint32_t trainer;
+        enum run_end want;
+    } cases[] = {{WIRE_TRAINER_NONE, RUN_OVER},        {WIRE_TRAINER_STARTING, RUN_GOES_ON},
+                 {WIRE_TRAINER_TRAINING, RUN_GOES_ON}, {WIRE_TRAINER_FINISHING, RUN_GOES_ON},
+                 {WIRE_TRAINER_FINISHED, RUN_OVER},    {WIRE_TRAINER_FAILED, RUN_GOES_ON}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        trainers[CYD] = cases[i].trainer;
+        assert_end(cases[i].want);
+    }
+}
+
+#define in_a_run(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        in_a_run(everybody_has_to_have_contributed_all),
+        in_a_run(so_have_we_and_have_the_newest),
+        in_a_run(one_that_is_away_leaves_it_open),
+        in_a_run(one_without_a_trainer_is_not_waited_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -36,11 +36,8 @@ size_t attachment_poll(const struct attachment *attachment, struct pollfd *items
 bool attachment_take(struct attachment *attachment, uint64_t now_ms);
 void attachment_tick(struct attachment *attachment, uint64_t now_ms, bool peers_heard, enum run_end end);
 
-/* Answers, as in trainer.h. */
-void attachment_accept(struct attachment *attachment);
+/* As in trainer.h; the other answers are arrival's. */
 void attachment_refuse(struct attachment *attachment, const char *reason);
-void attachment_started(struct attachment *attachment, uint32_t f, bool initial);
-void attachment_go(struct attachment *attachment, uint64_t step);
 /* A trainer was started: what one before it has finished is over. */
 void attachment_expect(struct attachment *attachment);
 /* Asks a trainer that trains to finish; false: none does. */
@@ -57,7 +54,6 @@ struct shared *attachment_shared(const struct attachment *attachment);
 struct shared *attachment_pinned(const struct attachment *attachment);
 /* The core knows of the trainer in this fragment. */
 bool attachment_up(const struct attachment *attachment, uint32_t f);
-bool attachment_initialising(const struct attachment *attachment);
 const struct ipc_tensor *attachment_tensors(const struct attachment *attachment, uint32_t *count);
 /* Without what the process has to say. */
 struct trainer_info attachment_info(const struct attachment *attachment);

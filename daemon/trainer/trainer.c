@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "common/mem.h"
+#include "daemon/trainer/arrival.h"
 #include "daemon/trainer/attachment.h"
 #include "daemon/trainer/process.h"
 #include "daemon/trainer/shared.h"
@@ -79,7 +80,7 @@ const struct ipc_tensor *trainer_tensors(const struct trainer *trainer, uint32_t
 
 void trainer_accept(struct trainer *trainer)
 {
-    attachment_accept(trainer->attachment);
+    arrival_accept(trainer->attachment);
 }
 
 void trainer_refuse(struct trainer *trainer, const char *reason)
@@ -100,12 +101,12 @@ float *trainer_area(struct trainer *trainer, uint32_t f)
 void trainer_started(struct trainer *trainer, uint32_t f, bool initial)
 {
     shared_unpin(attachment_pinned(trainer->attachment));
-    attachment_started(trainer->attachment, f, initial);
+    arrival_started(trainer->attachment, f, initial);
 }
 
 void trainer_go(struct trainer *trainer, uint64_t step)
 {
-    attachment_go(trainer->attachment, step);
+    arrival_go(trainer->attachment, step);
 }
 
 /* ---- the core's orders, and what rounds say ---- */
@@ -290,5 +291,5 @@ struct trainer_info trainer_info(const struct trainer *trainer)
 
 bool trainer_initialising(const struct trainer *trainer)
 {
-    return attachment_initialising(trainer->attachment);
+    return arrival_initialising(trainer->attachment);
 }

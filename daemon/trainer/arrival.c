@@ -1,0 +1,272 @@
+#include "daemon/trainer/arrival.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "common/log.h"
+#include "common/mem.h"
+#include "daemon/state/results.h"
+#include "daemon/trainer/attachment_core.h"
+
+/* How long a first trainer waits for the peers to be heard, so that a run under way is not begun anew. */
+enum { PEERS_PATIENCE_MS = 3000 };
+
+static struct ipc_message welcome_of(const struct attachment *a, bool need_initial, bool resumed)
+{
+    struct ipc_message message = {.type = IPC_WELCOME};
+    message.welcome = (struct ipc_welcome){.session = shared_session(a->shared),
+                                           .bytes = shared_bytes(a->shared),
+                                           .need_initial = need_initial,
+                                           .island_index = a->conf.view->self,
+                                           .islands_count = a->conf.view->count,
+                                           .resumed = resumed};
+    snprintf(message.welcome.island, sizeof message.welcome.island, "%s", a->conf.conf->name);
+    return message;
+}
+
+static struct shared_conf shared_conf_of(const struct attachment *a)
+{
+    return (struct shared_conf){
+        .spec = a->conf.spec, .view = a->conf.view, .plan = a->plan.plan, .replica = a->plan.replica};
+}
+
+/* ---- attaching again ---- */
+
+/* Whether anyone has, or is expected to have, the state of a fragment that is blank here. */
+static bool to_be_had(const struct attachment *a, uint32_t f)
+{
+    for (uint32_t i = 0; i < a->conf.view->count; i++)
+        if (i != a->conf.view->self && sync_heard(a->plan.sync, i, f).hash_known)
+            return true;
+    return a->now_ms < a->conf.start_ms + PEERS_PATIENCE_MS;
+}
+
+/* Brings the core and the words of a trainer that kept its memory together. */
+static enum err resume_fragment(struct attachment *a, uint32_t f)
+{
+    struct shared_resumed resumed;
+    TRY(shared_resume(a->shared, f, sync_own(a->plan.sync, f).version, &resumed));
+    a->fragments[f].up = true;
+    /* Its snapshot may have been counted by the round that closed while we were away. */
+    if (resumed.in_flight) {
+        struct bitset shards = replica_shards(a->plan.replica, f);
+        struct bitset counted =
+            results_counting(a->plan.ledger, f, resumed.base_version + 1, &shards, a->conf.view->self);
+        shared_counted(a->shared, f, &counted);
+    }
+    attachment_core_post_sync(a, SYNC_EV_TRAINER_UP, f, resumed.base_version);
+    if (resumed.snapshot)
+        attachment_core_post_sync(a, SYNC_EV_SNAPSHOT, f, 0);
+    attachment_core_wake(a, f);
+    return ERR_OK;
+}
+
+/* Whether all fragments stand still here; refuses a trainer that there is nothing to go on with for. */
+static bool ready_to_resume(struct attachment *a)
+{
+    bool ready = true;
+    for (uint32_t f = 0; f < attachment_core_fragments(a); f++) {
+        bool known = sync_known(a->plan.sync, f);
+        ready &= known && sync_state(a->plan.sync, f) == SYNC_LISTENING;
+        if (known || to_be_had(a, f))
+            continue;
+        attachment_core_refuse(a, "this daemon has no state to go on from; start the trainer anew");
+        return false;
+    }
+    return ready;
+}
+
+static enum err take_over_memory(struct attachment *a)
+{
+    struct shared_conf conf = shared_conf_of(a);
+    int fd = introduction_take_memory(&a->introduction);
+    TRY(shared_adopt(&conf, fd, a->introduction.hello.session, &a->shared));
+    return mem_new(attachment_core_fragments(a), sizeof *a->fragments, "the trainer's fragments", &a->fragments);
+}
+
+/* Its trainer trains on meanwhile: what is being applied, fetched or repaired comes first. */
+static void resume_trainer(struct attachment *a)
+{
+    if (!ready_to_resume(a))
+        return;
+    if (take_over_memory(a) != ERR_OK) {
+        attachment_core_refuse(a, err_text());
+        return;
+    }
+    struct ipc_message message = welcome_of(a, false, true);
+    attachment_core_send(a, &message, -1);
+    a->phase = TRAINING;
+    const struct ipc_hello *hello = &a->introduction.hello;
+    a->report.step = hello->step;
+    a->report.tokens = hello->tokens; /* these among them */
+    a->tokens_last = 0;
+    log_info("trainer %s (pid %" PRIu32 ") is attached again at step %" PRIu64, hello->trainer, a->pid, hello->step);
+    for (uint32_t f = 0; f < attachment_core_fragments(a) && a->phase == TRAINING; f++)
+        if (resume_fragment(a, f) != ERR_OK)
+            attachment_core_refuse(a, err_text());
+}
+
+/* ---- attaching for the first time ---- */
+
+/* Whether there is a state to start from. A peer at version 0 has no more than its trainer's initial tensors; ours
+ * brings its own, which should be the same. */
+static bool run_has_begun(const struct attachment *a)
+{
+    for (uint32_t f = 0; f < attachment_core_fragments(a); f++) {
+        if (sync_known(a->plan.sync, f))
+            return true;
+        for (uint32_t i = 0; i < a->conf.view->count; i++)
+            if (i != a->conf.view->self && sync_heard(a->plan.sync, i, f).version > 0)
+                return true;
+    }
+    return false;
+}
+
+static enum err make_memory(struct attachment *a)
+{
+    struct shared_conf conf = shared_conf_of(a);
+    TRY(shared_make(&conf, &a->shared));
+    return mem_new(attachment_core_fragments(a), sizeof *a->fragments, "the trainer's fragments", &a->fragments);
+}
+
+static void welcome(struct attachment *a)
+{
+    bool begun = run_has_begun(a);
+    if (!begun && !a->peers_heard && a->now_ms < a->conf.start_ms + PEERS_PATIENCE_MS)
+        return;
+    if (make_memory(a) != ERR_OK) {
+        attachment_core_refuse(a, err_text());
+        return;
+    }
+    struct ipc_message message = welcome_of(a, !begun, false);
+    a->phase = begun ? STARTING : INITIAL;
+    attachment_core_send(a, &message, shared_fd(a->shared));
+}
+
+void arrival_accept(struct attachment *a)
+{
+    if (a->phase != REGISTERED)
+        return;
+    if (a->plan.plan == NULL) {
+        attachment_core_refuse(a, "this daemon does not know the run's tensors");
+        return;
+    }
+    if (introduction_again(&a->introduction)) {
+        a->phase = RESUMING;
+        resume_trainer(a);
+        return;
+    }
+    a->tokens_before += a->tokens_last; /* a new process counts from 0 */
+    a->tokens_last = 0;
+    log_info("trainer %s (pid %" PRIu32 ") registered %" PRIu32 " tensors", a->introduction.hello.trainer, a->pid,
+             a->introduction.tensors_count);
+    a->phase = WELCOMING;
+    welcome(a);
+}
+
+static void post_start(struct attachment *a, uint32_t f, bool initial)
+{
+    shared_pin(a->shared);
+    event_post(a->conf.events, &(struct event){.type = EVENT_START, .fragment = f, .start = {.initial = initial}});
+}
+
+void arrival_initial(struct attachment *a)
+{
+    if (a->phase != INITIAL || a->initial_left > 0)
+        return;
+    a->phase = STARTING;
+    for (uint32_t f = 0; f < attachment_core_fragments(a); f++) {
+        /* A peer's state may have come, or be on its way: the run has begun there, and that one counts. */
+        if (sync_known(a->plan.sync, f) || sync_state(a->plan.sync, f) == SYNC_REPAIR)
+            continue;
+        a->initial_left++;
+        post_start(a, f, true);
+    }
+}
+
+bool arrival_initialising(const struct attachment *a)
+{
+    return a->initial_left > 0;
+}
+
+/* ---- starting: fragments are brought as they become known; then the trainer goes ---- */
+
+void arrival_started(struct attachment *a, uint32_t f, bool initial)
+{
+    if (initial) {
+        a->initial_left--;
+        return;
+    }
+    if (a->shared == NULL || a->closing || a->phase != STARTING)
+        return;
+    a->fragments[f].starting = false;
+    shared_forget(a->shared, f); /* of a trainer before this one */
+    if (sync_state(a->plan.sync, f) != SYNC_LISTENING)
+        return; /* it moved on meanwhile: brought again */
+    uint64_t version = sync_own(a->plan.sync, f).version;
+    shared_based(a->shared, f, version);
+    a->fragments[f].up = true;
+    attachment_core_post_sync(a, SYNC_EV_TRAINER_UP, f, version);
+}
+
+static void start_fragments(struct attachment *a)
+{
+    const struct sync *sync = a->plan.sync;
+    bool all = true;
+    for (uint32_t f = 0; f < attachment_core_fragments(a); f++) {
+        struct attachment_fragment *fragment = &a->fragments[f];
+        if (fragment->up)
+            continue;
+        all = false;
+        bool near = sync_own(sync, f).version + 1 >= sync_version_max(sync, f);
+        if (fragment->starting || !near || !sync_known(sync, f) || sync_state(sync, f) != SYNC_LISTENING)
+            continue;
+        fragment->starting = true;
+        post_start(a, f, false);
+    }
+    if (all && !a->ready_said)
+        attachment_core_post(a, EVENT_READY, 0);
+    a->ready_said |= all;
+}
+
+static void tell_absent(const struct attachment *a)
+{
+    for (uint32_t i = 0; i < a->conf.view->count; i++)
+        if (i != a->conf.view->self && !sync_up(a->plan.sync, i))
+            log_warn("island %s is not here; no round closes without it, and what is trained meanwhile goes out when "
+                     "it comes (dilococtl status says what is known)",
+                     a->conf.view->members[i].name);
+}
+
+void arrival_go(struct attachment *a, uint64_t step)
+{
+    struct ipc_message message = {.type = IPC_GO};
+    uint64_t version = 0;
+    if (a->phase != STARTING)
+        return;
+    for (uint32_t f = 0; f < attachment_core_fragments(a); f++) {
+        uint64_t own = sync_own(a->plan.sync, f).version;
+        version = own > version ? own : version;
+    }
+    /* Before the first result everyone is at the beginning; later, where this island was or the run is. */
+    if (version > 0 && a->own_step > step)
+        step = a->own_step;
+    shared_go(a->shared, step);
+    message.go = (struct ipc_go){.step = step, .version = version};
+    attachment_core_send(a, &message, -1);
+    a->phase = TRAINING;
+    a->report.step = step;
+    attachment_core_post(a, EVENT_ANNOUNCE, 0);
+    log_info("training goes on after step %" PRIu64 " from version %" PRIu64, step, version);
+    tell_absent(a);
+}
+
+void arrival_tick(struct attachment *a)
+{
+    if (a->phase == RESUMING)
+        resume_trainer(a);
+    else if (a->phase == WELCOMING)
+        welcome(a);
+    else if (a->phase == STARTING && a->initial_left == 0)
+        start_fragments(a);
+}

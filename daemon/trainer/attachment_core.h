@@ -1,0 +1,73 @@
+/*
+ * attachment_core: struct attachment, one socket and whoever is attached by it: what the floors of the trainer's
+ * attachment share. Private to them.
+ *
+ *     attachment        the socket; registering; what a training trainer says
+ *     arrival           from registered to training: attaching again, and for the first time
+ *     attachment_core   this struct, sending and posting, and the end of an attachment
+ *
+ * Each floor calls only those below it.
+ */
+#ifndef DAEMON_TRAINER_ATTACHMENT_CORE_H
+#define DAEMON_TRAINER_ATTACHMENT_CORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/ipc.h"
+#include "daemon/trainer/introduction.h"
+#include "daemon/trainer/shared.h"
+#include "daemon/trainer/trainer_types.h"
+
+/* The picture is in attachment.h. */
+enum attachment_phase { NONE, REGISTERING, REGISTERED, RESUMING, WELCOMING, INITIAL, STARTING, TRAINING };
+
+struct attachment_fragment {
+    bool up;       /* the core knows of the trainer */
+    bool starting; /* its base is being brought */
+};
+
+struct attachment {
+    struct trainer_conf conf;
+    struct trainer_plan plan; /* .plan NULL: not known yet */
+    char *path;
+    int listen_fd, socket;
+    int turned_away; /* a second trainer was told so; kept open for a moment for it to read that */
+    uint64_t turned_away_ms;
+    uint64_t now_ms;
+    bool peers_heard;
+    enum attachment_phase phase;
+    uint32_t pid;
+    struct introduction introduction;
+    struct shared *shared;
+    struct attachment_fragment *fragments; /* [fragments of the plan] */
+    bool closing;                          /* the trainer is gone; the memory goes when nothing is pinned */
+    uint32_t initial_left;                 /* jobs that take its initial tensors over */
+    bool ready_said;
+    bool leave, finishing, counted;
+    bool end_said;
+    uint64_t open_ms;  /* since when nobody but those who are away is waited for; 0: others are */
+    uint64_t own_step; /* highest step a trainer of ours reported */
+    struct ipc_report report;
+    uint64_t report_ms;
+    uint64_t tokens_before; /* by trainers before this one since the daemon started */
+    uint64_t tokens_last;   /* by the last of them, while it is not known whether this one is the same */
+};
+
+/* Of the plan; 0 before it is known. */
+uint32_t attachment_core_fragments(const struct attachment *a);
+/* Closes it if it is open. */
+void attachment_core_close_fd(int *fd);
+
+/* A trainer that does not read loses messages, and finds the truth in the shared memory. */
+void attachment_core_send(struct attachment *a, const struct ipc_message *message, int fd);
+void attachment_core_wake(struct attachment *a, uint32_t f);
+void attachment_core_post(struct attachment *a, enum event_type type, uint32_t f);
+void attachment_core_post_sync(struct attachment *a, enum sync_event_type type, uint32_t f, uint64_t version);
+
+/* The trainer is gone; its memory goes when no job is at it. */
+void attachment_core_close(struct attachment *a);
+/* The same, and it is told why. */
+void attachment_core_refuse(struct attachment *a, const char *reason);
+
+#endif

@@ -34,7 +34,7 @@
 
 #include "common/err.h"
 
-/* 1: first version. 2: the run's clock. 3: work set aside. 4: the run's end. */
+/* 1: first version. 2: the run's clock. 3: work set aside. 4: the run's end; work that a trainer kept. */
 enum { IPC_VERSION = 4 };
 enum { IPC_NAME_BYTES = 128, IPC_DIMS_MAX = 6, IPC_TEXT_BYTES = 320, IPC_RANGES_MAX = 64, IPC_TENSORS_MAX = 65536 };
 
@@ -72,6 +72,10 @@ struct ipc_fragment {
     uint64_t base_version;    /* version of the base */
     uint32_t snapshot_final;  /* trainer: non-zero if this is its last contribution before it stops */
     uint32_t ranges_count;
+    /* Before IPC_GO. trainer: base, base_version, what is counted and, as SNAPSHOT, what is on its way are those of its
+     * checkpoint. daemon: zero, if the base area holds the present anchor instead. */
+    uint32_t kept;
+    uint32_t reserved;
     struct ipc_range ranges[IPC_RANGES_MAX];
     /* daemon: per shard, tokens of this trainer process that are counted in the anchor; kept here so that it outlives
      * the daemon and a restarted one weighs contributions right. */
@@ -114,7 +118,7 @@ enum ipc_type {
     IPC_HELLO,      /* hello; the memfd of the previous attachment comes along if there was one */
     IPC_TENSOR,     /* tensor, one each, in registration order */
     IPC_REGISTERED, /* all tensors are announced */
-    IPC_INITIAL,    /* the base areas hold the trainer's initial tensors (answer to IPC_WELCOME with need_initial) */
+    IPC_INITIAL,    /* the areas hold the trainer's initial tensors, or what it kept, as IPC_WELCOME asked for */
     IPC_TAKEN,      /* fragment: a snapshot was taken */
     IPC_MIXED,      /* fragment: the anchor was taken in, or was found to be FREE again */
     IPC_REPORT,     /* report, once a step; may be lost */
@@ -123,7 +127,7 @@ enum ipc_type {
     /* daemon to trainer */
     IPC_WELCOME, /* welcome, with the memfd */
     IPC_REFUSED, /* text */
-    IPC_GO,      /* go: the base areas hold the anchors to start from */
+    IPC_GO,      /* go: the base areas hold the anchors to start from, but for fragments that are kept */
     IPC_WAKE,    /* fragment: its word changed */
     IPC_LEAVE,   /* shm->leave was set */
     IPC_END,     /* end: all fragments are settled, and no newer anchor comes */
@@ -134,7 +138,9 @@ struct ipc_hello {
     uint32_t version;
     uint32_t pid;
     uint64_t session;      /* of the memfd passed along; 0 if none */
-    uint64_t step, tokens; /* so far, of this process */
+    uint64_t step, tokens; /* so far, of this process, and of those before it whose work it kept */
+    uint32_t kept;         /* non-zero: it has work of its own, from a checkpoint */
+    uint32_t reserved;
     char trainer[64];
 };
 
@@ -149,7 +155,9 @@ struct ipc_welcome {
     uint64_t session, bytes;
     uint32_t need_initial;
     uint32_t island_index, islands_count;
-    uint32_t resumed; /* non-zero: your memfd was taken over; go on, no IPC_GO follows */
+    uint32_t resumed;   /* non-zero: your memfd was taken over; go on, no IPC_GO follows */
+    uint32_t need_kept; /* non-zero: put what you kept into the memory */
+    uint32_t reserved;
     char island[64];
 };
 

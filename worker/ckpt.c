@@ -13,6 +13,7 @@
 
 enum { KEPT = 2, FOUND_MAX = 64, NAME_BYTES = MODEL_NAME_BYTES + 16 };
 static const char *const moment_names[2] = {"adamw.m", "adamw.v"};
+static const char kept_name[] = "diloco.kept";
 
 /* ---- writing ---- */
 
@@ -22,11 +23,11 @@ struct names {
     size_t count;
 };
 
-static enum err list_names(const struct model *model, bool moments, struct names *names)
+static enum err list_names(const struct model *model, bool moments, size_t kept_count, struct names *names)
 {
     size_t n = (size_t)model->tensors_count;
     names->count = moments ? 3 * n : n;
-    TRY(mem_new(names->count, sizeof *names->tensors, "tensor names", &names->tensors));
+    TRY(mem_new(names->count + 1, sizeof *names->tensors, "tensor names", &names->tensors));
     TRY(mem_new(names->count, sizeof *names->text, "tensor names", &names->text));
     for (size_t i = 0; i < names->count; i++) {
         const struct model_tensor *tensor = &model->tensors[i % n];
@@ -37,6 +38,9 @@ static enum err list_names(const struct model *model, bool moments, struct names
         names->tensors[i] = (struct tensorfile_tensor){
             .name = names->text[i], .dims = tensor->dims, .shape = {tensor->shape[0], tensor->shape[1]}};
     }
+    if (kept_count > 0)
+        names->tensors[names->count++] =
+            (struct tensorfile_tensor){.name = kept_name, .dims = 1, .shape = {kept_count}};
     return ERR_OK;
 }
 
@@ -76,7 +80,7 @@ static enum err write_all(const char *path, const struct runspec *spec, const st
     const struct tensorfile_meta meta[] = {{"format", "diloco worker 1"}, {"step", step},
                                            {"position", position},        {"tokens", tokens},
                                            {"updates", updates},          {"run_spec", text}};
-    TRY_OUT(list_names(model, inner->m != NULL, &names));
+    TRY_OUT(list_names(model, inner->m != NULL, state->kept_count, &names));
     TRY_OUT(mem_new(largest_tensor(model), sizeof *host, "a tensor", &host));
     TRY_OUT(tensorfile_create(path, names.tensors, names.count, meta, sizeof meta / sizeof meta[0], &writer));
     TRY_OUT(write_flat(writer, model, model->w, host));
@@ -84,6 +88,8 @@ static enum err write_all(const char *path, const struct runspec *spec, const st
         TRY_OUT(write_flat(writer, model, inner->m, host));
         TRY_OUT(write_flat(writer, model, inner->v, host));
     }
+    if (state->kept_count > 0)
+        TRY_OUT(tensorfile_write(writer, state->kept, state->kept_count));
     err = tensorfile_commit(writer);
     writer = NULL;
 out:
@@ -191,6 +197,22 @@ enum err ckpt_load_params(const char *path, struct model *model)
     return err;
 }
 
+/* Whatever is there: libdiloco looks whether it is whole. */
+static enum err read_kept(const struct tensorfile *file, struct ckpt_state *state)
+{
+    const float *values;
+    for (size_t i = 0; i < tensorfile_count(file); i++) {
+        struct tensorfile_tensor tensor = tensorfile_at(file, i);
+        if (strcmp(tensor.name, kept_name) != 0 || tensor.dims != 1)
+            continue;
+        TRY(tensorfile_values(file, kept_name, tensor.shape[0], &values));
+        TRY(mem_new((size_t)tensor.shape[0], sizeof *values, "what the checkpoint kept", &state->kept));
+        state->kept_count = (size_t)tensor.shape[0];
+        memcpy(state->kept, values, state->kept_count * sizeof *values);
+    }
+    return ERR_OK;
+}
+
 static enum err load_one(const char *path, const struct runspec *spec, struct model *model, struct inner *inner,
                          struct ckpt_state *state)
 {
@@ -214,6 +236,7 @@ static enum err load_one(const char *path, const struct runspec *spec, struct mo
         TRY_OUT(read_flat(file, model, moment_names[0], inner->m));
         TRY_OUT(read_flat(file, model, moment_names[1], inner->v));
     }
+    TRY_OUT(read_kept(file, state));
     model_refresh(model);
 out:
     tensorfile_close(file);

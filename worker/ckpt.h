@@ -8,6 +8,7 @@
 #ifndef WORKER_CKPT_H
 #define WORKER_CKPT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/err.h"
@@ -19,6 +20,8 @@ struct ckpt_state {
     uint64_t step;     /* run steps done */
     uint64_t position; /* windows of the data stream used up */
     uint64_t tokens;   /* trained by this island */
+    float *kept;       /* [kept_count] bytes of diloco_keep(), the caller's to free; NULL: none */
+    size_t kept_count;
 };
 
 /* Writes folder/worker-STEP.safetensors and removes all but the two newest. On failure the older ones stand. */

@@ -80,6 +80,7 @@ static void trainer_deinit(struct trainer *t)
     model_free(t->model);
     if (t->dev != NULL)
         t->kern->close(t->dev);
+    mem_free(t->state.kept);
     mem_free(t->tokens);
     mem_free(t->targets);
     if (t->metrics != NULL)
@@ -120,7 +121,9 @@ static enum err attach(struct trainer *t)
                                      .trainer = "diloco-worker",
                                      .wait_ms = DAEMON_WAIT_MS,
                                      .interrupted = stop_asked,
-                                     .interrupted_user = t};
+                                     .interrupted_user = t,
+                                     .kept = t->state.kept,
+                                     .kept_bytes = t->state.kept_count * sizeof *t->state.kept};
     if (diloco_attach(&options, &t->diloco) != DILOCO_OK)
         return err_set(ERR_IO, "%s", diloco_error(t->diloco));
     for (int i = 0; i < t->model->tensors_count; i++) {
@@ -139,6 +142,9 @@ static enum err attach(struct trainer *t)
     if (result != DILOCO_OK)
         return attachment_failed(t, result);
     model_refresh(t->model);
+    mem_free(t->state.kept); /* it is in the shared memory now */
+    t->state.kept = NULL;
+    t->state.kept_count = 0;
     t->was_attached = true;
     if (!t->options->stream_given) {
         t->stream = start.island_index;
@@ -276,8 +282,23 @@ static enum err evaluate(struct trainer *t)
     return ERR_OK;
 }
 
+/* What of our work no result has counted. */
+static enum err keep(struct trainer *t)
+{
+    size_t bytes = diloco_keep_bytes(t->diloco);
+    mem_free(t->state.kept);
+    t->state.kept = NULL;
+    t->state.kept_count = 0;
+    if (bytes == 0)
+        return ERR_OK;
+    TRY(mem_new(bytes / sizeof *t->state.kept + 1, sizeof *t->state.kept, "what the checkpoint keeps", &t->state.kept));
+    t->state.kept_count = diloco_keep(t->diloco, t->state.kept, bytes) / sizeof *t->state.kept;
+    return ERR_OK;
+}
+
 static enum err save(struct trainer *t)
 {
+    TRY(keep(t));
     return ckpt_save(t->options->folder, t->spec, t->model, t->inner, &t->state);
 }
 

@@ -10,6 +10,8 @@
 
 /* How long a first trainer waits for the peers to be heard, so that a run under way is not begun anew. */
 enum { PEERS_PATIENCE_MS = 3000 };
+/* After a crash the first results after a checkpoint count its work if any do; they are read on the loop's time. */
+enum { KEPT_LOOK = 4 };
 
 static struct ipc_message welcome_of(const struct attachment *a, bool need_initial, bool resumed)
 {
@@ -129,6 +131,14 @@ static enum err make_memory(struct attachment *a)
     return mem_new(attachment_core_fragments(a), sizeof *a->fragments, "the trainer's fragments", &a->fragments);
 }
 
+/* A new process counts on from what it kept, else from 0; what else those before it have trained is not in that. */
+static void take_tokens(struct attachment *a, uint64_t kept)
+{
+    a->tokens_before += a->tokens_last > kept ? a->tokens_last - kept : 0;
+    a->tokens_last = 0;
+    a->report.tokens = kept;
+}
+
 static void welcome(struct attachment *a)
 {
     bool begun = run_has_begun(a);
@@ -139,7 +149,10 @@ static void welcome(struct attachment *a)
         return;
     }
     struct ipc_message message = welcome_of(a, !begun, false);
-    a->phase = begun ? STARTING : INITIAL;
+    bool kept = begun && a->introduction.hello.kept != 0;
+    message.welcome.need_kept = kept;
+    take_tokens(a, kept ? a->introduction.hello.tokens : 0);
+    a->phase = kept ? KEEPING : begun ? STARTING : INITIAL;
     attachment_core_send(a, &message, shared_fd(a->shared));
 }
 
@@ -156,8 +169,6 @@ void arrival_accept(struct attachment *a)
         resume_trainer(a);
         return;
     }
-    a->tokens_before += a->tokens_last; /* a new process counts from 0 */
-    a->tokens_last = 0;
     log_info("trainer %s (pid %" PRIu32 ") registered %" PRIu32 " tensors", a->introduction.hello.trainer, a->pid,
              a->introduction.tensors_count);
     a->phase = WELCOMING;
@@ -172,6 +183,8 @@ static void post_start(struct attachment *a, uint32_t f, bool initial)
 
 void arrival_initial(struct attachment *a)
 {
+    if (a->phase == KEEPING)
+        a->phase = STARTING;
     if (a->phase != INITIAL || a->initial_left > 0)
         return;
     a->phase = STARTING;
@@ -209,20 +222,70 @@ void arrival_started(struct attachment *a, uint32_t f, bool initial)
     attachment_core_post_sync(a, SYNC_EV_TRAINER_UP, f, version);
 }
 
+/* Whether results after `version` count us: then work that begins from it is counted, or partly, and nobody can tell
+ * which. Results that are not here any more were made while this island was away. */
+static bool counted_beyond(const struct attachment *a, uint32_t f, uint64_t version)
+{
+    struct bitset shards = replica_shards(a->plan.replica, f);
+    uint64_t own = sync_own(a->plan.sync, f).version;
+    for (uint64_t v = version + 1; v <= own && v <= version + KEPT_LOOK; v++) {
+        struct bitset held = results_held(a->plan.ledger, f, v, a->conf.view->count);
+        bitset_keep_all(&held, &shards);
+        struct bitset counting = results_counting(a->plan.ledger, f, v, &held, a->conf.view->self);
+        if (!bitset_empty(&counting))
+            return true;
+    }
+    return false;
+}
+
+/* Whether what the trainer kept of a fragment goes on. */
+static bool goes_on(const struct attachment *a, uint32_t f)
+{
+    uint64_t version;
+    bool snapshot;
+    if (!shared_kept(a->shared, f, &version, &snapshot) || version > sync_own(a->plan.sync, f).version)
+        return false;
+    return !counted_beyond(a, f, version + (snapshot ? 1 : 0));
+}
+
+static void start_fragment(struct attachment *a, uint32_t f)
+{
+    struct attachment_fragment *fragment = &a->fragments[f];
+    if (goes_on(a, f)) {
+        fragment->kept = true;
+        if (resume_fragment(a, f) != ERR_OK)
+            attachment_core_refuse(a, err_text());
+        return;
+    }
+    shared_drop_kept(a->shared, f, a->report.tokens);
+    fragment->starting = true;
+    post_start(a, f, false);
+}
+
+/* Whether nothing is left to do before a fragment's training goes on: newer anchors than it kept are mixed in first. */
+static bool is_ready(const struct attachment *a, uint32_t f)
+{
+    enum sync_state state = sync_state(a->plan.sync, f);
+    if (!a->fragments[f].kept)
+        return a->fragments[f].up;
+    return state != SYNC_LISTENING && state != SYNC_APPLYING && state != SYNC_MIXING;
+}
+
 static void start_fragments(struct attachment *a)
 {
     const struct sync *sync = a->plan.sync;
     bool all = true;
     for (uint32_t f = 0; f < attachment_core_fragments(a); f++) {
         struct attachment_fragment *fragment = &a->fragments[f];
+        all &= is_ready(a, f);
         if (fragment->up)
             continue;
-        all = false;
         bool near = sync_own(sync, f).version + 1 >= sync_version_max(sync, f);
         if (fragment->starting || !near || !sync_known(sync, f) || sync_state(sync, f) != SYNC_LISTENING)
             continue;
-        fragment->starting = true;
-        post_start(a, f, false);
+        start_fragment(a, f);
+        if (a->phase != STARTING)
+            return; /* it was refused */
     }
     if (all && !a->ready_said)
         attachment_core_post(a, EVENT_READY, 0);
@@ -238,6 +301,14 @@ static void tell_absent(const struct attachment *a)
                      a->conf.view->members[i].name);
 }
 
+static bool keeps_any(const struct attachment *a)
+{
+    for (uint32_t f = 0; f < attachment_core_fragments(a); f++)
+        if (a->fragments[f].kept)
+            return true;
+    return false;
+}
+
 void arrival_go(struct attachment *a, uint64_t step)
 {
     struct ipc_message message = {.type = IPC_GO};
@@ -251,13 +322,18 @@ void arrival_go(struct attachment *a, uint64_t step)
     /* Before the first result everyone is at the beginning; later, where this island was or the run is. */
     if (version > 0 && a->own_step > step)
         step = a->own_step;
+    uint64_t steps = (uint64_t)a->conf.spec->steps;
+    uint64_t kept_step = a->introduction.hello.step < steps ? a->introduction.hello.step : steps;
+    if (keeps_any(a) && kept_step > step)
+        step = kept_step;
     shared_go(a->shared, step);
     message.go = (struct ipc_go){.step = step, .version = version};
     attachment_core_send(a, &message, -1);
     a->phase = TRAINING;
     a->report.step = step;
     attachment_core_post(a, EVENT_ANNOUNCE, 0);
-    log_info("training goes on after step %" PRIu64 " from version %" PRIu64, step, version);
+    log_info("training goes on after step %" PRIu64 " from version %" PRIu64 "%s", step, version,
+             keeps_any(a) ? ", with what it had kept" : "");
     tell_absent(a);
 }
 

@@ -245,7 +245,9 @@ static void dispatch(struct attachment *a, const struct ipc_message *message, in
     case IPC_FINISHED: break;
     default: attachment_refuse(a, "a message that a trainer does not send"); return;
     }
-    if (!training)
+    /* One that kept work mixes newer anchors in before it goes on. */
+    bool mixes = a->phase == STARTING && message->type == IPC_MIXED && a->fragments[f].kept && a->fragments[f].up;
+    if (!training && !mixes)
         return;
     if (message->type == IPC_REPORT)
         report_in(a, &message->report);

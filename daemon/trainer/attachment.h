@@ -4,7 +4,8 @@
  *
  *   NONE ──it connects──▶ REGISTERING ──all tensors said──▶ REGISTERED ──they fit the run──▶ WELCOMING, or RESUMING
  *   WELCOMING ──peers heard, or patience over──▶ INITIAL ──its tensors are in the base areas──▶ STARTING
- *       └──────────the run has begun──────────────────────────────────────────────────────────────▲
+ *       ├──────────the run has begun──────────────────────────────────────────────────────────────▲
+ *       └──────────the same, and it has kept work──▶ KEEPING ──that is in the areas───────────────┘
  *   STARTING ──every fragment was brought to it──▶ TRAINING ◀──fragments are up to date── RESUMING
  *
  * What follows from what it says is posted; the engine brings the answers. Only the loop's thread calls; nothing

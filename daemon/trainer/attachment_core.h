@@ -20,11 +20,12 @@
 #include "daemon/trainer/trainer_types.h"
 
 /* The picture is in attachment.h. */
-enum attachment_phase { NONE, REGISTERING, REGISTERED, RESUMING, WELCOMING, INITIAL, STARTING, TRAINING };
+enum attachment_phase { NONE, REGISTERING, REGISTERED, RESUMING, WELCOMING, INITIAL, KEEPING, STARTING, TRAINING };
 
 struct attachment_fragment {
     bool up;       /* the core knows of the trainer */
     bool starting; /* its base is being brought */
+    bool kept;     /* what its trainer kept from before goes on */
 };
 
 struct attachment {

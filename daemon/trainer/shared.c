@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/env.h"
+#include "common/log.h"
 #include "common/mem.h"
 #include "daemon/rules.h"
 
@@ -305,6 +306,25 @@ void shared_go(struct shared *shared, uint64_t step)
 {
     for (uint32_t f = 0; f < fragments_of(shared); f++)
         ipc_at(shared, f)->due_step = due_after(shared, f, step);
+}
+
+bool shared_kept(const struct shared *shared, uint32_t f, uint64_t *version, bool *snapshot)
+{
+    const struct ipc_fragment *fragment = ipc_at(shared, f);
+    uint32_t word = ipc_word(fragment);
+    *version = fragment->base_version;
+    *snapshot = word == IPC_SNAPSHOT;
+    return fragment->kept != 0 && (word == IPC_SNAPSHOT || word == IPC_FREE);
+}
+
+void shared_drop_kept(struct shared *shared, uint32_t f, uint64_t tokens)
+{
+    struct ipc_fragment *fragment = ipc_at(shared, f);
+    for (uint32_t s = 0; s < IPC_RANGES_MAX; s++)
+        fragment->counted_tokens[s] = tokens;
+    fragment->kept = 0;
+    if (!ipc_move(fragment, IPC_DAEMON, IPC_SNAPSHOT, IPC_FREE) && ipc_word(fragment) != IPC_FREE)
+        log_warn("fragment %" PRIu32 ": a trainer that begins has the word %s", f, ipc_word_name(ipc_word(fragment)));
 }
 
 void shared_based(struct shared *shared, uint32_t f, uint64_t version)

@@ -62,6 +62,10 @@ void shared_go(struct shared *shared, uint64_t step);
 
 /* ---- of one fragment ---- */
 
+/* The trainer has kept work on an anchor of this version: its base, maybe a snapshot. False: it has not. */
+bool shared_kept(const struct shared *shared, uint32_t f, uint64_t *version, bool *snapshot);
+/* What it kept is no use: the base area is to be filled, and none of its tokens so far stand for work that is there. */
+void shared_drop_kept(struct shared *shared, uint32_t f, uint64_t tokens);
 /* The base area holds this version. */
 void shared_based(struct shared *shared, uint32_t f, uint64_t version);
 /* What a trainer before this one left of rounds and refusals is forgotten. */

@@ -9,6 +9,7 @@
  *   crash=STEP  ends without a word after that step, the first time
  *   spike=STEP  throws all tensors far off after that step
  *   drift=1     every step adds (island + 1) / 1000 to every value, wherever it is, so that work can be summed up
+ *   keep=1      saves when it is asked to end, and goes on from there
  */
 #include <math.h>
 #include <signal.h>
@@ -22,6 +23,7 @@
 #include "common/env.h"
 #include "common/fsio.h"
 #include "common/log.h"
+#include "common/mem.h"
 #include "common/runspec.h"
 #include "worker/libdiloco/diloco.h"
 
@@ -30,11 +32,13 @@ enum { TENSORS_MAX = 64 };
 struct synth {
     struct runspec spec;
     const char *run, *mark, *data;
-    long sleep_ms, nan_step, seed, size, crash_step, spike_step, drift;
+    long sleep_ms, nan_step, seed, size, crash_step, spike_step, drift, keep;
     float *tensor[TENSORS_MAX];
     size_t count[TENSORS_MAX];
     int tensors_count;
     uint32_t island;
+    char *kept; /* what diloco_keep() gave */
+    size_t kept_bytes;
 };
 
 static volatile sig_atomic_t stop_signal;
@@ -116,6 +120,49 @@ static bool crash_now(const struct synth *s, uint64_t step)
     return access(path, F_OK) != 0 && fsio_replace(path, "", 0, 0644) == ERR_OK;
 }
 
+/* Its checkpoint: all tensors, then what libdiloco keeps. */
+static void checkpoint_path(const struct synth *s, char *path, size_t path_bytes)
+{
+    snprintf(path, path_bytes, "%s.kept-%s", s->run, s->mark != NULL ? s->mark : "");
+}
+
+static void save(const struct synth *s, struct diloco *d)
+{
+    char path[600];
+    struct fsio_writer writer;
+    size_t bytes = diloco_keep_bytes(d);
+    char *kept = malloc(bytes);
+    checkpoint_path(s, path, sizeof path);
+    bytes = diloco_keep(d, kept, bytes);
+    enum err err = fsio_begin(&writer, path, 0644);
+    for (int t = 0; t < s->tensors_count && err == ERR_OK; t++)
+        err = fsio_write(&writer, s->tensor[t], s->count[t] * sizeof *s->tensor[t]);
+    if (err == ERR_OK)
+        err = fsio_write(&writer, kept, bytes);
+    if (err == ERR_OK)
+        err = fsio_commit(&writer);
+    log_info("saved %zu bytes after step %llu: %s", bytes, (unsigned long long)diloco_run_step(d), err_name(err));
+    free(kept);
+}
+
+static void load(struct synth *s)
+{
+    char path[600], *bytes, *at;
+    size_t count;
+    checkpoint_path(s, path, sizeof path);
+    if (fsio_read(path, 64 << 20, &bytes, &count) != ERR_OK)
+        return;
+    at = bytes;
+    for (int t = 0; t < s->tensors_count; t++) {
+        memcpy(s->tensor[t], at, s->count[t] * sizeof *s->tensor[t]);
+        at += s->count[t] * sizeof *s->tensor[t];
+    }
+    s->kept_bytes = count - (size_t)(at - bytes);
+    s->kept = malloc(s->kept_bytes);
+    memcpy(s->kept, at, s->kept_bytes);
+    mem_free(bytes);
+}
+
 static void rest(long ms)
 {
     struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
@@ -138,8 +185,11 @@ static void tell_end(const struct synth *s, int result)
 static int train(struct synth *s, struct diloco *d, uint64_t step)
 {
     while (step < (uint64_t)s->spec.steps) {
-        if (stop_signal != 0)
+        if (stop_signal != 0) {
+            if (s->keep != 0)
+                save(s, d);
             return DILOCO_INTERRUPTED;
+        }
         step++;
         double loss = inner_step(s, step);
         if (step == (uint64_t)s->nan_step)
@@ -189,11 +239,15 @@ int main(int argc, char **argv)
     s.crash_step = option(s.data, "crash", 0);
     s.spike_step = option(s.data, "spike", 0);
     s.drift = option(s.data, "drift", 0);
+    s.keep = option(s.data, "keep", 0);
     add_tensor(&s, 700);
     for (int64_t l = 0; l < s.spec.layers && l + 1 < TENSORS_MAX; l++)
         add_tensor(&s, (size_t)s.size / 10 * 10 + 10 * (size_t)l);
 
-    struct diloco_options options = {.trainer = "synth", .wait_ms = 5000, .interrupted = interrupted};
+    if (s.keep != 0)
+        load(&s);
+    struct diloco_options options = {
+        .kept = s.kept, .kept_bytes = s.kept_bytes, .trainer = "synth", .wait_ms = 5000, .interrupted = interrupted};
     struct diloco *d = NULL;
     struct diloco_start start;
     int result = diloco_attach(&options, &d);
@@ -211,6 +265,7 @@ int main(int argc, char **argv)
     diloco_detach(d);
     for (int i = 0; i < s.tensors_count; i++)
         free(s.tensor[i]);
+    free(s.kept);
     runspec_deinit(&s.spec);
     return result >= DILOCO_OK ? 0 : 1;
 }

@@ -1,6 +1,6 @@
-/* trainer: whole runs of an island that is alone, with libdiloco in a thread as the trainer: undisturbed, and with a
- * daemon that dies and is followed by another. Alone, the mean is its own work: what comes out is what was trained, and
- * every token is counted once. */
+/* trainer: whole runs of an island that is alone, with libdiloco in a thread as the trainer: undisturbed, with a daemon
+ * that dies and is followed by another, and with a trainer that saves, ends and is followed by another. Alone, the mean
+ * is its own work: what comes out is what was trained, and every token is counted once. */
 #include "tests/lib/testlib.h"
 
 #include <poll.h>
@@ -12,16 +12,19 @@
 #include "tests/lib/trainerstage.h"
 #include "worker/libdiloco/diloco.h"
 
-enum { RUN_STEPS = 40, STEP_TOKENS = 10, TENSOR_MAX = 2048, DEADLINE_MS = 10000, POLLED = 8 };
+enum { RUN_STEPS = 40, STEP_TOKENS = 10, TENSOR_MAX = 2048, KEPT_MAX = 1 << 17, DEADLINE_MS = 10000, POLLED = 8 };
 
 static struct stage stage;
 
-/* A trainer's life, every step adding 1 to every value. `hold_at`: the step after which it waits for the test; 0:
- * none. */
+/* A trainer's life, every step adding 1 to every value. `hold_at`: the step after which it waits for the test;
+ * `save_at`: after which it keeps all that a checkpoint would, and ends; 0: none. */
 struct life {
     float tensors[TRAINERRUN_TENSORS][TENSOR_MAX];
     const char *path;
-    uint64_t hold_at, steps;
+    uint64_t hold_at, save_at, steps;
+    char kept[KEPT_MAX];
+    size_t kept_bytes;
+    struct diloco_start start;
     pthread_t thread;
     sem_t held, go;
     int result;
@@ -44,7 +47,12 @@ static int train(struct diloco *d)
             for (uint64_t k = 0; k < count_of(i); k++)
                 life.tensors[i][k] += 1;
         result = diloco_step(d, &(struct diloco_report){.tokens = STEP_TOKENS, .loss = 1});
-        if (++life.steps != life.hold_at)
+        if (++life.steps == life.save_at) {
+            assert_in_range(diloco_keep_bytes(d), 1, KEPT_MAX);
+            life.kept_bytes = diloco_keep(d, life.kept, KEPT_MAX);
+            return DILOCO_OK;
+        }
+        if (life.steps != life.hold_at)
             continue;
         sem_post(&life.held);
         sem_wait(&life.go);
@@ -68,13 +76,14 @@ static int register_all(struct diloco *d)
 
 static void *live(void *unused)
 {
-    struct diloco_start start;
     struct diloco *d;
-    life.result = diloco_attach(&(struct diloco_options){.socket_path = life.path, .trainer = "test"}, &d);
+    struct diloco_options options = {
+        .socket_path = life.path, .trainer = "test", .kept = life.kept, .kept_bytes = life.kept_bytes};
+    life.result = diloco_attach(&options, &d);
     if (life.result == DILOCO_OK)
         life.result = register_all(d);
     if (life.result == DILOCO_OK)
-        life.result = diloco_begin(d, &start);
+        life.result = diloco_begin(d, &life.start);
     if (life.result == DILOCO_OK)
         life.result = train(d);
     snprintf(life.error, sizeof life.error, "%s", diloco_error(d));
@@ -195,6 +204,147 @@ static void a_daemon_that_dies_while_it_writes_an_anchor_costs_nothing(void **st
     live_through_a_restart(EVENT_FILL);
 }
 
+/* ---- a trainer that saves and ends, and one that goes on from there ---- */
+
+/* Serves it until it has ended by itself. */
+static void serve_life(uint64_t deadline_ms)
+{
+    while (pthread_tryjoin_np(life.thread, NULL) != 0)
+        serve(deadline_ms);
+    if (life.result != DILOCO_OK)
+        fail_msg("libdiloco: %d (%s)", life.result, life.error);
+    for (int i = 0; i < 3; i++)
+        serve(deadline_ms);
+}
+
+static void live_on(uint64_t save_at)
+{
+    life.save_at = save_at;
+    assert_int_equal(pthread_create(&life.thread, NULL, live, NULL), 0);
+}
+
+/* From after step `at`; `held`: answers of this type do not come any more before that. */
+static void live_twice(const char *lines, uint64_t at, enum event_type held, bool daemon_too)
+{
+    uint64_t deadline_ms = env_mono_ms() + DEADLINE_MS;
+    begin_life(lines, 0);
+    life.save_at = at;
+    stage.held = held != 0 ? 1u << held : 0;
+    serve_life(deadline_ms);
+    assert_int_equal(life.steps, at);
+    assert_int_equal(trainer_info(stage.trainer).tokens, at * STEP_TOKENS);
+    if (daemon_too)
+        stage_restart(&stage);
+    else
+        stage_answer(&stage);
+    live_on(0);
+    end_life(deadline_ms);
+    assert_int_equal(life.start.step, at);
+}
+
+static const char merging[] = "late = merge\nmix = 0.5\n";
+
+static void a_trainer_that_is_started_again_goes_on_with_what_it_kept(void **state)
+{
+    (void)state;
+    for (int daemon_too = 0; daemon_too < 2; daemon_too++)
+        for (uint64_t at = 5; at < 25; at += 3) {
+            live_twice(in_lockstep, at, 0, daemon_too != 0);
+            assert_values_in_lockstep();
+            stage_close(&stage);
+        }
+}
+
+/* Its contribution is on its way when it ends. A daemon that ends, too, has it made again. */
+static void what_was_on_its_way_is_counted_once(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {merging, "late = merge\nmix = 0.5\noverlap = 6\n",
+                                        "late = merge\nmix = 0\noverlap = 6\neager = yes\n"};
+    for (size_t l = 0; l < sizeof lines / sizeof lines[0]; l++)
+        for (int daemon_too = 0; daemon_too < 2; daemon_too++) {
+            live_twice(lines[l], 23, EVENT_ENCODED, daemon_too != 0);
+            stage_close(&stage);
+        }
+}
+
+/* Nothing was counted for long: the anchors stand at version 0, and all work is in the trainer's tensors. */
+static void work_of_a_time_without_rounds_is_all_there(void **state)
+{
+    (void)state;
+    uint64_t deadline_ms = env_mono_ms() + DEADLINE_MS;
+    begin_life(merging, 0);
+    life.save_at = 31;
+    stage.held = 1u << EVENT_ENCODED;
+    serve_life(deadline_ms);
+    stage_restart(&stage);
+    stage.held = 1u << EVENT_ENCODED;
+    live_on(0);
+    while (trainer_phase(stage.trainer) != TRAINER_TRAINING)
+        serve(deadline_ms);
+    stage_answer(&stage);
+    end_life(deadline_ms);
+    assert_int_equal(life.start.step, 31);
+    stage_close(&stage);
+}
+
+/* After a crash: results have counted more than the checkpoint holds, so it goes on from the anchor. */
+static void a_checkpoint_that_results_have_counted_beyond_is_not_gone_on_from(void **state)
+{
+    (void)state;
+    uint64_t deadline_ms = env_mono_ms() + DEADLINE_MS;
+    static char kept[KEPT_MAX];
+    begin_life(in_lockstep, 0);
+    life.save_at = 9;
+    serve_life(deadline_ms);
+    memcpy(kept, life.kept, sizeof kept);
+    live_on(29);
+    serve_life(deadline_ms);
+    memcpy(life.kept, kept, sizeof kept); /* all since is lost with the machine */
+    for (uint32_t i = 0; i < TRAINERRUN_TENSORS; i++)
+        for (uint64_t k = 0; k < count_of(i); k++)
+            life.tensors[i][k] = -1e6f;
+    stage_restart(&stage);
+    live_on(0);
+    while (trainer_phase(stage.trainer) != TRAINER_FINISHED || trainer_info(stage.trainer).attached)
+        serve(deadline_ms);
+    pthread_join(life.thread, NULL);
+    assert_int_equal(life.result, DILOCO_OK);
+    for (uint32_t i = 0; i < TRAINERRUN_TENSORS; i++)
+        assert_true(life.tensors[i][3] > 100 * (float)i); /* nothing of the old values */
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
+        assert_in_range(stage.counted_tokens[f], 1, life.steps * STEP_TOKENS);
+    stage_close(&stage);
+}
+
+static void what_is_damaged_or_of_another_run_is_refused(void **state)
+{
+    (void)state;
+    uint64_t deadline_ms = env_mono_ms() + DEADLINE_MS;
+    static const size_t flips[] = {0, 8, 12, 30, 100, 5000};
+    begin_life(in_lockstep, 0);
+    life.save_at = 15;
+    serve_life(deadline_ms);
+    for (size_t i = 0; i <= sizeof flips / sizeof flips[0]; i++) {
+        size_t bytes = life.kept_bytes;
+        if (i < sizeof flips / sizeof flips[0])
+            life.kept[flips[i]] ^= 1;
+        else
+            life.kept_bytes -= 1;
+        live_on(0);
+        while (pthread_tryjoin_np(life.thread, NULL) != 0)
+            serve(deadline_ms);
+        assert_int_equal(life.result, DILOCO_ERROR);
+        assert_non_null(strstr(life.error, "options.kept"));
+        life.kept_bytes = bytes;
+        if (i < sizeof flips / sizeof flips[0])
+            life.kept[flips[i]] ^= 1;
+    }
+    live_on(0);
+    end_life(deadline_ms);
+    stage_close(&stage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +352,11 @@ int main(void)
         cmocka_unit_test(a_daemon_that_dies_between_two_rounds_costs_nothing),
         cmocka_unit_test(a_daemon_that_dies_while_it_encodes_costs_nothing),
         cmocka_unit_test(a_daemon_that_dies_while_it_writes_an_anchor_costs_nothing),
+        cmocka_unit_test(a_trainer_that_is_started_again_goes_on_with_what_it_kept),
+        cmocka_unit_test(what_was_on_its_way_is_counted_once),
+        cmocka_unit_test(work_of_a_time_without_rounds_is_all_there),
+        cmocka_unit_test(a_checkpoint_that_results_have_counted_beyond_is_not_gone_on_from),
+        cmocka_unit_test(what_is_damaged_or_of_another_run_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,6 +20,7 @@
 #include "common/ipc.h"
 #include "common/mem.h"
 #include "worker/libdiloco/attach_core.h"
+#include "worker/libdiloco/attach_keep.h"
 #include "worker/libdiloco/attach_link.h"
 #include "worker/libdiloco/attach_move.h"
 
@@ -246,6 +247,37 @@ int diloco_register(struct diloco *d, const struct diloco_tensor *tensor)
     return result;
 }
 
+/* What the daemon wants of us before it says where to start. */
+static int bring_own(struct diloco *d, const struct ipc_welcome *welcome)
+{
+    int result = DILOCO_OK;
+    for (uint32_t f = 0; welcome->need_initial != 0 && f < d->shm->fragments_count; f++)
+        attach_copy_out(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+    if (welcome->need_kept != 0)
+        result =
+            d->kept ? attach_keep_restore(d) : attach_fail(d, DILOCO_ERROR, "the daemon asks for what is not there");
+    else
+        d->tokens = 0; /* of the run that begins now */
+    if (result == DILOCO_OK && (welcome->need_initial != 0 || welcome->need_kept != 0))
+        attach_send(d, IPC_INITIAL);
+    return result;
+}
+
+/* Anchors newer than those that were kept are taken in meanwhile. */
+static int await_go(struct diloco *d, struct ipc_message *message)
+{
+    for (;;) {
+        int fd, result = attach_await(d, IPC_WAKE, IPC_GO, message, &fd);
+        if (result != DILOCO_OK || message->type == IPC_GO)
+            return result;
+        for (uint32_t f = 0; result == DILOCO_OK && f < d->shm->fragments_count; f++)
+            if (ipc_fragment(d->shm, f)->kept != 0 && ipc_word(ipc_fragment(d->shm, f)) == IPC_ANCHOR)
+                result = attach_take_in(d, f, false);
+        if (result != DILOCO_OK)
+            return result;
+    }
+}
+
 int diloco_begin(struct diloco *d, struct diloco_start *start)
 {
     struct ipc_message message;
@@ -254,7 +286,9 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
         return misused(d, "diloco_begin()", "without a place for where to start");
     if (d->shm != NULL)
         return attach_fail(d, DILOCO_ERROR, "diloco_begin() twice");
-    int result = attach_announce(d, &message, &fd);
+    int result = attach_keep_read(d);
+    if (result == DILOCO_OK)
+        result = attach_announce(d, &message, &fd);
     if (result != DILOCO_OK)
         return result;
     struct ipc_welcome welcome = message.welcome;
@@ -269,16 +303,14 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
         if (places[i].count != d->tensors[i].count)
             return attach_fail(d, DILOCO_ERROR, "the daemon has another size for tensor %s",
                                d->tensors[i].announced.name);
-    if (welcome.need_initial) {
-        for (uint32_t f = 0; f < d->shm->fragments_count; f++)
-            attach_copy_out(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
-        attach_send(d, IPC_INITIAL);
-    }
-    result = attach_await(d, IPC_GO, &message, &fd);
+    result = bring_own(d, &welcome);
+    if (result == DILOCO_OK)
+        result = await_go(d, &message);
     if (result != DILOCO_OK)
         return result;
     for (uint32_t f = 0; f < d->shm->fragments_count; f++)
-        attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+        if (!attach_keep_begins(d, f))
+            attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
     d->begun = true;
     d->step = message.go.step;
     *start = (struct diloco_start){.step = message.go.step,
@@ -414,6 +446,20 @@ void diloco_detach(struct diloco *d)
     mem_free(d->tensors);
     mem_free(d->local);
     mem_free(d);
+}
+
+size_t diloco_keep_bytes(const struct diloco *d)
+{
+    return d != NULL && d->begun ? attach_keep_bytes(d) : 0;
+}
+
+size_t diloco_keep(struct diloco *d, void *to, size_t bytes)
+{
+    if (d == NULL || to == NULL || !d->begun || bytes < attach_keep_bytes(d)) {
+        misused(d, "diloco_keep()", "before diloco_begin(), or without room for diloco_keep_bytes()");
+        return 0;
+    }
+    return attach_keep(d, to);
 }
 
 const char *diloco_error(const struct diloco *d)

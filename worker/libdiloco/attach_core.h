@@ -2,6 +2,7 @@
  * attach_core: struct diloco, one attachment of a trainer: what the floors of libdiloco share. Private to them.
  *
  *     attach        the public calls, of diloco.h; which fragment moves when
+ *     attach_keep   what a checkpoint keeps of all this
  *     attach_move   values, and the two moves of a fragment
  *     attach_link   the connection: what is said and heard
  *     attach_core   this struct, the text of its last failure          aside   the arithmetic of work set aside
@@ -46,6 +47,7 @@ struct diloco {
     uint32_t tensors_count, tensors_room;
     uint64_t step, tokens; /* so far */
     bool begun, stop;
+    bool kept; /* options.kept is there, and whole */
 
     int memfd; /* -1 before there is one, as shm is NULL */
     struct ipc_shm *shm;

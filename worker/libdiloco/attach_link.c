@@ -126,11 +126,11 @@ static int refused(struct diloco *d, const struct ipc_message *message)
     return attach_fail(d, DILOCO_REFUSED, "the daemon refused this trainer: %.*s", IPC_TEXT_BYTES - 1, message->text);
 }
 
-int attach_await(struct diloco *d, enum ipc_type type, struct ipc_message *message, int *fd)
+int attach_await(struct diloco *d, enum ipc_type type, enum ipc_type other, struct ipc_message *message, int *fd)
 {
     for (;;) {
         int result = recv_message(d, message, fd);
-        if (result != DILOCO_OK || message->type == type)
+        if (result != DILOCO_OK || message->type == type || message->type == other)
             return result;
         if (*fd >= 0)
             close(*fd);
@@ -152,7 +152,8 @@ static struct ipc_message introduction(const struct diloco *d, uint32_t index)
                                            .pid = (uint32_t)getpid(),
                                            .session = d->session,
                                            .step = d->step,
-                                           .tokens = d->tokens};
+                                           .tokens = d->tokens,
+                                           .kept = d->kept && !d->begun};
         snprintf(message.hello.trainer, sizeof message.hello.trainer, "%s",
                  d->options.trainer != NULL ? d->options.trainer : "trainer");
     } else if (index <= d->tensors_count) {
@@ -170,7 +171,7 @@ int attach_announce(struct diloco *d, struct ipc_message *message, int *fd)
         if (!send_message(d, &part, i == 0 ? d->memfd : -1))
             return attach_fail(d, DILOCO_UNREACHABLE, "the daemon at %s went away", d->socket_path);
     }
-    int result = attach_await(d, IPC_WELCOME, message, fd);
+    int result = attach_await(d, IPC_WELCOME, IPC_WELCOME, message, fd);
     d->welcomed = result == DILOCO_OK;
     return result;
 }

@@ -27,8 +27,9 @@ bool attach_connect(struct diloco *d);
 void attach_wait(const struct diloco *d);
 /* The first time: HELLO, every tensor, REGISTERED, then the daemon's WELCOME. Waits. `*fd` as from ipc_recv(). */
 ERR_MUST_CHECK int attach_announce(struct diloco *d, struct ipc_message *message, int *fd);
-/* Waits for one type of message; REFUSED ends the wait, others are passed over. */
-ERR_MUST_CHECK int attach_await(struct diloco *d, enum ipc_type type, struct ipc_message *message, int *fd);
+/* Waits for a message of one of two types; REFUSED ends the wait, others are passed over. */
+ERR_MUST_CHECK int attach_await(struct diloco *d, enum ipc_type type, enum ipc_type other, struct ipc_message *message,
+                                int *fd);
 /* Sends, waiting for room. False: the daemon is gone meanwhile; the next one has the words to look at. */
 bool attach_send(struct diloco *d, enum ipc_type type);
 

@@ -66,6 +66,11 @@ struct diloco_options {
     int (*interrupted)(void *user); /* polled while waiting; may be NULL */
     void *interrupted_user;
     struct diloco_device device;
+    /* What diloco_keep() gave for the checkpoint that the tensors were read from; NULL: none. Then they are not
+     * replaced by the run's anchor but moved as it has moved since, and what they have learned and no result has
+     * counted goes out with the next contribution. Borrowed until diloco_begin() has returned. */
+    const void *kept;
+    size_t kept_bytes;
 };
 
 enum { DILOCO_LAYER_NONE = -1, DILOCO_LAYER_FROM_NAME = -2 };
@@ -104,7 +109,9 @@ DILOCO_API int diloco_attach(const struct diloco_options *options, struct diloco
 DILOCO_API int diloco_register(struct diloco *d, const struct diloco_tensor *tensor);
 
 /* Ends registration and waits until the daemon says where to start; the tensors then hold the anchor (at the very
- * beginning of a run: their own initial values, or those of the first island if they differ). */
+ * beginning of a run: their own initial values, or those of the first island if they differ; with options.kept: the
+ * anchor and what was trained since and is not counted in it). Of a checkpoint that results have counted beyond, after
+ * a crash, nothing is kept: counted twice would be worse. */
 DILOCO_API int diloco_begin(struct diloco *d, struct diloco_start *start);
 
 /* The one call per optimizer step. */
@@ -114,10 +121,17 @@ DILOCO_API int diloco_step(struct diloco *d, const struct diloco_report *report)
  * the run spec says pace = run. Learning rates go by it. */
 DILOCO_API uint64_t diloco_run_step(const struct diloco *d);
 
-/* Sends what has not been sent, and waits until it is counted and the run is over: every island has contributed all. The
- * tensors then hold the anchor, the same on every island. DILOCO_OPEN: all is counted and the tensors hold the anchor,
- * but the run is not known to be over, because this island was asked to leave, or because others have been away for
- * half a minute and not said that they are done; diloco_error() says which. DILOCO_INTERRUPTED: it may be called
+/* What a checkpoint should keep beside the tensors and the optimizer, to be given to the next process as options.kept:
+ * about 4 bytes per parameter, or 8 while a contribution is on its way (twice that where the overlap is a whole
+ * interval). Call it between steps, with the tensors as they are saved. Both return how many bytes: at most, 0 before
+ * diloco_begin(); and written, 0 if that failed. */
+DILOCO_API size_t diloco_keep_bytes(const struct diloco *d);
+DILOCO_API size_t diloco_keep(struct diloco *d, void *to, size_t bytes);
+
+/* Sends what has not been sent, and waits until it is counted and the run is over: every island has contributed all.
+ * The tensors then hold the anchor, the same on every island. DILOCO_OPEN: all is counted and the tensors hold the
+ * anchor, but the run is not known to be over, because this island was asked to leave, or because others have been away
+ * for half a minute and not said that they are done; diloco_error() says which. DILOCO_INTERRUPTED: it may be called
  * again. */
 DILOCO_API int diloco_finish(struct diloco *d);
 

@@ -1,0 +1,236 @@
+#include "worker/libdiloco/attach_keep.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/digest.h"
+#include "common/err.h"
+#include "common/ipc.h"
+#include "worker/libdiloco/attach_move.h"
+
+enum { KEEP_VERSION = 1 };
+#define KEEP_MAGIC 0x3150454b4f4c4944u /* "DILOKEP1" */
+
+/* head; for each fragment keep_fragment and the values of its parts, in this order; the digest of all before it. */
+enum keep_part { PART_BASE, PART_SNAPSHOT, PART_ASIDE, PART_PAST, PARTS };
+
+struct keep_head {
+    uint64_t magic;
+    uint32_t version, fragments_count;
+    uint64_t bytes, plan_tag, step, tokens;
+};
+
+struct keep_fragment {
+    uint64_t values_count, base_version, snapshot_step, snapshot_tokens, mix_step, tokens_counted;
+    uint32_t parts; /* 1 << enum keep_part */
+    uint32_t sent;
+    uint64_t counted_tokens[IPC_RANGES_MAX];
+};
+
+static uint32_t fragments_of(const struct diloco *d)
+{
+    return d->shm != NULL ? d->shm->fragments_count : 0;
+}
+
+size_t attach_keep_bytes(const struct diloco *d)
+{
+    size_t bytes = sizeof(struct keep_head) + DIGEST_BYTES;
+    for (uint32_t f = 0; f < fragments_of(d); f++)
+        bytes += sizeof(struct keep_fragment) + PARTS * (size_t)ipc_fragment(d->shm, f)->values_count * sizeof(float);
+    return d->shm != NULL ? bytes : 0;
+}
+
+/* ---- writing ---- */
+
+static char *put(char *to, const void *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+    return to + bytes;
+}
+
+/* The daemon may take the snapshot's area for an anchor while it is copied; what then has been copied is nothing. */
+static char *put_snapshot(const struct diloco *d, const struct ipc_fragment *fragment, struct keep_fragment *keep,
+                          char *to)
+{
+    if (ipc_word(fragment) != IPC_SNAPSHOT)
+        return to;
+    char *after = put(to, ipc_area(d->shm, fragment), (size_t)keep->values_count * sizeof(float));
+    if (ipc_word(fragment) != IPC_SNAPSHOT)
+        return to;
+    keep->parts |= 1u << PART_SNAPSHOT;
+    return after;
+}
+
+static char *put_fragment(const struct diloco *d, uint32_t f, char *to)
+{
+    const struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    const struct local *local = &d->local[f];
+    size_t bytes = (size_t)fragment->values_count * sizeof(float);
+    struct keep_fragment keep = {.values_count = fragment->values_count,
+                                 .base_version = fragment->base_version,
+                                 .snapshot_step = fragment->snapshot_step,
+                                 .snapshot_tokens = fragment->snapshot_tokens,
+                                 .mix_step = fragment->mix_step,
+                                 .tokens_counted = local->tokens_counted,
+                                 .parts = 1u << PART_BASE,
+                                 .sent = local->sent};
+    memcpy(keep.counted_tokens, fragment->counted_tokens, sizeof keep.counted_tokens);
+    char *head = to;
+    to = put(to + sizeof keep, ipc_base(d->shm, fragment), bytes);
+    to = put_snapshot(d, fragment, &keep, to);
+    if (local->aside != NULL) {
+        to = put(to, local->aside, bytes);
+        keep.parts |= 1u << PART_ASIDE;
+    }
+    if (local->past != NULL) {
+        to = put(to, local->past, bytes);
+        keep.parts |= 1u << PART_PAST;
+    }
+    put(head, &keep, sizeof keep);
+    return to;
+}
+
+size_t attach_keep(const struct diloco *d, void *to)
+{
+    struct keep_head head = {.magic = KEEP_MAGIC,
+                             .version = KEEP_VERSION,
+                             .fragments_count = fragments_of(d),
+                             .plan_tag = d->shm->plan_tag,
+                             .step = d->step,
+                             .tokens = d->tokens};
+    char *at = (char *)to + sizeof head;
+    for (uint32_t f = 0; f < head.fragments_count; f++)
+        at = put_fragment(d, f, at);
+    head.bytes = (uint64_t)(at - (char *)to) + DIGEST_BYTES;
+    put(to, &head, sizeof head);
+    struct digest digest = digest_of(to, (size_t)(at - (char *)to));
+    put(at, digest.byte, DIGEST_BYTES);
+    return (size_t)head.bytes;
+}
+
+/* ---- reading ---- */
+
+int attach_keep_read(struct diloco *d)
+{
+    struct keep_head head;
+    struct digest digest, want;
+    size_t bytes = d->options.kept != NULL ? d->options.kept_bytes : 0;
+    if (bytes == 0)
+        return DILOCO_OK;
+    if (bytes < sizeof head + DIGEST_BYTES)
+        return attach_fail(d, DILOCO_ERROR, "options.kept is too short to be what diloco_keep() gave");
+    memcpy(&head, d->options.kept, sizeof head);
+    if (head.magic != KEEP_MAGIC || head.version != KEEP_VERSION || head.bytes > bytes ||
+        head.bytes < sizeof head + DIGEST_BYTES)
+        return attach_fail(d, DILOCO_ERROR,
+                           "options.kept is not what diloco_keep() of this version gave; begin without it");
+    memcpy(want.byte, (const char *)d->options.kept + head.bytes - DIGEST_BYTES, DIGEST_BYTES);
+    digest = digest_of(d->options.kept, (size_t)head.bytes - DIGEST_BYTES);
+    if (!digest_equal(&digest, &want))
+        return attach_fail(d, DILOCO_ERROR, "options.kept is damaged; begin without it, or with an older checkpoint");
+    d->step = head.step;
+    d->tokens = head.tokens;
+    d->kept = true;
+    return DILOCO_OK;
+}
+
+/* Takes one part, if the fragment has it: its values, or NULL. False: the bytes are too few. */
+static bool take_part(const struct keep_fragment *keep, enum keep_part part, const char **at, const char *end,
+                      const char **values)
+{
+    *values = NULL;
+    if ((keep->parts >> part & 1) == 0)
+        return true;
+    if (keep->values_count > (uint64_t)(end - *at) / sizeof(float))
+        return false;
+    *values = *at;
+    *at += keep->values_count * sizeof(float);
+    return true;
+}
+
+/* Whether the tensors of a fragment hold no NaN; `area` is free to be used. */
+static bool is_finite(struct diloco *d, uint32_t f, float *area)
+{
+    uint64_t count = ipc_fragment(d->shm, f)->values_count;
+    attach_copy_out(d, f, area);
+    for (uint64_t i = 0; i < count; i++)
+        if (!isfinite(area[i]))
+            return false;
+    return true;
+}
+
+static int restore_snapshot(struct ipc_fragment *fragment, const struct keep_fragment *keep, float *area,
+                            const char *values)
+{
+    if (!ipc_move(fragment, IPC_TRAINER, IPC_FREE, IPC_COPYING))
+        return DILOCO_ERROR;
+    memcpy(area, values, (size_t)keep->values_count * sizeof *area);
+    fragment->snapshot_step = keep->snapshot_step;
+    fragment->snapshot_tokens = keep->snapshot_tokens;
+    fragment->mix_step = keep->mix_step;
+    return ipc_move(fragment, IPC_TRAINER, IPC_COPYING, IPC_SNAPSHOT) ? DILOCO_OK : DILOCO_ERROR;
+}
+
+static int restore_fragment(struct diloco *d, uint32_t f, const struct keep_fragment *keep, const char *const *part)
+{
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    struct local *local = &d->local[f];
+    size_t bytes = (size_t)keep->values_count * sizeof(float);
+    if (!is_finite(d, f, ipc_area(d->shm, fragment)))
+        return DILOCO_OK;
+    memcpy(ipc_base(d->shm, fragment), part[PART_BASE], bytes);
+    memcpy(fragment->counted_tokens, keep->counted_tokens, sizeof keep->counted_tokens);
+    fragment->base_version = keep->base_version;
+    local->sent = keep->sent != 0;
+    local->tokens_counted = keep->tokens_counted;
+    if (local->aside != NULL)
+        memcpy(local->aside, part[PART_ASIDE], bytes);
+    if (local->past != NULL)
+        memcpy(local->past, part[PART_PAST], bytes);
+    fragment->kept = 1;
+    if (part[PART_SNAPSHOT] == NULL)
+        return DILOCO_OK;
+    return restore_snapshot(fragment, keep, ipc_area(d->shm, fragment), part[PART_SNAPSHOT]);
+}
+
+int attach_keep_restore(struct diloco *d)
+{
+    struct keep_head head;
+    struct keep_fragment keep;
+    const char *at = d->options.kept, *part[PARTS];
+    memcpy(&head, at, sizeof head);
+    const char *end = at + head.bytes - DIGEST_BYTES;
+    at += sizeof head;
+    bool ours = head.plan_tag == d->shm->plan_tag && head.fragments_count == d->shm->fragments_count;
+    for (uint32_t f = 0; ours && f < head.fragments_count; f++) {
+        ours = (size_t)(end - at) >= sizeof keep;
+        if (!ours)
+            break;
+        memcpy(&keep, at, sizeof keep);
+        at += sizeof keep;
+        ours = keep.values_count == ipc_fragment(d->shm, f)->values_count && (keep.parts >> PART_BASE & 1) != 0;
+        for (int p = 0; ours && p < PARTS; p++)
+            ours = take_part(&keep, (enum keep_part)p, &at, end, &part[p]);
+        ours = ours && (d->local[f].aside == NULL || part[PART_ASIDE] != NULL) &&
+               (d->local[f].past == NULL || part[PART_PAST] != NULL);
+        if (ours && restore_fragment(d, f, &keep, part) != DILOCO_OK)
+            return attach_fail(d, DILOCO_ERROR, "another process writes into the shared memory; end it");
+    }
+    return ours ? DILOCO_OK
+                : attach_fail(d, DILOCO_ERROR, "options.kept is of another run than the daemon's; begin without it");
+}
+
+bool attach_keep_begins(struct diloco *d, uint32_t f)
+{
+    struct local *local = &d->local[f];
+    uint64_t count = ipc_fragment(d->shm, f)->values_count;
+    if (ipc_fragment(d->shm, f)->kept != 0)
+        return true;
+    local->sent = false;
+    local->tokens_counted = d->tokens; /* the work that they stand for is not there any more */
+    if (local->aside != NULL)
+        memset(local->aside, 0, (size_t)count * sizeof *local->aside);
+    if (local->past != NULL)
+        memset(local->past, 0, (size_t)count * sizeof *local->past);
+    return false;
+}

@@ -45,6 +45,14 @@ enum { IPC_ALIGN = 64 };
 enum ipc_word { IPC_FREE, IPC_COPYING, IPC_SNAPSHOT, IPC_FILLING, IPC_ANCHOR, IPC_MIXING, IPC_WORDS };
 enum ipc_side { IPC_TRAINER, IPC_DAEMON, IPC_SIDES };
 
+/* trainer: base, base_version, due_step, what is counted and, as SNAPSHOT, what is on its way are those of its
+ * checkpoint. daemon: IPC_KEPT_NOTHING, if the base area holds the present anchor instead. */
+enum ipc_kept {
+    IPC_KEPT_NOTHING,
+    IPC_KEPT_ALL,
+    IPC_KEPT_BUT_SNAPSHOT, /* its values are gone, since an anchor was on its way back; it is only counted, or not */
+};
+
 /* How the trainer takes an anchor in, for a range of a fragment. */
 enum ipc_mode {
     IPC_MIX,   /* our work is in the anchor: live = alpha * live + (1 - alpha) * anchor */
@@ -72,9 +80,7 @@ struct ipc_fragment {
     uint64_t base_version;    /* version of the base */
     uint32_t snapshot_final;  /* trainer: non-zero if this is its last contribution before it stops */
     uint32_t ranges_count;
-    /* Before IPC_GO. trainer: base, base_version, what is counted and, as SNAPSHOT, what is on its way are those of its
-     * checkpoint. daemon: zero, if the base area holds the present anchor instead. */
-    uint32_t kept;
+    uint32_t kept; /* enum ipc_kept, before IPC_GO */
     uint32_t reserved;
     struct ipc_range ranges[IPC_RANGES_MAX];
     /* daemon: per shard, tokens of this trainer process that are counted in the anchor; kept here so that it outlives

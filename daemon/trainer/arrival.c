@@ -241,11 +241,12 @@ static bool counted_beyond(const struct attachment *a, uint32_t f, uint64_t vers
 /* Whether what the trainer kept of a fragment goes on. */
 static bool goes_on(const struct attachment *a, uint32_t f)
 {
-    uint64_t version;
-    bool snapshot;
-    if (!shared_kept(a->shared, f, &version, &snapshot) || version > sync_own(a->plan.sync, f).version)
+    struct shared_keeps keeps;
+    uint64_t own = sync_own(a->plan.sync, f).version;
+    /* Values that are gone cannot be sent again; that is all right where the round they were for is closed. */
+    if (!shared_kept(a->shared, f, &keeps) || keeps.version + (keeps.lost ? 1 : 0) > own)
         return false;
-    return !counted_beyond(a, f, version + (snapshot ? 1 : 0));
+    return !counted_beyond(a, f, keeps.version + (keeps.on_its_way ? 1 : 0));
 }
 
 static void start_fragment(struct attachment *a, uint32_t f)
@@ -268,7 +269,9 @@ static bool is_ready(const struct attachment *a, uint32_t f)
     enum sync_state state = sync_state(a->plan.sync, f);
     if (!a->fragments[f].kept)
         return a->fragments[f].up;
-    return state != SYNC_LISTENING && state != SYNC_APPLYING && state != SYNC_MIXING;
+    if (state == SYNC_MIXING)
+        return shared_mixes_later(a->shared, f, a->introduction.hello.step);
+    return state != SYNC_LISTENING && state != SYNC_APPLYING;
 }
 
 static void start_fragments(struct attachment *a)

@@ -304,17 +304,28 @@ static uint64_t due_after(const struct shared *shared, uint32_t f, uint64_t step
 
 void shared_go(struct shared *shared, uint64_t step)
 {
-    for (uint32_t f = 0; f < fragments_of(shared); f++)
-        ipc_at(shared, f)->due_step = due_after(shared, f, step);
+    for (uint32_t f = 0; f < fragments_of(shared); f++) {
+        struct ipc_fragment *fragment = ipc_at(shared, f);
+        uint64_t due = due_after(shared, f, step);
+        /* One that kept work may have stopped before a snapshot that was due. */
+        if (fragment->kept == IPC_KEPT_NOTHING || fragment->due_step > due)
+            fragment->due_step = due;
+    }
 }
 
-bool shared_kept(const struct shared *shared, uint32_t f, uint64_t *version, bool *snapshot)
+bool shared_kept(const struct shared *shared, uint32_t f, struct shared_keeps *out)
 {
     const struct ipc_fragment *fragment = ipc_at(shared, f);
-    uint32_t word = ipc_word(fragment);
-    *version = fragment->base_version;
-    *snapshot = word == IPC_SNAPSHOT;
-    return fragment->kept != 0 && (word == IPC_SNAPSHOT || word == IPC_FREE);
+    uint32_t word = ipc_word(fragment), kept = fragment->kept;
+    *out = (struct shared_keeps){
+        .version = fragment->base_version, .on_its_way = word == IPC_SNAPSHOT, .lost = kept == IPC_KEPT_BUT_SNAPSHOT};
+    return (kept == IPC_KEPT_ALL && (word == IPC_SNAPSHOT || word == IPC_FREE)) || (out->lost && out->on_its_way);
+}
+
+bool shared_mixes_later(const struct shared *shared, uint32_t f, uint64_t step)
+{
+    const struct ipc_fragment *fragment = ipc_at(shared, f);
+    return ipc_word(fragment) == IPC_ANCHOR && fragment->mix_step > step;
 }
 
 void shared_drop_kept(struct shared *shared, uint32_t f, uint64_t tokens)
@@ -322,7 +333,7 @@ void shared_drop_kept(struct shared *shared, uint32_t f, uint64_t tokens)
     struct ipc_fragment *fragment = ipc_at(shared, f);
     for (uint32_t s = 0; s < IPC_RANGES_MAX; s++)
         fragment->counted_tokens[s] = tokens;
-    fragment->kept = 0;
+    fragment->kept = IPC_KEPT_NOTHING;
     if (!ipc_move(fragment, IPC_DAEMON, IPC_SNAPSHOT, IPC_FREE) && ipc_word(fragment) != IPC_FREE)
         log_warn("fragment %" PRIu32 ": a trainer that begins has the word %s", f, ipc_word_name(ipc_word(fragment)));
 }

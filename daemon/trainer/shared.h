@@ -62,8 +62,16 @@ void shared_go(struct shared *shared, uint64_t step);
 
 /* ---- of one fragment ---- */
 
-/* The trainer has kept work on an anchor of this version: its base, maybe a snapshot. False: it has not. */
-bool shared_kept(const struct shared *shared, uint32_t f, uint64_t *version, bool *snapshot);
+/* What a trainer that begins has kept. */
+struct shared_keeps {
+    uint64_t version; /* of the anchor that its work began from */
+    bool on_its_way;  /* a snapshot is */
+    bool lost;        /* and its values are gone */
+};
+/* False: nothing, or it makes no sense. */
+bool shared_kept(const struct shared *shared, uint32_t f, struct shared_keeps *out);
+/* An anchor is there that it takes in some steps after this one. */
+bool shared_mixes_later(const struct shared *shared, uint32_t f, uint64_t step);
 /* What it kept is no use: the base area is to be filled, and none of its tokens so far stand for work that is there. */
 void shared_drop_kept(struct shared *shared, uint32_t f, uint64_t tokens);
 /* The base area holds this version. */

@@ -4,7 +4,8 @@
  *   - one island is plain training;
  *   - two islands on the same data and seed are one island;
  *   - interval 1 with plain SGD inside is data-parallel training on the summed batch;
- *   - several fragments with all offsets 0 are DiLoCo with one fragment.
+ *   - several fragments with all offsets 0 are DiLoCo with one fragment;
+ *   - an island that is stopped and started on its way is one that was not.
  */
 #include "tests/lib/testlib.h"
 
@@ -27,13 +28,36 @@ static const char exact[] = "[sync]\ncodec = fp32\nerror_feedback = no\nmix = 0\
 
 static const char *corpus;
 
-static const char *anchor_of(const char *name, uint32_t islands, const char *train, const char *sync, const char *more)
+static bool step_reaches(struct cluster *cluster, uint32_t i, long long step)
+{
+    return cluster_trainer_number(cluster, i, "step") >= step;
+}
+
+/* Stops the first island and starts it again, when it has come to each of these steps. */
+static void stop_and_start(struct cluster *cluster, const int *steps, int count)
+{
+    for (int k = 0; k < count; k++) {
+        char text[64];
+        cluster_wait(cluster, 0, step_reaches, steps[k], "a step on the way");
+        assert_int_equal(cluster_end(cluster, 0, SIGTERM), 0);
+        snprintf(text, sizeof text, "stopped at step %d", steps[k] / 100); /* whatever its last two digits are */
+        assert_true(cluster_log_has(cluster, 0, text, 0));
+        cluster_start(cluster, 0);
+        assert_true(cluster_log_has(cluster, 0, "with what it had kept", 10));
+    }
+}
+
+static const char *anchor_after_stops(const char *name, uint32_t islands, const char *train, const char *sync,
+                                      const char *more, const int *stops, int stops_count)
 {
     char spec[2048];
     snprintf(spec, sizeof spec, "%s[train]\nbatch = 4\nlr = 1e-3\nwarmup = 5\n%s%s%s", head, train, exact, sync);
     struct cluster_options options = {.run = spec, .program = "diloco-worker", .data = corpus, .more = more};
+    if (stops != NULL)
+        options.run = sync; /* the whole of it */
     struct cluster *cluster = cluster_new(name, islands, &options);
     cluster_start_all(cluster);
+    stop_and_start(cluster, stops, stops_count);
     for (uint32_t i = 0; i < islands; i++)
         cluster_wait(cluster, i, cluster_trainer_finished, 0, "the end of training");
     for (uint32_t i = 0; i < islands; i++)
@@ -44,6 +68,11 @@ static const char *anchor_of(const char *name, uint32_t islands, const char *tra
         assert_int_equal(cluster_end(cluster, i, SIGTERM), 0);
     cluster_free(cluster);
     return path;
+}
+
+static const char *anchor_of(const char *name, uint32_t islands, const char *train, const char *sync, const char *more)
+{
+    return anchor_after_stops(name, islands, train, sync, more, NULL, 0);
 }
 
 static const char *plain_training(const char *name, const char *train)
@@ -131,6 +160,19 @@ static void offsets_zero_are_one_fragment(void **state)
     }
 }
 
+static void an_island_stopped_on_its_way_is_one_that_was_not(void **state)
+{
+    (void)state;
+    static const int stops[] = {123, 234, 301};
+    static const char spec[] =
+        "[run]\nname = stopped\nsteps = 600\n"
+        "[model]\nwidth = 32\nlayers = 4\nheads = 4\nkv_heads = 2\ncontext = 32\n[train]\nbatch = 4\nlr = 1e-3\n"
+        "[sync]\ncodec = fp32\nmix = 0.5\noverlap = 2\nlate = wait\ninterval = 10\nlayers_per_fragment = 1\n";
+    const char *whole = anchor_after_stops("whole", 1, "", spec, NULL, stops, 0);
+    const char *stopped = anchor_after_stops("stopped", 1, "", spec, NULL, stops, 3);
+    assert_equal_params(whole, stopped, "an island that was stopped and one that was not");
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -154,6 +196,7 @@ int main(void)
         cmocka_unit_test(two_islands_on_the_same_data_are_one),
         cmocka_unit_test(interval_one_with_sgd_is_data_parallel),
         cmocka_unit_test(offsets_zero_are_one_fragment),
+        cmocka_unit_test(an_island_stopped_on_its_way_is_one_that_was_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -263,7 +263,12 @@ static int bring_own(struct diloco *d, const struct ipc_welcome *welcome)
     return result;
 }
 
-/* Anchors newer than those that were kept are taken in meanwhile. */
+/* Whether an anchor newer than the one that was kept is to be taken in before training goes on. */
+static bool is_due(const struct diloco *d, const struct ipc_fragment *fragment)
+{
+    return fragment->kept != IPC_KEPT_NOTHING && ipc_word(fragment) == IPC_ANCHOR && d->step >= fragment->mix_step;
+}
+
 static int await_go(struct diloco *d, struct ipc_message *message)
 {
     for (;;) {
@@ -271,7 +276,7 @@ static int await_go(struct diloco *d, struct ipc_message *message)
         if (result != DILOCO_OK || message->type == IPC_GO)
             return result;
         for (uint32_t f = 0; result == DILOCO_OK && f < d->shm->fragments_count; f++)
-            if (ipc_fragment(d->shm, f)->kept != 0 && ipc_word(ipc_fragment(d->shm, f)) == IPC_ANCHOR)
+            if (is_due(d, ipc_fragment(d->shm, f)))
                 result = attach_take_in(d, f, false);
         if (result != DILOCO_OK)
             return result;
@@ -319,7 +324,8 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
                                    .island_index = welcome.island_index,
                                    .islands_count = welcome.islands_count};
     snprintf(start->island, sizeof start->island, "%.63s", welcome.island);
-    return DILOCO_OK;
+    /* A step may have been interrupted before it had moved all that is due after it. */
+    return d->kept ? sync_fragments(d) : DILOCO_OK;
 }
 
 /* One step further; an island that is slower than others goes on where the run is. */

@@ -12,7 +12,7 @@ enum { KEEP_VERSION = 1 };
 #define KEEP_MAGIC 0x3150454b4f4c4944u /* "DILOKEP1" */
 
 /* head; for each fragment keep_fragment and the values of its parts, in this order; the digest of all before it. */
-enum keep_part { PART_BASE, PART_SNAPSHOT, PART_ASIDE, PART_PAST, PARTS };
+enum keep_part { PART_BASE, PART_SNAPSHOT, PART_ASIDE, PART_PAST, PARTS, PART_FREE = PARTS /* no values: the word */ };
 
 struct keep_head {
     uint64_t magic;
@@ -21,9 +21,9 @@ struct keep_head {
 };
 
 struct keep_fragment {
-    uint64_t values_count, base_version, snapshot_step, snapshot_tokens, mix_step, tokens_counted;
+    uint64_t values_count, base_version, due_step, snapshot_step, snapshot_tokens, mix_step, tokens_counted;
     uint32_t parts; /* 1 << enum keep_part */
-    uint32_t sent;
+    uint32_t sent;  /* a snapshot is on its way, though its values may be gone */
     uint64_t counted_tokens[IPC_RANGES_MAX];
 };
 
@@ -52,6 +52,8 @@ static char *put(char *to, const void *from, size_t bytes)
 static char *put_snapshot(const struct diloco *d, const struct ipc_fragment *fragment, struct keep_fragment *keep,
                           char *to)
 {
+    if (ipc_word(fragment) == IPC_FREE)
+        keep->parts |= 1u << PART_FREE; /* what was sent, if anything, was refused or lost, and comes back */
     if (ipc_word(fragment) != IPC_SNAPSHOT)
         return to;
     char *after = put(to, ipc_area(d->shm, fragment), (size_t)keep->values_count * sizeof(float));
@@ -68,6 +70,7 @@ static char *put_fragment(const struct diloco *d, uint32_t f, char *to)
     size_t bytes = (size_t)fragment->values_count * sizeof(float);
     struct keep_fragment keep = {.values_count = fragment->values_count,
                                  .base_version = fragment->base_version,
+                                 .due_step = fragment->due_step,
                                  .snapshot_step = fragment->snapshot_step,
                                  .snapshot_tokens = fragment->snapshot_tokens,
                                  .mix_step = fragment->mix_step,
@@ -164,7 +167,10 @@ static int restore_snapshot(struct ipc_fragment *fragment, const struct keep_fra
 {
     if (!ipc_move(fragment, IPC_TRAINER, IPC_FREE, IPC_COPYING))
         return DILOCO_ERROR;
-    memcpy(area, values, (size_t)keep->values_count * sizeof *area);
+    if (values != NULL)
+        memcpy(area, values, (size_t)keep->values_count * sizeof *area);
+    else
+        fragment->kept = IPC_KEPT_BUT_SNAPSHOT;
     fragment->snapshot_step = keep->snapshot_step;
     fragment->snapshot_tokens = keep->snapshot_tokens;
     fragment->mix_step = keep->mix_step;
@@ -181,14 +187,15 @@ static int restore_fragment(struct diloco *d, uint32_t f, const struct keep_frag
     memcpy(ipc_base(d->shm, fragment), part[PART_BASE], bytes);
     memcpy(fragment->counted_tokens, keep->counted_tokens, sizeof keep->counted_tokens);
     fragment->base_version = keep->base_version;
+    fragment->due_step = keep->due_step;
     local->sent = keep->sent != 0;
     local->tokens_counted = keep->tokens_counted;
     if (local->aside != NULL)
         memcpy(local->aside, part[PART_ASIDE], bytes);
     if (local->past != NULL)
         memcpy(local->past, part[PART_PAST], bytes);
-    fragment->kept = 1;
-    if (part[PART_SNAPSHOT] == NULL)
+    fragment->kept = IPC_KEPT_ALL;
+    if (keep->parts >> PART_FREE & 1 || !local->sent)
         return DILOCO_OK;
     return restore_snapshot(fragment, keep, ipc_area(d->shm, fragment), part[PART_SNAPSHOT]);
 }
@@ -224,7 +231,7 @@ bool attach_keep_begins(struct diloco *d, uint32_t f)
 {
     struct local *local = &d->local[f];
     uint64_t count = ipc_fragment(d->shm, f)->values_count;
-    if (ipc_fragment(d->shm, f)->kept != 0)
+    if (ipc_fragment(d->shm, f)->kept != IPC_KEPT_NOTHING)
         return true;
     local->sent = false;
     local->tokens_counted = d->tokens; /* the work that they stand for is not there any more */

@@ -112,7 +112,8 @@ struct ipc_shm {
     uint32_t reserved;
     double eager_fresh, eager_past, eager_decay; /* factors of struct aside_rule; 0: not Eager */
     uint64_t fragments_offset, places_offset;
-    _Atomic uint32_t leave;    /* daemon: flush the last contributions and stop */
+    _Atomic uint32_t leave;    /* daemon: contribute once more, at each fragment's next due step, and stop */
+    uint64_t leave_step;       /* daemon, before that: by this step all have been due */
     uint64_t run_slack;        /* a trainer this many steps behind the run skips to it; IPC_LOCKSTEP: it never does */
     _Atomic uint64_t run_step; /* daemon: the step the furthest island was last heard at */
 };

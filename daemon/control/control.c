@@ -77,7 +77,16 @@ static json_t *command_join(struct control *control)
 
 static json_t *command_leave(struct control *control)
 {
-    return outcome(trainer_leave(control->conf.trainer), "the trainer sends its last contributions and stops");
+    char text[200] = "the trainer sends its last contributions and stops";
+    struct trainer_leaving leaving;
+    enum err err = trainer_leave(control->conf.trainer, &leaving);
+    if (err == ERR_OK && leaving.steps > 0)
+        snprintf(
+            text, sizeof text,
+            "the trainer trains on for %llu steps (about %.0f s), until its last contributions are due, and stops when "
+            "they are counted",
+            (unsigned long long)leaving.steps, leaving.seconds);
+    return outcome(err, text);
 }
 
 static json_t *command_leave_now(struct control *control)

@@ -110,6 +110,7 @@ static bool accept_trainer(struct attachment *a)
     introduction_forget(&a->introduction);
     a->tokens_last += a->report.tokens;
     a->report_ms = 0;
+    a->step_s = 0;
     a->report = (struct ipc_report){0};
     if (!door_admits(a->conf.conf, fd, &a->pid))
         attachment_refuse(a, "only root, the daemon's own user and the group that [worker] group names may attach a "
@@ -164,8 +165,20 @@ static void registered_in(struct attachment *a)
 
 /* ---- what a training trainer says ---- */
 
+/* What one report adds to the smoothed time of a step. */
+static const double step_share = 0.1;
+
+static void measure_step(struct attachment *a, const struct ipc_report *report)
+{
+    if (a->report_ms == 0 || report->step <= a->report.step)
+        return;
+    double step_s = (double)(a->now_ms - a->report_ms) / 1000 / (double)(report->step - a->report.step);
+    a->step_s = a->step_s > 0 ? a->step_s + step_share * (step_s - a->step_s) : step_s;
+}
+
 static void report_in(struct attachment *a, const struct ipc_report *report)
 {
+    measure_step(a, report);
     a->report = *report;
     /* JSON has no NaN; a loss below zero says the same to whoever looks. */
     if (!isfinite(report->loss))
@@ -324,13 +337,16 @@ void attachment_expect(struct attachment *a)
         a->counted = false;
 }
 
-bool attachment_leave(struct attachment *a)
+bool attachment_leave(struct attachment *a, struct trainer_leaving *leaving)
 {
     struct ipc_message message = {.type = IPC_LEAVE};
     if (a->phase != TRAINING || a->counted)
         return false;
+    if (!a->leave) /* said again, it has no more time */
+        a->leave_step = shared_leave(a->shared, a->report.step);
     a->leave = a->finishing = true;
-    shared_leave(a->shared);
+    leaving->steps = a->leave_step > a->report.step ? a->leave_step - a->report.step : 0;
+    leaving->seconds = (double)leaving->steps * a->step_s;
     attachment_core_send(a, &message, -1);
     return true;
 }

@@ -42,7 +42,7 @@ void attachment_refuse(struct attachment *attachment, const char *reason);
 /* A trainer was started: what one before it has finished is over. */
 void attachment_expect(struct attachment *attachment);
 /* Asks a trainer that trains to finish; false: none does. */
-bool attachment_leave(struct attachment *attachment);
+bool attachment_leave(struct attachment *attachment, struct trainer_leaving *leaving);
 
 /* Brings the anchor to the trainer, or wakes it if it is there, or remembers that it waits. */
 void attachment_give(struct attachment *attachment, uint32_t f);

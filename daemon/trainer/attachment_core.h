@@ -46,9 +46,11 @@ struct attachment {
     uint32_t initial_left;                 /* jobs that take its initial tensors over */
     bool ready_said;
     bool leave, finishing, counted;
+    uint64_t leave_step; /* by which the last contributions of one that leaves are due */
     bool end_said;
     uint64_t open_ms;  /* since when nobody but those who are away is waited for; 0: others are */
     uint64_t own_step; /* highest step a trainer of ours reported */
+    double step_s;     /* that a step takes, smoothed; 0: not known yet */
     struct ipc_report report;
     uint64_t report_ms;
     uint64_t tokens_before; /* by trainers before this one since the daemon started */

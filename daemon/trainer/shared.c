@@ -286,11 +286,6 @@ static enum err move_ours(struct shared *shared, uint32_t f, enum ipc_word from,
 
 /* ---- for all fragments ---- */
 
-void shared_leave(struct shared *shared)
-{
-    atomic_store(&shared->shm->leave, 1);
-}
-
 void shared_run_step(struct shared *shared, uint64_t step)
 {
     atomic_store(&shared->shm->run_step, step);
@@ -300,6 +295,18 @@ static uint64_t due_after(const struct shared *shared, uint32_t f, uint64_t step
 {
     struct schedule schedule = rules_schedule(shared->conf.spec, fragments_of(shared));
     return schedule_next_due(&schedule, f, step);
+}
+
+uint64_t shared_leave(struct shared *shared, uint64_t step)
+{
+    uint64_t last = step, steps = (uint64_t)shared->conf.spec->steps;
+    for (uint32_t f = 0; f < fragments_of(shared); f++) {
+        uint64_t due = due_after(shared, f, step);
+        last = due > last ? due : last;
+    }
+    shared->shm->leave_step = last < steps ? last : steps;
+    atomic_store(&shared->shm->leave, 1);
+    return shared->shm->leave_step;
 }
 
 void shared_go(struct shared *shared, uint64_t step)

@@ -53,8 +53,8 @@ float *shared_area(struct shared *shared, uint32_t f);
 
 /* ---- for all fragments ---- */
 
-/* The trainer is asked to finish. */
-void shared_leave(struct shared *shared);
+/* The trainer, which has taken `step`, is asked to finish; the step by which its last contributions are due. */
+uint64_t shared_leave(struct shared *shared, uint64_t step);
 /* Where the furthest island is. */
 void shared_run_step(struct shared *shared, uint64_t step);
 /* Training begins after this step: when each fragment is due. */

@@ -189,14 +189,15 @@ enum err trainer_join(struct trainer *trainer, uint64_t now_ms)
     return ERR_OK;
 }
 
-enum err trainer_leave(struct trainer *trainer)
+enum err trainer_leave(struct trainer *trainer, struct trainer_leaving *leaving)
 {
+    *leaving = (struct trainer_leaving){0};
     struct trainer_info info = attachment_info(trainer->attachment);
     bool waiting = process_info(trainer->process).state == PROCESS_WAITING;
     if (!waiting && !info.attached && !process_running(trainer->process))
         return err_set(ERR_STATE, "no trainer is running");
     process_leave(trainer->process);
-    bool asked = attachment_leave(trainer->attachment);
+    bool asked = attachment_leave(trainer->attachment, leaving);
     if (!asked)
         asked = process_end(trainer->process); /* it has contributed nothing yet, or all */
     if (!asked && !waiting && !info.counted)

@@ -65,9 +65,10 @@ void trainer_run_step(struct trainer *trainer, uint64_t step);
 
 /* ---- commands ---- */
 
-/* ERR_STATE or ERR_CONF say why not. */
+/* ERR_STATE or ERR_CONF say why not. A trainer that leaves trains on until each fragment's next contribution is due,
+ * has these counted, and ends. */
 ERR_MUST_CHECK enum err trainer_join(struct trainer *trainer, uint64_t now_ms);
-ERR_MUST_CHECK enum err trainer_leave(struct trainer *trainer);
+ERR_MUST_CHECK enum err trainer_leave(struct trainer *trainer, struct trainer_leaving *leaving);
 /* Without waiting for the last contributions to be counted: it is asked to save and end, and killed if it has not in
  * time ([worker] stop). Said again, it kills it at once: `*killed`. */
 ERR_MUST_CHECK enum err trainer_leave_now(struct trainer *trainer, bool *killed);

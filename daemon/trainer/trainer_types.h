@@ -33,6 +33,12 @@ struct trainer_plan {
     const struct sync *sync;
 };
 
+/* How long a trainer that leaves trains on, until its last contributions are due. */
+struct trainer_leaving {
+    uint64_t steps;
+    double seconds; /* at its present speed; 0: not known */
+};
+
 struct trainer_info {
     bool attached;
     bool left;    /* it was asked to leave */

@@ -318,7 +318,7 @@ static void what_an_attached_trainer_does_reaches_the_others(void **state)
     greet_b();
     trainer = played_trainer_open(a);
     played_trainer_start(trainer);
-    assert_ok(trainer_leave(a->trainer));
+    assert_ok(trainer_leave(a->trainer, &(struct trainer_leaving){0}));
     assert_word(TRAINER_FINISHING, WIRE_TRAINER_FINISHING, true);
     played_trainer_say(trainer, &(struct ipc_message){.type = IPC_FINISHED});
     assert_word(TRAINER_LEAVING, WIRE_TRAINER_NONE, false);

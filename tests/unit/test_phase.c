@@ -123,7 +123,7 @@ static void attach(enum attached to)
     if (to == SETTLED)
         stage_say(&stage, IPC_SETTLED, 1);
     if (to == LEAVES || to == LEFT || to == GONE_WHEN_LEFT)
-        assert_ok(trainer_leave(stage.trainer));
+        assert_ok(trainer_leave(stage.trainer, &(struct trainer_leaving){0}));
     if (to >= DONE)
         stage_say(&stage, IPC_FINISHED, 0);
     if (to >= GONE_WHEN_DONE) {
@@ -352,7 +352,7 @@ static void one_that_trains_is_asked_and_has_its_work_counted(void **state)
     join_and_wait();
     stage_train(&stage, true);
     for (int twice = 0; twice < 2; twice++) {
-        assert_ok(trainer_leave(stage.trainer));
+        assert_ok(trainer_leave(stage.trainer, &(struct trainer_leaving){0}));
         stage_hear(&stage, IPC_LEAVE);
         assert_int_equal(atomic_load(&stage.shm->leave), 1);
         assert_phase(TRAINER_FINISHING);
@@ -368,7 +368,7 @@ static void one_that_trains_is_asked_and_has_its_work_counted(void **state)
     assert_phase(TRAINER_STOPPED);
     stage_tick(&stage, 100 * BACKOFF_MS);
     assert_phase(TRAINER_STOPPED);
-    assert_fails(ERR_STATE, "no trainer is running", trainer_leave(stage.trainer));
+    assert_fails(ERR_STATE, "no trainer is running", trainer_leave(stage.trainer, &(struct trainer_leaving){0}));
     close_all();
 }
 
@@ -379,7 +379,7 @@ static void one_that_has_contributed_nothing_is_ended(void **state)
         open_with(program(script_sleeps));
         join_and_wait();
         attach(attached != 0 ? WELCOMED : NOBODY);
-        assert_ok(trainer_leave(stage.trainer));
+        assert_ok(trainer_leave(stage.trainer, &(struct trainer_leaving){0}));
         assert_phase(TRAINER_LEAVING);
         wait_end();
         stage_hang_up(&stage, false);
@@ -441,7 +441,7 @@ static void leaving_ends_the_waiting_for_the_next_start(void **state)
 {
     (void)state;
     prepare(WAITING);
-    assert_ok(trainer_leave(stage.trainer));
+    assert_ok(trainer_leave(stage.trainer, &(struct trainer_leaving){0}));
     assert_phase(TRAINER_STOPPED);
     stage_tick(&stage, 100 * BACKOFF_MS);
     assert_phase(TRAINER_STOPPED);
@@ -454,7 +454,7 @@ static void leaving_means_the_one_that_trains_too(void **state)
     (void)state;
     prepare(WAITING);
     stage_train(&stage, true);
-    assert_ok(trainer_leave(stage.trainer));
+    assert_ok(trainer_leave(stage.trainer, &(struct trainer_leaving){0}));
     stage_hear(&stage, IPC_LEAVE);
     assert_phase(TRAINER_FINISHING);
     assert_string_equal(trainer_info(stage.trainer).process_name, "stopped");
@@ -465,13 +465,14 @@ static void somebody_elses_trainer_is_asked_once_it_trains(void **state)
 {
     (void)state;
     open_with("");
-    assert_fails(ERR_STATE, "no trainer is running", trainer_leave(stage.trainer));
+    assert_fails(ERR_STATE, "no trainer is running", trainer_leave(stage.trainer, &(struct trainer_leaving){0}));
     attach(WELCOMED);
-    assert_fails(ERR_STATE, "does not train yet", trainer_leave(stage.trainer)); /* nobody could be asked */
+    assert_fails(ERR_STATE, "does not train yet",
+                 trainer_leave(stage.trainer, &(struct trainer_leaving){0})); /* nobody could be asked */
     stage_hang_up(&stage, false);
     stage_turn(&stage);
     attach(DONE);
-    assert_ok(trainer_leave(stage.trainer)); /* it goes anyway */
+    assert_ok(trainer_leave(stage.trainer, &(struct trainer_leaving){0})); /* it goes anyway */
     close_all();
 }
 

@@ -78,7 +78,8 @@ static void orders_for_all_fragments_reach_the_trainer(void **state)
 {
     (void)state;
     assert_int_equal(atomic_load(&shm->leave), 0);
-    shared_leave(shared);
+    assert_int_equal(shared_leave(shared, 20), 26); /* fragments are due after 24, 26 and 22 */
+    assert_int_equal(shm->leave_step, 26);
     assert_int_equal(atomic_load(&shm->leave), 1);
     shared_run_step(shared, 700);
     assert_int_equal(atomic_load(&shm->run_step), 700);

@@ -57,7 +57,11 @@ static int train(struct diloco *d)
         sem_post(&life.held);
         sem_wait(&life.go);
     }
-    return result == DILOCO_STOP ? diloco_finish(d) : result;
+    if (result != DILOCO_STOP)
+        return result;
+    result = diloco_finish(d);
+    life.kept_bytes = diloco_keep(d, life.kept, KEPT_MAX); /* for when it joins again */
+    return result;
 }
 
 static int register_all(struct diloco *d)
@@ -345,6 +349,57 @@ static void what_is_damaged_or_of_another_run_is_refused(void **state)
     stage_close(&stage);
 }
 
+/* ---- leaving ---- */
+
+/* It trains on until each fragment's next contribution is due, and contributes what it then has; what it trains of a
+ * fragment after that goes out when it has joined again. */
+static void one_that_leaves_contributes_where_it_is_due_and_keeps_the_rest(void **state)
+{
+    (void)state;
+    uint64_t deadline_ms = env_mono_ms() + DEADLINE_MS;
+    struct trainer_leaving leaving;
+    begin_life(merging, 9);
+    while (sem_trywait(&life.held) != 0)
+        serve(deadline_ms);
+    for (int i = 0; i < 5; i++)
+        serve(deadline_ms);
+    assert_int_equal(trainer_info(stage.trainer).step, 9);
+    assert_ok(trainer_leave(stage.trainer, &leaving));
+    assert_int_equal(leaving.steps, 5); /* fragment 0 is due after step 12, 1 after 14, 2 after 10 */
+    sem_post(&life.go);
+    while (pthread_tryjoin_np(life.thread, NULL) != 0)
+        serve(deadline_ms);
+    assert_int_equal(life.result, DILOCO_OPEN);
+    assert_int_equal(life.steps, 14);
+    assert_int_equal(stage.counted_tokens[0], 12 * STEP_TOKENS);
+    assert_int_equal(stage.counted_tokens[1], 14 * STEP_TOKENS);
+    assert_int_equal(stage.counted_tokens[2], 10 * STEP_TOKENS);
+    serve(deadline_ms);
+    life.hold_at = 0;
+    live_on(0);
+    end_life(deadline_ms);
+    stage_close(&stage);
+}
+
+static void one_that_leaves_at_the_end_of_the_run_does_not_train_on(void **state)
+{
+    (void)state;
+    uint64_t deadline_ms = env_mono_ms() + DEADLINE_MS;
+    struct trainer_leaving leaving;
+    begin_life(merging, RUN_STEPS - 1);
+    while (sem_trywait(&life.held) != 0)
+        serve(deadline_ms);
+    for (int i = 0; i < 5; i++)
+        serve(deadline_ms);
+    assert_ok(trainer_leave(stage.trainer, &leaving));
+    assert_int_equal(leaving.steps, 1);
+    sem_post(&life.go);
+    while (pthread_tryjoin_np(life.thread, NULL) != 0)
+        serve(deadline_ms);
+    assert_int_equal(life.steps, RUN_STEPS);
+    stage_close(&stage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -356,6 +411,8 @@ int main(void)
         cmocka_unit_test(what_was_on_its_way_is_counted_once),
         cmocka_unit_test(work_of_a_time_without_rounds_is_all_there),
         cmocka_unit_test(a_checkpoint_that_results_have_counted_beyond_is_not_gone_on_from),
+        cmocka_unit_test(one_that_leaves_contributes_where_it_is_due_and_keeps_the_rest),
+        cmocka_unit_test(one_that_leaves_at_the_end_of_the_run_does_not_train_on),
         cmocka_unit_test(what_is_damaged_or_of_another_run_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -372,13 +372,42 @@ static void an_end_that_is_not_known_is_said_when_nobody_came_in_time(void **sta
     assert_non_null(strstr(message.end.why, "away"));
 }
 
+static void report_step(uint64_t step)
+{
+    struct ipc_message message = {.type = IPC_REPORT, .report = {.step = step, .tokens = 10 * step}};
+    stage_send(&stage, &message, -1);
+}
+
+static void leaving_again_does_not_take_longer_and_says_how_long(void **state)
+{
+    (void)state;
+    struct trainer_leaving leaving;
+    assert_ok(trainer_leave(stage.trainer, &leaving));
+    assert_int_equal(leaving.steps, 10); /* the last fragment is due after step 10 */
+    assert_true(leaving.seconds == 0);   /* no step was seen yet */
+    for (uint64_t step = 1; step <= 4; step++) {
+        stage.now_ms += 500;
+        report_step(step);
+    }
+    assert_ok(trainer_leave(stage.trainer, &leaving));
+    assert_int_equal(leaving.steps, 6);
+    assert_true(leaving.seconds > 2.9 && leaving.seconds < 3.1);
+    stage.now_ms += 500;
+    report_step(8);
+    assert_ok(trainer_leave(stage.trainer, &leaving));
+    assert_int_equal(leaving.steps, 2);
+    report_step(11);
+    assert_ok(trainer_leave(stage.trainer, &leaving));
+    assert_int_equal(leaving.steps, 0);
+}
+
 /* ---- a trainer that does not listen ---- */
 
 static void one_that_does_not_read_is_not_waited_for(void **state)
 {
     (void)state;
     for (int i = 0; i < 3000; i++)
-        assert_ok(trainer_leave(stage.trainer)); /* far more than a socket holds */
+        assert_ok(trainer_leave(stage.trainer, &(struct trainer_leaving){0})); /* far more than a socket holds */
     assert_true(trainer_info(stage.trainer).attached);
     assert_int_equal(atomic_load(&stage.shm->leave), 1); /* the memory has the truth */
     stage_take_snapshot(&stage, 0, 6, 60, 3);
@@ -409,6 +438,7 @@ int main(void)
         on_stage(tokens_do_not_go_down_while_the_next_one_comes),
         on_stage(the_runs_end_is_said_once_and_to_each_trainer),
         on_stage(an_end_that_is_not_known_is_said_when_nobody_came_in_time),
+        on_stage(leaving_again_does_not_take_longer_and_says_how_long),
         on_stage(one_that_does_not_read_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -343,6 +343,16 @@ uint64_t diloco_run_step(const struct diloco *d)
     return d != NULL ? d->step : 0;
 }
 
+/* Whether we were asked to leave, and no contribution is still to become due. Rounds are made when it is the others'
+ * time for them, too: until then training goes on. */
+static bool has_left(const struct diloco *d)
+{
+    bool all = true;
+    for (uint32_t f = 0; f < d->shm->fragments_count; f++)
+        all &= d->local[f].last;
+    return d->leave && (all || d->step >= d->shm->leave_step);
+}
+
 int diloco_step(struct diloco *d, const struct diloco_report *report)
 {
     if (d == NULL || report == NULL)
@@ -360,11 +370,11 @@ int diloco_step(struct diloco *d, const struct diloco_report *report)
                                           .tokens_per_s = report->tokens_per_s,
                                           .lr = report->lr,
                                           .grad_norm = report->grad_norm});
+    d->leave = d->leave || atomic_load(&d->shm->leave) != 0; /* the message may have been lost with a daemon */
     result = sync_fragments(d);
     if (result != DILOCO_OK)
         return result;
-    d->stop = d->stop || atomic_load(&d->shm->leave) != 0; /* the message may have been lost with a daemon */
-    return d->stop || d->step >= d->shm->steps ? DILOCO_STOP : DILOCO_OK;
+    return has_left(d) || d->step >= d->shm->steps ? DILOCO_STOP : DILOCO_OK;
 }
 
 /* The last contributions and anchors of a fragment. `*pending` becomes true if there is something to wait for. */
@@ -378,7 +388,8 @@ static int finish_fragment(struct diloco *d, uint32_t f, bool *pending)
         result = attach_take_in(d, f, d->local[f].sent && fragment->snapshot_tokens == d->tokens);
     if (result != DILOCO_OK)
         return result;
-    if (ipc_word(fragment) == IPC_FREE && d->local[f].tokens_counted < d->tokens) {
+    /* What a fragment has learned since its last contribution stays, for when we join again. */
+    if (ipc_word(fragment) == IPC_FREE && d->local[f].tokens_counted < d->tokens && !d->local[f].last) {
         result = attach_snapshot(d, f, true);
     } else if (ipc_word(fragment) == IPC_FREE) {
         /* Said at once, fragment by fragment: others may be waiting for us in a round of this one while we wait for
@@ -399,7 +410,7 @@ static int finish_fragments(struct diloco *d)
             result = finish_fragment(d, f, &pending);
         if (result == DILOCO_OK)
             result = attach_turn(d); /* what was said goes out, too */
-        done = !pending && d->say_count == 0 && (d->end_said || d->stop);
+        done = !pending && d->say_count == 0 && (d->end_said || d->leave);
         if (result == DILOCO_OK && !done)
             result = wait_for_daemon(d);
         if (result != DILOCO_OK)
@@ -410,14 +421,14 @@ static int finish_fragments(struct diloco *d)
 
 static int finished(struct diloco *d)
 {
-    if (d->end_said && d->end.over != 0)
+    if (d->leave)
+        return attach_fail(d, DILOCO_OPEN,
+                           "this island leaves: its last contributions are counted, and the run goes on "
+                           "without it");
+    if (d->end.over != 0)
         return DILOCO_OK;
-    if (d->end_said)
-        return attach_fail(d, DILOCO_OPEN, "all that was trained here is counted, but the run may go on: %.*s",
-                           (int)sizeof d->end.why - 1, d->end.why);
-    return attach_fail(d, DILOCO_OPEN,
-                       "this island leaves: what it has trained is counted, and the run goes on "
-                       "without it");
+    return attach_fail(d, DILOCO_OPEN, "all that was trained here is counted, but the run may go on: %.*s",
+                       (int)sizeof d->end.why - 1, d->end.why);
 }
 
 int diloco_finish(struct diloco *d)
@@ -434,7 +445,8 @@ int diloco_finish(struct diloco *d)
         outcome = finished(d);
         /* Exactly: what was shifted may be a rounding away from it. */
         for (uint32_t f = 0; f < d->shm->fragments_count; f++)
-            attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+            if (!d->leave || d->local[f].tokens_counted >= d->tokens)
+                attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
     } while (!attach_send(d, IPC_FINISHED)); /* a daemon that went away just now has to know it, too */
     return outcome;
 }

@@ -28,6 +28,7 @@ struct tensor {
 /* What the trainer's side remembers of a fragment beyond the shared memory. */
 struct local {
     bool sent;               /* a snapshot is out and its anchor not taken in yet */
+    bool last;               /* one was taken since we were asked to leave */
     uint64_t tokens_counted; /* of ours, in the anchor our tensors last took in */
     float *aside;            /* work of the contribution that is out; NULL unless the run sets it aside */
     float *past;             /* Eager: decayed sum of the outer gradients counted so far */
@@ -46,8 +47,9 @@ struct diloco {
     struct tensor *tensors; /* as registered */
     uint32_t tensors_count, tensors_room;
     uint64_t step, tokens; /* so far */
-    bool begun, stop;
-    bool kept; /* options.kept is there, and whole */
+    bool begun;
+    bool leave; /* it was asked to: each fragment is contributed once more */
+    bool kept;  /* options.kept is there, and whole */
 
     int memfd; /* -1 before there is one, as shm is NULL */
     struct ipc_shm *shm;

@@ -136,7 +136,7 @@ int attach_await(struct diloco *d, enum ipc_type type, enum ipc_type other, stru
             close(*fd);
         *fd = -1;
         if (message->type == IPC_LEAVE)
-            d->stop = true;
+            d->leave = true;
         if (message->type == IPC_REFUSED)
             return refused(d, message);
     }
@@ -248,7 +248,7 @@ static void introduce(struct diloco *d)
 static int take_in(struct diloco *d, const struct ipc_message *message)
 {
     if (message->type == IPC_LEAVE)
-        d->stop = true;
+        d->leave = true;
     if (message->type == IPC_END) {
         d->end_said = true;
         d->end = message->end;

@@ -172,6 +172,7 @@ int attach_snapshot(struct diloco *d, uint32_t f, bool final)
     if (result != DILOCO_OK)
         return result;
     d->local[f].sent = true;
+    d->local[f].last = d->leave;
     attach_say(d, IPC_TAKEN, f);
     return DILOCO_OK;
 }

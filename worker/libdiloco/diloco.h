@@ -34,7 +34,7 @@ extern "C" {
 
 enum diloco_result {
     DILOCO_OK = 0,
-    DILOCO_STOP = 1,         /* the run's steps are done, or leave was asked for: call diloco_finish() and end */
+    DILOCO_STOP = 1,         /* the run's steps are done, or all that leaving wants: call diloco_finish() and end */
     DILOCO_INTERRUPTED = 2,  /* options.interrupted returned non-zero while waiting */
     DILOCO_OPEN = 3,         /* diloco_finish(): not the run's end, other islands may still change the parameters */
     DILOCO_ERROR = -1,       /* something failed on this side (memory, arguments) */
@@ -129,10 +129,11 @@ DILOCO_API size_t diloco_keep_bytes(const struct diloco *d);
 DILOCO_API size_t diloco_keep(struct diloco *d, void *to, size_t bytes);
 
 /* Sends what has not been sent, and waits until it is counted and the run is over: every island has contributed all.
- * The tensors then hold the anchor, the same on every island. DILOCO_OPEN: all is counted and the tensors hold the
- * anchor, but the run is not known to be over, because this island was asked to leave, or because others have been away
- * for half a minute and not said that they are done; diloco_error() says which. DILOCO_INTERRUPTED: it may be called
- * again. */
+ * The tensors then hold the anchor, the same on every island. DILOCO_OPEN: it is counted, but the run is not known to be
+ * over; diloco_error() says why. Others have been away for half a minute and not said that they are done: the tensors
+ * hold the anchor. Or this island leaves: what it has trained of a fragment since its last contribution was due is
+ * still in the tensors, and a checkpoint with diloco_keep() keeps it for when it joins again. DILOCO_INTERRUPTED: it
+ * may be called again. */
 DILOCO_API int diloco_finish(struct diloco *d);
 
 /* Releases everything; NULL is fine. Without diloco_finish() the daemon counts this as a crash. */

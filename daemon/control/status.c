@@ -34,6 +34,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_STALLED] = "stalled",
         [COMPLAINT_OUTLIER] = "outlier",
         [COMPLAINT_RUNAWAY] = "runaway",
+        [COMPLAINT_NAN] = "nan",
     };
     return (unsigned)code < COMPLAINT_CODES ? names[code] : "unknown";
 }
@@ -196,6 +197,47 @@ static void complain_runaway(struct status *status)
              "stop the run, and begin again from an earlier anchor with lower learning rates or a finer codec");
 }
 
+static void complain_unattached(struct status *status)
+{
+    const struct trainer_info *trainer = &status->trainer;
+    char text[200];
+    if (status->phase == TRAINER_NONE)
+        complain(status, COMPLAINT_NOT_ATTACHED, "no trainer is attached",
+                 "start yours; it attaches through worker.sock");
+    if (status->phase != TRAINER_STARTING || trainer->unattached_ms == 0 ||
+        status->now_ms <= trainer->unattached_ms + STALLED_MS)
+        return;
+    snprintf(text, sizeof text, "the trainer (pid %" PRIu32 ") has not attached for %.0f s", trainer->pid,
+             (double)(status->now_ms - trainer->unattached_ms) / 1000);
+    complain(status, COMPLAINT_NOT_ATTACHED, text,
+             "look for its message in the log; dilococtl leave --now ends it, and dilococtl join starts another");
+}
+
+static void complain_nan(struct status *status)
+{
+    const struct trainer_info *trainer = &status->trainer;
+    char text[200];
+    if (trainer->bad_fragments == 0)
+        return;
+    snprintf(text, sizeof text,
+             "the last snapshots of %" PRIu32 " fragments hold NaN or Inf, %" PRIu64
+             " times in a row; nothing of them is counted",
+             trainer->bad_fragments, trainer->bad_most);
+    complain(
+        status, COMPLAINT_NAN, text,
+        "the next anchor replaces them; if it lasts, lower the learning rate, or start the trainer anew: dilococtl "
+        "leave --now, and join");
+}
+
+/* Whether the trainer should take steps, or be gone: one that waits for others' contributions may stand. */
+static bool should_move(const struct status *status)
+{
+    bool waits = false;
+    for (uint32_t f = 0; f < status->fragments_count; f++)
+        waits |= !bitset_empty(&status->fragments[f].waiting);
+    return status->phase == TRAINER_TRAINING || (status->phase == TRAINER_FINISHING && status->trainer.left && !waits);
+}
+
 static void complain_trainer(struct status *status)
 {
     const struct trainer_info *trainer = &status->trainer;
@@ -203,12 +245,12 @@ static void complain_trainer(struct status *status)
         complain(status, COMPLAINT_RESTARTING, trainer->process_note, "read the trainer's message in the log");
     if (status->phase == TRAINER_STOPPED)
         complain(status, COMPLAINT_STOPPED, "no trainer is running", "start it with: dilococtl join");
-    if (status->phase == TRAINER_NONE)
-        complain(status, COMPLAINT_NOT_ATTACHED, "no trainer is attached",
-                 "start yours; it attaches through worker.sock");
-    if (status->phase == TRAINER_TRAINING && trainer->report_ms > 0 && status->now_ms > trainer->report_ms + STALLED_MS)
+    complain_unattached(status);
+    complain_nan(status);
+    if (should_move(status) && trainer->report_ms > 0 && status->now_ms > trainer->report_ms + STALLED_MS)
         complain(status, COMPLAINT_STALLED, "the trainer has not finished a step for over a minute",
-                 "with late = wait it may stand waiting for a round; see `dilococtl fragments`");
+                 "with late = wait it may stand waiting for a round, see `dilococtl fragments`; if it hangs, dilococtl "
+                 "leave --now ends it");
 }
 
 static void complain_all(struct status *status)

@@ -52,10 +52,11 @@ enum complaint_code {
     COMPLAINT_DISK,         /* the disk cannot be written */
     COMPLAINT_RESTARTING,   /* the trainer failed */
     COMPLAINT_STOPPED,      /* no trainer is running */
-    COMPLAINT_NOT_ATTACHED, /* none is configured, and none is attached */
+    COMPLAINT_NOT_ATTACHED, /* none is attached, and none is configured or the one that runs does not come */
     COMPLAINT_STALLED,      /* the trainer does not finish its steps */
     COMPLAINT_OUTLIER,      /* member: its contributions are left out or scaled down */
     COMPLAINT_RUNAWAY,      /* an anchor grows without bound */
+    COMPLAINT_NAN,          /* what the trainer wants to contribute holds NaN or Inf */
     COMPLAINT_CODES
 };
 /* "away", "alone", ... */

@@ -368,19 +368,34 @@ bool attachment_up(const struct attachment *a, uint32_t f)
     return a->fragments != NULL && a->fragments[f].up;
 }
 
+void attachment_judged(struct attachment *a, uint32_t f, bool good)
+{
+    a->fragments[f].bad = good ? 0 : a->fragments[f].bad + 1;
+}
+
+static void count_bad(const struct attachment *a, struct trainer_info *info)
+{
+    for (uint32_t f = 0; a->phase == TRAINING && f < attachment_core_fragments(a); f++) {
+        info->bad_fragments += a->fragments[f].bad > 0;
+        info->bad_most = a->fragments[f].bad > info->bad_most ? a->fragments[f].bad : info->bad_most;
+    }
+}
+
 struct trainer_info attachment_info(const struct attachment *a)
 {
-    return (struct trainer_info){.attached = a->phase != NONE,
-                                 .left = a->leave,
-                                 .counted = a->counted,
-                                 .training = a->phase == TRAINING && !a->counted,
-                                 .finishing = a->finishing || a->leave,
-                                 .pid = a->pid,
-                                 .step = a->report.step,
-                                 .tokens = a->tokens_before + a->tokens_last + a->report.tokens,
-                                 .loss = a->report.loss,
-                                 .tokens_per_s = a->report.tokens_per_s,
-                                 .lr = a->report.lr,
-                                 .grad_norm = a->report.grad_norm,
-                                 .report_ms = a->report_ms};
+    struct trainer_info info = {.attached = a->phase != NONE,
+                                .left = a->leave,
+                                .counted = a->counted,
+                                .training = a->phase == TRAINING && !a->counted,
+                                .finishing = a->finishing || a->leave,
+                                .pid = a->pid,
+                                .step = a->report.step,
+                                .tokens = a->tokens_before + a->tokens_last + a->report.tokens,
+                                .loss = a->report.loss,
+                                .tokens_per_s = a->report.tokens_per_s,
+                                .lr = a->report.lr,
+                                .grad_norm = a->report.grad_norm,
+                                .report_ms = a->report_ms};
+    count_bad(a, &info);
+    return info;
 }

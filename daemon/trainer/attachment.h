@@ -49,6 +49,9 @@ void attachment_give(struct attachment *attachment, uint32_t f);
 /* The word of a fragment has changed. */
 void attachment_wake(struct attachment *attachment, uint32_t f);
 
+/* Its snapshot could be sent, or not. */
+void attachment_judged(struct attachment *attachment, uint32_t f, bool good);
+
 /* The memory shared with a trainer that is there; NULL: none is, or it has gone. */
 struct shared *attachment_shared(const struct attachment *attachment);
 /* The memory that is pinned: its trainer may have gone. */

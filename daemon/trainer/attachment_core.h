@@ -26,6 +26,7 @@ struct attachment_fragment {
     bool up;       /* the core knows of the trainer */
     bool starting; /* its base is being brought */
     bool kept;     /* what its trainer kept from before goes on */
+    uint64_t bad;  /* snapshots in a row that could not be sent */
 };
 
 struct attachment {

@@ -13,6 +13,7 @@ struct trainer {
     struct trainer_plan plan;
     struct attachment *attachment;
     struct process *process;
+    uint64_t unattached_ms; /* since when the process has run without being attached; 0: it does not, or is */
 };
 
 enum err trainer_new(const struct trainer_conf *conf, struct trainer **out)
@@ -69,6 +70,11 @@ void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard, en
 {
     attachment_tick(trainer->attachment, now_ms, peers_heard, end);
     process_tick(trainer->process, now_ms);
+    bool missing = process_running(trainer->process) && !attachment_info(trainer->attachment).attached;
+    if (!missing)
+        trainer->unattached_ms = 0;
+    else if (trainer->unattached_ms == 0)
+        trainer->unattached_ms = now_ms;
 }
 
 /* ---- answers ---- */
@@ -126,6 +132,7 @@ void trainer_encoded(struct trainer *trainer, uint32_t f, enum err err)
     struct shared *shared = attachment_pinned(trainer->attachment);
     /* A good one makes up for whatever was wrong with the one before. */
     shared_void(shared, f, err != ERR_OK);
+    attachment_judged(trainer->attachment, f, err == ERR_OK);
     shared_unpin(shared);
 }
 
@@ -285,6 +292,7 @@ struct trainer_info trainer_info(const struct trainer *trainer)
     info.process_name = process_state_name(process.state);
     info.process_note = process.note;
     info.failures = process.failures;
+    info.unattached_ms = trainer->unattached_ms;
     if (!info.attached || info.pid == 0)
         info.pid = (uint32_t)process.pid;
     return info;

@@ -48,6 +48,9 @@ struct trainer_info {
     uint64_t step, tokens; /* of the island: trainers before this one count, too */
     double loss, tokens_per_s, lr, grad_norm;
     uint64_t report_ms;       /* when it last reported; 0: not yet */
+    uint32_t bad_fragments;   /* of which its last snapshot could not be sent: it held NaN or Inf */
+    uint64_t bad_most;        /* the most in a row */
+    uint64_t unattached_ms;   /* since when its process has run without being attached; 0: it does not, or is */
     const char *process_name; /* what its process does */
     const char *process_note; /* how its process failed last; "" */
     unsigned failures;

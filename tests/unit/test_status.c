@@ -147,8 +147,8 @@ static void every_code_has_a_name_of_its_own(void **state)
         for (unsigned k = 0; k < i; k++)
             assert_string_not_equal(complaint_name((enum complaint_code)i), complaint_name((enum complaint_code)k));
     static const char *const names[COMPLAINT_CODES] = {
-        "away",   "refused", "alone",      "stranger", "slow-peer",    "missed",  "waiting", "behind",
-        "repair", "disk",    "restarting", "stopped",  "not-attached", "stalled", "outlier", "runaway"};
+        "away", "refused",    "alone",   "stranger",     "slow-peer", "missed",  "waiting", "behind", "repair",
+        "disk", "restarting", "stopped", "not-attached", "stalled",   "outlier", "runaway", "nan"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");
@@ -444,6 +444,13 @@ static void a_trainers_process_that_fails_or_does_not_run_is_told(void **state)
     assert_silent(COMPLAINT_RESTARTING);
     assert_silent(COMPLAINT_STOPPED);
     assert_silent(COMPLAINT_NOT_ATTACHED);
+    isle_tick(a);
+    a->now_ms += 60000;
+    isle_tick(a);
+    assert_silent(COMPLAINT_NOT_ATTACHED); /* it may be large */
+    a->now_ms += 1;
+    snprintf(text, sizeof text, "the trainer (pid %d) has not attached for 60 s", (int)trainer_info(a->trainer).pid);
+    assert_complains(COMPLAINT_NOT_ATTACHED, text);
     bool killed;
     assert_ok(trainer_leave_now(a->trainer, &killed));
     isle_wait(!trainer_running(a->trainer));
@@ -464,6 +471,50 @@ static void no_trainer_attached_and_one_that_stands_still_are_told(void **state)
     assert_complains(COMPLAINT_STALLED, "over a minute");
     train(7);
     assert_silent(COMPLAINT_STALLED);
+    end();
+}
+
+/* The engine's part of a snapshot that was encoded, or refused. */
+static void encode(uint32_t f, enum err err)
+{
+    struct replica_snapshot snapshot;
+    assert_true(trainer_snapshot(a->trainer, f, &snapshot));
+    trainer_encoded(a->trainer, f, err);
+}
+
+static void a_trainer_that_sends_nan_is_told_until_it_sends_none(void **state)
+{
+    (void)state;
+    begin("status-nan", 1, NULL);
+    train(6);
+    encode(1, ERR_OK);
+    assert_silent(COMPLAINT_NAN);
+    encode(1, ERR_NONFINITE);
+    encode(1, ERR_NONFINITE);
+    encode(3, ERR_NONFINITE);
+    assert_complains(COMPLAINT_NAN, "the last snapshots of 2 fragments hold NaN or Inf, 2 times in a row");
+    encode(3, ERR_OK);
+    assert_complains(COMPLAINT_NAN, "of 1 fragments");
+    encode(1, ERR_OK);
+    assert_silent(COMPLAINT_NAN);
+    encode(1, ERR_NONFINITE);
+    played_trainer_close(trainer); /* the next one begins anew */
+    trainer = NULL;
+    isle_turn(a);
+    assert_silent(COMPLAINT_NAN);
+    end();
+}
+
+static void one_that_was_to_leave_and_hangs_is_told(void **state)
+{
+    (void)state;
+    struct trainer_leaving leaving;
+    begin("status-leaving", 1, NULL);
+    train(6);
+    assert_ok(trainer_leave(a->trainer, &leaving));
+    a->now_ms += 60001;
+    assert_complains(COMPLAINT_STALLED, "over a minute");
+    contribute(0); /* it waits for others, or for jobs: that is another matter */
     end();
 }
 
@@ -610,6 +661,8 @@ int main(void)
         cmocka_unit_test(a_disk_that_cannot_be_written_is_told_until_it_can),
         cmocka_unit_test(a_trainers_process_that_fails_or_does_not_run_is_told),
         cmocka_unit_test(no_trainer_attached_and_one_that_stands_still_are_told),
+        cmocka_unit_test(a_trainer_that_sends_nan_is_told_until_it_sends_none),
+        cmocka_unit_test(one_that_was_to_leave_and_hangs_is_told),
         cmocka_unit_test(what_peers_say_stands_in_their_rows),
         cmocka_unit_test(each_fragments_row_is_its_own),
         cmocka_unit_test(without_memory_there_is_no_status_and_nothing_is_left),

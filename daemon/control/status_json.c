@@ -36,11 +36,11 @@ static json_t *complaints_json(const struct status *status)
 static json_t *trainer_json(const struct status *status)
 {
     const struct trainer_info *trainer = &status->trainer;
-    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:i}", "state", trainer_phase_name(status->phase),
-                     "process", trainer->process_name, "pid", (int)trainer->pid, "step", (json_int_t)trainer->step,
-                     "tokens", (json_int_t)trainer->tokens, "loss", trainer->loss, "tokens_per_s",
-                     trainer->tokens_per_s, "lr", trainer->lr, "grad_norm", trainer->grad_norm, "failures",
-                     (int)trainer->failures);
+    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:i}", "state",
+                     trainer_phase_name(status->phase), "process", trainer->process_name, "pid", (int)trainer->pid,
+                     "step", (json_int_t)trainer->step, "tokens", (json_int_t)trainer->tokens, "tokens_counted",
+                     (json_int_t)trainer->tokens_counted, "loss", trainer->loss, "tokens_per_s", trainer->tokens_per_s,
+                     "lr", trainer->lr, "grad_norm", trainer->grad_norm, "failures", (int)trainer->failures);
 }
 
 static json_t *run_json(const struct runspec *spec)

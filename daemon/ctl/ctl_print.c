@@ -11,8 +11,10 @@ static void print_trainer(const json_t *status, FILE *file)
     fprintf(file, "trainer    %s, step %lld of %lld", ctl_text(trainer, "state"),
             (long long)ctl_integer(trainer, "step"), (long long)ctl_integer(run, "steps"));
     if (ctl_number(trainer, "tokens_per_s") > 0)
-        fprintf(file, ", loss %.4f, %.0f tokens/s, %lld tokens", ctl_number(trainer, "loss"),
-                ctl_number(trainer, "tokens_per_s"), (long long)ctl_integer(trainer, "tokens"));
+        fprintf(file, ", loss %.4f, %.0f tokens/s", ctl_number(trainer, "loss"), ctl_number(trainer, "tokens_per_s"));
+    if (ctl_integer(trainer, "tokens") > 0)
+        fprintf(file, "\n           %lld tokens trained, %lld counted in the anchors",
+                (long long)ctl_integer(trainer, "tokens"), (long long)ctl_integer(trainer, "tokens_counted"));
     fputc('\n', file);
 }
 

@@ -54,7 +54,7 @@ static enum err resume_fragment(struct attachment *a, uint32_t f)
         struct bitset shards = replica_shards(a->plan.replica, f);
         struct bitset counted =
             results_counting(a->plan.ledger, f, resumed.base_version + 1, &shards, a->conf.view->self);
-        shared_counted(a->shared, f, &counted);
+        a->tally.counted += shared_counted(a->shared, f, &counted);
     }
     attachment_core_post_sync(a, SYNC_EV_TRAINER_UP, f, resumed.base_version);
     if (resumed.snapshot)
@@ -101,7 +101,7 @@ static void resume_trainer(struct attachment *a)
     const struct ipc_hello *hello = &a->introduction.hello;
     a->report.step = hello->step;
     a->report.tokens = hello->tokens; /* these among them */
-    a->tokens_last = 0;
+    a->tally.last = 0;
     log_info("trainer %s (pid %" PRIu32 ") is attached again at step %" PRIu64, hello->trainer, a->pid, hello->step);
     for (uint32_t f = 0; f < attachment_core_fragments(a) && a->phase == TRAINING; f++)
         if (resume_fragment(a, f) != ERR_OK)
@@ -131,14 +131,6 @@ static enum err make_memory(struct attachment *a)
     return mem_new(attachment_core_fragments(a), sizeof *a->fragments, "the trainer's fragments", &a->fragments);
 }
 
-/* A new process counts on from what it kept, else from 0; what else those before it have trained is not in that. */
-static void take_tokens(struct attachment *a, uint64_t kept)
-{
-    a->tokens_before += a->tokens_last > kept ? a->tokens_last - kept : 0;
-    a->tokens_last = 0;
-    a->report.tokens = kept;
-}
-
 static void welcome(struct attachment *a)
 {
     bool begun = run_has_begun(a);
@@ -151,7 +143,9 @@ static void welcome(struct attachment *a)
     struct ipc_message message = welcome_of(a, !begun, false);
     bool kept = begun && a->introduction.hello.kept != 0;
     message.welcome.need_kept = kept;
-    take_tokens(a, kept ? a->introduction.hello.tokens : 0);
+    a->report.tokens = kept ? a->introduction.hello.tokens : 0;
+    tally_begin(&a->tally, a->report.tokens);
+    tally_save(&a->tally, a->report.tokens);
     a->phase = kept ? KEEPING : begun ? STARTING : INITIAL;
     attachment_core_send(a, &message, shared_fd(a->shared));
 }

@@ -28,7 +28,9 @@ enum err attachment_new(const struct trainer_conf *conf, struct attachment **out
     a->now_ms = conf->start_ms;
     a->listen_fd = a->socket = a->turned_away = -1;
     introduction_init(&a->introduction);
-    enum err err = door_open(conf->conf, &a->path, &a->listen_fd);
+    enum err err = tally_init(&a->tally, conf->conf->state_folder);
+    if (err == ERR_OK)
+        err = door_open(conf->conf, &a->path, &a->listen_fd);
     if (err != ERR_OK)
         attachment_free(a);
     else
@@ -56,6 +58,7 @@ void attachment_free(struct attachment *a)
         unlink(a->path);
     attachment_core_close_fd(&a->listen_fd);
     mem_free(a->path);
+    tally_deinit(&a->tally);
     mem_free(a);
 }
 
@@ -108,7 +111,7 @@ static bool accept_trainer(struct attachment *a)
     a->closing = a->finishing = a->counted = a->leave = a->ready_said = a->end_said = false;
     a->open_ms = 0;
     introduction_forget(&a->introduction);
-    a->tokens_last += a->report.tokens;
+    a->tally.last += a->report.tokens;
     a->report_ms = 0;
     a->step_s = 0;
     a->report = (struct ipc_report){0};
@@ -329,6 +332,7 @@ void attachment_tick(struct attachment *a, uint64_t now_ms, bool peers_heard, en
     if (a->phase == TRAINING && !a->end_said)
         tell_end(a, end);
     arrival_tick(a);
+    tally_tick(&a->tally, a->report.tokens, now_ms);
 }
 
 void attachment_expect(struct attachment *a)
@@ -368,6 +372,11 @@ bool attachment_up(const struct attachment *a, uint32_t f)
     return a->fragments != NULL && a->fragments[f].up;
 }
 
+void attachment_counted(struct attachment *a, uint32_t f, const struct bitset *shards)
+{
+    a->tally.counted += shared_counted(a->shared, f, shards);
+}
+
 void attachment_judged(struct attachment *a, uint32_t f, bool good)
 {
     a->fragments[f].bad = good ? 0 : a->fragments[f].bad + 1;
@@ -390,7 +399,8 @@ struct trainer_info attachment_info(const struct attachment *a)
                                 .finishing = a->finishing || a->leave,
                                 .pid = a->pid,
                                 .step = a->report.step,
-                                .tokens = a->tokens_before + a->tokens_last + a->report.tokens,
+                                .tokens = a->tally.before + a->tally.last + a->report.tokens,
+                                .tokens_counted = (uint64_t)(a->tally.counted + 0.5),
                                 .loss = a->report.loss,
                                 .tokens_per_s = a->report.tokens_per_s,
                                 .lr = a->report.lr,

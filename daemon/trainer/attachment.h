@@ -49,6 +49,8 @@ void attachment_give(struct attachment *attachment, uint32_t f);
 /* The word of a fragment has changed. */
 void attachment_wake(struct attachment *attachment, uint32_t f);
 
+/* An applied result counts its snapshot in these shards. */
+void attachment_counted(struct attachment *attachment, uint32_t f, const struct bitset *shards);
 /* Its snapshot could be sent, or not. */
 void attachment_judged(struct attachment *attachment, uint32_t f, bool good);
 

@@ -60,6 +60,7 @@ void attachment_core_close(struct attachment *a)
     }
     if (was_training && !a->counted)
         log_warn("the trainer (pid %" PRIu32 ") is gone; rounds go on without it", a->pid);
+    tally_save(&a->tally, a->report.tokens);
     attachment_core_post(a, EVENT_ANNOUNCE, 0);
 }
 

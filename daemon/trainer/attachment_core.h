@@ -17,6 +17,7 @@
 #include "common/ipc.h"
 #include "daemon/trainer/introduction.h"
 #include "daemon/trainer/shared.h"
+#include "daemon/trainer/tally.h"
 #include "daemon/trainer/trainer_types.h"
 
 /* The picture is in attachment.h. */
@@ -54,8 +55,7 @@ struct attachment {
     double step_s;     /* that a step takes, smoothed; 0: not known yet */
     struct ipc_report report;
     uint64_t report_ms;
-    uint64_t tokens_before; /* by trainers before this one since the daemon started */
-    uint64_t tokens_last;   /* by the last of them, while it is not known whether this one is the same */
+    struct tally tally;
 };
 
 /* Of the plan; 0 before it is known. */

@@ -388,13 +388,29 @@ void shared_void(struct shared *shared, uint32_t f, bool is)
     shared->fragments[f].void_work = is;
 }
 
-void shared_counted(struct shared *shared, uint32_t f, const struct bitset *shards)
+/* The part of all parameters that a shard holds. */
+static double share_of(const struct shared *shared, uint32_t f, uint32_t s)
+{
+    struct plan_shard shard = replica_shard(shared->conf.replica, f, s);
+    double all = 0;
+    for (uint32_t k = 0; k < fragments_of(shared); k++)
+        all += (double)shared->fragments[k].values_count;
+    return (double)(shard.end - shard.begin) / all;
+}
+
+double shared_counted(struct shared *shared, uint32_t f, const struct bitset *shards)
 {
     struct ipc_fragment *fragment = ipc_at(shared, f);
+    double counted = 0;
     bitset_add_all(&shared->fragments[f].counted, shards);
-    for (uint32_t s = 0; s < shared->conf.view->count; s++)
-        if (bitset_has(shards, s) && fragment->snapshot_tokens > fragment->counted_tokens[s])
-            fragment->counted_tokens[s] = fragment->snapshot_tokens;
+    for (uint32_t s = 0; s < shared->conf.view->count; s++) {
+        uint64_t tokens = fragment->snapshot_tokens;
+        if (!bitset_has(shards, s) || tokens <= fragment->counted_tokens[s])
+            continue;
+        counted += (double)(tokens - fragment->counted_tokens[s]) * share_of(shared, f, s);
+        fragment->counted_tokens[s] = tokens;
+    }
+    return counted;
 }
 
 enum err shared_release(struct shared *shared, uint32_t f, bool *wake)

@@ -92,8 +92,9 @@ enum shared_news shared_mixed(struct shared *shared, uint32_t f);
 void shared_snapshot(struct shared *shared, uint32_t f, struct replica_snapshot *out);
 /* The snapshot cannot be contributed (there is a NaN in it): with `is`, the next anchor replaces the tensors. */
 void shared_void(struct shared *shared, uint32_t f, bool is);
-/* An applied result counts the snapshot in these shards. */
-void shared_counted(struct shared *shared, uint32_t f, const struct bitset *shards);
+/* An applied result counts the snapshot in these shards. Returns how many tokens more are counted now, as the mean over
+ * all parameters. */
+double shared_counted(struct shared *shared, uint32_t f, const struct bitset *shards);
 /* Gives the area of a snapshot back without an anchor. `*wake`: the trainer is to be woken. ERR_PROTO as below. */
 ERR_MUST_CHECK enum err shared_release(struct shared *shared, uint32_t f, bool *wake);
 

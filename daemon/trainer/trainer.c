@@ -140,7 +140,7 @@ void trainer_counted(struct trainer *trainer, uint32_t f, const struct bitset *s
 {
     struct shared *shared = attachment_shared(trainer->attachment);
     if (shared != NULL && attachment_up(trainer->attachment, f)) /* else whose work it was is gone */
-        shared_counted(shared, f, shards);
+        attachment_counted(trainer->attachment, f, shards);
 }
 
 void trainer_release(struct trainer *trainer, uint32_t f)

@@ -45,7 +45,8 @@ struct trainer_info {
     bool counted; /* its last contributions are counted: it has nothing more to do */
     bool training, finishing;
     uint32_t pid;
-    uint64_t step, tokens; /* of the island: trainers before this one count, too */
+    uint64_t step, tokens;   /* of the island: trainers before this one count, too, and daemons */
+    uint64_t tokens_counted; /* of these, in the anchors: the mean over all parameters */
     double loss, tokens_per_s, lr, grad_norm;
     uint64_t report_ms;       /* when it last reported; 0: not yet */
     uint32_t bad_fragments;   /* of which its last snapshot could not be sent: it held NaN or Inf */

@@ -41,14 +41,14 @@ static void assert_fits(size_t columns_max)
     }
 }
 
-#define STATUS(degraded, anchors, saved)                                                                  \
-    "{\"island\":\"paris\",\"software\":\"diloco\",\"run\":{\"name\":\"big\",\"steps\":900,\"id\":\"x\"," \
-    "\"interval\":30,\"overlap\":5,\"codec\":\"int8\",\"error_feedback\":false},"                         \
-    "\"trainer\":{\"state\":\"training\",\"process\":\"running\",\"pid\":7,\"step\":123,\"tokens\":4567," \
-    "\"loss\":2.345678,\"tokens_per_s\":890.4,\"lr\":0.1,\"grad_norm\":1,\"failures\":0},"                \
-    "\"degraded\":" degraded ",\"uptime_s\":61.4,\"islands\":3,\"islands_up\":2,\"params\":1234567,"      \
-    "\"fragments\":4,\"versions\":40,\"version_min\":9,\"version_max\":11,\"step\":120,"                  \
-    "\"anchors\":" anchors ",\"bytes_sent\":1500000,\"bytes_received\":2500,"                             \
+#define STATUS(degraded, anchors, saved)                                                                           \
+    "{\"island\":\"paris\",\"software\":\"diloco\",\"run\":{\"name\":\"big\",\"steps\":900,\"id\":\"x\","          \
+    "\"interval\":30,\"overlap\":5,\"codec\":\"int8\",\"error_feedback\":false},"                                  \
+    "\"trainer\":{\"state\":\"training\",\"process\":\"running\",\"pid\":7,\"step\":123,\"tokens\":4567,"          \
+    "\"tokens_counted\":4321,\"loss\":2.345678,\"tokens_per_s\":890.4,\"lr\":0.1,\"grad_norm\":1,\"failures\":0}," \
+    "\"degraded\":" degraded ",\"uptime_s\":61.4,\"islands\":3,\"islands_up\":2,\"params\":1234567,"               \
+    "\"fragments\":4,\"versions\":40,\"version_min\":9,\"version_max\":11,\"step\":120,"                           \
+    "\"anchors\":" anchors ",\"bytes_sent\":1500000,\"bytes_received\":2500,"                                      \
     "\"ledger_bytes\":12345,\"memory_bytes\":2000000000,\"saved\":" saved "}"
 
 static void a_status_shows_everything_and_each_complaint_with_its_remedy(void **state)
@@ -58,7 +58,8 @@ static void a_status_shows_everything_and_each_complaint_with_its_remedy(void **
     assert_string_equal(printed,
                         "island     paris, 2 of 3 islands here, up 61 s\n"
                         "run        big, 1234567 parameters, each fragment every 30 steps, overlap 5, codec int8\n"
-                        "trainer    training, step 123 of 900, loss 2.3457, 890 tokens/s, 4567 tokens\n"
+                        "trainer    training, step 123 of 900, loss 2.3457, 890 tokens/s\n"
+                        "           4567 tokens trained, 4321 counted in the anchors\n"
                         "anchor     4 fragments at versions 9 to 11, step 120, hash 0123456789abcdef\n"
                         "traffic    sent 1.5 MB, received 2.5 kB; ledger 12.3 kB; memory 2.0 GB\n"
                         "degraded   no\n");

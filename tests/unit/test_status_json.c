@@ -89,29 +89,35 @@ static int fill(void **state)
         complaints[i] = (struct complaint){.code = (enum complaint_code)i, .remedy = "do something"};
         snprintf(complaints[i].what, sizeof complaints[i].what, "what %u", i);
     }
-    status = (struct status){
-        .from = &from,
-        .now_ms = 7500,
-        .phase = TRAINER_FINISHING,
-        .trainer = {.pid = 1, .step = 2, .tokens = 3, .loss = 4, .tokens_per_s = 5, .lr = 6, .grad_norm = 7},
-        .rounds = {.compressing = true, .saving = ROUNDS_EXPORT_DONE, .saved = "there"},
-        .ledger = {.records = 21, .bytes = 22},
-        .totals = {.objects_sent_bytes = 23, .strangers = 24},
-        .uplink_bits = 25,
-        .islands_up = 26,
-        .step = 27,
-        .sent_bytes = 28,
-        .received_bytes = 29,
-        .versions = 30,
-        .version_min = 31,
-        .version_max = 32,
-        .anchors_known = true,
-        .anchors = digest_of("all", 3),
-        .peers = peers,
-        .fragments = fragments,
-        .fragments_count = FRAGMENTS,
-        .complaints = complaints,
-        .complaints_count = CODES};
+    status = (struct status){.from = &from,
+                             .now_ms = 7500,
+                             .phase = TRAINER_FINISHING,
+                             .trainer = {.pid = 1,
+                                         .step = 2,
+                                         .tokens = 3,
+                                         .tokens_counted = 9,
+                                         .loss = 4,
+                                         .tokens_per_s = 5,
+                                         .lr = 6,
+                                         .grad_norm = 7},
+                             .rounds = {.compressing = true, .saving = ROUNDS_EXPORT_DONE, .saved = "there"},
+                             .ledger = {.records = 21, .bytes = 22},
+                             .totals = {.objects_sent_bytes = 23, .strangers = 24},
+                             .uplink_bits = 25,
+                             .islands_up = 26,
+                             .step = 27,
+                             .sent_bytes = 28,
+                             .received_bytes = 29,
+                             .versions = 30,
+                             .version_min = 31,
+                             .version_max = 32,
+                             .anchors_known = true,
+                             .anchors = digest_of("all", 3),
+                             .peers = peers,
+                             .fragments = fragments,
+                             .fragments_count = FRAGMENTS,
+                             .complaints = complaints,
+                             .complaints_count = CODES};
     status.trainer.process_name = "running";
     status.trainer.failures = 8;
     return 0;
@@ -159,6 +165,7 @@ static void a_status_says_what_was_taken(void **state)
                                           "tokens_per_s", "lr",   "grad_norm", "failures"};
     for (int i = 0; i < 8; i++)
         assert_number(trainer, numbers[i], i + 1);
+    assert_number(trainer, "tokens_counted", 9);
     assert_number(json, "uptime_s", 2.5);
     assert_number(json, "islands", MEMBERS);
     assert_number(json, "params", 1001);

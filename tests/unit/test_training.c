@@ -324,6 +324,67 @@ static void tokens_do_not_go_down_while_the_next_one_comes(void **state)
     assert_int_equal(tokens(), 110);
 }
 
+static void tokens_outlive_the_daemon(void **state)
+{
+    (void)state;
+    report(10, 100, 1);
+    next_trainer();
+    report(11, 10, 1);
+    stage_hang_up(&stage, false);
+    stage_turn(&stage);
+    stage_restart(&stage); /* both have gone */
+    assert_int_equal(tokens(), 110);
+    stage_train(&stage, false);
+    report(12, 5, 1);
+    assert_int_equal(tokens(), 115);
+    stage_tick(&stage, 1);
+    stage_tick(&stage, 60000); /* killed, it knows what it knew a minute ago; the trainer knows its own */
+    report(13, 7, 1);
+    stage_restart(&stage);
+    assert_int_equal(tokens(), 115);
+    stage_attach_again(&stage, 14, 9);
+    stage_tick(&stage, 1);
+    assert_int_equal(tokens(), 119);
+    /* What makes no sense is not believed. */
+    stage_restart(&stage);
+    static const char *const texts[] = {"", "x", "diloco tokens 2\nbefore = 1\nlast = 1\ncounted = 1\n",
+                                        "diloco tokens 1\nbefore = 1\nlast = 1\n",
+                                        "diloco tokens 1\nbefore = 1\nlast = 1\ncounted = -1\n"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        testlib_file(stage.conf.state_folder, "trainer.tokens", "%s", texts[i]);
+        stage_forget_plan(&stage);
+        assert_int_equal(tokens(), 0);
+    }
+}
+
+/* A shard counts for as much as it holds of the parameters. */
+static void counted_tokens_are_those_that_results_name(void **state)
+{
+    (void)state;
+    const struct plan *plan = stage.run.plan->plan;
+    struct bitset some = {{0}}, all = all_shards(0);
+    double total = 0, part = 0;
+    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
+        total += (double)plan->fragments[f].values_count;
+    bitset_add(&some, 0);
+    part = (double)(replica_shard(stage.run.replica, 0, 0).end - replica_shard(stage.run.replica, 0, 0).begin);
+    assert_true(part > 0 && part < (double)plan->fragments[0].values_count);
+    stage_take_snapshot(&stage, 0, 6, 6000, 3);
+    assert_true(trainer_info(stage.trainer).tokens_counted == 0);
+    stage_results(&stage, 0, &some);
+    stage_mix(&stage, 0);
+    assert_int_equal(trainer_info(stage.trainer).tokens_counted, (uint64_t)(6000 * part / total + 0.5));
+    stage_take_snapshot(&stage, 0, 12, 9000, 3);
+    stage_results(&stage, 0, &all);
+    stage_mix(&stage, 0);
+    uint64_t want = (uint64_t)(9000 * (double)plan->fragments[0].values_count / total + 0.5);
+    assert_int_equal(trainer_info(stage.trainer).tokens_counted, want);
+    stage_hang_up(&stage, false);
+    stage_turn(&stage);
+    stage_restart(&stage);
+    assert_in_range(trainer_info(stage.trainer).tokens_counted, want - 1, want + 1);
+}
+
 /* ---- the end ---- */
 
 static void the_runs_end_is_said_once_and_to_each_trainer(void **state)
@@ -436,6 +497,8 @@ int main(void)
         on_stage(numbers_that_are_none_do_not_get_out),
         on_stage(tokens_add_up_over_all_trainers_of_the_island),
         on_stage(tokens_do_not_go_down_while_the_next_one_comes),
+        on_stage(tokens_outlive_the_daemon),
+        on_stage(counted_tokens_are_those_that_results_name),
         on_stage(the_runs_end_is_said_once_and_to_each_trainer),
         on_stage(an_end_that_is_not_known_is_said_when_nobody_came_in_time),
         on_stage(leaving_again_does_not_take_longer_and_says_how_long),

@@ -1,0 +1,75 @@
+#include "daemon/trainer/tally.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "common/fsio.h"
+#include "common/log.h"
+#include "common/mem.h"
+
+enum { SAVE_EVERY_MS = 60000, FILE_BYTES_MAX = 256 };
+
+static const char format[] = "diloco tokens 1\nbefore = %" PRIu64 "\nlast = %" PRIu64 "\ncounted = %.1f\n";
+static const char scan_format[] = "diloco tokens 1\nbefore = %" SCNu64 "\nlast = %" SCNu64 "\ncounted = %lf\n";
+
+/* False: there is none. What there is may be anything; its beginning is looked at. */
+static bool read_file(const char *path, char *text, size_t text_bytes)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, text, text_bytes - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    return fd >= 0;
+}
+
+enum err tally_init(struct tally *tally, const char *folder)
+{
+    struct tally read = {0};
+    char text[FILE_BYTES_MAX];
+    *tally = (struct tally){0};
+    TRY(mem_printf(&tally->path, "%s/trainer.tokens", folder));
+    if (!read_file(tally->path, text, sizeof text))
+        return ERR_OK;
+    if (sscanf(text, scan_format, &read.before, &read.last, &read.counted) != 3 || !(read.counted >= 0)) {
+        log_warn("%s: damaged; tokens are counted from 0", tally->path);
+        return ERR_OK;
+    }
+    tally->before = read.before;
+    tally->last = read.last;
+    tally->counted = read.counted;
+    return ERR_OK;
+}
+
+void tally_deinit(struct tally *tally)
+{
+    mem_free(tally->path);
+    tally->path = NULL;
+}
+
+void tally_begin(struct tally *tally, uint64_t kept)
+{
+    tally->before += tally->last > kept ? tally->last - kept : 0;
+    tally->last = 0;
+}
+
+void tally_save(struct tally *tally, uint64_t tokens)
+{
+    char text[FILE_BYTES_MAX];
+    int bytes = snprintf(text, sizeof text, format, tally->before, tally->last + tokens, tally->counted);
+    if (fsio_replace(tally->path, text, (size_t)bytes, 0644) != ERR_OK)
+        log_debug("%s", err_text()); /* the state folder's other files say so, too */
+}
+
+void tally_tick(struct tally *tally, uint64_t tokens, uint64_t now_ms)
+{
+    if (tally->save_ms == 0)
+        tally->save_ms = now_ms + SAVE_EVERY_MS;
+    if (now_ms < tally->save_ms)
+        return;
+    tally->save_ms = now_ms + SAVE_EVERY_MS;
+    tally_save(tally, tokens);
+}

@@ -1,0 +1,35 @@
+/*
+ * tally: the tokens that this island's trainers have trained, and how many of them are counted in the anchors. Private
+ * to trainer/.
+ *
+ * It outlives trainers, and, in a small file of the state folder, daemons; a daemon that is killed loses what was
+ * counted in the last minute. Only the loop's thread calls.
+ */
+#ifndef DAEMON_TRAINER_TALLY_H
+#define DAEMON_TRAINER_TALLY_H
+
+#include <stdint.h>
+
+#include "common/err.h"
+
+/* In the caller's storage. */
+struct tally {
+    uint64_t before; /* trained by trainers before the last */
+    uint64_t last;   /* by the last one; 0 while one is attached that counts its own */
+    double counted;  /* mean over all parameters, as shards are counted one by one */
+    char *path;
+    uint64_t save_ms; /* when it is written next */
+};
+
+/* Begins with what the folder holds; a file that is damaged counts as none, and is said. */
+ERR_MUST_CHECK enum err tally_init(struct tally *tally, const char *folder);
+void tally_deinit(struct tally *tally);
+
+/* A new trainer counts on from `kept` tokens, which those before it have trained. */
+void tally_begin(struct tally *tally, uint64_t kept);
+/* Writes it, with what the present trainer has trained. */
+void tally_save(struct tally *tally, uint64_t tokens);
+/* The same, once a minute. */
+void tally_tick(struct tally *tally, uint64_t tokens, uint64_t now_ms);
+
+#endif

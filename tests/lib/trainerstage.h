@@ -26,8 +26,8 @@ struct stage {
     struct events *events;
     struct trainer *trainer;
     uint64_t start_ms, now_ms;
-    uint64_t go_step;    /* where training goes on */
-    bool peers_heard;    /* what every tick says */
+    uint64_t go_step; /* where training goes on */
+    bool peers_heard; /* what every tick says */
     enum run_end end;
     const char *refusal; /* why tensors are refused; NULL: they fit */
     unsigned held;       /* types of events that are not answered: 1 << type */

@@ -21,7 +21,10 @@ peers/ways             | ways_new          | engine_new peers_new objects_new ro
 trainer/trainer        | trainer_new       | engine_new control_new status_take peers_new rounds_new                     | unit/trainer unit/training unit/resume unit/departure unit/phase unit/trainer_runs
 trainer/introduction   | introduction_init | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make replica_new events_new | unit/introduction
 trainer/shared         | shared_make       | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new process_new | unit/shared unit/shared_memory
-trainer/process        | process_new       | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new shared_make replica_new | unit/process
+trainer/process        | process_new       | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new shared_make replica_new | unit/process unit/process_hung
+trainer/command        | command_make      | engine_new peers_new rounds_new trainer_new attachment_new shared_make replica_new | unit/program
+trainer/door           | door_open         | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make replica_new | unit/door
+trainer/run_end        | run_end_of        | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make | unit/run_end
 rounds/rounds          | rounds_new        | engine_new control_new status_take peers_new trainer_new                    | unit/rounds unit/rounds_apply unit/rounds_disk unit/rounds_export unit/rounds_install unit/rounds_memory
 rounds/squeeze         | squeeze_best      | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/squeeze
 state/replica          | replica_new       | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica unit/guards
@@ -41,6 +44,9 @@ ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dco
 inner='
 peers/objects      | objects_new      | peers/peers
 trainer/attachment | attachment_new   | trainer/trainer
+trainer/arrival    | arrival_accept   | trainer/trainer
+trainer/attachment_core | attachment_core_close | trainer/trainer
+trainer/tally      | tally_init       | trainer/trainer
 rounds/desk        | desk_init        | rounds/rounds
 rounds/encode      | encode_new       | rounds/rounds
 rounds/reduce      | reduce_new       | rounds/rounds

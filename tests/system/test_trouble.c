@@ -196,30 +196,6 @@ static void a_stopped_daemon_ends_its_trainer_and_saves(void **state)
     end_well(cluster);
 }
 
-static bool step_reaches(struct cluster *cluster, uint32_t i, long long step)
-{
-    return cluster_trainer_number(cluster, i, "step") >= step;
-}
-
-/* The other one is away all the while, so no round counts any of it. */
-static void what_an_island_has_trained_alone_outlives_its_restart(void **state)
-{
-    (void)state;
-    struct cluster *cluster = begin_with("alone", 2, "sleep=5 keep=1");
-    cluster_wait(cluster, 0, cluster_versions_reach, 4, "some versions");
-    assert_int_equal(cluster_end(cluster, 1, SIGTERM), 0);
-    long long alone = cluster_trainer_number(cluster, 0, "step");
-    cluster_wait(cluster, 0, step_reaches, alone + 60, "training alone for some intervals");
-    assert_int_equal(cluster_end(cluster, 0, SIGTERM), 0);
-    cluster_start(cluster, 0);
-    cluster_wait(cluster, 0, cluster_training, 0, "training again");
-    assert_true(step_reaches(cluster, 0, alone + 60));
-    assert_true(cluster_trainer_number(cluster, 0, "tokens") >= 100 * (alone + 60));
-    assert_true(cluster_log_has(cluster, 0, "with what it had kept", 0));
-    cluster_start(cluster, 1);
-    end_well(cluster);
-}
-
 /* ---- coming and going ---- */
 
 static void an_island_that_starts_late_is_waited_for(void **state)
@@ -696,7 +672,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_daemon_that_hangs_does_not_stop_the_trainer),
         cmocka_unit_test(a_killed_trainer_is_started_again),
         cmocka_unit_test(everything_killed_at_once_goes_on),
-        cmocka_unit_test(what_an_island_has_trained_alone_outlives_its_restart),
         cmocka_unit_test(a_stopped_daemon_ends_its_trainer_and_saves),
         cmocka_unit_test(an_island_that_starts_late_is_waited_for),
         cmocka_unit_test(an_island_leaves_and_joins),

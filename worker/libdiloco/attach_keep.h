@@ -6,8 +6,8 @@
  * way, and what is set aside. Called by the public calls, on the trainer's thread; costs a copy. The bytes are for the
  * machine that wrote them, carry a version and a digest, and are checked before any of them is used.
  */
-#ifndef WORKER_ATTACH_KEEP_H
-#define WORKER_ATTACH_KEEP_H
+#ifndef WORKER_LIBDILOCO_ATTACH_KEEP_H
+#define WORKER_LIBDILOCO_ATTACH_KEEP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -129,10 +129,10 @@ DILOCO_API size_t diloco_keep_bytes(const struct diloco *d);
 DILOCO_API size_t diloco_keep(struct diloco *d, void *to, size_t bytes);
 
 /* Sends what has not been sent, and waits until it is counted and the run is over: every island has contributed all.
- * The tensors then hold the anchor, the same on every island. DILOCO_OPEN: it is counted, but the run is not known to be
- * over; diloco_error() says why. Others have been away for half a minute and not said that they are done: the tensors
- * hold the anchor. Or this island leaves: what it has trained of a fragment since its last contribution was due is
- * still in the tensors, and a checkpoint with diloco_keep() keeps it for when it joins again. DILOCO_INTERRUPTED: it
+ * The tensors then hold the anchor, the same on every island. DILOCO_OPEN: it is counted, but the run is not known to
+ * be over; diloco_error() says why. Others have been away for half a minute and not said that they are done: the
+ * tensors hold the anchor. Or this island leaves: what it has trained of a fragment since its last contribution was due
+ * is still in the tensors, and a checkpoint with diloco_keep() keeps it for when it joins again. DILOCO_INTERRUPTED: it
  * may be called again. */
 DILOCO_API int diloco_finish(struct diloco *d);
 

@@ -28,19 +28,19 @@ static bool read_file(const char *path, char *text, size_t text_bytes)
 
 enum err tally_init(struct tally *tally, const char *folder)
 {
-    struct tally read = {0};
+    struct tally found = {0};
     char text[FILE_BYTES_MAX];
     *tally = (struct tally){0};
     TRY(mem_printf(&tally->path, "%s/trainer.tokens", folder));
     if (!read_file(tally->path, text, sizeof text))
         return ERR_OK;
-    if (sscanf(text, scan_format, &read.before, &read.last, &read.counted) != 3 || !(read.counted >= 0)) {
+    if (sscanf(text, scan_format, &found.before, &found.last, &found.counted) != 3 || !(found.counted >= 0)) {
         log_warn("%s: damaged; tokens are counted from 0", tally->path);
         return ERR_OK;
     }
-    tally->before = read.before;
-    tally->last = read.last;
-    tally->counted = read.counted;
+    tally->before = found.before;
+    tally->last = found.last;
+    tally->counted = found.counted;
     return ERR_OK;
 }
 

@@ -494,13 +494,14 @@ static void start_slow_to_end(uint32_t self)
 {
     static char worker[400];
     static const struct conf_override overrides[] = {{worker}, {"worker.data=d"}, {"worker.autostart=yes"}};
-    const char *program = testlib_file(
-        run->folder, "program", "#!/bin/sh\ntrap '' TERM\nwhile test ! -f %s/go; do sleep 0.02; done\n", run->folder);
+    static const char text[] = "#!/bin/sh\ntrap '' TERM\n: >%s/deaf\nwhile test ! -f %s/go; do sleep 0.02; done\n";
+    const char *program = testlib_file(run->folder, "program", text, run->folder, run->folder);
     assert_int_equal(chmod(program, 0755), 0);
     snprintf(worker, sizeof worker, "worker.program=%s", program);
     d.overrides = overrides;
     d.overrides_count = 3;
     start(self);
+    isle_wait(access(testlib_path(run->folder, "deaf"), F_OK) == 0);
 }
 
 static void assert_ended_for_its_plan(void)

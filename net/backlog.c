@@ -1,13 +1,11 @@
 #include "net/backlog.h"
 
-#include <netinet/in.h>
-#include <linux/tcp.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/socket.h>
 
 #include "common/mem.h"
+#include "net/traffic.h"
 
 struct connection {
     bool used, seen; /* seen: a message, since the last check */
@@ -56,33 +54,23 @@ void backlog_seen(struct backlog *backlog, int fd)
         connection->seen = true;
 }
 
-/* Bytes that it has brought; false: it is no connection any more. */
-static bool received(int fd, uint64_t *bytes)
-{
-    struct tcp_info info;
-    socklen_t info_bytes = sizeof info;
-    memset(&info, 0, sizeof info);
-    bool good = getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &info_bytes) == 0;
-    *bytes = info.tcpi_bytes_received;
-    return good;
-}
-
 size_t backlog_check(struct backlog *backlog)
 {
     size_t ended = 0;
     for (size_t i = 0; i < BACKLOG_CONNECTIONS_MAX; i++) {
         struct connection *connection = &backlog->list[i];
-        uint64_t now;
+        struct traffic_socket socket;
         if (!connection->used)
             continue;
-        if (!received(connection->fd, &now)) {
+        if (!traffic_socket(connection->fd, &socket)) {
             connection->used = false;
             continue;
         }
-        if (connection->seen || now < connection->then) /* the latter: another connection of the same number */
-            connection->then = now;
+        bool another = socket.received < connection->then; /* connection, of the same number */
+        if (connection->seen || another)
+            connection->then = socket.received;
         connection->seen = false;
-        if (now - connection->then <= BACKLOG_BYTES_MAX)
+        if (socket.received - connection->then <= BACKLOG_BYTES_MAX)
             continue;
         (void)shutdown(connection->fd, SHUT_RDWR);
         connection->used = false;

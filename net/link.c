@@ -565,7 +565,9 @@ bool link_up(const struct link *link, uint32_t peer, bool bulk)
 struct traffic_socket link_bulk_socket(const struct link *link, uint32_t peer)
 {
     const struct peer *p = &link->peers[peer];
-    return traffic_socket(p->dialled[1].up ? p->dialled[1].fd : p->listened[1].fd);
+    struct traffic_socket socket;
+    (void)traffic_socket(p->dialled[1].up ? p->dialled[1].fd : p->listened[1].fd, &socket);
+    return socket;
 }
 
 static bool is_bulk(enum wire_type type)

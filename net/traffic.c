@@ -79,35 +79,37 @@ void traffic_note(struct traffic *traffic, uint32_t number, int fd)
     *slot = (struct traffic_fd){.used = true, .fd = fd};
 }
 
+bool traffic_socket(int fd, struct traffic_socket *out)
+{
+    struct tcp_info info;
+    socklen_t bytes = sizeof info;
+    memset(&info, 0, sizeof info);
+    bool good = fd >= 0 && getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0;
+    *out = (struct traffic_socket){0};
+    if (good)
+        *out = (struct traffic_socket){.sent = info.tcpi_bytes_sent,
+                                       .received = info.tcpi_bytes_received,
+                                       .unsent = info.tcpi_notsent_bytes,
+                                       .retransmits = info.tcpi_total_retrans,
+                                       .queue_us =
+                                           info.tcpi_rtt > info.tcpi_min_rtt ? info.tcpi_rtt - info.tcpi_min_rtt : 0,
+                                       .rtt_us = info.tcpi_rtt};
+    return good;
+}
+
 /* Reads the counters of one descriptor. It may have been closed and even reused by ZeroMQ's thread since: then it is
  * no TCP socket any more, or one that has carried less than before. */
 static void sample(struct traffic_peer *peer, struct traffic_fd *entry)
 {
-    struct tcp_info info;
-    socklen_t bytes = sizeof info;
-    memset(&info, 0, sizeof info);
-    if (getsockopt(entry->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 || info.tcpi_bytes_sent < entry->sent ||
-        info.tcpi_bytes_received < entry->received) {
+    struct traffic_socket now;
+    if (!traffic_socket(entry->fd, &now) || now.sent < entry->sent || now.received < entry->received) {
         forget(peer, entry);
         return;
     }
-    entry->sent = info.tcpi_bytes_sent;
-    entry->received = info.tcpi_bytes_received;
-    if (info.tcpi_rtt > 0)
-        peer->rtt_us = info.tcpi_rtt;
-}
-
-struct traffic_socket traffic_socket(int fd)
-{
-    struct tcp_info info;
-    socklen_t bytes = sizeof info;
-    memset(&info, 0, sizeof info);
-    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
-        return (struct traffic_socket){0};
-    return (struct traffic_socket){.unsent = info.tcpi_notsent_bytes,
-                                   .retransmits = info.tcpi_total_retrans,
-                                   .queue_us =
-                                       info.tcpi_rtt > info.tcpi_min_rtt ? info.tcpi_rtt - info.tcpi_min_rtt : 0};
+    entry->sent = now.sent;
+    entry->received = now.received;
+    if (now.rtt_us > 0)
+        peer->rtt_us = now.rtt_us;
 }
 
 void traffic_sample(struct traffic *traffic)

@@ -9,6 +9,7 @@
 #ifndef NET_TRAFFIC_H
 #define NET_TRAFFIC_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/err.h"
@@ -29,12 +30,14 @@ void traffic_note(struct traffic *traffic, uint32_t peer, int fd);
 
 /* Of one connection, as the kernel sees it now. */
 struct traffic_socket {
-    uint64_t unsent;      /* bytes that it has not sent yet */
-    uint64_t retransmits; /* segments that it has sent again */
-    uint64_t queue_us;    /* round trip beyond the shortest of the last minutes */
+    uint64_t sent, received; /* bytes */
+    uint64_t unsent;         /* bytes that it has not sent yet */
+    uint64_t retransmits;    /* segments that it has sent again */
+    uint64_t queue_us;       /* round trip beyond the shortest of the last minutes */
+    uint32_t rtt_us;         /* 0: unknown */
 };
-/* Zeros if it is no TCP socket (any more). */
-struct traffic_socket traffic_socket(int fd);
+/* False, and zeros: it is no TCP socket (any more). */
+bool traffic_socket(int fd, struct traffic_socket *out);
 
 /* Reads the kernel's counters; call often enough (a second) not to miss a short connection. */
 void traffic_sample(struct traffic *traffic);

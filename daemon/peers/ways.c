@@ -109,7 +109,8 @@ static void follow(struct ways *ways, uint32_t peer, uint64_t at_us)
     if (line_flight(&way->line) == 0 && flow.sent == way->seen.sent)
         return;
     struct traffic_socket socket = link_bulk_socket(ways->conf.link, peer);
-    line_look(&way->line, &(struct line_socket){socket.unsent, socket.retransmits, socket.queue_us});
+    line_look(&way->line, &(struct line_socket){
+                              .unsent = socket.unsent, .retransmits = socket.retransmits, .queue_us = socket.queue_us});
     if (flow.delivered > way->seen.delivered)
         line_delivered(&way->line, flow.delivered - way->seen.delivered, way->delay_us, at_us);
     if (flow.given_up > way->seen.given_up)

@@ -104,7 +104,7 @@ static void end(struct cluster *cluster)
     cluster_free(cluster);
 }
 
-/* What an island says of the other one. */
+/* What an island says of the other one; false: no heartbeat of it was answered yet. */
 static bool look(struct cluster *cluster, uint32_t i, long long *on_its_way, double *beat_ms)
 {
     json_t *answer = cluster_ask(cluster, i, "peers");
@@ -113,7 +113,7 @@ static bool look(struct cluster *cluster, uint32_t i, long long *on_its_way, dou
     *on_its_way = (long long)ctl_integer(row, "unacknowledged");
     *beat_ms = (double)ctl_integer(row, "rtt_ms");
     json_decref(answer);
-    return up;
+    return up && *beat_ms > 0; /* 0: not known yet */
 }
 
 static void sum_payload(struct cluster *cluster, double *sent, double *wasted)
@@ -128,7 +128,7 @@ static void sum_payload(struct cluster *cluster, double *sent, double *wasted)
 static double p99(double *values, int count)
 {
     if (count == 0)
-        return 0;
+        return MEASURE_MS;             /* none was answered all the time */
     (void)bench_median(values, count); /* sorts */
     return values[count * 99 / 100];
 }
@@ -146,7 +146,8 @@ static struct figures measure(const struct line_case *c, struct cluster *cluster
         proc_sleep_ms(SAMPLE_MS);
         for (uint32_t i = 0; i < 2; i++) {
             long long on_its_way;
-            (void)look(cluster, i, &on_its_way, &beats[beats_count++]);
+            if (look(cluster, i, &on_its_way, &beats[beats_count]))
+                beats_count++;
             double now_s = env_mono_s();
             uint64_t now = wan_sent_bytes(wan, (int)i);
             if (on_its_way > 0 && was_busy[i]) {

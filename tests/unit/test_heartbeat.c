@@ -8,50 +8,37 @@
 #include <unistd.h>
 
 #include "common/digest.h"
+#include "tests/lib/company.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
 #include "tests/lib/played_trainer.h"
 
-enum { A, B, C };
 /* As the header and docs/PROTOCOL.md have them. */
 enum { SILENT_MS = 2500, BEAT_MS = 1000, ANNOUNCE_MS = 3, REPEATED_ROWS = 16 };
 
+static struct company company;
 static struct isle_run *run;
 static struct isle *a;
 static struct played *b, *c;
 
 static void begin(const char *name, uint32_t count, bool plan)
 {
-    run = isle_run_new(name, count, NULL);
-    b = played_open(run, B, 0, NULL);
-    c = count > C ? played_open(run, C, 0, NULL) : NULL;
-    a = isle_open(run, A, NULL, 0);
-    if (plan)
-        isle_know_plan(a);
-    /* Its own greetings on both sides of the control connection are through. */
-    isle_wait(played_heard_type(b, WIRE_HELLO));
-    if (c != NULL)
-        isle_wait(played_heard_type(c, WIRE_HELLO));
+    company = company_begin(name, count, plan);
+    run = company.run;
+    a = company.a;
+    b = company.b;
+    c = company.c;
 }
 
 static void end(void)
 {
-    isle_close(a);
-    played_close(b);
-    if (c != NULL)
-        played_close(c);
-    isle_run_free(run);
+    company = (struct company){run, a, b, c}; /* some tests open the others themselves */
+    company_end(&company);
 }
 
 static struct peer_info info(uint32_t peer)
 {
     return peers_info(a->peers, peer);
-}
-
-static void say_and_settle(struct played *played)
-{
-    played_say(played, A);
-    played_settle(played, A, WIRE_DONE);
 }
 
 static const struct wire_heartbeat *next_beat(struct played *played)
@@ -205,7 +192,7 @@ static void a_round_trip_is_measured_by_echoes_of_our_own_heartbeats(void **stat
     b->session++; /* restarted: it has heard nothing of us */
     played_greet(b, a);
     played_beat(b);
-    say_and_settle(b);
+    company_say(b);
     assert_int_equal(info(B).rtt_ms, 0);
     uint64_t sequence = announced_beat()->sequence;
     assert_int_equal(b->in.heartbeat.echo, b->sequence);
@@ -213,18 +200,18 @@ static void a_round_trip_is_measured_by_echoes_of_our_own_heartbeats(void **stat
     struct wire_heartbeat *beat = played_beat(b);
     beat->echo = sequence;
     beat->echo_delay_ms = 30;
-    say_and_settle(b);
+    company_say(b);
     assert_int_equal(info(B).rtt_ms, 12);
     announced_beat();
     a->now_ms += 100;
     beat = played_beat(b);
     beat->echo = sequence; /* where the way is long others have gone meanwhile */
     beat->echo_delay_ms = 60;
-    say_and_settle(b);
+    company_say(b);
     assert_int_equal(info(B).rtt_ms, 42 + 100 + ANNOUNCE_MS - 60);
     beat = played_beat(b);
     beat->echo = sequence + 1000; /* of one that was never sent */
-    say_and_settle(b);
+    company_say(b);
     assert_int_equal(info(B).rtt_ms, 42 + 100 + ANNOUNCE_MS - 60);
     a->now_ms += 7;
     announced_beat();
@@ -258,13 +245,13 @@ static void the_furthest_island_is_known_but_nobody_is_beyond_the_end(void **sta
     played_greet(b, a);
     played_greet(c, a);
     played_beat(b)->step = 40;
-    say_and_settle(b);
+    company_say(b);
     played_beat(c)->step = 30;
-    say_and_settle(c);
+    company_say(c);
     assert_int_equal(peers_furthest(a->peers, 7), 40);
     assert_int_equal(peers_furthest(a->peers, 50), 50);
     played_beat(b)->step = UINT64_MAX;
-    say_and_settle(b);
+    company_say(b);
     assert_int_equal(peers_furthest(a->peers, 7), run->spec.steps);
     b->out.type = WIRE_BYE;
     b->out.bye.reason[0] = '\0';

@@ -7,50 +7,37 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
+#include "tests/lib/company.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/overhear.h"
 #include "tests/lib/played.h"
 
-enum { A, B, C };
 /* As the header and docs/PROTOCOL.md have them. */
 enum { SILENT_MS = 2500, BEAT_MS = 1000, HELLO_MS = 1000 };
 
+static struct company company;
 static struct isle_run *run;
 static struct isle *a;
 static struct played *b, *c;
 
 static void begin(const char *name, uint32_t count, bool plan)
 {
-    run = isle_run_new(name, count, NULL);
-    b = played_open(run, B, 0, NULL);
-    c = count > C ? played_open(run, C, 0, NULL) : NULL;
-    a = isle_open(run, A, NULL, 0);
-    if (plan)
-        isle_know_plan(a);
-    /* Its own greetings on both sides of the control connection are through. */
-    isle_wait(played_heard_type(b, WIRE_HELLO));
-    if (c != NULL)
-        isle_wait(played_heard_type(c, WIRE_HELLO));
+    company = company_begin(name, count, plan);
+    run = company.run;
+    a = company.a;
+    b = company.b;
+    c = company.c;
 }
 
 static void end(void)
 {
-    isle_close(a);
-    played_close(b);
-    if (c != NULL)
-        played_close(c);
-    isle_run_free(run);
+    company = (struct company){run, a, b, c}; /* some tests open the others themselves */
+    company_end(&company);
 }
 
 static struct peer_info info(uint32_t peer)
 {
     return peers_info(a->peers, peer);
-}
-
-static void say_and_settle(struct played *played)
-{
-    played_say(played, A);
-    played_settle(played, A, WIRE_DONE);
 }
 
 static void assert_posted(enum sync_event_type type, uint32_t member)
@@ -98,7 +85,7 @@ static void islands_greet_each_other_and_are_up(void **state)
     assert_int_equal(next_beat(b)->session, 1000);
     assert_int_equal(b->in.heartbeat.sequence, 1);
     played_beat(b);
-    say_and_settle(b);
+    company_say(b);
     assert_posted(SYNC_EV_HEARTBEAT, B);
     assert_true(peers_heard(a->peers));
     end();
@@ -203,7 +190,7 @@ static void a_plan_that_becomes_known_brings_nobody_back(void **state)
     assert_nothing_posted(SYNC_EV_PEER_UP);
     assert_false(info(B).up);
     played_beat(b);
-    say_and_settle(b);
+    company_say(b);
     assert_posted(SYNC_EV_PEER_UP, B);
     assert_true(info(B).up);
     end();
@@ -278,7 +265,7 @@ static void a_greeting_goes_on_until_both_know_the_same(void **state)
     isle_wait(played_heard_type(b, WIRE_HELLO));
     played_hello(b)->plan_known = true;
     b->out.hello.plan_id = a->plan->plan->digest;
-    say_and_settle(b);
+    company_say(b);
     /* Settled: no more of them, but in answer to one, and not for every one of a flood. */
     for (int k = 0; k < 5; k++) {
         a->now_ms += HELLO_MS;
@@ -317,7 +304,7 @@ static void each_complaint_about_an_island_is_logged_and_none_is_repeated(void *
     overhear_begin();
     for (int k = 0; k < 2; k++) {
         played_hello(b)->window_kib = 0;
-        say_and_settle(b);
+        company_say(b);
         peers_diverged(a->peers, B, 3);
         peers_plan_refused(a->peers, B, "nothing in it");
         spoil_hello(0, played_hello(b));
@@ -356,7 +343,7 @@ static void who_is_silent_is_away_and_comes_back_with_a_word(void **state)
     isle_tick(a);
     assert_nothing_posted(SYNC_EV_PEER_DOWN); /* said once */
     played_beat(b);
-    say_and_settle(b);
+    company_say(b);
     isle_wait(info(B).up);
     assert_posted(SYNC_EV_PEER_UP, B);
     assert_posted(SYNC_EV_HEARTBEAT, B); /* in this order: up forgets what was said before */
@@ -400,7 +387,7 @@ static void a_restart_is_seen_and_what_was_said_before_is_void(void **state)
     struct wire_heartbeat *beat = played_beat(b);
     beat->step = 77;
     beat->trainer = WIRE_TRAINER_TRAINING;
-    say_and_settle(b);
+    company_say(b);
     assert_true(peers_heard(a->peers));
     assert_int_equal(info(B).step, 77);
     struct event event;
@@ -408,7 +395,7 @@ static void a_restart_is_seen_and_what_was_said_before_is_void(void **state)
     }
     b->session++;
     played_hello(b);
-    say_and_settle(b);
+    company_say(b);
     assert_posted(SYNC_EV_PEER_DOWN, B);
     assert_posted(SYNC_EV_PEER_UP, B);
     assert_false(peers_heard(a->peers)); /* the new one has not said how it stands */

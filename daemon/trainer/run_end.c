@@ -4,11 +4,15 @@
 
 #include "net/wire.h"
 
-/* Our trainer is done with the fragment, and holds the newest anchor that anyone has. */
-static bool at_rest(const struct sync *sync, uint32_t f)
+/* Our trainer is done with the fragment, and holds the newest anchor that anyone has: the word of one is enough to go
+ * on waiting, as it is where somebody does not say that he has contributed all. */
+static bool at_rest(const struct sync *sync, const struct view *view, uint32_t f)
 {
     struct sync_peer_fragment own = sync_own(sync, f);
-    return own.abstained == UINT64_MAX && sync_state(sync, f) == SYNC_IDLE && own.version >= sync_version_max(sync, f);
+    for (uint32_t i = 0; i < view->count; i++)
+        if (i != view->self && sync_heard(sync, i, f).version > own.version)
+            return false;
+    return own.abstained == UINT64_MAX && sync_state(sync, f) == SYNC_IDLE;
 }
 
 static bool settled(const struct sync *sync, uint32_t fragments_count, uint32_t member)
@@ -30,7 +34,7 @@ enum run_end run_end_of(const struct sync *sync, const struct view *view, uint32
 {
     bool away = false;
     for (uint32_t f = 0; f < fragments_count; f++)
-        if (!at_rest(sync, f))
+        if (!at_rest(sync, view, f))
             return RUN_GOES_ON;
     for (uint32_t i = 0; i < view->count; i++) {
         if (i == view->self || settled(sync, fragments_count, i))

@@ -7,6 +7,57 @@
 
 struct sim_world *sim;
 
+/* Large, and used from the start up: never cleared as a whole. */
+static struct sim_job jobs[SIM_JOBS_MAX];
+static struct sim_object objects[SIM_OBJECTS_MAX];
+static struct sim_beat beats[SIM_BEATS_MAX];
+static struct sim_record records[SIM_RECORDS_MAX];
+
+static size_t ledger_places(void)
+{
+    return (size_t)SIM_F_MAX * SIM_V_MAX * sim->n;
+}
+
+void sim_begin(uint64_t seed, uint32_t n)
+{
+    if (sim == NULL)
+        sim = calloc(1, sizeof *sim);
+    memset(sim, 0, sizeof *sim);
+    sim->seed = seed;
+    sim->rng = env_rng_init(seed, n);
+    sim->n = n;
+    sim->records_end = 1; /* 0: none */
+    for (uint32_t i = 0; i < n; i++) {
+        sim->island[i].disk.ledger = calloc(ledger_places(), sizeof(uint32_t));
+        sim->island[i].older.ledger = calloc(ledger_places(), sizeof(uint32_t));
+    }
+}
+
+void sim_end(void)
+{
+    for (uint32_t i = 0; i < sim->n; i++) {
+        sync_free(sim->island[i].sync);
+        free(sim->island[i].disk.ledger);
+        free(sim->island[i].older.ledger);
+    }
+}
+
+void sim_free(void)
+{
+    free(sim);
+    sim = NULL;
+}
+
+uint32_t *sim_held(struct sim_disk *disk, uint32_t f, uint64_t version, uint32_t shard)
+{
+    return &disk->ledger[((size_t)f * SIM_V_MAX + version) * sim->n + shard];
+}
+
+const struct sim_record *sim_record(uint32_t number)
+{
+    return &records[number];
+}
+
 uint64_t sim_below(uint64_t bound)
 {
     return env_rng_below(&sim->rng, bound);
@@ -17,14 +68,17 @@ bool sim_chance(unsigned percent)
     return sim_below(100) < percent;
 }
 
-static void step_island(uint32_t i, const struct sync_event *event);
+bool sim_stopped(uint32_t i)
+{
+    return sim->now_ms < sim->island[i].go_on_ms;
+}
 
 static void add_job(uint32_t i, uint64_t delay_ms, struct sync_event event)
 {
     for (size_t k = 0; k < SIM_JOBS_MAX; k++) {
-        if (sim->jobs[k].used)
+        if (k < sim->jobs_end && jobs[k].used)
             continue;
-        sim->jobs[k] = (struct sim_job){true, sim->now_ms + delay_ms, sim->island[i].session, i, event};
+        jobs[k] = (struct sim_job){true, sim->now_ms + delay_ms, sim->island[i].session, i, event};
         sim->jobs_end = k >= sim->jobs_end ? k + 1 : sim->jobs_end;
         return;
     }
@@ -36,10 +90,12 @@ static void add_object(uint32_t from, uint32_t to, const struct wire_key *key)
     struct sim_object *slot = NULL;
     uint32_t waiting = 0;
     for (size_t k = 0; k < sim->objects_end; k++) {
-        struct sim_object *o = &sim->objects[k];
-        waiting += o->used && o->from == from && o->to == to && o->key.fragment == key->fragment;
-        if (o->used && o->from == from && o->to == to && wire_key_equal(&o->key, key))
+        struct sim_object *o = &objects[k];
+        bool between = o->used && o->from == from && o->to == to && o->from_session == sim->island[from].session &&
+                       o->to_session == sim->island[to].session;
+        if (between && wire_key_equal(&o->key, key))
             return;
+        waiting += between && o->key.fragment == key->fragment;
         if (!o->used && slot == NULL)
             slot = o;
     }
@@ -48,7 +104,7 @@ static void add_object(uint32_t from, uint32_t to, const struct wire_key *key)
     sim->waiting_most = waiting + 1 > sim->waiting_most ? waiting + 1 : sim->waiting_most;
     if (slot == NULL) {
         SIM_HOLDS(sim->objects_end < SIM_OBJECTS_MAX, "too many objects");
-        slot = &sim->objects[sim->objects_end++];
+        slot = &objects[sim->objects_end++];
     }
     *slot = (struct sim_object){
         true, from, to, sim->island[from].session, sim->island[to].session, sim->now_ms + 5 + sim_below(80), *key};
@@ -56,46 +112,50 @@ static void add_object(uint32_t from, uint32_t to, const struct wire_key *key)
 
 /* ---- results ---- */
 
-static void check_truth(const struct sim_record *record, uint32_t f, uint64_t version, uint32_t shard)
+/* A result that was made and then lost everywhere may be made anew; one that anybody still holds may not. */
+static void check_truth(uint32_t i, uint32_t f, uint64_t version, uint32_t shard)
 {
-    struct sim_record *truth = &sim->truth[f][version][shard];
-    if (!truth->there) {
-        *truth = *record;
+    uint32_t *truth = &sim->truth[f][version][shard];
+    uint32_t held = *sim_held(&sim->island[i].disk, f, version, shard);
+    bool elsewhere = false;
+    if (*truth == held)
         return;
-    }
-    SIM_HOLDS(sim->flips || truth->id == record->id, "fragment %u version %llu shard %u has two different results\n", f,
+    for (uint32_t k = 0; k < sim->n && *truth != 0; k++)
+        elsewhere |= *sim_held(&sim->island[k].disk, f, version, shard) == *truth;
+    SIM_HOLDS(!elsewhere, "fragment %u version %llu shard %u has two different results\n", f,
               (unsigned long long)version, shard);
+    *truth = held;
+    for (uint64_t v = version; v < SIM_V_MAX; v++)
+        sim->chain_known[f][v] = false;
 }
 
 /* The next hash of a fragment: a digest of the last one and all shards' results. */
-static struct digest next_hash(const struct sim_island *island, uint32_t f, uint64_t version)
+static struct digest next_hash(struct sim_disk *disk, const struct digest *last, uint32_t f, uint64_t version)
 {
     struct digest_state state;
     digest_begin(&state);
-    digest_add(&state, &island->chain[f], sizeof island->chain[f]);
+    digest_add(&state, last, sizeof *last);
     for (uint32_t s = 0; s < sim->n; s++)
         if ((sim->shards[f] >> s & 1) != 0)
-            digest_add(&state, &island->ledger[f][version][s].id, sizeof(uint64_t));
+            digest_add(&state, sim_held(disk, f, version, s), sizeof(uint32_t));
     return digest_end(&state);
 }
 
-static void count_our_work(uint32_t i, uint32_t f, uint64_t version)
+static void count_our_work(uint32_t i, uint32_t f, uint32_t s, uint32_t number)
 {
     struct sim_island *island = &sim->island[i];
-    for (uint32_t s = 0; s < sim->n; s++) {
-        const struct sim_record *record = &island->ledger[f][version][s];
-        if ((sim->shards[f] >> s & 1) != 0 && (record->contributors >> i & 1) != 0 &&
-            record->to[i] > island->counted[f][s])
-            island->counted[f][s] = record->to[i];
-    }
+    const struct sim_record *record = &records[number];
+    if ((sim->shards[f] >> s & 1) != 0 && (record->contributors >> i & 1) != 0 && record->to[i] > island->counted[f][s])
+        island->counted[f][s] = record->to[i];
 }
 
-static void arrive_at(uint32_t i, uint32_t f, uint64_t version)
+void sim_arrive_at(uint32_t i, uint32_t f, uint64_t version)
 {
     struct sim_island *island = &sim->island[i];
-    island->chain[f] = next_hash(island, f, version);
+    island->chain[f] = next_hash(&island->disk, &island->chain[f], f, version);
     island->version[f] = version;
-    count_our_work(i, f, version);
+    for (uint32_t s = 0; s < sim->n; s++)
+        count_our_work(i, f, s, *sim_held(&island->disk, f, version, s));
 }
 
 static void check_chain(uint32_t i, uint32_t f)
@@ -110,18 +170,22 @@ static void check_chain(uint32_t i, uint32_t f)
               "island %u has another version %llu of fragment %u\n", i, (unsigned long long)version, f);
 }
 
-static struct sim_record reduce(uint32_t i, uint32_t f, uint64_t mask)
+static uint32_t reduce(uint32_t i, uint32_t f, uint64_t version, uint64_t mask)
 {
-    struct sim_record record = {.there = true, .id = ++sim->ids, .contributors = mask};
+    SIM_HOLDS(sim->records_end < SIM_RECORDS_MAX, "too many results");
+    struct sim_record *record = &records[sim->records_end];
+    *record = (struct sim_record){.contributors = mask};
     for (uint32_t k = 0; k < sim->n; k++) {
         if ((mask >> k & 1) == 0)
             continue;
         const struct sim_contribution *c = k == i ? &sim->island[i].out[f][i] : &sim->island[i].in[f][k];
-        SIM_HOLDS(c->there, "island %u reduces a contribution of %u it does not have\n", i, k);
-        record.from[k] = c->from;
-        record.to[k] = c->to;
+        SIM_HOLDS(c->there && c->version == version,
+                  "island %u reduces version %llu with a contribution of island %u to version %llu\n", i,
+                  (unsigned long long)version, k, (unsigned long long)c->version);
+        record->from[k] = c->from;
+        record->to[k] = c->to;
     }
-    return record;
+    return (uint32_t)sim->records_end++;
 }
 
 /* ---- actions ---- */
@@ -144,9 +208,11 @@ static void do_fetch(uint32_t i, const struct sync_action *action)
     const struct wire_key *key = &action->key;
     if (!other->alive || sim->link_down[i][from] || sim_chance(sim->loss_percent))
         return;
+    if (sim_stopped(from))
+        return; /* it is as if the request were lost */
     bool has = key->kind == WIRE_STATE
                    ? other->version[key->fragment] == key->version && sync_known(other->sync, key->fragment)
-                   : other->ledger[key->fragment][key->version][key->shard].there;
+                   : *sim_held(&other->disk, key->fragment, key->version, key->shard) != 0;
     if (has)
         add_object(from, i, key);
     else
@@ -157,7 +223,7 @@ static void do_fetch(uint32_t i, const struct sync_action *action)
 static void retire(uint32_t i, uint32_t kind, uint32_t f, uint64_t version_max)
 {
     for (size_t k = 0; k < sim->objects_end; k++) {
-        struct sim_object *o = &sim->objects[k];
+        struct sim_object *o = &objects[k];
         if (o->from == i && o->key.kind == kind && o->key.fragment == f && o->key.version <= version_max)
             o->used = false;
     }
@@ -174,13 +240,13 @@ static void do_action(uint32_t i, const struct sync_action *action)
             island->trainer[f].word = SIM_FREE;
         break;
     case SYNC_DO_SEND:
-        SIM_HOLDS(action->key.kind != WIRE_RESULT || island->ledger[f][action->key.version][i].there,
+        SIM_HOLDS(action->key.kind != WIRE_RESULT || *sim_held(&island->disk, f, action->key.version, i) != 0,
                   "island %u publishes a result that is not stored\n", i);
         add_object(i, action->member, &action->key);
         break;
     case SYNC_DO_REDUCE:
         retire(i, WIRE_RESULT, f, action->version - 1); /* as the daemon does: who still lacks it asks for it */
-        island->next[f] = reduce(i, f, bitset_word(&sync_owner(island->sync, f)->have));
+        island->next[f] = reduce(i, f, action->version, bitset_word(&sync_owner(island->sync, f)->have));
         add_job(i, 1 + sim_below(40), (struct sync_event){.type = SYNC_EV_REDUCED, .fragment = f});
         break;
     case SYNC_DO_STORE:
@@ -205,7 +271,7 @@ static void do_action(uint32_t i, const struct sync_action *action)
     }
 }
 
-static void step_island(uint32_t i, const struct sync_event *event)
+void sim_step(uint32_t i, const struct sync_event *event)
 {
     struct sync_action action;
     sync_step(sim->island[i].sync, event, sim->now_ms);
@@ -215,34 +281,46 @@ static void step_island(uint32_t i, const struct sync_event *event)
 
 /* ---- jobs and objects come due ---- */
 
+static void stored(uint32_t i, const struct sync_event *event)
+{
+    struct sim_island *island = &sim->island[i];
+    uint32_t f = event->fragment;
+    uint32_t *held = sim_held(&island->disk, f, event->version, event->shard);
+    /* Another member's copy may have come first after a crash of ours: that one stands. */
+    if (event->member == i && *held == 0)
+        *held = island->next[f];
+    check_truth(i, f, event->version, event->shard);
+    if (event->shard == i)
+        island->flushed[f] = event->version > island->flushed[f] ? event->version : island->flushed[f];
+}
+
+static void applied(uint32_t i, uint32_t f, struct digest *hash)
+{
+    struct sim_island *island = &sim->island[i];
+    sim_arrive_at(i, f, island->version[f] + 1);
+    if (sim->flips && sim_chance(1) && !sim->healing) {
+        island->chain[f].byte[3] ^= 1; /* a bit of the anchor flips */
+        island->disturbed = true;
+    } else {
+        check_chain(i, f);
+    }
+    *hash = island->chain[f];
+}
+
 static void finish_job(struct sim_job *job)
 {
-    struct sim_island *island = &sim->island[job->island];
     uint32_t i = job->island;
+    struct sim_island *island = &sim->island[i];
     uint32_t f = job->event.fragment;
     struct sync_event event = job->event;
+    if (island->alive && island->session == job->session && sim_stopped(i))
+        return; /* later */
     job->used = false;
     if (!island->alive || island->session != job->session)
         return;
     switch (event.type) {
-    case SYNC_EV_STORED:
-        /* Another member's copy may have come first after a crash of ours: that one stands. */
-        if (event.member == i && event.shard == i && !island->ledger[f][event.version][i].there)
-            island->ledger[f][event.version][i] = island->next[f];
-        check_truth(&island->ledger[f][event.version][event.shard], f, event.version, event.shard);
-        if (event.shard == i)
-            island->flushed[f] = event.version > island->flushed[f] ? event.version : island->flushed[f];
-        break;
-    case SYNC_EV_APPLIED:
-        arrive_at(i, f, island->version[f] + 1);
-        if (sim->flips && sim_chance(1) && !sim->healing) {
-            island->chain[f].byte[3] ^= 1; /* a bit of the anchor flips */
-            island->disturbed = true;
-        } else {
-            check_chain(i, f);
-        }
-        event.hash = island->chain[f];
-        break;
+    case SYNC_EV_STORED: stored(i, &event); break;
+    case SYNC_EV_APPLIED: applied(i, f, &event.hash); break;
     case SYNC_EV_MIXED:
         if (!island->trainer[f].up || island->trainer[f].word != SIM_ANCHOR)
             return;
@@ -250,7 +328,7 @@ static void finish_job(struct sim_job *job)
         break;
     default: break;
     }
-    step_island(i, &event);
+    sim_step(i, &event);
 }
 
 static void deliver_contribution(const struct sim_object *o)
@@ -265,7 +343,10 @@ static void deliver_contribution(const struct sim_object *o)
     to->in[f][o->from] = *c;
     if (!sync_base_agrees(to->sync, f, o->key.version, &c->base))
         event.type = SYNC_EV_CONTRIBUTION_REFUSED;
-    step_island(o->to, &event);
+    SIM_HOLDS(event.type == SYNC_EV_CONTRIBUTION_REFUSED || !sync_known(to->sync, f) ||
+                  to->version[f] + 1 != o->key.version || digest_equal(&c->base, &to->chain[f]),
+              "island %u takes a contribution of island %u from another base\n", o->to, o->from);
+    sim_step(o->to, &event);
 }
 
 static void deliver_state(const struct sim_object *o)
@@ -275,17 +356,29 @@ static void deliver_state(const struct sim_object *o)
     uint32_t f = o->key.fragment;
     if (from->version[f] != o->key.version)
         return;
-    to->chain[f] = from->chain[f];
-    to->version[f] = from->version[f];
-    /* So that counting sees what was skipped. */
-    for (uint64_t v = 1; v <= to->version[f]; v++) {
+    for (uint64_t v = to->version[f] + 1; v <= from->version[f]; v++) /* what it counts without our seeing it */
         for (uint32_t s = 0; s < sim->n; s++)
-            if (!to->ledger[f][v][s].there)
-                to->ledger[f][v][s] = from->ledger[f][v][s];
-        count_our_work(o->to, f, v);
-    }
-    step_island(o->to, &(struct sync_event){
-                           .type = SYNC_EV_INSTALLED, .fragment = f, .version = o->key.version, .hash = to->chain[f]});
+            count_our_work(o->to, f, s, sim->truth[f][v][s]);
+    to->chain[f] = to->disk.chain[f] = from->chain[f]; /* and a checkpoint is written at once */
+    to->version[f] = to->disk.version[f] = from->version[f];
+    sim_step(o->to, &(struct sync_event){
+                        .type = SYNC_EV_INSTALLED, .fragment = f, .version = o->key.version, .hash = to->chain[f]});
+}
+
+static void deliver_result(const struct sim_object *o)
+{
+    const struct wire_key *key = &o->key;
+    uint32_t number = *sim_held(&sim->island[o->from].disk, key->fragment, key->version, key->shard);
+    uint32_t *held = sim_held(&sim->island[o->to].disk, key->fragment, key->version, key->shard);
+    SIM_HOLDS(number != 0, "island %u sends a result it does not have\n", o->from);
+    if (*held == 0)
+        *held = number; /* one that is in a ledger stays */
+    add_job(o->to, 1 + sim_below(20),
+            (struct sync_event){.type = SYNC_EV_STORED,
+                                .fragment = key->fragment,
+                                .version = key->version,
+                                .shard = key->shard,
+                                .member = o->from});
 }
 
 static void try_object(struct sim_object *o)
@@ -297,7 +390,8 @@ static void try_object(struct sim_object *o)
         return;
     }
     o->try_ms = sim->now_ms + 20 + sim_below(200);
-    if (sim->link_down[o->from][o->to] || sim_chance(sim->loss_percent))
+    bool cut = sim->link_down[o->from][o->to] || sim->link_down[o->to][o->from]; /* what comes is acknowledged */
+    if (cut || sim_stopped(o->from) || sim_stopped(o->to) || sim_chance(sim->loss_percent))
         return;
     enum sync_want want = sync_wants(to->sync, &o->key, o->from);
     if (want == SYNC_NOT_YET)
@@ -307,21 +401,12 @@ static void try_object(struct sim_object *o)
         o->used = false;
     if (want != SYNC_WANT)
         return;
-    if (copy.key.kind == WIRE_CONTRIBUTION) {
+    if (copy.key.kind == WIRE_CONTRIBUTION)
         deliver_contribution(&copy);
-    } else if (copy.key.kind == WIRE_STATE) {
+    else if (copy.key.kind == WIRE_STATE)
         deliver_state(&copy);
-    } else {
-        struct sim_record *slot = &to->ledger[copy.key.fragment][copy.key.version][copy.key.shard];
-        *slot = from->ledger[copy.key.fragment][copy.key.version][copy.key.shard];
-        SIM_HOLDS(slot->there, "island %u sends a result it does not have\n", copy.from);
-        add_job(copy.to, 1 + sim_below(20),
-                (struct sync_event){.type = SYNC_EV_STORED,
-                                    .fragment = copy.key.fragment,
-                                    .version = copy.key.version,
-                                    .shard = copy.key.shard,
-                                    .member = UINT32_MAX});
-    }
+    else
+        deliver_result(&copy);
 }
 
 /* ---- trainers ---- */
@@ -332,7 +417,7 @@ static void trainer_take(uint32_t i, uint32_t f, bool final)
     t->word = SIM_SNAPSHOT;
     t->snapshot_work = t->work;
     t->final = final;
-    step_island(i, &(struct sync_event){.type = SYNC_EV_SNAPSHOT, .fragment = f});
+    sim_step(i, &(struct sync_event){.type = SYNC_EV_SNAPSHOT, .fragment = f});
 }
 
 static bool all_counted(uint32_t i, uint32_t f)
@@ -350,169 +435,135 @@ static void run_trainer(uint32_t i, uint32_t f)
         return;
     if (!sim->finishing)
         t->work++;
-    if (t->word != SIM_FREE || t->settled)
+    if (t->word != SIM_FREE || t->settled || sim_stopped(i))
         return;
     if (sim->finishing && all_counted(i, f)) {
         t->settled = true;
-        step_island(i, &(struct sync_event){.type = SYNC_EV_SETTLED, .fragment = f});
+        sim_step(i, &(struct sync_event){.type = SYNC_EV_SETTLED, .fragment = f});
     } else if (sim->finishing || sim->now_ms >= t->next_due_ms) {
         t->next_due_ms = sim->now_ms + 500 + sim_below(300);
         trainer_take(i, f, sim->finishing);
     }
 }
 
-void sim_trainers_up(uint32_t i)
-{
-    struct sim_island *island = &sim->island[i];
-    for (uint32_t f = 0; f < sim->fragments; f++) {
-        struct sim_trainer *t = &island->trainer[f];
-        if (t->up || !sync_known(island->sync, f) || sync_state(island->sync, f) != SYNC_LISTENING)
-            continue;
-        /* It starts from the anchor: what was not counted is gone. */
-        *t = (struct sim_trainer){.up = true, .work = t->work, .next_due_ms = sim->now_ms + 300 + sim_below(300)};
-        for (uint32_t s = 0; s < sim->n; s++)
-            island->counted[f][s] = t->work;
-        step_island(i, &(struct sync_event){.type = SYNC_EV_TRAINER_UP, .fragment = f, .version = island->version[f]});
-    }
-}
-
-void sim_kill_trainer(uint32_t i)
-{
-    struct sim_island *island = &sim->island[i];
-    island->disturbed = true;
-    island->trainer_up_ms = sim->now_ms + 500 + sim_below(3000);
-    for (uint32_t f = 0; f < sim->fragments; f++) {
-        if (!island->trainer[f].up)
-            continue;
-        island->trainer[f].up = false;
-        island->trainer[f].word = SIM_FREE;
-        if (island->alive)
-            step_island(i, &(struct sync_event){.type = SYNC_EV_TRAINER_DOWN, .fragment = f});
-    }
-}
-
-/* ---- daemons ---- */
+/* ---- peers and heartbeats ---- */
 
 static void peer_event(uint32_t i, uint32_t member, enum sync_event_type type)
 {
-    if (sim->island[i].alive)
-        step_island(i, &(struct sync_event){.type = type, .member = member});
+    sim_step(i, &(struct sync_event){.type = type, .member = member});
 }
 
-void sim_start(uint32_t i)
+/* Who greets whom, and who has been silent for too long. */
+static void look_after_peers(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
-    struct bitset shards[SIM_F_MAX];
-    for (uint32_t f = 0; f < sim->fragments; f++)
-        shards[f] = bitset_of_word(sim->shards[f]);
-    struct sync_conf conf = {.self = i,
-                             .members_count = sim->n,
-                             .fragments_count = sim->fragments,
-                             .shards = shards,
-                             .rule = {.quorum = sim->quorum, .grace_ms = 400}};
-    assert_ok(sync_new(&conf, &island->sync));
-    island->alive = true;
-    island->session = ++sim->ids;
-    for (uint32_t f = 0; f < sim->fragments; f++) {
-        memset(&island->chain[f], 0, sizeof island->chain[f]);
-        island->version[f] = 0;
-        for (; !island->blank;) { /* replay the ledger */
-            uint64_t next = island->version[f] + 1;
-            uint64_t have = 0;
-            for (uint32_t s = 0; s < sim->n; s++)
-                have |= (uint64_t)island->ledger[f][next][s].there << s;
-            if ((sim->shards[f] & ~have) != 0) {
-                struct bitset results = bitset_of_word(have);
-                sync_restore(island->sync, f, island->version[f], &island->chain[f], &results);
-                break;
-            }
-            arrive_at(i, f, next);
-        }
-    }
-    island->blank = false;
     for (uint32_t k = 0; k < sim->n; k++) {
-        if (k == i || !sim->island[k].alive || sim->link_down[i][k])
+        if (k == i)
             continue;
+        const struct sim_island *other = &sim->island[k];
+        bool speaks = other->alive && !sim_stopped(k) && !sim->link_down[k][i];
+        if (speaks)
+            island->heard_ms[k] = sim->now_ms;
+        bool again = speaks && island->greeted[k] != other->session;
+        bool gone = island->greeted[k] != 0 && (again || sim->now_ms > island->heard_ms[k] + SIM_SILENT_MS);
+        if (gone) {
+            island->greeted[k] = 0;
+            peer_event(i, k, SYNC_EV_PEER_DOWN);
+        }
+        if (!again)
+            continue;
+        if (island->greeted_last[k] != other->session)
+            island->taken_in[k] = 0;
+        island->greeted[k] = island->greeted_last[k] = other->session;
         peer_event(i, k, SYNC_EV_PEER_UP);
-        peer_event(k, i, SYNC_EV_PEER_DOWN);
-        peer_event(k, i, SYNC_EV_PEER_UP);
     }
 }
 
-void sim_crash(uint32_t i)
+static void add_beat(const struct sim_beat *beat)
 {
-    struct sim_island *island = &sim->island[i];
-    sim_kill_trainer(i);
-    sync_free(island->sync);
-    island->sync = NULL;
-    island->alive = false;
-    island->revive_ms = sim->now_ms + 200 + sim_below(5000);
-    for (uint32_t f = 0; f < sim->fragments && sim_chance(50); f++) /* power was lost: what was not flushed is gone */
-        for (uint64_t v = island->flushed[f] + 1; v < SIM_V_MAX; v++)
-            for (uint32_t s = 0; s < sim->n; s++)
-                if (s != i && sim_chance(70))
-                    island->ledger[f][v][s].there = false;
-    if (sim->flips && sim->n > 1 && sim_chance(15)) {
-        memset(island->ledger, 0, sizeof island->ledger);
-        island->blank = true;
-    }
-    for (uint32_t k = 0; k < sim->n; k++)
-        if (k != i)
-            peer_event(k, i, SYNC_EV_PEER_DOWN);
+    size_t k = 0;
+    while (k < sim->beats_end && beats[k].used)
+        k++;
+    SIM_HOLDS(k < SIM_BEATS_MAX, "too many heartbeats");
+    beats[k] = *beat;
+    sim->beats_end = k >= sim->beats_end ? k + 1 : sim->beats_end;
 }
 
-void sim_set_link(uint32_t a, uint32_t b, bool down)
+/* Most come soon, some late, and then after those that were sent later. */
+static uint64_t beat_delay_ms(void)
 {
-    if (sim->link_down[a][b] == down)
-        return;
-    sim->link_down[a][b] = sim->link_down[b][a] = down;
-    sim->link_ms[a][b] = sim->now_ms + 300 + sim_below(8000);
-    if (!sim->island[a].alive || !sim->island[b].alive)
-        return;
-    peer_event(a, b, down ? SYNC_EV_PEER_DOWN : SYNC_EV_PEER_UP);
-    peer_event(b, a, down ? SYNC_EV_PEER_DOWN : SYNC_EV_PEER_UP);
+    return sim->loss_percent > 0 && sim_chance(5) ? sim_below(1500) : 1 + sim_below(60);
 }
 
 static void send_heartbeat(uint32_t i)
 {
-    static struct wire_heartbeat beat;
     struct sim_island *island = &sim->island[i];
-    memset(&beat, 0, sizeof beat);
-    beat.taking_part = false;
+    struct sim_beat beat = {.used = true, .from = i, .session = island->session, .sequence = ++island->sequence};
     for (uint32_t f = 0; f < sim->fragments; f++) {
         struct sync_peer_fragment own = sync_own(island->sync, f);
         beat.taking_part |= island->trainer[f].up;
-        beat.fragments[beat.fragments_count++] = (struct wire_fragment){
-            f, own.version, own.contributed, own.abstained, own.results, own.hash, own.hash_known};
+        beat.rows[f] = (struct wire_fragment){f,           own.version, own.contributed, own.abstained,
+                                              own.results, own.hash,    own.hash_known};
     }
-    for (uint32_t k = 0; k < sim->n; k++) {
-        if (k == i || !sim->island[k].alive || sim->link_down[i][k] || sim_chance(sim->loss_percent))
+    for (beat.to = 0; beat.to < sim->n; beat.to++) {
+        if (beat.to == i || sim->link_down[i][beat.to] || sim_chance(sim->loss_percent))
             continue;
-        step_island(k, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = &beat});
+        beat.due_ms = sim->now_ms + beat_delay_ms();
+        add_beat(&beat);
     }
     island->announce = false;
     island->beat_ms = sim->now_ms + 300;
 }
 
+/* As the daemon does: one of another session than the greeted one is not looked at, nor one that was overtaken. */
+static void beat_in(struct sim_beat *beat)
+{
+    static struct wire_heartbeat heartbeat;
+    struct sim_island *to = &sim->island[beat->to];
+    if (to->alive && sim_stopped(beat->to))
+        return; /* later */
+    beat->used = false;
+    if (!to->alive || to->greeted[beat->from] != beat->session || beat->sequence <= to->taken_in[beat->from])
+        return;
+    to->taken_in[beat->from] = beat->sequence;
+    heartbeat.taking_part = beat->taking_part;
+    heartbeat.fragments_count = sim->fragments;
+    memcpy(heartbeat.fragments, beat->rows, sim->fragments * sizeof beat->rows[0]);
+    sim_step(beat->to, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = beat->from, .beat = &heartbeat});
+}
+
+/* ---- time ---- */
+
+static void run_island(uint32_t i)
+{
+    for (uint32_t f = 0; f < sim->fragments; f++)
+        run_trainer(i, f);
+    if (sim_stopped(i))
+        return;
+    look_after_peers(i);
+    if (sim->island[i].announce || sim->now_ms >= sim->island[i].beat_ms)
+        send_heartbeat(i);
+    sim_step(i, &(struct sync_event){.type = SYNC_EV_TICK});
+}
+
 void sim_turn(void)
 {
+    for (size_t k = 0; k < sim->beats_end; k++)
+        if (beats[k].used && beats[k].due_ms <= sim->now_ms)
+            beat_in(&beats[k]);
     for (size_t k = 0; k < sim->jobs_end; k++)
-        if (sim->jobs[k].used && sim->jobs[k].due_ms <= sim->now_ms)
-            finish_job(&sim->jobs[k]);
+        if (jobs[k].used && jobs[k].due_ms <= sim->now_ms)
+            finish_job(&jobs[k]);
     for (size_t k = 0; k < sim->objects_end; k++)
-        if (sim->objects[k].used && sim->objects[k].try_ms <= sim->now_ms)
-            try_object(&sim->objects[k]);
-    while (sim->jobs_end > 0 && !sim->jobs[sim->jobs_end - 1].used)
+        if (objects[k].used && objects[k].try_ms <= sim->now_ms)
+            try_object(&objects[k]);
+    while (sim->beats_end > 0 && !beats[sim->beats_end - 1].used)
+        sim->beats_end--;
+    while (sim->jobs_end > 0 && !jobs[sim->jobs_end - 1].used)
         sim->jobs_end--;
-    while (sim->objects_end > 0 && !sim->objects[sim->objects_end - 1].used)
+    while (sim->objects_end > 0 && !objects[sim->objects_end - 1].used)
         sim->objects_end--;
-    for (uint32_t i = 0; i < sim->n; i++) {
-        if (!sim->island[i].alive)
-            continue;
-        for (uint32_t f = 0; f < sim->fragments; f++)
-            run_trainer(i, f);
-        if (sim->island[i].announce || sim->now_ms >= sim->island[i].beat_ms)
-            send_heartbeat(i);
-        step_island(i, &(struct sync_event){.type = SYNC_EV_TICK});
-    }
+    for (uint32_t i = 0; i < sim->n; i++)
+        if (sim->island[i].alive)
+            run_island(i);
 }

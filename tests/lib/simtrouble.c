@@ -1,0 +1,198 @@
+#include "tests/lib/simworld.h"
+
+#include <string.h>
+
+#include "common/digest.h"
+
+/* ---- trainers ---- */
+
+void sim_trainers_up(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    for (uint32_t f = 0; f < sim->fragments; f++) {
+        struct sim_trainer *t = &island->trainer[f];
+        if (t->up || !sync_known(island->sync, f) || sync_state(island->sync, f) != SYNC_LISTENING)
+            continue;
+        /* It starts from the anchor: what was not counted is gone. */
+        *t = (struct sim_trainer){.up = true, .work = t->work, .next_due_ms = sim->now_ms + 300 + sim_below(300)};
+        for (uint32_t s = 0; s < sim->n; s++)
+            island->counted[f][s] = t->work;
+        sim_step(i, &(struct sync_event){.type = SYNC_EV_TRAINER_UP, .fragment = f, .version = island->version[f]});
+    }
+}
+
+void sim_kill_trainer(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    island->disturbed = true;
+    island->trainer_up_ms = sim->now_ms + 500 + sim_below(3000);
+    for (uint32_t f = 0; f < sim->fragments; f++) {
+        if (!island->trainer[f].up)
+            continue;
+        island->trainer[f].up = false;
+        island->trainer[f].word = SIM_FREE;
+        if (island->alive)
+            sim_step(i, &(struct sync_event){.type = SYNC_EV_TRAINER_DOWN, .fragment = f});
+    }
+}
+
+/* ---- disks ---- */
+
+static void copy_disk(struct sim_disk *to, const struct sim_disk *from)
+{
+    uint32_t *ledger = to->ledger;
+    *to = *from;
+    to->ledger = ledger;
+    memcpy(ledger, from->ledger, (size_t)SIM_F_MAX * SIM_V_MAX * sim->n * sizeof *ledger);
+}
+
+/* Power was lost: what was not flushed is gone. */
+static void lose_power(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    for (uint32_t f = 0; f < sim->fragments && sim_chance(50); f++)
+        for (uint64_t v = island->flushed[f] + 1; v < SIM_V_MAX; v++)
+            for (uint32_t s = 0; s < sim->n; s++)
+                if (s != i && sim_chance(70))
+                    *sim_held(&island->disk, f, v, s) = 0;
+}
+
+/* A run whose every state is lost is over: somebody else has one on his disk. */
+static bool may_be_blank(uint32_t i)
+{
+    for (uint32_t k = 0; k < sim->n; k++)
+        if (k != i && !sim->island[k].disk.blank)
+            return true;
+    return false;
+}
+
+static void lose_disk(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    if (sim_chance(60)) {
+        copy_disk(&island->disk, &island->older);
+        memset(island->flushed, 0, sizeof island->flushed);
+    } else if (may_be_blank(i)) {
+        memset(island->disk.ledger, 0, (size_t)SIM_F_MAX * SIM_V_MAX * sim->n * sizeof *island->disk.ledger);
+        island->disk.blank = true;
+    }
+}
+
+/* ---- daemons ---- */
+
+static void restore(uint32_t i, uint32_t f)
+{
+    struct sim_island *island = &sim->island[i];
+    island->chain[f] = island->disk.chain[f];
+    island->version[f] = island->disk.version[f];
+    for (;;) {
+        uint64_t next = island->version[f] + 1;
+        uint64_t have = 0;
+        for (uint32_t s = 0; s < sim->n; s++)
+            have |= (uint64_t)(*sim_held(&island->disk, f, next, s) != 0) << s;
+        if ((sim->shards[f] & ~have) != 0) {
+            struct bitset results = bitset_of_word(have);
+            sync_restore(island->sync, f, island->version[f], &island->chain[f], &results);
+            return;
+        }
+        sim_arrive_at(i, f, next);
+    }
+}
+
+void sim_start(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    struct bitset shards[SIM_F_MAX];
+    for (uint32_t f = 0; f < sim->fragments; f++)
+        shards[f] = bitset_of_word(sim->shards[f]);
+    struct sync_conf conf = {.self = i,
+                             .members_count = sim->n,
+                             .fragments_count = sim->fragments,
+                             .shards = shards,
+                             .rule = {.quorum = sim->quorum, .grace_ms = 400}};
+    assert_ok(sync_new(&conf, &island->sync));
+    island->alive = true;
+    island->session = ++sim->ids;
+    island->sequence = 0;
+    memset(island->greeted, 0, sizeof island->greeted);
+    memset(island->greeted_last, 0, sizeof island->greeted_last);
+    for (uint32_t f = 0; f < sim->fragments; f++) {
+        island->version[f] = 0;
+        memset(&island->chain[f], 0, sizeof island->chain[f]);
+        if (!island->disk.blank)
+            restore(i, f);
+    }
+}
+
+void sim_crash(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    sim_kill_trainer(i);
+    sync_free(island->sync);
+    island->sync = NULL;
+    island->alive = false;
+    island->go_on_ms = 0;
+    island->revive_ms = sim->now_ms + 200 + sim_below(5000);
+    lose_power(i);
+    if (sim->disks && sim->n > 1 && sim_chance(25))
+        lose_disk(i);
+}
+
+void sim_stop(uint32_t i)
+{
+    sim->island[i].go_on_ms = sim->now_ms + 100 + sim_below(8000);
+}
+
+void sim_cut(uint32_t from, uint32_t to)
+{
+    if (sim->link_down[from][to])
+        return;
+    sim->link_down[from][to] = true;
+    sim->link_ms[from][to] = sim->now_ms + 300 + sim_below(8000);
+}
+
+/* ---- when ---- */
+
+static void disturb_island(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    if (!island->alive)
+        return;
+    if (sim_chance(60))
+        sim_crash(i);
+    else if (sim_chance(50))
+        sim_kill_trainer(i);
+    else
+        sim_stop(i);
+}
+
+void sim_disturb(void)
+{
+    if (sim_below(1000) < sim->kill_permille)
+        disturb_island((uint32_t)sim_below(sim->n));
+    if (sim->disks && sim_below(1000) < 2) {
+        struct sim_island *island = &sim->island[sim_below(sim->n)];
+        copy_disk(&island->older, &island->disk);
+    }
+    if (sim_below(1000) < 2 * sim->kill_permille && sim->n > 1) {
+        uint32_t a = (uint32_t)sim_below(sim->n);
+        uint32_t b = (uint32_t)sim_below(sim->n);
+        if (a != b)
+            sim_cut(a, b);
+        if (a != b && sim_chance(70))
+            sim_cut(b, a);
+    }
+}
+
+void sim_mend(void)
+{
+    for (uint32_t i = 0; i < sim->n; i++) {
+        if (!sim->island[i].alive && sim->now_ms >= sim->island[i].revive_ms)
+            sim_start(i);
+        if (sim->island[i].alive && !sim_stopped(i) && sim->now_ms >= sim->island[i].trainer_up_ms)
+            sim_trainers_up(i);
+        for (uint32_t k = 0; k < sim->n; k++)
+            if (sim->healing || sim->now_ms >= sim->link_ms[i][k])
+                sim->link_down[i][k] = false;
+    }
+}

@@ -122,6 +122,14 @@ static enum owner_order advanced_in_job(struct owner *owner, const struct owner_
     return advanced(owner, rule, input);
 }
 
+static enum owner_order shown(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
+{
+    (void)rule;
+    (void)input;
+    owner->drop = true;
+    return OWNER_NOTHING;
+}
+
 static handler *const handlers[OWNER_STATES][OWNER_EVENTS] = {
     [OWNER_COLLECTING] = {[OWNER_CONTRIBUTED] = contributed,
                           [OWNER_REFUSED] = refused,
@@ -129,21 +137,24 @@ static handler *const handlers[OWNER_STATES][OWNER_EVENTS] = {
                           [OWNER_CHECK] = check,
                           [OWNER_REDUCED] = ignore,
                           [OWNER_STORED] = ignore,
-                          [OWNER_ADVANCED] = advanced},
+                          [OWNER_ADVANCED] = advanced,
+                          [OWNER_SHOWN] = ignore},
     [OWNER_REDUCING] = {[OWNER_CONTRIBUTED] = contributed_late,
                         [OWNER_REFUSED] = refused,
                         [OWNER_DROPPED] = dropped,
                         [OWNER_CHECK] = ignore,
                         [OWNER_REDUCED] = reduced,
                         [OWNER_STORED] = ignore,
-                        [OWNER_ADVANCED] = advanced_in_job},
+                        [OWNER_ADVANCED] = advanced_in_job,
+                        [OWNER_SHOWN] = shown},
     [OWNER_STORING] = {[OWNER_CONTRIBUTED] = contributed_late,
                        [OWNER_REFUSED] = refused,
                        [OWNER_DROPPED] = ignore,
                        [OWNER_CHECK] = ignore,
                        [OWNER_REDUCED] = ignore,
                        [OWNER_STORED] = stored,
-                       [OWNER_ADVANCED] = advanced_in_job},
+                       [OWNER_ADVANCED] = advanced_in_job,
+                       [OWNER_SHOWN] = ignore}, /* the disk has it: too late */
 };
 
 struct owner owner_init(uint64_t version)

@@ -9,7 +9,8 @@
  *         └──────────────────────────── round + 1, published to every member ◀───────────────────────┘
  *
  * If the result of this round turns up from another member (we had published it before a crash), that result stands:
- * the owner advances past it, and what a running reduction brings is dropped.
+ * the owner advances past it, and what a running reduction brings is dropped. As long as it is only known to exist, the
+ * caller does not let the round close.
  */
 #ifndef NET_OWNER_H
 #define NET_OWNER_H
@@ -29,6 +30,7 @@ enum owner_event {
     OWNER_REDUCED,     /* the mean is encoded */
     OWNER_STORED,      /* and durable */
     OWNER_ADVANCED,    /* version: a result for it stands */
+    OWNER_SHOWN,       /* somebody shows the result of this round: the one being made is of no use */
     OWNER_EVENTS
 };
 

@@ -130,7 +130,12 @@ const struct digest *sync_core_hash_at(const struct sync_fragment *fragment, uin
     return entry->known && entry->version == version ? &entry->hash : NULL;
 }
 
-/* ---- who owns ---- */
+/* ---- who owns, who holds ---- */
+
+bool sync_core_holds(const struct sync_peer_fragment *row, uint64_t version, uint32_t shard)
+{
+    return row->version >= version || (row->version + 1 == version && bitset_has(&row->results, shard));
+}
 
 bool sync_core_owns(const struct sync *sync, uint32_t f, uint32_t member)
 {

@@ -24,7 +24,6 @@
 
 /* Own hashes kept, to compare with peers that are a version or two behind or ahead. */
 enum { SYNC_HASHES = 4 };
-#define SYNC_NOBODY UINT32_MAX
 
 struct sync_known_hash {
     uint64_t version;
@@ -88,6 +87,9 @@ bool sync_core_take(struct sync *sync, struct sync_action *action);
 void sync_core_remember_hash(struct sync_fragment *fragment, uint64_t version, const struct digest *hash);
 /* Our hash of a version, or NULL if it is not known (any more). Borrowed until the next event. */
 const struct digest *sync_core_hash_at(const struct sync_fragment *fragment, uint64_t version);
+
+/* Whether who says this of a fragment holds the result of a shard: it says so, or has applied it. */
+bool sync_core_holds(const struct sync_peer_fragment *row, uint64_t version, uint32_t shard);
 
 /* Whether the member owns a part of the fragment; whether we do. */
 bool sync_core_owns(const struct sync *sync, uint32_t f, uint32_t member);

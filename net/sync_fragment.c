@@ -300,7 +300,7 @@ void sync_fragment_result_stored(struct sync *sync, const struct sync_event *eve
     uint32_t f = event->fragment;
     struct sync_fragment *fragment = &sync->fragments[f];
     if (event->shard == sync->conf.self)
-        sync_owner_stored(sync, f, event->version);
+        sync_owner_stored(sync, f, event->version, event->member);
     if (event->version != fragment->own.version + 1 || bitset_has(&fragment->own.results, event->shard))
         return;
     bitset_add(&fragment->own.results, event->shard);

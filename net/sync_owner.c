@@ -62,6 +62,17 @@ static void publish(struct sync *sync, uint32_t f, uint64_t version)
             sync_core_put(sync, (struct sync_action){.type = SYNC_DO_SEND, .fragment = f, .key = key, .member = i});
 }
 
+/* Whether the result of our shard's round exists already, although we lost it: then it is not made again, or two
+ * islands would apply different ones. Who shows it may be away; it stays the truth. */
+static bool exists(const struct sync *sync, uint32_t f)
+{
+    for (uint32_t i = 0; i < sync->conf.members_count; i++)
+        if (i != sync->conf.self &&
+            sync_core_holds(&sync->peers[i].fragments[f], sync->fragments[f].owner.round, sync->conf.self))
+            return true;
+    return false;
+}
+
 /* Runs the table for our shard of the fragment, if we have one, and puts what it orders. */
 static void step(struct sync *sync, uint32_t f, struct owner_input input)
 {
@@ -74,6 +85,8 @@ static void step(struct sync *sync, uint32_t f, struct owner_input input)
     if (input.event == OWNER_CHECK) {
         input.missing = someone_missing(sync, f);
         input.grace_ms = sync->conf.rule.quorum > 0 ? grace_for(sync, f) : 0;
+        if ((!input.missing || sync->conf.rule.quorum > 0) && exists(sync, f))
+            return;
     }
     if (input.event == OWNER_CONTRIBUTED && owner->state == OWNER_COLLECTING)
         grace_arrived(&sync->peers[input.member].grace, owner->quorum_ms > 0 ? sync->now_ms - owner->quorum_ms : 0);
@@ -149,13 +162,22 @@ void sync_owner_dropped(struct sync *sync, uint32_t f, uint32_t member)
     sync_owner_check(sync, f);
 }
 
-void sync_owner_stored(struct sync *sync, uint32_t f, uint64_t version)
+void sync_owner_stored(struct sync *sync, uint32_t f, uint64_t version, uint32_t member)
 {
     const struct owner *owner = &sync->fragments[f].owner;
-    if (owner->state == OWNER_STORING && owner->round == version)
+    bool round_over = owner->round != version && !owner->drop;
+    if (owner->state == OWNER_STORING && member == sync->conf.self && !round_over)
         step(sync, f, (struct owner_input){.event = OWNER_STORED});
     else
         sync_owner_advanced(sync, f, version);
+}
+
+void sync_owner_heard(struct sync *sync, uint32_t f, uint32_t member)
+{
+    const struct owner *owner = &sync->fragments[f].owner;
+    if (owner->state == OWNER_REDUCING &&
+        sync_core_holds(&sync->peers[member].fragments[f], owner->round, sync->conf.self))
+        step(sync, f, (struct owner_input){.event = OWNER_SHOWN, .member = member});
 }
 
 void sync_owner_advanced(struct sync *sync, uint32_t f, uint64_t version)

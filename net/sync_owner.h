@@ -35,9 +35,11 @@ void sync_owner_contribution_refused(struct sync *sync, const struct sync_event 
 /* What became of the job: the reduction is encoded, or failed at a member's contribution. */
 void sync_owner_reduced(struct sync *sync, uint32_t f);
 void sync_owner_dropped(struct sync *sync, uint32_t f, uint32_t member);
-/* Our shard's result of `version` is in the ledger: the one that was being stored is published; another one, which a
- * member still had from before a crash of ours, stands. */
-void sync_owner_stored(struct sync *sync, uint32_t f, uint64_t version);
+/* Our shard's result of `version` is in the ledger: the one that was being stored, which we made (`member` is us), is
+ * published; one that a member still had from before a crash of ours stands. */
+void sync_owner_stored(struct sync *sync, uint32_t f, uint64_t version, uint32_t member);
+/* The member says something new of the fragment: it may hold the result that we are about to make. */
+void sync_owner_heard(struct sync *sync, uint32_t f, uint32_t member);
 /* The fragment stands at `version`: so does our shard. */
 void sync_owner_advanced(struct sync *sync, uint32_t f, uint64_t version);
 

@@ -94,6 +94,7 @@ void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
                                                                      .hash = row->hash,
                                                                      .hash_known = row->hash_known,
                                                                      .said = true};
+        sync_owner_heard(sync, row->fragment, event->member);
         compare_hash(sync, row->fragment, event->member);
     }
     peer->heard = peer->fragments_said == sync->conf.fragments_count;
@@ -137,11 +138,6 @@ static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t excep
     return best;
 }
 
-static bool holds_result(const struct sync_peer_fragment *row, uint64_t version, uint32_t shard)
-{
-    return row->version >= version || (row->version + 1 == version && bitset_has(&row->results, shard));
-}
-
 /* Asks for every missing result of the next version, each from its owner if that holds it, else from anyone who does.
  * True if there was one to ask. */
 static bool fetch_results(struct sync *sync, uint32_t f)
@@ -155,7 +151,7 @@ static bool fetch_results(struct sync *sync, uint32_t f)
         uint32_t from = SYNC_NOBODY;
         for (uint32_t i = 0; i < sync->conf.members_count; i++) {
             bool can =
-                i != sync->conf.self && sync->peers[i].up && holds_result(&sync->peers[i].fragments[f], version, s);
+                i != sync->conf.self && sync->peers[i].up && sync_core_holds(&sync->peers[i].fragments[f], version, s);
             if (can && (from == SYNC_NOBODY || i == s))
                 from = i;
         }

@@ -17,6 +17,7 @@
 #include "net/wire.h"
 
 enum { SYNC_MEMBERS_MAX = BITSET_MAX };
+#define SYNC_NOBODY UINT32_MAX
 
 /*
  * A fragment on its island (version v; the round makes v + 1):
@@ -59,7 +60,8 @@ enum sync_event_type {
     SYNC_FRAGMENT_EVENTS,
     /* of one shard */
     SYNC_EV_REDUCED = SYNC_FRAGMENT_EVENTS, /* fragment: the mean of our shard is encoded */
-    SYNC_EV_STORED,                         /* fragment, version, shard: a result is in the ledger */
+    SYNC_EV_STORED,                         /* fragment, version, shard: a result is in the ledger; member: who it
+                                               came from, ourselves if we made it, SYNC_NOBODY if it was there */
     SYNC_EV_CONTRIBUTION,                   /* fragment, version, member: whole and checked */
     SYNC_EV_CONTRIBUTION_REFUSED,           /* fragment, version, member: it came and is damaged or of another base */
     SYNC_EV_DROPPED,                        /* fragment, member: the reduction failed at its contribution */

@@ -268,8 +268,11 @@ static void object_in(struct world *w, const struct happening *event)
 static void job_done(struct world *w, const struct happening *event)
 {
     struct island *island = &w->island[event->island];
-    struct sync_event done = {
-        .type = event->job, .fragment = event->key.fragment, .version = event->key.version, .shard = event->key.shard};
+    struct sync_event done = {.type = event->job,
+                              .fragment = event->key.fragment,
+                              .version = event->key.version,
+                              .shard = event->key.shard,
+                              .member = event->key.shard}; /* a result: its owner made it */
     if (done.type == SYNC_EV_APPLIED) {
         uint64_t version = ++island->version[done.fragment];
         memcpy(done.hash.byte, &version, sizeof version);

@@ -157,9 +157,11 @@ static void done_receive(struct job *job)
     }
     desk_judged(desk, j->peer, key, status);
     if (job->err == ERR_OK)
-        desk_post(desk,
-                  &(struct sync_event){
-                      .type = SYNC_EV_STORED, .fragment = key->fragment, .version = key->version, .shard = key->shard});
+        desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
+                                             .fragment = key->fragment,
+                                             .version = key->version,
+                                             .shard = key->shard,
+                                             .member = j->peer});
     job_pool_give(&j->apply->receives, j);
 }
 
@@ -227,6 +229,7 @@ static void done_hash(struct job *job)
     event_post(desk->conf.events,
                &(struct event){.type = EVENT_COUNTED, .fragment = j->f, .shards = apply->fragments[j->f].counted});
     desk_post(desk, &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = j->f, .hash = j->hash});
+    desk_post_held(desk, j->f);
     job_pool_give(&apply->hashes, j);
 }
 

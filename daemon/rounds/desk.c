@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "common/mem.h"
+#include "daemon/state/results.h"
 
 enum { DISK_SAID_MS = 10000 };
 
@@ -127,4 +128,15 @@ void desk_judged(struct desk *desk, uint32_t peer, const struct wire_key *key, e
 void desk_post(struct desk *desk, const struct sync_event *event)
 {
     event_post_sync(desk->conf.events, event);
+}
+
+void desk_post_held(struct desk *desk, uint32_t f)
+{
+    uint64_t next = desk->fragments[f].state.version + 1;
+    struct bitset held = results_held(desk->conf.ledger, f, next, desk->conf.view->count);
+    for (uint32_t s = 0; s < desk->conf.view->count; s++)
+        if (bitset_has(&held, s))
+            desk_post(desk,
+                      &(struct sync_event){
+                          .type = SYNC_EV_STORED, .fragment = f, .version = next, .shard = s, .member = SYNC_NOBODY});
 }

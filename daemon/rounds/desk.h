@@ -64,5 +64,8 @@ ERR_MUST_CHECK enum err desk_check_step(const struct desk *desk, const struct wi
 /* What became of an object that came in: for its sender. */
 void desk_judged(struct desk *desk, uint32_t peer, const struct wire_key *key, enum wire_done done);
 void desk_post(struct desk *desk, const struct sync_event *event);
+/* Fragment `f` has come to a new version: results of the next one that the ledger has already, from before a crash or
+ * kept beside an older state, are told, so that others hear of them and nobody fetches or makes them again. */
+void desk_post_held(struct desk *desk, uint32_t f);
 
 #endif

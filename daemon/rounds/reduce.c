@@ -277,8 +277,11 @@ void reduce_unread(struct reduce *reduce, uint32_t f)
     fragment->stored_waits = 0;
     if (fragment->stored_ours)
         replica_commit_owner(desk->conf.replica, f);
-    desk_post(desk, &(struct sync_event){
-                        .type = SYNC_EV_STORED, .fragment = f, .version = version, .shard = desk_self(desk)});
+    desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
+                                         .fragment = f,
+                                         .version = version,
+                                         .shard = desk_self(desk),
+                                         .member = desk_self(desk)});
 }
 
 static void done_store(struct job *job)

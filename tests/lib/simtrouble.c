@@ -46,35 +46,64 @@ static void copy_disk(struct sim_disk *to, const struct sim_disk *from)
     memcpy(ledger, from->ledger, (size_t)SIM_F_MAX * SIM_V_MAX * sim->n * sizeof *ledger);
 }
 
-/* Power was lost: what was not flushed is gone. */
+/* Whether nobody else has this record, or a state that holds it. What is lost everywhere is lost for good, and there is
+ * nothing left to hold the islands against: no trouble here goes that far. */
+static bool last_copy(uint32_t i, uint32_t f, uint64_t version, uint32_t shard)
+{
+    uint32_t number = *sim_held(&sim->island[i].disk, f, version, shard);
+    for (uint32_t k = 0; k < sim->n && number != 0; k++) {
+        struct sim_disk *other = &sim->island[k].disk;
+        bool covered = !other->blank[f] && other->version[f] >= version;
+        if (k != i && (covered || *sim_held(other, f, version, shard) == number))
+            return false;
+    }
+    return number != 0;
+}
+
+/* Power was lost: from somewhere behind what was flushed on, the ledger is gone. */
 static void lose_power(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
-    for (uint32_t f = 0; f < sim->fragments && sim_chance(50); f++)
-        for (uint64_t v = island->flushed[f] + 1; v < SIM_V_MAX; v++)
+    for (uint32_t f = 0; f < sim->fragments && sim_chance(50); f++) {
+        uint64_t kept = island->flushed[f];
+        for (uint64_t v = kept + 1; v < SIM_V_MAX; v++)
             for (uint32_t s = 0; s < sim->n; s++)
-                if (s != i && sim_chance(70))
+                kept = last_copy(i, f, v, s) ? v : kept;
+        uint64_t cut = kept + 1 + (island->version[f] > kept ? sim_below(island->version[f] - kept + 1) : 0);
+        for (uint64_t v = cut; v < SIM_V_MAX; v++)
+            for (uint32_t s = 0; s < sim->n; s++)
+                if (v > cut || sim_chance(70))
                     *sim_held(&island->disk, f, v, s) = 0;
+    }
 }
 
-/* A run whose every state is lost is over: somebody else has one on his disk. */
-static bool may_be_blank(uint32_t i)
+static bool can_be_lost(uint32_t i)
 {
-    for (uint32_t k = 0; k < sim->n; k++)
-        if (k != i && !sim->island[k].disk.blank)
-            return true;
-    return false;
+    for (uint32_t f = 0; f < sim->fragments; f++) {
+        bool elsewhere = false; /* somebody has a state at all */
+        for (uint32_t k = 0; k < sim->n; k++)
+            elsewhere |= k != i && !sim->island[k].disk.blank[f];
+        if (!elsewhere)
+            return false;
+        for (uint64_t v = 1; v < SIM_V_MAX; v++)
+            for (uint32_t s = 0; s < sim->n; s++)
+                if (last_copy(i, f, v, s))
+                    return false;
+    }
+    return true;
 }
 
+/* It comes back as it was some time ago, or empty. */
 static void lose_disk(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
+    memset(island->flushed, 0, sizeof island->flushed);
     if (sim_chance(60)) {
         copy_disk(&island->disk, &island->older);
-        memset(island->flushed, 0, sizeof island->flushed);
-    } else if (may_be_blank(i)) {
+    } else {
         memset(island->disk.ledger, 0, (size_t)SIM_F_MAX * SIM_V_MAX * sim->n * sizeof *island->disk.ledger);
-        island->disk.blank = true;
+        memset(island->disk.version, 0, sizeof island->disk.version);
+        memset(island->disk.blank, true, sizeof island->disk.blank);
     }
 }
 
@@ -119,7 +148,7 @@ void sim_start(uint32_t i)
     for (uint32_t f = 0; f < sim->fragments; f++) {
         island->version[f] = 0;
         memset(&island->chain[f], 0, sizeof island->chain[f]);
-        if (!island->disk.blank)
+        if (!island->disk.blank[f])
             restore(i, f);
     }
 }
@@ -134,7 +163,7 @@ void sim_crash(uint32_t i)
     island->go_on_ms = 0;
     island->revive_ms = sim->now_ms + 200 + sim_below(5000);
     lose_power(i);
-    if (sim->disks && sim->n > 1 && sim_chance(25))
+    if (sim->disks && sim_chance(25) && can_be_lost(i))
         lose_disk(i);
 }
 

@@ -307,6 +307,16 @@ static void applied(uint32_t i, uint32_t f, struct digest *hash)
     *hash = island->chain[f];
 }
 
+/* As the daemon does: the ledger may have results of the next version already. */
+static void tell_held(uint32_t i, uint32_t f)
+{
+    struct sync_event event = {
+        .type = SYNC_EV_STORED, .fragment = f, .version = sim->island[i].version[f] + 1, .member = SYNC_NOBODY};
+    for (event.shard = 0; event.shard < sim->n; event.shard++)
+        if (*sim_held(&sim->island[i].disk, f, event.version, event.shard) != 0)
+            sim_step(i, &event);
+}
+
 static void finish_job(struct sim_job *job)
 {
     uint32_t i = job->island;
@@ -329,6 +339,8 @@ static void finish_job(struct sim_job *job)
     default: break;
     }
     sim_step(i, &event);
+    if (event.type == SYNC_EV_APPLIED)
+        tell_held(i, f);
 }
 
 static void deliver_contribution(const struct sim_object *o)
@@ -361,8 +373,10 @@ static void deliver_state(const struct sim_object *o)
             count_our_work(o->to, f, s, sim->truth[f][v][s]);
     to->chain[f] = to->disk.chain[f] = from->chain[f]; /* and a checkpoint is written at once */
     to->version[f] = to->disk.version[f] = from->version[f];
+    to->disk.blank[f] = false;
     sim_step(o->to, &(struct sync_event){
                         .type = SYNC_EV_INSTALLED, .fragment = f, .version = o->key.version, .hash = to->chain[f]});
+    tell_held(o->to, f);
 }
 
 static void deliver_result(const struct sim_object *o)

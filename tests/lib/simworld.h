@@ -42,8 +42,8 @@ struct sim_trainer {
 
 /* What survives the daemon. */
 struct sim_disk {
-    uint32_t *ledger; /* [fragments][SIM_V_MAX][n]: numbers of records */
-    bool blank;       /* nothing on it: it starts without a state */
+    uint32_t *ledger;      /* [fragments][SIM_V_MAX][n]: numbers of records */
+    bool blank[SIM_F_MAX]; /* nothing on it: it starts without a state */
     uint64_t version[SIM_F_MAX];
     struct digest chain[SIM_F_MAX]; /* the checkpoint; the ledger leads on from it */
 };

@@ -184,9 +184,11 @@ static void order_store(struct stage *stage, uint32_t f, uint64_t version)
     struct bitset ourselves = {{0}};
     bitset_add(&ourselves, stage->run.view.self);
     trainerrun_result(&stage->run, f, version, stage->run.view.self, &ourselves);
-    event_post_sync(
-        stage->events,
-        &(struct sync_event){.type = SYNC_EV_STORED, .fragment = f, .version = version, .shard = stage->run.view.self});
+    event_post_sync(stage->events, &(struct sync_event){.type = SYNC_EV_STORED,
+                                                        .fragment = f,
+                                                        .version = version,
+                                                        .shard = stage->run.view.self,
+                                                        .member = stage->run.view.self});
 }
 
 static void carry_out(struct stage *stage, const struct sync_action *action)

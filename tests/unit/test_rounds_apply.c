@@ -297,6 +297,23 @@ static void exactly_the_shards_that_name_us_are_counted(void **state)
     rig_close(rig);
 }
 
+/* An older state beside a ledger that goes further, with a gap: what follows the gap is there, and nobody fetches it or
+ * makes it again. */
+static void results_of_the_next_version_that_are_there_are_told(void **state)
+{
+    (void)state;
+    static struct rig_object later;
+    struct bitset all = bitset_first(3);
+    struct rig *rig = rig_new("apply-held", coarse, 3, 0, 0);
+    rig_result(rig, 1, 1, &all, 0.5f, &later);
+    assert_ok(ledger_append(rig->ledger, 1, 2, 1, later.byte, later.bytes, false));
+    rig_round(rig, 1, &all);
+    struct sync_peer_fragment own = sync_own(rig->sync, 1);
+    assert_int_equal(own.version, 1);
+    assert_int_equal(bitset_word(&own.results), 1 << 1);
+    rig_close(rig);
+}
+
 static void who_has_not_contributed_is_not_counted(void **state)
 {
     (void)state;
@@ -507,6 +524,7 @@ int main(void)
         cmocka_unit_test(a_penalty_takes_its_norms_over_all_shards),
         cmocka_unit_test(a_result_that_cannot_be_applied_leaves_its_shard),
         cmocka_unit_test(exactly_the_shards_that_name_us_are_counted),
+        cmocka_unit_test(results_of_the_next_version_that_are_there_are_told),
         cmocka_unit_test(who_has_not_contributed_is_not_counted),
         cmocka_unit_test(a_residual_moves_where_a_result_counts_us),
         cmocka_unit_test(what_is_not_known_any_more_is_not_added),

@@ -1,0 +1,267 @@
+/* The protocol's core among a few members whose words the test chooses: what is believed, what is waited for, what is
+ * asked of whom. tests/sim has the whole of it; here is each rule alone. */
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "common/digest.h"
+#include "net/sync.h"
+
+enum { MEMBERS_MAX = 5, ACTIONS_MAX = 256 };
+
+static struct sync *sync;
+static uint64_t now_ms;
+static struct wire_fragment said[MEMBERS_MAX]; /* what each says of fragment 0 */
+static bool takes_part[MEMBERS_MAX];
+static struct sync_action got[ACTIONS_MAX]; /* what the last event ordered */
+static size_t got_count;
+
+static struct digest hash_named(char name, uint64_t version)
+{
+    return digest_of((char[]){name, (char)version}, 2);
+}
+
+static void happens(struct sync_event event)
+{
+    got_count = 0;
+    sync_step(sync, &event, now_ms);
+    while (sync_action(sync, &got[got_count]))
+        assert_true(++got_count < ACTIONS_MAX);
+}
+
+static void tick(uint64_t later_ms)
+{
+    now_ms += later_ms;
+    happens((struct sync_event){.type = SYNC_EV_TICK});
+}
+
+static const struct sync_action *ordered(enum sync_action_type type)
+{
+    for (size_t i = 0; i < got_count; i++)
+        if (got[i].type == type)
+            return &got[i];
+    return NULL;
+}
+
+static void hear(uint32_t member)
+{
+    static struct wire_heartbeat beat;
+    beat.taking_part = takes_part[member];
+    beat.fragments_count = 1;
+    beat.fragments[0] = said[member];
+    happens((struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = member, .beat = &beat});
+}
+
+static void comes_up(uint32_t member)
+{
+    happens((struct sync_event){.type = SYNC_EV_PEER_UP, .member = member});
+}
+
+static void goes_away(uint32_t member)
+{
+    happens((struct sync_event){.type = SYNC_EV_PEER_DOWN, .member = member});
+}
+
+/* We are member `self` of `count`, at `version` with hash 'a'; all are up and say the same of themselves. Members whose
+ * bit is in `owners` own a shard of the one fragment. */
+static void among(uint32_t count, uint32_t self, uint64_t owners, uint64_t version, struct owner_rule rule)
+{
+    struct bitset shards = bitset_of_word(owners);
+    struct digest hash = hash_named('a', version);
+    struct sync_conf conf = {
+        .self = self, .members_count = count, .fragments_count = 1, .shards = &shards, .rule = rule};
+    now_ms = 1000;
+    assert_ok(sync_new(&conf, &sync));
+    sync_restore(sync, 0, version, &hash, &(struct bitset){{0}});
+    for (uint32_t i = 0; i < count; i++) {
+        takes_part[i] = true;
+        said[i] = (struct wire_fragment){.version = version, .hash = hash, .hash_known = true};
+        if (i == self)
+            continue;
+        comes_up(i);
+        hear(i);
+    }
+}
+
+/* It has made versions up to this one since. */
+static void is_at(uint32_t member, uint64_t version)
+{
+    said[member] = (struct wire_fragment){.version = version, .hash = hash_named('a', version), .hash_known = true};
+}
+
+static void contributes(uint32_t member, uint64_t version)
+{
+    happens((struct sync_event){.type = SYNC_EV_CONTRIBUTION, .member = member, .version = version});
+}
+
+static int ends(void **state)
+{
+    (void)state;
+    sync_free(sync);
+    sync = NULL;
+    return 0;
+}
+
+/* Whom we asked for a result of this shard; UINT32_MAX: nobody. */
+static uint32_t asked_for(uint32_t shard)
+{
+    for (size_t i = 0; i < got_count; i++)
+        if (got[i].type == SYNC_DO_FETCH && got[i].key.kind == WIRE_RESULT && got[i].key.shard == shard)
+            return got[i].member;
+    return UINT32_MAX;
+}
+
+/* ---- a result that exists is not made again ---- */
+
+/* Our disk is older than what we had published; who has it takes no part any more, so the round does not wait for it.
+ */
+static void a_result_that_somebody_shows_is_not_made_again(void **state)
+{
+    (void)state;
+    for (int by_version = 0; by_version < 2; by_version++) {
+        among(3, 0, 1, 4, (struct owner_rule){0});
+        takes_part[2] = false;
+        if (by_version)
+            is_at(2, 5);
+        else
+            bitset_add(&said[2].results, 0);
+        hear(2);
+        contributes(1, 5);
+        assert_null(ordered(SYNC_DO_REDUCE));
+        tick(100);
+        assert_null(ordered(SYNC_DO_REDUCE));
+        tick(10000);
+        assert_null(ordered(SYNC_DO_REDUCE));
+        assert_int_equal(asked_for(0), 2);
+        goes_away(2); /* with it the result, but it will be back */
+        tick(10000);
+        assert_null(ordered(SYNC_DO_REDUCE));
+        ends(NULL);
+    }
+}
+
+/* It is seen only while the new one is being made. */
+static void a_result_that_turns_up_stops_the_one_being_made(void **state)
+{
+    (void)state;
+    among(3, 0, 1, 4, (struct owner_rule){.quorum = 1, .grace_ms = 0});
+    contributes(1, 5);
+    assert_non_null(ordered(SYNC_DO_REDUCE));
+    bitset_add(&said[2].results, 0);
+    hear(2);
+    happens((struct sync_event){.type = SYNC_EV_REDUCED});
+    assert_null(ordered(SYNC_DO_STORE));
+    tick(100);
+    tick(10000);
+    assert_int_equal(asked_for(0), 2);
+    happens((struct sync_event){.type = SYNC_EV_STORED, .version = 5, .member = 2});
+    assert_int_equal(sync_owner(sync, 0)->round, 6);
+    ends(NULL);
+}
+
+/* A mean that came too late is not stored, and one that was stored too late is not sent. */
+static void a_reduction_that_is_over_is_not_published(void **state)
+{
+    (void)state;
+    for (int storing = 0; storing < 2; storing++) {
+        among(3, 0, 1, 4, (struct owner_rule){.quorum = 1, .grace_ms = 0});
+        contributes(1, 5);
+        if (storing)
+            happens((struct sync_event){.type = SYNC_EV_REDUCED});
+        happens((struct sync_event){.type = SYNC_EV_STORED, .version = 5, .member = 2});
+        assert_int_equal(sync_owner(sync, 0)->round, 6);
+        happens((struct sync_event){.type = storing ? SYNC_EV_STORED : SYNC_EV_REDUCED, .version = 5});
+        assert_null(ordered(SYNC_DO_STORE));
+        assert_null(ordered(SYNC_DO_SEND));
+        assert_int_equal(sync_owner(sync, 0)->round, 6);
+        assert_int_equal(sync_owner(sync, 0)->state, OWNER_COLLECTING);
+        ends(NULL);
+    }
+}
+
+/* ---- who is waited for ---- */
+
+static void being_away_is_no_abstention(void **state)
+{
+    (void)state;
+    among(3, 0, 1, 4, (struct owner_rule){0});
+    goes_away(2);
+    contributes(1, 5);
+    assert_null(ordered(SYNC_DO_REDUCE));
+    tick(60000);
+    assert_null(ordered(SYNC_DO_REDUCE));
+    ends(NULL);
+}
+
+static void one_that_was_not_heard_is_waited_for(void **state)
+{
+    (void)state;
+    among(3, 0, 1, 4, (struct owner_rule){0});
+    comes_up(2); /* again: what it said before is void */
+    contributes(1, 5);
+    tick(60000);
+    assert_null(ordered(SYNC_DO_REDUCE));
+    takes_part[2] = false;
+    hear(2);
+    assert_non_null(ordered(SYNC_DO_REDUCE));
+    ends(NULL);
+}
+
+/* Its trainer is gone, but what it had sent before is on its way. */
+static void what_was_contributed_is_waited_for(void **state)
+{
+    (void)state;
+    among(3, 0, 1, 4, (struct owner_rule){0});
+    said[2].contributed = 5;
+    takes_part[2] = false;
+    hear(2);
+    contributes(1, 5);
+    tick(60000);
+    assert_null(ordered(SYNC_DO_REDUCE));
+    contributes(2, 5);
+    assert_non_null(ordered(SYNC_DO_REDUCE));
+    ends(NULL);
+}
+
+static void a_contribution_to_another_round_is_passed_over(void **state)
+{
+    (void)state;
+    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 4, .shard = 0, .island = 1};
+    among(2, 0, 1, 4, (struct owner_rule){0});
+    assert_int_equal(sync_wants(sync, &key, 1), SYNC_NOT_NEEDED);
+    contributes(1, 4);
+    assert_null(ordered(SYNC_DO_REDUCE));
+    assert_true(bitset_empty(&sync_owner(sync, 0)->have));
+    key.version = 6;
+    assert_int_equal(sync_wants(sync, &key, 1), SYNC_NOT_YET);
+    contributes(1, 6);
+    assert_true(bitset_empty(&sync_owner(sync, 0)->have));
+    ends(NULL);
+}
+
+static void another_base_is_told(void **state)
+{
+    (void)state;
+    struct digest ours = hash_named('a', 4), other = hash_named('b', 4);
+    among(2, 0, 1, 4, (struct owner_rule){0});
+    assert_true(sync_base_agrees(sync, 0, 5, &ours));
+    assert_false(sync_base_agrees(sync, 0, 5, &other));
+    assert_true(sync_base_agrees(sync, 0, 6, &other)); /* not known yet */
+    ends(NULL);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_result_that_somebody_shows_is_not_made_again, ends),
+        cmocka_unit_test_teardown(a_result_that_turns_up_stops_the_one_being_made, ends),
+        cmocka_unit_test_teardown(a_reduction_that_is_over_is_not_published, ends),
+        cmocka_unit_test_teardown(being_away_is_no_abstention, ends),
+        cmocka_unit_test_teardown(one_that_was_not_heard_is_waited_for, ends),
+        cmocka_unit_test_teardown(what_was_contributed_is_waited_for, ends),
+        cmocka_unit_test_teardown(a_contribution_to_another_round_is_passed_over, ends),
+        cmocka_unit_test_teardown(another_base_is_told, ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

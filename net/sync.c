@@ -71,7 +71,8 @@ enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, u
         return sync_fragment_wants_state(sync, key, from);
     if (key->shard >= sync->conf.members_count || !sync_core_owns(sync, key->fragment, key->shard))
         return SYNC_NOT_NEEDED;
-    return key->kind == WIRE_CONTRIBUTION ? sync_owner_wants(sync, key, from) : sync_fragment_wants_result(sync, key);
+    return key->kind == WIRE_CONTRIBUTION ? sync_owner_wants(sync, key, from)
+                                          : sync_fragment_wants_result(sync, key, from);
 }
 
 bool sync_base_agrees(const struct sync *sync, uint32_t f, uint64_t version, const struct digest *base_hash)

@@ -74,7 +74,7 @@ const struct owner *sync_owner(const struct sync *sync, uint32_t f);
 /* With a quorum: rounds of our shards in a row that closed without the member, though it takes part; `*too_late`: it is
  * later than the run's grace, so that they no longer wait for it. */
 uint64_t sync_missed(const struct sync *sync, uint32_t member, bool *too_late);
-/* Highest version any member is known to hold. */
+/* The highest version that we, or more than half of the others, are known to hold. */
 uint64_t sync_version_max(const struct sync *sync, uint32_t f);
 
 const char *sync_state_name(enum sync_state state);

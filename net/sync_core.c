@@ -132,6 +132,31 @@ const struct digest *sync_core_hash_at(const struct sync_fragment *fragment, uin
 
 /* ---- who owns, who holds ---- */
 
+/* Whether the member's word counts: it has said something; and if its state is to be had, it is up and has one. */
+static bool announces(const struct sync *sync, uint32_t f, uint32_t member, bool to_have)
+{
+    const struct sync_member *peer = &sync->peers[member];
+    bool has = peer->up && peer->fragments[f].hash_known;
+    return member != sync->conf.self && peer->fragments[f].said && (has || !to_have);
+}
+
+uint64_t sync_core_announced(const struct sync *sync, uint32_t f, bool to_have)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+        uint64_t version = sync->peers[i].fragments[f].version;
+        uint32_t there = 0, as_far = 0;
+        if (!announces(sync, f, i, to_have) || version <= most)
+            continue;
+        for (uint32_t k = 0; k < sync->conf.members_count; k++) {
+            there += announces(sync, f, k, to_have);
+            as_far += announces(sync, f, k, to_have) && sync->peers[k].fragments[f].version >= version;
+        }
+        most = 2 * as_far > there ? version : most;
+    }
+    return most;
+}
+
 bool sync_core_holds(const struct sync_peer_fragment *row, uint64_t version, uint32_t shard)
 {
     return row->version >= version || (row->version + 1 == version && bitset_has(&row->results, shard));

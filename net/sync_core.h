@@ -5,7 +5,7 @@
  * It is called by all of them and calls none; it takes no event, decides nothing, and after sync_core_new() allocates
  * nothing. Each floor writes only what is its own: sync_owner a fragment's `owner` and a member's `grace`,
  * sync_fragment the rest of struct sync_fragment, sync_peers the rest of struct sync_member (and, of a fragment, since
- * when it is behind and when it may ask again).
+ * when it is behind, when it may ask again, and who was asked).
  */
 #ifndef NET_SYNC_CORE_H
 #define NET_SYNC_CORE_H
@@ -39,6 +39,10 @@ struct sync_fragment {
     bool complete;             /* all results of version + 1 are stored */
     uint64_t behind_ms;        /* since when a peer is known to be ahead; 0: not */
     uint64_t fetch_ms;         /* no new request before */
+    uint32_t fetch_tries;      /* requests for results of version + 1 so far */
+    struct bitset asked;       /* members that were asked for them */
+    struct bitset without;     /* and said that they do not have one */
+    struct bitset astray;      /* shards that somebody else than the owner was asked for */
     struct wire_key state_key; /* REPAIR: what was asked for */
     uint32_t state_from;
     struct sync_known_hash hashes[SYNC_HASHES];
@@ -90,6 +94,10 @@ const struct digest *sync_core_hash_at(const struct sync_fragment *fragment, uin
 
 /* Whether who says this of a fragment holds the result of a shard: it says so, or has applied it. */
 bool sync_core_holds(const struct sync_peer_fragment *row, uint64_t version, uint32_t shard);
+
+/* The highest version of a fragment that more than half of the others announce: no single word leads further. With
+ * `to_have` only those count that are up and have a state. 0: none. */
+uint64_t sync_core_announced(const struct sync *sync, uint32_t f, bool to_have);
 
 /* Whether the member owns a part of the fragment; whether we do. */
 bool sync_core_owns(const struct sync *sync, uint32_t f, uint32_t member);

@@ -18,6 +18,8 @@ static void arrive(struct sync *sync, uint32_t f, uint64_t version, const struct
     fragment->complete = false;
     fragment->behind_ms = 0;
     fragment->fetch_ms = 0;
+    fragment->fetch_tries = 0;
+    fragment->asked = fragment->without = fragment->astray = (struct bitset){{0}};
     sync_core_remember_hash(fragment, version, hash);
     sync_core_put_version(sync, SYNC_DO_RETIRE, f, version);
     sync_owner_advanced(sync, f, version);
@@ -331,14 +333,18 @@ enum sync_want sync_fragment_wants_state(const struct sync *sync, const struct w
     return asked && fragment->state_from == from ? SYNC_WANT : SYNC_NOT_NEEDED;
 }
 
-enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct wire_key *key)
+enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct wire_key *key, uint32_t from)
 {
     const struct sync_fragment *fragment = &sync->fragments[key->fragment];
     if (key->version <= fragment->own.version)
         return SYNC_HAVE;
     if (key->version > fragment->own.version + 1)
         return SYNC_NOT_YET;
-    return bitset_has(&fragment->own.results, key->shard) ? SYNC_HAVE : SYNC_WANT;
+    if (bitset_has(&fragment->own.results, key->shard))
+        return SYNC_HAVE;
+    /* Anybody could say what he likes about another's shard. */
+    bool fetched = bitset_has(&fragment->astray, key->shard) && bitset_has(&fragment->asked, from);
+    return from == key->shard || fetched ? SYNC_WANT : SYNC_NOT_NEEDED;
 }
 
 struct bitset sync_fragment_waiting_for(const struct sync *sync, uint32_t f)

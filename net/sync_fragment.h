@@ -39,7 +39,7 @@ void sync_fragment_state_moves(struct sync *sync, uint32_t f);
 
 /* Whether a state that `from` offers, or a result, is wanted; the shard exists. */
 enum sync_want sync_fragment_wants_state(const struct sync *sync, const struct wire_key *key, uint32_t from);
-enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct wire_key *key);
+enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct wire_key *key, uint32_t from);
 /* Owners whose result a fragment that has contributed waits for. */
 struct bitset sync_fragment_waiting_for(const struct sync *sync, uint32_t f);
 

@@ -105,41 +105,74 @@ void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
         sync_owner_check_all(sync);
 }
 
+/* ---- catching up: whom to ask ---- */
+
+/* How many of those that are up announce the same hash of the version as this member. */
+static uint32_t agreeing(const struct sync *sync, uint32_t f, uint32_t member)
+{
+    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+        const struct sync_peer_fragment *other = &sync->peers[i].fragments[f];
+        count += i != sync->conf.self && sync->peers[i].up && other->hash_known && other->version == row->version &&
+                 digest_equal(&other->hash, &row->hash);
+    }
+    return count;
+}
+
+/* The member to ask for its state: of those that hold exactly the version that more than half of the others announce,
+ * with the hash that most of them have, the next one after `before`. */
+static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t before)
+{
+    uint64_t version = sync_core_announced(sync, f, true);
+    uint32_t best = SYNC_NOBODY, best_agree = 0, first = before == SYNC_NOBODY ? 0 : before + 1;
+    for (uint32_t k = 0; k < sync->conf.members_count; k++) {
+        uint32_t i = (first + k) % sync->conf.members_count;
+        const struct sync_member *peer = &sync->peers[i];
+        if (i == sync->conf.self || !peer->up || !peer->fragments[f].hash_known ||
+            peer->fragments[f].version != version)
+            continue;
+        uint32_t agree = agreeing(sync, f, i);
+        if (agree > best_agree) {
+            best = i;
+            best_agree = agree;
+        }
+    }
+    return best;
+}
+
+/* Whether the member may be asked for a result of the next version. */
+static bool may_have(const struct sync *sync, uint32_t f, uint32_t shard, uint32_t member)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    const struct sync_member *peer = &sync->peers[member];
+    return member != sync->conf.self && peer->up && !bitset_has(&fragment->without, member) &&
+           sync_core_holds(&peer->fragments[f], fragment->own.version + 1, shard);
+}
+
+/* The member to ask for a result: its owner first, then all who hold it in turn, since one may be silent. While the
+ * owner is there and has none, nobody is asked: what others hold of its shard it fetches itself. */
+static uint32_t result_source(const struct sync *sync, uint32_t f, uint32_t shard)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    uint32_t members = sync->conf.members_count, holders = 0;
+    bool owner_there = shard != sync->conf.self && sync->peers[shard].up;
+    if (owner_there && !sync_core_holds(&sync->peers[shard].fragments[f], fragment->own.version + 1, shard))
+        return SYNC_NOBODY;
+    for (uint32_t i = 0; i < members; i++)
+        holders += may_have(sync, f, shard, i);
+    uint32_t turn = holders > 0 ? fragment->fetch_tries % holders : 0;
+    for (uint32_t k = 0; k < members; k++) {
+        uint32_t i = (shard + k) % members;
+        if (may_have(sync, f, shard, i) && turn-- == 0)
+            return i;
+    }
+    return SYNC_NOBODY;
+}
+
 /* ---- catching up ---- */
 
-/* The member to ask: one that is up and furthest ahead; a different one than `except` if there is a choice. */
-static uint32_t furthest_ahead(const struct sync *sync, uint32_t f, uint64_t above, uint32_t except)
-{
-    uint32_t best = SYNC_NOBODY;
-    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
-        if (i == sync->conf.self || !sync->peers[i].up || sync->peers[i].fragments[f].version <= above)
-            continue;
-        bool better = best == SYNC_NOBODY || best == except ||
-                      (i != except && sync->peers[i].fragments[f].version > sync->peers[best].fragments[f].version);
-        if (better)
-            best = i;
-    }
-    return best;
-}
-
-/* The member to ask for its state again: one that is up and has one, preferably not `except`, then the furthest ahead.
- */
-static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t except)
-{
-    uint32_t best = SYNC_NOBODY;
-    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
-        const struct sync_member *peer = &sync->peers[i];
-        if (i == sync->conf.self || !peer->up || !peer->fragments[f].hash_known)
-            continue;
-        if (best == SYNC_NOBODY || best == except ||
-            (i != except && peer->fragments[f].version > sync->peers[best].fragments[f].version))
-            best = i;
-    }
-    return best;
-}
-
-/* Asks for every missing result of the next version, each from its owner if that holds it, else from anyone who does.
- * True if there was one to ask. */
+/* Asks for every missing result of the next version. True if there was one to ask. */
 static bool fetch_results(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
@@ -148,19 +181,17 @@ static bool fetch_results(struct sync *sync, uint32_t f)
     for (uint32_t s = 0; s < sync->conf.members_count; s++) {
         if (!sync_core_owns(sync, f, s) || bitset_has(&fragment->own.results, s))
             continue;
-        uint32_t from = SYNC_NOBODY;
-        for (uint32_t i = 0; i < sync->conf.members_count; i++) {
-            bool can =
-                i != sync->conf.self && sync->peers[i].up && sync_core_holds(&sync->peers[i].fragments[f], version, s);
-            if (can && (from == SYNC_NOBODY || i == s))
-                from = i;
-        }
+        uint32_t from = result_source(sync, f, s);
         if (from == SYNC_NOBODY)
             continue;
+        bitset_add(&fragment->asked, from);
+        if (from != s)
+            bitset_add(&fragment->astray, s);
         struct wire_key key = {.kind = WIRE_RESULT, .fragment = f, .version = version, .shard = s, .island = s};
         sync_core_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
         asked = true;
     }
+    fragment->fetch_tries += asked;
     return asked;
 }
 
@@ -179,19 +210,60 @@ static bool someone_holds_more(const struct sync *sync, uint32_t f)
     return false;
 }
 
-/* A fragment without any state takes the first member's that has one. */
+/* A fragment without any state takes one that is there. */
 static void fill_blank(struct sync *sync, uint32_t f)
 {
-    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
-        const struct sync_member *peer = &sync->peers[i];
-        if (i == sync->conf.self || !peer->up || !peer->fragments[f].hash_known)
-            continue;
-        /* A run that begins: our own trainer is about to bring the same initial tensors. */
-        if (peer->fragments[f].version == 0 && sync->brings_initial)
-            continue;
-        sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = i});
+    uint32_t from = state_source(sync, f, SYNC_NOBODY);
+    /* A run that begins: our own trainer is about to bring the same initial tensors. */
+    if (from == SYNC_NOBODY || (sync->peers[from].fragments[f].version == 0 && sync->brings_initial))
         return;
-    }
+    sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = from});
+}
+
+/* Results do not lead on from here: takes a state, if more than half of the others are ahead by `by`. */
+static void fall_behind(struct sync *sync, uint32_t f, uint64_t by)
+{
+    uint64_t announced = sync_core_announced(sync, f, true), own = sync->fragments[f].own.version;
+    uint32_t from = announced >= own && announced - own >= by ? state_source(sync, f, SYNC_NOBODY) : SYNC_NOBODY;
+    if (from == SYNC_NOBODY)
+        return;
+    sync_core_report(sync, SYNC_REPORT_BEHIND, f, from);
+    sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = from});
+}
+
+static bool someone_far_ahead(const struct sync *sync, uint32_t f)
+{
+    for (uint32_t i = 0; i < sync->conf.members_count; i++)
+        if (i != sync->conf.self && sync->peers[i].up &&
+            sync->peers[i].fragments[f].version > sync->fragments[f].own.version + BEHIND_MAX)
+            return true;
+    return false;
+}
+
+static void ask_again_for_state(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    if (sync->now_ms < fragment->fetch_ms)
+        return;
+    uint32_t from = state_source(sync, f, fragment->state_from);
+    if (from != SYNC_NOBODY)
+        sync_fragment_ask_for_state(sync, f, from);
+}
+
+/* Asks for what leads on to the next version. */
+static void ask_for_more(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    if (bitset_empty(&fragment->own.results) && someone_far_ahead(sync, f))
+        fall_behind(sync, f, BEHIND_MAX + 1);
+    if (fragment->state == SYNC_REPAIR || fragment->lost)
+        return;
+    fragment->fetch_ms = sync->now_ms + FETCH_AGAIN_MS;
+    if (fetch_results(sync, f) || bitset_empty(&fragment->without))
+        return;
+    /* All who could be asked have said that their ledgers do not go back so far. */
+    fragment->without = (struct bitset){{0}};
+    fall_behind(sync, f, 1);
 }
 
 void sync_peers_catch_up(struct sync *sync, uint32_t f)
@@ -202,11 +274,7 @@ void sync_peers_catch_up(struct sync *sync, uint32_t f)
         return;
     }
     if (fragment->state == SYNC_REPAIR) {
-        if (sync->now_ms < fragment->fetch_ms)
-            return;
-        uint32_t from = state_source(sync, f, fragment->state_from);
-        if (from != SYNC_NOBODY)
-            sync_fragment_ask_for_state(sync, f, from);
+        ask_again_for_state(sync, f);
         return;
     }
     if (fragment->complete || fragment->state == SYNC_APPLYING || !someone_holds_more(sync, f)) {
@@ -215,15 +283,8 @@ void sync_peers_catch_up(struct sync *sync, uint32_t f)
     }
     if (fragment->behind_ms == 0)
         fragment->behind_ms = sync->now_ms;
-    if (sync->now_ms < fragment->behind_ms + PATIENCE_MS || sync->now_ms < fragment->fetch_ms)
-        return;
-    uint32_t ahead = furthest_ahead(sync, f, fragment->own.version + BEHIND_MAX, SYNC_NOBODY);
-    if (ahead != SYNC_NOBODY && bitset_empty(&fragment->own.results)) {
-        sync_core_report(sync, SYNC_REPORT_BEHIND, f, ahead);
-        sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = ahead});
-    } else if (fetch_results(sync, f)) {
-        fragment->fetch_ms = sync->now_ms + FETCH_AGAIN_MS;
-    }
+    if (sync->now_ms >= fragment->behind_ms + PATIENCE_MS && sync->now_ms >= fragment->fetch_ms)
+        ask_for_more(sync, f);
 }
 
 void sync_peers_not_available(struct sync *sync, const struct sync_event *event)
@@ -233,22 +294,20 @@ void sync_peers_not_available(struct sync *sync, const struct sync_event *event)
         return;
     struct sync_fragment *fragment = &sync->fragments[key->fragment];
     if (key->kind == WIRE_STATE) {
-        fragment->fetch_ms = sync->now_ms + STATE_MOVED_MS; /* it moved on, or is busy: ask again */
+        if (fragment->state == SYNC_REPAIR && event->member == fragment->state_from &&
+            wire_key_equal(key, &fragment->state_key))
+            fragment->fetch_ms = sync->now_ms + STATE_MOVED_MS; /* it moved on, or is busy: ask again */
         return;
     }
-    /* The result is not in that member's ledger any more. If it is ahead of us, its state has to do. */
-    if (key->kind != WIRE_RESULT || key->version != fragment->own.version + 1 || fragment->complete ||
-        sync->peers[event->member].fragments[key->fragment].version <= fragment->own.version)
+    if (key->kind != WIRE_RESULT || key->version != fragment->own.version + 1 ||
+        !bitset_has(&fragment->asked, event->member))
         return;
-    sync_core_report(sync, SYNC_REPORT_BEHIND, key->fragment, event->member);
-    sync_fragment_raise(sync, key->fragment, SYNC_EV_LOST, event);
+    bitset_add(&fragment->without, event->member); /* the next one is asked at once */
+    fragment->fetch_ms = 0;
 }
 
 uint64_t sync_peers_version_max(const struct sync *sync, uint32_t f)
 {
-    uint64_t most = sync->fragments[f].own.version;
-    for (uint32_t i = 0; i < sync->conf.members_count; i++)
-        if (sync->peers[i].fragments[f].version > most)
-            most = sync->peers[i].fragments[f].version;
-    return most;
+    uint64_t own = sync->fragments[f].own.version, announced = sync_core_announced(sync, f, false);
+    return announced > own ? announced : own;
 }

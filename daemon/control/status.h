@@ -89,7 +89,7 @@ struct status_peer {
 struct status_fragment {
     uint64_t params, tensors;
     struct sync_peer_fragment own;
-    uint64_t newest; /* version known anywhere */
+    uint64_t newest; /* version that most of the others say they hold */
     enum sync_state state;
     struct owner owner;
     struct bitset waiting; /* members it waits for */

@@ -46,18 +46,18 @@ static void copy_disk(struct sim_disk *to, const struct sim_disk *from)
     memcpy(ledger, from->ledger, (size_t)SIM_F_MAX * SIM_V_MAX * sim->n * sizeof *ledger);
 }
 
-/* Whether nobody else has this record, or a state that holds it. What is lost everywhere is lost for good, and there is
- * nothing left to hold the islands against: no trouble here goes that far. */
+/* Whether nobody else has this record, and somebody has still to come past its version. Who lacks what is lost
+ * everywhere can only take a state, which takes a majority; no trouble here goes that far. */
 static bool last_copy(uint32_t i, uint32_t f, uint64_t version, uint32_t shard)
 {
     uint32_t number = *sim_held(&sim->island[i].disk, f, version, shard);
+    bool needed = false;
     for (uint32_t k = 0; k < sim->n && number != 0; k++) {
-        struct sim_disk *other = &sim->island[k].disk;
-        bool covered = !other->blank[f] && other->version[f] >= version;
-        if (k != i && (covered || *sim_held(other, f, version, shard) == number))
+        if (k != i && *sim_held(&sim->island[k].disk, f, version, shard) == number)
             return false;
+        needed |= k != i && sim->island[k].version[f] < version;
     }
-    return number != 0;
+    return needed;
 }
 
 /* Power was lost: from somewhere behind what was flushed on, the ledger is gone. */
@@ -77,14 +77,15 @@ static void lose_power(uint32_t i)
     }
 }
 
+/* One disk at a time, and the next when that island has caught up: an older state that most of them have is what they
+ * go on from. */
 static bool can_be_lost(uint32_t i)
 {
     for (uint32_t f = 0; f < sim->fragments; f++) {
-        bool elsewhere = false; /* somebody has a state at all */
         for (uint32_t k = 0; k < sim->n; k++)
-            elsewhere |= k != i && !sim->island[k].disk.blank[f];
-        if (!elsewhere)
-            return false;
+            if (k != i && (!sim->island[k].alive || !sync_known(sim->island[k].sync, f) ||
+                           sim->island[k].version[f] < sim->island[i].version[f]))
+                return false;
         for (uint64_t v = 1; v < SIM_V_MAX; v++)
             for (uint32_t s = 0; s < sim->n; s++)
                 if (last_copy(i, f, v, s))
@@ -163,7 +164,7 @@ void sim_crash(uint32_t i)
     island->go_on_ms = 0;
     island->revive_ms = sim->now_ms + 200 + sim_below(5000);
     lose_power(i);
-    if (sim->disks && sim_chance(25) && can_be_lost(i))
+    if (sim->disks && sim->n > 1 && sim_chance(40) && can_be_lost(i))
         lose_disk(i);
 }
 

@@ -325,7 +325,8 @@ static struct sync *among_many(uint64_t ahead)
     beat.fragments_count = FRAGMENTS;
     for (uint32_t f = 0; f < FRAGMENTS; f++) {
         sync_restore(sync, f, 1, &hash, &none);
-        beat.fragments[f] = (struct wire_fragment){.fragment = f, .version = 1 + ahead};
+        beat.fragments[f] =
+            (struct wire_fragment){.fragment = f, .version = 1 + ahead, .hash = hash, .hash_known = true};
     }
     for (uint32_t i = 1; i < MANY; i++) {
         happens(sync, (struct sync_event){.type = SYNC_EV_PEER_UP, .member = i}, 1);

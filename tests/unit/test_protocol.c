@@ -102,6 +102,11 @@ static int ends(void **state)
     return 0;
 }
 
+static struct wire_key result_key(uint64_t version, uint32_t shard)
+{
+    return (struct wire_key){.kind = WIRE_RESULT, .version = version, .shard = shard, .island = shard};
+}
+
 /* Whom we asked for a result of this shard; UINT32_MAX: nobody. */
 static uint32_t asked_for(uint32_t shard)
 {
@@ -250,6 +255,124 @@ static void another_base_is_told(void **state)
     ends(NULL);
 }
 
+/* ---- fetching results ---- */
+
+static void a_silent_holder_is_not_asked_for_ever(void **state)
+{
+    (void)state;
+    uint64_t asked = 0;
+    among(4, 3, 7, 4, (struct owner_rule){0});
+    for (uint32_t i = 0; i < 3; i++) {
+        is_at(i, 5);
+        hear(i);
+    }
+    for (int k = 0; k < 6; k++) {
+        for (int t = 0; t < 25; t++) {
+            tick(100);
+            if (asked_for(1) == UINT32_MAX)
+                continue;
+            assert_true(asked != 0 || asked_for(1) == 1); /* its owner first */
+            asked |= (uint64_t)1 << asked_for(1);
+        }
+    }
+    assert_int_equal(asked, 7);
+    ends(NULL);
+}
+
+static void a_result_comes_from_its_owner(void **state)
+{
+    (void)state;
+    struct wire_key key = result_key(5, 1);
+    among(4, 3, 7, 4, (struct owner_rule){0});
+    assert_int_equal(sync_wants(sync, &key, 1), SYNC_WANT);
+    assert_int_equal(sync_wants(sync, &key, 0), SYNC_NOT_NEEDED);
+    /* Another one says that it holds it: nobody but the owner is asked while that is there, and has none. */
+    bitset_add(&said[0].results, 1);
+    hear(0);
+    for (int t = 0; t < 100; t++) {
+        tick(100);
+        assert_int_equal(asked_for(1), UINT32_MAX);
+    }
+    assert_int_equal(sync_wants(sync, &key, 0), SYNC_NOT_NEEDED);
+    /* While the owner is away, whoever was asked may bring it, and nobody else. */
+    goes_away(1);
+    tick(2000);
+    assert_int_equal(asked_for(1), 0);
+    assert_int_equal(sync_wants(sync, &key, 0), SYNC_WANT);
+    assert_int_equal(sync_wants(sync, &key, 2), SYNC_NOT_NEEDED);
+    ends(NULL);
+}
+
+/* ---- what one member says ---- */
+
+static void one_word_does_not_replace_a_state(void **state)
+{
+    (void)state;
+    among(4, 3, 7, 4, (struct owner_rule){0});
+    is_at(0, 4 + 17);
+    hear(0);
+    for (int t = 0; t < 200; t++) {
+        tick(100);
+        assert_int_not_equal(sync_state(sync, 0), SYNC_REPAIR);
+    }
+    assert_true(sync_version_max(sync, 0) <= 5);
+    /* Nor does it lead the state that is fetched further than the others are. */
+    is_at(1, 4 + 17);
+    hear(1);
+    is_at(0, (uint64_t)1 << 60);
+    hear(0);
+    tick(10000);
+    assert_int_equal(sync_state(sync, 0), SYNC_REPAIR);
+    assert_non_null(ordered(SYNC_DO_FETCH));
+    assert_int_equal(ordered(SYNC_DO_FETCH)->member, 1);
+    assert_int_equal(ordered(SYNC_DO_FETCH)->key.version, 21);
+    ends(NULL);
+}
+
+static void not_available_is_believed_of_who_was_asked(void **state)
+{
+    (void)state;
+    among(4, 3, 1, 4, (struct owner_rule){0});
+    for (uint32_t i = 0; i < 3; i++)
+        is_at(i, 6);
+    hear(0);
+    hear(1);
+    hear(2);
+    struct sync_event event = {.type = SYNC_EV_NOT_AVAILABLE, .member = 2, .key = result_key(5, 0)};
+    happens(event);
+    assert_int_not_equal(sync_state(sync, 0), SYNC_REPAIR); /* it was not asked */
+    tick(100);
+    tick(500);
+    assert_int_equal(asked_for(0), 0);
+    event.member = 0;
+    happens(event);
+    assert_int_not_equal(sync_state(sync, 0), SYNC_REPAIR); /* the others may have it */
+    tick(100);
+    assert_int_not_equal(asked_for(0), UINT32_MAX);
+    assert_int_not_equal(asked_for(0), 0);
+    event.member = asked_for(0);
+    happens(event);
+    tick(100);
+    event.member = asked_for(0);
+    assert_int_not_equal(event.member, UINT32_MAX);
+    happens(event);
+    tick(100);
+    assert_int_equal(sync_state(sync, 0), SYNC_REPAIR); /* nobody has it: a state has to do */
+    const struct sync_action *fetch = ordered(SYNC_DO_FETCH);
+    assert_non_null(fetch);
+    assert_int_equal(fetch->key.kind, WIRE_STATE);
+    uint32_t source = fetch->member;
+    event = (struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = (source + 1) % 3, .key = fetch->key};
+    happens(event);
+    tick(1000);
+    assert_null(ordered(SYNC_DO_FETCH)); /* whoever said so was not asked */
+    event.member = source;
+    happens(event);
+    tick(1000);
+    assert_non_null(ordered(SYNC_DO_FETCH));
+    ends(NULL);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -262,6 +385,10 @@ int main(void)
         cmocka_unit_test_teardown(what_was_contributed_is_waited_for, ends),
         cmocka_unit_test_teardown(a_contribution_to_another_round_is_passed_over, ends),
         cmocka_unit_test_teardown(another_base_is_told, ends),
+        cmocka_unit_test_teardown(a_silent_holder_is_not_asked_for_ever, ends),
+        cmocka_unit_test_teardown(a_result_comes_from_its_owner, ends),
+        cmocka_unit_test_teardown(one_word_does_not_replace_a_state, ends),
+        cmocka_unit_test_teardown(not_available_is_believed_of_who_was_asked, ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -295,12 +295,21 @@ static void carry_report(struct engine *engine, const struct sync_action *action
     switch (action->report) {
     case SYNC_REPORT_DIVERGED: tell_diverged(action, peer); break;
     case SYNC_REPORT_PEER_DIVERGED: peers_diverged(engine->peers, action->member, action->fragment); break;
+    case SYNC_REPORT_DAMAGED:
+        log_error("fragment %" PRIu32 " has DIVERGED at version %" PRIu64
+                  ": our memory does not hold what our own ledger leads to; mending it from there. Look at this "
+                  "machine's memory",
+                  action->fragment, action->version);
+        break;
     case SYNC_REPORT_BEHIND:
         log_warn("fragment %" PRIu32 ": too far behind for results; fetching island %s's state", action->fragment,
                  peer);
         break;
     case SYNC_REPORT_REPAIRED:
-        log_info("fragment %" PRIu32 " now holds island %s's state", action->fragment, peer);
+        if (action->member == engine->view.self)
+            log_info("fragment %" PRIu32 " now holds what our ledger leads to", action->fragment);
+        else
+            log_info("fragment %" PRIu32 " now holds island %s's state", action->fragment, peer);
         break;
     case SYNC_REPORT_ILLEGAL:
         log_error("fragment %" PRIu32 ": an event had no place in state %s; please report this", action->fragment,
@@ -338,6 +347,8 @@ static void carry_out(struct engine *engine, const struct sync_action *action)
     case SYNC_DO_GIVE: trainer_give(engine->trainer, f); break;
     case SYNC_DO_TAKE_BACK: trainer_take_back(engine->trainer, f); break;
     case SYNC_DO_FETCH: peers_fetch(engine->peers, &action->key, action->member); break;
+    case SYNC_DO_REPLAY: rounds_replay(engine->rounds, f, action->version); break;
+    case SYNC_DO_MEND: rounds_mend(engine->rounds, f, action->version); break;
     case SYNC_DO_RETIRE: peers_retire(engine->peers, f, action->version); break;
     case SYNC_DO_ANNOUNCE: peers_announce(engine->peers); break;
     case SYNC_DO_REPORT: carry_report(engine, action); break;

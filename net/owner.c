@@ -7,7 +7,7 @@ typedef enum owner_order handler(struct owner *owner, const struct owner_rule *r
 static void next_round(struct owner *owner, uint64_t round)
 {
     owner->round = round;
-    owner->have = owner->refused = owner->late = (struct bitset){{0}};
+    owner->have = owner->refused = owner->late = owner->early = (struct bitset){{0}};
     owner->quorum_ms = 0;
 }
 
@@ -28,10 +28,19 @@ static enum owner_order ignore(struct owner *owner, const struct owner_rule *rul
     return OWNER_NOTHING;
 }
 
+static void note_early(struct owner *owner, const struct owner_input *input)
+{
+    if (input->early)
+        bitset_add(&owner->early, input->member);
+    else
+        bitset_remove(&owner->early, input->member);
+}
+
 static enum owner_order contributed(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
 {
     (void)rule;
     bitset_add(&owner->have, input->member);
+    note_early(owner, input);
     bitset_remove(&owner->refused, input->member); /* it has mended itself and come again */
     return OWNER_NOTHING;
 }
@@ -48,6 +57,7 @@ static enum owner_order contributed_late(struct owner *owner, const struct owner
 {
     (void)rule;
     bitset_add(&owner->late, input->member);
+    note_early(owner, input);
     return OWNER_NOTHING;
 }
 
@@ -130,6 +140,19 @@ static enum owner_order shown(struct owner *owner, const struct owner_rule *rule
     return OWNER_NOTHING;
 }
 
+static enum owner_order restarted(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
+{
+    (void)rule;
+    (void)input;
+    struct bitset have = owner->have;
+    bitset_add_all(&have, &owner->late);
+    bitset_keep_all(&have, &owner->early); /* their senders were told that they have arrived */
+    owner->drop = owner->state != OWNER_COLLECTING;
+    next_round(owner, owner->round);
+    owner->have = owner->early = have;
+    return OWNER_NOTHING;
+}
+
 static handler *const handlers[OWNER_STATES][OWNER_EVENTS] = {
     [OWNER_COLLECTING] = {[OWNER_CONTRIBUTED] = contributed,
                           [OWNER_REFUSED] = refused,
@@ -138,7 +161,8 @@ static handler *const handlers[OWNER_STATES][OWNER_EVENTS] = {
                           [OWNER_REDUCED] = ignore,
                           [OWNER_STORED] = ignore,
                           [OWNER_ADVANCED] = advanced,
-                          [OWNER_SHOWN] = ignore},
+                          [OWNER_SHOWN] = ignore,
+                          [OWNER_RESTARTED] = restarted},
     [OWNER_REDUCING] = {[OWNER_CONTRIBUTED] = contributed_late,
                         [OWNER_REFUSED] = refused,
                         [OWNER_DROPPED] = dropped,
@@ -146,7 +170,8 @@ static handler *const handlers[OWNER_STATES][OWNER_EVENTS] = {
                         [OWNER_REDUCED] = reduced,
                         [OWNER_STORED] = ignore,
                         [OWNER_ADVANCED] = advanced_in_job,
-                        [OWNER_SHOWN] = shown},
+                        [OWNER_SHOWN] = shown,
+                        [OWNER_RESTARTED] = restarted},
     [OWNER_STORING] = {[OWNER_CONTRIBUTED] = contributed_late,
                        [OWNER_REFUSED] = refused,
                        [OWNER_DROPPED] = ignore,
@@ -154,7 +179,8 @@ static handler *const handlers[OWNER_STATES][OWNER_EVENTS] = {
                        [OWNER_REDUCED] = ignore,
                        [OWNER_STORED] = stored,
                        [OWNER_ADVANCED] = advanced_in_job,
-                       [OWNER_SHOWN] = ignore}, /* the disk has it: too late */
+                       [OWNER_SHOWN] = ignore, /* the disk has it: too late */
+                       [OWNER_RESTARTED] = ignore},
 };
 
 struct owner owner_init(uint64_t version)

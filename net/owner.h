@@ -31,6 +31,7 @@ enum owner_event {
     OWNER_STORED,      /* and durable */
     OWNER_ADVANCED,    /* version: a result for it stands */
     OWNER_SHOWN,       /* somebody shows the result of this round: the one being made is of no use */
+    OWNER_RESTARTED,   /* our state was wrong: what was taken and refused was measured against it */
     OWNER_EVENTS
 };
 
@@ -47,6 +48,7 @@ struct owner {
     struct bitset have;    /* whose contribution is here */
     struct bitset refused; /* whose contribution was unusable */
     struct bitset late;    /* whose came while a job was at work; it counts if collecting goes on */
+    struct bitset early;   /* of have and late: they came before their base could be compared with ours */
     uint64_t quorum_ms;    /* when the quorum was reached; 0 before */
     bool drop;             /* a reduction is running whose result is not needed any more */
 };
@@ -55,6 +57,7 @@ struct owner_input {
     enum owner_event event;
     uint32_t member;
     uint64_t version;
+    bool early;        /* OWNER_CONTRIBUTED: nobody knows yet whether its base is ours */
     bool missing;      /* OWNER_CHECK: someone takes part, may contribute and has not */
     uint64_t grace_ms; /* OWNER_CHECK: how long the missing ones are worth waiting for after the quorum */
     uint64_t now_ms;

@@ -1,6 +1,7 @@
 #include "net/sync.h"
 
 #include "net/sync_core.h"
+#include "net/sync_doubt.h"
 #include "net/sync_fragment.h"
 #include "net/sync_owner.h"
 #include "net/sync_peers.h"
@@ -33,8 +34,10 @@ void sync_expect(struct sync *sync, bool expecting, bool brings_initial)
 
 static void tick(struct sync *sync)
 {
-    for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
+    for (uint32_t f = 0; f < sync->conf.fragments_count; f++) {
         sync_peers_catch_up(sync, f);
+        sync_fragment_offer_again(sync, f);
+    }
     sync_owner_check_all(sync);
 }
 
@@ -46,11 +49,14 @@ void sync_step(struct sync *sync, const struct sync_event *event, uint64_t now_m
     case SYNC_EV_CONTRIBUTION: sync_owner_contribution_in(sync, event); break;
     case SYNC_EV_CONTRIBUTION_REFUSED: sync_owner_contribution_refused(sync, event); break;
     case SYNC_EV_DROPPED: sync_owner_dropped(sync, event->fragment, event->member); break;
+    case SYNC_EV_REPLAYED:
+    case SYNC_EV_UNPROVEN: sync_doubt_answered(sync, event); break;
     case SYNC_EV_STORED: sync_fragment_result_stored(sync, event); break;
     case SYNC_EV_PEER_UP: sync_peers_up(sync, event->member); break;
     case SYNC_EV_PEER_DOWN: sync_peers_down(sync, event->member); break;
     case SYNC_EV_HEARTBEAT: sync_peers_heartbeat_in(sync, event); break;
     case SYNC_EV_NOT_AVAILABLE: sync_peers_not_available(sync, event); break;
+    case SYNC_EV_TURNED_DOWN: sync_fragment_turned_down(sync, event); break;
     case SYNC_EV_TICK: tick(sync); break;
     default: sync_fragment_raise(sync, event->fragment, event->type, event); break;
     }
@@ -96,6 +102,11 @@ void sync_state_moves(struct sync *sync, uint32_t f)
 bool sync_known(const struct sync *sync, uint32_t f)
 {
     return sync->fragments[f].own.hash_known;
+}
+
+bool sync_in_doubt(const struct sync *sync, uint32_t f)
+{
+    return sync_core_proof(&sync->fragments[f]) == SYNC_PROOF_ASKED;
 }
 
 enum sync_state sync_state(const struct sync *sync, uint32_t f)

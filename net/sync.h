@@ -56,6 +56,9 @@ enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, u
 /* Whether the fragment has a state at all. */
 bool sync_known(const struct sync *sync, uint32_t f);
 
+/* Whether others hold another state of our version and our own disk has been asked which is right. */
+bool sync_in_doubt(const struct sync *sync, uint32_t f);
+
 /* False if a contribution to `version` starts from another version - 1 than ours. Unknown counts as fine. */
 bool sync_base_agrees(const struct sync *sync, uint32_t f, uint64_t version, const struct digest *base_hash);
 

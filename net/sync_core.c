@@ -12,8 +12,9 @@ static const char what_for[] = "the protocol";
  * The most actions that one event can order, among M members:
  *
  *   a tick, of each fragment: the fetch of every shard's result (M), or a report, a retirement and the fetch of a state
- *   (3); and its owner's check may close the round (1).
- *   a heartbeat, of each fragment: a report, a retirement, the fetch of a state, its owner's check (4).
+ *   (3); one contribution that was refused is offered again (1); and its owner's check may close the round (1).
+ *   a heartbeat, of each fragment: a report, a retirement, the fetch of a state, its owner's check (4); or a replay.
+ *   "replayed": a report, a retirement, the mending, its owner's check (4).
  *   a peer that came up: of each fragment a contribution (1), and one announcement.
  *   "encoded": an announcement, a contribution to every other owner (M - 1), the owner's check (M + 1 in all).
  *   "stored": our result to every other member (M - 1), an announcement, the outer step (M + 1 in all).
@@ -21,7 +22,7 @@ static const char what_for[] = "the protocol";
  *   either may then retire a contribution and fetch a state (5 in all).
  *   every other event: fewer.
  *
- * So no fragment takes more than the larger of M + 1 and 5, which is below M + 5 for every M; and one announcement
+ * So no fragment takes more than the larger of M + 2 and 5, which is below M + 5 for every M; and one announcement
  * belongs to no fragment. What is left is for a caller that answers an action at once, while it drains: for a
  * SYNC_DO_TAKE_BACK taken out, SYNC_EV_TAKEN_BACK puts two in; a SYNC_DO_ENCODE that is answered with SYNC_EV_REFUSED
  * was alone.
@@ -128,6 +129,26 @@ const struct digest *sync_core_hash_at(const struct sync_fragment *fragment, uin
 {
     const struct sync_known_hash *entry = &fragment->hashes[version % SYNC_HASHES];
     return entry->known && entry->version == version ? &entry->hash : NULL;
+}
+
+enum sync_proof sync_core_proof(const struct sync_fragment *fragment)
+{
+    return fragment->proof_version == fragment->own.version ? fragment->proof : SYNC_PROOF_NONE;
+}
+
+bool sync_core_disputed(const struct sync *sync, uint32_t f)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    enum sync_proof proof = sync_core_proof(fragment);
+    if (proof == SYNC_PROOF_NONE || proof == SYNC_PROOF_ASKED)
+        return proof == SYNC_PROOF_ASKED;
+    for (uint32_t i = 0; i < sync->conf.members_count && sync->now_ms < fragment->proof_ms + SYNC_DISPUTE_MS; i++) {
+        const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
+        if (i != sync->conf.self && sync->peers[i].up && row->hash_known && row->version == fragment->own.version &&
+            !digest_equal(&row->hash, &fragment->own.hash))
+            return true;
+    }
+    return false;
 }
 
 /* ---- who owns, who holds ---- */

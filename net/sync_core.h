@@ -4,8 +4,8 @@
  *
  * It is called by all of them and calls none; it takes no event, decides nothing, and after sync_core_new() allocates
  * nothing. Each floor writes only what is its own: sync_owner a fragment's `owner` and a member's `grace`,
- * sync_fragment the rest of struct sync_fragment, sync_peers the rest of struct sync_member (and, of a fragment, since
- * when it is behind, when it may ask again, and who was asked).
+ * sync_doubt its proof, sync_fragment the rest of struct sync_fragment, sync_peers the rest of struct sync_member (and,
+ * of a fragment, since when it is behind, when it may ask again, and who was asked).
  */
 #ifndef NET_SYNC_CORE_H
 #define NET_SYNC_CORE_H
@@ -24,12 +24,17 @@
 
 /* Own hashes kept, to compare with peers that are a version or two behind or ahead. */
 enum { SYNC_HASHES = 4 };
+/* After our disk has answered, others get so long to ask theirs and mend themselves. */
+enum { SYNC_DISPUTE_MS = 30000 };
 
 struct sync_known_hash {
     uint64_t version;
     struct digest hash;
     bool known;
 };
+
+/* What our own disk says of our state: whether the hash of `version` is where checkpoint and ledger lead. */
+enum sync_proof { SYNC_PROOF_NONE, SYNC_PROOF_ASKED, SYNC_PROOF_CONFIRMED, SYNC_PROOF_FAILED };
 
 struct sync_fragment {
     enum sync_state state;
@@ -45,6 +50,10 @@ struct sync_fragment {
     struct bitset astray;      /* shards that somebody else than the owner was asked for */
     struct wire_key state_key; /* REPAIR: what was asked for */
     uint32_t state_from;
+    enum sync_proof proof; /* of proof_version; answered at proof_ms, and not asked for again before proof_next_ms */
+    uint64_t proof_version, proof_ms, proof_next_ms;
+    struct bitset turned_down;        /* owners that refuse our contribution in flight */
+    uint64_t offer_ms, offer_wait_ms; /* when it is offered again; how long is waited the next time */
     struct sync_known_hash hashes[SYNC_HASHES];
     struct sync_peer_fragment own;
     struct owner owner;
@@ -98,6 +107,12 @@ bool sync_core_holds(const struct sync_peer_fragment *row, uint64_t version, uin
 /* The highest version of a fragment that more than half of the others announce: no single word leads further. With
  * `to_have` only those count that are up and have a state. 0: none. */
 uint64_t sync_core_announced(const struct sync *sync, uint32_t f, bool to_have);
+
+/* What is known of our present version. */
+enum sync_proof sync_core_proof(const struct sync_fragment *fragment);
+/* Whether it is open which state of our version is right: our disk has been asked, or it was a short while ago and
+ * somebody who is up still holds another one. */
+bool sync_core_disputed(const struct sync *sync, uint32_t f);
 
 /* Whether the member owns a part of the fragment; whether we do. */
 bool sync_core_owns(const struct sync *sync, uint32_t f, uint32_t member);

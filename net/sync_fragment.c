@@ -6,6 +6,8 @@
 
 /* An unanswered request for a state is made again after this long, possibly to another member. */
 enum { STATE_AGAIN_MS = 15000 };
+/* Until a contribution that was refused is offered again: first, and at most. */
+enum { OFFER_AGAIN_MS = 2000, OFFER_AGAIN_MAX_MS = 60000 };
 
 /* ---- versions ---- */
 
@@ -13,9 +15,11 @@ enum { STATE_AGAIN_MS = 15000 };
 static void arrive(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
+    if (fragment->own.version != version || !fragment->own.hash_known)
+        fragment->own.results = (struct bitset){{0}};
     fragment->own.version = version;
-    fragment->own.results = (struct bitset){{0}};
-    fragment->complete = false;
+    fragment->proof = SYNC_PROOF_NONE;
+    fragment->complete = bitset_within(&sync->shards[f], &fragment->own.results) && !bitset_empty(&sync->shards[f]);
     fragment->behind_ms = 0;
     fragment->fetch_ms = 0;
     fragment->fetch_tries = 0;
@@ -43,6 +47,24 @@ void sync_fragment_ask_for_state(struct sync *sync, uint32_t f, uint32_t member)
     fragment->fetch_ms = sync->now_ms + STATE_AGAIN_MS;
     sync_core_put(
         sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = fragment->state_key, .member = member});
+}
+
+/* Puts in place what our own disk leads to; nobody's state is waited for. */
+static void mend(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    fragment->state_key = (struct wire_key){0};
+    fragment->state_from = sync->conf.self;
+    sync_core_put_version(sync, SYNC_DO_MEND, f, fragment->own.version);
+}
+
+void sync_fragment_cannot_mend(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    if (fragment->state_from != sync->conf.self)
+        return;
+    fragment->state_from = SYNC_NOBODY;
+    fragment->fetch_ms = sync->now_ms;
 }
 
 bool sync_fragment_fetching_state(const struct sync *sync, uint32_t f, struct wire_key *key)
@@ -89,7 +111,10 @@ static void repair(struct sync *sync, uint32_t f, const struct sync_event *event
     fragment->state = SYNC_REPAIR;
     /* A contribution in flight is void, and the next one takes its memory. */
     sync_core_put_version(sync, SYNC_DO_RETIRE, f, fragment->own.version + 1);
-    sync_fragment_ask_for_state(sync, f, event->member);
+    if (event->member == sync->conf.self)
+        mend(sync, f);
+    else
+        sync_fragment_ask_for_state(sync, f, event->member);
 }
 
 /* Not now: after the step that is under way. */
@@ -157,6 +182,8 @@ static void encoded(struct sync *sync, uint32_t f, const struct sync_event *even
     }
     fragment->state = SYNC_CONTRIBUTED;
     fragment->own.contributed = fragment->own.version + 1;
+    fragment->turned_down = (struct bitset){{0}};
+    fragment->offer_wait_ms = OFFER_AGAIN_MS;
     sync_core_announce(sync);
     sync_fragment_send_contributions(sync, f, SYNC_NOBODY);
     sync_owner_contributed(sync, f, fragment->own.contributed);
@@ -207,7 +234,11 @@ static void applied(struct sync *sync, uint32_t f, const struct sync_event *even
 
 static void installed(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
+    const struct sync_peer_fragment *own = &sync->fragments[f].own;
+    bool was_wrong = own->hash_known && own->version == event->version && !digest_equal(&own->hash, &event->hash);
     sync_core_report(sync, SYNC_REPORT_REPAIRED, f, sync->fragments[f].state_from);
+    if (was_wrong)
+        sync_owner_restarted(sync, f);
     arrive(sync, f, event->version, &event->hash);
     give(sync, f);
 }
@@ -293,6 +324,45 @@ void sync_fragment_raise(struct sync *sync, uint32_t f, enum sync_event_type typ
 {
     handler *handle = handlers[sync->fragments[f].state][type];
     (handle != NULL ? handle : illegal)(sync, f, event);
+}
+
+/* ---- contributions that were refused ---- */
+
+void sync_fragment_turned_down(struct sync *sync, const struct sync_event *event)
+{
+    const struct wire_key *key = &event->key;
+    if (key->kind != WIRE_CONTRIBUTION || key->fragment >= sync->conf.fragments_count ||
+        key->island != sync->conf.self || key->shard != event->member)
+        return;
+    struct sync_fragment *fragment = &sync->fragments[key->fragment];
+    if (fragment->state != SYNC_CONTRIBUTED || key->version != fragment->own.contributed)
+        return;
+    bitset_add(&fragment->turned_down, event->member);
+    fragment->offer_ms = sync->now_ms + fragment->offer_wait_ms;
+    fragment->offer_wait_ms *= 2;
+    if (fragment->offer_wait_ms > OFFER_AGAIN_MAX_MS)
+        fragment->offer_wait_ms = OFFER_AGAIN_MAX_MS;
+}
+
+void sync_fragment_owner_mended(struct sync *sync, uint32_t f, uint32_t member)
+{
+    bitset_add(&sync->fragments[f].turned_down, member); /* what it had taken, it has dropped, too */
+    sync->fragments[f].offer_ms = sync->now_ms;
+}
+
+void sync_fragment_offer_again(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    if (fragment->state != SYNC_CONTRIBUTED || bitset_empty(&fragment->turned_down) ||
+        sync->now_ms < fragment->offer_ms)
+        return;
+    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+        if (!bitset_has(&fragment->turned_down, i))
+            continue;
+        bitset_remove(&fragment->turned_down, i);
+        sync_fragment_send_contributions(sync, f, i); /* one in a tick */
+        return;
+    }
 }
 
 /* ---- results ---- */

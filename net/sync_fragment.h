@@ -31,8 +31,18 @@ void sync_fragment_result_stored(struct sync *sync, const struct sync_event *eve
  * SYNC_NOBODY. */
 void sync_fragment_send_contributions(struct sync *sync, uint32_t f, uint32_t only);
 
+/* An owner refuses our contribution: it is offered again after a while, which grows, since one of us will mend itself.
+ */
+void sync_fragment_turned_down(struct sync *sync, const struct sync_event *event);
+/* The member's state has become what ours is: what it had refused of ours, or taken and dropped, goes to it again. */
+void sync_fragment_owner_mended(struct sync *sync, uint32_t f, uint32_t member);
+/* To be called every tick: sends what is due to be offered again. */
+void sync_fragment_offer_again(struct sync *sync, uint32_t f);
+
 /* Asks a member for its state of the fragment, and remembers what and whom. */
 void sync_fragment_ask_for_state(struct sync *sync, uint32_t f, uint32_t member);
+/* Our disk does not lead to our version: the state is asked of others. */
+void sync_fragment_cannot_mend(struct sync *sync, uint32_t f);
 /* As sync_fetching_state() and sync_state_moves(). */
 bool sync_fragment_fetching_state(const struct sync *sync, uint32_t f, struct wire_key *key);
 void sync_fragment_state_moves(struct sync *sync, uint32_t f);

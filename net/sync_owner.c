@@ -78,6 +78,8 @@ static void step(struct sync *sync, uint32_t f, struct owner_input input)
 {
     struct owner *owner = &sync->fragments[f].owner;
     bool idle = owner->state != OWNER_COLLECTING || bitset_empty(&owner->have);
+    /* Those whom we refuse may be right: it is not known yet. */
+    idle = idle || sync_core_disputed(sync, f);
     if (!sync_core_we_own(sync, f) || (input.event == OWNER_CHECK && idle))
         return; /* and nobody needs to know who is missing */
     uint64_t round = owner->round;
@@ -135,7 +137,8 @@ static void contribution(struct sync *sync, const struct sync_event *event, enum
 {
     if (event->version != sync->fragments[event->fragment].owner.round)
         return;
-    step(sync, event->fragment, (struct owner_input){.event = what, .member = event->member});
+    bool early = sync_core_hash_at(&sync->fragments[event->fragment], event->version - 1) == NULL;
+    step(sync, event->fragment, (struct owner_input){.event = what, .member = event->member, .early = early});
     sync_owner_check(sync, event->fragment);
 }
 
@@ -178,6 +181,11 @@ void sync_owner_heard(struct sync *sync, uint32_t f, uint32_t member)
     if (owner->state == OWNER_REDUCING &&
         sync_core_holds(&sync->peers[member].fragments[f], owner->round, sync->conf.self))
         step(sync, f, (struct owner_input){.event = OWNER_SHOWN, .member = member});
+}
+
+void sync_owner_restarted(struct sync *sync, uint32_t f)
+{
+    step(sync, f, (struct owner_input){.event = OWNER_RESTARTED});
 }
 
 void sync_owner_advanced(struct sync *sync, uint32_t f, uint64_t version)

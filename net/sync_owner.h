@@ -40,6 +40,8 @@ void sync_owner_dropped(struct sync *sync, uint32_t f, uint32_t member);
 void sync_owner_stored(struct sync *sync, uint32_t f, uint64_t version, uint32_t member);
 /* The member says something new of the fragment: it may hold the result that we are about to make. */
 void sync_owner_heard(struct sync *sync, uint32_t f, uint32_t member);
+/* Our state was wrong and is mended: the round begins anew. */
+void sync_owner_restarted(struct sync *sync, uint32_t f);
 /* The fragment stands at `version`: so does our shard. */
 void sync_owner_advanced(struct sync *sync, uint32_t f, uint64_t version);
 

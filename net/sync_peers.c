@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "net/sync_doubt.h"
 #include "net/sync_fragment.h"
 #include "net/sync_owner.h"
 
@@ -36,45 +37,6 @@ void sync_peers_down(struct sync *sync, uint32_t member)
     /* What it said stays true: a round does not close over someone who may have contributed elsewhere. */
 }
 
-/* Who is wrong when two hashes of one version differ: the smaller party; between equals the one without the lowest
- * member. Both sides count alike, so exactly one of them repairs. */
-static bool we_are_wrong(const struct sync *sync, uint32_t f, uint64_t version, const struct digest *theirs)
-{
-    const struct digest *ours = sync_core_hash_at(&sync->fragments[f], version);
-    uint32_t ours_count = 1, theirs_count = 0;
-    uint32_t ours_lowest = sync->conf.self, theirs_lowest = SYNC_NOBODY;
-    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
-        const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
-        if (i == sync->conf.self || !sync->peers[i].heard || row->version != version || !row->hash_known)
-            continue;
-        if (digest_equal(&row->hash, ours)) {
-            ours_count++;
-            ours_lowest = i < ours_lowest ? i : ours_lowest;
-        } else if (digest_equal(&row->hash, theirs)) {
-            theirs_count++;
-            theirs_lowest = i < theirs_lowest ? i : theirs_lowest;
-        }
-    }
-    return theirs_count > ours_count || (theirs_count == ours_count && theirs_lowest < ours_lowest);
-}
-
-static void compare_hash(struct sync *sync, uint32_t f, uint32_t member)
-{
-    struct sync_fragment *fragment = &sync->fragments[f];
-    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
-    const struct digest *ours = sync_core_hash_at(fragment, row->version);
-    if (!row->hash_known || ours == NULL || digest_equal(ours, &row->hash))
-        return;
-    if (!we_are_wrong(sync, f, row->version, &row->hash)) {
-        sync_core_report(sync, SYNC_REPORT_PEER_DIVERGED, f, member);
-        return;
-    }
-    if (row->version != fragment->own.version || fragment->state == SYNC_REPAIR || fragment->lost)
-        return;
-    sync_core_report(sync, SYNC_REPORT_DIVERGED, f, member);
-    sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = member});
-}
-
 void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
 {
     struct sync_member *peer = &sync->peers[event->member];
@@ -85,6 +47,7 @@ void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
         const struct wire_fragment *row = &beat->fragments[i];
         if (row->fragment >= sync->conf.fragments_count)
             continue;
+        bool differed = sync_doubt_differs(sync, row->fragment, event->member);
         if (!peer->fragments[row->fragment].said)
             peer->fragments_said++;
         peer->fragments[row->fragment] = (struct sync_peer_fragment){.version = row->version,
@@ -95,7 +58,9 @@ void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
                                                                      .hash_known = row->hash_known,
                                                                      .said = true};
         sync_owner_heard(sync, row->fragment, event->member);
-        compare_hash(sync, row->fragment, event->member);
+        if (differed && !sync_doubt_differs(sync, row->fragment, event->member))
+            sync_fragment_owner_mended(sync, row->fragment, event->member);
+        sync_doubt_compare(sync, row->fragment, event->member);
     }
     peer->heard = peer->fragments_said == sync->conf.fragments_count;
     for (uint32_t i = 0; !changed && i < beat->fragments_count; i++)
@@ -243,7 +208,7 @@ static bool someone_far_ahead(const struct sync *sync, uint32_t f)
 static void ask_again_for_state(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    if (sync->now_ms < fragment->fetch_ms)
+    if (fragment->state_from == sync->conf.self || sync->now_ms < fragment->fetch_ms)
         return;
     uint32_t from = state_source(sync, f, fragment->state_from);
     if (from != SYNC_NOBODY)

@@ -54,17 +54,21 @@ enum sync_event_type {
     SYNC_EV_ENCODED,   /* our contribution is ready to go */
     SYNC_EV_REFUSED,   /* the snapshot cannot be encoded (NaN) */
     SYNC_EV_APPLIED,   /* hash: version + 1 is in place */
-    SYNC_EV_INSTALLED, /* version, hash: a peer's state is in place */
+    SYNC_EV_INSTALLED, /* version, hash: a peer's state, or what our disk leads to, is in place */
     SYNC_EV_COMPLETE,  /* internal: every shard's result is stored */
-    SYNC_EV_LOST,      /* internal: member: our state must be replaced by the peer's */
+    SYNC_EV_LOST,      /* internal: member: our state must be replaced by the peer's; ourselves: by our disk's */
     SYNC_FRAGMENT_EVENTS,
+    /* of one fragment, answers to SYNC_DO_REPLAY, and to SYNC_DO_MEND where it fails */
+    SYNC_EV_REPLAYED = SYNC_FRAGMENT_EVENTS, /* version, hash: where checkpoint and ledger lead */
+    SYNC_EV_UNPROVEN,                        /* version: they do not lead there */
     /* of one shard */
-    SYNC_EV_REDUCED = SYNC_FRAGMENT_EVENTS, /* fragment: the mean of our shard is encoded */
-    SYNC_EV_STORED,                         /* fragment, version, shard: a result is in the ledger; member: who it
-                                               came from, ourselves if we made it, SYNC_NOBODY if it was there */
-    SYNC_EV_CONTRIBUTION,                   /* fragment, version, member: whole and checked */
-    SYNC_EV_CONTRIBUTION_REFUSED,           /* fragment, version, member: it came and is damaged or of another base */
-    SYNC_EV_DROPPED,                        /* fragment, member: the reduction failed at its contribution */
+    SYNC_EV_REDUCED,              /* fragment: the mean of our shard is encoded */
+    SYNC_EV_STORED,               /* fragment, version, shard: a result is in the ledger; member: who it
+                                     came from, ourselves if we made it, SYNC_NOBODY if it was there */
+    SYNC_EV_CONTRIBUTION,         /* fragment, version, member: whole and checked */
+    SYNC_EV_CONTRIBUTION_REFUSED, /* fragment, version, member: it came and is damaged or of another base */
+    SYNC_EV_DROPPED,              /* fragment, member: the reduction failed at its contribution */
+    SYNC_EV_TURNED_DOWN,          /* member, key: it refuses our contribution */
     /* peers and time */
     SYNC_EV_PEER_UP,       /* member: connected and greeted; also after it restarted */
     SYNC_EV_PEER_DOWN,     /* member */
@@ -92,6 +96,8 @@ enum sync_action_type {
     SYNC_DO_GIVE,      /* fragment: bring the current anchor to the trainer */
     SYNC_DO_TAKE_BACK, /* fragment: try to take the anchor back from the trainer */
     SYNC_DO_FETCH,     /* key, member: ask it for this object */
+    SYNC_DO_REPLAY,    /* fragment, version: what hash do checkpoint and ledger lead to? The state stays as it is */
+    SYNC_DO_MEND,      /* fragment, version: put in place what they lead to */
     SYNC_DO_RETIRE,    /* fragment, version: contributions and results up to `version` are not sent any more */
     SYNC_DO_ANNOUNCE,  /* send a heartbeat soon */
     SYNC_DO_REPORT,    /* report, fragment, version, member: for log and status */
@@ -99,6 +105,7 @@ enum sync_action_type {
 
 enum sync_report {
     SYNC_REPORT_DIVERGED,      /* our hash differs and the others outweigh us: we repair from `member` */
+    SYNC_REPORT_DAMAGED,       /* our hash is not the one our own disk leads to: we repair from that */
     SYNC_REPORT_PEER_DIVERGED, /* `member`'s hash differs from ours and it has to repair */
     SYNC_REPORT_BEHIND,        /* results are not to be had any more: the state is fetched from `member` */
     SYNC_REPORT_REPAIRED,

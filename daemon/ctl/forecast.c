@@ -178,6 +178,8 @@ static void carry_out(struct world *w, uint32_t i, const struct sync_action *act
     case SYNC_DO_ANNOUNCE: announce(w, i); return;
     case SYNC_DO_FETCH: /* nothing is lost for good here: it is under way */
     case SYNC_DO_TAKE_BACK:
+    case SYNC_DO_REPLAY: /* nor damaged */
+    case SYNC_DO_MEND:
     case SYNC_DO_RETIRE:
     case SYNC_DO_REPORT: return;
     }

@@ -1,19 +1,31 @@
 #include "daemon/rounds/install.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "common/mem.h"
+#include "daemon/rounds/recover.h"
 #include "daemon/state/state_object.h"
 
-/* A state that came in. */
+/* A state that came in, or the one that our own disk leads to. */
 struct install_job {
     struct job job;
     struct install *install;
-    struct wire_key key;
+    struct wire_key key; /* fragment and version, if it is our own */
     uint32_t peer;
+    bool own;
     uint64_t bytes;
     bool expects; /* `hash` is what the peer announced */
     struct digest hash;
+    struct store_fragment state; /* out */
+};
+
+/* Where our disk leads. */
+struct replay_job {
+    struct job job;
+    struct install *install;
+    uint32_t f;
+    uint64_t version;
     struct store_fragment state; /* out */
 };
 
@@ -21,7 +33,7 @@ struct install {
     struct desk *desk;
     struct keep *keep;
     struct install_job **waits; /* [fragments]: one that waits until nobody reads the anchor */
-    struct job_pool jobs;
+    struct job_pool jobs, replays;
 };
 
 enum err install_new(struct desk *desk, struct keep *keep, struct install **out)
@@ -30,6 +42,7 @@ enum err install_new(struct desk *desk, struct keep *keep, struct install **out)
     (*out)->desk = desk;
     (*out)->keep = keep;
     (*out)->jobs.job_bytes = sizeof(struct install_job);
+    (*out)->replays.job_bytes = sizeof(struct replay_job);
     return mem_new(desk_fragments(desk), sizeof *(*out)->waits, "rounds", &(*out)->waits);
 }
 
@@ -38,6 +51,7 @@ void install_free(struct install *install)
     if (install == NULL)
         return;
     job_pool_deinit(&install->jobs);
+    job_pool_deinit(&install->replays);
     mem_free(install->waits);
     mem_free(install);
 }
@@ -62,12 +76,14 @@ static void installed(const struct install_job *j)
     bool in_flight = fragment->encoded_version > fragment->state.version;
     fragment->state = j->state;
     replica_clear_residuals(desk->conf.replica, f);
-    keep_on_disk(j->install->keep, f, KEEP_NONE); /* the ledger does not lead here from any earlier checkpoint */
+    if (!j->own) /* the ledger does not lead here from any earlier checkpoint */
+        keep_on_disk(j->install->keep, f, KEEP_NONE);
     if (in_flight)
         event_post(
             desk->conf.events,
             &(struct event){.type = EVENT_COUNTED, .fragment = f, .shards = replica_shards(desk->conf.replica, f)});
-    desk_judged(desk, j->peer, &j->key, WIRE_RECEIVED);
+    if (!j->own)
+        desk_judged(desk, j->peer, &j->key, WIRE_RECEIVED);
     desk_post(desk, &(struct sync_event){
                         .type = SYNC_EV_INSTALLED, .fragment = f, .version = j->state.version, .hash = j->state.hash});
     desk_post_held(desk, f);
@@ -91,13 +107,85 @@ static void done_install(struct job *job)
     job_pool_give(&j->install->jobs, j);
 }
 
+/* ---- where our own disk leads ---- */
+
+static enum err replay(const struct desk *desk, uint32_t f, uint64_t version, bool mend, struct store_fragment *state)
+{
+    struct replica *shadow, *replica = desk->conf.replica;
+    size_t bytes = (size_t)desk->conf.plan->plan->fragments[f].values_count * sizeof(float);
+    TRY(replica_shadow(replica, f, &shadow));
+    enum err err = recover_replay(desk, f, version, shadow, state);
+    if (err == ERR_OK && mend) {
+        memcpy(replica_anchor(replica, f), replica_anchor(shadow, f), bytes);
+        if (replica_momentum(replica, f) != NULL)
+            memcpy(replica_momentum(replica, f), replica_momentum(shadow, f), bytes);
+    }
+    replica_free(shadow);
+    return err;
+}
+
+static void unproven(struct desk *desk, uint32_t f, uint64_t version, const char *text)
+{
+    log_warn("fragment %" PRIu32 ": our disk does not tell whether version %" PRIu64 " is right: %s", f, version, text);
+    desk_post(desk, &(struct sync_event){.type = SYNC_EV_UNPROVEN, .fragment = f, .version = version});
+}
+
+static enum err run_replay(struct job *job, struct jobs_scratch *scratch)
+{
+    struct replay_job *j = (struct replay_job *)(void *)job;
+    (void)scratch;
+    return replay(j->install->desk, j->f, j->version, false, &j->state);
+}
+
+static void done_replay(struct job *job)
+{
+    struct replay_job *j = (struct replay_job *)(void *)job;
+    struct desk *desk = j->install->desk;
+    if (job->err != ERR_OK)
+        unproven(desk, j->f, j->version, job->text);
+    else
+        desk_post(desk, &(struct sync_event){
+                            .type = SYNC_EV_REPLAYED, .fragment = j->f, .version = j->version, .hash = j->state.hash});
+    job_pool_give(&j->install->replays, j);
+}
+
+void install_replay(struct install *install, uint32_t f, uint64_t version)
+{
+    struct replay_job *j = desk_job(install->desk, &install->replays);
+    if (j == NULL)
+        return;
+    j->install = install;
+    j->f = f;
+    j->version = version;
+    desk_submit(install->desk, &j->job, run_replay, done_replay);
+}
+
+static enum err run_mend(struct job *job, struct jobs_scratch *scratch)
+{
+    struct install_job *j = (struct install_job *)(void *)job;
+    (void)scratch;
+    return replay(j->install->desk, j->key.fragment, j->key.version, true, &j->state);
+}
+
+static void done_mend(struct job *job)
+{
+    struct install_job *j = (struct install_job *)(void *)job;
+    if (job->err != ERR_OK)
+        unproven(j->install->desk, j->key.fragment, j->key.version, job->text);
+    else
+        installed(j);
+    job_pool_give(&j->install->jobs, j);
+}
+
+/* ---- when nobody reads the anchor ---- */
+
 static void begin(struct install *install, struct install_job *j)
 {
     uint32_t f = j->key.fragment;
     bool read = install->desk->fragments[f].readers > 0;
     install->waits[f] = read ? j : NULL;
     if (!read)
-        desk_submit(install->desk, &j->job, run_install, done_install);
+        desk_submit(install->desk, &j->job, j->own ? run_mend : run_install, j->own ? done_mend : done_install);
 }
 
 void install_state_in(struct install *install, uint32_t peer, const struct wire_key *key, uint64_t bytes)
@@ -115,6 +203,17 @@ void install_state_in(struct install *install, uint32_t peer, const struct wire_
     j->bytes = bytes;
     j->expects = said.hash_known && said.version == key->version;
     j->hash = said.hash;
+    begin(install, j);
+}
+
+void install_mend(struct install *install, uint32_t f, uint64_t version)
+{
+    struct install_job *j = desk_job(install->desk, &install->jobs);
+    if (j == NULL)
+        return;
+    j->install = install;
+    j->key = (struct wire_key){.fragment = f, .version = version};
+    j->own = true;
     begin(install, j);
 }
 

@@ -125,7 +125,9 @@ void keep_checkpoint(struct keep *keep, uint32_t f)
     struct desk *desk = keep->desk;
     const struct store_fragment *state = &desk->fragments[f].state;
     enum sync_state doing = sync_state(desk->conf.sync, f);
-    bool steady = sync_known(desk->conf.sync, f) && doing != SYNC_APPLYING && doing != SYNC_REPAIR;
+    /* One in doubt would vouch for itself from then on. */
+    bool steady = sync_known(desk->conf.sync, f) && doing != SYNC_APPLYING && doing != SYNC_REPAIR &&
+                  !sync_in_doubt(desk->conf.sync, f);
     if (!steady || keep->fragments[f].busy || keep->fragments[f].on_disk == state->version)
         return;
     struct checkpoint_job *j = desk_job(desk, &keep->checkpoints);

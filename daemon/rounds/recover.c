@@ -8,8 +8,10 @@
 
 /* What replaying takes. */
 struct replay {
-    struct desk *desk;
+    const struct desk *desk;
     uint32_t f;
+    struct replica *replica; /* into which, and what it then holds */
+    struct store_fragment *state;
     struct codec *codec;
     float *values;              /* of the largest shard */
     struct replica_size *sizes; /* [members] */
@@ -20,8 +22,8 @@ struct replay {
 static enum err replay_shard(struct replay *replay, uint64_t version, uint32_t s, bool apply)
 {
     const struct desk *desk = replay->desk;
-    struct replica *replica = desk->conf.replica;
-    struct store_fragment *state = &desk->fragments[replay->f].state;
+    struct replica *replica = replay->replica;
+    struct store_fragment *state = replay->state;
     struct result result;
     if (desk_values(desk, replay->f, s) == 0)
         return ERR_OK;
@@ -70,21 +72,19 @@ static enum err replay_version(struct replay *replay, uint64_t version)
     return ERR_OK;
 }
 
-/* `*useless`: shards whose result of the version after the last the ledger has, but not in a form that can be used. */
-static enum err replay_all(struct desk *desk, uint32_t f, bool *replayed, struct bitset *useless)
+/* On from `*state`, which `replica` holds, as far as the ledger leads, at most to version `upto`. `*useless`: shards
+ * whose result of the version after the last the ledger has, but not in a form that can be used. */
+static enum err replay_all(const struct desk *desk, uint32_t f, uint64_t upto, struct replica *replica,
+                           struct store_fragment *state, struct bitset *useless)
 {
-    enum err err;
-    struct store_fragment *state = &desk->fragments[f].state;
-    struct replay replay = {.desk = desk, .f = f};
-    *replayed = false;
+    enum err err = ERR_OK;
+    struct replay replay = {.desk = desk, .f = f, .replica = replica, .state = state};
     TRY_OUT(codec_new(0, &replay.codec));
     TRY_OUT(
         mem_new(replica_shard_max(desk->conf.replica), sizeof *replay.values, "replaying the ledger", &replay.values));
     TRY_OUT(mem_new(desk->conf.view->count, sizeof *replay.sizes, "replaying the ledger", &replay.sizes));
-    while ((err = replay_version(&replay, state->version + 1)) == ERR_OK) {
+    while (state->version < upto && (err = replay_version(&replay, state->version + 1)) == ERR_OK)
         state->version++;
-        *replayed = true;
-    }
     err = err == ERR_NOTFOUND ? ERR_OK : err;
     *useless = replay.useless;
 out:
@@ -98,7 +98,6 @@ enum err recover_fragment(struct desk *desk, uint32_t f, bool *known, uint64_t *
 {
     const struct rounds_conf *conf = &desk->conf;
     struct store_fragment *state = &desk->fragments[f].state;
-    bool replayed;
     struct bitset useless;
     enum err err = store_load_fragment(conf->folder, conf->spec, conf->plan, conf->replica, f, state);
     *known = err == ERR_OK;
@@ -113,11 +112,28 @@ enum err recover_fragment(struct desk *desk, uint32_t f, bool *known, uint64_t *
         return ERR_OK;
     TRY(err);
     *saved = state->version;
-    TRY(replay_all(desk, f, &replayed, &useless));
+    TRY(replay_all(desk, f, UINT64_MAX, conf->replica, state, &useless));
+    bool replayed = state->version > *saved;
     *results = results_held(conf->ledger, f, state->version + 1, conf->view->count);
     /* The checkpoint's residuals are older than results made from them. */
     if (replayed || bitset_has(results, desk_self(desk)))
         replica_clear_residuals(conf->replica, f);
     bitset_remove_all(results, &useless); /* else nobody would fetch them */
     return replayed ? replica_hash(conf->replica, f, state->version, &state->hash) : ERR_OK;
+}
+
+/* A checkpoint may be written, and results it covers let go of, between our looks at either: then once more. */
+enum err recover_replay(const struct desk *desk, uint32_t f, uint64_t version, struct replica *shadow,
+                        struct store_fragment *state)
+{
+    const struct rounds_conf *conf = &desk->conf;
+    struct bitset useless;
+    for (int attempt = 0; attempt < 2; attempt++) {
+        TRY(store_load_fragment(conf->folder, conf->spec, conf->plan, shadow, f, state));
+        TRY(replay_all(desk, f, version, shadow, state, &useless));
+        if (state->version == version)
+            return replica_hash(shadow, f, version, &state->hash);
+    }
+    return err_set(ERR_NOTFOUND, "checkpoint and ledger lead to version %" PRIu64 ", not to %" PRIu64, state->version,
+                   version);
 }

@@ -97,6 +97,16 @@ void rounds_apply(struct rounds *rounds, uint32_t f, uint64_t version)
     apply_begin(rounds->apply, f, version);
 }
 
+void rounds_replay(struct rounds *rounds, uint32_t f, uint64_t version)
+{
+    install_replay(rounds->install, f, version);
+}
+
+void rounds_mend(struct rounds *rounds, uint32_t f, uint64_t version)
+{
+    install_mend(rounds->install, f, version);
+}
+
 /* ---- what other parts ask for ---- */
 
 void rounds_give(struct rounds *rounds, uint32_t f, float *area)

@@ -40,6 +40,10 @@ void rounds_reduce(struct rounds *rounds, uint32_t f, uint64_t version, const st
 void rounds_store(struct rounds *rounds, uint32_t f, uint64_t version);
 /* The outer step with the ledger's results of `version`: EVENT_COUNTED, SYNC_EV_APPLIED. */
 void rounds_apply(struct rounds *rounds, uint32_t f, uint64_t version);
+/* Where checkpoint and ledger lead, beside what is in memory: SYNC_EV_REPLAYED or SYNC_EV_UNPROVEN. */
+void rounds_replay(struct rounds *rounds, uint32_t f, uint64_t version);
+/* The same, put in the place of what is in memory: SYNC_EV_INSTALLED or SYNC_EV_UNPROVEN. */
+void rounds_mend(struct rounds *rounds, uint32_t f, uint64_t version);
 
 /* ---- what other parts ask for ---- */
 

@@ -139,15 +139,22 @@ static enum err cut_all(struct replica *replica)
     return err;
 }
 
+static enum err alloc_state(struct replica *replica, uint32_t f)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    size_t count = (size_t)replica->conf.plan->fragments[f].values_count;
+    TRY(mem_new(count, sizeof(float), "the anchor", &fragment->anchor));
+    return has_momentum(&replica->conf) ? mem_new(count, sizeof(float), "the outer momentum", &fragment->momentum)
+                                        : ERR_OK;
+}
+
 static enum err alloc_fragment(struct replica *replica, uint32_t f)
 {
     const struct replica_conf *conf = &replica->conf;
     struct fragment *fragment = &replica->fragments[f];
     size_t count = (size_t)conf->plan->fragments[f].values_count;
     size_t owned = shard_values(shard_of(conf, f, conf->self));
-    TRY(mem_new(count, sizeof(float), "the anchor", &fragment->anchor));
-    if (has_momentum(conf))
-        TRY(mem_new(count, sizeof(float), "the outer momentum", &fragment->momentum));
+    TRY(alloc_state(replica, f));
     TRY(mem_new(conf->members_count, sizeof *fragment->scores, "scores", &fragment->scores));
     if (by_value(conf))
         TRY(mem_new(owned * conf->members_count, sizeof(float), "contributions", &fragment->decoded));
@@ -160,17 +167,36 @@ static enum err alloc_fragment(struct replica *replica, uint32_t f)
     return mem_new(owned, sizeof(float), "the owner's pending residual", &fragment->owner_pending);
 }
 
+static enum err new_empty(const struct replica_conf *conf, struct replica **out)
+{
+    TRY(mem_new(1, sizeof **out, "the replica", out));
+    struct replica *replica = *out;
+    replica->conf = *conf;
+    TRY(mem_new(conf->members_count, sizeof *replica->weights, "the replica", &replica->weights));
+    memcpy(replica->weights, conf->weights, conf->members_count * sizeof *replica->weights);
+    replica->conf.weights = replica->weights;
+    return mem_new(conf->plan->fragments_count, sizeof *replica->fragments, "the replica", &replica->fragments);
+}
+
+enum err replica_shadow(const struct replica *replica, uint32_t f, struct replica **out)
+{
+    *out = NULL;
+    enum err err = new_empty(&replica->conf, out);
+    if (err == ERR_OK)
+        err = alloc_state(*out, f);
+    if (err != ERR_OK) {
+        replica_free(*out);
+        *out = NULL;
+    }
+    return err;
+}
+
 enum err replica_new(const struct replica_conf *conf, struct replica **out)
 {
     enum err err;
     struct replica *replica = NULL;
     *out = NULL;
-    TRY_OUT(mem_new(1, sizeof *replica, "the replica", &replica));
-    replica->conf = *conf;
-    TRY_OUT(mem_new(conf->members_count, sizeof *replica->weights, "the replica", &replica->weights));
-    memcpy(replica->weights, conf->weights, conf->members_count * sizeof *replica->weights);
-    replica->conf.weights = replica->weights;
-    TRY_OUT(mem_new(conf->plan->fragments_count, sizeof *replica->fragments, "the replica", &replica->fragments));
+    TRY_OUT(new_empty(conf, &replica));
     for (uint32_t f = 0; f < conf->plan->fragments_count; f++)
         TRY_OUT(alloc_fragment(replica, f));
     TRY_OUT(cut_all(replica));

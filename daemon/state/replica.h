@@ -41,6 +41,10 @@ struct replica;
 ERR_MUST_CHECK enum err replica_new(const struct replica_conf *conf, struct replica **out);
 void replica_free(struct replica *replica);
 
+/* A second place for the anchor and momentum of fragment `f` alone, zeros, to see what its results lead to; it can be
+ * loaded, applied to, measured and hashed, and nothing else. Freed by replica_free(). */
+ERR_MUST_CHECK enum err replica_shadow(const struct replica *replica, uint32_t f, struct replica **out);
+
 /* Bytes replica_new() takes. */
 uint64_t replica_bytes(const struct replica_conf *conf);
 

@@ -207,6 +207,8 @@ static void carry_out(struct rig *rig, const struct sync_action *action)
     case SYNC_DO_STORE: rounds_store(rig->rounds, f, action->version); break;
     case SYNC_DO_APPLY: rounds_apply(rig->rounds, f, action->version); break;
     case SYNC_DO_GIVE: rounds_give(rig->rounds, f, rig->area[f]); break;
+    case SYNC_DO_REPLAY: rounds_replay(rig->rounds, f, action->version); break;
+    case SYNC_DO_MEND: rounds_mend(rig->rounds, f, action->version); break;
     default: break; /* other parts' */
     }
 }
@@ -574,13 +576,19 @@ void rig_make_state(const struct rig *rig, uint32_t f, float more, struct replic
 void rig_diverge(struct rig *rig, uint32_t f, struct replica *theirs)
 {
     uint64_t version = rounds_state(rig->rounds, f)->version;
-    for (uint32_t i = 0; i < rig->conf.members; i++) {
-        if (i == rig->conf.self)
-            continue;
-        rig->said[i][f].version = version;
-        assert_ok(replica_hash(theirs, f, version, &rig->said[i][f].hash));
-        rig_hear(rig, i);
+    unsigned hold = rig->hold;
+    rig->hold |= 1u << SYNC_DO_REPLAY;
+    for (int k = 0; k < 2; k++) {
+        for (uint32_t i = 0; i < rig->conf.members; i++) {
+            if (i == rig->conf.self)
+                continue;
+            rig->said[i][f].version = version;
+            assert_ok(replica_hash(theirs, f, version, &rig->said[i][f].hash));
+            rig_hear(rig, i);
+        }
+        rig_step(rig, &(struct sync_event){.type = SYNC_EV_UNPROVEN, .fragment = f, .version = version});
     }
+    rig->hold = hold;
     assert_int_equal(sync_state(rig->sync, f), SYNC_REPAIR);
     assert_int_equal(rig_ordered(rig, SYNC_DO_FETCH, f)->key.kind, WIRE_STATE);
     rig_forget(rig);

@@ -136,7 +136,7 @@ void rig_bring_result(struct rig *rig, uint32_t f, uint32_t shard, bool naming_u
 /* A state of the fragment at our version that is not ours, at run step RIG_STATE_STEP: in a twin, which the caller
  * frees before the rig, and as member 0 would send it. */
 void rig_make_state(const struct rig *rig, uint32_t f, float more, struct replica **twin, struct rig_object *out);
-/* All others say that they hold this one; ours has to go. For the last member of three. */
+/* All others say that they hold this one, and our disk cannot tell: ours has to go. For the last member of three. */
 void rig_diverge(struct rig *rig, uint32_t f, struct replica *theirs);
 
 /* A whole round of the fragment: a snapshot of ours, contributions of all others to our shard, the results of the other

@@ -229,6 +229,30 @@ static void retire(uint32_t i, uint32_t kind, uint32_t f, uint64_t version_max)
     }
 }
 
+/* Where checkpoint and ledger lead: the hash of `version`, if they go so far. */
+static struct sync_event replay(uint32_t i, uint32_t f, uint64_t version)
+{
+    struct sim_disk *disk = &sim->island[i].disk;
+    struct sync_event event = {.type = SYNC_EV_REPLAYED, .fragment = f, .version = version, .hash = disk->chain[f]};
+    bool leads = disk->version[f] <= version;
+    for (uint64_t v = disk->version[f] + 1; v <= version && leads; v++) {
+        for (uint32_t s = 0; s < sim->n; s++)
+            leads &= (sim->shards[f] >> s & 1) == 0 || *sim_held(disk, f, v, s) != 0;
+        event.hash = next_hash(disk, &event.hash, f, v);
+    }
+    if (!leads)
+        event.type = SYNC_EV_UNPROVEN;
+    return event;
+}
+
+static void do_mend(uint32_t i, uint32_t f, uint64_t version)
+{
+    struct sync_event event = replay(i, f, version);
+    if (event.type == SYNC_EV_REPLAYED)
+        event.type = SYNC_EV_INSTALLED;
+    add_job(i, 20 + sim_below(200), event);
+}
+
 static void do_action(uint32_t i, const struct sync_action *action)
 {
     struct sim_island *island = &sim->island[i];
@@ -265,6 +289,8 @@ static void do_action(uint32_t i, const struct sync_action *action)
         break;
     case SYNC_DO_TAKE_BACK: break; /* the trainer is always just about to take it: MIXED comes */
     case SYNC_DO_FETCH: do_fetch(i, action); break;
+    case SYNC_DO_REPLAY: add_job(i, 20 + sim_below(200), replay(i, f, action->version)); break;
+    case SYNC_DO_MEND: do_mend(i, f, action->version); break;
     case SYNC_DO_RETIRE: retire(i, WIRE_CONTRIBUTION, f, action->version); break;
     case SYNC_DO_ANNOUNCE: island->announce = true; break;
     case SYNC_DO_REPORT: SIM_HOLDS(action->report != SYNC_REPORT_ILLEGAL, "island %u: illegal event\n", i); break;
@@ -331,6 +357,7 @@ static void finish_job(struct sim_job *job)
     switch (event.type) {
     case SYNC_EV_STORED: stored(i, &event); break;
     case SYNC_EV_APPLIED: applied(i, f, &event.hash); break;
+    case SYNC_EV_INSTALLED: island->chain[f] = event.hash; break;
     case SYNC_EV_MIXED:
         if (!island->trainer[f].up || island->trainer[f].word != SIM_ANCHOR)
             return;
@@ -339,7 +366,7 @@ static void finish_job(struct sim_job *job)
     default: break;
     }
     sim_step(i, &event);
-    if (event.type == SYNC_EV_APPLIED)
+    if (event.type == SYNC_EV_APPLIED || event.type == SYNC_EV_INSTALLED)
         tell_held(i, f);
 }
 
@@ -358,6 +385,9 @@ static void deliver_contribution(const struct sim_object *o)
     SIM_HOLDS(event.type == SYNC_EV_CONTRIBUTION_REFUSED || !sync_known(to->sync, f) ||
                   to->version[f] + 1 != o->key.version || digest_equal(&c->base, &to->chain[f]),
               "island %u takes a contribution of island %u from another base\n", o->to, o->from);
+    if (event.type == SYNC_EV_CONTRIBUTION_REFUSED)
+        add_job(o->from, 5 + sim_below(80),
+                (struct sync_event){.type = SYNC_EV_TURNED_DOWN, .member = o->to, .key = o->key});
     sim_step(o->to, &event);
 }
 

@@ -207,6 +207,8 @@ static void carry_out(struct stage *stage, const struct sync_action *action)
     case SYNC_DO_REPORT: assert_int_not_equal(action->report, SYNC_REPORT_ILLEGAL); break;
     case SYNC_DO_SEND:
     case SYNC_DO_FETCH:
+    case SYNC_DO_REPLAY:
+    case SYNC_DO_MEND:
     case SYNC_DO_RETIRE:
     case SYNC_DO_ANNOUNCE: break;
     }

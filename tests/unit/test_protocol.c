@@ -43,6 +43,14 @@ static const struct sync_action *ordered(enum sync_action_type type)
     return NULL;
 }
 
+static const struct sync_action *reported(enum sync_report what)
+{
+    for (size_t i = 0; i < got_count; i++)
+        if (got[i].type == SYNC_DO_REPORT && got[i].report == what)
+            return &got[i];
+    return NULL;
+}
+
 static void hear(uint32_t member)
 {
     static struct wire_heartbeat beat;
@@ -92,6 +100,13 @@ static void is_at(uint32_t member, uint64_t version)
 static void contributes(uint32_t member, uint64_t version)
 {
     happens((struct sync_event){.type = SYNC_EV_CONTRIBUTION, .member = member, .version = version});
+}
+
+static void we_contribute(void)
+{
+    happens((struct sync_event){.type = SYNC_EV_TRAINER_UP, .version = sync_own(sync, 0).version});
+    happens((struct sync_event){.type = SYNC_EV_SNAPSHOT});
+    happens((struct sync_event){.type = SYNC_EV_ENCODED});
 }
 
 static int ends(void **state)
@@ -373,6 +388,252 @@ static void not_available_is_believed_of_who_was_asked(void **state)
     ends(NULL);
 }
 
+/* ---- what was refused ---- */
+
+static struct wire_key contribution_key(uint64_t version, uint32_t shard, uint32_t island)
+{
+    return (struct wire_key){.kind = WIRE_CONTRIBUTION, .version = version, .shard = shard, .island = island};
+}
+
+static void turned_down(uint32_t member, const struct wire_key *key)
+{
+    happens((struct sync_event){.type = SYNC_EV_TURNED_DOWN, .member = member, .key = *key});
+}
+
+/* Ticks until our contribution goes to somebody again; how long that took. */
+static uint64_t offered_again_after(uint32_t member)
+{
+    for (uint64_t waited_ms = 100; waited_ms <= 200000; waited_ms += 100) {
+        tick(100);
+        const struct sync_action *send = ordered(SYNC_DO_SEND);
+        if (send == NULL)
+            continue;
+        assert_int_equal(send->member, member);
+        assert_int_equal(send->key.kind, WIRE_CONTRIBUTION);
+        assert_int_equal(send->key.shard, member);
+        return waited_ms;
+    }
+    return UINT64_MAX;
+}
+
+static void what_was_refused_is_offered_again(void **state)
+{
+    (void)state;
+    struct wire_key key = contribution_key(5, 1, 3);
+    uint64_t last_ms = 0;
+    among(4, 3, 7, 4, (struct owner_rule){0});
+    we_contribute();
+    assert_int_equal(offered_again_after(1), UINT64_MAX); /* it was not refused */
+    for (int k = 0; k < 8; k++) {
+        turned_down(1, &key);
+        uint64_t waited_ms = offered_again_after(1);
+        assert_in_range(waited_ms, last_ms, 61000); /* less and less often */
+        last_ms = waited_ms;
+    }
+    assert_in_range(last_ms, 30000, 61000);
+    /* Its owner has mended itself: at once. */
+    turned_down(1, &key);
+    said[1].hash = hash_named('b', 4);
+    hear(1);
+    said[1].hash = hash_named('a', 4);
+    hear(1);
+    assert_in_range(offered_again_after(1), 0, 200);
+    ends(NULL);
+}
+
+static void a_refusal_of_something_else_means_nothing(void **state)
+{
+    (void)state;
+    struct wire_key others[] = {contribution_key(4, 1, 3), contribution_key(5, 2, 3), contribution_key(5, 1, 0),
+                                result_key(5, 1), contribution_key(5, 1, 3)};
+    others[4].fragment = 1;
+    among(4, 3, 7, 4, (struct owner_rule){0});
+    turned_down(1, &(struct wire_key){.kind = WIRE_CONTRIBUTION, .version = 5, .shard = 1, .island = 3});
+    assert_int_equal(offered_again_after(1), UINT64_MAX); /* nothing of ours is on its way */
+    we_contribute();
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        turned_down(1, &others[i]);
+    assert_int_equal(offered_again_after(1), UINT64_MAX);
+    ends(NULL);
+}
+
+/* Whose contribution an owner refused, and took, before it found that its own state was wrong. */
+static void an_owner_that_has_repaired_forgets_whom_it_refused(void **state)
+{
+    (void)state;
+    struct digest good = hash_named('a', 4), wrong = hash_named('b', 4);
+    among(3, 0, 1, 4, (struct owner_rule){0});
+    sync_restore(sync, 0, 4, &wrong, &(struct bitset){{0}});
+    we_contribute();
+    happens((struct sync_event){.type = SYNC_EV_CONTRIBUTION_REFUSED, .member = 1, .version = 5});
+    assert_true(bitset_has(&sync_owner(sync, 0)->refused, 1));
+    happens((struct sync_event){.type = SYNC_EV_LOST, .member = 1});
+    assert_int_equal(sync_state(sync, 0), SYNC_REPAIR);
+    happens((struct sync_event){.type = SYNC_EV_INSTALLED, .version = 4, .hash = good});
+    assert_true(bitset_empty(&sync_owner(sync, 0)->refused));
+    assert_true(bitset_empty(&sync_owner(sync, 0)->have)); /* our own was made from the wrong state */
+    contributes(2, 5);
+    tick(60000);
+    assert_null(ordered(SYNC_DO_REDUCE)); /* member 1 is to come again, and so are we */
+    ends(NULL);
+}
+
+/* ---- whose state is right ---- */
+
+static void says_other(uint32_t member, char name)
+{
+    said[member].hash = hash_named(name, said[member].version);
+    hear(member);
+}
+
+static void our_disk_says(const struct digest *hash)
+{
+    enum sync_event_type type = hash != NULL ? SYNC_EV_REPLAYED : SYNC_EV_UNPROVEN;
+    happens((struct sync_event){
+        .type = type, .version = sync_own(sync, 0).version, .hash = hash ? *hash : (struct digest){{0}}});
+}
+
+/* Island 0 of two was damaged: not the lower number is right, but what our disk confirms. */
+static void nobody_is_believed_before_our_own_disk(void **state)
+{
+    (void)state;
+    struct digest ours = hash_named('a', 4);
+    among(2, 1, 3, 4, (struct owner_rule){0});
+    we_contribute();
+    says_other(0, 'b');
+    assert_non_null(ordered(SYNC_DO_REPLAY));
+    assert_int_equal(ordered(SYNC_DO_REPLAY)->version, 4);
+    assert_true(sync_in_doubt(sync, 0));
+    happens((struct sync_event){.type = SYNC_EV_CONTRIBUTION_REFUSED, .member = 0, .version = 5});
+    tick(1000);
+    assert_null(ordered(SYNC_DO_REDUCE)); /* not without the other, who may be right */
+    says_other(0, 'b');
+    assert_null(ordered(SYNC_DO_REPLAY)); /* once is enough */
+    our_disk_says(&ours);
+    assert_null(ordered(SYNC_DO_REDUCE)); /* the other asks its own disk */
+    assert_false(sync_in_doubt(sync, 0));
+    now_ms += 20000;
+    says_other(0, 'b');
+    assert_int_equal(sync_state(sync, 0), SYNC_CONTRIBUTED);
+    assert_non_null(reported(SYNC_REPORT_PEER_DIVERGED));
+    says_other(0, 'a'); /* it has mended itself */
+    assert_non_null(ordered(SYNC_DO_REDUCE));
+    assert_int_equal(sync_state(sync, 0), SYNC_CONTRIBUTED);
+    ends(NULL);
+}
+
+/* Both disks confirm what they hold: that cannot be, but two that go different ways for ever would be worse. */
+static void of_two_confirmed_states_one_is_taken_in_the_end(void **state)
+{
+    (void)state;
+    struct digest ours = hash_named('a', 4);
+    for (uint32_t self = 0; self < 2; self++) {
+        among(2, self, 3, 4, (struct owner_rule){0});
+        says_other(1 - self, 'b');
+        our_disk_says(&ours);
+        now_ms += 29000;
+        says_other(1 - self, 'b');
+        assert_int_not_equal(sync_state(sync, 0), SYNC_REPAIR);
+        now_ms += 100000;
+        says_other(1 - self, 'b');
+        assert_int_equal(sync_state(sync, 0) == SYNC_REPAIR, self == 1);
+        ends(NULL);
+    }
+}
+
+static void who_was_damaged_mends_itself_from_its_own_disk(void **state)
+{
+    (void)state;
+    struct digest right = hash_named('b', 4);
+    among(2, 0, 3, 4, (struct owner_rule){0});
+    says_other(1, 'b');
+    our_disk_says(&right);
+    assert_non_null(reported(SYNC_REPORT_DAMAGED));
+    assert_non_null(ordered(SYNC_DO_MEND));
+    assert_null(ordered(SYNC_DO_FETCH));
+    assert_int_equal(sync_state(sync, 0), SYNC_REPAIR);
+    tick(60000);
+    assert_null(ordered(SYNC_DO_FETCH));
+    happens((struct sync_event){.type = SYNC_EV_INSTALLED, .version = 4, .hash = right});
+    assert_int_equal(sync_state(sync, 0), SYNC_LISTENING);
+    says_other(1, 'b');
+    assert_null(ordered(SYNC_DO_REPLAY));
+    ends(NULL);
+}
+
+static void a_disk_that_fails_at_mending_is_no_end(void **state)
+{
+    (void)state;
+    struct digest right = hash_named('b', 4);
+    among(2, 0, 3, 4, (struct owner_rule){0});
+    says_other(1, 'b');
+    our_disk_says(&right);
+    our_disk_says(NULL);
+    tick(100);
+    assert_non_null(ordered(SYNC_DO_FETCH));
+    assert_int_equal(ordered(SYNC_DO_FETCH)->member, 1);
+    ends(NULL);
+}
+
+/* Where disks cannot tell, more than half of the others; of equal sides the one without the lowest member at once, the
+ * other one after a while, so that not both take each other's. */
+static void where_disks_cannot_tell_most_of_the_others_are_right(void **state)
+{
+    (void)state;
+    among(4, 3, 15, 4, (struct owner_rule){0});
+    says_other(0, 'b');
+    our_disk_says(NULL);
+    says_other(0, 'b');
+    assert_int_not_equal(sync_state(sync, 0), SYNC_REPAIR); /* one of three */
+    says_other(1, 'b');
+    assert_int_equal(sync_state(sync, 0), SYNC_REPAIR);
+    assert_non_null(reported(SYNC_REPORT_DIVERGED));
+    ends(NULL);
+    for (uint32_t self = 0; self < 2; self++) {
+        among(2, self, 3, 4, (struct owner_rule){0});
+        says_other(1 - self, 'b');
+        our_disk_says(NULL);
+        says_other(1 - self, 'b');
+        assert_int_equal(sync_state(sync, 0) == SYNC_REPAIR, self == 1);
+        now_ms += 30000;
+        says_other(1 - self, 'b');
+        assert_int_equal(sync_state(sync, 0), SYNC_REPAIR);
+        ends(NULL);
+    }
+}
+
+/* What our disk confirms gives way at once to most of all members alone. */
+static void a_confirmed_state_gives_way_to_most_of_all(void **state)
+{
+    (void)state;
+    struct digest ours = hash_named('a', 4);
+    among(4, 3, 15, 4, (struct owner_rule){0});
+    for (uint32_t i = 0; i < 3; i++) {
+        says_other(i, 'b');
+        if (i == 0)
+            our_disk_says(&ours);
+        says_other(i, 'b');
+        assert_int_equal(sync_state(sync, 0) == SYNC_REPAIR, i == 2);
+    }
+    ends(NULL);
+}
+
+/* A state of a version that is over, or an answer to nothing. */
+static void an_answer_too_late_means_nothing(void **state)
+{
+    (void)state;
+    struct digest other = hash_named('c', 4);
+    among(2, 1, 1, 4, (struct owner_rule){0});
+    our_disk_says(&other);
+    assert_int_not_equal(sync_state(sync, 0), SYNC_REPAIR);
+    says_other(0, 'b');
+    happens((struct sync_event){.type = SYNC_EV_STORED, .version = 5, .shard = 0, .member = 0});
+    happens((struct sync_event){.type = SYNC_EV_APPLIED, .hash = hash_named('a', 5)});
+    happens((struct sync_event){.type = SYNC_EV_REPLAYED, .version = 4, .hash = other});
+    assert_int_not_equal(sync_state(sync, 0), SYNC_REPAIR);
+    ends(NULL);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -389,6 +650,16 @@ int main(void)
         cmocka_unit_test_teardown(a_result_comes_from_its_owner, ends),
         cmocka_unit_test_teardown(one_word_does_not_replace_a_state, ends),
         cmocka_unit_test_teardown(not_available_is_believed_of_who_was_asked, ends),
+        cmocka_unit_test_teardown(what_was_refused_is_offered_again, ends),
+        cmocka_unit_test_teardown(a_refusal_of_something_else_means_nothing, ends),
+        cmocka_unit_test_teardown(an_owner_that_has_repaired_forgets_whom_it_refused, ends),
+        cmocka_unit_test_teardown(nobody_is_believed_before_our_own_disk, ends),
+        cmocka_unit_test_teardown(of_two_confirmed_states_one_is_taken_in_the_end, ends),
+        cmocka_unit_test_teardown(who_was_damaged_mends_itself_from_its_own_disk, ends),
+        cmocka_unit_test_teardown(a_disk_that_fails_at_mending_is_no_end, ends),
+        cmocka_unit_test_teardown(where_disks_cannot_tell_most_of_the_others_are_right, ends),
+        cmocka_unit_test_teardown(a_confirmed_state_gives_way_to_most_of_all, ends),
+        cmocka_unit_test_teardown(an_answer_too_late_means_nothing, ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

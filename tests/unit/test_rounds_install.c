@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/digest.h"
+#include "common/mem.h"
 #include "tests/lib/aborts.h"
 #include "tests/lib/rig.h"
 
@@ -260,6 +261,92 @@ static void a_state_and_an_outer_step_never_wait_for_the_same_anchor(void **stat
     rig_close(rig);
 }
 
+/* ---- where our own disk leads ---- */
+
+/* One bit of an anchor has flipped since it was made. */
+static void flip(struct rig *rig, uint32_t f)
+{
+    uint32_t *word = (uint32_t *)(void *)replica_anchor(rig->replica, f);
+    word[77] ^= 1u << 12;
+}
+
+/* A fragment with a checkpoint at version 1 and results of two more. */
+static struct rig *with_a_history(const char *name)
+{
+    struct bitset all = bitset_first(MEMBERS);
+    struct rig *rig = rig_new(name, coarse, MEMBERS, SELF, 0);
+    rig_round(rig, 1, &all);
+    rounds_checkpoint(rig->rounds, 1);
+    rig_settle(rig);
+    rig_round(rig, 1, &all);
+    rig_round(rig, 1, &all);
+    rig_forget(rig);
+    return rig;
+}
+
+static void a_replay_tells_where_the_ledger_leads(void **state)
+{
+    (void)state;
+    struct rig *rig = with_a_history("install-replay");
+    struct digest good = rig_hash(rig, 1, 3);
+    flip(rig, 1);
+    struct replica *damaged = rig_twin(rig);
+    rounds_replay(rig->rounds, 1, 3);
+    rig_settle(rig);
+    const struct event *told = rig_told(rig, SYNC_EV_REPLAYED, 1);
+    assert_non_null(told);
+    assert_int_equal(told->sync.version, 3);
+    assert_true(digest_equal(&told->sync.hash, &good));
+    assert_holds(rig, damaged, 1); /* nothing was touched */
+    rounds_replay(rig->rounds, 1, 4);
+    rig_settle(rig);
+    told = rig_told(rig, SYNC_EV_UNPROVEN, 1);
+    assert_non_null(told);
+    assert_int_equal(told->sync.version, 4);
+    replica_free(damaged);
+    rig_close(rig);
+}
+
+static void a_damaged_memory_is_mended_from_the_ledger(void **state)
+{
+    (void)state;
+    struct rig *rig = with_a_history("install-mend");
+    struct replica *good = rig_twin(rig);
+    flip(rig, 1);
+    rig_step(rig, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = 1, .member = SELF});
+    assert_null(rig_ordered(rig, SYNC_DO_FETCH, 1));
+    rig_settle(rig);
+    const struct event *installed = rig_told(rig, SYNC_EV_INSTALLED, 1);
+    assert_non_null(installed);
+    assert_int_equal(installed->sync.version, 3);
+    assert_holds(rig, good, 1);
+    assert_true(rig_all_zero(replica_residual(rig->replica, 1), rig_values(rig, 1)));
+    assert_int_equal(rounds_state(rig->rounds, 1)->version, 3);
+    assert_non_null(rig_ordered(rig, SYNC_DO_GIVE, 1)); /* the trainer takes it in again */
+    replica_free(good);
+    rig_close(rig);
+}
+
+static void a_disk_that_does_not_lead_to_our_version_mends_nothing(void **state)
+{
+    (void)state;
+    struct rig *rig = with_a_history("install-unproven");
+    struct replica *before = rig_twin(rig);
+    char *path;
+    assert_ok(mem_printf(&path, "%s/fragment-0001.safetensors", rig->conf.folder));
+    rig_damage(path, 3000);
+    mem_free(path);
+    rig_step(rig, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = 1, .member = SELF});
+    rig_settle(rig);
+    assert_non_null(rig_told(rig, SYNC_EV_UNPROVEN, 1));
+    assert_null(rig_told(rig, SYNC_EV_INSTALLED, 1));
+    assert_holds(rig, before, 1);
+    rig_tick(rig, 100); /* then others are asked */
+    assert_non_null(rig_ordered(rig, SYNC_DO_FETCH, 1));
+    replica_free(before);
+    rig_close(rig);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -271,6 +358,9 @@ int main(void)
         cmocka_unit_test(a_state_that_is_not_as_announced_is_refused),
         cmocka_unit_test(a_state_waits_for_readers),
         cmocka_unit_test(a_state_and_an_outer_step_never_wait_for_the_same_anchor),
+        cmocka_unit_test(a_replay_tells_where_the_ledger_leads),
+        cmocka_unit_test(a_damaged_memory_is_mended_from_the_ledger),
+        cmocka_unit_test(a_disk_that_does_not_lead_to_our_version_mends_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

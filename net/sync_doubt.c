@@ -1,0 +1,134 @@
+#include "net/sync_doubt.h"
+
+#include "net/sync_fragment.h"
+#include "net/sync_owner.h"
+
+/* PROOF_AGAIN: our disk is read for one fragment at most so often, whatever others say. LAST_TO_YIELD: where disks
+ * cannot tell and sides are equal, the one with the lowest member waits so long, so that not both take the other's
+ * state. */
+enum { PROOF_AGAIN_MS = 10000, LAST_TO_YIELD_MS = 30000 };
+
+/* Those who are known to have a hash of a version. */
+struct party {
+    uint32_t count, lowest;
+};
+
+static struct party party_of(const struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash)
+{
+    struct party party = {.lowest = SYNC_NOBODY};
+    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+        const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
+        if (i == sync->conf.self || !sync->peers[i].heard || row->version != version || !row->hash_known ||
+            !digest_equal(&row->hash, hash))
+            continue;
+        party.count++;
+        party.lowest = i < party.lowest ? i : party.lowest;
+    }
+    return party;
+}
+
+static struct party our_party(const struct sync *sync, uint32_t f, uint64_t version)
+{
+    struct party ours = party_of(sync, f, version, sync_core_hash_at(&sync->fragments[f], version));
+    ours.count++;
+    ours.lowest = sync->conf.self < ours.lowest ? sync->conf.self : ours.lowest;
+    return ours;
+}
+
+/* The larger party; between equals the one with the lowest member. Both sides count alike. */
+static bool outweighs(const struct party *them, const struct party *us)
+{
+    return them->count > us->count || (them->count == us->count && them->lowest < us->lowest);
+}
+
+/* Initial tensors are nowhere but in memory: there is no disk to ask. */
+static bool initial_wrong(const struct sync *sync, uint32_t f, const struct digest *theirs)
+{
+    struct party them = party_of(sync, f, 0, theirs), us = our_party(sync, f, 0);
+    return outweighs(&them, &us);
+}
+
+/* Whether to give way although our disk does not say that we are wrong. If it confirms us: to most of all members; and
+ * when others have had time to find that they are wrong, to a party that is no smaller and has the lowest member, or
+ * two whose disks confirm them both would go different ways for ever. If it cannot tell: to more than half of the
+ * others; the side with the lowest member later, so that not both take the other's. */
+static bool outvoted(const struct sync *sync, uint32_t f, const struct digest *theirs)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    struct party them = party_of(sync, f, fragment->own.version, theirs),
+                 us = our_party(sync, f, fragment->own.version);
+    bool late = sync->now_ms >= fragment->proof_ms + SYNC_DISPUTE_MS;
+    uint32_t others = 0;
+    if (sync_core_proof(fragment) == SYNC_PROOF_CONFIRMED)
+        return 2 * them.count > sync->conf.members_count || (late && outweighs(&them, &us));
+    for (uint32_t i = 0; i < sync->conf.members_count; i++)
+        others += i != sync->conf.self && sync->peers[i].up && sync->peers[i].fragments[f].hash_known;
+    return 2 * them.count > others && (late || them.lowest < us.lowest);
+}
+
+static void ask_our_disk(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    if (sync->now_ms < fragment->proof_next_ms)
+        return;
+    fragment->proof = SYNC_PROOF_ASKED;
+    fragment->proof_version = fragment->own.version;
+    fragment->proof_next_ms = sync->now_ms + PROOF_AGAIN_MS;
+    sync_core_put_version(sync, SYNC_DO_REPLAY, f, fragment->own.version);
+}
+
+static void give_way(struct sync *sync, uint32_t f, uint32_t member)
+{
+    sync_core_report(sync, SYNC_REPORT_DIVERGED, f, member);
+    sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = member});
+}
+
+bool sync_doubt_differs(const struct sync *sync, uint32_t f, uint32_t member)
+{
+    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    const struct digest *ours = sync_core_hash_at(&sync->fragments[f], row->version);
+    return row->hash_known && ours != NULL && !digest_equal(ours, &row->hash);
+}
+
+void sync_doubt_compare(struct sync *sync, uint32_t f, uint32_t member)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    if (!sync_doubt_differs(sync, f, member) || fragment->state == SYNC_REPAIR || fragment->lost)
+        return;
+    bool now = row->version == fragment->own.version;
+    if (row->version == 0 && initial_wrong(sync, f, &row->hash)) {
+        if (now)
+            give_way(sync, f, member);
+        return;
+    }
+    enum sync_proof proof = row->version > 0 ? sync_core_proof(fragment) : SYNC_PROOF_CONFIRMED;
+    if (proof == SYNC_PROOF_NONE)
+        ask_our_disk(sync, f);
+    else if (proof != SYNC_PROOF_ASKED && now && row->version > 0 && outvoted(sync, f, &row->hash))
+        give_way(sync, f, member);
+    else if (proof != SYNC_PROOF_ASKED)
+        sync_core_report(sync, SYNC_REPORT_PEER_DIVERGED, f, member);
+}
+
+void sync_doubt_answered(struct sync *sync, const struct sync_event *event)
+{
+    uint32_t f = event->fragment;
+    struct sync_fragment *fragment = &sync->fragments[f];
+    bool found = event->type == SYNC_EV_REPLAYED;
+    if (fragment->state == SYNC_REPAIR) {
+        if (!found && event->version == fragment->own.version)
+            sync_fragment_cannot_mend(sync, f);
+        return;
+    }
+    if (sync_core_proof(fragment) != SYNC_PROOF_ASKED || event->version != fragment->own.version)
+        return; /* of a version that is over */
+    bool right = found && digest_equal(&event->hash, &fragment->own.hash);
+    fragment->proof = right ? SYNC_PROOF_CONFIRMED : SYNC_PROOF_FAILED;
+    fragment->proof_ms = sync->now_ms;
+    if (found && !right) {
+        sync_core_report(sync, SYNC_REPORT_DAMAGED, f, sync->conf.self);
+        sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = sync->conf.self});
+    }
+    sync_owner_check(sync, f);
+}

@@ -7,19 +7,18 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/peers/objects.h"
+#include "daemon/peers/rows.h"
 #include "net/link.h"
 
 /*
  * BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
- * HELLO_AGAIN: greetings are repeated until both sides know the same of each other. REFRESH: rows of a heartbeat that
- * are repeated though nothing changed, so that a lost one does not matter for long. BEATS_KEPT: as many heartbeats may
+ * HELLO_AGAIN: greetings are repeated until both sides know the same of each other. BEATS_KEPT: as many heartbeats may
  * be on their way to be answered, one every few milliseconds.
  */
 enum {
     BEAT_MS = 1000,
     SILENT_MS = 2500,
     HELLO_AGAIN_MS = 1000,
-    REFRESH = 16,
     ANNOUNCE_GAP_MS = 3,
     PLAN_AGAIN_MS = 2000,
     BEATS_KEPT = 256
@@ -184,49 +183,6 @@ static void send_hello(struct peers *peers, uint32_t i)
     peers->peers[i].hello_ms = peers->now_ms + HELLO_AGAIN_MS;
 }
 
-static bool row_differs(const struct wire_fragment *a, const struct wire_fragment *b)
-{
-    return a->version != b->version || a->contributed != b->contributed || a->abstained != b->abstained ||
-           memcmp(&a->results, &b->results, sizeof a->results) != 0 || a->hash_known != b->hash_known ||
-           !digest_equal(&a->hash, &b->hash);
-}
-
-static struct wire_fragment own_row(const struct peers *peers, uint32_t f)
-{
-    struct sync_peer_fragment own = sync_own(peers->plan.sync, f);
-    return (struct wire_fragment){.fragment = f,
-                                  .version = own.version,
-                                  .contributed = own.contributed,
-                                  .abstained = own.abstained,
-                                  .results = own.results,
-                                  .hash = own.hash,
-                                  .hash_known = own.hash_known};
-}
-
-/* What changed since this peer was last told, then some of the others in turn. */
-static void fill_rows(struct peers *peers, struct peer *peer, struct wire_heartbeat *beat)
-{
-    uint32_t fragments = fragments_of(peers);
-    for (uint32_t f = 0; f < fragments && beat->fragments_count + REFRESH < WIRE_FRAGMENTS_MAX; f++) {
-        struct wire_fragment row = own_row(peers, f);
-        if (!row_differs(&row, &peer->said[f]))
-            continue;
-        beat->fragments[beat->fragments_count++] = row;
-        peer->said[f] = row;
-    }
-    uint32_t changed = beat->fragments_count;
-    for (uint32_t k = 0; k < REFRESH && k < fragments; k++) {
-        uint32_t f = peer->refresh++ % fragments;
-        bool there = false;
-        for (uint32_t i = 0; i < changed && !there; i++)
-            there = beat->fragments[i].fragment == f;
-        if (there)
-            continue;
-        beat->fragments[beat->fragments_count++] = own_row(peers, f);
-        peer->said[f] = beat->fragments[beat->fragments_count - 1];
-    }
-}
-
 static uint32_t trainer_word(enum trainer_phase phase)
 {
     static const uint32_t words[TRAINER_PHASES] = {
@@ -263,7 +219,7 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     beat->trainer = trainer_word(phase);
     beat->fragments_count = 0;
     if (peers->plan.sync != NULL)
-        fill_rows(peers, peer, beat);
+        rows_fill(peers->plan.sync, fragments_of(peers), peer->said, &peer->refresh, beat);
     peer->beats_ms[peer->sequence_out % BEATS_KEPT] = peers->now_ms;
     peer->beat_ms = peers->now_ms + BEAT_MS;
     say(peers, i);

@@ -43,6 +43,7 @@ ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dco
 # Inside another part, and tested through it: file in daemon/ | a function of it | that part
 inner='
 peers/objects      | objects_new      | peers/peers
+peers/rows         | rows_fill        | peers/peers
 trainer/attachment | attachment_new   | trainer/trainer
 trainer/arrival    | arrival_accept   | trainer/trainer
 trainer/attachment_core | attachment_core_close | trainer/trainer

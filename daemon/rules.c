@@ -107,6 +107,13 @@ struct schedule rules_schedule(const struct runspec *spec, uint32_t fragments)
                              .user = spec};
 }
 
+uint64_t rules_furthest(const struct runspec *spec, uint32_t fragments, uint64_t step)
+{
+    struct schedule schedule = rules_schedule(spec, fragments > 0 ? fragments : 1);
+    uint64_t due = schedule_next_due(&schedule, 0, schedule_next_due(&schedule, 0, step));
+    return due + (uint64_t)(spec->interval + spec->overlap); /* other fragments follow within an interval */
+}
+
 static double lr_sum(const struct runspec *spec, uint64_t begin, uint64_t end)
 {
     double sum = 0;

@@ -33,6 +33,9 @@ struct outlier_conf rules_outliers(const struct runspec *spec);
 uint64_t rules_warm_until(const struct runspec *spec);
 /* `spec` is borrowed. */
 struct schedule rules_schedule(const struct runspec *spec, uint32_t fragments);
+/* The furthest run step at which an island can be when the newest result known is of `step`: of each fragment a round
+ * may be on its way, and the next one may be about to be taken in. */
+uint64_t rules_furthest(const struct runspec *spec, uint32_t fragments, uint64_t step);
 
 /* The numbers of the round that makes `version` of `fragment`, one of `fragments`; the contributions before it were
  * made at step `begin`, these at step `end` or before. The interval is what the schedule has between them: an island

@@ -8,6 +8,7 @@
 #include "common/mem.h"
 #include "daemon/peers/objects.h"
 #include "daemon/peers/rows.h"
+#include "daemon/rules.h"
 #include "net/link.h"
 
 /*
@@ -48,6 +49,7 @@ struct peer {
     struct wire_fragment *said; /* [fragments]: what we last told it */
     uint32_t refresh;           /* next fragment to repeat */
     struct log_limit refused_said, malformed_said, diverged_said, plan_said;
+    bool too_far_said;            /* that it is further than it can be */
     bool refused;                 /* it, or we, would not talk: not a matter of time */
     char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
 };
@@ -61,7 +63,8 @@ struct peers {
     struct peer *peers; /* [members] */
     bool announce;
     uint64_t announce_ms;
-    uint64_t plan_ms; /* when to ask for the plan (again) */
+    uint64_t plan_ms;   /* when to ask for the plan (again) */
+    uint32_t plan_from; /* whom first */
     uint64_t strangers, stranger_ms;
     char stranger[WIRE_REASON_BYTES];
     struct log_limit stranger_said;
@@ -340,6 +343,8 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
         return;
     }
     peer->heard_ms = peers->now_ms;
+    if (beat->sequence <= peer->sequence_in)
+        return; /* overtaken on its way: what it says was taken back since */
     peer->sequence_in = beat->sequence;
     peer->sequence_in_ms = peers->now_ms;
     uint64_t ago = peer->sequence_out - beat->echo; /* many are on their way at a time where that is long */
@@ -377,6 +382,14 @@ static void malformed(struct peers *peers, uint32_t i, const char *text)
         log_error("island %s sent something we drop: %s", name_of(peers, i), text);
 }
 
+static void about_object_in(struct peers *peers, uint32_t i, const struct wire_message *message)
+{
+    struct sync_event refused = {.type = SYNC_EV_TURNED_DOWN, .member = i, .key = message->done.key};
+    objects_message_in(peers->objects, i, message, peers->now_ms);
+    if (message->type == WIRE_DONE && message->done.status == WIRE_REFUSED)
+        event_post_sync(peers->conf.events, &refused);
+}
+
 static void control_in(struct peers *peers, const struct link_message *in)
 {
     struct wire_message *message = &peers->in;
@@ -396,7 +409,7 @@ static void control_in(struct peers *peers, const struct link_message *in)
     case WIRE_DONE:
     case WIRE_FETCH:
         if (peers->peers[i].greeted)
-            objects_message_in(peers->objects, i, message, peers->now_ms);
+            about_object_in(peers, i, message);
         break;
     case WIRE_CHUNK:
     case WIRE_BULK_HELLO: break;
@@ -500,16 +513,18 @@ static void look_after(struct peers *peers, uint32_t i)
     }
 }
 
-/* Asks a peer for the plan while we have none. */
+/* Asks a peer for the plan while we have none; another one the next time, since this one's may be of no use. */
 static void want_plan(struct peers *peers)
 {
     static const struct wire_key key = {.kind = WIRE_PLAN};
     if (peers->plan.plan != NULL || peers->now_ms < peers->plan_ms)
         return;
-    for (uint32_t i = 0; i < members_of(peers); i++) {
+    for (uint32_t k = 0; k < members_of(peers); k++) {
+        uint32_t i = (peers->plan_from + k) % members_of(peers);
         if (i == self_of(peers) || !peers->peers[i].up || !peers->peers[i].plan_known)
             continue;
         peers->plan_ms = peers->now_ms + PLAN_AGAIN_MS;
+        peers->plan_from = i + 1;
         objects_fetch(peers->objects, &key, i);
         return;
     }
@@ -595,14 +610,20 @@ bool peers_receiving(const struct peers *peers, const struct wire_key *key)
     return objects_receiving(peers->objects, key);
 }
 
-uint64_t peers_furthest(const struct peers *peers, uint64_t own_step)
+uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
 {
-    uint64_t furthest = own_step;
-    uint64_t last = (uint64_t)peers->conf.spec->steps;
+    uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
+    uint64_t known = peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
+    uint64_t most = rules_furthest(peers->conf.spec, fragments_of(peers), known > own_step ? known : own_step);
     for (uint32_t i = 0; i < members_of(peers); i++) {
-        const struct peer *peer = &peers->peers[i];
-        if (i != self_of(peers) && peer->up && peer->report.step > furthest)
-            furthest = peer->report.step;
+        struct peer *peer = &peers->peers[i];
+        uint64_t step = peer->report.step;
+        if (i != self_of(peers) && peer->up && step > furthest && step <= most)
+            furthest = step;
+        if (step > most && !peer->too_far_said)
+            log_warn("island %s says that it is at step %" PRIu64 ", where no round can have brought it: not followed",
+                     name_of(peers, i), step);
+        peer->too_far_said |= step > most;
     }
     return furthest < last ? furthest : last;
 }

@@ -67,8 +67,9 @@ void peers_bye(struct peers *peers, const char *reason);
 bool peers_heard(const struct peers *peers);
 /* Whether this object is on its way in and has moved lately. */
 bool peers_receiving(const struct peers *peers, const struct wire_key *key);
-/* The highest run step of the islands that can be heard, and of `own_step`. */
-uint64_t peers_furthest(const struct peers *peers, uint64_t own_step);
+/* The highest run step of the islands that can be heard, and of `own_step`. A step that no outstanding round can have
+ * brought an island to is not believed, and logged once. */
+uint64_t peers_furthest(struct peers *peers, uint64_t own_step);
 /* Of our uplink, as measured while there was something to send, per second; 0: not known. */
 uint64_t peers_uplink_bits(const struct peers *peers);
 

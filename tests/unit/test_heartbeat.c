@@ -250,14 +250,56 @@ static void the_furthest_island_is_known_but_nobody_is_beyond_the_end(void **sta
     company_say(c);
     assert_int_equal(peers_furthest(a->peers, 7), 40);
     assert_int_equal(peers_furthest(a->peers, 50), 50);
-    played_beat(b)->step = UINT64_MAX;
-    company_say(b);
-    assert_int_equal(peers_furthest(a->peers, 7), run->spec.steps);
+    assert_int_equal(peers_furthest(a->peers, (uint64_t)run->spec.steps + 9), run->spec.steps);
     b->out.type = WIRE_BYE;
     b->out.bye.reason[0] = '\0';
     played_say(b, A);
     isle_wait(!info(B).up);
     assert_int_equal(peers_furthest(a->peers, 7), 30); /* of those that can be heard */
+    end();
+}
+
+/* Two intervals on from where we are no round can be outstanding. */
+static void a_step_that_no_round_can_bring_is_not_believed(void **state)
+{
+    (void)state;
+    begin("peers-too-far", 3, true);
+    uint64_t interval = (uint64_t)run->spec.interval;
+    assert_true((uint64_t)run->spec.steps > 8 * interval);
+    played_greet(b, a);
+    played_greet(c, a);
+    played_beat(b)->step = (uint64_t)1 << 62;
+    company_say(b);
+    assert_int_equal(peers_furthest(a->peers, 7), 7);
+    assert_int_equal(info(B).step, (uint64_t)1 << 62); /* status shows what it says */
+    played_beat(b)->step = 8 * interval;
+    company_say(b);
+    assert_int_equal(peers_furthest(a->peers, 7), 7);
+    played_beat(c)->step = 7 + interval; /* as far as one round ahead of us */
+    company_say(c);
+    assert_int_equal(peers_furthest(a->peers, 7), 7 + interval);
+    assert_int_equal(peers_furthest(a->peers, 7 * interval), 8 * interval); /* near it, it may be true */
+    end();
+}
+
+static void a_heartbeat_that_was_overtaken_takes_nothing_back(void **state)
+{
+    (void)state;
+    begin("peers-overtaken", 2, true);
+    played_greet(b, a);
+    for (uint64_t sequence = 1; sequence <= 3; sequence++) {
+        struct wire_heartbeat *beat = played_beat(b);
+        beat->sequence = sequence == 3 ? 1 : sequence + 1; /* 2, 3, and then the first */
+        beat->step = beat->sequence;
+        beat->fragments[0].version = beat->sequence;
+        a->now_ms += 10;
+        company_say(b);
+        struct event event;
+        assert_int_equal(isle_took_sync(a, SYNC_EV_HEARTBEAT, &event), sequence < 3);
+    }
+    assert_int_equal(info(B).step, 3);
+    assert_int_equal(info(B).heard_ms, a->now_ms); /* but it is a sign of life */
+    assert_int_equal(announced_beat()->echo, 3);
     end();
 }
 
@@ -352,6 +394,8 @@ int main(void)
         cmocka_unit_test(a_round_trip_is_measured_by_echoes_of_our_own_heartbeats),
         cmocka_unit_test(an_echo_of_nothing_is_no_round_trip),
         cmocka_unit_test(the_furthest_island_is_known_but_nobody_is_beyond_the_end),
+        cmocka_unit_test(a_step_that_no_round_can_bring_is_not_believed),
+        cmocka_unit_test(a_heartbeat_that_was_overtaken_takes_nothing_back),
         cmocka_unit_test(what_an_attached_trainer_does_reaches_the_others),
         cmocka_unit_test(what_a_trainers_process_does_reaches_the_others),
     };

@@ -421,6 +421,51 @@ static void a_restart_is_seen_and_what_was_said_before_is_void(void **state)
     end();
 }
 
+/* ---- the plan, and what is refused ---- */
+
+/* The one whose plan cannot be used would be asked again and again. */
+static void the_plan_is_asked_of_all_who_have_it_in_turn(void **state)
+{
+    (void)state;
+    begin("peers-plan-turns", 3, false);
+    struct digest plan_id = digest_of("a plan", 6);
+    for (uint32_t i = B; i <= C; i++) {
+        struct played *played = i == B ? b : c;
+        struct wire_hello *hello = played_hello(played);
+        hello->plan_known = true;
+        hello->plan_id = plan_id;
+        played_say(played, A);
+        isle_wait(info(i).up);
+    }
+    bool asked[ISLE_MAX] = {false};
+    for (int k = 0; k < 2; k++) {
+        isle_tick(a);
+        asked[B] |= played_settle(b, A, WIRE_FETCH) > 0;
+        asked[C] |= played_settle(c, A, WIRE_FETCH) > 0;
+        a->now_ms += 2000;
+    }
+    assert_true(asked[B] && asked[C]);
+    end();
+}
+
+static void that_a_contribution_of_ours_is_refused_is_told(void **state)
+{
+    (void)state;
+    struct event event;
+    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = 1, .version = 3, .shard = B, .island = A};
+    begin("peers-refused", 2, true);
+    played_greet(b, a);
+    played_say_done(b, A, &key, WIRE_RECEIVED);
+    played_settle(b, A, WIRE_DONE);
+    assert_nothing_posted(SYNC_EV_TURNED_DOWN);
+    played_say_done(b, A, &key, WIRE_REFUSED);
+    played_settle(b, A, WIRE_DONE);
+    assert_true(isle_took_sync(a, SYNC_EV_TURNED_DOWN, &event));
+    assert_int_equal(event.sync.member, B);
+    assert_true(wire_key_equal(&event.sync.key, &key));
+    end();
+}
+
 /* ---- out of memory ---- */
 
 static void without_memory_there_are_no_peers_and_nothing_is_left(void **state)
@@ -485,6 +530,8 @@ int main(void)
         cmocka_unit_test(who_is_silent_is_away_and_comes_back_with_a_word),
         cmocka_unit_test(a_goodbye_is_an_end_until_the_next_greeting),
         cmocka_unit_test(a_restart_is_seen_and_what_was_said_before_is_void),
+        cmocka_unit_test(the_plan_is_asked_of_all_who_have_it_in_turn),
+        cmocka_unit_test(that_a_contribution_of_ours_is_refused_is_told),
         cmocka_unit_test(without_memory_there_are_no_peers_and_nothing_is_left),
         cmocka_unit_test(without_memory_for_the_plan_peers_go_on_without_it),
     };

@@ -347,6 +347,27 @@ static void a_disk_that_does_not_lead_to_our_version_mends_nothing(void **state)
     rig_close(rig);
 }
 
+/* It would vouch for itself from then on. */
+static void a_fragment_in_doubt_is_not_written(void **state)
+{
+    (void)state;
+    struct bitset all = bitset_first(MEMBERS);
+    struct rig *rig = rig_new("install-doubt", coarse, MEMBERS, SELF, 0);
+    rig_round(rig, 1, &all);
+    rig->hold = 1u << SYNC_DO_REPLAY;
+    rig->said[0][1].version = 1;
+    rig->said[0][1].hash = digest_of("another", 7);
+    rig_hear(rig, 0);
+    assert_true(sync_in_doubt(rig->sync, 1));
+    rounds_checkpoint(rig->rounds, 1);
+    assert_int_equal(jobs_pending(rig->jobs), 0);
+    rig_step(rig, &(struct sync_event){.type = SYNC_EV_UNPROVEN, .fragment = 1, .version = 1});
+    rounds_checkpoint(rig->rounds, 1);
+    assert_int_equal(jobs_pending(rig->jobs), 1);
+    rig_settle(rig);
+    rig_close(rig);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -361,6 +382,7 @@ int main(void)
         cmocka_unit_test(a_replay_tells_where_the_ledger_leads),
         cmocka_unit_test(a_damaged_memory_is_mended_from_the_ledger),
         cmocka_unit_test(a_disk_that_does_not_lead_to_our_version_mends_nothing),
+        cmocka_unit_test(a_fragment_in_doubt_is_not_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,11 +15,10 @@ enum { OFFER_AGAIN_MS = 2000, OFFER_AGAIN_MAX_MS = 60000 };
 static void arrive(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    if (fragment->own.version != version || !fragment->own.hash_known)
-        fragment->own.results = (struct bitset){{0}};
     fragment->own.version = version;
+    fragment->own.results = (struct bitset){{0}}; /* those of the next one that the ledger has are told after this */
+    fragment->complete = false;
     fragment->proof = SYNC_PROOF_NONE;
-    fragment->complete = bitset_within(&sync->shards[f], &fragment->own.results) && !bitset_empty(&sync->shards[f]);
     fragment->behind_ms = 0;
     fragment->fetch_ms = 0;
     fragment->fetch_tries = 0;

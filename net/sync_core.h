@@ -24,8 +24,9 @@
 
 /* Own hashes kept, to compare with peers that are a version or two behind or ahead. */
 enum { SYNC_HASHES = 4 };
-/* After our disk has answered, others get so long to ask theirs and mend themselves. */
-enum { SYNC_DISPUTE_MS = 30000 };
+/* After our disk has answered, others get so long to ask theirs and mend themselves, before we give way to as many; and
+ * before we go on without those whose state is another. The latter is longer, so that who gives way has done so. */
+enum { SYNC_YIELD_MS = 30000, SYNC_DISPUTE_MS = 45000 };
 
 struct sync_known_hash {
     uint64_t version;

@@ -3,10 +3,8 @@
 #include "net/sync_fragment.h"
 #include "net/sync_owner.h"
 
-/* PROOF_AGAIN: our disk is read for one fragment at most so often, whatever others say. LAST_TO_YIELD: where disks
- * cannot tell and sides are equal, the one with the lowest member waits so long, so that not both take the other's
- * state. */
-enum { PROOF_AGAIN_MS = 10000, LAST_TO_YIELD_MS = 30000 };
+/* Our disk is read for one fragment at most so often, whatever others say. */
+enum { PROOF_AGAIN_MS = 10000 };
 
 /* Those who are known to have a hash of a version. */
 struct party {
@@ -57,7 +55,7 @@ static bool outvoted(const struct sync *sync, uint32_t f, const struct digest *t
     const struct sync_fragment *fragment = &sync->fragments[f];
     struct party them = party_of(sync, f, fragment->own.version, theirs),
                  us = our_party(sync, f, fragment->own.version);
-    bool late = sync->now_ms >= fragment->proof_ms + SYNC_DISPUTE_MS;
+    bool late = sync->now_ms >= fragment->proof_ms + SYNC_YIELD_MS;
     uint32_t others = 0;
     if (sync_core_proof(fragment) == SYNC_PROOF_CONFIRMED)
         return 2 * them.count > sync->conf.members_count || (late && outweighs(&them, &us));

@@ -427,6 +427,7 @@ static enum err open_ground(struct engine *engine)
     const struct dconf *conf = engine->conf;
     struct ledger_conf ledger = {.folder = conf->state_folder,
                                  .run_id = engine->spec.digest,
+                                 .shares_id = engine->view.shares,
                                  .segment_bytes = conf->ledger_segment,
                                  .keep_bytes = conf->ledger_keep};
     TRY(events_new(&engine->events));

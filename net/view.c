@@ -33,6 +33,22 @@ static struct digest digest_view(const struct view *view)
     return digest_end(&state);
 }
 
+/* As above without the keys. An island alone has everything, whatever its uplink. */
+static struct digest digest_shares(const struct view *view)
+{
+    struct digest_state state;
+    digest_begin(&state);
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct view_member *member = &view->members[i];
+        uint8_t uplink[sizeof member->uplink];
+        struct bytes_writer writer = bytes_writer_init(uplink, sizeof uplink);
+        bytes_put_u64(&writer, view->count > 1 ? member->uplink : 0);
+        digest_add(&state, member->name, strlen(member->name) + 1);
+        digest_add(&state, uplink, sizeof uplink);
+    }
+    return digest_end(&state);
+}
+
 static enum err add_member(struct view *view, const struct view_entry *entry)
 {
     struct view_member *member = &view->members[view->count];
@@ -73,6 +89,7 @@ enum err view_new(const struct view_entry *entries, size_t entries_count, const 
     qsort(view->members, view->count, sizeof *view->members, by_name);
     TRY_OUT(find_self(view, self));
     view->id = digest_view(view);
+    view->shares = digest_shares(view);
 out:
     if (err != ERR_OK)
         view_free(view);

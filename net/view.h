@@ -35,7 +35,8 @@ struct view_member {
 struct view {
     struct view_member *members;
     uint32_t count, self;
-    struct digest id; /* of names, keys and uplinks */
+    struct digest id;     /* of names, keys and uplinks */
+    struct digest shares; /* of names and uplinks: who owns what, and under which number; a new key changes no share */
 };
 
 /* The membership of these islands, `self` being the name of our own. ERR_CONF names the islands: more than

@@ -99,7 +99,8 @@ enum err recover_fragment(struct desk *desk, uint32_t f, bool *known, uint64_t *
     const struct rounds_conf *conf = &desk->conf;
     struct store_fragment *state = &desk->fragments[f].state;
     struct bitset useless;
-    enum err err = store_load_fragment(conf->folder, conf->spec, conf->plan, conf->replica, f, state);
+    enum err err =
+        store_load_fragment(conf->folder, conf->spec, &conf->view->shares, conf->plan, conf->replica, f, state);
     *known = err == ERR_OK;
     *results = (struct bitset){{0}};
     if (err == ERR_CORRUPT) {
@@ -129,7 +130,7 @@ enum err recover_replay(const struct desk *desk, uint32_t f, uint64_t version, s
     const struct rounds_conf *conf = &desk->conf;
     struct bitset useless;
     for (int attempt = 0; attempt < 2; attempt++) {
-        TRY(store_load_fragment(conf->folder, conf->spec, conf->plan, shadow, f, state));
+        TRY(store_load_fragment(conf->folder, conf->spec, &conf->view->shares, conf->plan, shadow, f, state));
         TRY(replay_all(desk, f, version, shadow, state, &useless));
         if (state->version == version)
             return replica_hash(shadow, f, version, &state->hash);

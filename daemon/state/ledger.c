@@ -19,14 +19,16 @@
 #include "common/mem.h"
 
 /*
- * Segment: "ledger-NUMBER.log"; 64 bytes of header (magic u32 "DLS1", version u32, number u64, run id 32 bytes, zeros),
- * then records. Record: 64 bytes of header, the object, zeros to a multiple of 8:
+ * Segment: "ledger-NUMBER.log"; 64 bytes of header (magic u32 "DLS1", version u32, number u64, run id 32 bytes, first
+ * 16 bytes of the islands' shares), then records. Record: 64 bytes of header, the object, zeros to a multiple of 8:
  *    0  u32 magic "DLR1"   4  u32 shard   8  u32 fragment  12  u32 zero  16  u64 version  24  u64 object bytes
  *   32  32 bytes BLAKE2b over bytes 0..31 and the object
  */
 #define SEGMENT_MAGIC 0x31534c44u
 #define RECORD_MAGIC 0x31524c44u
-enum { LEDGER_VERSION = 1, SEGMENT_HEADER = 64, RECORD_HEADER = 64, RECORD_DIGEST = 32, SEGMENTS_MAX = 65536 };
+enum { LEDGER_VERSION = 2, SEGMENT_HEADER = 64, RECORD_HEADER = 64, RECORD_DIGEST = 32, SEGMENTS_MAX = 65536 };
+/* Of the digest over the islands' shares, so much stands in a segment's header. */
+enum { SHARES_BYTES = 16 };
 /* Bytes: records begin on multiples of it. */
 enum { RECORD_ALIGN = 8 };
 /* Of the index, at first; both double, and slots are at least two for each entry. */
@@ -146,6 +148,7 @@ static enum err begin_segment(struct ledger *ledger, uint64_t number)
     bytes_put_u32(&writer, LEDGER_VERSION);
     bytes_put_u64(&writer, number);
     bytes_put(&writer, ledger->conf.run_id.byte, DIGEST_BYTES);
+    bytes_put(&writer, ledger->conf.shares_id.byte, SHARES_BYTES);
     TRY(segment_path(ledger, number, &path));
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     enum err err =
@@ -251,6 +254,12 @@ static enum err check_segment_header(const struct ledger *ledger, const char *pa
         return err_set(
             ERR_CONF, "%s: belongs to another run; use another [island] state folder, or the run spec it was made with",
             path);
+    if (memcmp(bytes_get(&reader, SHARES_BYTES), ledger->conf.shares_id.byte, SHARES_BYTES) != 0)
+        return err_set(ERR_CONF,
+                       "%s: was made by another list of islands, and a run keeps its islands: put their names and "
+                       "uplinks and the [peer] sections back as they were, or begin anew, everywhere, with another "
+                       "[island] state folder; nothing saved was changed",
+                       path);
     return ERR_OK;
 }
 

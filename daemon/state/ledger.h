@@ -20,13 +20,14 @@
 struct ledger;
 
 struct ledger_conf {
-    const char *folder;     /* created if need be */
-    struct digest run_id;   /* segments of another run are refused */
-    uint64_t segment_bytes; /* a new file is begun beyond this */
-    uint64_t keep_bytes;    /* results kept although a checkpoint covers them */
+    const char *folder;      /* created if need be */
+    struct digest run_id;    /* segments of another run are refused */
+    struct digest shares_id; /* and those of other islands, whose shards are cut and numbered otherwise */
+    uint64_t segment_bytes;  /* a new file is begun beyond this */
+    uint64_t keep_bytes;     /* results kept although a checkpoint covers them */
 };
 
-/* ERR_CONF: the folder belongs to another run, or another daemon uses it. */
+/* ERR_CONF: the folder belongs to another run or other islands, or another daemon uses it. */
 ERR_MUST_CHECK enum err ledger_open(const struct ledger_conf *conf, struct ledger **out);
 void ledger_close(struct ledger *ledger);
 

@@ -47,25 +47,28 @@ static uint64_t owned_values(struct replica *replica, uint32_t f)
     return shard.end - shard.begin;
 }
 
-enum err store_save_fragment(const char *folder, const struct runspec *spec, const struct model_plan *plan,
-                             struct replica *replica, uint32_t f, const struct store_fragment *state)
+enum err store_save_fragment(const char *folder, const struct runspec *spec, const struct digest *shares,
+                             const struct model_plan *plan, struct replica *replica, uint32_t f,
+                             const struct store_fragment *state)
 {
     enum err err;
     char *path = NULL;
     struct tensorfile_writer *writer = NULL;
     struct array arrays[4];
     struct tensorfile_tensor tensors[4];
-    char version[32], step[32], hash[DIGEST_HEX_BYTES], run[DIGEST_HEX_BYTES], plan_id[DIGEST_HEX_BYTES];
+    char version[32], step[32];
+    char hash[DIGEST_HEX_BYTES], run[DIGEST_HEX_BYTES], plan_id[DIGEST_HEX_BYTES], shares_id[DIGEST_HEX_BYTES];
     size_t count = list_arrays(plan, replica, f, owned_values(replica, f), arrays);
     for (size_t i = 0; i < count; i++)
         tensors[i] = (struct tensorfile_tensor){.name = arrays[i].name, .dims = 1, .shape = {arrays[i].count}};
     snprintf(version, sizeof version, "%" PRIu64, state->version);
     snprintf(step, sizeof step, "%" PRIu64, state->step);
-    const struct tensorfile_meta meta[] = {{"format", "diloco fragment 1"},
+    const struct tensorfile_meta meta[] = {{"format", "diloco fragment 2"},
                                            {"version", version},
                                            {"step", step},
                                            {"hash", digest_hex(&state->hash, hash)},
                                            {"run_id", digest_hex(&spec->digest, run)},
+                                           {"shares_id", digest_hex(shares, shares_id)},
                                            {"plan_id", digest_hex(&plan->plan->digest, plan_id)}};
     TRY_OUT(fragment_path(folder, f, &path));
     TRY_OUT(tensorfile_create(path, tensors, count, meta, sizeof meta / sizeof meta[0], &writer));
@@ -90,6 +93,19 @@ static enum err check_identity(const struct tensorfile *file, const char *path, 
     return ERR_OK;
 }
 
+static enum err check_shares(const struct tensorfile *file, const char *path, const struct digest *shares)
+{
+    char hex[DIGEST_HEX_BYTES];
+    const char *found = tensorfile_meta(file, "shares_id");
+    if (found != NULL && strcmp(found, digest_hex(shares, hex)) == 0)
+        return ERR_OK;
+    return err_set(ERR_CONF,
+                   "%s: was made by another list of islands, and a run keeps its islands: put their names and uplinks "
+                   "and the [peer] sections back as they were, or begin anew, everywhere, with another [island] state "
+                   "folder; nothing saved was changed",
+                   path);
+}
+
 static enum err load_arrays(const struct tensorfile *file, const struct model_plan *plan, struct replica *replica,
                             uint32_t f)
 {
@@ -108,8 +124,9 @@ static enum err load_arrays(const struct tensorfile *file, const struct model_pl
     return ERR_OK;
 }
 
-enum err store_load_fragment(const char *folder, const struct runspec *spec, const struct model_plan *plan,
-                             struct replica *replica, uint32_t f, struct store_fragment *state)
+enum err store_load_fragment(const char *folder, const struct runspec *spec, const struct digest *shares,
+                             const struct model_plan *plan, struct replica *replica, uint32_t f,
+                             struct store_fragment *state)
 {
     enum err err;
     char *path = NULL;
@@ -118,6 +135,7 @@ enum err store_load_fragment(const char *folder, const struct runspec *spec, con
     TRY_OUT(fragment_path(folder, f, &path));
     TRY_OUT(tensorfile_open(path, true, &file));
     TRY_OUT(check_identity(file, path, "run_id", &spec->digest));
+    TRY_OUT(check_shares(file, path, shares));
     TRY_OUT(check_identity(file, path, "plan_id", &plan->plan->digest));
     TRY_OUT(tensorfile_meta_u64(file, "version", &state->version));
     TRY_OUT(tensorfile_meta_u64(file, "step", &state->step));

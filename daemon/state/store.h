@@ -22,13 +22,13 @@ struct store_fragment {
     struct digest hash;
 };
 
-/* Writes fragment `f` as it stands in the replica. */
-ERR_MUST_CHECK enum err store_save_fragment(const char *folder, const struct runspec *spec,
+/* Writes fragment `f` as it stands in the replica. `shares`: the islands' (net/view.h). */
+ERR_MUST_CHECK enum err store_save_fragment(const char *folder, const struct runspec *spec, const struct digest *shares,
                                             const struct model_plan *plan, struct replica *replica, uint32_t f,
                                             const struct store_fragment *state);
 /* Reads it back into the replica. ERR_NOTFOUND; ERR_CORRUPT (damaged, or not what its hash says); ERR_CONF: of
- * another run or plan. */
-ERR_MUST_CHECK enum err store_load_fragment(const char *folder, const struct runspec *spec,
+ * another run or plan, or of other islands. */
+ERR_MUST_CHECK enum err store_load_fragment(const char *folder, const struct runspec *spec, const struct digest *shares,
                                             const struct model_plan *plan, struct replica *replica, uint32_t f,
                                             struct store_fragment *state);
 

@@ -83,8 +83,11 @@ static const float outer_numbers[WIRE_OUTER_NUMBERS] = {1, 0.9f, 0.7f};
 
 static struct ledger_conf ledger_conf(const char *folder)
 {
-    return (struct ledger_conf){
-        .folder = folder, .run_id = digest_of("run", 3), .segment_bytes = 1 << 20, .keep_bytes = 1 << 20};
+    return (struct ledger_conf){.folder = folder,
+                                .run_id = digest_of("run", 3),
+                                .shares_id = digest_of("islands", 7),
+                                .segment_bytes = 1 << 20,
+                                .keep_bytes = 1 << 20};
 }
 
 static void write_objects(void)
@@ -118,7 +121,7 @@ static void write_tensors(void)
 {
     struct tensorfile_writer *writer;
     const struct tensorfile_tensor tensor = {.name = "anchor", .dims = 1, .shape = {VALUES}};
-    const struct tensorfile_meta meta[] = {{"format", "diloco fragment 1"}, {"version", "7"}};
+    const struct tensorfile_meta meta[] = {{"format", "diloco fragment 2"}, {"version", "7"}};
     assert_ok(tensorfile_create(tensor_file, &tensor, 1, meta, 2, &writer));
     assert_ok(tensorfile_write(writer, values, VALUES));
     assert_ok(tensorfile_commit(writer));
@@ -196,6 +199,8 @@ static void a_ledger_opens(void **state)
     ledger_unmap(&map);
     assert_int_equal(ledger_map(ledger, 2, 8, 1, &map), ERR_NOTFOUND);
     ledger_close(ledger);
+    conf.shares_id = digest_of("others", 6);
+    assert_fails(ERR_CONF, "another list of islands", ledger_open(&conf, &ledger));
     conf.run_id = digest_of("other", 5);
     assert_fails(ERR_CONF, "belongs to another run", ledger_open(&conf, &ledger));
     mem_free(segment);

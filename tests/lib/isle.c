@@ -102,6 +102,7 @@ static void open_parts(struct isle *isle)
 {
     struct ledger_conf ledger = {.folder = isle->conf.state_folder,
                                  .run_id = isle->run->spec.digest,
+                                 .shares_id = isle->view.shares,
                                  .segment_bytes = isle->conf.ledger_segment,
                                  .keep_bytes = isle->conf.ledger_keep};
     struct trainer_conf trainer = {

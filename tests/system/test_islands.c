@@ -11,6 +11,7 @@
 #include "common/mem.h"
 #include "common/runspec.h"
 #include "common/tensorfile.h"
+#include "daemon/dconf.h"
 #include "daemon/state/results.h"
 #include "tests/lib/cluster.h"
 
@@ -304,11 +305,22 @@ static struct shard_account account_of(struct ledger *ledger, uint32_t islands, 
 static void assert_tokens_counted(struct cluster *cluster, const long long *tokens, uint32_t fragments)
 {
     struct runspec spec;
+    struct dconf dconf;
+    struct ident ident;
+    struct view view;
     struct ledger *ledger;
     long long partial = 0;
     assert_ok(runspec_load(cluster->run, NULL, 0, &spec));
-    struct ledger_conf conf = {
-        .folder = cluster->island[0].state, .run_id = spec.digest, .segment_bytes = 1 << 20, .keep_bytes = 1 << 30};
+    assert_ok(dconf_load(cluster->island[0].conf, NULL, 0, &dconf));
+    assert_ok(ident_load(dconf.key_path, &ident));
+    assert_ok(dconf_view(&dconf, &ident, &view));
+    struct ledger_conf conf = {.folder = cluster->island[0].state,
+                               .run_id = spec.digest,
+                               .shares_id = view.shares,
+                               .segment_bytes = 1 << 20,
+                               .keep_bytes = 1 << 30};
+    view_free(&view);
+    conf_deinit(&dconf_schema, &dconf);
     assert_ok(ledger_open(&conf, &ledger));
     for (uint32_t f = 0; f < fragments; f++) {
         for (uint32_t s = 0; s < cluster->count; s++) {

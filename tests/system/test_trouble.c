@@ -592,13 +592,14 @@ static void forge_checkpoint(const char *state_folder)
     struct digest leaves[2] = {vhash_leaf(forged, n, 0), vhash_leaf(values[1], n, 0)};
     struct digest hash = vhash_root(1, version, n, &leaves[0], &leaves[1]);
     char hex[DIGEST_HEX_BYTES];
-    const char *keys[] = {"format", "version", "step", "hash", "run_id", "plan_id"};
-    struct tensorfile_meta meta[6];
-    for (size_t i = 0; i < 6; i++)
+    const char *keys[] = {"format", "version", "step", "hash", "run_id", "shares_id", "plan_id"};
+    enum { KEYS = sizeof keys / sizeof keys[0] };
+    struct tensorfile_meta meta[KEYS];
+    for (size_t i = 0; i < KEYS; i++)
         meta[i] = (struct tensorfile_meta){keys[i], tensorfile_meta(file, keys[i])};
     meta[3].value = digest_hex(&hash, hex);
     assert_string_equal(tensors[1].name, "momentum");
-    assert_ok(tensorfile_create(path, tensors, count, meta, 6, &writer));
+    assert_ok(tensorfile_create(path, tensors, count, meta, KEYS, &writer));
     for (size_t i = 0; i < count; i++)
         assert_ok(tensorfile_write(writer, i == 0 ? forged : values[i], tensors[i].shape[0]));
     assert_ok(tensorfile_commit(writer));

@@ -448,6 +448,47 @@ static void a_daemon_that_comes_back_goes_on_with_its_trainer_and_no_other(void 
     stop();
 }
 
+/* Islands that are members of what is configured now, each with a key of its own. */
+static void become(uint32_t islands)
+{
+    for (uint32_t i = run->count; i < islands; i++) {
+        assert_ok(ident_generate(&run->idents[i]));
+        run->uplinks[i] = run->uplinks[A];
+    }
+    run->count = islands;
+}
+
+static void assert_goes_on(uint64_t versions)
+{
+    start(A);
+    assert_int_equal(status_number("versions"), versions);
+    stop();
+}
+
+/* Results are cut for the islands that made them, and numbered by them: read for others they fit nowhere, and every
+ * fragment would wait for ever. */
+static void what_was_saved_with_other_islands_is_refused_and_kept(void **state)
+{
+    (void)state;
+    isle_listen(run, A);
+    become(1);
+    start(A);
+    begin_training(0);
+    assert_int_equal(train(12), DILOCO_OK);
+    isle_wait(status_number("versions") == 2 * TENSORS);
+    diloco_detach(t);
+    stop();
+    become(2);
+    assert_fails(ERR_CONF, "another list of islands", open_engine(A));
+    conf_deinit(&dconf_schema, &d.conf);
+    become(1);
+    assert_goes_on(2 * TENSORS);
+    /* A new key, and another address, change nothing of what was saved. */
+    assert_ok(ident_generate(&run->idents[A]));
+    isle_listen(run, A);
+    assert_goes_on(2 * TENSORS);
+}
+
 static void only_a_signal_to_end_ends_it(void **state)
 {
     (void)state;
@@ -687,6 +728,7 @@ int main(void)
         CASE(an_island_alone_runs_to_the_end_and_counts_every_step_once),
         CASE(a_snapshot_that_cannot_be_sent_is_given_back),
         CASE(a_daemon_that_comes_back_goes_on_with_its_trainer_and_no_other),
+        CASE(what_was_saved_with_other_islands_is_refused_and_kept),
         CASE(only_a_signal_to_end_ends_it),
         CASE(what_it_cannot_go_on_without_ends_it_in_order_with_the_reason),
         CASE(who_attaches_while_it_ends_is_refused_with_the_reason),

@@ -205,6 +205,24 @@ static void another_run_is_refused_and_left_alone(void **state)
     assert_int_equal(size_of(segment(folder, 1)), before);
 }
 
+/* Their shards are cut and numbered otherwise: no result would fit. */
+static void other_islands_are_refused_and_their_results_left_alone(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("ledger-islands");
+    struct ledger *ledger = open_ledger(folder);
+    append(ledger, 0, 1, 0);
+    ledger_close(ledger);
+    off_t before = size_of(segment(folder, 1));
+    struct ledger_conf conf = {
+        .folder = folder, .run_id = run_id, .shares_id = digest_of("others", 6), .segment_bytes = 1 << 20};
+    assert_fails(ERR_CONF, "another list of islands", ledger_open(&conf, &ledger));
+    assert_int_equal(size_of(segment(folder, 1)), before);
+    ledger = open_ledger(folder);
+    assert_holds(ledger, 0, 1, 0);
+    ledger_close(ledger);
+}
+
 static void old_segments_go_and_needed_ones_stay(void **state)
 {
     (void)state;
@@ -256,6 +274,7 @@ int main(void)
         cmocka_unit_test(damage_costs_the_damaged_record_alone),
         cmocka_unit_test(a_segment_without_a_head_is_put_aside),
         cmocka_unit_test(another_run_is_refused_and_left_alone),
+        cmocka_unit_test(other_islands_are_refused_and_their_results_left_alone),
         cmocka_unit_test(old_segments_go_and_needed_ones_stay),
         cmocka_unit_test(one_folder_serves_one_daemon),
     };

@@ -21,6 +21,7 @@
 static const char spec_lines[] = "codec = e3m0\nerror_feedback = yes\n";
 
 static struct smallrun run;
+static const struct digest shares = {.byte = {1, 2, 3}};
 
 /* A replica full of numbers, and the state that fragment `f` of it is at. */
 static struct replica *filled(uint64_t seed)
@@ -41,13 +42,13 @@ static struct store_fragment state_of(struct replica *replica, uint32_t f, uint6
 static enum err save(const char *folder, struct replica *replica, uint32_t f, uint64_t version)
 {
     struct store_fragment state = state_of(replica, f, version);
-    return store_save_fragment(folder, &run.spec, run.plan, replica, f, &state);
+    return store_save_fragment(folder, &run.spec, &shares, run.plan, replica, f, &state);
 }
 
 static enum err load(const char *folder, struct replica *replica, uint32_t f)
 {
     struct store_fragment state;
-    return store_load_fragment(folder, &run.spec, run.plan, replica, f, &state);
+    return store_load_fragment(folder, &run.spec, &shares, run.plan, replica, f, &state);
 }
 
 static const char *file_of(const char *folder, uint32_t f)
@@ -64,7 +65,7 @@ static void assert_refused(enum err code, const char *part, const char *folder, 
     struct store_fragment state;
     struct replica *replica = filled(9);
     struct digest before = smallrun_digest(replica, &run), after;
-    assert_fails(code, part, store_load_fragment(folder, spec, plan, replica, 1, &state));
+    assert_fails(code, part, store_load_fragment(folder, spec, &shares, plan, replica, 1, &state));
     after = smallrun_digest(replica, &run);
     assert_true(digest_equal(&before, &after));
     replica_free(replica);
@@ -80,7 +81,7 @@ static void a_fragment_comes_back_as_it_was(void **state)
     struct digest want = smallrun_digest(replica, &run), got;
     for (uint32_t f = SMALLRUN_FRAGMENTS; f-- > 0;) {
         struct store_fragment loaded, saved = state_of(replica, f, 5 + f);
-        assert_ok(store_load_fragment(folder, &run.spec, run.plan, blank, f, &loaded));
+        assert_ok(store_load_fragment(folder, &run.spec, &shares, run.plan, blank, f, &loaded));
         assert_int_equal(loaded.version, 5 + f);
         assert_int_equal(loaded.step, 10 * (5 + f));
         assert_true(digest_equal(&loaded.hash, &saved.hash));
@@ -102,11 +103,11 @@ static void a_run_of_averages_keeps_its_anchor_alone(void **state)
     struct tensorfile *file;
     smallrun_fill(replica, &averages, 0, 1);
     assert_ok(replica_hash(replica, 0, 3, &saved.hash));
-    assert_ok(store_save_fragment(folder, &averages.spec, averages.plan, replica, 0, &saved));
+    assert_ok(store_save_fragment(folder, &averages.spec, &shares, averages.plan, replica, 0, &saved));
     assert_ok(tensorfile_open(file_of(folder, 0), true, &file));
     assert_int_equal(tensorfile_count(file), 1);
     tensorfile_close(file);
-    assert_ok(store_load_fragment(folder, &averages.spec, averages.plan, blank, 0, &loaded));
+    assert_ok(store_load_fragment(folder, &averages.spec, &shares, averages.plan, blank, 0, &loaded));
     assert_memory_equal(replica_anchor(blank, 0), replica_anchor(replica, 0),
                         averages.plan->plan->fragments[0].values_count * sizeof(float));
     replica_free(replica);
@@ -142,6 +143,21 @@ static void a_checkpoint_of_another_run_or_model_is_refused(void **state)
     assert_ok(load(folder, replica, 1));
     model_plan_free(renamed);
     smallrun_free(&longer);
+    replica_free(replica);
+}
+
+/* Its version is whole, but the results that lead on from it are cut for others. */
+static void a_checkpoint_of_other_islands_is_refused(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("store-islands");
+    static const struct digest others = {.byte = {1, 2, 4}};
+    struct replica *replica = filled(1);
+    struct store_fragment loaded;
+    assert_ok(save(folder, replica, 1, 4));
+    assert_fails(ERR_CONF, "another list of islands",
+                 store_load_fragment(folder, &run.spec, &others, run.plan, replica, 1, &loaded));
+    assert_ok(load(folder, replica, 1));
     replica_free(replica);
 }
 
@@ -184,11 +200,11 @@ static void numbers_that_are_not_those_of_the_hash_are_refused(void **state)
     struct replica *replica = filled(1);
     struct store_fragment state_1 = state_of(replica, 1, 4), wrong = state_1;
     wrong.hash.byte[31] ^= 1;
-    assert_ok(store_save_fragment(folder, &run.spec, run.plan, replica, 1, &wrong));
+    assert_ok(store_save_fragment(folder, &run.spec, &shares, run.plan, replica, 1, &wrong));
     assert_fails(ERR_CORRUPT, "not those of its hash", load(folder, replica, 1));
     wrong = state_1;
     wrong.version = 5; /* the hash is that of version 4 */
-    assert_ok(store_save_fragment(folder, &run.spec, run.plan, replica, 1, &wrong));
+    assert_ok(store_save_fragment(folder, &run.spec, &shares, run.plan, replica, 1, &wrong));
     assert_fails(ERR_CORRUPT, "not those of its hash", load(folder, replica, 1));
     /* Another fragment of the same size, under this one's name. */
     assert_ok(save(folder, replica, 2, 4));
@@ -204,6 +220,7 @@ static void write_tensors(const char *path, const char *const *names, size_t nam
                           const struct store_fragment *state)
 {
     char version[32], hash[DIGEST_HEX_BYTES], run_id[DIGEST_HEX_BYTES], plan_id[DIGEST_HEX_BYTES];
+    char shares_id[DIGEST_HEX_BYTES];
     struct tensorfile_tensor tensors[4];
     struct tensorfile_writer *writer;
     float *zeros;
@@ -212,11 +229,12 @@ static void write_tensors(const char *path, const char *const *names, size_t nam
                                            {"step", "0"},
                                            {"hash", digest_hex(&state->hash, hash)},
                                            {"run_id", digest_hex(&run.spec.digest, run_id)},
+                                           {"shares_id", digest_hex(&shares, shares_id)},
                                            {"plan_id", digest_hex(&run.plan->plan->digest, plan_id)}};
     assert_ok(mem_new((size_t)count, sizeof *zeros, "zeros", &zeros));
     for (size_t i = 0; i < names_count; i++)
         tensors[i] = (struct tensorfile_tensor){.name = names[i], .dims = 1, .shape = {count}};
-    assert_ok(tensorfile_create(path, tensors, names_count, meta, 5, &writer));
+    assert_ok(tensorfile_create(path, tensors, names_count, meta, 6, &writer));
     for (size_t i = 0; i < names_count; i++)
         assert_ok(tensorfile_write(writer, zeros, (size_t)count));
     assert_ok(tensorfile_commit(writer));
@@ -239,7 +257,7 @@ static void a_file_without_an_array_that_is_needed_is_refused(void **state)
     write_tensors(file_of(folder, 1), all, 2, count - 1, &zeros);
     assert_fails(ERR_CORRUPT, "values", load(folder, blank, 1));
     write_tensors(file_of(folder, 1), all, 2, count, &zeros); /* residuals may be missing */
-    assert_ok(store_load_fragment(folder, &run.spec, run.plan, blank, 1, &loaded));
+    assert_ok(store_load_fragment(folder, &run.spec, &shares, run.plan, blank, 1, &loaded));
     assert_int_equal(loaded.version, 7);
     replica_free(blank);
 }
@@ -277,7 +295,7 @@ static void assert_one_stands(const struct rewrite *rewrite, bool may_be_new)
     char new[300];
     struct replica *replica = smallrun_replica(&run, 2);
     struct store_fragment loaded;
-    assert_ok(store_load_fragment(rewrite->folder, &run.spec, run.plan, replica, 1, &loaded));
+    assert_ok(store_load_fragment(rewrite->folder, &run.spec, &shares, run.plan, replica, 1, &loaded));
     assert_true(digest_equal(&loaded.hash, &rewrite->old_state.hash) ||
                 (may_be_new && digest_equal(&loaded.hash, &rewrite->new_state.hash)));
     replica_free(replica);
@@ -287,7 +305,7 @@ static void assert_one_stands(const struct rewrite *rewrite, bool may_be_new)
 
 static enum err save_new(const struct rewrite *rewrite)
 {
-    return store_save_fragment(rewrite->folder, &run.spec, run.plan, rewrite->new, 1, &rewrite->new_state);
+    return store_save_fragment(rewrite->folder, &run.spec, &shares, run.plan, rewrite->new, 1, &rewrite->new_state);
 }
 
 static enum err save_again(void *user)
@@ -321,7 +339,7 @@ static void a_checkpoint_that_cannot_be_written_leaves_the_one_before(void **sta
     assert_one_stands(&rewrite, false);
     assert_fails(ERR_IO, "no-such-folder", save(testlib_path(rewrite.folder, "no-such-folder"), rewrite.new, 1, 5));
     print_message("%zu allocations failed in turn\n", outofmem_walk(save_again, &rewrite));
-    assert_ok(store_load_fragment(rewrite.folder, &run.spec, run.plan, rewrite.old, 1, &loaded));
+    assert_ok(store_load_fragment(rewrite.folder, &run.spec, &shares, run.plan, rewrite.old, 1, &loaded));
     assert_int_equal(loaded.version, 5);
     replica_free(rewrite.old);
     replica_free(rewrite.new);
@@ -431,6 +449,7 @@ int main(void)
         cmocka_unit_test(a_run_of_averages_keeps_its_anchor_alone),
         cmocka_unit_test(what_is_not_there_is_not_found),
         cmocka_unit_test(a_checkpoint_of_another_run_or_model_is_refused),
+        cmocka_unit_test(a_checkpoint_of_other_islands_is_refused),
         cmocka_unit_test(a_damaged_file_is_refused),
         cmocka_unit_test(numbers_that_are_not_those_of_the_hash_are_refused),
         cmocka_unit_test(a_file_without_an_array_that_is_needed_is_refused),

@@ -173,8 +173,9 @@ static void tell_memory(const struct plan *plan, const struct memory *memory)
 }
 
 /* Makes the plan known: allocates, restores from disk, starts the core. On failure the plan is the engine's if
- * engine->plan is set, and the daemon cannot go on; if not (ERR_NOMEM: it is too large) it is still the caller's. */
-static enum err set_plan(struct engine *engine, struct model_plan *plan)
+ * engine->plan is set, and the daemon cannot go on; if not (ERR_NOMEM: it is too large) it is still the caller's.
+ * `saved`: it is on disk already. */
+static enum err set_plan(struct engine *engine, struct model_plan *plan, bool saved)
 {
     uint64_t weights[WIRE_MEMBERS_MAX];
     for (uint32_t i = 0; i < engine->view.count; i++)
@@ -189,7 +190,8 @@ static enum err set_plan(struct engine *engine, struct model_plan *plan)
     TRY(replica_new(&conf, &engine->replica));
     TRY(new_sync(engine));
     TRY(new_rounds(engine));
-    TRY(store_save_plan(engine->conf->state_folder, plan));
+    if (!saved)
+        TRY(store_save_plan(engine->conf->state_folder, &engine->spec, plan));
     TRY(recover_all(engine));
     return tell_plan(engine, memory_sum(&memory));
 }
@@ -208,7 +210,7 @@ static void judge_trainer(struct engine *engine)
     const struct ipc_tensor *tensors = trainer_tensors(engine->trainer, &count);
     enum err err = model_plan_new(&engine->spec, tensors, count, &plan);
     if (err == ERR_OK && engine->plan == NULL) {
-        err = set_plan(engine, plan);
+        err = set_plan(engine, plan, false);
         if (err != ERR_OK && engine->plan != NULL)
             event_post_fatal(engine->events, err_text());
     } else if (err == ERR_OK && !digest_equal(&plan->plan->digest, &engine->plan->plan->digest)) {
@@ -257,7 +259,7 @@ static void plan_in(struct engine *engine, uint32_t peer, const struct event *ev
         return;
     }
     if (err == ERR_OK)
-        err = set_plan(engine, plan);
+        err = set_plan(engine, plan, false);
     if (err == ERR_OK) {
         log_info("the model's plan came from island %s", engine->view.members[peer].name);
     } else if (engine->plan != NULL) {
@@ -409,14 +411,30 @@ static void drain(struct engine *engine)
 
 /* ---- start and end ---- */
 
+/* No plan leads to what is saved. Where it holds no version of others, the first trainer, or a peer, brings one. */
+static enum err go_on_without_plan(struct engine *engine, enum err err)
+{
+    const char *folder = engine->conf->state_folder;
+    if (err == ERR_CORRUPT)
+        log_warn("%s; it is put aside as .damaged, and a trainer or another island brings it again", err_text());
+    TRY(store_check(folder, &engine->spec, &engine->view.shares));
+    if (err == ERR_NOTFOUND)
+        return ERR_OK;
+    if (err == ERR_CONF)
+        log_warn("the run spec is not the one of the last start. No round was saved under that one, so this one is "
+                 "taken; what its trainer saved is put aside in %s/worker.1, or a higher number",
+                 folder);
+    return store_put_aside(folder, err == ERR_CONF);
+}
+
 static enum err load_plan(struct engine *engine)
 {
     struct model_plan *plan;
     enum err err = store_load_plan(engine->conf->state_folder, &engine->spec, &plan);
-    if (err == ERR_NOTFOUND)
-        return ERR_OK; /* the first trainer, or a peer, brings it */
+    if (err == ERR_NOTFOUND || err == ERR_CORRUPT || err == ERR_CONF)
+        return go_on_without_plan(engine, err);
     TRY(err);
-    err = set_plan(engine, plan);
+    err = set_plan(engine, plan, true);
     if (engine->plan == NULL)
         model_plan_free(plan);
     return err;

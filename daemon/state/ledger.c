@@ -293,25 +293,38 @@ static int by_number(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
+/* With a head and nothing below it: begun for a run spec or a list of islands that was corrected since. */
+static enum err drop_empty(const char *path)
+{
+    log_info("%s holds no result; the ledger is begun anew", err_text());
+    return unlink(path) == 0 ? ERR_OK : err_set_errno(ERR_IO, "%s: cannot remove", path);
+}
+
+/* Nothing in it can be used; out of the way, but not thrown away. */
+static enum err put_aside(const char *path)
+{
+    char *aside;
+    log_warn("%s; it is put aside as .damaged", err_text());
+    TRY(mem_printf(&aside, "%s.damaged", path));
+    enum err err = rename(path, aside) == 0 ? ERR_OK : err_set_errno(ERR_IO, "%s: cannot put aside", path);
+    mem_free(aside);
+    return err;
+}
+
 static enum err open_segment(struct ledger *ledger, uint64_t number)
 {
     char *path;
-    struct stat status;
+    struct stat status = {0};
     TRY(segment_path(ledger, number, &path));
     int fd = open(path, O_RDWR | O_CLOEXEC);
     enum err err = fd >= 0 && fstat(fd, &status) == 0 ? scan_segment(ledger, path, number, fd, (uint64_t)status.st_size)
                                                       : err_set_errno(ERR_IO, "%s: cannot open", path);
     if (err != ERR_OK && fd >= 0)
         close(fd);
-    if (err == ERR_CORRUPT) {
-        /* Nothing in it can be used; out of the way, but not thrown away. */
-        char *aside;
-        log_warn("%s; it is put aside as .damaged", err_text());
-        err = mem_printf(&aside, "%s.damaged", path);
-        if (err == ERR_OK && rename(path, aside) != 0)
-            err = err_set_errno(ERR_IO, "%s: cannot put aside", path);
-        mem_free(aside);
-    }
+    if (err == ERR_CONF && status.st_size == SEGMENT_HEADER)
+        err = drop_empty(path);
+    else if (err == ERR_CORRUPT)
+        err = put_aside(path);
     mem_free(path);
     return err;
 }

@@ -21,7 +21,7 @@ struct ledger;
 
 struct ledger_conf {
     const char *folder;      /* created if need be */
-    struct digest run_id;    /* segments of another run are refused */
+    struct digest run_id;    /* results of another run are refused */
     struct digest shares_id; /* and those of other islands, whose shards are cut and numbered otherwise */
     uint64_t segment_bytes;  /* a new file is begun beyond this */
     uint64_t keep_bytes;     /* results kept although a checkpoint covers them */

@@ -1,15 +1,24 @@
 #include "daemon/state/store.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "common/tensorfile.h"
 
 static const char plan_file[] = "plan.txt";
+/* Its first line: this, the run's id, a tab, the digest. */
+static const char plan_head[] = "diloco plan 1\t";
+enum { HEX = DIGEST_HEX_BYTES - 1, PLAN_HEAD = sizeof plan_head - 1 };
+enum { PLAN_DIGEST_AT = PLAN_HEAD + HEX + 1, PLAN_HEAD_BYTES = PLAN_DIGEST_AT + HEX + 1 };
+/* Folders of what trainers of other runs saved. */
+enum { ASIDE_MAX = 1000 };
 
 /* ---- fragments ---- */
 
@@ -106,6 +115,23 @@ static enum err check_shares(const struct tensorfile *file, const char *path, co
                    path);
 }
 
+/* Initial tensors of another run, model or list of islands are nobody's work: their trainer brings them again. */
+static enum err forgive_initial(enum err err, uint64_t version)
+{
+    return err == ERR_CONF && version == 0 ? err_prefix(ERR_NOTFOUND, "only initial tensors") : err;
+}
+
+static enum err check_owner(const struct tensorfile *file, const char *path, const struct runspec *spec,
+                            const struct digest *shares)
+{
+    uint64_t version;
+    TRY(tensorfile_meta_u64(file, "version", &version));
+    enum err err = check_identity(file, path, "run_id", &spec->digest);
+    if (err == ERR_OK)
+        err = check_shares(file, path, shares);
+    return forgive_initial(err, version);
+}
+
 static enum err load_arrays(const struct tensorfile *file, const struct model_plan *plan, struct replica *replica,
                             uint32_t f)
 {
@@ -134,11 +160,11 @@ enum err store_load_fragment(const char *folder, const struct runspec *spec, con
     char hex[DIGEST_HEX_BYTES];
     TRY_OUT(fragment_path(folder, f, &path));
     TRY_OUT(tensorfile_open(path, true, &file));
-    TRY_OUT(check_identity(file, path, "run_id", &spec->digest));
-    TRY_OUT(check_shares(file, path, shares));
-    TRY_OUT(check_identity(file, path, "plan_id", &plan->plan->digest));
     TRY_OUT(tensorfile_meta_u64(file, "version", &state->version));
     TRY_OUT(tensorfile_meta_u64(file, "step", &state->step));
+    TRY_OUT(check_owner(file, path, spec, shares));
+    err = check_identity(file, path, "plan_id", &plan->plan->digest);
+    TRY_OUT(forgive_initial(err, state->version));
     TRY_OUT(load_arrays(file, plan, replica, f));
     TRY_OUT(replica_hash(replica, f, state->version, &state->hash));
     const char *hash = tensorfile_meta(file, "hash");
@@ -152,13 +178,47 @@ out:
 
 /* ---- the plan ---- */
 
-enum err store_save_plan(const char *folder, const struct model_plan *plan)
+/* Of what goes before it and what follows. */
+static struct digest plan_digest(const char *head, const char *lines, size_t bytes)
 {
-    char *path;
-    TRY(mem_printf(&path, "%s/%s", folder, plan_file));
-    enum err err = fsio_replace(path, plan->text, strlen(plan->text), 0644);
+    struct digest_state state;
+    digest_begin(&state);
+    digest_add(&state, head, PLAN_DIGEST_AT);
+    digest_add(&state, lines, bytes);
+    return digest_end(&state);
+}
+
+enum err store_save_plan(const char *folder, const struct runspec *spec, const struct model_plan *plan)
+{
+    enum err err;
+    char *path = NULL, *text = NULL;
+    char head[PLAN_DIGEST_AT + 1], hex[DIGEST_HEX_BYTES];
+    snprintf(head, sizeof head, "%s%s\t", plan_head, digest_hex(&spec->digest, hex));
+    struct digest digest = plan_digest(head, plan->text, strlen(plan->text));
+    TRY_OUT(mem_printf(&path, "%s/%s", folder, plan_file));
+    TRY_OUT(mem_printf(&text, "%s%s\n%s", head, digest_hex(&digest, hex), plan->text));
+    TRY_OUT(fsio_replace(path, text, strlen(text), 0644));
+out:
     mem_free(path);
+    mem_free(text);
     return err;
+}
+
+/* The plan's file as it was read: its head, then the lines that everybody has alike. */
+static enum err parse_plan(const struct runspec *spec, const char *path, const char *text, size_t bytes,
+                           struct model_plan **out)
+{
+    char hex[DIGEST_HEX_BYTES];
+    const char *lines = text + PLAN_HEAD_BYTES;
+    if (bytes < PLAN_HEAD_BYTES || memcmp(text, plan_head, PLAN_HEAD) != 0 || lines[-1] != '\n')
+        return err_set(ERR_CORRUPT, "%s: damaged, or of another version", path);
+    struct digest found = plan_digest(text, lines, bytes - PLAN_HEAD_BYTES);
+    if (memcmp(digest_hex(&found, hex), text + PLAN_DIGEST_AT, HEX) != 0)
+        return err_set(ERR_CORRUPT, "%s: damaged: its checksum does not match its content", path);
+    if (memcmp(digest_hex(&spec->digest, hex), text + PLAN_HEAD, HEX) != 0)
+        return err_set(ERR_CONF, "%s: belongs to another run", path);
+    enum err err = model_plan_parse(spec, lines, bytes - PLAN_HEAD_BYTES, out);
+    return err == ERR_PROTO ? err_prefix(ERR_CORRUPT, "%s", path) : err;
 }
 
 enum err store_load_plan(const char *folder, const struct runspec *spec, struct model_plan **out)
@@ -168,14 +228,81 @@ enum err store_load_plan(const char *folder, const struct runspec *spec, struct 
     size_t bytes;
     *out = NULL;
     TRY(mem_printf(&path, "%s/%s", folder, plan_file));
-    enum err err = fsio_read(path, MODEL_PLAN_TEXT_MAX, &text, &bytes);
-    if (err == ERR_OK) {
-        err = model_plan_parse(spec, text, bytes, out);
-        if (err == ERR_PROTO)
-            err = err_prefix(ERR_CORRUPT, "%s", path);
-    }
+    enum err err = fsio_read(path, MODEL_PLAN_TEXT_MAX + PLAN_HEAD_BYTES, &text, &bytes);
+    if (err == ERR_OK)
+        err = parse_plan(spec, path, text, bytes, out);
     mem_free(text);
     mem_free(path);
+    return err;
+}
+
+/* ---- a folder without a plan ---- */
+
+static enum err check_file(const char *folder, const char *name, const struct runspec *spec,
+                           const struct digest *shares)
+{
+    char *path;
+    struct tensorfile *file = NULL;
+    TRY(mem_printf(&path, "%s/%s", folder, name));
+    enum err err = tensorfile_open(path, true, &file);
+    if (err == ERR_OK)
+        err = check_owner(file, path, spec, shares);
+    tensorfile_close(file);
+    mem_free(path);
+    /* What is damaged is told, and mended, when its fragment is loaded. */
+    return err == ERR_CONF || err == ERR_NOMEM ? err : ERR_OK;
+}
+
+enum err store_check(const char *folder, const struct runspec *spec, const struct digest *shares)
+{
+    DIR *dir = opendir(folder);
+    enum err err = ERR_OK;
+    if (dir == NULL)
+        return err_set_errno(ERR_IO, "%s: cannot open", folder);
+    for (struct dirent *item; err == ERR_OK && (item = readdir(dir)) != NULL;) {
+        unsigned f;
+        int end = 0;
+        if (sscanf(item->d_name, "fragment-%u.safetensors%n", &f, &end) == 1 && end > 0 && item->d_name[end] == '\0')
+            err = check_file(folder, item->d_name, spec, shares);
+    }
+    closedir(dir);
+    return err;
+}
+
+/* To the first name that is free: the given one, and a number. */
+static enum err move_aside(const char *path)
+{
+    for (int i = 1; i < ASIDE_MAX; i++) {
+        char *aside;
+        TRY(mem_printf(&aside, "%s.%d", path, i));
+        bool taken = access(aside, F_OK) == 0;
+        enum err err = taken || rename(path, aside) == 0 || errno == ENOENT
+                           ? ERR_OK
+                           : err_set_errno(ERR_IO, "%s: cannot put aside", path);
+        mem_free(aside);
+        if (!taken)
+            return err;
+    }
+    return err_set(ERR_IO, "%s: cannot put aside: remove some of those that were before", path);
+}
+
+enum err store_put_aside(const char *folder, bool other_run)
+{
+    enum err err;
+    char *plan = NULL, *damaged = NULL, *worker = NULL;
+    TRY_OUT(mem_printf(&plan, "%s/%s", folder, plan_file));
+    TRY_OUT(mem_printf(&damaged, "%s.damaged", plan));
+    TRY_OUT(mem_printf(&worker, "%s/worker", folder));
+    if (other_run)
+        TRY_OUT(move_aside(worker));
+    if (other_run)
+        err = move_aside(plan);
+    else if (rename(plan, damaged) != 0)
+        err = err_set_errno(ERR_IO, "%s: cannot put aside", plan);
+out:
+    mem_free(plan);
+    mem_free(damaged);
+    mem_free(worker);
     return err;
 }
 

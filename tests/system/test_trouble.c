@@ -344,13 +344,12 @@ static void another_run_spec_is_refused(void **state)
     assert_true(cluster_log_has(cluster, 0, "island b is refused: it has another run spec", 10));
     assert_true(cluster_log_has(cluster, 1, "island a is refused: it has another run spec", 10));
     cluster_end(cluster, 1, SIGTERM);
-    /* The state it wrote belongs to that other run, and says so. */
+    /* With the right one it is there: no round was closed under the other. */
     assert_ok(fsio_replace(cluster->run, spec, strlen(spec), 0644));
     cluster_start(cluster, 1);
-    assert_int_equal(cluster_wait_end(cluster, 1, 20), 2);
-    assert_true(cluster_log_has(cluster, 1, "belongs to another run", 1));
-    cluster_end(cluster, 0, SIGTERM);
-    cluster_free(cluster);
+    assert_true(cluster_log_has(cluster, 0, "island b is here", 10));
+    assert_true(cluster_log_has(cluster, 1, "No round was saved under that one", 1));
+    end_well(cluster);
 }
 
 static void a_trainer_with_other_tensors_is_refused(void **state)

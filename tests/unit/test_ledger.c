@@ -223,6 +223,32 @@ static void other_islands_are_refused_and_their_results_left_alone(void **state)
     ledger_close(ledger);
 }
 
+/* Nothing is lost where nothing was saved; a run spec that was wrong at first can be corrected. */
+static void what_others_left_empty_is_begun_anew(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("ledger-empty");
+    struct ledger *ledger;
+    struct ledger_conf conf = {.folder = folder, .run_id = digest_of("other", 5), .segment_bytes = 1 << 20};
+    assert_ok(ledger_open(&conf, &ledger));
+    ledger_close(ledger);
+    ledger = open_ledger(folder);
+    append(ledger, 0, 1, 0);
+    ledger_close(ledger);
+    assert_fails(ERR_CONF, "belongs to another run", ledger_open(&conf, &ledger));
+    /* Even a part of a record was something. */
+    assert_int_equal(access(segment(folder, 1), F_OK), -1);
+    assert_int_equal(truncate(segment(folder, 2), HEADER_BYTES + 8), 0);
+    assert_fails(ERR_CONF, "belongs to another run", ledger_open(&conf, &ledger));
+    ledger = open_ledger(folder);
+    ledger_close(ledger);
+    conf.run_id = run_id;
+    conf.shares_id = digest_of("others", 6);
+    assert_ok(ledger_open(&conf, &ledger));
+    append(ledger, 0, 1, 0);
+    ledger_close(ledger);
+}
+
 static void old_segments_go_and_needed_ones_stay(void **state)
 {
     (void)state;
@@ -275,6 +301,7 @@ int main(void)
         cmocka_unit_test(a_segment_without_a_head_is_put_aside),
         cmocka_unit_test(another_run_is_refused_and_left_alone),
         cmocka_unit_test(other_islands_are_refused_and_their_results_left_alone),
+        cmocka_unit_test(what_others_left_empty_is_begun_anew),
         cmocka_unit_test(old_segments_go_and_needed_ones_stay),
         cmocka_unit_test(one_folder_serves_one_daemon),
     };

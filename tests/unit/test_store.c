@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/digest.h"
@@ -350,23 +351,86 @@ static void a_checkpoint_that_cannot_be_written_leaves_the_one_before(void **sta
 static void the_plan_comes_back_or_is_called_damaged(void **state)
 {
     (void)state;
-    const char *folder = testlib_folder("store-plan");
+    const char *folder = testlib_folder("store-plan"), *path = testlib_path(folder, "plan.txt");
     struct model_plan *plan;
+    char *text;
+    size_t bytes;
     assert_fails(ERR_NOTFOUND, "plan.txt", store_load_plan(folder, &run.spec, &plan));
     assert_null(plan);
-    assert_ok(store_save_plan(folder, run.plan));
+    assert_ok(store_save_plan(folder, &run.spec, run.plan));
     assert_ok(store_load_plan(folder, &run.spec, &plan));
     assert_true(digest_equal(&plan->plan->digest, &run.plan->plan->digest));
     model_plan_free(plan);
-    size_t bytes = strlen(run.plan->text);
-    assert_int_equal(truncate(testlib_path(folder, "plan.txt"), (off_t)bytes - 1), 0);
-    assert_fails(ERR_CORRUPT, "plan.txt", store_load_plan(folder, &run.spec, &plan));
-    assert_null(plan);
-    testlib_file(folder, "plan.txt", "a\t-1\t1\t5\na\t-1\t1\t5\n");
-    assert_fails(ERR_CORRUPT, "two tensors are called a", store_load_plan(folder, &run.spec, &plan));
-    testlib_file(folder, "plan.txt", "%s", "");
-    assert_fails(ERR_CORRUPT, "plan.txt", store_load_plan(folder, &run.spec, &plan));
-    assert_fails(ERR_IO, "no-such-folder", store_save_plan(testlib_path(folder, "no-such-folder"), run.plan));
+    assert_ok(fsio_read(path, 1 << 20, &text, &bytes));
+    for (size_t at = 0; at < bytes; at++) { /* in its head, and where it would be a plan all the same */
+        text[at] ^= 1;
+        assert_ok(fsio_replace(path, text, bytes, 0644));
+        assert_fails(ERR_CORRUPT, "plan.txt", store_load_plan(folder, &run.spec, &plan));
+        assert_null(plan);
+        text[at] ^= 1;
+        assert_ok(fsio_replace(path, text, at, 0644));
+        assert_fails(ERR_CORRUPT, "plan.txt", store_load_plan(folder, &run.spec, &plan));
+    }
+    mem_free(text);
+    assert_fails(ERR_IO, "no-such-folder",
+                 store_save_plan(testlib_path(folder, "no-such-folder"), &run.spec, run.plan));
+}
+
+/* ---- what others left ---- */
+
+static void the_plan_of_another_run_makes_room_with_what_its_trainer_saved(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("store-aside");
+    struct smallrun longer = smallrun_new("codec = e3m0\nerror_feedback = yes\ninterval = 31\n");
+    struct model_plan *plan;
+    for (int k = 1; k <= 2; k++) {
+        char kept[64];
+        assert_int_equal(mkdir(testlib_path(folder, "worker"), 0755), 0);
+        testlib_file(testlib_path(folder, "worker"), "worker-7.safetensors", "%d", k);
+        assert_ok(store_save_plan(folder, &longer.spec, longer.plan));
+        assert_fails(ERR_CONF, "another run", store_load_plan(folder, &run.spec, &plan));
+        assert_null(plan);
+        assert_ok(store_put_aside(folder, true));
+        assert_fails(ERR_NOTFOUND, "plan.txt", store_load_plan(folder, &run.spec, &plan));
+        snprintf(kept, sizeof kept, "worker.%d/worker-7.safetensors", k);
+        assert_int_equal(access(testlib_path(folder, kept), F_OK), 0);
+        assert_int_equal(access(testlib_path(folder, "worker"), F_OK), -1);
+    }
+    assert_ok(store_save_plan(folder, &longer.spec, longer.plan)); /* no trainer had saved anything */
+    assert_ok(store_put_aside(folder, true));
+    testlib_file(folder, "plan.txt", "nonsense\n");
+    assert_int_equal(mkdir(testlib_path(folder, "worker"), 0755), 0);
+    assert_ok(store_put_aside(folder, false));
+    assert_int_equal(access(testlib_path(folder, "plan.txt.damaged"), F_OK), 0);
+    assert_int_equal(access(testlib_path(folder, "worker"), F_OK), 0); /* our own */
+    smallrun_free(&longer);
+}
+
+/* Initial tensors are nobody's work; a version is. */
+static void others_are_in_the_way_with_a_version_and_not_with_initial_tensors(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("store-check");
+    static const struct digest others = {.byte = {1, 2, 4}};
+    struct smallrun longer = smallrun_new("codec = e3m0\nerror_feedback = yes\ninterval = 31\n");
+    struct replica *replica = filled(1);
+    assert_ok(store_check(folder, &run.spec, &shares));
+    assert_ok(save(folder, replica, 0, 0));
+    assert_ok(save(folder, replica, 1, 0));
+    assert_ok(store_check(folder, &run.spec, &shares));
+    assert_ok(store_check(folder, &longer.spec, &shares));
+    assert_ok(store_check(folder, &run.spec, &others));
+    assert_refused(ERR_NOTFOUND, "only initial tensors", folder, &longer.spec, run.plan);
+    assert_ok(save(folder, replica, 2, 1));
+    assert_ok(store_check(folder, &run.spec, &shares));
+    assert_fails(ERR_CONF, "another run", store_check(folder, &longer.spec, &shares));
+    assert_fails(ERR_CONF, "another list of islands", store_check(folder, &run.spec, &others));
+    testlib_file(folder, "fragment-0002.safetensors", "nonsense\n"); /* is told, and mended, when it is loaded */
+    assert_ok(store_check(folder, &longer.spec, &shares));
+    assert_fails(ERR_IO, "no-such-folder", store_check(testlib_path(folder, "no-such-folder"), &run.spec, &shares));
+    replica_free(replica);
+    smallrun_free(&longer);
 }
 
 /* ---- the exported anchor ---- */
@@ -425,7 +489,7 @@ static enum err save_all(void *user)
 {
     struct full *full = user;
     static const struct store_fragment states[SMALLRUN_FRAGMENTS] = {{.version = 1}};
-    TRY(store_save_plan(full->folder, run.plan));
+    TRY(store_save_plan(full->folder, &run.spec, run.plan));
     return store_export(full->folder, &run.spec, run.plan, full->replica, states);
 }
 
@@ -456,6 +520,8 @@ int main(void)
         cmocka_unit_test(a_residual_of_another_membership_starts_from_nothing),
         cmocka_unit_test(a_checkpoint_that_cannot_be_written_leaves_the_one_before),
         cmocka_unit_test(the_plan_comes_back_or_is_called_damaged),
+        cmocka_unit_test(the_plan_of_another_run_makes_room_with_what_its_trainer_saved),
+        cmocka_unit_test(others_are_in_the_way_with_a_version_and_not_with_initial_tensors),
         cmocka_unit_test(the_exported_anchor_is_the_model_under_its_own_names),
         cmocka_unit_test(without_memory_nothing_is_half_done),
     };

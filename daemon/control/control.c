@@ -13,11 +13,14 @@
 #include "common/mem.h"
 #include "daemon/control/status_json.h"
 
-enum { CLIENTS_MAX = 32, REQUEST_BYTES_MAX = 1024 };
+/* KEPT: of all places, for root and the user the daemon runs as. Who has neither asked anything nor taken of its answer
+ * for IDLE loses its place; dilococtl asks once. */
+enum { CLIENTS_MAX = 32, CLIENTS_KEPT = 8, REQUEST_BYTES_MAX = 1024, IDLE_MS = 30000 };
 
 struct client {
     int fd; /* -1: free */
     bool privileged;
+    uint64_t heard_ms; /* when something last came from it, or went to it */
     char request[REQUEST_BYTES_MAX];
     size_t request_bytes;
     char *answer; /* malloc'ed by jansson */
@@ -144,26 +147,46 @@ static void close_client(struct client *client)
     *client = (struct client){.fd = -1};
 }
 
-static void accept_client(struct control *control)
+static bool is_privileged(int fd)
 {
     struct ucred who;
     socklen_t bytes = sizeof who;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && (who.uid == 0 || who.uid == getuid());
+}
+
+/* A place for one more; NULL: there is none, or the last ones are kept for others. */
+static struct client *find_place(struct control *control, bool privileged)
+{
+    struct client *place = NULL;
+    size_t places = 0;
+    for (size_t i = 0; i < CLIENTS_MAX; i++) {
+        if (control->clients[i].fd >= 0)
+            continue;
+        if (places++ == 0)
+            place = &control->clients[i];
+    }
+    return privileged || places > CLIENTS_KEPT ? place : NULL;
+}
+
+static void accept_client(struct control *control)
+{
+    static const char full[] = "{\"error\":\"too many programs ask at the same time; try again\",\"code\":\"again\"}\n";
     int fd = accept4(control->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0)
         return;
-    for (size_t i = 0; i < CLIENTS_MAX; i++) {
-        struct client *client = &control->clients[i];
-        if (client->fd >= 0)
-            continue;
-        client->fd = fd;
-        client->privileged =
-            getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && (who.uid == 0 || who.uid == getuid());
+    bool privileged = is_privileged(fd);
+    struct client *client = find_place(control, privileged);
+    if (client == NULL) {
+        (void)!send(fd, full, sizeof full - 1, MSG_NOSIGNAL);
+        close(fd);
         return;
     }
-    close(fd);
+    client->fd = fd;
+    client->privileged = privileged;
+    client->heard_ms = control->now_ms;
 }
 
-static void write_answer(struct client *client)
+static void write_answer(struct client *client, uint64_t now_ms)
 {
     while (client->answer != NULL) {
         ssize_t put = send(client->fd, client->answer + client->answer_at, client->answer_bytes - client->answer_at,
@@ -177,6 +200,7 @@ static void write_answer(struct client *client)
             return;
         }
         client->answer_at += (size_t)put;
+        client->heard_ms = now_ms;
         if (client->answer_at < client->answer_bytes)
             continue;
         free(client->answer);
@@ -199,7 +223,7 @@ static void answer_request(struct control *control, struct client *client)
     client->answer = text;
     client->answer_bytes = bytes + 1;
     client->answer_at = 0;
-    write_answer(client);
+    write_answer(client, control->now_ms);
 }
 
 static void read_requests(struct control *control, struct client *client)
@@ -229,6 +253,7 @@ static void read_requests(struct control *control, struct client *client)
             return;
         }
         client->request_bytes += (size_t)got;
+        client->heard_ms = control->now_ms;
     }
 }
 
@@ -304,9 +329,11 @@ void control_run(struct control *control, uint64_t now_ms)
     for (size_t i = 0; i < CLIENTS_MAX; i++) {
         struct client *client = &control->clients[i];
         if (client->fd >= 0)
-            write_answer(client);
+            write_answer(client, now_ms);
         if (client->fd >= 0)
             read_requests(control, client);
+        if (client->fd >= 0 && now_ms >= client->heard_ms + IDLE_MS)
+            close_client(client);
     }
 }
 

@@ -18,7 +18,7 @@
 #include "daemon/control/control.h"
 #include "tests/lib/isle.h"
 
-enum { A, CLIENTS_MAX = 32, REQUEST_MAX = 1024, ANSWER_MAX = 1 << 22 };
+enum { A, CLIENTS_MAX = 32, CLIENTS_KEPT = 8, IDLE_MS = 30000, REQUEST_MAX = 1024, ANSWER_MAX = 1 << 22 };
 
 static struct isle_run *run;
 static struct isle *a;
@@ -137,6 +137,17 @@ static size_t taken_max = SIZE_MAX;
 ssize_t send(int fd, const void *data, size_t bytes, int flags)
 {
     return syscall(SYS_sendto, fd, data, bytes < taken_max ? bytes : taken_max, flags | MSG_DONTWAIT, NULL, 0);
+}
+
+/* Whose the next clients are: ours, or somebody's. */
+static bool somebody;
+
+int getsockopt(int fd, int level, int option, void *value, socklen_t *bytes)
+{
+    int result = (int)syscall(SYS_getsockopt, fd, level, option, value, bytes);
+    if (result == 0 && somebody && level == SOL_SOCKET && option == SO_PEERCRED)
+        ((struct ucred *)value)->uid = getuid() + 1000;
+    return result;
 }
 
 /* ---- requests ---- */
@@ -281,16 +292,25 @@ static void joining_and_leaving_reach_the_trainer(void **state)
 
 /* ---- clients ---- */
 
+static int join(bool as_somebody)
+{
+    somebody = as_somebody;
+    int fd = client();
+    control_run(control, a->now_ms);
+    somebody = false;
+    return fd;
+}
+
 static void the_thirty_third_client_is_turned_away_and_the_others_are_served(void **state)
 {
     (void)state;
     int fds[CLIENTS_MAX + 1];
-    for (int i = 0; i <= CLIENTS_MAX; i++) {
-        fds[i] = client();
-        control_run(control, a->now_ms);
-    }
+    for (int i = 0; i <= CLIENTS_MAX; i++)
+        fds[i] = join(false);
     for (int i = 0; i < CLIENTS_MAX; i++)
         assert_answers(fds[i], "peers\n", "peers");
+    assert_true(heard(fds[CLIENTS_MAX]) > 0);
+    assert_non_null(strstr(answer, "too many programs ask"));
     assert_int_equal(heard(fds[CLIENTS_MAX]), -1);
     struct pollfd items[CLIENTS_MAX + 2];
     assert_int_equal(control_poll(control, items, CLIENTS_MAX + 2), 1 + CLIENTS_MAX);
@@ -299,11 +319,57 @@ static void the_thirty_third_client_is_turned_away_and_the_others_are_served(voi
     close(fds[7]);
     control_run(control, a->now_ms); /* sees that it has gone */
     close(fds[CLIENTS_MAX]);
-    fds[7] = client();
-    control_run(control, a->now_ms);
+    fds[7] = join(false);
     assert_answers(fds[7], "peers\n", "peers");
     for (int i = 0; i < CLIENTS_MAX; i++)
         close(fds[i]);
+}
+
+/* Whoever may open the socket may not lock those out who steer the daemon. */
+static void places_are_kept_for_root_and_our_own_user(void **state)
+{
+    (void)state;
+    int fds[CLIENTS_MAX], own[CLIENTS_KEPT];
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        fds[i] = join(true);
+    for (int i = 0; i < CLIENTS_MAX - CLIENTS_KEPT; i++)
+        assert_answers(fds[i], "peers\n", "peers");
+    for (int i = CLIENTS_MAX - CLIENTS_KEPT; i < CLIENTS_MAX; i++) {
+        assert_true(heard(fds[i]) > 0);
+        assert_int_equal(heard(fds[i]), -1);
+    }
+    for (int i = 0; i < CLIENTS_KEPT; i++)
+        own[i] = join(false);
+    for (int i = 0; i < CLIENTS_KEPT; i++)
+        assert_answers(own[i], "status\n", "island");
+    assert_refused(fds[0], "leave\n", "state", "for root and the user");
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        close(fds[i]);
+    for (int i = 0; i < CLIENTS_KEPT; i++)
+        close(own[i]);
+}
+
+/* One that asks nothing, or does not take its answer, keeps its place for so long only. */
+static void a_client_that_is_idle_is_closed(void **state)
+{
+    (void)state;
+    int idle = join(false), deaf = join(false), busy = join(false);
+    know_plan();
+    for (int i = 0; i < 100; i++)
+        say(deaf, "fragments\n", 10);
+    a->now_ms += IDLE_MS - 1;
+    assert_answers(busy, "status\n", "island");
+    assert_true(is_open(idle));
+    a->now_ms++;
+    control_run(control, a->now_ms);
+    assert_int_equal(heard(idle), -1);
+    while (heard(deaf) > 0) {
+    }
+    assert_int_equal(heard(deaf), -1);
+    assert_answers(busy, "status\n", "island");
+    close(idle);
+    close(deaf);
+    close(busy);
 }
 
 static short events_of(int index)
@@ -434,6 +500,8 @@ int main(void)
         CASE(once_the_plan_is_known_it_is_shown_and_saved),
         CASE(joining_and_leaving_reach_the_trainer),
         CASE(the_thirty_third_client_is_turned_away_and_the_others_are_served),
+        CASE(places_are_kept_for_root_and_our_own_user),
+        CASE(a_client_that_is_idle_is_closed),
         CASE(a_client_that_does_not_read_its_answers_holds_nobody_up),
         CASE(a_client_that_leaves_without_its_answer_is_forgotten),
         CASE(the_socket_is_open_to_all_and_goes_with_the_daemon),

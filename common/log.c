@@ -2,9 +2,11 @@
 
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,11 +19,22 @@ static bool log_journal;
 static const char *const level_names[LOG_LEVEL_COUNT] = {"error", "warning", "info", "debug"};
 static const int level_syslog[LOG_LEVEL_COUNT] = {3, 4, 6, 7};
 
+/* JOURNAL_STREAM, "device:inode", names what the service manager connected; what is started from there with its
+ * standard error elsewhere inherits the variable all the same. */
+static bool is_journal(void)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    struct stat status;
+    uintmax_t device, inode;
+    return stream != NULL && sscanf(stream, "%ju:%ju", &device, &inode) == 2 && fstat(STDERR_FILENO, &status) == 0 &&
+           status.st_dev == device && status.st_ino == inode;
+}
+
 void log_init(const char *name, enum log_level level)
 {
     log_name = name;
     log_max = (int)level;
-    log_journal = getenv("JOURNAL_STREAM") != NULL;
+    log_journal = is_journal();
 }
 
 void log_set_level(enum log_level level)
@@ -38,7 +51,7 @@ static size_t line_head(char *line, size_t line_bytes, enum log_level level)
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &local);
     char clock[32];
-    strftime(clock, sizeof clock, "%H:%M:%S", &local);
+    strftime(clock, sizeof clock, "%Y-%m-%d %H:%M:%S", &local);
     return (size_t)snprintf(line, line_bytes, "%s.%03ld %s %s: ", clock, now.tv_nsec / 1000000, log_name,
                             level_names[level]);
 }

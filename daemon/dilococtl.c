@@ -1,7 +1,7 @@
 /*
  * dilococtl: the command line by which people and scripts look at a daemon and steer it.
  *
- * Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers.
+ * Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers; of status --check: enum verdict.
  */
 #include <math.h>
 #include <signal.h>
@@ -21,9 +21,13 @@
 #include "daemon/dconf.h"
 #include "net/ident.h"
 
+/* For monitors, which know these numbers. */
+enum verdict { GOOD, DEGRADED, UNREACHABLE };
+
 struct arguments {
     const char *socket, *config, *name;
-    bool json, no_wait, now, help, version;
+    bool json, no_wait, now, check, help, version;
+    enum verdict verdict; /* of status --check */
     uint64_t interval_ms;
     struct ctl_plan plan;
     struct args_list rest;
@@ -40,23 +44,45 @@ struct command {
 
 /* ---- printing what a daemon says ---- */
 
-static enum err show(struct arguments *a, const char *request, void (*print)(const json_t *answer, FILE *file))
+static enum err print_answer(const struct arguments *a, const json_t *answer,
+                             void (*print)(const json_t *answer, FILE *file))
 {
-    json_t *answer;
-    TRY(ctl_ask(a->socket_path, request, &answer));
     if (a->json) {
         json_dumpf(answer, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
         putchar('\n');
     } else {
         print(answer, stdout);
     }
-    json_decref(answer);
     return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+}
+
+static enum err show(struct arguments *a, const char *request, void (*print)(const json_t *answer, FILE *file))
+{
+    json_t *answer;
+    TRY(ctl_ask(a->socket_path, request, &answer));
+    enum err err = print_answer(a, answer, print);
+    json_decref(answer);
+    return err;
+}
+
+/* Whatever keeps the daemon from answering, a monitor is told that it does not. */
+static enum err run_check(struct arguments *a)
+{
+    json_t *answer;
+    if (ctl_ask(a->socket_path, "status", &answer) != ERR_OK) {
+        a->verdict = UNREACHABLE;
+        printf("unreachable: %s\n", err_text());
+        return ERR_OK;
+    }
+    a->verdict = json_array_size(json_object_get(answer, "degraded")) > 0 ? DEGRADED : GOOD;
+    enum err err = print_answer(a, answer, ctl_print_check);
+    json_decref(answer);
+    return err;
 }
 
 static enum err run_status(struct arguments *a)
 {
-    return show(a, "status", ctl_print_status);
+    return a->check ? run_check(a) : show(a, "status", ctl_print_status);
 }
 
 static void print_peers_and_members(const json_t *answer, FILE *file)
@@ -287,7 +313,7 @@ static enum err find_socket(struct arguments *a)
     return ERR_OK;
 }
 
-static enum err run(int argc, char **argv)
+static enum err run(int argc, char **argv, enum verdict *verdict)
 {
     struct arguments a = {.interval_ms = 1000,
                           .plan = {.layers = 24, .islands = 2, .interval = 100, .overlap = 1, .rtt_ms = 50}};
@@ -295,6 +321,7 @@ static enum err run(int argc, char **argv)
         {"socket", ARGS_STRING, &a.socket, "PATH", "the daemon's control socket (default /run/diloco/control.sock)"},
         {"config", ARGS_STRING, &a.config, "FILE", "the daemon's configuration, to find the socket"},
         {"json", ARGS_FLAG, &a.json, NULL, "print JSON"},
+        {"check", ARGS_FLAG, &a.check, NULL, "status: one line, and exit status 0 good, 1 degraded, 2 unreachable"},
         {"now", ARGS_FLAG, &a.now, NULL, "leave: do not wait for the last contribution to be counted; it is given up"},
         {"no-wait", ARGS_FLAG, &a.no_wait, NULL, "join, leave, save: do not wait for the outcome"},
         {"interval", ARGS_U64, &a.interval_ms, "MS", "watch: milliseconds between screens (default 1000)"},
@@ -331,9 +358,13 @@ static enum err run(int argc, char **argv)
         if (a.rest.count > commands[i].arguments_max)
             return err_set(ERR_ARG, "\"%s\" was not expected; usage: dilococtl %s",
                            a.rest.item[commands[i].arguments_max], commands[i].usage);
+        if (a.check && commands[i].run != run_status)
+            return err_set(ERR_ARG, "--check is for status: dilococtl status --check");
         if (commands[i].run != run_keygen && commands[i].run != run_plan)
             TRY(find_socket(&a));
-        return commands[i].run(&a);
+        enum err err = commands[i].run(&a);
+        *verdict = a.verdict;
+        return err;
     }
     return err_set(ERR_ARG, "no command \"%s\"; --help lists them", a.rest.item[0]);
 }
@@ -342,11 +373,12 @@ int main(int argc, char **argv)
 {
     log_init("dilococtl", LOG_LEVEL_INFO);
     signal(SIGPIPE, SIG_IGN);
+    enum verdict verdict = GOOD;
     enum err err = digest_init();
     if (err == ERR_OK)
-        err = run(argc, argv);
+        err = run(argc, argv, &verdict);
     if (err == ERR_OK)
-        return 0;
+        return (int)verdict;
     fprintf(stderr, "dilococtl: %s\n", err_text());
     return err == ERR_ARG || err == ERR_CONF ? 2 : err == ERR_CLOSED ? 3 : 1;
 }

@@ -50,6 +50,21 @@ void ctl_print_status(const json_t *status, FILE *file)
     }
 }
 
+void ctl_print_check(const json_t *status, FILE *file)
+{
+    const json_t *degraded = json_object_get(status, "degraded");
+    size_t index;
+    json_t *item;
+    if (json_array_size(degraded) == 0)
+        fprintf(file, "good: %lld of %lld islands, step %lld of %lld\n", (long long)ctl_integer(status, "islands_up"),
+                (long long)ctl_integer(status, "islands"),
+                (long long)ctl_integer(json_object_get(status, "trainer"), "step"),
+                (long long)ctl_integer(json_object_get(status, "run"), "steps"));
+    json_array_foreach (degraded, index, item) {
+        fprintf(file, "degraded: %s\n", ctl_text(item, "what"));
+    }
+}
+
 /* Fits 80 columns; notes go below their row. */
 void ctl_print_peers(const json_t *answer, FILE *file)
 {

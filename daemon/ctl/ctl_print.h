@@ -13,4 +13,7 @@ void ctl_print_peers(const json_t *answer, FILE *file);
 void ctl_print_members(const json_t *answer, FILE *file);
 void ctl_print_fragments(const json_t *answer, FILE *file);
 
+/* A status in a line for a monitor, and one more for each complaint after the first. */
+void ctl_print_check(const json_t *status, FILE *file);
+
 #endif

@@ -189,6 +189,25 @@ static void answers_for_people(const char *socket, const char *conf)
     assert_says("\"extra\" was not expected");
 }
 
+/* The exit status is the verdict. */
+static void a_monitor_asks(struct cluster *cluster)
+{
+    const char *socket = cluster->island[0].control;
+    cluster_wait(cluster, 0, cluster_degraded, 0, "all to be well");
+    assert_int_equal(RUN("dilococtl", "status", "--check", "--socket", socket), 0);
+    assert_prints("good: 2 of 2 islands, step ");
+    assert_int_equal(RUN("dilococtl", "leave", "--socket", socket), 0);
+    assert_int_equal(RUN("dilococtl", "status", "--check", "--socket", socket), 1);
+    assert_prints("degraded: no trainer is running\n");
+    assert_int_equal(RUN("dilococtl", "status", "--check", "--json", "--socket", socket), 1);
+    json_t *json = parsed();
+    assert_int_equal(json_array_size(json_object_get(json, "degraded")), 1);
+    json_decref(json);
+    assert_int_equal(RUN("dilococtl", "join", "--socket", socket), 0);
+    assert_int_equal(RUN("dilococtl", "peers", "--check", "--socket", socket), 2);
+    assert_says("--check is for status");
+}
+
 /* Live, until it is ended: one object a line. */
 static void watch_goes_on_until_it_is_ended(const char *socket)
 {
@@ -260,6 +279,8 @@ static void a_running_island_is_looked_at_and_steered(void **state)
     const char *socket = cluster->island[0].control;
     assert_int_equal(RUN("dilococtl", "status", "--socket", socket), 3);
     assert_says("is dilocod running");
+    assert_int_equal(RUN("dilococtl", "status", "--check", "--socket", socket), 2);
+    assert_prints("unreachable: no daemon answers");
     assert_int_equal(RUN("dilocod", "--check-config", "--config", cluster->island[0].conf), 0);
     assert_prints("ok: island a of 2, run cli");
     cluster_start_all(cluster);
@@ -269,6 +290,7 @@ static void a_running_island_is_looked_at_and_steered(void **state)
     answers_for_programs(socket);
     answers_for_people(socket, cluster->island[0].conf);
     watch_goes_on_until_it_is_ended(socket);
+    a_monitor_asks(cluster);
     assert_int_equal(RUN("dilococtl", "save", "--socket", socket), 0);
     assert_prints("anchor.safetensors");
     char anchor[600];

@@ -3,7 +3,10 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +14,7 @@
 #include "common/digest.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "tests/lib/overhear.h"
 
 static void err_text_says_what_and_where(void **state)
 {
@@ -160,6 +164,47 @@ static void digest_is_blake2b_256(void **state)
     assert_true(digest_tag(&d) == 0x723942633c81ddbdu);
 }
 
+/* What is said on standard error when JOURNAL_STREAM has this value. */
+static const char *line_with(const char *stream)
+{
+    overhear_begin();
+    if (stream == NULL)
+        unsetenv("JOURNAL_STREAM");
+    else
+        setenv("JOURNAL_STREAM", stream, 1);
+    log_init("test", LOG_LEVEL_INFO);
+    log_warn("all is %s", "well");
+    return overhear_end();
+}
+
+/* The journal has a time of its own; what goes anywhere else is read weeks later, too. A variable that a program
+ * inherited from its terminal does not make a journal of a file. */
+static void a_line_has_its_date_unless_the_journal_reads_it(void **state)
+{
+    (void)state;
+    int year, month, day, hour, minute, second, ms, end = 0;
+    struct stat status;
+    char stream[64];
+    for (int k = 0; k < 2; k++) {
+        const char *line = line_with(k == 0 ? NULL : "1:1");
+        sscanf(line, "%4d-%2d-%2d %2d:%2d:%2d.%3d test warning: all is well\n%n", &year, &month, &day, &hour, &minute,
+               &second, &ms, &end);
+        assert_int_equal(end, strlen(line));
+        assert_in_range(year, 2020, 9999);
+        assert_in_range(month, 1, 12);
+        assert_in_range(day, 1, 31);
+    }
+    overhear_begin();
+    assert_int_equal(fstat(STDERR_FILENO, &status), 0);
+    snprintf(stream, sizeof stream, "%ju:%ju", (uintmax_t)status.st_dev, (uintmax_t)status.st_ino);
+    setenv("JOURNAL_STREAM", stream, 1);
+    log_init("test", LOG_LEVEL_INFO);
+    log_warn("all is well");
+    assert_string_equal(overhear_end(), "<4>all is well\n");
+    unsetenv("JOURNAL_STREAM");
+    log_init("test", LOG_LEVEL_INFO);
+}
+
 static void log_limit_lets_one_through(void **state)
 {
     (void)state;
@@ -182,6 +227,7 @@ int main(void)
         cmocka_unit_test(rng_is_the_same_everywhere_and_fair),
         cmocka_unit_test(random_names_differ_between_processes_that_start_alike),
         cmocka_unit_test(digest_is_blake2b_256),
+        cmocka_unit_test(a_line_has_its_date_unless_the_journal_reads_it),
         cmocka_unit_test(log_limit_lets_one_through),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -398,6 +398,21 @@ static void print_section(const struct conf_schema *schema, const char *section,
     }
 }
 
+/* What an element would look like. */
+static void print_example(const struct conf_schema *schema, FILE *file)
+{
+    const struct conf_list *list = schema->list;
+    fprintf(file, "#[%s %s]\n", list->section, list->example);
+    for (size_t i = 0; i < schema->keys_count; i++) {
+        const struct conf_key *key = &schema->keys[i];
+        if (!key_in_list(schema, key))
+            continue;
+        conf_value_print_help(key, file);
+        bool empty = key->initial == NULL || key->initial[0] == '\0';
+        fprintf(file, "#%s =%s%s\n\n", key->name, empty ? "" : " ", empty ? "" : key->initial);
+    }
+}
+
 void conf_print(const struct conf_schema *schema, const void *in, bool with_help, FILE *file)
 {
     const char *section = "";
@@ -412,6 +427,8 @@ void conf_print(const struct conf_schema *schema, const void *in, bool with_help
             continue;
         }
         void *base = (void *)(uintptr_t)in; /* the list accessors do not write */
+        if (with_help && *list_count(schema->list, base) == 0)
+            print_example(schema, file);
         for (size_t e = 0; e < *list_count(schema->list, base); e++) {
             void *element = list_element(schema->list, base, e);
             fprintf(file, "[%s %s]\n", section, element_name(element));

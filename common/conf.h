@@ -20,6 +20,7 @@
 /* A section that may stand many times, once per name: "[peer paris]". The element's first field is `char *name`. */
 struct conf_list {
     const char *section;
+    const char *example; /* name of an element, for help where there is none */
     size_t element_bytes;
     size_t elements_max;
     size_t array_offset; /* of a `void *`-sized pointer to the elements, in name order of appearance */
@@ -49,8 +50,8 @@ ERR_MUST_CHECK enum err conf_parse(const struct conf_schema *schema, const char 
 /* Releases the strings and lists of a struct filled by conf_load(). */
 void conf_deinit(const struct conf_schema *schema, void *out);
 
-/* Writes every key in file form. `with_help` adds the comment, unit, range and default above each; without it the
- * text is canonical: equal structs give equal text. */
+/* Writes every key in file form. `with_help` adds the comment, unit, range and default above each, and an empty list is
+ * shown by an element that is commented out; without it the text is canonical: equal structs give equal text. */
 void conf_print(const struct conf_schema *schema, const void *in, bool with_help, FILE *file);
 
 #endif

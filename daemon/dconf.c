@@ -2,7 +2,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 
+#include "common/ipc.h"
 #include "common/mem.h"
 #include "common/words.h"
 #include "net/wire.h"
@@ -81,6 +83,7 @@ static const struct conf_key keys[] = {
 };
 
 static const struct conf_list peer_list = {.section = "peer",
+                                           .example = "oslo",
                                            .element_bytes = sizeof(struct dconf_peer),
                                            .elements_max = WIRE_MEMBERS_MAX,
                                            .array_offset = offsetof(struct dconf, peers),
@@ -104,13 +107,17 @@ static enum err check_name(const char *where, const char *name)
 }
 
 /* "host:port", as ZeroMQ takes it; whether the host exists is seen when it is dialled. */
-static enum err check_address(const char *path, const struct dconf_peer *peer)
+static bool is_address(const char *text, long port_min)
 {
-    const char *colon = strrchr(peer->address, ':');
+    const char *colon = strrchr(text, ':');
     char *end = NULL;
     long port = colon != NULL ? strtol(colon + 1, &end, 10) : 0;
-    if (peer->address[0] == '\0' ||
-        (colon != NULL && colon > peer->address && *end == '\0' && port > 0 && port <= UINT16_MAX))
+    return colon != NULL && colon > text && end > colon + 1 && *end == '\0' && port >= port_min && port <= UINT16_MAX;
+}
+
+static enum err check_address(const char *path, const struct dconf_peer *peer)
+{
+    if (peer->address[0] == '\0' || is_address(peer->address, 1))
         return ERR_OK;
     return err_set(ERR_CONF, "%s: [peer %s] address: \"%s\" is not host:port, as in oslo.example.org:7600", path,
                    peer->name, peer->address);
@@ -132,14 +139,47 @@ static enum err check_program(const char *path, const struct dconf *conf)
     words_free(&words);
     if (conf->autostart && conf->data[0] == '\0' && ours)
         return err_set(ERR_CONF, "%s: [worker] data: missing; give the path of the corpus, or autostart = no", path);
+    if (ours && strcmp(conf->device, "cpu") != 0)
+        return err_set(ERR_CONF, "%s: [worker] device: \"%s\" is not to be had here; this program trains on cpu", path,
+                       conf->device);
     return ERR_OK;
+}
+
+/* Of sections that were copied and not changed: nobody has the other half. */
+static enum err check_not_sample(const char *path, const struct dconf_peer *peer)
+{
+    static const char *const samples[] = {"I56NkEX1>{wbgv43V1O8wjzmd<0<5CJLA[nBnKQs",
+                                          "vfv8{!S=7y8K}@&WeN:Wq/m#K}No?/>LI:vJLs*)"};
+    for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++)
+        if (strcmp(peer->public_key, samples[i]) == 0)
+            return err_set(
+                ERR_CONF,
+                "%s: [peer %s] public_key: is the sample's; put in what the peer's dilococtl keygen printed, "
+                "or remove the section",
+                path, peer->name);
+    return ERR_OK;
+}
+
+/* What is this island's own, beyond what the table of keys can say. */
+static enum err check_self(const char *path, const struct dconf *conf)
+{
+    struct sockaddr_un address;
+    char *control;
+    TRY(check_name(path, conf->name));
+    if (conf->listen[0] != '\0' && !is_address(conf->listen, 0))
+        return err_set(ERR_CONF, "%s: [net] listen: \"%s\" is not host:port, as in *:7600", path, conf->listen);
+    TRY(mem_printf(&control, "%s/control.sock", conf->run_folder));
+    enum err err = ipc_address(control, &address);
+    mem_free(control);
+    if (err != ERR_OK)
+        return err_prefix(err, "%s: [island] sockets", path);
+    return check_program(path, conf);
 }
 
 static enum err check(const char *path, const struct dconf *conf)
 {
     const struct dconf_peer *peers = conf->peers;
-    TRY(check_name(path, conf->name));
-    TRY(check_program(path, conf));
+    TRY(check_self(path, conf));
     for (size_t i = 0; i < conf->peers_count; i++) {
         uint8_t key[IDENT_KEY_BYTES];
         TRY(check_name(path, peers[i].name));
@@ -147,6 +187,7 @@ static enum err check(const char *path, const struct dconf *conf)
         if (err != ERR_OK)
             return err_prefix(err, "%s: [peer %s] public_key", path, peers[i].name);
         TRY(check_address(path, &peers[i]));
+        TRY(check_not_sample(path, &peers[i]));
         bool is_self = strcmp(peers[i].name, conf->name) == 0;
         if (!is_self && peers[i].address[0] == '\0' && conf->listen[0] == '\0')
             return err_set(ERR_CONF,

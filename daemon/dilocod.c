@@ -3,8 +3,6 @@
  *
  * Exit status: 0 stopped in order, 1 failed, 2 wrong usage or configuration.
  */
-#include <glob.h>
-#include <netdb.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,7 +14,7 @@
 #include "common/digest.h"
 #include "common/fsio.h"
 #include "common/log.h"
-#include "common/runspec.h"
+#include "daemon/check.h"
 #include "daemon/dconf.h"
 #include "daemon/engine.h"
 
@@ -28,7 +26,7 @@ static const char usage[] =
     "\n";
 
 struct arguments {
-    const char *config;
+    const char *config, *user;
     struct args_list set;
     bool check, print, help, version;
 };
@@ -63,50 +61,10 @@ static enum err serve(const struct dconf *conf)
     return err;
 }
 
-/* What may be in order by the time it is needed, and often is a mistake. */
-static void warn_of_doubts(const struct dconf *conf)
+static enum err check(const struct dconf *conf, const char *user)
 {
-    const struct dconf_peer *peers = conf->peers;
-    const char *base = strrchr(conf->worker_program, '/');
-    bool ours = strcmp(base != NULL ? base + 1 : conf->worker_program, "diloco-worker") == 0;
-    glob_t found = {0};
-    if (ours && conf->data[0] != '\0' && glob(conf->data, 0, NULL, &found) != 0)
-        log_warn("[worker] data = %s: there is no such file now", conf->data);
-    globfree(&found);
-    if (conf->peers_count == 0)
-        log_warn("there is no [peer] section: this island trains alone");
-    for (size_t i = 0; i < conf->peers_count; i++) {
-        char host[300];
-        struct addrinfo *list = NULL;
-        const char *colon = strrchr(peers[i].address, ':');
-        if (colon == NULL)
-            continue;
-        snprintf(host, sizeof host, "%.*s", (int)(colon - peers[i].address), peers[i].address);
-        int code = host[0] != '[' ? getaddrinfo(host, NULL, NULL, &list) : 0;
-        if (code != 0)
-            log_warn("[peer %s] address = %s: the host is not known here: %s", peers[i].name, peers[i].address,
-                     gai_strerror(code));
-        if (list != NULL)
-            freeaddrinfo(list);
-    }
-}
-
-/* Everything that can be checked without opening a port or touching the state. */
-static enum err check(const struct dconf *conf)
-{
-    struct ident ident;
-    struct runspec spec;
-    struct view view;
-    TRY(ident_load(conf->key_path, &ident));
-    TRY(dconf_view(conf, &ident, &view));
-    uint32_t count = view.count;
-    view_free(&view);
-    TRY(runspec_load(conf->run_path, NULL, 0, &spec));
-    char hex[DIGEST_HEX_BYTES];
-    printf("ok: island %s of %u, run %s (%s)\n", conf->name, count, spec.name, digest_hex(&spec.digest, hex));
-    runspec_deinit(&spec);
-    warn_of_doubts(conf);
-    return ERR_OK;
+    TRY(check_as(user));
+    return check_start(conf);
 }
 
 static enum err run(int argc, char **argv)
@@ -115,7 +73,9 @@ static enum err run(int argc, char **argv)
     const struct args_option options[] = {
         {"config", ARGS_STRING, &a.config, "FILE", "configuration (default /etc/diloco/dilocod.conf)"},
         {"set", ARGS_LIST, &a.set, "S.KEY=VALUE", "change a configuration value; may be given several times"},
-        {"check-config", ARGS_FLAG, &a.check, NULL, "check configuration, key and run spec, then end"},
+        {"check-config", ARGS_FLAG, &a.check, NULL,
+         "check configuration, key, run spec, trainer, corpus and folders, then end"},
+        {"user", ARGS_STRING, &a.user, "NAME", "check-config, by root: as this user (default diloco, if there is one)"},
         {"print-config", ARGS_FLAG, &a.print, NULL,
          "print the configuration in force with its documentation, then end"},
         {"version", ARGS_FLAG, &a.version, NULL, "print the version"},
@@ -139,7 +99,7 @@ static enum err run(int argc, char **argv)
     if (a.print)
         conf_print(&dconf_schema, &conf, true, stdout);
     else if (a.check)
-        err = check(&conf);
+        err = check(&conf, a.user);
     else
         err = serve(&conf);
     conf_deinit(&dconf_schema, &conf);

@@ -483,10 +483,8 @@ static enum err open_parts(struct engine *engine)
 
 static enum err check_quorum(const struct engine *engine)
 {
-    if (engine->spec.quorum > engine->view.count)
-        return err_set(ERR_CONF, "%s: [sync] quorum: %" PRId64 " is more than the %" PRIu32 " islands of the run",
-                       engine->conf->run_path, engine->spec.quorum, engine->view.count);
-    return ERR_OK;
+    enum err err = rules_check_islands(&engine->spec, engine->view.count);
+    return err != ERR_OK ? err_prefix(err, "%s", engine->conf->run_path) : ERR_OK;
 }
 
 enum err engine_new(const struct dconf *conf, struct engine **out)

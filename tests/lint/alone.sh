@@ -12,6 +12,7 @@ engine                 | engine_new        |                                    
 event                  | events_new        | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/event
 jobs                   | jobs_new          | engine_new peers_new rounds_new trainer_new replica_new events_new          | unit/jobs
 rules                  | rules_round       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/rules
+check                  | check_start       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/check
 dconf                  | dconf_load        | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/dconf
 control/control        | control_new       | engine_new                                                                  | unit/control
 control/status         | status_take       | engine_new control_new                                                      | unit/status

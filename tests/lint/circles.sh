@@ -15,7 +15,7 @@ law='
 rooms      daemon > net | outer_opt > common
 rooms      worker > kernels > common
 
-daemon     dilocod > engine > control > peers > trainer | rounds > state > event | jobs | rules | dconf
+daemon     dilocod > engine | check > control > peers > trainer | rounds > state > event | jobs | rules | dconf
 daemon     dilococtl > ctl > rules | dconf
 
 worker     diloco-worker > train , sample > ckpt , inner , data > model | libdiloco

@@ -79,6 +79,12 @@ static void configuration_errors_name_line_reason_and_remedy(void **state)
     } rows[] = {
         {"[net]\nratelimit = 1Mbit", "rate_limit"},
         {"[net]\nwindow = 16Mbit", "16Mbit"},
+        {"[net]\nlisten = 7600", "\"7600\" is not host:port, as in *:7600"},
+        {"[net]\nlisten = *:76000", "is not host:port"},
+        {"[worker]\ndevice = cuda", "[worker] device: \"cuda\""},
+        {"[island]\nsockets = /run/an/unusually/long/name/of/a/folder/that/nobody/would/call/so/but/a/test/which/looks/"
+         "for/what/becomes/of/it",
+         "a socket's path"},
         {"[net]\nio_threads = 99", "1 .. 16"},
         {"[net]\nio_threads = many", "many"},
         {"[nets]\nlisten = x", "nets"},
@@ -86,6 +92,7 @@ static void configuration_errors_name_line_reason_and_remedy(void **state)
         {"[storage]\ncheckpoint = 10", "unit"},
         {"[peer b]\npublic_key = I56NkEX1>{wbgv43V1O8wjzmd<0<5CJLA[nBnKQs\naddress = oslo", "is not host:port"},
         {"[peer b]\npublic_key = I56NkEX1>{wbgv43V1O8wjzmd<0<5CJLA[nBnKQs\naddress = o:99999", "is not host:port"},
+        {"[peer b]\npublic_key = I56NkEX1>{wbgv43V1O8wjzmd<0<5CJLA[nBnKQs\naddress = o:7600", "is the sample's"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *path = testlib_file(folder, "bad.conf",
@@ -98,6 +105,38 @@ static void configuration_errors_name_line_reason_and_remedy(void **state)
     assert_says("no/such.conf");
     assert_int_equal(RUN("dilocod", "--config", "conf/dilocod.conf", "--set", "net.windw=1MiB", "--check-config"), 2);
     assert_says("window");
+}
+
+static void assert_refused_before_the_start(const struct cluster *cluster, const char *set, const char *says)
+{
+    const char *conf = cluster->island[0].conf;
+    if (set != NULL)
+        assert_int_equal(RUN("dilocod", "--check-config", "--config", conf, "--set", set), 2);
+    else
+        assert_int_equal(RUN("dilocod", "--check-config", "--config", conf), 2);
+    assert_says(says);
+}
+
+/* What would only be seen when the trainer is started, or a port opened. */
+static void what_a_start_would_stumble_over_is_found_before(void **state)
+{
+    (void)state;
+    char text[600];
+    struct cluster_options options = {
+        .run = "[run]\nname = x\nsteps = 9\n[sync]\nquorum = 2\n", .program = "diloco-worker", .data = "text.*"};
+    struct cluster *cluster = cluster_new("cli-check", 2, &options);
+    assert_refused_before_the_start(cluster, NULL, "text.*: there is no such file");
+    testlib_file(cluster->folder, "text.1", "some text\n");
+    testlib_file(cluster->folder, "text.2", "some text\n");
+    assert_int_equal(RUN("dilocod", "--check-config", "--config", cluster->island[0].conf), 0);
+    snprintf(text, sizeof text, "worker.program=%s/nowhere", cluster->folder);
+    assert_refused_before_the_start(cluster, text, "[worker] program");
+    assert_refused_before_the_start(cluster, "worker.program=no-such-program", "there is no program no-such-program");
+    snprintf(text, sizeof text, "worker.program=%s", cluster->run);
+    assert_refused_before_the_start(cluster, text, "[worker] program");
+    assert_ok(fsio_replace(cluster->run, "[run]\nname = x\nsteps = 9\n[sync]\nquorum = 3\n", 45, 0644));
+    assert_refused_before_the_start(cluster, NULL, "quorum: 3 is more than the 2 islands");
+    cluster_free(cluster);
 }
 
 static void what_is_printed_can_be_read_again(void **state)
@@ -316,6 +355,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_program_explains_itself),
         cmocka_unit_test(configuration_errors_name_line_reason_and_remedy),
+        cmocka_unit_test(what_a_start_would_stumble_over_is_found_before),
         cmocka_unit_test(what_is_printed_can_be_read_again),
         cmocka_unit_test(keys_are_made_once_and_kept_private),
         cmocka_unit_test(a_line_is_planned_for),

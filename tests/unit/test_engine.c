@@ -280,7 +280,7 @@ static void what_is_wrong_with_a_configuration_is_said_and_nothing_stays_open(vo
     assert_refuses(ERR_CONF, "steps", text);
     snprintf(text, sizeof text, "island.run=%s", quorum);
     assert_refuses(ERR_CONF, "[sync] quorum: 2 is more than the 1 islands", text);
-    assert_refuses(ERR_CONF, "cannot listen there", "net.listen=nonsense");
+    assert_refuses(ERR_CONF, "cannot listen there", "net.listen=nonsense:1");
     snprintf(text, sizeof text, "island.sockets=%s", run->path);
     assert_refuses(ERR_CONF, "cannot listen; is the folder writable?", text);
     assert_opens();

@@ -1,0 +1,180 @@
+#include "daemon/check.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <grp.h>
+#include <netdb.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/digest.h"
+#include "common/log.h"
+#include "common/mem.h"
+#include "common/runspec.h"
+#include "common/words.h"
+#include "daemon/rules.h"
+
+/* Of the unit file. */
+static const char unit_user[] = "diloco";
+
+enum err check_as(const char *user)
+{
+    if (geteuid() != 0)
+        return user == NULL ? ERR_OK : err_set(ERR_ARG, "--user %s: only root can check as another user", user);
+    const struct passwd *who = getpwnam(user != NULL ? user : unit_user);
+    if (who == NULL)
+        return user == NULL ? ERR_OK : err_set(ERR_ARG, "--user %s: there is no such user", user);
+    if (initgroups(who->pw_name, who->pw_gid) != 0 || setgid(who->pw_gid) != 0 || setuid(who->pw_uid) != 0)
+        return err_set_errno(ERR_STATE, "cannot check as user %s", who->pw_name);
+    return ERR_OK;
+}
+
+static const char *user_name(void)
+{
+    const struct passwd *who = getpwuid(geteuid());
+    return who != NULL ? who->pw_name : "unnamed";
+}
+
+/* ---- the trainer ---- */
+
+static bool is_program(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
+}
+
+static bool in_folder(const char *folder, size_t folder_bytes, const char *name)
+{
+    char *path;
+    if (mem_printf(&path, "%.*s/%s", (int)folder_bytes, folder, name) != ERR_OK)
+        return false;
+    bool there = is_program(path);
+    mem_free(path);
+    return there;
+}
+
+/* As it will be looked for: beside dilocod, then in PATH. */
+static bool is_found(const char *name)
+{
+    char self[512];
+    ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
+    const char *folders = getenv("PATH");
+    if (bytes > 0) {
+        self[bytes] = '\0';
+        if (in_folder(self, (size_t)(strrchr(self, '/') - self), name))
+            return true;
+    }
+    for (; folders != NULL; folders = strchr(folders, ':') != NULL ? strchr(folders, ':') + 1 : NULL)
+        if (in_folder(folders, strcspn(folders, ":"), name))
+            return true;
+    return false;
+}
+
+/* `*ours`: it is diloco-worker, to which corpus and device are said. */
+static enum err check_program(const char *line, bool *ours)
+{
+    struct words words;
+    enum err err = words_split(line, &words);
+    *ours = false;
+    if (err != ERR_OK)
+        return err_prefix(err, "[worker] program");
+    const char *program = words.count > 0 ? words.word[0] : "";
+    bool is_path = strchr(program, '/') != NULL;
+    if (words.count > 0 && !is_path && !is_found(program))
+        err = err_set(ERR_CONF, "[worker] program: there is no program %s beside dilocod or in PATH", program);
+    else if (is_path && !is_program(program))
+        err = err_set(ERR_CONF, "[worker] program: user %s finds no program at %s", user_name(), program);
+    *ours = dconf_is_ours(program);
+    words_free(&words);
+    return err;
+}
+
+static enum err check_group(const char *group)
+{
+    if (group[0] == '\0' || getgrnam(group) != NULL)
+        return ERR_OK;
+    return err_set(ERR_CONF, "[worker] group: there is no group %s", group);
+}
+
+static enum err check_corpus(const char *pattern)
+{
+    glob_t found = {0};
+    enum err err = ERR_OK;
+    if (glob(pattern, 0, NULL, &found) != 0)
+        err = err_set(ERR_CONF, "[worker] data = %s: there is no such file that user %s can see", pattern, user_name());
+    for (size_t i = 0; err == ERR_OK && i < found.gl_pathc; i++)
+        if (access(found.gl_pathv[i], R_OK) != 0)
+            err = err_set_errno(ERR_CONF, "[worker] data: user %s cannot read %s", user_name(), found.gl_pathv[i]);
+    globfree(&found);
+    return err;
+}
+
+/* ---- the rest ---- */
+
+/* One that is not there may be made by then, as systemd makes these two. */
+static enum err check_folder(const char *key, const char *path)
+{
+    if (access(path, R_OK | W_OK | X_OK) == 0 || errno == ENOENT)
+        return ERR_OK;
+    return err_set_errno(ERR_CONF, "[island] %s: user %s cannot write to %s", key, user_name(), path);
+}
+
+static void warn_of_peers(const struct dconf *conf)
+{
+    const struct dconf_peer *peers = conf->peers;
+    if (conf->peers_count == 0)
+        log_warn("there is no [peer] section: this island trains alone");
+    for (size_t i = 0; i < conf->peers_count; i++) {
+        char host[300];
+        struct addrinfo *list = NULL;
+        const char *colon = strrchr(peers[i].address, ':');
+        if (colon == NULL)
+            continue;
+        snprintf(host, sizeof host, "%.*s", (int)(colon - peers[i].address), peers[i].address);
+        int code = host[0] != '[' ? getaddrinfo(host, NULL, NULL, &list) : 0;
+        if (code != 0)
+            log_warn("[peer %s] address = %s: the host is not known here: %s", peers[i].name, peers[i].address,
+                     gai_strerror(code));
+        if (list != NULL)
+            freeaddrinfo(list);
+    }
+}
+
+static enum err check_run(const struct dconf *conf, uint32_t islands)
+{
+    struct runspec spec;
+    char hex[DIGEST_HEX_BYTES];
+    TRY(runspec_load(conf->run_path, NULL, 0, &spec));
+    enum err err = rules_check_islands(&spec, islands);
+    if (err == ERR_OK)
+        printf("ok: island %s of %u, run %s (%s), for user %s\n", conf->name, islands, spec.name,
+               digest_hex(&spec.digest, hex), user_name());
+    else
+        err = err_prefix(err, "%s", conf->run_path);
+    runspec_deinit(&spec);
+    return err;
+}
+
+enum err check_start(const struct dconf *conf)
+{
+    struct ident ident;
+    struct view view;
+    bool ours;
+    TRY(ident_load(conf->key_path, &ident));
+    TRY(dconf_view(conf, &ident, &view));
+    uint32_t islands = view.count;
+    view_free(&view);
+    TRY(check_program(conf->worker_program, &ours));
+    if (ours && conf->data[0] != '\0')
+        TRY(check_corpus(conf->data));
+    TRY(check_group(conf->worker_group));
+    TRY(check_folder("state", conf->state_folder));
+    TRY(check_folder("sockets", conf->run_folder));
+    TRY(check_run(conf, islands));
+    warn_of_peers(conf);
+    return ERR_OK;
+}

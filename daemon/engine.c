@@ -589,6 +589,7 @@ static void tell_systemd(struct engine *engine)
 {
     char line[256];
     engine->sample_ms = engine->now_ms + SAMPLE_MS;
+    control_sample(engine->control, engine->now_ms);
     control_line(engine->control, engine->now_ms, line, sizeof line);
     sd_notifyf(0, "WATCHDOG=1\nSTATUS=%s", line);
 }

@@ -33,6 +33,7 @@ struct control {
     uint64_t now_ms;
     int listen_fd;
     char *path;
+    struct progress *progress;
     struct client clients[CLIENTS_MAX];
 };
 
@@ -276,7 +277,10 @@ enum err control_new(const struct control_conf *conf, struct control **out)
     control->listen_fd = -1;
     for (size_t i = 0; i < CLIENTS_MAX; i++)
         control->clients[i].fd = -1;
-    enum err err = open_socket(control);
+    enum err err = progress_new(&control->progress);
+    control->conf.status.progress = control->progress;
+    if (err == ERR_OK)
+        err = open_socket(control);
     if (err != ERR_OK)
         control_free(control);
     else
@@ -294,6 +298,7 @@ void control_free(struct control *control)
         close(control->listen_fd);
         unlink(control->path);
     }
+    progress_free(control->progress);
     mem_free(control->path);
     mem_free(control);
 }
@@ -335,6 +340,15 @@ void control_run(struct control *control, uint64_t now_ms)
         if (client->fd >= 0 && now_ms >= client->heard_ms + IDLE_MS)
             close_client(client);
     }
+}
+
+void control_sample(struct control *control, uint64_t now_ms)
+{
+    const struct status_conf *from = &control->conf.status;
+    struct trainer_info trainer = trainer_info(from->trainer);
+    if (from->sync != NULL)
+        progress_note(control->progress, from->sync, from->plan->plan->fragments_count, from->view->count,
+                      peers_furthest(from->peers, trainer.training ? trainer.step : 0), now_ms);
 }
 
 void control_line(const struct control *control, uint64_t now_ms, char *line, size_t line_bytes)

@@ -40,6 +40,9 @@ void control_plan_known(struct control *control, const struct control_plan *plan
 size_t control_poll(const struct control *control, struct pollfd *items, size_t items_max);
 void control_run(struct control *control, uint64_t now_ms);
 
+/* Now and then, a few times a second: how rounds get on. */
+void control_sample(struct control *control, uint64_t now_ms);
+
 /* One line for systemd's status field, cut where `line` is too short. */
 void control_line(const struct control *control, uint64_t now_ms, char *line, size_t line_bytes);
 

@@ -6,12 +6,15 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "daemon/rules.h"
 
 /* Per member at most so many complaints, and so many besides. */
 enum { PER_MEMBER = 4, BESIDES = 16 };
 /* When something that may pass is worth a complaint: rounds missed in a row; intervals a peer is behind; how long a
  * finishing trainer may stand still, and a training one; how long a stranger is remembered. */
 enum { MISSED_TOLD = 3, INTERVALS_BEHIND = 2, FINISHING_TOLD_MS = 3000, STALLED_MS = 60000, STRANGER_MS = 60000 };
+/* Intervals without a round that closes; and what is no matter of intervals while they are short. */
+enum { INTERVALS_BLOCKED = 3, BLOCKED_MS = 60000 };
 /* Versions behind the newest: one is on its way in every round. */
 enum { VERSIONS_BEHIND = 1 };
 
@@ -35,6 +38,8 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_OUTLIER] = "outlier",
         [COMPLAINT_RUNAWAY] = "runaway",
         [COMPLAINT_NAN] = "nan",
+        [COMPLAINT_BLOCKED] = "blocked",
+        [COMPLAINT_STATE_LOST] = "state-lost",
     };
     return (unsigned)code < COMPLAINT_CODES ? names[code] : "unknown";
 }
@@ -182,6 +187,52 @@ static void complain_fragments(struct status *status)
     }
 }
 
+/* Whom a round of the fragment that does not close waits for: those who take part, or may, and have not contributed;
+ * or, if everybody has, the owners of shards that there is no result of. */
+static struct bitset blockers(const struct status *status, uint32_t f)
+{
+    const struct status_conf *from = status->from;
+    const struct status_fragment *fragment = &status->fragments[f];
+    uint64_t round = fragment->own.version + 1;
+    struct bitset late = {{0}};
+    struct bitset owners = replica_shards(from->replica, f);
+    for (uint32_t i = 0; i < from->view->count; i++) {
+        const struct status_peer *peer = &status->peers[i];
+        struct sync_peer_fragment said = peer->self ? fragment->own : sync_heard(from->sync, i, f);
+        if ((peer->training || !peer->up) && said.contributed < round && said.abstained < round)
+            bitset_add(&late, i);
+    }
+    bitset_remove_all(&owners, &fragment->own.results);
+    if (bitset_empty(&owners)) /* all results are here, and the outer step is not taken */
+        bitset_add(&owners, from->view->self);
+    return bitset_empty(&late) ? owners : late;
+}
+
+/* Needs no cause: whatever keeps rounds from closing, here or elsewhere, shows on every island. */
+static void complain_blocked(struct status *status)
+{
+    uint32_t count = 0, first = 0;
+    char text[400];
+    for (uint32_t f = status->fragments_count; f-- > 0;) {
+        count += status->fragments[f].blocked;
+        first = status->fragments[f].blocked ? f : first;
+    }
+    if (count == 0)
+        return;
+    if (count == status->fragments_count)
+        snprintf(text, sizeof text, "no round has closed for %d intervals, and no anchor moves", INTERVALS_BLOCKED);
+    else
+        snprintf(text, sizeof text, "no round of %" PRIu32 " out of %" PRIu32 " fragments has closed for %d intervals",
+                 count, status->fragments_count, INTERVALS_BLOCKED);
+    struct bitset waited = blockers(status, first);
+    snprintf(text + strlen(text), sizeof text - strlen(text), "; fragment %" PRIu32 " waits for", first);
+    for (uint32_t i = 0; i < status->from->view->count; i++)
+        if (bitset_has(&waited, i))
+            snprintf(text + strlen(text), sizeof text - strlen(text), " %s", status->peers[i].member->name);
+    complain(status, COMPLAINT_BLOCKED, text,
+             "see what `dilococtl status` and the log say there; what is trained meanwhile goes out later");
+}
+
 /* Once, with the fragment that has grown most. */
 static void complain_runaway(struct status *status)
 {
@@ -262,7 +313,12 @@ static void complain_all(struct status *status)
     complain_outliers(status);
     complain_waiting(status);
     complain_fragments(status);
+    complain_blocked(status);
     complain_runaway(status);
+    if (status->ledger.lost)
+        complain(status, COMPLAINT_STATE_LOST,
+                 "the state folder was removed or replaced: what is saved now is lost when the daemon ends",
+                 "stop the daemon, put the folder back if it was moved, and start it again");
     if (status->rounds.disk_note != NULL && status->rounds.disk_note[0] != '\0')
         complain(status, COMPLAINT_DISK, status->rounds.disk_note,
                  "free space in the state folder; it is tried again every two seconds");
@@ -317,6 +373,32 @@ static void take_peer(struct status *status, uint32_t i)
     status->received_bytes += peer.received;
 }
 
+/* A round that is under way has taken as long as all these intervals. */
+static bool takes_too_long(const struct status *status, uint32_t f)
+{
+    const struct progress *progress = status->from->progress;
+    if (progress == NULL)
+        return false;
+    uint64_t limit_ms = progress_steps_ms(progress, INTERVALS_BLOCKED * (uint64_t)status->from->spec->interval);
+    return progress_waits_ms(progress, f) > (limit_ms > BLOCKED_MS ? limit_ms : BLOCKED_MS);
+}
+
+/* A round was due, and so many intervals after it have gone by. */
+static bool is_overdue(const struct status *status, uint32_t f)
+{
+    const struct status_conf *from = status->from;
+    const struct status_fragment *row = &status->fragments[f];
+    uint64_t step = rounds_state(from->rounds, f)->step;
+    bool closed_elsewhere = row->newest > row->own.version;
+    /* The rest is worth computing where it may be so. */
+    if (closed_elsewhere || status->furthest <= step + INTERVALS_BLOCKED * (uint64_t)from->spec->interval)
+        return false;
+    struct schedule schedule = rules_schedule(from->spec, status->fragments_count);
+    for (int k = 0; k <= INTERVALS_BLOCKED; k++)
+        step = schedule_next_due(&schedule, f, step);
+    return status->furthest >= step;
+}
+
 static void take_fragment(struct status *status, uint32_t f, struct digest_state *anchors)
 {
     const struct status_conf *from = status->from;
@@ -331,6 +413,7 @@ static void take_fragment(struct status *status, uint32_t f, struct digest_state
                                     .waiting = sync_waiting_for(from->sync, f),
                                     .feedback_cuts = replica_feedback_cuts(from->replica, f),
                                     .grown = rounds_grown(from->rounds, f)};
+    row->blocked = takes_too_long(status, f) || is_overdue(status, f);
     uint64_t version = row->own.version;
     status->versions += version;
     status->version_min = f == 0 || version < status->version_min ? version : status->version_min;
@@ -360,6 +443,7 @@ static enum err take(struct status *status)
     }
     for (uint32_t i = 0; i < from->view->count; i++)
         take_peer(status, i);
+    status->furthest = peers_furthest(from->peers, status->trainer.training ? status->trainer.step : 0);
     status->anchors_known = status->fragments_count > 0;
     digest_begin(&anchors);
     for (uint32_t f = 0; f < status->fragments_count; f++)

@@ -13,6 +13,7 @@
 #include "common/bitset.h"
 #include "common/err.h"
 #include "common/runspec.h"
+#include "daemon/control/progress.h"
 #include "daemon/dconf.h"
 #include "daemon/peers/peers.h"
 #include "daemon/rounds/rounds.h"
@@ -35,7 +36,8 @@ struct status_conf {
     const struct sync *sync;
     const struct rounds *rounds;
     const struct replica *replica;
-    uint64_t memory_bytes; /* all that the plan takes at most */
+    uint64_t memory_bytes;           /* all that the plan takes at most */
+    const struct progress *progress; /* NULL: nobody keeps account of time */
 };
 
 /* What is not as it should be. The code is for programs, the text for people; both stand in docs/FORMATS.md. */
@@ -57,6 +59,8 @@ enum complaint_code {
     COMPLAINT_OUTLIER,      /* member: its contributions are left out or scaled down */
     COMPLAINT_RUNAWAY,      /* an anchor grows without bound */
     COMPLAINT_NAN,          /* what the trainer wants to contribute holds NaN or Inf */
+    COMPLAINT_BLOCKED,      /* rounds do not close, whatever the cause */
+    COMPLAINT_STATE_LOST,   /* the state folder was removed or replaced below the daemon */
     COMPLAINT_CODES
 };
 /* "away", "alone", ... */
@@ -93,6 +97,7 @@ struct status_fragment {
     enum sync_state state;
     struct owner owner;
     struct bitset waiting; /* members it waits for */
+    bool blocked;          /* rounds of it are due, or under way, and have not closed for intervals */
     uint64_t feedback_cuts;
     double grown; /* how many times as large its anchor is that has run away; 0: it has not */
 };
@@ -107,7 +112,8 @@ struct status {
     struct peers_totals totals;
     uint64_t uplink_bits;
     uint32_t islands_up;
-    uint64_t step; /* of the newest result applied */
+    uint64_t step;     /* of the newest result applied */
+    uint64_t furthest; /* step of the island that is furthest */
     uint64_t sent_bytes, received_bytes;
     uint64_t versions, version_min, version_max;
     bool anchors_known;

@@ -49,7 +49,7 @@ struct segment {
 
 struct ledger {
     struct ledger_conf conf;
-    char *folder;
+    char *folder, *lock_path;
     int lock_fd;
     pthread_mutex_t lock;
     struct segment *segments; /* oldest first */
@@ -358,19 +358,17 @@ out:
 /* Two daemons in one folder would write over each other's results. The kernel drops the lock with the process. */
 static enum err lock_folder(struct ledger *ledger)
 {
-    char *path;
-    TRY(mem_printf(&path, "%s/lock", ledger->folder));
-    ledger->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    enum err err = ERR_OK;
+    TRY(mem_printf(&ledger->lock_path, "%s/lock", ledger->folder));
+    ledger->lock_fd = open(ledger->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (ledger->lock_fd < 0)
-        err = err_set_errno(ERR_IO, "cannot open %s", path);
-    else if (flock(ledger->lock_fd, LOCK_EX | LOCK_NB) != 0)
-        err = err_set(ERR_CONF,
-                      "the state folder %s is in use by another dilocod; stop it, or give this one a folder "
-                      "of its own ([island] state)",
-                      ledger->folder);
-    mem_free(path);
-    return err;
+        return err_set_errno(ERR_IO, "cannot open %s", ledger->lock_path);
+    if (flock(ledger->lock_fd, LOCK_EX | LOCK_NB) != 0)
+        return err_set(
+            ERR_CONF,
+            "the state folder %s is in use by another dilocod; stop it, or give this one a folder of its own "
+            "([island] state)",
+            ledger->folder);
+    return ERR_OK;
 }
 
 enum err ledger_open(const struct ledger_conf *conf, struct ledger **out)
@@ -410,6 +408,7 @@ void ledger_close(struct ledger *ledger)
     mem_free(ledger->entries);
     mem_free(ledger->slots);
     mem_free(ledger->folder);
+    mem_free(ledger->lock_path);
     mem_free(ledger);
 }
 
@@ -600,6 +599,20 @@ void ledger_prune(struct ledger *ledger, const uint64_t *versions, uint32_t frag
     pthread_mutex_unlock(&ledger->lock);
 }
 
+/* Files that were unlinked take everything that is written to them, and nobody finds it again. */
+static bool is_lost(const struct ledger *ledger)
+{
+    struct stat ours, there;
+    int last = ledger->segments[ledger->segments_count - 1].fd;
+    if (fstat(last, &ours) == 0 && ours.st_nlink == 0)
+        return true;
+    if (fstat(ledger->lock_fd, &ours) != 0)
+        return false;
+    if (stat(ledger->lock_path, &there) != 0)
+        return errno == ENOENT || errno == ENOTDIR;
+    return ours.st_dev != there.st_dev || ours.st_ino != there.st_ino;
+}
+
 struct ledger_stats ledger_stats(struct ledger *ledger)
 {
     struct ledger_stats stats = {0};
@@ -609,6 +622,7 @@ struct ledger_stats ledger_stats(struct ledger *ledger)
         stats.bytes += ledger->segments[i].bytes;
         stats.segments += ledger->segments[i].fd >= 0;
     }
+    stats.lost = is_lost(ledger);
     pthread_mutex_unlock(&ledger->lock);
     return stats;
 }

@@ -57,6 +57,7 @@ void ledger_prune(struct ledger *ledger, const uint64_t *versions, uint32_t frag
 
 struct ledger_stats {
     uint64_t records, bytes, segments;
+    bool lost; /* the folder, or the file that is appended to, is not there any more: what is written goes nowhere */
 };
 struct ledger_stats ledger_stats(struct ledger *ledger);
 

@@ -15,7 +15,7 @@ rules                  | rules_round       | engine_new peers_new rounds_new tra
 check                  | check_start       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/check
 dconf                  | dconf_load        | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/dconf
 control/control        | control_new       | engine_new                                                                  | unit/control
-control/status         | status_take       | engine_new control_new                                                      | unit/status
+control/status         | status_take       | engine_new control_new                                                      | unit/status unit/blocked
 control/status_json    | status_json       | engine_new control_new                                                      | unit/status_json
 peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects
 peers/ways             | ways_new          | engine_new peers_new objects_new rounds_new trainer_new events_new          | unit/ways
@@ -43,6 +43,7 @@ ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dco
 '
 # Inside another part, and tested through it: file in daemon/ | a function of it | that part
 inner='
+control/progress   | progress_new     | control/status
 peers/objects      | objects_new      | peers/peers
 peers/rows         | rows_fill        | peers/peers
 trainer/attachment | attachment_new   | trainer/trainer

@@ -39,7 +39,8 @@ enum { CONNECTIONS = 2, MESSAGE_PARTS = 2 }; /* to a peer: control and bulk; of 
 struct dialled {
     void *socket, *monitor;
     bool up;
-    int fd; /* ZeroMQ's; may be closed any time */
+    uint64_t begun_ms; /* the present handshake */
+    int fd;            /* ZeroMQ's; may be closed any time */
 };
 
 /* Where the ROUTER finds a peer that dialled us. */
@@ -349,6 +350,16 @@ static bool next_event(void *monitor, uint16_t *event, uint32_t *value)
     return got;
 }
 
+/* CURVE tells a client nothing: a server that does not admit us, or has another key, just ends the handshake. One that
+ * hangs does not even do that: the kernel takes the connection, and we end it. ZeroMQ has no word for it, and `error`
+ * may be an older one. */
+static bool is_unanswered(const struct dialled *d, uint16_t event, int error)
+{
+    bool closed = error == EPIPE || error == ECONNRESET;
+    return event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL &&
+           (!closed || env_mono_ms() >= d->begun_ms + HANDSHAKE_MS - HANDSHAKE_MS / 10);
+}
+
 static void read_monitor(struct link *link, uint32_t peer, bool bulk)
 {
     struct dialled *d = &link->peers[peer].dialled[bulk];
@@ -358,6 +369,7 @@ static void read_monitor(struct link *link, uint32_t peer, bool bulk)
         switch (event) {
         case ZMQ_EVENT_CONNECTED:
             d->fd = (int)value;
+            d->begun_ms = env_mono_ms();
             backlog_open(link->backlog, d->fd);
             traffic_note(link->traffic, peer, d->fd);
             prefer_bbr(bulk, d->fd);
@@ -374,9 +386,8 @@ static void read_monitor(struct link *link, uint32_t peer, bool bulk)
             d->up = false;
             break;
         default:
-            /* CURVE tells a client nothing; a server that does not admit us just ends the handshake. */
             d->up = false;
-            tell(link, LINK_NOT_ADMITTED, peer, "");
+            tell(link, is_unanswered(d, event, (int)value) ? LINK_NO_ANSWER : LINK_NOT_ADMITTED, peer, "");
         }
     }
 }

@@ -81,6 +81,7 @@ enum link_event_type {
     LINK_DISCONNECTED, /* peer, bulk: a dialled connection broke */
     LINK_STRANGER,     /* text: an unknown key knocked and was refused */
     LINK_NOT_ADMITTED, /* peer: it does not know our key, or is not the one we think */
+    LINK_NO_ANSWER,    /* peer: it takes connections, and says nothing */
     LINK_MISMATCH,     /* peer, text: another protocol version, run or membership */
     LINK_MALFORMED,    /* peer (UINT32_MAX: not known whose), text: bytes that are no message */
 };

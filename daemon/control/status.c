@@ -9,10 +9,11 @@
 #include "daemon/rules.h"
 
 /* Per member at most so many complaints, and so many besides. */
-enum { PER_MEMBER = 4, BESIDES = 16 };
+enum { PER_MEMBER = 5, BESIDES = 16 };
 /* When something that may pass is worth a complaint: rounds missed in a row; intervals a peer is behind; how long a
  * finishing trainer may stand still, and a training one; how long a stranger is remembered. */
 enum { MISSED_TOLD = 3, INTERVALS_BEHIND = 2, FINISHING_TOLD_MS = 3000, STALLED_MS = 60000, STRANGER_MS = 60000 };
+enum { TWINS_MS = 60000 };
 /* Intervals without a round that closes; and what is no matter of intervals while they are short. */
 enum { INTERVALS_BLOCKED = 3, BLOCKED_MS = 60000 };
 /* Versions behind the newest: one is on its way in every round. */
@@ -39,6 +40,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_RUNAWAY] = "runaway",
         [COMPLAINT_NAN] = "nan",
         [COMPLAINT_BLOCKED] = "blocked",
+        [COMPLAINT_TWINS] = "twins",
         [COMPLAINT_STATE_LOST] = "state-lost",
     };
     return (unsigned)code < COMPLAINT_CODES ? names[code] : "unknown";
@@ -102,6 +104,19 @@ static void complain_strangers(struct status *status)
     snprintf(text, sizeof text, "a connection with unknown key %s was refused", totals->stranger);
     complain(status, COMPLAINT_STRANGER, text,
              "if it is an island of the run, its public_key here is not the one it uses");
+}
+
+/* Both are let in, and undo what the other says. */
+static void complain_twins(struct status *status)
+{
+    for (uint32_t i = 0; i < status->from->view->count; i++) {
+        char text[200];
+        if (!status->peers[i].twins)
+            continue;
+        snprintf(text, sizeof text, "two machines speak with the key of island %s, in turn",
+                 status->peers[i].member->name);
+        complain(status, COMPLAINT_TWINS, text, "stop one of them; each island needs a key and a name of its own");
+    }
 }
 
 /* With late = merge a fast island does not wait; it should be known that it runs ahead. */
@@ -308,6 +323,7 @@ static void complain_all(struct status *status)
 {
     complain_peers(status);
     complain_strangers(status);
+    complain_twins(status);
     complain_pace(status);
     complain_missed(status);
     complain_outliers(status);
@@ -356,6 +372,7 @@ static void take_peer(struct status *status, uint32_t i)
     row->up = peer.up;
     row->refused = peer.refused;
     row->note = peer.note;
+    row->twins = peer.twins_ms > 0 && status->now_ms < peer.twins_ms + TWINS_MS;
     row->trainer = wire_trainer_name(peer.trainer);
     row->training = peer.trainer == WIRE_TRAINER_TRAINING;
     row->step = peer.step;

@@ -60,6 +60,7 @@ enum complaint_code {
     COMPLAINT_RUNAWAY,      /* an anchor grows without bound */
     COMPLAINT_NAN,          /* what the trainer wants to contribute holds NaN or Inf */
     COMPLAINT_BLOCKED,      /* rounds do not close, whatever the cause */
+    COMPLAINT_TWINS,        /* member: two machines speak with its key */
     COMPLAINT_STATE_LOST,   /* the state folder was removed or replaced below the daemon */
     COMPLAINT_CODES
 };
@@ -87,6 +88,7 @@ struct status_peer {
     uint64_t sent_bytes, received_bytes, unacknowledged_bytes;
     uint64_t outliers, missed;
     unsigned outliers_lately; /* of its last eight contributions to our shards */
+    bool twins;               /* two machines speak with its key */
     bool too_late;            /* later than the grace time, so that rounds do not wait for it */
 };
 

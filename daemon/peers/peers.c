@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 #include "common/mem.h"
+#include "daemon/peers/impostors.h"
 #include "daemon/peers/objects.h"
 #include "daemon/peers/rows.h"
 #include "daemon/rules.h"
@@ -24,9 +25,9 @@ enum {
     PLAN_AGAIN_MS = 2000,
     BEATS_KEPT = 256
 };
-/* The same complaint about one island, or about strangers, is logged once in so long. */
+/* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
-enum { STRANGER_SAID_MS = 5000 };
+enum { ANYONE_SAID_MS = 5000 };
 
 /* What an island last said of itself. */
 struct report {
@@ -49,7 +50,8 @@ struct peer {
     struct wire_fragment *said; /* [fragments]: what we last told it */
     uint32_t refresh;           /* next fragment to repeat */
     struct log_limit refused_said, malformed_said, diverged_said, plan_said;
-    bool too_far_said;            /* that it is further than it can be */
+    bool too_far_said; /* that it is further than it can be */
+    struct twins twins;
     bool refused;                 /* it, or we, would not talk: not a matter of time */
     char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
 };
@@ -65,9 +67,8 @@ struct peers {
     uint64_t announce_ms;
     uint64_t plan_ms;   /* when to ask for the plan (again) */
     uint32_t plan_from; /* whom first */
-    uint64_t strangers, stranger_ms;
-    char stranger[WIRE_REASON_BYTES];
-    struct log_limit stranger_said;
+    struct strangers strangers;
+    struct log_limit anyone_said;
     struct wire_message in, out; /* taken in, and being said; large, so not on the stack */
 };
 
@@ -307,6 +308,7 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
     if (!hello_fits(peers, i, hello))
         return;
     bool restarted = peer->session != hello->session;
+    twins_note(&peer->twins, name_of(peers, i), hello->session, peers->now_ms);
     bool was_up = peer->up && peer->greeted, again = peer->greeted;
     objects_set_window(peers->objects, i, (uint64_t)hello->window_kib * 1024);
     peer->plan_known = hello->plan_known;
@@ -442,13 +444,19 @@ bool peers_take(struct peers *peers, uint64_t now_ms)
     return true;
 }
 
-static void stranger_came(struct peers *peers, const char *who)
+/* Our dialling came to nothing: it answered and would not, or it did not answer. */
+static void not_through(struct peers *peers, uint32_t i, bool answered)
 {
-    peers->strangers++;
-    peers->stranger_ms = peers->now_ms;
-    snprintf(peers->stranger, sizeof peers->stranger, "%s", who);
-    if (log_limit_pass(&peers->stranger_said, peers->now_ms, STRANGER_SAID_MS))
-        log_warn("refused a connection with unknown key %s; if it belongs to the run, add a [peer] section", who);
+    struct peer *peer = &peers->peers[i];
+    if (peer->up) /* it reaches us, so that does not matter */
+        return;
+    if (answered) {
+        refuse(peers, i,
+               "it does not admit our key, or its own is not the one in our configuration; compare `dilococtl peers`");
+        return;
+    }
+    peer->refused = false;
+    snprintf(peer->note, sizeof peer->note, "it does not answer: its daemon hangs, or its machine is overloaded");
 }
 
 void peers_look(struct peers *peers, uint64_t now_ms)
@@ -464,18 +472,14 @@ void peers_look(struct peers *peers, uint64_t now_ms)
                 send_hello(peers, event.peer);
             break;
         case LINK_DISCONNECTED: break; /* silence says the rest */
-        case LINK_STRANGER: stranger_came(peers, event.text); break;
-        case LINK_NOT_ADMITTED:
-            if (!peers->peers[event.peer].up) /* else it reaches us, so our dialling does not matter */
-                refuse(peers, event.peer,
-                       "it does not admit our key, or its own is not the one in our configuration; compare `dilococtl "
-                       "peers`");
-            break;
+        case LINK_STRANGER: strangers_note(&peers->strangers, event.text, now_ms); break;
+        case LINK_NOT_ADMITTED: not_through(peers, event.peer, true); break;
+        case LINK_NO_ANSWER: not_through(peers, event.peer, false); break;
         case LINK_MISMATCH: refuse(peers, event.peer, event.text); break;
         case LINK_MALFORMED:
             if (event.peer < members_of(peers))
                 malformed(peers, event.peer, event.text);
-            else if (log_limit_pass(&peers->stranger_said, peers->now_ms, STRANGER_SAID_MS))
+            else if (log_limit_pass(&peers->anyone_said, peers->now_ms, ANYONE_SAID_MS))
                 log_error("an island sent something we drop: %s", event.text);
             break;
         }
@@ -641,6 +645,7 @@ struct peer_info peers_info(const struct peers *peers, uint32_t i)
                               .refused = peer->refused,
                               .note = peer->note,
                               .heard_ms = peer->heard_ms,
+                              .twins_ms = peer->twins.seen_ms,
                               .rtt_ms = peer->rtt_ms,
                               .step = peer->report.step,
                               .tokens = peer->report.tokens,
@@ -656,9 +661,9 @@ struct peers_totals peers_totals(const struct peers *peers)
 {
     return (struct peers_totals){.objects_sent_bytes = objects_sent_bytes(peers->objects),
                                  .objects_wasted_bytes = objects_wasted_bytes(peers->objects),
-                                 .strangers = peers->strangers,
-                                 .stranger_ms = peers->stranger_ms,
-                                 .stranger = peers->stranger};
+                                 .strangers = peers->strangers.count,
+                                 .stranger_ms = peers->strangers.last_ms,
+                                 .stranger = peers->strangers.last};
 }
 
 void peers_sample(struct peers *peers)

@@ -78,6 +78,7 @@ struct peer_info {
     bool refused;      /* it, or we, would not talk: not a matter of time */
     const char *note;  /* why it is not up; "" if nothing is known */
     uint64_t heard_ms; /* 0: never */
+    uint64_t twins_ms; /* when two machines last were seen to speak with its key; 0: never */
     uint32_t rtt_ms;
     /* as it last said */
     uint64_t step, tokens;

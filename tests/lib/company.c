@@ -20,7 +20,8 @@ struct company company_begin(const char *name, uint32_t count, bool plan)
 void company_end(struct company *company)
 {
     isle_close(company->a);
-    played_close(company->b);
+    if (company->b != NULL)
+        played_close(company->b);
     if (company->c != NULL)
         played_close(company->c);
     isle_run_free(company->run);

@@ -2,8 +2,10 @@
  * played on real links; the clock is the test's. */
 #include "tests/lib/testlib.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/digest.h"
 #include "common/mem.h"
@@ -466,6 +468,61 @@ static void that_a_contribution_of_ours_is_refused_is_told(void **state)
     end();
 }
 
+static void greet_as(uint64_t session)
+{
+    b->session = session;
+    played_hello(b);
+    company_say(b);
+}
+
+/* A copy of a disk, or of a configuration: both machines are let in, and each undoes what the other said. */
+static void two_machines_with_one_key_are_told(void **state)
+{
+    (void)state;
+    begin("peers-twins", 2, true);
+    played_greet(b, a);
+    for (uint64_t k = 0; k < 6; k++) /* however often it is started again */
+        greet_as(1000 + k);
+    greet_as(1004); /* a greeting of the session before was long on its way */
+    greet_as(1005);
+    assert_int_equal(info(B).twins_ms, 0);
+    a->now_ms += 60000; /* and once more, much later */
+    greet_as(1004);
+    greet_as(1005);
+    assert_int_equal(info(B).twins_ms, 0);
+    overhear_begin();
+    for (int k = 0; k < 3; k++) {
+        a->now_ms += 1000;
+        greet_as(1004);
+        greet_as(1005);
+    }
+    assert_int_equal(info(B).twins_ms, a->now_ms);
+    assert_said_once(overhear_end(), "two machines speak with the key of island b");
+    end();
+}
+
+/* As a stopped daemon: the kernel takes connections for it, and nobody answers. That its key is wrong is no more likely
+ * than before. */
+static void who_does_not_answer_is_not_taken_for_one_with_a_wrong_key(void **state)
+{
+    (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&address, bytes), 0);
+    assert_int_equal(listen(fd, 5), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
+    run = isle_run_new("peers-hung", 2, NULL);
+    snprintf(run->addresses[B], sizeof run->addresses[B], "127.0.0.1:%u", ntohs(address.sin_port));
+    b = c = NULL;
+    a = isle_open(run, A, NULL, 0);
+    isle_wait(info(B).note[0] != '\0'); /* the time of a handshake */
+    assert_non_null(strstr(info(B).note, "does not answer"));
+    assert_false(info(B).refused);
+    close(fd);
+    end();
+}
+
 /* ---- out of memory ---- */
 
 static void without_memory_there_are_no_peers_and_nothing_is_left(void **state)
@@ -532,6 +589,8 @@ int main(void)
         cmocka_unit_test(a_restart_is_seen_and_what_was_said_before_is_void),
         cmocka_unit_test(the_plan_is_asked_of_all_who_have_it_in_turn),
         cmocka_unit_test(that_a_contribution_of_ours_is_refused_is_told),
+        cmocka_unit_test(two_machines_with_one_key_are_told),
+        cmocka_unit_test(who_does_not_answer_is_not_taken_for_one_with_a_wrong_key),
         cmocka_unit_test(without_memory_there_are_no_peers_and_nothing_is_left),
         cmocka_unit_test(without_memory_for_the_plan_peers_go_on_without_it),
     };

@@ -149,7 +149,7 @@ static void every_code_has_a_name_of_its_own(void **state)
     static const char *const names[COMPLAINT_CODES] = {
         "away",    "refused", "alone", "stranger",   "slow-peer", "missed",       "waiting",
         "behind",  "repair",  "disk",  "restarting", "stopped",   "not-attached", "stalled",
-        "outlier", "runaway", "nan",   "blocked",    "state-lost"};
+        "outlier", "runaway", "nan",   "blocked",    "twins",     "state-lost"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");
@@ -234,6 +234,24 @@ static void a_stranger_is_told_for_a_minute(void **state)
     assert_complains(COMPLAINT_STRANGER, "was refused");
     a->now_ms++;
     assert_silent(COMPLAINT_STRANGER);
+    end();
+}
+
+static void two_machines_with_one_key_are_told_for_a_minute(void **state)
+{
+    (void)state;
+    begin("status-twins", 2, NULL);
+    uint64_t session = b->session;
+    for (uint64_t k = 0; k < 8; k++) {
+        b->session = session + k % 2;
+        played_greet(b, a);
+        played_settle(b, A, WIRE_HELLO);
+    }
+    assert_complains(COMPLAINT_TWINS, "two machines speak with the key of island b");
+    a->now_ms += 60000 - 1;
+    assert_complains(COMPLAINT_TWINS, "");
+    a->now_ms++;
+    assert_silent(COMPLAINT_TWINS);
     end();
 }
 
@@ -652,6 +670,7 @@ int main(void)
         cmocka_unit_test(who_is_not_heard_is_away_and_without_anyone_the_island_is_alone),
         cmocka_unit_test(who_would_not_talk_is_refused_and_not_just_away),
         cmocka_unit_test(a_stranger_is_told_for_a_minute),
+        cmocka_unit_test(two_machines_with_one_key_are_told_for_a_minute),
         cmocka_unit_test(who_is_two_intervals_behind_is_slow),
         cmocka_unit_test(rounds_that_close_without_an_island_are_told_after_the_third),
         cmocka_unit_test(whose_contributions_are_scaled_down_is_named),

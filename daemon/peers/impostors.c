@@ -1,0 +1,37 @@
+#include "daemon/peers/impostors.h"
+
+#include <stdio.h>
+
+enum { STRANGER_SAID_MS = 5000, TWINS_SAID_MS = 60000 };
+/* A greeting of the session before may have been on its way for long, and be answered by one of the new; more than that
+ * does not happen to one machine. */
+enum { TURNS_TOLD = 4, TURNS_WITHIN_MS = 60000 };
+
+void strangers_note(struct strangers *strangers, const char *who, uint64_t now_ms)
+{
+    strangers->count++;
+    strangers->last_ms = now_ms;
+    snprintf(strangers->last, sizeof strangers->last, "%s", who);
+    if (log_limit_pass(&strangers->said, now_ms, STRANGER_SAID_MS))
+        log_warn("refused a connection with unknown key %s; if it belongs to the run, add a [peer] section", who);
+}
+
+void twins_note(struct twins *twins, const char *name, uint64_t session, uint64_t now_ms)
+{
+    if (session == twins->session)
+        return;
+    bool back = session == twins->before;
+    twins->before = twins->session;
+    twins->session = session;
+    if (!back || now_ms >= twins->turned_ms + TURNS_WITHIN_MS)
+        twins->turns = 0;
+    if (!back)
+        return;
+    twins->turned_ms = now_ms;
+    if (++twins->turns < TURNS_TOLD)
+        return;
+    twins->seen_ms = now_ms;
+    if (log_limit_pass(&twins->said, now_ms, TWINS_SAID_MS))
+        log_error("two machines speak with the key of island %s, in turn; stop one, and give it a key of its own",
+                  name);
+}

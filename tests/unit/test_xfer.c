@@ -340,6 +340,31 @@ static void a_length_never_grows_past_its_buffer(void **state)
     teardown();
 }
 
+/* A sender that was told to begin earlier than it needed to: only what is new of a chunk is taken, at its place. */
+static void of_a_chunk_that_overlaps_the_rest_is_taken(void **state)
+{
+    (void)state;
+    setup(8, 0, 1 << 20);
+    struct xfer *x = net->side[0];
+    struct wire_key key = key_of(2);
+    static const uint64_t begins[] = {0, 100, 70, 60}, ends[] = {100, 150, 180, 170};
+    uint8_t data[200];
+    uint64_t bytes;
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)(i + 1);
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++) {
+        struct wire_chunk part = {.key = key, .total = 200, .offset = begins[i], .data = data + begins[i]};
+        part.bytes = ends[i] - begins[i];
+        assert_int_equal(xfer_chunk_in(x, 0, &part, 0, 10 + i, &bytes), XFER_NOTHING);
+    }
+    struct wire_chunk last = {.key = key, .total = 200, .offset = 175, .data = data + 175, .bytes = 25};
+    assert_int_equal(xfer_chunk_in(x, 0, &last, 0, 20, &bytes), XFER_COMPLETE);
+    assert_int_equal(bytes, 200);
+    assert_memory_equal(net->target[2], data, 200);
+    xfer_finish(x, 0, &key, WIRE_RECEIVED);
+    teardown();
+}
+
 /* Two objects that the caller lets into the same memory: the later one stands, the earlier one ends. */
 static void a_buffer_serves_one_transfer(void **state)
 {
@@ -577,6 +602,7 @@ int main(void)
         cmocka_unit_test(results_overtake_and_cancelled_objects_stop),
         cmocka_unit_test(a_second_source_takes_over_a_stalled_transfer),
         cmocka_unit_test(a_length_never_grows_past_its_buffer),
+        cmocka_unit_test(of_a_chunk_that_overlaps_the_rest_is_taken),
         cmocka_unit_test(a_buffer_serves_one_transfer),
         cmocka_unit_test(an_abandoned_transfer_does_not_stand_in_the_way),
         cmocka_unit_test(nobody_holds_an_object_back_from_its_maker),

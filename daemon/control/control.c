@@ -348,7 +348,7 @@ void control_sample(struct control *control, uint64_t now_ms)
     struct trainer_info trainer = trainer_info(from->trainer);
     if (from->sync != NULL)
         progress_note(control->progress, from->sync, from->plan->plan->fragments_count, from->view->count,
-                      peers_furthest(from->peers, trainer.training ? trainer.step : 0), now_ms);
+                      peers_furthest_said(from->peers, trainer.training ? trainer.step : 0), now_ms);
 }
 
 void control_line(const struct control *control, uint64_t now_ms, char *line, size_t line_bytes)

@@ -460,7 +460,7 @@ static enum err take(struct status *status)
     }
     for (uint32_t i = 0; i < from->view->count; i++)
         take_peer(status, i);
-    status->furthest = peers_furthest(from->peers, status->trainer.training ? status->trainer.step : 0);
+    status->furthest = peers_furthest_said(from->peers, status->trainer.training ? status->trainer.step : 0);
     status->anchors_known = status->fragments_count > 0;
     digest_begin(&anchors);
     for (uint32_t f = 0; f < status->fragments_count; f++)

@@ -115,7 +115,7 @@ struct status {
     uint64_t uplink_bits;
     uint32_t islands_up;
     uint64_t step;     /* of the newest result applied */
-    uint64_t furthest; /* step of the island that is furthest */
+    uint64_t furthest; /* step of the island that is furthest, as they say */
     uint64_t sent_bytes, received_bytes;
     uint64_t versions, version_min, version_max;
     bool anchors_known;

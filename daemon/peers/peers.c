@@ -625,9 +625,21 @@ uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
         if (i != self_of(peers) && peer->up && step > furthest && step <= most)
             furthest = step;
         if (step > most && !peer->too_far_said)
-            log_warn("island %s says that it is at step %" PRIu64 ", where no round can have brought it: not followed",
+            log_warn("island %s says that it is at step %" PRIu64 ", further than the rounds that we know of can have "
+                     "brought it: not followed",
                      name_of(peers, i), step);
         peer->too_far_said |= step > most;
+    }
+    return furthest < last ? furthest : last;
+}
+
+uint64_t peers_furthest_said(const struct peers *peers, uint64_t own_step)
+{
+    uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
+    for (uint32_t i = 0; i < members_of(peers); i++) {
+        const struct peer *peer = &peers->peers[i];
+        if (i != self_of(peers) && peer->up && peer->report.step > furthest)
+            furthest = peer->report.step;
     }
     return furthest < last ? furthest : last;
 }

@@ -70,6 +70,8 @@ bool peers_receiving(const struct peers *peers, const struct wire_key *key);
 /* The highest run step of the islands that can be heard, and of `own_step`. A step that no outstanding round can have
  * brought an island to is not believed, and logged once. */
 uint64_t peers_furthest(struct peers *peers, uint64_t own_step);
+/* As they say, believed or not: for status, since steps go on where no round closes. */
+uint64_t peers_furthest_said(const struct peers *peers, uint64_t own_step);
 /* Of our uplink, as measured while there was something to send, per second; 0: not known. */
 uint64_t peers_uplink_bits(const struct peers *peers);
 

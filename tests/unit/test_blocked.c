@@ -24,6 +24,7 @@ static struct status status;
 static void beat(uint32_t i)
 {
     struct event event;
+    peers[i]->out.heartbeat.sequence = ++peers[i]->sequence;
     played_say(peers[i], A);
     isle_wait(isle_took_sync(a, SYNC_EV_HEARTBEAT, &event));
 }
@@ -73,7 +74,7 @@ static void train(uint64_t step)
 static uint64_t furthest(void)
 {
     struct trainer_info info = trainer_info(a->trainer);
-    return peers_furthest(a->peers, info.training ? info.step : 0);
+    return peers_furthest_said(a->peers, info.training ? info.step : 0);
 }
 
 /* What it says of rounds; NULL: nothing. */

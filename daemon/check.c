@@ -14,6 +14,7 @@
 #include "common/digest.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/program.h"
 #include "common/runspec.h"
 #include "common/words.h"
 #include "daemon/rules.h"
@@ -41,39 +42,6 @@ static const char *user_name(void)
 
 /* ---- the trainer ---- */
 
-static bool is_program(const char *path)
-{
-    struct stat status;
-    return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
-}
-
-static bool in_folder(const char *folder, size_t folder_bytes, const char *name)
-{
-    char *path;
-    if (mem_printf(&path, "%.*s/%s", (int)folder_bytes, folder, name) != ERR_OK)
-        return false;
-    bool there = is_program(path);
-    mem_free(path);
-    return there;
-}
-
-/* As it will be looked for: beside dilocod, then in PATH. */
-static bool is_found(const char *name)
-{
-    char self[512];
-    ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
-    const char *folders = getenv("PATH");
-    if (bytes > 0) {
-        self[bytes] = '\0';
-        if (in_folder(self, (size_t)(strrchr(self, '/') - self), name))
-            return true;
-    }
-    for (; folders != NULL; folders = strchr(folders, ':') != NULL ? strchr(folders, ':') + 1 : NULL)
-        if (in_folder(folders, strcspn(folders, ":"), name))
-            return true;
-    return false;
-}
-
 /* `*ours`: it is diloco-worker, to which corpus and device are said. */
 static enum err check_program(const char *line, bool *ours)
 {
@@ -83,11 +51,14 @@ static enum err check_program(const char *line, bool *ours)
     if (err != ERR_OK)
         return err_prefix(err, "[worker] program");
     const char *program = words.count > 0 ? words.word[0] : "";
-    bool is_path = strchr(program, '/') != NULL;
-    if (words.count > 0 && !is_path && !is_found(program))
-        err = err_set(ERR_CONF, "[worker] program: there is no program %s beside dilocod or in PATH", program);
-    else if (is_path && !is_program(program))
-        err = err_set(ERR_CONF, "[worker] program: user %s finds no program at %s", user_name(), program);
+    char *path = NULL;
+    if (words.count > 0)
+        err = program_find(program, &path);
+    if (err == ERR_NOTFOUND)
+        err = strchr(program, '/') != NULL
+                  ? err_set(ERR_CONF, "[worker] program: user %s finds no program at %s", user_name(), program)
+                  : err_set(ERR_CONF, "[worker] program: there is no program %s beside dilocod or in PATH", program);
+    mem_free(path);
     *ours = dconf_is_ours(program);
     words_free(&words);
     return err;

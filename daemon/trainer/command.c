@@ -6,24 +6,15 @@
 #include <unistd.h>
 
 #include "common/mem.h"
+#include "common/program.h"
 
 static const char socket_variable[] = "DILOCO_SOCKET=";
 
-/* A bare name is first looked for beside our own program, so that a build folder works without installation. */
+/* One that is not there yet is left to exec, which says so each time it is tried. */
 static enum err find_program(const char *name, char **out)
 {
-    char self[512];
-    ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (strchr(name, '/') == NULL && bytes > 0) {
-        self[bytes] = '\0';
-        char *slash = strrchr(self, '/');
-        *slash = '\0';
-        TRY(mem_printf(out, "%s/%s", self, name));
-        if (access(*out, X_OK) == 0)
-            return ERR_OK;
-        mem_free(*out);
-    }
-    return mem_strdup(name, out);
+    enum err err = program_find(name, out);
+    return err == ERR_NOTFOUND ? mem_strdup(name, out) : err;
 }
 
 static enum err add(struct command *command, const char *text)

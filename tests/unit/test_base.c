@@ -14,6 +14,7 @@
 #include "common/digest.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/program.h"
 #include "tests/lib/overhear.h"
 
 static void err_text_says_what_and_where(void **state)
@@ -216,6 +217,39 @@ static void log_limit_lets_one_through(void **state)
     assert_true(log_limit_pass(&limit, 105, 100));
 }
 
+static void assert_found(const char *name, const char *want)
+{
+    char *path;
+    assert_ok(program_find(name, &path));
+    assert_string_equal(path, want);
+    mem_free(path);
+}
+
+static void a_program_is_found_beside_this_one_and_in_path(void **state)
+{
+    (void)state;
+    char *path, self[512], search[600], before[4096];
+    const char *folder = testlib_folder("program");
+    ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(bytes > 0);
+    self[bytes] = '\0';
+    assert_found(strrchr(self, '/') + 1, self);
+    const char *tool = testlib_file(folder, "diloco-tool", "%s", "#!/bin/sh\n");
+    char *at = strdup(tool);
+    snprintf(before, sizeof before, "%s", getenv("PATH"));
+    snprintf(search, sizeof search, "/nowhere:%s", folder);
+    setenv("PATH", search, 1);
+    assert_fails(ERR_NOTFOUND, "diloco-tool", program_find("diloco-tool", &path)); /* a file, and no program */
+    assert_fails(ERR_NOTFOUND, "no program there", program_find(at, &path));
+    assert_int_equal(chmod(at, 0755), 0);
+    assert_found("diloco-tool", at);
+    assert_found(at, at);
+    assert_fails(ERR_NOTFOUND, "program", program_find("program", &path));
+    assert_fails(ERR_NOTFOUND, "no program there", program_find(folder, &path)); /* a folder */
+    setenv("PATH", before, 1);
+    free(at);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -229,6 +263,7 @@ int main(void)
         cmocka_unit_test(digest_is_blake2b_256),
         cmocka_unit_test(a_line_has_its_date_unless_the_journal_reads_it),
         cmocka_unit_test(log_limit_lets_one_through),
+        cmocka_unit_test(a_program_is_found_beside_this_one_and_in_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

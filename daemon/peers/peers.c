@@ -27,7 +27,7 @@ enum {
 };
 /* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
-enum { ANYONE_SAID_MS = 5000 };
+enum { ANYONE_SAID_MS = 5000, TOO_FAR_SAID_MS = 60000 };
 
 /* What an island last said of itself. */
 struct report {
@@ -50,7 +50,8 @@ struct peer {
     struct wire_fragment *said; /* [fragments]: what we last told it */
     uint32_t refresh;           /* next fragment to repeat */
     struct log_limit refused_said, malformed_said, diverged_said, plan_said;
-    bool too_far_said; /* that it is further than it can be */
+    uint64_t too_far_ms; /* since when it says that it is further than it can be; 0: it does not */
+    bool too_far_said;
     struct twins twins;
     bool refused;                 /* it, or we, would not talk: not a matter of time */
     char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
@@ -614,6 +615,22 @@ bool peers_receiving(const struct peers *peers, const struct wire_key *key)
     return objects_receiving(peers->objects, key);
 }
 
+/* Who was away for long does not know the rounds yet that brought the others so far. */
+static void judge_step(struct peers *peers, uint32_t i, bool too_far)
+{
+    struct peer *peer = &peers->peers[i];
+    if (!too_far || !peer->up)
+        peer->too_far_ms = 0;
+    else if (peer->too_far_ms == 0)
+        peer->too_far_ms = peers->now_ms;
+    if (peer->too_far_ms == 0 || peer->too_far_said || peers->now_ms < peer->too_far_ms + TOO_FAR_SAID_MS)
+        return;
+    peer->too_far_said = true;
+    log_warn("island %s says that it is at step %" PRIu64 ", further than the rounds that we know of can have brought "
+             "it: not followed",
+             name_of(peers, i), peer->report.step);
+}
+
 uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
 {
     uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
@@ -624,11 +641,7 @@ uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
         uint64_t step = peer->report.step;
         if (i != self_of(peers) && peer->up && step > furthest && step <= most)
             furthest = step;
-        if (step > most && !peer->too_far_said)
-            log_warn("island %s says that it is at step %" PRIu64 ", further than the rounds that we know of can have "
-                     "brought it: not followed",
-                     name_of(peers, i), step);
-        peer->too_far_said |= step > most;
+        judge_step(peers, i, step > most);
     }
     return furthest < last ? furthest : last;
 }

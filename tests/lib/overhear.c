@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -42,4 +43,11 @@ const char *overhear_end(void)
     before = -1;
     fputs(text, stderr);
     return text;
+}
+
+void overhear_assert_once(const char *logged, const char *part)
+{
+    const char *first = strstr(logged, part);
+    assert_non_null(first);
+    assert_null(strstr(first + 1, part));
 }

@@ -8,5 +8,7 @@
 void overhear_begin(void);
 /* All that was logged since; valid until the next overhear_begin(). */
 const char *overhear_end(void);
+/* Fails the test unless `part` stands in what was logged, and once. */
+void overhear_assert_once(const char *logged, const char *part);
 
 #endif

@@ -10,6 +10,7 @@
 #include "common/digest.h"
 #include "tests/lib/company.h"
 #include "tests/lib/isle.h"
+#include "tests/lib/overhear.h"
 #include "tests/lib/played.h"
 #include "tests/lib/played_trainer.h"
 
@@ -268,9 +269,18 @@ static void a_step_that_no_round_can_bring_is_not_believed(void **state)
     assert_true((uint64_t)run->spec.steps > 8 * interval);
     played_greet(b, a);
     played_greet(c, a);
+    overhear_begin();
     played_beat(b)->step = (uint64_t)1 << 62;
     company_say(b);
     assert_int_equal(peers_furthest(a->peers, 7), 7);
+    assert_string_equal(overhear_end(), ""); /* we may have been away while rounds brought it there */
+    overhear_begin();
+    a->now_ms += 60000;
+    played_beat(b)->step = (uint64_t)1 << 62;
+    company_say(b);
+    assert_int_equal(peers_furthest(a->peers, 7), 7);
+    assert_int_equal(peers_furthest(a->peers, 7), 7);
+    overhear_assert_once(overhear_end(), "island b says that it is at step 4611686018427387904");
     assert_int_equal(info(B).step, (uint64_t)1 << 62); /* status shows what it says */
     played_beat(b)->step = 8 * interval;
     company_say(b);

@@ -29,6 +29,7 @@
 enum { LEDGER_VERSION = 2, SEGMENT_HEADER = 64, RECORD_HEADER = 64, RECORD_DIGEST = 32, SEGMENTS_MAX = 65536 };
 /* Of the digest over the islands' shares, so much stands in a segment's header. */
 enum { SHARES_BYTES = 16 };
+#define SEGMENT_NUMBER_MAX UINT64_C(999999999999) /* 12 digits */
 /* Bytes: records begin on multiples of it. */
 enum { RECORD_ALIGN = 8 };
 /* Of the index, at first; both double, and slots are at least two for each entry. */
@@ -149,6 +150,8 @@ static enum err begin_segment(struct ledger *ledger, uint64_t number)
     bytes_put_u64(&writer, number);
     bytes_put(&writer, ledger->conf.run_id.byte, DIGEST_BYTES);
     bytes_put(&writer, ledger->conf.shares_id.byte, SHARES_BYTES);
+    if (number > SEGMENT_NUMBER_MAX)
+        return err_set(ERR_STATE, "%s: the ledger's last file has the last number there is", ledger->folder);
     TRY(segment_path(ledger, number, &path));
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     enum err err =
@@ -329,6 +332,16 @@ static enum err open_segment(struct ledger *ledger, uint64_t number)
     return err;
 }
 
+/* Of a file that is named as we name them. Another name for a number we read would make two segments of one file. */
+static bool number_of(const char *name, uint64_t *number)
+{
+    char ours[64];
+    if (sscanf(name, "ledger-%" SCNu64, number) != 1 || *number > SEGMENT_NUMBER_MAX)
+        return false;
+    snprintf(ours, sizeof ours, "ledger-%012" PRIu64 ".log", *number);
+    return strcmp(name, ours) == 0;
+}
+
 static enum err open_segments(struct ledger *ledger)
 {
     enum err err = ERR_OK;
@@ -338,12 +351,8 @@ static enum err open_segments(struct ledger *ledger)
     if (dir == NULL)
         return err_set_errno(ERR_IO, "%s: cannot open", ledger->folder);
     TRY_OUT(mem_new(SEGMENTS_MAX, sizeof *numbers, "ledger segments", &numbers));
-    for (struct dirent *item; (item = readdir(dir)) != NULL && count < SEGMENTS_MAX;) {
-        int end = 0;
-        if (sscanf(item->d_name, "ledger-%" SCNu64 ".log%n", &numbers[count], &end) == 1 && end > 0 &&
-            item->d_name[end] == '\0')
-            count++;
-    }
+    for (struct dirent *item; count < SEGMENTS_MAX && (item = readdir(dir)) != NULL;)
+        count += number_of(item->d_name, &numbers[count]);
     qsort(numbers, count, sizeof *numbers, by_number);
     for (size_t i = 0; i < count; i++)
         TRY_OUT(open_segment(ledger, numbers[i]));

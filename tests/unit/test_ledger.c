@@ -192,6 +192,36 @@ static void a_segment_without_a_head_is_put_aside(void **state)
     ledger_close(ledger);
 }
 
+/* A copy that somebody made, or a number that no daemon comes to: neither is read, written over or a reason to stop. */
+static void files_of_other_names_are_left_alone(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"ledger-1.log",
+                                        "ledger-0000000000001.log",
+                                        "ledger-+00000000001.log",
+                                        "ledger--1.log",
+                                        "ledger-18446744073709551614.log",
+                                        "ledger-18446744073709551615.log",
+                                        "ledger-99999999999999999999.log"};
+    const char *folder = testlib_folder("ledger-names");
+    struct ledger *ledger = open_ledger(folder);
+    append(ledger, 0, 1, 0);
+    ledger_close(ledger);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        testlib_file(folder, names[i], "a stranger's");
+    ledger = open_ledger(folder);
+    assert_int_equal(ledger_stats(ledger).segments, 1);
+    for (uint64_t v = 2; v <= 100; v++) /* over two segments */
+        append(ledger, 0, v, 0);
+    ledger_close(ledger);
+    ledger = open_ledger(folder);
+    for (uint64_t v = 1; v <= 100; v++)
+        assert_holds(ledger, 0, v, 0);
+    ledger_close(ledger);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        assert_int_equal(size_of(testlib_path(folder, names[i])), strlen("a stranger's"));
+}
+
 static void another_run_is_refused_and_left_alone(void **state)
 {
     (void)state;
@@ -299,6 +329,7 @@ int main(void)
         cmocka_unit_test(a_torn_end_is_cut_at_every_length),
         cmocka_unit_test(damage_costs_the_damaged_record_alone),
         cmocka_unit_test(a_segment_without_a_head_is_put_aside),
+        cmocka_unit_test(files_of_other_names_are_left_alone),
         cmocka_unit_test(another_run_is_refused_and_left_alone),
         cmocka_unit_test(other_islands_are_refused_and_their_results_left_alone),
         cmocka_unit_test(what_others_left_empty_is_begun_anew),

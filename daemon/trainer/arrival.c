@@ -99,7 +99,7 @@ static void resume_trainer(struct attachment *a)
     attachment_core_send(a, &message, -1);
     a->phase = TRAINING;
     const struct ipc_hello *hello = &a->introduction.hello;
-    a->report.step = hello->step;
+    a->report.step = attachment_core_step(a, hello->step);
     a->report.tokens = hello->tokens; /* these among them */
     a->tally.last = 0;
     log_info("trainer %s (pid %" PRIu32 ") is attached again at step %" PRIu64, hello->trainer, a->pid, hello->step);
@@ -319,8 +319,7 @@ void arrival_go(struct attachment *a, uint64_t step)
     /* Before the first result everyone is at the beginning; later, where this island was or the run is. */
     if (version > 0 && a->own_step > step)
         step = a->own_step;
-    uint64_t steps = (uint64_t)a->conf.spec->steps;
-    uint64_t kept_step = a->introduction.hello.step < steps ? a->introduction.hello.step : steps;
+    uint64_t kept_step = attachment_core_step(a, a->introduction.hello.step);
     if (keeps_any(a) && kept_step > step)
         step = kept_step;
     shared_go(a->shared, step);

@@ -171,18 +171,20 @@ static void registered_in(struct attachment *a)
 /* What one report adds to the smoothed time of a step. */
 static const double step_share = 0.1;
 
-static void measure_step(struct attachment *a, const struct ipc_report *report)
+static void measure_step(struct attachment *a, uint64_t step)
 {
-    if (a->report_ms == 0 || report->step <= a->report.step)
+    if (a->report_ms == 0 || step <= a->report.step)
         return;
-    double step_s = (double)(a->now_ms - a->report_ms) / 1000 / (double)(report->step - a->report.step);
+    double step_s = (double)(a->now_ms - a->report_ms) / 1000 / (double)(step - a->report.step);
     a->step_s = a->step_s > 0 ? a->step_s + step_share * (step_s - a->step_s) : step_s;
 }
 
 static void report_in(struct attachment *a, const struct ipc_report *report)
 {
-    measure_step(a, report);
+    uint64_t step = attachment_core_step(a, report->step);
+    measure_step(a, step);
     a->report = *report;
+    a->report.step = step;
     /* JSON has no NaN; a loss below zero says the same to whoever looks. */
     if (!isfinite(report->loss))
         a->report.loss = -1;
@@ -191,8 +193,8 @@ static void report_in(struct attachment *a, const struct ipc_report *report)
     if (!isfinite(report->tokens_per_s) || !isfinite(report->lr))
         a->report.tokens_per_s = a->report.lr = 0;
     a->report_ms = a->now_ms;
-    if (report->step > a->own_step)
-        a->own_step = report->step;
+    if (step > a->own_step)
+        a->own_step = step;
 }
 
 void attachment_give(struct attachment *a, uint32_t f)
@@ -207,15 +209,27 @@ void attachment_give(struct attachment *a, uint32_t f)
     }
 }
 
+/* A trainer that attached again may say what its words have told already, and one that means harm says anything at any
+ * time: what has no place in a fragment's state is not heard. */
+static void post_in_turn(struct attachment *a, enum sync_event_type type, uint32_t f)
+{
+    enum sync_state state = sync_state(a->plan.sync, f);
+    bool out_of_turn = state == SYNC_LISTENING || (type == SYNC_EV_SNAPSHOT && state == SYNC_MIXING) ||
+                       (type == SYNC_EV_MIXED && state == SYNC_APPLYING) ||
+                       (type == SYNC_EV_SETTLED && (state == SYNC_ENCODING || state == SYNC_CONTRIBUTED));
+    if (!out_of_turn)
+        attachment_core_post_sync(a, type, f, 0);
+}
+
 static void word_said(struct attachment *a, uint32_t f, enum shared_news news)
 {
     switch (news) {
     case SHARED_NOTHING: break;
     case SHARED_GIVE: attachment_give(a, f); break;
-    case SHARED_MIXED: attachment_core_post_sync(a, SYNC_EV_MIXED, f, 0); break;
+    case SHARED_MIXED: post_in_turn(a, SYNC_EV_MIXED, f); break;
     case SHARED_SNAPSHOT:
         if (a->fragments[f].up)
-            attachment_core_post_sync(a, SYNC_EV_SNAPSHOT, f, 0);
+            post_in_turn(a, SYNC_EV_SNAPSHOT, f);
         break;
     }
 }
@@ -232,7 +246,7 @@ static void settled_in(struct attachment *a, uint32_t f)
 {
     a->finishing = true;
     if (a->phase == TRAINING && a->fragments[f].up)
-        attachment_core_post_sync(a, SYNC_EV_SETTLED, f, 0);
+        post_in_turn(a, SYNC_EV_SETTLED, f);
 }
 
 static void dispatch(struct attachment *a, const struct ipc_message *message, int fd)
@@ -390,6 +404,13 @@ static void count_bad(const struct attachment *a, struct trainer_info *info)
     }
 }
 
+/* Tokens are the trainer's word: as many as anyone could print, at most. */
+static uint64_t tokens_counted(const struct attachment *a)
+{
+    static const double most = 9e18;
+    return (uint64_t)(a->tally.counted < most ? a->tally.counted + 0.5 : most);
+}
+
 struct trainer_info attachment_info(const struct attachment *a)
 {
     struct trainer_info info = {.attached = a->phase != NONE,
@@ -400,7 +421,7 @@ struct trainer_info attachment_info(const struct attachment *a)
                                 .pid = a->pid,
                                 .step = a->report.step,
                                 .tokens = a->tally.before + a->tally.last + a->report.tokens,
-                                .tokens_counted = (uint64_t)(a->tally.counted + 0.5),
+                                .tokens_counted = tokens_counted(a),
                                 .loss = a->report.loss,
                                 .tokens_per_s = a->report.tokens_per_s,
                                 .lr = a->report.lr,

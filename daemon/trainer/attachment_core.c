@@ -11,6 +11,12 @@ uint32_t attachment_core_fragments(const struct attachment *a)
     return a->plan.plan != NULL ? a->plan.plan->plan->fragments_count : 0;
 }
 
+uint64_t attachment_core_step(const struct attachment *a, uint64_t step)
+{
+    uint64_t steps = (uint64_t)a->conf.spec->steps;
+    return step < steps ? step : steps;
+}
+
 void attachment_core_close_fd(int *fd)
 {
     if (*fd >= 0)

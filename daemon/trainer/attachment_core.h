@@ -60,6 +60,8 @@ struct attachment {
 
 /* Of the plan; 0 before it is known. */
 uint32_t attachment_core_fragments(const struct attachment *a);
+/* A step as the trainer says it; the run's last for those beyond. */
+uint64_t attachment_core_step(const struct attachment *a, uint64_t step);
 /* Closes it if it is open. */
 void attachment_core_close_fd(int *fd);
 

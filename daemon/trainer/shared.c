@@ -291,10 +291,13 @@ void shared_run_step(struct shared *shared, uint64_t step)
     atomic_store(&shared->shm->run_step, step);
 }
 
+/* Steps are the trainer's word. No due step is looked for beyond the run, where growing intervals would be counted off
+ * one by one. */
 static uint64_t due_after(const struct shared *shared, uint32_t f, uint64_t step)
 {
     struct schedule schedule = rules_schedule(shared->conf.spec, fragments_of(shared));
-    return schedule_next_due(&schedule, f, step);
+    uint64_t steps = (uint64_t)shared->conf.spec->steps;
+    return schedule_next_due(&schedule, f, step < steps ? step : steps);
 }
 
 uint64_t shared_leave(struct shared *shared, uint64_t step)
@@ -404,10 +407,11 @@ double shared_counted(struct shared *shared, uint32_t f, const struct bitset *sh
     double counted = 0;
     bitset_add_all(&shared->fragments[f].counted, shards);
     for (uint32_t s = 0; s < shared->conf.view->count; s++) {
-        uint64_t tokens = fragment->snapshot_tokens;
-        if (!bitset_has(shards, s) || tokens <= fragment->counted_tokens[s])
+        /* Read once each: the trainer may write there meanwhile. */
+        uint64_t tokens = fragment->snapshot_tokens, before = fragment->counted_tokens[s];
+        if (!bitset_has(shards, s) || tokens <= before)
             continue;
-        counted += (double)(tokens - fragment->counted_tokens[s]) * share_of(shared, f, s);
+        counted += (double)(tokens - before) * share_of(shared, f, s);
         fragment->counted_tokens[s] = tokens;
     }
     return counted;
@@ -441,18 +445,19 @@ enum shared_gift shared_give(struct shared *shared, uint32_t f, uint64_t version
     return SHARED_FILL;
 }
 
+/* The count is ours until it is written: the trainer could move our writes through the one that is there. */
 static void put_ranges(struct shared *shared, uint32_t f, struct ipc_fragment *fragment)
 {
     const struct shared_fragment *own = &shared->fragments[f];
-    fragment->ranges_count = 0;
+    uint32_t count = 0;
     for (uint32_t s = 0; s < shared->conf.view->count; s++) {
         struct plan_shard shard = replica_shard(shared->conf.replica, f, s);
         if (shard.end == shard.begin)
             continue;
         uint32_t mode = own->void_work ? IPC_RESET : bitset_has(&own->counted, s) ? IPC_MIX : IPC_SHIFT;
-        fragment->ranges[fragment->ranges_count++] =
-            (struct ipc_range){.begin = shard.begin, .end = shard.end, .mode = mode};
+        fragment->ranges[count++] = (struct ipc_range){.begin = shard.begin, .end = shard.end, .mode = mode};
     }
+    fragment->ranges_count = count;
 }
 
 enum err shared_given(struct shared *shared, uint32_t f, uint64_t version)

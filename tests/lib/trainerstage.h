@@ -48,6 +48,8 @@ struct stage {
 /* A daemon that has just started, with nothing on disk. `islands` and `lines` as in trainerrun.h; `program` as in
  * [worker] program: "" for none. */
 void stage_open(struct stage *stage, uint32_t islands, const char *lines, const char *program);
+/* The same in a folder that is there, with what it holds of tokens and results. */
+void stage_open_in(struct stage *stage, const char *folder, uint32_t islands, const char *lines, const char *program);
 void stage_close(struct stage *stage);
 /* Another daemon in its place, which has the fragments' versions from disk and lost all that was under way; the trainer
  * has not noticed yet. */

@@ -3,6 +3,7 @@
  * tested in test_shared_memory.c. */
 #include "tests/lib/testlib.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -463,6 +464,63 @@ static void what_was_counted_is_asked_of_the_ledger_again(void **state)
     assert_int_equal(ipc_fragment(shm, F)->counted_tokens[shard_number(F, 0)], 60); /* those outlive the daemon */
 }
 
+/* ---- a trainer that means harm ---- */
+
+static atomic_bool scribbling;
+
+/* Writes over what the daemon is writing, all the time. */
+static void *scribble(void *user)
+{
+    struct ipc_fragment *fragment = ipc_fragment(shm, F);
+    (void)user;
+    while (atomic_load(&scribbling))
+        *(volatile uint32_t *)&fragment->ranges_count = 1u << 24;
+    return NULL;
+}
+
+static void a_trainer_that_writes_meanwhile_moves_no_write_of_ours(void **state)
+{
+    (void)state;
+    enum { GIFTS = 100000 };
+    pthread_t thread;
+    atomic_store(&scribbling, true);
+    assert_int_equal(pthread_create(&thread, NULL, scribble, NULL), 0);
+    for (uint64_t v = 1; v <= GIFTS; v++) {
+        assert_int_equal(shared_give(shared, F, v), SHARED_FILL);
+        assert_ok(shared_given(shared, F, v)); /* one that is moved is written outside of the memory */
+    }
+    atomic_store(&scribbling, false);
+    pthread_join(thread, NULL);
+}
+
+/* Where intervals grow, due steps are found one after the other. */
+static void a_step_beyond_the_run_is_no_long_way(void **state)
+{
+    (void)state;
+    struct trainerrun grown;
+    struct shared *its;
+    bool wake;
+    trainerrun_open(&grown, testlib_folder("shared-grown"), TRAINERRUN_ISLANDS, "growth = 0.0175\n");
+    struct shared_conf conf = trainerrun_shared_conf(&grown);
+    assert_ok(shared_make(&conf, &its));
+    struct ipc_shm *memory = trainerrun_map(shared_fd(its));
+    struct ipc_fragment *fragment = ipc_fragment(memory, F);
+    alarm(60); /* else it ends in years */
+    assert_int_equal(shared_leave(its, UINT64_MAX), TRAINERRUN_STEPS);
+    shared_go(its, UINT64_MAX);
+    fragment->snapshot_step = UINT64_MAX;
+    atomic_store(&fragment->word, IPC_SNAPSHOT);
+    assert_ok(shared_release(its, F, &wake));
+    assert_true(fragment->due_step > TRAINERRUN_STEPS);
+    atomic_store(&fragment->word, IPC_SNAPSHOT);
+    assert_int_equal(shared_give(its, F, 1), SHARED_FILL);
+    assert_true(fragment->due_step > TRAINERRUN_STEPS);
+    alarm(0);
+    munmap(memory, shared_bytes(its));
+    shared_free(its);
+    trainerrun_close(&grown);
+}
+
 #define with_memory(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int main(void)
@@ -486,6 +544,8 @@ int main(void)
         with_memory(a_word_tells_what_was_under_way),
         with_memory(void_work_stays_void_for_the_next_daemon),
         with_memory(what_was_counted_is_asked_of_the_ledger_again),
+        with_memory(a_trainer_that_writes_meanwhile_moves_no_write_of_ours),
+        with_memory(a_step_beyond_the_run_is_no_long_way),
     };
     trainerrun_open(&run, testlib_folder("shared"), TRAINERRUN_ISLANDS, "");
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

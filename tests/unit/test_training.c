@@ -145,6 +145,37 @@ static void what_was_not_moved_is_no_news(void **state)
 
 /* ---- anchors ---- */
 
+/* The core calls what has no place in its state a bug of ours; a trainer that says anything at any time is none. */
+static void what_is_said_out_of_turn_is_not_heard(void **state)
+{
+    (void)state;
+    struct bitset all = all_shards(0);
+    stage.held = 1u << EVENT_ENCODED;
+    stage_take_snapshot(&stage, 0, 6, 60, 3);
+    assert_int_equal(sync_state(stage.run.sync, 0), SYNC_ENCODING);
+    stage_say(&stage, IPC_SETTLED, 0);
+    stage_answer(&stage);
+    assert_int_equal(sync_state(stage.run.sync, 0), SYNC_CONTRIBUTED);
+    stage_say(&stage, IPC_SETTLED, 0);
+    stage.applies = false;
+    stage_results(&stage, 0, &all);
+    assert_int_equal(sync_state(stage.run.sync, 0), SYNC_APPLYING);
+    stage_put_word(&stage, 0, IPC_FREE);
+    stage_say(&stage, IPC_MIXED, 0);
+    stage_forget(&stage);
+    stage_step(&stage, &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = 0, .hash = trainerrun_hash(0, 1)});
+    assert_int_equal(sync_state(stage.run.sync, 0), SYNC_MIXING);
+    stage_put_word(&stage, 0, IPC_SNAPSHOT);
+    stage_say(&stage, IPC_TAKEN, 0);
+    assert_posted(&stage, "fill 0");
+    assert_int_equal(sync_state(stage.run.sync, 0), SYNC_MIXING);
+    stage_put_word(&stage, 0, IPC_ANCHOR);
+    stage_mix(&stage, 0);
+    assert_posted(&stage, "mixed 0");
+    stage_say(&stage, IPC_SETTLED, 0);
+    assert_posted(&stage, "settled 0");
+}
+
 static void an_anchor_waits_for_a_snapshot_being_taken(void **state)
 {
     (void)state;
@@ -272,6 +303,32 @@ static void numbers_that_are_none_do_not_get_out(void **state)
         assert_true(info.loss == -1 && info.grad_norm == -1);
         assert_true(info.tokens_per_s == 0 && info.lr == 0);
     }
+}
+
+/* Other islands skip to where the furthest is, and the next trainer begins where this one was. */
+static void a_step_beyond_the_run_is_its_last(void **state)
+{
+    (void)state;
+    report(UINT64_MAX, 70, 2.5);
+    assert_int_equal(trainer_info(stage.trainer).step, TRAINERRUN_STEPS);
+    stage_attach_again(&stage, UINT64_MAX, 70);
+    stage_tick(&stage, 1);
+    assert_int_equal(trainer_info(stage.trainer).step, TRAINERRUN_STEPS);
+}
+
+/* Tokens are the trainer's word: none is more than the island can show. */
+static void tokens_without_end_are_shown_as_very_many(void **state)
+{
+    (void)state;
+    struct bitset all = all_shards(0);
+    for (uint64_t v = 1; v <= 3; v++) {
+        memset(stage_fragment(&stage, 0)->counted_tokens, 0, sizeof stage_fragment(&stage, 0)->counted_tokens);
+        stage_take_snapshot(&stage, 0, trainerrun_due(0, 6 * v), UINT64_MAX, 3);
+        stage_results(&stage, 0, &all);
+        stage_mix(&stage, 0);
+    }
+    assert_true(trainer_info(stage.trainer).tokens_counted == 9000000000000000000);
+    stage_forget(&stage);
 }
 
 static void next_trainer(void)
@@ -487,6 +544,7 @@ int main(void)
         on_stage(a_snapshot_that_cannot_be_sent_comes_back),
         on_stage(a_good_snapshot_makes_up_for_a_bad_one),
         on_stage(what_was_not_moved_is_no_news),
+        on_stage(what_is_said_out_of_turn_is_not_heard),
         on_stage(an_anchor_waits_for_a_snapshot_being_taken),
         on_stage(a_newer_anchor_waits_for_the_one_being_mixed),
         on_stage(an_anchor_that_was_not_begun_is_taken_back_for_a_newer_one),
@@ -495,6 +553,8 @@ int main(void)
         on_stage(a_word_written_over_ends_the_attachment_and_says_where),
         on_stage(a_report_is_what_the_island_shows),
         on_stage(numbers_that_are_none_do_not_get_out),
+        on_stage(a_step_beyond_the_run_is_its_last),
+        on_stage(tokens_without_end_are_shown_as_very_many),
         on_stage(tokens_add_up_over_all_trainers_of_the_island),
         on_stage(tokens_do_not_go_down_while_the_next_one_comes),
         on_stage(tokens_outlive_the_daemon),

@@ -116,6 +116,12 @@ static enum err check_numbers(const struct wire_meta *meta)
     return good ? ERR_OK : err_set(ERR_PROTO, "its outer step has numbers that make no sense");
 }
 
+enum err apply_check(const struct desk *desk, const struct wire_meta *meta)
+{
+    TRY(desk_check_step(desk, meta));
+    return check_numbers(meta);
+}
+
 /* ---- a result came in ---- */
 
 static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
@@ -128,8 +134,7 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     size_t frame_bytes;
     size_t count = (size_t)desk_values(desk, key->fragment, key->shard);
     TRY(wire_object_open(WIRE_RESULT, j->slot->data, j->slot->bytes, &meta, &frame, &frame_bytes));
-    TRY(desk_check_step(desk, &meta));
-    TRY(check_numbers(&meta));
+    TRY(apply_check(desk, &meta));
     TRY(codec_check(frame, frame_bytes, count));
     /* Nothing enters the ledger that a restart could not apply. */
     TRY(codec_decode(scratch->codec, frame, frame_bytes, scratch->values, count));

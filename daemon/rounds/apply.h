@@ -23,6 +23,8 @@ bool apply_waits(const struct apply *apply, uint32_t f);
 /* How many times as large as before an anchor is that has run away (outer_opt/runaway.h); 0: it has not. */
 double apply_grown(const struct apply *apply, uint32_t f);
 
+/* Whether a result's step and numbers may be those of this run. ERR_PROTO: they make no sense. */
+ERR_MUST_CHECK enum err apply_check(const struct desk *desk, const struct wire_meta *meta);
 /* The numbers of an outer step, as its result brings them; with CO2's staleness penalty, if the run has it, from
  * `sizes`: one of each member's shard, as replica_measure() found them. */
 struct outer_round apply_numbers(const struct desk *desk, const struct wire_meta *meta,

@@ -28,14 +28,14 @@ static enum err replay_shard(struct replay *replay, uint64_t version, uint32_t s
     if (desk_values(desk, replay->f, s) == 0)
         return ERR_OK;
     TRY(result_open(desk->conf.ledger, replay->f, version, s, &result));
-    enum err err;
-    if (apply) {
+    enum err err = apply_check(desk, &result.meta);
+    if (err == ERR_OK && apply) {
         struct outer_round round = apply_numbers(desk, &result.meta, replay->sizes);
         err = replica_apply(replica, replay->f, s, &round, result.frame, result.frame_bytes, REPLICA_CLEAR,
                             replay->codec, replay->values);
         if (err == ERR_OK && result.meta.step > state->step)
             state->step = result.meta.step;
-    } else {
+    } else if (err == ERR_OK) {
         err = replica_measure(replica, replay->f, s, result.frame, result.frame_bytes, replay->codec, replay->values,
                               &replay->sizes[s]);
     }

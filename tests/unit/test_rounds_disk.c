@@ -3,6 +3,7 @@
  */
 #include "tests/lib/testlib.h"
 
+#include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -383,6 +384,39 @@ static void assert_no_state(bool rotten)
     rig_close(rig);
 }
 
+/* Ours is not all that can write a right digest: what no peer could bring is not replayed either. */
+static void a_replay_believes_no_more_than_a_peer_is_believed(void **state)
+{
+    (void)state;
+    enum { STEPS = 1000 };
+    static const float bad_numbers[][WIRE_OUTER_NUMBERS] = {{NAN, 0.9f, 0.7f}, {1, 2, 0.7f}, {1, 0.9f, -1}};
+    for (size_t i = 0; i <= sizeof bad_numbers / sizeof bad_numbers[0]; i++) {
+        static struct rig_object object;
+        struct bitset all = bitset_first(MEMBERS);
+        struct rig *rig = rig_new("disk-believes", exact, MEMBERS, SELF, 0);
+        rounds_checkpoint(rig->rounds, 0);
+        rig_settle(rig);
+        for (uint32_t s = 0; s < MEMBERS; s++) {
+            struct wire_meta meta;
+            const uint8_t *frame;
+            size_t frame_bytes;
+            rig_result(rig, 0, s, &all, 0.015f, &object);
+            assert_ok(wire_object_open(WIRE_RESULT, object.byte, object.bytes, &meta, &frame, &frame_bytes));
+            if (s == 1 && i == 0)
+                meta.step = STEPS + 1;
+            else if (s == 1)
+                memcpy(meta.outer, bad_numbers[i - 1], sizeof meta.outer);
+            assert_ok(wire_object_seal(WIRE_RESULT, &meta, object.byte, frame_bytes, &object.bytes));
+            assert_ok(ledger_append(rig->ledger, 0, 1, s, object.byte, object.bytes, true));
+        }
+        rig = rig_again(rig);
+        assert_int_equal(rounds_state(rig->rounds, 0)->version, 0);
+        assert_int_equal(rounds_state(rig->rounds, 0)->step, 0);
+        rig_assert_set(&rig->results[0], RIG_SET(0, SELF)); /* that one is fetched */
+        rig_close(rig);
+    }
+}
+
 static void a_damaged_checkpoint_is_no_state(void **state)
 {
     (void)state;
@@ -403,6 +437,7 @@ int main(void)
         cmocka_unit_test(residuals_outlive_a_restart_if_nothing_used_them),
         cmocka_unit_test(a_replay_stops_before_a_version_that_is_not_whole),
         cmocka_unit_test(a_replay_stops_before_a_result_of_no_use),
+        cmocka_unit_test(a_replay_believes_no_more_than_a_peer_is_believed),
         cmocka_unit_test(a_damaged_checkpoint_is_no_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,7 +68,8 @@ enum err model_plan_new(const struct runspec *spec, const struct ipc_tensor *ten
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *plan, "the plan", &plan));
     TRY_OUT(mem_new(tensors_count, sizeof *plan->tensors, "the plan", &plan->tensors));
-    memcpy(plan->tensors, tensors, tensors_count * sizeof *tensors);
+    if (tensors_count > 0) /* else plan_new() refuses it, and there may be no place that they lie at */
+        memcpy(plan->tensors, tensors, tensors_count * sizeof *tensors);
     plan->tensors_count = tensors_count;
     TRY_OUT(make_plan(spec, plan));
     TRY_OUT(make_text(plan));

@@ -106,6 +106,15 @@ static void who_never_said_hello_is_refused(void **state)
     assert_posted(&stage, "announce");
 }
 
+static void who_has_no_tensors_is_refused(void **state)
+{
+    (void)state;
+    stage_connect(&stage);
+    stage_hello(&stage, 0, 0, 0, -1);
+    stage_say(&stage, IPC_REGISTERED, 0);
+    stage_hear_refusal(&stage, "no tensors were registered");
+}
+
 static void say_tensor(struct ipc_tensor tensor)
 {
     struct ipc_message message = {.type = IPC_TENSOR};
@@ -624,6 +633,7 @@ int main(void)
         on_stage(out_of_memory_opens_nothing),
         on_stage(a_trainer_of_another_version_is_refused),
         on_stage(who_never_said_hello_is_refused),
+        on_stage(who_has_no_tensors_is_refused),
         on_stage(a_tensor_that_makes_no_sense_is_refused),
         on_stage(tensors_are_offered_as_they_were_said),
         on_stage(more_tensors_than_a_plan_may_have_are_refused),

@@ -186,7 +186,7 @@ demo: $(PROGRAMS) $(B)/tests/demo/demo
 fuzz:
 	@tests/fuzz/run.sh || [ $$? -eq 77 ] # skipped, and it has said why
 .PHONY: tests/fuzz-archives
-tests/fuzz-archives: $(foreach room,daemon net outer_opt common tests/lib,$(B)/$(room).a)
+tests/fuzz-archives: $(foreach room,daemon net outer_opt common tests/lib,$(B)/$(room).a) $(TESTLIB_OBJ)
 
 bench: $(PROGRAMS) $(B)/tests/bench/bench $(B)/tests/system/tool_synth
 	@BUILD=$(B) $(B)/tests/bench/bench --programs $(B)

@@ -26,13 +26,13 @@ fuzz_make() { # targets of the Makefile, in the folder of the guided build
 fuzz_link() { # source, program, objects and libraries
     source=$1 program=$2
     shift 2
-    clang -std=gnu11 -D_GNU_SOURCE -I. -I"$fuzz_build/gen" -O1 -g -pthread -DLIBFUZZER \
+    clang -std=gnu11 -D_GNU_SOURCE -I. -I"$fuzz_build/gen" -O1 -g -pthread -Wall -Werror -DLIBFUZZER \
         -fsanitize=fuzzer,address,undefined,float-cast-overflow -fno-sanitize-recover=all "$source" "$@" -o "$program"
 }
 
 # What a target may use, and what these need.
 fuzz_libraries() {
-    printf -- '-Wl,--start-group'
+    printf -- '%s -Wl,--start-group' "$fuzz_build/tests/lib/testlib.o"
     for archive in tests/lib daemon net outer_opt common; do printf ' %s' "$fuzz_build/$archive.a"; done
     printf -- ' -Wl,--end-group'
     echo " $(pkg-config --libs libzmq libsodium libzstd libprotobuf-c inih jansson libsystemd cmocka) -lm"

@@ -501,6 +501,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 #ifndef LIBFUZZER
 int main(void)
 {
-    return fuzz_replay("trainer", LLVMFuzzerTestOneInput, 40);
+    return fuzz_replay("trainer", LLVMFuzzerTestOneInput, 12);
 }
 #endif

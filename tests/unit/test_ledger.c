@@ -168,6 +168,29 @@ static void damage_costs_the_damaged_record_alone(void **state)
     }
 }
 
+/* Rounded up to whole words, such lengths come to nothing. */
+static void a_length_without_end_costs_the_record_alone(void **state)
+{
+    (void)state;
+    enum { LENGTH_AT = 24, LENGTHS = 9 };
+    for (uint64_t less = 1; less <= LENGTHS; less++) {
+        const char *folder = testlib_folder("ledger-length");
+        struct ledger *ledger = open_ledger(folder);
+        uint64_t length = 0 - less;
+        for (uint64_t v = 1; v <= 3; v++)
+            append(ledger, 0, v, 0);
+        ledger_close(ledger);
+        int fd = open(segment(folder, 1), O_WRONLY | O_CLOEXEC);
+        assert_int_equal(pwrite(fd, &length, sizeof length, HEADER_BYTES + RECORD_BYTES + LENGTH_AT), sizeof length);
+        close(fd);
+        ledger = open_ledger(folder);
+        assert_holds(ledger, 0, 1, 0);
+        assert_lacks(ledger, 0, 2, 0);
+        assert_holds(ledger, 0, 3, 0);
+        ledger_close(ledger);
+    }
+}
+
 static void a_segment_without_a_head_is_put_aside(void **state)
 {
     (void)state;
@@ -328,6 +351,7 @@ int main(void)
         cmocka_unit_test(results_outlive_the_process),
         cmocka_unit_test(a_torn_end_is_cut_at_every_length),
         cmocka_unit_test(damage_costs_the_damaged_record_alone),
+        cmocka_unit_test(a_length_without_end_costs_the_record_alone),
         cmocka_unit_test(a_segment_without_a_head_is_put_aside),
         cmocka_unit_test(files_of_other_names_are_left_alone),
         cmocka_unit_test(another_run_is_refused_and_left_alone),

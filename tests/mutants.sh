@@ -21,6 +21,7 @@ logs=build/mutants/logs
 base_limit=${MUTANTS_LIMIT:-900} # seconds a test may take without a fault; with one, ten times as long as without
 
 [ -f tests/mutants.sh ] || { echo "run it from the root of the tree"; exit 1; }
+command -v git >/dev/null 2>&1 || { echo "make mutants needs git, which plants the faults and undoes them: apt-get install git"; exit 1; }
 case $build in /*) echo "BUILD=$build: give the folder from the root of the tree"; exit 1 ;; esac
 mkdir -p "$place" && rm -rf "$logs" && mkdir -p "$logs" || exit 1
 exec 9>"$place/lock"
@@ -34,10 +35,8 @@ in_copy() { git -C "$tree" --git-dir=.git --work-tree=. "$@"; }
 copy_tree() {
     [ -d "$tree/.git" ] || git init -q "$tree" || return 1
     in_copy clean -fdq || return 1
-    git ls-files -co --exclude-standard >"$place/listed" || return 1
-    while IFS= read -r file; do
-        [ ! -f "$file" ] || printf '%s\n' "$file"
-    done <"$place/listed" | LC_ALL=C sort >"$place/wanted"
+    tests/files.sh >"$place/wanted"
+    [ -s "$place/wanted" ] || return 1
     in_copy ls-files | LC_ALL=C sort | LC_ALL=C comm -13 "$place/wanted" - | while IFS= read -r file; do
         rm -f "$tree/$file"
     done

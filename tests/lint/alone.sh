@@ -75,9 +75,7 @@ rows "$inner" >"$work/inner"
     cut -d'|' -f1 "$work/parts" "$work/inner"
     printf '%s\n' $programs
 } | sort >"$work/named"
-git ls-files -co --exclude-standard -- 'daemon/*.c' | while IFS= read -r source; do
-    [ ! -f "$source" ] || printf '%s\n' "$source" # what git lists may have been deleted
-done | sed 's,^daemon/,,; s,\.c$,,' | sort >"$work/there"
+tests/files.sh 'daemon/*.c' | sed 's,^daemon/,,; s,\.c$,,' | sort >"$work/there"
 [ "$(wc -l <"$work/there")" -gt 30 ] || complain "only $(wc -l <"$work/there") sources of daemon/ were found"
 for file in $(uniq -d "$work/named"); do complain "daemon/$file.c has two rows in the tables of this script"; done
 for file in $(comm -13 "$work/named" "$work/there"); do

@@ -38,10 +38,7 @@ trap 'rm -rf "$work"' EXIT
 : "${BUILD:?is not set: the build folder, as in BUILD=build/gcc}"
 bad=0
 
-git ls-files -co --exclude-standard -- daemon worker net outer_opt kernels common >"$work/listed" || exit 1
-grep -E '\.(c|h|cu|cuh|proto)$' "$work/listed" | while IFS= read -r source; do
-    [ ! -f "$source" ] || printf '%s\n' "$source" # what git lists may have been deleted
-done >"$work/sources"
+tests/files.sh daemon worker net outer_opt kernels common | grep -E '\.(c|h|cu|cuh|proto)$' >"$work/sources"
 
 # The objects of these sources, not those that happen to lie in the build folder: a source that is gone leaves its own
 # there. Some sources are compiled once for each instruction set, to X.base.o, X.avx2.o and so on. CUDA sources have

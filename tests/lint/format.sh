@@ -5,8 +5,8 @@ set -u
 found=$(mktemp)
 trap 'rm -f "$found" "$found.all"' EXIT
 : >"$found.all"
-sources=$(git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cu' '*.cuh')
-texts=$(git ls-files -co --exclude-standard -- '*.c' '*.h' '*.sh' '*.md' '*.ini' '*.mk' '*.proto' Makefile)
+sources=$(tests/files.sh '*.c' '*.h' '*.cu' '*.cuh')
+texts=$(tests/files.sh '*.c' '*.h' '*.sh' '*.md' '*.ini' '*.mk' '*.proto' Makefile)
 [ -n "$sources" ] || { echo "no source files found"; exit 1; }
 
 show() { # message, lines on standard input; runs in a pipe, so what it finds is kept in a file

@@ -5,7 +5,7 @@ set -u
 bad=0
 complain() { echo "$1"; bad=1; }
 
-files=$(git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cu' '*.cuh' | grep -E '^(daemon|worker|net|outer_opt|kernels|common|tests)/')
+files=$(tests/files.sh '*.c' '*.h' '*.cu' '*.cuh' | grep -E '^(daemon|worker|net|outer_opt|kernels|common|tests)/')
 [ -n "$files" ] || { echo "no source files found"; exit 1; }
 
 for file in $files; do

@@ -9,6 +9,7 @@ set -u
 
 # probe | argument | package
 table='
+command make            make
 command cc              gcc
 command pkg-config      pkg-config
 command protoc-c        protobuf-c-compiler

@@ -57,6 +57,7 @@ targets() {
         [ ! -f "tests/$test.c" ] || echo "$build/tests/$test"
         case $test in
         lint/alone) echo tests ;; # it looks into all of them
+        system/demo) echo "$build/tests/demo/demo" && echo all ;;
         system/*) find tests/system -name 'tool_*.c' | sed "s,^,$build/,; s,\.c\$,," && echo all ;;
         *) [ ! -f "tests/$test.sh" ] || echo all ;;
         esac

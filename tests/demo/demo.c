@@ -21,7 +21,17 @@
 #include "tests/lib/proc.h"
 
 /* A run whose trainers stand still this long is broken. */
-enum { STALL_S = 60, CORPUS_BYTES_MAX = 16 << 20 };
+enum { STALL_S = 60, LINE_EVERY_S = 5 };
+
+/* Where the run is, for the screen. */
+enum phase { PHASE_BEGIN, PHASE_TRAIN, PHASE_LAST, PHASE_SAVE };
+
+static const char *const phase_text[] = {
+    [PHASE_BEGIN] = "the islands find each other and begin with the same parameters",
+    [PHASE_TRAIN] = "training",
+    [PHASE_LAST] = "all steps are done; the last results come in",
+    [PHASE_SAVE] = "each island writes its copy of the model",
+};
 
 static volatile sig_atomic_t interrupted;
 
@@ -74,6 +84,8 @@ static enum err set_up(struct demo *demo)
     size_t bytes;
     struct stat status;
     /* Before the last demo's pictures are gone. */
+    if (demo->data == NULL && access(DEMO_TEXT, R_OK) != 0)
+        return err_set_errno(ERR_CONF, "cannot read " DEMO_TEXT " (run it from the root of the tree)");
     if (demo->data != NULL && (access(demo->data, R_OK) != 0 || stat(demo->data, &status) != 0))
         return err_set(ERR_CONF, "DATA=%s: cannot read it: %s", demo->data, strerror(errno));
     if (demo->data != NULL && !S_ISREG(status.st_mode))
@@ -81,7 +93,7 @@ static enum err set_up(struct demo *demo)
     if (system("rm -rf " DEMO_FOLDER) != 0)
         return err_set(ERR_IO, "cannot empty " DEMO_FOLDER);
     TRY(fsio_mkdirs(DEMO_FOLDER, 0755));
-    if (!corpus_make(demo->data, DEMO_FOLDER "/corpus", CORPUS_BYTES_MAX))
+    if (!corpus_link(demo->data != NULL ? demo->data : DEMO_TEXT, DEMO_FOLDER "/corpus"))
         return err_set(ERR_CONF, "no corpus");
     TRY(fsio_read("conf/demo.ini", 1 << 20, &text, &bytes));
     enum err err = fsio_replace(DEMO_FOLDER "/run.ini", text, bytes, 0644);
@@ -184,12 +196,31 @@ static long long slowest_step(const struct demo *demo)
     return step;
 }
 
-/* Seconds left by the pace of the last while; negative while unknown. */
-static double time_left(const struct demo *demo)
+static enum phase phase_of(const struct demo *demo)
 {
+    bool begun = true, finished = true;
+    for (int i = 0; i < DEMO_ISLANDS; i++) {
+        begun = begun && demo->island[i].step > 0;
+        finished = finished && demo->island[i].finished;
+    }
+    if (!begun)
+        return PHASE_BEGIN;
+    if (slowest_step(demo) < demo->steps)
+        return PHASE_TRAIN;
+    return finished ? PHASE_SAVE : PHASE_LAST;
+}
+
+/* What is happening, and while it trains how long still, by the pace so far. */
+static const char *doing(const struct demo *demo, char *text, size_t text_bytes)
+{
+    enum phase phase = phase_of(demo);
     long long step = slowest_step(demo);
-    double passed = env_mono_s() - demo->begin_s;
-    return step >= 5 && demo->steps > 0 ? passed / (double)step * (double)(demo->steps - step) : -1;
+    double passed_s = env_mono_s() - demo->begin_s;
+    if (phase != PHASE_TRAIN || step < 5)
+        return phase_text[phase];
+    snprintf(text, text_bytes, "%s, about %.0f s left", phase_text[phase],
+             ceil(passed_s / (double)step * (double)(demo->steps - step)));
+    return text;
 }
 
 static void show_bar(const struct demo *demo)
@@ -197,21 +228,19 @@ static void show_bar(const struct demo *demo)
     enum { WIDTH = 50 };
     long long step = slowest_step(demo);
     int full = demo->steps > 0 ? (int)(WIDTH * step / demo->steps) : 0;
-    double left = time_left(demo);
+    char text[80];
     printf("  [");
     for (int i = 0; i < WIDTH; i++)
         fputs(i < full ? "█" : "·", stdout);
-    printf("] %3lld %%", demo->steps > 0 ? 100 * step / demo->steps : 0);
-    if (left >= 0)
-        printf("   about %.0f s left", ceil(left));
-    printf("\033[K\n");
+    printf("] %3lld %%\033[K\n  %s\033[K\n", demo->steps > 0 ? 100 * step / demo->steps : 0,
+           doing(demo, text, sizeof text));
 }
 
 static void show_screen(const struct demo *demo, bool first)
 {
     char a[32], b[32];
     if (!first)
-        printf("\033[%dA", DEMO_ISLANDS + 4);
+        printf("\033[%dA", DEMO_ISLANDS + 5);
     printf("\033[K\n  %-7s %-9s %9s %7s %9s %8s %9s %9s\033[K\n", "island", "trainer", "step", "loss", "tokens/s",
            "versions", "sent", "received");
     for (int i = 0; i < DEMO_ISLANDS; i++) {
@@ -235,8 +264,7 @@ static void show_screen(const struct demo *demo, bool first)
 
 static void show_line(const struct demo *demo)
 {
-    double left = time_left(demo);
-    char sent[32], received[32];
+    char text[80], sent[32], received[32];
     printf("%5.0f s ", env_mono_s() - demo->begin_s);
     for (int i = 0; i < DEMO_ISLANDS; i++) {
         const struct demo_island *island = &demo->island[i];
@@ -250,9 +278,7 @@ static void show_line(const struct demo *demo)
                ctl_bytes((double)island->bytes_sent, sent, sizeof sent),
                ctl_bytes((double)island->bytes_received, received, sizeof received));
     }
-    if (left >= 0)
-        printf(" | about %.0f s left", ceil(left));
-    printf("\n");
+    printf(" | %s\n", doing(demo, text, sizeof text));
     fflush(stdout);
 }
 
@@ -295,6 +321,7 @@ static bool run(struct demo *demo)
     bool first = true;
     double moved_s = env_mono_s(), shown_s = 0;
     long long seen = -1;
+    enum phase shown = PHASE_BEGIN;
     while (interrupted == 0) {
         proc_sleep_ms(250);
         look(demo);
@@ -305,9 +332,10 @@ static bool run(struct demo *demo)
         seen = progress;
         if (terminal)
             show_screen(demo, first);
-        else if (now_s >= shown_s + 5)
+        else if (now_s >= shown_s + LINE_EVERY_S || phase_of(demo) != shown)
             show_line(demo);
-        shown_s = now_s >= shown_s + 5 ? now_s : shown_s;
+        shown_s = now_s >= shown_s + LINE_EVERY_S ? now_s : shown_s;
+        shown = phase_of(demo);
         first = false;
         if (all_done(demo))
             return true;
@@ -329,7 +357,7 @@ int main(int argc, char **argv)
     struct demo demo = {.programs = "build/gcc", .island = {{.name = "oslo"}, {.name = "lima"}}};
     const struct args_option options[] = {
         {"programs", ARGS_STRING, &demo.programs, "FOLDER", "where dilocod and diloco-worker are"},
-        {"data", ARGS_STRING, &demo.data, "FILE", "a text to train on instead of this machine's C headers"},
+        {"data", ARGS_STRING, &demo.data, "FILE", "a text to train on instead of " DEMO_TEXT},
     };
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
@@ -340,18 +368,24 @@ int main(int argc, char **argv)
         fprintf(stderr, "demo: %s\n", err_text());
         return 2;
     }
-    printf("Two islands, oslo and lima, train one language model over encrypted ZeroMQ on loopback.\n"
+    printf("Two islands, oslo and lima, train one language model on %s, over encrypted ZeroMQ on loopback.\n"
            "Logs: " DEMO_FOLDER "/oslo.log, " DEMO_FOLDER "/lima.log. Look in with: %s/dilococtl watch --socket %s\n",
-           demo.programs, DEMO_FOLDER "/run-oslo/control.sock");
+           demo.data != NULL ? demo.data : DEMO_TEXT, demo.programs, DEMO_FOLDER "/run-oslo/control.sock");
     demo.begin_s = env_mono_s();
     for (int i = 0; i < DEMO_ISLANDS; i++)
         start(&demo, i);
     bool done = run(&demo);
     demo.took_s = env_mono_s() - demo.begin_s;
-    if (done)
+    if (done) {
         look(&demo); /* the last bytes */
+        demo_say(&demo, "ending both daemons and their trainers");
+    }
     done = stop_all(&demo) && done;
     if (interrupted != 0)
         return 130;
+    /* There is no daemon left to end first. */
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
     return done ? demo_report(&demo) : 1;
 }

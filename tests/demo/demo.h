@@ -32,6 +32,11 @@ struct demo {
 };
 
 #define DEMO_FOLDER "build/demo"
+/* The same on every machine, so that everyone sees the same figures; tests/demo/README.md says whose it is. */
+#define DEMO_TEXT "tests/demo/shakespeare.txt"
+
+/* A line on the screen: what comes now, and how many seconds after the start. */
+void demo_say(const struct demo *demo, const char *what);
 
 /* Reads what the run left, prints table and sample, writes the picture and the summary. Returns the exit status: 0 only
  * if the anchors are identical and the loss fell. */

@@ -6,9 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/env.h"
+#include "common/fsio.h"
 #include "daemon/ctl/ctl_client.h"
 #include "common/plot.h"
 #include "tests/lib/proc.h"
+
+/* The sample begins with it where the model has learned from plays. */
+#define PROMPT "ROMEO:\n"
+/* All that the run spec holds out of DEMO_TEXT. */
+#define EVAL_BATCHES "54"
 
 /* One island's curve, as its trainer wrote it. */
 struct curve {
@@ -57,34 +64,31 @@ static double mean_loss(const struct curve *curve, bool first)
     return take > 0 ? sum / (double)take : NAN;
 }
 
-static double evaluate(const struct demo *demo, const char *params)
+/* One thread, as in the run: on a machine that others use, too, several wait for each other longer than they gain. */
+static double evaluate(const struct demo *demo, const char *option, const char *file)
 {
     char worker[300], out[64] = "";
     snprintf(worker, sizeof worker, "%s/diloco-worker", demo->programs);
-    const char *initial[] = {worker, "eval", "--run", DEMO_FOLDER "/run.ini", "--data", DEMO_FOLDER "/corpus", NULL};
-    const char *saved[] = {worker, "eval", "--params", params, "--data", DEMO_FOLDER "/corpus", NULL};
-    int status = proc_run(params != NULL ? saved : initial, DEMO_FOLDER "/report.log", out, sizeof out);
+    const char *argv[] = {worker,      "eval", option,           file,         "--data", DEMO_FOLDER "/corpus",
+                          "--threads", "1",    "--eval-batches", EVAL_BATCHES, NULL};
+    int status = proc_run(argv, DEMO_FOLDER "/report.log", out, sizeof out);
     return status == 0 ? strtod(out, NULL) : NAN;
 }
 
-static void print_sample(const struct demo *demo, const char *params)
+/* Text in place of what is no text, so that a terminal survives it. */
+static bool write_sample(const struct demo *demo, const char *params, char *text, size_t text_bytes)
 {
-    static char text[4096];
     char worker[300];
     snprintf(worker, sizeof worker, "%s/diloco-worker", demo->programs);
-    const char *argv[] = {worker, "sample", "--params", params, "--prompt", "/* ", "--tokens", "500", NULL};
-    if (proc_run(argv, DEMO_FOLDER "/report.log", text, sizeof text) != 0) {
-        printf("no sample: see " DEMO_FOLDER "/report.log\n");
-        return;
-    }
-    printf("\nWhat the model writes after \"/* \":\n\n");
-    for (const char *at = text; *at != '\0'; at++)
-        putchar((unsigned char)*at >= 32 || *at == '\n' || *at == '\t' ? *at : '?');
-    FILE *file = fopen(DEMO_FOLDER "/sample.txt", "we");
-    if (file != NULL) {
-        fputs(text, file);
-        fclose(file);
-    }
+    const char *argv[] = {
+        worker,     "sample", "--params",      params, "--prompt",  demo->data == NULL ? PROMPT : "\n",
+        "--tokens", "600",    "--temperature", "0.7",  "--threads", "1",
+        NULL};
+    if (proc_run(argv, DEMO_FOLDER "/report.log", text, text_bytes) != 0)
+        return false;
+    for (char *at = text; *at != '\0'; at++)
+        *at = (unsigned char)*at >= 32 || *at == '\n' || *at == '\t' ? *at : '?';
+    return fsio_replace(DEMO_FOLDER "/sample.txt", text, strlen(text), 0644) == ERR_OK;
 }
 
 struct figures {
@@ -110,8 +114,10 @@ static struct figures figures_of(const struct demo *demo, const struct curve *cu
         rounds += (double)island->versions / (double)demo->fragments / DEMO_ISLANDS;
         payload += (double)island->payload_sent / DEMO_ISLANDS;
     }
-    f.val_start = evaluate(demo, NULL);
-    f.val_anchor = evaluate(demo, anchor);
+    demo_say(demo, "measuring the loss on text that was held out: before training");
+    f.val_start = evaluate(demo, "--run", DEMO_FOLDER "/run.ini");
+    demo_say(demo, "measuring the loss on text that was held out: of the trained model");
+    f.val_anchor = evaluate(demo, "--params", anchor);
     /* A ring all-reduce of bf16 gradients sends 2 (M - 1) / M times their size from each island, every step; here the
      * contributions and results of a round are as many values. */
     double share = 2.0 * (DEMO_ISLANDS - 1) / DEMO_ISLANDS;
@@ -140,7 +146,7 @@ static void print_table(const struct demo *demo, const struct figures *f)
            f->reduction);
     printf("on the wire         %.2f bit per parameter and synchronisation (%s, zstd)\n", f->bits_per_param,
            demo->codec);
-    printf("took                %.0f s\n", demo->took_s);
+    printf("took                %.0f s of training, %.0f s in all\n", demo->took_s, env_mono_s() - demo->begin_s);
 }
 
 static bool draw(const struct demo *demo, const struct curve *curves, const struct figures *f)
@@ -217,26 +223,38 @@ static bool write_summary(const struct demo *demo, const struct figures *f)
     return written;
 }
 
+void demo_say(const struct demo *demo, const char *what)
+{
+    printf("%5.0f s  %s\n", env_mono_s() - demo->begin_s, what);
+    fflush(stdout);
+}
+
 int demo_report(const struct demo *demo)
 {
+    static char sample[4096];
     struct curve curves[DEMO_ISLANDS];
     char anchor[128];
     snprintf(anchor, sizeof anchor, "%s/anchor.safetensors", demo->island[0].state);
     for (int i = 0; i < DEMO_ISLANDS; i++)
         curves[i] = read_curve(&demo->island[i]);
     struct figures f = figures_of(demo, curves, anchor);
-    print_table(demo, &f);
-    print_sample(demo, anchor);
+    demo_say(demo, "letting the model write");
+    bool wrote = write_sample(demo, anchor, sample, sizeof sample);
+    demo_say(demo, "drawing the picture");
     bool drawn = draw(demo, curves, &f);
     bool written = write_summary(demo, &f);
     for (int i = 0; i < DEMO_ISLANDS; i++)
         free_curve(&curves[i]);
+    print_table(demo, &f);
+    printf("\nWhat the model writes:\n\n%s", sample);
     printf("\npicture  " DEMO_FOLDER "/loss.svg\nfigures  " DEMO_FOLDER "/summary.json\nmodel    %s\n", anchor);
     if (!f.identical)
         fprintf(stderr, "FAILED: the islands' anchors differ\n");
     if (!f.fell)
         fprintf(stderr, "FAILED: the loss did not fall\n");
+    if (!wrote)
+        fprintf(stderr, "FAILED: no sample; " DEMO_FOLDER "/report.log says why\n");
     if (!drawn || !written)
         fprintf(stderr, "FAILED: picture or summary could not be written to " DEMO_FOLDER "\n");
-    return f.identical && f.fell && drawn && written ? 0 : 1;
+    return f.identical && f.fell && wrote && drawn && written ? 0 : 1;
 }

@@ -1,0 +1,58 @@
+#!/bin/sh
+# `make demo`, cut down to a few steps: it learns from the text of this tree and from nothing of this machine, says
+# what it does until its end, and README tells of the run that conf/demo.ini describes.
+set -eu
+root=$PWD
+programs=$root/$BUILD
+dir=$programs/test-data/demo-$$
+trap 'rm -rf "$dir"' EXIT
+fail() { echo "$1"; exit 1; }
+
+text=tests/demo/shakespeare.txt
+[ "$(sha256sum <$text)" = '86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed  -' ] ||
+    fail "$text is not the text of README's figures"
+[ "$(wc -c <$text)" -lt 2000000 ] || fail "$text: over 2 MB"
+tests/files.sh | grep -qx $text || fail "$text does not belong to the tree"
+grep -q 'public domain' tests/demo/README.md || fail "tests/demo/README.md does not say whose the text is"
+
+mkdir -p "$dir/conf" "$dir/tests/demo"
+sed 's/^steps = .*/steps = 20/; s/^interval = .*/interval = 10/; s/^warmup = .*/warmup = 5/' conf/demo.ini >"$dir/conf/demo.ini"
+ln -s "$root/$text" "$dir/$text"
+cd "$dir"
+"$programs/tests/demo/demo" --programs "$programs" >said 2>&1 || { cat said; exit 1; }
+cmp build/demo/corpus "$root/$text"
+
+# What it says, in this order.
+sed 's/^ *[0-9]* s *//' said >lines
+while IFS= read -r line; do
+    at=$(grep -n -m1 -- "$line" lines | cut -d: -f1)
+    [ -n "$at" ] || { cat said; fail "it does not say in its turn: $line"; }
+    sed -i "1,${at}d" lines
+done <<END
+| training$
+^ending both daemons
+^measuring the loss .* before training$
+^measuring the loss .* of the trained model$
+^letting the model write$
+^drawing the picture$
+^anchors  *identical on both islands
+^held-out loss
+^took .* s of training, .* s in all$
+^ROMEO:$
+^picture
+END
+[ "$(wc -c <build/demo/sample.txt)" -gt 500 ] || fail "the sample is no sample"
+
+# What README says.
+value() { sed -n "s/^ *\"$1\": \([0-9.]*\),\{0,1\}$/\1/p" build/demo/summary.json; }
+steps=$(sed -n 's/^steps = //p' "$root/conf/demo.ini")
+interval=$(sed -n 's/^interval = //p' "$root/conf/demo.ini")
+millions=$(value params | awk '{ printf "%.1f", $1 / 1e6 }')
+start=$(value val_loss_start | awk '{ printf "%.2f", $1 }')
+tr '\n' ' ' <"$root/README.md" >readme
+for words in "$millions million parameters on two islands" "over $steps steps" "every $interval steps" \
+    "loss fell from $start to"; do
+    grep -qF "$words" readme || fail "README.md does not say: $words"
+done
+grep -qF "$millions million parameters, $(value fragments) fragments, each exchanged every $interval steps" \
+    "$root/docs/demo-loss.svg" || fail "docs/demo-loss.svg is of another run than conf/demo.ini"

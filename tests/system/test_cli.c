@@ -134,7 +134,8 @@ static void what_a_start_would_stumble_over_is_found_before(void **state)
     assert_refused_before_the_start(cluster, "worker.program=no-such-program", "there is no program no-such-program");
     snprintf(text, sizeof text, "worker.program=%s", cluster->run);
     assert_refused_before_the_start(cluster, text, "[worker] program");
-    assert_ok(fsio_replace(cluster->run, "[run]\nname = x\nsteps = 9\n[sync]\nquorum = 3\n", 45, 0644));
+    static const char too_many[] = "[run]\nname = x\nsteps = 9\n[sync]\nquorum = 3\n";
+    assert_ok(fsio_replace(cluster->run, too_many, strlen(too_many), 0644));
     assert_refused_before_the_start(cluster, NULL, "quorum: 3 is more than the 2 islands");
     cluster_free(cluster);
 }

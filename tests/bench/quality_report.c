@@ -42,6 +42,29 @@ static struct summary summarise(const struct quality_row *row, uint64_t seeds)
     return s;
 }
 
+/* Of each seed, and half of the mean's 95 % interval (Student's t; NAN for one seed). */
+static json_t *losses_of(const struct quality_row *row, uint64_t seeds, double mean, double *half)
+{
+    static const double t[] = {NAN, NAN, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262};
+    const size_t known = sizeof t / sizeof t[0];
+    json_t *losses = json_array();
+    double squares = 0;
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
+        char path[200];
+        quality_path(row, seed, path, sizeof path);
+        json_t *run = json_load_file(path, 0, NULL);
+        if (run == NULL)
+            continue;
+        double loss = json_number_value(json_object_get(run, "val_loss"));
+        squares += (loss - mean) * (loss - mean);
+        json_array_append_new(losses, json_real(loss));
+        json_decref(run);
+    }
+    size_t count = json_array_size(losses);
+    *half = (count < known ? t[count] : 1.96) * sqrt(squares / (double)(count - 1) / (double)count);
+    return losses;
+}
+
 /* In percent over the row of that name, on the seeds both have; NAN if it has not been run. */
 static double gap_to(const struct summary *s, const char *name, uint64_t seeds, double *loss)
 {
@@ -75,7 +98,7 @@ static const char *setting(const struct quality_row *row, const char *key, const
 static json_t *row_json(const struct summary *s, uint64_t seeds)
 {
     const struct quality_row *row = s->row;
-    double exchange, parallel;
+    double exchange, parallel, half;
     double codec_gap = gap_to(s, row->lab.data_parallel ? NULL : row->against, seeds, &exchange);
     double dp_gap = gap_to(s, row->parallel, seeds, &parallel);
     json_t *sets = json_array();
@@ -86,6 +109,8 @@ static json_t *row_json(const struct summary *s, uint64_t seeds)
                   "islands", (int)row->islands, "H", atoi(setting(row, "sync.interval", "30")), "tau",
                   atoi(setting(row, "sync.overlap", "1")), "codec", setting(row, "sync.codec", "fp32"), "rounds",
                   s->rounds, "tokens", s->tokens, "seeds", (int)s->seeds, "val_loss", s->loss, "spread", s->spread);
+    json_object_set_new(out, "val_losses", losses_of(row, seeds, s->loss, &half));
+    json_object_set_new(out, "interval_95", real_or_null(half));
     json_object_set_new(out, "val_loss_fp32_exchange", real_or_null(exchange));
     json_object_set_new(out, "val_loss_data_parallel", real_or_null(parallel));
     json_object_set_new(out, "codec_gap_percent", real_or_null(codec_gap));

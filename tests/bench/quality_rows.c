@@ -58,6 +58,15 @@ enum { SHORT = 1005, MIDDLE = 2010, LONG = 4020, DOUBLE = 8040 };
             "train.optimizer=muon", __VA_ARGS__                             \
         }                                                                   \
     }
+/* 0.64 million parameters, for texts that nothing was chosen on. The batch is small, for the time it takes; the
+ * learning rates that suit it were looked for on C headers. */
+#define THIN(name, flag, ...)                                                                 \
+    {                                                                                         \
+        name, "thin", NULL, "muon 6e-3, 0.64M", 2, 3000, {flag}, false,                       \
+        {                                                                                     \
+            "model.width=128", "model.layers=3", "model.ff=352", "train.batch=2", __VA_ARGS__ \
+        }                                                                                     \
+    }
 #define REAL "sync.codec=e3m0", FEEDBACK, "sync.late=wait", "sync.pace=lockstep"
 #define CO2 "outer.optimizer=heavyball", "outer.lr=1", "outer.momentum=0.2", "sync.overlap=30", "sync.mix=0"
 
@@ -146,5 +155,15 @@ const struct quality_row quality_rows[] = {
         "sync.error_feedback=no", "sync.warm_steps=150", "sync.warm_interval=15", "outer.average=10"),
     ROW("interval 150, outer lr 0.7, uniform 1.4", "gap", "sync.interval=150", "sync.codec=uniform", "outer.lr=0.7"),
     ROW("interval 200, uniform 1.4", "gap", "sync.interval=200", "sync.codec=uniform"),
+
+    /* conf/thin.ini against data-parallel training. */
+    THIN("muon, interval 200, uniform 1.7", .data = NULL, "train.lr=6e-3", "train.optimizer=muon", "sync.interval=200",
+         "sync.codec=uniform", "sync.step=1.7", "outer.lr=0.7", "outer.momentum=0.6"),
+    THIN("muon 6e-3, 0.64M", .data_parallel = true, "train.lr=6e-3", "train.optimizer=muon"),
+    THIN("muon 3e-3, 0.64M", .data_parallel = true, "train.lr=3e-3", "train.optimizer=muon"),
+    THIN("adamw 1.5e-3, 0.64M", .data_parallel = true, "train.lr=1.5e-3"),
+    THIN("adamw 3e-3, 0.64M", .data_parallel = true, "train.lr=3e-3"),
+    THIN("adamw 6e-3, 0.64M", .data_parallel = true, "train.lr=6e-3"),
+    THIN("default, 0.64M", .data = NULL, "train.lr=1.5e-3", "sync.codec=uniform"),
 };
 const size_t quality_rows_count = sizeof quality_rows / sizeof quality_rows[0];

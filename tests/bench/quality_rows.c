@@ -161,6 +161,7 @@ const struct quality_row quality_rows[] = {
          "sync.codec=uniform", "sync.step=1.7", "outer.lr=0.7", "outer.momentum=0.6"),
     THIN("muon 6e-3, 0.64M", .data_parallel = true, "train.lr=6e-3", "train.optimizer=muon"),
     THIN("muon 3e-3, 0.64M", .data_parallel = true, "train.lr=3e-3", "train.optimizer=muon"),
+    THIN("adamw 7.5e-4, 0.64M", .data_parallel = true, "train.lr=7.5e-4"),
     THIN("adamw 1.5e-3, 0.64M", .data_parallel = true, "train.lr=1.5e-3"),
     THIN("adamw 3e-3, 0.64M", .data_parallel = true, "train.lr=3e-3"),
     THIN("adamw 6e-3, 0.64M", .data_parallel = true, "train.lr=6e-3"),

@@ -20,4 +20,5 @@ install: all
 	sed 's,/usr/local/bin,$(PREFIX)/bin,' conf/dilocod.service > $(DESTDIR)$(UNITDIR)/dilocod.service
 	$(INSTALL) -m 644 conf/dilocod.conf $(DESTDIR)$(SYSCONFDIR)/diloco/dilocod.conf.sample
 	$(INSTALL) -m 644 conf/run.ini $(DESTDIR)$(SYSCONFDIR)/diloco/run.ini.sample
+	$(INSTALL) -m 644 conf/thin.ini $(DESTDIR)$(SYSCONFDIR)/diloco/thin.ini.sample
 	@if [ -z "$(DESTDIR)" ] && command -v ldconfig >/dev/null 2>&1; then ldconfig || echo "run ldconfig as root, so that programs find libdiloco.so.0"; fi

@@ -10,7 +10,8 @@ make -s PREREQS_PRESENT=1 CC="${CC:-gcc}" SAN="${SAN:-}" install DESTDIR="$root"
 for file in usr/bin/dilocod usr/bin/dilococtl usr/bin/diloco-worker usr/include/diloco.h usr/lib/libdiloco.a \
     usr/lib/libdiloco.so.0 usr/lib/libdiloco.so usr/lib/pkgconfig/diloco.pc usr/share/man/man8/dilocod.8 \
     usr/share/man/man1/dilococtl.1 usr/share/man/man1/diloco-worker.1 usr/lib/systemd/system/dilocod.service \
-    etc/diloco/dilocod.conf.sample etc/diloco/run.ini.sample usr/share/doc/diloco/PROTOCOL.md; do
+    etc/diloco/dilocod.conf.sample etc/diloco/run.ini.sample etc/diloco/thin.ini.sample \
+    usr/share/doc/diloco/PROTOCOL.md; do
     [ -e "$root/$file" ] || { echo "not installed: $file"; exit 1; }
 done
 grep -q '^ExecStart=/usr/bin/dilocod' "$root/usr/lib/systemd/system/dilocod.service"
@@ -19,7 +20,9 @@ if grep -rn '/usr/local' "$root/usr/lib/systemd" "$root/usr/lib/pkgconfig"; then
     exit 1
 fi
 "$root/usr/bin/dilococtl" --version
-"$root/usr/bin/diloco-worker" spec --run "$root/etc/diloco/run.ini.sample" >/dev/null
+for sample in run.ini thin.ini; do
+    "$root/usr/bin/diloco-worker" spec --run "$root/etc/diloco/$sample.sample" >/dev/null
+done
 
 if [ -n "${SAN:-}" ]; then
     echo "skip: a program outside is not built with sanitizers"

@@ -92,6 +92,22 @@ static void the_samples_parse_and_one_is_the_manual(void **state)
     runspec_deinit(&spec);
 }
 
+/* The figures of docs/QUALITY.md are for these. */
+static void the_thin_sample_says_what_was_measured(void **state)
+{
+    (void)state;
+    struct runspec spec;
+    assert_ok(runspec_load("conf/thin.ini", NULL, 0, &spec));
+    assert_int_equal(spec.inner, RUNSPEC_MUON);
+    assert_int_equal(spec.interval, 200);
+    assert_int_equal(spec.codec, RUNSPEC_UNIFORM);
+    assert_true(spec.step == 1.7);
+    assert_true(spec.lr == 6e-3);
+    assert_true(spec.outer_lr == 0.7);
+    assert_true(spec.outer_momentum == 0.6);
+    runspec_deinit(&spec);
+}
+
 static void learning_rate_warms_up_and_falls(void **state)
 {
     (void)state;
@@ -114,6 +130,7 @@ int main(void)
         cmocka_unit_test(identity_covers_every_value_and_nothing_else),
         cmocka_unit_test(senseless_combinations_are_refused_with_the_reason),
         cmocka_unit_test(the_samples_parse_and_one_is_the_manual),
+        cmocka_unit_test(the_thin_sample_says_what_was_measured),
         cmocka_unit_test(learning_rate_warms_up_and_falls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

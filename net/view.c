@@ -1,6 +1,7 @@
 #include "net/view.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,9 +16,9 @@ static int by_name(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* Of each member in order: the name with its zero byte, the key's 32 bytes, the uplink as u64. Addresses may differ
- * from island to island. */
-static struct digest digest_view(const struct view *view)
+/* Of each member in order: the name with its zero byte, with `keys` the key's 32 bytes, the uplink as u64. Addresses
+ * may differ from island to island. */
+static struct digest digest_members(const struct view *view, bool keys, bool uplinks)
 {
     struct digest_state state;
     digest_begin(&state);
@@ -25,25 +26,10 @@ static struct digest digest_view(const struct view *view)
         const struct view_member *member = &view->members[i];
         uint8_t uplink[sizeof member->uplink];
         struct bytes_writer writer = bytes_writer_init(uplink, sizeof uplink);
-        bytes_put_u64(&writer, member->uplink);
+        bytes_put_u64(&writer, uplinks ? member->uplink : 0);
         digest_add(&state, member->name, strlen(member->name) + 1);
-        digest_add(&state, member->key, sizeof member->key);
-        digest_add(&state, uplink, sizeof uplink);
-    }
-    return digest_end(&state);
-}
-
-/* As above without the keys. An island alone has everything, whatever its uplink. */
-static struct digest digest_shares(const struct view *view)
-{
-    struct digest_state state;
-    digest_begin(&state);
-    for (uint32_t i = 0; i < view->count; i++) {
-        const struct view_member *member = &view->members[i];
-        uint8_t uplink[sizeof member->uplink];
-        struct bytes_writer writer = bytes_writer_init(uplink, sizeof uplink);
-        bytes_put_u64(&writer, view->count > 1 ? member->uplink : 0);
-        digest_add(&state, member->name, strlen(member->name) + 1);
+        if (keys)
+            digest_add(&state, member->key, sizeof member->key);
         digest_add(&state, uplink, sizeof uplink);
     }
     return digest_end(&state);
@@ -88,8 +74,8 @@ enum err view_new(const struct view_entry *entries, size_t entries_count, const 
         TRY_OUT(add_member(view, &entries[i]));
     qsort(view->members, view->count, sizeof *view->members, by_name);
     TRY_OUT(find_self(view, self));
-    view->id = digest_view(view);
-    view->shares = digest_shares(view);
+    view->id = digest_members(view, true, true);
+    view->shares = digest_members(view, false, view->count > 1); /* one alone has everything, whatever its uplink */
 out:
     if (err != ERR_OK)
         view_free(view);

@@ -4,7 +4,6 @@
  *
  * The first byte chooses what is under way, then come a step, the values that all others say they hold, and objects:
  * what a good one has, with bytes changed and its end cut off. What is missing at the end is zero. */
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,15 +166,6 @@ static void repair(struct rig *rig, struct input *input, uint8_t options)
 
 /* ---- a target ---- */
 
-static void clear_folder(void)
-{
-    DIR *dir = opendir(folder);
-    for (struct dirent *item; dir != NULL && (item = readdir(dir)) != NULL;)
-        unlinkat(dirfd(dir), item->d_name, 0);
-    if (dir != NULL)
-        closedir(dir);
-}
-
 static void prepare(void)
 {
     if (folder != NULL)
@@ -194,7 +184,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (bytes == 0)
         return 0;
     prepare();
-    clear_folder();
+    testlib_clear(folder);
     uint8_t options = data[0];
     struct input input = {data + 1, data + bytes};
     struct rig_conf conf = {.folder = folder,

@@ -5,7 +5,6 @@
  * The first byte chooses the run, those after it are moves with their operands, mostly one byte each (`moves`, below);
  * what is missing at the end is zero. Moves of a good trainer are among them, so that the others start from anywhere.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -459,15 +458,6 @@ static void finish(struct play *play)
     drop_memory(stage);
 }
 
-static void clear_folder(void)
-{
-    DIR *dir = opendir(folder);
-    for (struct dirent *item; dir != NULL && (item = readdir(dir)) != NULL;)
-        unlinkat(dirfd(dir), item->d_name, 0);
-    if (dir != NULL)
-        closedir(dir);
-}
-
 static void prepare(void)
 {
     if (folder != NULL)
@@ -486,7 +476,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (bytes == 0)
         return 0;
     prepare();
-    clear_folder();
+    testlib_clear(folder);
     play = (struct play){.at = data + 1, .end = data + bytes};
     stage_open_in(&play.stage, folder, data[0] % 4 == 0 ? 1 : TRAINERRUN_ISLANDS, lines[data[0] / 4 % 4], "");
     for (int i = 0; i < MOVES_MAX && play.at < play.end; i++) {

@@ -28,6 +28,16 @@ void script_open(const char *path)
     assert_true(ready_fd >= 0);
 }
 
+struct dconf script_conf(void)
+{
+    return (struct dconf){.state_folder = (char *)(uintptr_t)folder,
+                          .run_folder = "some/sockets",
+                          .run_path = "some/run.ini",
+                          .data = script_ready_path(),
+                          .device = "cpu",
+                          .stream = ""};
+}
+
 void script_close(void)
 {
     close(ready_fd);

@@ -7,8 +7,12 @@
 #ifndef TESTS_LIB_SCRIPT_H
 #define TESTS_LIB_SCRIPT_H
 
+#include "daemon/dconf.h"
+
 /* Programs go to this folder from now on. */
 void script_open(const char *folder);
+/* The configuration of an island that starts one of them; the rest is zero. Strings are borrowed. */
+struct dconf script_conf(void);
 void script_close(void);
 /* For --data. Valid for the process. */
 char *script_ready_path(void);

@@ -1,5 +1,6 @@
 #include "tests/lib/testlib.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -64,6 +65,15 @@ const char *testlib_folder(const char *name)
     free(command);
     assert_ok(fsio_mkdirs(path, 0755));
     return keep(path);
+}
+
+void testlib_clear(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (struct dirent *item; (item = readdir(dir)) != NULL;)
+        unlinkat(dirfd(dir), item->d_name, 0);
+    closedir(dir);
 }
 
 const char *testlib_path(const char *folder, const char *name)

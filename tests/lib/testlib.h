@@ -39,6 +39,8 @@ void testlib_assert_fails(enum err want, const char *part, enum err got, const c
 
 /* A new empty folder under the build folder; the path stays valid for the process. */
 const char *testlib_folder(const char *name);
+/* Removes the files in it. */
+void testlib_clear(const char *folder);
 /* printf into a new file; returns its path (valid for the process). */
 const char *testlib_file(const char *folder, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

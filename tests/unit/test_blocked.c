@@ -196,6 +196,17 @@ static void without_a_trainer_it_is_known_from_what_the_others_say(void **state)
     assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 5 waits for a b c");
 }
 
+/* The contributions to it are over, and forgotten, where somebody has come to the version that we cannot come to. */
+static void a_version_that_somebody_has_and_we_do_not_come_to_is_told(void **state)
+{
+    (void)state;
+    peers[B]->out.heartbeat.fragments[7].version = 1;
+    beat(B);
+    assert_silent();
+    wait_ms(SHORT_MS + 1);
+    assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 7 waits for b c");
+}
+
 /* Three intervals of ten steps of five seconds. */
 static void where_steps_take_long_so_may_rounds(void **state)
 {
@@ -267,6 +278,7 @@ int main(void)
         CASE(an_island_without_a_trainer_sees_it_too),
         CASE(a_round_that_is_under_way_for_too_long_is_told),
         CASE(without_a_trainer_it_is_known_from_what_the_others_say),
+        CASE(a_version_that_somebody_has_and_we_do_not_come_to_is_told),
         CASE(where_steps_take_long_so_may_rounds),
         CASE(a_round_that_closes_ends_the_wait),
         CASE(a_state_folder_that_is_gone_is_told_until_it_is_back),

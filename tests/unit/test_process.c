@@ -29,16 +29,11 @@ static int begin(void **state)
     (void)state;
     folder = testlib_folder("process");
     script_open(folder);
-    conf = (struct dconf){.state_folder = (char *)(uintptr_t)folder,
-                          .run_folder = "some/sockets",
-                          .run_path = "some/run.ini",
-                          .data = script_ready_path(),
-                          .device = "cpu",
-                          .stream = "",
-                          .worker_program = "",
-                          .threads = 3,
-                          .checkpoint_every = 4,
-                          .eval_every = 5};
+    conf = script_conf();
+    conf.worker_program = "";
+    conf.threads = 3;
+    conf.checkpoint_every = 4;
+    conf.eval_every = 5;
     now_ms = 1000000;
     return 0;
 }

@@ -23,13 +23,8 @@ static int begin(void **state)
     (void)state;
     folder = testlib_folder("hung");
     script_open(folder);
-    conf = (struct dconf){.state_folder = (char *)(uintptr_t)folder,
-                          .run_folder = "some/sockets",
-                          .run_path = "some/run.ini",
-                          .data = script_ready_path(),
-                          .device = "cpu",
-                          .stream = "",
-                          .stop_ms = STOP_MS};
+    conf = script_conf();
+    conf.stop_ms = STOP_MS;
     now_ms = 1000000;
     return 0;
 }

@@ -56,7 +56,7 @@ static uint32_t fragments_of(const struct engine *engine)
 /* ---- the plan ---- */
 
 static struct replica_conf replica_conf_of(const struct engine *engine, const struct plan *plan,
-                                           const uint64_t *weights)
+                                           const struct shardmap *map)
 {
     const struct runspec *spec = &engine->spec;
     return (struct replica_conf){.plan = plan,
@@ -67,7 +67,7 @@ static struct replica_conf replica_conf_of(const struct engine *engine, const st
                                  .feedback_decay = (float)spec->feedback_decay,
                                  .feedback_limit = (float)spec->feedback_limit,
                                  .outliers = rules_outliers(spec),
-                                 .weights = weights,
+                                 .map = *map,
                                  .members_count = engine->view.count,
                                  .self = engine->view.self};
 }
@@ -78,7 +78,7 @@ static enum err new_sync(struct engine *engine)
     struct bitset *shards;
     TRY(mem_new(fragments, sizeof *shards, "the protocol", &shards));
     for (uint32_t f = 0; f < fragments; f++)
-        shards[f] = replica_shards(engine->replica, f);
+        shards[f] = replica_owners(engine->replica, f);
     struct sync_conf conf = {.self = engine->view.self,
                              .members_count = engine->view.count,
                              .fragments_count = fragments,
@@ -177,10 +177,11 @@ static void tell_memory(const struct plan *plan, const struct memory *memory)
  * `saved`: it is on disk already. */
 static enum err set_plan(struct engine *engine, struct model_plan *plan, bool saved)
 {
-    uint64_t weights[WIRE_MEMBERS_MAX];
+    uint64_t uplinks[WIRE_MEMBERS_MAX];
     for (uint32_t i = 0; i < engine->view.count; i++)
-        weights[i] = engine->view.members[i].uplink;
-    struct replica_conf conf = replica_conf_of(engine, plan->plan, weights);
+        uplinks[i] = engine->view.members[i].uplink;
+    struct shardmap map = shardmap_of(uplinks, engine->view.count);
+    struct replica_conf conf = replica_conf_of(engine, plan->plan, &map);
     /* Before anything is allocated: a model that does not fit is refused, whoever names it. */
     struct memory memory = memory_of(&conf, (uint32_t)engine->conf->job_threads);
     TRY(memory_check(&memory, plan->plan->params_count, memory_there_bytes()));

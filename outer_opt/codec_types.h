@@ -35,8 +35,10 @@ struct codec_choice {
     uint32_t rank; /* POWERSGD: 1 .. CODEC_RANK_MAX */
 };
 
-/* `count` values under one codec. */
+/* `count` values under one codec. Parts need not lie one behind the other in the arrays that are encoded; in the frame
+ * they do. */
 struct codec_part {
+    uint64_t at;    /* its first value in source and residual */
     uint64_t count; /* a multiple of CODEC_BLOCK */
     struct codec_choice choice;
     /* POWERSGD alone: the matrix, row by row at the start of the part, rows * cols <= count; the rest is padding. */

@@ -36,8 +36,7 @@ const char *desk_name(const struct desk *desk, uint32_t member)
 
 uint64_t desk_values(const struct desk *desk, uint32_t f, uint32_t shard)
 {
-    struct plan_shard range = replica_shard(desk->conf.replica, f, shard);
-    return range.end - range.begin;
+    return replica_share_values(desk->conf.replica, f, shard);
 }
 
 /* ---- readers ---- */

@@ -99,6 +99,20 @@ static void done_encode(struct job *job)
     part_ended(encode, f);
 }
 
+/* Of the tokens of a snapshot those that results count already: of a share, as its shards say in the mean. */
+static uint64_t counted_tokens(const struct desk *desk, uint32_t f, uint32_t member,
+                               const struct replica_snapshot *snapshot)
+{
+    const struct plan *plan = desk->conf.plan->plan;
+    double sum = 0;
+    for (uint32_t s = 0; s < plan->fragments[f].shards_count; s++) {
+        struct plan_shard shard = plan_shard(plan, f, s);
+        if (replica_owner(desk->conf.replica, f, s) == member)
+            sum += (double)snapshot->counted_tokens[s] * (double)(shard.end - shard.begin);
+    }
+    return (uint64_t)(sum / (double)desk_values(desk, f, member) + 0.5);
+}
+
 static bool submit(struct encode *encode, uint32_t f, uint32_t shard, uint64_t version,
                    const struct replica_snapshot *snapshot)
 {
@@ -107,7 +121,7 @@ static bool submit(struct encode *encode, uint32_t f, uint32_t shard, uint64_t v
     struct encode_job *j = desk_room(desk, slot, f, shard) ? desk_job(desk, &encode->jobs) : NULL;
     if (j == NULL)
         return false;
-    uint64_t counted = snapshot->counted_tokens[shard];
+    uint64_t counted = counted_tokens(desk, f, shard, snapshot);
     j->encode = encode;
     j->f = f;
     j->shard = shard;

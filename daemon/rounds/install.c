@@ -81,7 +81,7 @@ static void installed(const struct install_job *j)
     if (in_flight)
         event_post(
             desk->conf.events,
-            &(struct event){.type = EVENT_COUNTED, .fragment = f, .shards = replica_shards(desk->conf.replica, f)});
+            &(struct event){.type = EVENT_COUNTED, .fragment = f, .shards = replica_owners(desk->conf.replica, f)});
     if (!j->own)
         desk_judged(desk, j->peer, &j->key, WIRE_RECEIVED);
     desk_post(desk, &(struct sync_event){

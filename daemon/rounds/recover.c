@@ -81,7 +81,7 @@ static enum err replay_all(const struct desk *desk, uint32_t f, uint64_t upto, s
     struct replay replay = {.desk = desk, .f = f, .replica = replica, .state = state};
     TRY_OUT(codec_new(0, &replay.codec));
     TRY_OUT(
-        mem_new(replica_shard_max(desk->conf.replica), sizeof *replay.values, "replaying the ledger", &replay.values));
+        mem_new(replica_share_max(desk->conf.replica), sizeof *replay.values, "replaying the ledger", &replay.values));
     TRY_OUT(mem_new(desk->conf.view->count, sizeof *replay.sizes, "replaying the ledger", &replay.sizes));
     while (state->version < upto && (err = replay_version(&replay, state->version + 1)) == ERR_OK)
         state->version++;

@@ -104,8 +104,7 @@ static enum err run_check(struct job *job, struct jobs_scratch *scratch)
     (void)scratch;
     TRY(wire_object_open(WIRE_CONTRIBUTION, j->slot->data, j->slot->bytes, &j->meta, &frame, &frame_bytes));
     TRY(desk_check_step(desk, &j->meta));
-    struct plan_shard range = replica_own_shard(desk->conf.replica, j->key.fragment);
-    return codec_check(frame, frame_bytes, (size_t)(range.end - range.begin));
+    return codec_check(frame, frame_bytes, replica_own_values(desk->conf.replica, j->key.fragment));
 }
 
 static void done_check(struct job *job)

@@ -26,7 +26,7 @@ static enum err open_all(struct rounds *rounds, const struct rounds_conf *conf)
 {
     struct desk *desk = &rounds->desk;
     TRY(desk_init(desk, conf));
-    TRY(jobs_set_scratch(conf->jobs, replica_shard_max(conf->replica), replica_factor_values(conf->replica)));
+    TRY(jobs_set_scratch(conf->jobs, replica_share_max(conf->replica), replica_factor_values(conf->replica)));
     TRY(encode_new(desk, &rounds->encode));
     TRY(reduce_new(desk, &rounds->reduce));
     TRY(apply_new(desk, &rounds->apply));

@@ -9,34 +9,34 @@
 /* A state is an anchor and its momentum; a fragment has two areas shared with the trainer. */
 enum { STATE_ARRAYS = 2, SHARED_AREAS = 2 };
 
-/* What jobs_set_scratch() gives a thread: the largest shard's values, and PowerSGD's factors, as floats and as the
+/* What jobs_set_scratch() gives a thread: the largest share's values, and PowerSGD's factors, as floats and as the
  * halves that are sent. */
-static uint64_t scratch_bytes(const struct replica_conf *conf, uint64_t shard_values)
+static uint64_t scratch_bytes(const struct replica_conf *conf, uint64_t share_values)
 {
     uint64_t factors = recipe_factor_values_max(conf->plan, &conf->choice);
-    return (shard_values + factors + factors / 2) * sizeof(float);
+    return (share_values + factors + factors / 2) * sizeof(float);
 }
 
 struct memory memory_of(const struct replica_conf *conf, uint32_t job_threads)
 {
     const struct plan *plan = conf->plan;
     struct memory memory = {.replica = replica_bytes(conf)};
-    uint64_t shard_most = 0;
+    uint64_t share_most = 0;
     for (uint32_t f = 0; f < plan->fragments_count; f++) {
         uint64_t values = plan->fragments[f].values_count;
-        struct plan_shard own = plan_shard(plan, f, conf->weights, conf->members_count, conf->self);
+        struct plan_share own, share;
+        plan_share(plan, f, &conf->map, conf->self, &own);
         memory.shared += SHARED_AREAS * values * sizeof(float);
-        for (uint32_t s = 0; s < conf->members_count; s++) {
-            struct plan_shard shard = plan_shard(plan, f, conf->weights, conf->members_count, s);
-            shard_most = shard.end - shard.begin > shard_most ? shard.end - shard.begin : shard_most;
+        for (uint32_t i = 0; i < conf->members_count; i++) {
+            plan_share(plan, f, &conf->map, i, &share);
+            share_most = share.values_count > share_most ? share.values_count : share_most;
             /* what we send for it and its result; and for our own what everyone sends, too */
-            memory.frames +=
-                2 * wire_object_bytes_max(recipe_frame_bytes_max(plan, &conf->choice, f, shard.begin, shard.end)) +
-                wire_object_bytes_max(recipe_frame_bytes_max(plan, &conf->choice, f, own.begin, own.end));
+            memory.frames += 2 * wire_object_bytes_max(recipe_frame_bytes_max(plan, &conf->choice, f, &share)) +
+                             wire_object_bytes_max(recipe_frame_bytes_max(plan, &conf->choice, f, &own));
         }
         memory.states += STATE_ARRAYS * values * sizeof(float);
     }
-    memory.frames += job_threads * scratch_bytes(conf, shard_most);
+    memory.frames += job_threads * scratch_bytes(conf, share_most);
     memory.states += MEMORY_STATES_SERVED * STATE_ARRAYS * plan->values_count_max * sizeof(float);
     return memory;
 }

@@ -17,8 +17,8 @@ enum { ADAPT_ROUNDS = 16 };
 enum { USUAL_ROUNDS = 8 };
 static const double usual_fall = 0.1, usual_rise = 1.01;
 
-/* A shard cut into parts, made once. */
-struct shard_parts {
+/* A share cut into parts, made once. */
+struct share_parts {
     struct codec_part *parts;
     size_t parts_count;
     struct adapt *adapt; /* adaptive: chooses their codecs anew now and then */
@@ -32,20 +32,19 @@ struct usual {
 };
 
 struct fragment {
-    struct shard_parts *shards; /* of our contributions, by owner */
-    struct shard_parts result;  /* of our results */
+    struct share_parts *shares; /* of our contributions, by owner */
+    struct share_parts result;  /* of our results */
     float *anchor, *momentum, *residual, *pending;
     float *owner_residual, *owner_pending;
-    struct usual *usual;          /* of our contributions, by shard; then of our results */
+    struct usual *usual;          /* of our contributions, by owner; then of our results */
     _Atomic bool settled;         /* the run's warm-up is over */
-    _Atomic uint64_t cuts;        /* of residuals; jobs of several shards count */
-    struct outlier_score *scores; /* of the members, on our shard */
-    float *decoded;               /* trimmed means and medians: every member's contribution to our shard */
+    _Atomic uint64_t cuts;        /* of residuals; jobs of several shares count */
+    struct outlier_score *scores; /* of the members, on our share */
+    float *decoded;               /* trimmed means and medians: every member's contribution to our share */
 };
 
 struct replica {
     struct replica_conf conf;
-    uint64_t *weights;
     struct recipe *recipe;
     struct fragment *fragments;
 };
@@ -61,30 +60,46 @@ static bool by_value(const struct replica_conf *conf)
     return conf->outliers.action == OUTLIER_TRIMMED || conf->outliers.action == OUTLIER_MEDIAN;
 }
 
-static struct plan_shard shard_of(const struct replica_conf *conf, uint32_t f, uint32_t shard)
+static size_t share_values(const struct replica_conf *conf, uint32_t f, uint32_t member)
 {
-    return plan_shard(conf->plan, f, conf->weights, conf->members_count, shard);
+    struct plan_share share;
+    plan_share(conf->plan, f, &conf->map, member, &share);
+    return (size_t)share.values_count;
 }
 
-static size_t shard_values(struct plan_shard shard)
+static size_t run_values(const struct plan_shard *run)
 {
-    return (size_t)(shard.end - shard.begin);
+    return (size_t)(run->end - run->begin);
 }
 
-/* Of our contributions to every shard, and of our results. */
+/* Of our contributions to every share, and of our results. */
 static size_t usual_count(const struct replica_conf *conf)
 {
     return (size_t)conf->members_count + 1;
 }
 
-/* Every shard, and our result, chooses codecs for the tensors it holds. Borders of shards cut tensors in two, so all
- * hold at most tensors + borders; what one choice takes grows faster than its tensors, so one with all of them is the
- * most there can be. */
+/* Parts that a share is cut into: tensors, whose last block may lie apart, as far as they lie in each run. */
+static size_t share_tensors(const struct replica_conf *conf, uint32_t f, uint32_t member)
+{
+    struct plan_share share;
+    size_t count = 0;
+    plan_share(conf->plan, f, &conf->map, member, &share);
+    for (uint32_t i = 0; i < conf->plan->tensors_count; i++) {
+        const struct plan_tensor *tensor = &conf->plan->tensors[i];
+        uint64_t end = tensor->offset + (tensor->count + PLAN_BLOCK - 1) / PLAN_BLOCK * PLAN_BLOCK;
+        for (uint32_t r = 0; tensor->fragment == f && r < share.runs_count; r++)
+            count += tensor->offset < share.run[r].end && end > share.run[r].begin;
+    }
+    return count;
+}
+
+/* Every share, and our result, chooses codecs for the tensors it holds. */
 static uint64_t choices_bytes(const struct replica_conf *conf, uint32_t f)
 {
-    uint64_t tensors = conf->plan->fragments[f].tensors_count;
-    uint64_t borders = conf->members_count - 1;
-    return adapt_bytes(tensors + borders) + borders * adapt_bytes(0) + adapt_bytes(tensors);
+    uint64_t bytes = adapt_bytes(share_tensors(conf, f, conf->self));
+    for (uint32_t i = 0; i < conf->members_count; i++)
+        bytes += adapt_bytes(share_tensors(conf, f, i));
+    return bytes;
 }
 
 uint64_t replica_bytes(const struct replica_conf *conf)
@@ -94,9 +109,9 @@ uint64_t replica_bytes(const struct replica_conf *conf)
         uint64_t count = conf->plan->fragments[f].values_count;
         values += count * (1 + has_momentum(conf) + 2 * conf->error_feedback);
         if (conf->error_feedback)
-            values += 2 * shard_values(shard_of(conf, f, conf->self));
+            values += 2 * share_values(conf, f, conf->self);
         if (by_value(conf))
-            values += conf->members_count * shard_values(shard_of(conf, f, conf->self));
+            values += conf->members_count * share_values(conf, f, conf->self);
         if (conf->adaptive)
             rest += choices_bytes(conf, f);
         if (conf->error_feedback)
@@ -105,10 +120,12 @@ uint64_t replica_bytes(const struct replica_conf *conf)
     return values * sizeof(float) + rest + recipe_bytes(conf->plan, &conf->choice);
 }
 
-static enum err cut_parts(struct replica *replica, enum recipe_role role, uint32_t f, struct plan_shard range,
-                          struct codec_part *scratch, struct shard_parts *out)
+static enum err cut_parts(struct replica *replica, enum recipe_role role, uint32_t f, uint32_t member,
+                          struct codec_part *scratch, struct share_parts *out)
 {
-    out->parts_count = recipe_parts(replica->recipe, role, f, range.begin, range.end, scratch);
+    struct plan_share share;
+    replica_share(replica, f, member, &share);
+    out->parts_count = recipe_parts(replica->recipe, role, f, &share, scratch);
     if (out->parts_count == 0)
         return ERR_OK;
     TRY(mem_new(out->parts_count, sizeof *out->parts, "the recipe", &out->parts));
@@ -121,10 +138,10 @@ static enum err cut_parts(struct replica *replica, enum recipe_role role, uint32
 static enum err cut_fragment(struct replica *replica, uint32_t f, struct codec_part *scratch)
 {
     struct fragment *fragment = &replica->fragments[f];
-    TRY(mem_new(replica->conf.members_count, sizeof *fragment->shards, "the recipe", &fragment->shards));
-    for (uint32_t s = 0; s < replica->conf.members_count; s++)
-        TRY(cut_parts(replica, RECIPE_CONTRIBUTION, f, replica_shard(replica, f, s), scratch, &fragment->shards[s]));
-    return cut_parts(replica, RECIPE_RESULT, f, replica_own_shard(replica, f), scratch, &fragment->result);
+    TRY(mem_new(replica->conf.members_count, sizeof *fragment->shares, "the recipe", &fragment->shares));
+    for (uint32_t i = 0; i < replica->conf.members_count; i++)
+        TRY(cut_parts(replica, RECIPE_CONTRIBUTION, f, i, scratch, &fragment->shares[i]));
+    return cut_parts(replica, RECIPE_RESULT, f, replica->conf.self, scratch, &fragment->result);
 }
 
 static enum err cut_all(struct replica *replica)
@@ -153,7 +170,7 @@ static enum err alloc_fragment(struct replica *replica, uint32_t f)
     const struct replica_conf *conf = &replica->conf;
     struct fragment *fragment = &replica->fragments[f];
     size_t count = (size_t)conf->plan->fragments[f].values_count;
-    size_t owned = shard_values(shard_of(conf, f, conf->self));
+    size_t owned = share_values(conf, f, conf->self);
     TRY(alloc_state(replica, f));
     TRY(mem_new(conf->members_count, sizeof *fragment->scores, "scores", &fragment->scores));
     if (by_value(conf))
@@ -172,9 +189,6 @@ static enum err new_empty(const struct replica_conf *conf, struct replica **out)
     TRY(mem_new(1, sizeof **out, "the replica", out));
     struct replica *replica = *out;
     replica->conf = *conf;
-    TRY(mem_new(conf->members_count, sizeof *replica->weights, "the replica", &replica->weights));
-    memcpy(replica->weights, conf->weights, conf->members_count * sizeof *replica->weights);
-    replica->conf.weights = replica->weights;
     return mem_new(conf->plan->fragments_count, sizeof *replica->fragments, "the replica", &replica->fragments);
 }
 
@@ -208,7 +222,7 @@ out:
     return err;
 }
 
-static void free_parts(struct shard_parts *cut)
+static void free_parts(struct share_parts *cut)
 {
     mem_free(cut->parts);
     adapt_free(cut->adapt);
@@ -230,51 +244,61 @@ void replica_free(struct replica *replica)
         mem_free(fragment->usual);
         mem_free(fragment->decoded);
         free_parts(&fragment->result);
-        for (uint32_t s = 0; fragment->shards != NULL && s < replica->conf.members_count; s++)
-            free_parts(&fragment->shards[s]);
-        mem_free(fragment->shards);
+        for (uint32_t i = 0; fragment->shares != NULL && i < replica->conf.members_count; i++)
+            free_parts(&fragment->shares[i]);
+        mem_free(fragment->shares);
     }
     recipe_free(replica->recipe);
     mem_free(replica->fragments);
-    mem_free(replica->weights);
     mem_free(replica);
 }
 
-struct plan_shard replica_shard(const struct replica *replica, uint32_t f, uint32_t shard)
+void replica_share(const struct replica *replica, uint32_t f, uint32_t member, struct plan_share *out)
 {
-    return shard_of(&replica->conf, f, shard);
+    plan_share(replica->conf.plan, f, &replica->conf.map, member, out);
 }
 
-struct plan_shard replica_own_shard(const struct replica *replica, uint32_t f)
+size_t replica_share_values(const struct replica *replica, uint32_t f, uint32_t member)
 {
-    return shard_of(&replica->conf, f, replica->conf.self);
+    return share_values(&replica->conf, f, member);
 }
 
-struct bitset replica_shards(const struct replica *replica, uint32_t f)
+size_t replica_own_values(const struct replica *replica, uint32_t f)
 {
-    struct bitset shards = {{0}};
-    for (uint32_t s = 0; s < replica->conf.members_count; s++)
-        if (shard_values(replica_shard(replica, f, s)) > 0)
-            bitset_add(&shards, s);
-    return shards;
+    return share_values(&replica->conf, f, replica->conf.self);
 }
 
-size_t replica_shard_max(const struct replica *replica)
+uint32_t replica_owner(const struct replica *replica, uint32_t f, uint32_t shard)
+{
+    return replica->conf.map.owner[shardmap_slot(f, replica->conf.plan->fragments[f].shards_count, shard)];
+}
+
+struct bitset replica_owners(const struct replica *replica, uint32_t f)
+{
+    struct bitset owners = {{0}};
+    for (uint32_t i = 0; i < replica->conf.members_count; i++)
+        if (share_values(&replica->conf, f, i) > 0)
+            bitset_add(&owners, i);
+    return owners;
+}
+
+size_t replica_share_max(const struct replica *replica)
 {
     size_t most = 0;
     for (uint32_t f = 0; f < replica->conf.plan->fragments_count; f++) {
-        for (uint32_t s = 0; s < replica->conf.members_count; s++) {
-            size_t count = shard_values(replica_shard(replica, f, s));
+        for (uint32_t i = 0; i < replica->conf.members_count; i++) {
+            size_t count = share_values(&replica->conf, f, i);
             most = count > most ? count : most;
         }
     }
     return most;
 }
 
-size_t replica_frame_bytes_max(const struct replica *replica, uint32_t f, uint32_t shard)
+size_t replica_frame_bytes_max(const struct replica *replica, uint32_t f, uint32_t member)
 {
-    struct plan_shard range = replica_shard(replica, f, shard);
-    return recipe_frame_bytes_max(replica->conf.plan, &replica->conf.choice, f, range.begin, range.end);
+    struct plan_share share;
+    replica_share(replica, f, member, &share);
+    return recipe_frame_bytes_max(replica->conf.plan, &replica->conf.choice, f, &share);
 }
 
 size_t replica_factor_values(const struct replica *replica)
@@ -302,7 +326,25 @@ float *replica_owner_residual(struct replica *replica, uint32_t f)
     return replica->fragments[f].owner_residual;
 }
 
-static enum err encode(const struct replica *replica, struct shard_parts *cut, const struct vec_source *source,
+/* Sum of squares of what is encoded, before residuals. */
+static double square_sum(const struct vec_source *source, const struct plan_share *share)
+{
+    double sum = 0;
+    for (uint32_t r = 0; r < share->runs_count; r++) {
+        const struct plan_shard *run = &share->run[r];
+        sum += outer_square_sum(source->minuend + run->begin,
+                                source->subtrahend != NULL ? source->subtrahend + run->begin : NULL, run_values(run));
+    }
+    return sum;
+}
+
+/* An array of our share's values alone. */
+static struct plan_share packed(size_t count)
+{
+    return (struct plan_share){.runs_count = count > 0, .values_count = count, .run = {{.end = count}}};
+}
+
+static enum err encode(const struct replica *replica, struct share_parts *cut, const struct vec_source *source,
                        struct codec *codec, float *left, uint8_t *frame, size_t *frame_bytes, size_t *fault)
 {
     /* A choice that could not be made (NaN) leaves the one before; encoding then says what is wrong. */
@@ -332,21 +374,21 @@ static double note_usual(struct usual *usual, bool settled, double norm, double 
 /* A residual that is large beside the outer gradient is mostly old: with outer momentum it feeds itself (measured,
  * docs/ARCHITECTURE.md). It is cut down, and less of it kept. */
 static void restrain(const struct replica_conf *conf, struct fragment *fragment, struct usual *usual, float *left,
-                     const struct vec_source *meant, double tokens, size_t count)
+                     const struct vec_source *meant, double tokens, const struct plan_share *share)
 {
     double factor = (double)conf->feedback_decay;
     if (conf->feedback_limit > 0) {
         double limit = (double)conf->feedback_limit;
-        double norm = sqrt(outer_square_sum(meant->minuend, meant->subtrahend, count));
-        double residual = factor * sqrt(outer_square_sum(left, NULL, count));
+        double norm = sqrt(square_sum(meant, share));
+        double residual = factor * sqrt(square_sum(&(struct vec_source){.minuend = left}, share));
         double most = limit * note_usual(usual, atomic_load(&fragment->settled), norm, tokens, residual > limit * norm);
         if (residual > most) {
             factor *= most / residual;
             atomic_fetch_add(&fragment->cuts, 1);
         }
     }
-    if (factor < 1)
-        outer_scale(left, count, (float)factor);
+    for (uint32_t r = 0; factor < 1 && r < share->runs_count; r++)
+        outer_scale(left + share->run[r].begin, run_values(&share->run[r]), (float)factor);
 }
 
 void replica_settle(struct replica *replica, uint32_t f)
@@ -359,29 +401,25 @@ uint64_t replica_feedback_cuts(const struct replica *replica, uint32_t f)
     return atomic_load(&replica->fragments[f].cuts);
 }
 
-enum err replica_encode(struct replica *replica, uint32_t f, uint32_t shard, const float *base, const float *theta,
+enum err replica_encode(struct replica *replica, uint32_t f, uint32_t member, const float *base, const float *theta,
                         uint64_t tokens, struct codec *codec, uint8_t *frame, size_t *frame_bytes)
 {
     struct fragment *fragment = &replica->fragments[f];
-    struct plan_shard range = replica_shard(replica, f, shard);
+    struct plan_share share;
     size_t fault = 0;
-    struct vec_source source = {
-        .minuend = base + range.begin,
-        .subtrahend = theta + range.begin,
-        .residual = fragment->residual != NULL ? fragment->residual + range.begin : NULL,
-    };
-    float *pending = fragment->pending != NULL ? fragment->pending + range.begin : NULL;
-    enum err err = encode(replica, &fragment->shards[shard], &source, codec, pending, frame, frame_bytes, &fault);
-    if (err == ERR_OK && pending != NULL)
-        restrain(&replica->conf, fragment, &fragment->usual[shard], pending, &source, (double)tokens,
-                 shard_values(range));
+    struct vec_source source = {.minuend = base, .subtrahend = theta, .residual = fragment->residual};
+    replica_share(replica, f, member, &share);
+    enum err err =
+        encode(replica, &fragment->shares[member], &source, codec, fragment->pending, frame, frame_bytes, &fault);
+    if (err == ERR_OK && fragment->pending != NULL)
+        restrain(&replica->conf, fragment, &fragment->usual[member], fragment->pending, &source, (double)tokens,
+                 &share);
     if (err == ERR_NONFINITE) {
-        const struct plan_tensor *tensor = plan_tensor_at(replica->conf.plan, f, range.begin + fault);
+        const struct plan_tensor *tensor = plan_tensor_at(replica->conf.plan, f, fault);
         return err_set(err,
                        "tensor %s holds NaN or Inf (near value %" PRIu64 "): fragment %" PRIu32
                        " is not contributed and will be reset to the next anchor; lower the learning rate",
-                       tensor != NULL ? tensor->name : "(padding)",
-                       tensor != NULL ? range.begin + fault - tensor->offset : 0, f);
+                       tensor != NULL ? tensor->name : "(padding)", tensor != NULL ? fault - tensor->offset : 0, f);
     }
     return err;
 }
@@ -495,7 +533,8 @@ enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_inpu
                         struct codec *codec, float *scratch, uint8_t *frame, size_t *frame_bytes, size_t *bad)
 {
     struct fragment *fragment = &replica->fragments[f];
-    size_t count = shard_values(replica_shard(replica, f, replica->conf.self));
+    size_t count = replica_own_values(replica, f);
+    struct plan_share all = packed(count);
     size_t fault = 0;
     TRY((by_value(&replica->conf) ? mean_by_value : weighted_mean)(replica, fragment, inputs, inputs_count, count,
                                                                    codec, scratch, bad));
@@ -504,19 +543,21 @@ enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_inpu
         encode(replica, &fragment->result, &source, codec, fragment->owner_pending, frame, frame_bytes, &fault);
     if (err == ERR_OK && fragment->owner_pending != NULL)
         restrain(&replica->conf, fragment, &fragment->usual[replica->conf.members_count], fragment->owner_pending,
-                 &source, mean_weight(inputs, inputs_count), count);
+                 &source, mean_weight(inputs, inputs_count), &all);
     if (err != ERR_NONFINITE)
         return err;
     *bad = largest_input(inputs, inputs_count, codec, scratch, count);
     return err_set(err, "it holds NaN, Inf or numbers that make the mean larger than the codec can hold");
 }
 
-void replica_commit(struct replica *replica, uint32_t f, uint32_t shard)
+void replica_commit(struct replica *replica, uint32_t f, uint32_t member)
 {
     struct fragment *fragment = &replica->fragments[f];
-    struct plan_shard range = replica_shard(replica, f, shard);
-    if (fragment->residual != NULL)
-        memcpy(fragment->residual + range.begin, fragment->pending + range.begin, shard_values(range) * sizeof(float));
+    struct plan_share share;
+    replica_share(replica, f, member, &share);
+    for (uint32_t r = 0; fragment->residual != NULL && r < share.runs_count; r++)
+        memcpy(fragment->residual + share.run[r].begin, fragment->pending + share.run[r].begin,
+               run_values(&share.run[r]) * sizeof(float));
 }
 
 void replica_commit_owner(struct replica *replica, uint32_t f)
@@ -527,33 +568,39 @@ void replica_commit_owner(struct replica *replica, uint32_t f)
     fragment->owner_pending = old;
 }
 
-enum err replica_apply(struct replica *replica, uint32_t f, uint32_t shard, const struct outer_round *round,
+enum err replica_apply(struct replica *replica, uint32_t f, uint32_t member, const struct outer_round *round,
                        const uint8_t *frame, size_t frame_bytes, enum replica_residual_rule rule, struct codec *codec,
                        float *scratch)
 {
     struct fragment *fragment = &replica->fragments[f];
-    struct plan_shard range = replica_shard(replica, f, shard);
-    size_t count = shard_values(range);
-    TRY(codec_decode(codec, frame, frame_bytes, scratch, count));
-    float *momentum = fragment->momentum != NULL ? fragment->momentum + range.begin : NULL;
-    outer_step(&replica->conf.outer, round, fragment->anchor + range.begin, momentum, scratch, count);
+    struct plan_share share;
+    replica_share(replica, f, member, &share);
+    TRY(codec_decode(codec, frame, frame_bytes, scratch, (size_t)share.values_count));
+    for (uint32_t r = 0; r < share.runs_count; r++) {
+        uint64_t begin = share.run[r].begin;
+        size_t count = run_values(&share.run[r]);
+        float *momentum = fragment->momentum != NULL ? fragment->momentum + begin : NULL;
+        outer_step(&replica->conf.outer, round, fragment->anchor + begin, momentum, scratch, count);
+        if (rule == REPLICA_CLEAR && fragment->residual != NULL)
+            memset(fragment->residual + begin, 0, count * sizeof(float));
+        scratch += count;
+    }
     if (rule == REPLICA_MOVE)
-        replica_commit(replica, f, shard);
-    else if (rule == REPLICA_CLEAR && fragment->residual != NULL)
-        memset(fragment->residual + range.begin, 0, count * sizeof(float));
+        replica_commit(replica, f, member);
     return ERR_OK;
 }
 
-enum err replica_measure(struct replica *replica, uint32_t f, uint32_t shard, const uint8_t *frame, size_t frame_bytes,
+enum err replica_measure(struct replica *replica, uint32_t f, uint32_t member, const uint8_t *frame, size_t frame_bytes,
                          struct codec *codec, float *scratch, struct replica_size *size)
 {
     const float *momentum = replica->fragments[f].momentum;
-    struct plan_shard range = replica_shard(replica, f, shard);
+    struct plan_share share;
+    replica_share(replica, f, member, &share);
     *size = (struct replica_size){0};
-    TRY(codec_decode(codec, frame, frame_bytes, scratch, shard_values(range)));
-    size->delta = outer_square_sum(scratch, NULL, shard_values(range));
+    TRY(codec_decode(codec, frame, frame_bytes, scratch, (size_t)share.values_count));
+    size->delta = outer_square_sum(scratch, NULL, (size_t)share.values_count);
     if (momentum != NULL)
-        size->momentum = outer_square_sum(momentum + range.begin, NULL, shard_values(range));
+        size->momentum = square_sum(&(struct vec_source){.minuend = momentum}, &share);
     return ERR_OK;
 }
 
@@ -587,8 +634,7 @@ void replica_clear_residuals(struct replica *replica, uint32_t f)
     if (fragment->residual != NULL)
         memset(fragment->residual, 0, count * sizeof(float));
     if (fragment->owner_residual != NULL)
-        memset(fragment->owner_residual, 0,
-               shard_values(replica_shard(replica, f, replica->conf.self)) * sizeof(float));
+        memset(fragment->owner_residual, 0, replica_own_values(replica, f) * sizeof(float));
 }
 
 void replica_clear(struct replica *replica, uint32_t f)

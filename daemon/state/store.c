@@ -50,12 +50,6 @@ static size_t list_arrays(const struct model_plan *plan, struct replica *replica
     return n;
 }
 
-static uint64_t owned_values(struct replica *replica, uint32_t f)
-{
-    struct plan_shard shard = replica_own_shard(replica, f);
-    return shard.end - shard.begin;
-}
-
 enum err store_save_fragment(const char *folder, const struct runspec *spec, const struct digest *shares,
                              const struct model_plan *plan, struct replica *replica, uint32_t f,
                              const struct store_fragment *state)
@@ -67,7 +61,7 @@ enum err store_save_fragment(const char *folder, const struct runspec *spec, con
     struct tensorfile_tensor tensors[4];
     char version[32], step[32];
     char hash[DIGEST_HEX_BYTES], run[DIGEST_HEX_BYTES], plan_id[DIGEST_HEX_BYTES], shares_id[DIGEST_HEX_BYTES];
-    size_t count = list_arrays(plan, replica, f, owned_values(replica, f), arrays);
+    size_t count = list_arrays(plan, replica, f, replica_own_values(replica, f), arrays);
     for (size_t i = 0; i < count; i++)
         tensors[i] = (struct tensorfile_tensor){.name = arrays[i].name, .dims = 1, .shape = {arrays[i].count}};
     snprintf(version, sizeof version, "%" PRIu64, state->version);
@@ -136,7 +130,7 @@ static enum err load_arrays(const struct tensorfile *file, const struct model_pl
                             uint32_t f)
 {
     struct array arrays[4];
-    size_t count = list_arrays(plan, replica, f, owned_values(replica, f), arrays);
+    size_t count = list_arrays(plan, replica, f, replica_own_values(replica, f), arrays);
     for (size_t i = 0; i < count; i++) {
         const float *values;
         enum err err = tensorfile_values(file, arrays[i].name, arrays[i].count, &values);

@@ -51,7 +51,7 @@ static enum err resume_fragment(struct attachment *a, uint32_t f)
     a->fragments[f].up = true;
     /* Its snapshot may have been counted by the round that closed while we were away. */
     if (resumed.in_flight) {
-        struct bitset shards = replica_shards(a->plan.replica, f);
+        struct bitset shards = replica_owners(a->plan.replica, f);
         struct bitset counted =
             results_counting(a->plan.ledger, f, resumed.base_version + 1, &shards, a->conf.view->self);
         a->tally.counted += shared_counted(a->shared, f, &counted);
@@ -220,7 +220,7 @@ void arrival_started(struct attachment *a, uint32_t f, bool initial)
  * which. Results that are not here any more were made while this island was away. */
 static bool counted_beyond(const struct attachment *a, uint32_t f, uint64_t version)
 {
-    struct bitset shards = replica_shards(a->plan.replica, f);
+    struct bitset shards = replica_owners(a->plan.replica, f);
     uint64_t own = sync_own(a->plan.sync, f).version;
     for (uint64_t v = version + 1; v <= own && v <= version + KEPT_LOOK; v++) {
         struct bitset held = results_held(a->plan.ledger, f, v, a->conf.view->count);

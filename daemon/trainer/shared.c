@@ -392,26 +392,26 @@ void shared_void(struct shared *shared, uint32_t f, bool is)
 }
 
 /* The part of all parameters that a shard holds. */
-static double share_of(const struct shared *shared, uint32_t f, uint32_t s)
+static double part_of_all(const struct shared *shared, uint32_t f, uint32_t s)
 {
-    struct plan_shard shard = replica_shard(shared->conf.replica, f, s);
+    struct plan_shard shard = plan_shard(shared->conf.plan->plan, f, s);
     double all = 0;
     for (uint32_t k = 0; k < fragments_of(shared); k++)
         all += (double)shared->fragments[k].values_count;
     return (double)(shard.end - shard.begin) / all;
 }
 
-double shared_counted(struct shared *shared, uint32_t f, const struct bitset *shards)
+double shared_counted(struct shared *shared, uint32_t f, const struct bitset *owners)
 {
     struct ipc_fragment *fragment = ipc_at(shared, f);
     double counted = 0;
-    bitset_add_all(&shared->fragments[f].counted, shards);
-    for (uint32_t s = 0; s < shared->conf.view->count; s++) {
+    bitset_add_all(&shared->fragments[f].counted, owners);
+    for (uint32_t s = 0; s < shared->conf.plan->plan->fragments[f].shards_count; s++) {
         /* Read once each: the trainer may write there meanwhile. */
         uint64_t tokens = fragment->snapshot_tokens, before = fragment->counted_tokens[s];
-        if (!bitset_has(shards, s) || tokens <= before)
+        if (!bitset_has(owners, replica_owner(shared->conf.replica, f, s)) || tokens <= before)
             continue;
-        counted += (double)(tokens - before) * share_of(shared, f, s);
+        counted += (double)(tokens - before) * part_of_all(shared, f, s);
         fragment->counted_tokens[s] = tokens;
     }
     return counted;
@@ -449,13 +449,18 @@ enum shared_gift shared_give(struct shared *shared, uint32_t f, uint64_t version
 static void put_ranges(struct shared *shared, uint32_t f, struct ipc_fragment *fragment)
 {
     const struct shared_fragment *own = &shared->fragments[f];
-    uint32_t count = 0;
-    for (uint32_t s = 0; s < shared->conf.view->count; s++) {
-        struct plan_shard shard = replica_shard(shared->conf.replica, f, s);
+    uint32_t count = 0, last = SHARDMAP_NOBODY; /* the owner of the last range */
+    for (uint32_t s = 0; s < shared->conf.plan->plan->fragments[f].shards_count; s++) {
+        struct plan_shard shard = plan_shard(shared->conf.plan->plan, f, s);
+        uint32_t owner = replica_owner(shared->conf.replica, f, s);
+        uint32_t mode = own->void_work ? IPC_RESET : bitset_has(&own->counted, owner) ? IPC_MIX : IPC_SHIFT;
         if (shard.end == shard.begin)
             continue;
-        uint32_t mode = own->void_work ? IPC_RESET : bitset_has(&own->counted, s) ? IPC_MIX : IPC_SHIFT;
-        fragment->ranges[count++] = (struct ipc_range){.begin = shard.begin, .end = shard.end, .mode = mode};
+        if (owner == last)
+            fragment->ranges[count - 1].end = shard.end;
+        else
+            fragment->ranges[count++] = (struct ipc_range){.begin = shard.begin, .end = shard.end, .mode = mode};
+        last = owner;
     }
     fragment->ranges_count = count;
 }

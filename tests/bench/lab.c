@@ -16,6 +16,7 @@
 #include "worker/data.h"
 #include "worker/inner.h"
 #include "worker/model/model.h"
+#include "tests/lib/shares.h"
 
 struct island {
     struct model *model;
@@ -132,7 +133,7 @@ static enum err open_replica(struct lab *lab, uint32_t i)
                                 .feedback_decay = (float)lab->conf->spec.feedback_decay,
                                 .feedback_limit = (float)lab->conf->spec.feedback_limit,
                                 .outliers = rules_outliers(&lab->conf->spec),
-                                .weights = weights,
+                                .map = shardmap_of(weights, conf->islands),
                                 .members_count = lab->conf->islands,
                                 .self = i};
     uint32_t fragments = fragments_of(lab);
@@ -323,7 +324,7 @@ static enum err encode(struct lab *lab, struct flight *flight, uint32_t i, uint3
     struct island *island = &lab->island[i];
     for (uint32_t s = 0; s < lab->conf->islands; s++) {
         struct frame *frame = &flight->frame[i][s];
-        struct plan_shard range = replica_shard(island->replica, f, s);
+        struct plan_shard range = shares_run(island->replica, f, s);
         if (range.begin == range.end)
             continue;
         TRY(replica_encode(island->replica, f, s, island->base[f], lab->theta, island->tokens[f], lab->codec,
@@ -412,7 +413,7 @@ static enum err outer_step_on_all(struct lab *lab, struct flight *flight, uint32
     uint32_t islands = lab->conf->islands;
     struct outer_conf outer = rules_outer(&lab->conf->spec);
     for (uint32_t s = 0; s < islands; s++) {
-        struct plan_shard range = replica_shard(lab->island[0].replica, f, s);
+        struct plan_shard range = shares_run(lab->island[0].replica, f, s);
         size_t bytes;
         if (range.begin == range.end)
             continue;

@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "net/wire.h"
 #include "tests/lib/fuzz.h"
+#include "tests/lib/shares.h"
 #include "tests/lib/testlib.h"
 #include "tests/lib/trainerstage.h"
 
@@ -405,7 +406,7 @@ static void encode(struct stage *stage, uint32_t f)
     struct replica_snapshot *snapshot = &stage->snapshot[f];
     size_t frame_bytes;
     for (uint32_t s = 0; s < stage->run.view.count; s++) {
-        struct plan_shard shard = replica_shard(stage->run.replica, f, s);
+        struct plan_shard shard = shares_run(stage->run.replica, f, s);
         if (shard.end == shard.begin || replica_frame_bytes_max(stage->run.replica, f, s) > sizeof frame)
             continue;
         (void)!replica_encode(stage->run.replica, f, s, snapshot->base, snapshot->theta,

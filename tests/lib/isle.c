@@ -181,7 +181,7 @@ static void make_sync(struct isle *isle)
 {
     struct bitset shards[ISLE_FRAGMENTS];
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
-        shards[f] = replica_shards(isle->replica, f);
+        shards[f] = replica_owners(isle->replica, f);
     struct sync_conf conf = {
         .self = isle->self,
         .members_count = isle->run->count,
@@ -214,7 +214,7 @@ void isle_make_plan(struct isle *isle)
     struct replica_conf replica = {.plan = isle->plan->plan,
                                    .outer = rules_outer(&run->spec),
                                    .choice = rules_codec(&run->spec),
-                                   .weights = run->uplinks,
+                                   .map = shardmap_of(run->uplinks, run->count),
                                    .members_count = run->count,
                                    .self = isle->self};
     assert_ok(events_reserve(isle->events, ISLE_FRAGMENTS, run->count));

@@ -8,6 +8,7 @@
 
 #include "daemon/rules.h"
 #include "daemon/state/state_object.h"
+#include "tests/lib/shares.h"
 
 enum { DEADLINE_MS = 10000, STEPS_A_ROUND = 10, TOKENS_A_ROUND = 1000, LEDGER_BYTES = 16 << 20 };
 
@@ -51,7 +52,7 @@ static struct replica *new_replica(const struct rig *rig)
                                 .feedback_decay = (float)rig->spec.feedback_decay,
                                 .feedback_limit = (float)rig->spec.feedback_limit,
                                 .outliers = rules_outliers(&rig->spec),
-                                .weights = weights,
+                                .map = shardmap_of(weights, rig->conf.members),
                                 .members_count = rig->conf.members,
                                 .self = rig->conf.self};
     assert_ok(replica_new(&conf, &replica));
@@ -62,7 +63,7 @@ static void open_sync(struct rig *rig)
 {
     struct bitset shards[RIG_FRAGMENTS];
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
-        shards[f] = replica_shards(rig->replica, f);
+        shards[f] = replica_owners(rig->replica, f);
     struct sync_conf conf = {.self = rig->conf.self,
                              .members_count = rig->conf.members,
                              .fragments_count = RIG_FRAGMENTS,
@@ -183,12 +184,11 @@ struct replica *rig_twin(const struct rig *rig)
 {
     struct replica *twin = new_replica(rig);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
-        struct plan_shard own = replica_own_shard(twin, f);
         copy_values(replica_anchor(twin, f), replica_anchor(rig->replica, f), rig_values(rig, f));
         copy_values(replica_momentum(twin, f), replica_momentum(rig->replica, f), rig_values(rig, f));
         copy_values(replica_residual(twin, f), replica_residual(rig->replica, f), rig_values(rig, f));
         copy_values(replica_owner_residual(twin, f), replica_owner_residual(rig->replica, f),
-                    (size_t)(own.end - own.begin));
+                    replica_own_values(twin, f));
     }
     return twin;
 }
@@ -235,8 +235,8 @@ static void started(struct rig *rig, const struct event *event)
 static void counted(struct rig *rig, const struct event *event)
 {
     struct replica_snapshot *snapshot = &rig->snapshot[event->fragment];
-    for (uint32_t s = 0; s < rig->conf.members; s++)
-        if (bitset_has(&event->shards, s))
+    for (uint32_t s = 0; s < rig->plan->plan->fragments[event->fragment].shards_count; s++)
+        if (bitset_has(&event->shards, replica_owner(rig->replica, event->fragment, s)))
             snapshot->counted_tokens[s] = snapshot->tokens;
 }
 
@@ -622,7 +622,7 @@ size_t rig_values(const struct rig *rig, uint32_t f)
 
 struct plan_shard rig_shard(const struct rig *rig, uint32_t f, uint32_t shard)
 {
-    return replica_shard(rig->replica, f, shard);
+    return shares_run(rig->replica, f, shard);
 }
 
 void rig_damage(const char *path, long at)

@@ -43,7 +43,7 @@ struct replica_conf smallrun_conf(const struct smallrun *run, uint32_t self)
                                  .feedback_decay = (float)spec->feedback_decay,
                                  .feedback_limit = (float)spec->feedback_limit,
                                  .outliers = rules_outliers(spec),
-                                 .weights = weights,
+                                 .map = shardmap_of(weights, SMALLRUN_MEMBERS),
                                  .members_count = SMALLRUN_MEMBERS,
                                  .self = self};
 }
@@ -66,11 +66,10 @@ enum { ARRAYS = 4 };
 static void list_arrays(struct replica *replica, const struct smallrun *run, uint32_t f, struct array *arrays)
 {
     size_t count = (size_t)run->plan->plan->fragments[f].values_count;
-    struct plan_shard own = replica_own_shard(replica, f);
     arrays[0] = (struct array){replica_anchor(replica, f), count};
     arrays[1] = (struct array){replica_momentum(replica, f), count};
     arrays[2] = (struct array){replica_residual(replica, f), count};
-    arrays[3] = (struct array){replica_owner_residual(replica, f), (size_t)(own.end - own.begin)};
+    arrays[3] = (struct array){replica_owner_residual(replica, f), replica_own_values(replica, f)};
 }
 
 void smallrun_fill(struct replica *replica, const struct smallrun *run, uint32_t f, uint64_t seed)

@@ -50,7 +50,7 @@ static void make_replica(struct trainerrun *run)
     struct replica_conf conf = {.plan = run->plan->plan,
                                 .outer = rules_outer(&run->spec),
                                 .choice = rules_codec(&run->spec),
-                                .weights = weights,
+                                .map = shardmap_of(weights, run->view.count),
                                 .members_count = run->view.count,
                                 .self = run->view.self};
     assert_ok(replica_new(&conf, &run->replica));
@@ -111,7 +111,7 @@ void trainerrun_new_sync(struct trainerrun *run)
     struct bitset shards[TRAINERRUN_FRAGMENTS];
     sync_free(run->sync);
     for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
-        shards[f] = replica_shards(run->replica, f);
+        shards[f] = replica_owners(run->replica, f);
     struct sync_conf conf = {.self = run->view.self,
                              .members_count = run->view.count,
                              .fragments_count = TRAINERRUN_FRAGMENTS,

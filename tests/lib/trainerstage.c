@@ -167,7 +167,7 @@ static void order_apply(struct stage *stage, uint32_t f, uint64_t version)
 {
     size_t bytes;
     float *anchor = values_of(stage, f, &bytes);
-    struct bitset shards = replica_shards(stage->run.replica, f);
+    struct bitset shards = replica_owners(stage->run.replica, f);
     struct event event = {.type = EVENT_COUNTED, .fragment = f};
     if (!stage->applies)
         return;
@@ -353,7 +353,7 @@ void stage_step(struct stage *stage, const struct sync_event *event)
 
 void stage_results(struct stage *stage, uint32_t f, const struct bitset *shards)
 {
-    struct bitset all = replica_shards(stage->run.replica, f);
+    struct bitset all = replica_owners(stage->run.replica, f);
     uint64_t version = sync_own(stage->run.sync, f).version + 1;
     for (uint32_t s = 0; s < stage->run.view.count; s++) {
         struct bitset members = bitset_first(1);

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "tests/lib/shares.h"
 #include "tests/lib/trainerstage.h"
 
 enum { POLLED = 8 };
@@ -319,7 +320,7 @@ static void orders_for_one_that_is_gone_do_nothing(void **state)
 static void the_next_trainer_is_credited_with_nothing(void **state)
 {
     (void)state;
-    struct bitset all = replica_shards(stage.run.replica, 0);
+    struct bitset all = replica_owners(stage.run.replica, 0);
     stage_train(&stage, true);
     stage_take_snapshot(&stage, 0, 6, 60, 3);
     leave_without_a_word(false);
@@ -328,7 +329,7 @@ static void the_next_trainer_is_credited_with_nothing(void **state)
     stage_hear(&stage, IPC_WELCOME);
     stage_fragment(&stage, 0)->snapshot_tokens = 5;
     trainer_counted(stage.trainer, 0, &all);
-    for (uint32_t s = 0; s < TRAINERRUN_ISLANDS; s++)
+    for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++)
         assert_int_equal(stage_fragment(&stage, 0)->counted_tokens[s], 0);
     stage_results(&stage, 0, &all);
     stage_tick(&stage, 1);

@@ -7,6 +7,7 @@
 
 #include "common/digest.h"
 #include "daemon/state/replica.h"
+#include "tests/lib/shares.h"
 
 enum { MEMBERS = 3, FRAME_MAX = 1 << 16 };
 
@@ -27,7 +28,7 @@ static struct replica *restrained(struct codec_choice choice, float limit)
                                 .error_feedback = true,
                                 .feedback_decay = 1,
                                 .feedback_limit = limit,
-                                .weights = weights,
+                                .map = shardmap_of(weights, MEMBERS),
                                 .members_count = MEMBERS,
                                 .choice = choice};
     struct replica *replica;
@@ -60,7 +61,7 @@ static void a_residual_does_not_outgrow_its_limit(void **state)
         theta[i] = 0.01f;
     for (size_t k = 0; k < 2; k++) {
         struct replica *one = restrained(topk, limits[k]);
-        struct plan_shard range = replica_shard(one, 0, 0);
+        struct plan_shard range = shares_run(one, 0, 0);
         size_t n = (size_t)(range.end - range.begin);
         for (int round = 0; round < 20; round++) {
             assert_ok(replica_encode(one, 0, 0, replica_anchor(one, 0), theta, 1000, codec, in.bytes, &in.count));
@@ -87,7 +88,7 @@ static void a_residual_does_not_grow_with_a_run_that_diverges(void **state)
     float *theta = calloc(count, sizeof *theta);
     for (int diverges = 0; diverges < 2; diverges++) {
         struct replica *one = restrained(topk, 0.7f);
-        struct plan_shard range = replica_shard(one, 0, 0);
+        struct plan_shard range = shares_run(one, 0, 0);
         size_t bad, n = (size_t)(range.end - range.begin);
         double usual[2] = {0};
         for (int round = 0; round < 120; round++) {
@@ -139,12 +140,12 @@ static void an_outlier_does_not_carry_the_mean_off(void **state)
                                     .outer = {.kind = OUTER_AVERAGE},
                                     .choice = {.id = CODEC_FP32},
                                     .outliers = {.action = actions[a], .threshold = 3, .warmup = 100, .trim = 1},
-                                    .weights = weights,
+                                    .map = shardmap_of(weights, MEMBERS),
                                     .members_count = MEMBERS};
         struct replica *owner;
         struct replica_input inputs[MEMBERS];
         assert_ok(replica_new(&conf, &owner));
-        struct plan_shard range = replica_shard(owner, 0, 0);
+        struct plan_shard range = shares_run(owner, 0, 0);
         size_t n = (size_t)(range.end - range.begin);
         float *values = calloc(n, sizeof *values);
         for (uint32_t i = 0; i < MEMBERS; i++) {
@@ -177,12 +178,12 @@ static void the_work_of_many_rounds_is_no_outlier(void **state)
                                 .outer = {.kind = OUTER_AVERAGE},
                                 .choice = {.id = CODEC_FP32},
                                 .outliers = {.action = OUTLIER_CLIP, .threshold = 3, .warmup = 100},
-                                .weights = weights,
+                                .map = shardmap_of(weights, MEMBERS),
                                 .members_count = MEMBERS};
     struct replica *owner;
     size_t bad;
     assert_ok(replica_new(&conf, &owner));
-    struct plan_shard range = replica_shard(owner, 0, 0);
+    struct plan_shard range = shares_run(owner, 0, 0);
     size_t n = (size_t)(range.end - range.begin);
     float *values = calloc(n, sizeof *values);
     for (int trained = 0; trained < 2; trained++) {

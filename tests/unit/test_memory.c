@@ -19,7 +19,7 @@ enum { MEMBERS = 4, SELF = 2, THREADS = 3, LAYERS = 4, TENSORS = 1 + 3 * LAYERS 
 
 /* What is not said, because it does not grow with the parameters: tables for each fragment and member, and what the
  * allocator rounds up. */
-enum { TABLE_BYTES = 576 };
+enum { TABLE_BYTES = 768 };
 
 /* What the run spec chooses and memory depends on. */
 static const struct row {
@@ -79,7 +79,7 @@ static void world_init(struct world *w, const struct row *row)
                                     .error_feedback = w->spec.error_feedback,
                                     .feedback_decay = 1,
                                     .outliers = rules_outliers(&w->spec),
-                                    .weights = weights,
+                                    .map = shardmap_of(weights, MEMBERS),
                                     .members_count = MEMBERS,
                                     .self = SELF};
     w->tables = (uint64_t)TABLE_BYTES * w->plan->plan->fragments_count * MEMBERS;
@@ -156,7 +156,7 @@ static void full_slots_and_threads_at_work_take_what_is_said(void **state)
         make_replica(&w);
         assert_ok(jobs_new(THREADS, 1, &w.jobs));
         size_t before = outofmem_allocated();
-        assert_ok(jobs_set_scratch(w.jobs, replica_shard_max(w.replica), replica_factor_values(w.replica)));
+        assert_ok(jobs_set_scratch(w.jobs, replica_share_max(w.replica), replica_factor_values(w.replica)));
         fill_slots(&w);
         assert_said(&w, "encoded frames and scratch", rows[r].name, memory_of(&w.conf, THREADS).frames, before);
         world_deinit(&w);
@@ -210,7 +210,7 @@ static void more_threads_take_more(void **state)
     struct world w;
     world_init(&w, &rows[0]);
     make_replica(&w);
-    uint64_t each = replica_shard_max(w.replica) * sizeof(float);
+    uint64_t each = replica_share_max(w.replica) * sizeof(float);
     assert_int_equal(memory_of(&w.conf, 8).frames - memory_of(&w.conf, 1).frames, 7 * each);
     world_deinit(&w);
 }

@@ -8,9 +8,10 @@
 #include "common/digest.h"
 #include "daemon/state/replica.h"
 #include "tests/lib/outofmem.h"
+#include "tests/lib/shares.h"
 #include "tests/lib/smallrun.h"
 
-enum { MEMBERS = 3, FRAME_MAX = 1 << 16 };
+enum { MEMBERS = 3, FRAME_MAX = 1 << 16, SCRATCH_VALUES = 1 << 16 };
 
 static struct plan *plan;
 static struct codec *codec;
@@ -25,7 +26,7 @@ static struct replica *member(uint32_t self)
                                 .outer = {.kind = OUTER_NESTEROV, .lr = 0.4f, .momentum = 0.9f},
                                 .error_feedback = true,
                                 .feedback_decay = 1,
-                                .weights = weights,
+                                .map = shardmap_of(weights, MEMBERS),
                                 .members_count = MEMBERS,
                                 .choice = {.id = CODEC_E3M0},
                                 .self = self};
@@ -94,7 +95,7 @@ static void residuals_move_only_when_counted(void **state)
     (void)state;
     static struct frame in, result;
     struct replica *one = member(0);
-    struct plan_shard range = replica_shard(one, 0, 0);
+    struct plan_shard range = shares_run(one, 0, 0);
     size_t bad, n = (size_t)(range.end - range.begin);
     const float *residual = replica_residual(one, 0) + range.begin;
     contribute(one, 0, 1, &in);
@@ -138,7 +139,7 @@ static void the_one_who_sends_nonsense_is_left_out(void **state)
     struct codec *plain;
     size_t bad;
     assert_ok(codec_new(0, &plain));
-    struct plan_shard range = replica_shard(owner, 0, 0);
+    struct plan_shard range = shares_run(owner, 0, 0);
     size_t n = (size_t)(range.end - range.begin);
     for (uint32_t culprit = 0; culprit < MEMBERS; culprit++) {
         for (uint32_t i = 0; i < MEMBERS; i++) {
@@ -206,7 +207,7 @@ static float *copy_of(const float *values, uint64_t count)
 static float *encode_again(struct replica *replica, const struct smallrun *run, uint32_t f, uint32_t s,
                            struct frame *frame)
 {
-    struct plan_shard range = replica_shard(replica, f, s);
+    struct plan_shard range = shares_run(replica, f, s);
     size_t n = (size_t)(range.end - range.begin);
     float *theta = calloc((size_t)run->plan->plan->fragments[f].values_count, sizeof *theta);
     float *left = malloc(n * sizeof *left);
@@ -250,7 +251,7 @@ static void a_residual_moves_for_the_shard_that_counts_us_alone(void **state)
     static struct frame frame;
     struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
     struct replica *one = filled(&run, 0), *other = filled(&run, 0);
-    struct plan_shard range = replica_shard(one, 1, 2);
+    struct plan_shard range = shares_run(one, 1, 2);
     size_t n = (size_t)(range.end - range.begin);
     free(encode_again(one, &run, 1, 0, &frame)); /* pending for other shards, too */
     free(encode_again(one, &run, 1, 1, &frame));
@@ -293,7 +294,7 @@ static void the_owners_residual_moves_when_its_result_is_the_truth(void **state)
     static struct frame in, out;
     struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
     struct replica *owner = filled(&run, SELF);
-    struct plan_shard range = replica_own_shard(owner, 1);
+    struct plan_shard range = shares_run(owner, 1, SELF);
     size_t n = (size_t)(range.end - range.begin);
     float *mean = malloc(n * sizeof *mean), *decoded = malloc(n * sizeof *decoded);
     float *before = copy_of(replica_owner_residual(owner, 1), n);
@@ -334,7 +335,7 @@ static void only_a_share_of_a_residual_is_kept_where_it_decays(void **state)
     conf.feedback_limit = 0;
     assert_ok(replica_new(&conf, &half));
     smallrun_fill(half, &run, 1, 1);
-    struct plan_shard range = replica_shard(half, 1, 2);
+    struct plan_shard range = shares_run(half, 1, 2);
     float *left = encode_again(half, &run, 1, 2, &frame);
     replica_commit(half, 1, 2);
     for (uint64_t i = range.begin; i < range.end; i++)
@@ -355,10 +356,9 @@ static void what_is_cleared_is_as_new(void **state)
     replica_clear_residuals(one, 1);
     assert_ok(replica_hash(one, 1, 4, &after)); /* anchor and momentum stand */
     assert_true(digest_equal(&before, &after));
-    struct plan_shard own = replica_own_shard(one, 1);
     assert_memory_equal(replica_residual(one, 1), replica_residual(new, 1), bytes);
     assert_memory_equal(replica_owner_residual(one, 1), replica_owner_residual(new, 1),
-                        (size_t)(own.end - own.begin) * sizeof(float));
+                        replica_own_values(one, 1) * sizeof(float));
     smallrun_fill(one, &run, 1, 2);
     replica_clear(one, 1);
     /* And the other fragments are untouched. */
@@ -380,7 +380,7 @@ static void without_feedback_there_are_no_residuals_to_move(void **state)
     struct replica *one = smallrun_replica(&run, 2);
     struct replica_input input = {.frame = in.bytes, .weight = 1};
     struct replica_size size;
-    struct plan_shard own = replica_own_shard(one, 1);
+    struct plan_shard own = shares_run(one, 1, 2);
     float *theta = calloc((size_t)run.plan->plan->fragments[1].values_count, sizeof *theta);
     size_t bad;
     smallrun_fill(one, &run, 1, 1);
@@ -405,6 +405,90 @@ static void without_feedback_there_are_no_residuals_to_move(void **state)
     smallrun_free(&run);
 }
 
+/* ---- who owns what ---- */
+
+/* A round in which all contribute their own noise, under whatever map the replicas have. */
+static void one_round(const struct plan *cut, struct replica **members, uint32_t f, uint64_t seed)
+{
+    static struct frame in[MEMBERS], result;
+    const size_t count = (size_t)cut->fragments[f].values_count;
+    float *theta[MEMBERS];
+    size_t bad;
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        struct env_rng rng = env_rng_init(seed, i);
+        theta[i] = malloc(count * sizeof(float));
+        testlib_fill_normal(&rng, theta[i], count, 1e-2);
+    }
+    for (uint32_t owner = 0; owner < MEMBERS; owner++) {
+        struct replica_input inputs[MEMBERS];
+        if (replica_share_values(members[0], f, owner) == 0)
+            continue;
+        for (uint32_t i = 0; i < MEMBERS; i++) {
+            assert_ok(replica_encode(members[i], f, owner, replica_anchor(members[i], f), theta[i], 100, codec,
+                                     in[i].bytes, &in[i].count));
+            inputs[i] = (struct replica_input){in[i].bytes, in[i].count, (float)(i + 1), i, 0};
+        }
+        assert_ok(
+            replica_reduce(members[owner], f, inputs, MEMBERS, codec, scratch, result.bytes, &result.count, &bad));
+        replica_commit_owner(members[owner], f);
+        for (uint32_t i = 0; i < MEMBERS; i++)
+            assert_ok(replica_apply(members[i], f, owner, &numbers, result.bytes, result.count,
+                                    i == 1 ? REPLICA_CLEAR : REPLICA_MOVE, codec, scratch));
+    }
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        free(theta[i]);
+}
+
+/* Of replicas under this map, after some rounds: anchors, momenta and residuals. */
+static struct digest after_rounds(const struct smallrun *run, const struct shardmap *map)
+{
+    struct replica *members[MEMBERS];
+    struct digest_state all;
+    const struct plan *cut = run->plan->plan;
+    digest_begin(&all);
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        struct replica_conf conf = smallrun_conf(run, i);
+        conf.map = *map;
+        conf.feedback_limit = 0; /* which is held against a share's norm */
+        assert_ok(replica_new(&conf, &members[i]));
+    }
+    for (uint64_t round = 0; round < 3; round++)
+        for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
+            one_round(run->plan->plan, members, f, 10 * round + f);
+    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++) {
+        struct digest hash, first;
+        assert_ok(replica_hash(members[0], f, 3, &first));
+        for (uint32_t i = 0; i < MEMBERS; i++) {
+            assert_ok(replica_hash(members[i], f, 3, &hash));
+            assert_true(digest_equal(&hash, &first));
+            digest_add(&all, replica_residual(members[i], f), (size_t)cut->fragments[f].values_count * sizeof(float));
+        }
+        digest_add(&all, first.byte, DIGEST_BYTES);
+    }
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        replica_free(members[i]);
+    return digest_end(&all);
+}
+
+/* Codecs work on blocks, and shards are cut between them: one run of shards or many, the same numbers come out. */
+static void the_same_anchors_come_of_any_owners(void **state)
+{
+    (void)state;
+    struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
+    static const uint64_t weights[MEMBERS] = {1, 1, 2};
+    struct shardmap runs = shardmap_of(weights, MEMBERS), scattered = runs, alone = runs;
+    for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++) {
+        scattered.owner[slot] = slot * slot % 7 % MEMBERS;
+        alone.owner[slot] = 1;
+    }
+    struct digest want = after_rounds(&run, &runs);
+    for (size_t k = 0; k < 2; k++) {
+        struct digest got = after_rounds(&run, k == 0 ? &scattered : &alone);
+        assert_true(digest_equal(&got, &want));
+    }
+    smallrun_free(&run);
+}
+
 /* ---- shards, sizes, and what cannot be done ---- */
 
 static void shards_that_are_not_empty_make_up_the_fragment(void **state)
@@ -417,17 +501,18 @@ static void shards_that_are_not_empty_make_up_the_fragment(void **state)
     struct replica *one;
     for (uint64_t i = 0; i < MANY; i++)
         weights[i] = i == 7 || i == MANY - 1 ? 0 : 1 + i % 3;
-    conf.weights = weights;
+    conf.map = shardmap_of(weights, MANY);
     conf.members_count = MANY;
     assert_ok(replica_new(&conf, &one));
-    memset(weights, 0, sizeof weights); /* they were copied */
     for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++) {
-        struct bitset shards = replica_shards(one, f);
+        struct bitset shards = replica_owners(one, f);
         uint64_t at = 0;
         for (uint32_t s = 0; s < MANY; s++) {
-            struct plan_shard range = replica_shard(one, f, s);
-            assert_int_equal(range.begin, at);
+            struct plan_shard range = shares_run(one, f, s);
             assert_int_equal(bitset_has(&shards, s), range.end > range.begin);
+            if (range.end == range.begin)
+                continue;
+            assert_int_equal(range.begin, at);
             most = range.end - range.begin > most ? range.end - range.begin : most;
             at = range.end;
         }
@@ -435,10 +520,9 @@ static void shards_that_are_not_empty_make_up_the_fragment(void **state)
         assert_in_range(bitset_count(&shards), 1, MANY - 1); /* fewer blocks than members */
         assert_false(bitset_has(&shards, 7));
         assert_false(bitset_has(&shards, MANY));
-        struct plan_shard own = replica_own_shard(one, f), third = replica_shard(one, f, 3);
-        assert_true(own.begin == third.begin && own.end == third.end);
+        assert_int_equal(replica_own_values(one, f), replica_share_values(one, f, 3));
     }
-    assert_int_equal(replica_shard_max(one), most);
+    assert_int_equal(replica_share_max(one), most);
     replica_free(one);
     smallrun_free(&run);
 }
@@ -449,7 +533,7 @@ static void sizes_are_sums_of_squares_before_the_step(void **state)
     static struct frame frame;
     struct smallrun run = smallrun_new("codec = fp32\n");
     struct replica *one = smallrun_replica(&run, 0);
-    struct plan_shard range = replica_shard(one, 1, 2);
+    struct plan_shard range = shares_run(one, 1, 2);
     struct replica_size size;
     size_t n = (size_t)(range.end - range.begin);
     float *theta = calloc((size_t)run.plan->plan->fragments[1].values_count, sizeof *theta);
@@ -523,7 +607,7 @@ int main(void)
     struct plan_conf conf = {.pattern = PLAN_BALANCED, .fragments = 1};
     assert_ok(plan_new(tensors, 2, &conf, &plan));
     assert_ok(codec_new(1, &codec));
-    scratch = malloc(plan->values_count_max * sizeof *scratch);
+    scratch = malloc(SCRATCH_VALUES * sizeof *scratch);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everyone_holds_the_same_after_any_rounds),
         cmocka_unit_test(residuals_move_only_when_counted),
@@ -535,6 +619,7 @@ int main(void)
         cmocka_unit_test(only_a_share_of_a_residual_is_kept_where_it_decays),
         cmocka_unit_test(what_is_cleared_is_as_new),
         cmocka_unit_test(without_feedback_there_are_no_residuals_to_move),
+        cmocka_unit_test(the_same_anchors_come_of_any_owners),
         cmocka_unit_test(shards_that_are_not_empty_make_up_the_fragment),
         cmocka_unit_test(sizes_are_sums_of_squares_before_the_step),
         cmocka_unit_test(a_result_that_cannot_be_decoded_changes_nothing),

@@ -75,7 +75,8 @@ static void a_contribution_weighs_the_tokens_not_counted_yet(void **state)
     (void)state;
     static const uint64_t counted[] = {400, 1000, 1500}, weight[] = {600, 1, 1};
     struct rig *rig = rig_new("rounds-weight", exact, 3, 0, 0);
-    memcpy(rig->snapshot[1].counted_tokens, counted, sizeof counted);
+    for (uint32_t s = 0; s < rig->plan->plan->fragments[1].shards_count; s++)
+        rig->snapshot[1].counted_tokens[s] = counted[replica_owner(rig->replica, 1, s)];
     rig_contribute(rig, 1, 0.1f, 1000);
     for (uint32_t s = 0; s < 3; s++) {
         struct wire_meta meta;
@@ -516,7 +517,7 @@ static void our_stored_result_waits_for_readers(void **state)
 {
     (void)state;
     struct rig *rig = with_a_mean("rounds-waits", coarse, 1); /* one thread: jobs end in the order they began */
-    struct plan_shard range = replica_own_shard(rig->replica, 0);
+    struct plan_shard range = rig_shard(rig, 0, rig->conf.self);
     size_t count = (size_t)(range.end - range.begin);
     rig->hold_unread = true;
     rounds_store(rig->rounds, 0, 1);
@@ -544,7 +545,7 @@ static void a_result_that_stands_already_is_not_ours(void **state)
     (void)state;
     static struct rig_object earlier;
     struct rig *rig = with_a_mean("rounds-stands", coarse, 0);
-    struct plan_shard range = replica_own_shard(rig->replica, 0);
+    struct plan_shard range = rig_shard(rig, 0, rig->conf.self);
     struct bitset members = RIG_SET(0);
     rig_result(rig, 0, 0, &members, 0.5f, &earlier);
     rig_bring(rig, 1, &earlier);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/trainer/shared.h"
+#include "tests/lib/shares.h"
 #include "tests/lib/trainerrun.h"
 
 /* F: the fragment with a shard for every island. THIN: the one that has a shard for one island alone. */
@@ -98,7 +99,7 @@ static void orders_for_all_fragments_reach_the_trainer(void **state)
 
 static struct bitset shards_of(uint32_t f)
 {
-    return replica_shards(run.replica, f);
+    return replica_owners(run.replica, f);
 }
 
 /* The n-th of a fragment's shards. */
@@ -132,7 +133,8 @@ static void a_snapshot_is_what_the_trainer_left(void **state)
 {
     (void)state;
     struct replica_snapshot snapshot;
-    struct bitset first = one_shard(shard_number(F, 0));
+    uint32_t owner = shard_number(F, 0), shards_count = run.plan->plan->fragments[F].shards_count;
+    struct bitset first = one_shard(owner);
     ipc_fragment(shm, F)->base = 1;
     ipc_base(shm, ipc_fragment(shm, F))[9] = 1;
     ipc_area(shm, ipc_fragment(shm, F))[9] = 2;
@@ -144,7 +146,8 @@ static void a_snapshot_is_what_the_trainer_left(void **state)
     assert_int_equal(snapshot.step, 12);
     assert_int_equal(snapshot.tokens, 150);
     for (uint32_t s = 0; s < IPC_RANGES_MAX; s++)
-        assert_int_equal(snapshot.counted_tokens[s], bitset_has(&first, s) ? 100 : 0);
+        assert_int_equal(snapshot.counted_tokens[s],
+                         s < shards_count && replica_owner(run.replica, F, s) == owner ? 100 : 0);
 }
 
 static void tokens_are_counted_for_the_shards_whose_result_counts_us(void **state)
@@ -156,17 +159,17 @@ static void tokens_are_counted_for_the_shards_whose_result_counts_us(void **stat
     bitset_add(&two, c);
     take_snapshot(F, 6, 60);
     shared_counted(shared, F, &two);
-    assert_int_equal(fragment->counted_tokens[a], 60);
-    assert_int_equal(fragment->counted_tokens[b], 0);
-    assert_int_equal(fragment->counted_tokens[c], 60);
+    assert_int_equal(fragment->counted_tokens[shares_first(run.replica, F, a)], 60);
+    assert_int_equal(fragment->counted_tokens[shares_first(run.replica, F, b)], 0);
+    assert_int_equal(fragment->counted_tokens[shares_first(run.replica, F, c)], 60);
     fragment->snapshot_tokens = 80;
     shared_counted(shared, F, &last);
-    assert_int_equal(fragment->counted_tokens[a], 60);
-    assert_int_equal(fragment->counted_tokens[c], 80);
+    assert_int_equal(fragment->counted_tokens[shares_first(run.replica, F, a)], 60);
+    assert_int_equal(fragment->counted_tokens[shares_first(run.replica, F, c)], 80);
     fragment->snapshot_tokens = 20; /* never less: they were counted */
     shared_counted(shared, F, &two);
-    assert_int_equal(fragment->counted_tokens[a], 60);
-    assert_int_equal(fragment->counted_tokens[c], 80);
+    assert_int_equal(fragment->counted_tokens[shares_first(run.replica, F, a)], 60);
+    assert_int_equal(fragment->counted_tokens[shares_first(run.replica, F, c)], 80);
     for (uint32_t f = 1; f < TRAINERRUN_FRAGMENTS; f++)
         for (uint32_t s = 0; s < IPC_RANGES_MAX; s++)
             assert_int_equal(ipc_fragment(shm, f)->counted_tokens[s], 0);
@@ -198,7 +201,7 @@ static void assert_modes(uint32_t f, const struct bitset *counted, bool is_void)
     assert_int_equal(fragment->ranges_count, bitset_count(&shards));
     for (uint32_t r = 0; r < fragment->ranges_count; r++) {
         uint32_t s = shard_number(f, r);
-        struct plan_shard shard = replica_shard(run.replica, f, s);
+        struct plan_shard shard = shares_run(run.replica, f, s);
         assert_int_equal(fragment->ranges[r].begin, shard.begin);
         assert_int_equal(fragment->ranges[r].end, shard.end);
         assert_int_equal(fragment->ranges[r].mode, is_void ? IPC_RESET : bitset_has(counted, s) ? IPC_MIX : IPC_SHIFT);
@@ -461,7 +464,8 @@ static void what_was_counted_is_asked_of_the_ledger_again(void **state)
     assert_int_equal(shared_give(shared, F, 1), SHARED_FILL);
     assert_ok(shared_given(shared, F, 1));
     assert_modes(F, &(struct bitset){{0}}, false);
-    assert_int_equal(ipc_fragment(shm, F)->counted_tokens[shard_number(F, 0)], 60); /* those outlive the daemon */
+    assert_int_equal(ipc_fragment(shm, F)->counted_tokens[shares_first(run.replica, F, shard_number(F, 0))],
+                     60); /* those outlive the daemon */
 }
 
 /* ---- a trainer that means harm ---- */

@@ -272,9 +272,8 @@ static void a_residual_of_another_membership_starts_from_nothing(void **state)
     uint64_t count = run.plan->plan->fragments[1].values_count;
     assert_ok(save(folder, before, 1, 4));
     assert_ok(load(folder, after, 1));
-    struct plan_shard own = replica_own_shard(after, 1);
-    assert_true(own.end > own.begin);
-    for (uint64_t i = 0; i < own.end - own.begin; i++)
+    assert_true(replica_own_values(after, 1) > 0);
+    for (size_t i = 0; i < replica_own_values(after, 1); i++)
         assert_true(replica_owner_residual(after, 1)[i] == 0);
     assert_memory_equal(replica_residual(after, 1), replica_residual(before, 1), count * sizeof(float));
     assert_memory_equal(replica_anchor(after, 1), replica_anchor(before, 1), count * sizeof(float));

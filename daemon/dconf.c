@@ -145,21 +145,6 @@ static enum err check_program(const char *path, const struct dconf *conf)
     return ERR_OK;
 }
 
-/* Of sections that were copied and not changed: nobody has the other half. */
-static enum err check_not_sample(const char *path, const struct dconf_peer *peer)
-{
-    static const char *const samples[] = {"I56NkEX1>{wbgv43V1O8wjzmd<0<5CJLA[nBnKQs",
-                                          "vfv8{!S=7y8K}@&WeN:Wq/m#K}No?/>LI:vJLs*)"};
-    for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++)
-        if (strcmp(peer->public_key, samples[i]) == 0)
-            return err_set(
-                ERR_CONF,
-                "%s: [peer %s] public_key: is the sample's; put in what the peer's dilococtl keygen printed, "
-                "or remove the section",
-                path, peer->name);
-    return ERR_OK;
-}
-
 /* What is this island's own, beyond what the table of keys can say. */
 static enum err check_self(const char *path, const struct dconf *conf)
 {
@@ -187,7 +172,6 @@ static enum err check(const char *path, const struct dconf *conf)
         if (err != ERR_OK)
             return err_prefix(err, "%s: [peer %s] public_key", path, peers[i].name);
         TRY(check_address(path, &peers[i]));
-        TRY(check_not_sample(path, &peers[i]));
         bool is_self = strcmp(peers[i].name, conf->name) == 0;
         if (!is_self && peers[i].address[0] == '\0' && conf->listen[0] == '\0')
             return err_set(ERR_CONF,

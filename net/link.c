@@ -101,9 +101,9 @@ static enum err set_common(void *socket)
     return ERR_OK;
 }
 
-static enum err set_key(void *socket, int option, const char *text)
+static enum err set_key(void *socket, int option, const uint8_t *key)
 {
-    if (zmq_setsockopt(socket, option, text, IDENT_TEXT_BYTES) != 0)
+    if (zmq_setsockopt(socket, option, key, IDENT_KEY_BYTES) != 0)
         return zmq_failed("cannot set a key");
     return ERR_OK;
 }
@@ -133,7 +133,7 @@ static enum err listen_on(struct link *link, const struct link_conf *conf)
     char endpoint[300];
     size_t bytes = sizeof endpoint;
     TRY(set_int(link->router, ZMQ_CURVE_SERVER, 1));
-    TRY(set_key(link->router, ZMQ_CURVE_SECRETKEY, conf->ident->secret_text));
+    TRY(set_key(link->router, ZMQ_CURVE_SECRETKEY, conf->ident->curve_secret));
     TRY(set_int(link->router, ZMQ_ROUTER_MANDATORY, 1));
     TRY(set_int(link->router, ZMQ_ROUTER_HANDOVER, 1));
     TRY(zap_guard(link->zap, link->router));
@@ -167,15 +167,16 @@ size_t link_routing_id(uint32_t self, bool bulk, uint64_t nonce, char out[LINK_R
 static enum err dial(struct link *link, const struct link_conf *conf, uint32_t peer, bool bulk)
 {
     struct dialled *d = &link->peers[peer].dialled[bulk];
-    char id[LINK_ROUTE_BYTES], name[32], endpoint[300], server[IDENT_TEXT_BYTES];
+    char id[LINK_ROUTE_BYTES], name[32], endpoint[300];
+    uint8_t server[IDENT_KEY_BYTES];
     size_t id_bytes = link_routing_id(link->self, bulk, env_random_u64(), id);
     snprintf(name, sizeof name, "%u-%c", peer, bulk ? 'b' : 'c');
     snprintf(endpoint, sizeof endpoint, "tcp://%s", conf->members[peer].address);
-    ident_text(conf->members[peer].key, server);
+    TRY(ident_curve(conf->members[peer].key, server));
     TRY(open_socket(link, ZMQ_DEALER, &d->socket));
     TRY(set_key(d->socket, ZMQ_CURVE_SERVERKEY, server));
-    TRY(set_key(d->socket, ZMQ_CURVE_PUBLICKEY, conf->ident->public_text));
-    TRY(set_key(d->socket, ZMQ_CURVE_SECRETKEY, conf->ident->secret_text));
+    TRY(set_key(d->socket, ZMQ_CURVE_PUBLICKEY, conf->ident->curve_key));
+    TRY(set_key(d->socket, ZMQ_CURVE_SECRETKEY, conf->ident->curve_secret));
     TRY(set_int(d->socket, ZMQ_IMMEDIATE, 1));
     TRY(set_int(d->socket, ZMQ_RECONNECT_IVL, RECONNECT_MS));
     TRY(set_int(d->socket, ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS));
@@ -198,9 +199,13 @@ static enum err open_all(struct link *link, const struct link_conf *conf)
     if (!zmq_has("curve"))
         return err_set(ERR_STATE, "this ZeroMQ was built without CURVE; install one with libsodium");
     TRY(zap_new(link->context, link->members_count, &link->zap));
-    for (uint32_t i = 0; i < conf->members_count; i++)
-        if (i != conf->self)
-            zap_admit(link->zap, i, conf->members[i].key);
+    for (uint32_t i = 0; i < conf->members_count; i++) {
+        uint8_t curve_key[IDENT_KEY_BYTES];
+        if (i == conf->self)
+            continue;
+        TRY(ident_curve(conf->members[i].key, curve_key));
+        zap_admit(link->zap, i, curve_key);
+    }
     TRY(open_socket(link, ZMQ_ROUTER, &link->router));
     TRY(listen_on(link, conf));
     for (uint32_t i = 0; i < conf->members_count; i++) {

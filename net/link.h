@@ -22,9 +22,9 @@
 #include "net/wire.h"
 
 struct link_member {
-    const char *name; /* borrowed */
-    uint8_t key[IDENT_KEY_BYTES];
-    const char *address; /* "host:port"; NULL or "": it dials us */
+    const char *name;             /* borrowed */
+    uint8_t key[IDENT_KEY_BYTES]; /* its public key */
+    const char *address;          /* "host:port"; NULL or "": it dials us */
 };
 
 struct link_conf {

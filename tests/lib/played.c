@@ -50,6 +50,13 @@ struct played *played_open(struct isle_run *run, uint32_t self, uint64_t run_tag
     return played;
 }
 
+const char *played_connection_key(const struct ident *ident)
+{
+    static char text[IDENT_TEXT_BYTES];
+    ident_text(ident->curve_key, text);
+    return text;
+}
+
 void played_close(struct played *played)
 {
     isle_unwatch(played->link);

@@ -34,6 +34,8 @@ struct played {
 /* Listens on a port that the run then knows. `run_tag`: 0 for the run's own; `as`: whose key, NULL for its own. */
 struct played *played_open(struct isle_run *run, uint32_t self, uint64_t run_tag, const struct ident *as);
 void played_close(struct played *played);
+/* The key by which its connections are known, as text; good until the next call. */
+const char *played_connection_key(const struct ident *ident);
 
 /* Puts a good greeting, or heartbeat over all fragments, into `out`. */
 struct wire_hello *played_hello(struct played *played);

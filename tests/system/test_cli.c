@@ -90,9 +90,9 @@ static void configuration_errors_name_line_reason_and_remedy(void **state)
         {"[nets]\nlisten = x", "nets"},
         {"[island]\nname = again", "twice"},
         {"[storage]\ncheckpoint = 10", "unit"},
-        {"[peer b]\npublic_key = I56NkEX1>{wbgv43V1O8wjzmd<0<5CJLA[nBnKQs\naddress = oslo", "is not host:port"},
-        {"[peer b]\npublic_key = I56NkEX1>{wbgv43V1O8wjzmd<0<5CJLA[nBnKQs\naddress = o:99999", "is not host:port"},
-        {"[peer b]\npublic_key = I56NkEX1>{wbgv43V1O8wjzmd<0<5CJLA[nBnKQs\naddress = o:7600", "is the sample's"},
+        {"[peer b]\npublic_key = PUAXw-hDiVqStwqnTRt-vJyYLM8uxJaMwM1V8Sr0Zgw\naddress = oslo", "is not host:port"},
+        {"[peer b]\npublic_key = PUAXw-hDiVqStwqnTRt-vJyYLM8uxJaMwM1V8Sr0Zgw\naddress = o:99999", "is not host:port"},
+        {"[peer b]\npublic_key = I56NkEX1>{wbgv43V1O8wjzmd<0<5CJLA[nBnKQs\naddress = o:7600", "is not a public key"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *path = testlib_file(folder, "bad.conf",

@@ -242,7 +242,7 @@ static void strangers_are_counted_and_named(void **state)
     struct played *mallory = played_open(run, B, 0, &other);
     a->now_ms += 17;
     isle_wait(peers_totals(a->peers).strangers > 0);
-    assert_non_null(strstr(peers_totals(a->peers).stranger, other.public_text));
+    assert_non_null(strstr(peers_totals(a->peers).stranger, played_connection_key(&other)));
     assert_int_equal(peers_totals(a->peers).stranger_ms, a->now_ms);
     assert_false(info(B).up);
     played_close(mallory);

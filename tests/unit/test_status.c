@@ -229,7 +229,7 @@ static void a_stranger_is_told_for_a_minute(void **state)
     b = NULL;
     while (peers_take(a->peers, a->now_ms)) {
     }
-    assert_complains(COMPLAINT_STRANGER, other.public_text);
+    assert_complains(COMPLAINT_STRANGER, played_connection_key(&other));
     a->now_ms = peers_totals(a->peers).stranger_ms + 60000 - 1;
     assert_complains(COMPLAINT_STRANGER, "was refused");
     a->now_ms++;

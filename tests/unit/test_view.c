@@ -2,6 +2,7 @@
  * be a membership is refused. */
 #include "tests/lib/testlib.h"
 
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,7 +41,9 @@ static void members_are_numbered_by_name(void **state)
     assert_string_equal(view.members[2].name, "paris");
     assert_string_equal(view.members[2].address, "p:1");
     assert_string_equal(view.members[2].key_text, keys[PARIS]);
-    assert_int_equal(view.members[2].key[31], 'a' + PARIS);
+    uint8_t key[IDENT_KEY_BYTES];
+    assert_ok(ident_parse(keys[PARIS], key));
+    assert_memory_equal(view.members[2].key, key, sizeof key);
     assert_int_equal(view.members[2].uplink, 1000000000);
     view_free(&view);
     assert_null(view.members);
@@ -54,7 +57,7 @@ static void the_id_is_what_it_always_was(void **state)
     (void)state;
     char hex[DIGEST_HEX_BYTES];
     struct digest id = id_of(given, ISLANDS, "oslo");
-    assert_string_equal(digest_hex(&id, hex), "b4e122a6cb6a98568d3ba64742d75483bea1d848dfe93eb4ea7a2df1fbd599bc");
+    assert_string_equal(digest_hex(&id, hex), "a3aa526c631cdeff8410db6355cf4afa381242249ee3341fadc25aaf2acc1747");
 }
 
 static void neither_order_nor_maker_nor_addresses_change_the_id(void **state)
@@ -170,8 +173,9 @@ int main(void)
 {
     assert_ok(digest_init());
     for (int i = 0; i < MANY; i++) {
-        uint8_t key[IDENT_KEY_BYTES];
-        memset(key, 'a' + i, sizeof key);
+        uint8_t seed[crypto_sign_SEEDBYTES], key[IDENT_KEY_BYTES], secret[IDENT_SECRET_BYTES];
+        memset(seed, 'a' + i, sizeof seed);
+        crypto_sign_seed_keypair(key, secret, seed);
         ident_text(key, keys[i]);
     }
     const struct CMUnitTest tests[] = {

@@ -75,7 +75,7 @@ enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, u
         return SYNC_NOT_NEEDED;
     if (key->kind == WIRE_STATE)
         return sync_fragment_wants_state(sync, key, from);
-    if (key->shard >= sync->conf.members_count || !sync_core_owns(sync, key->fragment, key->shard))
+    if (key->owner >= sync->conf.members_count || !sync_core_owns(sync, key->fragment, key->owner))
         return SYNC_NOT_NEEDED;
     return key->kind == WIRE_CONTRIBUTION ? sync_owner_wants(sync, key, from)
                                           : sync_fragment_wants_result(sync, key, from);

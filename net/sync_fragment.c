@@ -165,7 +165,7 @@ void sync_fragment_send_contributions(struct sync *sync, uint32_t f, uint32_t on
         bool owns = sync_core_owns(sync, f, i) && !bitset_has(&fragment->own.results, i);
         if (!owns || i == sync->conf.self || !sync->peers[i].up || (only != SYNC_NOBODY && only != i))
             continue;
-        key.shard = i;
+        key.owner = i;
         sync_core_put(sync, (struct sync_action){.type = SYNC_DO_SEND, .fragment = f, .key = key, .member = i});
     }
 }
@@ -331,7 +331,7 @@ void sync_fragment_turned_down(struct sync *sync, const struct sync_event *event
 {
     const struct wire_key *key = &event->key;
     if (key->kind != WIRE_CONTRIBUTION || key->fragment >= sync->conf.fragments_count ||
-        key->island != sync->conf.self || key->shard != event->member)
+        key->island != sync->conf.self || key->owner != event->member)
         return;
     struct sync_fragment *fragment = &sync->fragments[key->fragment];
     if (fragment->state != SYNC_CONTRIBUTED || key->version != fragment->own.contributed)
@@ -370,11 +370,11 @@ void sync_fragment_result_stored(struct sync *sync, const struct sync_event *eve
 {
     uint32_t f = event->fragment;
     struct sync_fragment *fragment = &sync->fragments[f];
-    if (event->shard == sync->conf.self)
+    if (event->owner == sync->conf.self)
         sync_owner_stored(sync, f, event->version, event->member);
-    if (event->version != fragment->own.version + 1 || bitset_has(&fragment->own.results, event->shard))
+    if (event->version != fragment->own.version + 1 || bitset_has(&fragment->own.results, event->owner))
         return;
-    bitset_add(&fragment->own.results, event->shard);
+    bitset_add(&fragment->own.results, event->owner);
     sync_core_announce(sync);
     if (!bitset_within(&sync->shards[f], &fragment->own.results))
         return;
@@ -409,11 +409,11 @@ enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct 
         return SYNC_HAVE;
     if (key->version > fragment->own.version + 1)
         return SYNC_NOT_YET;
-    if (bitset_has(&fragment->own.results, key->shard))
+    if (bitset_has(&fragment->own.results, key->owner))
         return SYNC_HAVE;
     /* Anybody could say what he likes about another's shard. */
-    bool fetched = bitset_has(&fragment->astray, key->shard) && bitset_has(&fragment->asked, from);
-    return from == key->shard || fetched ? SYNC_WANT : SYNC_NOT_NEEDED;
+    bool fetched = bitset_has(&fragment->astray, key->owner) && bitset_has(&fragment->asked, from);
+    return from == key->owner || fetched ? SYNC_WANT : SYNC_NOT_NEEDED;
 }
 
 struct bitset sync_fragment_waiting_for(const struct sync *sync, uint32_t f)

@@ -55,7 +55,7 @@ static void note_missing(struct sync *sync, uint32_t f)
 
 static void publish(struct sync *sync, uint32_t f, uint64_t version)
 {
-    struct wire_key key = {.kind = WIRE_RESULT, .fragment = f, .version = version, .shard = sync->conf.self};
+    struct wire_key key = {.kind = WIRE_RESULT, .fragment = f, .version = version, .owner = sync->conf.self};
     key.island = sync->conf.self;
     for (uint32_t i = 0; i < sync->conf.members_count; i++)
         if (i != sync->conf.self && sync->peers[i].up)
@@ -198,7 +198,7 @@ void sync_owner_advanced(struct sync *sync, uint32_t f, uint64_t version)
 enum sync_want sync_owner_wants(const struct sync *sync, const struct wire_key *key, uint32_t from)
 {
     const struct owner *owner = &sync->fragments[key->fragment].owner;
-    if (key->shard != sync->conf.self || key->island != from || key->version < owner->round)
+    if (key->owner != sync->conf.self || key->island != from || key->version < owner->round)
         return SYNC_NOT_NEEDED;
     if (key->version > owner->round)
         return SYNC_NOT_YET;

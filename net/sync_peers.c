@@ -152,7 +152,7 @@ static bool fetch_results(struct sync *sync, uint32_t f)
         bitset_add(&fragment->asked, from);
         if (from != s)
             bitset_add(&fragment->astray, s);
-        struct wire_key key = {.kind = WIRE_RESULT, .fragment = f, .version = version, .shard = s, .island = s};
+        struct wire_key key = {.kind = WIRE_RESULT, .fragment = f, .version = version, .owner = s, .island = s};
         sync_core_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
         asked = true;
     }

@@ -63,7 +63,7 @@ enum sync_event_type {
     SYNC_EV_UNPROVEN,                        /* version: they do not lead there */
     /* of one shard */
     SYNC_EV_REDUCED,              /* fragment: the mean of our shard is encoded */
-    SYNC_EV_STORED,               /* fragment, version, shard: a result is in the ledger; member: who it
+    SYNC_EV_STORED,               /* fragment, version, owner: a result is in the ledger; member: who it
                                      came from, ourselves if we made it, SYNC_NOBODY if it was there */
     SYNC_EV_CONTRIBUTION,         /* fragment, version, member: whole and checked */
     SYNC_EV_CONTRIBUTION_REFUSED, /* fragment, version, member: it came and is damaged or of another base */
@@ -79,7 +79,7 @@ enum sync_event_type {
 
 struct sync_event {
     enum sync_event_type type;
-    uint32_t fragment, shard, member;
+    uint32_t fragment, owner, member;
     uint64_t version;
     struct digest hash;
     const struct wire_heartbeat *beat; /* borrowed for the call */

@@ -47,7 +47,8 @@ static void key_to_proto(const struct wire_key *key, Diloco__ObjectKey *proto)
     proto->kind = key->kind;
     proto->fragment = key->fragment;
     proto->version = key->version;
-    proto->shard = key->shard;
+    proto->epoch = key->epoch;
+    proto->owner = key->owner;
     proto->island = key->island;
 }
 
@@ -55,17 +56,17 @@ static enum err check_key(const struct wire_key *key)
 {
     if (key->kind < WIRE_CONTRIBUTION || key->kind >= WIRE_KINDS)
         return err_set(ERR_PROTO, "object of unknown kind %" PRIu32, key->kind);
-    if (key->fragment >= WIRE_PLAN_FRAGMENTS_MAX || key->shard >= WIRE_MEMBERS_MAX || key->island >= WIRE_MEMBERS_MAX)
-        return err_set(ERR_PROTO, "object with fragment %" PRIu32 ", shard %" PRIu32 ", island %" PRIu32, key->fragment,
-                       key->shard, key->island);
+    if (key->fragment >= WIRE_PLAN_FRAGMENTS_MAX || key->owner >= WIRE_MEMBERS_MAX || key->island >= WIRE_MEMBERS_MAX)
+        return err_set(ERR_PROTO, "object with fragment %" PRIu32 ", owner %" PRIu32 ", island %" PRIu32, key->fragment,
+                       key->owner, key->island);
     /* One name for one object: what its kind leaves no choice in is fixed, so that equal keys mean equal objects. */
     bool canonical = true;
     if (key->kind == WIRE_RESULT)
-        canonical = key->island == key->shard;
+        canonical = key->island == key->owner;
     else if (key->kind == WIRE_STATE)
-        canonical = key->shard == 0;
+        canonical = key->owner == 0 && key->epoch == 0;
     else if (key->kind == WIRE_PLAN)
-        canonical = key->fragment == 0 && key->version == 0 && key->shard == 0 && key->island == 0;
+        canonical = key->fragment == 0 && key->version == 0 && key->epoch == 0 && key->owner == 0 && key->island == 0;
     return canonical ? ERR_OK : err_set(ERR_PROTO, "object with a name that is not its own: %s", wire_key_text(key));
 }
 
@@ -76,7 +77,8 @@ static enum err key_from_proto(const Diloco__ObjectKey *proto, struct wire_key *
     *key = (struct wire_key){.kind = proto->kind,
                              .fragment = proto->fragment,
                              .version = proto->version,
-                             .shard = proto->shard,
+                             .epoch = proto->epoch,
+                             .owner = proto->owner,
                              .island = proto->island};
     return check_key(key);
 }
@@ -354,18 +356,20 @@ enum err wire_unpack(uint32_t type, const void *payload, size_t bytes, struct wi
     return err;
 }
 
-/* ---- chunks: kind u8, shard u8, island u8, pass u8, fragment u32, version u64, total u64, offset u64, stamp u32 ----
- */
+/* ---- chunks: kind u8, pass u8, zero u16, fragment u32, version u64, epoch u64, owner u32, island u32, total u64,
+ * offset u64, stamp u32 ---- */
 
 void wire_chunk_put(const struct wire_chunk *chunk, uint8_t *out)
 {
     struct bytes_writer writer = bytes_writer_init(out, WIRE_CHUNK_HEADER_BYTES);
     bytes_put_u8(&writer, (uint8_t)chunk->key.kind);
-    bytes_put_u8(&writer, (uint8_t)chunk->key.shard);
-    bytes_put_u8(&writer, (uint8_t)chunk->key.island);
     bytes_put_u8(&writer, chunk->pass);
+    bytes_put_u16(&writer, 0);
     bytes_put_u32(&writer, chunk->key.fragment);
     bytes_put_u64(&writer, chunk->key.version);
+    bytes_put_u64(&writer, chunk->key.epoch);
+    bytes_put_u32(&writer, chunk->key.owner);
+    bytes_put_u32(&writer, chunk->key.island);
     bytes_put_u64(&writer, chunk->total);
     bytes_put_u64(&writer, chunk->offset);
     bytes_put_u32(&writer, chunk->stamp_us);
@@ -375,16 +379,20 @@ enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *ch
 {
     struct bytes_reader reader = bytes_reader_init(payload, bytes);
     chunk->key.kind = bytes_get_u8(&reader);
-    chunk->key.shard = bytes_get_u8(&reader);
-    chunk->key.island = bytes_get_u8(&reader);
     chunk->pass = bytes_get_u8(&reader);
+    unsigned zero = bytes_get_u16(&reader);
     chunk->key.fragment = bytes_get_u32(&reader);
     chunk->key.version = bytes_get_u64(&reader);
+    chunk->key.epoch = bytes_get_u64(&reader);
+    chunk->key.owner = bytes_get_u32(&reader);
+    chunk->key.island = bytes_get_u32(&reader);
     chunk->total = bytes_get_u64(&reader);
     chunk->offset = bytes_get_u64(&reader);
     chunk->stamp_us = bytes_get_u32(&reader);
     if (reader.failed)
         return err_set(ERR_PROTO, "chunk of %zu bytes is shorter than its header", bytes);
+    if (zero != 0)
+        return err_set(ERR_PROTO, "chunk with %u where zero is due", zero);
     TRY(check_key(&chunk->key));
     chunk->bytes = bytes_left(&reader);
     chunk->data = bytes_get(&reader, chunk->bytes);
@@ -400,7 +408,7 @@ enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *ch
 bool wire_key_equal(const struct wire_key *left, const struct wire_key *right)
 {
     return left->kind == right->kind && left->fragment == right->fragment && left->version == right->version &&
-           left->shard == right->shard && left->island == right->island;
+           left->epoch == right->epoch && left->owner == right->owner && left->island == right->island;
 }
 
 const char *wire_kind_name(uint32_t kind)
@@ -421,8 +429,9 @@ const char *wire_trainer_name(uint32_t trainer)
 
 const char *wire_key_text(const struct wire_key *key)
 {
-    static _Thread_local char text[128];
-    snprintf(text, sizeof text, "%s of fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32 ", island %" PRIu32,
-             wire_kind_name(key->kind), key->fragment, key->version, key->shard, key->island);
+    static _Thread_local char text[160];
+    snprintf(text, sizeof text,
+             "%s of fragment %" PRIu32 ", version %" PRIu64 ", epoch %" PRIu64 ", owner %" PRIu32 ", island %" PRIu32,
+             wire_kind_name(key->kind), key->fragment, key->version, key->epoch, key->owner, key->island);
     return text;
 }

@@ -21,7 +21,7 @@
 enum { WIRE_VERSION = 1 };
 enum {
     WIRE_HEADER_BYTES = 24,
-    WIRE_CHUNK_HEADER_BYTES = 36,
+    WIRE_CHUNK_HEADER_BYTES = 52,
     WIRE_CHUNK_BYTES_MAX = 64 << 10,   /* of payload in one chunk */
     WIRE_CONTROL_BYTES_MAX = 64 << 10, /* of one control payload */
     WIRE_NAME_BYTES = 64,
@@ -67,7 +67,8 @@ struct wire_key {
     uint32_t kind; /* enum wire_kind */
     uint32_t fragment;
     uint64_t version;
-    uint32_t shard, island;
+    uint64_t epoch;         /* contribution, result: in which it was made */
+    uint32_t owner, island; /* owner: whose part it is of, or for; island: who made it, or holds it */
 };
 
 struct wire_hello {
@@ -169,7 +170,7 @@ void wire_chunk_put(const struct wire_chunk *chunk, uint8_t *out);
 ERR_MUST_CHECK enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *chunk);
 
 bool wire_key_equal(const struct wire_key *left, const struct wire_key *right);
-/* "contribution of fragment 3, version 7, shard 1, island 0"; in a buffer of the thread, good until its next call. */
+/* "contribution of fragment 3, version 7, epoch 2, owner 1, island 0"; in a buffer of the thread, good until its next call. */
 const char *wire_key_text(const struct wire_key *key);
 const char *wire_kind_name(uint32_t kind);
 const char *wire_trainer_name(uint32_t trainer);

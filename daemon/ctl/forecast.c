@@ -145,7 +145,7 @@ static void job(struct world *w, uint32_t i, struct sync_event event)
          (struct happening){.kind = JOB,
                             .island = i,
                             .job = event.type,
-                            .key = {.fragment = event.fragment, .version = event.version, .shard = event.shard}});
+                            .key = {.fragment = event.fragment, .version = event.version, .owner = event.owner}});
 }
 
 static void announce(struct world *w, uint32_t i)
@@ -166,7 +166,7 @@ static void carry_out(struct world *w, uint32_t i, const struct sync_action *act
 {
     struct island *island = &w->island[i];
     uint32_t f = action->fragment;
-    struct sync_event event = {.fragment = f, .version = action->version, .shard = i};
+    struct sync_event event = {.fragment = f, .version = action->version, .owner = i};
     switch (action->type) {
     case SYNC_DO_ENCODE: event.type = SYNC_EV_ENCODED; break;
     case SYNC_DO_REDUCE: event.type = SYNC_EV_REDUCED; break;
@@ -264,7 +264,7 @@ static void object_in(struct world *w, const struct happening *event)
     else
         job(w, event->island,
             (struct sync_event){
-                .type = SYNC_EV_STORED, .fragment = key->fragment, .version = key->version, .shard = key->shard});
+                .type = SYNC_EV_STORED, .fragment = key->fragment, .version = key->version, .owner = key->owner});
 }
 
 static void job_done(struct world *w, const struct happening *event)
@@ -273,8 +273,8 @@ static void job_done(struct world *w, const struct happening *event)
     struct sync_event done = {.type = event->job,
                               .fragment = event->key.fragment,
                               .version = event->key.version,
-                              .shard = event->key.shard,
-                              .member = event->key.shard}; /* a result: its owner made it */
+                              .owner = event->key.owner,
+                              .member = event->key.owner}; /* a result: its owner made it */
     if (done.type == SYNC_EV_APPLIED) {
         uint64_t version = ++island->version[done.fragment];
         memcpy(done.hash.byte, &version, sizeof version);

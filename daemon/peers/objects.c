@@ -143,14 +143,14 @@ static void send_or_log(struct objects *objects, uint32_t peer, const struct wir
 static bool surely_wanted(const struct objects *objects, const struct wire_key *key, uint32_t member)
 {
     struct sync_peer_fragment row = sync_heard(objects->plan.sync, member, key->fragment);
-    return row.version + 1 == key->version && !(key->kind == WIRE_RESULT && bitset_has(&row.results, key->shard));
+    return row.version + 1 == key->version && !(key->kind == WIRE_RESULT && bitset_has(&row.results, key->owner));
 }
 
 void objects_send(struct objects *objects, const struct wire_key *key, uint32_t member, uint64_t now_ms)
 {
     const struct slots *slots = objects->plan.slots;
     const struct slot *slot =
-        key->kind == WIRE_CONTRIBUTION ? slots_out(slots, key->fragment, key->shard) : slots_own(slots, key->fragment);
+        key->kind == WIRE_CONTRIBUTION ? slots_out(slots, key->fragment, key->owner) : slots_own(slots, key->fragment);
     if (slot->version == key->version && !slot->busy)
         send_or_log(objects, member, key, slot->data, slot->bytes, !surely_wanted(objects, key, member), now_ms);
 }
@@ -224,12 +224,12 @@ static void serve_result(struct objects *objects, uint32_t peer, const struct wi
 {
     const struct slot *own = slots_own(objects->plan.slots, key->fragment);
     struct ledger *ledger = objects->plan.ledger;
-    if (key->shard == objects->conf.view->self && own->version == key->version && !own->busy &&
-        ledger_has(ledger, key->fragment, key->version, key->shard)) {
+    if (key->owner == objects->conf.view->self && own->version == key->version && !own->busy &&
+        ledger_has(ledger, key->fragment, key->version, key->owner)) {
         send_or_log(objects, peer, key, own->data, own->bytes, false, now_ms);
         return;
     }
-    if (ledger_map(ledger, key->fragment, key->version, key->shard, &served->map) != ERR_OK) {
+    if (ledger_map(ledger, key->fragment, key->version, key->owner, &served->map) != ERR_OK) {
         say_done(objects, peer, key, WIRE_NOT_AVAILABLE);
         return;
     }
@@ -268,7 +268,7 @@ static bool servable(const struct objects *objects, const struct wire_key *key)
     if (objects->plan.plan == NULL)
         return false;
     return key->kind == WIRE_PLAN ||
-           (key->fragment < objects->plan.plan->plan->fragments_count && key->shard < objects->conf.view->count);
+           (key->fragment < objects->plan.plan->plan->fragments_count && key->owner < objects->conf.view->count);
 }
 
 /* A peer asks for an object. */
@@ -361,7 +361,7 @@ static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_ke
     if (key->kind == WIRE_CONTRIBUTION)
         return offer_slot(objects, slots_in(slots, key->fragment, peer), key->fragment, objects->conf.view->self,
                           offer);
-    return offer_slot(objects, slots_result(slots, key->fragment, key->shard), key->fragment, key->shard, offer);
+    return offer_slot(objects, slots_result(slots, key->fragment, key->owner), key->fragment, key->owner, offer);
 }
 
 void objects_judged(struct objects *objects, uint32_t peer, const struct wire_key *key, enum wire_done done)

@@ -132,13 +132,13 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     struct wire_meta meta;
     const uint8_t *frame;
     size_t frame_bytes;
-    size_t count = (size_t)desk_values(desk, key->fragment, key->shard);
+    size_t count = (size_t)desk_values(desk, key->fragment, key->owner);
     TRY(wire_object_open(WIRE_RESULT, j->slot->data, j->slot->bytes, &meta, &frame, &frame_bytes));
     TRY(apply_check(desk, &meta));
     TRY(codec_check(frame, frame_bytes, count));
     /* Nothing enters the ledger that a restart could not apply. */
     TRY(codec_decode(scratch->codec, frame, frame_bytes, scratch->values, count));
-    return ledger_append(desk->conf.ledger, key->fragment, key->version, key->shard, j->slot->data, j->slot->bytes,
+    return ledger_append(desk->conf.ledger, key->fragment, key->version, key->owner, j->slot->data, j->slot->bytes,
                          false);
 }
 
@@ -152,7 +152,7 @@ static void done_receive(struct job *job)
     if (job->err == ERR_PROTO) {
         log_error("the result of fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32
                   " from island %s is damaged and not used: %s; it is fetched again",
-                  key->fragment, key->version, key->shard, desk_name(desk, j->peer), job->text);
+                  key->fragment, key->version, key->owner, desk_name(desk, j->peer), job->text);
         status = WIRE_REFUSED;
     } else if (job->err != ERR_OK) {
         desk_disk_failed(desk, job->text);
@@ -165,7 +165,7 @@ static void done_receive(struct job *job)
         desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
                                              .fragment = key->fragment,
                                              .version = key->version,
-                                             .shard = key->shard,
+                                             .owner = key->owner,
                                              .member = j->peer});
     job_pool_give(&j->apply->receives, j);
 }
@@ -181,7 +181,7 @@ void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *
     j->apply = apply;
     j->key = *key;
     j->peer = peer;
-    j->slot = slots_result(desk->conf.slots, key->fragment, key->shard);
+    j->slot = slots_result(desk->conf.slots, key->fragment, key->owner);
     j->slot->bytes = (size_t)bytes;
     j->slot->busy = true;
     desk_submit(desk, &j->job, run_receive, done_receive);

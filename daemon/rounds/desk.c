@@ -137,5 +137,5 @@ void desk_post_held(struct desk *desk, uint32_t f)
         if (bitset_has(&held, s))
             desk_post(desk,
                       &(struct sync_event){
-                          .type = SYNC_EV_STORED, .fragment = f, .version = next, .shard = s, .member = SYNC_NOBODY});
+                          .type = SYNC_EV_STORED, .fragment = f, .version = next, .owner = s, .member = SYNC_NOBODY});
 }

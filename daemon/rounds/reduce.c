@@ -279,7 +279,7 @@ void reduce_unread(struct reduce *reduce, uint32_t f)
     desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
                                          .fragment = f,
                                          .version = version,
-                                         .shard = desk_self(desk),
+                                         .owner = desk_self(desk),
                                          .member = desk_self(desk)});
 }
 

@@ -481,7 +481,7 @@ void rig_spoil(struct rig_object *object)
 static void seal_pattern(const struct rig *rig, const struct wire_key *key, const struct wire_meta *meta, float amount,
                          struct rig_object *out)
 {
-    struct plan_shard range = rig_shard(rig, key->fragment, key->shard);
+    struct plan_shard range = rig_shard(rig, key->fragment, key->owner);
     size_t count = (size_t)(range.end - range.begin);
     float *values = calloc(count, sizeof *values);
     assert_non_null(values);
@@ -497,7 +497,7 @@ void rig_contribution(const struct rig *rig, uint32_t f, uint32_t member, uint64
     struct wire_key key = {.kind = WIRE_CONTRIBUTION,
                            .fragment = f,
                            .version = state->version + 1,
-                           .shard = rig->conf.self,
+                           .owner = rig->conf.self,
                            .island = member};
     struct wire_meta meta = {.tokens = tokens, .step = key.version * STEPS_A_ROUND, .base_hash = state->hash};
     seal_pattern(rig, &key, &meta, amount, out);
@@ -508,7 +508,7 @@ void rig_result(const struct rig *rig, uint32_t f, uint32_t shard, const struct 
 {
     const struct store_fragment *state = rounds_state(rig->rounds, f);
     struct wire_key key = {
-        .kind = WIRE_RESULT, .fragment = f, .version = state->version + 1, .shard = shard, .island = shard};
+        .kind = WIRE_RESULT, .fragment = f, .version = state->version + 1, .owner = shard, .island = shard};
     struct wire_meta meta = {.step = key.version * STEPS_A_ROUND};
     for (uint32_t i = 0; i < rig->conf.members; i++)
         if (bitset_has(members, i))
@@ -534,7 +534,7 @@ void rig_bring(struct rig *rig, uint32_t peer, const struct rig_object *object)
     if (key->kind == WIRE_CONTRIBUTION) {
         lay(rig, slots_in(rig->slots, key->fragment, peer), rig->conf.self, object);
     } else if (key->kind == WIRE_RESULT) {
-        lay(rig, slots_result(rig->slots, key->fragment, key->shard), key->shard, object);
+        lay(rig, slots_result(rig->slots, key->fragment, key->owner), key->owner, object);
     } else {
         assert_ok(slots_take_state(rig->slots, key->fragment, object->bytes, &state));
         memcpy(state, object->byte, object->bytes);

@@ -212,7 +212,7 @@ static void do_fetch(uint32_t i, const struct sync_action *action)
         return; /* it is as if the request were lost */
     bool has = key->kind == WIRE_STATE
                    ? other->version[key->fragment] == key->version && sync_known(other->sync, key->fragment)
-                   : *sim_held(&other->disk, key->fragment, key->version, key->shard) != 0;
+                   : *sim_held(&other->disk, key->fragment, key->version, key->owner) != 0;
     if (has)
         add_object(from, i, key);
     else
@@ -276,7 +276,7 @@ static void do_action(uint32_t i, const struct sync_action *action)
     case SYNC_DO_STORE:
         add_job(i, 1 + sim_below(20),
                 (struct sync_event){
-                    .type = SYNC_EV_STORED, .fragment = f, .version = action->version, .shard = i, .member = i});
+                    .type = SYNC_EV_STORED, .fragment = f, .version = action->version, .owner = i, .member = i});
         break;
     case SYNC_DO_APPLY:
         SIM_HOLDS(action->version == island->version[f] + 1, "island %u applies out of order\n", i);
@@ -311,12 +311,12 @@ static void stored(uint32_t i, const struct sync_event *event)
 {
     struct sim_island *island = &sim->island[i];
     uint32_t f = event->fragment;
-    uint32_t *held = sim_held(&island->disk, f, event->version, event->shard);
+    uint32_t *held = sim_held(&island->disk, f, event->version, event->owner);
     /* Another member's copy may have come first after a crash of ours: that one stands. */
     if (event->member == i && *held == 0)
         *held = island->next[f];
-    check_truth(i, f, event->version, event->shard);
-    if (event->shard == i)
+    check_truth(i, f, event->version, event->owner);
+    if (event->owner == i)
         island->flushed[f] = event->version > island->flushed[f] ? event->version : island->flushed[f];
 }
 
@@ -338,8 +338,8 @@ static void tell_held(uint32_t i, uint32_t f)
 {
     struct sync_event event = {
         .type = SYNC_EV_STORED, .fragment = f, .version = sim->island[i].version[f] + 1, .member = SYNC_NOBODY};
-    for (event.shard = 0; event.shard < sim->n; event.shard++)
-        if (*sim_held(&sim->island[i].disk, f, event.version, event.shard) != 0)
+    for (event.owner = 0; event.owner < sim->n; event.owner++)
+        if (*sim_held(&sim->island[i].disk, f, event.version, event.owner) != 0)
             sim_step(i, &event);
 }
 
@@ -412,8 +412,8 @@ static void deliver_state(const struct sim_object *o)
 static void deliver_result(const struct sim_object *o)
 {
     const struct wire_key *key = &o->key;
-    uint32_t number = *sim_held(&sim->island[o->from].disk, key->fragment, key->version, key->shard);
-    uint32_t *held = sim_held(&sim->island[o->to].disk, key->fragment, key->version, key->shard);
+    uint32_t number = *sim_held(&sim->island[o->from].disk, key->fragment, key->version, key->owner);
+    uint32_t *held = sim_held(&sim->island[o->to].disk, key->fragment, key->version, key->owner);
     SIM_HOLDS(number != 0, "island %u sends a result it does not have\n", o->from);
     if (*held == 0)
         *held = number; /* one that is in a ledger stays */
@@ -421,7 +421,7 @@ static void deliver_result(const struct sim_object *o)
             (struct sync_event){.type = SYNC_EV_STORED,
                                 .fragment = key->fragment,
                                 .version = key->version,
-                                .shard = key->shard,
+                                .owner = key->owner,
                                 .member = o->from});
 }
 

@@ -191,7 +191,7 @@ static void order_store(struct stage *stage, uint32_t f, uint64_t version)
     event_post_sync(stage->events, &(struct sync_event){.type = SYNC_EV_STORED,
                                                         .fragment = f,
                                                         .version = version,
-                                                        .shard = stage->run.view.self,
+                                                        .owner = stage->run.view.self,
                                                         .member = stage->run.view.self});
 }
 
@@ -362,7 +362,7 @@ void stage_results(struct stage *stage, uint32_t f, const struct bitset *shards)
         if (bitset_has(shards, s))
             bitset_add(&members, stage->run.view.self);
         trainerrun_result(&stage->run, f, version, s, &members);
-        stage_step(stage, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = f, .version = version, .shard = s});
+        stage_step(stage, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = f, .version = version, .owner = s});
     }
 }
 

@@ -172,7 +172,7 @@ static uint32_t contribute(struct rogue *rogue, void (*spoil)(uint8_t *object, s
     for (int attempt = 0; attempt < 100; attempt++) {
         struct wire_meta meta = {.tokens = 10, .step = 1, .base_hash = rogue->base_hash};
         struct wire_key key = {
-            .kind = WIRE_CONTRIBUTION, .version = rogue->base_version + 1, .shard = TARGET, .island = ROGUE};
+            .kind = WIRE_CONTRIBUTION, .version = rogue->base_version + 1, .owner = TARGET, .island = ROGUE};
         assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(object), &frame_bytes, &fault));
         assert_ok(wire_object_seal(WIRE_CONTRIBUTION, &meta, object, frame_bytes, &bytes));
         spoil(object, &bytes);
@@ -257,7 +257,7 @@ static void nonsense_is_named_dropped_and_survived(void **state)
     assert_int_equal(contribute(&rogue, claim_a_step), WIRE_REFUSED);
     assert_true(cluster_log_has(cluster, TARGET, "step 4611686018427387904 of a run of", 1));
     /* Nothing of this size is ever allocated. */
-    struct wire_key big = {.kind = WIRE_RESULT, .version = rogue.base_version + 1, .shard = OTHER, .island = OTHER};
+    struct wire_key big = {.kind = WIRE_RESULT, .version = rogue.base_version + 1, .owner = OTHER, .island = OTHER};
     static const uint8_t data[1000];
     for (uint32_t kind = WIRE_CONTRIBUTION; kind < WIRE_KINDS; kind++) {
         big.kind = kind;

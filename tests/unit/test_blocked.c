@@ -123,7 +123,7 @@ static void contribute(uint32_t f)
 
 static void stored(uint32_t f, uint32_t shard)
 {
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = f, .version = 1, .shard = shard});
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = f, .version = 1, .owner = shard});
 }
 
 /* Peers are kept alive while time goes by: what is looked at is rounds. */

@@ -597,7 +597,7 @@ static void a_result_whose_memory_is_written_again_is_not_sent_on(void **state)
     played_beat(other); /* with the plan the core is new, and has heard nothing */
     played_say(other, B);
     assert_int_equal(train(5), DILOCO_OK);
-    struct wire_key first = {.kind = WIRE_RESULT, .fragment = 0, .version = 1, .shard = B, .island = B};
+    struct wire_key first = {.kind = WIRE_RESULT, .fragment = 0, .version = 1, .owner = B, .island = B};
     isle_wait(played_heard_of(other, WIRE_CHUNK, &first));
     assert_true(other->chunk.bytes < other->chunk.total); /* there is more of it to come */
     assert_int_equal(train(5), DILOCO_OK);

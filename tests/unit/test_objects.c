@@ -73,17 +73,17 @@ static void end(void)
 
 static struct wire_key contribution_out(uint32_t f, uint64_t version)
 {
-    return (struct wire_key){.kind = WIRE_CONTRIBUTION, .fragment = f, .version = version, .shard = B, .island = A};
+    return (struct wire_key){.kind = WIRE_CONTRIBUTION, .fragment = f, .version = version, .owner = B, .island = A};
 }
 
 static struct wire_key contribution_in(uint32_t f, uint64_t version)
 {
-    return (struct wire_key){.kind = WIRE_CONTRIBUTION, .fragment = f, .version = version, .shard = A, .island = B};
+    return (struct wire_key){.kind = WIRE_CONTRIBUTION, .fragment = f, .version = version, .owner = A, .island = B};
 }
 
 static struct wire_key result_of(uint32_t f, uint64_t version, uint32_t shard)
 {
-    return (struct wire_key){.kind = WIRE_RESULT, .fragment = f, .version = version, .shard = shard, .island = shard};
+    return (struct wire_key){.kind = WIRE_RESULT, .fragment = f, .version = version, .owner = shard, .island = shard};
 }
 
 static struct wire_key state_of(uint32_t f, uint64_t version, uint32_t island)
@@ -366,7 +366,7 @@ static void a_peer_that_restarts_ends_its_transfers_and_no_other_peers(void **st
     begin_with("objects-restart", 3, NULL, 64);
     struct wire_key out = contribution_out(LARGE, 1), in = contribution_in(LARGE, 1), state_key;
     struct wire_key to_c = out, from_c = in;
-    to_c.shard = C;
+    to_c.owner = C;
     from_c.island = C;
     struct event event;
     fill(slots_out(a->slots, LARGE, B), LARGE, B, 1, 0, MANY);
@@ -472,7 +472,7 @@ static void a_state_that_is_changing_or_of_another_version_is_not_to_be_had(void
     begin("objects-unsteady");
     struct wire_key small = state_of(SMALL, 0, A), other = state_of(OTHER, 0, A), newer = state_of(THIRD, 1, A);
     for (uint32_t s = A; s <= B; s++) /* all results of version 1: it is being applied */
-        isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = SMALL, .version = 1, .shard = s});
+        isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = SMALL, .version = 1, .owner = s});
     assert_int_equal(sync_state(a->sync, SMALL), SYNC_APPLYING);
     isle_step(a, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = OTHER, .member = B});
     assert_int_equal(sync_state(a->sync, OTHER), SYNC_REPAIR);
@@ -560,7 +560,7 @@ static void contributions_are_taken_in_as_the_core_wants_them(void **state)
                     elsewhere = key;
     struct slot *slot = slots_in(a->slots, SMALL, B);
     alien.island = A;
-    elsewhere.shard = B;
+    elsewhere.owner = B;
     fill(slot, SMALL, A, 7, 0, SOME);
     assert_offer_answered(&older, SOME, WIRE_NOT_NEEDED);
     assert_offer_answered(&later, SOME, WIRE_NOT_YET);
@@ -596,7 +596,7 @@ static void results_and_states_are_taken_in_as_the_core_wants_them(void **state)
     assert_offer_answered(&key, SOME, WIRE_NOT_YET);
     slot->busy = false;
     assert_taken(&key, slot->data, SOME, WIRE_RECEIVED);
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = SMALL, .version = 1, .shard = B});
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = SMALL, .version = 1, .owner = B});
     assert_offer_answered(&key, SOME, WIRE_RECEIVED);
     /* A state: none that was not asked for, and none that is too long. */
     uint64_t bytes = state_object_bytes(a->replica, a->plan->plan, OTHER);

@@ -246,7 +246,7 @@ static void an_early_contribution_outlives_the_start(void **state)
     (void)state;
     struct sync *sync = new_sync();
     struct digest hash = digest_of("a", 1);
-    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = 0, .version = 1, .shard = 0, .island = 1};
+    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = 0, .version = 1, .owner = 0, .island = 1};
     assert_int_equal(sync_wants(sync, &key, 1), SYNC_WANT);
     happens(sync, (struct sync_event){.type = SYNC_EV_CONTRIBUTION, .member = 1, .version = 1}, 1);
     sync_restore(sync, 0, 0, &hash, &none); /* our own trainer brings its initial tensors only now */
@@ -291,7 +291,7 @@ static void an_offer_during_a_reduction_is_put_off_not_refused(void **state)
     (void)state;
     struct sync *sync = new_sync();
     struct digest hash = digest_of("a", 1);
-    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = 0, .version = 1, .shard = 0, .island = 1};
+    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = 0, .version = 1, .owner = 0, .island = 1};
     sync_restore(sync, 0, 0, &hash, &none);
     sync_restore(sync, 1, 0, &hash, &none);
     hear(sync, 0, 0, &hash, 1);

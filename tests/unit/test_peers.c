@@ -447,7 +447,7 @@ static void that_a_contribution_of_ours_is_refused_is_told(void **state)
 {
     (void)state;
     struct event event;
-    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = 1, .version = 3, .shard = B, .island = A};
+    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = 1, .version = 3, .owner = B, .island = A};
     begin("peers-refused", 2, true);
     played_greet(b, a);
     played_say_done(b, A, &key, WIRE_RECEIVED);

@@ -132,7 +132,7 @@ static void what_a_peer_takes_in_is_remembered_when_the_plan_comes(void **state)
 {
     (void)state;
     enum { CHUNK = 64 << 10, BYTES = 8 * CHUNK };
-    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .shard = B, .island = A};
+    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .owner = B, .island = A};
     begin("pair-window");
     played_greet(b, a); /* with a window of more than that */
     isle_know_plan(a);

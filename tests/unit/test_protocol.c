@@ -119,14 +119,14 @@ static int ends(void **state)
 
 static struct wire_key result_key(uint64_t version, uint32_t shard)
 {
-    return (struct wire_key){.kind = WIRE_RESULT, .version = version, .shard = shard, .island = shard};
+    return (struct wire_key){.kind = WIRE_RESULT, .version = version, .owner = shard, .island = shard};
 }
 
 /* Whom we asked for a result of this shard; UINT32_MAX: nobody. */
 static uint32_t asked_for(uint32_t shard)
 {
     for (size_t i = 0; i < got_count; i++)
-        if (got[i].type == SYNC_DO_FETCH && got[i].key.kind == WIRE_RESULT && got[i].key.shard == shard)
+        if (got[i].type == SYNC_DO_FETCH && got[i].key.kind == WIRE_RESULT && got[i].key.owner == shard)
             return got[i].member;
     return UINT32_MAX;
 }
@@ -248,7 +248,7 @@ static void what_was_contributed_is_waited_for(void **state)
 static void a_contribution_to_another_round_is_passed_over(void **state)
 {
     (void)state;
-    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 4, .shard = 0, .island = 1};
+    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 4, .owner = 0, .island = 1};
     among(2, 0, 1, 4, (struct owner_rule){0});
     assert_int_equal(sync_wants(sync, &key, 1), SYNC_NOT_NEEDED);
     contributes(1, 4);
@@ -394,7 +394,7 @@ static void not_available_is_believed_of_who_was_asked(void **state)
 
 static struct wire_key contribution_key(uint64_t version, uint32_t shard, uint32_t island)
 {
-    return (struct wire_key){.kind = WIRE_CONTRIBUTION, .version = version, .shard = shard, .island = island};
+    return (struct wire_key){.kind = WIRE_CONTRIBUTION, .version = version, .owner = shard, .island = island};
 }
 
 static void turned_down(uint32_t member, const struct wire_key *key)
@@ -412,7 +412,7 @@ static uint64_t offered_again_after(uint32_t member)
             continue;
         assert_int_equal(send->member, member);
         assert_int_equal(send->key.kind, WIRE_CONTRIBUTION);
-        assert_int_equal(send->key.shard, member);
+        assert_int_equal(send->key.owner, member);
         return waited_ms;
     }
     return UINT64_MAX;
@@ -450,7 +450,7 @@ static void a_refusal_of_something_else_means_nothing(void **state)
                                 result_key(5, 1), contribution_key(5, 1, 3)};
     others[4].fragment = 1;
     among(4, 3, 7, 4, (struct owner_rule){0});
-    turned_down(1, &(struct wire_key){.kind = WIRE_CONTRIBUTION, .version = 5, .shard = 1, .island = 3});
+    turned_down(1, &(struct wire_key){.kind = WIRE_CONTRIBUTION, .version = 5, .owner = 1, .island = 3});
     assert_int_equal(offered_again_after(1), UINT64_MAX); /* nothing of ours is on its way */
     we_contribute();
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -637,7 +637,7 @@ static void an_answer_too_late_means_nothing(void **state)
     our_disk_says(&other);
     assert_int_not_equal(sync_state(sync, 0), SYNC_REPAIR);
     says_other(0, 'b');
-    happens((struct sync_event){.type = SYNC_EV_STORED, .version = 5, .shard = 0, .member = 0});
+    happens((struct sync_event){.type = SYNC_EV_STORED, .version = 5, .owner = 0, .member = 0});
     happens((struct sync_event){.type = SYNC_EV_APPLIED, .hash = hash_named('a', 5)});
     happens((struct sync_event){.type = SYNC_EV_REPLAYED, .version = 4, .hash = other});
     assert_int_not_equal(sync_state(sync, 0), SYNC_REPAIR);

@@ -202,7 +202,7 @@ static void a_contribution_that_does_not_fit_is_refused(void **state)
         {{.tokens = 5, .step = 1001, .base_hash = ours}, count, "step 1001 of a run of 1000"},
         {{.tokens = 5, .step = 10, .base_hash = ours}, count - 256, "values where"},
     };
-    const struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .shard = 1, .island = 2};
+    const struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .owner = 1, .island = 2};
     for (size_t i = 0; i < sizeof unfit / sizeof unfit[0]; i++) {
         rig_seal(rig, &key, &unfit[i].meta, values, unfit[i].count, &object);
         overhear_begin();
@@ -424,7 +424,7 @@ static void assert_stored_told(const struct rig *rig)
     assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 1);
     const struct sync_event *stored = &rig_told(rig, SYNC_EV_STORED, 0)->sync;
     assert_int_equal(stored->version, 1);
-    assert_int_equal(stored->shard, 0);
+    assert_int_equal(stored->owner, 0);
 }
 
 /* The ledger has, for our shard of version 1, what `object` holds. */

@@ -23,9 +23,9 @@ static const char coarse[] = "codec = uniform\nerror_feedback = yes\n";
 static void assert_judged(struct rig *rig, const struct rig_object *object, enum wire_done done)
 {
     const struct event *judged = NULL;
-    const struct slot *slot = slots_result(rig->slots, object->key.fragment, object->key.shard);
+    const struct slot *slot = slots_result(rig->slots, object->key.fragment, object->key.owner);
     rig_forget(rig);
-    rig_bring(rig, object->key.shard, object);
+    rig_bring(rig, object->key.owner, object);
     assert_int_equal(rig->posted_count, 0);
     assert_true(slot->busy);
     rig_settle(rig);
@@ -36,17 +36,17 @@ static void assert_judged(struct rig *rig, const struct rig_object *object, enum
     assert_non_null(judged);
     assert_int_equal(rig_posted_count(rig, EVENT_JUDGED), 1);
     assert_true(wire_key_equal(&judged->object.key, &object->key));
-    assert_int_equal(judged->member, object->key.shard);
+    assert_int_equal(judged->member, object->key.owner);
     assert_int_equal(judged->object.done, done);
     bool good = done == WIRE_RECEIVED;
     assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), good);
-    assert_int_equal(ledger_has(rig->ledger, object->key.fragment, object->key.version, object->key.shard), good);
+    assert_int_equal(ledger_has(rig->ledger, object->key.fragment, object->key.version, object->key.owner), good);
     if (!good)
         return;
     const struct event *stored = rig_told(rig, SYNC_EV_STORED, object->key.fragment);
     assert_true(stored > judged);
     assert_int_equal(stored->sync.version, object->key.version);
-    assert_int_equal(stored->sync.shard, object->key.shard);
+    assert_int_equal(stored->sync.owner, object->key.owner);
 }
 
 static void a_result_goes_into_the_ledger_and_is_told(void **state)
@@ -104,7 +104,7 @@ static void a_result_that_makes_no_sense_is_refused(void **state)
         {10, count, {1, 1, 0.4f}},      {10, count, {1, -0.1f, 0.4f}},      {10, count, {1, NAN, 0.4f}},
         {10, count, {1, 0.9f, -0.1f}},  {10, count, {1, 0.9f, 2e6f}},       {10, count, {1, 0.9f, INFINITY}},
     };
-    const struct wire_key key = {.kind = WIRE_RESULT, .fragment = 1, .version = 1, .shard = 2, .island = 2};
+    const struct wire_key key = {.kind = WIRE_RESULT, .fragment = 1, .version = 1, .owner = 2, .island = 2};
     struct wire_meta meta = {.contributors_count = 1, .contributors[0] = {.tokens = 5}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         meta.step = bad[i].step;

@@ -81,7 +81,7 @@ static void an_encoding_ends_as_refused(void **state)
 
 static void order_object_in(struct rig *rig)
 {
-    uint32_t peer = object.key.kind == WIRE_RESULT ? object.key.shard : object.key.island;
+    uint32_t peer = object.key.kind == WIRE_RESULT ? object.key.owner : object.key.island;
     rounds_object_in(rig->rounds, peer, &object.key, object.bytes);
 }
 

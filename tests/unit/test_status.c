@@ -357,8 +357,8 @@ static void a_trainer_that_stands_still_at_its_end_names_whom_it_waits_for(void 
     train(1);
     contribute(1);
     contribute(2);
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 1, .version = 1, .shard = C});
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .shard = C});
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 1, .version = 1, .owner = C});
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .owner = C});
     /* c has said that it waits for nobody and that nobody has to wait for it. */
     struct event event;
     played_beat(c);
@@ -373,8 +373,8 @@ static void a_trainer_that_stands_still_at_its_end_names_whom_it_waits_for(void 
     a->now_ms++;
     assert_complains(COMPLAINT_WAITING, "it waits for b");
     assert_null(strstr(complaint_of(COMPLAINT_WAITING)->what, "b c"));
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 1, .version = 1, .shard = B});
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .shard = B});
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 1, .version = 1, .owner = B});
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .owner = B});
     end();
 }
 

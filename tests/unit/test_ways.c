@@ -21,7 +21,7 @@ static struct link *links[MEMBERS];
 static struct xfer *xfer;
 static struct ways *ways;
 static uint8_t *object;
-static const struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .shard = B};
+static const struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .owner = B};
 
 static enum xfer_verdict none_wanted(void *user, uint32_t peer, const struct wire_key *wanted, uint64_t total,
                                      struct xfer_offer *offer)

@@ -11,7 +11,7 @@
 
 static uint8_t raw[WIRE_CONTROL_BYTES_MAX];
 static const struct wire_key key = {
-    .kind = WIRE_RESULT, .fragment = 4095, .version = 1ull << 40, .shard = 63, .island = 63};
+    .kind = WIRE_RESULT, .fragment = 4095, .version = 1ull << 40, .owner = 63, .island = 63};
 
 static size_t there_and_back(const struct wire_message *message, struct wire_message *back)
 {
@@ -121,7 +121,7 @@ static void limits_are_checked_on_the_way_in(void **state)
     m.done.key.fragment = 4096;
     REFUSED("fragment 4096");
     m.done.key = key;
-    m.done.key.shard = 64;
+    m.done.key.owner = 64;
     REFUSED("shard 64");
     m.done.key = key;
     m.done.key.kind = 5;
@@ -130,7 +130,7 @@ static void limits_are_checked_on_the_way_in(void **state)
     m.done.key = key;
     m.done.key.island = 7;
     REFUSED("shard 63, island 7");
-    m.done.key = (struct wire_key){.kind = WIRE_STATE, .shard = 1};
+    m.done.key = (struct wire_key){.kind = WIRE_STATE, .owner = 1};
     REFUSED("shard 1, island 0");
     m.done.key = (struct wire_key){.kind = WIRE_PLAN, .version = 3};
     REFUSED("version 3");

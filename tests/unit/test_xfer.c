@@ -397,7 +397,7 @@ static void an_abandoned_transfer_does_not_stand_in_the_way(void **state)
     (void)state;
     setup(10, 0, 1 << 20);
     struct xfer *x = net->side[0];
-    struct wire_key key = {.kind = WIRE_RESULT, .fragment = 2, .version = 5, .shard = 1, .island = 1};
+    struct wire_key key = {.kind = WIRE_RESULT, .fragment = 2, .version = 5, .owner = 1, .island = 1};
     struct xfer_message message;
     uint64_t bytes;
     struct wire_chunk part = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 100};
@@ -436,7 +436,7 @@ static void nobody_holds_an_object_back_from_its_maker(void **state)
     (void)state;
     setup(11, 0, 1 << 20);
     struct xfer *x = net->side[0];
-    struct wire_key key = {.kind = WIRE_RESULT, .fragment = 2, .version = 5, .shard = 1, .island = 1};
+    struct wire_key key = {.kind = WIRE_RESULT, .fragment = 2, .version = 5, .owner = 1, .island = 1};
     uint64_t bytes;
     struct wire_chunk one = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 1};
     struct wire_chunk all = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 200};

@@ -8,19 +8,22 @@ enum { PROOF_AGAIN_MS = 10000 };
 
 /* Those who are known to have a hash of a version. */
 struct party {
-    uint32_t count, lowest;
+    uint32_t count, lowest; /* lowest: of their ids, which are the same for everyone */
 };
 
 static struct party party_of(const struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash)
 {
     struct party party = {.lowest = SYNC_NOBODY};
-    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
+        if (!sync_core_other(sync, i))
+            continue;
         const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
-        if (i == sync->conf.self || !sync->peers[i].heard || row->version != version || !row->hash_known ||
+        if (!sync->peers[i].heard || row->version != version || !row->hash_known ||
             !digest_equal(&row->hash, hash))
             continue;
         party.count++;
-        party.lowest = i < party.lowest ? i : party.lowest;
+        uint32_t id = sync_core_id(sync, i);
+        party.lowest = id < party.lowest ? id : party.lowest;
     }
     return party;
 }
@@ -29,7 +32,8 @@ static struct party our_party(const struct sync *sync, uint32_t f, uint64_t vers
 {
     struct party ours = party_of(sync, f, version, sync_core_hash_at(&sync->fragments[f], version));
     ours.count++;
-    ours.lowest = sync->conf.self < ours.lowest ? sync->conf.self : ours.lowest;
+    uint32_t id = sync_core_id(sync, sync_core_self(sync));
+    ours.lowest = id < ours.lowest ? id : ours.lowest;
     return ours;
 }
 
@@ -58,9 +62,9 @@ static bool outvoted(const struct sync *sync, uint32_t f, const struct digest *t
     bool late = sync->now_ms >= fragment->proof_ms + SYNC_YIELD_MS;
     uint32_t others = 0;
     if (sync_core_proof(fragment) == SYNC_PROOF_CONFIRMED)
-        return 2 * them.count > sync->conf.members_count || (late && outweighs(&them, &us));
-    for (uint32_t i = 0; i < sync->conf.members_count; i++)
-        others += i != sync->conf.self && sync->peers[i].up && sync->peers[i].fragments[f].hash_known;
+        return 2 * them.count > bitset_count(&sync->conf.view.members) || (late && outweighs(&them, &us));
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        others += sync_core_other(sync, i) && sync->peers[i].up && sync->peers[i].fragments[f].hash_known;
     return 2 * them.count > others && (late || them.lowest < us.lowest);
 }
 
@@ -125,8 +129,8 @@ void sync_doubt_answered(struct sync *sync, const struct sync_event *event)
     fragment->proof = right ? SYNC_PROOF_CONFIRMED : SYNC_PROOF_FAILED;
     fragment->proof_ms = sync->now_ms;
     if (found && !right) {
-        sync_core_report(sync, SYNC_REPORT_DAMAGED, f, sync->conf.self);
-        sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = sync->conf.self});
+        sync_core_report(sync, SYNC_REPORT_DAMAGED, f, sync_core_self(sync));
+        sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = sync_core_self(sync)});
     }
     sync_owner_check(sync, f);
 }

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "net/sync_certify.h"
 #include "net/sync_doubt.h"
 #include "net/sync_fragment.h"
 #include "net/sync_owner.h"
@@ -25,6 +26,7 @@ void sync_peers_up(struct sync *sync, uint32_t member)
     peer->heard = false;
     peer->fragments_said = 0;
     memset(peer->fragments, 0, sync->conf.fragments_count * sizeof *peer->fragments);
+    sync_certify_forget(sync, member);
     for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
         if (sync->fragments[f].state == SYNC_CONTRIBUTED)
             sync_fragment_send_contributions(sync, f, member);
@@ -37,31 +39,37 @@ void sync_peers_down(struct sync *sync, uint32_t member)
     /* What it said stays true: a round does not close over someone who may have contributed elsewhere. */
 }
 
+/* What the member says of one fragment. What it contributed and holds is of the owners of its epoch. */
+static void row_in(struct sync *sync, uint32_t member, const struct wire_heartbeat *beat, const struct wire_fragment *row)
+{
+    struct sync_member *peer = &sync->peers[member];
+    struct sync_peer_fragment *said = &peer->fragments[row->fragment];
+    bool differed = sync_doubt_differs(sync, row->fragment, member), now = beat->epoch == sync->conf.view.epoch;
+    if (!said->said)
+        peer->fragments_said++;
+    *said = (struct sync_peer_fragment){.version = row->version,
+                                        .contributed = now ? row->contributed : 0,
+                                        .abstained = row->abstained,
+                                        .hash = row->hash,
+                                        .hash_known = row->hash_known,
+                                        .said = true};
+    sync_certify_heard(sync, row->fragment, member, beat->held + row->held_first, now ? row->held_count : 0);
+    sync_owner_heard(sync, row->fragment, member);
+    if (differed && !sync_doubt_differs(sync, row->fragment, member))
+        sync_fragment_owner_mended(sync, row->fragment, member);
+    sync_doubt_compare(sync, row->fragment, member);
+    sync_fragment_look(sync, row->fragment);
+}
+
 void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
 {
     struct sync_member *peer = &sync->peers[event->member];
     const struct wire_heartbeat *beat = event->beat;
     bool changed = !peer->heard || peer->taking_part != beat->taking_part;
     peer->taking_part = beat->taking_part;
-    for (uint32_t i = 0; i < beat->fragments_count; i++) {
-        const struct wire_fragment *row = &beat->fragments[i];
-        if (row->fragment >= sync->conf.fragments_count)
-            continue;
-        bool differed = sync_doubt_differs(sync, row->fragment, event->member);
-        if (!peer->fragments[row->fragment].said)
-            peer->fragments_said++;
-        peer->fragments[row->fragment] = (struct sync_peer_fragment){.version = row->version,
-                                                                     .contributed = row->contributed,
-                                                                     .abstained = row->abstained,
-                                                                     .results = row->results,
-                                                                     .hash = row->hash,
-                                                                     .hash_known = row->hash_known,
-                                                                     .said = true};
-        sync_owner_heard(sync, row->fragment, event->member);
-        if (differed && !sync_doubt_differs(sync, row->fragment, event->member))
-            sync_fragment_owner_mended(sync, row->fragment, event->member);
-        sync_doubt_compare(sync, row->fragment, event->member);
-    }
+    for (uint32_t i = 0; i < beat->fragments_count; i++)
+        if (beat->fragments[i].fragment < sync->conf.fragments_count)
+            row_in(sync, event->member, beat, &beat->fragments[i]);
     peer->heard = peer->fragments_said == sync->conf.fragments_count;
     for (uint32_t i = 0; !changed && i < beat->fragments_count; i++)
         if (beat->fragments[i].fragment < sync->conf.fragments_count)
@@ -77,9 +85,11 @@ static uint32_t agreeing(const struct sync *sync, uint32_t f, uint32_t member)
 {
     const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
     uint32_t count = 0;
-    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
+        if (!sync_core_other(sync, i))
+            continue;
         const struct sync_peer_fragment *other = &sync->peers[i].fragments[f];
-        count += i != sync->conf.self && sync->peers[i].up && other->hash_known && other->version == row->version &&
+        count += sync->peers[i].up && other->hash_known && other->version == row->version &&
                  digest_equal(&other->hash, &row->hash);
     }
     return count;
@@ -91,10 +101,10 @@ static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t befor
 {
     uint64_t version = sync_core_announced(sync, f, true);
     uint32_t best = SYNC_NOBODY, best_agree = 0, first = before == SYNC_NOBODY ? 0 : before + 1;
-    for (uint32_t k = 0; k < sync->conf.members_count; k++) {
-        uint32_t i = (first + k) % sync->conf.members_count;
+    for (uint32_t k = 0; k < sync_core_slots(sync); k++) {
+        uint32_t i = (first + k) % sync_core_slots(sync);
         const struct sync_member *peer = &sync->peers[i];
-        if (i == sync->conf.self || !peer->up || !peer->fragments[f].hash_known ||
+        if (!sync_core_other(sync, i) || !peer->up || !peer->fragments[f].hash_known ||
             peer->fragments[f].version != version)
             continue;
         uint32_t agree = agreeing(sync, f, i);
@@ -106,30 +116,30 @@ static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t befor
     return best;
 }
 
-/* Whether the member may be asked for a result of the next version. */
-static bool may_have(const struct sync *sync, uint32_t f, uint32_t shard, uint32_t member)
+/* Whether the member may be asked for the result of a part of the next version. */
+static bool may_have(const struct sync *sync, uint32_t f, uint32_t p, uint32_t member)
 {
-    const struct sync_fragment *fragment = &sync->fragments[f];
-    const struct sync_member *peer = &sync->peers[member];
-    return member != sync->conf.self && peer->up && !bitset_has(&fragment->without, member) &&
-           sync_core_holds(&peer->fragments[f], fragment->own.version + 1, shard);
+    return sync_core_other(sync, member) && sync->peers[member].up &&
+           !bitset_has(&sync->fragments[f].without, member) && sync_certify_has(sync, f, member, p);
 }
 
 /* The member to ask for a result: its owner first, then all who hold it in turn, since one may be silent. While the
- * owner is there and has none, nobody is asked: what others hold of its shard it fetches itself. */
-static uint32_t result_source(const struct sync *sync, uint32_t f, uint32_t shard)
+ * owner is there and has none, nobody is asked: what others hold of its part it fetches itself. */
+static uint32_t result_source(const struct sync *sync, uint32_t f, uint32_t p)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
-    uint32_t members = sync->conf.members_count, holders = 0;
-    bool owner_there = shard != sync->conf.self && sync->peers[shard].up;
-    if (owner_there && !sync_core_holds(&sync->peers[shard].fragments[f], fragment->own.version + 1, shard))
+    uint32_t slots = sync_core_slots(sync), holders = 0;
+    uint32_t owner = sync_core_slot(sync, fragment->parts.part[p].owner);
+    bool owner_there = owner != SYNC_NOBODY && sync_core_other(sync, owner) && sync->peers[owner].up;
+    bool new = fragment->parts.part[p].epoch == sync->conf.view.epoch;
+    if (owner_there && new && !sync_certify_has(sync, f, owner, p))
         return SYNC_NOBODY;
-    for (uint32_t i = 0; i < members; i++)
-        holders += may_have(sync, f, shard, i);
+    for (uint32_t i = 0; i < slots; i++)
+        holders += may_have(sync, f, p, i);
     uint32_t turn = holders > 0 ? fragment->fetch_tries % holders : 0;
-    for (uint32_t k = 0; k < members; k++) {
-        uint32_t i = (shard + k) % members;
-        if (may_have(sync, f, shard, i) && turn-- == 0)
+    for (uint32_t k = 0; k < slots; k++) {
+        uint32_t i = ((owner != SYNC_NOBODY ? owner : 0) + k) % slots;
+        if (may_have(sync, f, p, i) && turn-- == 0)
             return i;
     }
     return SYNC_NOBODY;
@@ -141,18 +151,21 @@ static uint32_t result_source(const struct sync *sync, uint32_t f, uint32_t shar
 static bool fetch_results(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    uint64_t version = fragment->own.version + 1;
+    const struct sync_parts *parts = &fragment->parts;
     bool asked = false;
-    for (uint32_t s = 0; s < sync->conf.members_count; s++) {
-        if (!sync_core_owns(sync, f, s) || bitset_has(&fragment->own.results, s))
-            continue;
-        uint32_t from = result_source(sync, f, s);
+    for (uint32_t p = 0; p < parts->count; p++) {
+        uint32_t from = parts->held >> p & 1 ? SYNC_NOBODY : result_source(sync, f, p);
         if (from == SYNC_NOBODY)
             continue;
         bitset_add(&fragment->asked, from);
-        if (from != s)
-            bitset_add(&fragment->astray, s);
-        struct wire_key key = {.kind = WIRE_RESULT, .fragment = f, .version = version, .owner = s, .island = s};
+        if (sync_core_id(sync, from) != parts->part[p].owner)
+            fragment->astray |= (uint64_t)1 << p;
+        struct wire_key key = {.kind = WIRE_RESULT,
+                               .fragment = f,
+                               .version = fragment->own.version + 1,
+                               .epoch = parts->part[p].epoch,
+                               .owner = parts->part[p].owner,
+                               .island = parts->part[p].owner};
         sync_core_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
         asked = true;
     }
@@ -162,15 +175,15 @@ static bool fetch_results(struct sync *sync, uint32_t f)
 
 static bool someone_holds_more(const struct sync *sync, uint32_t f)
 {
-    const struct sync_peer_fragment *own = &sync->fragments[f].own;
-    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
-        const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
-        if (i == sync->conf.self || !sync->peers[i].up)
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
+        if (!sync_core_other(sync, i) || !sync->peers[i].up)
             continue;
-        struct bitset theirs = row->results;
-        bitset_keep_all(&theirs, &sync->shards[f]);
-        if (row->version > own->version || (row->version == own->version && !bitset_within(&theirs, &own->results)))
+        if (sync->peers[i].fragments[f].version > fragment->own.version)
             return true;
+        for (uint32_t p = 0; p < fragment->parts.count; p++)
+            if (!(fragment->parts.held >> p & 1) && sync_certify_has(sync, f, i, p))
+                return true;
     }
     return false;
 }
@@ -198,8 +211,8 @@ static void fall_behind(struct sync *sync, uint32_t f, uint64_t by)
 
 static bool someone_far_ahead(const struct sync *sync, uint32_t f)
 {
-    for (uint32_t i = 0; i < sync->conf.members_count; i++)
-        if (i != sync->conf.self && sync->peers[i].up &&
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (sync_core_other(sync, i) && sync->peers[i].up &&
             sync->peers[i].fragments[f].version > sync->fragments[f].own.version + BEHIND_MAX)
             return true;
     return false;
@@ -208,7 +221,7 @@ static bool someone_far_ahead(const struct sync *sync, uint32_t f)
 static void ask_again_for_state(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    if (fragment->state_from == sync->conf.self || sync->now_ms < fragment->fetch_ms)
+    if (fragment->state_from == sync_core_self(sync) || sync->now_ms < fragment->fetch_ms)
         return;
     uint32_t from = state_source(sync, f, fragment->state_from);
     if (from != SYNC_NOBODY)
@@ -219,14 +232,15 @@ static void ask_again_for_state(struct sync *sync, uint32_t f)
 static void ask_for_more(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    if (bitset_empty(&fragment->own.results) && someone_far_ahead(sync, f))
+    if (fragment->parts.held == 0 && someone_far_ahead(sync, f))
         fall_behind(sync, f, BEHIND_MAX + 1);
     if (fragment->state == SYNC_REPAIR || fragment->lost)
         return;
     fragment->fetch_ms = sync->now_ms + FETCH_AGAIN_MS;
-    if (fetch_results(sync, f) || bitset_empty(&fragment->without))
+    bool known = fragment->parts.count > 0;
+    if (fetch_results(sync, f) || (known && bitset_empty(&fragment->without)))
         return;
-    /* All who could be asked have said that their ledgers do not go back so far. */
+    /* All who could be asked have said that their ledgers do not go back so far; or our records do not. */
     fragment->without = (struct bitset){{0}};
     fall_behind(sync, f, 1);
 }

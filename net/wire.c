@@ -157,23 +157,48 @@ static enum err check_hello(const Diloco__Hello *proto, struct wire_hello *hello
 
 /* ---- heartbeat ---- */
 
+/* The memory of a heartbeat's lists while it is packed. */
+struct beat_lists {
+    Diloco__FragmentState rows[WIRE_FRAGMENTS_MAX];
+    Diloco__FragmentState *rows_at[WIRE_FRAGMENTS_MAX];
+    Diloco__Held held[WIRE_HELD_MAX];
+    Diloco__Held *held_at[WIRE_HELD_MAX];
+};
+
+static void put_held(const struct wire_heartbeat *beat, struct beat_lists *lists)
+{
+    for (uint32_t k = 0; k < beat->held_count; k++) {
+        diloco__held__init(&lists->held[k]);
+        lists->held[k].owner = beat->held[k].owner;
+        lists->held[k].tag.len = WIRE_TAG_BYTES;
+        lists->held[k].tag.data = (uint8_t *)(uintptr_t)beat->held[k].tag;
+        lists->held_at[k] = &lists->held[k];
+    }
+}
+
 static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, size_t *bytes)
 {
+    static _Thread_local struct beat_lists lists;
     Diloco__Heartbeat proto = DILOCO__HEARTBEAT__INIT;
-    Diloco__FragmentState rows[WIRE_FRAGMENTS_MAX];
-    Diloco__FragmentState *pointers[WIRE_FRAGMENTS_MAX];
-    if (beat->fragments_count > WIRE_FRAGMENTS_MAX)
-        return err_set(ERR_ARG, "a heartbeat with %" PRIu32 " fragments", beat->fragments_count);
+    if (beat->fragments_count > WIRE_FRAGMENTS_MAX || beat->held_count > WIRE_HELD_MAX ||
+        beat->silent_count > WIRE_MEMBERS_MAX)
+        return err_set(ERR_ARG, "a heartbeat with %" PRIu32 " fragments, %" PRIu32 " results and %" PRIu32 " silent ones",
+                       beat->fragments_count, beat->held_count, beat->silent_count);
+    put_held(beat, &lists);
     for (uint32_t i = 0; i < beat->fragments_count; i++) {
         const struct wire_fragment *from = &beat->fragments[i];
-        diloco__fragment_state__init(&rows[i]);
-        rows[i].fragment = from->fragment;
-        rows[i].version = from->version;
-        rows[i].contributed = from->contributed;
-        rows[i].abstained = from->abstained;
-        rows[i].results = bitset_word(&from->results);
-        rows[i].hash = binary_of(&from->hash, from->hash_known);
-        pointers[i] = &rows[i];
+        Diloco__FragmentState *row = &lists.rows[i];
+        if (from->held_first > beat->held_count || from->held_count > beat->held_count - from->held_first)
+            return err_set(ERR_ARG, "a heartbeat whose fragment %" PRIu32 " holds what is not there", from->fragment);
+        diloco__fragment_state__init(row);
+        row->fragment = from->fragment;
+        row->version = from->version;
+        row->contributed = from->contributed;
+        row->abstained = from->abstained;
+        row->hash = binary_of(&from->hash, from->hash_known);
+        row->n_held = from->held_count;
+        row->held = lists.held_at + from->held_first;
+        lists.rows_at[i] = row;
     }
     proto.sequence = beat->sequence;
     proto.echo = beat->echo;
@@ -185,9 +210,28 @@ static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, 
     proto.tokens_per_s = beat->tokens_per_s;
     proto.trainer = beat->trainer;
     proto.session = beat->session;
+    proto.epoch = beat->epoch;
+    proto.n_silent = beat->silent_count;
+    proto.silent = (uint32_t *)(uintptr_t)beat->silent;
     proto.n_fragments = beat->fragments_count;
-    proto.fragments = pointers;
+    proto.fragments = lists.rows_at;
     return pack_checked(&proto.base, out, bytes);
+}
+
+static enum err take_held(const Diloco__FragmentState *row, struct wire_fragment *to, struct wire_heartbeat *beat)
+{
+    if (row->n_held > WIRE_HELD_OF_ONE_MAX || row->n_held > WIRE_HELD_MAX - beat->held_count)
+        return err_set(ERR_PROTO, "a heartbeat with %zu results of fragment %" PRIu32, row->n_held, row->fragment);
+    to->held_first = beat->held_count;
+    to->held_count = (uint32_t)row->n_held;
+    for (size_t k = 0; k < row->n_held; k++) {
+        struct wire_held *held = &beat->held[beat->held_count++];
+        if (row->held[k]->tag.len != WIRE_TAG_BYTES)
+            return err_set(ERR_PROTO, "a result's tag of %zu bytes", row->held[k]->tag.len);
+        held->owner = row->held[k]->owner;
+        memcpy(held->tag, row->held[k]->tag.data, WIRE_TAG_BYTES);
+    }
+    return ERR_OK;
 }
 
 static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_heartbeat *beat)
@@ -195,6 +239,8 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
     uint64_t seen[WIRE_PLAN_FRAGMENTS_MAX / WORD_BITS] = {0};
     if (proto->n_fragments > WIRE_FRAGMENTS_MAX)
         return err_set(ERR_PROTO, "a heartbeat with %zu fragments", proto->n_fragments);
+    if (proto->n_silent > WIRE_MEMBERS_MAX)
+        return err_set(ERR_PROTO, "a heartbeat with %zu silent members", proto->n_silent);
     if (proto->trainer >= WIRE_TRAINER_STATES)
         return err_set(ERR_PROTO, "trainer state %" PRIu32, proto->trainer);
     beat->sequence = proto->sequence;
@@ -207,6 +253,11 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
     beat->tokens_per_s = proto->tokens_per_s;
     beat->trainer = proto->trainer;
     beat->session = proto->session;
+    beat->epoch = proto->epoch;
+    beat->silent_count = (uint32_t)proto->n_silent;
+    if (proto->n_silent > 0)
+        memcpy(beat->silent, proto->silent, proto->n_silent * sizeof *beat->silent);
+    beat->held_count = 0;
     beat->fragments_count = (uint32_t)proto->n_fragments;
     for (uint32_t i = 0; i < beat->fragments_count; i++) {
         const Diloco__FragmentState *row = proto->fragments[i];
@@ -221,7 +272,7 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
         to->version = row->version;
         to->contributed = row->contributed;
         to->abstained = row->abstained;
-        to->results = bitset_of_word(row->results);
+        TRY(take_held(row, to, beat));
         TRY(digest_from(&row->hash, "hash", true, &to->hash, &to->hash_known));
     }
     return ERR_OK;
@@ -302,11 +353,14 @@ static enum err take_fields(uint32_t type, const ProtobufCMessage *proto, struct
 
 /*
  * What unpacking may take, whatever the bytes say: as much as the largest message that is within its limits, a
- * heartbeat of WIRE_FRAGMENTS_MAX rows, each with a hash and a place in the list; and protobuf-c's own lists of fields.
+ * heartbeat of WIRE_FRAGMENTS_MAX rows, each with a hash and a place in the list, of WIRE_HELD_MAX results, and of
+ * WIRE_MEMBERS_MAX silent members; and protobuf-c's own lists of fields.
  */
 enum {
     UNPACK_ROW_BYTES = sizeof(Diloco__FragmentState) + DIGEST_BYTES + sizeof(void *),
-    UNPACK_BYTES_MAX = WIRE_FRAGMENTS_MAX * UNPACK_ROW_BYTES + (64 << 10)
+    UNPACK_HELD_BYTES = sizeof(Diloco__Held) + WIRE_TAG_BYTES + sizeof(void *),
+    UNPACK_BYTES_MAX = WIRE_FRAGMENTS_MAX * UNPACK_ROW_BYTES + WIRE_HELD_MAX * UNPACK_HELD_BYTES +
+                       WIRE_MEMBERS_MAX * (int)sizeof(uint32_t) + (64 << 10)
 };
 
 /* Where it takes it from; taken by one message at a time, and left as a whole. */

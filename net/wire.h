@@ -27,6 +27,8 @@ enum {
     WIRE_NAME_BYTES = 64,
     WIRE_REASON_BYTES = 256,
     WIRE_FRAGMENTS_MAX = 256, /* in one heartbeat */
+    WIRE_HELD_MAX = 1024,     /* likewise, over all its fragments */
+    WIRE_HELD_OF_ONE_MAX = 64,
     WIRE_MEMBERS_MAX = 64,
     WIRE_PLAN_FRAGMENTS_MAX = 4096,
     WIRE_WINDOW_KIB_MIN = 64, /* of bulk data a receiver takes in unacknowledged */
@@ -83,9 +85,16 @@ struct wire_hello {
 struct wire_fragment {
     uint32_t fragment;
     uint64_t version, contributed, abstained;
-    struct bitset results;
     struct digest hash;
     bool hash_known;
+    uint32_t held_first, held_count; /* in the heartbeat's `held`: results of version + 1 that are durable here */
+};
+
+/* A result that an island holds: whose part it is of, and the first bytes of its digest. */
+enum { WIRE_TAG_BYTES = 16 };
+struct wire_held {
+    uint32_t owner;
+    uint8_t tag[WIRE_TAG_BYTES];
 };
 
 enum wire_trainer {
@@ -104,8 +113,11 @@ struct wire_heartbeat {
     bool taking_part;
     uint64_t step, tokens;
     uint32_t loss_milli, tokens_per_s, trainer;
-    uint32_t fragments_count;
+    uint64_t epoch;
+    uint32_t fragments_count, held_count, silent_count;
     struct wire_fragment fragments[WIRE_FRAGMENTS_MAX];
+    struct wire_held held[WIRE_HELD_MAX];
+    uint32_t silent[WIRE_MEMBERS_MAX]; /* ids of members that take part and are not heard */
 };
 
 struct wire_ack {

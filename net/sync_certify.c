@@ -1,0 +1,203 @@
+#include "net/sync_certify.h"
+
+#include <string.h>
+
+static uint64_t bit(uint32_t p)
+{
+    return (uint64_t)1 << p;
+}
+
+static uint64_t all_parts(const struct sync_parts *parts)
+{
+    return parts->count == 64 ? UINT64_MAX : bit(parts->count) - 1;
+}
+
+/* ---- the parts ---- */
+
+static void find_parts(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    fragment->parts = (struct sync_parts){0};
+    fragment->parts.count = chain_parts(sync->conf.chain, f, sync->shards_counts[f], fragment->own.version + 1,
+                                        fragment->parts.part);
+}
+
+void sync_certify_arrive(struct sync *sync, uint32_t f)
+{
+    find_parts(sync, f);
+}
+
+/* What is held for a part of an epoch counts in the next as the same part: carried, or of a version that is over. */
+static void keep_result(struct sync *sync, uint32_t f, const struct chain_part *part, const struct digest *digest)
+{
+    struct sync_parts *parts = &sync->fragments[f].parts;
+    uint32_t p = sync_certify_part(sync, f, part->epoch, part->owner);
+    if (p == CHAIN_PARTS_MAX || (parts->part[p].carried && !digest_equal(&parts->part[p].digest, digest)))
+        return;
+    parts->digest[p] = *digest;
+    parts->held |= bit(p);
+    parts->acknowledged |= bit(p);
+}
+
+void sync_certify_epoch(struct sync *sync, uint32_t f)
+{
+    struct sync_parts before = sync->fragments[f].parts;
+    find_parts(sync, f);
+    for (uint32_t p = 0; p < before.count; p++)
+        if (before.held & bit(p))
+            keep_result(sync, f, &before.part[p], &before.digest[p]);
+}
+
+uint32_t sync_certify_part(const struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner)
+{
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    for (uint32_t p = 0; p < parts->count; p++)
+        if (parts->part[p].owner == owner && parts->part[p].epoch == epoch)
+            return p;
+    return CHAIN_PARTS_MAX;
+}
+
+uint32_t sync_certify_ours(const struct sync *sync, uint32_t f)
+{
+    const struct sync_view *view = &sync->conf.view;
+    uint32_t p = sync_certify_part(sync, f, view->epoch, sync_core_id(sync, view->self));
+    return p < CHAIN_PARTS_MAX && !sync->fragments[f].parts.part[p].carried ? p : CHAIN_PARTS_MAX;
+}
+
+/* ---- who holds what ---- */
+
+bool sync_certify_stored(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    struct sync_parts *parts = &sync->fragments[f].parts;
+    if (event->version != sync->fragments[f].own.version + 1)
+        return false;
+    uint32_t p = sync_certify_part(sync, f, event->epoch, event->owner);
+    if (p == CHAIN_PARTS_MAX || (parts->held & bit(p)) ||
+        (parts->part[p].carried && !digest_equal(&parts->part[p].digest, &event->hash)))
+        return false;
+    parts->digest[p] = event->hash;
+    parts->held |= bit(p);
+    /* Our seal does not name it, so it must not count before the next epoch either. */
+    if (!sync->sealed)
+        parts->acknowledged |= bit(p);
+    return true;
+}
+
+void sync_certify_heard(struct sync *sync, uint32_t f, uint32_t member, const struct wire_held *held, uint32_t count)
+{
+    struct sync_holding *holding = sync->peers[member].holdings;
+    if (holding == NULL)
+        return;
+    holding[f].count = count < CHAIN_PARTS_MAX ? count : CHAIN_PARTS_MAX;
+    memcpy(holding[f].held, held, holding[f].count * sizeof *held);
+}
+
+void sync_certify_forget(struct sync *sync, uint32_t member)
+{
+    struct sync_holding *holding = sync->peers[member].holdings;
+    for (uint32_t f = 0; holding != NULL && f < sync->conf.fragments_count; f++)
+        holding[f].count = 0;
+}
+
+/* What the member says it holds of an owner's results of the version after its own; NULL: nothing. `nth`: of several.
+ */
+static const struct wire_held *said(const struct sync *sync, uint32_t f, uint32_t member, uint32_t owner, uint32_t nth)
+{
+    const struct sync_holding *holding = sync->peers[member].holdings;
+    for (uint32_t k = 0; holding != NULL && k < holding[f].count; k++)
+        if (holding[f].held[k].owner == owner && nth-- == 0)
+            return &holding[f].held[k];
+    return NULL;
+}
+
+bool sync_certify_has(const struct sync *sync, uint32_t f, uint32_t member, uint32_t p)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    if (row->version > fragment->own.version)
+        return true;
+    return row->version == fragment->own.version && said(sync, f, member, fragment->parts.part[p].owner, 0) != NULL;
+}
+
+bool sync_certify_lost(const struct sync *sync, uint32_t f, uint64_t version)
+{
+    uint32_t id = sync_core_id(sync, sync_core_self(sync));
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
+        if (!sync_core_other(sync, i))
+            continue;
+        const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
+        if (row->version >= version || (row->version + 1 == version && said(sync, f, i, id, 0) != NULL))
+            return true;
+    }
+    return false;
+}
+
+/* ---- what counts ---- */
+
+/* Whether the voter has this very result: two of one owner are told apart. */
+static bool confirms(const struct sync *sync, uint32_t f, uint32_t member, uint32_t p)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    if (row->version > fragment->own.version)
+        return true;
+    if (row->version < fragment->own.version)
+        return false;
+    const struct wire_held *held;
+    for (uint32_t nth = 0; (held = said(sync, f, member, fragment->parts.part[p].owner, nth)) != NULL; nth++)
+        if (memcmp(held->tag, fragment->parts.digest[p].byte, sizeof held->tag) == 0)
+            return true;
+    return false;
+}
+
+/* Members that are known to have it durably, of those whose copies count. */
+static struct bitset confirming(const struct sync *sync, uint32_t f, uint32_t p)
+{
+    const struct sync_view *view = &sync->conf.view;
+    struct bitset found = {{0}};
+    if (view->votes && bitset_has(&view->keepers, view->self) && (sync->fragments[f].parts.acknowledged & bit(p)))
+        bitset_add(&found, view->self);
+    for (uint32_t i = 0; i < view->slots; i++)
+        if (bitset_has(&view->keepers, i) && sync_core_other(sync, i) && confirms(sync, f, i, p))
+            bitset_add(&found, i);
+    return found;
+}
+
+bool sync_certify_counts(const struct sync *sync, uint32_t f, uint32_t p)
+{
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    if (!(parts->held & bit(p)))
+        return false;
+    /* Named by the record of the epoch, or of a version that it takes for granted. */
+    const struct record *record = chain_last(sync->conf.chain);
+    if (parts->part[p].carried || sync->fragments[f].own.version < record_start(record, f))
+        return true;
+    struct bitset found = confirming(sync, f, p);
+    return bitset_count(&found) >= sync->conf.view.certifying;
+}
+
+bool sync_certify_complete(const struct sync *sync, uint32_t f)
+{
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    if (parts->count == 0 || parts->held != all_parts(parts))
+        return false;
+    for (uint32_t p = 0; p < parts->count; p++)
+        if (!sync_certify_counts(sync, f, p))
+            return false;
+    return true;
+}
+
+struct bitset sync_certify_waiting_for(const struct sync *sync, uint32_t f)
+{
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    struct bitset waiting = {{0}};
+    for (uint32_t p = 0; p < parts->count; p++) {
+        if (!(parts->held & bit(p)) || sync_certify_counts(sync, f, p))
+            continue;
+        struct bitset found = confirming(sync, f, p), missing = sync->conf.view.keepers;
+        bitset_remove_all(&missing, &found);
+        bitset_remove(&missing, sync_core_self(sync));
+        bitset_add_all(&waiting, &missing);
+    }
+    return waiting;
+}

@@ -182,7 +182,8 @@ static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, 
     Diloco__Heartbeat proto = DILOCO__HEARTBEAT__INIT;
     if (beat->fragments_count > WIRE_FRAGMENTS_MAX || beat->held_count > WIRE_HELD_MAX ||
         beat->silent_count > WIRE_MEMBERS_MAX)
-        return err_set(ERR_ARG, "a heartbeat with %" PRIu32 " fragments, %" PRIu32 " results and %" PRIu32 " silent ones",
+        return err_set(ERR_ARG,
+                       "a heartbeat with %" PRIu32 " fragments, %" PRIu32 " results and %" PRIu32 " silent ones",
                        beat->fragments_count, beat->held_count, beat->silent_count);
     put_held(beat, &lists);
     for (uint32_t i = 0; i < beat->fragments_count; i++) {

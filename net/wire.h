@@ -182,7 +182,8 @@ void wire_chunk_put(const struct wire_chunk *chunk, uint8_t *out);
 ERR_MUST_CHECK enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *chunk);
 
 bool wire_key_equal(const struct wire_key *left, const struct wire_key *right);
-/* "contribution of fragment 3, version 7, epoch 2, owner 1, island 0"; in a buffer of the thread, good until its next call. */
+/* "contribution of fragment 3, version 7, epoch 2, owner 1, island 0"; in a buffer of the thread, good until its next
+ * call. */
 const char *wire_key_text(const struct wire_key *key);
 const char *wire_kind_name(uint32_t kind);
 const char *wire_trainer_name(uint32_t trainer);

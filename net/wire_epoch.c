@@ -34,27 +34,11 @@ static enum err pack_out(const ProtobufCMessage *proto, uint8_t **bytes, size_t 
 
 static enum err pack_prepare(const struct wire_epoch *message, uint8_t **bytes, size_t *bytes_count)
 {
-    struct rows {
-        Diloco__RecordCarried wants[RECORD_CARRIED_MAX], *wants_at[RECORD_CARRIED_MAX];
-    } * rows;
     Diloco__Prepare proto = DILOCO__PREPARE__INIT;
-    if (message->prepare.wants_count > RECORD_CARRIED_MAX || message->prepare.starts_count > RECORD_FRAGMENTS_MAX)
-        return err_set(ERR_ARG, "%" PRIu32 " results to fetch and %" PRIu32 " starts", message->prepare.wants_count,
-                       message->prepare.starts_count);
-    TRY(mem_new(1, sizeof *rows, "a message being packed", &rows));
-    for (uint32_t i = 0; i < message->prepare.wants_count; i++) {
-        record_carried_to_proto(&message->prepare.wants[i], &rows->wants[i]);
-        rows->wants_at[i] = &rows->wants[i];
-    }
     proto.epoch = message->epoch;
     proto.ballot = message->ballot;
-    proto.n_wants = message->prepare.wants_count;
-    proto.wants = rows->wants_at;
-    proto.n_starts = message->prepare.starts_count;
-    proto.starts = (uint64_t *)(uintptr_t)message->prepare.starts;
-    enum err err = pack_out(&proto.base, bytes, bytes_count);
-    mem_free(rows);
-    return err;
+    proto.draft = record_bytes_to_proto(message->prepare.draft, message->prepare.draft_bytes);
+    return pack_out(&proto.base, bytes, bytes_count);
 }
 
 /* What lies beside a promise's own arrays while it is packed. */
@@ -103,6 +87,7 @@ static enum err pack_promise(const struct wire_epoch *message, uint8_t **bytes, 
     proto.accepted_ballot = message->promise.accepted_ballot;
     proto.accepted = record_bytes_to_proto(message->promise.accepted, message->promise.accepted_bytes);
     proto.incarnation = message->promise.incarnation;
+    proto.sealed = message->promise.sealed;
     proto.n_rows = message->promise.rows_count;
     proto.rows = rows->rows_at;
     if (err == ERR_OK)
@@ -205,23 +190,8 @@ static enum err take_ballot(uint64_t epoch, uint64_t ballot, struct wire_epoch *
 
 static enum err take_prepare(const Diloco__Prepare *proto, struct wire_epoch *message)
 {
-    struct record_carried *wants;
-    uint64_t *starts;
     TRY(take_ballot(proto->epoch, proto->ballot, message));
-    if (proto->n_wants > RECORD_CARRIED_MAX || proto->n_starts > RECORD_FRAGMENTS_MAX)
-        return err_set(ERR_PROTO, "a draft with %zu results and %zu starts", proto->n_wants, proto->n_starts);
-    TRY(take(message, 0, proto->n_wants, sizeof *wants, "results to fetch", &wants));
-    TRY(take(message, 1, proto->n_starts, sizeof *starts, "versions to fetch", &starts));
-    for (size_t i = 0; i < proto->n_wants; i++)
-        TRY(record_carried_from_proto(proto->wants[i], &wants[i]));
-    if (proto->n_starts > 0)
-        memcpy(starts, proto->starts, proto->n_starts * sizeof *starts);
-    message->prepare.wants = wants;
-    message->prepare.wants_count = (uint32_t)proto->n_wants;
-    message->prepare.starts = starts;
-    message->prepare.starts_count = (uint32_t)proto->n_starts;
-    return record_carried_check(message->epoch, starts, message->prepare.starts_count, wants,
-                                message->prepare.wants_count);
+    return take_bytes(message, 0, &proto->draft, "a draft", &message->prepare.draft, &message->prepare.draft_bytes);
 }
 
 static enum err take_held(const Diloco__HeldFragment *proto, uint64_t epoch, struct wire_result *held)
@@ -263,6 +233,7 @@ static enum err take_promise(const Diloco__Promise *proto, struct wire_epoch *me
     TRY(take_ballot(proto->epoch, proto->ballot, message));
     message->promise.accepted_ballot = proto->accepted_ballot;
     message->promise.incarnation = proto->incarnation;
+    message->promise.sealed = proto->sealed;
     if (proto->accepted_ballot > proto->ballot || (proto->accepted_ballot > 0) != (proto->accepted.len > 0))
         return err_set(ERR_PROTO, "a promise of ballot %" PRIu64 " with a record of %zu bytes, accepted in %" PRIu64,
                        proto->ballot, proto->accepted.len, proto->accepted_ballot);

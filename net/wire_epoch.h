@@ -56,16 +56,15 @@ struct wire_epoch {
     uint64_t ballot; /* from 1; DECIDED, CHAIN, WISH: unused */
     union {
         struct {
-            const struct record_carried *wants; /* results that voters are to fetch */
-            uint32_t wants_count;
-            const uint64_t *starts; /* versions that they are to fetch, as in a record */
-            uint32_t starts_count;
+            const uint8_t *draft; /* packed record whose start and carried results are to be fetched */
+            size_t draft_bytes;   /* 0: none */
         } prepare;
         struct {
             uint64_t accepted_ballot; /* 0: none */
             const uint8_t *accepted;  /* packed record */
             size_t accepted_bytes;    /* 0: none */
             uint64_t incarnation;
+            bool sealed; /* false: it only says what it holds */
             const struct wire_row *rows; /* in order of fragment, each once */
             uint32_t rows_count;
         } promise;

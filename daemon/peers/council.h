@@ -1,0 +1,84 @@
+/*
+ * council: this island's voice in who takes part: the messages of net/epoch in and out, the votes made durable, what the
+ * others hold, who is silent, and what is wanted of the members. Private to peers/, but for its looking in.
+ *
+ * It decides nothing itself: net/epoch has the rules of voting, net/compose those of what the next record says. What is
+ * decided is kept on disk and posted (EVENT_EPOCH); the engine takes it, changes over, and calls council_begin(). Of the
+ * protocol's core it seals, and says what a draft wants to carry, and does nothing else to it. Only the loop's thread.
+ */
+#ifndef DAEMON_PEERS_COUNCIL_H
+#define DAEMON_PEERS_COUNCIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/bitset.h"
+#include "common/err.h"
+#include "daemon/event.h"
+#include "daemon/state/vote.h"
+#include "net/chain.h"
+#include "net/ident.h"
+#include "net/link.h"
+#include "net/record.h"
+#include "net/sync.h"
+#include "net/view.h"
+#include "net/wire_epoch.h"
+
+/* All borrowed. The chain has the newest record, the view follows it. */
+struct council_conf {
+    const char *folder; /* of the state: for records */
+    const struct ident *ident;
+    const struct view *view;
+    const struct chain *chain;
+    struct vote *vote;
+    struct events *events;
+    struct link *link;
+};
+
+/* Once the run's plan is known. */
+struct council_plan {
+    struct sync *sync;
+    uint32_t fragments_count;
+    const uint32_t *shards_counts; /* per fragment */
+};
+
+struct council;
+ERR_MUST_CHECK enum err council_new(const struct council_conf *conf, uint64_t now_ms, struct council **out);
+/* NULL is fine. */
+void council_free(struct council *council);
+ERR_MUST_CHECK enum err council_plan_known(struct council *council, const struct council_plan *plan);
+
+/* The chain has a new record, and view and core have changed over to it. */
+ERR_MUST_CHECK enum err council_begin(struct council *council, uint64_t now_ms);
+
+/* A message of the epoch protocol (wire_is_epoch()). ERR_PROTO: it is malformed. */
+ERR_MUST_CHECK enum err council_message_in(struct council *council, uint32_t member, uint32_t type, const void *payload,
+                                           size_t bytes, uint64_t now_ms);
+/* A member's heartbeat: its epoch, whom it does not hear, and its disk. */
+void council_heard(struct council *council, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms);
+/* A member can be heard, or cannot any more. */
+void council_up(struct council *council, uint32_t member, bool up, uint64_t now_ms);
+/* `silent`: members that we have not heard for as long as the run allows (by slot). */
+void council_tick(struct council *council, const struct bitset *silent, uint64_t now_ms);
+
+/* EVENT_EPOCH: the record that was decided, which the caller owns from now on, and its digest; false: none. */
+bool council_take(struct council *council, struct record *record, struct digest *digest);
+
+/* What somebody here asks for, until a record says it: kinds and numbers as in net/wire_epoch.h. All voters are told.
+ * ERR_NOTFOUND: nobody of that id. */
+ERR_MUST_CHECK enum err council_wish(struct council *council, uint32_t kind, uint32_t id, uint64_t number);
+/* A new member, as of an invitation that was redeemed. ERR_STATE: too many at a time, or its name or key is taken. */
+ERR_MUST_CHECK enum err council_enrol(struct council *council, const struct record_member *as);
+
+/* ---- looking in ---- */
+/* Whether this island may vote: it is a voter, and its disk is not in doubt. */
+bool council_votes(const struct council *council);
+/* Sealed: the next epoch is being decided. */
+bool council_sealed(const struct council *council);
+/* Whether a majority of the voters does not hear the member. */
+bool council_silent(const struct council *council, uint32_t member);
+/* What it is doing about the next record: net/epoch.h's state, for status. */
+const char *council_doing(const struct council *council);
+
+#endif

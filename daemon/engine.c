@@ -499,7 +499,7 @@ enum err engine_new(const struct dconf *conf, struct engine **out)
     engine->checkpoint_ms = engine->now_ms + conf->checkpoint_ms;
     TRY_OUT(ident_load(conf->key_path, &engine->ident));
     TRY_OUT(runspec_load(conf->run_path, NULL, 0, &engine->spec));
-    TRY_OUT(dconf_view(conf, &engine->ident, &engine->view));
+    TRY_OUT(dconf_view(conf, &engine->ident, &engine->spec.digest, &engine->view));
     TRY_OUT(check_quorum(engine));
     TRY_OUT(open_ground(engine));
     TRY_OUT(open_parts(engine));

@@ -47,8 +47,8 @@ const struct record *chain_at(const struct chain *chain, uint64_t epoch);
  * records that are known. Version 0 belongs to the first. */
 bool chain_epoch(const struct chain *chain, uint32_t fragment, uint64_t version, uint64_t *epoch);
 
-/* The parts of a version (above 0), in order of carried first, then owner; returns how many, at most SHARDMAP_OWNERS_MAX
- * each kind (CHAIN_PARTS_MAX in `parts`). `shards_count`: the fragment's. 0: not known. */
+/* The parts of a version (above 0), in order of carried first, then owner; returns how many, at most
+ * SHARDMAP_OWNERS_MAX each kind (CHAIN_PARTS_MAX in `parts`). `shards_count`: the fragment's. 0: not known. */
 enum { CHAIN_PARTS_MAX = SHARDMAP_SLOTS };
 uint32_t chain_parts(const struct chain *chain, uint32_t fragment, uint32_t shards_count, uint64_t version,
                      struct chain_part parts[CHAIN_PARTS_MAX]);

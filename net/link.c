@@ -164,16 +164,10 @@ unsigned link_port(const struct link *link)
     return link->port;
 }
 
-size_t link_poll_max(const struct link *link)
-{
-    return 3 + (size_t)2 * CONNECTIONS * link->used;
-}
-
 static size_t put_item(zmq_pollitem_t *items, size_t items_max, size_t count, void *socket)
 {
-    if (socket == NULL || count == items_max)
-        return count;
-    items[count] = (zmq_pollitem_t){.socket = socket, .events = ZMQ_POLLIN};
+    if (count < items_max)
+        items[count] = (zmq_pollitem_t){.socket = socket, .events = ZMQ_POLLIN};
     return count + 1;
 }
 
@@ -184,8 +178,11 @@ size_t link_poll_items(const struct link *link, zmq_pollitem_t *items, size_t it
     count = put_item(items, items_max, count, link->router_monitor);
     for (uint32_t i = 0; i < link->places; i++) {
         for (int bulk = 0; bulk < CONNECTIONS; bulk++) {
-            count = put_item(items, items_max, count, link->peers[i].dialled[bulk].socket);
-            count = put_item(items, items_max, count, link->peers[i].dialled[bulk].monitor);
+            const struct dialled *d = &link->peers[i].dialled[bulk];
+            if (d->socket == NULL)
+                continue;
+            count = put_item(items, items_max, count, d->socket);
+            count = put_item(items, items_max, count, d->monitor);
         }
     }
     return count;

@@ -55,9 +55,7 @@ ERR_MUST_CHECK enum err link_set(struct link *link, uint32_t slot, const struct 
 /* Port that was bound (with port 0 in `listen`, the one the system chose); 0 if none. */
 unsigned link_port(const struct link *link);
 
-/* How many items there are to poll at most, as of now. */
-size_t link_poll_max(const struct link *link);
-/* Items to poll for input; returns how many were written. */
+/* Writes at most `items_max` items to poll for input; returns how many there are. */
 size_t link_poll_items(const struct link *link, zmq_pollitem_t *items, size_t items_max);
 
 struct link_message {

@@ -136,7 +136,7 @@ enum err check_start(const struct dconf *conf)
     struct view view;
     bool ours;
     TRY(ident_load(conf->key_path, &ident));
-    TRY(dconf_view(conf, &ident, &view));
+    TRY(dconf_view(conf, &ident, &(struct digest){{0}}, &view)); /* of any run */
     uint32_t islands = view.count;
     view_free(&view);
     TRY(check_program(conf->worker_program, &ours));

@@ -86,7 +86,7 @@ static const struct conf_key keys[] = {
 static const struct conf_list peer_list = {.section = "peer",
                                            .example = "oslo",
                                            .element_bytes = sizeof(struct dconf_peer),
-                                           .elements_max = WIRE_MEMBERS_MAX,
+                                           .elements_max = RECORD_OWNERS_MAX,
                                            .array_offset = offsetof(struct dconf, peers),
                                            .count_offset = offsetof(struct dconf, peers_count)};
 
@@ -204,7 +204,7 @@ static enum err check_own(const struct dconf *conf, const struct ident *ident, c
     return ERR_OK;
 }
 
-enum err dconf_view(const struct dconf *conf, const struct ident *ident, struct view *view)
+enum err dconf_view(const struct dconf *conf, const struct ident *ident, const struct digest *run_id, struct view *view)
 {
     enum err err;
     const struct dconf_peer *peers = conf->peers;
@@ -224,7 +224,7 @@ enum err dconf_view(const struct dconf *conf, const struct ident *ident, struct 
                                                .key_text = peers[i].public_key,
                                                .uplink = peers[i].uplink};
     }
-    TRY_OUT(view_new(entries, count, conf->name, view));
+    TRY_OUT(view_new(entries, count, run_id, conf->name, view));
 out:
     mem_free(entries);
     return err;

@@ -55,8 +55,9 @@ ERR_MUST_CHECK enum err dconf_load(const char *path, const struct conf_override 
 bool dconf_is_ours(const char *program);
 
 /* The membership it describes: the peers and this island itself. A [peer] section with the island's own name is
- * allowed, so that all islands can share one list, and must then carry its own key and uplink. Strings are borrowed
- * from `conf`; the caller frees with view_free(). ERR_CONF. */
-ERR_MUST_CHECK enum err dconf_view(const struct dconf *conf, const struct ident *ident, struct view *view);
+ * allowed, so that all islands can share one list, and must then carry its own key and uplink. `run_id`: the run
+ * spec's digest. The caller frees with view_free(). ERR_CONF. */
+ERR_MUST_CHECK enum err dconf_view(const struct dconf *conf, const struct ident *ident, const struct digest *run_id,
+                                   struct view *view);
 
 #endif

@@ -23,7 +23,7 @@
 /* TICK: time for timers of the protocol. The loop wakes for messages, jobs and signals by itself. */
 enum { TICK_MS = 100, SAMPLE_MS = 500, STOP_PATIENCE_MS = 20000, KILLED_MS = 5000 };
 enum { PEER_MESSAGES_PER_TURN = 512, TRAINER_MESSAGES_PER_TURN = 4096 };
-enum { FDS_MAX = 64, POLL_MAX = 4 * WIRE_MEMBERS_MAX + FDS_MAX };
+enum { FDS_MAX = 64 };
 
 struct engine {
     const struct dconf *conf;
@@ -46,6 +46,8 @@ struct engine {
     struct sync *sync;
     struct rounds *rounds;
     bool told; /* the parts above know the plan */
+    zmq_pollitem_t *items;
+    size_t items_room;
 };
 
 static uint32_t fragments_of(const struct engine *engine)
@@ -499,7 +501,7 @@ enum err engine_new(const struct dconf *conf, struct engine **out)
     engine->checkpoint_ms = engine->now_ms + conf->checkpoint_ms;
     TRY_OUT(ident_load(conf->key_path, &engine->ident));
     TRY_OUT(runspec_load(conf->run_path, NULL, 0, &engine->spec));
-    TRY_OUT(dconf_view(conf, &engine->ident, &engine->view));
+    TRY_OUT(dconf_view(conf, &engine->ident, &engine->spec.digest, &engine->view));
     TRY_OUT(check_quorum(engine));
     TRY_OUT(open_ground(engine));
     TRY_OUT(open_parts(engine));
@@ -530,6 +532,7 @@ void engine_free(struct engine *engine)
     events_free(engine->events);
     view_free(&engine->view);
     runspec_deinit(&engine->spec);
+    mem_free(engine->items);
     mem_free(engine);
 }
 
@@ -595,31 +598,41 @@ static void tell_systemd(struct engine *engine)
     sd_notifyf(0, "WATCHDOG=1\nSTATUS=%s", line);
 }
 
-static size_t gather(const struct engine *engine, int signal_fd, zmq_pollitem_t *items)
+static enum err make_items(struct engine *engine)
+{
+    size_t room = peers_poll(engine->peers, NULL, 0) + FDS_MAX;
+    if (room > engine->items_room) {
+        TRY(mem_grow(&engine->items, engine->items_room, room, sizeof *engine->items, "events"));
+        engine->items_room = room;
+    }
+    return ERR_OK;
+}
+
+static size_t gather(const struct engine *engine, int signal_fd)
 {
     struct pollfd fds[FDS_MAX];
-    size_t count = peers_poll(engine->peers, items, POLL_MAX - FDS_MAX);
+    size_t count = peers_poll(engine->peers, engine->items, engine->items_room - FDS_MAX);
     size_t fds_count = 0;
     fds[fds_count++] = (struct pollfd){.fd = signal_fd, .events = POLLIN};
     fds[fds_count++] = (struct pollfd){.fd = jobs_fd(engine->jobs), .events = POLLIN};
     fds_count += trainer_poll(engine->trainer, fds + fds_count, FDS_MAX - fds_count);
     fds_count += control_poll(engine->control, fds + fds_count, FDS_MAX - fds_count);
     for (size_t i = 0; i < fds_count; i++)
-        items[count++] =
+        engine->items[count++] =
             (zmq_pollitem_t){.fd = fds[i].fd, .events = fds[i].events & POLLOUT ? ZMQ_POLLOUT : ZMQ_POLLIN};
     return count;
 }
 
 static enum err wait_for_input(struct engine *engine, int signal_fd)
 {
-    zmq_pollitem_t items[POLL_MAX];
-    size_t count = gather(engine, signal_fd, items);
+    TRY(make_items(engine));
+    size_t count = gather(engine, signal_fd);
     uint64_t now_ms = env_mono_ms();
     uint64_t wait_us = peers_wait_us(engine->peers);
     long wait_ms = engine->tick_ms > now_ms ? (long)(engine->tick_ms - now_ms) : 0;
     if (wait_us > 0 && wait_us / 1000 + 1 < (uint64_t)wait_ms)
         wait_ms = (long)(wait_us / 1000 + 1);
-    if (zmq_poll(items, (int)count, wait_ms) < 0 && zmq_errno() != EINTR)
+    if (zmq_poll(engine->items, (int)count, wait_ms) < 0 && zmq_errno() != EINTR)
         return err_set(ERR_IO, "waiting for events: %s", zmq_strerror(zmq_errno()));
     engine->now_ms = env_mono_ms();
     return ERR_OK;

@@ -11,7 +11,7 @@
 #define HEADER_MAGIC 0x31434c44u /* "DLC1" */
 enum { WORD_BITS = 64 };
 
-/* ---- header: magic u32, version u8, type u8, reserved u16, run tag u64, view tag u64 ---- */
+/* ---- header: magic u32, version u8, type u8, reserved u16, run tag u64 ---- */
 
 void wire_header_put(const struct wire_header *header, uint8_t *out)
 {
@@ -21,7 +21,6 @@ void wire_header_put(const struct wire_header *header, uint8_t *out)
     bytes_put_u8(&writer, (uint8_t)header->type);
     bytes_put_u16(&writer, 0);
     bytes_put_u64(&writer, header->run_tag);
-    bytes_put_u64(&writer, header->view_tag);
 }
 
 enum err wire_header_get(const void *frame, size_t bytes, struct wire_header *header)
@@ -35,8 +34,17 @@ enum err wire_header_get(const void *frame, size_t bytes, struct wire_header *he
     header->type = bytes_get_u8(&reader);
     (void)bytes_get_u16(&reader);
     header->run_tag = bytes_get_u64(&reader);
-    header->view_tag = bytes_get_u64(&reader);
     return ERR_OK;
+}
+
+uint64_t wire_run_tag(const uint8_t nonce[WIRE_NONCE_BYTES], const struct digest *run_id)
+{
+    struct digest_state state;
+    digest_begin(&state);
+    digest_add(&state, nonce, WIRE_NONCE_BYTES);
+    digest_add(&state, run_id->byte, sizeof run_id->byte);
+    struct digest digest = digest_end(&state);
+    return digest_tag(&digest);
 }
 
 /* ---- small parts ---- */
@@ -320,14 +328,9 @@ enum err wire_pack(const struct wire_message *message, uint8_t *out, size_t *byt
     case WIRE_BYE: bye.reason = (char *)(uintptr_t)message->bye.reason; return pack_checked(&bye.base, out, bytes);
     case WIRE_BULK_HELLO: *bytes = 0; return ERR_OK;
     case WIRE_CHUNK:
-    case WIRE_PREPARE:
-    case WIRE_PROMISE:
-    case WIRE_REJECT:
-    case WIRE_ACCEPT:
-    case WIRE_ACCEPTED:
-    case WIRE_DECIDED:
-    case WIRE_CHAIN:
-    case WIRE_WISH: break;
+    case WIRE_ENROL:
+    case WIRE_ENROLLED:
+    case WIRE_REFUSAL: break;
     }
     return err_set(ERR_ARG, "message type %d has no control payload", (int)message->type);
 }

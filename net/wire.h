@@ -1,8 +1,8 @@
 /*
  * wire: messages between islands as structs and as bytes, with every limit checked on the way in.
  *
- * A message is a header frame and a payload frame. The header carries magic, protocol version, type, and tags of run
- * and view, so a stranger's message is refused before its payload is looked at. Control payloads are Protocol Buffers
+ * A message is a header frame and a payload frame. The header carries magic, protocol version, type, and the run's tag,
+ * so a stranger's message is refused before its payload is looked at. Control payloads are Protocol Buffers
  * (wire.proto); bulk payloads are a chunk header and bytes. Pure: no socket, no clock. Packing allocates inside
  * protobuf-c only; unpacking copies into the caller's struct. Input comes from strangers: no bytes reach an assert.
  */
@@ -20,7 +20,7 @@
 /* 1: first version. */
 enum { WIRE_VERSION = 1 };
 enum {
-    WIRE_HEADER_BYTES = 24,
+    WIRE_HEADER_BYTES = 16,
     WIRE_CHUNK_HEADER_BYTES = 52,
     WIRE_CHUNK_BYTES_MAX = 64 << 10,   /* of payload in one chunk */
     WIRE_CONTROL_BYTES_MAX = 64 << 10, /* of one control payload, but for */
@@ -34,6 +34,7 @@ enum {
     WIRE_PLAN_FRAGMENTS_MAX = 4096,
     WIRE_WINDOW_KIB_MIN = 64, /* of bulk data a receiver takes in unacknowledged */
     WIRE_WINDOW_KIB_MAX = 1 << 20,
+    WIRE_NONCE_BYTES = 16, /* of a run */
 };
 
 enum wire_type {
@@ -46,6 +47,10 @@ enum wire_type {
     WIRE_CHUNK = 7,      /* bulk connection only */
     WIRE_BULK_HELLO = 8, /* empty: makes a bulk connection known */
     /* 9 to 16: net/wire_epoch.h */
+    /* between a listener and a guest: net/wire_enrol.h */
+    WIRE_ENROL = 17,
+    WIRE_ENROLLED = 18,
+    WIRE_REFUSAL = 19,
 };
 
 enum wire_kind { WIRE_CONTRIBUTION = 1, WIRE_RESULT = 2, WIRE_STATE = 3, WIRE_PLAN = 4, WIRE_KINDS };
@@ -163,12 +168,14 @@ struct wire_chunk {
 struct wire_header {
     uint32_t version; /* of the sender's protocol */
     uint32_t type;
-    uint64_t run_tag, view_tag;
+    uint64_t run_tag; /* of the run's nonce and run spec: wire_run_tag() */
 };
 
 void wire_header_put(const struct wire_header *header, uint8_t *out);
-/* ERR_PROTO: wrong length or magic. Version, tags and type are the caller's to judge, in that order. */
+/* ERR_PROTO: wrong length or magic. Version, tag and type are the caller's to judge, in that order. */
 ERR_MUST_CHECK enum err wire_header_get(const void *frame, size_t bytes, struct wire_header *header);
+/* What headers of a run's messages carry: the tag of the digest over nonce and run_id. */
+uint64_t wire_run_tag(const uint8_t nonce[WIRE_NONCE_BYTES], const struct digest *run_id);
 
 /* ---- control payloads ---- */
 

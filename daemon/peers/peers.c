@@ -103,21 +103,19 @@ static void post_peer(struct peers *peers, enum sync_event_type type, uint32_t m
 static enum err open_links(struct peers *peers)
 {
     const struct view *view = peers->conf.view;
-    struct link_member members[WIRE_MEMBERS_MAX];
-    for (uint32_t i = 0; i < view->count; i++) {
-        members[i].name = view->members[i].name;
-        members[i].address = view->members[i].address;
-        memcpy(members[i].key, view->members[i].key, IDENT_KEY_BYTES);
-    }
     struct link_conf conf = {.ident = peers->conf.ident,
                              .listen = peers->conf.conf->listen,
-                             .members = members,
-                             .members_count = view->count,
-                             .self = view->self,
-                             .run_tag = digest_tag(&peers->conf.spec->digest),
-                             .view_tag = digest_tag(&view->id),
+                             .run_tag = wire_run_tag(view->nonce, &peers->conf.spec->digest),
                              .io_threads = (int)peers->conf.conf->io_threads};
-    return link_new(&conf, &peers->link);
+    TRY(link_new(&conf, &peers->link));
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct view_member *from = &view->members[i];
+        struct link_member member = {.name = from->name, .address = from->address};
+        memcpy(member.key, from->key, sizeof member.key);
+        if (from->used && i != view->self)
+            TRY(link_set(peers->link, i, &member));
+    }
+    return ERR_OK;
 }
 
 enum err peers_new(const struct peers_conf *conf, struct peers **out)
@@ -415,7 +413,10 @@ static void control_in(struct peers *peers, const struct link_message *in)
             about_object_in(peers, i, message);
         break;
     case WIRE_CHUNK:
-    case WIRE_BULK_HELLO: break;
+    case WIRE_BULK_HELLO:
+    case WIRE_ENROL:
+    case WIRE_ENROLLED:
+    case WIRE_REFUSAL: break;
     }
 }
 

@@ -25,6 +25,7 @@ void peers_free(struct peers *peers);
 /* The others learn of it. */
 ERR_MUST_CHECK enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan);
 
+/* Writes at most `items_max` items to poll; returns how many there are. */
 size_t peers_poll(const struct peers *peers, zmq_pollitem_t *items, size_t items_max);
 /* Microseconds until something may be sent that waits for its turn on the line; 0: nothing waits. */
 uint64_t peers_wait_us(const struct peers *peers);

@@ -44,17 +44,32 @@ void isle_run_free(struct isle_run *run)
     free(run);
 }
 
-struct digest isle_view_id(const struct isle_run *run)
+/* As every island of the run sees it. */
+static void make_view(const struct isle_run *run, struct view *view)
 {
     struct view_entry entries[ISLE_MAX];
-    struct view view;
     for (uint32_t i = 0; i < run->count; i++)
         entries[i] = (struct view_entry){
             .name = isle_names[i], .address = "", .key_text = run->idents[i].public_text, .uplink = run->uplinks[i]};
-    assert_ok(view_new(entries, run->count, isle_names[0], &view));
+    assert_ok(view_new(entries, run->count, &run->spec.digest, isle_names[0], view));
+}
+
+struct digest isle_view_id(const struct isle_run *run)
+{
+    struct view view;
+    make_view(run, &view);
     struct digest id = view.id;
     view_free(&view);
     return id;
+}
+
+uint64_t isle_run_tag(const struct isle_run *run)
+{
+    struct view view;
+    make_view(run, &view);
+    uint64_t tag = wire_run_tag(view.nonce, &run->spec.digest);
+    view_free(&view);
+    return tag;
 }
 
 void isle_listen(struct isle_run *run, uint32_t i)
@@ -128,7 +143,7 @@ struct isle *isle_open(struct isle_run *run, uint32_t self, const struct conf_ov
     isle->beats = calloc(ISLE_BEATS_MAX, sizeof *isle->beats);
     assert_true(isle->seen != NULL && isle->beats != NULL);
     assert_ok(dconf_load(isle_conf(run, self), overrides, overrides_count, &isle->conf));
-    assert_ok(dconf_view(&isle->conf, &run->idents[self], &isle->view));
+    assert_ok(dconf_view(&isle->conf, &run->idents[self], &run->spec.digest, &isle->view));
     open_parts(isle);
     for (size_t i = 0; i < WATCHED_MAX; i++)
         if (isles[i] == NULL) {

@@ -48,6 +48,8 @@ void isle_run_free(struct isle_run *run);
 extern const char *const isle_names[ISLE_MAX];
 /* The membership's digest. */
 struct digest isle_view_id(const struct isle_run *run);
+/* What headers carry. */
+uint64_t isle_run_tag(const struct isle_run *run);
 /* Gives island i a free port of its own to listen on. */
 void isle_listen(struct isle_run *run, uint32_t i);
 /* Writes island i's configuration and key, without a trainer of its own; the path stays valid. */

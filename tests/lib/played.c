@@ -23,7 +23,6 @@ struct played *played_open(struct isle_run *run, uint32_t self, uint64_t run_tag
 {
     struct played *played = calloc(1, sizeof *played);
     struct link_member members[ISLE_MAX] = {{.name = NULL}};
-    struct digest view_id = isle_view_id(run);
     assert_non_null(played);
     played->control = calloc(CONTROL_MAX, sizeof *played->control);
     played->bulk = calloc(BULK_MAX, sizeof *played->bulk);
@@ -38,8 +37,7 @@ struct played *played_open(struct isle_run *run, uint32_t self, uint64_t run_tag
                              .members = members,
                              .members_count = run->count,
                              .self = self,
-                             .run_tag = run_tag != 0 ? run_tag : digest_tag(&run->spec.digest),
-                             .view_tag = digest_tag(&view_id),
+                             .run_tag = run_tag != 0 ? run_tag : isle_run_tag(run),
                              .io_threads = 1};
     played->run = run;
     played->self = self;

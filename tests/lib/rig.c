@@ -36,8 +36,10 @@ static void read_spec(struct rig *rig)
 static void make_view(struct rig *rig)
 {
     assert_in_range(rig->conf.members, 1, RIG_MEMBERS_MAX);
-    for (uint32_t i = 0; i < rig->conf.members; i++)
-        rig->members[i] = (struct view_member){.name = names[i], .uplink = 1};
+    for (uint32_t i = 0; i < rig->conf.members; i++) {
+        rig->members[i] = (struct view_member){.used = true, .id = i, .uplink = 1};
+        snprintf(rig->members[i].name, sizeof rig->members[i].name, "%s", names[i]);
+    }
     rig->view = (struct view){.members = rig->members, .count = rig->conf.members, .self = rig->conf.self};
 }
 

@@ -41,7 +41,7 @@ static void make_view(struct trainerrun *run, uint32_t islands)
         entries[i] = (struct view_entry){
             .name = names[i], .address = "", .key_text = ident[i].public_text, .uplink = 1000000000};
     }
-    assert_ok(view_new(entries, islands, names[0], &run->view));
+    assert_ok(view_new(entries, islands, &run->spec.digest, names[0], &run->view));
 }
 
 static void make_replica(struct trainerrun *run)

@@ -313,7 +313,7 @@ static void assert_tokens_counted(struct cluster *cluster, const long long *toke
     assert_ok(runspec_load(cluster->run, NULL, 0, &spec));
     assert_ok(dconf_load(cluster->island[0].conf, NULL, 0, &dconf));
     assert_ok(ident_load(dconf.key_path, &ident));
-    assert_ok(dconf_view(&dconf, &ident, &view));
+    assert_ok(dconf_view(&dconf, &ident, &spec.digest, &view));
     struct ledger_conf conf = {.folder = cluster->island[0].state,
                                .run_id = spec.digest,
                                .shares_id = view.shares,

@@ -42,8 +42,8 @@ static void open_rogue(struct rogue *rogue, struct cluster *cluster)
     *rogue = (struct rogue){0};
     assert_ok(dconf_load(cluster->island[ROGUE].conf, NULL, 0, &rogue->conf));
     assert_ok(ident_load(rogue->conf.key_path, &rogue->ident));
-    assert_ok(dconf_view(&rogue->conf, &rogue->ident, &rogue->view));
     assert_ok(runspec_load(rogue->conf.run_path, NULL, 0, &rogue->spec));
+    assert_ok(dconf_view(&rogue->conf, &rogue->ident, &rogue->spec.digest, &rogue->view));
     for (uint32_t i = 0; i < rogue->view.count; i++) {
         members[i].name = rogue->view.members[i].name;
         members[i].address = rogue->view.members[i].address;
@@ -53,8 +53,7 @@ static void open_rogue(struct rogue *rogue, struct cluster *cluster)
                              .members = members,
                              .members_count = rogue->view.count,
                              .self = rogue->view.self,
-                             .run_tag = digest_tag(&rogue->spec.digest),
-                             .view_tag = digest_tag(&rogue->view.id),
+                             .run_tag = wire_run_tag(rogue->view.nonce, &rogue->spec.digest),
                              .io_threads = 1};
     assert_ok(link_new(&conf, &rogue->link));
 }

@@ -33,7 +33,10 @@ static void fill_peers(void)
     static const char *const names[] = {"amber", "birch", "cedar"};
     for (uint32_t i = 0; i < MEMBERS; i++) {
         uint64_t base = 100 * (i + 1);
-        members[i] = (struct view_member){.name = names[i], .address = i == 0 ? "host:1" : "", .uplink = base};
+        members[i] = (struct view_member){.used = true, .address = "", .uplink = base};
+        snprintf(members[i].name, sizeof members[i].name, "%s", names[i]);
+        if (i == 0)
+            snprintf(members[i].address, sizeof members[i].address, "host:1");
         snprintf(members[i].key_text, sizeof members[i].key_text, "key of %s", names[i]);
         peers[i] = (struct status_peer){.member = &members[i],
                                         .self = i == SELF,

@@ -37,6 +37,9 @@ static const struct conf_key keys[] = {
      "Most that bulk data may send; 0: no limit. Control messages always go."},
     {"net", "window", CONF_BYTES, AT(window), "16MiB", 65536, 1073741824, NULL, "B",
      "Bulk bytes a peer may have under way to us; at least bandwidth times round trip. Bounds memory."},
+    {"net", "away", CONF_DURATION, AT(away_ms), "3s", 250, 600e3, NULL, "ms",
+     "How long another island may be silent until this one takes it to be lost. Where a majority does, the run goes on "
+     "without it, and it comes back by itself."},
     {"net", "compress_auto", CONF_BOOL, AT(compress_auto), "yes", 0, 0, NULL, NULL,
      "Whether zstd behind the codec is left out where that makes transfers on this link shorter, as measured. no: "
      "always as the run spec says."},
@@ -204,13 +207,12 @@ static enum err check_own(const struct dconf *conf, const struct ident *ident, c
     return ERR_OK;
 }
 
-enum err dconf_view(const struct dconf *conf, const struct ident *ident, const struct digest *run_id, struct view *view)
+enum err dconf_entries(const struct dconf *conf, const struct ident *ident, struct view_entry **out, size_t *out_count)
 {
     enum err err;
     const struct dconf_peer *peers = conf->peers;
     struct view_entry *entries = NULL;
     size_t count = 0;
-    *view = (struct view){0};
     TRY_OUT(mem_new(conf->peers_count + 1, sizeof *entries, "the membership", &entries));
     entries[count++] =
         (struct view_entry){.name = conf->name, .address = "", .key_text = ident->public_text, .uplink = conf->uplink};
@@ -224,8 +226,21 @@ enum err dconf_view(const struct dconf *conf, const struct ident *ident, const s
                                                .key_text = peers[i].public_key,
                                                .uplink = peers[i].uplink};
     }
-    TRY_OUT(view_new(entries, count, run_id, conf->name, view));
 out:
+    if (err != ERR_OK)
+        mem_free(entries);
+    *out = err == ERR_OK ? entries : NULL;
+    *out_count = count;
+    return err;
+}
+
+enum err dconf_view(const struct dconf *conf, const struct ident *ident, const struct digest *run_id, struct view *view)
+{
+    struct view_entry *entries;
+    size_t count;
+    *view = (struct view){0};
+    TRY(dconf_entries(conf, ident, &entries, &count));
+    enum err err = view_new(entries, count, run_id, conf->name, view);
     mem_free(entries);
     return err;
 }

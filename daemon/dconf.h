@@ -25,7 +25,7 @@ struct dconf_peer {
 struct dconf {
     char *name, *run_path, *state_folder, *run_folder, *key_path, *listen;
     uint64_t uplink;
-    uint64_t rate_limit, window;
+    uint64_t rate_limit, window, away_ms;
     bool compress_auto;
     int64_t io_threads, job_threads;
 
@@ -54,9 +54,13 @@ ERR_MUST_CHECK enum err dconf_load(const char *path, const struct conf_override 
 /* Whether a program is diloco-worker, in whatever folder: the trainer that takes all else of [worker]. */
 bool dconf_is_ours(const char *program);
 
-/* The membership it describes: the peers and this island itself. A [peer] section with the island's own name is
- * allowed, so that all islands can share one list, and must then carry its own key and uplink. `run_id`: the run
- * spec's digest. The caller frees with view_free(). ERR_CONF. */
+/* The islands it describes: the peers and this island itself, which comes first. A [peer] section with the island's own
+ * name is allowed, so that all islands can share one list, and must then carry its own key and uplink. Strings are
+ * borrowed; the caller frees the array. ERR_CONF, ERR_NOMEM. */
+ERR_MUST_CHECK enum err dconf_entries(const struct dconf *conf, const struct ident *ident, struct view_entry **out,
+                                      size_t *out_count);
+/* The membership that they make by their record 0. `run_id`: the run spec's digest. The caller frees with view_free().
+ * ERR_CONF. */
 ERR_MUST_CHECK enum err dconf_view(const struct dconf *conf, const struct ident *ident, const struct digest *run_id,
                                    struct view *view);
 

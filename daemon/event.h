@@ -36,6 +36,7 @@ enum event_type {
     EVENT_JUDGED,  /* member, key, done: what became of an object that came in */
     /* of the other islands */
     EVENT_OBJECT, /* member, key, bytes: one lies whole in its memory */
+    EVENT_EPOCH,  /* the next view record is decided: council_take() */
     EVENT_TYPES
 };
 

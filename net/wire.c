@@ -136,7 +136,6 @@ static enum err pack_hello(const struct wire_hello *hello, uint8_t *out, size_t 
 {
     Diloco__Hello proto = DILOCO__HELLO__INIT;
     proto.run_id = binary_of(&hello->run_id, true);
-    proto.view_id = binary_of(&hello->view_id, true);
     proto.plan_id = binary_of(&hello->plan_id, hello->plan_known);
     proto.session = hello->session;
     proto.island = hello->island;
@@ -150,7 +149,6 @@ static enum err check_hello(const Diloco__Hello *proto, struct wire_hello *hello
 {
     bool known;
     TRY(digest_from(&proto->run_id, "run_id", false, &hello->run_id, &known));
-    TRY(digest_from(&proto->view_id, "view_id", false, &hello->view_id, &known));
     TRY(digest_from(&proto->plan_id, "plan_id", true, &hello->plan_id, &hello->plan_known));
     hello->session = proto->session;
     hello->island = proto->island;
@@ -220,6 +218,8 @@ static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, 
     proto.trainer = beat->trainer;
     proto.session = beat->session;
     proto.epoch = beat->epoch;
+    proto.incarnation = beat->incarnation;
+    proto.in_doubt = beat->in_doubt;
     proto.n_silent = beat->silent_count;
     proto.silent = (uint32_t *)(uintptr_t)beat->silent;
     proto.n_fragments = beat->fragments_count;
@@ -263,6 +263,8 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
     beat->trainer = proto->trainer;
     beat->session = proto->session;
     beat->epoch = proto->epoch;
+    beat->incarnation = proto->incarnation;
+    beat->in_doubt = proto->in_doubt;
     beat->silent_count = (uint32_t)proto->n_silent;
     if (proto->n_silent > 0)
         memcpy(beat->silent, proto->silent, proto->n_silent * sizeof *beat->silent);

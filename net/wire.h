@@ -81,7 +81,7 @@ struct wire_key {
 };
 
 struct wire_hello {
-    struct digest run_id, view_id, plan_id;
+    struct digest run_id, plan_id;
     bool plan_known;
     uint64_t session;
     uint32_t island;
@@ -120,7 +120,8 @@ struct wire_heartbeat {
     bool taking_part;
     uint64_t step, tokens;
     uint32_t loss_milli, tokens_per_s, trainer;
-    uint64_t epoch;
+    uint64_t epoch, incarnation;
+    bool in_doubt;
     uint32_t fragments_count, held_count, silent_count;
     struct wire_fragment fragments[WIRE_FRAGMENTS_MAX];
     struct wire_held held[WIRE_HELD_MAX];

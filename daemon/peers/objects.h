@@ -18,6 +18,9 @@ ERR_MUST_CHECK enum err objects_new(const struct peers_conf *conf, struct link *
 void objects_free(struct objects *objects);
 ERR_MUST_CHECK enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan);
 
+/* Slots are below `slots` now. ERR_NOMEM. */
+ERR_MUST_CHECK enum err objects_members(struct objects *objects, uint32_t slots);
+
 /* How many unacknowledged bytes a peer takes in. */
 void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_bytes);
 /* The peer restarted: transfers with it end. */

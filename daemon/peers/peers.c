@@ -4,8 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "daemon/peers/beat.h"
+#include "daemon/peers/council.h"
 #include "daemon/peers/impostors.h"
 #include "daemon/peers/objects.h"
 #include "daemon/peers/rows.h"
@@ -39,6 +42,7 @@ struct peer {
     bool greeted; /* a hello of the present session was accepted */
     bool up;      /* greeted and heard from lately */
     uint64_t session;
+    uint64_t since_ms; /* its slot is its own */
     uint64_t heard_ms, hello_ms, beat_ms;
     uint64_t sequence_in, sequence_in_ms; /* last heartbeat received */
     uint64_t sequence_out;                /* last one sent */
@@ -47,7 +51,7 @@ struct peer {
     bool plan_known;
     struct digest plan_id;
     struct report report;
-    struct wire_fragment *said; /* [fragments]: what we last told it */
+    struct rows_said *said; /* [fragments]: what we last told it */
     uint32_t refresh;           /* next fragment to repeat */
     struct log_limit refused_said, malformed_said, diverged_said, plan_said;
     uint64_t too_far_ms; /* since when it says that it is further than it can be; 0: it does not */
@@ -63,7 +67,12 @@ struct peers {
     uint64_t now_ms;
     struct link *link;
     struct objects *objects;
-    struct peer *peers; /* [members] */
+    struct council *council;
+    struct peer *peers;     /* [room], by slot */
+    uint32_t room;
+    struct bitset silent;   /* not heard for as long as the configuration allows */
+    uint64_t pause_ms;      /* between heartbeats */
+    uint64_t silent_ms;     /* one who is silent so long is not up */
     bool announce;
     uint64_t announce_ms;
     uint64_t plan_ms;   /* when to ask for the plan (again) */
@@ -93,12 +102,42 @@ static const char *name_of(const struct peers *peers, uint32_t peer)
     return peers->conf.view->members[peer].name;
 }
 
+/* Whether a slot is another member's. */
+static bool is_other(const struct peers *peers, uint32_t i)
+{
+    return i != self_of(peers) && peers->conf.view->members[i].used;
+}
+
 static void post_peer(struct peers *peers, enum sync_event_type type, uint32_t member)
 {
     event_post_sync(peers->conf.events, &(struct sync_event){.type = type, .member = member});
 }
 
 /* ---- set-up ---- */
+
+/* Slots of the view have their places here. */
+static enum err make_room(struct peers *peers)
+{
+    uint32_t room = members_of(peers);
+    if (room > peers->room) {
+        TRY(mem_grow(&peers->peers, peers->room, room, sizeof *peers->peers, "peers"));
+        peers->room = room;
+    }
+    return ERR_OK;
+}
+
+static enum err set_member(struct peers *peers, uint32_t i)
+{
+    const struct view_member *from = &peers->conf.view->members[i];
+    struct link_member member = {.name = from->name, .address = from->address};
+    struct peer *peer = &peers->peers[i];
+    memcpy(member.key, from->key, sizeof member.key);
+    if (peer->since_ms == 0)
+        peer->since_ms = peers->now_ms;
+    if (peer->said == NULL && fragments_of(peers) > 0)
+        TRY(mem_new(fragments_of(peers), sizeof *peer->said, "peers", &peer->said));
+    return link_set(peers->link, i, &member);
+}
 
 static enum err open_links(struct peers *peers)
 {
@@ -108,14 +147,22 @@ static enum err open_links(struct peers *peers)
                              .run_tag = wire_run_tag(view->nonce, &peers->conf.spec->digest),
                              .io_threads = (int)peers->conf.conf->io_threads};
     TRY(link_new(&conf, &peers->link));
-    for (uint32_t i = 0; i < view->count; i++) {
-        const struct view_member *from = &view->members[i];
-        struct link_member member = {.name = from->name, .address = from->address};
-        memcpy(member.key, from->key, sizeof member.key);
-        if (from->used && i != view->self)
-            TRY(link_set(peers->link, i, &member));
-    }
+    for (uint32_t i = 0; i < view->count; i++)
+        if (view->members[i].used && i != view->self)
+            TRY(set_member(peers, i));
     return ERR_OK;
+}
+
+static enum err open_council(struct peers *peers)
+{
+    struct council_conf conf = {.folder = peers->conf.conf->state_folder,
+                                .ident = peers->conf.ident,
+                                .view = peers->conf.view,
+                                .chain = peers->conf.chain,
+                                .vote = peers->conf.vote,
+                                .events = peers->conf.events,
+                                .link = peers->link};
+    return council_new(&conf, peers->now_ms, &peers->council);
 }
 
 enum err peers_new(const struct peers_conf *conf, struct peers **out)
@@ -125,9 +172,13 @@ enum err peers_new(const struct peers_conf *conf, struct peers **out)
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *peers, "peers", &peers));
     peers->conf = *conf;
-    TRY_OUT(mem_new(conf->view->count, sizeof *peers->peers, "peers", &peers->peers));
+    peers->now_ms = env_mono_ms();
+    peers->pause_ms = conf->conf->away_ms / 4 < BEAT_MS ? conf->conf->away_ms / 4 : BEAT_MS;
+    peers->silent_ms = SILENT_MS < conf->conf->away_ms ? SILENT_MS : 3 * conf->conf->away_ms / 4;
+    TRY_OUT(make_room(peers));
     TRY_OUT(open_links(peers));
     TRY_OUT(objects_new(conf, peers->link, &peers->objects));
+    TRY_OUT(open_council(peers));
 out:
     if (err != ERR_OK)
         peers_free(peers);
@@ -140,9 +191,10 @@ void peers_free(struct peers *peers)
 {
     if (peers == NULL)
         return;
+    council_free(peers->council);
     objects_free(peers->objects);
     link_free(peers->link);
-    for (uint32_t i = 0; peers->peers != NULL && i < members_of(peers); i++)
+    for (uint32_t i = 0; i < peers->room; i++)
         mem_free(peers->peers[i].said);
     mem_free(peers->peers);
     mem_free(peers);
@@ -170,61 +222,23 @@ static void say(struct peers *peers, uint32_t i)
 
 static void send_hello(struct peers *peers, uint32_t i)
 {
-    struct wire_hello *hello = &peers->out.hello;
-    peers->out.type = WIRE_HELLO;
-    *hello = (struct wire_hello){.run_id = peers->conf.spec->digest,
-                                 .view_id = peers->conf.view->id,
-                                 .plan_known = peers->plan.plan != NULL,
-                                 .session = peers->conf.session,
-                                 .island = self_of(peers),
-                                 .window_kib = (uint32_t)(peers->conf.conf->window / 1024)};
-    if (hello->plan_known)
-        hello->plan_id = peers->plan.plan->plan->digest;
-    snprintf(hello->name, sizeof hello->name, "%s", peers->conf.conf->name);
-    snprintf(hello->software, sizeof hello->software, "diloco " DILOCO_VERSION);
+    beat_hello(&peers->conf, &peers->plan, &peers->out);
     say(peers, i);
     peers->peers[i].hello_ms = peers->now_ms + HELLO_AGAIN_MS;
-}
-
-static uint32_t trainer_word(enum trainer_phase phase)
-{
-    static const uint32_t words[TRAINER_PHASES] = {
-        [TRAINER_NONE] = WIRE_TRAINER_NONE,           [TRAINER_STOPPED] = WIRE_TRAINER_NONE,
-        [TRAINER_STARTING] = WIRE_TRAINER_STARTING,   [TRAINER_TRAINING] = WIRE_TRAINER_TRAINING,
-        [TRAINER_FINISHING] = WIRE_TRAINER_FINISHING, [TRAINER_FINISHED] = WIRE_TRAINER_FINISHED,
-        [TRAINER_LEAVING] = WIRE_TRAINER_NONE,        [TRAINER_RESTARTING] = WIRE_TRAINER_FAILED};
-    return words[phase];
-}
-
-static uint32_t bounded(double value, double scale)
-{
-    double scaled = value * scale;
-    return scaled > 0 && scaled < (double)UINT32_MAX ? (uint32_t)scaled : 0;
 }
 
 static void send_heartbeat(struct peers *peers, uint32_t i)
 {
     struct peer *peer = &peers->peers[i];
     struct wire_heartbeat *beat = &peers->out.heartbeat;
-    struct trainer_info trainer = trainer_info(peers->conf.trainer);
-    enum trainer_phase phase = trainer_phase(peers->conf.trainer);
-    bool training = phase == TRAINER_TRAINING || phase == TRAINER_FINISHING;
-    peers->out.type = WIRE_HEARTBEAT;
+    beat_fill(&peers->conf, &peers->plan, &peers->silent, &peers->out);
     beat->sequence = ++peer->sequence_out;
-    beat->session = peers->conf.session;
     beat->echo = peer->sequence_in;
     beat->echo_delay_ms = (uint32_t)(peers->now_ms - peer->sequence_in_ms);
-    beat->taking_part = training || phase == TRAINER_STARTING;
-    beat->step = training ? trainer.step : peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
-    beat->tokens = trainer.tokens;
-    beat->loss_milli = bounded(trainer.loss, 1000);
-    beat->tokens_per_s = bounded(trainer.tokens_per_s, 1);
-    beat->trainer = trainer_word(phase);
-    beat->fragments_count = 0;
     if (peers->plan.sync != NULL)
         rows_fill(peers->plan.sync, fragments_of(peers), peer->said, &peer->refresh, beat);
     peer->beats_ms[peer->sequence_out % BEATS_KEPT] = peers->now_ms;
-    peer->beat_ms = peers->now_ms + BEAT_MS;
+    peer->beat_ms = peers->now_ms + peers->pause_ms;
     say(peers, i);
 }
 
@@ -257,9 +271,7 @@ static bool hello_fits(struct peers *peers, uint32_t i, const struct wire_hello 
 {
     if (!digest_equal(&hello->run_id, &peers->conf.spec->digest))
         refuse(peers, i, "it has another run spec; give every island the same file");
-    else if (!digest_equal(&hello->view_id, &peers->conf.view->id))
-        refuse(peers, i, "it has another list of members; compare `dilococtl peers` on both");
-    else if (hello->island != i || strcmp(hello->name, name_of(peers, i)) != 0)
+    else if (hello->island != peers->conf.view->members[i].id || strcmp(hello->name, name_of(peers, i)) != 0)
         refuse(peers, i, "its name is not the one its key stands for");
     else
         return plan_agrees(peers, i, hello->plan_known, &hello->plan_id);
@@ -272,6 +284,7 @@ static void peer_up(struct peers *peers, uint32_t i)
     if (peer->said != NULL)
         memset(peer->said, 0xff, fragments_of(peers) * sizeof *peer->said); /* nothing it was told counts any more */
     post_peer(peers, SYNC_EV_PEER_UP, i);
+    council_up(peers->council, i, true, peers->now_ms);
     peers->announce = true;
     peer->beat_ms = 0;
 }
@@ -279,26 +292,70 @@ static void peer_up(struct peers *peers, uint32_t i)
 static void peer_gone(struct peers *peers, uint32_t i)
 {
     struct peer *peer = &peers->peers[i];
-    if (peer->up)
+    if (peer->up) {
         post_peer(peers, SYNC_EV_PEER_DOWN, i);
+        council_up(peers->council, i, false, peers->now_ms);
+    }
     peer->up = false;
 }
 
 enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
 {
-    for (uint32_t i = 0; i < members_of(peers); i++)
-        TRY(mem_new(plan->plan->plan->fragments_count, sizeof *peers->peers[i].said, "peers", &peers->peers[i].said));
+    uint32_t fragments = plan->plan->plan->fragments_count;
+    struct council_plan council = {
+        .sync = plan->sync, .fragments_count = fragments, .shards_counts = plan->shards_counts};
+    for (uint32_t i = 0; i < peers->room; i++)
+        TRY(mem_new(fragments, sizeof *peers->peers[i].said, "peers", &peers->peers[i].said));
     TRY(objects_plan_known(peers->objects, plan));
+    TRY(council_plan_known(peers->council, &council));
     peers->plan = *plan;
     for (uint32_t i = 0; i < members_of(peers); i++) {
         struct peer *peer = &peers->peers[i];
-        if (!peer->greeted || i == self_of(peers) || !plan_agrees(peers, i, peer->plan_known, &peer->plan_id))
+        if (!peer->greeted || !is_other(peers, i) || !plan_agrees(peers, i, peer->plan_known, &peer->plan_id))
             continue;
         send_hello(peers, i); /* again, now with the plan */
         if (peer->up)
             peer_up(peers, i);
     }
     return ERR_OK;
+}
+
+/* ---- a new epoch ---- */
+
+static void drop_member(struct peers *peers, uint32_t i)
+{
+    struct peer *peer = &peers->peers[i];
+    if (link_set(peers->link, i, NULL) != ERR_OK)
+        log_error("cannot end the connection to island %s: %s", name_of(peers, i), err_text());
+    objects_reset(peers->objects, i);
+    peer_gone(peers, i);
+    mem_free(peer->said);
+    *peer = (struct peer){0};
+}
+
+enum err peers_members(struct peers *peers, const struct view_changes *changes)
+{
+    TRY(make_room(peers));
+    TRY(objects_members(peers->objects, members_of(peers)));
+    for (uint32_t i = 0; i < members_of(peers); i++) {
+        if (i == self_of(peers))
+            continue;
+        if (bitset_has(&changes->removed, i))
+            drop_member(peers, i);
+        else if (bitset_has(&changes->added, i) || bitset_has(&changes->changed, i))
+            TRY(set_member(peers, i));
+    }
+    return ERR_OK;
+}
+
+enum err peers_begin_epoch(struct peers *peers)
+{
+    return council_begin(peers->council, peers->now_ms);
+}
+
+struct council *peers_council(const struct peers *peers)
+{
+    return peers->council;
 }
 
 static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *hello)
@@ -362,6 +419,7 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
         log_info("island %s is back", name_of(peers, i));
         peer_up(peers, i);
     }
+    council_heard(peers->council, i, beat, peers->now_ms);
     event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = beat});
 }
 
@@ -395,6 +453,12 @@ static void control_in(struct peers *peers, const struct link_message *in)
 {
     struct wire_message *message = &peers->in;
     uint32_t i = in->peer;
+    if (wire_is_epoch(in->header.type)) {
+        if (peers->peers[i].greeted &&
+            council_message_in(peers->council, i, in->header.type, in->payload, in->bytes, peers->now_ms) != ERR_OK)
+            malformed(peers, i, err_text());
+        return;
+    }
     if (wire_unpack(in->header.type, in->payload, in->bytes, message) != ERR_OK) {
         malformed(peers, i, err_text());
         return;
@@ -495,7 +559,7 @@ void peers_flush(struct peers *peers, uint64_t now_ms)
         peers->announce = false;
         peers->announce_ms = now_ms + ANNOUNCE_GAP_MS;
         for (uint32_t i = 0; i < members_of(peers); i++)
-            if (i != self_of(peers) && peers->peers[i].greeted)
+            if (is_other(peers, i) && peers->peers[i].greeted)
                 send_heartbeat(peers, i);
     }
     objects_flush(peers->objects, now_ms);
@@ -509,10 +573,15 @@ static void look_after(struct peers *peers, uint32_t i)
     bool settled = peer->greeted && peer->plan_known == (peers->plan.plan != NULL);
     if (!settled && link_up(peers->link, i, false) && peers->now_ms >= peer->hello_ms)
         send_hello(peers, i);
+    uint64_t heard_ms = peer->heard_ms > peer->since_ms ? peer->heard_ms : peer->since_ms;
+    if (peers->now_ms > heard_ms + peers->conf.conf->away_ms)
+        bitset_add(&peers->silent, i);
+    else
+        bitset_remove(&peers->silent, i);
     if (peer->greeted && peers->now_ms >= peer->beat_ms)
         send_heartbeat(peers, i);
-    if (peer->up && peers->now_ms > peer->heard_ms + SILENT_MS) {
-        log_warn("island %s has not been heard of for %.1f s; training goes on, its shards wait for it",
+    if (peer->up && peers->now_ms > peer->heard_ms + peers->silent_ms) {
+        log_warn("island %s has not been heard of for %.1f s; training goes on",
                  name_of(peers, i), (double)(peers->now_ms - peer->heard_ms) / 1000);
         snprintf(peer->note, sizeof peer->note, "silent");
         peer_gone(peers, i);
@@ -527,7 +596,7 @@ static void want_plan(struct peers *peers)
         return;
     for (uint32_t k = 0; k < members_of(peers); k++) {
         uint32_t i = (peers->plan_from + k) % members_of(peers);
-        if (i == self_of(peers) || !peers->peers[i].up || !peers->peers[i].plan_known)
+        if (!is_other(peers, i) || !peers->peers[i].up || !peers->peers[i].plan_known)
             continue;
         peers->plan_ms = peers->now_ms + PLAN_AGAIN_MS;
         peers->plan_from = i + 1;
@@ -542,9 +611,10 @@ void peers_tick(struct peers *peers, uint64_t now_ms)
     link_tick(peers->link);
     objects_tick(peers->objects, now_ms);
     for (uint32_t i = 0; i < members_of(peers); i++)
-        if (i != self_of(peers))
+        if (is_other(peers, i))
             look_after(peers, i);
     want_plan(peers);
+    council_tick(peers->council, &peers->silent, now_ms);
 }
 
 /* ---- orders ---- */
@@ -597,7 +667,7 @@ void peers_bye(struct peers *peers, const char *reason)
     peers->out.type = WIRE_BYE;
     snprintf(peers->out.bye.reason, sizeof peers->out.bye.reason, "%s", reason);
     for (uint32_t i = 0; i < members_of(peers); i++)
-        if (i != self_of(peers) && peers->peers[i].greeted)
+        if (is_other(peers, i) && peers->peers[i].greeted)
             say(peers, i);
 }
 
@@ -606,7 +676,7 @@ void peers_bye(struct peers *peers, const char *reason)
 bool peers_heard(const struct peers *peers)
 {
     for (uint32_t i = 0; i < members_of(peers); i++)
-        if (i != self_of(peers) && (!peers->peers[i].up || peers->peers[i].sequence_in == 0))
+        if (is_other(peers, i) && (!peers->peers[i].up || peers->peers[i].sequence_in == 0))
             return false;
     return true;
 }
@@ -640,7 +710,7 @@ uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
     for (uint32_t i = 0; i < members_of(peers); i++) {
         struct peer *peer = &peers->peers[i];
         uint64_t step = peer->report.step;
-        if (i != self_of(peers) && peer->up && step > furthest && step <= most)
+        if (is_other(peers, i) && peer->up && step > furthest && step <= most)
             furthest = step;
         judge_step(peers, i, step > most);
     }
@@ -652,7 +722,7 @@ uint64_t peers_furthest_said(const struct peers *peers, uint64_t own_step)
     uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
     for (uint32_t i = 0; i < members_of(peers); i++) {
         const struct peer *peer = &peers->peers[i];
-        if (i != self_of(peers) && peer->up && peer->report.step > furthest)
+        if (is_other(peers, i) && peer->up && peer->report.step > furthest)
             furthest = peer->report.step;
     }
     return furthest < last ? furthest : last;

@@ -26,6 +26,15 @@ void peers_free(struct peers *peers);
 ERR_MUST_CHECK enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan);
 
 /* Writes at most `items_max` items to poll; returns how many there are. */
+/* Members came, changed or went, and the view follows them: connections follow. The slots of those who went may be
+ * released after it. ERR_NOMEM and others: the daemon cannot go on. */
+ERR_MUST_CHECK enum err peers_members(struct peers *peers, const struct view_changes *changes);
+/* The core has gone over to the newest record: what is of no use in it is not sent any more, and the next one may be
+ * decided. */
+ERR_MUST_CHECK enum err peers_begin_epoch(struct peers *peers);
+/* Borrowed. */
+struct council *peers_council(const struct peers *peers);
+
 size_t peers_poll(const struct peers *peers, zmq_pollitem_t *items, size_t items_max);
 /* Microseconds until something may be sent that waits for its turn on the line; 0: nothing waits. */
 uint64_t peers_wait_us(const struct peers *peers);

@@ -14,7 +14,9 @@
 #include "daemon/state/model_plan.h"
 #include "daemon/state/replica.h"
 #include "daemon/state/slots.h"
+#include "daemon/state/vote.h"
 #include "daemon/trainer/trainer.h"
+#include "net/chain.h"
 #include "net/ident.h"
 #include "net/sync.h"
 #include "net/view.h"
@@ -23,8 +25,10 @@
 struct peers_conf {
     const struct dconf *conf;
     const struct runspec *spec;
-    const struct view *view;
+    const struct view *view;   /* follows the newest record of the chain */
+    const struct chain *chain;
     const struct ident *ident;
+    struct vote *vote;
     struct events *events;
     const struct trainer *trainer;
     uint64_t session; /* random, of this daemon process */
@@ -36,7 +40,8 @@ struct peers_plan {
     struct replica *replica;
     struct ledger *ledger;
     struct slots *slots;
-    const struct sync *sync;
+    struct sync *sync; /* read, and sealed, by nobody but the council */
+    const uint32_t *shards_counts; /* per fragment */
     const struct rounds *rounds;
 };
 

@@ -1,0 +1,147 @@
+#include "daemon/charter.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/fsio.h"
+#include "common/log.h"
+#include "common/mem.h"
+#include "daemon/state/records.h"
+
+/* Who chases older versions fetches a state: records of epochs before that are not needed in memory. */
+enum { EPOCHS_KEPT = 256 };
+
+/* ---- record 0 ---- */
+
+/* What the configuration says makes the first record: kept, so that it rules from now on. */
+static enum err first_record(struct charter *charter, const struct view_entry *entries, size_t count,
+                             const struct runspec *spec)
+{
+    enum err err;
+    struct record record = {0};
+    struct records_entry entry = {0};
+    TRY_OUT(view_record0(entries, count, &spec->digest, (uint64_t)spec->steps, &record));
+    TRY_OUT(record_pack(&record, &entry.bytes, &entry.bytes_count));
+    struct digest digest = record_digest(entry.bytes, entry.bytes_count);
+    TRY_OUT(records_save(charter->conf->state_folder, 0, &entry));
+    TRY_OUT(chain_add(charter->chain, &record, &digest));
+out:
+    record_deinit(&record);
+    records_entry_free(&entry);
+    return err;
+}
+
+/* A run of hand-written members that has made nothing yet is the one that they describe now. */
+static bool begun(const struct charter *charter)
+{
+    const struct record *record = chain_last(charter->chain);
+    return record != NULL && record->epoch > 0;
+}
+
+static enum err load(struct charter *charter, const struct view_entry *entries, size_t count,
+                     const struct runspec *spec)
+{
+    TRY(chain_new(&charter->chain));
+    TRY(fsio_mkdirs(charter->conf->state_folder, 0755));
+    enum err err = records_load(charter->conf->state_folder, NULL, false, charter->chain);
+    if (err == ERR_OK && begun(charter))
+        return ERR_OK;
+    if (err != ERR_OK && err != ERR_NOTFOUND)
+        return err;
+    chain_free(charter->chain);
+    TRY(chain_new(&charter->chain));
+    return first_record(charter, entries, count, spec);
+}
+
+/* ---- life ---- */
+
+static enum err not_on_the_roster(const struct charter *charter)
+{
+    char text[IDENT_TEXT_BYTES];
+    ident_text(charter->key, text);
+    return err_set(ERR_CONF,
+                   "the key of this island, %s, is not on the roster of epoch %" PRIu64
+                   ": join with a new invitation of another island, or give it back its key",
+                   text, chain_last(charter->chain)->epoch);
+}
+
+enum err charter_open(const struct dconf *conf, const struct ident *ident, const struct runspec *spec,
+                      struct charter *charter)
+{
+    enum err err;
+    struct view_entry *entries = NULL;
+    struct view_changes changes;
+    size_t count;
+    *charter = (struct charter){.conf = conf};
+    memcpy(charter->key, ident->key, sizeof charter->key);
+    TRY_OUT(dconf_entries(conf, ident, &entries, &count));
+    TRY_OUT(view_init(entries, count, &charter->view));
+    TRY_OUT(load(charter, entries, count, spec));
+    TRY_OUT(view_update(&charter->view, chain_last(charter->chain), chain_last_digest(charter->chain), charter->key,
+                        &changes));
+    if (charter->view.self == VIEW_NOBODY)
+        err = not_on_the_roster(charter);
+out:
+    mem_free(entries);
+    if (err != ERR_OK)
+        charter_close(charter);
+    return err;
+}
+
+void charter_close(struct charter *charter)
+{
+    chain_free(charter->chain);
+    view_free(&charter->view);
+    *charter = (struct charter){0};
+}
+
+enum err charter_adopt(struct charter *charter, struct record *record, const struct digest *digest,
+                       struct view_changes *changes)
+{
+    TRY(chain_add(charter->chain, record, digest));
+    const struct record *last = chain_last(charter->chain);
+    if (last->epoch > EPOCHS_KEPT)
+        chain_forget(charter->chain, last->epoch - EPOCHS_KEPT);
+    TRY(view_update(&charter->view, chain_last(charter->chain), digest, charter->key, changes));
+    return charter->view.self != VIEW_NOBODY
+               ? ERR_OK
+               : err_set(ERR_STATE, "this island was taken off the roster: join with a new invitation of another island");
+}
+
+/* ---- looking in ---- */
+
+struct sync_view charter_sync_view(struct charter *charter, bool votes)
+{
+    const struct view *view = &charter->view;
+    struct sync_view out = {.epoch = view->epoch, .self = view->self, .slots = view->count, .ids = charter->ids};
+    out.certifying = record_certifying(chain_last(charter->chain));
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct view_member *member = &view->members[i];
+        charter->ids[i] = member->id;
+        if (!member->used || member->leaving)
+            continue;
+        bitset_add(&out.members, i);
+        if (member->voter && member->role != RECORD_WITNESS)
+            bitset_add(&out.keepers, i);
+        if (member->role == RECORD_OWNER || member->role == RECORD_CONTRIBUTOR || member->role == RECORD_DRAINING)
+            bitset_add(&out.taking_part, i);
+    }
+    out.votes = votes && bitset_has(&out.keepers, view->self);
+    return out;
+}
+
+void charter_difference(const struct charter *charter, char *text, size_t text_bytes)
+{
+    const struct dconf *conf = charter->conf;
+    const struct dconf_peer *peers = conf->peers;
+    text[0] = '\0';
+    for (size_t i = 0; i < conf->peers_count; i++) {
+        uint32_t slot = view_slot_named(&charter->view, peers[i].name);
+        if (slot == VIEW_NOBODY)
+            snprintf(text, text_bytes, "[peer %s] is not on the roster: the record of epoch %" PRIu64 " rules",
+                     peers[i].name, charter->view.epoch);
+        else if (strcmp(charter->view.members[slot].key_text, peers[i].public_key) != 0)
+            snprintf(text, text_bytes, "[peer %s] public_key is not the one on the roster, which rules", peers[i].name);
+    }
+}

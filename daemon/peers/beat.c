@@ -1,0 +1,64 @@
+#include "daemon/peers/beat.h"
+
+#include <stdio.h>
+
+void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, struct wire_message *out)
+{
+    struct wire_hello *hello = &out->hello;
+    out->type = WIRE_HELLO;
+    *hello = (struct wire_hello){.run_id = conf->spec->digest,
+                                 .plan_known = plan->plan != NULL,
+                                 .session = conf->session,
+                                 .island = conf->view->members[conf->view->self].id,
+                                 .window_kib = (uint32_t)(conf->conf->window / 1024)};
+    if (hello->plan_known)
+        hello->plan_id = plan->plan->plan->digest;
+    snprintf(hello->name, sizeof hello->name, "%s", conf->conf->name);
+    snprintf(hello->software, sizeof hello->software, "diloco " DILOCO_VERSION);
+}
+
+static uint32_t trainer_word(enum trainer_phase phase)
+{
+    static const uint32_t words[TRAINER_PHASES] = {
+        [TRAINER_NONE] = WIRE_TRAINER_NONE,           [TRAINER_STOPPED] = WIRE_TRAINER_NONE,
+        [TRAINER_STARTING] = WIRE_TRAINER_STARTING,   [TRAINER_TRAINING] = WIRE_TRAINER_TRAINING,
+        [TRAINER_FINISHING] = WIRE_TRAINER_FINISHING, [TRAINER_FINISHED] = WIRE_TRAINER_FINISHED,
+        [TRAINER_LEAVING] = WIRE_TRAINER_NONE,        [TRAINER_RESTARTING] = WIRE_TRAINER_FAILED};
+    return words[phase];
+}
+
+static uint32_t bounded(double value, double scale)
+{
+    double scaled = value * scale;
+    return scaled > 0 && scaled < (double)UINT32_MAX ? (uint32_t)scaled : 0;
+}
+
+static void put_silent(const struct view *view, const struct bitset *silent, struct wire_heartbeat *beat)
+{
+    beat->silent_count = 0;
+    for (uint32_t i = 0; i < view->count; i++)
+        if (bitset_has(silent, i) && view->members[i].used)
+            beat->silent[beat->silent_count++] = view->members[i].id;
+}
+
+void beat_fill(const struct peers_conf *conf, const struct peers_plan *plan, const struct bitset *silent,
+               struct wire_message *out)
+{
+    struct wire_heartbeat *beat = &out->heartbeat;
+    struct trainer_info trainer = trainer_info(conf->trainer);
+    enum trainer_phase phase = trainer_phase(conf->trainer);
+    bool training = phase == TRAINER_TRAINING || phase == TRAINER_FINISHING;
+    out->type = WIRE_HEARTBEAT;
+    beat->session = conf->session;
+    beat->taking_part = training || phase == TRAINER_STARTING;
+    beat->step = training ? trainer.step : plan->rounds != NULL ? rounds_step(plan->rounds) : 0;
+    beat->tokens = trainer.tokens;
+    beat->loss_milli = bounded(trainer.loss, 1000);
+    beat->tokens_per_s = bounded(trainer.tokens_per_s, 1);
+    beat->trainer = trainer_word(phase);
+    beat->epoch = conf->view->epoch;
+    beat->incarnation = vote_incarnation(conf->vote);
+    beat->in_doubt = vote_doubt(conf->vote) != VOTE_SURE;
+    beat->fragments_count = beat->held_count = 0;
+    put_silent(conf->view, silent, beat);
+}

@@ -1,0 +1,18 @@
+/*
+ * beat: what this island says of itself in greetings and heartbeats. Private to peers/.
+ */
+#ifndef DAEMON_PEERS_BEAT_H
+#define DAEMON_PEERS_BEAT_H
+
+#include "common/bitset.h"
+#include "daemon/peers/peers_types.h"
+#include "net/wire.h"
+
+/* `out` becomes a greeting. */
+void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, struct wire_message *out);
+/* `out` becomes a heartbeat without rows, and without what is each member's own: sequence and echo. `silent`: slots of
+ * those that are not heard. */
+void beat_fill(const struct peers_conf *conf, const struct peers_plan *plan, const struct bitset *silent,
+               struct wire_message *out);
+
+#endif

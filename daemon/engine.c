@@ -99,6 +99,8 @@ static enum err new_rounds(struct engine *engine)
     TRY(slots_new(&slots, &engine->slots));
     struct rounds_conf conf = {.spec = &engine->spec,
                                .view = &engine->view,
+                               .ident = &engine->ident,
+                               .nonce = engine->spec.digest.byte,
                                .plan = engine->plan,
                                .folder = engine->conf->state_folder,
                                .compress_auto = engine->conf->compress_auto,
@@ -448,7 +450,7 @@ static enum err open_ground(struct engine *engine)
     const struct dconf *conf = engine->conf;
     struct ledger_conf ledger = {.folder = conf->state_folder,
                                  .run_id = engine->spec.digest,
-                                 .shares_id = engine->view.shares,
+                                 .nonce = engine->spec.digest.byte,
                                  .segment_bytes = conf->ledger_segment,
                                  .keep_bytes = conf->ledger_keep};
     TRY(events_new(&engine->events));

@@ -198,36 +198,4 @@ const char *wire_key_text(const struct wire_key *key);
 const char *wire_kind_name(uint32_t kind);
 const char *wire_trainer_name(uint32_t trainer);
 
-/* ---- objects: metadata and codec frame in one run of bytes (docs/FORMATS.md) ---- */
-
-struct wire_contributor {
-    uint32_t island;
-    uint64_t tokens;
-};
-
-/* Metadata of a contribution or a result; what the other kind has is zero. */
-enum { WIRE_OUTER_NUMBERS = 3 };
-struct wire_meta {
-    uint64_t tokens, step;
-    struct digest base_hash;
-    uint32_t contributors_count;
-    struct wire_contributor contributors[WIRE_MEMBERS_MAX];
-    uint32_t outer[WIRE_OUTER_NUMBERS]; /* of a result: the outer step's numbers, as bits */
-};
-
-enum { WIRE_META_BYTES_MAX = 2048, WIRE_OBJECT_HEADER_BYTES = 48 };
-
-/* Bytes of an object around a frame of at most `frame_bytes`. */
-size_t wire_object_bytes_max(size_t frame_bytes);
-/* Where the frame has to lie in the object's memory before wire_object_seal(): a fixed place, so that encoders write
- * it there directly. */
-uint8_t *wire_object_frame(uint8_t *object);
-/* Writes header, metadata and digest in front of the frame that is already in place. `*object_bytes`: its size. */
-ERR_MUST_CHECK enum err wire_object_seal(uint32_t kind, const struct wire_meta *meta, uint8_t *object,
-                                         size_t frame_bytes, size_t *object_bytes);
-/* Checks length, magic, kind and digest, then the metadata's limits. `*frame` points into `object`. The digest covers
- * the frame's own header; the frame's payload is codec_check()'s business. */
-ERR_MUST_CHECK enum err wire_object_open(uint32_t kind, const uint8_t *object, size_t object_bytes,
-                                         struct wire_meta *meta, const uint8_t **frame, size_t *frame_bytes);
-
 #endif

@@ -239,6 +239,13 @@ enum err codec_check(const uint8_t *frame, size_t frame_bytes, size_t values_cou
     return codec_frame_check_digest(frame, frame_bytes);
 }
 
+enum err codec_intact(const uint8_t *frame, size_t frame_bytes)
+{
+    if (frame_bytes < CODEC_HEADER_BYTES)
+        return err_set(ERR_PROTO, "codec frame of %zu bytes is shorter than its header", frame_bytes);
+    return codec_frame_check_digest(frame, frame_bytes);
+}
+
 /* The next segment, of at most `values_left` values, and what decodes it. */
 static enum err get_segment(struct codec *codec, struct bytes_reader *payload, size_t values_left,
                             const struct codec_kind **kind, struct segment *segment)

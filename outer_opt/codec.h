@@ -64,5 +64,7 @@ ERR_MUST_CHECK enum err codec_decode_add(struct codec *codec, const uint8_t *fra
 
 /* Checks header, length and digest of a frame without decoding it. */
 ERR_MUST_CHECK enum err codec_check(const uint8_t *frame, size_t frame_bytes, size_t values_count);
+/* Its digest alone: whether these are the bytes that were written, whatever they mean. */
+ERR_MUST_CHECK enum err codec_intact(const uint8_t *frame, size_t frame_bytes);
 
 #endif

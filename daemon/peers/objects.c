@@ -6,6 +6,7 @@
 #include "common/mem.h"
 #include "daemon/peers/ways.h"
 #include "daemon/state/memory.h"
+#include "daemon/state/results.h"
 #include "daemon/state/state_object.h"
 
 enum { SERVED_MAX = 64, TRANSFERS_BEFORE_PLAN = 4 * WIRE_MEMBERS_MAX };
@@ -224,12 +225,13 @@ static void serve_result(struct objects *objects, uint32_t peer, const struct wi
 {
     const struct slot *own = slots_own(objects->plan.slots, key->fragment);
     struct ledger *ledger = objects->plan.ledger;
-    if (key->owner == objects->conf.view->self && own->version == key->version && !own->busy &&
-        ledger_has(ledger, key->fragment, key->version, key->owner)) {
+    struct ledger_key there;
+    bool found = results_find(ledger, key->fragment, key->version, key->owner, &there);
+    if (key->owner == objects->conf.view->self && own->version == key->version && !own->busy && found) {
         send_or_log(objects, peer, key, own->data, own->bytes, false, now_ms);
         return;
     }
-    if (ledger_map(ledger, key->fragment, key->version, key->owner, &served->map) != ERR_OK) {
+    if (!found || ledger_map(ledger, &there, &served->map) != ERR_OK) {
         say_done(objects, peer, key, WIRE_NOT_AVAILABLE);
         return;
     }

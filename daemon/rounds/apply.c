@@ -6,17 +6,21 @@
 
 #include "common/mem.h"
 #include "daemon/rules.h"
-#include "daemon/state/results.h"
 #include "outer_opt/runaway.h"
 
 /* No run spec leads to larger numbers of an outer step. */
 static const float outer_most = 1e6f;
+enum { SAVE_AGAIN_MS = 2000 };
 
 struct apply_fragment {
     uint64_t waits;             /* version to apply when nobody reads the anchor; 0: none */
     uint32_t parts_left;        /* jobs of the step under way */
     struct replica_size *sizes; /* [members]: of the results being applied, by shard */
     struct bitset counted;      /* of the step under way: shards that count us */
+    struct ledger_part *parts;  /* [members]: of the step under way: which results, by owner */
+    bool failed;                /* of the step under way: a part could not be applied */
+    struct hash_job *unsaved;   /* applied and hashed, and the disk refused to note it; NULL: none */
+    uint64_t save_again_ms;
     struct runaway runaway;
     double grown; /* as runaway_note() said last */
 };
@@ -42,9 +46,11 @@ struct shard_job {
     struct apply *apply;
     uint32_t f, shard;
     uint64_t version;
-    bool own_encoding; /* the contribution that is counted is the one this process encoded last */
-    bool counts_us;    /* out */
-    uint64_t step;     /* out: the result's */
+    bool own_encoding; /* `own` is the contribution that this process encoded for the version */
+    struct digest own;
+    bool counts_us;          /* out */
+    uint64_t step;           /* out: the result's */
+    struct ledger_part part; /* out: which result it was */
 };
 
 /* The hash of a version. */
@@ -53,7 +59,8 @@ struct hash_job {
     struct apply *apply;
     uint32_t f;
     uint64_t version;
-    struct digest hash;
+    struct ledger_commit commit; /* of no parts if a part could not be applied: then nothing is noted */
+    bool hashed;                 /* out */
     double norm;
 };
 
@@ -66,8 +73,10 @@ enum err apply_new(struct desk *desk, struct apply **out)
     apply->shards.job_bytes = sizeof(struct shard_job);
     apply->hashes.job_bytes = sizeof(struct hash_job);
     TRY(mem_new(desk_fragments(desk), sizeof *apply->fragments, "rounds", &apply->fragments));
-    for (uint32_t f = 0; f < desk_fragments(desk); f++)
+    for (uint32_t f = 0; f < desk_fragments(desk); f++) {
         TRY(mem_new(desk->conf.view->count, sizeof(struct replica_size), "rounds", &apply->fragments[f].sizes));
+        TRY(mem_new(desk->conf.view->count, sizeof(struct ledger_part), "rounds", &apply->fragments[f].parts));
+    }
     return ERR_OK;
 }
 
@@ -78,8 +87,10 @@ void apply_free(struct apply *apply)
     job_pool_deinit(&apply->receives);
     job_pool_deinit(&apply->shards);
     job_pool_deinit(&apply->hashes);
-    for (uint32_t f = 0; apply->fragments != NULL && f < desk_fragments(apply->desk); f++)
+    for (uint32_t f = 0; apply->fragments != NULL && f < desk_fragments(apply->desk); f++) {
         mem_free(apply->fragments[f].sizes);
+        mem_free(apply->fragments[f].parts);
+    }
     mem_free(apply->fragments);
     mem_free(apply);
 }
@@ -122,6 +133,28 @@ enum err apply_check(const struct desk *desk, const struct wire_meta *meta)
     return check_numbers(meta);
 }
 
+enum err apply_open(const struct desk *desk, const struct ledger_key *key, struct result *out)
+{
+    TRY(result_open(desk->conf.ledger, key, out));
+    enum err err = desk_check_object(desk, &out->what, &out->what.key);
+    if (err == ERR_OK)
+        err = apply_check(desk, &out->meta);
+    if (err != ERR_OK)
+        result_close(out);
+    return err;
+}
+
+enum err apply_open_first(const struct desk *desk, uint32_t f, uint64_t version, uint32_t owner, struct result *out)
+{
+    struct ledger_key keys[LEDGER_RESULTS_MAX];
+    size_t count = ledger_list(desk->conf.ledger, f, version, keys, LEDGER_RESULTS_MAX);
+    enum err err = ERR_NOTFOUND;
+    for (size_t i = 0; i < count && err != ERR_OK; i++)
+        if (keys[i].owner == owner)
+            err = apply_open(desk, &keys[i], out);
+    return err == ERR_NOTFOUND ? err_set(err, "the ledger has no such result (any more)") : err;
+}
+
 /* ---- a result came in ---- */
 
 static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
@@ -129,17 +162,20 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     struct receive_job *j = (struct receive_job *)(void *)job;
     const struct desk *desk = j->apply->desk;
     const struct wire_key *key = &j->key;
+    struct wire_object what;
     struct wire_meta meta;
     const uint8_t *frame;
     size_t frame_bytes;
     size_t count = (size_t)desk_values(desk, key->fragment, key->owner);
-    TRY(wire_object_open(WIRE_RESULT, j->slot->data, j->slot->bytes, &meta, &frame, &frame_bytes));
+    TRY(wire_object_open(j->slot->data, j->slot->bytes, &what, &meta, &frame, &frame_bytes));
+    TRY(desk_check_object(desk, &what, key));
+    TRY(wire_object_signed(&what, desk->conf.view->members[key->owner].key));
     TRY(apply_check(desk, &meta));
     TRY(codec_check(frame, frame_bytes, count));
     /* Nothing enters the ledger that a restart could not apply. */
     TRY(codec_decode(scratch->codec, frame, frame_bytes, scratch->values, count));
-    return ledger_append(desk->conf.ledger, key->fragment, key->version, key->owner, j->slot->data, j->slot->bytes,
-                         false);
+    struct ledger_key there = result_key(&what);
+    return ledger_append(desk->conf.ledger, &there, j->slot->data, j->slot->bytes, false);
 }
 
 static void done_receive(struct job *job)
@@ -187,14 +223,19 @@ void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *
     desk_submit(desk, &j->job, run_receive, done_receive);
 }
 
-/* ---- the hash, when all shards are done ---- */
+/* ---- the hash, when all shards are done, and what the version was made of ---- */
 
 static enum err run_hash(struct job *job, struct jobs_scratch *scratch)
 {
     struct hash_job *j = (struct hash_job *)(void *)job;
+    const struct rounds_conf *conf = &j->apply->desk->conf;
     (void)scratch;
-    j->norm = replica_norm(j->apply->desk->conf.replica, j->f);
-    return replica_hash(j->apply->desk->conf.replica, j->f, j->version, &j->hash);
+    if (!j->hashed) {
+        j->norm = replica_norm(conf->replica, j->f);
+        TRY(replica_hash(conf->replica, j->f, j->version, &j->commit.hash));
+        j->hashed = true;
+    }
+    return j->commit.parts_count > 0 ? ledger_append_commit(conf->ledger, &j->commit, true) : ERR_OK;
 }
 
 static void note_norm(struct apply_fragment *fragment, const struct hash_job *j)
@@ -220,20 +261,28 @@ static void done_hash(struct job *job)
     struct desk *desk = apply->desk;
     struct store_fragment *state = &desk->fragments[j->f].state;
     char hex[DIGEST_HEX_BYTES];
-    if (job->err != ERR_OK) { /* out of memory: the daemon ends, and goes on from the ledger */
+    if (job->err != ERR_OK && !j->hashed) { /* out of memory: the daemon ends, and goes on from the ledger */
         event_post_fatal(desk->conf.events, job->text);
         job_pool_give(&apply->hashes, j);
         return;
     }
+    if (job->err != ERR_OK) { /* nobody hears of a version that a restart would not come back to */
+        desk_disk_failed(desk, job->text);
+        apply->fragments[j->f].unsaved = j;
+        apply->fragments[j->f].save_again_ms = desk->now_ms + SAVE_AGAIN_MS;
+        return;
+    }
+    if (j->commit.parts_count > 0)
+        desk_disk_works(desk);
     state->version = j->version;
-    state->hash = j->hash;
+    state->hash = j->commit.hash;
     note_norm(&apply->fragments[j->f], j);
     if (state->step >= rules_warm_until(desk->conf.spec))
         replica_settle(desk->conf.replica, j->f);
-    log_debug("fragment %" PRIu32 " version %" PRIu64 " hash %s", j->f, j->version, digest_hex(&j->hash, hex));
+    log_debug("fragment %" PRIu32 " version %" PRIu64 " hash %s", j->f, j->version, digest_hex(&state->hash, hex));
     event_post(desk->conf.events,
                &(struct event){.type = EVENT_COUNTED, .fragment = j->f, .shards = apply->fragments[j->f].counted});
-    desk_post(desk, &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = j->f, .hash = j->hash});
+    desk_post(desk, &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = j->f, .hash = state->hash});
     desk_post_held(desk, j->f);
     job_pool_give(&apply->hashes, j);
 }
@@ -243,10 +292,28 @@ static void all_applied(struct apply *apply, uint32_t f, uint64_t version)
     struct hash_job *j = desk_job(apply->desk, &apply->hashes);
     if (j == NULL)
         return;
+    const struct apply_fragment *fragment = &apply->fragments[f];
     j->apply = apply;
     j->f = f;
     j->version = version;
+    j->commit.fragment = f;
+    j->commit.version = version;
+    for (uint32_t s = 0; !fragment->failed && s < apply->desk->conf.view->count; s++)
+        if (desk_values(apply->desk, f, s) > 0)
+            j->commit.parts[j->commit.parts_count++] = fragment->parts[s];
     desk_submit(apply->desk, &j->job, run_hash, done_hash);
+}
+
+void apply_tick(struct apply *apply)
+{
+    for (uint32_t f = 0; f < desk_fragments(apply->desk); f++) {
+        struct apply_fragment *fragment = &apply->fragments[f];
+        struct hash_job *j = fragment->unsaved;
+        if (j == NULL || apply->desk->now_ms < fragment->save_again_ms)
+            continue;
+        fragment->unsaved = NULL;
+        desk_submit(apply->desk, &j->job, run_hash, done_hash);
+    }
 }
 
 /* ---- the outer step: one job per shard ---- */
@@ -268,10 +335,13 @@ static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
     struct shard_job *j = (struct shard_job *)(void *)job;
     const struct desk *desk = j->apply->desk;
     struct result result;
-    TRY(result_open(desk->conf.ledger, j->f, j->version, j->shard, &result));
-    j->counts_us = result_counts(&result.meta, desk_self(desk));
+    TRY(apply_open_first(desk, j->f, j->version, j->shard, &result));
+    j->counts_us = result_counts(&result.meta, desk_self(desk), NULL);
     j->step = result.meta.step;
-    enum replica_residual_rule rule = !j->counts_us ? REPLICA_KEEP : j->own_encoding ? REPLICA_MOVE : REPLICA_CLEAR;
+    j->part = (struct ledger_part){
+        .epoch = result.what.key.epoch, .owner = result.what.key.owner, .digest = result.what.digest};
+    bool own = j->own_encoding && result_counts(&result.meta, desk_self(desk), &j->own);
+    enum replica_residual_rule rule = !j->counts_us ? REPLICA_KEEP : own ? REPLICA_MOVE : REPLICA_CLEAR;
     struct outer_round round = apply_numbers(desk, &result.meta, j->apply->fragments[j->f].sizes);
     enum err err = replica_apply(desk->conf.replica, j->f, j->shard, &round, result.frame, result.frame_bytes, rule,
                                  scratch->codec, scratch->values);
@@ -292,6 +362,8 @@ static void done_apply(struct job *job)
     if (job->err != ERR_OK)
         log_error("fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32 " cannot be applied: %s", f, version,
                   j->shard, job->text);
+    fragment->failed |= job->err != ERR_OK;
+    fragment->parts[j->shard] = j->part;
     if (j->counts_us)
         bitset_add(&fragment->counted, j->shard);
     if (j->step > state->step)
@@ -299,6 +371,18 @@ static void done_apply(struct job *job)
     job_pool_give(&apply->shards, j);
     if (--fragment->parts_left == 0)
         all_applied(apply, f, version);
+}
+
+/* Our contribution to a part, if this process encoded it for the version: its residual is the one that is pending. */
+static bool own_contribution(const struct desk *desk, uint32_t f, uint64_t version, uint32_t owner, struct digest *out)
+{
+    const struct slot *slot = slots_out(desk->conf.slots, f, owner);
+    struct wire_object what;
+    if (desk->fragments[f].encoded_version != version || slot->busy || slot->version != version ||
+        wire_object_peek(slot->data, slot->bytes, &what) != ERR_OK)
+        return false;
+    *out = what.digest;
+    return true;
 }
 
 static void apply_shards(struct apply *apply, uint32_t f, uint64_t version)
@@ -312,7 +396,7 @@ static void apply_shards(struct apply *apply, uint32_t f, uint64_t version)
         struct shard_job *j = shard_job(apply, f, s, version);
         if (j == NULL)
             return; /* the daemon ends; without this shard the version is never taken for applied */
-        j->own_encoding = desk->fragments[f].encoded_version == version;
+        j->own_encoding = own_contribution(desk, f, version, s, &j->own);
         fragment->parts_left++;
         desk_submit(desk, &j->job, run_apply, done_apply);
     }
@@ -327,7 +411,7 @@ static enum err run_measure(struct job *job, struct jobs_scratch *scratch)
     struct shard_job *j = (struct shard_job *)(void *)job;
     const struct desk *desk = j->apply->desk;
     struct result result;
-    TRY(result_open(desk->conf.ledger, j->f, j->version, j->shard, &result));
+    TRY(apply_open_first(desk, j->f, j->version, j->shard, &result));
     enum err err = replica_measure(desk->conf.replica, j->f, j->shard, result.frame, result.frame_bytes, scratch->codec,
                                    scratch->values, &j->apply->fragments[j->f].sizes[j->shard]);
     result_close(&result);
@@ -374,6 +458,7 @@ void apply_begin(struct apply *apply, uint32_t f, uint64_t version)
     }
     fragment->waits = 0;
     fragment->counted = (struct bitset){{0}};
+    fragment->failed = false;
     if (apply->desk->conf.spec->staleness_penalty)
         measure_shards(apply, f, version);
     else

@@ -1,11 +1,13 @@
 /*
  * apply: results: those that come in are checked and go into the ledger; when all of a version are there, the outer
- * step, one job per shard, then the hash. Private to rounds/; the loop's thread calls, recovery at start, too.
+ * step, one job per shard, then the hash, and durably into the ledger which results it was made of: only then is it
+ * told. Private to rounds/; the loop's thread calls, recovery at start, too.
  */
 #ifndef DAEMON_ROUNDS_APPLY_H
 #define DAEMON_ROUNDS_APPLY_H
 
 #include "daemon/rounds/desk.h"
+#include "daemon/state/results.h"
 #include "outer_opt/outer.h"
 
 struct apply;
@@ -22,6 +24,16 @@ void apply_unread(struct apply *apply, uint32_t f);
 bool apply_waits(const struct apply *apply, uint32_t f);
 /* How many times as large as before an anchor is that has run away (outer_opt/runaway.h); 0: it has not. */
 double apply_grown(const struct apply *apply, uint32_t f);
+
+/* What the disk refused is tried again. */
+void apply_tick(struct apply *apply);
+
+/* A result from the ledger, if it can be applied: of this run, over the shards of its owner's part, with numbers that
+ * make sense. ERR_NOTFOUND, ERR_PROTO; after a failure there is nothing to close. Any thread. */
+ERR_MUST_CHECK enum err apply_open(const struct desk *desk, const struct ledger_key *key, struct result *out);
+/* The first one of an owner's part that can be. */
+ERR_MUST_CHECK enum err apply_open_first(const struct desk *desk, uint32_t f, uint64_t version, uint32_t owner,
+                                         struct result *out);
 
 /* Whether a result's step and numbers may be those of this run. ERR_PROTO: they make no sense. */
 ERR_MUST_CHECK enum err apply_check(const struct desk *desk, const struct wire_meta *meta);

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "common/mem.h"
 #include "daemon/state/results.h"
@@ -115,6 +116,31 @@ enum err desk_check_step(const struct desk *desk, const struct wire_meta *meta)
 {
     if (meta->step > (uint64_t)desk->conf.spec->steps)
         return err_set(ERR_PROTO, "step %" PRIu64 " of a run of %" PRId64, meta->step, desk->conf.spec->steps);
+    return ERR_OK;
+}
+
+uint64_t desk_shards(const struct desk *desk, uint32_t f, uint32_t owner)
+{
+    struct plan_share share;
+    replica_share(desk->conf.replica, f, owner, &share);
+    return bitset_word(&share.shards);
+}
+
+struct wire_object desk_object(const struct desk *desk, enum wire_kind kind, uint32_t f, uint64_t version,
+                               uint32_t owner)
+{
+    struct wire_object what = {.shards = desk_shards(desk, f, owner)};
+    what.key =
+        (struct wire_key){.kind = kind, .fragment = f, .version = version, .owner = owner, .island = desk_self(desk)};
+    memcpy(what.nonce, desk->conf.nonce, sizeof what.nonce);
+    return what;
+}
+
+enum err desk_check_object(const struct desk *desk, const struct wire_object *what, const struct wire_key *key)
+{
+    TRY(wire_object_is(what, key, desk->conf.nonce));
+    if (what->key.owner >= desk->conf.view->count || what->shards != desk_shards(desk, key->fragment, key->owner))
+        return err_set(ERR_PROTO, "it holds other shards than its owner has");
     return ERR_OK;
 }
 

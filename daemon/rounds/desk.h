@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "daemon/rounds/rounds_types.h"
 #include "daemon/rounds/squeeze.h"
+#include "net/wire_object.h"
 
 struct desk_fragment {
     struct store_fragment state; /* version, step, hash of the anchor */
@@ -60,6 +61,15 @@ ERR_MUST_CHECK enum err desk_set_compression(const struct desk *desk, bool compr
 
 /* Schedules count on the step that an object names. ERR_PROTO. */
 ERR_MUST_CHECK enum err desk_check_step(const struct desk *desk, const struct wire_meta *meta);
+
+/* Shards of a member's part, as a mask. */
+uint64_t desk_shards(const struct desk *desk, uint32_t f, uint32_t owner);
+/* What an object says that we make: a contribution to an owner's part, or the result of our own. */
+struct wire_object desk_object(const struct desk *desk, enum wire_kind kind, uint32_t f, uint64_t version,
+                               uint32_t owner);
+/* Whether an object is the one of this name, of this run, and holds the shards of its owner's part. ERR_PROTO. */
+ERR_MUST_CHECK enum err desk_check_object(const struct desk *desk, const struct wire_object *what,
+                                          const struct wire_key *key);
 
 /* What became of an object that came in: for its sender. */
 void desk_judged(struct desk *desk, uint32_t peer, const struct wire_key *key, enum wire_done done);

@@ -59,7 +59,9 @@ static enum err run_encode(struct job *job, struct jobs_scratch *scratch)
     TRY(replica_encode(desk->conf.replica, j->f, j->shard, j->base, j->theta, j->meta.tokens, scratch->codec,
                        wire_object_frame(j->slot->data), &frame_bytes));
     j->seconds = env_mono_s() - begin_s;
-    return wire_object_seal(WIRE_CONTRIBUTION, &j->meta, j->slot->data, frame_bytes, &j->slot->bytes);
+    const struct wire_object what = desk_object(desk, WIRE_CONTRIBUTION, j->f, j->version, j->shard);
+    struct digest digest;
+    return wire_object_seal(&what, &j->meta, NULL, j->slot->data, frame_bytes, &j->slot->bytes, &digest);
 }
 
 static void part_ended(struct encode *encode, uint32_t f)

@@ -1,6 +1,9 @@
 /*
  * recover: a fragment from its last checkpoint and the ledger's results since: at start, and later beside the one in
  * memory, to see whether that is what it should be. Blocking. Private to rounds/.
+ *
+ * A version is made again only if a commit says of which results it was made, and all of these are there: results that
+ * were merely received may be of a version that never came to be.
  */
 #ifndef DAEMON_ROUNDS_RECOVER_H
 #define DAEMON_ROUNDS_RECOVER_H

@@ -5,6 +5,7 @@
 
 #include "common/mem.h"
 #include "daemon/rules.h"
+#include "daemon/state/results.h"
 
 enum { STORE_AGAIN_MS = 2000, OUTLIER_SAID_MS = 10000 };
 
@@ -49,6 +50,7 @@ struct mean_job {
     struct wire_meta meta;
     struct replica_input inputs[WIRE_MEMBERS_MAX];
     size_t inputs_count, bad;
+    uint8_t contributors[]; /* [members] rows of `meta` */
 };
 
 /* Our result into the ledger. */
@@ -67,7 +69,7 @@ enum err reduce_new(struct desk *desk, struct reduce **out)
     struct reduce *reduce = *out;
     reduce->desk = desk;
     reduce->checks.job_bytes = sizeof(struct check_job);
-    reduce->means.job_bytes = sizeof(struct mean_job);
+    reduce->means.job_bytes = sizeof(struct mean_job) + (size_t)desk->conf.view->count * WIRE_CONTRIBUTOR_BYTES;
     reduce->stores.job_bytes = sizeof(struct store_job);
     TRY(mem_new(desk->conf.view->count, sizeof *reduce->members, "rounds", &reduce->members));
     return mem_new(desk_fragments(desk), sizeof *reduce->fragments, "rounds", &reduce->fragments);
@@ -101,8 +103,10 @@ static enum err run_check(struct job *job, struct jobs_scratch *scratch)
     const struct desk *desk = j->reduce->desk;
     const uint8_t *frame;
     size_t frame_bytes;
+    struct wire_object what;
     (void)scratch;
-    TRY(wire_object_open(WIRE_CONTRIBUTION, j->slot->data, j->slot->bytes, &j->meta, &frame, &frame_bytes));
+    TRY(wire_object_open(j->slot->data, j->slot->bytes, &what, &j->meta, &frame, &frame_bytes));
+    TRY(desk_check_object(desk, &what, &j->key));
     TRY(desk_check_step(desk, &j->meta));
     return codec_check(frame, frame_bytes, replica_own_values(desk->conf.replica, j->key.fragment));
 }
@@ -162,10 +166,14 @@ static enum err run_mean(struct job *job, struct jobs_scratch *scratch)
     TRY(desk_set_compression(desk, j->compress, scratch->codec));
     TRY(replica_reduce(desk->conf.replica, j->f, j->inputs, j->inputs_count, scratch->codec, scratch->values,
                        wire_object_frame(j->slot->data), &frame_bytes, &j->bad));
-    for (size_t i = 0; i < j->inputs_count; i++)
-        if (j->inputs[i].factor == 0)
-            j->meta.contributors[i].tokens = 0; /* counted, with no weight */
-    return wire_object_seal(WIRE_RESULT, &j->meta, j->slot->data, frame_bytes, &j->slot->bytes);
+    for (uint32_t i = 0; i < j->inputs_count; i++) {
+        struct wire_contributor contributor = wire_meta_contributor(&j->meta, i);
+        contributor.tokens = j->inputs[i].factor == 0 ? 0 : contributor.tokens; /* counted, with no weight */
+        wire_contributor_put(j->contributors, i, &contributor);
+    }
+    const struct wire_object what = desk_object(desk, WIRE_RESULT, j->f, j->version, desk_self(desk));
+    struct digest digest;
+    return wire_object_seal(&what, &j->meta, desk->conf.ident, j->slot->data, frame_bytes, &j->slot->bytes, &digest);
 }
 
 static void tell_outliers(const struct mean_job *j)
@@ -209,16 +217,19 @@ static void done_mean(struct job *job)
 /* Adds a member's contribution to the inputs. It was checked when it came; opening it again only finds the places. */
 static void add_input(struct mean_job *j, const struct slot *slot, uint32_t member)
 {
+    struct wire_object what;
     struct wire_meta meta;
     const uint8_t *frame;
     size_t frame_bytes;
-    if (wire_object_open(WIRE_CONTRIBUTION, slot->data, slot->bytes, &meta, &frame, &frame_bytes) != ERR_OK)
+    if (wire_object_open(slot->data, slot->bytes, &what, &meta, &frame, &frame_bytes) != ERR_OK)
         return;
-    size_t i = j->inputs_count++;
+    uint32_t i = (uint32_t)j->inputs_count++;
     j->inputs[i] =
         (struct replica_input){.frame = frame, .bytes = frame_bytes, .weight = (float)meta.tokens, .member = member};
-    j->meta.contributors[i] = (struct wire_contributor){.island = member, .tokens = meta.tokens};
-    j->meta.contributors_count = (uint32_t)j->inputs_count;
+    struct wire_contributor contributor = {.id = member, .tokens = meta.tokens, .digest = what.digest};
+    wire_contributor_put(j->contributors, i, &contributor);
+    j->meta.contributors = j->contributors;
+    j->meta.contributors_count = i + 1;
     j->meta.step = meta.step > j->meta.step ? meta.step : j->meta.step;
 }
 
@@ -255,14 +266,16 @@ static enum err run_store(struct job *job, struct jobs_scratch *scratch)
     struct store_job *j = (struct store_job *)(void *)job;
     struct ledger *ledger = j->reduce->desk->conf.ledger;
     uint32_t self = desk_self(j->reduce->desk);
-    struct ledger_map map;
+    struct wire_object what;
+    struct ledger_key stands;
     (void)scratch;
-    TRY(ledger_append(ledger, j->f, j->version, self, j->slot->data, j->slot->bytes, true));
+    TRY(wire_object_peek(j->slot->data, j->slot->bytes, &what));
+    struct ledger_key ours = result_key(&what);
     /* One that we had published before our disk was lost may have come back meanwhile: then that one stands. */
-    TRY(ledger_map(ledger, j->f, j->version, self, &map));
-    j->ours = map.bytes == j->slot->bytes && memcmp(map.object, j->slot->data, map.bytes) == 0;
-    ledger_unmap(&map);
-    return ERR_OK;
+    if (!results_find(ledger, j->f, j->version, self, &stands))
+        stands = ours;
+    j->ours = digest_equal(&stands.digest, &ours.digest);
+    return j->ours ? ledger_append(ledger, &ours, j->slot->data, j->slot->bytes, true) : ledger_sync(ledger);
 }
 
 /* Our result is durable: its residual moves, unless a checkpoint is just reading the one before. */

@@ -158,6 +158,7 @@ void rounds_tick(struct rounds *rounds, uint64_t now_ms, uint64_t uplink_bits)
     rounds->desk.now_ms = now_ms;
     rounds->desk.uplink_bits = uplink_bits;
     reduce_tick(rounds->reduce);
+    apply_tick(rounds->apply);
     keep_tick(rounds->keep);
 }
 

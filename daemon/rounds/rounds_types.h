@@ -21,6 +21,8 @@
 struct rounds_conf {
     const struct runspec *spec;
     const struct view *view;
+    const struct ident *ident; /* ours: results are signed with it */
+    const uint8_t *nonce;      /* of the run, WIRE_NONCE_BYTES */
     const struct model_plan *plan;
     const char *folder; /* for checkpoints and exported anchors */
     bool compress_auto;

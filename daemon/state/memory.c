@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-#include "net/wire.h"
+#include "net/wire_object.h"
 #include "outer_opt/recipe.h"
 
 /* A state is an anchor and its momentum; a fragment has two areas shared with the trainer. */
@@ -15,6 +15,11 @@ static uint64_t scratch_bytes(const struct replica_conf *conf, uint64_t share_va
 {
     uint64_t factors = recipe_factor_values_max(conf->plan, &conf->choice);
     return (share_values + factors + factors / 2) * sizeof(float);
+}
+
+static uint64_t object_bytes_max(const struct replica_conf *conf, uint32_t f, const struct plan_share *share)
+{
+    return wire_object_bytes_max(recipe_frame_bytes_max(conf->plan, &conf->choice, f, share), conf->members_count);
 }
 
 struct memory memory_of(const struct replica_conf *conf, uint32_t job_threads)
@@ -31,8 +36,7 @@ struct memory memory_of(const struct replica_conf *conf, uint32_t job_threads)
             plan_share(plan, f, &conf->map, i, &share);
             share_most = share.values_count > share_most ? share.values_count : share_most;
             /* what we send for it and its result; and for our own what everyone sends, too */
-            memory.frames += 2 * wire_object_bytes_max(recipe_frame_bytes_max(plan, &conf->choice, f, &share)) +
-                             wire_object_bytes_max(recipe_frame_bytes_max(plan, &conf->choice, f, &own));
+            memory.frames += 2 * object_bytes_max(conf, f, &share) + object_bytes_max(conf, f, &own);
         }
         memory.states += STATE_ARRAYS * values * sizeof(float);
     }

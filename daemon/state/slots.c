@@ -1,7 +1,7 @@
 #include "daemon/state/slots.h"
 
 #include "common/mem.h"
-#include "net/wire.h"
+#include "net/wire_object.h"
 
 struct fragment_slots {
     struct slot *out, *in, *result; /* [members] each */
@@ -83,7 +83,8 @@ enum err slots_room(struct slots *slots, struct slot *slot, uint32_t f, uint32_t
 {
     if (slot->data != NULL)
         return ERR_OK;
-    size_t bytes = wire_object_bytes_max(replica_frame_bytes_max(slots->conf.replica, f, shard));
+    size_t bytes =
+        wire_object_bytes_max(replica_frame_bytes_max(slots->conf.replica, f, shard), slots->conf.members_count);
     TRY(mem_new(bytes, 1, "an encoded shard", &slot->data));
     slot->bytes_max = bytes;
     return ERR_OK;

@@ -117,7 +117,7 @@ static void open_parts(struct isle *isle)
 {
     struct ledger_conf ledger = {.folder = isle->conf.state_folder,
                                  .run_id = isle->run->spec.digest,
-                                 .shares_id = isle->view.shares,
+                                 .nonce = isle->run->spec.digest.byte,
                                  .segment_bytes = isle->conf.ledger_segment,
                                  .keep_bytes = isle->conf.ledger_keep};
     struct trainer_conf trainer = {
@@ -210,6 +210,8 @@ static void make_rounds(struct isle *isle)
 {
     struct rounds_conf conf = {.spec = &isle->run->spec,
                                .view = &isle->view,
+                               .ident = &isle->run->idents[isle->self],
+                               .nonce = isle->run->spec.digest.byte,
                                .plan = isle->plan,
                                .folder = isle->conf.state_folder,
                                .compress_auto = isle->conf.compress_auto,

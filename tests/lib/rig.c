@@ -8,6 +8,7 @@
 
 #include "daemon/rules.h"
 #include "daemon/state/state_object.h"
+#include "tests/lib/mend.h"
 #include "tests/lib/shares.h"
 
 enum { DEADLINE_MS = 10000, STEPS_A_ROUND = 10, TOKENS_A_ROUND = 1000, LEDGER_BYTES = 16 << 20 };
@@ -33,12 +34,21 @@ static void read_spec(struct rig *rig)
     assert_ok(runspec_parse(text, "rig", &rig->spec));
 }
 
+const struct ident *rig_ident(uint32_t member)
+{
+    static struct ident idents[RIG_MEMBERS_MAX];
+    if (idents[member].public_text[0] == '\0')
+        assert_ok(ident_generate(&idents[member]));
+    return &idents[member];
+}
+
 static void make_view(struct rig *rig)
 {
     assert_in_range(rig->conf.members, 1, RIG_MEMBERS_MAX);
     for (uint32_t i = 0; i < rig->conf.members; i++) {
         rig->members[i] = (struct view_member){.used = true, .id = i, .uplink = 1};
         snprintf(rig->members[i].name, sizeof rig->members[i].name, "%s", names[i]);
+        memcpy(rig->members[i].key, rig_ident(i)->key, IDENT_KEY_BYTES);
     }
     rig->view = (struct view){.members = rig->members, .count = rig->conf.members, .self = rig->conf.self};
 }
@@ -78,6 +88,8 @@ struct rounds_conf rig_rounds_conf(const struct rig *rig)
 {
     return (struct rounds_conf){.spec = &rig->spec,
                                 .view = &rig->view,
+                                .ident = rig_ident(rig->conf.self),
+                                .nonce = rig->spec.digest.byte,
                                 .plan = rig->plan,
                                 .folder = rig->conf.folder,
                                 .replica = rig->replica,
@@ -117,6 +129,7 @@ struct rig *rig_open(const struct rig_conf *conf)
     make_view(rig);
     struct ledger_conf ledger = {.folder = conf->folder,
                                  .run_id = rig->spec.digest,
+                                 .nonce = rig->spec.digest.byte,
                                  .segment_bytes = conf->segment_bytes > 0 ? conf->segment_bytes : LEDGER_BYTES,
                                  .keep_bytes = conf->segment_bytes > 0 ? conf->kept_bytes : LEDGER_BYTES};
     assert_ok(events_new(&rig->events));
@@ -452,32 +465,71 @@ void rig_seal(const struct rig *rig, const struct wire_key *key, const struct wi
 {
     struct codec *codec;
     size_t frame_bytes, fault;
+    struct plan_share share;
+    struct digest digest;
     struct codec_part part = {.count = count, .choice = rules_codec(&rig->spec)};
     struct vec_source source = {.minuend = values};
-    assert_true(wire_object_bytes_max(codec_frame_bytes_max(&part, 1)) <= sizeof out->byte);
+    assert_true(wire_object_bytes_max(codec_frame_bytes_max(&part, 1), RIG_MEMBERS_MAX) <= sizeof out->byte);
     assert_ok(codec_new(0, &codec));
     assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(out->byte), &frame_bytes, &fault));
     codec_free(codec);
+    replica_share(rig->replica, key->fragment, key->owner, &share);
+    struct wire_object what = {.key = *key, .shards = bitset_word(&share.shards)};
+    memcpy(what.nonce, rig->spec.digest.byte, sizeof what.nonce);
+    const struct ident *ident = key->kind == WIRE_RESULT ? rig_ident(key->owner) : NULL;
     out->key = *key;
-    assert_ok(wire_object_seal(key->kind, meta, out->byte, frame_bytes, &out->bytes));
+    assert_ok(wire_object_seal(&what, meta, ident, out->byte, frame_bytes, &out->bytes, &digest));
+}
+
+void rig_open_object(const struct rig_object *object, struct wire_object *what, struct wire_meta *meta)
+{
+    const uint8_t *frame;
+    size_t frame_bytes;
+    assert_ok(wire_object_open(object->byte, object->bytes, what, meta, &frame, &frame_bytes));
+}
+
+void rig_seal_again(struct rig_object *object, const struct wire_object *what, const struct wire_meta *meta)
+{
+    static uint8_t contributors[RIG_MEMBERS_MAX * WIRE_CONTRIBUTOR_BYTES];
+    struct wire_object was;
+    struct wire_meta moved = *meta, old;
+    const uint8_t *frame;
+    size_t frame_bytes;
+    struct digest digest;
+    assert_ok(wire_object_open(object->byte, object->bytes, &was, &old, &frame, &frame_bytes));
+    if (meta->contributors_count > 0)
+        memcpy(contributors, meta->contributors, (size_t)meta->contributors_count * WIRE_CONTRIBUTOR_BYTES);
+    moved.contributors = contributors;
+    assert_ok(wire_object_seal(what, &moved, what->key.kind == WIRE_RESULT ? rig_ident(object->key.owner) : NULL,
+                               object->byte, frame_bytes, &object->bytes, &digest));
 }
 
 void rig_spoil(struct rig_object *object)
 {
-    enum { DIGEST_AT = 32, DIGEST_SHORT = 16, NO_CODEC = 99 }; /* docs/FORMATS.md, 2 */
+    enum { NO_CODEC = 99 };
+    struct wire_object what;
     struct wire_meta meta;
     const uint8_t *inside;
     size_t frame_bytes;
-    struct digest_state state;
-    assert_ok(wire_object_open(object->key.kind, object->byte, object->bytes, &meta, &inside, &frame_bytes));
+    assert_ok(wire_object_open(object->byte, object->bytes, &what, &meta, &inside, &frame_bytes));
     uint8_t *frame = wire_object_frame(object->byte);
     frame[CODEC_HEADER_BYTES] = NO_CODEC;
-    digest_begin(&state);
-    digest_add(&state, frame, DIGEST_AT);
-    digest_add(&state, frame + CODEC_HEADER_BYTES, frame_bytes - CODEC_HEADER_BYTES);
-    struct digest digest = digest_end(&state);
-    memcpy(frame + DIGEST_AT, digest.byte, DIGEST_SHORT);
-    assert_ok(wire_object_seal(object->key.kind, &meta, object->byte, frame_bytes, &object->bytes));
+    mend_object(object->byte, object->bytes); /* that of the frame, too */
+    rig_seal_again(object, &what, &meta);
+}
+
+void rig_append(const struct rig *rig, const struct rig_object *object)
+{
+    struct wire_object what;
+    assert_ok(wire_object_peek(object->byte, object->bytes, &what));
+    struct ledger_key key = result_key(&what);
+    assert_ok(ledger_append(rig->ledger, &key, object->byte, object->bytes, false));
+}
+
+bool rig_has(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner)
+{
+    struct ledger_key key;
+    return results_find(rig->ledger, f, version, owner, &key);
 }
 
 static void seal_pattern(const struct rig *rig, const struct wire_key *key, const struct wire_meta *meta, float amount,
@@ -505,17 +557,31 @@ void rig_contribution(const struct rig *rig, uint32_t f, uint32_t member, uint64
     seal_pattern(rig, &key, &meta, amount, out);
 }
 
+/* Of what a member contributed to a part: ours is the one we encoded last; the others' we never see. */
+static struct digest contribution_digest(const struct rig *rig, const struct wire_key *key, uint32_t member)
+{
+    const struct slot *slot = slots_out(rig->slots, key->fragment, key->owner);
+    struct wire_object what;
+    if (member == rig->conf.self && slot->version == key->version &&
+        wire_object_peek(slot->data, slot->bytes, &what) == ERR_OK)
+        return what.digest;
+    return digest_of(&member, sizeof member);
+}
+
 void rig_result(const struct rig *rig, uint32_t f, uint32_t shard, const struct bitset *members, float amount,
                 struct rig_object *out)
 {
     const struct store_fragment *state = rounds_state(rig->rounds, f);
     struct wire_key key = {
         .kind = WIRE_RESULT, .fragment = f, .version = state->version + 1, .owner = shard, .island = shard};
-    struct wire_meta meta = {.step = key.version * STEPS_A_ROUND};
-    for (uint32_t i = 0; i < rig->conf.members; i++)
+    uint8_t contributors[RIG_MEMBERS_MAX * WIRE_CONTRIBUTOR_BYTES];
+    struct wire_meta meta = {.step = key.version * STEPS_A_ROUND, .contributors = contributors};
+    for (uint32_t i = 0; i < rig->conf.members; i++) {
+        struct wire_contributor contributor = {
+            .id = i, .tokens = TOKENS_A_ROUND, .digest = contribution_digest(rig, &key, i)};
         if (bitset_has(members, i))
-            meta.contributors[meta.contributors_count++] =
-                (struct wire_contributor){.island = i, .tokens = TOKENS_A_ROUND};
+            wire_contributor_put(contributors, meta.contributors_count++, &contributor);
+    }
     struct outer_round round = rules_round(&rig->spec, RIG_FRAGMENTS, f, key.version, state->step, meta.step);
     memcpy(meta.outer, (float[]){round.scale, round.momentum, round.lr}, sizeof meta.outer);
     seal_pattern(rig, &key, &meta, amount, out);
@@ -651,8 +717,10 @@ void rig_decode(const uint8_t *frame, size_t frame_bytes, float *values, size_t 
 const uint8_t *rig_open_slot(const struct slot *slot, uint32_t kind, struct wire_meta *meta, size_t *frame_bytes)
 {
     const uint8_t *frame;
+    struct wire_object what;
     assert_false(slot->busy);
-    assert_ok(wire_object_open(kind, slot->data, slot->bytes, meta, &frame, frame_bytes));
+    assert_ok(wire_object_open(slot->data, slot->bytes, &what, meta, &frame, frame_bytes));
+    assert_int_equal(what.key.kind, kind);
     return frame;
 }
 

@@ -13,6 +13,9 @@
 #include "tests/lib/testlib.h"
 
 #include "daemon/rounds/rounds.h"
+#include "daemon/state/results.h"
+#include "net/ident.h"
+#include "net/wire_object.h"
 
 enum { RIG_FRAGMENTS = 2, RIG_MEMBERS_MAX = 3, RIG_KEPT = 1024, RIG_OBJECT_BYTES = 64 << 10, RIG_STATE_STEP = 77 };
 
@@ -116,11 +119,20 @@ struct rig_object {
     size_t bytes;
     uint8_t byte[RIG_OBJECT_BYTES];
 };
-/* Values under the run's codec, sealed. */
+/* Key pair of a member, the same for all rigs of a process. */
+const struct ident *rig_ident(uint32_t member);
+/* Values under the run's codec, sealed by the member whose it is. */
 void rig_seal(const struct rig *rig, const struct wire_key *key, const struct wire_meta *meta, const float *values,
               size_t count, struct rig_object *out);
 /* Puts a segment of a codec that there is not into its frame; all digests are right. */
 void rig_spoil(struct rig_object *object);
+/* Opens an object, whose metadata then lies in it; and seals it with this in its place. */
+void rig_open_object(const struct rig_object *object, struct wire_object *what, struct wire_meta *meta);
+void rig_seal_again(struct rig_object *object, const struct wire_object *what, const struct wire_meta *meta);
+/* Lays a result into the ledger as it is, past all that looks at it. */
+void rig_append(const struct rig *rig, const struct rig_object *object);
+/* Whether the ledger has a result of the owner. */
+bool rig_has(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner);
 /* A member's contribution to our shard of the version after ours: `amount` times a pattern. */
 void rig_contribution(const struct rig *rig, uint32_t f, uint32_t member, uint64_t tokens, float amount,
                       struct rig_object *out);

@@ -6,8 +6,9 @@
 
 #include "common/mem.h"
 #include "daemon/rules.h"
+#include "daemon/state/results.h"
 #include "net/ident.h"
-#include "net/wire.h"
+#include "net/wire_object.h"
 #include "tests/lib/testlib.h"
 
 const struct ipc_tensor trainerrun_tensors[TRAINERRUN_TENSORS] = {
@@ -65,8 +66,11 @@ void trainerrun_open(struct trainerrun *run, const char *folder, uint32_t island
     assert_ok(model_plan_new(&run->spec, trainerrun_tensors, TRAINERRUN_TENSORS, &run->plan));
     assert_int_equal(run->plan->plan->fragments_count, TRAINERRUN_FRAGMENTS);
     make_replica(run);
-    struct ledger_conf conf = {
-        .folder = folder, .run_id = run->spec.digest, .segment_bytes = 1 << 20, .keep_bytes = 1 << 20};
+    struct ledger_conf conf = {.folder = folder,
+                               .run_id = run->spec.digest,
+                               .nonce = run->spec.digest.byte,
+                               .segment_bytes = 1 << 20,
+                               .keep_bytes = 1 << 20};
     assert_ok(ledger_open(&conf, &run->ledger));
     trainerrun_new_sync(run);
 }
@@ -154,12 +158,19 @@ void trainerrun_hear(struct trainerrun *run, uint32_t member, uint32_t f, uint64
 void trainerrun_result(struct trainerrun *run, uint32_t f, uint64_t version, uint32_t shard,
                        const struct bitset *counted)
 {
-    static uint8_t object[OBJECT_MAX];
-    struct wire_meta meta = {.step = trainerrun_due(f, 0) * version};
+    static uint8_t object[OBJECT_MAX], contributors[WIRE_MEMBERS_MAX * WIRE_CONTRIBUTOR_BYTES];
+    struct ident ident;
+    struct wire_object what = {.shards = 1};
+    struct wire_meta meta = {.step = trainerrun_due(f, 0) * version, .contributors = contributors};
     size_t bytes;
+    what.key =
+        (struct wire_key){.kind = WIRE_RESULT, .fragment = f, .version = version, .owner = shard, .island = shard};
     for (uint32_t i = 0; i < WIRE_MEMBERS_MAX; i++)
         if (bitset_has(counted, i))
-            meta.contributors[meta.contributors_count++] = (struct wire_contributor){.island = i, .tokens = 10};
-    assert_ok(wire_object_seal(WIRE_RESULT, &meta, object, 0, &bytes));
-    assert_ok(ledger_append(run->ledger, f, version, shard, object, bytes, false));
+            wire_contributor_put(contributors, meta.contributors_count++,
+                                 &(struct wire_contributor){.id = i, .tokens = 10});
+    assert_ok(ident_generate(&ident));
+    assert_ok(wire_object_seal(&what, &meta, &ident, object, 0, &bytes, &what.digest));
+    struct ledger_key key = result_key(&what);
+    assert_ok(ledger_append(run->ledger, &key, object, bytes, false));
 }

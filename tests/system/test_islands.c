@@ -291,11 +291,15 @@ static struct shard_account account_of(struct ledger *ledger, uint32_t islands, 
 {
     struct shard_account account = {0};
     struct result result;
-    while (result_open(ledger, f, (uint64_t)account.results + 1, shard, &result) == ERR_OK) {
+    struct ledger_key key;
+    while (results_find(ledger, f, (uint64_t)account.results + 1, shard, &key)) {
+        assert_ok(result_open(ledger, &key, &result));
         account.results++;
         account.partial += result.meta.contributors_count < islands;
-        for (uint32_t i = 0; i < result.meta.contributors_count; i++)
-            account.tokens[result.meta.contributors[i].island] += (long long)result.meta.contributors[i].tokens;
+        for (uint32_t i = 0; i < result.meta.contributors_count; i++) {
+            struct wire_contributor contributor = wire_meta_contributor(&result.meta, i);
+            account.tokens[contributor.id] += (long long)contributor.tokens;
+        }
         result_close(&result);
     }
     return account;
@@ -316,7 +320,7 @@ static void assert_tokens_counted(struct cluster *cluster, const long long *toke
     assert_ok(dconf_view(&dconf, &ident, &spec.digest, &view));
     struct ledger_conf conf = {.folder = cluster->island[0].state,
                                .run_id = spec.digest,
-                               .shares_id = view.shares,
+                               .nonce = spec.digest.byte,
                                .segment_bytes = 1 << 20,
                                .keep_bytes = 1 << 30};
     view_free(&view);

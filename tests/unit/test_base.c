@@ -150,6 +150,74 @@ static void random_names_differ_between_processes_that_start_alike(void **state)
     }
 }
 
+static struct digest word_then(const char *word, const void *data, size_t bytes, const uint64_t *length)
+{
+    char domain[16] = {0};
+    struct digest_state s;
+    strcpy(domain, word);
+    digest_begin(&s);
+    digest_add(&s, domain, sizeof domain);
+    digest_add(&s, data, bytes);
+    if (length != NULL)
+        digest_add(&s, length, sizeof *length);
+    return digest_end(&s);
+}
+
+/* As docs/FORMATS.md has it; in one go, in pieces of any size, and leaf by leaf in any order. */
+static void a_digest_tree_is_the_same_however_it_is_made(void **state)
+{
+    (void)state;
+    enum { LEAF = DIGEST_LEAF_BYTES, MOST = 3 * LEAF + 1, LEAVES = 4 };
+    static const size_t sizes[] = {0, 1, LEAF - 1, LEAF, LEAF + 1, 2 * LEAF, MOST - 1, MOST};
+    static uint8_t data[MOST];
+    for (size_t i = 0; i < MOST; i++)
+        data[i] = (uint8_t)(i * 31 + i / LEAF);
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+        uint64_t bytes = sizes[k];
+        struct digest leaves[LEAVES];
+        size_t count = digest_tree_leaves(bytes);
+        assert_int_equal(count, (bytes + LEAF - 1) / LEAF);
+        for (size_t i = count; i-- > 0;) {
+            size_t left = bytes - i * LEAF;
+            leaves[i] = digest_tree_leaf(data, bytes, i);
+            struct digest want = word_then("diloco leaf 1", data + i * LEAF, left < LEAF ? left : LEAF, NULL);
+            assert_true(digest_equal(&leaves[i], &want));
+        }
+        struct digest whole = digest_tree(data, bytes), root = digest_tree_root(leaves, count, bytes);
+        struct digest want = word_then("diloco tree 1", leaves, count * sizeof *leaves, &bytes);
+        assert_true(digest_equal(&whole, &want) && digest_equal(&root, &want));
+        for (size_t step = 1; step <= MOST; step = 5 * step + 1) {
+            struct digest_tree_state s;
+            digest_tree_begin(&s);
+            for (size_t at = 0; at < bytes; at += step)
+                digest_tree_add(&s, data + at, bytes - at < step ? bytes - at : step);
+            struct digest got = digest_tree_end(&s);
+            assert_true(digest_equal(&got, &want));
+        }
+    }
+}
+
+static void a_digest_tree_covers_order_length_and_level(void **state)
+{
+    (void)state;
+    enum { LEAF = DIGEST_LEAF_BYTES };
+    static uint8_t data[2 * LEAF], turned[2 * LEAF];
+    memset(data, 1, LEAF);
+    memset(turned + LEAF, 1, LEAF);
+    struct digest whole = digest_tree(data, sizeof data), other = digest_tree(turned, sizeof turned);
+    assert_false(digest_equal(&whole, &other));
+    struct digest leaves[2] = {digest_tree_leaf(data, sizeof data, 0), digest_tree_leaf(data, sizeof data, 1)};
+    struct digest swapped[2] = {leaves[1], leaves[0]};
+    struct digest root = digest_tree_root(leaves, 2, sizeof data), back = digest_tree_root(swapped, 2, sizeof data);
+    assert_true(digest_equal(&root, &whole));
+    assert_false(digest_equal(&root, &back));
+    root = digest_tree_root(leaves, 2, sizeof data - 1);
+    assert_false(digest_equal(&root, &whole));
+    /* What a root is made of is no data of the same digest. */
+    struct digest leaf = digest_tree_leaf(leaves, sizeof leaves, 0), plain = digest_of(leaves, sizeof leaves);
+    assert_false(digest_equal(&leaf, &whole) || digest_equal(&plain, &whole) || digest_equal(&leaf, &plain));
+}
+
 static void digest_is_blake2b_256(void **state)
 {
     (void)state;
@@ -261,6 +329,8 @@ int main(void)
         cmocka_unit_test(rng_is_the_same_everywhere_and_fair),
         cmocka_unit_test(random_names_differ_between_processes_that_start_alike),
         cmocka_unit_test(digest_is_blake2b_256),
+        cmocka_unit_test(a_digest_tree_is_the_same_however_it_is_made),
+        cmocka_unit_test(a_digest_tree_covers_order_length_and_level),
         cmocka_unit_test(a_line_has_its_date_unless_the_journal_reads_it),
         cmocka_unit_test(log_limit_lets_one_through),
         cmocka_unit_test(a_program_is_found_beside_this_one_and_in_path),

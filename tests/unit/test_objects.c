@@ -11,6 +11,7 @@
 #include "daemon/peers/peers.h"
 #include "daemon/state/state_object.h"
 #include "tests/lib/isle.h"
+#include "tests/lib/made.h"
 #include "tests/lib/played.h"
 #include "tests/lib/played_trainer.h"
 
@@ -340,9 +341,9 @@ static void a_slot_that_is_written_again_is_not_served_from(void **state)
     (void)state;
     begin_with("objects-retire-results", 2, NULL, 64);
     struct wire_key own = result_of(LARGE, 1, A), other = result_of(SMALL, 1, A), theirs = result_of(OTHER, 1, B);
+    made_append(a->ledger, OTHER, 1, B, pattern, MANY);
     fill(slots_own(a->slots, LARGE), LARGE, A, 1, 0, MANY);
     fill(slots_own(a->slots, SMALL), SMALL, A, 1, 0, SOME);
-    assert_ok(ledger_append(a->ledger, OTHER, 1, B, pattern, MANY, false));
     peers_send(a->peers, &own, B);
     isle_wait(heard_bytes(b, &own));
     peers_send(a->peers, &other, B);
@@ -406,13 +407,13 @@ static void old_results_come_from_the_ledger(void **state)
     (void)state;
     begin("objects-ledger");
     struct wire_key ours = result_of(SMALL, 2, A), theirs = result_of(SMALL, 2, B), none = result_of(SMALL, 3, A);
-    assert_ok(ledger_append(a->ledger, SMALL, 2, A, pattern, SOME, false));
-    assert_ok(ledger_append(a->ledger, SMALL, 2, B, pattern + 1, SOME, false));
+    made_append(a->ledger, SMALL, 2, A, pattern, SOME);
+    made_append(a->ledger, SMALL, 2, B, pattern + SOME, SOME);
     fill(slots_own(a->slots, SMALL), SMALL, A, 2, 0, SOME);
     played_say_fetch(b, A, &ours);
     assert_hears(b, &ours, 0, SOME);
     played_say_fetch(b, A, &theirs);
-    assert_hears(b, &theirs, 1, SOME);
+    assert_hears(b, &theirs, SOME, SOME);
     played_say_fetch(b, A, &none);
     assert_answered(b, &none, WIRE_NOT_AVAILABLE);
     end();
@@ -425,10 +426,11 @@ static void a_result_comes_from_the_slot_only_when_it_stands_there(void **state)
     begin("objects-durable");
     struct wire_key key = result_of(SMALL, 2, A);
     struct slot *slot = slots_own(a->slots, SMALL);
+    struct ledger_key there = made_result(SMALL, 2, 0, A, pattern, SOME);
     fill(slot, SMALL, A, 2, 0, SOME);
     played_say_fetch(b, A, &key);
     assert_answered(b, &key, WIRE_NOT_AVAILABLE); /* made, and not durable yet */
-    assert_ok(ledger_append(a->ledger, SMALL, 2, A, pattern, SOME, false));
+    assert_ok(ledger_append(a->ledger, &there, pattern, SOME, false));
     played_say_fetch(b, A, &key);
     assert_hears(b, &key, 0, SOME);
     memset(slot->data, 0xee, SOME);

@@ -40,7 +40,7 @@ static void assert_judged(struct rig *rig, const struct rig_object *object, enum
     assert_int_equal(judged->object.done, done);
     bool good = done == WIRE_RECEIVED;
     assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), good);
-    assert_int_equal(ledger_has(rig->ledger, object->key.fragment, object->key.version, object->key.owner), good);
+    assert_int_equal(rig_has(rig, object->key.fragment, object->key.version, object->key.owner), good);
     if (!good)
         return;
     const struct event *stored = rig_told(rig, SYNC_EV_STORED, object->key.fragment);
@@ -58,7 +58,9 @@ static void a_result_goes_into_the_ledger_and_is_told(void **state)
     struct bitset members = bitset_first(3);
     rig_result(rig, 1, 2, &members, 0.1f, &object);
     assert_judged(rig, &object, WIRE_RECEIVED);
-    assert_ok(ledger_map(rig->ledger, 1, 1, 2, &map));
+    struct ledger_key there;
+    assert_true(results_find(rig->ledger, 1, 1, 2, &there));
+    assert_ok(ledger_map(rig->ledger, &there, &map));
     assert_int_equal(map.bytes, object.bytes);
     assert_memory_equal(map.object, object.byte, object.bytes);
     ledger_unmap(&map);
@@ -72,7 +74,7 @@ static void a_damaged_result_is_refused(void **state)
     struct rig *rig = rig_new("apply-damaged", exact, 3, 1, 0);
     struct bitset members = bitset_first(3);
     rig_result(rig, 1, 2, &members, 0.1f, &good);
-    const size_t where[] = {0, 4, 9, 20, 50, 90, 48 + 48 + 700, good.bytes - 1};
+    const size_t where[] = {0, 4, 9, 20, 30, 50, 66, 90, 120, 168 + 40, 168 + 64 + 700, good.bytes - 1};
     for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
         bad = good;
         bad.byte[where[i]] ^= 0x04;
@@ -105,7 +107,9 @@ static void a_result_that_makes_no_sense_is_refused(void **state)
         {10, count, {1, 0.9f, -0.1f}},  {10, count, {1, 0.9f, 2e6f}},       {10, count, {1, 0.9f, INFINITY}},
     };
     const struct wire_key key = {.kind = WIRE_RESULT, .fragment = 1, .version = 1, .owner = 2, .island = 2};
-    struct wire_meta meta = {.contributors_count = 1, .contributors[0] = {.tokens = 5}};
+    uint8_t contributors[WIRE_CONTRIBUTOR_BYTES];
+    struct wire_meta meta = {.contributors_count = 1, .contributors = contributors};
+    wire_contributor_put(contributors, 0, &(struct wire_contributor){.tokens = 5});
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         meta.step = bad[i].step;
         memcpy(meta.outer, (float[]){bad[i].round.scale, bad[i].round.momentum, bad[i].round.lr}, sizeof meta.outer);
@@ -158,7 +162,9 @@ static void step_twin(const struct rig *rig, struct replica *twin, uint32_t f, u
         size_t count = (size_t)(range.end - range.begin);
         struct result result;
         float number[WIRE_OUTER_NUMBERS];
-        assert_ok(result_open(rig->ledger, f, version, s, &result));
+        struct ledger_key there;
+        assert_true(results_find(rig->ledger, f, version, s, &there));
+        assert_ok(result_open(rig->ledger, &there, &result));
         rig_decode(result.frame, result.frame_bytes, delta, count);
         memcpy(number, result.meta.outer, sizeof number);
         struct outer_round own = {.scale = number[0], .momentum = number[1], .lr = number[2]};
@@ -231,7 +237,9 @@ static void a_penalty_takes_its_norms_over_all_shards(void **state)
             struct result result;
             struct plan_shard range = rig_shard(rig, 0, s);
             size_t count = (size_t)(range.end - range.begin);
-            assert_ok(result_open(rig->ledger, 0, version, s, &result));
+            struct ledger_key there;
+            assert_true(results_find(rig->ledger, 0, version, s, &there));
+            assert_ok(result_open(rig->ledger, &there, &result));
             rig_decode(result.frame, result.frame_bytes, mean, count);
             delta += outer_square_sum(mean, NULL, count);
             momentum += outer_square_sum(replica_momentum(twin, 0) + range.begin, NULL, count);
@@ -252,12 +260,15 @@ static void a_penalty_takes_its_norms_over_all_shards(void **state)
 static void a_result_that_cannot_be_applied_leaves_its_shard(void **state)
 {
     (void)state;
-    static const uint8_t nonsense[300] = {1, 2, 3};
+    static struct rig_object nonsense;
+    struct bitset all = bitset_first(3);
     struct rig *rig = rig_new("apply-useless", exact, 3, 1, 0);
     struct replica *twin = rig_twin(rig);
     struct plan_shard range = rig_shard(rig, 0, 2);
     rig_contribute(rig, 0, 0.01f, 100);
-    assert_ok(ledger_append(rig->ledger, 0, 1, 2, nonsense, sizeof nonsense, false));
+    rig_result(rig, 0, 2, &all, 0.015f, &nonsense);
+    rig_spoil(&nonsense);
+    rig_append(rig, &nonsense);
     rig_bring_contribution(rig, 0, 0, 100, 0.02f);
     rig_bring_contribution(rig, 0, 2, 100, 0.02f);
     rig_bring_result(rig, 0, 0, true);
@@ -306,7 +317,12 @@ static void results_of_the_next_version_that_are_there_are_told(void **state)
     struct bitset all = bitset_first(3);
     struct rig *rig = rig_new("apply-held", coarse, 3, 0, 0);
     rig_result(rig, 1, 1, &all, 0.5f, &later);
-    assert_ok(ledger_append(rig->ledger, 1, 2, 1, later.byte, later.bytes, false));
+    struct wire_object what;
+    struct wire_meta meta;
+    rig_open_object(&later, &what, &meta);
+    what.key.version = 2;
+    rig_seal_again(&later, &what, &meta);
+    rig_append(rig, &later);
     rig_round(rig, 1, &all);
     struct sync_peer_fragment own = sync_own(rig->sync, 1);
     assert_int_equal(own.version, 1);

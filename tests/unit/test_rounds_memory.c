@@ -152,13 +152,13 @@ static void no_result_is_told_that_is_not_stored(void **state)
         struct rig *rig = with_contributions(SYNC_DO_STORE);
         bool fatal = starve(rig, order_store, n);
         stored = rig_told_count(rig, SYNC_EV_STORED) == 1;
-        assert_int_equal(ledger_has(rig->ledger, 0, 1, SELF), stored);
+        assert_int_equal(rig_has(rig, 0, 1, SELF), stored);
         assert_int_equal(fatal, n == 0);
         if (!fatal && !stored) {
             rig_tick(rig, 2000);
             rig_settle(rig);
             assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 1);
-            assert_true(ledger_has(rig->ledger, 0, 1, SELF));
+            assert_true(rig_has(rig, 0, 1, SELF));
         }
         rig_close(rig);
     }

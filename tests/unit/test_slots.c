@@ -5,7 +5,7 @@
 
 #include "common/mem.h"
 #include "daemon/state/slots.h"
-#include "net/wire.h"
+#include "net/wire_object.h"
 #include "outer_opt/codec.h"
 #include "tests/lib/outofmem.h"
 #include "tests/lib/smallrun.h"
@@ -101,9 +101,12 @@ static void a_slot_holds_the_largest_object_of_its_shard(void **state)
         .tokens = (uint64_t)1 << 40, .step = SMALLRUN_STEPS, .outer = {UINT32_MAX, UINT32_MAX, UINT32_MAX}};
     size_t largest = 0;
     assert_ok(codec_new(0, &codec));
-    for (uint32_t i = 0; i < WIRE_MEMBERS_MAX; i++)
-        meta.contributors[meta.contributors_count++] =
-            (struct wire_contributor){.island = i, .tokens = (uint64_t)1 << 40};
+    static uint8_t contributors[SMALLRUN_MEMBERS * WIRE_CONTRIBUTOR_BYTES]; /* all there are */
+    struct ident ident;
+    assert_ok(ident_generate(&ident));
+    meta.contributors = contributors;
+    for (uint32_t i = 0; i < SMALLRUN_MEMBERS; i++)
+        wire_contributor_put(contributors, meta.contributors_count++, &(struct wire_contributor){.id = i, .tokens = 9});
     memset(meta.outer, 0xff, sizeof meta.outer);
     for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++) {
         size_t count = (size_t)run.plan->plan->fragments[f].values_count;
@@ -115,10 +118,11 @@ static void a_slot_holds_the_largest_object_of_its_shard(void **state)
             size_t frame_bytes, bytes;
             struct slot *slot = slots_out(slots, f, shard);
             assert_ok(slots_room(slots, slot, f, shard));
-            assert_int_equal(slot->bytes_max, wire_object_bytes_max(replica_frame_bytes_max(replica, f, shard)));
+            assert_int_equal(slot->bytes_max, wire_object_bytes_max(replica_frame_bytes_max(replica, f, shard), SMALLRUN_MEMBERS));
             assert_ok(replica_encode(replica, f, shard, replica_anchor(replica, f), theta, 1000, codec,
                                      wire_object_frame(slot->data), &frame_bytes));
-            assert_ok(wire_object_seal(WIRE_RESULT, &meta, slot->data, frame_bytes, &bytes));
+            struct wire_object what = {.key = {.kind = WIRE_RESULT, .version = 1}, .shards = 1};
+            assert_ok(wire_object_seal(&what, &meta, &ident, slot->data, frame_bytes, &bytes, &what.digest));
             assert_in_range(bytes, 1, slot->bytes_max);
             largest = bytes > largest ? bytes : largest;
         }

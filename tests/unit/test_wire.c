@@ -1,5 +1,4 @@
-/* wire, pace: every message there and back, every limit, damaged bytes refused, chunks and objects; the token bucket.
- */
+/* wire, pace: every message there and back, every limit, damaged bytes refused, chunks; the token bucket. */
 #include "tests/lib/testlib.h"
 
 #include <stdlib.h>
@@ -219,85 +218,6 @@ static void headers_and_chunks_come_back(void **state)
     assert_int_equal(wire_chunk_get(raw, WIRE_CHUNK_HEADER_BYTES, &chunk), ERR_PROTO); /* of nothing */
 }
 
-static void objects_carry_metadata_and_show_damage(void **state)
-{
-    (void)state;
-    enum { FRAME = 500 };
-    static uint8_t object[FRAME + WIRE_META_BYTES_MAX + WIRE_OBJECT_HEADER_BYTES];
-    struct wire_meta meta = {.tokens = 12345, .step = 77, .base_hash = digest_of("b", 1)}, got;
-    const uint8_t *frame;
-    size_t bytes, frame_bytes;
-    memset(wire_object_frame(object), 0x5a, FRAME);
-    assert_ok(wire_object_seal(WIRE_CONTRIBUTION, &meta, object, FRAME, &bytes));
-    assert_true(bytes <= wire_object_bytes_max(FRAME));
-    assert_ok(wire_object_open(WIRE_CONTRIBUTION, object, bytes, &got, &frame, &frame_bytes));
-    assert_true(got.tokens == 12345 && got.step == 77 && digest_equal(&got.base_hash, &meta.base_hash));
-    assert_true(frame_bytes == FRAME && frame[FRAME - 1] == 0x5a);
-    assert_fails(ERR_PROTO, "a contribution where a result is due",
-                 wire_object_open(WIRE_RESULT, object, bytes, &got, &frame, &frame_bytes));
-    for (size_t cut = 0; cut < bytes; cut++)
-        assert_int_equal(wire_object_open(WIRE_CONTRIBUTION, object, cut, &got, &frame, &frame_bytes), ERR_PROTO);
-    for (size_t at = 0; at < bytes; at++) {
-        if (at >= WIRE_OBJECT_HEADER_BYTES + 48 && at < WIRE_OBJECT_HEADER_BYTES + FRAME)
-            continue; /* the frame's own digest covers its payload */
-        object[at] ^= 4;
-        assert_int_equal(wire_object_open(WIRE_CONTRIBUTION, object, bytes, &got, &frame, &frame_bytes), ERR_PROTO);
-        object[at] ^= 4;
-    }
-    meta.tokens = 0;
-    assert_ok(wire_object_seal(WIRE_CONTRIBUTION, &meta, object, FRAME, &bytes));
-    assert_fails(ERR_PROTO, "contribution of 0 tokens",
-                 wire_object_open(WIRE_CONTRIBUTION, object, bytes, &got, &frame, &frame_bytes));
-    memset(&meta, 0, sizeof meta);
-    meta.contributors_count = 64;
-    for (uint32_t i = 0; i < 64; i++)
-        meta.contributors[i] = (struct wire_contributor){i, ~0ull - i};
-    assert_ok(wire_object_seal(WIRE_RESULT, &meta, object, FRAME, &bytes));
-    assert_ok(wire_object_open(WIRE_RESULT, object, bytes, &got, &frame, &frame_bytes));
-    assert_int_equal(got.contributors_count, 64);
-    assert_true(got.contributors[63].tokens == ~0ull - 63);
-    meta.contributors[5].island = 3;
-    assert_ok(wire_object_seal(WIRE_RESULT, &meta, object, FRAME, &bytes));
-    assert_fails(ERR_PROTO, "not in order", wire_object_open(WIRE_RESULT, object, bytes, &got, &frame, &frame_bytes));
-    meta.contributors_count = 0;
-    assert_ok(wire_object_seal(WIRE_RESULT, &meta, object, FRAME, &bytes));
-    assert_fails(ERR_PROTO, "0 contributors", wire_object_open(WIRE_RESULT, object, bytes, &got, &frame, &frame_bytes));
-}
-
-/* Takes the last bytes of the metadata away, and makes the digest right again. */
-static size_t shorten(uint8_t *object, size_t bytes, size_t frame_bytes, size_t away)
-{
-    size_t meta_bytes = bytes - away - WIRE_OBJECT_HEADER_BYTES - frame_bytes;
-    struct digest_state state;
-    object[6] = (uint8_t)meta_bytes;
-    object[7] = (uint8_t)(meta_bytes >> 8);
-    digest_begin(&state);
-    digest_add(&state, object, 16);
-    digest_add(&state, wire_object_frame(object), frame_bytes < 48 ? frame_bytes : 48);
-    digest_add(&state, wire_object_frame(object) + frame_bytes, meta_bytes);
-    struct digest digest = digest_end(&state);
-    memcpy(object + 16, digest.byte, DIGEST_BYTES);
-    return bytes - away;
-}
-
-static void a_result_brings_the_numbers_of_its_outer_step(void **state)
-{
-    (void)state;
-    enum { FRAME = 60, NUMBERS = 2 + 4 * WIRE_OUTER_NUMBERS }; /* a tag and a length before them */
-    static uint8_t object[FRAME + WIRE_META_BYTES_MAX + WIRE_OBJECT_HEADER_BYTES];
-    struct wire_meta meta = {.step = 5, .contributors_count = 1, .contributors = {{3, 9}}, .outer = {7, 8, 9}}, got;
-    const uint8_t *frame;
-    size_t bytes, frame_bytes;
-    assert_ok(wire_object_seal(WIRE_RESULT, &meta, object, FRAME, &bytes));
-    assert_ok(wire_object_open(WIRE_RESULT, object, bytes, &got, &frame, &frame_bytes));
-    assert_memory_equal(got.outer, meta.outer, sizeof meta.outer);
-    bytes = shorten(object, bytes, FRAME, 0);
-    assert_ok(wire_object_open(WIRE_RESULT, object, bytes, &got, &frame, &frame_bytes));
-    bytes = shorten(object, bytes, FRAME, NUMBERS);
-    assert_fails(ERR_PROTO, "0 numbers for its outer step",
-                 wire_object_open(WIRE_RESULT, object, bytes, &got, &frame, &frame_bytes));
-}
-
 static void pace_keeps_the_rate(void **state)
 {
     (void)state;
@@ -336,8 +256,6 @@ int main(void)
         cmocka_unit_test(limits_are_checked_on_the_way_in),
         cmocka_unit_test(any_bytes_are_survived),
         cmocka_unit_test(headers_and_chunks_come_back),
-        cmocka_unit_test(objects_carry_metadata_and_show_damage),
-        cmocka_unit_test(a_result_brings_the_numbers_of_its_outer_step),
         cmocka_unit_test(pace_keeps_the_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -280,7 +280,6 @@ void ew_learned(uint32_t i, uint32_t number)
 {
     const struct record *record = &ew->records[number].record;
     struct ew_holds *holds = &ew->island[i].disk.holds;
-    struct chain_part parts[CHAIN_PARTS_MAX];
     for (uint32_t f = 0; f < ew->fragments; f++) {
         uint64_t start = record_start(record, f);
         uint32_t carried_count, kept = 0;
@@ -298,9 +297,11 @@ void ew_learned(uint32_t i, uint32_t number)
                      (unsigned long long)record->epoch);
         }
         for (uint32_t k = 0; k < holds->held_count[f]; k++) {
-            const struct chain_part *part = part_of(i, holds->held[f][k].result, parts);
+            bool stands = false; /* even while there is no owner who could make the other parts */
+            for (uint32_t c = 0; c < carried_count; c++)
+                stands = stands || digest_equal(&carried[c].digest, &ew->results[holds->held[f][k].result].digest);
             holds->held[f][k].acked = false;
-            if (holds->version[f] + 1 <= start || (part != NULL && part->carried))
+            if (holds->version[f] + 1 <= start || stands)
                 holds->held[f][kept++] = holds->held[f][k];
         }
         holds->held_count[f] = kept;

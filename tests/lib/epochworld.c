@@ -453,10 +453,14 @@ void ew_start(uint32_t i)
 
 bool ew_majority(uint32_t without)
 {
+    uint64_t known = 0; /* to those who are left: what only the dead have learned has to be decided again */
+    for (uint32_t i = 0; i < ew->n; i++)
+        if (!ew->island[i].gone && i != without && ew->island[i].disk.holds.epoch > known)
+            known = ew->island[i].disk.holds.epoch;
     for (uint32_t k = 1; k < ew->records_count; k++) {
         const struct record *record = &ew->records[k].record;
         bool pending = ew->records[k].proposed && record->epoch > ew->newest;
-        if (!pending && k != ew->decided[ew->newest])
+        if (!pending && (record->epoch < known || ew->decided[record->epoch] != k))
             continue;
         uint32_t able = 0, keepers = 0;
         for (uint32_t m = 0; m < record->members_count; m++) {

@@ -135,31 +135,31 @@ static void run_some(unsigned initial, uint32_t n, uint32_t voters, bool witness
 static void three_islands_keep_one_truth_under_trouble(void **state)
 {
     (void)state;
-    run_some(300, 3, 3, false);
+    run_some(1200, 3, 3, false);
 }
 
 static void two_islands_and_a_witness_do(void **state)
 {
     (void)state;
-    run_some(300, 3, 3, true);
+    run_some(1200, 3, 3, true);
 }
 
 static void four_islands_do(void **state)
 {
     (void)state;
-    run_some(200, 4, 4, false);
+    run_some(800, 4, 4, false);
 }
 
 static void three_islands_and_one_that_joins_do(void **state)
 {
     (void)state;
-    run_some(200, 4, 3, false);
+    run_some(800, 4, 3, false);
 }
 
 static void five_islands_and_a_witness_do(void **state)
 {
     (void)state;
-    run_some(100, 5, 5, true);
+    run_some(600, 5, 5, true);
 }
 
 static int end(void **state)

@@ -642,3 +642,8 @@ bool epoch_sealed(const struct epoch *epoch)
 {
     return epoch->vote.promised != 0;
 }
+
+bool epoch_open(const struct epoch *epoch)
+{
+    return epoch->may_vote && epoch->vote.promised == 0 && epoch->state != EPOCH_DECIDED;
+}

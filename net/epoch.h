@@ -67,7 +67,7 @@ enum epoch_message_type {
 
 struct epoch_message {
     enum epoch_message_type type;
-    uint64_t epoch; /* whose successor it is about */
+    uint64_t epoch; /* e, whose successor it is about; on the wire the number of that successor (CHAIN: e) */
     uint64_t ballot, accepted;
     struct digest digest; /* of `bytes`, computed by who received them; ACCEPTED: as said */
     const uint8_t *bytes;
@@ -101,7 +101,7 @@ struct epoch_event {
 enum epoch_action_type {
     EPOCH_DO_SAVE,    /* make `vote` durable, then EPOCH_EV_SAVED with `number`; where that fails, say nothing */
     EPOCH_DO_SEND,    /* `message` to the island `to` */
-    EPOCH_DO_COMPOSE, /* from the holdings of who promised in epoch_ballot(): epoch_draft() or epoch_propose() */
+    EPOCH_DO_COMPOSE, /* when all else is drained: epoch_draft() or epoch_propose(), from what those hold who promised */
     EPOCH_DO_FETCH,   /* fetch what we lack of what the draft `bytes` starts from and carries; sealed or not */
     EPOCH_DO_DECIDED, /* `bytes` with `votes` is record e + 1: keep it durably, tell all, epoch_begin() */
     EPOCH_DO_CHAIN,   /* send `to` the records after `epoch`, each as a RECORD */
@@ -154,7 +154,10 @@ uint64_t epoch_number(const struct epoch *epoch);
 uint64_t epoch_ballot(const struct epoch *epoch); /* in which we propose, or did last */
 /* Whether that voter promised in epoch_ballot(): what it said it holds is a seal. */
 bool epoch_promised(const struct epoch *epoch, uint32_t id);
-/* Sealed: make no result, store none, acknowledge no more than the seal shows, until record e + 1 is known. */
+/* Sealed until record e + 1 is known. */
 bool epoch_sealed(const struct epoch *epoch);
+/* Whether results may be made and acknowledged here: we vote, and are not sealed. What is fetched for a draft is kept, but is
+ * no acknowledgement, now or later in this epoch. */
+bool epoch_open(const struct epoch *epoch);
 
 #endif

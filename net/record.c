@@ -162,8 +162,7 @@ static bool address_good(const char *address)
 static bool vote_suits(const struct record_member *member)
 {
     switch (member->role) {
-    case RECORD_OWNER:
-    case RECORD_WITNESS: return member->voter;
+    case RECORD_OWNER: return member->voter;
     case RECORD_CONTRIBUTOR:
     case RECORD_OBSERVER: return !member->voter;
     default: return true;

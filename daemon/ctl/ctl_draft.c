@@ -16,9 +16,10 @@ static const char *const keys[] = {
 };
 
 static const char conf_head[] =
-    "# dilocod.conf: the settings of island %s, as dilococtl init made them. Change what you like and start the daemon\n"
-    "# anew. dilocod --print-config shows all keys, these and others. Relative paths are taken from the folder of this\n"
-    "# file.\n"
+    "# dilocod.conf: the settings of island %s, as dilococtl init made them.\n"
+    "#\n"
+    "# Change what you like, then stop and start the daemon. dilocod --print-config shows all keys, these and others.\n"
+    "# Relative paths are taken from the folder of this file.\n"
     "%s\n";
 static const char conf_self[] =
     "#\n"

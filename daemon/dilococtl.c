@@ -3,6 +3,7 @@
  *
  * Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers; of status --check: enum verdict.
  */
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -46,7 +47,7 @@ struct command {
     const char *name, *usage, *help;
     command_fn *run;
     size_t arguments_max;
-    enum asks { NOBODY, ISLAND, DAEMON } asks; /* what has to be there: an island, or its daemon's socket */
+    enum needs { NOTHING, PLACE, ISLAND, DAEMON } needs; /* where an island may be, is, or where its daemon answers */
 };
 
 /* ---- printing what a daemon says ---- */
@@ -289,6 +290,8 @@ static enum err check_island(const struct home *home)
 {
     if (home->folder == NULL || access(home->conf, F_OK) == 0 || access(home->pid, F_OK) == 0)
         return ERR_OK;
+    if (errno != ENOENT)
+        return err_set_errno(ERR_CONF, "%s: cannot look into it", home->folder);
     return err_set(ERR_CONF, "%s: no island is here; dilococtl --home %s init makes one", home->folder, home->folder);
 }
 
@@ -364,12 +367,12 @@ static enum err run_init(struct arguments *a)
 /* ---- the command line ---- */
 
 static const struct command commands[] = {
-    {"init", "init", "make an island: key, run spec, configuration; and start it", run_init, 1, NOBODY},
+    {"init", "init", "make an island: key, run spec, configuration; and start it", run_init, 1, PLACE},
     {"start", "start", "start the daemon in the background", run_start, 1, ISLAND},
     {"stop", "stop", "stop it", run_stop, 1, ISLAND},
     {"logs", "logs", "print its log", run_logs, 1, ISLAND},
     {"keygen", "keygen FILE", "make this island's key; prints the section for the other islands", run_keygen, 2,
-     NOBODY},
+     NOTHING},
     {"join", "join", "start training here", run_join, 1, DAEMON},
     {"leave", "leave", "finish the round, have the last contribution counted, stop training here", run_leave, 1,
      DAEMON},
@@ -378,7 +381,7 @@ static const struct command commands[] = {
     {"fragments", "fragments", "all fragments: version, state, what they wait for", run_fragments, 1, DAEMON},
     {"watch", "watch", "all of these, live", run_watch, 1, DAEMON},
     {"plan", "plan", "how much of its time a run would train on a given link, and what to choose; no daemon needed",
-     run_plan, 1, NOBODY},
+     run_plan, 1, NOTHING},
     {"save", "save", "write the present anchor as a .safetensors file", run_save, 1, DAEMON},
 };
 
@@ -406,10 +409,11 @@ static enum err run_command(struct arguments *a)
             return err_set(ERR_ARG, "--check is for status: dilococtl status --check");
         /* What is named on the command line is meant, whatever the environment says. */
         bool named = a->socket != NULL || a->config != NULL;
-        TRY(home_find(named ? a->home_option : home_chosen(a->home_option), &a->home));
-        if (command->asks != NOBODY)
+        if (command->needs >= PLACE)
+            TRY(home_find(named ? a->home_option : home_chosen(a->home_option), &a->home));
+        if (command->needs >= ISLAND)
             TRY(check_island(&a->home));
-        if (command->asks == DAEMON)
+        if (command->needs == DAEMON)
             TRY(find_socket(a));
         return command->run(a);
     }

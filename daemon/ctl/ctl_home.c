@@ -189,7 +189,10 @@ static enum err wait_for_answer(const struct ctl_home *ctl, int child, off_t log
             print_tail(home->log, log_begin, stderr);
             return err_set(ERR_STATE, "dilocod has ended; above stands the end of %s", home->log);
         }
-        if (!said && env_mono_ms() - begin_ms > PATIENCE_MS) {
+        bool late = env_mono_ms() - begin_ms > PATIENCE_MS;
+        if (late && child == 0) /* nor may it ever: its sockets may have been elsewhere when it was started */
+            return say(ctl, holder, "dilocod runs already, but does not answer yet");
+        if (late && !said) {
             printf("dilocod is still starting, as it does when it has much to replay; its log is %s\n", home->log);
             fflush(stdout);
             said = true;

@@ -20,7 +20,8 @@ struct ctl_home {
 };
 
 /* Starts dilocod in the background, with its output appended to the log, and waits until it answers; is content with
- * one that runs already. ERR_STATE: it ended instead; the end of what it has logged was printed to standard error. */
+ * one that runs already, whether that answers soon or not. ERR_STATE: it ended instead; the end of what it has logged
+ * was printed to standard error. */
 ERR_MUST_CHECK enum err ctl_home_start(const struct ctl_home *ctl);
 
 /* Has the daemon end in order and waits until it is gone; is content where none runs. ERR_STATE: it may not be

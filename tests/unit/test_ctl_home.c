@@ -137,6 +137,22 @@ static void a_daemon_that_does_not_start_is_shown_by_the_end_of_its_log(void **s
     mem_free(text);
 }
 
+/* It may be at its ledger still, or have its sockets elsewhere. */
+static void one_that_runs_and_does_not_answer_is_not_waited_for(void **state)
+{
+    (void)state;
+    int pid = bystander(true);
+    const char *path = divert(STDOUT_FILENO);
+    enum err err = ctl_home_start(&ctl);
+    char *text = restore(STDOUT_FILENO, path), want[100];
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    assert_ok(err);
+    snprintf(want, sizeof want, "dilocod runs already, but does not answer yet (pid %d)\n", pid);
+    assert_string_equal(text, want);
+    mem_free(text);
+}
+
 static void a_daemon_that_is_started_keeps_nothing_of_ours(void **state)
 {
     (void)state;
@@ -230,6 +246,7 @@ int main(void)
         cmocka_unit_test(who_holds_the_lock_is_ended),
         cmocka_unit_test(a_process_that_a_stale_file_names_is_left_alone),
         cmocka_unit_test(a_daemon_that_does_not_start_is_shown_by_the_end_of_its_log),
+        cmocka_unit_test(one_that_runs_and_does_not_answer_is_not_waited_for),
         cmocka_unit_test(a_daemon_that_is_started_keeps_nothing_of_ours),
         cmocka_unit_test(the_log_is_printed_whole),
         cmocka_unit_test(a_log_is_followed),

@@ -11,7 +11,8 @@
 
 #include "common/mem.h"
 
-static const char longest_socket[] = "/run/control.sock";
+/* Of the paths of sockets the longest. */
+static const char control_socket[] = "/run/control.sock";
 
 const char *home_chosen(const char *option)
 {
@@ -54,7 +55,7 @@ static enum err absolute(const char *folder, char **out)
 
 enum err home_find(const char *folder, struct home *home)
 {
-    const size_t bytes_max = sizeof(((struct sockaddr_un *)NULL)->sun_path) - sizeof longest_socket;
+    const size_t bytes_max = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1 - strlen(control_socket);
     *home = (struct home){0};
     if (folder == NULL)
         return find_service(home);

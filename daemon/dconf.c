@@ -110,7 +110,7 @@ static enum err check_name(const char *where, const char *name)
 }
 
 /* "host:port", as ZeroMQ takes it; whether the host exists is seen when it is dialled. */
-static bool is_address(const char *text, long port_min)
+bool dconf_address_good(const char *text, long port_min)
 {
     const char *colon = strrchr(text, ':');
     char *end = NULL;
@@ -120,7 +120,7 @@ static bool is_address(const char *text, long port_min)
 
 static enum err check_address(const char *path, const struct dconf_peer *peer)
 {
-    if (peer->address[0] == '\0' || is_address(peer->address, 1))
+    if (peer->address[0] == '\0' || dconf_address_good(peer->address, 1))
         return ERR_OK;
     return err_set(ERR_CONF, "%s: [peer %s] address: \"%s\" is not host:port, as in oslo.example.org:7600", path,
                    peer->name, peer->address);
@@ -154,7 +154,7 @@ static enum err check_self(const char *path, const struct dconf *conf)
     struct sockaddr_un address;
     char *control;
     TRY(check_name(path, conf->name));
-    if (conf->listen[0] != '\0' && !is_address(conf->listen, 0))
+    if (conf->listen[0] != '\0' && !dconf_address_good(conf->listen, 0))
         return err_set(ERR_CONF, "%s: [net] listen: \"%s\" is not host:port, as in *:7600", path, conf->listen);
     TRY(mem_printf(&control, "%s/control.sock", conf->run_folder));
     enum err err = ipc_address(control, &address);

@@ -47,6 +47,9 @@ extern const struct conf_schema dconf_schema;
 enum { DCONF_NAME_MAX = WIRE_NAME_BYTES - 1 };
 bool dconf_name_good(const char *name);
 
+/* "host:port" with a port from `port_min` on, as "oslo.example.org:7600" or "*:7600". */
+bool dconf_address_good(const char *text, long port_min);
+
 /* Reads and checks; ERR_CONF names file, line, key and remedy. Free with conf_deinit(&dconf_schema, ...). */
 ERR_MUST_CHECK enum err dconf_load(const char *path, const struct conf_override *overrides, size_t overrides_count,
                                    struct dconf *conf);

@@ -14,6 +14,7 @@ jobs                   | jobs_new          | engine_new peers_new rounds_new tra
 rules                  | rules_round       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/rules
 check                  | check_start       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/check
 dconf                  | dconf_load        | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/dconf
+home                   | home_find         | engine_new peers_new rounds_new dconf_load ctl_ask ctl_home_start           | unit/home_folder
 control/control        | control_new       | engine_new                                                                  | unit/control
 control/status         | status_take       | engine_new control_new                                                      | unit/status unit/blocked
 control/status_json    | status_json       | engine_new control_new                                                      | unit/status_json
@@ -39,6 +40,10 @@ state/memory           | memory_of         | engine_new peers_new rounds_new tra
 ctl/ctl_client         | ctl_ask           | engine_new peers_new rounds_new dconf_load ctl_plan ctl_print_status forecast_run | unit/ctl_client
 ctl/ctl_print          | ctl_print_status  | engine_new peers_new rounds_new dconf_load ctl_plan forecast_run            | unit/ctl_print
 ctl/ctl_plan           | ctl_plan          | engine_new peers_new rounds_new dconf_load ctl_ask ctl_print_status         | unit/ctl_plan
+ctl/ctl_home           | ctl_home_start    | engine_new peers_new rounds_new dconf_load ctl_init ctl_service_start ctl_plan ctl_print_status forecast_run | unit/ctl_home
+ctl/ctl_service        | ctl_service_start | engine_new peers_new rounds_new dconf_load home_find ctl_ask ctl_init ctl_home_start ctl_plan ctl_print_status forecast_run | unit/ctl_service
+ctl/ctl_draft          | ctl_draft_conf    | engine_new peers_new rounds_new home_find ctl_ask ctl_init ctl_home_start ctl_plan ctl_print_status forecast_run | unit/ctl_draft
+ctl/ctl_init           | ctl_init          | engine_new peers_new rounds_new ctl_ask ctl_home_start ctl_service_start ctl_plan ctl_print_status forecast_run | unit/ctl_init
 ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dconf_load ctl_ask ctl_print_status ctl_plan | num/forecast
 '
 # Inside another part, and tested through it: file in daemon/ | a function of it | that part

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/args.h"
 #include "common/bytes.h"
 #include "common/digest.h"
 #include "common/log.h"
@@ -318,6 +320,44 @@ static void a_program_is_found_beside_this_one_and_in_path(void **state)
     free(at);
 }
 
+static void a_program_is_run_to_its_end_and_heard(void **state)
+{
+    (void)state;
+    char said[16];
+    int status = -1;
+    static const char *const speaks[] = {"sh", "-c", "echo out; echo err >&2; exit 3", NULL};
+    assert_ok(program_run(speaks, said, sizeof said, true, &status));
+    assert_int_equal(status, 3);
+    assert_string_equal(said, "out\nerr\n");
+    assert_ok(program_run(speaks, said, sizeof said, false, &status));
+    assert_string_equal(said, "out\n");
+    static const char *const chatters[] = {"sh", "-c", "seq 100000; kill -TERM $$", NULL};
+    assert_ok(program_run(chatters, said, sizeof said, false, &status));
+    assert_int_equal(status, 128 + SIGTERM);
+    assert_string_equal(said, "1\n2\n3\n4\n5\n6\n7\n8");
+    static const char *const nobody[] = {"no-such-program", NULL};
+    assert_fails(ERR_NOTFOUND, "no-such-program", program_run(nobody, NULL, 0, false, &status));
+}
+
+static void an_option_of_one_letter_has_one_dash(void **state)
+{
+    (void)state;
+    bool follow = false, long_one = false;
+    struct args_list rest = {0};
+    const struct args_option options[] = {{"f", ARGS_FLAG, &follow, NULL, "follow"},
+                                          {"long", ARGS_FLAG, &long_one, NULL, "long"}};
+    char *argv[] = {"program", "-x", "-", "-f", "-ff", NULL};
+    assert_ok(args_parse(5, argv, options, 2, &rest));
+    assert_true(follow && !long_one);
+    assert_int_equal(rest.count, 3);
+    assert_string_equal(rest.item[0], "-x");
+    assert_string_equal(rest.item[2], "-ff");
+    follow = false;
+    char *after[] = {"program", "--long", "--", "-f", NULL};
+    assert_ok(args_parse(4, after, options, 2, &rest));
+    assert_true(long_one && !follow);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -334,6 +374,8 @@ int main(void)
         cmocka_unit_test(a_line_has_its_date_unless_the_journal_reads_it),
         cmocka_unit_test(log_limit_lets_one_through),
         cmocka_unit_test(a_program_is_found_beside_this_one_and_in_path),
+        cmocka_unit_test(a_program_is_run_to_its_end_and_heard),
+        cmocka_unit_test(an_option_of_one_letter_has_one_dash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,9 +11,12 @@
 #include <zmq.h>
 
 #include "common/env.h"
+#include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "daemon/charter.h"
 #include "daemon/control/control.h"
+#include "daemon/peers/council.h"
 #include "daemon/peers/peers.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/rules.h"
@@ -29,18 +32,20 @@ struct engine {
     const struct dconf *conf;
     struct runspec spec;
     struct ident ident;
-    struct view view;
+    struct charter charter;
     uint64_t now_ms, start_ms, tick_ms, sample_ms, checkpoint_ms;
 
     /* from the ground up */
     struct events *events;
     struct jobs *jobs;
     struct ledger *ledger;
+    struct vote *vote;
     struct trainer *trainer;
     struct peers *peers;
     struct control *control;
     /* once the run's plan is known; NULL before */
     struct model_plan *plan;
+    uint32_t *shards_counts; /* per fragment */
     struct replica *replica;
     struct slots *slots;
     struct sync *sync;
@@ -53,6 +58,11 @@ struct engine {
 static uint32_t fragments_of(const struct engine *engine)
 {
     return engine->rounds != NULL ? engine->plan->plan->fragments_count : 0;
+}
+
+static struct council *council_of(const struct engine *engine)
+{
+    return peers_council(engine->peers);
 }
 
 /* ---- the plan ---- */
@@ -70,37 +80,34 @@ static struct replica_conf replica_conf_of(const struct engine *engine, const st
                                  .feedback_limit = (float)spec->feedback_limit,
                                  .outliers = rules_outliers(spec),
                                  .map = *map,
-                                 .members_count = engine->view.count,
-                                 .self = engine->view.self};
+                                 .members_count = engine->charter.view.count,
+                                 .self = engine->charter.view.self};
 }
 
 static enum err new_sync(struct engine *engine)
 {
-    uint32_t fragments = engine->plan->plan->fragments_count;
-    struct bitset *shards;
-    TRY(mem_new(fragments, sizeof *shards, "the protocol", &shards));
-    for (uint32_t f = 0; f < fragments; f++)
-        shards[f] = replica_owners(engine->replica, f);
-    struct sync_conf conf = {.self = engine->view.self,
-                             .members_count = engine->view.count,
-                             .fragments_count = fragments,
-                             .shards = shards,
-                             .rule = {.quorum = (uint32_t)engine->spec.quorum, .grace_ms = engine->spec.grace_ms}};
-    enum err err = sync_new(&conf, &engine->sync);
-    mem_free(shards);
-    return err;
+    const struct plan *plan = engine->plan->plan;
+    TRY(mem_new(plan->fragments_count, sizeof *engine->shards_counts, "the plan", &engine->shards_counts));
+    for (uint32_t f = 0; f < plan->fragments_count; f++)
+        engine->shards_counts[f] = plan->fragments[f].shards_count;
+    struct sync_conf conf = {.chain = engine->charter.chain,
+                             .fragments_count = plan->fragments_count,
+                             .shards_counts = engine->shards_counts,
+                             .rule = {.quorum = (uint32_t)engine->spec.quorum, .grace_ms = engine->spec.grace_ms},
+                             .view = charter_sync_view(&engine->charter, council_votes(council_of(engine)))};
+    return sync_new(&conf, &engine->sync);
 }
 
 static enum err new_rounds(struct engine *engine)
 {
     struct slots_conf slots = {.replica = engine->replica,
                                .fragments_count = engine->plan->plan->fragments_count,
-                               .members_count = engine->view.count};
+                               .members_count = engine->charter.view.count};
     TRY(slots_new(&slots, &engine->slots));
     struct rounds_conf conf = {.spec = &engine->spec,
-                               .view = &engine->view,
+                               .view = &engine->charter.view,
                                .ident = &engine->ident,
-                               .nonce = engine->spec.digest.byte,
+                               .nonce = engine->charter.view.nonce,
                                .plan = engine->plan,
                                .folder = engine->conf->state_folder,
                                .compress_auto = engine->conf->compress_auto,
@@ -118,12 +125,11 @@ static enum err recover_all(struct engine *engine)
     uint64_t versions = 0;
     for (uint32_t f = 0; f < fragments_of(engine); f++) {
         bool known;
-        struct bitset results;
-        TRY(rounds_recover(engine->rounds, f, &known, &results));
+        TRY(rounds_recover(engine->rounds, f, &known));
         if (!known)
             continue;
         const struct store_fragment *state = rounds_state(engine->rounds, f);
-        sync_restore(engine->sync, f, state->version, &state->hash, &results);
+        sync_restore(engine->sync, f, state->version, &state->hash);
         versions += state->version;
     }
     if (versions > 0)
@@ -138,8 +144,8 @@ static void tell_expectation(struct engine *engine)
     bool begun = false;
     bool expecting = trainer_phase(engine->trainer) == TRAINER_STARTING;
     for (uint32_t f = 0; f < fragments_of(engine); f++)
-        for (uint32_t i = 0; i < engine->view.count; i++)
-            begun |= i != engine->view.self && sync_heard(engine->sync, i, f).version > 0;
+        for (uint32_t i = 0; i < engine->charter.view.count; i++)
+            begun |= i != engine->charter.view.self && sync_heard(engine->sync, i, f).version > 0;
     sync_expect(engine->sync, expecting, expecting && !begun);
 }
 
@@ -153,6 +159,7 @@ static enum err tell_plan(struct engine *engine, uint64_t memory_bytes)
                                .ledger = engine->ledger,
                                .slots = engine->slots,
                                .sync = engine->sync,
+                               .shards_counts = engine->shards_counts,
                                .rounds = engine->rounds};
     struct control_plan control = {.plan = engine->plan,
                                    .sync = engine->sync,
@@ -182,16 +189,16 @@ static void tell_memory(const struct plan *plan, const struct memory *memory)
 static enum err set_plan(struct engine *engine, struct model_plan *plan, bool saved)
 {
     uint64_t uplinks[WIRE_MEMBERS_MAX];
-    for (uint32_t i = 0; i < engine->view.count; i++)
-        uplinks[i] = engine->view.members[i].uplink;
-    struct shardmap map = shardmap_of(uplinks, engine->view.count);
+    for (uint32_t i = 0; i < engine->charter.view.count; i++)
+        uplinks[i] = engine->charter.view.members[i].uplink;
+    struct shardmap map = shardmap_of(uplinks, engine->charter.view.count);
     struct replica_conf conf = replica_conf_of(engine, plan->plan, &map);
     /* Before anything is allocated: a model that does not fit is refused, whoever names it. */
     struct memory memory = memory_of(&conf, (uint32_t)engine->conf->job_threads);
     TRY(memory_check(&memory, plan->plan->params_count, memory_there_bytes()));
     tell_memory(plan->plan, &memory);
     engine->plan = plan;
-    TRY(events_reserve(engine->events, plan->plan->fragments_count, engine->view.count));
+    TRY(events_reserve(engine->events, plan->plan->fragments_count, engine->charter.view.count));
     TRY(replica_new(&conf, &engine->replica));
     TRY(new_sync(engine));
     TRY(new_rounds(engine));
@@ -237,7 +244,7 @@ static void started(struct engine *engine, const struct event *event)
     if (!event->start.initial || sync_known(engine->sync, f))
         return;
     rounds_begin(engine->rounds, f, &event->start.hash);
-    sync_restore(engine->sync, f, 0, &event->start.hash, &(struct bitset){{0}});
+    sync_restore(engine->sync, f, 0, &event->start.hash);
     rounds_checkpoint(engine->rounds, f);
     peers_announce(engine->peers);
 }
@@ -266,7 +273,7 @@ static void plan_in(struct engine *engine, uint32_t peer, const struct event *ev
     if (err == ERR_OK)
         err = set_plan(engine, plan, false);
     if (err == ERR_OK) {
-        log_info("the model's plan came from island %s", engine->view.members[peer].name);
+        log_info("the model's plan came from island %s", engine->charter.view.members[peer].name);
     } else if (engine->plan != NULL) {
         event_post_fatal(engine->events, err_text());
     } else {
@@ -298,7 +305,7 @@ static void tell_diverged(const struct sync_action *action, const char *peer)
 
 static void carry_report(struct engine *engine, const struct sync_action *action)
 {
-    const char *peer = engine->view.members[action->member].name;
+    const char *peer = engine->charter.view.members[action->member].name;
     switch (action->report) {
     case SYNC_REPORT_DIVERGED: tell_diverged(action, peer); break;
     case SYNC_REPORT_PEER_DIVERGED: peers_diverged(engine->peers, action->member, action->fragment); break;
@@ -313,7 +320,7 @@ static void carry_report(struct engine *engine, const struct sync_action *action
                  peer);
         break;
     case SYNC_REPORT_REPAIRED:
-        if (action->member == engine->view.self)
+        if (action->member == engine->charter.view.self)
             log_info("fragment %" PRIu32 " now holds what our ledger leads to", action->fragment);
         else
             log_info("fragment %" PRIu32 " now holds island %s's state", action->fragment, peer);
@@ -362,14 +369,19 @@ static void carry_out(struct engine *engine, const struct sync_action *action)
     }
 }
 
-static void step_sync(struct engine *engine, const struct sync_event *event)
+static void carry_out_all(struct engine *engine)
 {
     struct sync_action action;
+    while (sync_action(engine->sync, &action))
+        carry_out(engine, &action);
+}
+
+static void step_sync(struct engine *engine, const struct sync_event *event)
+{
     if (engine->sync == NULL)
         return;
     sync_step(engine->sync, event, engine->now_ms);
-    while (sync_action(engine->sync, &action))
-        carry_out(engine, &action);
+    carry_out_all(engine);
     if (event->type == SYNC_EV_INSTALLED) /* the ledger does not lead there */
         rounds_checkpoint(engine->rounds, event->fragment);
 }
@@ -381,14 +393,89 @@ static void encoded(struct engine *engine, const struct event *event)
                                            .fragment = event->fragment});
 }
 
+/* ---- a new epoch ---- */
+
+/* What people want to know of it: who is lost, who came. */
+static void tell_epoch(const struct engine *engine, const struct record *before)
+{
+    const struct view *view = &engine->charter.view;
+    uint32_t owners = 0;
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct view_member *member = &view->members[i];
+        const struct record_member *old = record_member(before, member->id);
+        if (!member->used)
+            continue;
+        owners += member->role == RECORD_OWNER;
+        if (old == NULL)
+            log_info("island %s is on the roster now", member->name);
+        else if (member->role == RECORD_AWAY && old->role != RECORD_AWAY)
+            log_warn("island %s is lost: the run goes on without it, and it comes back by itself", member->name);
+        else if (member->role == RECORD_OWNER && old->role != RECORD_OWNER)
+            log_info("island %s takes part again", member->name);
+    }
+    log_info("epoch %" PRIu64 " has begun, with %" PRIu32 " of %" PRIu32 " islands as owners", view->epoch, owners,
+             chain_last(engine->charter.chain)->members_count);
+}
+
+static enum err switch_epoch(struct engine *engine, struct record *record, const struct digest *digest)
+{
+    struct view_changes changes;
+    struct record before;
+    TRY(record_copy(chain_last(engine->charter.chain), &before));
+    enum err err = charter_adopt(&engine->charter, record, digest, &changes);
+    if (err == ERR_OK)
+        tell_epoch(engine, &before);
+    record_deinit(&before);
+    TRY(err);
+    TRY(peers_members(engine->peers, &changes));
+    if (engine->rounds != NULL)
+        TRY(rounds_members(engine->rounds));
+    if (engine->sync != NULL) {
+        struct sync_view view = charter_sync_view(&engine->charter, council_votes(council_of(engine)));
+        TRY(sync_begin_epoch(engine->sync, &view, engine->now_ms));
+        carry_out_all(engine);
+        for (uint32_t f = 0; f < fragments_of(engine); f++)
+            rounds_post_held(engine->rounds, f);
+    }
+    for (uint32_t i = 0; i < engine->charter.view.count; i++)
+        if (bitset_has(&changes.removed, i))
+            view_release(&engine->charter.view, i);
+    return peers_begin_epoch(engine->peers);
+}
+
+static void begin_epoch(struct engine *engine)
+{
+    struct record record;
+    struct digest digest;
+    if (!council_take(council_of(engine), &record, &digest))
+        return;
+    if (switch_epoch(engine, &record, &digest) != ERR_OK)
+        event_post_fatal(engine->events, err_text());
+    record_deinit(&record);
+}
+
 /* ---- events ---- */
+
+/* Before anyone is told that a result is held here, the mark says so. */
+static void mark_stored(struct engine *engine, const struct sync_event *event)
+{
+    if (event->type == SYNC_EV_STORED && vote_mark(engine->vote, ledger_at(engine->ledger)) != ERR_OK)
+        event_post_fatal(engine->events, err_text());
+}
+
+static void sync_event_in(struct engine *engine, const struct sync_event *event)
+{
+    mark_stored(engine, event);
+    step_sync(engine, event);
+}
 
 static void handle(struct engine *engine, const struct event *event)
 {
     uint32_t f = event->fragment;
     log_debug("event %s of fragment %" PRIu32 ", member %" PRIu32, event_name(event->type), f, event->member);
     switch (event->type) {
-    case EVENT_SYNC: step_sync(engine, &event->sync); break;
+    case EVENT_SYNC: sync_event_in(engine, &event->sync); break;
+    case EVENT_EPOCH: begin_epoch(engine); break;
     case EVENT_ANNOUNCE: peers_announce(engine->peers); break;
     case EVENT_FATAL: break; /* the loop looks at it */
     case EVENT_REGISTERED: judge_trainer(engine); break;
@@ -422,7 +509,7 @@ static enum err go_on_without_plan(struct engine *engine, enum err err)
     const char *folder = engine->conf->state_folder;
     if (err == ERR_CORRUPT)
         log_warn("%s; it is put aside as .damaged, and a trainer or another island brings it again", err_text());
-    TRY(store_check(folder, &engine->spec, &engine->view.shares));
+    TRY(store_check(folder, &engine->spec, &engine->charter.view.shares));
     if (err == ERR_NOTFOUND)
         return ERR_OK;
     if (err == ERR_CONF)
@@ -445,16 +532,29 @@ static enum err load_plan(struct engine *engine)
     return err;
 }
 
+/* The mark lies where a boot takes it away. */
+static enum err open_vote(struct engine *engine)
+{
+    char *mark;
+    TRY(fsio_mkdirs(engine->conf->run_folder, 0755));
+    TRY(mem_printf(&mark, "%s/vote.mark", engine->conf->run_folder));
+    struct vote_conf conf = {.folder = engine->conf->state_folder, .mark = mark};
+    enum err err = vote_open(&conf, ledger_at(engine->ledger), &engine->vote);
+    mem_free(mark);
+    return err;
+}
+
 static enum err open_ground(struct engine *engine)
 {
     const struct dconf *conf = engine->conf;
     struct ledger_conf ledger = {.folder = conf->state_folder,
                                  .run_id = engine->spec.digest,
-                                 .nonce = engine->spec.digest.byte,
+                                 .nonce = engine->charter.view.nonce,
                                  .segment_bytes = conf->ledger_segment,
                                  .keep_bytes = conf->ledger_keep};
     TRY(events_new(&engine->events));
     TRY(ledger_open(&ledger, &engine->ledger));
+    TRY(open_vote(engine));
     return jobs_new((int)conf->job_threads, (int)engine->spec.zstd_level, &engine->jobs);
 }
 
@@ -462,13 +562,15 @@ static enum err open_parts(struct engine *engine)
 {
     struct trainer_conf trainer = {.conf = engine->conf,
                                    .spec = &engine->spec,
-                                   .view = &engine->view,
+                                   .view = &engine->charter.view,
                                    .events = engine->events,
                                    .start_ms = engine->start_ms};
     TRY(trainer_new(&trainer, &engine->trainer));
     struct peers_conf peers = {.conf = engine->conf,
                                .spec = &engine->spec,
-                               .view = &engine->view,
+                               .view = &engine->charter.view,
+                               .chain = engine->charter.chain,
+                               .vote = engine->vote,
                                .ident = &engine->ident,
                                .events = engine->events,
                                .trainer = engine->trainer,
@@ -478,7 +580,7 @@ static enum err open_parts(struct engine *engine)
                                    .trainer = engine->trainer,
                                    .status = {.conf = engine->conf,
                                               .spec = &engine->spec,
-                                              .view = &engine->view,
+                                              .view = &engine->charter.view,
                                               .ledger = engine->ledger,
                                               .peers = engine->peers,
                                               .trainer = engine->trainer,
@@ -488,7 +590,7 @@ static enum err open_parts(struct engine *engine)
 
 static enum err check_quorum(const struct engine *engine)
 {
-    enum err err = rules_check_islands(&engine->spec, engine->view.count);
+    enum err err = rules_check_islands(&engine->spec, engine->charter.view.count);
     return err != ERR_OK ? err_prefix(err, "%s", engine->conf->run_path) : ERR_OK;
 }
 
@@ -503,7 +605,7 @@ enum err engine_new(const struct dconf *conf, struct engine **out)
     engine->checkpoint_ms = engine->now_ms + conf->checkpoint_ms;
     TRY_OUT(ident_load(conf->key_path, &engine->ident));
     TRY_OUT(runspec_load(conf->run_path, NULL, 0, &engine->spec));
-    TRY_OUT(dconf_view(conf, &engine->ident, &engine->spec.digest, &engine->view));
+    TRY_OUT(charter_open(conf, &engine->ident, &engine->spec, &engine->charter));
     TRY_OUT(check_quorum(engine));
     TRY_OUT(open_ground(engine));
     TRY_OUT(open_parts(engine));
@@ -532,7 +634,9 @@ void engine_free(struct engine *engine)
     model_plan_free(engine->plan);
     ledger_close(engine->ledger);
     events_free(engine->events);
-    view_free(&engine->view);
+    vote_close(engine->vote);
+    mem_free(engine->shards_counts);
+    charter_close(&engine->charter);
     runspec_deinit(&engine->spec);
     mem_free(engine->items);
     mem_free(engine);
@@ -566,10 +670,10 @@ static void watch_states(struct engine *engine)
 
 static enum run_end end_of_run(const struct engine *engine)
 {
-    uint32_t trainers[WIRE_MEMBERS_MAX];
-    for (uint32_t i = 0; i < engine->view.count; i++)
+    uint32_t trainers[VIEW_SLOTS_MAX];
+    for (uint32_t i = 0; i < engine->charter.view.count; i++)
         trainers[i] = peers_info(engine->peers, i).trainer;
-    return engine->sync != NULL ? run_end_of(engine->sync, &engine->view, fragments_of(engine), trainers) : RUN_GOES_ON;
+    return engine->sync != NULL ? run_end_of(engine->sync, &engine->charter.view, fragments_of(engine), trainers) : RUN_GOES_ON;
 }
 
 static void tick(struct engine *engine)
@@ -693,7 +797,7 @@ enum err engine_run(struct engine *engine, int signal_fd)
     const char *fatal = events_fatal(engine->events);
     sd_notify(0, "READY=1");
     log_info("island %s of %" PRIu32 " is ready; control socket %s/control.sock", engine->conf->name,
-             engine->view.count, engine->conf->run_folder);
+             engine->charter.view.count, engine->conf->run_folder);
     drain(engine);
     while (fatal[0] == '\0' && !read_signals(signal_fd))
         TRY(turn(engine, signal_fd));

@@ -41,6 +41,7 @@ struct engine {
     struct control *control;
     /* once the run's plan is known; NULL before */
     struct model_plan *plan;
+    struct parts parts;
     struct replica *replica;
     struct slots *slots;
     struct sync *sync;
@@ -55,8 +56,7 @@ static uint32_t fragments_of(const struct engine *engine)
 
 /* ---- the plan ---- */
 
-static struct replica_conf replica_conf_of(const struct engine *engine, const struct plan *plan,
-                                           const struct shardmap *map)
+static struct replica_conf replica_conf_of(const struct engine *engine, const struct plan *plan)
 {
     const struct runspec *spec = &engine->spec;
     return (struct replica_conf){.plan = plan,
@@ -66,10 +66,7 @@ static struct replica_conf replica_conf_of(const struct engine *engine, const st
                                  .error_feedback = spec->error_feedback,
                                  .feedback_decay = (float)spec->feedback_decay,
                                  .feedback_limit = (float)spec->feedback_limit,
-                                 .outliers = rules_outliers(spec),
-                                 .map = *map,
-                                 .members_count = engine->view.count,
-                                 .self = engine->view.self};
+                                 .outliers = rules_outliers(spec)};
 }
 
 static enum err new_sync(struct engine *engine)
@@ -78,7 +75,7 @@ static enum err new_sync(struct engine *engine)
     struct bitset *shards;
     TRY(mem_new(fragments, sizeof *shards, "the protocol", &shards));
     for (uint32_t f = 0; f < fragments; f++)
-        shards[f] = replica_owners(engine->replica, f);
+        shards[f] = parts_owners(&engine->parts, f, 1);
     struct sync_conf conf = {.self = engine->view.self,
                              .members_count = engine->view.count,
                              .fragments_count = fragments,
@@ -98,6 +95,7 @@ static enum err new_rounds(struct engine *engine)
     struct rounds_conf conf = {.spec = &engine->spec,
                                .view = &engine->view,
                                .plan = engine->plan,
+                               .parts = &engine->parts,
                                .folder = engine->conf->state_folder,
                                .compress_auto = engine->conf->compress_auto,
                                .replica = engine->replica,
@@ -143,9 +141,10 @@ static void tell_expectation(struct engine *engine)
 static enum err tell_plan(struct engine *engine, uint64_t memory_bytes)
 {
     struct trainer_plan trainer = {
-        .plan = engine->plan, .replica = engine->replica, .ledger = engine->ledger, .sync = engine->sync};
+        .plan = engine->plan, .parts = &engine->parts, .ledger = engine->ledger, .sync = engine->sync};
     struct peers_plan peers = {.plan = engine->plan,
                                .replica = engine->replica,
+                               .parts = &engine->parts,
                                .ledger = engine->ledger,
                                .slots = engine->slots,
                                .sync = engine->sync,
@@ -154,6 +153,7 @@ static enum err tell_plan(struct engine *engine, uint64_t memory_bytes)
                                    .sync = engine->sync,
                                    .rounds = engine->rounds,
                                    .replica = engine->replica,
+                                   .parts = &engine->parts,
                                    .memory_bytes = memory_bytes};
     engine->told = true;
     trainer_plan_known(engine->trainer, &trainer);
@@ -180,10 +180,15 @@ static enum err set_plan(struct engine *engine, struct model_plan *plan, bool sa
     uint64_t uplinks[WIRE_MEMBERS_MAX];
     for (uint32_t i = 0; i < engine->view.count; i++)
         uplinks[i] = engine->view.members[i].uplink;
-    struct shardmap map = shardmap_of(uplinks, engine->view.count);
-    struct replica_conf conf = replica_conf_of(engine, plan->plan, &map);
+    engine->parts = (struct parts){.plan = plan->plan, .map = shardmap_of(uplinks, engine->view.count)};
+    struct replica_conf conf = replica_conf_of(engine, plan->plan);
+    const struct memory_conf taking = {.replica = &conf,
+                                       .parts = &engine->parts,
+                                       .members_count = engine->view.count,
+                                       .self = engine->view.self,
+                                       .job_threads = (uint32_t)engine->conf->job_threads};
     /* Before anything is allocated: a model that does not fit is refused, whoever names it. */
-    struct memory memory = memory_of(&conf, (uint32_t)engine->conf->job_threads);
+    struct memory memory = memory_of(&taking);
     TRY(memory_check(&memory, plan->plan->params_count, memory_there_bytes()));
     tell_memory(plan->plan, &memory);
     engine->plan = plan;
@@ -393,7 +398,7 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_FILL: rounds_give(engine->rounds, f, trainer_area(engine->trainer, f)); break;
     case EVENT_FINISHED: finished(engine); break;
     case EVENT_ENCODED: encoded(engine, event); break;
-    case EVENT_COUNTED: trainer_counted(engine->trainer, f, &event->shards); break;
+    case EVENT_COUNTED: trainer_counted(engine->trainer, f, event->shards); break;
     case EVENT_GIVEN: trainer_given(engine->trainer, f); break;
     case EVENT_STARTED: started(engine, event); break;
     case EVENT_UNREAD: rounds_unread(engine->rounds, f); break;

@@ -199,6 +199,8 @@ size_t wire_object_bytes_max(size_t frame_bytes);
 /* Where the frame has to lie in the object's memory before wire_object_seal(): a fixed place, so that encoders write
  * it there directly. */
 uint8_t *wire_object_frame(uint8_t *object);
+/* The digest of an object that was sealed, or opened. */
+struct digest wire_object_digest(const uint8_t *object);
 /* Writes header, metadata and digest in front of the frame that is already in place. `*object_bytes`: its size. */
 ERR_MUST_CHECK enum err wire_object_seal(uint32_t kind, const struct wire_meta *meta, uint8_t *object,
                                          size_t frame_bytes, size_t *object_bytes);

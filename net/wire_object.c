@@ -70,6 +70,13 @@ static size_t pack_result(const struct wire_meta *meta, uint8_t *out)
     return out != NULL ? diloco__result_meta__pack(&proto, out) : diloco__result_meta__get_packed_size(&proto);
 }
 
+struct digest wire_object_digest(const uint8_t *object)
+{
+    struct digest digest;
+    memcpy(digest.byte, object + DIGEST_OFFSET, DIGEST_BYTES);
+    return digest;
+}
+
 enum err wire_object_seal(uint32_t kind, const struct wire_meta *meta, uint8_t *object, size_t frame_bytes,
                           size_t *object_bytes)
 {

@@ -210,7 +210,7 @@ static struct bitset blockers(const struct status *status, uint32_t f)
     const struct status_fragment *fragment = &status->fragments[f];
     uint64_t round = fragment->own.version + 1;
     struct bitset late = {{0}};
-    struct bitset owners = replica_owners(from->replica, f);
+    struct bitset owners = parts_owners(from->parts, f, round);
     for (uint32_t i = 0; i < from->view->count; i++) {
         const struct status_peer *peer = &status->peers[i];
         struct sync_peer_fragment said = peer->self ? fragment->own : sync_heard(from->sync, i, f);

@@ -146,11 +146,21 @@ static bool surely_wanted(const struct objects *objects, const struct wire_key *
     return row.version + 1 == key->version && !(key->kind == WIRE_RESULT && bitset_has(&row.results, key->owner));
 }
 
+/* The part that a key names, and its index; CHAIN_PARTS_MAX: there is none. */
+static uint32_t part_of(const struct objects *objects, const struct wire_key *key, struct chain_part *part)
+{
+    return parts_find(objects->plan.parts, key->fragment, key->version, key->epoch, key->owner, part);
+}
+
 void objects_send(struct objects *objects, const struct wire_key *key, uint32_t member, uint64_t now_ms)
 {
     const struct slots *slots = objects->plan.slots;
+    struct chain_part part;
+    uint32_t p = part_of(objects, key, &part);
+    if (p == CHAIN_PARTS_MAX)
+        return;
     const struct slot *slot =
-        key->kind == WIRE_CONTRIBUTION ? slots_out(slots, key->fragment, key->owner) : slots_own(slots, key->fragment);
+        key->kind == WIRE_CONTRIBUTION ? slots_out(slots, key->fragment, p) : slots_own(slots, key->fragment);
     if (slot->version == key->version && !slot->busy)
         send_or_log(objects, member, key, slot->data, slot->bytes, !surely_wanted(objects, key, member), now_ms);
 }
@@ -295,13 +305,13 @@ static void serve(struct objects *objects, uint32_t peer, const struct wire_key 
 
 /* ---- coming in ---- */
 
-static enum xfer_verdict offer_slot(struct objects *objects, struct slot *slot, uint32_t f, uint32_t shard,
+static enum xfer_verdict offer_slot(struct objects *objects, struct slot *slot, uint32_t f, uint64_t shards,
                                     struct xfer_offer *offer)
 {
     offer->answer = WIRE_NOT_YET;
     if (slot->busy)
         return XFER_ANSWER;
-    if (slots_room(objects->plan.slots, slot, f, shard) != ERR_OK) {
+    if (slots_room(objects->plan.slots, slot, f, shards) != ERR_OK) {
         log_error("%s", err_text());
         return XFER_ANSWER;
     }
@@ -344,7 +354,7 @@ static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_ke
                                  struct xfer_offer *offer)
 {
     struct objects *objects = user;
-    struct slots *slots = objects->plan.slots;
+    struct chain_part part;
     if (key->kind == WIRE_PLAN)
         return offer_plan(objects, total, offer);
     offer->answer = WIRE_NOT_YET;
@@ -358,10 +368,12 @@ static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_ke
     }
     if (key->kind == WIRE_STATE)
         return offer_state(objects, key, offer);
-    if (key->kind == WIRE_CONTRIBUTION)
-        return offer_slot(objects, slots_in(slots, key->fragment, peer), key->fragment, objects->conf.view->self,
-                          offer);
-    return offer_slot(objects, slots_result(slots, key->fragment, key->owner), key->fragment, key->owner, offer);
+    uint32_t p = part_of(objects, key, &part);
+    if (p == CHAIN_PARTS_MAX)
+        return XFER_ANSWER;
+    struct slot *slot = key->kind == WIRE_CONTRIBUTION ? slots_in(objects->plan.slots, key->fragment, peer)
+                                                       : slots_result(objects->plan.slots, key->fragment, p);
+    return offer_slot(objects, slot, key->fragment, part.shards, offer);
 }
 
 void objects_judged(struct objects *objects, uint32_t peer, const struct wire_key *key, enum wire_done done)

@@ -12,6 +12,7 @@
 #include "daemon/rounds/rounds.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/model_plan.h"
+#include "daemon/state/parts.h"
 #include "daemon/state/replica.h"
 #include "daemon/state/slots.h"
 #include "daemon/trainer/trainer.h"
@@ -34,6 +35,7 @@ struct peers_conf {
 struct peers_plan {
     const struct model_plan *plan;
     struct replica *replica;
+    const struct parts *parts;
     struct ledger *ledger;
     struct slots *slots;
     const struct sync *sync;

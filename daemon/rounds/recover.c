@@ -13,31 +13,32 @@ struct replay {
     struct replica *replica; /* into which, and what it then holds */
     struct store_fragment *state;
     struct codec *codec;
-    float *values;              /* of the largest shard */
-    struct replica_size *sizes; /* [members] */
-    struct bitset useless;      /* shards whose result of the version looked at last cannot be used */
+    float *values;                            /* of the fragment */
+    struct chain_part parts[CHAIN_PARTS_MAX]; /* of the version looked at last */
+    struct replica_size sizes[CHAIN_PARTS_MAX];
+    uint32_t parts_count;
+    struct bitset useless; /* owners whose result of that version cannot be used */
 };
 
-/* One shard's result from the ledger: looked at, or applied. */
-static enum err replay_shard(struct replay *replay, uint64_t version, uint32_t s, bool apply)
+/* One part's result from the ledger: looked at, or applied. */
+static enum err replay_part(struct replay *replay, uint64_t version, uint32_t p, bool apply)
 {
     const struct desk *desk = replay->desk;
     struct replica *replica = replay->replica;
     struct store_fragment *state = replay->state;
+    const struct chain_part *part = &replay->parts[p];
     struct result result;
-    if (desk_values(desk, replay->f, s) == 0)
-        return ERR_OK;
-    TRY(result_open(desk->conf.ledger, replay->f, version, s, &result));
+    TRY(result_open(desk->conf.ledger, replay->f, version, part->owner, &result));
     enum err err = apply_check(desk, &result.meta);
     if (err == ERR_OK && apply) {
-        struct outer_round round = apply_numbers(desk, &result.meta, replay->sizes);
-        err = replica_apply(replica, replay->f, s, &round, result.frame, result.frame_bytes, REPLICA_CLEAR,
-                            replay->codec, replay->values);
+        struct outer_round round = apply_numbers(desk, &result.meta, replay->sizes, replay->parts_count);
+        err = replica_apply(replica, replay->f, part->shards, &round, result.frame, result.frame_bytes, replay->codec,
+                            replay->values);
         if (err == ERR_OK && result.meta.step > state->step)
             state->step = result.meta.step;
     } else if (err == ERR_OK) {
-        err = replica_measure(replica, replay->f, s, result.frame, result.frame_bytes, replay->codec, replay->values,
-                              &replay->sizes[s]);
+        err = replica_measure(replica, replay->f, part->shards, result.frame, result.frame_bytes, replay->codec,
+                              replay->values, &replay->sizes[p]);
     }
     result_close(&result);
     return err;
@@ -46,33 +47,34 @@ static enum err replay_shard(struct replay *replay, uint64_t version, uint32_t s
 /* Whether all results of a version are there and can be used; notes which cannot. */
 static bool look_at_version(struct replay *replay, uint64_t version)
 {
-    bool whole = true;
     replay->useless = (struct bitset){{0}};
-    for (uint32_t s = 0; s < replay->desk->conf.view->count; s++) {
-        enum err err = replay_shard(replay, version, s, false);
+    replay->parts_count = desk_parts(replay->desk, replay->f, version, replay->parts);
+    bool whole = replay->parts_count > 0;
+    for (uint32_t p = 0; p < replay->parts_count; p++) {
+        enum err err = replay_part(replay, version, p, false);
         whole &= err == ERR_OK;
         if (err == ERR_OK || err == ERR_NOTFOUND)
             continue;
-        log_error("the ledger's result of fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32
+        log_error("the ledger's result of fragment %" PRIu32 ", version %" PRIu64 ", owner %" PRIu32
                   " cannot be used: %s; what follows is fetched from other islands",
-                  replay->f, version, s, err_text());
-        bitset_add(&replay->useless, s);
+                  replay->f, version, replay->parts[p].owner, err_text());
+        bitset_add(&replay->useless, replay->parts[p].owner);
     }
     return whole;
 }
 
-/* Applies one version from the ledger; ERR_NOTFOUND if the result of a shard is missing or of no use, which is found
+/* Applies one version from the ledger; ERR_NOTFOUND if the result of a part is missing or of no use, which is found
  * before anything is changed. */
 static enum err replay_version(struct replay *replay, uint64_t version)
 {
     if (!look_at_version(replay, version))
         return err_set(ERR_NOTFOUND, "the ledger does not have all of version %" PRIu64, version);
-    for (uint32_t s = 0; s < replay->desk->conf.view->count; s++)
-        TRY(replay_shard(replay, version, s, true));
+    for (uint32_t p = 0; p < replay->parts_count; p++)
+        TRY(replay_part(replay, version, p, true));
     return ERR_OK;
 }
 
-/* On from `*state`, which `replica` holds, as far as the ledger leads, at most to version `upto`. `*useless`: shards
+/* On from `*state`, which `replica` holds, as far as the ledger leads, at most to version `upto`. `*useless`: owners
  * whose result of the version after the last the ledger has, but not in a form that can be used. */
 static enum err replay_all(const struct desk *desk, uint32_t f, uint64_t upto, struct replica *replica,
                            struct store_fragment *state, struct bitset *useless)
@@ -80,9 +82,8 @@ static enum err replay_all(const struct desk *desk, uint32_t f, uint64_t upto, s
     enum err err = ERR_OK;
     struct replay replay = {.desk = desk, .f = f, .replica = replica, .state = state};
     TRY_OUT(codec_new(0, &replay.codec));
-    TRY_OUT(
-        mem_new(replica_share_max(desk->conf.replica), sizeof *replay.values, "replaying the ledger", &replay.values));
-    TRY_OUT(mem_new(desk->conf.view->count, sizeof *replay.sizes, "replaying the ledger", &replay.sizes));
+    TRY_OUT(mem_new((size_t)desk->conf.plan->plan->fragments[f].values_count, sizeof *replay.values,
+                    "replaying the ledger", &replay.values));
     while (state->version < upto && (err = replay_version(&replay, state->version + 1)) == ERR_OK)
         state->version++;
     err = err == ERR_NOTFOUND ? ERR_OK : err;
@@ -90,7 +91,6 @@ static enum err replay_all(const struct desk *desk, uint32_t f, uint64_t upto, s
 out:
     codec_free(replay.codec);
     mem_free(replay.values);
-    mem_free(replay.sizes);
     return err;
 }
 
@@ -115,7 +115,7 @@ enum err recover_fragment(struct desk *desk, uint32_t f, bool *known, uint64_t *
     *saved = state->version;
     TRY(replay_all(desk, f, UINT64_MAX, conf->replica, state, &useless));
     bool replayed = state->version > *saved;
-    *results = results_held(conf->ledger, f, state->version + 1, conf->view->count);
+    *results = desk_held(desk, f, state->version + 1);
     /* The checkpoint's residuals are older than results made from them. */
     if (replayed || bitset_has(results, desk_self(desk)))
         replica_clear_residuals(conf->replica, f);

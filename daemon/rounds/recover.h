@@ -8,7 +8,7 @@
 #include "daemon/rounds/desk.h"
 
 /* At start, before any job. `*known`: the fragment has a state. `*saved`: the version that its checkpoint holds.
- * `*results`: shards whose result of the version after it the ledger holds in a form that can be applied. */
+ * `*results`: owners of parts whose result of the version after it the ledger holds in a form that can be applied. */
 ERR_MUST_CHECK enum err recover_fragment(struct desk *desk, uint32_t f, bool *known, uint64_t *saved,
                                          struct bitset *results);
 

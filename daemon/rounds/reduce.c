@@ -13,6 +13,8 @@ struct reduce_fragment {
     uint64_t store_again_ms; /* the disk refused it: when to try again; 0: it did not */
     uint64_t stored_waits;   /* version of our result, durable, to be counted when nobody reads; 0: none */
     bool stored_ours;        /* the ledger's result of that version is the one we made last */
+    uint64_t mean_waits;     /* version whose mean waits for jobs that are under way; 0: none */
+    struct bitset mean_have; /* from these contributions */
 };
 
 struct reduce_member {
@@ -35,10 +37,11 @@ struct check_job {
     struct wire_key key;
     uint32_t peer;
     struct slot *slot;
+    size_t values_count;
     struct wire_meta meta;
 };
 
-/* The mean over our shard. */
+/* The mean over our part. */
 struct mean_job {
     struct job job;
     struct reduce *reduce;
@@ -93,7 +96,7 @@ uint64_t reduce_outliers(const struct reduce *reduce, uint32_t member, unsigned 
     return reduce->members[member].outliers;
 }
 
-/* ---- a contribution to our shard came in ---- */
+/* ---- a contribution to our part came in ---- */
 
 static enum err run_check(struct job *job, struct jobs_scratch *scratch)
 {
@@ -104,7 +107,7 @@ static enum err run_check(struct job *job, struct jobs_scratch *scratch)
     (void)scratch;
     TRY(wire_object_open(WIRE_CONTRIBUTION, j->slot->data, j->slot->bytes, &j->meta, &frame, &frame_bytes));
     TRY(desk_check_step(desk, &j->meta));
-    return codec_check(frame, frame_bytes, replica_own_values(desk->conf.replica, j->key.fragment));
+    return codec_check(frame, frame_bytes, j->values_count);
 }
 
 static void done_check(struct job *job)
@@ -138,11 +141,17 @@ static void done_check(struct job *job)
 void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct wire_key *key, uint64_t bytes)
 {
     struct desk *desk = reduce->desk;
+    struct chain_part part;
+    if (desk_part(desk, key, &part) == CHAIN_PARTS_MAX) { /* an epoch has begun meanwhile */
+        desk_judged(desk, peer, key, WIRE_NOT_NEEDED);
+        return;
+    }
     struct check_job *j = desk_job(desk, &reduce->checks);
     if (j == NULL) {
         desk_judged(desk, peer, key, WIRE_NOT_YET);
         return;
     }
+    j->values_count = (size_t)desk_values(desk, key->fragment, part.shards);
     j->reduce = reduce;
     j->key = *key;
     j->peer = peer;
@@ -152,7 +161,7 @@ void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct w
     desk_submit(desk, &j->job, run_check, done_check);
 }
 
-/* ---- the mean over our shard ---- */
+/* ---- the mean over our part ---- */
 
 static enum err run_mean(struct job *job, struct jobs_scratch *scratch)
 {
@@ -194,6 +203,11 @@ static void done_mean(struct job *job)
     struct desk *desk = j->reduce->desk;
     struct sync_event event = {.type = SYNC_EV_REDUCED, .fragment = j->f};
     j->slot->busy = false; /* its object has a version when it stands in the ledger */
+    if (job->err == ERR_NOMEM) { /* it is nobody's contribution's fault: the daemon ends */
+        event_post_fatal(desk->conf.events, job->text);
+        job_pool_give(&j->reduce->means, j);
+        return;
+    }
     if (job->err != ERR_OK) {
         event.type = SYNC_EV_DROPPED;
         event.member = j->inputs[j->bad].member;
@@ -204,6 +218,7 @@ static void done_mean(struct job *job)
     }
     desk_post(desk, &event);
     job_pool_give(&j->reduce->means, j);
+    desk_use_end(desk, event.fragment);
 }
 
 /* Adds a member's contribution to the inputs. It was checked when it came; opening it again only finds the places. */
@@ -222,12 +237,15 @@ static void add_input(struct mean_job *j, const struct slot *slot, uint32_t memb
     j->meta.step = meta.step > j->meta.step ? meta.step : j->meta.step;
 }
 
-void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const struct bitset *have)
+static void make_mean(struct reduce *reduce, uint32_t f, uint64_t version, const struct bitset *have)
 {
     struct desk *desk = reduce->desk;
-    uint32_t self = desk_self(desk);
+    struct chain_part part;
     struct slot *slot = slots_own(desk->conf.slots, f);
-    struct mean_job *j = desk_room(desk, slot, f, self) ? desk_job(desk, &reduce->means) : NULL;
+    uint32_t self = desk_self(desk), p = desk_own_part(desk, f, version, &part);
+    if (p == CHAIN_PARTS_MAX) /* an epoch began while it waited, and it is another's to make, or made */
+        return;
+    struct mean_job *j = desk_room(desk, slot, f, part.shards) ? desk_job(desk, &reduce->means) : NULL;
     if (j == NULL)
         return;
     j->reduce = reduce;
@@ -236,7 +254,7 @@ void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const str
     j->slot = slot;
     for (uint32_t i = 0; i < desk->conf.view->count; i++)
         if (bitset_has(have, i))
-            add_input(j, i == self ? slots_out(desk->conf.slots, f, i) : slots_in(desk->conf.slots, f, i), i);
+            add_input(j, i == self ? slots_out(desk->conf.slots, f, p) : slots_in(desk->conf.slots, f, i), i);
     struct outer_round round =
         rules_round(desk->conf.spec, desk_fragments(desk), f, version, desk->fragments[f].state.step, j->meta.step);
     memcpy(j->meta.outer, (float[]){round.scale, round.momentum, round.lr}, sizeof j->meta.outer);
@@ -245,7 +263,25 @@ void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const str
     slot->version = 0;
     reduce->fragments[f].made_version = version;
     reduce->fragments[f].store_again_ms = 0; /* what was to be stored from there is overwritten */
+    desk_use_begin(desk, f);
     desk_submit(desk, &j->job, run_mean, done_mean);
+}
+
+static void try_mean(struct reduce *reduce, uint32_t f)
+{
+    struct reduce_fragment *fragment = &reduce->fragments[f];
+    uint64_t version = fragment->mean_waits;
+    if (version == 0 || !desk_cut(reduce->desk, f, version))
+        return;
+    fragment->mean_waits = 0;
+    make_mean(reduce, f, version, &fragment->mean_have);
+}
+
+void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const struct bitset *have)
+{
+    reduce->fragments[f].mean_waits = version;
+    reduce->fragments[f].mean_have = *have;
+    try_mean(reduce, f);
 }
 
 /* ---- our result into the ledger ---- */
@@ -265,8 +301,9 @@ static enum err run_store(struct job *job, struct jobs_scratch *scratch)
     return ERR_OK;
 }
 
-/* Our result is durable: its residual moves, unless a checkpoint is just reading the one before. */
-void reduce_unread(struct reduce *reduce, uint32_t f)
+/* Our result is durable: its residual moves, unless a checkpoint is just reading the one before. Until then it counts as
+ * a user of the cut it was made in. */
+static void try_commit(struct reduce *reduce, uint32_t f)
 {
     struct desk *desk = reduce->desk;
     struct reduce_fragment *fragment = &reduce->fragments[f];
@@ -281,6 +318,13 @@ void reduce_unread(struct reduce *reduce, uint32_t f)
                                          .version = version,
                                          .owner = desk_self(desk),
                                          .member = desk_self(desk)});
+    desk_use_end(desk, f);
+}
+
+void reduce_unread(struct reduce *reduce, uint32_t f)
+{
+    try_commit(reduce, f);
+    try_mean(reduce, f);
 }
 
 static void done_store(struct job *job)
@@ -295,6 +339,7 @@ static void done_store(struct job *job)
     if (job->err != ERR_OK) {
         desk_disk_failed(reduce->desk, job->text);
         fragment->store_again_ms = there ? reduce->desk->now_ms + STORE_AGAIN_MS : 0;
+        desk_use_end(reduce->desk, f);
     } else {
         desk_disk_works(reduce->desk);
         fragment->store_again_ms = 0;
@@ -303,7 +348,7 @@ static void done_store(struct job *job)
         j->slot->version = there && j->ours ? j->version : 0; /* another one that stands is sent from the ledger */
     }
     job_pool_give(&reduce->stores, j);
-    reduce_unread(reduce, f);
+    try_commit(reduce, f);
 }
 
 void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version)
@@ -317,6 +362,7 @@ void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version)
     j->version = version;
     j->slot = slots_own(desk->conf.slots, f);
     j->slot->busy = true;
+    desk_use_begin(desk, f);
     desk_submit(desk, &j->job, run_store, done_store);
 }
 

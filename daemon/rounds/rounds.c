@@ -26,7 +26,8 @@ static enum err open_all(struct rounds *rounds, const struct rounds_conf *conf)
 {
     struct desk *desk = &rounds->desk;
     TRY(desk_init(desk, conf));
-    TRY(jobs_set_scratch(conf->jobs, replica_share_max(conf->replica), replica_factor_values(conf->replica)));
+    TRY(replica_members(conf->replica, conf->view->count));
+    TRY(jobs_set_scratch(conf->jobs, (size_t)conf->plan->plan->values_count_max, replica_factor_values(conf->replica)));
     TRY(encode_new(desk, &rounds->encode));
     TRY(reduce_new(desk, &rounds->reduce));
     TRY(apply_new(desk, &rounds->apply));
@@ -136,6 +137,7 @@ void rounds_unread(struct rounds *rounds, uint32_t f)
     reduce_unread(rounds->reduce, f);
     install_unread(rounds->install, f);
     apply_unread(rounds->apply, f);
+    encode_unread(rounds->encode, f);
 }
 
 void rounds_checkpoint(struct rounds *rounds, uint32_t f)

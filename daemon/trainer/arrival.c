@@ -28,8 +28,7 @@ static struct ipc_message welcome_of(const struct attachment *a, bool need_initi
 
 static struct shared_conf shared_conf_of(const struct attachment *a)
 {
-    return (struct shared_conf){
-        .spec = a->conf.spec, .view = a->conf.view, .plan = a->plan.plan, .replica = a->plan.replica};
+    return (struct shared_conf){.spec = a->conf.spec, .view = a->conf.view, .plan = a->plan.plan};
 }
 
 /* ---- attaching again ---- */
@@ -51,10 +50,10 @@ static enum err resume_fragment(struct attachment *a, uint32_t f)
     a->fragments[f].up = true;
     /* Its snapshot may have been counted by the round that closed while we were away. */
     if (resumed.in_flight) {
-        struct bitset shards = replica_owners(a->plan.replica, f);
-        struct bitset counted =
-            results_counting(a->plan.ledger, f, resumed.base_version + 1, &shards, a->conf.view->self);
-        a->tally.counted += shared_counted(a->shared, f, &counted);
+        uint64_t version = resumed.base_version + 1;
+        struct bitset owners = parts_owners(a->plan.parts, f, version);
+        struct bitset counting = results_counting(a->plan.ledger, f, version, &owners, a->conf.view->self);
+        a->tally.counted += shared_counted(a->shared, f, parts_shards(a->plan.parts, f, version, &counting));
     }
     attachment_core_post_sync(a, SYNC_EV_TRAINER_UP, f, resumed.base_version);
     if (resumed.snapshot)
@@ -220,11 +219,11 @@ void arrival_started(struct attachment *a, uint32_t f, bool initial)
  * which. Results that are not here any more were made while this island was away. */
 static bool counted_beyond(const struct attachment *a, uint32_t f, uint64_t version)
 {
-    struct bitset shards = replica_owners(a->plan.replica, f);
     uint64_t own = sync_own(a->plan.sync, f).version;
     for (uint64_t v = version + 1; v <= own && v <= version + KEPT_LOOK; v++) {
         struct bitset held = results_held(a->plan.ledger, f, v, a->conf.view->count);
-        bitset_keep_all(&held, &shards);
+        struct bitset owners = parts_owners(a->plan.parts, f, v);
+        bitset_keep_all(&held, &owners);
         struct bitset counting = results_counting(a->plan.ledger, f, v, &held, a->conf.view->self);
         if (!bitset_empty(&counting))
             return true;

@@ -189,7 +189,7 @@ static void results_go_when_checkpoints_cover_them(void **state)
 
 static size_t owned(const struct rig *rig, uint32_t f)
 {
-    return replica_own_values(rig->replica, f);
+    return replica_values(rig->replica, f, replica_owner_shards(rig->replica, f));
 }
 
 static void assert_replay_leads_there(const char *sync)

@@ -8,6 +8,7 @@
 #include "net/wire.h"
 #include "outer_opt/codec.h"
 #include "tests/lib/outofmem.h"
+#include "tests/lib/shares.h"
 #include "tests/lib/smallrun.h"
 
 enum { SELF = 1, SLOTS = SMALLRUN_FRAGMENTS * (3 * SMALLRUN_MEMBERS + 1) };
@@ -29,10 +30,16 @@ static struct slots *all_slots(void)
     return slots;
 }
 
-/* A slot, and whose values an object in it is over. */
+static uint64_t mask_of(uint32_t f, uint32_t member)
+{
+    return shares_mask(&run.parts, f, member);
+}
+
+/* A slot, and which values an object in it is over. */
 struct place {
     struct slot *slot;
-    uint32_t f, shard;
+    uint32_t f;
+    uint64_t shards;
 };
 
 static void list(const struct slots *slots, struct place *places)
@@ -40,11 +47,11 @@ static void list(const struct slots *slots, struct place *places)
     size_t n = 0;
     for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++) {
         for (uint32_t i = 0; i < SMALLRUN_MEMBERS; i++) {
-            places[n++] = (struct place){slots_out(slots, f, i), f, i};
-            places[n++] = (struct place){slots_in(slots, f, i), f, SELF};
-            places[n++] = (struct place){slots_result(slots, f, i), f, i};
+            places[n++] = (struct place){slots_out(slots, f, i), f, mask_of(f, i)};
+            places[n++] = (struct place){slots_in(slots, f, i), f, mask_of(f, SELF)};
+            places[n++] = (struct place){slots_result(slots, f, i), f, mask_of(f, i)};
         }
-        places[n++] = (struct place){slots_own(slots, f), f, SELF};
+        places[n++] = (struct place){slots_own(slots, f), f, mask_of(f, SELF)};
     }
     assert_int_equal(n, SLOTS);
 }
@@ -60,7 +67,7 @@ static void every_object_has_a_slot_of_its_own(void **state)
         assert_true(slot->data == NULL && slot->bytes == 0 && slot->version == 0 && !slot->busy);
         slot->version = i + 1;
         slot->busy = true;
-        assert_ok(slots_room(slots, slot, places[i].f, places[i].shard));
+        assert_ok(slots_room(slots, slot, places[i].f, places[i].shards));
         memset(slot->data, (int)i, slot->bytes_max);
     }
     list(slots, places); /* asked again, the same */
@@ -80,14 +87,38 @@ static void a_slot_is_allocated_once_and_kept(void **state)
     (void)state;
     struct slots *slots = all_slots();
     struct slot *slot = slots_out(slots, 1, 2);
-    assert_ok(slots_room(slots, slot, 1, 2));
+    assert_ok(slots_room(slots, slot, 1, mask_of(1, 2)));
     uint8_t *data = slot->data;
     memset(data, 7, slot->bytes_max);
     mem_fail_after(0);
-    assert_ok(slots_room(slots, slot, 1, 2)); /* takes no memory */
+    assert_ok(slots_room(slots, slot, 1, mask_of(1, 2))); /* takes no memory */
     mem_fail_after(-1);
     assert_ptr_equal(slot->data, data);
     assert_int_equal(data[slot->bytes_max - 1], 7);
+    slots_free(slots);
+}
+
+/* An epoch gives a part more shards: what was in its slot is gone, and the other slots stay where they are. */
+static void a_slot_grows_with_its_part(void **state)
+{
+    (void)state;
+    struct slots *slots = all_slots();
+    struct slot *slot = slots_out(slots, 1, 2), *member = slots_in(slots, 1, 2);
+    assert_ok(slots_room(slots, slot, 1, mask_of(1, 0)));
+    size_t small = slot->bytes_max;
+    slot->version = 3;
+    slot->bytes = small;
+    assert_ok(slots_room(slots, slot, 1, plan_shards(run.plan->plan, 1)));
+    assert_true(slot->bytes_max > small);
+    assert_true(slot->version == 0 && slot->bytes == 0);
+    memset(slot->data, 7, slot->bytes_max);
+    uint8_t *data = slot->data;
+    assert_ok(slots_room(slots, slot, 1, mask_of(1, 0))); /* and never shrinks */
+    assert_ptr_equal(slot->data, data);
+    assert_ok(slots_members(slots, BITSET_MAX));
+    assert_ptr_equal(slots_in(slots, 1, 2), member);
+    slots_in(slots, 2, BITSET_MAX - 1)->version = 9;
+    assert_int_equal(slots_in(slots, 2, BITSET_MAX - 1)->version, 9);
     slots_free(slots);
 }
 
@@ -114,9 +145,10 @@ static void a_slot_holds_the_largest_object_of_its_shard(void **state)
         for (uint32_t shard = 0; shard < SMALLRUN_MEMBERS; shard++) {
             size_t frame_bytes, bytes;
             struct slot *slot = slots_out(slots, f, shard);
-            assert_ok(slots_room(slots, slot, f, shard));
-            assert_int_equal(slot->bytes_max, wire_object_bytes_max(replica_frame_bytes_max(replica, f, shard)));
-            assert_ok(replica_encode(replica, f, shard, replica_anchor(replica, f), theta, 1000, codec,
+            uint64_t shards = mask_of(f, shard);
+            assert_ok(slots_room(slots, slot, f, shards));
+            assert_int_equal(slot->bytes_max, wire_object_bytes_max(replica_frame_bytes_max(replica, f, shards)));
+            assert_ok(replica_encode(replica, f, shards, replica_anchor(replica, f), theta, 1000, codec,
                                      wire_object_frame(slot->data), &frame_bytes));
             assert_ok(wire_object_seal(WIRE_RESULT, &meta, slot->data, frame_bytes, &bytes));
             assert_in_range(bytes, 1, slot->bytes_max);
@@ -170,7 +202,7 @@ static enum err make_room(void *user)
 {
     struct slots *slots = user;
     struct slot *slot = slots_own(slots, 2);
-    enum err err = slots_room(slots, slot, 2, SELF);
+    enum err err = slots_room(slots, slot, 2, mask_of(2, SELF));
     assert_true(err == ERR_OK || (slot->data == NULL && slot->bytes_max == 0));
     return err;
 }
@@ -201,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_object_has_a_slot_of_its_own),
         cmocka_unit_test(a_slot_is_allocated_once_and_kept),
+        cmocka_unit_test(a_slot_grows_with_its_part),
         cmocka_unit_test(a_slot_holds_the_largest_object_of_its_shard),
         cmocka_unit_test(a_state_on_its_way_in_is_kept_until_it_is_freed),
         cmocka_unit_test(without_memory_a_slot_stays_empty),

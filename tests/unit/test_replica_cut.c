@@ -324,17 +324,35 @@ static float *owner_residual(const struct smallrun *run, struct replica *replica
     return whole;
 }
 
-/* A mean of one contribution that is noise, over our own part. */
-static void reduce_noise(const struct smallrun *run, struct replica *replica, uint64_t own, uint64_t seed,
-                         struct frame *in, struct frame *out)
+/* A mean over our own part of two contributions that are noise; returns it, in the values of a whole fragment. */
+static float *reduce_noise(const struct smallrun *run, struct replica *replica, uint64_t own, uint64_t seed,
+                           struct frame *out)
 {
-    float *theta = noise(run, seed, 9);
-    struct replica_input input = {.frame = in->bytes, .weight = 3};
-    size_t bad;
-    assert_ok(replica_encode(replica, F, own, replica_anchor(replica, F), theta, 100, codec, in->bytes, &in->count));
-    input.bytes = in->count;
-    assert_ok(replica_reduce(replica, F, &input, 1, codec, scratch, out->bytes, &out->count, &bad));
-    free(theta);
+    static struct frame in[2];
+    size_t bad, count = (size_t)run->plan->plan->fragments[F].values_count;
+    float *decoded[2], weights[] = {3, 1};
+    struct replica_input inputs[2];
+    for (size_t k = 0; k < 2; k++) {
+        float *theta = noise(run, seed, k);
+        decoded[k] = calloc(count, sizeof *theta);
+        assert_ok(replica_encode(replica, F, own, replica_anchor(replica, F), theta, 100, codec, in[k].bytes, &in[k].count));
+        decode_at(run, own, &in[k], decoded[k]);
+        inputs[k] = (struct replica_input){.frame = in[k].bytes, .bytes = in[k].count, .weight = weights[k]};
+        free(theta);
+    }
+    assert_ok(replica_reduce(replica, F, inputs, 2, codec, scratch, out->bytes, &out->count, &bad));
+    for (size_t i = 0; i < count; i++)
+        decoded[0][i] = (3 * decoded[0][i] + decoded[1][i]) / 4;
+    free(decoded[1]);
+    return decoded[0];
+}
+
+static double norm_of(const struct smallrun *run, const float *values)
+{
+    double square = 0;
+    for (uint64_t i = 0; i < run->plan->plan->fragments[F].values_count; i++)
+        square += (double)values[i] * (double)values[i];
+    return sqrt(square);
 }
 
 /* Fails unless the residual in these shards is the one in `want`, or is zero. */
@@ -352,24 +370,23 @@ static void assert_residual(const struct smallrun *run, struct replica *replica,
 static void an_owners_residual_follows_the_shards_it_keeps(void **state)
 {
     (void)state;
-    static struct frame in, out;
+    static struct frame out;
     struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
     const uint64_t all = of_all(&run), old = mask(2, 7) | mask(9, 10), new = mask(0, 1) | mask(4, 10);
     const uint64_t kept = old & new;
     const uint64_t before[] = {old, all & ~old}, after[] = {new, all & ~new};
     struct replica *one = replica_of(&run);
     assert_ok(replica_cut(one, F, before, 2, old));
-    reduce_noise(&run, one, old, 1, &in, &out);
+    free(reduce_noise(&run, one, old, 1, &out));
     replica_commit_owner(one, F);
     float *had = owner_residual(&run, one);
     assert_ok(replica_cut(one, F, after, 2, new));
     assert_true(replica_owner_shards(one, F) == new);
+    assert_true(norm_of(&run, had) > 0);
     assert_residual(&run, one, kept, had);
     assert_residual(&run, one, all & ~kept, NULL);
     /* And the next result is made with it. */
-    reduce_noise(&run, one, new, 2, &in, &out);
-    float *mean = calloc((size_t)run.plan->plan->fragments[F].values_count, sizeof *mean), *sent = noise(&run, 0, 0);
-    decode_at(&run, new, &in, mean);
+    float *mean = reduce_noise(&run, one, new, 2, &out), *sent = noise(&run, 0, 0);
     decode_at(&run, new, &out, sent);
     replica_commit_owner(one, F);
     float *left = owner_residual(&run, one);
@@ -395,18 +412,18 @@ static void an_owners_residual_follows_the_shards_it_keeps(void **state)
 static void residuals_of_carried_shards_stay_untouched(void **state)
 {
     (void)state;
-    static struct frame in, out;
+    static struct frame out;
     struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
     const uint64_t all = of_all(&run), ours = mask(2, 9), carried = mask(3, 5) | mask(8, 9), made = ours & ~carried;
     const uint64_t whole[] = {ours, all & ~ours}, rest[] = {made, all & ~ours};
     struct replica *one = replica_of(&run);
     assert_ok(replica_cut(one, F, whole, 2, ours));
-    reduce_noise(&run, one, ours, 1, &in, &out);
+    free(reduce_noise(&run, one, ours, 1, &out));
     replica_commit_owner(one, F);
     float *had = owner_residual(&run, one);
     assert_ok(replica_cut(one, F, rest, 2, made));
     assert_residual(&run, one, ours, had);
-    reduce_noise(&run, one, made, 2, &in, &out);
+    free(reduce_noise(&run, one, made, 2, &out));
     assert_residual(&run, one, ours, had); /* it is not the truth yet */
     replica_commit_owner(one, F);
     assert_residual(&run, one, carried, had);
@@ -424,13 +441,13 @@ static void residuals_of_carried_shards_stay_untouched(void **state)
 static void a_mean_of_an_older_cut_moves_nothing(void **state)
 {
     (void)state;
-    static struct frame in, out;
+    static struct frame out;
     struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
     const uint64_t all = of_all(&run), ours = mask(2, 9), less = mask(2, 8);
     const uint64_t before[] = {ours, all & ~ours}, after[] = {less, all & ~less};
     struct replica *one = replica_of(&run);
     assert_ok(replica_cut(one, F, before, 2, ours));
-    reduce_noise(&run, one, ours, 1, &in, &out);
+    free(reduce_noise(&run, one, ours, 1, &out));
     assert_ok(replica_cut(one, F, after, 2, less));
     replica_commit_owner(one, F);
     assert_residual(&run, one, all, NULL);
@@ -458,14 +475,14 @@ static enum err cut_starved(void *user)
 static void without_memory_the_cut_is_as_before(void **state)
 {
     (void)state;
-    static struct frame in, out;
+    static struct frame out;
     struct smallrun run = smallrun_new("codec = adaptive\nerror_feedback = yes\n");
     const uint64_t all = of_all(&run), ours = mask(2, 9);
     const uint64_t before[] = {ours, all & ~ours};
     struct starved starved = {.run = &run, .replica = replica_of(&run), .masks = {mask(5, 11), all & ~mask(5, 11)}};
     starved.own = starved.masks[0];
     assert_ok(replica_cut(starved.replica, F, before, 2, ours));
-    reduce_noise(&run, starved.replica, ours, 1, &in, &out);
+    free(reduce_noise(&run, starved.replica, ours, 1, &out));
     replica_commit_owner(starved.replica, F);
     float *had = owner_residual(&run, starved.replica);
     mem_fail_after(3);
@@ -473,7 +490,7 @@ static void without_memory_the_cut_is_as_before(void **state)
     mem_fail_after(-1);
     assert_true(replica_cut_is(starved.replica, F, before, 2, ours));
     assert_residual(&run, starved.replica, all, had);
-    reduce_noise(&run, starved.replica, ours, 2, &in, &out);
+    free(reduce_noise(&run, starved.replica, ours, 2, &out));
     print_message("%zu allocations failed in turn\n", outofmem_walk(cut_starved, &starved));
     assert_residual(&run, starved.replica, ours & starved.own, had);
     free(had);

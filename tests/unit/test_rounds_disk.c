@@ -343,7 +343,7 @@ static void a_replay_stops_before_a_result_of_no_use(void **state)
     rig_close(rig);
     overhear_begin();
     rig = rig_open(&conf);
-    assert_non_null(strstr(overhear_end(), "fragment 0, version 2, shard 1 cannot be used"));
+    assert_non_null(strstr(overhear_end(), "fragment 0, version 2, owner 1 cannot be used"));
     assert_true(ledger_has(rig->ledger, 0, 2, 1));
     assert_at_first(rig, &lived);
     rig_assert_set(&rig->results[0], RIG_SET(0, SELF));

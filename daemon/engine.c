@@ -46,6 +46,7 @@ struct engine {
     /* once the run's plan is known; NULL before */
     struct model_plan *plan;
     uint32_t *shards_counts; /* per fragment */
+    struct parts parts;
     struct replica *replica;
     struct slots *slots;
     struct sync *sync;
@@ -67,8 +68,7 @@ static struct council *council_of(const struct engine *engine)
 
 /* ---- the plan ---- */
 
-static struct replica_conf replica_conf_of(const struct engine *engine, const struct plan *plan,
-                                           const struct shardmap *map)
+static struct replica_conf replica_conf_of(const struct engine *engine, const struct plan *plan)
 {
     const struct runspec *spec = &engine->spec;
     return (struct replica_conf){.plan = plan,
@@ -78,10 +78,7 @@ static struct replica_conf replica_conf_of(const struct engine *engine, const st
                                  .error_feedback = spec->error_feedback,
                                  .feedback_decay = (float)spec->feedback_decay,
                                  .feedback_limit = (float)spec->feedback_limit,
-                                 .outliers = rules_outliers(spec),
-                                 .map = *map,
-                                 .members_count = engine->charter.view.count,
-                                 .self = engine->charter.view.self};
+                                 .outliers = rules_outliers(spec)};
 }
 
 static enum err new_sync(struct engine *engine)
@@ -109,6 +106,7 @@ static enum err new_rounds(struct engine *engine)
                                .ident = &engine->ident,
                                .nonce = engine->charter.view.nonce,
                                .plan = engine->plan,
+                               .parts = &engine->parts,
                                .folder = engine->conf->state_folder,
                                .compress_auto = engine->conf->compress_auto,
                                .replica = engine->replica,
@@ -130,6 +128,7 @@ static enum err recover_all(struct engine *engine)
             continue;
         const struct store_fragment *state = rounds_state(engine->rounds, f);
         sync_restore(engine->sync, f, state->version, &state->hash);
+        rounds_post_held(engine->rounds, f);
         versions += state->version;
     }
     if (versions > 0)
@@ -153,9 +152,10 @@ static void tell_expectation(struct engine *engine)
 static enum err tell_plan(struct engine *engine, uint64_t memory_bytes)
 {
     struct trainer_plan trainer = {
-        .plan = engine->plan, .replica = engine->replica, .ledger = engine->ledger, .sync = engine->sync};
+        .plan = engine->plan, .parts = &engine->parts, .ledger = engine->ledger, .sync = engine->sync};
     struct peers_plan peers = {.plan = engine->plan,
                                .replica = engine->replica,
+                               .parts = &engine->parts,
                                .ledger = engine->ledger,
                                .slots = engine->slots,
                                .sync = engine->sync,
@@ -165,6 +165,7 @@ static enum err tell_plan(struct engine *engine, uint64_t memory_bytes)
                                    .sync = engine->sync,
                                    .rounds = engine->rounds,
                                    .replica = engine->replica,
+                                   .parts = &engine->parts,
                                    .memory_bytes = memory_bytes};
     engine->told = true;
     trainer_plan_known(engine->trainer, &trainer);
@@ -188,13 +189,15 @@ static void tell_memory(const struct plan *plan, const struct memory *memory)
  * `saved`: it is on disk already. */
 static enum err set_plan(struct engine *engine, struct model_plan *plan, bool saved)
 {
-    uint64_t uplinks[WIRE_MEMBERS_MAX];
-    for (uint32_t i = 0; i < engine->charter.view.count; i++)
-        uplinks[i] = engine->charter.view.members[i].uplink;
-    struct shardmap map = shardmap_of(uplinks, engine->charter.view.count);
-    struct replica_conf conf = replica_conf_of(engine, plan->plan, &map);
+    engine->parts = (struct parts){.plan = plan->plan, .chain = engine->charter.chain};
+    struct replica_conf conf = replica_conf_of(engine, plan->plan);
+    const struct memory_conf taking = {.replica = &conf,
+                                       .parts = &engine->parts,
+                                       .members_count = engine->charter.view.count,
+                                       .self = engine->charter.view.members[engine->charter.view.self].id,
+                                       .job_threads = (uint32_t)engine->conf->job_threads};
     /* Before anything is allocated: a model that does not fit is refused, whoever names it. */
-    struct memory memory = memory_of(&conf, (uint32_t)engine->conf->job_threads);
+    struct memory memory = memory_of(&taking);
     TRY(memory_check(&memory, plan->plan->params_count, memory_there_bytes()));
     tell_memory(plan->plan, &memory);
     engine->plan = plan;
@@ -344,7 +347,7 @@ static void order_encode(struct engine *engine, uint32_t f, uint64_t version)
 /* The result takes the memory of the one before it, which is not to be sent from there any more. */
 static void order_reduce(struct engine *engine, uint32_t f, uint64_t version)
 {
-    peers_retire_results(engine->peers, f, version - 1);
+    peers_retire_results(engine->peers, f, version);
     rounds_reduce(engine->rounds, f, version, &sync_owner(engine->sync, f)->have);
 }
 
@@ -428,6 +431,7 @@ static enum err switch_epoch(struct engine *engine, struct record *record, const
     record_deinit(&before);
     TRY(err);
     TRY(peers_members(engine->peers, &changes));
+    peers_drop_incoming(engine->peers);
     if (engine->rounds != NULL)
         TRY(rounds_members(engine->rounds));
     if (engine->sync != NULL) {
@@ -484,7 +488,7 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_FILL: rounds_give(engine->rounds, f, trainer_area(engine->trainer, f)); break;
     case EVENT_FINISHED: finished(engine); break;
     case EVENT_ENCODED: encoded(engine, event); break;
-    case EVENT_COUNTED: trainer_counted(engine->trainer, f, &event->shards); break;
+    case EVENT_COUNTED: trainer_counted(engine->trainer, f, event->shards); break;
     case EVENT_GIVEN: trainer_given(engine->trainer, f); break;
     case EVENT_STARTED: started(engine, event); break;
     case EVENT_UNREAD: rounds_unread(engine->rounds, f); break;

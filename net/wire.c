@@ -64,7 +64,7 @@ static enum err check_key(const struct wire_key *key)
 {
     if (key->kind < WIRE_CONTRIBUTION || key->kind >= WIRE_KINDS)
         return err_set(ERR_PROTO, "object of unknown kind %" PRIu32, key->kind);
-    if (key->fragment >= WIRE_PLAN_FRAGMENTS_MAX || key->owner >= WIRE_MEMBERS_MAX || key->island >= WIRE_MEMBERS_MAX)
+    if (key->fragment >= WIRE_PLAN_FRAGMENTS_MAX)
         return err_set(ERR_PROTO, "object with fragment %" PRIu32 ", owner %" PRIu32 ", island %" PRIu32, key->fragment,
                        key->owner, key->island);
     /* One name for one object: what its kind leaves no choice in is fixed, so that equal keys mean equal objects. */
@@ -153,8 +153,6 @@ static enum err check_hello(const Diloco__Hello *proto, struct wire_hello *hello
     hello->session = proto->session;
     hello->island = proto->island;
     hello->window_kib = proto->window_kib;
-    if (hello->island >= WIRE_MEMBERS_MAX)
-        return err_set(ERR_PROTO, "island number %" PRIu32, hello->island);
     if (hello->window_kib < WIRE_WINDOW_KIB_MIN || hello->window_kib > WIRE_WINDOW_KIB_MAX)
         return err_set(ERR_PROTO, "window of %" PRIu32 " KiB", hello->window_kib);
     TRY(text_from(proto->name, "name", hello->name, sizeof hello->name));

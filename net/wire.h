@@ -30,7 +30,7 @@ enum {
     WIRE_FRAGMENTS_MAX = 256, /* in one heartbeat */
     WIRE_HELD_MAX = 1024,     /* likewise, over all its fragments */
     WIRE_HELD_OF_ONE_MAX = 64,
-    WIRE_MEMBERS_MAX = 64,
+    WIRE_MEMBERS_MAX = 1024,
     WIRE_PLAN_FRAGMENTS_MAX = 4096,
     WIRE_WINDOW_KIB_MIN = 64, /* of bulk data a receiver takes in unacknowledged */
     WIRE_WINDOW_KIB_MAX = 1 << 20,

@@ -593,6 +593,15 @@ void xfer_tick(struct xfer *xfer, uint64_t now_ms)
     }
 }
 
+void xfer_drop_incoming(struct xfer *xfer)
+{
+    for (uint32_t i = 0; i < xfer->conf.incoming_max; i++) {
+        struct incoming *in = &xfer->incoming[i];
+        if (in->used && !in->complete && (in->key.kind == WIRE_CONTRIBUTION || in->key.kind == WIRE_RESULT))
+            in->used = false;
+    }
+}
+
 void xfer_reset_peer(struct xfer *xfer, uint32_t peer)
 {
     for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++)

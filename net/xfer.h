@@ -90,6 +90,10 @@ void xfer_cancel(struct xfer *xfer, uint32_t kind, uint32_t fragment, uint64_t v
 
 /* ---- receiving ---- */
 
+/* Contributions and results on their way in are not wanted any more where they go to: their memory is the caller's
+ * again. Those that are whole and not finished yet stay. */
+void xfer_drop_incoming(struct xfer *xfer);
+
 enum xfer_progress { XFER_NOTHING, XFER_COMPLETE };
 
 /* Takes a chunk in, `delay_us` after its stamp. XFER_COMPLETE: the object is whole in its buffer, `*bytes` long; the

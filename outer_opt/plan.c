@@ -250,18 +250,21 @@ struct plan_shard plan_shard(const struct plan *plan, uint32_t fragment, uint32_
     return (struct plan_shard){.begin = border(plan, fragment, shard), .end = border(plan, fragment, shard + 1)};
 }
 
-void plan_share(const struct plan *plan, uint32_t fragment, const struct shardmap *map, uint32_t owner,
-                struct plan_share *out)
+uint64_t plan_shards(const struct plan *plan, uint32_t fragment)
 {
-    uint32_t count = plan->fragments[fragment].shards_count;
+    return UINT64_MAX >> (PLAN_SHARDS_MAX - plan->fragments[fragment].shards_count);
+}
+
+void plan_share(const struct plan *plan, uint32_t fragment, uint64_t shards, struct plan_share *out)
+{
     out->runs_count = 0;
     out->values_count = 0;
-    out->shards = (struct bitset){{0}};
-    for (uint32_t s = 0; s < count; s++) {
+    out->shards = 0;
+    for (uint32_t s = 0; s < plan->fragments[fragment].shards_count; s++) {
         struct plan_shard shard = plan_shard(plan, fragment, s);
-        if (map->owner[shardmap_slot(fragment, count, s)] != owner || shard.begin == shard.end)
+        if ((shards >> s & 1) == 0 || shard.begin == shard.end)
             continue;
-        bitset_add(&out->shards, s);
+        out->shards |= (uint64_t)1 << s;
         out->values_count += shard.end - shard.begin;
         struct plan_shard *last = out->runs_count > 0 ? &out->run[out->runs_count - 1] : NULL;
         if (last != NULL && last->end == shard.begin)

@@ -1,6 +1,6 @@
 /*
  * plan: how the tensors of a model form fragments, where each tensor lies in its fragment, how a fragment is cut into
- * shards, and what of it an owner of shards has.
+ * shards, and which values a set of shards has.
  *
  * Every island computes the plan from the registered tensors and the run spec and compares its digest with the
  * others'. A tensor starts on a block border (PLAN_BLOCK values) so that no codec block holds values of two tensors;
@@ -13,12 +13,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/bitset.h"
 #include "common/digest.h"
 #include "common/err.h"
-#include "common/shardmap.h"
 
-enum { PLAN_BLOCK = 256, PLAN_FRAGMENTS_MAX = 4096, PLAN_SHARDS_MAX = SHARDMAP_SLOTS };
+/* A set of a fragment's shards is a mask: bit s is shard s. */
+enum { PLAN_BLOCK = 256, PLAN_FRAGMENTS_MAX = 4096, PLAN_SHARDS_MAX = 64 };
 #define PLAN_TENSOR_VALUES_MAX ((uint64_t)1 << 48)
 
 enum plan_pattern {
@@ -77,15 +76,17 @@ void plan_free(struct plan *plan);
  * of a tensor, the nearest one. The same for ever, whoever owns them. */
 struct plan_shard plan_shard(const struct plan *plan, uint32_t fragment, uint32_t shard);
 
-/* A share: what one member owns of a fragment. Shards that lie one behind the other make one run. */
+/* The mask of all shards of a fragment. */
+uint64_t plan_shards(const struct plan *plan, uint32_t fragment);
+
+/* A share: the values of a set of shards. Shards that lie one behind the other make one run. */
 struct plan_share {
     uint32_t runs_count;
     uint64_t values_count; /* in all runs */
     struct plan_shard run[PLAN_SHARDS_MAX];
-    struct bitset shards;
+    uint64_t shards; /* mask: those that are not empty */
 };
-void plan_share(const struct plan *plan, uint32_t fragment, const struct shardmap *map, uint32_t owner,
-                struct plan_share *out);
+void plan_share(const struct plan *plan, uint32_t fragment, uint64_t shards, struct plan_share *out);
 
 /* The tensor that holds value `offset` of a fragment, or NULL for padding. */
 const struct plan_tensor *plan_tensor_at(const struct plan *plan, uint32_t fragment, uint64_t offset);

@@ -31,7 +31,7 @@ uint64_t recipe_bytes(const struct plan *plan, const struct codec_choice *choice
 /* For codec_reserve_factors(). */
 size_t recipe_factor_values_max(const struct plan *plan, const struct codec_choice *choice);
 
-/* Most parts of what anyone owns of any fragment. */
+/* Most parts of any shards of any fragment. */
 size_t recipe_parts_max(const struct recipe *recipe);
 /* The parts of what `share` names of a fragment into `parts`, which holds recipe_parts_max(); how many. They lie in
  * arrays of the whole fragment as contributions, and in arrays of the values of the share alone as results. */

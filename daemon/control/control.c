@@ -311,6 +311,7 @@ void control_plan_known(struct control *control, const struct control_plan *plan
     status->sync = plan->sync;
     status->rounds = plan->rounds;
     status->replica = plan->replica;
+    status->parts = plan->parts;
     status->memory_bytes = plan->memory_bytes;
 }
 

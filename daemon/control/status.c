@@ -203,22 +203,33 @@ static void complain_fragments(struct status *status)
 }
 
 /* Whom a round of the fragment that does not close waits for: those who take part, or may, and have not contributed;
- * or, if everybody has, the owners of shards that there is no result of. */
+ * or, if everybody has, the owners of parts that there is no result of; or else those who do not say that they hold
+ * results that are here. */
 static struct bitset blockers(const struct status *status, uint32_t f)
 {
     const struct status_conf *from = status->from;
     const struct status_fragment *fragment = &status->fragments[f];
     uint64_t round = fragment->own.version + 1;
-    struct bitset late = {{0}};
-    struct bitset owners = replica_owners(from->replica, f);
+    struct bitset late = {{0}}, owners = {{0}};
+    const struct chain_part *parts;
+    uint32_t count = sync_parts(from->sync, f, &parts);
     for (uint32_t i = 0; i < from->view->count; i++) {
         const struct status_peer *peer = &status->peers[i];
         struct sync_peer_fragment said = peer->self ? fragment->own : sync_heard(from->sync, i, f);
-        if ((peer->training || !peer->up) && said.contributed < round && said.abstained < round)
+        bool asked = peer->member->role == RECORD_OWNER || peer->member->role == RECORD_CONTRIBUTOR;
+        if (asked && (peer->training || !peer->up) && said.contributed < round && said.abstained < round)
             bitset_add(&late, i);
     }
-    bitset_remove_all(&owners, &fragment->own.results);
-    if (bitset_empty(&owners)) /* all results are here, and the outer step is not taken */
+    for (uint32_t p = 0; p < count; p++) {
+        struct digest digest;
+        bool acknowledged;
+        uint32_t owner = view_slot(from->view, parts[p].owner);
+        if (owner != VIEW_NOBODY && !sync_held(from->sync, f, p, &digest, &acknowledged))
+            bitset_add(&owners, owner);
+    }
+    if (bitset_empty(&owners))
+        owners = sync_waiting_for(from->sync, f);
+    if (bitset_empty(&owners)) /* all results are here and count, and the outer step is not taken */
         bitset_add(&owners, from->view->self);
     return bitset_empty(&late) ? owners : late;
 }

@@ -36,6 +36,7 @@ struct status_conf {
     const struct sync *sync;
     const struct rounds *rounds;
     const struct replica *replica;
+    const struct parts *parts;
     uint64_t memory_bytes;           /* all that the plan takes at most */
     const struct progress *progress; /* NULL: nobody keeps account of time */
 };

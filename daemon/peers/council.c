@@ -112,8 +112,7 @@ static void add_holdings(struct council *council, bool sealed, struct wire_epoch
 {
     out->promise.incarnation = vote_incarnation(council->conf.vote);
     out->promise.sealed = sealed;
-    holdings_own(council->holdings, council->plan.sync, council->plan.fragments_count, &out->promise.rows,
-                 &out->promise.rows_count);
+    holdings_own(council->holdings, council->plan.sync, &out->promise.rows, &out->promise.rows_count);
 }
 
 static void sign(const struct council *council, const struct epoch_message *from, struct wire_epoch *out)

@@ -9,7 +9,7 @@
 #include "daemon/state/results.h"
 #include "daemon/state/state_object.h"
 
-enum { SERVED_MAX = 64, TRANSFERS_BEFORE_PLAN = 4 * WIRE_MEMBERS_MAX };
+enum { SERVED_MAX = 64 };
 
 /* Something served from outside the slots: a mapped ledger record, or a copy. */
 struct served {
@@ -37,6 +37,17 @@ static void end_served(struct objects *objects, uint32_t peer, const struct wire
 
 /* ---- set-up ---- */
 
+/* Of each fragment what two rounds have under way with every member, and what is served beside that. */
+static uint32_t transfers_of(uint32_t fragments, uint32_t slots)
+{
+    return 2 * fragments * slots + SERVED_MAX;
+}
+
+static uint32_t transfers_before_plan(uint32_t slots)
+{
+    return 4 * slots + SERVED_MAX;
+}
+
 static enum err new_xfer(struct objects *objects, uint32_t transfers)
 {
     struct xfer_conf conf = {.peers_count = objects->conf.view->count,
@@ -62,7 +73,7 @@ enum err objects_new(const struct peers_conf *conf, struct link *link, struct ob
     struct ways_conf ways = {.link = link, .members_count = conf->view->count, .rate_limit = conf->conf->rate_limit};
     enum err err = ways_new(&ways, &objects->ways);
     if (err == ERR_OK)
-        err = new_xfer(objects, TRANSFERS_BEFORE_PLAN);
+        err = new_xfer(objects, transfers_before_plan(conf->view->count));
     if (err != ERR_OK)
         objects_free(objects);
     else
@@ -85,9 +96,30 @@ enum err objects_plan_known(struct objects *objects, const struct peers_plan *pl
 {
     uint32_t fragments = plan->plan->plan->fragments_count;
     end_served(objects, UINT32_MAX, NULL);
-    TRY(new_xfer(objects, 2 * fragments * objects->conf.view->count + SERVED_MAX));
+    TRY(new_xfer(objects, transfers_of(fragments, objects->conf.view->count)));
     objects->plan = *plan;
     return ERR_OK;
+}
+
+enum err objects_members(struct objects *objects, uint32_t slots)
+{
+    uint32_t transfers = objects->plan.plan != NULL
+                             ? transfers_of(objects->plan.plan->plan->fragments_count, slots)
+                             : transfers_before_plan(slots);
+    TRY(ways_grow(objects->ways, slots));
+    return xfer_grow(objects->xfer, slots, transfers, transfers);
+}
+
+void objects_begin_epoch(struct objects *objects)
+{
+    xfer_drop_incoming(objects->xfer);
+}
+
+void objects_forget(struct objects *objects, uint32_t peer)
+{
+    objects_reset(objects, peer);
+    xfer_forget_peer(objects->xfer, peer);
+    ways_forget(objects->ways, peer);
 }
 
 void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_bytes)
@@ -144,15 +176,25 @@ static void send_or_log(struct objects *objects, uint32_t peer, const struct wir
 static bool surely_wanted(const struct objects *objects, const struct wire_key *key, uint32_t member)
 {
     struct sync_peer_fragment row = sync_heard(objects->plan.sync, member, key->fragment);
-    return row.version + 1 == key->version && !(key->kind == WIRE_RESULT && bitset_has(&row.results, key->owner));
+    return row.version + 1 == key->version;
+}
+
+/* The part that a key names, and its index; CHAIN_PARTS_MAX: there is none. */
+static uint32_t part_of(const struct objects *objects, const struct wire_key *key, struct chain_part *part)
+{
+    return parts_find(objects->plan.parts, key->fragment, key->version, key->epoch, key->owner, part);
 }
 
 void objects_send(struct objects *objects, const struct wire_key *key, uint32_t member, uint64_t now_ms)
 {
     const struct slots *slots = objects->plan.slots;
+    struct chain_part part;
+    uint32_t p = part_of(objects, key, &part);
+    if (p == CHAIN_PARTS_MAX)
+        return;
     const struct slot *slot =
-        key->kind == WIRE_CONTRIBUTION ? slots_out(slots, key->fragment, key->owner) : slots_own(slots, key->fragment);
-    if (slot->version == key->version && !slot->busy)
+        key->kind == WIRE_CONTRIBUTION ? slots_out(slots, key->fragment, p) : slots_own(slots, key->fragment);
+    if (slot->version == key->version && slot->epoch == key->epoch && !slot->busy)
         send_or_log(objects, member, key, slot->data, slot->bytes, !surely_wanted(objects, key, member), now_ms);
 }
 
@@ -220,18 +262,29 @@ static void use_served(struct served *slot, uint32_t peer, const struct wire_key
     slot->key = *key;
 }
 
+/* The result that a key asks for: of a version that we have made, the one that it is made of. */
+static bool which_result(const struct objects *objects, const struct wire_key *key, struct ledger_key *out)
+{
+    struct ledger *ledger = objects->plan.ledger;
+    struct ledger_commit commit;
+    if (ledger_commit_of(ledger, key->fragment, key->version, &commit) != ERR_OK)
+        return results_find(ledger, key->fragment, key->version, key->epoch, key->owner, out);
+    *out = (struct ledger_key){
+        .fragment = key->fragment, .owner = key->owner, .version = key->version, .epoch = key->epoch};
+    for (uint32_t p = 0; p < commit.parts_count; p++) {
+        if (commit.parts[p].owner != key->owner || commit.parts[p].epoch != key->epoch)
+            continue;
+        out->digest = commit.parts[p].digest;
+        return true;
+    }
+    return false;
+}
+
 static void serve_result(struct objects *objects, uint32_t peer, const struct wire_key *key, struct served *served,
                          uint64_t now_ms)
 {
-    const struct slot *own = slots_own(objects->plan.slots, key->fragment);
-    struct ledger *ledger = objects->plan.ledger;
     struct ledger_key there;
-    bool found = results_find(ledger, key->fragment, key->version, key->owner, &there);
-    if (key->owner == objects->conf.view->self && own->version == key->version && !own->busy && found) {
-        send_or_log(objects, peer, key, own->data, own->bytes, false, now_ms);
-        return;
-    }
-    if (!found || ledger_map(ledger, &there, &served->map) != ERR_OK) {
+    if (!which_result(objects, key, &there) || ledger_map(objects->plan.ledger, &there, &served->map) != ERR_OK) {
         say_done(objects, peer, key, WIRE_NOT_AVAILABLE);
         return;
     }
@@ -270,7 +323,7 @@ static bool servable(const struct objects *objects, const struct wire_key *key)
     if (objects->plan.plan == NULL)
         return false;
     return key->kind == WIRE_PLAN ||
-           (key->fragment < objects->plan.plan->plan->fragments_count && key->owner < objects->conf.view->count);
+           key->fragment < objects->plan.plan->plan->fragments_count;
 }
 
 /* A peer asks for an object. */
@@ -297,13 +350,13 @@ static void serve(struct objects *objects, uint32_t peer, const struct wire_key 
 
 /* ---- coming in ---- */
 
-static enum xfer_verdict offer_slot(struct objects *objects, struct slot *slot, uint32_t f, uint32_t shard,
+static enum xfer_verdict offer_slot(struct objects *objects, struct slot *slot, uint32_t f, uint64_t shards,
                                     struct xfer_offer *offer)
 {
     offer->answer = WIRE_NOT_YET;
     if (slot->busy)
         return XFER_ANSWER;
-    if (slots_room(objects->plan.slots, slot, f, shard) != ERR_OK) {
+    if (slots_room(objects->plan.slots, slot, f, shards) != ERR_OK) {
         log_error("%s", err_text());
         return XFER_ANSWER;
     }
@@ -346,7 +399,7 @@ static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_ke
                                  struct xfer_offer *offer)
 {
     struct objects *objects = user;
-    struct slots *slots = objects->plan.slots;
+    struct chain_part part;
     if (key->kind == WIRE_PLAN)
         return offer_plan(objects, total, offer);
     offer->answer = WIRE_NOT_YET;
@@ -360,10 +413,12 @@ static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_ke
     }
     if (key->kind == WIRE_STATE)
         return offer_state(objects, key, offer);
-    if (key->kind == WIRE_CONTRIBUTION)
-        return offer_slot(objects, slots_in(slots, key->fragment, peer), key->fragment, objects->conf.view->self,
-                          offer);
-    return offer_slot(objects, slots_result(slots, key->fragment, key->owner), key->fragment, key->owner, offer);
+    uint32_t p = part_of(objects, key, &part);
+    if (p == CHAIN_PARTS_MAX)
+        return XFER_ANSWER;
+    struct slot *slot = key->kind == WIRE_CONTRIBUTION ? slots_in(objects->plan.slots, key->fragment, peer)
+                                                       : slots_result(objects->plan.slots, key->fragment, p);
+    return offer_slot(objects, slot, key->fragment, part.shards, offer);
 }
 
 void objects_judged(struct objects *objects, uint32_t peer, const struct wire_key *key, enum wire_done done)

@@ -18,6 +18,8 @@ ERR_MUST_CHECK enum err objects_new(const struct peers_conf *conf, struct link *
 void objects_free(struct objects *objects);
 ERR_MUST_CHECK enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan);
 
+/* A new epoch: what is on its way in is of parts that are none any more. */
+void objects_begin_epoch(struct objects *objects);
 /* Slots are below `slots` now. ERR_NOMEM. */
 ERR_MUST_CHECK enum err objects_members(struct objects *objects, uint32_t slots);
 
@@ -25,6 +27,8 @@ ERR_MUST_CHECK enum err objects_members(struct objects *objects, uint32_t slots)
 void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_bytes);
 /* The peer restarted: transfers with it end. */
 void objects_reset(struct objects *objects, uint32_t peer);
+/* Its slot is another's from now on. */
+void objects_forget(struct objects *objects, uint32_t peer);
 /* A new bulk connection: what was on its way on the one before may be lost, and the way may be another one. */
 void objects_reconnected(struct objects *objects, uint32_t peer);
 

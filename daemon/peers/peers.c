@@ -327,7 +327,7 @@ static void drop_member(struct peers *peers, uint32_t i)
     struct peer *peer = &peers->peers[i];
     if (link_set(peers->link, i, NULL) != ERR_OK)
         log_error("cannot end the connection to island %s: %s", name_of(peers, i), err_text());
-    objects_reset(peers->objects, i);
+    objects_forget(peers->objects, i);
     peer_gone(peers, i);
     mem_free(peer->said);
     *peer = (struct peer){0};
@@ -346,6 +346,11 @@ enum err peers_members(struct peers *peers, const struct view_changes *changes)
             TRY(set_member(peers, i));
     }
     return ERR_OK;
+}
+
+void peers_drop_incoming(struct peers *peers)
+{
+    objects_begin_epoch(peers->objects);
 }
 
 enum err peers_begin_epoch(struct peers *peers)

@@ -29,8 +29,9 @@ ERR_MUST_CHECK enum err peers_plan_known(struct peers *peers, const struct peers
 /* Members came, changed or went, and the view follows them: connections follow. The slots of those who went may be
  * released after it. ERR_NOMEM and others: the daemon cannot go on. */
 ERR_MUST_CHECK enum err peers_members(struct peers *peers, const struct view_changes *changes);
-/* The core has gone over to the newest record: what is of no use in it is not sent any more, and the next one may be
- * decided. */
+/* A new epoch begins: what is on its way in is of parts that are none any more. Before the core goes over to it. */
+void peers_drop_incoming(struct peers *peers);
+/* The core has gone over to the newest record, and the next one may be decided. */
 ERR_MUST_CHECK enum err peers_begin_epoch(struct peers *peers);
 /* Borrowed. */
 struct council *peers_council(const struct peers *peers);

@@ -12,6 +12,7 @@
 #include "daemon/rounds/rounds.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/model_plan.h"
+#include "daemon/state/parts.h"
 #include "daemon/state/replica.h"
 #include "daemon/state/slots.h"
 #include "daemon/state/vote.h"
@@ -38,6 +39,7 @@ struct peers_conf {
 struct peers_plan {
     const struct model_plan *plan;
     struct replica *replica;
+    const struct parts *parts;
     struct ledger *ledger;
     struct slots *slots;
     struct sync *sync; /* read, and sealed, by nobody but the council */

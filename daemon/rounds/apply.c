@@ -6,6 +6,7 @@
 
 #include "common/mem.h"
 #include "daemon/rules.h"
+#include "daemon/state/results.h"
 #include "outer_opt/runaway.h"
 
 /* No run spec leads to larger numbers of an outer step. */
@@ -14,12 +15,15 @@ enum { SAVE_AGAIN_MS = 2000 };
 
 struct apply_fragment {
     uint64_t waits;             /* version to apply when nobody reads the anchor; 0: none */
-    uint32_t parts_left;        /* jobs of the step under way */
-    struct replica_size *sizes; /* [members]: of the results being applied, by shard */
-    struct bitset counted;      /* of the step under way: shards that count us */
-    struct ledger_part *parts;  /* [members]: of the step under way: which results, by owner */
-    bool failed;                /* of the step under way: a part could not be applied */
-    struct hash_job *unsaved;   /* applied and hashed, and the disk refused to note it; NULL: none */
+    /* of the step under way */
+    struct chain_part parts[CHAIN_PARTS_MAX];
+    struct replica_size sizes[CHAIN_PARTS_MAX]; /* of the results, by part */
+    struct ledger_key results[CHAIN_PARTS_MAX]; /* which one of each part */
+    uint32_t parts_count;
+    uint32_t parts_left; /* jobs */
+    uint64_t counted;    /* mask: shards that count us */
+    bool failed;         /* a part could not be applied */
+    struct hash_job *unsaved; /* applied and hashed, and the disk refused to note it; NULL: none */
     uint64_t save_again_ms;
     struct runaway runaway;
     double grown; /* as runaway_note() said last */
@@ -28,7 +32,7 @@ struct apply_fragment {
 struct apply {
     struct desk *desk;
     struct apply_fragment *fragments;
-    struct job_pool receives, shards, hashes;
+    struct job_pool receives, parts, hashes;
 };
 
 /* A result that came in. */
@@ -38,19 +42,20 @@ struct receive_job {
     struct wire_key key;
     uint32_t peer;
     struct slot *slot;
+    uint64_t shards;
+    size_t values_count;
+    uint8_t owner_key[IDENT_KEY_BYTES];
+    struct digest digest; /* out */
 };
 
-/* One shard's part of an outer step, or of the measuring before it. */
-struct shard_job {
+/* One part of an outer step, or of the measuring before it. */
+struct part_job {
     struct job job;
     struct apply *apply;
-    uint32_t f, shard;
+    uint32_t f, p;
     uint64_t version;
-    bool own_encoding; /* `own` is the contribution that this process encoded for the version */
-    struct digest own;
-    bool counts_us;          /* out */
-    uint64_t step;           /* out: the result's */
-    struct ledger_part part; /* out: which result it was */
+    uint64_t counted; /* out: mask: its shards that count us */
+    uint64_t step;    /* out: the result's */
 };
 
 /* The hash of a version. */
@@ -70,14 +75,9 @@ enum err apply_new(struct desk *desk, struct apply **out)
     struct apply *apply = *out;
     apply->desk = desk;
     apply->receives.job_bytes = sizeof(struct receive_job);
-    apply->shards.job_bytes = sizeof(struct shard_job);
+    apply->parts.job_bytes = sizeof(struct part_job);
     apply->hashes.job_bytes = sizeof(struct hash_job);
-    TRY(mem_new(desk_fragments(desk), sizeof *apply->fragments, "rounds", &apply->fragments));
-    for (uint32_t f = 0; f < desk_fragments(desk); f++) {
-        TRY(mem_new(desk->conf.view->count, sizeof(struct replica_size), "rounds", &apply->fragments[f].sizes));
-        TRY(mem_new(desk->conf.view->count, sizeof(struct ledger_part), "rounds", &apply->fragments[f].parts));
-    }
-    return ERR_OK;
+    return mem_new(desk_fragments(desk), sizeof *apply->fragments, "rounds", &apply->fragments);
 }
 
 void apply_free(struct apply *apply)
@@ -85,12 +85,8 @@ void apply_free(struct apply *apply)
     if (apply == NULL)
         return;
     job_pool_deinit(&apply->receives);
-    job_pool_deinit(&apply->shards);
+    job_pool_deinit(&apply->parts);
     job_pool_deinit(&apply->hashes);
-    for (uint32_t f = 0; apply->fragments != NULL && f < desk_fragments(apply->desk); f++) {
-        mem_free(apply->fragments[f].sizes);
-        mem_free(apply->fragments[f].parts);
-    }
     mem_free(apply->fragments);
     mem_free(apply);
 }
@@ -105,15 +101,15 @@ static struct outer_round numbers_of(const struct wire_meta *meta)
 }
 
 struct outer_round apply_numbers(const struct desk *desk, const struct wire_meta *meta,
-                                 const struct replica_size *sizes)
+                                 const struct replica_size *sizes, uint32_t sizes_count)
 {
     struct outer_round round = numbers_of(meta);
     double delta = 0, momentum = 0;
     if (!desk->conf.spec->staleness_penalty)
         return round;
-    for (uint32_t s = 0; s < desk->conf.view->count; s++) {
-        delta += sizes[s].delta;
-        momentum += sizes[s].momentum;
+    for (uint32_t p = 0; p < sizes_count; p++) {
+        delta += sizes[p].delta;
+        momentum += sizes[p].momentum;
     }
     return outer_round_penalised(round, (double)round.lr * sqrt(momentum), sqrt(delta));
 }
@@ -136,23 +132,10 @@ enum err apply_check(const struct desk *desk, const struct wire_meta *meta)
 enum err apply_open(const struct desk *desk, const struct ledger_key *key, struct result *out)
 {
     TRY(result_open(desk->conf.ledger, key, out));
-    enum err err = desk_check_object(desk, &out->what, &out->what.key);
-    if (err == ERR_OK)
-        err = apply_check(desk, &out->meta);
+    enum err err = apply_check(desk, &out->meta);
     if (err != ERR_OK)
         result_close(out);
     return err;
-}
-
-enum err apply_open_first(const struct desk *desk, uint32_t f, uint64_t version, uint32_t owner, struct result *out)
-{
-    struct ledger_key keys[LEDGER_RESULTS_MAX];
-    size_t count = ledger_list(desk->conf.ledger, f, version, keys, LEDGER_RESULTS_MAX);
-    enum err err = ERR_NOTFOUND;
-    for (size_t i = 0; i < count && err != ERR_OK; i++)
-        if (keys[i].owner == owner)
-            err = apply_open(desk, &keys[i], out);
-    return err == ERR_NOTFOUND ? err_set(err, "the ledger has no such result (any more)") : err;
 }
 
 /* ---- a result came in ---- */
@@ -166,16 +149,16 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     struct wire_meta meta;
     const uint8_t *frame;
     size_t frame_bytes;
-    size_t count = (size_t)desk_values(desk, key->fragment, key->owner);
     TRY(wire_object_open(j->slot->data, j->slot->bytes, &what, &meta, &frame, &frame_bytes));
-    TRY(desk_check_object(desk, &what, key));
-    TRY(wire_object_signed(&what, desk->conf.view->members[key->owner].key));
+    TRY(desk_check_object(desk, &what, key, j->shards));
+    TRY(wire_object_signed(&what, j->owner_key));
     TRY(apply_check(desk, &meta));
-    TRY(codec_check(frame, frame_bytes, count));
+    TRY(codec_check(frame, frame_bytes, j->values_count));
     /* Nothing enters the ledger that a restart could not apply. */
-    TRY(codec_decode(scratch->codec, frame, frame_bytes, scratch->values, count));
+    TRY(codec_decode(scratch->codec, frame, frame_bytes, scratch->values, j->values_count));
     struct ledger_key there = result_key(&what);
-    return ledger_append(desk->conf.ledger, &there, j->slot->data, j->slot->bytes, false);
+    j->digest = what.digest;
+    return ledger_append(desk->conf.ledger, &there, j->slot->data, j->slot->bytes, true);
 }
 
 static void done_receive(struct job *job)
@@ -186,7 +169,7 @@ static void done_receive(struct job *job)
     enum wire_done status = WIRE_RECEIVED;
     j->slot->busy = false;
     if (job->err == ERR_PROTO) {
-        log_error("the result of fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32
+        log_error("the result of fragment %" PRIu32 ", version %" PRIu64 ", owner %" PRIu32
                   " from island %s is damaged and not used: %s; it is fetched again",
                   key->fragment, key->version, key->owner, desk_name(desk, j->peer), job->text);
         status = WIRE_REFUSED;
@@ -201,7 +184,9 @@ static void done_receive(struct job *job)
         desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
                                              .fragment = key->fragment,
                                              .version = key->version,
+                                             .epoch = key->epoch,
                                              .owner = key->owner,
+                                             .hash = j->digest,
                                              .member = j->peer});
     job_pool_give(&j->apply->receives, j);
 }
@@ -209,6 +194,13 @@ static void done_receive(struct job *job)
 void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *key, uint64_t bytes)
 {
     struct desk *desk = apply->desk;
+    struct chain_part part;
+    uint32_t p = desk_part(desk, key, &part);
+    const uint8_t *owner_key = parts_owner_key(desk->conf.parts, key->epoch, key->owner);
+    if (p == CHAIN_PARTS_MAX || owner_key == NULL) { /* an epoch has begun meanwhile, and it counts nowhere */
+        desk_judged(desk, peer, key, WIRE_NOT_NEEDED);
+        return;
+    }
     struct receive_job *j = desk_job(desk, &apply->receives);
     if (j == NULL) {
         desk_judged(desk, peer, key, WIRE_NOT_YET);
@@ -217,13 +209,16 @@ void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *
     j->apply = apply;
     j->key = *key;
     j->peer = peer;
-    j->slot = slots_result(desk->conf.slots, key->fragment, key->owner);
+    j->shards = part.shards;
+    memcpy(j->owner_key, owner_key, sizeof j->owner_key);
+    j->values_count = (size_t)desk_values(desk, key->fragment, part.shards);
+    j->slot = slots_result(desk->conf.slots, key->fragment, p);
     j->slot->bytes = (size_t)bytes;
     j->slot->busy = true;
     desk_submit(desk, &j->job, run_receive, done_receive);
 }
 
-/* ---- the hash, when all shards are done, and what the version was made of ---- */
+/* ---- the hash, when all parts are done, and what the version was made of ---- */
 
 static enum err run_hash(struct job *job, struct jobs_scratch *scratch)
 {
@@ -298,9 +293,10 @@ static void all_applied(struct apply *apply, uint32_t f, uint64_t version)
     j->version = version;
     j->commit.fragment = f;
     j->commit.version = version;
-    for (uint32_t s = 0; !fragment->failed && s < apply->desk->conf.view->count; s++)
-        if (desk_values(apply->desk, f, s) > 0)
-            j->commit.parts[j->commit.parts_count++] = fragment->parts[s];
+    for (uint32_t p = 0; !fragment->failed && p < fragment->parts_count; p++)
+        j->commit.parts[j->commit.parts_count++] = (struct ledger_part){.epoch = fragment->results[p].epoch,
+                                                                        .owner = fragment->results[p].owner,
+                                                                        .digest = fragment->results[p].digest};
     desk_submit(apply->desk, &j->job, run_hash, done_hash);
 }
 
@@ -316,153 +312,159 @@ void apply_tick(struct apply *apply)
     }
 }
 
-/* ---- the outer step: one job per shard ---- */
+/* ---- the outer step: one job per part ---- */
 
-static struct shard_job *shard_job(struct apply *apply, uint32_t f, uint32_t shard, uint64_t version)
+/* What becomes of a shard's residual when a result is applied. */
+enum residual_rule {
+    RESIDUAL_KEEP,  /* the result does not count us */
+    RESIDUAL_MOVE,  /* it counts the contribution we encoded last */
+    RESIDUAL_CLEAR, /* it counts one whose residual is not known any more */
+};
+
+/* `sent`: what this process encoded last for the shard. `ours`: the contribution of ours that is counted. */
+static enum residual_rule counts_ours(const struct wire_contributor *ours, uint64_t version,
+                                      const struct desk_sent *sent)
 {
-    struct shard_job *j = desk_job(apply->desk, &apply->shards);
-    if (j == NULL)
-        return NULL;
-    j->apply = apply;
-    j->f = f;
-    j->shard = shard;
-    j->version = version;
-    return j;
+    if (ours == NULL)
+        return RESIDUAL_KEEP;
+    return sent->version == version && digest_equal(&sent->digest, &ours->digest) ? RESIDUAL_MOVE : RESIDUAL_CLEAR;
+}
+
+/* Residuals move shard by shard: those of a carried part may be of an encoding before the last. */
+static uint64_t move_residuals(const struct desk *desk, uint32_t f, uint64_t version, uint64_t shards,
+                               const struct wire_meta *meta)
+{
+    uint64_t mask[RESIDUAL_CLEAR + 1] = {0};
+    struct wire_contributor found, *ours = wire_meta_find(meta, desk_id(desk), &found) ? &found : NULL;
+    for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++)
+        if ((shards >> s & 1) != 0)
+            mask[counts_ours(ours, version, &desk->fragments[f].sent[s])] |= (uint64_t)1 << s;
+    replica_commit(desk->conf.replica, f, mask[RESIDUAL_MOVE]);
+    replica_forget(desk->conf.replica, f, mask[RESIDUAL_CLEAR]);
+    return mask[RESIDUAL_MOVE] | mask[RESIDUAL_CLEAR];
 }
 
 static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
 {
-    struct shard_job *j = (struct shard_job *)(void *)job;
+    struct part_job *j = (struct part_job *)(void *)job;
     const struct desk *desk = j->apply->desk;
+    const struct apply_fragment *fragment = &j->apply->fragments[j->f];
+    const struct chain_part *part = &fragment->parts[j->p];
     struct result result;
-    TRY(apply_open_first(desk, j->f, j->version, j->shard, &result));
-    j->counts_us = result_counts(&result.meta, desk_self(desk), NULL);
+    TRY(apply_open(desk, &fragment->results[j->p], &result));
     j->step = result.meta.step;
-    j->part = (struct ledger_part){
-        .epoch = result.what.key.epoch, .owner = result.what.key.owner, .digest = result.what.digest};
-    bool own = j->own_encoding && result_counts(&result.meta, desk_self(desk), &j->own);
-    enum replica_residual_rule rule = !j->counts_us ? REPLICA_KEEP : own ? REPLICA_MOVE : REPLICA_CLEAR;
-    struct outer_round round = apply_numbers(desk, &result.meta, j->apply->fragments[j->f].sizes);
-    enum err err = replica_apply(desk->conf.replica, j->f, j->shard, &round, result.frame, result.frame_bytes, rule,
+    struct outer_round round = apply_numbers(desk, &result.meta, fragment->sizes, fragment->parts_count);
+    enum err err = replica_apply(desk->conf.replica, j->f, part->shards, &round, result.frame, result.frame_bytes,
                                  scratch->codec, scratch->values);
+    if (err == ERR_OK)
+        j->counted = move_residuals(desk, j->f, j->version, part->shards, &result.meta);
     result_close(&result);
     return err;
 }
 
 static void done_apply(struct job *job)
 {
-    struct shard_job *j = (struct shard_job *)(void *)job;
+    struct part_job *j = (struct part_job *)(void *)job;
     struct apply *apply = j->apply;
     struct apply_fragment *fragment = &apply->fragments[j->f];
     struct store_fragment *state = &apply->desk->fragments[j->f].state;
     uint32_t f = j->f;
     uint64_t version = j->version;
-    /* A result in our own ledger that cannot be applied leaves the shard as it was: its hash will differ, and the
+    /* A result in our own ledger that cannot be applied leaves its shards as they were: the hash will differ, and the
      * comparison with the others mends it. */
     if (job->err != ERR_OK)
-        log_error("fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32 " cannot be applied: %s", f, version,
-                  j->shard, job->text);
+        log_error("fragment %" PRIu32 ", version %" PRIu64 ", owner %" PRIu32 " cannot be applied: %s", f, version,
+                  fragment->parts[j->p].owner, job->text);
     fragment->failed |= job->err != ERR_OK;
-    fragment->parts[j->shard] = j->part;
-    if (j->counts_us)
-        bitset_add(&fragment->counted, j->shard);
+    fragment->counted |= j->counted;
     if (j->step > state->step)
         state->step = j->step;
-    job_pool_give(&apply->shards, j);
+    job_pool_give(&apply->parts, j);
     if (--fragment->parts_left == 0)
         all_applied(apply, f, version);
 }
 
-/* Our contribution to a part, if this process encoded it for the version: its residual is the one that is pending. */
-static bool own_contribution(const struct desk *desk, uint32_t f, uint64_t version, uint32_t owner, struct digest *out)
+/* One job for each part; false: no memory, and the daemon ends; without this part the version is never taken for
+ * applied. The caller holds the end back until all are submitted. */
+static bool submit_parts(struct apply *apply, uint32_t f, uint64_t version, job_run *run, job_done *done)
 {
-    const struct slot *slot = slots_out(desk->conf.slots, f, owner);
-    struct wire_object what;
-    if (desk->fragments[f].encoded_version != version || slot->busy || slot->version != version ||
-        wire_object_peek(slot->data, slot->bytes, &what) != ERR_OK)
-        return false;
-    *out = what.digest;
+    struct apply_fragment *fragment = &apply->fragments[f];
+    fragment->parts_left = 1;
+    for (uint32_t p = 0; p < fragment->parts_count; p++) {
+        struct part_job *j = desk_job(apply->desk, &apply->parts);
+        if (j == NULL)
+            return false;
+        j->apply = apply;
+        j->f = f;
+        j->p = p;
+        j->version = version;
+        fragment->parts_left++;
+        desk_submit(apply->desk, &j->job, run, done);
+    }
+    fragment->parts_left--;
     return true;
 }
 
-static void apply_shards(struct apply *apply, uint32_t f, uint64_t version)
+static void apply_parts(struct apply *apply, uint32_t f, uint64_t version)
 {
-    struct desk *desk = apply->desk;
-    struct apply_fragment *fragment = &apply->fragments[f];
-    fragment->parts_left = 1; /* holds the end back until all are submitted */
-    for (uint32_t s = 0; s < desk->conf.view->count; s++) {
-        if (desk_values(desk, f, s) == 0)
-            continue;
-        struct shard_job *j = shard_job(apply, f, s, version);
-        if (j == NULL)
-            return; /* the daemon ends; without this shard the version is never taken for applied */
-        j->own_encoding = own_contribution(desk, f, version, s, &j->own);
-        fragment->parts_left++;
-        desk_submit(desk, &j->job, run_apply, done_apply);
-    }
-    if (--fragment->parts_left == 0)
+    if (submit_parts(apply, f, version, run_apply, done_apply) && apply->fragments[f].parts_left == 0)
         all_applied(apply, f, version);
 }
 
-/* ---- before it, with CO2's penalty: the norms over all shards ---- */
+/* ---- before it, with CO2's penalty: the norms over all parts ---- */
 
 static enum err run_measure(struct job *job, struct jobs_scratch *scratch)
 {
-    struct shard_job *j = (struct shard_job *)(void *)job;
+    struct part_job *j = (struct part_job *)(void *)job;
     const struct desk *desk = j->apply->desk;
+    struct apply_fragment *fragment = &j->apply->fragments[j->f];
+    const struct chain_part *part = &fragment->parts[j->p];
     struct result result;
-    TRY(apply_open_first(desk, j->f, j->version, j->shard, &result));
-    enum err err = replica_measure(desk->conf.replica, j->f, j->shard, result.frame, result.frame_bytes, scratch->codec,
-                                   scratch->values, &j->apply->fragments[j->f].sizes[j->shard]);
+    TRY(apply_open(desk, &fragment->results[j->p], &result));
+    enum err err = replica_measure(desk->conf.replica, j->f, part->shards, result.frame, result.frame_bytes,
+                                   scratch->codec, scratch->values, &fragment->sizes[j->p]);
     result_close(&result);
     return err;
 }
 
 static void done_measure(struct job *job)
 {
-    struct shard_job *j = (struct shard_job *)(void *)job;
+    struct part_job *j = (struct part_job *)(void *)job;
     struct apply *apply = j->apply;
     uint32_t f = j->f;
     uint64_t version = j->version;
-    job_pool_give(&apply->shards, j); /* one that failed fails again when it is applied, and is reported then */
+    job_pool_give(&apply->parts, j); /* one that failed fails again when it is applied, and is reported then */
     if (--apply->fragments[f].parts_left == 0)
-        apply_shards(apply, f, version);
+        apply_parts(apply, f, version);
 }
 
-static void measure_shards(struct apply *apply, uint32_t f, uint64_t version)
+static void measure_parts(struct apply *apply, uint32_t f, uint64_t version)
 {
-    struct apply_fragment *fragment = &apply->fragments[f];
-    fragment->parts_left = 1;
-    for (uint32_t s = 0; s < apply->desk->conf.view->count; s++) {
-        fragment->sizes[s] = (struct replica_size){0};
-        if (desk_values(apply->desk, f, s) == 0)
-            continue;
-        struct shard_job *j = shard_job(apply, f, s, version);
-        if (j == NULL)
-            return;
-        fragment->parts_left++;
-        desk_submit(apply->desk, &j->job, run_measure, done_measure);
-    }
-    if (--fragment->parts_left == 0)
-        apply_shards(apply, f, version);
+    memset(apply->fragments[f].sizes, 0, sizeof apply->fragments[f].sizes);
+    if (submit_parts(apply, f, version, run_measure, done_measure) && apply->fragments[f].parts_left == 0)
+        apply_parts(apply, f, version);
 }
 
 /* ---- the order ---- */
 
 void apply_begin(struct apply *apply, uint32_t f, uint64_t version)
 {
+    struct desk *desk = apply->desk;
     struct apply_fragment *fragment = &apply->fragments[f];
-    if (apply->desk->fragments[f].readers > 0) {
+    if (desk_used(desk, f) || desk->fragments[f].readers > 0) {
         fragment->waits = version;
         return;
     }
     fragment->waits = 0;
-    fragment->counted = (struct bitset){{0}};
+    fragment->counted = 0;
     fragment->failed = false;
-    if (apply->desk->conf.spec->staleness_penalty)
-        measure_shards(apply, f, version);
+    fragment->parts_count = desk_parts(desk, f, version, fragment->parts);
+    for (uint32_t p = 0; p < fragment->parts_count; p++)
+        fragment->results[p] = desk_result(desk, f, version, &fragment->parts[p]);
+    if (desk->conf.spec->staleness_penalty)
+        measure_parts(apply, f, version);
     else
-        apply_shards(apply, f, version);
+        apply_parts(apply, f, version);
 }
 
 void apply_unread(struct apply *apply, uint32_t f)

@@ -73,15 +73,13 @@ static void installed(const struct install_job *j)
     uint32_t f = j->key.fragment;
     struct desk_fragment *fragment = &desk->fragments[f];
     /* What of ours the state counts is not known; counting twice would be worse than losing a round's residual. */
-    bool in_flight = fragment->encoded_version > fragment->state.version;
+    uint64_t in_flight = desk_in_flight(desk, f, fragment->state.version);
     fragment->state = j->state;
     replica_clear_residuals(desk->conf.replica, f);
     if (!j->own) /* the ledger does not lead here from any earlier checkpoint */
         keep_on_disk(j->install->keep, f, KEEP_NONE);
-    if (in_flight)
-        event_post(
-            desk->conf.events,
-            &(struct event){.type = EVENT_COUNTED, .fragment = f, .shards = replica_owners(desk->conf.replica, f)});
+    if (in_flight != 0)
+        event_post(desk->conf.events, &(struct event){.type = EVENT_COUNTED, .fragment = f, .shards = in_flight});
     if (!j->own)
         desk_judged(desk, j->peer, &j->key, WIRE_RECEIVED);
     desk_post(desk, &(struct sync_event){
@@ -182,7 +180,7 @@ static void done_mend(struct job *job)
 static void begin(struct install *install, struct install_job *j)
 {
     uint32_t f = j->key.fragment;
-    bool read = install->desk->fragments[f].readers > 0;
+    bool read = desk_used(install->desk, f) || install->desk->fragments[f].readers > 0;
     install->waits[f] = read ? j : NULL;
     if (!read)
         desk_submit(install->desk, &j->job, j->own ? run_mend : run_install, j->own ? done_mend : done_install);

@@ -12,17 +12,16 @@ struct replay {
     struct replica *replica; /* into which, and what it then holds */
     struct store_fragment *state;
     struct codec *codec;
-    float *values;               /* of the largest shard */
-    struct replica_size *sizes;  /* [members] */
-    struct ledger_commit commit; /* of the version being replayed */
+    float *values;                              /* of the fragment */
+    struct replica_size sizes[CHAIN_PARTS_MAX]; /* by part of the commit */
+    struct ledger_commit commit;                /* of the version being replayed */
 };
 
 /* Whether a result that was opened can be decoded, and how large it is; then closes it. */
-static enum err measure(struct replay *replay, struct result *result)
+static enum err measure(struct replay *replay, struct result *result, struct replica_size *size)
 {
-    uint32_t owner = result->what.key.owner;
-    enum err err = replica_measure(replay->replica, replay->f, owner, result->frame, result->frame_bytes, replay->codec,
-                                   replay->values, &replay->sizes[owner]);
+    enum err err = replica_measure(replay->replica, replay->f, result->what.shards, result->frame, result->frame_bytes,
+                                   replay->codec, replay->values, size);
     result_close(result);
     return err;
 }
@@ -44,18 +43,8 @@ static enum err look_at_part(struct replay *replay, uint32_t part, uint64_t *sha
     uint64_t mask = result.what.shards;
     bool again = (*shards & mask) != 0;
     *shards |= mask;
-    TRY(measure(replay, &result));
+    TRY(measure(replay, &result, &replay->sizes[part]));
     return again ? err_set(ERR_PROTO, "another part of the version has the same shards") : ERR_OK;
-}
-
-/* Shards of all parts that there are. */
-static uint64_t all_shards(const struct replay *replay)
-{
-    uint64_t shards = 0;
-    for (uint32_t s = 0; s < replay->desk->conf.view->count; s++)
-        if (desk_values(replay->desk, replay->f, s) > 0)
-            shards |= desk_shards(replay->desk, replay->f, s);
-    return shards;
 }
 
 /* Whether all results that made a version are there and can be used. */
@@ -67,11 +56,12 @@ static bool look_at_version(struct replay *replay)
         enum err err = look_at_part(replay, i, &shards);
         whole &= err == ERR_OK;
         if (err != ERR_OK && err != ERR_NOTFOUND)
-            log_error("the ledger's result of fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32
+            log_error("the ledger's result of fragment %" PRIu32 ", version %" PRIu64 ", owner %" PRIu32
                       " cannot be used: %s; what follows is fetched from other islands",
                       replay->f, replay->commit.version, replay->commit.parts[i].owner, err_text());
     }
-    return whole && shards == all_shards(replay);
+    uint64_t filled = parts_filled(replay->desk->conf.plan->plan, replay->f);
+    return whole && (shards & filled) == filled;
 }
 
 static enum err apply_part(struct replay *replay, uint32_t part)
@@ -80,9 +70,9 @@ static enum err apply_part(struct replay *replay, uint32_t part)
     struct store_fragment *state = replay->state;
     struct result result;
     TRY(apply_open(replay->desk, &key, &result));
-    struct outer_round round = apply_numbers(replay->desk, &result.meta, replay->sizes);
-    enum err err = replica_apply(replay->replica, replay->f, key.owner, &round, result.frame, result.frame_bytes,
-                                 REPLICA_CLEAR, replay->codec, replay->values);
+    struct outer_round round = apply_numbers(replay->desk, &result.meta, replay->sizes, replay->commit.parts_count);
+    enum err err = replica_apply(replay->replica, replay->f, result.what.shards, &round, result.frame,
+                                 result.frame_bytes, replay->codec, replay->values);
     if (err == ERR_OK && result.meta.step > state->step)
         state->step = result.meta.step;
     result_close(&result);
@@ -101,48 +91,22 @@ static enum err replay_version(struct replay *replay, uint64_t version)
     return ERR_OK;
 }
 
-/* Owners whose result of a version is there in a form that can be used. */
-static struct bitset usable(struct replay *replay, uint64_t version)
-{
-    const struct desk *desk = replay->desk;
-    struct bitset owners = results_held(desk->conf.ledger, replay->f, version, desk->conf.view->count);
-    for (uint32_t s = 0; s < desk->conf.view->count; s++) {
-        struct result result;
-        if (!bitset_has(&owners, s))
-            continue;
-        enum err err = apply_open_first(desk, replay->f, version, s, &result);
-        if (err == ERR_OK)
-            err = measure(replay, &result);
-        if (err == ERR_OK)
-            continue;
-        log_error("the ledger's result of fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32
-                  " cannot be used: %s; it is fetched from another island",
-                  replay->f, version, s, err_text());
-        bitset_remove(&owners, s);
-    }
-    return owners;
-}
-
 /* On from `*state`, which `replica` holds, as far as the ledger says how versions were made, at most to version `upto`.
- * `*held`: owners whose result of the version after the last can be used. */
+ */
 static enum err replay_all(const struct desk *desk, uint32_t f, uint64_t upto, struct replica *replica,
-                           struct store_fragment *state, struct bitset *held)
+                           struct store_fragment *state)
 {
     enum err err = ERR_OK;
     struct replay replay = {.desk = desk, .f = f, .replica = replica, .state = state};
     TRY_OUT(codec_new(0, &replay.codec));
-    TRY_OUT(
-        mem_new(replica_share_max(desk->conf.replica), sizeof *replay.values, "replaying the ledger", &replay.values));
-    TRY_OUT(mem_new(desk->conf.view->count, sizeof *replay.sizes, "replaying the ledger", &replay.sizes));
+    TRY_OUT(mem_new((size_t)desk->conf.plan->plan->fragments[f].values_count, sizeof *replay.values,
+                    "replaying the ledger", &replay.values));
     while (state->version < upto && (err = replay_version(&replay, state->version + 1)) == ERR_OK)
         state->version++;
     err = err == ERR_NOTFOUND ? ERR_OK : err;
-    if (err == ERR_OK && held != NULL)
-        *held = usable(&replay, state->version + 1);
 out:
     codec_free(replay.codec);
     mem_free(replay.values);
-    mem_free(replay.sizes);
     return err;
 }
 
@@ -159,14 +123,23 @@ static enum err hash_replayed(struct desk *desk, uint32_t f, struct store_fragme
     return ERR_OK;
 }
 
-enum err recover_fragment(struct desk *desk, uint32_t f, bool *known, uint64_t *saved, struct bitset *results)
+static bool made_by_us(const struct desk *desk, uint32_t f, uint64_t version)
+{
+    struct ledger_key keys[LEDGER_RESULTS_MAX];
+    size_t count = ledger_list(desk->conf.ledger, f, version, keys, LEDGER_RESULTS_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (keys[i].owner == desk_id(desk))
+            return true;
+    return false;
+}
+
+enum err recover_fragment(struct desk *desk, uint32_t f, bool *known, uint64_t *saved)
 {
     const struct rounds_conf *conf = &desk->conf;
     struct store_fragment *state = &desk->fragments[f].state;
     enum err err =
         store_load_fragment(conf->folder, conf->spec, &conf->view->shares, conf->plan, conf->replica, f, state);
     *known = err == ERR_OK;
-    *results = (struct bitset){{0}};
     if (err == ERR_CORRUPT) {
         log_warn("%s; the fragment is fetched from another island", err_text());
         *state = (struct store_fragment){0};
@@ -177,11 +150,10 @@ enum err recover_fragment(struct desk *desk, uint32_t f, bool *known, uint64_t *
         return ERR_OK;
     TRY(err);
     *saved = state->version;
-    TRY(replay_all(desk, f, UINT64_MAX, conf->replica, state, results));
+    TRY(replay_all(desk, f, UINT64_MAX, conf->replica, state));
     bool replayed = state->version > *saved;
-    struct bitset held = results_held(conf->ledger, f, state->version + 1, conf->view->count);
     /* The checkpoint's residuals are older than results made from them, even than one that is of no use now. */
-    if (replayed || bitset_has(&held, desk_self(desk)))
+    if (replayed || made_by_us(desk, f, state->version + 1))
         replica_clear_residuals(conf->replica, f);
     return replayed ? hash_replayed(desk, f, state) : ERR_OK;
 }
@@ -193,7 +165,7 @@ enum err recover_replay(const struct desk *desk, uint32_t f, uint64_t version, s
     const struct rounds_conf *conf = &desk->conf;
     for (int attempt = 0; attempt < 2; attempt++) {
         TRY(store_load_fragment(conf->folder, conf->spec, &conf->view->shares, conf->plan, shadow, f, state));
-        TRY(replay_all(desk, f, version, shadow, state, NULL));
+        TRY(replay_all(desk, f, version, shadow, state));
         if (state->version == version)
             return replica_hash(shadow, f, version, &state->hash);
     }

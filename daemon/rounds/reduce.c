@@ -14,6 +14,9 @@ struct reduce_fragment {
     uint64_t store_again_ms; /* the disk refused it: when to try again; 0: it did not */
     uint64_t stored_waits;   /* version of our result, durable, to be counted when nobody reads; 0: none */
     bool stored_ours;        /* the ledger's result of that version is the one we made last */
+    struct ledger_key stored; /* which one it is */
+    uint64_t mean_waits;     /* version whose mean waits for jobs that are under way; 0: none */
+    struct bitset mean_have; /* from these contributions */
 };
 
 struct reduce_member {
@@ -36,10 +39,12 @@ struct check_job {
     struct wire_key key;
     uint32_t peer;
     struct slot *slot;
+    size_t values_count;
+    uint64_t shards;
     struct wire_meta meta;
 };
 
-/* The mean over our shard. */
+/* The mean over our part. */
 struct mean_job {
     struct job job;
     struct reduce *reduce;
@@ -47,10 +52,11 @@ struct mean_job {
     uint64_t version;
     struct slot *slot;
     bool compress;
+    struct chain_part part;
     struct wire_meta meta;
-    struct replica_input inputs[WIRE_MEMBERS_MAX];
+    struct replica_input inputs[WIRE_CONTRIBUTORS_MAX];
     size_t inputs_count, bad;
-    uint8_t contributors[]; /* [members] rows of `meta` */
+    uint8_t contributors[WIRE_CONTRIBUTORS_MAX * WIRE_CONTRIBUTOR_BYTES]; /* of `meta` */
 };
 
 /* Our result into the ledger. */
@@ -60,7 +66,8 @@ struct store_job {
     uint32_t f;
     uint64_t version;
     struct slot *slot;
-    bool ours; /* out: it is what the ledger has */
+    bool ours;               /* out: it is what the ledger has */
+    struct ledger_key there; /* out: which one it has */
 };
 
 enum err reduce_new(struct desk *desk, struct reduce **out)
@@ -69,9 +76,9 @@ enum err reduce_new(struct desk *desk, struct reduce **out)
     struct reduce *reduce = *out;
     reduce->desk = desk;
     reduce->checks.job_bytes = sizeof(struct check_job);
-    reduce->means.job_bytes = sizeof(struct mean_job) + (size_t)desk->conf.view->count * WIRE_CONTRIBUTOR_BYTES;
+    reduce->means.job_bytes = sizeof(struct mean_job);
     reduce->stores.job_bytes = sizeof(struct store_job);
-    TRY(mem_new(desk->conf.view->count, sizeof *reduce->members, "rounds", &reduce->members));
+    TRY(mem_new(VIEW_SLOTS_MAX, sizeof *reduce->members, "rounds", &reduce->members));
     return mem_new(desk_fragments(desk), sizeof *reduce->fragments, "rounds", &reduce->fragments);
 }
 
@@ -95,7 +102,7 @@ uint64_t reduce_outliers(const struct reduce *reduce, uint32_t member, unsigned 
     return reduce->members[member].outliers;
 }
 
-/* ---- a contribution to our shard came in ---- */
+/* ---- a contribution to our part came in ---- */
 
 static enum err run_check(struct job *job, struct jobs_scratch *scratch)
 {
@@ -106,9 +113,9 @@ static enum err run_check(struct job *job, struct jobs_scratch *scratch)
     struct wire_object what;
     (void)scratch;
     TRY(wire_object_open(j->slot->data, j->slot->bytes, &what, &j->meta, &frame, &frame_bytes));
-    TRY(desk_check_object(desk, &what, &j->key));
+    TRY(desk_check_object(desk, &what, &j->key, j->shards));
     TRY(desk_check_step(desk, &j->meta));
-    return codec_check(frame, frame_bytes, replica_own_values(desk->conf.replica, j->key.fragment));
+    return codec_check(frame, frame_bytes, j->values_count);
 }
 
 static void done_check(struct job *job)
@@ -117,7 +124,11 @@ static void done_check(struct job *job)
     struct desk *desk = j->reduce->desk;
     uint32_t f = j->key.fragment;
     uint64_t version = j->key.version;
-    struct sync_event event = {.type = SYNC_EV_CONTRIBUTION, .fragment = f, .version = version, .member = j->peer};
+    struct sync_event event = {.type = SYNC_EV_CONTRIBUTION,
+                               .fragment = f,
+                               .version = version,
+                               .epoch = j->key.epoch,
+                               .member = j->peer};
     enum wire_done status = WIRE_RECEIVED;
     j->slot->busy = false;
     j->slot->version = version;
@@ -142,13 +153,20 @@ static void done_check(struct job *job)
 void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct wire_key *key, uint64_t bytes)
 {
     struct desk *desk = reduce->desk;
+    struct chain_part part;
+    if (desk_part(desk, key, &part) == CHAIN_PARTS_MAX) { /* an epoch has begun meanwhile */
+        desk_judged(desk, peer, key, WIRE_NOT_NEEDED);
+        return;
+    }
     struct check_job *j = desk_job(desk, &reduce->checks);
     if (j == NULL) {
         desk_judged(desk, peer, key, WIRE_NOT_YET);
         return;
     }
+    j->values_count = (size_t)desk_values(desk, key->fragment, part.shards);
     j->reduce = reduce;
     j->key = *key;
+    j->shards = part.shards;
     j->peer = peer;
     j->slot = slots_in(desk->conf.slots, key->fragment, peer);
     j->slot->bytes = (size_t)bytes;
@@ -156,7 +174,7 @@ void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct w
     desk_submit(desk, &j->job, run_check, done_check);
 }
 
-/* ---- the mean over our shard ---- */
+/* ---- the mean over our part ---- */
 
 static enum err run_mean(struct job *job, struct jobs_scratch *scratch)
 {
@@ -171,7 +189,7 @@ static enum err run_mean(struct job *job, struct jobs_scratch *scratch)
         contributor.tokens = j->inputs[i].factor == 0 ? 0 : contributor.tokens; /* counted, with no weight */
         wire_contributor_put(j->contributors, i, &contributor);
     }
-    const struct wire_object what = desk_object(desk, WIRE_RESULT, j->f, j->version, desk_self(desk));
+    const struct wire_object what = desk_object(desk, WIRE_RESULT, j->f, j->version, &j->part);
     struct digest digest;
     return wire_object_seal(&what, &j->meta, desk->conf.ident, j->slot->data, frame_bytes, &j->slot->bytes, &digest);
 }
@@ -202,6 +220,11 @@ static void done_mean(struct job *job)
     struct desk *desk = j->reduce->desk;
     struct sync_event event = {.type = SYNC_EV_REDUCED, .fragment = j->f};
     j->slot->busy = false; /* its object has a version when it stands in the ledger */
+    if (job->err == ERR_NOMEM) { /* it is nobody's contribution's fault: the daemon ends */
+        event_post_fatal(desk->conf.events, job->text);
+        job_pool_give(&j->reduce->means, j);
+        return;
+    }
     if (job->err != ERR_OK) {
         event.type = SYNC_EV_DROPPED;
         event.member = j->inputs[j->bad].member;
@@ -212,6 +235,7 @@ static void done_mean(struct job *job)
     }
     desk_post(desk, &event);
     job_pool_give(&j->reduce->means, j);
+    desk_use_end(desk, event.fragment);
 }
 
 /* Adds a member's contribution to the inputs. It was checked when it came; opening it again only finds the places. */
@@ -226,28 +250,49 @@ static void add_input(struct mean_job *j, const struct slot *slot, uint32_t memb
     uint32_t i = (uint32_t)j->inputs_count++;
     j->inputs[i] =
         (struct replica_input){.frame = frame, .bytes = frame_bytes, .weight = (float)meta.tokens, .member = member};
-    struct wire_contributor contributor = {.id = member, .tokens = meta.tokens, .digest = what.digest};
+    struct wire_contributor contributor = {.id = what.key.island, .tokens = meta.tokens, .digest = what.digest};
     wire_contributor_put(j->contributors, i, &contributor);
     j->meta.contributors = j->contributors;
     j->meta.contributors_count = i + 1;
     j->meta.step = meta.step > j->meta.step ? meta.step : j->meta.step;
 }
 
-void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const struct bitset *have)
+/* Slots of these members in order of their ids, in which a result names them. */
+static uint32_t by_id(const struct view *view, const struct bitset *have, uint32_t *members)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < view->count; i++) {
+        if (!bitset_has(have, i))
+            continue;
+        uint32_t at = count++;
+        for (; at > 0 && view->members[members[at - 1]].id > view->members[i].id; at--)
+            members[at] = members[at - 1];
+        members[at] = i;
+    }
+    return count;
+}
+
+static void make_mean(struct reduce *reduce, uint32_t f, uint64_t version, const struct bitset *have)
 {
     struct desk *desk = reduce->desk;
-    uint32_t self = desk_self(desk);
+    struct chain_part part;
     struct slot *slot = slots_own(desk->conf.slots, f);
-    struct mean_job *j = desk_room(desk, slot, f, self) ? desk_job(desk, &reduce->means) : NULL;
+    uint32_t self = desk_self(desk), p = desk_own_part(desk, f, version, &part);
+    if (p == CHAIN_PARTS_MAX) /* an epoch began while it waited, and it is another's to make, or made */
+        return;
+    struct mean_job *j = desk_room(desk, slot, f, part.shards) ? desk_job(desk, &reduce->means) : NULL;
     if (j == NULL)
         return;
     j->reduce = reduce;
     j->f = f;
     j->version = version;
     j->slot = slot;
-    for (uint32_t i = 0; i < desk->conf.view->count; i++)
-        if (bitset_has(have, i))
-            add_input(j, i == self ? slots_out(desk->conf.slots, f, i) : slots_in(desk->conf.slots, f, i), i);
+    j->part = part;
+    uint32_t members[VIEW_SLOTS_MAX], members_count = by_id(desk->conf.view, have, members);
+    for (uint32_t k = 0; k < members_count; k++) {
+        uint32_t i = members[k];
+        add_input(j, i == self ? slots_out(desk->conf.slots, f, p) : slots_in(desk->conf.slots, f, i), i);
+    }
     struct outer_round round =
         rules_round(desk->conf.spec, desk_fragments(desk), f, version, desk->fragments[f].state.step, j->meta.step);
     memcpy(j->meta.outer, (float[]){round.scale, round.momentum, round.lr}, sizeof j->meta.outer);
@@ -256,7 +301,25 @@ void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const str
     slot->version = 0;
     reduce->fragments[f].made_version = version;
     reduce->fragments[f].store_again_ms = 0; /* what was to be stored from there is overwritten */
+    desk_use_begin(desk, f);
     desk_submit(desk, &j->job, run_mean, done_mean);
+}
+
+static void try_mean(struct reduce *reduce, uint32_t f)
+{
+    struct reduce_fragment *fragment = &reduce->fragments[f];
+    uint64_t version = fragment->mean_waits;
+    if (version == 0 || !desk_cut(reduce->desk, f, version))
+        return;
+    fragment->mean_waits = 0;
+    make_mean(reduce, f, version, &fragment->mean_have);
+}
+
+void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const struct bitset *have)
+{
+    reduce->fragments[f].mean_waits = version;
+    reduce->fragments[f].mean_have = *have;
+    try_mean(reduce, f);
 }
 
 /* ---- our result into the ledger ---- */
@@ -265,21 +328,20 @@ static enum err run_store(struct job *job, struct jobs_scratch *scratch)
 {
     struct store_job *j = (struct store_job *)(void *)job;
     struct ledger *ledger = j->reduce->desk->conf.ledger;
-    uint32_t self = desk_self(j->reduce->desk);
     struct wire_object what;
-    struct ledger_key stands;
     (void)scratch;
     TRY(wire_object_peek(j->slot->data, j->slot->bytes, &what));
     struct ledger_key ours = result_key(&what);
     /* One that we had published before our disk was lost may have come back meanwhile: then that one stands. */
-    if (!results_find(ledger, j->f, j->version, self, &stands))
-        stands = ours;
-    j->ours = digest_equal(&stands.digest, &ours.digest);
+    if (!results_find(ledger, j->f, j->version, ours.epoch, ours.owner, &j->there))
+        j->there = ours;
+    j->ours = digest_equal(&j->there.digest, &ours.digest);
     return j->ours ? ledger_append(ledger, &ours, j->slot->data, j->slot->bytes, true) : ledger_sync(ledger);
 }
 
-/* Our result is durable: its residual moves, unless a checkpoint is just reading the one before. */
-void reduce_unread(struct reduce *reduce, uint32_t f)
+/* Our result is durable: its residual moves, unless a checkpoint is just reading the one before. Until then it counts as
+ * a user of the cut it was made in. */
+static void try_commit(struct reduce *reduce, uint32_t f)
 {
     struct desk *desk = reduce->desk;
     struct reduce_fragment *fragment = &reduce->fragments[f];
@@ -292,8 +354,17 @@ void reduce_unread(struct reduce *reduce, uint32_t f)
     desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
                                          .fragment = f,
                                          .version = version,
-                                         .owner = desk_self(desk),
+                                         .epoch = fragment->stored.epoch,
+                                         .owner = fragment->stored.owner,
+                                         .hash = fragment->stored.digest,
                                          .member = desk_self(desk)});
+    desk_use_end(desk, f);
+}
+
+void reduce_unread(struct reduce *reduce, uint32_t f)
+{
+    try_commit(reduce, f);
+    try_mean(reduce, f);
 }
 
 static void done_store(struct job *job)
@@ -308,15 +379,18 @@ static void done_store(struct job *job)
     if (job->err != ERR_OK) {
         desk_disk_failed(reduce->desk, job->text);
         fragment->store_again_ms = there ? reduce->desk->now_ms + STORE_AGAIN_MS : 0;
+        desk_use_end(reduce->desk, f);
     } else {
         desk_disk_works(reduce->desk);
         fragment->store_again_ms = 0;
         fragment->stored_waits = j->version;
         fragment->stored_ours = j->ours;
+        fragment->stored = j->there;
+        j->slot->epoch = j->there.epoch;
         j->slot->version = there && j->ours ? j->version : 0; /* another one that stands is sent from the ledger */
     }
     job_pool_give(&reduce->stores, j);
-    reduce_unread(reduce, f);
+    try_commit(reduce, f);
 }
 
 void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version)
@@ -330,6 +404,7 @@ void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version)
     j->version = version;
     j->slot = slots_own(desk->conf.slots, f);
     j->slot->busy = true;
+    desk_use_begin(desk, f);
     desk_submit(desk, &j->job, run_store, done_store);
 }
 

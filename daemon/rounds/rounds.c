@@ -26,7 +26,8 @@ static enum err open_all(struct rounds *rounds, const struct rounds_conf *conf)
 {
     struct desk *desk = &rounds->desk;
     TRY(desk_init(desk, conf));
-    TRY(jobs_set_scratch(conf->jobs, replica_share_max(conf->replica), replica_factor_values(conf->replica)));
+    TRY(replica_members(conf->replica, conf->view->count));
+    TRY(jobs_set_scratch(conf->jobs, (size_t)conf->plan->plan->values_count_max, replica_factor_values(conf->replica)));
     TRY(encode_new(desk, &rounds->encode));
     TRY(reduce_new(desk, &rounds->reduce));
     TRY(apply_new(desk, &rounds->apply));
@@ -62,10 +63,22 @@ void rounds_free(struct rounds *rounds)
     mem_free(rounds);
 }
 
-enum err rounds_recover(struct rounds *rounds, uint32_t f, bool *known, struct bitset *results)
+void rounds_post_held(struct rounds *rounds, uint32_t f)
+{
+    desk_post_held(&rounds->desk, f);
+}
+
+enum err rounds_members(struct rounds *rounds)
+{
+    const struct rounds_conf *conf = &rounds->desk.conf;
+    TRY(slots_members(conf->slots, conf->view->count));
+    return replica_members(conf->replica, conf->view->count);
+}
+
+enum err rounds_recover(struct rounds *rounds, uint32_t f, bool *known)
 {
     uint64_t saved = KEEP_NONE;
-    TRY(recover_fragment(&rounds->desk, f, known, &saved, results));
+    TRY(recover_fragment(&rounds->desk, f, known, &saved));
     keep_on_disk(rounds->keep, f, saved);
     return ERR_OK;
 }
@@ -136,6 +149,7 @@ void rounds_unread(struct rounds *rounds, uint32_t f)
     reduce_unread(rounds->reduce, f);
     install_unread(rounds->install, f);
     apply_unread(rounds->apply, f);
+    encode_unread(rounds->encode, f);
 }
 
 void rounds_checkpoint(struct rounds *rounds, uint32_t f)

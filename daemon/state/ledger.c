@@ -23,6 +23,8 @@
 /* Files are named "ledger-NUMBER.log". */
 #define SEGMENT_NUMBER_MAX UINT64_C(999999999999) /* 12 digits */
 enum { SEGMENTS_MAX = 65536 };
+/* A place in the ledger: the number of a segment and the bytes in it. */
+enum { AT_BITS = 40 };
 
 struct segment {
     uint64_t number;
@@ -391,6 +393,18 @@ enum err ledger_append(struct ledger *ledger, const struct ledger_key *key, cons
         err = sync_or_forget(ledger, &entry);
     pthread_mutex_unlock(&ledger->lock);
     return err;
+}
+
+uint64_t ledger_at(struct ledger *ledger)
+{
+    uint64_t at = 0;
+    pthread_mutex_lock(&ledger->lock);
+    if (ledger->segments_count > 0) {
+        const struct segment *last = &ledger->segments[ledger->segments_count - 1];
+        at = last->number << AT_BITS | (last->bytes & (((uint64_t)1 << AT_BITS) - 1));
+    }
+    pthread_mutex_unlock(&ledger->lock);
+    return at;
 }
 
 enum err ledger_sync(struct ledger *ledger)

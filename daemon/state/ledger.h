@@ -36,6 +36,9 @@ struct ledger_conf {
 ERR_MUST_CHECK enum err ledger_open(const struct ledger_conf *conf, struct ledger **out);
 void ledger_close(struct ledger *ledger);
 
+/* How far it reaches: what is appended later is further, and a folder that has lost something reaches less far. */
+uint64_t ledger_at(struct ledger *ledger);
+
 /* Flushes everything appended so far. */
 ERR_MUST_CHECK enum err ledger_sync(struct ledger *ledger);
 

@@ -1,46 +1,33 @@
 #include "daemon/state/replica.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "common/mem.h"
-#include "outer_opt/adapt.h"
+#include "daemon/state/packed.h"
+#include "daemon/state/part_cut.h"
 #include "outer_opt/recipe.h"
 #include "outer_opt/vhash.h"
 
-enum { ADAPT_ROUNDS = 16 };
-
-/* The usual size of an outer gradient: how many rounds are looked at first, how much of a fall is followed at once, and
- * the most that a rise is followed by. */
-enum { USUAL_ROUNDS = 8 };
-static const double usual_fall = 0.1, usual_rise = 1.01;
-
-/* A share cut into parts, made once. */
-struct share_parts {
-    struct codec_part *parts;
-    size_t parts_count;
-    struct adapt *adapt; /* adaptive: chooses their codecs anew now and then */
-    uint64_t encodings;
-};
-
-/* What residuals are held against: the norm of an outer gradient over the tokens behind it. */
-struct usual {
-    double norm_per_token;
-    uint32_t rounds; /* of those looked at first */
-};
+/* Scores stand in pieces that never move, so that there can be more while jobs read. */
+enum { SCORES_PIECE = 64, SCORES_PIECES = REPLICA_MEMBERS_MAX / SCORES_PIECE };
 
 struct fragment {
-    struct share_parts *shares; /* of our contributions, by owner */
-    struct share_parts result;  /* of our results */
+    struct part_cut *cuts; /* of our contributions, one a part */
+    uint32_t cuts_count;
+    struct part_cut own; /* of our results */
     float *anchor, *momentum, *residual, *pending;
-    float *owner_residual, *owner_pending;
-    struct usual *usual;          /* of our contributions, by owner; then of our results */
+    struct packed owner_residual; /* of at least our own shards */
+    struct packed owner_pending;  /* of exactly these */
+    bool owner_made;              /* what is pending is of a mean that this cut made, not committed yet */
     _Atomic bool settled;         /* the run's warm-up is over */
-    _Atomic uint64_t cuts;        /* of residuals; jobs of several shares count */
-    struct outlier_score *scores; /* of the members, on our share */
-    float *decoded;               /* trimmed means and medians: every member's contribution to our share */
+    _Atomic uint64_t cut_down;    /* residuals; jobs of several parts count */
+    struct outlier_score *scores[SCORES_PIECES]; /* of the members, on our own shards */
+    float *decoded;                              /* trimmed means and medians: every contribution to our own shards */
+    size_t decoded_room;                         /* values */
 };
 
 struct replica {
@@ -60,10 +47,10 @@ static bool by_value(const struct replica_conf *conf)
     return conf->outliers.action == OUTLIER_TRIMMED || conf->outliers.action == OUTLIER_MEDIAN;
 }
 
-static size_t share_values(const struct replica_conf *conf, uint32_t f, uint32_t member)
+static size_t share_values(const struct replica_conf *conf, uint32_t f, uint64_t shards)
 {
     struct plan_share share;
-    plan_share(conf->plan, f, &conf->map, member, &share);
+    plan_share(conf->plan, f, shards, &share);
     return (size_t)share.values_count;
 }
 
@@ -72,88 +59,15 @@ static size_t run_values(const struct plan_shard *run)
     return (size_t)(run->end - run->begin);
 }
 
-/* Of our contributions to every share, and of our results. */
-static size_t usual_count(const struct replica_conf *conf)
-{
-    return (size_t)conf->members_count + 1;
-}
-
-/* Parts that a share is cut into: tensors, whose last block may lie apart, as far as they lie in each run. */
-static size_t share_tensors(const struct replica_conf *conf, uint32_t f, uint32_t member)
-{
-    struct plan_share share;
-    size_t count = 0;
-    plan_share(conf->plan, f, &conf->map, member, &share);
-    for (uint32_t i = 0; i < conf->plan->tensors_count; i++) {
-        const struct plan_tensor *tensor = &conf->plan->tensors[i];
-        uint64_t end = tensor->offset + (tensor->count + PLAN_BLOCK - 1) / PLAN_BLOCK * PLAN_BLOCK;
-        for (uint32_t r = 0; tensor->fragment == f && r < share.runs_count; r++)
-            count += tensor->offset < share.run[r].end && end > share.run[r].begin;
-    }
-    return count;
-}
-
-/* Every share, and our result, chooses codecs for the tensors it holds. */
-static uint64_t choices_bytes(const struct replica_conf *conf, uint32_t f)
-{
-    uint64_t bytes = adapt_bytes(share_tensors(conf, f, conf->self));
-    for (uint32_t i = 0; i < conf->members_count; i++)
-        bytes += adapt_bytes(share_tensors(conf, f, i));
-    return bytes;
-}
+/* ---- life ---- */
 
 uint64_t replica_bytes(const struct replica_conf *conf)
 {
-    uint64_t values = 0, rest = 0;
-    for (uint32_t f = 0; f < conf->plan->fragments_count; f++) {
-        uint64_t count = conf->plan->fragments[f].values_count;
-        values += count * (1 + has_momentum(conf) + 2 * conf->error_feedback);
-        if (conf->error_feedback)
-            values += 2 * share_values(conf, f, conf->self);
-        if (by_value(conf))
-            values += conf->members_count * share_values(conf, f, conf->self);
-        if (conf->adaptive)
-            rest += choices_bytes(conf, f);
-        if (conf->error_feedback)
-            rest += usual_count(conf) * sizeof(struct usual);
-    }
-    return values * sizeof(float) + rest + recipe_bytes(conf->plan, &conf->choice);
-}
-
-static enum err cut_parts(struct replica *replica, enum recipe_role role, uint32_t f, uint32_t member,
-                          struct codec_part *scratch, struct share_parts *out)
-{
-    struct plan_share share;
-    replica_share(replica, f, member, &share);
-    out->parts_count = recipe_parts(replica->recipe, role, f, &share, scratch);
-    if (out->parts_count == 0)
-        return ERR_OK;
-    TRY(mem_new(out->parts_count, sizeof *out->parts, "the recipe", &out->parts));
-    if (replica->conf.adaptive)
-        TRY(adapt_new(out->parts_count, &out->adapt));
-    memcpy(out->parts, scratch, out->parts_count * sizeof *out->parts);
-    return ERR_OK;
-}
-
-static enum err cut_fragment(struct replica *replica, uint32_t f, struct codec_part *scratch)
-{
-    struct fragment *fragment = &replica->fragments[f];
-    TRY(mem_new(replica->conf.members_count, sizeof *fragment->shares, "the recipe", &fragment->shares));
-    for (uint32_t i = 0; i < replica->conf.members_count; i++)
-        TRY(cut_parts(replica, RECIPE_CONTRIBUTION, f, i, scratch, &fragment->shares[i]));
-    return cut_parts(replica, RECIPE_RESULT, f, replica->conf.self, scratch, &fragment->result);
-}
-
-static enum err cut_all(struct replica *replica)
-{
-    enum err err = ERR_OK;
-    struct codec_part *scratch;
-    TRY(recipe_new(replica->conf.plan, &replica->conf.choice, replica->conf.adaptive, &replica->recipe));
-    TRY(mem_new(recipe_parts_max(replica->recipe), sizeof *scratch, "the recipe", &scratch));
-    for (uint32_t f = 0; err == ERR_OK && f < replica->conf.plan->fragments_count; f++)
-        err = cut_fragment(replica, f, scratch);
-    mem_free(scratch);
-    return err;
+    uint64_t values = 0;
+    for (uint32_t f = 0; f < conf->plan->fragments_count; f++)
+        values += conf->plan->fragments[f].values_count * (1 + has_momentum(conf) + 2 * conf->error_feedback);
+    return values * sizeof(float) + conf->plan->fragments_count * sizeof(struct fragment) +
+           recipe_bytes(conf->plan, &conf->choice);
 }
 
 static enum err alloc_state(struct replica *replica, uint32_t f)
@@ -167,21 +81,13 @@ static enum err alloc_state(struct replica *replica, uint32_t f)
 
 static enum err alloc_fragment(struct replica *replica, uint32_t f)
 {
-    const struct replica_conf *conf = &replica->conf;
     struct fragment *fragment = &replica->fragments[f];
-    size_t count = (size_t)conf->plan->fragments[f].values_count;
-    size_t owned = share_values(conf, f, conf->self);
+    size_t count = (size_t)replica->conf.plan->fragments[f].values_count;
     TRY(alloc_state(replica, f));
-    TRY(mem_new(conf->members_count, sizeof *fragment->scores, "scores", &fragment->scores));
-    if (by_value(conf))
-        TRY(mem_new(owned * conf->members_count, sizeof(float), "contributions", &fragment->decoded));
-    if (!conf->error_feedback)
+    if (!replica->conf.error_feedback)
         return ERR_OK;
-    TRY(mem_new(usual_count(conf), sizeof *fragment->usual, "usual sizes", &fragment->usual));
     TRY(mem_new(count, sizeof(float), "the residual", &fragment->residual));
-    TRY(mem_new(count, sizeof(float), "the pending residual", &fragment->pending));
-    TRY(mem_new(owned, sizeof(float), "the owner's residual", &fragment->owner_residual));
-    return mem_new(owned, sizeof(float), "the owner's pending residual", &fragment->owner_pending);
+    return mem_new(count, sizeof(float), "the pending residual", &fragment->pending);
 }
 
 static enum err new_empty(const struct replica_conf *conf, struct replica **out)
@@ -213,7 +119,7 @@ enum err replica_new(const struct replica_conf *conf, struct replica **out)
     TRY_OUT(new_empty(conf, &replica));
     for (uint32_t f = 0; f < conf->plan->fragments_count; f++)
         TRY_OUT(alloc_fragment(replica, f));
-    TRY_OUT(cut_all(replica));
+    TRY_OUT(recipe_new(conf->plan, &conf->choice, conf->adaptive, &replica->recipe));
 out:
     if (err != ERR_OK)
         replica_free(replica);
@@ -222,10 +128,11 @@ out:
     return err;
 }
 
-static void free_parts(struct share_parts *cut)
+static void free_cuts(struct part_cut *cuts, uint32_t count)
 {
-    mem_free(cut->parts);
-    adapt_free(cut->adapt);
+    for (uint32_t p = 0; cuts != NULL && p < count; p++)
+        part_cut_deinit(&cuts[p]);
+    mem_free(cuts);
 }
 
 void replica_free(struct replica *replica)
@@ -238,66 +145,171 @@ void replica_free(struct replica *replica)
         mem_free(fragment->momentum);
         mem_free(fragment->residual);
         mem_free(fragment->pending);
-        mem_free(fragment->owner_residual);
-        mem_free(fragment->owner_pending);
-        mem_free(fragment->scores);
-        mem_free(fragment->usual);
+        packed_deinit(&fragment->owner_residual);
+        packed_deinit(&fragment->owner_pending);
         mem_free(fragment->decoded);
-        free_parts(&fragment->result);
-        for (uint32_t i = 0; fragment->shares != NULL && i < replica->conf.members_count; i++)
-            free_parts(&fragment->shares[i]);
-        mem_free(fragment->shares);
+        for (size_t i = 0; i < SCORES_PIECES; i++)
+            mem_free(fragment->scores[i]);
+        part_cut_deinit(&fragment->own);
+        free_cuts(fragment->cuts, fragment->cuts_count);
     }
     recipe_free(replica->recipe);
     mem_free(replica->fragments);
     mem_free(replica);
 }
 
-void replica_share(const struct replica *replica, uint32_t f, uint32_t member, struct plan_share *out)
+/* ---- the present parts ---- */
+
+uint64_t replica_cut_bytes(const struct replica_conf *conf, uint32_t f, const uint64_t *masks, uint32_t count,
+                           uint64_t own, uint32_t inputs)
 {
-    plan_share(replica->conf.plan, f, &replica->conf.map, member, out);
+    uint64_t bytes = part_cut_bytes(conf->plan, f, own, conf->adaptive), values = share_values(conf, f, own);
+    for (uint32_t p = 0; p < count; p++)
+        bytes += part_cut_bytes(conf->plan, f, masks[p], conf->adaptive);
+    bytes += (uint64_t)(2 * conf->error_feedback + (by_value(conf) ? inputs : 0)) * values * sizeof(float);
+    return bytes + (inputs + SCORES_PIECE - 1) / SCORES_PIECE * SCORES_PIECE * sizeof(struct outlier_score);
 }
 
-size_t replica_share_values(const struct replica *replica, uint32_t f, uint32_t member)
+bool replica_cut_is(const struct replica *replica, uint32_t f, const uint64_t *masks, uint32_t count, uint64_t own)
 {
-    return share_values(&replica->conf, f, member);
+    const struct fragment *fragment = &replica->fragments[f];
+    bool same = fragment->cuts_count == count && fragment->own.shards == own;
+    for (uint32_t p = 0; same && p < count; p++)
+        same = fragment->cuts[p].shards == masks[p];
+    return same;
 }
 
-size_t replica_own_values(const struct replica *replica, uint32_t f)
+static struct part_cut *find_cut(const struct fragment *fragment, uint64_t shards)
 {
-    return share_values(&replica->conf, f, replica->conf.self);
+    for (uint32_t p = 0; p < fragment->cuts_count; p++)
+        if (fragment->cuts[p].shards == shards)
+            return &fragment->cuts[p];
+    return NULL;
 }
 
-uint32_t replica_owner(const struct replica *replica, uint32_t f, uint32_t shard)
-{
-    return replica->conf.map.owner[shardmap_slot(f, replica->conf.plan->fragments[f].shards_count, shard)];
-}
+/* What a new cut adds; what it takes over from the one before stays there until nothing can fail any more. */
+struct recut {
+    struct part_cut *cuts; /* [count]; empty where the one before has it */
+    struct part_cut own;   /* likewise */
+    uint64_t kept; /* shards that the owner's residual is of */
+    struct packed residual, pending;
+};
 
-struct bitset replica_owners(const struct replica *replica, uint32_t f)
+/* Shards in no part were made in the epoch before: whose they are now is seen by the next version's parts. */
+static uint64_t kept_shards(const struct fragment *fragment, const uint64_t *masks, uint32_t count, uint64_t own)
 {
-    struct bitset owners = {{0}};
-    for (uint32_t i = 0; i < replica->conf.members_count; i++)
-        if (share_values(&replica->conf, f, i) > 0)
-            bitset_add(&owners, i);
-    return owners;
-}
-
-size_t replica_share_max(const struct replica *replica)
-{
-    size_t most = 0;
-    for (uint32_t f = 0; f < replica->conf.plan->fragments_count; f++) {
-        for (uint32_t i = 0; i < replica->conf.members_count; i++) {
-            size_t count = share_values(&replica->conf, f, i);
-            most = count > most ? count : most;
-        }
+    uint64_t all = 0;
+    for (uint32_t p = 0; p < count; p++) {
+        assert(masks[p] != 0 && (all & masks[p]) == 0);
+        all |= masks[p];
     }
-    return most;
+    return own | (fragment->owner_residual.shards & ~all);
 }
 
-size_t replica_frame_bytes_max(const struct replica *replica, uint32_t f, uint32_t member)
+static enum err make_recut(const struct replica *replica, uint32_t f, const uint64_t *masks, uint32_t count,
+                           uint64_t own, struct recut *out)
+{
+    const struct replica_conf *conf = &replica->conf;
+    const struct fragment *fragment = &replica->fragments[f];
+    TRY(mem_new(count, sizeof *out->cuts, "the recipe", &out->cuts));
+    for (uint32_t p = 0; p < count; p++)
+        if (find_cut(fragment, masks[p]) == NULL)
+            TRY(part_cut_new(replica->recipe, RECIPE_CONTRIBUTION, conf->plan, f, masks[p], conf->adaptive,
+                             &out->cuts[p]));
+    if (own != fragment->own.shards)
+        TRY(part_cut_new(replica->recipe, RECIPE_RESULT, conf->plan, f, own, conf->adaptive, &out->own));
+    if (!conf->error_feedback)
+        return ERR_OK;
+    if (own != fragment->own.shards)
+        TRY(packed_new(conf->plan, f, own, "the owner's pending residual", &out->pending));
+    out->kept = kept_shards(fragment, masks, count, own);
+    return out->kept != fragment->owner_residual.shards
+               ? packed_new(conf->plan, f, out->kept, "the owner's residual", &out->residual)
+               : ERR_OK;
+}
+
+static void clear_scores(struct fragment *fragment)
+{
+    for (size_t i = 0; i < SCORES_PIECES; i++)
+        if (fragment->scores[i] != NULL)
+            memset(fragment->scores[i], 0, SCORES_PIECE * sizeof *fragment->scores[i]);
+}
+
+static void take_own(struct replica *replica, uint32_t f, uint64_t own, struct recut *recut)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    if (own == fragment->own.shards)
+        return;
+    part_cut_deinit(&fragment->own);
+    fragment->own = recut->own;
+    packed_deinit(&fragment->owner_pending);
+    fragment->owner_pending = recut->pending;
+    fragment->owner_made = false;
+    clear_scores(fragment);
+    recut->own = (struct part_cut){0};
+    recut->pending = (struct packed){0};
+}
+
+static void take_residual(struct replica *replica, uint32_t f, struct recut *recut)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    if (recut->kept == fragment->owner_residual.shards)
+        return;
+    packed_copy(replica->conf.plan, f, &fragment->owner_residual, &recut->residual);
+    packed_deinit(&fragment->owner_residual);
+    fragment->owner_residual = recut->residual;
+    recut->residual = (struct packed){0};
+}
+
+enum err replica_cut(struct replica *replica, uint32_t f, const uint64_t *masks, uint32_t count, uint64_t own)
+{
+    enum err err;
+    struct fragment *fragment = &replica->fragments[f];
+    struct recut recut = {0};
+    if (replica_cut_is(replica, f, masks, count, own))
+        return ERR_OK;
+    TRY_OUT(make_recut(replica, f, masks, count, own, &recut));
+    for (uint32_t p = 0; p < count; p++) {
+        struct part_cut *before = find_cut(fragment, masks[p]);
+        if (before == NULL)
+            continue;
+        recut.cuts[p] = *before;
+        *before = (struct part_cut){0};
+    }
+    free_cuts(fragment->cuts, fragment->cuts_count);
+    fragment->cuts = recut.cuts;
+    fragment->cuts_count = count;
+    recut.cuts = NULL;
+    take_own(replica, f, own, &recut);
+    take_residual(replica, f, &recut);
+out:
+    free_cuts(recut.cuts, count);
+    part_cut_deinit(&recut.own);
+    packed_deinit(&recut.pending);
+    packed_deinit(&recut.residual);
+    return err;
+}
+
+enum err replica_members(struct replica *replica, uint32_t count)
+{
+    assert(count <= REPLICA_MEMBERS_MAX);
+    for (uint32_t f = 0; f < replica->conf.plan->fragments_count; f++)
+        for (uint32_t i = 0; i * SCORES_PIECE < count; i++)
+            if (replica->fragments[f].scores[i] == NULL)
+                TRY(mem_new(SCORES_PIECE, sizeof *replica->fragments[f].scores[i], "scores",
+                            &replica->fragments[f].scores[i]));
+    return ERR_OK;
+}
+
+size_t replica_values(const struct replica *replica, uint32_t f, uint64_t shards)
+{
+    return share_values(&replica->conf, f, shards);
+}
+
+size_t replica_frame_bytes_max(const struct replica *replica, uint32_t f, uint64_t shards)
 {
     struct plan_share share;
-    replica_share(replica, f, member, &share);
+    plan_share(replica->conf.plan, f, shards, &share);
     return recipe_frame_bytes_max(replica->conf.plan, &replica->conf.choice, f, &share);
 }
 
@@ -321,10 +333,35 @@ float *replica_residual(struct replica *replica, uint32_t f)
     return replica->fragments[f].residual;
 }
 
+uint64_t replica_owner_shards(const struct replica *replica, uint32_t f)
+{
+    return replica->fragments[f].owner_residual.shards;
+}
+
 float *replica_owner_residual(struct replica *replica, uint32_t f)
 {
-    return replica->fragments[f].owner_residual;
+    return replica->fragments[f].owner_residual.values;
 }
+
+enum err replica_set_owner_residual(struct replica *replica, uint32_t f, uint64_t shards, const float *values)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    const struct packed saved = {.shards = shards, .values = (float *)(uintptr_t)values};
+    struct packed residual;
+    uint64_t others = 0;
+    if (fragment->residual == NULL)
+        return ERR_OK;
+    for (uint32_t p = 0; p < fragment->cuts_count; p++)
+        others |= fragment->cuts[p].shards & ~fragment->own.shards;
+    TRY(packed_new(replica->conf.plan, f, (shards & ~others) | fragment->own.shards, "the owner's residual",
+                   &residual));
+    packed_copy(replica->conf.plan, f, &saved, &residual);
+    packed_deinit(&fragment->owner_residual);
+    fragment->owner_residual = residual;
+    return ERR_OK;
+}
+
+/* ---- encoding ---- */
 
 /* Sum of squares of what is encoded, before residuals. */
 static double square_sum(const struct vec_source *source, const struct plan_share *share)
@@ -338,55 +375,22 @@ static double square_sum(const struct vec_source *source, const struct plan_shar
     return sum;
 }
 
-/* An array of our share's values alone. */
-static struct plan_share packed(size_t count)
-{
-    return (struct plan_share){.runs_count = count > 0, .values_count = count, .run = {{.end = count}}};
-}
-
-static enum err encode(const struct replica *replica, struct share_parts *cut, const struct vec_source *source,
-                       struct codec *codec, float *left, uint8_t *frame, size_t *frame_bytes, size_t *fault)
-{
-    /* A choice that could not be made (NaN) leaves the one before; encoding then says what is wrong. */
-    if (cut->adapt != NULL && cut->encodings++ % ADAPT_ROUNDS == 0)
-        (void)!adapt_parts(cut->adapt, codec, &replica->conf.choice, source, cut->parts, cut->parts_count);
-    return codec_encode(codec, cut->parts, cut->parts_count, source, left, frame, frame_bytes, fault);
-}
-
-/* Takes note of an outer gradient of this norm, and returns the norm that residuals are held against. It is never more
- * than either the outer gradient itself or what is usual for these tokens. While residuals are cut it does not rise: in
- * a run that diverges, residual and outer gradient drive each other up. */
-static double note_usual(struct usual *usual, bool settled, double norm, double tokens, bool cut)
-{
-    double rate = norm / tokens;
-    if (tokens <= 1) /* nothing new was trained */
-        return norm;
-    if (!settled || usual->rounds < USUAL_ROUNDS)
-        usual->norm_per_token = rate;
-    else if (rate < usual->norm_per_token)
-        usual->norm_per_token += usual_fall * (rate - usual->norm_per_token);
-    else if (!cut)
-        usual->norm_per_token = fmin(rate, usual_rise * usual->norm_per_token);
-    usual->rounds += settled && usual->rounds < USUAL_ROUNDS;
-    return fmin(norm, usual->norm_per_token * tokens);
-}
-
 /* A residual that is large beside the outer gradient is mostly old: with outer momentum it feeds itself (measured,
  * docs/ARCHITECTURE.md). It is cut down, and less of it kept. */
-static void restrain(const struct replica_conf *conf, struct fragment *fragment, struct usual *usual, float *left,
+static void restrain(const struct replica_conf *conf, struct fragment *fragment, struct part_cut *cut, float *left,
                      const struct vec_source *meant, double tokens, const struct plan_share *share)
 {
     double factor = (double)conf->feedback_decay;
+    bool cut_down = false;
     if (conf->feedback_limit > 0) {
-        double limit = (double)conf->feedback_limit;
-        double norm = sqrt(square_sum(meant, share));
-        double residual = factor * sqrt(square_sum(&(struct vec_source){.minuend = left}, share));
-        double most = limit * note_usual(usual, atomic_load(&fragment->settled), norm, tokens, residual > limit * norm);
-        if (residual > most) {
-            factor *= most / residual;
-            atomic_fetch_add(&fragment->cuts, 1);
-        }
+        const struct restraint rule = {.decay = (double)conf->feedback_decay,
+                                       .limit = (double)conf->feedback_limit,
+                                       .settled = atomic_load(&fragment->settled)};
+        double residual = sqrt(square_sum(&(struct vec_source){.minuend = left}, share));
+        factor = part_cut_restrain(cut, &rule, sqrt(square_sum(meant, share)), residual, tokens, &cut_down);
     }
+    if (cut_down)
+        atomic_fetch_add(&fragment->cut_down, 1);
     for (uint32_t r = 0; factor < 1 && r < share->runs_count; r++)
         outer_scale(left + share->run[r].begin, run_values(&share->run[r]), (float)factor);
 }
@@ -398,22 +402,23 @@ void replica_settle(struct replica *replica, uint32_t f)
 
 uint64_t replica_feedback_cuts(const struct replica *replica, uint32_t f)
 {
-    return atomic_load(&replica->fragments[f].cuts);
+    return atomic_load(&replica->fragments[f].cut_down);
 }
 
-enum err replica_encode(struct replica *replica, uint32_t f, uint32_t member, const float *base, const float *theta,
+enum err replica_encode(struct replica *replica, uint32_t f, uint64_t shards, const float *base, const float *theta,
                         uint64_t tokens, struct codec *codec, uint8_t *frame, size_t *frame_bytes)
 {
     struct fragment *fragment = &replica->fragments[f];
+    struct part_cut *cut = find_cut(fragment, shards);
     struct plan_share share;
     size_t fault = 0;
     struct vec_source source = {.minuend = base, .subtrahend = theta, .residual = fragment->residual};
-    replica_share(replica, f, member, &share);
-    enum err err =
-        encode(replica, &fragment->shares[member], &source, codec, fragment->pending, frame, frame_bytes, &fault);
+    assert(cut != NULL); /* replica_cut() was not told of it */
+    plan_share(replica->conf.plan, f, shards, &share);
+    enum err err = part_cut_encode(cut, &replica->conf.choice, &source, codec, fragment->pending, frame, frame_bytes,
+                                   &fault);
     if (err == ERR_OK && fragment->pending != NULL)
-        restrain(&replica->conf, fragment, &fragment->usual[member], fragment->pending, &source, (double)tokens,
-                 &share);
+        restrain(&replica->conf, fragment, cut, fragment->pending, &source, (double)tokens, &share);
     if (err == ERR_NONFINITE) {
         const struct plan_tensor *tensor = plan_tensor_at(replica->conf.plan, f, fault);
         return err_set(err,
@@ -423,6 +428,8 @@ enum err replica_encode(struct replica *replica, uint32_t f, uint32_t member, co
     }
     return err;
 }
+
+/* ---- means ---- */
 
 /* Which input made the mean too large to encode: the one with the largest magnitude, NaN and Inf above all. */
 static size_t largest_input(const struct replica_input *inputs, size_t inputs_count, struct codec *codec,
@@ -445,12 +452,26 @@ static size_t largest_input(const struct replica_input *inputs, size_t inputs_co
     return worst;
 }
 
+/* Where there are more contributors than ever, or our own shards are more. */
+static enum err room_to_decode(struct fragment *fragment, size_t values)
+{
+    if (values <= fragment->decoded_room)
+        return ERR_OK;
+    mem_free(fragment->decoded);
+    fragment->decoded = NULL;
+    fragment->decoded_room = 0;
+    TRY(mem_new(values, sizeof(float), "contributions", &fragment->decoded));
+    fragment->decoded_room = values;
+    return ERR_OK;
+}
+
 /* Trimmed mean or median; no weights. */
 static enum err mean_by_value(const struct replica *replica, struct fragment *fragment, struct replica_input *inputs,
                               size_t inputs_count, size_t count, struct codec *codec, float *mean, size_t *bad)
 {
     const struct outlier_conf *conf = &replica->conf.outliers;
-    const float *decoded[PLAN_SHARDS_MAX];
+    const float *decoded[REPLICA_MEMBERS_MAX];
+    TRY(room_to_decode(fragment, inputs_count * count));
     for (size_t i = 0; i < inputs_count; i++) {
         float *values = fragment->decoded + i * count;
         *bad = i;
@@ -458,7 +479,7 @@ static enum err mean_by_value(const struct replica *replica, struct fragment *fr
         decoded[i] = values;
         inputs[i].factor = 1;
     }
-    uint32_t trim = conf->action == OUTLIER_MEDIAN ? PLAN_SHARDS_MAX : conf->trim;
+    uint32_t trim = conf->action == OUTLIER_MEDIAN ? REPLICA_MEMBERS_MAX : conf->trim;
     outlier_trimmed_mean(decoded, inputs_count, trim, mean, count);
     return ERR_OK;
 }
@@ -477,21 +498,28 @@ static float usual_weight(const struct replica_input *inputs, size_t inputs_coun
     return usual;
 }
 
+static struct outlier_score *score_of(struct fragment *fragment, uint32_t member)
+{
+    struct outlier_score *piece = fragment->scores[member / SCORES_PIECE];
+    assert(piece != NULL); /* replica_members() was not told of it */
+    return &piece[member % SCORES_PIECE];
+}
+
 /* Looks at every contribution by itself first. One that comes after an absence holds the work of several rounds: it may
  * be that many times larger, and is no outlier for it. */
 static enum err judge(const struct replica *replica, struct fragment *fragment, struct replica_input *inputs,
                       size_t inputs_count, size_t count, struct codec *codec, float *scratch, size_t *bad)
 {
-    struct outlier_score *scores[PLAN_SHARDS_MAX];
-    double squares[PLAN_SHARDS_MAX] = {0};
-    float factors[PLAN_SHARDS_MAX];
+    struct outlier_score *scores[REPLICA_MEMBERS_MAX];
+    double squares[REPLICA_MEMBERS_MAX] = {0};
+    float factors[REPLICA_MEMBERS_MAX];
     float usual = usual_weight(inputs, inputs_count);
     for (size_t i = 0; i < inputs_count; i++) {
         *bad = i;
         TRY(codec_decode(codec, inputs[i].frame, inputs[i].bytes, scratch, count));
         double rounds = inputs[i].weight > usual && usual > 0 ? (double)(inputs[i].weight / usual) : 1;
         squares[i] = outer_square_sum(scratch, NULL, count) / (rounds * rounds);
-        scores[i] = &fragment->scores[inputs[i].member];
+        scores[i] = score_of(fragment, inputs[i].member);
     }
     outlier_judge(&replica->conf.outliers, scores, squares, inputs_count, factors);
     for (size_t i = 0; i < inputs_count; i++)
@@ -502,7 +530,7 @@ static enum err judge(const struct replica *replica, struct fragment *fragment, 
 static enum err weighted_mean(const struct replica *replica, struct fragment *fragment, struct replica_input *inputs,
                               size_t inputs_count, size_t count, struct codec *codec, float *mean, size_t *bad)
 {
-    float weights[PLAN_SHARDS_MAX];
+    float weights[REPLICA_MEMBERS_MAX];
     for (size_t i = 0; i < inputs_count; i++)
         inputs[i].factor = 1;
     if (replica->conf.outliers.action != OUTLIER_KEEP && inputs_count >= OUTLIER_INPUTS_MIN)
@@ -529,73 +557,102 @@ static double mean_weight(const struct replica_input *inputs, size_t inputs_coun
     return sum / (double)inputs_count;
 }
 
+/* Encodes the mean, with what earlier encodings left over of these shards. */
+static enum err encode_mean(struct replica *replica, uint32_t f, const float *mean, double tokens, struct codec *codec,
+                            uint8_t *frame, size_t *frame_bytes)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    struct packed *left = &fragment->owner_pending;
+    struct vec_source source = {.minuend = mean, .residual = fragment->owner_residual.values};
+    size_t fault = 0, count = replica_values(replica, f, fragment->own.shards);
+    struct plan_share all = {.runs_count = count > 0, .values_count = count, .run = {{.end = count}}};
+    if (fragment->owner_residual.shards != fragment->own.shards) { /* it has others between them */
+        packed_copy(replica->conf.plan, f, &fragment->owner_residual, left);
+        source.residual = left->values;
+    }
+    TRY(part_cut_encode(&fragment->own, &replica->conf.choice, &source, codec, left->values, frame, frame_bytes,
+                        &fault));
+    if (left->values != NULL)
+        restrain(&replica->conf, fragment, &fragment->own, left->values, &source, tokens, &all);
+    fragment->owner_made = left->values != NULL;
+    return ERR_OK;
+}
+
 enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_input *inputs, size_t inputs_count,
                         struct codec *codec, float *scratch, uint8_t *frame, size_t *frame_bytes, size_t *bad)
 {
     struct fragment *fragment = &replica->fragments[f];
-    size_t count = replica_own_values(replica, f);
-    struct plan_share all = packed(count);
-    size_t fault = 0;
+    size_t count = replica_values(replica, f, fragment->own.shards);
+    assert(fragment->own.shards != 0 && inputs_count <= REPLICA_MEMBERS_MAX);
+    fragment->owner_made = false;
     TRY((by_value(&replica->conf) ? mean_by_value : weighted_mean)(replica, fragment, inputs, inputs_count, count,
                                                                    codec, scratch, bad));
-    struct vec_source source = {.minuend = scratch, .residual = fragment->owner_residual};
-    enum err err =
-        encode(replica, &fragment->result, &source, codec, fragment->owner_pending, frame, frame_bytes, &fault);
-    if (err == ERR_OK && fragment->owner_pending != NULL)
-        restrain(&replica->conf, fragment, &fragment->usual[replica->conf.members_count], fragment->owner_pending,
-                 &source, mean_weight(inputs, inputs_count), &all);
+    enum err err = encode_mean(replica, f, scratch, mean_weight(inputs, inputs_count), codec, frame, frame_bytes);
     if (err != ERR_NONFINITE)
         return err;
     *bad = largest_input(inputs, inputs_count, codec, scratch, count);
     return err_set(err, "it holds NaN, Inf or numbers that make the mean larger than the codec can hold");
 }
 
-void replica_commit(struct replica *replica, uint32_t f, uint32_t member)
+/* ---- what results say ---- */
+
+void replica_commit(struct replica *replica, uint32_t f, uint64_t shards)
 {
     struct fragment *fragment = &replica->fragments[f];
     struct plan_share share;
-    replica_share(replica, f, member, &share);
+    plan_share(replica->conf.plan, f, shards, &share);
     for (uint32_t r = 0; fragment->residual != NULL && r < share.runs_count; r++)
         memcpy(fragment->residual + share.run[r].begin, fragment->pending + share.run[r].begin,
                run_values(&share.run[r]) * sizeof(float));
 }
 
-void replica_commit_owner(struct replica *replica, uint32_t f)
-{
-    struct fragment *fragment = &replica->fragments[f];
-    float *old = fragment->owner_residual;
-    fragment->owner_residual = fragment->owner_pending;
-    fragment->owner_pending = old;
-}
-
-enum err replica_apply(struct replica *replica, uint32_t f, uint32_t member, const struct outer_round *round,
-                       const uint8_t *frame, size_t frame_bytes, enum replica_residual_rule rule, struct codec *codec,
-                       float *scratch)
+void replica_forget(struct replica *replica, uint32_t f, uint64_t shards)
 {
     struct fragment *fragment = &replica->fragments[f];
     struct plan_share share;
-    replica_share(replica, f, member, &share);
+    plan_share(replica->conf.plan, f, shards, &share);
+    for (uint32_t r = 0; fragment->residual != NULL && r < share.runs_count; r++)
+        memset(fragment->residual + share.run[r].begin, 0, run_values(&share.run[r]) * sizeof(float));
+}
+
+void replica_commit_owner(struct replica *replica, uint32_t f)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    if (!fragment->owner_made)
+        return;
+    fragment->owner_made = false;
+    if (fragment->owner_residual.shards != fragment->owner_pending.shards) {
+        packed_copy(replica->conf.plan, f, &fragment->owner_pending, &fragment->owner_residual);
+        return;
+    }
+    float *old = fragment->owner_residual.values;
+    fragment->owner_residual.values = fragment->owner_pending.values;
+    fragment->owner_pending.values = old;
+}
+
+enum err replica_apply(struct replica *replica, uint32_t f, uint64_t shards, const struct outer_round *round,
+                       const uint8_t *frame, size_t frame_bytes, struct codec *codec, float *scratch)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    struct plan_share share;
+    plan_share(replica->conf.plan, f, shards, &share);
     TRY(codec_decode(codec, frame, frame_bytes, scratch, (size_t)share.values_count));
     for (uint32_t r = 0; r < share.runs_count; r++) {
         uint64_t begin = share.run[r].begin;
         size_t count = run_values(&share.run[r]);
         float *momentum = fragment->momentum != NULL ? fragment->momentum + begin : NULL;
         outer_step(&replica->conf.outer, round, fragment->anchor + begin, momentum, scratch, count);
-        if (rule == REPLICA_CLEAR && fragment->residual != NULL)
-            memset(fragment->residual + begin, 0, count * sizeof(float));
         scratch += count;
     }
-    if (rule == REPLICA_MOVE)
-        replica_commit(replica, f, member);
     return ERR_OK;
 }
 
-enum err replica_measure(struct replica *replica, uint32_t f, uint32_t member, const uint8_t *frame, size_t frame_bytes,
+enum err replica_measure(struct replica *replica, uint32_t f, uint64_t shards, const uint8_t *frame, size_t frame_bytes,
                          struct codec *codec, float *scratch, struct replica_size *size)
 {
     const float *momentum = replica->fragments[f].momentum;
     struct plan_share share;
-    replica_share(replica, f, member, &share);
+    plan_share(replica->conf.plan, f, shards, &share);
     *size = (struct replica_size){0};
     TRY(codec_decode(codec, frame, frame_bytes, scratch, (size_t)share.values_count));
     size->delta = outer_square_sum(scratch, NULL, (size_t)share.values_count);
@@ -633,8 +690,9 @@ void replica_clear_residuals(struct replica *replica, uint32_t f)
     size_t count = (size_t)replica->conf.plan->fragments[f].values_count;
     if (fragment->residual != NULL)
         memset(fragment->residual, 0, count * sizeof(float));
-    if (fragment->owner_residual != NULL)
-        memset(fragment->owner_residual, 0, replica_own_values(replica, f) * sizeof(float));
+    if (fragment->owner_residual.values != NULL)
+        memset(fragment->owner_residual.values, 0,
+               replica_values(replica, f, fragment->owner_residual.shards) * sizeof(float));
 }
 
 void replica_clear(struct replica *replica, uint32_t f)

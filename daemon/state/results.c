@@ -34,12 +34,13 @@ bool result_counts(const struct wire_meta *meta, uint32_t id, const struct diges
     return wire_meta_find(meta, id, &counted) && (contribution == NULL || digest_equal(&counted.digest, contribution));
 }
 
-bool results_find(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t owner, struct ledger_key *out)
+bool results_find(struct ledger *ledger, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
+                  struct ledger_key *out)
 {
     struct ledger_key keys[LEDGER_RESULTS_MAX];
     size_t count = ledger_list(ledger, f, version, keys, LEDGER_RESULTS_MAX);
     for (size_t i = 0; i < count; i++) {
-        if (keys[i].owner != owner)
+        if (keys[i].owner != owner || keys[i].epoch != epoch)
             continue;
         *out = keys[i];
         return true;
@@ -47,34 +48,26 @@ bool results_find(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t 
     return false;
 }
 
-static bool counts_or_is_lost(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t owner, uint32_t id)
+uint64_t results_counting(struct ledger *ledger, uint32_t f, uint64_t version, uint64_t shards, uint32_t id,
+                          bool lost_counts)
 {
-    struct ledger_key key;
-    struct result result;
-    if (!results_find(ledger, f, version, owner, &key) || result_open(ledger, &key, &result) != ERR_OK)
-        return true;
-    bool counts = result_counts(&result.meta, id, NULL);
-    result_close(&result);
-    return counts;
-}
-
-struct bitset results_counting(struct ledger *ledger, uint32_t f, uint64_t version, const struct bitset *owners,
-                               uint32_t id)
-{
-    struct bitset counting = {{0}};
-    for (uint32_t owner = 0; owner < BITSET_MAX; owner++)
-        if (bitset_has(owners, owner) && counts_or_is_lost(ledger, f, version, owner, id))
-            bitset_add(&counting, owner);
-    return counting;
-}
-
-struct bitset results_held(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t owners_count)
-{
-    struct ledger_key keys[LEDGER_RESULTS_MAX];
-    struct bitset held = {{0}};
-    size_t count = ledger_list(ledger, f, version, keys, LEDGER_RESULTS_MAX);
-    for (size_t i = 0; i < count; i++)
-        if (keys[i].owner < owners_count && keys[i].owner < BITSET_MAX)
-            bitset_add(&held, keys[i].owner);
-    return held;
+    struct ledger_commit commit;
+    uint64_t counting = 0, seen = 0;
+    if (ledger_commit_of(ledger, f, version, &commit) != ERR_OK)
+        return lost_counts ? shards : 0;
+    for (uint32_t p = 0; p < commit.parts_count; p++) {
+        struct ledger_key key = {.fragment = f,
+                                 .owner = commit.parts[p].owner,
+                                 .version = version,
+                                 .epoch = commit.parts[p].epoch,
+                                 .digest = commit.parts[p].digest};
+        struct result result;
+        if (result_open(ledger, &key, &result) != ERR_OK)
+            continue;
+        seen |= result.what.shards;
+        if (result_counts(&result.meta, id, NULL))
+            counting |= result.what.shards;
+        result_close(&result);
+    }
+    return (counting | (lost_counts ? ~seen : 0)) & shards;
 }

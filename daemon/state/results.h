@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/bitset.h"
 #include "common/err.h"
 #include "daemon/state/ledger.h"
 #include "net/wire_object.h"
@@ -33,15 +32,14 @@ struct ledger_key result_key(const struct wire_object *what);
 /* Whether the result counts this contribution of the member; NULL: any of its contributions. */
 bool result_counts(const struct wire_meta *meta, uint32_t id, const struct digest *contribution);
 
-/* The first result of an owner's part that the ledger got, whatever its epoch; false: it has none. */
-bool results_find(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t owner, struct ledger_key *out);
+/* The first result that the ledger got of the part that an owner made in an epoch; false: it has none. */
+bool results_find(struct ledger *ledger, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
+                  struct ledger_key *out);
 
-/* Of these owners those whose result of `version` counts the member. One that the ledger does not have any more, or
- * that cannot be read, is taken to count it: to count work twice would be worse than to give it up. */
-struct bitset results_counting(struct ledger *ledger, uint32_t f, uint64_t version, const struct bitset *owners,
-                               uint32_t id);
-
-/* Which of the owners below `owners_count` the ledger has a result of `version` from. */
-struct bitset results_held(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t owners_count);
+/* Of the shards of a version that was applied, those whose result counts the member. `lost_counts`: and those whose
+ * result the ledger does not have any more, or that cannot be read; of `shards`: to count work twice would be worse
+ * than to give it up. */
+uint64_t results_counting(struct ledger *ledger, uint32_t f, uint64_t version, uint64_t shards, uint32_t id,
+                          bool lost_counts);
 
 #endif

@@ -31,12 +31,14 @@ struct array {
     const char *name;
     float *values;
     uint64_t count;
-    bool residual; /* may be missing in a file, or cut for another membership: it starts from nothing then */
+    bool residual; /* may be missing in a file: it starts from nothing then */
 };
 
-/* The arrays a fragment's file holds; those the configuration has no use for are left out. */
-static size_t list_arrays(const struct model_plan *plan, struct replica *replica, uint32_t f, uint64_t self_values,
-                          struct array *arrays)
+static const char owner_array[] = "owner_residual", owner_key[] = "owner_shards";
+
+/* The arrays a fragment's file holds, but for the owner's residual; those the configuration has no use for are left
+ * out. */
+static size_t list_arrays(const struct model_plan *plan, struct replica *replica, uint32_t f, struct array *arrays)
 {
     uint64_t count = plan->plan->fragments[f].values_count;
     size_t n = 0;
@@ -45,8 +47,6 @@ static size_t list_arrays(const struct model_plan *plan, struct replica *replica
         arrays[n++] = (struct array){"momentum", replica_momentum(replica, f), count, false};
     if (replica_residual(replica, f) != NULL)
         arrays[n++] = (struct array){"residual", replica_residual(replica, f), count, true};
-    if (replica_owner_residual(replica, f) != NULL && self_values > 0)
-        arrays[n++] = (struct array){"owner_residual", replica_owner_residual(replica, f), self_values, true};
     return n;
 }
 
@@ -59,16 +59,22 @@ enum err store_save_fragment(const char *folder, const struct runspec *spec, con
     struct tensorfile_writer *writer = NULL;
     struct array arrays[4];
     struct tensorfile_tensor tensors[4];
-    char version[32], step[32];
+    char version[32], step[32], owner_shards[32];
+    uint64_t owned = replica_owner_shards(replica, f);
     char hash[DIGEST_HEX_BYTES], run[DIGEST_HEX_BYTES], plan_id[DIGEST_HEX_BYTES], shares_id[DIGEST_HEX_BYTES];
-    size_t count = list_arrays(plan, replica, f, replica_own_values(replica, f), arrays);
+    size_t count = list_arrays(plan, replica, f, arrays);
+    if (replica_owner_residual(replica, f) != NULL)
+        arrays[count++] = (struct array){owner_array, replica_owner_residual(replica, f),
+                                         replica_values(replica, f, owned), true};
     for (size_t i = 0; i < count; i++)
         tensors[i] = (struct tensorfile_tensor){.name = arrays[i].name, .dims = 1, .shape = {arrays[i].count}};
     snprintf(version, sizeof version, "%" PRIu64, state->version);
     snprintf(step, sizeof step, "%" PRIu64, state->step);
-    const struct tensorfile_meta meta[] = {{"format", "diloco fragment 2"},
+    snprintf(owner_shards, sizeof owner_shards, "%" PRIu64, owned);
+    const struct tensorfile_meta meta[] = {{"format", "diloco fragment 3"},
                                            {"version", version},
                                            {"step", step},
+                                           {owner_key, owner_shards},
                                            {"hash", digest_hex(&state->hash, hash)},
                                            {"run_id", digest_hex(&spec->digest, run)},
                                            {"shares_id", digest_hex(shares, shares_id)},
@@ -126,11 +132,25 @@ static enum err check_owner(const struct tensorfile *file, const char *path, con
     return forgive_initial(err, version);
 }
 
+/* The owner's residual, of the shards that were ours when it was saved: whose they are now is replica_cut()'s business.
+ * A file without one, or with one that does not fit, is as good as any for the rest. */
+static enum err load_owner(const struct tensorfile *file, struct replica *replica, uint32_t f)
+{
+    uint64_t shards;
+    const float *values;
+    if (tensorfile_meta(file, owner_key) == NULL || tensorfile_meta_u64(file, owner_key, &shards) != ERR_OK)
+        return ERR_OK;
+    size_t count = replica_values(replica, f, shards);
+    if (count == 0 || tensorfile_values(file, owner_array, count, &values) != ERR_OK)
+        return ERR_OK;
+    return replica_set_owner_residual(replica, f, shards, values);
+}
+
 static enum err load_arrays(const struct tensorfile *file, const struct model_plan *plan, struct replica *replica,
                             uint32_t f)
 {
     struct array arrays[4];
-    size_t count = list_arrays(plan, replica, f, replica_own_values(replica, f), arrays);
+    size_t count = list_arrays(plan, replica, f, arrays);
     for (size_t i = 0; i < count; i++) {
         const float *values;
         enum err err = tensorfile_values(file, arrays[i].name, arrays[i].count, &values);
@@ -141,7 +161,7 @@ static enum err load_arrays(const struct tensorfile *file, const struct model_pl
         if (err == ERR_OK)
             memcpy(arrays[i].values, values, arrays[i].count * sizeof *values);
     }
-    return ERR_OK;
+    return load_owner(file, replica, f);
 }
 
 enum err store_load_fragment(const char *folder, const struct runspec *spec, const struct digest *shares,

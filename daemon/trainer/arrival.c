@@ -28,8 +28,7 @@ static struct ipc_message welcome_of(const struct attachment *a, bool need_initi
 
 static struct shared_conf shared_conf_of(const struct attachment *a)
 {
-    return (struct shared_conf){
-        .spec = a->conf.spec, .view = a->conf.view, .plan = a->plan.plan, .replica = a->plan.replica};
+    return (struct shared_conf){.spec = a->conf.spec, .view = a->conf.view, .plan = a->plan.plan};
 }
 
 /* ---- attaching again ---- */
@@ -43,6 +42,13 @@ static bool to_be_had(const struct attachment *a, uint32_t f)
     return a->now_ms < a->conf.start_ms + PEERS_PATIENCE_MS;
 }
 
+/* The shards whose results of a version count us. */
+static uint64_t counting(const struct attachment *a, uint32_t f, uint64_t version, bool lost_counts)
+{
+    uint32_t id = a->conf.view->members[a->conf.view->self].id;
+    return results_counting(a->plan.ledger, f, version, parts_filled(a->plan.parts->plan, f), id, lost_counts);
+}
+
 /* Brings the core and the words of a trainer that kept its memory together. */
 static enum err resume_fragment(struct attachment *a, uint32_t f)
 {
@@ -50,12 +56,8 @@ static enum err resume_fragment(struct attachment *a, uint32_t f)
     TRY(shared_resume(a->shared, f, sync_own(a->plan.sync, f).version, &resumed));
     a->fragments[f].up = true;
     /* Its snapshot may have been counted by the round that closed while we were away. */
-    if (resumed.in_flight) {
-        struct bitset shards = replica_owners(a->plan.replica, f);
-        struct bitset counted =
-            results_counting(a->plan.ledger, f, resumed.base_version + 1, &shards, a->conf.view->self);
-        a->tally.counted += shared_counted(a->shared, f, &counted);
-    }
+    if (resumed.in_flight)
+        a->tally.counted += shared_counted(a->shared, f, counting(a, f, resumed.base_version + 1, true));
     attachment_core_post_sync(a, SYNC_EV_TRAINER_UP, f, resumed.base_version);
     if (resumed.snapshot)
         attachment_core_post_sync(a, SYNC_EV_SNAPSHOT, f, 0);
@@ -220,15 +222,10 @@ void arrival_started(struct attachment *a, uint32_t f, bool initial)
  * which. Results that are not here any more were made while this island was away. */
 static bool counted_beyond(const struct attachment *a, uint32_t f, uint64_t version)
 {
-    struct bitset shards = replica_owners(a->plan.replica, f);
     uint64_t own = sync_own(a->plan.sync, f).version;
-    for (uint64_t v = version + 1; v <= own && v <= version + KEPT_LOOK; v++) {
-        struct bitset held = results_held(a->plan.ledger, f, v, a->conf.view->count);
-        bitset_keep_all(&held, &shards);
-        struct bitset counting = results_counting(a->plan.ledger, f, v, &held, a->conf.view->self);
-        if (!bitset_empty(&counting))
+    for (uint64_t v = version + 1; v <= own && v <= version + KEPT_LOOK; v++)
+        if (counting(a, f, v, false) != 0)
             return true;
-    }
     return false;
 }
 

@@ -12,6 +12,7 @@
 #include "daemon/event.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/model_plan.h"
+#include "daemon/state/parts.h"
 #include "daemon/state/replica.h"
 #include "net/sync.h"
 #include "net/view.h"
@@ -28,7 +29,7 @@ struct trainer_conf {
 /* What is there once the run's plan is known; all borrowed. */
 struct trainer_plan {
     const struct model_plan *plan;
-    const struct replica *replica;
+    const struct parts *parts;
     struct ledger *ledger;
     const struct sync *sync;
 };

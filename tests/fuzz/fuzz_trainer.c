@@ -406,10 +406,10 @@ static void encode(struct stage *stage, uint32_t f)
     struct replica_snapshot *snapshot = &stage->snapshot[f];
     size_t frame_bytes;
     for (uint32_t s = 0; s < stage->run.view.count; s++) {
-        struct plan_shard shard = shares_run(stage->run.replica, f, s);
-        if (shard.end == shard.begin || replica_frame_bytes_max(stage->run.replica, f, s) > sizeof frame)
+        uint64_t shards = shares_mask(&stage->run.parts, f, s);
+        if (shards == 0 || replica_frame_bytes_max(stage->run.replica, f, shards) > sizeof frame)
             continue;
-        (void)!replica_encode(stage->run.replica, f, s, snapshot->base, snapshot->theta,
+        (void)!replica_encode(stage->run.replica, f, shards, snapshot->base, snapshot->theta,
                               snapshot->tokens - snapshot->counted_tokens[s], codec, frame, &frame_bytes);
     }
 }

@@ -196,7 +196,7 @@ static void make_sync(struct isle *isle)
 {
     struct bitset shards[ISLE_FRAGMENTS];
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
-        shards[f] = replica_owners(isle->replica, f);
+        shards[f] = parts_owners(&isle->parts, f, 1);
     struct sync_conf conf = {
         .self = isle->self,
         .members_count = isle->run->count,
@@ -213,6 +213,7 @@ static void make_rounds(struct isle *isle)
                                .ident = &isle->run->idents[isle->self],
                                .nonce = isle->run->spec.digest.byte,
                                .plan = isle->plan,
+                               .parts = &isle->parts,
                                .folder = isle->conf.state_folder,
                                .compress_auto = isle->conf.compress_auto,
                                .replica = isle->replica,
@@ -230,10 +231,8 @@ void isle_make_plan(struct isle *isle)
     isle->plan = isle_model_plan(run);
     struct replica_conf replica = {.plan = isle->plan->plan,
                                    .outer = rules_outer(&run->spec),
-                                   .choice = rules_codec(&run->spec),
-                                   .map = shardmap_of(run->uplinks, run->count),
-                                   .members_count = run->count,
-                                   .self = isle->self};
+                                   .choice = rules_codec(&run->spec)};
+    isle->parts = (struct parts){.plan = isle->plan->plan, .map = shardmap_of(run->uplinks, run->count)};
     assert_ok(events_reserve(isle->events, ISLE_FRAGMENTS, run->count));
     assert_ok(replica_new(&replica, &isle->replica));
     struct slots_conf slots = {
@@ -247,6 +246,7 @@ struct peers_plan isle_peers_plan(const struct isle *isle)
 {
     return (struct peers_plan){.plan = isle->plan,
                                .replica = isle->replica,
+                               .parts = &isle->parts,
                                .ledger = isle->ledger,
                                .slots = isle->slots,
                                .sync = isle->sync,
@@ -257,7 +257,7 @@ void isle_know_plan(struct isle *isle)
 {
     isle_make_plan(isle);
     struct trainer_plan trainer = {
-        .plan = isle->plan, .replica = isle->replica, .ledger = isle->ledger, .sync = isle->sync};
+        .plan = isle->plan, .parts = &isle->parts, .ledger = isle->ledger, .sync = isle->sync};
     struct peers_plan peers = isle_peers_plan(isle);
     trainer_plan_known(isle->trainer, &trainer);
     assert_ok(peers_plan_known(isle->peers, &peers));

@@ -71,6 +71,7 @@ struct isle {
     struct peers *peers;
     /* NULL before isle_know_plan() */
     struct model_plan *plan;
+    struct parts parts;
     struct replica *replica;
     struct slots *slots;
     struct sync *sync;

@@ -55,7 +55,6 @@ static void make_view(struct rig *rig)
 
 static struct replica *new_replica(const struct rig *rig)
 {
-    static const uint64_t weights[RIG_MEMBERS_MAX] = {1, 1, 1};
     struct replica *replica;
     struct replica_conf conf = {.plan = rig->plan->plan,
                                 .outer = rules_outer(&rig->spec),
@@ -63,11 +62,9 @@ static struct replica *new_replica(const struct rig *rig)
                                 .error_feedback = rig->spec.error_feedback,
                                 .feedback_decay = (float)rig->spec.feedback_decay,
                                 .feedback_limit = (float)rig->spec.feedback_limit,
-                                .outliers = rules_outliers(&rig->spec),
-                                .map = shardmap_of(weights, rig->conf.members),
-                                .members_count = rig->conf.members,
-                                .self = rig->conf.self};
+                                .outliers = rules_outliers(&rig->spec)};
     assert_ok(replica_new(&conf, &replica));
+    assert_ok(shares_cut(&rig->parts, replica, rig->conf.self));
     return replica;
 }
 
@@ -75,7 +72,7 @@ static void open_sync(struct rig *rig)
 {
     struct bitset shards[RIG_FRAGMENTS];
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
-        shards[f] = replica_owners(rig->replica, f);
+        shards[f] = parts_owners(&rig->parts, f, 1);
     struct sync_conf conf = {.self = rig->conf.self,
                              .members_count = rig->conf.members,
                              .fragments_count = RIG_FRAGMENTS,
@@ -91,6 +88,7 @@ struct rounds_conf rig_rounds_conf(const struct rig *rig)
                                 .ident = rig_ident(rig->conf.self),
                                 .nonce = rig->spec.digest.byte,
                                 .plan = rig->plan,
+                                .parts = &rig->parts,
                                 .folder = rig->conf.folder,
                                 .replica = rig->replica,
                                 .ledger = rig->ledger,
@@ -138,6 +136,8 @@ struct rig *rig_open(const struct rig_conf *conf)
     assert_ok(model_plan_new(&rig->spec, tensors, sizeof tensors / sizeof tensors[0], &rig->plan));
     assert_int_equal(rig->plan->plan->fragments_count, RIG_FRAGMENTS);
     assert_ok(events_reserve(rig->events, RIG_FRAGMENTS, conf->members));
+    rig->parts = (struct parts){.plan = rig->plan->plan,
+                                .map = shardmap_of((const uint64_t[RIG_MEMBERS_MAX]){1, 1, 1}, conf->members)};
     rig->replica = new_replica(rig);
     open_sync(rig);
     open_rounds(rig);
@@ -202,8 +202,8 @@ struct replica *rig_twin(const struct rig *rig)
         copy_values(replica_anchor(twin, f), replica_anchor(rig->replica, f), rig_values(rig, f));
         copy_values(replica_momentum(twin, f), replica_momentum(rig->replica, f), rig_values(rig, f));
         copy_values(replica_residual(twin, f), replica_residual(rig->replica, f), rig_values(rig, f));
-        copy_values(replica_owner_residual(twin, f), replica_owner_residual(rig->replica, f),
-                    replica_own_values(twin, f));
+        assert_ok(replica_set_owner_residual(twin, f, replica_owner_shards(rig->replica, f),
+                                             replica_owner_residual(rig->replica, f)));
     }
     return twin;
 }
@@ -251,7 +251,7 @@ static void counted(struct rig *rig, const struct event *event)
 {
     struct replica_snapshot *snapshot = &rig->snapshot[event->fragment];
     for (uint32_t s = 0; s < rig->plan->plan->fragments[event->fragment].shards_count; s++)
-        if (bitset_has(&event->shards, replica_owner(rig->replica, event->fragment, s)))
+        if ((event->shards >> s & 1) != 0)
             snapshot->counted_tokens[s] = snapshot->tokens;
 }
 
@@ -587,9 +587,12 @@ void rig_result(const struct rig *rig, uint32_t f, uint32_t shard, const struct 
     seal_pattern(rig, &key, &meta, amount, out);
 }
 
-static void lay(struct rig *rig, struct slot *slot, uint32_t shard, const struct rig_object *object)
+static void lay(struct rig *rig, struct slot *slot, const struct rig_object *object)
 {
-    assert_ok(slots_room(rig->slots, slot, object->key.fragment, shard));
+    const struct wire_key *key = &object->key;
+    struct chain_part part;
+    assert_true(parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &part) < CHAIN_PARTS_MAX);
+    assert_ok(slots_room(rig->slots, slot, key->fragment, part.shards));
     assert_true(object->bytes <= slot->bytes_max);
     memcpy(slot->data, object->byte, object->bytes);
     slot->version = 0;
@@ -600,9 +603,9 @@ void rig_bring(struct rig *rig, uint32_t peer, const struct rig_object *object)
     const struct wire_key *key = &object->key;
     uint8_t *state;
     if (key->kind == WIRE_CONTRIBUTION) {
-        lay(rig, slots_in(rig->slots, key->fragment, peer), rig->conf.self, object);
+        lay(rig, slots_in(rig->slots, key->fragment, peer), object);
     } else if (key->kind == WIRE_RESULT) {
-        lay(rig, slots_result(rig->slots, key->fragment, key->owner), key->owner, object);
+        lay(rig, slots_result(rig->slots, key->fragment, shares_part(&rig->parts, key->fragment, key->owner)), object);
     } else {
         assert_ok(slots_take_state(rig->slots, key->fragment, object->bytes, &state));
         memcpy(state, object->byte, object->bytes);
@@ -690,7 +693,7 @@ size_t rig_values(const struct rig *rig, uint32_t f)
 
 struct plan_shard rig_shard(const struct rig *rig, uint32_t f, uint32_t shard)
 {
-    return shares_run(rig->replica, f, shard);
+    return shares_run(&rig->parts, f, shard);
 }
 
 void rig_damage(const char *path, long at)

@@ -34,6 +34,7 @@ struct rig {
     struct view_member members[RIG_MEMBERS_MAX];
     struct view view;
     struct model_plan *plan;
+    struct parts parts;
     struct replica *replica;
     struct ledger *ledger;
     struct slots *slots;

@@ -50,10 +50,8 @@ static void make_replica(struct trainerrun *run)
     uint64_t weights[TRAINERRUN_ISLANDS] = {1, 1, 1};
     struct replica_conf conf = {.plan = run->plan->plan,
                                 .outer = rules_outer(&run->spec),
-                                .choice = rules_codec(&run->spec),
-                                .map = shardmap_of(weights, run->view.count),
-                                .members_count = run->view.count,
-                                .self = run->view.self};
+                                .choice = rules_codec(&run->spec)};
+    run->parts = (struct parts){.plan = run->plan->plan, .map = shardmap_of(weights, run->view.count)};
     assert_ok(replica_new(&conf, &run->replica));
 }
 
@@ -87,7 +85,7 @@ void trainerrun_close(struct trainerrun *run)
 
 struct shared_conf trainerrun_shared_conf(const struct trainerrun *run)
 {
-    return (struct shared_conf){.spec = &run->spec, .view = &run->view, .plan = run->plan, .replica = run->replica};
+    return (struct shared_conf){.spec = &run->spec, .view = &run->view, .plan = run->plan};
 }
 
 struct ipc_shm *trainerrun_map(int memfd)
@@ -115,7 +113,7 @@ void trainerrun_new_sync(struct trainerrun *run)
     struct bitset shards[TRAINERRUN_FRAGMENTS];
     sync_free(run->sync);
     for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
-        shards[f] = replica_owners(run->replica, f);
+        shards[f] = parts_owners(&run->parts, f, 1);
     struct sync_conf conf = {.self = run->view.self,
                              .members_count = run->view.count,
                              .fragments_count = TRAINERRUN_FRAGMENTS,

@@ -17,6 +17,7 @@
 #include "common/runspec.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/model_plan.h"
+#include "daemon/state/parts.h"
 #include "daemon/state/replica.h"
 #include "daemon/trainer/shared.h"
 #include "net/sync.h"
@@ -30,6 +31,7 @@ struct trainerrun {
     struct runspec spec;
     struct view view;
     struct model_plan *plan;
+    struct parts parts;
     struct replica *replica;
     struct ledger *ledger;
     struct sync *sync;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/state/results.h"
+#include "tests/lib/shares.h"
 #include "tests/lib/testlib.h"
 
 enum { START_MS = 100000 };
@@ -24,7 +25,7 @@ static void *values_of(const struct stage *stage, uint32_t f, size_t *bytes)
 static void tell_plan(struct stage *stage)
 {
     struct trainer_plan plan = {
-        .plan = stage->run.plan, .replica = stage->run.replica, .ledger = stage->run.ledger, .sync = stage->run.sync};
+        .plan = stage->run.plan, .parts = &stage->run.parts, .ledger = stage->run.ledger, .sync = stage->run.sync};
     trainer_plan_known(stage->trainer, &plan);
 }
 
@@ -167,7 +168,7 @@ static void order_apply(struct stage *stage, uint32_t f, uint64_t version)
 {
     size_t bytes;
     float *anchor = values_of(stage, f, &bytes);
-    struct bitset shards = replica_owners(stage->run.replica, f);
+    struct bitset owners = parts_owners(&stage->run.parts, f, version);
     struct event event = {.type = EVENT_COUNTED, .fragment = f};
     if (!stage->applies)
         return;
@@ -177,7 +178,8 @@ static void order_apply(struct stage *stage, uint32_t f, uint64_t version)
         memcpy(anchor, stage->contribution[f], bytes);
         stage->counted_tokens[f] += stage->snapshot[f].tokens - stage->snapshot[f].counted_tokens[0];
     }
-    event.shards = results_counting(stage->run.ledger, f, version, &shards, stage->run.view.self);
+    owners = results_counting(stage->run.ledger, f, version, &owners, stage->run.view.self);
+    event.shards = parts_shards(&stage->run.parts, f, version, &owners);
     event_post(stage->events, &event);
     event_post_sync(stage->events,
                     &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = f, .hash = trainerrun_hash(f, version)});
@@ -298,7 +300,7 @@ static void handle(struct stage *stage, const struct event *event)
     case EVENT_FILL: fill(stage, event->fragment); break;
     case EVENT_GIVEN: trainer_given(stage->trainer, event->fragment); break;
     case EVENT_ENCODED: encoded(stage, event); break;
-    case EVENT_COUNTED: trainer_counted(stage->trainer, event->fragment, &event->shards); break;
+    case EVENT_COUNTED: trainer_counted(stage->trainer, event->fragment, event->shards); break;
     case EVENT_FINISHED: trainer_finished(stage->trainer); break;
     default: break;
     }
@@ -351,9 +353,20 @@ void stage_step(struct stage *stage, const struct sync_event *event)
     stage_turn(stage);
 }
 
+uint32_t stage_mode(const struct stage *stage, uint32_t f, uint32_t member)
+{
+    const struct ipc_fragment *fragment = ipc_fragment(stage->shm, f);
+    struct plan_shard run = shares_run(&stage->run.parts, f, member);
+    for (uint32_t r = 0; r < fragment->ranges_count; r++)
+        if (fragment->ranges[r].begin <= run.begin && run.end <= fragment->ranges[r].end)
+            return fragment->ranges[r].mode;
+    fail_msg("member %u's values are not in one range", member);
+    return 0;
+}
+
 void stage_results(struct stage *stage, uint32_t f, const struct bitset *shards)
 {
-    struct bitset all = replica_owners(stage->run.replica, f);
+    struct bitset all = parts_owners(&stage->run.parts, f, 1);
     uint64_t version = sync_own(stage->run.sync, f).version + 1;
     for (uint32_t s = 0; s < stage->run.view.count; s++) {
         struct bitset members = bitset_first(1);

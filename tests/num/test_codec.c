@@ -566,12 +566,14 @@ static void recipe_cuts_by_tensor(void **state)
         assert_ok(plan_new(tensors, 5, &conf, &plan));
         assert_ok(recipe_new(plan, &choice, c == 0, &recipe));
         assert_true(recipe_parts_max(recipe) <= sizeof parts / sizeof parts[0]);
-        const uint64_t weights[3] = {1, 2, 1};
-        const struct shardmap map = shardmap_of(weights, 3);
+        const uint64_t all = plan_shards(plan, 1);
+        const uint32_t quarter = plan->fragments[1].shards_count / 4;
+        const uint64_t first = ((uint64_t)1 << quarter) - 1, middle = (((uint64_t)1 << 3 * quarter) - 1) & ~first;
+        const uint64_t masks[3] = {first, middle, all & ~first & ~middle};
         uint64_t at = 0;
         for (uint32_t s = 0; s < 3; s++) {
             struct plan_share share;
-            plan_share(plan, 1, &map, s, &share);
+            plan_share(plan, 1, masks[s], &share);
             assert_int_equal(share.runs_count, 1);
             struct plan_shard shard = share.run[0];
             assert_int_equal(shard.begin, at);

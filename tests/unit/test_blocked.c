@@ -91,6 +91,7 @@ static const char *said(enum complaint_code code)
                                 .sync = a->sync,
                                 .rounds = a->rounds,
                                 .replica = a->replica,
+                                .parts = &a->parts,
                                 .progress = progress};
     progress_note(progress, a->sync, a->plan->plan->fragments_count, ISLANDS, furthest(), a->now_ms);
     status_deinit(&status);

@@ -63,7 +63,7 @@ static void know_plan(void)
 {
     isle_know_plan(a);
     struct control_plan plan = {
-        .plan = a->plan, .sync = a->sync, .rounds = a->rounds, .replica = a->replica, .memory_bytes = 77};
+        .plan = a->plan, .sync = a->sync, .rounds = a->rounds, .replica = a->replica, .parts = &a->parts, .memory_bytes = 77};
     control_plan_known(control, &plan);
 }
 

@@ -13,6 +13,7 @@
 #include "tests/lib/isle.h"
 #include "tests/lib/made.h"
 #include "tests/lib/played.h"
+#include "tests/lib/shares.h"
 #include "tests/lib/played_trainer.h"
 
 enum { A, B, C };
@@ -95,7 +96,7 @@ static struct wire_key state_of(uint32_t f, uint64_t version, uint32_t island)
 /* Puts `bytes` of the pattern into a slot, from `from` on. */
 static void fill(struct slot *slot, uint32_t f, uint32_t shard, uint64_t version, size_t from, size_t bytes)
 {
-    assert_ok(slots_room(a->slots, slot, f, shard));
+    assert_ok(slots_room(a->slots, slot, f, shares_mask(&a->parts, f, shard)));
     assert_true(bytes <= slot->bytes_max);
     memcpy(slot->data, pattern + from, bytes);
     slot->bytes = bytes;
@@ -169,7 +170,7 @@ static void assert_answered(struct played *played, const struct wire_key *key, e
 static void assert_not_sent(const struct wire_key *key)
 {
     struct wire_key fence = contribution_out(FENCE, ++fences);
-    fill(slots_out(a->slots, FENCE, B), FENCE, B, fences, 0, 100);
+    fill(slots_out(a->slots, FENCE, shares_part(&a->parts, FENCE, B)), FENCE, B, fences, 0, 100);
     peers_send(a->peers, &fence, B);
     do {
         isle_wait(played_heard_type(b, WIRE_CHUNK));
@@ -199,7 +200,7 @@ static void a_contribution_goes_out_of_its_slot(void **state)
     (void)state;
     begin("objects-contribution");
     struct wire_key key = contribution_out(LARGE, 3);
-    fill(slots_out(a->slots, LARGE, B), LARGE, B, 3, 0, MANY);
+    fill(slots_out(a->slots, LARGE, shares_part(&a->parts, LARGE, B)), LARGE, B, 3, 0, MANY);
     peers_send(a->peers, &key, B);
     assert_hears(b, &key, 0, MANY);
     isle_wait(peers_info(a->peers, B).unacknowledged == 0);
@@ -222,7 +223,7 @@ static void what_a_job_is_writing_or_is_of_another_version_does_not_go_out(void 
 {
     (void)state;
     begin("objects-busy");
-    struct slot *const slots[] = {slots_out(a->slots, SMALL, B), slots_own(a->slots, SMALL)};
+    struct slot *const slots[] = {slots_out(a->slots, SMALL, shares_part(&a->parts, SMALL, B)), slots_own(a->slots, SMALL)};
     for (int k = 0; k < 2; k++) {
         struct wire_key key = k == 0 ? contribution_out(SMALL, 3) : result_of(SMALL, 3, A);
         fill(slots[k], SMALL, k == 0 ? B : A, 3, 0, SOME);
@@ -255,7 +256,7 @@ static void what_is_lost_is_sent_again_from_there(void **state)
     (void)state;
     begin("objects-resume");
     struct wire_key key = contribution_out(LARGE, 1);
-    fill(slots_out(a->slots, LARGE, B), LARGE, B, 1, 0, MANY);
+    fill(slots_out(a->slots, LARGE, shares_part(&a->parts, LARGE, B)), LARGE, B, 1, 0, MANY);
     peers_send(a->peers, &key, B);
     hear_to_the_end(&key);
     uint8_t pass = b->chunk.pass;
@@ -285,7 +286,7 @@ static void what_may_not_be_wanted_is_asked_for_first(void **state)
     (void)state;
     begin("objects-ask");
     struct wire_key early = contribution_out(SMALL, 2);
-    fill(slots_out(a->slots, SMALL, B), SMALL, B, 2, 0, SOME);
+    fill(slots_out(a->slots, SMALL, shares_part(&a->parts, SMALL, B)), SMALL, B, 2, 0, SOME);
     peers_send(a->peers, &early, B);
     isle_wait(played_heard_of(b, WIRE_CHUNK, &early));
     assert_int_equal(b->chunk.bytes, 0);
@@ -320,8 +321,8 @@ static void a_retired_contribution_is_not_sent_any_more(void **state)
     (void)state;
     begin_with("objects-retire", 2, NULL, 64); /* one chunk at a time */
     struct wire_key old = contribution_out(LARGE, 1), next = contribution_out(SMALL, 1);
-    fill(slots_out(a->slots, LARGE, B), LARGE, B, 1, 0, MANY);
-    fill(slots_out(a->slots, SMALL, B), SMALL, B, 1, 0, SOME);
+    fill(slots_out(a->slots, LARGE, shares_part(&a->parts, LARGE, B)), LARGE, B, 1, 0, MANY);
+    fill(slots_out(a->slots, SMALL, shares_part(&a->parts, SMALL, B)), SMALL, B, 1, 0, SOME);
     peers_send(a->peers, &old, B);
     isle_wait(heard_bytes(b, &old));
     peers_send(a->peers, &next, B);
@@ -370,8 +371,8 @@ static void a_peer_that_restarts_ends_its_transfers_and_no_other_peers(void **st
     to_c.owner = C;
     from_c.island = C;
     struct event event;
-    fill(slots_out(a->slots, LARGE, B), LARGE, B, 1, 0, MANY);
-    fill(slots_out(a->slots, LARGE, C), LARGE, C, 1, 0, MANY);
+    fill(slots_out(a->slots, LARGE, shares_part(&a->parts, LARGE, B)), LARGE, B, 1, 0, MANY);
+    fill(slots_out(a->slots, LARGE, shares_part(&a->parts, LARGE, C)), LARGE, C, 1, 0, MANY);
     peers_send(a->peers, &out, B);
     peers_send(a->peers, &to_c, C);
     isle_wait(heard_bytes(b, &out));
@@ -592,8 +593,8 @@ static void results_and_states_are_taken_in_as_the_core_wants_them(void **state)
     struct wire_key lost = state_of(OTHER, 0, B);
     assert_offer_answered(&older, SOME, WIRE_RECEIVED);
     assert_offer_answered(&later, SOME, WIRE_NOT_YET);
-    struct slot *slot = slots_result(a->slots, SMALL, B);
-    assert_ok(slots_room(a->slots, slot, SMALL, B));
+    struct slot *slot = slots_result(a->slots, SMALL, shares_part(&a->parts, SMALL, B));
+    assert_ok(slots_room(a->slots, slot, SMALL, shares_mask(&a->parts, SMALL, B)));
     slot->busy = true;
     assert_offer_answered(&key, SOME, WIRE_NOT_YET);
     slot->busy = false;

@@ -132,20 +132,18 @@ static void put_results(void)
 
 static void assert_ranges(uint32_t first, uint32_t second, uint32_t third)
 {
-    const struct ipc_fragment *fragment = stage_fragment(&stage, 0);
     assert_int_equal(stage_word(&stage, 0), IPC_ANCHOR);
-    assert_int_equal(fragment->ranges_count, 3);
-    assert_int_equal(fragment->ranges[0].mode, first);
-    assert_int_equal(fragment->ranges[1].mode, second);
-    assert_int_equal(fragment->ranges[2].mode, third);
+    assert_int_equal(stage_mode(&stage, 0, 0), first);
+    assert_int_equal(stage_mode(&stage, 0, 1), second);
+    assert_int_equal(stage_mode(&stage, 0, 2), third);
 }
 
 static void assert_counted(uint64_t first, uint64_t second, uint64_t third)
 {
     const uint64_t *counted = stage_fragment(&stage, 0)->counted_tokens;
     assert_int_equal(counted[0], first);
-    assert_int_equal(counted[shares_first(stage.run.replica, 0, 1)], second);
-    assert_int_equal(counted[shares_first(stage.run.replica, 0, 2)], third);
+    assert_int_equal(counted[shares_first(&stage.run.parts, 0, 1)], second);
+    assert_int_equal(counted[shares_first(&stage.run.parts, 0, 2)], third);
 }
 
 static void work_that_a_round_may_have_counted_is_looked_for_in_the_ledger(void **state)
@@ -295,7 +293,7 @@ static void gone_while_it_waits_nothing_is_left_of_it(void **state)
 static void jobs_at_the_memory_of_before_come_first(void **state)
 {
     (void)state;
-    struct bitset all = replica_owners(stage.run.replica, 0);
+    struct bitset all = parts_owners(&stage.run.parts, 0, 1);
     stage.held = 1 << EVENT_ENCODED;
     stage_take_snapshot(&stage, 0, 36, TOKENS, 2);
     stage_hang_up(&stage, true);

@@ -10,8 +10,9 @@
 #include "common/digest.h"
 #include "daemon/rules.h"
 #include "daemon/state/results.h"
-#include "tests/lib/rig.h"
 #include "tests/lib/overhear.h"
+#include "tests/lib/rig.h"
+#include "tests/lib/shares.h"
 
 enum { VALUES_MAX = 4096 };
 
@@ -274,9 +275,9 @@ static void a_result_that_cannot_be_applied_leaves_its_shard(void **state)
     rig_bring_result(rig, 0, 0, true);
     overhear_begin();
     rig_bring_result(rig, 0, 2, true); /* there already, as far as the ledger can tell */
-    assert_non_null(strstr(overhear_end(), "fragment 0, version 1, shard 2 cannot be applied"));
+    assert_non_null(strstr(overhear_end(), "fragment 0, version 1, owner 2 cannot be applied"));
     assert_non_null(rig_told(rig, SYNC_EV_APPLIED, 0));
-    assert_false(bitset_has(&rig_posted(rig, EVENT_COUNTED, 0)->shards, 2));
+    assert_true((rig_posted(rig, EVENT_COUNTED, 0)->shards & shares_mask(&rig->parts, 0, 2)) == 0);
     assert_memory_equal(replica_anchor(rig->replica, 0) + range.begin, replica_anchor(twin, 0) + range.begin,
                         (range.end - range.begin) * sizeof(float));
     assert_true(replica_anchor(rig->replica, 0)[0] != replica_anchor(twin, 0)[0]);
@@ -300,7 +301,7 @@ static void exactly_the_shards_that_name_us_are_counted(void **state)
         const struct event *counted = rig_posted(rig, EVENT_COUNTED, 1);
         assert_non_null(counted);
         assert_int_equal(rig_posted_count(rig, EVENT_COUNTED), 1);
-        assert_memory_equal(&counted->shards, &named, sizeof named);
+        assert_true(counted->shards == parts_shards(&rig->parts, 1, 1, &named));
         assert_true(counted < rig_told(rig, SYNC_EV_APPLIED, 1));
         /* Nothing is given to the trainer before it is known what of its work the anchor holds. */
         assert_non_null(rig_ordered(rig, SYNC_DO_GIVE, 1));
@@ -342,7 +343,7 @@ static void who_has_not_contributed_is_not_counted(void **state)
         rig_settle(rig);
     }
     assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
-    assert_true(bitset_empty(&rig_posted(rig, EVENT_COUNTED, 0)->shards));
+    assert_true(rig_posted(rig, EVENT_COUNTED, 0)->shards == 0);
     rig_close(rig);
 }
 
@@ -358,7 +359,7 @@ static void encode_alike(const struct rig *rig, struct replica *twin, uint32_t f
         struct wire_meta meta;
         size_t bytes, ours_bytes;
         const uint8_t *ours = rig_open_slot(slots_out(rig->slots, f, s), WIRE_CONTRIBUTION, &meta, &ours_bytes);
-        assert_ok(replica_encode(twin, f, s, rig->base[f], rig->theta[f], 1000, codec, frame, &bytes));
+        assert_ok(replica_encode(twin, f, shares_mask(&rig->parts, f, s), rig->base[f], rig->theta[f], 1000, codec, frame, &bytes));
         assert_int_equal(bytes, ours_bytes);
         assert_memory_equal(frame, ours, bytes);
     }
@@ -386,7 +387,7 @@ static void a_residual_moves_where_a_result_counts_us(void **state)
         rig_mixed(rig, 0);
         for (uint32_t s = 0; s < 3; s++)
             if (s == 1 || bitset_has(&named, s))
-                replica_commit(twin, 0, s);
+                replica_commit(twin, 0, shares_mask(&rig->parts, 0, s));
         assert_memory_equal(residual, replica_residual(twin, 0), count * sizeof *residual);
         assert_false(rig_all_zero(residual, count));
     }

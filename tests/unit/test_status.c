@@ -73,6 +73,7 @@ static struct status_conf conf_of(void)
                                 .sync = other_rig != NULL ? other_rig->sync : a->sync,
                                 .rounds = other_rig != NULL ? other_rig->rounds : a->rounds,
                                 .replica = other_rig != NULL ? other_rig->replica : a->replica,
+                                .parts = other_rig != NULL ? &other_rig->parts : &a->parts,
                                 .memory_bytes = a->plan != NULL ? MEMORY : 0};
 }
 

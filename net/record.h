@@ -20,18 +20,23 @@
 
 enum {
     RECORD_NONCE_BYTES = 16,
-    RECORD_ADDRESS_BYTES = 256, /* with the zero at its end */
-    RECORD_BYTES_MAX = 1 << 20, /* packed */
+    RECORD_ADDRESS_BYTES = 256,                           /* with the zero at its end */
+    RECORD_BYTES_MAX = WIRE_EPOCH_BYTES_MAX - (64 << 10), /* packed; with its votes it is still one message */
+    RECORD_MEMBERS_MAX = 1024,
     RECORD_OWNERS_MAX = SHARDMAP_OWNERS_MAX,
+    RECORD_VOTERS_MAX = RECORD_OWNERS_MAX + 1, /* and the witness */
+    RECORD_FRAGMENTS_MAX = WIRE_PLAN_FRAGMENTS_MAX,
     RECORD_CARRIED_MAX = 8192,
 };
+/* Epochs and versions are below it, so that one more is a number, too. */
+#define RECORD_NUMBER_MAX ((uint64_t)1 << 63)
 
 enum record_role {
     RECORD_OWNER = 1,       /* contributes, owns shards, votes */
     RECORD_CONTRIBUTOR = 2, /* contributes */
     RECORD_OBSERVER = 3,    /* catching up */
-    RECORD_WITNESS = 4,     /* votes and keeps digests; no trainer, no shard */
-    RECORD_DRAINING = 5,    /* its last contribution is on its way; owns nothing */
+    RECORD_WITNESS = 4,     /* votes and keeps digests; no trainer, no shard; stays one while it is away */
+    RECORD_DRAINING = 5,    /* its last contribution is on its way; owns nothing; it may still vote */
     RECORD_AWAY = 6,        /* on the roster, and does not take part now; it may still vote */
     RECORD_ROLES
 };
@@ -69,9 +74,9 @@ struct record {
     struct shardmap map;           /* owners by id; SHARDMAP_NOBODY only where there is no owner at all */
     struct record_member *members; /* in order of id: the whole roster */
     uint32_t members_count;
-    uint64_t *starts; /* per fragment; none: all 0 */
+    uint64_t *starts; /* per fragment; of those beyond, and where there are none: 0 */
     uint32_t starts_count;
-    struct record_carried *carried; /* in order of fragment, then owner, then epoch */
+    struct record_carried *carried; /* in order of fragment, then owner, then epoch; each once */
     uint32_t carried_count;
 };
 
@@ -81,21 +86,36 @@ void record_deinit(struct record *record);
 ERR_MUST_CHECK enum err record_copy(const struct record *record, struct record *out);
 
 /* Whether what the record says makes sense by itself: limits, orders, unique ids, names and keys, roles that may vote,
- * at most one witness, owners within the map and the map within the owners, masks of one fragment that are disjoint.
- * ERR_PROTO names what does not. */
+ * at most one witness, owners that vote, a map of owners, masks of one fragment that are disjoint. ERR_PROTO names what
+ * does not. A key of a member costs it about 50 µs. */
 ERR_MUST_CHECK enum err record_check(const struct record *record);
+/* The part of it about carried results in an epoch with these starts; also of a draft (net/wire_epoch.h). */
+ERR_MUST_CHECK enum err record_carried_check(uint64_t epoch, const uint64_t *starts, uint32_t starts_count,
+                                             const struct record_carried *carried, uint32_t carried_count);
+/* 1 to WIRE_NAME_BYTES - 1 letters, digits, '-' or '_'. */
+bool record_name_good(const char *name);
 
-/* Packed bytes: mem_free() them. Equal records pack to equal bytes. */
+/* Packed bytes: mem_free() them. Equal records pack to equal bytes. Of the record's sense only the limits are checked:
+ * ERR_ARG. (net/record_pack.c) */
 ERR_MUST_CHECK enum err record_pack(const struct record *record, uint8_t **bytes, size_t *bytes_count);
-/* Unpacks and checks (record_check()). ERR_PROTO, ERR_NOMEM: `*out` is empty. */
+/* Unpacks and checks (record_check()), and refuses bytes that record_pack() does not make of what they say: a record
+ * has one digest. ERR_PROTO, ERR_NOMEM: `*out` is empty. (net/record_pack.c) */
 ERR_MUST_CHECK enum err record_unpack(const uint8_t *bytes, size_t bytes_count, struct record *out);
 struct digest record_digest(const uint8_t *bytes, size_t bytes_count);
+
+/* Whether `next` may follow `previous`, of this digest, whoever decided it: epoch, nonce, digest; ids and starts that
+ * never fall, an id that stays one member's; carried results that are kept as long as their version is not complete,
+ * and new ones that are of an owner of `previous`. ERR_PROTO names what does not. */
+ERR_MUST_CHECK enum err record_follows(const struct record *previous, const struct digest *previous_digest,
+                                       const struct record *next);
 
 /* NULL: nobody of that id. Borrowed. */
 const struct record_member *record_member(const struct record *record, uint32_t id);
 const struct record_member *record_member_named(const struct record *record, const char *name);
 /* Version that the epoch starts from. */
 uint64_t record_start(const struct record *record, uint32_t fragment);
+/* The results carried for a fragment, `*count` of them, borrowed. */
+const struct record_carried *record_carried(const struct record *record, uint32_t fragment, uint32_t *count);
 uint32_t record_voters(const struct record *record);   /* how many */
 uint32_t record_majority(const struct record *record); /* of them */
 /* At how many voters that keep bytes a result has to be durable (EPOCHS.md rule 3). */
@@ -108,14 +128,14 @@ struct record_vote {
     uint64_t ballot;
     uint8_t signature[IDENT_SIGNATURE_BYTES];
 };
-/* Signs that `ident` accepts the record of this digest for `epoch` in `ballot`. */
+/* Signs that `ident` accepts the record of this digest, which is that of `epoch`, in `ballot`. */
 void record_vote_sign(const struct ident *ident, const uint8_t nonce[RECORD_NONCE_BYTES], uint64_t epoch,
                       uint64_t ballot, const struct digest *digest, uint8_t *signature);
 bool record_vote_good(const uint8_t *key, const uint8_t nonce[RECORD_NONCE_BYTES], uint64_t epoch,
                       const struct digest *digest, const struct record_vote *vote);
-/* Whether `votes` prove that `next`, of this digest, follows `previous`, of that: epoch, nonce and digest of the one
- * before are right, and a majority of the voters of `previous` accepted it in one ballot. ERR_PROTO says what is
- * missing. */
+/* Whether `votes` prove that `next`, of this digest, follows `previous`, of that: it may (record_follows()), and a
+ * majority of the voters of `previous` accepted it in one ballot. Votes that count nowhere do no harm. ERR_PROTO says
+ * what is missing. */
 ERR_MUST_CHECK enum err record_proved(const struct record *previous, const struct digest *previous_digest,
                                       const struct record *next, const struct digest *next_digest,
                                       const struct record_vote *votes, uint32_t votes_count);

@@ -66,11 +66,18 @@ uint32_t sync_certify_ours(const struct sync *sync, uint32_t f)
 
 /* ---- who holds what ---- */
 
+/* Whether the member says that it has applied the next version, made of the parts that we know. One that is an epoch
+ * ahead of us may have made it of others, as long as we have not heard what that epoch's record says. */
+static bool has_applied(const struct sync *sync, uint32_t f, uint32_t member)
+{
+    const struct sync_member *peer = &sync->peers[member];
+    return peer->fragments[f].version > sync->fragments[f].own.version && peer->epoch <= sync->conf.view.epoch;
+}
+
 bool sync_certify_applied(const struct sync *sync, uint32_t f)
 {
     for (uint32_t i = 0; i < sync_core_slots(sync); i++)
-        if (sync_core_other(sync, i) && bitset_has(&sync->conf.view.keepers, i) &&
-            sync->peers[i].fragments[f].version > sync->fragments[f].own.version)
+        if (sync_core_other(sync, i) && bitset_has(&sync->conf.view.keepers, i) && has_applied(sync, f, i))
             return true;
     return false;
 }
@@ -175,11 +182,9 @@ static bool confirms(const struct sync *sync, uint32_t f, uint32_t member, uint3
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
-    if (row->version > fragment->own.version)
-        return true;
-    if (row->version < fragment->own.version)
-        return false;
     const struct wire_held *held;
+    if (row->version != fragment->own.version)
+        return has_applied(sync, f, member);
     for (uint32_t nth = 0; (held = said(sync, f, member, fragment->parts.part[p].owner, nth)) != NULL; nth++)
         if (tags(held, &fragment->parts.digest[p]))
             return true;

@@ -6,9 +6,9 @@
 #include "tests/lib/roster.h"
 
 struct sim_beat {
-    bool used, taking_part;
+    bool taking_part;
     uint32_t from, to;
-    uint64_t session, sequence, due_ms, epoch;
+    uint64_t session, sequence, epoch;
     uint32_t held_count;
     struct wire_fragment rows[SIM_F_MAX];
     struct wire_held held[SIM_F_MAX * CHAIN_PARTS_MAX];
@@ -17,6 +17,7 @@ struct sim_beat {
 /* Large, and used from the start up: never cleared as a whole. */
 static struct sim_object objects[SIM_OBJECTS_MAX];
 static struct sim_beat beats[SIM_BEATS_MAX];
+static uint64_t beats_due_ms[SIM_BEATS_MAX]; /* 0: not used */
 
 /* ---- objects ---- */
 
@@ -221,14 +222,16 @@ static void look_after_peers(uint32_t i)
 
 /* ---- heartbeats ---- */
 
-static struct sim_beat *free_beat(void)
+static void add_beat(const struct sim_beat *beat, uint64_t due_ms)
 {
-    size_t k = 0;
-    while (k < sim->beats_end && beats[k].used)
+    size_t k = sim->beats_free;
+    while (k < sim->beats_end && beats_due_ms[k] != 0)
         k++;
     SIM_HOLDS(k < SIM_BEATS_MAX, "too many heartbeats");
+    memcpy(&beats[k], beat, offsetof(struct sim_beat, held) + beat->held_count * sizeof beat->held[0]);
+    beats_due_ms[k] = due_ms;
+    sim->beats_free = k + 1;
     sim->beats_end = k >= sim->beats_end ? k + 1 : sim->beats_end;
-    return &beats[k];
 }
 
 /* Most come soon, some late, and then after those that were sent later. */
@@ -262,7 +265,6 @@ static void send_heartbeat(uint32_t i)
 {
     static struct sim_beat beat;
     struct sim_island *island = &sim->island[i];
-    beat.used = true;
     beat.taking_part = false;
     beat.from = i;
     beat.session = island->session;
@@ -283,21 +285,22 @@ static void send_heartbeat(uint32_t i)
     for (beat.to = 0; beat.to < sim->n; beat.to++) {
         if (beat.to == i || !sim_knows(i, beat.to) || sim->link_down[i][beat.to] || sim_chance(sim->loss_percent))
             continue;
-        beat.due_ms = sim->now_ms + beat_delay_ms();
-        memcpy(free_beat(), &beat, offsetof(struct sim_beat, held) + beat.held_count * sizeof beat.held[0]);
+        add_beat(&beat, sim->now_ms + beat_delay_ms());
     }
     island->announce = false;
     island->beat_ms = sim->now_ms + 300;
 }
 
 /* As the daemon does: one of another session than the greeted one is not looked at, nor one that was overtaken. */
-static void beat_in(struct sim_beat *beat)
+static void beat_in(size_t k)
 {
     static struct wire_heartbeat heartbeat;
+    const struct sim_beat *beat = &beats[k];
     struct sim_island *to = &sim->island[beat->to];
     if (to->alive && sim_stopped(beat->to))
         return; /* later */
-    beat->used = false;
+    beats_due_ms[k] = 0;
+    sim->beats_free = k < sim->beats_free ? k : sim->beats_free;
     if (!to->alive || !sim_knows(beat->to, beat->from) || to->greeted[beat->from] != beat->session ||
         beat->sequence <= to->taken_in[beat->from])
         return;
@@ -315,9 +318,9 @@ static void beat_in(struct sim_beat *beat)
 void sim_beats_in(void)
 {
     for (size_t k = 0; k < sim->beats_end; k++)
-        if (beats[k].used && beats[k].due_ms <= sim->now_ms)
-            beat_in(&beats[k]);
-    while (sim->beats_end > 0 && !beats[sim->beats_end - 1].used)
+        if (beats_due_ms[k] != 0 && beats_due_ms[k] <= sim->now_ms)
+            beat_in(k);
+    while (sim->beats_end > 0 && beats_due_ms[sim->beats_end - 1] == 0)
         sim->beats_end--;
 }
 

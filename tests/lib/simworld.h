@@ -128,7 +128,7 @@ struct sim_world {
     bool link_down[SIM_N_MAX][SIM_N_MAX]; /* [from][to] */
     uint64_t link_ms[SIM_N_MAX][SIM_N_MAX];
     size_t jobs_end, objects_end, results_end; /* all after are unused */
-    size_t beats_end;
+    size_t beats_end, beats_free; /* free: those before are used */
     uint32_t waiting_most; /* objects of one fragment on their way from one island to another, at a time */
     uint32_t truth[SIM_F_MAX][SIM_V_MAX][SIM_SHARDS_MAX]; /* numbers of the results that were applied */
     struct digest hash[SIM_F_MAX][SIM_V_MAX];

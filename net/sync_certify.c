@@ -66,6 +66,22 @@ uint32_t sync_certify_ours(const struct sync *sync, uint32_t f)
 
 /* ---- who holds what ---- */
 
+/* Whether the member says that it has applied the next version, made of the parts that we know. One that is an epoch
+ * ahead of us may have made it of others, as long as we have not heard what that epoch's record says. */
+static bool has_applied(const struct sync *sync, uint32_t f, uint32_t member)
+{
+    const struct sync_member *peer = &sync->peers[member];
+    return peer->fragments[f].version > sync->fragments[f].own.version && peer->epoch <= sync->conf.view.epoch;
+}
+
+bool sync_certify_applied(const struct sync *sync, uint32_t f)
+{
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (sync_core_other(sync, i) && bitset_has(&sync->conf.view.keepers, i) && has_applied(sync, f, i))
+            return true;
+    return false;
+}
+
 bool sync_certify_stored(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
     struct sync_parts *parts = &sync->fragments[f].parts;
@@ -77,8 +93,8 @@ bool sync_certify_stored(struct sync *sync, uint32_t f, const struct sync_event 
         return false;
     parts->digest[p] = event->hash;
     parts->held |= bit(p);
-    /* Our seal does not name it, so it must not count before the next epoch either. */
-    if (!sync->sealed)
+    /* Our seal does not name it, so by our word it must not come to count; what counts already may be told. */
+    if (!sync->sealed || sync_certify_applied(sync, f))
         parts->acknowledged |= bit(p);
     return true;
 }
@@ -86,6 +102,9 @@ bool sync_certify_stored(struct sync *sync, uint32_t f, const struct sync_event 
 void sync_certify_heard(struct sync *sync, uint32_t f, uint32_t member, const struct wire_held *held, uint32_t count)
 {
     struct sync_holding *holding = sync->peers[member].holdings;
+    struct sync_parts *parts = &sync->fragments[f].parts;
+    if (parts->acknowledged != parts->held && sync_certify_applied(sync, f))
+        parts->acknowledged = parts->held;
     if (holding == NULL)
         return;
     holding[f].count = count < CHAIN_PARTS_MAX ? count : CHAIN_PARTS_MAX;
@@ -110,23 +129,47 @@ static const struct wire_held *said(const struct sync *sync, uint32_t f, uint32_
     return NULL;
 }
 
+static bool tags(const struct wire_held *held, const struct digest *digest)
+{
+    return memcmp(held->tag, digest->byte, sizeof held->tag) == 0;
+}
+
+/* Whether what a member of our version holds is of part `p`: an owner may have made one part of it in an epoch before,
+ * which the record carries, and makes another in this one. */
+static bool is_of_part(const struct sync_parts *parts, const struct wire_held *held, uint32_t p)
+{
+    if (parts->part[p].carried)
+        return tags(held, &parts->part[p].digest);
+    for (uint32_t k = 0; k < parts->count; k++)
+        if (parts->part[k].carried && tags(held, &parts->part[k].digest))
+            return false;
+    return true;
+}
+
 bool sync_certify_has(const struct sync *sync, uint32_t f, uint32_t member, uint32_t p)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
-    if (row->version > fragment->own.version)
-        return true;
-    return row->version == fragment->own.version && said(sync, f, member, fragment->parts.part[p].owner, 0) != NULL;
+    const struct wire_held *held;
+    if (row->version != fragment->own.version)
+        return row->version > fragment->own.version;
+    for (uint32_t nth = 0; (held = said(sync, f, member, fragment->parts.part[p].owner, nth)) != NULL; nth++)
+        if (is_of_part(&fragment->parts, held, p))
+            return true;
+    return false;
 }
 
 bool sync_certify_lost(const struct sync *sync, uint32_t f, uint64_t version)
 {
-    uint32_t id = sync_core_id(sync, sync_core_self(sync));
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    uint32_t id = sync_core_id(sync, sync_core_self(sync)), ours = sync_certify_ours(sync, f);
+    bool next = version == fragment->own.version + 1 && ours < CHAIN_PARTS_MAX;
     for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
         if (!sync_core_other(sync, i))
             continue;
         const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
-        if (row->version >= version || (row->version + 1 == version && said(sync, f, i, id, 0) != NULL))
+        if (row->version >= version || (next && sync_certify_has(sync, f, i, ours)) ||
+            (!next && row->version + 1 == version && said(sync, f, i, id, 0) != NULL))
             return true;
     }
     return false;
@@ -139,13 +182,11 @@ static bool confirms(const struct sync *sync, uint32_t f, uint32_t member, uint3
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
-    if (row->version > fragment->own.version)
-        return true;
-    if (row->version < fragment->own.version)
-        return false;
     const struct wire_held *held;
+    if (row->version != fragment->own.version)
+        return has_applied(sync, f, member);
     for (uint32_t nth = 0; (held = said(sync, f, member, fragment->parts.part[p].owner, nth)) != NULL; nth++)
-        if (memcmp(held->tag, fragment->parts.digest[p].byte, sizeof held->tag) == 0)
+        if (tags(held, &fragment->parts.digest[p]))
             return true;
     return false;
 }

@@ -80,6 +80,7 @@ struct sync_fragment {
 
 struct sync_member {
     bool up;
+    uint64_t epoch;          /* in which it spoke last */
     bool heard;              /* it has said how every fragment stands since it came up */
     uint32_t fragments_said; /* distinct ones so far */
     bool taking_part;

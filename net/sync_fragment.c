@@ -458,7 +458,7 @@ static bool may_store(const struct sync *sync, uint32_t f, uint32_t p)
     const struct sync_parts *parts = &sync->fragments[f].parts;
     if (!sync->sealed || parts->part[p].carried || (parts->wanted >> p & 1))
         return true;
-    return sync_core_announced(sync, f, false) > sync->fragments[f].own.version;
+    return sync_certify_applied(sync, f);
 }
 
 enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct wire_key *key, uint32_t from)

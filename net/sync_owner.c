@@ -224,10 +224,12 @@ enum sync_want sync_owner_wants(const struct sync *sync, const struct wire_key *
     const struct owner *owner = &sync->fragments[key->fragment].owner;
     uint64_t epoch = sync->conf.view.epoch;
     if (key->owner != sync_core_id(sync, sync_core_self(sync)) || key->island != sync_core_id(sync, from) ||
-        key->version < owner->round || key->epoch < epoch)
+        key->epoch < epoch)
         return SYNC_NOT_NEEDED;
-    if (key->version > owner->round || key->epoch > epoch)
-        return SYNC_NOT_YET;
+    if (key->epoch > epoch)
+        return SYNC_NOT_YET; /* its round may be one that we have made, and that is made anew */
+    if (key->version != owner->round)
+        return key->version < owner->round ? SYNC_NOT_NEEDED : SYNC_NOT_YET;
     if (!ours(sync, key->fragment, key->version))
         return SYNC_NOT_NEEDED;
     if (bitset_has(&owner->have, from))

@@ -23,6 +23,7 @@ void sync_peers_up(struct sync *sync, uint32_t member)
 {
     struct sync_member *peer = &sync->peers[member];
     peer->up = true;
+    peer->epoch = 0;
     peer->heard = false;
     peer->fragments_said = 0;
     memset(peer->fragments, 0, sync->conf.fragments_count * sizeof *peer->fragments);
@@ -68,6 +69,7 @@ void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
     const struct wire_heartbeat *beat = event->beat;
     bool changed = !peer->heard || peer->taking_part != beat->taking_part;
     peer->taking_part = beat->taking_part;
+    peer->epoch = beat->epoch;
     for (uint32_t i = 0; i < beat->fragments_count; i++)
         if (beat->fragments[i].fragment < sync->conf.fragments_count)
             row_in(sync, event->member, beat, &beat->fragments[i]);
@@ -117,11 +119,20 @@ static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t befor
     return best;
 }
 
+/* Whether a proposed record wants to carry the result of a part that is not here: who has it may not say so, for it
+ * came after its seal, or was told of before a restart. */
+static bool wanted(const struct sync *sync, uint32_t f, uint32_t p)
+{
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    return ((parts->wanted & ~parts->held) >> p & 1) != 0;
+}
+
 /* Whether the member may be asked for the result of a part of the next version. */
 static bool may_have(const struct sync *sync, uint32_t f, uint32_t p, uint32_t member)
 {
     return sync_core_other(sync, member) && sync->peers[member].up &&
-           !bitset_has(&sync->fragments[f].without, member) && sync_certify_has(sync, f, member, p);
+           !bitset_has(&sync->fragments[f].without, member) &&
+           (wanted(sync, f, p) || sync_certify_has(sync, f, member, p));
 }
 
 /* The member to ask for a result: its owner first, then all who hold it in turn, since one may be silent. While the
@@ -133,7 +144,7 @@ static uint32_t result_source(const struct sync *sync, uint32_t f, uint32_t p)
     uint32_t owner = sync_core_slot(sync, fragment->parts.part[p].owner);
     bool owner_there = owner != SYNC_NOBODY && sync_core_other(sync, owner) && sync->peers[owner].up;
     bool new = fragment->parts.part[p].epoch == sync->conf.view.epoch;
-    if (owner_there && new && !sync_certify_has(sync, f, owner, p))
+    if (owner_there && new && !wanted(sync, f, p) && !sync_certify_has(sync, f, owner, p))
         return SYNC_NOBODY;
     for (uint32_t i = 0; i < slots; i++)
         holders += may_have(sync, f, p, i);
@@ -183,7 +194,7 @@ static bool someone_holds_more(const struct sync *sync, uint32_t f)
         if (sync->peers[i].fragments[f].version > fragment->own.version)
             return true;
         for (uint32_t p = 0; p < fragment->parts.count; p++)
-            if (!(fragment->parts.held >> p & 1) && sync_certify_has(sync, f, i, p))
+            if (wanted(sync, f, p) || (!(fragment->parts.held >> p & 1) && sync_certify_has(sync, f, i, p)))
                 return true;
     }
     return false;

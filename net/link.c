@@ -14,6 +14,7 @@
 #include "net/guests.h"
 #include "net/news.h"
 #include "net/socket.h"
+#include "net/wire_epoch.h"
 #include "net/zap.h"
 
 /* DROPPED: a connection that brings nothing but nonsense does not hold up the others; BURST: nor one that never stops.
@@ -443,7 +444,8 @@ static bool acceptable(struct link *link, uint32_t peer, const struct wire_heade
         return false;
     }
     bool bulk_type = header->type == WIRE_CHUNK || header->type == WIRE_BULK_HELLO;
-    if (header->type < WIRE_HELLO || header->type > WIRE_BULK_HELLO || bulk_type != bulk) {
+    bool known = (header->type >= WIRE_HELLO && header->type <= WIRE_BULK_HELLO) || wire_is_epoch(header->type);
+    if (!known || bulk_type != bulk) {
         news_tell(&link->news, LINK_MALFORMED, peer, "a message of a type that has no place on that connection");
         return false;
     }

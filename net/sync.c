@@ -36,6 +36,12 @@ enum err sync_begin_epoch(struct sync *sync, const struct sync_view *view, uint6
     return ERR_OK;
 }
 
+void sync_set_votes(struct sync *sync, bool votes)
+{
+    struct sync_view *view = &sync->conf.view;
+    view->votes = votes && bitset_has(&view->keepers, view->self);
+}
+
 void sync_seal(struct sync *sync)
 {
     sync->sealed = true;
@@ -67,6 +73,7 @@ static void tick(struct sync *sync)
 {
     for (uint32_t f = 0; f < sync->conf.fragments_count; f++) {
         sync_peers_catch_up(sync, f);
+        sync_fragment_look(sync, f);
         sync_fragment_offer_again(sync, f);
     }
     sync_owner_check_all(sync);
@@ -157,6 +164,12 @@ struct sync_peer_fragment sync_heard(const struct sync *sync, uint32_t member, u
 bool sync_up(const struct sync *sync, uint32_t member)
 {
     return sync->peers[member].up;
+}
+
+void sync_want_start(struct sync *sync, uint32_t f, uint64_t version)
+{
+    if (f < sync->conf.fragments_count && version > sync->fragments[f].start_wanted)
+        sync->fragments[f].start_wanted = version;
 }
 
 uint32_t sync_parts(const struct sync *sync, uint32_t f, const struct chain_part **parts)

@@ -40,12 +40,17 @@ void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct 
  * the new owners, and a seal ends. Between sync_step()s, with no action left; drain sync_action() after it. ERR_NOMEM:
  * the core is of no use any more. */
 ERR_MUST_CHECK enum err sync_begin_epoch(struct sync *sync, const struct sync_view *view, uint64_t now_ms);
+/* Whether we vote may change within an epoch: our disk is not in doubt any more. */
+void sync_set_votes(struct sync *sync, bool votes);
 /* From now on, until the next epoch begins, no result is made, and none is acknowledged that is not yet (EPOCHS: the
  * seal). What sync_held() tells after this is what the seal names. */
 void sync_seal(struct sync *sync);
 bool sync_sealed(const struct sync *sync);
 /* A result of the version after ours that a proposed record wants to carry: it is fetched although we are sealed. */
 void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner);
+/* The version that a proposed record starts from: somebody who sealed has made it, so its results count, and those
+ * before it; seen with the next tick. */
+void sync_want_start(struct sync *sync, uint32_t f, uint64_t version);
 
 /* Whether a trainer of ours is on its way: our own shards' rounds then wait for it. `brings_initial`: and it will give
  * its initial tensors, so that blank fragments need not be fetched from peers that have no more than that. */

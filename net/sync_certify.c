@@ -209,9 +209,11 @@ bool sync_certify_counts(const struct sync *sync, uint32_t f, uint32_t p)
     const struct sync_parts *parts = &sync->fragments[f].parts;
     if (!(parts->held & bit(p)))
         return false;
-    /* Named by the record of the epoch, or of a version that it takes for granted. */
+    /* Named by the record of the epoch, or of a version that it, or one that is proposed, takes for granted. */
+    const struct sync_fragment *fragment = &sync->fragments[f];
     const struct record *record = chain_last(sync->conf.chain);
-    if (parts->part[p].carried || sync->fragments[f].own.version < record_start(record, f))
+    if (parts->part[p].carried || fragment->own.version < record_start(record, f) ||
+        fragment->own.version < fragment->start_wanted)
         return true;
     struct bitset found = confirming(sync, f, p);
     return bitset_count(&found) >= sync->conf.view.certifying;

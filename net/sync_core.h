@@ -74,6 +74,7 @@ struct sync_fragment {
     struct sync_known_hash hashes[SYNC_HASHES];
     struct sync_peer_fragment own;
     struct sync_parts parts;
+    uint64_t start_wanted; /* a proposed record starts from this version */
     struct owner owner;
     uint32_t missing_last; /* the member that our shard's round was last seen to wait for */
 };

@@ -427,6 +427,7 @@ void sync_fragment_epoch(struct sync *sync, uint32_t f)
     fragment->astray = 0;
     fragment->fetch_ms = 0;
     fragment->missing_last = 0;
+    fragment->start_wanted = 0;
     sync_certify_epoch(sync, f);
     sync_owner_epoch(sync, f);
     sync_core_put_version(sync, SYNC_DO_RETIRE, f, fragment->own.version + 1);
@@ -458,7 +459,7 @@ static bool may_store(const struct sync *sync, uint32_t f, uint32_t p)
     const struct sync_parts *parts = &sync->fragments[f].parts;
     if (!sync->sealed || parts->part[p].carried || (parts->wanted >> p & 1))
         return true;
-    return sync_certify_applied(sync, f);
+    return sync->fragments[f].own.version < sync->fragments[f].start_wanted || sync_certify_applied(sync, f);
 }
 
 enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct wire_key *key, uint32_t from)

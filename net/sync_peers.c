@@ -55,7 +55,9 @@ static void row_in(struct sync *sync, uint32_t member, const struct wire_heartbe
                                         .hash = row->hash,
                                         .hash_known = row->hash_known,
                                         .said = true};
-    sync_certify_heard(sync, row->fragment, member, beat->held + row->held_first, now ? row->held_count : 0);
+    /* Who may have forgotten what it held does not vouch for what it holds, until a record names its disk. */
+    uint32_t held_count = now && !beat->in_doubt ? row->held_count : 0;
+    sync_certify_heard(sync, row->fragment, member, beat->held + row->held_first, held_count);
     sync_owner_heard(sync, row->fragment, member);
     if (differed && !sync_doubt_differs(sync, row->fragment, member))
         sync_fragment_owner_mended(sync, row->fragment, member);

@@ -14,6 +14,8 @@
 /* TURN: how long the next voter waits for the one before it. AGAIN: a message without an answer goes again. ASKED: so
  * long those who might join are waited for, once enough voters have sealed. */
 enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 500, ENROL_MAX = 16, SAID_MS = 10000 };
+/* A disk that is in doubt for so long needs a record to name it. */
+enum { DOUBT_MS = 2000 };
 
 /* A message to ourselves, packed. */
 struct own_message {
@@ -28,7 +30,7 @@ struct seat {
     uint32_t id;
     bool used, up;
     bool drain, evict, revoke; /* wished */
-    bool doubt;                /* of its disk, as it says */
+    uint64_t doubt_ms;         /* since when it says that its disk is in doubt; 0: it does not */
     uint64_t incarnation;      /* as it says; 0: it has not */
     uint64_t epoch;            /* of its last heartbeat */
     struct bitset silent;      /* whom it does not hear */
@@ -41,6 +43,7 @@ struct council {
     struct holdings *holdings; /* what members answered in our ballot */
     struct seat *seats;        /* [VIEW_SLOTS_MAX] */
     struct bitset silent;      /* to us */
+    uint64_t now_ms;           /* of the last tick */
     struct record_member enrol[ENROL_MAX];
     uint32_t enrol_count;
     uint64_t steps; /* wished; 0: as they are */
@@ -91,6 +94,7 @@ static void say(struct council *council, uint32_t to, const struct wire_epoch *m
     uint8_t *bytes;
     size_t count;
     uint32_t slot = view_slot(council->conf.view, to);
+    log_debug("epoch message %d, ballot %" PRIx64 ", to id %" PRIu32, (int)message->type, message->ballot, to);
     if (slot == VIEW_NOBODY)
         return;
     if (wire_epoch_pack(message, &bytes, &count) != ERR_OK) {
@@ -110,7 +114,10 @@ static void say(struct council *council, uint32_t to, const struct wire_epoch *m
 /* What we hold, as it is now. */
 static void add_holdings(struct council *council, bool sealed, struct wire_epoch *out)
 {
-    out->promise.incarnation = vote_incarnation(council->conf.vote);
+    /* A disk that is not in doubt is the one that the record names: the first one of hand-written members, 0. */
+    bool sure = vote_doubt(council->conf.vote) == VOTE_SURE;
+    out->promise.incarnation = sure ? council->conf.view->members[council->conf.view->self].incarnation
+                                    : vote_incarnation(council->conf.vote);
     out->promise.sealed = sealed;
     holdings_own(council->holdings, council->plan.sync, &out->promise.rows, &out->promise.rows_count);
 }
@@ -203,6 +210,13 @@ static bool caught_up(const struct council *council, uint32_t member)
     return council->plan.sync != NULL;
 }
 
+/* One that has just begun may find by itself that it cannot have forgotten anything. */
+static bool in_doubt(const struct council *council, uint32_t member)
+{
+    uint64_t since_ms = council->seats[member].doubt_ms;
+    return since_ms != 0 && council->now_ms >= since_ms + DOUBT_MS;
+}
+
 static struct muster_wish wish_of(const struct council *council, const struct record_member *member)
 {
     uint32_t slot = view_slot(council->conf.view, member->id);
@@ -211,7 +225,7 @@ static struct muster_wish wish_of(const struct council *council, const struct re
         return wish;
     const struct seat *seat = &council->seats[slot];
     bool self = slot == council->conf.view->self;
-    bool doubt = self ? vote_doubt(council->conf.vote) != VOTE_SURE : seat->doubt;
+    bool doubt = self ? vote_doubt(council->conf.vote) != VOTE_SURE : in_doubt(council, slot);
     uint64_t incarnation = self ? vote_incarnation(council->conf.vote) : seat->incarnation;
     if (doubt && incarnation != 0)
         wish.as.incarnation = incarnation;
@@ -288,7 +302,7 @@ static uint32_t whom_to_ask(const struct council *council, uint32_t *ids)
     for (uint32_t i = 0; i < view->count && count < EPOCH_ASKED_MAX; i++) {
         const struct view_member *member = &view->members[i];
         if (member->used && !member->leaving && i != view->self && council->seats[i].up &&
-            (!member->voter || council->seats[i].doubt) && caught_up(council, i))
+            (!member->voter || in_doubt(council, i)) && caught_up(council, i))
             ids[count++] = member->id;
     }
     return count;
@@ -322,6 +336,7 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
     TRY_OUT(gather(council, &wishes, &count));
     TRY_OUT(compose(&base, holdings, holdings_count, wishes, count, &out));
     if (out.ask) {
+        log_debug("next record: %" PRIu32 " answers do not suffice", holdings_count);
         TRY_OUT(epoch_draft(council->epoch, NULL, 0, asked, asked_count, now_ms));
         goto out;
     }
@@ -332,6 +347,8 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
     bool waits = asked_count > 0 && now_ms < council->asked_ms + ASKED_MS &&
                  !holdings_have(council->holdings, epoch_ballot(council->epoch), asked, asked_count);
     bool safe = compose_safe(&out.draft, &base, holdings, holdings_count, lacking, &lacking_count);
+    log_debug("next record: %s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s", safe ? "safe" : "not safe yet",
+              holdings_count, lacking_count, waits ? "; those who might join are waited for" : "");
     TRY_OUT(propose(council, &out.draft, safe && !waits, asked, asked_count, now_ms));
     for (uint32_t i = 0; i < out.suspects_count; i++)
         log_error("island id %" PRIu32 " signed two results of one part; one of them stands", out.suspects[i]);
@@ -347,11 +364,14 @@ static void fetch(struct council *council, const uint8_t *bytes, size_t bytes_co
     struct record draft;
     if (council->plan.sync == NULL || record_unpack(bytes, bytes_count, &draft) != ERR_OK)
         return;
+    for (uint32_t f = 0; f < draft.starts_count; f++)
+        sync_want_start(council->plan.sync, f, draft.starts[f]);
     for (uint32_t i = 0; i < draft.carried_count; i++) {
         const struct record_carried *carried = &draft.carried[i];
         sync_want(council->plan.sync, carried->fragment, carried->version, carried->epoch, carried->owner);
     }
     record_deinit(&draft);
+    event_post_sync(council->conf.events, &(struct sync_event){.type = SYNC_EV_TICK});
 }
 
 /* ---- what net/epoch orders ---- */
@@ -533,6 +553,7 @@ static void wish_in(struct council *council, const struct wire_epoch *in)
 /* Frees the message. */
 static void take_in(struct council *council, uint32_t member, struct wire_epoch *message, uint64_t now_ms)
 {
+    log_debug("epoch message %d, ballot %" PRIx64 ", of slot %" PRIu32, (int)message->type, message->ballot, member);
     struct epoch_message translated;
     struct epoch_event event = {.type = EPOCH_EV_MESSAGE,
                                 .from = council->conf.view->members[member].id,
@@ -563,7 +584,7 @@ void council_heard(struct council *council, uint32_t member, const struct wire_h
                                 .epoch = beat->epoch};
     seat->epoch = beat->epoch;
     seat->incarnation = beat->incarnation;
-    seat->doubt = beat->in_doubt;
+    seat->doubt_ms = !beat->in_doubt ? 0 : seat->doubt_ms != 0 ? seat->doubt_ms : now_ms;
     seat->silent = (struct bitset){{0}};
     for (uint32_t i = 0; i < beat->silent_count; i++) {
         uint32_t slot = view_slot(council->conf.view, beat->silent[i]);
@@ -584,12 +605,63 @@ void council_up(struct council *council, uint32_t member, bool up, uint64_t now_
     settle(council, now_ms);
 }
 
+/* ---- a disk in doubt ---- */
+
+/* Whether a majority of the voters, us among them, is here, and none of those who are has made a version: then nothing
+ * was ever acknowledged that we could have forgotten. */
+static bool nothing_made(const struct council *council)
+{
+    const struct view *view = council->conf.view;
+    uint32_t here = 0;
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct view_member *member = &view->members[i];
+        if (!member->used || (i != view->self && !council->seats[i].up))
+            continue;
+        here += member->voter;
+        for (uint32_t f = 0; f < council->plan.fragments_count; f++) {
+            struct sync_peer_fragment row =
+                i == view->self ? sync_own(council->plan.sync, f) : sync_heard(council->plan.sync, i, f);
+            if (row.version > 0 || (i != view->self && !row.said))
+                return false;
+        }
+    }
+    return council->plan.sync != NULL && 2 * here > record_voters(last(council));
+}
+
+/* Whether our disk may vote: a record names it, or it cannot have forgotten anything. */
+static bool doubt_is_over(const struct council *council)
+{
+    const struct view_member *self = &council->conf.view->members[council->conf.view->self];
+    if (self->incarnation == vote_incarnation(council->conf.vote))
+        return true;
+    return vote_doubt(council->conf.vote) == VOTE_FRESH && last(council)->epoch == 0 && self->incarnation == 0 &&
+           nothing_made(council);
+}
+
+static void look_at_doubt(struct council *council, uint64_t now_ms)
+{
+    if (vote_doubt(council->conf.vote) == VOTE_SURE || !doubt_is_over(council))
+        return;
+    if (vote_settle(council->conf.vote) != ERR_OK) {
+        failed(council, now_ms, "this island does not vote");
+        return;
+    }
+    log_info("this island votes: its disk is not in doubt");
+    if (council->plan.sync != NULL)
+        sync_set_votes(council->plan.sync, council_votes(council));
+    if (council_begin(council, now_ms) != ERR_OK)
+        failed(council, now_ms, "the next epoch");
+    event_post(council->conf.events, &(struct event){.type = EVENT_ANNOUNCE});
+}
+
 void council_tick(struct council *council, const struct bitset *silent, uint64_t now_ms)
 {
     struct epoch_event want = {.type = EPOCH_EV_WANT, .good = true}, tick = {.type = EPOCH_EV_TICK, .good = true};
     council->silent = *silent;
+    council->now_ms = now_ms;
     if (council->taken)
         return;
+    look_at_doubt(council, now_ms);
     want.flag = change_wanted(council);
     step(council, &want, now_ms);
     step(council, &tick, now_ms);

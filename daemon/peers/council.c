@@ -476,11 +476,15 @@ static bool follows(const struct council *council, const uint8_t *bytes, size_t 
     struct record record;
     struct compose_base base = base_of(council);
     *digest = record_digest(bytes, bytes_count);
-    if (record_unpack(bytes, bytes_count, &record) != ERR_OK)
+    if (record_unpack(bytes, bytes_count, &record) != ERR_OK) {
+        log_debug("a record is passed over: %s", err_text());
         return false;
+    }
     enum err err = proved ? record_proved(last(council), chain_last_digest(council->conf.chain), &record, digest, votes,
                                           votes_count)
                           : compose_follows(&base, &record);
+    if (err != ERR_OK)
+        log_debug("record %" PRIu64 " is passed over: %s", record.epoch, err_text());
     record_deinit(&record);
     return err == ERR_OK;
 }
@@ -525,6 +529,7 @@ static bool translate(struct council *council, uint32_t member, struct wire_epoc
     case WIRE_ACCEPTED:
         out->type = EPOCH_ACCEPTED;
         out->digest = in->accepted.digest;
+        memcpy(out->signature, in->accepted.signature, sizeof out->signature);
         *good = good_vote(council, member, in);
         return true;
     case WIRE_DECIDED:

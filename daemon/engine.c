@@ -545,6 +545,10 @@ static enum err open_vote(struct engine *engine)
     struct vote_conf conf = {.folder = engine->conf->state_folder, .mark = mark};
     enum err err = vote_open(&conf, ledger_at(engine->ledger), &engine->vote);
     mem_free(mark);
+    if (err == ERR_OK && vote_doubt(engine->vote) == VOTE_DOUBT)
+        log_warn("this disk is in doubt: %s. Until the others know it again, this island trains and contributes, and has "
+                 "no vote",
+                 vote_why(engine->vote));
     return err;
 }
 

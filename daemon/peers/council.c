@@ -13,9 +13,11 @@
 
 /* TURN: how long the next voter waits for the one before it. AGAIN: a message without an answer goes again. ASKED: so
  * long those who might join are waited for, once enough voters have sealed. */
-enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 500, ENROL_MAX = 16, SAID_MS = 10000 };
+enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, ENROL_MAX = 16, SAID_MS = 10000 };
 /* A disk that is in doubt for so long needs a record to name it. */
 enum { DOUBT_MS = 2000 };
+/* Those who come are gathered for so long: each costs an epoch. */
+enum { GATHER_MS = 2000 };
 
 /* A message to ourselves, packed. */
 struct own_message {
@@ -44,6 +46,7 @@ struct council {
     struct seat *seats;        /* [VIEW_SLOTS_MAX] */
     struct bitset silent;      /* to us */
     uint64_t now_ms;           /* of the last tick */
+    uint64_t begun_ms;         /* when the epoch began here */
     struct record_member enrol[ENROL_MAX];
     uint32_t enrol_count;
     uint64_t steps; /* wished; 0: as they are */
@@ -234,7 +237,10 @@ static struct muster_wish wish_of(const struct council *council, const struct re
     wish.evicted = seat->evict;
     wish.revoked = seat->revoke;
     wish.draining = seat->drain;
-    wish.caught_up = (self || seat->up) && caught_up(council, slot);
+    /* Who owns already stays one; who comes, or comes back, is let in when an epoch has stood for a while. */
+    bool comes = member->role != RECORD_OWNER || doubt;
+    wish.caught_up = (self || seat->up) && caught_up(council, slot) &&
+                     (!comes || council->now_ms >= council->begun_ms + GATHER_MS);
     return wish;
 }
 
@@ -308,6 +314,16 @@ static uint32_t whom_to_ask(const struct council *council, uint32_t *ids)
     return count;
 }
 
+/* Whether all who were asked hold what the draft starts from: rounds stand still, so they soon do. */
+static bool all_there(const struct muster_wish *wishes, uint32_t count, const uint32_t *asked, uint32_t asked_count)
+{
+    for (uint32_t k = 0; k < asked_count; k++)
+        for (uint32_t i = 0; i < count; i++)
+            if (!wishes[i].enrol && wishes[i].as.id == asked[k] && !wishes[i].caught_up)
+                return false;
+    return true;
+}
+
 static enum err propose(struct council *council, const struct record *draft, bool safe, const uint32_t *asked,
                         uint32_t asked_count, uint64_t now_ms)
 {
@@ -344,8 +360,7 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
         out.draft.steps = council->steps;
     if (council->asked_ms == 0)
         council->asked_ms = now_ms;
-    bool waits = asked_count > 0 && now_ms < council->asked_ms + ASKED_MS &&
-                 !holdings_have(council->holdings, epoch_ballot(council->epoch), asked, asked_count);
+    bool waits = now_ms < council->asked_ms + ASKED_MS && !all_there(wishes, count, asked, asked_count);
     bool safe = compose_safe(&out.draft, &base, holdings, holdings_count, lacking, &lacking_count);
     log_debug("next record: %s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s", safe ? "safe" : "not safe yet",
               holdings_count, lacking_count, waits ? "; those who might join are waited for" : "");
@@ -767,6 +782,7 @@ enum err council_begin(struct council *council, uint64_t now_ms)
     fulfil(council);
     holdings_clear(council->holdings);
     council->asked_ms = 0;
+    council->begun_ms = council->now_ms = now_ms;
     council->compose = false;
     council->saved = 0;
     const struct epoch_vote *vote = vote_last(council->conf.vote);

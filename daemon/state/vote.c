@@ -29,6 +29,7 @@ struct vote {
     char boot[BOOT_BYTES + 1];
     uint64_t number, incarnation, ledger_at;
     enum vote_doubt doubt;
+    const char *why;
     struct epoch_vote last;
     uint8_t *bytes; /* last.bytes */
 };
@@ -42,11 +43,12 @@ struct mark {
 /* Without an id every start counts as one after a boot. */
 static void read_boot(struct vote *vote)
 {
-    char *text = NULL;
-    size_t bytes;
-    if (fsio_read(boot_path, 256, &text, &bytes) == ERR_OK && bytes >= BOOT_BYTES)
-        memcpy(vote->boot, text, BOOT_BYTES);
-    mem_free(text);
+    char text[BOOT_BYTES];
+    int fd = open(boot_path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && read(fd, text, sizeof text) == (ssize_t)sizeof text)
+        memcpy(vote->boot, text, sizeof text);
+    if (fd >= 0)
+        close(fd);
 }
 
 /* False: there is none of this boot, or it is damaged. */
@@ -176,11 +178,20 @@ static enum err judge(struct vote *vote, uint64_t ledger_at)
     struct mark mark;
     vote->ledger_at = ledger_at;
     bool marked = read_mark(vote, &mark);
-    if (vote->doubt == VOTE_SURE &&
-        (!marked || mark.number != vote->number || mark.incarnation != vote->incarnation || ledger_at < mark.ledger_at))
+    vote->why = "";
+    if (vote->doubt == VOTE_FRESH && marked) {
         vote->doubt = VOTE_DOUBT;
-    if (vote->doubt == VOTE_FRESH && marked)
-        vote->doubt = VOTE_DOUBT; /* something was here in this boot */
+        vote->why = "the state folder was emptied";
+    } else if (vote->doubt == VOTE_SURE && !marked) {
+        vote->doubt = VOTE_DOUBT;
+        vote->why = "this machine was started again, or the state folder was moved here";
+    } else if (vote->doubt == VOTE_SURE && (mark.number != vote->number || mark.incarnation != vote->incarnation)) {
+        vote->doubt = VOTE_DOUBT;
+        vote->why = "the state folder is older than it was: its last vote is missing";
+    } else if (vote->doubt == VOTE_SURE && ledger_at < mark.ledger_at) {
+        vote->doubt = VOTE_DOUBT;
+        vote->why = "the state folder is older than it was: the end of the ledger is missing";
+    }
     if (vote->doubt == VOTE_SURE)
         return ERR_OK;
     vote->incarnation = env_random_u64() | 1;
@@ -223,6 +234,11 @@ void vote_close(struct vote *vote)
 enum vote_doubt vote_doubt(const struct vote *vote)
 {
     return vote->doubt;
+}
+
+const char *vote_why(const struct vote *vote)
+{
+    return vote->why;
 }
 
 uint64_t vote_incarnation(const struct vote *vote)

@@ -38,6 +38,8 @@ ERR_MUST_CHECK enum err vote_open(const struct vote_conf *conf, uint64_t ledger_
 void vote_close(struct vote *vote);
 
 enum vote_doubt vote_doubt(const struct vote *vote);
+/* Why it is in doubt, for people; "" if it is not, or is fresh. */
+const char *vote_why(const struct vote *vote);
 /* Of this disk; never 0. */
 uint64_t vote_incarnation(const struct vote *vote);
 /* The last one; all zero if there is none. Its bytes are borrowed until vote_save(). */

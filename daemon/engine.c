@@ -433,7 +433,7 @@ static enum err switch_epoch(struct engine *engine, struct record *record, const
     TRY(peers_members(engine->peers, &changes));
     peers_drop_incoming(engine->peers);
     if (engine->rounds != NULL)
-        TRY(rounds_members(engine->rounds));
+        TRY(rounds_members(engine->rounds, engine->charter.view.count));
     if (engine->sync != NULL) {
         struct sync_view view = charter_sync_view(&engine->charter, council_votes(council_of(engine)));
         TRY(sync_begin_epoch(engine->sync, &view, engine->now_ms));

@@ -10,7 +10,7 @@ static const double learning = 0.02;
  * island is sick all others grow, because they pull the anchor back, and when a longer interval begins all grow. */
 static const double far_above = 8, near = 2;
 static const double nothing = -1e4; /* the logarithm of no norm at all */
-enum { INSERTION_MAX = 64 }; /* up to so many, insertion sorts fastest */
+enum { INSERTION_MAX = 64 };        /* up to so many, insertion sorts fastest */
 
 /* log2 without a library: exponent and a cubic for the rest; a thousandth is more than enough here. */
 static double log2_of(double value)

@@ -1,5 +1,6 @@
 #include "daemon/rounds/apply.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -14,7 +15,7 @@ static const float outer_most = 1e6f;
 enum { SAVE_AGAIN_MS = 2000 };
 
 struct apply_fragment {
-    uint64_t waits;             /* version to apply when nobody reads the anchor; 0: none */
+    uint64_t waits; /* version to apply when nobody reads the anchor; 0: none */
     /* of the step under way */
     struct chain_part parts[CHAIN_PARTS_MAX];
     struct replica_size sizes[CHAIN_PARTS_MAX]; /* of the results, by part */
@@ -461,6 +462,7 @@ void apply_begin(struct apply *apply, uint32_t f, uint64_t version)
     fragment->parts_count = desk_parts(desk, f, version, fragment->parts);
     for (uint32_t p = 0; p < fragment->parts_count; p++)
         fragment->results[p] = desk_result(desk, f, version, &fragment->parts[p]);
+    assert(fragment->parts_count > 0); /* else a version would come of nothing */
     if (desk->conf.spec->staleness_penalty)
         measure_parts(apply, f, version);
     else

@@ -1,5 +1,6 @@
 #include "daemon/rounds/desk.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,6 +75,7 @@ bool desk_cut(struct desk *desk, uint32_t f, uint64_t version)
     struct chain_part parts[CHAIN_PARTS_MAX];
     uint64_t masks[CHAIN_PARTS_MAX], own = 0;
     uint32_t count = desk_parts(desk, f, version, parts), masks_count = 0;
+    assert(count > 0); /* nobody orders work on a version of which nothing is known */
     for (uint32_t p = 0; p < count; p++) {
         if (parts[p].carried)
             continue;

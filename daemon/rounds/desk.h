@@ -4,9 +4,9 @@
  *
  * Readers: a job that reads an anchor begins and ends reading it; who changes it (an outer step, a peer's state, a
  * residual that moves) waits until nobody reads, and is told by EVENT_UNREAD.
- * Users: jobs that encode or reduce work on the parts that a fragment is cut in. Who wants it cut anew, for a version of
- * other parts, waits until there are no users and no readers; who was refused is told by EVENT_UNREAD, too.
- * The loop's thread owns it; jobs read `conf` and, of the fragment they work on, what cannot change under them.
+ * Users: jobs that encode or reduce work on the parts that a fragment is cut in. Who wants it cut anew, for a version
+ * of other parts, waits until there are no users and no readers; who was refused is told by EVENT_UNREAD, too. The
+ * loop's thread owns it; jobs read `conf` and, of the fragment they work on, what cannot change under them.
  */
 #ifndef DAEMON_ROUNDS_DESK_H
 #define DAEMON_ROUNDS_DESK_H

@@ -29,6 +29,7 @@ struct reduce {
     struct desk *desk;
     struct reduce_fragment *fragments;
     struct reduce_member *members;
+    uint32_t members_count;
     struct job_pool checks, means, stores;
 };
 
@@ -78,8 +79,17 @@ enum err reduce_new(struct desk *desk, struct reduce **out)
     reduce->checks.job_bytes = sizeof(struct check_job);
     reduce->means.job_bytes = sizeof(struct mean_job);
     reduce->stores.job_bytes = sizeof(struct store_job);
-    TRY(mem_new(VIEW_SLOTS_MAX, sizeof *reduce->members, "rounds", &reduce->members));
+    TRY(reduce_members(reduce, desk->conf.view->count));
     return mem_new(desk_fragments(desk), sizeof *reduce->fragments, "rounds", &reduce->fragments);
+}
+
+enum err reduce_members(struct reduce *reduce, uint32_t count)
+{
+    if (count <= reduce->members_count)
+        return ERR_OK;
+    TRY(mem_grow(&reduce->members, reduce->members_count, count, sizeof *reduce->members, "rounds"));
+    reduce->members_count = count;
+    return ERR_OK;
 }
 
 void reduce_free(struct reduce *reduce)
@@ -219,7 +229,7 @@ static void done_mean(struct job *job)
     struct mean_job *j = (struct mean_job *)(void *)job;
     struct desk *desk = j->reduce->desk;
     struct sync_event event = {.type = SYNC_EV_REDUCED, .fragment = j->f};
-    j->slot->busy = false; /* its object has a version when it stands in the ledger */
+    j->slot->busy = false;       /* its object has a version when it stands in the ledger */
     if (job->err == ERR_NOMEM) { /* it is nobody's contribution's fault: the daemon ends */
         event_post_fatal(desk->conf.events, job->text);
         job_pool_give(&j->reduce->means, j);
@@ -339,8 +349,8 @@ static enum err run_store(struct job *job, struct jobs_scratch *scratch)
     return j->ours ? ledger_append(ledger, &ours, j->slot->data, j->slot->bytes, true) : ledger_sync(ledger);
 }
 
-/* Our result is durable: its residual moves, unless a checkpoint is just reading the one before. Until then it counts as
- * a user of the cut it was made in. */
+/* Our result is durable: its residual moves, unless a checkpoint is just reading the one before. Until then it counts
+ * as a user of the cut it was made in. */
 static void try_commit(struct reduce *reduce, uint32_t f)
 {
     struct desk *desk = reduce->desk;
@@ -383,6 +393,8 @@ static void done_store(struct job *job)
     } else {
         desk_disk_works(reduce->desk);
         fragment->store_again_ms = 0;
+        if (fragment->stored_waits != 0) /* for readers, of the same: one of the two is the user */
+            desk_use_end(reduce->desk, f);
         fragment->stored_waits = j->version;
         fragment->stored_ours = j->ours;
         fragment->stored = j->there;

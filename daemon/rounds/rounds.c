@@ -26,10 +26,10 @@ static enum err open_all(struct rounds *rounds, const struct rounds_conf *conf)
 {
     struct desk *desk = &rounds->desk;
     TRY(desk_init(desk, conf));
-    TRY(replica_members(conf->replica, conf->view->count));
     TRY(jobs_set_scratch(conf->jobs, (size_t)conf->plan->plan->values_count_max, replica_factor_values(conf->replica)));
     TRY(encode_new(desk, &rounds->encode));
     TRY(reduce_new(desk, &rounds->reduce));
+    TRY(rounds_members(rounds, conf->view->count));
     TRY(apply_new(desk, &rounds->apply));
     TRY(copy_new(desk, &rounds->copy));
     TRY(keep_new(desk, rounds->apply, &rounds->keep));
@@ -68,11 +68,11 @@ void rounds_post_held(struct rounds *rounds, uint32_t f)
     desk_post_held(&rounds->desk, f);
 }
 
-enum err rounds_members(struct rounds *rounds)
+enum err rounds_members(struct rounds *rounds, uint32_t count)
 {
-    const struct rounds_conf *conf = &rounds->desk.conf;
-    TRY(slots_members(conf->slots, conf->view->count));
-    return replica_members(conf->replica, conf->view->count);
+    TRY(replica_members(rounds->desk.conf.replica, count));
+    TRY(slots_members(rounds->desk.conf.slots, count));
+    return reduce_members(rounds->reduce, count);
 }
 
 enum err rounds_recover(struct rounds *rounds, uint32_t f, bool *known)

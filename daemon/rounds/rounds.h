@@ -32,19 +32,21 @@ void rounds_free(struct rounds *rounds);
 ERR_MUST_CHECK enum err rounds_recover(struct rounds *rounds, uint32_t f, bool *known);
 /* Tells the core which results of the version after the fragment's the ledger has already. */
 void rounds_post_held(struct rounds *rounds, uint32_t f);
-/* The view has grown. ERR_NOMEM. */
-ERR_MUST_CHECK enum err rounds_members(struct rounds *rounds);
+/* Room for members in slots 0 to `count` - 1 (BITSET_MAX at most), at any time; the view's are there from the
+ * beginning. ERR_NOMEM: for as many as before, or more. */
+ERR_MUST_CHECK enum err rounds_members(struct rounds *rounds, uint32_t count);
 /* The run begins here: fragment `f` is at version 0 with this hash. */
 void rounds_begin(struct rounds *rounds, uint32_t f, const struct digest *hash);
 
 /* ---- the core's orders ---- */
 
-/* Our contribution to `version` from a snapshot, whose arrays stay as they are until EVENT_ENCODED. May be ordered again
- * for the same version when its parts have become others: what is not carried is encoded anew, in the place of what was,
- * and the residual pending for what is carried stays. One EVENT_ENCODED follows the last of several orders. */
+/* Our contribution to `version` from a snapshot, whose arrays stay as they are until EVENT_ENCODED. May be ordered
+ * again for the same version when its parts have become others: what is not carried is encoded anew, in the place of
+ * what was, and the residual pending for what is carried stays. One EVENT_ENCODED follows the last of several orders.
+ */
 void rounds_encode(struct rounds *rounds, uint32_t f, uint64_t version, const struct replica_snapshot *snapshot);
-/* The mean of the contributions of `have`, members by their slots, over our part: SYNC_EV_REDUCED or SYNC_EV_DROPPED. The slot of our result is
- * written: what was in it is not to be sent any more. */
+/* The mean of the contributions of `have`, members by their slots, over our part: SYNC_EV_REDUCED or SYNC_EV_DROPPED.
+ * The slot of our result is written: what was in it is not to be sent any more. */
 void rounds_reduce(struct rounds *rounds, uint32_t f, uint64_t version, const struct bitset *have);
 /* Our result into the ledger, durably; tried again until the disk takes it: SYNC_EV_STORED. */
 void rounds_store(struct rounds *rounds, uint32_t f, uint64_t version);

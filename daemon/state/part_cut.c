@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "outer_opt/outer.h"
 
 enum { ADAPT_ROUNDS = 16 };
 
@@ -93,12 +94,33 @@ static double note_usual(struct usual *usual, bool settled, double norm, double 
     return fmin(norm, usual->norm_per_token * tokens);
 }
 
-double part_cut_restrain(struct part_cut *cut, const struct restraint *rule, double norm, double residual,
-                         double tokens, bool *cut_down)
+double part_cut_square_sum(const struct vec_source *source, const struct plan_share *share)
 {
-    double kept = rule->decay * residual;
-    double most =
-        rule->limit * note_usual(&cut->usual, rule->settled, norm, tokens, kept > rule->limit * norm);
-    *cut_down = kept > most;
-    return *cut_down ? rule->decay * (most / kept) : rule->decay;
+    double sum = 0;
+    for (uint32_t r = 0; r < share->runs_count; r++) {
+        const struct plan_shard *run = &share->run[r];
+        sum += outer_square_sum(source->minuend + run->begin,
+                                source->subtrahend != NULL ? source->subtrahend + run->begin : NULL,
+                                (size_t)(run->end - run->begin));
+    }
+    return sum;
+}
+
+/* A residual that is large beside the outer gradient is mostly old: with outer momentum it feeds itself (measured,
+ * docs/ARCHITECTURE.md). It is cut down, and less of it kept. */
+bool part_cut_restrain(struct part_cut *cut, const struct restraint *rule, const struct vec_source *meant,
+                       double tokens, const struct plan_share *share, float *left)
+{
+    double factor = rule->decay;
+    bool passed = false;
+    if (rule->limit > 0) {
+        double norm = sqrt(part_cut_square_sum(meant, share));
+        double residual = factor * sqrt(part_cut_square_sum(&(struct vec_source){.minuend = left}, share));
+        double most = rule->limit * note_usual(&cut->usual, rule->settled, norm, tokens, residual > rule->limit * norm);
+        passed = residual > most;
+        factor *= passed ? most / residual : 1;
+    }
+    for (uint32_t r = 0; factor < 1 && r < share->runs_count; r++)
+        outer_scale(left + share->run[r].begin, (size_t)(share->run[r].end - share->run[r].begin), (float)factor);
+    return passed;
 }

@@ -48,9 +48,11 @@ struct restraint {
     double limit; /* over the usual outer gradient; 0: none */
     bool settled; /* the run's warm-up is over */
 };
-/* The factor to bring a residual of norm `residual` down to what is kept of it, where the outer gradient's norm is
- * `norm`, with `tokens` behind it, which is taken note of. `*cut_down`: the limit was passed. */
-double part_cut_restrain(struct part_cut *cut, const struct restraint *rule, double norm, double residual,
-                         double tokens, bool *cut_down);
+/* Holds the residual `left` of an outer gradient `meant`, with `tokens` behind it, down; both over the values of
+ * `share`. Takes note of how large it was. True: the limit was passed. */
+bool part_cut_restrain(struct part_cut *cut, const struct restraint *rule, const struct vec_source *meant,
+                       double tokens, const struct plan_share *share, float *left);
+/* Sum of squares of what is encoded, before residuals. */
+double part_cut_square_sum(const struct vec_source *source, const struct plan_share *share);
 
 #endif

@@ -173,10 +173,10 @@ uint64_t replica_cut_bytes(const struct replica_conf *conf, uint32_t f, const ui
 bool replica_cut_is(const struct replica *replica, uint32_t f, const uint64_t *masks, uint32_t count, uint64_t own)
 {
     const struct fragment *fragment = &replica->fragments[f];
-    bool same = fragment->cuts_count == count && fragment->own.shards == own;
-    for (uint32_t p = 0; same && p < count; p++)
-        same = fragment->cuts[p].shards == masks[p];
-    return same;
+    uint32_t same = 0;
+    while (same < count && same < fragment->cuts_count && fragment->cuts[same].shards == masks[same])
+        same++;
+    return same == count && fragment->cuts_count == count && fragment->own.shards == own;
 }
 
 static struct part_cut *find_cut(const struct fragment *fragment, uint64_t shards)
@@ -191,7 +191,7 @@ static struct part_cut *find_cut(const struct fragment *fragment, uint64_t shard
 struct recut {
     struct part_cut *cuts; /* [count]; empty where the one before has it */
     struct part_cut own;   /* likewise */
-    uint64_t kept; /* shards that the owner's residual is of */
+    uint64_t kept;         /* shards that the owner's residual is of */
     struct packed residual, pending;
 };
 
@@ -228,13 +228,6 @@ static enum err make_recut(const struct replica *replica, uint32_t f, const uint
                : ERR_OK;
 }
 
-static void clear_scores(struct fragment *fragment)
-{
-    for (size_t i = 0; i < SCORES_PIECES; i++)
-        if (fragment->scores[i] != NULL)
-            memset(fragment->scores[i], 0, SCORES_PIECE * sizeof *fragment->scores[i]);
-}
-
 static void take_own(struct replica *replica, uint32_t f, uint64_t own, struct recut *recut)
 {
     struct fragment *fragment = &replica->fragments[f];
@@ -245,7 +238,9 @@ static void take_own(struct replica *replica, uint32_t f, uint64_t own, struct r
     packed_deinit(&fragment->owner_pending);
     fragment->owner_pending = recut->pending;
     fragment->owner_made = false;
-    clear_scores(fragment);
+    for (size_t i = 0; i < SCORES_PIECES; i++) /* they are of norms over other shards */
+        if (fragment->scores[i] != NULL)
+            memset(fragment->scores[i], 0, SCORES_PIECE * sizeof *fragment->scores[i]);
     recut->own = (struct part_cut){0};
     recut->pending = (struct packed){0};
 }
@@ -363,36 +358,11 @@ enum err replica_set_owner_residual(struct replica *replica, uint32_t f, uint64_
 
 /* ---- encoding ---- */
 
-/* Sum of squares of what is encoded, before residuals. */
-static double square_sum(const struct vec_source *source, const struct plan_share *share)
+static struct restraint restraint_of(const struct replica *replica, const struct fragment *fragment)
 {
-    double sum = 0;
-    for (uint32_t r = 0; r < share->runs_count; r++) {
-        const struct plan_shard *run = &share->run[r];
-        sum += outer_square_sum(source->minuend + run->begin,
-                                source->subtrahend != NULL ? source->subtrahend + run->begin : NULL, run_values(run));
-    }
-    return sum;
-}
-
-/* A residual that is large beside the outer gradient is mostly old: with outer momentum it feeds itself (measured,
- * docs/ARCHITECTURE.md). It is cut down, and less of it kept. */
-static void restrain(const struct replica_conf *conf, struct fragment *fragment, struct part_cut *cut, float *left,
-                     const struct vec_source *meant, double tokens, const struct plan_share *share)
-{
-    double factor = (double)conf->feedback_decay;
-    bool cut_down = false;
-    if (conf->feedback_limit > 0) {
-        const struct restraint rule = {.decay = (double)conf->feedback_decay,
-                                       .limit = (double)conf->feedback_limit,
-                                       .settled = atomic_load(&fragment->settled)};
-        double residual = sqrt(square_sum(&(struct vec_source){.minuend = left}, share));
-        factor = part_cut_restrain(cut, &rule, sqrt(square_sum(meant, share)), residual, tokens, &cut_down);
-    }
-    if (cut_down)
-        atomic_fetch_add(&fragment->cut_down, 1);
-    for (uint32_t r = 0; factor < 1 && r < share->runs_count; r++)
-        outer_scale(left + share->run[r].begin, run_values(&share->run[r]), (float)factor);
+    return (struct restraint){.decay = (double)replica->conf.feedback_decay,
+                              .limit = (double)replica->conf.feedback_limit,
+                              .settled = atomic_load(&fragment->settled)};
 }
 
 void replica_settle(struct replica *replica, uint32_t f)
@@ -415,10 +385,12 @@ enum err replica_encode(struct replica *replica, uint32_t f, uint64_t shards, co
     struct vec_source source = {.minuend = base, .subtrahend = theta, .residual = fragment->residual};
     assert(cut != NULL); /* replica_cut() was not told of it */
     plan_share(replica->conf.plan, f, shards, &share);
-    enum err err = part_cut_encode(cut, &replica->conf.choice, &source, codec, fragment->pending, frame, frame_bytes,
-                                   &fault);
-    if (err == ERR_OK && fragment->pending != NULL)
-        restrain(&replica->conf, fragment, cut, fragment->pending, &source, (double)tokens, &share);
+    enum err err =
+        part_cut_encode(cut, &replica->conf.choice, &source, codec, fragment->pending, frame, frame_bytes, &fault);
+    const struct restraint rule = restraint_of(replica, fragment);
+    if (err == ERR_OK && fragment->pending != NULL &&
+        part_cut_restrain(cut, &rule, &source, (double)tokens, &share, fragment->pending))
+        atomic_fetch_add(&fragment->cut_down, 1);
     if (err == ERR_NONFINITE) {
         const struct plan_tensor *tensor = plan_tensor_at(replica->conf.plan, f, fault);
         return err_set(err,
@@ -572,8 +544,9 @@ static enum err encode_mean(struct replica *replica, uint32_t f, const float *me
     }
     TRY(part_cut_encode(&fragment->own, &replica->conf.choice, &source, codec, left->values, frame, frame_bytes,
                         &fault));
-    if (left->values != NULL)
-        restrain(&replica->conf, fragment, &fragment->own, left->values, &source, tokens, &all);
+    const struct restraint rule = restraint_of(replica, fragment);
+    if (left->values != NULL && part_cut_restrain(&fragment->own, &rule, &source, tokens, &all, left->values))
+        atomic_fetch_add(&fragment->cut_down, 1);
     fragment->owner_made = left->values != NULL;
     return ERR_OK;
 }
@@ -596,23 +569,29 @@ enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_inpu
 
 /* ---- what results say ---- */
 
-void replica_commit(struct replica *replica, uint32_t f, uint64_t shards)
+/* To what is pending, or to zero. */
+static void move_residual(struct replica *replica, uint32_t f, uint64_t shards, bool pending)
 {
     struct fragment *fragment = &replica->fragments[f];
     struct plan_share share;
     plan_share(replica->conf.plan, f, shards, &share);
-    for (uint32_t r = 0; fragment->residual != NULL && r < share.runs_count; r++)
-        memcpy(fragment->residual + share.run[r].begin, fragment->pending + share.run[r].begin,
-               run_values(&share.run[r]) * sizeof(float));
+    for (uint32_t r = 0; fragment->residual != NULL && r < share.runs_count; r++) {
+        uint64_t begin = share.run[r].begin, count = run_values(&share.run[r]);
+        if (pending)
+            memcpy(fragment->residual + begin, fragment->pending + begin, count * sizeof(float));
+        else
+            memset(fragment->residual + begin, 0, count * sizeof(float));
+    }
+}
+
+void replica_commit(struct replica *replica, uint32_t f, uint64_t shards)
+{
+    move_residual(replica, f, shards, true);
 }
 
 void replica_forget(struct replica *replica, uint32_t f, uint64_t shards)
 {
-    struct fragment *fragment = &replica->fragments[f];
-    struct plan_share share;
-    plan_share(replica->conf.plan, f, shards, &share);
-    for (uint32_t r = 0; fragment->residual != NULL && r < share.runs_count; r++)
-        memset(fragment->residual + share.run[r].begin, 0, run_values(&share.run[r]) * sizeof(float));
+    move_residual(replica, f, shards, false);
 }
 
 void replica_commit_owner(struct replica *replica, uint32_t f)
@@ -657,7 +636,7 @@ enum err replica_measure(struct replica *replica, uint32_t f, uint64_t shards, c
     TRY(codec_decode(codec, frame, frame_bytes, scratch, (size_t)share.values_count));
     size->delta = outer_square_sum(scratch, NULL, (size_t)share.values_count);
     if (momentum != NULL)
-        size->momentum = square_sum(&(struct vec_source){.minuend = momentum}, &share);
+        size->momentum = part_cut_square_sum(&(struct vec_source){.minuend = momentum}, &share);
     return ERR_OK;
 }
 

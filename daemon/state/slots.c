@@ -113,13 +113,15 @@ enum err slots_room(struct slots *slots, struct slot *slot, uint32_t f, uint64_t
                                          slots->conf.members_count);
     if (slot->data != NULL && bytes <= slot->bytes_max)
         return ERR_OK;
-    assert(!slot->busy);
     TRY(mem_new(bytes, 1, "an encoded part", &data));
-    mem_free(slot->data);
+    if (slot->data != NULL) {
+        assert(!slot->busy);
+        mem_free(slot->data);
+        slot->bytes = 0;
+        slot->version = 0;
+    }
     slot->data = data;
     slot->bytes_max = bytes;
-    slot->bytes = 0;
-    slot->version = 0;
     return ERR_OK;
 }
 

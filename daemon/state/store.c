@@ -64,8 +64,8 @@ enum err store_save_fragment(const char *folder, const struct runspec *spec, con
     char hash[DIGEST_HEX_BYTES], run[DIGEST_HEX_BYTES], plan_id[DIGEST_HEX_BYTES], shares_id[DIGEST_HEX_BYTES];
     size_t count = list_arrays(plan, replica, f, arrays);
     if (replica_owner_residual(replica, f) != NULL)
-        arrays[count++] = (struct array){owner_array, replica_owner_residual(replica, f),
-                                         replica_values(replica, f, owned), true};
+        arrays[count++] =
+            (struct array){owner_array, replica_owner_residual(replica, f), replica_values(replica, f, owned), true};
     for (size_t i = 0; i < count; i++)
         tensors[i] = (struct tensorfile_tensor){.name = arrays[i].name, .dims = 1, .shape = {arrays[i].count}};
     snprintf(version, sizeof version, "%" PRIu64, state->version);

@@ -2,7 +2,8 @@
  * store: checkpoints of the daemon's state: one file per fragment, the plan, and the exported anchor.
  *
  * A fragment's file holds anchor, momentum and residuals at one version, and of which shards the owner's residual is;
- * fragments are independent, so no two files need to agree. Files are whole or not there. Blocking; runs on job threads and at start.
+ * fragments are independent, so no two files need to agree. Files are whole or not there. Blocking; runs on job threads
+ * and at start.
  */
 #ifndef DAEMON_STATE_STORE_H
 #define DAEMON_STATE_STORE_H

@@ -19,8 +19,8 @@ enum { PAGE_BYTES = 4096, LINE_BYTES = 64, AREAS = 2 };
 struct shared_fragment {
     uint64_t values_count, area_offset[AREAS];
     uint64_t counted; /* mask: shards of which an applied result counts us, and the trainer has not taken it in yet */
-    bool void_work;        /* the snapshot was refused: the trainer's values are replaced by the next anchor */
-    bool give_waits;       /* an anchor is to be given as soon as the trainer has finished what it is doing */
+    bool void_work;   /* the snapshot was refused: the trainer's values are replaced by the next anchor */
+    bool give_waits;  /* an anchor is to be given as soon as the trainer has finished what it is doing */
 };
 
 struct shared {

@@ -328,8 +328,8 @@ static enum err encode(struct lab *lab, struct flight *flight, uint32_t i, uint3
         struct plan_shard range = shares_run(&lab->parts, f, s);
         if (range.begin == range.end)
             continue;
-        TRY(replica_encode(island->replica, f, shares_mask(&lab->parts, f, s), island->base[f], lab->theta, island->tokens[f], lab->codec,
-                           frame->bytes, &frame->count));
+        TRY(replica_encode(island->replica, f, shares_mask(&lab->parts, f, s), island->base[f], lab->theta,
+                           island->tokens[f], lab->codec, frame->bytes, &frame->count));
         replica_commit(island->replica, f, shares_mask(&lab->parts, f, s));
         if (s != i)
             lab->bytes_sent += (double)frame->count / lab->conf->islands;

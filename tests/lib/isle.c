@@ -229,9 +229,8 @@ void isle_make_plan(struct isle *isle)
 {
     struct isle_run *run = isle->run;
     isle->plan = isle_model_plan(run);
-    struct replica_conf replica = {.plan = isle->plan->plan,
-                                   .outer = rules_outer(&run->spec),
-                                   .choice = rules_codec(&run->spec)};
+    struct replica_conf replica = {
+        .plan = isle->plan->plan, .outer = rules_outer(&run->spec), .choice = rules_codec(&run->spec)};
     isle->parts = (struct parts){.plan = isle->plan->plan, .map = shardmap_of(run->uplinks, run->count)};
     assert_ok(events_reserve(isle->events, ISLE_FRAGMENTS, run->count));
     assert_ok(replica_new(&replica, &isle->replica));

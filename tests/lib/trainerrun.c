@@ -9,6 +9,7 @@
 #include "daemon/state/results.h"
 #include "net/ident.h"
 #include "net/wire_object.h"
+#include "tests/lib/shares.h"
 #include "tests/lib/testlib.h"
 
 const struct ipc_tensor trainerrun_tensors[TRAINERRUN_TENSORS] = {
@@ -48,11 +49,11 @@ static void make_view(struct trainerrun *run, uint32_t islands)
 static void make_replica(struct trainerrun *run)
 {
     uint64_t weights[TRAINERRUN_ISLANDS] = {1, 1, 1};
-    struct replica_conf conf = {.plan = run->plan->plan,
-                                .outer = rules_outer(&run->spec),
-                                .choice = rules_codec(&run->spec)};
+    struct replica_conf conf = {
+        .plan = run->plan->plan, .outer = rules_outer(&run->spec), .choice = rules_codec(&run->spec)};
     run->parts = (struct parts){.plan = run->plan->plan, .map = shardmap_of(weights, run->view.count)};
     assert_ok(replica_new(&conf, &run->replica));
+    assert_ok(shares_cut(&run->parts, run->replica, run->view.self));
 }
 
 void trainerrun_open(struct trainerrun *run, const char *folder, uint32_t islands, const char *lines)

@@ -62,8 +62,12 @@ static int end(void **state)
 static void know_plan(void)
 {
     isle_know_plan(a);
-    struct control_plan plan = {
-        .plan = a->plan, .sync = a->sync, .rounds = a->rounds, .replica = a->replica, .parts = &a->parts, .memory_bytes = 77};
+    struct control_plan plan = {.plan = a->plan,
+                                .sync = a->sync,
+                                .rounds = a->rounds,
+                                .replica = a->replica,
+                                .parts = &a->parts,
+                                .memory_bytes = 77};
     control_plan_known(control, &plan);
 }
 

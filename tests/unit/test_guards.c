@@ -152,7 +152,7 @@ static void an_outlier_does_not_carry_the_mean_off(void **state)
         struct replica *owner;
         struct replica_input inputs[MEMBERS];
         assert_ok(replica_new(&conf, &owner));
-    assert_ok(shares_cut(&parts, owner, 0));
+        assert_ok(shares_cut(&parts, owner, 0));
         struct plan_shard range = shares_run(&parts, 0, 0);
         size_t n = (size_t)(range.end - range.begin);
         float *values = calloc(n, sizeof *values);

@@ -223,7 +223,8 @@ static void what_a_job_is_writing_or_is_of_another_version_does_not_go_out(void 
 {
     (void)state;
     begin("objects-busy");
-    struct slot *const slots[] = {slots_out(a->slots, SMALL, shares_part(&a->parts, SMALL, B)), slots_own(a->slots, SMALL)};
+    struct slot *const slots[] = {slots_out(a->slots, SMALL, shares_part(&a->parts, SMALL, B)),
+                                  slots_own(a->slots, SMALL)};
     for (int k = 0; k < 2; k++) {
         struct wire_key key = k == 0 ? contribution_out(SMALL, 3) : result_of(SMALL, 3, A);
         fill(slots[k], SMALL, k == 0 ? B : A, 3, 0, SOME);

@@ -18,7 +18,8 @@ static struct parts many_owners(const struct smallrun *run)
 static void the_parts_of_a_version_cover_it_once(void **state)
 {
     (void)state;
-    static const char *const lines[] = {"", "codec = powersgd\nerror_feedback = yes\n"}; /* whose shards end between tensors: some are empty */
+    static const char *const lines[] = {
+        "", "codec = powersgd\nerror_feedback = yes\n"}; /* whose shards end between tensors: some are empty */
     for (size_t k = 0; k < 2; k++) {
         struct smallrun run = smallrun_new(lines[k]);
         const struct parts parts = many_owners(&run);

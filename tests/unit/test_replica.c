@@ -63,8 +63,7 @@ static void contribute(struct replica *replica, uint32_t s, uint64_t seed, struc
     testlib_fill_normal(&rng, theta, count, 0.01);
     for (size_t i = 0; i < count; i++)
         theta[i] += replica_anchor(replica, 0)[i];
-    assert_ok(
-        replica_encode(replica, 0, shares_mask(&three, 0, s), replica_anchor(replica, 0), theta, 1000, codec,
+    assert_ok(replica_encode(replica, 0, shares_mask(&three, 0, s), replica_anchor(replica, 0), theta, 1000, codec,
                              frame->bytes, &frame->count));
     free(theta);
 }
@@ -93,7 +92,8 @@ static void everyone_holds_the_same_after_any_rounds(void **state)
         for (uint32_t i = 0; i < MEMBERS; i++) {
             /* One of them was not counted by one of the owners: its anchor is the same all the same. */
             for (uint32_t s = 0; s < MEMBERS; s++)
-                assert_ok(apply(members[i], 0, shares_mask(&three, 0, s), result[s].bytes, result[s].count, i == 1 && s == 2 ? KEEP : MOVE));
+                assert_ok(apply(members[i], 0, shares_mask(&three, 0, s), result[s].bytes, result[s].count,
+                                i == 1 && s == 2 ? KEEP : MOVE));
             assert_ok(replica_hash(members[i], 0, version, &hash));
             if (i == 0)
                 first = hash;
@@ -187,7 +187,8 @@ static void a_nan_of_ours_names_its_tensor(void **state)
     theta[plan->tensors[1].offset + 7] = NAN;
     enum err err = ERR_OK;
     for (uint32_t s = 0; s < MEMBERS && err == ERR_OK; s++)
-        err = replica_encode(one, 0, shares_mask(&three, 0, s), replica_anchor(one, 0), theta, 1000, codec, frame.bytes, &frame.count);
+        err = replica_encode(one, 0, shares_mask(&three, 0, s), replica_anchor(one, 0), theta, 1000, codec, frame.bytes,
+                             &frame.count);
     assert_int_equal(err, ERR_NONFINITE);
     assert_non_null(strstr(err_text(), "second"));
     free(theta);
@@ -226,8 +227,8 @@ static float *encode_again(struct replica *replica, const struct smallrun *run, 
     size_t n = (size_t)(range.end - range.begin);
     float *theta = calloc((size_t)run->plan->plan->fragments[f].values_count, sizeof *theta);
     float *left = malloc(n * sizeof *left);
-    assert_ok(
-        replica_encode(replica, f, shares_mask(&run->parts, f, s), replica_anchor(replica, f), theta, 1000, codec, frame->bytes, &frame->count));
+    assert_ok(replica_encode(replica, f, shares_mask(&run->parts, f, s), replica_anchor(replica, f), theta, 1000, codec,
+                             frame->bytes, &frame->count));
     assert_ok(codec_decode(codec, frame->bytes, frame->count, left, n));
     for (size_t i = 0; i < n; i++)
         left[i] = replica_anchor(replica, f)[range.begin + i] + replica_residual(replica, f)[range.begin + i] - left[i];
@@ -403,7 +404,8 @@ static void without_feedback_there_are_no_residuals_to_move(void **state)
     assert_null(replica_momentum(one, 1));
     assert_null(replica_residual(one, 1));
     assert_null(replica_owner_residual(one, 1));
-    assert_ok(replica_encode(one, 1, shares_mask(&run.parts, 1, 2), replica_anchor(one, 1), theta, 1000, codec, in.bytes, &in.count));
+    assert_ok(replica_encode(one, 1, shares_mask(&run.parts, 1, 2), replica_anchor(one, 1), theta, 1000, codec,
+                             in.bytes, &in.count));
     replica_commit(one, 1, shares_mask(&run.parts, 1, 2));
     input.bytes = in.count;
     assert_ok(replica_reduce(one, 1, &input, 1, codec, scratch, out.bytes, &out.count, &bad));
@@ -434,7 +436,8 @@ static void sizes_are_sums_of_squares_before_the_step(void **state)
     size_t n = (size_t)(range.end - range.begin);
     float *theta = calloc((size_t)run.plan->plan->fragments[1].values_count, sizeof *theta);
     smallrun_fill(one, &run, 1, 1);
-    assert_ok(replica_encode(one, 1, shares_mask(&run.parts, 1, 2), replica_anchor(one, 1), theta, 1000, codec, frame.bytes, &frame.count));
+    assert_ok(replica_encode(one, 1, shares_mask(&run.parts, 1, 2), replica_anchor(one, 1), theta, 1000, codec,
+                             frame.bytes, &frame.count));
     struct digest before = smallrun_digest(one, &run);
     assert_ok(replica_measure(one, 1, shares_mask(&run.parts, 1, 2), frame.bytes, frame.count, codec, scratch, &size));
     struct digest after = smallrun_digest(one, &run);
@@ -459,9 +462,10 @@ static void a_result_that_cannot_be_decoded_changes_nothing(void **state)
     struct digest before = smallrun_digest(one, &run);
     size_t whole = frame.count;
     for (size_t bytes = 0; bytes < whole; bytes += 1 + whole / 50) {
-        assert_int_equal(apply(one, 1, shares_mask(&run.parts, 1, 2), frame.bytes, bytes, MOVE),
-                         ERR_PROTO);
-        assert_int_equal(replica_measure(one, 1, shares_mask(&run.parts, 1, 2), frame.bytes, bytes, codec, scratch, &size), ERR_PROTO);
+        assert_int_equal(apply(one, 1, shares_mask(&run.parts, 1, 2), frame.bytes, bytes, MOVE), ERR_PROTO);
+        assert_int_equal(
+            replica_measure(one, 1, shares_mask(&run.parts, 1, 2), frame.bytes, bytes, codec, scratch, &size),
+            ERR_PROTO);
     }
     /* Whole, and of a shard of another size. */
     assert_int_equal(apply(one, 1, shares_mask(&run.parts, 1, 0), frame.bytes, whole, CLEAR), ERR_PROTO);

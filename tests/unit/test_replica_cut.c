@@ -1,4 +1,5 @@
-/* replica, as epochs begin: parts and owners change from one version to the next, and nothing is lost or added twice. */
+/* replica, as epochs begin: parts and owners change from one version to the next, and nothing is lost or added twice.
+ */
 #include "tests/lib/testlib.h"
 
 #include <math.h>
@@ -11,7 +12,15 @@
 #include "tests/lib/shares.h"
 #include "tests/lib/smallrun.h"
 
-enum { MEMBERS = SMALLRUN_MEMBERS, FRAME_MAX = 1 << 16, SCRATCH_VALUES = 1 << 16, F = 0, VERSIONS = 8, SECOND = 3, THIRD = 6 };
+enum {
+    MEMBERS = SMALLRUN_MEMBERS,
+    FRAME_MAX = 1 << 16,
+    SCRATCH_VALUES = 1 << 16,
+    F = 0,
+    VERSIONS = 8,
+    SECOND = 3,
+    THIRD = 6
+};
 
 static struct codec *codec;
 static float *scratch;
@@ -75,9 +84,10 @@ static uint32_t moving_parts(uint64_t version, bool now, uint64_t all, struct pa
         return 2;
     }
     bool carried = version == THIRD;
-    memcpy(parts,
-           ((struct part[]){{1, first | middle, carried}, {0, rest & mask(4, 8), false}, {2, rest & ~mask(4, 8), false}}),
-           3 * sizeof *parts);
+    memcpy(
+        parts,
+        ((struct part[]){{1, first | middle, carried}, {0, rest & mask(4, 8), false}, {2, rest & ~mask(4, 8), false}}),
+        3 * sizeof *parts);
     if (!carried)
         parts[0].shards = first | middle;
     return 3;
@@ -138,8 +148,8 @@ static void take_version(struct world *w, uint64_t version, bool moving)
         uint32_t had = moving_parts(version, false, all, before);
         cut(w, before, had);
         for (uint32_t i = 0; i < MEMBERS; i++)
-            assert_ok(replica_encode(w->members[i], F, before[0].shards, replica_anchor(w->members[i], F), theta[i], 100,
-                                     codec, w->in[i].bytes, &w->in[i].count));
+            assert_ok(replica_encode(w->members[i], F, before[0].shards, replica_anchor(w->members[i], F), theta[i],
+                                     100, codec, w->in[i].bytes, &w->in[i].count));
         make(w, &before[1], theta, &w->result[0]);
     }
     cut(w, parts, count);
@@ -182,9 +192,9 @@ static struct digest after_versions(const struct smallrun *run, bool moving)
 static void owners_that_change_lead_to_the_same_anchors(void **state)
 {
     (void)state;
-    static const char *const codecs[] = {"codec = fp32\n", "codec = e3m0\nerror_feedback = yes\n",
-                                         "codec = adaptive\nerror_feedback = yes\n", "codec = topk\nerror_feedback = yes\n",
-                                         "codec = uniform\nerror_feedback = yes\noutliers = trimmed\n"};
+    static const char *const codecs[] = {
+        "codec = fp32\n", "codec = e3m0\nerror_feedback = yes\n", "codec = adaptive\nerror_feedback = yes\n",
+        "codec = topk\nerror_feedback = yes\n", "codec = uniform\nerror_feedback = yes\noutliers = trimmed\n"};
     for (size_t k = 0; k < sizeof codecs / sizeof codecs[0]; k++) {
         struct smallrun run = smallrun_new(codecs[k]);
         struct digest moving = after_versions(&run, true), alone = after_versions(&run, false);
@@ -217,8 +227,8 @@ static struct digest after_rounds(const struct smallrun *run, const struct shard
             make(&w, &parts[p], theta, &w.result[p]);
         for (uint32_t p = 0; p < count; p++)
             for (uint32_t i = 0; i < MEMBERS; i++) {
-                assert_ok(replica_apply(w.members[i], F, parts[p].shards, &numbers, w.result[p].bytes, w.result[p].count,
-                                        codec, scratch));
+                assert_ok(replica_apply(w.members[i], F, parts[p].shards, &numbers, w.result[p].bytes,
+                                        w.result[p].count, codec, scratch));
                 (i == 1 ? replica_forget : replica_commit)(w.members[i], F, parts[p].shards);
             }
         for (uint32_t i = 0; i < MEMBERS; i++)
@@ -266,8 +276,8 @@ static void decode_at(const struct smallrun *run, uint64_t shards, const struct 
     }
 }
 
-/* Parts {A, B, C}; all is encoded; an epoch begins that carries A and makes B and C one part; that is encoded anew, from
- * more work. Whatever was counted and what is left over are the outer gradient, in every shard. */
+/* Parts {A, B, C}; all is encoded; an epoch begins that carries A and makes B and C one part; that is encoded anew,
+ * from more work. Whatever was counted and what is left over are the outer gradient, in every shard. */
 static void nothing_is_lost_or_added_twice_when_parts_change_in_flight(void **state)
 {
     (void)state;
@@ -335,7 +345,8 @@ static float *reduce_noise(const struct smallrun *run, struct replica *replica, 
     for (size_t k = 0; k < 2; k++) {
         float *theta = noise(run, seed, k);
         decoded[k] = calloc(count, sizeof *theta);
-        assert_ok(replica_encode(replica, F, own, replica_anchor(replica, F), theta, 100, codec, in[k].bytes, &in[k].count));
+        assert_ok(
+            replica_encode(replica, F, own, replica_anchor(replica, F), theta, 100, codec, in[k].bytes, &in[k].count));
         decode_at(run, own, &in[k], decoded[k]);
         inputs[k] = (struct replica_input){.frame = in[k].bytes, .bytes = in[k].count, .weight = weights[k]};
         free(theta);
@@ -448,9 +459,15 @@ static void a_mean_of_an_older_cut_moves_nothing(void **state)
     struct replica *one = replica_of(&run);
     assert_ok(replica_cut(one, F, before, 2, ours));
     free(reduce_noise(&run, one, ours, 1, &out));
+    replica_commit_owner(one, F);
+    replica_commit_owner(one, F); /* once */
+    float *had = owner_residual(&run, one);
+    free(reduce_noise(&run, one, ours, 2, &out));
     assert_ok(replica_cut(one, F, after, 2, less));
     replica_commit_owner(one, F);
-    assert_residual(&run, one, all, NULL);
+    assert_residual(&run, one, less, had);
+    assert_true(norm_of(&run, had) > 0);
+    free(had);
     replica_free(one);
     smallrun_free(&run);
 }

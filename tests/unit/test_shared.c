@@ -196,10 +196,7 @@ static void assert_modes(uint32_t f, uint64_t counted, bool is_void)
         assert_in_range(r, 0, fragment->ranges_count - 1);
         assert_in_range(shard.begin, fragment->ranges[r].begin, fragment->ranges[r].end);
         assert_in_range(shard.end, fragment->ranges[r].begin, fragment->ranges[r].end);
-        assert_int_equal(fragment->ranges[r].mode,
-                         is_void                      ? IPC_RESET
-                         : (counted >> s & 1) != 0 ? IPC_MIX
-                                                   : IPC_SHIFT);
+        assert_int_equal(fragment->ranges[r].mode, is_void ? IPC_RESET : (counted >> s & 1) != 0 ? IPC_MIX : IPC_SHIFT);
     }
     uint64_t at = 0;
     for (r = 0; r < fragment->ranges_count; r++) {

@@ -83,7 +83,7 @@ static void a_state_goes_over_whole(void **state)
     assert_true(digest_equal(&hash, &object.state.hash));
     /* And nothing else: residuals are this island's own, and so are other fragments. */
     memcpy(replica_residual(from, F), replica_residual(to, F), bytes);
-    memcpy(replica_owner_residual(from, F), replica_owner_residual(to, F), 
+    memcpy(replica_owner_residual(from, F), replica_owner_residual(to, F),
            replica_values(to, F, replica_owner_shards(to, F)) * sizeof(float));
     smallrun_fill(from, &run, 0, 2);
     smallrun_fill(from, &run, 2, 2);

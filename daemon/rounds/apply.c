@@ -283,8 +283,26 @@ static void done_hash(struct job *job)
     job_pool_give(&apply->hashes, j);
 }
 
+/* What our own results left over. */
+static void move_owner_residual(struct apply *apply, uint32_t f)
+{
+    struct desk *desk = apply->desk;
+    const struct apply_fragment *fragment = &apply->fragments[f];
+    struct replica *replica = desk->conf.replica;
+    for (uint32_t p = 0; p < fragment->parts_count; p++) {
+        if (fragment->parts[p].owner != desk_id(desk))
+            continue;
+        if (replica_owner_pending(replica, f) && digest_equal(&fragment->results[p].digest, &desk->fragments[f].made))
+            replica_commit_owner(replica, f);
+        else
+            replica_forget_owner(replica, f, fragment->parts[p].shards);
+    }
+}
+
 static void all_applied(struct apply *apply, uint32_t f, uint64_t version)
 {
+    if (!apply->fragments[f].failed)
+        move_owner_residual(apply, f);
     struct hash_job *j = desk_job(apply->desk, &apply->hashes);
     if (j == NULL)
         return;

@@ -12,9 +12,6 @@ enum { STORE_AGAIN_MS = 2000, OUTLIER_SAID_MS = 10000 };
 struct reduce_fragment {
     uint64_t made_version;   /* of the mean in the slot, stored or not */
     uint64_t store_again_ms; /* the disk refused it: when to try again; 0: it did not */
-    uint64_t stored_waits;   /* version of our result, durable, to be counted when nobody reads; 0: none */
-    bool stored_ours;        /* the ledger's result of that version is the one we made last */
-    struct ledger_key stored; /* which one it is */
     uint64_t mean_waits;     /* version whose mean waits for jobs that are under way; 0: none */
     struct bitset mean_have; /* from these contributions */
 };
@@ -349,31 +346,22 @@ static enum err run_store(struct job *job, struct jobs_scratch *scratch)
     return j->ours ? ledger_append(ledger, &ours, j->slot->data, j->slot->bytes, true) : ledger_sync(ledger);
 }
 
-/* Our result is durable: its residual moves, unless a checkpoint is just reading the one before. Until then it counts
- * as a user of the cut it was made in. */
-static void try_commit(struct reduce *reduce, uint32_t f)
+/* Our result is durable; its residual moves when it is applied, which it need not be if an epoch begins. */
+static void stored(struct reduce *reduce, uint32_t f, const struct store_job *j)
 {
     struct desk *desk = reduce->desk;
-    struct reduce_fragment *fragment = &reduce->fragments[f];
-    uint64_t version = fragment->stored_waits;
-    if (version == 0 || desk->fragments[f].readers > 0)
-        return;
-    fragment->stored_waits = 0;
-    if (fragment->stored_ours)
-        replica_commit_owner(desk->conf.replica, f);
+    desk->fragments[f].made = j->ours ? j->there.digest : (struct digest){{0}};
     desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
                                          .fragment = f,
-                                         .version = version,
-                                         .epoch = fragment->stored.epoch,
-                                         .owner = fragment->stored.owner,
-                                         .hash = fragment->stored.digest,
+                                         .version = j->version,
+                                         .epoch = j->there.epoch,
+                                         .owner = j->there.owner,
+                                         .hash = j->there.digest,
                                          .member = desk_self(desk)});
-    desk_use_end(desk, f);
 }
 
 void reduce_unread(struct reduce *reduce, uint32_t f)
 {
-    try_commit(reduce, f);
     try_mean(reduce, f);
 }
 
@@ -389,20 +377,15 @@ static void done_store(struct job *job)
     if (job->err != ERR_OK) {
         desk_disk_failed(reduce->desk, job->text);
         fragment->store_again_ms = there ? reduce->desk->now_ms + STORE_AGAIN_MS : 0;
-        desk_use_end(reduce->desk, f);
     } else {
         desk_disk_works(reduce->desk);
         fragment->store_again_ms = 0;
-        if (fragment->stored_waits != 0) /* for readers, of the same: one of the two is the user */
-            desk_use_end(reduce->desk, f);
-        fragment->stored_waits = j->version;
-        fragment->stored_ours = j->ours;
-        fragment->stored = j->there;
         j->slot->epoch = j->there.epoch;
         j->slot->version = there && j->ours ? j->version : 0; /* another one that stands is sent from the ledger */
+        stored(reduce, f, j);
     }
     job_pool_give(&reduce->stores, j);
-    try_commit(reduce, f);
+    desk_use_end(reduce->desk, f);
 }
 
 void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version)

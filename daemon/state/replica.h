@@ -126,8 +126,12 @@ uint64_t replica_feedback_cuts(const struct replica *replica, uint32_t f);
 void replica_commit(struct replica *replica, uint32_t f, uint64_t shards);
 /* It counts what is not known any more: nothing is added there. */
 void replica_forget(struct replica *replica, uint32_t f, uint64_t shards);
-/* Our mean became the truth: the owner's residual moves, once. Of one that an earlier cut made, none is kept. */
+/* Our result was applied: the residual of the mean that was made last moves. */
 void replica_commit_owner(struct replica *replica, uint32_t f);
+/* Whether a mean was made in the present parts, and not committed. */
+bool replica_owner_pending(const struct replica *replica, uint32_t f);
+/* A result of ours was applied whose residual is not known any more: what we had left of these shards is in it. */
+void replica_forget_owner(struct replica *replica, uint32_t f, uint64_t shards);
 
 /* One outer step on these shards. Residuals stay as they are. */
 ERR_MUST_CHECK enum err replica_apply(struct replica *replica, uint32_t f, uint64_t shards,

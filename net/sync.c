@@ -182,7 +182,7 @@ bool sync_held(const struct sync *sync, uint32_t f, uint32_t p, struct digest *d
 {
     const struct sync_parts *parts = &sync->fragments[f].parts;
     *digest = parts->digest[p];
-    *acknowledged = (parts->acknowledged >> p & 1) != 0;
+    *acknowledged = sync->conf.view.votes && (parts->acknowledged >> p & 1) != 0;
     return (parts->held >> p & 1) != 0;
 }
 

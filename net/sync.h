@@ -77,7 +77,8 @@ bool sync_in_doubt(const struct sync *sync, uint32_t f);
 
 /* The parts of the version after the fragment's, borrowed until the next event; 0: its epoch is not known. */
 uint32_t sync_parts(const struct sync *sync, uint32_t f, const struct chain_part **parts);
-/* Whether the result of part `p` of these is here, and its digest; `*acknowledged`: and we say so in heartbeats. */
+/* Whether the result of part `p` of these is here, and its digest; `*acknowledged`: and we say so in heartbeats, as a
+ * voter whose disk is not in doubt does of what it had before its seal. */
 bool sync_held(const struct sync *sync, uint32_t f, uint32_t p, struct digest *digest, bool *acknowledged);
 
 /* False if a contribution to `version` starts from another version - 1 than ours. Unknown counts as fine. */

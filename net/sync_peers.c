@@ -187,18 +187,25 @@ static bool fetch_results(struct sync *sync, uint32_t f)
     return asked;
 }
 
+/* Whether anybody who is up has a result that we lack. */
+static bool someone_has(const struct sync *sync, uint32_t f, uint32_t p)
+{
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (sync_core_other(sync, i) && sync->peers[i].up && (wanted(sync, f, p) || sync_certify_has(sync, f, i, p)))
+            return true;
+    return false;
+}
+
 static bool someone_holds_more(const struct sync *sync, uint32_t f)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
-    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
-        if (!sync_core_other(sync, i) || !sync->peers[i].up)
-            continue;
-        if (sync->peers[i].fragments[f].version > fragment->own.version)
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (sync_core_other(sync, i) && sync->peers[i].up &&
+            sync->peers[i].fragments[f].version > fragment->own.version)
             return true;
-        for (uint32_t p = 0; p < fragment->parts.count; p++)
-            if (wanted(sync, f, p) || (!(fragment->parts.held >> p & 1) && sync_certify_has(sync, f, i, p)))
-                return true;
-    }
+    for (uint32_t p = 0; p < fragment->parts.count; p++)
+        if (!(fragment->parts.held >> p & 1) && someone_has(sync, f, p))
+            return true;
     return false;
 }
 

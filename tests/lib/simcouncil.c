@@ -157,13 +157,22 @@ static void begin_epoch(uint32_t i, uint64_t epoch)
     sim_drain(i);
 }
 
+/* Whether all who know the newest record are gone for good. Those who accepted it are a majority, and find it. */
+static bool only_accepted(void)
+{
+    for (uint32_t k = 0; k < sim->n; k++)
+        if (!sim->island[k].gone && sim->island[k].disk.epoch == sim->council.epoch)
+            return false;
+    return true;
+}
+
 void sim_learn(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
     if (island->epoch == sim->council.epoch || !sim_chance(10))
         return;
     for (uint32_t k = 0; k < sim->n; k++)
-        if (k != i && reachable(i, k) && sim->island[k].epoch > island->epoch) {
+        if ((k != i && reachable(i, k) && sim->island[k].epoch > island->epoch) || only_accepted()) {
             begin_epoch(i, island->epoch + 1);
             return;
         }

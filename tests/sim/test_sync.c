@@ -6,7 +6,8 @@
  *   - one truth: one result of a shard is ever applied, by whomever; all islands that reach a version of a fragment
  *     have the same hash, and in the end all are at the same version;
  *   - no work counted twice, and none lost on islands nothing was killed on;
- *   - nobody stands still for ever: PROGRESS_MS after the last trouble every fragment has moved on;
+ *   - nobody stands still for ever: PROGRESS_MS after the last trouble every fragment has moved on, or, where memory
+ *     was damaged and it is open whose state is right, DISPUTE_MS after it;
  *   - what waits to be sent is bounded, however long a link is away.
  * A failure prints the seed; TEST_SEED=n repeats it, TEST_SEEDS=n changes how many are tried.
  */
@@ -18,7 +19,7 @@
 #include "common/digest.h"
 #include "net/sync.h"
 
-enum { WORK_MS = 60000, PROGRESS_MS = 20000, MANY_WORK_MS = 20000, HEAL_MS = 180000 };
+enum { WORK_MS = 60000, PROGRESS_MS = 20000, DISPUTE_MS = 60000, MANY_WORK_MS = 20000, HEAL_MS = 180000 };
 
 static uint32_t most_waiting;
 static uint64_t epochs;
@@ -145,7 +146,7 @@ static uint64_t reached(uint32_t f)
 
 static void run_world(uint64_t work_ms)
 {
-    uint64_t before[SIM_F_MAX];
+    uint64_t before[SIM_F_MAX], progress_ms = sim->flips ? DISPUTE_MS : PROGRESS_MS;
     sim_found();
     for (uint32_t i = 0; i < sim->n; i++)
         if (sim->island[i].enrolled)
@@ -156,7 +157,7 @@ static void run_world(uint64_t work_ms)
     sim->loss_percent = 0;
     for (uint32_t f = 0; f < sim->fragments; f++)
         before[f] = reached(f);
-    while (sim->now_ms < work_ms + PROGRESS_MS) /* everyone is back and has worked a little more */
+    while (sim->now_ms < work_ms + progress_ms) /* everyone is back and has worked a little more */
         advance();
     for (uint32_t f = 0; f < sim->fragments; f++) {
         if (reached(f) <= before[f])

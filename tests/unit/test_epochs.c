@@ -1,0 +1,698 @@
+/* The protocol's core through epochs, each rule alone: what counts when, what a seal forbids, what is kept and what is
+ * made anew when the next epoch begins. tests/sim has the whole of it. */
+#include "tests/lib/talk.h"
+
+#include "common/digest.h"
+#include "tests/lib/roster.h"
+
+static const struct owner_rule everyone = {0};
+
+static void applied(uint64_t version)
+{
+    talk_happens((struct sync_event){.type = SYNC_EV_APPLIED, .hash = talk_hash_named('a', version)});
+}
+
+/* The shards of an owner's part in the present record. */
+static uint64_t shards_of(uint32_t owner)
+{
+    const struct chain_part *parts;
+    uint32_t count = sync_parts(talk_sync, 0, &parts);
+    for (uint32_t p = 0; p < count; p++)
+        if (parts[p].owner == roster_id(owner))
+            return parts[p].shards;
+    return 0;
+}
+
+/* Whether the result of that owner's part is here, and whether we say so. */
+static bool held(uint32_t owner, uint64_t epoch, bool *told)
+{
+    const struct chain_part *parts;
+    struct digest digest;
+    uint32_t count = sync_parts(talk_sync, 0, &parts);
+    *told = false;
+    for (uint32_t p = 0; p < count; p++)
+        if (parts[p].owner == roster_id(owner) && parts[p].epoch == epoch)
+            return sync_held(talk_sync, 0, p, &digest, told);
+    return false;
+}
+
+static bool held_and_told(uint32_t owner, uint64_t epoch)
+{
+    bool told;
+    return held(owner, epoch, &told) && told;
+}
+
+static bool held_in_silence(uint32_t owner, uint64_t epoch)
+{
+    bool told;
+    return held(owner, epoch, &told) && !told;
+}
+
+static void an_epoch_later(void)
+{
+    struct record record = talk_draft();
+    roster_start(&record, 0, 4);
+    talk_begin_epoch(&record);
+}
+
+/* ---- what counts ---- */
+
+static void nothing_is_applied_before_it_is_certified(void **state)
+{
+    (void)state;
+    talk_among(3, 2, 1, 4, everyone);
+    talk_stored(0, 5, 0);
+    assert_null(talk_ordered(SYNC_DO_APPLY)); /* who made it has not said that it is on its disk */
+    assert_int_equal(sync_uncertified(talk_sync, 0), 1);
+    talk_tick(60000);
+    assert_null(talk_ordered(SYNC_DO_APPLY));
+    talk_shows(0, 0);
+    assert_non_null(talk_ordered(SYNC_DO_APPLY));
+    assert_int_equal(talk_ordered(SYNC_DO_APPLY)->version, 5);
+    talk_ends(NULL);
+    /* Of five voters, two are not enough. */
+    talk_among(5, 2, 3, 4, everyone);
+    talk_stored(0, 5, 0);
+    talk_stored(1, 5, 1);
+    talk_shows(0, 0);
+    talk_shows(1, 1);
+    assert_null(talk_ordered(SYNC_DO_APPLY));
+    talk_shows(3, 0);
+    assert_null(talk_ordered(SYNC_DO_APPLY)); /* of one part, not of the other */
+    talk_shows(0, 1);
+    assert_non_null(talk_ordered(SYNC_DO_APPLY));
+    talk_ends(NULL);
+}
+
+/* Who trains only is as good as nobody, whatever it holds; so is a voter who keeps digests. */
+static void only_voters_that_keep_bytes_certify(void **state)
+{
+    (void)state;
+    talk_among(4, 3, 1, 4, everyone);
+    struct record record = talk_draft();
+    roster_start(&record, 0, 4);
+    roster_role(&record, 1, RECORD_CONTRIBUTOR, false);
+    roster_role(&record, 3, RECORD_CONTRIBUTOR, false); /* ourselves */
+    talk_begin_epoch(&record);
+    for (uint32_t i = 0; i < 3; i++)
+        talk_follows(i);
+    talk_stored(0, 5, 0);
+    talk_shows(1, 0);
+    assert_null(talk_ordered(SYNC_DO_APPLY));
+    talk_shows(0, 0);
+    assert_null(talk_ordered(SYNC_DO_APPLY)); /* our own copy does not count */
+    talk_shows(2, 0);
+    assert_non_null(talk_ordered(SYNC_DO_APPLY));
+    talk_ends(NULL);
+}
+
+static void two_results_of_one_owner_do_not_certify_each_other(void **state)
+{
+    (void)state;
+    struct digest other = talk_result_named('b', 0, 5, 0);
+    talk_among(3, 2, 1, 4, everyone);
+    talk_stored(0, 5, 0);
+    talk_shows_digest(0, 0, &other);
+    talk_hear(0);
+    talk_shows_digest(1, 0, &other);
+    talk_hear(1);
+    assert_null(talk_ordered(SYNC_DO_APPLY));
+    talk_shows(1, 0);
+    assert_non_null(talk_ordered(SYNC_DO_APPLY));
+    talk_ends(NULL);
+}
+
+/* A voter that is a version ahead has the results of ours; unless it is an epoch ahead, too, and has made that version
+ * of others than those we know. */
+static void who_is_an_epoch_ahead_confirms_nothing(void **state)
+{
+    (void)state;
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+        talk_among(3, 2, 1, 4, everyone);
+        talk_stored(0, 5, 0);
+        talk_is_at(1, 5);
+        talk_epoch_of[1] = epoch;
+        talk_hear(1);
+        assert_int_equal(talk_ordered(SYNC_DO_APPLY) != NULL, epoch == 0);
+        talk_ends(NULL);
+    }
+}
+
+/* What was said in another epoch is of other parts. */
+static void what_is_held_counts_in_its_epoch_alone(void **state)
+{
+    (void)state;
+    for (uint64_t epoch = 0; epoch < 3; epoch++) {
+        talk_among(3, 2, 1, 4, everyone);
+        an_epoch_later();
+        talk_stored(0, 5, 0);
+        struct digest digest = talk_result_named('a', 0, 5, 1);
+        talk_epoch_of[0] = epoch;
+        talk_shows_digest(0, 0, &digest);
+        talk_said[0].contributed = 5;
+        talk_hear(0);
+        assert_int_equal(talk_ordered(SYNC_DO_APPLY) != NULL, epoch == 1);
+        assert_int_equal(sync_heard(talk_sync, 0, 0).contributed, epoch == 1 ? 5 : 0);
+        assert_int_equal(sync_heard(talk_sync, 0, 0).version, 4);
+        talk_ends(NULL);
+    }
+    /* Nor does what was said before the epoch began. */
+    talk_among(3, 2, 1, 4, everyone);
+    talk_shows(0, 0);
+    an_epoch_later();
+    struct digest digest = talk_result_named('a', 0, 5, 0);
+    talk_happens((struct sync_event){
+        .type = SYNC_EV_STORED, .version = 5, .epoch = 1, .owner = roster_id(0), .hash = digest, .member = 0});
+    assert_null(talk_ordered(SYNC_DO_APPLY));
+    talk_ends(NULL);
+}
+
+/* A version at the start of the epoch, or before it, is what the record takes for granted. */
+static void a_version_before_the_start_needs_no_word(void **state)
+{
+    (void)state;
+    talk_among(3, 2, 3, 4, everyone);
+    struct record record = talk_draft();
+    roster_start(&record, 0, 6);
+    talk_begin_epoch(&record);
+    for (uint64_t version = 5; version < 8; version++) {
+        uint64_t epoch = version > 6;
+        talk_stored_of(0, version, epoch, 0);
+        assert_null(talk_ordered(SYNC_DO_APPLY));
+        talk_stored_of(1, version, epoch, 1);
+        assert_int_equal(talk_ordered(SYNC_DO_APPLY) != NULL, version <= 6);
+        if (version <= 6)
+            applied(version);
+    }
+    talk_ends(NULL);
+}
+
+/* ---- the seal ---- */
+
+static void after_the_seal_nothing_is_acknowledged(void **state)
+{
+    (void)state;
+    talk_among(3, 2, 3, 4, everyone);
+    talk_stored(0, 5, 0);
+    assert_true(held_and_told(0, 0));
+    sync_seal(talk_sync);
+    assert_true(sync_sealed(talk_sync));
+    talk_stored(1, 5, 1);
+    assert_true(held_and_told(0, 0));
+    assert_true(held_in_silence(1, 0));
+    talk_shows(0, 0);
+    talk_shows(0, 1);
+    assert_null(talk_ordered(SYNC_DO_APPLY)); /* not by our word */
+    talk_shows(1, 1);
+    assert_non_null(talk_ordered(SYNC_DO_APPLY)); /* but by others' */
+    applied(5);
+    talk_stored(0, 6, 0);
+    assert_true(held_in_silence(0, 0));
+    talk_ends(NULL);
+}
+
+/* Who is sealed stores only what counts already, or what a record is to carry. */
+static void after_the_seal_results_are_not_taken_in(void **state)
+{
+    (void)state;
+    talk_among(3, 2, 3, 4, everyone);
+    struct wire_key first = talk_result_key(5, 0), second = talk_result_key(5, 1);
+    sync_seal(talk_sync);
+    assert_int_equal(sync_wants(talk_sync, &first, 0), SYNC_NOT_YET);
+    sync_want(talk_sync, 0, 5, 0, roster_id(0));
+    assert_int_equal(sync_wants(talk_sync, &first, 0), SYNC_WANT);
+    assert_int_equal(sync_wants(talk_sync, &second, 1), SYNC_NOT_YET);
+    sync_want(talk_sync, 0, 6, 0, roster_id(1));
+    sync_want(talk_sync, 0, 5, 1, roster_id(1));
+    sync_want(talk_sync, 0, 5, 0, roster_id(2));
+    assert_int_equal(sync_wants(talk_sync, &second, 1), SYNC_NOT_YET);
+    talk_is_at(0, 5);
+    talk_hear(0);
+    assert_int_equal(sync_wants(talk_sync, &second, 1), SYNC_WANT);
+    talk_ends(NULL);
+}
+
+/* A voter that has applied the version knows all its results certified: of them our word may be given, or who is two
+ * versions behind when a run is sealed could never come up with it. */
+static void what_counts_already_is_acknowledged_after_the_seal(void **state)
+{
+    (void)state;
+    for (int heard_first = 0; heard_first < 2; heard_first++) {
+        talk_among(3, 2, 1, 4, everyone);
+        talk_goes_away(1);
+        sync_seal(talk_sync);
+        talk_is_at(0, 6);
+        if (heard_first)
+            talk_hear(0);
+        talk_stored(0, 5, 0);
+        if (!heard_first) {
+            assert_true(held_in_silence(0, 0));
+            talk_hear(0);
+        }
+        assert_true(held_and_told(0, 0));
+        assert_non_null(talk_ordered(SYNC_DO_APPLY));
+        applied(5);
+        talk_stored(0, 6, 0);
+        assert_non_null(talk_ordered(SYNC_DO_APPLY));
+        talk_ends(NULL);
+    }
+    talk_among(3, 2, 1, 4, everyone);
+    sync_seal(talk_sync);
+    talk_is_at(0, 5);
+    talk_epoch_of[0] = 1; /* it made that version of what we do not know */
+    talk_hear(0);
+    talk_stored(0, 5, 0);
+    assert_true(held_in_silence(0, 0));
+    talk_ends(NULL);
+}
+
+/* Whoever has it need not say so: it may have come after its seal. */
+static void what_a_record_carries_is_asked_of_everyone(void **state)
+{
+    (void)state;
+    talk_among(4, 3, 1, 4, everyone);
+    sync_seal(talk_sync);
+    talk_tick(10000);
+    assert_int_equal(talk_asked_for(0), UINT32_MAX);
+    sync_want(talk_sync, 0, 5, 0, roster_id(0));
+    uint64_t asked = 0;
+    for (int t = 0; t < 100; t++) {
+        talk_tick(100);
+        if (talk_asked_for(0) != UINT32_MAX)
+            asked |= (uint64_t)1 << talk_asked_for(0);
+    }
+    assert_int_equal(asked, 7);
+    talk_stored(0, 5, 1);
+    talk_tick(10000);
+    assert_int_equal(talk_asked_for(0), UINT32_MAX);
+    talk_ends(NULL);
+}
+
+/* What a job makes while the seal comes is named by nobody: it is not stored, and not sent. */
+static void a_result_that_the_seal_overtakes_is_not_published(void **state)
+{
+    (void)state;
+    for (int storing = 0; storing < 2; storing++) {
+        talk_among(3, 0, 1, 4, (struct owner_rule){.quorum = 1});
+        talk_contributes(1, 5);
+        assert_non_null(talk_ordered(SYNC_DO_REDUCE));
+        if (storing)
+            talk_happens((struct sync_event){.type = SYNC_EV_REDUCED});
+        sync_seal(talk_sync);
+        if (storing)
+            talk_stored(0, 5, 0);
+        else
+            talk_happens((struct sync_event){.type = SYNC_EV_REDUCED});
+        assert_null(talk_ordered(SYNC_DO_STORE));
+        assert_null(talk_ordered(SYNC_DO_SEND));
+        assert_false(held_and_told(0, 0));
+        talk_contributes(2, 5);
+        talk_tick(10000);
+        assert_null(talk_ordered(SYNC_DO_REDUCE)); /* sealed */
+        /* The record does not know it: the round is made anew. */
+        an_epoch_later();
+        assert_false(held_in_silence(0, 1) || held_and_told(0, 1));
+        talk_contributes(1, 5);
+        assert_non_null(talk_ordered(SYNC_DO_REDUCE));
+        talk_ends(NULL);
+    }
+}
+
+/* ---- results when an epoch begins ---- */
+
+/* Two made results in epoch 0; the record carries that of member 0, by digest. */
+static struct record record_with_one(char name)
+{
+    struct record record = talk_draft();
+    struct digest digest = talk_result_named(name, 0, 5, 0);
+    roster_start(&record, 0, 4);
+    roster_carry(&record, 0, 0, 0, shards_of(0), &digest);
+    return record;
+}
+
+static void a_carried_result_counts_and_others_are_dropped(void **state)
+{
+    (void)state;
+    talk_among(4, 3, 3, 4, everyone);
+    sync_seal(talk_sync);
+    talk_stored(0, 5, 0); /* after the seal */
+    talk_stored(1, 5, 1);
+    struct record record = record_with_one('a');
+    talk_begin_epoch(&record);
+    assert_false(sync_sealed(talk_sync));
+    assert_true(held_and_told(0, 0));
+    assert_false(held_and_told(1, 0) || held_in_silence(1, 0));
+    assert_int_equal(sync_uncertified(talk_sync, 0), 0);
+    struct wire_key old = talk_result_key(5, 1), new = old;
+    old.epoch = 0;
+    assert_int_equal(sync_wants(talk_sync, &old, 1), SYNC_NOT_NEEDED);
+    assert_int_equal(sync_wants(talk_sync, &new, 1), SYNC_WANT);
+    new.epoch = 2;
+    assert_int_equal(sync_wants(talk_sync, &new, 1), SYNC_NOT_YET); /* that epoch may keep it */
+    talk_stored_of(1, 5, 0, 1);
+    assert_false(held_and_told(1, 0));
+    talk_stored(1, 5, 1);
+    assert_int_equal(sync_uncertified(talk_sync, 0), 1);
+    talk_follows(0);
+    talk_shows(0, 1);
+    assert_null(talk_ordered(SYNC_DO_APPLY));
+    talk_follows(1);
+    talk_shows(1, 1);
+    assert_non_null(talk_ordered(SYNC_DO_APPLY)); /* the carried one needs nobody's word */
+    talk_ends(NULL);
+}
+
+/* Another result of that owner than the one that the record names, whenever it comes. */
+static void a_result_that_is_not_the_carried_one_does_not_count(void **state)
+{
+    (void)state;
+    talk_among(3, 2, 1, 4, everyone);
+    talk_stored(0, 5, 0);
+    struct record record = record_with_one('b');
+    talk_begin_epoch(&record);
+    assert_null(talk_ordered(SYNC_DO_APPLY));
+    assert_false(held_and_told(0, 0) || held_in_silence(0, 0));
+    talk_stored_of(0, 5, 0, 0);
+    assert_null(talk_ordered(SYNC_DO_APPLY));
+    assert_false(held_and_told(0, 0) || held_in_silence(0, 0));
+    struct digest digest = talk_result_named('b', 0, 5, 0);
+    talk_happens((struct sync_event){
+        .type = SYNC_EV_STORED, .version = 5, .epoch = 0, .owner = roster_id(0), .hash = digest, .member = 0});
+    assert_non_null(talk_ordered(SYNC_DO_APPLY));
+    talk_ends(NULL);
+}
+
+/* An owner whose result is carried, and who owns more in the new epoch: what others show of the carried one is not a
+ * result of its new part that it has lost. */
+static void a_carried_result_of_ours_is_not_a_lost_one(void **state)
+{
+    (void)state;
+    talk_among(3, 0, 3, 4, everyone);
+    talk_stored(0, 5, 0);
+    struct record record = record_with_one('a');
+    roster_role(&record, 1, RECORD_AWAY, true);
+    roster_map(&record, (uint32_t[]){0}, 1);
+    talk_begin_epoch(&record);
+    talk_follows(2);
+    struct digest digest = talk_result_named('a', 0, 5, 0);
+    talk_shows_digest(2, 0, &digest);
+    talk_hear(2);
+    talk_contributes(2, 5);
+    assert_non_null(talk_ordered(SYNC_DO_REDUCE)); /* member 1 does not take part any more */
+    talk_happens((struct sync_event){.type = SYNC_EV_REDUCED});
+    assert_non_null(talk_ordered(SYNC_DO_STORE));
+    /* Nor is it a reason to ask for it. */
+    for (int t = 0; t < 50; t++) {
+        talk_tick(100);
+        assert_int_equal(talk_asked_for(0), UINT32_MAX);
+    }
+    talk_ends(NULL);
+}
+
+/* ---- contributions when an epoch begins ---- */
+
+static void a_contribution_is_encoded_anew_for_the_new_owners(void **state)
+{
+    (void)state;
+    talk_among(4, 3, 3, 4, everyone);
+    talk_we_contribute();
+    assert_non_null(talk_sent_to(0));
+    assert_int_equal(talk_sent_to(0)->key.epoch, 0);
+    assert_non_null(talk_sent_to(1));
+    struct record record = talk_draft();
+    roster_start(&record, 0, 4);
+    roster_map(&record, (uint32_t[]){1, 2}, 2);
+    talk_begin_epoch(&record);
+    assert_non_null(talk_ordered(SYNC_DO_RETIRE));
+    assert_int_equal(talk_ordered(SYNC_DO_RETIRE)->version, 5);
+    assert_non_null(talk_ordered(SYNC_DO_ENCODE));
+    assert_int_equal(talk_ordered(SYNC_DO_ENCODE)->version, 5);
+    assert_int_equal(sync_own(talk_sync, 0).contributed, 4); /* of these nobody has it */
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_ENCODING);
+    talk_happens((struct sync_event){.type = SYNC_EV_ENCODED});
+    assert_null(talk_sent_to(0));
+    for (uint32_t owner = 1; owner < 3; owner++) {
+        assert_non_null(talk_sent_to(owner));
+        assert_int_equal(talk_sent_to(owner)->key.epoch, 1);
+        assert_int_equal(talk_sent_to(owner)->key.owner, roster_id(owner));
+        assert_int_equal(talk_sent_to(owner)->key.island, roster_id(3));
+    }
+    assert_int_equal(sync_own(talk_sync, 0).contributed, 5);
+    talk_ends(NULL);
+}
+
+/* Not to whose result is carried. */
+static void nothing_is_sent_for_a_carried_result(void **state)
+{
+    (void)state;
+    talk_among(4, 3, 3, 4, everyone);
+    talk_we_contribute();
+    struct record record = record_with_one('a');
+    talk_begin_epoch(&record);
+    talk_happens((struct sync_event){.type = SYNC_EV_ENCODED});
+    assert_null(talk_sent_to(0));
+    assert_non_null(talk_sent_to(1));
+    talk_ends(NULL);
+}
+
+static void an_epoch_that_begins_while_we_encode_encodes_once_more(void **state)
+{
+    (void)state;
+    talk_among(3, 2, 3, 4, everyone);
+    talk_happens((struct sync_event){.type = SYNC_EV_TRAINER_UP, .version = 4});
+    talk_happens((struct sync_event){.type = SYNC_EV_SNAPSHOT});
+    an_epoch_later();
+    assert_null(talk_ordered(SYNC_DO_ENCODE)); /* one at a time */
+    talk_happens((struct sync_event){.type = SYNC_EV_ENCODED});
+    assert_null(talk_ordered(SYNC_DO_SEND));
+    assert_non_null(talk_ordered(SYNC_DO_ENCODE));
+    talk_happens((struct sync_event){.type = SYNC_EV_ENCODED});
+    assert_non_null(talk_sent_to(0));
+    assert_null(talk_ordered(SYNC_DO_ENCODE));
+    /* It is over if the snapshot was refused. */
+    talk_ends(NULL);
+    talk_among(3, 2, 3, 4, everyone);
+    talk_happens((struct sync_event){.type = SYNC_EV_TRAINER_UP, .version = 4});
+    talk_happens((struct sync_event){.type = SYNC_EV_SNAPSHOT});
+    an_epoch_later();
+    talk_happens((struct sync_event){.type = SYNC_EV_REFUSED});
+    talk_happens((struct sync_event){.type = SYNC_EV_SNAPSHOT});
+    talk_happens((struct sync_event){.type = SYNC_EV_ENCODED});
+    assert_non_null(talk_sent_to(0));
+    talk_ends(NULL);
+}
+
+static void an_owner_takes_contributions_of_its_epoch(void **state)
+{
+    (void)state;
+    talk_among(3, 0, 1, 4, everyone);
+    talk_contributes(1, 5);
+    assert_true(bitset_has(&sync_owner(talk_sync, 0)->have, 1));
+    an_epoch_later();
+    assert_true(bitset_empty(&sync_owner(talk_sync, 0)->have)); /* it was for other shards */
+    struct wire_key key = talk_contribution_key(5, 0, 1);
+    assert_int_equal(sync_wants(talk_sync, &key, 1), SYNC_WANT);
+    assert_int_equal(sync_wants(talk_sync, &key, 2), SYNC_NOT_NEEDED); /* it is not its own */
+    key.epoch = 0;
+    assert_int_equal(sync_wants(talk_sync, &key, 1), SYNC_NOT_NEEDED);
+    talk_happens((struct sync_event){.type = SYNC_EV_CONTRIBUTION, .member = 1, .version = 5, .epoch = 0});
+    talk_happens((struct sync_event){.type = SYNC_EV_CONTRIBUTION, .member = 1, .version = 5, .epoch = 2});
+    talk_happens((struct sync_event){.type = SYNC_EV_CONTRIBUTION_REFUSED, .member = 2, .version = 5, .epoch = 0});
+    assert_true(bitset_empty(&sync_owner(talk_sync, 0)->have));
+    assert_true(bitset_empty(&sync_owner(talk_sync, 0)->refused));
+    key.epoch = 2;
+    assert_int_equal(sync_wants(talk_sync, &key, 1), SYNC_NOT_YET);
+    talk_ends(NULL);
+}
+
+/* An owner whose result of a round is on its disk when the seal comes, and is not carried, makes that round anew: a
+ * contribution to it that arrives before the owner has learned of the epoch is not refused as one to a round that is
+ * over. */
+static void a_contribution_of_the_next_epoch_waits_for_it(void **state)
+{
+    (void)state;
+    talk_among(3, 0, 1, 4, (struct owner_rule){.quorum = 1});
+    talk_contributes(1, 5);
+    talk_happens((struct sync_event){.type = SYNC_EV_REDUCED});
+    talk_stored(0, 5, 0);
+    assert_int_equal(sync_owner(talk_sync, 0)->round, 6);
+    struct wire_key key = talk_contribution_key(5, 0, 1);
+    assert_int_equal(sync_wants(talk_sync, &key, 1), SYNC_NOT_NEEDED);
+    key.epoch = 1;
+    assert_int_equal(sync_wants(talk_sync, &key, 1), SYNC_NOT_YET);
+    an_epoch_later();
+    assert_int_equal(sync_owner(talk_sync, 0)->round, 5);
+    assert_int_equal(sync_wants(talk_sync, &key, 1), SYNC_WANT);
+    talk_ends(NULL);
+}
+
+/* ---- an epoch that begins while something else goes on ---- */
+
+static void what_is_being_applied_stands_in_every_epoch(void **state)
+{
+    (void)state;
+    talk_among(3, 2, 1, 4, everyone);
+    talk_we_contribute();
+    talk_stored(0, 5, 0);
+    talk_shows(0, 0);
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_APPLYING);
+    struct record record = talk_draft();
+    roster_start(&record, 0, 5);
+    talk_begin_epoch(&record);
+    assert_null(talk_ordered(SYNC_DO_ENCODE));
+    assert_null(talk_ordered(SYNC_DO_APPLY)); /* once is enough */
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_APPLYING);
+    applied(5);
+    assert_int_equal(sync_own(talk_sync, 0).version, 5);
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_MIXING);
+    /* Likewise while the trainer takes the anchor in. */
+    record = talk_draft();
+    talk_begin_epoch(&record);
+    assert_null(talk_ordered(SYNC_DO_ENCODE));
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_MIXING);
+    talk_happens((struct sync_event){.type = SYNC_EV_MIXED});
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_IDLE);
+    talk_ends(NULL);
+}
+
+/* It takes the state, and what belongs to it in the new epoch. */
+static void a_repair_goes_on_in_the_new_epoch(void **state)
+{
+    (void)state;
+    talk_among(3, 2, 3, 4, everyone);
+    talk_happens((struct sync_event){.type = SYNC_EV_LOST, .member = 0});
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+    struct record record = talk_draft();
+    roster_start(&record, 0, 9);
+    roster_map(&record, (uint32_t[]){0}, 1);
+    talk_begin_epoch(&record);
+    assert_null(talk_ordered(SYNC_DO_ENCODE));
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+    const struct chain_part *parts;
+    assert_int_equal(sync_parts(talk_sync, 0, &parts), 2); /* of version 5 */
+    talk_happens((struct sync_event){.type = SYNC_EV_INSTALLED, .version = 9, .hash = talk_hash_named('a', 9)});
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_LISTENING);
+    assert_int_equal(sync_parts(talk_sync, 0, &parts), 1);
+    assert_int_equal(parts[0].epoch, 1);
+    talk_ends(NULL);
+}
+
+/* ---- who makes a result, and who is waited for ---- */
+
+static void an_owner_behind_its_own_fragment_does_not_close(void **state)
+{
+    (void)state;
+    talk_among(3, 0, 1, 4, everyone);
+    talk_contributes(1, 5);
+    talk_contributes(2, 5);
+    talk_happens((struct sync_event){.type = SYNC_EV_REDUCED});
+    talk_stored(0, 5, 0);
+    assert_int_equal(sync_owner(talk_sync, 0)->round, 6);
+    talk_contributes(1, 6);
+    talk_contributes(2, 6);
+    talk_tick(10000);
+    assert_null(talk_ordered(SYNC_DO_REDUCE)); /* version 5 is not certified: it may be made anew */
+    talk_shows(1, 0);
+    assert_non_null(talk_ordered(SYNC_DO_APPLY));
+    applied(5);
+    talk_tick(100);
+    assert_non_null(talk_ordered(SYNC_DO_REDUCE));
+    talk_ends(NULL);
+}
+
+/* Nobody makes results of a part that is somebody else's, or while its disk is in doubt. */
+static void who_does_not_vote_makes_no_result(void **state)
+{
+    (void)state;
+    for (int doubt = 0; doubt < 2; doubt++) {
+        talk_among(3, 0, 1, 4, everyone);
+        struct sync_view view = roster_view(talk_chain, 0, (uint32_t[]){roster_id(0), roster_id(1), roster_id(2)}, 3);
+        view.votes = !doubt;
+        assert_ok(sync_begin_epoch(talk_sync, &view, talk_now_ms));
+        struct sync_action action;
+        while (sync_action(talk_sync, &action))
+            continue;
+        talk_hear(1);
+        talk_hear(2);
+        talk_contributes(1, 5);
+        talk_contributes(2, 5);
+        assert_int_equal(talk_ordered(SYNC_DO_REDUCE) != NULL, !doubt);
+        talk_stored(0, 5, 1);
+        assert_int_equal(held_and_told(0, 0), !doubt); /* nor is its word given */
+        talk_shows(1, 0);
+        assert_int_equal(talk_ordered(SYNC_DO_APPLY) != NULL, !doubt);
+        talk_shows(2, 0);
+        assert_int_equal(sync_state(talk_sync, 0), SYNC_APPLYING);
+        talk_ends(NULL);
+    }
+}
+
+static void who_does_not_take_part_is_not_waited_for(void **state)
+{
+    (void)state;
+    talk_among(4, 0, 1, 4, everyone);
+    talk_contributes(1, 5);
+    talk_contributes(2, 5);
+    talk_tick(60000);
+    assert_null(talk_ordered(SYNC_DO_REDUCE)); /* without member 3 */
+    struct record record = talk_draft();
+    roster_start(&record, 0, 4);
+    roster_role(&record, 3, RECORD_AWAY, true);
+    talk_begin_epoch(&record);
+    talk_contributes(1, 5);
+    assert_null(talk_ordered(SYNC_DO_REDUCE));
+    talk_contributes(2, 5);
+    assert_non_null(talk_ordered(SYNC_DO_REDUCE));
+    talk_ends(NULL);
+}
+
+/* What it sends counts all the same. */
+static void who_does_not_take_part_may_contribute(void **state)
+{
+    (void)state;
+    talk_among(3, 0, 1, 4, everyone);
+    struct record record = talk_draft();
+    roster_start(&record, 0, 4);
+    roster_role(&record, 2, RECORD_AWAY, true);
+    talk_begin_epoch(&record);
+    talk_contributes(2, 5);
+    assert_true(bitset_has(&sync_owner(talk_sync, 0)->have, 2));
+    assert_null(talk_ordered(SYNC_DO_REDUCE)); /* member 1 is missing */
+    talk_contributes(1, 5);
+    assert_true(bitset_has(&sync_owner(talk_sync, 0)->have, 2));
+    assert_non_null(talk_ordered(SYNC_DO_REDUCE));
+    talk_ends(NULL);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(nothing_is_applied_before_it_is_certified, talk_ends),
+        cmocka_unit_test_teardown(only_voters_that_keep_bytes_certify, talk_ends),
+        cmocka_unit_test_teardown(two_results_of_one_owner_do_not_certify_each_other, talk_ends),
+        cmocka_unit_test_teardown(who_is_an_epoch_ahead_confirms_nothing, talk_ends),
+        cmocka_unit_test_teardown(what_is_held_counts_in_its_epoch_alone, talk_ends),
+        cmocka_unit_test_teardown(a_version_before_the_start_needs_no_word, talk_ends),
+        cmocka_unit_test_teardown(after_the_seal_nothing_is_acknowledged, talk_ends),
+        cmocka_unit_test_teardown(after_the_seal_results_are_not_taken_in, talk_ends),
+        cmocka_unit_test_teardown(what_counts_already_is_acknowledged_after_the_seal, talk_ends),
+        cmocka_unit_test_teardown(what_a_record_carries_is_asked_of_everyone, talk_ends),
+        cmocka_unit_test_teardown(a_result_that_the_seal_overtakes_is_not_published, talk_ends),
+        cmocka_unit_test_teardown(a_carried_result_counts_and_others_are_dropped, talk_ends),
+        cmocka_unit_test_teardown(a_result_that_is_not_the_carried_one_does_not_count, talk_ends),
+        cmocka_unit_test_teardown(a_carried_result_of_ours_is_not_a_lost_one, talk_ends),
+        cmocka_unit_test_teardown(a_contribution_is_encoded_anew_for_the_new_owners, talk_ends),
+        cmocka_unit_test_teardown(nothing_is_sent_for_a_carried_result, talk_ends),
+        cmocka_unit_test_teardown(an_epoch_that_begins_while_we_encode_encodes_once_more, talk_ends),
+        cmocka_unit_test_teardown(an_owner_takes_contributions_of_its_epoch, talk_ends),
+        cmocka_unit_test_teardown(a_contribution_of_the_next_epoch_waits_for_it, talk_ends),
+        cmocka_unit_test_teardown(what_is_being_applied_stands_in_every_epoch, talk_ends),
+        cmocka_unit_test_teardown(a_repair_goes_on_in_the_new_epoch, talk_ends),
+        cmocka_unit_test_teardown(an_owner_behind_its_own_fragment_does_not_close, talk_ends),
+        cmocka_unit_test_teardown(who_does_not_vote_makes_no_result, talk_ends),
+        cmocka_unit_test_teardown(who_does_not_take_part_is_not_waited_for, talk_ends),
+        cmocka_unit_test_teardown(who_does_not_take_part_may_contribute, talk_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

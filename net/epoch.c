@@ -41,10 +41,10 @@ struct epoch {
     bool owe_promise, owe_accepted; /* to the proposers of vote.promised and vote.accepted, once all is durable */
 
     /* proposer */
-    uint64_t ballot;       /* ours */
-    uint64_t claimed;      /* number of the save that makes it durable */
-    uint64_t seen;         /* the highest ballot heard of */
-    uint64_t best;         /* the highest ballot in which one who promised had accepted a record: it is `proposal` */
+    uint64_t ballot;  /* ours */
+    uint64_t claimed; /* number of the save that makes it durable */
+    uint64_t seen;    /* the highest ballot heard of */
+    uint64_t best;    /* the highest ballot in which one who promised had accepted a record: it is `proposal` */
     struct buffer proposal, draft;
     struct digest proposal_digest;
     uint32_t asked[EPOCH_ASKED_MAX]; /* further members that get the draft */
@@ -379,8 +379,8 @@ static enum err on_record(struct epoch *epoch, const struct epoch_event *event, 
 typedef enum err handler(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms);
 
 static handler *const message_handlers[EPOCH_MESSAGES] = {
-    [EPOCH_PREPARE] = on_prepare, [EPOCH_PROMISE] = on_promise,   [EPOCH_HOLDINGS] = on_holdings,
-    [EPOCH_REJECT] = on_reject,   [EPOCH_ACCEPT] = on_accept,     [EPOCH_ACCEPTED] = on_accepted,
+    [EPOCH_PREPARE] = on_prepare, [EPOCH_PROMISE] = on_promise, [EPOCH_HOLDINGS] = on_holdings,
+    [EPOCH_REJECT] = on_reject,   [EPOCH_ACCEPT] = on_accept,   [EPOCH_ACCEPTED] = on_accepted,
     [EPOCH_RECORD] = on_record, /* CHAIN is answered whatever the epoch */
 };
 
@@ -585,7 +585,8 @@ enum err epoch_draft(struct epoch *epoch, const uint8_t *bytes, size_t bytes_cou
     begin_step(epoch);
     if (epoch->state != EPOCH_COMPOSING)
         return ERR_OK;
-    bool same = bytes_count == epoch->draft.count && (bytes_count == 0 || memcmp(bytes, epoch->draft.bytes, bytes_count) == 0);
+    bool same =
+        bytes_count == epoch->draft.count && (bytes_count == 0 || memcmp(bytes, epoch->draft.bytes, bytes_count) == 0);
     if (!same)
         TRY(keep(&epoch->draft, bytes, bytes_count));
     epoch->asked_count = asked_count < EPOCH_ASKED_MAX ? asked_count : EPOCH_ASKED_MAX;

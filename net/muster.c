@@ -143,7 +143,7 @@ static void pick_owners(struct place *places, uint32_t count)
         places[i].patience = 3;
     }
     for (uint32_t i = 0; i < count; i++)
-        if (!places[i].gone && places[i].member->role == RECORD_OWNER && !places[i].able)
+        if (!places[i].member->voter && places[i].member->role == RECORD_OWNER && !places[i].able)
             places[i].member->role = RECORD_CONTRIBUTOR;
 }
 
@@ -231,8 +231,11 @@ static enum err pick_voters(struct place *places, uint32_t count)
     }
     if (!best.possible)
         return err_set(ERR_STATE, "no voter that keeps bytes would be left: drain, evict or revoke fewer at a time");
-    for (struct place *place; best_out > 0 && (place = next_leaving(places, count)) != NULL; best_out--)
-        place->member->voter = place->able = false;
+    for (struct place *place; best_out > 0 && (place = next_leaving(places, count)) != NULL; best_out--) {
+        place->member->voter = false;
+        if (place->member->role == RECORD_OWNER)
+            place->member->role = RECORD_CONTRIBUTOR;
+    }
     for (uint32_t i = 0; i < count; i++) {
         struct record_member *member = places[i].member;
         member->voter = !places[i].gone && (member->voter || (places[i].able && member->role == RECORD_OWNER));
@@ -242,15 +245,26 @@ static enum err pick_voters(struct place *places, uint32_t count)
     return ERR_OK;
 }
 
-static void share_out(struct record *next, const struct place *places)
+static uint32_t owners_of(const struct record *next, const struct place *places, bool unwilling,
+                          struct shardmap_owner owners[RECORD_OWNERS_MAX])
 {
-    struct shardmap_owner owners[RECORD_OWNERS_MAX];
     uint32_t count = 0;
     for (uint32_t i = 0; i < next->members_count; i++) {
         const struct record_member *member = places[i].member;
-        if (!places[i].gone && member->role == RECORD_OWNER && count < RECORD_OWNERS_MAX)
+        if (!places[i].gone && member->role == RECORD_OWNER && (places[i].able || unwilling) &&
+            count < RECORD_OWNERS_MAX)
             owners[count++] = (struct shardmap_owner){.id = member->id, .weight = member->uplink};
     }
+    return count;
+}
+
+/* An owner that wishes not to be one and goes on voting has no slot, unless nobody else is there. */
+static void share_out(struct record *next, const struct place *places)
+{
+    struct shardmap_owner owners[RECORD_OWNERS_MAX];
+    uint32_t count = owners_of(next, places, false, owners);
+    if (count == 0)
+        count = owners_of(next, places, true, owners);
     if (count > 0)
         shardmap_assign(&next->map, owners, count);
     else

@@ -177,8 +177,8 @@ static void fetch_draft(uint32_t i)
         uint32_t from = (uint32_t)ew_below(ew->n), result = 0;
         for (uint32_t k = 0; k < holds->held_count[f]; k++) {
             const struct ew_result *r = &ew->results[holds->held[f][k].result];
-            results[k] = (struct compose_result){
-                .owner = r->owner, .epoch = r->epoch, .shards = r->shards, .digest = r->digest};
+            results[k] =
+                (struct compose_result){.owner = r->owner, .epoch = r->epoch, .shards = r->shards, .digest = r->digest};
         }
         if (island->witness || from == i || !ew_chance(30) || !compose_lacks(draft, f, &has, &lack))
             continue;
@@ -212,8 +212,8 @@ static void take_result(uint32_t i, uint32_t result)
         other = other || is_of(&ew->results[holds->held[r->fragment][k].result], part);
     if ((part == NULL || other) && !draft_wants(i, r))
         return;
-    bool acked = part != NULL && !other && !part->carried && part->epoch == holds->epoch &&
-                 epoch_open(ew->island[i].table);
+    bool acked =
+        part != NULL && !other && !part->carried && part->epoch == holds->epoch && epoch_open(ew->island[i].table);
     ew_store(i, result, acked);
 }
 
@@ -256,11 +256,8 @@ void ew_data_message(const struct ew_message *m)
         break;
     case EW_FETCH_STATE:
         if (can_give)
-            ew_send(&(struct ew_message){.kind = EW_STATE,
-                                         .from = m->to,
-                                         .to = m->from,
-                                         .fragment = m->fragment,
-                                         .holds = island->disk.holds});
+            ew_send(&(struct ew_message){
+                .kind = EW_STATE, .from = m->to, .to = m->from, .fragment = m->fragment, .holds = island->disk.holds});
         break;
     default: fail_msg("message of kind %d", (int)m->kind);
     }

@@ -306,8 +306,8 @@ static void copy_holds(const struct ew_holds *holds, struct compose_fragment *fr
     for (uint32_t f = 0; f < ew->fragments; f++) {
         for (uint32_t k = 0; k < holds->held_count[f]; k++) {
             const struct ew_result *r = &ew->results[holds->held[f][k].result];
-            results[f][k] = (struct compose_result){
-                .owner = r->owner, .epoch = r->epoch, .shards = r->shards, .digest = r->digest};
+            results[f][k] =
+                (struct compose_result){.owner = r->owner, .epoch = r->epoch, .shards = r->shards, .digest = r->digest};
         }
         fragments[f] = (struct compose_fragment){
             .version = holds->version[f], .results = results[f], .results_count = holds->held_count[f]};

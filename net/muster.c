@@ -11,8 +11,10 @@ struct place {
     bool gone;    /* revoked: not in the record */
     bool able;    /* to vote, in the record as it was made so far */
     bool leaving; /* votes in the last record, and would better not */
-    int patience; /* of those leaving, the lower ones leave first */
+    int patience; /* of those leaving, the lower ones leave first; below UNWILLING: they can't vote, or soon */
 };
+
+enum { UNWILLING = 3 };
 
 static const struct muster_wish *wish_of(const struct muster_wish *wishes, uint32_t count, uint32_t id)
 {
@@ -140,7 +142,7 @@ static void pick_owners(struct place *places, uint32_t count)
             continue;
         places[i].able = false;
         places[i].leaving = member->voter;
-        places[i].patience = 3;
+        places[i].patience = UNWILLING;
     }
     for (uint32_t i = 0; i < count; i++)
         if (!places[i].member->voter && places[i].member->role == RECORD_OWNER && !places[i].able)
@@ -154,11 +156,11 @@ struct worth {
     uint32_t need; /* at how many a result has to be durable */
 };
 
-static struct worth worth_of(uint32_t voters, uint32_t keepers, uint32_t leaving)
+static struct worth worth_of(uint32_t voters, uint32_t keepers, uint32_t mute)
 {
     uint32_t majority = voters / 2 + 1;
     return (struct worth){.possible = keepers > 0,
-                          .spare = (int)voters - (int)majority - (int)leaving,
+                          .spare = (int)voters - (int)majority - (int)mute,
                           .need = majority < keepers ? majority : keepers};
 }
 
@@ -182,6 +184,7 @@ static struct place *next_leaving(struct place *places, uint32_t count)
 
 struct poll {
     uint32_t staying, coming, leaving; /* that keep bytes */
+    uint32_t lost;                     /* of those leaving */
     struct place *witness;
 };
 
@@ -194,12 +197,13 @@ static struct poll poll_of(struct place *places, uint32_t count)
         const struct record_member *member = places[i].member;
         if (member->role == RECORD_WITNESS)
             poll.witness = &places[i];
-        else if (places[i].leaving && member->voter)
+        else if (places[i].leaving && member->voter) {
             poll.leaving++;
-        else if (places[i].able && member->voter)
-            poll.staying++;
-        else if (places[i].able)
-            poll.coming++;
+            poll.lost += places[i].patience < UNWILLING;
+        } else if (places[i].able) {
+            poll.staying += member->voter;
+            poll.coming += !member->voter;
+        }
     }
     return poll;
 }
@@ -220,8 +224,8 @@ static enum err pick_voters(struct place *places, uint32_t count)
             if (with && !was && (poll.witness == NULL || !poll.witness->able))
                 continue;
             uint32_t keepers = poll.staying + poll.coming + poll.leaving - out;
-            uint32_t silent = poll.leaving - out + (with && !poll.witness->able);
-            struct worth worth = worth_of(keepers + with, keepers, silent);
+            uint32_t mute = (poll.lost > out ? poll.lost - out : 0) + (with && !poll.witness->able);
+            struct worth worth = worth_of(keepers + with, keepers, mute);
             if (!better(worth, best))
                 continue;
             best = worth;

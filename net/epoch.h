@@ -81,6 +81,7 @@ struct epoch_message {
     struct digest digest; /* of `bytes`, computed by who received them; ACCEPTED: as said */
     const uint8_t *bytes;
     size_t bytes_count;
+    bool recover; /* PREPARE: all voters answer with a promise, whatever their disks (rule 9) */
     uint8_t signature[IDENT_SIGNATURE_BYTES];
     const struct record_vote *votes;
     uint32_t votes_count;
@@ -93,6 +94,10 @@ enum epoch_event_type {
     EPOCH_EV_WANT,    /* flag: whether a change is wanted */
     EPOCH_EV_UP,      /* from, flag: whether that voter can be heard */
     EPOCH_EV_HEARD,   /* from, epoch: that island says that this is its epoch */
+    /* Rule 9, when every voter can be heard and so many disks are in doubt that the others are no majority: begin with
+     * EPOCH_EV_RECOVER; EPOCH_EV_RECOVERED answers EPOCH_DO_TAKE_OVER. */
+    EPOCH_EV_RECOVER,
+    EPOCH_EV_RECOVERED,
     EPOCH_EVENTS
 };
 
@@ -108,13 +113,15 @@ struct epoch_event {
 };
 
 enum epoch_action_type {
-    EPOCH_DO_SAVE,    /* make `vote` durable, then EPOCH_EV_SAVED with `number`; where that fails, say nothing */
-    EPOCH_DO_SEND,    /* `message` to the island `to` */
-    EPOCH_DO_COMPOSE, /* when all else is drained: epoch_draft() or epoch_propose(), from what those hold who promised
-                       */
-    EPOCH_DO_FETCH,   /* fetch what we lack of what the draft `bytes` starts from and carries; sealed or not */
-    EPOCH_DO_DECIDED, /* `bytes` with `votes` is record e + 1: keep it durably, tell all, epoch_begin() */
-    EPOCH_DO_CHAIN,   /* send `to` the records after `epoch`, each as a RECORD */
+    EPOCH_DO_SAVE,      /* make `vote` durable, then EPOCH_EV_SAVED with `number`; where that fails, say nothing */
+    EPOCH_DO_SEND,      /* `message` to the island `to` */
+    EPOCH_DO_COMPOSE,   /* when all else is drained: epoch_draft() or epoch_propose(), from what those hold who promised
+                         */
+    EPOCH_DO_FETCH,     /* fetch what we lack of what the draft `bytes` starts from and carries; sealed or not */
+    EPOCH_DO_DECIDED,   /* `bytes` with `votes` is record e + 1: keep it durably, tell all, epoch_begin() */
+    EPOCH_DO_CHAIN,     /* send `to` the records after `epoch`, each as a RECORD */
+    EPOCH_DO_TAKE_OVER, /* every voter promised: fetch what any of them holds; EPOCH_EV_RECOVERED when all is here */
+    EPOCH_DO_VOTE,      /* our disk is in doubt no more, by the incarnation that the record names: set the mark */
 };
 
 struct epoch_action {

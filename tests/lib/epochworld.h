@@ -85,6 +85,7 @@ struct ew_island {
     struct ew_answer answer[EW_N_MAX];
     struct ew_save save[EW_SAVES_MAX];
     uint32_t saves;
+    bool taking;                  /* over, what all voters hold (rule 9) */
     uint32_t draft;               /* fetches what it needs */
     uint8_t acks[EW_RESULTS_MAX]; /* mask of islands that acknowledged, as heard */
 };
@@ -122,7 +123,8 @@ struct ew_world {
     bool cut[EW_N_MAX][EW_N_MAX];
     uint64_t cut_ms[EW_N_MAX][EW_N_MAX], delay_most_ms;
     unsigned loss_percent, crash_permille;
-    bool healing, rolled;
+    bool healing, rolled, blackout;
+    unsigned recoveries;
     uint64_t incarnations;
 };
 
@@ -168,5 +170,7 @@ void ew_store(uint32_t i, uint32_t result, bool acked);
 void ew_data_turn(uint32_t i);
 void ew_data_message(const struct ew_message *message);
 void ew_learned(uint32_t i, uint32_t record);
+/* Asks for what the voters' answers show and this island lacks; false: nothing. */
+bool ew_take_over(uint32_t i);
 
 #endif

@@ -567,13 +567,10 @@ bool epoch_action(struct epoch *epoch, struct epoch_action *action)
 
 enum err epoch_new(const struct epoch_conf *conf, struct epoch **out)
 {
-    *out = NULL;
-    struct epoch *epoch;
-    TRY(mem_new(1, sizeof *epoch, "epoch", &epoch));
-    epoch->conf = *conf;
-    epoch->rng = env_rng_init(conf->seed, conf->self);
-    epoch->state = EPOCH_DECIDED; /* until epoch_begin() */
-    *out = epoch;
+    TRY(mem_new(1, sizeof **out, "epoch", out));
+    (*out)->conf = *conf;
+    (*out)->rng = env_rng_init(conf->seed, conf->self);
+    (*out)->state = EPOCH_DECIDED; /* until epoch_begin() */
     return ERR_OK;
 }
 
@@ -687,10 +684,10 @@ uint64_t epoch_ballot(const struct epoch *epoch)
 
 bool epoch_promised(const struct epoch *epoch, uint32_t id)
 {
+    bool promised = false;
     for (uint32_t i = 0; i < epoch->voters_count; i++)
-        if (epoch->voters[i].id == id)
-            return epoch->voters[i].promised;
-    return false;
+        promised = promised || (epoch->voters[i].id == id && epoch->voters[i].promised);
+    return promised;
 }
 
 bool epoch_sealed(const struct epoch *epoch)

@@ -316,6 +316,54 @@ static void a_disk_in_doubt_does_not_vote(void **state)
     assert_non_null(did(EPOCH_DO_DECIDED));
 }
 
+/* Power was lost everywhere: B asks all voters, and votes again with what they had accepted. */
+static void a_lost_vote_is_what_all_voters_know(void **state)
+{
+    (void)state;
+    begin(B, false, NULL);
+    step((struct epoch_event){.type = EPOCH_EV_RECOVER});
+    now_ms += 10 * TURN;
+    step((struct epoch_event){.type = EPOCH_EV_TICK});
+    saved();
+    uint64_t in = epoch_ballot(epoch);
+    assert_true(said(EPOCH_PREPARE)->message.recover);
+    hear(A, EPOCH_PROMISE, in, "x", 7, true);
+    hear(B, EPOCH_PROMISE, in, NULL, 0, true);
+    assert_null(did(EPOCH_DO_TAKE_OVER)); /* C may be the one that knows */
+    hear(C, EPOCH_PROMISE, in, "y", 8, true);
+    assert_non_null(did(EPOCH_DO_TAKE_OVER));
+    assert_null(said(EPOCH_ACCEPT)); /* it does not propose */
+    propose("z");
+    assert_int_equal(done_count, 0);
+    step((struct epoch_event){.type = EPOCH_EV_RECOVERED});
+    assert_null(did(EPOCH_DO_VOTE));
+    struct epoch_vote vote = saved();
+    assert_non_null(did(EPOCH_DO_VOTE));
+    assert_int_equal(vote.accepted, 8);
+    assert_int_equal(vote.promised, in);
+    assert_memory_equal(vote.bytes, "y", 1);
+    hear(A, EPOCH_PREPARE, ballot(9, A), NULL, 0, true);
+    saved();
+    assert_int_equal(said(EPOCH_PROMISE)->message.accepted, 8);
+}
+
+static void a_ballot_that_was_said_bars_lower_ones(void **state)
+{
+    (void)state;
+    struct epoch_vote vote = {.epoch = 5, .own = ballot(6, A)};
+    struct epoch_message m = {.type = EPOCH_PREPARE, .epoch = 5, .ballot = ballot(5, B), .recover = true};
+    begin(A, false, &vote); /* in doubt, too */
+    step((struct epoch_event){.type = EPOCH_EV_MESSAGE, .from = B, .good = true, .message = &m});
+    assert_int_equal(said(EPOCH_REJECT)->message.ballot, ballot(6, A)); /* B may have promised it */
+    m.ballot = ballot(7, B);
+    step((struct epoch_event){.type = EPOCH_EV_MESSAGE, .from = B, .good = true, .message = &m});
+    saved();
+    assert_int_equal(said(EPOCH_PROMISE)->to, B);
+    hear(C, EPOCH_PREPARE, ballot(8, C), NULL, 0, true); /* any other is still answered without a vote */
+    assert_null(said(EPOCH_PROMISE));
+    assert_non_null(said(EPOCH_HOLDINGS));
+}
+
 static void a_draft_is_sent_until_it_is_safe(void **state)
 {
     (void)state;
@@ -420,6 +468,8 @@ int main(void)
         cmocka_unit_test(a_majority_in_one_ballot_decides),
         cmocka_unit_test(votes_of_two_ballots_decide_nothing),
         cmocka_unit_test(a_disk_in_doubt_does_not_vote),
+        cmocka_unit_test(a_lost_vote_is_what_all_voters_know),
+        cmocka_unit_test(a_ballot_that_was_said_bars_lower_ones),
         cmocka_unit_test(a_draft_is_sent_until_it_is_safe),
         cmocka_unit_test(the_islands_take_turns),
         cmocka_unit_test(a_seal_comes_to_an_end_without_its_proposer),

@@ -461,11 +461,9 @@ static void take_turn(struct epoch *epoch, uint64_t now_ms)
 {
     bool needed = epoch->recovering ||
                   (epoch->may_vote && (epoch->wanted || epoch->vote.promised != 0)); /* a seal has to come to an end */
-    if (!needed || epoch->state != EPOCH_IDLE) {
-        if (!needed)
-            epoch->due_set = false;
+    epoch->due_set = epoch->due_set && needed;
+    if (!needed || epoch->state != EPOCH_IDLE)
         return;
-    }
     if (!epoch->due_set) {
         epoch->due_set = true;
         epoch->due_ms = now_ms + our_turn(epoch);

@@ -137,10 +137,10 @@ static void run_some(unsigned initial, uint32_t n, uint32_t voters, bool witness
     epochs_all = versions_all = 0;
     for (unsigned k = 0; k < count; k++)
         run(first + k, n, voters, witness);
-    print_message(
-        "%u worlds of %u islands: %llu epochs, at most %u, %llu versions; %u of them had to go on, and did; %u disks recovered\n",
-        worlds, n, (unsigned long long)epochs_all, epochs_most, (unsigned long long)versions_all, held_to_progress,
-        recovered);
+    print_message("%u worlds of %u islands: %llu epochs, at most %u, %llu versions; %u of them had to go on, and "
+                  "did; %u disks recovered\n",
+                  worlds, n, (unsigned long long)epochs_all, epochs_most, (unsigned long long)versions_all,
+                  held_to_progress, recovered);
     assert_true(one != NULL || held_to_progress * 2 > worlds);
 }
 

@@ -467,6 +467,7 @@ static void uplinks_move_few_slots(void **state)
     make();
     assert_int_equal(slots_of(0), 32);
     assert_int_equal(slots_of(1), 16);
+    record_deinit(&out.draft);
     wishes[0].revoked = wishes[1].revoked = wishes[2].revoked = true;
     assert_fails(ERR_STATE, "fewer at a time", compose(base(), holdings, holdings_count, wishes, wishes_count, &out));
 }

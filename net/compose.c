@@ -258,8 +258,10 @@ static enum err fill(struct work *work, struct muster_wish *wishes, uint32_t wis
     mem_free(draft->carried);
     draft->carried = NULL;
     draft->carried_count = 0;
-    TRY(mem_new(work->carried_count, sizeof *draft->carried, "carried results", &draft->carried));
-    memcpy(draft->carried, work->carried, work->carried_count * sizeof *draft->carried);
+    if (work->carried_count > 0)
+        TRY(mem_new(work->carried_count, sizeof *draft->carried, "carried results", &draft->carried));
+    for (uint32_t i = 0; i < work->carried_count; i++)
+        draft->carried[i] = work->carried[i];
     draft->carried_count = work->carried_count;
     mark_caught_up(work, draft->starts, wishes, wishes_count);
     return muster(draft, wishes, wishes_count);

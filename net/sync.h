@@ -32,7 +32,8 @@ void sync_free(struct sync *sync);
 
 /* Fragment `f` is at `version` with `hash`, and the ledger already holds the results of the shards in `results` of
  * the version after it. Called before the first event, or later for a fragment that had no state yet: without this a
- * fragment is blank; it fetches a peer's state as soon as one has it. */
+ * fragment is blank; it fetches a peer's state as soon as one has it. With all results of that version there, the order
+ * to apply them is ready. */
 void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash,
                   const struct bitset *results);
 

@@ -391,6 +391,11 @@ void sync_fragment_restore(struct sync *sync, uint32_t f, uint64_t version, cons
     fragment->own.results = *results;
     bitset_keep_all(&fragment->own.results, &sync->shards[f]);
     sync_owner_restore(sync, f, version, results);
+    if (bitset_empty(&fragment->own.results) || !bitset_within(&sync->shards[f], &fragment->own.results))
+        return;
+    /* Killed before it was applied, or before that could be noted. */
+    fragment->complete = true;
+    sync_fragment_raise(sync, f, SYNC_EV_COMPLETE, NULL);
 }
 
 /* ---- looking in ---- */

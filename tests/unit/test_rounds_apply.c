@@ -261,19 +261,19 @@ static void a_result_that_cannot_be_applied_leaves_its_shard(void **state)
 {
     (void)state;
     static struct rig_object nonsense;
-    struct bitset all = bitset_first(3);
+    struct bitset others = RIG_SET(0, 2);
     struct rig *rig = rig_new("apply-useless", exact, 3, 1, 0);
     struct replica *twin = rig_twin(rig);
     struct plan_shard range = rig_shard(rig, 0, 2);
     rig_contribute(rig, 0, 0.01f, 100);
-    rig_result(rig, 0, 2, &all, 0.015f, &nonsense);
+    rig_result(rig, 0, 2, &others, 0.015f, &nonsense);
     rig_spoil(&nonsense);
     rig_append(rig, &nonsense);
     rig_bring_contribution(rig, 0, 0, 100, 0.02f);
     rig_bring_contribution(rig, 0, 2, 100, 0.02f);
     rig_bring_result(rig, 0, 0, true);
     overhear_begin();
-    rig_bring_result(rig, 0, 2, true); /* there already, as far as the ledger can tell */
+    rig_bring_result(rig, 0, 2, true); /* the first one that came stands, as far as the ledger can tell */
     assert_non_null(strstr(overhear_end(), "fragment 0, version 1, shard 2 cannot be applied"));
     assert_non_null(rig_told(rig, SYNC_EV_APPLIED, 0));
     assert_false(bitset_has(&rig_posted(rig, EVENT_COUNTED, 0)->shards, 2));

@@ -186,7 +186,11 @@ static void mend_segment(uint8_t *data, size_t bytes, bool objects)
         uint64_t body_bytes;
         memcpy(word, data + at, sizeof word);
         memcpy(&body_bytes, data + at + 8, sizeof body_bytes);
-        if (word[0] != RECORD_MAGIC || data[at + RECORD_DIGEST] == LEAVE || body_bytes > bytes - at - RECORD_HEADER) {
+        bool ours = word[0] == RECORD_MAGIC && data[at + RECORD_DIGEST] != LEAVE;
+        if (!ours || body_bytes > bytes - at - RECORD_HEADER) {
+            /* The head of one that claims more than there is can be right, too. */
+            if (ours && bytes - at - RECORD_HEADER >= OBJECT_HEADER)
+                mend_record(data + at, RESULT, OBJECT_HEADER);
             at += ALIGN;
             continue;
         }

@@ -51,6 +51,8 @@ trainer/attachment | attachment_new   | trainer/trainer
 trainer/arrival    | arrival_accept   | trainer/trainer
 trainer/attachment_core | attachment_core_close | trainer/trainer
 trainer/tally      | tally_init       | trainer/trainer
+state/ledger_index  | ledger_index_add | state/ledger
+state/ledger_record | ledger_record_at | state/ledger
 rounds/desk        | desk_init        | rounds/rounds
 rounds/encode      | encode_new       | rounds/rounds
 rounds/reduce      | reduce_new       | rounds/rounds

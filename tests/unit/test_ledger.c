@@ -185,16 +185,25 @@ static void damage_costs_the_damaged_record_alone(void **state)
 static void a_length_without_end_costs_the_record_alone(void **state)
 {
     (void)state;
-    enum { LENGTH_AT = 8, LENGTHS = 9 };
+    enum { LENGTH_AT = 8, DIGEST_AT = 16, LENGTHS = 9 };
     for (uint64_t less = 1; less <= LENGTHS; less++) {
         const char *folder = testlib_folder("ledger-length");
         struct ledger *ledger = open_ledger(folder);
         uint64_t length = 0 - less;
+        uint8_t record[RECORD_HEADER + WIRE_OBJECT_HEADER_BYTES];
+        struct digest_state state_of;
         for (uint64_t v = 1; v <= 3; v++)
             append(ledger, 0, v, 0);
         ledger_close(ledger);
-        int fd = open(segment(folder, 1), O_WRONLY | O_CLOEXEC);
-        assert_int_equal(pwrite(fd, &length, sizeof length, HEADER_BYTES + RECORD_BYTES + LENGTH_AT), sizeof length);
+        int fd = open(segment(folder, 1), O_RDWR | O_CLOEXEC);
+        assert_int_equal(pread(fd, record, sizeof record, HEADER_BYTES + RECORD_BYTES), sizeof record);
+        memcpy(record + LENGTH_AT, &length, sizeof length);
+        digest_begin(&state_of);
+        digest_add(&state_of, record, DIGEST_AT);
+        digest_add(&state_of, record + RECORD_HEADER, WIRE_OBJECT_HEADER_BYTES);
+        struct digest right = digest_end(&state_of); /* who wants to harm us can make it so, too */
+        memcpy(record + DIGEST_AT, right.byte, DIGEST_BYTES);
+        assert_int_equal(pwrite(fd, record, sizeof record, HEADER_BYTES + RECORD_BYTES), sizeof record);
         close(fd);
         ledger = open_ledger(folder);
         assert_holds(ledger, 0, 1, 0);

@@ -134,7 +134,8 @@ struct link_counters {
     uint32_t rtt_us;         /* as TCP measures it; 0: unknown */
 };
 
-/* Several times a second: ends connections that bring bytes and no message (net/backlog.h). */
+/* Several times a second: ends connections that bring bytes and no message (net/backlog.h), guests whose time is over,
+ * and dials again where we were refused. */
 void link_tick(struct link *link);
 
 /* Reads the kernel's counters; call often enough (a second) not to miss a short connection. */

@@ -123,7 +123,7 @@ static bool take_addresses(struct bytes_reader *reader, struct invite *invite)
     for (uint32_t i = 0; i < invite->addresses_count; i++) {
         size_t bytes = bytes_get_u8(reader); /* below WIRE_ADDRESS_BYTES */
         take_bytes(reader, (uint8_t *)invite->addresses[i], bytes);
-        if (reader->failed || !wire_address_good(invite->addresses[i]))
+        if (reader->failed || strlen(invite->addresses[i]) != bytes || !wire_address_good(invite->addresses[i]))
             return false;
     }
     return true;

@@ -166,7 +166,10 @@ static enum err on_prepare(struct epoch *epoch, const struct epoch_event *event,
     const struct epoch_message *m = event->message;
     if (m->ballot == 0 || epoch_ballot_id(m->ballot) != event->from || voter_of(epoch, event->from) == NULL)
         return ERR_OK; /* a ballot belongs to the voter whose id is in it */
-    give_way(epoch, m->ballot, now_ms);
+    if (!epoch->recovering || m->recover) /* who proposes without us waits for our voice */
+        give_way(epoch, m->ballot, now_ms);
+    else if (m->ballot > epoch->seen)
+        epoch->seen = m->ballot;
     bool answers = epoch->may_vote || (m->recover && voter_of(epoch, epoch->conf.self) != NULL);
     uint64_t bar = epoch->vote.promised;
     if (m->recover && epoch->vote.own > bar)

@@ -107,7 +107,8 @@ enum err charter_adopt(struct charter *charter, struct record *record, const str
     TRY(view_update(&charter->view, chain_last(charter->chain), digest, charter->key, changes));
     return charter->view.self != VIEW_NOBODY
                ? ERR_OK
-               : err_set(ERR_STATE, "this island was taken off the roster: join with a new invitation of another island");
+               : err_set(ERR_STATE,
+                         "this island was taken off the roster: join with a new invitation of another island");
 }
 
 /* ---- looking in ---- */

@@ -1,6 +1,6 @@
 /*
- * charter: which view records rule this island: those on its disk, or record 0 of its configuration where there are none;
- * and who that makes of its members.
+ * charter: which view records rule this island: those on its disk, or record 0 of its configuration where there are
+ * none; and who that makes of its members.
  *
  * It keeps the chain and the view that follows its newest record. Once a record is on disk it rules, whatever the
  * configuration says; what differs is told for status. Only the loop's thread.

@@ -151,8 +151,7 @@ static void tell_expectation(struct engine *engine)
 /* Everyone above the rounds learns of the plan. */
 static enum err tell_plan(struct engine *engine, uint64_t memory_bytes)
 {
-    struct trainer_plan trainer = {
-        .plan = engine->plan, .parts = &engine->parts, .ledger = engine->ledger, .sync = engine->sync};
+    struct trainer_plan trainer = {.plan = engine->plan, .replica = engine->replica, .sync = engine->sync};
     struct peers_plan peers = {.plan = engine->plan,
                                .replica = engine->replica,
                                .parts = &engine->parts,
@@ -546,9 +545,10 @@ static enum err open_vote(struct engine *engine)
     enum err err = vote_open(&conf, ledger_at(engine->ledger), &engine->vote);
     mem_free(mark);
     if (err == ERR_OK && vote_doubt(engine->vote) == VOTE_DOUBT)
-        log_warn("this disk is in doubt: %s. Until the others know it again, this island trains and contributes, and has "
-                 "no vote",
-                 vote_why(engine->vote));
+        log_warn(
+            "this disk is in doubt: %s. Until the others know it again, this island trains and contributes, and has "
+            "no vote",
+            vote_why(engine->vote));
     return err;
 }
 
@@ -681,7 +681,8 @@ static enum run_end end_of_run(const struct engine *engine)
     uint32_t trainers[VIEW_SLOTS_MAX];
     for (uint32_t i = 0; i < engine->charter.view.count; i++)
         trainers[i] = peers_info(engine->peers, i).trainer;
-    return engine->sync != NULL ? run_end_of(engine->sync, &engine->charter.view, fragments_of(engine), trainers) : RUN_GOES_ON;
+    return engine->sync != NULL ? run_end_of(engine->sync, &engine->charter.view, fragments_of(engine), trainers)
+                                : RUN_GOES_ON;
 }
 
 static void tick(struct engine *engine)

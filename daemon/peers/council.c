@@ -120,8 +120,8 @@ static void add_holdings(struct council *council, bool sealed, struct wire_epoch
 {
     /* A disk that is not in doubt is the one that the record names: the first one of hand-written members, 0. */
     bool sure = vote_doubt(council->conf.vote) == VOTE_SURE;
-    out->promise.incarnation = sure ? council->conf.view->members[council->conf.view->self].incarnation
-                                    : vote_incarnation(council->conf.vote);
+    out->promise.incarnation =
+        sure ? council->conf.view->members[council->conf.view->self].incarnation : vote_incarnation(council->conf.vote);
     out->promise.sealed = sealed;
     holdings_own(council->holdings, council->plan.sync, &out->promise.rows, &out->promise.rows_count);
 }
@@ -136,9 +136,9 @@ static void sign(const struct council *council, const struct epoch_message *from
 static void send_message(struct council *council, uint32_t to, const struct epoch_message *from)
 {
     static const enum wire_epoch_type types[EPOCH_MESSAGES] = {
-        [EPOCH_PREPARE] = WIRE_PREPARE,   [EPOCH_PROMISE] = WIRE_PROMISE, [EPOCH_HOLDINGS] = WIRE_PROMISE,
-        [EPOCH_REJECT] = WIRE_REJECT,     [EPOCH_ACCEPT] = WIRE_ACCEPT,   [EPOCH_ACCEPTED] = WIRE_ACCEPTED,
-        [EPOCH_RECORD] = WIRE_DECIDED,    [EPOCH_CHAIN] = WIRE_CHAIN,
+        [EPOCH_PREPARE] = WIRE_PREPARE, [EPOCH_PROMISE] = WIRE_PROMISE, [EPOCH_HOLDINGS] = WIRE_PROMISE,
+        [EPOCH_REJECT] = WIRE_REJECT,   [EPOCH_ACCEPT] = WIRE_ACCEPT,   [EPOCH_ACCEPTED] = WIRE_ACCEPTED,
+        [EPOCH_RECORD] = WIRE_DECIDED,  [EPOCH_CHAIN] = WIRE_CHAIN,
     };
     struct wire_epoch out = {.type = types[from->type], .epoch = from->epoch + 1, .ballot = from->ballot};
     switch (from->type) {
@@ -206,8 +206,8 @@ static bool caught_up(const struct council *council, uint32_t member)
 {
     const struct view *view = council->conf.view;
     for (uint32_t f = 0; f < council->plan.fragments_count; f++) {
-        struct sync_peer_fragment row = member == view->self ? sync_own(council->plan.sync, f)
-                                                             : sync_heard(council->plan.sync, member, f);
+        struct sync_peer_fragment row =
+            member == view->self ? sync_own(council->plan.sync, f) : sync_heard(council->plan.sync, member, f);
         bool known = member == view->self ? sync_known(council->plan.sync, f) : row.hash_known;
         if (!known || row.version + 1 < sync_own(council->plan.sync, f).version)
             return false;
@@ -241,13 +241,13 @@ static struct muster_wish wish_of(const struct council *council, const struct re
     wish.draining = seat->drain;
     /* Who owns already stays one; who comes, or comes back, is let in when an epoch has stood for a while. */
     bool comes = member->role != RECORD_OWNER || doubt;
-    wish.caught_up = (self || seat->up) && caught_up(council, slot) &&
-                     (!comes || council->now_ms >= council->begun_ms + GATHER_MS);
+    wish.caught_up =
+        (self || seat->up) && caught_up(council, slot) && (!comes || council->now_ms >= council->begun_ms + GATHER_MS);
     return wish;
 }
 
-/* Wishes of all members and of those to be enrolled; mem_free() them. Members that we do not hear, while a majority may,
- * stay as they are. */
+/* Wishes of all members and of those to be enrolled; mem_free() them. Members that we do not hear, while a majority
+ * may, stay as they are. */
 static enum err gather(const struct council *council, struct muster_wish **out, uint32_t *count)
 {
     const struct record *record = last(council);
@@ -364,8 +364,9 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
         council->asked_ms = now_ms;
     bool waits = now_ms < council->asked_ms + ASKED_MS && !all_there(wishes, count, asked, asked_count);
     bool safe = compose_safe(&out.draft, &base, holdings, holdings_count, lacking, &lacking_count);
-    log_debug("next record: %s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s", safe ? "safe" : "not safe yet",
-              holdings_count, lacking_count, waits ? "; those who might join are waited for" : "");
+    log_debug("next record: %s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s",
+              safe ? "safe" : "not safe yet", holdings_count, lacking_count,
+              waits ? "; those who might join are waited for" : "");
     TRY_OUT(propose(council, &out.draft, safe && !waits, asked, asked_count, now_ms));
     for (uint32_t i = 0; i < out.suspects_count; i++)
         log_error("island id %" PRIu32 " signed two results of one part; one of them stands", out.suspects[i]);
@@ -598,9 +599,8 @@ static void take_in(struct council *council, uint32_t member, struct wire_epoch 
 {
     log_debug("epoch message %d, ballot %" PRIx64 ", of slot %" PRIu32, (int)message->type, message->ballot, member);
     struct epoch_message translated;
-    struct epoch_event event = {.type = EPOCH_EV_MESSAGE,
-                                .from = council->conf.view->members[member].id,
-                                .message = &translated};
+    struct epoch_event event = {
+        .type = EPOCH_EV_MESSAGE, .from = council->conf.view->members[member].id, .message = &translated};
     if (message->type == WIRE_WISH)
         wish_in(council, message);
     else if (!council->taken && translate(council, member, message, &translated, &event.good))
@@ -621,10 +621,8 @@ enum err council_message_in(struct council *council, uint32_t member, uint32_t t
 void council_heard(struct council *council, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms)
 {
     struct seat *seat = &council->seats[member];
-    struct epoch_event event = {.type = EPOCH_EV_HEARD,
-                                .from = council->conf.view->members[member].id,
-                                .good = true,
-                                .epoch = beat->epoch};
+    struct epoch_event event = {
+        .type = EPOCH_EV_HEARD, .from = council->conf.view->members[member].id, .good = true, .epoch = beat->epoch};
     seat->epoch = beat->epoch;
     seat->incarnation = beat->incarnation;
     seat->doubt_ms = !beat->in_doubt ? 0 : seat->doubt_ms != 0 ? seat->doubt_ms : now_ms;
@@ -681,8 +679,8 @@ static bool doubt_is_over(const struct council *council)
            nothing_made(council);
 }
 
-/* Power was lost everywhere: every voter is here, in this epoch, and so many of their disks are in doubt that no majority
- * is left. What they know together is all there is. */
+/* Power was lost everywhere: every voter is here, in this epoch, and so many of their disks are in doubt that no
+ * majority is left. What they know together is all there is. */
 static bool majority_in_doubt(const struct council *council)
 {
     const struct view *view = council->conf.view;
@@ -749,10 +747,22 @@ enum err council_wish(struct council *council, uint32_t kind, uint32_t id, uint6
     if (about && seat == NULL)
         return err_set(ERR_NOTFOUND, "no island of id %" PRIu32 " is on the roster", id);
     switch (kind) {
-    case WIRE_WISH_DRAIN: new = !seat->drain; seat->drain = true; break;
-    case WIRE_WISH_EVICT: new = !seat->evict; seat->evict = true; break;
-    case WIRE_WISH_REVOKE: new = !seat->revoke; seat->revoke = true; break;
-    case WIRE_WISH_STEPS: new = council->steps != number; council->steps = number; break;
+    case WIRE_WISH_DRAIN:
+        new = !seat->drain;
+        seat->drain = true;
+        break;
+    case WIRE_WISH_EVICT:
+        new = !seat->evict;
+        seat->evict = true;
+        break;
+    case WIRE_WISH_REVOKE:
+        new = !seat->revoke;
+        seat->revoke = true;
+        break;
+    case WIRE_WISH_STEPS:
+        new = council->steps != number;
+        council->steps = number;
+        break;
     default: return err_set(ERR_ARG, "a wish of kind %" PRIu32, kind);
     }
     if (new)
@@ -898,8 +908,7 @@ enum err council_plan_known(struct council *council, const struct council_plan *
 bool council_votes(const struct council *council)
 {
     const struct view *view = council->conf.view;
-    return view->self != VIEW_NOBODY && view->members[view->self].voter &&
-           vote_doubt(council->conf.vote) == VOTE_SURE;
+    return view->self != VIEW_NOBODY && view->members[view->self].voter && vote_doubt(council->conf.vote) == VOTE_SURE;
 }
 
 bool council_sealed(const struct council *council)

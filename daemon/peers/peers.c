@@ -52,7 +52,7 @@ struct peer {
     struct digest plan_id;
     struct report report;
     struct rows_said *said; /* [fragments]: what we last told it */
-    uint32_t refresh;           /* next fragment to repeat */
+    uint32_t refresh;       /* next fragment to repeat */
     struct log_limit refused_said, malformed_said, diverged_said, plan_said;
     uint64_t too_far_ms; /* since when it says that it is further than it can be; 0: it does not */
     bool too_far_said;
@@ -68,11 +68,11 @@ struct peers {
     struct link *link;
     struct objects *objects;
     struct council *council;
-    struct peer *peers;     /* [room], by slot */
+    struct peer *peers; /* [room], by slot */
     uint32_t room;
-    struct bitset silent;   /* not heard for as long as the configuration allows */
-    uint64_t pause_ms;      /* between heartbeats */
-    uint64_t silent_ms;     /* one who is silent so long is not up */
+    struct bitset silent; /* not heard for as long as the configuration allows */
+    uint64_t pause_ms;    /* between heartbeats */
+    uint64_t silent_ms;   /* one who is silent so long is not up */
     bool announce;
     uint64_t announce_ms;
     uint64_t plan_ms;   /* when to ask for the plan (again) */
@@ -586,8 +586,8 @@ static void look_after(struct peers *peers, uint32_t i)
     if (peer->greeted && peers->now_ms >= peer->beat_ms)
         send_heartbeat(peers, i);
     if (peer->up && peers->now_ms > peer->heard_ms + peers->silent_ms) {
-        log_warn("island %s has not been heard of for %.1f s; training goes on",
-                 name_of(peers, i), (double)(peers->now_ms - peer->heard_ms) / 1000);
+        log_warn("island %s has not been heard of for %.1f s; training goes on", name_of(peers, i),
+                 (double)(peers->now_ms - peer->heard_ms) / 1000);
         snprintf(peer->note, sizeof peer->note, "silent");
         peer_gone(peers, i);
     }

@@ -13,9 +13,8 @@ static const char what_for[] = "the protocol";
  *
  *   a tick, of each fragment: the fetch of every part's result (P), or a report, a retirement and the fetch of a state
  *   (3); one contribution that was refused is offered again (1); and its owner's check may close the round (1).
- *   a heartbeat, of each fragment: a report, a retirement, the fetch of a state, its owner's check (4), or a replay; and
- *   the outer step, where it certifies (1).
- *   "replayed": a report, a retirement, the mending, its owner's check (4).
+ *   a heartbeat, of each fragment: a report, a retirement, the fetch of a state, its owner's check (4), or a replay;
+ * and the outer step, where it certifies (1). "replayed": a report, a retirement, the mending, its owner's check (4).
  *   a peer that came up: of each fragment a contribution to each of its parts (P), and one announcement.
  *   "encoded": an announcement, a contribution to every part (P), the owner's check (P + 2 in all).
  *   "stored": our result to every other member (M - 1), an announcement, the outer step (M + 1 in all).

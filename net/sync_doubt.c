@@ -18,8 +18,7 @@ static struct party party_of(const struct sync *sync, uint32_t f, uint64_t versi
         if (!sync_core_other(sync, i))
             continue;
         const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
-        if (!sync->peers[i].heard || row->version != version || !row->hash_known ||
-            !digest_equal(&row->hash, hash))
+        if (!sync->peers[i].heard || row->version != version || !row->hash_known || !digest_equal(&row->hash, hash))
             continue;
         party.count++;
         uint32_t id = sync_core_id(sync, i);

@@ -36,8 +36,10 @@ static void arrive(struct sync *sync, uint32_t f, uint64_t version, const struct
 void sync_fragment_ask_for_state(struct sync *sync, uint32_t f, uint32_t member)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    fragment->state_key = (struct wire_key){
-        .kind = WIRE_STATE, .fragment = f, .version = sync->peers[member].fragments[f].version, .island = sync_core_id(sync, member)};
+    fragment->state_key = (struct wire_key){.kind = WIRE_STATE,
+                                            .fragment = f,
+                                            .version = sync->peers[member].fragments[f].version,
+                                            .island = sync_core_id(sync, member)};
     fragment->state_from = member;
     fragment->fetch_ms = sync->now_ms + STATE_AGAIN_MS;
     sync_core_put(

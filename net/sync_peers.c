@@ -41,7 +41,8 @@ void sync_peers_down(struct sync *sync, uint32_t member)
 }
 
 /* What the member says of one fragment. What it contributed and holds is of the owners of its epoch. */
-static void row_in(struct sync *sync, uint32_t member, const struct wire_heartbeat *beat, const struct wire_fragment *row)
+static void row_in(struct sync *sync, uint32_t member, const struct wire_heartbeat *beat,
+                   const struct wire_fragment *row)
 {
     struct sync_member *peer = &sync->peers[member];
     struct sync_peer_fragment *said = &peer->fragments[row->fragment];

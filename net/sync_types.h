@@ -28,11 +28,11 @@ enum { SYNC_MEMBERS_MAX = BITSET_MAX };
  *    │ └──────────────────┘ └── a new epoch ────┘                                              ▼
  *    └──────────────────────────────── trainer took the anchor in ◀───────────────────────── MIXING
  *
- *   A part's result is certified when it is durable at so many voters that every later epoch knows of it (net/record.h):
- *   only then does it count. When a new epoch begins while a contribution is on its way, it is encoded anew for the new
- *   owners. IDLE goes to APPLYING directly when the others closed the round without us; MIXING does so after taking the
- *   anchor back. LISTENING is IDLE without a trainer. REPAIR: our state is wrong or too old to be mended by results;
- *   a peer's is fetched, then MIXING (or LISTENING).
+ *   A part's result is certified when it is durable at so many voters that every later epoch knows of it
+ * (net/record.h): only then does it count. When a new epoch begins while a contribution is on its way, it is encoded
+ * anew for the new owners. IDLE goes to APPLYING directly when the others closed the round without us; MIXING does so
+ * after taking the anchor back. LISTENING is IDLE without a trainer. REPAIR: our state is wrong or too old to be mended
+ * by results; a peer's is fetched, then MIXING (or LISTENING).
  */
 enum sync_state {
     SYNC_LISTENING,

@@ -6,7 +6,6 @@
 #include "tests/lib/simworld.h"
 
 #include <string.h>
-#include <stdlib.h>
 
 #include "tests/lib/roster.h"
 
@@ -443,21 +442,6 @@ static void want(const struct record *draft, uint32_t p)
 
 static void decide(struct record *draft, uint32_t p)
 {
-    if (getenv("SIM_TRACE")) {
-        print_message("%llu: record %llu by %u:", (unsigned long long)sim->now_ms, (unsigned long long)draft->epoch, p);
-        for (uint32_t k = 0; k < draft->members_count; k++)
-            print_message(" %u:%u%s", draft->members[k].id / 10, draft->members[k].role, draft->members[k].voter ? "v" : "");
-        print_message(" starts");
-        for (uint32_t f = 0; f < sim->fragments; f++)
-            print_message(" %llu", (unsigned long long)draft->starts[f]);
-        for (uint32_t k = 0; k < draft->carried_count; k++)
-            print_message(" carry f%u v%llu #%u", draft->carried[k].fragment, (unsigned long long)draft->carried[k].version, sim_number(&draft->carried[k].digest));
-        for (uint32_t w = 0; w < sim->n; w++)
-            if (sim->council.seals[w].given)
-                print_message(" sealed %u", w);
-        print_message("\n");
-    }
-    struct sim_council *council = &sim->council;
     for (uint32_t w = 0; w < sim->n; w++) {
         struct sim_island *island = &sim->island[w];
         if (island->enrolled || member_of(draft, w) == NULL)

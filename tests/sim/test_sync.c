@@ -115,11 +115,11 @@ static void check_work(uint32_t f, uint32_t s)
             if ((result->contributors >> i & 1) == 0)
                 continue;
             SIM_HOLDS(sim_from(result, i, s) >= upto,
-                      "fragment %u shard %u version %llu counts work of island %u twice\n", f, s,
-                      (unsigned long long)v, i);
+                      "fragment %u shard %u version %llu counts work of island %u twice\n", f, s, (unsigned long long)v,
+                      i);
             SIM_HOLDS(sim->island[i].disturbed || sim_from(result, i, s) == upto,
-                      "fragment %u shard %u version %llu: work of island %u is missing\n", f, s,
-                      (unsigned long long)v, i);
+                      "fragment %u shard %u version %llu: work of island %u is missing\n", f, s, (unsigned long long)v,
+                      i);
             upto = sim_to(result, i);
         }
         SIM_HOLDS(sim->island[i].disturbed || upto == sim->island[i].trainer[f].work,

@@ -319,12 +319,13 @@ static void a_refusal_of_something_else_means_nothing(void **state)
 {
     (void)state;
     talk_among(4, 3, 7, 4, (struct owner_rule){0});
-    struct wire_key others[] = {talk_contribution_key(4, 1, 3), talk_contribution_key(5, 2, 3), talk_contribution_key(5, 1, 0),
-                                talk_result_key(5, 1),          talk_contribution_key(5, 1, 3), talk_contribution_key(5, 1, 3)};
+    struct wire_key others[] = {talk_contribution_key(4, 1, 3), talk_contribution_key(5, 2, 3),
+                                talk_contribution_key(5, 1, 0), talk_result_key(5, 1),
+                                talk_contribution_key(5, 1, 3), talk_contribution_key(5, 1, 3)};
     others[4].fragment = 1;
     others[5].epoch = 1;
-    turned_down(1, &(struct wire_key){
-                       .kind = WIRE_CONTRIBUTION, .version = 5, .owner = roster_id(1), .island = roster_id(3)});
+    turned_down(
+        1, &(struct wire_key){.kind = WIRE_CONTRIBUTION, .version = 5, .owner = roster_id(1), .island = roster_id(3)});
     assert_int_equal(offered_again_after(1), UINT64_MAX); /* nothing of ours is on its way */
     talk_we_contribute();
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)

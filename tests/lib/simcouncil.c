@@ -442,6 +442,7 @@ static void want(const struct record *draft, uint32_t p)
 
 static void decide(struct record *draft, uint32_t p)
 {
+    struct sim_council *council = &sim->council;
     for (uint32_t w = 0; w < sim->n; w++) {
         struct sim_island *island = &sim->island[w];
         if (island->enrolled || member_of(draft, w) == NULL)

@@ -7,6 +7,7 @@
 #include "common/ipc.h"
 #include "common/mem.h"
 #include "common/words.h"
+#include "net/record.h"
 #include "net/wire.h"
 
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL};
@@ -94,8 +95,7 @@ const struct conf_schema dconf_schema = {
 
 bool dconf_name_good(const char *name)
 {
-    size_t good = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
-    return good > 0 && name[good] == '\0' && good <= DCONF_NAME_MAX;
+    return record_name_good(name);
 }
 
 static enum err check_name(const char *where, const char *name)

@@ -41,10 +41,12 @@ void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct 
  * the core is of no use any more. */
 ERR_MUST_CHECK enum err sync_begin_epoch(struct sync *sync, const struct sync_view *view, uint64_t now_ms);
 /* From now on, until the next epoch begins, no result is made, and none is acknowledged that is not yet (EPOCHS: the
- * seal). What sync_held() tells after this is what the seal names. */
+ * seal). What sync_held() tells after this is what the seal names. The seal outlasts a restart: it is set again before
+ * results are told of that the ledger holds, since some may have come after it. */
 void sync_seal(struct sync *sync);
 bool sync_sealed(const struct sync *sync);
-/* A result of the version after ours that a proposed record wants to carry: it is fetched although we are sealed. */
+/* A result of the version after ours that a proposed record wants to carry: it is fetched although we are sealed, from
+ * whoever is up. To be said again when the version is another one. */
 void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner);
 
 /* Whether a trainer of ours is on its way: our own shards' rounds then wait for it. `brings_initial`: and it will give

@@ -318,15 +318,7 @@ enum err wire_pack(const struct wire_message *message, uint8_t *out, size_t *byt
     case WIRE_FETCH: return pack_with_key(message, out, bytes);
     case WIRE_BYE: bye.reason = (char *)(uintptr_t)message->bye.reason; return pack_checked(&bye.base, out, bytes);
     case WIRE_BULK_HELLO: *bytes = 0; return ERR_OK;
-    case WIRE_CHUNK:
-    case WIRE_PREPARE:
-    case WIRE_PROMISE:
-    case WIRE_REJECT:
-    case WIRE_ACCEPT:
-    case WIRE_ACCEPTED:
-    case WIRE_DECIDED:
-    case WIRE_CHAIN:
-    case WIRE_WISH: break;
+    case WIRE_CHUNK: break;
     }
     return err_set(ERR_ARG, "message type %d has no control payload", (int)message->type);
 }

@@ -24,7 +24,7 @@ enum {
     WIRE_CHUNK_HEADER_BYTES = 52,
     WIRE_CHUNK_BYTES_MAX = 64 << 10,   /* of payload in one chunk */
     WIRE_CONTROL_BYTES_MAX = 64 << 10, /* of one control payload, but for */
-    WIRE_EPOCH_BYTES_MAX = 1 << 20,    /* the epoch protocol's, WIRE_PREPARE to WIRE_WISH (net/wire_epoch.h) */
+    WIRE_EPOCH_BYTES_MAX = 1 << 20,    /* the epoch protocol's (net/wire_epoch.h) */
     WIRE_NAME_BYTES = 64,
     WIRE_REASON_BYTES = 256,
     WIRE_FRAGMENTS_MAX = 256, /* in one heartbeat */
@@ -45,14 +45,7 @@ enum wire_type {
     WIRE_BYE = 6,
     WIRE_CHUNK = 7,      /* bulk connection only */
     WIRE_BULK_HELLO = 8, /* empty: makes a bulk connection known */
-    WIRE_PREPARE = 9,
-    WIRE_PROMISE = 10,
-    WIRE_REJECT = 11,
-    WIRE_ACCEPT = 12,
-    WIRE_ACCEPTED = 13,
-    WIRE_DECIDED = 14,
-    WIRE_CHAIN = 15,
-    WIRE_WISH = 16,
+    /* 9 to 16: net/wire_epoch.h */
 };
 
 enum wire_kind { WIRE_CONTRIBUTION = 1, WIRE_RESULT = 2, WIRE_STATE = 3, WIRE_PLAN = 4, WIRE_KINDS };

@@ -162,8 +162,8 @@ enum err wire_epoch_pack(const struct wire_epoch *message, uint8_t **bytes, size
         wish.id = message->wish.id;
         wish.number = message->wish.number;
         return pack_out(&wish.base, bytes, bytes_count);
-    default: return err_set(ERR_ARG, "message type %d is none of the epoch protocol", (int)message->type);
     }
+    return err_set(ERR_ARG, "message type %d is none of the epoch protocol", (int)message->type);
 }
 
 /* ---- unpack ---- */
@@ -391,7 +391,7 @@ enum err wire_epoch_unpack(uint32_t type, const void *payload, size_t bytes_coun
     memset(message, 0, sizeof *message);
     if (!wire_is_epoch(type))
         return err_set(ERR_PROTO, "message type %" PRIu32 " is none of the epoch protocol", type);
-    message->type = (enum wire_type)type;
+    message->type = (enum wire_epoch_type)type;
     if (bytes_count > WIRE_EPOCH_BYTES_MAX)
         return err_set(ERR_PROTO, "%s of %zu bytes", types[type - WIRE_PREPARE].name, bytes_count);
     TRY(unpack_proto(types[type - WIRE_PREPARE].descriptor, types[type - WIRE_PREPARE].name, payload, bytes_count,

@@ -19,6 +19,18 @@
 #include "net/record.h"
 #include "net/wire.h"
 
+/* As enum wire_type, which goes before it. */
+enum wire_epoch_type {
+    WIRE_PREPARE = 9,
+    WIRE_PROMISE = 10,
+    WIRE_REJECT = 11,
+    WIRE_ACCEPT = 12,
+    WIRE_ACCEPTED = 13,
+    WIRE_DECIDED = 14,
+    WIRE_CHAIN = 15,
+    WIRE_WISH = 16,
+};
+
 enum { WIRE_HELD_MAX = RECORD_CARRIED_MAX }; /* in one message, for all fragments */
 
 /* A result of the version after a voter's own, durable there. */
@@ -51,7 +63,7 @@ enum wire_wish {
 };
 
 struct wire_epoch {
-    enum wire_type type;
+    enum wire_epoch_type type;
     uint64_t epoch;  /* of the record to be decided, from 1; CHAIN: of the newest one known; DECIDED, WISH: unused */
     uint64_t ballot; /* from 1; DECIDED, CHAIN, WISH: unused */
     union {

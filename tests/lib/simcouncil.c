@@ -262,7 +262,8 @@ static void give_seal(uint32_t w)
 }
 
 /* Those whom the proposer reaches seal one after the other; a disk in doubt does not, and what it said before is void.
- */
+ * So is what one said who is gone for good: it may have named a result whose bytes are nowhere else, and which the
+ * others, who are enough without it, did not make count. */
 static bool seal_enough(uint32_t p)
 {
     const struct record *record = newest();
@@ -271,7 +272,7 @@ static bool seal_enough(uint32_t p)
         struct sim_seal *seal = &sim->council.seals[w];
         if (!keeps(record, w))
             continue;
-        if (doubted(record, w))
+        if (doubted(record, w) || sim->island[w].gone)
             seal->given = false;
         else if (!seal->given && reachable(p, w) && sim->island[w].epoch == sim->council.epoch && sim_chance(20))
             give_seal(w);

@@ -197,6 +197,23 @@ static void a_result_comes_from_its_owner(void **state)
     talk_ends(NULL);
 }
 
+/* An owner whose disk is in doubt is there, and does not say what it has: what exists for certain is asked of others.
+ */
+static void what_somebody_has_applied_is_asked_of_him(void **state)
+{
+    (void)state;
+    talk_among(4, 3, 7, 4, (struct owner_rule){0});
+    talk_shows(0, 1);
+    talk_tick(100);
+    talk_tick(10000);
+    assert_int_equal(talk_asked_for(1), UINT32_MAX); /* perhaps it is on its way */
+    talk_is_at(0, 5);
+    talk_hear(0);
+    talk_tick(10000);
+    assert_int_equal(talk_asked_for(1), 0);
+    talk_ends(NULL);
+}
+
 /* ---- what one member says ---- */
 
 static void one_word_does_not_replace_a_state(void **state)
@@ -535,6 +552,7 @@ int main(void)
         cmocka_unit_test_teardown(another_base_is_told, talk_ends),
         cmocka_unit_test_teardown(a_silent_holder_is_not_asked_for_ever, talk_ends),
         cmocka_unit_test_teardown(a_result_comes_from_its_owner, talk_ends),
+        cmocka_unit_test_teardown(what_somebody_has_applied_is_asked_of_him, talk_ends),
         cmocka_unit_test_teardown(one_word_does_not_replace_a_state, talk_ends),
         cmocka_unit_test_teardown(not_available_is_believed_of_who_was_asked, talk_ends),
         cmocka_unit_test_teardown(what_was_refused_is_offered_again, talk_ends),

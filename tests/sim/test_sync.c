@@ -19,7 +19,14 @@
 #include "common/digest.h"
 #include "net/sync.h"
 
-enum { WORK_MS = 60000, PROGRESS_MS = 20000, DISPUTE_MS = 60000, MANY_WORK_MS = 20000, HEAL_MS = 180000 };
+enum {
+    BACK_MS = 5000,
+    WORK_MS = 60000,
+    PROGRESS_MS = 20000,
+    DISPUTE_MS = 60000,
+    MANY_WORK_MS = 20000,
+    HEAL_MS = 180000
+};
 
 static uint32_t most_waiting;
 static uint64_t epochs;
@@ -163,6 +170,9 @@ static void run_world(uint64_t work_ms)
         advance();
     sim->healing = true;
     sim->loss_percent = 0;
+    for (uint32_t i = 0; i < sim->n; i++)
+        if (sim->island[i].revive_ms > sim->now_ms + BACK_MS)
+            sim->island[i].revive_ms = sim->now_ms + BACK_MS;
     for (uint32_t f = 0; f < sim->fragments; f++)
         before[f] = reached(f);
     while (sim->now_ms < work_ms + PROGRESS_MS || (sim->now_ms < work_ms + progress_ms && !moved_on(before)))

@@ -34,7 +34,9 @@ struct sync_parts {
     uint32_t count; /* 0: their epoch is not known */
     struct chain_part part[CHAIN_PARTS_MAX];
     struct digest digest[CHAIN_PARTS_MAX]; /* of those held */
-    uint64_t held, acknowledged, wanted;   /* wanted: by a proposed record */
+    uint64_t held, acknowledged;           /* acknowledged: and told in heartbeats, if we vote */
+    uint64_t certified;                    /* those that were seen to count: they do for good */
+    uint64_t wanted;                       /* by a proposed record */
 };
 
 /* What a voter says it holds of the version after its own. */

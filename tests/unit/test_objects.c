@@ -19,7 +19,7 @@
 enum { A, B, C };
 /* LARGE: of the large fragment's shards, and fragments of the small kind. */
 enum { LARGE = 0, SMALL = 1, OTHER = 2, THIRD = 3, FENCE = ISLE_FRAGMENTS - 1 };
-enum { CHUNK = 64 << 10, ASK_MS = 1500, LATER_MS = 300, STANDS_MS = 3000, SOME = 3000, MANY = 10 * CHUNK };
+enum { CHUNK = 64 << 10, ASK_MS = 1500, LATER_MS = 300, STANDS_MS = 3000, SOME = 1000, MANY = 10 * CHUNK };
 
 static struct isle_run *run;
 static struct isle *a;

@@ -6,6 +6,8 @@
  * no trainer: what other islands send is made here and laid where it would lie, and a snapshot is two arrays. Two
  * fragments of four matrices, no padding, nothing sent as bf16. Nothing happens but in the calls below, so what a job
  * has done can be looked at before the loop learns of it. A helper that fails fails the running test.
+ * Members are numbers, which are their slots, and have ids that are none of them (rig_id()). All are owners and vote;
+ * what we hold the others say they hold, too, unless `alone`, so that a result counts as soon as it is stored.
  */
 #ifndef TESTS_LIB_RIG_H
 #define TESTS_LIB_RIG_H
@@ -31,8 +33,9 @@ struct rig_conf {
 struct rig {
     struct rig_conf conf;
     struct runspec spec;
-    struct view_member members[RIG_MEMBERS_MAX];
     struct view view;
+    struct chain *chain;
+    uint32_t ids[RIG_MEMBERS_MAX];
     struct model_plan *plan;
     struct parts parts;
     struct replica *replica;
@@ -43,13 +46,13 @@ struct rig {
     struct sync *sync;
     struct rounds *rounds;
     uint64_t now_ms;
-    struct bitset results[RIG_FRAGMENTS]; /* as rounds_recover() said */
 
     /* the trainer's arrays, and its next snapshot */
     float *base[RIG_FRAGMENTS], *theta[RIG_FRAGMENTS], *area[RIG_FRAGMENTS];
     struct replica_snapshot snapshot[RIG_FRAGMENTS];
     /* what every other member says of itself */
     struct wire_fragment said[RIG_MEMBERS_MAX][RIG_FRAGMENTS];
+    bool alone; /* nobody else holds what we hold, as far as we hear */
 
     unsigned hold;    /* orders (1 << SYNC_DO_...) that are kept, and not handed on */
     bool hold_unread; /* and EVENT_UNREAD */
@@ -69,6 +72,8 @@ void rig_close(struct rig *rig);
 struct rig *rig_again(struct rig *rig);
 /* What its rounds were born with. */
 struct rounds_conf rig_rounds_conf(const struct rig *rig);
+/* The next epoch: this record follows, which is taken over, and everybody goes over to it. */
+void rig_epoch(struct rig *rig, struct record *record);
 /* Another replica that holds what the rig's does, for what should have come of it; freed before the rig is closed. */
 struct replica *rig_twin(const struct rig *rig);
 
@@ -120,6 +125,8 @@ struct rig_object {
     size_t bytes;
     uint8_t byte[RIG_OBJECT_BYTES];
 };
+/* The id of a member. */
+uint32_t rig_id(uint32_t member);
 /* Key pair of a member, the same for all rigs of a process. */
 const struct ident *rig_ident(uint32_t member);
 /* Values under the run's codec, sealed by the member whose it is. */

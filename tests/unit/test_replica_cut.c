@@ -9,6 +9,7 @@
 #include "common/digest.h"
 #include "common/mem.h"
 #include "tests/lib/outofmem.h"
+#include "tests/lib/roster.h"
 #include "tests/lib/shares.h"
 #include "tests/lib/smallrun.h"
 
@@ -207,7 +208,13 @@ static void owners_that_change_lead_to_the_same_anchors(void **state)
 static struct digest after_rounds(const struct smallrun *run, const struct shardmap *map)
 {
     static struct world w;
-    const struct parts owners = {.plan = run->plan->plan, .map = *map};
+    static const uint64_t even[MEMBERS] = {1, 1, 1};
+    struct record record = shares_record(even, MEMBERS);
+    struct chain *chain;
+    record.map = *map;
+    assert_ok(chain_new(&chain));
+    roster_add(chain, &record);
+    const struct parts owners = {.plan = run->plan->plan, .chain = chain};
     struct chain_part all[CHAIN_PARTS_MAX];
     struct part parts[MEMBERS];
     struct digest_state digest;
@@ -215,7 +222,7 @@ static struct digest after_rounds(const struct smallrun *run, const struct shard
     digest_begin(&digest);
     w.run = run;
     for (uint32_t p = 0; p < count; p++)
-        parts[p] = (struct part){all[p].owner, all[p].shards, false};
+        parts[p] = (struct part){roster_number(all[p].owner), all[p].shards, false};
     for (uint32_t i = 0; i < MEMBERS; i++)
         w.members[i] = replica_of(run);
     cut(&w, parts, count);
@@ -240,6 +247,7 @@ static struct digest after_rounds(const struct smallrun *run, const struct shard
         digest_add(&digest, replica_residual(w.members[i], F), bytes);
         replica_free(w.members[i]);
     }
+    chain_free(chain);
     return digest_end(&digest);
 }
 
@@ -248,10 +256,10 @@ static void the_same_anchors_come_of_any_owners(void **state)
 {
     (void)state;
     struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
-    struct shardmap runs = run.parts.map, scattered = runs, alone = runs;
+    struct shardmap runs = chain_last(run.chain)->map, scattered = runs, alone = runs;
     for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++) {
-        scattered.owner[slot] = slot * slot % 7 % MEMBERS;
-        alone.owner[slot] = 1;
+        scattered.owner[slot] = roster_id(slot * slot % 7 % MEMBERS);
+        alone.owner[slot] = roster_id(1);
     }
     struct digest want = after_rounds(&run, &runs);
     for (size_t k = 0; k < 2; k++) {

@@ -293,7 +293,7 @@ static void gone_while_it_waits_nothing_is_left_of_it(void **state)
 static void jobs_at_the_memory_of_before_come_first(void **state)
 {
     (void)state;
-    struct bitset all = parts_owners(&stage.run.parts, 0, 1);
+    struct bitset all = shares_owners(&stage.run.parts, 0);
     stage.held = 1 << EVENT_ENCODED;
     stage_take_snapshot(&stage, 0, 36, TOKENS, 2);
     stage_hang_up(&stage, true);

@@ -308,7 +308,7 @@ static void exactly_the_shards_that_name_us_are_counted(void **state)
         const struct event *counted = rig_posted(rig, EVENT_COUNTED, 1);
         assert_non_null(counted);
         assert_int_equal(rig_posted_count(rig, EVENT_COUNTED), 1);
-        assert_true(counted->shards == parts_shards(&rig->parts, 1, 1, &named));
+        assert_true(counted->shards == shares_masks(&rig->parts, 1, &named));
         assert_true(counted < rig_told(rig, SYNC_EV_APPLIED, 1));
         /* Nothing is given to the trainer before it is known what of its work the anchor holds. */
         assert_non_null(rig_ordered(rig, SYNC_DO_GIVE, 1));

@@ -144,6 +144,14 @@ static uint64_t reached(uint32_t f)
     return most;
 }
 
+static bool moved_on(const uint64_t *before)
+{
+    for (uint32_t f = 0; f < sim->fragments; f++)
+        if (reached(f) <= before[f])
+            return false;
+    return true;
+}
+
 static void run_world(uint64_t work_ms)
 {
     uint64_t before[SIM_F_MAX], progress_ms = sim->flips ? DISPUTE_MS : PROGRESS_MS;
@@ -157,13 +165,11 @@ static void run_world(uint64_t work_ms)
     sim->loss_percent = 0;
     for (uint32_t f = 0; f < sim->fragments; f++)
         before[f] = reached(f);
-    while (sim->now_ms < work_ms + progress_ms) /* everyone is back and has worked a little more */
-        advance();
-    for (uint32_t f = 0; f < sim->fragments; f++) {
-        if (reached(f) <= before[f])
-            print_world();
-        SIM_HOLDS(reached(f) > before[f], "fragment %u does not move on\n", f);
-    }
+    while (sim->now_ms < work_ms + PROGRESS_MS || (sim->now_ms < work_ms + progress_ms && !moved_on(before)))
+        advance(); /* everyone is back and works a little more */
+    if (!moved_on(before))
+        print_world();
+    SIM_HOLDS(moved_on(before), "a fragment does not move on\n");
     for (uint32_t i = 0; i < sim->n; i++)
         SIM_HOLDS(!stays(i) || everyone_heard_of(i), "island %u is not heard by everyone\n", i);
     sim->finishing = true;

@@ -143,7 +143,7 @@ static void all_that_is_said_of_a_fragment_counts_as_news(void **state)
         begin("peers-news", 2, true);
         greet_b();
         uint32_t f = (announced_beat()->fragments[0].fragment + 2 * REPEATED_ROWS + 3) % ISLE_FRAGMENTS;
-        sync_restore(a->sync, f, 1, &hash, &(struct bitset){{0}});
+        sync_restore(a->sync, f, 1, &hash);
         assert_int_equal(announced_beat()->fragments[0].fragment, f);
         change(f, what);
         const struct wire_fragment *row = &announced_beat()->fragments[0];
@@ -166,7 +166,7 @@ static void a_heartbeat_that_is_lost_does_not_matter_for_long(void **state)
     greet_b();
     uint32_t f = (announced_beat()->fragments[0].fragment + 2 * REPEATED_ROWS + 3) % ISLE_FRAGMENTS;
     struct digest hash = digest_of("x", 1);
-    sync_restore(a->sync, f, 5, &hash, &(struct bitset){{0}});
+    sync_restore(a->sync, f, 5, &hash);
     assert_true(has_row(announced_beat(), f)); /* that one is lost */
     bool again = false;
     for (int k = 0; k * REPEATED_ROWS < ISLE_FRAGMENTS; k++)

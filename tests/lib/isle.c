@@ -105,7 +105,8 @@ struct peers_conf isle_peers_conf(const struct isle *isle, uint64_t session)
                                .ident = &isle->run->idents[isle->self],
                                .events = isle->events,
                                .trainer = isle->trainer,
-                               .session = session};
+                               .session = session,
+                               .start_ms = isle->now_ms};
 }
 
 /* Its mark lies where the sockets do. A disk of a test is not in doubt, unless that is what the test is about. */

@@ -146,7 +146,8 @@ static enum err add(struct work *work, const struct record_carried *result)
         return err_set(ERR_STATE, "more than %d results to carry into epoch %" PRIu64, RECORD_CARRIED_MAX,
                        work->base->record->epoch + 1);
     uint32_t at = work->carried_count++;
-    for (; at > 0 && work->carried[at - 1].fragment == result->fragment && work->carried[at - 1].owner > result->owner; at--)
+    for (; at > 0 && work->carried[at - 1].fragment == result->fragment && work->carried[at - 1].owner > result->owner;
+         at--)
         work->carried[at] = work->carried[at - 1];
     work->carried[at] = *result;
     return ERR_OK;
@@ -257,8 +258,10 @@ static enum err fill(struct work *work, struct muster_wish *wishes, uint32_t wis
     mem_free(draft->carried);
     draft->carried = NULL;
     draft->carried_count = 0;
-    TRY(mem_new(work->carried_count, sizeof *draft->carried, "carried results", &draft->carried));
-    memcpy(draft->carried, work->carried, work->carried_count * sizeof *draft->carried);
+    if (work->carried_count > 0)
+        TRY(mem_new(work->carried_count, sizeof *draft->carried, "carried results", &draft->carried));
+    for (uint32_t i = 0; i < work->carried_count; i++)
+        draft->carried[i] = work->carried[i];
     draft->carried_count = work->carried_count;
     mark_caught_up(work, draft->starts, wishes, wishes_count);
     return muster(draft, wishes, wishes_count);
@@ -328,8 +331,7 @@ bool compose_safe(const struct record *draft, const struct compose_base *base, c
         const struct record_member *member = &draft->members[i];
         if (!member->voter || member->role == RECORD_WITNESS)
             continue;
-        const struct compose_holding *holding =
-            holding_of(holdings, holdings_count, member->id, member->incarnation);
+        const struct compose_holding *holding = holding_of(holdings, holdings_count, member->id, member->incarnation);
         if (holding != NULL && !lacks_some(draft, base, holding))
             have++;
         else if (*lacking_count < RECORD_OWNERS_MAX + 1)

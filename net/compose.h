@@ -2,10 +2,10 @@
  * compose: what record e + 1 says, from record e, what those who answered hold, and what is wanted of the members; and
  * whether it is safe to propose (rules 1 to 5 and 9 of docs/PROTOCOL.md, "Epochs").
  *
- * The start of a fragment is the highest version that anyone who answered holds, bytes and all; every sealed result of the
- * version after it that is valid in epoch e is carried. A draft is proposed only when what it rests on is durable at so
- * many of its own voters that it would be certified there: until then it tells who lacks what. Pure. Holdings come
- * from strangers: whatever makes no sense in epoch e is left out.
+ * The start of a fragment is the highest version that anyone who answered holds, bytes and all; every sealed result of
+ * the version after it that is valid in epoch e is carried. A draft is proposed only when what it rests on is durable
+ * at so many of its own voters that it would be certified there: until then it tells who lacks what. Pure. Holdings
+ * come from strangers: whatever makes no sense in epoch e is left out.
  */
 #ifndef NET_COMPOSE_H
 #define NET_COMPOSE_H
@@ -35,7 +35,7 @@ struct compose_fragment {
 struct compose_holding {
     uint32_t id;
     uint64_t incarnation;
-    bool sealed; /* it is a PROMISE in the proposer's ballot (epoch_promised()) */
+    bool sealed;                              /* it is a PROMISE in the proposer's ballot (epoch_promised()) */
     const struct compose_fragment *fragments; /* as many as the run has */
 };
 
@@ -50,14 +50,14 @@ struct compose_base {
 enum { COMPOSE_SUSPECTS_MAX = RECORD_OWNERS_MAX };
 
 struct compose_out {
-    bool ask; /* what was answered does not suffice: ask further members, and again. There is no draft */
+    bool ask;            /* what was answered does not suffice: ask further members, and again. There is no draft */
     struct record draft; /* record_deinit() */
     uint32_t suspects[COMPOSE_SUSPECTS_MAX]; /* owners of whom there are two results of one part */
     uint32_t suspects_count;
 };
 
-/* `wishes`: caught_up is filled in here. ERR_NOMEM; ERR_STATE: muster()'s, or more carried results than a record has room
- * for. `*out` is empty then. */
+/* `wishes`: caught_up is filled in here. ERR_NOMEM; ERR_STATE: muster()'s, or more carried results than a record has
+ * room for. `*out` is empty then. */
 ERR_MUST_CHECK enum err compose(const struct compose_base *base, const struct compose_holding *holdings,
                                 uint32_t holdings_count, struct muster_wish *wishes, uint32_t wishes_count,
                                 struct compose_out *out);
@@ -68,8 +68,8 @@ ERR_MUST_CHECK enum err compose(const struct compose_base *base, const struct co
 bool compose_safe(const struct record *draft, const struct compose_base *base, const struct compose_holding *holdings,
                   uint32_t holdings_count, uint32_t *lacking, uint32_t *lacking_count);
 
-/* What a holder lacks of a fragment in a draft or record: the start (then it fetches a state, or the results up to it), or
- * else this carried result. False: nothing. */
+/* What a holder lacks of a fragment in a draft or record: the start (then it fetches a state, or the results up to it),
+ * or else this carried result. False: nothing. */
 struct compose_lack {
     bool start;
     uint32_t carried; /* index in the record */

@@ -33,6 +33,8 @@ struct epoch {
     struct voter voters[EPOCH_VOTERS_MAX];
     uint32_t voters_count;
     bool may_vote, wanted;
+    bool recovering;    /* our disk is in doubt, and we ask all voters for what it may have lost */
+    uint64_t recovered; /* number of the save after which we vote again; 0: none */
 
     /* acceptor */
     struct epoch_vote vote; /* bytes: in `accepted` */
@@ -41,10 +43,10 @@ struct epoch {
     bool owe_promise, owe_accepted; /* to the proposers of vote.promised and vote.accepted, once all is durable */
 
     /* proposer */
-    uint64_t ballot;       /* ours */
-    uint64_t claimed;      /* number of the save that makes it durable */
-    uint64_t seen;         /* the highest ballot heard of */
-    uint64_t best;         /* the highest ballot in which one who promised had accepted a record: it is `proposal` */
+    uint64_t ballot;  /* ours */
+    uint64_t claimed; /* number of the save that makes it durable */
+    uint64_t seen;    /* the highest ballot heard of */
+    uint64_t best;    /* the highest ballot in which one who promised had accepted a record: it is `proposal` */
     struct buffer proposal, draft;
     struct digest proposal_digest;
     uint32_t asked[EPOCH_ASKED_MAX]; /* further members that get the draft */
@@ -164,9 +166,16 @@ static enum err on_prepare(struct epoch *epoch, const struct epoch_event *event,
     const struct epoch_message *m = event->message;
     if (m->ballot == 0 || epoch_ballot_id(m->ballot) != event->from || voter_of(epoch, event->from) == NULL)
         return ERR_OK; /* a ballot belongs to the voter whose id is in it */
-    give_way(epoch, m->ballot, now_ms);
-    if (epoch->may_vote && m->ballot < epoch->vote.promised) {
-        send_to(epoch, event->from, EPOCH_REJECT, epoch->vote.promised);
+    if (!epoch->recovering || m->recover) /* who proposes without us waits for our voice */
+        give_way(epoch, m->ballot, now_ms);
+    else if (m->ballot > epoch->seen)
+        epoch->seen = m->ballot;
+    bool answers = epoch->may_vote || (m->recover && voter_of(epoch, epoch->conf.self) != NULL);
+    uint64_t bar = epoch->vote.promised;
+    if (m->recover && epoch->vote.own > bar)
+        bar = epoch->vote.own; /* what we said is what another may have promised, and lost */
+    if (answers && m->ballot < bar) {
+        send_to(epoch, event->from, EPOCH_REJECT, bar);
         return ERR_OK;
     }
     if (m->bytes_count > 0) {
@@ -174,7 +183,7 @@ static enum err on_prepare(struct epoch *epoch, const struct epoch_event *event,
         action->bytes = m->bytes;
         action->bytes_count = m->bytes_count;
     }
-    if (!epoch->may_vote) {
+    if (!answers) {
         send_to(epoch, event->from, EPOCH_HOLDINGS, m->ballot);
         return ERR_OK;
     }
@@ -226,6 +235,7 @@ static void say_prepare(struct epoch *epoch, uint32_t to)
     struct epoch_message *m = send_to(epoch, to, EPOCH_PREPARE, epoch->ballot);
     m->bytes = epoch->draft.bytes;
     m->bytes_count = epoch->draft.count;
+    m->recover = epoch->recovering;
 }
 
 /* To everyone whose answer can still matter. */
@@ -286,6 +296,11 @@ static void accept_asked(struct epoch *epoch, uint64_t now_ms)
     ask(epoch, now_ms);
 }
 
+static void take_in(struct epoch *epoch)
+{
+    order(epoch, epoch->recovering ? EPOCH_DO_TAKE_OVER : EPOCH_DO_COMPOSE);
+}
+
 static enum err on_promise(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
 {
     const struct epoch_message *m = event->message;
@@ -302,14 +317,14 @@ static enum err on_promise(struct epoch *epoch, const struct epoch_event *event,
     uint32_t promises = 0;
     for (uint32_t i = 0; i < epoch->voters_count; i++)
         promises += epoch->voters[i].promised;
-    if (promises < majority(epoch))
+    if (promises < (epoch->recovering ? epoch->voters_count : majority(epoch)))
         return ERR_OK;
-    if (epoch->best > 0) { /* it may have been decided: it is proposed as it is */
+    if (epoch->best > 0 && !epoch->recovering) { /* it may have been decided: it is proposed as it is */
         accept_asked(epoch, now_ms);
         return ERR_OK;
     }
     epoch->state = EPOCH_COMPOSING;
-    order(epoch, EPOCH_DO_COMPOSE);
+    take_in(epoch);
     return ERR_OK;
 }
 
@@ -317,7 +332,7 @@ static enum err on_holdings(struct epoch *epoch, const struct epoch_event *event
 {
     (void)now_ms;
     if (epoch->state == EPOCH_COMPOSING && event->message->ballot == epoch->ballot)
-        order(epoch, EPOCH_DO_COMPOSE);
+        take_in(epoch);
     return ERR_OK;
 }
 
@@ -379,8 +394,8 @@ static enum err on_record(struct epoch *epoch, const struct epoch_event *event, 
 typedef enum err handler(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms);
 
 static handler *const message_handlers[EPOCH_MESSAGES] = {
-    [EPOCH_PREPARE] = on_prepare, [EPOCH_PROMISE] = on_promise,   [EPOCH_HOLDINGS] = on_holdings,
-    [EPOCH_REJECT] = on_reject,   [EPOCH_ACCEPT] = on_accept,     [EPOCH_ACCEPTED] = on_accepted,
+    [EPOCH_PREPARE] = on_prepare, [EPOCH_PROMISE] = on_promise, [EPOCH_HOLDINGS] = on_holdings,
+    [EPOCH_REJECT] = on_reject,   [EPOCH_ACCEPT] = on_accept,   [EPOCH_ACCEPTED] = on_accepted,
     [EPOCH_RECORD] = on_record, /* CHAIN is answered whatever the epoch */
 };
 
@@ -427,6 +442,11 @@ static enum err saved(struct epoch *epoch, const struct epoch_event *event, uint
         epoch->state = EPOCH_PREPARING;
         ask(epoch, now_ms);
     }
+    if (epoch->recovered > 0 && epoch->saved >= epoch->recovered) {
+        epoch->recovered = 0;
+        epoch->may_vote = true;
+        order(epoch, EPOCH_DO_VOTE);
+    }
     answer(epoch);
     return ERR_OK;
 }
@@ -442,12 +462,11 @@ static uint64_t our_turn(const struct epoch *epoch)
 
 static void take_turn(struct epoch *epoch, uint64_t now_ms)
 {
-    bool needed = epoch->may_vote && (epoch->wanted || epoch->vote.promised != 0); /* a seal has to come to an end */
-    if (!needed || epoch->state != EPOCH_IDLE) {
-        if (!needed)
-            epoch->due_set = false;
+    bool needed = epoch->recovering ||
+                  (epoch->may_vote && (epoch->wanted || epoch->vote.promised != 0)); /* a seal has to come to an end */
+    epoch->due_set = epoch->due_set && needed;
+    if (!needed || epoch->state != EPOCH_IDLE)
         return;
-    }
     if (!epoch->due_set) {
         epoch->due_set = true;
         epoch->due_ms = now_ms + our_turn(epoch);
@@ -464,7 +483,7 @@ static enum err tick(struct epoch *epoch, const struct epoch_event *event, uint6
     if (proposing(epoch) && now_ms >= epoch->again_ms) {
         ask(epoch, now_ms);
         if (epoch->state == EPOCH_COMPOSING)
-            order(epoch, EPOCH_DO_COMPOSE);
+            take_in(epoch);
     }
     take_turn(epoch, now_ms);
     return ERR_OK;
@@ -486,9 +505,44 @@ static enum err up(struct epoch *epoch, const struct epoch_event *event, uint64_
     return ERR_OK;
 }
 
+/* Power was lost everywhere: what we may have forgotten is what the voters, all of them, know together. */
+static enum err recover(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    (void)event;
+    if (epoch->may_vote || epoch->recovered > 0 || epoch->state != EPOCH_IDLE ||
+        voter_of(epoch, epoch->conf.self) == NULL)
+        return ERR_OK;
+    epoch->recovering = true;
+    take_turn(epoch, now_ms);
+    return ERR_OK;
+}
+
+/* From now on we are a voter that has promised our ballot and accepted what the others had: durably, then we vote. */
+static enum err recovered(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    (void)event;
+    (void)now_ms;
+    if (!epoch->recovering || epoch->state != EPOCH_COMPOSING)
+        return ERR_OK;
+    if (epoch->best > epoch->vote.accepted) {
+        TRY(keep(&epoch->accepted, epoch->proposal.bytes, epoch->proposal.count));
+        epoch->vote.accepted = epoch->best;
+        epoch->vote.digest = epoch->proposal_digest;
+    }
+    if (epoch->ballot > epoch->vote.promised)
+        epoch->vote.promised = epoch->ballot;
+    epoch->recovering = false;
+    epoch->state = EPOCH_IDLE;
+    save(epoch);
+    epoch->recovered = epoch->save;
+    return ERR_OK;
+}
+
 static handler *const handlers[EPOCH_EVENTS] = {
-    [EPOCH_EV_TICK] = tick, [EPOCH_EV_MESSAGE] = message, [EPOCH_EV_SAVED] = saved,
-    [EPOCH_EV_WANT] = want, [EPOCH_EV_UP] = up,           [EPOCH_EV_HEARD] = heard,
+    [EPOCH_EV_TICK] = tick,       [EPOCH_EV_MESSAGE] = message,
+    [EPOCH_EV_SAVED] = saved,     [EPOCH_EV_WANT] = want,
+    [EPOCH_EV_UP] = up,           [EPOCH_EV_HEARD] = heard,
+    [EPOCH_EV_RECOVER] = recover, [EPOCH_EV_RECOVERED] = recovered,
 };
 
 static void begin_step(struct epoch *epoch)
@@ -514,13 +568,10 @@ bool epoch_action(struct epoch *epoch, struct epoch_action *action)
 
 enum err epoch_new(const struct epoch_conf *conf, struct epoch **out)
 {
-    *out = NULL;
-    struct epoch *epoch;
-    TRY(mem_new(1, sizeof *epoch, "epoch", &epoch));
-    epoch->conf = *conf;
-    epoch->rng = env_rng_init(conf->seed, conf->self);
-    epoch->state = EPOCH_DECIDED; /* until epoch_begin() */
-    *out = epoch;
+    TRY(mem_new(1, sizeof **out, "epoch", out));
+    (*out)->conf = *conf;
+    (*out)->rng = env_rng_init(conf->seed, conf->self);
+    (*out)->state = EPOCH_DECIDED; /* until epoch_begin() */
     return ERR_OK;
 }
 
@@ -574,7 +625,8 @@ enum err epoch_begin(struct epoch *epoch, uint64_t number, const uint32_t *voter
     epoch->seen = seen;
     epoch->ballot = epoch->best = epoch->other_ballot = epoch->chain_ms = 0;
     epoch->asked_count = epoch->failures = 0;
-    epoch->wanted = epoch->due_set = false;
+    epoch->wanted = epoch->due_set = epoch->recovering = false;
+    epoch->recovered = 0;
     epoch->other_since = now_ms;
     return ERR_OK;
 }
@@ -583,9 +635,10 @@ enum err epoch_draft(struct epoch *epoch, const uint8_t *bytes, size_t bytes_cou
                      uint32_t asked_count, uint64_t now_ms)
 {
     begin_step(epoch);
-    if (epoch->state != EPOCH_COMPOSING)
+    if (epoch->state != EPOCH_COMPOSING || epoch->recovering)
         return ERR_OK;
-    bool same = bytes_count == epoch->draft.count && (bytes_count == 0 || memcmp(bytes, epoch->draft.bytes, bytes_count) == 0);
+    bool same =
+        bytes_count == epoch->draft.count && (bytes_count == 0 || memcmp(bytes, epoch->draft.bytes, bytes_count) == 0);
     if (!same)
         TRY(keep(&epoch->draft, bytes, bytes_count));
     epoch->asked_count = asked_count < EPOCH_ASKED_MAX ? asked_count : EPOCH_ASKED_MAX;
@@ -599,7 +652,7 @@ enum err epoch_propose(struct epoch *epoch, const uint8_t *bytes, size_t bytes_c
                        uint64_t now_ms)
 {
     begin_step(epoch);
-    if (epoch->state != EPOCH_COMPOSING)
+    if (epoch->state != EPOCH_COMPOSING || epoch->recovering)
         return ERR_OK;
     TRY(keep(&epoch->proposal, bytes, bytes_count));
     epoch->proposal_digest = *digest;
@@ -632,10 +685,10 @@ uint64_t epoch_ballot(const struct epoch *epoch)
 
 bool epoch_promised(const struct epoch *epoch, uint32_t id)
 {
+    bool promised = false;
     for (uint32_t i = 0; i < epoch->voters_count; i++)
-        if (epoch->voters[i].id == id)
-            return epoch->voters[i].promised;
-    return false;
+        promised = promised || (epoch->voters[i].id == id && epoch->voters[i].promised);
+    return promised;
 }
 
 bool epoch_sealed(const struct epoch *epoch)

@@ -2,15 +2,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "common/env.h"
+#include "common/log.h"
 #include "common/mem.h"
 #include "net/backlog.h"
+#include "net/dialled.h"
 #include "net/guests.h"
 #include "net/news.h"
 #include "net/socket.h"
@@ -28,13 +27,6 @@ enum { PART_BYTES_MAX = WIRE_CHUNK_HEADER_BYTES + WIRE_CHUNK_BYTES_MAX };
  * KNOCKS: connections beside those of members. */
 enum { CONNECTIONS = 2, MESSAGE_PARTS = 2, PLACES = 16, KNOCKS_MAX = 256 };
 enum { LISTEN_QUEUE = 1024, SOCKETS_MAX = 16384, ADDRESS_BYTES = 256 };
-
-struct dialled {
-    void *socket, *monitor;
-    bool up;
-    uint64_t begun_ms; /* the present handshake */
-    int fd;            /* ZeroMQ's; may be closed any time */
-};
 
 /* Where the ROUTER finds a peer that dialled us. */
 struct route {
@@ -147,7 +139,7 @@ void link_free(struct link *link)
         return;
     for (uint32_t i = 0; i < link->places; i++)
         for (int bulk = 0; bulk < CONNECTIONS; bulk++)
-            socket_close(&link->peers[i].dialled[bulk].socket, &link->peers[i].dialled[bulk].monitor);
+            dialled_close(&link->peers[i].dialled[bulk]);
     socket_close(&link->router, &link->router_monitor);
     zap_free(link->zap);
     zmq_msg_close(&link->payload);
@@ -192,24 +184,11 @@ size_t link_poll_items(const struct link *link, zmq_pollitem_t *items, size_t it
 /* ---- members come and go ---- */
 
 /* One of the two connections to a peer whose address is known. */
-static enum err dial(struct link *link, uint32_t slot, bool bulk, const char *name)
+static enum err dial(struct link *link, uint32_t slot, int bulk)
 {
     struct peer *peer = &link->peers[slot];
-    struct dialled *d = &peer->dialled[bulk];
-    char id[SOCKET_ROUTE_BYTES];
-    uint8_t server[IDENT_KEY_BYTES];
-    struct socket_dial conf = {.address = peer->address,
-                               .server = server,
-                               .key = link->ident->curve_key,
-                               .secret = link->ident->curve_secret,
-                               .route = id,
-                               .route_bytes = socket_route(link->ident->key, bulk, env_random_u64(), id),
-                               .part_bytes_max = PART_BYTES_MAX};
-    TRY(ident_curve(peer->key, server));
-    enum err err = socket_dial(link->context, &conf, &d->socket, &d->monitor);
-    if (err != ERR_OK)
-        socket_close(&d->socket, &d->monitor);
-    return err == ERR_CONF ? err_prefix(err, "[peer %s] address", name) : err;
+    return dialled_open(&peer->dialled[bulk], link->context, link->ident, peer->key, peer->address, bulk == 1,
+                        PART_BYTES_MAX);
 }
 
 /* Room for this slot. */
@@ -236,8 +215,7 @@ static void hang_up(struct link *link, uint32_t slot, bool listened)
     int fds[TRAFFIC_FDS_MAX];
     size_t fds_count = listened ? traffic_fds(link->traffic, slot, fds) : 0;
     for (int bulk = 0; bulk < CONNECTIONS; bulk++) {
-        socket_close(&peer->dialled[bulk].socket, &peer->dialled[bulk].monitor);
-        peer->dialled[bulk] = (struct dialled){.fd = -1};
+        dialled_close(&peer->dialled[bulk]);
         if (listened)
             peer->listened[bulk] = (struct route){.fd = -1};
     }
@@ -283,10 +261,12 @@ enum err link_set(struct link *link, uint32_t slot, const struct link_member *me
     snprintf(peer->address, sizeof peer->address, "%s", address);
     /* Each side may dial; twice as many, for those that are gone without our having seen it. */
     backlog_allow(link->backlog, KNOCKS_MAX + (size_t)4 * CONNECTIONS * link->used);
-    if (address[0] == '\0')
-        return ERR_OK;
-    TRY(dial(link, slot, false, member->name));
-    return dial(link, slot, true, member->name);
+    for (int bulk = 0; bulk < CONNECTIONS && address[0] != '\0'; bulk++) {
+        enum err err = dial(link, slot, bulk);
+        if (err != ERR_OK)
+            return err_prefix(err, "[peer %s] address", member->name);
+    }
+    return ERR_OK;
 }
 
 /* ---- guests ---- */
@@ -331,46 +311,31 @@ static void serve_zap(struct link *link)
             news_tell(&link->news, LINK_STRANGER, UINT32_MAX, text);
 }
 
-/* CURVE tells a client nothing: a server that does not admit us, or has another key, just ends the handshake. One that
- * hangs does not even do that: the kernel takes the connection, and we end it. ZeroMQ has no word for it, and `error`
- * may be an older one. */
-static bool is_unanswered(const struct dialled *d, uint16_t event, int error)
-{
-    bool closed = error == EPIPE || error == ECONNRESET;
-    return event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL &&
-           (!closed || env_mono_ms() >= d->begun_ms + SOCKET_HANDSHAKE_MS - SOCKET_HANDSHAKE_MS / 10);
-}
-
 static void read_monitor(struct link *link, uint32_t peer, bool bulk)
 {
     struct dialled *d = &link->peers[peer].dialled[bulk];
-    uint16_t event;
-    uint32_t value;
-    while (!news_full(&link->news) && socket_event(d->monitor, &event, &value)) {
-        switch (event) {
-        case ZMQ_EVENT_CONNECTED:
-            d->fd = (int)value;
-            d->begun_ms = env_mono_ms();
+    enum dialled_news news;
+    while (!news_full(&link->news) && (news = dialled_next(d)) != DIALLED_NOTHING) {
+        struct link_event event = {.peer = peer, .bulk = bulk};
+        switch (news) {
+        case DIALLED_CONNECTED:
             backlog_open(link->backlog, d->fd);
             traffic_note(link->traffic, peer, d->fd);
             if (bulk)
                 socket_prefer_bbr(d->fd);
-            break;
-        case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
-            d->up = true;
-            news_put(&link->news, &(struct link_event){.type = LINK_CONNECTED, .peer = peer, .bulk = bulk});
+            continue;
+        case DIALLED_UP:
+            event.type = LINK_CONNECTED;
             if (bulk)
                 (void)!link_send(link, peer, WIRE_BULK_HELLO, NULL, 0, NULL, 0);
             break;
-        case ZMQ_EVENT_DISCONNECTED:
-            if (d->up)
-                news_put(&link->news, &(struct link_event){.type = LINK_DISCONNECTED, .peer = peer, .bulk = bulk});
-            d->up = false;
-            break;
-        default:
-            d->up = false;
-            news_tell(&link->news, is_unanswered(d, event, (int)value) ? LINK_NO_ANSWER : LINK_NOT_ADMITTED, peer, "");
+        case DIALLED_LOST: event.type = LINK_DISCONNECTED; break;
+        case DIALLED_NOT_ADMITTED: event.type = LINK_NOT_ADMITTED; break;
+        case DIALLED_NO_ANSWER: event.type = LINK_NO_ANSWER; break;
+        case DIALLED_FAILED:
+        case DIALLED_NOTHING: continue;
         }
+        news_put(&link->news, &event);
     }
 }
 
@@ -678,9 +643,26 @@ enum err link_say(struct link *link, uint32_t peer, const struct wire_message *m
 
 /* ---- counters ---- */
 
+/* Who refused us may have heard of us since. */
+static void dial_again(struct link *link)
+{
+    uint64_t now_ms = env_mono_ms();
+    for (uint32_t i = 0; i < link->places; i++) {
+        for (int bulk = 0; bulk < CONNECTIONS; bulk++) {
+            struct dialled *d = &link->peers[i].dialled[bulk];
+            if (d->again_ms == 0 || now_ms < d->again_ms)
+                continue;
+            dialled_close(d);
+            if (dial(link, i, bulk) != ERR_OK)
+                log_error("cannot dial a peer again: %s", err_text());
+        }
+    }
+}
+
 void link_tick(struct link *link)
 {
     dismiss_late(link);
+    dial_again(link);
     for (size_t ended = backlog_check(link->backlog); ended > 0; ended--)
         news_tell(&link->news, LINK_MALFORMED, UINT32_MAX, "a message without end; its connection was closed");
 }

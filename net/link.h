@@ -20,6 +20,7 @@
 
 #include "common/err.h"
 #include "net/ident.h"
+#include "net/news.h"
 #include "net/traffic.h"
 #include "net/wire.h"
 
@@ -109,23 +110,6 @@ struct traffic_socket link_bulk_socket(const struct link *link, uint32_t peer);
 /* Whether there is a connection to send on. */
 bool link_up(const struct link *link, uint32_t peer, bool bulk);
 
-enum link_event_type {
-    LINK_CONNECTED,    /* peer, bulk: a dialled connection is through; if it is control, greet the peer */
-    LINK_DISCONNECTED, /* peer, bulk: a dialled connection broke */
-    LINK_STRANGER,     /* text: an unknown key knocked and was refused */
-    LINK_NOT_ADMITTED, /* peer: it does not know our key, or is not the one we think */
-    LINK_NO_ANSWER,    /* peer: it takes connections, and says nothing */
-    LINK_MISMATCH,     /* peer, text: another protocol version or run */
-    LINK_MALFORMED,    /* peer (UINT32_MAX: not known whose), text: bytes that are no message */
-};
-
-struct link_event {
-    enum link_event_type type;
-    uint32_t peer;
-    bool bulk;                    /* which of its two connections */
-    char text[WIRE_REASON_BYTES]; /* for people */
-};
-
 /* Next event; false: none. */
 bool link_event(struct link *link, struct link_event *event);
 
@@ -134,7 +118,8 @@ struct link_counters {
     uint32_t rtt_us;         /* as TCP measures it; 0: unknown */
 };
 
-/* Several times a second: ends connections that bring bytes and no message (net/backlog.h). */
+/* Several times a second: ends connections that bring bytes and no message (net/backlog.h), guests whose time is over,
+ * and dials again where we were refused. */
 void link_tick(struct link *link);
 
 /* Reads the kernel's counters; call often enough (a second) not to miss a short connection. */

@@ -11,8 +11,10 @@ struct place {
     bool gone;    /* revoked: not in the record */
     bool able;    /* to vote, in the record as it was made so far */
     bool leaving; /* votes in the last record, and would better not */
-    int patience; /* of those leaving, the lower ones leave first */
+    int patience; /* of those leaving, the lower ones leave first; below UNWILLING: they can't vote, or soon */
 };
+
+enum { UNWILLING = 3 };
 
 static const struct muster_wish *wish_of(const struct muster_wish *wishes, uint32_t count, uint32_t id)
 {
@@ -140,10 +142,10 @@ static void pick_owners(struct place *places, uint32_t count)
             continue;
         places[i].able = false;
         places[i].leaving = member->voter;
-        places[i].patience = 3;
+        places[i].patience = UNWILLING;
     }
     for (uint32_t i = 0; i < count; i++)
-        if (!places[i].gone && places[i].member->role == RECORD_OWNER && !places[i].able)
+        if (!places[i].member->voter && places[i].member->role == RECORD_OWNER && !places[i].able)
             places[i].member->role = RECORD_CONTRIBUTOR;
 }
 
@@ -154,11 +156,11 @@ struct worth {
     uint32_t need; /* at how many a result has to be durable */
 };
 
-static struct worth worth_of(uint32_t voters, uint32_t keepers, uint32_t leaving)
+static struct worth worth_of(uint32_t voters, uint32_t keepers, uint32_t mute)
 {
     uint32_t majority = voters / 2 + 1;
     return (struct worth){.possible = keepers > 0,
-                          .spare = (int)voters - (int)majority - (int)leaving,
+                          .spare = (int)voters - (int)majority - (int)mute,
                           .need = majority < keepers ? majority : keepers};
 }
 
@@ -182,6 +184,7 @@ static struct place *next_leaving(struct place *places, uint32_t count)
 
 struct poll {
     uint32_t staying, coming, leaving; /* that keep bytes */
+    uint32_t lost;                     /* of those leaving */
     struct place *witness;
 };
 
@@ -194,12 +197,13 @@ static struct poll poll_of(struct place *places, uint32_t count)
         const struct record_member *member = places[i].member;
         if (member->role == RECORD_WITNESS)
             poll.witness = &places[i];
-        else if (places[i].leaving && member->voter)
+        else if (places[i].leaving && member->voter) {
             poll.leaving++;
-        else if (places[i].able && member->voter)
-            poll.staying++;
-        else if (places[i].able)
-            poll.coming++;
+            poll.lost += places[i].patience < UNWILLING;
+        } else if (places[i].able) {
+            poll.staying += member->voter;
+            poll.coming += !member->voter;
+        }
     }
     return poll;
 }
@@ -220,8 +224,8 @@ static enum err pick_voters(struct place *places, uint32_t count)
             if (with && !was && (poll.witness == NULL || !poll.witness->able))
                 continue;
             uint32_t keepers = poll.staying + poll.coming + poll.leaving - out;
-            uint32_t silent = poll.leaving - out + (with && !poll.witness->able);
-            struct worth worth = worth_of(keepers + with, keepers, silent);
+            uint32_t mute = (poll.lost > out ? poll.lost - out : 0) + (with && !poll.witness->able);
+            struct worth worth = worth_of(keepers + with, keepers, mute);
             if (!better(worth, best))
                 continue;
             best = worth;
@@ -231,8 +235,11 @@ static enum err pick_voters(struct place *places, uint32_t count)
     }
     if (!best.possible)
         return err_set(ERR_STATE, "no voter that keeps bytes would be left: drain, evict or revoke fewer at a time");
-    for (struct place *place; best_out > 0 && (place = next_leaving(places, count)) != NULL; best_out--)
-        place->member->voter = place->able = false;
+    for (struct place *place; best_out > 0 && (place = next_leaving(places, count)) != NULL; best_out--) {
+        place->member->voter = false;
+        if (place->member->role == RECORD_OWNER)
+            place->member->role = RECORD_CONTRIBUTOR;
+    }
     for (uint32_t i = 0; i < count; i++) {
         struct record_member *member = places[i].member;
         member->voter = !places[i].gone && (member->voter || (places[i].able && member->role == RECORD_OWNER));
@@ -242,15 +249,26 @@ static enum err pick_voters(struct place *places, uint32_t count)
     return ERR_OK;
 }
 
-static void share_out(struct record *next, const struct place *places)
+static uint32_t owners_of(const struct record *next, const struct place *places, bool unwilling,
+                          struct shardmap_owner owners[RECORD_OWNERS_MAX])
 {
-    struct shardmap_owner owners[RECORD_OWNERS_MAX];
     uint32_t count = 0;
     for (uint32_t i = 0; i < next->members_count; i++) {
         const struct record_member *member = places[i].member;
-        if (!places[i].gone && member->role == RECORD_OWNER && count < RECORD_OWNERS_MAX)
+        if (!places[i].gone && member->role == RECORD_OWNER && (places[i].able || unwilling) &&
+            count < RECORD_OWNERS_MAX)
             owners[count++] = (struct shardmap_owner){.id = member->id, .weight = member->uplink};
     }
+    return count;
+}
+
+/* An owner that wishes not to be one and goes on voting has no slot, unless nobody else is there. */
+static void share_out(struct record *next, const struct place *places)
+{
+    struct shardmap_owner owners[RECORD_OWNERS_MAX];
+    uint32_t count = owners_of(next, places, false, owners);
+    if (count == 0)
+        count = owners_of(next, places, true, owners);
     if (count > 0)
         shardmap_assign(&next->map, owners, count);
     else

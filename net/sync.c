@@ -186,6 +186,13 @@ bool sync_held(const struct sync *sync, uint32_t f, uint32_t p, struct digest *d
     return (parts->held >> p & 1) != 0;
 }
 
+bool sync_has(const struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest)
+{
+    uint32_t p = sync_certify_part(sync, f, epoch, owner);
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    return p == CHAIN_PARTS_MAX || ((parts->held >> p & 1) != 0 && digest_equal(&parts->digest[p], digest));
+}
+
 uint32_t sync_uncertified(const struct sync *sync, uint32_t f)
 {
     uint32_t count = 0;

@@ -81,6 +81,9 @@ uint32_t sync_parts(const struct sync *sync, uint32_t f, const struct chain_part
  * voter whose disk is not in doubt does of what it had before its seal. */
 bool sync_held(const struct sync *sync, uint32_t f, uint32_t p, struct digest *digest, bool *acknowledged);
 
+/* Whether this very result of the next version is here. One that is of no part of it needs not be. */
+bool sync_has(const struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest);
+
 /* False if a contribution to `version` starts from another version - 1 than ours. Unknown counts as fine. */
 bool sync_base_agrees(const struct sync *sync, uint32_t f, uint64_t version, const struct digest *base_hash);
 

@@ -37,6 +37,7 @@ static enum err pack_prepare(const struct wire_epoch *message, uint8_t **bytes, 
     Diloco__Prepare proto = DILOCO__PREPARE__INIT;
     proto.epoch = message->epoch;
     proto.ballot = message->ballot;
+    proto.recover = message->prepare.recover;
     proto.draft = record_bytes_to_proto(message->prepare.draft, message->prepare.draft_bytes);
     return pack_out(&proto.base, bytes, bytes_count);
 }
@@ -191,6 +192,7 @@ static enum err take_ballot(uint64_t epoch, uint64_t ballot, struct wire_epoch *
 static enum err take_prepare(const Diloco__Prepare *proto, struct wire_epoch *message)
 {
     TRY(take_ballot(proto->epoch, proto->ballot, message));
+    message->prepare.recover = proto->recover;
     return take_bytes(message, 0, &proto->draft, "a draft", &message->prepare.draft, &message->prepare.draft_bytes);
 }
 

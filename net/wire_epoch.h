@@ -70,6 +70,7 @@ struct wire_epoch {
         struct {
             const uint8_t *draft; /* packed record whose start and carried results are to be fetched */
             size_t draft_bytes;   /* 0: none */
+            bool recover;         /* its disk is in doubt, and all voters answer, whatever theirs */
         } prepare;
         struct {
             uint64_t accepted_ballot; /* 0: none */

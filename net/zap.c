@@ -212,7 +212,8 @@ static void write_user_id(const struct zap *zap, struct zap_who who, char *text,
     snprintf(text, text_bytes, "%c%" PRIu32 ".%" PRIu64, is_member ? 'm' : 'g', number, entry->serial);
 }
 
-/* Status 200 with a user id, or 400. */
+/* Status 200 with a user id, or 400. (300, "not now", would let ZeroMQ dial again by itself, but only after the whole
+ * time that a handshake may take.) */
 static void answer(struct zap *zap, struct request *request, bool admitted, struct zap_who who)
 {
     static const char version[] = "1.0";

@@ -54,6 +54,7 @@ struct council {
     uint32_t own_count;
     uint64_t saved;    /* number of a vote that is durable, to be told; 0: none */
     bool compose;      /* ordered */
+    bool take_over;    /* ordered: what all voters hold together is to be here */
     uint64_t asked_ms; /* since when those who might join are asked; 0: they are not */
     bool taken;        /* `record` is decided and waits for the engine */
     struct record record;
@@ -144,6 +145,7 @@ static void send_message(struct council *council, uint32_t to, const struct epoc
     case EPOCH_PREPARE:
         out.prepare.draft = from->bytes;
         out.prepare.draft_bytes = from->bytes_count;
+        out.prepare.recover = from->recover;
         break;
     case EPOCH_PROMISE:
         out.promise.accepted_ballot = from->accepted;
@@ -434,6 +436,19 @@ static void decided(struct council *council, const struct epoch_action *action, 
     event_post(council->conf.events, &(struct event){.type = EVENT_EPOCH});
 }
 
+/* Our disk is in doubt no more. */
+static void end_doubt(struct council *council, uint64_t now_ms)
+{
+    if (vote_settle(council->conf.vote) != ERR_OK) {
+        failed(council, now_ms, "this island does not vote");
+        return;
+    }
+    log_info("this island votes: its disk is not in doubt");
+    if (council->plan.sync != NULL)
+        sync_set_votes(council->plan.sync, council_votes(council));
+    event_post(council->conf.events, &(struct event){.type = EVENT_ANNOUNCE});
+}
+
 static void carry_out(struct council *council, uint64_t now_ms)
 {
     struct epoch_action action;
@@ -445,6 +460,8 @@ static void carry_out(struct council *council, uint64_t now_ms)
         case EPOCH_DO_FETCH: fetch(council, action.bytes, action.bytes_count); break;
         case EPOCH_DO_DECIDED: decided(council, &action, now_ms); break;
         case EPOCH_DO_CHAIN: send_chain(council, action.to, action.epoch); break;
+        case EPOCH_DO_TAKE_OVER: council->take_over = true; break;
+        case EPOCH_DO_VOTE: end_doubt(council, now_ms); break;
         }
     }
 }
@@ -461,7 +478,7 @@ static void take_in(struct council *council, uint32_t member, struct wire_epoch 
 /* What was ordered of ourselves, until nothing is left. */
 static void settle(struct council *council, uint64_t now_ms)
 {
-    while (council->saved != 0 || council->compose || council->own_count > 0) {
+    while (council->saved != 0 || council->compose || council->take_over || council->own_count > 0) {
         if (council->saved != 0) {
             struct epoch_event event = {.type = EPOCH_EV_SAVED, .number = council->saved, .good = true};
             council->saved = 0;
@@ -473,6 +490,11 @@ static void settle(struct council *council, uint64_t now_ms)
             if (wire_epoch_unpack(own.type, own.bytes, own.bytes_count, &message) == ERR_OK)
                 take_in(council, council->conf.view->self, &message, now_ms);
             mem_free(own.bytes);
+        } else if (council->take_over) {
+            struct epoch_event event = {.type = EPOCH_EV_RECOVERED, .good = true};
+            council->take_over = false;
+            if (holdings_here(council->holdings, council->epoch, council->plan.sync))
+                step(council, &event, now_ms);
         } else {
             council->compose = false;
             if (compose_next(council, now_ms) != ERR_OK)
@@ -523,6 +545,7 @@ static bool translate(struct council *council, uint32_t member, struct wire_epoc
         out->type = EPOCH_PREPARE;
         out->bytes = in->prepare.draft;
         out->bytes_count = in->prepare.draft_bytes;
+        out->recover = in->prepare.recover;
         return true;
     case WIRE_PROMISE:
         out->type = in->promise.sealed ? EPOCH_PROMISE : EPOCH_HOLDINGS;
@@ -658,20 +681,36 @@ static bool doubt_is_over(const struct council *council)
            nothing_made(council);
 }
 
+/* Power was lost everywhere: every voter is here, in this epoch, and so many of their disks are in doubt that no majority
+ * is left. What they know together is all there is. */
+static bool majority_in_doubt(const struct council *council)
+{
+    const struct view *view = council->conf.view;
+    uint32_t sure = 0;
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct view_member *member = &view->members[i];
+        if (!member->used || !member->voter || i == view->self)
+            continue;
+        if (!council->seats[i].up || council->seats[i].epoch != last(council)->epoch)
+            return false;
+        sure += council->seats[i].doubt_ms == 0;
+    }
+    return council->plan.sync != NULL && view->members[view->self].voter && sure < record_majority(last(council));
+}
+
 static void look_at_doubt(struct council *council, uint64_t now_ms)
 {
-    if (vote_doubt(council->conf.vote) == VOTE_SURE || !doubt_is_over(council))
+    struct epoch_event recover = {.type = EPOCH_EV_RECOVER, .good = true};
+    if (vote_doubt(council->conf.vote) == VOTE_SURE)
         return;
-    if (vote_settle(council->conf.vote) != ERR_OK) {
-        failed(council, now_ms, "this island does not vote");
+    if (!doubt_is_over(council)) {
+        if (majority_in_doubt(council))
+            step(council, &recover, now_ms);
         return;
     }
-    log_info("this island votes: its disk is not in doubt");
-    if (council->plan.sync != NULL)
-        sync_set_votes(council->plan.sync, council_votes(council));
+    end_doubt(council, now_ms);
     if (council_begin(council, now_ms) != ERR_OK)
         failed(council, now_ms, "the next epoch");
-    event_post(council->conf.events, &(struct event){.type = EVENT_ANNOUNCE});
 }
 
 void council_tick(struct council *council, const struct bitset *silent, uint64_t now_ms)

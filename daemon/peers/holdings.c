@@ -177,14 +177,32 @@ const struct compose_holding *holdings_answered(struct holdings *holdings, const
     return holdings->answered;
 }
 
-bool holdings_have(const struct holdings *holdings, uint64_t ballot, const uint32_t *ids, uint32_t ids_count)
+/* Of one fragment of one answer. */
+static bool row_here(struct sync *sync, const struct wire_row *row)
 {
-    for (uint32_t k = 0; k < ids_count; k++) {
-        bool there = false;
-        for (uint32_t i = 0; i < holdings->answers_count && !there; i++)
-            there = holdings->answers[i].id == ids[k] && holdings->answers[i].said.ballot == ballot;
-        if (!there)
-            return false;
+    bool here = true;
+    uint64_t version = sync_own(sync, row->fragment).version;
+    if (row->version > version)
+        sync_want_start(sync, row->fragment, row->version);
+    if (row->version != version)
+        return row->version < version;
+    for (uint32_t k = 0; k < row->held_count; k++) {
+        const struct wire_result *held = &row->held[k];
+        if (sync_has(sync, row->fragment, held->epoch, held->owner, &held->digest))
+            continue;
+        sync_want(sync, row->fragment, version + 1, held->epoch, held->owner);
+        here = false;
     }
-    return true;
+    return here;
+}
+
+bool holdings_here(const struct holdings *holdings, const struct epoch *epoch, struct sync *sync)
+{
+    bool here = sync != NULL;
+    for (uint32_t i = 0; here && i < holdings->answers_count; i++) {
+        const struct wire_epoch *said = &holdings->answers[i].said;
+        for (uint32_t k = 0; said->ballot == epoch_ballot(epoch) && k < said->promise.rows_count; k++)
+            here &= row_here(sync, &said->promise.rows[k]);
+    }
+    return here;
 }

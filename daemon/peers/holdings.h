@@ -33,7 +33,7 @@ void holdings_own(struct holdings *holdings, const struct sync *sync, const stru
 void holdings_answer(struct holdings *holdings, uint32_t id, struct wire_epoch *answer);
 /* Those who answered our ballot; borrowed until the next call. */
 const struct compose_holding *holdings_answered(struct holdings *holdings, const struct epoch *epoch, uint32_t *count);
-/* Whether all of these answered that ballot. */
-bool holdings_have(const struct holdings *holdings, uint64_t ballot, const uint32_t *ids, uint32_t ids_count);
+/* Whether all that those hold who answered our ballot is here; what is not, the core is told to fetch. */
+bool holdings_here(const struct holdings *holdings, const struct epoch *epoch, struct sync *sync);
 
 #endif

@@ -177,8 +177,8 @@ static void fetch_draft(uint32_t i)
         uint32_t from = (uint32_t)ew_below(ew->n), result = 0;
         for (uint32_t k = 0; k < holds->held_count[f]; k++) {
             const struct ew_result *r = &ew->results[holds->held[f][k].result];
-            results[k] = (struct compose_result){
-                .owner = r->owner, .epoch = r->epoch, .shards = r->shards, .digest = r->digest};
+            results[k] =
+                (struct compose_result){.owner = r->owner, .epoch = r->epoch, .shards = r->shards, .digest = r->digest};
         }
         if (island->witness || from == i || !ew_chance(30) || !compose_lacks(draft, f, &has, &lack))
             continue;
@@ -187,6 +187,33 @@ static void fetch_draft(uint32_t i)
                 result = k;
         ask(i, from, lack.start ? EW_FETCH_STATE : EW_FETCH, f, result);
     }
+}
+
+bool ew_take_over(uint32_t i)
+{
+    const struct ew_island *island = &ew->island[i];
+    struct chain_part parts[CHAIN_PARTS_MAX];
+    bool lacks = false;
+    for (uint32_t k = 0; k < ew->n; k++) {
+        const struct ew_answer *answer = &island->answer[k];
+        if (!answer->there || answer->ballot != epoch_ballot(island->table) ||
+            (ew->island[k].witness && !island->witness))
+            continue;
+        for (uint32_t f = 0; f < ew->fragments; f++) {
+            bool behind = island->disk.holds.version[f] < answer->holds.version[f];
+            lacks = lacks || behind;
+            if (behind)
+                ask(i, k, EW_FETCH_STATE, f, 0);
+            for (uint32_t h = 0; h < answer->holds.held_count[f]; h++) {
+                uint32_t result = answer->holds.held[f][h].result;
+                if (ew_keeps(i, f, result) || part_of(i, result, parts) == NULL)
+                    continue;
+                lacks = true;
+                ask(i, k, EW_FETCH, f, result);
+            }
+        }
+    }
+    return lacks;
 }
 
 static bool draft_wants(uint32_t i, const struct ew_result *r)
@@ -210,10 +237,10 @@ static void take_result(uint32_t i, uint32_t result)
     bool other = false;
     for (uint32_t k = 0; part != NULL && k < holds->held_count[r->fragment]; k++)
         other = other || is_of(&ew->results[holds->held[r->fragment][k].result], part);
-    if ((part == NULL || other) && !draft_wants(i, r))
+    if ((part == NULL || other) && !draft_wants(i, r) && !(part != NULL && ew->island[i].taking))
         return;
-    bool acked = part != NULL && !other && !part->carried && part->epoch == holds->epoch &&
-                 epoch_open(ew->island[i].table);
+    bool acked =
+        part != NULL && !other && !part->carried && part->epoch == holds->epoch && epoch_open(ew->island[i].table);
     ew_store(i, result, acked);
 }
 
@@ -256,11 +283,8 @@ void ew_data_message(const struct ew_message *m)
         break;
     case EW_FETCH_STATE:
         if (can_give)
-            ew_send(&(struct ew_message){.kind = EW_STATE,
-                                         .from = m->to,
-                                         .to = m->from,
-                                         .fragment = m->fragment,
-                                         .holds = island->disk.holds});
+            ew_send(&(struct ew_message){
+                .kind = EW_STATE, .from = m->to, .to = m->from, .fragment = m->fragment, .holds = island->disk.holds});
         break;
     default: fail_msg("message of kind %d", (int)m->kind);
     }

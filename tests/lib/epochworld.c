@@ -157,6 +157,27 @@ static void take_epoch_message(const struct ew_message *message)
 
 /* ---- an island decides ---- */
 
+/* Every voter can be heard, and too few of them have a disk that is not in doubt. */
+static bool must_recover(uint32_t i)
+{
+    const struct ew_island *island = &ew->island[i];
+    const struct record *record = ew_newest(i);
+    uint32_t sound = 0;
+    for (uint32_t k = 0; k < record->members_count; k++) {
+        const struct record_member *member = &record->members[k];
+        uint32_t m = member->id - 1;
+        const struct ew_holds *holds = m == i ? &island->disk.holds : &island->peer[m];
+        if (!member->voter)
+            continue;
+        if (holds->incarnation == 0 || holds->epoch != record->epoch ||
+            (m != i && ew->now_ms - island->heard_ms[m] >= EW_SILENT_MS))
+            return false;
+        sound += holds->incarnation == member->incarnation;
+    }
+    return sound < record_majority(record) &&
+           island->disk.holds.incarnation != record_member(record, i + 1)->incarnation;
+}
+
 static void say_who_is_up(uint32_t i)
 {
     struct ew_island *island = &ew->island[i];
@@ -306,8 +327,8 @@ static void copy_holds(const struct ew_holds *holds, struct compose_fragment *fr
     for (uint32_t f = 0; f < ew->fragments; f++) {
         for (uint32_t k = 0; k < holds->held_count[f]; k++) {
             const struct ew_result *r = &ew->results[holds->held[f][k].result];
-            results[f][k] = (struct compose_result){
-                .owner = r->owner, .epoch = r->epoch, .shards = r->shards, .digest = r->digest};
+            results[f][k] =
+                (struct compose_result){.owner = r->owner, .epoch = r->epoch, .shards = r->shards, .digest = r->digest};
         }
         fragments[f] = (struct compose_fragment){
             .version = holds->version[f], .results = results[f], .results_count = holds->held_count[f]};
@@ -363,7 +384,7 @@ void ew_drain(uint32_t i)
 {
     struct ew_island *island = &ew->island[i];
     struct epoch_action action;
-    bool composing = false;
+    bool composing = false, taking = false;
     while (epoch_action(island->table, &action)) {
         if (action.type == EPOCH_DO_SAVE)
             save(i, &action);
@@ -373,7 +394,12 @@ void ew_drain(uint32_t i)
             send_records(i, action.to - 1, action.epoch);
         else if (action.type == EPOCH_DO_COMPOSE)
             composing = true;
-        else if (action.type == EPOCH_DO_FETCH) {
+        else if (action.type == EPOCH_DO_TAKE_OVER)
+            taking = true;
+        else if (action.type == EPOCH_DO_VOTE) {
+            island->disk.holds.incarnation = record_member(ew_newest(i), i + 1)->incarnation;
+            island->mark = ++island->disk.number;
+        } else if (action.type == EPOCH_DO_FETCH) {
             struct digest digest = record_digest(action.bytes, action.bytes_count);
             island->draft = ew_record_of(&digest);
         } else if (action.type == EPOCH_DO_DECIDED) {
@@ -385,6 +411,12 @@ void ew_drain(uint32_t i)
                     send_records(i, k, e);
             return;
         }
+    }
+    island->taking = taking;
+    if (taking && !ew_take_over(i)) {
+        ew->recoveries++;
+        ew_step(i, &(struct epoch_event){.type = EPOCH_EV_RECOVERED});
+        return;
     }
     if (!composing)
         return;
@@ -618,6 +650,8 @@ void ew_turn(void)
         if (ew->now_ms >= island->want_ms) {
             island->want_ms = ew->now_ms + 2 * EW_BEAT_MS;
             say_who_is_up(i);
+            if (must_recover(i))
+                ew_step(i, &(struct epoch_event){.type = EPOCH_EV_RECOVER});
             ask_for_change(i);
         }
         if (island->alive)

@@ -1,8 +1,9 @@
 /*
  * epochworld: N islands in virtual time that decide epochs: the real net/epoch, net/compose, net/muster, net/record and
- * net/chain under a seeded network (loss, delay, reordering, repetition, cuts one way), crashes with durable votes, reboots, one older
- * disk, proposers that die between seal and decision, islands that never return. The data plane is abstract: an owner makes a
- * result of a part, which is a number; islands store, acknowledge, apply it. One world at a time.
+ * net/chain under a seeded network (loss, delay, reordering, repetition, cuts one way), crashes with durable votes,
+ * reboots, one older disk, proposers that die between seal and decision, islands that never return. The data plane is
+ * abstract: an owner makes a result of a part, which is a number; islands store, acknowledge, apply it. One world at a
+ * time.
  */
 #ifndef TESTS_LIB_EPOCHWORLD_H
 #define TESTS_LIB_EPOCHWORLD_H
@@ -15,7 +16,13 @@
 #include "net/epoch.h"
 
 enum { EW_N_MAX = 6, EW_F_MAX = 2, EW_SHARDS = 4, EW_V_MAX = 2000, EW_E_MAX = 600 };
-enum { EW_RESULTS_MAX = 1 << 14, EW_RECORDS_MAX = 1 << 12, EW_MESSAGES_MAX = 1 << 12, EW_HELD_MAX = 12, EW_SAVES_MAX = 64 };
+enum {
+    EW_RESULTS_MAX = 1 << 14,
+    EW_RECORDS_MAX = 1 << 12,
+    EW_MESSAGES_MAX = 1 << 12,
+    EW_HELD_MAX = 12,
+    EW_SAVES_MAX = 64
+};
 enum { EW_STEP_MS = 5, EW_BEAT_MS = 50, EW_SILENT_MS = 300, EW_TURN_MS = 120, EW_AGAIN_MS = 60 };
 
 struct ew_result {
@@ -78,7 +85,8 @@ struct ew_island {
     struct ew_answer answer[EW_N_MAX];
     struct ew_save save[EW_SAVES_MAX];
     uint32_t saves;
-    uint32_t draft; /* fetches what it needs */
+    bool taking;                  /* over, what all voters hold (rule 9) */
+    uint32_t draft;               /* fetches what it needs */
     uint8_t acks[EW_RESULTS_MAX]; /* mask of islands that acknowledged, as heard */
 };
 
@@ -115,7 +123,8 @@ struct ew_world {
     bool cut[EW_N_MAX][EW_N_MAX];
     uint64_t cut_ms[EW_N_MAX][EW_N_MAX], delay_most_ms;
     unsigned loss_percent, crash_permille;
-    bool healing, rolled;
+    bool healing, rolled, blackout;
+    unsigned recoveries;
     uint64_t incarnations;
 };
 
@@ -161,5 +170,7 @@ void ew_store(uint32_t i, uint32_t result, bool acked);
 void ew_data_turn(uint32_t i);
 void ew_data_message(const struct ew_message *message);
 void ew_learned(uint32_t i, uint32_t record);
+/* Asks for what the voters' answers show and this island lacks; false: nothing. */
+bool ew_take_over(uint32_t i);
 
 #endif

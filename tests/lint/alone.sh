@@ -27,7 +27,7 @@ trainer/process        | process_new       | engine_new control_new status_take 
 trainer/command        | command_make      | engine_new peers_new rounds_new trainer_new attachment_new shared_make replica_new | unit/program
 trainer/door           | door_open         | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make replica_new | unit/door
 trainer/run_end        | run_end_of        | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make | unit/run_end
-rounds/rounds          | rounds_new        | engine_new control_new status_take peers_new trainer_new                    | unit/rounds unit/rounds_apply unit/rounds_parts unit/rounds_disk unit/rounds_export unit/rounds_install unit/rounds_memory
+rounds/rounds          | rounds_new        | engine_new control_new status_take peers_new trainer_new                    | unit/rounds unit/rounds_apply unit/rounds_parts unit/rounds_disk unit/rounds_export unit/rounds_install unit/rounds_memory unit/rounds_commit
 rounds/squeeze         | squeeze_best      | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/squeeze
 state/replica          | replica_new       | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica unit/replica_cut unit/guards
 state/parts            | parts_of          | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/parts
@@ -59,6 +59,8 @@ trainer/attachment_core | attachment_core_close | trainer/trainer
 trainer/tally      | tally_init       | trainer/trainer
 state/part_cut     | part_cut_new     | state/replica
 state/packed       | packed_new       | state/replica
+state/ledger_index  | ledger_index_add | state/ledger
+state/ledger_record | ledger_record_at | state/ledger
 rounds/desk        | desk_init        | rounds/rounds
 rounds/encode      | encode_new       | rounds/rounds
 rounds/reduce      | reduce_new       | rounds/rounds

@@ -24,7 +24,8 @@ net        sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_co
 net        sync_owner > owner , grace
 net        link > zap , traffic
 net        link | xfer | pace > wire
-net        chain | wire_epoch > record > wire
+net        chain | wire_epoch | epoch | compose > record > wire
+net        compose > muster > record
 net        *
 
 outer_opt  *

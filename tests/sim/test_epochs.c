@@ -13,7 +13,7 @@
 
 enum { FAULTS_MS = 5000, LIVE_MS = 20000, MORE_VERSIONS = 3 };
 
-static unsigned worlds, held_to_progress, epochs_most;
+static unsigned worlds, held_to_progress, epochs_most, recovered;
 static uint64_t epochs_all, versions_all;
 
 static void cut_or_mend(void)
@@ -38,6 +38,13 @@ static void disturb(void)
     uint32_t i = (uint32_t)ew_below(ew->n);
     struct ew_island *island = &ew->island[i];
     cut_or_mend();
+    if (!ew->blackout && ew_below(4000) == 0) { /* power is lost everywhere */
+        ew->blackout = true;
+        for (uint32_t k = 0; k < ew->n; k++) {
+            ew_crash(k, 20 + ew_below(800));
+            ew->island[k].mark = 0;
+        }
+    }
     if (ew_below(300) == 0) {
         island->older = island->disk;
         island->older_there = true;
@@ -67,10 +74,13 @@ static void heal(void)
             ew->cut[a][b] = false;
 }
 
-/* Whether the premise of L holds: everyone who can be needed is there. */
+/* Whether the premise of L holds. All together always go on, even if every disk is in doubt. */
 static bool must_go_on(void)
 {
-    return ew_majority(ew->n);
+    bool all = true;
+    for (uint32_t i = 0; i < ew->n; i++)
+        all = all && !ew->island[i].gone;
+    return all || ew_majority(ew->n);
 }
 
 static bool went_on(const uint64_t *top)
@@ -109,6 +119,7 @@ static void run(uint64_t seed, uint32_t n, uint32_t voters, bool witness)
         ew_print();
     EW_HOLDS(!must || went_on(top), "L: the islands do not go on\n");
     worlds++;
+    recovered += ew->recoveries;
     held_to_progress += must;
     epochs_all += ew->newest;
     epochs_most = ew->newest > epochs_most ? (unsigned)ew->newest : epochs_most;
@@ -122,13 +133,14 @@ static void run_some(unsigned initial, uint32_t n, uint32_t voters, bool witness
     const char *one = getenv("TEST_SEED");
     unsigned count = one != NULL ? 1 : testlib_seeds(initial);
     uint64_t first = one != NULL ? strtoull(one, NULL, 10) : 1;
-    worlds = held_to_progress = epochs_most = 0;
+    worlds = held_to_progress = epochs_most = recovered = 0;
     epochs_all = versions_all = 0;
     for (unsigned k = 0; k < count; k++)
         run(first + k, n, voters, witness);
-    print_message("%u worlds of %u islands: %llu epochs, at most %u, %llu versions; %u of them had to go on, and did\n",
+    print_message("%u worlds of %u islands: %llu epochs, at most %u, %llu versions; %u of them had to go on, and "
+                  "did; %u disks recovered\n",
                   worlds, n, (unsigned long long)epochs_all, epochs_most, (unsigned long long)versions_all,
-                  held_to_progress);
+                  held_to_progress, recovered);
     assert_true(one != NULL || held_to_progress * 2 > worlds);
 }
 

@@ -1,0 +1,87 @@
+/* Of rig.h: objects as others would seal them, and as they would not. */
+#include "tests/lib/rig.h"
+
+#include <string.h>
+
+#include "daemon/rules.h"
+#include "tests/lib/mend.h"
+
+const struct ident *rig_ident(uint32_t member)
+{
+    static struct ident idents[RIG_MEMBERS_MAX];
+    if (idents[member].public_text[0] == '\0')
+        assert_ok(ident_generate(&idents[member]));
+    return &idents[member];
+}
+
+void rig_seal(const struct rig *rig, const struct wire_key *key, const struct wire_meta *meta, const float *values,
+              size_t count, struct rig_object *out)
+{
+    struct codec *codec;
+    size_t frame_bytes, fault;
+    struct plan_share share;
+    struct digest digest;
+    struct codec_part part = {.count = count, .choice = rules_codec(&rig->spec)};
+    struct vec_source source = {.minuend = values};
+    assert_true(wire_object_bytes_max(codec_frame_bytes_max(&part, 1), RIG_MEMBERS_MAX) <= sizeof out->byte);
+    assert_ok(codec_new(0, &codec));
+    assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(out->byte), &frame_bytes, &fault));
+    codec_free(codec);
+    replica_share(rig->replica, key->fragment, key->owner, &share);
+    struct wire_object what = {.key = *key, .shards = bitset_word(&share.shards)};
+    memcpy(what.nonce, rig->spec.digest.byte, sizeof what.nonce);
+    const struct ident *ident = key->kind == WIRE_RESULT ? rig_ident(key->owner) : NULL;
+    out->key = *key;
+    assert_ok(wire_object_seal(&what, meta, ident, out->byte, frame_bytes, &out->bytes, &digest));
+}
+
+void rig_open_object(const struct rig_object *object, struct wire_object *what, struct wire_meta *meta)
+{
+    const uint8_t *frame;
+    size_t frame_bytes;
+    assert_ok(wire_object_open(object->byte, object->bytes, what, meta, &frame, &frame_bytes));
+}
+
+void rig_seal_again(struct rig_object *object, const struct wire_object *what, const struct wire_meta *meta)
+{
+    static uint8_t contributors[RIG_MEMBERS_MAX * WIRE_CONTRIBUTOR_BYTES];
+    struct wire_object was;
+    struct wire_meta moved = *meta, old;
+    const uint8_t *frame;
+    size_t frame_bytes;
+    struct digest digest;
+    assert_ok(wire_object_open(object->byte, object->bytes, &was, &old, &frame, &frame_bytes));
+    if (meta->contributors_count > 0)
+        memcpy(contributors, meta->contributors, (size_t)meta->contributors_count * WIRE_CONTRIBUTOR_BYTES);
+    moved.contributors = contributors;
+    assert_ok(wire_object_seal(what, &moved, what->key.kind == WIRE_RESULT ? rig_ident(object->key.owner) : NULL,
+                               object->byte, frame_bytes, &object->bytes, &digest));
+}
+
+void rig_spoil(struct rig_object *object)
+{
+    enum { NO_CODEC = 99 };
+    struct wire_object what;
+    struct wire_meta meta;
+    const uint8_t *inside;
+    size_t frame_bytes;
+    assert_ok(wire_object_open(object->byte, object->bytes, &what, &meta, &inside, &frame_bytes));
+    uint8_t *frame = wire_object_frame(object->byte);
+    frame[CODEC_HEADER_BYTES] = NO_CODEC;
+    mend_object(object->byte, object->bytes); /* that of the frame, too */
+    rig_seal_again(object, &what, &meta);
+}
+
+void rig_append(const struct rig *rig, const struct rig_object *object)
+{
+    struct wire_object what;
+    assert_ok(wire_object_peek(object->byte, object->bytes, &what));
+    struct ledger_key key = result_key(&what);
+    assert_ok(ledger_append(rig->ledger, &key, object->byte, object->bytes, false));
+}
+
+bool rig_has(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner)
+{
+    struct ledger_key key;
+    return results_find(rig->ledger, f, version, owner, &key);
+}

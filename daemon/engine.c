@@ -582,7 +582,8 @@ static enum err open_parts(struct engine *engine)
                                .ident = &engine->ident,
                                .events = engine->events,
                                .trainer = engine->trainer,
-                               .session = env_random_u64() | 1};
+                               .session = env_random_u64() | 1,
+                               .start_ms = engine->start_ms};
     TRY(peers_new(&peers, &engine->peers));
     struct control_conf control = {.folder = engine->conf->run_folder,
                                    .trainer = engine->trainer,

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/peers/beat.h"
@@ -172,8 +171,8 @@ enum err peers_new(const struct peers_conf *conf, struct peers **out)
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *peers, "peers", &peers));
     peers->conf = *conf;
-    peers->now_ms = env_mono_ms();
-    peers->pause_ms = conf->conf->away_ms / 4 < BEAT_MS ? conf->conf->away_ms / 4 : BEAT_MS;
+    peers->now_ms = conf->start_ms;
+    peers->pause_ms = conf->conf->away_ms / 3 < BEAT_MS ? conf->conf->away_ms / 3 : BEAT_MS;
     peers->silent_ms = SILENT_MS < conf->conf->away_ms ? SILENT_MS : 3 * conf->conf->away_ms / 4;
     TRY_OUT(make_room(peers));
     TRY_OUT(open_links(peers));

@@ -32,7 +32,8 @@ struct peers_conf {
     struct vote *vote;
     struct events *events;
     const struct trainer *trainer;
-    uint64_t session; /* random, of this daemon process */
+    uint64_t session;  /* random, of this daemon process */
+    uint64_t start_ms; /* of the daemon */
 };
 
 /* What is there once the run's plan is known; all borrowed. */

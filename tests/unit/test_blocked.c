@@ -83,7 +83,7 @@ static const char *said(enum complaint_code code)
     static struct status_conf conf;
     conf = (struct status_conf){.conf = &a->conf,
                                 .spec = &run->spec,
-                                .view = &a->view,
+                                .view = &a->charter.view,
                                 .ledger = a->ledger,
                                 .peers = a->peers,
                                 .trainer = a->trainer,

@@ -32,7 +32,7 @@ static struct control_conf conf_of(void)
                                  .trainer = a->trainer,
                                  .status = {.conf = &a->conf,
                                             .spec = &run->spec,
-                                            .view = &a->view,
+                                            .view = &a->charter.view,
                                             .ledger = a->ledger,
                                             .peers = a->peers,
                                             .trainer = a->trainer,

@@ -642,6 +642,8 @@ void council_up(struct council *council, uint32_t member, bool up, uint64_t now_
     struct epoch_event event = {
         .type = EPOCH_EV_UP, .from = council->conf.view->members[member].id, .good = true, .flag = up};
     council->seats[member].up = up;
+    if (!up)
+        holdings_drop(council->holdings, council->conf.view->members[member].id);
     step(council, &event, now_ms);
     settle(council, now_ms);
 }

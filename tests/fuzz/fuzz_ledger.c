@@ -77,7 +77,7 @@ static void live(void)
         for (uint32_t s = 0; s < MEMBERS; s++) {
             struct result_copy *copy = &good[v * MEMBERS + s];
             struct ledger_map map;
-            check(results_find(rig->ledger, 0, v + 1, s, &copy->key), "no result");
+            check(rig_find(rig, 0, v + 1, s, &copy->key), "no result");
             check(ledger_map(rig->ledger, &copy->key, &map) == ERR_OK && map.bytes <= sizeof copy->byte, "no object");
             copy->bytes = map.bytes;
             memcpy(copy->byte, map.object, map.bytes);

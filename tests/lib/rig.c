@@ -153,6 +153,7 @@ struct rig *rig_open(const struct rig_conf *conf)
         recover(rig, f);
     }
     rounds_tick(rig->rounds, rig->now_ms, 0);
+    rig_drain(rig);
     return rig;
 }
 
@@ -518,6 +519,22 @@ void rig_hear(struct rig *rig, uint32_t member)
     rig_drain(rig);
 }
 
+void rig_greet(struct rig *rig)
+{
+    for (uint32_t i = 0; i < rig->conf.members; i++) {
+        for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+            struct sync_peer_fragment own = sync_own(rig->sync, f);
+            rig->said[i][f] = (struct wire_fragment){
+                .fragment = f, .version = own.version, .hash = own.hash, .hash_known = own.hash_known};
+        }
+        if (i != rig->conf.self)
+            rig_hear(rig, i);
+    }
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
+        confirm(rig, f);
+    rig_drain(rig);
+}
+
 static void seal_pattern(const struct rig *rig, const struct wire_key *key, const struct wire_meta *meta, float amount,
                          struct rig_object *out)
 {
@@ -734,6 +751,19 @@ void rig_assert_set(const struct bitset *set, struct bitset want)
     for (uint32_t i = 0; i < WIRE_MEMBERS_MAX; i++)
         if (bitset_has(set, i) != bitset_has(&want, i))
             fail_msg("%u is %s the set", i, bitset_has(set, i) ? "in" : "not in");
+}
+
+void rig_assert_held(const struct rig *rig, uint32_t f, struct bitset want)
+{
+    const struct chain_part *parts;
+    uint32_t count = sync_parts(rig->sync, f, &parts);
+    struct bitset held = {{0}};
+    struct digest digest;
+    bool acknowledged;
+    for (uint32_t p = 0; p < count; p++)
+        if (parts[p].epoch == rig->view.epoch && sync_held(rig->sync, f, p, &digest, &acknowledged))
+            bitset_add(&held, roster_number(parts[p].owner));
+    rig_assert_set(&held, want);
 }
 
 bool rig_all_zero(const float *values, size_t count)

@@ -117,6 +117,8 @@ void rig_mixed(struct rig *rig, uint32_t f);
 
 /* ---- the other islands ---- */
 
+/* All are where we are, and hold what we hold. */
+void rig_greet(struct rig *rig);
 /* Says what said[member] holds. */
 void rig_hear(struct rig *rig, uint32_t member);
 
@@ -139,7 +141,8 @@ void rig_open_object(const struct rig_object *object, struct wire_object *what, 
 void rig_seal_again(struct rig_object *object, const struct wire_object *what, const struct wire_meta *meta);
 /* Lays a result into the ledger as it is, past all that looks at it. */
 void rig_append(const struct rig *rig, const struct rig_object *object);
-/* Whether the ledger has a result of the owner. */
+/* Whether the ledger has a result of the owner, made in this epoch; under which name. */
+bool rig_find(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner, struct ledger_key *key);
 bool rig_has(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner);
 /* A member's contribution to our shard of the version after ours: `amount` times a pattern. */
 void rig_contribution(const struct rig *rig, uint32_t f, uint32_t member, uint64_t tokens, float amount,
@@ -181,6 +184,8 @@ const uint8_t *rig_open_slot(const struct slot *slot, uint32_t kind, struct wire
 struct bitset rig_set(const uint32_t *numbers, size_t count);
 /* Fails unless the set holds these and no others. */
 void rig_assert_set(const struct bitset *set, struct bitset want);
+/* Fails unless the core holds results of the next version of these owners, made in this epoch, and no others. */
+void rig_assert_held(const struct rig *rig, uint32_t f, struct bitset want);
 bool rig_all_zero(const float *values, size_t count);
 struct digest rig_hash(const struct rig *rig, uint32_t f, uint64_t version);
 

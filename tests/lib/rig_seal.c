@@ -86,8 +86,13 @@ void rig_append(const struct rig *rig, const struct rig_object *object)
     assert_ok(ledger_append(rig->ledger, &key, object->byte, object->bytes, false));
 }
 
+bool rig_find(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner, struct ledger_key *key)
+{
+    return results_find(rig->ledger, f, version, rig->view.epoch, rig_id(owner), key);
+}
+
 bool rig_has(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner)
 {
     struct ledger_key key;
-    return results_find(rig->ledger, f, version, rig->view.epoch, rig_id(owner), &key);
+    return rig_find(rig, f, version, owner, &key);
 }

@@ -16,6 +16,7 @@
 #include "daemon/rules.h"
 #include "tests/lib/overhear.h"
 #include "tests/lib/rig.h"
+#include "tests/lib/roster.h"
 #include "tests/lib/shares.h"
 
 static const char exact[] = "codec = fp32\n";
@@ -124,24 +125,24 @@ static enum wire_done judged(const struct rig *rig, const struct rig_object *obj
             judged = &rig->posted[i];
     assert_int_equal(rig_posted_count(rig, EVENT_JUDGED), 1);
     assert_true(wire_key_equal(&judged->object.key, &object->key));
-    assert_int_equal(judged->member, object->key.island);
+    assert_int_equal(rig_id(judged->member), object->key.island);
     assert_non_null(core);
     assert_true(core > judged);
     assert_int_equal(core->sync.version, object->key.version);
-    assert_int_equal(core->sync.member, object->key.island);
+    assert_int_equal(rig_id(core->sync.member), object->key.island);
     return judged->object.done;
 }
 
 static void assert_refused(struct rig *rig, const struct rig_object *object)
 {
     rig_forget(rig);
-    rig_bring(rig, object->key.island, object);
-    assert_true(slots_in(rig->slots, object->key.fragment, object->key.island)->busy);
+    rig_bring(rig, roster_number(object->key.island), object);
+    assert_true(slots_in(rig->slots, object->key.fragment, roster_number(object->key.island))->busy);
     rig_settle(rig);
-    assert_false(slots_in(rig->slots, object->key.fragment, object->key.island)->busy);
+    assert_false(slots_in(rig->slots, object->key.fragment, roster_number(object->key.island))->busy);
     assert_int_equal(judged(rig, object, SYNC_EV_CONTRIBUTION_REFUSED), WIRE_REFUSED);
     assert_int_equal(rig_told_count(rig, SYNC_EV_CONTRIBUTION), 0);
-    assert_false(bitset_has(&sync_owner(rig->sync, object->key.fragment)->have, object->key.island));
+    assert_false(bitset_has(&sync_owner(rig->sync, object->key.fragment)->have, roster_number(object->key.island)));
 }
 
 static void a_good_contribution_is_received_and_told(void **state)
@@ -205,7 +206,7 @@ static void a_contribution_that_does_not_fit_is_refused(void **state)
         {{.tokens = 5, .step = 1001, .base_hash = ours}, count, "step 1001 of a run of 1000"},
         {{.tokens = 5, .step = 10, .base_hash = ours}, count - 256, "values where"},
     };
-    const struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .owner = 1, .island = 2};
+    const struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .owner = rig_id(1), .island = rig_id(2)};
     for (size_t i = 0; i < sizeof unfit / sizeof unfit[0]; i++) {
         rig_seal(rig, &key, &unfit[i].meta, values, unfit[i].count, &object);
         overhear_begin();
@@ -271,9 +272,9 @@ static void a_result_is_the_mean_weighted_by_tokens(void **state)
     assert_mean(rig, 1, (uint32_t[]){0, 1}, (float[]){99, 301}, 2);
     own_result(rig, 1, &meta, values);
     assert_int_equal(meta.contributors_count, 2);
-    assert_int_equal(wire_meta_contributor(&meta, 0).id, 0);
+    assert_int_equal(wire_meta_contributor(&meta, 0).id, rig_id(0));
     assert_int_equal(wire_meta_contributor(&meta, 0).tokens, 99);
-    assert_int_equal(wire_meta_contributor(&meta, 1).id, 1);
+    assert_int_equal(wire_meta_contributor(&meta, 1).id, rig_id(1));
     assert_int_equal(wire_meta_contributor(&meta, 1).tokens, 301);
     assert_int_equal(meta.step, 10);
     struct outer_round round = rules_round(&rig->spec, RIG_FRAGMENTS, 1, 1, 0, 10);
@@ -297,7 +298,7 @@ static void a_result_holds_those_it_was_ordered_from(void **state)
     assert_mean(rig, 0, (uint32_t[]){0, 2}, (float[]){300, 200}, 2);
     own_result(rig, 0, &meta, values);
     assert_int_equal(meta.contributors_count, 2);
-    assert_int_equal(wire_meta_contributor(&meta, 1).id, 2);
+    assert_int_equal(wire_meta_contributor(&meta, 1).id, rig_id(2));
     rig_close(rig);
 }
 
@@ -403,7 +404,7 @@ static void whose_frame_is_of_no_use_is_dropped_by_name(void **state)
         assert_mean(rig, 0, (uint32_t[]){0, 2}, (float[]){300, 200}, 2);
         own_result(rig, 0, &meta, values);
         assert_int_equal(meta.contributors_count, 2);
-        assert_int_equal(wire_meta_contributor(&meta, 1).id, 2);
+        assert_int_equal(wire_meta_contributor(&meta, 1).id, rig_id(2));
         rig_close(rig);
     }
 }
@@ -435,7 +436,7 @@ static void assert_ledger_holds(struct rig *rig, const uint8_t *object, size_t b
 {
     struct ledger_map map;
     struct ledger_key there;
-    assert_true(results_find(rig->ledger, 0, 1, 0, &there));
+    assert_true(rig_find(rig, 0, 1, 0, &there));
     assert_ok(ledger_map(rig->ledger, &there, &map));
     assert_int_equal(map.bytes, bytes);
     assert_memory_equal(map.object, object, bytes);

@@ -84,7 +84,6 @@ static void behave(struct rogue *rogue)
     static uint64_t sequence;
     message = (struct wire_message){.type = WIRE_HELLO};
     message.hello = (struct wire_hello){.run_id = rogue->spec.digest,
-                                        .view_id = rogue->view.id,
                                         .session = 77,
                                         .island = ROGUE,
                                         .name = "a",

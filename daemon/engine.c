@@ -46,6 +46,7 @@ struct engine {
     /* once the run's plan is known; NULL before */
     struct model_plan *plan;
     uint32_t *shards_counts; /* per fragment */
+    uint64_t *filled;        /* likewise: mask of the shards with values */
     struct parts parts;
     struct replica *replica;
     struct slots *slots;
@@ -85,11 +86,15 @@ static enum err new_sync(struct engine *engine)
 {
     const struct plan *plan = engine->plan->plan;
     TRY(mem_new(plan->fragments_count, sizeof *engine->shards_counts, "the plan", &engine->shards_counts));
-    for (uint32_t f = 0; f < plan->fragments_count; f++)
+    TRY(mem_new(plan->fragments_count, sizeof *engine->filled, "the plan", &engine->filled));
+    for (uint32_t f = 0; f < plan->fragments_count; f++) {
         engine->shards_counts[f] = plan->fragments[f].shards_count;
+        engine->filled[f] = parts_filled(plan, f);
+    }
     struct sync_conf conf = {.chain = engine->charter.chain,
                              .fragments_count = plan->fragments_count,
                              .shards_counts = engine->shards_counts,
+                             .filled = engine->filled,
                              .rule = {.quorum = (uint32_t)engine->spec.quorum, .grace_ms = engine->spec.grace_ms},
                              .view = charter_sync_view(&engine->charter, council_votes(council_of(engine)))};
     return sync_new(&conf, &engine->sync);
@@ -645,6 +650,7 @@ void engine_free(struct engine *engine)
     events_free(engine->events);
     vote_close(engine->vote);
     mem_free(engine->shards_counts);
+    mem_free(engine->filled);
     charter_close(&engine->charter);
     runspec_deinit(&engine->spec);
     mem_free(engine->items);

@@ -18,8 +18,7 @@ static void find_parts(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->parts = (struct sync_parts){0};
-    fragment->parts.count =
-        chain_parts(sync->conf.chain, f, sync->shards_counts[f], fragment->own.version + 1, fragment->parts.part);
+    fragment->parts.count = sync_core_parts(sync, f, fragment->own.version + 1, fragment->parts.part);
 }
 
 void sync_certify_arrive(struct sync *sync, uint32_t f)

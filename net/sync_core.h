@@ -95,6 +95,7 @@ struct sync_member {
 struct sync {
     struct sync_conf conf; /* `view` is the present one, its ids ours */
     uint32_t *shards_counts;
+    uint64_t *filled;
     struct sync_fragment *fragments;
     struct sync_member *peers; /* [slots_room] */
     uint32_t *ids;             /* [slots_room] */
@@ -120,6 +121,10 @@ uint32_t sync_core_id(const struct sync *sync, uint32_t slot);
 uint32_t sync_core_slots(const struct sync *sync);
 uint32_t sync_core_self(const struct sync *sync);
 bool sync_core_other(const struct sync *sync, uint32_t slot);
+
+/* The parts of a version (chain_parts()), less those without values: nobody makes them. */
+uint32_t sync_core_parts(const struct sync *sync, uint32_t f, uint64_t version,
+                         struct chain_part parts[CHAIN_PARTS_MAX]);
 
 /* Puts an action at the end of the ring. There is room for all that one event can cause (sync_core_new() says why), so
  * a full ring is a bug of ours, and an action that was dropped in silence would be a round that never ends: it asserts.

@@ -169,7 +169,7 @@ static struct wire_object object_of(const struct rogue *rogue, const struct wire
     for (uint32_t s = 0; s < SHARDS; s++)
         if (map.owner[shardmap_slot(key->fragment, SHARDS, s)] == key->owner)
             what.shards |= (uint64_t)1 << s;
-    memcpy(what.nonce, rogue->spec.digest.byte, sizeof what.nonce);
+    memcpy(what.nonce, rogue->view.nonce, sizeof what.nonce);
     return what;
 }
 

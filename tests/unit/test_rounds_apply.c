@@ -449,6 +449,7 @@ static void assert_forgotten_where_counted(bool killed)
     if (killed) {
         rig_contribute(rig, 0, 0.03f, 5000);
         rig = rig_again(rig);
+        rig_greet(rig);
     }
     assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
     memcpy(before, replica_residual(rig->replica, 0), rig_values(rig, 0) * sizeof *before);

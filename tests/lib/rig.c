@@ -51,6 +51,8 @@ static void make_view(struct rig *rig)
         snprintf(record.members[i].name, sizeof record.members[i].name, "%s", names[i]);
         memcpy(record.members[i].key, rig_ident(i)->key, IDENT_KEY_BYTES);
     }
+    if (rig->conf.map != NULL)
+        record.map = *rig->conf.map;
     assert_ok(chain_new(&rig->chain));
     assert_ok(view_init(NULL, 0, &rig->view));
     roster_add(rig->chain, &record);

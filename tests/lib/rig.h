@@ -28,6 +28,7 @@ struct rig_conf {
     int threads;                        /* 0: two */
     int zstd_level;                     /* of the run spec */
     uint64_t segment_bytes, kept_bytes; /* of the ledger; 0: more than any test writes */
+    const struct shardmap *map;         /* of record 0, by rig_id(); NULL: equal shares */
 };
 
 struct rig {

@@ -21,9 +21,9 @@ struct apply_fragment {
     struct replica_size sizes[CHAIN_PARTS_MAX]; /* of the results, by part */
     struct ledger_key results[CHAIN_PARTS_MAX]; /* which one of each part */
     uint32_t parts_count;
-    uint32_t parts_left; /* jobs */
-    uint64_t counted;    /* mask: shards that count us */
-    bool failed;         /* a part could not be applied */
+    uint32_t parts_left;      /* jobs */
+    uint64_t counted;         /* mask: shards that count us */
+    bool failed;              /* a part could not be applied */
     struct hash_job *unsaved; /* applied and hashed, and the disk refused to note it; NULL: none */
     uint64_t save_again_ms;
     struct runaway runaway;

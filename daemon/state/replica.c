@@ -603,16 +603,7 @@ bool replica_owner_pending(const struct replica *replica, uint32_t f)
 
 void replica_forget_owner(struct replica *replica, uint32_t f, uint64_t shards)
 {
-    struct packed *residual = &replica->fragments[f].owner_residual;
-    uint64_t at = 0;
-    for (uint32_t s = 0; residual->values != NULL && s < PLAN_SHARDS_MAX; s++) {
-        if ((residual->shards >> s & 1) == 0)
-            continue;
-        size_t count = replica_values(replica, f, (uint64_t)1 << s);
-        if ((shards >> s & 1) != 0)
-            memset(residual->values + at, 0, count * sizeof(float));
-        at += count;
-    }
+    packed_clear(replica->conf.plan, f, &replica->fragments[f].owner_residual, shards);
 }
 
 void replica_commit_owner(struct replica *replica, uint32_t f)

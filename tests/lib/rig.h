@@ -28,6 +28,7 @@ struct rig_conf {
     int threads;                        /* 0: two */
     int zstd_level;                     /* of the run spec */
     uint64_t segment_bytes, kept_bytes; /* of the ledger; 0: more than any test writes */
+    const struct shardmap *map;         /* of record 0, by rig_id(); NULL: equal shares */
 };
 
 struct rig {
@@ -141,6 +142,8 @@ void rig_open_object(const struct rig_object *object, struct wire_object *what, 
 void rig_seal_again(struct rig_object *object, const struct wire_object *what, const struct wire_meta *meta);
 /* Lays a result into the ledger as it is, past all that looks at it. */
 void rig_append(const struct rig *rig, const struct rig_object *object);
+/* Says that all results which the ledger has of a version made it. */
+void rig_commit(const struct rig *rig, uint32_t f, uint64_t version);
 /* Whether the ledger has a result of the owner, made in this epoch; under which name. */
 bool rig_find(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner, struct ledger_key *key);
 bool rig_has(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner);

@@ -91,6 +91,18 @@ bool rig_find(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owne
     return results_find(rig->ledger, f, version, rig->view.epoch, rig_id(owner), key);
 }
 
+void rig_commit(const struct rig *rig, uint32_t f, uint64_t version)
+{
+    struct ledger_key keys[LEDGER_RESULTS_MAX];
+    struct ledger_commit commit = {.fragment = f, .version = version};
+    size_t count = ledger_list(rig->ledger, f, version, keys, LEDGER_RESULTS_MAX);
+    assert_in_range(count, 1, LEDGER_PARTS_MAX);
+    for (size_t i = 0; i < count; i++)
+        commit.parts[commit.parts_count++] =
+            (struct ledger_part){.epoch = keys[i].epoch, .owner = keys[i].owner, .digest = keys[i].digest};
+    assert_ok(ledger_append_commit(rig->ledger, &commit, false));
+}
+
 bool rig_has(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner)
 {
     struct ledger_key key;

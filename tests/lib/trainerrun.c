@@ -54,7 +54,8 @@ static void make_view(struct trainerrun *run, uint32_t islands)
     assert_ok(chain_new(&run->chain));
     roster_add(run->chain, &record);
     assert_ok(view_init(NULL, 0, &run->view));
-    assert_ok(view_update(&run->view, chain_last(run->chain), chain_last_digest(run->chain), ident[self].key, &changes));
+    assert_ok(
+        view_update(&run->view, chain_last(run->chain), chain_last_digest(run->chain), ident[self].key, &changes));
     assert_int_equal(run->view.self, self);
 }
 

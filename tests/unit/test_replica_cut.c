@@ -480,6 +480,45 @@ static void a_mean_of_an_older_cut_moves_nothing(void **state)
     smallrun_free(&run);
 }
 
+/* Our result was applied, and what it left over is not known any more; what it held is not added again. */
+static void what_is_not_known_any_more_is_forgotten_shard_by_shard(void **state)
+{
+    (void)state;
+    static struct frame out;
+    struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
+    const uint64_t all = of_all(&run), ours = mask(2, 9), gone = mask(4, 6) | mask(8, 11);
+    const uint64_t masks[] = {ours, all & ~ours};
+    struct replica *one = replica_of(&run);
+    assert_ok(replica_cut(one, F, masks, 2, ours));
+    free(reduce_noise(&run, one, ours, 1, &out));
+    replica_commit_owner(one, F);
+    float *had = owner_residual(&run, one);
+    free(reduce_noise(&run, one, ours, 2, &out));
+    replica_forget_owner(one, F, all & ~ours); /* none of it is ours */
+    assert_residual(&run, one, all, had);
+    replica_forget_owner(one, F, gone);
+    assert_residual(&run, one, all & ~gone, had);
+    assert_residual(&run, one, gone, NULL);
+    assert_true(replica_owner_pending(one, F)); /* the mean that was made since stays what it is */
+    replica_commit_owner(one, F);
+    assert_false(replica_owner_pending(one, F));
+    float *moved = owner_residual(&run, one);
+    replica_forget_owner(one, F, 0);
+    assert_residual(&run, one, all, moved);
+    assert_true(norm_of(&run, moved) > 0);
+    replica_free(one);
+    free(had);
+    free(moved);
+    smallrun_free(&run);
+    run = smallrun_new("codec = fp32\n"); /* without residuals there is nothing to forget */
+    one = replica_of(&run);
+    assert_ok(replica_cut(one, F, masks, 2, ours));
+    replica_forget_owner(one, F, all);
+    assert_null(replica_owner_residual(one, F));
+    replica_free(one);
+    smallrun_free(&run);
+}
+
 /* ---- no memory ---- */
 
 struct starved {
@@ -535,6 +574,7 @@ int main(void)
         cmocka_unit_test(an_owners_residual_follows_the_shards_it_keeps),
         cmocka_unit_test(residuals_of_carried_shards_stay_untouched),
         cmocka_unit_test(a_mean_of_an_older_cut_moves_nothing),
+        cmocka_unit_test(what_is_not_known_any_more_is_forgotten_shard_by_shard),
         cmocka_unit_test(without_memory_the_cut_is_as_before),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

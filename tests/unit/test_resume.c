@@ -128,6 +128,11 @@ static void put_results(void)
     assert_int_equal(stage.run.view.self, 1);
     trainerrun_result(&stage.run, 0, BASE + 1, 0, &both);
     trainerrun_result(&stage.run, 0, BASE + 1, 1, &others);
+    trainerrun_commit(&stage.run, 0, BASE + 1);
+    struct ledger_commit commit;
+    assert_ok(ledger_commit_of(stage.run.ledger, 0, BASE + 1, &commit));
+    commit.parts[commit.parts_count++] = (struct ledger_part){.owner = stage.run.ids[2], .digest = {{7}}};
+    assert_ok(ledger_append_commit(stage.run.ledger, &commit, false));
 }
 
 static void assert_ranges(uint32_t first, uint32_t second, uint32_t third)

@@ -428,7 +428,7 @@ static void assert_stored_told(const struct rig *rig)
     assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 1);
     const struct sync_event *stored = &rig_told(rig, SYNC_EV_STORED, 0)->sync;
     assert_int_equal(stored->version, 1);
-    assert_int_equal(stored->owner, 0);
+    assert_int_equal(stored->owner, rig_id(0));
 }
 
 /* The ledger has, for our shard of version 1, what `object` holds. */
@@ -518,34 +518,35 @@ static void a_disk_that_refuses_is_tried_again(void **state)
     }
 }
 
-/* A checkpoint reads the owner's residual; what is durable meanwhile moves it afterwards, and is told then. */
-static void our_stored_result_waits_for_readers(void **state)
+/* What a result leaves over counts when that result is applied, which it need not be: an epoch may begin. */
+static void the_owners_residual_waits_until_its_result_is_applied(void **state)
 {
     (void)state;
-    struct rig *rig = with_a_mean("rounds-waits", coarse, 1); /* one thread: jobs end in the order they began */
+    struct rig *rig = with_a_mean("rounds-owner", coarse, 1);
     struct plan_shard range = rig_shard(rig, 0, rig->conf.self);
     size_t count = (size_t)(range.end - range.begin);
-    rig->hold_unread = true;
     rounds_store(rig->rounds, 0, 1);
-    rounds_checkpoint(rig->rounds, 0);
-    assert_int_equal(jobs_pending(rig->jobs), 2);
-    rig_take_back(rig); /* stored */
-    assert_true(rig_has(rig, 0, 1, 0));
-    assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 0);
-    assert_true(rig_all_zero(replica_owner_residual(rig->replica, 0), count));
-    rig_take_back(rig); /* the checkpoint */
-    assert_int_equal(rig_posted_count(rig, EVENT_UNREAD), 1);
-    assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 0);
-    for (int i = 0; i < 2; i++)
-        rounds_unread(rig->rounds, 0);
-    rig_drain(rig);
+    rig_settle(rig);
     assert_stored_told(rig);
+    assert_true(rig_has(rig, 0, 1, 0));
+    assert_true(rig_all_zero(replica_owner_residual(rig->replica, 0), count));
+    assert_true(replica_owner_pending(rig->replica, 0));
+    rig_bring_result(rig, 0, 1, true);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
+    assert_false(replica_owner_pending(rig->replica, 0));
     assert_false(rig_all_zero(replica_owner_residual(rig->replica, 0), count));
     rig_close(rig);
 }
 
+static void fill_owner_residual(struct rig *rig)
+{
+    float *residual = replica_owner_residual(rig->replica, 0);
+    rig_pattern(residual, replica_values(rig->replica, 0, replica_owner_shards(rig->replica, 0)), 3, 0.001f);
+}
+
 /* We had published a result before our disk was lost, and a member still has it: that one stands. What we have made
- * since is not to be sent from its slot, and what its encoding left over belongs to nothing. */
+ * since is not to be sent from its slot, and what its encoding left over belongs to nothing; nor does what we had left
+ * over before, which the other one may hold. */
 static void a_result_that_stands_already_is_not_ours(void **state)
 {
     (void)state;
@@ -561,6 +562,37 @@ static void a_result_that_stands_already_is_not_ours(void **state)
     assert_non_null(rig_told(rig, SYNC_EV_STORED, 0));
     assert_ledger_holds(rig, earlier.byte, earlier.bytes);
     assert_int_not_equal(slots_own(rig->slots, 0)->version, 1);
+    fill_owner_residual(rig);
+    rig_bring_result(rig, 0, 1, true);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
+    assert_true(rig_all_zero(replica_owner_residual(rig->replica, 0), (size_t)(range.end - range.begin)));
+    rig_close(rig);
+}
+
+/* Our result of an epoch before is applied, and another mean was made since: what is pending is not its residual. */
+static void a_mean_that_is_not_the_one_applied_leaves_nothing(void **state)
+{
+    (void)state;
+    static struct rig_object stored;
+    struct wire_object what;
+    struct rig *rig = with_a_mean("rounds-anew", coarse, 0);
+    struct plan_shard range = rig_shard(rig, 0, rig->conf.self);
+    struct bitset have = bitset_first(2);
+    rounds_store(rig->rounds, 0, 1);
+    rig_settle(rig);
+    stored.bytes = slots_own(rig->slots, 0)->bytes;
+    memcpy(stored.byte, slots_own(rig->slots, 0)->data, stored.bytes);
+    assert_ok(wire_object_peek(stored.byte, stored.bytes, &what));
+    bitset_remove(&have, 1);
+    fill_owner_residual(rig);
+    rounds_reduce(rig->rounds, 0, 1, &have); /* of others, so it is another one */
+    rig_settle(rig);
+    rounds_store(rig->rounds, 0, 1);
+    rig_settle(rig);
+    assert_true(replica_owner_pending(rig->replica, 0));
+    rig_bring_result(rig, 0, 1, true);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
+    assert_ledger_holds(rig, stored.byte, stored.bytes);
     assert_true(rig_all_zero(replica_owner_residual(rig->replica, 0), (size_t)(range.end - range.begin)));
     rig_close(rig);
 }
@@ -583,8 +615,9 @@ int main(void)
         cmocka_unit_test(whose_frame_is_of_no_use_is_dropped_by_name),
         cmocka_unit_test(a_result_is_told_when_it_is_durable),
         cmocka_unit_test(a_disk_that_refuses_is_tried_again),
-        cmocka_unit_test(our_stored_result_waits_for_readers),
+        cmocka_unit_test(the_owners_residual_waits_until_its_result_is_applied),
         cmocka_unit_test(a_result_that_stands_already_is_not_ours),
+        cmocka_unit_test(a_mean_that_is_not_the_one_applied_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -280,6 +280,19 @@ struct lived {
 };
 
 /* Three versions on a checkpoint of version 0; `useless`: version 2's last result is in the ledger, and nonsense. */
+/* Says of version 2 that this was member 1's result. */
+static void say_made_of(const struct rig *rig, const struct rig_object *object)
+{
+    struct ledger_commit commit;
+    struct wire_object what;
+    assert_ok(ledger_commit_of(rig->ledger, 0, 2, &commit));
+    assert_ok(wire_object_peek(object->byte, object->bytes, &what));
+    for (uint32_t p = 0; p < commit.parts_count; p++)
+        if (commit.parts[p].owner == rig_id(1))
+            commit.parts[p].digest = what.digest;
+    assert_ok(ledger_append_commit(rig->ledger, &commit, true));
+}
+
 static struct rig *live_three_versions(const char *folder, bool useless, struct lived *lived)
 {
     static struct rig_object nonsense;
@@ -302,6 +315,8 @@ static struct rig *live_three_versions(const char *folder, bool useless, struct 
     rig_bring_result(rig, 0, 0, true);
     lived->last_of_second = (long)ledger_stats(rig->ledger).bytes;
     rig_bring_result(rig, 0, 1, true);
+    if (useless)
+        say_made_of(rig, &nonsense);
     rig_mixed(rig, 0);
     rig_round(rig, 0, &all);
     assert_int_equal(rounds_state(rig->rounds, 0)->version, 3);
@@ -335,8 +350,8 @@ static void a_replay_stops_before_a_version_that_is_not_whole(void **state)
     rig_close(rig);
 }
 
-/* The record is whole, and what it holds is not: nobody is told that we hold that result, so it is fetched again, or
- * the state is, once the others are found ahead. */
+/* The record is whole, and what it holds is not: the version that is said to be made of it is not made again, and its
+ * state is fetched once the others are found ahead. */
 static void a_replay_stops_before_a_result_of_no_use(void **state)
 {
     (void)state;
@@ -349,7 +364,6 @@ static void a_replay_stops_before_a_result_of_no_use(void **state)
     assert_non_null(strstr(overhear_end(), "fragment 0, version 2, owner 13 cannot be used"));
     assert_true(rig_has(rig, 0, 2, 1));
     assert_at_first(rig, &lived);
-    rig_assert_held(rig, 0, RIG_SET(0, SELF));
     rig_close(rig);
 }
 
@@ -410,6 +424,7 @@ static void a_replay_believes_no_more_than_a_peer_is_believed(void **state)
             rig_seal_again(&object, &what, &meta);
             rig_append(rig, &object);
         }
+        rig_commit(rig, 0, 1);
         rig = rig_again(rig);
         assert_int_equal(rounds_state(rig->rounds, 0)->version, 0);
         assert_int_equal(rounds_state(rig->rounds, 0)->step, 0);

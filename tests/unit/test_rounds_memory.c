@@ -227,7 +227,7 @@ static void no_version_without_a_shard_is_applied(void **state)
             rig = rig_again(rig);
             /* A version that was told is come back to; the results of one that was not are there, and make it now. */
             assert_int_equal(rounds_state(rig->rounds, 0)->version, fatal ? 1 : 2);
-            rig_tick(rig, 100);
+            rig_greet(rig);
             rig_settle(rig);
             assert_int_equal(rounds_state(rig->rounds, 0)->version, 2);
             assert_true(digest_equal(&rounds_state(rig->rounds, 0)->hash, &right));

@@ -1,10 +1,11 @@
 /*
- * council: this island's voice in who takes part: the messages of net/epoch in and out, the votes made durable, what the
- * others hold, who is silent, and what is wanted of the members. Private to peers/, but for its looking in.
+ * council: this island's voice in who takes part: the messages of net/epoch in and out, the votes made durable, what
+ * the others hold, who is silent, and what is wanted of the members. Private to peers/, but for its looking in.
  *
  * It decides nothing itself: net/epoch has the rules of voting, net/compose those of what the next record says. What is
- * decided is kept on disk and posted (EVENT_EPOCH); the engine takes it, changes over, and calls council_begin(). Of the
- * protocol's core it seals, and says what a draft wants to carry, and does nothing else to it. Only the loop's thread.
+ * decided is kept on disk and posted (EVENT_EPOCH); the engine takes it, changes over, and calls council_begin(). Of
+ * the protocol's core it seals, and says what a draft wants to carry, and does nothing else to it. Only the loop's
+ * thread.
  */
 #ifndef DAEMON_PEERS_COUNCIL_H
 #define DAEMON_PEERS_COUNCIL_H

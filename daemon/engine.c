@@ -431,7 +431,6 @@ static enum err switch_epoch(struct engine *engine, struct record *record, const
     record_deinit(&before);
     TRY(err);
     TRY(peers_members(engine->peers, &changes));
-    peers_drop_incoming(engine->peers);
     if (engine->rounds != NULL)
         TRY(rounds_members(engine->rounds, engine->charter.view.count));
     if (engine->sync != NULL) {

@@ -23,7 +23,6 @@
 enum { BEAT_MS = 1000, SILENT_MS = 2500, HELLO_AGAIN_MS = 1000, ANNOUNCE_GAP_MS = 3, PLAN_AGAIN_MS = 2000 };
 /* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
-enum { ANYONE_SAID_MS = 5000 };
 
 struct peer {
     bool greeted; /* a hello of the present session was accepted */
@@ -223,22 +222,18 @@ void peers_announce(struct peers *peers)
 
 /* ---- who is there ---- */
 
-static void refuse(struct peers *peers, uint32_t i, const char *reason)
+/* True, and it is refused, if there is a reason. */
+static bool refuse(struct peers *peers, uint32_t i, const char *reason)
 {
     struct peer *peer = &peers->peers[i];
+    if (reason == NULL)
+        return false;
     if (log_limit_pass(&peer->refused_said, peers->now_ms, REFUSED_SAID_MS))
         log_error("island %s is refused: %s", name_of(peers, i), reason);
     snprintf(peer->note, sizeof peer->note, "%s", reason);
     peer->refused = true;
     peer->greeted = false;
-}
-
-/* `misfit`: why not; NULL: it fits. */
-static bool fits(struct peers *peers, uint32_t i, const char *misfit)
-{
-    if (misfit != NULL)
-        refuse(peers, i, misfit);
-    return misfit == NULL;
+    return true;
 }
 
 static void peer_up(struct peers *peers, uint32_t i)
@@ -276,7 +271,7 @@ enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
     for (uint32_t i = 0; i < members_of(peers); i++) {
         struct peer *peer = &peers->peers[i];
         if (!peer->greeted || !is_other(peers, i) ||
-            !fits(peers, i, beat_plan_misfit(&peers->plan, peer->plan_known, &peer->plan_id)))
+            refuse(peers, i, beat_plan_misfit(&peers->plan, peer->plan_known, &peer->plan_id)))
             continue;
         send_hello(peers, i); /* again, now with the plan */
         if (peer->up)
@@ -327,7 +322,7 @@ struct council *peers_council(const struct peers *peers)
 static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *hello)
 {
     struct peer *peer = &peers->peers[i];
-    if (!fits(peers, i, beat_misfit(&peers->conf, &peers->plan, i, hello)))
+    if (refuse(peers, i, beat_misfit(&peers->conf, &peers->plan, i, hello)))
         return;
     bool restarted = peer->session != hello->session;
     twins_note(&peer->twins, name_of(peers, i), hello->session, peers->now_ms);
@@ -499,7 +494,7 @@ void peers_look(struct peers *peers, uint64_t now_ms)
         case LINK_MALFORMED:
             if (event.peer < members_of(peers))
                 malformed(peers, event.peer, event.text);
-            else if (log_limit_pass(&peers->anyone_said, peers->now_ms, ANYONE_SAID_MS))
+            else if (log_limit_pass(&peers->anyone_said, peers->now_ms, MALFORMED_SAID_MS))
                 log_error("an island sent something we drop: %s", event.text);
             break;
         }

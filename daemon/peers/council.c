@@ -118,15 +118,16 @@ static void send_chain(struct council *council, uint32_t to, uint64_t after)
 
 /* ---- composing ---- */
 
-/* Those who do not vote and might, or whose state the next record has to know: they are asked what they hold. */
+/* Those who might take part from the next record on: what they hold has to be known, or the record says nothing new. */
 static uint32_t whom_to_ask(const struct council *council, uint32_t *ids)
 {
     const struct view *view = council->conf.view;
     uint32_t count = 0;
     for (uint32_t i = 0; i < view->count && count < EPOCH_ASKED_MAX; i++) {
         const struct view_member *member = &view->members[i];
-        if (member->used && !member->leaving && i != view->self && council->seats.seat[i].up &&
-            (!member->voter || seats_in_doubt(&council->seats, i)) && seats_caught_up(&council->seats, i))
+        bool comes = !member->voter || member->role != RECORD_OWNER || seats_in_doubt(&council->seats, i);
+        if (member->used && !member->leaving && (i == view->self || council->seats.seat[i].up) && comes &&
+            seats_caught_up(&council->seats, i))
             ids[count++] = member->id;
     }
     return count;

@@ -51,25 +51,31 @@ static void read_boot(struct vote *vote)
         close(fd);
 }
 
-/* False: there is none of this boot, or it is damaged. */
-static bool read_mark(const struct vote *vote, struct mark *mark)
+static bool parse_mark(const struct vote *vote, const char *data, size_t bytes, struct mark *mark)
+{
+    if (bytes != MARK_BYTES)
+        return false;
+    struct bytes_reader reader = bytes_reader_init(data, bytes);
+    struct digest digest = digest_of(data, MARK_BODY_BYTES);
+    bool good = bytes_get_u32(&reader) == MARK_MAGIC && bytes_get_u32(&reader) == VOTE_VERSION &&
+                memcmp(bytes_get(&reader, BOOT_BYTES), vote->boot, BOOT_BYTES) == 0 && vote->boot[0] != '\0';
+    (void)bytes_get_u32(&reader);
+    mark->number = bytes_get_u64(&reader);
+    mark->incarnation = bytes_get_u64(&reader);
+    mark->ledger_at = bytes_get_u64(&reader);
+    return good && memcmp(bytes_get(&reader, DIGEST_BYTES), digest.byte, DIGEST_BYTES) == 0;
+}
+
+/* `*marked` false: there is none of this boot, or it is damaged. That there is no memory for it makes no disk doubtful.
+ */
+static enum err read_mark(const struct vote *vote, struct mark *mark, bool *marked)
 {
     char *data = NULL;
     size_t bytes;
-    bool good = fsio_read(vote->mark_path, MARK_BYTES, &data, &bytes) == ERR_OK && bytes == MARK_BYTES;
-    if (good) {
-        struct bytes_reader reader = bytes_reader_init(data, bytes);
-        struct digest digest = digest_of(data, MARK_BODY_BYTES);
-        good = bytes_get_u32(&reader) == MARK_MAGIC && bytes_get_u32(&reader) == VOTE_VERSION &&
-               memcmp(bytes_get(&reader, BOOT_BYTES), vote->boot, BOOT_BYTES) == 0 && vote->boot[0] != '\0';
-        (void)bytes_get_u32(&reader);
-        mark->number = bytes_get_u64(&reader);
-        mark->incarnation = bytes_get_u64(&reader);
-        mark->ledger_at = bytes_get_u64(&reader);
-        good = good && memcmp(bytes_get(&reader, DIGEST_BYTES), digest.byte, DIGEST_BYTES) == 0;
-    }
+    enum err err = fsio_read(vote->mark_path, MARK_BYTES, &data, &bytes);
+    *marked = err == ERR_OK && parse_mark(vote, data, bytes, mark);
     mem_free(data);
-    return good;
+    return err == ERR_NOMEM ? err : ERR_OK;
 }
 
 /* In place: a crash of the machine ends its worth anyway, and a crash of the daemon leaves what was written. */
@@ -176,9 +182,10 @@ static enum err load(struct vote *vote)
 static enum err judge(struct vote *vote, uint64_t ledger_at)
 {
     struct mark mark;
+    bool marked;
     vote->ledger_at = ledger_at;
-    bool marked = read_mark(vote, &mark);
     vote->why = "";
+    TRY(read_mark(vote, &mark, &marked));
     if (vote->doubt == VOTE_FRESH && marked) {
         vote->doubt = VOTE_DOUBT;
         vote->why = "the state folder was emptied";

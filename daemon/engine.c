@@ -467,6 +467,8 @@ static enum err open_parts(struct engine *engine)
                                    .status = {.conf = engine->conf,
                                               .spec = &engine->spec,
                                               .view = &engine->charter.view,
+                                              .charter = &engine->charter,
+                                              .vote = engine->vote,
                                               .ledger = engine->ledger,
                                               .peers = engine->peers,
                                               .trainer = engine->trainer,

@@ -1,6 +1,7 @@
 #include "daemon/peers/council.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/env.h"
@@ -36,12 +37,15 @@ struct council {
     struct council_wire wire;
     struct own_message own[OWN_MAX];
     uint32_t own_count;
-    uint64_t saved;    /* number of a vote that is durable, to be told; 0: none */
-    uint64_t unsaved;  /* number of one that could not be made so; 0: none */
-    bool compose;      /* ordered */
-    bool take_over;    /* ordered: what all voters hold together is to be here */
-    uint64_t asked_ms; /* since when those who might join are asked; 0: they are not */
-    bool taken;        /* `record` is decided and waits for the engine */
+    uint64_t saved;                          /* number of a vote that is durable, to be told; 0: none */
+    uint64_t unsaved;                        /* number of one that could not be made so; 0: none */
+    bool compose;                            /* ordered */
+    bool take_over;                          /* ordered: what all voters hold together is to be here */
+    uint32_t lacking[RECORD_OWNERS_MAX + 1]; /* of the last draft, by id: who lacks some of what it rests on */
+    uint32_t lacking_count;
+    uint64_t sealed_ms; /* since when we are sealed; 0: we are not */
+    uint64_t asked_ms;  /* since when those who might join are asked; 0: they are not */
+    bool taken;         /* `record` is decided and waits for the engine */
     struct record record;
     struct digest digest;
     struct log_limit failed_said;
@@ -165,7 +169,7 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
     struct muster_wish *wishes = NULL;
     struct compose_out out = {0};
     struct compose_base base = council_wire_base(&council->wire);
-    uint32_t count, holdings_count, lacking[RECORD_OWNERS_MAX + 1], lacking_count = 0, asked[EPOCH_ASKED_MAX];
+    uint32_t count, holdings_count, asked[EPOCH_ASKED_MAX];
     const struct compose_holding *holdings = holdings_answered(council->holdings, council->epoch, &holdings_count);
     uint32_t asked_count = whom_to_ask(council, asked);
     TRY_OUT(wishes_gather(&council->wishes, &council->seats, &wishes, &count));
@@ -180,9 +184,9 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
     if (council->asked_ms == 0)
         council->asked_ms = now_ms;
     bool waits = now_ms < council->asked_ms + ASKED_MS && !all_there(wishes, count, asked, asked_count);
-    bool safe = compose_safe(&out.draft, &base, holdings, holdings_count, lacking, &lacking_count);
+    bool safe = compose_safe(&out.draft, &base, holdings, holdings_count, council->lacking, &council->lacking_count);
     log_debug("next record: %s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s",
-              safe ? "safe" : "not safe yet", holdings_count, lacking_count,
+              safe ? "safe" : "not safe yet", holdings_count, council->lacking_count,
               waits ? "; those who might join are waited for" : "");
     TRY_OUT(propose(council, &out.draft, safe && !waits, asked, asked_count, now_ms));
     for (uint32_t i = 0; i < out.suspects_count; i++)
@@ -292,6 +296,8 @@ static void carry_out(struct council *council, uint64_t now_ms)
         case EPOCH_DO_VOTE: end_doubt(council, now_ms); break;
         }
     }
+    if (council->sealed_ms == 0 && epoch_sealed(council->epoch))
+        council->sealed_ms = now_ms;
 }
 
 static void step(struct council *council, const struct epoch_event *event, uint64_t now_ms)
@@ -454,7 +460,8 @@ enum err council_begin(struct council *council, uint64_t now_ms)
     seats_begin(&council->seats, now_ms);
     wishes_fulfil(&council->wishes, record);
     holdings_clear(council->holdings);
-    council->asked_ms = 0;
+    council->asked_ms = council->sealed_ms = 0;
+    council->lacking_count = 0;
     council->compose = council->take_over = false;
     council->saved = council->unsaved = 0;
     const struct epoch_vote *vote = vote_last(council->conf.vote);
@@ -463,8 +470,11 @@ enum err council_begin(struct council *council, uint64_t now_ms)
     for (uint32_t i = 0; i < council->conf.view->count; i++)
         if (council->seats.seat[i].used && council->seats.seat[i].up)
             council_up(council, i, true, now_ms);
-    if (epoch_sealed(council->epoch) && council->plan.sync != NULL)
-        sync_seal(council->plan.sync);
+    if (epoch_sealed(council->epoch)) {
+        council->sealed_ms = now_ms;
+        if (council->plan.sync != NULL)
+            sync_seal(council->plan.sync);
+    }
     return ERR_OK;
 }
 
@@ -544,12 +554,55 @@ bool council_silent(const struct council *council, uint32_t member)
     return seats_silent(&council->seats, member);
 }
 
-bool council_sealed(const struct council *council)
+uint64_t council_sealed_ms(const struct council *council)
 {
-    return epoch_sealed(council->epoch);
+    return council->sealed_ms;
 }
 
-const char *council_doing(const struct council *council)
+uint32_t council_voters(const struct council *council, uint32_t *heard)
 {
-    return epoch_state_name(epoch_state(council->epoch));
+    *heard = seats_voters_heard(&council->seats);
+    return record_voters(last(council));
+}
+
+/* Appends the names of voters: of those who have not promised yet, or of those who lack something. */
+static void add_names(const struct council *council, bool lacking, char *text, size_t text_bytes)
+{
+    const struct view *view = council->conf.view;
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct view_member *member = &view->members[i];
+        bool named = !lacking && member->used && member->voter && !epoch_promised(council->epoch, member->id);
+        for (uint32_t k = 0; lacking && member->used && k < council->lacking_count; k++)
+            named |= council->lacking[k] == member->id;
+        size_t at = strlen(text);
+        if (named)
+            snprintf(text + at, text_bytes - at, " %s", member->name);
+    }
+}
+
+void council_waits(const struct council *council, char *text, size_t text_bytes)
+{
+    uint32_t proposer = view_slot(council->conf.view, epoch_ballot_id(vote_last(council->conf.vote)->promised));
+    text[0] = '\0';
+    if (council->sealed_ms == 0)
+        return;
+    switch (epoch_state(council->epoch)) {
+    case EPOCH_PREPARING:
+        snprintf(text, text_bytes, "an answer of");
+        add_names(council, false, text, text_bytes);
+        break;
+    case EPOCH_COMPOSING:
+        snprintf(text, text_bytes,
+                 council->lacking_count > 0 ? "what the next record rests on to be fetched by"
+                                            : "what those hold who might take part");
+        add_names(council, true, text, text_bytes);
+        break;
+    case EPOCH_ACCEPTING: snprintf(text, text_bytes, "a majority to accept the next record"); break;
+    default:
+        if (proposer != VIEW_NOBODY && proposer != council->conf.view->self)
+            snprintf(text, text_bytes, "island %s, which proposes it", council->conf.view->members[proposer].name);
+        else
+            snprintf(text, text_bytes, "our turn to propose it");
+        break;
+    }
 }

@@ -79,13 +79,13 @@ bool seats_silent(const struct seats *seats, uint32_t member)
     return deaf > voters / 2;
 }
 
-bool seats_majority(const struct seats *seats)
+uint32_t seats_voters_heard(const struct seats *seats)
 {
     const struct view *view = seats->view;
     uint32_t here = 0;
     for (uint32_t i = 0; i < view->count; i++)
         here += view->members[i].used && view->members[i].voter && (i == view->self || seats->seat[i].up);
-    return here >= record_majority(last(seats));
+    return here;
 }
 
 bool seats_caught_up(const struct seats *seats, uint32_t member)
@@ -135,7 +135,7 @@ static bool made_something(const struct seats *seats, uint32_t member)
 static bool nothing_made(const struct seats *seats)
 {
     const struct view *view = seats->view;
-    if (seats->sync == NULL || !seats_majority(seats))
+    if (seats->sync == NULL || seats_voters_heard(seats) < record_majority(last(seats)))
         return false;
     for (uint32_t i = 0; i < view->count; i++)
         if (view->members[i].used && (i == view->self || seats->seat[i].up) && made_something(seats, i))

@@ -57,8 +57,8 @@ void seats_tick(struct seats *seats, const struct bitset *silent, uint64_t now_m
 
 /* Whether a majority of the voters does not hear the member. Who is silent itself has no say in it. */
 bool seats_silent(const struct seats *seats, uint32_t member);
-/* Whether a majority of the voters is here, us among them. */
-bool seats_majority(const struct seats *seats);
+/* How many voters are here, us among them. */
+uint32_t seats_voters_heard(const struct seats *seats);
 /* Whether the member has come as far as we have: a guess, which what it answers to a draft confirms. */
 bool seats_caught_up(const struct seats *seats, uint32_t member);
 /* Whether its disk, which may be ours, is in doubt so that a record has to name it. */

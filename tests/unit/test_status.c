@@ -65,6 +65,8 @@ static struct status_conf conf_of(void)
     return (struct status_conf){.conf = &a->conf,
                                 .spec = &run->spec,
                                 .view = &a->charter.view,
+                                .charter = &a->charter,
+                                .vote = a->vote,
                                 .ledger = a->ledger,
                                 .peers = a->peers,
                                 .trainer = a->trainer,

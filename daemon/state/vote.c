@@ -51,31 +51,26 @@ static void read_boot(struct vote *vote)
         close(fd);
 }
 
-static bool parse_mark(const struct vote *vote, const char *data, size_t bytes, struct mark *mark)
+/* False: there is none of this boot, or it is damaged. Takes no memory: to have none is no reason to doubt a disk. */
+static bool read_mark(const struct vote *vote, struct mark *mark)
 {
-    if (bytes != MARK_BYTES)
-        return false;
-    struct bytes_reader reader = bytes_reader_init(data, bytes);
-    struct digest digest = digest_of(data, MARK_BODY_BYTES);
-    bool good = bytes_get_u32(&reader) == MARK_MAGIC && bytes_get_u32(&reader) == VOTE_VERSION &&
-                memcmp(bytes_get(&reader, BOOT_BYTES), vote->boot, BOOT_BYTES) == 0 && vote->boot[0] != '\0';
-    (void)bytes_get_u32(&reader);
-    mark->number = bytes_get_u64(&reader);
-    mark->incarnation = bytes_get_u64(&reader);
-    mark->ledger_at = bytes_get_u64(&reader);
-    return good && memcmp(bytes_get(&reader, DIGEST_BYTES), digest.byte, DIGEST_BYTES) == 0;
-}
-
-/* `*marked` false: there is none of this boot, or it is damaged. That there is no memory for it makes no disk doubtful.
- */
-static enum err read_mark(const struct vote *vote, struct mark *mark, bool *marked)
-{
-    char *data = NULL;
-    size_t bytes;
-    enum err err = fsio_read(vote->mark_path, MARK_BYTES, &data, &bytes);
-    *marked = err == ERR_OK && parse_mark(vote, data, bytes, mark);
-    mem_free(data);
-    return err == ERR_NOMEM ? err : ERR_OK;
+    uint8_t data[MARK_BYTES + 1];
+    int fd = open(vote->mark_path, O_RDONLY | O_CLOEXEC);
+    bool good = fd >= 0 && read(fd, data, sizeof data) == (ssize_t)MARK_BYTES;
+    if (fd >= 0)
+        close(fd);
+    if (good) {
+        struct bytes_reader reader = bytes_reader_init(data, MARK_BYTES);
+        struct digest digest = digest_of(data, MARK_BODY_BYTES);
+        good = bytes_get_u32(&reader) == MARK_MAGIC && bytes_get_u32(&reader) == VOTE_VERSION &&
+               memcmp(bytes_get(&reader, BOOT_BYTES), vote->boot, BOOT_BYTES) == 0 && vote->boot[0] != '\0';
+        (void)bytes_get_u32(&reader);
+        mark->number = bytes_get_u64(&reader);
+        mark->incarnation = bytes_get_u64(&reader);
+        mark->ledger_at = bytes_get_u64(&reader);
+        good = good && memcmp(bytes_get(&reader, DIGEST_BYTES), digest.byte, DIGEST_BYTES) == 0;
+    }
+    return good;
 }
 
 /* In place: a crash of the machine ends its worth anyway, and a crash of the daemon leaves what was written. */
@@ -182,10 +177,9 @@ static enum err load(struct vote *vote)
 static enum err judge(struct vote *vote, uint64_t ledger_at)
 {
     struct mark mark;
-    bool marked;
     vote->ledger_at = ledger_at;
+    bool marked = read_mark(vote, &mark);
     vote->why = "";
-    TRY(read_mark(vote, &mark, &marked));
     if (vote->doubt == VOTE_FRESH && marked) {
         vote->doubt = VOTE_DOUBT;
         vote->why = "the state folder was emptied";
@@ -281,6 +275,8 @@ enum err vote_mark(struct vote *vote, uint64_t ledger_at)
 
 enum err vote_settle(struct vote *vote)
 {
+    TRY(write_mark(vote)); /* without one the next start would be in doubt again, after it has voted */
     vote->doubt = VOTE_SURE;
-    return write_mark(vote);
+    vote->why = "";
+    return ERR_OK;
 }

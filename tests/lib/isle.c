@@ -207,12 +207,11 @@ static void make_sync(struct isle *isle)
     bool votes = council_votes(peers_council(isle->peers));
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
         isle->shards_counts[f] = isle->plan->plan->fragments[f].shards_count;
-    struct sync_conf conf = {
-        .chain = isle->charter.chain,
-        .fragments_count = ISLE_FRAGMENTS,
-        .shards_counts = isle->shards_counts,
-        .rule = {.quorum = (uint32_t)isle->run->spec.quorum, .grace_ms = isle->run->spec.grace_ms},
-        .view = charter_sync_view(&isle->charter, votes)};
+    struct sync_conf conf = {.chain = isle->charter.chain,
+                             .fragments_count = ISLE_FRAGMENTS,
+                             .shards_counts = isle->shards_counts,
+                             .rule = {.quorum = (uint32_t)isle->run->spec.quorum, .grace_ms = isle->run->spec.grace_ms},
+                             .view = charter_sync_view(&isle->charter, votes)};
     assert_ok(sync_new(&conf, &isle->sync));
 }
 
@@ -273,12 +272,12 @@ void isle_know_plan(struct isle *isle)
     assert_ok(peers_plan_known(isle->peers, &peers));
 }
 
-/* ---- events ---- */
+/* ---- epochs ---- */
 
-void isle_step(struct isle *isle, const struct sync_event *event)
+/* What the core orders of peers. */
+static void carry_out(struct isle *isle)
 {
     struct sync_action action;
-    sync_step(isle->sync, event, isle->now_ms);
     while (sync_action(isle->sync, &action)) {
         if (action.type == SYNC_DO_SEND)
             peers_send(isle->peers, &action.key, action.member);
@@ -289,6 +288,70 @@ void isle_step(struct isle *isle, const struct sync_event *event)
         else if (action.type == SYNC_DO_ANNOUNCE)
             peers_announce(isle->peers);
     }
+}
+
+struct record isle_next_record(const struct isle *isle)
+{
+    struct record record;
+    assert_ok(record_copy(chain_last(isle->charter.chain), &record));
+    record.epoch++;
+    record.previous = *chain_last_digest(isle->charter.chain);
+    record.carried_count = 0;
+    return record;
+}
+
+void isle_set_owners(struct record *record, const uint32_t *ids, uint32_t count, enum record_role role)
+{
+    struct shardmap_owner owners[ISLE_MAX];
+    for (uint32_t i = 0; i < record->members_count; i++) {
+        struct record_member *member = &record->members[i];
+        bool owner = false;
+        for (uint32_t k = 0; k < count; k++)
+            owner |= ids[k] == member->id;
+        if (owner || member->role == RECORD_OWNER) {
+            member->role = (uint8_t)(owner ? RECORD_OWNER : role);
+            member->voter = owner;
+        }
+    }
+    for (uint32_t k = 0; k < count; k++)
+        owners[k] = (struct shardmap_owner){.id = ids[k], .weight = 1};
+    shardmap_assign(&record->map, owners, count);
+}
+
+/* A slot may be given anew at once: nobody else has anything there. */
+static void release(struct isle *isle, const struct view_changes *changes)
+{
+    for (uint32_t i = 0; i < isle->charter.view.count; i++)
+        if (bitset_has(&changes->removed, i))
+            view_release(&isle->charter.view, i);
+}
+
+void isle_adopt(struct isle *isle, struct record *record)
+{
+    uint8_t *bytes;
+    size_t count;
+    struct view_changes changes;
+    assert_ok(record_pack(record, &bytes, &count));
+    struct digest digest = record_digest(bytes, count);
+    mem_free(bytes);
+    assert_ok(charter_adopt(&isle->charter, record, &digest, &changes));
+    assert_ok(peers_members(isle->peers, &changes));
+    if (isle->sync != NULL) {
+        struct sync_view view = charter_sync_view(&isle->charter, council_votes(peers_council(isle->peers)));
+        assert_ok(rounds_members(isle->rounds, isle->charter.view.count));
+        assert_ok(sync_begin_epoch(isle->sync, &view, isle->now_ms));
+        carry_out(isle);
+    }
+    release(isle, &changes);
+    assert_ok(peers_begin_epoch(isle->peers));
+}
+
+/* ---- events ---- */
+
+void isle_step(struct isle *isle, const struct sync_event *event)
+{
+    sync_step(isle->sync, event, isle->now_ms);
+    carry_out(isle);
 }
 
 /* Takes out what was posted, as the engine does after each thing that happened. */

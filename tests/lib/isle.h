@@ -98,6 +98,14 @@ struct model_plan *isle_model_plan(const struct isle_run *run);
 void isle_make_plan(struct isle *isle);
 void isle_know_plan(struct isle *isle);
 
+/* The record that follows the island's newest and says the same; the test changes it, and hands it to isle_adopt(). */
+struct record isle_next_record(const struct isle *isle);
+/* Makes `count` members, by slot, the owners, with equal parts; the others of role RECORD_OWNER get `role` and no vote.
+ */
+void isle_set_owners(struct record *record, const uint32_t *ids, uint32_t count, enum record_role role);
+/* A new epoch begins, as the engine sees to it; the record is taken over. Its council is as if it had been decided. */
+void isle_adopt(struct isle *isle, struct record *record);
+
 /* Takes in what is there and sends what may go; what is posted meanwhile is kept. */
 void isle_turn(struct isle *isle);
 /* One turn of the parts that have ticks, too. */

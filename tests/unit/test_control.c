@@ -33,6 +33,8 @@ static struct control_conf conf_of(void)
                                  .status = {.conf = &a->conf,
                                             .spec = &run->spec,
                                             .view = &a->charter.view,
+                                            .charter = &a->charter,
+                                            .vote = a->vote,
                                             .ledger = a->ledger,
                                             .peers = a->peers,
                                             .trainer = a->trainer,

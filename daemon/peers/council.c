@@ -302,15 +302,15 @@ static bool change_wanted(struct council *council)
 
 /* ---- composing ---- */
 
-/* Those who do not vote and might, or whose state the next record has to know: they are asked what they hold. */
+/* Those who might take part from the next record on: what they hold has to be known, or the record says nothing new. */
 static uint32_t whom_to_ask(const struct council *council, uint32_t *ids)
 {
     const struct view *view = council->conf.view;
     uint32_t count = 0;
     for (uint32_t i = 0; i < view->count && count < EPOCH_ASKED_MAX; i++) {
         const struct view_member *member = &view->members[i];
-        if (member->used && !member->leaving && i != view->self && council->seats[i].up &&
-            (!member->voter || in_doubt(council, i)) && caught_up(council, i))
+        if (member->used && !member->leaving && (i == view->self || council->seats[i].up) &&
+            (!member->voter || member->role != RECORD_OWNER || in_doubt(council, i)) && caught_up(council, i))
             ids[count++] = member->id;
     }
     return count;

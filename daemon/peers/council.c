@@ -201,7 +201,7 @@ bool council_silent(const struct council *council, uint32_t member)
     return deaf > voters / 2;
 }
 
-/* Whether the member has come as far as any of those it could learn from: a guess, which the holdings confirm. */
+/* Whether the member has come as far as most have: a guess, which the holdings confirm. */
 static bool caught_up(const struct council *council, uint32_t member)
 {
     const struct view *view = council->conf.view;
@@ -209,7 +209,7 @@ static bool caught_up(const struct council *council, uint32_t member)
         struct sync_peer_fragment row = member == view->self ? sync_own(council->plan.sync, f)
                                                              : sync_heard(council->plan.sync, member, f);
         bool known = member == view->self ? sync_known(council->plan.sync, f) : row.hash_known;
-        if (!known || row.version + 1 < sync_own(council->plan.sync, f).version)
+        if (!known || row.version + 1 < sync_version_max(council->plan.sync, f))
             return false;
     }
     return council->plan.sync != NULL;

@@ -681,8 +681,18 @@ static bool doubt_is_over(const struct council *council)
            nothing_made(council);
 }
 
-/* Power was lost everywhere: every voter is here, in this epoch, and so many of their disks are in doubt that no majority
- * is left. What they know together is all there is. */
+/* Whether the member has said of every fragment what it holds; a witness holds none. */
+static bool said_all(const struct council *council, uint32_t member)
+{
+    bool said = true;
+    for (uint32_t f = 0; f < council->plan.fragments_count; f++)
+        said = said && sync_heard(council->plan.sync, member, f).said;
+    return said || council->conf.view->members[member].role == RECORD_WITNESS;
+}
+
+/* Power was lost everywhere: every voter is here, in this epoch, has said what it holds (a run that begins looks the same
+ * until then), and so many of their disks are in doubt that no majority is left. What they know together is all there is.
+ */
 static bool majority_in_doubt(const struct council *council)
 {
     const struct view *view = council->conf.view;
@@ -691,7 +701,7 @@ static bool majority_in_doubt(const struct council *council)
         const struct view_member *member = &view->members[i];
         if (!member->used || !member->voter || i == view->self)
             continue;
-        if (!council->seats[i].up || council->seats[i].epoch != last(council)->epoch)
+        if (!council->seats[i].up || council->seats[i].epoch != last(council)->epoch || !said_all(council, i))
             return false;
         sure += council->seats[i].doubt_ms == 0;
     }

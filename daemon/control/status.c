@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "daemon/peers/council.h"
 #include "daemon/rules.h"
 
 /* Per member at most so many complaints, and so many besides. */
@@ -41,6 +42,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_NAN] = "nan",
         [COMPLAINT_BLOCKED] = "blocked",
         [COMPLAINT_TWINS] = "twins",
+        [COMPLAINT_DOUBT] = "doubt",
         [COMPLAINT_STATE_LOST] = "state-lost",
     };
     return (unsigned)code < COMPLAINT_CODES ? names[code] : "unknown";
@@ -79,9 +81,24 @@ static void complain_of_peer(struct status *status, uint32_t i)
     if (peer->refused)
         complain(status, COMPLAINT_REFUSED, text,
                  "make the two configurations agree and restart the daemon that changed");
-    else
+    else if (member->role == RECORD_OWNER)
         complain(status, COMPLAINT_AWAY, text,
                  "check its daemon, its address and the line; rounds wait for its shards");
+    else
+        complain(status, COMPLAINT_AWAY, text,
+                 "check its daemon, its address and the line; rounds close without it, and it comes back by itself");
+}
+
+/* It trains on as if nothing were, so it would not be noticed. */
+static void complain_doubt(struct status *status)
+{
+    const char *why = council_doubt(peers_council(status->from->peers));
+    char text[400];
+    if (why[0] == '\0')
+        return;
+    snprintf(text, sizeof text, "this disk is in doubt, and has no vote: %s", why);
+    complain(status, COMPLAINT_DOUBT, text,
+             "nothing to do unless it lasts: it votes again once most islands are here and know it again");
 }
 
 static void complain_peers(struct status *status)
@@ -333,6 +350,7 @@ static void complain_trainer(struct status *status)
 static void complain_all(struct status *status)
 {
     complain_peers(status);
+    complain_doubt(status);
     complain_strangers(status);
     complain_twins(status);
     complain_pace(status);

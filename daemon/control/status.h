@@ -62,6 +62,7 @@ enum complaint_code {
     COMPLAINT_NAN,          /* what the trainer wants to contribute holds NaN or Inf */
     COMPLAINT_BLOCKED,      /* rounds do not close, whatever the cause */
     COMPLAINT_TWINS,        /* member: two machines speak with its key */
+    COMPLAINT_DOUBT,        /* our disk may have forgotten something: it has no vote */
     COMPLAINT_STATE_LOST,   /* the state folder was removed or replaced below the daemon */
     COMPLAINT_CODES
 };

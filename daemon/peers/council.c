@@ -908,8 +908,15 @@ enum err council_plan_known(struct council *council, const struct council_plan *
 bool council_votes(const struct council *council)
 {
     const struct view *view = council->conf.view;
-    return view->self != VIEW_NOBODY && view->members[view->self].voter &&
+    /* A record that we voted after is missing here: what we promised then is not known to those rules yet. */
+    bool current = vote_last(council->conf.vote)->epoch <= last(council)->epoch;
+    return view->self != VIEW_NOBODY && view->members[view->self].voter && current &&
            vote_doubt(council->conf.vote) == VOTE_SURE;
+}
+
+const char *council_doubt(const struct council *council)
+{
+    return vote_doubt(council->conf.vote) == VOTE_DOUBT ? vote_why(council->conf.vote) : "";
 }
 
 bool council_sealed(const struct council *council)

@@ -74,6 +74,8 @@ ERR_MUST_CHECK enum err council_enrol(struct council *council, const struct reco
 /* ---- looking in ---- */
 /* Whether this island may vote: it is a voter, and its disk is not in doubt. */
 bool council_votes(const struct council *council);
+/* Why our disk is in doubt, for people; "" if it is not, or is new. */
+const char *council_doubt(const struct council *council);
 /* Sealed: the next epoch is being decided. */
 bool council_sealed(const struct council *council);
 /* Whether a majority of the voters does not hear the member. */

@@ -238,11 +238,12 @@ static void fall_behind(struct sync *sync, uint32_t f, uint64_t by)
     sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = from});
 }
 
-static bool someone_far_ahead(const struct sync *sync, uint32_t f)
+/* Whether anybody is ahead by more than so many versions. */
+static bool someone_ahead(const struct sync *sync, uint32_t f, uint64_t by)
 {
     for (uint32_t i = 0; i < sync_core_slots(sync); i++)
         if (sync_core_other(sync, i) && sync->peers[i].up &&
-            sync->peers[i].fragments[f].version > sync->fragments[f].own.version + BEHIND_MAX)
+            sync->peers[i].fragments[f].version > sync->fragments[f].own.version + by)
             return true;
     return false;
 }
@@ -261,7 +262,7 @@ static void ask_again_for_state(struct sync *sync, uint32_t f)
 static void ask_for_more(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    if (fragment->parts.held == 0 && someone_far_ahead(sync, f))
+    if (fragment->parts.held == 0 && someone_ahead(sync, f, BEHIND_MAX))
         fall_behind(sync, f, BEHIND_MAX + 1);
     if (fragment->state == SYNC_REPAIR || fragment->lost)
         return;
@@ -291,7 +292,9 @@ void sync_peers_catch_up(struct sync *sync, uint32_t f)
     }
     if (fragment->behind_ms == 0)
         fragment->behind_ms = sync->now_ms;
-    if (sync->now_ms >= fragment->behind_ms + PATIENCE_MS && sync->now_ms >= fragment->fetch_ms)
+    /* What the next round but one was made from is on its way no more. */
+    uint64_t patience_ms = someone_ahead(sync, f, 1) ? 0 : PATIENCE_MS;
+    if (sync->now_ms >= fragment->behind_ms + patience_ms && sync->now_ms >= fragment->fetch_ms)
         ask_for_more(sync, f);
 }
 

@@ -548,7 +548,10 @@ enum err council_plan_known(struct council *council, const struct council_plan *
 bool council_votes(const struct council *council)
 {
     const struct view *view = council->conf.view;
-    return view->self != VIEW_NOBODY && view->members[view->self].voter && vote_doubt(council->conf.vote) == VOTE_SURE;
+    /* A record that we voted after is missing here: what we promised then is not known to those rules yet. */
+    bool current = vote_last(council->conf.vote)->epoch <= last(council)->epoch;
+    return view->self != VIEW_NOBODY && view->members[view->self].voter && current &&
+           vote_doubt(council->conf.vote) == VOTE_SURE;
 }
 
 bool council_silent(const struct council *council, uint32_t member)

@@ -56,6 +56,15 @@ struct digest record_digest(const uint8_t *bytes, size_t bytes_count)
 
 /* ---- looking up ---- */
 
+const char *record_role_name(unsigned role)
+{
+    static const char *const names[RECORD_ROLES] = {
+        [RECORD_OWNER] = "owner",     [RECORD_CONTRIBUTOR] = "contributor", [RECORD_OBSERVER] = "observer",
+        [RECORD_WITNESS] = "witness", [RECORD_DRAINING] = "draining",       [RECORD_AWAY] = "away",
+    };
+    return role < RECORD_ROLES && names[role] != NULL ? names[role] : "unknown";
+}
+
 const struct record_member *record_member(const struct record *record, uint32_t id)
 {
     uint32_t low = 0, high = record->members_count;

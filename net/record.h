@@ -109,6 +109,9 @@ struct digest record_digest(const uint8_t *bytes, size_t bytes_count);
 ERR_MUST_CHECK enum err record_follows(const struct record *previous, const struct digest *previous_digest,
                                        const struct record *next);
 
+/* "owner", "contributor", …; "unknown". */
+const char *record_role_name(unsigned role);
+
 /* NULL: nobody of that id. Borrowed. */
 const struct record_member *record_member(const struct record *record, uint32_t id);
 const struct record_member *record_member_named(const struct record *record, const char *name);

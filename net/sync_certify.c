@@ -18,8 +18,7 @@ static void find_parts(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->parts = (struct sync_parts){0};
-    fragment->parts.count =
-        chain_parts(sync->conf.chain, f, sync->shards_counts[f], fragment->own.version + 1, fragment->parts.part);
+    fragment->parts.count = sync_core_parts(sync, f, fragment->own.version + 1, fragment->parts.part);
 }
 
 void sync_certify_arrive(struct sync *sync, uint32_t f)
@@ -207,8 +206,8 @@ static struct bitset confirming(const struct sync *sync, uint32_t f, uint32_t p)
 bool sync_certify_counts(const struct sync *sync, uint32_t f, uint32_t p)
 {
     const struct sync_parts *parts = &sync->fragments[f].parts;
-    if (!(parts->held & bit(p)))
-        return false;
+    if (!(parts->held & bit(p)) || (parts->certified & bit(p)))
+        return (parts->certified & bit(p)) != 0;
     /* Named by the record of the epoch, or of a version that it, or one that is proposed, takes for granted. */
     const struct sync_fragment *fragment = &sync->fragments[f];
     const struct record *record = chain_last(sync->conf.chain);
@@ -219,14 +218,16 @@ bool sync_certify_counts(const struct sync *sync, uint32_t f, uint32_t p)
     return bitset_count(&found) >= sync->conf.view.certifying;
 }
 
-bool sync_certify_complete(const struct sync *sync, uint32_t f)
+bool sync_certify_complete(struct sync *sync, uint32_t f)
 {
-    const struct sync_parts *parts = &sync->fragments[f].parts;
+    struct sync_parts *parts = &sync->fragments[f].parts;
     if (parts->count == 0 || parts->held != all_parts(parts))
         return false;
-    for (uint32_t p = 0; p < parts->count; p++)
+    for (uint32_t p = 0; p < parts->count; p++) {
         if (!sync_certify_counts(sync, f, p))
             return false;
+        parts->certified |= bit(p);
+    }
     return true;
 }
 

@@ -212,7 +212,7 @@ static bool ours(const struct sync *sync, uint32_t f, uint64_t version)
 {
     struct chain_part parts[CHAIN_PARTS_MAX];
     uint32_t id = sync_core_id(sync, sync_core_self(sync));
-    uint32_t count = chain_parts(sync->conf.chain, f, sync->shards_counts[f], version, parts);
+    uint32_t count = sync_core_parts(sync, f, version, parts);
     for (uint32_t p = 0; p < count; p++)
         if (parts[p].owner == id && parts[p].epoch == sync->conf.view.epoch && !parts[p].carried)
             return true;

@@ -137,16 +137,24 @@ static bool may_have(const struct sync *sync, uint32_t f, uint32_t p, uint32_t m
            (wanted(sync, f, p) || sync_certify_has(sync, f, member, p));
 }
 
-/* The member to ask for a result: its owner first, then all who hold it in turn, since one may be silent. While the
- * owner is there and has none, nobody is asked: what others hold of its part it fetches itself. */
+/* Whether a result is its owner's to bring: the owner is there and shows none. It may be on its way; and what others
+ * hold of its part it fetches itself. But not what a record wants to carry, or what exists for certain: an owner whose
+ * disk is in doubt does not say what it has. */
+static bool owner_brings_it(const struct sync *sync, uint32_t f, uint32_t p, uint32_t owner)
+{
+    bool there = owner != SYNC_NOBODY && sync_core_other(sync, owner) && sync->peers[owner].up;
+    bool new = sync->fragments[f].parts.part[p].epoch == sync->conf.view.epoch;
+    return there && new && !wanted(sync, f, p) && !sync_certify_has(sync, f, owner, p) &&
+           !sync_certify_applied(sync, f);
+}
+
+/* The member to ask for a result: its owner first, then all who hold it in turn, since one may be silent. */
 static uint32_t result_source(const struct sync *sync, uint32_t f, uint32_t p)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     uint32_t slots = sync_core_slots(sync), holders = 0;
     uint32_t owner = sync_core_slot(sync, fragment->parts.part[p].owner);
-    bool owner_there = owner != SYNC_NOBODY && sync_core_other(sync, owner) && sync->peers[owner].up;
-    bool new = fragment->parts.part[p].epoch == sync->conf.view.epoch;
-    if (owner_there && new && !wanted(sync, f, p) && !sync_certify_has(sync, f, owner, p))
+    if (owner_brings_it(sync, f, p, owner))
         return SYNC_NOBODY;
     for (uint32_t i = 0; i < slots; i++)
         holders += may_have(sync, f, p, i);

@@ -103,9 +103,8 @@ enum err objects_plan_known(struct objects *objects, const struct peers_plan *pl
 
 enum err objects_members(struct objects *objects, uint32_t slots)
 {
-    uint32_t transfers = objects->plan.plan != NULL
-                             ? transfers_of(objects->plan.plan->plan->fragments_count, slots)
-                             : transfers_before_plan(slots);
+    uint32_t transfers = objects->plan.plan != NULL ? transfers_of(objects->plan.plan->plan->fragments_count, slots)
+                                                    : transfers_before_plan(slots);
     TRY(ways_grow(objects->ways, slots));
     return xfer_grow(objects->xfer, slots, transfers, transfers);
 }
@@ -322,8 +321,7 @@ static bool servable(const struct objects *objects, const struct wire_key *key)
 {
     if (objects->plan.plan == NULL)
         return false;
-    return key->kind == WIRE_PLAN ||
-           key->fragment < objects->plan.plan->plan->fragments_count;
+    return key->kind == WIRE_PLAN || key->fragment < objects->plan.plan->plan->fragments_count;
 }
 
 /* A peer asks for an object. */
@@ -366,16 +364,21 @@ static enum xfer_verdict offer_slot(struct objects *objects, struct slot *slot, 
     return XFER_TAKE;
 }
 
-static enum xfer_verdict offer_state(struct objects *objects, const struct wire_key *key, struct xfer_offer *offer)
+static enum xfer_verdict offer_state(struct objects *objects, const struct wire_key *key, uint64_t total,
+                                     struct xfer_offer *offer)
 {
     const struct peers_plan *run = &objects->plan;
-    uint64_t bytes = state_object_bytes(run->replica, run->plan->plan, key->fragment);
+    uint64_t most = state_object_bytes_max(run->replica, run->plan->plan, key->fragment, objects->conf.view->count);
+    offer->answer = WIRE_NOT_NEEDED;
+    if (total > most)
+        return XFER_ANSWER;
+    offer->answer = WIRE_NOT_YET;
     /* What an earlier attempt left is taken over; xfer lets in nobody while it is being verified. */
-    if (slots_take_state(run->slots, key->fragment, bytes, &offer->buffer) != ERR_OK) {
+    if (slots_take_state(run->slots, key->fragment, total, &offer->buffer) != ERR_OK) {
         log_error("%s", err_text());
         return XFER_ANSWER;
     }
-    offer->bytes_max = bytes;
+    offer->bytes_max = total;
     return XFER_TAKE;
 }
 
@@ -412,7 +415,7 @@ static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_ke
     case SYNC_NOT_YET: return XFER_ANSWER;
     }
     if (key->kind == WIRE_STATE)
-        return offer_state(objects, key, offer);
+        return offer_state(objects, key, total, offer);
     uint32_t p = part_of(objects, key, &part);
     if (p == CHAIN_PARTS_MAX)
         return XFER_ANSWER;

@@ -55,8 +55,9 @@ struct part_job {
     struct apply *apply;
     uint32_t f, p;
     uint64_t version;
-    uint64_t counted; /* out: mask: its shards that count us */
-    uint64_t step;    /* out: the result's */
+    uint64_t counted;      /* out: mask: its shards that count us */
+    struct wire_meta meta; /* out: whom it counts; its list is the job's to free */
+    uint64_t step;         /* out: the result's */
 };
 
 /* The hash of a version. */
@@ -402,6 +403,17 @@ static uint64_t move_residuals(const struct desk *desk, uint32_t f, uint64_t ver
     return mask[RESIDUAL_MOVE] | mask[RESIDUAL_CLEAR];
 }
 
+static enum err keep_contributors(struct part_job *j, const struct wire_meta *meta)
+{
+    uint8_t *rows;
+    size_t bytes = (size_t)meta->contributors_count * WIRE_CONTRIBUTOR_BYTES;
+    TRY(mem_new(bytes, 1, "what is counted", &rows));
+    memcpy(rows, meta->contributors, bytes);
+    j->meta = *meta;
+    j->meta.contributors = rows;
+    return ERR_OK;
+}
+
 static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
 {
     struct part_job *j = (struct part_job *)(void *)job;
@@ -414,6 +426,8 @@ static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
     struct outer_round round = apply_numbers(desk, &result.meta, fragment->sizes, fragment->parts_count);
     enum err err = replica_apply(desk->conf.replica, j->f, part->shards, &round, result.frame, result.frame_bytes,
                                  scratch->codec, scratch->values);
+    if (err == ERR_OK)
+        err = keep_contributors(j, &result.meta);
     if (err == ERR_OK)
         j->counted = move_residuals(desk, j->f, j->version, part->shards, &result.meta);
     result_close(&result);
@@ -433,6 +447,10 @@ static void done_apply(struct job *job)
     if (job->err != ERR_OK)
         log_error("fragment %" PRIu32 ", version %" PRIu64 ", owner %" PRIu32 " cannot be applied: %s", f, version,
                   fragment->parts[j->p].owner, job->text);
+    struct counted *counted = replica_counted(apply->desk->conf.replica, f);
+    if (job->err == ERR_OK && counted_note(counted, fragment->parts[j->p].shards, version, &j->meta) != ERR_OK)
+        event_post_fatal(apply->desk->conf.events, err_text());
+    mem_free((void *)(uintptr_t)j->meta.contributors);
     fragment->failed |= job->err != ERR_OK;
     fragment->counted |= j->counted;
     if (j->step > state->step)

@@ -73,14 +73,15 @@ static void installed(const struct install_job *j)
     struct desk *desk = j->install->desk;
     uint32_t f = j->key.fragment;
     struct desk_fragment *fragment = &desk->fragments[f];
-    /* What of ours the state counts is not known; counting twice would be worse than losing a round's residual. */
-    uint64_t in_flight = desk_in_flight(desk, f, fragment->state.version);
+    /* What of ours on its way the state counts: the very contribution, or one that we do not know any more. */
+    uint64_t counted = counted_since(replica_counted(desk->conf.replica, f), desk_id(desk), fragment->state.version) &
+                       desk_in_flight(desk, f, fragment->state.version);
     fragment->state = j->state;
     replica_clear_residuals(desk->conf.replica, f);
     if (!j->own) /* the ledger does not lead here from any earlier checkpoint */
         keep_on_disk(j->install->keep, f, KEEP_NONE);
-    if (in_flight != 0)
-        event_post(desk->conf.events, &(struct event){.type = EVENT_COUNTED, .fragment = f, .shards = in_flight});
+    if (counted != 0)
+        event_post(desk->conf.events, &(struct event){.type = EVENT_COUNTED, .fragment = f, .shards = counted});
     if (!j->own)
         desk_judged(desk, j->peer, &j->key, WIRE_RECEIVED);
     desk_post(desk, &(struct sync_event){
@@ -118,6 +119,7 @@ static enum err replay(const struct desk *desk, uint32_t f, uint64_t version, bo
         memcpy(replica_anchor(replica, f), replica_anchor(shadow, f), bytes);
         if (replica_momentum(replica, f) != NULL)
             memcpy(replica_momentum(replica, f), replica_momentum(shadow, f), bytes);
+        err = counted_copy(replica_counted(shadow, f), replica_counted(replica, f));
     }
     replica_free(shadow);
     return err;

@@ -7,18 +7,30 @@
 #include "common/mem.h"
 #include "outer_opt/vhash.h"
 
-/* 0 u32 magic "DLT1"  4 u32 fragment  8 u64 version  16 u64 step  24 u64 values  32 hash  64 anchor, then momentum */
-#define STATE_MAGIC 0x31544c44u
-enum { STATE_HEADER = 64 };
+/* 0 u32 magic "DLT2"  4 u32 fragment  8 u64 version  16 u64 step  24 u64 values  32 hash  64 u64 rows of what is
+ * counted 72 zeros  128 anchor, then momentum, then the rows (counted.h) */
+#define STATE_MAGIC 0x32544c44u
+enum { STATE_HEADER = 128, STATE_ZEROS = STATE_HEADER - 72 };
 
 static uint64_t arrays_of(struct replica *replica, uint32_t f)
 {
     return replica_momentum(replica, f) != NULL ? 2 : 1;
 }
 
+static uint64_t values_bytes(struct replica *replica, const struct plan *plan, uint32_t f)
+{
+    return arrays_of(replica, f) * plan->fragments[f].values_count * sizeof(float);
+}
+
 uint64_t state_object_bytes(struct replica *replica, const struct plan *plan, uint32_t f)
 {
-    return STATE_HEADER + arrays_of(replica, f) * plan->fragments[f].values_count * sizeof(float);
+    return STATE_HEADER + values_bytes(replica, plan, f) + counted_bytes(replica_counted(replica, f));
+}
+
+uint64_t state_object_bytes_max(struct replica *replica, const struct plan *plan, uint32_t f, uint32_t members)
+{
+    return STATE_HEADER + values_bytes(replica, plan, f) +
+           (uint64_t)members * COUNTED_ROWS_OF_ONE_MAX * COUNTED_ROW_BYTES;
 }
 
 void state_object_make(struct replica *replica, const struct plan *plan, uint32_t f, const struct store_fragment *state,
@@ -32,20 +44,24 @@ void state_object_make(struct replica *replica, const struct plan *plan, uint32_
     bytes_put_u64(&writer, state->step);
     bytes_put_u64(&writer, count);
     bytes_put(&writer, state->hash.byte, DIGEST_BYTES);
+    bytes_put_u64(&writer, replica_counted(replica, f)->count);
+    bytes_put(&writer, (uint8_t[STATE_ZEROS]){0}, STATE_ZEROS);
     bytes_put(&writer, replica_anchor(replica, f), count * sizeof(float));
     if (replica_momentum(replica, f) != NULL)
         bytes_put(&writer, replica_momentum(replica, f), count * sizeof(float));
+    counted_pack(replica_counted(replica, f), out + writer.at);
 }
 
 static enum err hash_of(const float *values, uint64_t count, uint64_t arrays, uint32_t f, uint64_t version,
-                        struct digest *hash)
+                        const struct digest *counted, struct digest *hash)
 {
     size_t leaves = vhash_leaves((size_t)count);
     struct digest *digests;
     TRY(mem_new((size_t)arrays * leaves, sizeof *digests, "a version hash", &digests));
     for (size_t i = 0; i < arrays * leaves; i++)
         digests[i] = vhash_leaf(values + i / leaves * count, (size_t)count, i % leaves);
-    *hash = vhash_root(f, version, (size_t)count, digests, arrays == 2 ? digests + leaves : NULL);
+    struct digest root = vhash_root(f, version, (size_t)count, digests, arrays == 2 ? digests + leaves : NULL);
+    *hash = replica_hash_of(&root, counted);
     mem_free(digests);
     return ERR_OK;
 }
@@ -61,17 +77,24 @@ enum err state_object_install(struct replica *replica, const struct plan *plan, 
     state->step = bytes_get_u64(&reader);
     uint64_t count = bytes_get_u64(&reader);
     const uint8_t *announced = bytes_get(&reader, DIGEST_BYTES);
+    uint64_t rows = bytes_get_u64(&reader), fixed = STATE_HEADER + values_bytes(replica, plan, f);
     if (announced == NULL || magic != STATE_MAGIC || fragment != f || count != plan->fragments[f].values_count ||
-        bytes != state_object_bytes(replica, plan, f) || state->version != expected->version)
+        bytes < fixed || (bytes - fixed) % COUNTED_ROW_BYTES != 0 || rows != (bytes - fixed) / COUNTED_ROW_BYTES ||
+        state->version != expected->version)
         return err_set(ERR_PROTO, "not this state of this fragment");
     if (state->step > expected->steps) /* the hash does not cover it */
         return err_set(ERR_PROTO, "step %" PRIu64 " of a run of %" PRIu64, state->step, expected->steps);
     const float *values = (const float *)(const void *)(object + STATE_HEADER);
-    TRY(hash_of(values, count, arrays_of(replica, f), f, state->version, &state->hash));
+    const struct digest counted_hash = counted_digest(object + fixed, (size_t)(bytes - fixed));
+    TRY(hash_of(values, count, arrays_of(replica, f), f, state->version, &counted_hash, &state->hash));
     if (memcmp(announced, state->hash.byte, DIGEST_BYTES) != 0)
         return err_set(ERR_PROTO, "its values are not those of its hash");
     if (expected->hash != NULL && !digest_equal(expected->hash, &state->hash))
         return err_set(ERR_PROTO, "it is not the one that island announced");
+    struct counted counted = {0};
+    TRY(counted_unpack(object + fixed, (size_t)(bytes - fixed), &counted));
+    counted_clear(replica_counted(replica, f));
+    *replica_counted(replica, f) = counted;
     memcpy(replica_anchor(replica, f), values, count * sizeof *values);
     if (replica_momentum(replica, f) != NULL)
         memcpy(replica_momentum(replica, f), values + count, count * sizeof *values);

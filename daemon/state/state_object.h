@@ -1,6 +1,6 @@
 /*
- * state_object: a fragment's whole state (anchor and momentum at a version) as bytes, for an island whose own is wrong
- * or missing. Verified by its hash before anything is replaced.
+ * state_object: a fragment's whole state (anchor and momentum at a version, and what they count) as bytes, for an
+ * island whose own is wrong or missing. Verified by its hash before anything is replaced.
  */
 #ifndef DAEMON_STATE_STATE_OBJECT_H
 #define DAEMON_STATE_STATE_OBJECT_H
@@ -13,6 +13,8 @@
 
 /* Size of the object of fragment `f`. */
 uint64_t state_object_bytes(struct replica *replica, const struct plan *plan, uint32_t f);
+/* The largest that it may be among so many members. */
+uint64_t state_object_bytes_max(struct replica *replica, const struct plan *plan, uint32_t f, uint32_t members);
 /* Writes it into `out`, which has that many bytes. */
 void state_object_make(struct replica *replica, const struct plan *plan, uint32_t f, const struct store_fragment *state,
                        uint8_t *out);

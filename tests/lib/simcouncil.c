@@ -6,7 +6,6 @@
 #include "tests/lib/simworld.h"
 
 #include <string.h>
-#include <stdlib.h>
 
 #include "tests/lib/roster.h"
 
@@ -263,7 +262,8 @@ static void give_seal(uint32_t w)
 }
 
 /* Those whom the proposer reaches seal one after the other; a disk in doubt does not, and what it said before is void.
- */
+ * So is what one said who is gone for good: it may have named a result whose bytes are nowhere else, and which the
+ * others, who are enough without it, did not make count. */
 static bool seal_enough(uint32_t p)
 {
     const struct record *record = newest();
@@ -272,7 +272,7 @@ static bool seal_enough(uint32_t p)
         struct sim_seal *seal = &sim->council.seals[w];
         if (!keeps(record, w))
             continue;
-        if (doubted(record, w))
+        if (doubted(record, w) || sim->island[w].gone)
             seal->given = false;
         else if (!seal->given && reachable(p, w) && sim->island[w].epoch == sim->council.epoch && sim_chance(20))
             give_seal(w);
@@ -443,20 +443,6 @@ static void want(const struct record *draft, uint32_t p)
 
 static void decide(struct record *draft, uint32_t p)
 {
-    if (getenv("SIM_TRACE")) {
-        print_message("%llu: record %llu by %u:", (unsigned long long)sim->now_ms, (unsigned long long)draft->epoch, p);
-        for (uint32_t k = 0; k < draft->members_count; k++)
-            print_message(" %u:%u%s", draft->members[k].id / 10, draft->members[k].role, draft->members[k].voter ? "v" : "");
-        print_message(" starts");
-        for (uint32_t f = 0; f < sim->fragments; f++)
-            print_message(" %llu", (unsigned long long)draft->starts[f]);
-        for (uint32_t k = 0; k < draft->carried_count; k++)
-            print_message(" carry f%u v%llu #%u", draft->carried[k].fragment, (unsigned long long)draft->carried[k].version, sim_number(&draft->carried[k].digest));
-        for (uint32_t w = 0; w < sim->n; w++)
-            if (sim->council.seals[w].given)
-                print_message(" sealed %u", w);
-        print_message("\n");
-    }
     struct sim_council *council = &sim->council;
     for (uint32_t w = 0; w < sim->n; w++) {
         struct sim_island *island = &sim->island[w];

@@ -75,8 +75,7 @@ static void deliver_contribution(const struct sim_object *o)
               "island %u takes a contribution of island %u from another base\n", o->to, o->from);
     if (event.type == SYNC_EV_CONTRIBUTION_REFUSED)
         sim_add_job(o->from, 5 + sim_below(80),
-                    (struct sync_event){
-                        .type = SYNC_EV_TURNED_DOWN, .member = sim_slot(o->from, o->to), .key = o->key},
+                    (struct sync_event){.type = SYNC_EV_TURNED_DOWN, .member = sim_slot(o->from, o->to), .key = o->key},
                     0);
     sim_step(o->to, &event);
 }
@@ -106,8 +105,8 @@ static void deliver_state(const struct sim_object *o)
 static void deliver_result(const struct sim_object *o)
 {
     const struct wire_key *key = &o->key;
-    uint32_t number = sim_find(&sim->island[o->from].disk, key->fragment, key->version, key->epoch,
-                               roster_number(key->owner));
+    uint32_t number =
+        sim_find(&sim->island[o->from].disk, key->fragment, key->version, key->epoch, roster_number(key->owner));
     SIM_HOLDS(number != 0, "island %u sends a result it does not have\n", o->from);
     sim_add_job(o->to, 1 + sim_below(20),
                 (struct sync_event){.type = SYNC_EV_STORED,

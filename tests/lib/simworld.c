@@ -414,7 +414,6 @@ static void applied(uint32_t i, uint32_t f, struct digest *hash)
 {
     struct sim_island *island = &sim->island[i];
     uint64_t version = island->version[f] + 1;
-    if (getenv("SIM_TRACE")) print_message("%llu: island %u applied f%u v%llu\n", (unsigned long long)sim->now_ms, i, f, (unsigned long long)version);
     memcpy(sim_commit(&island->disk, f, version), island->applying[f], sizeof island->applying[f]);
     sim_arrive_at(i, f, version);
     check_truth(i, f, version);
@@ -454,7 +453,7 @@ static void finish_job(struct sim_job *job)
     if (!island->alive || island->session != job->session)
         return;
     switch (event.type) {
-    case SYNC_EV_STORED: if (getenv("SIM_TRACE")) print_message("%llu: island %u stores f%u v%llu #%u epoch %llu%s\n", (unsigned long long)sim->now_ms, i, f, (unsigned long long)event.version, job->result, (unsigned long long)results[job->result].epoch, sync_sealed(island->sync) ? " sealed" : ""); keep(&island->disk, job->result); break;
+    case SYNC_EV_STORED: keep(&island->disk, job->result); break;
     case SYNC_EV_APPLIED: applied(i, f, &event.hash); break;
     case SYNC_EV_INSTALLED: island->hash[f] = event.hash; break;
     case SYNC_EV_MIXED:

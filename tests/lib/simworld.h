@@ -59,16 +59,16 @@ struct sim_disk {
 };
 
 struct sim_island {
-    bool enrolled; /* some record has it */
+    bool enrolled;    /* some record has it */
     bool alive, gone; /* gone: for good */
     bool wants_shards;
-    uint64_t incarnation; /* of its disk */
+    uint64_t incarnation;                        /* of its disk */
     uint64_t revive_ms, trainer_up_ms, go_on_ms; /* go_on_ms: stopped until then */
     uint64_t joined_ms;                          /* when it was last in touch with half of the others */
     struct sync *sync;
     struct chain *chain;
     uint64_t session, epoch;
-    uint64_t known; /* members of its newest record */
+    uint64_t known;              /* members of its newest record */
     struct sim_disk disk, older; /* older: as it was some time ago */
     struct digest hash[SIM_F_MAX];
     uint64_t version[SIM_F_MAX];
@@ -128,7 +128,7 @@ struct sim_world {
     bool link_down[SIM_N_MAX][SIM_N_MAX]; /* [from][to] */
     uint64_t link_ms[SIM_N_MAX][SIM_N_MAX];
     size_t jobs_end, objects_end, results_end; /* all after are unused */
-    size_t beats_end, beats_free; /* free: those before are used */
+    size_t beats_end, beats_free;              /* free: those before are used */
     uint32_t waiting_most; /* objects of one fragment on their way from one island to another, at a time */
     uint32_t truth[SIM_F_MAX][SIM_V_MAX][SIM_SHARDS_MAX]; /* numbers of the results that were applied */
     struct digest hash[SIM_F_MAX][SIM_V_MAX];

@@ -197,4 +197,10 @@ void trainerrun_commit(struct trainerrun *run, uint32_t f, uint64_t version)
         commit.parts[commit.parts_count++] =
             (struct ledger_part){.epoch = keys[i].epoch, .owner = keys[i].owner, .digest = keys[i].digest};
     assert_ok(ledger_append_commit(run->ledger, &commit, false));
+    for (size_t i = 0; i < count; i++) {
+        struct result result;
+        assert_ok(result_open(run->ledger, &keys[i], &result));
+        assert_ok(counted_note(replica_counted(run->replica, f), result.what.shards, version, &result.meta));
+        result_close(&result);
+    }
 }

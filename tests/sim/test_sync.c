@@ -19,7 +19,14 @@
 #include "common/digest.h"
 #include "net/sync.h"
 
-enum { WORK_MS = 60000, PROGRESS_MS = 20000, DISPUTE_MS = 60000, MANY_WORK_MS = 20000, HEAL_MS = 180000 };
+enum {
+    BACK_MS = 5000,
+    WORK_MS = 60000,
+    PROGRESS_MS = 20000,
+    DISPUTE_MS = 60000,
+    MANY_WORK_MS = 20000,
+    HEAL_MS = 180000
+};
 
 static uint32_t most_waiting;
 static uint64_t epochs;
@@ -115,11 +122,11 @@ static void check_work(uint32_t f, uint32_t s)
             if ((result->contributors >> i & 1) == 0)
                 continue;
             SIM_HOLDS(sim_from(result, i, s) >= upto,
-                      "fragment %u shard %u version %llu counts work of island %u twice\n", f, s,
-                      (unsigned long long)v, i);
+                      "fragment %u shard %u version %llu counts work of island %u twice\n", f, s, (unsigned long long)v,
+                      i);
             SIM_HOLDS(sim->island[i].disturbed || sim_from(result, i, s) == upto,
-                      "fragment %u shard %u version %llu: work of island %u is missing\n", f, s,
-                      (unsigned long long)v, i);
+                      "fragment %u shard %u version %llu: work of island %u is missing\n", f, s, (unsigned long long)v,
+                      i);
             upto = sim_to(result, i);
         }
         SIM_HOLDS(sim->island[i].disturbed || upto == sim->island[i].trainer[f].work,
@@ -163,6 +170,9 @@ static void run_world(uint64_t work_ms)
         advance();
     sim->healing = true;
     sim->loss_percent = 0;
+    for (uint32_t i = 0; i < sim->n; i++)
+        if (sim->island[i].revive_ms > sim->now_ms + BACK_MS)
+            sim->island[i].revive_ms = sim->now_ms + BACK_MS;
     for (uint32_t f = 0; f < sim->fragments; f++)
         before[f] = reached(f);
     while (sim->now_ms < work_ms + PROGRESS_MS || (sim->now_ms < work_ms + progress_ms && !moved_on(before)))

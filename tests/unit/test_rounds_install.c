@@ -184,6 +184,8 @@ static void a_state_that_is_not_as_announced_is_refused(void **state)
     bad = good;
     bad.bytes -= 4;
     assert_refused(rig, before, &bad);
+    bad.bytes += 8;
+    assert_refused(rig, before, &bad);
     rig_forget(rig);
     rig_bring(rig, 0, &good);
     rig_settle(rig);

@@ -85,6 +85,7 @@ struct sync_member {
     bool heard;              /* it has said how every fragment stands since it came up */
     uint32_t fragments_said; /* distinct ones so far */
     bool taking_part;
+    bool in_doubt; /* its disk */
     struct grace grace;                   /* with a quorum: how late its contributions to our shards are */
     struct sync_peer_fragment *fragments; /* NULL: nobody has this slot */
     struct sync_holding *holdings;        /* [fragments]; of voters that keep bytes; NULL of others */

@@ -72,6 +72,7 @@ void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
     bool changed = !peer->heard || peer->taking_part != beat->taking_part;
     peer->taking_part = beat->taking_part;
     peer->epoch = beat->epoch;
+    peer->in_doubt = beat->in_doubt;
     for (uint32_t i = 0; i < beat->fragments_count; i++)
         if (beat->fragments[i].fragment < sync->conf.fragments_count)
             row_in(sync, event->member, beat, &beat->fragments[i]);

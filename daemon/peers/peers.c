@@ -14,6 +14,7 @@
 #include "daemon/peers/rows.h"
 #include "daemon/rules.h"
 #include "net/link.h"
+#include "net/vouch.h"
 
 /*
  * BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
@@ -68,7 +69,8 @@ struct peers {
     struct link *link;
     struct objects *objects;
     struct council *council;
-    struct peer *peers; /* [room], by slot */
+    struct vouches *vouches; /* NULL: the plan is not known yet */
+    struct peer *peers;      /* [room], by slot */
     uint32_t room;
     struct bitset silent; /* not heard for as long as the configuration allows */
     uint64_t pause_ms;    /* between heartbeats */
@@ -193,6 +195,7 @@ void peers_free(struct peers *peers)
         return;
     council_free(peers->council);
     objects_free(peers->objects);
+    vouches_free(peers->vouches);
     link_free(peers->link);
     for (uint32_t i = 0; i < peers->room; i++)
         mem_free(peers->peers[i].said);
@@ -236,7 +239,7 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     beat->echo = peer->sequence_in;
     beat->echo_delay_ms = (uint32_t)(peers->now_ms - peer->sequence_in_ms);
     if (peers->plan.sync != NULL)
-        rows_fill(peers->plan.sync, fragments_of(peers), peer->said, &peer->refresh, beat);
+        rows_fill(peers->plan.sync, peers->vouches, fragments_of(peers), peer->said, &peer->refresh, beat);
     peer->beats_ms[peer->sequence_out % BEATS_KEPT] = peers->now_ms;
     peer->beat_ms = peers->now_ms + peers->pause_ms;
     say(peers, i);
@@ -299,6 +302,30 @@ static void peer_gone(struct peers *peers, uint32_t i)
     peer->up = false;
 }
 
+static enum err open_vouches(struct peers *peers, uint32_t fragments)
+{
+    const struct view *view = peers->conf.view;
+    struct vouches_conf conf = {.chain = peers->conf.chain,
+                                .ident = peers->conf.ident,
+                                .nonce = view->nonce,
+                                .id = view->members[view->self].id,
+                                .fragments_count = fragments};
+    return vouches_new(&conf, &peers->vouches);
+}
+
+/* What a member vouches for in its heartbeat. */
+static void note_vouches(struct peers *peers, uint32_t i, const struct wire_heartbeat *beat)
+{
+    const struct view *view = peers->conf.view;
+    for (uint32_t k = 0; peers->vouches != NULL && k < beat->fragments_count; k++) {
+        const struct wire_fragment *row = &beat->fragments[k];
+        const struct vouch_subject subject = {
+            .nonce = view->nonce, .fragment = row->fragment, .version = row->version, .hash = row->hash};
+        if (row->vouched)
+            vouches_heard(peers->vouches, view->members[i].id, &subject, row->signature);
+    }
+}
+
 enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
 {
     uint32_t fragments = plan->plan->plan->fragments_count;
@@ -306,7 +333,8 @@ enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
         .sync = plan->sync, .fragments_count = fragments, .shards_counts = plan->shards_counts};
     for (uint32_t i = 0; i < peers->room; i++)
         TRY(mem_new(fragments, sizeof *peers->peers[i].said, "peers", &peers->peers[i].said));
-    TRY(objects_plan_known(peers->objects, plan));
+    TRY(open_vouches(peers, fragments));
+    TRY(objects_plan_known(peers->objects, plan, peers->vouches));
     TRY(council_plan_known(peers->council, &council));
     peers->plan = *plan;
     for (uint32_t i = 0; i < members_of(peers); i++) {
@@ -355,6 +383,8 @@ void peers_drop_incoming(struct peers *peers)
 
 enum err peers_begin_epoch(struct peers *peers)
 {
+    if (peers->vouches != NULL)
+        vouches_begin_epoch(peers->vouches);
     return council_begin(peers->council, peers->now_ms);
 }
 
@@ -424,6 +454,7 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
         log_info("island %s is back", name_of(peers, i));
         peer_up(peers, i);
     }
+    note_vouches(peers, i, beat);
     council_heard(peers->council, i, beat, peers->now_ms);
     event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = beat});
 }

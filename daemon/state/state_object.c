@@ -110,12 +110,13 @@ static enum err open_object(struct replica *replica, const struct plan *plan, ui
     uint64_t count = bytes_get_u64(&reader);
     const uint8_t *announced = bytes_get(&reader, DIGEST_BYTES);
     uint64_t counted = bytes_get_u64(&reader), vouches = bytes_get_u64(&reader);
+    const uint8_t *zeros = bytes_get(&reader, STATE_ZEROS);
     uint64_t fixed = STATE_HEADER + values_bytes(replica, plan, f), rest = bytes >= fixed ? bytes - fixed : 0;
     bool fits = bytes >= fixed && vouches <= RECORD_VOTERS_MAX && rest >= vouch_bytes((uint32_t)vouches);
     rest -= fits ? vouch_bytes((uint32_t)vouches) : 0;
-    if (announced == NULL || magic != STATE_MAGIC || fragment != f || count != plan->fragments[f].values_count ||
-        !fits || rest % COUNTED_ROW_BYTES != 0 || counted != rest / COUNTED_ROW_BYTES ||
-        state->version != expected->version)
+    if (zeros == NULL || memcmp(zeros, (uint8_t[STATE_ZEROS]){0}, STATE_ZEROS) != 0 || magic != STATE_MAGIC ||
+        fragment != f || count != plan->fragments[f].values_count || !fits || rest % COUNTED_ROW_BYTES != 0 ||
+        counted != rest / COUNTED_ROW_BYTES || state->version != expected->version)
         return err_set(ERR_PROTO, "not this state of this fragment");
     if (state->step > expected->steps) /* the hash does not cover it */
         return err_set(ERR_PROTO, "step %" PRIu64 " of a run of %" PRIu64, state->step, expected->steps);

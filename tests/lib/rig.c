@@ -581,8 +581,7 @@ void rig_result(const struct rig *rig, uint32_t f, uint32_t shard, const struct 
                 struct rig_object *out)
 {
     const struct store_fragment *state = rounds_state(rig->rounds, f);
-    struct wire_key key = {
-        .kind = WIRE_RESULT, .fragment = f, .version = state->version + 1, .epoch = rig->view.epoch};
+    struct wire_key key = {.kind = WIRE_RESULT, .fragment = f, .version = state->version + 1, .epoch = rig->view.epoch};
     key.owner = key.island = rig_id(shard);
     uint8_t contributors[RIG_MEMBERS_MAX * WIRE_CONTRIBUTOR_BYTES];
     struct wire_meta meta = {.step = key.version * STEPS_A_ROUND, .contributors = contributors};
@@ -660,6 +659,9 @@ void rig_make_state(const struct rig *rig, uint32_t f, float more, struct replic
     out->bytes = (size_t)state_object_bytes(*twin, plan, f);
     assert_true(out->bytes <= sizeof out->byte);
     state_object_make(*twin, plan, f, &state, out->byte);
+    struct bitset others = bitset_first(rig->conf.members);
+    bitset_remove(&others, rig->conf.self);
+    rig_certify(rig, &state.hash, &others, out);
 }
 
 void rig_diverge(struct rig *rig, uint32_t f, struct replica *theirs)

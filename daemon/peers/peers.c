@@ -59,6 +59,7 @@ struct peer {
     bool too_far_said;
     struct twins twins;
     bool refused;                 /* it, or we, would not talk: not a matter of time */
+    bool broke_word;              /* it signed two results of one part */
     char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
 };
 
@@ -698,6 +699,11 @@ void peers_diverged(struct peers *peers, uint32_t peer, uint32_t f)
         log_warn("island %s has diverged in fragment %" PRIu32 "; it repairs from the others", name_of(peers, peer), f);
 }
 
+void peers_broke_word(struct peers *peers, uint32_t i)
+{
+    peers->peers[i].broke_word = true;
+}
+
 void peers_bye(struct peers *peers, const char *reason)
 {
     peers->out.type = WIRE_BYE;
@@ -775,7 +781,7 @@ struct peer_info peers_info(const struct peers *peers, uint32_t i)
     struct link_counters counters = link_counters(peers->link, i);
     return (struct peer_info){.up = peer->up,
                               .refused = peer->refused,
-                              .note = peer->note,
+                              .note = peer->broke_word ? "it has signed two results of one part" : peer->note,
                               .heard_ms = peer->heard_ms,
                               .twins_ms = peer->twins.seen_ms,
                               .rtt_ms = peer->rtt_ms,

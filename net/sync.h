@@ -77,6 +77,11 @@ bool sync_known(const struct sync *sync, uint32_t f);
 /* Whether others hold another state of our version and our own disk has been asked which is right. */
 bool sync_in_doubt(const struct sync *sync, uint32_t f);
 
+/* Whether the voice of a voter, ours or another's, is missing among those that vouch for a version (net/vouch.h) and
+ * may be taken for given when it takes a state over: it cannot say what it held, and those of the others who can be
+ * heard are too few without it. */
+bool sync_excused(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member);
+
 /* The parts of the version after the fragment's, borrowed until the next event; 0: its epoch is not known. */
 uint32_t sync_parts(const struct sync *sync, uint32_t f, const struct chain_part **parts);
 /* Whether the result of part `p` of these is here, and its digest; `*acknowledged`: and we say so in heartbeats, as a

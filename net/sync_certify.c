@@ -190,6 +190,29 @@ static bool confirms(const struct sync *sync, uint32_t f, uint32_t member, uint3
     return false;
 }
 
+static bool holds_another(const struct sync *sync, uint32_t f, uint32_t member, uint32_t p)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    const struct wire_held *held;
+    if (sync->peers[member].fragments[f].version != fragment->own.version)
+        return false;
+    for (uint32_t nth = 0; (held = said(sync, f, member, fragment->parts.part[p].owner, nth)) != NULL; nth++)
+        if (is_of_part(&fragment->parts, held, p) && !tags(held, &fragment->parts.digest[p]))
+            return true;
+    return false;
+}
+
+uint32_t sync_certify_rival(const struct sync *sync, uint32_t f, uint32_t p)
+{
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    if (!(parts->held & bit(p)) || parts->part[p].carried)
+        return SYNC_NOBODY;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (sync_core_other(sync, i) && sync->peers[i].up && holds_another(sync, f, i, p))
+            return i;
+    return SYNC_NOBODY;
+}
+
 /* Members that are known to have it durably, of those whose copies count. */
 static struct bitset confirming(const struct sync *sync, uint32_t f, uint32_t p)
 {

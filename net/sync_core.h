@@ -37,6 +37,7 @@ struct sync_parts {
     uint64_t held, acknowledged;           /* acknowledged: and told in heartbeats, if we vote */
     uint64_t certified;                    /* those that were seen to count: they do for good */
     uint64_t wanted;                       /* by a proposed record */
+    uint64_t rivals;                       /* held, and somebody was asked for another one of the same part */
 };
 
 /* What a voter says it holds of the version after its own. */
@@ -87,6 +88,7 @@ struct sync_member {
     bool heard;              /* it has said how every fragment stands since it came up */
     uint32_t fragments_said; /* distinct ones so far */
     bool taking_part;
+    bool in_doubt;                        /* its disk */
     struct grace grace;                   /* with a quorum: how late its contributions to our shards are */
     struct sync_peer_fragment *fragments; /* NULL: nobody has this slot */
     struct sync_holding *holdings;        /* [fragments]; of voters that keep bytes; NULL of others */

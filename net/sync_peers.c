@@ -72,6 +72,7 @@ void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
     bool changed = !peer->heard || peer->taking_part != beat->taking_part;
     peer->taking_part = beat->taking_part;
     peer->epoch = beat->epoch;
+    peer->in_doubt = beat->in_doubt;
     for (uint32_t i = 0; i < beat->fragments_count; i++)
         if (beat->fragments[i].fragment < sync->conf.fragments_count)
             row_in(sync, event->member, beat, &beat->fragments[i]);
@@ -275,9 +276,31 @@ static void ask_for_more(struct sync *sync, uint32_t f)
     fall_behind(sync, f, 1);
 }
 
+/* Two results of one part prove that their owner broke its word, and split the voters so that neither may ever count: so
+ * one that another holds is fetched though we have one. Once: it may not be true. */
+static void fetch_rivals(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    struct sync_parts *parts = &fragment->parts;
+    for (uint32_t p = 0; p < parts->count; p++) {
+        uint32_t from = parts->rivals >> p & 1 ? SYNC_NOBODY : sync_certify_rival(sync, f, p);
+        if (from == SYNC_NOBODY)
+            continue;
+        parts->rivals |= (uint64_t)1 << p;
+        struct wire_key key = {.kind = WIRE_RESULT,
+                               .fragment = f,
+                               .version = fragment->own.version + 1,
+                               .epoch = parts->part[p].epoch,
+                               .owner = parts->part[p].owner,
+                               .island = parts->part[p].owner};
+        sync_core_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
+    }
+}
+
 void sync_peers_catch_up(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
+    fetch_rivals(sync, f);
     if (!fragment->own.hash_known && fragment->state == SYNC_LISTENING) {
         fill_blank(sync, f);
         return;

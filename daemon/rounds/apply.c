@@ -8,6 +8,7 @@
 #include "common/mem.h"
 #include "daemon/rules.h"
 #include "daemon/state/results.h"
+#include "daemon/state/rivals.h"
 #include "outer_opt/runaway.h"
 
 /* No run spec leads to larger numbers of an outer step. */
@@ -47,6 +48,7 @@ struct receive_job {
     size_t values_count;
     uint8_t owner_key[IDENT_KEY_BYTES];
     struct digest digest; /* out */
+    bool rivals;          /* out: its owner has signed another one, too */
 };
 
 /* One part of an outer step, or of the measuring before it. */
@@ -197,9 +199,11 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     TRY(codec_check(frame, frame_bytes, j->values_count));
     /* Nothing enters the ledger that a restart could not apply. */
     TRY(codec_decode(scratch->codec, frame, frame_bytes, scratch->values, j->values_count));
-    struct ledger_key there = result_key(&what);
+    struct ledger_key there = result_key(&what), other;
     j->digest = what.digest;
-    return ledger_append(desk->conf.ledger, &there, j->slot->data, j->slot->bytes, true);
+    TRY(ledger_append(desk->conf.ledger, &there, j->slot->data, j->slot->bytes, true));
+    j->rivals = rivals_of(desk->conf.ledger, &there, j->owner_key, &other);
+    return ERR_OK;
 }
 
 static void done_receive(struct job *job)
@@ -229,6 +233,10 @@ static void done_receive(struct job *job)
                                              .owner = key->owner,
                                              .hash = j->digest,
                                              .member = j->peer});
+    if (job->err == ERR_OK && j->rivals)
+        event_post(desk->conf.events, &(struct event){.type = EVENT_RIVALS,
+                                                      .fragment = key->fragment,
+                                                      .rivals = {.owner = key->owner, .version = key->version}});
     job_pool_give(&j->apply->receives, j);
 }
 

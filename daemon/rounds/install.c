@@ -18,6 +18,8 @@ struct install_job {
     uint64_t bytes;
     bool expects; /* `hash` is what the peer announced */
     struct digest hash;
+    struct vouch_rule rule; /* who has to vouch for it */
+    uint32_t excused;
     struct store_fragment state; /* out */
 };
 
@@ -62,8 +64,12 @@ static enum err run_install(struct job *job, struct jobs_scratch *scratch)
     struct install_job *j = (struct install_job *)(void *)job;
     const struct rounds_conf *conf = &j->install->desk->conf;
     (void)scratch;
-    const struct state_expected expected = {
-        .version = j->key.version, .steps = (uint64_t)conf->spec->steps, .hash = j->expects ? &j->hash : NULL};
+    const struct state_expected expected = {.version = j->key.version,
+                                            .steps = (uint64_t)conf->spec->steps,
+                                            .nonce = conf->nonce,
+                                            .rule = &j->rule,
+                                            .excused = j->excused,
+                                            .hash = j->expects ? &j->hash : NULL};
     return state_object_install(conf->replica, conf->plan->plan, j->key.fragment, &expected,
                                 slots_state(conf->slots, j->key.fragment), j->bytes, &j->state);
 }
@@ -204,6 +210,9 @@ void install_state_in(struct install *install, uint32_t peer, const struct wire_
     j->bytes = bytes;
     j->expects = said.hash_known && said.version == key->version;
     j->hash = said.hash;
+    vouch_rule_of(desk->conf.parts->chain, key->fragment, key->version, &j->rule);
+    j->excused =
+        sync_excused(desk->conf.sync, key->fragment, key->version, desk_self(desk)) ? desk_id(desk) : VOUCH_NOBODY;
     begin(install, j);
 }
 

@@ -604,6 +604,9 @@ void rig_make_state(const struct rig *rig, uint32_t f, float more, struct replic
     out->bytes = (size_t)state_object_bytes(*twin, plan, f);
     assert_true(out->bytes <= sizeof out->byte);
     state_object_make(*twin, plan, f, &state, out->byte);
+    struct bitset others = bitset_first(rig->conf.members);
+    bitset_remove(&others, rig->conf.self);
+    rig_certify(rig, &state.hash, &others, out);
 }
 
 void rig_diverge(struct rig *rig, uint32_t f, struct replica *theirs)

@@ -27,6 +27,7 @@ net        link > zap , traffic
 net        link | xfer | pace > wire
 net        chain | wire_epoch | epoch | compose > record > wire
 net        compose > muster > record
+net        vouch > chain > record
 net        *
 
 outer_opt  *

@@ -24,9 +24,9 @@ static void fork_or_fail(uint32_t i, uint32_t f, uint64_t version, uint32_t s, u
 {
     SIM_HOLDS(sim->forked || lied(a, b),
               "I1: island %u: result %u (owner %u, epoch %llu) of fragment %u version %llu shard %u, where there is "
-              "result %u (owner %u, epoch %llu)\n",
+              "result %u (owner %u, epoch %llu); lie %d of island %u\n",
               i, b, sim_result(b)->owner, (unsigned long long)sim_result(b)->epoch, f, (unsigned long long)version, s, a,
-              sim_result(a)->owner, (unsigned long long)sim_result(a)->epoch);
+              sim_result(a)->owner, (unsigned long long)sim_result(a)->epoch, (int)sim->lie, sim->liar);
     sim->tally.forks += !sim->forked;
     sim->forked = true;
 }
@@ -91,6 +91,7 @@ void sim_check_acknowledged(uint32_t i, uint32_t f, uint32_t number)
     if ((result->acknowledged >> i & 1) != 0 || result->epoch != sim->island[i].epoch)
         return;
     result->acknowledged |= (uint64_t)1 << i;
+    sim_tell("island %u acknowledges result %u", i, number);
     const struct record *record = &sim_record(sim->decided[result->epoch])->record;
     uint32_t copies = 0;
     for (uint32_t k = 0; k < record->members_count; k++) {

@@ -185,6 +185,7 @@ static struct muster_wish wish_of(uint32_t i, uint32_t k)
     if (doubt && incarnation != 0)
         wish.as.incarnation = incarnation;
     wish.silent = k != i && silent(i, k);
+    wish.evicted = sim->evicted && k == sim->liar;
     bool comes = wish.as.role != RECORD_OWNER || doubt;
     wish.caught_up =
         (k == i || voice->seat[k].up) && caught_up(i, k) && (!comes || voice->now_ms >= voice->begun_ms + GATHER_MS);
@@ -210,7 +211,7 @@ static uint32_t gather(uint32_t i, struct muster_wish *wishes)
             continue;
         }
         struct muster_wish wish = wish_of(i, k);
-        if (k == i || voice_of(i)->seat[k].up || wish.silent)
+        if (k == i || voice_of(i)->seat[k].up || wish.silent || wish.evicted)
             wishes[count++] = wish;
     }
     return count;
@@ -313,6 +314,9 @@ static void save_vote(uint32_t i, const struct epoch_action *action)
     struct sim_disk *disk = &island->disk;
     if (action->vote.promised != 0 && !sim_lies(i, SIM_LIE_SEAL))
         sync_seal(island->sync);
+    sim_tell("island %u saves its vote in epoch %llu: promised %llx accepted %llx", i,
+             (unsigned long long)action->vote.epoch, (unsigned long long)action->vote.promised,
+             (unsigned long long)action->vote.accepted);
     disk->number++;
     disk->fresh = false;
     disk->vote_epoch = action->vote.epoch;
@@ -344,6 +348,7 @@ static void decided(uint32_t i, const struct epoch_action *action)
 static void end_doubt(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
+    sim_tell("island %u votes: its disk is not in doubt", i);
     sim->tally.recoveries++;
     island->doubt = SIM_SURE;
     island->mark = (struct sim_mark){true, island->disk.number, island->disk.incarnation, island->disk.stored};
@@ -478,6 +483,7 @@ static void adopt(uint32_t i)
     struct sim_island *island = &sim->island[i];
     island->voice.taken = 0;
     sim_extend(i);
+    sim_tell("island %u begins epoch %llu", i, (unsigned long long)island->epoch);
     struct sync_view view = sim_view(i);
     assert_ok(sync_begin_epoch(island->sync, &view, sim->now_ms));
     sim_drain(i);

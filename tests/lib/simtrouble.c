@@ -48,12 +48,14 @@ static void copy_disk(struct sim_disk *to, const struct sim_disk *from)
     memcpy(commits, from->commits, (size_t)SIM_F_MAX * SIM_V_MAX * SIM_SHARDS_MAX * sizeof *commits);
 }
 
-/* Results are on the disk before anybody is told of them; that a version was made of them may not be. */
+/* Results are on the disk before anybody is told of them, and all that was written before them; that a version was
+ * made of them may not be. */
 static void lose_commits(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
     for (uint32_t f = 0; f < sim->fragments && sim_chance(50); f++) {
         uint64_t first = island->disk.version[f] + 1, version = island->version[f];
+        first = island->disk.flushed[f] + 1 > first ? island->disk.flushed[f] + 1 : first;
         for (uint64_t v = version; v >= first && v + sim_below(3) >= version; v--)
             memset(sim_commit(&island->disk, f, v), 0, SIM_SHARDS_MAX * sizeof(uint32_t));
     }
@@ -66,6 +68,7 @@ static void lose_disk(uint32_t i)
     struct sim_disk *disk = &island->disk;
     if (sim_chance(60)) {
         copy_disk(disk, &island->older);
+        sim_tell("island %u has an older disk", i);
         sim->tally.older++;
         return;
     }
@@ -124,6 +127,8 @@ void sim_start(uint32_t i)
                              .rule = {.quorum = sim->quorum, .grace_ms = 400},
                              .view = sim_view(i)};
     assert_ok(sync_new(&conf, &island->sync));
+    sim_tell("island %u starts, disk %llu, doubt %d, epoch %llu", i, (unsigned long long)island->disk.incarnation,
+             (int)island->doubt, (unsigned long long)island->epoch);
     island->alive = true;
     island->session = ++sim->sessions;
     island->sequence = 0;
@@ -146,6 +151,7 @@ void sim_start(uint32_t i)
 
 static void end_daemon(uint32_t i)
 {
+    sim_tell("island %u is killed", i);
     struct sim_island *island = &sim->island[i];
     sim_kill_trainer(i);
     sim_voice_end(i);

@@ -1,5 +1,7 @@
 #include "tests/lib/simworld.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +58,21 @@ void sim_free(void)
 {
     free(sim);
     sim = NULL;
+}
+
+void sim_tell(const char *format, ...)
+{
+    static int wanted = -1;
+    va_list args;
+    if (wanted < 0)
+        wanted = getenv("TEST_TRACE") != NULL;
+    if (wanted == 0)
+        return;
+    printf("%llu ", (unsigned long long)sim->now_ms);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf("\n");
 }
 
 /* ---- chance, and who is who ---- */
@@ -128,6 +145,15 @@ uint32_t sim_find(const struct sim_disk *disk, uint32_t f, uint64_t version, uin
     return 0;
 }
 
+bool sim_keeps(const struct sim_disk *disk, uint32_t number)
+{
+    const uint32_t *held = sim_ledger(disk, results[number].fragment, results[number].version);
+    for (uint32_t p = 0; p < sim->places && held[p] != 0; p++)
+        if (held[p] == number)
+            return true;
+    return false;
+}
+
 void sim_keep(uint32_t i, uint32_t number)
 {
     struct sim_island *island = &sim->island[i];
@@ -138,6 +164,12 @@ void sim_keep(uint32_t i, uint32_t number)
     while (p < sim->places && held[p] != 0 && held[p] != number)
         p++;
     SIM_HOLDS(p < sim->places, "too many results of one version");
+    if (held[p] == 0)
+        sim_tell("island %u keeps result %u of island %u, epoch %llu, fragment %u version %llu shards %llx", i, number,
+                 results[number].owner, (unsigned long long)results[number].epoch, results[number].fragment,
+                 (unsigned long long)results[number].version, (unsigned long long)results[number].shards);
+    for (uint32_t f = 0; f < sim->fragments && held[p] == 0; f++)
+        disk->flushed[f] = island->version[f];
     disk->stored += held[p] == 0;
     held[p] = number;
     if (island->doubt == SIM_SURE)
@@ -414,6 +446,8 @@ static void applied(uint32_t i, uint32_t f, struct digest *hash)
     uint64_t version = island->version[f] + 1;
     memcpy(sim_commit(&island->disk, f, version), island->applying[f], sizeof island->applying[f]);
     sim_check_applied(i, f, version);
+    sim_tell("island %u applies fragment %u version %llu, of %u ...", i, f, (unsigned long long)version,
+             island->applying[f][0]);
     island->step_by_step[f] = true;
     sim_arrive_at(i, f, version);
     if (sim->flips && sim_chance(1) && !sim->healing) {

@@ -63,6 +63,7 @@ struct sim_disk {
     bool blank[SIM_F_MAX]; /* nothing on it: it starts without a state */
     uint64_t version[SIM_F_MAX];
     struct digest hash[SIM_F_MAX]; /* the checkpoint; the commits lead on from it */
+    uint64_t flushed[SIM_F_MAX];   /* commits up to this version are durable: a result came after them */
     uint64_t epoch, epoch_first;   /* the newest record it has, and the first that has it */
     bool fresh;                    /* nothing was ever on it */
     uint64_t number, incarnation;  /* of durable votes; of the disk */
@@ -210,6 +211,7 @@ struct sim_world {
     bool hand_written; /* record 0 is: it names no disk */
     enum sim_lie lie;
     uint32_t liar;
+    bool evicted; /* the liar, by people, once it was named */
     bool forked; /* two results of one part were applied, by a liar's fault */
     uint32_t ids[SIM_N_MAX]; /* 0: not on the roster yet */
     uint32_t decided[SIM_EPOCHS_MAX]; /* numbers of the records */
@@ -231,6 +233,9 @@ extern struct sim_world *sim;
             fail_msg(" (repeat with TEST_SEED=%llu)", (unsigned long long)sim->seed);                              \
         }                                                                                                          \
     } while (0)
+
+/* With TEST_TRACE=1 a world tells its story: one line for what islands do to records and disks. */
+void sim_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A world of n islands, none of which has started. The caller sets fragments, shards and the percentages, and then
  * calls sim_found(). */
@@ -261,6 +266,7 @@ uint32_t sim_number(const struct digest *digest);
 uint32_t *sim_ledger(const struct sim_disk *disk, uint32_t f, uint64_t version);
 /* What made the version, by shard; 0: it is not there. */
 uint32_t *sim_commit(const struct sim_disk *disk, uint32_t f, uint64_t version);
+bool sim_keeps(const struct sim_disk *disk, uint32_t number);
 /* A result that is there stays there. */
 void sim_keep(uint32_t i, uint32_t number);
 /* A result that is made as `number` was; its digest is another. */

@@ -47,7 +47,7 @@ static void advance(void)
 /* All that have not gone for good; and one of them. */
 static bool stays(uint32_t i)
 {
-    return sim->island[i].enrolled && !sim->island[i].gone;
+    return sim->island[i].enrolled && !sim->island[i].gone && !(sim->evicted && i == sim->liar);
 }
 
 static uint32_t one_that_stays(void)
@@ -120,6 +120,8 @@ static void print_world(void)
                       (unsigned long long)record->members[k].incarnation,
                       island->alive ? epoch_state_name(epoch_state(island->voice.epoch)) : "");
     }
+    if (sim->lie != SIM_HONEST)
+        print_message("island %u lied, in the way %d%s\n", sim->liar, (int)sim->lie, sim->forked ? ": a fork" : "");
     for (uint32_t f = 0; f < sim->fragments; f++)
         print_message("epoch %llu starts fragment %u from %llu\n", (unsigned long long)record->epoch, f,
                       (unsigned long long)record_start(record, f));
@@ -201,7 +203,7 @@ static void print_tally(const char *name)
 
 static void run_world(uint64_t work_ms)
 {
-    uint64_t before[SIM_F_MAX], progress_ms = sim->flips ? DISPUTE_MS : PROGRESS_MS;
+    uint64_t before[SIM_F_MAX], progress_ms = sim->flips || sim->lie != SIM_HONEST ? DISPUTE_MS : PROGRESS_MS;
     sim_found();
     for (uint32_t i = 0; i < sim->n; i++)
         if (sim->island[i].enrolled)
@@ -209,6 +211,7 @@ static void run_world(uint64_t work_ms)
     while (sim->now_ms < work_ms)
         advance();
     sim->healing = true;
+    sim->evicted = sim->lie == SIM_LIE_TWO || sim->lie == SIM_LIE_TWO_ACKS;
     sim->loss_percent = 0;
     for (uint32_t i = 0; i < sim->n; i++)
         if (sim->island[i].revive_ms > sim->now_ms + BACK_MS)

@@ -7,7 +7,9 @@
 #include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "daemon/state/ledger.h"
 #include "daemon/state/records.h"
+#include "daemon/state/store.h"
 
 /* Who chases older versions fetches a state: records of epochs before that are not needed in memory. */
 enum { EPOCHS_KEPT = 256 };
@@ -36,7 +38,8 @@ out:
 static bool begun(const struct charter *charter)
 {
     const struct record *record = chain_last(charter->chain);
-    return record != NULL && record->epoch > 0;
+    const char *folder = charter->conf->state_folder;
+    return record != NULL && (record->epoch > 0 || ledger_in(folder) || store_in(folder));
 }
 
 static enum err load(struct charter *charter, const struct view_entry *entries, size_t count,

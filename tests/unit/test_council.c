@@ -298,7 +298,7 @@ static void store(uint32_t i, uint32_t f, uint32_t owner)
 {
     struct digest hash = digest_of(&owner, sizeof owner);
     isle_step(
-        isle[A],
+        isle[i],
         &(struct sync_event){
             .type = SYNC_EV_STORED, .fragment = f, .member = SYNC_NOBODY, .owner = owner, .version = 1, .hash = hash});
 }

@@ -28,13 +28,14 @@ enum {
     WIRE_NAME_BYTES = 64,
     WIRE_REASON_BYTES = 256,
     WIRE_FRAGMENTS_MAX = 256, /* in one heartbeat */
-    WIRE_HELD_MAX = 1024,     /* likewise, over all its fragments */
+    WIRE_HELD_MAX = 512,      /* likewise, over all its fragments */
     WIRE_HELD_OF_ONE_MAX = 64,
     WIRE_MEMBERS_MAX = 1024,
     WIRE_PLAN_FRAGMENTS_MAX = 4096,
     WIRE_WINDOW_KIB_MIN = 64, /* of bulk data a receiver takes in unacknowledged */
     WIRE_WINDOW_KIB_MAX = 1 << 20,
     WIRE_NONCE_BYTES = 16, /* of a run */
+    WIRE_SIGNATURE_BYTES = 64,
 };
 
 enum wire_type {
@@ -94,6 +95,8 @@ struct wire_fragment {
     uint64_t version, contributed, abstained;
     struct digest hash;
     bool hash_known;
+    bool vouched; /* `signature` is there: the sender vouches for that version and hash (net/vouch.h) */
+    uint8_t signature[WIRE_SIGNATURE_BYTES];
     uint32_t held_first, held_count; /* in the heartbeat's `held`: results of version + 1 that are durable here */
 };
 

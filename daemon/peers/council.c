@@ -385,6 +385,8 @@ void council_up(struct council *council, uint32_t member, bool up, uint64_t now_
     struct epoch_event event = {
         .type = EPOCH_EV_UP, .from = council->conf.view->members[member].id, .good = true, .flag = up};
     council->seats.seat[member].up = up;
+    if (!up)
+        holdings_drop(council->holdings, council->conf.view->members[member].id);
     step(council, &event, now_ms);
     settle(council, now_ms);
 }
@@ -546,7 +548,10 @@ enum err council_plan_known(struct council *council, const struct council_plan *
 bool council_votes(const struct council *council)
 {
     const struct view *view = council->conf.view;
-    return view->self != VIEW_NOBODY && view->members[view->self].voter && vote_doubt(council->conf.vote) == VOTE_SURE;
+    /* A record that we voted after is missing here: what we promised then is not known to those rules yet. */
+    bool current = vote_last(council->conf.vote)->epoch <= last(council)->epoch;
+    return view->self != VIEW_NOBODY && view->members[view->self].voter && current &&
+           vote_doubt(council->conf.vote) == VOTE_SURE;
 }
 
 bool council_silent(const struct council *council, uint32_t member)

@@ -15,6 +15,7 @@
 #include "daemon/peers/rows.h"
 #include "daemon/rules.h"
 #include "net/link.h"
+#include "net/vouch.h"
 
 /*
  * BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
@@ -39,6 +40,7 @@ struct peer {
     struct log_limit refused_said, malformed_said, diverged_said, plan_said;
     struct twins twins;
     bool refused;                 /* it, or we, would not talk: not a matter of time */
+    bool broke_word;              /* it signed two results of one part */
     char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
 };
 
@@ -49,7 +51,8 @@ struct peers {
     struct link *link;
     struct objects *objects;
     struct council *council;
-    struct peer *peers; /* [room], by slot */
+    struct vouches *vouches; /* NULL: the plan is not known yet */
+    struct peer *peers;      /* [room], by slot */
     uint32_t room;
     struct bitset silent; /* not heard for as long as the configuration allows */
     uint64_t pause_ms;    /* between heartbeats */
@@ -169,6 +172,7 @@ void peers_free(struct peers *peers)
         return;
     council_free(peers->council);
     objects_free(peers->objects);
+    vouches_free(peers->vouches);
     link_free(peers->link);
     for (uint32_t i = 0; i < peers->room; i++)
         mem_free(peers->peers[i].said);
@@ -210,7 +214,7 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     beat_fill(&peers->conf, &peers->plan, &peers->silent, &peers->out);
     pulse_out(&peer->pulse, beat, peers->now_ms);
     if (peers->plan.sync != NULL)
-        rows_fill(peers->plan.sync, fragments_of(peers), peer->said, &peer->refresh, beat);
+        rows_fill(peers->plan.sync, peers->vouches, fragments_of(peers), peer->said, &peer->refresh, beat);
     peer->beat_ms = peers->now_ms + peers->pause_ms;
     say(peers, i);
 }
@@ -258,6 +262,30 @@ static void peer_gone(struct peers *peers, uint32_t i)
     peer->up = false;
 }
 
+static enum err open_vouches(struct peers *peers, uint32_t fragments)
+{
+    const struct view *view = peers->conf.view;
+    struct vouches_conf conf = {.chain = peers->conf.chain,
+                                .ident = peers->conf.ident,
+                                .nonce = view->nonce,
+                                .id = view->members[view->self].id,
+                                .fragments_count = fragments};
+    return vouches_new(&conf, &peers->vouches);
+}
+
+/* What a member vouches for in its heartbeat. */
+static void note_vouches(struct peers *peers, uint32_t i, const struct wire_heartbeat *beat)
+{
+    const struct view *view = peers->conf.view;
+    for (uint32_t k = 0; peers->vouches != NULL && k < beat->fragments_count; k++) {
+        const struct wire_fragment *row = &beat->fragments[k];
+        const struct vouch_subject subject = {
+            .nonce = view->nonce, .fragment = row->fragment, .version = row->version, .hash = row->hash};
+        if (row->vouched)
+            vouches_heard(peers->vouches, view->members[i].id, &subject, row->signature);
+    }
+}
+
 enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
 {
     uint32_t fragments = plan->plan->plan->fragments_count;
@@ -265,7 +293,8 @@ enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
         .sync = plan->sync, .fragments_count = fragments, .shards_counts = plan->shards_counts};
     for (uint32_t i = 0; i < peers->room; i++)
         TRY(mem_new(fragments, sizeof *peers->peers[i].said, "peers", &peers->peers[i].said));
-    TRY(objects_plan_known(peers->objects, plan));
+    TRY(open_vouches(peers, fragments));
+    TRY(objects_plan_known(peers->objects, plan, peers->vouches));
     TRY(council_plan_known(peers->council, &council));
     peers->plan = *plan;
     for (uint32_t i = 0; i < members_of(peers); i++) {
@@ -311,6 +340,8 @@ enum err peers_members(struct peers *peers, const struct view_changes *changes)
 
 enum err peers_begin_epoch(struct peers *peers)
 {
+    if (peers->vouches != NULL)
+        vouches_begin_epoch(peers->vouches);
     return council_begin(peers->council, peers->now_ms);
 }
 
@@ -368,6 +399,7 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
         log_info("island %s is back", name_of(peers, i));
         peer_up(peers, i);
     }
+    note_vouches(peers, i, beat);
     council_heard(peers->council, i, beat, peers->now_ms);
     event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = beat});
 }
@@ -611,6 +643,11 @@ void peers_diverged(struct peers *peers, uint32_t peer, uint32_t f)
         log_warn("island %s has diverged in fragment %" PRIu32 "; it repairs from the others", name_of(peers, peer), f);
 }
 
+void peers_broke_word(struct peers *peers, uint32_t i)
+{
+    peers->peers[i].broke_word = true;
+}
+
 void peers_bye(struct peers *peers, const char *reason)
 {
     peers->out.type = WIRE_BYE;
@@ -670,7 +707,7 @@ struct peer_info peers_info(const struct peers *peers, uint32_t i)
     struct link_counters counters = link_counters(peers->link, i);
     return (struct peer_info){.up = peer->up,
                               .refused = peer->refused,
-                              .note = peer->note,
+                              .note = peer->broke_word ? "it has signed two results of one part" : peer->note,
                               .heard_ms = peer->heard_ms,
                               .twins_ms = peer->twins.seen_ms,
                               .rtt_ms = peer->pulse.rtt_ms,

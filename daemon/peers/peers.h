@@ -68,6 +68,8 @@ ERR_MUST_CHECK enum err peers_take_plan(struct peers *peers, uint32_t peer, cons
 void peers_plan_refused(struct peers *peers, uint32_t peer, const char *text);
 /* The core found that a peer's state differs from ours and that it has to repair. Logged now and then. */
 void peers_diverged(struct peers *peers, uint32_t peer, uint32_t f);
+/* It has signed two results of one part: said by peers_info() from now on. */
+void peers_broke_word(struct peers *peers, uint32_t peer);
 /* The daemon stops. */
 void peers_bye(struct peers *peers, const char *reason);
 
@@ -88,7 +90,7 @@ uint64_t peers_uplink_bits(const struct peers *peers);
 struct peer_info {
     bool up;           /* greeted and heard from lately */
     bool refused;      /* it, or we, would not talk: not a matter of time */
-    const char *note;  /* why it is not up; "" if nothing is known */
+    const char *note;  /* why it is not up, or that it broke its word; "" if nothing is known */
     uint64_t heard_ms; /* 0: never */
     uint64_t twins_ms; /* when two machines last were seen to speak with its key; 0: never */
     uint32_t rtt_ms;

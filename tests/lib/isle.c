@@ -266,7 +266,7 @@ void isle_know_plan(struct isle *isle)
 {
     isle_make_plan(isle);
     struct trainer_plan trainer = {
-        .plan = isle->plan, .parts = &isle->parts, .ledger = isle->ledger, .sync = isle->sync};
+        .plan = isle->plan, .replica = isle->replica, .sync = isle->sync};
     struct peers_plan peers = isle_peers_plan(isle);
     trainer_plan_known(isle->trainer, &trainer);
     assert_ok(peers_plan_known(isle->peers, &peers));

@@ -566,6 +566,24 @@ void sim_voice_heard(uint32_t i, uint32_t k, const struct wire_heartbeat *beat)
 
 /* ---- a disk in doubt ---- */
 
+/* Whether more than half of all members that take part are here, us among them, and none knows a later record: a disk
+ * that has forgotten the last records believes in voters who are none any more, and may be the only one of them. */
+static bool nothing_newer(uint32_t i)
+{
+    uint32_t members = 0, here = 0;
+    for (uint32_t k = 0; k < sim->n; k++) {
+        const struct record_member *member = member_of(i, k);
+        const struct sim_seat *seat = &voice_of(i)->seat[k];
+        if (member == NULL)
+            continue;
+        if (k != i && seat->up && seat->epoch > last(i)->epoch)
+            return false;
+        members += member->role != RECORD_AWAY;
+        here += member->role != RECORD_AWAY && (k == i || (seat->up && seat->incarnation != 0));
+    }
+    return 2 * here > members;
+}
+
 static bool nothing_made(uint32_t i)
 {
     const struct sync *sync = sim->island[i].sync;
@@ -581,7 +599,7 @@ static bool nothing_made(uint32_t i)
                 return false;
         }
     }
-    return 2 * here > record_voters(last(i));
+    return 2 * here > record_voters(last(i)) && nothing_newer(i);
 }
 
 static bool doubt_is_over(uint32_t i)
@@ -605,7 +623,7 @@ static bool majority_in_doubt(uint32_t i)
             return false;
         sure += seat->doubt_ms == 0;
     }
-    return member_of(i, i)->voter && sure < record_majority(last(i));
+    return member_of(i, i)->voter && sure < record_majority(last(i)) && nothing_newer(i);
 }
 
 static void look_at_doubt(uint32_t i)

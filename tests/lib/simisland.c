@@ -245,6 +245,17 @@ static uint64_t beat_delay_ms(void)
     return sim->loss_percent > 0 && sim_chance(5) ? sim_below(1500) : 1 + sim_below(60);
 }
 
+void sim_note_acknowledged(uint32_t i, uint32_t f)
+{
+    const struct chain_part *parts;
+    struct digest digest;
+    bool acknowledged;
+    uint32_t count = sync_parts(sim->island[i].sync, f, &parts);
+    for (uint32_t p = 0; p < count; p++)
+        if (sync_held(sim->island[i].sync, f, p, &digest, &acknowledged) && acknowledged)
+            sim_check_acknowledged(i, f, sim_number(&digest));
+}
+
 static void put_held(uint32_t i, uint32_t f, struct sim_beat *beat)
 {
     const struct sim_island *island = &sim->island[i];

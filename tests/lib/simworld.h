@@ -183,7 +183,7 @@ enum sim_lie {
 
 /* What happened, so that nobody takes an idle world for a sound one. */
 struct sim_tally {
-    unsigned blackouts, recoveries, older, emptied, deaths, joined, proposers_died, forks, named, swaps;
+    unsigned blackouts, recoveries, older, emptied, deaths, joined, proposers_died, forks, named, swaps, stuck;
 };
 
 struct sim_world {
@@ -212,7 +212,8 @@ struct sim_world {
     enum sim_lie lie;
     uint32_t liar;
     bool evicted; /* the liar, by people, once it was named */
-    bool forked; /* two results of one part were applied, by a liar's fault */
+    bool forked; /* by a liar's fault a result counts that the next record may not name */
+    bool split;  /* and two results of one part were applied */
     uint32_t ids[SIM_N_MAX]; /* 0: not on the roster yet */
     uint32_t decided[SIM_EPOCHS_MAX]; /* numbers of the records */
     uint64_t newest, incarnations;
@@ -294,6 +295,8 @@ void sim_try_objects(void);
 /* What island i has on its way, and does not send any more. */
 void sim_retire(uint32_t i, uint32_t kind, uint32_t f, uint64_t version_max);
 void sim_beats_in(void);
+/* What the island acknowledges of a fragment's next version is noted. */
+void sim_note_acknowledged(uint32_t i, uint32_t f);
 void sim_run_island(uint32_t i);
 
 /* ---- records, and letters about them: simrecords.c ---- */

@@ -206,6 +206,8 @@ enum err enrol_ask(const struct enrol_conf *conf, struct wire_enrolled *enrolled
             err = nobody_answered(&ask);
         else
             err = try_address(&ask, turn % conf->invite->addresses_count);
+        if (err == ERR_OK && conf->answered != NULL)
+            *conf->answered = turn % conf->invite->addresses_count;
     }
     if (ask.context != NULL)
         zmq_ctx_term(ask.context);

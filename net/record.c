@@ -11,6 +11,14 @@ _Static_assert((int)RECORD_OWNERS_MAX == (int)SHARDMAP_OWNERS_MAX, "owners of a 
 
 /* ---- life ---- */
 
+const char *record_role_name(uint32_t role)
+{
+    static const char *const names[RECORD_ROLES] = {
+        [RECORD_OWNER] = "owner",       [RECORD_CONTRIBUTOR] = "contributor", [RECORD_OBSERVER] = "observer",
+        [RECORD_WITNESS] = "witness",   [RECORD_DRAINING] = "draining",       [RECORD_AWAY] = "away"};
+    return role < RECORD_ROLES && names[role] != NULL ? names[role] : "unknown";
+}
+
 void record_deinit(struct record *record)
 {
     mem_free(record->members);

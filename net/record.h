@@ -41,6 +41,9 @@ enum record_role {
     RECORD_ROLES
 };
 
+/* "owner", "away", ... */
+const char *record_role_name(uint32_t role);
+
 enum record_wish { RECORD_OWNER_AUTO = 0, RECORD_OWNER_YES = 1, RECORD_OWNER_NO = 2, RECORD_OWNER_WISHES };
 
 struct record_member {

@@ -9,7 +9,8 @@
 #include "net/wire.h"
 
 /* `out` becomes a greeting. */
-void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, struct wire_message *out);
+void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, bool draining,
+                struct wire_message *out);
 /* `out` becomes a heartbeat without rows, and without what is each member's own: sequence and echo. `silent`: slots of
  * those that are not heard. */
 void beat_fill(const struct peers_conf *conf, const struct peers_plan *plan, const struct bitset *silent,

@@ -1,6 +1,7 @@
 #include "daemon/peers/council.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/env.h"
@@ -35,6 +36,10 @@ struct seat {
     uint64_t doubt_ms;         /* since when it says that its disk is in doubt; 0: it does not */
     uint64_t incarnation;      /* as it says; 0: it has not */
     uint64_t epoch;            /* of its last heartbeat */
+    bool said;                 /* the three below are its own words */
+    char address[RECORD_ADDRESS_BYTES];
+    uint64_t uplink;
+    uint8_t owner_wish;
     struct bitset silent;      /* whom it does not hear */
 };
 
@@ -222,7 +227,8 @@ static bool in_doubt(const struct council *council, uint32_t member)
     return since_ms != 0 && council->now_ms >= since_ms + DOUBT_MS;
 }
 
-static struct muster_wish wish_of(const struct council *council, const struct record_member *member)
+/* `said`: with what it says of itself, which alone is no reason for a record. */
+static struct muster_wish wish_of(const struct council *council, const struct record_member *member, bool said)
 {
     uint32_t slot = view_slot(council->conf.view, member->id);
     struct muster_wish wish = {.as = *member};
@@ -234,6 +240,11 @@ static struct muster_wish wish_of(const struct council *council, const struct re
     uint64_t incarnation = self ? vote_incarnation(council->conf.vote) : seat->incarnation;
     if (doubt && incarnation != 0)
         wish.as.incarnation = incarnation;
+    if (said && seat->said) {
+        memcpy(wish.as.address, seat->address, sizeof wish.as.address);
+        wish.as.uplink = seat->uplink != 0 ? seat->uplink : member->uplink;
+        wish.as.owner_wish = seat->owner_wish;
+    }
     wish.silent = !self && council_silent(council, slot);
     /* Who is neither heard nor known to be silent stays as it is: there is nothing to go by. */
     wish.evicted = seat->evict;
@@ -248,14 +259,14 @@ static struct muster_wish wish_of(const struct council *council, const struct re
 
 /* Wishes of all members and of those to be enrolled; mem_free() them. Members that we do not hear, while a majority may,
  * stay as they are. */
-static enum err gather(const struct council *council, struct muster_wish **out, uint32_t *count)
+static enum err gather(const struct council *council, bool said, struct muster_wish **out, uint32_t *count)
 {
     const struct record *record = last(council);
     TRY(mem_new((size_t)record->members_count + council->enrol_count, sizeof **out, "wishes", out));
     *count = 0;
     for (uint32_t i = 0; i < record->members_count; i++) {
         uint32_t slot = view_slot(council->conf.view, record->members[i].id);
-        struct muster_wish wish = wish_of(council, &record->members[i]);
+        struct muster_wish wish = wish_of(council, &record->members[i], said);
         bool heard = slot == council->conf.view->self || (slot != VIEW_NOBODY && council->seats[slot].up);
         if (heard || wish.silent || wish.evicted || wish.revoked)
             (*out)[(*count)++] = wish;
@@ -287,7 +298,7 @@ static bool change_wanted(struct council *council)
     uint32_t count;
     if (council->plan.sync == NULL)
         return false;
-    enum err err = gather(council, &wishes, &count);
+    enum err err = gather(council, false, &wishes, &count);
     if (err == ERR_OK)
         err = record_copy(last(council), &next);
     if (err == ERR_OK && council->steps != 0)
@@ -351,7 +362,7 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
     uint32_t count, holdings_count, lacking[RECORD_OWNERS_MAX + 1], lacking_count = 0, asked[EPOCH_ASKED_MAX];
     const struct compose_holding *holdings = holdings_answered(council->holdings, council->epoch, &holdings_count);
     uint32_t asked_count = whom_to_ask(council, asked);
-    TRY_OUT(gather(council, &wishes, &count));
+    TRY_OUT(gather(council, true, &wishes, &count));
     TRY_OUT(compose(&base, holdings, holdings_count, wishes, count, &out));
     if (out.ask) {
         log_debug("next record: %" PRIu32 " answers do not suffice", holdings_count);
@@ -587,9 +598,15 @@ static bool translate(struct council *council, uint32_t member, struct wire_epoc
     }
 }
 
+static enum err take_wish(struct council *council, uint32_t kind, uint32_t id, uint64_t number);
+static enum err take_newcomer(struct council *council, const struct record_member *as);
+
 static void wish_in(struct council *council, const struct wire_epoch *in)
 {
-    if (council_wish(council, in->wish.kind, in->wish.id, in->wish.number) != ERR_OK)
+    enum err err = in->wish.kind == WIRE_WISH_ENROL
+                       ? take_newcomer(council, in->wish.member)
+                       : take_wish(council, in->wish.kind, in->wish.id, in->wish.number);
+    if (err != ERR_OK)
         log_debug("a wish is passed over: %s", err_text());
 }
 
@@ -729,56 +746,86 @@ void council_tick(struct council *council, const struct bitset *silent, uint64_t
 
 /* ---- wishes ---- */
 
-static void tell_voters(struct council *council, uint32_t kind, uint32_t id, uint64_t number)
+static void tell_voters(struct council *council, const struct wire_epoch *wish)
 {
-    struct wire_epoch out = {.type = WIRE_WISH};
-    out.wish.kind = kind;
-    out.wish.id = id;
-    out.wish.number = number;
-    for (uint32_t i = 0; i < council->conf.view->count; i++)
-        if (i != council->conf.view->self && council->seats[i].up && council->conf.view->members[i].voter)
-            say(council, council->conf.view->members[i].id, &out);
+    const struct view *view = council->conf.view;
+    for (uint32_t i = 0; i < view->count; i++)
+        if (i != view->self && council->seats[i].up && view->members[i].voter)
+            say(council, view->members[i].id, wish);
 }
 
-enum err council_wish(struct council *council, uint32_t kind, uint32_t id, uint64_t number)
+static enum err take_wish(struct council *council, uint32_t kind, uint32_t id, uint64_t number)
 {
     uint32_t slot = view_slot(council->conf.view, id);
     struct seat *seat = slot != VIEW_NOBODY ? &council->seats[slot] : NULL;
     bool about = kind != WIRE_WISH_STEPS && kind != WIRE_WISH_PAUSE;
-    bool new = false;
     if (about && seat == NULL)
         return err_set(ERR_NOTFOUND, "no island of id %" PRIu32 " is on the roster", id);
     switch (kind) {
-    case WIRE_WISH_DRAIN: new = !seat->drain; seat->drain = true; break;
-    case WIRE_WISH_EVICT: new = !seat->evict; seat->evict = true; break;
-    case WIRE_WISH_REVOKE: new = !seat->revoke; seat->revoke = true; break;
-    case WIRE_WISH_STEPS: new = council->steps != number; council->steps = number; break;
+    case WIRE_WISH_DRAIN: seat->drain = true; break;
+    case WIRE_WISH_EVICT: seat->evict |= number == last(council)->epoch; break;
+    case WIRE_WISH_REVOKE: seat->revoke = true; break;
+    case WIRE_WISH_STEPS: council->steps = number; break;
     default: return err_set(ERR_ARG, "a wish of kind %" PRIu32, kind);
     }
-    if (new)
-        tell_voters(council, kind, id, number);
+    return ERR_OK;
+}
+
+enum err council_wish(struct council *council, uint32_t kind, uint32_t id, uint64_t number)
+{
+    struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = kind, .id = id, .number = number}};
+    TRY(take_wish(council, kind, id, number));
+    tell_voters(council, &wish);
+    return ERR_OK;
+}
+
+/* Whether an island of that name or key is on the roster; of both, it is the one. */
+static enum err look_up(const struct record *record, const struct record_member *as, bool *there)
+{
+    *there = false;
+    for (uint32_t i = 0; i < record->members_count; i++) {
+        const struct record_member *member = &record->members[i];
+        bool key = memcmp(member->key, as->key, sizeof as->key) == 0, name = strcmp(member->name, as->name) == 0;
+        *there |= key && name;
+        if (name && !key)
+            return err_set(ERR_STATE, "an island called %s is on the roster already; take another name", as->name);
+        if (key && !name)
+            return err_set(ERR_STATE, "that key is on the roster already, as island %s", member->name);
+    }
+    return ERR_OK;
+}
+
+static enum err take_newcomer(struct council *council, const struct record_member *as)
+{
+    bool there;
+    TRY(look_up(last(council), as, &there));
+    for (uint32_t k = 0; k < council->enrol_count && !there; k++)
+        there = memcmp(council->enrol[k].key, as->key, sizeof as->key) == 0;
+    if (there)
+        return ERR_OK;
+    if (council->enrol_count == ENROL_MAX)
+        return err_set(ERR_STATE, "%d islands are being enrolled; try again in a moment", ENROL_MAX);
+    council->enrol[council->enrol_count++] = *as;
     return ERR_OK;
 }
 
 enum err council_enrol(struct council *council, const struct record_member *as)
 {
-    const struct record *record = last(council);
-    for (uint32_t i = 0; i < record->members_count; i++) {
-        const struct record_member *member = &record->members[i];
-        if (memcmp(member->key, as->key, sizeof as->key) == 0 && strcmp(member->name, as->name) == 0)
-            return ERR_OK;
-        if (strcmp(member->name, as->name) == 0)
-            return err_set(ERR_STATE, "an island called %s is on the roster already; take another name", as->name);
-        if (memcmp(member->key, as->key, sizeof as->key) == 0)
-            return err_set(ERR_STATE, "that key is on the roster already, as island %s", member->name);
-    }
-    for (uint32_t k = 0; k < council->enrol_count; k++)
-        if (memcmp(council->enrol[k].key, as->key, sizeof as->key) == 0)
-            return ERR_OK;
-    if (council->enrol_count == ENROL_MAX)
-        return err_set(ERR_STATE, "%d islands are being enrolled; try again in a moment", ENROL_MAX);
-    council->enrol[council->enrol_count++] = *as;
+    struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_ENROL, .member = as}};
+    TRY(take_newcomer(council, as));
+    tell_voters(council, &wish);
     return ERR_OK;
+}
+
+void council_said(struct council *council, uint32_t member, const struct council_said *said)
+{
+    struct seat *seat = &council->seats[member];
+    seat->said = true;
+    snprintf(seat->address, sizeof seat->address, "%s", said->address);
+    memset(seat->address + strlen(seat->address), 0, sizeof seat->address - strlen(seat->address));
+    seat->uplink = said->uplink;
+    seat->owner_wish = said->owner_wish;
+    seat->drain = said->draining;
 }
 
 /* What the new record says is wished no more. */
@@ -787,13 +834,16 @@ static void fulfil(struct council *council)
     const struct record *record = last(council);
     uint32_t kept = 0;
     for (uint32_t k = 0; k < council->enrol_count; k++) {
-        bool there = false;
-        for (uint32_t i = 0; i < record->members_count && !there; i++)
-            there = memcmp(record->members[i].key, council->enrol[k].key, IDENT_KEY_BYTES) == 0;
-        if (!there)
+        bool there;
+        if (look_up(record, &council->enrol[k], &there) == ERR_OK && !there)
             council->enrol[kept++] = council->enrol[k];
     }
     council->enrol_count = kept;
+    for (uint32_t i = 0; i < record->members_count; i++) {
+        uint32_t slot = view_slot(council->conf.view, record->members[i].id);
+        if (slot != VIEW_NOBODY) /* it may come back from now on */
+            council->seats[slot].evict = false;
+    }
     if (record->steps == council->steps)
         council->steps = 0;
 }

@@ -35,6 +35,13 @@ void peers_drop_incoming(struct peers *peers);
 ERR_MUST_CHECK enum err peers_begin_epoch(struct peers *peers);
 /* Borrowed. */
 struct council *peers_council(const struct peers *peers);
+/* Borrowed: invitations, and what people ask about members. */
+struct doorway *peers_doorway(const struct peers *peers);
+/* Says to all that this island leaves the run, or that it is back. */
+void peers_drain(struct peers *peers, bool draining);
+bool peers_draining(const struct peers *peers);
+/* On which we listen; 0: we do not. */
+unsigned peers_port(const struct peers *peers);
 
 size_t peers_poll(const struct peers *peers, zmq_pollitem_t *items, size_t items_max);
 /* Microseconds until something may be sent that waits for its turn on the line; 0: nothing waits. */

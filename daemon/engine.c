@@ -414,7 +414,7 @@ static void tell_epoch(const struct engine *engine, const struct record *before)
         else if (member->role == RECORD_AWAY && old->role != RECORD_AWAY)
             log_warn("island %s is lost: the run goes on without it, and it comes back by itself", member->name);
         else if (member->role == RECORD_OWNER && old->role != RECORD_OWNER)
-            log_info("island %s takes part again", member->name);
+            log_info("island %s takes part%s", member->name, old->role == RECORD_OBSERVER ? "" : " again");
     }
     log_info("epoch %" PRIu64 " has begun, with %" PRIu32 " of %" PRIu32 " islands as owners", view->epoch, owners,
              chain_last(engine->charter.chain)->members_count);

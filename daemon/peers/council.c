@@ -313,7 +313,7 @@ static bool change_wanted(struct council *council)
 
 /* ---- composing ---- */
 
-/* Those who do not vote and might, or whose state the next record has to know: they are asked what they hold. */
+/* Those who do not own and might, or whose state the next record has to know: they are asked what they hold. */
 static uint32_t whom_to_ask(const struct council *council, uint32_t *ids)
 {
     const struct view *view = council->conf.view;
@@ -321,7 +321,7 @@ static uint32_t whom_to_ask(const struct council *council, uint32_t *ids)
     for (uint32_t i = 0; i < view->count && count < EPOCH_ASKED_MAX; i++) {
         const struct view_member *member = &view->members[i];
         if (member->used && !member->leaving && i != view->self && council->seats[i].up &&
-            (!member->voter || in_doubt(council, i)) && caught_up(council, i))
+            (!member->voter || member->role != RECORD_OWNER || in_doubt(council, i)) && caught_up(council, i))
             ids[count++] = member->id;
     }
     return count;

@@ -182,19 +182,54 @@ void charter_close(struct charter *charter)
     *charter = (struct charter){0};
 }
 
-enum err charter_adopt(struct charter *charter, struct record *record, const struct digest *digest,
-                       struct view_changes *changes)
+/* What people want to know of it: who is lost, who came. */
+static void tell_changes(const struct charter *charter, const struct record *before)
+{
+    const struct view *view = &charter->view;
+    uint32_t owners = 0;
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct view_member *member = &view->members[i];
+        const struct record_member *old = record_member(before, member->id);
+        if (!member->used)
+            continue;
+        owners += member->role == RECORD_OWNER;
+        if (old == NULL)
+            log_info("island %s is on the roster now", member->name);
+        else if (member->role == RECORD_AWAY && old->role != RECORD_AWAY)
+            log_warn("island %s is lost: the run goes on without it, and it comes back by itself", member->name);
+        else if (member->role == RECORD_OWNER && old->role != RECORD_OWNER)
+            log_info("island %s takes part%s", member->name, old->role == RECORD_OBSERVER ? "" : " again");
+    }
+    log_info("epoch %" PRIu64 " has begun, with %" PRIu32 " of %" PRIu32 " islands as owners", view->epoch, owners,
+             chain_last(charter->chain)->members_count);
+}
+
+static enum err adopt(struct charter *charter, struct record *record, const struct digest *digest,
+                      struct view_changes *changes)
 {
     TRY(chain_add(charter->chain, record, digest));
     const struct record *last = chain_last(charter->chain);
     if (last->epoch > EPOCHS_KEPT)
         chain_forget(charter->chain, last->epoch - EPOCHS_KEPT);
     keep_copy(charter);
-    TRY(view_update(&charter->view, chain_last(charter->chain), digest, charter->key, changes));
+    return view_update(&charter->view, chain_last(charter->chain), digest, charter->key, changes);
+}
+
+enum err charter_adopt(struct charter *charter, struct record *record, const struct digest *digest,
+                       struct view_changes *changes)
+{
+    struct record before;
+    TRY(record_copy(chain_last(charter->chain), &before));
+    enum err err = adopt(charter, record, digest, changes);
+    if (err == ERR_OK)
+        tell_changes(charter, &before);
+    record_deinit(&before);
+    TRY(err);
     return charter->view.self != VIEW_NOBODY
                ? ERR_OK
-               : err_set(ERR_STATE, "this island was taken off the roster; to come back: dilococtl reset, then join with a new "
-                               "invitation of another island");
+               : err_set(ERR_STATE,
+                         "this island was taken off the roster; to come back: dilococtl reset, then join with a new "
+                         "invitation of another island");
 }
 
 /* ---- looking in ---- */

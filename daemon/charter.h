@@ -1,6 +1,6 @@
 /*
- * charter: which view records rule this island: those on its disk, or record 0 of its configuration where there are none;
- * and who that makes of its members.
+ * charter: which view records rule this island: those on its disk, or record 0 of its configuration where there are
+ * none; and who that makes of its members.
  *
  * It keeps the chain and the view that follows its newest record. Once a record is on disk it rules, whatever the
  * configuration says; what differs is told for status. Only the loop's thread.
@@ -33,7 +33,8 @@ ERR_MUST_CHECK enum err charter_open(const struct dconf *conf, const struct iden
 /* An empty one is fine. */
 void charter_close(struct charter *charter);
 
-/* The next record, decided: chain and view go over to it. The record is taken over. */
+/* The next record, decided: chain and view go over to it, and the log says who is lost and who came. The record is
+ * taken over. ERR_STATE: we are not on the roster any more. */
 ERR_MUST_CHECK enum err charter_adopt(struct charter *charter, struct record *record, const struct digest *digest,
                                       struct view_changes *changes);
 

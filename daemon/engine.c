@@ -20,7 +20,8 @@
 #include "daemon/peers/peers.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/rules.h"
-#include "daemon/state/memory.h"
+#include "daemon/runplan.h"
+#include "daemon/state/store.h"
 #include "daemon/trainer/trainer.h"
 
 /* TICK: time for timers of the protocol. The loop wakes for messages, jobs and signals by itself. */
@@ -43,22 +44,15 @@ struct engine {
     struct trainer *trainer;
     struct peers *peers;
     struct control *control;
-    /* once the run's plan is known; NULL before */
-    struct model_plan *plan;
-    uint32_t *shards_counts; /* per fragment */
-    struct parts parts;
-    struct replica *replica;
-    struct slots *slots;
-    struct sync *sync;
-    struct rounds *rounds;
-    bool told; /* the parts above know the plan */
+    struct runplan run; /* once the plan is known */
+    bool told;          /* the parts above know the plan */
     zmq_pollitem_t *items;
     size_t items_room;
 };
 
 static uint32_t fragments_of(const struct engine *engine)
 {
-    return engine->rounds != NULL ? engine->plan->plan->fragments_count : 0;
+    return runplan_fragments(&engine->run);
 }
 
 static struct council *council_of(const struct engine *engine)
@@ -68,75 +62,6 @@ static struct council *council_of(const struct engine *engine)
 
 /* ---- the plan ---- */
 
-static struct replica_conf replica_conf_of(const struct engine *engine, const struct plan *plan)
-{
-    const struct runspec *spec = &engine->spec;
-    return (struct replica_conf){.plan = plan,
-                                 .outer = rules_outer(spec),
-                                 .choice = rules_codec(spec),
-                                 .adaptive = spec->codec == RUNSPEC_ADAPTIVE,
-                                 .error_feedback = spec->error_feedback,
-                                 .feedback_decay = (float)spec->feedback_decay,
-                                 .feedback_limit = (float)spec->feedback_limit,
-                                 .outliers = rules_outliers(spec)};
-}
-
-static enum err new_sync(struct engine *engine)
-{
-    const struct plan *plan = engine->plan->plan;
-    TRY(mem_new(plan->fragments_count, sizeof *engine->shards_counts, "the plan", &engine->shards_counts));
-    for (uint32_t f = 0; f < plan->fragments_count; f++)
-        engine->shards_counts[f] = plan->fragments[f].shards_count;
-    struct sync_conf conf = {.chain = engine->charter.chain,
-                             .fragments_count = plan->fragments_count,
-                             .shards_counts = engine->shards_counts,
-                             .rule = {.quorum = (uint32_t)engine->spec.quorum, .grace_ms = engine->spec.grace_ms},
-                             .view = charter_sync_view(&engine->charter, council_votes(council_of(engine)))};
-    return sync_new(&conf, &engine->sync);
-}
-
-static enum err new_rounds(struct engine *engine)
-{
-    struct slots_conf slots = {.replica = engine->replica,
-                               .fragments_count = engine->plan->plan->fragments_count,
-                               .members_count = engine->charter.view.count};
-    TRY(slots_new(&slots, &engine->slots));
-    struct rounds_conf conf = {.spec = &engine->spec,
-                               .view = &engine->charter.view,
-                               .ident = &engine->ident,
-                               .nonce = engine->charter.view.nonce,
-                               .plan = engine->plan,
-                               .parts = &engine->parts,
-                               .folder = engine->conf->state_folder,
-                               .compress_auto = engine->conf->compress_auto,
-                               .replica = engine->replica,
-                               .ledger = engine->ledger,
-                               .slots = engine->slots,
-                               .jobs = engine->jobs,
-                               .events = engine->events,
-                               .sync = engine->sync};
-    return rounds_new(&conf, &engine->rounds);
-}
-
-static enum err recover_all(struct engine *engine)
-{
-    uint64_t versions = 0;
-    for (uint32_t f = 0; f < fragments_of(engine); f++) {
-        bool known;
-        TRY(rounds_recover(engine->rounds, f, &known));
-        if (!known)
-            continue;
-        const struct store_fragment *state = rounds_state(engine->rounds, f);
-        sync_restore(engine->sync, f, state->version, &state->hash);
-        rounds_post_held(engine->rounds, f);
-        versions += state->version;
-    }
-    if (versions > 0)
-        log_info("recovered %" PRIu32 " fragments, %" PRIu64 " versions in all, up to step %" PRIu64,
-                 fragments_of(engine), versions, rounds_step(engine->rounds));
-    return ERR_OK;
-}
-
 /* No island has more than initial tensors: a trainer that is on its way brings the same. */
 static void tell_expectation(struct engine *engine)
 {
@@ -144,29 +69,29 @@ static void tell_expectation(struct engine *engine)
     bool expecting = trainer_phase(engine->trainer) == TRAINER_STARTING;
     for (uint32_t f = 0; f < fragments_of(engine); f++)
         for (uint32_t i = 0; i < engine->charter.view.count; i++)
-            begun |= i != engine->charter.view.self && sync_heard(engine->sync, i, f).version > 0;
-    sync_expect(engine->sync, expecting, expecting && !begun);
+            begun |= i != engine->charter.view.self && sync_heard(engine->run.sync, i, f).version > 0;
+    sync_expect(engine->run.sync, expecting, expecting && !begun);
 }
 
 /* Everyone above the rounds learns of the plan. */
-static enum err tell_plan(struct engine *engine, uint64_t memory_bytes)
+static enum err tell_plan(struct engine *engine)
 {
     struct trainer_plan trainer = {
-        .plan = engine->plan, .parts = &engine->parts, .ledger = engine->ledger, .sync = engine->sync};
-    struct peers_plan peers = {.plan = engine->plan,
-                               .replica = engine->replica,
-                               .parts = &engine->parts,
+        .plan = engine->run.plan, .parts = &engine->run.parts, .ledger = engine->ledger, .sync = engine->run.sync};
+    struct peers_plan peers = {.plan = engine->run.plan,
+                               .replica = engine->run.replica,
+                               .parts = &engine->run.parts,
                                .ledger = engine->ledger,
-                               .slots = engine->slots,
-                               .sync = engine->sync,
-                               .shards_counts = engine->shards_counts,
-                               .rounds = engine->rounds};
-    struct control_plan control = {.plan = engine->plan,
-                                   .sync = engine->sync,
-                                   .rounds = engine->rounds,
-                                   .replica = engine->replica,
-                                   .parts = &engine->parts,
-                                   .memory_bytes = memory_bytes};
+                               .slots = engine->run.slots,
+                               .sync = engine->run.sync,
+                               .shards_counts = engine->run.shards_counts,
+                               .rounds = engine->run.rounds};
+    struct control_plan control = {.plan = engine->run.plan,
+                                   .sync = engine->run.sync,
+                                   .rounds = engine->run.rounds,
+                                   .replica = engine->run.replica,
+                                   .parts = &engine->run.parts,
+                                   .memory_bytes = engine->run.memory_bytes};
     engine->told = true;
     trainer_plan_known(engine->trainer, &trainer);
     control_plan_known(engine->control, &control);
@@ -174,41 +99,19 @@ static enum err tell_plan(struct engine *engine, uint64_t memory_bytes)
     return peers_plan_known(engine->peers, &peers);
 }
 
-static void tell_memory(const struct plan *plan, const struct memory *memory)
-{
-    const double mib = 1048576;
-    log_info("%" PRIu64 " parameters in %" PRIu32 " fragments; memory at most: %.1f MiB for anchors, momentum and "
-             "residuals, %.1f MiB shared with the trainer, %.1f MiB for encoded frames and jobs, %.1f MiB while states "
-             "are fetched or sent",
-             plan->params_count, plan->fragments_count, (double)memory->replica / mib, (double)memory->shared / mib,
-             (double)memory->frames / mib, (double)memory->states / mib);
-}
-
-/* Makes the plan known: allocates, restores from disk, starts the core. On failure the plan is the engine's if
- * engine->plan is set, and the daemon cannot go on; if not (ERR_NOMEM: it is too large) it is still the caller's.
- * `saved`: it is on disk already. */
+/* As runplan_make(); and makes it known. */
 static enum err set_plan(struct engine *engine, struct model_plan *plan, bool saved)
 {
-    engine->parts = (struct parts){.plan = plan->plan, .chain = engine->charter.chain};
-    struct replica_conf conf = replica_conf_of(engine, plan->plan);
-    const struct memory_conf taking = {.replica = &conf,
-                                       .parts = &engine->parts,
-                                       .members_count = engine->charter.view.count,
-                                       .self = engine->charter.view.members[engine->charter.view.self].id,
-                                       .job_threads = (uint32_t)engine->conf->job_threads};
-    /* Before anything is allocated: a model that does not fit is refused, whoever names it. */
-    struct memory memory = memory_of(&taking);
-    TRY(memory_check(&memory, plan->plan->params_count, memory_there_bytes()));
-    tell_memory(plan->plan, &memory);
-    engine->plan = plan;
-    TRY(events_reserve(engine->events, plan->plan->fragments_count, engine->charter.view.count));
-    TRY(replica_new(&conf, &engine->replica));
-    TRY(new_sync(engine));
-    TRY(new_rounds(engine));
-    if (!saved)
-        TRY(store_save_plan(engine->conf->state_folder, &engine->spec, plan));
-    TRY(recover_all(engine));
-    return tell_plan(engine, memory_sum(&memory));
+    struct runplan_conf conf = {.conf = engine->conf,
+                                .spec = &engine->spec,
+                                .ident = &engine->ident,
+                                .charter = &engine->charter,
+                                .ledger = engine->ledger,
+                                .jobs = engine->jobs,
+                                .events = engine->events,
+                                .votes = council_votes(council_of(engine))};
+    TRY(runplan_make(&conf, plan, saved, &engine->run));
+    return tell_plan(engine);
 }
 
 /* ---- what the trainer wants ---- */
@@ -218,21 +121,21 @@ static void judge_trainer(struct engine *engine)
     uint32_t count;
     char text[IPC_TEXT_BYTES];
     struct model_plan *plan = NULL;
-    if (engine->plan != NULL && !engine->told) { /* it could not be set: the daemon ends */
+    if (engine->run.plan != NULL && !engine->told) { /* it could not be set: the daemon ends */
         trainer_refuse(engine->trainer, events_fatal(engine->events));
         return;
     }
     const struct ipc_tensor *tensors = trainer_tensors(engine->trainer, &count);
     enum err err = model_plan_new(&engine->spec, tensors, count, &plan);
-    if (err == ERR_OK && engine->plan == NULL) {
+    if (err == ERR_OK && engine->run.plan == NULL) {
         err = set_plan(engine, plan, false);
-        if (err != ERR_OK && engine->plan != NULL)
+        if (err != ERR_OK && engine->run.plan != NULL)
             event_post_fatal(engine->events, err_text());
-    } else if (err == ERR_OK && !digest_equal(&plan->plan->digest, &engine->plan->plan->digest)) {
-        model_plan_difference(engine->plan, plan, text, sizeof text);
+    } else if (err == ERR_OK && !digest_equal(&plan->plan->digest, &engine->run.plan->plan->digest)) {
+        model_plan_difference(engine->run.plan, plan, text, sizeof text);
         err = err_set(ERR_CONF, "its tensors are not those of the run: %s", text);
     }
-    if (plan != engine->plan)
+    if (plan != engine->run.plan)
         model_plan_free(plan);
     if (err == ERR_OK)
         trainer_accept(engine->trainer);
@@ -244,11 +147,11 @@ static void started(struct engine *engine, const struct event *event)
 {
     uint32_t f = event->fragment;
     trainer_started(engine->trainer, f, event->start.initial);
-    if (!event->start.initial || sync_known(engine->sync, f))
+    if (!event->start.initial || sync_known(engine->run.sync, f))
         return;
-    rounds_begin(engine->rounds, f, &event->start.hash);
-    sync_restore(engine->sync, f, 0, &event->start.hash);
-    rounds_checkpoint(engine->rounds, f);
+    rounds_begin(engine->run.rounds, f, &event->start.hash);
+    sync_restore(engine->run.sync, f, 0, &event->start.hash);
+    rounds_checkpoint(engine->run.rounds, f);
     peers_announce(engine->peers);
 }
 
@@ -257,8 +160,8 @@ static void finished(struct engine *engine)
     trainer_finished(engine->trainer);
     if (trainer_info(engine->trainer).left)
         return;
-    rounds_export_follow(engine->rounds);
-    rounds_export(engine->rounds);
+    rounds_export_follow(engine->run.rounds);
+    rounds_export(engine->run.rounds);
 }
 
 /* ---- what peers bring ---- */
@@ -268,8 +171,8 @@ static void plan_in(struct engine *engine, uint32_t peer, const struct event *ev
     struct model_plan *plan;
     enum err err = peers_take_plan(engine->peers, peer, &event->object.key, event->object.bytes, &plan);
     if (err == ERR_STATE)
-        return;                 /* our trainer brought one meanwhile */
-    if (engine->plan != NULL) { /* it could not be set: the daemon ends */
+        return;                     /* our trainer brought one meanwhile */
+    if (engine->run.plan != NULL) { /* it could not be set: the daemon ends */
         model_plan_free(plan);
         return;
     }
@@ -277,7 +180,7 @@ static void plan_in(struct engine *engine, uint32_t peer, const struct event *ev
         err = set_plan(engine, plan, false);
     if (err == ERR_OK) {
         log_info("the model's plan came from island %s", engine->charter.view.members[peer].name);
-    } else if (engine->plan != NULL) {
+    } else if (engine->run.plan != NULL) {
         event_post_fatal(engine->events, err_text());
     } else {
         peers_plan_refused(engine->peers, peer, err_text());
@@ -290,7 +193,7 @@ static void object_in(struct engine *engine, const struct event *event)
     if (event->object.key.kind == WIRE_PLAN)
         plan_in(engine, event->member, event);
     else
-        rounds_object_in(engine->rounds, event->member, &event->object.key, event->object.bytes);
+        rounds_object_in(engine->run.rounds, event->member, &event->object.key, event->object.bytes);
 }
 
 /* ---- the core's orders ---- */
@@ -330,7 +233,7 @@ static void carry_report(struct engine *engine, const struct sync_action *action
         break;
     case SYNC_REPORT_ILLEGAL:
         log_error("fragment %" PRIu32 ": an event had no place in state %s; please report this", action->fragment,
-                  sync_state_name(sync_state(engine->sync, action->fragment)));
+                  sync_state_name(sync_state(engine->run.sync, action->fragment)));
         break;
     }
 }
@@ -339,7 +242,7 @@ static void order_encode(struct engine *engine, uint32_t f, uint64_t version)
 {
     struct replica_snapshot snapshot;
     if (trainer_snapshot(engine->trainer, f, &snapshot))
-        rounds_encode(engine->rounds, f, version, &snapshot);
+        rounds_encode(engine->run.rounds, f, version, &snapshot);
     else
         event_post_sync(engine->events, &(struct sync_event){.type = SYNC_EV_REFUSED, .fragment = f});
 }
@@ -348,7 +251,7 @@ static void order_encode(struct engine *engine, uint32_t f, uint64_t version)
 static void order_reduce(struct engine *engine, uint32_t f, uint64_t version)
 {
     peers_retire_results(engine->peers, f, version);
-    rounds_reduce(engine->rounds, f, version, &sync_owner(engine->sync, f)->have);
+    rounds_reduce(engine->run.rounds, f, version, &sync_owner(engine->run.sync, f)->have);
 }
 
 static void carry_out(struct engine *engine, const struct sync_action *action)
@@ -359,13 +262,13 @@ static void carry_out(struct engine *engine, const struct sync_action *action)
     case SYNC_DO_RELEASE: trainer_release(engine->trainer, f); break;
     case SYNC_DO_SEND: peers_send(engine->peers, &action->key, action->member); break;
     case SYNC_DO_REDUCE: order_reduce(engine, f, action->version); break;
-    case SYNC_DO_STORE: rounds_store(engine->rounds, f, action->version); break;
-    case SYNC_DO_APPLY: rounds_apply(engine->rounds, f, action->version); break;
+    case SYNC_DO_STORE: rounds_store(engine->run.rounds, f, action->version); break;
+    case SYNC_DO_APPLY: rounds_apply(engine->run.rounds, f, action->version); break;
     case SYNC_DO_GIVE: trainer_give(engine->trainer, f); break;
     case SYNC_DO_TAKE_BACK: trainer_take_back(engine->trainer, f); break;
     case SYNC_DO_FETCH: peers_fetch(engine->peers, &action->key, action->member); break;
-    case SYNC_DO_REPLAY: rounds_replay(engine->rounds, f, action->version); break;
-    case SYNC_DO_MEND: rounds_mend(engine->rounds, f, action->version); break;
+    case SYNC_DO_REPLAY: rounds_replay(engine->run.rounds, f, action->version); break;
+    case SYNC_DO_MEND: rounds_mend(engine->run.rounds, f, action->version); break;
     case SYNC_DO_RETIRE: peers_retire(engine->peers, f, action->version); break;
     case SYNC_DO_ANNOUNCE: peers_announce(engine->peers); break;
     case SYNC_DO_REPORT: carry_report(engine, action); break;
@@ -375,18 +278,18 @@ static void carry_out(struct engine *engine, const struct sync_action *action)
 static void carry_out_all(struct engine *engine)
 {
     struct sync_action action;
-    while (sync_action(engine->sync, &action))
+    while (sync_action(engine->run.sync, &action))
         carry_out(engine, &action);
 }
 
 static void step_sync(struct engine *engine, const struct sync_event *event)
 {
-    if (engine->sync == NULL)
+    if (engine->run.sync == NULL)
         return;
-    sync_step(engine->sync, event, engine->now_ms);
+    sync_step(engine->run.sync, event, engine->now_ms);
     carry_out_all(engine);
     if (event->type == SYNC_EV_INSTALLED) /* the ledger does not lead there */
-        rounds_checkpoint(engine->rounds, event->fragment);
+        rounds_checkpoint(engine->run.rounds, event->fragment);
 }
 
 static void encoded(struct engine *engine, const struct event *event)
@@ -398,48 +301,19 @@ static void encoded(struct engine *engine, const struct event *event)
 
 /* ---- a new epoch ---- */
 
-/* What people want to know of it: who is lost, who came. */
-static void tell_epoch(const struct engine *engine, const struct record *before)
-{
-    const struct view *view = &engine->charter.view;
-    uint32_t owners = 0;
-    for (uint32_t i = 0; i < view->count; i++) {
-        const struct view_member *member = &view->members[i];
-        const struct record_member *old = record_member(before, member->id);
-        if (!member->used)
-            continue;
-        owners += member->role == RECORD_OWNER;
-        if (old == NULL)
-            log_info("island %s is on the roster now", member->name);
-        else if (member->role == RECORD_AWAY && old->role != RECORD_AWAY)
-            log_warn("island %s is lost: the run goes on without it, and it comes back by itself", member->name);
-        else if (member->role == RECORD_OWNER && old->role != RECORD_OWNER)
-            log_info("island %s takes part%s", member->name, old->role == RECORD_OBSERVER ? "" : " again");
-    }
-    log_info("epoch %" PRIu64 " has begun, with %" PRIu32 " of %" PRIu32 " islands as owners", view->epoch, owners,
-             chain_last(engine->charter.chain)->members_count);
-}
-
 static enum err switch_epoch(struct engine *engine, struct record *record, const struct digest *digest)
 {
     struct view_changes changes;
-    struct record before;
-    TRY(record_copy(chain_last(engine->charter.chain), &before));
-    enum err err = charter_adopt(&engine->charter, record, digest, &changes);
-    if (err == ERR_OK)
-        tell_epoch(engine, &before);
-    record_deinit(&before);
-    TRY(err);
+    TRY(charter_adopt(&engine->charter, record, digest, &changes));
     TRY(peers_members(engine->peers, &changes));
-    peers_drop_incoming(engine->peers);
-    if (engine->rounds != NULL)
-        TRY(rounds_members(engine->rounds, engine->charter.view.count));
-    if (engine->sync != NULL) {
+    if (engine->run.sync != NULL) {
+        TRY(events_reserve(engine->events, fragments_of(engine), engine->charter.view.count));
+        TRY(rounds_members(engine->run.rounds, engine->charter.view.count));
         struct sync_view view = charter_sync_view(&engine->charter, council_votes(council_of(engine)));
-        TRY(sync_begin_epoch(engine->sync, &view, engine->now_ms));
+        TRY(sync_begin_epoch(engine->run.sync, &view, engine->now_ms));
         carry_out_all(engine);
         for (uint32_t f = 0; f < fragments_of(engine); f++)
-            rounds_post_held(engine->rounds, f);
+            rounds_post_held(engine->run.rounds, f);
     }
     for (uint32_t i = 0; i < engine->charter.view.count; i++)
         if (bitset_has(&changes.removed, i))
@@ -483,15 +357,17 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_ANNOUNCE: peers_announce(engine->peers); break;
     case EVENT_FATAL: break; /* the loop looks at it */
     case EVENT_REGISTERED: judge_trainer(engine); break;
-    case EVENT_START: rounds_start(engine->rounds, f, trainer_base(engine->trainer, f), event->start.initial); break;
-    case EVENT_READY: trainer_go(engine->trainer, rounds_step(engine->rounds)); break;
-    case EVENT_FILL: rounds_give(engine->rounds, f, trainer_area(engine->trainer, f)); break;
+    case EVENT_START:
+        rounds_start(engine->run.rounds, f, trainer_base(engine->trainer, f), event->start.initial);
+        break;
+    case EVENT_READY: trainer_go(engine->trainer, rounds_step(engine->run.rounds)); break;
+    case EVENT_FILL: rounds_give(engine->run.rounds, f, trainer_area(engine->trainer, f)); break;
     case EVENT_FINISHED: finished(engine); break;
     case EVENT_ENCODED: encoded(engine, event); break;
     case EVENT_COUNTED: trainer_counted(engine->trainer, f, event->shards); break;
     case EVENT_GIVEN: trainer_given(engine->trainer, f); break;
     case EVENT_STARTED: started(engine, event); break;
-    case EVENT_UNREAD: rounds_unread(engine->rounds, f); break;
+    case EVENT_UNREAD: rounds_unread(engine->run.rounds, f); break;
     case EVENT_JUDGED: peers_judged(engine->peers, event->member, &event->object.key, event->object.done); break;
     case EVENT_OBJECT: object_in(engine, event); break;
     case EVENT_TYPES: break;
@@ -531,7 +407,7 @@ static enum err load_plan(struct engine *engine)
         return go_on_without_plan(engine, err);
     TRY(err);
     err = set_plan(engine, plan, true);
-    if (engine->plan == NULL)
+    if (engine->run.plan == NULL)
         model_plan_free(plan);
     return err;
 }
@@ -546,9 +422,10 @@ static enum err open_vote(struct engine *engine)
     enum err err = vote_open(&conf, ledger_at(engine->ledger), &engine->vote);
     mem_free(mark);
     if (err == ERR_OK && vote_doubt(engine->vote) == VOTE_DOUBT)
-        log_warn("this disk is in doubt: %s. Until the others know it again, this island trains and contributes, and has "
-                 "no vote",
-                 vote_why(engine->vote));
+        log_warn(
+            "this disk is in doubt: %s. Until the others know it again, this island trains and contributes, and has "
+            "no vote",
+            vote_why(engine->vote));
     return err;
 }
 
@@ -582,13 +459,16 @@ static enum err open_parts(struct engine *engine)
                                .ident = &engine->ident,
                                .events = engine->events,
                                .trainer = engine->trainer,
-                               .session = env_random_u64() | 1};
+                               .session = env_random_u64() | 1,
+                               .start_ms = engine->start_ms};
     TRY(peers_new(&peers, &engine->peers));
     struct control_conf control = {.folder = engine->conf->run_folder,
                                    .trainer = engine->trainer,
                                    .status = {.conf = engine->conf,
                                               .spec = &engine->spec,
                                               .view = &engine->charter.view,
+                                              .charter = &engine->charter,
+                                              .vote = engine->vote,
                                               .ledger = engine->ledger,
                                               .peers = engine->peers,
                                               .trainer = engine->trainer,
@@ -635,15 +515,10 @@ void engine_free(struct engine *engine)
     control_free(engine->control);
     peers_free(engine->peers);
     trainer_free(engine->trainer);
-    rounds_free(engine->rounds);
-    sync_free(engine->sync);
-    slots_free(engine->slots);
-    replica_free(engine->replica);
-    model_plan_free(engine->plan);
+    runplan_free(&engine->run);
     ledger_close(engine->ledger);
     events_free(engine->events);
     vote_close(engine->vote);
-    mem_free(engine->shards_counts);
     charter_close(&engine->charter);
     runspec_deinit(&engine->spec);
     mem_free(engine->items);
@@ -655,12 +530,12 @@ void engine_free(struct engine *engine)
 static void checkpoint_all(struct engine *engine)
 {
     for (uint32_t f = 0; f < fragments_of(engine); f++)
-        rounds_checkpoint(engine->rounds, f);
+        rounds_checkpoint(engine->run.rounds, f);
 }
 
 static void checkpoint_if_due(struct engine *engine)
 {
-    if (engine->rounds == NULL || engine->now_ms < engine->checkpoint_ms)
+    if (engine->run.rounds == NULL || engine->now_ms < engine->checkpoint_ms)
         return;
     engine->checkpoint_ms = engine->now_ms + engine->conf->checkpoint_ms;
     checkpoint_all(engine);
@@ -671,8 +546,8 @@ static void watch_states(struct engine *engine)
 {
     for (uint32_t f = 0; f < fragments_of(engine); f++) {
         struct wire_key key;
-        if (sync_fetching_state(engine->sync, f, &key) && peers_receiving(engine->peers, &key))
-            sync_state_moves(engine->sync, f);
+        if (sync_fetching_state(engine->run.sync, f, &key) && peers_receiving(engine->peers, &key))
+            sync_state_moves(engine->run.sync, f);
     }
 }
 
@@ -681,7 +556,9 @@ static enum run_end end_of_run(const struct engine *engine)
     uint32_t trainers[VIEW_SLOTS_MAX];
     for (uint32_t i = 0; i < engine->charter.view.count; i++)
         trainers[i] = peers_info(engine->peers, i).trainer;
-    return engine->sync != NULL ? run_end_of(engine->sync, &engine->charter.view, fragments_of(engine), trainers) : RUN_GOES_ON;
+    return engine->run.sync != NULL
+               ? run_end_of(engine->run.sync, &engine->charter.view, fragments_of(engine), trainers)
+               : RUN_GOES_ON;
 }
 
 static void tick(struct engine *engine)
@@ -689,7 +566,7 @@ static void tick(struct engine *engine)
     engine->tick_ms = engine->now_ms + TICK_MS;
     step_sync(engine, &(struct sync_event){.type = SYNC_EV_TICK});
     drain(engine);
-    if (engine->sync != NULL)
+    if (engine->run.sync != NULL)
         tell_expectation(engine);
     watch_states(engine);
     peers_tick(engine->peers, engine->now_ms);
@@ -698,8 +575,8 @@ static void tick(struct engine *engine)
     trainer_tick(engine->trainer, engine->now_ms, peers_heard(engine->peers), end_of_run(engine));
     drain(engine);
     checkpoint_if_due(engine);
-    if (engine->rounds != NULL)
-        rounds_tick(engine->rounds, engine->now_ms, peers_uplink_bits(engine->peers));
+    if (engine->run.rounds != NULL)
+        rounds_tick(engine->run.rounds, engine->now_ms, peers_uplink_bits(engine->peers));
     drain(engine);
 }
 

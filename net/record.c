@@ -11,14 +11,6 @@ _Static_assert((int)RECORD_OWNERS_MAX == (int)SHARDMAP_OWNERS_MAX, "owners of a 
 
 /* ---- life ---- */
 
-const char *record_role_name(uint32_t role)
-{
-    static const char *const names[RECORD_ROLES] = {
-        [RECORD_OWNER] = "owner",       [RECORD_CONTRIBUTOR] = "contributor", [RECORD_OBSERVER] = "observer",
-        [RECORD_WITNESS] = "witness",   [RECORD_DRAINING] = "draining",       [RECORD_AWAY] = "away"};
-    return role < RECORD_ROLES && names[role] != NULL ? names[role] : "unknown";
-}
-
 void record_deinit(struct record *record)
 {
     mem_free(record->members);
@@ -63,6 +55,15 @@ struct digest record_digest(const uint8_t *bytes, size_t bytes_count)
 }
 
 /* ---- looking up ---- */
+
+const char *record_role_name(unsigned role)
+{
+    static const char *const names[RECORD_ROLES] = {
+        [RECORD_OWNER] = "owner",     [RECORD_CONTRIBUTOR] = "contributor", [RECORD_OBSERVER] = "observer",
+        [RECORD_WITNESS] = "witness", [RECORD_DRAINING] = "draining",       [RECORD_AWAY] = "away",
+    };
+    return role < RECORD_ROLES && names[role] != NULL ? names[role] : "unknown";
+}
 
 const struct record_member *record_member(const struct record *record, uint32_t id)
 {

@@ -41,9 +41,6 @@ enum record_role {
     RECORD_ROLES
 };
 
-/* "owner", "away", ... */
-const char *record_role_name(uint32_t role);
-
 enum record_wish { RECORD_OWNER_AUTO = 0, RECORD_OWNER_YES = 1, RECORD_OWNER_NO = 2, RECORD_OWNER_WISHES };
 
 struct record_member {
@@ -111,6 +108,9 @@ struct digest record_digest(const uint8_t *bytes, size_t bytes_count);
  * and new ones that are of an owner of `previous`. ERR_PROTO names what does not. */
 ERR_MUST_CHECK enum err record_follows(const struct record *previous, const struct digest *previous_digest,
                                        const struct record *next);
+
+/* "owner", "contributor", …; "unknown". */
+const char *record_role_name(unsigned role);
 
 /* NULL: nobody of that id. Borrowed. */
 const struct record_member *record_member(const struct record *record, uint32_t id);

@@ -170,7 +170,7 @@ static uint32_t voters_heard(const json_t *peers, uint32_t *voters)
     json_t *row;
     *voters = 0;
     json_array_foreach (json_object_get(peers, "peers"), index, row) {
-        if (!json_is_true(json_object_get(row, "votes")))
+        if (!json_is_true(json_object_get(row, "voter")))
             continue;
         ++*voters;
         up += json_is_true(json_object_get(row, "up"));

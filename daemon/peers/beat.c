@@ -1,6 +1,7 @@
 #include "daemon/peers/beat.h"
 
 #include <stdio.h>
+#include <string.h>
 
 void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, bool draining,
                 struct wire_message *out)
@@ -20,6 +21,24 @@ void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, bo
         hello->plan_id = plan->plan->plan->digest;
     snprintf(hello->name, sizeof hello->name, "%s", conf->conf->name);
     snprintf(hello->software, sizeof hello->software, "diloco " DILOCO_VERSION);
+}
+
+const char *beat_plan_misfit(const struct peers_plan *plan, bool known, const struct digest *theirs)
+{
+    if (!known || plan->plan == NULL || digest_equal(theirs, &plan->plan->plan->digest))
+        return NULL;
+    return "its model has other tensors; the trainers must register the same in the same order";
+}
+
+const char *beat_misfit(const struct peers_conf *conf, const struct peers_plan *plan, uint32_t slot,
+                        const struct wire_hello *hello)
+{
+    const struct view_member *member = &conf->view->members[slot];
+    if (!digest_equal(&hello->run_id, &conf->spec->digest))
+        return "it has another run spec; give every island the same file";
+    if (hello->island != member->id || strcmp(hello->name, member->name) != 0)
+        return "its name is not the one its key stands for";
+    return beat_plan_misfit(plan, hello->plan_known, &hello->plan_id);
 }
 
 static uint32_t trainer_word(enum trainer_phase phase)

@@ -1,5 +1,6 @@
 /*
- * beat: what this island says of itself in greetings and heartbeats. Private to peers/.
+ * beat: what this island says of itself in greetings and heartbeats, and whether another's greeting goes with it.
+ * Private to peers/.
  */
 #ifndef DAEMON_PEERS_BEAT_H
 #define DAEMON_PEERS_BEAT_H
@@ -11,6 +12,11 @@
 /* `out` becomes a greeting. */
 void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, bool draining,
                 struct wire_message *out);
+/* Why the member in that slot, which greets so, cannot be talked to; NULL: it can. */
+const char *beat_misfit(const struct peers_conf *conf, const struct peers_plan *plan, uint32_t slot,
+                        const struct wire_hello *hello);
+/* The same of the plan that it has, if it knows one. */
+const char *beat_plan_misfit(const struct peers_plan *plan, bool known, const struct digest *theirs);
 /* `out` becomes a heartbeat without rows, and without what is each member's own: sequence and echo. `silent`: slots of
  * those that are not heard. */
 void beat_fill(const struct peers_conf *conf, const struct peers_plan *plan, const struct bitset *silent,

@@ -2,23 +2,23 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "daemon/peers/council_wire.h"
 #include "daemon/peers/holdings.h"
+#include "daemon/peers/seats.h"
+#include "daemon/peers/wishes.h"
 #include "daemon/state/records.h"
 #include "net/compose.h"
 #include "net/epoch.h"
 
 /* TURN: how long the next voter waits for the one before it. AGAIN: a message without an answer goes again. ASKED: so
  * long those who might join are waited for, once enough voters have sealed. */
-enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, ENROL_MAX = 16, SAID_MS = 10000 };
-/* A disk that is in doubt for so long needs a record to name it. */
-enum { DOUBT_MS = 2000 };
-/* Those who come are gathered for so long: each costs an epoch. */
-enum { GATHER_MS = 2000 };
+enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, SAID_MS = 10000 };
 
 /* A message to ourselves, packed. */
 struct own_message {
@@ -28,40 +28,25 @@ struct own_message {
 };
 enum { OWN_MAX = 32 };
 
-/* What is known of a member, by slot. */
-struct seat {
-    uint32_t id;
-    bool used, up;
-    bool drain, evict, revoke; /* wished */
-    uint64_t doubt_ms;         /* since when it says that its disk is in doubt; 0: it does not */
-    uint64_t incarnation;      /* as it says; 0: it has not */
-    uint64_t epoch;            /* of its last heartbeat */
-    bool said;                 /* the three below are its own words */
-    char address[RECORD_ADDRESS_BYTES];
-    uint64_t uplink;
-    uint8_t owner_wish;
-    struct bitset silent;      /* whom it does not hear */
-};
-
 struct council {
     struct council_conf conf;
     struct council_plan plan; /* .sync NULL: not known yet */
     struct epoch *epoch;
     struct holdings *holdings; /* what members answered in our ballot */
-    struct seat *seats;        /* [VIEW_SLOTS_MAX] */
-    struct bitset silent;      /* to us */
-    uint64_t now_ms;           /* of the last tick */
-    uint64_t begun_ms;         /* when the epoch began here */
-    struct record_member enrol[ENROL_MAX];
-    uint32_t enrol_count;
-    uint64_t steps; /* wished; 0: as they are */
+    struct seats seats;
+    struct wishes wishes;
+    struct council_wire wire;
     struct own_message own[OWN_MAX];
     uint32_t own_count;
-    uint64_t saved;    /* number of a vote that is durable, to be told; 0: none */
-    bool compose;      /* ordered */
-    bool take_over;    /* ordered: what all voters hold together is to be here */
-    uint64_t asked_ms; /* since when those who might join are asked; 0: they are not */
-    bool taken;        /* `record` is decided and waits for the engine */
+    uint64_t saved;                          /* number of a vote that is durable, to be told; 0: none */
+    uint64_t unsaved;                        /* number of one that could not be made so; 0: none */
+    bool compose;                            /* ordered */
+    bool take_over;                          /* ordered: what all voters hold together is to be here */
+    uint32_t lacking[RECORD_OWNERS_MAX + 1]; /* of the last draft, by id: who lacks some of what it rests on */
+    uint32_t lacking_count;
+    uint64_t sealed_ms; /* since when we are sealed; 0: we are not */
+    uint64_t asked_ms;  /* since when those who might join are asked; 0: they are not */
+    bool taken;         /* `record` is decided and waits for the engine */
     struct record record;
     struct digest digest;
     struct log_limit failed_said;
@@ -70,14 +55,6 @@ struct council {
 static const struct record *last(const struct council *council)
 {
     return chain_last(council->conf.chain);
-}
-
-static struct compose_base base_of(const struct council *council)
-{
-    return (struct compose_base){.record = last(council),
-                                 .digest = chain_last_digest(council->conf.chain),
-                                 .shards = council->plan.shards_counts,
-                                 .fragments_count = council->plan.fragments_count};
 }
 
 static void failed(struct council *council, uint64_t now_ms, const char *what)
@@ -120,53 +97,10 @@ static void say(struct council *council, uint32_t to, const struct wire_epoch *m
     mem_free(bytes);
 }
 
-/* What we hold, as it is now. */
-static void add_holdings(struct council *council, bool sealed, struct wire_epoch *out)
-{
-    /* A disk that is not in doubt is the one that the record names: the first one of hand-written members, 0. */
-    bool sure = vote_doubt(council->conf.vote) == VOTE_SURE;
-    out->promise.incarnation = sure ? council->conf.view->members[council->conf.view->self].incarnation
-                                    : vote_incarnation(council->conf.vote);
-    out->promise.sealed = sealed;
-    holdings_own(council->holdings, council->plan.sync, &out->promise.rows, &out->promise.rows_count);
-}
-
-static void sign(const struct council *council, const struct epoch_message *from, struct wire_epoch *out)
-{
-    out->accepted.digest = from->digest;
-    record_vote_sign(council->conf.ident, last(council)->nonce, from->epoch + 1, from->ballot, &from->digest,
-                     out->accepted.signature);
-}
-
 static void send_message(struct council *council, uint32_t to, const struct epoch_message *from)
 {
-    static const enum wire_epoch_type types[EPOCH_MESSAGES] = {
-        [EPOCH_PREPARE] = WIRE_PREPARE,   [EPOCH_PROMISE] = WIRE_PROMISE, [EPOCH_HOLDINGS] = WIRE_PROMISE,
-        [EPOCH_REJECT] = WIRE_REJECT,     [EPOCH_ACCEPT] = WIRE_ACCEPT,   [EPOCH_ACCEPTED] = WIRE_ACCEPTED,
-        [EPOCH_RECORD] = WIRE_DECIDED,    [EPOCH_CHAIN] = WIRE_CHAIN,
-    };
-    struct wire_epoch out = {.type = types[from->type], .epoch = from->epoch + 1, .ballot = from->ballot};
-    switch (from->type) {
-    case EPOCH_PREPARE:
-        out.prepare.draft = from->bytes;
-        out.prepare.draft_bytes = from->bytes_count;
-        out.prepare.recover = from->recover;
-        break;
-    case EPOCH_PROMISE:
-        out.promise.accepted_ballot = from->accepted;
-        out.promise.accepted = from->bytes;
-        out.promise.accepted_bytes = from->bytes_count;
-        add_holdings(council, true, &out);
-        break;
-    case EPOCH_HOLDINGS: add_holdings(council, false, &out); break;
-    case EPOCH_ACCEPT:
-        out.accept.record = from->bytes;
-        out.accept.record_bytes = from->bytes_count;
-        break;
-    case EPOCH_ACCEPTED: sign(council, from, &out); break;
-    case EPOCH_CHAIN: out.epoch = from->epoch; break;
-    default: break;
-    }
+    struct wire_epoch out;
+    council_wire_out(&council->wire, from, &out);
     say(council, to, &out);
 }
 
@@ -187,141 +121,18 @@ static void send_chain(struct council *council, uint32_t to, uint64_t after)
     }
 }
 
-/* ---- what is wanted ---- */
-
-bool council_silent(const struct council *council, uint32_t member)
-{
-    const struct view *view = council->conf.view;
-    uint32_t voters = 0, deaf = 0;
-    for (uint32_t i = 0; i < view->count; i++) {
-        const struct view_member *voter = &view->members[i];
-        if (!voter->used || !voter->voter)
-            continue;
-        voters++;
-        if (i == view->self)
-            deaf += bitset_has(&council->silent, member);
-        else if (i != member && !bitset_has(&council->silent, i))
-            deaf += bitset_has(&council->seats[i].silent, member);
-    }
-    return deaf > voters / 2;
-}
-
-/* Whether the member has come as far as any of those it could learn from: a guess, which the holdings confirm. */
-static bool caught_up(const struct council *council, uint32_t member)
-{
-    const struct view *view = council->conf.view;
-    for (uint32_t f = 0; f < council->plan.fragments_count; f++) {
-        struct sync_peer_fragment row = member == view->self ? sync_own(council->plan.sync, f)
-                                                             : sync_heard(council->plan.sync, member, f);
-        bool known = member == view->self ? sync_known(council->plan.sync, f) : row.hash_known;
-        if (!known || row.version + 1 < sync_own(council->plan.sync, f).version)
-            return false;
-    }
-    return council->plan.sync != NULL;
-}
-
-/* One that has just begun may find by itself that it cannot have forgotten anything. */
-static bool in_doubt(const struct council *council, uint32_t member)
-{
-    uint64_t since_ms = council->seats[member].doubt_ms;
-    return since_ms != 0 && council->now_ms >= since_ms + DOUBT_MS;
-}
-
-/* `said`: with what it says of itself, which alone is no reason for a record. */
-static struct muster_wish wish_of(const struct council *council, const struct record_member *member, bool said)
-{
-    uint32_t slot = view_slot(council->conf.view, member->id);
-    struct muster_wish wish = {.as = *member};
-    if (slot == VIEW_NOBODY)
-        return wish;
-    const struct seat *seat = &council->seats[slot];
-    bool self = slot == council->conf.view->self;
-    bool doubt = self ? vote_doubt(council->conf.vote) != VOTE_SURE : in_doubt(council, slot);
-    uint64_t incarnation = self ? vote_incarnation(council->conf.vote) : seat->incarnation;
-    if (doubt && incarnation != 0)
-        wish.as.incarnation = incarnation;
-    if (said && seat->said) {
-        memcpy(wish.as.address, seat->address, sizeof wish.as.address);
-        wish.as.uplink = seat->uplink != 0 ? seat->uplink : member->uplink;
-        wish.as.owner_wish = seat->owner_wish;
-    }
-    wish.silent = !self && council_silent(council, slot);
-    /* Who is neither heard nor known to be silent stays as it is: there is nothing to go by. */
-    wish.evicted = seat->evict;
-    wish.revoked = seat->revoke;
-    wish.draining = seat->drain;
-    /* Who owns already stays one; who comes, or comes back, is let in when an epoch has stood for a while. */
-    bool comes = member->role != RECORD_OWNER || doubt;
-    wish.caught_up = (self || seat->up) && caught_up(council, slot) &&
-                     (!comes || council->now_ms >= council->begun_ms + GATHER_MS);
-    return wish;
-}
-
-/* Wishes of all members and of those to be enrolled; mem_free() them. Members that we do not hear, while a majority may,
- * stay as they are. */
-static enum err gather(const struct council *council, bool said, struct muster_wish **out, uint32_t *count)
-{
-    const struct record *record = last(council);
-    TRY(mem_new((size_t)record->members_count + council->enrol_count, sizeof **out, "wishes", out));
-    *count = 0;
-    for (uint32_t i = 0; i < record->members_count; i++) {
-        uint32_t slot = view_slot(council->conf.view, record->members[i].id);
-        struct muster_wish wish = wish_of(council, &record->members[i], said);
-        bool heard = slot == council->conf.view->self || (slot != VIEW_NOBODY && council->seats[slot].up);
-        if (heard || wish.silent || wish.evicted || wish.revoked)
-            (*out)[(*count)++] = wish;
-    }
-    for (uint32_t k = 0; k < council->enrol_count; k++)
-        (*out)[(*count)++] = (struct muster_wish){.as = council->enrol[k], .enrol = true};
-    return ERR_OK;
-}
-
-static bool same_member(const struct record_member *a, const struct record_member *b)
-{
-    return a->id == b->id && a->role == b->role && a->voter == b->voter && a->incarnation == b->incarnation &&
-           a->uplink == b->uplink && a->owner_wish == b->owner_wish && strcmp(a->address, b->address) == 0;
-}
-
-static bool differs(const struct record *a, const struct record *b)
-{
-    bool same = a->members_count == b->members_count && a->steps == b->steps && a->paused == b->paused;
-    for (uint32_t i = 0; same && i < a->members_count; i++)
-        same = same_member(&a->members[i], &b->members[i]);
-    return !same || memcmp(&a->map, &b->map, sizeof a->map) != 0;
-}
-
-/* Whether the next record would say anything that the last one does not. */
-static bool change_wanted(struct council *council)
-{
-    struct record next = {0};
-    struct muster_wish *wishes = NULL;
-    uint32_t count;
-    if (council->plan.sync == NULL)
-        return false;
-    enum err err = gather(council, false, &wishes, &count);
-    if (err == ERR_OK)
-        err = record_copy(last(council), &next);
-    if (err == ERR_OK && council->steps != 0)
-        next.steps = council->steps;
-    if (err == ERR_OK)
-        err = muster(&next, wishes, count);
-    bool wanted = err == ERR_OK && differs(last(council), &next);
-    record_deinit(&next);
-    mem_free(wishes);
-    return wanted;
-}
-
 /* ---- composing ---- */
 
-/* Those who do not own and might, or whose state the next record has to know: they are asked what they hold. */
+/* Those who might take part from the next record on: what they hold has to be known, or the record says nothing new. */
 static uint32_t whom_to_ask(const struct council *council, uint32_t *ids)
 {
     const struct view *view = council->conf.view;
     uint32_t count = 0;
     for (uint32_t i = 0; i < view->count && count < EPOCH_ASKED_MAX; i++) {
         const struct view_member *member = &view->members[i];
-        if (member->used && !member->leaving && i != view->self && council->seats[i].up &&
-            (!member->voter || member->role != RECORD_OWNER || in_doubt(council, i)) && caught_up(council, i))
+        bool comes = !member->voter || member->role != RECORD_OWNER || seats_in_doubt(&council->seats, i);
+        if (member->used && !member->leaving && (i == view->self || council->seats.seat[i].up) && comes &&
+            seats_caught_up(&council->seats, i))
             ids[count++] = member->id;
     }
     return count;
@@ -358,25 +169,26 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
     enum err err;
     struct muster_wish *wishes = NULL;
     struct compose_out out = {0};
-    struct compose_base base = base_of(council);
-    uint32_t count, holdings_count, lacking[RECORD_OWNERS_MAX + 1], lacking_count = 0, asked[EPOCH_ASKED_MAX];
+    struct compose_base base = council_wire_base(&council->wire);
+    uint32_t count, holdings_count, asked[EPOCH_ASKED_MAX];
     const struct compose_holding *holdings = holdings_answered(council->holdings, council->epoch, &holdings_count);
     uint32_t asked_count = whom_to_ask(council, asked);
-    TRY_OUT(gather(council, true, &wishes, &count));
+    TRY_OUT(wishes_gather(&council->wishes, &council->seats, true, &wishes, &count));
     TRY_OUT(compose(&base, holdings, holdings_count, wishes, count, &out));
     if (out.ask) {
         log_debug("next record: %" PRIu32 " answers do not suffice", holdings_count);
         TRY_OUT(epoch_draft(council->epoch, NULL, 0, asked, asked_count, now_ms));
         goto out;
     }
-    if (council->steps != 0)
-        out.draft.steps = council->steps;
+    if (council->wishes.steps != 0)
+        out.draft.steps = council->wishes.steps;
     if (council->asked_ms == 0)
         council->asked_ms = now_ms;
     bool waits = now_ms < council->asked_ms + ASKED_MS && !all_there(wishes, count, asked, asked_count);
-    bool safe = compose_safe(&out.draft, &base, holdings, holdings_count, lacking, &lacking_count);
-    log_debug("next record: %s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s", safe ? "safe" : "not safe yet",
-              holdings_count, lacking_count, waits ? "; those who might join are waited for" : "");
+    bool safe = compose_safe(&out.draft, &base, holdings, holdings_count, council->lacking, &council->lacking_count);
+    log_debug("next record: %s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s",
+              safe ? "safe" : "not safe yet", holdings_count, council->lacking_count,
+              waits ? "; those who might join are waited for" : "");
     TRY_OUT(propose(council, &out.draft, safe && !waits, asked, asked_count, now_ms));
     for (uint32_t i = 0; i < out.suspects_count; i++)
         log_error("island id %" PRIu32 " signed two results of one part; one of them stands", out.suspects[i]);
@@ -404,15 +216,24 @@ static void fetch(struct council *council, const uint8_t *bytes, size_t bytes_co
 
 /* ---- what net/epoch orders ---- */
 
+/* Until it is durable nothing is said of it; it may be tried again, since a full disk does not stay full. */
+static void save_again(struct council *council, const struct epoch_vote *vote, uint64_t now_ms)
+{
+    if (vote_save(council->conf.vote, vote) != ERR_OK) {
+        failed(council, now_ms, "a vote is not given, since it cannot be made durable");
+        return;
+    }
+    council->saved = council->unsaved;
+    council->unsaved = 0;
+}
+
 static void save_vote(struct council *council, const struct epoch_action *action, uint64_t now_ms)
 {
     /* From here on nothing new is acknowledged: what the answer names is all. */
     if (action->vote.promised != 0 && council->plan.sync != NULL)
         sync_seal(council->plan.sync);
-    if (vote_save(council->conf.vote, &action->vote) == ERR_OK)
-        council->saved = action->number;
-    else
-        failed(council, now_ms, "a vote is not given, since it cannot be made durable");
+    council->unsaved = action->number;
+    save_again(council, &action->vote, now_ms);
 }
 
 static void decided(struct council *council, const struct epoch_action *action, uint64_t now_ms)
@@ -442,7 +263,8 @@ static void decided(struct council *council, const struct epoch_action *action, 
     out.decided.votes = action->votes;
     out.decided.votes_count = action->votes_count;
     for (uint32_t i = 0; i < council->conf.view->count; i++)
-        if (i != council->conf.view->self && council->seats[i].up && council->seats[i].epoch <= last(council)->epoch)
+        if (i != council->conf.view->self && council->seats.seat[i].up &&
+            council->seats.seat[i].epoch <= last(council)->epoch)
             say(council, council->conf.view->members[i].id, &out);
     event_post(council->conf.events, &(struct event){.type = EVENT_EPOCH});
 }
@@ -475,6 +297,8 @@ static void carry_out(struct council *council, uint64_t now_ms)
         case EPOCH_DO_VOTE: end_doubt(council, now_ms); break;
         }
     }
+    if (council->sealed_ms == 0 && epoch_sealed(council->epoch))
+        council->sealed_ms = now_ms;
 }
 
 static void step(struct council *council, const struct epoch_event *event, uint64_t now_ms)
@@ -517,95 +341,11 @@ static void settle(struct council *council, uint64_t now_ms)
 
 /* ---- in ---- */
 
-/* Whether the record follows ours: what it says is checked before it is accepted, or believed to be decided. */
-static bool follows(const struct council *council, const uint8_t *bytes, size_t bytes_count, struct digest *digest,
-                    const struct record_vote *votes, uint32_t votes_count, bool proved)
-{
-    struct record record;
-    struct compose_base base = base_of(council);
-    *digest = record_digest(bytes, bytes_count);
-    if (record_unpack(bytes, bytes_count, &record) != ERR_OK) {
-        log_debug("a record is passed over: %s", err_text());
-        return false;
-    }
-    enum err err = proved ? record_proved(last(council), chain_last_digest(council->conf.chain), &record, digest, votes,
-                                          votes_count)
-                          : compose_follows(&base, &record);
-    if (err != ERR_OK)
-        log_debug("record %" PRIu64 " is passed over: %s", record.epoch, err_text());
-    record_deinit(&record);
-    return err == ERR_OK;
-}
-
-static bool good_vote(const struct council *council, uint32_t member, const struct wire_epoch *message)
-{
-    struct record_vote vote = {.id = council->conf.view->members[member].id, .ballot = message->ballot};
-    memcpy(vote.signature, message->accepted.signature, sizeof vote.signature);
-    return record_vote_good(council->conf.view->members[member].key, last(council)->nonce, message->epoch,
-                            &message->accepted.digest, &vote);
-}
-
-/* A wire message as net/epoch's; false: it is of no use. */
-static bool translate(struct council *council, uint32_t member, struct wire_epoch *in, struct epoch_message *out,
-                      bool *good)
-{
-    *good = true;
-    *out = (struct epoch_message){.epoch = in->epoch - 1, .ballot = in->ballot};
-    switch (in->type) {
-    case WIRE_PREPARE:
-        out->type = EPOCH_PREPARE;
-        out->bytes = in->prepare.draft;
-        out->bytes_count = in->prepare.draft_bytes;
-        out->recover = in->prepare.recover;
-        return true;
-    case WIRE_PROMISE:
-        out->type = in->promise.sealed ? EPOCH_PROMISE : EPOCH_HOLDINGS;
-        out->accepted = in->promise.accepted_ballot;
-        out->bytes = in->promise.accepted;
-        out->bytes_count = in->promise.accepted_bytes;
-        if (out->bytes_count > 0)
-            *good = follows(council, out->bytes, out->bytes_count, &out->digest, NULL, 0, false);
-        if (out->epoch == last(council)->epoch)
-            holdings_answer(council->holdings, council->conf.view->members[member].id, in);
-        return true;
-    case WIRE_REJECT: out->type = EPOCH_REJECT; return true;
-    case WIRE_ACCEPT:
-        out->type = EPOCH_ACCEPT;
-        out->bytes = in->accept.record;
-        out->bytes_count = in->accept.record_bytes;
-        *good = follows(council, out->bytes, out->bytes_count, &out->digest, NULL, 0, false);
-        return true;
-    case WIRE_ACCEPTED:
-        out->type = EPOCH_ACCEPTED;
-        out->digest = in->accepted.digest;
-        memcpy(out->signature, in->accepted.signature, sizeof out->signature);
-        *good = good_vote(council, member, in);
-        return true;
-    case WIRE_DECIDED:
-        out->type = EPOCH_RECORD;
-        out->bytes = in->decided.record;
-        out->bytes_count = in->decided.record_bytes;
-        out->votes = in->decided.votes;
-        out->votes_count = in->decided.votes_count;
-        out->epoch = last(council)->epoch;
-        *good = follows(council, out->bytes, out->bytes_count, &out->digest, out->votes, out->votes_count, true);
-        return *good;
-    case WIRE_CHAIN:
-        out->type = EPOCH_CHAIN;
-        out->epoch = in->epoch;
-        return true;
-    default: return false;
-    }
-}
-
-static enum err take_wish(struct council *council, uint32_t kind, uint32_t id, uint64_t number);
-static enum err take_newcomer(struct council *council, const struct record_member *as);
-
 static void wish_in(struct council *council, const struct wire_epoch *in)
 {
     enum err err = in->wish.kind == WIRE_WISH_ENROL
-                       ? take_newcomer(council, in->wish.member)
-                       : take_wish(council, in->wish.kind, in->wish.id, in->wish.number);
+                       ? wishes_enrol(&council->wishes, last(council), in->wish.member)
+                       : wishes_add(&council->wishes, &council->seats, in->wish.kind, in->wish.id, in->wish.number);
     if (err != ERR_OK)
         log_debug("a wish is passed over: %s", err_text());
 }
@@ -615,12 +355,11 @@ static void take_in(struct council *council, uint32_t member, struct wire_epoch 
 {
     log_debug("epoch message %d, ballot %" PRIx64 ", of slot %" PRIu32, (int)message->type, message->ballot, member);
     struct epoch_message translated;
-    struct epoch_event event = {.type = EPOCH_EV_MESSAGE,
-                                .from = council->conf.view->members[member].id,
-                                .message = &translated};
+    struct epoch_event event = {
+        .type = EPOCH_EV_MESSAGE, .from = council->conf.view->members[member].id, .message = &translated};
     if (message->type == WIRE_WISH)
         wish_in(council, message);
-    else if (!council->taken && translate(council, member, message, &translated, &event.good))
+    else if (!council->taken && council_wire_in(&council->wire, member, message, &translated, &event.good))
         step(council, &event, now_ms);
     wire_epoch_deinit(message);
 }
@@ -637,20 +376,9 @@ enum err council_message_in(struct council *council, uint32_t member, uint32_t t
 
 void council_heard(struct council *council, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms)
 {
-    struct seat *seat = &council->seats[member];
-    struct epoch_event event = {.type = EPOCH_EV_HEARD,
-                                .from = council->conf.view->members[member].id,
-                                .good = true,
-                                .epoch = beat->epoch};
-    seat->epoch = beat->epoch;
-    seat->incarnation = beat->incarnation;
-    seat->doubt_ms = !beat->in_doubt ? 0 : seat->doubt_ms != 0 ? seat->doubt_ms : now_ms;
-    seat->silent = (struct bitset){{0}};
-    for (uint32_t i = 0; i < beat->silent_count; i++) {
-        uint32_t slot = view_slot(council->conf.view, beat->silent[i]);
-        if (slot != VIEW_NOBODY)
-            bitset_add(&seat->silent, slot);
-    }
+    struct epoch_event event = {
+        .type = EPOCH_EV_HEARD, .from = council->conf.view->members[member].id, .good = true, .epoch = beat->epoch};
+    seats_heard(&council->seats, member, beat, now_ms);
     if (!council->taken)
         step(council, &event, now_ms);
     settle(council, now_ms);
@@ -660,68 +388,20 @@ void council_up(struct council *council, uint32_t member, bool up, uint64_t now_
 {
     struct epoch_event event = {
         .type = EPOCH_EV_UP, .from = council->conf.view->members[member].id, .good = true, .flag = up};
-    council->seats[member].up = up;
+    council->seats.seat[member].up = up;
     step(council, &event, now_ms);
     settle(council, now_ms);
 }
 
 /* ---- a disk in doubt ---- */
 
-/* Whether a majority of the voters, us among them, is here, and none of those who are has made a version: then nothing
- * was ever acknowledged that we could have forgotten. */
-static bool nothing_made(const struct council *council)
-{
-    const struct view *view = council->conf.view;
-    uint32_t here = 0;
-    for (uint32_t i = 0; i < view->count; i++) {
-        const struct view_member *member = &view->members[i];
-        if (!member->used || (i != view->self && !council->seats[i].up))
-            continue;
-        here += member->voter;
-        for (uint32_t f = 0; f < council->plan.fragments_count; f++) {
-            struct sync_peer_fragment row =
-                i == view->self ? sync_own(council->plan.sync, f) : sync_heard(council->plan.sync, i, f);
-            if (row.version > 0 || (i != view->self && !row.said))
-                return false;
-        }
-    }
-    return council->plan.sync != NULL && 2 * here > record_voters(last(council));
-}
-
-/* Whether our disk may vote: a record names it, or it cannot have forgotten anything. */
-static bool doubt_is_over(const struct council *council)
-{
-    const struct view_member *self = &council->conf.view->members[council->conf.view->self];
-    if (self->incarnation == vote_incarnation(council->conf.vote))
-        return true;
-    return vote_doubt(council->conf.vote) == VOTE_FRESH && last(council)->epoch == 0 && self->incarnation == 0 &&
-           nothing_made(council);
-}
-
-/* Power was lost everywhere: every voter is here, in this epoch, and so many of their disks are in doubt that no majority
- * is left. What they know together is all there is. */
-static bool majority_in_doubt(const struct council *council)
-{
-    const struct view *view = council->conf.view;
-    uint32_t sure = 0;
-    for (uint32_t i = 0; i < view->count; i++) {
-        const struct view_member *member = &view->members[i];
-        if (!member->used || !member->voter || i == view->self)
-            continue;
-        if (!council->seats[i].up || council->seats[i].epoch != last(council)->epoch)
-            return false;
-        sure += council->seats[i].doubt_ms == 0;
-    }
-    return council->plan.sync != NULL && view->members[view->self].voter && sure < record_majority(last(council));
-}
-
 static void look_at_doubt(struct council *council, uint64_t now_ms)
 {
     struct epoch_event recover = {.type = EPOCH_EV_RECOVER, .good = true};
     if (vote_doubt(council->conf.vote) == VOTE_SURE)
         return;
-    if (!doubt_is_over(council)) {
-        if (majority_in_doubt(council))
+    if (!seats_doubt_is_over(&council->seats)) {
+        if (seats_majority_in_doubt(&council->seats))
             step(council, &recover, now_ms);
         return;
     }
@@ -733,12 +413,13 @@ static void look_at_doubt(struct council *council, uint64_t now_ms)
 void council_tick(struct council *council, const struct bitset *silent, uint64_t now_ms)
 {
     struct epoch_event want = {.type = EPOCH_EV_WANT, .good = true}, tick = {.type = EPOCH_EV_TICK, .good = true};
-    council->silent = *silent;
-    council->now_ms = now_ms;
+    seats_tick(&council->seats, silent, now_ms);
     if (council->taken)
         return;
+    if (council->unsaved != 0)
+        save_again(council, vote_last(council->conf.vote), now_ms);
     look_at_doubt(council, now_ms);
-    want.flag = change_wanted(council);
+    want.flag = wishes_change(&council->wishes, &council->seats);
     step(council, &want, now_ms);
     step(council, &tick, now_ms);
     settle(council, now_ms);
@@ -750,76 +431,29 @@ static void tell_voters(struct council *council, const struct wire_epoch *wish)
 {
     const struct view *view = council->conf.view;
     for (uint32_t i = 0; i < view->count; i++)
-        if (i != view->self && council->seats[i].up && view->members[i].voter)
+        if (i != view->self && council->seats.seat[i].up && view->members[i].voter)
             say(council, view->members[i].id, wish);
-}
-
-static enum err take_wish(struct council *council, uint32_t kind, uint32_t id, uint64_t number)
-{
-    uint32_t slot = view_slot(council->conf.view, id);
-    struct seat *seat = slot != VIEW_NOBODY ? &council->seats[slot] : NULL;
-    bool about = kind != WIRE_WISH_STEPS && kind != WIRE_WISH_PAUSE;
-    if (about && seat == NULL)
-        return err_set(ERR_NOTFOUND, "no island of id %" PRIu32 " is on the roster", id);
-    switch (kind) {
-    case WIRE_WISH_DRAIN: seat->drain = true; break;
-    case WIRE_WISH_EVICT: seat->evict |= number == last(council)->epoch; break;
-    case WIRE_WISH_REVOKE: seat->revoke = true; break;
-    case WIRE_WISH_STEPS: council->steps = number; break;
-    default: return err_set(ERR_ARG, "a wish of kind %" PRIu32, kind);
-    }
-    return ERR_OK;
 }
 
 enum err council_wish(struct council *council, uint32_t kind, uint32_t id, uint64_t number)
 {
     struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = kind, .id = id, .number = number}};
-    TRY(take_wish(council, kind, id, number));
+    TRY(wishes_add(&council->wishes, &council->seats, kind, id, number));
     tell_voters(council, &wish);
-    return ERR_OK;
-}
-
-/* Whether an island of that name or key is on the roster; of both, it is the one. */
-static enum err look_up(const struct record *record, const struct record_member *as, bool *there)
-{
-    *there = false;
-    for (uint32_t i = 0; i < record->members_count; i++) {
-        const struct record_member *member = &record->members[i];
-        bool key = memcmp(member->key, as->key, sizeof as->key) == 0, name = strcmp(member->name, as->name) == 0;
-        *there |= key && name;
-        if (name && !key)
-            return err_set(ERR_STATE, "an island called %s is on the roster already; take another name", as->name);
-        if (key && !name)
-            return err_set(ERR_STATE, "that key is on the roster already, as island %s", member->name);
-    }
-    return ERR_OK;
-}
-
-static enum err take_newcomer(struct council *council, const struct record_member *as)
-{
-    bool there;
-    TRY(look_up(last(council), as, &there));
-    for (uint32_t k = 0; k < council->enrol_count && !there; k++)
-        there = memcmp(council->enrol[k].key, as->key, sizeof as->key) == 0;
-    if (there)
-        return ERR_OK;
-    if (council->enrol_count == ENROL_MAX)
-        return err_set(ERR_STATE, "%d islands are being enrolled; try again in a moment", ENROL_MAX);
-    council->enrol[council->enrol_count++] = *as;
     return ERR_OK;
 }
 
 enum err council_enrol(struct council *council, const struct record_member *as)
 {
     struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_ENROL, .member = as}};
-    TRY(take_newcomer(council, as));
+    TRY(wishes_enrol(&council->wishes, last(council), as));
     tell_voters(council, &wish);
     return ERR_OK;
 }
 
 void council_said(struct council *council, uint32_t member, const struct council_said *said)
 {
-    struct seat *seat = &council->seats[member];
+    struct seat *seat = &council->seats.seat[member];
     seat->said = true;
     snprintf(seat->address, sizeof seat->address, "%s", said->address);
     memset(seat->address + strlen(seat->address), 0, sizeof seat->address - strlen(seat->address));
@@ -828,37 +462,7 @@ void council_said(struct council *council, uint32_t member, const struct council
     seat->drain = said->draining;
 }
 
-/* What the new record says is wished no more. */
-static void fulfil(struct council *council)
-{
-    const struct record *record = last(council);
-    uint32_t kept = 0;
-    for (uint32_t k = 0; k < council->enrol_count; k++) {
-        bool there;
-        if (look_up(record, &council->enrol[k], &there) == ERR_OK && !there)
-            council->enrol[kept++] = council->enrol[k];
-    }
-    council->enrol_count = kept;
-    for (uint32_t i = 0; i < record->members_count; i++) {
-        uint32_t slot = view_slot(council->conf.view, record->members[i].id);
-        if (slot != VIEW_NOBODY) /* it may come back from now on */
-            council->seats[slot].evict = false;
-    }
-    if (record->steps == council->steps)
-        council->steps = 0;
-}
-
-/* Slots are who the view says; one that is another member's now begins anew. */
-static void take_seats(struct council *council)
-{
-    for (uint32_t i = 0; i < VIEW_SLOTS_MAX; i++) {
-        const struct view_member *member = i < council->conf.view->count ? &council->conf.view->members[i] : NULL;
-        bool used = member != NULL && member->used;
-        struct seat *seat = &council->seats[i];
-        if (!used || !seat->used || seat->id != member->id)
-            *seat = (struct seat){.used = used, .id = used ? member->id : 0};
-    }
-}
+/* ---- epochs ---- */
 
 enum err council_begin(struct council *council, uint64_t now_ms)
 {
@@ -867,21 +471,24 @@ enum err council_begin(struct council *council, uint64_t now_ms)
     for (uint32_t i = 0; i < record->members_count; i++)
         if (record->members[i].voter && count < EPOCH_VOTERS_MAX)
             voters[count++] = record->members[i].id;
-    take_seats(council);
-    fulfil(council);
+    seats_begin(&council->seats, now_ms);
+    wishes_fulfil(&council->wishes, &council->seats, record);
     holdings_clear(council->holdings);
-    council->asked_ms = 0;
-    council->begun_ms = council->now_ms = now_ms;
-    council->compose = false;
-    council->saved = 0;
+    council->asked_ms = council->sealed_ms = 0;
+    council->lacking_count = 0;
+    council->compose = council->take_over = false;
+    council->saved = council->unsaved = 0;
     const struct epoch_vote *vote = vote_last(council->conf.vote);
     TRY(epoch_begin(council->epoch, record->epoch, voters, count, council_votes(council),
                     vote->epoch == record->epoch ? vote : NULL, now_ms));
     for (uint32_t i = 0; i < council->conf.view->count; i++)
-        if (council->seats[i].used && council->seats[i].up)
+        if (council->seats.seat[i].used && council->seats.seat[i].up)
             council_up(council, i, true, now_ms);
-    if (epoch_sealed(council->epoch) && council->plan.sync != NULL)
-        sync_seal(council->plan.sync);
+    if (epoch_sealed(council->epoch)) {
+        council->sealed_ms = now_ms;
+        if (council->plan.sync != NULL)
+            sync_seal(council->plan.sync);
+    }
     return ERR_OK;
 }
 
@@ -909,8 +516,10 @@ enum err council_new(const struct council_conf *conf, uint64_t now_ms, struct co
                                .seed = env_random_u64(),
                                .turn_ms = TURN_MS,
                                .again_ms = AGAIN_MS};
-    TRY_OUT(mem_new(VIEW_SLOTS_MAX, sizeof *council->seats, "the council", &council->seats));
+    TRY_OUT(seats_init(conf->view, conf->chain, conf->vote, &council->seats));
     TRY_OUT(holdings_new(&council->holdings));
+    council->wire =
+        (struct council_wire){.ident = conf->ident, .seats = &council->seats, .holdings = council->holdings};
     TRY_OUT(epoch_new(&epoch, &council->epoch));
     TRY_OUT(council_begin(council, now_ms));
 out:
@@ -930,7 +539,7 @@ void council_free(struct council *council)
     record_deinit(&council->record);
     epoch_free(council->epoch);
     holdings_free(council->holdings);
-    mem_free(council->seats);
+    seats_deinit(&council->seats);
     mem_free(council);
 }
 
@@ -938,6 +547,9 @@ enum err council_plan_known(struct council *council, const struct council_plan *
 {
     TRY(holdings_reserve(council->holdings, plan->fragments_count));
     council->plan = *plan;
+    council->seats.sync = plan->sync;
+    council->seats.fragments_count = plan->fragments_count;
+    council->wire.shards_counts = plan->shards_counts;
     if (epoch_sealed(council->epoch))
         sync_seal(plan->sync);
     return ERR_OK;
@@ -948,16 +560,63 @@ enum err council_plan_known(struct council *council, const struct council_plan *
 bool council_votes(const struct council *council)
 {
     const struct view *view = council->conf.view;
-    return view->self != VIEW_NOBODY && view->members[view->self].voter &&
-           vote_doubt(council->conf.vote) == VOTE_SURE;
+    return view->self != VIEW_NOBODY && view->members[view->self].voter && vote_doubt(council->conf.vote) == VOTE_SURE;
 }
 
-bool council_sealed(const struct council *council)
+bool council_silent(const struct council *council, uint32_t member)
 {
-    return epoch_sealed(council->epoch);
+    return seats_silent(&council->seats, member);
 }
 
-const char *council_doing(const struct council *council)
+uint64_t council_sealed_ms(const struct council *council)
 {
-    return epoch_state_name(epoch_state(council->epoch));
+    return council->sealed_ms;
+}
+
+uint32_t council_voters(const struct council *council, uint32_t *heard)
+{
+    *heard = seats_voters_heard(&council->seats);
+    return record_voters(last(council));
+}
+
+/* Appends the names of voters: of those who have not promised yet, or of those who lack something. */
+static void add_names(const struct council *council, bool lacking, char *text, size_t text_bytes)
+{
+    const struct view *view = council->conf.view;
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct view_member *member = &view->members[i];
+        bool named = !lacking && member->used && member->voter && !epoch_promised(council->epoch, member->id);
+        for (uint32_t k = 0; lacking && member->used && k < council->lacking_count; k++)
+            named |= council->lacking[k] == member->id;
+        size_t at = strlen(text);
+        if (named)
+            snprintf(text + at, text_bytes - at, " %s", member->name);
+    }
+}
+
+void council_waits(const struct council *council, char *text, size_t text_bytes)
+{
+    uint32_t proposer = view_slot(council->conf.view, epoch_ballot_id(vote_last(council->conf.vote)->promised));
+    text[0] = '\0';
+    if (council->sealed_ms == 0)
+        return;
+    switch (epoch_state(council->epoch)) {
+    case EPOCH_PREPARING:
+        snprintf(text, text_bytes, "an answer of");
+        add_names(council, false, text, text_bytes);
+        break;
+    case EPOCH_COMPOSING:
+        snprintf(text, text_bytes,
+                 council->lacking_count > 0 ? "what the next record rests on to be fetched by"
+                                            : "what those hold who might take part");
+        add_names(council, true, text, text_bytes);
+        break;
+    case EPOCH_ACCEPTING: snprintf(text, text_bytes, "a majority to accept the next record"); break;
+    default:
+        if (proposer != VIEW_NOBODY && proposer != council->conf.view->self)
+            snprintf(text, text_bytes, "island %s, which proposes it", council->conf.view->members[proposer].name);
+        else
+            snprintf(text, text_bytes, "our turn to propose it");
+        break;
+    }
 }

@@ -1,10 +1,11 @@
 /*
- * council: this island's voice in who takes part: the messages of net/epoch in and out, the votes made durable, what the
- * others hold, who is silent, and what is wanted of the members. Private to peers/, but for its looking in.
+ * council: this island's voice in who takes part: the messages of net/epoch in and out, the votes made durable, what
+ * the others hold, who is silent, and what is wanted of the members. Private to peers/, but for its looking in.
  *
  * It decides nothing itself: net/epoch has the rules of voting, net/compose those of what the next record says. What is
- * decided is kept on disk and posted (EVENT_EPOCH); the engine takes it, changes over, and calls council_begin(). Of the
- * protocol's core it seals, and says what a draft wants to carry, and does nothing else to it. Only the loop's thread.
+ * decided is kept on disk and posted (EVENT_EPOCH); the engine takes it, changes over, and calls council_begin(). Of
+ * the protocol's core it seals, and says what a draft wants to carry, and does nothing else to it. Only the loop's
+ * thread.
  */
 #ifndef DAEMON_PEERS_COUNCIL_H
 #define DAEMON_PEERS_COUNCIL_H
@@ -84,11 +85,13 @@ ERR_MUST_CHECK enum err council_enrol(struct council *council, const struct reco
 /* ---- looking in ---- */
 /* Whether this island may vote: it is a voter, and its disk is not in doubt. */
 bool council_votes(const struct council *council);
-/* Sealed: the next epoch is being decided. */
-bool council_sealed(const struct council *council);
+/* Since when the next epoch is being decided, so that nothing is made; 0: it is not. */
+uint64_t council_sealed_ms(const struct council *council);
+/* What that waits for, and whom: into `text`; "" if it is not being decided. */
+void council_waits(const struct council *council, char *text, size_t text_bytes);
+/* How many vote, and how many of them are heard, us among them. */
+uint32_t council_voters(const struct council *council, uint32_t *heard);
 /* Whether a majority of the voters does not hear the member. */
 bool council_silent(const struct council *council, uint32_t member);
-/* What it is doing about the next record: net/epoch.h's state, for status. */
-const char *council_doing(const struct council *council);
 
 #endif

@@ -148,18 +148,18 @@ void holdings_answer(struct holdings *holdings, uint32_t id, struct wire_epoch *
         i++;
     if (i == ANSWERS_MAX || !of_use(holdings, answer))
         return;
-    struct answer *place = &holdings->answers[i];
-    drop(place);
-    place->id = id;
-    place->said = *answer;
+    /* It is the caller's until it is kept, since what it goes on to read lies in the same memory. */
+    struct answer kept = {.id = id, .said = *answer};
+    if (spread(holdings, &kept) != ERR_OK) {
+        mem_free(kept.fragments);
+        mem_free(kept.results);
+        return;
+    }
     memset(answer->memory, 0, sizeof answer->memory);
+    drop(&holdings->answers[i]);
+    holdings->answers[i] = kept;
     if (i == holdings->answers_count)
         holdings->answers_count++;
-    if (spread(holdings, place) != ERR_OK) {
-        drop(place);
-        *place = holdings->answers[--holdings->answers_count];
-        holdings->answers[holdings->answers_count] = (struct answer){0};
-    }
 }
 
 const struct compose_holding *holdings_answered(struct holdings *holdings, const struct epoch *epoch, uint32_t *count)

@@ -1,6 +1,6 @@
 /*
- * holdings: what this island holds, as a seal tells it, and what members answered to our own ballot, as net/compose takes
- * it. Private to peers/.
+ * holdings: what this island holds, as a seal tells it, and what members answered to our own ballot, as net/compose
+ * takes it. Private to peers/.
  *
  * One answer a member is kept, the last one; answers to another ballot do not count. Only the loop's thread.
  */

@@ -103,9 +103,8 @@ enum err objects_plan_known(struct objects *objects, const struct peers_plan *pl
 
 enum err objects_members(struct objects *objects, uint32_t slots)
 {
-    uint32_t transfers = objects->plan.plan != NULL
-                             ? transfers_of(objects->plan.plan->plan->fragments_count, slots)
-                             : transfers_before_plan(slots);
+    uint32_t transfers = objects->plan.plan != NULL ? transfers_of(objects->plan.plan->plan->fragments_count, slots)
+                                                    : transfers_before_plan(slots);
     TRY(ways_grow(objects->ways, slots));
     return xfer_grow(objects->xfer, slots, transfers, transfers);
 }
@@ -322,8 +321,7 @@ static bool servable(const struct objects *objects, const struct wire_key *key)
 {
     if (objects->plan.plan == NULL)
         return false;
-    return key->kind == WIRE_PLAN ||
-           key->fragment < objects->plan.plan->plan->fragments_count;
+    return key->kind == WIRE_PLAN || key->fragment < objects->plan.plan->plan->fragments_count;
 }
 
 /* A peer asks for an object. */

@@ -12,32 +12,19 @@
 #include "daemon/peers/doorway.h"
 #include "daemon/peers/impostors.h"
 #include "daemon/peers/objects.h"
+#include "daemon/peers/pulse.h"
+#include "daemon/peers/report.h"
 #include "daemon/peers/rows.h"
 #include "daemon/rules.h"
 #include "net/link.h"
 
 /*
  * BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
- * HELLO_AGAIN: greetings are repeated until both sides know the same of each other. BEATS_KEPT: as many heartbeats may
- * be on their way to be answered, one every few milliseconds.
+ * HELLO_AGAIN: greetings are repeated until both sides know the same of each other.
  */
-enum {
-    BEAT_MS = 1000,
-    SILENT_MS = 2500,
-    HELLO_AGAIN_MS = 1000,
-    ANNOUNCE_GAP_MS = 3,
-    PLAN_AGAIN_MS = 2000,
-    BEATS_KEPT = 256
-};
+enum { BEAT_MS = 1000, SILENT_MS = 2500, HELLO_AGAIN_MS = 1000, ANNOUNCE_GAP_MS = 3, PLAN_AGAIN_MS = 2000 };
 /* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
-enum { ANYONE_SAID_MS = 5000, TOO_FAR_SAID_MS = 60000 };
-
-/* What an island last said of itself. */
-struct report {
-    uint64_t step, tokens;
-    uint32_t loss_milli, tokens_per_s, trainer;
-};
 
 struct peer {
     bool greeted; /* a hello of the present session was accepted */
@@ -45,18 +32,13 @@ struct peer {
     uint64_t session;
     uint64_t since_ms; /* its slot is its own */
     uint64_t heard_ms, hello_ms, beat_ms;
-    uint64_t sequence_in, sequence_in_ms; /* last heartbeat received */
-    uint64_t sequence_out;                /* last one sent */
-    uint64_t beats_ms[BEATS_KEPT];        /* when it and those before it went, by sequence */
-    uint32_t rtt_ms;
+    struct pulse pulse;
     bool plan_known;
     struct digest plan_id;
     struct report report;
     struct rows_said *said; /* [fragments]: what we last told it */
-    uint32_t refresh;           /* next fragment to repeat */
+    uint32_t refresh;       /* next fragment to repeat */
     struct log_limit refused_said, malformed_said, diverged_said, plan_said;
-    uint64_t too_far_ms; /* since when it says that it is further than it can be; 0: it does not */
-    bool too_far_said;
     struct twins twins;
     bool refused;                 /* it, or we, would not talk: not a matter of time */
     char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
@@ -70,12 +52,12 @@ struct peers {
     struct objects *objects;
     struct council *council;
     struct doorway *doorway;
-    bool draining; /* we are leaving the run, or have left it */
-    struct peer *peers;     /* [room], by slot */
+    bool draining;      /* we are leaving the run, or have left it */
+    struct peer *peers; /* [room], by slot */
     uint32_t room;
-    struct bitset silent;   /* not heard for as long as the configuration allows */
-    uint64_t pause_ms;      /* between heartbeats */
-    uint64_t silent_ms;     /* one who is silent so long is not up */
+    struct bitset silent; /* not heard for as long as the configuration allows */
+    uint64_t pause_ms;    /* between heartbeats */
+    uint64_t silent_ms;   /* one who is silent so long is not up */
     bool announce;
     uint64_t announce_ms;
     uint64_t plan_ms;   /* when to ask for the plan (again) */
@@ -109,11 +91,6 @@ static const char *name_of(const struct peers *peers, uint32_t peer)
 static bool is_other(const struct peers *peers, uint32_t i)
 {
     return i != self_of(peers) && peers->conf.view->members[i].used;
-}
-
-static void post_peer(struct peers *peers, enum sync_event_type type, uint32_t member)
-{
-    event_post_sync(peers->conf.events, &(struct sync_event){.type = type, .member = member});
 }
 
 /* ---- set-up ---- */
@@ -210,8 +187,8 @@ enum err peers_new(const struct peers_conf *conf, struct peers **out)
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *peers, "peers", &peers));
     peers->conf = *conf;
-    peers->now_ms = env_mono_ms();
-    peers->pause_ms = conf->conf->away_ms / 4 < BEAT_MS ? conf->conf->away_ms / 4 : BEAT_MS;
+    peers->now_ms = conf->start_ms;
+    peers->pause_ms = conf->conf->away_ms / 3 < BEAT_MS ? conf->conf->away_ms / 3 : BEAT_MS;
     peers->silent_ms = SILENT_MS < conf->conf->away_ms ? SILENT_MS : 3 * conf->conf->away_ms / 4;
     TRY_OUT(make_room(peers));
     TRY_OUT(open_links(peers));
@@ -273,12 +250,9 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     struct peer *peer = &peers->peers[i];
     struct wire_heartbeat *beat = &peers->out.heartbeat;
     beat_fill(&peers->conf, &peers->plan, &peers->silent, &peers->out);
-    beat->sequence = ++peer->sequence_out;
-    beat->echo = peer->sequence_in;
-    beat->echo_delay_ms = (uint32_t)(peers->now_ms - peer->sequence_in_ms);
+    pulse_out(&peer->pulse, beat, peers->now_ms);
     if (peers->plan.sync != NULL)
         rows_fill(peers->plan.sync, fragments_of(peers), peer->said, &peer->refresh, beat);
-    peer->beats_ms[peer->sequence_out % BEATS_KEPT] = peers->now_ms;
     peer->beat_ms = peers->now_ms + peers->pause_ms;
     say(peers, i);
 }
@@ -290,41 +264,27 @@ void peers_announce(struct peers *peers)
 
 /* ---- who is there ---- */
 
-static void refuse(struct peers *peers, uint32_t i, const char *reason)
+/* True, and it is refused, if there is a reason. */
+static bool refuse(struct peers *peers, uint32_t i, const char *reason)
 {
     struct peer *peer = &peers->peers[i];
+    if (reason == NULL)
+        return false;
     if (log_limit_pass(&peer->refused_said, peers->now_ms, REFUSED_SAID_MS))
         log_error("island %s is refused: %s", name_of(peers, i), reason);
     snprintf(peer->note, sizeof peer->note, "%s", reason);
     peer->refused = true;
     peer->greeted = false;
-}
-
-static bool plan_agrees(struct peers *peers, uint32_t i, bool known, const struct digest *theirs)
-{
-    if (!known || peers->plan.plan == NULL || digest_equal(theirs, &peers->plan.plan->plan->digest))
-        return true;
-    refuse(peers, i, "its model has other tensors; the trainers must register the same in the same order");
-    return false;
-}
-
-static bool hello_fits(struct peers *peers, uint32_t i, const struct wire_hello *hello)
-{
-    if (!digest_equal(&hello->run_id, &peers->conf.spec->digest))
-        refuse(peers, i, "it has another run spec; give every island the same file");
-    else if (hello->island != peers->conf.view->members[i].id || strcmp(hello->name, name_of(peers, i)) != 0)
-        refuse(peers, i, "its name is not the one its key stands for");
-    else
-        return plan_agrees(peers, i, hello->plan_known, &hello->plan_id);
-    return false;
+    return true;
 }
 
 static void peer_up(struct peers *peers, uint32_t i)
 {
     struct peer *peer = &peers->peers[i];
+    peer->up = true;
     if (peer->said != NULL)
         memset(peer->said, 0xff, fragments_of(peers) * sizeof *peer->said); /* nothing it was told counts any more */
-    post_peer(peers, SYNC_EV_PEER_UP, i);
+    event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = i});
     council_up(peers->council, i, true, peers->now_ms);
     peers->announce = true;
     peer->beat_ms = 0;
@@ -334,7 +294,7 @@ static void peer_gone(struct peers *peers, uint32_t i)
 {
     struct peer *peer = &peers->peers[i];
     if (peer->up) {
-        post_peer(peers, SYNC_EV_PEER_DOWN, i);
+        event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_PEER_DOWN, .member = i});
         council_up(peers->council, i, false, peers->now_ms);
     }
     peer->up = false;
@@ -352,7 +312,8 @@ enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
     peers->plan = *plan;
     for (uint32_t i = 0; i < members_of(peers); i++) {
         struct peer *peer = &peers->peers[i];
-        if (!peer->greeted || !is_other(peers, i) || !plan_agrees(peers, i, peer->plan_known, &peer->plan_id))
+        if (!peer->greeted || !is_other(peers, i) ||
+            refuse(peers, i, beat_plan_misfit(&peers->plan, peer->plan_known, &peer->plan_id)))
             continue;
         send_hello(peers, i); /* again, now with the plan */
         if (peer->up)
@@ -386,12 +347,8 @@ enum err peers_members(struct peers *peers, const struct view_changes *changes)
         else if (bitset_has(&changes->added, i) || bitset_has(&changes->changed, i))
             TRY(set_member(peers, i));
     }
-    return ERR_OK;
-}
-
-void peers_drop_incoming(struct peers *peers)
-{
     objects_begin_epoch(peers->objects);
+    return ERR_OK;
 }
 
 enum err peers_begin_epoch(struct peers *peers)
@@ -437,7 +394,7 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
                                 .uplink = hello->uplink,
                                 .owner_wish = hello->owner_wish,
                                 .draining = hello->draining};
-    if (!hello_fits(peers, i, hello))
+    if (refuse(peers, i, beat_misfit(&peers->conf, &peers->plan, i, hello)))
         return;
     council_said(peers->council, i, &said);
     bool restarted = peer->session != hello->session;
@@ -453,8 +410,8 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
     peer->heard_ms = peers->now_ms;
     if (restarted) {
         /* What it said before is void. */
-        peer->sequence_in = peer->sequence_in_ms = 0;
-        peer->report = (struct report){0};
+        pulse_restart(&peer->pulse);
+        report_restart(&peer->report);
         objects_reset(peers->objects, i);
         peer_gone(peers, i);
     }
@@ -463,7 +420,6 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
     if (restarted || (again && peers->now_ms >= peer->hello_ms))
         send_hello(peers, i);
     if (restarted || !was_up) {
-        peer->up = true;
         log_info("island %s is here (%s)", name_of(peers, i), hello->software);
         peer_up(peers, i);
     }
@@ -478,21 +434,10 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
         return;
     }
     peer->heard_ms = peers->now_ms;
-    if (beat->sequence <= peer->sequence_in)
-        return; /* overtaken on its way: what it says was taken back since */
-    peer->sequence_in = beat->sequence;
-    peer->sequence_in_ms = peers->now_ms;
-    uint64_t ago = peer->sequence_out - beat->echo; /* many are on their way at a time where that is long */
-    uint64_t sent_ms = peer->beats_ms[beat->echo % BEATS_KEPT];
-    if (beat->echo > 0 && ago < BEATS_KEPT && peers->now_ms >= sent_ms + beat->echo_delay_ms)
-        peer->rtt_ms = (uint32_t)(peers->now_ms - sent_ms - beat->echo_delay_ms);
-    peer->report = (struct report){.step = beat->step,
-                                   .tokens = beat->tokens,
-                                   .loss_milli = beat->loss_milli,
-                                   .tokens_per_s = beat->tokens_per_s,
-                                   .trainer = beat->trainer};
+    if (!pulse_in(&peer->pulse, beat, peers->now_ms))
+        return;
+    report_take(&peer->report, beat);
     if (!peer->up) {
-        peer->up = true;
         log_info("island %s is back", name_of(peers, i));
         peer_up(peers, i);
     }
@@ -622,7 +567,7 @@ void peers_look(struct peers *peers, uint64_t now_ms)
         case LINK_MALFORMED:
             if (event.peer < members_of(peers))
                 malformed(peers, event.peer, event.text);
-            else if (log_limit_pass(&peers->anyone_said, peers->now_ms, ANYONE_SAID_MS))
+            else if (log_limit_pass(&peers->anyone_said, peers->now_ms, MALFORMED_SAID_MS))
                 log_error("an island sent something we drop: %s", event.text);
             break;
         }
@@ -659,8 +604,8 @@ static void look_after(struct peers *peers, uint32_t i)
     if (peer->greeted && peers->now_ms >= peer->beat_ms)
         send_heartbeat(peers, i);
     if (peer->up && peers->now_ms > peer->heard_ms + peers->silent_ms) {
-        log_warn("island %s has not been heard of for %.1f s; training goes on",
-                 name_of(peers, i), (double)(peers->now_ms - peer->heard_ms) / 1000);
+        log_warn("island %s has not been heard of for %.1f s; training goes on", name_of(peers, i),
+                 (double)(peers->now_ms - peer->heard_ms) / 1000);
         snprintf(peer->note, sizeof peer->note, "silent");
         peer_gone(peers, i);
     }
@@ -755,7 +700,7 @@ void peers_bye(struct peers *peers, const char *reason)
 bool peers_heard(const struct peers *peers)
 {
     for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i) && (!peers->peers[i].up || peers->peers[i].sequence_in == 0))
+        if (is_other(peers, i) && (!peers->peers[i].up || peers->peers[i].pulse.in == 0))
             return false;
     return true;
 }
@@ -765,22 +710,6 @@ bool peers_receiving(const struct peers *peers, const struct wire_key *key)
     return objects_receiving(peers->objects, key);
 }
 
-/* Who was away for long does not know the rounds yet that brought the others so far. */
-static void judge_step(struct peers *peers, uint32_t i, bool too_far)
-{
-    struct peer *peer = &peers->peers[i];
-    if (!too_far || !peer->up)
-        peer->too_far_ms = 0;
-    else if (peer->too_far_ms == 0)
-        peer->too_far_ms = peers->now_ms;
-    if (peer->too_far_ms == 0 || peer->too_far_said || peers->now_ms < peer->too_far_ms + TOO_FAR_SAID_MS)
-        return;
-    peer->too_far_said = true;
-    log_warn("island %s says that it is at step %" PRIu64 ", further than the rounds that we know of can have brought "
-             "it: not followed",
-             name_of(peers, i), peer->report.step);
-}
-
 uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
 {
     uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
@@ -788,10 +717,8 @@ uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
     uint64_t most = rules_furthest(peers->conf.spec, fragments_of(peers), known > own_step ? known : own_step);
     for (uint32_t i = 0; i < members_of(peers); i++) {
         struct peer *peer = &peers->peers[i];
-        uint64_t step = peer->report.step;
-        if (is_other(peers, i) && peer->up && step > furthest && step <= most)
-            furthest = step;
-        judge_step(peers, i, step > most);
+        if (is_other(peers, i))
+            furthest = report_furthest(&peer->report, name_of(peers, i), peer->up, furthest, most, peers->now_ms);
     }
     return furthest < last ? furthest : last;
 }
@@ -821,7 +748,7 @@ struct peer_info peers_info(const struct peers *peers, uint32_t i)
                               .note = peer->note,
                               .heard_ms = peer->heard_ms,
                               .twins_ms = peer->twins.seen_ms,
-                              .rtt_ms = peer->rtt_ms,
+                              .rtt_ms = peer->pulse.rtt_ms,
                               .step = peer->report.step,
                               .tokens = peer->report.tokens,
                               .loss_milli = peer->report.loss_milli,

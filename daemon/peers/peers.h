@@ -25,12 +25,10 @@ void peers_free(struct peers *peers);
 /* The others learn of it. */
 ERR_MUST_CHECK enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan);
 
-/* Writes at most `items_max` items to poll; returns how many there are. */
-/* Members came, changed or went, and the view follows them: connections follow. The slots of those who went may be
+/* A new epoch, before the core goes over to it. Members came, changed or went, and the view follows them: connections
+ * follow, and what is on its way in is of parts that are none any more. The slots of those who went may be
  * released after it. ERR_NOMEM and others: the daemon cannot go on. */
 ERR_MUST_CHECK enum err peers_members(struct peers *peers, const struct view_changes *changes);
-/* A new epoch begins: what is on its way in is of parts that are none any more. Before the core goes over to it. */
-void peers_drop_incoming(struct peers *peers);
 /* The core has gone over to the newest record, and the next one may be decided. */
 ERR_MUST_CHECK enum err peers_begin_epoch(struct peers *peers);
 /* Borrowed. */
@@ -43,6 +41,7 @@ bool peers_draining(const struct peers *peers);
 /* On which we listen; 0: we do not. */
 unsigned peers_port(const struct peers *peers);
 
+/* Writes at most `items_max` items to poll; returns how many there are. */
 size_t peers_poll(const struct peers *peers, zmq_pollitem_t *items, size_t items_max);
 /* Microseconds until something may be sent that waits for its turn on the line; 0: nothing waits. */
 uint64_t peers_wait_us(const struct peers *peers);

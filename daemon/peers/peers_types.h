@@ -26,13 +26,14 @@
 struct peers_conf {
     const struct dconf *conf;
     const struct runspec *spec;
-    const struct view *view;   /* follows the newest record of the chain */
+    const struct view *view; /* follows the newest record of the chain */
     const struct chain *chain;
     const struct ident *ident;
     struct vote *vote;
     struct events *events;
     const struct trainer *trainer;
-    uint64_t session; /* random, of this daemon process */
+    uint64_t session;  /* random, of this daemon process */
+    uint64_t start_ms; /* of the daemon */
 };
 
 /* What is there once the run's plan is known; all borrowed. */
@@ -42,7 +43,7 @@ struct peers_plan {
     const struct parts *parts;
     struct ledger *ledger;
     struct slots *slots;
-    struct sync *sync; /* read, and sealed, by nobody but the council */
+    struct sync *sync;             /* read, and sealed, by nobody but the council */
     const uint32_t *shards_counts; /* per fragment */
     const struct rounds *rounds;
 };

@@ -139,6 +139,45 @@ enum err apply_open(const struct desk *desk, const struct ledger_key *key, struc
     return err;
 }
 
+/* ---- what the ledger has already ---- */
+
+/* The result of a part that the record names, or the first that can be applied. */
+static bool find_held(const struct desk *desk, uint32_t f, uint64_t version, const struct chain_part *part,
+                      struct ledger_key *out)
+{
+    struct ledger_key keys[LEDGER_RESULTS_MAX];
+    size_t count = ledger_list(desk->conf.ledger, f, version, keys, LEDGER_RESULTS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        struct result result;
+        if (keys[i].owner != part->owner || keys[i].epoch != part->epoch ||
+            (part->carried && !digest_equal(&keys[i].digest, &part->digest)) ||
+            apply_open(desk, &keys[i], &result) != ERR_OK)
+            continue;
+        result_close(&result);
+        *out = keys[i];
+        return true;
+    }
+    return false;
+}
+
+void apply_post_held(struct desk *desk, uint32_t f)
+{
+    struct chain_part parts[CHAIN_PARTS_MAX];
+    uint64_t next = desk->fragments[f].state.version + 1;
+    uint32_t count = desk_parts(desk, f, next, parts);
+    for (uint32_t p = 0; p < count; p++) {
+        struct ledger_key key;
+        if (find_held(desk, f, next, &parts[p], &key))
+            desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
+                                                 .fragment = f,
+                                                 .version = next,
+                                                 .epoch = key.epoch,
+                                                 .owner = key.owner,
+                                                 .hash = key.digest,
+                                                 .member = SYNC_NOBODY});
+    }
+}
+
 /* ---- a result came in ---- */
 
 static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
@@ -279,7 +318,7 @@ static void done_hash(struct job *job)
     event_post(desk->conf.events,
                &(struct event){.type = EVENT_COUNTED, .fragment = j->f, .shards = apply->fragments[j->f].counted});
     desk_post(desk, &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = j->f, .hash = state->hash});
-    desk_post_held(desk, j->f);
+    apply_post_held(desk, j->f);
     job_pool_give(&apply->hashes, j);
 }
 

@@ -33,6 +33,11 @@ void apply_tick(struct apply *apply);
  * there is nothing to close. Any thread. */
 ERR_MUST_CHECK enum err apply_open(const struct desk *desk, const struct ledger_key *key, struct result *out);
 
+/* Fragment `f` has come to a new version, or an epoch has begun: results of the next version that the ledger has
+ * already, from before a crash or kept beside an older state, are told, so that others hear of them and nobody fetches
+ * or makes them again; but for those that cannot be applied, which are fetched. */
+void apply_post_held(struct desk *desk, uint32_t f);
+
 /* Whether a result's step and numbers may be those of this run. ERR_PROTO: they make no sense. */
 ERR_MUST_CHECK enum err apply_check(const struct desk *desk, const struct wire_meta *meta);
 /* The numbers of an outer step, as its result brings them; with CO2's staleness penalty, if the run has it, from

@@ -250,27 +250,3 @@ struct ledger_key desk_result(const struct desk *desk, uint32_t f, uint64_t vers
         key.digest = (struct digest){{0}};
     return key;
 }
-
-void desk_post_held(struct desk *desk, uint32_t f)
-{
-    struct chain_part parts[CHAIN_PARTS_MAX];
-    uint64_t next = desk->fragments[f].state.version + 1;
-    uint32_t count = desk_parts(desk, f, next, parts);
-    for (uint32_t p = 0; p < count; p++) {
-        struct ledger_key key = {.fragment = f,
-                                 .version = next,
-                                 .epoch = parts[p].epoch,
-                                 .owner = parts[p].owner,
-                                 .digest = parts[p].digest};
-        bool there = parts[p].carried ? ledger_has(desk->conf.ledger, &key)
-                                      : results_find(desk->conf.ledger, f, next, key.epoch, key.owner, &key);
-        if (there)
-            desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
-                                                 .fragment = f,
-                                                 .version = next,
-                                                 .epoch = key.epoch,
-                                                 .owner = key.owner,
-                                                 .hash = key.digest,
-                                                 .member = SYNC_NOBODY});
-    }
-}

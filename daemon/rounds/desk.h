@@ -101,9 +101,6 @@ ERR_MUST_CHECK enum err desk_check_object(const struct desk *desk, const struct 
 /* What became of an object that came in: for its sender. */
 void desk_judged(struct desk *desk, uint32_t peer, const struct wire_key *key, enum wire_done done);
 void desk_post(struct desk *desk, const struct sync_event *event);
-/* Fragment `f` has come to a new version: results of the next one that the ledger has already, from before a crash or
- * kept beside an older state, are told, so that others hear of them and nobody fetches or makes them again. */
-void desk_post_held(struct desk *desk, uint32_t f);
 /* Which result of a part is to be applied: the one that the core holds, or, where it holds none, the first one that the
  * ledger has. */
 struct ledger_key desk_result(const struct desk *desk, uint32_t f, uint64_t version, const struct chain_part *part);

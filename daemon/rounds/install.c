@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "daemon/rounds/apply.h"
 #include "daemon/rounds/recover.h"
 #include "daemon/state/state_object.h"
 
@@ -84,7 +85,7 @@ static void installed(const struct install_job *j)
         desk_judged(desk, j->peer, &j->key, WIRE_RECEIVED);
     desk_post(desk, &(struct sync_event){
                         .type = SYNC_EV_INSTALLED, .fragment = f, .version = j->state.version, .hash = j->state.hash});
-    desk_post_held(desk, f);
+    apply_post_held(desk, f);
 }
 
 static void done_install(struct job *job)

@@ -65,7 +65,7 @@ void rounds_free(struct rounds *rounds)
 
 void rounds_post_held(struct rounds *rounds, uint32_t f)
 {
-    desk_post_held(&rounds->desk, f);
+    apply_post_held(&rounds->desk, f);
 }
 
 enum err rounds_members(struct rounds *rounds, uint32_t count)

@@ -43,6 +43,7 @@ struct ledger {
     struct ledger_index index;
     bool unsynced;
     bool doubtful; /* a flush of the last segment failed: nothing more goes there */
+    bool lost;     /* a segment with records was put aside, and nothing was appended since */
 };
 
 /* ---- segments ---- */
@@ -192,10 +193,12 @@ static enum err open_segment(struct ledger *ledger, uint64_t number)
                                                       : err_set_errno(ERR_IO, "%s: cannot open", path);
     if (err != ERR_OK && fd >= 0)
         close(fd);
-    if (err == ERR_CONF && status.st_size == LEDGER_SEGMENT_HEADER)
+    if (err == ERR_CONF && status.st_size == LEDGER_SEGMENT_HEADER) {
         err = drop_empty(path);
-    else if (err == ERR_CORRUPT)
+    } else if (err == ERR_CORRUPT) {
+        ledger->lost |= status.st_size > LEDGER_SEGMENT_HEADER;
         err = put_aside(path);
+    }
     mem_free(path);
     return err;
 }
@@ -353,6 +356,7 @@ static enum err append_locked(struct ledger *ledger, struct ledger_entry *entry,
     }
     last->bytes = ledger_record_end(entry->offset, entry->bytes);
     ledger->unsynced = true;
+    ledger->lost = false;
     return ERR_OK;
 }
 
@@ -399,7 +403,7 @@ uint64_t ledger_at(struct ledger *ledger)
 {
     uint64_t at = 0;
     pthread_mutex_lock(&ledger->lock);
-    if (ledger->segments_count > 0) {
+    if (ledger->segments_count > 0 && !ledger->lost) {
         const struct segment *last = &ledger->segments[ledger->segments_count - 1];
         at = last->number << AT_BITS | (last->bytes & (((uint64_t)1 << AT_BITS) - 1));
     }

@@ -36,7 +36,8 @@ struct ledger_conf {
 ERR_MUST_CHECK enum err ledger_open(const struct ledger_conf *conf, struct ledger **out);
 void ledger_close(struct ledger *ledger);
 
-/* How far it reaches: what is appended later is further, and a folder that has lost something reaches less far. */
+/* How far it reaches: what is appended later is further, and a folder that has lost records at its end, or a whole
+ * file, reaches less far; after the latter nowhere, 0, until something is appended. */
 uint64_t ledger_at(struct ledger *ledger);
 
 /* Flushes everything appended so far. */

@@ -51,14 +51,16 @@ static void read_boot(struct vote *vote)
         close(fd);
 }
 
-/* False: there is none of this boot, or it is damaged. */
+/* False: there is none of this boot, or it is damaged. Takes no memory: to have none is no reason to doubt a disk. */
 static bool read_mark(const struct vote *vote, struct mark *mark)
 {
-    char *data = NULL;
-    size_t bytes;
-    bool good = fsio_read(vote->mark_path, MARK_BYTES, &data, &bytes) == ERR_OK && bytes == MARK_BYTES;
+    uint8_t data[MARK_BYTES + 1];
+    int fd = open(vote->mark_path, O_RDONLY | O_CLOEXEC);
+    bool good = fd >= 0 && read(fd, data, sizeof data) == (ssize_t)MARK_BYTES;
+    if (fd >= 0)
+        close(fd);
     if (good) {
-        struct bytes_reader reader = bytes_reader_init(data, bytes);
+        struct bytes_reader reader = bytes_reader_init(data, MARK_BYTES);
         struct digest digest = digest_of(data, MARK_BODY_BYTES);
         good = bytes_get_u32(&reader) == MARK_MAGIC && bytes_get_u32(&reader) == VOTE_VERSION &&
                memcmp(bytes_get(&reader, BOOT_BYTES), vote->boot, BOOT_BYTES) == 0 && vote->boot[0] != '\0';
@@ -68,7 +70,6 @@ static bool read_mark(const struct vote *vote, struct mark *mark)
         mark->ledger_at = bytes_get_u64(&reader);
         good = good && memcmp(bytes_get(&reader, DIGEST_BYTES), digest.byte, DIGEST_BYTES) == 0;
     }
-    mem_free(data);
     return good;
 }
 
@@ -274,6 +275,8 @@ enum err vote_mark(struct vote *vote, uint64_t ledger_at)
 
 enum err vote_settle(struct vote *vote)
 {
+    TRY(write_mark(vote)); /* without one the next start would be in doubt again, after it has voted */
     vote->doubt = VOTE_SURE;
-    return write_mark(vote);
+    vote->why = "";
+    return ERR_OK;
 }

@@ -31,7 +31,7 @@ struct vote_conf {
 
 struct vote;
 
-/* `ledger_at`: how far the ledger reaches as it was found (ledger_position()). ERR_CORRUPT: the file is damaged, with
+/* `ledger_at`: how far the ledger reaches as it was found (ledger_at()). ERR_CORRUPT: the file is damaged, with
  * the remedy; ERR_IO, ERR_NOMEM. */
 ERR_MUST_CHECK enum err vote_open(const struct vote_conf *conf, uint64_t ledger_at, struct vote **out);
 /* NULL is fine. */
@@ -50,7 +50,7 @@ ERR_MUST_CHECK enum err vote_save(struct vote *vote, const struct epoch_vote *la
 /* The ledger is durable up to here: said before anyone is told that a result is held. A mark that cannot be written is
  * ERR_IO: then nothing may be told. */
 ERR_MUST_CHECK enum err vote_mark(struct vote *vote, uint64_t ledger_at);
-/* The doubt is over. */
+/* The doubt is over. ERR_IO: it is not, since the mark cannot be written. */
 ERR_MUST_CHECK enum err vote_settle(struct vote *vote);
 
 #endif

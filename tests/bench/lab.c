@@ -46,6 +46,7 @@ struct lab {
     const struct kern *kern;
     struct kern_dev *dev;
     struct model_plan *plan;
+    struct chain *chain;
     struct parts parts;
     struct codec *codec;
     struct island island[LAB_ISLANDS_MAX];
@@ -120,8 +121,9 @@ static enum err make_plan(struct lab *lab)
     static const uint64_t weights[LAB_ISLANDS_MAX] = {1, 1, 1, 1, 1, 1, 1, 1};
     enum err err = model_plan_new(&lab->conf->spec, rows, (uint32_t)model->tensors_count, &lab->plan);
     mem_free(rows);
+    lab->chain = err == ERR_OK ? shares_chain(weights, lab->conf->islands) : NULL;
     if (err == ERR_OK)
-        lab->parts = (struct parts){.plan = lab->plan->plan, .map = shardmap_of(weights, lab->conf->islands)};
+        lab->parts = (struct parts){.plan = lab->plan->plan, .chain = lab->chain};
     return err;
 }
 
@@ -263,6 +265,7 @@ static void clean_up(struct lab *lab)
     mem_free(lab->tokens);
     mem_free(lab->targets);
     codec_free(lab->codec);
+    chain_free(lab->chain);
     model_plan_free(lab->plan);
     if (lab->dev != NULL)
         lab->kern->close(lab->dev);

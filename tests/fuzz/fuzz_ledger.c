@@ -77,7 +77,7 @@ static void live(void)
         for (uint32_t s = 0; s < MEMBERS; s++) {
             struct result_copy *copy = &good[v * MEMBERS + s];
             struct ledger_map map;
-            check(results_find(rig->ledger, 0, v + 1, s, &copy->key), "no result");
+            check(rig_find(rig, 0, v + 1, s, &copy->key), "no result");
             check(ledger_map(rig->ledger, &copy->key, &map) == ERR_OK && map.bytes <= sizeof copy->byte, "no object");
             copy->bytes = map.bytes;
             memcpy(copy->byte, map.object, map.bytes);
@@ -287,13 +287,13 @@ static void use(struct ledger *ledger, const struct hostile *hostile)
     struct ledger_key key = made_result(1, 77, 0, 1, object, sizeof object);
     struct ledger_commit commit = {.fragment = 1, .version = 77, .parts_count = 1};
     const uint64_t versions[RIG_FRAGMENTS] = {0, 0};
-    struct bitset shards = bitset_first(MEMBERS);
     check_good(ledger, hostile);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
         for (uint64_t v = 0; v < VERSIONS + 2; v++) {
-            struct bitset held = results_held(ledger, f, v, MEMBERS);
-            held = results_counting(ledger, f, v, &held, SELF);
-            held = results_counting(ledger, f, v, &shards, SELF);
+            uint64_t known = results_counting(ledger, f, v, UINT64_MAX, rig_id(SELF), false);
+            uint64_t lost = results_counting(ledger, f, v, UINT64_MAX, rig_id(SELF), true);
+            check((known & ~lost) == 0, "what is lost counts less");
+            check(results_counting(ledger, f, v, 0, rig_id(SELF), true) == 0, "a shard counts that was not asked for");
         }
     uint64_t records = ledger_stats(ledger).records + !ledger_has(ledger, &key);
     check(ledger_append(ledger, &key, object, sizeof object, true) == ERR_OK, "cannot append");

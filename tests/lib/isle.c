@@ -5,7 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/fsio.h"
 #include "common/mem.h"
+#include "daemon/peers/council.h"
 #include "daemon/rules.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/testlib.h"
@@ -54,15 +56,6 @@ static void make_view(const struct isle_run *run, struct view *view)
     assert_ok(view_new(entries, run->count, &run->spec.digest, isle_names[0], view));
 }
 
-struct digest isle_view_id(const struct isle_run *run)
-{
-    struct view view;
-    make_view(run, &view);
-    struct digest id = view.id;
-    view_free(&view);
-    return id;
-}
-
 uint64_t isle_run_tag(const struct isle_run *run)
 {
     struct view view;
@@ -106,24 +99,40 @@ struct peers_conf isle_peers_conf(const struct isle *isle, uint64_t session)
 {
     return (struct peers_conf){.conf = &isle->conf,
                                .spec = &isle->run->spec,
-                               .view = &isle->view,
+                               .view = &isle->charter.view,
+                               .chain = isle->charter.chain,
+                               .vote = isle->vote,
                                .ident = &isle->run->idents[isle->self],
                                .events = isle->events,
                                .trainer = isle->trainer,
-                               .session = session};
+                               .session = session,
+                               .start_ms = isle->now_ms};
+}
+
+/* Its mark lies where the sockets do. A disk of a test is not in doubt, unless that is what the test is about. */
+static void open_vote(struct isle *isle)
+{
+    char mark[400];
+    snprintf(mark, sizeof mark, "%s/vote.mark", isle->conf.run_folder);
+    struct vote_conf conf = {.folder = isle->conf.state_folder, .mark = mark};
+    assert_ok(fsio_mkdirs(isle->conf.run_folder, 0755));
+    assert_ok(vote_open(&conf, ledger_at(isle->ledger), &isle->vote));
+    if (!isle->run->doubt && vote_doubt(isle->vote) != VOTE_SURE)
+        assert_ok(vote_settle(isle->vote));
 }
 
 static void open_parts(struct isle *isle)
 {
     struct ledger_conf ledger = {.folder = isle->conf.state_folder,
                                  .run_id = isle->run->spec.digest,
-                                 .nonce = isle->run->spec.digest.byte,
+                                 .nonce = isle->charter.view.nonce,
                                  .segment_bytes = isle->conf.ledger_segment,
                                  .keep_bytes = isle->conf.ledger_keep};
     struct trainer_conf trainer = {
-        .conf = &isle->conf, .spec = &isle->run->spec, .view = &isle->view, .events = NULL, .start_ms = isle->now_ms};
+        .conf = &isle->conf, .spec = &isle->run->spec, .view = &isle->charter.view, .start_ms = isle->now_ms};
     assert_ok(events_new(&isle->events));
     assert_ok(ledger_open(&ledger, &isle->ledger));
+    open_vote(isle);
     assert_ok(jobs_new((int)isle->conf.job_threads, 0, &isle->jobs));
     trainer.events = isle->events;
     assert_ok(trainer_new(&trainer, &isle->trainer));
@@ -143,7 +152,7 @@ struct isle *isle_open(struct isle_run *run, uint32_t self, const struct conf_ov
     isle->beats = calloc(ISLE_BEATS_MAX, sizeof *isle->beats);
     assert_true(isle->seen != NULL && isle->beats != NULL);
     assert_ok(dconf_load(isle_conf(run, self), overrides, overrides_count, &isle->conf));
-    assert_ok(dconf_view(&isle->conf, &run->idents[self], &run->spec.digest, &isle->view));
+    assert_ok(charter_open(&isle->conf, &run->idents[self], &run->spec, &isle->charter));
     open_parts(isle);
     for (size_t i = 0; i < WATCHED_MAX; i++)
         if (isles[i] == NULL) {
@@ -169,7 +178,8 @@ void isle_close(struct isle *isle)
     model_plan_free(isle->plan);
     ledger_close(isle->ledger);
     events_free(isle->events);
-    view_free(&isle->view);
+    vote_close(isle->vote);
+    charter_close(&isle->charter);
     conf_deinit(&dconf_schema, &isle->conf);
     free(isle->seen);
     free(isle->beats);
@@ -194,24 +204,24 @@ struct model_plan *isle_model_plan(const struct isle_run *run)
 
 static void make_sync(struct isle *isle)
 {
-    struct bitset shards[ISLE_FRAGMENTS];
+    bool votes = council_votes(peers_council(isle->peers));
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
-        shards[f] = parts_owners(&isle->parts, f, 1);
+        isle->shards_counts[f] = isle->plan->plan->fragments[f].shards_count;
     struct sync_conf conf = {
-        .self = isle->self,
-        .members_count = isle->run->count,
+        .chain = isle->charter.chain,
         .fragments_count = ISLE_FRAGMENTS,
-        .shards = shards,
-        .rule = {.quorum = (uint32_t)isle->run->spec.quorum, .grace_ms = isle->run->spec.grace_ms}};
+        .shards_counts = isle->shards_counts,
+        .rule = {.quorum = (uint32_t)isle->run->spec.quorum, .grace_ms = isle->run->spec.grace_ms},
+        .view = charter_sync_view(&isle->charter, votes)};
     assert_ok(sync_new(&conf, &isle->sync));
 }
 
 static void make_rounds(struct isle *isle)
 {
     struct rounds_conf conf = {.spec = &isle->run->spec,
-                               .view = &isle->view,
+                               .view = &isle->charter.view,
                                .ident = &isle->run->idents[isle->self],
-                               .nonce = isle->run->spec.digest.byte,
+                               .nonce = isle->charter.view.nonce,
                                .plan = isle->plan,
                                .parts = &isle->parts,
                                .folder = isle->conf.state_folder,
@@ -231,7 +241,7 @@ void isle_make_plan(struct isle *isle)
     isle->plan = isle_model_plan(run);
     struct replica_conf replica = {
         .plan = isle->plan->plan, .outer = rules_outer(&run->spec), .choice = rules_codec(&run->spec)};
-    isle->parts = (struct parts){.plan = isle->plan->plan, .map = shardmap_of(run->uplinks, run->count)};
+    isle->parts = (struct parts){.plan = isle->plan->plan, .chain = isle->charter.chain};
     assert_ok(events_reserve(isle->events, ISLE_FRAGMENTS, run->count));
     assert_ok(replica_new(&replica, &isle->replica));
     struct slots_conf slots = {
@@ -249,6 +259,7 @@ struct peers_plan isle_peers_plan(const struct isle *isle)
                                .ledger = isle->ledger,
                                .slots = isle->slots,
                                .sync = isle->sync,
+                               .shards_counts = isle->shards_counts,
                                .rounds = isle->rounds};
 }
 

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "common/env.h"
+#include "daemon/charter.h"
 #include "daemon/dconf.h"
 #include "daemon/event.h"
 #include "daemon/jobs.h"
@@ -22,6 +23,7 @@
 #include "daemon/state/model_plan.h"
 #include "daemon/state/replica.h"
 #include "daemon/state/slots.h"
+#include "daemon/state/vote.h"
 #include "daemon/trainer/trainer.h"
 #include "net/link.h"
 
@@ -39,6 +41,7 @@ struct isle_run {
     struct ident idents[ISLE_MAX]; /* of islands a, b, c */
     char addresses[ISLE_MAX][32];  /* where each listens; "": it dials out */
     uint64_t uplinks[ISLE_MAX];    /* bit/s */
+    bool doubt;                    /* disks are as vote_open() finds them; else none is in doubt */
 };
 
 /* `sync`: lines of the run spec's [sync] and after. */
@@ -46,8 +49,6 @@ struct isle_run *isle_run_new(const char *name, uint32_t count, const char *sync
 /* Its islands are closed before. */
 void isle_run_free(struct isle_run *run);
 extern const char *const isle_names[ISLE_MAX];
-/* The membership's digest. */
-struct digest isle_view_id(const struct isle_run *run);
 /* What headers carry. */
 uint64_t isle_run_tag(const struct isle_run *run);
 /* Gives island i a free port of its own to listen on. */
@@ -63,14 +64,16 @@ struct isle {
     uint64_t now_ms;
     bool engine; /* the core is stepped with what is posted for it, and its orders are carried out */
     struct dconf conf;
-    struct view view;
+    struct charter charter;
     struct events *events;
     struct jobs *jobs;
     struct ledger *ledger;
+    struct vote *vote;
     struct trainer *trainer;
     struct peers *peers;
     /* NULL before isle_know_plan() */
     struct model_plan *plan;
+    uint32_t shards_counts[ISLE_FRAGMENTS];
     struct parts parts;
     struct replica *replica;
     struct slots *slots;

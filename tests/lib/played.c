@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/wire_epoch.h"
 #include "tests/lib/testlib.h"
 
 enum { PIECE_BYTES = 64 << 10, CONTROL_MAX = 64, BULK_MAX = 32 };
@@ -77,7 +78,7 @@ static void take_in(struct played *played)
             struct played_bulk *to = &played->bulk[(played->bulk_head + played->bulk_count++) % BULK_MAX];
             to->bytes = message.bytes;
             memcpy(to->payload, message.payload, message.bytes);
-        } else if (type != WIRE_BULK_HELLO) {
+        } else if (type != WIRE_BULK_HELLO && !wire_is_epoch(type)) {
             struct played_control *to =
                 &played->control[(played->control_head + played->control_count++) % CONTROL_MAX];
             to->type = type;
@@ -148,7 +149,6 @@ struct wire_hello *played_hello(struct played *played)
     struct wire_hello *hello = &played->out.hello;
     played->out.type = WIRE_HELLO;
     *hello = (struct wire_hello){.run_id = played->run->spec.digest,
-                                 .view_id = isle_view_id(played->run),
                                  .session = played->session,
                                  .island = played->self,
                                  .window_kib = 1024};
@@ -168,6 +168,19 @@ struct wire_heartbeat *played_beat(struct played *played)
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
         beat->fragments[f].fragment = f;
     return beat;
+}
+
+void played_holds(struct wire_heartbeat *beat, uint32_t f, uint32_t owner, const struct digest *digest)
+{
+    struct wire_fragment *row = &beat->fragments[f];
+    if (row->held_count == 0)
+        row->held_first = beat->held_count;
+    assert_int_equal(row->held_first + row->held_count, beat->held_count); /* a row's stand together */
+    assert_true(beat->held_count < WIRE_HELD_MAX);
+    struct wire_held *held = &beat->held[beat->held_count++];
+    row->held_count++;
+    held->owner = owner;
+    memcpy(held->tag, digest->byte, sizeof held->tag);
 }
 
 void played_say(struct played *played, uint32_t to)

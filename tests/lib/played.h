@@ -40,6 +40,8 @@ const char *played_connection_key(const struct ident *ident);
 /* Puts a good greeting, or heartbeat over all fragments, into `out`. */
 struct wire_hello *played_hello(struct played *played);
 struct wire_heartbeat *played_beat(struct played *played);
+/* The island says in it that it holds a result of the version after its own. */
+void played_holds(struct wire_heartbeat *beat, uint32_t f, uint32_t owner, const struct digest *digest);
 /* Says what is in `out`, or a message about an object; waits for a connection if there is none yet. */
 void played_say(struct played *played, uint32_t to);
 void played_say_done(struct played *played, uint32_t to, const struct wire_key *key, enum wire_done status);

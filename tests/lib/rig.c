@@ -8,6 +8,7 @@
 
 #include "daemon/rules.h"
 #include "daemon/state/state_object.h"
+#include "tests/lib/roster.h"
 #include "tests/lib/shares.h"
 
 enum { DEADLINE_MS = 10000, STEPS_A_ROUND = 10, TOKENS_A_ROUND = 1000, LEDGER_BYTES = 16 << 20 };
@@ -33,15 +34,30 @@ static void read_spec(struct rig *rig)
     assert_ok(runspec_parse(text, "rig", &rig->spec));
 }
 
+static void update_view(struct rig *rig)
+{
+    struct view_changes changes;
+    assert_ok(view_update(&rig->view, chain_last(rig->chain), chain_last_digest(rig->chain),
+                          rig_ident(rig->conf.self)->key, &changes));
+    assert_int_equal(rig->view.self, rig->conf.self);
+}
+
 static void make_view(struct rig *rig)
 {
     assert_in_range(rig->conf.members, 1, RIG_MEMBERS_MAX);
+    struct record record = shares_record((const uint64_t[RIG_MEMBERS_MAX]){1, 1, 1}, rig->conf.members);
     for (uint32_t i = 0; i < rig->conf.members; i++) {
-        rig->members[i] = (struct view_member){.used = true, .id = i, .uplink = 1};
-        snprintf(rig->members[i].name, sizeof rig->members[i].name, "%s", names[i]);
-        memcpy(rig->members[i].key, rig_ident(i)->key, IDENT_KEY_BYTES);
+        rig->ids[i] = rig_id(i);
+        snprintf(record.members[i].name, sizeof record.members[i].name, "%s", names[i]);
+        memcpy(record.members[i].key, rig_ident(i)->key, IDENT_KEY_BYTES);
     }
-    rig->view = (struct view){.members = rig->members, .count = rig->conf.members, .self = rig->conf.self};
+    if (rig->conf.map != NULL)
+        record.map = *rig->conf.map;
+    assert_ok(chain_new(&rig->chain));
+    assert_ok(view_init(NULL, 0, &rig->view));
+    roster_add(rig->chain, &record);
+    update_view(rig);
+    rig->view.shares = rig->spec.digest;
 }
 
 static struct replica *new_replica(const struct rig *rig)
@@ -61,14 +77,14 @@ static struct replica *new_replica(const struct rig *rig)
 
 static void open_sync(struct rig *rig)
 {
-    struct bitset shards[RIG_FRAGMENTS];
+    uint32_t shards[RIG_FRAGMENTS];
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
-        shards[f] = parts_owners(&rig->parts, f, 1);
-    struct sync_conf conf = {.self = rig->conf.self,
-                             .members_count = rig->conf.members,
+        shards[f] = rig->plan->plan->fragments[f].shards_count;
+    struct sync_conf conf = {.chain = rig->chain,
                              .fragments_count = RIG_FRAGMENTS,
-                             .shards = shards,
-                             .rule = {.quorum = (uint32_t)rig->spec.quorum, .grace_ms = rig->spec.grace_ms}};
+                             .shards_counts = shards,
+                             .rule = {.quorum = (uint32_t)rig->spec.quorum, .grace_ms = rig->spec.grace_ms},
+                             .view = roster_view(rig->chain, rig->conf.self, rig->ids, rig->conf.members)};
     assert_ok(sync_new(&conf, &rig->sync));
 }
 
@@ -101,11 +117,12 @@ static void open_rounds(struct rig *rig)
 static void recover(struct rig *rig, uint32_t f)
 {
     bool known;
-    assert_ok(rounds_recover(rig->rounds, f, &known, &rig->results[f]));
+    assert_ok(rounds_recover(rig->rounds, f, &known));
     if (!known)
         return;
     const struct store_fragment *state = rounds_state(rig->rounds, f);
-    sync_restore(rig->sync, f, state->version, &state->hash, &rig->results[f]);
+    sync_restore(rig->sync, f, state->version, &state->hash);
+    rounds_post_held(rig->rounds, f);
 }
 
 struct rig *rig_open(const struct rig_conf *conf)
@@ -127,8 +144,7 @@ struct rig *rig_open(const struct rig_conf *conf)
     assert_ok(model_plan_new(&rig->spec, tensors, sizeof tensors / sizeof tensors[0], &rig->plan));
     assert_int_equal(rig->plan->plan->fragments_count, RIG_FRAGMENTS);
     assert_ok(events_reserve(rig->events, RIG_FRAGMENTS, conf->members));
-    rig->parts = (struct parts){.plan = rig->plan->plan,
-                                .map = shardmap_of((const uint64_t[RIG_MEMBERS_MAX]){1, 1, 1}, conf->members)};
+    rig->parts = (struct parts){.plan = rig->plan->plan, .chain = rig->chain};
     rig->replica = new_replica(rig);
     open_sync(rig);
     open_rounds(rig);
@@ -139,6 +155,7 @@ struct rig *rig_open(const struct rig_conf *conf)
         recover(rig, f);
     }
     rounds_tick(rig->rounds, rig->now_ms, 0);
+    rig_drain(rig);
     return rig;
 }
 
@@ -159,6 +176,8 @@ void rig_close(struct rig *rig)
     jobs_free(rig->jobs);
     rounds_free(rig->rounds);
     sync_free(rig->sync);
+    view_free(&rig->view);
+    chain_free(rig->chain);
     slots_free(rig->slots);
     replica_free(rig->replica);
     model_plan_free(rig->plan);
@@ -234,7 +253,7 @@ static void started(struct rig *rig, const struct event *event)
     if (!event->start.initial || sync_known(rig->sync, f))
         return;
     rounds_begin(rig->rounds, f, &event->start.hash);
-    sync_restore(rig->sync, f, 0, &event->start.hash, &(struct bitset){{0}});
+    sync_restore(rig->sync, f, 0, &event->start.hash);
 }
 
 /* As the trainer's memory remembers it. */
@@ -246,11 +265,47 @@ static void counted(struct rig *rig, const struct event *event)
             snapshot->counted_tokens[s] = snapshot->tokens;
 }
 
+/* All others say that they hold what we hold of the version after ours. */
+static void confirm(struct rig *rig, uint32_t f)
+{
+    static struct wire_heartbeat beat;
+    struct sync_peer_fragment own = sync_own(rig->sync, f);
+    const struct chain_part *parts;
+    uint32_t count = sync_parts(rig->sync, f, &parts), held = 0;
+    struct digest digest;
+    bool acknowledged;
+    memset(&beat, 0, sizeof beat);
+    for (uint32_t p = 0; p < count; p++) {
+        if (!sync_held(rig->sync, f, p, &digest, &acknowledged))
+            continue;
+        beat.held[held].owner = parts[p].owner;
+        memcpy(beat.held[held++].tag, digest.byte, WIRE_TAG_BYTES);
+    }
+    for (uint32_t i = 0; i < rig->conf.members; i++) {
+        struct wire_fragment *said = &rig->said[i][f];
+        if (i == rig->conf.self || !sync_up(rig->sync, i) || sync_own(rig->sync, f).version != own.version)
+            continue;
+        if (said->version != own.version)
+            *said = (struct wire_fragment){.fragment = f, .version = own.version, .hash = own.hash, .hash_known = true};
+        beat.taking_part = true;
+        beat.epoch = rig->view.epoch;
+        beat.fragments_count = 1;
+        beat.fragments[0] = *said;
+        beat.fragments[0].held_first = 0;
+        beat.fragments[0].held_count = beat.held_count = held;
+        rig_step(rig, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = &beat});
+    }
+}
+
 static void handle(struct rig *rig, const struct event *event)
 {
     uint32_t f = event->fragment;
     switch (event->type) {
-    case EVENT_SYNC: rig_step(rig, &event->sync); break;
+    case EVENT_SYNC:
+        rig_step(rig, &event->sync);
+        if (event->sync.type == SYNC_EV_STORED && !rig->alone)
+            confirm(rig, f);
+        break;
     case EVENT_ENCODED:
         rig_step(rig,
                  &(struct sync_event){.type = event->err == ERR_OK ? SYNC_EV_ENCODED : SYNC_EV_REFUSED, .fragment = f});
@@ -305,6 +360,20 @@ void rig_tick(struct rig *rig, uint64_t later_ms)
     rig_step(rig, &(struct sync_event){.type = SYNC_EV_TICK});
     rig_drain(rig);
     rounds_tick(rig->rounds, rig->now_ms, 0);
+    rig_drain(rig);
+}
+
+void rig_epoch(struct rig *rig, struct record *record)
+{
+    struct sync_action action;
+    roster_add(rig->chain, record);
+    update_view(rig);
+    struct sync_view view = roster_view(rig->chain, rig->conf.self, rig->ids, rig->conf.members);
+    assert_ok(sync_begin_epoch(rig->sync, &view, rig->now_ms));
+    while (sync_action(rig->sync, &action))
+        carry_out(rig, &action);
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
+        rounds_post_held(rig->rounds, f);
     rig_drain(rig);
 }
 
@@ -443,6 +512,7 @@ void rig_hear(struct rig *rig, uint32_t member)
     static struct wire_heartbeat beat;
     memset(&beat, 0, sizeof beat);
     beat.taking_part = true;
+    beat.epoch = rig->view.epoch;
     beat.fragments_count = RIG_FRAGMENTS;
     memcpy(beat.fragments, rig->said[member], sizeof rig->said[member]);
     if (!sync_up(rig->sync, member))
@@ -451,14 +521,31 @@ void rig_hear(struct rig *rig, uint32_t member)
     rig_drain(rig);
 }
 
+void rig_greet(struct rig *rig)
+{
+    for (uint32_t i = 0; i < rig->conf.members; i++) {
+        for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+            struct sync_peer_fragment own = sync_own(rig->sync, f);
+            rig->said[i][f] = (struct wire_fragment){
+                .fragment = f, .version = own.version, .hash = own.hash, .hash_known = own.hash_known};
+        }
+        if (i != rig->conf.self)
+            rig_hear(rig, i);
+    }
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
+        confirm(rig, f);
+    rig_drain(rig);
+}
+
 static void seal_pattern(const struct rig *rig, const struct wire_key *key, const struct wire_meta *meta, float amount,
                          struct rig_object *out)
 {
-    struct plan_shard range = rig_shard(rig, key->fragment, key->owner);
-    size_t count = (size_t)(range.end - range.begin);
+    struct chain_part part;
+    assert_true(parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &part) < CHAIN_PARTS_MAX);
+    size_t count = replica_values(rig->replica, key->fragment, part.shards);
     float *values = calloc(count, sizeof *values);
     assert_non_null(values);
-    rig_pattern(values, count, key->version * 7 + key->island, amount);
+    rig_pattern(values, count, key->version * 7 + roster_number(key->island), amount);
     rig_seal(rig, key, meta, values, count, out);
     free(values);
 }
@@ -470,8 +557,9 @@ void rig_contribution(const struct rig *rig, uint32_t f, uint32_t member, uint64
     struct wire_key key = {.kind = WIRE_CONTRIBUTION,
                            .fragment = f,
                            .version = state->version + 1,
-                           .owner = rig->conf.self,
-                           .island = member};
+                           .epoch = rig->view.epoch,
+                           .owner = rig_id(rig->conf.self),
+                           .island = rig_id(member)};
     struct wire_meta meta = {.tokens = tokens, .step = key.version * STEPS_A_ROUND, .base_hash = state->hash};
     seal_pattern(rig, &key, &meta, amount, out);
 }
@@ -479,7 +567,9 @@ void rig_contribution(const struct rig *rig, uint32_t f, uint32_t member, uint64
 /* Of what a member contributed to a part: ours is the one we encoded last; the others' we never see. */
 static struct digest contribution_digest(const struct rig *rig, const struct wire_key *key, uint32_t member)
 {
-    const struct slot *slot = slots_out(rig->slots, key->fragment, key->owner);
+    struct chain_part part;
+    uint32_t p = parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &part);
+    const struct slot *slot = slots_out(rig->slots, key->fragment, p);
     struct wire_object what;
     if (member == rig->conf.self && slot->version == key->version &&
         wire_object_peek(slot->data, slot->bytes, &what) == ERR_OK)
@@ -492,12 +582,13 @@ void rig_result(const struct rig *rig, uint32_t f, uint32_t shard, const struct 
 {
     const struct store_fragment *state = rounds_state(rig->rounds, f);
     struct wire_key key = {
-        .kind = WIRE_RESULT, .fragment = f, .version = state->version + 1, .owner = shard, .island = shard};
+        .kind = WIRE_RESULT, .fragment = f, .version = state->version + 1, .epoch = rig->view.epoch};
+    key.owner = key.island = rig_id(shard);
     uint8_t contributors[RIG_MEMBERS_MAX * WIRE_CONTRIBUTOR_BYTES];
     struct wire_meta meta = {.step = key.version * STEPS_A_ROUND, .contributors = contributors};
     for (uint32_t i = 0; i < rig->conf.members; i++) {
         struct wire_contributor contributor = {
-            .id = i, .tokens = TOKENS_A_ROUND, .digest = contribution_digest(rig, &key, i)};
+            .id = rig_id(i), .tokens = TOKENS_A_ROUND, .digest = contribution_digest(rig, &key, i)};
         if (bitset_has(members, i))
             wire_contributor_put(contributors, meta.contributors_count++, &contributor);
     }
@@ -524,7 +615,10 @@ void rig_bring(struct rig *rig, uint32_t peer, const struct rig_object *object)
     if (key->kind == WIRE_CONTRIBUTION) {
         lay(rig, slots_in(rig->slots, key->fragment, peer), object);
     } else if (key->kind == WIRE_RESULT) {
-        lay(rig, slots_result(rig->slots, key->fragment, shares_part(&rig->parts, key->fragment, key->owner)), object);
+        struct chain_part part;
+        uint32_t p = parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &part);
+        assert_true(p < CHAIN_PARTS_MAX);
+        lay(rig, slots_result(rig->slots, key->fragment, p), object);
     } else {
         assert_ok(slots_take_state(rig->slots, key->fragment, object->bytes, &state));
         memcpy(state, object->byte, object->bytes);
@@ -659,6 +753,19 @@ void rig_assert_set(const struct bitset *set, struct bitset want)
     for (uint32_t i = 0; i < WIRE_MEMBERS_MAX; i++)
         if (bitset_has(set, i) != bitset_has(&want, i))
             fail_msg("%u is %s the set", i, bitset_has(set, i) ? "in" : "not in");
+}
+
+void rig_assert_held(const struct rig *rig, uint32_t f, struct bitset want)
+{
+    const struct chain_part *parts;
+    uint32_t count = sync_parts(rig->sync, f, &parts);
+    struct bitset held = {{0}};
+    struct digest digest;
+    bool acknowledged;
+    for (uint32_t p = 0; p < count; p++)
+        if (parts[p].epoch == rig->view.epoch && sync_held(rig->sync, f, p, &digest, &acknowledged))
+            bitset_add(&held, roster_number(parts[p].owner));
+    rig_assert_set(&held, want);
 }
 
 bool rig_all_zero(const float *values, size_t count)

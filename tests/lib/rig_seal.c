@@ -5,6 +5,12 @@
 
 #include "daemon/rules.h"
 #include "tests/lib/mend.h"
+#include "tests/lib/roster.h"
+
+uint32_t rig_id(uint32_t member)
+{
+    return roster_id(member);
+}
 
 const struct ident *rig_ident(uint32_t member)
 {
@@ -19,7 +25,7 @@ void rig_seal(const struct rig *rig, const struct wire_key *key, const struct wi
 {
     struct codec *codec;
     size_t frame_bytes, fault;
-    struct plan_share share;
+    struct chain_part of;
     struct digest digest;
     struct codec_part part = {.count = count, .choice = rules_codec(&rig->spec)};
     struct vec_source source = {.minuend = values};
@@ -27,10 +33,10 @@ void rig_seal(const struct rig *rig, const struct wire_key *key, const struct wi
     assert_ok(codec_new(0, &codec));
     assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(out->byte), &frame_bytes, &fault));
     codec_free(codec);
-    replica_share(rig->replica, key->fragment, key->owner, &share);
-    struct wire_object what = {.key = *key, .shards = bitset_word(&share.shards)};
+    assert_true(parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &of) < CHAIN_PARTS_MAX);
+    struct wire_object what = {.key = *key, .shards = of.shards};
     memcpy(what.nonce, rig->spec.digest.byte, sizeof what.nonce);
-    const struct ident *ident = key->kind == WIRE_RESULT ? rig_ident(key->owner) : NULL;
+    const struct ident *ident = key->kind == WIRE_RESULT ? rig_ident(roster_number(key->owner)) : NULL;
     out->key = *key;
     assert_ok(wire_object_seal(&what, meta, ident, out->byte, frame_bytes, &out->bytes, &digest));
 }
@@ -54,8 +60,8 @@ void rig_seal_again(struct rig_object *object, const struct wire_object *what, c
     if (meta->contributors_count > 0)
         memcpy(contributors, meta->contributors, (size_t)meta->contributors_count * WIRE_CONTRIBUTOR_BYTES);
     moved.contributors = contributors;
-    assert_ok(wire_object_seal(what, &moved, what->key.kind == WIRE_RESULT ? rig_ident(object->key.owner) : NULL,
-                               object->byte, frame_bytes, &object->bytes, &digest));
+    const struct ident *ident = what->key.kind == WIRE_RESULT ? rig_ident(roster_number(object->key.owner)) : NULL;
+    assert_ok(wire_object_seal(what, &moved, ident, object->byte, frame_bytes, &object->bytes, &digest));
 }
 
 void rig_spoil(struct rig_object *object)
@@ -80,8 +86,25 @@ void rig_append(const struct rig *rig, const struct rig_object *object)
     assert_ok(ledger_append(rig->ledger, &key, object->byte, object->bytes, false));
 }
 
+bool rig_find(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner, struct ledger_key *key)
+{
+    return results_find(rig->ledger, f, version, rig->view.epoch, rig_id(owner), key);
+}
+
+void rig_commit(const struct rig *rig, uint32_t f, uint64_t version)
+{
+    struct ledger_key keys[LEDGER_RESULTS_MAX];
+    struct ledger_commit commit = {.fragment = f, .version = version};
+    size_t count = ledger_list(rig->ledger, f, version, keys, LEDGER_RESULTS_MAX);
+    assert_in_range(count, 1, LEDGER_PARTS_MAX);
+    for (size_t i = 0; i < count; i++)
+        commit.parts[commit.parts_count++] =
+            (struct ledger_part){.epoch = keys[i].epoch, .owner = keys[i].owner, .digest = keys[i].digest};
+    assert_ok(ledger_append_commit(rig->ledger, &commit, false));
+}
+
 bool rig_has(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner)
 {
     struct ledger_key key;
-    return results_find(rig->ledger, f, version, owner, &key);
+    return rig_find(rig, f, version, owner, &key);
 }

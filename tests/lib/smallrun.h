@@ -17,7 +17,8 @@ enum { SMALLRUN_MEMBERS = 3, SMALLRUN_FRAGMENTS = 3, SMALLRUN_TENSORS = 5, SMALL
 struct smallrun {
     struct runspec spec;
     struct model_plan *plan;
-    struct parts parts; /* the last of three members owns half of everything */
+    struct chain *chain; /* record 0: the last of three members owns half of everything */
+    struct parts parts;
 };
 
 /* Fragment 0 is an embedding; 1 and 2 are layers of one shape. */

@@ -1,6 +1,7 @@
 #include "tests/lib/trainerrun.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -9,6 +10,7 @@
 #include "daemon/state/results.h"
 #include "net/ident.h"
 #include "net/wire_object.h"
+#include "tests/lib/roster.h"
 #include "tests/lib/shares.h"
 #include "tests/lib/testlib.h"
 
@@ -33,25 +35,34 @@ static void read_spec(struct trainerrun *run, const char *lines)
     assert_ok(runspec_parse(text, "the small run", &run->spec));
 }
 
+/* Ana, bob, who we are, and cyd; or bob alone. All own shards; bob's word is enough for a result to count. */
 static void make_view(struct trainerrun *run, uint32_t islands)
 {
-    static const char *const names[TRAINERRUN_ISLANDS] = {"bob", "ana", "cyd"};
+    static const char *const three[TRAINERRUN_ISLANDS] = {"ana", "bob", "cyd"}, *const one[] = {"bob"};
+    static const uint64_t weights[TRAINERRUN_ISLANDS] = {1, 1, 1};
     struct ident ident[TRAINERRUN_ISLANDS];
-    struct view_entry entries[TRAINERRUN_ISLANDS];
+    struct view_changes changes;
+    struct record record = shares_record(weights, islands);
+    uint32_t self = islands == 1 ? 0 : 1;
     for (uint32_t i = 0; i < islands; i++) {
         assert_ok(ident_generate(&ident[i]));
-        entries[i] = (struct view_entry){
-            .name = names[i], .address = "", .key_text = ident[i].public_text, .uplink = 1000000000};
+        snprintf(record.members[i].name, sizeof record.members[i].name, "%s", islands == 1 ? one[i] : three[i]);
+        memcpy(record.members[i].key, ident[i].key, IDENT_KEY_BYTES);
+        roster_role(&record, i, RECORD_OWNER, i == self);
+        run->ids[i] = roster_id(i);
     }
-    assert_ok(view_new(entries, islands, &run->spec.digest, names[0], &run->view));
+    assert_ok(chain_new(&run->chain));
+    roster_add(run->chain, &record);
+    assert_ok(view_init(NULL, 0, &run->view));
+    assert_ok(view_update(&run->view, chain_last(run->chain), chain_last_digest(run->chain), ident[self].key, &changes));
+    assert_int_equal(run->view.self, self);
 }
 
 static void make_replica(struct trainerrun *run)
 {
-    uint64_t weights[TRAINERRUN_ISLANDS] = {1, 1, 1};
     struct replica_conf conf = {
         .plan = run->plan->plan, .outer = rules_outer(&run->spec), .choice = rules_codec(&run->spec)};
-    run->parts = (struct parts){.plan = run->plan->plan, .map = shardmap_of(weights, run->view.count)};
+    run->parts = (struct parts){.plan = run->plan->plan, .chain = run->chain};
     assert_ok(replica_new(&conf, &run->replica));
     assert_ok(shares_cut(&run->parts, run->replica, run->view.self));
 }
@@ -81,6 +92,7 @@ void trainerrun_close(struct trainerrun *run)
     replica_free(run->replica);
     model_plan_free(run->plan);
     view_free(&run->view);
+    chain_free(run->chain);
     runspec_deinit(&run->spec);
 }
 
@@ -111,14 +123,14 @@ uint64_t trainerrun_due(uint32_t f, uint64_t step)
 
 void trainerrun_new_sync(struct trainerrun *run)
 {
-    struct bitset shards[TRAINERRUN_FRAGMENTS];
+    uint32_t shards[TRAINERRUN_FRAGMENTS];
     sync_free(run->sync);
     for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
-        shards[f] = parts_owners(&run->parts, f, 1);
-    struct sync_conf conf = {.self = run->view.self,
-                             .members_count = run->view.count,
+        shards[f] = run->plan->plan->fragments[f].shards_count;
+    struct sync_conf conf = {.chain = run->chain,
                              .fragments_count = TRAINERRUN_FRAGMENTS,
-                             .shards = shards};
+                             .shards_counts = shards,
+                             .view = roster_view(run->chain, run->view.self, run->ids, run->view.count)};
     assert_ok(sync_new(&conf, &run->sync));
 }
 
@@ -131,7 +143,7 @@ struct digest trainerrun_hash(uint32_t f, uint64_t version)
 void trainerrun_restore(struct trainerrun *run, uint32_t f, uint64_t version)
 {
     struct digest hash = trainerrun_hash(f, version);
-    sync_restore(run->sync, f, version, &hash, &(struct bitset){{0}});
+    sync_restore(run->sync, f, version, &hash);
 }
 
 void trainerrun_step(struct trainerrun *run, const struct sync_event *event)
@@ -154,22 +166,34 @@ void trainerrun_hear(struct trainerrun *run, uint32_t member, uint32_t f, uint64
 
 /* ---- the ledger ---- */
 
-void trainerrun_result(struct trainerrun *run, uint32_t f, uint64_t version, uint32_t shard,
-                       const struct bitset *counted)
+struct digest trainerrun_result(struct trainerrun *run, uint32_t f, uint64_t version, uint32_t owner,
+                                const struct bitset *counted)
 {
-    static uint8_t object[OBJECT_MAX], contributors[WIRE_MEMBERS_MAX * WIRE_CONTRIBUTOR_BYTES];
+    static uint8_t object[OBJECT_MAX], contributors[TRAINERRUN_ISLANDS * WIRE_CONTRIBUTOR_BYTES];
     struct ident ident;
-    struct wire_object what = {.shards = 1};
+    struct wire_object what = {.shards = shares_mask(&run->parts, f, owner)};
     struct wire_meta meta = {.step = trainerrun_due(f, 0) * version, .contributors = contributors};
     size_t bytes;
-    what.key =
-        (struct wire_key){.kind = WIRE_RESULT, .fragment = f, .version = version, .owner = shard, .island = shard};
-    for (uint32_t i = 0; i < WIRE_MEMBERS_MAX; i++)
+    what.key = (struct wire_key){.kind = WIRE_RESULT, .fragment = f, .version = version};
+    what.key.owner = what.key.island = run->ids[owner];
+    for (uint32_t i = 0; i < run->view.count; i++)
         if (bitset_has(counted, i))
             wire_contributor_put(contributors, meta.contributors_count++,
-                                 &(struct wire_contributor){.id = i, .tokens = 10});
+                                 &(struct wire_contributor){.id = run->ids[i], .tokens = 10});
     assert_ok(ident_generate(&ident));
     assert_ok(wire_object_seal(&what, &meta, &ident, object, 0, &bytes, &what.digest));
     struct ledger_key key = result_key(&what);
     assert_ok(ledger_append(run->ledger, &key, object, bytes, false));
+    return what.digest;
+}
+
+void trainerrun_commit(struct trainerrun *run, uint32_t f, uint64_t version)
+{
+    struct ledger_key keys[TRAINERRUN_ISLANDS];
+    struct ledger_commit commit = {.fragment = f, .version = version, .hash = trainerrun_hash(f, version)};
+    size_t count = ledger_list(run->ledger, f, version, keys, TRAINERRUN_ISLANDS);
+    for (size_t i = 0; i < count; i++)
+        commit.parts[commit.parts_count++] =
+            (struct ledger_part){.epoch = keys[i].epoch, .owner = keys[i].owner, .digest = keys[i].digest};
+    assert_ok(ledger_append_commit(run->ledger, &commit, false));
 }

@@ -168,7 +168,6 @@ static void order_apply(struct stage *stage, uint32_t f, uint64_t version)
 {
     size_t bytes;
     float *anchor = values_of(stage, f, &bytes);
-    struct bitset owners = parts_owners(&stage->run.parts, f, version);
     struct event event = {.type = EVENT_COUNTED, .fragment = f};
     if (!stage->applies)
         return;
@@ -178,8 +177,9 @@ static void order_apply(struct stage *stage, uint32_t f, uint64_t version)
         memcpy(anchor, stage->contribution[f], bytes);
         stage->counted_tokens[f] += stage->snapshot[f].tokens - stage->snapshot[f].counted_tokens[0];
     }
-    owners = results_counting(stage->run.ledger, f, version, &owners, stage->run.view.self);
-    event.shards = parts_shards(&stage->run.parts, f, version, &owners);
+    trainerrun_commit(&stage->run, f, version);
+    event.shards = results_counting(stage->run.ledger, f, version, parts_filled(stage->run.plan->plan, f),
+                                    stage->run.ids[stage->run.view.self], false);
     event_post(stage->events, &event);
     event_post_sync(stage->events,
                     &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = f, .hash = trainerrun_hash(f, version)});
@@ -188,13 +188,15 @@ static void order_apply(struct stage *stage, uint32_t f, uint64_t version)
 static void order_store(struct stage *stage, uint32_t f, uint64_t version)
 {
     struct bitset ourselves = {{0}};
-    bitset_add(&ourselves, stage->run.view.self);
-    trainerrun_result(&stage->run, f, version, stage->run.view.self, &ourselves);
+    uint32_t self = stage->run.view.self;
+    bitset_add(&ourselves, self);
+    struct digest digest = trainerrun_result(&stage->run, f, version, self, &ourselves);
     event_post_sync(stage->events, &(struct sync_event){.type = SYNC_EV_STORED,
                                                         .fragment = f,
                                                         .version = version,
-                                                        .owner = stage->run.view.self,
-                                                        .member = stage->run.view.self});
+                                                        .owner = stage->run.ids[self],
+                                                        .hash = digest,
+                                                        .member = self});
 }
 
 static void carry_out(struct stage *stage, const struct sync_action *action)
@@ -366,7 +368,7 @@ uint32_t stage_mode(const struct stage *stage, uint32_t f, uint32_t member)
 
 void stage_results(struct stage *stage, uint32_t f, const struct bitset *shards)
 {
-    struct bitset all = parts_owners(&stage->run.parts, f, 1);
+    struct bitset all = shares_owners(&stage->run.parts, f);
     uint64_t version = sync_own(stage->run.sync, f).version + 1;
     for (uint32_t s = 0; s < stage->run.view.count; s++) {
         struct bitset members = bitset_first(1);
@@ -374,8 +376,13 @@ void stage_results(struct stage *stage, uint32_t f, const struct bitset *shards)
             continue;
         if (bitset_has(shards, s))
             bitset_add(&members, stage->run.view.self);
-        trainerrun_result(&stage->run, f, version, s, &members);
-        stage_step(stage, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = f, .version = version, .owner = s});
+        struct digest digest = trainerrun_result(&stage->run, f, version, s, &members);
+        stage_step(stage, &(struct sync_event){.type = SYNC_EV_STORED,
+                                               .fragment = f,
+                                               .version = version,
+                                               .owner = stage->run.ids[s],
+                                               .hash = digest,
+                                               .member = s});
     }
 }
 

@@ -320,7 +320,7 @@ static void orders_for_one_that_is_gone_do_nothing(void **state)
 static void the_next_trainer_is_credited_with_nothing(void **state)
 {
     (void)state;
-    struct bitset all = parts_owners(&stage.run.parts, 0, 1);
+    struct bitset all = shares_owners(&stage.run.parts, 0);
     stage_train(&stage, true);
     stage_take_snapshot(&stage, 0, 6, 60, 3);
     leave_without_a_word(false);

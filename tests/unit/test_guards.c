@@ -23,7 +23,10 @@ struct frame {
 static struct parts parts_of_three(void)
 {
     static const uint64_t weights[MEMBERS] = {1, 1, 2};
-    return (struct parts){.plan = plan, .map = shardmap_of(weights, MEMBERS)};
+    static struct chain *chain;
+    if (chain == NULL)
+        chain = shares_chain(weights, MEMBERS);
+    return (struct parts){.plan = plan, .chain = chain};
 }
 
 static struct replica *restrained(struct codec_choice choice, float limit)

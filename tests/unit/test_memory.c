@@ -59,6 +59,7 @@ struct world {
     struct runspec spec;
     struct model_plan *plan;
     struct replica_conf conf;
+    struct chain *chain;
     struct parts parts;
     struct memory_conf whole;
     uint64_t tables; /* at most */
@@ -82,9 +83,10 @@ static void world_init(struct world *w, const struct row *row)
                                     .error_feedback = w->spec.error_feedback,
                                     .feedback_decay = 1,
                                     .outliers = rules_outliers(&w->spec)};
-    w->parts = (struct parts){.plan = w->plan->plan, .map = shardmap_of(weights, MEMBERS)};
+    w->chain = shares_chain(weights, MEMBERS);
+    w->parts = (struct parts){.plan = w->plan->plan, .chain = w->chain};
     w->whole = (struct memory_conf){
-        .replica = &w->conf, .parts = &w->parts, .members_count = MEMBERS, .self = SELF, .job_threads = THREADS};
+        .replica = &w->conf, .parts = &w->parts, .members_count = MEMBERS, .self = shares_id(&w->parts, SELF), .job_threads = THREADS};
     w->tables = (uint64_t)TABLE_BYTES * w->plan->plan->fragments_count * MEMBERS;
 }
 
@@ -93,6 +95,7 @@ static void world_deinit(struct world *w)
     slots_free(w->slots);
     jobs_free(w->jobs);
     replica_free(w->replica);
+    chain_free(w->chain);
     model_plan_free(w->plan);
     runspec_deinit(&w->spec);
 }

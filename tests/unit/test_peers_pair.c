@@ -227,8 +227,8 @@ static void two_islands_hear_how_the_other_stands_and_exchange_a_contribution(vo
     isle_know_plan(right);
     isle_wait(both_up());
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
-        sync_restore(left->sync, f, 10 + f, &hash, &(struct bitset){{0}});
-        sync_restore(right->sync, f, 10 + f, &hash, &(struct bitset){{0}});
+        sync_restore(left->sync, f, 10 + f, &hash);
+        sync_restore(right->sync, f, 10 + f, &hash);
     }
     left->now_ms = right->now_ms += ANNOUNCE_MS;
     peers_announce(left->peers);

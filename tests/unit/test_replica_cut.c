@@ -9,6 +9,7 @@
 #include "common/digest.h"
 #include "common/mem.h"
 #include "tests/lib/outofmem.h"
+#include "tests/lib/roster.h"
 #include "tests/lib/shares.h"
 #include "tests/lib/smallrun.h"
 
@@ -207,7 +208,13 @@ static void owners_that_change_lead_to_the_same_anchors(void **state)
 static struct digest after_rounds(const struct smallrun *run, const struct shardmap *map)
 {
     static struct world w;
-    const struct parts owners = {.plan = run->plan->plan, .map = *map};
+    static const uint64_t even[MEMBERS] = {1, 1, 1};
+    struct record record = shares_record(even, MEMBERS);
+    struct chain *chain;
+    record.map = *map;
+    assert_ok(chain_new(&chain));
+    roster_add(chain, &record);
+    const struct parts owners = {.plan = run->plan->plan, .chain = chain};
     struct chain_part all[CHAIN_PARTS_MAX];
     struct part parts[MEMBERS];
     struct digest_state digest;
@@ -215,7 +222,7 @@ static struct digest after_rounds(const struct smallrun *run, const struct shard
     digest_begin(&digest);
     w.run = run;
     for (uint32_t p = 0; p < count; p++)
-        parts[p] = (struct part){all[p].owner, all[p].shards, false};
+        parts[p] = (struct part){roster_number(all[p].owner), all[p].shards, false};
     for (uint32_t i = 0; i < MEMBERS; i++)
         w.members[i] = replica_of(run);
     cut(&w, parts, count);
@@ -240,6 +247,7 @@ static struct digest after_rounds(const struct smallrun *run, const struct shard
         digest_add(&digest, replica_residual(w.members[i], F), bytes);
         replica_free(w.members[i]);
     }
+    chain_free(chain);
     return digest_end(&digest);
 }
 
@@ -248,10 +256,10 @@ static void the_same_anchors_come_of_any_owners(void **state)
 {
     (void)state;
     struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
-    struct shardmap runs = run.parts.map, scattered = runs, alone = runs;
+    struct shardmap runs = chain_last(run.chain)->map, scattered = runs, alone = runs;
     for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++) {
-        scattered.owner[slot] = slot * slot % 7 % MEMBERS;
-        alone.owner[slot] = 1;
+        scattered.owner[slot] = roster_id(slot * slot % 7 % MEMBERS);
+        alone.owner[slot] = roster_id(1);
     }
     struct digest want = after_rounds(&run, &runs);
     for (size_t k = 0; k < 2; k++) {
@@ -472,6 +480,45 @@ static void a_mean_of_an_older_cut_moves_nothing(void **state)
     smallrun_free(&run);
 }
 
+/* Our result was applied, and what it left over is not known any more; what it held is not added again. */
+static void what_is_not_known_any_more_is_forgotten_shard_by_shard(void **state)
+{
+    (void)state;
+    static struct frame out;
+    struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
+    const uint64_t all = of_all(&run), ours = mask(2, 9), gone = mask(4, 6) | mask(8, 11);
+    const uint64_t masks[] = {ours, all & ~ours};
+    struct replica *one = replica_of(&run);
+    assert_ok(replica_cut(one, F, masks, 2, ours));
+    free(reduce_noise(&run, one, ours, 1, &out));
+    replica_commit_owner(one, F);
+    float *had = owner_residual(&run, one);
+    free(reduce_noise(&run, one, ours, 2, &out));
+    replica_forget_owner(one, F, all & ~ours); /* none of it is ours */
+    assert_residual(&run, one, all, had);
+    replica_forget_owner(one, F, gone);
+    assert_residual(&run, one, all & ~gone, had);
+    assert_residual(&run, one, gone, NULL);
+    assert_true(replica_owner_pending(one, F)); /* the mean that was made since stays what it is */
+    replica_commit_owner(one, F);
+    assert_false(replica_owner_pending(one, F));
+    float *moved = owner_residual(&run, one);
+    replica_forget_owner(one, F, 0);
+    assert_residual(&run, one, all, moved);
+    assert_true(norm_of(&run, moved) > 0);
+    replica_free(one);
+    free(had);
+    free(moved);
+    smallrun_free(&run);
+    run = smallrun_new("codec = fp32\n"); /* without residuals there is nothing to forget */
+    one = replica_of(&run);
+    assert_ok(replica_cut(one, F, masks, 2, ours));
+    replica_forget_owner(one, F, all);
+    assert_null(replica_owner_residual(one, F));
+    replica_free(one);
+    smallrun_free(&run);
+}
+
 /* ---- no memory ---- */
 
 struct starved {
@@ -527,6 +574,7 @@ int main(void)
         cmocka_unit_test(an_owners_residual_follows_the_shards_it_keeps),
         cmocka_unit_test(residuals_of_carried_shards_stay_untouched),
         cmocka_unit_test(a_mean_of_an_older_cut_moves_nothing),
+        cmocka_unit_test(what_is_not_known_any_more_is_forgotten_shard_by_shard),
         cmocka_unit_test(without_memory_the_cut_is_as_before),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@
 #include "daemon/state/results.h"
 #include "outer_opt/codec.h"
 
-enum { VALUES = CODEC_BLOCK, US = 2, OTHER = 0, THIRD = 5, VERSION = 7 };
+enum { VALUES = CODEC_BLOCK, US = 2, OTHER = 0, THIRD = 5, VERSION = 7, EPOCH = 4 };
 
 struct object {
     uint8_t bytes[8192];
@@ -42,13 +42,13 @@ static struct ledger *open_ledger(const char *name)
 
 /* A result whose numbers are all `number`, counting the islands of a list that ends with UINT32_MAX. The first has no
  * weight, as one that was left out. */
-static struct ledger_key make(uint32_t f, uint64_t version, uint32_t owner, float number, const uint32_t *islands,
-                              struct object *object)
+static struct ledger_key make_of(uint64_t shards, uint64_t epoch, uint32_t f, uint64_t version, uint32_t owner,
+                                 float number, const uint32_t *islands, struct object *object)
 {
     float values[VALUES];
     uint8_t rows[WIRE_MEMBERS_MAX * WIRE_CONTRIBUTOR_BYTES];
     struct wire_meta meta = {.step = 100, .contributors = rows};
-    struct wire_object what = {.shards = 1};
+    struct wire_object what = {.shards = shards};
     struct vec_source source = {.minuend = values};
     struct codec_part part = {.count = VALUES, .choice = {.id = CODEC_FP32}};
     size_t frame_bytes, fault;
@@ -58,11 +58,24 @@ static struct ledger_key make(uint32_t f, uint64_t version, uint32_t owner, floa
         struct wire_contributor row = {.id = islands[i], .tokens = 1000 * i, .digest = contribution(islands[i])};
         wire_contributor_put(rows, meta.contributors_count++, &row);
     }
-    what.key =
-        (struct wire_key){.kind = WIRE_RESULT, .fragment = f, .version = version, .owner = owner, .island = owner};
+    what.key = (struct wire_key){.kind = WIRE_RESULT, .fragment = f, .version = version, .epoch = epoch};
+    what.key.owner = what.key.island = owner;
     assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(object->bytes), &frame_bytes, &fault));
     assert_ok(wire_object_seal(&what, &meta, &ident, object->bytes, frame_bytes, &object->count, &what.digest));
     return result_key(&what);
+}
+
+static struct ledger_key make_in(uint64_t epoch, uint32_t f, uint64_t version, uint32_t owner, float number,
+                                 const uint32_t *islands, struct object *object)
+{
+    return make_of((uint64_t)1 << owner, epoch, f, version, owner, number, islands, object);
+}
+
+/* Of one shard, which is numbered as its owner is. */
+static struct ledger_key make(uint32_t f, uint64_t version, uint32_t owner, float number, const uint32_t *islands,
+                              struct object *object)
+{
+    return make_in(EPOCH, f, version, owner, number, islands, object);
 }
 
 #define ISLANDS(...) ((const uint32_t[]){__VA_ARGS__, UINT32_MAX})
@@ -185,44 +198,80 @@ static void the_first_of_an_owners_results_is_found(void **state)
 {
     (void)state;
     struct ledger *ledger = open_ledger("results-first");
+    struct object object;
     struct ledger_key got, first = append_counting(ledger, 1, VERSION, 2, ISLANDS(OTHER));
     append_counting(ledger, 1, VERSION, 2, ISLANDS(OTHER, US));
     append_counting(ledger, 1, VERSION, 3, ISLANDS(US));
-    assert_true(results_find(ledger, 1, VERSION, 2, &got));
-    assert_true(digest_equal(&got.digest, &first.digest) && got.owner == 2);
-    assert_false(results_find(ledger, 1, VERSION, 4, &got));
-    assert_false(results_find(ledger, 1, VERSION + 1, 2, &got));
+    struct ledger_key later = make_in(EPOCH + 1, 1, VERSION, 2, 1, ISLANDS(THIRD), &object);
+    assert_ok(ledger_append(ledger, &later, object.bytes, object.count, false));
+    assert_true(results_find(ledger, 1, VERSION, EPOCH, 2, &got));
+    assert_true(digest_equal(&got.digest, &first.digest) && got.owner == 2 && got.epoch == EPOCH);
+    assert_true(results_find(ledger, 1, VERSION, EPOCH + 1, 2, &got));
+    assert_true(digest_equal(&got.digest, &later.digest) && got.epoch == EPOCH + 1);
+    assert_false(results_find(ledger, 1, VERSION, EPOCH + 1, 3, &got));
+    assert_false(results_find(ledger, 1, VERSION, EPOCH, 4, &got));
+    assert_false(results_find(ledger, 1, VERSION + 1, EPOCH, 2, &got));
+    assert_false(results_find(ledger, 0, VERSION, EPOCH, 2, &got));
     ledger_close(ledger);
 }
 
-static void assert_counting(struct ledger *ledger, const uint32_t *asked, const uint32_t *counting)
+/* ---- which shards of an applied version count us ---- */
+
+/* Says that these made version VERSION of fragment 1. */
+static void commit(struct ledger *ledger, const struct ledger_key *keys, uint32_t count)
 {
-    struct bitset shards = {{0}}, want = {{0}};
-    for (size_t i = 0; asked[i] != UINT32_MAX; i++)
-        bitset_add(&shards, asked[i]);
-    for (size_t i = 0; counting[i] != UINT32_MAX; i++)
-        bitset_add(&want, counting[i]);
-    struct bitset got = results_counting(ledger, 1, VERSION, &shards, US);
-    assert_memory_equal(&got, &want, sizeof want);
+    struct ledger_commit made = {.fragment = 1, .version = VERSION, .parts_count = count};
+    for (uint32_t i = 0; i < count; i++)
+        made.parts[i] = (struct ledger_part){.epoch = keys[i].epoch, .owner = keys[i].owner, .digest = keys[i].digest};
+    assert_ok(ledger_append_commit(ledger, &made, false));
+}
+
+static void assert_counting(struct ledger *ledger, uint64_t asked, bool lost_counts, uint64_t counting)
+{
+    assert_int_equal(results_counting(ledger, 1, VERSION, asked, US, lost_counts), counting);
+    assert_int_equal(maps(), 0);
 }
 
 static void of_the_shards_asked_for_those_that_count_us_are_said(void **state)
 {
     (void)state;
     struct ledger *ledger = open_ledger("results-counting");
-    append_counting(ledger, 1, VERSION, 0, ISLANDS(OTHER, US));
-    append_counting(ledger, 1, VERSION, 1, ISLANDS(OTHER, THIRD));
-    append_counting(ledger, 1, VERSION, 3, ISLANDS(US)); /* left out of the mean, and counted */
-    append_counting(ledger, 1, VERSION, 4, ISLANDS(OTHER));
-    append_counting(ledger, 1, VERSION, 63, ISLANDS(US, THIRD));
-    /* Neither other versions nor other fragments are asked. */
+    const uint64_t all = 1ull << 63 | 1 << 4 | 1 << 3 | 1 << 1 | 1 << 0;
+    struct ledger_key keys[] = {append_counting(ledger, 1, VERSION, 0, ISLANDS(OTHER, US)),
+                                append_counting(ledger, 1, VERSION, 1, ISLANDS(OTHER, THIRD)),
+                                append_counting(ledger, 1, VERSION, 3, ISLANDS(US)), /* with no weight, and counted */
+                                append_counting(ledger, 1, VERSION, 4, ISLANDS(OTHER)),
+                                append_counting(ledger, 1, VERSION, 63, ISLANDS(US, THIRD))};
+    /* Neither other versions nor other fragments are asked, nor what was received and made nothing. */
     append_counting(ledger, 1, VERSION - 1, 1, ISLANDS(US));
     append_counting(ledger, 1, VERSION + 1, 1, ISLANDS(US));
     append_counting(ledger, 0, VERSION, 1, ISLANDS(US));
-    assert_counting(ledger, ISLANDS(0, 1, 3, 4, 63), ISLANDS(0, 3, 63));
-    assert_counting(ledger, ISLANDS(1, 3, 4), ISLANDS(3));
-    assert_counting(ledger, ISLANDS(1, 4), (const uint32_t[]){UINT32_MAX});
-    assert_counting(ledger, (const uint32_t[]){UINT32_MAX}, (const uint32_t[]){UINT32_MAX});
+    append_counting(ledger, 1, VERSION, 1, ISLANDS(US));
+    commit(ledger, keys, 5);
+    for (int lost_counts = 0; lost_counts < 2; lost_counts++) {
+        assert_counting(ledger, all, lost_counts, 1ull << 63 | 1 << 3 | 1 << 0);
+        assert_counting(ledger, 1 << 1 | 1 << 3 | 1 << 4, lost_counts, 1 << 3);
+        assert_counting(ledger, 1 << 1 | 1 << 4, lost_counts, 0);
+        assert_counting(ledger, 0, lost_counts, 0);
+    }
+    ledger_close(ledger);
+}
+
+/* A part is of several shards, and in the first version of an epoch an owner may have made two. */
+static void a_part_counts_for_all_its_shards(void **state)
+{
+    (void)state;
+    struct ledger *ledger = open_ledger("results-parts");
+    struct object object;
+    struct ledger_key keys[2];
+    keys[0] = make_of(0x35, EPOCH, 1, VERSION, 2, 1, ISLANDS(OTHER, US), &object);
+    assert_ok(ledger_append(ledger, &keys[0], object.bytes, object.count, false));
+    keys[1] = make_of(0xca, EPOCH + 1, 1, VERSION, 2, 1, ISLANDS(OTHER), &object);
+    assert_ok(ledger_append(ledger, &keys[1], object.bytes, object.count, false));
+    commit(ledger, keys, 2);
+    assert_counting(ledger, 0xff, false, 0x35);
+    assert_counting(ledger, 0xff, true, 0x35);
+    assert_counting(ledger, 0xf0, true, 0x30);
     ledger_close(ledger);
 }
 
@@ -231,10 +280,16 @@ static void a_result_that_is_not_known_any_more_is_taken_to_count_us(void **stat
 {
     (void)state;
     struct ledger *ledger = open_ledger("results-gone");
-    append_counting(ledger, 1, VERSION, 0, ISLANDS(OTHER));
-    append_counting(ledger, 1, VERSION, 1, ISLANDS(US));
-    assert_counting(ledger, ISLANDS(0, 1, 2), ISLANDS(1, 2));
-    assert_counting(ledger, ISLANDS(2, 40), ISLANDS(2, 40));
+    struct object object;
+    struct ledger_key keys[] = {append_counting(ledger, 1, VERSION, 0, ISLANDS(OTHER)),
+                                append_counting(ledger, 1, VERSION, 1, ISLANDS(US)),
+                                make(1, VERSION, 2, 1, ISLANDS(OTHER), &object)}; /* is not appended */
+    assert_counting(ledger, 1 << 0 | 1 << 1, true, 1 << 0 | 1 << 1); /* nothing says what made it */
+    assert_counting(ledger, 1 << 0 | 1 << 1, false, 0);
+    commit(ledger, keys, 3);
+    assert_counting(ledger, 1 << 0 | 1 << 1 | 1 << 2, true, 1 << 1 | 1 << 2);
+    assert_counting(ledger, 1 << 0 | 1 << 1 | 1 << 2, false, 1 << 1);
+    assert_counting(ledger, 1ull << 40 | 1 << 2, true, 1ull << 40 | 1 << 2);
     ledger_close(ledger);
 }
 
@@ -243,30 +298,10 @@ static void a_result_that_cannot_be_read_any_more_is_taken_to_count_us(void **st
 {
     (void)state;
     struct ledger *ledger = open_ledger("results-rotten");
-    append_counting(ledger, 1, VERSION, 0, ISLANDS(OTHER));
-    append_rotten(ledger, 1, 1);
-    assert_counting(ledger, ISLANDS(0, 1), ISLANDS(1));
-    assert_int_equal(maps(), 0);
-    ledger_close(ledger);
-}
-
-static void what_the_ledger_holds_of_a_version_is_said(void **state)
-{
-    (void)state;
-    struct ledger *ledger = open_ledger("results-held");
-    append_counting(ledger, 1, VERSION, 0, ISLANDS(OTHER));
-    append_counting(ledger, 1, VERSION, 2, ISLANDS(OTHER));
-    append_counting(ledger, 1, VERSION, 3, ISLANDS(OTHER));
-    append_counting(ledger, 1, VERSION + 1, 1, ISLANDS(OTHER));
-    append_counting(ledger, 0, VERSION, 1, ISLANDS(OTHER));
-    struct bitset held = results_held(ledger, 1, VERSION, 3); /* there are three shards */
-    assert_int_equal(bitset_word(&held), 1 << 0 | 1 << 2);
-    held = results_held(ledger, 1, VERSION, WIRE_MEMBERS_MAX);
-    assert_int_equal(bitset_word(&held), 1 << 0 | 1 << 2 | 1 << 3);
-    held = results_held(ledger, 1, VERSION + 2, WIRE_MEMBERS_MAX);
-    assert_true(bitset_empty(&held));
-    held = results_held(ledger, 1, VERSION, 0);
-    assert_true(bitset_empty(&held));
+    struct ledger_key keys[] = {append_counting(ledger, 1, VERSION, 0, ISLANDS(OTHER)), append_rotten(ledger, 1, 1)};
+    commit(ledger, keys, 2);
+    assert_counting(ledger, 1 << 0 | 1 << 1, true, 1 << 1);
+    assert_counting(ledger, 1 << 0 | 1 << 1, false, 0);
     ledger_close(ledger);
 }
 
@@ -283,9 +318,9 @@ int main(void)
         cmocka_unit_test(a_contribution_counts_and_no_other_of_the_same_island),
         cmocka_unit_test(the_first_of_an_owners_results_is_found),
         cmocka_unit_test(of_the_shards_asked_for_those_that_count_us_are_said),
+        cmocka_unit_test(a_part_counts_for_all_its_shards),
         cmocka_unit_test(a_result_that_is_not_known_any_more_is_taken_to_count_us),
         cmocka_unit_test(a_result_that_cannot_be_read_any_more_is_taken_to_count_us),
-        cmocka_unit_test(what_the_ledger_holds_of_a_version_is_said),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     codec_free(codec);

@@ -128,6 +128,11 @@ static void put_results(void)
     assert_int_equal(stage.run.view.self, 1);
     trainerrun_result(&stage.run, 0, BASE + 1, 0, &both);
     trainerrun_result(&stage.run, 0, BASE + 1, 1, &others);
+    trainerrun_commit(&stage.run, 0, BASE + 1);
+    struct ledger_commit commit;
+    assert_ok(ledger_commit_of(stage.run.ledger, 0, BASE + 1, &commit));
+    commit.parts[commit.parts_count++] = (struct ledger_part){.owner = stage.run.ids[2], .digest = {{7}}};
+    assert_ok(ledger_append_commit(stage.run.ledger, &commit, false));
 }
 
 static void assert_ranges(uint32_t first, uint32_t second, uint32_t third)
@@ -293,7 +298,7 @@ static void gone_while_it_waits_nothing_is_left_of_it(void **state)
 static void jobs_at_the_memory_of_before_come_first(void **state)
 {
     (void)state;
-    struct bitset all = parts_owners(&stage.run.parts, 0, 1);
+    struct bitset all = shares_owners(&stage.run.parts, 0);
     stage.held = 1 << EVENT_ENCODED;
     stage_take_snapshot(&stage, 0, 36, TOKENS, 2);
     stage_hang_up(&stage, true);

@@ -12,6 +12,7 @@
 #include "daemon/state/results.h"
 #include "tests/lib/overhear.h"
 #include "tests/lib/rig.h"
+#include "tests/lib/roster.h"
 #include "tests/lib/shares.h"
 
 enum { VALUES_MAX = 4096 };
@@ -24,9 +25,9 @@ static const char coarse[] = "codec = uniform\nerror_feedback = yes\n";
 static void assert_judged(struct rig *rig, const struct rig_object *object, enum wire_done done)
 {
     const struct event *judged = NULL;
-    const struct slot *slot = slots_result(rig->slots, object->key.fragment, object->key.owner);
+    const struct slot *slot = slots_result(rig->slots, object->key.fragment, shares_part(&rig->parts, object->key.fragment, roster_number(object->key.owner)));
     rig_forget(rig);
-    rig_bring(rig, object->key.owner, object);
+    rig_bring(rig, roster_number(object->key.owner), object);
     assert_int_equal(rig->posted_count, 0);
     assert_true(slot->busy);
     rig_settle(rig);
@@ -37,11 +38,11 @@ static void assert_judged(struct rig *rig, const struct rig_object *object, enum
     assert_non_null(judged);
     assert_int_equal(rig_posted_count(rig, EVENT_JUDGED), 1);
     assert_true(wire_key_equal(&judged->object.key, &object->key));
-    assert_int_equal(judged->member, object->key.owner);
+    assert_int_equal(judged->member, roster_number(object->key.owner));
     assert_int_equal(judged->object.done, done);
     bool good = done == WIRE_RECEIVED;
     assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), good);
-    assert_int_equal(rig_has(rig, object->key.fragment, object->key.version, object->key.owner), good);
+    assert_int_equal(rig_has(rig, object->key.fragment, object->key.version, roster_number(object->key.owner)), good);
     if (!good)
         return;
     const struct event *stored = rig_told(rig, SYNC_EV_STORED, object->key.fragment);
@@ -60,7 +61,7 @@ static void a_result_goes_into_the_ledger_and_is_told(void **state)
     rig_result(rig, 1, 2, &members, 0.1f, &object);
     assert_judged(rig, &object, WIRE_RECEIVED);
     struct ledger_key there;
-    assert_true(results_find(rig->ledger, 1, 1, 2, &there));
+    assert_true(rig_find(rig, 1, 1, 2, &there));
     assert_ok(ledger_map(rig->ledger, &there, &map));
     assert_int_equal(map.bytes, object.bytes);
     assert_memory_equal(map.object, object.byte, object.bytes);
@@ -107,7 +108,7 @@ static void a_result_that_makes_no_sense_is_refused(void **state)
         {10, count, {1, 1, 0.4f}},      {10, count, {1, -0.1f, 0.4f}},      {10, count, {1, NAN, 0.4f}},
         {10, count, {1, 0.9f, -0.1f}},  {10, count, {1, 0.9f, 2e6f}},       {10, count, {1, 0.9f, INFINITY}},
     };
-    const struct wire_key key = {.kind = WIRE_RESULT, .fragment = 1, .version = 1, .owner = 2, .island = 2};
+    const struct wire_key key = {.kind = WIRE_RESULT, .fragment = 1, .version = 1, .owner = rig_id(2), .island = rig_id(2)};
     uint8_t contributors[WIRE_CONTRIBUTOR_BYTES];
     struct wire_meta meta = {.contributors_count = 1, .contributors = contributors};
     wire_contributor_put(contributors, 0, &(struct wire_contributor){.tokens = 5});
@@ -164,7 +165,7 @@ static void step_twin(const struct rig *rig, struct replica *twin, uint32_t f, u
         struct result result;
         float number[WIRE_OUTER_NUMBERS];
         struct ledger_key there;
-        assert_true(results_find(rig->ledger, f, version, s, &there));
+        assert_true(rig_find(rig, f, version, s, &there));
         assert_ok(result_open(rig->ledger, &there, &result));
         rig_decode(result.frame, result.frame_bytes, delta, count);
         memcpy(number, result.meta.outer, sizeof number);
@@ -239,7 +240,7 @@ static void a_penalty_takes_its_norms_over_all_shards(void **state)
             struct plan_shard range = rig_shard(rig, 0, s);
             size_t count = (size_t)(range.end - range.begin);
             struct ledger_key there;
-            assert_true(results_find(rig->ledger, 0, version, s, &there));
+            assert_true(rig_find(rig, 0, version, s, &there));
             assert_ok(result_open(rig->ledger, &there, &result));
             rig_decode(result.frame, result.frame_bytes, mean, count);
             delta += outer_square_sum(mean, NULL, count);
@@ -258,10 +259,11 @@ static void a_penalty_takes_its_norms_over_all_shards(void **state)
 
 /* A result of our own ledger that is of no use leaves its shard as it was, and counts nobody there: the hash will
  * differ from the others', and the comparison mends it. */
-static void assert_left_alone(bool opens)
+static void a_result_that_cannot_be_applied_leaves_its_shard(void **state)
 {
     (void)state;
     static struct rig_object nonsense;
+    struct wire_object what;
     struct bitset all = bitset_first(3);
     struct rig *rig = rig_new("apply-useless", exact, 3, 1, 0);
     struct replica *twin = rig_twin(rig);
@@ -270,26 +272,53 @@ static void assert_left_alone(bool opens)
     rig_result(rig, 0, 2, &all, 0.015f, &nonsense);
     rig_spoil(&nonsense);
     rig_append(rig, &nonsense);
+    assert_ok(wire_object_peek(nonsense.byte, nonsense.bytes, &what));
+    event_post_sync(rig->events, &(struct sync_event){.type = SYNC_EV_STORED,
+                                                      .fragment = 0,
+                                                      .version = 1,
+                                                      .owner = rig_id(2),
+                                                      .hash = what.digest,
+                                                      .member = 2});
+    rig_drain(rig);
     rig_bring_contribution(rig, 0, 0, 100, 0.02f);
     rig_bring_contribution(rig, 0, 2, 100, 0.02f);
-    rig_bring_result(rig, 0, 0, true);
     overhear_begin();
-    rig_bring_result(rig, 0, 2, true); /* there already, as far as the ledger can tell */
-    assert_non_null(strstr(overhear_end(), "fragment 0, version 1, owner 2 cannot be applied"));
+    rig_bring_result(rig, 0, 0, true);
+    assert_non_null(strstr(overhear_end(), "fragment 0, version 1, owner 23 cannot be applied"));
     assert_non_null(rig_told(rig, SYNC_EV_APPLIED, 0));
     assert_true((rig_posted(rig, EVENT_COUNTED, 0)->shards & shares_mask(&rig->parts, 0, 2)) == 0);
     assert_memory_equal(replica_anchor(rig->replica, 0) + range.begin, replica_anchor(twin, 0) + range.begin,
                         (range.end - range.begin) * sizeof(float));
     assert_true(replica_anchor(rig->replica, 0)[0] != replica_anchor(twin, 0)[0]);
+    struct ledger_commit commit; /* nor is it made again from that */
+    assert_int_equal(ledger_commit_of(rig->ledger, 0, 1, &commit), ERR_NOTFOUND);
     replica_free(twin);
     rig_close(rig);
 }
 
-static void a_result_that_cannot_be_applied_leaves_its_shard(void **state)
+/* Of two that the ledger has of one part the one counts that is certified, not the one that came first. */
+static void the_result_that_the_core_holds_is_applied(void **state)
 {
     (void)state;
-    assert_left_alone(false);
-    assert_left_alone(true);
+    static struct rig_object other;
+    struct wire_object what;
+    struct ledger_commit commit;
+    struct bitset all = bitset_first(3);
+    struct rig *rig = rig_new("apply-two", exact, 3, 1, 0);
+    rig_contribute(rig, 0, 0.01f, 100);
+    rig_result(rig, 0, 2, &all, 0.5f, &other);
+    rig_append(rig, &other);
+    assert_ok(wire_object_peek(other.byte, other.bytes, &what));
+    rig_bring_contribution(rig, 0, 0, 100, 0.02f);
+    rig_bring_contribution(rig, 0, 2, 100, 0.02f);
+    rig_bring_result(rig, 0, 0, true);
+    rig_bring_result(rig, 0, 2, true);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
+    assert_ok(ledger_commit_of(rig->ledger, 0, 1, &commit));
+    assert_int_equal(commit.parts_count, 3);
+    for (uint32_t p = 0; p < 3; p++)
+        assert_false(digest_equal(&commit.parts[p].digest, &what.digest));
+    rig_close(rig);
 }
 
 /* ---- who is counted ---- */
@@ -308,7 +337,7 @@ static void exactly_the_shards_that_name_us_are_counted(void **state)
         const struct event *counted = rig_posted(rig, EVENT_COUNTED, 1);
         assert_non_null(counted);
         assert_int_equal(rig_posted_count(rig, EVENT_COUNTED), 1);
-        assert_true(counted->shards == parts_shards(&rig->parts, 1, 1, &named));
+        assert_true(counted->shards == shares_masks(&rig->parts, 1, &named));
         assert_true(counted < rig_told(rig, SYNC_EV_APPLIED, 1));
         /* Nothing is given to the trainer before it is known what of its work the anchor holds. */
         assert_non_null(rig_ordered(rig, SYNC_DO_GIVE, 1));
@@ -334,7 +363,7 @@ static void results_of_the_next_version_that_are_there_are_told(void **state)
     rig_round(rig, 1, &all);
     struct sync_peer_fragment own = sync_own(rig->sync, 1);
     assert_int_equal(own.version, 1);
-    assert_int_equal(bitset_word(&own.results), 1 << 1);
+    rig_assert_held(rig, 1, RIG_SET(1));
     rig_close(rig);
 }
 
@@ -420,6 +449,7 @@ static void assert_forgotten_where_counted(bool killed)
     if (killed) {
         rig_contribute(rig, 0, 0.03f, 5000);
         rig = rig_again(rig);
+        rig_greet(rig);
     }
     assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
     memcpy(before, replica_residual(rig->replica, 0), rig_values(rig, 0) * sizeof *before);
@@ -548,6 +578,7 @@ int main(void)
         cmocka_unit_test(an_outer_step_is_outer_opts),
         cmocka_unit_test(a_penalty_takes_its_norms_over_all_shards),
         cmocka_unit_test(a_result_that_cannot_be_applied_leaves_its_shard),
+        cmocka_unit_test(the_result_that_the_core_holds_is_applied),
         cmocka_unit_test(exactly_the_shards_that_name_us_are_counted),
         cmocka_unit_test(results_of_the_next_version_that_are_there_are_told),
         cmocka_unit_test(who_has_not_contributed_is_not_counted),

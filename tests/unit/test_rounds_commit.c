@@ -10,6 +10,7 @@
 #include "common/digest.h"
 #include "tests/lib/overhear.h"
 #include "tests/lib/rig.h"
+#include "tests/lib/roster.h"
 
 enum { MEMBERS = 3, SELF = 1, VALUES_MAX = 4096, AGAIN_MS = 3000 };
 
@@ -32,7 +33,7 @@ static enum wire_done judged(struct rig *rig, const struct rig_object *object)
 {
     const struct event *event = NULL;
     rig_forget(rig);
-    rig_bring(rig, object->key.kind == WIRE_RESULT ? object->key.owner : object->key.island, object);
+    rig_bring(rig, roster_number(object->key.island), object);
     rig_settle(rig);
     for (size_t i = 0; i < rig->posted_count; i++)
         if (rig->posted[i].type == EVENT_JUDGED)
@@ -55,7 +56,7 @@ static void another_fragment(struct wire_object *what)
 }
 static void another_owner(struct wire_object *what)
 {
-    what->key.owner = what->key.island = 0;
+    what->key.owner = what->key.island = rig_id(0);
 }
 static void another_run(struct wire_object *what)
 {
@@ -110,10 +111,10 @@ static void a_result_that_its_owner_did_not_sign_is_refused(void **state)
     memset(bad.byte + SIGNATURE_AT, 0, IDENT_SIGNATURE_BYTES);
     assert_int_equal(judged(rig, &bad), WIRE_REFUSED);
     bad = good;
-    bad.key.owner = 0; /* who signs it then */
+    bad.key.owner = rig_id(0); /* who signs it then */
     rig_open_object(&good, &what, &meta);
     rig_seal_again(&bad, &what, &meta);
-    bad.key.owner = 2;
+    bad.key.owner = rig_id(2);
     assert_int_equal(judged(rig, &bad), WIRE_REFUSED);
     assert_int_equal(ledger_stats(rig->ledger).records, 0);
     assert_int_equal(judged(rig, &good), WIRE_RECEIVED);
@@ -133,7 +134,7 @@ static void our_results_are_signed_and_name_what_they_count(void **state)
     rig_contribute(rig, 0, 0.01f, 100);
     assert_int_equal(judged(rig, &theirs[0]), WIRE_RECEIVED);
     assert_int_equal(judged(rig, &theirs[1]), WIRE_RECEIVED);
-    assert_true(results_find(rig->ledger, 0, 1, SELF, &key));
+    assert_true(rig_find(rig, 0, 1, SELF, &key));
     assert_ok(result_open(rig->ledger, &key, &result));
     assert_ok(wire_object_signed(&result.what, rig_ident(SELF)->key));
     assert_int_equal(result.meta.contributors_count, MEMBERS);
@@ -143,7 +144,7 @@ static void our_results_are_signed_and_name_what_they_count(void **state)
     }
     const struct slot *own = slots_out(rig->slots, 0, SELF);
     assert_ok(wire_object_peek(own->data, own->bytes, &what));
-    assert_true(result_counts(&result.meta, SELF, &what.digest));
+    assert_true(result_counts(&result.meta, rig_id(SELF), &what.digest));
     result_close(&result);
     rig_close(rig);
 }
@@ -188,8 +189,8 @@ static void assert_committed(const struct rig *rig, uint32_t f, uint64_t version
     assert_int_equal(commit.parts_count, rig->conf.members);
     for (uint32_t i = 0; i < commit.parts_count; i++) {
         struct ledger_key key;
-        assert_int_equal(commit.parts[i].owner, i);
-        assert_true(results_find(rig->ledger, f, version, i, &key));
+        assert_int_equal(commit.parts[i].owner, rig_id(i));
+        assert_true(rig_find(rig, f, version, i, &key));
         assert_true(digest_equal(&commit.parts[i].digest, &key.digest) && commit.parts[i].epoch == key.epoch);
     }
     struct digest hash = rig_hash(rig, f, version);
@@ -208,11 +209,15 @@ static void a_version_is_told_when_what_made_it_is_durable(void **state)
     rig_bring_contribution(rig, 0, 0, 100, 0.02f);
     rig_bring_contribution(rig, 0, 2, 100, 0.02f);
     rig_bring_result(rig, 0, 0, true);
+    rig->hold = 1u << SYNC_DO_APPLY;
+    rig_bring_result(rig, 0, 2, true);
+    rig->hold = 0;
     rig_forget(rig);
     int before = flushes;
     flush_fails = true;
     overhear_begin();
-    rig_bring_result(rig, 0, 2, true); /* which is not flushed by itself */
+    rounds_apply(rig->rounds, 0, 2);
+    rig_settle(rig);
     assert_non_null(strstr(overhear_end(), "cannot flush"));
     assert_true(flushes > before);
     assert_string_not_equal(rounds_info(rig->rounds).disk_note, "");
@@ -260,9 +265,9 @@ static void results_of_a_version_that_was_not_made_are_held_only(void **state)
     rig_close(rig);
     rig = rig_open(&conf);
     assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
-    rig_assert_set(&rig->results[0], bitset_first(MEMBERS));
+    rig_assert_held(rig, 0, bitset_first(MEMBERS));
     assert_int_equal(ledger_commit_of(rig->ledger, 0, 2, &commit), ERR_NOTFOUND);
-    rig_tick(rig, 100);
+    rig_greet(rig);
     rig_settle(rig);
     assert_int_equal(rounds_state(rig->rounds, 0)->version, 2);
     assert_committed(rig, 0, 2);

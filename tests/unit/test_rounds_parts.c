@@ -6,90 +6,73 @@
 
 #include "common/digest.h"
 #include "tests/lib/rig.h"
+#include "tests/lib/roster.h"
 
-enum { F = 0, SELF = 1, MEMBERS = 3, VALUES_MAX = 4096, EVENTS_MAX = 64 };
+enum { F = 0, SELF = 1, MEMBERS = 3, SHARDS = 9, VALUES_MAX = 4096, EVENTS_MAX = 64 };
 
 static const char coarse[] = "codec = e3m0\nerror_feedback = yes\nfeedback_limit = 0\nfeedback_decay = 1\n";
-
-/* ---- in the place of daemon/state/parts.c: the parts that a test says ---- */
-
-static struct chain_part now[CHAIN_PARTS_MAX];
-static uint32_t now_count;
-
-uint32_t parts_of(const struct parts *parts, uint32_t f, uint64_t version, struct chain_part out[CHAIN_PARTS_MAX])
-{
-    (void)parts;
-    (void)f;
-    (void)version;
-    memcpy(out, now, sizeof now);
-    return now_count;
-}
-
-uint32_t parts_find(const struct parts *parts, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
-                    struct chain_part *out)
-{
-    (void)parts;
-    (void)f;
-    (void)version;
-    for (uint32_t p = 0; p < now_count; p++)
-        if (now[p].owner == owner && now[p].epoch == epoch) {
-            *out = now[p];
-            return p;
-        }
-    return CHAIN_PARTS_MAX;
-}
-
-struct bitset parts_owners(const struct parts *parts, uint32_t f, uint64_t version)
-{
-    struct bitset owners = {{0}};
-    (void)parts;
-    (void)f;
-    (void)version;
-    for (uint32_t p = 0; p < now_count; p++)
-        bitset_add(&owners, now[p].owner);
-    return owners;
-}
-
-uint64_t parts_shards(const struct parts *parts, uint32_t f, uint64_t version, const struct bitset *owners)
-{
-    uint64_t shards = 0;
-    (void)parts;
-    (void)f;
-    (void)version;
-    for (uint32_t p = 0; p < now_count; p++)
-        shards |= bitset_has(owners, now[p].owner) ? now[p].shards : 0;
-    return shards;
-}
 
 /* ---- set-up ---- */
 
 /* The fragments have nine shards each; three parts of an epoch, and two of the next one's, which carries the first. */
 static const uint64_t first = 0x015, second = 0x00a, third = 0x1e0;
 
-static void before_the_epoch(void)
+static void own(struct shardmap *map, uint64_t shards, uint32_t member)
 {
-    now_count = 3;
-    now[0] = (struct chain_part){.owner = 0, .shards = first};
-    now[1] = (struct chain_part){.owner = 1, .shards = second};
-    now[2] = (struct chain_part){.owner = 2, .shards = third};
+    for (uint32_t s = 0; s < SHARDS; s++)
+        if ((shards >> s & 1) != 0)
+            map->owner[shardmap_slot(F, SHARDS, s)] = rig_id(member);
 }
 
-static void after_it(void)
+static struct shardmap map_of(uint64_t of_0, uint64_t of_1, uint64_t of_2)
 {
-    now_count = 2;
-    now[0] = (struct chain_part){.owner = 0, .shards = first, .carried = true};
-    now[1] = (struct chain_part){.owner = 1, .shards = second | third, .epoch = 1};
+    struct shardmap map;
+    for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++)
+        map.owner[slot] = rig_id(0);
+    own(&map, of_0, 0);
+    own(&map, of_1, 1);
+    own(&map, of_2, 2);
+    return map;
 }
 
 static struct rig *open_rig(const char *folder, int threads)
 {
-    before_the_epoch();
-    struct rig *rig = rig_new(folder, coarse, MEMBERS, SELF, threads);
-    assert_int_equal(rig->plan->plan->fragments[F].shards_count, 9);
+    struct shardmap map = map_of(first, second, third);
+    struct rig_conf conf = {.folder = testlib_folder(folder),
+                            .sync = coarse,
+                            .members = MEMBERS,
+                            .self = SELF,
+                            .threads = threads,
+                            .map = &map};
+    struct rig *rig = rig_open(&conf);
+    rig_begin(rig);
+    rig->conf.map = NULL;
+    assert_int_equal(rig->plan->plan->fragments[F].shards_count, SHARDS);
     return rig;
 }
 
-/* The core of today knows no epochs: here it is left out, and what is posted is kept. */
+/* Member 2 is away in the next epoch, and this result of the one before is carried; NULL: none. */
+static void begin_epoch(struct rig *rig, struct shardmap map, const struct ledger_key *carried, uint64_t shards)
+{
+    struct record record = roster_next(rig->chain);
+    roster_role(&record, 2, RECORD_AWAY, false);
+    record.map = map;
+    if (carried != NULL)
+        roster_carry(&record, F, roster_number(carried->owner), carried->epoch, shards, &carried->digest);
+    rig_epoch(rig, &record);
+}
+
+static struct ledger_key put_result(struct rig *rig, uint32_t owner, bool counts_us);
+
+/* The first part's result is carried into epoch 1; we own the two others. */
+static void after_it(struct rig *rig, bool carried_counts)
+{
+    struct ledger_key key = put_result(rig, 0, carried_counts);
+    rig->hold = ~0u;
+    begin_epoch(rig, map_of(first, second | third, 0), &key, first);
+}
+
+/* What is posted is kept, and the core left out: rounds alone are looked at. */
 static struct event posted[EVENTS_MAX];
 static size_t posted_count;
 
@@ -154,19 +137,16 @@ static void decode_out(struct rig *rig, uint32_t p, uint64_t shards, float *whol
     }
 }
 
-/* A result in the ledger, over some shards, that counts us or does not. */
-static void put_result(struct rig *rig, uint32_t owner, uint64_t shards, bool counts_us)
+/* A result in the ledger, of an owner's part in the present epoch, that counts us or does not. */
+static struct ledger_key put_result(struct rig *rig, uint32_t owner, bool counts_us)
 {
     static struct rig_object object;
-    static float zeros[VALUES_MAX];
-    struct plan_share share;
-    struct wire_key key = {.kind = WIRE_RESULT, .fragment = F, .version = 1, .owner = owner, .island = owner};
-    struct wire_meta meta = {.step = 10, .contributors_count = 1, .contributors = {{.island = 2, .tokens = 9}}};
-    meta.contributors[0].island = counts_us ? SELF : 2;
-    memcpy(meta.outer, (float[]){1, 0.9f, 0.4f}, sizeof meta.outer);
-    plan_share(rig->plan->plan, F, shards, &share);
-    rig_seal(rig, &key, &meta, zeros, (size_t)share.values_count, &object);
-    assert_ok(ledger_append(rig->ledger, F, 1, owner, object.byte, object.bytes, false));
+    struct wire_object what;
+    struct bitset members = counts_us ? RIG_SET(SELF) : RIG_SET(2);
+    rig_result(rig, F, owner, &members, 0, &object);
+    rig_append(rig, &object);
+    assert_ok(wire_object_peek(object.byte, object.bytes, &what));
+    return result_key(&what);
 }
 
 static bool in(const struct rig *rig, uint64_t shards, size_t i)
@@ -200,7 +180,7 @@ static void assert_counted_once(bool carried_counts, bool made_counts)
     const struct slot *first_out = slots_out(rig->slots, F, 0);
     size_t bytes = first_out->bytes;
     memcpy(sent, first_out->data, bytes);
-    after_it();
+    after_it(rig, carried_counts);
     train(rig, 2, 0.02f, 200);
     rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
     settle(rig);
@@ -212,8 +192,7 @@ static void assert_counted_once(bool carried_counts, bool made_counts)
     memset(counted, 0, sizeof counted);
     decode_out(rig, 0, first, counted);
     decode_out(rig, 1, second | third, counted);
-    put_result(rig, 0, first, carried_counts);
-    put_result(rig, 1, second | third, made_counts);
+    put_result(rig, 1, made_counts);
     rounds_apply(rig->rounds, F, 1);
     settle(rig);
     uint64_t naming = (carried_counts ? first : 0) | (made_counts ? second | third : 0);
@@ -244,7 +223,7 @@ static void a_part_weighs_the_tokens_of_its_own_shards(void **state)
     size_t bytes;
     struct rig *rig = open_rig("parts-weight", 0);
     posted_count = 0;
-    after_it();
+    after_it(rig, true);
     train(rig, 1, 0.01f, 1000);
     for (uint32_t s = 0; s < 9; s++) /* shards of one size */
         rig->snapshot[F].counted_tokens[s] = (second >> s & 1) != 0 ? 700 : (third >> s & 1) != 0 ? 100 : 1000;
@@ -266,7 +245,7 @@ static void a_new_cut_waits_for_the_jobs_of_the_old_one(void **state)
     train(rig, 1, 0.01f, 100);
     rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
     assert_int_equal(jobs_pending(rig->jobs), 3);
-    after_it();
+    after_it(rig, true);
     rig->snapshot[F].tokens = 300;
     rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
     assert_int_equal(jobs_pending(rig->jobs), 3); /* nothing was begun */
@@ -289,7 +268,7 @@ static void a_new_cut_waits_for_readers(void **state)
     rig_train(rig, F, 1, 0.01f);
     rounds_checkpoint(rig->rounds, F);
     assert_int_equal(jobs_pending(rig->jobs), 1);
-    after_it();
+    after_it(rig, true);
     train(rig, 1, 0.01f, 100);
     rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
     assert_int_equal(jobs_pending(rig->jobs), 1); /* nothing was begun */
@@ -298,31 +277,107 @@ static void a_new_cut_waits_for_readers(void **state)
     rig_close(rig);
 }
 
+/* The parts of version 1 are others than those of version 2, of which nothing is carried. */
+static struct rig *with_a_mean_that_waits(const char *folder)
+{
+    struct bitset have = RIG_SET(SELF);
+    struct rig *rig = open_rig(folder, 1);
+    after_it(rig, true);
+    posted_count = 0;
+    train(rig, 1, 0.01f, 100);
+    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    settle(rig);
+    rounds_encode(rig->rounds, F, 2, &rig->snapshot[F]); /* cuts, and is at work */
+    assert_int_equal(jobs_pending(rig->jobs), 2);
+    rounds_reduce(rig->rounds, F, 1, &have);
+    assert_int_equal(jobs_pending(rig->jobs), 2); /* it is not begun */
+    return rig;
+}
+
 /* Our own part's mean is ordered while an encoding is at work in the parts there were. */
 static void a_mean_waits_for_its_cut(void **state)
 {
     (void)state;
     struct wire_meta meta;
     size_t bytes;
-    struct bitset have = RIG_SET(SELF);
-    struct rig *rig = open_rig("parts-mean", 1);
-    posted_count = 0;
-    train(rig, 1, 0.01f, 100);
-    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
-    settle(rig);
-    after_it();
-    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]); /* cuts, and is at work */
-    before_the_epoch();
-    rounds_reduce(rig->rounds, F, 1, &have);
-    after_it(); /* by the time it can be made, it is another */
+    struct rig *rig = with_a_mean_that_waits("parts-mean");
     settle(rig);
     assert_non_null(last(EVENT_SYNC));
     assert_int_equal(last(EVENT_SYNC)->sync.type, SYNC_EV_REDUCED);
     rig_open_slot(slots_own(rig->slots, F), WIRE_RESULT, &meta, &bytes);
     assert_int_equal(meta.contributors_count, 1);
-    assert_true(replica_owner_shards(rig->replica, F) == (second | third));
+    assert_true((replica_owner_shards(rig->replica, F) & ~first) == (second | third));
     rig_close(rig);
 }
+
+/* By the time it can be made, it is another's to make. */
+static void a_mean_that_an_epoch_overtakes_is_not_made(void **state)
+{
+    (void)state;
+    struct rig *rig = with_a_mean_that_waits("parts-overtaken");
+    uint32_t count;
+    const struct record_carried *kept = record_carried(chain_last(rig->chain), F, &count);
+    assert_int_equal(count, 1);
+    const struct ledger_key key = {.owner = kept->owner, .epoch = kept->epoch, .digest = kept->digest};
+    begin_epoch(rig, map_of(first | second | third, 0, 0), &key, first);
+    settle(rig);
+    assert_null(last(EVENT_SYNC));
+    assert_null(slots_own(rig->slots, F)->data);
+    rig_close(rig);
+}
+
+/* ---- what our own results leave over ---- */
+
+/* The owner's residual of some shards, run behind run. */
+static bool left_nothing(struct rig *rig, uint64_t shards)
+{
+    const float *values = replica_owner_residual(rig->replica, F);
+    uint64_t of = replica_owner_shards(rig->replica, F);
+    assert_true((shards & ~of) == 0);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        size_t count = replica_values(rig->replica, F, (uint64_t)1 << s);
+        if ((shards >> s & 1) != 0 && !rig_all_zero(values, count))
+            return false;
+        values += (of >> s & 1) != 0 ? count : 0;
+    }
+    return true;
+}
+
+/* Our result of the first epoch is stored; the next one carries it, or not, and gives us more shards. */
+static void assert_owner_residual(bool carried)
+{
+    struct ledger_key key;
+    struct rig *rig = open_rig(carried ? "parts-owner" : "parts-own", 0);
+    float *had = replica_owner_residual(rig->replica, F);
+    rig_pattern(had, replica_values(rig->replica, F, second), 5, 0.0001f); /* of a version before */
+    rig_contribute(rig, F, 0.01f, 100);
+    rig_bring_contribution(rig, F, 0, 100, 0.02f);
+    rig_bring_contribution(rig, F, 2, 100, 0.02f);
+    assert_true(rig_find(rig, F, 1, SELF, &key));
+    assert_true(replica_owner_pending(rig->replica, F));
+    begin_epoch(rig, map_of(first, second | third, 0), carried ? &key : NULL, second);
+    rig_settle(rig);
+    assert_false(replica_owner_pending(rig->replica, F)); /* it was another cut's */
+    assert_false(left_nothing(rig, second));
+    rig_bring_contribution(rig, F, 0, 100, 0.02f);
+    assert_true(replica_owner_pending(rig->replica, F));
+    assert_false(left_nothing(rig, second)); /* nothing is applied yet */
+    rig_bring_result(rig, F, 0, true);
+    assert_int_equal(rounds_state(rig->rounds, F)->version, 1);
+    /* What a carried result left over is not known any more, and what went into it is not to be added again. */
+    assert_int_equal(left_nothing(rig, second), carried);
+    assert_false(left_nothing(rig, third));
+    rig_close(rig);
+}
+
+static void what_a_carried_result_of_ours_held_is_not_added_again(void **state)
+{
+    (void)state;
+    assert_owner_residual(true);
+    assert_owner_residual(false);
+}
+
+/* ---- members ---- */
 
 /* Members come while jobs are at work; those that are there stay where they are. */
 static void there_is_room_for_more_members_at_any_time(void **state)
@@ -353,6 +408,8 @@ int main(void)
         cmocka_unit_test(a_new_cut_waits_for_the_jobs_of_the_old_one),
         cmocka_unit_test(a_new_cut_waits_for_readers),
         cmocka_unit_test(a_mean_waits_for_its_cut),
+        cmocka_unit_test(a_mean_that_an_epoch_overtakes_is_not_made),
+        cmocka_unit_test(what_a_carried_result_of_ours_held_is_not_added_again),
         cmocka_unit_test(there_is_room_for_more_members_at_any_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,7 +64,9 @@ static struct status_conf conf_of(void)
 {
     return (struct status_conf){.conf = &a->conf,
                                 .spec = &run->spec,
-                                .view = &a->view,
+                                .view = &a->charter.view,
+                                .charter = &a->charter,
+                                .vote = a->vote,
                                 .ledger = a->ledger,
                                 .peers = a->peers,
                                 .trainer = a->trainer,
@@ -387,7 +389,7 @@ static void fragments_more_than_one_version_behind_are_told(void **state)
     begin("status-behind", 2, NULL);
     played_greet(b, a);
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
-        sync_restore(a->sync, f, 5, &hash, &(struct bitset){{0}});
+        sync_restore(a->sync, f, 5, &hash);
     played_beat(b)->fragments[3].version = 6; /* one is on its way in every round */
     beat_b();
     assert_silent(COMPLAINT_BEHIND);
@@ -429,7 +431,7 @@ static void a_disk_that_cannot_be_written_is_told_until_it_can(void **state)
     char aside[300];
     begin("status-disk", 1, NULL);
     rounds_begin(a->rounds, 1, &hash);
-    sync_restore(a->sync, 1, 0, &hash, &(struct bitset){{0}});
+    sync_restore(a->sync, 1, 0, &hash);
     assert_silent(COMPLAINT_DISK);
     snprintf(aside, sizeof aside, "%s-aside", a->conf.state_folder);
     assert_int_equal(rename(a->conf.state_folder, aside), 0);
@@ -597,7 +599,7 @@ static void each_fragments_row_is_its_own(void **state)
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
         struct digest hash = digest_of(&f, sizeof f);
         assert_false(take()->anchors_known);
-        sync_restore(a->sync, f, 100 + f, &hash, &(struct bitset){{0}});
+        sync_restore(a->sync, f, 100 + f, &hash);
         digest_add(&all, hash.byte, DIGEST_BYTES);
     }
     struct digest anchors = digest_end(&all);

@@ -30,7 +30,7 @@ static int end(void **state)
 
 static struct bitset all_shards(uint32_t f)
 {
-    return parts_owners(&stage.run.parts, f, 1);
+    return shares_owners(&stage.run.parts, f);
 }
 
 /* The daemon wakes the trainer for this fragment, and says nothing else. */

@@ -81,6 +81,15 @@ bool sync_certify_applied(const struct sync *sync, uint32_t f)
     return false;
 }
 
+/* Whether so many say so that one of them would have to be certain: a seal is not loosened by one member's word. */
+static bool surely_applied(const struct sync *sync, uint32_t f)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        count += sync_core_other(sync, i) && bitset_has(&sync->conf.view.keepers, i) && has_applied(sync, f, i);
+    return count >= sync->conf.view.certifying;
+}
+
 bool sync_certify_stored(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
     struct sync_parts *parts = &sync->fragments[f].parts;
@@ -93,7 +102,7 @@ bool sync_certify_stored(struct sync *sync, uint32_t f, const struct sync_event 
     parts->digest[p] = event->hash;
     parts->held |= bit(p);
     /* Our seal does not name it, so by our word it must not come to count; what counts already may be told. */
-    if (!sync->sealed || sync_certify_applied(sync, f))
+    if (!sync->sealed || surely_applied(sync, f))
         parts->acknowledged |= bit(p);
     return true;
 }
@@ -102,7 +111,7 @@ void sync_certify_heard(struct sync *sync, uint32_t f, uint32_t member, const st
 {
     struct sync_holding *holding = sync->peers[member].holdings;
     struct sync_parts *parts = &sync->fragments[f].parts;
-    if (parts->acknowledged != parts->held && sync_certify_applied(sync, f))
+    if (parts->acknowledged != parts->held && surely_applied(sync, f))
         parts->acknowledged = parts->held;
     if (holding == NULL)
         return;

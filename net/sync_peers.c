@@ -276,8 +276,8 @@ static void ask_for_more(struct sync *sync, uint32_t f)
     fall_behind(sync, f, 1);
 }
 
-/* Two results of one part prove that their owner broke its word, and split the voters so that neither may ever count: so
- * one that another holds is fetched though we have one. Once: it may not be true. */
+/* Two results of one part prove that their owner broke its word, and split the voters so that neither may ever count:
+ * so one that another holds is fetched though we have one. Once: it may not be true. */
 static void fetch_rivals(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];

@@ -42,6 +42,7 @@ struct isle_run {
     char addresses[ISLE_MAX][32];  /* where each listens; "": it dials out */
     uint64_t uplinks[ISLE_MAX];    /* bit/s */
     bool doubt;                    /* disks are as vote_open() finds them; else none is in doubt */
+    uint32_t opened[ISLE_MAX];     /* how often an island was */
 };
 
 /* `sync`: lines of the run spec's [sync] and after. */
@@ -62,7 +63,7 @@ struct isle {
     struct isle_run *run;
     uint32_t self;
     uint64_t now_ms;
-    bool engine; /* the core is stepped with what is posted for it, and its orders are carried out */
+    bool engine; /* the core is stepped with what is posted for it, its orders are carried out, and epochs begin */
     struct dconf conf;
     struct charter charter;
     struct events *events;

@@ -203,6 +203,30 @@ void played_holds(struct wire_heartbeat *beat, uint32_t f, uint32_t owner, const
     memcpy(held->tag, digest->byte, sizeof held->tag);
 }
 
+void played_hold_the_same(struct played *played, uint32_t to, uint32_t fragments, uint64_t version)
+{
+    struct wire_heartbeat beat = {.session = played->session, .fragments_count = fragments};
+    for (uint32_t said = 0; said < fragments;) {
+        isle_wait(played_heard_type(played, WIRE_HEARTBEAT));
+        const struct wire_heartbeat *in = &played->in.heartbeat;
+        for (uint32_t i = 0; i < in->fragments_count; i++) {
+            const struct wire_fragment *row = &in->fragments[i];
+            struct wire_fragment *ours = &beat.fragments[row->fragment];
+            if (row->version + 1 != version || row->held_count == 0 || ours->held_count > 0)
+                continue;
+            *ours = *row;
+            ours->held_first = beat.held_count;
+            memcpy(&beat.held[beat.held_count], &in->held[row->held_first], row->held_count * sizeof beat.held[0]);
+            beat.held_count += row->held_count;
+            said++;
+        }
+    }
+    beat.sequence = ++played->sequence;
+    played->out.type = WIRE_HEARTBEAT;
+    played->out.heartbeat = beat;
+    played_say(played, to);
+}
+
 void played_say(struct played *played, uint32_t to)
 {
     isle_wait((take_in(played), link_up(played->link, to, false)));

@@ -45,6 +45,8 @@ struct wire_hello *played_hello(struct played *played);
 struct wire_heartbeat *played_beat(struct played *played);
 /* The island says in it that it holds a result of the version after its own. */
 void played_holds(struct wire_heartbeat *beat, uint32_t f, uint32_t owner, const struct digest *digest);
+/* Waits until that island says of each fragment what it holds of a version, and says that we hold the same. */
+void played_hold_the_same(struct played *played, uint32_t to, uint32_t fragments, uint64_t version);
 /* Says what is in `out`, or a message about an object; waits for a connection if there is none yet. */
 void played_say(struct played *played, uint32_t to);
 /* A message of the epoch protocol; and the next one that it hears, which is to be freed with wire_epoch_deinit(). */

@@ -39,7 +39,8 @@ static void what_was_asked_for_is_in_the_configuration(void **state)
     assert_string_equal(conf.run_folder, testlib_path(folder, "run"));
     assert_int_equal(conf.peers_count, 1);
     assert_string_equal(((struct dconf_peer *)conf.peers)->address, "paris.example.org:7600");
-    assert_ok(dconf_view(&conf, &ident, &(struct digest){{0}}, &view)); /* its section of its own agrees with the rest */
+    assert_ok(
+        dconf_view(&conf, &ident, &(struct digest){{0}}, &view)); /* its section of its own agrees with the rest */
     assert_int_equal(view.count, 1);
     view_free(&view);
     conf_deinit(&dconf_schema, &conf);

@@ -184,8 +184,7 @@ static void limits_are_checked_on_the_way_in(void **state)
     REFUSED("65 results of fragment 1");
     m.heartbeat.fragments[0].held_count = m.heartbeat.held_count = 0;
     m.heartbeat.silent_count = WIRE_MEMBERS_MAX;
-    assert_ok(wire_pack(&m, raw, &bytes));
-    assert_ok(wire_unpack(m.type, raw, bytes, &b));
+    there_and_back(&m, &b);
     m.heartbeat.silent_count = 0;
     m.heartbeat.fragments_count = WIRE_FRAGMENTS_MAX + 1;
     assert_int_equal(wire_pack(&m, raw, &bytes), ERR_ARG);

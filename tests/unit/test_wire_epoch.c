@@ -155,6 +155,7 @@ static void decisions_questions_and_wishes_come_back(void **state)
         [WIRE_WISH_CAUGHT_UP] = ~0ull, [WIRE_WISH_OWN] = 2, [WIRE_WISH_STEPS] = ~0ull, [WIRE_WISH_PAUSE] = 1};
     for (uint32_t kind = WIRE_WISH_DRAIN; kind < WIRE_WISHES; kind++) {
         m = (struct wire_epoch){.type = WIRE_WISH, .wish = {.kind = kind, .number = numbers[kind]}};
+        m.wish.member = kind == WIRE_WISH_ENROL ? &newcomer : NULL;
         m.wish.id = kind < WIRE_WISH_STEPS ? UINT32_MAX - 1 : 0;
         b = there_and_back(&m);
         assert_true(b.wish.kind == kind && b.wish.id == m.wish.id && b.wish.number == m.wish.number);

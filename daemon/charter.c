@@ -88,8 +88,9 @@ static enum err begin_as_joined(struct charter *charter)
         mem_free(data);
     }
     if (err != ERR_OK)
-        return err_set(ERR_CONF, "%s: %s; it is the view record by which this island joined its run: dilococtl reset, and "
-                                 "join again with an invitation of another island",
+        return err_set(ERR_CONF,
+                       "%s: %s; it is the view record by which this island joined its run: dilococtl reset, and "
+                       "join again with an invitation of another island",
                        path, err == ERR_NOTFOUND ? "is not there" : "is damaged");
     struct records_entry entry = {.bytes = (uint8_t *)(uintptr_t)message.decided.record,
                                   .bytes_count = message.decided.record_bytes,

@@ -23,7 +23,6 @@ static void what_was_asked_for_is_in_the_configuration(void **state)
     char *text;
     struct ctl_draft draft = good;
     assert_ok(ident_generate(&ident));
-    draft.public_key = ident.public_text;
     draft.address = "paris.example.org:7600";
     draft.uplink = "20Mbit";
     assert_ok(ctl_draft_conf(&draft, &text));
@@ -37,8 +36,8 @@ static void what_was_asked_for_is_in_the_configuration(void **state)
     assert_string_equal(conf.run_path, testlib_path(folder, "run.ini"));
     assert_string_equal(conf.state_folder, testlib_path(folder, "state"));
     assert_string_equal(conf.run_folder, testlib_path(folder, "run"));
-    assert_int_equal(conf.peers_count, 1);
-    assert_string_equal(((struct dconf_peer *)conf.peers)->address, "paris.example.org:7600");
+    assert_int_equal(conf.peers_count, 0);
+    assert_string_equal(conf.address, "paris.example.org:7600");
     assert_ok(
         dconf_view(&conf, &ident, &(struct digest){{0}}, &view)); /* its section of its own agrees with the rest */
     assert_int_equal(view.count, 1);

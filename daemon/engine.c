@@ -76,8 +76,7 @@ static void tell_expectation(struct engine *engine)
 /* Everyone above the rounds learns of the plan. */
 static enum err tell_plan(struct engine *engine)
 {
-    struct trainer_plan trainer = {
-        .plan = engine->run.plan, .replica = engine->run.replica, .sync = engine->run.sync};
+    struct trainer_plan trainer = {.plan = engine->run.plan, .replica = engine->run.replica, .sync = engine->run.sync};
     struct peers_plan peers = {.plan = engine->run.plan,
                                .replica = engine->run.replica,
                                .parts = &engine->run.parts,
@@ -332,26 +331,6 @@ static void begin_epoch(struct engine *engine)
     record_deinit(&record);
 }
 
-/* ---- an owner that signed two results of one part ---- */
-
-/* Nobody can tell which of the two is the right one; the owner has broken its word, and is to lose its shards. If it is
- * ourselves, the others will see to it. */
-static void rivals(struct engine *engine, const struct event *event)
-{
-    const struct view *view = &engine->charter.view;
-    uint32_t slot = view_slot(view, event->rivals.owner);
-    if (slot == VIEW_NOBODY) /* it has gone since */
-        return;
-    log_error("island %s has signed two different results of one part: fragment %" PRIu32 ", version %" PRIu64
-              ". Its disk is older than it knows, or it lies: it is to be evicted",
-              view->members[slot].name, event->fragment, event->rivals.version);
-    if (slot == view->self)
-        return;
-    peers_broke_word(engine->peers, slot);
-    if (council_wish(council_of(engine), WIRE_WISH_EVICT, event->rivals.owner, 0) != ERR_OK)
-        log_error("island %s cannot be evicted: %s", view->members[slot].name, err_text());
-}
-
 /* ---- events ---- */
 
 /* Before anyone is told that a result is held here, the mark says so. */
@@ -389,7 +368,7 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_STARTED: started(engine, event); break;
     case EVENT_UNREAD: rounds_unread(engine->run.rounds, f); break;
     case EVENT_JUDGED: peers_judged(engine->peers, event->member, &event->object.key, event->object.done); break;
-    case EVENT_RIVALS: rivals(engine, event); break;
+    case EVENT_RIVALS: council_rivals(council_of(engine), event->rivals.owner, f, event->rivals.version); break;
     case EVENT_OBJECT: object_in(engine, event); break;
     case EVENT_TYPES: break;
     }

@@ -486,8 +486,11 @@ static void done_in(struct objects *objects, uint32_t peer, const struct wire_ke
         end_served(objects, peer, key);
     if (status == WIRE_NOT_AVAILABLE)
         post_not_available(objects, peer, key);
-    if (status == WIRE_REFUSED)
-        log_error("island %s refuses our %s", objects->conf.view->members[peer].name, wire_key_text(key));
+    if (status != WIRE_REFUSED)
+        return;
+    event_post_sync(objects->conf.events,
+                    &(struct sync_event){.type = SYNC_EV_TURNED_DOWN, .member = peer, .key = *key});
+    log_error("island %s refuses our %s", objects->conf.view->members[peer].name, wire_key_text(key));
 }
 
 void objects_message_in(struct objects *objects, uint32_t peer, const struct wire_message *message, uint64_t now_ms)

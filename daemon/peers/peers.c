@@ -42,7 +42,6 @@ struct peer {
     struct log_limit refused_said, malformed_said, diverged_said, plan_said;
     struct twins twins;
     bool refused;                 /* it, or we, would not talk: not a matter of time */
-    bool broke_word;              /* it signed two results of one part */
     char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
 };
 
@@ -304,30 +303,6 @@ static void peer_gone(struct peers *peers, uint32_t i)
     peer->up = false;
 }
 
-static enum err open_vouches(struct peers *peers, uint32_t fragments)
-{
-    const struct view *view = peers->conf.view;
-    struct vouches_conf conf = {.chain = peers->conf.chain,
-                                .ident = peers->conf.ident,
-                                .nonce = view->nonce,
-                                .id = view->members[view->self].id,
-                                .fragments_count = fragments};
-    return vouches_new(&conf, &peers->vouches);
-}
-
-/* What a member vouches for in its heartbeat. */
-static void note_vouches(struct peers *peers, uint32_t i, const struct wire_heartbeat *beat)
-{
-    const struct view *view = peers->conf.view;
-    for (uint32_t k = 0; peers->vouches != NULL && k < beat->fragments_count; k++) {
-        const struct wire_fragment *row = &beat->fragments[k];
-        const struct vouch_subject subject = {
-            .nonce = view->nonce, .fragment = row->fragment, .version = row->version, .hash = row->hash};
-        if (row->vouched)
-            vouches_heard(peers->vouches, view->members[i].id, &subject, row->signature);
-    }
-}
-
 enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
 {
     uint32_t fragments = plan->plan->plan->fragments_count;
@@ -335,7 +310,7 @@ enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
         .sync = plan->sync, .fragments_count = fragments, .shards_counts = plan->shards_counts};
     for (uint32_t i = 0; i < peers->room; i++)
         TRY(mem_new(fragments, sizeof *peers->peers[i].said, "peers", &peers->peers[i].said));
-    TRY(open_vouches(peers, fragments));
+    TRY(beat_vouches_new(&peers->conf, fragments, &peers->vouches));
     TRY(objects_plan_known(peers->objects, plan, peers->vouches));
     TRY(council_plan_known(peers->council, &council));
     peers->plan = *plan;
@@ -472,7 +447,7 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
         log_info("island %s is back", name_of(peers, i));
         peer_up(peers, i);
     }
-    note_vouches(peers, i, beat);
+    beat_vouches_heard(&peers->conf, peers->vouches, i, beat);
     council_heard(peers->council, i, beat, peers->now_ms);
     event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = beat});
 }
@@ -493,14 +468,6 @@ static void malformed(struct peers *peers, uint32_t i, const char *text)
 {
     if (log_limit_pass(&peers->peers[i].malformed_said, peers->now_ms, MALFORMED_SAID_MS))
         log_error("island %s sent something we drop: %s", name_of(peers, i), text);
-}
-
-static void about_object_in(struct peers *peers, uint32_t i, const struct wire_message *message)
-{
-    struct sync_event refused = {.type = SYNC_EV_TURNED_DOWN, .member = i, .key = message->done.key};
-    objects_message_in(peers->objects, i, message, peers->now_ms);
-    if (message->type == WIRE_DONE && message->done.status == WIRE_REFUSED)
-        event_post_sync(peers->conf.events, &refused);
 }
 
 static void control_in(struct peers *peers, const struct link_message *in)
@@ -528,7 +495,7 @@ static void control_in(struct peers *peers, const struct link_message *in)
     case WIRE_DONE:
     case WIRE_FETCH:
         if (peers->peers[i].greeted)
-            about_object_in(peers, i, message);
+            objects_message_in(peers->objects, i, message, peers->now_ms);
         break;
     case WIRE_CHUNK:
     case WIRE_BULK_HELLO:
@@ -718,11 +685,6 @@ void peers_diverged(struct peers *peers, uint32_t peer, uint32_t f)
         log_warn("island %s has diverged in fragment %" PRIu32 "; it repairs from the others", name_of(peers, peer), f);
 }
 
-void peers_broke_word(struct peers *peers, uint32_t i)
-{
-    peers->peers[i].broke_word = true;
-}
-
 void peers_bye(struct peers *peers, const char *reason)
 {
     peers->out.type = WIRE_BYE;
@@ -782,7 +744,8 @@ struct peer_info peers_info(const struct peers *peers, uint32_t i)
     struct link_counters counters = link_counters(peers->link, i);
     return (struct peer_info){.up = peer->up,
                               .refused = peer->refused,
-                              .note = peer->broke_word ? "it has signed two results of one part" : peer->note,
+                              .note = council_broke_word(peers->council, i) ? "it has signed two results of one part"
+                                                                            : peer->note,
                               .heard_ms = peer->heard_ms,
                               .twins_ms = peer->twins.seen_ms,
                               .rtt_ms = peer->pulse.rtt_ms,

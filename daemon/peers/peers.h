@@ -75,8 +75,6 @@ ERR_MUST_CHECK enum err peers_take_plan(struct peers *peers, uint32_t peer, cons
 void peers_plan_refused(struct peers *peers, uint32_t peer, const char *text);
 /* The core found that a peer's state differs from ours and that it has to repair. Logged now and then. */
 void peers_diverged(struct peers *peers, uint32_t peer, uint32_t f);
-/* It has signed two results of one part: said by peers_info() from now on. */
-void peers_broke_word(struct peers *peers, uint32_t peer);
 /* The daemon stops. */
 void peers_bye(struct peers *peers, const char *reason);
 

@@ -22,6 +22,7 @@ struct seat {
     uint32_t id;
     bool used, up;
     bool drain, evict, revoke; /* wished */
+    bool broke_word;           /* it signed two results of one part */
     uint64_t doubt_ms;         /* since when it says that its disk is in doubt; 0: it does not */
     uint64_t incarnation;      /* as it says; 0: it has not */
     uint64_t epoch;            /* of its last heartbeat */

@@ -13,12 +13,15 @@ event                  | events_new        | engine_new peers_new rounds_new tra
 jobs                   | jobs_new          | engine_new peers_new rounds_new trainer_new replica_new events_new          | unit/jobs
 rules                  | rules_round       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/rules
 check                  | check_start       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/check
+charter                | charter_open      | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/charter
 dconf                  | dconf_load        | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/dconf
 home                   | home_find         | engine_new peers_new rounds_new dconf_load ctl_ask ctl_home_start           | unit/home_folder
 control/control        | control_new       | engine_new                                                                  | unit/control
-control/status         | status_take       | engine_new control_new                                                      | unit/status unit/blocked
+control/status         | status_take       | engine_new control_new                                                      | unit/status unit/status_epoch unit/blocked
 control/status_json    | status_json       | engine_new control_new                                                      | unit/status_json
-peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects
+peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects unit/objects_epoch
+peers/council          | council_new       | engine_new control_new status_take                                          | unit/council
+peers/holdings         | holdings_new      | engine_new peers_new council_new objects_new rounds_new trainer_new events_new | unit/holdings
 peers/ways             | ways_new          | engine_new peers_new objects_new rounds_new trainer_new events_new          | unit/ways
 trainer/trainer        | trainer_new       | engine_new control_new status_take peers_new rounds_new                     | unit/trainer unit/training unit/resume unit/departure unit/phase unit/trainer_runs
 trainer/introduction   | introduction_init | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make replica_new events_new | unit/introduction
@@ -53,7 +56,15 @@ ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dco
 '
 # Inside another part, and tested through it: file in daemon/ | a function of it | that part
 inner='
+runplan            | runplan_make     | engine
 control/progress   | progress_new     | control/status
+control/complaints | complaints_all   | control/status
+peers/beat         | beat_fill        | peers/peers
+peers/pulse        | pulse_in         | peers/peers
+peers/report       | report_take      | peers/peers
+peers/seats        | seats_init       | peers/council
+peers/wishes       | wishes_gather    | peers/council
+peers/council_wire | council_wire_out | peers/council
 peers/impostors    | twins_note       | peers/peers
 peers/objects      | objects_new      | peers/peers
 peers/rows         | rows_fill        | peers/peers

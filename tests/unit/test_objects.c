@@ -594,7 +594,7 @@ static void results_and_states_are_taken_in_as_the_core_wants_them(void **state)
     uint64_t most = state_object_bytes_max(a->replica, a->plan->plan, OTHER, a->charter.view.count);
     assert_offer_answered(&lost, bytes, WIRE_NOT_NEEDED);
     isle_step(a, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = OTHER, .member = B});
-    assert_offer_answered(&lost, most + 1, WIRE_REFUSED);
+    assert_offer_answered(&lost, most + 1, WIRE_NOT_NEEDED);
     struct event event;
     played_send(b, A, &lost, pattern, bytes);
     isle_wait(isle_took(a, EVENT_OBJECT, &event));

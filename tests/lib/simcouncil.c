@@ -301,7 +301,8 @@ static void fetch(uint32_t i, const uint8_t *bytes, size_t bytes_count)
         sync_want_start(island->sync, f, draft->starts[f]);
     for (uint32_t k = 0; k < draft->carried_count; k++) {
         const struct record_carried *carried = &draft->carried[k];
-        sync_want(island->sync, carried->fragment, carried->version, carried->epoch, carried->owner);
+        sync_want_this(island->sync, carried->fragment, carried->version, carried->epoch, carried->owner,
+                       &carried->digest);
     }
     sim_step(i, &(struct sync_event){.type = SYNC_EV_TICK});
 }

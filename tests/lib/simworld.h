@@ -338,6 +338,17 @@ void sim_voice_tick(uint32_t i);
 bool sim_votes(uint32_t i);
 bool sim_in_doubt(uint32_t i);
 
+/* What island i's newest record says of island k; NULL: nothing. */
+const struct record_member *sim_member_of(uint32_t i, uint32_t k);
+
+/* ---- what it wants of the members: simwishes.c ---- */
+
+uint32_t sim_gather(uint32_t i, struct muster_wish *wishes);
+bool sim_change_wanted(uint32_t i);
+/* Whether island i takes k's disk for one in doubt; and k for one that holds all that i does, nearly. */
+bool sim_doubted(uint32_t i, uint32_t k);
+bool sim_caught_up(uint32_t i, uint32_t k);
+
 /* ---- the liar: simliar.c ---- */
 
 bool sim_lies(uint32_t i, enum sim_lie lie);

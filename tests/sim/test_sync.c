@@ -224,6 +224,8 @@ static void run_world(uint64_t work_ms)
         advance();
     sim->healing = true;
     sim->evicted = sim->lie == SIM_LIE_TWO || sim->lie == SIM_LIE_TWO_ACKS;
+    for (uint32_t i = 0; i < sim->n && sim->evicted; i++)
+        sim->island[i].wants_shards = true; /* somebody has to own what it did */
     sim->loss_percent = 0;
     for (uint32_t i = 0; i < sim->n; i++)
         if (sim->island[i].revive_ms > sim->now_ms + BACK_MS)

@@ -4,6 +4,7 @@
 #   make outlive   three islands on this machine; one is lost for good while the run goes on, and comes back
 #   make check     every test that can run here; what cannot is reported as skipped
 #   make mutants   plants the faults of tests/mutants one by one: which test sees which?
+#   make sim       the simulation of the protocol, SEEDS=10000 of each kind of trouble: hours
 #   make bench     speeds as ratios within one run, to build/bench/summary.json
 #   make bench-quality   what each algorithm costs in loss, at equal tokens: hours, and goes on where it was stopped
 #   make install   DESTDIR= PREFIX=/usr/local
@@ -24,7 +25,7 @@ endif
 comma := ,
 B := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter-out -O2,$(OPT)),$(OPT))
 
-GOALS := all check demo outlive bench bench-quality install lint mutants fuzz tests
+GOALS := all check demo outlive bench bench-quality install lint mutants fuzz tests sim
 .PHONY: $(GOALS) clean check-run
 ifndef PREREQS_PRESENT
 
@@ -173,6 +174,9 @@ $(B)/tests/%: $(B)/tests/%.o $(TESTLIB_OBJ) $(B)/tests/lib.a $(ARCHIVES)
 
 check: tests
 	@BUILD=$(B) CC='$(CC)' SAN='$(SAN)' tests/run.sh $(TESTS) $(wildcard tests/lint/*.sh tests/num/*.sh tests/system/*.sh) tests/fuzz/guided.sh
+
+sim: $(B)/tests/sim/test_sync
+	@TEST_SEEDS=$(or $(SEEDS),10000) $<
 
 lint: all
 	@BUILD=$(B) CC='$(CC)' tests/run.sh $(wildcard tests/lint/*.sh)

@@ -90,14 +90,46 @@ static bool surely_applied(const struct sync *sync, uint32_t f)
     return count >= sync->conf.view.certifying;
 }
 
+void sync_certify_want_this(struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest)
+{
+    struct sync_parts *parts = &sync->fragments[f].parts;
+    uint32_t p = sync_certify_part(sync, f, epoch, owner);
+    if (p == CHAIN_PARTS_MAX || !(parts->held & bit(p)))
+        return;
+    parts->wanted_digest[p] = *digest;
+    if (digest_equal(digest, &parts->digest[p]))
+        parts->other &= ~bit(p);
+    else
+        parts->other |= bit(p);
+}
+
+bool sync_certify_lacks(const struct sync *sync, uint32_t f, uint32_t p)
+{
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    return !(parts->held & bit(p)) || (parts->other & bit(p));
+}
+
+/* The other result of a part, as a proposed record wants it: its owner signed both. It was not in our seal. */
+static bool take_other(struct sync_parts *parts, uint32_t p, const struct digest *digest)
+{
+    if (!(parts->other & bit(p)) || !digest_equal(digest, &parts->wanted_digest[p]))
+        return false;
+    parts->digest[p] = *digest;
+    parts->other &= ~bit(p);
+    parts->acknowledged &= ~bit(p);
+    parts->certified &= ~bit(p);
+    return true;
+}
+
 bool sync_certify_stored(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
     struct sync_parts *parts = &sync->fragments[f].parts;
     if (event->version != sync->fragments[f].own.version + 1)
         return false;
     uint32_t p = sync_certify_part(sync, f, event->epoch, event->owner);
-    if (p == CHAIN_PARTS_MAX || (parts->held & bit(p)) ||
-        (parts->part[p].carried && !digest_equal(&parts->part[p].digest, &event->hash)))
+    if (p < CHAIN_PARTS_MAX && (parts->held & bit(p)))
+        return take_other(parts, p, &event->hash);
+    if (p == CHAIN_PARTS_MAX || (parts->part[p].carried && !digest_equal(&parts->part[p].digest, &event->hash)))
         return false;
     parts->digest[p] = event->hash;
     parts->held |= bit(p);

@@ -28,8 +28,7 @@ static bool by_a_lie(uint32_t number)
 {
     const struct sim_result *result = sim_result(number);
     bool may = sim->lie == SIM_LIE_VERSION || sim->lie >= SIM_LIE_TWO;
-    return may &&
-           copies_of(result, true) < record_certifying(&sim_record(sim->decided[result->epoch])->record);
+    return may && copies_of(result, true) < record_certifying(&sim_record(sim->decided[result->epoch])->record);
 }
 
 static bool lied(uint32_t a, uint32_t b)
@@ -49,8 +48,8 @@ static void fork_or_fail(uint32_t i, uint32_t f, uint64_t version, uint32_t s, u
     SIM_HOLDS(sim->forked || lied(a, b),
               "I1: island %u: result %u (owner %u, epoch %llu) of fragment %u version %llu shard %u, where there is "
               "result %u (owner %u, epoch %llu); lie %d of island %u\n",
-              i, b, sim_result(b)->owner, (unsigned long long)sim_result(b)->epoch, f, (unsigned long long)version, s, a,
-              sim_result(a)->owner, (unsigned long long)sim_result(a)->epoch, (int)sim->lie, sim->liar);
+              i, b, sim_result(b)->owner, (unsigned long long)sim_result(b)->epoch, f, (unsigned long long)version, s,
+              a, sim_result(a)->owner, (unsigned long long)sim_result(a)->epoch, (int)sim->lie, sim->liar);
     forked();
 }
 

@@ -171,7 +171,7 @@ static enum err try_address(struct ask *ask, uint32_t i)
             say(ask);
             say_ms = now_ms + AGAIN_MS;
         }
-        if (ask->heard[i] == HEARD_STRANGER && ask->conf->invite->addresses_count > 1)
+        if (ask->heard[i] == HEARD_STRANGER)
             leave_ms = 0;
         else if (ask->heard[i] != HEARD_NOTHING)
             leave_ms = begin_ms + TURN_MS;

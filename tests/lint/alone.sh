@@ -19,6 +19,7 @@ control/control        | control_new       | engine_new                         
 control/status         | status_take       | engine_new control_new                                                      | unit/status unit/blocked
 control/status_json    | status_json       | engine_new control_new                                                      | unit/status_json
 peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects
+peers/doorway          | doorway_new       | engine_new peers_new council_new rounds_new trainer_new                     | unit/doorway
 peers/ways             | ways_new          | engine_new peers_new objects_new rounds_new trainer_new events_new          | unit/ways
 trainer/trainer        | trainer_new       | engine_new control_new status_take peers_new rounds_new                     | unit/trainer unit/training unit/resume unit/departure unit/phase unit/trainer_runs
 trainer/introduction   | introduction_init | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make replica_new events_new | unit/introduction
@@ -50,6 +51,7 @@ ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dco
 # Inside another part, and tested through it: file in daemon/ | a function of it | that part
 inner='
 control/progress   | progress_new     | control/status
+control/members    | members_invite   | control/control
 peers/impostors    | twins_note       | peers/peers
 peers/objects      | objects_new      | peers/peers
 peers/rows         | rows_fill        | peers/peers

@@ -85,8 +85,9 @@ static enum err begin_as_joined(struct charter *charter)
         mem_free(data);
     }
     if (err != ERR_OK)
-        return err_set(ERR_CONF, "%s: %s; it is the view record by which this island joined its run: dilococtl reset, and "
-                                 "join again with an invitation of another island",
+        return err_set(ERR_CONF,
+                       "%s: %s; it is the view record by which this island joined its run: dilococtl reset, and "
+                       "join again with an invitation of another island",
                        path, err == ERR_NOTFOUND ? "is not there" : "is damaged");
     struct records_entry entry = {.bytes = (uint8_t *)(uintptr_t)message.decided.record,
                                   .bytes_count = message.decided.record_bytes,
@@ -228,8 +229,9 @@ enum err charter_adopt(struct charter *charter, struct record *record, const str
 {
     struct record before;
     if (!has_us(charter, record)) /* the view stays, so that the daemon can end in order */
-        return err_set(ERR_STATE, "this island was taken off the roster; to come back: dilococtl reset, then join with a "
-                                  "new invitation of another island");
+        return err_set(ERR_STATE,
+                       "this island was taken off the roster; to come back: dilococtl reset, then join with a "
+                       "new invitation of another island");
     TRY(record_copy(chain_last(charter->chain), &before));
     enum err err = adopt(charter, record, digest, changes);
     if (err == ERR_OK)

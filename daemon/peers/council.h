@@ -79,7 +79,8 @@ void council_said(struct council *council, uint32_t member, const struct council
 /* What somebody here asks for, until a record says it: kinds and numbers as in net/wire_epoch.h. All voters are told,
  * those that can be heard: ask again now and then. ERR_NOTFOUND: nobody of that id. */
 ERR_MUST_CHECK enum err council_wish(struct council *council, uint32_t kind, uint32_t id, uint64_t number);
-/* A new member, as of an invitation that was redeemed; likewise. ERR_STATE: too many at a time, or its name or key is taken. */
+/* A new member, as of an invitation that was redeemed; likewise. ERR_STATE: too many at a time, or its name or key is
+ * taken. */
 ERR_MUST_CHECK enum err council_enrol(struct council *council, const struct record_member *as);
 
 /* ---- looking in ---- */

@@ -52,6 +52,7 @@ ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dco
 inner='
 control/progress   | progress_new     | control/status
 control/members    | members_invite   | control/control
+peers/gate         | gate_open        | peers/peers
 peers/impostors    | twins_note       | peers/peers
 peers/objects      | objects_new      | peers/peers
 peers/rows         | rows_fill        | peers/peers

@@ -1,4 +1,5 @@
-/* Islands that join a running run, leave it, are sent away and come back: by commands, with real daemons and trainers. */
+/* Islands that join a running run, leave it, are sent away and come back: by commands, with real daemons and trainers.
+ */
 #include "tests/lib/testlib.h"
 
 #include <stdio.h>
@@ -26,10 +27,10 @@ static void assert_told(const char *part)
         fail_msg("it does not say \"%s\":\n%s", part, homes_out);
 }
 
-#define GOOD(...)                                                                                                      \
-    do {                                                                                                               \
-        if (HOMES_RUN(__VA_ARGS__) != 0)                                                                               \
-            fail_msg("it fails:\n%s", homes_out);                                                                      \
+#define GOOD(...)                                 \
+    do {                                          \
+        if (HOMES_RUN(__VA_ARGS__) != 0)          \
+            fail_msg("it fails:\n%s", homes_out); \
     } while (0)
 
 static void end_all(void)

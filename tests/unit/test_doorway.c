@@ -347,9 +347,8 @@ static void who_did_not_sign_is_not_enrolled(void **state)
         secret[IDENT_KEY_BYTES];
     char route[SOCKET_ROUTE_BYTES];
     void *context = zmq_ctx_new(), *socket = NULL, *monitor = NULL;
-    struct wire_header fields = {.version = WIRE_VERSION,
-                                 .type = WIRE_ENROL,
-                                 .run_tag = wire_run_tag(invite.nonce, &invite.run_id)};
+    struct wire_header fields = {
+        .version = WIRE_VERSION, .type = WIRE_ENROL, .run_tag = wire_run_tag(invite.nonce, &invite.run_id)};
     wire_enrol_sign(records_ident(1), invite.nonce, &invite.run_id, &enrol);
     memcpy(enrol.key, records_ident(2)->key, sizeof enrol.key);
     size_t bytes = wire_enrol_pack(&enrol, payload);

@@ -193,6 +193,10 @@ static void tell_changes(const struct charter *charter, const struct record *bef
         const struct record_member *old = record_member(before, member->id);
         if (!member->used)
             continue;
+        if (member->leaving) {
+            log_info("island %s is not on the roster any more", member->name);
+            continue;
+        }
         owners += member->role == RECORD_OWNER;
         if (old == NULL)
             log_info("island %s is on the roster now", member->name);

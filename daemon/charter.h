@@ -26,8 +26,8 @@ struct charter {
     uint32_t ids[VIEW_SLOTS_MAX]; /* by slot, for charter_sync_view() */
 };
 
-/* Reads the records, or makes the first one and keeps it. `conf` is borrowed. ERR_CONF: the records are of another run,
- * or our key is not on the roster, with the remedy; what dconf_view() fails with. On failure `*charter` is empty. */
+/* Reads the records, or makes the first one and keeps it. `conf` is borrowed. ERR_CONF: our key is not
+ * on the roster, with the remedy; what dconf_entries() and view_record0() fail with. On failure `*charter` is empty. */
 ERR_MUST_CHECK enum err charter_open(const struct dconf *conf, const struct ident *ident, const struct runspec *spec,
                                      struct charter *charter);
 /* An empty one is fine. */

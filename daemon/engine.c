@@ -76,8 +76,7 @@ static void tell_expectation(struct engine *engine)
 /* Everyone above the rounds learns of the plan. */
 static enum err tell_plan(struct engine *engine)
 {
-    struct trainer_plan trainer = {
-        .plan = engine->run.plan, .parts = &engine->run.parts, .ledger = engine->ledger, .sync = engine->run.sync};
+    struct trainer_plan trainer = {.plan = engine->run.plan, .replica = engine->run.replica, .sync = engine->run.sync};
     struct peers_plan peers = {.plan = engine->run.plan,
                                .replica = engine->run.replica,
                                .parts = &engine->run.parts,
@@ -372,6 +371,7 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_STARTED: started(engine, event); break;
     case EVENT_UNREAD: rounds_unread(engine->run.rounds, f); break;
     case EVENT_JUDGED: peers_judged(engine->peers, event->member, &event->object.key, event->object.done); break;
+    case EVENT_RIVALS: council_rivals(council_of(engine), event->rivals.owner, f, event->rivals.version); break;
     case EVENT_OBJECT: object_in(engine, event); break;
     case EVENT_TYPES: break;
     }

@@ -33,6 +33,7 @@ enum event_type {
     EVENT_STARTED, /* fragment, initial, hash: answer to EVENT_START */
     EVENT_UNREAD,  /* fragment: no job reads its anchor now, or works on the parts it is cut in; who waits goes on */
     EVENT_JUDGED,  /* member, key, done: what became of an object that came in */
+    EVENT_RIVALS,  /* rivals: an owner, by id, has signed two results of one part: both are in the ledger */
     /* of the other islands */
     EVENT_OBJECT, /* member, key, bytes: one lies whole in its memory */
     EVENT_EPOCH,  /* the next view record is decided: council_take() */
@@ -45,6 +46,10 @@ struct event {
     union {
         struct sync_event sync;
         uint64_t shards;
+        struct {
+            uint32_t owner;
+            uint64_t version;
+        } rivals;
         enum err err;
         struct {
             bool initial;

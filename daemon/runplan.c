@@ -30,11 +30,15 @@ static enum err new_sync(const struct runplan_conf *from, struct runplan *run)
 {
     const struct plan *plan = run->plan->plan;
     TRY(mem_new(plan->fragments_count, sizeof *run->shards_counts, "the plan", &run->shards_counts));
-    for (uint32_t f = 0; f < plan->fragments_count; f++)
+    TRY(mem_new(plan->fragments_count, sizeof *run->filled, "the plan", &run->filled));
+    for (uint32_t f = 0; f < plan->fragments_count; f++) {
         run->shards_counts[f] = plan->fragments[f].shards_count;
+        run->filled[f] = parts_filled(plan, f);
+    }
     struct sync_conf conf = {.chain = from->charter->chain,
                              .fragments_count = plan->fragments_count,
                              .shards_counts = run->shards_counts,
+                             .filled = run->filled,
                              .rule = {.quorum = (uint32_t)from->spec->quorum, .grace_ms = from->spec->grace_ms},
                              .view = charter_sync_view(from->charter, from->votes)};
     return sync_new(&conf, &run->sync);
@@ -132,5 +136,6 @@ void runplan_free(struct runplan *run)
     replica_free(run->replica);
     model_plan_free(run->plan);
     mem_free(run->shards_counts);
+    mem_free(run->filled);
     *run = (struct runplan){0};
 }

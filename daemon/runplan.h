@@ -42,6 +42,7 @@ struct runplan_conf {
 struct runplan {
     struct model_plan *plan;
     uint32_t *shards_counts; /* per fragment */
+    uint64_t *filled;        /* likewise: mask of the shards with values */
     struct parts parts;
     struct replica *replica;
     struct slots *slots;

@@ -145,6 +145,11 @@ bool sync_in_doubt(const struct sync *sync, uint32_t f)
     return sync_core_proof(&sync->fragments[f]) == SYNC_PROOF_ASKED;
 }
 
+bool sync_excused(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member)
+{
+    return sync_doubt_excused(sync, f, version, member);
+}
+
 enum sync_state sync_state(const struct sync *sync, uint32_t f)
 {
     return sync->fragments[f].state;

@@ -43,10 +43,12 @@ ERR_MUST_CHECK enum err sync_begin_epoch(struct sync *sync, const struct sync_vi
 /* Whether we vote may change within an epoch: our disk is not in doubt any more. */
 void sync_set_votes(struct sync *sync, bool votes);
 /* From now on, until the next epoch begins, no result is made, and none is acknowledged that is not yet (EPOCHS: the
- * seal). What sync_held() tells after this is what the seal names. */
+ * seal). What sync_held() tells after this is what the seal names. The seal outlasts a restart: it is set again before
+ * results are told of that the ledger holds, since some may have come after it. */
 void sync_seal(struct sync *sync);
 bool sync_sealed(const struct sync *sync);
-/* A result of the version after ours that a proposed record wants to carry: it is fetched although we are sealed. */
+/* A result of the version after ours that a proposed record wants to carry: it is fetched although we are sealed, from
+ * whoever is up. To be said again when the version is another one. */
 void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner);
 /* The version that a proposed record starts from: somebody who sealed has made it, so its results count, and those
  * before it; seen with the next tick. */
@@ -74,6 +76,11 @@ bool sync_known(const struct sync *sync, uint32_t f);
 
 /* Whether others hold another state of our version and our own disk has been asked which is right. */
 bool sync_in_doubt(const struct sync *sync, uint32_t f);
+
+/* Whether the voice of a voter, ours or another's, is missing among those that vouch for a version (net/vouch.h) and
+ * may be taken for given when it takes a state over: it cannot say what it held, and those of the others who can be
+ * heard are too few without it. */
+bool sync_excused(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member);
 
 /* The parts of the version after the fragment's, borrowed until the next event; 0: its epoch is not known. */
 uint32_t sync_parts(const struct sync *sync, uint32_t f, const struct chain_part **parts);

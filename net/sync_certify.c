@@ -18,8 +18,7 @@ static void find_parts(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->parts = (struct sync_parts){0};
-    fragment->parts.count =
-        chain_parts(sync->conf.chain, f, sync->shards_counts[f], fragment->own.version + 1, fragment->parts.part);
+    fragment->parts.count = sync_core_parts(sync, f, fragment->own.version + 1, fragment->parts.part);
 }
 
 void sync_certify_arrive(struct sync *sync, uint32_t f)
@@ -191,6 +190,29 @@ static bool confirms(const struct sync *sync, uint32_t f, uint32_t member, uint3
     return false;
 }
 
+static bool holds_another(const struct sync *sync, uint32_t f, uint32_t member, uint32_t p)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    const struct wire_held *held;
+    if (sync->peers[member].fragments[f].version != fragment->own.version)
+        return false;
+    for (uint32_t nth = 0; (held = said(sync, f, member, fragment->parts.part[p].owner, nth)) != NULL; nth++)
+        if (is_of_part(&fragment->parts, held, p) && !tags(held, &fragment->parts.digest[p]))
+            return true;
+    return false;
+}
+
+uint32_t sync_certify_rival(const struct sync *sync, uint32_t f, uint32_t p)
+{
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    if (!(parts->held & bit(p)) || parts->part[p].carried)
+        return SYNC_NOBODY;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (sync_core_other(sync, i) && sync->peers[i].up && holds_another(sync, f, i, p))
+            return i;
+    return SYNC_NOBODY;
+}
+
 /* Members that are known to have it durably, of those whose copies count. */
 static struct bitset confirming(const struct sync *sync, uint32_t f, uint32_t p)
 {
@@ -207,8 +229,8 @@ static struct bitset confirming(const struct sync *sync, uint32_t f, uint32_t p)
 bool sync_certify_counts(const struct sync *sync, uint32_t f, uint32_t p)
 {
     const struct sync_parts *parts = &sync->fragments[f].parts;
-    if (!(parts->held & bit(p)))
-        return false;
+    if (!(parts->held & bit(p)) || (parts->certified & bit(p)))
+        return (parts->certified & bit(p)) != 0;
     /* Named by the record of the epoch, or of a version that it, or one that is proposed, takes for granted. */
     const struct sync_fragment *fragment = &sync->fragments[f];
     const struct record *record = chain_last(sync->conf.chain);
@@ -219,14 +241,16 @@ bool sync_certify_counts(const struct sync *sync, uint32_t f, uint32_t p)
     return bitset_count(&found) >= sync->conf.view.certifying;
 }
 
-bool sync_certify_complete(const struct sync *sync, uint32_t f)
+bool sync_certify_complete(struct sync *sync, uint32_t f)
 {
-    const struct sync_parts *parts = &sync->fragments[f].parts;
+    struct sync_parts *parts = &sync->fragments[f].parts;
     if (parts->count == 0 || parts->held != all_parts(parts))
         return false;
-    for (uint32_t p = 0; p < parts->count; p++)
+    for (uint32_t p = 0; p < parts->count; p++) {
         if (!sync_certify_counts(sync, f, p))
             return false;
+        parts->certified |= bit(p);
+    }
     return true;
 }
 

@@ -43,8 +43,11 @@ bool sync_certify_lost(const struct sync *sync, uint32_t f, uint64_t version);
 
 /* Whether the result of part `p`, which is here, counts. */
 bool sync_certify_counts(const struct sync *sync, uint32_t f, uint32_t p);
-/* Whether every part's result is here, and counts. */
-bool sync_certify_complete(const struct sync *sync, uint32_t f);
+/* Whether every part's result is here, and counts; remembers which do. */
+bool sync_certify_complete(struct sync *sync, uint32_t f);
+/* Who says to hold another result of part `p` than the one that is here, made in the same epoch: its owner signed two,
+ * or it is not true. SYNC_NOBODY: nobody does. */
+uint32_t sync_certify_rival(const struct sync *sync, uint32_t f, uint32_t p);
 /* Voters whose word a part waits for that is here and does not count yet. */
 struct bitset sync_certify_waiting_for(const struct sync *sync, uint32_t f);
 

@@ -120,6 +120,10 @@ enum err sync_core_new(const struct sync_conf *conf, struct sync **out)
     TRY_OUT(mem_new(conf->fragments_count, sizeof *sync->fragments, what_for, &sync->fragments));
     TRY_OUT(mem_new(conf->fragments_count, sizeof *sync->shards_counts, what_for, &sync->shards_counts));
     memcpy(sync->shards_counts, conf->shards_counts, conf->fragments_count * sizeof *sync->shards_counts);
+    sync->conf.filled = NULL;
+    TRY_OUT(mem_new(conf->fragments_count, sizeof *sync->filled, what_for, &sync->filled));
+    for (uint32_t f = 0; f < conf->fragments_count; f++)
+        sync->filled[f] = conf->filled != NULL ? conf->filled[f] : UINT64_MAX;
     TRY_OUT(sync_core_set_view(sync, &conf->view));
     for (uint32_t f = 0; f < conf->fragments_count; f++)
         sync->fragments[f].owner = owner_init(0);
@@ -141,8 +145,21 @@ void sync_core_free(struct sync *sync)
     mem_free(sync->ids);
     mem_free(sync->fragments);
     mem_free(sync->shards_counts);
+    mem_free(sync->filled);
     mem_free(sync->actions);
     mem_free(sync);
+}
+
+/* ---- parts ---- */
+
+uint32_t sync_core_parts(const struct sync *sync, uint32_t f, uint64_t version,
+                         struct chain_part parts[CHAIN_PARTS_MAX])
+{
+    uint32_t count = chain_parts(sync->conf.chain, f, sync->shards_counts[f], version, parts), kept = 0;
+    for (uint32_t p = 0; p < count; p++)
+        if ((parts[p].shards & sync->filled[f]) != 0)
+            parts[kept++] = parts[p];
+    return kept;
 }
 
 /* ---- members ---- */

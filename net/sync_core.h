@@ -34,7 +34,10 @@ struct sync_parts {
     uint32_t count; /* 0: their epoch is not known */
     struct chain_part part[CHAIN_PARTS_MAX];
     struct digest digest[CHAIN_PARTS_MAX]; /* of those held */
-    uint64_t held, acknowledged, wanted;   /* wanted: by a proposed record */
+    uint64_t held, acknowledged;           /* acknowledged: and told in heartbeats, if we vote */
+    uint64_t certified;                    /* those that were seen to count: they do for good */
+    uint64_t wanted;                       /* by a proposed record */
+    uint64_t rivals;                       /* held, and somebody was asked for another one of the same part */
 };
 
 /* What a voter says it holds of the version after its own. */
@@ -85,6 +88,7 @@ struct sync_member {
     bool heard;              /* it has said how every fragment stands since it came up */
     uint32_t fragments_said; /* distinct ones so far */
     bool taking_part;
+    bool in_doubt;                        /* its disk */
     struct grace grace;                   /* with a quorum: how late its contributions to our shards are */
     struct sync_peer_fragment *fragments; /* NULL: nobody has this slot */
     struct sync_holding *holdings;        /* [fragments]; of voters that keep bytes; NULL of others */
@@ -93,6 +97,7 @@ struct sync_member {
 struct sync {
     struct sync_conf conf; /* `view` is the present one, its ids ours */
     uint32_t *shards_counts;
+    uint64_t *filled;
     struct sync_fragment *fragments;
     struct sync_member *peers; /* [slots_room] */
     uint32_t *ids;             /* [slots_room] */
@@ -118,6 +123,10 @@ uint32_t sync_core_id(const struct sync *sync, uint32_t slot);
 uint32_t sync_core_slots(const struct sync *sync);
 uint32_t sync_core_self(const struct sync *sync);
 bool sync_core_other(const struct sync *sync, uint32_t slot);
+
+/* The parts of a version (chain_parts()), less those without values: nobody makes them. */
+uint32_t sync_core_parts(const struct sync *sync, uint32_t f, uint64_t version,
+                         struct chain_part parts[CHAIN_PARTS_MAX]);
 
 /* Puts an action at the end of the ring. There is room for all that one event can cause (sync_core_new() says why), so
  * a full ring is a bug of ours, and an action that was dropped in silence would be a round that never ends: it asserts.

@@ -112,6 +112,38 @@ void sync_doubt_compare(struct sync *sync, uint32_t f, uint32_t member)
         sync_core_report(sync, SYNC_REPORT_PEER_DIVERGED, f, member);
 }
 
+/* Whether the member cannot say which state of `version` it held: it has none, its disk may have forgotten it, or its
+ * disk does not lead to what it has. Of another we see only that it has another one. */
+static bool speechless(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    if (member == sync_core_self(sync))
+        return !fragment->own.hash_known || !sync->conf.view.votes || sync_core_proof(fragment) == SYNC_PROOF_FAILED;
+    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    return !row->hash_known || sync->peers[member].in_doubt ||
+           (row->version == version && sync_doubt_differs(sync, f, member));
+}
+
+/* Voters but for this member that can be heard and have come so far: they have vouched for the version, or can. */
+static uint32_t voices(const struct sync *sync, uint32_t f, uint64_t version, uint32_t except)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
+        if (i == except || !bitset_has(&sync->conf.view.keepers, i))
+            continue;
+        bool self = i == sync_core_self(sync);
+        const struct sync_peer_fragment *row = self ? &sync->fragments[f].own : &sync->peers[i].fragments[f];
+        count += (self || sync->peers[i].up) && row->hash_known && row->version >= version;
+    }
+    return count;
+}
+
+bool sync_doubt_excused(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member)
+{
+    return bitset_has(&sync->conf.view.keepers, member) && speechless(sync, f, version, member) &&
+           voices(sync, f, version, member) < sync->conf.view.certifying;
+}
+
 void sync_doubt_answered(struct sync *sync, const struct sync_event *event)
 {
     uint32_t f = event->fragment;

@@ -473,7 +473,8 @@ enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct 
     if (p == CHAIN_PARTS_MAX)
         return key->epoch > sync->conf.view.epoch ? SYNC_NOT_YET : SYNC_NOT_NEEDED;
     if (fragment->parts.held >> p & 1)
-        return SYNC_HAVE;
+        return (fragment->parts.rivals >> p & 1) && sync_certify_rival(sync, key->fragment, p) == from ? SYNC_WANT
+                                                                                                       : SYNC_HAVE;
     if (!may_store(sync, key->fragment, p))
         return SYNC_NOT_YET;
     /* It is signed, so anybody may pass it on; but only who was asked may fill our line with it. */

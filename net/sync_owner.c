@@ -6,7 +6,9 @@
 
 /* ---- who is missing, and for how long ---- */
 
-/* Whether the round of our part still waits for a member: it takes part, and its contribution may come. */
+/* Whether the round of our part still waits for a member: it takes part, and its contribution may come. Of one that
+ * votes and is lost the next epoch says so; one that only contributes pauses without an epoch, and may never come
+ * back. */
 static bool missing(const struct sync *sync, uint32_t f, uint32_t i)
 {
     const struct sync_fragment *own = &sync->fragments[f];
@@ -18,6 +20,8 @@ static bool missing(const struct sync *sync, uint32_t f, uint32_t i)
         return false;
     if (i == sync_core_self(sync))
         return own->state == SYNC_ENCODING || (own->trainer ? own->own.abstained < round : sync->expecting);
+    if (!peer->up && !bitset_has(&sync->conf.view.keepers, i))
+        return false;
     return !peer->heard || peer->fragments[f].contributed >= round ||
            (peer->taking_part && peer->fragments[f].abstained < round);
 }
@@ -212,7 +216,7 @@ static bool ours(const struct sync *sync, uint32_t f, uint64_t version)
 {
     struct chain_part parts[CHAIN_PARTS_MAX];
     uint32_t id = sync_core_id(sync, sync_core_self(sync));
-    uint32_t count = chain_parts(sync->conf.chain, f, sync->shards_counts[f], version, parts);
+    uint32_t count = sync_core_parts(sync, f, version, parts);
     for (uint32_t p = 0; p < count; p++)
         if (parts[p].owner == id && parts[p].epoch == sync->conf.view.epoch && !parts[p].carried)
             return true;

@@ -72,6 +72,7 @@ void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
     bool changed = !peer->heard || peer->taking_part != beat->taking_part;
     peer->taking_part = beat->taking_part;
     peer->epoch = beat->epoch;
+    peer->in_doubt = beat->in_doubt;
     for (uint32_t i = 0; i < beat->fragments_count; i++)
         if (beat->fragments[i].fragment < sync->conf.fragments_count)
             row_in(sync, event->member, beat, &beat->fragments[i]);
@@ -137,16 +138,24 @@ static bool may_have(const struct sync *sync, uint32_t f, uint32_t p, uint32_t m
            (wanted(sync, f, p) || sync_certify_has(sync, f, member, p));
 }
 
-/* The member to ask for a result: its owner first, then all who hold it in turn, since one may be silent. While the
- * owner is there and has none, nobody is asked: what others hold of its part it fetches itself. */
+/* Whether a result is its owner's to bring: the owner is there and shows none. It may be on its way; and what others
+ * hold of its part it fetches itself. But not what a record wants to carry, or what exists for certain: an owner whose
+ * disk is in doubt does not say what it has. */
+static bool owner_brings_it(const struct sync *sync, uint32_t f, uint32_t p, uint32_t owner)
+{
+    bool there = owner != SYNC_NOBODY && sync_core_other(sync, owner) && sync->peers[owner].up;
+    bool new = sync->fragments[f].parts.part[p].epoch == sync->conf.view.epoch;
+    return there && new && !wanted(sync, f, p) && !sync_certify_has(sync, f, owner, p) &&
+           !sync_certify_applied(sync, f);
+}
+
+/* The member to ask for a result: its owner first, then all who hold it in turn, since one may be silent. */
 static uint32_t result_source(const struct sync *sync, uint32_t f, uint32_t p)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     uint32_t slots = sync_core_slots(sync), holders = 0;
     uint32_t owner = sync_core_slot(sync, fragment->parts.part[p].owner);
-    bool owner_there = owner != SYNC_NOBODY && sync_core_other(sync, owner) && sync->peers[owner].up;
-    bool new = fragment->parts.part[p].epoch == sync->conf.view.epoch;
-    if (owner_there && new && !wanted(sync, f, p) && !sync_certify_has(sync, f, owner, p))
+    if (owner_brings_it(sync, f, p, owner))
         return SYNC_NOBODY;
     for (uint32_t i = 0; i < slots; i++)
         holders += may_have(sync, f, p, i);
@@ -230,11 +239,12 @@ static void fall_behind(struct sync *sync, uint32_t f, uint64_t by)
     sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = from});
 }
 
-static bool someone_far_ahead(const struct sync *sync, uint32_t f)
+/* Whether anybody is ahead by more than so many versions. */
+static bool someone_ahead(const struct sync *sync, uint32_t f, uint64_t by)
 {
     for (uint32_t i = 0; i < sync_core_slots(sync); i++)
         if (sync_core_other(sync, i) && sync->peers[i].up &&
-            sync->peers[i].fragments[f].version > sync->fragments[f].own.version + BEHIND_MAX)
+            sync->peers[i].fragments[f].version > sync->fragments[f].own.version + by)
             return true;
     return false;
 }
@@ -253,7 +263,7 @@ static void ask_again_for_state(struct sync *sync, uint32_t f)
 static void ask_for_more(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    if (fragment->parts.held == 0 && someone_far_ahead(sync, f))
+    if (fragment->parts.held == 0 && someone_ahead(sync, f, BEHIND_MAX))
         fall_behind(sync, f, BEHIND_MAX + 1);
     if (fragment->state == SYNC_REPAIR || fragment->lost)
         return;
@@ -266,9 +276,31 @@ static void ask_for_more(struct sync *sync, uint32_t f)
     fall_behind(sync, f, 1);
 }
 
+/* Two results of one part prove that their owner broke its word, and split the voters so that neither may ever count: so
+ * one that another holds is fetched though we have one. Once: it may not be true. */
+static void fetch_rivals(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    struct sync_parts *parts = &fragment->parts;
+    for (uint32_t p = 0; p < parts->count; p++) {
+        uint32_t from = parts->rivals >> p & 1 ? SYNC_NOBODY : sync_certify_rival(sync, f, p);
+        if (from == SYNC_NOBODY)
+            continue;
+        parts->rivals |= (uint64_t)1 << p;
+        struct wire_key key = {.kind = WIRE_RESULT,
+                               .fragment = f,
+                               .version = fragment->own.version + 1,
+                               .epoch = parts->part[p].epoch,
+                               .owner = parts->part[p].owner,
+                               .island = parts->part[p].owner};
+        sync_core_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
+    }
+}
+
 void sync_peers_catch_up(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
+    fetch_rivals(sync, f);
     if (!fragment->own.hash_known && fragment->state == SYNC_LISTENING) {
         fill_blank(sync, f);
         return;
@@ -283,7 +315,9 @@ void sync_peers_catch_up(struct sync *sync, uint32_t f)
     }
     if (fragment->behind_ms == 0)
         fragment->behind_ms = sync->now_ms;
-    if (sync->now_ms >= fragment->behind_ms + PATIENCE_MS && sync->now_ms >= fragment->fetch_ms)
+    /* What the next round but one was made from is on its way no more. */
+    uint64_t patience_ms = someone_ahead(sync, f, 1) ? 0 : PATIENCE_MS;
+    if (sync->now_ms >= fragment->behind_ms + patience_ms && sync->now_ms >= fragment->fetch_ms)
         ask_for_more(sync, f);
 }
 

@@ -145,6 +145,7 @@ struct sync_conf {
     const struct chain *chain; /* borrowed: which parts a version has */
     uint32_t fragments_count;
     const uint32_t *shards_counts; /* per fragment, copied */
+    const uint64_t *filled;        /* likewise: mask of the shards with values; NULL: all have */
     struct owner_rule rule;
     struct sync_view view; /* of the epoch at the start */
 };

@@ -226,6 +226,8 @@ static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, 
         row->contributed = from->contributed;
         row->abstained = from->abstained;
         row->hash = binary_of(&from->hash, from->hash_known);
+        row->signature.len = from->vouched ? WIRE_SIGNATURE_BYTES : 0;
+        row->signature.data = (uint8_t *)(uintptr_t)from->signature;
         row->n_held = from->held_count;
         row->held = lists.held_at + from->held_first;
         lists.rows_at[i] = row;
@@ -263,6 +265,19 @@ static enum err take_held(const Diloco__FragmentState *row, struct wire_fragment
         held->owner = row->held[k]->owner;
         memcpy(held->tag, row->held[k]->tag.data, WIRE_TAG_BYTES);
     }
+    return ERR_OK;
+}
+
+static enum err take_signature(const Diloco__FragmentState *row, struct wire_fragment *to)
+{
+    to->vouched = row->signature.len > 0;
+    if (to->vouched && (row->signature.len != WIRE_SIGNATURE_BYTES || !to->hash_known))
+        return err_set(ERR_PROTO, "a heartbeat that vouches for fragment %" PRIu32 " with %zu bytes%s", row->fragment,
+                       row->signature.len, to->hash_known ? "" : " and without a hash");
+    if (to->vouched)
+        memcpy(to->signature, row->signature.data, WIRE_SIGNATURE_BYTES);
+    else
+        memset(to->signature, 0, WIRE_SIGNATURE_BYTES);
     return ERR_OK;
 }
 
@@ -308,6 +323,7 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
         to->abstained = row->abstained;
         TRY(take_held(row, to, beat));
         TRY(digest_from(&row->hash, "hash", true, &to->hash, &to->hash_known));
+        TRY(take_signature(row, to));
     }
     return ERR_OK;
 }
@@ -390,11 +406,11 @@ static enum err take_fields(uint32_t type, const ProtobufCMessage *proto, struct
 
 /*
  * What unpacking may take, whatever the bytes say: as much as the largest message that is within its limits, a
- * heartbeat of WIRE_FRAGMENTS_MAX rows, each with a hash and a place in the list, of WIRE_HELD_MAX results, and of
- * WIRE_MEMBERS_MAX silent members; and protobuf-c's own lists of fields.
+ * heartbeat of WIRE_FRAGMENTS_MAX rows, each with a hash, a signature and a place in the list, of WIRE_HELD_MAX
+ * results, and of WIRE_MEMBERS_MAX silent members; and protobuf-c's own lists of fields.
  */
 enum {
-    UNPACK_ROW_BYTES = sizeof(Diloco__FragmentState) + DIGEST_BYTES + sizeof(void *),
+    UNPACK_ROW_BYTES = sizeof(Diloco__FragmentState) + DIGEST_BYTES + WIRE_SIGNATURE_BYTES + sizeof(void *),
     UNPACK_HELD_BYTES = sizeof(Diloco__Held) + WIRE_TAG_BYTES + sizeof(void *),
     UNPACK_BYTES_MAX = WIRE_FRAGMENTS_MAX * UNPACK_ROW_BYTES + WIRE_HELD_MAX * UNPACK_HELD_BYTES +
                        WIRE_MEMBERS_MAX * (int)sizeof(uint32_t) + (64 << 10)

@@ -29,7 +29,7 @@ enum {
     WIRE_ADDRESS_BYTES = 256, /* with the zero at its end */
     WIRE_REASON_BYTES = 256,
     WIRE_FRAGMENTS_MAX = 256, /* in one heartbeat */
-    WIRE_HELD_MAX = 1024,     /* likewise, over all its fragments */
+    WIRE_HELD_MAX = 512,      /* likewise, over all its fragments */
     WIRE_HELD_OF_ONE_MAX = 64,
     WIRE_MEMBERS_MAX = 1024,
     WIRE_PLAN_FRAGMENTS_MAX = 4096,
@@ -37,6 +37,7 @@ enum {
     WIRE_WINDOW_KIB_MAX = 1 << 20,
     WIRE_NONCE_BYTES = 16, /* of a run */
     WIRE_OWNER_WISHES = 3, /* enum record_wish */
+    WIRE_SIGNATURE_BYTES = 64,
 };
 
 enum wire_type {
@@ -101,6 +102,8 @@ struct wire_fragment {
     uint64_t version, contributed, abstained;
     struct digest hash;
     bool hash_known;
+    bool vouched; /* `signature` is there: the sender vouches for that version and hash (net/vouch.h) */
+    uint8_t signature[WIRE_SIGNATURE_BYTES];
     uint32_t held_first, held_count; /* in the heartbeat's `held`: results of version + 1 that are durable here */
 };
 

@@ -438,8 +438,10 @@ static enum err make_chain(struct world *w)
     record.members_count = conf->islands;
     for (uint32_t i = 0; i < conf->islands; i++) {
         bool owner = i < owners_of(conf);
-        record.members[i] = (struct record_member){
-            .id = i, .role = owner ? RECORD_OWNER : RECORD_CONTRIBUTOR, .voter = owner, .owner_wish = RECORD_OWNER_AUTO};
+        record.members[i] = (struct record_member){.id = i,
+                                                   .role = owner ? RECORD_OWNER : RECORD_CONTRIBUTOR,
+                                                   .voter = owner,
+                                                   .owner_wish = RECORD_OWNER_AUTO};
         if (owner)
             owners[i] = (struct shardmap_owner){.id = i, .weight = 1};
     }

@@ -85,3 +85,27 @@ void beat_fill(const struct peers_conf *conf, const struct peers_plan *plan, con
     beat->fragments_count = beat->held_count = 0;
     put_silent(conf->view, silent, beat);
 }
+
+enum err beat_vouches_new(const struct peers_conf *conf, uint32_t fragments, struct vouches **out)
+{
+    const struct view *view = conf->view;
+    struct vouches_conf vouches = {.chain = conf->chain,
+                                   .ident = conf->ident,
+                                   .nonce = view->nonce,
+                                   .id = view->members[view->self].id,
+                                   .fragments_count = fragments};
+    return vouches_new(&vouches, out);
+}
+
+void beat_vouches_heard(const struct peers_conf *conf, struct vouches *vouches, uint32_t slot,
+                        const struct wire_heartbeat *beat)
+{
+    const struct view *view = conf->view;
+    for (uint32_t k = 0; vouches != NULL && k < beat->fragments_count; k++) {
+        const struct wire_fragment *row = &beat->fragments[k];
+        const struct vouch_subject subject = {
+            .nonce = view->nonce, .fragment = row->fragment, .version = row->version, .hash = row->hash};
+        if (row->vouched)
+            vouches_heard(vouches, view->members[slot].id, &subject, row->signature);
+    }
+}

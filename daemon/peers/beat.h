@@ -7,6 +7,7 @@
 
 #include "common/bitset.h"
 #include "daemon/peers/peers_types.h"
+#include "net/vouch.h"
 #include "net/wire.h"
 
 /* `out` becomes a greeting. */
@@ -20,5 +21,11 @@ const char *beat_plan_misfit(const struct peers_plan *plan, bool known, const st
  * those that are not heard. */
 void beat_fill(const struct peers_conf *conf, const struct peers_plan *plan, const struct bitset *silent,
                struct wire_message *out);
+
+/* What members vouch for in heartbeats. ERR_NOMEM. */
+ERR_MUST_CHECK enum err beat_vouches_new(const struct peers_conf *conf, uint32_t fragments, struct vouches **out);
+/* Notes what the member in that slot does; NULL is fine. */
+void beat_vouches_heard(const struct peers_conf *conf, struct vouches *vouches, uint32_t slot,
+                        const struct wire_heartbeat *beat);
 
 #endif

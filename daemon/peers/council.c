@@ -389,6 +389,8 @@ void council_up(struct council *council, uint32_t member, bool up, uint64_t now_
     struct epoch_event event = {
         .type = EPOCH_EV_UP, .from = council->conf.view->members[member].id, .good = true, .flag = up};
     council->seats.seat[member].up = up;
+    if (!up)
+        holdings_drop(council->holdings, council->conf.view->members[member].id);
     step(council, &event, now_ms);
     settle(council, now_ms);
 }
@@ -441,6 +443,22 @@ enum err council_wish(struct council *council, uint32_t kind, uint32_t id, uint6
     TRY(wishes_add(&council->wishes, &council->seats, kind, id, number));
     tell_voters(council, &wish);
     return ERR_OK;
+}
+
+void council_rivals(struct council *council, uint32_t owner, uint32_t fragment, uint64_t version)
+{
+    const struct view *view = council->conf.view;
+    uint32_t slot = view_slot(view, owner);
+    if (slot == VIEW_NOBODY) /* it has gone since */
+        return;
+    log_error("island %s has signed two different results of one part: fragment %" PRIu32 ", version %" PRIu64
+              ". Its disk is older than it knows, or it lies: it is to be evicted",
+              view->members[slot].name, fragment, version);
+    if (slot == view->self)
+        return;
+    council->seats.seat[slot].broke_word = true;
+    if (council_wish(council, WIRE_WISH_EVICT, owner, last(council)->epoch) != ERR_OK)
+        log_error("island %s cannot be evicted: %s", view->members[slot].name, err_text());
 }
 
 enum err council_enrol(struct council *council, const struct record_member *as)
@@ -560,7 +578,15 @@ enum err council_plan_known(struct council *council, const struct council_plan *
 bool council_votes(const struct council *council)
 {
     const struct view *view = council->conf.view;
-    return view->self != VIEW_NOBODY && view->members[view->self].voter && vote_doubt(council->conf.vote) == VOTE_SURE;
+    /* A record that we voted after is missing here: what we promised then is not known to those rules yet. */
+    bool current = vote_last(council->conf.vote)->epoch <= last(council)->epoch;
+    return view->self != VIEW_NOBODY && view->members[view->self].voter && current &&
+           vote_doubt(council->conf.vote) == VOTE_SURE;
+}
+
+bool council_broke_word(const struct council *council, uint32_t member)
+{
+    return council->seats.seat[member].broke_word;
 }
 
 bool council_silent(const struct council *council, uint32_t member)

@@ -79,6 +79,9 @@ void council_said(struct council *council, uint32_t member, const struct council
 /* What somebody here asks for, until a record says it: kinds and numbers as in net/wire_epoch.h. All voters are told,
  * those that can be heard: ask again now and then. ERR_NOTFOUND: nobody of that id. */
 ERR_MUST_CHECK enum err council_wish(struct council *council, uint32_t kind, uint32_t id, uint64_t number);
+/* An owner, by its id, has signed two results of one part. Nobody can tell which is the right one; it has broken its
+ * word, and is to lose its shards: its eviction is wished for. If it is ourselves, the others will see to it. */
+void council_rivals(struct council *council, uint32_t owner, uint32_t fragment, uint64_t version);
 /* A new member, as of an invitation that was redeemed; likewise. ERR_STATE: too many at a time, or its name or key is
  * taken. */
 ERR_MUST_CHECK enum err council_enrol(struct council *council, const struct record_member *as);
@@ -86,6 +89,8 @@ ERR_MUST_CHECK enum err council_enrol(struct council *council, const struct reco
 /* ---- looking in ---- */
 /* Whether this island may vote: it is a voter, and its disk is not in doubt. */
 bool council_votes(const struct council *council);
+/* Whether a member is known to have signed two results of one part. */
+bool council_broke_word(const struct council *council, uint32_t member);
 /* Since when the next epoch is being decided, so that nothing is made; 0: it is not. */
 uint64_t council_sealed_ms(const struct council *council);
 /* What that waits for, and whom: into `text`; "" if it is not being decided. */

@@ -162,6 +162,18 @@ void holdings_answer(struct holdings *holdings, uint32_t id, struct wire_epoch *
         holdings->answers_count++;
 }
 
+void holdings_drop(struct holdings *holdings, uint32_t id)
+{
+    for (uint32_t i = 0; i < holdings->answers_count; i++) {
+        if (holdings->answers[i].id != id)
+            continue;
+        drop(&holdings->answers[i]);
+        holdings->answers[i] = holdings->answers[--holdings->answers_count];
+        holdings->answers[holdings->answers_count] = (struct answer){0};
+        return;
+    }
+}
+
 const struct compose_holding *holdings_answered(struct holdings *holdings, const struct epoch *epoch, uint32_t *count)
 {
     *count = 0;

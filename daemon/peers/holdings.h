@@ -31,6 +31,8 @@ void holdings_own(struct holdings *holdings, const struct sync *sync, const stru
 
 /* A promise, or what one says who does not vote; its memory is taken over. One that cannot be kept is as if lost. */
 void holdings_answer(struct holdings *holdings, uint32_t id, struct wire_epoch *answer);
+/* It cannot be heard any more: what it alone holds, nobody could fetch. The others' answers have to do, or its next. */
+void holdings_drop(struct holdings *holdings, uint32_t id);
 /* Those who answered our ballot; borrowed until the next call. */
 const struct compose_holding *holdings_answered(struct holdings *holdings, const struct epoch *epoch, uint32_t *count);
 /* Whether all that those hold who answered our ballot is here; what is not, the core is told to fetch. */

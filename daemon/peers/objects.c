@@ -23,6 +23,7 @@ struct served {
 struct objects {
     struct peers_conf conf;
     struct peers_plan plan; /* .plan NULL: not known yet */
+    struct vouches *vouches;
     struct link *link;
     struct xfer *xfer;
     struct ways *ways;
@@ -92,12 +93,13 @@ void objects_free(struct objects *objects)
     mem_free(objects);
 }
 
-enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan)
+enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan, struct vouches *vouches)
 {
     uint32_t fragments = plan->plan->plan->fragments_count;
     end_served(objects, UINT32_MAX, NULL);
     TRY(new_xfer(objects, transfers_of(fragments, objects->conf.view->count)));
     objects->plan = *plan;
+    objects->vouches = vouches;
     return ERR_OK;
 }
 
@@ -299,6 +301,20 @@ static size_t states_served(const struct objects *objects)
     return count;
 }
 
+/* Whether enough voters vouch for our state, for who asks for it. Nobody votes on initial tensors. Others' signatures
+ * are on their way where there are too few, so who asks is to ask again. */
+static bool certified(struct objects *objects, uint32_t peer, uint32_t f, const struct store_fragment *state,
+                      struct vouch_certificate *out)
+{
+    const struct view *view = objects->conf.view;
+    const struct vouch_subject subject = {
+        .nonce = view->nonce, .fragment = f, .version = state->version, .hash = state->hash};
+    bool excused = sync_excused(objects->plan.sync, f, state->version, peer);
+    out->count = 0;
+    return state->version == 0 ||
+           vouches_certificate(objects->vouches, &subject, excused ? view->members[peer].id : VOUCH_NOBODY, out);
+}
+
 static void serve_state(struct objects *objects, uint32_t peer, const struct wire_key *key, struct served *served,
                         uint64_t now_ms)
 {
@@ -307,14 +323,17 @@ static void serve_state(struct objects *objects, uint32_t peer, const struct wir
     uint64_t bytes = state_object_bytes(run->replica, run->plan->plan, key->fragment);
     enum sync_state doing = sync_state(run->sync, key->fragment);
     bool steady = doing != SYNC_APPLYING && doing != SYNC_REPAIR && sync_known(run->sync, key->fragment);
+    struct vouch_certificate certificate;
     if (!steady || key->version != state->version || states_served(objects) >= MEMORY_STATES_SERVED ||
-        mem_new((size_t)bytes, 1, "a state to send", &served->copy) != ERR_OK) {
+        !certified(objects, peer, key->fragment, state, &certificate) ||
+        mem_new((size_t)bytes + vouch_bytes(certificate.count), 1, "a state to send", &served->copy) != ERR_OK) {
         say_done(objects, peer, key, WIRE_NOT_AVAILABLE);
         return;
     }
     use_served(served, peer, key);
     state_object_make(run->replica, run->plan->plan, key->fragment, state, served->copy);
-    send_or_log(objects, peer, key, served->copy, bytes, false, now_ms);
+    state_object_certify(served->copy, bytes, &certificate);
+    send_or_log(objects, peer, key, served->copy, bytes + vouch_bytes(certificate.count), false, now_ms);
 }
 
 static bool servable(const struct objects *objects, const struct wire_key *key)
@@ -364,16 +383,21 @@ static enum xfer_verdict offer_slot(struct objects *objects, struct slot *slot, 
     return XFER_TAKE;
 }
 
-static enum xfer_verdict offer_state(struct objects *objects, const struct wire_key *key, struct xfer_offer *offer)
+static enum xfer_verdict offer_state(struct objects *objects, const struct wire_key *key, uint64_t total,
+                                     struct xfer_offer *offer)
 {
     const struct peers_plan *run = &objects->plan;
-    uint64_t bytes = state_object_bytes(run->replica, run->plan->plan, key->fragment);
+    uint64_t most = state_object_bytes_max(run->replica, run->plan->plan, key->fragment, objects->conf.view->count);
+    offer->answer = WIRE_NOT_NEEDED;
+    if (total > most)
+        return XFER_ANSWER;
+    offer->answer = WIRE_NOT_YET;
     /* What an earlier attempt left is taken over; xfer lets in nobody while it is being verified. */
-    if (slots_take_state(run->slots, key->fragment, bytes, &offer->buffer) != ERR_OK) {
+    if (slots_take_state(run->slots, key->fragment, total, &offer->buffer) != ERR_OK) {
         log_error("%s", err_text());
         return XFER_ANSWER;
     }
-    offer->bytes_max = bytes;
+    offer->bytes_max = total;
     return XFER_TAKE;
 }
 
@@ -410,7 +434,7 @@ static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_ke
     case SYNC_NOT_YET: return XFER_ANSWER;
     }
     if (key->kind == WIRE_STATE)
-        return offer_state(objects, key, offer);
+        return offer_state(objects, key, total, offer);
     uint32_t p = part_of(objects, key, &part);
     if (p == CHAIN_PARTS_MAX)
         return XFER_ANSWER;
@@ -462,8 +486,11 @@ static void done_in(struct objects *objects, uint32_t peer, const struct wire_ke
         end_served(objects, peer, key);
     if (status == WIRE_NOT_AVAILABLE)
         post_not_available(objects, peer, key);
-    if (status == WIRE_REFUSED)
-        log_error("island %s refuses our %s", objects->conf.view->members[peer].name, wire_key_text(key));
+    if (status != WIRE_REFUSED)
+        return;
+    event_post_sync(objects->conf.events,
+                    &(struct sync_event){.type = SYNC_EV_TURNED_DOWN, .member = peer, .key = *key});
+    log_error("island %s refuses our %s", objects->conf.view->members[peer].name, wire_key_text(key));
 }
 
 void objects_message_in(struct objects *objects, uint32_t peer, const struct wire_message *message, uint64_t now_ms)

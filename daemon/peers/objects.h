@@ -9,6 +9,7 @@
 
 #include "daemon/peers/peers_types.h"
 #include "net/link.h"
+#include "net/vouch.h"
 #include "net/xfer.h"
 
 struct objects;
@@ -16,7 +17,9 @@ struct objects;
 /* What `conf` points to, and the link, are borrowed until objects_free(). ERR_NOMEM. */
 ERR_MUST_CHECK enum err objects_new(const struct peers_conf *conf, struct link *link, struct objects **out);
 void objects_free(struct objects *objects);
-ERR_MUST_CHECK enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan);
+/* `vouches` are borrowed: what states that go out are certified with. */
+ERR_MUST_CHECK enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan,
+                                           struct vouches *vouches);
 
 /* A new epoch: what is on its way in is of parts that are none any more. */
 void objects_begin_epoch(struct objects *objects);

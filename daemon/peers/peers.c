@@ -16,6 +16,7 @@
 #include "daemon/peers/rows.h"
 #include "daemon/rules.h"
 #include "net/link.h"
+#include "net/vouch.h"
 
 /*
  * BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
@@ -51,7 +52,8 @@ struct peers {
     struct objects *objects;
     struct council *council;
     struct gate gate;
-    struct peer *peers; /* [room], by slot */
+    struct vouches *vouches; /* NULL: the plan is not known yet */
+    struct peer *peers;      /* [room], by slot */
     uint32_t room;
     struct bitset silent; /* not heard for as long as the configuration allows */
     uint64_t pause_ms;    /* between heartbeats */
@@ -173,6 +175,7 @@ void peers_free(struct peers *peers)
     gate_close(&peers->gate);
     council_free(peers->council);
     objects_free(peers->objects);
+    vouches_free(peers->vouches);
     link_free(peers->link);
     for (uint32_t i = 0; i < peers->room; i++)
         mem_free(peers->peers[i].said);
@@ -214,7 +217,7 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     beat_fill(&peers->conf, &peers->plan, &peers->silent, &peers->out);
     pulse_out(&peer->pulse, beat, peers->now_ms);
     if (peers->plan.sync != NULL)
-        rows_fill(peers->plan.sync, fragments_of(peers), peer->said, &peer->refresh, beat);
+        rows_fill(peers->plan.sync, peers->vouches, fragments_of(peers), peer->said, &peer->refresh, beat);
     peer->beat_ms = peers->now_ms + peers->pause_ms;
     say(peers, i);
 }
@@ -269,7 +272,8 @@ enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
         .sync = plan->sync, .fragments_count = fragments, .shards_counts = plan->shards_counts};
     for (uint32_t i = 0; i < peers->room; i++)
         TRY(mem_new(fragments, sizeof *peers->peers[i].said, "peers", &peers->peers[i].said));
-    TRY(objects_plan_known(peers->objects, plan));
+    TRY(beat_vouches_new(&peers->conf, fragments, &peers->vouches));
+    TRY(objects_plan_known(peers->objects, plan, peers->vouches));
     TRY(council_plan_known(peers->council, &council));
     peers->plan = *plan;
     for (uint32_t i = 0; i < members_of(peers); i++) {
@@ -315,6 +319,8 @@ enum err peers_members(struct peers *peers, const struct view_changes *changes)
 
 enum err peers_begin_epoch(struct peers *peers)
 {
+    if (peers->vouches != NULL)
+        vouches_begin_epoch(peers->vouches);
     TRY(council_begin(peers->council, peers->now_ms));
     doorway_begin(peers->gate.doorway);
     return ERR_OK;
@@ -380,6 +386,7 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
         log_info("island %s is back", name_of(peers, i));
         peer_up(peers, i);
     }
+    beat_vouches_heard(&peers->conf, peers->vouches, i, beat);
     council_heard(peers->council, i, beat, peers->now_ms);
     event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = beat});
 }
@@ -400,14 +407,6 @@ static void malformed(struct peers *peers, uint32_t i, const char *text)
 {
     if (log_limit_pass(&peers->peers[i].malformed_said, peers->now_ms, MALFORMED_SAID_MS))
         log_error("island %s sent something we drop: %s", name_of(peers, i), text);
-}
-
-static void about_object_in(struct peers *peers, uint32_t i, const struct wire_message *message)
-{
-    struct sync_event refused = {.type = SYNC_EV_TURNED_DOWN, .member = i, .key = message->done.key};
-    objects_message_in(peers->objects, i, message, peers->now_ms);
-    if (message->type == WIRE_DONE && message->done.status == WIRE_REFUSED)
-        event_post_sync(peers->conf.events, &refused);
 }
 
 static void control_in(struct peers *peers, const struct link_message *in)
@@ -435,7 +434,7 @@ static void control_in(struct peers *peers, const struct link_message *in)
     case WIRE_DONE:
     case WIRE_FETCH:
         if (peers->peers[i].greeted)
-            about_object_in(peers, i, message);
+            objects_message_in(peers->objects, i, message, peers->now_ms);
         break;
     case WIRE_CHUNK:
     case WIRE_BULK_HELLO:
@@ -687,7 +686,8 @@ struct peer_info peers_info(const struct peers *peers, uint32_t i)
     struct link_counters counters = link_counters(peers->link, i);
     return (struct peer_info){.up = peer->up,
                               .refused = peer->refused,
-                              .note = peer->note,
+                              .note = council_broke_word(peers->council, i) ? "it has signed two results of one part"
+                                                                            : peer->note,
                               .heard_ms = peer->heard_ms,
                               .twins_ms = peer->twins.seen_ms,
                               .rtt_ms = peer->pulse.rtt_ms,

@@ -10,7 +10,8 @@ static bool row_differs(const struct rows_said *a, const struct rows_said *b)
     const struct wire_fragment *left = &a->row, *right = &b->row;
     return left->version != right->version || left->contributed != right->contributed ||
            left->abstained != right->abstained || a->epoch != b->epoch || a->held != b->held ||
-           left->hash_known != right->hash_known || !digest_equal(&left->hash, &right->hash);
+           left->hash_known != right->hash_known || !digest_equal(&left->hash, &right->hash) ||
+           left->vouched != right->vouched;
 }
 
 /* The results of the next version that we acknowledge. */
@@ -27,17 +28,25 @@ static uint64_t held_parts(const struct sync *sync, uint32_t f)
     return held;
 }
 
-static struct rows_said own_row(const struct sync *sync, uint32_t f, uint64_t epoch)
+/* While it is open whether our state is right, nobody is to build on our word. */
+static bool sure_of(const struct sync *sync, uint32_t f)
+{
+    return sync_known(sync, f) && sync_state(sync, f) != SYNC_REPAIR && !sync_in_doubt(sync, f);
+}
+
+static struct rows_said own_row(const struct sync *sync, struct vouches *vouches, uint32_t f, uint64_t epoch)
 {
     struct sync_peer_fragment own = sync_own(sync, f);
-    return (struct rows_said){.row = {.fragment = f,
-                                      .version = own.version,
-                                      .contributed = own.contributed,
-                                      .abstained = own.abstained,
-                                      .hash = own.hash,
-                                      .hash_known = own.hash_known},
-                              .epoch = epoch,
-                              .held = held_parts(sync, f)};
+    struct rows_said said = {.row = {.fragment = f,
+                                     .version = own.version,
+                                     .contributed = own.contributed,
+                                     .abstained = own.abstained,
+                                     .hash = own.hash,
+                                     .hash_known = own.hash_known},
+                             .epoch = epoch,
+                             .held = held_parts(sync, f)};
+    said.row.vouched = sure_of(sync, f) && vouches_own(vouches, f, own.version, &own.hash, said.row.signature);
+    return said;
 }
 
 /* Whether there is room for one more, with all that it may hold. */
@@ -66,11 +75,11 @@ static void put(const struct sync *sync, const struct rows_said *said, struct wi
     }
 }
 
-void rows_fill(const struct sync *sync, uint32_t fragments, struct rows_said *said, uint32_t *refresh,
-               struct wire_heartbeat *beat)
+void rows_fill(const struct sync *sync, struct vouches *vouches, uint32_t fragments, struct rows_said *said,
+               uint32_t *refresh, struct wire_heartbeat *beat)
 {
     for (uint32_t f = 0; f < fragments && room(beat, REFRESH); f++) {
-        struct rows_said row = own_row(sync, f, beat->epoch);
+        struct rows_said row = own_row(sync, vouches, f, beat->epoch);
         if (!row_differs(&row, &said[f]))
             continue;
         put(sync, &row, beat);
@@ -84,7 +93,7 @@ void rows_fill(const struct sync *sync, uint32_t fragments, struct rows_said *sa
             there = beat->fragments[i].fragment == f;
         if (there)
             continue;
-        said[f] = own_row(sync, f, beat->epoch);
+        said[f] = own_row(sync, vouches, f, beat->epoch);
         put(sync, &said[f], beat);
     }
 }

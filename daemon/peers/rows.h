@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "net/sync.h"
+#include "net/vouch.h"
 #include "net/wire.h"
 
 /* What was last told of a fragment; all ones: nothing. */
@@ -16,8 +17,9 @@ struct rows_said {
 };
 
 /* Adds to `beat`, whose epoch is set, what changed since `said` was last told, then some of the other fragments in turn
- * from `*refresh` on; `said` (one for each fragment) and `*refresh` follow. `sync` may be NULL without fragments. */
-void rows_fill(const struct sync *sync, uint32_t fragments, struct rows_said *said, uint32_t *refresh,
-               struct wire_heartbeat *beat);
+ * from `*refresh` on; `said` (one for each fragment) and `*refresh` follow. `sync` may be NULL without fragments. What
+ * we vouch for is signed, once. */
+void rows_fill(const struct sync *sync, struct vouches *vouches, uint32_t fragments, struct rows_said *said,
+               uint32_t *refresh, struct wire_heartbeat *beat);
 
 #endif

@@ -92,10 +92,9 @@ bool seats_caught_up(const struct seats *seats, uint32_t member)
 {
     bool self = member == seats->view->self;
     for (uint32_t f = 0; f < seats->fragments_count; f++) {
-        struct sync_peer_fragment own = sync_own(seats->sync, f);
-        struct sync_peer_fragment row = self ? own : sync_heard(seats->sync, member, f);
+        struct sync_peer_fragment row = self ? sync_own(seats->sync, f) : sync_heard(seats->sync, member, f);
         bool known = self ? sync_known(seats->sync, f) : row.hash_known;
-        if (!known || row.version + 1 < own.version)
+        if (!known || row.version + 1 < sync_version_max(seats->sync, f))
             return false;
     }
     return seats->sync != NULL;
@@ -152,6 +151,15 @@ bool seats_doubt_is_over(const struct seats *seats)
            nothing_made(seats);
 }
 
+/* Whether the member has said of every fragment what it holds; a witness holds none. */
+static bool said_all(const struct seats *seats, uint32_t member)
+{
+    bool said = true;
+    for (uint32_t f = 0; f < seats->fragments_count; f++)
+        said = said && sync_heard(seats->sync, member, f).said;
+    return said || seats->view->members[member].role == RECORD_WITNESS;
+}
+
 bool seats_majority_in_doubt(const struct seats *seats)
 {
     const struct view *view = seats->view;
@@ -160,7 +168,7 @@ bool seats_majority_in_doubt(const struct seats *seats)
         const struct view_member *member = &view->members[i];
         if (!member->used || !member->voter || i == view->self)
             continue;
-        if (!seats->seat[i].up || seats->seat[i].epoch != last(seats)->epoch)
+        if (!seats->seat[i].up || seats->seat[i].epoch != last(seats)->epoch || !said_all(seats, i))
             return false;
         sure += seats->seat[i].doubt_ms == 0;
     }

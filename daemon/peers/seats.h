@@ -22,6 +22,7 @@ struct seat {
     uint32_t id;
     bool used, up;
     bool drain, evict, revoke; /* wished */
+    bool broke_word;           /* it signed two results of one part */
     uint64_t doubt_ms;         /* since when it says that its disk is in doubt; 0: it does not */
     uint64_t incarnation;      /* as it says; 0: it has not */
     uint64_t epoch;            /* of its last heartbeat */
@@ -63,7 +64,7 @@ void seats_tick(struct seats *seats, const struct bitset *silent, uint64_t now_m
 bool seats_silent(const struct seats *seats, uint32_t member);
 /* How many voters are here, us among them. */
 uint32_t seats_voters_heard(const struct seats *seats);
-/* Whether the member has come as far as we have: a guess, which what it answers to a draft confirms. */
+/* Whether the member has come as far as most have: a guess, which what it answers to a draft confirms. */
 bool seats_caught_up(const struct seats *seats, uint32_t member);
 /* Whether its disk, which may be ours, is in doubt so that a record has to name it. */
 bool seats_in_doubt(const struct seats *seats, uint32_t member);
@@ -73,8 +74,9 @@ uint64_t seats_incarnation(const struct seats *seats, uint32_t member);
 /* Whether our disk, which is in doubt, may vote: a record names it, or nothing can have been forgotten, since none of
  * those who are here, a majority, has made anything. */
 bool seats_doubt_is_over(const struct seats *seats);
-/* Power was lost everywhere: every voter is here, in this epoch, and so many of their disks are in doubt that no
- * majority is left. What they know together is all there is. */
+/* Power was lost everywhere: every voter is here, in this epoch, has said what it holds (a run that begins looks the
+ * same until then), and so many of their disks are in doubt that no majority is left. What they know together is all
+ * there is. */
 bool seats_majority_in_doubt(const struct seats *seats);
 
 #endif

@@ -8,6 +8,7 @@
 #include "common/mem.h"
 #include "daemon/rules.h"
 #include "daemon/state/results.h"
+#include "daemon/state/rivals.h"
 #include "outer_opt/runaway.h"
 
 /* No run spec leads to larger numbers of an outer step. */
@@ -21,9 +22,9 @@ struct apply_fragment {
     struct replica_size sizes[CHAIN_PARTS_MAX]; /* of the results, by part */
     struct ledger_key results[CHAIN_PARTS_MAX]; /* which one of each part */
     uint32_t parts_count;
-    uint32_t parts_left; /* jobs */
-    uint64_t counted;    /* mask: shards that count us */
-    bool failed;         /* a part could not be applied */
+    uint32_t parts_left;      /* jobs */
+    uint64_t counted;         /* mask: shards that count us */
+    bool failed;              /* a part could not be applied */
     struct hash_job *unsaved; /* applied and hashed, and the disk refused to note it; NULL: none */
     uint64_t save_again_ms;
     struct runaway runaway;
@@ -47,6 +48,7 @@ struct receive_job {
     size_t values_count;
     uint8_t owner_key[IDENT_KEY_BYTES];
     struct digest digest; /* out */
+    bool rivals;          /* out: its owner has signed another one, too */
 };
 
 /* One part of an outer step, or of the measuring before it. */
@@ -55,8 +57,9 @@ struct part_job {
     struct apply *apply;
     uint32_t f, p;
     uint64_t version;
-    uint64_t counted; /* out: mask: its shards that count us */
-    uint64_t step;    /* out: the result's */
+    uint64_t counted;      /* out: mask: its shards that count us */
+    struct wire_meta meta; /* out: whom it counts; its list is the job's to free */
+    uint64_t step;         /* out: the result's */
 };
 
 /* The hash of a version. */
@@ -196,9 +199,11 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     TRY(codec_check(frame, frame_bytes, j->values_count));
     /* Nothing enters the ledger that a restart could not apply. */
     TRY(codec_decode(scratch->codec, frame, frame_bytes, scratch->values, j->values_count));
-    struct ledger_key there = result_key(&what);
+    struct ledger_key there = result_key(&what), other;
     j->digest = what.digest;
-    return ledger_append(desk->conf.ledger, &there, j->slot->data, j->slot->bytes, true);
+    TRY(ledger_append(desk->conf.ledger, &there, j->slot->data, j->slot->bytes, true));
+    j->rivals = rivals_of(desk->conf.ledger, &there, j->owner_key, &other);
+    return ERR_OK;
 }
 
 static void done_receive(struct job *job)
@@ -228,6 +233,10 @@ static void done_receive(struct job *job)
                                              .owner = key->owner,
                                              .hash = j->digest,
                                              .member = j->peer});
+    if (job->err == ERR_OK && j->rivals)
+        event_post(desk->conf.events, &(struct event){.type = EVENT_RIVALS,
+                                                      .fragment = key->fragment,
+                                                      .rivals = {.owner = key->owner, .version = key->version}});
     job_pool_give(&j->apply->receives, j);
 }
 
@@ -402,6 +411,17 @@ static uint64_t move_residuals(const struct desk *desk, uint32_t f, uint64_t ver
     return mask[RESIDUAL_MOVE] | mask[RESIDUAL_CLEAR];
 }
 
+static enum err keep_contributors(struct part_job *j, const struct wire_meta *meta)
+{
+    uint8_t *rows;
+    size_t bytes = (size_t)meta->contributors_count * WIRE_CONTRIBUTOR_BYTES;
+    TRY(mem_new(bytes, 1, "what is counted", &rows));
+    memcpy(rows, meta->contributors, bytes);
+    j->meta = *meta;
+    j->meta.contributors = rows;
+    return ERR_OK;
+}
+
 static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
 {
     struct part_job *j = (struct part_job *)(void *)job;
@@ -414,6 +434,8 @@ static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
     struct outer_round round = apply_numbers(desk, &result.meta, fragment->sizes, fragment->parts_count);
     enum err err = replica_apply(desk->conf.replica, j->f, part->shards, &round, result.frame, result.frame_bytes,
                                  scratch->codec, scratch->values);
+    if (err == ERR_OK)
+        err = keep_contributors(j, &result.meta);
     if (err == ERR_OK)
         j->counted = move_residuals(desk, j->f, j->version, part->shards, &result.meta);
     result_close(&result);
@@ -433,6 +455,10 @@ static void done_apply(struct job *job)
     if (job->err != ERR_OK)
         log_error("fragment %" PRIu32 ", version %" PRIu64 ", owner %" PRIu32 " cannot be applied: %s", f, version,
                   fragment->parts[j->p].owner, job->text);
+    struct counted *counted = replica_counted(apply->desk->conf.replica, f);
+    if (job->err == ERR_OK && counted_note(counted, fragment->parts[j->p].shards, version, &j->meta) != ERR_OK)
+        event_post_fatal(apply->desk->conf.events, err_text());
+    mem_free((void *)(uintptr_t)j->meta.contributors);
     fragment->failed |= job->err != ERR_OK;
     fragment->counted |= j->counted;
     if (j->step > state->step)

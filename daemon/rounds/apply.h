@@ -29,8 +29,8 @@ double apply_grown(const struct apply *apply, uint32_t f);
 /* What the disk refused is tried again. */
 void apply_tick(struct apply *apply);
 
-/* A result from the ledger, if it can be applied: with numbers that make sense. ERR_NOTFOUND, ERR_PROTO; after a failure
- * there is nothing to close. Any thread. */
+/* A result from the ledger, if it can be applied: with numbers that make sense. ERR_NOTFOUND, ERR_PROTO; after a
+ * failure there is nothing to close. Any thread. */
 ERR_MUST_CHECK enum err apply_open(const struct desk *desk, const struct ledger_key *key, struct result *out);
 
 /* Fragment `f` has come to a new version, or an epoch has begun: results of the next version that the ledger has

@@ -26,9 +26,9 @@ struct desk_fragment {
     struct store_fragment state; /* version, step, hash of the anchor */
     struct desk_sent sent[PLAN_SHARDS_MAX];
     struct digest made; /* our result that was stored last; its residual is pending */
-    uint32_t readers;  /* jobs that read the anchor */
-    uint32_t users;    /* jobs that work on the present parts */
-    bool users_wanted; /* someone waits for them to end */
+    uint32_t readers;   /* jobs that read the anchor */
+    uint32_t users;     /* jobs that work on the present parts */
+    bool users_wanted;  /* someone waits for them to end */
 };
 
 struct desk {

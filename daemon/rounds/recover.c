@@ -73,6 +73,9 @@ static enum err apply_part(struct replay *replay, uint32_t part)
     struct outer_round round = apply_numbers(replay->desk, &result.meta, replay->sizes, replay->commit.parts_count);
     enum err err = replica_apply(replay->replica, replay->f, result.what.shards, &round, result.frame,
                                  result.frame_bytes, replay->codec, replay->values);
+    if (err == ERR_OK)
+        err = counted_note(replica_counted(replay->replica, replay->f), result.what.shards, replay->commit.version,
+                           &result.meta);
     if (err == ERR_OK && result.meta.step > state->step)
         state->step = result.meta.step;
     result_close(&result);

@@ -131,11 +131,8 @@ static void done_check(struct job *job)
     struct desk *desk = j->reduce->desk;
     uint32_t f = j->key.fragment;
     uint64_t version = j->key.version;
-    struct sync_event event = {.type = SYNC_EV_CONTRIBUTION,
-                               .fragment = f,
-                               .version = version,
-                               .epoch = j->key.epoch,
-                               .member = j->peer};
+    struct sync_event event = {
+        .type = SYNC_EV_CONTRIBUTION, .fragment = f, .version = version, .epoch = j->key.epoch, .member = j->peer};
     enum wire_done status = WIRE_RECEIVED;
     j->slot->busy = false;
     j->slot->version = version;

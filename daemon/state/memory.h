@@ -21,8 +21,8 @@ struct memory {
     uint64_t states;  /* a blank island's states on their way in, and copies for others */
 };
 
-/* Whose memory: that of the member with the id `self`, of so many, with the parts there are at first. Where others leave, and their shards come
- * to us, our own part grows, and with it what is said of own shards here. */
+/* Whose memory: that of the member with the id `self`, of so many, with the parts there are at first. Where others
+ * leave, and their shards come to us, our own part grows, and with it what is said of own shards here. */
 struct memory_conf {
     const struct replica_conf *replica;
     const struct parts *parts;

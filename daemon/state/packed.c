@@ -34,3 +34,17 @@ void packed_copy(const struct plan *plan, uint32_t f, const struct packed *from,
         to_at += in_to ? count : 0;
     }
 }
+
+void packed_clear(const struct plan *plan, uint32_t f, struct packed *packed, uint64_t shards)
+{
+    uint64_t at = 0;
+    for (uint32_t s = 0; packed->values != NULL && s < PLAN_SHARDS_MAX; s++) {
+        if ((packed->shards >> s & 1) == 0)
+            continue;
+        struct plan_shard shard = plan_shard(plan, f, s);
+        size_t count = (size_t)(shard.end - shard.begin);
+        if ((shards >> s & 1) != 0)
+            memset(packed->values + at, 0, count * sizeof(float));
+        at += count;
+    }
+}

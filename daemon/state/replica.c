@@ -22,9 +22,10 @@ struct fragment {
     float *anchor, *momentum, *residual, *pending;
     struct packed owner_residual; /* of at least our own shards */
     struct packed owner_pending;  /* of exactly these */
-    bool owner_made;              /* what is pending is of a mean that this cut made, not committed yet */
-    _Atomic bool settled;         /* the run's warm-up is over */
-    _Atomic uint64_t cut_down;    /* residuals; jobs of several parts count */
+    struct counted counted;
+    bool owner_made;           /* what is pending is of a mean that this cut made, not committed yet */
+    _Atomic bool settled;      /* the run's warm-up is over */
+    _Atomic uint64_t cut_down; /* residuals; jobs of several parts count */
     struct outlier_score *scores[SCORES_PIECES]; /* of the members, on our own shards */
     float *decoded;                              /* trimmed means and medians: every contribution to our own shards */
     size_t decoded_room;                         /* values */
@@ -147,6 +148,7 @@ void replica_free(struct replica *replica)
         mem_free(fragment->pending);
         packed_deinit(&fragment->owner_residual);
         packed_deinit(&fragment->owner_pending);
+        counted_clear(&fragment->counted);
         mem_free(fragment->decoded);
         for (size_t i = 0; i < SCORES_PIECES; i++)
             mem_free(fragment->scores[i]);
@@ -601,16 +603,7 @@ bool replica_owner_pending(const struct replica *replica, uint32_t f)
 
 void replica_forget_owner(struct replica *replica, uint32_t f, uint64_t shards)
 {
-    struct packed *residual = &replica->fragments[f].owner_residual;
-    uint64_t at = 0;
-    for (uint32_t s = 0; residual->values != NULL && s < PLAN_SHARDS_MAX; s++) {
-        if ((residual->shards >> s & 1) == 0)
-            continue;
-        size_t count = replica_values(replica, f, (uint64_t)1 << s);
-        if ((shards >> s & 1) != 0)
-            memset(residual->values + at, 0, count * sizeof(float));
-        at += count;
-    }
+    packed_clear(replica->conf.plan, f, &replica->fragments[f].owner_residual, shards);
 }
 
 void replica_commit_owner(struct replica *replica, uint32_t f)
@@ -677,9 +670,29 @@ enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, str
         if (fragment->momentum != NULL)
             digests[leaves + i] = vhash_leaf(fragment->momentum, count, i);
     }
-    *hash = vhash_root(f, version, count, digests, fragment->momentum != NULL ? digests + leaves : NULL);
+    struct digest root = vhash_root(f, version, count, digests, fragment->momentum != NULL ? digests + leaves : NULL);
     mem_free(digests);
+    uint8_t *bytes;
+    TRY(mem_new(counted_bytes(&fragment->counted), 1, "a version hash", &bytes));
+    counted_pack(&fragment->counted, bytes);
+    struct digest counted = counted_digest(bytes, counted_bytes(&fragment->counted));
+    mem_free(bytes);
+    *hash = replica_hash_of(&root, &counted);
     return ERR_OK;
+}
+
+struct digest replica_hash_of(const struct digest *values, const struct digest *counted)
+{
+    struct digest_state state;
+    digest_begin(&state);
+    digest_add(&state, values->byte, sizeof values->byte);
+    digest_add(&state, counted->byte, sizeof counted->byte);
+    return digest_end(&state);
+}
+
+struct counted *replica_counted(struct replica *replica, uint32_t f)
+{
+    return &replica->fragments[f].counted;
 }
 
 void replica_clear_residuals(struct replica *replica, uint32_t f)
@@ -700,5 +713,6 @@ void replica_clear(struct replica *replica, uint32_t f)
     memset(fragment->anchor, 0, bytes);
     if (fragment->momentum != NULL)
         memset(fragment->momentum, 0, bytes);
+    counted_clear(&fragment->counted);
     replica_clear_residuals(replica, f);
 }

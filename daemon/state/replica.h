@@ -22,6 +22,7 @@
 
 #include "common/digest.h"
 #include "common/err.h"
+#include "daemon/state/counted.h"
 #include "outer_opt/codec.h"
 #include "outer_opt/outer.h"
 #include "outer_opt/outlier.h"
@@ -150,8 +151,13 @@ ERR_MUST_CHECK enum err replica_measure(struct replica *replica, uint32_t f, uin
 /* Norm of a fragment's anchor. */
 double replica_norm(const struct replica *replica, uint32_t f);
 
-/* Hash of a fragment as `version`. */
+/* What the anchor counts: the caller changes it beside what it applies, on one thread. Borrowed. */
+struct counted *replica_counted(struct replica *replica, uint32_t f);
+
+/* Hash of a fragment as `version`: anchor, momentum and what they count. */
 ERR_MUST_CHECK enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, struct digest *hash);
+/* The same from the root over the values (outer_opt/vhash.h) and the digest of what is counted. */
+struct digest replica_hash_of(const struct digest *values, const struct digest *counted);
 
 /* All zeros, as after replica_new(). */
 void replica_clear(struct replica *replica, uint32_t f);

@@ -47,27 +47,3 @@ bool results_find(struct ledger *ledger, uint32_t f, uint64_t version, uint64_t 
     }
     return false;
 }
-
-uint64_t results_counting(struct ledger *ledger, uint32_t f, uint64_t version, uint64_t shards, uint32_t id,
-                          bool lost_counts)
-{
-    struct ledger_commit commit;
-    uint64_t counting = 0, seen = 0;
-    if (ledger_commit_of(ledger, f, version, &commit) != ERR_OK)
-        return lost_counts ? shards : 0;
-    for (uint32_t p = 0; p < commit.parts_count; p++) {
-        struct ledger_key key = {.fragment = f,
-                                 .owner = commit.parts[p].owner,
-                                 .version = version,
-                                 .epoch = commit.parts[p].epoch,
-                                 .digest = commit.parts[p].digest};
-        struct result result;
-        if (result_open(ledger, &key, &result) != ERR_OK)
-            continue;
-        seen |= result.what.shards;
-        if (result_counts(&result.meta, id, NULL))
-            counting |= result.what.shards;
-        result_close(&result);
-    }
-    return (counting | (lost_counts ? ~seen : 0)) & shards;
-}

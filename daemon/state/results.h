@@ -36,10 +36,4 @@ bool result_counts(const struct wire_meta *meta, uint32_t id, const struct diges
 bool results_find(struct ledger *ledger, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
                   struct ledger_key *out);
 
-/* Of the shards of a version that was applied, those whose result counts the member. `lost_counts`: and those whose
- * result the ledger does not have any more, or that cannot be read; of `shards`: to count work twice would be worse
- * than to give it up. */
-uint64_t results_counting(struct ledger *ledger, uint32_t f, uint64_t version, uint64_t shards, uint32_t id,
-                          bool lost_counts);
-
 #endif

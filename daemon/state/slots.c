@@ -15,6 +15,7 @@ struct fragment_slots {
     struct slot *in[PIECES];
     struct slot own;
     uint8_t *state;
+    uint64_t state_bytes;
 };
 
 struct slots {
@@ -109,8 +110,8 @@ struct slot *slots_own(const struct slots *slots, uint32_t f)
 enum err slots_room(struct slots *slots, struct slot *slot, uint32_t f, uint64_t shards)
 {
     uint8_t *data;
-    size_t bytes = wire_object_bytes_max(replica_frame_bytes_max(slots->conf.replica, f, shards),
-                                         slots->conf.members_count);
+    size_t bytes =
+        wire_object_bytes_max(replica_frame_bytes_max(slots->conf.replica, f, shards), slots->conf.members_count);
     if (slot->data != NULL && bytes <= slot->bytes_max)
         return ERR_OK;
     TRY(mem_new(bytes, 1, "an encoded part", &data));
@@ -128,8 +129,14 @@ enum err slots_room(struct slots *slots, struct slot *slot, uint32_t f, uint64_t
 enum err slots_take_state(struct slots *slots, uint32_t f, uint64_t bytes, uint8_t **out)
 {
     struct fragment_slots *fragment = &slots->fragments[f];
-    if (fragment->state == NULL)
+    if (fragment->state != NULL && fragment->state_bytes < bytes) {
+        mem_free(fragment->state);
+        fragment->state = NULL;
+    }
+    if (fragment->state == NULL) {
         TRY(mem_new((size_t)bytes, 1, "a state on its way in", &fragment->state));
+        fragment->state_bytes = bytes;
+    }
     *out = fragment->state;
     return ERR_OK;
 }

@@ -35,6 +35,9 @@ struct array {
 };
 
 static const char owner_array[] = "owner_residual", owner_key[] = "owner_shards";
+/* What is counted: rows as they are packed, in an array of as many words. */
+static const char counted_array[] = "counted", counted_key[] = "counted_rows";
+enum { ROW_WORDS = COUNTED_ROW_BYTES / (int)sizeof(float) };
 
 /* The arrays a fragment's file holds, but for the owner's residual; those the configuration has no use for are left
  * out. */
@@ -57,24 +60,32 @@ enum err store_save_fragment(const char *folder, const struct runspec *spec, con
     enum err err;
     char *path = NULL;
     struct tensorfile_writer *writer = NULL;
-    struct array arrays[4];
-    struct tensorfile_tensor tensors[4];
-    char version[32], step[32], owner_shards[32];
+    struct array arrays[5];
+    struct tensorfile_tensor tensors[5];
+    float *rows = NULL;
+    const struct counted *counted = replica_counted(replica, f);
+    char version[32], step[32], owner_shards[32], counted_rows[32];
     uint64_t owned = replica_owner_shards(replica, f);
     char hash[DIGEST_HEX_BYTES], run[DIGEST_HEX_BYTES], plan_id[DIGEST_HEX_BYTES], shares_id[DIGEST_HEX_BYTES];
     size_t count = list_arrays(plan, replica, f, arrays);
     if (replica_owner_residual(replica, f) != NULL)
         arrays[count++] =
             (struct array){owner_array, replica_owner_residual(replica, f), replica_values(replica, f, owned), true};
+    TRY_OUT(mem_new(counted_bytes(counted), 1, "what is counted", &rows));
+    counted_pack(counted, (uint8_t *)rows);
+    if (counted->count > 0)
+        arrays[count++] = (struct array){counted_array, rows, counted->count * ROW_WORDS, false};
     for (size_t i = 0; i < count; i++)
         tensors[i] = (struct tensorfile_tensor){.name = arrays[i].name, .dims = 1, .shape = {arrays[i].count}};
     snprintf(version, sizeof version, "%" PRIu64, state->version);
     snprintf(step, sizeof step, "%" PRIu64, state->step);
     snprintf(owner_shards, sizeof owner_shards, "%" PRIu64, owned);
-    const struct tensorfile_meta meta[] = {{"format", "diloco fragment 3"},
+    snprintf(counted_rows, sizeof counted_rows, "%zu", counted->count);
+    const struct tensorfile_meta meta[] = {{"format", "diloco fragment 4"},
                                            {"version", version},
                                            {"step", step},
                                            {owner_key, owner_shards},
+                                           {counted_key, counted_rows},
                                            {"hash", digest_hex(&state->hash, hash)},
                                            {"run_id", digest_hex(&spec->digest, run)},
                                            {"shares_id", digest_hex(shares, shares_id)},
@@ -87,6 +98,7 @@ enum err store_save_fragment(const char *folder, const struct runspec *spec, con
     writer = NULL;
 out:
     tensorfile_abort(writer);
+    mem_free(rows);
     mem_free(path);
     return err;
 }
@@ -146,6 +158,24 @@ static enum err load_owner(const struct tensorfile *file, struct replica *replic
     return replica_set_owner_residual(replica, f, shards, values);
 }
 
+static enum err load_counted(const struct tensorfile *file, struct replica *replica, uint32_t f)
+{
+    uint64_t count;
+    const float *rows = NULL;
+    struct counted counted = {0};
+    TRY(tensorfile_meta_u64(file, counted_key, &count));
+    if (count > (uint64_t)BITSET_MAX * COUNTED_ROWS_OF_ONE_MAX)
+        return err_set(ERR_CORRUPT, "%" PRIu64 " rows of what is counted", count);
+    if (count > 0)
+        TRY(tensorfile_values(file, counted_array, count * ROW_WORDS, &rows));
+    enum err err = counted_unpack((const uint8_t *)rows, (size_t)count * COUNTED_ROW_BYTES, &counted);
+    if (err != ERR_OK)
+        return err == ERR_PROTO ? err_prefix(ERR_CORRUPT, "not a whole checkpoint") : err;
+    counted_clear(replica_counted(replica, f));
+    *replica_counted(replica, f) = counted;
+    return ERR_OK;
+}
+
 static enum err load_arrays(const struct tensorfile *file, const struct model_plan *plan, struct replica *replica,
                             uint32_t f)
 {
@@ -180,6 +210,7 @@ enum err store_load_fragment(const char *folder, const struct runspec *spec, con
     err = check_identity(file, path, "plan_id", &plan->plan->digest);
     TRY_OUT(forgive_initial(err, state->version));
     TRY_OUT(load_arrays(file, plan, replica, f));
+    TRY_OUT(load_counted(file, replica, f));
     TRY_OUT(replica_hash(replica, f, state->version, &state->hash));
     const char *hash = tensorfile_meta(file, "hash");
     if (hash == NULL || strcmp(hash, digest_hex(&state->hash, hex)) != 0)

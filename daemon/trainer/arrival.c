@@ -5,13 +5,11 @@
 
 #include "common/log.h"
 #include "common/mem.h"
-#include "daemon/state/results.h"
+#include "daemon/state/counted.h"
 #include "daemon/trainer/attachment_core.h"
 
 /* How long a first trainer waits for the peers to be heard, so that a run under way is not begun anew. */
 enum { PEERS_PATIENCE_MS = 3000 };
-/* After a crash the first results after a checkpoint count its work if any do; they are read on the loop's time. */
-enum { KEPT_LOOK = 4 };
 
 static struct ipc_message welcome_of(const struct attachment *a, bool need_initial, bool resumed)
 {
@@ -42,11 +40,11 @@ static bool to_be_had(const struct attachment *a, uint32_t f)
     return a->now_ms < a->conf.start_ms + PEERS_PATIENCE_MS;
 }
 
-/* The shards whose results of a version count us. */
-static uint64_t counting(const struct attachment *a, uint32_t f, uint64_t version, bool lost_counts)
+/* The shards in which the anchor counts work of ours that was contributed to versions after this one. */
+static uint64_t counted_since_then(const struct attachment *a, uint32_t f, uint64_t version)
 {
     uint32_t id = a->conf.view->members[a->conf.view->self].id;
-    return results_counting(a->plan.ledger, f, version, parts_filled(a->plan.parts->plan, f), id, lost_counts);
+    return counted_since(replica_counted(a->plan.replica, f), id, version);
 }
 
 /* Brings the core and the words of a trainer that kept its memory together. */
@@ -57,7 +55,7 @@ static enum err resume_fragment(struct attachment *a, uint32_t f)
     a->fragments[f].up = true;
     /* Its snapshot may have been counted by the round that closed while we were away. */
     if (resumed.in_flight)
-        a->tally.counted += shared_counted(a->shared, f, counting(a, f, resumed.base_version + 1, true));
+        a->tally.counted += shared_counted(a->shared, f, counted_since_then(a, f, resumed.base_version));
     attachment_core_post_sync(a, SYNC_EV_TRAINER_UP, f, resumed.base_version);
     if (resumed.snapshot)
         attachment_core_post_sync(a, SYNC_EV_SNAPSHOT, f, 0);
@@ -218,17 +216,6 @@ void arrival_started(struct attachment *a, uint32_t f, bool initial)
     attachment_core_post_sync(a, SYNC_EV_TRAINER_UP, f, version);
 }
 
-/* Whether results after `version` count us: then work that begins from it is counted, or partly, and nobody can tell
- * which. Results that are not here any more were made while this island was away. */
-static bool counted_beyond(const struct attachment *a, uint32_t f, uint64_t version)
-{
-    uint64_t own = sync_own(a->plan.sync, f).version;
-    for (uint64_t v = version + 1; v <= own && v <= version + KEPT_LOOK; v++)
-        if (counting(a, f, v, false) != 0)
-            return true;
-    return false;
-}
-
 /* Whether what the trainer kept of a fragment goes on. */
 static bool goes_on(const struct attachment *a, uint32_t f)
 {
@@ -237,7 +224,8 @@ static bool goes_on(const struct attachment *a, uint32_t f)
     /* Values that are gone cannot be sent again; that is all right where the round they were for is closed. */
     if (!shared_kept(a->shared, f, &keeps) || keeps.version + (keeps.lost ? 1 : 0) > own)
         return false;
-    return !counted_beyond(a, f, keeps.version + (keeps.on_its_way ? 1 : 0));
+    /* Work that begins from before what is counted is counted, or partly, and nobody can tell which. */
+    return counted_since_then(a, f, keeps.version + (keeps.on_its_way ? 1 : 0)) == 0;
 }
 
 static void start_fragment(struct attachment *a, uint32_t f)

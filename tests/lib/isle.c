@@ -136,7 +136,7 @@ static void open_parts(struct isle *isle)
     assert_ok(jobs_new((int)isle->conf.job_threads, 0, &isle->jobs));
     trainer.events = isle->events;
     assert_ok(trainer_new(&trainer, &isle->trainer));
-    struct peers_conf peers = isle_peers_conf(isle, 1000 + isle->self);
+    struct peers_conf peers = isle_peers_conf(isle, 1000 + isle->self + 100 * isle->run->opened[isle->self]++);
     assert_ok(peers_new(&peers, &isle->peers));
 }
 
@@ -207,12 +207,11 @@ static void make_sync(struct isle *isle)
     bool votes = council_votes(peers_council(isle->peers));
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
         isle->shards_counts[f] = isle->plan->plan->fragments[f].shards_count;
-    struct sync_conf conf = {
-        .chain = isle->charter.chain,
-        .fragments_count = ISLE_FRAGMENTS,
-        .shards_counts = isle->shards_counts,
-        .rule = {.quorum = (uint32_t)isle->run->spec.quorum, .grace_ms = isle->run->spec.grace_ms},
-        .view = charter_sync_view(&isle->charter, votes)};
+    struct sync_conf conf = {.chain = isle->charter.chain,
+                             .fragments_count = ISLE_FRAGMENTS,
+                             .shards_counts = isle->shards_counts,
+                             .rule = {.quorum = (uint32_t)isle->run->spec.quorum, .grace_ms = isle->run->spec.grace_ms},
+                             .view = charter_sync_view(&isle->charter, votes)};
     assert_ok(sync_new(&conf, &isle->sync));
 }
 
@@ -266,19 +265,18 @@ struct peers_plan isle_peers_plan(const struct isle *isle)
 void isle_know_plan(struct isle *isle)
 {
     isle_make_plan(isle);
-    struct trainer_plan trainer = {
-        .plan = isle->plan, .parts = &isle->parts, .ledger = isle->ledger, .sync = isle->sync};
+    struct trainer_plan trainer = {.plan = isle->plan, .replica = isle->replica, .sync = isle->sync};
     struct peers_plan peers = isle_peers_plan(isle);
     trainer_plan_known(isle->trainer, &trainer);
     assert_ok(peers_plan_known(isle->peers, &peers));
 }
 
-/* ---- events ---- */
+/* ---- epochs ---- */
 
-void isle_step(struct isle *isle, const struct sync_event *event)
+/* What the core orders of peers. */
+static void carry_out(struct isle *isle)
 {
     struct sync_action action;
-    sync_step(isle->sync, event, isle->now_ms);
     while (sync_action(isle->sync, &action)) {
         if (action.type == SYNC_DO_SEND)
             peers_send(isle->peers, &action.key, action.member);
@@ -291,6 +289,81 @@ void isle_step(struct isle *isle, const struct sync_event *event)
     }
 }
 
+struct record isle_next_record(const struct isle *isle)
+{
+    struct record record;
+    assert_ok(record_copy(chain_last(isle->charter.chain), &record));
+    record.epoch++;
+    record.previous = *chain_last_digest(isle->charter.chain);
+    record.carried_count = 0;
+    return record;
+}
+
+void isle_set_owners(struct record *record, const uint32_t *ids, uint32_t count, enum record_role role)
+{
+    struct shardmap_owner owners[ISLE_MAX];
+    for (uint32_t i = 0; i < record->members_count; i++) {
+        struct record_member *member = &record->members[i];
+        bool owner = false;
+        for (uint32_t k = 0; k < count; k++)
+            owner |= ids[k] == member->id;
+        if (owner || member->role == RECORD_OWNER) {
+            member->role = (uint8_t)(owner ? RECORD_OWNER : role);
+            member->voter = owner;
+        }
+    }
+    for (uint32_t k = 0; k < count; k++)
+        owners[k] = (struct shardmap_owner){.id = ids[k], .weight = 1};
+    shardmap_assign(&record->map, owners, count);
+}
+
+/* A slot may be given anew at once: nobody else has anything there. */
+static void release(struct isle *isle, const struct view_changes *changes)
+{
+    for (uint32_t i = 0; i < isle->charter.view.count; i++)
+        if (bitset_has(&changes->removed, i))
+            view_release(&isle->charter.view, i);
+}
+
+void isle_adopt(struct isle *isle, struct record *record)
+{
+    uint8_t *bytes;
+    size_t count;
+    struct view_changes changes;
+    assert_ok(record_pack(record, &bytes, &count));
+    struct digest digest = record_digest(bytes, count);
+    mem_free(bytes);
+    assert_ok(charter_adopt(&isle->charter, record, &digest, &changes));
+    assert_ok(peers_members(isle->peers, &changes));
+    if (isle->sync != NULL) {
+        struct sync_view view = charter_sync_view(&isle->charter, council_votes(peers_council(isle->peers)));
+        assert_ok(rounds_members(isle->rounds, isle->charter.view.count));
+        assert_ok(sync_begin_epoch(isle->sync, &view, isle->now_ms));
+        carry_out(isle);
+    }
+    release(isle, &changes);
+    assert_ok(peers_begin_epoch(isle->peers));
+}
+
+/* ---- events ---- */
+
+void isle_step(struct isle *isle, const struct sync_event *event)
+{
+    sync_step(isle->sync, event, isle->now_ms);
+    carry_out(isle);
+}
+
+static void take_epoch(struct isle *isle)
+{
+    struct record record;
+    struct digest digest;
+    if (!council_take(peers_council(isle->peers), &record, &digest))
+        return;
+    isle_adopt(isle, &record);
+    assert_true(digest_equal(&digest, chain_last_digest(isle->charter.chain)));
+    record_deinit(&record);
+}
+
 /* Takes out what was posted, as the engine does after each thing that happened. */
 static void collect(struct isle *isle)
 {
@@ -298,6 +371,8 @@ static void collect(struct isle *isle)
     while (event_take(isle->events, &event)) {
         if (isle->engine && event.type == EVENT_SYNC && isle->sync != NULL)
             isle_step(isle, &event.sync);
+        if (isle->engine && event.type == EVENT_EPOCH)
+            take_epoch(isle);
         if (event.type == EVENT_SYNC && event.sync.type == SYNC_EV_HEARTBEAT) {
             struct wire_heartbeat *copy = &isle->beats[isle->beats_count++ % ISLE_BEATS_MAX];
             *copy = *event.sync.beat;

@@ -42,6 +42,7 @@ struct isle_run {
     char addresses[ISLE_MAX][32];  /* where each listens; "": it dials out */
     uint64_t uplinks[ISLE_MAX];    /* bit/s */
     bool doubt;                    /* disks are as vote_open() finds them; else none is in doubt */
+    uint32_t opened[ISLE_MAX];     /* how often an island was */
 };
 
 /* `sync`: lines of the run spec's [sync] and after. */
@@ -62,7 +63,7 @@ struct isle {
     struct isle_run *run;
     uint32_t self;
     uint64_t now_ms;
-    bool engine; /* the core is stepped with what is posted for it, and its orders are carried out */
+    bool engine; /* the core is stepped with what is posted for it, its orders are carried out, and epochs begin */
     struct dconf conf;
     struct charter charter;
     struct events *events;
@@ -97,6 +98,14 @@ struct model_plan *isle_model_plan(const struct isle_run *run);
 /* Makes everything that a plan needs; isle_know_plan() tells peers and trainer as well. */
 void isle_make_plan(struct isle *isle);
 void isle_know_plan(struct isle *isle);
+
+/* The record that follows the island's newest and says the same; the test changes it, and hands it to isle_adopt(). */
+struct record isle_next_record(const struct isle *isle);
+/* Makes `count` members, by slot, the owners, with equal parts; the others of role RECORD_OWNER get `role` and no vote.
+ */
+void isle_set_owners(struct record *record, const uint32_t *ids, uint32_t count, enum record_role role);
+/* A new epoch begins, as the engine sees to it; the record is taken over. Its council is as if it had been decided. */
+void isle_adopt(struct isle *isle, struct record *record);
 
 /* Takes in what is there and sends what may go; what is posted meanwhile is kept. */
 void isle_turn(struct isle *isle);

@@ -159,8 +159,12 @@ void rig_bring(struct rig *rig, uint32_t peer, const struct rig_object *object);
 void rig_bring_contribution(struct rig *rig, uint32_t f, uint32_t member, uint64_t tokens, float amount);
 void rig_bring_result(struct rig *rig, uint32_t f, uint32_t shard, bool naming_us);
 
+/* Gives a state a certificate of these members for this hash, in the place of the one it has. */
+void rig_certify(const struct rig *rig, const struct digest *hash, const struct bitset *members,
+                 struct rig_object *object);
 /* A state of the fragment at our version that is not ours, at run step RIG_STATE_STEP: in a twin, which the caller
- * frees before the rig, and as member 0 would send it. */
+ * frees before the rig, and as member 0 would send it, with the signatures of all
+ * others. */
 void rig_make_state(const struct rig *rig, uint32_t f, float more, struct replica **twin, struct rig_object *out);
 /* All others say that they hold this one, and our disk cannot tell: ours has to go. For the last member of three. */
 void rig_diverge(struct rig *rig, uint32_t f, struct replica *theirs);

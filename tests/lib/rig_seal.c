@@ -3,9 +3,14 @@
 
 #include <string.h>
 
+#include "common/bytes.h"
 #include "daemon/rules.h"
+#include "daemon/state/state_object.h"
 #include "tests/lib/mend.h"
 #include "tests/lib/roster.h"
+
+/* Where a state says how many rows its certificate has (docs/FORMATS.md, 5). */
+enum { STATE_CERTIFICATE = 72 };
 
 uint32_t rig_id(uint32_t member)
 {
@@ -107,4 +112,26 @@ bool rig_has(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner
 {
     struct ledger_key key;
     return rig_find(rig, f, version, owner, &key);
+}
+
+void rig_certify(const struct rig *rig, const struct digest *hash, const struct bitset *members,
+                 struct rig_object *object)
+{
+    const struct vouch_subject subject = {.nonce = rig->spec.digest.byte,
+                                          .fragment = object->key.fragment,
+                                          .version = object->key.version,
+                                          .hash = *hash};
+    struct vouch_certificate certificate = {.count = 0};
+    struct bytes_reader there = bytes_reader_init(object->byte + STATE_CERTIFICATE, sizeof(uint64_t));
+    object->bytes -= vouch_bytes((uint32_t)bytes_get_u64(&there));
+    for (uint32_t i = 0; i < rig->conf.members; i++) {
+        if (!bitset_has(members, i))
+            continue;
+        struct vouch *row = &certificate.rows[certificate.count++];
+        row->id = rig_id(i);
+        vouch_sign(rig_ident(i), &subject, row->signature);
+    }
+    assert_true(object->bytes + vouch_bytes(certificate.count) <= sizeof object->byte);
+    state_object_certify(object->byte, object->bytes, &certificate);
+    object->bytes += vouch_bytes(certificate.count);
 }

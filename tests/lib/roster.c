@@ -119,8 +119,8 @@ void roster_carry(struct record *record, uint32_t fragment, uint32_t number, uin
                   const struct digest *digest)
 {
     uint32_t count = record->carried_count++, at = 0;
-    struct record_carried carried = {
-        fragment, roster_id(number), record_start(record, fragment) + 1, epoch, shards, *digest};
+    struct record_carried carried = {fragment, roster_id(number), record_start(record, fragment) + 1, epoch, shards,
+                                     *digest};
     if (count == 0)
         assert_ok(mem_new(1, sizeof carried, "carried", &record->carried));
     else

@@ -1,511 +1,696 @@
 /*
- * Who decides on epochs in a simulated world: an oracle that keeps to the rules of a correct record. It seals enough
- * voters one by one, takes what they hold, composes the next record from that, waits until what the record rests on is
- * durable at its own voters, and then decides it at once; every island learns of it when it meets one that knows.
+ * An island's voice in who takes part, in a simulated world: as daemon/peers joins net/epoch, net/compose and
+ * net/muster to the protocol core, with a disk, a network and a clock that are simulated. Its own additions: a proposer
+ * dies now and then, before it composes, before its ACCEPT is said, or when it has just decided.
  */
 #include "tests/lib/simworld.h"
 
+#include <stdio.h>
 #include <string.h>
-#include <stdlib.h>
 
-#include "tests/lib/roster.h"
+#include "common/mem.h"
+#include "net/compose.h"
 
-/* Who is not in touch for so long is away; how long others are waited for that have nearly caught up; at least so long
- * between two epochs. */
-enum { AWAY_MS = 3000, GATHER_MS = 2000, PAUSE_MS = 500, TURN_MS = 1000 };
+/* As in daemon/peers: docs/PROTOCOL.md, "Epochs". */
+enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, DOUBT_MS = 2000, GATHER_MS = 2000, TICK_MS = 100 };
 
-static const struct record *newest(void)
+static struct sim_voice *voice_of(uint32_t i)
 {
-    return chain_last(sim->council.chain);
+    return &sim->island[i].voice;
 }
 
-static const struct record_member *member_of(const struct record *record, uint32_t w)
+static const struct record *last(uint32_t i)
 {
-    return record_member(record, roster_id(w));
+    return chain_last(sim->island[i].chain);
 }
 
-/* Witnesses are behind all islands. */
-static uint32_t witness(void)
+static struct compose_base base_of(uint32_t i)
 {
-    return sim->n;
+    return (struct compose_base){.record = last(i),
+                                 .digest = chain_last_digest(sim->island[i].chain),
+                                 .shards = sim->shards_counts,
+                                 .fragments_count = sim->fragments};
 }
 
-static bool keeps(const struct record *record, uint32_t w)
+static const struct record_member *member_of(uint32_t i, uint32_t k)
 {
-    const struct record_member *member = member_of(record, w);
-    return member != NULL && member->voter && member->role != RECORD_WITNESS;
-}
-
-/* ---- who is there ---- */
-
-static bool reachable(uint32_t p, uint32_t w)
-{
-    return sim->island[w].alive && !sim_stopped(w) && (p == w || sim_linked(p, w));
-}
-
-static bool away(uint32_t w)
-{
-    return sim->now_ms > sim->island[w].joined_ms + AWAY_MS;
-}
-
-/* In touch: with more than half of all that are alive, itself among them. */
-static void look_who_is_there(void)
-{
-    for (uint32_t w = 0; w < sim->n; w++) {
-        uint32_t alive = 0, linked = 0;
-        for (uint32_t k = 0; k < sim->n; k++) {
-            alive += sim->island[k].alive;
-            linked += reachable(w, k);
-        }
-        if (sim->island[w].alive && !sim_stopped(w) && 2 * linked > alive)
-            sim->island[w].joined_ms = sim->now_ms;
-    }
-}
-
-static bool doubted(const struct record *record, uint32_t w)
-{
-    return member_of(record, w)->incarnation != sim->island[w].incarnation;
+    return sim_knows(i, k) ? record_member(last(i), sim_id(k)) : NULL;
 }
 
 bool sim_in_doubt(uint32_t i)
 {
-    return doubted(newest(), i);
+    return sim->island[i].doubt != SIM_SURE;
 }
 
-/* Whether it has every fragment at this version or later. */
-static bool caught_up(uint32_t w, const uint64_t *versions)
+bool sim_votes(uint32_t i)
 {
-    const struct sim_island *island = &sim->island[w];
-    for (uint32_t f = 0; f < sim->fragments; f++)
-        if (!island->alive || !sync_known(island->sync, f) || island->version[f] < versions[f])
+    const struct record_member *self = member_of(i, i);
+    return self != NULL && self->voter && !sim_in_doubt(i);
+}
+
+/* A proposer is killed at a moment when it hurts. */
+static void die_now_and_then(uint32_t i, unsigned percent)
+{
+    if (sim->healing || sim->kill_permille == 0 || !sim_chance(percent))
+        return;
+    sim->tally.proposers_died += !sim->island[i].die;
+    sim->island[i].die = true;
+}
+
+/* ---- out ---- */
+
+static void say(uint32_t i, uint32_t k, const struct wire_epoch *message)
+{
+    struct sim_voice *voice = voice_of(i);
+    uint8_t *bytes;
+    size_t count;
+    if (k == sim->n || !sim_knows(i, k) || sim->island[i].die)
+        return;
+    enum err err = wire_epoch_pack(message, &bytes, &count);
+    SIM_HOLDS(err == ERR_OK, "island %u: %s\n", i, err_text());
+    if (k == i && voice->own_count < SIM_OWN_MAX) {
+        voice->own[voice->own_count++] =
+            (struct sim_letter){.from = i, .to = i, .type = message->type, .bytes = bytes, .bytes_count = count};
+        return;
+    }
+    if (k != i && sim->island[i].greeted[k] != 0)
+        sim_send_letter(i, k, message->type, bytes, count);
+    mem_free(bytes);
+}
+
+static void add_holdings(uint32_t i, bool sealed, struct wire_epoch *out)
+{
+    const struct sim_island *island = &sim->island[i];
+    out->promise.incarnation = sim_in_doubt(i) ? island->disk.incarnation : member_of(i, i)->incarnation;
+    out->promise.sealed = sealed;
+    holdings_own(island->voice.holdings, island->sync, &out->promise.rows, &out->promise.rows_count);
+}
+
+static void send_message(uint32_t i, uint32_t to, const struct epoch_message *from)
+{
+    static const enum wire_epoch_type types[EPOCH_MESSAGES] = {
+        [EPOCH_PREPARE] = WIRE_PREPARE, [EPOCH_PROMISE] = WIRE_PROMISE, [EPOCH_HOLDINGS] = WIRE_PROMISE,
+        [EPOCH_REJECT] = WIRE_REJECT,   [EPOCH_ACCEPT] = WIRE_ACCEPT,   [EPOCH_ACCEPTED] = WIRE_ACCEPTED,
+        [EPOCH_RECORD] = WIRE_DECIDED,  [EPOCH_CHAIN] = WIRE_CHAIN,
+    };
+    struct wire_epoch out = {.type = types[from->type], .epoch = from->epoch + 1, .ballot = from->ballot};
+    switch (from->type) {
+    case EPOCH_PREPARE:
+        out.prepare.draft = from->bytes;
+        out.prepare.draft_bytes = from->bytes_count;
+        out.prepare.recover = from->recover;
+        break;
+    case EPOCH_PROMISE:
+        out.promise.accepted_ballot = from->accepted;
+        out.promise.accepted = from->bytes;
+        out.promise.accepted_bytes = from->bytes_count;
+        add_holdings(i, true, &out);
+        break;
+    case EPOCH_HOLDINGS: add_holdings(i, false, &out); break;
+    case EPOCH_ACCEPT: {
+        struct digest digest = record_digest(from->bytes, from->bytes_count);
+        sim_record(sim_record_of(&digest))->proposed = true;
+        out.accept.record = from->bytes;
+        out.accept.record_bytes = from->bytes_count;
+        break;
+    }
+    case EPOCH_ACCEPTED: /* the signature is what it signs */
+        out.accepted.digest = from->digest;
+        memcpy(out.accepted.signature, from->digest.byte, DIGEST_BYTES);
+        break;
+    case EPOCH_CHAIN: out.epoch = from->epoch; break;
+    default: break;
+    }
+    say(i, sim_of(to), &out);
+}
+
+static void say_decided(uint32_t i, uint32_t k, uint64_t epoch)
+{
+    const struct sim_record *record = sim_record(sim->decided[epoch]);
+    struct wire_epoch out = {.type = WIRE_DECIDED};
+    out.decided.record = record->bytes;
+    out.decided.record_bytes = record->bytes_count;
+    out.decided.votes = record->votes;
+    out.decided.votes_count = record->votes_count;
+    say(i, k, &out);
+}
+
+/* ---- what is wanted ---- */
+
+static bool silent(uint32_t i, uint32_t k)
+{
+    const struct sim_voice *voice = voice_of(i);
+    uint32_t voters = 0, deaf = 0;
+    for (uint32_t w = 0; w < sim->n; w++) {
+        const struct record_member *voter = member_of(i, w);
+        if (voter == NULL || !voter->voter)
+            continue;
+        voters++;
+        if (w == i)
+            deaf += voice->silent >> k & 1;
+        else if (w != k && (voice->silent >> w & 1) == 0)
+            deaf += voice->seat[w].silent >> k & 1;
+    }
+    return deaf > voters / 2;
+}
+
+static bool caught_up(uint32_t i, uint32_t k)
+{
+    const struct sync *sync = sim->island[i].sync;
+    for (uint32_t f = 0; f < sim->fragments; f++) {
+        struct sync_peer_fragment row = k == i ? sync_own(sync, f) : sync_heard(sync, sim_slot(i, k), f);
+        bool known = k == i ? sync_known(sync, f) : row.hash_known;
+        if (!known || row.version + 1 < sync_own(sync, f).version)
             return false;
+    }
     return true;
 }
 
-static bool nearly_caught_up(uint32_t w)
+static bool doubted(uint32_t i, uint32_t k)
 {
-    uint64_t versions[SIM_F_MAX] = {0};
-    for (uint32_t f = 0; f < sim->fragments; f++)
-        for (uint32_t k = 0; k < sim->n; k++)
-            if (sim->island[k].alive && sim->island[k].version[f] > versions[f] + 1)
-                versions[f] = sim->island[k].version[f] - 1;
-    return caught_up(w, versions);
+    const struct sim_voice *voice = voice_of(i);
+    if (k == i)
+        return sim_in_doubt(i);
+    return voice->seat[k].doubt_ms != 0 && voice->now_ms >= voice->seat[k].doubt_ms + DOUBT_MS;
 }
 
-static bool enough(const struct record *record, uint32_t voters, uint32_t keepers_without)
+static struct muster_wish wish_of(uint32_t i, uint32_t k)
 {
-    return voters >= record_majority(record) && keepers_without < record_certifying(record);
+    const struct sim_voice *voice = voice_of(i);
+    struct muster_wish wish = {.as = *member_of(i, k)};
+    bool doubt = doubted(i, k);
+    uint64_t incarnation = k == i ? sim->island[i].disk.incarnation : voice->seat[k].incarnation;
+    wish.as.uplink = sim->island[k].uplink;
+    wish.as.owner_wish = sim->island[k].wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO;
+    if (doubt && incarnation != 0)
+        wish.as.incarnation = incarnation;
+    wish.silent = k != i && silent(i, k);
+    wish.evicted = sim->evicted && k == sim->liar;
+    bool comes = wish.as.role != RECORD_OWNER || doubt;
+    wish.caught_up =
+        (k == i || voice->seat[k].up) && caught_up(i, k) && (!comes || voice->now_ms >= voice->begun_ms + GATHER_MS);
+    return wish;
 }
 
-bool sim_can_spare(uint32_t i)
+static struct muster_wish enrolment(uint32_t k)
 {
-    const struct record *record = newest();
-    uint32_t voters = sim->council.witness, without = 0;
-    for (uint32_t w = 0; w < sim->n; w++) {
-        if (!keeps(record, w))
+    struct muster_wish wish = {.enrol = true, .as = {.uplink = sim->island[k].uplink}};
+    snprintf(wish.as.name, sizeof wish.as.name, "m%u", k);
+    memset(wish.as.key, (int)k + 1, sizeof wish.as.key);
+    wish.as.owner_wish = sim->island[k].wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO;
+    return wish;
+}
+
+static uint32_t gather(uint32_t i, struct muster_wish *wishes)
+{
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < sim->n; k++) {
+        if (!sim_knows(i, k)) {
+            if (!sim->island[k].enrolled && sim->now_ms >= sim->island[k].revive_ms)
+                wishes[count++] = enrolment(k);
             continue;
-        bool good = w != i && !sim->island[w].gone && !doubted(record, w);
-        voters += good;
-        without += !good;
+        }
+        struct muster_wish wish = wish_of(i, k);
+        if (k == i || voice_of(i)->seat[k].up || wish.silent || wish.evicted)
+            wishes[count++] = wish;
     }
-    return enough(record, voters, without);
+    return count;
 }
 
-/* ---- islands and their records ---- */
-
-struct sync_view sim_view(uint32_t i)
+static bool same_member(const struct record_member *a, const struct record_member *b)
 {
-    static uint32_t ids[SIM_N_MAX];
+    return a->id == b->id && a->role == b->role && a->voter == b->voter && a->incarnation == b->incarnation &&
+           a->uplink == b->uplink && a->owner_wish == b->owner_wish;
+}
+
+static bool change_wanted(uint32_t i)
+{
+    struct muster_wish wishes[SIM_N_MAX];
+    struct record next;
+    uint32_t count = gather(i, wishes);
+    assert_ok(record_copy(last(i), &next));
+    bool possible = muster(&next, wishes, count) == ERR_OK;
+    bool same = next.members_count == last(i)->members_count;
+    for (uint32_t k = 0; same && k < next.members_count; k++)
+        same = same_member(&next.members[k], &last(i)->members[k]);
+    same = same && memcmp(&next.map, &last(i)->map, sizeof next.map) == 0;
+    record_deinit(&next);
+    return possible && !same;
+}
+
+/* ---- composing ---- */
+
+static uint32_t whom_to_ask(uint32_t i, uint32_t *ids)
+{
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < sim->n; k++) {
+        const struct record_member *member = member_of(i, k);
+        if (member != NULL && (k == i || voice_of(i)->seat[k].up) &&
+            (!member->voter || member->role != RECORD_OWNER || doubted(i, k)) && caught_up(i, k))
+            ids[count++] = member->id;
+    }
+    return count;
+}
+
+static bool all_there(const struct muster_wish *wishes, uint32_t count, const uint32_t *asked, uint32_t asked_count)
+{
+    for (uint32_t k = 0; k < asked_count; k++)
+        for (uint32_t w = 0; w < count; w++)
+            if (!wishes[w].enrol && wishes[w].as.id == asked[k] && !wishes[w].caught_up)
+                return false;
+    return true;
+}
+
+static void compose_next(uint32_t i)
+{
+    struct sim_voice *voice = voice_of(i);
+    struct muster_wish wishes[SIM_N_MAX];
+    struct compose_out out;
+    struct compose_base base = base_of(i);
+    uint32_t holdings_count, lacking[RECORD_OWNERS_MAX + 1], lacking_count, asked[SIM_N_MAX];
+    const struct compose_holding *holdings = holdings_answered(voice->holdings, voice->epoch, &holdings_count);
+    uint32_t asked_count = whom_to_ask(i, asked), count = gather(i, wishes);
+    enum err err = compose(&base, holdings, holdings_count, wishes, count, &out);
+    SIM_HOLDS(err == ERR_OK || err == ERR_STATE, "island %u cannot compose: %s\n", i, err_text());
+    SIM_HOLDS(err != ERR_OK || out.suspects_count == 0 || sim->lie >= SIM_LIE_TWO,
+              "island %u suspects an honest island of two results of one part\n", i);
+    if (err != ERR_OK || out.ask) {
+        assert_ok(epoch_draft(voice->epoch, NULL, 0, asked, asked_count, sim->now_ms));
+        record_deinit(&out.draft);
+        return;
+    }
+    if (voice->asked_ms == 0)
+        voice->asked_ms = sim->now_ms;
+    bool waits = sim->now_ms < voice->asked_ms + ASKED_MS && !all_there(wishes, count, asked, asked_count);
+    bool safe = compose_safe(&out.draft, &base, holdings, holdings_count, lacking, &lacking_count);
+    const struct sim_record *draft = sim_record(sim_record_add(&out.draft));
+    if (safe && !waits)
+        assert_ok(epoch_propose(voice->epoch, draft->bytes, draft->bytes_count, &draft->digest, sim->now_ms));
+    else
+        assert_ok(epoch_draft(voice->epoch, draft->bytes, draft->bytes_count, asked, asked_count, sim->now_ms));
+    record_deinit(&out.draft);
+}
+
+/* What a draft starts from and carries is fetched, sealed or not. */
+static void fetch(uint32_t i, const uint8_t *bytes, size_t bytes_count)
+{
     struct sim_island *island = &sim->island[i];
+    struct digest digest = record_digest(bytes, bytes_count);
+    const struct record *draft = &sim_record(sim_record_of(&digest))->record;
+    for (uint32_t f = 0; f < draft->starts_count; f++)
+        sync_want_start(island->sync, f, draft->starts[f]);
+    for (uint32_t k = 0; k < draft->carried_count; k++) {
+        const struct record_carried *carried = &draft->carried[k];
+        sync_want(island->sync, carried->fragment, carried->version, carried->epoch, carried->owner);
+    }
+    sim_step(i, &(struct sync_event){.type = SYNC_EV_TICK});
+}
+
+/* ---- what net/epoch orders ---- */
+
+static void save_vote(uint32_t i, const struct epoch_action *action)
+{
+    struct sim_island *island = &sim->island[i];
+    struct sim_disk *disk = &island->disk;
+    if (action->vote.promised != 0 && !sim_lies(i, SIM_LIE_SEAL))
+        sync_seal(island->sync);
+    sim_tell("island %u saves its vote in epoch %llu: promised %llx accepted %llx", i,
+             (unsigned long long)action->vote.epoch, (unsigned long long)action->vote.promised,
+             (unsigned long long)action->vote.accepted);
+    disk->number++;
+    disk->fresh = false;
+    disk->vote_epoch = action->vote.epoch;
+    disk->promised = action->vote.promised;
+    disk->accepted = action->vote.accepted;
+    disk->own = action->vote.own;
+    disk->accepted_record = action->vote.accepted != 0 ? sim_record_of(&action->vote.digest) : 0;
+    if (island->doubt == SIM_SURE)
+        island->mark = (struct sim_mark){true, disk->number, disk->incarnation, disk->stored};
+    island->voice.saved = action->number;
+    die_now_and_then(i, 1);
+}
+
+static void decided(uint32_t i, const struct epoch_action *action)
+{
+    struct sim_island *island = &sim->island[i];
+    struct digest digest = record_digest(action->bytes, action->bytes_count);
+    uint32_t number = sim_record_of(&digest);
+    uint64_t before = island->epoch;
+    sim_decided(i, number, action->votes, action->votes_count);
+    island->disk.epoch = before + 1; /* durably, before anyone is told */
+    island->voice.taken = number;
+    die_now_and_then(i, 2);
     for (uint32_t k = 0; k < sim->n; k++)
-        ids[sim_slot(i, k)] = roster_id(k);
-    struct sync_view view = roster_view(island->chain, sim_slot(i, i), ids, sim->n);
-    view.votes = view.votes && !doubted(chain_last(island->chain), i);
-    return view;
+        if (k != i && island->voice.seat[k].up && island->voice.seat[k].epoch <= before)
+            say_decided(i, k, before + 1);
 }
 
-static void take_record(uint32_t i, uint64_t epoch)
+static void end_doubt(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
-    struct record record;
-    assert_ok(record_copy(chain_at(sim->council.chain, epoch), &record));
-    assert_ok(chain_add(island->chain, &record, &sim->council.digests[epoch]));
-    island->epoch = epoch;
-    island->known = 0;
-    for (uint32_t k = 0; k < sim->n; k++)
-        if (member_of(chain_last(island->chain), k) != NULL)
-            island->known |= (uint64_t)1 << k;
+    sim_tell("island %u votes: its disk is not in doubt", i);
+    sim->tally.recoveries++;
+    island->doubt = SIM_SURE;
+    island->mark = (struct sim_mark){true, island->disk.number, island->disk.incarnation, island->disk.stored};
+    sync_set_votes(island->sync, sim_votes(i));
+    island->announce = true;
 }
 
-void sim_load_chain(uint32_t i)
+static void carry_out(uint32_t i)
 {
-    struct sim_island *island = &sim->island[i];
-    chain_free(island->chain);
-    assert_ok(chain_new(&island->chain));
-    for (uint64_t epoch = 0; epoch <= island->disk.epoch; epoch++)
-        take_record(i, epoch);
+    struct sim_voice *voice = voice_of(i);
+    struct epoch_action action;
+    while (epoch_action(voice->epoch, &action)) {
+        switch (action.type) {
+        case EPOCH_DO_SAVE: save_vote(i, &action); break;
+        case EPOCH_DO_SEND: send_message(i, action.to, &action.message); break;
+        case EPOCH_DO_COMPOSE: voice->compose = true; break;
+        case EPOCH_DO_FETCH: fetch(i, action.bytes, action.bytes_count); break;
+        case EPOCH_DO_DECIDED: decided(i, &action); break;
+        case EPOCH_DO_CHAIN:
+            for (uint64_t epoch = action.epoch + 1; epoch <= last(i)->epoch; epoch++)
+                say_decided(i, sim_of(action.to), epoch);
+            break;
+        case EPOCH_DO_TAKE_OVER: voice->take_over = true; break;
+        case EPOCH_DO_VOTE: end_doubt(i); break;
+        }
+    }
 }
 
-static void begin_epoch(uint32_t i, uint64_t epoch)
+static void step(uint32_t i, const struct epoch_event *event)
+{
+    if (voice_of(i)->taken != 0)
+        return;
+    assert_ok(epoch_step(voice_of(i)->epoch, event, sim->now_ms));
+    carry_out(i);
+}
+
+/* ---- in ---- */
+
+/* As record_proved() has it, with signatures that are what they sign. */
+static bool proved(uint32_t i, const struct sim_record *record, const struct wire_epoch *in)
+{
+    const struct record *previous = last(i);
+    uint32_t good = 0;
+    for (uint32_t k = 0; k < previous->members_count; k++) {
+        bool voted = false;
+        for (uint32_t v = 0; previous->members[k].voter && v < in->decided.votes_count; v++) {
+            const struct record_vote *vote = &in->decided.votes[v];
+            voted = voted || (vote->id == previous->members[k].id && vote->ballot == in->decided.votes[0].ballot &&
+                              memcmp(vote->signature, record->digest.byte, DIGEST_BYTES) == 0);
+        }
+        good += voted;
+    }
+    return good >= record_majority(previous) &&
+           record_follows(previous, chain_last_digest(sim->island[i].chain), &record->record) == ERR_OK;
+}
+
+static bool follows(uint32_t i, const uint8_t *bytes, size_t bytes_count, struct digest *digest)
+{
+    struct compose_base base = base_of(i);
+    *digest = record_digest(bytes, bytes_count);
+    uint32_t number = sim_record_of(digest);
+    return number != 0 && compose_follows(&base, &sim_record(number)->record) == ERR_OK;
+}
+
+static bool translate(uint32_t i, uint32_t k, struct wire_epoch *in, struct epoch_message *out, bool *good)
+{
+    *good = true;
+    *out = (struct epoch_message){.epoch = in->epoch - 1, .ballot = in->ballot};
+    switch (in->type) {
+    case WIRE_PREPARE:
+        out->type = EPOCH_PREPARE;
+        out->bytes = in->prepare.draft;
+        out->bytes_count = in->prepare.draft_bytes;
+        out->recover = in->prepare.recover;
+        return true;
+    case WIRE_PROMISE:
+        out->type = in->promise.sealed ? EPOCH_PROMISE : EPOCH_HOLDINGS;
+        out->accepted = in->promise.accepted_ballot;
+        out->bytes = in->promise.accepted;
+        out->bytes_count = in->promise.accepted_bytes;
+        if (out->bytes_count > 0)
+            *good = follows(i, out->bytes, out->bytes_count, &out->digest);
+        if (out->epoch == last(i)->epoch)
+            holdings_answer(voice_of(i)->holdings, sim_id(k), in);
+        return true;
+    case WIRE_REJECT: out->type = EPOCH_REJECT; return true;
+    case WIRE_ACCEPT:
+        out->type = EPOCH_ACCEPT;
+        out->bytes = in->accept.record;
+        out->bytes_count = in->accept.record_bytes;
+        *good = follows(i, out->bytes, out->bytes_count, &out->digest);
+        return true;
+    case WIRE_ACCEPTED:
+        out->type = EPOCH_ACCEPTED;
+        out->digest = in->accepted.digest;
+        memcpy(out->signature, in->accepted.signature, sizeof out->signature);
+        *good = memcmp(in->accepted.signature, in->accepted.digest.byte, DIGEST_BYTES) == 0;
+        return true;
+    case WIRE_DECIDED:
+        out->type = EPOCH_RECORD;
+        out->bytes = in->decided.record;
+        out->bytes_count = in->decided.record_bytes;
+        out->votes = in->decided.votes;
+        out->votes_count = in->decided.votes_count;
+        out->epoch = last(i)->epoch;
+        out->digest = record_digest(out->bytes, out->bytes_count);
+        *good = sim_record_of(&out->digest) != 0 && proved(i, sim_record(sim_record_of(&out->digest)), in);
+        return *good;
+    case WIRE_CHAIN:
+        out->type = EPOCH_CHAIN;
+        out->epoch = in->epoch;
+        return true;
+    default: return false;
+    }
+}
+
+static void take_in(uint32_t i, const struct sim_letter *letter)
+{
+    struct wire_epoch message;
+    struct epoch_message translated;
+    struct epoch_event event = {.type = EPOCH_EV_MESSAGE, .from = sim_id(letter->from), .message = &translated};
+    enum err err = wire_epoch_unpack(letter->type, letter->bytes, letter->bytes_count, &message);
+    SIM_HOLDS(err == ERR_OK, "island %u cannot read what island %u says: %s\n", i, letter->from, err_text());
+    if (voice_of(i)->taken == 0 && translate(i, letter->from, &message, &translated, &event.good))
+        step(i, &event);
+    wire_epoch_deinit(&message);
+}
+
+/* The engine takes what was decided, and changes over. */
+static void adopt(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
-    take_record(i, epoch);
-    island->disk.epoch = epoch;
-    island->disk.sealed = false;
+    island->voice.taken = 0;
+    sim_extend(i);
+    sim_tell("island %u begins epoch %llu", i, (unsigned long long)island->epoch);
     struct sync_view view = sim_view(i);
     assert_ok(sync_begin_epoch(island->sync, &view, sim->now_ms));
     sim_drain(i);
+    sim_check_epoch(i);
+    for (uint32_t f = 0; f < sim->fragments; f++)
+        if (sync_known(island->sync, f))
+            sim_tell_held(i, f);
+    sim_voice_begin(i);
 }
 
-/* Whether all who know the newest record are gone for good. Those who accepted it are a majority, and find it. */
-static bool only_accepted(void)
+static void compose_or_die(uint32_t i)
 {
-    for (uint32_t k = 0; k < sim->n; k++)
-        if (!sim->island[k].gone && sim->island[k].disk.epoch == sim->council.epoch)
-            return false;
-    return true;
+    struct sim_voice *voice = voice_of(i);
+    voice->compose = false;
+    die_now_and_then(i, 2);
+    if (sim->island[i].die || voice->taken != 0)
+        return;
+    compose_next(i);
+    if (epoch_state(voice->epoch) == EPOCH_ACCEPTING)
+        die_now_and_then(i, 2);
+    carry_out(i);
 }
 
-void sim_learn(uint32_t i)
+/* What was ordered of ourselves, until nothing is left. */
+static void settle(uint32_t i)
+{
+    struct sim_voice *voice = voice_of(i);
+    while (!sim->island[i].die && voice->taken == 0 &&
+           (voice->saved != 0 || voice->compose || voice->take_over || voice->own_count > 0)) {
+        if (voice->saved != 0) {
+            struct epoch_event event = {.type = EPOCH_EV_SAVED, .number = voice->saved, .good = true};
+            voice->saved = 0;
+            step(i, &event);
+        } else if (voice->own_count > 0) {
+            struct sim_letter own = voice->own[0];
+            memmove(voice->own, voice->own + 1, --voice->own_count * sizeof own);
+            take_in(i, &own);
+            mem_free(own.bytes);
+        } else if (voice->take_over) {
+            voice->take_over = false;
+            if (holdings_here(voice->holdings, voice->epoch, sim->island[i].sync))
+                step(i, &(struct epoch_event){.type = EPOCH_EV_RECOVERED, .good = true});
+        } else {
+            compose_or_die(i);
+        }
+    }
+    if (!sim->island[i].die && voice->taken != 0)
+        adopt(i);
+}
+
+void sim_voice_letter(uint32_t i, const struct sim_letter *letter)
+{
+    take_in(i, letter);
+    settle(i);
+}
+
+void sim_voice_up(uint32_t i, uint32_t k, bool up)
+{
+    struct sim_voice *voice = voice_of(i);
+    voice->seat[k].up = up;
+    if (!up)
+        holdings_drop(voice->holdings, sim_id(k));
+    step(i, &(struct epoch_event){.type = EPOCH_EV_UP, .from = sim_id(k), .good = true, .flag = up});
+    settle(i);
+}
+
+void sim_voice_heard(uint32_t i, uint32_t k, const struct wire_heartbeat *beat)
+{
+    struct sim_seat *seat = &voice_of(i)->seat[k];
+    seat->epoch = beat->epoch;
+    seat->incarnation = beat->incarnation;
+    seat->doubt_ms = !beat->in_doubt ? 0 : seat->doubt_ms != 0 ? seat->doubt_ms : sim->now_ms;
+    seat->silent = 0;
+    for (uint32_t s = 0; s < beat->silent_count; s++)
+        if (sim_of(beat->silent[s]) < sim->n)
+            seat->silent |= (uint64_t)1 << sim_of(beat->silent[s]);
+    step(i, &(struct epoch_event){.type = EPOCH_EV_HEARD, .from = sim_id(k), .good = true, .epoch = beat->epoch});
+    settle(i);
+}
+
+/* ---- a disk in doubt ---- */
+
+static bool nothing_made(uint32_t i)
+{
+    const struct sync *sync = sim->island[i].sync;
+    uint32_t here = 0;
+    for (uint32_t k = 0; k < sim->n; k++) {
+        const struct record_member *member = member_of(i, k);
+        if (member == NULL || (k != i && !voice_of(i)->seat[k].up))
+            continue;
+        here += member->voter;
+        for (uint32_t f = 0; f < sim->fragments; f++) {
+            struct sync_peer_fragment row = k == i ? sync_own(sync, f) : sync_heard(sync, sim_slot(i, k), f);
+            if (row.version > 0 || (k != i && !row.said))
+                return false;
+        }
+    }
+    return 2 * here > record_voters(last(i));
+}
+
+static bool doubt_is_over(uint32_t i)
+{
+    const struct sim_island *island = &sim->island[i];
+    const struct record_member *self = member_of(i, i);
+    if (self->incarnation == island->disk.incarnation)
+        return true;
+    return island->doubt == SIM_FRESH && last(i)->epoch == 0 && self->incarnation == 0 && nothing_made(i);
+}
+
+static bool majority_in_doubt(uint32_t i)
+{
+    uint32_t sure = 0;
+    for (uint32_t k = 0; k < sim->n; k++) {
+        const struct record_member *member = member_of(i, k);
+        const struct sim_seat *seat = &voice_of(i)->seat[k];
+        if (member == NULL || !member->voter || k == i)
+            continue;
+        if (!seat->up || seat->epoch != last(i)->epoch)
+            return false;
+        sure += seat->doubt_ms == 0;
+    }
+    return member_of(i, i)->voter && sure < record_majority(last(i));
+}
+
+static void look_at_doubt(uint32_t i)
+{
+    if (!sim_in_doubt(i))
+        return;
+    if (!doubt_is_over(i)) {
+        if (majority_in_doubt(i))
+            step(i, &(struct epoch_event){.type = EPOCH_EV_RECOVER, .good = true});
+        return;
+    }
+    end_doubt(i);
+    sim_voice_begin(i);
+}
+
+void sim_voice_tick(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
-    if (island->epoch == sim->council.epoch || !sim_chance(10))
+    struct sim_voice *voice = &island->voice;
+    if (sim->now_ms < voice->tick_ms || island->die)
         return;
+    voice->tick_ms = sim->now_ms + TICK_MS;
+    voice->now_ms = sim->now_ms;
+    voice->silent = 0;
     for (uint32_t k = 0; k < sim->n; k++)
-        if ((k != i && reachable(i, k) && sim->island[k].epoch > island->epoch) || only_accepted()) {
-            begin_epoch(i, island->epoch + 1);
-            return;
-        }
+        if (k != i && sim_knows(i, k) && sim->now_ms > island->heard_ms[k] + SIM_AWAY_MS)
+            voice->silent |= (uint64_t)1 << k;
+    look_at_doubt(i);
+    step(i, &(struct epoch_event){.type = EPOCH_EV_WANT, .good = true, .flag = change_wanted(i)});
+    step(i, &(struct epoch_event){.type = EPOCH_EV_TICK, .good = true});
+    settle(i);
 }
 
-static void add_record(struct record *record)
+/* ---- life ---- */
+
+void sim_voice_begin(uint32_t i)
 {
-    struct sim_council *council = &sim->council;
-    uint64_t epoch = record->epoch;
-    SIM_HOLDS(epoch < SIM_EPOCHS_MAX, "too many epochs");
-    roster_add(council->chain, record);
-    council->digests[epoch] = *chain_last_digest(council->chain);
-    council->epoch = epoch;
+    struct sim_island *island = &sim->island[i];
+    struct sim_voice *voice = &island->voice;
+    const struct sim_disk *disk = &island->disk;
+    const struct sim_record *accepted = sim_record(disk->accepted_record);
+    bool has = disk->accepted_record != 0;
+    uint32_t voters[RECORD_VOTERS_MAX], count = 0;
+    for (uint32_t k = 0; k < last(i)->members_count; k++)
+        if (last(i)->members[k].voter)
+            voters[count++] = last(i)->members[k].id;
+    holdings_clear(voice->holdings);
+    voice->begun_ms = voice->now_ms = sim->now_ms;
+    voice->asked_ms = voice->saved = 0;
+    voice->compose = voice->take_over = false;
+    struct epoch_vote vote = {.epoch = disk->vote_epoch,
+                              .promised = disk->promised,
+                              .accepted = disk->accepted,
+                              .own = disk->own,
+                              .digest = has ? accepted->digest : (struct digest){{0}},
+                              .bytes = has ? accepted->bytes : NULL,
+                              .bytes_count = has ? accepted->bytes_count : 0};
+    assert_ok(epoch_begin(voice->epoch, last(i)->epoch, voters, count, sim_votes(i),
+                          vote.epoch == last(i)->epoch ? &vote : NULL, sim->now_ms));
+    for (uint32_t k = 0; k < sim->n; k++)
+        if (sim_knows(i, k) && voice->seat[k].up)
+            step(i, &(struct epoch_event){.type = EPOCH_EV_UP, .from = sim_id(k), .good = true, .flag = true});
+    if (epoch_sealed(voice->epoch) && !sim_lies(i, SIM_LIE_SEAL))
+        sync_seal(island->sync);
 }
 
-void sim_found(void)
+void sim_voice_start(uint32_t i)
 {
-    struct record record = {.nonce = "simulated world", .map = shardmap_empty()};
-    assert_ok(chain_new(&sim->council.chain));
-    for (uint32_t i = 0; i < sim->n; i++)
-        if (sim->island[i].enrolled)
-            roster_join(&record, i, sim->island[i].wants_shards ? RECORD_OWNER : RECORD_CONTRIBUTOR);
-    roster_map_owners(&record);
-    if (sim->council.witness)
-        roster_join(&record, witness(), RECORD_WITNESS);
-    add_record(&record);
+    struct sim_voice *voice = voice_of(i);
+    struct epoch_conf conf = {
+        .self = sim_id(i), .seed = env_rng_u64(&sim->rng), .turn_ms = TURN_MS, .again_ms = AGAIN_MS};
+    memset(voice, 0, sizeof *voice);
+    assert_ok(holdings_new(&voice->holdings));
+    assert_ok(holdings_reserve(voice->holdings, sim->fragments));
+    assert_ok(epoch_new(&conf, &voice->epoch));
+    voice->tick_ms = sim->now_ms + sim_below(TICK_MS);
+    sim_voice_begin(i);
 }
 
-void sim_council_end(void)
+void sim_voice_end(uint32_t i)
 {
-    chain_free(sim->council.chain);
-}
-
-/* ---- why they meet ---- */
-
-static bool due_to_join(uint32_t w)
-{
-    return !sim->island[w].enrolled && !sim->council.witness && sim->now_ms >= sim->island[w].revive_ms;
-}
-
-static bool wants_change(uint32_t w)
-{
-    const struct record_member *member = member_of(newest(), w);
-    if (member == NULL)
-        return due_to_join(w);
-    bool out = member->role == RECORD_AWAY || member->role == RECORD_OBSERVER, gone = away(w);
-    if (out || gone || sim_in_doubt(w))
-        return out ? !gone && nearly_caught_up(w) : true;
-    return (member->role == RECORD_OWNER) != sim->island[w].wants_shards;
-}
-
-static bool reason(void)
-{
-    bool any = false;
-    if (!sim->healing && sim_below(1000) < sim->shuffle_permille) {
-        uint32_t w = (uint32_t)sim_below(sim->n), owners = 0;
-        sim->island[w].wants_shards ^= true;
-        for (uint32_t k = 0; k < sim->n; k++)
-            owners += sim->island[k].wants_shards && !sim->island[k].gone;
-        if (owners == 0)
-            sim->island[w].wants_shards = true;
-        any = true; /* also if nothing changes */
-    }
-    for (uint32_t w = 0; w < sim->n && !any; w++)
-        any = wants_change(w);
-    return any;
-}
-
-/* ---- seals ---- */
-
-static void give_seal(uint32_t w)
-{
-    struct sim_seal *seal = &sim->council.seals[w];
-    struct sim_island *island = &sim->island[w];
-    const struct chain_part *parts;
-    struct digest digest;
-    bool acknowledged;
-    sync_seal(island->sync);
-    island->disk.sealed = true;
-    *seal = (struct sim_seal){.given = true};
-    for (uint32_t f = 0; f < sim->fragments; f++) {
-        uint32_t count = sync_parts(island->sync, f, &parts);
-        seal->version[f] = island->version[f];
-        for (uint32_t p = 0; p < count; p++)
-            if (sync_held(island->sync, f, p, &digest, &acknowledged) && acknowledged)
-                seal->held[f][seal->held_count[f]++] = sim_number(&digest);
-    }
-}
-
-/* Those whom the proposer reaches seal one after the other; a disk in doubt does not, and what it said before is void.
- */
-static bool seal_enough(uint32_t p)
-{
-    const struct record *record = newest();
-    uint32_t voters = sim->council.witness, without = 0;
-    for (uint32_t w = 0; w < sim->n; w++) {
-        struct sim_seal *seal = &sim->council.seals[w];
-        if (!keeps(record, w))
-            continue;
-        if (doubted(record, w))
-            seal->given = false;
-        else if (!seal->given && reachable(p, w) && sim->island[w].epoch == sim->council.epoch && sim_chance(20))
-            give_seal(w);
-        voters += seal->given;
-        without += !seal->given;
-    }
-    return enough(record, voters, without);
-}
-
-/* ---- what the record says ---- */
-
-static bool carries(const struct record *record, uint32_t f, uint32_t owner, uint64_t epoch)
-{
-    uint32_t count;
-    const struct record_carried *carried = record_carried(record, f, &count);
-    for (uint32_t k = 0; k < count; k++)
-        if (carried[k].owner == roster_id(owner) && carried[k].epoch == epoch)
-            return true;
-    return false;
-}
-
-static void carry(struct record *draft, uint32_t f, uint32_t number)
-{
-    const struct sim_result *result = sim_result(number);
-    struct digest digest = sim_digest(number);
-    if (!carries(draft, f, result->owner, result->epoch))
-        roster_carry(draft, f, result->owner, result->epoch, result->shards, &digest);
-}
-
-/* The highest version that any sealed voter has, and all results of the next one that any acknowledged. */
-static void compose_fragment(struct record *draft, uint32_t f)
-{
-    const struct record *record = newest();
-    uint64_t start = record_start(record, f);
-    uint32_t count;
-    for (uint32_t w = 0; w < sim->n; w++) {
-        struct sim_seal *seal = &sim->council.seals[w];
-        if (seal->given && sim->island[w].alive && sim->island[w].version[f] > seal->version[f])
-            seal->version[f] = sim->island[w].version[f];
-        if (seal->given && seal->version[f] > start)
-            start = seal->version[f];
-    }
-    roster_start(draft, f, start);
-    const struct record_carried *carried = record_carried(record, f, &count);
-    for (uint32_t k = 0; k < count && start == record_start(record, f); k++)
-        carry(draft, f, sim_number(&carried[k].digest));
-    for (uint32_t w = 0; w < sim->n; w++) {
-        const struct sim_seal *seal = &sim->council.seals[w];
-        for (uint32_t k = 0; seal->given && k < seal->held_count[f]; k++)
-            if (sim_result(seal->held[f][k])->version == start + 1)
-                carry(draft, f, seal->held[f][k]);
-    }
-}
-
-static enum record_role role_of(const struct record *draft, uint32_t p, uint32_t w)
-{
-    enum record_role now = (enum record_role)member_of(draft, w)->role;
-    enum record_role wish = sim->island[w].wants_shards ? RECORD_OWNER : RECORD_CONTRIBUTOR;
-    if (away(w))
-        return RECORD_AWAY;
-    bool ready = reachable(p, w) && caught_up(w, draft->starts);
-    if (doubted(draft, w))
-        return ready ? wish : RECORD_AWAY;
-    return (now == RECORD_AWAY || now == RECORD_OBSERVER) && !ready ? now : wish;
-}
-
-/* Who is lost leaves the voters where another takes its place, where that lowers the majority, or beside a witness. */
-static void drop_voters(struct record *draft, uint32_t added)
-{
-    uint32_t lost[SIM_N_MAX], count = 0, dropped = added, total = record_voters(draft);
-    for (uint32_t w = 0; w < sim->n; w++)
-        if (keeps(draft, w) && member_of(draft, w)->role == RECORD_AWAY)
-            lost[count++] = w;
-    while (dropped < count) {
-        uint32_t left = total - dropped;
-        if (left % 2 == 0 || sim->council.witness)
-            dropped++;
-        else if (dropped + 2 <= count)
-            dropped += 2;
-        else
-            break;
-    }
-    for (uint32_t k = 0; k < count && k < dropped; k++)
-        roster_role(draft, lost[k], RECORD_AWAY, false);
-}
-
-static void compose_members(struct record *draft, uint32_t p)
-{
-    uint32_t owners = 0, added = 0;
-    for (uint32_t w = 0; w < sim->n; w++) {
-        const struct record_member *old = member_of(draft, w);
-        if (old == NULL)
-            continue;
-        enum record_role role = role_of(draft, p, w);
-        bool voted = old->voter;
-        if (role == RECORD_OWNER || role == RECORD_CONTRIBUTOR)
-            for (uint32_t k = 0; k < draft->members_count; k++)
-                if (draft->members[k].id == roster_id(w))
-                    draft->members[k].incarnation = sim->island[w].incarnation;
-        roster_role(draft, w, role, role == RECORD_OWNER || (role == RECORD_AWAY && voted));
-        owners += role == RECORD_OWNER;
-        added += role == RECORD_OWNER && !voted;
-    }
-    if (owners == 0)
-        roster_role(draft, p, RECORD_OWNER, true);
-    drop_voters(draft, added);
-    roster_map_owners(draft);
-    for (uint32_t w = 0; w < sim->n; w++) { /* new ones, in order */
-        if (member_of(draft, w) != NULL)
-            continue;
-        if (!due_to_join(w))
-            break;
-        roster_join(draft, w, RECORD_OBSERVER);
-    }
-}
-
-/* ---- when it may be decided ---- */
-
-/* Whether it holds, on its disk, all that the record rests on. */
-static bool has_what_it_rests_on(const struct record *draft, uint32_t w)
-{
-    const struct sim_island *island = &sim->island[w];
-    if (!caught_up(w, draft->starts))
-        return false;
-    for (uint32_t k = 0; k < draft->carried_count; k++) {
-        const struct record_carried *carried = &draft->carried[k];
-        if (island->version[carried->fragment] < carried->version &&
-            sim_find(&island->disk, carried->fragment, carried->version, carried->epoch,
-                     roster_number(carried->owner)) != sim_number(&carried->digest))
-            return false;
-    }
-    return true;
-}
-
-/* Somebody who has nearly caught up is waited for a little. */
-static bool someone_gathers(const struct record *draft, uint32_t p)
-{
-    for (uint32_t w = 0; w < sim->n && sim->now_ms < sim->council.since_ms + GATHER_MS; w++) {
-        const struct record_member *member = member_of(draft, w);
-        bool out = member != NULL && (member->role == RECORD_AWAY || member->role == RECORD_OBSERVER);
-        if (out && reachable(p, w) && !away(w) && nearly_caught_up(w))
-            return true;
-    }
-    return false;
-}
-
-static bool may_decide(const struct record *draft, uint32_t p)
-{
-    uint32_t there = sim->council.witness, durable = 0;
-    for (uint32_t w = 0; w < sim->n; w++) {
-        bool good = keeps(draft, w) && reachable(p, w) && !doubted(draft, w);
-        there += good;
-        durable += good && has_what_it_rests_on(draft, w);
-    }
-    return there >= record_majority(draft) && durable >= record_certifying(draft) && !someone_gathers(draft, p);
-}
-
-/* Who lacks what the record rests on fetches it, sealed or not. */
-static void want(const struct record *draft, uint32_t p)
-{
-    for (uint32_t k = 0; k < draft->carried_count; k++) {
-        const struct record_carried *carried = &draft->carried[k];
-        for (uint32_t w = 0; w < sim->n; w++)
-            if (member_of(draft, w) != NULL && reachable(p, w) && sim->island[w].epoch == sim->council.epoch)
-                sync_want(sim->island[w].sync, carried->fragment, carried->version, carried->epoch, carried->owner);
-    }
-}
-
-static void decide(struct record *draft, uint32_t p)
-{
-    if (getenv("SIM_TRACE")) {
-        print_message("%llu: record %llu by %u:", (unsigned long long)sim->now_ms, (unsigned long long)draft->epoch, p);
-        for (uint32_t k = 0; k < draft->members_count; k++)
-            print_message(" %u:%u%s", draft->members[k].id / 10, draft->members[k].role, draft->members[k].voter ? "v" : "");
-        print_message(" starts");
-        for (uint32_t f = 0; f < sim->fragments; f++)
-            print_message(" %llu", (unsigned long long)draft->starts[f]);
-        for (uint32_t k = 0; k < draft->carried_count; k++)
-            print_message(" carry f%u v%llu #%u", draft->carried[k].fragment, (unsigned long long)draft->carried[k].version, sim_number(&draft->carried[k].digest));
-        for (uint32_t w = 0; w < sim->n; w++)
-            if (sim->council.seals[w].given)
-                print_message(" sealed %u", w);
-        print_message("\n");
-    }
-    struct sim_council *council = &sim->council;
-    for (uint32_t w = 0; w < sim->n; w++) {
-        struct sim_island *island = &sim->island[w];
-        if (island->enrolled || member_of(draft, w) == NULL)
-            continue;
-        island->enrolled = true;
-        island->disk.epoch = island->older.epoch = draft->epoch;
-        memset(island->disk.blank, true, sizeof island->disk.blank);
-        memset(island->older.blank, true, sizeof island->older.blank);
-    }
-    add_record(draft);
-    begin_epoch(p, council->epoch);
-    memset(council->seals, 0, sizeof council->seals);
-    council->sitting = false;
-    council->next_ms = sim->now_ms + PAUSE_MS;
-}
-
-/* One of those who may speak: another one after a while, for it may be the one who reaches enough. */
-static uint32_t proposer(void)
-{
-    uint32_t first = (uint32_t)((sim->now_ms - sim->council.since_ms) / TURN_MS);
-    for (uint32_t k = 0; k < sim->n; k++) {
-        uint32_t w = (first + k) % sim->n;
-        if (keeps(newest(), w) && sim->island[w].alive && !sim_stopped(w) && !sim_in_doubt(w) &&
-            sim->island[w].epoch == sim->council.epoch)
-            return w;
-    }
-    return sim->n;
-}
-
-void sim_council(void)
-{
-    struct sim_council *council = &sim->council;
-    look_who_is_there();
-    if (!council->sitting) {
-        if (sim->now_ms < council->next_ms || !reason())
-            return;
-        council->sitting = true;
-        council->since_ms = sim->now_ms;
-    }
-    uint32_t p = proposer();
-    if (p == sim->n || !seal_enough(p))
-        return;
-    struct record draft = roster_next(council->chain);
-    for (uint32_t f = 0; f < sim->fragments; f++)
-        compose_fragment(&draft, f);
-    compose_members(&draft, p);
-    want(&draft, p);
-    if (may_decide(&draft, p))
-        decide(&draft, p);
-    record_deinit(&draft);
+    struct sim_voice *voice = voice_of(i);
+    for (uint32_t k = 0; k < voice->own_count; k++)
+        mem_free(voice->own[k].bytes);
+    epoch_free(voice->epoch);
+    holdings_free(voice->holdings);
+    memset(voice, 0, sizeof *voice);
 }

@@ -3,10 +3,9 @@
 
 #include <string.h>
 
-#include "tests/lib/roster.h"
-
 struct sim_beat {
-    bool taking_part;
+    bool taking_part, in_doubt;
+    uint64_t incarnation, silent;
     uint32_t from, to;
     uint64_t session, sequence, epoch;
     uint32_t held_count;
@@ -75,8 +74,7 @@ static void deliver_contribution(const struct sim_object *o)
               "island %u takes a contribution of island %u from another base\n", o->to, o->from);
     if (event.type == SYNC_EV_CONTRIBUTION_REFUSED)
         sim_add_job(o->from, 5 + sim_below(80),
-                    (struct sync_event){
-                        .type = SYNC_EV_TURNED_DOWN, .member = sim_slot(o->from, o->to), .key = o->key},
+                    (struct sync_event){.type = SYNC_EV_TURNED_DOWN, .member = sim_slot(o->from, o->to), .key = o->key},
                     0);
     sim_step(o->to, &event);
 }
@@ -98,6 +96,9 @@ static void deliver_state(const struct sim_object *o)
     to->hash[f] = to->disk.hash[f] = from->hash[f]; /* and a checkpoint is written at once */
     to->version[f] = to->disk.version[f] = from->version[f];
     to->disk.blank[f] = false;
+    to->step_by_step[f] = false;
+    sim_tell("island %u takes over the state of island %u: fragment %u version %llu", o->to, o->from, f,
+             (unsigned long long)o->key.version);
     sim_step(o->to, &(struct sync_event){
                         .type = SYNC_EV_INSTALLED, .fragment = f, .version = o->key.version, .hash = to->hash[f]});
     sim_tell_held(o->to, f);
@@ -106,9 +107,11 @@ static void deliver_state(const struct sim_object *o)
 static void deliver_result(const struct sim_object *o)
 {
     const struct wire_key *key = &o->key;
-    uint32_t number = sim_find(&sim->island[o->from].disk, key->fragment, key->version, key->epoch,
-                               roster_number(key->owner));
+    uint32_t number =
+        sim_find(&sim->island[o->from].disk, key->fragment, key->version, key->epoch, sim_of(key->owner));
     SIM_HOLDS(number != 0, "island %u sends a result it does not have\n", o->from);
+    if (sim_lies(o->from, SIM_LIE_TWO) || sim_lies(o->from, SIM_LIE_TWO_ACKS))
+        number = sim_lie_result(o->to, number);
     sim_add_job(o->to, 1 + sim_below(20),
                 (struct sync_event){.type = SYNC_EV_STORED,
                                     .fragment = key->fragment,
@@ -210,6 +213,7 @@ static void look_after_peers(uint32_t i)
         if (gone) {
             island->greeted[k] = 0;
             peer_event(i, k, SYNC_EV_PEER_DOWN);
+            sim_voice_up(i, k, false);
         }
         if (!again)
             continue;
@@ -217,6 +221,7 @@ static void look_after_peers(uint32_t i)
             island->taken_in[k] = 0;
         island->greeted[k] = island->greeted_last[k] = other->session;
         peer_event(i, k, SYNC_EV_PEER_UP);
+        sim_voice_up(i, k, true);
     }
 }
 
@@ -251,9 +256,10 @@ static void put_held(uint32_t i, uint32_t f, struct sim_beat *beat)
     for (uint32_t p = 0; p < count; p++) {
         if (!sync_held(island->sync, f, p, &digest, &acknowledged) || !acknowledged)
             continue;
-        SIM_HOLDS(sim_find(&island->disk, f, island->version[f] + 1, parts[p].epoch, roster_number(parts[p].owner)) ==
-                      sim_number(&digest),
+        SIM_HOLDS((sim->lie != SIM_HONEST && i == sim->liar) ||
+                      sim_keeps(&island->disk, sim_number(&digest)),
                   "island %u acknowledges a result that is not on its disk\n", i);
+        sim_check_acknowledged(i, f, sim_number(&digest));
         struct wire_held *held = &beat->held[beat->held_count++];
         held->owner = parts[p].owner;
         memcpy(held->tag, digest.byte, sizeof held->tag);
@@ -270,6 +276,9 @@ static void send_heartbeat(uint32_t i)
     beat.session = island->session;
     beat.sequence = ++island->sequence;
     beat.epoch = island->epoch;
+    beat.in_doubt = sim_in_doubt(i);
+    beat.incarnation = island->disk.incarnation;
+    beat.silent = island->voice.silent;
     beat.held_count = 0;
     for (uint32_t f = 0; f < sim->fragments; f++) {
         struct sync_peer_fragment own = sync_own(island->sync, f);
@@ -285,7 +294,13 @@ static void send_heartbeat(uint32_t i)
     for (beat.to = 0; beat.to < sim->n; beat.to++) {
         if (beat.to == i || !sim_knows(i, beat.to) || sim->link_down[i][beat.to] || sim_chance(sim->loss_percent))
             continue;
-        add_beat(&beat, sim->now_ms + beat_delay_ms());
+        static struct sim_beat lie;
+        bool lies = sim->lie != SIM_HONEST && i == sim->liar;
+        if (lies) {
+            lie = beat;
+            sim_lie_beat(i, lie.to, lie.rows, lie.held, &lie.held_count);
+        }
+        add_beat(lies ? &lie : &beat, sim->now_ms + beat_delay_ms());
     }
     island->announce = false;
     island->beat_ms = sim->now_ms + 300;
@@ -307,12 +322,19 @@ static void beat_in(size_t k)
     to->taken_in[beat->from] = beat->sequence;
     heartbeat.taking_part = beat->taking_part;
     heartbeat.epoch = beat->epoch;
+    heartbeat.in_doubt = beat->in_doubt;
+    heartbeat.incarnation = beat->incarnation;
+    heartbeat.silent_count = 0;
+    for (uint32_t i = 0; i < sim->n; i++)
+        if ((beat->silent >> i & 1) != 0)
+            heartbeat.silent[heartbeat.silent_count++] = sim_id(i);
     heartbeat.fragments_count = sim->fragments;
     heartbeat.held_count = beat->held_count;
     memcpy(heartbeat.fragments, beat->rows, sim->fragments * sizeof beat->rows[0]);
     memcpy(heartbeat.held, beat->held, beat->held_count * sizeof beat->held[0]);
     sim_step(beat->to, &(struct sync_event){
                            .type = SYNC_EV_HEARTBEAT, .member = sim_slot(beat->to, beat->from), .beat = &heartbeat});
+    sim_voice_heard(beat->to, beat->from, &heartbeat);
 }
 
 void sim_beats_in(void)
@@ -332,9 +354,9 @@ void sim_run_island(uint32_t i)
         run_trainer(i, f);
     if (sim_stopped(i))
         return;
-    sim_learn(i);
     look_after_peers(i);
     if (sim->island[i].announce || sim->now_ms >= sim->island[i].beat_ms)
         send_heartbeat(i);
     sim_step(i, &(struct sync_event){.type = SYNC_EV_TICK});
+    sim_voice_tick(i);
 }

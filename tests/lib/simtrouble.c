@@ -9,7 +9,7 @@
 void sim_trainers_up(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
-    for (uint32_t f = 0; f < sim->fragments; f++) {
+    for (uint32_t f = 0; f < sim->fragments && !island->witness; f++) {
         struct sim_trainer *t = &island->trainer[f];
         if (t->up || !sync_known(island->sync, f) || sync_state(island->sync, f) != SYNC_LISTENING)
             continue;
@@ -48,12 +48,14 @@ static void copy_disk(struct sim_disk *to, const struct sim_disk *from)
     memcpy(commits, from->commits, (size_t)SIM_F_MAX * SIM_V_MAX * SIM_SHARDS_MAX * sizeof *commits);
 }
 
-/* Results are on the disk before anybody is told of them; that a version was made of them may not be. */
+/* Results are on the disk before anybody is told of them, and all that was written before them; that a version was
+ * made of them may not be. */
 static void lose_commits(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
     for (uint32_t f = 0; f < sim->fragments && sim_chance(50); f++) {
         uint64_t first = island->disk.version[f] + 1, version = island->version[f];
+        first = island->disk.flushed[f] + 1 > first ? island->disk.flushed[f] + 1 : first;
         for (uint64_t v = version; v >= first && v + sim_below(3) >= version; v--)
             memset(sim_commit(&island->disk, f, v), 0, SIM_SHARDS_MAX * sizeof(uint32_t));
     }
@@ -63,14 +65,43 @@ static void lose_commits(uint32_t i)
 static void lose_disk(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
+    struct sim_disk *disk = &island->disk;
     if (sim_chance(60)) {
-        copy_disk(&island->disk, &island->older);
+        copy_disk(disk, &island->older);
+        sim_tell("island %u has an older disk", i);
+        sim->tally.older++;
         return;
     }
-    memset(island->disk.ledger, 0, (size_t)SIM_F_MAX * SIM_V_MAX * sim->places * sizeof *island->disk.ledger);
-    memset(island->disk.commits, 0, (size_t)SIM_F_MAX * SIM_V_MAX * SIM_SHARDS_MAX * sizeof *island->disk.commits);
-    memset(island->disk.version, 0, sizeof island->disk.version);
-    memset(island->disk.blank, true, sizeof island->disk.blank);
+    struct sim_disk empty = {.ledger = disk->ledger,
+                             .commits = disk->commits,
+                             .epoch = disk->epoch_first,
+                             .epoch_first = disk->epoch_first,
+                             .fresh = true};
+    memset(disk->ledger, 0, (size_t)SIM_F_MAX * SIM_V_MAX * sim->places * sizeof *disk->ledger);
+    memset(disk->commits, 0, (size_t)SIM_F_MAX * SIM_V_MAX * SIM_SHARDS_MAX * sizeof *disk->commits);
+    memset(empty.blank, true, sizeof empty.blank);
+    *disk = empty;
+    sim->tally.emptied++;
+}
+
+/* Whether the disk may have forgotten something: as daemon/state/vote.c finds out. It is another disk then. */
+static void judge_disk(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    struct sim_disk *disk = &island->disk;
+    const struct sim_mark *mark = &island->mark;
+    if (disk->fresh)
+        island->doubt = mark->there ? SIM_DOUBT : SIM_FRESH;
+    else if (!mark->there || mark->number != disk->number || mark->incarnation != disk->incarnation ||
+             disk->stored < mark->stored)
+        island->doubt = SIM_DOUBT;
+    else
+        island->doubt = SIM_SURE;
+    if (island->doubt == SIM_SURE)
+        return;
+    disk->incarnation = ++sim->incarnations;
+    disk->number++;
+    disk->fresh = false;
 }
 
 /* ---- daemons ---- */
@@ -88,6 +119,7 @@ static void restore(uint32_t i, uint32_t f)
 void sim_start(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
+    judge_disk(i);
     sim_load_chain(i);
     struct sync_conf conf = {.chain = island->chain,
                              .fragments_count = sim->fragments,
@@ -95,15 +127,19 @@ void sim_start(uint32_t i)
                              .rule = {.quorum = sim->quorum, .grace_ms = 400},
                              .view = sim_view(i)};
     assert_ok(sync_new(&conf, &island->sync));
-    if (island->disk.sealed)
-        sync_seal(island->sync);
+    sim_tell("island %u starts, disk %llu, doubt %d, epoch %llu", i, (unsigned long long)island->disk.incarnation,
+             (int)island->doubt, (unsigned long long)island->epoch);
     island->alive = true;
-    island->session = ++sim->ids;
+    island->session = ++sim->sessions;
     island->sequence = 0;
     memset(island->greeted, 0, sizeof island->greeted);
     memset(island->greeted_last, 0, sizeof island->greeted_last);
+    for (uint32_t k = 0; k < sim->n; k++)
+        island->heard_ms[k] = sim->now_ms;
+    sim_voice_start(i);
     for (uint32_t f = 0; f < sim->fragments; f++) {
         island->version[f] = 0;
+        island->step_by_step[f] = false;
         memset(&island->hash[f], 0, sizeof island->hash[f]);
         if (!island->disk.blank[f])
             restore(i, f);
@@ -115,11 +151,13 @@ void sim_start(uint32_t i)
 
 static void end_daemon(uint32_t i)
 {
+    sim_tell("island %u is killed", i);
     struct sim_island *island = &sim->island[i];
     sim_kill_trainer(i);
+    sim_voice_end(i);
     sync_free(island->sync);
     island->sync = NULL;
-    island->alive = false;
+    island->alive = island->die = false;
     island->go_on_ms = 0;
 }
 
@@ -130,18 +168,38 @@ void sim_crash(uint32_t i)
     island->revive_ms = sim->now_ms + 200 + sim_below(sim_chance(20) ? 20000 : 5000);
     if (!sim->disks || sim_chance(50) || !sim_can_spare(i))
         return; /* the process ended, the machine did not */
-    island->incarnation++;
-    lose_commits(i);
     if (sim_chance(40))
-        lose_disk(i);
+        lose_disk(i); /* with or without the machine */
+    if (sim_chance(70)) {
+        island->mark.there = false;
+        lose_commits(i);
+    }
+}
+
+void sim_blackout(void)
+{
+    for (uint32_t i = 0; i < sim->n; i++) {
+        if (sim->island[i].gone || !sim->island[i].enrolled)
+            return; /* all voters have to come back */
+        if (!sim->island[i].alive || sim_in_doubt(i))
+            return;
+    }
+    sim->tally.blackouts++;
+    for (uint32_t i = 0; i < sim->n; i++) {
+        end_daemon(i);
+        sim->island[i].revive_ms = sim->now_ms + 200 + sim_below(8000);
+        sim->island[i].mark.there = false;
+        lose_commits(i);
+    }
 }
 
 static void die(uint32_t i)
 {
     if (!sim_can_spare(i))
         return;
-    sim->island[i].gone = true;
     end_daemon(i);
+    sim->island[i].gone = true;
+    sim->tally.deaths++;
 }
 
 void sim_stop(uint32_t i)
@@ -178,6 +236,14 @@ void sim_disturb(void)
 {
     if (sim_below(1000) < sim->kill_permille)
         disturb_island((uint32_t)sim_below(sim->n));
+    if (sim->blackouts && sim_below(3000) < 2)
+        sim_blackout();
+    if (sim_below(1000) < sim->shuffle_permille) {
+        struct sim_island *island = &sim->island[sim_below(sim->n)];
+        sim->tally.swaps++;
+        island->wants_shards ^= sim_chance(50);
+        island->uplink = 1000000 * (1 + sim_below(8));
+    }
     if (sim->disks && sim_below(1000) < 2) {
         struct sim_island *island = &sim->island[sim_below(sim->n)];
         copy_disk(&island->older, &island->disk);

@@ -1,10 +1,11 @@
 #include "tests/lib/simworld.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/digest.h"
-#include "tests/lib/roster.h"
 
 struct sim_world *sim;
 
@@ -40,6 +41,7 @@ void sim_end(void)
 {
     for (uint32_t i = 0; i < sim->n; i++) {
         struct sim_island *island = &sim->island[i];
+        sim_voice_end(i);
         sync_free(island->sync);
         chain_free(island->chain);
         free(island->disk.ledger);
@@ -49,13 +51,28 @@ void sim_end(void)
     }
     for (size_t k = 1; k < sim->results_end; k++)
         free(results[k].spans);
-    sim_council_end();
+    sim_records_end();
 }
 
 void sim_free(void)
 {
     free(sim);
     sim = NULL;
+}
+
+void sim_tell(const char *format, ...)
+{
+    static int wanted = -1;
+    va_list args;
+    if (wanted < 0)
+        wanted = getenv("TEST_TRACE") != NULL;
+    if (wanted == 0)
+        return;
+    printf("%llu ", (unsigned long long)sim->now_ms);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf("\n");
 }
 
 /* ---- chance, and who is who ---- */
@@ -128,14 +145,35 @@ uint32_t sim_find(const struct sim_disk *disk, uint32_t f, uint64_t version, uin
     return 0;
 }
 
-/* A result that is there stays there. */
-static void keep(struct sim_disk *disk, uint32_t number)
+bool sim_keeps(const struct sim_disk *disk, uint32_t number)
 {
+    const uint32_t *held = sim_ledger(disk, results[number].fragment, results[number].version);
+    for (uint32_t p = 0; p < sim->places && held[p] != 0; p++)
+        if (held[p] == number)
+            return true;
+    return false;
+}
+
+void sim_keep(uint32_t i, uint32_t number)
+{
+    struct sim_island *island = &sim->island[i];
+    struct sim_disk *disk = &island->disk;
     uint32_t *held = sim_ledger(disk, results[number].fragment, results[number].version), p = 0;
+    if (sim_lies(i, SIM_LIE_LOSES) && results[number].owner != i)
+        return;
     while (p < sim->places && held[p] != 0 && held[p] != number)
         p++;
     SIM_HOLDS(p < sim->places, "too many results of one version");
+    if (held[p] == 0)
+        sim_tell("island %u keeps result %u of island %u, epoch %llu, fragment %u version %llu shards %llx", i, number,
+                 results[number].owner, (unsigned long long)results[number].epoch, results[number].fragment,
+                 (unsigned long long)results[number].version, (unsigned long long)results[number].shards);
+    for (uint32_t f = 0; f < sim->fragments && held[p] == 0; f++)
+        disk->flushed[f] = island->version[f];
+    disk->stored += held[p] == 0;
     held[p] = number;
+    if (island->doubt == SIM_SURE)
+        island->mark.stored = disk->stored;
 }
 
 /* ---- results ---- */
@@ -181,7 +219,7 @@ static uint32_t reduce(uint32_t i, uint32_t f, uint64_t version, const struct bi
     result->spans = calloc((size_t)sim->n * (1 + shards_count), sizeof *result->spans);
     uint32_t count = sync_parts(island->sync, f, &parts);
     for (uint32_t p = 0; p < count; p++)
-        if (!parts[p].carried && parts[p].owner == roster_id(i) && parts[p].epoch == island->epoch)
+        if (!parts[p].carried && parts[p].owner == sim_id(i) && parts[p].epoch == island->epoch)
             result->shards = parts[p].shards;
     SIM_HOLDS(result->shards != 0, "island %u reduces a part that is not its own\n", i);
     for (uint32_t k = 0; k < sim->n; k++) {
@@ -225,32 +263,21 @@ void sim_arrive_at(uint32_t i, uint32_t f, uint64_t version)
         count_our_work(i, f, s, sim_commit(&island->disk, f, version)[s]);
 }
 
-/* One result of a shard is ever applied, by whomever. */
-static void check_truth(uint32_t i, uint32_t f, uint64_t version)
+uint32_t sim_twin(uint32_t number)
 {
-    for (uint32_t s = 0; s < sim->shards_counts[f]; s++) {
-        uint32_t *truth = &sim->truth[f][version][s], applied = sim_commit(&sim->island[i].disk, f, version)[s];
-        if (*truth == 0)
-            *truth = applied;
-        SIM_HOLDS(*truth == applied,
-                  "island %u applies result %u (owner %u, epoch %llu) to fragment %u version %llu shard %u, where "
-                  "result %u (owner %u, epoch %llu) was applied\n",
-                  i, applied, results[applied].owner, (unsigned long long)results[applied].epoch, f,
-                  (unsigned long long)version, s, *truth, results[*truth].owner,
-                  (unsigned long long)results[*truth].epoch);
-    }
-}
-
-static void check_hash(uint32_t i, uint32_t f)
-{
-    struct sim_island *island = &sim->island[i];
-    uint64_t version = island->version[f];
-    if (!sim->hash_known[f][version]) {
-        sim->hash[f][version] = island->hash[f];
-        sim->hash_known[f][version] = true;
-    }
-    SIM_HOLDS(sim->flips || digest_equal(&sim->hash[f][version], &island->hash[f]),
-              "island %u has another version %llu of fragment %u\n", i, (unsigned long long)version, f);
+    uint32_t shards_count = sim->shards_counts[results[number].fragment], twin = (uint32_t)sim->results_end;
+    size_t spans = (size_t)sim->n * (1 + shards_count);
+    if (results[number].twin != 0)
+        return results[number].twin;
+    SIM_HOLDS(twin < SIM_RESULTS_MAX, "too many results");
+    results[sim->results_end++] = results[number];
+    results[twin].spans = calloc(spans, sizeof *results[twin].spans);
+    memcpy(results[twin].spans, results[number].spans, spans * sizeof *results[twin].spans);
+    results[twin].acknowledged = 0;
+    results[twin].certified = false;
+    results[twin].twin = number;
+    results[number].twin = twin;
+    return twin;
 }
 
 /* ---- actions ---- */
@@ -281,7 +308,7 @@ static void do_fetch(uint32_t i, const struct sync_action *action)
         return; /* it is as if the request were lost */
     bool has = key->kind == WIRE_STATE
                    ? other->version[key->fragment] == key->version && sync_known(other->sync, key->fragment)
-                   : sim_find(&other->disk, key->fragment, key->version, key->epoch, roster_number(key->owner)) != 0;
+                   : sim_find(&other->disk, key->fragment, key->version, key->epoch, sim_of(key->owner)) != 0;
     if (has)
         sim_add_object(from, i, key);
     else
@@ -321,7 +348,7 @@ static void do_store(uint32_t i, uint32_t f, uint64_t version)
                                     .fragment = f,
                                     .version = version,
                                     .epoch = result->epoch,
-                                    .owner = roster_id(i),
+                                    .owner = sim_id(i),
                                     .hash = sim_digest(sim->island[i].next[f]),
                                     .member = sim_slot(i, i)},
                 sim->island[i].next[f]);
@@ -357,7 +384,7 @@ static void do_send(uint32_t i, const struct sync_action *action)
     SIM_HOLDS(key->kind != WIRE_RESULT ||
                   sim_find(&sim->island[i].disk, key->fragment, key->version, key->epoch, i) != 0,
               "island %u publishes a result that is not stored\n", i);
-    SIM_HOLDS(key->kind != WIRE_CONTRIBUTION || roster_number(key->owner) == sim_at(i, action->member),
+    SIM_HOLDS(key->kind != WIRE_CONTRIBUTION || sim_of(key->owner) == sim_at(i, action->member),
               "island %u sends a contribution to somebody else than its owner\n", i);
     sim_add_object(i, sim_at(i, action->member), key);
 }
@@ -391,7 +418,10 @@ static void do_action(uint32_t i, const struct sync_action *action)
     case SYNC_DO_MEND: do_mend(i, f, action->version); break;
     case SYNC_DO_RETIRE: sim_retire(i, WIRE_CONTRIBUTION, f, action->version); break;
     case SYNC_DO_ANNOUNCE: island->announce = true; break;
-    case SYNC_DO_REPORT: SIM_HOLDS(action->report != SYNC_REPORT_ILLEGAL, "island %u: illegal event\n", i); break;
+    case SYNC_DO_REPORT:
+        SIM_HOLDS(action->report != SYNC_REPORT_ILLEGAL, "island %u: illegal event\n", i);
+        sim->tally.named += action->report == SYNC_REPORT_DIVERGED || action->report == SYNC_REPORT_PEER_DIVERGED;
+        break;
     }
 }
 
@@ -414,15 +444,17 @@ static void applied(uint32_t i, uint32_t f, struct digest *hash)
 {
     struct sim_island *island = &sim->island[i];
     uint64_t version = island->version[f] + 1;
-    if (getenv("SIM_TRACE")) print_message("%llu: island %u applied f%u v%llu\n", (unsigned long long)sim->now_ms, i, f, (unsigned long long)version);
     memcpy(sim_commit(&island->disk, f, version), island->applying[f], sizeof island->applying[f]);
+    sim_check_applied(i, f, version);
+    sim_tell("island %u applies fragment %u version %llu, of %u ...", i, f, (unsigned long long)version,
+             island->applying[f][0]);
+    island->step_by_step[f] = true;
     sim_arrive_at(i, f, version);
-    check_truth(i, f, version);
     if (sim->flips && sim_chance(1) && !sim->healing) {
         island->hash[f].byte[3] ^= 1; /* a bit of the anchor flips */
         island->disturbed = true;
     } else {
-        check_hash(i, f);
+        sim_check_hash(i, f);
     }
     *hash = island->hash[f];
 }
@@ -437,7 +469,7 @@ void sim_tell_held(uint32_t i, uint32_t f)
                                          .fragment = f,
                                          .version = version,
                                          .epoch = results[held[p]].epoch,
-                                         .owner = roster_id(results[held[p]].owner),
+                                         .owner = sim_id(results[held[p]].owner),
                                          .hash = sim_digest(held[p]),
                                          .member = SYNC_NOBODY});
 }
@@ -454,7 +486,7 @@ static void finish_job(struct sim_job *job)
     if (!island->alive || island->session != job->session)
         return;
     switch (event.type) {
-    case SYNC_EV_STORED: if (getenv("SIM_TRACE")) print_message("%llu: island %u stores f%u v%llu #%u epoch %llu%s\n", (unsigned long long)sim->now_ms, i, f, (unsigned long long)event.version, job->result, (unsigned long long)results[job->result].epoch, sync_sealed(island->sync) ? " sealed" : ""); keep(&island->disk, job->result); break;
+    case SYNC_EV_STORED: sim_keep(i, job->result); break;
     case SYNC_EV_APPLIED: applied(i, f, &event.hash); break;
     case SYNC_EV_INSTALLED: island->hash[f] = event.hash; break;
     case SYNC_EV_MIXED:
@@ -474,6 +506,7 @@ static void finish_job(struct sim_job *job)
 void sim_turn(void)
 {
     sim_beats_in();
+    sim_letters_in();
     for (size_t k = 0; k < sim->jobs_end; k++)
         if (jobs[k].used && jobs[k].due_ms <= sim->now_ms)
             finish_job(&jobs[k]);
@@ -483,5 +516,7 @@ void sim_turn(void)
     for (uint32_t i = 0; i < sim->n; i++)
         if (sim->island[i].alive)
             sim_run_island(i);
-    sim_council();
+    for (uint32_t i = 0; i < sim->n; i++)
+        if (sim->island[i].alive && sim->island[i].die)
+            sim_crash(i);
 }

@@ -104,7 +104,8 @@ void talk_shows(uint32_t member, uint32_t owner)
 /* It has made versions up to this one since. */
 void talk_is_at(uint32_t member, uint64_t version)
 {
-    talk_said[member] = (struct wire_fragment){.version = version, .hash = talk_hash_named('a', version), .hash_known = true};
+    talk_said[member] =
+        (struct wire_fragment){.version = version, .hash = talk_hash_named('a', version), .hash_known = true};
 }
 
 static struct sync_view view_of(uint32_t self)
@@ -133,11 +134,8 @@ void talk_among(uint32_t count, uint32_t self, uint64_t owners, uint64_t version
     roster_add(talk_chain, &record);
     for (uint32_t i = 0; i < TALK_MEMBERS_MAX; i++)
         ids[i] = roster_id(i);
-    struct sync_conf conf = {.chain = talk_chain,
-                             .fragments_count = 1,
-                             .shards_counts = &shards_count,
-                             .rule = rule,
-                             .view = view_of(self)};
+    struct sync_conf conf = {
+        .chain = talk_chain, .fragments_count = 1, .shards_counts = &shards_count, .rule = rule, .view = view_of(self)};
     talk_now_ms = 1000;
     assert_ok(sync_new(&conf, &talk_sync));
     sync_restore(talk_sync, 0, version, &hash);
@@ -154,21 +152,19 @@ void talk_among(uint32_t count, uint32_t self, uint64_t owners, uint64_t version
 
 void talk_contributes(uint32_t member, uint64_t version)
 {
-    talk_happens((struct sync_event){.type = SYNC_EV_CONTRIBUTION,
-                                .member = member,
-                                .version = version,
-                                .epoch = chain_last(talk_chain)->epoch});
+    talk_happens((struct sync_event){
+        .type = SYNC_EV_CONTRIBUTION, .member = member, .version = version, .epoch = chain_last(talk_chain)->epoch});
 }
 
 /* A result of this owner, made in an epoch, is on our disk. */
 void talk_stored_of(uint32_t owner, uint64_t version, uint64_t epoch, uint32_t from)
 {
     talk_happens((struct sync_event){.type = SYNC_EV_STORED,
-                                .version = version,
-                                .epoch = epoch,
-                                .owner = roster_id(owner),
-                                .hash = talk_result_named('a', owner, version, epoch),
-                                .member = from});
+                                     .version = version,
+                                     .epoch = epoch,
+                                     .owner = roster_id(owner),
+                                     .hash = talk_result_named('a', owner, version, epoch),
+                                     .member = from});
 }
 
 void talk_stored(uint32_t owner, uint64_t version, uint32_t from)

@@ -54,7 +54,8 @@ static void make_view(struct trainerrun *run, uint32_t islands)
     assert_ok(chain_new(&run->chain));
     roster_add(run->chain, &record);
     assert_ok(view_init(NULL, 0, &run->view));
-    assert_ok(view_update(&run->view, chain_last(run->chain), chain_last_digest(run->chain), ident[self].key, &changes));
+    assert_ok(
+        view_update(&run->view, chain_last(run->chain), chain_last_digest(run->chain), ident[self].key, &changes));
     assert_int_equal(run->view.self, self);
 }
 
@@ -196,4 +197,10 @@ void trainerrun_commit(struct trainerrun *run, uint32_t f, uint64_t version)
         commit.parts[commit.parts_count++] =
             (struct ledger_part){.epoch = keys[i].epoch, .owner = keys[i].owner, .digest = keys[i].digest};
     assert_ok(ledger_append_commit(run->ledger, &commit, false));
+    for (size_t i = 0; i < count; i++) {
+        struct result result;
+        assert_ok(result_open(run->ledger, &keys[i], &result));
+        assert_ok(counted_note(replica_counted(run->replica, f), result.what.shards, version, &result.meta));
+        result_close(&result);
+    }
 }

@@ -25,7 +25,7 @@ static void *values_of(const struct stage *stage, uint32_t f, size_t *bytes)
 static void tell_plan(struct stage *stage)
 {
     struct trainer_plan plan = {
-        .plan = stage->run.plan, .parts = &stage->run.parts, .ledger = stage->run.ledger, .sync = stage->run.sync};
+        .plan = stage->run.plan, .replica = stage->run.replica, .sync = stage->run.sync};
     trainer_plan_known(stage->trainer, &plan);
 }
 
@@ -178,8 +178,8 @@ static void order_apply(struct stage *stage, uint32_t f, uint64_t version)
         stage->counted_tokens[f] += stage->snapshot[f].tokens - stage->snapshot[f].counted_tokens[0];
     }
     trainerrun_commit(&stage->run, f, version);
-    event.shards = results_counting(stage->run.ledger, f, version, parts_filled(stage->run.plan->plan, f),
-                                    stage->run.ids[stage->run.view.self], false);
+    event.shards =
+        counted_since(replica_counted(stage->run.replica, f), stage->run.ids[stage->run.view.self], version - 1);
     event_post(stage->events, &event);
     event_post_sync(stage->events,
                     &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = f, .hash = trainerrun_hash(f, version)});

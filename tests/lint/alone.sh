@@ -13,12 +13,15 @@ event                  | events_new        | engine_new peers_new rounds_new tra
 jobs                   | jobs_new          | engine_new peers_new rounds_new trainer_new replica_new events_new          | unit/jobs
 rules                  | rules_round       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/rules
 check                  | check_start       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/check
+charter                | charter_open      | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/charter
 dconf                  | dconf_load        | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/dconf
 home                   | home_find         | engine_new peers_new rounds_new dconf_load ctl_ask ctl_home_start           | unit/home_folder
 control/control        | control_new       | engine_new                                                                  | unit/control
-control/status         | status_take       | engine_new control_new                                                      | unit/status unit/blocked
+control/status         | status_take       | engine_new control_new                                                      | unit/status unit/status_epoch unit/blocked
 control/status_json    | status_json       | engine_new control_new                                                      | unit/status_json
-peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects
+peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects unit/objects_epoch
+peers/council          | council_new       | engine_new control_new status_take                                          | unit/council
+peers/holdings         | holdings_new      | engine_new peers_new council_new objects_new rounds_new trainer_new events_new | unit/holdings
 peers/doorway          | doorway_new       | engine_new peers_new council_new rounds_new trainer_new                     | unit/doorway
 peers/ways             | ways_new          | engine_new peers_new objects_new rounds_new trainer_new events_new          | unit/ways
 trainer/trainer        | trainer_new       | engine_new control_new status_take peers_new rounds_new                     | unit/trainer unit/training unit/resume unit/departure unit/phase unit/trainer_runs
@@ -31,8 +34,11 @@ trainer/run_end        | run_end_of        | engine_new peers_new rounds_new tra
 rounds/rounds          | rounds_new        | engine_new control_new status_take peers_new trainer_new                    | unit/rounds unit/rounds_apply unit/rounds_parts unit/rounds_disk unit/rounds_export unit/rounds_install unit/rounds_memory unit/rounds_commit
 rounds/squeeze         | squeeze_best      | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/squeeze
 state/replica          | replica_new       | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica unit/replica_cut unit/guards
+state/rivals           | rivals_of         | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/rivals
 state/parts            | parts_of          | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/parts
-state/ledger           | ledger_open       | engine_new peers_new rounds_new trainer_new slots_new replica_new jobs_new events_new | unit/ledger
+state/ledger           | ledger_open       | engine_new peers_new rounds_new trainer_new slots_new replica_new jobs_new events_new | unit/ledger unit/ledger_at
+state/vote             | vote_open         | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/vote
+state/records          | records_load      | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/records
 state/slots            | slots_new         | engine_new peers_new rounds_new trainer_new ledger_open jobs_new events_new | unit/slots
 state/results          | result_open       | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/results
 state/store            | store_export      | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/store
@@ -50,9 +56,17 @@ ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dco
 '
 # Inside another part, and tested through it: file in daemon/ | a function of it | that part
 inner='
+runplan            | runplan_make     | engine
 control/progress   | progress_new     | control/status
 control/members    | members_invite   | control/control
 peers/gate         | gate_open        | peers/peers
+control/complaints | complaints_all   | control/status
+peers/beat         | beat_fill        | peers/peers
+peers/pulse        | pulse_in         | peers/peers
+peers/report       | report_take      | peers/peers
+peers/seats        | seats_init       | peers/council
+peers/wishes       | wishes_gather    | peers/council
+peers/council_wire | council_wire_out | peers/council
 peers/impostors    | twins_note       | peers/peers
 peers/objects      | objects_new      | peers/peers
 peers/rows         | rows_fill        | peers/peers

@@ -84,7 +84,6 @@ static void behave(struct rogue *rogue)
     static uint64_t sequence;
     message = (struct wire_message){.type = WIRE_HELLO};
     message.hello = (struct wire_hello){.run_id = rogue->spec.digest,
-                                        .view_id = rogue->view.id,
                                         .session = 77,
                                         .island = ROGUE,
                                         .name = "a",
@@ -170,7 +169,7 @@ static struct wire_object object_of(const struct rogue *rogue, const struct wire
     for (uint32_t s = 0; s < SHARDS; s++)
         if (map.owner[shardmap_slot(key->fragment, SHARDS, s)] == key->owner)
             what.shards |= (uint64_t)1 << s;
-    memcpy(what.nonce, rogue->spec.digest.byte, sizeof what.nonce);
+    memcpy(what.nonce, rogue->view.nonce, sizeof what.nonce);
     return what;
 }
 

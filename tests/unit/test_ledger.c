@@ -355,98 +355,6 @@ static void old_segments_go_and_needed_ones_stay(void **state)
     ledger_close(ledger);
 }
 
-/* ---- how far it reaches ---- */
-
-static void every_record_reaches_further(void **state)
-{
-    (void)state;
-    const char *folder = testlib_folder("ledger-at");
-    struct ledger *ledger = open_ledger(folder);
-    uint64_t at = ledger_at(ledger), versions[1] = {200};
-    assert_true(at > 0);
-    for (uint64_t v = 1; v <= 200; v++) { /* over some segments */
-        struct ledger_commit commit = {.fragment = 0, .version = v, .parts_count = 1};
-        append(ledger, 0, v, 0);
-        assert_true(ledger_at(ledger) > at);
-        at = ledger_at(ledger);
-        append(ledger, 0, v, 0); /* is there */
-        assert_int_equal(ledger_at(ledger), at);
-        assert_ok(ledger_append_commit(ledger, &commit, false));
-        assert_true(ledger_at(ledger) > at);
-        at = ledger_at(ledger);
-    }
-    assert_true(ledger_stats(ledger).segments > 2);
-    assert_ok(ledger_sync(ledger));
-    assert_int_equal(ledger_at(ledger), at);
-    ledger_prune(ledger, versions, 1); /* what is let go of was not lost */
-    assert_int_equal(ledger_at(ledger), at);
-    for (int again = 0; again < 2; again++) {
-        ledger_close(ledger);
-        ledger = open_ledger(folder);
-        assert_int_equal(ledger_at(ledger), at);
-    }
-    append(ledger, 0, 201, 0);
-    assert_true(ledger_at(ledger) > at);
-    ledger_close(ledger);
-}
-
-static uint64_t reaches(const char *folder)
-{
-    struct ledger *ledger = open_ledger(folder);
-    uint64_t at = ledger_at(ledger);
-    ledger_close(ledger);
-    return at;
-}
-
-/* Restored from a copy, emptied, or damaged: it has forgotten what it held. */
-static void a_folder_that_has_lost_something_reaches_less_far(void **state)
-{
-    (void)state;
-    const char *folder = testlib_folder("ledger-less");
-    struct ledger *ledger = open_ledger(folder);
-    for (uint64_t v = 1; v <= 100; v++)
-        append(ledger, 0, v, 0);
-    uint64_t at = ledger_at(ledger);
-    assert_int_equal(ledger_stats(ledger).segments, 2);
-    ledger_close(ledger);
-    off_t last = size_of(segment(folder, 2));
-    assert_int_equal(truncate(segment(folder, 2), last - RECORD_BYTES), 0);
-    uint64_t less = reaches(folder);
-    assert_true(less < at);
-    assert_int_equal(unlink(segment(folder, 2)), 0);
-    assert_true(reaches(folder) < less);
-    less = reaches(folder);
-    change(segment(folder, 1), 1); /* put aside: the next file has a higher number, and nothing in it */
-    assert_true(reaches(folder) < less);
-    /* The one that is begun then is a ledger like any. */
-    ledger = open_ledger(folder);
-    append(ledger, 0, 1, 0);
-    at = ledger_at(ledger);
-    assert_true(at > 0);
-    ledger_close(ledger);
-    assert_int_equal(reaches(folder), at);
-    assert_int_equal(unlink(segment(folder, 2)), 0);
-    assert_true(reaches(folder) < at);
-}
-
-/* One of several whose head is damaged is put aside, and the others stay: that is a loss, too. */
-static void a_segment_that_is_put_aside_was_a_loss(void **state)
-{
-    (void)state;
-    const char *folder = testlib_folder("ledger-aside");
-    struct ledger *ledger = open_ledger(folder);
-    for (uint64_t v = 1; v <= 100; v++)
-        append(ledger, 0, v, 0);
-    uint64_t at = ledger_at(ledger);
-    ledger_close(ledger);
-    change(segment(folder, 1), 1);
-    ledger = open_ledger(folder);
-    assert_true(ledger_at(ledger) < at);
-    append(ledger, 0, 101, 0);
-    assert_true(ledger_at(ledger) > at);
-    ledger_close(ledger);
-}
-
 static void one_folder_serves_one_daemon(void **state)
 {
     (void)state;
@@ -768,9 +676,6 @@ int main(void)
         cmocka_unit_test(a_run_begun_again_is_refused_and_left_alone),
         cmocka_unit_test(what_others_left_empty_is_begun_anew),
         cmocka_unit_test(old_segments_go_and_needed_ones_stay),
-        cmocka_unit_test(every_record_reaches_further),
-        cmocka_unit_test(a_folder_that_has_lost_something_reaches_less_far),
-        cmocka_unit_test(a_segment_that_is_put_aside_was_a_loss),
         cmocka_unit_test(one_folder_serves_one_daemon),
         cmocka_unit_test(two_results_of_one_part_are_told_apart),
         cmocka_unit_test(a_result_goes_under_its_own_name_only),

@@ -85,8 +85,11 @@ static void world_init(struct world *w, const struct row *row)
                                     .outliers = rules_outliers(&w->spec)};
     w->chain = shares_chain(weights, MEMBERS);
     w->parts = (struct parts){.plan = w->plan->plan, .chain = w->chain};
-    w->whole = (struct memory_conf){
-        .replica = &w->conf, .parts = &w->parts, .members_count = MEMBERS, .self = shares_id(&w->parts, SELF), .job_threads = THREADS};
+    w->whole = (struct memory_conf){.replica = &w->conf,
+                                    .parts = &w->parts,
+                                    .members_count = MEMBERS,
+                                    .self = shares_id(&w->parts, SELF),
+                                    .job_threads = THREADS};
     w->tables = (uint64_t)TABLE_BYTES * w->plan->plan->fragments_count * MEMBERS;
 }
 

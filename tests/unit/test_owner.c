@@ -175,14 +175,12 @@ static struct sync *new_sync(void)
 /* Our own result of version `version` is on the disk. */
 static struct sync_event stored(uint32_t fragment, uint64_t version)
 {
-    return (struct sync_event){
-        .type = SYNC_EV_STORED, .fragment = fragment, .version = version, .owner = roster_id(0)};
+    return (struct sync_event){.type = SYNC_EV_STORED, .fragment = fragment, .version = version, .owner = roster_id(0)};
 }
 
 static struct wire_key contribution_key(uint32_t from)
 {
-    return (struct wire_key){
-        .kind = WIRE_CONTRIBUTION, .version = 1, .owner = roster_id(0), .island = roster_id(from)};
+    return (struct wire_key){.kind = WIRE_CONTRIBUTION, .version = 1, .owner = roster_id(0), .island = roster_id(from)};
 }
 
 /* Takes the event in and drains what it orders; returns how many of those are of this type. */

@@ -197,6 +197,23 @@ static void a_result_comes_from_its_owner(void **state)
     talk_ends(NULL);
 }
 
+/* An owner whose disk is in doubt is there, and does not say what it has: what exists for certain is asked of others.
+ */
+static void what_somebody_has_applied_is_asked_of_him(void **state)
+{
+    (void)state;
+    talk_among(4, 3, 7, 4, (struct owner_rule){0});
+    talk_shows(0, 1);
+    talk_tick(100);
+    talk_tick(10000);
+    assert_int_equal(talk_asked_for(1), UINT32_MAX); /* perhaps it is on its way */
+    talk_is_at(0, 5);
+    talk_hear(0);
+    talk_tick(10000);
+    assert_int_equal(talk_asked_for(1), 0);
+    talk_ends(NULL);
+}
+
 /* ---- what one member says ---- */
 
 static void one_word_does_not_replace_a_state(void **state)
@@ -319,12 +336,13 @@ static void a_refusal_of_something_else_means_nothing(void **state)
 {
     (void)state;
     talk_among(4, 3, 7, 4, (struct owner_rule){0});
-    struct wire_key others[] = {talk_contribution_key(4, 1, 3), talk_contribution_key(5, 2, 3), talk_contribution_key(5, 1, 0),
-                                talk_result_key(5, 1),          talk_contribution_key(5, 1, 3), talk_contribution_key(5, 1, 3)};
+    struct wire_key others[] = {talk_contribution_key(4, 1, 3), talk_contribution_key(5, 2, 3),
+                                talk_contribution_key(5, 1, 0), talk_result_key(5, 1),
+                                talk_contribution_key(5, 1, 3), talk_contribution_key(5, 1, 3)};
     others[4].fragment = 1;
     others[5].epoch = 1;
-    turned_down(1, &(struct wire_key){
-                       .kind = WIRE_CONTRIBUTION, .version = 5, .owner = roster_id(1), .island = roster_id(3)});
+    turned_down(
+        1, &(struct wire_key){.kind = WIRE_CONTRIBUTION, .version = 5, .owner = roster_id(1), .island = roster_id(3)});
     assert_int_equal(offered_again_after(1), UINT64_MAX); /* nothing of ours is on its way */
     talk_we_contribute();
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -534,6 +552,7 @@ int main(void)
         cmocka_unit_test_teardown(another_base_is_told, talk_ends),
         cmocka_unit_test_teardown(a_silent_holder_is_not_asked_for_ever, talk_ends),
         cmocka_unit_test_teardown(a_result_comes_from_its_owner, talk_ends),
+        cmocka_unit_test_teardown(what_somebody_has_applied_is_asked_of_him, talk_ends),
         cmocka_unit_test_teardown(one_word_does_not_replace_a_state, talk_ends),
         cmocka_unit_test_teardown(not_available_is_believed_of_who_was_asked, talk_ends),
         cmocka_unit_test_teardown(what_was_refused_is_offered_again, talk_ends),

@@ -284,7 +284,7 @@ static void a_result_that_is_not_known_any_more_is_taken_to_count_us(void **stat
     struct ledger_key keys[] = {append_counting(ledger, 1, VERSION, 0, ISLANDS(OTHER)),
                                 append_counting(ledger, 1, VERSION, 1, ISLANDS(US)),
                                 make(1, VERSION, 2, 1, ISLANDS(OTHER), &object)}; /* is not appended */
-    assert_counting(ledger, 1 << 0 | 1 << 1, true, 1 << 0 | 1 << 1); /* nothing says what made it */
+    assert_counting(ledger, 1 << 0 | 1 << 1, true, 1 << 0 | 1 << 1);              /* nothing says what made it */
     assert_counting(ledger, 1 << 0 | 1 << 1, false, 0);
     commit(ledger, keys, 3);
     assert_counting(ledger, 1 << 0 | 1 << 1 | 1 << 2, true, 1 << 1 | 1 << 2);

@@ -584,11 +584,11 @@ static void a_mean_that_is_not_the_one_applied_leaves_nothing(void **state)
     memcpy(stored.byte, slots_own(rig->slots, 0)->data, stored.bytes);
     assert_ok(wire_object_peek(stored.byte, stored.bytes, &what));
     bitset_remove(&have, 1);
+    fill_owner_residual(rig);
     rounds_reduce(rig->rounds, 0, 1, &have); /* of others, so it is another one */
     rig_settle(rig);
     rounds_store(rig->rounds, 0, 1);
     rig_settle(rig);
-    fill_owner_residual(rig);
     assert_true(replica_owner_pending(rig->replica, 0));
     rig_bring_result(rig, 0, 1, true);
     assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);

@@ -25,7 +25,9 @@ static const char coarse[] = "codec = uniform\nerror_feedback = yes\n";
 static void assert_judged(struct rig *rig, const struct rig_object *object, enum wire_done done)
 {
     const struct event *judged = NULL;
-    const struct slot *slot = slots_result(rig->slots, object->key.fragment, shares_part(&rig->parts, object->key.fragment, roster_number(object->key.owner)));
+    const struct slot *slot =
+        slots_result(rig->slots, object->key.fragment,
+                     shares_part(&rig->parts, object->key.fragment, roster_number(object->key.owner)));
     rig_forget(rig);
     rig_bring(rig, roster_number(object->key.owner), object);
     assert_int_equal(rig->posted_count, 0);
@@ -108,7 +110,8 @@ static void a_result_that_makes_no_sense_is_refused(void **state)
         {10, count, {1, 1, 0.4f}},      {10, count, {1, -0.1f, 0.4f}},      {10, count, {1, NAN, 0.4f}},
         {10, count, {1, 0.9f, -0.1f}},  {10, count, {1, 0.9f, 2e6f}},       {10, count, {1, 0.9f, INFINITY}},
     };
-    const struct wire_key key = {.kind = WIRE_RESULT, .fragment = 1, .version = 1, .owner = rig_id(2), .island = rig_id(2)};
+    const struct wire_key key = {
+        .kind = WIRE_RESULT, .fragment = 1, .version = 1, .owner = rig_id(2), .island = rig_id(2)};
     uint8_t contributors[WIRE_CONTRIBUTOR_BYTES];
     struct wire_meta meta = {.contributors_count = 1, .contributors = contributors};
     wire_contributor_put(contributors, 0, &(struct wire_contributor){.tokens = 5});
@@ -273,12 +276,10 @@ static void a_result_that_cannot_be_applied_leaves_its_shard(void **state)
     rig_spoil(&nonsense);
     rig_append(rig, &nonsense);
     assert_ok(wire_object_peek(nonsense.byte, nonsense.bytes, &what));
-    event_post_sync(rig->events, &(struct sync_event){.type = SYNC_EV_STORED,
-                                                      .fragment = 0,
-                                                      .version = 1,
-                                                      .owner = rig_id(2),
-                                                      .hash = what.digest,
-                                                      .member = 2});
+    event_post_sync(
+        rig->events,
+        &(struct sync_event){
+            .type = SYNC_EV_STORED, .fragment = 0, .version = 1, .owner = rig_id(2), .hash = what.digest, .member = 2});
     rig_drain(rig);
     rig_bring_contribution(rig, 0, 0, 100, 0.02f);
     rig_bring_contribution(rig, 0, 2, 100, 0.02f);

@@ -161,21 +161,38 @@ static void assert_refused(struct rig *rig, struct replica *before, const struct
     assert_false(rig_all_zero(replica_residual(rig->replica, 1), rig_values(rig, 1)));
 }
 
-static void a_state_that_is_not_as_announced_is_refused(void **state)
+static void a_state_that_no_majority_vouches_for_is_refused(void **state)
 {
     (void)state;
     static struct rig_object good, other, bad;
+    struct bitset liar = RIG_SET(0), none = {{0}}, two = RIG_SET(0, 1);
     struct replica *twin, *stranger;
+    struct digest hash, lie;
     struct bitset all = bitset_first(MEMBERS);
     struct rig *rig = rig_new("install-other", coarse, MEMBERS, SELF, 0);
     rig_round(rig, 1, &all);
     struct replica *before = rig_twin(rig);
     rig_make_state(rig, 1, 0.5f, &twin, &good);
     rig_make_state(rig, 1, 0.25f, &stranger, &other);
+    assert_ok(replica_hash(stranger, 1, 1, &lie));
+    assert_ok(replica_hash(twin, 1, 1, &hash));
+    /* What the sender announces is its own affair: member 0 says now that it holds the other one. */
     rig_diverge(rig, 1, twin);
-    assert_refused(rig, before, &other); /* whole, and of another hash than that island has said */
-    /* Magic, fragment, version, number of values, hash, anchor, momentum. */
-    const size_t where[] = {0, 4, 8, 24, 40, 64 + 4 * 100, good.bytes - 1};
+    rig->said[0][1].hash = lie;
+    rig_hear(rig, 0);
+    rig_certify(rig, &lie, &none, &other);
+    assert_refused(rig, before, &other);
+    rig_certify(rig, &lie, &liar, &other);
+    assert_refused(rig, before, &other);
+    rig_certify(rig, &hash, &two, &other); /* good signatures, of the right one */
+    assert_refused(rig, before, &other);
+    bad = good;
+    rig_certify(rig, &hash, &liar, &bad); /* and the right one with too few: our own voice is not taken for given */
+    assert_refused(rig, before, &bad);
+    /* Magic, fragment, version, number of values, hash, anchor, momentum, signature. */
+    const size_t where[] = {
+        0, 4, 8, 24, 40, 128 + 4 * 100, 128 + 8 * rig_values(rig, 1) - 1, good.bytes - 1,
+    };
     for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
         bad = good;
         bad.byte[where[i]] ^= 0x02;
@@ -183,6 +200,8 @@ static void a_state_that_is_not_as_announced_is_refused(void **state)
     }
     bad = good;
     bad.bytes -= 4;
+    assert_refused(rig, before, &bad);
+    bad.bytes += 8;
     assert_refused(rig, before, &bad);
     rig_forget(rig);
     rig_bring(rig, 0, &good);
@@ -376,7 +395,7 @@ int main(void)
         cmocka_unit_test(initial_tensors_are_version_0),
         cmocka_unit_test(a_state_of_a_peer_takes_the_place_of_ours),
         cmocka_unit_test(what_was_on_its_way_is_taken_for_counted),
-        cmocka_unit_test(a_state_that_is_not_as_announced_is_refused),
+        cmocka_unit_test(a_state_that_no_majority_vouches_for_is_refused),
         cmocka_unit_test(a_state_waits_for_readers),
         cmocka_unit_test(a_state_and_an_outer_step_never_wait_for_the_same_anchor),
         cmocka_unit_test(a_replay_tells_where_the_ledger_leads),

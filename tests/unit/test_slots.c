@@ -125,8 +125,8 @@ static void a_slot_holds_the_largest_object_of_its_shard(void **state)
             size_t frame_bytes, bytes;
             struct slot *slot = slots_out(slots, f, shard);
             assert_ok(slots_room(slots, slot, f, mask(f, shard)));
-            assert_int_equal(slot->bytes_max,
-                             wire_object_bytes_max(replica_frame_bytes_max(replica, f, mask(f, shard)), SMALLRUN_MEMBERS));
+            assert_int_equal(slot->bytes_max, wire_object_bytes_max(replica_frame_bytes_max(replica, f, mask(f, shard)),
+                                                                    SMALLRUN_MEMBERS));
             assert_ok(replica_encode(replica, f, mask(f, shard), replica_anchor(replica, f), theta, 1000, codec,
                                      wire_object_frame(slot->data), &frame_bytes));
             struct wire_object what = {.key = {.kind = WIRE_RESULT, .version = 1}, .shards = 1};

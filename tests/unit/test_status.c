@@ -10,6 +10,7 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
+#include "daemon/control/complaints.h"
 #include "daemon/control/status.h"
 #include "daemon/control/status_json.h"
 #include "tests/lib/isle.h"
@@ -151,9 +152,9 @@ static void every_code_has_a_name_of_its_own(void **state)
         for (unsigned k = 0; k < i; k++)
             assert_string_not_equal(complaint_name((enum complaint_code)i), complaint_name((enum complaint_code)k));
     static const char *const names[COMPLAINT_CODES] = {
-        "away",    "refused", "alone", "stranger",   "slow-peer", "missed",       "waiting",
-        "behind",  "repair",  "disk",  "restarting", "stopped",   "not-attached", "stalled",
-        "outlier", "runaway", "nan",   "blocked",    "twins",     "state-lost"};
+        "away",  "refused",    "alone",   "stranger",     "slow-peer", "missed",  "waiting", "behind", "repair",
+        "disk",  "restarting", "stopped", "not-attached", "stalled",   "outlier", "runaway", "nan",    "blocked",
+        "twins", "state-lost", "lost",    "no-majority",  "sealed",    "doubt",   "roster"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");
@@ -365,7 +366,9 @@ static void a_trainer_that_stands_still_at_its_end_names_whom_it_waits_for(void 
     isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .owner = C});
     /* c has said that it waits for nobody and that nobody has to wait for it. */
     struct event event;
-    played_beat(c);
+    struct wire_heartbeat *beat = played_beat(c);
+    for (uint32_t f = 1; f <= 2; f++)
+        played_holds(beat, f, C, &(struct digest){{0}}); /* so its results count */
     played_say(c, A);
     isle_wait(isle_took_sync(a, SYNC_EV_HEARTBEAT, &event));
     a->now_ms += 3000;

@@ -20,8 +20,7 @@ static struct sync_view view_of(uint32_t members)
 static struct sync *sync_of_three(void)
 {
     static const uint32_t shards_counts[FRAGMENTS] = {8, 8};
-    struct sync_conf conf = {
-        .fragments_count = FRAGMENTS, .shards_counts = shards_counts, .view = view_of(MEMBERS)};
+    struct sync_conf conf = {.fragments_count = FRAGMENTS, .shards_counts = shards_counts, .view = view_of(MEMBERS)};
     struct sync *sync;
     assert_ok(sync_core_new(&conf, &sync));
     return sync;

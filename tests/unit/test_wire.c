@@ -10,7 +10,7 @@
 
 static uint8_t raw[WIRE_CONTROL_BYTES_MAX];
 static const struct wire_key key = {
-    .kind = WIRE_RESULT, .fragment = 4095, .version = 1ull << 40, .owner = 63, .island = 63};
+    .kind = WIRE_RESULT, .fragment = 4095, .version = 1ull << 40, .epoch = 1ull << 39, .owner = ~0u, .island = ~0u};
 
 static size_t there_and_back(const struct wire_message *message, struct wire_message *back)
 {
@@ -27,7 +27,6 @@ static void greetings_and_heartbeats_come_back(void **state)
     static struct wire_message m, b;
     m = (struct wire_message){.type = WIRE_HELLO};
     m.hello = (struct wire_hello){.run_id = digest_of("r", 1),
-                                  .view_id = digest_of("v", 1),
                                   .plan_id = digest_of("p", 1),
                                   .plan_known = true,
                                   .session = ~0ull,
@@ -60,16 +59,36 @@ static void greetings_and_heartbeats_come_back(void **state)
                                                           .version = ~0ull,
                                                           .contributed = i + 1,
                                                           .abstained = ~0ull,
-                                                          .results = {.word = {~0ull}},
+                                                          .held_first = i * WIRE_HELD_MAX / WIRE_FRAGMENTS_MAX,
+                                                          .held_count = WIRE_HELD_MAX / WIRE_FRAGMENTS_MAX,
                                                           .hash = digest_of(&i, 4),
                                                           .hash_known = i % 2 == 0};
+    m.heartbeat.held_count = WIRE_HELD_MAX;
+    for (uint32_t i = 0; i < WIRE_HELD_MAX; i++) {
+        m.heartbeat.held[i].owner = ~0u - i;
+        memcpy(m.heartbeat.held[i].tag, digest_of(&i, 4).byte, WIRE_TAG_BYTES);
+    }
+    m.heartbeat.epoch = 77;
+    m.heartbeat.incarnation = ~0ull;
+    m.heartbeat.in_doubt = true;
+    m.heartbeat.silent_count = 3;
+    for (uint32_t i = 0; i < 3; i++)
+        m.heartbeat.silent[i] = ~0u - i;
     size_t bytes = there_and_back(&m, &b);
     print_message("a heartbeat of %d fragments has %zu bytes\n", WIRE_FRAGMENTS_MAX, bytes);
     assert_int_equal(b.heartbeat.fragments_count, WIRE_FRAGMENTS_MAX);
     assert_true(b.heartbeat.fragments[200].hash_known && !b.heartbeat.fragments[201].hash_known);
     assert_true(digest_equal(&b.heartbeat.fragments[200].hash, &m.heartbeat.fragments[200].hash));
-    assert_true(b.heartbeat.fragments[255].abstained == ~0ull &&
-                bitset_word(&b.heartbeat.fragments[255].results) == ~0ull);
+    assert_true(b.heartbeat.fragments[255].abstained == ~0ull);
+    assert_int_equal(b.heartbeat.held_count, WIRE_HELD_MAX);
+    for (uint32_t i = 0; i < WIRE_FRAGMENTS_MAX; i++) {
+        assert_int_equal(b.heartbeat.fragments[i].held_first, m.heartbeat.fragments[i].held_first);
+        assert_int_equal(b.heartbeat.fragments[i].held_count, m.heartbeat.fragments[i].held_count);
+    }
+    assert_memory_equal(b.heartbeat.held, m.heartbeat.held, sizeof m.heartbeat.held);
+    assert_true(b.heartbeat.epoch == 77 && b.heartbeat.incarnation == ~0ull && b.heartbeat.in_doubt);
+    assert_int_equal(b.heartbeat.silent_count, 3);
+    assert_memory_equal(b.heartbeat.silent, m.heartbeat.silent, 3 * sizeof m.heartbeat.silent[0]);
 }
 
 static void words_about_objects_and_goodbyes_come_back(void **state)
@@ -120,17 +139,16 @@ static void limits_are_checked_on_the_way_in(void **state)
     m.done.key.fragment = 4096;
     REFUSED("fragment 4096");
     m.done.key = key;
-    m.done.key.owner = 64;
-    REFUSED("shard 64");
-    m.done.key = key;
     m.done.key.kind = 5;
     REFUSED("unknown kind 5");
     /* One name for one object: what its kind leaves no choice in is fixed. */
     m.done.key = key;
-    m.done.key.island = 7;
-    REFUSED("shard 63, island 7");
+    m.done.key.island = 7; /* a result is its owner's */
+    REFUSED("owner 4294967295, island 7");
     m.done.key = (struct wire_key){.kind = WIRE_STATE, .owner = 1};
-    REFUSED("shard 1, island 0");
+    REFUSED("owner 1, island 0");
+    m.done.key = (struct wire_key){.kind = WIRE_STATE, .epoch = 2};
+    REFUSED("epoch 2");
     m.done.key = (struct wire_key){.kind = WIRE_PLAN, .version = 3};
     REFUSED("version 3");
     m.done.key = (struct wire_key){.kind = WIRE_PLAN, .island = 2};
@@ -154,9 +172,6 @@ static void limits_are_checked_on_the_way_in(void **state)
     m = (struct wire_message){.type = WIRE_HELLO};
     m.hello.window_kib = 63;
     REFUSED("window of 63 KiB");
-    m.hello.window_kib = 64;
-    m.hello.island = 64;
-    REFUSED("island number 64");
     m = (struct wire_message){.type = WIRE_HEARTBEAT};
     m.heartbeat.trainer = WIRE_TRAINER_STATES;
     REFUSED("trainer state");
@@ -164,6 +179,13 @@ static void limits_are_checked_on_the_way_in(void **state)
     m.heartbeat.fragments_count = 1;
     m.heartbeat.fragments[0].fragment = 5000;
     REFUSED("fragment number 5000");
+    m.heartbeat.fragments[0].fragment = 1;
+    m.heartbeat.fragments[0].held_count = m.heartbeat.held_count = WIRE_HELD_OF_ONE_MAX + 1;
+    REFUSED("65 results of fragment 1");
+    m.heartbeat.fragments[0].held_count = m.heartbeat.held_count = 0;
+    m.heartbeat.silent_count = WIRE_MEMBERS_MAX;
+    there_and_back(&m, &b);
+    m.heartbeat.silent_count = 0;
     m.heartbeat.fragments_count = WIRE_FRAGMENTS_MAX + 1;
     assert_int_equal(wire_pack(&m, raw, &bytes), ERR_ARG);
     assert_fails(ERR_PROTO, "unknown type 0", wire_unpack(0, raw, 1, &b));

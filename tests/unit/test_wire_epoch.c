@@ -30,12 +30,6 @@ static struct wire_epoch there_and_back(const struct wire_epoch *message)
 }
 
 static const uint8_t record_bytes[] = "a record is its packed bytes here";
-static const struct record_carried wants[] = {
-    {.fragment = 0, .owner = 1, .version = 8, .epoch = 3, .shards = 1ull << 63, .digest = {{1}}},
-    {.fragment = 0, .owner = 2, .version = 8, .epoch = 3, .shards = 1, .digest = {{2}}},
-    {.fragment = 4095, .owner = UINT32_MAX, .version = 1, .epoch = 0, .shards = ~0ull, .digest = {{3}}},
-};
-static const uint64_t starts[] = {7, 0, 1ull << 62};
 static const struct wire_result held[] = {
     {.owner = 0, .epoch = 3, .shards = 0xff, .digest = {{4}}},
     {.owner = 0, .epoch = 4, .shards = 0xff00, .digest = {{5}}},
@@ -52,7 +46,7 @@ static struct wire_epoch a_prepare(void)
     return (struct wire_epoch){.type = WIRE_PREPARE,
                                .epoch = 5,
                                .ballot = 1ull << 63,
-                               .prepare = {wants, sizeof wants / sizeof wants[0], starts, 3}};
+                               .prepare = {.draft = record_bytes, .draft_bytes = sizeof record_bytes, .recover = true}};
 }
 
 static struct wire_epoch a_promise(void)
@@ -64,6 +58,7 @@ static struct wire_epoch a_promise(void)
                                            .accepted = record_bytes,
                                            .accepted_bytes = sizeof record_bytes,
                                            .incarnation = ~0ull,
+                                           .sealed = true,
                                            .rows = rows,
                                            .rows_count = 3}};
 }
@@ -72,14 +67,14 @@ static void proposals_come_back(void **state)
 {
     (void)state;
     struct wire_epoch m = a_prepare(), b = there_and_back(&m);
-    assert_int_equal(b.prepare.wants_count, 3);
-    assert_memory_equal(b.prepare.wants, wants, sizeof wants);
-    assert_int_equal(b.prepare.starts_count, 3);
-    assert_memory_equal(b.prepare.starts, starts, sizeof starts);
+    assert_int_equal(b.prepare.draft_bytes, sizeof record_bytes);
+    assert_memory_equal(b.prepare.draft, record_bytes, sizeof record_bytes);
+    assert_true(b.prepare.recover);
     wire_epoch_deinit(&b);
-    m.prepare.wants_count = m.prepare.starts_count = 0;
+    m.prepare.draft_bytes = 0;
+    m.prepare.recover = false;
     b = there_and_back(&m);
-    assert_true(b.prepare.wants_count == 0 && b.prepare.starts_count == 0);
+    assert_true(b.prepare.draft_bytes == 0 && !b.prepare.recover);
     wire_epoch_deinit(&b);
     wire_epoch_deinit(&b);
 
@@ -193,18 +188,9 @@ static void assert_refused(const char *text, const struct wire_epoch *message)
         assert_refused(text, &m);   \
     } while (0)
 
-static void ballots_and_drafts_are_checked(void **state)
+static void ballots_are_checked(void **state)
 {
     (void)state;
-    struct record_carried w[3];
-    uint64_t s[3];
-#define DRAFT(text, change)                                                      \
-    do {                                                                         \
-        memcpy(w, wants, sizeof w);                                              \
-        memcpy(s, starts, sizeof s);                                             \
-        change;                                                                  \
-        REFUSED(a_prepare(), text, (m.prepare.wants = w, m.prepare.starts = s)); \
-    } while (0)
     REFUSED(a_prepare(), "ballot 0", m.ballot = 0);
     REFUSED(a_prepare(), "about epoch 0", m.epoch = 0);
     REFUSED(a_prepare(), "about epoch 9223372036854775808", m.epoch = RECORD_NUMBER_MAX);
@@ -213,14 +199,6 @@ static void ballots_and_drafts_are_checked(void **state)
     REFUSED(((struct wire_epoch){.type = WIRE_ACCEPT, .epoch = 1}), "ballot 0", (void)m);
     REFUSED(((struct wire_epoch){.type = WIRE_ACCEPTED, .epoch = 1}), "ballot 0", (void)m);
     REFUSED(((struct wire_epoch){.type = WIRE_ACCEPT, .epoch = 1, .ballot = 1}), "nothing to accept", (void)m);
-    DRAFT("not the first one", w[0].version = 9);
-    DRAFT("not the first one", w[2].fragment = 4096);
-    DRAFT("not the first one", s[0] = 6);
-    DRAFT("of epoch 5 carried into epoch 5", w[1].epoch = 5);
-    DRAFT("not in order", w[0].owner = 2);
-    DRAFT("with no shards", w[0].shards = 0);
-    DRAFT("with shards of another one", w[0].shards = 1);
-    DRAFT("starts from version 9223372036854775808", s[1] = RECORD_NUMBER_MAX);
 }
 
 static void promises_are_checked(void **state)
@@ -330,8 +308,10 @@ static void the_most_that_is_allowed_passes(void **state)
                  wire_epoch_unpack(WIRE_ACCEPT, record, WIRE_EPOCH_BYTES_MAX + 1, &b));
     struct wire_epoch decided = {.type = WIRE_DECIDED, .decided.votes_count = RECORD_VOTERS_MAX + 1};
     assert_int_equal(wire_epoch_pack(&decided, &bytes, &count), ERR_ARG);
-    struct wire_epoch prepare = {.type = WIRE_PREPARE, .prepare.wants_count = RECORD_CARRIED_MAX + 1};
-    assert_int_equal(wire_epoch_pack(&prepare, &bytes, &count), ERR_ARG);
+    m = (struct wire_epoch){.type = WIRE_PREPARE, .epoch = 1, .ballot = 1};
+    m.prepare.draft = record;
+    m.prepare.draft_bytes = RECORD_BYTES_MAX + 1;
+    assert_refused("a draft of 983041 bytes", &m);
     struct wire_epoch none = {.type = (enum wire_epoch_type)WIRE_BYE};
     assert_int_equal(wire_epoch_pack(&none, &bytes, &count), ERR_ARG);
 }
@@ -356,10 +336,8 @@ static void floods_are_refused(void **state)
 {
     (void)state;
     enum { MANY = 1 << 17 }; /* so that no single piece of memory is too large */
-    assert_flood_refused(WIRE_PREPARE, 3, MANY, "holds too much");
     assert_flood_refused(WIRE_PROMISE, 6, MANY, "holds too much");
     assert_flood_refused(WIRE_DECIDED, 2, MANY, "holds too much");
-    assert_flood_refused(WIRE_PREPARE, 3, 8193, "8193 results");
     assert_flood_refused(WIRE_PROMISE, 6, 4097, "4097 fragments");
     assert_flood_refused(WIRE_DECIDED, 2, 66, "66 votes");
 }
@@ -423,7 +401,7 @@ int main(void)
         cmocka_unit_test(proposals_come_back),
         cmocka_unit_test(answers_come_back),
         cmocka_unit_test(decisions_questions_and_wishes_come_back),
-        cmocka_unit_test(ballots_and_drafts_are_checked),
+        cmocka_unit_test(ballots_are_checked),
         cmocka_unit_test(promises_are_checked),
         cmocka_unit_test(decisions_and_wishes_are_checked),
         cmocka_unit_test(the_most_that_is_allowed_passes),

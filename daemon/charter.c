@@ -223,21 +223,28 @@ static enum err adopt(struct charter *charter, struct record *record, const stru
     return view_update(&charter->view, chain_last(charter->chain), digest, charter->key, changes);
 }
 
+static bool has_us(const struct charter *charter, const struct record *record)
+{
+    for (uint32_t i = 0; i < record->members_count; i++)
+        if (memcmp(record->members[i].key, charter->key, sizeof charter->key) == 0)
+            return true;
+    return false;
+}
+
 enum err charter_adopt(struct charter *charter, struct record *record, const struct digest *digest,
                        struct view_changes *changes)
 {
     struct record before;
+    if (!has_us(charter, record)) /* the view stays, so that the daemon can end in order */
+        return err_set(ERR_STATE,
+                       "this island was taken off the roster; to come back: dilococtl reset, then join with a "
+                       "new invitation of another island");
     TRY(record_copy(chain_last(charter->chain), &before));
     enum err err = adopt(charter, record, digest, changes);
     if (err == ERR_OK)
         tell_changes(charter, &before);
     record_deinit(&before);
-    TRY(err);
-    return charter->view.self != VIEW_NOBODY
-               ? ERR_OK
-               : err_set(ERR_STATE,
-                         "this island was taken off the roster; to come back: dilococtl reset, then join with a new "
-                         "invitation of another island");
+    return err;
 }
 
 /* ---- looking in ---- */

@@ -51,8 +51,8 @@ bool dconf_name_good(const char *name);
 /* "host:port" with a port from `port_min` on, as "oslo.example.org:7600" or "*:7600". */
 bool dconf_address_good(const char *text, long port_min);
 
-/* Where it says that others reach this island: [net] address, or `listen` where that names a host and a port; "": it does
- * not say. Borrowed. */
+/* Where it says that others reach this island: [net] address, or `listen` where that names a host and a port; "": it
+ * does not say. Borrowed. */
 const char *dconf_address(const struct dconf *conf);
 
 /* Reads and checks; ERR_CONF names file, line, key and remedy. Free with conf_deinit(&dconf_schema, ...). */

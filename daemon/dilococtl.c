@@ -451,8 +451,9 @@ static enum err run_revoke(struct arguments *a)
 {
     struct ctl_members ctl = about_members(a);
     if (a->rest.count < 2)
-        return err_set(ERR_ARG, "revoke whom? dilococtl revoke NAME, as dilococtl peers lists them; an invitation: dilococtl "
-                                "invite --revoke ID");
+        return err_set(ERR_ARG,
+                       "revoke whom? dilococtl revoke NAME, as dilococtl peers lists them; an invitation: dilococtl "
+                       "invite --revoke ID");
     return ctl_members_revoke(&ctl, a->rest.item[1]);
 }
 
@@ -471,8 +472,9 @@ static const struct command commands[] = {
     {"logs", "logs", "print its log", run_logs, 1, ISLAND},
     {"keygen", "keygen FILE", "make this island's key; prints the section for the other islands", run_keygen, 2,
      NOTHING},
-    {"invite", "invite", "make a token by which one more island joins this run; --list and --revoke those that are open",
-     run_invite, 1, DAEMON},
+    {"invite", "invite",
+     "make a token by which one more island joins this run; --list and --revoke those that are open", run_invite, 1,
+     DAEMON},
     {"join", "join [TOKEN]", "with a token: make an island of the run that it invites to; else start training here",
      run_join, 2, PLACE},
     {"leave", "leave", "finish the round, have the last contribution counted, stop training here", run_leave, 1,
@@ -480,7 +482,8 @@ static const struct command commands[] = {
     {"drain", "drain", "leave, and have the others take over what this island owns", run_drain, 1, DAEMON},
     {"evict", "evict NAME", "have the run go on without an island, until it has caught up again", run_evict, 2, DAEMON},
     {"revoke", "revoke NAME", "take an island's key off the roster", run_revoke, 2, DAEMON},
-    {"reset", "reset", "forget the run: move aside what is kept of it; key and configuration stay", run_reset, 1, ISLAND},
+    {"reset", "reset", "forget the run: move aside what is kept of it; key and configuration stay", run_reset, 1,
+     ISLAND},
     {"status", "status", "how this island is doing, and what is wrong", run_status, 1, DAEMON},
     {"peers", "peers", "all islands: state, traffic, round trip", run_peers, 1, DAEMON},
     {"fragments", "fragments", "all fragments: version, state, what they wait for", run_fragments, 1, DAEMON},
@@ -527,7 +530,8 @@ static enum err run_command(struct arguments *a)
 
 static enum err run(int argc, char **argv, enum verdict *verdict)
 {
-    struct arguments a = {.interval_ms = 1000, .wait_s = 30,
+    struct arguments a = {.interval_ms = 1000,
+                          .wait_s = 30,
                           .plan = {.layers = 24, .islands = 2, .interval = 100, .overlap = 1, .rtt_ms = 50}};
     const struct args_option options[] = {
         {"home", ARGS_STRING, &a.home_option, "DIR",
@@ -536,8 +540,10 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"config", ARGS_STRING, &a.config, "FILE", "the daemon's configuration, to find the socket"},
         {"json", ARGS_FLAG, &a.json, NULL, "print JSON"},
         {"check", ARGS_FLAG, &a.check, NULL, "status: one line, and exit status 0 good, 1 degraded, 2 unreachable"},
-        {"now", ARGS_FLAG, &a.now, NULL, "leave, drain: do not wait for the last contribution to be counted; it is given up"},
-        {"no-wait", ARGS_FLAG, &a.no_wait, NULL, "start, join, leave, drain, evict, revoke, save: do not wait for the outcome"},
+        {"now", ARGS_FLAG, &a.now, NULL,
+         "leave, drain: do not wait for the last contribution to be counted; it is given up"},
+        {"no-wait", ARGS_FLAG, &a.no_wait, NULL,
+         "start, join, leave, drain, evict, revoke, save: do not wait for the outcome"},
         {"follow", ARGS_FLAG, &a.follow, NULL, "logs: go on with what comes"},
         {"f", ARGS_FLAG, &a.follow, NULL, "the same"},
         {"interval", ARGS_U64, &a.interval_ms, "MS", "watch: milliseconds between screens (default 1000)"},
@@ -546,7 +552,8 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"run", ARGS_STRING, &a.init.run, "FILE", "init: run spec to copy (default a sample)"},
         {"listen", ARGS_STRING, &a.init.listen, "ADDR:PORT",
          "init, join: where to listen (default *:7600; with --home, the first free port from 7600 on)"},
-        {"address", ARGS_STRING, &a.init.address, "HOST:PORT", "init, join: where the other islands reach this one; invite: where guests knock"},
+        {"address", ARGS_STRING, &a.init.address, "HOST:PORT",
+         "init, join: where the other islands reach this one; invite: where guests knock"},
         {"uplink", ARGS_STRING, &a.init.uplink, "RATE", "init, join: speed of this island's uplink (default 1Gbit)"},
         {"owner", ARGS_STRING, &a.owner, "WISH",
          "join: auto, yes or no: whether it is to own shards and vote (default auto: as the run decides)"},

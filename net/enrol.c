@@ -171,7 +171,7 @@ static enum err try_address(struct ask *ask, uint32_t i)
             say(ask);
             say_ms = now_ms + AGAIN_MS;
         }
-        if (ask->heard[i] == HEARD_STRANGER && ask->conf->invite->addresses_count > 1)
+        if (ask->heard[i] == HEARD_STRANGER)
             leave_ms = 0;
         else if (ask->heard[i] != HEARD_NOTHING)
             leave_ms = begin_ms + TURN_MS;
@@ -213,8 +213,9 @@ static enum err judge_round(const struct ask *ask, uint32_t rounds)
 {
     struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
     if (rounds >= KNOCKS && not_admitted(ask))
-        return err_set(ERR_STATE, "refused: %s does not admit this token: it is used up, revoked or expired, or another "
-                                  "island listens there; ask for another",
+        return err_set(ERR_STATE,
+                       "refused: %s does not admit this token: it is used up, revoked or expired, or another "
+                       "island listens there; ask for another",
                        ask->conf->invite->addresses[0]);
     nanosleep(&pause, NULL);
     return ERR_AGAIN;

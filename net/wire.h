@@ -36,8 +36,8 @@ enum {
     WIRE_WINDOW_KIB_MIN = 64, /* of bulk data a receiver takes in unacknowledged */
     WIRE_WINDOW_KIB_MAX = 1 << 20,
     WIRE_NONCE_BYTES = 16, /* of a run */
-    WIRE_SIGNATURE_BYTES = 64,
     WIRE_OWNER_WISHES = 3, /* enum record_wish */
+    WIRE_SIGNATURE_BYTES = 64,
 };
 
 enum wire_type {

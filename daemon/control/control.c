@@ -195,7 +195,8 @@ static const char *words_after(const struct command *command, const char *line)
     size_t length = strlen(command->name);
     if (strcmp(line, command->name) == 0)
         return "";
-    return command->words && strncmp(line, command->name, length) == 0 && line[length] == ' ' ? line + length + 1 : NULL;
+    return command->words && strncmp(line, command->name, length) == 0 && line[length] == ' ' ? line + length + 1
+                                                                                              : NULL;
 }
 
 static json_t *run_command(struct control *control, const struct client *client, const char *line)
@@ -205,7 +206,8 @@ static json_t *run_command(struct control *control, const struct client *client,
         if (words == NULL)
             continue;
         if (commands[i].privileged && !client->privileged)
-            return outcome(err_set(ERR_STATE, "%s is for root and the user the daemon runs as", commands[i].name), NULL);
+            return outcome(err_set(ERR_STATE, "%s is for root and the user the daemon runs as", commands[i].name),
+                           NULL);
         control->members.now_ms = control->now_ms;
         return commands[i].run(control, words);
     }
@@ -349,10 +351,8 @@ enum err control_new(const struct control_conf *conf, struct control **out)
     TRY(mem_new(1, sizeof *control, "the control socket", &control));
     control->conf = *conf;
     control->listen_fd = -1;
-    control->members = (struct members){.conf = conf->status.conf,
-                                        .view = conf->status.view,
-                                        .peers = conf->status.peers,
-                                        .trainer = conf->trainer};
+    control->members = (struct members){
+        .conf = conf->status.conf, .view = conf->status.view, .peers = conf->status.peers, .trainer = conf->trainer};
     for (size_t i = 0; i < CLIENTS_MAX; i++)
         control->clients[i].fd = -1;
     enum err err = progress_new(&control->progress);

@@ -7,7 +7,7 @@
 
 #include "common/env.h"
 #include "common/log.h"
-#include "daemon/peers/doorway.h"
+#include "daemon/peers/gate.h"
 #include "net/here.h"
 #include "net/wire_epoch.h"
 
@@ -18,7 +18,7 @@ enum { INVITE_DAYS_MAX = 30, INVITE_SECONDS_MIN = 1, DAY_S = 86400, TEXT_BYTES =
 /* Where a guest is to knock: as it was asked, as the configuration says, or what this machine can guess. */
 static enum err find_addresses(const struct members *members, const char *asked, struct doorway_ask *ask)
 {
-    unsigned port = peers_port(members->peers);
+    unsigned port = link_port(peers_gate(members->peers)->link);
     const char *own = strcmp(asked, "-") != 0 ? asked : dconf_address(members->conf);
     if (own[0] != '\0' && !wire_address_good(own))
         return err_set(ERR_ARG, "\"%s\" is not host:port, as in oslo.example.org:7600", own);
@@ -33,7 +33,8 @@ static enum err find_addresses(const struct members *members, const char *asked,
     ask->addresses_count = here_addresses(port, ask->addresses, INVITE_ADDRESSES_MAX);
     return ask->addresses_count > 0
                ? ERR_OK
-               : err_set(ERR_STATE, "nobody has said where this island is reached: dilococtl invite --address HOST:PORT");
+               : err_set(ERR_STATE,
+                         "nobody has said where this island is reached: dilococtl invite --address HOST:PORT");
 }
 
 static enum err parse_ask(const struct members *members, const char *words, struct doorway_ask *ask)
@@ -56,7 +57,7 @@ enum err members_invite(struct members *members, const char *words, json_t **ans
     char text[INVITE_TEXT_BYTES], hex[DIGEST_HEX_BYTES];
     uint64_t wall_s = env_wall_ms() / 1000;
     TRY(parse_ask(members, words, &ask));
-    TRY(doorway_invite(peers_doorway(members->peers), &ask, members->now_ms, wall_s, text, &id));
+    TRY(doorway_invite(peers_gate(members->peers)->doorway, &ask, members->now_ms, wall_s, text, &id));
     json_t *addresses = json_array();
     for (uint32_t i = 0; i < ask.addresses_count; i++)
         json_array_append_new(addresses, json_string(ask.addresses[i]));
@@ -67,7 +68,7 @@ enum err members_invite(struct members *members, const char *words, json_t **ans
 
 json_t *members_invites(const struct members *members)
 {
-    const struct invites *invites = doorway_invites(peers_doorway(members->peers));
+    const struct invites *invites = doorway_invites(peers_gate(members->peers)->doorway);
     uint64_t wall_s = env_wall_ms() / 1000;
     json_t *list = json_array();
     for (uint32_t i = 0; i < invites->count; i++) {
@@ -84,7 +85,7 @@ json_t *members_invites(const struct members *members)
 
 enum err members_uninvite(struct members *members, const char *words, json_t **answer)
 {
-    TRY(doorway_revoke(peers_doorway(members->peers), words));
+    TRY(doorway_revoke(peers_gate(members->peers)->doorway, words));
     *answer = json_pack("{s:s}", "ok", "the invitation is revoked: nobody comes in by its token");
     return ERR_OK;
 }
@@ -128,17 +129,18 @@ static enum err order(struct members *members, const char *name, uint32_t kind, 
     if (kind == WIRE_WISH_EVICT && members->view->members[slot].role == RECORD_AWAY)
         return err_set(ERR_STATE, "%s takes no part just now; dilococtl revoke %s takes its key off the roster", name,
                        name);
-    TRY(doorway_order(peers_doorway(members->peers), kind, members->view->members[slot].id, members->now_ms));
+    TRY(doorway_order(peers_gate(members->peers)->doorway, kind, members->view->members[slot].id, members->now_ms));
     *answer = ordered(members, text);
     return ERR_OK;
 }
 
 enum err members_evict(struct members *members, const char *words, json_t **answer)
 {
-    return order(members, words, WIRE_WISH_EVICT,
-                 "the voters are asked to go on without it; its key stays on the roster, so it comes back by itself once "
-                 "it has caught up",
-                 answer);
+    return order(
+        members, words, WIRE_WISH_EVICT,
+        "the voters are asked to go on without it; its key stays on the roster, so it comes back by itself once "
+        "it has caught up",
+        answer);
 }
 
 enum err members_revoke(struct members *members, const char *words, json_t **answer)
@@ -169,8 +171,9 @@ static enum err check_others(const struct members *members)
     for (uint32_t i = 0; i < view->count; i++)
         if (i != view->self && view->members[i].used && view->members[i].voter)
             return ERR_OK;
-    return err_set(ERR_STATE, "no other island votes, so that the run would end with this one: invite another first; to "
-                              "stop training here, dilococtl leave");
+    return err_set(ERR_STATE,
+                   "no other island votes, so that the run would end with this one: invite another first; to "
+                   "stop training here, dilococtl leave");
 }
 
 static enum err leave(struct members *members, bool now)
@@ -190,23 +193,24 @@ enum err members_drain(struct members *members, const char *words, json_t **answ
     TRY(check_others(members));
     TRY(leave(members, now));
     members->draining = true;
-    *answer = ordered(members, trains(members) ? "the trainer's last contributions are counted, then this island leaves "
-                                                 "the run"
-                                               : "this island leaves the run");
+    *answer =
+        ordered(members, trains(members) ? "the trainer's last contributions are counted, then this island leaves "
+                                           "the run"
+                                         : "this island leaves the run");
     return ERR_OK;
 }
 
 void members_return(struct members *members)
 {
     members->draining = false;
-    if (peers_draining(members->peers))
-        peers_drain(members->peers, false);
+    if (peers_gate(members->peers)->draining)
+        gate_drain(peers_gate(members->peers), false);
 }
 
 void members_run(struct members *members)
 {
-    if (!members->draining || trains(members) || peers_draining(members->peers))
+    if (!members->draining || trains(members) || peers_gate(members->peers)->draining)
         return;
     log_info("this island leaves the run: the others take over what it owns");
-    peers_drain(members->peers, true);
+    gate_drain(peers_gate(members->peers), true);
 }

@@ -12,9 +12,10 @@
 /* What is most likely to be changed one day; dilocod --print-config shows the others. */
 static const char *const keys[] = {
     "island.joined", /* first: left out where an island begins a run */
-    "island.name",    "island.run",          "island.key",      "island.state",     "island.sockets", "net.listen",
-    "island.owner",   "net.address",         "net.uplink",      "net.rate_limit",   "worker.program",  "worker.autostart", "worker.data",    "worker.stream",
-    "worker.threads", "storage.ledger_keep", "peer.public_key", "peer.address",     "peer.uplink",    NULL,
+    "island.name",         "island.run",       "island.key",   "island.state",  "island.sockets",
+    "net.listen",          "island.owner",     "net.address",  "net.uplink",    "net.rate_limit",
+    "worker.program",      "worker.autostart", "worker.data",  "worker.stream", "worker.threads",
+    "storage.ledger_keep", "peer.public_key",  "peer.address", "peer.uplink",   NULL,
 };
 
 static const char conf_head[] =
@@ -25,8 +26,8 @@ static const char conf_head[] =
     "%s\n";
 static const char conf_joined[] =
     "#\n"
-    "# The [peer] section is the island that invited this one: where it was reached. Who else takes part, the run's own\n"
-    "# record says, which the daemon keeps in its state folder.\n";
+    "# The [peer] section is the island that invited this one: where it was reached. Who else takes part, the\n"
+    "# run's own record says, which the daemon keeps in its state folder.\n";
 
 static const char run_head[] =
     "# run.ini: a run spec: what all islands of a run have alike. This one is a sample: a small "
@@ -53,8 +54,8 @@ static enum err write_minimum(const struct ctl_draft *draft, char **text)
                        "[island]\nname = %s\nrun = run.ini\nkey = island.key\nstate = %s\nsockets = %s\nowner = %s\n%s"
                        "[net]\nlisten = %s\naddress = %s\nuplink = %s\n[worker]\ndata = %s\n%s",
                        draft->name, draft->state, draft->sockets, draft->owner != NULL ? draft->owner : "auto",
-                       joined != NULL ? joined : "", draft->listen, draft->address != NULL ? draft->address : "", uplink,
-                       draft->data, peer != NULL ? peer : ""));
+                       joined != NULL ? joined : "", draft->listen, draft->address != NULL ? draft->address : "",
+                       uplink, draft->data, peer != NULL ? peer : ""));
 out:
     mem_free(joined);
     mem_free(peer);

@@ -150,10 +150,11 @@ static enum err check_asked(const struct home *home, const struct ctl_init *init
     if (joins && !in_a_run(home)) /* it was reset; its settings are put aside */
         return ERR_OK;
     if (joins)
-        return err_set(ERR_STATE,
-                       "%s: an island is here already, of a run of its own; to leave that and join another: dilococtl%s%s "
-                       "stop, then reset, then join; or join in another folder with --home",
-                       home->conf, home->folder != NULL ? " --home " : "", home->folder != NULL ? home->folder : "");
+        return err_set(
+            ERR_STATE,
+            "%s: an island is here already, of a run of its own; to leave that and join another: dilococtl%s%s "
+            "stop, then reset, then join; or join in another folder with --home",
+            home->conf, home->folder != NULL ? " --home " : "", home->folder != NULL ? home->folder : "");
     return err_set(
         ERR_STATE,
         "%s: an island is here already; dilococtl%s%s start starts it; for another, name another folder with "
@@ -460,10 +461,10 @@ static enum err say(const struct maker *maker)
     } else {
         printf("Island %s is made:\n  %s\n  %s%s\n  %s%s\n  %s/\n", init->name, home->conf, home->key,
                maker->key_was_there ? " (was there)" : "", home->run,
-               maker->run_was_there ? " (was there)"
+               maker->run_was_there  ? " (was there)"
                : init->enrol != NULL ? " (the run's)"
-               : init->run != NULL  ? ""
-                                    : " (a sample)",
+               : init->run != NULL   ? ""
+                                     : " (a sample)",
                home->state);
         printf("It %s%s. Its public key is %s\n", maker->listen[0] != '\0' ? "listens on " : "does not listen",
                maker->listen, maker->ident.public_text);

@@ -169,8 +169,9 @@ enum err ctl_join(const struct home *home, struct ctl_join *join)
 {
     struct task task = {.join = join};
     if (join->witness)
-        return err_set(ERR_ARG, "--witness: this version has no witnesses; join as an island that trains, with --owner no "
-                                "if it is to own nothing");
+        return err_set(ERR_ARG,
+                       "--witness: this version has no witnesses; join as an island that trains, with --owner no "
+                       "if it is to own nothing");
     if (join->init.name != NULL && !wire_name_good(join->init.name))
         return err_set(ERR_ARG, "--name %s: an island's name is 1 to %d letters, digits, '-' or '_'", join->init.name,
                        WIRE_NAME_BYTES - 1);

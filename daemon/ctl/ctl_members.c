@@ -160,7 +160,8 @@ static bool says(const json_t *peers, const char *name, const char *role, json_i
     if (role == NULL)
         return row == NULL;
     bool changed = ctl_integer(peers, "epoch") > before || name == NULL;
-    return row != NULL && changed && (strcmp(ctl_text(row, "role"), role) == 0 || strcmp(ctl_text(row, "role"), "away") == 0);
+    return row != NULL && changed &&
+           (strcmp(ctl_text(row, "role"), role) == 0 || strcmp(ctl_text(row, "role"), "away") == 0);
 }
 
 static uint32_t voters_heard(const json_t *peers, uint32_t *voters)
@@ -182,7 +183,8 @@ static enum err too_long(const struct ctl_members *ctl, const json_t *peers)
 {
     uint32_t voters, up = voters_heard(peers, &voters);
     return err_set(ERR_AGAIN,
-                   "not decided after %" PRIu32 " s: it takes %" PRIu32 " of the %" PRIu32 " islands that vote, and %" PRIu32
+                   "not decided after %" PRIu32 " s: it takes %" PRIu32 " of the %" PRIu32
+                   " islands that vote, and %" PRIu32
                    " of them are heard here (epoch %lld); it stays asked, and dilococtl peers shows when it is decided",
                    ctl->patience_s, voters / 2 + 1, voters, up, (long long)ctl_integer(peers, "epoch"));
 }

@@ -1,6 +1,6 @@
 /*
- * ctl_members: invitations, and members that leave or are sent away: asks the daemon, and waits until a view record says
- * what was asked. Blocking; what came of it is said on standard output.
+ * ctl_members: invitations, and members that leave or are sent away: asks the daemon, and waits until a view record
+ * says what was asked. Blocking; what came of it is said on standard output.
  */
 #ifndef DAEMON_CTL_CTL_MEMBERS_H
 #define DAEMON_CTL_CTL_MEMBERS_H

@@ -24,7 +24,8 @@ static enum err check_stopped(const struct home *home, const char *socket)
     if (home->folder != NULL)
         TRY(home_holder(home, &pid));
     if (pid > 0)
-        return err_set(ERR_STATE, "dilocod runs here (pid %d); stop it first: dilococtl --home %s stop", pid, home->folder);
+        return err_set(ERR_STATE, "dilocod runs here (pid %d); stop it first: dilococtl --home %s stop", pid,
+                       home->folder);
     if (ctl_ask(socket, "status", &answer) != ERR_OK)
         return ERR_OK;
     json_decref(answer);
@@ -90,11 +91,13 @@ static enum err say(const struct dconf *conf, const char *aside, bool json)
     if (json)
         printf("{\"ok\":\"reset\",\"moved_to\":\"%s\"}\n", aside);
     else
-        printf("What this island kept of its run is in %s now; its key and its configuration are as they were.\nNext: %s\n",
+        printf("What this island kept of its run is in %s now; its key and its configuration are as they "
+               "were.\nNext: %s\n",
                aside,
-               conf->joined[0] != '\0' ? "dilococtl join TOKEN --name NAME --data FILE, with a new invitation"
-                                       : "dilococtl start begins a run anew; dilococtl join TOKEN --name NAME --data FILE "
-                                         "joins one");
+               conf->joined[0] != '\0'
+                   ? "dilococtl join TOKEN --name NAME --data FILE, with a new invitation"
+                   : "dilococtl start begins a run anew; dilococtl join TOKEN --name NAME --data FILE "
+                     "joins one");
     return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
 }
 

@@ -1,6 +1,6 @@
 /*
- * ctl_reset: an island forgets its run: what it keeps of it is moved aside, so that it can begin or join another. Key and
- * configuration stay. Blocking; what was done is said on standard output.
+ * ctl_reset: an island forgets its run: what it keeps of it is moved aside, so that it can begin or join another. Key
+ * and configuration stay. Blocking; what was done is said on standard output.
  */
 #ifndef DAEMON_CTL_CTL_RESET_H
 #define DAEMON_CTL_CTL_RESET_H

@@ -3,8 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, bool draining,
-                struct wire_message *out)
+void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, bool draining, struct wire_message *out)
 {
     struct wire_hello *hello = &out->hello;
     out->type = WIRE_HELLO;

@@ -457,7 +457,7 @@ void council_rivals(struct council *council, uint32_t owner, uint32_t fragment, 
     if (slot == view->self)
         return;
     council->seats.seat[slot].broke_word = true;
-    if (council_wish(council, WIRE_WISH_EVICT, owner, 0) != ERR_OK)
+    if (council_wish(council, WIRE_WISH_EVICT, owner, last(council)->epoch) != ERR_OK)
         log_error("island %s cannot be evicted: %s", view->members[slot].name, err_text());
 }
 

@@ -67,7 +67,8 @@ static enum err put_aside(const struct doorway *doorway)
     char *aside;
     TRY(mem_printf(&aside, "%s.damaged", doorway->path));
     log_error("%s: %s", doorway->path, err_text());
-    enum err err = rename(doorway->path, aside) == 0 ? ERR_OK : err_set_errno(ERR_IO, "%s: cannot rename", doorway->path);
+    enum err err =
+        rename(doorway->path, aside) == 0 ? ERR_OK : err_set_errno(ERR_IO, "%s: cannot rename", doorway->path);
     mem_free(aside);
     return err;
 }
@@ -298,9 +299,7 @@ static void reopen(struct doorway *doorway, const struct digest *invitation)
 
 static struct record_member member_of(const struct wire_enrol *enrol)
 {
-    struct record_member as = {.uplink = enrol->uplink,
-                               .role = RECORD_OBSERVER,
-                               .owner_wish = enrol->owner_wish};
+    struct record_member as = {.uplink = enrol->uplink, .role = RECORD_OBSERVER, .owner_wish = enrol->owner_wish};
     memcpy(as.name, enrol->name, sizeof as.name);
     memcpy(as.address, enrol->address, sizeof as.address);
     memcpy(as.key, enrol->key, sizeof as.key);
@@ -339,11 +338,8 @@ static enum err let_in(struct doorway *doorway, const struct link_guest *guest, 
     struct arrival *arrival = arrival_of(doorway, &enrol->invitation);
     if (!arrival->used)
         log_info("guest %s has redeemed an invitation; the voters are asked to put it on the roster", as.name);
-    *arrival = (struct arrival){.used = true,
-                                .connection = guest->connection,
-                                .invitation = enrol->invitation,
-                                .as = as,
-                                .told_ms = now_ms};
+    *arrival = (struct arrival){
+        .used = true, .connection = guest->connection, .invitation = enrol->invitation, .as = as, .told_ms = now_ms};
     return ERR_OK;
 }
 

@@ -7,8 +7,8 @@
  * decided record has it on the roster, with that record as it was decided, or with the reason why not; asked again by
  * the same key, the answer is the same. What was asked is told the voters again until a record says it.
  *
- * Only the loop's thread; it blocks for a write of the table. Times: `now_ms` of env_mono_ms(), `wall_s` in seconds since
- * 1970. What guests say is input from strangers that hold a token.
+ * Only the loop's thread; it blocks for a write of the table. Times: `now_ms` of env_mono_ms(), `wall_s` in seconds
+ * since 1970. What guests say is input from strangers that hold a token.
  */
 #ifndef DAEMON_PEERS_DOORWAY_H
 #define DAEMON_PEERS_DOORWAY_H

@@ -4,12 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/peers/beat.h"
 #include "daemon/peers/council.h"
-#include "daemon/peers/doorway.h"
+#include "daemon/peers/gate.h"
 #include "daemon/peers/impostors.h"
 #include "daemon/peers/objects.h"
 #include "daemon/peers/pulse.h"
@@ -52,10 +51,9 @@ struct peers {
     struct link *link;
     struct objects *objects;
     struct council *council;
+    struct gate gate;
     struct vouches *vouches; /* NULL: the plan is not known yet */
-    struct doorway *doorway;
-    bool draining;      /* we are leaving the run, or have left it */
-    struct peer *peers; /* [room], by slot */
+    struct peer *peers;      /* [room], by slot */
     uint32_t room;
     struct bitset silent; /* not heard for as long as the configuration allows */
     uint64_t pause_ms;    /* between heartbeats */
@@ -147,41 +145,6 @@ static enum err open_council(struct peers *peers)
     return council_new(&conf, peers->now_ms, &peers->council);
 }
 
-static enum err enrol(void *user, const struct record_member *as)
-{
-    struct peers *peers = user;
-    return council_enrol(peers->council, as);
-}
-
-static enum err wish(void *user, uint32_t kind, uint32_t id, uint64_t number)
-{
-    struct peers *peers = user;
-    return council_wish(peers->council, kind, id, number);
-}
-
-static enum err open_doorway(struct peers *peers)
-{
-    struct doorway_conf conf = {.folder = peers->conf.conf->state_folder,
-                                .spec = peers->conf.spec,
-                                .ident = peers->conf.ident,
-                                .chain = peers->conf.chain,
-                                .link = peers->link,
-                                .enrol = enrol,
-                                .wish = wish,
-                                .user = peers};
-    return doorway_new(&conf, peers->now_ms, env_wall_ms() / 1000, &peers->doorway);
-}
-
-/* What others learn by our greeting. */
-static void say_of_ourselves(struct peers *peers)
-{
-    struct council_said said = {.address = dconf_address(peers->conf.conf),
-                                .uplink = peers->conf.conf->uplink,
-                                .owner_wish = (uint8_t)peers->conf.conf->owner,
-                                .draining = peers->draining};
-    council_said(peers->council, self_of(peers), &said);
-}
-
 enum err peers_new(const struct peers_conf *conf, struct peers **out)
 {
     enum err err;
@@ -196,8 +159,7 @@ enum err peers_new(const struct peers_conf *conf, struct peers **out)
     TRY_OUT(open_links(peers));
     TRY_OUT(objects_new(conf, peers->link, &peers->objects));
     TRY_OUT(open_council(peers));
-    TRY_OUT(open_doorway(peers));
-    say_of_ourselves(peers);
+    TRY_OUT(gate_open(&peers->conf, peers->link, peers->council, peers->now_ms, &peers->gate));
 out:
     if (err != ERR_OK)
         peers_free(peers);
@@ -210,7 +172,7 @@ void peers_free(struct peers *peers)
 {
     if (peers == NULL)
         return;
-    doorway_free(peers->doorway);
+    gate_close(&peers->gate);
     council_free(peers->council);
     objects_free(peers->objects);
     vouches_free(peers->vouches);
@@ -243,7 +205,7 @@ static void say(struct peers *peers, uint32_t i)
 
 static void send_hello(struct peers *peers, uint32_t i)
 {
-    beat_hello(&peers->conf, &peers->plan, peers->draining, &peers->out);
+    beat_hello(&peers->conf, &peers->plan, peers->gate.draining, &peers->out);
     say(peers, i);
     peers->peers[i].hello_ms = peers->now_ms + HELLO_AGAIN_MS;
 }
@@ -360,32 +322,13 @@ enum err peers_begin_epoch(struct peers *peers)
     if (peers->vouches != NULL)
         vouches_begin_epoch(peers->vouches);
     TRY(council_begin(peers->council, peers->now_ms));
-    doorway_begin(peers->doorway);
+    doorway_begin(peers->gate.doorway);
     return ERR_OK;
 }
 
-void peers_drain(struct peers *peers, bool draining)
+struct gate *peers_gate(struct peers *peers)
 {
-    peers->draining = draining;
-    say_of_ourselves(peers);
-    for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i) && peers->peers[i].greeted)
-            send_hello(peers, i);
-}
-
-bool peers_draining(const struct peers *peers)
-{
-    return peers->draining;
-}
-
-struct doorway *peers_doorway(const struct peers *peers)
-{
-    return peers->doorway;
-}
-
-unsigned peers_port(const struct peers *peers)
-{
-    return link_port(peers->link);
+    return &peers->gate;
 }
 
 struct council *peers_council(const struct peers *peers)
@@ -396,13 +339,9 @@ struct council *peers_council(const struct peers *peers)
 static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *hello)
 {
     struct peer *peer = &peers->peers[i];
-    struct council_said said = {.address = hello->address,
-                                .uplink = hello->uplink,
-                                .owner_wish = hello->owner_wish,
-                                .draining = hello->draining};
     if (refuse(peers, i, beat_misfit(&peers->conf, &peers->plan, i, hello)))
         return;
-    council_said(peers->council, i, &said);
+    gate_said(&peers->gate, i, hello);
     bool restarted = peer->session != hello->session;
     twins_note(&peer->twins, name_of(peers, i), hello->session, peers->now_ms);
     bool was_up = peer->up && peer->greeted, again = peer->greeted;
@@ -583,7 +522,7 @@ void peers_flush(struct peers *peers, uint64_t now_ms)
             if (is_other(peers, i) && peers->peers[i].greeted)
                 send_heartbeat(peers, i);
     }
-    doorway_look(peers->doorway, now_ms, env_wall_ms() / 1000);
+    gate_look(&peers->gate, now_ms);
     objects_flush(peers->objects, now_ms);
 }
 
@@ -636,7 +575,10 @@ void peers_tick(struct peers *peers, uint64_t now_ms)
         if (is_other(peers, i))
             look_after(peers, i);
     want_plan(peers);
-    doorway_tick(peers->doorway, now_ms, env_wall_ms() / 1000);
+    bool news = gate_tick(&peers->gate, now_ms);
+    for (uint32_t i = 0; i < members_of(peers) && news; i++)
+        if (is_other(peers, i) && peers->peers[i].greeted)
+            send_hello(peers, i);
     council_tick(peers->council, &peers->silent, now_ms);
 }
 

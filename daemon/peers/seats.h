@@ -28,10 +28,10 @@ struct seat {
     uint64_t epoch;            /* of its last heartbeat */
     bool said;                 /* these three are its own words */
     char address[RECORD_ADDRESS_BYTES];
-    uint64_t uplink;           /* bit/s; 0: as the record says */
-    uint8_t owner_wish;        /* enum record_wish */
-    bool holds;                /* it has said in this process that it holds a result */
-    struct bitset silent;      /* whom it does not hear */
+    uint64_t uplink;      /* bit/s; 0: as the record says */
+    uint8_t owner_wish;   /* enum record_wish */
+    bool holds;           /* it has said in this process that it holds a result */
+    struct bitset silent; /* whom it does not hear */
 };
 
 struct seats {

@@ -113,8 +113,8 @@ static struct muster_wish wish_of(const struct seats *seats, const struct record
     return wish;
 }
 
-enum err wishes_gather(const struct wishes *wishes, const struct seats *seats, bool said,
-                       struct muster_wish **out, uint32_t *count)
+enum err wishes_gather(const struct wishes *wishes, const struct seats *seats, bool said, struct muster_wish **out,
+                       uint32_t *count)
 {
     const struct record *record = chain_last(seats->chain);
     TRY(mem_new((size_t)record->members_count + wishes->enrol_count, sizeof **out, "wishes", out));

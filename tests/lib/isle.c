@@ -265,8 +265,7 @@ struct peers_plan isle_peers_plan(const struct isle *isle)
 void isle_know_plan(struct isle *isle)
 {
     isle_make_plan(isle);
-    struct trainer_plan trainer = {
-        .plan = isle->plan, .replica = isle->replica, .sync = isle->sync};
+    struct trainer_plan trainer = {.plan = isle->plan, .replica = isle->replica, .sync = isle->sync};
     struct peers_plan peers = isle_peers_plan(isle);
     trainer_plan_known(isle->trainer, &trainer);
     assert_ok(peers_plan_known(isle->peers, &peers));

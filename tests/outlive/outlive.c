@@ -2,8 +2,8 @@
  * outlive: a run outlives an island: three islands on this machine, by the commands of README; one is killed for good
  * while the run goes on, and comes back with its state folder emptied.
  *
- * Shows each command, looks at what the others do meanwhile, and writes build/outlive/summary.json. Exit status 1 if the
- * run does not go on, or the islands do not end with the same anchors, bit for bit.
+ * Shows each command, looks at what the others do meanwhile, and writes build/outlive/summary.json. Exit status 1 if
+ * the run does not go on, or the islands do not end with the same anchors, bit for bit.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -91,8 +91,8 @@ static enum err make_first(void)
 {
     struct island *island = &outlive.island[0];
     show("dilococtl --home paris init --name paris --data TEXT --run RUN");
-    if (HOMES_RUN(island->home, "init", "--name", island->name, "--data", outlive.data, "--run", outlive.run, "--listen",
-                  island->listen) != 0)
+    if (HOMES_RUN(island->home, "init", "--name", island->name, "--data", outlive.data, "--run", outlive.run,
+                  "--listen", island->listen) != 0)
         return broken("the first island cannot be made");
     return homes_wait_versions(island->home, 3, PATIENCE_S) ? ERR_OK : broken("the first island does not train");
 }

@@ -248,6 +248,10 @@ static void decisions_and_wishes_are_checked(void **state)
     REFUSED(wish, "kind 5 about member 1 with number 3", (m.wish.kind = WIRE_WISH_OWN, m.wish.number = 3));
     REFUSED(wish, "kind 7 about member 0 with number 2",
             (m.wish.kind = WIRE_WISH_PAUSE, m.wish.id = 0, m.wish.number = 2));
+    struct record_member bad = {.name = "no name", .uplink = 5, .role = RECORD_OBSERVER};
+    REFUSED(wish, "kind 8 without a newcomer", (m.wish.kind = WIRE_WISH_ENROL, m.wish.id = 0));
+    REFUSED(wish, "kind 1 with a newcomer", m.wish.member = &bad);
+    REFUSED(wish, "that no record can hold", (m.wish.kind = WIRE_WISH_ENROL, m.wish.id = 0, m.wish.member = &bad));
     struct wire_epoch back;
     assert_fails(ERR_PROTO, "type 8 is none", wire_epoch_unpack(8, record_bytes, 1, &back));
     assert_fails(ERR_PROTO, "type 17 is none", wire_epoch_unpack(17, record_bytes, 1, &back));

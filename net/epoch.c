@@ -165,7 +165,7 @@ static enum err on_prepare(struct epoch *epoch, const struct epoch_event *event,
 {
     const struct epoch_message *m = event->message;
     if (m->ballot == 0 || epoch_ballot_id(m->ballot) != event->from || voter_of(epoch, event->from) == NULL)
-        return ERR_OK; /* a ballot belongs to the voter whose id is in it */
+        return ERR_OK;                    /* a ballot belongs to the voter whose id is in it */
     if (!epoch->recovering || m->recover) /* who proposes without us waits for our voice */
         give_way(epoch, m->ballot, now_ms);
     else if (m->ballot > epoch->seen)

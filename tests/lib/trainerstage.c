@@ -24,8 +24,7 @@ static void *values_of(const struct stage *stage, uint32_t f, size_t *bytes)
 
 static void tell_plan(struct stage *stage)
 {
-    struct trainer_plan plan = {
-        .plan = stage->run.plan, .replica = stage->run.replica, .sync = stage->run.sync};
+    struct trainer_plan plan = {.plan = stage->run.plan, .replica = stage->run.replica, .sync = stage->run.sync};
     trainer_plan_known(stage->trainer, &plan);
 }
 

@@ -295,11 +295,8 @@ static bool find_result(struct ledger *ledger, uint32_t f, uint64_t version, uin
         return false;
     for (uint32_t p = 0; p < commit.parts_count; p++) {
         const struct ledger_part *part = &commit.parts[p];
-        struct ledger_key key = {.fragment = f,
-                                 .owner = part->owner,
-                                 .version = version,
-                                 .epoch = part->epoch,
-                                 .digest = part->digest};
+        struct ledger_key key = {
+            .fragment = f, .owner = part->owner, .version = version, .epoch = part->epoch, .digest = part->digest};
         assert_ok(result_open(ledger, &key, result));
         if ((result->what.shards >> shard & 1) != 0)
             return true;

@@ -94,7 +94,8 @@ static void assert_goes_on_and_says(const char *difference)
     end_daemon();
 }
 
-/* The roster is the record's, once anything was made under it: another list of islands changes nothing, and is named. */
+/* The roster is the record's, once anything was made under it: another list of islands changes nothing, and is named.
+ */
 static void once_something_was_saved_its_record_rules(void **state)
 {
     (void)state;

@@ -77,7 +77,7 @@ void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct reco
     }
     wishes->enrol_count = kept;
     for (uint32_t i = 0; i < seats->view->count; i++)
-        seats->seat[i].evict = false; /* whoever was may come back from now on */
+        seats->seat[i].evict &= seats->seat[i].broke_word; /* whoever else was may come back from now on */
     if (record->steps == wishes->steps)
         wishes->steps = 0;
 }

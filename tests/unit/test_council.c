@@ -371,7 +371,7 @@ static void what_one_island_wishes_all_decide(void **state)
     assert_ok(council_wish(council, WIRE_WISH_EVICT, C, 2));
     pass_until_epoch(A, 3);
     assert_int_equal(member(A, C)->role, RECORD_AWAY);
-    pass_until_epoch(B, 3);
+    pass(LONG_MS);
     assert_ok(council_wish(council, WIRE_WISH_EVICT, A, 2)); /* of an epoch that is over */
     pass(LONG_MS);
     assert_int_equal(member(B, A)->role, RECORD_OWNER);

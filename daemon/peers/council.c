@@ -477,7 +477,9 @@ void council_said(struct council *council, uint32_t member, const struct council
     memset(seat->address + strlen(seat->address), 0, sizeof seat->address - strlen(seat->address));
     seat->uplink = said->uplink;
     seat->owner_wish = said->owner_wish;
-    seat->drain = said->draining;
+    if (seat->drains != said->draining) /* else what others wish of it stands */
+        seat->drain = said->draining;
+    seat->drains = said->draining;
 }
 
 /* ---- epochs ---- */

@@ -26,6 +26,7 @@ struct seat {
     uint64_t doubt_ms;         /* since when it says that its disk is in doubt; 0: it does not */
     uint64_t incarnation;      /* as it says; 0: it has not */
     uint64_t epoch;            /* of its last heartbeat */
+    bool drains;               /* as it said last */
     bool said;                 /* these three are its own words */
     char address[RECORD_ADDRESS_BYTES];
     uint64_t uplink;      /* bit/s; 0: as the record says */

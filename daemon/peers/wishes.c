@@ -76,8 +76,10 @@ void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct reco
             wishes->enrol[kept++] = wishes->enrol[k];
     }
     wishes->enrol_count = kept;
-    for (uint32_t i = 0; i < seats->view->count; i++)
-        seats->seat[i].evict = false; /* whoever was may come back from now on */
+    for (uint32_t i = 0; i < seats->view->count; i++) {
+        struct seat *seat = &seats->seat[i]; /* whoever would come back may do so from now on */
+        seat->evict = seat->evict && (seat->broke_word || seat->drain);
+    }
     if (record->steps == wishes->steps)
         wishes->steps = 0;
 }

@@ -34,7 +34,7 @@ ERR_MUST_CHECK enum err charter_open(const struct dconf *conf, const struct iden
 void charter_close(struct charter *charter);
 
 /* The next record, decided: chain and view go over to it, and the log says who is lost and who came. The record is
- * taken over. ERR_STATE: we are not on the roster any more. */
+ * taken over. ERR_STATE: we are not on its roster; then all is as before. */
 ERR_MUST_CHECK enum err charter_adopt(struct charter *charter, struct record *record, const struct digest *digest,
                                       struct view_changes *changes);
 

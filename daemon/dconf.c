@@ -12,6 +12,9 @@
 
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL};
 
+static const char *const owner_wishes[] = {
+    [RECORD_OWNER_AUTO] = "auto", [RECORD_OWNER_YES] = "yes", [RECORD_OWNER_NO] = "no", NULL};
+
 #define AT(field) offsetof(struct dconf, field)
 #define PEER_AT(field) offsetof(struct dconf_peer, field)
 
@@ -26,10 +29,18 @@ static const struct conf_key keys[] = {
      "Folder for ledger, checkpoints and anchors. Needs about 12 bytes per parameter and the ledger's keep."},
     {"island", "sockets", CONF_PATH, AT(run_folder), "/run/diloco", 0, 0, NULL, NULL,
      "Folder for the two Unix sockets: control.sock for dilococtl, worker.sock for trainers."},
+    {"island", "joined", CONF_PATH, AT(joined), "", 0, 0, NULL, NULL,
+     "File with the view record by which this island joined its run: where the state folder has none, it begins from "
+     "that one, and asks the others for those since. dilococtl join writes it."},
+    {"island", "owner", CONF_ENUM, AT(owner), "auto", 0, 0, owner_wishes, NULL,
+     "Whether this island is to own shards, which it averages and votes with. auto: as the run decides; no: it only "
+     "contributes, and comes and goes without notice."},
     {"island", "log", CONF_ENUM, AT(log_level), "info", 0, 0, log_levels, NULL, "How much to log."},
 
     {"net", "listen", CONF_STRING, AT(listen), "*:7600", 0, 0, NULL, NULL,
      "host:port to listen on; * is every interface. Empty: only dial out; peers with an address are then needed."},
+    {"net", "address", CONF_STRING, AT(address), "", 0, 0, NULL, NULL,
+     "host:port where the other islands reach this one. Empty: what `listen` says, where that names a host."},
     {"net", "uplink", CONF_RATE, AT(uplink), "1Gbit", 1e3, 1e13, NULL, "bit/s",
      "Speed of this island's uplink. Shards are shared out in proportion, so the figure must be the same in the other "
      "islands' [peer] sections."},
@@ -118,6 +129,17 @@ bool dconf_address_good(const char *text, long port_min)
     return colon != NULL && colon > text && end > colon + 1 && *end == '\0' && port >= port_min && port <= UINT16_MAX;
 }
 
+const char *dconf_address(const struct dconf *conf)
+{
+    static const char *const everywhere[] = {"*:", "0.0.0.0:", "[::]:"};
+    if (conf->address[0] != '\0')
+        return conf->address;
+    for (size_t i = 0; i < sizeof everywhere / sizeof everywhere[0]; i++)
+        if (strncmp(conf->listen, everywhere[i], strlen(everywhere[i])) == 0)
+            return "";
+    return wire_address_good(conf->listen) ? conf->listen : "";
+}
+
 static enum err check_address(const char *path, const struct dconf_peer *peer)
 {
     if (peer->address[0] == '\0' || dconf_address_good(peer->address, 1))
@@ -156,6 +178,9 @@ static enum err check_self(const char *path, const struct dconf *conf)
     TRY(check_name(path, conf->name));
     if (conf->listen[0] != '\0' && !dconf_address_good(conf->listen, 0))
         return err_set(ERR_CONF, "%s: [net] listen: \"%s\" is not host:port, as in *:7600", path, conf->listen);
+    if (conf->address[0] != '\0' && !wire_address_good(conf->address))
+        return err_set(ERR_CONF, "%s: [net] address: \"%s\" is not host:port, as in oslo.example.org:7600", path,
+                       conf->address);
     TRY(mem_printf(&control, "%s/control.sock", conf->run_folder));
     enum err err = ipc_address(control, &address);
     mem_free(control);

@@ -23,7 +23,7 @@ struct dconf_peer {
 };
 
 struct dconf {
-    char *name, *run_path, *state_folder, *run_folder, *key_path, *listen;
+    char *name, *run_path, *state_folder, *run_folder, *key_path, *listen, *address, *joined;
     uint64_t uplink;
     uint64_t rate_limit, window, away_ms;
     bool compress_auto;
@@ -36,6 +36,7 @@ struct dconf {
 
     uint64_t checkpoint_ms, ledger_keep, ledger_segment;
     int log_level;
+    int owner; /* enum record_wish */
 
     void *peers; /* struct dconf_peer */
     size_t peers_count;
@@ -49,6 +50,10 @@ bool dconf_name_good(const char *name);
 
 /* "host:port" with a port from `port_min` on, as "oslo.example.org:7600" or "*:7600". */
 bool dconf_address_good(const char *text, long port_min);
+
+/* Where it says that others reach this island: [net] address, or `listen` where that names a host and a port; "": it
+ * does not say. Borrowed. */
+const char *dconf_address(const struct dconf *conf);
 
 /* Reads and checks; ERR_CONF names file, line, key and remedy. Free with conf_deinit(&dconf_schema, ...). */
 ERR_MUST_CHECK enum err dconf_load(const char *path, const struct conf_override *overrides, size_t overrides_count,

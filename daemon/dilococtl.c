@@ -19,8 +19,11 @@
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/ctl/ctl_home.h"
 #include "daemon/ctl/ctl_init.h"
+#include "daemon/ctl/ctl_join.h"
+#include "daemon/ctl/ctl_members.h"
 #include "daemon/ctl/ctl_plan.h"
 #include "daemon/ctl/ctl_print.h"
+#include "daemon/ctl/ctl_reset.h"
 #include "daemon/ctl/ctl_service.h"
 #include "daemon/dconf.h"
 #include "daemon/home.h"
@@ -32,11 +35,13 @@ enum verdict { GOOD, DEGRADED, UNREACHABLE };
 struct arguments {
     const char *home_option, *socket, *config;
     struct home home;
-    bool json, no_wait, no_start, now, check, follow, help, version;
+    bool json, no_wait, no_start, now, check, follow, help, version, list, witness;
     enum verdict verdict; /* of status --check */
     uint64_t interval_ms;
     struct ctl_plan plan;
     struct ctl_init init;
+    const char *expires, *note, *revoke, *owner;
+    uint64_t wait_s;
     struct args_list rest;
     char socket_path[512];
 };
@@ -218,8 +223,14 @@ static enum err order(struct arguments *a, const char *request)
     return ERR_OK;
 }
 
+static enum err join_run(struct arguments *a);
+static enum err find_daemon(struct arguments *a);
+
 static enum err run_join(struct arguments *a)
 {
+    if (a->rest.count > 1)
+        return join_run(a);
+    TRY(find_daemon(a));
     TRY(order(a, "join"));
     return a->no_wait ? ERR_OK : wait_for_trainer(a, "training", "finished");
 }
@@ -315,6 +326,12 @@ static enum err find_socket(struct arguments *a)
     return ERR_OK;
 }
 
+static enum err find_daemon(struct arguments *a)
+{
+    TRY(check_island(&a->home));
+    return find_socket(a);
+}
+
 static struct ctl_home in_home(const struct arguments *a)
 {
     return (struct ctl_home){.home = &a->home, .socket = a->socket_path, .no_wait = a->no_wait, .json = a->json};
@@ -347,6 +364,13 @@ static enum err run_logs(struct arguments *a)
     return a->home.folder != NULL ? ctl_home_logs(&a->home, a->follow) : ctl_service_logs(ctl_service_mark, a->follow);
 }
 
+/* What begins the command to type next. */
+static void print_next(const struct arguments *a, const char *what)
+{
+    const char *folder = a->home.folder;
+    printf("dilococtl%s%s %s", folder != NULL ? " --home " : "", folder != NULL ? folder : "", what);
+}
+
 static enum err run_init(struct arguments *a)
 {
     const char *folder = a->home.folder;
@@ -358,10 +382,85 @@ static enum err run_init(struct arguments *a)
     enum err err = a->no_start ? ERR_OK : start(a, true);
     if (err != ERR_OK)
         return err_suffix(err, "the island is made, but does not run: correct its files, then dilococtl start");
-    if (!a->json)
-        printf("Next: dilococtl%s%s %s\n", folder != NULL ? " --home " : "", folder != NULL ? folder : "",
-               a->no_start ? "start" : "watch");
+    if (a->json)
+        return ERR_OK;
+    printf("Next: ");
+    print_next(a, a->no_start ? "start" : "watch");
+    printf(", and for another island: ");
+    print_next(a, "invite\n");
     return ERR_OK;
+}
+
+static enum err join_run(struct arguments *a)
+{
+    struct ctl_join join = {.token = a->rest.item[1], .owner = a->owner, .witness = a->witness, .init = a->init};
+    const char *folder = a->home.folder;
+    join.init.user = folder == NULL ? "diloco" : NULL;
+    join.init.json = a->json;
+    if (folder == NULL && !a->no_start) /* before anything is made */
+        TRY(ctl_service_check(ctl_service_mark));
+    TRY(ctl_join(&a->home, &join));
+    enum err err = a->no_start ? ERR_OK : start(a, true);
+    if (err != ERR_OK)
+        return err_suffix(err, "the island is on the run's roster, but does not run: correct its files, then dilococtl "
+                               "start");
+    if (a->json)
+        return ERR_OK;
+    printf("It fetches the run's state from the others and takes part by itself.\nNext: ");
+    print_next(a, a->no_start ? "start\n" : "watch\n");
+    return ERR_OK;
+}
+
+/* ---- members ---- */
+
+static struct ctl_members about_members(const struct arguments *a)
+{
+    return (struct ctl_members){.socket = a->socket_path,
+                                .expires = a->expires,
+                                .note = a->note,
+                                .address = a->init.address,
+                                .patience_s = (uint32_t)(a->wait_s < UINT32_MAX ? a->wait_s : UINT32_MAX),
+                                .no_wait = a->no_wait,
+                                .now = a->now,
+                                .json = a->json};
+}
+
+static enum err run_invite(struct arguments *a)
+{
+    struct ctl_members ctl = about_members(a);
+    if (a->revoke != NULL)
+        return ctl_members_uninvite(&ctl, a->revoke);
+    return a->list ? ctl_members_list(&ctl) : ctl_members_invite(&ctl);
+}
+
+static enum err run_drain(struct arguments *a)
+{
+    struct ctl_members ctl = about_members(a);
+    return ctl_members_drain(&ctl);
+}
+
+static enum err run_evict(struct arguments *a)
+{
+    struct ctl_members ctl = about_members(a);
+    if (a->rest.count < 2)
+        return err_set(ERR_ARG, "evict whom? dilococtl evict NAME, as dilococtl peers lists them");
+    return ctl_members_evict(&ctl, a->rest.item[1]);
+}
+
+static enum err run_revoke(struct arguments *a)
+{
+    struct ctl_members ctl = about_members(a);
+    if (a->rest.count < 2)
+        return err_set(ERR_ARG,
+                       "revoke whom? dilococtl revoke NAME, as dilococtl peers lists them; an invitation: dilococtl "
+                       "invite --revoke ID");
+    return ctl_members_revoke(&ctl, a->rest.item[1]);
+}
+
+static enum err run_reset(struct arguments *a)
+{
+    TRY(find_socket(a));
+    return ctl_reset(&a->home, a->socket_path, a->json);
 }
 
 /* ---- the command line ---- */
@@ -373,9 +472,18 @@ static const struct command commands[] = {
     {"logs", "logs", "print its log", run_logs, 1, ISLAND},
     {"keygen", "keygen FILE", "make this island's key; prints the section for the other islands", run_keygen, 2,
      NOTHING},
-    {"join", "join", "start training here", run_join, 1, DAEMON},
+    {"invite", "invite",
+     "make a token by which one more island joins this run; --list and --revoke those that are open", run_invite, 1,
+     DAEMON},
+    {"join", "join [TOKEN]", "with a token: make an island of the run that it invites to; else start training here",
+     run_join, 2, PLACE},
     {"leave", "leave", "finish the round, have the last contribution counted, stop training here", run_leave, 1,
      DAEMON},
+    {"drain", "drain", "leave, and have the others take over what this island owns", run_drain, 1, DAEMON},
+    {"evict", "evict NAME", "have the run go on without an island, until it has caught up again", run_evict, 2, DAEMON},
+    {"revoke", "revoke NAME", "take an island's key off the roster", run_revoke, 2, DAEMON},
+    {"reset", "reset", "forget the run: move aside what is kept of it; key and configuration stay", run_reset, 1,
+     ISLAND},
     {"status", "status", "how this island is doing, and what is wrong", run_status, 1, DAEMON},
     {"peers", "peers", "all islands: state, traffic, round trip", run_peers, 1, DAEMON},
     {"fragments", "fragments", "all fragments: version, state, what they wait for", run_fragments, 1, DAEMON},
@@ -423,6 +531,7 @@ static enum err run_command(struct arguments *a)
 static enum err run(int argc, char **argv, enum verdict *verdict)
 {
     struct arguments a = {.interval_ms = 1000,
+                          .wait_s = 30,
                           .plan = {.layers = 24, .islands = 2, .interval = 100, .overlap = 1, .rtt_ms = 50}};
     const struct args_option options[] = {
         {"home", ARGS_STRING, &a.home_option, "DIR",
@@ -431,19 +540,31 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"config", ARGS_STRING, &a.config, "FILE", "the daemon's configuration, to find the socket"},
         {"json", ARGS_FLAG, &a.json, NULL, "print JSON"},
         {"check", ARGS_FLAG, &a.check, NULL, "status: one line, and exit status 0 good, 1 degraded, 2 unreachable"},
-        {"now", ARGS_FLAG, &a.now, NULL, "leave: do not wait for the last contribution to be counted; it is given up"},
-        {"no-wait", ARGS_FLAG, &a.no_wait, NULL, "start, join, leave, save: do not wait for the outcome"},
+        {"now", ARGS_FLAG, &a.now, NULL,
+         "leave, drain: do not wait for the last contribution to be counted; it is given up"},
+        {"no-wait", ARGS_FLAG, &a.no_wait, NULL,
+         "start, join, leave, drain, evict, revoke, save: do not wait for the outcome"},
         {"follow", ARGS_FLAG, &a.follow, NULL, "logs: go on with what comes"},
         {"f", ARGS_FLAG, &a.follow, NULL, "the same"},
         {"interval", ARGS_U64, &a.interval_ms, "MS", "watch: milliseconds between screens (default 1000)"},
-        {"name", ARGS_STRING, &a.init.name, "NAME", "init: the island's name; keygen: for the printed section"},
-        {"data", ARGS_STRING, &a.init.data, "FILE", "init: the text to train on, or a pattern of files"},
+        {"name", ARGS_STRING, &a.init.name, "NAME", "init, join: the island's name; keygen: for the printed section"},
+        {"data", ARGS_STRING, &a.init.data, "FILE", "init, join: the text to train on, or a pattern of files"},
         {"run", ARGS_STRING, &a.init.run, "FILE", "init: run spec to copy (default a sample)"},
         {"listen", ARGS_STRING, &a.init.listen, "ADDR:PORT",
-         "init: where to listen (default *:7600; with --home, the first free port from 7600 on)"},
-        {"address", ARGS_STRING, &a.init.address, "HOST:PORT", "init: where the other islands reach this one"},
-        {"uplink", ARGS_STRING, &a.init.uplink, "RATE", "init: speed of this island's uplink (default 1Gbit)"},
-        {"no-start", ARGS_FLAG, &a.no_start, NULL, "init: only make it"},
+         "init, join: where to listen (default *:7600; with --home, the first free port from 7600 on)"},
+        {"address", ARGS_STRING, &a.init.address, "HOST:PORT",
+         "init, join: where the other islands reach this one; invite: where guests knock"},
+        {"uplink", ARGS_STRING, &a.init.uplink, "RATE", "init, join: speed of this island's uplink (default 1Gbit)"},
+        {"owner", ARGS_STRING, &a.owner, "WISH",
+         "join: auto, yes or no: whether it is to own shards and vote (default auto: as the run decides)"},
+        {"witness", ARGS_FLAG, &a.witness, NULL, "join: to vote and keep digests alone; not in this version"},
+        {"expires", ARGS_STRING, &a.expires, "TIME", "invite: how long the token is good for (default 24h)"},
+        {"note", ARGS_STRING, &a.note, "TEXT", "invite: for --list: whom it is for"},
+        {"list", ARGS_FLAG, &a.list, NULL, "invite: the invitations of this island"},
+        {"revoke", ARGS_STRING, &a.revoke, "ID", "invite: take one back, by the first digits of its id"},
+        {"wait", ARGS_U64, &a.wait_s, "SECONDS",
+         "drain, evict, revoke: how long to wait until the run has decided it (default 30)"},
+        {"no-start", ARGS_FLAG, &a.no_start, NULL, "init, join: only make it"},
         {"params", ARGS_REAL, &a.plan.params, "N", "plan: parameters of the model, as 1e9"},
         {"layers", ARGS_U64, &a.plan.layers, "N", "plan: its layers; three make a fragment (default 24)"},
         {"step-time", ARGS_REAL, &a.plan.step_s, "S", "plan: seconds one inner step takes"},

@@ -240,7 +240,10 @@ static void carry_report(struct engine *engine, const struct sync_action *action
 static void order_encode(struct engine *engine, uint32_t f, uint64_t version)
 {
     struct replica_snapshot snapshot;
-    if (trainer_snapshot(engine->trainer, f, &snapshot))
+    struct chain_part parts[CHAIN_PARTS_MAX];
+    /* Who has just joined may hold less than the oldest record it knows begins with: that round is over. */
+    bool known = parts_of(&engine->run.parts, f, version, parts) > 0;
+    if (known && trainer_snapshot(engine->trainer, f, &snapshot))
         rounds_encode(engine->run.rounds, f, version, &snapshot);
     else
         event_post_sync(engine->events, &(struct sync_event){.type = SYNC_EV_REFUSED, .fragment = f});

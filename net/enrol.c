@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/env.h"
 #include "common/mem.h"
@@ -10,7 +11,8 @@
 
 /* AGAIN: an answer may be lost with its connection, so the question is repeated. TURN: how long one address is tried
  * before the next one is, longer than a handshake that hangs; CONNECT: as long as there is no connection. */
-enum { AGAIN_MS = 2000, TURN_MS = 12000, CONNECT_MS = 3000, LOOK_MS = 50 };
+/* KNOCKS: so often all addresses are tried before those that do not admit us are believed. */
+enum { AGAIN_MS = 2000, TURN_MS = 12000, CONNECT_MS = 3000, LOOK_MS = 50, KNOCKS = 3, PAUSE_MS = 300 };
 
 /* What was heard at an address, from least to most: the most is told. */
 enum heard { HEARD_NOTHING, HEARD_CLOSED, HEARD_STRANGER, HEARD_UP, HEARDS };
@@ -169,7 +171,7 @@ static enum err try_address(struct ask *ask, uint32_t i)
             say(ask);
             say_ms = now_ms + AGAIN_MS;
         }
-        if (ask->heard[i] == HEARD_STRANGER && ask->conf->invite->addresses_count > 1)
+        if (ask->heard[i] == HEARD_STRANGER)
             leave_ms = 0;
         else if (ask->heard[i] != HEARD_NOTHING)
             leave_ms = begin_ms + TURN_MS;
@@ -194,6 +196,31 @@ static enum err nobody_answered(const struct ask *ask)
     return err_set(ERR_CLOSED, "no answer within %" PRIu32 " s: %s", ask->conf->timeout_ms / 1000, text);
 }
 
+/* Somebody is there, and nobody lets us in. */
+static bool not_admitted(const struct ask *ask)
+{
+    bool stranger = false;
+    for (uint32_t i = 0; i < ask->conf->invite->addresses_count; i++) {
+        if (ask->heard[i] == HEARD_UP)
+            return false;
+        stranger |= ask->heard[i] == HEARD_STRANGER;
+    }
+    return stranger;
+}
+
+/* After all addresses were tried once more. */
+static enum err judge_round(const struct ask *ask, uint32_t rounds)
+{
+    struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
+    if (rounds >= KNOCKS && not_admitted(ask))
+        return err_set(ERR_STATE,
+                       "refused: %s does not admit this token: it is used up, revoked or expired, or another "
+                       "island listens there; ask for another",
+                       ask->conf->invite->addresses[0]);
+    nanosleep(&pause, NULL);
+    return ERR_AGAIN;
+}
+
 enum err enrol_ask(const struct enrol_conf *conf, struct wire_enrolled *enrolled)
 {
     struct ask ask = {.conf = conf, .enrolled = enrolled, .end_ms = env_mono_ms() + conf->timeout_ms};
@@ -202,10 +229,15 @@ enum err enrol_ask(const struct enrol_conf *conf, struct wire_enrolled *enrolled
     if (err == ERR_OK)
         err = ERR_AGAIN;
     for (uint32_t turn = 0; err == ERR_AGAIN; turn++) {
-        if (env_mono_ms() >= ask.end_ms)
+        uint32_t i = turn % conf->invite->addresses_count;
+        if (turn > 0 && i == 0)
+            err = judge_round(&ask, turn / conf->invite->addresses_count);
+        if (err == ERR_AGAIN && env_mono_ms() >= ask.end_ms)
             err = nobody_answered(&ask);
-        else
-            err = try_address(&ask, turn % conf->invite->addresses_count);
+        else if (err == ERR_AGAIN)
+            err = try_address(&ask, i);
+        if (err == ERR_OK && conf->answered != NULL)
+            *conf->answered = turn % conf->invite->addresses_count;
     }
     if (ask.context != NULL)
         zmq_ctx_term(ask.context);

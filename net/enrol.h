@@ -26,6 +26,7 @@ struct enrol_conf {
     uint8_t owner_wish;  /* enum record_wish */
     bool witness;
     uint32_t timeout_ms; /* in all */
+    uint32_t *answered;  /* if not NULL: becomes the number of the address at which there was an answer */
 };
 
 /* Blocks until there is an answer. ERR_ARG: a name or an address that is none. ERR_STATE: refused, with the reason; or

@@ -39,7 +39,7 @@ void record_vote_to_proto(const struct record_vote *vote, Diloco__RecordVote *pr
     proto->signature = record_bytes_to_proto(vote->signature, IDENT_SIGNATURE_BYTES);
 }
 
-static void member_to_proto(const struct record_member *member, Diloco__RecordMember *proto)
+void record_member_to_proto(const struct record_member *member, Diloco__RecordMember *proto)
 {
     diloco__record_member__init(proto);
     proto->id = member->id;
@@ -88,7 +88,7 @@ static enum err text_from_proto(const char *text, const char *what, char *out, s
     return ERR_OK;
 }
 
-static enum err member_from_proto(const Diloco__RecordMember *proto, struct record_member *member)
+enum err record_member_from_proto(const Diloco__RecordMember *proto, struct record_member *member)
 {
     if (proto->role > UINT8_MAX || proto->owner_wish > UINT8_MAX)
         return err_set(ERR_PROTO, "a member with role %" PRIu32 " and owner wish %" PRIu32, proto->role,
@@ -124,7 +124,7 @@ static void to_proto(const struct record *record, struct rows *rows, Diloco__Rec
 {
     diloco__record__init(proto);
     for (uint32_t i = 0; i < record->members_count; i++) {
-        member_to_proto(&record->members[i], &rows->members[i]);
+        record_member_to_proto(&record->members[i], &rows->members[i]);
         rows->members_at[i] = &rows->members[i];
     }
     for (uint32_t i = 0; i < record->carried_count; i++) {
@@ -214,7 +214,7 @@ static enum err from_proto(const Diloco__Record *proto, struct record *out)
     TRY(new_array(proto->n_members, sizeof *out->members, "a record's members", &out->members));
     out->members_count = (uint32_t)proto->n_members;
     for (size_t i = 0; i < proto->n_members; i++)
-        TRY(member_from_proto(proto->members[i], &out->members[i]));
+        TRY(record_member_from_proto(proto->members[i], &out->members[i]));
     TRY(new_array(proto->n_starts, sizeof *out->starts, "a record's starts", &out->starts));
     out->starts_count = (uint32_t)proto->n_starts;
     if (proto->n_starts > 0)

@@ -61,6 +61,14 @@ void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, 
         sync->fragments[f].parts.wanted |= (uint64_t)1 << p;
 }
 
+void sync_want_this(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
+                    const struct digest *digest)
+{
+    sync_want(sync, f, version, epoch, owner);
+    if (f < sync->conf.fragments_count && version == sync->fragments[f].own.version + 1)
+        sync_certify_want_this(sync, f, epoch, owner, digest);
+}
+
 void sync_expect(struct sync *sync, bool expecting, bool brings_initial)
 {
     sync->expecting = expecting;

@@ -50,6 +50,10 @@ bool sync_sealed(const struct sync *sync);
 /* A result of the version after ours that a proposed record wants to carry: it is fetched although we are sealed, from
  * whoever is up. To be said again when the version is another one. */
 void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner);
+/* Likewise; and where its owner made two results of the part, and the other one is here, this one takes its place when
+ * it comes: those who split over them could never certify the next epoch's start otherwise. */
+void sync_want_this(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
+                    const struct digest *digest);
 /* The version that a proposed record starts from: somebody who sealed has made it, so its results count, and those
  * before it; seen with the next tick. */
 void sync_want_start(struct sync *sync, uint32_t f, uint64_t version);

@@ -81,19 +81,60 @@ bool sync_certify_applied(const struct sync *sync, uint32_t f)
     return false;
 }
 
+/* Whether so many say so that one of them would have to be certain: a seal is not loosened by one member's word. */
+static bool surely_applied(const struct sync *sync, uint32_t f)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        count += sync_core_other(sync, i) && bitset_has(&sync->conf.view.keepers, i) && has_applied(sync, f, i);
+    return count >= sync->conf.view.certifying;
+}
+
+void sync_certify_want_this(struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest)
+{
+    struct sync_parts *parts = &sync->fragments[f].parts;
+    uint32_t p = sync_certify_part(sync, f, epoch, owner);
+    if (p == CHAIN_PARTS_MAX || !(parts->held & bit(p)))
+        return;
+    parts->wanted_digest[p] = *digest;
+    if (digest_equal(digest, &parts->digest[p]))
+        parts->other &= ~bit(p);
+    else
+        parts->other |= bit(p);
+}
+
+bool sync_certify_lacks(const struct sync *sync, uint32_t f, uint32_t p)
+{
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    return !(parts->held & bit(p)) || (parts->other & bit(p));
+}
+
+/* The other result of a part, as a proposed record wants it: its owner signed both. It was not in our seal. */
+static bool take_other(struct sync_parts *parts, uint32_t p, const struct digest *digest)
+{
+    if (!(parts->other & bit(p)) || !digest_equal(digest, &parts->wanted_digest[p]))
+        return false;
+    parts->digest[p] = *digest;
+    parts->other &= ~bit(p);
+    parts->acknowledged &= ~bit(p);
+    parts->certified &= ~bit(p);
+    return true;
+}
+
 bool sync_certify_stored(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
     struct sync_parts *parts = &sync->fragments[f].parts;
     if (event->version != sync->fragments[f].own.version + 1)
         return false;
     uint32_t p = sync_certify_part(sync, f, event->epoch, event->owner);
-    if (p == CHAIN_PARTS_MAX || (parts->held & bit(p)) ||
-        (parts->part[p].carried && !digest_equal(&parts->part[p].digest, &event->hash)))
+    if (p < CHAIN_PARTS_MAX && (parts->held & bit(p)))
+        return take_other(parts, p, &event->hash);
+    if (p == CHAIN_PARTS_MAX || (parts->part[p].carried && !digest_equal(&parts->part[p].digest, &event->hash)))
         return false;
     parts->digest[p] = event->hash;
     parts->held |= bit(p);
     /* Our seal does not name it, so by our word it must not come to count; what counts already may be told. */
-    if (!sync->sealed || sync_certify_applied(sync, f))
+    if (!sync->sealed || surely_applied(sync, f))
         parts->acknowledged |= bit(p);
     return true;
 }
@@ -102,7 +143,7 @@ void sync_certify_heard(struct sync *sync, uint32_t f, uint32_t member, const st
 {
     struct sync_holding *holding = sync->peers[member].holdings;
     struct sync_parts *parts = &sync->fragments[f].parts;
-    if (parts->acknowledged != parts->held && sync_certify_applied(sync, f))
+    if (parts->acknowledged != parts->held && surely_applied(sync, f))
         parts->acknowledged = parts->held;
     if (holding == NULL)
         return;

@@ -37,6 +37,9 @@ void sync_certify_forget(struct sync *sync, uint32_t member);
 bool sync_certify_has(const struct sync *sync, uint32_t f, uint32_t member, uint32_t p);
 /* Whether a voter that keeps bytes says that it has applied the next version: all its results are certified then, so
  * they may be stored and told by who is sealed, too. */
+/* A proposed record wants this result of a part; and whether one that is wanted of it is not here. */
+void sync_certify_want_this(struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest);
+bool sync_certify_lacks(const struct sync *sync, uint32_t f, uint32_t p);
 bool sync_certify_applied(const struct sync *sync, uint32_t f);
 /* Whether a result of our own part of `version` that is not here is elsewhere: we lost it. */
 bool sync_certify_lost(const struct sync *sync, uint32_t f, uint64_t version);

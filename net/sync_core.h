@@ -38,6 +38,8 @@ struct sync_parts {
     uint64_t certified;                    /* those that were seen to count: they do for good */
     uint64_t wanted;                       /* by a proposed record */
     uint64_t rivals;                       /* held, and somebody was asked for another one of the same part */
+    uint64_t other;                        /* of those held: wanted is another result of the part, of this digest */
+    struct digest wanted_digest[CHAIN_PARTS_MAX];
 };
 
 /* What a voter says it holds of the version after its own. */

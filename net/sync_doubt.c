@@ -112,13 +112,14 @@ void sync_doubt_compare(struct sync *sync, uint32_t f, uint32_t member)
         sync_core_report(sync, SYNC_REPORT_PEER_DIVERGED, f, member);
 }
 
-/* Whether the member cannot say which state of `version` it held: it has none, its disk may have forgotten it, or its
- * disk does not lead to what it has. Of another we see only that it has another one. */
+/* Whether the member cannot say which state of `version` is right: it has none, its disk may have forgotten it, or does
+ * not lead to what it has, or it has given way. Of another we see only that it has another one. */
 static bool speechless(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     if (member == sync_core_self(sync))
-        return !fragment->own.hash_known || !sync->conf.view.votes || sync_core_proof(fragment) == SYNC_PROOF_FAILED;
+        return !fragment->own.hash_known || !sync->conf.view.votes || sync_core_proof(fragment) == SYNC_PROOF_FAILED ||
+               (fragment->state == SYNC_REPAIR && fragment->own.version == version);
     const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
     return !row->hash_known || sync->peers[member].in_doubt ||
            (row->version == version && sync_doubt_differs(sync, f, member));

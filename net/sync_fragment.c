@@ -472,7 +472,7 @@ enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct 
     uint32_t p = sync_certify_part(sync, key->fragment, key->epoch, key->owner);
     if (p == CHAIN_PARTS_MAX)
         return key->epoch > sync->conf.view.epoch ? SYNC_NOT_YET : SYNC_NOT_NEEDED;
-    if (fragment->parts.held >> p & 1)
+    if (!sync_certify_lacks(sync, key->fragment, p))
         return (fragment->parts.rivals >> p & 1) && sync_certify_rival(sync, key->fragment, p) == from ? SYNC_WANT
                                                                                                        : SYNC_HAVE;
     if (!may_store(sync, key->fragment, p))

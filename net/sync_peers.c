@@ -127,7 +127,7 @@ static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t befor
 static bool wanted(const struct sync *sync, uint32_t f, uint32_t p)
 {
     const struct sync_parts *parts = &sync->fragments[f].parts;
-    return ((parts->wanted & ~parts->held) >> p & 1) != 0;
+    return (parts->wanted >> p & 1) != 0 && sync_certify_lacks(sync, f, p);
 }
 
 /* Whether the member may be asked for the result of a part of the next version. */
@@ -177,7 +177,7 @@ static bool fetch_results(struct sync *sync, uint32_t f)
     const struct sync_parts *parts = &fragment->parts;
     bool asked = false;
     for (uint32_t p = 0; p < parts->count; p++) {
-        uint32_t from = parts->held >> p & 1 ? SYNC_NOBODY : result_source(sync, f, p);
+        uint32_t from = sync_certify_lacks(sync, f, p) ? result_source(sync, f, p) : SYNC_NOBODY;
         if (from == SYNC_NOBODY)
             continue;
         bitset_add(&fragment->asked, from);
@@ -213,7 +213,7 @@ static bool someone_holds_more(const struct sync *sync, uint32_t f)
             sync->peers[i].fragments[f].version > fragment->own.version)
             return true;
     for (uint32_t p = 0; p < fragment->parts.count; p++)
-        if (!(fragment->parts.held >> p & 1) && someone_has(sync, f, p))
+        if (sync_certify_lacks(sync, f, p) && someone_has(sync, f, p))
             return true;
     return false;
 }
@@ -276,8 +276,8 @@ static void ask_for_more(struct sync *sync, uint32_t f)
     fall_behind(sync, f, 1);
 }
 
-/* Two results of one part prove that their owner broke its word, and split the voters so that neither may ever count: so
- * one that another holds is fetched though we have one. Once: it may not be true. */
+/* Two results of one part prove that their owner broke its word, and split the voters so that neither may ever count:
+ * so one that another holds is fetched though we have one. Once: it may not be true. */
 static void fetch_rivals(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/bytes.h"
@@ -132,6 +133,18 @@ static enum err pack_checked(const ProtobufCMessage *proto, uint8_t *out, size_t
 
 /* ---- hello ---- */
 
+bool wire_address_good(const char *address)
+{
+    const char *colon = strrchr(address, ':');
+    char *end = NULL;
+    for (const char *c = address; *c != '\0'; c++)
+        if (*c <= ' ' || *c > '~')
+            return false;
+    long port = colon != NULL ? strtol(colon + 1, &end, 10) : 0;
+    return colon != NULL && colon > address && end > colon + 1 && *end == '\0' && port >= 1 && port <= UINT16_MAX &&
+           strlen(address) < WIRE_ADDRESS_BYTES;
+}
+
 static enum err pack_hello(const struct wire_hello *hello, uint8_t *out, size_t *bytes)
 {
     Diloco__Hello proto = DILOCO__HELLO__INIT;
@@ -142,6 +155,10 @@ static enum err pack_hello(const struct wire_hello *hello, uint8_t *out, size_t 
     proto.name = (char *)(uintptr_t)hello->name;
     proto.software = (char *)(uintptr_t)hello->software;
     proto.window_kib = hello->window_kib;
+    proto.address = (char *)(uintptr_t)hello->address;
+    proto.uplink = hello->uplink;
+    proto.owner_wish = hello->owner_wish;
+    proto.draining = hello->draining;
     return pack_checked(&proto.base, out, bytes);
 }
 
@@ -155,6 +172,14 @@ static enum err check_hello(const Diloco__Hello *proto, struct wire_hello *hello
     hello->window_kib = proto->window_kib;
     if (hello->window_kib < WIRE_WINDOW_KIB_MIN || hello->window_kib > WIRE_WINDOW_KIB_MAX)
         return err_set(ERR_PROTO, "window of %" PRIu32 " KiB", hello->window_kib);
+    hello->uplink = proto->uplink;
+    hello->owner_wish = (uint8_t)proto->owner_wish;
+    hello->draining = proto->draining;
+    if (proto->owner_wish >= WIRE_OWNER_WISHES)
+        return err_set(ERR_PROTO, "owner wish %" PRIu32, proto->owner_wish);
+    TRY(text_from(proto->address, "address", hello->address, sizeof hello->address));
+    if (hello->address[0] != '\0' && !wire_address_good(hello->address))
+        return err_set(ERR_PROTO, "the address \"%s\"", hello->address);
     TRY(text_from(proto->name, "name", hello->name, sizeof hello->name));
     return text_from(proto->software, "software", hello->software, sizeof hello->software);
 }

@@ -26,6 +26,7 @@ enum {
     WIRE_CONTROL_BYTES_MAX = 64 << 10, /* of one control payload, but for */
     WIRE_EPOCH_BYTES_MAX = 1 << 20,    /* the epoch protocol's (net/wire_epoch.h) */
     WIRE_NAME_BYTES = 64,
+    WIRE_ADDRESS_BYTES = 256, /* with the zero at its end */
     WIRE_REASON_BYTES = 256,
     WIRE_FRAGMENTS_MAX = 256, /* in one heartbeat */
     WIRE_HELD_MAX = 512,      /* likewise, over all its fragments */
@@ -35,6 +36,7 @@ enum {
     WIRE_WINDOW_KIB_MIN = 64, /* of bulk data a receiver takes in unacknowledged */
     WIRE_WINDOW_KIB_MAX = 1 << 20,
     WIRE_NONCE_BYTES = 16, /* of a run */
+    WIRE_OWNER_WISHES = 3, /* enum record_wish */
     WIRE_SIGNATURE_BYTES = 64,
 };
 
@@ -88,6 +90,11 @@ struct wire_hello {
     uint32_t island;
     char name[WIRE_NAME_BYTES], software[WIRE_NAME_BYTES];
     uint32_t window_kib; /* WIRE_WINDOW_KIB_MIN to _MAX */
+    /* for the next record */
+    char address[WIRE_ADDRESS_BYTES]; /* "host:port"; "": it dials the others */
+    uint64_t uplink;                  /* bit/s; 0: as the record says */
+    uint8_t owner_wish;               /* enum record_wish */
+    bool draining;
 };
 
 struct wire_fragment {
@@ -193,6 +200,9 @@ ERR_MUST_CHECK enum err wire_unpack(uint32_t type, const void *payload, size_t b
 /* The header alone; the chunk's bytes follow it. */
 void wire_chunk_put(const struct wire_chunk *chunk, uint8_t *out);
 ERR_MUST_CHECK enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *chunk);
+
+/* "host:port" in printable ASCII; whether the host exists is seen when it is dialled. */
+bool wire_address_good(const char *address);
 
 bool wire_key_equal(const struct wire_key *left, const struct wire_key *right);
 /* "contribution of fragment 3, version 7, epoch 2, owner 1, island 0"; in a buffer of the thread, good until its next

@@ -21,18 +21,6 @@ bool wire_name_good(const char *name)
     return good > 0 && name[good] == '\0' && good < WIRE_NAME_BYTES;
 }
 
-bool wire_address_good(const char *address)
-{
-    const char *colon = strrchr(address, ':');
-    char *end = NULL;
-    for (const char *c = address; *c != '\0'; c++)
-        if (*c <= ' ' || *c > '~')
-            return false;
-    long port = colon != NULL ? strtol(colon + 1, &end, 10) : 0;
-    return colon != NULL && colon > address && end > colon + 1 && *end == '\0' && port >= 1 && port <= UINT16_MAX &&
-           strlen(address) < WIRE_ADDRESS_BYTES;
-}
-
 /* Unpacking takes memory as long as this allows, whatever the bytes say. */
 struct budget {
     size_t left;

@@ -20,7 +20,6 @@
 enum {
     WIRE_ENROL_BYTES_MAX = 4096,
     WIRE_ENROLLED_BYTES_MAX = 2 << 20,
-    WIRE_ADDRESS_BYTES = 256, /* with the zero at its end */
 };
 
 struct wire_enrol {
@@ -36,8 +35,6 @@ struct wire_enrol {
 
 /* A member's name: 1 to 63 letters, digits, '-' or '_'. */
 bool wire_name_good(const char *name);
-/* "host:port" in printable ASCII; whether the host exists is seen when it is dialled. */
-bool wire_address_good(const char *address);
 
 /* Signs it for this run; `key` and `signature` are filled in. */
 void wire_enrol_sign(const struct ident *ident, const uint8_t nonce[WIRE_NONCE_BYTES], const struct digest *run_id,

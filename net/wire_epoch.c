@@ -135,6 +135,7 @@ enum err wire_epoch_pack(const struct wire_epoch *message, uint8_t **bytes, size
 {
     Diloco__Chain chain = DILOCO__CHAIN__INIT;
     Diloco__Wish wish = DILOCO__WISH__INIT;
+    Diloco__RecordMember member = DILOCO__RECORD_MEMBER__INIT;
     switch (message->type) {
     case WIRE_PREPARE: return pack_prepare(message, bytes, bytes_count);
     case WIRE_PROMISE: return pack_promise(message, bytes, bytes_count);
@@ -147,6 +148,10 @@ enum err wire_epoch_pack(const struct wire_epoch *message, uint8_t **bytes, size
         wish.kind = message->wish.kind;
         wish.id = message->wish.id;
         wish.number = message->wish.number;
+        if (message->wish.member != NULL) {
+            record_member_to_proto(message->wish.member, &member);
+            wish.member = &member;
+        }
         return pack_out(&wish.base, bytes, bytes_count);
     }
     return err_set(ERR_ARG, "message type %d is none of the epoch protocol", (int)message->type);
@@ -303,6 +308,23 @@ static enum err take_chain(const Diloco__Chain *proto, struct wire_epoch *messag
     return ERR_OK;
 }
 
+/* Who is to be enrolled: what a record could not hold is not wished. */
+static enum err take_newcomer(const Diloco__RecordMember *proto, struct wire_epoch *message)
+{
+    struct record_member *member;
+    uint8_t curve[IDENT_KEY_BYTES];
+    TRY(take(message, 0, 1, sizeof *member, "a newcomer", &member));
+    message->wish.member = member;
+    TRY(record_member_from_proto(proto, member));
+    bool role = member->role == RECORD_OBSERVER || member->role == RECORD_WITNESS;
+    if (member->id != 0 || member->voter || member->incarnation != 0 || !role || member->uplink == 0 ||
+        member->owner_wish >= RECORD_OWNER_WISHES || !record_name_good(member->name))
+        return err_set(ERR_PROTO, "a newcomer that no record can hold");
+    if (member->address[0] != '\0' && !wire_address_good(member->address))
+        return err_set(ERR_PROTO, "a newcomer whose address is none");
+    return ident_curve(member->key, curve) == ERR_OK ? ERR_OK : err_set(ERR_PROTO, "a newcomer whose key is none");
+}
+
 static enum err take_wish(const Diloco__Wish *proto, struct wire_epoch *message)
 {
     static const struct {
@@ -310,12 +332,13 @@ static enum err take_wish(const Diloco__Wish *proto, struct wire_epoch *message)
         uint64_t number_max;
     } wishes[WIRE_WISHES] = {
         [WIRE_WISH_DRAIN] = {true, 0},
-        [WIRE_WISH_EVICT] = {true, 0},
+        [WIRE_WISH_EVICT] = {true, UINT64_MAX},
         [WIRE_WISH_REVOKE] = {true, 0},
         [WIRE_WISH_CAUGHT_UP] = {true, UINT64_MAX},
         [WIRE_WISH_OWN] = {true, RECORD_OWNER_WISHES - 1},
         [WIRE_WISH_STEPS] = {false, UINT64_MAX},
         [WIRE_WISH_PAUSE] = {false, 1},
+        [WIRE_WISH_ENROL] = {false, 0},
     };
     message->wish.kind = proto->kind;
     message->wish.id = proto->id;
@@ -325,7 +348,10 @@ static enum err take_wish(const Diloco__Wish *proto, struct wire_epoch *message)
     if (proto->number > wishes[proto->kind].number_max || (proto->id != 0 && !wishes[proto->kind].about_member))
         return err_set(ERR_PROTO, "a wish of kind %" PRIu32 " about member %" PRIu32 " with number %" PRIu64,
                        proto->kind, proto->id, proto->number);
-    return ERR_OK;
+    if ((proto->member != NULL) != (proto->kind == WIRE_WISH_ENROL))
+        return err_set(ERR_PROTO, "a wish of kind %" PRIu32 " %s a newcomer", proto->kind,
+                       proto->member != NULL ? "with" : "without");
+    return proto->member != NULL ? take_newcomer(proto->member, message) : ERR_OK;
 }
 
 static enum err take_fields(const ProtobufCMessage *proto, struct wire_epoch *message)

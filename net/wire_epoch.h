@@ -53,12 +53,13 @@ struct wire_row {
 /* What a wish asks for; `number` beside it where it needs one. */
 enum wire_wish {
     WIRE_WISH_DRAIN = 1,
-    WIRE_WISH_EVICT = 2,
+    WIRE_WISH_EVICT = 2, /* number: the epoch in which it is wished; in another it is void */
     WIRE_WISH_REVOKE = 3,
     WIRE_WISH_CAUGHT_UP = 4, /* number: the incarnation that did */
     WIRE_WISH_OWN = 5,       /* number: enum record_wish */
     WIRE_WISH_STEPS = 6,     /* number: steps of the run; about nobody: id 0 */
     WIRE_WISH_PAUSE = 7,     /* number: 1, or 0 to go on; about nobody: id 0 */
+    WIRE_WISH_ENROL = 8,     /* member: who redeemed an invitation; about nobody yet: id 0 */
     WIRE_WISHES
 };
 
@@ -77,7 +78,7 @@ struct wire_epoch {
             const uint8_t *accepted;  /* packed record */
             size_t accepted_bytes;    /* 0: none */
             uint64_t incarnation;
-            bool sealed; /* false: it only says what it holds */
+            bool sealed;                 /* false: it only says what it holds */
             const struct wire_row *rows; /* in order of fragment, each once */
             uint32_t rows_count;
         } promise;
@@ -99,6 +100,7 @@ struct wire_epoch {
             uint32_t kind; /* enum wire_wish */
             uint32_t id;
             uint64_t number;
+            const struct record_member *member; /* ENROL; NULL: none */
         } wish;
     };
     void *memory[3]; /* what wire_epoch_unpack() took */

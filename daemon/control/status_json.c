@@ -123,6 +123,7 @@ static json_t *peer_json(const struct status_peer *peer)
     json_t *row = json_pack("{s:s, s:s, s:s, s:I, s:b, s:b, s:s}", "name", member->name, "public_key", member->key_text,
                             "address", member->address, "uplink_bit_s", (json_int_t)member->uplink, "self", peer->self,
                             "up", peer->up, "note", peer->note);
+    json_object_set_new(row, "id", json_integer(member->id));
     json_object_set_new(row, "role", json_string(record_role_name(member->role)));
     json_object_set_new(row, "voter", json_boolean(member->voter));
     json_object_set_new(row, "trainer", json_string(peer->trainer));
@@ -146,7 +147,7 @@ json_t *status_json_peers(const struct status *status)
     for (uint32_t i = 0; i < status->from->view->count; i++)
         if (status->peers[i].member->used)
             json_array_append_new(peers, peer_json(&status->peers[i]));
-    return json_pack("{s:o}", "peers", peers);
+    return json_pack("{s:I, s:o}", "epoch", (json_int_t)status->from->view->epoch, "peers", peers);
 }
 
 static json_t *fragment_json(const struct status *status, uint32_t f)

@@ -1,5 +1,6 @@
 #include "daemon/ctl/ctl_draft.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +11,11 @@
 
 /* What is most likely to be changed one day; dilocod --print-config shows the others. */
 static const char *const keys[] = {
-    "island.name",    "island.run",          "island.key",      "island.state",     "island.sockets", "net.listen",
-    "net.uplink",     "net.rate_limit",      "worker.program",  "worker.autostart", "worker.data",    "worker.stream",
-    "worker.threads", "storage.ledger_keep", "peer.public_key", "peer.address",     "peer.uplink",    NULL,
+    "island.joined", /* first: left out where an island begins a run */
+    "island.name",         "island.run",       "island.key",   "island.state",  "island.sockets",
+    "net.listen",          "island.owner",     "net.address",  "net.uplink",    "net.rate_limit",
+    "worker.program",      "worker.autostart", "worker.data",  "worker.stream", "worker.threads",
+    "storage.ledger_keep", "peer.public_key",  "peer.address", "peer.uplink",   NULL,
 };
 
 static const char conf_head[] =
@@ -21,9 +24,10 @@ static const char conf_head[] =
     "# Change what you like, then stop and start the daemon. dilocod --print-config shows all keys, these and others.\n"
     "# Relative paths are taken from the folder of this file.\n"
     "%s\n";
-static const char conf_self[] =
+static const char conf_joined[] =
     "#\n"
-    "# The [peer] section is this island itself, as the others are to know it. They get one of their own each.\n";
+    "# The [peer] section is the island that invited this one: where it was reached. Who else takes part, the\n"
+    "# run's own record says, which the daemon keeps in its state folder.\n";
 
 static const char run_head[] =
     "# run.ini: a run spec: what all islands of a run have alike. This one is a sample: a small "
@@ -37,17 +41,24 @@ static const char run_sample[] = "[run]\nname = my-run\nsteps = 10000\n";
 
 static enum err write_minimum(const struct ctl_draft *draft, char **text)
 {
-    char *self = NULL;
+    const struct view_entry *inviter = &draft->inviter;
+    char *joined = NULL, *peer = NULL;
     const char *uplink = draft->uplink != NULL ? draft->uplink : "1Gbit";
-    if (draft->address != NULL)
-        TRY(mem_printf(&self, "[peer %s]\npublic_key = %s\naddress = %s\nuplink = %s\n", draft->name, draft->public_key,
-                       draft->address, uplink));
-    enum err err = mem_printf(text,
-                              "[island]\nname = %s\nrun = run.ini\nkey = island.key\nstate = %s\nsockets = %s\n"
-                              "[net]\nlisten = %s\nuplink = %s\n[worker]\ndata = %s\n%s",
-                              draft->name, draft->state, draft->sockets, draft->listen, uplink, draft->data,
-                              self != NULL ? self : "");
-    mem_free(self);
+    enum err err = ERR_OK;
+    if (draft->joined != NULL) {
+        TRY_OUT(mem_printf(&joined, "joined = %s\n", draft->joined));
+        TRY_OUT(mem_printf(&peer, "[peer %s]\npublic_key = %s\naddress = %s\nuplink = %" PRIu64 "bit\n", inviter->name,
+                           inviter->key_text, inviter->address, inviter->uplink));
+    }
+    TRY_OUT(mem_printf(text,
+                       "[island]\nname = %s\nrun = run.ini\nkey = island.key\nstate = %s\nsockets = %s\nowner = %s\n%s"
+                       "[net]\nlisten = %s\naddress = %s\nuplink = %s\n[worker]\ndata = %s\n%s",
+                       draft->name, draft->state, draft->sockets, draft->owner != NULL ? draft->owner : "auto",
+                       joined != NULL ? joined : "", draft->listen, draft->address != NULL ? draft->address : "",
+                       uplink, draft->data, peer != NULL ? peer : ""));
+out:
+    mem_free(joined);
+    mem_free(peer);
     return err;
 }
 
@@ -64,6 +75,7 @@ static enum err check_draft(const struct ctl_draft *draft, const struct dconf *c
 {
     TRY(check_same("name", draft->name, conf->name));
     TRY(check_same("data", draft->data, conf->data));
+    TRY(check_same("address", draft->address != NULL ? draft->address : "", conf->address));
     return check_same("listen", draft->listen, conf->listen);
 }
 
@@ -100,8 +112,8 @@ enum err ctl_draft_conf(const struct ctl_draft *draft, char **text)
         err = err_set(ERR_NOMEM, "out of memory for a configuration");
         goto out;
     }
-    fprintf(stream, conf_head, draft->name, draft->address != NULL ? conf_self : "");
-    conf_print_some(&dconf_schema, &conf, keys, stream);
+    fprintf(stream, conf_head, draft->name, draft->joined != NULL ? conf_joined : "");
+    conf_print_some(&dconf_schema, &conf, draft->joined != NULL ? keys : keys + 1, stream);
     err = fclose(stream) == 0 ? mem_strdup(whole, text) : err_set(ERR_NOMEM, "out of memory for a configuration");
     free(whole);
 out:

@@ -7,14 +7,18 @@
 #define DAEMON_CTL_CTL_DRAFT_H
 
 #include "common/err.h"
+#include "net/view.h"
 
 struct ctl_draft {
     const char *name, *data; /* data: an absolute path or pattern */
     const char *listen;
     const char *uplink;          /* NULL: the default */
     const char *address;         /* where the others reach this island; NULL: nobody said */
-    const char *public_key;      /* of this island */
+    const char *owner;           /* auto, yes or no; NULL: the default */
     const char *state, *sockets; /* relative to the configuration's folder, or absolute */
+    /* Of an island that joins a run; NULL: this one begins a run. */
+    const char *joined; /* file of its view record, relative or absolute */
+    struct view_entry inviter;
 };
 
 /* The configuration, with help for the keys that are likely to be changed. Key and run spec stand beside it, as

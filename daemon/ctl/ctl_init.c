@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <libgen.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <pwd.h>
 #include <signal.h>
@@ -25,7 +26,7 @@
 
 enum { PORT_FIRST = 7600, PORT_LAST = 7699, RUN_BYTES_MAX = 1 << 20, SAID_BYTES = 4096 };
 /* Folder of the configuration (and its parents), state, sockets, key, run spec, draft of the configuration. */
-enum { MADE_MAX = 8 };
+enum { MADE_MAX = 12 };
 
 /* What was made so far, to be removed again if something fails. */
 struct made {
@@ -39,9 +40,18 @@ struct maker {
     const char *folder; /* of the configuration */
     char *data, *listen, *draft;
     bool key_was_there, run_was_there;
+    char *joined; /* path of the record by which it joined */
+    struct ctl_admission admission;
     struct ident ident;
     struct made made;
 };
+
+void ctl_admission_free(struct ctl_admission *admission)
+{
+    mem_free(admission->run_text);
+    mem_free(admission->record);
+    *admission = (struct ctl_admission){0};
+}
 
 /* ---- what was asked for ---- */
 
@@ -115,15 +125,36 @@ static enum err find_data(const char *data, char **out)
     return err;
 }
 
+/* Whether the island that is here takes part in a run, or has begun one. */
+static bool in_a_run(const struct home *home)
+{
+    char pattern[PATH_MAX];
+    glob_t found = {0};
+    snprintf(pattern, sizeof pattern, "%s/record-*", home->state);
+    bool there = glob(pattern, 0, NULL, &found) == 0;
+    globfree(&found);
+    return there;
+}
+
 static enum err check_asked(const struct home *home, const struct ctl_init *init)
 {
+    bool joins = init->enrol != NULL;
     if (init->name == NULL || init->data == NULL)
-        return err_set(ERR_ARG, "init needs a name and a text: dilococtl init --name NAME --data FILE [--home DIR]");
+        return err_set(ERR_ARG, "%s needs a name and a text: dilococtl %s --name NAME --data FILE [--home DIR]",
+                       joins ? "join" : "init", joins ? "join TOKEN" : "init");
     if (home->folder == NULL && geteuid() != 0)
         return err_set(ERR_ARG, "only root can make this machine's service; call it with sudo, or make an island in a "
                                 "folder of your own with --home DIR");
     if (access(home->conf, F_OK) != 0)
         return ERR_OK;
+    if (joins && !in_a_run(home)) /* it was reset; its settings are put aside */
+        return ERR_OK;
+    if (joins)
+        return err_set(
+            ERR_STATE,
+            "%s: an island is here already, of a run of its own; to leave that and join another: dilococtl%s%s "
+            "stop, then reset, then join; or join in another folder with --home",
+            home->conf, home->folder != NULL ? " --home " : "", home->folder != NULL ? home->folder : "");
     return err_set(
         ERR_STATE,
         "%s: an island is here already; dilococtl%s%s start starts it; for another, name another folder with "
@@ -197,9 +228,14 @@ static enum err make_key(struct maker *maker, const struct passwd *user)
     return own(user, path);
 }
 
-static enum err run_text(const struct ctl_init *init, char **text, size_t *bytes)
+static enum err run_text(const struct maker *maker, char **text, size_t *bytes)
 {
+    const struct ctl_init *init = maker->init;
     struct runspec spec;
+    if (init->enrol != NULL) {
+        *bytes = strlen(maker->admission.run_text);
+        return mem_strdup(maker->admission.run_text, text);
+    }
     if (init->run == NULL) {
         TRY(ctl_draft_run(text));
         *bytes = strlen(*text);
@@ -210,6 +246,32 @@ static enum err run_text(const struct ctl_init *init, char **text, size_t *bytes
     return fsio_read(init->run, RUN_BYTES_MAX, text, bytes);
 }
 
+static enum err put_aside(const char *path)
+{
+    char *aside;
+    TRY(mem_printf(&aside, "%s.before", path));
+    enum err err = rename(path, aside) == 0 || errno == ENOENT
+                       ? ERR_OK
+                       : err_set_errno(ERR_IO, "cannot rename %s to %s", path, aside);
+    mem_free(aside);
+    return err;
+}
+
+/* Who joins takes the run's. */
+static enum err take_run(const struct maker *maker, const char *text, size_t bytes)
+{
+    char *there;
+    size_t there_bytes;
+    const char *path = maker->home->run;
+    TRY(fsio_read(path, RUN_BYTES_MAX, &there, &there_bytes));
+    bool same = there_bytes == bytes && memcmp(there, text, bytes) == 0;
+    mem_free(there);
+    if (same)
+        return ERR_OK;
+    TRY(put_aside(path));
+    return fsio_replace(path, text, bytes, 0644);
+}
+
 /* One that is there was left by a try that was killed, or was put there for us. */
 static enum err keep_run(const struct maker *maker, const char *text, size_t bytes)
 {
@@ -217,6 +279,8 @@ static enum err keep_run(const struct maker *maker, const char *text, size_t byt
     char *there;
     size_t there_bytes;
     const char *path = maker->home->run;
+    if (maker->init->enrol != NULL)
+        return take_run(maker, text, bytes);
     TRY(runspec_load(path, NULL, 0, &spec));
     runspec_deinit(&spec);
     TRY(fsio_read(path, RUN_BYTES_MAX, &there, &there_bytes));
@@ -233,7 +297,7 @@ static enum err make_run(struct maker *maker)
     char *text;
     size_t bytes;
     const char *path = maker->home->run;
-    TRY(run_text(maker->init, &text, &bytes));
+    TRY(run_text(maker, &text, &bytes));
     maker->run_was_there = access(path, F_OK) == 0;
     enum err err = maker->run_was_there ? keep_run(maker, text, bytes) : fsio_replace(path, text, bytes, 0644);
     if (err == ERR_OK && !maker->run_was_there)
@@ -251,10 +315,15 @@ static enum err make_draft(struct maker *maker)
                               .listen = maker->listen,
                               .uplink = init->uplink,
                               .address = init->address,
-                              .public_key = maker->ident.public_text,
+                              .owner = init->owner,
                               .state = home->folder != NULL ? "state" : home->state,
                               .sockets = home->folder != NULL ? "run" : home->sockets};
     char *text;
+    if (init->enrol != NULL) {
+        draft.joined = "joined";
+        draft.inviter = maker->admission.inviter;
+        draft.address = maker->admission.address[0] != '\0' ? maker->admission.address : NULL;
+    }
     TRY(ctl_draft_conf(&draft, &text));
     TRY(mem_printf(&maker->draft, "%s.draft", home->conf));
     enum err err = fsio_replace(maker->draft, text, strlen(text), 0644);
@@ -299,6 +368,40 @@ static enum err find_user(const char *name, const struct passwd **user)
                    name, name);
 }
 
+/* ---- the run that takes it in ---- */
+
+/* It may wait for the voters there: whoever ends us meanwhile leaves the key, by which the next try goes on. */
+static enum err ask_run(struct maker *maker)
+{
+    sigset_t ends, before;
+    struct ctl_admission *admission = &maker->admission;
+    if (maker->init->enrol == NULL)
+        return ERR_OK;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    sigprocmask(SIG_UNBLOCK, &ends, &before);
+    enum err err = maker->init->enrol(maker->init->user_data, &maker->ident, maker->listen, admission);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    for (size_t i = 0; admission->asked && i < maker->made.count; i++)
+        if (strcmp(maker->made.path[i], maker->home->key) == 0) {
+            mem_free(maker->made.path[i]);
+            maker->made.path[i] = maker->made.path[--maker->made.count];
+        }
+    return err;
+}
+
+static enum err keep_record(struct maker *maker)
+{
+    const struct ctl_admission *admission = &maker->admission;
+    if (maker->init->enrol == NULL)
+        return ERR_OK;
+    TRY(mem_printf(&maker->joined, "%s/joined", maker->folder));
+    TRY(fsio_replace(maker->joined, admission->record, admission->record_bytes, 0644));
+    return remember(&maker->made, maker->joined);
+}
+
 /* ---- all of it ---- */
 
 static enum err make_all(struct maker *maker)
@@ -307,6 +410,8 @@ static enum err make_all(struct maker *maker)
     const struct passwd *user;
     TRY(find_user(maker->init->user, &user));
     TRY(make_key(maker, user));
+    TRY(ask_run(maker));
+    TRY(keep_record(maker));
     TRY(make_run(maker));
     TRY(make_folder(&maker->made, home->state, 0750));
     TRY(own(user, home->state));
@@ -314,6 +419,8 @@ static enum err make_all(struct maker *maker)
         TRY(make_folder(&maker->made, home->sockets, 0755));
     TRY(make_draft(maker));
     TRY(check_draft(maker));
+    if (maker->init->enrol != NULL)
+        TRY(put_aside(home->conf));
     if (rename(maker->draft, home->conf) != 0)
         return err_set_errno(ERR_IO, "cannot rename %s to %s", maker->draft, home->conf);
     return fsio_sync_folder_of(home->conf);
@@ -354,9 +461,10 @@ static enum err say(const struct maker *maker)
     } else {
         printf("Island %s is made:\n  %s\n  %s%s\n  %s%s\n  %s/\n", init->name, home->conf, home->key,
                maker->key_was_there ? " (was there)" : "", home->run,
-               maker->run_was_there ? " (was there)"
-               : init->run != NULL  ? ""
-                                    : " (a sample)",
+               maker->run_was_there  ? " (was there)"
+               : init->enrol != NULL ? " (the run's)"
+               : init->run != NULL   ? ""
+                                     : " (a sample)",
                home->state);
         printf("It %s%s. Its public key is %s\n", maker->listen[0] != '\0' ? "listens on " : "does not listen",
                maker->listen, maker->ident.public_text);
@@ -381,6 +489,8 @@ out:
     mem_free(maker.data);
     mem_free(maker.listen);
     mem_free(maker.draft);
+    mem_free(maker.joined);
+    ctl_admission_free(&maker.admission);
     mem_free(conf);
     return err;
 }

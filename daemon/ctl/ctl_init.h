@@ -14,6 +14,21 @@
 
 #include "common/err.h"
 #include "daemon/home.h"
+#include "net/ident.h"
+#include "net/view.h"
+#include "net/wire.h"
+
+/* What the run that takes an island in has told it. */
+struct ctl_admission {
+    char *run_text;  /* its run spec */
+    uint8_t *record; /* a file's bytes: the view record by which it joined */
+    size_t record_bytes;
+    struct view_entry inviter; /* strings: those below */
+    char inviter_name[WIRE_NAME_BYTES], inviter_key[IDENT_TEXT_BYTES], inviter_address[WIRE_ADDRESS_BYTES];
+    char address[WIRE_ADDRESS_BYTES]; /* where the others reach this island; "": nowhere */
+    bool asked;                       /* its key may be known to the run by now, so that it is kept whatever comes */
+};
+void ctl_admission_free(struct ctl_admission *admission);
 
 struct ctl_init {
     const char *name, *data;
@@ -21,6 +36,10 @@ struct ctl_init {
     const char *listen;  /* NULL: chosen here */
     const char *address; /* where the others reach this island; NULL: not said */
     const char *uplink;  /* NULL: the default */
+    const char *owner;   /* auto, yes, no; NULL: the default */
+    /* A run that takes this island in, asked when it has its key; NULL: it begins a run. */
+    enum err (*enrol)(void *user, const struct ident *ident, const char *listen, struct ctl_admission *admission);
+    void *user_data;
     const char *user; /* NULL: whoever calls; else who is to own key and state, and is made if there is no such user */
     bool json;
 };

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, struct wire_message *out)
+void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, bool draining, struct wire_message *out)
 {
     struct wire_hello *hello = &out->hello;
     out->type = WIRE_HELLO;
@@ -11,7 +11,11 @@ void beat_hello(const struct peers_conf *conf, const struct peers_plan *plan, st
                                  .plan_known = plan->plan != NULL,
                                  .session = conf->session,
                                  .island = conf->view->members[conf->view->self].id,
-                                 .window_kib = (uint32_t)(conf->conf->window / 1024)};
+                                 .window_kib = (uint32_t)(conf->conf->window / 1024),
+                                 .uplink = conf->conf->uplink,
+                                 .owner_wish = (uint8_t)conf->conf->owner,
+                                 .draining = draining};
+    snprintf(hello->address, sizeof hello->address, "%s", dconf_address(conf->conf));
     if (hello->plan_known)
         hello->plan_id = plan->plan->plan->digest;
     snprintf(hello->name, sizeof hello->name, "%s", conf->conf->name);

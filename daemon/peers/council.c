@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/env.h"
@@ -172,7 +173,7 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
     uint32_t count, holdings_count, asked[EPOCH_ASKED_MAX];
     const struct compose_holding *holdings = holdings_answered(council->holdings, council->epoch, &holdings_count);
     uint32_t asked_count = whom_to_ask(council, asked);
-    TRY_OUT(wishes_gather(&council->wishes, &council->seats, &wishes, &count));
+    TRY_OUT(wishes_gather(&council->wishes, &council->seats, true, &wishes, &count));
     TRY_OUT(compose(&base, holdings, holdings_count, wishes, count, &out));
     if (out.ask) {
         log_debug("next record: %" PRIu32 " answers do not suffice", holdings_count);
@@ -342,7 +343,10 @@ static void settle(struct council *council, uint64_t now_ms)
 
 static void wish_in(struct council *council, const struct wire_epoch *in)
 {
-    if (council_wish(council, in->wish.kind, in->wish.id, in->wish.number) != ERR_OK)
+    enum err err = in->wish.kind == WIRE_WISH_ENROL
+                       ? wishes_enrol(&council->wishes, last(council), in->wish.member)
+                       : wishes_add(&council->wishes, &council->seats, in->wish.kind, in->wish.id, in->wish.number);
+    if (err != ERR_OK)
         log_debug("a wish is passed over: %s", err_text());
 }
 
@@ -425,23 +429,19 @@ void council_tick(struct council *council, const struct bitset *silent, uint64_t
 
 /* ---- wishes ---- */
 
-static void tell_voters(struct council *council, uint32_t kind, uint32_t id, uint64_t number)
+static void tell_voters(struct council *council, const struct wire_epoch *wish)
 {
-    struct wire_epoch out = {.type = WIRE_WISH};
-    out.wish.kind = kind;
-    out.wish.id = id;
-    out.wish.number = number;
-    for (uint32_t i = 0; i < council->conf.view->count; i++)
-        if (i != council->conf.view->self && council->seats.seat[i].up && council->conf.view->members[i].voter)
-            say(council, council->conf.view->members[i].id, &out);
+    const struct view *view = council->conf.view;
+    for (uint32_t i = 0; i < view->count; i++)
+        if (i != view->self && council->seats.seat[i].up && view->members[i].voter)
+            say(council, view->members[i].id, wish);
 }
 
 enum err council_wish(struct council *council, uint32_t kind, uint32_t id, uint64_t number)
 {
-    bool news;
-    TRY(wishes_add(&council->wishes, &council->seats, kind, id, number, &news));
-    if (news)
-        tell_voters(council, kind, id, number);
+    struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = kind, .id = id, .number = number}};
+    TRY(wishes_add(&council->wishes, &council->seats, kind, id, number));
+    tell_voters(council, &wish);
     return ERR_OK;
 }
 
@@ -457,13 +457,27 @@ void council_rivals(struct council *council, uint32_t owner, uint32_t fragment, 
     if (slot == view->self)
         return;
     council->seats.seat[slot].broke_word = true;
-    if (council_wish(council, WIRE_WISH_EVICT, owner, 0) != ERR_OK)
+    if (council_wish(council, WIRE_WISH_EVICT, owner, last(council)->epoch) != ERR_OK)
         log_error("island %s cannot be evicted: %s", view->members[slot].name, err_text());
 }
 
 enum err council_enrol(struct council *council, const struct record_member *as)
 {
-    return wishes_enrol(&council->wishes, last(council), as);
+    struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_ENROL, .member = as}};
+    TRY(wishes_enrol(&council->wishes, last(council), as));
+    tell_voters(council, &wish);
+    return ERR_OK;
+}
+
+void council_said(struct council *council, uint32_t member, const struct council_said *said)
+{
+    struct seat *seat = &council->seats.seat[member];
+    seat->said = true;
+    snprintf(seat->address, sizeof seat->address, "%s", said->address);
+    memset(seat->address + strlen(seat->address), 0, sizeof seat->address - strlen(seat->address));
+    seat->uplink = said->uplink;
+    seat->owner_wish = said->owner_wish;
+    seat->drain = said->draining;
 }
 
 /* ---- epochs ---- */
@@ -476,7 +490,7 @@ enum err council_begin(struct council *council, uint64_t now_ms)
         if (record->members[i].voter && count < EPOCH_VOTERS_MAX)
             voters[count++] = record->members[i].id;
     seats_begin(&council->seats, now_ms);
-    wishes_fulfil(&council->wishes, record);
+    wishes_fulfil(&council->wishes, &council->seats, record);
     holdings_clear(council->holdings);
     council->asked_ms = council->sealed_ms = 0;
     council->lacking_count = 0;

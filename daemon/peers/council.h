@@ -66,13 +66,24 @@ void council_tick(struct council *council, const struct bitset *silent, uint64_t
 /* EVENT_EPOCH: the record that was decided, which the caller owns from now on, and its digest; false: none. */
 bool council_take(struct council *council, struct record *record, struct digest *digest);
 
-/* What somebody here asks for, until a record says it: kinds and numbers as in net/wire_epoch.h. All voters are told.
- * ERR_NOTFOUND: nobody of that id. */
+/* What a member, or we ourselves, say of it: goes into the next record that is made for another reason, but for
+ * `draining`, which is one. */
+struct council_said {
+    const char *address; /* "host:port"; "": it dials the others */
+    uint64_t uplink;     /* bit/s; 0: as the record says */
+    uint8_t owner_wish;  /* enum record_wish */
+    bool draining;
+};
+void council_said(struct council *council, uint32_t member, const struct council_said *said);
+
+/* What somebody here asks for, until a record says it: kinds and numbers as in net/wire_epoch.h. All voters are told,
+ * those that can be heard: ask again now and then. ERR_NOTFOUND: nobody of that id. */
 ERR_MUST_CHECK enum err council_wish(struct council *council, uint32_t kind, uint32_t id, uint64_t number);
 /* An owner, by its id, has signed two results of one part. Nobody can tell which is the right one; it has broken its
  * word, and is to lose its shards: its eviction is wished for. If it is ourselves, the others will see to it. */
 void council_rivals(struct council *council, uint32_t owner, uint32_t fragment, uint64_t version);
-/* A new member, as of an invitation that was redeemed. ERR_STATE: too many at a time, or its name or key is taken. */
+/* A new member, as of an invitation that was redeemed; likewise. ERR_STATE: too many at a time, or its name or key is
+ * taken. */
 ERR_MUST_CHECK enum err council_enrol(struct council *council, const struct record_member *as);
 
 /* ---- looking in ---- */

@@ -8,6 +8,7 @@
 #include "common/mem.h"
 #include "daemon/peers/beat.h"
 #include "daemon/peers/council.h"
+#include "daemon/peers/gate.h"
 #include "daemon/peers/impostors.h"
 #include "daemon/peers/objects.h"
 #include "daemon/peers/pulse.h"
@@ -50,6 +51,7 @@ struct peers {
     struct link *link;
     struct objects *objects;
     struct council *council;
+    struct gate gate;
     struct vouches *vouches; /* NULL: the plan is not known yet */
     struct peer *peers;      /* [room], by slot */
     uint32_t room;
@@ -157,6 +159,7 @@ enum err peers_new(const struct peers_conf *conf, struct peers **out)
     TRY_OUT(open_links(peers));
     TRY_OUT(objects_new(conf, peers->link, &peers->objects));
     TRY_OUT(open_council(peers));
+    TRY_OUT(gate_open(&peers->conf, peers->link, peers->council, peers->now_ms, &peers->gate));
 out:
     if (err != ERR_OK)
         peers_free(peers);
@@ -169,6 +172,7 @@ void peers_free(struct peers *peers)
 {
     if (peers == NULL)
         return;
+    gate_close(&peers->gate);
     council_free(peers->council);
     objects_free(peers->objects);
     vouches_free(peers->vouches);
@@ -201,7 +205,7 @@ static void say(struct peers *peers, uint32_t i)
 
 static void send_hello(struct peers *peers, uint32_t i)
 {
-    beat_hello(&peers->conf, &peers->plan, &peers->out);
+    beat_hello(&peers->conf, &peers->plan, peers->gate.draining, &peers->out);
     say(peers, i);
     peers->peers[i].hello_ms = peers->now_ms + HELLO_AGAIN_MS;
 }
@@ -317,7 +321,14 @@ enum err peers_begin_epoch(struct peers *peers)
 {
     if (peers->vouches != NULL)
         vouches_begin_epoch(peers->vouches);
-    return council_begin(peers->council, peers->now_ms);
+    TRY(council_begin(peers->council, peers->now_ms));
+    doorway_begin(peers->gate.doorway);
+    return ERR_OK;
+}
+
+struct gate *peers_gate(struct peers *peers)
+{
+    return &peers->gate;
 }
 
 struct council *peers_council(const struct peers *peers)
@@ -330,6 +341,7 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
     struct peer *peer = &peers->peers[i];
     if (refuse(peers, i, beat_misfit(&peers->conf, &peers->plan, i, hello)))
         return;
+    gate_said(&peers->gate, i, hello);
     bool restarted = peer->session != hello->session;
     twins_note(&peer->twins, name_of(peers, i), hello->session, peers->now_ms);
     bool was_up = peer->up && peer->greeted, again = peer->greeted;
@@ -510,6 +522,7 @@ void peers_flush(struct peers *peers, uint64_t now_ms)
             if (is_other(peers, i) && peers->peers[i].greeted)
                 send_heartbeat(peers, i);
     }
+    gate_look(&peers->gate, now_ms);
     objects_flush(peers->objects, now_ms);
 }
 
@@ -562,6 +575,10 @@ void peers_tick(struct peers *peers, uint64_t now_ms)
         if (is_other(peers, i))
             look_after(peers, i);
     want_plan(peers);
+    bool news = gate_tick(&peers->gate, now_ms);
+    for (uint32_t i = 0; i < members_of(peers) && news; i++)
+        if (is_other(peers, i) && peers->peers[i].greeted)
+            send_hello(peers, i);
     council_tick(peers->council, &peers->silent, now_ms);
 }
 

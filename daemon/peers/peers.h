@@ -33,6 +33,8 @@ ERR_MUST_CHECK enum err peers_members(struct peers *peers, const struct view_cha
 ERR_MUST_CHECK enum err peers_begin_epoch(struct peers *peers);
 /* Borrowed. */
 struct council *peers_council(const struct peers *peers);
+/* Borrowed: invitations, and who leaves. */
+struct gate *peers_gate(struct peers *peers);
 
 /* Writes at most `items_max` items to poll; returns how many there are. */
 size_t peers_poll(const struct peers *peers, zmq_pollitem_t *items, size_t items_max);

@@ -26,8 +26,12 @@ struct seat {
     uint64_t doubt_ms;         /* since when it says that its disk is in doubt; 0: it does not */
     uint64_t incarnation;      /* as it says; 0: it has not */
     uint64_t epoch;            /* of its last heartbeat */
-    bool holds;                /* it has said in this process that it holds a result */
-    struct bitset silent;      /* whom it does not hear */
+    bool said;                 /* these three are its own words */
+    char address[RECORD_ADDRESS_BYTES];
+    uint64_t uplink;      /* bit/s; 0: as the record says */
+    uint8_t owner_wish;   /* enum record_wish */
+    bool holds;           /* it has said in this process that it holds a result */
+    struct bitset silent; /* whom it does not hear */
 };
 
 struct seats {

@@ -11,14 +11,11 @@ enum { GATHER_MS = 2000 };
 
 /* ---- what is asked for ---- */
 
-enum err wishes_add(struct wishes *wishes, struct seats *seats, uint32_t kind, uint32_t id, uint64_t number, bool *news)
+enum err wishes_add(struct wishes *wishes, struct seats *seats, uint32_t kind, uint32_t id, uint64_t number)
 {
     uint32_t slot = view_slot(seats->view, id);
     struct seat *seat = slot != VIEW_NOBODY ? &seats->seat[slot] : NULL;
-    bool *wished = NULL;
-    *news = false;
     if (kind == WIRE_WISH_STEPS) {
-        *news = wishes->steps != number;
         wishes->steps = number;
         return ERR_OK;
     }
@@ -26,25 +23,38 @@ enum err wishes_add(struct wishes *wishes, struct seats *seats, uint32_t kind, u
         return err_set(ERR_ARG, "a wish of kind %" PRIu32, kind);
     if (seat == NULL)
         return err_set(ERR_NOTFOUND, "no island of id %" PRIu32 " is on the roster", id);
-    wished = kind == WIRE_WISH_DRAIN ? &seat->drain : kind == WIRE_WISH_EVICT ? &seat->evict : &seat->revoke;
-    *news = !*wished;
-    *wished = true;
+    if (kind == WIRE_WISH_DRAIN)
+        seat->drain = true;
+    else if (kind == WIRE_WISH_REVOKE)
+        seat->revoke = true;
+    else if (number == seats->view->epoch) /* one that is late would evict who has come back */
+        seat->evict = true;
+    return ERR_OK;
+}
+
+/* Whether an island of that name and key is on the roster; ERR_STATE: one of that name or that key. */
+static enum err look_up(const struct record *record, const struct record_member *as, bool *there)
+{
+    *there = false;
+    for (uint32_t i = 0; i < record->members_count; i++) {
+        const struct record_member *member = &record->members[i];
+        bool same_key = memcmp(member->key, as->key, sizeof as->key) == 0;
+        bool same_name = strcmp(member->name, as->name) == 0;
+        *there |= same_key && same_name;
+        if (same_name && !same_key)
+            return err_set(ERR_STATE, "an island called %s is on the roster already; take another name", as->name);
+        if (same_key && !same_name)
+            return err_set(ERR_STATE, "that key is on the roster already, as island %s", member->name);
+    }
     return ERR_OK;
 }
 
 enum err wishes_enrol(struct wishes *wishes, const struct record *record, const struct record_member *as)
 {
-    for (uint32_t i = 0; i < record->members_count; i++) {
-        const struct record_member *member = &record->members[i];
-        bool same_key = memcmp(member->key, as->key, sizeof as->key) == 0;
-        bool same_name = strcmp(member->name, as->name) == 0;
-        if (same_key && same_name)
-            return ERR_OK;
-        if (same_name)
-            return err_set(ERR_STATE, "an island called %s is on the roster already; take another name", as->name);
-        if (same_key)
-            return err_set(ERR_STATE, "that key is on the roster already, as island %s", member->name);
-    }
+    bool there;
+    TRY(look_up(record, as, &there));
+    if (there)
+        return ERR_OK;
     for (uint32_t k = 0; k < wishes->enrol_count; k++) {
         if (memcmp(wishes->enrol[k].key, as->key, sizeof as->key) == 0)
             return ERR_OK;
@@ -57,24 +67,25 @@ enum err wishes_enrol(struct wishes *wishes, const struct record *record, const 
     return ERR_OK;
 }
 
-void wishes_fulfil(struct wishes *wishes, const struct record *record)
+void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct record *record)
 {
     uint32_t kept = 0;
     for (uint32_t k = 0; k < wishes->enrol_count; k++) {
-        bool there = false;
-        for (uint32_t i = 0; i < record->members_count && !there; i++)
-            there = memcmp(record->members[i].key, wishes->enrol[k].key, IDENT_KEY_BYTES) == 0;
-        if (!there)
+        bool there;
+        if (look_up(record, &wishes->enrol[k], &there) == ERR_OK && !there)
             wishes->enrol[kept++] = wishes->enrol[k];
     }
     wishes->enrol_count = kept;
+    for (uint32_t i = 0; i < seats->view->count; i++)
+        seats->seat[i].evict = false; /* whoever was may come back from now on */
     if (record->steps == wishes->steps)
         wishes->steps = 0;
 }
 
 /* ---- what the next record would say ---- */
 
-static struct muster_wish wish_of(const struct seats *seats, const struct record_member *member)
+/* `said`: with its own words. */
+static struct muster_wish wish_of(const struct seats *seats, const struct record_member *member, bool said)
 {
     uint32_t slot = view_slot(seats->view, member->id);
     struct muster_wish wish = {.as = *member};
@@ -86,6 +97,11 @@ static struct muster_wish wish_of(const struct seats *seats, const struct record
     uint64_t incarnation = seats_incarnation(seats, slot);
     if (doubt && incarnation != 0)
         wish.as.incarnation = incarnation;
+    if (said && seat->said) {
+        memcpy(wish.as.address, seat->address, sizeof wish.as.address);
+        wish.as.uplink = seat->uplink != 0 ? seat->uplink : member->uplink;
+        wish.as.owner_wish = seat->owner_wish;
+    }
     wish.silent = !self && seats_silent(seats, slot);
     wish.evicted = seat->evict;
     wish.revoked = seat->revoke;
@@ -97,7 +113,7 @@ static struct muster_wish wish_of(const struct seats *seats, const struct record
     return wish;
 }
 
-enum err wishes_gather(const struct wishes *wishes, const struct seats *seats, struct muster_wish **out,
+enum err wishes_gather(const struct wishes *wishes, const struct seats *seats, bool said, struct muster_wish **out,
                        uint32_t *count)
 {
     const struct record *record = chain_last(seats->chain);
@@ -105,7 +121,7 @@ enum err wishes_gather(const struct wishes *wishes, const struct seats *seats, s
     *count = 0;
     for (uint32_t i = 0; i < record->members_count; i++) {
         uint32_t slot = view_slot(seats->view, record->members[i].id);
-        struct muster_wish wish = wish_of(seats, &record->members[i]);
+        struct muster_wish wish = wish_of(seats, &record->members[i], said);
         bool heard = slot == seats->view->self || (slot != VIEW_NOBODY && seats->seat[slot].up);
         if (heard || wish.silent || wish.evicted || wish.revoked)
             (*out)[(*count)++] = wish;
@@ -137,7 +153,7 @@ bool wishes_change(const struct wishes *wishes, const struct seats *seats)
     const struct record *last = chain_last(seats->chain);
     if (seats->sync == NULL)
         return false;
-    enum err err = wishes_gather(wishes, seats, &all, &count);
+    enum err err = wishes_gather(wishes, seats, false, &all, &count);
     if (err == ERR_OK)
         err = record_copy(last, &next);
     if (err == ERR_OK && wishes->steps != 0)

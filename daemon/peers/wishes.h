@@ -25,20 +25,21 @@ struct wishes {
     uint64_t steps; /* 0: as they are */
 };
 
-/* What somebody asks for: kinds and numbers as in net/wire_epoch.h. `*news`: it was not wished before. ERR_NOTFOUND:
- * nobody of that id is on the roster. ERR_ARG: nothing that can be wished so. */
+/* What somebody asks for: kinds and numbers as in net/wire_epoch.h. ERR_NOTFOUND: nobody of that id is on the roster.
+ * ERR_ARG: nothing that can be wished so. */
 ERR_MUST_CHECK enum err wishes_add(struct wishes *wishes, struct seats *seats, uint32_t kind, uint32_t id,
-                                   uint64_t number, bool *news);
+                                   uint64_t number);
 /* A new member. ERR_STATE: too many at a time, or its name or key is taken. */
 ERR_MUST_CHECK enum err wishes_enrol(struct wishes *wishes, const struct record *record,
                                      const struct record_member *as);
 /* What the new record says is wished no more. */
-void wishes_fulfil(struct wishes *wishes, const struct record *record);
+void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct record *record);
 
 /* Of all members that are heard, or known to be silent, and of those to be enrolled: mem_free() them. Others stay as
- * they are: there is nothing to go by. ERR_NOMEM. */
-ERR_MUST_CHECK enum err wishes_gather(const struct wishes *wishes, const struct seats *seats, struct muster_wish **out,
-                                      uint32_t *count);
+ * they are: there is nothing to go by. `said`: with what members say of themselves, which alone is no reason for a
+ * record. ERR_NOMEM. */
+ERR_MUST_CHECK enum err wishes_gather(const struct wishes *wishes, const struct seats *seats, bool said,
+                                      struct muster_wish **out, uint32_t *count);
 /* Whether the next record would say anything that the last one does not. */
 bool wishes_change(const struct wishes *wishes, const struct seats *seats);
 

@@ -442,6 +442,22 @@ static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
     return err;
 }
 
+/* Whom the anchor counts now. ERR_NOMEM has been said. */
+static enum err note_counted(const struct part_job *j)
+{
+    const struct desk *desk = j->apply->desk;
+    const struct chain_part *part = &j->apply->fragments[j->f].parts[j->p];
+    enum err err = j->job.err;
+    if (err == ERR_NOMEM)
+        event_post_fatal(desk->conf.events, j->job.text);
+    if (err != ERR_OK)
+        return err;
+    err = counted_note(replica_counted(desk->conf.replica, j->f), part->shards, j->version, &j->meta);
+    if (err != ERR_OK)
+        event_post_fatal(desk->conf.events, err_text());
+    return err;
+}
+
 static void done_apply(struct job *job)
 {
     struct part_job *j = (struct part_job *)(void *)job;
@@ -455,11 +471,13 @@ static void done_apply(struct job *job)
     if (job->err != ERR_OK)
         log_error("fragment %" PRIu32 ", version %" PRIu64 ", owner %" PRIu32 " cannot be applied: %s", f, version,
                   fragment->parts[j->p].owner, job->text);
-    struct counted *counted = replica_counted(apply->desk->conf.replica, f);
-    if (job->err == ERR_OK && counted_note(counted, fragment->parts[j->p].shards, version, &j->meta) != ERR_OK)
-        event_post_fatal(apply->desk->conf.events, err_text());
+    enum err err = note_counted(j);
     mem_free((void *)(uintptr_t)j->meta.contributors);
-    fragment->failed |= job->err != ERR_OK;
+    if (err == ERR_NOMEM) { /* it would be another version: the daemon ends, and goes on from the ledger */
+        job_pool_give(&apply->parts, j);
+        return;
+    }
+    fragment->failed |= err != ERR_OK;
     fragment->counted |= j->counted;
     if (j->step > state->step)
         state->step = j->step;

@@ -213,6 +213,20 @@ static bool number_of(const char *name, uint64_t *number)
     return strcmp(name, ours) == 0;
 }
 
+bool ledger_in(const char *folder)
+{
+    uint64_t number;
+    struct stat status;
+    bool found = false;
+    DIR *dir = opendir(folder);
+    for (struct dirent *item; dir != NULL && !found && (item = readdir(dir)) != NULL;)
+        found = number_of(item->d_name, &number) && fstatat(dirfd(dir), item->d_name, &status, 0) == 0 &&
+                status.st_size > LEDGER_SEGMENT_HEADER;
+    if (dir != NULL)
+        closedir(dir);
+    return found;
+}
+
 static enum err open_segments(struct ledger *ledger)
 {
     enum err err = ERR_OK;

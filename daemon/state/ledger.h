@@ -32,6 +32,9 @@ struct ledger_conf {
     uint64_t keep_bytes;    /* results kept although a checkpoint covers them */
 };
 
+/* Whether a ledger in the folder, of whatever run, holds anything. */
+bool ledger_in(const char *folder);
+
 /* ERR_CONF: the folder belongs to another run, or another daemon uses it. */
 ERR_MUST_CHECK enum err ledger_open(const struct ledger_conf *conf, struct ledger **out);
 void ledger_close(struct ledger *ledger);

@@ -298,20 +298,55 @@ static enum err check_file(const char *folder, const char *name, const struct ru
     return err == ERR_CONF || err == ERR_NOMEM ? err : ERR_OK;
 }
 
+/* The next file of a fragment in a folder; NULL: that was the last. */
+static const char *next_fragment(DIR *dir)
+{
+    for (struct dirent *item; (item = readdir(dir)) != NULL;) {
+        unsigned f;
+        int end = 0;
+        if (sscanf(item->d_name, "fragment-%u.safetensors%n", &f, &end) == 1 && end > 0 && item->d_name[end] == '\0')
+            return item->d_name;
+    }
+    return NULL;
+}
+
 enum err store_check(const char *folder, const struct runspec *spec, const struct digest *shares)
 {
     DIR *dir = opendir(folder);
     enum err err = ERR_OK;
+    const char *name;
     if (dir == NULL)
         return err_set_errno(ERR_IO, "%s: cannot open", folder);
-    for (struct dirent *item; err == ERR_OK && (item = readdir(dir)) != NULL;) {
-        unsigned f;
-        int end = 0;
-        if (sscanf(item->d_name, "fragment-%u.safetensors%n", &f, &end) == 1 && end > 0 && item->d_name[end] == '\0')
-            err = check_file(folder, item->d_name, spec, shares);
-    }
+    while (err == ERR_OK && (name = next_fragment(dir)) != NULL)
+        err = check_file(folder, name, spec, shares);
     closedir(dir);
     return err;
+}
+
+static bool has_version(const char *folder, const char *name)
+{
+    char *path;
+    uint64_t version = 0;
+    struct tensorfile *file = NULL;
+    if (mem_printf(&path, "%s/%s", folder, name) != ERR_OK)
+        return true;
+    if (tensorfile_open(path, true, &file) == ERR_OK && tensorfile_meta_u64(file, "version", &version) != ERR_OK)
+        version = 0;
+    tensorfile_close(file);
+    mem_free(path);
+    return version > 0;
+}
+
+bool store_in(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    const char *name;
+    bool found = false;
+    while (dir != NULL && !found && (name = next_fragment(dir)) != NULL)
+        found = has_version(folder, name);
+    if (dir != NULL)
+        closedir(dir);
+    return found;
 }
 
 /* To the first name that is free: the given one, and a number. */

@@ -1,23 +1,46 @@
 /*
  * The invariants of docs/PROTOCOL.md, "Epochs", held after every event that could break them.
  *
- * Where a member lies about results or about its seal, two results of one part may be applied. The bound: one of the
- * two came to count only by the liar's own word that it has it. From then on the world is forked, and what has to
- * hold is that it meets again (tests/sim/test_sync.c).
+ * The bound of what a member can do that lies about its version, its results or its seal: two results of one part may
+ * be applied, but one of them came to count only by the liar's own word; fewer honest voters acknowledged it than
+ * certify. From then on the world is forked, and what has to hold is that it meets again (tests/sim/test_sync.c). Lies
+ * about hashes, about results that there are not, and results that are not kept fork nothing.
  */
 #include "tests/lib/simworld.h"
 
 #include <string.h>
 
-/* Whether two results of one part can be the liar's doing: it made both, or its word is one of those that certified
- * one of them. */
+static uint32_t copies_of(const struct sim_result *result, bool honest)
+{
+    const struct record *record = &sim_record(sim->decided[result->epoch])->record;
+    uint32_t copies = 0;
+    for (uint32_t k = 0; k < record->members_count; k++) {
+        const struct record_member *member = &record->members[k];
+        uint32_t i = sim_of(member->id);
+        copies += member->voter && member->role != RECORD_WITNESS && (result->acknowledged >> i & 1) != 0 &&
+                  !(honest && i == sim->liar);
+    }
+    return copies;
+}
+
+/* Whether it counts, where it does, by the liar's word alone. */
+static bool by_a_lie(uint32_t number)
+{
+    const struct sim_result *result = sim_result(number);
+    bool may = sim->lie == SIM_LIE_VERSION || sim->lie >= SIM_LIE_TWO;
+    return may && copies_of(result, true) < record_certifying(&sim_record(sim->decided[result->epoch])->record);
+}
+
 static bool lied(uint32_t a, uint32_t b)
 {
-    const struct sim_result *one = sim_result(a), *other = sim_result(b);
-    uint64_t liar = (uint64_t)1 << sim->liar;
-    if (sim->lie == SIM_LIE_TWO || sim->lie == SIM_LIE_TWO_ACKS)
-        return one->twin == b || other->twin == a;
-    return sim->lie == SIM_LIE_SEAL && ((one->acknowledged | other->acknowledged) & liar) != 0;
+    return by_a_lie(a) || by_a_lie(b);
+}
+
+static void forked(void)
+{
+    sim_tell("a fork, by island %u", sim->liar);
+    sim->tally.forks += !sim->forked;
+    sim->forked = true;
 }
 
 static void fork_or_fail(uint32_t i, uint32_t f, uint64_t version, uint32_t s, uint32_t a, uint32_t b)
@@ -25,10 +48,9 @@ static void fork_or_fail(uint32_t i, uint32_t f, uint64_t version, uint32_t s, u
     SIM_HOLDS(sim->forked || lied(a, b),
               "I1: island %u: result %u (owner %u, epoch %llu) of fragment %u version %llu shard %u, where there is "
               "result %u (owner %u, epoch %llu); lie %d of island %u\n",
-              i, b, sim_result(b)->owner, (unsigned long long)sim_result(b)->epoch, f, (unsigned long long)version, s, a,
-              sim_result(a)->owner, (unsigned long long)sim_result(a)->epoch, (int)sim->lie, sim->liar);
-    sim->tally.forks += !sim->forked;
-    sim->forked = true;
+              i, b, sim_result(b)->owner, (unsigned long long)sim_result(b)->epoch, f, (unsigned long long)version, s,
+              a, sim_result(a)->owner, (unsigned long long)sim_result(a)->epoch, (int)sim->lie, sim->liar);
+    forked();
 }
 
 /* The first time that a result of this shard is applied: no work in it is in another one. */
@@ -53,8 +75,10 @@ void sim_check_applied(uint32_t i, uint32_t f, uint64_t version)
             *truth = applied;
             count_work(f, version, s);
         }
-        if (*truth != applied)
-            fork_or_fail(i, f, version, s, *truth, applied);
+        if (*truth == applied)
+            continue;
+        fork_or_fail(i, f, version, s, *truth, applied);
+        sim->split = true;
     }
 }
 
@@ -93,12 +117,7 @@ void sim_check_acknowledged(uint32_t i, uint32_t f, uint32_t number)
     result->acknowledged |= (uint64_t)1 << i;
     sim_tell("island %u acknowledges result %u", i, number);
     const struct record *record = &sim_record(sim->decided[result->epoch])->record;
-    uint32_t copies = 0;
-    for (uint32_t k = 0; k < record->members_count; k++) {
-        const struct record_member *member = &record->members[k];
-        copies += member->voter && member->role != RECORD_WITNESS &&
-                  (result->acknowledged >> sim_of(member->id) & 1) != 0;
-    }
+    uint32_t copies = copies_of(result, false);
     if (copies >= record_certifying(record) && !result->certified)
         certified(i, f, number);
 }
@@ -113,15 +132,18 @@ void sim_check_epoch(uint32_t i)
         uint64_t start = record_start(record, f);
         uint32_t count;
         const struct record_carried *carried = record_carried(record, f, &count);
-        bool within = island->version[f] <= start + 1;
+        bool within = island->version[f] <= start + 1, lie = false;
         for (uint32_t s = 0; s < sim->shards_counts[f] && island->version[f] == start + 1; s++) {
             bool same = false;
             for (uint32_t k = 0; k < count; k++)
                 same = same || ((carried[k].shards >> s & 1) != 0 &&
                                 sim_number(&carried[k].digest) == sim->truth[f][start + 1][s]);
             within = within && same;
+            lie = lie || (!same && by_a_lie(sim_commit(&island->disk, f, start + 1)[s]));
         }
-        SIM_HOLDS(within || sim->forked || sim->lie == SIM_LIE_SEAL,
+        if (lie)
+            forked();
+        SIM_HOLDS(within || sim->forked,
                   "I5: island %u is at version %llu of fragment %u, which epoch %llu, from %llu on, does not name\n", i,
                   (unsigned long long)island->version[f], f, (unsigned long long)record->epoch,
                   (unsigned long long)start);

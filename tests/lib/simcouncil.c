@@ -5,14 +5,13 @@
  */
 #include "tests/lib/simworld.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "common/mem.h"
 #include "net/compose.h"
 
 /* As in daemon/peers: docs/PROTOCOL.md, "Epochs". */
-enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, DOUBT_MS = 2000, GATHER_MS = 2000, TICK_MS = 100 };
+enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, TICK_MS = 100 };
 
 static struct sim_voice *voice_of(uint32_t i)
 {
@@ -32,7 +31,7 @@ static struct compose_base base_of(uint32_t i)
                                  .fragments_count = sim->fragments};
 }
 
-static const struct record_member *member_of(uint32_t i, uint32_t k)
+const struct record_member *sim_member_of(uint32_t i, uint32_t k)
 {
     return sim_knows(i, k) ? record_member(last(i), sim_id(k)) : NULL;
 }
@@ -44,7 +43,7 @@ bool sim_in_doubt(uint32_t i)
 
 bool sim_votes(uint32_t i)
 {
-    const struct record_member *self = member_of(i, i);
+    const struct record_member *self = sim_member_of(i, i);
     return self != NULL && self->voter && !sim_in_doubt(i);
 }
 
@@ -81,7 +80,7 @@ static void say(uint32_t i, uint32_t k, const struct wire_epoch *message)
 static void add_holdings(uint32_t i, bool sealed, struct wire_epoch *out)
 {
     const struct sim_island *island = &sim->island[i];
-    out->promise.incarnation = sim_in_doubt(i) ? island->disk.incarnation : member_of(i, i)->incarnation;
+    out->promise.incarnation = sim_in_doubt(i) ? island->disk.incarnation : sim_member_of(i, i)->incarnation;
     out->promise.sealed = sealed;
     holdings_own(island->voice.holdings, island->sync, &out->promise.rows, &out->promise.rows_count);
 }
@@ -135,118 +134,15 @@ static void say_decided(uint32_t i, uint32_t k, uint64_t epoch)
     say(i, k, &out);
 }
 
-/* ---- what is wanted ---- */
-
-static bool silent(uint32_t i, uint32_t k)
-{
-    const struct sim_voice *voice = voice_of(i);
-    uint32_t voters = 0, deaf = 0;
-    for (uint32_t w = 0; w < sim->n; w++) {
-        const struct record_member *voter = member_of(i, w);
-        if (voter == NULL || !voter->voter)
-            continue;
-        voters++;
-        if (w == i)
-            deaf += voice->silent >> k & 1;
-        else if (w != k && (voice->silent >> w & 1) == 0)
-            deaf += voice->seat[w].silent >> k & 1;
-    }
-    return deaf > voters / 2;
-}
-
-static bool caught_up(uint32_t i, uint32_t k)
-{
-    const struct sync *sync = sim->island[i].sync;
-    for (uint32_t f = 0; f < sim->fragments; f++) {
-        struct sync_peer_fragment row = k == i ? sync_own(sync, f) : sync_heard(sync, sim_slot(i, k), f);
-        bool known = k == i ? sync_known(sync, f) : row.hash_known;
-        if (!known || row.version + 1 < sync_own(sync, f).version)
-            return false;
-    }
-    return true;
-}
-
-static bool doubted(uint32_t i, uint32_t k)
-{
-    const struct sim_voice *voice = voice_of(i);
-    if (k == i)
-        return sim_in_doubt(i);
-    return voice->seat[k].doubt_ms != 0 && voice->now_ms >= voice->seat[k].doubt_ms + DOUBT_MS;
-}
-
-static struct muster_wish wish_of(uint32_t i, uint32_t k)
-{
-    const struct sim_voice *voice = voice_of(i);
-    struct muster_wish wish = {.as = *member_of(i, k)};
-    bool doubt = doubted(i, k);
-    uint64_t incarnation = k == i ? sim->island[i].disk.incarnation : voice->seat[k].incarnation;
-    wish.as.uplink = sim->island[k].uplink;
-    wish.as.owner_wish = sim->island[k].wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO;
-    if (doubt && incarnation != 0)
-        wish.as.incarnation = incarnation;
-    wish.silent = k != i && silent(i, k);
-    wish.evicted = sim->evicted && k == sim->liar;
-    bool comes = wish.as.role != RECORD_OWNER || doubt;
-    wish.caught_up =
-        (k == i || voice->seat[k].up) && caught_up(i, k) && (!comes || voice->now_ms >= voice->begun_ms + GATHER_MS);
-    return wish;
-}
-
-static struct muster_wish enrolment(uint32_t k)
-{
-    struct muster_wish wish = {.enrol = true, .as = {.uplink = sim->island[k].uplink}};
-    snprintf(wish.as.name, sizeof wish.as.name, "m%u", k);
-    memset(wish.as.key, (int)k + 1, sizeof wish.as.key);
-    wish.as.owner_wish = sim->island[k].wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO;
-    return wish;
-}
-
-static uint32_t gather(uint32_t i, struct muster_wish *wishes)
-{
-    uint32_t count = 0;
-    for (uint32_t k = 0; k < sim->n; k++) {
-        if (!sim_knows(i, k)) {
-            if (!sim->island[k].enrolled && sim->now_ms >= sim->island[k].revive_ms)
-                wishes[count++] = enrolment(k);
-            continue;
-        }
-        struct muster_wish wish = wish_of(i, k);
-        if (k == i || voice_of(i)->seat[k].up || wish.silent || wish.evicted)
-            wishes[count++] = wish;
-    }
-    return count;
-}
-
-static bool same_member(const struct record_member *a, const struct record_member *b)
-{
-    return a->id == b->id && a->role == b->role && a->voter == b->voter && a->incarnation == b->incarnation &&
-           a->uplink == b->uplink && a->owner_wish == b->owner_wish;
-}
-
-static bool change_wanted(uint32_t i)
-{
-    struct muster_wish wishes[SIM_N_MAX];
-    struct record next;
-    uint32_t count = gather(i, wishes);
-    assert_ok(record_copy(last(i), &next));
-    bool possible = muster(&next, wishes, count) == ERR_OK;
-    bool same = next.members_count == last(i)->members_count;
-    for (uint32_t k = 0; same && k < next.members_count; k++)
-        same = same_member(&next.members[k], &last(i)->members[k]);
-    same = same && memcmp(&next.map, &last(i)->map, sizeof next.map) == 0;
-    record_deinit(&next);
-    return possible && !same;
-}
-
 /* ---- composing ---- */
 
 static uint32_t whom_to_ask(uint32_t i, uint32_t *ids)
 {
     uint32_t count = 0;
     for (uint32_t k = 0; k < sim->n; k++) {
-        const struct record_member *member = member_of(i, k);
+        const struct record_member *member = sim_member_of(i, k);
         if (member != NULL && (k == i || voice_of(i)->seat[k].up) &&
-            (!member->voter || member->role != RECORD_OWNER || doubted(i, k)) && caught_up(i, k))
+            (!member->voter || member->role != RECORD_OWNER || sim_doubted(i, k)) && sim_caught_up(i, k))
             ids[count++] = member->id;
     }
     return count;
@@ -269,7 +165,7 @@ static void compose_next(uint32_t i)
     struct compose_base base = base_of(i);
     uint32_t holdings_count, lacking[RECORD_OWNERS_MAX + 1], lacking_count, asked[SIM_N_MAX];
     const struct compose_holding *holdings = holdings_answered(voice->holdings, voice->epoch, &holdings_count);
-    uint32_t asked_count = whom_to_ask(i, asked), count = gather(i, wishes);
+    uint32_t asked_count = whom_to_ask(i, asked), count = sim_gather(i, wishes);
     enum err err = compose(&base, holdings, holdings_count, wishes, count, &out);
     SIM_HOLDS(err == ERR_OK || err == ERR_STATE, "island %u cannot compose: %s\n", i, err_text());
     SIM_HOLDS(err != ERR_OK || out.suspects_count == 0 || sim->lie >= SIM_LIE_TWO,
@@ -301,7 +197,8 @@ static void fetch(uint32_t i, const uint8_t *bytes, size_t bytes_count)
         sync_want_start(island->sync, f, draft->starts[f]);
     for (uint32_t k = 0; k < draft->carried_count; k++) {
         const struct record_carried *carried = &draft->carried[k];
-        sync_want(island->sync, carried->fragment, carried->version, carried->epoch, carried->owner);
+        sync_want_this(island->sync, carried->fragment, carried->version, carried->epoch, carried->owner,
+                       &carried->digest);
     }
     sim_step(i, &(struct sync_event){.type = SYNC_EV_TICK});
 }
@@ -566,12 +463,30 @@ void sim_voice_heard(uint32_t i, uint32_t k, const struct wire_heartbeat *beat)
 
 /* ---- a disk in doubt ---- */
 
+/* Whether more than half of all members that take part are here, us among them, and none knows a later record: a disk
+ * that has forgotten the last records believes in voters who are none any more, and may be the only one of them. */
+static bool nothing_newer(uint32_t i)
+{
+    uint32_t members = 0, here = 0;
+    for (uint32_t k = 0; k < sim->n; k++) {
+        const struct record_member *member = sim_member_of(i, k);
+        const struct sim_seat *seat = &voice_of(i)->seat[k];
+        if (member == NULL)
+            continue;
+        if (k != i && seat->up && seat->epoch > last(i)->epoch)
+            return false;
+        members += member->role != RECORD_AWAY;
+        here += member->role != RECORD_AWAY && (k == i || (seat->up && seat->incarnation != 0));
+    }
+    return 2 * here > members;
+}
+
 static bool nothing_made(uint32_t i)
 {
     const struct sync *sync = sim->island[i].sync;
     uint32_t here = 0;
     for (uint32_t k = 0; k < sim->n; k++) {
-        const struct record_member *member = member_of(i, k);
+        const struct record_member *member = sim_member_of(i, k);
         if (member == NULL || (k != i && !voice_of(i)->seat[k].up))
             continue;
         here += member->voter;
@@ -581,13 +496,13 @@ static bool nothing_made(uint32_t i)
                 return false;
         }
     }
-    return 2 * here > record_voters(last(i));
+    return 2 * here > record_voters(last(i)) && nothing_newer(i);
 }
 
 static bool doubt_is_over(uint32_t i)
 {
     const struct sim_island *island = &sim->island[i];
-    const struct record_member *self = member_of(i, i);
+    const struct record_member *self = sim_member_of(i, i);
     if (self->incarnation == island->disk.incarnation)
         return true;
     return island->doubt == SIM_FRESH && last(i)->epoch == 0 && self->incarnation == 0 && nothing_made(i);
@@ -597,7 +512,7 @@ static bool majority_in_doubt(uint32_t i)
 {
     uint32_t sure = 0;
     for (uint32_t k = 0; k < sim->n; k++) {
-        const struct record_member *member = member_of(i, k);
+        const struct record_member *member = sim_member_of(i, k);
         const struct sim_seat *seat = &voice_of(i)->seat[k];
         if (member == NULL || !member->voter || k == i)
             continue;
@@ -605,7 +520,7 @@ static bool majority_in_doubt(uint32_t i)
             return false;
         sure += seat->doubt_ms == 0;
     }
-    return member_of(i, i)->voter && sure < record_majority(last(i));
+    return sim_member_of(i, i)->voter && sure < record_majority(last(i)) && nothing_newer(i);
 }
 
 static void look_at_doubt(uint32_t i)
@@ -634,7 +549,7 @@ void sim_voice_tick(uint32_t i)
         if (k != i && sim_knows(i, k) && sim->now_ms > island->heard_ms[k] + SIM_AWAY_MS)
             voice->silent |= (uint64_t)1 << k;
     look_at_doubt(i);
-    step(i, &(struct epoch_event){.type = EPOCH_EV_WANT, .good = true, .flag = change_wanted(i)});
+    step(i, &(struct epoch_event){.type = EPOCH_EV_WANT, .good = true, .flag = sim_change_wanted(i)});
     step(i, &(struct epoch_event){.type = EPOCH_EV_TICK, .good = true});
     settle(i);
 }

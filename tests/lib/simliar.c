@@ -3,11 +3,14 @@
 
 #include <string.h>
 
-enum { FAR_AHEAD = 1000000 };
+/* What it says in heartbeats it says now and then only: who is believed to be far ahead stops all rounds, and a world
+ * that stands still shows nothing. */
+enum { FAR_AHEAD = 1000000, SPELL_MS = 700 };
 
 bool sim_lies(uint32_t i, enum sim_lie lie)
 {
-    return !sim->healing && sim->lie == lie && i == sim->liar;
+    bool spell = lie > SIM_LIE_HELD || (sim->now_ms / SPELL_MS * 2654435761u + sim->seed) % 7 < 2;
+    return !sim->healing && sim->lie == lie && i == sim->liar && spell;
 }
 
 uint32_t sim_lie_result(uint32_t to, uint32_t number)

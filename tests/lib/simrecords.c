@@ -123,7 +123,10 @@ void sim_found(void)
         struct sim_island *island = &sim->island[i];
         if (!island->enrolled)
             continue;
-        roster_join(&record, i, island->witness ? RECORD_WITNESS : island->wants_shards ? RECORD_OWNER : RECORD_CONTRIBUTOR);
+        roster_join(&record, i,
+                    island->witness        ? RECORD_WITNESS
+                    : island->wants_shards ? RECORD_OWNER
+                                           : RECORD_CONTRIBUTOR);
         struct record_member *member = &record.members[record.members_count - 1];
         memset(member->key, (int)i + 1, sizeof member->key);
         member->uplink = island->uplink;

@@ -302,6 +302,8 @@ static void do_fetch(uint32_t i, const struct sync_action *action)
     uint32_t from = sim_at(i, action->member);
     struct sim_island *other = &sim->island[from];
     const struct wire_key *key = &action->key;
+    sim_tell("island %u asks island %u for a %s: fragment %u version %llu", i, from,
+             key->kind == WIRE_STATE ? "state" : "result", key->fragment, (unsigned long long)key->version);
     if (!other->alive || sim->link_down[i][from] || sim_chance(sim->loss_percent) || !sim_knows(from, i))
         return;
     if (sim_stopped(from))
@@ -497,6 +499,8 @@ static void finish_job(struct sim_job *job)
     default: break;
     }
     sim_step(i, &event);
+    if (event.type == SYNC_EV_STORED)
+        sim_note_acknowledged(i, f);
     if (event.type == SYNC_EV_APPLIED || event.type == SYNC_EV_INSTALLED)
         sim_tell_held(i, f);
 }

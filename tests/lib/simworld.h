@@ -3,8 +3,9 @@
  * net/muster that decide on its epochs, as the daemon joins them (daemon/peers/council), under a seeded network that
  * delays, loses, reorders, repeats and cuts, also one way only; daemons and trainers that are killed, some for good,
  * proposers that die between seal and decision, daemons that are stopped for a while, disks that come back older or
- * empty, power that is lost everywhere, memory that is damaged, a member that lies; jobs that take their time. What work
- * went where is kept as numbers, so that every result can be held against the truth. For tests/sim; one world at a time.
+ * empty, power that is lost everywhere, memory that is damaged, a member that lies; jobs that take their time. What
+ * work went where is kept as numbers, so that every result can be held against the truth. For tests/sim; one world at a
+ * time.
  *
  * Islands are numbers here. Their ids are others (sim_id()), and every island has slots of its own for the members
  * (sim_slot()), so that who takes one for the other is seen. Signatures are left out: what is signed is looked up.
@@ -140,7 +141,7 @@ struct sim_island {
     struct digest hash[SIM_F_MAX];
     uint64_t version[SIM_F_MAX];
     bool step_by_step[SIM_F_MAX]; /* it applied what its records say; no state of a later epoch was taken over */
-    uint32_t next[SIM_F_MAX];                         /* our part's result, reduced and not yet stored */
+    uint32_t next[SIM_F_MAX];     /* our part's result, reduced and not yet stored */
     uint32_t applying[SIM_F_MAX][SIM_SHARDS_MAX];     /* results of the version that is being applied */
     struct sim_contribution out[SIM_F_MAX];           /* ours */
     struct sim_contribution in[SIM_F_MAX][SIM_N_MAX]; /* for our part, per member */
@@ -183,7 +184,7 @@ enum sim_lie {
 
 /* What happened, so that nobody takes an idle world for a sound one. */
 struct sim_tally {
-    unsigned blackouts, recoveries, older, emptied, deaths, joined, proposers_died, forks, named, swaps;
+    unsigned blackouts, recoveries, older, emptied, deaths, joined, proposers_died, forks, named, swaps, stuck;
 };
 
 struct sim_world {
@@ -204,16 +205,17 @@ struct sim_world {
     unsigned loss_percent, kill_permille;
     unsigned shuffle_permille; /* how often who wants to own, or an uplink, changes for no reason */
     uint32_t quorum;
-    bool flips;  /* memory is damaged now and then */
-    bool disks;  /* a disk comes back older or empty now and then, or without what was not flushed */
-    bool deaths; /* an island goes for good now and then */
-    bool blackouts;  /* power is lost everywhere now and then */
+    bool flips;        /* memory is damaged now and then */
+    bool disks;        /* a disk comes back older or empty now and then, or without what was not flushed */
+    bool deaths;       /* an island goes for good now and then */
+    bool blackouts;    /* power is lost everywhere now and then */
     bool hand_written; /* record 0 is: it names no disk */
     enum sim_lie lie;
     uint32_t liar;
-    bool evicted; /* the liar, by people, once it was named */
-    bool forked; /* two results of one part were applied, by a liar's fault */
-    uint32_t ids[SIM_N_MAX]; /* 0: not on the roster yet */
+    bool evicted;                     /* the liar, by people, once it was named */
+    bool forked;                      /* by a liar's fault a result counts that the next record may not name */
+    bool split;                       /* and two results of one part were applied */
+    uint32_t ids[SIM_N_MAX];          /* 0: not on the roster yet */
     uint32_t decided[SIM_EPOCHS_MAX]; /* numbers of the records */
     uint64_t newest, incarnations;
     uint32_t records_count;
@@ -294,6 +296,8 @@ void sim_try_objects(void);
 /* What island i has on its way, and does not send any more. */
 void sim_retire(uint32_t i, uint32_t kind, uint32_t f, uint64_t version_max);
 void sim_beats_in(void);
+/* What the island acknowledges of a fragment's next version is noted. */
+void sim_note_acknowledged(uint32_t i, uint32_t f);
 void sim_run_island(uint32_t i);
 
 /* ---- records, and letters about them: simrecords.c ---- */
@@ -333,6 +337,17 @@ void sim_voice_heard(uint32_t i, uint32_t k, const struct wire_heartbeat *beat);
 void sim_voice_tick(uint32_t i);
 bool sim_votes(uint32_t i);
 bool sim_in_doubt(uint32_t i);
+
+/* What island i's newest record says of island k; NULL: nothing. */
+const struct record_member *sim_member_of(uint32_t i, uint32_t k);
+
+/* ---- what it wants of the members: simwishes.c ---- */
+
+uint32_t sim_gather(uint32_t i, struct muster_wish *wishes);
+bool sim_change_wanted(uint32_t i);
+/* Whether island i takes k's disk for one in doubt; and k for one that holds all that i does, nearly. */
+bool sim_doubted(uint32_t i, uint32_t k);
+bool sim_caught_up(uint32_t i, uint32_t k);
 
 /* ---- the liar: simliar.c ---- */
 

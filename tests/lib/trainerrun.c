@@ -48,7 +48,6 @@ static void make_view(struct trainerrun *run, uint32_t islands)
         assert_ok(ident_generate(&ident[i]));
         snprintf(record.members[i].name, sizeof record.members[i].name, "%s", islands == 1 ? one[i] : three[i]);
         memcpy(record.members[i].key, ident[i].key, IDENT_KEY_BYTES);
-        roster_role(&record, i, RECORD_OWNER, i == self);
         run->ids[i] = roster_id(i);
     }
     assert_ok(chain_new(&run->chain));
@@ -132,6 +131,7 @@ void trainerrun_new_sync(struct trainerrun *run)
                              .fragments_count = TRAINERRUN_FRAGMENTS,
                              .shards_counts = shards,
                              .view = roster_view(run->chain, run->view.self, run->ids, run->view.count)};
+    conf.view.certifying = 1;
     assert_ok(sync_new(&conf, &run->sync));
 }
 

@@ -22,6 +22,7 @@ control/status_json    | status_json       | engine_new control_new             
 peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects unit/objects_epoch
 peers/council          | council_new       | engine_new control_new status_take                                          | unit/council
 peers/holdings         | holdings_new      | engine_new peers_new council_new objects_new rounds_new trainer_new events_new | unit/holdings
+peers/doorway          | doorway_new       | engine_new peers_new council_new rounds_new trainer_new                     | unit/doorway
 peers/ways             | ways_new          | engine_new peers_new objects_new rounds_new trainer_new events_new          | unit/ways
 trainer/trainer        | trainer_new       | engine_new control_new status_take peers_new rounds_new                     | unit/trainer unit/training unit/resume unit/departure unit/phase unit/trainer_runs
 trainer/introduction   | introduction_init | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make replica_new events_new | unit/introduction
@@ -36,6 +37,7 @@ state/replica          | replica_new       | engine_new peers_new rounds_new tra
 state/rivals           | rivals_of         | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/rivals
 state/parts            | parts_of          | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/parts
 state/ledger           | ledger_open       | engine_new peers_new rounds_new trainer_new slots_new replica_new jobs_new events_new | unit/ledger unit/ledger_at
+state/counted          | counted_note      | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/counted
 state/vote             | vote_open         | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/vote
 state/records          | records_load      | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/records
 state/slots            | slots_new         | engine_new peers_new rounds_new trainer_new ledger_open jobs_new events_new | unit/slots
@@ -57,6 +59,8 @@ ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dco
 inner='
 runplan            | runplan_make     | engine
 control/progress   | progress_new     | control/status
+control/members    | members_invite   | control/control
+peers/gate         | gate_open        | peers/peers
 control/complaints | complaints_all   | control/status
 peers/beat         | beat_fill        | peers/peers
 peers/pulse        | pulse_in         | peers/peers

@@ -17,13 +17,10 @@ static struct ctl_draft good = {
 static void what_was_asked_for_is_in_the_configuration(void **state)
 {
     (void)state;
-    struct ident ident;
     struct dconf conf;
-    struct view view;
     char *text;
     struct ctl_draft draft = good;
-    assert_ok(ident_generate(&ident));
-    draft.public_key = ident.public_text;
+    draft.owner = "no";
     draft.address = "paris.example.org:7600";
     draft.uplink = "20Mbit";
     assert_ok(ctl_draft_conf(&draft, &text));
@@ -37,17 +34,41 @@ static void what_was_asked_for_is_in_the_configuration(void **state)
     assert_string_equal(conf.run_path, testlib_path(folder, "run.ini"));
     assert_string_equal(conf.state_folder, testlib_path(folder, "state"));
     assert_string_equal(conf.run_folder, testlib_path(folder, "run"));
-    assert_int_equal(conf.peers_count, 1);
-    assert_string_equal(((struct dconf_peer *)conf.peers)->address, "paris.example.org:7600");
-    assert_ok(
-        dconf_view(&conf, &ident, &(struct digest){{0}}, &view)); /* its section of its own agrees with the rest */
-    assert_int_equal(view.count, 1);
-    view_free(&view);
+    assert_string_equal(dconf_address(&conf), "paris.example.org:7600");
+    assert_int_equal(conf.owner, RECORD_OWNER_NO);
+    assert_int_equal(conf.peers_count, 0);
+    assert_string_equal(conf.joined, "");
     conf_deinit(&dconf_schema, &conf);
     /* Not all keys, and help for those there are. */
     assert_non_null(strstr(text, "# Corpus of this island"));
     assert_null(strstr(text, "ledger_segment"));
     mem_free(text);
+}
+
+static void who_joins_knows_whom_it_joined(void **state)
+{
+    (void)state;
+    struct ident ident;
+    struct dconf conf;
+    char *text;
+    struct ctl_draft draft = good;
+    assert_ok(ident_generate(&ident));
+    draft.joined = "joined";
+    draft.inviter = (struct view_entry){
+        .name = "oslo", .key_text = ident.public_text, .address = "oslo.example.org:7600", .uplink = 20000000};
+    assert_ok(ctl_draft_conf(&draft, &text));
+    const char *path = testlib_file(folder, "joined.conf", "%s", text);
+    mem_free(text);
+    assert_ok(dconf_load(path, NULL, 0, &conf));
+    assert_string_equal(conf.joined, testlib_path(folder, "joined"));
+    assert_string_equal(dconf_address(&conf), "127.0.0.1:7654"); /* what it listens on, since nobody said */
+    assert_int_equal(conf.peers_count, 1);
+    const struct dconf_peer *peer = conf.peers;
+    assert_string_equal(peer->name, "oslo");
+    assert_string_equal(peer->public_key, ident.public_text);
+    assert_string_equal(peer->address, "oslo.example.org:7600");
+    assert_int_equal(peer->uplink, 20000000);
+    conf_deinit(&dconf_schema, &conf);
 }
 
 static void what_no_configuration_can_hold_is_refused(void **state)
@@ -103,6 +124,7 @@ int main(void)
     folder = testlib_folder("ctl-draft");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_asked_for_is_in_the_configuration),
+        cmocka_unit_test(who_joins_knows_whom_it_joined),
         cmocka_unit_test(what_no_configuration_can_hold_is_refused),
         cmocka_unit_test(the_run_spec_is_the_sample_that_is_shipped),
     };

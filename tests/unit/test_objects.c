@@ -591,9 +591,9 @@ static void results_and_states_are_taken_in_as_the_core_wants_them(void **state)
     assert_offer_answered(&key, SOME, WIRE_RECEIVED);
     /* A state: none that was not asked for, and none that is too long. */
     uint64_t bytes = state_object_bytes(a->replica, a->plan->plan, OTHER);
+    uint64_t most = state_object_bytes_max(a->replica, a->plan->plan, OTHER, a->charter.view.count);
     assert_offer_answered(&lost, bytes, WIRE_NOT_NEEDED);
     isle_step(a, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = OTHER, .member = B});
-    uint64_t most = state_object_bytes_max(a->replica, a->plan->plan, OTHER, a->charter.view.count);
     assert_offer_answered(&lost, most + 1, WIRE_NOT_NEEDED);
     struct event event;
     played_send(b, A, &lost, pattern, bytes);

@@ -1,4 +1,4 @@
-/* results: whom a result in the ledger counts, and what is taken for true when that cannot be known. */
+/* results: a result in the ledger is opened in place, and says whom it counts. */
 #include "tests/lib/testlib.h"
 
 #include <fcntl.h>
@@ -42,13 +42,13 @@ static struct ledger *open_ledger(const char *name)
 
 /* A result whose numbers are all `number`, counting the islands of a list that ends with UINT32_MAX. The first has no
  * weight, as one that was left out. */
-static struct ledger_key make_of(uint64_t shards, uint64_t epoch, uint32_t f, uint64_t version, uint32_t owner,
-                                 float number, const uint32_t *islands, struct object *object)
+static struct ledger_key make_in(uint64_t epoch, uint32_t f, uint64_t version, uint32_t owner, float number,
+                                 const uint32_t *islands, struct object *object)
 {
     float values[VALUES];
     uint8_t rows[WIRE_MEMBERS_MAX * WIRE_CONTRIBUTOR_BYTES];
     struct wire_meta meta = {.step = 100, .contributors = rows};
-    struct wire_object what = {.shards = shards};
+    struct wire_object what = {.shards = 1};
     struct vec_source source = {.minuend = values};
     struct codec_part part = {.count = VALUES, .choice = {.id = CODEC_FP32}};
     size_t frame_bytes, fault;
@@ -65,13 +65,6 @@ static struct ledger_key make_of(uint64_t shards, uint64_t epoch, uint32_t f, ui
     return result_key(&what);
 }
 
-static struct ledger_key make_in(uint64_t epoch, uint32_t f, uint64_t version, uint32_t owner, float number,
-                                 const uint32_t *islands, struct object *object)
-{
-    return make_of((uint64_t)1 << owner, epoch, f, version, owner, number, islands, object);
-}
-
-/* Of one shard, which is numbered as its owner is. */
 static struct ledger_key make(uint32_t f, uint64_t version, uint32_t owner, float number, const uint32_t *islands,
                               struct object *object)
 {
@@ -215,96 +208,6 @@ static void the_first_of_an_owners_results_is_found(void **state)
     ledger_close(ledger);
 }
 
-/* ---- which shards of an applied version count us ---- */
-
-/* Says that these made version VERSION of fragment 1. */
-static void commit(struct ledger *ledger, const struct ledger_key *keys, uint32_t count)
-{
-    struct ledger_commit made = {.fragment = 1, .version = VERSION, .parts_count = count};
-    for (uint32_t i = 0; i < count; i++)
-        made.parts[i] = (struct ledger_part){.epoch = keys[i].epoch, .owner = keys[i].owner, .digest = keys[i].digest};
-    assert_ok(ledger_append_commit(ledger, &made, false));
-}
-
-static void assert_counting(struct ledger *ledger, uint64_t asked, bool lost_counts, uint64_t counting)
-{
-    assert_int_equal(results_counting(ledger, 1, VERSION, asked, US, lost_counts), counting);
-    assert_int_equal(maps(), 0);
-}
-
-static void of_the_shards_asked_for_those_that_count_us_are_said(void **state)
-{
-    (void)state;
-    struct ledger *ledger = open_ledger("results-counting");
-    const uint64_t all = 1ull << 63 | 1 << 4 | 1 << 3 | 1 << 1 | 1 << 0;
-    struct ledger_key keys[] = {append_counting(ledger, 1, VERSION, 0, ISLANDS(OTHER, US)),
-                                append_counting(ledger, 1, VERSION, 1, ISLANDS(OTHER, THIRD)),
-                                append_counting(ledger, 1, VERSION, 3, ISLANDS(US)), /* with no weight, and counted */
-                                append_counting(ledger, 1, VERSION, 4, ISLANDS(OTHER)),
-                                append_counting(ledger, 1, VERSION, 63, ISLANDS(US, THIRD))};
-    /* Neither other versions nor other fragments are asked, nor what was received and made nothing. */
-    append_counting(ledger, 1, VERSION - 1, 1, ISLANDS(US));
-    append_counting(ledger, 1, VERSION + 1, 1, ISLANDS(US));
-    append_counting(ledger, 0, VERSION, 1, ISLANDS(US));
-    append_counting(ledger, 1, VERSION, 1, ISLANDS(US));
-    commit(ledger, keys, 5);
-    for (int lost_counts = 0; lost_counts < 2; lost_counts++) {
-        assert_counting(ledger, all, lost_counts, 1ull << 63 | 1 << 3 | 1 << 0);
-        assert_counting(ledger, 1 << 1 | 1 << 3 | 1 << 4, lost_counts, 1 << 3);
-        assert_counting(ledger, 1 << 1 | 1 << 4, lost_counts, 0);
-        assert_counting(ledger, 0, lost_counts, 0);
-    }
-    ledger_close(ledger);
-}
-
-/* A part is of several shards, and in the first version of an epoch an owner may have made two. */
-static void a_part_counts_for_all_its_shards(void **state)
-{
-    (void)state;
-    struct ledger *ledger = open_ledger("results-parts");
-    struct object object;
-    struct ledger_key keys[2];
-    keys[0] = make_of(0x35, EPOCH, 1, VERSION, 2, 1, ISLANDS(OTHER, US), &object);
-    assert_ok(ledger_append(ledger, &keys[0], object.bytes, object.count, false));
-    keys[1] = make_of(0xca, EPOCH + 1, 1, VERSION, 2, 1, ISLANDS(OTHER), &object);
-    assert_ok(ledger_append(ledger, &keys[1], object.bytes, object.count, false));
-    commit(ledger, keys, 2);
-    assert_counting(ledger, 0xff, false, 0x35);
-    assert_counting(ledger, 0xff, true, 0x35);
-    assert_counting(ledger, 0xf0, true, 0x30);
-    ledger_close(ledger);
-}
-
-/* Its contribution may have been counted there: to count work twice would be worse than to give it up. */
-static void a_result_that_is_not_known_any_more_is_taken_to_count_us(void **state)
-{
-    (void)state;
-    struct ledger *ledger = open_ledger("results-gone");
-    struct object object;
-    struct ledger_key keys[] = {append_counting(ledger, 1, VERSION, 0, ISLANDS(OTHER)),
-                                append_counting(ledger, 1, VERSION, 1, ISLANDS(US)),
-                                make(1, VERSION, 2, 1, ISLANDS(OTHER), &object)}; /* is not appended */
-    assert_counting(ledger, 1 << 0 | 1 << 1, true, 1 << 0 | 1 << 1);              /* nothing says what made it */
-    assert_counting(ledger, 1 << 0 | 1 << 1, false, 0);
-    commit(ledger, keys, 3);
-    assert_counting(ledger, 1 << 0 | 1 << 1 | 1 << 2, true, 1 << 1 | 1 << 2);
-    assert_counting(ledger, 1 << 0 | 1 << 1 | 1 << 2, false, 1 << 1);
-    assert_counting(ledger, 1ull << 40 | 1 << 2, true, 1ull << 40 | 1 << 2);
-    ledger_close(ledger);
-}
-
-/* A byte of the disk turns after the ledger was opened. */
-static void a_result_that_cannot_be_read_any_more_is_taken_to_count_us(void **state)
-{
-    (void)state;
-    struct ledger *ledger = open_ledger("results-rotten");
-    struct ledger_key keys[] = {append_counting(ledger, 1, VERSION, 0, ISLANDS(OTHER)), append_rotten(ledger, 1, 1)};
-    commit(ledger, keys, 2);
-    assert_counting(ledger, 1 << 0 | 1 << 1, true, 1 << 1);
-    assert_counting(ledger, 1 << 0 | 1 << 1, false, 0);
-    ledger_close(ledger);
-}
-
 int main(void)
 {
     assert_ok(digest_init());
@@ -317,10 +220,6 @@ int main(void)
         cmocka_unit_test(a_contributor_counts_whatever_its_weight),
         cmocka_unit_test(a_contribution_counts_and_no_other_of_the_same_island),
         cmocka_unit_test(the_first_of_an_owners_results_is_found),
-        cmocka_unit_test(of_the_shards_asked_for_those_that_count_us_are_said),
-        cmocka_unit_test(a_part_counts_for_all_its_shards),
-        cmocka_unit_test(a_result_that_is_not_known_any_more_is_taken_to_count_us),
-        cmocka_unit_test(a_result_that_cannot_be_read_any_more_is_taken_to_count_us),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     codec_free(codec);

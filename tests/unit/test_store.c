@@ -229,6 +229,7 @@ static void write_tensors(const char *path, const char *const *names, size_t nam
     snprintf(version, sizeof version, "%" PRIu64, state->version);
     const struct tensorfile_meta meta[] = {{"version", version},
                                            {"step", "0"},
+                                           {"counted_rows", "0"},
                                            {"hash", digest_hex(&state->hash, hash)},
                                            {"run_id", digest_hex(&run.spec.digest, run_id)},
                                            {"shares_id", digest_hex(&shares, shares_id)},
@@ -236,7 +237,7 @@ static void write_tensors(const char *path, const char *const *names, size_t nam
     assert_ok(mem_new((size_t)count, sizeof *zeros, "zeros", &zeros));
     for (size_t i = 0; i < names_count; i++)
         tensors[i] = (struct tensorfile_tensor){.name = names[i], .dims = 1, .shape = {count}};
-    assert_ok(tensorfile_create(path, tensors, names_count, meta, 6, &writer));
+    assert_ok(tensorfile_create(path, tensors, names_count, meta, 7, &writer));
     for (size_t i = 0; i < names_count; i++)
         assert_ok(tensorfile_write(writer, zeros, (size_t)count));
     assert_ok(tensorfile_commit(writer));

@@ -49,17 +49,15 @@ struct epoch {
     uint64_t best;    /* the highest ballot in which one who promised had accepted a record: it is `proposal` */
     struct buffer proposal, draft;
     struct digest proposal_digest;
-    uint32_t asked[EPOCH_ASKED_MAX]; /* further members that get the draft */
-    uint32_t asked_count;
+    uint32_t asked[EPOCH_ASKED_MAX], asked_count; /* further members that get the draft */
     uint64_t again_ms;
 
     /* turns */
     bool due_set;
-    uint64_t due_ms;                    /* when we propose */
-    uint64_t other_ballot, other_since; /* of another who is at work */
-    unsigned failures;                  /* ballots of ours that came to nothing */
-    uint64_t chain_ms;                  /* not before that do we ask for the chain again */
-
+    uint64_t due_ms;                            /* when we propose */
+    uint64_t other_ballot, other_since;         /* of another who is at work */
+    unsigned failures;                          /* ballots of ours that came to nothing */
+    uint64_t chain_ms;                          /* not before that do we ask for the chain again */
     struct record_vote votes[EPOCH_VOTERS_MAX]; /* decided */
     struct epoch_action actions[ACTIONS_MAX];
     uint32_t actions_count, actions_next;

@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "common/env.h"
@@ -29,7 +28,8 @@ struct own_message {
 enum { OWN_MAX = 32 };
 
 struct council {
-    struct council_conf conf;
+    struct peers_conf conf;
+    struct link *link;
     struct council_plan plan; /* .sync NULL: not known yet */
     struct epoch *epoch;
     struct holdings *holdings; /* what members answered in our ballot */
@@ -91,7 +91,7 @@ static void say(struct council *council, uint32_t to, const struct wire_epoch *m
         say_own(council, message->type, bytes, count);
         return;
     }
-    enum err err = link_send(council->conf.link, slot, (enum wire_type)message->type, bytes, count, NULL, 0);
+    enum err err = link_send(council->link, slot, (enum wire_type)message->type, bytes, count, NULL, 0);
     if (err != ERR_OK && err != ERR_AGAIN && err != ERR_CLOSED)
         log_error("cannot talk to island %s of the next epoch: %s", council->conf.view->members[slot].name, err_text());
     mem_free(bytes);
@@ -109,7 +109,7 @@ static void send_chain(struct council *council, uint32_t to, uint64_t after)
 {
     for (uint64_t epoch = after + 1; epoch <= last(council)->epoch; epoch++) {
         struct records_entry entry;
-        if (records_read(council->conf.folder, epoch, &entry) != ERR_OK)
+        if (records_read(council->conf.conf->state_folder, epoch, &entry) != ERR_OK)
             return; /* another member is asked next */
         struct wire_epoch out = {.type = WIRE_DECIDED};
         out.decided.record = entry.bytes;
@@ -245,7 +245,7 @@ static void decided(struct council *council, const struct epoch_action *action, 
                                   .votes_count = action->votes_count};
     enum err err = record_unpack(action->bytes, action->bytes_count, &record);
     if (err == ERR_OK) {
-        err = records_save(council->conf.folder, record.epoch, &entry);
+        err = records_save(council->conf.conf->state_folder, record.epoch, &entry);
         if (err != ERR_OK)
             record_deinit(&record);
     }
@@ -525,13 +525,14 @@ bool council_take(struct council *council, struct record *record, struct digest 
 
 /* ---- life ---- */
 
-enum err council_new(const struct council_conf *conf, uint64_t now_ms, struct council **out)
+enum err council_new(const struct peers_conf *conf, struct link *link, struct council **out)
 {
     enum err err;
     struct council *council = NULL;
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *council, "the council", &council));
     council->conf = *conf;
+    council->link = link;
     struct epoch_conf epoch = {.self = conf->view->members[conf->view->self].id,
                                .seed = env_random_u64(),
                                .turn_ms = TURN_MS,
@@ -541,7 +542,7 @@ enum err council_new(const struct council_conf *conf, uint64_t now_ms, struct co
     council->wire =
         (struct council_wire){.ident = conf->ident, .seats = &council->seats, .holdings = council->holdings};
     TRY_OUT(epoch_new(&epoch, &council->epoch));
-    TRY_OUT(council_begin(council, now_ms));
+    TRY_OUT(council_begin(council, conf->start_ms));
 out:
     if (err != ERR_OK)
         council_free(council);

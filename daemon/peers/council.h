@@ -16,8 +16,7 @@
 
 #include "common/bitset.h"
 #include "common/err.h"
-#include "daemon/event.h"
-#include "daemon/state/vote.h"
+#include "daemon/peers/peers_types.h"
 #include "net/chain.h"
 #include "net/ident.h"
 #include "net/link.h"
@@ -25,17 +24,6 @@
 #include "net/sync.h"
 #include "net/view.h"
 #include "net/wire_epoch.h"
-
-/* All borrowed. The chain has the newest record, the view follows it. */
-struct council_conf {
-    const char *folder; /* of the state: for records */
-    const struct ident *ident;
-    const struct view *view;
-    const struct chain *chain;
-    struct vote *vote;
-    struct events *events;
-    struct link *link;
-};
 
 /* Once the run's plan is known. */
 struct council_plan {
@@ -45,7 +33,8 @@ struct council_plan {
 };
 
 struct council;
-ERR_MUST_CHECK enum err council_new(const struct council_conf *conf, uint64_t now_ms, struct council **out);
+/* The chain has the newest record, the view follows it. The link is borrowed. */
+ERR_MUST_CHECK enum err council_new(const struct peers_conf *conf, struct link *link, struct council **out);
 /* NULL is fine. */
 void council_free(struct council *council);
 ERR_MUST_CHECK enum err council_plan_known(struct council *council, const struct council_plan *plan);

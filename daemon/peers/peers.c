@@ -18,10 +18,8 @@
 #include "net/link.h"
 #include "net/vouch.h"
 
-/*
- * BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
- * HELLO_AGAIN: greetings are repeated until both sides know the same of each other.
- */
+/* BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
+ * HELLO_AGAIN: greetings are repeated until both sides know the same of each other. */
 enum { BEAT_MS = 1000, SILENT_MS = 2500, HELLO_AGAIN_MS = 1000, ANNOUNCE_GAP_MS = 3, PLAN_AGAIN_MS = 2000 };
 /* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
@@ -133,18 +131,6 @@ static enum err open_links(struct peers *peers)
     return ERR_OK;
 }
 
-static enum err open_council(struct peers *peers)
-{
-    struct council_conf conf = {.folder = peers->conf.conf->state_folder,
-                                .ident = peers->conf.ident,
-                                .view = peers->conf.view,
-                                .chain = peers->conf.chain,
-                                .vote = peers->conf.vote,
-                                .events = peers->conf.events,
-                                .link = peers->link};
-    return council_new(&conf, peers->now_ms, &peers->council);
-}
-
 enum err peers_new(const struct peers_conf *conf, struct peers **out)
 {
     enum err err;
@@ -158,7 +144,7 @@ enum err peers_new(const struct peers_conf *conf, struct peers **out)
     TRY_OUT(make_room(peers));
     TRY_OUT(open_links(peers));
     TRY_OUT(objects_new(conf, peers->link, &peers->objects));
-    TRY_OUT(open_council(peers));
+    TRY_OUT(council_new(conf, peers->link, &peers->council));
     TRY_OUT(gate_open(&peers->conf, peers->link, peers->council, peers->now_ms, &peers->gate));
 out:
     if (err != ERR_OK)
@@ -656,22 +642,19 @@ uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
     uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
     uint64_t known = peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
     uint64_t most = rules_furthest(peers->conf.spec, fragments_of(peers), known > own_step ? known : own_step);
-    for (uint32_t i = 0; i < members_of(peers); i++) {
-        struct peer *peer = &peers->peers[i];
+    for (uint32_t i = 0; i < members_of(peers); i++)
         if (is_other(peers, i))
-            furthest = report_furthest(&peer->report, name_of(peers, i), peer->up, furthest, most, peers->now_ms);
-    }
+            furthest = report_furthest(&peers->peers[i].report, name_of(peers, i), peers->peers[i].up, furthest, most,
+                                       peers->now_ms);
     return furthest < last ? furthest : last;
 }
 
 uint64_t peers_furthest_said(const struct peers *peers, uint64_t own_step)
 {
     uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
-    for (uint32_t i = 0; i < members_of(peers); i++) {
-        const struct peer *peer = &peers->peers[i];
-        if (is_other(peers, i) && peer->up && peer->report.step > furthest)
-            furthest = peer->report.step;
-    }
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        if (is_other(peers, i) && peers->peers[i].up && peers->peers[i].report.step > furthest)
+            furthest = peers->peers[i].report.step;
     return furthest < last ? furthest : last;
 }
 

@@ -35,6 +35,17 @@ void packed_copy(const struct plan *plan, uint32_t f, const struct packed *from,
     }
 }
 
+void packed_move(const struct plan *plan, uint32_t f, struct packed *from, struct packed *to)
+{
+    if (from->shards != to->shards) {
+        packed_copy(plan, f, from, to);
+        return;
+    }
+    float *old = to->values;
+    to->values = from->values;
+    from->values = old;
+}
+
 void packed_clear(const struct plan *plan, uint32_t f, struct packed *packed, uint64_t shards)
 {
     uint64_t at = 0;

@@ -23,6 +23,8 @@ ERR_MUST_CHECK enum err packed_new(const struct plan *plan, uint32_t f, uint64_t
 void packed_deinit(struct packed *packed);
 /* The values of the shards that both have. */
 void packed_copy(const struct plan *plan, uint32_t f, const struct packed *from, struct packed *to);
+/* Likewise; afterwards `from` holds what its values were before, or `to`'s. */
+void packed_move(const struct plan *plan, uint32_t f, struct packed *from, struct packed *to);
 /* Zeros in the place of these shards' values, as far as it has them. */
 void packed_clear(const struct plan *plan, uint32_t f, struct packed *packed, uint64_t shards);
 

@@ -612,13 +612,7 @@ void replica_commit_owner(struct replica *replica, uint32_t f)
     if (!fragment->owner_made)
         return;
     fragment->owner_made = false;
-    if (fragment->owner_residual.shards != fragment->owner_pending.shards) {
-        packed_copy(replica->conf.plan, f, &fragment->owner_pending, &fragment->owner_residual);
-        return;
-    }
-    float *old = fragment->owner_residual.values;
-    fragment->owner_residual.values = fragment->owner_pending.values;
-    fragment->owner_pending.values = old;
+    packed_move(replica->conf.plan, f, &fragment->owner_pending, &fragment->owner_residual);
 }
 
 enum err replica_apply(struct replica *replica, uint32_t f, uint64_t shards, const struct outer_round *round,
@@ -672,22 +666,7 @@ enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, str
     }
     struct digest root = vhash_root(f, version, count, digests, fragment->momentum != NULL ? digests + leaves : NULL);
     mem_free(digests);
-    uint8_t *bytes;
-    TRY(mem_new(counted_bytes(&fragment->counted), 1, "a version hash", &bytes));
-    counted_pack(&fragment->counted, bytes);
-    struct digest counted = counted_digest(bytes, counted_bytes(&fragment->counted));
-    mem_free(bytes);
-    *hash = replica_hash_of(&root, &counted);
-    return ERR_OK;
-}
-
-struct digest replica_hash_of(const struct digest *values, const struct digest *counted)
-{
-    struct digest_state state;
-    digest_begin(&state);
-    digest_add(&state, values->byte, sizeof values->byte);
-    digest_add(&state, counted->byte, sizeof counted->byte);
-    return digest_end(&state);
+    return counted_hash(&fragment->counted, &root, hash);
 }
 
 struct counted *replica_counted(struct replica *replica, uint32_t f)

@@ -156,8 +156,6 @@ struct counted *replica_counted(struct replica *replica, uint32_t f);
 
 /* Hash of a fragment as `version`: anchor, momentum and what they count. */
 ERR_MUST_CHECK enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, struct digest *hash);
-/* The same from the root over the values (outer_opt/vhash.h) and the digest of what is counted. */
-struct digest replica_hash_of(const struct digest *values, const struct digest *counted);
 
 /* All zeros, as after replica_new(). */
 void replica_clear(struct replica *replica, uint32_t f);

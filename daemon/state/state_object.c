@@ -70,7 +70,7 @@ static enum err hash_of(const float *values, uint64_t count, uint64_t arrays, ui
     for (size_t i = 0; i < arrays * leaves; i++)
         digests[i] = vhash_leaf(values + i / leaves * count, (size_t)count, i % leaves);
     struct digest root = vhash_root(f, version, (size_t)count, digests, arrays == 2 ? digests + leaves : NULL);
-    *hash = replica_hash_of(&root, counted);
+    *hash = counted_hash_of(&root, counted);
     mem_free(digests);
     return ERR_OK;
 }

@@ -244,3 +244,62 @@ const struct sync_action *talk_sent_to(uint32_t member)
             return &got[i];
     return NULL;
 }
+
+/* ---- what is held ---- */
+
+void talk_applied(uint64_t version)
+{
+    talk_happens((struct sync_event){.type = SYNC_EV_APPLIED, .hash = talk_hash_named('a', version)});
+}
+
+/* The shards of an owner's part in the present record. */
+uint64_t talk_shards_of(uint32_t owner)
+{
+    const struct chain_part *parts;
+    uint32_t count = sync_parts(talk_sync, 0, &parts);
+    for (uint32_t p = 0; p < count; p++)
+        if (parts[p].owner == roster_id(owner))
+            return parts[p].shards;
+    return 0;
+}
+
+/* Whether the result of that owner's part is here, and whether we say so. */
+static bool held(uint32_t owner, uint64_t epoch, bool *told)
+{
+    const struct chain_part *parts;
+    struct digest digest;
+    uint32_t count = sync_parts(talk_sync, 0, &parts);
+    *told = false;
+    for (uint32_t p = 0; p < count; p++)
+        if (parts[p].owner == roster_id(owner) && parts[p].epoch == epoch)
+            return sync_held(talk_sync, 0, p, &digest, told);
+    return false;
+}
+
+bool talk_held_and_told(uint32_t owner, uint64_t epoch)
+{
+    bool told;
+    return held(owner, epoch, &told) && told;
+}
+
+bool talk_held_in_silence(uint32_t owner, uint64_t epoch)
+{
+    bool told;
+    return held(owner, epoch, &told) && !told;
+}
+
+void talk_epoch_later(void)
+{
+    struct record record = talk_draft();
+    roster_start(&record, 0, 4);
+    talk_begin_epoch(&record);
+}
+
+struct record talk_draft_with_one(char name)
+{
+    struct record record = talk_draft();
+    struct digest digest = talk_result_named(name, 0, 5, 0);
+    roster_start(&record, 0, 4);
+    roster_carry(&record, 0, 0, 0, talk_shards_of(0), &digest);
+    return record;
+}

@@ -69,4 +69,17 @@ struct digest talk_result_named(char name, uint32_t owner, uint64_t version, uin
 struct wire_key talk_result_key(uint64_t version, uint32_t owner);
 struct wire_key talk_contribution_key(uint64_t version, uint32_t owner, uint32_t island);
 
+/* ---- what is held ---- */
+/* The fragment's outer step is taken. */
+void talk_applied(uint64_t version);
+/* The shards of an owner's part in the present record. */
+uint64_t talk_shards_of(uint32_t owner);
+/* Whether the result of that owner's part is here, and we say so; and whether it is, and we do not. */
+bool talk_held_and_told(uint32_t owner, uint64_t epoch);
+bool talk_held_in_silence(uint32_t owner, uint64_t epoch);
+/* The next epoch begins, and starts at version 4. */
+void talk_epoch_later(void);
+/* The next record, which carries member 0's result of version 5, of that name. */
+struct record talk_draft_with_one(char name);
+
 #endif

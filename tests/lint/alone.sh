@@ -13,7 +13,7 @@ event                  | events_new        | engine_new peers_new rounds_new tra
 jobs                   | jobs_new          | engine_new peers_new rounds_new trainer_new replica_new events_new          | unit/jobs
 rules                  | rules_round       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/rules
 check                  | check_start       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/check
-charter                | charter_open      | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/charter
+charter                | charter_open      | engine_new peers_new rounds_new trainer_new jobs_new events_new | unit/charter
 dconf                  | dconf_load        | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/dconf
 home                   | home_find         | engine_new peers_new rounds_new dconf_load ctl_ask ctl_home_start           | unit/home_folder
 control/control        | control_new       | engine_new                                                                  | unit/control
@@ -88,7 +88,7 @@ rounds/install     | install_new      | rounds/rounds
 rounds/keep        | keep_new         | rounds/rounds
 rounds/recover     | recover_fragment | rounds/rounds
 '
-programs='dilocod dilococtl' # tests/system runs them
+programs='dilocod dilococtl ctl/ctl_join ctl/ctl_members ctl/ctl_reset' # tests/system runs them
 
 [ -x "$BUILD/tests/unit/test_event" ] || { echo "the tests are not built"; exit 77; }
 [ -f "$BUILD/daemon.a" ] || { echo "$BUILD/daemon.a is not built"; exit 1; }

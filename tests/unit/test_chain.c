@@ -7,7 +7,7 @@
 #include "common/digest.h"
 #include "net/chain.h"
 #include "tests/lib/outofmem.h"
-#include "tests/lib/records.h"
+#include "tests/lib/sample_records.h"
 
 enum { FRAGMENTS = 3 };
 

@@ -5,7 +5,7 @@
 
 #include "net/compose.h"
 #include "tests/lib/outofmem.h"
-#include "tests/lib/records.h"
+#include "tests/lib/sample_records.h"
 
 enum { F = 2, SHARDS = 6, RESULTS = 4, ISLANDS = 8 };
 

@@ -16,7 +16,7 @@
 #include "net/enrol.h"
 #include "net/socket.h"
 #include "net/wire_epoch.h"
-#include "tests/lib/records.h"
+#include "tests/lib/sample_records.h"
 
 enum { TIMEOUT_MS = 20000, QUIET_MS = 300, DAY_S = 86400 };
 

@@ -8,7 +8,7 @@
 #include "common/mem.h"
 #include "net/record.h"
 #include "tests/lib/outofmem.h"
-#include "tests/lib/records.h"
+#include "tests/lib/sample_records.h"
 
 static void assert_same(const struct record *left, const struct record *right)
 {

@@ -11,7 +11,7 @@
 #include "daemon/state/records.h"
 #include "tests/lib/outofmem.h"
 #include "tests/lib/overhear.h"
-#include "tests/lib/records.h"
+#include "tests/lib/sample_records.h"
 
 enum { MEMBERS = 3, EPOCHS = 5, BALLOT = 7, RECORD_AT = 32, VOTE_BYTES = 16 + IDENT_SIGNATURE_BYTES };
 

@@ -8,7 +8,7 @@
 #include "common/mem.h"
 #include "daemon/state/state_object.h"
 #include "tests/lib/outofmem.h"
-#include "tests/lib/records.h"
+#include "tests/lib/sample_records.h"
 #include "tests/lib/smallrun.h"
 
 enum { F = 1, VERSION = 40, STEP = 321, HEADER_BYTES = 128, CERTIFICATE_BYTES = 2 * VOUCH_ROW_BYTES };

@@ -6,7 +6,7 @@
 #include "common/digest.h"
 #include "net/vouch.h"
 #include "tests/lib/outofmem.h"
-#include "tests/lib/records.h"
+#include "tests/lib/sample_records.h"
 
 enum { F = 1, FRAGMENTS = 3, VERSION = 9, SELF = 0 };
 

@@ -1,4 +1,4 @@
-#include "tests/lib/records.h"
+#include "tests/lib/sample_records.h"
 
 #include "tests/lib/testlib.h"
 

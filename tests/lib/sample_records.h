@@ -3,8 +3,8 @@
  *
  * A helper that fails fails the running test. record_deinit() what these return.
  */
-#ifndef TESTS_LIB_RECORDS_H
-#define TESTS_LIB_RECORDS_H
+#ifndef TESTS_LIB_SAMPLE_RECORDS_H
+#define TESTS_LIB_SAMPLE_RECORDS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -29,9 +29,8 @@ enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 500
 struct peer {
     bool greeted; /* a hello of the present session was accepted */
     bool up;      /* greeted and heard from lately */
-    uint64_t session;
+    uint64_t session, heard_ms, hello_ms, beat_ms;
     uint64_t since_ms; /* its slot is its own */
-    uint64_t heard_ms, hello_ms, beat_ms;
     struct pulse pulse;
     bool plan_known;
     struct digest plan_id;
@@ -549,10 +548,10 @@ static void look_after(struct peers *peers, uint32_t i)
 
 void peers_tick(struct peers *peers, uint64_t now_ms)
 {
+    struct bitset with_plan = {{0}};
     peers->now_ms = now_ms;
     link_tick(peers->link);
     objects_tick(peers->objects, now_ms);
-    struct bitset with_plan = {{0}};
     bool news = gate_tick(&peers->gate, now_ms); /* of ourselves */
     for (uint32_t i = 0; i < members_of(peers); i++) {
         if (!is_other(peers, i))

@@ -201,8 +201,8 @@ static void a_record_that_is_adopted_changes_who_takes_part(void **state)
         record.members[i] = record.members[i + 1];
     record.members_count--;
     shardmap_assign(&record.map, owners + 1, 1);
-    assert_fails(ERR_STATE, "taken off the roster",
-                 charter_adopt(&charter, &record, &digest, &changes));
+    assert_fails(ERR_STATE, "taken off the roster", charter_adopt(&charter, &record, &digest, &changes));
+    record_deinit(&record);
 }
 
 int main(void)

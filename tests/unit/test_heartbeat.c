@@ -131,12 +131,10 @@ static void change(uint32_t f, int what)
         return;
     }
     if (what == 2) {
-        isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED,
-                                          .fragment = f,
-                                          .member = SYNC_NOBODY,
-                                          .owner = B,
-                                          .version = 2,
-                                          .hash = hash});
+        isle_step(
+            a,
+            &(struct sync_event){
+                .type = SYNC_EV_STORED, .fragment = f, .member = SYNC_NOBODY, .owner = B, .version = 2, .hash = hash});
         return;
     }
     isle_step(a, &(struct sync_event){.type = SYNC_EV_TRAINER_UP, .fragment = f, .version = 1});

@@ -9,7 +9,7 @@
 #include "daemon/state/results.h"
 #include "daemon/state/state_object.h"
 
-enum { SERVED_MAX = 64 };
+enum { SERVED_MAX = 64, PLAN_AGAIN_MS = 2000 };
 
 /* Something served from outside the slots: a mapped ledger record, or a copy. */
 struct served {
@@ -29,6 +29,8 @@ struct objects {
     struct ways *ways;
     struct served served[SERVED_MAX];
     uint8_t *plan_in;        /* one on its way in */
+    uint64_t plan_ms;        /* when to ask for one (again) */
+    uint32_t plan_from;      /* whom first */
     struct wire_message out; /* being said; large, so not on the stack */
 };
 
@@ -211,6 +213,23 @@ void objects_fetch(struct objects *objects, const struct wire_key *key, uint32_t
 void objects_retire(struct objects *objects, uint32_t f, uint64_t version)
 {
     xfer_cancel(objects->xfer, WIRE_CONTRIBUTION, f, version);
+}
+
+void objects_want_plan(struct objects *objects, const struct bitset *with_plan, uint64_t now_ms)
+{
+    static const struct wire_key key = {.kind = WIRE_PLAN};
+    uint32_t count = objects->conf.view->count;
+    if (objects->plan.plan != NULL || now_ms < objects->plan_ms)
+        return;
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t i = (objects->plan_from + k) % count;
+        if (!bitset_has(with_plan, i))
+            continue;
+        objects->plan_ms = now_ms + PLAN_AGAIN_MS;
+        objects->plan_from = i + 1;
+        objects_fetch(objects, &key, i);
+        return;
+    }
 }
 
 static void end_entry(struct served *entry)

@@ -40,6 +40,9 @@ void objects_message_in(struct objects *objects, uint32_t peer, const struct wir
 void objects_chunk_in(struct objects *objects, uint32_t peer, const struct wire_chunk *chunk, uint64_t now_ms);
 /* Sends what may go now. */
 void objects_flush(struct objects *objects, uint64_t now_ms);
+/* Asks one of those who have it for the run's plan while we have none; another one the next time, since this one's may
+ * be of no use. */
+void objects_want_plan(struct objects *objects, const struct bitset *with_plan, uint64_t now_ms);
 void objects_tick(struct objects *objects, uint64_t now_ms);
 uint64_t objects_wait_us(const struct objects *objects);
 

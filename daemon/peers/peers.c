@@ -20,16 +20,15 @@
 
 /* BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
  * HELLO_AGAIN: greetings are repeated until both sides know the same of each other. */
-enum { BEAT_MS = 1000, SILENT_MS = 2500, HELLO_AGAIN_MS = 1000, ANNOUNCE_GAP_MS = 3, PLAN_AGAIN_MS = 2000 };
+enum { BEAT_MS = 1000, SILENT_MS = 2500, HELLO_AGAIN_MS = 1000, ANNOUNCE_GAP_MS = 3 };
 /* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
 
 struct peer {
     bool greeted; /* a hello of the present session was accepted */
     bool up;      /* greeted and heard from lately */
-    uint64_t session;
+    uint64_t session, heard_ms, hello_ms, beat_ms;
     uint64_t since_ms; /* its slot is its own */
-    uint64_t heard_ms, hello_ms, beat_ms;
     struct pulse pulse;
     bool plan_known;
     struct digest plan_id;
@@ -58,8 +57,6 @@ struct peers {
     uint64_t silent_ms;   /* one who is silent so long is not up */
     bool announce;
     uint64_t announce_ms;
-    uint64_t plan_ms;   /* when to ask for the plan (again) */
-    uint32_t plan_from; /* whom first */
     struct strangers strangers;
     struct log_limit anyone_said;
     struct wire_message in, out; /* taken in, and being said; large, so not on the stack */
@@ -535,36 +532,23 @@ static void look_after(struct peers *peers, uint32_t i)
     }
 }
 
-/* Asks a peer for the plan while we have none; another one the next time, since this one's may be of no use. */
-static void want_plan(struct peers *peers)
-{
-    static const struct wire_key key = {.kind = WIRE_PLAN};
-    if (peers->plan.plan != NULL || peers->now_ms < peers->plan_ms)
-        return;
-    for (uint32_t k = 0; k < members_of(peers); k++) {
-        uint32_t i = (peers->plan_from + k) % members_of(peers);
-        if (!is_other(peers, i) || !peers->peers[i].up || !peers->peers[i].plan_known)
-            continue;
-        peers->plan_ms = peers->now_ms + PLAN_AGAIN_MS;
-        peers->plan_from = i + 1;
-        objects_fetch(peers->objects, &key, i);
-        return;
-    }
-}
-
 void peers_tick(struct peers *peers, uint64_t now_ms)
 {
+    struct bitset with_plan = {{0}};
     peers->now_ms = now_ms;
     link_tick(peers->link);
     objects_tick(peers->objects, now_ms);
-    for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i))
-            look_after(peers, i);
-    want_plan(peers);
-    bool news = gate_tick(&peers->gate, now_ms);
-    for (uint32_t i = 0; i < members_of(peers) && news; i++)
-        if (is_other(peers, i) && peers->peers[i].greeted)
+    bool news = gate_tick(&peers->gate, now_ms); /* of ourselves */
+    for (uint32_t i = 0; i < members_of(peers); i++) {
+        if (!is_other(peers, i))
+            continue;
+        look_after(peers, i);
+        if (news && peers->peers[i].greeted)
             send_hello(peers, i);
+        if (peers->peers[i].up && peers->peers[i].plan_known)
+            bitset_add(&with_plan, i);
+    }
+    objects_want_plan(peers->objects, &with_plan, now_ms);
     council_tick(peers->council, &peers->silent, now_ms);
 }
 

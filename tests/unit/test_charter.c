@@ -163,7 +163,7 @@ static void whose_key_is_not_on_the_roster_is_told_what_to_do(void **state)
     struct record record = next_record();
     keep(&record);
     record_deinit(&record);
-    assert_fails(ERR_CONF, "is not on the roster of epoch 1: join with a new invitation", open_as(&stranger));
+    assert_fails(ERR_CONF, "is not on the roster of epoch 1", open_as(&stranger));
     assert_null(charter.chain);
     assert_null(charter.view.members);
     assert_ok(open_as(&idents[A]));
@@ -201,8 +201,8 @@ static void a_record_that_is_adopted_changes_who_takes_part(void **state)
         record.members[i] = record.members[i + 1];
     record.members_count--;
     shardmap_assign(&record.map, owners + 1, 1);
-    assert_fails(ERR_STATE, "taken off the roster: join with a new invitation",
-                 charter_adopt(&charter, &record, &digest, &changes));
+    assert_fails(ERR_STATE, "taken off the roster", charter_adopt(&charter, &record, &digest, &changes));
+    record_deinit(&record);
 }
 
 int main(void)

@@ -250,6 +250,17 @@ void sim_letters_in(void)
         sim->letters_end--;
 }
 
+void sim_mark(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    const struct sim_disk *disk = &island->disk;
+    island->mark = (struct sim_mark){.there = true,
+                                     .doubt = island->doubt != SIM_SURE,
+                                     .number = disk->number,
+                                     .incarnation = disk->incarnation,
+                                     .stored = disk->stored};
+}
+
 /* ---- what can still be decided ---- */
 
 /* Whether its disk would vote if it came up now, as the member that a record names. */
@@ -261,6 +272,8 @@ static bool able(const struct record_member *member)
         return false;
     if (island->alive && island->doubt != SIM_SURE)
         return member->incarnation == disk->incarnation;
+    if (island->mark.doubt && member->incarnation != disk->incarnation)
+        return false;
     return island->mark.there && island->mark.number == disk->number && island->mark.incarnation == disk->incarnation &&
            island->mark.stored <= disk->stored;
 }

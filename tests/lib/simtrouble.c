@@ -96,12 +96,15 @@ static void judge_disk(uint32_t i)
              disk->stored < mark->stored)
         island->doubt = SIM_DOUBT;
     else
-        island->doubt = SIM_SURE;
-    if (island->doubt == SIM_SURE)
-        return;
+        island->doubt = mark->doubt ? SIM_DOUBT : SIM_SURE;
+    bool same = mark->there && mark->number == disk->number && mark->incarnation == disk->incarnation &&
+                disk->stored >= mark->stored;
+    if (same)
+        return; /* a disk in doubt that has forgotten nothing more is no other one */
     disk->incarnation = ++sim->incarnations;
     disk->number++;
     disk->fresh = false;
+    sim_mark(i);
 }
 
 /* ---- daemons ---- */

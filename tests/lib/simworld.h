@@ -75,7 +75,7 @@ struct sim_disk {
 
 /* Outside the disk; it does not survive the machine (daemon/state/vote.h). */
 struct sim_mark {
-    bool there;
+    bool there, doubt; /* doubt: of this disk, which has not been forgiven yet */
     uint64_t number, incarnation, stored;
 };
 
@@ -318,6 +318,8 @@ uint32_t sim_of(uint32_t id);
 /* Its chain as far as its disk knows it. */
 void sim_load_chain(uint32_t i);
 struct sync_view sim_view(uint32_t i);
+/* The mark says what the disk has. */
+void sim_mark(uint32_t i);
 /* Puts the next record, which was decided, at the end of the island's chain. */
 void sim_extend(uint32_t i);
 void sim_send_letter(uint32_t from, uint32_t to, uint32_t type, const uint8_t *bytes, size_t bytes_count);

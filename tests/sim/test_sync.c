@@ -56,7 +56,11 @@ static void advance(void)
 /* All that have not gone for good; and one of them. */
 static bool stays(uint32_t i)
 {
-    return sim->island[i].enrolled && !sim->island[i].gone && !(sim->evicted && i == sim->liar);
+    bool touch =
+        sim->newest == sim->island[i].disk.epoch; /* all whom it ever knew may have gone: it needs an invitation */
+    for (uint32_t k = 0; k < sim->n && !touch; k++)
+        touch = k != i && sim_knows(i, k) && !sim->island[k].gone;
+    return sim->island[i].enrolled && !sim->island[i].gone && touch && !(sim->evicted && i == sim->liar);
 }
 
 static uint32_t one_that_stays(void)

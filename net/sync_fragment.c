@@ -458,7 +458,9 @@ static bool may_store(const struct sync *sync, uint32_t f, uint32_t p)
     const struct sync_parts *parts = &sync->fragments[f].parts;
     if (!sync->sealed || parts->part[p].carried || (parts->wanted >> p & 1))
         return true;
-    return sync->fragments[f].own.version < sync->fragments[f].start_wanted || sync_certify_applied(sync, f);
+    uint64_t version = sync->fragments[f].own.version;
+    return version < record_start(chain_last(sync->conf.chain), f) || version < sync->fragments[f].start_wanted ||
+           sync_certify_applied(sync, f);
 }
 
 enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct wire_key *key, uint32_t from)

@@ -133,6 +133,8 @@ void sim_check_epoch(uint32_t i)
         uint32_t count;
         const struct record_carried *carried = record_carried(record, f, &count);
         bool within = island->version[f] <= start + 1, lie = false;
+        for (uint32_t s = 0; s < sim->shards_counts[f] && island->version[f] > start + 1; s++)
+            lie = lie || by_a_lie(sim_commit(&island->disk, f, start + 1)[s]);
         for (uint32_t s = 0; s < sim->shards_counts[f] && island->version[f] == start + 1; s++) {
             bool same = false;
             for (uint32_t k = 0; k < count; k++)

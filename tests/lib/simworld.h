@@ -131,6 +131,8 @@ struct sim_island {
     uint64_t uplink;
     struct sim_mark mark;
     enum sim_doubt doubt;
+    bool forgot; /* what its disk had when a record named it by this incarnation */
+    uint64_t forgot_named;
     struct sim_voice voice;
     uint64_t revive_ms, trainer_up_ms, go_on_ms; /* go_on_ms: stopped until then */
     struct sync *sync;
@@ -212,6 +214,7 @@ struct sim_world {
     bool hand_written; /* record 0 is: it names no disk */
     enum sim_lie lie;
     uint32_t liar;
+    bool beyond;                      /* a record was decided that rests on disks which were lost while it was */
     bool evicted;                     /* the liar, by people, once it was named */
     bool forked;                      /* by a liar's fault a result counts that the next record may not name */
     bool split;                       /* and two results of one part were applied */

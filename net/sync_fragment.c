@@ -46,8 +46,7 @@ void sync_fragment_ask_for_state(struct sync *sync, uint32_t f, uint32_t member)
         sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = fragment->state_key, .member = member});
 }
 
-/* Puts in place what our own disk leads to; nobody's state is waited for. */
-static void mend(struct sync *sync, uint32_t f)
+void sync_fragment_mend(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->state_key = (struct wire_key){0};
@@ -109,7 +108,7 @@ static void repair(struct sync *sync, uint32_t f, const struct sync_event *event
     /* A contribution in flight is void, and the next one takes its memory. */
     sync_core_put_version(sync, SYNC_DO_RETIRE, f, fragment->own.version + 1);
     if (event->member == sync_core_self(sync))
-        mend(sync, f);
+        sync_fragment_mend(sync, f);
     else
         sync_fragment_ask_for_state(sync, f, event->member);
 }
@@ -459,7 +458,9 @@ static bool may_store(const struct sync *sync, uint32_t f, uint32_t p)
     const struct sync_parts *parts = &sync->fragments[f].parts;
     if (!sync->sealed || parts->part[p].carried || (parts->wanted >> p & 1))
         return true;
-    return sync->fragments[f].own.version < sync->fragments[f].start_wanted || sync_certify_applied(sync, f);
+    uint64_t version = sync->fragments[f].own.version;
+    return version < record_start(chain_last(sync->conf.chain), f) || version < sync->fragments[f].start_wanted ||
+           sync_certify_applied(sync, f);
 }
 
 enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct wire_key *key, uint32_t from)

@@ -228,11 +228,31 @@ static void fill_blank(struct sync *sync, uint32_t f)
     sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = from});
 }
 
-/* Results do not lead on from here: takes a state, if more than half of the others are ahead by `by`. */
+/* What the newest record starts from, or one that is proposed, may be at one member only: the next one after `before`
+ * that says it has come so far. */
+static uint32_t start_source(const struct sync *sync, uint32_t f, uint32_t before)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    uint64_t start = record_start(chain_last(sync->conf.chain), f);
+    uint32_t slots = sync_core_slots(sync), first = before == SYNC_NOBODY ? 0 : before + 1;
+    start = fragment->start_wanted > start ? fragment->start_wanted : start;
+    for (uint32_t k = 0; k < slots && fragment->own.version < start; k++) {
+        uint32_t i = (first + k) % slots;
+        const struct sync_member *peer = &sync->peers[i];
+        if (sync_core_other(sync, i) && peer->up && peer->fragments[f].hash_known &&
+            peer->fragments[f].version >= start)
+            return i;
+    }
+    return SYNC_NOBODY;
+}
+
+/* Results do not lead on from here: takes a state, if more than half of the others are ahead by `by`, or a record
+ * starts further on. */
 static void fall_behind(struct sync *sync, uint32_t f, uint64_t by)
 {
     uint64_t announced = sync_core_announced(sync, f, true), own = sync->fragments[f].own.version;
-    uint32_t from = announced >= own && announced - own >= by ? state_source(sync, f, SYNC_NOBODY) : SYNC_NOBODY;
+    uint32_t from = announced >= own && announced - own >= by ? state_source(sync, f, SYNC_NOBODY)
+                                                              : start_source(sync, f, SYNC_NOBODY);
     if (from == SYNC_NOBODY)
         return;
     sync_core_report(sync, SYNC_REPORT_BEHIND, f, from);
@@ -255,7 +275,12 @@ static void ask_again_for_state(struct sync *sync, uint32_t f)
     if (fragment->state_from == sync_core_self(sync) || sync->now_ms < fragment->fetch_ms)
         return;
     uint32_t from = state_source(sync, f, fragment->state_from);
-    if (from != SYNC_NOBODY)
+    bool back = from == SYNC_NOBODY || sync->peers[from].fragments[f].version < fragment->own.version;
+    if (back && start_source(sync, f, fragment->state_from) != SYNC_NOBODY)
+        sync_fragment_ask_for_state(sync, f, start_source(sync, f, fragment->state_from));
+    else if (from != SYNC_NOBODY && back && fragment->own.hash_known)
+        sync_fragment_mend(sync, f); /* who made us ask was wrong: nobody goes back behind what it has acknowledged */
+    else if (from != SYNC_NOBODY)
         sync_fragment_ask_for_state(sync, f, from);
 }
 

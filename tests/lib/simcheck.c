@@ -1,10 +1,10 @@
 /*
  * The invariants of docs/PROTOCOL.md, "Epochs", held after every event that could break them.
  *
- * The bound of what a member can do that lies about its version, its results or its seal: two results of one part may
+ * The bound of what a member can do that lies about its version, its results, its copies or its seal: two results may
  * be applied, but one of them came to count only by the liar's own word; fewer honest voters acknowledged it than
  * certify. From then on the world is forked, and what has to hold is that it meets again (tests/sim/test_sync.c). Lies
- * about hashes, about results that there are not, and results that are not kept fork nothing.
+ * about hashes and about results that there are not fork nothing.
  */
 #include "tests/lib/simworld.h"
 
@@ -27,7 +27,7 @@ static uint32_t copies_of(const struct sim_result *result, bool honest)
 static bool by_a_lie(uint32_t number)
 {
     const struct sim_result *result = sim_result(number);
-    bool may = sim->lie == SIM_LIE_VERSION || sim->lie >= SIM_LIE_TWO;
+    bool may = sim->lie == SIM_LIE_VERSION || sim->lie >= SIM_LIE_LOSES;
     return may && copies_of(result, true) < record_certifying(&sim_record(sim->decided[result->epoch])->record);
 }
 
@@ -133,6 +133,8 @@ void sim_check_epoch(uint32_t i)
         uint32_t count;
         const struct record_carried *carried = record_carried(record, f, &count);
         bool within = island->version[f] <= start + 1, lie = false;
+        for (uint32_t s = 0; s < sim->shards_counts[f] && island->version[f] > start + 1; s++)
+            lie = lie || by_a_lie(sim_commit(&island->disk, f, start + 1)[s]);
         for (uint32_t s = 0; s < sim->shards_counts[f] && island->version[f] == start + 1; s++) {
             bool same = false;
             for (uint32_t k = 0; k < count; k++)

@@ -221,8 +221,7 @@ static void save_vote(uint32_t i, const struct epoch_action *action)
     disk->accepted = action->vote.accepted;
     disk->own = action->vote.own;
     disk->accepted_record = action->vote.accepted != 0 ? sim_record_of(&action->vote.digest) : 0;
-    if (island->doubt == SIM_SURE)
-        island->mark = (struct sim_mark){true, disk->number, disk->incarnation, disk->stored};
+    sim_mark(i);
     island->voice.saved = action->number;
     die_now_and_then(i, 1);
 }
@@ -248,7 +247,7 @@ static void end_doubt(uint32_t i)
     sim_tell("island %u votes: its disk is not in doubt", i);
     sim->tally.recoveries++;
     island->doubt = SIM_SURE;
-    island->mark = (struct sim_mark){true, island->disk.number, island->disk.incarnation, island->disk.stored};
+    sim_mark(i);
     sync_set_votes(island->sync, sim_votes(i));
     island->announce = true;
 }
@@ -496,7 +495,9 @@ static bool nothing_made(uint32_t i)
                 return false;
         }
     }
-    return 2 * here > record_voters(last(i)) && nothing_newer(i);
+    /* Whoever agreed with us on anything that we may have forgotten is one of these. */
+    uint32_t voters = record_voters(last(i)), needed = voters - record_majority(last(i)) + 2;
+    return here >= (voters == 1 ? 1 : needed) && nothing_newer(i);
 }
 
 static bool doubt_is_over(uint32_t i)

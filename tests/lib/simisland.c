@@ -222,7 +222,7 @@ static void look_after_peers(uint32_t i)
         if (k == i || !sim_knows(i, k))
             continue;
         const struct sim_island *other = &sim->island[k];
-        bool speaks = other->alive && !sim_stopped(k) && !sim->link_down[k][i];
+        bool speaks = other->alive && !sim_stopped(k) && !sim->link_down[k][i] && sim_knows(k, i);
         if (speaks)
             island->heard_ms[k] = sim->now_ms;
         bool again = speaks && island->greeted[k] != other->session;

@@ -84,6 +84,20 @@ static void enrol(const struct record *record)
     }
 }
 
+/* Whether too many of its voters' disks were lost since they said what they hold: nobody could know. */
+static bool rests_on_the_lost(const struct record *record)
+{
+    uint32_t good = 0, lost = 0;
+    for (uint32_t k = 0; k < record->members_count; k++) {
+        const struct record_member *member = &record->members[k];
+        const struct sim_island *island = &sim->island[strtoul(member->name + 1, NULL, 10)];
+        bool forgot = island->gone || (island->forgot && island->forgot_named == member->incarnation);
+        good += member->voter && !forgot;
+        lost += member->voter && forgot && member->role != RECORD_WITNESS;
+    }
+    return good < record_majority(record) || lost >= record_certifying(record);
+}
+
 void sim_decided(uint32_t i, uint32_t number, const struct record_vote *votes, uint32_t votes_count)
 {
     struct sim_record *record = &records[number];
@@ -112,6 +126,7 @@ void sim_decided(uint32_t i, uint32_t number, const struct record_vote *votes, u
                  record->record.members[k].voter ? ", votes" : "",
                  (unsigned long long)record->record.members[k].incarnation);
     sim->newest = epoch;
+    sim->beyond = sim->beyond || rests_on_the_lost(&record->record);
     enrol(&record->record);
 }
 
@@ -250,6 +265,17 @@ void sim_letters_in(void)
         sim->letters_end--;
 }
 
+void sim_mark(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    const struct sim_disk *disk = &island->disk;
+    island->mark = (struct sim_mark){.there = true,
+                                     .doubt = island->doubt != SIM_SURE,
+                                     .number = disk->number,
+                                     .incarnation = disk->incarnation,
+                                     .stored = disk->stored};
+}
+
 /* ---- what can still be decided ---- */
 
 /* Whether its disk would vote if it came up now, as the member that a record names. */
@@ -261,6 +287,8 @@ static bool able(const struct record_member *member)
         return false;
     if (island->alive && island->doubt != SIM_SURE)
         return member->incarnation == disk->incarnation;
+    if (island->mark.doubt && member->incarnation != disk->incarnation)
+        return false;
     return island->mark.there && island->mark.number == disk->number && island->mark.incarnation == disk->incarnation &&
            island->mark.stored <= disk->stored;
 }

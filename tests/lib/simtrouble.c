@@ -66,6 +66,9 @@ static void lose_disk(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
     struct sim_disk *disk = &island->disk;
+    const struct record_member *named = record_member(sim_newest(), sim_id(i));
+    island->forgot = named != NULL;
+    island->forgot_named = named != NULL ? named->incarnation : 0;
     if (sim_chance(60)) {
         copy_disk(disk, &island->older);
         sim_tell("island %u has an older disk", i);
@@ -96,12 +99,15 @@ static void judge_disk(uint32_t i)
              disk->stored < mark->stored)
         island->doubt = SIM_DOUBT;
     else
-        island->doubt = SIM_SURE;
-    if (island->doubt == SIM_SURE)
-        return;
+        island->doubt = mark->doubt ? SIM_DOUBT : SIM_SURE;
+    bool same = mark->there && mark->number == disk->number && mark->incarnation == disk->incarnation &&
+                disk->stored >= mark->stored;
+    if (same)
+        return; /* a disk in doubt that has forgotten nothing more is no other one */
     disk->incarnation = ++sim->incarnations;
     disk->number++;
     disk->fresh = false;
+    sim_mark(i);
 }
 
 /* ---- daemons ---- */

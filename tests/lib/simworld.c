@@ -172,8 +172,7 @@ void sim_keep(uint32_t i, uint32_t number)
         disk->flushed[f] = island->version[f];
     disk->stored += held[p] == 0;
     held[p] = number;
-    if (island->doubt == SIM_SURE)
-        island->mark.stored = disk->stored;
+    sim_mark(i);
 }
 
 /* ---- results ---- */

@@ -75,7 +75,7 @@ struct sim_disk {
 
 /* Outside the disk; it does not survive the machine (daemon/state/vote.h). */
 struct sim_mark {
-    bool there;
+    bool there, doubt; /* doubt: of this disk, which has not been forgiven yet */
     uint64_t number, incarnation, stored;
 };
 
@@ -131,6 +131,8 @@ struct sim_island {
     uint64_t uplink;
     struct sim_mark mark;
     enum sim_doubt doubt;
+    bool forgot; /* what its disk had when a record named it by this incarnation */
+    uint64_t forgot_named;
     struct sim_voice voice;
     uint64_t revive_ms, trainer_up_ms, go_on_ms; /* go_on_ms: stopped until then */
     struct sync *sync;
@@ -212,6 +214,7 @@ struct sim_world {
     bool hand_written; /* record 0 is: it names no disk */
     enum sim_lie lie;
     uint32_t liar;
+    bool beyond;                      /* a record was decided that rests on disks which were lost while it was */
     bool evicted;                     /* the liar, by people, once it was named */
     bool forked;                      /* by a liar's fault a result counts that the next record may not name */
     bool split;                       /* and two results of one part were applied */
@@ -318,6 +321,8 @@ uint32_t sim_of(uint32_t id);
 /* Its chain as far as its disk knows it. */
 void sim_load_chain(uint32_t i);
 struct sync_view sim_view(uint32_t i);
+/* The mark says what the disk has. */
+void sim_mark(uint32_t i);
 /* Puts the next record, which was decided, at the end of the island's chain. */
 void sim_extend(uint32_t i);
 void sim_send_letter(uint32_t from, uint32_t to, uint32_t type, const uint8_t *bytes, size_t bytes_count);

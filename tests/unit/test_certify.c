@@ -182,6 +182,13 @@ static void after_the_seal_results_are_not_taken_in(void **state)
     talk_hear(0);
     assert_int_equal(sync_wants(talk_sync, &second, 1), SYNC_WANT);
     talk_ends(NULL);
+    talk_among(3, 2, 3, 4, everyone); /* nor does a seal keep off what the epoch itself starts from */
+    struct record record = talk_draft();
+    roster_start(&record, 0, 6);
+    talk_begin_epoch(&record);
+    sync_seal(talk_sync);
+    assert_int_equal(sync_wants(talk_sync, &first, 0), SYNC_WANT);
+    talk_ends(NULL);
 }
 
 /* Voters that have applied the version know all its results certified: of them our word may be given. But a seal is not

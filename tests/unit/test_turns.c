@@ -177,6 +177,47 @@ static void a_repair_goes_on_in_the_new_epoch(void **state)
 
 /* ---- who makes a result, and who is waited for ---- */
 
+/* One member says that it is far ahead, and what it shows then is below what we have acknowledged. */
+static void nobody_goes_back_behind_its_own_version(void **state)
+{
+    (void)state;
+    talk_among(2, 0, 1, 16, everyone);
+    talk_is_at(1, 1000000);
+    talk_hear(1);
+    for (int tries = 0; tries < 20 && sync_state(talk_sync, 0) != SYNC_REPAIR; tries++)
+        talk_tick(2500);
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+    talk_is_at(1, 3);
+    talk_hear(1);
+    talk_tick(60000);
+    assert_null(talk_ordered(SYNC_DO_FETCH));
+    assert_non_null(talk_ordered(SYNC_DO_MEND));
+    talk_happens((struct sync_event){.type = SYNC_EV_INSTALLED, .version = 16, .hash = talk_hash_named('a', 16)});
+    assert_int_equal(sync_own(talk_sync, 0).version, 16);
+    talk_ends(NULL);
+}
+
+/* The only one that has what the epoch starts from, and no results that lead there, gives its state. */
+static void a_start_that_one_member_has_is_taken_from_it(void **state)
+{
+    (void)state;
+    talk_among(3, 2, 1, 4, everyone);
+    struct record record = talk_draft();
+    roster_start(&record, 0, 9);
+    talk_begin_epoch(&record);
+    talk_is_at(0, 9);
+    talk_follows(0);
+    talk_hear(0);
+    struct wire_key key = talk_result_key(5, 0);
+    for (int tries = 0; tries < 20 && talk_ordered(SYNC_DO_FETCH) == NULL; tries++)
+        talk_tick(2500);
+    talk_happens((struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = 0, .key = key});
+    talk_tick(2500);
+    const struct sync_action *fetch = talk_ordered(SYNC_DO_FETCH);
+    assert_true(fetch != NULL && fetch->key.kind == WIRE_STATE && fetch->key.version == 9 && fetch->member == 0);
+    talk_ends(NULL);
+}
+
 static void an_owner_behind_its_own_fragment_does_not_close(void **state)
 {
     (void)state;
@@ -290,6 +331,8 @@ int main(void)
         cmocka_unit_test_teardown(a_contribution_of_the_next_epoch_waits_for_it, talk_ends),
         cmocka_unit_test_teardown(what_is_being_applied_stands_in_every_epoch, talk_ends),
         cmocka_unit_test_teardown(a_repair_goes_on_in_the_new_epoch, talk_ends),
+        cmocka_unit_test_teardown(nobody_goes_back_behind_its_own_version, talk_ends),
+        cmocka_unit_test_teardown(a_start_that_one_member_has_is_taken_from_it, talk_ends),
         cmocka_unit_test_teardown(an_owner_behind_its_own_fragment_does_not_close, talk_ends),
         cmocka_unit_test_teardown(who_does_not_vote_makes_no_result, talk_ends),
         cmocka_unit_test_teardown(who_does_not_take_part_is_not_waited_for, talk_ends),

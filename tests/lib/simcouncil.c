@@ -480,33 +480,11 @@ static bool nothing_newer(uint32_t i)
     return 2 * here > members;
 }
 
-static bool nothing_made(uint32_t i)
-{
-    const struct sync *sync = sim->island[i].sync;
-    uint32_t here = 0;
-    for (uint32_t k = 0; k < sim->n; k++) {
-        const struct record_member *member = sim_member_of(i, k);
-        if (member == NULL || (k != i && !voice_of(i)->seat[k].up))
-            continue;
-        here += member->voter;
-        for (uint32_t f = 0; f < sim->fragments; f++) {
-            struct sync_peer_fragment row = k == i ? sync_own(sync, f) : sync_heard(sync, sim_slot(i, k), f);
-            if (row.version > 0 || (k != i && !row.said))
-                return false;
-        }
-    }
-    /* Whoever agreed with us on anything that we may have forgotten is one of these. */
-    uint32_t voters = record_voters(last(i)), needed = voters - record_majority(last(i)) + 2;
-    return here >= (voters == 1 ? 1 : needed) && nothing_newer(i);
-}
-
+/* A disk on which nothing ever was is no other case: it may be one that replaced another. At the first start all are in
+ * doubt, and recover. */
 static bool doubt_is_over(uint32_t i)
 {
-    const struct sim_island *island = &sim->island[i];
-    const struct record_member *self = sim_member_of(i, i);
-    if (self->incarnation == island->disk.incarnation)
-        return true;
-    return island->doubt == SIM_FRESH && last(i)->epoch == 0 && self->incarnation == 0 && nothing_made(i);
+    return sim_member_of(i, i)->incarnation == sim->island[i].disk.incarnation;
 }
 
 static bool majority_in_doubt(uint32_t i)

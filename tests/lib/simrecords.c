@@ -309,10 +309,15 @@ static bool can_go_on(const struct record *record, uint32_t without)
 
 bool sim_can_spare(uint32_t without)
 {
-    uint64_t known = 0; /* to those who are left: what only the lost have learned has to be decided again */
-    for (uint32_t i = 0; i < sim->n; i++)
-        if (sim->island[i].enrolled && !sim->island[i].gone && i != without && sim->island[i].disk.epoch > known)
-            known = sim->island[i].disk.epoch;
+    /* To those who are left: what only the lost have learned has to be decided again; so has what only those know whom
+     * nobody else knows yet. */
+    uint64_t known = 0;
+    for (uint32_t i = 0; i < sim->n; i++) {
+        const struct sim_island *island = &sim->island[i];
+        bool told = island->disk.epoch == 0 || island->disk.epoch > island->disk.epoch_first;
+        if (island->enrolled && !island->gone && i != without && told && island->disk.epoch > known)
+            known = island->disk.epoch;
+    }
     for (uint32_t k = 1; k < sim->records_count; k++) {
         const struct sim_record *record = &records[k];
         bool pending = record->proposed && record->record.epoch > sim->newest;

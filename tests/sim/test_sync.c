@@ -33,9 +33,9 @@ enum {
     WORK_MS = 60000,
     LOOK_MS = 20000,
     PROGRESS_MS = 45000,
-    DISPUTE_MS = 60000,
+    DISPUTE_MS = 120000, /* a contribution that was refused is offered again after a minute at most */
     MANY_WORK_MS = 20000,
-    HEAL_MS = 180000
+    HEAL_MS = 240000
 };
 
 enum { PROGRESS_SEEDS = 1000 };

@@ -1,8 +1,10 @@
 # diloco: builds with GNU make on Debian or Ubuntu.
 #
 #   make demo      two islands train one model on this machine; pictures and figures under build/demo/
+#   make outlive   three islands on this machine; one is lost for good while the run goes on, and comes back
 #   make check     every test that can run here; what cannot is reported as skipped
 #   make mutants   plants the faults of tests/mutants one by one: which test sees which?
+#   make sim       the simulation of the protocol, SEEDS=10000 of each kind of trouble: hours
 #   make bench     speeds as ratios within one run, to build/bench/summary.json
 #   make bench-quality   what each algorithm costs in loss, at equal tokens: hours, and goes on where it was stopped
 #   make install   DESTDIR= PREFIX=/usr/local
@@ -23,7 +25,7 @@ endif
 comma := ,
 B := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter-out -O2,$(OPT)),$(OPT))
 
-GOALS := all check demo bench bench-quality install lint mutants fuzz tests
+GOALS := all check demo outlive bench bench-quality install lint mutants fuzz tests sim
 .PHONY: $(GOALS) clean check-run
 ifndef PREREQS_PRESENT
 
@@ -92,7 +94,7 @@ LIBDILOCO_OBJ := $(call objects,$(wildcard worker/libdiloco/*.c)) $(common_OBJ)
 # ---- tests ----
 TEST_SRC := $(wildcard tests/unit/*.c tests/num/*.c tests/sim/*.c tests/system/test_*.c tests/fuzz/*.c tests/golden/*.c)
 TESTS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
-TOOL_SRC := $(wildcard tests/system/tool_*.c tests/demo/demo.c)
+TOOL_SRC := $(wildcard tests/system/tool_*.c tests/demo/demo.c tests/outlive/outlive.c)
 DEMO_OBJ := $(call objects,$(wildcard tests/demo/*.c))
 QUALITY_SRC := $(wildcard tests/bench/quality*.c tests/bench/lab.c tests/bench/field.c)
 BENCH_OBJ := $(call objects,$(filter-out $(QUALITY_SRC),$(wildcard tests/bench/*.c)))
@@ -173,6 +175,9 @@ $(B)/tests/%: $(B)/tests/%.o $(TESTLIB_OBJ) $(B)/tests/lib.a $(ARCHIVES)
 check: tests
 	@BUILD=$(B) CC='$(CC)' SAN='$(SAN)' tests/run.sh $(TESTS) $(wildcard tests/lint/*.sh tests/num/*.sh tests/system/*.sh) tests/fuzz/guided.sh
 
+sim: $(B)/tests/sim/test_sync
+	@TEST_SEEDS=$(or $(SEEDS),10000) $<
+
 lint: all
 	@BUILD=$(B) CC='$(CC)' tests/run.sh $(wildcard tests/lint/*.sh)
 
@@ -182,6 +187,10 @@ mutants:
 demo: export DEMO_DATA = $(DATA)
 demo: $(PROGRAMS) $(B)/tests/demo/demo
 	@$(B)/tests/demo/demo --programs $(B) $(if $(DATA),--data "$$DEMO_DATA")
+
+outlive: export OUTLIVE_DATA = $(or $(DATA),tests/demo/shakespeare.txt)
+outlive: $(PROGRAMS) $(B)/tests/outlive/outlive
+	@$(B)/tests/outlive/outlive --programs $(B) --data "$$OUTLIVE_DATA"
 
 fuzz:
 	@tests/fuzz/run.sh || [ $$? -eq 77 ] # skipped, and it has said why

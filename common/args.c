@@ -33,9 +33,20 @@ static enum err set_value(const struct args_option *option, const char *value)
     return err_set(ERR_ARG, "--%s: unknown kind of option", option->name);
 }
 
+/* A name of one letter is written with one dash. */
+static bool is_option(const char *text, const struct args_option *options, size_t options_count)
+{
+    if (strncmp(text, "--", 2) == 0)
+        return true;
+    for (size_t i = 0; text[0] == '-' && i < options_count; i++)
+        if (strlen(options[i].name) == 1 && strcmp(text + 1, options[i].name) == 0)
+            return true;
+    return false;
+}
+
 static enum err one_option(char **argv, int argc, int *at, const struct args_option *options, size_t options_count)
 {
-    const char *text = argv[*at] + 2;
+    const char *text = argv[*at] + (argv[*at][1] == '-' ? 2 : 1);
     size_t name_bytes = strcspn(text, "=");
     for (size_t i = 0; i < options_count; i++) {
         const struct args_option *option = &options[i];
@@ -63,7 +74,7 @@ enum err args_parse(int argc, char **argv, const struct args_option *options, si
     for (int i = 1; i < argc; i++) {
         if (!options_over && strcmp(argv[i], "--") == 0) {
             options_over = true;
-        } else if (!options_over && strncmp(argv[i], "--", 2) == 0) {
+        } else if (!options_over && is_option(argv[i], options, options_count)) {
             TRY(one_option(argv, argc, &i, options, options_count));
         } else if (rest == NULL || rest->count == ARGS_LIST_MAX) {
             return err_set(ERR_ARG, "\"%s\" was not expected here; --help shows the usage", argv[i]);
@@ -78,7 +89,8 @@ void args_help(const struct args_option *options, size_t options_count, FILE *fi
 {
     for (size_t i = 0; i < options_count; i++) {
         char left[64];
-        snprintf(left, sizeof left, "--%s%s%s", options[i].name, options[i].value_name != NULL ? " " : "",
+        const char *dashes = strlen(options[i].name) == 1 ? "-" : "--";
+        snprintf(left, sizeof left, "%s%s%s%s", dashes, options[i].name, options[i].value_name != NULL ? " " : "",
                  options[i].value_name != NULL ? options[i].value_name : "");
         fprintf(file, "  %-26s %s\n", left, options[i].help);
     }

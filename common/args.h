@@ -26,15 +26,16 @@ struct args_list {
 };
 
 struct args_option {
-    const char *name; /* without the dashes */
+    const char *name; /* without the dashes; one letter: it is written with one */
     enum args_type type;
     void *to;
     const char *value_name; /* "FILE"; NULL for a flag */
     const char *help;
 };
 
-/* Reads options from argv[1..); what does not start with "--" goes to `rest` (may be NULL: then it is refused).
- * "--name value" and "--name=value"; "--" ends options. ERR_ARG says what is wrong and how to get help. */
+/* Reads options from argv[1..); what does not start with "--", and is no option of one letter, goes to `rest` (may be
+ * NULL: then it is refused). "--name value" and "--name=value"; "--" ends options. ERR_ARG says what is wrong and how
+ * to get help. */
 ERR_MUST_CHECK enum err args_parse(int argc, char **argv, const struct args_option *options, size_t options_count,
                                    struct args_list *rest);
 

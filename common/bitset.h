@@ -73,16 +73,7 @@ static inline bool bitset_within(const struct bitset *part, const struct bitset 
     return outside == 0;
 }
 
-/* The numbers below `count`. */
-static inline struct bitset bitset_first(uint32_t count)
-{
-    struct bitset set = {{0}};
-    for (uint32_t i = 0; i < count; i++)
-        bitset_add(&set, i);
-    return set;
-}
-
-/* Between a set and the 64 bits that a heartbeat carries (net/wire.proto). */
+/* The numbers below 64 of a set, as bits, and a set of them. */
 static inline uint64_t bitset_word(const struct bitset *set)
 {
     return set->word[0];
@@ -91,6 +82,15 @@ static inline uint64_t bitset_word(const struct bitset *set)
 static inline struct bitset bitset_of_word(uint64_t bits)
 {
     return (struct bitset){.word = {bits}};
+}
+
+/* The numbers below `count`. */
+static inline struct bitset bitset_first(uint32_t count)
+{
+    struct bitset set = {{0}};
+    for (uint32_t i = 0; i < count; i++)
+        bitset_add(&set, i);
+    return set;
 }
 
 #endif

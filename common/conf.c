@@ -383,12 +383,24 @@ void conf_deinit(const struct conf_schema *schema, void *out)
 
 /* ---- printing ---- */
 
+/* Whether a key is one of these, "section.name"; NULL: all are. */
+static bool is_wanted(const struct conf_key *key, const char *const *only)
+{
+    char name[128];
+    if (only == NULL)
+        return true;
+    snprintf(name, sizeof name, "%s.%s", key->section, key->name);
+    while (*only != NULL && strcmp(*only, name) != 0)
+        only++;
+    return *only != NULL;
+}
+
 static void print_section(const struct conf_schema *schema, const char *section, const void *base, bool with_help,
-                          FILE *file)
+                          const char *const *only, FILE *file)
 {
     for (size_t i = 0; i < schema->keys_count; i++) {
         const struct conf_key *key = &schema->keys[i];
-        if (strcmp(key->section, section) != 0)
+        if (strcmp(key->section, section) != 0 || !is_wanted(key, only))
             continue;
         if (with_help)
             conf_value_print_help(key, file);
@@ -413,17 +425,17 @@ static void print_example(const struct conf_schema *schema, FILE *file)
     }
 }
 
-void conf_print(const struct conf_schema *schema, const void *in, bool with_help, FILE *file)
+static void print(const struct conf_schema *schema, const void *in, bool with_help, const char *const *only, FILE *file)
 {
     const char *section = "";
     for (size_t i = 0; i < schema->keys_count; i++) {
         const struct conf_key *key = &schema->keys[i];
-        if (strcmp(key->section, section) == 0)
+        if (strcmp(key->section, section) == 0 || !is_wanted(key, only))
             continue;
         section = key->section;
         if (!key_in_list(schema, key)) {
             fprintf(file, "[%s]\n", section);
-            print_section(schema, section, in, with_help, file);
+            print_section(schema, section, in, with_help, only, file);
             continue;
         }
         void *base = (void *)(uintptr_t)in; /* the list accessors do not write */
@@ -432,9 +444,19 @@ void conf_print(const struct conf_schema *schema, const void *in, bool with_help
         for (size_t e = 0; e < *list_count(schema->list, base); e++) {
             void *element = list_element(schema->list, base, e);
             fprintf(file, "[%s %s]\n", section, element_name(element));
-            print_section(schema, section, element, with_help && e == 0, file);
+            print_section(schema, section, element, with_help && e == 0, only, file);
             if (with_help && e > 0)
                 fputc('\n', file);
         }
     }
+}
+
+void conf_print(const struct conf_schema *schema, const void *in, bool with_help, FILE *file)
+{
+    print(schema, in, with_help, NULL, file);
+}
+
+void conf_print_some(const struct conf_schema *schema, const void *in, const char *const *keys, FILE *file)
+{
+    print(schema, in, true, keys, file);
 }

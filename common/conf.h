@@ -54,4 +54,7 @@ void conf_deinit(const struct conf_schema *schema, void *out);
  * shown by an element that is commented out; without it the text is canonical: equal structs give equal text. */
 void conf_print(const struct conf_schema *schema, const void *in, bool with_help, FILE *file);
 
+/* As conf_print() with help, but only these keys, as "section.name" and NULL after the last. */
+void conf_print_some(const struct conf_schema *schema, const void *in, const char *const *keys, FILE *file);
+
 #endif

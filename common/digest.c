@@ -3,6 +3,8 @@
 #include <sodium.h>
 #include <string.h>
 
+#include "common/bytes.h"
+
 _Static_assert(sizeof(struct digest_state) >= sizeof(crypto_generichash_state), "digest_state holds BLAKE2b's state");
 
 enum err digest_init(void)
@@ -35,6 +37,103 @@ struct digest digest_end(struct digest_state *state)
     crypto_generichash_final((crypto_generichash_state *)(void *)state->opaque, out.byte, DIGEST_BYTES);
     return out;
 }
+
+/* ---- trees ---- */
+
+enum { DOMAIN_BYTES = 16 };
+static const char leaf_domain[DOMAIN_BYTES] = "diloco leaf 1", root_domain[DOMAIN_BYTES] = "diloco tree 1";
+
+static void leaf_begin(struct digest_state *state)
+{
+    digest_begin(state);
+    digest_add(state, leaf_domain, sizeof leaf_domain);
+}
+
+static void root_begin(struct digest_state *state)
+{
+    digest_begin(state);
+    digest_add(state, root_domain, sizeof root_domain);
+}
+
+/* The length comes last, so that it need not be known before. */
+static struct digest root_end(struct digest_state *state, uint64_t total_bytes)
+{
+    uint8_t length[sizeof total_bytes];
+    struct bytes_writer writer = bytes_writer_init(length, sizeof length);
+    bytes_put_u64(&writer, total_bytes);
+    digest_add(state, length, sizeof length);
+    return digest_end(state);
+}
+
+size_t digest_tree_leaves(uint64_t bytes)
+{
+    return (size_t)(bytes / DIGEST_LEAF_BYTES + (bytes % DIGEST_LEAF_BYTES != 0));
+}
+
+struct digest digest_tree_leaf(const void *data, size_t bytes, size_t index)
+{
+    size_t begin = index * DIGEST_LEAF_BYTES;
+    size_t left = bytes - begin;
+    struct digest_state state;
+    leaf_begin(&state);
+    digest_add(&state, (const uint8_t *)data + begin, left < DIGEST_LEAF_BYTES ? left : DIGEST_LEAF_BYTES);
+    return digest_end(&state);
+}
+
+struct digest digest_tree_root(const struct digest *leaves, size_t count, uint64_t total_bytes)
+{
+    struct digest_state state;
+    root_begin(&state);
+    digest_add(&state, leaves, count * sizeof *leaves);
+    return root_end(&state, total_bytes);
+}
+
+struct digest digest_tree(const void *data, size_t bytes)
+{
+    struct digest_tree_state state;
+    digest_tree_begin(&state);
+    digest_tree_add(&state, data, bytes);
+    return digest_tree_end(&state);
+}
+
+void digest_tree_begin(struct digest_tree_state *state)
+{
+    state->bytes = 0;
+    root_begin(&state->root);
+}
+
+static void end_leaf(struct digest_tree_state *state)
+{
+    struct digest leaf = digest_end(&state->leaf);
+    digest_add(&state->root, leaf.byte, DIGEST_BYTES);
+}
+
+void digest_tree_add(struct digest_tree_state *state, const void *data, size_t bytes)
+{
+    const uint8_t *from = data;
+    while (bytes > 0) {
+        size_t inside = (size_t)(state->bytes % DIGEST_LEAF_BYTES);
+        size_t part = DIGEST_LEAF_BYTES - inside;
+        part = bytes < part ? bytes : part;
+        if (inside == 0)
+            leaf_begin(&state->leaf);
+        digest_add(&state->leaf, from, part);
+        state->bytes += part;
+        if (state->bytes % DIGEST_LEAF_BYTES == 0)
+            end_leaf(state);
+        from += part;
+        bytes -= part;
+    }
+}
+
+struct digest digest_tree_end(struct digest_tree_state *state)
+{
+    if (state->bytes % DIGEST_LEAF_BYTES != 0)
+        end_leaf(state);
+    return root_end(&state->root, state->bytes);
+}
+
+/* ---- what digests are good for ---- */
 
 int digest_equal(const struct digest *left, const struct digest *right)
 {

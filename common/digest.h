@@ -1,6 +1,9 @@
 /*
  * digest: BLAKE2b (RFC 7693) over bytes, by libsodium; sizes and text forms used across the project.
  *
+ * A digest over many bytes is a tree: leaves over DIGEST_LEAF_BYTES each, the last one shorter, and a root over all of
+ * them, so that threads can share the work. Leaves and roots begin with a word of their own: neither is ever the other,
+ * nor a plain digest of the same bytes (docs/FORMATS.md, 1).
  * Call digest_init() once before the first thread starts. After that any thread may call; no allocation.
  */
 #ifndef COMMON_DIGEST_H
@@ -29,6 +32,28 @@ struct digest_state {
 void digest_begin(struct digest_state *state);
 void digest_add(struct digest_state *state, const void *data, size_t bytes);
 struct digest digest_end(struct digest_state *state);
+
+/* ---- trees ---- */
+
+enum { DIGEST_LEAF_BYTES = 64 << 10 };
+
+struct digest digest_tree(const void *data, size_t bytes);
+
+/* The same in parts: leaf by leaf, in any order and by any thread; `leaves` are all of them, in order. */
+size_t digest_tree_leaves(uint64_t bytes);
+struct digest digest_tree_leaf(const void *data, size_t bytes, size_t index);
+struct digest digest_tree_root(const struct digest *leaves, size_t count, uint64_t total_bytes);
+
+/* The same over bytes that come one after another. */
+struct digest_tree_state {
+    struct digest_state leaf, root;
+    uint64_t bytes;
+};
+void digest_tree_begin(struct digest_tree_state *state);
+void digest_tree_add(struct digest_tree_state *state, const void *data, size_t bytes);
+struct digest digest_tree_end(struct digest_tree_state *state);
+
+/* ---- what digests are good for ---- */
 
 /* Non-zero if equal. */
 int digest_equal(const struct digest *left, const struct digest *right);

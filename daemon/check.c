@@ -12,12 +12,14 @@
 #include <unistd.h>
 
 #include "common/digest.h"
+#include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/program.h"
 #include "common/runspec.h"
 #include "common/words.h"
 #include "daemon/rules.h"
+#include "net/wire_epoch.h"
 
 /* Of the unit file. */
 static const char unit_user[] = "diloco";
@@ -98,7 +100,7 @@ static void warn_of_peers(const struct dconf *conf)
 {
     const struct dconf_peer *peers = conf->peers;
     if (conf->peers_count == 0)
-        log_warn("there is no [peer] section: this island trains alone");
+        log_info("there is no [peer] section: this island trains alone until it invites others");
     for (size_t i = 0; i < conf->peers_count; i++) {
         char host[300];
         struct addrinfo *list = NULL;
@@ -113,6 +115,29 @@ static void warn_of_peers(const struct dconf *conf)
         if (list != NULL)
             freeaddrinfo(list);
     }
+}
+
+/* Who joined is one of those in its record. */
+static enum err count_joined(const char *path, uint32_t *islands)
+{
+    struct wire_epoch message;
+    struct record record;
+    char *data;
+    size_t bytes;
+    enum err err = fsio_read(path, WIRE_EPOCH_BYTES_MAX, &data, &bytes);
+    if (err != ERR_OK)
+        return err_set(ERR_CONF, "[island] joined: user %s cannot read %s", user_name(), path);
+    err = wire_epoch_unpack(WIRE_DECIDED, data, bytes, &message);
+    mem_free(data);
+    if (err == ERR_OK) {
+        err = record_unpack(message.decided.record, message.decided.record_bytes, &record);
+        wire_epoch_deinit(&message);
+    }
+    if (err != ERR_OK)
+        return err_prefix(ERR_CONF, "[island] joined: %s", path);
+    *islands = record.members_count;
+    record_deinit(&record);
+    return ERR_OK;
 }
 
 static enum err check_run(const struct dconf *conf, uint32_t islands)
@@ -136,9 +161,11 @@ enum err check_start(const struct dconf *conf)
     struct view view;
     bool ours;
     TRY(ident_load(conf->key_path, &ident));
-    TRY(dconf_view(conf, &ident, &view));
+    TRY(dconf_view(conf, &ident, &(struct digest){{0}}, &view)); /* of any run */
     uint32_t islands = view.count;
     view_free(&view);
+    if (conf->joined[0] != '\0')
+        TRY(count_joined(conf->joined, &islands));
     TRY(check_program(conf->worker_program, &ours));
     if (ours && conf->data[0] != '\0')
         TRY(check_corpus(conf->data));

@@ -7,9 +7,13 @@
 #include "common/ipc.h"
 #include "common/mem.h"
 #include "common/words.h"
+#include "net/record.h"
 #include "net/wire.h"
 
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL};
+
+static const char *const owner_wishes[] = {
+    [RECORD_OWNER_AUTO] = "auto", [RECORD_OWNER_YES] = "yes", [RECORD_OWNER_NO] = "no", NULL};
 
 #define AT(field) offsetof(struct dconf, field)
 #define PEER_AT(field) offsetof(struct dconf_peer, field)
@@ -25,10 +29,18 @@ static const struct conf_key keys[] = {
      "Folder for ledger, checkpoints and anchors. Needs about 12 bytes per parameter and the ledger's keep."},
     {"island", "sockets", CONF_PATH, AT(run_folder), "/run/diloco", 0, 0, NULL, NULL,
      "Folder for the two Unix sockets: control.sock for dilococtl, worker.sock for trainers."},
+    {"island", "joined", CONF_PATH, AT(joined), "", 0, 0, NULL, NULL,
+     "File with the view record by which this island joined its run: where the state folder has none, it begins from "
+     "that one, and asks the others for those since. dilococtl join writes it."},
+    {"island", "owner", CONF_ENUM, AT(owner), "auto", 0, 0, owner_wishes, NULL,
+     "Whether this island is to own shards, which it averages and votes with. auto: as the run decides; no: it only "
+     "contributes, and comes and goes without notice."},
     {"island", "log", CONF_ENUM, AT(log_level), "info", 0, 0, log_levels, NULL, "How much to log."},
 
     {"net", "listen", CONF_STRING, AT(listen), "*:7600", 0, 0, NULL, NULL,
      "host:port to listen on; * is every interface. Empty: only dial out; peers with an address are then needed."},
+    {"net", "address", CONF_STRING, AT(address), "", 0, 0, NULL, NULL,
+     "host:port where the other islands reach this one. Empty: what `listen` says, where that names a host."},
     {"net", "uplink", CONF_RATE, AT(uplink), "1Gbit", 1e3, 1e13, NULL, "bit/s",
      "Speed of this island's uplink. Shards are shared out in proportion, so the figure must be the same in the other "
      "islands' [peer] sections."},
@@ -36,6 +48,9 @@ static const struct conf_key keys[] = {
      "Most that bulk data may send; 0: no limit. Control messages always go."},
     {"net", "window", CONF_BYTES, AT(window), "16MiB", 65536, 1073741824, NULL, "B",
      "Bulk bytes a peer may have under way to us; at least bandwidth times round trip. Bounds memory."},
+    {"net", "away", CONF_DURATION, AT(away_ms), "3s", 250, 600e3, NULL, "ms",
+     "How long another island may be silent until this one takes it to be lost. Where a majority does, the run goes on "
+     "without it, and it comes back by itself."},
     {"net", "compress_auto", CONF_BOOL, AT(compress_auto), "yes", 0, 0, NULL, NULL,
      "Whether zstd behind the codec is left out where that makes transfers on this link shorter, as measured. no: "
      "always as the run spec says."},
@@ -85,7 +100,7 @@ static const struct conf_key keys[] = {
 static const struct conf_list peer_list = {.section = "peer",
                                            .example = "oslo",
                                            .element_bytes = sizeof(struct dconf_peer),
-                                           .elements_max = WIRE_MEMBERS_MAX,
+                                           .elements_max = RECORD_OWNERS_MAX,
                                            .array_offset = offsetof(struct dconf, peers),
                                            .count_offset = offsetof(struct dconf, peers_count)};
 
@@ -94,8 +109,7 @@ const struct conf_schema dconf_schema = {
 
 bool dconf_name_good(const char *name)
 {
-    size_t good = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
-    return good > 0 && name[good] == '\0' && good <= DCONF_NAME_MAX;
+    return record_name_good(name);
 }
 
 static enum err check_name(const char *where, const char *name)
@@ -107,7 +121,7 @@ static enum err check_name(const char *where, const char *name)
 }
 
 /* "host:port", as ZeroMQ takes it; whether the host exists is seen when it is dialled. */
-static bool is_address(const char *text, long port_min)
+bool dconf_address_good(const char *text, long port_min)
 {
     const char *colon = strrchr(text, ':');
     char *end = NULL;
@@ -115,9 +129,20 @@ static bool is_address(const char *text, long port_min)
     return colon != NULL && colon > text && end > colon + 1 && *end == '\0' && port >= port_min && port <= UINT16_MAX;
 }
 
+const char *dconf_address(const struct dconf *conf)
+{
+    static const char *const everywhere[] = {"*:", "0.0.0.0:", "[::]:"};
+    if (conf->address[0] != '\0')
+        return conf->address;
+    for (size_t i = 0; i < sizeof everywhere / sizeof everywhere[0]; i++)
+        if (strncmp(conf->listen, everywhere[i], strlen(everywhere[i])) == 0)
+            return "";
+    return wire_address_good(conf->listen) ? conf->listen : "";
+}
+
 static enum err check_address(const char *path, const struct dconf_peer *peer)
 {
-    if (peer->address[0] == '\0' || is_address(peer->address, 1))
+    if (peer->address[0] == '\0' || dconf_address_good(peer->address, 1))
         return ERR_OK;
     return err_set(ERR_CONF, "%s: [peer %s] address: \"%s\" is not host:port, as in oslo.example.org:7600", path,
                    peer->name, peer->address);
@@ -145,29 +170,17 @@ static enum err check_program(const char *path, const struct dconf *conf)
     return ERR_OK;
 }
 
-/* Of sections that were copied and not changed: nobody has the other half. */
-static enum err check_not_sample(const char *path, const struct dconf_peer *peer)
-{
-    static const char *const samples[] = {"I56NkEX1>{wbgv43V1O8wjzmd<0<5CJLA[nBnKQs",
-                                          "vfv8{!S=7y8K}@&WeN:Wq/m#K}No?/>LI:vJLs*)"};
-    for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++)
-        if (strcmp(peer->public_key, samples[i]) == 0)
-            return err_set(
-                ERR_CONF,
-                "%s: [peer %s] public_key: is the sample's; put in what the peer's dilococtl keygen printed, "
-                "or remove the section",
-                path, peer->name);
-    return ERR_OK;
-}
-
 /* What is this island's own, beyond what the table of keys can say. */
 static enum err check_self(const char *path, const struct dconf *conf)
 {
     struct sockaddr_un address;
     char *control;
     TRY(check_name(path, conf->name));
-    if (conf->listen[0] != '\0' && !is_address(conf->listen, 0))
+    if (conf->listen[0] != '\0' && !dconf_address_good(conf->listen, 0))
         return err_set(ERR_CONF, "%s: [net] listen: \"%s\" is not host:port, as in *:7600", path, conf->listen);
+    if (conf->address[0] != '\0' && !wire_address_good(conf->address))
+        return err_set(ERR_CONF, "%s: [net] address: \"%s\" is not host:port, as in oslo.example.org:7600", path,
+                       conf->address);
     TRY(mem_printf(&control, "%s/control.sock", conf->run_folder));
     enum err err = ipc_address(control, &address);
     mem_free(control);
@@ -187,7 +200,6 @@ static enum err check(const char *path, const struct dconf *conf)
         if (err != ERR_OK)
             return err_prefix(err, "%s: [peer %s] public_key", path, peers[i].name);
         TRY(check_address(path, &peers[i]));
-        TRY(check_not_sample(path, &peers[i]));
         bool is_self = strcmp(peers[i].name, conf->name) == 0;
         if (!is_self && peers[i].address[0] == '\0' && conf->listen[0] == '\0')
             return err_set(ERR_CONF,
@@ -220,13 +232,12 @@ static enum err check_own(const struct dconf *conf, const struct ident *ident, c
     return ERR_OK;
 }
 
-enum err dconf_view(const struct dconf *conf, const struct ident *ident, struct view *view)
+enum err dconf_entries(const struct dconf *conf, const struct ident *ident, struct view_entry **out, size_t *out_count)
 {
     enum err err;
     const struct dconf_peer *peers = conf->peers;
     struct view_entry *entries = NULL;
     size_t count = 0;
-    *view = (struct view){0};
     TRY_OUT(mem_new(conf->peers_count + 1, sizeof *entries, "the membership", &entries));
     entries[count++] =
         (struct view_entry){.name = conf->name, .address = "", .key_text = ident->public_text, .uplink = conf->uplink};
@@ -240,8 +251,21 @@ enum err dconf_view(const struct dconf *conf, const struct ident *ident, struct 
                                                .key_text = peers[i].public_key,
                                                .uplink = peers[i].uplink};
     }
-    TRY_OUT(view_new(entries, count, conf->name, view));
 out:
+    if (err != ERR_OK)
+        mem_free(entries);
+    *out = err == ERR_OK ? entries : NULL;
+    *out_count = count;
+    return err;
+}
+
+enum err dconf_view(const struct dconf *conf, const struct ident *ident, const struct digest *run_id, struct view *view)
+{
+    struct view_entry *entries;
+    size_t count;
+    *view = (struct view){0};
+    TRY(dconf_entries(conf, ident, &entries, &count));
+    enum err err = view_new(entries, count, run_id, conf->name, view);
     mem_free(entries);
     return err;
 }

@@ -23,9 +23,9 @@ struct dconf_peer {
 };
 
 struct dconf {
-    char *name, *run_path, *state_folder, *run_folder, *key_path, *listen;
+    char *name, *run_path, *state_folder, *run_folder, *key_path, *listen, *address, *joined;
     uint64_t uplink;
-    uint64_t rate_limit, window;
+    uint64_t rate_limit, window, away_ms;
     bool compress_auto;
     int64_t io_threads, job_threads;
 
@@ -36,6 +36,7 @@ struct dconf {
 
     uint64_t checkpoint_ms, ledger_keep, ledger_segment;
     int log_level;
+    int owner; /* enum record_wish */
 
     void *peers; /* struct dconf_peer */
     size_t peers_count;
@@ -47,6 +48,13 @@ extern const struct conf_schema dconf_schema;
 enum { DCONF_NAME_MAX = WIRE_NAME_BYTES - 1 };
 bool dconf_name_good(const char *name);
 
+/* "host:port" with a port from `port_min` on, as "oslo.example.org:7600" or "*:7600". */
+bool dconf_address_good(const char *text, long port_min);
+
+/* Where it says that others reach this island: [net] address, or `listen` where that names a host and a port; "": it
+ * does not say. Borrowed. */
+const char *dconf_address(const struct dconf *conf);
+
 /* Reads and checks; ERR_CONF names file, line, key and remedy. Free with conf_deinit(&dconf_schema, ...). */
 ERR_MUST_CHECK enum err dconf_load(const char *path, const struct conf_override *overrides, size_t overrides_count,
                                    struct dconf *conf);
@@ -54,9 +62,14 @@ ERR_MUST_CHECK enum err dconf_load(const char *path, const struct conf_override 
 /* Whether a program is diloco-worker, in whatever folder: the trainer that takes all else of [worker]. */
 bool dconf_is_ours(const char *program);
 
-/* The membership it describes: the peers and this island itself. A [peer] section with the island's own name is
- * allowed, so that all islands can share one list, and must then carry its own key and uplink. Strings are borrowed
- * from `conf`; the caller frees with view_free(). ERR_CONF. */
-ERR_MUST_CHECK enum err dconf_view(const struct dconf *conf, const struct ident *ident, struct view *view);
+/* The islands it describes: the peers and this island itself, which comes first. A [peer] section with the island's own
+ * name is allowed, so that all islands can share one list, and must then carry its own key and uplink. Strings are
+ * borrowed; the caller frees the array. ERR_CONF, ERR_NOMEM. */
+ERR_MUST_CHECK enum err dconf_entries(const struct dconf *conf, const struct ident *ident, struct view_entry **out,
+                                      size_t *out_count);
+/* The membership that they make by their record 0. `run_id`: the run spec's digest. The caller frees with view_free().
+ * ERR_CONF. */
+ERR_MUST_CHECK enum err dconf_view(const struct dconf *conf, const struct ident *ident, const struct digest *run_id,
+                                   struct view *view);
 
 #endif

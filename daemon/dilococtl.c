@@ -3,6 +3,7 @@
  *
  * Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers; of status --check: enum verdict.
  */
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,20 +17,31 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_home.h"
+#include "daemon/ctl/ctl_init.h"
+#include "daemon/ctl/ctl_join.h"
+#include "daemon/ctl/ctl_members.h"
 #include "daemon/ctl/ctl_plan.h"
 #include "daemon/ctl/ctl_print.h"
+#include "daemon/ctl/ctl_reset.h"
+#include "daemon/ctl/ctl_service.h"
 #include "daemon/dconf.h"
+#include "daemon/home.h"
 #include "net/ident.h"
 
 /* For monitors, which know these numbers. */
 enum verdict { GOOD, DEGRADED, UNREACHABLE };
 
 struct arguments {
-    const char *socket, *config, *name;
-    bool json, no_wait, now, check, help, version;
+    const char *home_option, *socket, *config;
+    struct home home;
+    bool json, no_wait, no_start, now, check, follow, help, version, list, witness;
     enum verdict verdict; /* of status --check */
     uint64_t interval_ms;
     struct ctl_plan plan;
+    struct ctl_init init;
+    const char *expires, *note, *revoke, *owner;
+    uint64_t wait_s;
     struct args_list rest;
     char socket_path[512];
 };
@@ -40,6 +52,7 @@ struct command {
     const char *name, *usage, *help;
     command_fn *run;
     size_t arguments_max;
+    enum needs { NOTHING, PLACE, ISLAND, DAEMON } needs; /* where an island may be, is, or where its daemon answers */
 };
 
 /* ---- printing what a daemon says ---- */
@@ -210,8 +223,14 @@ static enum err order(struct arguments *a, const char *request)
     return ERR_OK;
 }
 
+static enum err join_run(struct arguments *a);
+static enum err find_daemon(struct arguments *a);
+
 static enum err run_join(struct arguments *a)
 {
+    if (a->rest.count > 1)
+        return join_run(a);
+    TRY(find_daemon(a));
     TRY(order(a, "join"));
     return a->no_wait ? ERR_OK : wait_for_trainer(a, "training", "finished");
 }
@@ -251,7 +270,7 @@ static enum err run_keygen(struct arguments *a)
 {
     struct ident ident;
     const char *path = a->rest.count > 1 ? a->rest.item[1] : NULL;
-    const char *name = a->name != NULL ? a->name : "NAME";
+    const char *name = a->init.name != NULL ? a->init.name : "NAME";
     if (path == NULL)
         return err_set(ERR_ARG, "keygen needs a file to write the secret key to: dilococtl keygen FILE");
     if (!dconf_name_good(name))
@@ -275,19 +294,203 @@ static enum err run_plan(struct arguments *a)
     return ctl_plan(&a->plan);
 }
 
+/* ---- an island as a whole: init, start, stop, logs ---- */
+
+/* One that was taken apart while its daemon runs can still be stopped. */
+static enum err check_island(const struct home *home)
+{
+    if (home->folder == NULL || access(home->conf, F_OK) == 0 || access(home->pid, F_OK) == 0)
+        return ERR_OK;
+    if (errno != ENOENT)
+        return err_set_errno(ERR_CONF, "%s: cannot look into it", home->folder);
+    return err_set(ERR_CONF, "%s: no island is here; dilococtl --home %s init makes one", home->folder, home->folder);
+}
+
+/* Where the daemon answers, which its configuration says. */
+static enum err find_socket_in(struct arguments *a, const char *config)
+{
+    struct dconf conf;
+    TRY(dconf_load(config, NULL, 0, &conf));
+    snprintf(a->socket_path, sizeof a->socket_path, "%s/control.sock", conf.run_folder);
+    conf_deinit(&dconf_schema, &conf);
+    return ERR_OK;
+}
+
+static enum err find_socket(struct arguments *a)
+{
+    if (a->socket == NULL && a->config != NULL)
+        return find_socket_in(a, a->config);
+    if (a->socket == NULL && a->home.folder != NULL)
+        return find_socket_in(a, a->home.conf);
+    snprintf(a->socket_path, sizeof a->socket_path, "%s", a->socket != NULL ? a->socket : "/run/diloco/control.sock");
+    return ERR_OK;
+}
+
+static enum err find_daemon(struct arguments *a)
+{
+    TRY(check_island(&a->home));
+    return find_socket(a);
+}
+
+static struct ctl_home in_home(const struct arguments *a)
+{
+    return (struct ctl_home){.home = &a->home, .socket = a->socket_path, .no_wait = a->no_wait, .json = a->json};
+}
+
+static enum err start(struct arguments *a, bool enable)
+{
+    if (a->home.folder == NULL)
+        return ctl_service_start(ctl_service_mark, enable);
+    TRY(find_socket_in(a, a->home.conf));
+    struct ctl_home ctl = in_home(a);
+    return ctl_home_start(&ctl);
+}
+
+static enum err run_start(struct arguments *a)
+{
+    return start(a, false);
+}
+
+static enum err run_stop(struct arguments *a)
+{
+    if (a->home.folder == NULL)
+        return ctl_service_stop(ctl_service_mark);
+    struct ctl_home ctl = in_home(a);
+    return ctl_home_stop(&ctl);
+}
+
+static enum err run_logs(struct arguments *a)
+{
+    return a->home.folder != NULL ? ctl_home_logs(&a->home, a->follow) : ctl_service_logs(ctl_service_mark, a->follow);
+}
+
+/* What begins the command to type next. */
+static void print_next(const struct arguments *a, const char *what)
+{
+    const char *folder = a->home.folder;
+    printf("dilococtl%s%s %s", folder != NULL ? " --home " : "", folder != NULL ? folder : "", what);
+}
+
+static enum err run_init(struct arguments *a)
+{
+    const char *folder = a->home.folder;
+    a->init.user = folder == NULL ? "diloco" : NULL;
+    a->init.json = a->json;
+    if (folder == NULL && !a->no_start) /* before anything is made */
+        TRY(ctl_service_check(ctl_service_mark));
+    TRY(ctl_init(&a->home, &a->init));
+    enum err err = a->no_start ? ERR_OK : start(a, true);
+    if (err != ERR_OK)
+        return err_suffix(err, "the island is made, but does not run: correct its files, then dilococtl start");
+    if (a->json)
+        return ERR_OK;
+    printf("Next: ");
+    print_next(a, a->no_start ? "start" : "watch");
+    printf(", and for another island: ");
+    print_next(a, "invite\n");
+    return ERR_OK;
+}
+
+static enum err join_run(struct arguments *a)
+{
+    struct ctl_join join = {.token = a->rest.item[1], .owner = a->owner, .witness = a->witness, .init = a->init};
+    const char *folder = a->home.folder;
+    join.init.user = folder == NULL ? "diloco" : NULL;
+    join.init.json = a->json;
+    if (folder == NULL && !a->no_start) /* before anything is made */
+        TRY(ctl_service_check(ctl_service_mark));
+    TRY(ctl_join(&a->home, &join));
+    enum err err = a->no_start ? ERR_OK : start(a, true);
+    if (err != ERR_OK)
+        return err_suffix(err, "the island is on the run's roster, but does not run: correct its files, then dilococtl "
+                               "start");
+    if (a->json)
+        return ERR_OK;
+    printf("It fetches the run's state from the others and takes part by itself.\nNext: ");
+    print_next(a, a->no_start ? "start\n" : "watch\n");
+    return ERR_OK;
+}
+
+/* ---- members ---- */
+
+static struct ctl_members about_members(const struct arguments *a)
+{
+    return (struct ctl_members){.socket = a->socket_path,
+                                .expires = a->expires,
+                                .note = a->note,
+                                .address = a->init.address,
+                                .patience_s = (uint32_t)(a->wait_s < UINT32_MAX ? a->wait_s : UINT32_MAX),
+                                .no_wait = a->no_wait,
+                                .now = a->now,
+                                .json = a->json};
+}
+
+static enum err run_invite(struct arguments *a)
+{
+    struct ctl_members ctl = about_members(a);
+    if (a->revoke != NULL)
+        return ctl_members_uninvite(&ctl, a->revoke);
+    return a->list ? ctl_members_list(&ctl) : ctl_members_invite(&ctl);
+}
+
+static enum err run_drain(struct arguments *a)
+{
+    struct ctl_members ctl = about_members(a);
+    return ctl_members_drain(&ctl);
+}
+
+static enum err run_evict(struct arguments *a)
+{
+    struct ctl_members ctl = about_members(a);
+    if (a->rest.count < 2)
+        return err_set(ERR_ARG, "evict whom? dilococtl evict NAME, as dilococtl peers lists them");
+    return ctl_members_evict(&ctl, a->rest.item[1]);
+}
+
+static enum err run_revoke(struct arguments *a)
+{
+    struct ctl_members ctl = about_members(a);
+    if (a->rest.count < 2)
+        return err_set(ERR_ARG,
+                       "revoke whom? dilococtl revoke NAME, as dilococtl peers lists them; an invitation: dilococtl "
+                       "invite --revoke ID");
+    return ctl_members_revoke(&ctl, a->rest.item[1]);
+}
+
+static enum err run_reset(struct arguments *a)
+{
+    TRY(find_socket(a));
+    return ctl_reset(&a->home, a->socket_path, a->json);
+}
+
 /* ---- the command line ---- */
 
 static const struct command commands[] = {
-    {"keygen", "keygen FILE", "make this island's key; prints the section for the other islands", run_keygen, 2},
-    {"join", "join", "start training here", run_join, 1},
-    {"leave", "leave", "finish the round, have the last contribution counted, stop training here", run_leave, 1},
-    {"status", "status", "how this island is doing, and what is wrong", run_status, 1},
-    {"peers", "peers", "all islands: state, traffic, round trip", run_peers, 1},
-    {"fragments", "fragments", "all fragments: version, state, what they wait for", run_fragments, 1},
-    {"watch", "watch", "all of these, live", run_watch, 1},
+    {"init", "init", "make an island: key, run spec, configuration; and start it", run_init, 1, PLACE},
+    {"start", "start", "start the daemon in the background", run_start, 1, ISLAND},
+    {"stop", "stop", "stop it", run_stop, 1, ISLAND},
+    {"logs", "logs", "print its log", run_logs, 1, ISLAND},
+    {"keygen", "keygen FILE", "make this island's key; prints the section for the other islands", run_keygen, 2,
+     NOTHING},
+    {"invite", "invite",
+     "make a token by which one more island joins this run; --list and --revoke those that are open", run_invite, 1,
+     DAEMON},
+    {"join", "join [TOKEN]", "with a token: make an island of the run that it invites to; else start training here",
+     run_join, 2, PLACE},
+    {"leave", "leave", "finish the round, have the last contribution counted, stop training here", run_leave, 1,
+     DAEMON},
+    {"drain", "drain", "leave, and have the others take over what this island owns", run_drain, 1, DAEMON},
+    {"evict", "evict NAME", "have the run go on without an island, until it has caught up again", run_evict, 2, DAEMON},
+    {"revoke", "revoke NAME", "take an island's key off the roster", run_revoke, 2, DAEMON},
+    {"reset", "reset", "forget the run: move aside what is kept of it; key and configuration stay", run_reset, 1,
+     ISLAND},
+    {"status", "status", "how this island is doing, and what is wrong", run_status, 1, DAEMON},
+    {"peers", "peers", "all islands: state, traffic, round trip", run_peers, 1, DAEMON},
+    {"fragments", "fragments", "all fragments: version, state, what they wait for", run_fragments, 1, DAEMON},
+    {"watch", "watch", "all of these, live", run_watch, 1, DAEMON},
     {"plan", "plan", "how much of its time a run would train on a given link, and what to choose; no daemon needed",
-     run_plan, 1},
-    {"save", "save", "write the present anchor as a .safetensors file", run_save, 1},
+     run_plan, 1, NOTHING},
+    {"save", "save", "write the present anchor as a .safetensors file", run_save, 1, DAEMON},
 };
 
 static void print_usage(const struct args_option *options, size_t options_count)
@@ -299,33 +502,69 @@ static void print_usage(const struct args_option *options, size_t options_count)
     args_help(options, options_count, stdout);
 }
 
-static enum err find_socket(struct arguments *a)
+static enum err run_command(struct arguments *a)
 {
-    struct dconf conf;
-    if (a->socket != NULL || a->config == NULL) {
-        snprintf(a->socket_path, sizeof a->socket_path, "%s",
-                 a->socket != NULL ? a->socket : "/run/diloco/control.sock");
-        return ERR_OK;
+    if (a->rest.count == 0)
+        return err_set(ERR_ARG, "give a command; --help lists them");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        const struct command *command = &commands[i];
+        if (strcmp(command->name, a->rest.item[0]) != 0)
+            continue;
+        if (a->rest.count > command->arguments_max)
+            return err_set(ERR_ARG, "\"%s\" was not expected; usage: dilococtl %s",
+                           a->rest.item[command->arguments_max], command->usage);
+        if (a->check && command->run != run_status)
+            return err_set(ERR_ARG, "--check is for status: dilococtl status --check");
+        /* What is named on the command line is meant, whatever the environment says. */
+        bool named = a->socket != NULL || a->config != NULL;
+        if (command->needs >= PLACE)
+            TRY(home_find(named ? a->home_option : home_chosen(a->home_option), &a->home));
+        if (command->needs >= ISLAND)
+            TRY(check_island(&a->home));
+        if (command->needs == DAEMON)
+            TRY(find_socket(a));
+        return command->run(a);
     }
-    TRY(dconf_load(a->config, NULL, 0, &conf));
-    snprintf(a->socket_path, sizeof a->socket_path, "%s/control.sock", conf.run_folder);
-    conf_deinit(&dconf_schema, &conf);
-    return ERR_OK;
+    return err_set(ERR_ARG, "no command \"%s\"; --help lists them", a->rest.item[0]);
 }
 
 static enum err run(int argc, char **argv, enum verdict *verdict)
 {
     struct arguments a = {.interval_ms = 1000,
+                          .wait_s = 30,
                           .plan = {.layers = 24, .islands = 2, .interval = 100, .overlap = 1, .rtt_ms = 50}};
     const struct args_option options[] = {
+        {"home", ARGS_STRING, &a.home_option, "DIR",
+         "an island with all its files in one folder (default DILOCO_HOME; without either, this machine's service)"},
         {"socket", ARGS_STRING, &a.socket, "PATH", "the daemon's control socket (default /run/diloco/control.sock)"},
         {"config", ARGS_STRING, &a.config, "FILE", "the daemon's configuration, to find the socket"},
         {"json", ARGS_FLAG, &a.json, NULL, "print JSON"},
         {"check", ARGS_FLAG, &a.check, NULL, "status: one line, and exit status 0 good, 1 degraded, 2 unreachable"},
-        {"now", ARGS_FLAG, &a.now, NULL, "leave: do not wait for the last contribution to be counted; it is given up"},
-        {"no-wait", ARGS_FLAG, &a.no_wait, NULL, "join, leave, save: do not wait for the outcome"},
+        {"now", ARGS_FLAG, &a.now, NULL,
+         "leave, drain: do not wait for the last contribution to be counted; it is given up"},
+        {"no-wait", ARGS_FLAG, &a.no_wait, NULL,
+         "start, join, leave, drain, evict, revoke, save: do not wait for the outcome"},
+        {"follow", ARGS_FLAG, &a.follow, NULL, "logs: go on with what comes"},
+        {"f", ARGS_FLAG, &a.follow, NULL, "the same"},
         {"interval", ARGS_U64, &a.interval_ms, "MS", "watch: milliseconds between screens (default 1000)"},
-        {"name", ARGS_STRING, &a.name, "NAME", "keygen: the island's name, for the printed section"},
+        {"name", ARGS_STRING, &a.init.name, "NAME", "init, join: the island's name; keygen: for the printed section"},
+        {"data", ARGS_STRING, &a.init.data, "FILE", "init, join: the text to train on, or a pattern of files"},
+        {"run", ARGS_STRING, &a.init.run, "FILE", "init: run spec to copy (default a sample)"},
+        {"listen", ARGS_STRING, &a.init.listen, "ADDR:PORT",
+         "init, join: where to listen (default *:7600; with --home, the first free port from 7600 on)"},
+        {"address", ARGS_STRING, &a.init.address, "HOST:PORT",
+         "init, join: where the other islands reach this one; invite: where guests knock"},
+        {"uplink", ARGS_STRING, &a.init.uplink, "RATE", "init, join: speed of this island's uplink (default 1Gbit)"},
+        {"owner", ARGS_STRING, &a.owner, "WISH",
+         "join: auto, yes or no: whether it is to own shards and vote (default auto: as the run decides)"},
+        {"witness", ARGS_FLAG, &a.witness, NULL, "join: to vote and keep digests alone; not in this version"},
+        {"expires", ARGS_STRING, &a.expires, "TIME", "invite: how long the token is good for (default 24h)"},
+        {"note", ARGS_STRING, &a.note, "TEXT", "invite: for --list: whom it is for"},
+        {"list", ARGS_FLAG, &a.list, NULL, "invite: the invitations of this island"},
+        {"revoke", ARGS_STRING, &a.revoke, "ID", "invite: take one back, by the first digits of its id"},
+        {"wait", ARGS_U64, &a.wait_s, "SECONDS",
+         "drain, evict, revoke: how long to wait until the run has decided it (default 30)"},
+        {"no-start", ARGS_FLAG, &a.no_start, NULL, "init, join: only make it"},
         {"params", ARGS_REAL, &a.plan.params, "N", "plan: parameters of the model, as 1e9"},
         {"layers", ARGS_U64, &a.plan.layers, "N", "plan: its layers; three make a fragment (default 24)"},
         {"step-time", ARGS_REAL, &a.plan.step_s, "S", "plan: seconds one inner step takes"},
@@ -344,29 +583,15 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
     TRY(args_parse(argc, argv, options, count, &a.rest));
     if (a.version) {
         puts("dilococtl " DILOCO_VERSION);
-        return ERR_OK;
-    }
-    if (a.help) {
+    } else if (a.help) {
         print_usage(options, count);
-        return ERR_OK;
-    }
-    if (a.rest.count == 0)
-        return err_set(ERR_ARG, "give a command; --help lists them");
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        if (strcmp(commands[i].name, a.rest.item[0]) != 0)
-            continue;
-        if (a.rest.count > commands[i].arguments_max)
-            return err_set(ERR_ARG, "\"%s\" was not expected; usage: dilococtl %s",
-                           a.rest.item[commands[i].arguments_max], commands[i].usage);
-        if (a.check && commands[i].run != run_status)
-            return err_set(ERR_ARG, "--check is for status: dilococtl status --check");
-        if (commands[i].run != run_keygen && commands[i].run != run_plan)
-            TRY(find_socket(&a));
-        enum err err = commands[i].run(&a);
+    } else {
+        enum err err = run_command(&a);
+        home_free(&a.home);
         *verdict = a.verdict;
         return err;
     }
-    return err_set(ERR_ARG, "no command \"%s\"; --help lists them", a.rest.item[0]);
+    return ERR_OK;
 }
 
 int main(int argc, char **argv)

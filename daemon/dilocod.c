@@ -17,16 +17,17 @@
 #include "daemon/check.h"
 #include "daemon/dconf.h"
 #include "daemon/engine.h"
+#include "daemon/home.h"
 
 static const char usage[] =
-    "usage: dilocod [--config FILE] [--set SECTION.KEY=VALUE ...]\n"
-    "       dilocod --check-config | --print-config [--config FILE]\n"
+    "usage: dilocod [--home DIR | --config FILE] [--set SECTION.KEY=VALUE ...]\n"
+    "       dilocod --check-config | --print-config [--home DIR | --config FILE]\n"
     "\n"
     "The daemon of one island: exchanges outer gradients with the other islands while a trainer trains.\n"
     "\n";
 
 struct arguments {
-    const char *config, *user;
+    const char *home, *config, *user;
     struct args_list set;
     bool check, print, help, version;
 };
@@ -47,31 +48,60 @@ static enum err take_signals(int *fd)
     return ERR_OK;
 }
 
-static enum err serve(const struct dconf *conf)
+static enum err serve(const struct home *home, const struct dconf *conf)
 {
     struct engine *engine = NULL;
-    int signal_fd = -1;
-    TRY(fsio_mkdirs(conf->state_folder, 0755));
-    TRY(take_signals(&signal_fd));
-    enum err err = engine_new(conf, &engine);
-    if (err == ERR_OK)
-        err = engine_run(engine, signal_fd);
+    int signal_fd = -1, lock_fd = -1;
+    enum err err = ERR_OK;
+    if (home->folder != NULL)
+        TRY_OUT(home_lock(home, &lock_fd));
+    TRY_OUT(fsio_mkdirs(conf->state_folder, 0755));
+    TRY_OUT(take_signals(&signal_fd));
+    TRY_OUT(engine_new(conf, &engine));
+    TRY_OUT(engine_run(engine, signal_fd));
+out:
     engine_free(engine);
-    close(signal_fd);
+    if (signal_fd >= 0)
+        close(signal_fd);
+    if (lock_fd >= 0)
+        close(lock_fd);
     return err;
 }
 
-static enum err check(const struct dconf *conf, const char *user)
+/* In a folder the daemon runs as whoever starts it; the service as a user of its own. */
+static enum err check(const struct home *home, const struct dconf *conf, const char *user)
 {
-    TRY(check_as(user));
+    if (home->folder == NULL || user != NULL)
+        TRY(check_as(user));
     return check_start(conf);
+}
+
+static enum err act(const struct arguments *a, const struct home *home)
+{
+    struct conf_override overrides[ARGS_LIST_MAX];
+    struct dconf conf;
+    for (size_t i = 0; i < a->set.count; i++)
+        overrides[i].text = a->set.item[i];
+    TRY(dconf_load(a->config != NULL ? a->config : home->conf, overrides, a->set.count, &conf));
+    log_set_level((enum log_level)conf.log_level);
+    enum err err = ERR_OK;
+    if (a->print)
+        conf_print(&dconf_schema, &conf, true, stdout);
+    else if (a->check)
+        err = check(home, &conf, a->user);
+    else
+        err = serve(home, &conf);
+    conf_deinit(&dconf_schema, &conf);
+    return err;
 }
 
 static enum err run(int argc, char **argv)
 {
-    struct arguments a = {.config = "/etc/diloco/dilocod.conf"};
+    struct arguments a = {0};
     const struct args_option options[] = {
-        {"config", ARGS_STRING, &a.config, "FILE", "configuration (default /etc/diloco/dilocod.conf)"},
+        {"home", ARGS_STRING, &a.home, "DIR",
+         "an island with all its files in one folder, as dilococtl init --home makes one (default DILOCO_HOME)"},
+        {"config", ARGS_STRING, &a.config, "FILE", "configuration (default /etc/diloco/dilocod.conf, or that in DIR)"},
         {"set", ARGS_LIST, &a.set, "S.KEY=VALUE", "change a configuration value; may be given several times"},
         {"check-config", ARGS_FLAG, &a.check, NULL,
          "check configuration, key, run spec, trainer, corpus and folders, then end"},
@@ -82,8 +112,7 @@ static enum err run(int argc, char **argv)
         {"help", ARGS_FLAG, &a.help, NULL, "print this"},
     };
     const size_t count = sizeof options / sizeof options[0];
-    struct conf_override overrides[ARGS_LIST_MAX];
-    struct dconf conf;
+    struct home home;
     TRY(args_parse(argc, argv, options, count, NULL));
     if (a.help || a.version) {
         printf("%s", a.version ? "dilocod " DILOCO_VERSION "\n" : usage);
@@ -91,18 +120,11 @@ static enum err run(int argc, char **argv)
             args_help(options, count, stdout);
         return ERR_OK;
     }
-    for (size_t i = 0; i < a.set.count; i++)
-        overrides[i].text = a.set.item[i];
-    TRY(dconf_load(a.config, overrides, a.set.count, &conf));
-    log_set_level((enum log_level)conf.log_level);
-    enum err err = ERR_OK;
-    if (a.print)
-        conf_print(&dconf_schema, &conf, true, stdout);
-    else if (a.check)
-        err = check(&conf, a.user);
-    else
-        err = serve(&conf);
-    conf_deinit(&dconf_schema, &conf);
+    /* A configuration that is named is meant, whatever the environment says. */
+    enum err err = home_find(a.config != NULL ? a.home : home_chosen(a.home), &home);
+    if (err == ERR_OK)
+        err = act(&a, &home);
+    home_free(&home);
     return err;
 }
 

@@ -11,122 +11,56 @@
 #include <zmq.h>
 
 #include "common/env.h"
+#include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "daemon/charter.h"
 #include "daemon/control/control.h"
+#include "daemon/peers/council.h"
 #include "daemon/peers/peers.h"
 #include "daemon/rounds/rounds.h"
 #include "daemon/rules.h"
-#include "daemon/state/memory.h"
+#include "daemon/runplan.h"
+#include "daemon/state/store.h"
 #include "daemon/trainer/trainer.h"
 
 /* TICK: time for timers of the protocol. The loop wakes for messages, jobs and signals by itself. */
 enum { TICK_MS = 100, SAMPLE_MS = 500, STOP_PATIENCE_MS = 20000, KILLED_MS = 5000 };
 enum { PEER_MESSAGES_PER_TURN = 512, TRAINER_MESSAGES_PER_TURN = 4096 };
-enum { FDS_MAX = 64, POLL_MAX = 4 * WIRE_MEMBERS_MAX + FDS_MAX };
+enum { FDS_MAX = 64 };
 
 struct engine {
     const struct dconf *conf;
     struct runspec spec;
     struct ident ident;
-    struct view view;
+    struct charter charter;
     uint64_t now_ms, start_ms, tick_ms, sample_ms, checkpoint_ms;
 
     /* from the ground up */
     struct events *events;
     struct jobs *jobs;
     struct ledger *ledger;
+    struct vote *vote;
     struct trainer *trainer;
     struct peers *peers;
     struct control *control;
-    /* once the run's plan is known; NULL before */
-    struct model_plan *plan;
-    struct replica *replica;
-    struct slots *slots;
-    struct sync *sync;
-    struct rounds *rounds;
-    bool told; /* the parts above know the plan */
+    struct runplan run; /* once the plan is known */
+    bool told;          /* the parts above know the plan */
+    zmq_pollitem_t *items;
+    size_t items_room;
 };
 
 static uint32_t fragments_of(const struct engine *engine)
 {
-    return engine->rounds != NULL ? engine->plan->plan->fragments_count : 0;
+    return runplan_fragments(&engine->run);
+}
+
+static struct council *council_of(const struct engine *engine)
+{
+    return peers_council(engine->peers);
 }
 
 /* ---- the plan ---- */
-
-static struct replica_conf replica_conf_of(const struct engine *engine, const struct plan *plan,
-                                           const uint64_t *weights)
-{
-    const struct runspec *spec = &engine->spec;
-    return (struct replica_conf){.plan = plan,
-                                 .outer = rules_outer(spec),
-                                 .choice = rules_codec(spec),
-                                 .adaptive = spec->codec == RUNSPEC_ADAPTIVE,
-                                 .error_feedback = spec->error_feedback,
-                                 .feedback_decay = (float)spec->feedback_decay,
-                                 .feedback_limit = (float)spec->feedback_limit,
-                                 .outliers = rules_outliers(spec),
-                                 .weights = weights,
-                                 .members_count = engine->view.count,
-                                 .self = engine->view.self};
-}
-
-static enum err new_sync(struct engine *engine)
-{
-    uint32_t fragments = engine->plan->plan->fragments_count;
-    struct bitset *shards;
-    TRY(mem_new(fragments, sizeof *shards, "the protocol", &shards));
-    for (uint32_t f = 0; f < fragments; f++)
-        shards[f] = replica_shards(engine->replica, f);
-    struct sync_conf conf = {.self = engine->view.self,
-                             .members_count = engine->view.count,
-                             .fragments_count = fragments,
-                             .shards = shards,
-                             .rule = {.quorum = (uint32_t)engine->spec.quorum, .grace_ms = engine->spec.grace_ms}};
-    enum err err = sync_new(&conf, &engine->sync);
-    mem_free(shards);
-    return err;
-}
-
-static enum err new_rounds(struct engine *engine)
-{
-    struct slots_conf slots = {.replica = engine->replica,
-                               .fragments_count = engine->plan->plan->fragments_count,
-                               .members_count = engine->view.count};
-    TRY(slots_new(&slots, &engine->slots));
-    struct rounds_conf conf = {.spec = &engine->spec,
-                               .view = &engine->view,
-                               .plan = engine->plan,
-                               .folder = engine->conf->state_folder,
-                               .compress_auto = engine->conf->compress_auto,
-                               .replica = engine->replica,
-                               .ledger = engine->ledger,
-                               .slots = engine->slots,
-                               .jobs = engine->jobs,
-                               .events = engine->events,
-                               .sync = engine->sync};
-    return rounds_new(&conf, &engine->rounds);
-}
-
-static enum err recover_all(struct engine *engine)
-{
-    uint64_t versions = 0;
-    for (uint32_t f = 0; f < fragments_of(engine); f++) {
-        bool known;
-        struct bitset results;
-        TRY(rounds_recover(engine->rounds, f, &known, &results));
-        if (!known)
-            continue;
-        const struct store_fragment *state = rounds_state(engine->rounds, f);
-        sync_restore(engine->sync, f, state->version, &state->hash, &results);
-        versions += state->version;
-    }
-    if (versions > 0)
-        log_info("recovered %" PRIu32 " fragments, %" PRIu64 " versions in all, up to step %" PRIu64,
-                 fragments_of(engine), versions, rounds_step(engine->rounds));
-    return ERR_OK;
-}
 
 /* No island has more than initial tensors: a trainer that is on its way brings the same. */
 static void tell_expectation(struct engine *engine)
@@ -134,27 +68,29 @@ static void tell_expectation(struct engine *engine)
     bool begun = false;
     bool expecting = trainer_phase(engine->trainer) == TRAINER_STARTING;
     for (uint32_t f = 0; f < fragments_of(engine); f++)
-        for (uint32_t i = 0; i < engine->view.count; i++)
-            begun |= i != engine->view.self && sync_heard(engine->sync, i, f).version > 0;
-    sync_expect(engine->sync, expecting, expecting && !begun);
+        for (uint32_t i = 0; i < engine->charter.view.count; i++)
+            begun |= i != engine->charter.view.self && sync_heard(engine->run.sync, i, f).version > 0;
+    sync_expect(engine->run.sync, expecting, expecting && !begun);
 }
 
 /* Everyone above the rounds learns of the plan. */
-static enum err tell_plan(struct engine *engine, uint64_t memory_bytes)
+static enum err tell_plan(struct engine *engine)
 {
-    struct trainer_plan trainer = {
-        .plan = engine->plan, .replica = engine->replica, .ledger = engine->ledger, .sync = engine->sync};
-    struct peers_plan peers = {.plan = engine->plan,
-                               .replica = engine->replica,
+    struct trainer_plan trainer = {.plan = engine->run.plan, .replica = engine->run.replica, .sync = engine->run.sync};
+    struct peers_plan peers = {.plan = engine->run.plan,
+                               .replica = engine->run.replica,
+                               .parts = &engine->run.parts,
                                .ledger = engine->ledger,
-                               .slots = engine->slots,
-                               .sync = engine->sync,
-                               .rounds = engine->rounds};
-    struct control_plan control = {.plan = engine->plan,
-                                   .sync = engine->sync,
-                                   .rounds = engine->rounds,
-                                   .replica = engine->replica,
-                                   .memory_bytes = memory_bytes};
+                               .slots = engine->run.slots,
+                               .sync = engine->run.sync,
+                               .shards_counts = engine->run.shards_counts,
+                               .rounds = engine->run.rounds};
+    struct control_plan control = {.plan = engine->run.plan,
+                                   .sync = engine->run.sync,
+                                   .rounds = engine->run.rounds,
+                                   .replica = engine->run.replica,
+                                   .parts = &engine->run.parts,
+                                   .memory_bytes = engine->run.memory_bytes};
     engine->told = true;
     trainer_plan_known(engine->trainer, &trainer);
     control_plan_known(engine->control, &control);
@@ -162,38 +98,19 @@ static enum err tell_plan(struct engine *engine, uint64_t memory_bytes)
     return peers_plan_known(engine->peers, &peers);
 }
 
-static void tell_memory(const struct plan *plan, const struct memory *memory)
-{
-    const double mib = 1048576;
-    log_info("%" PRIu64 " parameters in %" PRIu32 " fragments; memory at most: %.1f MiB for anchors, momentum and "
-             "residuals, %.1f MiB shared with the trainer, %.1f MiB for encoded frames and jobs, %.1f MiB while states "
-             "are fetched or sent",
-             plan->params_count, plan->fragments_count, (double)memory->replica / mib, (double)memory->shared / mib,
-             (double)memory->frames / mib, (double)memory->states / mib);
-}
-
-/* Makes the plan known: allocates, restores from disk, starts the core. On failure the plan is the engine's if
- * engine->plan is set, and the daemon cannot go on; if not (ERR_NOMEM: it is too large) it is still the caller's.
- * `saved`: it is on disk already. */
+/* As runplan_make(); and makes it known. */
 static enum err set_plan(struct engine *engine, struct model_plan *plan, bool saved)
 {
-    uint64_t weights[WIRE_MEMBERS_MAX];
-    for (uint32_t i = 0; i < engine->view.count; i++)
-        weights[i] = engine->view.members[i].uplink;
-    struct replica_conf conf = replica_conf_of(engine, plan->plan, weights);
-    /* Before anything is allocated: a model that does not fit is refused, whoever names it. */
-    struct memory memory = memory_of(&conf, (uint32_t)engine->conf->job_threads);
-    TRY(memory_check(&memory, plan->plan->params_count, memory_there_bytes()));
-    tell_memory(plan->plan, &memory);
-    engine->plan = plan;
-    TRY(events_reserve(engine->events, plan->plan->fragments_count, engine->view.count));
-    TRY(replica_new(&conf, &engine->replica));
-    TRY(new_sync(engine));
-    TRY(new_rounds(engine));
-    if (!saved)
-        TRY(store_save_plan(engine->conf->state_folder, &engine->spec, plan));
-    TRY(recover_all(engine));
-    return tell_plan(engine, memory_sum(&memory));
+    struct runplan_conf conf = {.conf = engine->conf,
+                                .spec = &engine->spec,
+                                .ident = &engine->ident,
+                                .charter = &engine->charter,
+                                .ledger = engine->ledger,
+                                .jobs = engine->jobs,
+                                .events = engine->events,
+                                .votes = council_votes(council_of(engine))};
+    TRY(runplan_make(&conf, plan, saved, &engine->run));
+    return tell_plan(engine);
 }
 
 /* ---- what the trainer wants ---- */
@@ -203,21 +120,21 @@ static void judge_trainer(struct engine *engine)
     uint32_t count;
     char text[IPC_TEXT_BYTES];
     struct model_plan *plan = NULL;
-    if (engine->plan != NULL && !engine->told) { /* it could not be set: the daemon ends */
+    if (engine->run.plan != NULL && !engine->told) { /* it could not be set: the daemon ends */
         trainer_refuse(engine->trainer, events_fatal(engine->events));
         return;
     }
     const struct ipc_tensor *tensors = trainer_tensors(engine->trainer, &count);
     enum err err = model_plan_new(&engine->spec, tensors, count, &plan);
-    if (err == ERR_OK && engine->plan == NULL) {
+    if (err == ERR_OK && engine->run.plan == NULL) {
         err = set_plan(engine, plan, false);
-        if (err != ERR_OK && engine->plan != NULL)
+        if (err != ERR_OK && engine->run.plan != NULL)
             event_post_fatal(engine->events, err_text());
-    } else if (err == ERR_OK && !digest_equal(&plan->plan->digest, &engine->plan->plan->digest)) {
-        model_plan_difference(engine->plan, plan, text, sizeof text);
+    } else if (err == ERR_OK && !digest_equal(&plan->plan->digest, &engine->run.plan->plan->digest)) {
+        model_plan_difference(engine->run.plan, plan, text, sizeof text);
         err = err_set(ERR_CONF, "its tensors are not those of the run: %s", text);
     }
-    if (plan != engine->plan)
+    if (plan != engine->run.plan)
         model_plan_free(plan);
     if (err == ERR_OK)
         trainer_accept(engine->trainer);
@@ -229,11 +146,11 @@ static void started(struct engine *engine, const struct event *event)
 {
     uint32_t f = event->fragment;
     trainer_started(engine->trainer, f, event->start.initial);
-    if (!event->start.initial || sync_known(engine->sync, f))
+    if (!event->start.initial || sync_known(engine->run.sync, f))
         return;
-    rounds_begin(engine->rounds, f, &event->start.hash);
-    sync_restore(engine->sync, f, 0, &event->start.hash, &(struct bitset){{0}});
-    rounds_checkpoint(engine->rounds, f);
+    rounds_begin(engine->run.rounds, f, &event->start.hash);
+    sync_restore(engine->run.sync, f, 0, &event->start.hash);
+    rounds_checkpoint(engine->run.rounds, f);
     peers_announce(engine->peers);
 }
 
@@ -242,8 +159,8 @@ static void finished(struct engine *engine)
     trainer_finished(engine->trainer);
     if (trainer_info(engine->trainer).left)
         return;
-    rounds_export_follow(engine->rounds);
-    rounds_export(engine->rounds);
+    rounds_export_follow(engine->run.rounds);
+    rounds_export(engine->run.rounds);
 }
 
 /* ---- what peers bring ---- */
@@ -253,16 +170,16 @@ static void plan_in(struct engine *engine, uint32_t peer, const struct event *ev
     struct model_plan *plan;
     enum err err = peers_take_plan(engine->peers, peer, &event->object.key, event->object.bytes, &plan);
     if (err == ERR_STATE)
-        return;                 /* our trainer brought one meanwhile */
-    if (engine->plan != NULL) { /* it could not be set: the daemon ends */
+        return;                     /* our trainer brought one meanwhile */
+    if (engine->run.plan != NULL) { /* it could not be set: the daemon ends */
         model_plan_free(plan);
         return;
     }
     if (err == ERR_OK)
         err = set_plan(engine, plan, false);
     if (err == ERR_OK) {
-        log_info("the model's plan came from island %s", engine->view.members[peer].name);
-    } else if (engine->plan != NULL) {
+        log_info("the model's plan came from island %s", engine->charter.view.members[peer].name);
+    } else if (engine->run.plan != NULL) {
         event_post_fatal(engine->events, err_text());
     } else {
         peers_plan_refused(engine->peers, peer, err_text());
@@ -275,7 +192,7 @@ static void object_in(struct engine *engine, const struct event *event)
     if (event->object.key.kind == WIRE_PLAN)
         plan_in(engine, event->member, event);
     else
-        rounds_object_in(engine->rounds, event->member, &event->object.key, event->object.bytes);
+        rounds_object_in(engine->run.rounds, event->member, &event->object.key, event->object.bytes);
 }
 
 /* ---- the core's orders ---- */
@@ -293,7 +210,7 @@ static void tell_diverged(const struct sync_action *action, const char *peer)
 
 static void carry_report(struct engine *engine, const struct sync_action *action)
 {
-    const char *peer = engine->view.members[action->member].name;
+    const char *peer = engine->charter.view.members[action->member].name;
     switch (action->report) {
     case SYNC_REPORT_DIVERGED: tell_diverged(action, peer); break;
     case SYNC_REPORT_PEER_DIVERGED: peers_diverged(engine->peers, action->member, action->fragment); break;
@@ -308,14 +225,14 @@ static void carry_report(struct engine *engine, const struct sync_action *action
                  peer);
         break;
     case SYNC_REPORT_REPAIRED:
-        if (action->member == engine->view.self)
+        if (action->member == engine->charter.view.self)
             log_info("fragment %" PRIu32 " now holds what our ledger leads to", action->fragment);
         else
             log_info("fragment %" PRIu32 " now holds island %s's state", action->fragment, peer);
         break;
     case SYNC_REPORT_ILLEGAL:
         log_error("fragment %" PRIu32 ": an event had no place in state %s; please report this", action->fragment,
-                  sync_state_name(sync_state(engine->sync, action->fragment)));
+                  sync_state_name(sync_state(engine->run.sync, action->fragment)));
         break;
     }
 }
@@ -323,8 +240,11 @@ static void carry_report(struct engine *engine, const struct sync_action *action
 static void order_encode(struct engine *engine, uint32_t f, uint64_t version)
 {
     struct replica_snapshot snapshot;
-    if (trainer_snapshot(engine->trainer, f, &snapshot))
-        rounds_encode(engine->rounds, f, version, &snapshot);
+    struct chain_part parts[CHAIN_PARTS_MAX];
+    /* Who has just joined may hold less than the oldest record it knows begins with: that round is over. */
+    bool known = parts_of(&engine->run.parts, f, version, parts) > 0;
+    if (known && trainer_snapshot(engine->trainer, f, &snapshot))
+        rounds_encode(engine->run.rounds, f, version, &snapshot);
     else
         event_post_sync(engine->events, &(struct sync_event){.type = SYNC_EV_REFUSED, .fragment = f});
 }
@@ -332,8 +252,8 @@ static void order_encode(struct engine *engine, uint32_t f, uint64_t version)
 /* The result takes the memory of the one before it, which is not to be sent from there any more. */
 static void order_reduce(struct engine *engine, uint32_t f, uint64_t version)
 {
-    peers_retire_results(engine->peers, f, version - 1);
-    rounds_reduce(engine->rounds, f, version, &sync_owner(engine->sync, f)->have);
+    peers_retire_results(engine->peers, f, version);
+    rounds_reduce(engine->run.rounds, f, version, &sync_owner(engine->run.sync, f)->have);
 }
 
 static void carry_out(struct engine *engine, const struct sync_action *action)
@@ -344,29 +264,34 @@ static void carry_out(struct engine *engine, const struct sync_action *action)
     case SYNC_DO_RELEASE: trainer_release(engine->trainer, f); break;
     case SYNC_DO_SEND: peers_send(engine->peers, &action->key, action->member); break;
     case SYNC_DO_REDUCE: order_reduce(engine, f, action->version); break;
-    case SYNC_DO_STORE: rounds_store(engine->rounds, f, action->version); break;
-    case SYNC_DO_APPLY: rounds_apply(engine->rounds, f, action->version); break;
+    case SYNC_DO_STORE: rounds_store(engine->run.rounds, f, action->version); break;
+    case SYNC_DO_APPLY: rounds_apply(engine->run.rounds, f, action->version); break;
     case SYNC_DO_GIVE: trainer_give(engine->trainer, f); break;
     case SYNC_DO_TAKE_BACK: trainer_take_back(engine->trainer, f); break;
     case SYNC_DO_FETCH: peers_fetch(engine->peers, &action->key, action->member); break;
-    case SYNC_DO_REPLAY: rounds_replay(engine->rounds, f, action->version); break;
-    case SYNC_DO_MEND: rounds_mend(engine->rounds, f, action->version); break;
+    case SYNC_DO_REPLAY: rounds_replay(engine->run.rounds, f, action->version); break;
+    case SYNC_DO_MEND: rounds_mend(engine->run.rounds, f, action->version); break;
     case SYNC_DO_RETIRE: peers_retire(engine->peers, f, action->version); break;
     case SYNC_DO_ANNOUNCE: peers_announce(engine->peers); break;
     case SYNC_DO_REPORT: carry_report(engine, action); break;
     }
 }
 
-static void step_sync(struct engine *engine, const struct sync_event *event)
+static void carry_out_all(struct engine *engine)
 {
     struct sync_action action;
-    if (engine->sync == NULL)
-        return;
-    sync_step(engine->sync, event, engine->now_ms);
-    while (sync_action(engine->sync, &action))
+    while (sync_action(engine->run.sync, &action))
         carry_out(engine, &action);
+}
+
+static void step_sync(struct engine *engine, const struct sync_event *event)
+{
+    if (engine->run.sync == NULL)
+        return;
+    sync_step(engine->run.sync, event, engine->now_ms);
+    carry_out_all(engine);
     if (event->type == SYNC_EV_INSTALLED) /* the ledger does not lead there */
-        rounds_checkpoint(engine->rounds, event->fragment);
+        rounds_checkpoint(engine->run.rounds, event->fragment);
 }
 
 static void encoded(struct engine *engine, const struct event *event)
@@ -376,27 +301,77 @@ static void encoded(struct engine *engine, const struct event *event)
                                            .fragment = event->fragment});
 }
 
+/* ---- a new epoch ---- */
+
+static enum err switch_epoch(struct engine *engine, struct record *record, const struct digest *digest)
+{
+    struct view_changes changes;
+    TRY(charter_adopt(&engine->charter, record, digest, &changes));
+    TRY(peers_members(engine->peers, &changes));
+    if (engine->run.sync != NULL) {
+        TRY(events_reserve(engine->events, fragments_of(engine), engine->charter.view.count));
+        TRY(rounds_members(engine->run.rounds, engine->charter.view.count));
+        struct sync_view view = charter_sync_view(&engine->charter, council_votes(council_of(engine)));
+        TRY(sync_begin_epoch(engine->run.sync, &view, engine->now_ms));
+        carry_out_all(engine);
+        for (uint32_t f = 0; f < fragments_of(engine); f++)
+            rounds_post_held(engine->run.rounds, f);
+    }
+    for (uint32_t i = 0; i < engine->charter.view.count; i++)
+        if (bitset_has(&changes.removed, i))
+            view_release(&engine->charter.view, i);
+    return peers_begin_epoch(engine->peers);
+}
+
+static void begin_epoch(struct engine *engine)
+{
+    struct record record;
+    struct digest digest;
+    if (!council_take(council_of(engine), &record, &digest))
+        return;
+    if (switch_epoch(engine, &record, &digest) != ERR_OK)
+        event_post_fatal(engine->events, err_text());
+    record_deinit(&record);
+}
+
 /* ---- events ---- */
+
+/* Before anyone is told that a result is held here, the mark says so. */
+static void mark_stored(struct engine *engine, const struct sync_event *event)
+{
+    if (event->type == SYNC_EV_STORED && vote_mark(engine->vote, ledger_at(engine->ledger)) != ERR_OK)
+        event_post_fatal(engine->events, err_text());
+}
+
+static void sync_event_in(struct engine *engine, const struct sync_event *event)
+{
+    mark_stored(engine, event);
+    step_sync(engine, event);
+}
 
 static void handle(struct engine *engine, const struct event *event)
 {
     uint32_t f = event->fragment;
     log_debug("event %s of fragment %" PRIu32 ", member %" PRIu32, event_name(event->type), f, event->member);
     switch (event->type) {
-    case EVENT_SYNC: step_sync(engine, &event->sync); break;
+    case EVENT_SYNC: sync_event_in(engine, &event->sync); break;
+    case EVENT_EPOCH: begin_epoch(engine); break;
     case EVENT_ANNOUNCE: peers_announce(engine->peers); break;
     case EVENT_FATAL: break; /* the loop looks at it */
     case EVENT_REGISTERED: judge_trainer(engine); break;
-    case EVENT_START: rounds_start(engine->rounds, f, trainer_base(engine->trainer, f), event->start.initial); break;
-    case EVENT_READY: trainer_go(engine->trainer, rounds_step(engine->rounds)); break;
-    case EVENT_FILL: rounds_give(engine->rounds, f, trainer_area(engine->trainer, f)); break;
+    case EVENT_START:
+        rounds_start(engine->run.rounds, f, trainer_base(engine->trainer, f), event->start.initial);
+        break;
+    case EVENT_READY: trainer_go(engine->trainer, rounds_step(engine->run.rounds)); break;
+    case EVENT_FILL: rounds_give(engine->run.rounds, f, trainer_area(engine->trainer, f)); break;
     case EVENT_FINISHED: finished(engine); break;
     case EVENT_ENCODED: encoded(engine, event); break;
-    case EVENT_COUNTED: trainer_counted(engine->trainer, f, &event->shards); break;
+    case EVENT_COUNTED: trainer_counted(engine->trainer, f, event->shards); break;
     case EVENT_GIVEN: trainer_given(engine->trainer, f); break;
     case EVENT_STARTED: started(engine, event); break;
-    case EVENT_UNREAD: rounds_unread(engine->rounds, f); break;
+    case EVENT_UNREAD: rounds_unread(engine->run.rounds, f); break;
     case EVENT_JUDGED: peers_judged(engine->peers, event->member, &event->object.key, event->object.done); break;
+    case EVENT_RIVALS: council_rivals(council_of(engine), event->rivals.owner, f, event->rivals.version); break;
     case EVENT_OBJECT: object_in(engine, event); break;
     case EVENT_TYPES: break;
     }
@@ -417,7 +392,7 @@ static enum err go_on_without_plan(struct engine *engine, enum err err)
     const char *folder = engine->conf->state_folder;
     if (err == ERR_CORRUPT)
         log_warn("%s; it is put aside as .damaged, and a trainer or another island brings it again", err_text());
-    TRY(store_check(folder, &engine->spec, &engine->view.shares));
+    TRY(store_check(folder, &engine->spec, &engine->charter.view.shares));
     if (err == ERR_NOTFOUND)
         return ERR_OK;
     if (err == ERR_CONF)
@@ -435,8 +410,25 @@ static enum err load_plan(struct engine *engine)
         return go_on_without_plan(engine, err);
     TRY(err);
     err = set_plan(engine, plan, true);
-    if (engine->plan == NULL)
+    if (engine->run.plan == NULL)
         model_plan_free(plan);
+    return err;
+}
+
+/* The mark lies where a boot takes it away. */
+static enum err open_vote(struct engine *engine)
+{
+    char *mark;
+    TRY(fsio_mkdirs(engine->conf->run_folder, 0755));
+    TRY(mem_printf(&mark, "%s/vote.mark", engine->conf->run_folder));
+    struct vote_conf conf = {.folder = engine->conf->state_folder, .mark = mark};
+    enum err err = vote_open(&conf, ledger_at(engine->ledger), &engine->vote);
+    mem_free(mark);
+    if (err == ERR_OK && vote_doubt(engine->vote) == VOTE_DOUBT)
+        log_warn(
+            "this disk is in doubt: %s. Until the others know it again, this island trains and contributes, and has "
+            "no vote",
+            vote_why(engine->vote));
     return err;
 }
 
@@ -445,11 +437,12 @@ static enum err open_ground(struct engine *engine)
     const struct dconf *conf = engine->conf;
     struct ledger_conf ledger = {.folder = conf->state_folder,
                                  .run_id = engine->spec.digest,
-                                 .shares_id = engine->view.shares,
+                                 .nonce = engine->charter.view.nonce,
                                  .segment_bytes = conf->ledger_segment,
                                  .keep_bytes = conf->ledger_keep};
     TRY(events_new(&engine->events));
     TRY(ledger_open(&ledger, &engine->ledger));
+    TRY(open_vote(engine));
     return jobs_new((int)conf->job_threads, (int)engine->spec.zstd_level, &engine->jobs);
 }
 
@@ -457,23 +450,28 @@ static enum err open_parts(struct engine *engine)
 {
     struct trainer_conf trainer = {.conf = engine->conf,
                                    .spec = &engine->spec,
-                                   .view = &engine->view,
+                                   .view = &engine->charter.view,
                                    .events = engine->events,
                                    .start_ms = engine->start_ms};
     TRY(trainer_new(&trainer, &engine->trainer));
     struct peers_conf peers = {.conf = engine->conf,
                                .spec = &engine->spec,
-                               .view = &engine->view,
+                               .view = &engine->charter.view,
+                               .chain = engine->charter.chain,
+                               .vote = engine->vote,
                                .ident = &engine->ident,
                                .events = engine->events,
                                .trainer = engine->trainer,
-                               .session = env_random_u64() | 1};
+                               .session = env_random_u64() | 1,
+                               .start_ms = engine->start_ms};
     TRY(peers_new(&peers, &engine->peers));
     struct control_conf control = {.folder = engine->conf->run_folder,
                                    .trainer = engine->trainer,
                                    .status = {.conf = engine->conf,
                                               .spec = &engine->spec,
-                                              .view = &engine->view,
+                                              .view = &engine->charter.view,
+                                              .charter = &engine->charter,
+                                              .vote = engine->vote,
                                               .ledger = engine->ledger,
                                               .peers = engine->peers,
                                               .trainer = engine->trainer,
@@ -483,7 +481,7 @@ static enum err open_parts(struct engine *engine)
 
 static enum err check_quorum(const struct engine *engine)
 {
-    enum err err = rules_check_islands(&engine->spec, engine->view.count);
+    enum err err = rules_check_islands(&engine->spec, engine->charter.view.count);
     return err != ERR_OK ? err_prefix(err, "%s", engine->conf->run_path) : ERR_OK;
 }
 
@@ -498,7 +496,7 @@ enum err engine_new(const struct dconf *conf, struct engine **out)
     engine->checkpoint_ms = engine->now_ms + conf->checkpoint_ms;
     TRY_OUT(ident_load(conf->key_path, &engine->ident));
     TRY_OUT(runspec_load(conf->run_path, NULL, 0, &engine->spec));
-    TRY_OUT(dconf_view(conf, &engine->ident, &engine->view));
+    TRY_OUT(charter_open(conf, &engine->ident, &engine->spec, &engine->charter));
     TRY_OUT(check_quorum(engine));
     TRY_OUT(open_ground(engine));
     TRY_OUT(open_parts(engine));
@@ -520,15 +518,13 @@ void engine_free(struct engine *engine)
     control_free(engine->control);
     peers_free(engine->peers);
     trainer_free(engine->trainer);
-    rounds_free(engine->rounds);
-    sync_free(engine->sync);
-    slots_free(engine->slots);
-    replica_free(engine->replica);
-    model_plan_free(engine->plan);
+    runplan_free(&engine->run);
     ledger_close(engine->ledger);
     events_free(engine->events);
-    view_free(&engine->view);
+    vote_close(engine->vote);
+    charter_close(&engine->charter);
     runspec_deinit(&engine->spec);
+    mem_free(engine->items);
     mem_free(engine);
 }
 
@@ -537,12 +533,12 @@ void engine_free(struct engine *engine)
 static void checkpoint_all(struct engine *engine)
 {
     for (uint32_t f = 0; f < fragments_of(engine); f++)
-        rounds_checkpoint(engine->rounds, f);
+        rounds_checkpoint(engine->run.rounds, f);
 }
 
 static void checkpoint_if_due(struct engine *engine)
 {
-    if (engine->rounds == NULL || engine->now_ms < engine->checkpoint_ms)
+    if (engine->run.rounds == NULL || engine->now_ms < engine->checkpoint_ms)
         return;
     engine->checkpoint_ms = engine->now_ms + engine->conf->checkpoint_ms;
     checkpoint_all(engine);
@@ -553,17 +549,19 @@ static void watch_states(struct engine *engine)
 {
     for (uint32_t f = 0; f < fragments_of(engine); f++) {
         struct wire_key key;
-        if (sync_fetching_state(engine->sync, f, &key) && peers_receiving(engine->peers, &key))
-            sync_state_moves(engine->sync, f);
+        if (sync_fetching_state(engine->run.sync, f, &key) && peers_receiving(engine->peers, &key))
+            sync_state_moves(engine->run.sync, f);
     }
 }
 
 static enum run_end end_of_run(const struct engine *engine)
 {
-    uint32_t trainers[WIRE_MEMBERS_MAX];
-    for (uint32_t i = 0; i < engine->view.count; i++)
+    uint32_t trainers[VIEW_SLOTS_MAX];
+    for (uint32_t i = 0; i < engine->charter.view.count; i++)
         trainers[i] = peers_info(engine->peers, i).trainer;
-    return engine->sync != NULL ? run_end_of(engine->sync, &engine->view, fragments_of(engine), trainers) : RUN_GOES_ON;
+    return engine->run.sync != NULL
+               ? run_end_of(engine->run.sync, &engine->charter.view, fragments_of(engine), trainers)
+               : RUN_GOES_ON;
 }
 
 static void tick(struct engine *engine)
@@ -571,7 +569,7 @@ static void tick(struct engine *engine)
     engine->tick_ms = engine->now_ms + TICK_MS;
     step_sync(engine, &(struct sync_event){.type = SYNC_EV_TICK});
     drain(engine);
-    if (engine->sync != NULL)
+    if (engine->run.sync != NULL)
         tell_expectation(engine);
     watch_states(engine);
     peers_tick(engine->peers, engine->now_ms);
@@ -580,8 +578,8 @@ static void tick(struct engine *engine)
     trainer_tick(engine->trainer, engine->now_ms, peers_heard(engine->peers), end_of_run(engine));
     drain(engine);
     checkpoint_if_due(engine);
-    if (engine->rounds != NULL)
-        rounds_tick(engine->rounds, engine->now_ms, peers_uplink_bits(engine->peers));
+    if (engine->run.rounds != NULL)
+        rounds_tick(engine->run.rounds, engine->now_ms, peers_uplink_bits(engine->peers));
     drain(engine);
 }
 
@@ -594,31 +592,41 @@ static void tell_systemd(struct engine *engine)
     sd_notifyf(0, "WATCHDOG=1\nSTATUS=%s", line);
 }
 
-static size_t gather(const struct engine *engine, int signal_fd, zmq_pollitem_t *items)
+static enum err make_items(struct engine *engine)
+{
+    size_t room = peers_poll(engine->peers, NULL, 0) + FDS_MAX;
+    if (room > engine->items_room) {
+        TRY(mem_grow(&engine->items, engine->items_room, room, sizeof *engine->items, "events"));
+        engine->items_room = room;
+    }
+    return ERR_OK;
+}
+
+static size_t gather(const struct engine *engine, int signal_fd)
 {
     struct pollfd fds[FDS_MAX];
-    size_t count = peers_poll(engine->peers, items, POLL_MAX - FDS_MAX);
+    size_t count = peers_poll(engine->peers, engine->items, engine->items_room - FDS_MAX);
     size_t fds_count = 0;
     fds[fds_count++] = (struct pollfd){.fd = signal_fd, .events = POLLIN};
     fds[fds_count++] = (struct pollfd){.fd = jobs_fd(engine->jobs), .events = POLLIN};
     fds_count += trainer_poll(engine->trainer, fds + fds_count, FDS_MAX - fds_count);
     fds_count += control_poll(engine->control, fds + fds_count, FDS_MAX - fds_count);
     for (size_t i = 0; i < fds_count; i++)
-        items[count++] =
+        engine->items[count++] =
             (zmq_pollitem_t){.fd = fds[i].fd, .events = fds[i].events & POLLOUT ? ZMQ_POLLOUT : ZMQ_POLLIN};
     return count;
 }
 
 static enum err wait_for_input(struct engine *engine, int signal_fd)
 {
-    zmq_pollitem_t items[POLL_MAX];
-    size_t count = gather(engine, signal_fd, items);
+    TRY(make_items(engine));
+    size_t count = gather(engine, signal_fd);
     uint64_t now_ms = env_mono_ms();
     uint64_t wait_us = peers_wait_us(engine->peers);
     long wait_ms = engine->tick_ms > now_ms ? (long)(engine->tick_ms - now_ms) : 0;
     if (wait_us > 0 && wait_us / 1000 + 1 < (uint64_t)wait_ms)
         wait_ms = (long)(wait_us / 1000 + 1);
-    if (zmq_poll(items, (int)count, wait_ms) < 0 && zmq_errno() != EINTR)
+    if (zmq_poll(engine->items, (int)count, wait_ms) < 0 && zmq_errno() != EINTR)
         return err_set(ERR_IO, "waiting for events: %s", zmq_strerror(zmq_errno()));
     engine->now_ms = env_mono_ms();
     return ERR_OK;
@@ -677,7 +685,7 @@ enum err engine_run(struct engine *engine, int signal_fd)
     const char *fatal = events_fatal(engine->events);
     sd_notify(0, "READY=1");
     log_info("island %s of %" PRIu32 " is ready; control socket %s/control.sock", engine->conf->name,
-             engine->view.count, engine->conf->run_folder);
+             engine->charter.view.count, engine->conf->run_folder);
     drain(engine);
     while (fatal[0] == '\0' && !read_signals(signal_fd))
         TRY(turn(engine, signal_fd));

@@ -98,7 +98,8 @@ const char *event_name(enum event_type type)
         [EVENT_ENCODED] = "encoded", [EVENT_COUNTED] = "counted",
         [EVENT_GIVEN] = "given",     [EVENT_STARTED] = "started",
         [EVENT_UNREAD] = "unread",   [EVENT_JUDGED] = "judged",
-        [EVENT_OBJECT] = "object",
+        [EVENT_OBJECT] = "object",   [EVENT_EPOCH] = "epoch",
+        [EVENT_RIVALS] = "rivals",
     };
     return (unsigned)type < EVENT_TYPES ? names[type] : "unknown";
 }

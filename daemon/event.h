@@ -13,7 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/bitset.h"
 #include "common/err.h"
 #include "net/sync.h"
 
@@ -29,13 +28,15 @@ enum event_type {
     EVENT_FINISHED,   /* its last contributions are counted */
     /* of the rounds' jobs */
     EVENT_ENCODED, /* fragment, err: the snapshot is not read any more */
-    EVENT_COUNTED, /* fragment, shards: of these an applied result counts us */
+    EVENT_COUNTED, /* fragment, shards: a mask; of these an applied result counts us */
     EVENT_GIVEN,   /* fragment: answer to EVENT_FILL */
     EVENT_STARTED, /* fragment, initial, hash: answer to EVENT_START */
-    EVENT_UNREAD,  /* fragment: no job reads its anchor now; who waits to change it may */
+    EVENT_UNREAD,  /* fragment: no job reads its anchor now, or works on the parts it is cut in; who waits goes on */
     EVENT_JUDGED,  /* member, key, done: what became of an object that came in */
+    EVENT_RIVALS,  /* rivals: an owner, by id, has signed two results of one part: both are in the ledger */
     /* of the other islands */
     EVENT_OBJECT, /* member, key, bytes: one lies whole in its memory */
+    EVENT_EPOCH,  /* the next view record is decided: council_take() */
     EVENT_TYPES
 };
 
@@ -44,7 +45,11 @@ struct event {
     uint32_t fragment, member;
     union {
         struct sync_event sync;
-        struct bitset shards;
+        uint64_t shards;
+        struct {
+            uint32_t owner;
+            uint64_t version;
+        } rivals;
         enum err err;
         struct {
             bool initial;

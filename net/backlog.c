@@ -7,63 +7,98 @@
 #include "common/mem.h"
 #include "net/traffic.h"
 
+enum { FIRST_ROOM = 64 };
+
 struct connection {
     bool used, seen; /* seen: a message, since the last check */
-    int fd;
-    uint64_t then; /* bytes it had brought when a message was last seen */
+    uint64_t then;   /* bytes it had brought when a message was last seen */
 };
 
 struct backlog {
-    struct connection list[BACKLOG_CONNECTIONS_MAX];
+    struct connection *list; /* by descriptor */
+    size_t room, count, connections_max;
 };
 
-enum err backlog_new(struct backlog **out)
+enum err backlog_new(size_t connections_max, struct backlog **out)
 {
-    return mem_new(1, sizeof **out, "links", out);
+    TRY(mem_new(1, sizeof **out, "links", out));
+    (*out)->connections_max = connections_max;
+    return ERR_OK;
 }
 
 void backlog_free(struct backlog *backlog)
 {
+    if (backlog == NULL)
+        return;
+    mem_free(backlog->list);
     mem_free(backlog);
 }
 
-static struct connection *find(struct backlog *backlog, int fd)
+void backlog_allow(struct backlog *backlog, size_t connections_max)
 {
-    for (size_t i = 0; i < BACKLOG_CONNECTIONS_MAX; i++)
-        if (backlog->list[i].used && backlog->list[i].fd == fd)
-            return &backlog->list[i];
-    return NULL;
+    backlog->connections_max = connections_max;
+}
+
+static bool make_room(struct backlog *backlog, int fd)
+{
+    size_t room = backlog->room > 0 ? backlog->room : FIRST_ROOM;
+    while (room <= (size_t)fd)
+        room *= 2;
+    if (room > BACKLOG_FDS_MAX)
+        return false;
+    if (room > backlog->room) {
+        if (mem_grow(&backlog->list, backlog->room, room, sizeof *backlog->list, "links") != ERR_OK)
+            return false;
+        backlog->room = room;
+    }
+    return true;
 }
 
 void backlog_open(struct backlog *backlog, int fd)
 {
-    struct connection *connection = find(backlog, fd); /* the number of one that is gone */
-    for (size_t i = 0; i < BACKLOG_CONNECTIONS_MAX && connection == NULL; i++)
-        if (!backlog->list[i].used)
-            connection = &backlog->list[i];
-    if (connection != NULL)
-        *connection = (struct connection){.used = true, .fd = fd};
-    else
+    if (fd < 0)
+        return;
+    bool known = (size_t)fd < backlog->room && backlog->list[fd].used; /* the number of one that is gone */
+    if (!known && (backlog->count >= backlog->connections_max || !make_room(backlog, fd))) {
         (void)shutdown(fd, SHUT_RDWR);
+        return;
+    }
+    backlog->count += !known;
+    backlog->list[fd] = (struct connection){.used = true};
 }
 
 void backlog_seen(struct backlog *backlog, int fd)
 {
-    struct connection *connection = find(backlog, fd);
-    if (connection != NULL)
-        connection->seen = true;
+    if (fd >= 0 && (size_t)fd < backlog->room)
+        backlog->list[fd].seen = true;
+}
+
+static void forget(struct backlog *backlog, size_t fd)
+{
+    backlog->count -= backlog->list[fd].used;
+    backlog->list[fd] = (struct connection){.used = false};
+}
+
+void backlog_end(struct backlog *backlog, int fd)
+{
+    struct traffic_socket socket;
+    if (!traffic_socket(fd, &socket))
+        return; /* it is something else by now */
+    (void)shutdown(fd, SHUT_RDWR);
+    if ((size_t)fd < backlog->room)
+        forget(backlog, (size_t)fd);
 }
 
 size_t backlog_check(struct backlog *backlog)
 {
     size_t ended = 0;
-    for (size_t i = 0; i < BACKLOG_CONNECTIONS_MAX; i++) {
-        struct connection *connection = &backlog->list[i];
+    for (size_t fd = 0; fd < backlog->room; fd++) {
+        struct connection *connection = &backlog->list[fd];
         struct traffic_socket socket;
         if (!connection->used)
             continue;
-        if (!traffic_socket(connection->fd, &socket)) {
-            connection->used = false;
+        if (!traffic_socket((int)fd, &socket)) {
+            forget(backlog, fd);
             continue;
         }
         bool another = socket.received < connection->then; /* connection, of the same number */
@@ -72,8 +107,8 @@ size_t backlog_check(struct backlog *backlog)
         connection->seen = false;
         if (socket.received - connection->then <= BACKLOG_BYTES_MAX)
             continue;
-        (void)shutdown(connection->fd, SHUT_RDWR);
-        connection->used = false;
+        (void)shutdown((int)fd, SHUT_RDWR);
+        forget(backlog, fd);
         ended++;
     }
     return ended;

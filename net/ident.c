@@ -1,37 +1,58 @@
 #include "net/ident.h"
 
 #include <errno.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zmq.h>
 
 #include "common/fsio.h"
 #include "common/mem.h"
 
+_Static_assert((int)IDENT_KEY_BYTES == (int)crypto_sign_PUBLICKEYBYTES, "a public key");
+_Static_assert((int)IDENT_SECRET_BYTES == (int)crypto_sign_SECRETKEYBYTES, "a secret key");
+_Static_assert((int)IDENT_SIGNATURE_BYTES == (int)crypto_sign_BYTES, "a signature");
+
 static const char secret_mark[] = "secret = ";
-enum { KEY_FILE_BYTES_MAX = 4096 };
+enum { KEY_FILE_BYTES_MAX = 4096, BASE64 = sodium_base64_VARIANT_URLSAFE_NO_PADDING };
+
+/* All that follows from the seed. */
+static void fill(struct ident *ident, const uint8_t seed[crypto_sign_SEEDBYTES])
+{
+    crypto_sign_seed_keypair(ident->key, ident->secret, seed);
+    ident_text(ident->key, ident->public_text);
+    (void)!crypto_sign_ed25519_pk_to_curve25519(ident->curve_key, ident->key); /* ours is a good one */
+    (void)!crypto_sign_ed25519_sk_to_curve25519(ident->curve_secret, ident->secret);
+}
 
 enum err ident_generate(struct ident *ident)
 {
-    if (zmq_curve_keypair(ident->public_text, ident->secret_text) != 0)
-        return err_set(ERR_STATE, "this ZeroMQ was built without CURVE; install one with libsodium");
+    uint8_t seed[crypto_sign_SEEDBYTES];
+    if (sodium_init() < 0)
+        return err_set(ERR_STATE, "libsodium cannot start: this machine gives it no randomness");
+    randombytes_buf(seed, sizeof seed);
+    fill(ident, seed);
+    sodium_memzero(seed, sizeof seed);
     return ERR_OK;
 }
 
 enum err ident_save(const struct ident *ident, const char *path)
 {
+    char seed[IDENT_TEXT_BYTES];
+    char *text;
     if (access(path, F_OK) == 0)
         return err_set(ERR_STATE, "%s: exists already; remove it first if the island is to have a new key", path);
-    char *text;
+    ident_text(ident->secret, seed); /* which begins with it */
     TRY(mem_printf(
         &text,
         "# Secret key of a diloco island. Whoever has it is this island: keep it readable by its user alone.\n"
         "# Public key, for the other islands' configurations: %s\n"
         "%s%s\n",
-        ident->public_text, secret_mark, ident->secret_text));
+        ident->public_text, secret_mark, seed));
     enum err err = fsio_replace(path, text, strlen(text), 0600);
+    sodium_memzero(text, strlen(text));
+    sodium_memzero(seed, sizeof seed);
     mem_free(text);
     return err;
 }
@@ -47,36 +68,67 @@ static enum err check_private(const char *path)
     return ERR_OK;
 }
 
+/* 32 bytes from so many characters, all of them. */
+static bool decode(const char *text, size_t length, uint8_t *out)
+{
+    size_t bytes;
+    return length == IDENT_TEXT_BYTES - 1 &&
+           sodium_base642bin(out, IDENT_KEY_BYTES, text, length, NULL, &bytes, NULL, BASE64) == 0 &&
+           bytes == IDENT_KEY_BYTES;
+}
+
 enum err ident_load(const char *path, struct ident *ident)
 {
     char *text;
     size_t bytes;
+    uint8_t seed[crypto_sign_SEEDBYTES];
+    enum err err = ERR_OK;
     TRY(check_private(path));
+    if (sodium_init() < 0)
+        return err_set(ERR_STATE, "libsodium cannot start: this machine gives it no randomness");
     TRY(fsio_read(path, KEY_FILE_BYTES_MAX, &text, &bytes));
     const char *mark = strstr(text, secret_mark);
-    enum err err = ERR_OK;
-    if (mark == NULL || strcspn(mark + sizeof secret_mark - 1, " \r\n") != IDENT_TEXT_BYTES - 1) {
-        err = err_set(ERR_CONF, "key file %s: holds no key; make one with: dilococtl keygen FILE", path);
-    } else {
-        memcpy(ident->secret_text, mark + sizeof secret_mark - 1, IDENT_TEXT_BYTES - 1);
-        ident->secret_text[IDENT_TEXT_BYTES - 1] = '\0';
-        uint8_t key[IDENT_KEY_BYTES];
-        if (zmq_z85_decode(key, ident->secret_text) == NULL ||
-            zmq_curve_public(ident->public_text, ident->secret_text) != 0)
-            err = err_set(ERR_CONF, "key file %s: its key is damaged; restore it from a copy", path);
-    }
+    const char *secret = mark != NULL ? mark + strlen(secret_mark) : "";
+    if (!decode(secret, strcspn(secret, " \r\n"), seed))
+        err = err_set(ERR_CONF,
+                      "key file %s: holds no key, or a damaged one; restore it from a copy, or make another with: "
+                      "dilococtl keygen FILE",
+                      path);
+    else
+        fill(ident, seed);
+    sodium_memzero(text, bytes);
+    sodium_memzero(seed, sizeof seed);
     mem_free(text);
     return err;
 }
 
 enum err ident_parse(const char *text, uint8_t *key)
 {
-    if (strlen(text) != IDENT_TEXT_BYTES - 1 || zmq_z85_decode(key, text) == NULL)
-        return err_set(ERR_CONF, "\"%s\" is not a public key: 40 characters as dilococtl keygen prints them", text);
+    uint8_t curve_key[IDENT_KEY_BYTES];
+    if (!decode(text, strlen(text), key) || ident_curve(key, curve_key) != ERR_OK)
+        return err_set(ERR_CONF, "\"%s\" is not a public key: %d characters as dilococtl keygen prints them", text,
+                       IDENT_TEXT_BYTES - 1);
     return ERR_OK;
 }
 
 void ident_text(const uint8_t *key, char *text)
 {
-    zmq_z85_encode(text, key, IDENT_KEY_BYTES);
+    sodium_bin2base64(text, IDENT_TEXT_BYTES, key, IDENT_KEY_BYTES, BASE64);
+}
+
+enum err ident_curve(const uint8_t *key, uint8_t *curve_key)
+{
+    if (crypto_sign_ed25519_pk_to_curve25519(curve_key, key) != 0)
+        return err_set(ERR_CONF, "not a public key");
+    return ERR_OK;
+}
+
+void ident_sign(const struct ident *ident, const void *message, size_t bytes, uint8_t *signature)
+{
+    crypto_sign_detached(signature, NULL, message, bytes, ident->secret);
+}
+
+bool ident_signed(const uint8_t *key, const void *message, size_t bytes, const uint8_t *signature)
+{
+    return crypto_sign_verify_detached(signature, message, bytes, key) == 0;
 }

@@ -3,8 +3,10 @@
  *
  * ZeroMQ with CURVE. An island listens on one ROUTER and dials every peer whose address it knows with two DEALERs; so
  * one of a pair needs an address for both to talk. Only keys of the membership are admitted (zap); a stranger's
- * message never reaches us. Whatever arrives carries the peer's number, proven by its key. What a message says is not
- * its business: it judges headers, never payloads.
+ * message never reaches us. Whatever arrives carries the peer's slot (net/view.h), proven by its key. What a message
+ * says is not its business: it judges headers, never payloads. Members come and go while it runs; memory is in
+ * proportion to the highest slot. Beside them there are guests, who hold an invitation: they may say who they are, and
+ * get an answer.
  *
  * All sockets belong to the thread that calls. Nothing blocks: sends and receives answer ERR_AGAIN.
  */
@@ -18,21 +20,24 @@
 
 #include "common/err.h"
 #include "net/ident.h"
+#include "net/news.h"
 #include "net/traffic.h"
 #include "net/wire.h"
 
+enum { LINK_SLOTS_MAX = 1024 };
+
 struct link_member {
-    const char *name; /* borrowed */
-    uint8_t key[IDENT_KEY_BYTES];
-    const char *address; /* "host:port"; NULL or "": it dials us */
+    const char *name;             /* borrowed for the call; NULL in link_conf: nobody has this slot */
+    uint8_t key[IDENT_KEY_BYTES]; /* its public key */
+    const char *address;          /* "host:port"; NULL or "": it dials us */
 };
 
 struct link_conf {
-    const struct ident *ident;
-    const char *listen; /* "host:port" or "*:port"; NULL or "": outbound only */
-    const struct link_member *members;
-    uint32_t members_count, self;
-    uint64_t run_tag, view_tag;
+    const struct ident *ident;         /* borrowed as long as the link lives */
+    const char *listen;                /* "host:port" or "*:port"; NULL or "": outbound only */
+    const struct link_member *members; /* by slot, as with link_set(); none is fine */
+    uint32_t members_count, self;      /* self: a slot that is passed over, being ours */
+    uint64_t run_tag;                  /* wire_run_tag() */
     int io_threads;
 };
 
@@ -42,10 +47,16 @@ struct link;
 ERR_MUST_CHECK enum err link_new(const struct link_conf *conf, struct link **out);
 void link_free(struct link *link);
 
+/* Adds the member of a slot, changes it, or with NULL removes it. Another address is dialled, another key is the one
+ * that is admitted from now on; the same again changes nothing. Who is removed, or had another key, is not heard any
+ * more, whatever is on its way, and its connections are closed; nothing more is told of it. ERR_CONF: the address is
+ * malformed (the member is admitted, and may dial us); ERR_STATE: another member has this key. */
+ERR_MUST_CHECK enum err link_set(struct link *link, uint32_t slot, const struct link_member *member);
+
 /* Port that was bound (with port 0 in `listen`, the one the system chose); 0 if none. */
 unsigned link_port(const struct link *link);
 
-/* Items to poll for input; returns how many were written. */
+/* Writes at most `items_max` items to poll for input; returns how many there are. */
 size_t link_poll_items(const struct link *link, zmq_pollitem_t *items, size_t items_max);
 
 struct link_message {
@@ -55,8 +66,8 @@ struct link_message {
     size_t bytes;
 };
 
-/* The next message of a peer, if there is one: ERR_OK or ERR_AGAIN. Messages that are not of this protocol, run or
- * view are dropped here and told as events. */
+/* The next message of a peer, if there is one: ERR_OK or ERR_AGAIN. Messages that are not of this protocol or run are
+ * dropped here and told as events. */
 ERR_MUST_CHECK enum err link_recv(struct link *link, struct link_message *message);
 
 /* Sends header, `head` and `body` (either may be empty). ERR_AGAIN: the connection's queue is full; ERR_CLOSED: no
@@ -67,6 +78,29 @@ ERR_MUST_CHECK enum err link_send(struct link *link, uint32_t peer, enum wire_ty
 /* Packs a control message and sends it. ERR_ARG: it cannot be packed; otherwise as link_send(). */
 ERR_MUST_CHECK enum err link_say(struct link *link, uint32_t peer, const struct wire_message *message);
 
+/* ---- guests ---- */
+
+/* Connections that prove this one-time key are let in until `until_ms` (env_mono_ms()); once more moves the end. They
+ * are no member's: an ENROL of at most WIRE_ENROL_BYTES_MAX is all that is heard from them, and anything else ends the
+ * connection. ERR_STATE: there are as many guests as can be. */
+ERR_MUST_CHECK enum err link_admit(struct link *link, const uint8_t key[IDENT_KEY_BYTES], uint64_t until_ms);
+/* Its connection ends, even if an answer is still on its way: keep a guest that was answered till its time is over. */
+void link_unadmit(struct link *link, const uint8_t key[IDENT_KEY_BYTES]);
+
+struct link_guest {
+    uint64_t connection;    /* for link_guest_send() */
+    const uint8_t *key;     /* the one-time key it proved */
+    const uint8_t *payload; /* of its ENROL; with `key` valid until the next call of anything but link_guest_send() */
+    size_t bytes;
+};
+/* The next guest that has said something since; false: none. They are heard in link_recv(). */
+bool link_guest_recv(struct link *link, struct link_guest *guest);
+/* Answers it: ENROLLED or REFUSAL. ERR_CLOSED: it is gone. */
+ERR_MUST_CHECK enum err link_guest_send(struct link *link, uint64_t connection, enum wire_type type, const void *bytes,
+                                        size_t bytes_count);
+
+/* ---- looking in ---- */
+
 /* Bytes handed to all connections, with what the layers below add to them: an estimate of what goes onto the line. */
 uint64_t link_handed_bytes(const struct link *link);
 
@@ -76,23 +110,6 @@ struct traffic_socket link_bulk_socket(const struct link *link, uint32_t peer);
 /* Whether there is a connection to send on. */
 bool link_up(const struct link *link, uint32_t peer, bool bulk);
 
-enum link_event_type {
-    LINK_CONNECTED,    /* peer, bulk: a dialled connection is through; if it is control, greet the peer */
-    LINK_DISCONNECTED, /* peer, bulk: a dialled connection broke */
-    LINK_STRANGER,     /* text: an unknown key knocked and was refused */
-    LINK_NOT_ADMITTED, /* peer: it does not know our key, or is not the one we think */
-    LINK_NO_ANSWER,    /* peer: it takes connections, and says nothing */
-    LINK_MISMATCH,     /* peer, text: another protocol version, run or membership */
-    LINK_MALFORMED,    /* peer (UINT32_MAX: not known whose), text: bytes that are no message */
-};
-
-struct link_event {
-    enum link_event_type type;
-    uint32_t peer;
-    bool bulk;                    /* which of its two connections */
-    char text[WIRE_REASON_BYTES]; /* for people */
-};
-
 /* Next event; false: none. */
 bool link_event(struct link *link, struct link_event *event);
 
@@ -101,20 +118,12 @@ struct link_counters {
     uint32_t rtt_us;         /* as TCP measures it; 0: unknown */
 };
 
-/* Several times a second: ends connections that bring bytes and no message (net/backlog.h). */
+/* Several times a second: ends connections that bring bytes and no message (net/backlog.h), guests whose time is over,
+ * and dials again where we were refused. */
 void link_tick(struct link *link);
 
 /* Reads the kernel's counters; call often enough (a second) not to miss a short connection. */
 void link_sample(struct link *link);
 struct link_counters link_counters(const struct link *link, uint32_t peer);
-
-/* ---- names at a listener; here for the test ---- */
-
-enum { LINK_ROUTE_BYTES = 32 };
-
-/* The name under which a listener files a connection of member `self`. `nonce` is new for every process and peer: a
- * reconnect takes over its own place, and no other member can name it. The member's number keeps members apart even if
- * the nonces were equal. Returns the length. */
-size_t link_routing_id(uint32_t self, bool bulk, uint64_t nonce, char out[LINK_ROUTE_BYTES]);
 
 #endif

@@ -153,6 +153,14 @@ static enum owner_order restarted(struct owner *owner, const struct owner_rule *
     return OWNER_NOTHING;
 }
 
+static enum owner_order begun(struct owner *owner, const struct owner_rule *rule, const struct owner_input *input)
+{
+    (void)rule;
+    owner->drop = owner->state != OWNER_COLLECTING;
+    next_round(owner, input->version + 1);
+    return OWNER_NOTHING;
+}
+
 static handler *const handlers[OWNER_STATES][OWNER_EVENTS] = {
     [OWNER_COLLECTING] = {[OWNER_CONTRIBUTED] = contributed,
                           [OWNER_REFUSED] = refused,
@@ -162,7 +170,8 @@ static handler *const handlers[OWNER_STATES][OWNER_EVENTS] = {
                           [OWNER_STORED] = ignore,
                           [OWNER_ADVANCED] = advanced,
                           [OWNER_SHOWN] = ignore,
-                          [OWNER_RESTARTED] = restarted},
+                          [OWNER_RESTARTED] = restarted,
+                          [OWNER_BEGUN] = begun},
     [OWNER_REDUCING] = {[OWNER_CONTRIBUTED] = contributed_late,
                         [OWNER_REFUSED] = refused,
                         [OWNER_DROPPED] = dropped,
@@ -171,7 +180,8 @@ static handler *const handlers[OWNER_STATES][OWNER_EVENTS] = {
                         [OWNER_STORED] = ignore,
                         [OWNER_ADVANCED] = advanced_in_job,
                         [OWNER_SHOWN] = shown,
-                        [OWNER_RESTARTED] = restarted},
+                        [OWNER_RESTARTED] = restarted,
+                        [OWNER_BEGUN] = begun},
     [OWNER_STORING] = {[OWNER_CONTRIBUTED] = contributed_late,
                        [OWNER_REFUSED] = refused,
                        [OWNER_DROPPED] = ignore,
@@ -180,7 +190,8 @@ static handler *const handlers[OWNER_STATES][OWNER_EVENTS] = {
                        [OWNER_STORED] = stored,
                        [OWNER_ADVANCED] = advanced_in_job,
                        [OWNER_SHOWN] = ignore, /* the disk has it: too late */
-                       [OWNER_RESTARTED] = ignore},
+                       [OWNER_RESTARTED] = ignore,
+                       [OWNER_BEGUN] = begun},
 };
 
 struct owner owner_init(uint64_t version)

@@ -1,5 +1,5 @@
 /*
- * owner: the state machine of one shard at the island that owns it.
+ * owner: the state machine of one part of a fragment at the island that owns it.
  *
  * A pure table: (state, event, time) to (state, order). It opens no socket, reads no clock, starts no thread; the
  * caller carries out the order and reports back.
@@ -32,6 +32,7 @@ enum owner_event {
     OWNER_ADVANCED,    /* version: a result for it stands */
     OWNER_SHOWN,       /* somebody shows the result of this round: the one being made is of no use */
     OWNER_RESTARTED,   /* our state was wrong: what was taken and refused was measured against it */
+    OWNER_BEGUN,       /* version: a new epoch: what came was for other shards; the round after this version begins */
     OWNER_EVENTS
 };
 

@@ -1,5 +1,6 @@
 #include "net/sync.h"
 
+#include "net/sync_certify.h"
 #include "net/sync_core.h"
 #include "net/sync_doubt.h"
 #include "net/sync_fragment.h"
@@ -18,10 +19,54 @@ void sync_free(struct sync *sync)
     sync_core_free(sync);
 }
 
-void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash,
-                  const struct bitset *results)
+void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash)
 {
-    sync_fragment_restore(sync, f, version, hash, results);
+    sync_fragment_restore(sync, f, version, hash);
+}
+
+enum err sync_begin_epoch(struct sync *sync, const struct sync_view *view, uint64_t now_ms)
+{
+    TRY(sync_core_set_view(sync, view));
+    sync->now_ms = now_ms;
+    sync->sealed = false;
+    for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
+        sync_fragment_epoch(sync, f);
+    sync_owner_check_all(sync);
+    sync_core_announce(sync);
+    return ERR_OK;
+}
+
+void sync_set_votes(struct sync *sync, bool votes)
+{
+    struct sync_view *view = &sync->conf.view;
+    view->votes = votes && bitset_has(&view->keepers, view->self);
+}
+
+void sync_seal(struct sync *sync)
+{
+    sync->sealed = true;
+}
+
+bool sync_sealed(const struct sync *sync)
+{
+    return sync->sealed;
+}
+
+void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner)
+{
+    uint32_t p = f < sync->conf.fragments_count && version == sync->fragments[f].own.version + 1
+                     ? sync_certify_part(sync, f, epoch, owner)
+                     : CHAIN_PARTS_MAX;
+    if (p < CHAIN_PARTS_MAX)
+        sync->fragments[f].parts.wanted |= (uint64_t)1 << p;
+}
+
+void sync_want_this(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
+                    const struct digest *digest)
+{
+    sync_want(sync, f, version, epoch, owner);
+    if (f < sync->conf.fragments_count && version == sync->fragments[f].own.version + 1)
+        sync_certify_want_this(sync, f, epoch, owner, digest);
 }
 
 void sync_expect(struct sync *sync, bool expecting, bool brings_initial)
@@ -36,6 +81,7 @@ static void tick(struct sync *sync)
 {
     for (uint32_t f = 0; f < sync->conf.fragments_count; f++) {
         sync_peers_catch_up(sync, f);
+        sync_fragment_look(sync, f);
         sync_fragment_offer_again(sync, f);
     }
     sync_owner_check_all(sync);
@@ -75,8 +121,6 @@ enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, u
         return SYNC_NOT_NEEDED;
     if (key->kind == WIRE_STATE)
         return sync_fragment_wants_state(sync, key, from);
-    if (key->shard >= sync->conf.members_count || !sync_core_owns(sync, key->fragment, key->shard))
-        return SYNC_NOT_NEEDED;
     return key->kind == WIRE_CONTRIBUTION ? sync_owner_wants(sync, key, from)
                                           : sync_fragment_wants_result(sync, key, from);
 }
@@ -109,6 +153,11 @@ bool sync_in_doubt(const struct sync *sync, uint32_t f)
     return sync_core_proof(&sync->fragments[f]) == SYNC_PROOF_ASKED;
 }
 
+bool sync_excused(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member)
+{
+    return sync_doubt_excused(sync, f, version, member);
+}
+
 enum sync_state sync_state(const struct sync *sync, uint32_t f)
 {
     return sync->fragments[f].state;
@@ -121,12 +170,48 @@ struct sync_peer_fragment sync_own(const struct sync *sync, uint32_t f)
 
 struct sync_peer_fragment sync_heard(const struct sync *sync, uint32_t member, uint32_t f)
 {
-    return sync->peers[member].fragments[f];
+    const struct sync_peer_fragment *rows = sync->peers[member].fragments;
+    return rows != NULL ? rows[f] : (struct sync_peer_fragment){0};
 }
 
 bool sync_up(const struct sync *sync, uint32_t member)
 {
     return sync->peers[member].up;
+}
+
+void sync_want_start(struct sync *sync, uint32_t f, uint64_t version)
+{
+    if (f < sync->conf.fragments_count && version > sync->fragments[f].start_wanted)
+        sync->fragments[f].start_wanted = version;
+}
+
+uint32_t sync_parts(const struct sync *sync, uint32_t f, const struct chain_part **parts)
+{
+    *parts = sync->fragments[f].parts.part;
+    return sync->fragments[f].parts.count;
+}
+
+bool sync_held(const struct sync *sync, uint32_t f, uint32_t p, struct digest *digest, bool *acknowledged)
+{
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    *digest = parts->digest[p];
+    *acknowledged = sync->conf.view.votes && (parts->acknowledged >> p & 1) != 0;
+    return (parts->held >> p & 1) != 0;
+}
+
+bool sync_has(const struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest)
+{
+    uint32_t p = sync_certify_part(sync, f, epoch, owner);
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    return p == CHAIN_PARTS_MAX || ((parts->held >> p & 1) != 0 && digest_equal(&parts->digest[p], digest));
+}
+
+uint32_t sync_uncertified(const struct sync *sync, uint32_t f)
+{
+    uint32_t count = 0;
+    for (uint32_t p = 0; p < sync->fragments[f].parts.count; p++)
+        count += (sync->fragments[f].parts.held >> p & 1) && !sync_certify_counts(sync, f, p);
+    return count;
 }
 
 struct bitset sync_waiting_for(const struct sync *sync, uint32_t f)

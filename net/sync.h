@@ -6,9 +6,10 @@
  * tests/sim runs hundreds of them in virtual time. The daemon carries out the actions and reports back as events.
  * Everything is allocated by sync_new(). One thread calls.
  *
- * This is the one header of the protocol core for other rooms. The floors below it, each of which knows only those
- * under it: sync_peers (what peers say), sync_fragment (a fragment's state machine), sync_owner (our shards' rounds),
- * sync_core (memory and actions), sync_types.
+ * Members are slots in events and actions, and ids in keys (net/view.h). This is the one header of the protocol core
+ * for other rooms. The floors below it, each of which knows only those under it: sync_peers (what peers say),
+ * sync_fragment (a fragment's state machine), sync_owner (our parts' rounds), sync_certify (which results are held,
+ * and by whom), sync_core (memory and actions), sync_types.
  */
 #ifndef NET_SYNC_H
 #define NET_SYNC_H
@@ -30,11 +31,32 @@ ERR_MUST_CHECK enum err sync_new(const struct sync_conf *conf, struct sync **out
 /* NULL is fine. */
 void sync_free(struct sync *sync);
 
-/* Fragment `f` is at `version` with `hash`, and the ledger already holds the results of the shards in `results` of
- * the version after it. Called before the first event, or later for a fragment that had no state yet: without this a
- * fragment is blank; it fetches a peer's state as soon as one has it. */
-void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash,
-                  const struct bitset *results);
+/* Fragment `f` is at `version` with `hash`; results of the version after it that the ledger holds follow as
+ * SYNC_EV_STORED of SYNC_NOBODY. Called before the first event, or later for a fragment that had no state yet: without
+ * this a fragment is blank; it fetches a peer's state as soon as one has it. */
+void sync_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash);
+
+/* A new epoch has begun: the chain has its record. Results that do not count in it are dropped, contributions go to
+ * the new owners, and a seal ends. Between sync_step()s, with no action left; drain sync_action() after it. ERR_NOMEM:
+ * the core is of no use any more. */
+ERR_MUST_CHECK enum err sync_begin_epoch(struct sync *sync, const struct sync_view *view, uint64_t now_ms);
+/* Whether we vote may change within an epoch: our disk is not in doubt any more. */
+void sync_set_votes(struct sync *sync, bool votes);
+/* From now on, until the next epoch begins, no result is made, and none is acknowledged that is not yet (EPOCHS: the
+ * seal). What sync_held() tells after this is what the seal names. The seal outlasts a restart: it is set again before
+ * results are told of that the ledger holds, since some may have come after it. */
+void sync_seal(struct sync *sync);
+bool sync_sealed(const struct sync *sync);
+/* A result of the version after ours that a proposed record wants to carry: it is fetched although we are sealed, from
+ * whoever is up. To be said again when the version is another one. */
+void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner);
+/* Likewise; and where its owner made two results of the part, and the other one is here, this one takes its place when
+ * it comes: those who split over them could never certify the next epoch's start otherwise. */
+void sync_want_this(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
+                    const struct digest *digest);
+/* The version that a proposed record starts from: somebody who sealed has made it, so its results count, and those
+ * before it; seen with the next tick. */
+void sync_want_start(struct sync *sync, uint32_t f, uint64_t version);
 
 /* Whether a trainer of ours is on its way: our own shards' rounds then wait for it. `brings_initial`: and it will give
  * its initial tensors, so that blank fragments need not be fetched from peers that have no more than that. */
@@ -59,12 +81,26 @@ bool sync_known(const struct sync *sync, uint32_t f);
 /* Whether others hold another state of our version and our own disk has been asked which is right. */
 bool sync_in_doubt(const struct sync *sync, uint32_t f);
 
+/* Whether the voice of a voter, ours or another's, is missing among those that vouch for a version (net/vouch.h) and
+ * may be taken for given when it takes a state over: it cannot say what it held, and those of the others who can be
+ * heard are too few without it. */
+bool sync_excused(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member);
+
+/* The parts of the version after the fragment's, borrowed until the next event; 0: its epoch is not known. */
+uint32_t sync_parts(const struct sync *sync, uint32_t f, const struct chain_part **parts);
+/* Whether the result of part `p` of these is here, and its digest; `*acknowledged`: and we say so in heartbeats, as a
+ * voter whose disk is not in doubt does of what it had before its seal. */
+bool sync_held(const struct sync *sync, uint32_t f, uint32_t p, struct digest *digest, bool *acknowledged);
+
+/* Whether this very result of the next version is here. One that is of no part of it needs not be. */
+bool sync_has(const struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest);
+
 /* False if a contribution to `version` starts from another version - 1 than ours. Unknown counts as fine. */
 bool sync_base_agrees(const struct sync *sync, uint32_t f, uint64_t version, const struct digest *base_hash);
 
 /* ---- looking in ---- */
 enum sync_state sync_state(const struct sync *sync, uint32_t f);
-/* Our own row: version, hash, what we contributed and abstained from, which results we hold. */
+/* Our own row: version, hash, what we contributed and abstained from. */
 struct sync_peer_fragment sync_own(const struct sync *sync, uint32_t f);
 /* What `member` last said of the fragment; zero if nothing. */
 struct sync_peer_fragment sync_heard(const struct sync *sync, uint32_t member, uint32_t f);
@@ -72,7 +108,9 @@ struct sync_peer_fragment sync_heard(const struct sync *sync, uint32_t member, u
 bool sync_up(const struct sync *sync, uint32_t member);
 /* Members whose contribution or result fragment `f` is waiting for; for status. */
 struct bitset sync_waiting_for(const struct sync *sync, uint32_t f);
-/* The round of our shard; borrowed until sync_free(). */
+/* How many results of the next version are here and not certified. */
+uint32_t sync_uncertified(const struct sync *sync, uint32_t f);
+/* The round of our part; borrowed until sync_free(). */
 const struct owner *sync_owner(const struct sync *sync, uint32_t f);
 /* With a quorum: rounds of our shards in a row that closed without the member, though it takes part; `*too_late`: it is
  * later than the run's grace, so that they no longer wait for it. */

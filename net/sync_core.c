@@ -9,30 +9,104 @@
 static const char what_for[] = "the protocol";
 
 /*
- * The most actions that one event can order, among M members:
+ * The most actions that one event can order, among M members, with P parts of a version:
  *
- *   a tick, of each fragment: the fetch of every shard's result (M), or a report, a retirement and the fetch of a state
+ *   a tick, of each fragment: the fetch of every part's result (P), or a report, a retirement and the fetch of a state
  *   (3); one contribution that was refused is offered again (1); and its owner's check may close the round (1).
- *   a heartbeat, of each fragment: a report, a retirement, the fetch of a state, its owner's check (4); or a replay.
- *   "replayed": a report, a retirement, the mending, its owner's check (4).
- *   a peer that came up: of each fragment a contribution (1), and one announcement.
- *   "encoded": an announcement, a contribution to every other owner (M - 1), the owner's check (M + 1 in all).
+ *   a heartbeat, of each fragment: a report, a retirement, the fetch of a state, its owner's check (4), or a replay;
+ * and the outer step, where it certifies (1). "replayed": a report, a retirement, the mending, its owner's check (4).
+ *   a peer that came up: of each fragment a contribution to each of its parts (P), and one announcement.
+ *   "encoded": an announcement, a contribution to every part (P), the owner's check (P + 2 in all).
  *   "stored": our result to every other member (M - 1), an announcement, the outer step (M + 1 in all).
  *   "installed": a report, a retirement, an announcement; "refused": a release, an announcement, the owner's check;
  *   either may then retire a contribution and fetch a state (5 in all).
+ *   a new epoch, of each fragment: a retirement, an encoding or the outer step or the way to it (2), an announcement.
  *   every other event: fewer.
  *
- * So no fragment takes more than the larger of M + 2 and 5, which is below M + 5 for every M; and one announcement
+ * So no fragment takes more than the largest of M + 2, P + 2 and 6, which is below M + P + 5; and one announcement
  * belongs to no fragment. What is left is for a caller that answers an action at once, while it drains: for a
  * SYNC_DO_TAKE_BACK taken out, SYNC_EV_TAKEN_BACK puts two in; a SYNC_DO_ENCODE that is answered with SYNC_EV_REFUSED
  * was alone.
  */
-enum { ACTIONS_BESIDES_MEMBERS = 5, ACTIONS_OF_NO_FRAGMENT = 1 };
+enum { ACTIONS_BESIDES_MEMBERS = CHAIN_PARTS_MAX + 5, ACTIONS_OF_NO_FRAGMENT = 1 };
 
-static size_t ring_room(const struct sync_conf *conf)
+static enum err grow_ring(struct sync *sync, uint32_t slots)
 {
-    size_t of_fragment = (size_t)conf->members_count + ACTIONS_BESIDES_MEMBERS;
-    return conf->fragments_count * of_fragment + ACTIONS_OF_NO_FRAGMENT;
+    struct sync_action *actions;
+    size_t room = (size_t)sync->conf.fragments_count * (slots + ACTIONS_BESIDES_MEMBERS) + ACTIONS_OF_NO_FRAGMENT;
+    assert(sync->actions_count == 0);
+    if (room <= sync->actions_room)
+        return ERR_OK;
+    TRY(mem_new(room, sizeof *actions, what_for, &actions));
+    mem_free(sync->actions);
+    sync->actions = actions;
+    sync->actions_room = room;
+    sync->actions_head = 0;
+    return ERR_OK;
+}
+
+static enum err grow_slots(struct sync *sync, uint32_t slots)
+{
+    if (slots <= sync->slots_room)
+        return ERR_OK;
+    TRY(mem_grow(&sync->peers, sync->slots_room, slots, sizeof *sync->peers, what_for));
+    TRY(mem_grow(&sync->ids, sync->slots_room, slots, sizeof *sync->ids, what_for));
+    sync->slots_room = slots;
+    return ERR_OK;
+}
+
+/* Memory for what a member says; that of one who keeps results, for what it holds of them. */
+static enum err alloc_member(struct sync *sync, const struct sync_view *view, uint32_t slot)
+{
+    struct sync_member *peer = &sync->peers[slot];
+    uint32_t fragments = sync->conf.fragments_count;
+    if (peer->fragments == NULL)
+        TRY(mem_new(fragments, sizeof *peer->fragments, what_for, &peer->fragments));
+    if (peer->holdings == NULL && bitset_has(&view->keepers, slot))
+        return mem_new(fragments, sizeof *peer->holdings, what_for, &peer->holdings);
+    return ERR_OK;
+}
+
+static void drop_member(struct sync_member *peer)
+{
+    mem_free(peer->fragments);
+    mem_free(peer->holdings);
+    *peer = (struct sync_member){0};
+}
+
+/* What was said in another epoch: contributions are to other owners, and results perhaps of nobody's part. */
+static void age_member(struct sync *sync, uint32_t slot)
+{
+    struct sync_member *peer = &sync->peers[slot];
+    for (uint32_t f = 0; f < sync->conf.fragments_count; f++) {
+        struct sync_peer_fragment *row = &peer->fragments[f];
+        if (row->contributed > row->version)
+            row->contributed = row->version;
+        if (peer->holdings != NULL)
+            peer->holdings[f].count = 0;
+    }
+}
+
+enum err sync_core_set_view(struct sync *sync, const struct sync_view *view)
+{
+    if (view->slots == 0 || view->slots > SYNC_MEMBERS_MAX || view->self >= view->slots ||
+        !bitset_has(&view->members, view->self))
+        return err_set(ERR_ARG, "%" PRIu32 " members; 1 to %d are possible", view->slots, SYNC_MEMBERS_MAX);
+    TRY(grow_ring(sync, view->slots));
+    TRY(grow_slots(sync, view->slots));
+    for (uint32_t i = 0; i < sync->slots_room; i++) {
+        bool used = i < view->slots && bitset_has(&view->members, i);
+        if (sync->peers[i].fragments != NULL && (!used || sync->ids[i] != view->ids[i]))
+            drop_member(&sync->peers[i]);
+        if (!used)
+            continue;
+        TRY(alloc_member(sync, view, i));
+        sync->ids[i] = view->ids[i];
+        age_member(sync, i);
+    }
+    sync->conf.view = *view;
+    sync->conf.view.ids = sync->ids;
+    return ERR_OK;
 }
 
 enum err sync_core_new(const struct sync_conf *conf, struct sync **out)
@@ -40,19 +114,17 @@ enum err sync_core_new(const struct sync_conf *conf, struct sync **out)
     enum err err;
     struct sync *sync = NULL;
     *out = NULL;
-    if (conf->members_count == 0 || conf->members_count > SYNC_MEMBERS_MAX || conf->self >= conf->members_count)
-        return err_set(ERR_ARG, "%" PRIu32 " members; 1 to %d are possible", conf->members_count, SYNC_MEMBERS_MAX);
-    TRY_OUT(mem_new(1, sizeof *sync, what_for, &sync));
+    TRY_OUT(mem_new(1, sizeof *sync, "the protocol", &sync));
     sync->conf = *conf;
-    sync->conf.shards = NULL; /* the caller's; our copy follows */
+    sync->conf.shards_counts = NULL; /* the caller's; our copy follows */
     TRY_OUT(mem_new(conf->fragments_count, sizeof *sync->fragments, what_for, &sync->fragments));
-    TRY_OUT(mem_new(conf->fragments_count, sizeof *sync->shards, what_for, &sync->shards));
-    memcpy(sync->shards, conf->shards, conf->fragments_count * sizeof *sync->shards);
-    TRY_OUT(mem_new(conf->members_count, sizeof *sync->peers, what_for, &sync->peers));
-    for (uint32_t i = 0; i < conf->members_count; i++)
-        TRY_OUT(mem_new(conf->fragments_count, sizeof *sync->peers[i].fragments, what_for, &sync->peers[i].fragments));
-    sync->actions_room = ring_room(conf);
-    TRY_OUT(mem_new(sync->actions_room, sizeof *sync->actions, what_for, &sync->actions));
+    TRY_OUT(mem_new(conf->fragments_count, sizeof *sync->shards_counts, what_for, &sync->shards_counts));
+    memcpy(sync->shards_counts, conf->shards_counts, conf->fragments_count * sizeof *sync->shards_counts);
+    sync->conf.filled = NULL;
+    TRY_OUT(mem_new(conf->fragments_count, sizeof *sync->filled, what_for, &sync->filled));
+    for (uint32_t f = 0; f < conf->fragments_count; f++)
+        sync->filled[f] = conf->filled != NULL ? conf->filled[f] : UINT64_MAX;
+    TRY_OUT(sync_core_set_view(sync, &conf->view));
     for (uint32_t f = 0; f < conf->fragments_count; f++)
         sync->fragments[f].owner = owner_init(0);
 out:
@@ -67,13 +139,57 @@ void sync_core_free(struct sync *sync)
 {
     if (sync == NULL)
         return;
-    for (uint32_t i = 0; sync->peers != NULL && i < sync->conf.members_count; i++)
-        mem_free(sync->peers[i].fragments);
+    for (uint32_t i = 0; i < sync->slots_room; i++)
+        drop_member(&sync->peers[i]);
     mem_free(sync->peers);
+    mem_free(sync->ids);
     mem_free(sync->fragments);
-    mem_free(sync->shards);
+    mem_free(sync->shards_counts);
+    mem_free(sync->filled);
     mem_free(sync->actions);
     mem_free(sync);
+}
+
+/* ---- parts ---- */
+
+uint32_t sync_core_parts(const struct sync *sync, uint32_t f, uint64_t version,
+                         struct chain_part parts[CHAIN_PARTS_MAX])
+{
+    uint32_t count = chain_parts(sync->conf.chain, f, sync->shards_counts[f], version, parts), kept = 0;
+    for (uint32_t p = 0; p < count; p++)
+        if ((parts[p].shards & sync->filled[f]) != 0)
+            parts[kept++] = parts[p];
+    return kept;
+}
+
+/* ---- members ---- */
+
+uint32_t sync_core_slot(const struct sync *sync, uint32_t id)
+{
+    for (uint32_t i = 0; i < sync->conf.view.slots; i++)
+        if (sync->ids[i] == id && bitset_has(&sync->conf.view.members, i))
+            return i;
+    return SYNC_NOBODY;
+}
+
+uint32_t sync_core_id(const struct sync *sync, uint32_t slot)
+{
+    return sync->ids[slot];
+}
+
+uint32_t sync_core_slots(const struct sync *sync)
+{
+    return sync->conf.view.slots;
+}
+
+uint32_t sync_core_self(const struct sync *sync)
+{
+    return sync->conf.view.self;
+}
+
+bool sync_core_other(const struct sync *sync, uint32_t slot)
+{
+    return slot != sync->conf.view.self && bitset_has(&sync->conf.view.members, slot);
 }
 
 /* ---- actions ---- */
@@ -142,53 +258,42 @@ bool sync_core_disputed(const struct sync *sync, uint32_t f)
     enum sync_proof proof = sync_core_proof(fragment);
     if (proof == SYNC_PROOF_NONE || proof == SYNC_PROOF_ASKED)
         return proof == SYNC_PROOF_ASKED;
-    for (uint32_t i = 0; i < sync->conf.members_count && sync->now_ms < fragment->proof_ms + SYNC_DISPUTE_MS; i++) {
+    for (uint32_t i = 0; i < sync_core_slots(sync) && sync->now_ms < fragment->proof_ms + SYNC_DISPUTE_MS; i++) {
+        if (!sync_core_other(sync, i))
+            continue;
         const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
-        if (i != sync->conf.self && sync->peers[i].up && row->hash_known && row->version == fragment->own.version &&
+        if (sync->peers[i].up && row->hash_known && row->version == fragment->own.version &&
             !digest_equal(&row->hash, &fragment->own.hash))
             return true;
     }
     return false;
 }
 
-/* ---- who owns, who holds ---- */
+/* ---- what others announce ---- */
 
 /* Whether the member's word counts: it has said something; and if its state is to be had, it is up and has one. */
 static bool announces(const struct sync *sync, uint32_t f, uint32_t member, bool to_have)
 {
     const struct sync_member *peer = &sync->peers[member];
+    if (!sync_core_other(sync, member))
+        return false;
     bool has = peer->up && peer->fragments[f].hash_known;
-    return member != sync->conf.self && peer->fragments[f].said && (has || !to_have);
+    return peer->fragments[f].said && (has || !to_have);
 }
 
 uint64_t sync_core_announced(const struct sync *sync, uint32_t f, bool to_have)
 {
     uint64_t most = 0;
-    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
-        uint64_t version = sync->peers[i].fragments[f].version;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
         uint32_t there = 0, as_far = 0;
-        if (!announces(sync, f, i, to_have) || version <= most)
+        if (!announces(sync, f, i, to_have) || sync->peers[i].fragments[f].version <= most)
             continue;
-        for (uint32_t k = 0; k < sync->conf.members_count; k++) {
+        uint64_t version = sync->peers[i].fragments[f].version;
+        for (uint32_t k = 0; k < sync_core_slots(sync); k++) {
             there += announces(sync, f, k, to_have);
             as_far += announces(sync, f, k, to_have) && sync->peers[k].fragments[f].version >= version;
         }
         most = 2 * as_far > there ? version : most;
     }
     return most;
-}
-
-bool sync_core_holds(const struct sync_peer_fragment *row, uint64_t version, uint32_t shard)
-{
-    return row->version >= version || (row->version + 1 == version && bitset_has(&row->results, shard));
-}
-
-bool sync_core_owns(const struct sync *sync, uint32_t f, uint32_t member)
-{
-    return bitset_has(&sync->shards[f], member);
-}
-
-bool sync_core_we_own(const struct sync *sync, uint32_t f)
-{
-    return sync_core_owns(sync, f, sync->conf.self);
 }

@@ -2,10 +2,11 @@
  * sync_core: what the floors of the protocol core stand on: its memory, the ring of actions, the hashes remembered, and
  * who owns what. Private to net/sync*.c.
  *
- * It is called by all of them and calls none; it takes no event, decides nothing, and after sync_core_new() allocates
- * nothing. Each floor writes only what is its own: sync_owner a fragment's `owner` and a member's `grace`,
- * sync_doubt its proof, sync_fragment the rest of struct sync_fragment, sync_peers the rest of struct sync_member (and,
- * of a fragment, since when it is behind, when it may ask again, and who was asked).
+ * It is called by all of them and calls none; it takes no event, decides nothing, and allocates only in sync_core_new()
+ * and sync_core_set_view(). Each floor writes only what is its own: sync_certify a fragment's parts and what members
+ * hold of them, sync_owner its `owner` and a member's `grace`, sync_doubt its proof, sync_fragment the rest of struct
+ * sync_fragment, sync_peers the rest of struct sync_member (and, of a fragment, since when it is behind, when it may
+ * ask again, and who was asked).
  */
 #ifndef NET_SYNC_CORE_H
 #define NET_SYNC_CORE_H
@@ -28,6 +29,25 @@ enum { SYNC_HASHES = 4 };
  * before we go on without those whose state is another. The latter is longer, so that who gives way has done so. */
 enum { SYNC_YIELD_MS = 30000, SYNC_DISPUTE_MS = 45000 };
 
+/* Of the version after a fragment's: its parts, and which of their results are here. Masks are by part. */
+struct sync_parts {
+    uint32_t count; /* 0: their epoch is not known */
+    struct chain_part part[CHAIN_PARTS_MAX];
+    struct digest digest[CHAIN_PARTS_MAX]; /* of those held */
+    uint64_t held, acknowledged;           /* acknowledged: and told in heartbeats, if we vote */
+    uint64_t certified;                    /* those that were seen to count: they do for good */
+    uint64_t wanted;                       /* by a proposed record */
+    uint64_t rivals;                       /* held, and somebody was asked for another one of the same part */
+    uint64_t other;                        /* of those held: wanted is another result of the part, of this digest */
+    struct digest wanted_digest[CHAIN_PARTS_MAX];
+};
+
+/* What a voter says it holds of the version after its own. */
+struct sync_holding {
+    uint32_t count;
+    struct wire_held held[CHAIN_PARTS_MAX];
+};
+
 struct sync_known_hash {
     uint64_t version;
     struct digest hash;
@@ -42,13 +62,14 @@ struct sync_fragment {
     bool trainer;              /* attached to this fragment */
     bool lost;                 /* go to REPAIR as soon as the state allows */
     uint32_t lost_to;          /* from this member */
-    bool complete;             /* all results of version + 1 are stored */
+    bool complete;             /* all results of version + 1 are stored and certified */
+    bool anew;                 /* ENCODING: a new epoch has begun, so once more when it ends */
     uint64_t behind_ms;        /* since when a peer is known to be ahead; 0: not */
     uint64_t fetch_ms;         /* no new request before */
     uint32_t fetch_tries;      /* requests for results of version + 1 so far */
     struct bitset asked;       /* members that were asked for them */
     struct bitset without;     /* and said that they do not have one */
-    struct bitset astray;      /* shards that somebody else than the owner was asked for */
+    uint64_t astray;           /* parts that somebody else than the owner was asked for */
     struct wire_key state_key; /* REPAIR: what was asked for */
     uint32_t state_from;
     enum sync_proof proof; /* of proof_version; answered at proof_ms, and not asked for again before proof_next_ms */
@@ -57,24 +78,33 @@ struct sync_fragment {
     uint64_t offer_ms, offer_wait_ms; /* when it is offered again; how long is waited the next time */
     struct sync_known_hash hashes[SYNC_HASHES];
     struct sync_peer_fragment own;
+    struct sync_parts parts;
+    uint64_t start_wanted; /* a proposed record starts from this version */
     struct owner owner;
     uint32_t missing_last; /* the member that our shard's round was last seen to wait for */
 };
 
 struct sync_member {
     bool up;
+    uint64_t epoch;          /* in which it spoke last */
     bool heard;              /* it has said how every fragment stands since it came up */
     uint32_t fragments_said; /* distinct ones so far */
     bool taking_part;
-    struct grace grace; /* with a quorum: how late its contributions to our shards are */
-    struct sync_peer_fragment *fragments;
+    bool in_doubt;                        /* its disk */
+    struct grace grace;                   /* with a quorum: how late its contributions to our shards are */
+    struct sync_peer_fragment *fragments; /* NULL: nobody has this slot */
+    struct sync_holding *holdings;        /* [fragments]; of voters that keep bytes; NULL of others */
 };
 
 struct sync {
-    struct sync_conf conf;
-    struct bitset *shards; /* per fragment: who owns a part of it */
+    struct sync_conf conf; /* `view` is the present one, its ids ours */
+    uint32_t *shards_counts;
+    uint64_t *filled;
     struct sync_fragment *fragments;
-    struct sync_member *peers;
+    struct sync_member *peers; /* [slots_room] */
+    uint32_t *ids;             /* [slots_room] */
+    uint32_t slots_room;
+    bool sealed;
     struct sync_action *actions; /* ring */
     size_t actions_room, actions_head, actions_count;
     uint64_t now_ms;     /* of the event being taken in */
@@ -85,6 +115,20 @@ struct sync {
 /* As sync_new() and sync_free(). */
 ERR_MUST_CHECK enum err sync_core_new(const struct sync_conf *conf, struct sync **out);
 void sync_core_free(struct sync *sync);
+/* Makes room for the members of `view` and takes it over; what a member said stays, as far as it holds in any epoch.
+ * The ring is empty. ERR_NOMEM: the core is of no use any more. */
+ERR_MUST_CHECK enum err sync_core_set_view(struct sync *sync, const struct sync_view *view);
+/* The slot of a member, by its id; SYNC_NOBODY: it is none of this epoch. */
+uint32_t sync_core_slot(const struct sync *sync, uint32_t id);
+uint32_t sync_core_id(const struct sync *sync, uint32_t slot);
+/* Slots: all are below this; whether a slot is another member's. */
+uint32_t sync_core_slots(const struct sync *sync);
+uint32_t sync_core_self(const struct sync *sync);
+bool sync_core_other(const struct sync *sync, uint32_t slot);
+
+/* The parts of a version (chain_parts()), less those without values: nobody makes them. */
+uint32_t sync_core_parts(const struct sync *sync, uint32_t f, uint64_t version,
+                         struct chain_part parts[CHAIN_PARTS_MAX]);
 
 /* Puts an action at the end of the ring. There is room for all that one event can cause (sync_core_new() says why), so
  * a full ring is a bug of ours, and an action that was dropped in silence would be a round that never ends: it asserts.
@@ -102,9 +146,6 @@ void sync_core_remember_hash(struct sync_fragment *fragment, uint64_t version, c
 /* Our hash of a version, or NULL if it is not known (any more). Borrowed until the next event. */
 const struct digest *sync_core_hash_at(const struct sync_fragment *fragment, uint64_t version);
 
-/* Whether who says this of a fragment holds the result of a shard: it says so, or has applied it. */
-bool sync_core_holds(const struct sync_peer_fragment *row, uint64_t version, uint32_t shard);
-
 /* The highest version of a fragment that more than half of the others announce: no single word leads further. With
  * `to_have` only those count that are up and have a state. 0: none. */
 uint64_t sync_core_announced(const struct sync *sync, uint32_t f, bool to_have);
@@ -114,9 +155,5 @@ enum sync_proof sync_core_proof(const struct sync_fragment *fragment);
 /* Whether it is open which state of our version is right: our disk has been asked, or it was a short while ago and
  * somebody who is up still holds another one. */
 bool sync_core_disputed(const struct sync *sync, uint32_t f);
-
-/* Whether the member owns a part of the fragment; whether we do. */
-bool sync_core_owns(const struct sync *sync, uint32_t f, uint32_t member);
-bool sync_core_we_own(const struct sync *sync, uint32_t f);
 
 #endif

@@ -8,19 +8,21 @@ enum { PROOF_AGAIN_MS = 10000 };
 
 /* Those who are known to have a hash of a version. */
 struct party {
-    uint32_t count, lowest;
+    uint32_t count, lowest; /* lowest: of their ids, which are the same for everyone */
 };
 
 static struct party party_of(const struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash)
 {
     struct party party = {.lowest = SYNC_NOBODY};
-    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
+        if (!sync_core_other(sync, i))
+            continue;
         const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
-        if (i == sync->conf.self || !sync->peers[i].heard || row->version != version || !row->hash_known ||
-            !digest_equal(&row->hash, hash))
+        if (!sync->peers[i].heard || row->version != version || !row->hash_known || !digest_equal(&row->hash, hash))
             continue;
         party.count++;
-        party.lowest = i < party.lowest ? i : party.lowest;
+        uint32_t id = sync_core_id(sync, i);
+        party.lowest = id < party.lowest ? id : party.lowest;
     }
     return party;
 }
@@ -29,7 +31,8 @@ static struct party our_party(const struct sync *sync, uint32_t f, uint64_t vers
 {
     struct party ours = party_of(sync, f, version, sync_core_hash_at(&sync->fragments[f], version));
     ours.count++;
-    ours.lowest = sync->conf.self < ours.lowest ? sync->conf.self : ours.lowest;
+    uint32_t id = sync_core_id(sync, sync_core_self(sync));
+    ours.lowest = id < ours.lowest ? id : ours.lowest;
     return ours;
 }
 
@@ -58,9 +61,9 @@ static bool outvoted(const struct sync *sync, uint32_t f, const struct digest *t
     bool late = sync->now_ms >= fragment->proof_ms + SYNC_YIELD_MS;
     uint32_t others = 0;
     if (sync_core_proof(fragment) == SYNC_PROOF_CONFIRMED)
-        return 2 * them.count > sync->conf.members_count || (late && outweighs(&them, &us));
-    for (uint32_t i = 0; i < sync->conf.members_count; i++)
-        others += i != sync->conf.self && sync->peers[i].up && sync->peers[i].fragments[f].hash_known;
+        return 2 * them.count > bitset_count(&sync->conf.view.members) || (late && outweighs(&them, &us));
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        others += sync_core_other(sync, i) && sync->peers[i].up && sync->peers[i].fragments[f].hash_known;
     return 2 * them.count > others && (late || them.lowest < us.lowest);
 }
 
@@ -109,6 +112,39 @@ void sync_doubt_compare(struct sync *sync, uint32_t f, uint32_t member)
         sync_core_report(sync, SYNC_REPORT_PEER_DIVERGED, f, member);
 }
 
+/* Whether the member cannot say which state of `version` is right: it has none, its disk may have forgotten it, or does
+ * not lead to what it has, or it has given way. Of another we see only that it has another one. */
+static bool speechless(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    if (member == sync_core_self(sync))
+        return !fragment->own.hash_known || !sync->conf.view.votes || sync_core_proof(fragment) == SYNC_PROOF_FAILED ||
+               (fragment->state == SYNC_REPAIR && fragment->own.version == version);
+    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    return !row->hash_known || sync->peers[member].in_doubt ||
+           (row->version == version && sync_doubt_differs(sync, f, member));
+}
+
+/* Voters but for this member that can be heard and have come so far: they have vouched for the version, or can. */
+static uint32_t voices(const struct sync *sync, uint32_t f, uint64_t version, uint32_t except)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
+        if (i == except || !bitset_has(&sync->conf.view.keepers, i))
+            continue;
+        bool self = i == sync_core_self(sync);
+        const struct sync_peer_fragment *row = self ? &sync->fragments[f].own : &sync->peers[i].fragments[f];
+        count += (self || sync->peers[i].up) && row->hash_known && row->version >= version;
+    }
+    return count;
+}
+
+bool sync_doubt_excused(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member)
+{
+    return bitset_has(&sync->conf.view.keepers, member) && speechless(sync, f, version, member) &&
+           voices(sync, f, version, member) < sync->conf.view.certifying;
+}
+
 void sync_doubt_answered(struct sync *sync, const struct sync_event *event)
 {
     uint32_t f = event->fragment;
@@ -125,8 +161,8 @@ void sync_doubt_answered(struct sync *sync, const struct sync_event *event)
     fragment->proof = right ? SYNC_PROOF_CONFIRMED : SYNC_PROOF_FAILED;
     fragment->proof_ms = sync->now_ms;
     if (found && !right) {
-        sync_core_report(sync, SYNC_REPORT_DAMAGED, f, sync->conf.self);
-        sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = sync->conf.self});
+        sync_core_report(sync, SYNC_REPORT_DAMAGED, f, sync_core_self(sync));
+        sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = sync_core_self(sync)});
     }
     sync_owner_check(sync, f);
 }

@@ -19,6 +19,8 @@
 bool sync_doubt_differs(const struct sync *sync, uint32_t f, uint32_t member);
 /* The member has said how the fragment stands. */
 void sync_doubt_compare(struct sync *sync, uint32_t f, uint32_t member);
+/* As sync_excused(). */
+bool sync_doubt_excused(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member);
 /* What our disk says: SYNC_EV_REPLAYED or SYNC_EV_UNPROVEN. */
 void sync_doubt_answered(struct sync *sync, const struct sync_event *event);
 

@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "net/sync_certify.h"
 #include "net/sync_owner.h"
 
 /* An unanswered request for a state is made again after this long, possibly to another member. */
@@ -16,22 +17,17 @@ static void arrive(struct sync *sync, uint32_t f, uint64_t version, const struct
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->own.version = version;
-    fragment->own.results = (struct bitset){{0}}; /* those of the next one that the ledger has are told after this */
     fragment->complete = false;
     fragment->proof = SYNC_PROOF_NONE;
     fragment->behind_ms = 0;
     fragment->fetch_ms = 0;
     fragment->fetch_tries = 0;
-    fragment->asked = fragment->without = fragment->astray = (struct bitset){{0}};
+    fragment->asked = fragment->without = (struct bitset){{0}};
+    fragment->astray = 0;
     sync_core_remember_hash(fragment, version, hash);
+    sync_certify_arrive(sync, f); /* results of the next one that the ledger has are told after this */
     sync_core_put_version(sync, SYNC_DO_RETIRE, f, version);
     sync_owner_advanced(sync, f, version);
-    /* As an owner we may be ahead of our own fragment, when a quorum went on without us: then our shard's result of the
-     * next version is in our ledger already. */
-    if (sync_core_we_own(sync, f) && fragment->owner.round > version + 1) {
-        bitset_add(&fragment->own.results, sync->conf.self);
-        fragment->complete = bitset_within(&sync->shards[f], &fragment->own.results);
-    }
     sync_core_announce(sync);
 }
 
@@ -40,27 +36,28 @@ static void arrive(struct sync *sync, uint32_t f, uint64_t version, const struct
 void sync_fragment_ask_for_state(struct sync *sync, uint32_t f, uint32_t member)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    fragment->state_key = (struct wire_key){
-        .kind = WIRE_STATE, .fragment = f, .version = sync->peers[member].fragments[f].version, .island = member};
+    fragment->state_key = (struct wire_key){.kind = WIRE_STATE,
+                                            .fragment = f,
+                                            .version = sync->peers[member].fragments[f].version,
+                                            .island = sync_core_id(sync, member)};
     fragment->state_from = member;
     fragment->fetch_ms = sync->now_ms + STATE_AGAIN_MS;
     sync_core_put(
         sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = fragment->state_key, .member = member});
 }
 
-/* Puts in place what our own disk leads to; nobody's state is waited for. */
-static void mend(struct sync *sync, uint32_t f)
+void sync_fragment_mend(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->state_key = (struct wire_key){0};
-    fragment->state_from = sync->conf.self;
+    fragment->state_from = sync_core_self(sync);
     sync_core_put_version(sync, SYNC_DO_MEND, f, fragment->own.version);
 }
 
 void sync_fragment_cannot_mend(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    if (fragment->state_from != sync->conf.self)
+    if (fragment->state_from != sync_core_self(sync))
         return;
     fragment->state_from = SYNC_NOBODY;
     fragment->fetch_ms = sync->now_ms;
@@ -84,7 +81,7 @@ typedef void handler(struct sync *sync, uint32_t f, const struct sync_event *eve
 static void illegal(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
     (void)event;
-    sync_core_report(sync, SYNC_REPORT_ILLEGAL, f, sync->conf.self);
+    sync_core_report(sync, SYNC_REPORT_ILLEGAL, f, sync_core_self(sync));
 }
 
 static void ignore(struct sync *sync, uint32_t f, const struct sync_event *event)
@@ -110,8 +107,8 @@ static void repair(struct sync *sync, uint32_t f, const struct sync_event *event
     fragment->state = SYNC_REPAIR;
     /* A contribution in flight is void, and the next one takes its memory. */
     sync_core_put_version(sync, SYNC_DO_RETIRE, f, fragment->own.version + 1);
-    if (event->member == sync->conf.self)
-        mend(sync, f);
+    if (event->member == sync_core_self(sync))
+        sync_fragment_mend(sync, f);
     else
         sync_fragment_ask_for_state(sync, f, event->member);
 }
@@ -158,25 +155,35 @@ static void encode(struct sync *sync, uint32_t f, const struct sync_event *event
 
 void sync_fragment_send_contributions(struct sync *sync, uint32_t f, uint32_t only)
 {
-    struct sync_fragment *fragment = &sync->fragments[f];
-    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = f, .version = fragment->own.version + 1};
-    key.island = sync->conf.self;
-    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
-        bool owns = sync_core_owns(sync, f, i) && !bitset_has(&fragment->own.results, i);
-        if (!owns || i == sync->conf.self || !sync->peers[i].up || (only != SYNC_NOBODY && only != i))
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    const struct sync_parts *parts = &fragment->parts;
+    struct wire_key key = {.kind = WIRE_CONTRIBUTION,
+                           .fragment = f,
+                           .version = fragment->own.version + 1,
+                           .epoch = sync->conf.view.epoch,
+                           .island = sync_core_id(sync, sync_core_self(sync))};
+    for (uint32_t p = 0; p < parts->count; p++) {
+        uint32_t owner = sync_core_slot(sync, parts->part[p].owner);
+        if (parts->part[p].carried || (parts->held >> p & 1) || owner == SYNC_NOBODY || !sync_core_other(sync, owner) ||
+            !sync->peers[owner].up || (only != SYNC_NOBODY && only != owner))
             continue;
-        key.shard = i;
-        sync_core_put(sync, (struct sync_action){.type = SYNC_DO_SEND, .fragment = f, .key = key, .member = i});
+        key.owner = parts->part[p].owner;
+        sync_core_put(sync, (struct sync_action){.type = SYNC_DO_SEND, .fragment = f, .key = key, .member = owner});
     }
 }
 
 static void encoded(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
-    (void)event;
     struct sync_fragment *fragment = &sync->fragments[f];
+    bool anew = fragment->anew;
+    fragment->anew = false;
     if (fragment->lost || fragment->complete) {
         /* The round closed without us meanwhile: the work stays in the trainer's tensors and goes out next time. */
         settle(sync, f);
+        return;
+    }
+    if (anew) {
+        encode(sync, f, event);
         return;
     }
     fragment->state = SYNC_CONTRIBUTED;
@@ -194,6 +201,7 @@ static void refused(struct sync *sync, uint32_t f, const struct sync_event *even
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->state = fragment->trainer ? SYNC_IDLE : SYNC_LISTENING;
     fragment->own.abstained = fragment->own.version + 1;
+    fragment->anew = false;
     if (fragment->trainer)
         sync_core_put_version(sync, SYNC_DO_RELEASE, f, sync->fragments[f].own.version);
     sync_core_announce(sync);
@@ -267,6 +275,22 @@ static void taken_back(struct sync *sync, uint32_t f, const struct sync_event *e
     settle(sync, f);
 }
 
+/* Its contribution in flight is to owners who are none any more. */
+static void encode_anew(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    if (fragment->own.contributed > fragment->own.version)
+        fragment->own.contributed = fragment->own.version;
+    fragment->turned_down = (struct bitset){{0}};
+    encode(sync, f, event);
+}
+
+static void encode_once_more(struct sync *sync, uint32_t f, const struct sync_event *event)
+{
+    (void)event;
+    sync->fragments[f].anew = true;
+}
+
 static void settled(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
     (void)event;
@@ -279,12 +303,14 @@ static handler *const handlers[SYNC_STATES][SYNC_FRAGMENT_EVENTS] = {
     [SYNC_LISTENING] = {[SYNC_EV_TRAINER_UP] = trainer_up,
                         [SYNC_EV_TRAINER_DOWN] = ignore,
                         [SYNC_EV_COMPLETE] = apply,
+                        [SYNC_EV_EPOCH] = ignore,
                         [SYNC_EV_LOST] = repair},
     [SYNC_IDLE] = {[SYNC_EV_TRAINER_DOWN] = trainer_down_at_rest,
                    [SYNC_EV_SNAPSHOT] = encode,
                    [SYNC_EV_MIXED] = ignore, /* said twice, after attaching again */
                    [SYNC_EV_SETTLED] = settled,
                    [SYNC_EV_COMPLETE] = apply,
+                   [SYNC_EV_EPOCH] = ignore,
                    [SYNC_EV_LOST] = repair},
     /* A trainer that attached again says once more what its words have told already. */
     [SYNC_ENCODING] = {[SYNC_EV_TRAINER_DOWN] = trainer_down,
@@ -293,22 +319,26 @@ static handler *const handlers[SYNC_STATES][SYNC_FRAGMENT_EVENTS] = {
                        [SYNC_EV_ENCODED] = encoded,
                        [SYNC_EV_REFUSED] = refused,
                        [SYNC_EV_COMPLETE] = ignore, /* remembered; encoded() looks */
+                       [SYNC_EV_EPOCH] = encode_once_more,
                        [SYNC_EV_LOST] = repair_later},
     [SYNC_CONTRIBUTED] = {[SYNC_EV_TRAINER_DOWN] = trainer_down,
                           [SYNC_EV_SNAPSHOT] = ignore,
                           [SYNC_EV_MIXED] = ignore,
                           [SYNC_EV_COMPLETE] = apply,
+                          [SYNC_EV_EPOCH] = encode_anew,
                           [SYNC_EV_LOST] = repair},
     [SYNC_APPLYING] = {[SYNC_EV_TRAINER_DOWN] = trainer_down,
                        [SYNC_EV_SNAPSHOT] = ignore, /* not encoded: it waits for the anchor that is coming */
                        [SYNC_EV_SETTLED] = settled,
                        [SYNC_EV_APPLIED] = applied,
+                       [SYNC_EV_EPOCH] = ignore, /* what is being applied stands in every epoch */
                        [SYNC_EV_LOST] = ignore}, /* the comparison comes again with the next version */
     [SYNC_MIXING] = {[SYNC_EV_TRAINER_DOWN] = trainer_down_at_rest,
                      [SYNC_EV_MIXED] = mixed,
                      [SYNC_EV_TAKEN_BACK] = taken_back,
                      [SYNC_EV_SETTLED] = settled,
                      [SYNC_EV_COMPLETE] = take_back,
+                     [SYNC_EV_EPOCH] = ignore,
                      [SYNC_EV_LOST] = repair_take_back},
     [SYNC_REPAIR] = {[SYNC_EV_TRAINER_DOWN] = trainer_down,
                      [SYNC_EV_SNAPSHOT] = ignore,
@@ -316,6 +346,7 @@ static handler *const handlers[SYNC_STATES][SYNC_FRAGMENT_EVENTS] = {
                      [SYNC_EV_MIXED] = ignore,
                      [SYNC_EV_INSTALLED] = installed,
                      [SYNC_EV_COMPLETE] = ignore,
+                     [SYNC_EV_EPOCH] = ignore,
                      [SYNC_EV_LOST] = ignore},
 };
 
@@ -331,7 +362,8 @@ void sync_fragment_turned_down(struct sync *sync, const struct sync_event *event
 {
     const struct wire_key *key = &event->key;
     if (key->kind != WIRE_CONTRIBUTION || key->fragment >= sync->conf.fragments_count ||
-        key->island != sync->conf.self || key->shard != event->member)
+        key->epoch != sync->conf.view.epoch || key->island != sync_core_id(sync, sync_core_self(sync)) ||
+        key->owner != sync_core_id(sync, event->member))
         return;
     struct sync_fragment *fragment = &sync->fragments[key->fragment];
     if (fragment->state != SYNC_CONTRIBUTED || key->version != fragment->own.contributed)
@@ -355,7 +387,7 @@ void sync_fragment_offer_again(struct sync *sync, uint32_t f)
     if (fragment->state != SYNC_CONTRIBUTED || bitset_empty(&fragment->turned_down) ||
         sync->now_ms < fragment->offer_ms)
         return;
-    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
         if (!bitset_has(&fragment->turned_down, i))
             continue;
         bitset_remove(&fragment->turned_down, i);
@@ -366,31 +398,49 @@ void sync_fragment_offer_again(struct sync *sync, uint32_t f)
 
 /* ---- results ---- */
 
-void sync_fragment_result_stored(struct sync *sync, const struct sync_event *event)
+void sync_fragment_look(struct sync *sync, uint32_t f)
 {
-    uint32_t f = event->fragment;
     struct sync_fragment *fragment = &sync->fragments[f];
-    if (event->shard == sync->conf.self)
-        sync_owner_stored(sync, f, event->version, event->member);
-    if (event->version != fragment->own.version + 1 || bitset_has(&fragment->own.results, event->shard))
-        return;
-    bitset_add(&fragment->own.results, event->shard);
-    sync_core_announce(sync);
-    if (!bitset_within(&sync->shards[f], &fragment->own.results))
+    if (fragment->complete || !sync_certify_complete(sync, f))
         return;
     fragment->complete = true;
-    sync_fragment_raise(sync, f, SYNC_EV_COMPLETE, event);
+    sync_fragment_raise(sync, f, SYNC_EV_COMPLETE, &(struct sync_event){.fragment = f});
 }
 
-void sync_fragment_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash,
-                           const struct bitset *results)
+void sync_fragment_result_stored(struct sync *sync, const struct sync_event *event)
+{
+    uint32_t f = event->fragment, self = sync_core_self(sync);
+    bool news = sync_certify_stored(sync, f, event);
+    if (event->owner == sync_core_id(sync, self) && (event->epoch == sync->conf.view.epoch || event->member == self))
+        sync_owner_stored(sync, f, event->version, event->member);
+    if (!news)
+        return;
+    sync_core_announce(sync);
+    sync_fragment_look(sync, f);
+}
+
+void sync_fragment_epoch(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    fragment->without = fragment->asked = (struct bitset){{0}};
+    fragment->astray = 0;
+    fragment->fetch_ms = 0;
+    fragment->missing_last = 0;
+    fragment->start_wanted = 0;
+    sync_certify_epoch(sync, f);
+    sync_owner_epoch(sync, f);
+    sync_core_put_version(sync, SYNC_DO_RETIRE, f, fragment->own.version + 1);
+    sync_fragment_look(sync, f);
+    sync_fragment_raise(sync, f, SYNC_EV_EPOCH, &(struct sync_event){.fragment = f});
+}
+
+void sync_fragment_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     fragment->own.version = version;
     sync_core_remember_hash(fragment, version, hash);
-    fragment->own.results = *results;
-    bitset_keep_all(&fragment->own.results, &sync->shards[f]);
-    sync_owner_restore(sync, f, version, results);
+    sync_certify_arrive(sync, f);
+    sync_owner_restore(sync, f, version);
 }
 
 /* ---- looking in ---- */
@@ -402,6 +452,17 @@ enum sync_want sync_fragment_wants_state(const struct sync *sync, const struct w
     return asked && fragment->state_from == from ? SYNC_WANT : SYNC_NOT_NEEDED;
 }
 
+/* While we are sealed only what counts anyway, or what a proposed record wants to carry, is stored. */
+static bool may_store(const struct sync *sync, uint32_t f, uint32_t p)
+{
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    if (!sync->sealed || parts->part[p].carried || (parts->wanted >> p & 1))
+        return true;
+    uint64_t version = sync->fragments[f].own.version;
+    return version < record_start(chain_last(sync->conf.chain), f) || version < sync->fragments[f].start_wanted ||
+           sync_certify_applied(sync, f);
+}
+
 enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct wire_key *key, uint32_t from)
 {
     const struct sync_fragment *fragment = &sync->fragments[key->fragment];
@@ -409,21 +470,31 @@ enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct 
         return SYNC_HAVE;
     if (key->version > fragment->own.version + 1)
         return SYNC_NOT_YET;
-    if (bitset_has(&fragment->own.results, key->shard))
-        return SYNC_HAVE;
-    /* Anybody could say what he likes about another's shard. */
-    bool fetched = bitset_has(&fragment->astray, key->shard) && bitset_has(&fragment->asked, from);
-    return from == key->shard || fetched ? SYNC_WANT : SYNC_NOT_NEEDED;
+    uint32_t p = sync_certify_part(sync, key->fragment, key->epoch, key->owner);
+    if (p == CHAIN_PARTS_MAX)
+        return key->epoch > sync->conf.view.epoch ? SYNC_NOT_YET : SYNC_NOT_NEEDED;
+    if (!sync_certify_lacks(sync, key->fragment, p))
+        return (fragment->parts.rivals >> p & 1) && sync_certify_rival(sync, key->fragment, p) == from ? SYNC_WANT
+                                                                                                       : SYNC_HAVE;
+    if (!may_store(sync, key->fragment, p))
+        return SYNC_NOT_YET;
+    /* It is signed, so anybody may pass it on; but only who was asked may fill our line with it. */
+    bool fetched = (fragment->astray >> p & 1) && bitset_has(&fragment->asked, from);
+    return sync_core_id(sync, from) == key->owner || fetched ? SYNC_WANT : SYNC_NOT_NEEDED;
 }
 
 struct bitset sync_fragment_waiting_for(const struct sync *sync, uint32_t f)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
+    const struct sync_parts *parts = &fragment->parts;
     struct bitset waiting = {{0}};
     if (fragment->state != SYNC_CONTRIBUTED)
         return waiting;
-    waiting = sync->shards[f];
-    bitset_remove_all(&waiting, &fragment->own.results);
-    bitset_remove(&waiting, sync->conf.self);
+    waiting = sync_certify_waiting_for(sync, f);
+    for (uint32_t p = 0; p < parts->count; p++) {
+        uint32_t owner = sync_core_slot(sync, parts->part[p].owner);
+        if (!(parts->held >> p & 1) && owner != SYNC_NOBODY && sync_core_other(sync, owner))
+            bitset_add(&waiting, owner);
+    }
     return waiting;
 }

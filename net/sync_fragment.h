@@ -18,14 +18,17 @@
 #include "net/wire.h"
 
 /* As sync_restore(). */
-void sync_fragment_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash,
-                           const struct bitset *results);
+void sync_fragment_restore(struct sync *sync, uint32_t f, uint64_t version, const struct digest *hash);
+/* A new epoch has begun: results that do not count in it are dropped, a contribution in flight goes to new owners. */
+void sync_fragment_epoch(struct sync *sync, uint32_t f);
 
 /* Runs the fragment's table. `type` is below SYNC_FRAGMENT_EVENTS; `event` brings what it says. */
 void sync_fragment_raise(struct sync *sync, uint32_t f, enum sync_event_type type, const struct sync_event *event);
 
-/* A result is in the ledger: our shard's round is over if it is ours; with the last one the fragment is complete. */
+/* A result is in the ledger: our part's round is over if it is ours; with the last one the fragment may be complete. */
 void sync_fragment_result_stored(struct sync *sync, const struct sync_event *event);
+/* Whether the fragment is complete now: something was stored, or a voter said what it holds. */
+void sync_fragment_look(struct sync *sync, uint32_t f);
 
 /* Sends our contribution in flight to the owners that are up and whose result is not here; to `only` if that is not
  * SYNC_NOBODY. */
@@ -41,13 +44,15 @@ void sync_fragment_offer_again(struct sync *sync, uint32_t f);
 
 /* Asks a member for its state of the fragment, and remembers what and whom. */
 void sync_fragment_ask_for_state(struct sync *sync, uint32_t f, uint32_t member);
+/* REPAIR: puts in place what our own disk leads to; nobody's state is waited for. */
+void sync_fragment_mend(struct sync *sync, uint32_t f);
 /* Our disk does not lead to our version: the state is asked of others. */
 void sync_fragment_cannot_mend(struct sync *sync, uint32_t f);
 /* As sync_fetching_state() and sync_state_moves(). */
 bool sync_fragment_fetching_state(const struct sync *sync, uint32_t f, struct wire_key *key);
 void sync_fragment_state_moves(struct sync *sync, uint32_t f);
 
-/* Whether a state that `from` offers, or a result, is wanted; the shard exists. */
+/* Whether a state that `from` offers, or a result, is wanted. */
 enum sync_want sync_fragment_wants_state(const struct sync *sync, const struct wire_key *key, uint32_t from);
 enum sync_want sync_fragment_wants_result(const struct sync *sync, const struct wire_key *key, uint32_t from);
 /* Owners whose result a fragment that has contributed waits for. */

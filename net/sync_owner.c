@@ -2,19 +2,26 @@
 
 #include "net/grace.h"
 #include "net/owner.h"
+#include "net/sync_certify.h"
 
 /* ---- who is missing, and for how long ---- */
 
-/* Whether the round of our shard still waits for a member: it takes part, and its contribution may come. */
+/* Whether the round of our part still waits for a member: it takes part, and its contribution may come. Of one that
+ * votes and is lost the next epoch says so; one that only contributes pauses without an epoch, and may never come
+ * back. */
 static bool missing(const struct sync *sync, uint32_t f, uint32_t i)
 {
     const struct sync_fragment *own = &sync->fragments[f];
     const struct sync_member *peer = &sync->peers[i];
     uint64_t round = own->owner.round;
+    if (!bitset_has(&sync->conf.view.taking_part, i))
+        return false;
     if (bitset_has(&own->owner.have, i) || bitset_has(&own->owner.refused, i))
         return false;
-    if (i == sync->conf.self)
+    if (i == sync_core_self(sync))
         return own->state == SYNC_ENCODING || (own->trainer ? own->own.abstained < round : sync->expecting);
+    if (!peer->up && !bitset_has(&sync->conf.view.keepers, i))
+        return false;
     return !peer->heard || peer->fragments[f].contributed >= round ||
            (peer->taking_part && peer->fragments[f].abstained < round);
 }
@@ -23,10 +30,10 @@ static bool missing(const struct sync *sync, uint32_t f, uint32_t i)
 static bool someone_missing(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    for (uint32_t k = 0; k < sync->conf.members_count; k++) {
+    for (uint32_t k = 0; k < sync_core_slots(sync); k++) {
         if (missing(sync, f, fragment->missing_last))
             return true;
-        fragment->missing_last = (fragment->missing_last + 1) % sync->conf.members_count;
+        fragment->missing_last = (fragment->missing_last + 1) % sync_core_slots(sync);
     }
     return false;
 }
@@ -36,7 +43,7 @@ static uint64_t grace_for(const struct sync *sync, uint32_t f)
 {
     uint64_t most = 0, grace_ms = sync->conf.rule.grace_ms;
     bool probe = grace_probes(f, sync->fragments[f].owner.round);
-    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
         uint64_t wait = missing(sync, f, i) ? grace_wait(&sync->peers[i].grace, grace_ms, probe) : 0;
         most = wait > most ? wait : most;
     }
@@ -46,7 +53,7 @@ static uint64_t grace_for(const struct sync *sync, uint32_t f)
 static void note_missing(struct sync *sync, uint32_t f)
 {
     uint64_t waited_ms = sync->now_ms - sync->fragments[f].owner.quorum_ms;
-    for (uint32_t i = 0; i < sync->conf.members_count; i++)
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
         if (missing(sync, f, i))
             grace_missed(&sync->peers[i].grace, waited_ms);
 }
@@ -55,41 +62,47 @@ static void note_missing(struct sync *sync, uint32_t f)
 
 static void publish(struct sync *sync, uint32_t f, uint64_t version)
 {
-    struct wire_key key = {.kind = WIRE_RESULT, .fragment = f, .version = version, .shard = sync->conf.self};
-    key.island = sync->conf.self;
-    for (uint32_t i = 0; i < sync->conf.members_count; i++)
-        if (i != sync->conf.self && sync->peers[i].up)
+    uint32_t id = sync_core_id(sync, sync_core_self(sync));
+    struct wire_key key = {.kind = WIRE_RESULT,
+                           .fragment = f,
+                           .version = version,
+                           .epoch = sync->conf.view.epoch,
+                           .owner = id,
+                           .island = id};
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (sync_core_other(sync, i) && sync->peers[i].up)
             sync_core_put(sync, (struct sync_action){.type = SYNC_DO_SEND, .fragment = f, .key = key, .member = i});
 }
 
-/* Whether the result of our shard's round exists already, although we lost it: then it is not made again, or two
- * islands would apply different ones. Who shows it may be away; it stays the truth. */
-static bool exists(const struct sync *sync, uint32_t f)
+/* Whether the round may close: our fragment has come so far, nobody decides on another epoch meanwhile, we may make
+ * results at all, and it is not open which state is right. */
+static bool may_close(const struct sync *sync, uint32_t f)
 {
-    for (uint32_t i = 0; i < sync->conf.members_count; i++)
-        if (i != sync->conf.self &&
-            sync_core_holds(&sync->peers[i].fragments[f], sync->fragments[f].owner.round, sync->conf.self))
-            return true;
-    return false;
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    return fragment->owner.round == fragment->own.version + 1 && fragment->own.hash_known && !sync->sealed &&
+           sync->conf.view.votes && sync_certify_ours(sync, f) < CHAIN_PARTS_MAX && !sync_core_disputed(sync, f);
 }
 
-/* Runs the table for our shard of the fragment, if we have one, and puts what it orders. */
+/* Runs the table for our part of the fragment and puts what it orders. */
 static void step(struct sync *sync, uint32_t f, struct owner_input input)
 {
     struct owner *owner = &sync->fragments[f].owner;
-    bool idle = owner->state != OWNER_COLLECTING || bitset_empty(&owner->have);
-    /* Those whom we refuse may be right: it is not known yet. */
-    idle = idle || sync_core_disputed(sync, f);
-    if (!sync_core_we_own(sync, f) || (input.event == OWNER_CHECK && idle))
+    if (input.event == OWNER_CHECK &&
+        (owner->state != OWNER_COLLECTING || bitset_empty(&owner->have) || !may_close(sync, f)))
         return; /* and nobody needs to know who is missing */
     uint64_t round = owner->round;
     input.now_ms = sync->now_ms;
     if (input.event == OWNER_CHECK) {
         input.missing = someone_missing(sync, f);
         input.grace_ms = sync->conf.rule.quorum > 0 ? grace_for(sync, f) : 0;
-        if ((!input.missing || sync->conf.rule.quorum > 0) && exists(sync, f))
+        /* A result that exists already, although we lost it, is not made again, or two islands would apply different
+         * ones. Who shows it may be away; it stays the truth. */
+        if ((!input.missing || sync->conf.rule.quorum > 0) && sync_certify_lost(sync, f, round))
             return;
     }
+    /* What a job brings that was at work when the seal came is of no use: the seal does not name it. */
+    if (sync->sealed && (input.event == OWNER_REDUCED || input.event == OWNER_STORED))
+        owner->drop = true;
     if (input.event == OWNER_CONTRIBUTED && owner->state == OWNER_COLLECTING)
         grace_arrived(&sync->peers[input.member].grace, owner->quorum_ms > 0 ? sync->now_ms - owner->quorum_ms : 0);
     switch (owner_step(owner, &sync->conf.rule, &input)) {
@@ -115,13 +128,17 @@ void sync_owner_check_all(struct sync *sync)
         sync_owner_check(sync, f);
 }
 
-void sync_owner_restore(struct sync *sync, uint32_t f, uint64_t version, const struct bitset *results)
+void sync_owner_restore(struct sync *sync, uint32_t f, uint64_t version)
 {
-    bool ours_stands = bitset_has(results, sync->conf.self);
-    struct owner owner = owner_init(version + (ours_stands ? 1 : 0));
+    struct owner owner = owner_init(version);
     /* Contributions to this round may be here already, and their senders were told so. */
     if (sync->fragments[f].owner.round < owner.round)
         sync->fragments[f].owner = owner;
+}
+
+void sync_owner_epoch(struct sync *sync, uint32_t f)
+{
+    step(sync, f, (struct owner_input){.event = OWNER_BEGUN, .version = sync->fragments[f].own.version});
 }
 
 /* ---- contributions ---- */
@@ -129,13 +146,13 @@ void sync_owner_restore(struct sync *sync, uint32_t f, uint64_t version, const s
 void sync_owner_contributed(struct sync *sync, uint32_t f, uint64_t version)
 {
     if (sync->fragments[f].owner.round == version)
-        step(sync, f, (struct owner_input){.event = OWNER_CONTRIBUTED, .member = sync->conf.self});
+        step(sync, f, (struct owner_input){.event = OWNER_CONTRIBUTED, .member = sync_core_self(sync)});
     sync_owner_check(sync, f); /* of whatever round: it does not wait for us any more */
 }
 
 static void contribution(struct sync *sync, const struct sync_event *event, enum owner_event what)
 {
-    if (event->version != sync->fragments[event->fragment].owner.round)
+    if (event->version != sync->fragments[event->fragment].owner.round || event->epoch != sync->conf.view.epoch)
         return;
     bool early = sync_core_hash_at(&sync->fragments[event->fragment], event->version - 1) == NULL;
     step(sync, event->fragment, (struct owner_input){.event = what, .member = event->member, .early = early});
@@ -169,7 +186,7 @@ void sync_owner_stored(struct sync *sync, uint32_t f, uint64_t version, uint32_t
 {
     const struct owner *owner = &sync->fragments[f].owner;
     bool round_over = owner->round != version && !owner->drop;
-    if (owner->state == OWNER_STORING && member == sync->conf.self && !round_over)
+    if (owner->state == OWNER_STORING && member == sync_core_self(sync) && !round_over)
         step(sync, f, (struct owner_input){.event = OWNER_STORED});
     else
         sync_owner_advanced(sync, f, version);
@@ -178,8 +195,7 @@ void sync_owner_stored(struct sync *sync, uint32_t f, uint64_t version, uint32_t
 void sync_owner_heard(struct sync *sync, uint32_t f, uint32_t member)
 {
     const struct owner *owner = &sync->fragments[f].owner;
-    if (owner->state == OWNER_REDUCING &&
-        sync_core_holds(&sync->peers[member].fragments[f], owner->round, sync->conf.self))
+    if (owner->state == OWNER_REDUCING && sync_certify_lost(sync, f, owner->round))
         step(sync, f, (struct owner_input){.event = OWNER_SHOWN, .member = member});
 }
 
@@ -195,13 +211,31 @@ void sync_owner_advanced(struct sync *sync, uint32_t f, uint64_t version)
 
 /* ---- looking in ---- */
 
+/* Whether a part of that version is ours to make. */
+static bool ours(const struct sync *sync, uint32_t f, uint64_t version)
+{
+    struct chain_part parts[CHAIN_PARTS_MAX];
+    uint32_t id = sync_core_id(sync, sync_core_self(sync));
+    uint32_t count = sync_core_parts(sync, f, version, parts);
+    for (uint32_t p = 0; p < count; p++)
+        if (parts[p].owner == id && parts[p].epoch == sync->conf.view.epoch && !parts[p].carried)
+            return true;
+    return false;
+}
+
 enum sync_want sync_owner_wants(const struct sync *sync, const struct wire_key *key, uint32_t from)
 {
     const struct owner *owner = &sync->fragments[key->fragment].owner;
-    if (key->shard != sync->conf.self || key->island != from || key->version < owner->round)
+    uint64_t epoch = sync->conf.view.epoch;
+    if (key->owner != sync_core_id(sync, sync_core_self(sync)) || key->island != sync_core_id(sync, from) ||
+        key->epoch < epoch)
         return SYNC_NOT_NEEDED;
-    if (key->version > owner->round)
-        return SYNC_NOT_YET;
+    if (key->epoch > epoch)
+        return SYNC_NOT_YET; /* its round may be one that we have made, and that is made anew */
+    if (key->version != owner->round)
+        return key->version < owner->round ? SYNC_NOT_NEEDED : SYNC_NOT_YET;
+    if (!ours(sync, key->fragment, key->version))
+        return SYNC_NOT_NEEDED;
     if (bitset_has(&owner->have, from))
         return SYNC_HAVE;
     /* While a reduction runs it is not known whether this round is over: it may fail and collect on. */
@@ -213,7 +247,7 @@ struct bitset sync_owner_waiting_for(const struct sync *sync, uint32_t f)
     const struct owner *owner = &sync->fragments[f].owner;
     struct bitset waiting = {{0}};
     bool collects = owner->state == OWNER_COLLECTING && !bitset_empty(&owner->have);
-    for (uint32_t i = 0; collects && i < sync->conf.members_count; i++)
+    for (uint32_t i = 0; collects && i < sync_core_slots(sync); i++)
         if (missing(sync, f, i))
             bitset_add(&waiting, i);
     return waiting;

@@ -1,5 +1,5 @@
 /*
- * sync_owner: our shards' rounds: who is missing, how long they are worth waiting for, when to reduce, store and
+ * sync_owner: our parts' rounds: who is missing, how long they are worth waiting for, when to reduce, store and
  * publish. Private to net/sync*.c.
  *
  * Runs the pure tables of owner and grace with what the core knows of the members, and puts what they order. Called by
@@ -17,9 +17,10 @@
 #include "net/sync_types.h"
 #include "net/wire.h"
 
-/* Begins with the round after `version`, or with the one after that if `results` has our shard's already: unless the
- * round under way is as late, whose contributions may be here. */
-void sync_owner_restore(struct sync *sync, uint32_t f, uint64_t version, const struct bitset *results);
+/* Begins with the round after `version`, unless the round under way is as late, whose contributions may be here. */
+void sync_owner_restore(struct sync *sync, uint32_t f, uint64_t version);
+/* A new epoch has begun: what came was for other shards, and what a job makes is of no use. */
+void sync_owner_epoch(struct sync *sync, uint32_t f);
 
 /* Closes the round if nobody is missing, or the quorum is there and the others' grace is over. To be called when
  * anything has changed that this depends on; one fragment, or all. */
@@ -35,7 +36,7 @@ void sync_owner_contribution_refused(struct sync *sync, const struct sync_event 
 /* What became of the job: the reduction is encoded, or failed at a member's contribution. */
 void sync_owner_reduced(struct sync *sync, uint32_t f);
 void sync_owner_dropped(struct sync *sync, uint32_t f, uint32_t member);
-/* Our shard's result of `version` is in the ledger: the one that was being stored, which we made (`member` is us), is
+/* Our part's result of `version` is in the ledger: the one that was being stored, which we made (`member` is us), is
  * published; one that a member still had from before a crash of ours stands. */
 void sync_owner_stored(struct sync *sync, uint32_t f, uint64_t version, uint32_t member);
 /* The member says something new of the fragment: it may hold the result that we are about to make. */
@@ -45,7 +46,7 @@ void sync_owner_restarted(struct sync *sync, uint32_t f);
 /* The fragment stands at `version`: so does our shard. */
 void sync_owner_advanced(struct sync *sync, uint32_t f, uint64_t version);
 
-/* Whether a contribution that `from` offers is wanted; the shard exists. */
+/* Whether a contribution that `from` offers is wanted. */
 enum sync_want sync_owner_wants(const struct sync *sync, const struct wire_key *key, uint32_t from);
 /* Members whose contribution the round waits for; none before anyone has contributed. */
 struct bitset sync_owner_waiting_for(const struct sync *sync, uint32_t f);

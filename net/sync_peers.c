@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "net/sync_certify.h"
 #include "net/sync_doubt.h"
 #include "net/sync_fragment.h"
 #include "net/sync_owner.h"
@@ -22,9 +23,11 @@ void sync_peers_up(struct sync *sync, uint32_t member)
 {
     struct sync_member *peer = &sync->peers[member];
     peer->up = true;
+    peer->epoch = 0;
     peer->heard = false;
     peer->fragments_said = 0;
     memset(peer->fragments, 0, sync->conf.fragments_count * sizeof *peer->fragments);
+    sync_certify_forget(sync, member);
     for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
         if (sync->fragments[f].state == SYNC_CONTRIBUTED)
             sync_fragment_send_contributions(sync, f, member);
@@ -37,31 +40,42 @@ void sync_peers_down(struct sync *sync, uint32_t member)
     /* What it said stays true: a round does not close over someone who may have contributed elsewhere. */
 }
 
+/* What the member says of one fragment. What it contributed and holds is of the owners of its epoch. */
+static void row_in(struct sync *sync, uint32_t member, const struct wire_heartbeat *beat,
+                   const struct wire_fragment *row)
+{
+    struct sync_member *peer = &sync->peers[member];
+    struct sync_peer_fragment *said = &peer->fragments[row->fragment];
+    bool differed = sync_doubt_differs(sync, row->fragment, member), now = beat->epoch == sync->conf.view.epoch;
+    if (!said->said)
+        peer->fragments_said++;
+    *said = (struct sync_peer_fragment){.version = row->version,
+                                        .contributed = now ? row->contributed : 0,
+                                        .abstained = row->abstained,
+                                        .hash = row->hash,
+                                        .hash_known = row->hash_known,
+                                        .said = true};
+    /* Who may have forgotten what it held does not vouch for what it holds, until a record names its disk. */
+    uint32_t held_count = now && !beat->in_doubt ? row->held_count : 0;
+    sync_certify_heard(sync, row->fragment, member, beat->held + row->held_first, held_count);
+    sync_owner_heard(sync, row->fragment, member);
+    if (differed && !sync_doubt_differs(sync, row->fragment, member))
+        sync_fragment_owner_mended(sync, row->fragment, member);
+    sync_doubt_compare(sync, row->fragment, member);
+    sync_fragment_look(sync, row->fragment);
+}
+
 void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
 {
     struct sync_member *peer = &sync->peers[event->member];
     const struct wire_heartbeat *beat = event->beat;
     bool changed = !peer->heard || peer->taking_part != beat->taking_part;
     peer->taking_part = beat->taking_part;
-    for (uint32_t i = 0; i < beat->fragments_count; i++) {
-        const struct wire_fragment *row = &beat->fragments[i];
-        if (row->fragment >= sync->conf.fragments_count)
-            continue;
-        bool differed = sync_doubt_differs(sync, row->fragment, event->member);
-        if (!peer->fragments[row->fragment].said)
-            peer->fragments_said++;
-        peer->fragments[row->fragment] = (struct sync_peer_fragment){.version = row->version,
-                                                                     .contributed = row->contributed,
-                                                                     .abstained = row->abstained,
-                                                                     .results = row->results,
-                                                                     .hash = row->hash,
-                                                                     .hash_known = row->hash_known,
-                                                                     .said = true};
-        sync_owner_heard(sync, row->fragment, event->member);
-        if (differed && !sync_doubt_differs(sync, row->fragment, event->member))
-            sync_fragment_owner_mended(sync, row->fragment, event->member);
-        sync_doubt_compare(sync, row->fragment, event->member);
-    }
+    peer->epoch = beat->epoch;
+    peer->in_doubt = beat->in_doubt;
+    for (uint32_t i = 0; i < beat->fragments_count; i++)
+        if (beat->fragments[i].fragment < sync->conf.fragments_count)
+            row_in(sync, event->member, beat, &beat->fragments[i]);
     peer->heard = peer->fragments_said == sync->conf.fragments_count;
     for (uint32_t i = 0; !changed && i < beat->fragments_count; i++)
         if (beat->fragments[i].fragment < sync->conf.fragments_count)
@@ -77,9 +91,11 @@ static uint32_t agreeing(const struct sync *sync, uint32_t f, uint32_t member)
 {
     const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
     uint32_t count = 0;
-    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
+        if (!sync_core_other(sync, i))
+            continue;
         const struct sync_peer_fragment *other = &sync->peers[i].fragments[f];
-        count += i != sync->conf.self && sync->peers[i].up && other->hash_known && other->version == row->version &&
+        count += sync->peers[i].up && other->hash_known && other->version == row->version &&
                  digest_equal(&other->hash, &row->hash);
     }
     return count;
@@ -91,10 +107,10 @@ static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t befor
 {
     uint64_t version = sync_core_announced(sync, f, true);
     uint32_t best = SYNC_NOBODY, best_agree = 0, first = before == SYNC_NOBODY ? 0 : before + 1;
-    for (uint32_t k = 0; k < sync->conf.members_count; k++) {
-        uint32_t i = (first + k) % sync->conf.members_count;
+    for (uint32_t k = 0; k < sync_core_slots(sync); k++) {
+        uint32_t i = (first + k) % sync_core_slots(sync);
         const struct sync_member *peer = &sync->peers[i];
-        if (i == sync->conf.self || !peer->up || !peer->fragments[f].hash_known ||
+        if (!sync_core_other(sync, i) || !peer->up || !peer->fragments[f].hash_known ||
             peer->fragments[f].version != version)
             continue;
         uint32_t agree = agreeing(sync, f, i);
@@ -106,30 +122,47 @@ static uint32_t state_source(const struct sync *sync, uint32_t f, uint32_t befor
     return best;
 }
 
-/* Whether the member may be asked for a result of the next version. */
-static bool may_have(const struct sync *sync, uint32_t f, uint32_t shard, uint32_t member)
+/* Whether a proposed record wants to carry the result of a part that is not here: who has it may not say so, for it
+ * came after its seal, or was told of before a restart. */
+static bool wanted(const struct sync *sync, uint32_t f, uint32_t p)
 {
-    const struct sync_fragment *fragment = &sync->fragments[f];
-    const struct sync_member *peer = &sync->peers[member];
-    return member != sync->conf.self && peer->up && !bitset_has(&fragment->without, member) &&
-           sync_core_holds(&peer->fragments[f], fragment->own.version + 1, shard);
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    return (parts->wanted >> p & 1) != 0 && sync_certify_lacks(sync, f, p);
 }
 
-/* The member to ask for a result: its owner first, then all who hold it in turn, since one may be silent. While the
- * owner is there and has none, nobody is asked: what others hold of its shard it fetches itself. */
-static uint32_t result_source(const struct sync *sync, uint32_t f, uint32_t shard)
+/* Whether the member may be asked for the result of a part of the next version. */
+static bool may_have(const struct sync *sync, uint32_t f, uint32_t p, uint32_t member)
+{
+    return sync_core_other(sync, member) && sync->peers[member].up &&
+           !bitset_has(&sync->fragments[f].without, member) &&
+           (wanted(sync, f, p) || sync_certify_has(sync, f, member, p));
+}
+
+/* Whether a result is its owner's to bring: the owner is there and shows none. It may be on its way; and what others
+ * hold of its part it fetches itself. But not what a record wants to carry, or what exists for certain: an owner whose
+ * disk is in doubt does not say what it has. */
+static bool owner_brings_it(const struct sync *sync, uint32_t f, uint32_t p, uint32_t owner)
+{
+    bool there = owner != SYNC_NOBODY && sync_core_other(sync, owner) && sync->peers[owner].up;
+    bool new = sync->fragments[f].parts.part[p].epoch == sync->conf.view.epoch;
+    return there && new && !wanted(sync, f, p) && !sync_certify_has(sync, f, owner, p) &&
+           !sync_certify_applied(sync, f);
+}
+
+/* The member to ask for a result: its owner first, then all who hold it in turn, since one may be silent. */
+static uint32_t result_source(const struct sync *sync, uint32_t f, uint32_t p)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
-    uint32_t members = sync->conf.members_count, holders = 0;
-    bool owner_there = shard != sync->conf.self && sync->peers[shard].up;
-    if (owner_there && !sync_core_holds(&sync->peers[shard].fragments[f], fragment->own.version + 1, shard))
+    uint32_t slots = sync_core_slots(sync), holders = 0;
+    uint32_t owner = sync_core_slot(sync, fragment->parts.part[p].owner);
+    if (owner_brings_it(sync, f, p, owner))
         return SYNC_NOBODY;
-    for (uint32_t i = 0; i < members; i++)
-        holders += may_have(sync, f, shard, i);
+    for (uint32_t i = 0; i < slots; i++)
+        holders += may_have(sync, f, p, i);
     uint32_t turn = holders > 0 ? fragment->fetch_tries % holders : 0;
-    for (uint32_t k = 0; k < members; k++) {
-        uint32_t i = (shard + k) % members;
-        if (may_have(sync, f, shard, i) && turn-- == 0)
+    for (uint32_t k = 0; k < slots; k++) {
+        uint32_t i = ((owner != SYNC_NOBODY ? owner : 0) + k) % slots;
+        if (may_have(sync, f, p, i) && turn-- == 0)
             return i;
     }
     return SYNC_NOBODY;
@@ -141,18 +174,21 @@ static uint32_t result_source(const struct sync *sync, uint32_t f, uint32_t shar
 static bool fetch_results(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    uint64_t version = fragment->own.version + 1;
+    const struct sync_parts *parts = &fragment->parts;
     bool asked = false;
-    for (uint32_t s = 0; s < sync->conf.members_count; s++) {
-        if (!sync_core_owns(sync, f, s) || bitset_has(&fragment->own.results, s))
-            continue;
-        uint32_t from = result_source(sync, f, s);
+    for (uint32_t p = 0; p < parts->count; p++) {
+        uint32_t from = sync_certify_lacks(sync, f, p) ? result_source(sync, f, p) : SYNC_NOBODY;
         if (from == SYNC_NOBODY)
             continue;
         bitset_add(&fragment->asked, from);
-        if (from != s)
-            bitset_add(&fragment->astray, s);
-        struct wire_key key = {.kind = WIRE_RESULT, .fragment = f, .version = version, .shard = s, .island = s};
+        if (sync_core_id(sync, from) != parts->part[p].owner)
+            fragment->astray |= (uint64_t)1 << p;
+        struct wire_key key = {.kind = WIRE_RESULT,
+                               .fragment = f,
+                               .version = fragment->own.version + 1,
+                               .epoch = parts->part[p].epoch,
+                               .owner = parts->part[p].owner,
+                               .island = parts->part[p].owner};
         sync_core_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
         asked = true;
     }
@@ -160,18 +196,25 @@ static bool fetch_results(struct sync *sync, uint32_t f)
     return asked;
 }
 
+/* Whether anybody who is up has a result that we lack. */
+static bool someone_has(const struct sync *sync, uint32_t f, uint32_t p)
+{
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (sync_core_other(sync, i) && sync->peers[i].up && (wanted(sync, f, p) || sync_certify_has(sync, f, i, p)))
+            return true;
+    return false;
+}
+
 static bool someone_holds_more(const struct sync *sync, uint32_t f)
 {
-    const struct sync_peer_fragment *own = &sync->fragments[f].own;
-    for (uint32_t i = 0; i < sync->conf.members_count; i++) {
-        const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
-        if (i == sync->conf.self || !sync->peers[i].up)
-            continue;
-        struct bitset theirs = row->results;
-        bitset_keep_all(&theirs, &sync->shards[f]);
-        if (row->version > own->version || (row->version == own->version && !bitset_within(&theirs, &own->results)))
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (sync_core_other(sync, i) && sync->peers[i].up &&
+            sync->peers[i].fragments[f].version > fragment->own.version)
             return true;
-    }
+    for (uint32_t p = 0; p < fragment->parts.count; p++)
+        if (sync_certify_lacks(sync, f, p) && someone_has(sync, f, p))
+            return true;
     return false;
 }
 
@@ -185,22 +228,43 @@ static void fill_blank(struct sync *sync, uint32_t f)
     sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = from});
 }
 
-/* Results do not lead on from here: takes a state, if more than half of the others are ahead by `by`. */
+/* What the newest record starts from, or one that is proposed, may be at one member only: the next one after `before`
+ * that says it has come so far. */
+static uint32_t start_source(const struct sync *sync, uint32_t f, uint32_t before)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    uint64_t start = record_start(chain_last(sync->conf.chain), f);
+    uint32_t slots = sync_core_slots(sync), first = before == SYNC_NOBODY ? 0 : before + 1;
+    start = fragment->start_wanted > start ? fragment->start_wanted : start;
+    for (uint32_t k = 0; k < slots && fragment->own.version < start; k++) {
+        uint32_t i = (first + k) % slots;
+        const struct sync_member *peer = &sync->peers[i];
+        if (sync_core_other(sync, i) && peer->up && peer->fragments[f].hash_known &&
+            peer->fragments[f].version >= start)
+            return i;
+    }
+    return SYNC_NOBODY;
+}
+
+/* Results do not lead on from here: takes a state, if more than half of the others are ahead by `by`, or a record
+ * starts further on. */
 static void fall_behind(struct sync *sync, uint32_t f, uint64_t by)
 {
     uint64_t announced = sync_core_announced(sync, f, true), own = sync->fragments[f].own.version;
-    uint32_t from = announced >= own && announced - own >= by ? state_source(sync, f, SYNC_NOBODY) : SYNC_NOBODY;
+    uint32_t from = announced >= own && announced - own >= by ? state_source(sync, f, SYNC_NOBODY)
+                                                              : start_source(sync, f, SYNC_NOBODY);
     if (from == SYNC_NOBODY)
         return;
     sync_core_report(sync, SYNC_REPORT_BEHIND, f, from);
     sync_fragment_raise(sync, f, SYNC_EV_LOST, &(struct sync_event){.member = from});
 }
 
-static bool someone_far_ahead(const struct sync *sync, uint32_t f)
+/* Whether anybody is ahead by more than so many versions. */
+static bool someone_ahead(const struct sync *sync, uint32_t f, uint64_t by)
 {
-    for (uint32_t i = 0; i < sync->conf.members_count; i++)
-        if (i != sync->conf.self && sync->peers[i].up &&
-            sync->peers[i].fragments[f].version > sync->fragments[f].own.version + BEHIND_MAX)
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (sync_core_other(sync, i) && sync->peers[i].up &&
+            sync->peers[i].fragments[f].version > sync->fragments[f].own.version + by)
             return true;
     return false;
 }
@@ -208,10 +272,15 @@ static bool someone_far_ahead(const struct sync *sync, uint32_t f)
 static void ask_again_for_state(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    if (fragment->state_from == sync->conf.self || sync->now_ms < fragment->fetch_ms)
+    if (fragment->state_from == sync_core_self(sync) || sync->now_ms < fragment->fetch_ms)
         return;
     uint32_t from = state_source(sync, f, fragment->state_from);
-    if (from != SYNC_NOBODY)
+    bool back = from == SYNC_NOBODY || sync->peers[from].fragments[f].version < fragment->own.version;
+    if (back && start_source(sync, f, fragment->state_from) != SYNC_NOBODY)
+        sync_fragment_ask_for_state(sync, f, start_source(sync, f, fragment->state_from));
+    else if (from != SYNC_NOBODY && back && fragment->own.hash_known)
+        sync_fragment_mend(sync, f); /* who made us ask was wrong: nobody goes back behind what it has acknowledged */
+    else if (from != SYNC_NOBODY)
         sync_fragment_ask_for_state(sync, f, from);
 }
 
@@ -219,21 +288,44 @@ static void ask_again_for_state(struct sync *sync, uint32_t f)
 static void ask_for_more(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    if (bitset_empty(&fragment->own.results) && someone_far_ahead(sync, f))
+    if (fragment->parts.held == 0 && someone_ahead(sync, f, BEHIND_MAX))
         fall_behind(sync, f, BEHIND_MAX + 1);
     if (fragment->state == SYNC_REPAIR || fragment->lost)
         return;
     fragment->fetch_ms = sync->now_ms + FETCH_AGAIN_MS;
-    if (fetch_results(sync, f) || bitset_empty(&fragment->without))
+    bool known = fragment->parts.count > 0;
+    if (fetch_results(sync, f) || (known && bitset_empty(&fragment->without)))
         return;
-    /* All who could be asked have said that their ledgers do not go back so far. */
+    /* All who could be asked have said that their ledgers do not go back so far; or our records do not. */
     fragment->without = (struct bitset){{0}};
     fall_behind(sync, f, 1);
+}
+
+/* Two results of one part prove that their owner broke its word, and split the voters so that neither may ever count:
+ * so one that another holds is fetched though we have one. Once: it may not be true. */
+static void fetch_rivals(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    struct sync_parts *parts = &fragment->parts;
+    for (uint32_t p = 0; p < parts->count; p++) {
+        uint32_t from = parts->rivals >> p & 1 ? SYNC_NOBODY : sync_certify_rival(sync, f, p);
+        if (from == SYNC_NOBODY)
+            continue;
+        parts->rivals |= (uint64_t)1 << p;
+        struct wire_key key = {.kind = WIRE_RESULT,
+                               .fragment = f,
+                               .version = fragment->own.version + 1,
+                               .epoch = parts->part[p].epoch,
+                               .owner = parts->part[p].owner,
+                               .island = parts->part[p].owner};
+        sync_core_put(sync, (struct sync_action){.type = SYNC_DO_FETCH, .fragment = f, .key = key, .member = from});
+    }
 }
 
 void sync_peers_catch_up(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
+    fetch_rivals(sync, f);
     if (!fragment->own.hash_known && fragment->state == SYNC_LISTENING) {
         fill_blank(sync, f);
         return;
@@ -248,7 +340,9 @@ void sync_peers_catch_up(struct sync *sync, uint32_t f)
     }
     if (fragment->behind_ms == 0)
         fragment->behind_ms = sync->now_ms;
-    if (sync->now_ms >= fragment->behind_ms + PATIENCE_MS && sync->now_ms >= fragment->fetch_ms)
+    /* What the next round but one was made from is on its way no more. */
+    uint64_t patience_ms = someone_ahead(sync, f, 1) ? 0 : PATIENCE_MS;
+    if (sync->now_ms >= fragment->behind_ms + patience_ms && sync->now_ms >= fragment->fetch_ms)
         ask_for_more(sync, f);
 }
 

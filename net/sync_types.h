@@ -13,6 +13,7 @@
 
 #include "common/bitset.h"
 #include "common/digest.h"
+#include "net/chain.h"
 #include "net/owner.h"
 #include "net/wire.h"
 
@@ -22,14 +23,16 @@ enum { SYNC_MEMBERS_MAX = BITSET_MAX };
 /*
  * A fragment on its island (version v; the round makes v + 1):
  *
- *   IDLE ──snapshot──▶ ENCODING ──encoded──▶ CONTRIBUTED ──all shards' results stored──▶ APPLYING
- *    ▲ ▲                  │ refused (NaN)                                                   │ applied: v := v + 1
- *    │ └──────────────────┘                                                                 ▼
- *    └──────────────────────────────── trainer took the anchor in ◀───────────────────── MIXING
+ *   IDLE ──snapshot──▶ ENCODING ──encoded──▶ CONTRIBUTED ──all parts' results certified──▶ APPLYING
+ *    ▲ ▲                  │ ▲ refused (NaN)     │                                              │ applied: v := v + 1
+ *    │ └──────────────────┘ └── a new epoch ────┘                                              ▼
+ *    └──────────────────────────────── trainer took the anchor in ◀───────────────────────── MIXING
  *
- *   IDLE goes to APPLYING directly when the others closed the round without us; MIXING does so after taking the
- *   anchor back. LISTENING is IDLE without a trainer. REPAIR: our state is wrong or too old to be mended by results;
- *   a peer's is fetched, then MIXING (or LISTENING).
+ *   A part's result is certified when it is durable at so many voters that every later epoch knows of it
+ * (net/record.h): only then does it count. When a new epoch begins while a contribution is on its way, it is encoded
+ * anew for the new owners. IDLE goes to APPLYING directly when the others closed the round without us; MIXING does so
+ * after taking the anchor back. LISTENING is IDLE without a trainer. REPAIR: our state is wrong or too old to be mended
+ * by results; a peer's is fetched, then MIXING (or LISTENING).
  */
 enum sync_state {
     SYNC_LISTENING,
@@ -55,18 +58,20 @@ enum sync_event_type {
     SYNC_EV_REFUSED,   /* the snapshot cannot be encoded (NaN) */
     SYNC_EV_APPLIED,   /* hash: version + 1 is in place */
     SYNC_EV_INSTALLED, /* version, hash: a peer's state, or what our disk leads to, is in place */
-    SYNC_EV_COMPLETE,  /* internal: every shard's result is stored */
+    SYNC_EV_COMPLETE,  /* internal: every part's result is stored and certified */
     SYNC_EV_LOST,      /* internal: member: our state must be replaced by the peer's; ourselves: by our disk's */
+    SYNC_EV_EPOCH,     /* internal: a new epoch has begun */
     SYNC_FRAGMENT_EVENTS,
     /* of one fragment, answers to SYNC_DO_REPLAY, and to SYNC_DO_MEND where it fails */
     SYNC_EV_REPLAYED = SYNC_FRAGMENT_EVENTS, /* version, hash: where checkpoint and ledger lead */
     SYNC_EV_UNPROVEN,                        /* version: they do not lead there */
-    /* of one shard */
-    SYNC_EV_REDUCED,              /* fragment: the mean of our shard is encoded */
-    SYNC_EV_STORED,               /* fragment, version, shard: a result is in the ledger; member: who it
-                                     came from, ourselves if we made it, SYNC_NOBODY if it was there */
-    SYNC_EV_CONTRIBUTION,         /* fragment, version, member: whole and checked */
-    SYNC_EV_CONTRIBUTION_REFUSED, /* fragment, version, member: it came and is damaged or of another base */
+    /* of one part */
+    SYNC_EV_REDUCED,              /* fragment: the mean of our part is encoded */
+    SYNC_EV_STORED,               /* fragment, version, epoch, owner, hash: a result with this digest is in the ledger,
+                                     durably; member: who it came from, ourselves if we made it, SYNC_NOBODY if it
+                                     was there */
+    SYNC_EV_CONTRIBUTION,         /* fragment, version, epoch, member: whole and checked */
+    SYNC_EV_CONTRIBUTION_REFUSED, /* fragment, version, epoch, member: it came and is damaged or of another base */
     SYNC_EV_DROPPED,              /* fragment, member: the reduction failed at its contribution */
     SYNC_EV_TURNED_DOWN,          /* member, key: it refuses our contribution */
     /* peers and time */
@@ -79,8 +84,9 @@ enum sync_event_type {
 
 struct sync_event {
     enum sync_event_type type;
-    uint32_t fragment, shard, member;
-    uint64_t version;
+    uint32_t fragment, member;
+    uint32_t owner; /* by id; members are slots */
+    uint64_t version, epoch;
     struct digest hash;
     const struct wire_heartbeat *beat; /* borrowed for the call */
     struct wire_key key;
@@ -90,8 +96,8 @@ enum sync_action_type {
     SYNC_DO_ENCODE,    /* fragment: encode the snapshot as contribution to `version` */
     SYNC_DO_RELEASE,   /* fragment: give the snapshot area back to the trainer, no anchor comes */
     SYNC_DO_SEND,      /* key, member: send this object */
-    SYNC_DO_REDUCE,    /* fragment, version: mean over the owner's contributions (sync_owner()->have) for our shard */
-    SYNC_DO_STORE,     /* fragment, version: write our shard's result to the ledger, durably */
+    SYNC_DO_REDUCE,    /* fragment, version: mean over the owner's contributions (sync_owner()->have) for our part */
+    SYNC_DO_STORE,     /* fragment, version: write our part's result to the ledger, durably */
     SYNC_DO_APPLY,     /* fragment, version: outer step with the results of `version` */
     SYNC_DO_GIVE,      /* fragment: bring the current anchor to the trainer */
     SYNC_DO_TAKE_BACK, /* fragment: try to take the anchor back from the trainer */
@@ -123,16 +129,30 @@ struct sync_action {
 /* What to do with an object that is offered. */
 enum sync_want { SYNC_WANT, SYNC_HAVE, SYNC_NOT_NEEDED, SYNC_NOT_YET };
 
+/* Who takes part in the newest epoch, by slot (net/view.h). */
+struct sync_view {
+    uint64_t epoch;
+    uint32_t self, slots;      /* own slot; slots in use are below `slots` */
+    const uint32_t *ids;       /* [slots]; copied */
+    struct bitset members;     /* slots in use, ours too */
+    struct bitset taking_part; /* whose contributions rounds may wait for */
+    struct bitset keepers;     /* voters that keep bytes */
+    uint32_t certifying;       /* at how many of them a result has to be durable */
+    bool votes;                /* we are one of them, and our disk is not in doubt */
+};
+
 struct sync_conf {
-    uint32_t self, members_count, fragments_count; /* self: own number among the members */
-    const struct bitset *shards;                   /* per fragment, copied: who owns a part of it */
+    const struct chain *chain; /* borrowed: which parts a version has */
+    uint32_t fragments_count;
+    const uint32_t *shards_counts; /* per fragment, copied */
+    const uint64_t *filled;        /* likewise: mask of the shards with values; NULL: all have */
     struct owner_rule rule;
+    struct sync_view view; /* of the epoch at the start */
 };
 
 /* What an island says of a fragment, its own or as last heard. */
 struct sync_peer_fragment {
     uint64_t version, contributed, abstained;
-    struct bitset results;
     struct digest hash;
     bool hash_known;
     bool said; /* a peer's: it has told us since it came up */

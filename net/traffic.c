@@ -9,17 +9,15 @@
 
 #include "common/mem.h"
 
-/* Two connections each way, and as many that are gone without our having seen it. */
-enum { FDS_MAX = 8 };
-
 struct traffic_fd {
     bool used;
     int fd;
     uint64_t sent, received; /* at the last sample */
 };
 
+/* Two connections each way, and as many that are gone without our having seen it. */
 struct traffic_peer {
-    struct traffic_fd fds[FDS_MAX];
+    struct traffic_fd fds[TRAFFIC_FDS_MAX];
     uint64_t sent_before, received_before; /* over connections that are gone */
     uint32_t rtt_us;
 };
@@ -53,6 +51,29 @@ void traffic_free(struct traffic *traffic)
     mem_free(traffic);
 }
 
+enum err traffic_grow(struct traffic *traffic, uint32_t peers_count)
+{
+    if (peers_count <= traffic->peers_count)
+        return ERR_OK;
+    TRY(mem_grow(&traffic->peers, traffic->peers_count, peers_count, sizeof *traffic->peers, "links"));
+    traffic->peers_count = peers_count;
+    return ERR_OK;
+}
+
+void traffic_forget(struct traffic *traffic, uint32_t peer)
+{
+    traffic->peers[peer] = (struct traffic_peer){.rtt_us = 0};
+}
+
+size_t traffic_fds(const struct traffic *traffic, uint32_t peer, int fds[TRAFFIC_FDS_MAX])
+{
+    size_t count = 0;
+    for (size_t i = 0; i < TRAFFIC_FDS_MAX; i++)
+        if (traffic->peers[peer].fds[i].used)
+            fds[count++] = traffic->peers[peer].fds[i].fd;
+    return count;
+}
+
 static void forget(struct traffic_peer *peer, struct traffic_fd *entry)
 {
     peer->sent_before += entry->sent;
@@ -66,7 +87,7 @@ void traffic_note(struct traffic *traffic, uint32_t number, int fd)
     struct traffic_fd *slot = NULL;
     if (fd < 0)
         return;
-    for (size_t i = 0; i < FDS_MAX; i++) {
+    for (size_t i = 0; i < TRAFFIC_FDS_MAX; i++) {
         if (peer->fds[i].used && peer->fds[i].fd == fd)
             return;
         if (!peer->fds[i].used && slot == NULL)
@@ -115,7 +136,7 @@ static void sample(struct traffic_peer *peer, struct traffic_fd *entry)
 void traffic_sample(struct traffic *traffic)
 {
     for (uint32_t i = 0; i < traffic->peers_count; i++)
-        for (size_t k = 0; k < FDS_MAX; k++)
+        for (size_t k = 0; k < TRAFFIC_FDS_MAX; k++)
             if (traffic->peers[i].fds[k].used)
                 sample(&traffic->peers[i], &traffic->peers[i].fds[k]);
 }
@@ -124,7 +145,7 @@ struct traffic_sum traffic_of(const struct traffic *traffic, uint32_t number)
 {
     const struct traffic_peer *peer = &traffic->peers[number];
     struct traffic_sum sum = {.sent = peer->sent_before, .received = peer->received_before, .rtt_us = peer->rtt_us};
-    for (size_t k = 0; k < FDS_MAX; k++) {
+    for (size_t k = 0; k < TRAFFIC_FDS_MAX; k++) {
         sum.sent += peer->fds[k].used ? peer->fds[k].sent : 0;
         sum.received += peer->fds[k].used ? peer->fds[k].received : 0;
     }

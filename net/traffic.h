@@ -4,12 +4,13 @@
  *
  * Owns the list of file descriptors that are known to carry a peer's traffic, and the sums over those that are gone.
  * The descriptors belong to ZeroMQ: nothing is read from them, written to them or closed here, and one may be closed or
- * reused at any time. The thread that owns the links calls. Nothing blocks; nothing is allocated after traffic_new().
+ * reused at any time. The thread that owns the links calls. Nothing blocks.
  */
 #ifndef NET_TRAFFIC_H
 #define NET_TRAFFIC_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/err.h"
@@ -24,6 +25,13 @@ struct traffic_sum {
 ERR_MUST_CHECK enum err traffic_new(uint32_t peers_count, struct traffic **out);
 /* NULL is fine. */
 void traffic_free(struct traffic *traffic);
+/* Room for so many peers, if there is less. */
+ERR_MUST_CHECK enum err traffic_grow(struct traffic *traffic, uint32_t peers_count);
+/* The number is another peer's from now on. */
+void traffic_forget(struct traffic *traffic, uint32_t peer);
+/* What is known to carry its traffic, or did; returns how many. */
+enum { TRAFFIC_FDS_MAX = 8 };
+size_t traffic_fds(const struct traffic *traffic, uint32_t peer, int fds[TRAFFIC_FDS_MAX]);
 
 /* Remembers that this descriptor carries traffic of the peer; a negative one is passed over. */
 void traffic_note(struct traffic *traffic, uint32_t peer, int fd);

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/bytes.h"
@@ -11,7 +12,7 @@
 #define HEADER_MAGIC 0x31434c44u /* "DLC1" */
 enum { WORD_BITS = 64 };
 
-/* ---- header: magic u32, version u8, type u8, reserved u16, run tag u64, view tag u64 ---- */
+/* ---- header: magic u32, version u8, type u8, reserved u16, run tag u64 ---- */
 
 void wire_header_put(const struct wire_header *header, uint8_t *out)
 {
@@ -21,7 +22,6 @@ void wire_header_put(const struct wire_header *header, uint8_t *out)
     bytes_put_u8(&writer, (uint8_t)header->type);
     bytes_put_u16(&writer, 0);
     bytes_put_u64(&writer, header->run_tag);
-    bytes_put_u64(&writer, header->view_tag);
 }
 
 enum err wire_header_get(const void *frame, size_t bytes, struct wire_header *header)
@@ -35,8 +35,17 @@ enum err wire_header_get(const void *frame, size_t bytes, struct wire_header *he
     header->type = bytes_get_u8(&reader);
     (void)bytes_get_u16(&reader);
     header->run_tag = bytes_get_u64(&reader);
-    header->view_tag = bytes_get_u64(&reader);
     return ERR_OK;
+}
+
+uint64_t wire_run_tag(const uint8_t nonce[WIRE_NONCE_BYTES], const struct digest *run_id)
+{
+    struct digest_state state;
+    digest_begin(&state);
+    digest_add(&state, nonce, WIRE_NONCE_BYTES);
+    digest_add(&state, run_id->byte, sizeof run_id->byte);
+    struct digest digest = digest_end(&state);
+    return digest_tag(&digest);
 }
 
 /* ---- small parts ---- */
@@ -47,7 +56,8 @@ static void key_to_proto(const struct wire_key *key, Diloco__ObjectKey *proto)
     proto->kind = key->kind;
     proto->fragment = key->fragment;
     proto->version = key->version;
-    proto->shard = key->shard;
+    proto->epoch = key->epoch;
+    proto->owner = key->owner;
     proto->island = key->island;
 }
 
@@ -55,17 +65,17 @@ static enum err check_key(const struct wire_key *key)
 {
     if (key->kind < WIRE_CONTRIBUTION || key->kind >= WIRE_KINDS)
         return err_set(ERR_PROTO, "object of unknown kind %" PRIu32, key->kind);
-    if (key->fragment >= WIRE_PLAN_FRAGMENTS_MAX || key->shard >= WIRE_MEMBERS_MAX || key->island >= WIRE_MEMBERS_MAX)
-        return err_set(ERR_PROTO, "object with fragment %" PRIu32 ", shard %" PRIu32 ", island %" PRIu32, key->fragment,
-                       key->shard, key->island);
+    if (key->fragment >= WIRE_PLAN_FRAGMENTS_MAX)
+        return err_set(ERR_PROTO, "object with fragment %" PRIu32 ", owner %" PRIu32 ", island %" PRIu32, key->fragment,
+                       key->owner, key->island);
     /* One name for one object: what its kind leaves no choice in is fixed, so that equal keys mean equal objects. */
     bool canonical = true;
     if (key->kind == WIRE_RESULT)
-        canonical = key->island == key->shard;
+        canonical = key->island == key->owner;
     else if (key->kind == WIRE_STATE)
-        canonical = key->shard == 0;
+        canonical = key->owner == 0 && key->epoch == 0;
     else if (key->kind == WIRE_PLAN)
-        canonical = key->fragment == 0 && key->version == 0 && key->shard == 0 && key->island == 0;
+        canonical = key->fragment == 0 && key->version == 0 && key->epoch == 0 && key->owner == 0 && key->island == 0;
     return canonical ? ERR_OK : err_set(ERR_PROTO, "object with a name that is not its own: %s", wire_key_text(key));
 }
 
@@ -76,7 +86,8 @@ static enum err key_from_proto(const Diloco__ObjectKey *proto, struct wire_key *
     *key = (struct wire_key){.kind = proto->kind,
                              .fragment = proto->fragment,
                              .version = proto->version,
-                             .shard = proto->shard,
+                             .epoch = proto->epoch,
+                             .owner = proto->owner,
                              .island = proto->island};
     return check_key(key);
 }
@@ -122,17 +133,32 @@ static enum err pack_checked(const ProtobufCMessage *proto, uint8_t *out, size_t
 
 /* ---- hello ---- */
 
+bool wire_address_good(const char *address)
+{
+    const char *colon = strrchr(address, ':');
+    char *end = NULL;
+    for (const char *c = address; *c != '\0'; c++)
+        if (*c <= ' ' || *c > '~')
+            return false;
+    long port = colon != NULL ? strtol(colon + 1, &end, 10) : 0;
+    return colon != NULL && colon > address && end > colon + 1 && *end == '\0' && port >= 1 && port <= UINT16_MAX &&
+           strlen(address) < WIRE_ADDRESS_BYTES;
+}
+
 static enum err pack_hello(const struct wire_hello *hello, uint8_t *out, size_t *bytes)
 {
     Diloco__Hello proto = DILOCO__HELLO__INIT;
     proto.run_id = binary_of(&hello->run_id, true);
-    proto.view_id = binary_of(&hello->view_id, true);
     proto.plan_id = binary_of(&hello->plan_id, hello->plan_known);
     proto.session = hello->session;
     proto.island = hello->island;
     proto.name = (char *)(uintptr_t)hello->name;
     proto.software = (char *)(uintptr_t)hello->software;
     proto.window_kib = hello->window_kib;
+    proto.address = (char *)(uintptr_t)hello->address;
+    proto.uplink = hello->uplink;
+    proto.owner_wish = hello->owner_wish;
+    proto.draining = hello->draining;
     return pack_checked(&proto.base, out, bytes);
 }
 
@@ -140,38 +166,71 @@ static enum err check_hello(const Diloco__Hello *proto, struct wire_hello *hello
 {
     bool known;
     TRY(digest_from(&proto->run_id, "run_id", false, &hello->run_id, &known));
-    TRY(digest_from(&proto->view_id, "view_id", false, &hello->view_id, &known));
     TRY(digest_from(&proto->plan_id, "plan_id", true, &hello->plan_id, &hello->plan_known));
     hello->session = proto->session;
     hello->island = proto->island;
     hello->window_kib = proto->window_kib;
-    if (hello->island >= WIRE_MEMBERS_MAX)
-        return err_set(ERR_PROTO, "island number %" PRIu32, hello->island);
     if (hello->window_kib < WIRE_WINDOW_KIB_MIN || hello->window_kib > WIRE_WINDOW_KIB_MAX)
         return err_set(ERR_PROTO, "window of %" PRIu32 " KiB", hello->window_kib);
+    hello->uplink = proto->uplink;
+    hello->owner_wish = (uint8_t)proto->owner_wish;
+    hello->draining = proto->draining;
+    if (proto->owner_wish >= WIRE_OWNER_WISHES)
+        return err_set(ERR_PROTO, "owner wish %" PRIu32, proto->owner_wish);
+    TRY(text_from(proto->address, "address", hello->address, sizeof hello->address));
+    if (hello->address[0] != '\0' && !wire_address_good(hello->address))
+        return err_set(ERR_PROTO, "the address \"%s\"", hello->address);
     TRY(text_from(proto->name, "name", hello->name, sizeof hello->name));
     return text_from(proto->software, "software", hello->software, sizeof hello->software);
 }
 
 /* ---- heartbeat ---- */
 
+/* The memory of a heartbeat's lists while it is packed. */
+struct beat_lists {
+    Diloco__FragmentState rows[WIRE_FRAGMENTS_MAX];
+    Diloco__FragmentState *rows_at[WIRE_FRAGMENTS_MAX];
+    Diloco__Held held[WIRE_HELD_MAX];
+    Diloco__Held *held_at[WIRE_HELD_MAX];
+};
+
+static void put_held(const struct wire_heartbeat *beat, struct beat_lists *lists)
+{
+    for (uint32_t k = 0; k < beat->held_count; k++) {
+        diloco__held__init(&lists->held[k]);
+        lists->held[k].owner = beat->held[k].owner;
+        lists->held[k].tag.len = WIRE_TAG_BYTES;
+        lists->held[k].tag.data = (uint8_t *)(uintptr_t)beat->held[k].tag;
+        lists->held_at[k] = &lists->held[k];
+    }
+}
+
 static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, size_t *bytes)
 {
+    static _Thread_local struct beat_lists lists;
     Diloco__Heartbeat proto = DILOCO__HEARTBEAT__INIT;
-    Diloco__FragmentState rows[WIRE_FRAGMENTS_MAX];
-    Diloco__FragmentState *pointers[WIRE_FRAGMENTS_MAX];
-    if (beat->fragments_count > WIRE_FRAGMENTS_MAX)
-        return err_set(ERR_ARG, "a heartbeat with %" PRIu32 " fragments", beat->fragments_count);
+    if (beat->fragments_count > WIRE_FRAGMENTS_MAX || beat->held_count > WIRE_HELD_MAX ||
+        beat->silent_count > WIRE_MEMBERS_MAX)
+        return err_set(ERR_ARG,
+                       "a heartbeat with %" PRIu32 " fragments, %" PRIu32 " results and %" PRIu32 " silent ones",
+                       beat->fragments_count, beat->held_count, beat->silent_count);
+    put_held(beat, &lists);
     for (uint32_t i = 0; i < beat->fragments_count; i++) {
         const struct wire_fragment *from = &beat->fragments[i];
-        diloco__fragment_state__init(&rows[i]);
-        rows[i].fragment = from->fragment;
-        rows[i].version = from->version;
-        rows[i].contributed = from->contributed;
-        rows[i].abstained = from->abstained;
-        rows[i].results = bitset_word(&from->results);
-        rows[i].hash = binary_of(&from->hash, from->hash_known);
-        pointers[i] = &rows[i];
+        Diloco__FragmentState *row = &lists.rows[i];
+        if (from->held_first > beat->held_count || from->held_count > beat->held_count - from->held_first)
+            return err_set(ERR_ARG, "a heartbeat whose fragment %" PRIu32 " holds what is not there", from->fragment);
+        diloco__fragment_state__init(row);
+        row->fragment = from->fragment;
+        row->version = from->version;
+        row->contributed = from->contributed;
+        row->abstained = from->abstained;
+        row->hash = binary_of(&from->hash, from->hash_known);
+        row->signature.len = from->vouched ? WIRE_SIGNATURE_BYTES : 0;
+        row->signature.data = (uint8_t *)(uintptr_t)from->signature;
+        row->n_held = from->held_count;
+        row->held = lists.held_at + from->held_first;
+        lists.rows_at[i] = row;
     }
     proto.sequence = beat->sequence;
     proto.echo = beat->echo;
@@ -183,9 +242,43 @@ static enum err pack_heartbeat(const struct wire_heartbeat *beat, uint8_t *out, 
     proto.tokens_per_s = beat->tokens_per_s;
     proto.trainer = beat->trainer;
     proto.session = beat->session;
+    proto.epoch = beat->epoch;
+    proto.incarnation = beat->incarnation;
+    proto.in_doubt = beat->in_doubt;
+    proto.n_silent = beat->silent_count;
+    proto.silent = (uint32_t *)(uintptr_t)beat->silent;
     proto.n_fragments = beat->fragments_count;
-    proto.fragments = pointers;
+    proto.fragments = lists.rows_at;
     return pack_checked(&proto.base, out, bytes);
+}
+
+static enum err take_held(const Diloco__FragmentState *row, struct wire_fragment *to, struct wire_heartbeat *beat)
+{
+    if (row->n_held > WIRE_HELD_OF_ONE_MAX || row->n_held > WIRE_HELD_MAX - beat->held_count)
+        return err_set(ERR_PROTO, "a heartbeat with %zu results of fragment %" PRIu32, row->n_held, row->fragment);
+    to->held_first = beat->held_count;
+    to->held_count = (uint32_t)row->n_held;
+    for (size_t k = 0; k < row->n_held; k++) {
+        struct wire_held *held = &beat->held[beat->held_count++];
+        if (row->held[k]->tag.len != WIRE_TAG_BYTES)
+            return err_set(ERR_PROTO, "a result's tag of %zu bytes", row->held[k]->tag.len);
+        held->owner = row->held[k]->owner;
+        memcpy(held->tag, row->held[k]->tag.data, WIRE_TAG_BYTES);
+    }
+    return ERR_OK;
+}
+
+static enum err take_signature(const Diloco__FragmentState *row, struct wire_fragment *to)
+{
+    to->vouched = row->signature.len > 0;
+    if (to->vouched && (row->signature.len != WIRE_SIGNATURE_BYTES || !to->hash_known))
+        return err_set(ERR_PROTO, "a heartbeat that vouches for fragment %" PRIu32 " with %zu bytes%s", row->fragment,
+                       row->signature.len, to->hash_known ? "" : " and without a hash");
+    if (to->vouched)
+        memcpy(to->signature, row->signature.data, WIRE_SIGNATURE_BYTES);
+    else
+        memset(to->signature, 0, WIRE_SIGNATURE_BYTES);
+    return ERR_OK;
 }
 
 static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_heartbeat *beat)
@@ -193,6 +286,8 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
     uint64_t seen[WIRE_PLAN_FRAGMENTS_MAX / WORD_BITS] = {0};
     if (proto->n_fragments > WIRE_FRAGMENTS_MAX)
         return err_set(ERR_PROTO, "a heartbeat with %zu fragments", proto->n_fragments);
+    if (proto->n_silent > WIRE_MEMBERS_MAX)
+        return err_set(ERR_PROTO, "a heartbeat with %zu silent members", proto->n_silent);
     if (proto->trainer >= WIRE_TRAINER_STATES)
         return err_set(ERR_PROTO, "trainer state %" PRIu32, proto->trainer);
     beat->sequence = proto->sequence;
@@ -205,6 +300,13 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
     beat->tokens_per_s = proto->tokens_per_s;
     beat->trainer = proto->trainer;
     beat->session = proto->session;
+    beat->epoch = proto->epoch;
+    beat->incarnation = proto->incarnation;
+    beat->in_doubt = proto->in_doubt;
+    beat->silent_count = (uint32_t)proto->n_silent;
+    if (proto->n_silent > 0)
+        memcpy(beat->silent, proto->silent, proto->n_silent * sizeof *beat->silent);
+    beat->held_count = 0;
     beat->fragments_count = (uint32_t)proto->n_fragments;
     for (uint32_t i = 0; i < beat->fragments_count; i++) {
         const Diloco__FragmentState *row = proto->fragments[i];
@@ -219,8 +321,9 @@ static enum err check_heartbeat(const Diloco__Heartbeat *proto, struct wire_hear
         to->version = row->version;
         to->contributed = row->contributed;
         to->abstained = row->abstained;
-        to->results = bitset_of_word(row->results);
+        TRY(take_held(row, to, beat));
         TRY(digest_from(&row->hash, "hash", true, &to->hash, &to->hash_known));
+        TRY(take_signature(row, to));
     }
     return ERR_OK;
 }
@@ -265,7 +368,10 @@ enum err wire_pack(const struct wire_message *message, uint8_t *out, size_t *byt
     case WIRE_FETCH: return pack_with_key(message, out, bytes);
     case WIRE_BYE: bye.reason = (char *)(uintptr_t)message->bye.reason; return pack_checked(&bye.base, out, bytes);
     case WIRE_BULK_HELLO: *bytes = 0; return ERR_OK;
-    case WIRE_CHUNK: break;
+    case WIRE_CHUNK:
+    case WIRE_ENROL:
+    case WIRE_ENROLLED:
+    case WIRE_REFUSAL: break;
     }
     return err_set(ERR_ARG, "message type %d has no control payload", (int)message->type);
 }
@@ -300,11 +406,14 @@ static enum err take_fields(uint32_t type, const ProtobufCMessage *proto, struct
 
 /*
  * What unpacking may take, whatever the bytes say: as much as the largest message that is within its limits, a
- * heartbeat of WIRE_FRAGMENTS_MAX rows, each with a hash and a place in the list; and protobuf-c's own lists of fields.
+ * heartbeat of WIRE_FRAGMENTS_MAX rows, each with a hash, a signature and a place in the list, of WIRE_HELD_MAX
+ * results, and of WIRE_MEMBERS_MAX silent members; and protobuf-c's own lists of fields.
  */
 enum {
-    UNPACK_ROW_BYTES = sizeof(Diloco__FragmentState) + DIGEST_BYTES + sizeof(void *),
-    UNPACK_BYTES_MAX = WIRE_FRAGMENTS_MAX * UNPACK_ROW_BYTES + (64 << 10)
+    UNPACK_ROW_BYTES = sizeof(Diloco__FragmentState) + DIGEST_BYTES + WIRE_SIGNATURE_BYTES + sizeof(void *),
+    UNPACK_HELD_BYTES = sizeof(Diloco__Held) + WIRE_TAG_BYTES + sizeof(void *),
+    UNPACK_BYTES_MAX = WIRE_FRAGMENTS_MAX * UNPACK_ROW_BYTES + WIRE_HELD_MAX * UNPACK_HELD_BYTES +
+                       WIRE_MEMBERS_MAX * (int)sizeof(uint32_t) + (64 << 10)
 };
 
 /* Where it takes it from; taken by one message at a time, and left as a whole. */
@@ -354,18 +463,20 @@ enum err wire_unpack(uint32_t type, const void *payload, size_t bytes, struct wi
     return err;
 }
 
-/* ---- chunks: kind u8, shard u8, island u8, pass u8, fragment u32, version u64, total u64, offset u64, stamp u32 ----
- */
+/* ---- chunks: kind u8, pass u8, zero u16, fragment u32, version u64, epoch u64, owner u32, island u32, total u64,
+ * offset u64, stamp u32 ---- */
 
 void wire_chunk_put(const struct wire_chunk *chunk, uint8_t *out)
 {
     struct bytes_writer writer = bytes_writer_init(out, WIRE_CHUNK_HEADER_BYTES);
     bytes_put_u8(&writer, (uint8_t)chunk->key.kind);
-    bytes_put_u8(&writer, (uint8_t)chunk->key.shard);
-    bytes_put_u8(&writer, (uint8_t)chunk->key.island);
     bytes_put_u8(&writer, chunk->pass);
+    bytes_put_u16(&writer, 0);
     bytes_put_u32(&writer, chunk->key.fragment);
     bytes_put_u64(&writer, chunk->key.version);
+    bytes_put_u64(&writer, chunk->key.epoch);
+    bytes_put_u32(&writer, chunk->key.owner);
+    bytes_put_u32(&writer, chunk->key.island);
     bytes_put_u64(&writer, chunk->total);
     bytes_put_u64(&writer, chunk->offset);
     bytes_put_u32(&writer, chunk->stamp_us);
@@ -375,16 +486,20 @@ enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *ch
 {
     struct bytes_reader reader = bytes_reader_init(payload, bytes);
     chunk->key.kind = bytes_get_u8(&reader);
-    chunk->key.shard = bytes_get_u8(&reader);
-    chunk->key.island = bytes_get_u8(&reader);
     chunk->pass = bytes_get_u8(&reader);
+    unsigned zero = bytes_get_u16(&reader);
     chunk->key.fragment = bytes_get_u32(&reader);
     chunk->key.version = bytes_get_u64(&reader);
+    chunk->key.epoch = bytes_get_u64(&reader);
+    chunk->key.owner = bytes_get_u32(&reader);
+    chunk->key.island = bytes_get_u32(&reader);
     chunk->total = bytes_get_u64(&reader);
     chunk->offset = bytes_get_u64(&reader);
     chunk->stamp_us = bytes_get_u32(&reader);
     if (reader.failed)
         return err_set(ERR_PROTO, "chunk of %zu bytes is shorter than its header", bytes);
+    if (zero != 0)
+        return err_set(ERR_PROTO, "chunk with %u where zero is due", zero);
     TRY(check_key(&chunk->key));
     chunk->bytes = bytes_left(&reader);
     chunk->data = bytes_get(&reader, chunk->bytes);
@@ -400,7 +515,7 @@ enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *ch
 bool wire_key_equal(const struct wire_key *left, const struct wire_key *right)
 {
     return left->kind == right->kind && left->fragment == right->fragment && left->version == right->version &&
-           left->shard == right->shard && left->island == right->island;
+           left->epoch == right->epoch && left->owner == right->owner && left->island == right->island;
 }
 
 const char *wire_kind_name(uint32_t kind)
@@ -421,8 +536,9 @@ const char *wire_trainer_name(uint32_t trainer)
 
 const char *wire_key_text(const struct wire_key *key)
 {
-    static _Thread_local char text[128];
-    snprintf(text, sizeof text, "%s of fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32 ", island %" PRIu32,
-             wire_kind_name(key->kind), key->fragment, key->version, key->shard, key->island);
+    static _Thread_local char text[160];
+    snprintf(text, sizeof text,
+             "%s of fragment %" PRIu32 ", version %" PRIu64 ", epoch %" PRIu64 ", owner %" PRIu32 ", island %" PRIu32,
+             wire_kind_name(key->kind), key->fragment, key->version, key->epoch, key->owner, key->island);
     return text;
 }

@@ -1,8 +1,8 @@
 /*
  * wire: messages between islands as structs and as bytes, with every limit checked on the way in.
  *
- * A message is a header frame and a payload frame. The header carries magic, protocol version, type, and tags of run
- * and view, so a stranger's message is refused before its payload is looked at. Control payloads are Protocol Buffers
+ * A message is a header frame and a payload frame. The header carries magic, protocol version, type, and the run's tag,
+ * so a stranger's message is refused before its payload is looked at. Control payloads are Protocol Buffers
  * (wire.proto); bulk payloads are a chunk header and bytes. Pure: no socket, no clock. Packing allocates inside
  * protobuf-c only; unpacking copies into the caller's struct. Input comes from strangers: no bytes reach an assert.
  */
@@ -20,17 +20,24 @@
 /* 1: first version. */
 enum { WIRE_VERSION = 1 };
 enum {
-    WIRE_HEADER_BYTES = 24,
-    WIRE_CHUNK_HEADER_BYTES = 36,
+    WIRE_HEADER_BYTES = 16,
+    WIRE_CHUNK_HEADER_BYTES = 52,
     WIRE_CHUNK_BYTES_MAX = 64 << 10,   /* of payload in one chunk */
-    WIRE_CONTROL_BYTES_MAX = 64 << 10, /* of one control payload */
+    WIRE_CONTROL_BYTES_MAX = 64 << 10, /* of one control payload, but for */
+    WIRE_EPOCH_BYTES_MAX = 1 << 20,    /* the epoch protocol's (net/wire_epoch.h) */
     WIRE_NAME_BYTES = 64,
+    WIRE_ADDRESS_BYTES = 256, /* with the zero at its end */
     WIRE_REASON_BYTES = 256,
     WIRE_FRAGMENTS_MAX = 256, /* in one heartbeat */
-    WIRE_MEMBERS_MAX = 64,
+    WIRE_HELD_MAX = 512,      /* likewise, over all its fragments */
+    WIRE_HELD_OF_ONE_MAX = 64,
+    WIRE_MEMBERS_MAX = 1024,
     WIRE_PLAN_FRAGMENTS_MAX = 4096,
     WIRE_WINDOW_KIB_MIN = 64, /* of bulk data a receiver takes in unacknowledged */
     WIRE_WINDOW_KIB_MAX = 1 << 20,
+    WIRE_NONCE_BYTES = 16, /* of a run */
+    WIRE_OWNER_WISHES = 3, /* enum record_wish */
+    WIRE_SIGNATURE_BYTES = 64,
 };
 
 enum wire_type {
@@ -42,6 +49,11 @@ enum wire_type {
     WIRE_BYE = 6,
     WIRE_CHUNK = 7,      /* bulk connection only */
     WIRE_BULK_HELLO = 8, /* empty: makes a bulk connection known */
+    /* 9 to 16: net/wire_epoch.h */
+    /* between a listener and a guest: net/wire_enrol.h */
+    WIRE_ENROL = 17,
+    WIRE_ENROLLED = 18,
+    WIRE_REFUSAL = 19,
 };
 
 enum wire_kind { WIRE_CONTRIBUTION = 1, WIRE_RESULT = 2, WIRE_STATE = 3, WIRE_PLAN = 4, WIRE_KINDS };
@@ -67,24 +79,39 @@ struct wire_key {
     uint32_t kind; /* enum wire_kind */
     uint32_t fragment;
     uint64_t version;
-    uint32_t shard, island;
+    uint64_t epoch;         /* contribution, result: in which it was made */
+    uint32_t owner, island; /* owner: whose part it is of, or for; island: who made it, or holds it */
 };
 
 struct wire_hello {
-    struct digest run_id, view_id, plan_id;
+    struct digest run_id, plan_id;
     bool plan_known;
     uint64_t session;
     uint32_t island;
     char name[WIRE_NAME_BYTES], software[WIRE_NAME_BYTES];
     uint32_t window_kib; /* WIRE_WINDOW_KIB_MIN to _MAX */
+    /* for the next record */
+    char address[WIRE_ADDRESS_BYTES]; /* "host:port"; "": it dials the others */
+    uint64_t uplink;                  /* bit/s; 0: as the record says */
+    uint8_t owner_wish;               /* enum record_wish */
+    bool draining;
 };
 
 struct wire_fragment {
     uint32_t fragment;
     uint64_t version, contributed, abstained;
-    struct bitset results;
     struct digest hash;
     bool hash_known;
+    bool vouched; /* `signature` is there: the sender vouches for that version and hash (net/vouch.h) */
+    uint8_t signature[WIRE_SIGNATURE_BYTES];
+    uint32_t held_first, held_count; /* in the heartbeat's `held`: results of version + 1 that are durable here */
+};
+
+/* A result that an island holds: whose part it is of, and the first bytes of its digest. */
+enum { WIRE_TAG_BYTES = 16 };
+struct wire_held {
+    uint32_t owner;
+    uint8_t tag[WIRE_TAG_BYTES];
 };
 
 enum wire_trainer {
@@ -103,8 +130,12 @@ struct wire_heartbeat {
     bool taking_part;
     uint64_t step, tokens;
     uint32_t loss_milli, tokens_per_s, trainer;
-    uint32_t fragments_count;
+    uint64_t epoch, incarnation;
+    bool in_doubt;
+    uint32_t fragments_count, held_count, silent_count;
     struct wire_fragment fragments[WIRE_FRAGMENTS_MAX];
+    struct wire_held held[WIRE_HELD_MAX];
+    uint32_t silent[WIRE_MEMBERS_MAX]; /* ids of members that take part and are not heard */
 };
 
 struct wire_ack {
@@ -148,12 +179,14 @@ struct wire_chunk {
 struct wire_header {
     uint32_t version; /* of the sender's protocol */
     uint32_t type;
-    uint64_t run_tag, view_tag;
+    uint64_t run_tag; /* of the run's nonce and run spec: wire_run_tag() */
 };
 
 void wire_header_put(const struct wire_header *header, uint8_t *out);
-/* ERR_PROTO: wrong length or magic. Version, tags and type are the caller's to judge, in that order. */
+/* ERR_PROTO: wrong length or magic. Version, tag and type are the caller's to judge, in that order. */
 ERR_MUST_CHECK enum err wire_header_get(const void *frame, size_t bytes, struct wire_header *header);
+/* What headers of a run's messages carry: the tag of the digest over nonce and run_id. */
+uint64_t wire_run_tag(const uint8_t nonce[WIRE_NONCE_BYTES], const struct digest *run_id);
 
 /* ---- control payloads ---- */
 
@@ -168,42 +201,14 @@ ERR_MUST_CHECK enum err wire_unpack(uint32_t type, const void *payload, size_t b
 void wire_chunk_put(const struct wire_chunk *chunk, uint8_t *out);
 ERR_MUST_CHECK enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *chunk);
 
+/* "host:port" in printable ASCII; whether the host exists is seen when it is dialled. */
+bool wire_address_good(const char *address);
+
 bool wire_key_equal(const struct wire_key *left, const struct wire_key *right);
-/* "contribution of fragment 3, version 7, shard 1, island 0"; in a buffer of the thread, good until its next call. */
+/* "contribution of fragment 3, version 7, epoch 2, owner 1, island 0"; in a buffer of the thread, good until its next
+ * call. */
 const char *wire_key_text(const struct wire_key *key);
 const char *wire_kind_name(uint32_t kind);
 const char *wire_trainer_name(uint32_t trainer);
-
-/* ---- objects: metadata and codec frame in one run of bytes (docs/FORMATS.md) ---- */
-
-struct wire_contributor {
-    uint32_t island;
-    uint64_t tokens;
-};
-
-/* Metadata of a contribution or a result; what the other kind has is zero. */
-enum { WIRE_OUTER_NUMBERS = 3 };
-struct wire_meta {
-    uint64_t tokens, step;
-    struct digest base_hash;
-    uint32_t contributors_count;
-    struct wire_contributor contributors[WIRE_MEMBERS_MAX];
-    uint32_t outer[WIRE_OUTER_NUMBERS]; /* of a result: the outer step's numbers, as bits */
-};
-
-enum { WIRE_META_BYTES_MAX = 2048, WIRE_OBJECT_HEADER_BYTES = 48 };
-
-/* Bytes of an object around a frame of at most `frame_bytes`. */
-size_t wire_object_bytes_max(size_t frame_bytes);
-/* Where the frame has to lie in the object's memory before wire_object_seal(): a fixed place, so that encoders write
- * it there directly. */
-uint8_t *wire_object_frame(uint8_t *object);
-/* Writes header, metadata and digest in front of the frame that is already in place. `*object_bytes`: its size. */
-ERR_MUST_CHECK enum err wire_object_seal(uint32_t kind, const struct wire_meta *meta, uint8_t *object,
-                                         size_t frame_bytes, size_t *object_bytes);
-/* Checks length, magic, kind and digest, then the metadata's limits. `*frame` points into `object`. The digest covers
- * the frame's own header; the frame's payload is codec_check()'s business. */
-ERR_MUST_CHECK enum err wire_object_open(uint32_t kind, const uint8_t *object, size_t object_bytes,
-                                         struct wire_meta *meta, const uint8_t **frame, size_t *frame_bytes);
 
 #endif

@@ -9,6 +9,8 @@
  * asked after, and may be begun from elsewhere; LATER: pause after "not yet".
  */
 enum { ASK_MS = 1500, STANDS_MS = 3000, LATER_MS = 300 };
+enum { QUEUE_BESIDES = 64 };
+#define NOBODY UINT32_MAX /* whose slot is another's now */
 
 struct outgoing {
     bool used;
@@ -43,8 +45,9 @@ struct xfer {
     struct xfer_conf conf;
     struct outgoing *outgoing;
     struct incoming *incoming;
-    struct xfer_limit limits[WIRE_MEMBERS_MAX];
-    struct xfer_flow flows[WIRE_MEMBERS_MAX];
+    struct xfer_limit *limits; /* [peers] */
+    struct xfer_flow *flows;   /* likewise */
+    struct outgoing **first;   /* likewise: who goes first; for xfer_next() alone */
     uint64_t order;
     uint32_t turn; /* peer whose turn it is to be served first */
     uint64_t now_ms;
@@ -53,6 +56,18 @@ struct xfer {
     bool unsaid; /* something came in that was not acknowledged yet */
 };
 
+/* What every peer begins with. */
+static void begin_peer(struct xfer *xfer, uint32_t peer)
+{
+    xfer->limits[peer] = (struct xfer_limit){.window = WIRE_CHUNK_BYTES_MAX, .chunk = WIRE_CHUNK_BYTES_MAX};
+    xfer->flows[peer] = (struct xfer_flow){0};
+}
+
+static size_t queue_room(uint32_t outgoing_max, uint32_t incoming_max)
+{
+    return 2 * ((size_t)outgoing_max + incoming_max) + QUEUE_BESIDES;
+}
+
 enum err xfer_new(const struct xfer_conf *conf, struct xfer **out)
 {
     enum err err;
@@ -60,12 +75,15 @@ enum err xfer_new(const struct xfer_conf *conf, struct xfer **out)
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *xfer, "transfers", &xfer));
     xfer->conf = *conf;
-    xfer->queue_room = 2 * ((size_t)conf->outgoing_max + conf->incoming_max) + 64;
+    xfer->queue_room = queue_room(conf->outgoing_max, conf->incoming_max);
     TRY_OUT(mem_new(conf->outgoing_max, sizeof *xfer->outgoing, "transfers", &xfer->outgoing));
     TRY_OUT(mem_new(conf->incoming_max, sizeof *xfer->incoming, "transfers", &xfer->incoming));
     TRY_OUT(mem_new(xfer->queue_room, sizeof *xfer->queue, "transfers", &xfer->queue));
-    for (uint32_t i = 0; i < WIRE_MEMBERS_MAX; i++)
-        xfer->limits[i] = (struct xfer_limit){.window = WIRE_CHUNK_BYTES_MAX, .chunk = WIRE_CHUNK_BYTES_MAX};
+    TRY_OUT(mem_new(conf->peers_count, sizeof *xfer->limits, "transfers", &xfer->limits));
+    TRY_OUT(mem_new(conf->peers_count, sizeof *xfer->flows, "transfers", &xfer->flows));
+    TRY_OUT(mem_new(conf->peers_count, sizeof(struct outgoing *), "transfers", &xfer->first));
+    for (uint32_t i = 0; i < conf->peers_count; i++)
+        begin_peer(xfer, i);
 out:
     if (err != ERR_OK)
         xfer_free(xfer);
@@ -81,7 +99,55 @@ void xfer_free(struct xfer *xfer)
     mem_free(xfer->outgoing);
     mem_free(xfer->incoming);
     mem_free(xfer->queue);
+    mem_free(xfer->limits);
+    mem_free(xfer->flows);
+    mem_free(xfer->first);
     mem_free(xfer);
+}
+
+static enum err grow_peers(struct xfer *xfer, uint32_t peers_count)
+{
+    uint32_t before = xfer->conf.peers_count;
+    if (peers_count <= before)
+        return ERR_OK;
+    TRY(mem_grow(&xfer->limits, before, peers_count, sizeof *xfer->limits, "transfers"));
+    TRY(mem_grow(&xfer->flows, before, peers_count, sizeof *xfer->flows, "transfers"));
+    TRY(mem_grow(&xfer->first, before, peers_count, sizeof(struct outgoing *), "transfers"));
+    xfer->conf.peers_count = peers_count;
+    for (uint32_t i = before; i < peers_count; i++)
+        begin_peer(xfer, i);
+    return ERR_OK;
+}
+
+/* The ring is laid straight. */
+static enum err grow_queue(struct xfer *xfer, size_t room)
+{
+    struct xfer_message *queue;
+    if (room <= xfer->queue_room)
+        return ERR_OK;
+    TRY(mem_new(room, sizeof *queue, "transfers", &queue));
+    for (size_t i = 0; i < xfer->queue_count; i++)
+        queue[i] = xfer->queue[(xfer->queue_head + i) % xfer->queue_room];
+    mem_free(xfer->queue);
+    xfer->queue = queue;
+    xfer->queue_room = room;
+    xfer->queue_head = 0;
+    return ERR_OK;
+}
+
+enum err xfer_grow(struct xfer *xfer, uint32_t peers_count, uint32_t outgoing_max, uint32_t incoming_max)
+{
+    TRY(grow_peers(xfer, peers_count));
+    TRY(grow_queue(xfer, queue_room(outgoing_max, incoming_max)));
+    if (outgoing_max > xfer->conf.outgoing_max) {
+        TRY(mem_grow(&xfer->outgoing, xfer->conf.outgoing_max, outgoing_max, sizeof *xfer->outgoing, "transfers"));
+        xfer->conf.outgoing_max = outgoing_max;
+    }
+    if (incoming_max > xfer->conf.incoming_max) {
+        TRY(mem_grow(&xfer->incoming, xfer->conf.incoming_max, incoming_max, sizeof *xfer->incoming, "transfers"));
+        xfer->conf.incoming_max = incoming_max;
+    }
+    return ERR_OK;
 }
 
 void xfer_set_limit(struct xfer *xfer, uint32_t peer, const struct xfer_limit *limit)
@@ -230,26 +296,28 @@ static bool may_go(const struct xfer *xfer, const struct outgoing *o)
     return o->used && xfer->now_ms >= o->not_before_ms && (o->ask || (!o->hold && o->cursor < o->total));
 }
 
-/* Questions before bytes: they are small, and something waits for the answer. */
-static struct outgoing *first_for(const struct xfer *xfer, uint32_t peer)
+/* For each peer what goes first. Questions before bytes: they are small, and something waits for the answer. */
+static void choose_first(struct xfer *xfer)
 {
-    struct outgoing *best = NULL;
+    memset(xfer->first, 0, xfer->conf.peers_count * sizeof(struct outgoing *));
     for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++) {
         struct outgoing *o = &xfer->outgoing[i];
-        if (o->peer == peer && may_go(xfer, o) &&
-            (best == NULL || (o->ask && !best->ask) || (o->ask == best->ask && before(o, best))))
-            best = o;
+        if (!may_go(xfer, o))
+            continue;
+        struct outgoing *best = xfer->first[o->peer];
+        if (best == NULL || (o->ask && !best->ask) || (o->ask == best->ask && before(o, best)))
+            xfer->first[o->peer] = o;
     }
-    return best;
 }
 
 bool xfer_next(struct xfer *xfer, const struct bitset *blocked, struct xfer_chunk *chunk)
 {
+    choose_first(xfer);
     for (uint32_t k = 0; k < xfer->conf.peers_count; k++) {
         uint32_t peer = (xfer->turn + k) % xfer->conf.peers_count;
         if (bitset_has(blocked, peer))
             continue;
-        const struct outgoing *o = first_for(xfer, peer);
+        const struct outgoing *o = xfer->first[peer];
         if (o == NULL)
             continue;
         const struct xfer_limit *limit = &xfer->limits[peer];
@@ -493,12 +561,14 @@ enum xfer_progress xfer_chunk_in(struct xfer *xfer, uint32_t peer, const struct 
 void xfer_finish(struct xfer *xfer, uint32_t peer, const struct wire_key *key, enum wire_done status)
 {
     struct incoming *in = find_incoming(xfer, key);
-    if (in != NULL && in->peer == peer) {
+    bool forgotten = in != NULL && in->peer == NOBODY;
+    if (in != NULL && (in->peer == peer || forgotten)) {
         if (in->have > in->acked)
             say_ack(xfer, in, WIRE_ASK_NOTHING);
         in->used = false;
     }
-    say_done(xfer, peer, key, status);
+    if (!forgotten)
+        say_done(xfer, peer, key, status);
 }
 
 /* ---- time ---- */
@@ -523,6 +593,15 @@ void xfer_tick(struct xfer *xfer, uint64_t now_ms)
     }
 }
 
+void xfer_drop_incoming(struct xfer *xfer)
+{
+    for (uint32_t i = 0; i < xfer->conf.incoming_max; i++) {
+        struct incoming *in = &xfer->incoming[i];
+        if (in->used && !in->complete && (in->key.kind == WIRE_CONTRIBUTION || in->key.kind == WIRE_RESULT))
+            in->used = false;
+    }
+}
+
 void xfer_reset_peer(struct xfer *xfer, uint32_t peer)
 {
     for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++)
@@ -531,4 +610,24 @@ void xfer_reset_peer(struct xfer *xfer, uint32_t peer)
     for (uint32_t i = 0; i < xfer->conf.incoming_max; i++)
         if (xfer->incoming[i].peer == peer && !xfer->incoming[i].complete)
             xfer->incoming[i].used = false;
+}
+
+/* What was to be said to it is for nobody now; an object that is whole and being looked at stays, and nobody is told.
+ */
+void xfer_forget_peer(struct xfer *xfer, uint32_t peer)
+{
+    size_t count = xfer->queue_count;
+    xfer_reset_peer(xfer, peer);
+    for (uint32_t i = 0; i < xfer->conf.incoming_max; i++)
+        if (xfer->incoming[i].used && xfer->incoming[i].peer == peer) {
+            xfer->incoming[i].peer = NOBODY;
+            xfer->incoming[i].acked = xfer->incoming[i].have;
+        }
+    xfer->queue_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct xfer_message *message = &xfer->queue[(xfer->queue_head + i) % xfer->queue_room];
+        if (message->peer != peer)
+            xfer->queue[(xfer->queue_head + xfer->queue_count++) % xfer->queue_room] = *message;
+    }
+    begin_peer(xfer, peer);
 }

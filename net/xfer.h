@@ -9,7 +9,7 @@
  * survives a lost connection, memory is bounded by the window, and every message may be lost.
  *
  * Pure: messages and time in, messages out; no socket, no clock. Objects lie in memory the caller keeps alive until
- * the transfer ends or is cancelled. Tables are allocated by xfer_new(). One thread calls.
+ * the transfer ends or is cancelled. Tables are allocated by xfer_new() and xfer_grow(). One thread calls.
  */
 #ifndef NET_XFER_H
 #define NET_XFER_H
@@ -42,6 +42,9 @@ struct xfer;
 
 ERR_MUST_CHECK enum err xfer_new(const struct xfer_conf *conf, struct xfer **out);
 void xfer_free(struct xfer *xfer);
+/* Room for so many peers and transfers, if there is less; what is under way goes on. ERR_NOMEM: all is as before. */
+ERR_MUST_CHECK enum err xfer_grow(struct xfer *xfer, uint32_t peers_count, uint32_t outgoing_max,
+                                  uint32_t incoming_max);
 
 /* Of one peer: how many bytes may be unacknowledged, and how large chunks are. At first one largest chunk. */
 struct xfer_limit {
@@ -87,6 +90,10 @@ void xfer_cancel(struct xfer *xfer, uint32_t kind, uint32_t fragment, uint64_t v
 
 /* ---- receiving ---- */
 
+/* Contributions and results on their way in are not wanted any more where they go to: their memory is the caller's
+ * again. Those that are whole and not finished yet stay. */
+void xfer_drop_incoming(struct xfer *xfer);
+
 enum xfer_progress { XFER_NOTHING, XFER_COMPLETE };
 
 /* Takes a chunk in, `delay_us` after its stamp. XFER_COMPLETE: the object is whole in its buffer, `*bytes` long; the
@@ -114,6 +121,8 @@ void xfer_tick(struct xfer *xfer, uint64_t now_ms);
 
 /* The peer restarted or was lost for good: transfers with it end. */
 void xfer_reset_peer(struct xfer *xfer, uint32_t peer);
+/* Its number is another's from now on: what was counted begins anew, too. */
+void xfer_forget_peer(struct xfer *xfer, uint32_t peer);
 
 struct xfer_message {
     uint32_t peer;

@@ -12,13 +12,16 @@
 /* A request has a routing id, an empty part, then: version, request id, domain, address, identity, mechanism, and for
  * CURVE the client's 32-byte key. */
 enum { ZAP_ROUTE, ZAP_EMPTY, ZAP_VERSION, ZAP_REQUEST, ZAP_DOMAIN, ZAP_ADDRESS, ZAP_IDENTITY, ZAP_MECHANISM, ZAP_KEY };
-enum { ZAP_PARTS = 9 };
+enum { ZAP_PARTS = 9, USER_ID_BYTES = 40 };
 
 static const char endpoint[] = "inproc://zeromq.zap.01";
 static const char domain[] = "diloco";
 
+/* Of a place in a list. `serial` is new whenever a key is put there: what was let in under another one is known by it.
+ */
 struct zap_entry {
     bool admitted;
+    uint64_t serial;
     uint8_t key[IDENT_KEY_BYTES];
 };
 
@@ -26,6 +29,8 @@ struct zap {
     void *socket;
     struct zap_entry *members;
     uint32_t members_count;
+    struct zap_entry guests[ZAP_GUESTS_MAX];
+    uint64_t serial; /* last given */
 };
 
 struct request {
@@ -40,19 +45,15 @@ static enum err zmq_failed(const char *what)
 
 /* ---- life ---- */
 
-enum err zap_new(void *context, uint32_t members_count, struct zap **out)
+enum err zap_new(void *context, struct zap **out)
 {
     enum err err;
     struct zap *zap = NULL;
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *zap, "links", &zap));
-    zap->members_count = members_count;
-    TRY_OUT(mem_new(members_count, sizeof *zap->members, "links", &zap->members));
     zap->socket = zmq_socket(context, ZMQ_ROUTER);
-    if (zap->socket == NULL || zmq_bind(zap->socket, endpoint) != 0) {
+    if (zap->socket == NULL || zmq_bind(zap->socket, endpoint) != 0)
         err = zmq_failed("cannot open the authentication socket");
-        goto out;
-    }
 out:
     if (err != ERR_OK)
         zap_free(zap);
@@ -71,10 +72,66 @@ void zap_free(struct zap *zap)
     mem_free(zap);
 }
 
-void zap_admit(struct zap *zap, uint32_t member, const uint8_t key[IDENT_KEY_BYTES])
+/* ---- who may ---- */
+
+static uint32_t find(const struct zap_entry *list, uint32_t count, const void *key)
 {
-    zap->members[member].admitted = true;
-    memcpy(zap->members[member].key, key, IDENT_KEY_BYTES);
+    for (uint32_t i = 0; i < count; i++)
+        if (list[i].admitted && memcmp(list[i].key, key, IDENT_KEY_BYTES) == 0)
+            return i;
+    return ZAP_NOBODY;
+}
+
+static void put_key(struct zap *zap, struct zap_entry *entry, const uint8_t *key)
+{
+    *entry = (struct zap_entry){.admitted = true, .serial = ++zap->serial};
+    memcpy(entry->key, key, IDENT_KEY_BYTES);
+}
+
+enum err zap_admit(struct zap *zap, uint32_t member, const uint8_t key[IDENT_KEY_BYTES])
+{
+    uint32_t holder = find(zap->members, zap->members_count, key);
+    if (holder == member)
+        return ERR_OK;
+    if (holder != ZAP_NOBODY)
+        return err_set(ERR_STATE, "two members have the same key");
+    if (member >= zap->members_count) {
+        TRY(mem_grow(&zap->members, zap->members_count, (size_t)member + 1, sizeof *zap->members, "links"));
+        zap->members_count = member + 1;
+    }
+    put_key(zap, &zap->members[member], key);
+    return ERR_OK;
+}
+
+void zap_dismiss(struct zap *zap, uint32_t member)
+{
+    if (member < zap->members_count)
+        zap->members[member] = (struct zap_entry){.admitted = false};
+}
+
+uint32_t zap_guest(const struct zap *zap, const uint8_t key[IDENT_KEY_BYTES])
+{
+    return find(zap->guests, ZAP_GUESTS_MAX, key);
+}
+
+enum err zap_admit_guest(struct zap *zap, const uint8_t key[IDENT_KEY_BYTES], uint32_t *guest)
+{
+    *guest = zap_guest(zap, key);
+    if (*guest != ZAP_NOBODY)
+        return ERR_OK;
+    for (uint32_t i = 0; i < ZAP_GUESTS_MAX && *guest == ZAP_NOBODY; i++)
+        if (!zap->guests[i].admitted)
+            *guest = i;
+    if (*guest == ZAP_NOBODY)
+        return err_set(ERR_STATE, "%d guests are admitted, and no more can be; revoke invitations", ZAP_GUESTS_MAX);
+    put_key(zap, &zap->guests[*guest], key);
+    return ERR_OK;
+}
+
+void zap_dismiss_guest(struct zap *zap, uint32_t guest)
+{
+    if (guest < ZAP_GUESTS_MAX)
+        zap->guests[guest] = (struct zap_entry){.admitted = false};
 }
 
 enum err zap_guard(const struct zap *zap, void *socket)
@@ -124,21 +181,18 @@ static bool part_is(zmq_msg_t *part, const char *text)
     return zmq_msg_size(part) == strlen(text) && memcmp(zmq_msg_data(part), text, strlen(text)) == 0;
 }
 
-static uint32_t member_of_key(const struct zap *zap, const void *key)
+/* A member's key is a member's, whatever else it is. */
+static enum zap_outcome judge(const struct zap *zap, struct request *request, struct zap_who *who)
 {
-    for (uint32_t i = 0; i < zap->members_count; i++)
-        if (zap->members[i].admitted && memcmp(zap->members[i].key, key, IDENT_KEY_BYTES) == 0)
-            return i;
-    return UINT32_MAX;
-}
-
-static enum zap_outcome judge(const struct zap *zap, struct request *request, uint32_t *member)
-{
+    *who = (struct zap_who){.member = ZAP_NOBODY, .guest = ZAP_NOBODY};
     if (request->count != ZAP_PARTS || !part_is(&request->part[ZAP_MECHANISM], "CURVE") ||
         zmq_msg_size(&request->part[ZAP_KEY]) != IDENT_KEY_BYTES)
         return ZAP_UNUSABLE;
-    *member = member_of_key(zap, zmq_msg_data(&request->part[ZAP_KEY]));
-    return *member < zap->members_count ? ZAP_ADMITTED : ZAP_STRANGER;
+    const void *key = zmq_msg_data(&request->part[ZAP_KEY]);
+    who->member = find(zap->members, zap->members_count, key);
+    if (who->member == ZAP_NOBODY)
+        who->guest = zap_guest(zap, key);
+    return who->member != ZAP_NOBODY || who->guest != ZAP_NOBODY ? ZAP_ADMITTED : ZAP_STRANGER;
 }
 
 static void describe(struct request *request, char *text, size_t text_bytes)
@@ -149,14 +203,24 @@ static void describe(struct request *request, char *text, size_t text_bytes)
              (const char *)zmq_msg_data(&request->part[ZAP_ADDRESS]));
 }
 
-/* Status 200 with the member's number as user id, or 400. */
-static void answer(struct zap *zap, struct request *request, bool admitted, uint32_t member)
+/* "m3.17": member 3, by the 17th key; "g0.18": a guest. */
+static void write_user_id(const struct zap *zap, struct zap_who who, char *text, size_t text_bytes)
+{
+    bool is_member = who.member != ZAP_NOBODY;
+    uint32_t number = is_member ? who.member : who.guest;
+    const struct zap_entry *entry = is_member ? &zap->members[number] : &zap->guests[number];
+    snprintf(text, text_bytes, "%c%" PRIu32 ".%" PRIu64, is_member ? 'm' : 'g', number, entry->serial);
+}
+
+/* Status 200 with a user id, or 400. (300, "not now", would let ZeroMQ dial again by itself, but only after the whole
+ * time that a handshake may take.) */
+static void answer(struct zap *zap, struct request *request, bool admitted, struct zap_who who)
 {
     static const char version[] = "1.0";
     const char *status = admitted ? "200" : "400";
-    char user_id[16] = "";
+    char user_id[USER_ID_BYTES] = "";
     if (admitted)
-        snprintf(user_id, sizeof user_id, "%" PRIu32, member);
+        write_user_id(zap, who, user_id, sizeof user_id);
     zmq_msg_send(&request->part[ZAP_ROUTE], zap->socket, ZMQ_SNDMORE);
     zmq_send(zap->socket, "", 0, ZMQ_SNDMORE);
     zmq_send(zap->socket, version, strlen(version), ZMQ_SNDMORE);
@@ -170,23 +234,33 @@ static void answer(struct zap *zap, struct request *request, bool admitted, uint
 enum zap_outcome zap_serve(struct zap *zap, char *text, size_t text_bytes)
 {
     struct request request;
-    uint32_t member = UINT32_MAX;
+    struct zap_who who;
     text[0] = '\0';
     if (!read_request(zap, &request))
         return ZAP_NOTHING;
-    enum zap_outcome outcome = judge(zap, &request, &member);
+    enum zap_outcome outcome = judge(zap, &request, &who);
     if (outcome == ZAP_STRANGER)
         describe(&request, text, text_bytes);
     if (request.count > ZAP_REQUEST)
-        answer(zap, &request, outcome == ZAP_ADMITTED, member);
+        answer(zap, &request, outcome == ZAP_ADMITTED, who);
     close_request(&request);
     return outcome;
 }
 
-uint32_t zap_member(const struct zap *zap, const char *user_id)
+struct zap_who zap_who(const struct zap *zap, const char *user_id)
 {
-    if (user_id == NULL || user_id[0] == '\0')
-        return UINT32_MAX;
-    unsigned long member = strtoul(user_id, NULL, 10);
-    return member < zap->members_count ? (uint32_t)member : UINT32_MAX;
+    const struct zap_who nobody = {.member = ZAP_NOBODY, .guest = ZAP_NOBODY};
+    uint32_t number;
+    uint64_t serial;
+    char list = '\0', end = '\0';
+    if (user_id == NULL || sscanf(user_id, "%c%" SCNu32 ".%" SCNu64 "%c", &list, &number, &serial, &end) != 3)
+        return nobody;
+    bool is_member = list == 'm';
+    if ((!is_member && list != 'g') || number >= (is_member ? zap->members_count : ZAP_GUESTS_MAX))
+        return nobody;
+    const struct zap_entry *entry = is_member ? &zap->members[number] : &zap->guests[number];
+    if (!entry->admitted || entry->serial != serial)
+        return nobody;
+    return is_member ? (struct zap_who){.member = number, .guest = ZAP_NOBODY}
+                     : (struct zap_who){.member = ZAP_NOBODY, .guest = number};
 }

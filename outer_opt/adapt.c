@@ -118,17 +118,17 @@ void adapt_solve(struct adapt *adapt, const struct adapt_cost *costs, size_t ten
 
 /* A stretch from the middle of a part, and what each candidate makes of it, for the whole part. */
 static enum err measure(struct codec *codec, const struct codec_choice *choice, const struct vec_source *source,
-                        uint64_t begin, uint64_t count, struct adapt_cost *cost)
+                        const struct codec_part *part, struct adapt_cost *cost)
 {
-    uint64_t stretch = count < SAMPLE ? count : SAMPLE;
-    uint64_t from = begin + (count - stretch) / 2 / CODEC_BLOCK * CODEC_BLOCK;
-    struct vec_source part = {.minuend = source->minuend + from,
-                              .subtrahend = source->subtrahend != NULL ? source->subtrahend + from : NULL,
-                              .residual = source->residual != NULL ? source->residual + from : NULL};
+    uint64_t stretch = part->count < SAMPLE ? part->count : SAMPLE;
+    uint64_t from = part->at + (part->count - stretch) / 2 / CODEC_BLOCK * CODEC_BLOCK;
+    struct vec_source sample = {.minuend = source->minuend + from,
+                                .subtrahend = source->subtrahend != NULL ? source->subtrahend + from : NULL,
+                                .residual = source->residual != NULL ? source->residual + from : NULL};
     size_t bytes;
     double error;
-    TRY(codec_try(codec, choice, &part, (size_t)stretch, &bytes, &error));
-    double whole = (double)count / (double)stretch;
+    TRY(codec_try(codec, choice, &sample, (size_t)stretch, &bytes, &error));
+    double whole = (double)part->count / (double)stretch;
     *cost = (struct adapt_cost){(double)bytes * whole, error * whole};
     return ERR_OK;
 }
@@ -137,15 +137,14 @@ enum err adapt_parts(struct adapt *adapt, struct codec *codec, const struct code
                      const struct vec_source *source, struct codec_part *parts, size_t parts_count)
 {
     size_t count = 0;
-    uint64_t begin = 0;
     double budget = 0;
-    for (size_t i = 0; i < parts_count; begin += parts[i].count, i++) {
+    for (size_t i = 0; i < parts_count; i++) {
         if (parts[i].choice.id == CODEC_BF16)
             continue;
         struct adapt_cost *costs = adapt->costs + count * (CANDIDATES + 1);
         for (size_t c = 0; c < CANDIDATES; c++)
-            TRY(measure(codec, &candidates[c], source, begin, parts[i].count, &costs[c]));
-        TRY(measure(codec, reference, source, begin, parts[i].count, &costs[CANDIDATES]));
+            TRY(measure(codec, &candidates[c], source, &parts[i], &costs[c]));
+        TRY(measure(codec, reference, source, &parts[i], &costs[CANDIDATES]));
         budget += costs[CANDIDATES].error;
         adapt->which[count++] = i;
     }

@@ -169,7 +169,7 @@ static struct vec_source source_from(const struct vec_source *source, size_t beg
 /* Where an encoding stands. */
 struct writing {
     uint8_t *frame;
-    size_t at, begin, fault;
+    size_t at, values, fault;
     uint32_t segments;
 };
 
@@ -177,21 +177,22 @@ static enum err encode_part(struct codec *codec, const struct codec_part *part, 
                             float *residual, struct writing *w)
 {
     const struct codec_kind *kind = kind_of(part->choice.id);
-    size_t end = w->begin + (size_t)part->count;
-    while (w->begin < end) {
-        size_t count = end - w->begin;
+    size_t begin = (size_t)part->at, end = begin + (size_t)part->count;
+    while (begin < end) {
+        size_t count = end - begin;
         if (!kind->whole && count > CODEC_SEGMENT)
             count = CODEC_SEGMENT;
-        struct vec_source here = source_from(source, w->begin);
+        struct vec_source here = source_from(source, begin);
         struct segment segment = {.count = (uint32_t)count};
-        size_t good = kind->encode(codec, kind, part, &here, residual != NULL ? residual + w->begin : NULL, &segment);
+        size_t good = kind->encode(codec, kind, part, &here, residual != NULL ? residual + begin : NULL, &segment);
         if (good != blocks_of(count)) {
-            w->fault = w->begin + good * CODEC_BLOCK;
+            w->fault = begin + good * CODEC_BLOCK;
             return err_set(ERR_NONFINITE, "NaN, Inf or a number too large for %s", kind->name);
         }
         w->at += codec_frame_put_segment(codec, kind, &segment, w->frame + w->at);
-        w->begin += count;
+        w->values += count;
         w->segments++;
+        begin += count;
     }
     return ERR_OK;
 }
@@ -211,7 +212,7 @@ enum err codec_encode(struct codec *codec, const struct codec_part *parts, size_
     *fault = w.fault;
     if (err != ERR_OK)
         return err;
-    codec_frame_put_header(frame, w.at, w.segments, w.begin);
+    codec_frame_put_header(frame, w.at, w.segments, w.values);
     *frame_bytes = w.at;
     return ERR_OK;
 }
@@ -235,6 +236,13 @@ enum err codec_check(const uint8_t *frame, size_t frame_bytes, size_t values_cou
 {
     uint32_t segments;
     TRY(codec_frame_get_header(frame, frame_bytes, values_count, &segments));
+    return codec_frame_check_digest(frame, frame_bytes);
+}
+
+enum err codec_intact(const uint8_t *frame, size_t frame_bytes)
+{
+    if (frame_bytes < CODEC_HEADER_BYTES)
+        return err_set(ERR_PROTO, "codec frame of %zu bytes is shorter than its header", frame_bytes);
     return codec_frame_check_digest(frame, frame_bytes);
 }
 

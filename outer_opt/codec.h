@@ -40,9 +40,9 @@ ERR_MUST_CHECK enum err codec_choice_check(const struct codec_choice *choice);
 /* Largest frame codec_encode() makes of a range. */
 size_t codec_frame_bytes_max(const struct codec_part *parts, size_t parts_count);
 
-/* Encodes the range of `source` that the parts make up into `frame`, which holds codec_frame_bytes_max(). `residual`
- * (may be NULL, may be source->residual) receives the new residual. ERR_NONFINITE: a NaN, an Inf or a number beyond
- * the format; `*fault` is then the index of the first value of its block (PowerSGD: row). */
+/* Encodes the values of `source` that the parts name into `frame`, which holds codec_frame_bytes_max(). `residual`
+ * (may be NULL, may be source->residual) receives the new residual at the same places. ERR_NONFINITE: a NaN, an Inf or
+ * a number beyond the format; `*fault` is then where in `source` its block begins (PowerSGD: its row). */
 ERR_MUST_CHECK enum err codec_encode(struct codec *codec, const struct codec_part *parts, size_t parts_count,
                                      const struct vec_source *source, float *residual, uint8_t *frame,
                                      size_t *frame_bytes, size_t *fault);
@@ -64,5 +64,7 @@ ERR_MUST_CHECK enum err codec_decode_add(struct codec *codec, const uint8_t *fra
 
 /* Checks header, length and digest of a frame without decoding it. */
 ERR_MUST_CHECK enum err codec_check(const uint8_t *frame, size_t frame_bytes, size_t values_count);
+/* Its digest alone: whether these are the bytes that were written, whatever they mean. */
+ERR_MUST_CHECK enum err codec_intact(const uint8_t *frame, size_t frame_bytes);
 
 #endif

@@ -8,26 +8,26 @@
  * Frame:  0  u32 magic "DLF1"      4  u8 version   5  u8 0         6  u16 block
  *         8  u32 segment values   12  u32 segments
  *        16  u64 values           24  u64 payload bytes
- *        32  16 bytes: start of BLAKE2b over bytes 0..31 and the payload
- *        48  payload: segments
+ *        32  32 bytes BLAKE2b over bytes 0..31 and the digest tree of the payload
+ *        64  payload: segments
  * Segment: u8 codec, u8 planes, u16 param, u32 values, u32 bytes that follow; per plane u32 bytes (top bit: zstd),
  *          then that many bytes.
  */
-enum { FRAME_MAGIC = 0x31464c44, DIGEST_OFFSET = 32, DIGEST_SHORT_BYTES = 16 };
+enum { FRAME_MAGIC = 0x31464c44, DIGEST_OFFSET = 32 };
 #define PLANE_ZSTD 0x80000000u
 
-static void digest_frame(const uint8_t *frame, size_t frame_bytes, struct digest *digest)
+static struct digest digest_frame(const uint8_t *frame, size_t frame_bytes)
 {
+    struct digest payload = digest_tree(frame + CODEC_HEADER_BYTES, frame_bytes - CODEC_HEADER_BYTES);
     struct digest_state state;
     digest_begin(&state);
     digest_add(&state, frame, DIGEST_OFFSET);
-    digest_add(&state, frame + CODEC_HEADER_BYTES, frame_bytes - CODEC_HEADER_BYTES);
-    *digest = digest_end(&state);
+    digest_add(&state, payload.byte, DIGEST_BYTES);
+    return digest_end(&state);
 }
 
 void codec_frame_put_header(uint8_t *frame, size_t frame_bytes, uint32_t segments, size_t values_count)
 {
-    struct digest digest;
     struct bytes_writer header = bytes_writer_init(frame, CODEC_HEADER_BYTES);
     bytes_put_u32(&header, FRAME_MAGIC);
     bytes_put_u8(&header, CODEC_FRAME_VERSION);
@@ -37,8 +37,8 @@ void codec_frame_put_header(uint8_t *frame, size_t frame_bytes, uint32_t segment
     bytes_put_u32(&header, segments);
     bytes_put_u64(&header, values_count);
     bytes_put_u64(&header, frame_bytes - CODEC_HEADER_BYTES);
-    digest_frame(frame, frame_bytes, &digest);
-    bytes_put(&header, digest.byte, DIGEST_SHORT_BYTES);
+    struct digest digest = digest_frame(frame, frame_bytes);
+    bytes_put(&header, digest.byte, DIGEST_BYTES);
 }
 
 /* In order: length, magic, version, geometry, count, payload length. */
@@ -70,9 +70,8 @@ enum err codec_frame_get_header(const uint8_t *frame, size_t frame_bytes, size_t
 
 enum err codec_frame_check_digest(const uint8_t *frame, size_t frame_bytes)
 {
-    struct digest digest;
-    digest_frame(frame, frame_bytes, &digest);
-    if (memcmp(frame + DIGEST_OFFSET, digest.byte, DIGEST_SHORT_BYTES) != 0)
+    struct digest digest = digest_frame(frame, frame_bytes);
+    if (memcmp(frame + DIGEST_OFFSET, digest.byte, DIGEST_BYTES) != 0)
         return err_set(ERR_PROTO, "codec frame was altered: its digest does not match");
     return ERR_OK;
 }

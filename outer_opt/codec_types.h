@@ -12,8 +12,8 @@
 #include "outer_opt/vec_ops.h"
 
 /* The one that is written and read. 1: one codec a frame, no parts. 2: parts, planes. */
-enum { CODEC_FRAME_VERSION = 2 };
-enum { CODEC_BLOCK = VEC_BLOCK, CODEC_SEGMENT = 1 << 17, CODEC_HEADER_BYTES = 48, CODEC_RANK_MAX = 32 };
+enum { CODEC_FRAME_VERSION = 3 };
+enum { CODEC_BLOCK = VEC_BLOCK, CODEC_SEGMENT = 1 << 17, CODEC_HEADER_BYTES = 64, CODEC_RANK_MAX = 32 };
 
 /* Numbers on the wire; never reused. */
 enum codec_id {
@@ -35,8 +35,10 @@ struct codec_choice {
     uint32_t rank; /* POWERSGD: 1 .. CODEC_RANK_MAX */
 };
 
-/* `count` values under one codec. */
+/* `count` values under one codec. Parts need not lie one behind the other in the arrays that are encoded; in the frame
+ * they do. */
 struct codec_part {
+    uint64_t at;    /* its first value in source and residual */
     uint64_t count; /* a multiple of CODEC_BLOCK */
     struct codec_choice choice;
     /* POWERSGD alone: the matrix, row by row at the start of the part, rows * cols <= count; the rest is padding. */

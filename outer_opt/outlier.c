@@ -1,5 +1,7 @@
 #include "outer_opt/outlier.h"
 
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* EDiT's weight of a new value in the running mean and variance. */
@@ -8,7 +10,7 @@ static const double learning = 0.02;
  * island is sick all others grow, because they pull the anchor back, and when a longer interval begins all grow. */
 static const double far_above = 8, near = 2;
 static const double nothing = -1e4; /* the logarithm of no norm at all */
-enum { INPUTS_MAX = 64 };
+enum { INSERTION_MAX = 64 };        /* up to so many, insertion sorts fastest */
 
 /* log2 without a library: exponent and a cubic for the rest; a thousandth is more than enough here. */
 static double log2_of(double value)
@@ -22,15 +24,21 @@ static double log2_of(double value)
     return exponent + x * (1.4249 + x * (-0.5821 + x * 0.1572));
 }
 
-static double median_of(double *values, size_t count)
+static int by_size(const void *left, const void *right)
 {
-    for (size_t i = 1; i < count; i++)
-        for (size_t k = i; k > 0 && values[k] < values[k - 1]; k--) {
-            double low = values[k];
-            values[k] = values[k - 1];
-            values[k - 1] = low;
-        }
-    return values[count / 2];
+    double a = *(const double *)left, b = *(const double *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* The logarithms that are some, sorted; how many. */
+static size_t sort_logs(const double *logs, size_t count, double *sorted)
+{
+    size_t sorted_count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (logs[i] > nothing)
+            sorted[sorted_count++] = logs[i];
+    qsort(sorted, sorted_count, sizeof *sorted, by_size);
+    return sorted_count;
 }
 
 /* The largest log2 of the norm that an island's history lets pass. */
@@ -44,18 +52,16 @@ static double usual_limit(const struct outlier_conf *conf, const struct outlier_
     return score->mean + conf->threshold * deviation;
 }
 
-/* The largest log2 of the norm that passes; a huge one where the others say nothing. */
-static double limit_for(const struct outlier_conf *conf, const struct outlier_score *score, const double *logs,
-                        size_t count, size_t self)
+/* The largest log2 of the norm that passes; a huge one where the others say nothing. `sorted`: everyone's. */
+static double limit_for(const struct outlier_conf *conf, const struct outlier_score *score, double log,
+                        const double *sorted, size_t sorted_count)
 {
-    double others[INPUTS_MAX];
-    size_t others_count = 0;
-    for (size_t i = 0; i < count; i++)
-        if (i != self && logs[i] > nothing)
-            others[others_count++] = logs[i];
+    bool there = log > nothing;
+    size_t others_count = sorted_count - there;
     if (others_count + 1 < OUTLIER_INPUTS_MIN)
         return 1e9;
-    double median = median_of(others, others_count);
+    size_t middle = others_count / 2;
+    double median = sorted[there && log <= sorted[middle] ? middle + 1 : middle]; /* without itself */
     double most = median + log2_of(far_above);
     double limit = score->seen >= conf->warmup ? usual_limit(conf, score) : most;
     limit = limit > median + log2_of(near) ? limit : median + log2_of(near);
@@ -84,7 +90,7 @@ static float shrink(double log)
 size_t outlier_judge(const struct outlier_conf *conf, struct outlier_score **scores, const double *squares,
                      size_t count, float *factors)
 {
-    double logs[INPUTS_MAX];
+    double logs[OUTLIER_INPUTS_MAX], sorted[OUTLIER_INPUTS_MAX];
     size_t out = 0;
     for (size_t i = 0; i < count; i++) {
         logs[i] = squares[i] > 0 ? 0.5 * log2_of(squares[i]) : nothing;
@@ -92,8 +98,9 @@ size_t outlier_judge(const struct outlier_conf *conf, struct outlier_score **sco
     }
     if (count < OUTLIER_INPUTS_MIN)
         return 0;
+    size_t sorted_count = sort_logs(logs, count, sorted);
     for (size_t i = 0; i < count; i++) {
-        double limit = limit_for(conf, scores[i], logs, count, i);
+        double limit = limit_for(conf, scores[i], logs[i], sorted, sorted_count);
         if (logs[i] > limit) {
             factors[i] = conf->action == OUTLIER_DROP ? 0 : shrink(limit - logs[i]);
             out++;
@@ -106,20 +113,37 @@ size_t outlier_judge(const struct outlier_conf *conf, struct outlier_score **sco
     return out;
 }
 
+static int by_value(const void *left, const void *right)
+{
+    float a = *(const float *)left, b = *(const float *)right;
+    return a < b ? -1 : a > b;
+}
+
+static void sort_values(float *values, size_t count)
+{
+    if (count > INSERTION_MAX) {
+        qsort(values, count, sizeof *values, by_value);
+        return;
+    }
+    for (size_t k = 1; k < count; k++) {
+        float value = values[k];
+        size_t at = k;
+        for (; at > 0 && value < values[at - 1]; at--)
+            values[at] = values[at - 1];
+        values[at] = value;
+    }
+}
+
 void outlier_trimmed_mean(const float *const *inputs, size_t inputs_count, uint32_t trim, float *out, size_t count)
 {
     size_t cut = trim;
     if (2 * cut >= inputs_count)
         cut = (inputs_count - 1) / 2;
     for (size_t i = 0; i < count; i++) {
-        float values[INPUTS_MAX];
-        for (size_t k = 0; k < inputs_count; k++) {
-            float value = inputs[k][i];
-            size_t at = k;
-            for (; at > 0 && value < values[at - 1]; at--)
-                values[at] = values[at - 1];
-            values[at] = value;
-        }
+        float values[OUTLIER_INPUTS_MAX];
+        for (size_t k = 0; k < inputs_count; k++)
+            values[k] = inputs[k][i];
+        sort_values(values, inputs_count);
         float sum = 0;
         for (size_t k = cut; k < inputs_count - cut; k++)
             sum = sum + values[k];

@@ -13,7 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { OUTLIER_INPUTS_MIN = 3 };
+/* Judged from so many on; and no more than this at a time. */
+enum { OUTLIER_INPUTS_MIN = 3, OUTLIER_INPUTS_MAX = 1024 };
 
 enum outlier_action {
     OUTLIER_KEEP,    /* plain weighted mean */

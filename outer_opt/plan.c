@@ -133,6 +133,12 @@ out:
 
 /* ---- layout ---- */
 
+static uint32_t shards_of(uint64_t values_count)
+{
+    uint64_t blocks = values_count / PLAN_BLOCK;
+    return blocks < PLAN_SHARDS_MAX ? (uint32_t)blocks : PLAN_SHARDS_MAX;
+}
+
 static enum err lay_out(struct plan *plan)
 {
     TRY(mem_new(plan->fragments_count, sizeof *plan->fragments, "the plan's fragments", &plan->fragments));
@@ -151,6 +157,7 @@ static enum err lay_out(struct plan *plan)
             return err_set(ERR_ARG, "fragment %u would be empty: layer numbers have gaps", f);
         if (plan->fragments[f].values_count > plan->values_count_max)
             plan->values_count_max = plan->fragments[f].values_count;
+        plan->fragments[f].shards_count = shards_of(plan->fragments[f].values_count);
     }
     return ERR_OK;
 }
@@ -231,24 +238,40 @@ static uint64_t nearest_border(const struct plan *plan, uint32_t fragment, uint6
     return best;
 }
 
-struct plan_shard plan_shard(const struct plan *plan, uint32_t fragment, const uint64_t *weights,
-                             uint32_t weights_count, uint32_t owner)
+static uint64_t border(const struct plan *plan, uint32_t fragment, uint32_t shard)
 {
-    uint64_t blocks = plan->fragments[fragment].values_count / PLAN_BLOCK;
-    unsigned __int128 before = 0;
-    unsigned __int128 total = 0;
-    for (uint32_t i = 0; i < weights_count; i++) {
-        total += weights[i];
-        if (i < owner)
-            before += weights[i];
+    const struct plan_fragment *cut = &plan->fragments[fragment];
+    uint64_t block = (uint64_t)((unsigned __int128)(cut->values_count / PLAN_BLOCK) * shard / cut->shards_count);
+    return PLAN_BLOCK * (plan->whole_tensors ? nearest_border(plan, fragment, block) : block);
+}
+
+struct plan_shard plan_shard(const struct plan *plan, uint32_t fragment, uint32_t shard)
+{
+    return (struct plan_shard){.begin = border(plan, fragment, shard), .end = border(plan, fragment, shard + 1)};
+}
+
+uint64_t plan_shards(const struct plan *plan, uint32_t fragment)
+{
+    return UINT64_MAX >> (PLAN_SHARDS_MAX - plan->fragments[fragment].shards_count);
+}
+
+void plan_share(const struct plan *plan, uint32_t fragment, uint64_t shards, struct plan_share *out)
+{
+    out->runs_count = 0;
+    out->values_count = 0;
+    out->shards = 0;
+    for (uint32_t s = 0; s < plan->fragments[fragment].shards_count; s++) {
+        struct plan_shard shard = plan_shard(plan, fragment, s);
+        if ((shards >> s & 1) == 0 || shard.begin == shard.end)
+            continue;
+        out->shards |= (uint64_t)1 << s;
+        out->values_count += shard.end - shard.begin;
+        struct plan_shard *last = out->runs_count > 0 ? &out->run[out->runs_count - 1] : NULL;
+        if (last != NULL && last->end == shard.begin)
+            last->end = shard.end;
+        else
+            out->run[out->runs_count++] = shard;
     }
-    uint64_t begin = (uint64_t)(before * blocks / total);
-    uint64_t end = (uint64_t)((before + weights[owner]) * blocks / total);
-    if (plan->whole_tensors) {
-        begin = nearest_border(plan, fragment, begin);
-        end = nearest_border(plan, fragment, end);
-    }
-    return (struct plan_shard){.begin = begin * PLAN_BLOCK, .end = end * PLAN_BLOCK};
 }
 
 const struct plan_tensor *plan_tensor_at(const struct plan *plan, uint32_t fragment, uint64_t offset)

@@ -1,6 +1,6 @@
 /*
- * plan: how the tensors of a model form fragments, where each tensor lies in its fragment, and how a fragment is cut
- * into shards.
+ * plan: how the tensors of a model form fragments, where each tensor lies in its fragment, how a fragment is cut into
+ * shards, and which values a set of shards has.
  *
  * Every island computes the plan from the registered tensors and the run spec and compares its digest with the
  * others'. A tensor starts on a block border (PLAN_BLOCK values) so that no codec block holds values of two tensors;
@@ -16,6 +16,7 @@
 #include "common/digest.h"
 #include "common/err.h"
 
+/* A set of a fragment's shards is a mask: bit s is shard s. */
 enum { PLAN_BLOCK = 256, PLAN_FRAGMENTS_MAX = 4096, PLAN_SHARDS_MAX = 64 };
 #define PLAN_TENSOR_VALUES_MAX ((uint64_t)1 << 48)
 
@@ -47,6 +48,7 @@ struct plan_fragment {
     uint64_t values_count; /* with padding; a multiple of PLAN_BLOCK */
     uint64_t params_count; /* without */
     uint32_t tensors_count;
+    uint32_t shards_count; /* PLAN_SHARDS_MAX, or one for each block where these are fewer */
 };
 
 struct plan {
@@ -60,7 +62,7 @@ struct plan {
     struct digest digest;
 };
 
-/* A contiguous part of a fragment; begin == end if the fragment is too small to give everyone one. */
+/* A contiguous part of a fragment; begin == end: empty, which only happens with whole_tensors. */
 struct plan_shard {
     uint64_t begin, end; /* values, multiples of PLAN_BLOCK */
 };
@@ -70,10 +72,21 @@ ERR_MUST_CHECK enum err plan_new(const struct plan_tensor *tensors, uint32_t ten
                                  const struct plan_conf *conf, struct plan **out);
 void plan_free(struct plan *plan);
 
-/* Cuts fragment `fragment` among `weights_count` owners in proportion to their weights (not all zero), on block
- * borders; with whole_tensors on the border of a tensor, the nearest one. */
-struct plan_shard plan_shard(const struct plan *plan, uint32_t fragment, const uint64_t *weights,
-                             uint32_t weights_count, uint32_t owner);
+/* Shard `shard` of a fragment. They are as large as each other, to a block; with whole_tensors they end at the border
+ * of a tensor, the nearest one. The same for ever, whoever owns them. */
+struct plan_shard plan_shard(const struct plan *plan, uint32_t fragment, uint32_t shard);
+
+/* The mask of all shards of a fragment. */
+uint64_t plan_shards(const struct plan *plan, uint32_t fragment);
+
+/* A share: the values of a set of shards. Shards that lie one behind the other make one run. */
+struct plan_share {
+    uint32_t runs_count;
+    uint64_t values_count; /* in all runs */
+    struct plan_shard run[PLAN_SHARDS_MAX];
+    uint64_t shards; /* mask: those that are not empty */
+};
+void plan_share(const struct plan *plan, uint32_t fragment, uint64_t shards, struct plan_share *out);
 
 /* The tensor that holds value `offset` of a fragment, or NULL for padding. */
 const struct plan_tensor *plan_tensor_at(const struct plan *plan, uint32_t fragment, uint64_t offset);

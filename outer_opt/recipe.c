@@ -140,7 +140,7 @@ static size_t add_part(struct codec_part *parts, size_t count, const struct code
     if (part->count == 0)
         return count;
     struct codec_part *last = count > 0 ? &parts[count - 1] : NULL;
-    bool joins = last != NULL && !apart && !codec_on_tensors(part->choice.id) &&
+    bool joins = last != NULL && !apart && !codec_on_tensors(part->choice.id) && last->at + last->count == part->at &&
                  same_choice(&last->choice, &part->choice) && last->count + part->count <= UINT32_MAX - CODEC_SEGMENT;
     if (joins)
         last->count += part->count;
@@ -149,18 +149,19 @@ static size_t add_part(struct codec_part *parts, size_t count, const struct code
     return count;
 }
 
-/* The part of one tensor that lies in the range; its padded last block apart where zeros would not stay. */
+/* The part of one tensor that lies in a run; its padded last block apart where zeros would not stay. `shift`: from a
+ * value's place in the fragment to its place in the arrays. */
 static size_t add_tensor(const struct plan_tensor *tensor, const struct codec_choice *choice, float *factor,
-                         uint64_t begin, uint64_t end, bool apart, struct codec_part *parts, size_t count)
+                         struct plan_shard run, int64_t shift, bool apart, struct codec_part *parts, size_t count)
 {
     uint64_t from = tensor->offset;
     uint64_t to = from + padded(tensor->count);
     uint64_t whole = from + tensor->count / PLAN_BLOCK * PLAN_BLOCK;
-    from = from > begin ? from : begin;
-    to = to < end ? to : end;
+    from = from > run.begin ? from : run.begin;
+    to = to < run.end ? to : run.end;
     if (from >= to)
         return count;
-    struct codec_part part = {.count = to - from, .choice = *choice, .factor = factor};
+    struct codec_part part = {.at = from + (uint64_t)shift, .count = to - from, .choice = *choice, .factor = factor};
     if (codec_on_tensors(choice->id)) {
         part.rows = (uint32_t)tensor->rows;
         part.cols = (uint32_t)cols_of(tensor);
@@ -169,40 +170,49 @@ static size_t add_tensor(const struct plan_tensor *tensor, const struct codec_ch
     if (choice->id == CODEC_INT2 && to > whole) {
         part.count = whole > from ? whole - from : 0;
         count = add_part(parts, count, &part, apart);
-        part = (struct codec_part){.count = to - (whole > from ? whole : from), .choice = {.id = CODEC_BF16}};
+        from = whole > from ? whole : from;
+        part = (struct codec_part){.at = from + (uint64_t)shift, .count = to - from, .choice = {.id = CODEC_BF16}};
     }
     return add_part(parts, count, &part, apart);
 }
 
 size_t recipe_parts_max(const struct recipe *recipe)
 {
-    return 2 * (size_t)recipe->pieces_most;
+    return 2 * ((size_t)recipe->pieces_most + PLAN_SHARDS_MAX); /* every run cuts one more */
 }
 
-size_t recipe_parts(const struct recipe *recipe, enum recipe_role role, uint32_t f, uint64_t begin, uint64_t end,
+size_t recipe_parts(const struct recipe *recipe, enum recipe_role role, uint32_t f, const struct plan_share *share,
                     struct codec_part *parts)
 {
     size_t count = 0;
-    for (uint32_t i = recipe->first[f]; i < recipe->first[f + 1]; i++) {
-        const struct piece *piece = &recipe->pieces[i];
-        count = add_tensor(&recipe->plan->tensors[piece->tensor], &piece->choice[role], piece->factor[role], begin, end,
-                           recipe->apart, parts, count);
+    uint64_t before = 0; /* values of the runs so far */
+    for (uint32_t r = 0; r < share->runs_count; r++) {
+        struct plan_shard run = share->run[r];
+        int64_t shift = role == RECIPE_RESULT ? (int64_t)before - (int64_t)run.begin : 0;
+        for (uint32_t i = recipe->first[f]; i < recipe->first[f + 1]; i++) {
+            const struct piece *piece = &recipe->pieces[i];
+            count = add_tensor(&recipe->plan->tensors[piece->tensor], &piece->choice[role], piece->factor[role], run,
+                               shift, recipe->apart, parts, count);
+        }
+        before += run.end - run.begin;
     }
     return count;
 }
 
-size_t recipe_frame_bytes_max(const struct plan *plan, const struct codec_choice *choice, uint32_t f, uint64_t begin,
-                              uint64_t end)
+size_t recipe_frame_bytes_max(const struct plan *plan, const struct codec_choice *choice, uint32_t f,
+                              const struct plan_share *share)
 {
     /* Tensor by tensor, as if none joined its neighbour: never less than what they make together. */
     size_t bytes = CODEC_HEADER_BYTES;
-    for (uint32_t i = 0; i < plan->tensors_count; i++) {
-        const struct plan_tensor *tensor = &plan->tensors[i];
-        struct codec_part parts[2];
-        struct codec_choice own = choice_of(tensor, choice);
-        if (tensor->fragment == f)
-            bytes += codec_frame_bytes_max(parts, add_tensor(tensor, &own, NULL, begin, end, true, parts, 0)) -
-                     CODEC_HEADER_BYTES;
-    }
+    for (uint32_t r = 0; r < share->runs_count; r++)
+        for (uint32_t i = 0; i < plan->tensors_count; i++) {
+            const struct plan_tensor *tensor = &plan->tensors[i];
+            struct codec_part parts[2];
+            struct codec_choice own = choice_of(tensor, choice);
+            if (tensor->fragment == f)
+                bytes +=
+                    codec_frame_bytes_max(parts, add_tensor(tensor, &own, NULL, share->run[r], 0, true, parts, 0)) -
+                    CODEC_HEADER_BYTES;
+        }
     return bytes;
 }

@@ -31,13 +31,14 @@ uint64_t recipe_bytes(const struct plan *plan, const struct codec_choice *choice
 /* For codec_reserve_factors(). */
 size_t recipe_factor_values_max(const struct plan *plan, const struct codec_choice *choice);
 
-/* Most parts of any range of any fragment. */
+/* Most parts of any shards of any fragment. */
 size_t recipe_parts_max(const struct recipe *recipe);
-/* The parts of values `begin` to `end` of a fragment into `parts`, which holds recipe_parts_max(); how many. */
-size_t recipe_parts(const struct recipe *recipe, enum recipe_role role, uint32_t f, uint64_t begin, uint64_t end,
+/* The parts of what `share` names of a fragment into `parts`, which holds recipe_parts_max(); how many. They lie in
+ * arrays of the whole fragment as contributions, and in arrays of the values of the share alone as results. */
+size_t recipe_parts(const struct recipe *recipe, enum recipe_role role, uint32_t f, const struct plan_share *share,
                     struct codec_part *parts);
-/* Largest frame of that range. */
-size_t recipe_frame_bytes_max(const struct plan *plan, const struct codec_choice *choice, uint32_t f, uint64_t begin,
-                              uint64_t end);
+/* Largest frame of that. */
+size_t recipe_frame_bytes_max(const struct plan *plan, const struct codec_choice *choice, uint32_t f,
+                              const struct plan_share *share);
 
 #endif

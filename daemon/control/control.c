@@ -11,6 +11,7 @@
 
 #include "common/ipc.h"
 #include "common/mem.h"
+#include "daemon/control/members.h"
 #include "daemon/control/status_json.h"
 
 /* KEPT: of all places, for root and the user the daemon runs as. Who has neither asked anything nor taken of its answer
@@ -34,12 +35,14 @@ struct control {
     int listen_fd;
     char *path;
     struct progress *progress;
+    struct members members;
     struct client clients[CLIENTS_MAX];
 };
 
 /* ---- commands ---- */
 
-typedef json_t *command_fn(struct control *control);
+/* `words`: what stands after the command. */
+typedef json_t *command_fn(struct control *control, const char *words);
 
 static json_t *outcome(enum err err, const char *text)
 {
@@ -59,28 +62,36 @@ static json_t *print_status(const struct control *control, json_t *(*print)(cons
     return json;
 }
 
-static json_t *command_status(struct control *control)
+static json_t *command_status(struct control *control, const char *words)
 {
+    (void)words;
     return print_status(control, status_json);
 }
 
-static json_t *command_peers(struct control *control)
+static json_t *command_peers(struct control *control, const char *words)
 {
+    (void)words;
     return print_status(control, status_json_peers);
 }
 
-static json_t *command_fragments(struct control *control)
+static json_t *command_fragments(struct control *control, const char *words)
 {
+    (void)words;
     return print_status(control, status_json_fragments);
 }
 
-static json_t *command_join(struct control *control)
+static json_t *command_join(struct control *control, const char *words)
 {
-    return outcome(trainer_join(control->conf.trainer, control->now_ms), "the trainer is starting");
+    (void)words;
+    enum err err = trainer_join(control->conf.trainer, control->now_ms);
+    if (err == ERR_OK)
+        members_return(&control->members);
+    return outcome(err, "the trainer is starting");
 }
 
-static json_t *command_leave(struct control *control)
+static json_t *command_leave(struct control *control, const char *words)
 {
+    (void)words;
     char text[200] = "the trainer sends its last contributions and stops";
     struct trainer_leaving leaving;
     enum err err = trainer_leave(control->conf.trainer, &leaving);
@@ -93,8 +104,9 @@ static json_t *command_leave(struct control *control)
     return outcome(err, text);
 }
 
-static json_t *command_leave_now(struct control *control)
+static json_t *command_leave_now(struct control *control, const char *words)
 {
+    (void)words;
     char text[200];
     bool killed = false;
     enum err err = trainer_leave_now(control->conf.trainer, &killed);
@@ -106,36 +118,100 @@ static json_t *command_leave_now(struct control *control)
     return outcome(err, text);
 }
 
-static json_t *command_save(struct control *control)
+static json_t *command_save(struct control *control, const char *words)
 {
+    (void)words;
     if (control->rounds == NULL)
         return outcome(err_set(ERR_STATE, "there is no anchor yet: no trainer was attached"), NULL);
     rounds_export(control->rounds);
     return outcome(ERR_OK, "the anchor is being written; status shows where");
 }
 
+typedef enum err members_fn(struct members *members, const char *words, json_t **answer);
+
+static json_t *about_members(struct control *control, members_fn *act, const char *words)
+{
+    json_t *answer;
+    enum err err = act(&control->members, words, &answer);
+    return err == ERR_OK ? answer : outcome(err, NULL);
+}
+
+static json_t *command_invite(struct control *control, const char *words)
+{
+    return about_members(control, members_invite, words);
+}
+
+static json_t *command_invites(struct control *control, const char *words)
+{
+    (void)words;
+    return members_invites(&control->members);
+}
+
+static json_t *command_uninvite(struct control *control, const char *words)
+{
+    return about_members(control, members_uninvite, words);
+}
+
+static json_t *command_drain(struct control *control, const char *words)
+{
+    return about_members(control, members_drain, words);
+}
+
+static json_t *command_evict(struct control *control, const char *words)
+{
+    return about_members(control, members_evict, words);
+}
+
+static json_t *command_revoke(struct control *control, const char *words)
+{
+    return about_members(control, members_revoke, words);
+}
+
 struct command {
     const char *name;
-    bool privileged;
+    bool privileged, words;
     command_fn *run;
 };
 
 static const struct command commands[] = {
-    {"status", false, command_status}, {"peers", false, command_peers}, {"fragments", false, command_fragments},
-    {"join", true, command_join},      {"leave", true, command_leave},  {"leave now", true, command_leave_now},
-    {"save", true, command_save},
+    {"status", false, false, command_status},
+    {"peers", false, false, command_peers},
+    {"fragments", false, false, command_fragments},
+    {"join", true, false, command_join},
+    {"leave", true, false, command_leave},
+    {"leave now", true, false, command_leave_now},
+    {"save", true, false, command_save},
+    {"invite", true, true, command_invite},
+    {"invites", true, false, command_invites},
+    {"uninvite", true, true, command_uninvite},
+    {"drain", true, true, command_drain},
+    {"evict", true, true, command_evict},
+    {"revoke", true, true, command_revoke},
 };
 
-static json_t *run_command(struct control *control, const struct client *client, const char *name)
+/* What stands after the command; NULL: it is another one. */
+static const char *words_after(const struct command *command, const char *line)
+{
+    size_t length = strlen(command->name);
+    if (strcmp(line, command->name) == 0)
+        return "";
+    return command->words && strncmp(line, command->name, length) == 0 && line[length] == ' ' ? line + length + 1
+                                                                                              : NULL;
+}
+
+static json_t *run_command(struct control *control, const struct client *client, const char *line)
 {
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        if (strcmp(commands[i].name, name) != 0)
+        const char *words = words_after(&commands[i], line);
+        if (words == NULL)
             continue;
         if (commands[i].privileged && !client->privileged)
-            return outcome(err_set(ERR_STATE, "%s is for root and the user the daemon runs as", name), NULL);
-        return commands[i].run(control);
+            return outcome(err_set(ERR_STATE, "%s is for root and the user the daemon runs as", commands[i].name),
+                           NULL);
+        control->members.now_ms = control->now_ms;
+        return commands[i].run(control, words);
     }
-    return outcome(err_set(ERR_ARG, "no command \"%.40s\"", name), NULL);
+    return outcome(err_set(ERR_ARG, "no command \"%.40s\"", line), NULL);
 }
 
 /* ---- clients ---- */
@@ -275,6 +351,8 @@ enum err control_new(const struct control_conf *conf, struct control **out)
     TRY(mem_new(1, sizeof *control, "the control socket", &control));
     control->conf = *conf;
     control->listen_fd = -1;
+    control->members = (struct members){
+        .conf = conf->status.conf, .view = conf->status.view, .peers = conf->status.peers, .trainer = conf->trainer};
     for (size_t i = 0; i < CLIENTS_MAX; i++)
         control->clients[i].fd = -1;
     enum err err = progress_new(&control->progress);
@@ -311,6 +389,7 @@ void control_plan_known(struct control *control, const struct control_plan *plan
     status->sync = plan->sync;
     status->rounds = plan->rounds;
     status->replica = plan->replica;
+    status->parts = plan->parts;
     status->memory_bytes = plan->memory_bytes;
 }
 
@@ -330,6 +409,7 @@ size_t control_poll(const struct control *control, struct pollfd *items, size_t 
 void control_run(struct control *control, uint64_t now_ms)
 {
     control->now_ms = now_ms;
+    members_run(&control->members);
     accept_client(control);
     for (size_t i = 0; i < CLIENTS_MAX; i++) {
         struct client *client = &control->clients[i];

@@ -20,6 +20,7 @@ struct control_plan {
     const struct sync *sync;
     struct rounds *rounds; /* save */
     const struct replica *replica;
+    const struct parts *parts;
     uint64_t memory_bytes;
 };
 

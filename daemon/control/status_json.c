@@ -1,5 +1,6 @@
 #include "daemon/control/status_json.h"
 
+#include "daemon/control/complaints.h"
 #include "daemon/rules.h"
 
 static json_t *hash_json(const struct digest *hash, bool known)
@@ -72,6 +73,19 @@ static void add_versions(json_t *json, const struct status *status)
     json_object_set_new(json, "anchors", hash_json(&status->anchors, status->anchors_known));
 }
 
+static void add_epoch(json_t *json, const struct status *status)
+{
+    const struct status_epoch *epoch = &status->epoch;
+    json_object_set_new(json, "epoch", number(status->from->view->epoch));
+    json_object_set_new(json, "voters", number(epoch->voters));
+    json_object_set_new(json, "voters_heard", number(epoch->voters_heard));
+    json_object_set_new(json, "votes", json_boolean(epoch->votes));
+    json_object_set_new(json, "doubt", json_string(epoch->doubt));
+    json_object_set_new(json, "sealed_ms", number(epoch->sealed_ms));
+    json_object_set_new(json, "waits", json_string(epoch->waits));
+    json_object_set_new(json, "advice", json_string(epoch->advice));
+}
+
 static void add_traffic(json_t *json, const struct status *status)
 {
     json_object_set_new(json, "bytes_sent", number(status->sent_bytes));
@@ -89,8 +103,9 @@ json_t *status_json(const struct status *status)
         json_pack("{s:s, s:s, s:o, s:o, s:o}", "island", from->conf->name, "software", "diloco " DILOCO_VERSION, "run",
                   run_json(from->spec), "trainer", trainer_json(status), "degraded", complaints_json(status));
     json_object_set_new(json, "uptime_s", json_real((double)(status->now_ms - from->start_ms) / 1000));
-    json_object_set_new(json, "islands", number(from->view->count));
+    json_object_set_new(json, "islands", number(status->islands));
     json_object_set_new(json, "islands_up", number(status->islands_up));
+    add_epoch(json, status);
     add_versions(json, status);
     add_traffic(json, status);
     json_object_set_new(json, "ledger_bytes", number(status->ledger.bytes));
@@ -108,6 +123,9 @@ static json_t *peer_json(const struct status_peer *peer)
     json_t *row = json_pack("{s:s, s:s, s:s, s:I, s:b, s:b, s:s}", "name", member->name, "public_key", member->key_text,
                             "address", member->address, "uplink_bit_s", (json_int_t)member->uplink, "self", peer->self,
                             "up", peer->up, "note", peer->note);
+    json_object_set_new(row, "id", json_integer(member->id));
+    json_object_set_new(row, "role", json_string(record_role_name(member->role)));
+    json_object_set_new(row, "voter", json_boolean(member->voter));
     json_object_set_new(row, "trainer", json_string(peer->trainer));
     json_object_set_new(row, "step", number(peer->step));
     json_object_set_new(row, "tokens", number(peer->tokens));
@@ -127,8 +145,9 @@ json_t *status_json_peers(const struct status *status)
 {
     json_t *peers = json_array();
     for (uint32_t i = 0; i < status->from->view->count; i++)
-        json_array_append_new(peers, peer_json(&status->peers[i]));
-    return json_pack("{s:o}", "peers", peers);
+        if (status->peers[i].member->used)
+            json_array_append_new(peers, peer_json(&status->peers[i]));
+    return json_pack("{s:I, s:o}", "epoch", (json_int_t)status->from->view->epoch, "peers", peers);
 }
 
 static json_t *fragment_json(const struct status *status, uint32_t f)

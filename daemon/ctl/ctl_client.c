@@ -59,7 +59,7 @@ static enum err read_line(int fd, char **text, size_t *bytes)
 enum err ctl_ask(const char *socket_path, const char *request, json_t **answer)
 {
     int fd;
-    char line[128];
+    char line[1024]; /* as much as the daemon takes */
     char *text = NULL;
     size_t bytes = 0;
     *answer = NULL;

@@ -1,6 +1,7 @@
 #include "daemon/ctl/ctl_print.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "daemon/ctl/ctl_client.h"
 
@@ -16,6 +17,15 @@ static void print_trainer(const json_t *status, FILE *file)
         fprintf(file, "\n           %lld tokens trained, %lld counted in the anchors",
                 (long long)ctl_integer(trainer, "tokens"), (long long)ctl_integer(trainer, "tokens_counted"));
     fputc('\n', file);
+}
+
+static void print_epoch(const json_t *status, FILE *file)
+{
+    fprintf(file, "epoch      %lld, %lld of %lld islands that vote heard%s\n", (long long)ctl_integer(status, "epoch"),
+            (long long)ctl_integer(status, "voters_heard"), (long long)ctl_integer(status, "voters"),
+            json_is_true(json_object_get(status, "votes")) ? "" : "; this one has no vote");
+    if (ctl_integer(status, "sealed_ms") > 0)
+        fprintf(file, "           the next one is being decided; it waits for %s\n", ctl_text(status, "waits"));
 }
 
 void ctl_print_status(const json_t *status, FILE *file)
@@ -34,6 +44,7 @@ void ctl_print_status(const json_t *status, FILE *file)
             (long long)ctl_integer(status, "fragments"), (long long)ctl_integer(status, "version_min"),
             (long long)ctl_integer(status, "version_max"), (long long)ctl_integer(status, "step"),
             json_is_string(json_object_get(status, "anchors")) ? ctl_text(status, "anchors") : "not known yet");
+    print_epoch(status, file);
     fprintf(file, "traffic    sent %s, received %s; ledger %s; memory %s\n",
             ctl_bytes(ctl_number(status, "bytes_sent"), sent, sizeof sent),
             ctl_bytes(ctl_number(status, "bytes_received"), received, sizeof received),
@@ -41,6 +52,8 @@ void ctl_print_status(const json_t *status, FILE *file)
             ctl_bytes(ctl_number(status, "memory_bytes"), memory, sizeof memory));
     if (ctl_text(status, "saved")[0] != '\0')
         fprintf(file, "saved      %s\n", ctl_text(status, "saved"));
+    if (ctl_text(status, "advice")[0] != '\0')
+        fprintf(file, "advice     %s\n", ctl_text(status, "advice"));
     if (json_array_size(degraded) == 0)
         fputs("degraded   no\n", file);
     size_t index;
@@ -65,7 +78,7 @@ void ctl_print_check(const json_t *status, FILE *file)
     }
 }
 
-/* Fits 80 columns; notes go below their row. */
+/* Fits 80 columns; notes go below their row, and what a member is to the run, where it is not an owner. */
 void ctl_print_peers(const json_t *answer, FILE *file)
 {
     size_t index;
@@ -82,6 +95,8 @@ void ctl_print_peers(const json_t *answer, FILE *file)
                 ctl_number(row, "tokens_per_s"), self ? "-" : rtt,
                 self ? "-" : ctl_bytes(ctl_number(row, "bytes_sent"), sent, sizeof sent),
                 self ? "-" : ctl_bytes(ctl_number(row, "bytes_received"), received, sizeof received));
+        if (strcmp(ctl_text(row, "role"), "owner") != 0)
+            fprintf(file, "             %s\n", ctl_text(row, "role"));
         if (ctl_text(row, "note")[0] != '\0')
             fprintf(file, "             %s\n", ctl_text(row, "note"));
     }

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include "common/mem.h"
+#include "net/chain.h"
+#include "net/record.h"
 #include "net/sync.h"
 #include "outer_opt/schedule.h"
 
@@ -16,6 +18,11 @@ static const double memory_share_most = 0.8;
 
 enum word { FREE, SNAPSHOT, ANCHOR };
 
+struct said {
+    struct wire_fragment row;
+    uint64_t held; /* mask of parts */
+};
+
 struct trainer_fragment {
     enum word word;
     bool sent; /* contributed, and its result not taken in */
@@ -26,7 +33,7 @@ struct island {
     struct sync *sync;
     struct trainer_fragment *trainer; /* by fragment */
     uint64_t *version;
-    struct wire_fragment *said; /* by fragment: in its last heartbeats */
+    struct said *said; /* by fragment: in its last heartbeats */
     uint64_t step, waiting_since_us, stalled_us;
     bool waiting, announce;
     uint64_t up_free_us, down_free_us, beat_us;
@@ -45,7 +52,8 @@ struct happening {
 };
 
 struct beat {
-    uint32_t count;
+    uint32_t count, held_count;
+    struct wire_held *held; /* behind the rows */
     struct wire_fragment rows[];
 };
 
@@ -53,7 +61,9 @@ struct world {
     const struct forecast_conf *conf;
     struct schedule schedule;
     uint64_t now_us, orders, step_us, slack_us, tick_us, beat_gap_us;
-    struct bitset *shards;
+    struct chain *chain;
+    uint32_t *ids;           /* by slot: its number */
+    uint32_t *shards_counts; /* by fragment */
     struct island *island;
     struct happening *heap;
     size_t heap_count, heap_room;
@@ -110,11 +120,15 @@ static struct happening pop(struct world *w)
 
 /* ---- the line ---- */
 
-/* Shards of a fragment are alike; contribution and result of one are as large. */
-static double object_bytes(const struct world *w)
+/* Shards of a fragment are alike; contribution to a part and its result are as large. */
+static double object_bytes(const struct world *w, uint32_t owner)
 {
     const struct forecast_conf *conf = w->conf;
-    return conf->params / conf->fragments / conf->islands * conf->bits / 8;
+    const struct shardmap *map = &chain_last(w->chain)->map;
+    uint32_t shards = 0;
+    for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++)
+        shards += map->owner[slot] == owner;
+    return conf->params / conf->fragments * shards / SHARDMAP_SLOTS * conf->bits / 8;
 }
 
 static uint64_t half_trip_us(const struct world *w)
@@ -125,7 +139,7 @@ static uint64_t half_trip_us(const struct world *w)
 static void send_object(struct world *w, uint32_t from, uint32_t to, const struct wire_key *key)
 {
     struct island *a = &w->island[from], *b = &w->island[to];
-    double bytes = object_bytes(w) / (1 - w->conf->loss);
+    double bytes = object_bytes(w, key->owner) / (1 - w->conf->loss);
     uint64_t *line[2] = {&a->up_free_us, w->conf->half_duplex ? &b->up_free_us : &b->down_free_us};
     uint64_t start = w->now_us;
     start = *line[0] > start ? *line[0] : start;
@@ -145,7 +159,7 @@ static void job(struct world *w, uint32_t i, struct sync_event event)
          (struct happening){.kind = JOB,
                             .island = i,
                             .job = event.type,
-                            .key = {.fragment = event.fragment, .version = event.version, .shard = event.shard}});
+                            .key = {.fragment = event.fragment, .version = event.version, .owner = event.owner}});
 }
 
 static void announce(struct world *w, uint32_t i)
@@ -166,7 +180,7 @@ static void carry_out(struct world *w, uint32_t i, const struct sync_action *act
 {
     struct island *island = &w->island[i];
     uint32_t f = action->fragment;
-    struct sync_event event = {.fragment = f, .version = action->version, .shard = i};
+    struct sync_event event = {.fragment = f, .version = action->version, .owner = i};
     switch (action->type) {
     case SYNC_DO_ENCODE: event.type = SYNC_EV_ENCODED; break;
     case SYNC_DO_REDUCE: event.type = SYNC_EV_REDUCED; break;
@@ -260,11 +274,12 @@ static void object_in(struct world *w, const struct happening *event)
                     &(struct sync_event){.type = SYNC_EV_CONTRIBUTION,
                                          .fragment = key->fragment,
                                          .version = key->version,
+                                         .epoch = key->epoch,
                                          .member = event->from});
     else
         job(w, event->island,
             (struct sync_event){
-                .type = SYNC_EV_STORED, .fragment = key->fragment, .version = key->version, .shard = key->shard});
+                .type = SYNC_EV_STORED, .fragment = key->fragment, .version = key->version, .owner = key->owner});
 }
 
 static void job_done(struct world *w, const struct happening *event)
@@ -273,8 +288,9 @@ static void job_done(struct world *w, const struct happening *event)
     struct sync_event done = {.type = event->job,
                               .fragment = event->key.fragment,
                               .version = event->key.version,
-                              .shard = event->key.shard,
-                              .member = event->key.shard}; /* a result: its owner made it */
+                              .owner = event->key.owner,
+                              .hash = {{(uint8_t)event->key.owner}},
+                              .member = event->key.owner}; /* a result: its owner made it */
     if (done.type == SYNC_EV_APPLIED) {
         uint64_t version = ++island->version[done.fragment];
         memcpy(done.hash.byte, &version, sizeof version);
@@ -282,29 +298,80 @@ static void job_done(struct world *w, const struct happening *event)
     step_island(w, event->island, &done);
 }
 
-static bool same_row(const struct wire_fragment *a, const struct wire_fragment *b)
+static struct said row_of(const struct sync *sync, uint32_t f)
 {
-    return a->version == b->version && a->contributed == b->contributed && a->abstained == b->abstained &&
-           a->hash_known == b->hash_known && memcmp(&a->results, &b->results, sizeof a->results) == 0;
+    struct sync_peer_fragment own = sync_own(sync, f);
+    struct said said = {.row = {.fragment = f,
+                                .version = own.version,
+                                .contributed = own.contributed,
+                                .abstained = own.abstained,
+                                .hash = own.hash,
+                                .hash_known = own.hash_known}};
+    const struct chain_part *parts;
+    struct digest digest;
+    bool acknowledged;
+    uint32_t count = sync_parts(sync, f, &parts);
+    for (uint32_t p = 0; p < count; p++)
+        if (sync_held(sync, f, p, &digest, &acknowledged) && acknowledged)
+            said.held |= (uint64_t)1 << p;
+    return said;
 }
 
-/* What has changed since its last one; all get it at the same time. */
+static bool same_row(const struct said *a, const struct said *b)
+{
+    return a->row.version == b->row.version && a->row.contributed == b->row.contributed &&
+           a->row.abstained == b->row.abstained && a->row.hash_known == b->row.hash_known && a->held == b->held;
+}
+
+static void put_row(const struct sync *sync, struct beat *beat, const struct said *said)
+{
+    const struct chain_part *parts;
+    struct digest digest;
+    bool acknowledged;
+    struct wire_fragment *row = &beat->rows[beat->count++];
+    uint32_t count = sync_parts(sync, said->row.fragment, &parts);
+    *row = said->row;
+    row->held_first = beat->held_count;
+    for (uint32_t p = 0; p < count; p++) {
+        if ((said->held >> p & 1) == 0)
+            continue;
+        (void)sync_held(sync, row->fragment, p, &digest, &acknowledged);
+        struct wire_held *held = &beat->held[beat->held_count++];
+        held->owner = parts[p].owner;
+        memcpy(held->tag, digest.byte, sizeof held->tag);
+    }
+    row->held_count = beat->held_count - row->held_first;
+}
+
+/* What has changed since its last one, as far as it fits; all get it at the same time. */
 static void send_beat(struct world *w, uint32_t i)
 {
     struct island *island = &w->island[i];
     struct beat *beat;
+    uint32_t rows = 0, held = 0;
     island->announce = false;
     island->beat_us = w->now_us + w->beat_gap_us;
-    if (mem_new(1, sizeof *beat + w->conf->fragments * sizeof *beat->rows, "the forecast", &beat) != ERR_OK) {
+    for (uint32_t f = 0; f < w->conf->fragments; f++) {
+        struct said said = row_of(island->sync, f);
+        rows += !same_row(&said, &island->said[f]);
+        held += same_row(&said, &island->said[f]) ? 0 : (uint32_t)__builtin_popcountll(said.held);
+    }
+    size_t bytes = sizeof *beat + rows * sizeof *beat->rows + held * sizeof *beat->held;
+    if (mem_new(1, bytes, "the forecast", &beat) != ERR_OK) {
         w->err = ERR_NOMEM;
         return;
     }
+    beat->held = (struct wire_held *)(beat->rows + rows);
     for (uint32_t f = 0; f < w->conf->fragments; f++) {
-        struct sync_peer_fragment own = sync_own(island->sync, f);
-        struct wire_fragment row = {f,           own.version, own.contributed, own.abstained,
-                                    own.results, own.hash,    own.hash_known};
-        if (!same_row(&row, &island->said[f]))
-            beat->rows[beat->count++] = island->said[f] = row;
+        struct said said = row_of(island->sync, f);
+        if (same_row(&said, &island->said[f]))
+            continue;
+        if (beat->held_count + WIRE_HELD_OF_ONE_MAX > WIRE_HELD_MAX) {
+            announce(w, i); /* the next one has the rest */
+            break;
+        }
+        put_row(island->sync, beat, &said);
+        island->said[f] = said;
     }
     push(w, half_trip_us(w), (struct happening){.kind = BEAT, .island = i, .beat = beat});
 }
@@ -312,7 +379,9 @@ static void send_beat(struct world *w, uint32_t i)
 static void beat_in(struct world *w, const struct happening *event)
 {
     memcpy(w->beat->fragments, event->beat->rows, event->beat->count * sizeof *event->beat->rows);
+    memcpy(w->beat->held, event->beat->held, event->beat->held_count * sizeof *event->beat->held);
     w->beat->fragments_count = event->beat->count;
+    w->beat->held_count = event->beat->held_count;
     w->beat->taking_part = true;
     mem_free(event->beat);
     for (uint32_t k = 0; k < w->conf->islands; k++) {
@@ -352,18 +421,65 @@ static void happen(struct world *w, const struct happening *event)
 
 /* ---- set-up ---- */
 
+static uint32_t owners_of(const struct forecast_conf *conf)
+{
+    return conf->islands < SHARDMAP_OWNERS_MAX ? conf->islands : SHARDMAP_OWNERS_MAX;
+}
+
+/* One record for the whole run: all are owners and vote, or the first ones, if they are too many. */
+static enum err make_chain(struct world *w)
+{
+    const struct forecast_conf *conf = w->conf;
+    struct shardmap_owner owners[SHARDMAP_OWNERS_MAX];
+    struct record record = {.next_id = conf->islands, .map = shardmap_empty()};
+    struct digest digest = {{0}};
+    enum err err;
+    TRY_OUT(mem_new(conf->islands, sizeof *record.members, "the forecast", &record.members));
+    record.members_count = conf->islands;
+    for (uint32_t i = 0; i < conf->islands; i++) {
+        bool owner = i < owners_of(conf);
+        record.members[i] = (struct record_member){.id = i,
+                                                   .role = owner ? RECORD_OWNER : RECORD_CONTRIBUTOR,
+                                                   .voter = owner,
+                                                   .owner_wish = RECORD_OWNER_AUTO};
+        if (owner)
+            owners[i] = (struct shardmap_owner){.id = i, .weight = 1};
+    }
+    shardmap_assign(&record.map, owners, owners_of(conf));
+    TRY_OUT(chain_new(&w->chain));
+    TRY_OUT(chain_add(w->chain, &record, &digest));
+    TRY_OUT(mem_new(conf->islands, sizeof *w->ids, "the forecast", &w->ids));
+    for (uint32_t i = 0; i < conf->islands; i++)
+        w->ids[i] = i;
+    TRY_OUT(mem_new(conf->fragments, sizeof *w->shards_counts, "the forecast", &w->shards_counts));
+    for (uint32_t f = 0; f < conf->fragments; f++)
+        w->shards_counts[f] = SHARDMAP_SLOTS;
+out:
+    record_deinit(&record);
+    return err;
+}
+
 static enum err start_island(struct world *w, uint32_t i)
 {
     const struct forecast_conf *conf = w->conf;
     struct island *island = &w->island[i];
-    struct sync_conf sync = {
-        .self = i, .members_count = conf->islands, .fragments_count = conf->fragments, .shards = w->shards};
+    struct sync_conf sync = {.chain = w->chain,
+                             .fragments_count = conf->fragments,
+                             .shards_counts = w->shards_counts,
+                             .view = {.self = i,
+                                      .slots = conf->islands,
+                                      .ids = w->ids,
+                                      .members = bitset_first(conf->islands),
+                                      .taking_part = bitset_first(conf->islands),
+                                      .keepers = bitset_first(owners_of(conf)),
+                                      .certifying = record_certifying(chain_last(w->chain)),
+                                      .votes = i < owners_of(conf)}};
     TRY(mem_new(conf->fragments, sizeof *island->trainer, "the forecast", &island->trainer));
     TRY(mem_new(conf->fragments, sizeof *island->version, "the forecast", &island->version));
     TRY(mem_new(conf->fragments, sizeof *island->said, "the forecast", &island->said));
     TRY(sync_new(&sync, &island->sync));
     for (uint32_t f = 0; f < conf->fragments; f++) {
-        sync_restore(island->sync, f, 0, &(struct digest){{0}}, &(struct bitset){{0}});
+        sync_restore(island->sync, f, 0, &(struct digest){{0}});
         island->trainer[f].due = schedule_next_due(&w->schedule, f, 0);
     }
     return ERR_OK;
@@ -411,7 +527,6 @@ static void clean_up(struct world *w)
     for (size_t k = 0; k < w->heap_count; k++)
         mem_free(w->heap[k].beat);
     mem_free(w->heap);
-    mem_free(w->shards);
     mem_free(w->beat);
     for (uint32_t i = 0; w->island != NULL && i < w->conf->islands; i++) {
         sync_free(w->island[i].sync);
@@ -420,6 +535,9 @@ static void clean_up(struct world *w)
         mem_free(w->island[i].said);
     }
     mem_free(w->island);
+    chain_free(w->chain);
+    mem_free(w->ids);
+    mem_free(w->shards_counts);
     mem_free(w);
 }
 
@@ -440,7 +558,10 @@ static enum err check(const struct forecast_conf *conf)
 double forecast_bytes(const struct forecast_conf *conf)
 {
     double pairs = (double)conf->islands * conf->islands;
-    return pairs * conf->fragments * sizeof(struct sync_peer_fragment) + pairs * 2 * sizeof(struct happening);
+    double holding = CHAIN_PARTS_MAX * (double)sizeof(struct wire_held);
+    double parts = CHAIN_PARTS_MAX * (double)(sizeof(struct chain_part) + sizeof(struct digest));
+    return pairs * conf->fragments * sizeof(struct sync_peer_fragment) + pairs * 2 * sizeof(struct happening) +
+           conf->islands * conf->fragments * (owners_of(conf) * holding + parts);
 }
 
 static enum err check_memory(const struct forecast_conf *conf)
@@ -471,10 +592,8 @@ enum err forecast_run(const struct forecast_conf *conf, struct forecast_result *
     w->beat_gap_us = BEAT_GAP_US * many * many / ISLANDS_FEW / ISLANDS_FEW;
     w->beat_gap_us = w->beat_gap_us < BEAT_GAP_US_MAX ? w->beat_gap_us : BEAT_GAP_US_MAX;
     TRY_OUT(mem_new(conf->islands, sizeof *w->island, "the forecast", &w->island));
-    TRY_OUT(mem_new(conf->fragments, sizeof *w->shards, "the forecast", &w->shards));
     TRY_OUT(mem_new(1, sizeof *w->beat, "the forecast", &w->beat));
-    for (uint32_t f = 0; f < conf->fragments; f++)
-        w->shards[f] = bitset_first(conf->islands);
+    TRY_OUT(make_chain(w));
     for (uint32_t i = 0; i < conf->islands; i++)
         TRY_OUT(start_island(w, i));
     begin(w);

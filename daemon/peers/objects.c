@@ -6,9 +6,10 @@
 #include "common/mem.h"
 #include "daemon/peers/ways.h"
 #include "daemon/state/memory.h"
+#include "daemon/state/results.h"
 #include "daemon/state/state_object.h"
 
-enum { SERVED_MAX = 64, TRANSFERS_BEFORE_PLAN = 4 * WIRE_MEMBERS_MAX };
+enum { SERVED_MAX = 64, PLAN_AGAIN_MS = 2000 };
 
 /* Something served from outside the slots: a mapped ledger record, or a copy. */
 struct served {
@@ -22,11 +23,14 @@ struct served {
 struct objects {
     struct peers_conf conf;
     struct peers_plan plan; /* .plan NULL: not known yet */
+    struct vouches *vouches;
     struct link *link;
     struct xfer *xfer;
     struct ways *ways;
     struct served served[SERVED_MAX];
     uint8_t *plan_in;        /* one on its way in */
+    uint64_t plan_ms;        /* when to ask for one (again) */
+    uint32_t plan_from;      /* whom first */
     struct wire_message out; /* being said; large, so not on the stack */
 };
 
@@ -35,6 +39,17 @@ static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_ke
 static void end_served(struct objects *objects, uint32_t peer, const struct wire_key *key);
 
 /* ---- set-up ---- */
+
+/* Of each fragment what two rounds have under way with every member, and what is served beside that. */
+static uint32_t transfers_of(uint32_t fragments, uint32_t slots)
+{
+    return 2 * fragments * slots + SERVED_MAX;
+}
+
+static uint32_t transfers_before_plan(uint32_t slots)
+{
+    return 4 * slots + SERVED_MAX;
+}
 
 static enum err new_xfer(struct objects *objects, uint32_t transfers)
 {
@@ -61,7 +76,7 @@ enum err objects_new(const struct peers_conf *conf, struct link *link, struct ob
     struct ways_conf ways = {.link = link, .members_count = conf->view->count, .rate_limit = conf->conf->rate_limit};
     enum err err = ways_new(&ways, &objects->ways);
     if (err == ERR_OK)
-        err = new_xfer(objects, TRANSFERS_BEFORE_PLAN);
+        err = new_xfer(objects, transfers_before_plan(conf->view->count));
     if (err != ERR_OK)
         objects_free(objects);
     else
@@ -80,13 +95,34 @@ void objects_free(struct objects *objects)
     mem_free(objects);
 }
 
-enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan)
+enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan, struct vouches *vouches)
 {
     uint32_t fragments = plan->plan->plan->fragments_count;
     end_served(objects, UINT32_MAX, NULL);
-    TRY(new_xfer(objects, 2 * fragments * objects->conf.view->count + SERVED_MAX));
+    TRY(new_xfer(objects, transfers_of(fragments, objects->conf.view->count)));
     objects->plan = *plan;
+    objects->vouches = vouches;
     return ERR_OK;
+}
+
+enum err objects_members(struct objects *objects, uint32_t slots)
+{
+    uint32_t transfers = objects->plan.plan != NULL ? transfers_of(objects->plan.plan->plan->fragments_count, slots)
+                                                    : transfers_before_plan(slots);
+    TRY(ways_grow(objects->ways, slots));
+    return xfer_grow(objects->xfer, slots, transfers, transfers);
+}
+
+void objects_begin_epoch(struct objects *objects)
+{
+    xfer_drop_incoming(objects->xfer);
+}
+
+void objects_forget(struct objects *objects, uint32_t peer)
+{
+    objects_reset(objects, peer);
+    xfer_forget_peer(objects->xfer, peer);
+    ways_forget(objects->ways, peer);
 }
 
 void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_bytes)
@@ -143,15 +179,25 @@ static void send_or_log(struct objects *objects, uint32_t peer, const struct wir
 static bool surely_wanted(const struct objects *objects, const struct wire_key *key, uint32_t member)
 {
     struct sync_peer_fragment row = sync_heard(objects->plan.sync, member, key->fragment);
-    return row.version + 1 == key->version && !(key->kind == WIRE_RESULT && bitset_has(&row.results, key->shard));
+    return row.version + 1 == key->version;
+}
+
+/* The part that a key names, and its index; CHAIN_PARTS_MAX: there is none. */
+static uint32_t part_of(const struct objects *objects, const struct wire_key *key, struct chain_part *part)
+{
+    return parts_find(objects->plan.parts, key->fragment, key->version, key->epoch, key->owner, part);
 }
 
 void objects_send(struct objects *objects, const struct wire_key *key, uint32_t member, uint64_t now_ms)
 {
     const struct slots *slots = objects->plan.slots;
+    struct chain_part part;
+    uint32_t p = part_of(objects, key, &part);
+    if (p == CHAIN_PARTS_MAX)
+        return;
     const struct slot *slot =
-        key->kind == WIRE_CONTRIBUTION ? slots_out(slots, key->fragment, key->shard) : slots_own(slots, key->fragment);
-    if (slot->version == key->version && !slot->busy)
+        key->kind == WIRE_CONTRIBUTION ? slots_out(slots, key->fragment, p) : slots_own(slots, key->fragment);
+    if (slot->version == key->version && slot->epoch == key->epoch && !slot->busy)
         send_or_log(objects, member, key, slot->data, slot->bytes, !surely_wanted(objects, key, member), now_ms);
 }
 
@@ -167,6 +213,23 @@ void objects_fetch(struct objects *objects, const struct wire_key *key, uint32_t
 void objects_retire(struct objects *objects, uint32_t f, uint64_t version)
 {
     xfer_cancel(objects->xfer, WIRE_CONTRIBUTION, f, version);
+}
+
+void objects_want_plan(struct objects *objects, const struct bitset *with_plan, uint64_t now_ms)
+{
+    static const struct wire_key key = {.kind = WIRE_PLAN};
+    uint32_t count = objects->conf.view->count;
+    if (objects->plan.plan != NULL || now_ms < objects->plan_ms)
+        return;
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t i = (objects->plan_from + k) % count;
+        if (!bitset_has(with_plan, i))
+            continue;
+        objects->plan_ms = now_ms + PLAN_AGAIN_MS;
+        objects->plan_from = i + 1;
+        objects_fetch(objects, &key, i);
+        return;
+    }
 }
 
 static void end_entry(struct served *entry)
@@ -219,17 +282,29 @@ static void use_served(struct served *slot, uint32_t peer, const struct wire_key
     slot->key = *key;
 }
 
+/* The result that a key asks for: of a version that we have made, the one that it is made of. */
+static bool which_result(const struct objects *objects, const struct wire_key *key, struct ledger_key *out)
+{
+    struct ledger *ledger = objects->plan.ledger;
+    struct ledger_commit commit;
+    if (ledger_commit_of(ledger, key->fragment, key->version, &commit) != ERR_OK)
+        return results_find(ledger, key->fragment, key->version, key->epoch, key->owner, out);
+    *out = (struct ledger_key){
+        .fragment = key->fragment, .owner = key->owner, .version = key->version, .epoch = key->epoch};
+    for (uint32_t p = 0; p < commit.parts_count; p++) {
+        if (commit.parts[p].owner != key->owner || commit.parts[p].epoch != key->epoch)
+            continue;
+        out->digest = commit.parts[p].digest;
+        return true;
+    }
+    return false;
+}
+
 static void serve_result(struct objects *objects, uint32_t peer, const struct wire_key *key, struct served *served,
                          uint64_t now_ms)
 {
-    const struct slot *own = slots_own(objects->plan.slots, key->fragment);
-    struct ledger *ledger = objects->plan.ledger;
-    if (key->shard == objects->conf.view->self && own->version == key->version && !own->busy &&
-        ledger_has(ledger, key->fragment, key->version, key->shard)) {
-        send_or_log(objects, peer, key, own->data, own->bytes, false, now_ms);
-        return;
-    }
-    if (ledger_map(ledger, key->fragment, key->version, key->shard, &served->map) != ERR_OK) {
+    struct ledger_key there;
+    if (!which_result(objects, key, &there) || ledger_map(objects->plan.ledger, &there, &served->map) != ERR_OK) {
         say_done(objects, peer, key, WIRE_NOT_AVAILABLE);
         return;
     }
@@ -245,6 +320,20 @@ static size_t states_served(const struct objects *objects)
     return count;
 }
 
+/* Whether enough voters vouch for our state, for who asks for it. Nobody votes on initial tensors. Others' signatures
+ * are on their way where there are too few, so who asks is to ask again. */
+static bool certified(struct objects *objects, uint32_t peer, uint32_t f, const struct store_fragment *state,
+                      struct vouch_certificate *out)
+{
+    const struct view *view = objects->conf.view;
+    const struct vouch_subject subject = {
+        .nonce = view->nonce, .fragment = f, .version = state->version, .hash = state->hash};
+    bool excused = sync_excused(objects->plan.sync, f, state->version, peer);
+    out->count = 0;
+    return state->version == 0 ||
+           vouches_certificate(objects->vouches, &subject, excused ? view->members[peer].id : VOUCH_NOBODY, out);
+}
+
 static void serve_state(struct objects *objects, uint32_t peer, const struct wire_key *key, struct served *served,
                         uint64_t now_ms)
 {
@@ -253,22 +342,24 @@ static void serve_state(struct objects *objects, uint32_t peer, const struct wir
     uint64_t bytes = state_object_bytes(run->replica, run->plan->plan, key->fragment);
     enum sync_state doing = sync_state(run->sync, key->fragment);
     bool steady = doing != SYNC_APPLYING && doing != SYNC_REPAIR && sync_known(run->sync, key->fragment);
+    struct vouch_certificate certificate;
     if (!steady || key->version != state->version || states_served(objects) >= MEMORY_STATES_SERVED ||
-        mem_new((size_t)bytes, 1, "a state to send", &served->copy) != ERR_OK) {
+        !certified(objects, peer, key->fragment, state, &certificate) ||
+        mem_new((size_t)bytes + vouch_bytes(certificate.count), 1, "a state to send", &served->copy) != ERR_OK) {
         say_done(objects, peer, key, WIRE_NOT_AVAILABLE);
         return;
     }
     use_served(served, peer, key);
     state_object_make(run->replica, run->plan->plan, key->fragment, state, served->copy);
-    send_or_log(objects, peer, key, served->copy, bytes, false, now_ms);
+    state_object_certify(served->copy, bytes, &certificate);
+    send_or_log(objects, peer, key, served->copy, bytes + vouch_bytes(certificate.count), false, now_ms);
 }
 
 static bool servable(const struct objects *objects, const struct wire_key *key)
 {
     if (objects->plan.plan == NULL)
         return false;
-    return key->kind == WIRE_PLAN ||
-           (key->fragment < objects->plan.plan->plan->fragments_count && key->shard < objects->conf.view->count);
+    return key->kind == WIRE_PLAN || key->fragment < objects->plan.plan->plan->fragments_count;
 }
 
 /* A peer asks for an object. */
@@ -295,13 +386,13 @@ static void serve(struct objects *objects, uint32_t peer, const struct wire_key 
 
 /* ---- coming in ---- */
 
-static enum xfer_verdict offer_slot(struct objects *objects, struct slot *slot, uint32_t f, uint32_t shard,
+static enum xfer_verdict offer_slot(struct objects *objects, struct slot *slot, uint32_t f, uint64_t shards,
                                     struct xfer_offer *offer)
 {
     offer->answer = WIRE_NOT_YET;
     if (slot->busy)
         return XFER_ANSWER;
-    if (slots_room(objects->plan.slots, slot, f, shard) != ERR_OK) {
+    if (slots_room(objects->plan.slots, slot, f, shards) != ERR_OK) {
         log_error("%s", err_text());
         return XFER_ANSWER;
     }
@@ -311,16 +402,21 @@ static enum xfer_verdict offer_slot(struct objects *objects, struct slot *slot, 
     return XFER_TAKE;
 }
 
-static enum xfer_verdict offer_state(struct objects *objects, const struct wire_key *key, struct xfer_offer *offer)
+static enum xfer_verdict offer_state(struct objects *objects, const struct wire_key *key, uint64_t total,
+                                     struct xfer_offer *offer)
 {
     const struct peers_plan *run = &objects->plan;
-    uint64_t bytes = state_object_bytes(run->replica, run->plan->plan, key->fragment);
+    uint64_t most = state_object_bytes_max(run->replica, run->plan->plan, key->fragment, objects->conf.view->count);
+    offer->answer = WIRE_NOT_NEEDED;
+    if (total > most)
+        return XFER_ANSWER;
+    offer->answer = WIRE_NOT_YET;
     /* What an earlier attempt left is taken over; xfer lets in nobody while it is being verified. */
-    if (slots_take_state(run->slots, key->fragment, bytes, &offer->buffer) != ERR_OK) {
+    if (slots_take_state(run->slots, key->fragment, total, &offer->buffer) != ERR_OK) {
         log_error("%s", err_text());
         return XFER_ANSWER;
     }
-    offer->bytes_max = bytes;
+    offer->bytes_max = total;
     return XFER_TAKE;
 }
 
@@ -344,7 +440,7 @@ static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_ke
                                  struct xfer_offer *offer)
 {
     struct objects *objects = user;
-    struct slots *slots = objects->plan.slots;
+    struct chain_part part;
     if (key->kind == WIRE_PLAN)
         return offer_plan(objects, total, offer);
     offer->answer = WIRE_NOT_YET;
@@ -357,11 +453,13 @@ static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_ke
     case SYNC_NOT_YET: return XFER_ANSWER;
     }
     if (key->kind == WIRE_STATE)
-        return offer_state(objects, key, offer);
-    if (key->kind == WIRE_CONTRIBUTION)
-        return offer_slot(objects, slots_in(slots, key->fragment, peer), key->fragment, objects->conf.view->self,
-                          offer);
-    return offer_slot(objects, slots_result(slots, key->fragment, key->shard), key->fragment, key->shard, offer);
+        return offer_state(objects, key, total, offer);
+    uint32_t p = part_of(objects, key, &part);
+    if (p == CHAIN_PARTS_MAX)
+        return XFER_ANSWER;
+    struct slot *slot = key->kind == WIRE_CONTRIBUTION ? slots_in(objects->plan.slots, key->fragment, peer)
+                                                       : slots_result(objects->plan.slots, key->fragment, p);
+    return offer_slot(objects, slot, key->fragment, part.shards, offer);
 }
 
 void objects_judged(struct objects *objects, uint32_t peer, const struct wire_key *key, enum wire_done done)
@@ -407,8 +505,11 @@ static void done_in(struct objects *objects, uint32_t peer, const struct wire_ke
         end_served(objects, peer, key);
     if (status == WIRE_NOT_AVAILABLE)
         post_not_available(objects, peer, key);
-    if (status == WIRE_REFUSED)
-        log_error("island %s refuses our %s", objects->conf.view->members[peer].name, wire_key_text(key));
+    if (status != WIRE_REFUSED)
+        return;
+    event_post_sync(objects->conf.events,
+                    &(struct sync_event){.type = SYNC_EV_TURNED_DOWN, .member = peer, .key = *key});
+    log_error("island %s refuses our %s", objects->conf.view->members[peer].name, wire_key_text(key));
 }
 
 void objects_message_in(struct objects *objects, uint32_t peer, const struct wire_message *message, uint64_t now_ms)

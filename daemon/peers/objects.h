@@ -9,6 +9,7 @@
 
 #include "daemon/peers/peers_types.h"
 #include "net/link.h"
+#include "net/vouch.h"
 #include "net/xfer.h"
 
 struct objects;
@@ -16,12 +17,21 @@ struct objects;
 /* What `conf` points to, and the link, are borrowed until objects_free(). ERR_NOMEM. */
 ERR_MUST_CHECK enum err objects_new(const struct peers_conf *conf, struct link *link, struct objects **out);
 void objects_free(struct objects *objects);
-ERR_MUST_CHECK enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan);
+/* `vouches` are borrowed: what states that go out are certified with. */
+ERR_MUST_CHECK enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan,
+                                           struct vouches *vouches);
+
+/* A new epoch: what is on its way in is of parts that are none any more. */
+void objects_begin_epoch(struct objects *objects);
+/* Slots are below `slots` now. ERR_NOMEM. */
+ERR_MUST_CHECK enum err objects_members(struct objects *objects, uint32_t slots);
 
 /* How many unacknowledged bytes a peer takes in. */
 void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_bytes);
 /* The peer restarted: transfers with it end. */
 void objects_reset(struct objects *objects, uint32_t peer);
+/* Its slot is another's from now on. */
+void objects_forget(struct objects *objects, uint32_t peer);
 /* A new bulk connection: what was on its way on the one before may be lost, and the way may be another one. */
 void objects_reconnected(struct objects *objects, uint32_t peer);
 
@@ -30,6 +40,9 @@ void objects_message_in(struct objects *objects, uint32_t peer, const struct wir
 void objects_chunk_in(struct objects *objects, uint32_t peer, const struct wire_chunk *chunk, uint64_t now_ms);
 /* Sends what may go now. */
 void objects_flush(struct objects *objects, uint64_t now_ms);
+/* Asks one of those who have it for the run's plan while we have none; another one the next time, since this one's may
+ * be of no use. */
+void objects_want_plan(struct objects *objects, const struct bitset *with_plan, uint64_t now_ms);
 void objects_tick(struct objects *objects, uint64_t now_ms);
 uint64_t objects_wait_us(const struct objects *objects);
 

@@ -6,52 +6,36 @@
 
 #include "common/log.h"
 #include "common/mem.h"
+#include "daemon/peers/beat.h"
+#include "daemon/peers/council.h"
+#include "daemon/peers/gate.h"
 #include "daemon/peers/impostors.h"
 #include "daemon/peers/objects.h"
+#include "daemon/peers/pulse.h"
+#include "daemon/peers/report.h"
 #include "daemon/peers/rows.h"
 #include "daemon/rules.h"
 #include "net/link.h"
+#include "net/vouch.h"
 
-/*
- * BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
- * HELLO_AGAIN: greetings are repeated until both sides know the same of each other. BEATS_KEPT: as many heartbeats may
- * be on their way to be answered, one every few milliseconds.
- */
-enum {
-    BEAT_MS = 1000,
-    SILENT_MS = 2500,
-    HELLO_AGAIN_MS = 1000,
-    ANNOUNCE_GAP_MS = 3,
-    PLAN_AGAIN_MS = 2000,
-    BEATS_KEPT = 256
-};
+/* BEAT: heartbeats; an island that is silent for SILENT counts as away, which status shows within three seconds.
+ * HELLO_AGAIN: greetings are repeated until both sides know the same of each other. */
+enum { BEAT_MS = 1000, SILENT_MS = 2500, HELLO_AGAIN_MS = 1000, ANNOUNCE_GAP_MS = 3 };
 /* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
-enum { ANYONE_SAID_MS = 5000, TOO_FAR_SAID_MS = 60000 };
-
-/* What an island last said of itself. */
-struct report {
-    uint64_t step, tokens;
-    uint32_t loss_milli, tokens_per_s, trainer;
-};
 
 struct peer {
     bool greeted; /* a hello of the present session was accepted */
     bool up;      /* greeted and heard from lately */
-    uint64_t session;
-    uint64_t heard_ms, hello_ms, beat_ms;
-    uint64_t sequence_in, sequence_in_ms; /* last heartbeat received */
-    uint64_t sequence_out;                /* last one sent */
-    uint64_t beats_ms[BEATS_KEPT];        /* when it and those before it went, by sequence */
-    uint32_t rtt_ms;
+    uint64_t session, heard_ms, hello_ms, beat_ms;
+    uint64_t since_ms; /* its slot is its own */
+    struct pulse pulse;
     bool plan_known;
     struct digest plan_id;
     struct report report;
-    struct wire_fragment *said; /* [fragments]: what we last told it */
-    uint32_t refresh;           /* next fragment to repeat */
+    struct rows_said *said; /* [fragments]: what we last told it */
+    uint32_t refresh;       /* next fragment to repeat */
     struct log_limit refused_said, malformed_said, diverged_said, plan_said;
-    uint64_t too_far_ms; /* since when it says that it is further than it can be; 0: it does not */
-    bool too_far_said;
     struct twins twins;
     bool refused;                 /* it, or we, would not talk: not a matter of time */
     char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
@@ -63,11 +47,16 @@ struct peers {
     uint64_t now_ms;
     struct link *link;
     struct objects *objects;
-    struct peer *peers; /* [members] */
+    struct council *council;
+    struct gate gate;
+    struct vouches *vouches; /* NULL: the plan is not known yet */
+    struct peer *peers;      /* [room], by slot */
+    uint32_t room;
+    struct bitset silent; /* not heard for as long as the configuration allows */
+    uint64_t pause_ms;    /* between heartbeats */
+    uint64_t silent_ms;   /* one who is silent so long is not up */
     bool announce;
     uint64_t announce_ms;
-    uint64_t plan_ms;   /* when to ask for the plan (again) */
-    uint32_t plan_from; /* whom first */
     struct strangers strangers;
     struct log_limit anyone_said;
     struct wire_message in, out; /* taken in, and being said; large, so not on the stack */
@@ -93,31 +82,50 @@ static const char *name_of(const struct peers *peers, uint32_t peer)
     return peers->conf.view->members[peer].name;
 }
 
-static void post_peer(struct peers *peers, enum sync_event_type type, uint32_t member)
+/* Whether a slot is another member's. */
+static bool is_other(const struct peers *peers, uint32_t i)
 {
-    event_post_sync(peers->conf.events, &(struct sync_event){.type = type, .member = member});
+    return i != self_of(peers) && peers->conf.view->members[i].used;
 }
 
 /* ---- set-up ---- */
 
+/* Slots of the view have their places here. */
+static enum err make_room(struct peers *peers)
+{
+    uint32_t room = members_of(peers);
+    if (room > peers->room) {
+        TRY(mem_grow(&peers->peers, peers->room, room, sizeof *peers->peers, "peers"));
+        peers->room = room;
+    }
+    return ERR_OK;
+}
+
+static enum err set_member(struct peers *peers, uint32_t i)
+{
+    const struct view_member *from = &peers->conf.view->members[i];
+    struct link_member member = {.name = from->name, .address = from->address};
+    struct peer *peer = &peers->peers[i];
+    memcpy(member.key, from->key, sizeof member.key);
+    if (peer->since_ms == 0)
+        peer->since_ms = peers->now_ms;
+    if (peer->said == NULL && fragments_of(peers) > 0)
+        TRY(mem_new(fragments_of(peers), sizeof *peer->said, "peers", &peer->said));
+    return link_set(peers->link, i, &member);
+}
+
 static enum err open_links(struct peers *peers)
 {
     const struct view *view = peers->conf.view;
-    struct link_member members[WIRE_MEMBERS_MAX];
-    for (uint32_t i = 0; i < view->count; i++) {
-        members[i].name = view->members[i].name;
-        members[i].address = view->members[i].address;
-        memcpy(members[i].key, view->members[i].key, IDENT_KEY_BYTES);
-    }
     struct link_conf conf = {.ident = peers->conf.ident,
                              .listen = peers->conf.conf->listen,
-                             .members = members,
-                             .members_count = view->count,
-                             .self = view->self,
-                             .run_tag = digest_tag(&peers->conf.spec->digest),
-                             .view_tag = digest_tag(&view->id),
+                             .run_tag = wire_run_tag(view->nonce, &peers->conf.spec->digest),
                              .io_threads = (int)peers->conf.conf->io_threads};
-    return link_new(&conf, &peers->link);
+    TRY(link_new(&conf, &peers->link));
+    for (uint32_t i = 0; i < view->count; i++)
+        if (view->members[i].used && i != view->self)
+            TRY(set_member(peers, i));
+    return ERR_OK;
 }
 
 enum err peers_new(const struct peers_conf *conf, struct peers **out)
@@ -127,9 +135,14 @@ enum err peers_new(const struct peers_conf *conf, struct peers **out)
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *peers, "peers", &peers));
     peers->conf = *conf;
-    TRY_OUT(mem_new(conf->view->count, sizeof *peers->peers, "peers", &peers->peers));
+    peers->now_ms = conf->start_ms;
+    peers->pause_ms = conf->conf->away_ms / 3 < BEAT_MS ? conf->conf->away_ms / 3 : BEAT_MS;
+    peers->silent_ms = SILENT_MS < conf->conf->away_ms ? SILENT_MS : 3 * conf->conf->away_ms / 4;
+    TRY_OUT(make_room(peers));
     TRY_OUT(open_links(peers));
     TRY_OUT(objects_new(conf, peers->link, &peers->objects));
+    TRY_OUT(council_new(conf, peers->link, &peers->council));
+    TRY_OUT(gate_open(&peers->conf, peers->link, peers->council, peers->now_ms, &peers->gate));
 out:
     if (err != ERR_OK)
         peers_free(peers);
@@ -142,9 +155,12 @@ void peers_free(struct peers *peers)
 {
     if (peers == NULL)
         return;
+    gate_close(&peers->gate);
+    council_free(peers->council);
     objects_free(peers->objects);
+    vouches_free(peers->vouches);
     link_free(peers->link);
-    for (uint32_t i = 0; peers->peers != NULL && i < members_of(peers); i++)
+    for (uint32_t i = 0; i < peers->room; i++)
         mem_free(peers->peers[i].said);
     mem_free(peers->peers);
     mem_free(peers);
@@ -172,61 +188,20 @@ static void say(struct peers *peers, uint32_t i)
 
 static void send_hello(struct peers *peers, uint32_t i)
 {
-    struct wire_hello *hello = &peers->out.hello;
-    peers->out.type = WIRE_HELLO;
-    *hello = (struct wire_hello){.run_id = peers->conf.spec->digest,
-                                 .view_id = peers->conf.view->id,
-                                 .plan_known = peers->plan.plan != NULL,
-                                 .session = peers->conf.session,
-                                 .island = self_of(peers),
-                                 .window_kib = (uint32_t)(peers->conf.conf->window / 1024)};
-    if (hello->plan_known)
-        hello->plan_id = peers->plan.plan->plan->digest;
-    snprintf(hello->name, sizeof hello->name, "%s", peers->conf.conf->name);
-    snprintf(hello->software, sizeof hello->software, "diloco " DILOCO_VERSION);
+    beat_hello(&peers->conf, &peers->plan, peers->gate.draining, &peers->out);
     say(peers, i);
     peers->peers[i].hello_ms = peers->now_ms + HELLO_AGAIN_MS;
-}
-
-static uint32_t trainer_word(enum trainer_phase phase)
-{
-    static const uint32_t words[TRAINER_PHASES] = {
-        [TRAINER_NONE] = WIRE_TRAINER_NONE,           [TRAINER_STOPPED] = WIRE_TRAINER_NONE,
-        [TRAINER_STARTING] = WIRE_TRAINER_STARTING,   [TRAINER_TRAINING] = WIRE_TRAINER_TRAINING,
-        [TRAINER_FINISHING] = WIRE_TRAINER_FINISHING, [TRAINER_FINISHED] = WIRE_TRAINER_FINISHED,
-        [TRAINER_LEAVING] = WIRE_TRAINER_NONE,        [TRAINER_RESTARTING] = WIRE_TRAINER_FAILED};
-    return words[phase];
-}
-
-static uint32_t bounded(double value, double scale)
-{
-    double scaled = value * scale;
-    return scaled > 0 && scaled < (double)UINT32_MAX ? (uint32_t)scaled : 0;
 }
 
 static void send_heartbeat(struct peers *peers, uint32_t i)
 {
     struct peer *peer = &peers->peers[i];
     struct wire_heartbeat *beat = &peers->out.heartbeat;
-    struct trainer_info trainer = trainer_info(peers->conf.trainer);
-    enum trainer_phase phase = trainer_phase(peers->conf.trainer);
-    bool training = phase == TRAINER_TRAINING || phase == TRAINER_FINISHING;
-    peers->out.type = WIRE_HEARTBEAT;
-    beat->sequence = ++peer->sequence_out;
-    beat->session = peers->conf.session;
-    beat->echo = peer->sequence_in;
-    beat->echo_delay_ms = (uint32_t)(peers->now_ms - peer->sequence_in_ms);
-    beat->taking_part = training || phase == TRAINER_STARTING;
-    beat->step = training ? trainer.step : peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
-    beat->tokens = trainer.tokens;
-    beat->loss_milli = bounded(trainer.loss, 1000);
-    beat->tokens_per_s = bounded(trainer.tokens_per_s, 1);
-    beat->trainer = trainer_word(phase);
-    beat->fragments_count = 0;
+    beat_fill(&peers->conf, &peers->plan, &peers->silent, &peers->out);
+    pulse_out(&peer->pulse, beat, peers->now_ms);
     if (peers->plan.sync != NULL)
-        rows_fill(peers->plan.sync, fragments_of(peers), peer->said, &peer->refresh, beat);
-    peer->beats_ms[peer->sequence_out % BEATS_KEPT] = peers->now_ms;
-    peer->beat_ms = peers->now_ms + BEAT_MS;
+        rows_fill(peers->plan.sync, peers->vouches, fragments_of(peers), peer->said, &peer->refresh, beat);
+    peer->beat_ms = peers->now_ms + peers->pause_ms;
     say(peers, i);
 }
 
@@ -237,43 +212,28 @@ void peers_announce(struct peers *peers)
 
 /* ---- who is there ---- */
 
-static void refuse(struct peers *peers, uint32_t i, const char *reason)
+/* True, and it is refused, if there is a reason. */
+static bool refuse(struct peers *peers, uint32_t i, const char *reason)
 {
     struct peer *peer = &peers->peers[i];
+    if (reason == NULL)
+        return false;
     if (log_limit_pass(&peer->refused_said, peers->now_ms, REFUSED_SAID_MS))
         log_error("island %s is refused: %s", name_of(peers, i), reason);
     snprintf(peer->note, sizeof peer->note, "%s", reason);
     peer->refused = true;
     peer->greeted = false;
-}
-
-static bool plan_agrees(struct peers *peers, uint32_t i, bool known, const struct digest *theirs)
-{
-    if (!known || peers->plan.plan == NULL || digest_equal(theirs, &peers->plan.plan->plan->digest))
-        return true;
-    refuse(peers, i, "its model has other tensors; the trainers must register the same in the same order");
-    return false;
-}
-
-static bool hello_fits(struct peers *peers, uint32_t i, const struct wire_hello *hello)
-{
-    if (!digest_equal(&hello->run_id, &peers->conf.spec->digest))
-        refuse(peers, i, "it has another run spec; give every island the same file");
-    else if (!digest_equal(&hello->view_id, &peers->conf.view->id))
-        refuse(peers, i, "it has another list of members; compare `dilococtl peers` on both");
-    else if (hello->island != i || strcmp(hello->name, name_of(peers, i)) != 0)
-        refuse(peers, i, "its name is not the one its key stands for");
-    else
-        return plan_agrees(peers, i, hello->plan_known, &hello->plan_id);
-    return false;
+    return true;
 }
 
 static void peer_up(struct peers *peers, uint32_t i)
 {
     struct peer *peer = &peers->peers[i];
+    peer->up = true;
     if (peer->said != NULL)
         memset(peer->said, 0xff, fragments_of(peers) * sizeof *peer->said); /* nothing it was told counts any more */
-    post_peer(peers, SYNC_EV_PEER_UP, i);
+    event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_PEER_UP, .member = i});
+    council_up(peers->council, i, true, peers->now_ms);
     peers->announce = true;
     peer->beat_ms = 0;
 }
@@ -281,20 +241,28 @@ static void peer_up(struct peers *peers, uint32_t i)
 static void peer_gone(struct peers *peers, uint32_t i)
 {
     struct peer *peer = &peers->peers[i];
-    if (peer->up)
-        post_peer(peers, SYNC_EV_PEER_DOWN, i);
+    if (peer->up) {
+        event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_PEER_DOWN, .member = i});
+        council_up(peers->council, i, false, peers->now_ms);
+    }
     peer->up = false;
 }
 
 enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
 {
-    for (uint32_t i = 0; i < members_of(peers); i++)
-        TRY(mem_new(plan->plan->plan->fragments_count, sizeof *peers->peers[i].said, "peers", &peers->peers[i].said));
-    TRY(objects_plan_known(peers->objects, plan));
+    uint32_t fragments = plan->plan->plan->fragments_count;
+    struct council_plan council = {
+        .sync = plan->sync, .fragments_count = fragments, .shards_counts = plan->shards_counts};
+    for (uint32_t i = 0; i < peers->room; i++)
+        TRY(mem_new(fragments, sizeof *peers->peers[i].said, "peers", &peers->peers[i].said));
+    TRY(beat_vouches_new(&peers->conf, fragments, &peers->vouches));
+    TRY(objects_plan_known(peers->objects, plan, peers->vouches));
+    TRY(council_plan_known(peers->council, &council));
     peers->plan = *plan;
     for (uint32_t i = 0; i < members_of(peers); i++) {
         struct peer *peer = &peers->peers[i];
-        if (!peer->greeted || i == self_of(peers) || !plan_agrees(peers, i, peer->plan_known, &peer->plan_id))
+        if (!peer->greeted || !is_other(peers, i) ||
+            refuse(peers, i, beat_plan_misfit(&peers->plan, peer->plan_known, &peer->plan_id)))
             continue;
         send_hello(peers, i); /* again, now with the plan */
         if (peer->up)
@@ -303,11 +271,60 @@ enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
     return ERR_OK;
 }
 
+/* ---- a new epoch ---- */
+
+static void drop_member(struct peers *peers, uint32_t i)
+{
+    struct peer *peer = &peers->peers[i];
+    if (link_set(peers->link, i, NULL) != ERR_OK)
+        log_error("cannot end the connection to island %s: %s", name_of(peers, i), err_text());
+    objects_forget(peers->objects, i);
+    peer_gone(peers, i);
+    mem_free(peer->said);
+    *peer = (struct peer){0};
+}
+
+enum err peers_members(struct peers *peers, const struct view_changes *changes)
+{
+    TRY(make_room(peers));
+    TRY(objects_members(peers->objects, members_of(peers)));
+    for (uint32_t i = 0; i < members_of(peers); i++) {
+        if (i == self_of(peers))
+            continue;
+        if (bitset_has(&changes->removed, i))
+            drop_member(peers, i);
+        else if (bitset_has(&changes->added, i) || bitset_has(&changes->changed, i))
+            TRY(set_member(peers, i));
+    }
+    objects_begin_epoch(peers->objects);
+    return ERR_OK;
+}
+
+enum err peers_begin_epoch(struct peers *peers)
+{
+    if (peers->vouches != NULL)
+        vouches_begin_epoch(peers->vouches);
+    TRY(council_begin(peers->council, peers->now_ms));
+    doorway_begin(peers->gate.doorway);
+    return ERR_OK;
+}
+
+struct gate *peers_gate(struct peers *peers)
+{
+    return &peers->gate;
+}
+
+struct council *peers_council(const struct peers *peers)
+{
+    return peers->council;
+}
+
 static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *hello)
 {
     struct peer *peer = &peers->peers[i];
-    if (!hello_fits(peers, i, hello))
+    if (refuse(peers, i, beat_misfit(&peers->conf, &peers->plan, i, hello)))
         return;
+    gate_said(&peers->gate, i, hello);
     bool restarted = peer->session != hello->session;
     twins_note(&peer->twins, name_of(peers, i), hello->session, peers->now_ms);
     bool was_up = peer->up && peer->greeted, again = peer->greeted;
@@ -321,8 +338,8 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
     peer->heard_ms = peers->now_ms;
     if (restarted) {
         /* What it said before is void. */
-        peer->sequence_in = peer->sequence_in_ms = 0;
-        peer->report = (struct report){0};
+        pulse_restart(&peer->pulse);
+        report_restart(&peer->report);
         objects_reset(peers->objects, i);
         peer_gone(peers, i);
     }
@@ -331,7 +348,6 @@ static void hello_in(struct peers *peers, uint32_t i, const struct wire_hello *h
     if (restarted || (again && peers->now_ms >= peer->hello_ms))
         send_hello(peers, i);
     if (restarted || !was_up) {
-        peer->up = true;
         log_info("island %s is here (%s)", name_of(peers, i), hello->software);
         peer_up(peers, i);
     }
@@ -346,24 +362,15 @@ static void heartbeat_in(struct peers *peers, uint32_t i, const struct wire_hear
         return;
     }
     peer->heard_ms = peers->now_ms;
-    if (beat->sequence <= peer->sequence_in)
-        return; /* overtaken on its way: what it says was taken back since */
-    peer->sequence_in = beat->sequence;
-    peer->sequence_in_ms = peers->now_ms;
-    uint64_t ago = peer->sequence_out - beat->echo; /* many are on their way at a time where that is long */
-    uint64_t sent_ms = peer->beats_ms[beat->echo % BEATS_KEPT];
-    if (beat->echo > 0 && ago < BEATS_KEPT && peers->now_ms >= sent_ms + beat->echo_delay_ms)
-        peer->rtt_ms = (uint32_t)(peers->now_ms - sent_ms - beat->echo_delay_ms);
-    peer->report = (struct report){.step = beat->step,
-                                   .tokens = beat->tokens,
-                                   .loss_milli = beat->loss_milli,
-                                   .tokens_per_s = beat->tokens_per_s,
-                                   .trainer = beat->trainer};
+    if (!pulse_in(&peer->pulse, beat, peers->now_ms))
+        return;
+    report_take(&peer->report, beat);
     if (!peer->up) {
-        peer->up = true;
         log_info("island %s is back", name_of(peers, i));
         peer_up(peers, i);
     }
+    beat_vouches_heard(&peers->conf, peers->vouches, i, beat);
+    council_heard(peers->council, i, beat, peers->now_ms);
     event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = beat});
 }
 
@@ -385,18 +392,16 @@ static void malformed(struct peers *peers, uint32_t i, const char *text)
         log_error("island %s sent something we drop: %s", name_of(peers, i), text);
 }
 
-static void about_object_in(struct peers *peers, uint32_t i, const struct wire_message *message)
-{
-    struct sync_event refused = {.type = SYNC_EV_TURNED_DOWN, .member = i, .key = message->done.key};
-    objects_message_in(peers->objects, i, message, peers->now_ms);
-    if (message->type == WIRE_DONE && message->done.status == WIRE_REFUSED)
-        event_post_sync(peers->conf.events, &refused);
-}
-
 static void control_in(struct peers *peers, const struct link_message *in)
 {
     struct wire_message *message = &peers->in;
     uint32_t i = in->peer;
+    if (wire_is_epoch(in->header.type)) {
+        if (peers->peers[i].greeted &&
+            council_message_in(peers->council, i, in->header.type, in->payload, in->bytes, peers->now_ms) != ERR_OK)
+            malformed(peers, i, err_text());
+        return;
+    }
     if (wire_unpack(in->header.type, in->payload, in->bytes, message) != ERR_OK) {
         malformed(peers, i, err_text());
         return;
@@ -412,10 +417,13 @@ static void control_in(struct peers *peers, const struct link_message *in)
     case WIRE_DONE:
     case WIRE_FETCH:
         if (peers->peers[i].greeted)
-            about_object_in(peers, i, message);
+            objects_message_in(peers->objects, i, message, peers->now_ms);
         break;
     case WIRE_CHUNK:
-    case WIRE_BULK_HELLO: break;
+    case WIRE_BULK_HELLO:
+    case WIRE_ENROL:
+    case WIRE_ENROLLED:
+    case WIRE_REFUSAL: break;
     }
 }
 
@@ -480,7 +488,7 @@ void peers_look(struct peers *peers, uint64_t now_ms)
         case LINK_MALFORMED:
             if (event.peer < members_of(peers))
                 malformed(peers, event.peer, event.text);
-            else if (log_limit_pass(&peers->anyone_said, peers->now_ms, ANYONE_SAID_MS))
+            else if (log_limit_pass(&peers->anyone_said, peers->now_ms, MALFORMED_SAID_MS))
                 log_error("an island sent something we drop: %s", event.text);
             break;
         }
@@ -494,9 +502,10 @@ void peers_flush(struct peers *peers, uint64_t now_ms)
         peers->announce = false;
         peers->announce_ms = now_ms + ANNOUNCE_GAP_MS;
         for (uint32_t i = 0; i < members_of(peers); i++)
-            if (i != self_of(peers) && peers->peers[i].greeted)
+            if (is_other(peers, i) && peers->peers[i].greeted)
                 send_heartbeat(peers, i);
     }
+    gate_look(&peers->gate, now_ms);
     objects_flush(peers->objects, now_ms);
 }
 
@@ -508,42 +517,39 @@ static void look_after(struct peers *peers, uint32_t i)
     bool settled = peer->greeted && peer->plan_known == (peers->plan.plan != NULL);
     if (!settled && link_up(peers->link, i, false) && peers->now_ms >= peer->hello_ms)
         send_hello(peers, i);
+    uint64_t heard_ms = peer->heard_ms > peer->since_ms ? peer->heard_ms : peer->since_ms;
+    if (peers->now_ms > heard_ms + peers->conf.conf->away_ms)
+        bitset_add(&peers->silent, i);
+    else
+        bitset_remove(&peers->silent, i);
     if (peer->greeted && peers->now_ms >= peer->beat_ms)
         send_heartbeat(peers, i);
-    if (peer->up && peers->now_ms > peer->heard_ms + SILENT_MS) {
-        log_warn("island %s has not been heard of for %.1f s; training goes on, its shards wait for it",
-                 name_of(peers, i), (double)(peers->now_ms - peer->heard_ms) / 1000);
+    if (peer->up && peers->now_ms > peer->heard_ms + peers->silent_ms) {
+        log_warn("island %s has not been heard of for %.1f s; training goes on", name_of(peers, i),
+                 (double)(peers->now_ms - peer->heard_ms) / 1000);
         snprintf(peer->note, sizeof peer->note, "silent");
         peer_gone(peers, i);
     }
 }
 
-/* Asks a peer for the plan while we have none; another one the next time, since this one's may be of no use. */
-static void want_plan(struct peers *peers)
-{
-    static const struct wire_key key = {.kind = WIRE_PLAN};
-    if (peers->plan.plan != NULL || peers->now_ms < peers->plan_ms)
-        return;
-    for (uint32_t k = 0; k < members_of(peers); k++) {
-        uint32_t i = (peers->plan_from + k) % members_of(peers);
-        if (i == self_of(peers) || !peers->peers[i].up || !peers->peers[i].plan_known)
-            continue;
-        peers->plan_ms = peers->now_ms + PLAN_AGAIN_MS;
-        peers->plan_from = i + 1;
-        objects_fetch(peers->objects, &key, i);
-        return;
-    }
-}
-
 void peers_tick(struct peers *peers, uint64_t now_ms)
 {
+    struct bitset with_plan = {{0}};
     peers->now_ms = now_ms;
     link_tick(peers->link);
     objects_tick(peers->objects, now_ms);
-    for (uint32_t i = 0; i < members_of(peers); i++)
-        if (i != self_of(peers))
-            look_after(peers, i);
-    want_plan(peers);
+    bool news = gate_tick(&peers->gate, now_ms); /* of ourselves */
+    for (uint32_t i = 0; i < members_of(peers); i++) {
+        if (!is_other(peers, i))
+            continue;
+        look_after(peers, i);
+        if (news && peers->peers[i].greeted)
+            send_hello(peers, i);
+        if (peers->peers[i].up && peers->peers[i].plan_known)
+            bitset_add(&with_plan, i);
+    }
+    objects_want_plan(peers->objects, &with_plan, now_ms);
+    council_tick(peers->council, &peers->silent, now_ms);
 }
 
 /* ---- orders ---- */
@@ -596,7 +602,7 @@ void peers_bye(struct peers *peers, const char *reason)
     peers->out.type = WIRE_BYE;
     snprintf(peers->out.bye.reason, sizeof peers->out.bye.reason, "%s", reason);
     for (uint32_t i = 0; i < members_of(peers); i++)
-        if (i != self_of(peers) && peers->peers[i].greeted)
+        if (is_other(peers, i) && peers->peers[i].greeted)
             say(peers, i);
 }
 
@@ -605,7 +611,7 @@ void peers_bye(struct peers *peers, const char *reason)
 bool peers_heard(const struct peers *peers)
 {
     for (uint32_t i = 0; i < members_of(peers); i++)
-        if (i != self_of(peers) && (!peers->peers[i].up || peers->peers[i].sequence_in == 0))
+        if (is_other(peers, i) && (!peers->peers[i].up || peers->peers[i].pulse.in == 0))
             return false;
     return true;
 }
@@ -615,45 +621,24 @@ bool peers_receiving(const struct peers *peers, const struct wire_key *key)
     return objects_receiving(peers->objects, key);
 }
 
-/* Who was away for long does not know the rounds yet that brought the others so far. */
-static void judge_step(struct peers *peers, uint32_t i, bool too_far)
-{
-    struct peer *peer = &peers->peers[i];
-    if (!too_far || !peer->up)
-        peer->too_far_ms = 0;
-    else if (peer->too_far_ms == 0)
-        peer->too_far_ms = peers->now_ms;
-    if (peer->too_far_ms == 0 || peer->too_far_said || peers->now_ms < peer->too_far_ms + TOO_FAR_SAID_MS)
-        return;
-    peer->too_far_said = true;
-    log_warn("island %s says that it is at step %" PRIu64 ", further than the rounds that we know of can have brought "
-             "it: not followed",
-             name_of(peers, i), peer->report.step);
-}
-
 uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
 {
     uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
     uint64_t known = peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
     uint64_t most = rules_furthest(peers->conf.spec, fragments_of(peers), known > own_step ? known : own_step);
-    for (uint32_t i = 0; i < members_of(peers); i++) {
-        struct peer *peer = &peers->peers[i];
-        uint64_t step = peer->report.step;
-        if (i != self_of(peers) && peer->up && step > furthest && step <= most)
-            furthest = step;
-        judge_step(peers, i, step > most);
-    }
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        if (is_other(peers, i))
+            furthest = report_furthest(&peers->peers[i].report, name_of(peers, i), peers->peers[i].up, furthest, most,
+                                       peers->now_ms);
     return furthest < last ? furthest : last;
 }
 
 uint64_t peers_furthest_said(const struct peers *peers, uint64_t own_step)
 {
     uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
-    for (uint32_t i = 0; i < members_of(peers); i++) {
-        const struct peer *peer = &peers->peers[i];
-        if (i != self_of(peers) && peer->up && peer->report.step > furthest)
-            furthest = peer->report.step;
-    }
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        if (is_other(peers, i) && peers->peers[i].up && peers->peers[i].report.step > furthest)
+            furthest = peers->peers[i].report.step;
     return furthest < last ? furthest : last;
 }
 
@@ -668,10 +653,11 @@ struct peer_info peers_info(const struct peers *peers, uint32_t i)
     struct link_counters counters = link_counters(peers->link, i);
     return (struct peer_info){.up = peer->up,
                               .refused = peer->refused,
-                              .note = peer->note,
+                              .note = council_broke_word(peers->council, i) ? "it has signed two results of one part"
+                                                                            : peer->note,
                               .heard_ms = peer->heard_ms,
                               .twins_ms = peer->twins.seen_ms,
-                              .rtt_ms = peer->rtt_ms,
+                              .rtt_ms = peer->pulse.rtt_ms,
                               .step = peer->report.step,
                               .tokens = peer->report.tokens,
                               .loss_milli = peer->report.loss_milli,

@@ -25,6 +25,18 @@ void peers_free(struct peers *peers);
 /* The others learn of it. */
 ERR_MUST_CHECK enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan);
 
+/* A new epoch, before the core goes over to it. Members came, changed or went, and the view follows them: connections
+ * follow, and what is on its way in is of parts that are none any more. The slots of those who went may be
+ * released after it. ERR_NOMEM and others: the daemon cannot go on. */
+ERR_MUST_CHECK enum err peers_members(struct peers *peers, const struct view_changes *changes);
+/* The core has gone over to the newest record, and the next one may be decided. */
+ERR_MUST_CHECK enum err peers_begin_epoch(struct peers *peers);
+/* Borrowed. */
+struct council *peers_council(const struct peers *peers);
+/* Borrowed: invitations, and who leaves. */
+struct gate *peers_gate(struct peers *peers);
+
+/* Writes at most `items_max` items to poll; returns how many there are. */
 size_t peers_poll(const struct peers *peers, zmq_pollitem_t *items, size_t items_max);
 /* Microseconds until something may be sent that waits for its turn on the line; 0: nothing waits. */
 uint64_t peers_wait_us(const struct peers *peers);
@@ -78,7 +90,7 @@ uint64_t peers_uplink_bits(const struct peers *peers);
 struct peer_info {
     bool up;           /* greeted and heard from lately */
     bool refused;      /* it, or we, would not talk: not a matter of time */
-    const char *note;  /* why it is not up; "" if nothing is known */
+    const char *note;  /* why it is not up, or that it broke its word; "" if nothing is known */
     uint64_t heard_ms; /* 0: never */
     uint64_t twins_ms; /* when two machines last were seen to speak with its key; 0: never */
     uint32_t rtt_ms;

@@ -12,9 +12,12 @@
 #include "daemon/rounds/rounds.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/model_plan.h"
+#include "daemon/state/parts.h"
 #include "daemon/state/replica.h"
 #include "daemon/state/slots.h"
+#include "daemon/state/vote.h"
 #include "daemon/trainer/trainer.h"
+#include "net/chain.h"
 #include "net/ident.h"
 #include "net/sync.h"
 #include "net/view.h"
@@ -23,20 +26,25 @@
 struct peers_conf {
     const struct dconf *conf;
     const struct runspec *spec;
-    const struct view *view;
+    const struct view *view; /* follows the newest record of the chain */
+    const struct chain *chain;
     const struct ident *ident;
+    struct vote *vote;
     struct events *events;
     const struct trainer *trainer;
-    uint64_t session; /* random, of this daemon process */
+    uint64_t session;  /* random, of this daemon process */
+    uint64_t start_ms; /* of the daemon */
 };
 
 /* What is there once the run's plan is known; all borrowed. */
 struct peers_plan {
     const struct model_plan *plan;
     struct replica *replica;
+    const struct parts *parts;
     struct ledger *ledger;
     struct slots *slots;
-    const struct sync *sync;
+    struct sync *sync;             /* read, and sealed, by nobody but the council */
+    const uint32_t *shards_counts; /* per fragment */
     const struct rounds *rounds;
 };
 

@@ -5,44 +5,95 @@
 /* Rows that are repeated though nothing changed, so that a lost heartbeat does not matter for long. */
 enum { REFRESH = 16 };
 
-static bool row_differs(const struct wire_fragment *a, const struct wire_fragment *b)
+static bool row_differs(const struct rows_said *a, const struct rows_said *b)
 {
-    return a->version != b->version || a->contributed != b->contributed || a->abstained != b->abstained ||
-           memcmp(&a->results, &b->results, sizeof a->results) != 0 || a->hash_known != b->hash_known ||
-           !digest_equal(&a->hash, &b->hash);
+    const struct wire_fragment *left = &a->row, *right = &b->row;
+    return left->version != right->version || left->contributed != right->contributed ||
+           left->abstained != right->abstained || a->epoch != b->epoch || a->held != b->held ||
+           left->hash_known != right->hash_known || !digest_equal(&left->hash, &right->hash) ||
+           left->vouched != right->vouched;
 }
 
-static struct wire_fragment own_row(const struct sync *sync, uint32_t f)
+/* The results of the next version that we acknowledge. */
+static uint64_t held_parts(const struct sync *sync, uint32_t f)
+{
+    const struct chain_part *parts;
+    struct digest digest;
+    bool acknowledged;
+    uint64_t held = 0;
+    uint32_t count = sync_parts(sync, f, &parts);
+    for (uint32_t p = 0; p < count; p++)
+        if (sync_held(sync, f, p, &digest, &acknowledged) && acknowledged)
+            held |= (uint64_t)1 << p;
+    return held;
+}
+
+/* While it is open whether our state is right, nobody is to build on our word. */
+static bool sure_of(const struct sync *sync, uint32_t f)
+{
+    return sync_known(sync, f) && sync_state(sync, f) != SYNC_REPAIR && !sync_in_doubt(sync, f);
+}
+
+static struct rows_said own_row(const struct sync *sync, struct vouches *vouches, uint32_t f, uint64_t epoch)
 {
     struct sync_peer_fragment own = sync_own(sync, f);
-    return (struct wire_fragment){.fragment = f,
-                                  .version = own.version,
-                                  .contributed = own.contributed,
-                                  .abstained = own.abstained,
-                                  .results = own.results,
-                                  .hash = own.hash,
-                                  .hash_known = own.hash_known};
+    struct rows_said said = {.row = {.fragment = f,
+                                     .version = own.version,
+                                     .contributed = own.contributed,
+                                     .abstained = own.abstained,
+                                     .hash = own.hash,
+                                     .hash_known = own.hash_known},
+                             .epoch = epoch,
+                             .held = held_parts(sync, f)};
+    said.row.vouched = sure_of(sync, f) && vouches_own(vouches, f, own.version, &own.hash, said.row.signature);
+    return said;
 }
 
-void rows_fill(const struct sync *sync, uint32_t fragments, struct wire_fragment *said, uint32_t *refresh,
-               struct wire_heartbeat *beat)
+/* Whether there is room for one more, with all that it may hold. */
+static bool room(const struct wire_heartbeat *beat, uint32_t rows_kept)
 {
-    for (uint32_t f = 0; f < fragments && beat->fragments_count + REFRESH < WIRE_FRAGMENTS_MAX; f++) {
-        struct wire_fragment row = own_row(sync, f);
+    return beat->fragments_count + rows_kept < WIRE_FRAGMENTS_MAX &&
+           beat->held_count + WIRE_HELD_OF_ONE_MAX <= WIRE_HELD_MAX;
+}
+
+static void put(const struct sync *sync, const struct rows_said *said, struct wire_heartbeat *beat)
+{
+    const struct chain_part *parts;
+    struct digest digest;
+    bool acknowledged;
+    struct wire_fragment *row = &beat->fragments[beat->fragments_count++];
+    *row = said->row;
+    row->held_first = beat->held_count;
+    uint32_t count = sync_parts(sync, row->fragment, &parts);
+    for (uint32_t p = 0; p < count; p++) {
+        if (!(said->held >> p & 1) || !sync_held(sync, row->fragment, p, &digest, &acknowledged))
+            continue;
+        struct wire_held *held = &beat->held[beat->held_count++];
+        held->owner = parts[p].owner;
+        memcpy(held->tag, digest.byte, sizeof held->tag);
+        row->held_count++;
+    }
+}
+
+void rows_fill(const struct sync *sync, struct vouches *vouches, uint32_t fragments, struct rows_said *said,
+               uint32_t *refresh, struct wire_heartbeat *beat)
+{
+    for (uint32_t f = 0; f < fragments && room(beat, REFRESH); f++) {
+        struct rows_said row = own_row(sync, vouches, f, beat->epoch);
         if (!row_differs(&row, &said[f]))
             continue;
-        beat->fragments[beat->fragments_count++] = row;
+        put(sync, &row, beat);
         said[f] = row;
     }
     uint32_t changed = beat->fragments_count;
-    for (uint32_t k = 0; k < REFRESH && k < fragments; k++) {
+    for (uint32_t k = 0; k < REFRESH && k < fragments && room(beat, 0); k++) {
         uint32_t f = (*refresh)++ % fragments;
         bool there = false;
         for (uint32_t i = 0; i < changed && !there; i++)
             there = beat->fragments[i].fragment == f;
         if (there)
             continue;
-        beat->fragments[beat->fragments_count++] = own_row(sync, f);
-        said[f] = beat->fragments[beat->fragments_count - 1];
+        said[f] = own_row(sync, vouches, f, beat->epoch);
+        put(sync, &said[f], beat);
     }
 }

@@ -7,13 +7,19 @@
 #include <stdint.h>
 
 #include "net/sync.h"
+#include "net/vouch.h"
 #include "net/wire.h"
 
-/* Adds to `beat` what changed since `said` was last told, then some of the other fragments in turn from `*refresh` on;
- * `said` (one for each fragment; all ones: nothing was told) and `*refresh` follow. `sync` may be NULL without
- * fragments.
- */
-void rows_fill(const struct sync *sync, uint32_t fragments, struct wire_fragment *said, uint32_t *refresh,
-               struct wire_heartbeat *beat);
+/* What was last told of a fragment; all ones: nothing. */
+struct rows_said {
+    struct wire_fragment row;
+    uint64_t epoch, held; /* held: mask of the parts whose results were named */
+};
+
+/* Adds to `beat`, whose epoch is set, what changed since `said` was last told, then some of the other fragments in turn
+ * from `*refresh` on; `said` (one for each fragment) and `*refresh` follow. `sync` may be NULL without fragments. What
+ * we vouch for is signed, once. */
+void rows_fill(const struct sync *sync, struct vouches *vouches, uint32_t fragments, struct rows_said *said,
+               uint32_t *refresh, struct wire_heartbeat *beat);
 
 #endif

@@ -21,7 +21,8 @@ struct way {
 struct ways {
     struct ways_conf conf;
     struct xfer *xfer;
-    struct way *ways; /* [members] */
+    struct way *ways;      /* [members] */
+    struct xfer_flow gone; /* of members that have left */
     struct pace pace;
     uint64_t paced;     /* bytes of all that link handed over, as far as `pace` knows of them */
     struct meter meter; /* our uplink, as seen */
@@ -38,6 +39,18 @@ uint32_t ways_clock_us(void)
     return (uint32_t)now_us();
 }
 
+static void begin_way(struct way *way)
+{
+    *way = (struct way){.line = line_init(now_us()), .window = LINE_CHUNK_MAX};
+}
+
+static void add_flow(struct xfer_flow *sum, const struct xfer_flow *flow)
+{
+    sum->sent += flow->sent;
+    sum->delivered += flow->delivered;
+    sum->wasted += flow->wasted;
+}
+
 enum err ways_new(const struct ways_conf *conf, struct ways **out)
 {
     struct ways *ways;
@@ -50,10 +63,8 @@ enum err ways_new(const struct ways_conf *conf, struct ways **out)
         ways_free(ways);
         return err;
     }
-    for (uint32_t i = 0; i < conf->members_count; i++) {
-        ways->ways[i].line = line_init(now_us());
-        ways->ways[i].window = LINE_CHUNK_MAX;
-    }
+    for (uint32_t i = 0; i < conf->members_count; i++)
+        begin_way(&ways->ways[i]);
     *out = ways;
     return ERR_OK;
 }
@@ -64,6 +75,30 @@ void ways_free(struct ways *ways)
         return;
     mem_free(ways->ways);
     mem_free(ways);
+}
+
+enum err ways_grow(struct ways *ways, uint32_t members_count)
+{
+    uint32_t before = ways->conf.members_count;
+    if (members_count <= before)
+        return ERR_OK;
+    TRY(mem_grow(&ways->ways, before, members_count, sizeof *ways->ways, "objects"));
+    ways->conf.members_count = members_count;
+    for (uint32_t i = before; i < members_count; i++)
+        begin_way(&ways->ways[i]);
+    return ERR_OK;
+}
+
+void ways_forget(struct ways *ways, uint32_t peer)
+{
+    if (ways->xfer != NULL) {
+        xfer_reset_peer(ways->xfer, peer);
+        struct xfer_flow flow = xfer_flow(ways->xfer, peer);
+        add_flow(&ways->gone, &flow);
+        xfer_forget_peer(ways->xfer, peer);
+    }
+    add_flow(&ways->gone, &ways->ways[peer].before);
+    begin_way(&ways->ways[peer]);
 }
 
 void ways_carry(struct ways *ways, struct xfer *xfer)
@@ -186,13 +221,11 @@ static void send_chunks(struct ways *ways, uint64_t now_ms)
 
 static struct xfer_flow sum_of(const struct ways *ways)
 {
-    struct xfer_flow sum = {0};
+    struct xfer_flow sum = ways->gone;
     for (uint32_t i = 0; i < ways->conf.members_count; i++) {
         struct xfer_flow flow = xfer_flow(ways->xfer, i);
-        const struct xfer_flow *before = &ways->ways[i].before;
-        sum.sent += before->sent + flow.sent;
-        sum.delivered += before->delivered + flow.delivered;
-        sum.wasted += before->wasted + flow.wasted;
+        add_flow(&sum, &flow);
+        add_flow(&sum, &ways->ways[i].before);
     }
     return sum;
 }

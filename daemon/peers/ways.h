@@ -24,6 +24,11 @@ ERR_MUST_CHECK enum err ways_new(const struct ways_conf *conf, struct ways **out
 /* NULL is fine. */
 void ways_free(struct ways *ways);
 
+/* Room for so many members, if there is less. */
+ERR_MUST_CHECK enum err ways_grow(struct ways *ways, uint32_t members_count);
+/* The slot is another member's from now on: transfers with the one before end, and the line is not known. */
+void ways_forget(struct ways *ways, uint32_t peer);
+
 /* From now on these transfers, which have not begun; those before have ended. Borrowed. */
 void ways_carry(struct ways *ways, struct xfer *xfer);
 /* How many unacknowledged bytes a peer takes in; until it is told, one chunk. */

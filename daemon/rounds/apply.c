@@ -1,5 +1,6 @@
 #include "daemon/rounds/apply.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -7,16 +8,25 @@
 #include "common/mem.h"
 #include "daemon/rules.h"
 #include "daemon/state/results.h"
+#include "daemon/state/rivals.h"
 #include "outer_opt/runaway.h"
 
 /* No run spec leads to larger numbers of an outer step. */
 static const float outer_most = 1e6f;
+enum { SAVE_AGAIN_MS = 2000 };
 
 struct apply_fragment {
-    uint64_t waits;             /* version to apply when nobody reads the anchor; 0: none */
-    uint32_t parts_left;        /* jobs of the step under way */
-    struct replica_size *sizes; /* [members]: of the results being applied, by shard */
-    struct bitset counted;      /* of the step under way: shards that count us */
+    uint64_t waits; /* version to apply when nobody reads the anchor; 0: none */
+    /* of the step under way */
+    struct chain_part parts[CHAIN_PARTS_MAX];
+    struct replica_size sizes[CHAIN_PARTS_MAX]; /* of the results, by part */
+    struct ledger_key results[CHAIN_PARTS_MAX]; /* which one of each part */
+    uint32_t parts_count;
+    uint32_t parts_left;      /* jobs */
+    uint64_t counted;         /* mask: shards that count us */
+    bool failed;              /* a part could not be applied */
+    struct hash_job *unsaved; /* applied and hashed, and the disk refused to note it; NULL: none */
+    uint64_t save_again_ms;
     struct runaway runaway;
     double grown; /* as runaway_note() said last */
 };
@@ -24,7 +34,7 @@ struct apply_fragment {
 struct apply {
     struct desk *desk;
     struct apply_fragment *fragments;
-    struct job_pool receives, shards, hashes;
+    struct job_pool receives, parts, hashes;
 };
 
 /* A result that came in. */
@@ -34,17 +44,22 @@ struct receive_job {
     struct wire_key key;
     uint32_t peer;
     struct slot *slot;
+    uint64_t shards;
+    size_t values_count;
+    uint8_t owner_key[IDENT_KEY_BYTES];
+    struct digest digest; /* out */
+    bool rivals;          /* out: its owner has signed another one, too */
 };
 
-/* One shard's part of an outer step, or of the measuring before it. */
-struct shard_job {
+/* One part of an outer step, or of the measuring before it. */
+struct part_job {
     struct job job;
     struct apply *apply;
-    uint32_t f, shard;
+    uint32_t f, p;
     uint64_t version;
-    bool own_encoding; /* the contribution that is counted is the one this process encoded last */
-    bool counts_us;    /* out */
-    uint64_t step;     /* out: the result's */
+    uint64_t counted;      /* out: mask: its shards that count us */
+    struct wire_meta meta; /* out: whom it counts; its list is the job's to free */
+    uint64_t step;         /* out: the result's */
 };
 
 /* The hash of a version. */
@@ -53,7 +68,8 @@ struct hash_job {
     struct apply *apply;
     uint32_t f;
     uint64_t version;
-    struct digest hash;
+    struct ledger_commit commit; /* of no parts if a part could not be applied: then nothing is noted */
+    bool hashed;                 /* out */
     double norm;
 };
 
@@ -63,12 +79,9 @@ enum err apply_new(struct desk *desk, struct apply **out)
     struct apply *apply = *out;
     apply->desk = desk;
     apply->receives.job_bytes = sizeof(struct receive_job);
-    apply->shards.job_bytes = sizeof(struct shard_job);
+    apply->parts.job_bytes = sizeof(struct part_job);
     apply->hashes.job_bytes = sizeof(struct hash_job);
-    TRY(mem_new(desk_fragments(desk), sizeof *apply->fragments, "rounds", &apply->fragments));
-    for (uint32_t f = 0; f < desk_fragments(desk); f++)
-        TRY(mem_new(desk->conf.view->count, sizeof(struct replica_size), "rounds", &apply->fragments[f].sizes));
-    return ERR_OK;
+    return mem_new(desk_fragments(desk), sizeof *apply->fragments, "rounds", &apply->fragments);
 }
 
 void apply_free(struct apply *apply)
@@ -76,10 +89,8 @@ void apply_free(struct apply *apply)
     if (apply == NULL)
         return;
     job_pool_deinit(&apply->receives);
-    job_pool_deinit(&apply->shards);
+    job_pool_deinit(&apply->parts);
     job_pool_deinit(&apply->hashes);
-    for (uint32_t f = 0; apply->fragments != NULL && f < desk_fragments(apply->desk); f++)
-        mem_free(apply->fragments[f].sizes);
     mem_free(apply->fragments);
     mem_free(apply);
 }
@@ -94,15 +105,15 @@ static struct outer_round numbers_of(const struct wire_meta *meta)
 }
 
 struct outer_round apply_numbers(const struct desk *desk, const struct wire_meta *meta,
-                                 const struct replica_size *sizes)
+                                 const struct replica_size *sizes, uint32_t sizes_count)
 {
     struct outer_round round = numbers_of(meta);
     double delta = 0, momentum = 0;
     if (!desk->conf.spec->staleness_penalty)
         return round;
-    for (uint32_t s = 0; s < desk->conf.view->count; s++) {
-        delta += sizes[s].delta;
-        momentum += sizes[s].momentum;
+    for (uint32_t p = 0; p < sizes_count; p++) {
+        delta += sizes[p].delta;
+        momentum += sizes[p].momentum;
     }
     return outer_round_penalised(round, (double)round.lr * sqrt(momentum), sqrt(delta));
 }
@@ -122,6 +133,54 @@ enum err apply_check(const struct desk *desk, const struct wire_meta *meta)
     return check_numbers(meta);
 }
 
+enum err apply_open(const struct desk *desk, const struct ledger_key *key, struct result *out)
+{
+    TRY(result_open(desk->conf.ledger, key, out));
+    enum err err = apply_check(desk, &out->meta);
+    if (err != ERR_OK)
+        result_close(out);
+    return err;
+}
+
+/* ---- what the ledger has already ---- */
+
+/* The result of a part that the record names, or the first that can be applied. */
+static bool find_held(const struct desk *desk, uint32_t f, uint64_t version, const struct chain_part *part,
+                      struct ledger_key *out)
+{
+    struct ledger_key keys[LEDGER_RESULTS_MAX];
+    size_t count = ledger_list(desk->conf.ledger, f, version, keys, LEDGER_RESULTS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        struct result result;
+        if (keys[i].owner != part->owner || keys[i].epoch != part->epoch ||
+            (part->carried && !digest_equal(&keys[i].digest, &part->digest)) ||
+            apply_open(desk, &keys[i], &result) != ERR_OK)
+            continue;
+        result_close(&result);
+        *out = keys[i];
+        return true;
+    }
+    return false;
+}
+
+void apply_post_held(struct desk *desk, uint32_t f)
+{
+    struct chain_part parts[CHAIN_PARTS_MAX];
+    uint64_t next = desk->fragments[f].state.version + 1;
+    uint32_t count = desk_parts(desk, f, next, parts);
+    for (uint32_t p = 0; p < count; p++) {
+        struct ledger_key key;
+        if (find_held(desk, f, next, &parts[p], &key))
+            desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
+                                                 .fragment = f,
+                                                 .version = next,
+                                                 .epoch = key.epoch,
+                                                 .owner = key.owner,
+                                                 .hash = key.digest,
+                                                 .member = SYNC_NOBODY});
+    }
+}
+
 /* ---- a result came in ---- */
 
 static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
@@ -129,17 +188,22 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     struct receive_job *j = (struct receive_job *)(void *)job;
     const struct desk *desk = j->apply->desk;
     const struct wire_key *key = &j->key;
+    struct wire_object what;
     struct wire_meta meta;
     const uint8_t *frame;
     size_t frame_bytes;
-    size_t count = (size_t)desk_values(desk, key->fragment, key->shard);
-    TRY(wire_object_open(WIRE_RESULT, j->slot->data, j->slot->bytes, &meta, &frame, &frame_bytes));
+    TRY(wire_object_open(j->slot->data, j->slot->bytes, &what, &meta, &frame, &frame_bytes));
+    TRY(desk_check_object(desk, &what, key, j->shards));
+    TRY(wire_object_signed(&what, j->owner_key));
     TRY(apply_check(desk, &meta));
-    TRY(codec_check(frame, frame_bytes, count));
+    TRY(codec_check(frame, frame_bytes, j->values_count));
     /* Nothing enters the ledger that a restart could not apply. */
-    TRY(codec_decode(scratch->codec, frame, frame_bytes, scratch->values, count));
-    return ledger_append(desk->conf.ledger, key->fragment, key->version, key->shard, j->slot->data, j->slot->bytes,
-                         false);
+    TRY(codec_decode(scratch->codec, frame, frame_bytes, scratch->values, j->values_count));
+    struct ledger_key there = result_key(&what), other;
+    j->digest = what.digest;
+    TRY(ledger_append(desk->conf.ledger, &there, j->slot->data, j->slot->bytes, true));
+    j->rivals = rivals_of(desk->conf.ledger, &there, j->owner_key, &other);
+    return ERR_OK;
 }
 
 static void done_receive(struct job *job)
@@ -150,9 +214,9 @@ static void done_receive(struct job *job)
     enum wire_done status = WIRE_RECEIVED;
     j->slot->busy = false;
     if (job->err == ERR_PROTO) {
-        log_error("the result of fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32
+        log_error("the result of fragment %" PRIu32 ", version %" PRIu64 ", owner %" PRIu32
                   " from island %s is damaged and not used: %s; it is fetched again",
-                  key->fragment, key->version, key->shard, desk_name(desk, j->peer), job->text);
+                  key->fragment, key->version, key->owner, desk_name(desk, j->peer), job->text);
         status = WIRE_REFUSED;
     } else if (job->err != ERR_OK) {
         desk_disk_failed(desk, job->text);
@@ -165,14 +229,27 @@ static void done_receive(struct job *job)
         desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
                                              .fragment = key->fragment,
                                              .version = key->version,
-                                             .shard = key->shard,
+                                             .epoch = key->epoch,
+                                             .owner = key->owner,
+                                             .hash = j->digest,
                                              .member = j->peer});
+    if (job->err == ERR_OK && j->rivals)
+        event_post(desk->conf.events, &(struct event){.type = EVENT_RIVALS,
+                                                      .fragment = key->fragment,
+                                                      .rivals = {.owner = key->owner, .version = key->version}});
     job_pool_give(&j->apply->receives, j);
 }
 
 void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *key, uint64_t bytes)
 {
     struct desk *desk = apply->desk;
+    struct chain_part part;
+    uint32_t p = desk_part(desk, key, &part);
+    const uint8_t *owner_key = parts_owner_key(desk->conf.parts, key->epoch, key->owner);
+    if (p == CHAIN_PARTS_MAX || owner_key == NULL) { /* an epoch has begun meanwhile, and it counts nowhere */
+        desk_judged(desk, peer, key, WIRE_NOT_NEEDED);
+        return;
+    }
     struct receive_job *j = desk_job(desk, &apply->receives);
     if (j == NULL) {
         desk_judged(desk, peer, key, WIRE_NOT_YET);
@@ -181,20 +258,28 @@ void apply_result_in(struct apply *apply, uint32_t peer, const struct wire_key *
     j->apply = apply;
     j->key = *key;
     j->peer = peer;
-    j->slot = slots_result(desk->conf.slots, key->fragment, key->shard);
+    j->shards = part.shards;
+    memcpy(j->owner_key, owner_key, sizeof j->owner_key);
+    j->values_count = (size_t)desk_values(desk, key->fragment, part.shards);
+    j->slot = slots_result(desk->conf.slots, key->fragment, p);
     j->slot->bytes = (size_t)bytes;
     j->slot->busy = true;
     desk_submit(desk, &j->job, run_receive, done_receive);
 }
 
-/* ---- the hash, when all shards are done ---- */
+/* ---- the hash, when all parts are done, and what the version was made of ---- */
 
 static enum err run_hash(struct job *job, struct jobs_scratch *scratch)
 {
     struct hash_job *j = (struct hash_job *)(void *)job;
+    const struct rounds_conf *conf = &j->apply->desk->conf;
     (void)scratch;
-    j->norm = replica_norm(j->apply->desk->conf.replica, j->f);
-    return replica_hash(j->apply->desk->conf.replica, j->f, j->version, &j->hash);
+    if (!j->hashed) {
+        j->norm = replica_norm(conf->replica, j->f);
+        TRY(replica_hash(conf->replica, j->f, j->version, &j->commit.hash));
+        j->hashed = true;
+    }
+    return j->commit.parts_count > 0 ? ledger_append_commit(conf->ledger, &j->commit, true) : ERR_OK;
 }
 
 static void note_norm(struct apply_fragment *fragment, const struct hash_job *j)
@@ -220,164 +305,269 @@ static void done_hash(struct job *job)
     struct desk *desk = apply->desk;
     struct store_fragment *state = &desk->fragments[j->f].state;
     char hex[DIGEST_HEX_BYTES];
-    if (job->err != ERR_OK) { /* out of memory: the daemon ends, and goes on from the ledger */
+    if (job->err != ERR_OK && !j->hashed) { /* out of memory: the daemon ends, and goes on from the ledger */
         event_post_fatal(desk->conf.events, job->text);
         job_pool_give(&apply->hashes, j);
         return;
     }
+    if (job->err != ERR_OK) { /* nobody hears of a version that a restart would not come back to */
+        desk_disk_failed(desk, job->text);
+        apply->fragments[j->f].unsaved = j;
+        apply->fragments[j->f].save_again_ms = desk->now_ms + SAVE_AGAIN_MS;
+        return;
+    }
+    if (j->commit.parts_count > 0)
+        desk_disk_works(desk);
     state->version = j->version;
-    state->hash = j->hash;
+    state->hash = j->commit.hash;
     note_norm(&apply->fragments[j->f], j);
     if (state->step >= rules_warm_until(desk->conf.spec))
         replica_settle(desk->conf.replica, j->f);
-    log_debug("fragment %" PRIu32 " version %" PRIu64 " hash %s", j->f, j->version, digest_hex(&j->hash, hex));
+    log_debug("fragment %" PRIu32 " version %" PRIu64 " hash %s", j->f, j->version, digest_hex(&state->hash, hex));
     event_post(desk->conf.events,
                &(struct event){.type = EVENT_COUNTED, .fragment = j->f, .shards = apply->fragments[j->f].counted});
-    desk_post(desk, &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = j->f, .hash = j->hash});
-    desk_post_held(desk, j->f);
+    desk_post(desk, &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = j->f, .hash = state->hash});
+    apply_post_held(desk, j->f);
     job_pool_give(&apply->hashes, j);
+}
+
+/* What our own results left over. */
+static void move_owner_residual(struct apply *apply, uint32_t f)
+{
+    struct desk *desk = apply->desk;
+    const struct apply_fragment *fragment = &apply->fragments[f];
+    struct replica *replica = desk->conf.replica;
+    for (uint32_t p = 0; p < fragment->parts_count; p++) {
+        if (fragment->parts[p].owner != desk_id(desk))
+            continue;
+        if (replica_owner_pending(replica, f) && digest_equal(&fragment->results[p].digest, &desk->fragments[f].made))
+            replica_commit_owner(replica, f);
+        else
+            replica_forget_owner(replica, f, fragment->parts[p].shards);
+    }
 }
 
 static void all_applied(struct apply *apply, uint32_t f, uint64_t version)
 {
+    if (!apply->fragments[f].failed)
+        move_owner_residual(apply, f);
     struct hash_job *j = desk_job(apply->desk, &apply->hashes);
     if (j == NULL)
         return;
+    const struct apply_fragment *fragment = &apply->fragments[f];
     j->apply = apply;
     j->f = f;
     j->version = version;
+    j->commit.fragment = f;
+    j->commit.version = version;
+    for (uint32_t p = 0; !fragment->failed && p < fragment->parts_count; p++)
+        j->commit.parts[j->commit.parts_count++] = (struct ledger_part){.epoch = fragment->results[p].epoch,
+                                                                        .owner = fragment->results[p].owner,
+                                                                        .digest = fragment->results[p].digest};
     desk_submit(apply->desk, &j->job, run_hash, done_hash);
 }
 
-/* ---- the outer step: one job per shard ---- */
-
-static struct shard_job *shard_job(struct apply *apply, uint32_t f, uint32_t shard, uint64_t version)
+void apply_tick(struct apply *apply)
 {
-    struct shard_job *j = desk_job(apply->desk, &apply->shards);
-    if (j == NULL)
-        return NULL;
-    j->apply = apply;
-    j->f = f;
-    j->shard = shard;
-    j->version = version;
-    return j;
+    for (uint32_t f = 0; f < desk_fragments(apply->desk); f++) {
+        struct apply_fragment *fragment = &apply->fragments[f];
+        struct hash_job *j = fragment->unsaved;
+        if (j == NULL || apply->desk->now_ms < fragment->save_again_ms)
+            continue;
+        fragment->unsaved = NULL;
+        desk_submit(apply->desk, &j->job, run_hash, done_hash);
+    }
+}
+
+/* ---- the outer step: one job per part ---- */
+
+/* What becomes of a shard's residual when a result is applied. */
+enum residual_rule {
+    RESIDUAL_KEEP,  /* the result does not count us */
+    RESIDUAL_MOVE,  /* it counts the contribution we encoded last */
+    RESIDUAL_CLEAR, /* it counts one whose residual is not known any more */
+};
+
+/* `sent`: what this process encoded last for the shard. `ours`: the contribution of ours that is counted. */
+static enum residual_rule counts_ours(const struct wire_contributor *ours, uint64_t version,
+                                      const struct desk_sent *sent)
+{
+    if (ours == NULL)
+        return RESIDUAL_KEEP;
+    return sent->version == version && digest_equal(&sent->digest, &ours->digest) ? RESIDUAL_MOVE : RESIDUAL_CLEAR;
+}
+
+/* Residuals move shard by shard: those of a carried part may be of an encoding before the last. */
+static uint64_t move_residuals(const struct desk *desk, uint32_t f, uint64_t version, uint64_t shards,
+                               const struct wire_meta *meta)
+{
+    uint64_t mask[RESIDUAL_CLEAR + 1] = {0};
+    struct wire_contributor found, *ours = wire_meta_find(meta, desk_id(desk), &found) ? &found : NULL;
+    for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++)
+        if ((shards >> s & 1) != 0)
+            mask[counts_ours(ours, version, &desk->fragments[f].sent[s])] |= (uint64_t)1 << s;
+    replica_commit(desk->conf.replica, f, mask[RESIDUAL_MOVE]);
+    replica_forget(desk->conf.replica, f, mask[RESIDUAL_CLEAR]);
+    return mask[RESIDUAL_MOVE] | mask[RESIDUAL_CLEAR];
+}
+
+static enum err keep_contributors(struct part_job *j, const struct wire_meta *meta)
+{
+    uint8_t *rows;
+    size_t bytes = (size_t)meta->contributors_count * WIRE_CONTRIBUTOR_BYTES;
+    TRY(mem_new(bytes, 1, "what is counted", &rows));
+    memcpy(rows, meta->contributors, bytes);
+    j->meta = *meta;
+    j->meta.contributors = rows;
+    return ERR_OK;
 }
 
 static enum err run_apply(struct job *job, struct jobs_scratch *scratch)
 {
-    struct shard_job *j = (struct shard_job *)(void *)job;
+    struct part_job *j = (struct part_job *)(void *)job;
     const struct desk *desk = j->apply->desk;
+    const struct apply_fragment *fragment = &j->apply->fragments[j->f];
+    const struct chain_part *part = &fragment->parts[j->p];
     struct result result;
-    TRY(result_open(desk->conf.ledger, j->f, j->version, j->shard, &result));
-    j->counts_us = result_counts(&result.meta, desk_self(desk));
+    TRY(apply_open(desk, &fragment->results[j->p], &result));
     j->step = result.meta.step;
-    enum replica_residual_rule rule = !j->counts_us ? REPLICA_KEEP : j->own_encoding ? REPLICA_MOVE : REPLICA_CLEAR;
-    struct outer_round round = apply_numbers(desk, &result.meta, j->apply->fragments[j->f].sizes);
-    enum err err = replica_apply(desk->conf.replica, j->f, j->shard, &round, result.frame, result.frame_bytes, rule,
+    struct outer_round round = apply_numbers(desk, &result.meta, fragment->sizes, fragment->parts_count);
+    enum err err = replica_apply(desk->conf.replica, j->f, part->shards, &round, result.frame, result.frame_bytes,
                                  scratch->codec, scratch->values);
+    if (err == ERR_OK)
+        err = keep_contributors(j, &result.meta);
+    if (err == ERR_OK)
+        j->counted = move_residuals(desk, j->f, j->version, part->shards, &result.meta);
     result_close(&result);
+    return err;
+}
+
+/* Whom the anchor counts now. ERR_NOMEM has been said. */
+static enum err note_counted(const struct part_job *j)
+{
+    const struct desk *desk = j->apply->desk;
+    const struct chain_part *part = &j->apply->fragments[j->f].parts[j->p];
+    enum err err = j->job.err;
+    if (err == ERR_NOMEM)
+        event_post_fatal(desk->conf.events, j->job.text);
+    if (err != ERR_OK)
+        return err;
+    err = counted_note(replica_counted(desk->conf.replica, j->f), part->shards, j->version, &j->meta);
+    if (err != ERR_OK)
+        event_post_fatal(desk->conf.events, err_text());
     return err;
 }
 
 static void done_apply(struct job *job)
 {
-    struct shard_job *j = (struct shard_job *)(void *)job;
+    struct part_job *j = (struct part_job *)(void *)job;
     struct apply *apply = j->apply;
     struct apply_fragment *fragment = &apply->fragments[j->f];
     struct store_fragment *state = &apply->desk->fragments[j->f].state;
     uint32_t f = j->f;
     uint64_t version = j->version;
-    /* A result in our own ledger that cannot be applied leaves the shard as it was: its hash will differ, and the
+    /* A result in our own ledger that cannot be applied leaves its shards as they were: the hash will differ, and the
      * comparison with the others mends it. */
     if (job->err != ERR_OK)
-        log_error("fragment %" PRIu32 ", version %" PRIu64 ", shard %" PRIu32 " cannot be applied: %s", f, version,
-                  j->shard, job->text);
-    if (j->counts_us)
-        bitset_add(&fragment->counted, j->shard);
+        log_error("fragment %" PRIu32 ", version %" PRIu64 ", owner %" PRIu32 " cannot be applied: %s", f, version,
+                  fragment->parts[j->p].owner, job->text);
+    enum err err = note_counted(j);
+    mem_free((void *)(uintptr_t)j->meta.contributors);
+    if (err == ERR_NOMEM) { /* it would be another version: the daemon ends, and goes on from the ledger */
+        job_pool_give(&apply->parts, j);
+        return;
+    }
+    fragment->failed |= err != ERR_OK;
+    fragment->counted |= j->counted;
     if (j->step > state->step)
         state->step = j->step;
-    job_pool_give(&apply->shards, j);
+    job_pool_give(&apply->parts, j);
     if (--fragment->parts_left == 0)
         all_applied(apply, f, version);
 }
 
-static void apply_shards(struct apply *apply, uint32_t f, uint64_t version)
+/* One job for each part; false: no memory, and the daemon ends; without this part the version is never taken for
+ * applied. The caller holds the end back until all are submitted. */
+static bool submit_parts(struct apply *apply, uint32_t f, uint64_t version, job_run *run, job_done *done)
 {
-    struct desk *desk = apply->desk;
     struct apply_fragment *fragment = &apply->fragments[f];
-    fragment->parts_left = 1; /* holds the end back until all are submitted */
-    for (uint32_t s = 0; s < desk->conf.view->count; s++) {
-        if (desk_values(desk, f, s) == 0)
-            continue;
-        struct shard_job *j = shard_job(apply, f, s, version);
+    fragment->parts_left = 1;
+    for (uint32_t p = 0; p < fragment->parts_count; p++) {
+        struct part_job *j = desk_job(apply->desk, &apply->parts);
         if (j == NULL)
-            return; /* the daemon ends; without this shard the version is never taken for applied */
-        j->own_encoding = desk->fragments[f].encoded_version == version;
+            return false;
+        j->apply = apply;
+        j->f = f;
+        j->p = p;
+        j->version = version;
         fragment->parts_left++;
-        desk_submit(desk, &j->job, run_apply, done_apply);
+        desk_submit(apply->desk, &j->job, run, done);
     }
-    if (--fragment->parts_left == 0)
+    fragment->parts_left--;
+    return true;
+}
+
+static void apply_parts(struct apply *apply, uint32_t f, uint64_t version)
+{
+    if (submit_parts(apply, f, version, run_apply, done_apply) && apply->fragments[f].parts_left == 0)
         all_applied(apply, f, version);
 }
 
-/* ---- before it, with CO2's penalty: the norms over all shards ---- */
+/* ---- before it, with CO2's penalty: the norms over all parts ---- */
 
 static enum err run_measure(struct job *job, struct jobs_scratch *scratch)
 {
-    struct shard_job *j = (struct shard_job *)(void *)job;
+    struct part_job *j = (struct part_job *)(void *)job;
     const struct desk *desk = j->apply->desk;
+    struct apply_fragment *fragment = &j->apply->fragments[j->f];
+    const struct chain_part *part = &fragment->parts[j->p];
     struct result result;
-    TRY(result_open(desk->conf.ledger, j->f, j->version, j->shard, &result));
-    enum err err = replica_measure(desk->conf.replica, j->f, j->shard, result.frame, result.frame_bytes, scratch->codec,
-                                   scratch->values, &j->apply->fragments[j->f].sizes[j->shard]);
+    TRY(apply_open(desk, &fragment->results[j->p], &result));
+    enum err err = replica_measure(desk->conf.replica, j->f, part->shards, result.frame, result.frame_bytes,
+                                   scratch->codec, scratch->values, &fragment->sizes[j->p]);
     result_close(&result);
     return err;
 }
 
 static void done_measure(struct job *job)
 {
-    struct shard_job *j = (struct shard_job *)(void *)job;
+    struct part_job *j = (struct part_job *)(void *)job;
     struct apply *apply = j->apply;
     uint32_t f = j->f;
     uint64_t version = j->version;
-    job_pool_give(&apply->shards, j); /* one that failed fails again when it is applied, and is reported then */
+    job_pool_give(&apply->parts, j); /* one that failed fails again when it is applied, and is reported then */
     if (--apply->fragments[f].parts_left == 0)
-        apply_shards(apply, f, version);
+        apply_parts(apply, f, version);
 }
 
-static void measure_shards(struct apply *apply, uint32_t f, uint64_t version)
+static void measure_parts(struct apply *apply, uint32_t f, uint64_t version)
 {
-    struct apply_fragment *fragment = &apply->fragments[f];
-    fragment->parts_left = 1;
-    for (uint32_t s = 0; s < apply->desk->conf.view->count; s++) {
-        fragment->sizes[s] = (struct replica_size){0};
-        if (desk_values(apply->desk, f, s) == 0)
-            continue;
-        struct shard_job *j = shard_job(apply, f, s, version);
-        if (j == NULL)
-            return;
-        fragment->parts_left++;
-        desk_submit(apply->desk, &j->job, run_measure, done_measure);
-    }
-    if (--fragment->parts_left == 0)
-        apply_shards(apply, f, version);
+    memset(apply->fragments[f].sizes, 0, sizeof apply->fragments[f].sizes);
+    if (submit_parts(apply, f, version, run_measure, done_measure) && apply->fragments[f].parts_left == 0)
+        apply_parts(apply, f, version);
 }
 
 /* ---- the order ---- */
 
 void apply_begin(struct apply *apply, uint32_t f, uint64_t version)
 {
+    struct desk *desk = apply->desk;
     struct apply_fragment *fragment = &apply->fragments[f];
-    if (apply->desk->fragments[f].readers > 0) {
+    if (desk_used(desk, f) || desk->fragments[f].readers > 0) {
         fragment->waits = version;
         return;
     }
     fragment->waits = 0;
-    fragment->counted = (struct bitset){{0}};
-    if (apply->desk->conf.spec->staleness_penalty)
-        measure_shards(apply, f, version);
+    fragment->counted = 0;
+    fragment->failed = false;
+    fragment->parts_count = desk_parts(desk, f, version, fragment->parts);
+    for (uint32_t p = 0; p < fragment->parts_count; p++)
+        fragment->results[p] = desk_result(desk, f, version, &fragment->parts[p]);
+    assert(fragment->parts_count > 0); /* else a version would come of nothing */
+    if (desk->conf.spec->staleness_penalty)
+        measure_parts(apply, f, version);
     else
-        apply_shards(apply, f, version);
+        apply_parts(apply, f, version);
 }
 
 void apply_unread(struct apply *apply, uint32_t f)

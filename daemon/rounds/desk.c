@@ -1,7 +1,9 @@
 #include "daemon/rounds/desk.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "common/mem.h"
 #include "daemon/state/results.h"
@@ -24,6 +26,11 @@ uint32_t desk_self(const struct desk *desk)
     return desk->conf.view->self;
 }
 
+uint32_t desk_id(const struct desk *desk)
+{
+    return desk->conf.view->members[desk->conf.view->self].id;
+}
+
 uint32_t desk_fragments(const struct desk *desk)
 {
     return desk->conf.plan->plan->fragments_count;
@@ -34,10 +41,84 @@ const char *desk_name(const struct desk *desk, uint32_t member)
     return desk->conf.view->members[member].name;
 }
 
-uint64_t desk_values(const struct desk *desk, uint32_t f, uint32_t shard)
+uint64_t desk_values(const struct desk *desk, uint32_t f, uint64_t shards)
 {
-    struct plan_shard range = replica_shard(desk->conf.replica, f, shard);
-    return range.end - range.begin;
+    return replica_values(desk->conf.replica, f, shards);
+}
+
+/* ---- parts ---- */
+
+uint32_t desk_parts(const struct desk *desk, uint32_t f, uint64_t version, struct chain_part parts[CHAIN_PARTS_MAX])
+{
+    return parts_of(desk->conf.parts, f, version, parts);
+}
+
+uint32_t desk_part(const struct desk *desk, const struct wire_key *key, struct chain_part *part)
+{
+    return parts_find(desk->conf.parts, key->fragment, key->version, key->epoch, key->owner, part);
+}
+
+uint32_t desk_own_part(const struct desk *desk, uint32_t f, uint64_t version, struct chain_part *part)
+{
+    struct chain_part parts[CHAIN_PARTS_MAX];
+    uint32_t count = desk_parts(desk, f, version, parts);
+    for (uint32_t p = 0; p < count; p++)
+        if (parts[p].owner == desk_id(desk) && parts[p].epoch == desk->conf.view->epoch && !parts[p].carried) {
+            *part = parts[p];
+            return p;
+        }
+    return CHAIN_PARTS_MAX;
+}
+
+bool desk_cut(struct desk *desk, uint32_t f, uint64_t version)
+{
+    struct chain_part parts[CHAIN_PARTS_MAX];
+    uint64_t masks[CHAIN_PARTS_MAX], own = 0;
+    uint32_t count = desk_parts(desk, f, version, parts), masks_count = 0;
+    assert(count > 0); /* nobody orders work on a version of which nothing is known */
+    for (uint32_t p = 0; p < count; p++) {
+        if (parts[p].carried)
+            continue;
+        masks[masks_count++] = parts[p].shards;
+        own |= parts[p].owner == desk_id(desk) && parts[p].epoch == desk->conf.view->epoch ? parts[p].shards : 0;
+    }
+    if (replica_cut_is(desk->conf.replica, f, masks, masks_count, own))
+        return true;
+    if (desk_used(desk, f) || desk->fragments[f].readers > 0)
+        return false;
+    if (replica_cut(desk->conf.replica, f, masks, masks_count, own) == ERR_OK)
+        return true;
+    event_post_fatal(desk->conf.events, err_text());
+    return false;
+}
+
+void desk_use_begin(struct desk *desk, uint32_t f)
+{
+    desk->fragments[f].users++;
+}
+
+void desk_use_end(struct desk *desk, uint32_t f)
+{
+    struct desk_fragment *fragment = &desk->fragments[f];
+    if (--fragment->users > 0 || !fragment->users_wanted)
+        return;
+    fragment->users_wanted = false;
+    event_post(desk->conf.events, &(struct event){.type = EVENT_UNREAD, .fragment = f});
+}
+
+bool desk_used(struct desk *desk, uint32_t f)
+{
+    desk->fragments[f].users_wanted = desk->fragments[f].users > 0;
+    return desk->fragments[f].users_wanted;
+}
+
+uint64_t desk_in_flight(const struct desk *desk, uint32_t f, uint64_t version)
+{
+    uint64_t shards = 0;
+    for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++)
+        if (desk->fragments[f].sent[s].version > version)
+            shards |= (uint64_t)1 << s;
+    return shards;
 }
 
 /* ---- readers ---- */
@@ -79,9 +160,9 @@ void *desk_job(struct desk *desk, struct job_pool *pool)
     return job;
 }
 
-bool desk_room(struct desk *desk, struct slot *slot, uint32_t f, uint32_t shard)
+bool desk_room(struct desk *desk, struct slot *slot, uint32_t f, uint64_t shards)
 {
-    if (slots_room(desk->conf.slots, slot, f, shard) == ERR_OK)
+    if (slots_room(desk->conf.slots, slot, f, shards) == ERR_OK)
         return true;
     event_post_fatal(desk->conf.events, err_text());
     return false;
@@ -119,6 +200,29 @@ enum err desk_check_step(const struct desk *desk, const struct wire_meta *meta)
     return ERR_OK;
 }
 
+struct wire_object desk_object(const struct desk *desk, enum wire_kind kind, uint32_t f, uint64_t version,
+                               const struct chain_part *part)
+{
+    struct wire_object what = {.shards = part->shards};
+    what.key = (struct wire_key){.kind = kind,
+                                 .fragment = f,
+                                 .version = version,
+                                 .epoch = part->epoch,
+                                 .owner = part->owner,
+                                 .island = desk_id(desk)};
+    memcpy(what.nonce, desk->conf.nonce, sizeof what.nonce);
+    return what;
+}
+
+enum err desk_check_object(const struct desk *desk, const struct wire_object *what, const struct wire_key *key,
+                           uint64_t shards)
+{
+    TRY(wire_object_is(what, key, desk->conf.nonce));
+    if (what->shards != shards)
+        return err_set(ERR_PROTO, "it holds other shards than its owner has");
+    return ERR_OK;
+}
+
 void desk_judged(struct desk *desk, uint32_t peer, const struct wire_key *key, enum wire_done done)
 {
     event_post(desk->conf.events,
@@ -130,13 +234,19 @@ void desk_post(struct desk *desk, const struct sync_event *event)
     event_post_sync(desk->conf.events, event);
 }
 
-void desk_post_held(struct desk *desk, uint32_t f)
+struct ledger_key desk_result(const struct desk *desk, uint32_t f, uint64_t version, const struct chain_part *part)
 {
-    uint64_t next = desk->fragments[f].state.version + 1;
-    struct bitset held = results_held(desk->conf.ledger, f, next, desk->conf.view->count);
-    for (uint32_t s = 0; s < desk->conf.view->count; s++)
-        if (bitset_has(&held, s))
-            desk_post(desk,
-                      &(struct sync_event){
-                          .type = SYNC_EV_STORED, .fragment = f, .version = next, .shard = s, .member = SYNC_NOBODY});
+    struct ledger_key key = {.fragment = f, .version = version, .epoch = part->epoch, .owner = part->owner};
+    const struct chain_part *parts;
+    bool acknowledged;
+    uint32_t count = sync_own(desk->conf.sync, f).version + 1 == version ? sync_parts(desk->conf.sync, f, &parts) : 0;
+    for (uint32_t p = 0; p < count; p++)
+        if (parts[p].owner == part->owner && parts[p].epoch == part->epoch &&
+            sync_held(desk->conf.sync, f, p, &key.digest, &acknowledged))
+            return key;
+    if (part->carried)
+        key.digest = part->digest;
+    else if (!results_find(desk->conf.ledger, f, version, part->epoch, part->owner, &key))
+        key.digest = (struct digest){{0}};
+    return key;
 }

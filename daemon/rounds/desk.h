@@ -4,7 +4,9 @@
  *
  * Readers: a job that reads an anchor begins and ends reading it; who changes it (an outer step, a peer's state, a
  * residual that moves) waits until nobody reads, and is told by EVENT_UNREAD.
- * The loop's thread owns it; jobs read `conf` and, of the fragment they work on, what cannot change under them.
+ * Users: jobs that encode or reduce work on the parts that a fragment is cut in. Who wants it cut anew, for a version
+ * of other parts, waits until there are no users and no readers; who was refused is told by EVENT_UNREAD, too. The
+ * loop's thread owns it; jobs read `conf` and, of the fragment they work on, what cannot change under them.
  */
 #ifndef DAEMON_ROUNDS_DESK_H
 #define DAEMON_ROUNDS_DESK_H
@@ -12,11 +14,21 @@
 #include "common/log.h"
 #include "daemon/rounds/rounds_types.h"
 #include "daemon/rounds/squeeze.h"
+#include "net/wire_object.h"
+
+/* What this process encoded last for a shard. */
+struct desk_sent {
+    uint64_t version;     /* 0: nothing, or it is not whole */
+    struct digest digest; /* of the contribution, as its object says */
+};
 
 struct desk_fragment {
     struct store_fragment state; /* version, step, hash of the anchor */
-    uint64_t encoded_version;    /* last one this process encoded a contribution for; 0: none */
-    uint32_t readers;            /* jobs that read the anchor */
+    struct desk_sent sent[PLAN_SHARDS_MAX];
+    struct digest made; /* our result that was stored last; its residual is pending */
+    uint32_t readers;   /* jobs that read the anchor */
+    uint32_t users;     /* jobs that work on the present parts */
+    bool users_wanted;  /* someone waits for them to end */
 };
 
 struct desk {
@@ -32,11 +44,29 @@ struct desk {
 ERR_MUST_CHECK enum err desk_init(struct desk *desk, const struct rounds_conf *conf);
 void desk_deinit(struct desk *desk);
 
-uint32_t desk_self(const struct desk *desk);
+uint32_t desk_self(const struct desk *desk); /* slot */
+uint32_t desk_id(const struct desk *desk);   /* ours */
 uint32_t desk_fragments(const struct desk *desk);
 const char *desk_name(const struct desk *desk, uint32_t member);
-/* Values of a shard; 0: it is empty and has no owner. */
-uint64_t desk_values(const struct desk *desk, uint32_t f, uint32_t shard);
+/* Values of some shards. */
+uint64_t desk_values(const struct desk *desk, uint32_t f, uint64_t shards);
+
+/* The parts of a version, as daemon/state/parts.h has them. */
+uint32_t desk_parts(const struct desk *desk, uint32_t f, uint64_t version, struct chain_part parts[CHAIN_PARTS_MAX]);
+/* The part that an object's key names, and its index; CHAIN_PARTS_MAX: there is none. */
+uint32_t desk_part(const struct desk *desk, const struct wire_key *key, struct chain_part *part);
+/* The part of a version that we are to make, and its index; CHAIN_PARTS_MAX: there is none. */
+uint32_t desk_own_part(const struct desk *desk, uint32_t f, uint64_t version, struct chain_part *part);
+
+/* Cuts the replica into the parts of a version, as far as they are not carried. False: jobs are under way, and
+ * EVENT_UNREAD follows when they are not; or there is no memory for it, and the daemon ends. */
+bool desk_cut(struct desk *desk, uint32_t f, uint64_t version);
+void desk_use_begin(struct desk *desk, uint32_t f);
+void desk_use_end(struct desk *desk, uint32_t f);
+/* Whether there are users; if so, EVENT_UNREAD follows. */
+bool desk_used(struct desk *desk, uint32_t f);
+/* The shards whose last contribution went out for a version after `version`. */
+uint64_t desk_in_flight(const struct desk *desk, uint32_t f, uint64_t version);
 
 void desk_read_begin(struct desk *desk, uint32_t f);
 void desk_read_end(struct desk *desk, uint32_t f);
@@ -48,8 +78,8 @@ void desk_disk_works(struct desk *desk);
 /* A job of the pool; NULL when out of memory: a round that one cannot go on with would stand for ever, so the daemon
  * then ends in order and goes on from the ledger when it is started again. */
 void *desk_job(struct desk *desk, struct job_pool *pool);
-/* Room in a slot for the object of a shard; false as above. */
-bool desk_room(struct desk *desk, struct slot *slot, uint32_t f, uint32_t shard);
+/* Room in a slot for the object of some shards; false as above. */
+bool desk_room(struct desk *desk, struct slot *slot, uint32_t f, uint64_t shards);
 void desk_submit(struct desk *desk, struct job *job, job_run *run, job_done *done);
 
 /* Whether the next range is encoded with zstd, as the link asks for. `measured`: the other way is tried now and then,
@@ -61,11 +91,18 @@ ERR_MUST_CHECK enum err desk_set_compression(const struct desk *desk, bool compr
 /* Schedules count on the step that an object names. ERR_PROTO. */
 ERR_MUST_CHECK enum err desk_check_step(const struct desk *desk, const struct wire_meta *meta);
 
+/* What an object says that we make: a contribution to a part, or the result of our own. */
+struct wire_object desk_object(const struct desk *desk, enum wire_kind kind, uint32_t f, uint64_t version,
+                               const struct chain_part *part);
+/* Whether an object is the one of this name, of this run, and holds these shards. ERR_PROTO. */
+ERR_MUST_CHECK enum err desk_check_object(const struct desk *desk, const struct wire_object *what,
+                                          const struct wire_key *key, uint64_t shards);
+
 /* What became of an object that came in: for its sender. */
 void desk_judged(struct desk *desk, uint32_t peer, const struct wire_key *key, enum wire_done done);
 void desk_post(struct desk *desk, const struct sync_event *event);
-/* Fragment `f` has come to a new version: results of the next one that the ledger has already, from before a crash or
- * kept beside an older state, are told, so that others hear of them and nobody fetches or makes them again. */
-void desk_post_held(struct desk *desk, uint32_t f);
+/* Which result of a part is to be applied: the one that the core holds, or, where it holds none, the first one that the
+ * ledger has. */
+struct ledger_key desk_result(const struct desk *desk, uint32_t f, uint64_t version, const struct chain_part *part);
 
 #endif

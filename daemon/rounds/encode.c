@@ -10,6 +10,9 @@ enum { FEEDBACK_SAID_MS = 3600 * 1000 };
 struct encode_fragment {
     uint32_t parts_left; /* jobs of the encoding under way */
     enum err err;        /* of the first that failed */
+    /* what is ordered and waits for jobs that are under way; 0: nothing */
+    uint64_t waits;
+    struct replica_snapshot snapshot;
 };
 
 struct encode {
@@ -19,11 +22,13 @@ struct encode {
     struct log_limit feedback_said;
 };
 
-/* One shard. */
+/* One part. */
 struct encode_job {
     struct job job;
     struct encode *encode;
-    uint32_t f, shard;
+    uint32_t f;
+    struct chain_part part;
+    struct digest digest; /* out: of the contribution */
     uint64_t version;
     struct slot *slot;
     const float *base, *theta;
@@ -56,18 +61,28 @@ static enum err run_encode(struct job *job, struct jobs_scratch *scratch)
     size_t frame_bytes;
     double begin_s = env_mono_s();
     TRY(desk_set_compression(desk, j->compress, scratch->codec));
-    TRY(replica_encode(desk->conf.replica, j->f, j->shard, j->base, j->theta, j->meta.tokens, scratch->codec,
+    TRY(replica_encode(desk->conf.replica, j->f, j->part.shards, j->base, j->theta, j->meta.tokens, scratch->codec,
                        wire_object_frame(j->slot->data), &frame_bytes));
     j->seconds = env_mono_s() - begin_s;
-    return wire_object_seal(WIRE_CONTRIBUTION, &j->meta, j->slot->data, frame_bytes, &j->slot->bytes);
+    const struct wire_object what = desk_object(desk, WIRE_CONTRIBUTION, j->f, j->version, &j->part);
+    return wire_object_seal(&what, &j->meta, NULL, j->slot->data, frame_bytes, &j->slot->bytes, &j->digest);
 }
 
+/* An encoding that another order overtook says nothing: the snapshot is still read. */
 static void part_ended(struct encode *encode, uint32_t f)
 {
     struct encode_fragment *fragment = &encode->fragments[f];
-    if (--fragment->parts_left == 0)
+    if (--fragment->parts_left == 0 && fragment->waits == 0)
         event_post(encode->desk->conf.events,
                    &(struct event){.type = EVENT_ENCODED, .fragment = f, .err = fragment->err});
+}
+
+/* What stands for these shards until it is known better: the pending residual is overwritten. */
+static void note_sent(struct desk *desk, uint32_t f, uint64_t shards, const struct desk_sent *sent)
+{
+    for (uint32_t s = 0; s < PLAN_SHARDS_MAX; s++)
+        if ((shards >> s & 1) != 0)
+            desk->fragments[f].sent[s] = *sent;
 }
 
 static void tell_feedback(struct encode *encode, uint32_t f)
@@ -88,56 +103,94 @@ static void done_encode(struct job *job)
     uint32_t f = j->f;
     j->slot->busy = false;
     j->slot->version = j->version;
+    j->slot->epoch = j->part.epoch;
     if (job->err != ERR_OK) {
         log_error("%s", job->text);
         encode->fragments[f].err = job->err;
     } else {
-        squeeze_note(&desk->squeeze, j->compress, desk_values(desk, f, j->shard), j->seconds, j->slot->bytes);
+        const struct desk_sent sent = {.version = j->version, .digest = j->digest};
+        note_sent(desk, f, j->part.shards, &sent);
+        squeeze_note(&desk->squeeze, j->compress, desk_values(desk, f, j->part.shards), j->seconds, j->slot->bytes);
         tell_feedback(encode, f);
     }
     job_pool_give(&encode->jobs, j);
     part_ended(encode, f);
+    desk_use_end(desk, f);
 }
 
-static bool submit(struct encode *encode, uint32_t f, uint32_t shard, uint64_t version,
+/* Of the tokens of a snapshot those that results count already: of a part, as its shards say in the mean. */
+static uint64_t counted_tokens(const struct desk *desk, uint32_t f, uint64_t shards,
+                               const struct replica_snapshot *snapshot)
+{
+    const struct plan *plan = desk->conf.plan->plan;
+    double sum = 0;
+    for (uint32_t s = 0; s < plan->fragments[f].shards_count; s++) {
+        struct plan_shard shard = plan_shard(plan, f, s);
+        if ((shards >> s & 1) != 0)
+            sum += (double)snapshot->counted_tokens[s] * (double)(shard.end - shard.begin);
+    }
+    return (uint64_t)(sum / (double)desk_values(desk, f, shards) + 0.5);
+}
+
+static bool submit(struct encode *encode, uint32_t f, uint32_t p, const struct chain_part *part, uint64_t version,
                    const struct replica_snapshot *snapshot)
 {
     struct desk *desk = encode->desk;
-    struct slot *slot = slots_out(desk->conf.slots, f, shard);
-    struct encode_job *j = desk_room(desk, slot, f, shard) ? desk_job(desk, &encode->jobs) : NULL;
+    struct slot *slot = slots_out(desk->conf.slots, f, p);
+    struct encode_job *j = desk_room(desk, slot, f, part->shards) ? desk_job(desk, &encode->jobs) : NULL;
     if (j == NULL)
         return false;
-    uint64_t counted = snapshot->counted_tokens[shard];
+    uint64_t counted = counted_tokens(desk, f, part->shards, snapshot);
     j->encode = encode;
     j->f = f;
-    j->shard = shard;
+    j->part = *part;
     j->version = version;
     j->slot = slot;
     j->base = snapshot->base;
     j->theta = snapshot->theta;
-    /* A shard that is sent again with nothing new in it weighs as little as possible, not nothing. */
+    /* What is sent again with nothing new in it weighs as little as possible, not nothing. */
     j->meta.tokens = snapshot->tokens > counted ? snapshot->tokens - counted : 1;
     j->meta.step = snapshot->step;
     j->meta.base_hash = desk->fragments[f].state.hash;
     j->compress = desk_compress(desk, true);
     slot->busy = true;
+    note_sent(desk, f, part->shards, &(struct desk_sent){0});
+    desk_use_begin(desk, f);
     desk_submit(desk, &j->job, run_encode, done_encode);
     return true;
 }
 
-void encode_begin(struct encode *encode, uint32_t f, uint64_t version, const struct replica_snapshot *snapshot)
+static void begin(struct encode *encode, uint32_t f, uint64_t version, const struct replica_snapshot *snapshot)
 {
-    struct desk *desk = encode->desk;
+    struct chain_part parts[CHAIN_PARTS_MAX];
     struct encode_fragment *fragment = &encode->fragments[f];
-    *fragment = (struct encode_fragment){.parts_left = 1}; /* holds the end back until all are submitted */
-    desk->fragments[f].encoded_version = version;
-    for (uint32_t s = 0; fragment->err == ERR_OK && s < desk->conf.view->count; s++) {
-        if (desk_values(desk, f, s) == 0)
+    uint32_t count = desk_parts(encode->desk, f, version, parts);
+    fragment->parts_left = 1; /* holds the end back until all are submitted */
+    fragment->err = ERR_OK;
+    for (uint32_t p = 0; fragment->err == ERR_OK && p < count; p++) {
+        if (parts[p].carried) /* its contributions are counted or given up; what is pending for it stays */
             continue;
-        if (submit(encode, f, s, version, snapshot))
+        if (submit(encode, f, p, &parts[p], version, snapshot))
             fragment->parts_left++;
         else
             fragment->err = ERR_NOMEM;
     }
     part_ended(encode, f);
+}
+
+void encode_begin(struct encode *encode, uint32_t f, uint64_t version, const struct replica_snapshot *snapshot)
+{
+    encode->fragments[f].waits = version;
+    encode->fragments[f].snapshot = *snapshot;
+    encode_unread(encode, f);
+}
+
+void encode_unread(struct encode *encode, uint32_t f)
+{
+    struct encode_fragment *fragment = &encode->fragments[f];
+    uint64_t version = fragment->waits;
+    if (version == 0 || desk_used(encode->desk, f) || !desk_cut(encode->desk, f, version))
+        return;
+    fragment->waits = 0;
+    begin(encode, f, version, &fragment->snapshot);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "daemon/rounds/apply.h"
 #include "daemon/rounds/recover.h"
 #include "daemon/state/state_object.h"
 
@@ -17,6 +18,8 @@ struct install_job {
     uint64_t bytes;
     bool expects; /* `hash` is what the peer announced */
     struct digest hash;
+    struct vouch_rule rule; /* who has to vouch for it */
+    uint32_t excused;
     struct store_fragment state; /* out */
 };
 
@@ -61,8 +64,12 @@ static enum err run_install(struct job *job, struct jobs_scratch *scratch)
     struct install_job *j = (struct install_job *)(void *)job;
     const struct rounds_conf *conf = &j->install->desk->conf;
     (void)scratch;
-    const struct state_expected expected = {
-        .version = j->key.version, .steps = (uint64_t)conf->spec->steps, .hash = j->expects ? &j->hash : NULL};
+    const struct state_expected expected = {.version = j->key.version,
+                                            .steps = (uint64_t)conf->spec->steps,
+                                            .nonce = conf->nonce,
+                                            .rule = &j->rule,
+                                            .excused = j->excused,
+                                            .hash = j->expects ? &j->hash : NULL};
     return state_object_install(conf->replica, conf->plan->plan, j->key.fragment, &expected,
                                 slots_state(conf->slots, j->key.fragment), j->bytes, &j->state);
 }
@@ -72,21 +79,20 @@ static void installed(const struct install_job *j)
     struct desk *desk = j->install->desk;
     uint32_t f = j->key.fragment;
     struct desk_fragment *fragment = &desk->fragments[f];
-    /* What of ours the state counts is not known; counting twice would be worse than losing a round's residual. */
-    bool in_flight = fragment->encoded_version > fragment->state.version;
+    /* What of ours on its way the state counts: the very contribution, or one that we do not know any more. */
+    uint64_t counted = counted_since(replica_counted(desk->conf.replica, f), desk_id(desk), fragment->state.version) &
+                       desk_in_flight(desk, f, fragment->state.version);
     fragment->state = j->state;
     replica_clear_residuals(desk->conf.replica, f);
     if (!j->own) /* the ledger does not lead here from any earlier checkpoint */
         keep_on_disk(j->install->keep, f, KEEP_NONE);
-    if (in_flight)
-        event_post(
-            desk->conf.events,
-            &(struct event){.type = EVENT_COUNTED, .fragment = f, .shards = replica_shards(desk->conf.replica, f)});
+    if (counted != 0)
+        event_post(desk->conf.events, &(struct event){.type = EVENT_COUNTED, .fragment = f, .shards = counted});
     if (!j->own)
         desk_judged(desk, j->peer, &j->key, WIRE_RECEIVED);
     desk_post(desk, &(struct sync_event){
                         .type = SYNC_EV_INSTALLED, .fragment = f, .version = j->state.version, .hash = j->state.hash});
-    desk_post_held(desk, f);
+    apply_post_held(desk, f);
 }
 
 static void done_install(struct job *job)
@@ -119,6 +125,7 @@ static enum err replay(const struct desk *desk, uint32_t f, uint64_t version, bo
         memcpy(replica_anchor(replica, f), replica_anchor(shadow, f), bytes);
         if (replica_momentum(replica, f) != NULL)
             memcpy(replica_momentum(replica, f), replica_momentum(shadow, f), bytes);
+        err = counted_copy(replica_counted(shadow, f), replica_counted(replica, f));
     }
     replica_free(shadow);
     return err;
@@ -182,7 +189,7 @@ static void done_mend(struct job *job)
 static void begin(struct install *install, struct install_job *j)
 {
     uint32_t f = j->key.fragment;
-    bool read = install->desk->fragments[f].readers > 0;
+    bool read = desk_used(install->desk, f) || install->desk->fragments[f].readers > 0;
     install->waits[f] = read ? j : NULL;
     if (!read)
         desk_submit(install->desk, &j->job, j->own ? run_mend : run_install, j->own ? done_mend : done_install);
@@ -203,6 +210,9 @@ void install_state_in(struct install *install, uint32_t peer, const struct wire_
     j->bytes = bytes;
     j->expects = said.hash_known && said.version == key->version;
     j->hash = said.hash;
+    vouch_rule_of(desk->conf.parts->chain, key->fragment, key->version, &j->rule);
+    j->excused =
+        sync_excused(desk->conf.sync, key->fragment, key->version, desk_self(desk)) ? desk_id(desk) : VOUCH_NOBODY;
     begin(install, j);
 }
 

@@ -5,14 +5,15 @@
 
 #include "common/mem.h"
 #include "daemon/rules.h"
+#include "daemon/state/results.h"
 
 enum { STORE_AGAIN_MS = 2000, OUTLIER_SAID_MS = 10000 };
 
 struct reduce_fragment {
     uint64_t made_version;   /* of the mean in the slot, stored or not */
     uint64_t store_again_ms; /* the disk refused it: when to try again; 0: it did not */
-    uint64_t stored_waits;   /* version of our result, durable, to be counted when nobody reads; 0: none */
-    bool stored_ours;        /* the ledger's result of that version is the one we made last */
+    uint64_t mean_waits;     /* version whose mean waits for jobs that are under way; 0: none */
+    struct bitset mean_have; /* from these contributions */
 };
 
 struct reduce_member {
@@ -25,6 +26,7 @@ struct reduce {
     struct desk *desk;
     struct reduce_fragment *fragments;
     struct reduce_member *members;
+    uint32_t members_count;
     struct job_pool checks, means, stores;
 };
 
@@ -35,10 +37,12 @@ struct check_job {
     struct wire_key key;
     uint32_t peer;
     struct slot *slot;
+    size_t values_count;
+    uint64_t shards;
     struct wire_meta meta;
 };
 
-/* The mean over our shard. */
+/* The mean over our part. */
 struct mean_job {
     struct job job;
     struct reduce *reduce;
@@ -46,9 +50,11 @@ struct mean_job {
     uint64_t version;
     struct slot *slot;
     bool compress;
+    struct chain_part part;
     struct wire_meta meta;
-    struct replica_input inputs[WIRE_MEMBERS_MAX];
+    struct replica_input inputs[WIRE_CONTRIBUTORS_MAX];
     size_t inputs_count, bad;
+    uint8_t contributors[WIRE_CONTRIBUTORS_MAX * WIRE_CONTRIBUTOR_BYTES]; /* of `meta` */
 };
 
 /* Our result into the ledger. */
@@ -58,7 +64,8 @@ struct store_job {
     uint32_t f;
     uint64_t version;
     struct slot *slot;
-    bool ours; /* out: it is what the ledger has */
+    bool ours;               /* out: it is what the ledger has */
+    struct ledger_key there; /* out: which one it has */
 };
 
 enum err reduce_new(struct desk *desk, struct reduce **out)
@@ -69,8 +76,17 @@ enum err reduce_new(struct desk *desk, struct reduce **out)
     reduce->checks.job_bytes = sizeof(struct check_job);
     reduce->means.job_bytes = sizeof(struct mean_job);
     reduce->stores.job_bytes = sizeof(struct store_job);
-    TRY(mem_new(desk->conf.view->count, sizeof *reduce->members, "rounds", &reduce->members));
+    TRY(reduce_members(reduce, desk->conf.view->count));
     return mem_new(desk_fragments(desk), sizeof *reduce->fragments, "rounds", &reduce->fragments);
+}
+
+enum err reduce_members(struct reduce *reduce, uint32_t count)
+{
+    if (count <= reduce->members_count)
+        return ERR_OK;
+    TRY(mem_grow(&reduce->members, reduce->members_count, count, sizeof *reduce->members, "rounds"));
+    reduce->members_count = count;
+    return ERR_OK;
 }
 
 void reduce_free(struct reduce *reduce)
@@ -93,7 +109,7 @@ uint64_t reduce_outliers(const struct reduce *reduce, uint32_t member, unsigned 
     return reduce->members[member].outliers;
 }
 
-/* ---- a contribution to our shard came in ---- */
+/* ---- a contribution to our part came in ---- */
 
 static enum err run_check(struct job *job, struct jobs_scratch *scratch)
 {
@@ -101,11 +117,12 @@ static enum err run_check(struct job *job, struct jobs_scratch *scratch)
     const struct desk *desk = j->reduce->desk;
     const uint8_t *frame;
     size_t frame_bytes;
+    struct wire_object what;
     (void)scratch;
-    TRY(wire_object_open(WIRE_CONTRIBUTION, j->slot->data, j->slot->bytes, &j->meta, &frame, &frame_bytes));
+    TRY(wire_object_open(j->slot->data, j->slot->bytes, &what, &j->meta, &frame, &frame_bytes));
+    TRY(desk_check_object(desk, &what, &j->key, j->shards));
     TRY(desk_check_step(desk, &j->meta));
-    struct plan_shard range = replica_own_shard(desk->conf.replica, j->key.fragment);
-    return codec_check(frame, frame_bytes, (size_t)(range.end - range.begin));
+    return codec_check(frame, frame_bytes, j->values_count);
 }
 
 static void done_check(struct job *job)
@@ -114,7 +131,8 @@ static void done_check(struct job *job)
     struct desk *desk = j->reduce->desk;
     uint32_t f = j->key.fragment;
     uint64_t version = j->key.version;
-    struct sync_event event = {.type = SYNC_EV_CONTRIBUTION, .fragment = f, .version = version, .member = j->peer};
+    struct sync_event event = {
+        .type = SYNC_EV_CONTRIBUTION, .fragment = f, .version = version, .epoch = j->key.epoch, .member = j->peer};
     enum wire_done status = WIRE_RECEIVED;
     j->slot->busy = false;
     j->slot->version = version;
@@ -139,13 +157,20 @@ static void done_check(struct job *job)
 void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct wire_key *key, uint64_t bytes)
 {
     struct desk *desk = reduce->desk;
+    struct chain_part part;
+    if (desk_part(desk, key, &part) == CHAIN_PARTS_MAX) { /* an epoch has begun meanwhile */
+        desk_judged(desk, peer, key, WIRE_NOT_NEEDED);
+        return;
+    }
     struct check_job *j = desk_job(desk, &reduce->checks);
     if (j == NULL) {
         desk_judged(desk, peer, key, WIRE_NOT_YET);
         return;
     }
+    j->values_count = (size_t)desk_values(desk, key->fragment, part.shards);
     j->reduce = reduce;
     j->key = *key;
+    j->shards = part.shards;
     j->peer = peer;
     j->slot = slots_in(desk->conf.slots, key->fragment, peer);
     j->slot->bytes = (size_t)bytes;
@@ -153,7 +178,7 @@ void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct w
     desk_submit(desk, &j->job, run_check, done_check);
 }
 
-/* ---- the mean over our shard ---- */
+/* ---- the mean over our part ---- */
 
 static enum err run_mean(struct job *job, struct jobs_scratch *scratch)
 {
@@ -163,10 +188,14 @@ static enum err run_mean(struct job *job, struct jobs_scratch *scratch)
     TRY(desk_set_compression(desk, j->compress, scratch->codec));
     TRY(replica_reduce(desk->conf.replica, j->f, j->inputs, j->inputs_count, scratch->codec, scratch->values,
                        wire_object_frame(j->slot->data), &frame_bytes, &j->bad));
-    for (size_t i = 0; i < j->inputs_count; i++)
-        if (j->inputs[i].factor == 0)
-            j->meta.contributors[i].tokens = 0; /* counted, with no weight */
-    return wire_object_seal(WIRE_RESULT, &j->meta, j->slot->data, frame_bytes, &j->slot->bytes);
+    for (uint32_t i = 0; i < j->inputs_count; i++) {
+        struct wire_contributor contributor = wire_meta_contributor(&j->meta, i);
+        contributor.tokens = j->inputs[i].factor == 0 ? 0 : contributor.tokens; /* counted, with no weight */
+        wire_contributor_put(j->contributors, i, &contributor);
+    }
+    const struct wire_object what = desk_object(desk, WIRE_RESULT, j->f, j->version, &j->part);
+    struct digest digest;
+    return wire_object_seal(&what, &j->meta, desk->conf.ident, j->slot->data, frame_bytes, &j->slot->bytes, &digest);
 }
 
 static void tell_outliers(const struct mean_job *j)
@@ -194,7 +223,12 @@ static void done_mean(struct job *job)
     struct mean_job *j = (struct mean_job *)(void *)job;
     struct desk *desk = j->reduce->desk;
     struct sync_event event = {.type = SYNC_EV_REDUCED, .fragment = j->f};
-    j->slot->busy = false; /* its object has a version when it stands in the ledger */
+    j->slot->busy = false;       /* its object has a version when it stands in the ledger */
+    if (job->err == ERR_NOMEM) { /* it is nobody's contribution's fault: the daemon ends */
+        event_post_fatal(desk->conf.events, job->text);
+        job_pool_give(&j->reduce->means, j);
+        return;
+    }
     if (job->err != ERR_OK) {
         event.type = SYNC_EV_DROPPED;
         event.member = j->inputs[j->bad].member;
@@ -205,39 +239,64 @@ static void done_mean(struct job *job)
     }
     desk_post(desk, &event);
     job_pool_give(&j->reduce->means, j);
+    desk_use_end(desk, event.fragment);
 }
 
 /* Adds a member's contribution to the inputs. It was checked when it came; opening it again only finds the places. */
 static void add_input(struct mean_job *j, const struct slot *slot, uint32_t member)
 {
+    struct wire_object what;
     struct wire_meta meta;
     const uint8_t *frame;
     size_t frame_bytes;
-    if (wire_object_open(WIRE_CONTRIBUTION, slot->data, slot->bytes, &meta, &frame, &frame_bytes) != ERR_OK)
+    if (wire_object_open(slot->data, slot->bytes, &what, &meta, &frame, &frame_bytes) != ERR_OK)
         return;
-    size_t i = j->inputs_count++;
+    uint32_t i = (uint32_t)j->inputs_count++;
     j->inputs[i] =
         (struct replica_input){.frame = frame, .bytes = frame_bytes, .weight = (float)meta.tokens, .member = member};
-    j->meta.contributors[i] = (struct wire_contributor){.island = member, .tokens = meta.tokens};
-    j->meta.contributors_count = (uint32_t)j->inputs_count;
+    struct wire_contributor contributor = {.id = what.key.island, .tokens = meta.tokens, .digest = what.digest};
+    wire_contributor_put(j->contributors, i, &contributor);
+    j->meta.contributors = j->contributors;
+    j->meta.contributors_count = i + 1;
     j->meta.step = meta.step > j->meta.step ? meta.step : j->meta.step;
 }
 
-void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const struct bitset *have)
+/* Slots of these members in order of their ids, in which a result names them. */
+static uint32_t by_id(const struct view *view, const struct bitset *have, uint32_t *members)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < view->count; i++) {
+        if (!bitset_has(have, i))
+            continue;
+        uint32_t at = count++;
+        for (; at > 0 && view->members[members[at - 1]].id > view->members[i].id; at--)
+            members[at] = members[at - 1];
+        members[at] = i;
+    }
+    return count;
+}
+
+static void make_mean(struct reduce *reduce, uint32_t f, uint64_t version, const struct bitset *have)
 {
     struct desk *desk = reduce->desk;
-    uint32_t self = desk_self(desk);
+    struct chain_part part;
     struct slot *slot = slots_own(desk->conf.slots, f);
-    struct mean_job *j = desk_room(desk, slot, f, self) ? desk_job(desk, &reduce->means) : NULL;
+    uint32_t self = desk_self(desk), p = desk_own_part(desk, f, version, &part);
+    if (p == CHAIN_PARTS_MAX) /* an epoch began while it waited, and it is another's to make, or made */
+        return;
+    struct mean_job *j = desk_room(desk, slot, f, part.shards) ? desk_job(desk, &reduce->means) : NULL;
     if (j == NULL)
         return;
     j->reduce = reduce;
     j->f = f;
     j->version = version;
     j->slot = slot;
-    for (uint32_t i = 0; i < desk->conf.view->count; i++)
-        if (bitset_has(have, i))
-            add_input(j, i == self ? slots_out(desk->conf.slots, f, i) : slots_in(desk->conf.slots, f, i), i);
+    j->part = part;
+    uint32_t members[VIEW_SLOTS_MAX], members_count = by_id(desk->conf.view, have, members);
+    for (uint32_t k = 0; k < members_count; k++) {
+        uint32_t i = members[k];
+        add_input(j, i == self ? slots_out(desk->conf.slots, f, p) : slots_in(desk->conf.slots, f, i), i);
+    }
     struct outer_round round =
         rules_round(desk->conf.spec, desk_fragments(desk), f, version, desk->fragments[f].state.step, j->meta.step);
     memcpy(j->meta.outer, (float[]){round.scale, round.momentum, round.lr}, sizeof j->meta.outer);
@@ -246,7 +305,25 @@ void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const str
     slot->version = 0;
     reduce->fragments[f].made_version = version;
     reduce->fragments[f].store_again_ms = 0; /* what was to be stored from there is overwritten */
+    desk_use_begin(desk, f);
     desk_submit(desk, &j->job, run_mean, done_mean);
+}
+
+static void try_mean(struct reduce *reduce, uint32_t f)
+{
+    struct reduce_fragment *fragment = &reduce->fragments[f];
+    uint64_t version = fragment->mean_waits;
+    if (version == 0 || !desk_cut(reduce->desk, f, version))
+        return;
+    fragment->mean_waits = 0;
+    make_mean(reduce, f, version, &fragment->mean_have);
+}
+
+void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const struct bitset *have)
+{
+    reduce->fragments[f].mean_waits = version;
+    reduce->fragments[f].mean_have = *have;
+    try_mean(reduce, f);
 }
 
 /* ---- our result into the ledger ---- */
@@ -255,33 +332,34 @@ static enum err run_store(struct job *job, struct jobs_scratch *scratch)
 {
     struct store_job *j = (struct store_job *)(void *)job;
     struct ledger *ledger = j->reduce->desk->conf.ledger;
-    uint32_t self = desk_self(j->reduce->desk);
-    struct ledger_map map;
+    struct wire_object what;
     (void)scratch;
-    TRY(ledger_append(ledger, j->f, j->version, self, j->slot->data, j->slot->bytes, true));
+    TRY(wire_object_peek(j->slot->data, j->slot->bytes, &what));
+    struct ledger_key ours = result_key(&what);
     /* One that we had published before our disk was lost may have come back meanwhile: then that one stands. */
-    TRY(ledger_map(ledger, j->f, j->version, self, &map));
-    j->ours = map.bytes == j->slot->bytes && memcmp(map.object, j->slot->data, map.bytes) == 0;
-    ledger_unmap(&map);
-    return ERR_OK;
+    if (!results_find(ledger, j->f, j->version, ours.epoch, ours.owner, &j->there))
+        j->there = ours;
+    j->ours = digest_equal(&j->there.digest, &ours.digest);
+    return j->ours ? ledger_append(ledger, &ours, j->slot->data, j->slot->bytes, true) : ledger_sync(ledger);
 }
 
-/* Our result is durable: its residual moves, unless a checkpoint is just reading the one before. */
-void reduce_unread(struct reduce *reduce, uint32_t f)
+/* Our result is durable; its residual moves when it is applied, which it need not be if an epoch begins. */
+static void stored(struct reduce *reduce, uint32_t f, const struct store_job *j)
 {
     struct desk *desk = reduce->desk;
-    struct reduce_fragment *fragment = &reduce->fragments[f];
-    uint64_t version = fragment->stored_waits;
-    if (version == 0 || desk->fragments[f].readers > 0)
-        return;
-    fragment->stored_waits = 0;
-    if (fragment->stored_ours)
-        replica_commit_owner(desk->conf.replica, f);
+    desk->fragments[f].made = j->ours ? j->there.digest : (struct digest){{0}};
     desk_post(desk, &(struct sync_event){.type = SYNC_EV_STORED,
                                          .fragment = f,
-                                         .version = version,
-                                         .shard = desk_self(desk),
+                                         .version = j->version,
+                                         .epoch = j->there.epoch,
+                                         .owner = j->there.owner,
+                                         .hash = j->there.digest,
                                          .member = desk_self(desk)});
+}
+
+void reduce_unread(struct reduce *reduce, uint32_t f)
+{
+    try_mean(reduce, f);
 }
 
 static void done_store(struct job *job)
@@ -299,12 +377,12 @@ static void done_store(struct job *job)
     } else {
         desk_disk_works(reduce->desk);
         fragment->store_again_ms = 0;
-        fragment->stored_waits = j->version;
-        fragment->stored_ours = j->ours;
+        j->slot->epoch = j->there.epoch;
         j->slot->version = there && j->ours ? j->version : 0; /* another one that stands is sent from the ledger */
+        stored(reduce, f, j);
     }
     job_pool_give(&reduce->stores, j);
-    reduce_unread(reduce, f);
+    desk_use_end(reduce->desk, f);
 }
 
 void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version)
@@ -318,6 +396,7 @@ void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version)
     j->version = version;
     j->slot = slots_own(desk->conf.slots, f);
     j->slot->busy = true;
+    desk_use_begin(desk, f);
     desk_submit(desk, &j->job, run_store, done_store);
 }
 

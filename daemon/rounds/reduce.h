@@ -1,5 +1,5 @@
 /*
- * reduce: our shard, as its owner: contributions that come in are checked, their mean is encoded, and the result goes
+ * reduce: our part, as its owner: contributions that come in are checked, their mean is encoded, and the result goes
  * durably into the ledger. Private to rounds/; the loop's thread calls.
  */
 #ifndef DAEMON_ROUNDS_REDUCE_H
@@ -12,14 +12,16 @@ struct reduce;
 /* `desk` is borrowed for its life. ERR_NOMEM. */
 ERR_MUST_CHECK enum err reduce_new(struct desk *desk, struct reduce **out);
 void reduce_free(struct reduce *reduce);
+/* Room for members 0 to `count` - 1, who are never taken away. ERR_NOMEM. */
+ERR_MUST_CHECK enum err reduce_members(struct reduce *reduce, uint32_t count);
 /* A contribution of `bytes` lies whole in its slot: looked at, then judged, and the core is told if it is good. */
 void reduce_contribution_in(struct reduce *reduce, uint32_t peer, const struct wire_key *key, uint64_t bytes);
 /* The mean of the contributions of `have`, which is not kept, into the slot of our own result: SYNC_EV_REDUCED, or
- * SYNC_EV_DROPPED with the member whose contribution cannot be averaged. */
+ * SYNC_EV_DROPPED with the member whose contribution cannot be averaged. Now, or when no job stands in the way. */
 void reduce_begin(struct reduce *reduce, uint32_t f, uint64_t version, const struct bitset *have);
 /* What is in that slot, into the ledger; a disk that refuses is tried again by reduce_tick(): SYNC_EV_STORED. */
 void reduce_store(struct reduce *reduce, uint32_t f, uint64_t version);
-/* Nobody reads the anchor: the residual of a result that is durable moves. */
+/* Nobody reads the anchor: the residual of a result that is durable moves; a mean that waits is made. */
 void reduce_unread(struct reduce *reduce, uint32_t f);
 /* What the disk refused is tried again. */
 void reduce_tick(struct reduce *reduce);

@@ -26,9 +26,10 @@ static enum err open_all(struct rounds *rounds, const struct rounds_conf *conf)
 {
     struct desk *desk = &rounds->desk;
     TRY(desk_init(desk, conf));
-    TRY(jobs_set_scratch(conf->jobs, replica_shard_max(conf->replica), replica_factor_values(conf->replica)));
+    TRY(jobs_set_scratch(conf->jobs, (size_t)conf->plan->plan->values_count_max, replica_factor_values(conf->replica)));
     TRY(encode_new(desk, &rounds->encode));
     TRY(reduce_new(desk, &rounds->reduce));
+    TRY(rounds_members(rounds, conf->view->count));
     TRY(apply_new(desk, &rounds->apply));
     TRY(copy_new(desk, &rounds->copy));
     TRY(keep_new(desk, rounds->apply, &rounds->keep));
@@ -62,10 +63,22 @@ void rounds_free(struct rounds *rounds)
     mem_free(rounds);
 }
 
-enum err rounds_recover(struct rounds *rounds, uint32_t f, bool *known, struct bitset *results)
+void rounds_post_held(struct rounds *rounds, uint32_t f)
+{
+    apply_post_held(&rounds->desk, f);
+}
+
+enum err rounds_members(struct rounds *rounds, uint32_t count)
+{
+    TRY(replica_members(rounds->desk.conf.replica, count));
+    TRY(slots_members(rounds->desk.conf.slots, count));
+    return reduce_members(rounds->reduce, count);
+}
+
+enum err rounds_recover(struct rounds *rounds, uint32_t f, bool *known)
 {
     uint64_t saved = KEEP_NONE;
-    TRY(recover_fragment(&rounds->desk, f, known, &saved, results));
+    TRY(recover_fragment(&rounds->desk, f, known, &saved));
     keep_on_disk(rounds->keep, f, saved);
     return ERR_OK;
 }
@@ -136,6 +149,7 @@ void rounds_unread(struct rounds *rounds, uint32_t f)
     reduce_unread(rounds->reduce, f);
     install_unread(rounds->install, f);
     apply_unread(rounds->apply, f);
+    encode_unread(rounds->encode, f);
 }
 
 void rounds_checkpoint(struct rounds *rounds, uint32_t f)
@@ -158,6 +172,7 @@ void rounds_tick(struct rounds *rounds, uint64_t now_ms, uint64_t uplink_bits)
     rounds->desk.now_ms = now_ms;
     rounds->desk.uplink_bits = uplink_bits;
     reduce_tick(rounds->reduce);
+    apply_tick(rounds->apply);
     keep_tick(rounds->keep);
 }
 

@@ -2,8 +2,12 @@
  * rounds: a round's arithmetic and disk work, as jobs: encode, reduce, store, apply, give, install, checkpoint, export.
  *
  * Born when the run's plan is known. Orders come from the engine; what becomes of them is posted as events. Only the
- * loop's thread calls; jobs run on threads of their own and touch the shard or fragment they are for. The protocol's
+ * loop's thread calls; jobs run on threads of their own and touch the part or fragment they are for. The protocol's
  * core sees to it that no two of them want the same; where that is not its business, readers are waited for.
+ * Everything goes by the parts of a version (daemon/state/parts.h). Encoding and reducing for a version whose parts are
+ * not those of the one before cut the replica anew first, which waits for jobs that work on the parts there were; so an
+ * epoch that begins needs no call of its own here. Transfers are at the slots' memory: the caller ends those of a
+ * fragment's objects before it orders anything for other parts.
  * A part never knows who asked: it sees no peer's connection and no trainer's socket.
  */
 #ifndef DAEMON_ROUNDS_ROUNDS_H
@@ -23,18 +27,26 @@ ERR_MUST_CHECK enum err rounds_new(const struct rounds_conf *conf, struct rounds
 /* No job may be under way. */
 void rounds_free(struct rounds *rounds);
 
-/* Recovers fragment `f` from checkpoint and ledger, at start: blocking. `*known`: it has a state; `*results`: the
- * shards whose result of the version after it the ledger holds, and can be used. */
-ERR_MUST_CHECK enum err rounds_recover(struct rounds *rounds, uint32_t f, bool *known, struct bitset *results);
+/* Recovers fragment `f` from checkpoint and ledger, at start: blocking. `*known`: it has a state. rounds_post_held()
+ * follows, once the core knows it. */
+ERR_MUST_CHECK enum err rounds_recover(struct rounds *rounds, uint32_t f, bool *known);
+/* Tells the core which results of the version after the fragment's the ledger has already. */
+void rounds_post_held(struct rounds *rounds, uint32_t f);
+/* Room for members in slots 0 to `count` - 1 (BITSET_MAX at most), at any time; the view's are there from the
+ * beginning. ERR_NOMEM: for as many as before, or more. */
+ERR_MUST_CHECK enum err rounds_members(struct rounds *rounds, uint32_t count);
 /* The run begins here: fragment `f` is at version 0 with this hash. */
 void rounds_begin(struct rounds *rounds, uint32_t f, const struct digest *hash);
 
 /* ---- the core's orders ---- */
 
-/* Our contribution to `version` from a snapshot, whose arrays stay as they are until EVENT_ENCODED. */
+/* Our contribution to `version` from a snapshot, whose arrays stay as they are until EVENT_ENCODED. May be ordered
+ * again for the same version when its parts have become others: what is not carried is encoded anew, in the place of
+ * what was, and the residual pending for what is carried stays. One EVENT_ENCODED follows the last of several orders.
+ */
 void rounds_encode(struct rounds *rounds, uint32_t f, uint64_t version, const struct replica_snapshot *snapshot);
-/* The mean of the contributions of `have` over our shard: SYNC_EV_REDUCED or SYNC_EV_DROPPED. The slot of our result is
- * written: what was in it is not to be sent any more. */
+/* The mean of the contributions of `have`, members by their slots, over our part: SYNC_EV_REDUCED or SYNC_EV_DROPPED.
+ * The slot of our result is written: what was in it is not to be sent any more. */
 void rounds_reduce(struct rounds *rounds, uint32_t f, uint64_t version, const struct bitset *have);
 /* Our result into the ledger, durably; tried again until the disk takes it: SYNC_EV_STORED. */
 void rounds_store(struct rounds *rounds, uint32_t f, uint64_t version);

@@ -11,6 +11,7 @@
 #include "daemon/jobs.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/model_plan.h"
+#include "daemon/state/parts.h"
 #include "daemon/state/replica.h"
 #include "daemon/state/slots.h"
 #include "daemon/state/store.h"
@@ -21,7 +22,10 @@
 struct rounds_conf {
     const struct runspec *spec;
     const struct view *view;
+    const struct ident *ident; /* ours: results are signed with it */
+    const uint8_t *nonce;      /* of the run, WIRE_NONCE_BYTES */
     const struct model_plan *plan;
+    const struct parts *parts;
     const char *folder; /* for checkpoints and exported anchors */
     bool compress_auto;
     struct replica *replica;

@@ -13,34 +13,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
 #include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "daemon/state/ledger_index.h"
+#include "daemon/state/ledger_record.h"
+#include "net/wire_object.h"
 
-/*
- * Segment: "ledger-NUMBER.log"; 64 bytes of header (magic u32 "DLS1", version u32, number u64, run id 32 bytes, first
- * 16 bytes of the islands' shares), then records. Record: 64 bytes of header, the object, zeros to a multiple of 8:
- *    0  u32 magic "DLR1"   4  u32 shard   8  u32 fragment  12  u32 zero  16  u64 version  24  u64 object bytes
- *   32  32 bytes BLAKE2b over bytes 0..31 and the object
- */
-#define SEGMENT_MAGIC 0x31534c44u
-#define RECORD_MAGIC 0x31524c44u
-enum { LEDGER_VERSION = 2, SEGMENT_HEADER = 64, RECORD_HEADER = 64, RECORD_DIGEST = 32, SEGMENTS_MAX = 65536 };
-/* Of the digest over the islands' shares, so much stands in a segment's header. */
-enum { SHARES_BYTES = 16 };
+/* Files are named "ledger-NUMBER.log". */
 #define SEGMENT_NUMBER_MAX UINT64_C(999999999999) /* 12 digits */
-/* Bytes: records begin on multiples of it. */
-enum { RECORD_ALIGN = 8 };
-/* Of the index, at first; both double, and slots are at least two for each entry. */
-enum { ENTRIES_MIN = 1024, SLOTS_MIN = 2 * ENTRIES_MIN };
-
-struct entry {
-    uint32_t fragment, shard;
-    uint64_t version;
-    uint32_t segment;       /* index into segments */
-    uint64_t offset, bytes; /* of the object in the file */
-};
+enum { SEGMENTS_MAX = 65536 };
+/* A place in the ledger: the number of a segment and the bytes in it. */
+enum { AT_BITS = 40 };
 
 struct segment {
     uint64_t number;
@@ -50,77 +34,17 @@ struct segment {
 
 struct ledger {
     struct ledger_conf conf;
+    struct ledger_run run;
     char *folder, *lock_path;
     int lock_fd;
     pthread_mutex_t lock;
     struct segment *segments; /* oldest first */
     size_t segments_count, segments_room;
-    /* Hash table of entries, open addressing; `slots` holds index + 1. */
-    struct entry *entries;
-    size_t entries_count, entries_room;
-    uint32_t *slots;
-    size_t slots_room; /* power of two */
+    struct ledger_index index;
     bool unsynced;
     bool doubtful; /* a flush of the last segment failed: nothing more goes there */
+    bool lost;     /* a segment with records was put aside, and nothing was appended since */
 };
-
-/* ---- index ---- */
-
-static size_t slot_hash(uint32_t fragment, uint64_t version, uint32_t shard)
-{
-    uint64_t value = version * 0x9e3779b97f4a7c15u ^ ((uint64_t)fragment << 32 | shard);
-    value = (value ^ value >> 29) * 0xbf58476d1ce4e5b9u;
-    return (size_t)(value ^ value >> 32);
-}
-
-static struct entry *find(const struct ledger *ledger, uint32_t fragment, uint64_t version, uint32_t shard)
-{
-    if (ledger->slots_room == 0)
-        return NULL;
-    for (size_t at = slot_hash(fragment, version, shard);; at++) {
-        uint32_t slot = ledger->slots[at & (ledger->slots_room - 1)];
-        if (slot == 0)
-            return NULL;
-        struct entry *entry = &ledger->entries[slot - 1];
-        if (entry->fragment == fragment && entry->version == version && entry->shard == shard)
-            return entry;
-    }
-}
-
-static void put_slot(struct ledger *ledger, uint32_t index)
-{
-    const struct entry *entry = &ledger->entries[index];
-    size_t at = slot_hash(entry->fragment, entry->version, entry->shard);
-    while (ledger->slots[at & (ledger->slots_room - 1)] != 0)
-        at++;
-    ledger->slots[at & (ledger->slots_room - 1)] = index + 1;
-}
-
-static enum err rebuild_slots(struct ledger *ledger, size_t room)
-{
-    uint32_t *slots = NULL;
-    TRY(mem_new(room, sizeof *slots, "the ledger's index", &slots));
-    mem_free(ledger->slots);
-    ledger->slots = slots;
-    ledger->slots_room = room;
-    for (size_t i = 0; i < ledger->entries_count; i++)
-        put_slot(ledger, (uint32_t)i);
-    return ERR_OK;
-}
-
-static enum err add_entry(struct ledger *ledger, const struct entry *entry)
-{
-    if (ledger->entries_count == ledger->entries_room) {
-        size_t room = ledger->entries_room > 0 ? 2 * ledger->entries_room : ENTRIES_MIN;
-        TRY(mem_grow(&ledger->entries, ledger->entries_count, room, sizeof *ledger->entries, "the ledger's index"));
-        ledger->entries_room = room;
-    }
-    if (2 * (ledger->entries_count + 1) > ledger->slots_room)
-        TRY(rebuild_slots(ledger, ledger->slots_room > 0 ? 2 * ledger->slots_room : SLOTS_MIN));
-    ledger->entries[ledger->entries_count] = *entry;
-    put_slot(ledger, (uint32_t)ledger->entries_count++);
-    return ERR_OK;
-}
 
 /* ---- segments ---- */
 
@@ -143,13 +67,8 @@ static enum err add_segment(struct ledger *ledger, uint64_t number, int fd, uint
 static enum err begin_segment(struct ledger *ledger, uint64_t number)
 {
     char *path;
-    uint8_t header[SEGMENT_HEADER] = {0};
-    struct bytes_writer writer = bytes_writer_init(header, sizeof header);
-    bytes_put_u32(&writer, SEGMENT_MAGIC);
-    bytes_put_u32(&writer, LEDGER_VERSION);
-    bytes_put_u64(&writer, number);
-    bytes_put(&writer, ledger->conf.run_id.byte, DIGEST_BYTES);
-    bytes_put(&writer, ledger->conf.shares_id.byte, SHARES_BYTES);
+    uint8_t header[LEDGER_SEGMENT_HEADER];
+    ledger_record_put_segment(number, &ledger->run, header);
     if (number > SEGMENT_NUMBER_MAX)
         return err_set(ERR_STATE, "%s: the ledger's last file has the last number there is", ledger->folder);
     TRY(segment_path(ledger, number, &path));
@@ -161,120 +80,70 @@ static enum err begin_segment(struct ledger *ledger, uint64_t number)
     if (err == ERR_OK)
         err = fsio_sync_folder_of(path);
     if (err == ERR_OK)
-        err = add_segment(ledger, number, fd, SEGMENT_HEADER);
+        err = add_segment(ledger, number, fd, LEDGER_SEGMENT_HEADER);
     if (err != ERR_OK && fd >= 0)
         close(fd);
     mem_free(path);
     return err;
 }
 
-static struct digest record_digest(const uint8_t *header, const uint8_t *object, size_t bytes)
-{
-    struct digest_state state;
-    digest_begin(&state);
-    digest_add(&state, header, RECORD_DIGEST);
-    digest_add(&state, object, bytes);
-    return digest_end(&state);
-}
+/* ---- opening: every record is looked at ---- */
 
-static size_t padded(size_t bytes)
+/* Of two commits of a version the later one stands; of two equal results the first. */
+static enum err note_record(struct ledger *ledger, const struct ledger_record *record)
 {
-    return (bytes + RECORD_ALIGN - 1) / RECORD_ALIGN * RECORD_ALIGN;
-}
-
-/* Reads the record at the reader's place; false at the end of what is whole. */
-static bool scan_record(struct bytes_reader *reader, struct entry *entry)
-{
-    const uint8_t *header = bytes_get(reader, RECORD_HEADER);
-    if (header == NULL)
-        return false;
-    struct bytes_reader fields = bytes_reader_init(header, RECORD_HEADER);
-    uint32_t magic = bytes_get_u32(&fields);
-    entry->shard = bytes_get_u32(&fields);
-    entry->fragment = bytes_get_u32(&fields);
-    (void)bytes_get_u32(&fields);
-    entry->version = bytes_get_u64(&fields);
-    entry->bytes = bytes_get_u64(&fields);
-    entry->offset = reader->at;
-    if (magic != RECORD_MAGIC || entry->bytes > bytes_left(reader))
-        return false;
-    const uint8_t *object = bytes_get(reader, padded(entry->bytes));
-    if (object == NULL)
-        return false;
-    struct digest digest = record_digest(header, object, entry->bytes);
-    return memcmp(digest.byte, header + RECORD_DIGEST, DIGEST_BYTES) == 0;
-}
-
-/* Moves the reader, which stands where a record is damaged or torn, to the next whole one; false if none follows. */
-static bool find_whole_record(struct bytes_reader *reader, size_t damaged, struct entry *entry)
-{
-    for (size_t at = damaged + RECORD_ALIGN; at + RECORD_HEADER <= reader->bytes; at += RECORD_ALIGN) {
-        struct bytes_reader here = *reader;
-        here.at = at;
-        here.failed = false;
-        if (!scan_record(&here, entry))
-            continue;
-        *reader = here;
-        return true;
+    bool commit = record->kind == LEDGER_COMMIT;
+    struct ledger_entry entry = {.key = record->key,
+                                 .segment = (uint32_t)ledger->segments_count,
+                                 .commit = commit,
+                                 .offset = record->at,
+                                 .bytes = record->bytes};
+    struct ledger_entry *there = commit ? ledger_index_commit(&ledger->index, entry.key.fragment, entry.key.version)
+                                        : ledger_index_find(&ledger->index, &entry.key);
+    if (there == NULL)
+        return ledger_index_add(&ledger->index, &entry);
+    if (commit) {
+        entry.next = there->next;
+        *there = entry;
     }
-    return false;
+    return ERR_OK;
 }
 
 /* Indexes the records of one mapped segment, passing over damaged ones; `*good` is where the last whole one ends. */
 static enum err scan_records(struct ledger *ledger, const char *path, const uint8_t *map, uint64_t bytes,
                              uint64_t *good)
 {
-    struct bytes_reader reader = bytes_reader_init(map, bytes);
-    struct entry entry = {.segment = (uint32_t)ledger->segments_count};
-    (void)bytes_get(&reader, SEGMENT_HEADER);
-    *good = reader.at;
-    for (;;) {
-        if (!scan_record(&reader, &entry)) {
-            if (!find_whole_record(&reader, *good, &entry))
-                return ERR_OK;
+    struct ledger_record record;
+    *good = LEDGER_SEGMENT_HEADER;
+    for (uint64_t at = *good; at < bytes;) {
+        enum ledger_found found = ledger_record_at(map, bytes, at, &record);
+        if (found != LEDGER_WHOLE) {
+            at = found == LEDGER_DAMAGED ? record.end : at + LEDGER_RECORD_ALIGN;
+            continue;
+        }
+        if (at > *good)
             log_warn("%s: %" PRIu64 " bytes at offset %" PRIu64 " are damaged and were passed over; what is missing is "
                      "fetched from the other islands. Check this machine's disk",
-                     path, entry.offset - RECORD_HEADER - *good, *good);
-        }
-        if (find(ledger, entry.fragment, entry.version, entry.shard) == NULL)
-            TRY(add_entry(ledger, &entry));
-        *good = reader.at;
+                     path, at - *good, *good);
+        enum err err = note_record(ledger, &record);
+        if (err == ERR_STATE)
+            log_warn("%s: %s; one more is passed over", path, err_text());
+        else
+            TRY(err);
+        at = *good = record.end;
     }
-}
-
-static enum err check_segment_header(const struct ledger *ledger, const char *path, const uint8_t *map, uint64_t number)
-{
-    struct bytes_reader reader = bytes_reader_init(map, SEGMENT_HEADER);
-    uint32_t magic = bytes_get_u32(&reader);
-    uint32_t version = bytes_get_u32(&reader);
-    uint64_t found = bytes_get_u64(&reader);
-    if (magic != SEGMENT_MAGIC || found != number)
-        return err_set(ERR_CORRUPT, "%s: not a ledger segment", path);
-    if (version != LEDGER_VERSION)
-        return err_set(ERR_CONF, "%s: ledger of version %" PRIu32 "; this program reads %d", path, version,
-                       LEDGER_VERSION);
-    if (memcmp(bytes_get(&reader, DIGEST_BYTES), ledger->conf.run_id.byte, DIGEST_BYTES) != 0)
-        return err_set(
-            ERR_CONF, "%s: belongs to another run; use another [island] state folder, or the run spec it was made with",
-            path);
-    if (memcmp(bytes_get(&reader, SHARES_BYTES), ledger->conf.shares_id.byte, SHARES_BYTES) != 0)
-        return err_set(ERR_CONF,
-                       "%s: was made by another list of islands, and a run keeps its islands: put their names and "
-                       "uplinks and the [peer] sections back as they were, or begin anew, everywhere, with another "
-                       "[island] state folder; nothing saved was changed",
-                       path);
     return ERR_OK;
 }
 
 static enum err scan_segment(struct ledger *ledger, const char *path, uint64_t number, int fd, uint64_t bytes)
 {
     uint64_t good = 0;
-    if (bytes < SEGMENT_HEADER)
+    if (bytes < LEDGER_SEGMENT_HEADER)
         return err_set(ERR_CORRUPT, "%s: shorter than its header", path);
     uint8_t *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map == MAP_FAILED)
         return err_set_errno(ERR_IO, "%s: cannot map", path);
-    enum err err = check_segment_header(ledger, path, map, number);
+    enum err err = ledger_record_get_segment(map, number, &ledger->run, path);
     if (err == ERR_OK)
         err = scan_records(ledger, path, map, bytes, &good);
     munmap(map, bytes);
@@ -296,7 +165,7 @@ static int by_number(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* With a head and nothing below it: begun for a run spec or a list of islands that was corrected since. */
+/* With a head and nothing below it: begun for a run spec that was corrected since. */
 static enum err drop_empty(const char *path)
 {
     log_info("%s holds no result; the ledger is begun anew", err_text());
@@ -324,10 +193,12 @@ static enum err open_segment(struct ledger *ledger, uint64_t number)
                                                       : err_set_errno(ERR_IO, "%s: cannot open", path);
     if (err != ERR_OK && fd >= 0)
         close(fd);
-    if (err == ERR_CONF && status.st_size == SEGMENT_HEADER)
+    if (err == ERR_CONF && status.st_size == LEDGER_SEGMENT_HEADER) {
         err = drop_empty(path);
-    else if (err == ERR_CORRUPT)
+    } else if (err == ERR_CORRUPT) {
+        ledger->lost |= status.st_size > LEDGER_SEGMENT_HEADER;
         err = put_aside(path);
+    }
     mem_free(path);
     return err;
 }
@@ -340,6 +211,20 @@ static bool number_of(const char *name, uint64_t *number)
         return false;
     snprintf(ours, sizeof ours, "ledger-%012" PRIu64 ".log", *number);
     return strcmp(name, ours) == 0;
+}
+
+bool ledger_in(const char *folder)
+{
+    uint64_t number;
+    struct stat status;
+    bool found = false;
+    DIR *dir = opendir(folder);
+    for (struct dirent *item; dir != NULL && !found && (item = readdir(dir)) != NULL;)
+        found = number_of(item->d_name, &number) && fstatat(dirfd(dir), item->d_name, &status, 0) == 0 &&
+                status.st_size > LEDGER_SEGMENT_HEADER;
+    if (dir != NULL)
+        closedir(dir);
+    return found;
 }
 
 static enum err open_segments(struct ledger *ledger)
@@ -388,6 +273,9 @@ enum err ledger_open(const struct ledger_conf *conf, struct ledger **out)
     TRY(mem_new(1, sizeof *ledger, "the ledger", &ledger));
     pthread_mutex_init(&ledger->lock, NULL);
     ledger->conf = *conf;
+    ledger->run.id = conf->run_id;
+    memcpy(ledger->run.nonce, conf->nonce, LEDGER_NONCE_BYTES);
+    ledger->conf.nonce = NULL;
     ledger->lock_fd = -1;
     TRY_OUT(mem_strdup(conf->folder, &ledger->folder));
     TRY_OUT(fsio_mkdirs(conf->folder, 0755));
@@ -414,8 +302,7 @@ void ledger_close(struct ledger *ledger)
         close(ledger->lock_fd);
     pthread_mutex_destroy(&ledger->lock);
     mem_free(ledger->segments);
-    mem_free(ledger->entries);
-    mem_free(ledger->slots);
+    ledger_index_deinit(&ledger->index);
     mem_free(ledger->folder);
     mem_free(ledger->lock_path);
     mem_free(ledger);
@@ -423,25 +310,18 @@ void ledger_close(struct ledger *ledger)
 
 /* ---- appending ---- */
 
-static enum err write_record(struct ledger *ledger, struct segment *segment, const struct entry *entry,
-                             const uint8_t *object)
+static enum err write_record(struct ledger *ledger, struct segment *segment, const struct ledger_entry *entry,
+                             const uint8_t *body)
 {
-    static const uint8_t zeros[8];
-    uint8_t header[RECORD_HEADER] = {0};
-    struct bytes_writer writer = bytes_writer_init(header, sizeof header);
-    bytes_put_u32(&writer, RECORD_MAGIC);
-    bytes_put_u32(&writer, entry->shard);
-    bytes_put_u32(&writer, entry->fragment);
-    bytes_put_u32(&writer, 0);
-    bytes_put_u64(&writer, entry->version);
-    bytes_put_u64(&writer, entry->bytes);
-    struct digest digest = record_digest(header, object, entry->bytes);
-    bytes_put(&writer, digest.byte, DIGEST_BYTES);
+    static const uint8_t zeros[LEDGER_RECORD_ALIGN];
+    uint8_t header[LEDGER_RECORD_HEADER];
+    size_t bytes = (size_t)entry->bytes;
+    ledger_record_put(entry->commit ? LEDGER_COMMIT : LEDGER_RESULT, body, bytes, header);
     if (lseek(segment->fd, (off_t)segment->bytes, SEEK_SET) < 0)
         return err_set_errno(ERR_IO, "the ledger in %s", ledger->folder);
     TRY(fsio_write_all(segment->fd, header, sizeof header, "the ledger"));
-    TRY(fsio_write_all(segment->fd, object, entry->bytes, "the ledger"));
-    return fsio_write_all(segment->fd, zeros, padded(entry->bytes) - entry->bytes, "the ledger");
+    TRY(fsio_write_all(segment->fd, body, bytes, "the ledger"));
+    return fsio_write_all(segment->fd, zeros, (size_t)(ledger_record_end(0, bytes) - bytes), "the ledger");
 }
 
 static enum err sync_locked(struct ledger *ledger)
@@ -453,60 +333,96 @@ static enum err sync_locked(struct ledger *ledger)
     return ERR_OK;
 }
 
-static enum err append_locked(struct ledger *ledger, struct entry *entry, const uint8_t *object)
+/* A full segment is left for a new one; so is one whose flush has failed. */
+static enum err make_room(struct ledger *ledger, uint64_t bytes)
 {
+    const struct segment *last = &ledger->segments[ledger->segments_count - 1];
+    bool full = last->bytes > LEDGER_SEGMENT_HEADER && last->bytes + bytes > ledger->conf.segment_bytes;
+    if (!full && !ledger->doubtful)
+        return ERR_OK;
+    if (!ledger->doubtful)
+        TRY(sync_locked(ledger));
+    TRY(begin_segment(ledger, last->number + 1));
+    ledger->doubtful = false;
+    return ERR_OK;
+}
+
+/* Writes a record and notes where it is: in `there`, which has the same name, or as a new entry. */
+static enum err append_locked(struct ledger *ledger, struct ledger_entry *entry, struct ledger_entry *there,
+                              const uint8_t *body)
+{
+    TRY(make_room(ledger, entry->bytes));
     struct segment *last = &ledger->segments[ledger->segments_count - 1];
-    bool full = last->bytes > SEGMENT_HEADER && last->bytes + entry->bytes > ledger->conf.segment_bytes;
-    if (full || ledger->doubtful) {
-        if (!ledger->doubtful)
-            TRY(sync_locked(ledger));
-        TRY(begin_segment(ledger, last->number + 1));
-        ledger->doubtful = false;
-        last = &ledger->segments[ledger->segments_count - 1];
-    }
     entry->segment = (uint32_t)(ledger->segments_count - 1);
-    entry->offset = last->bytes + RECORD_HEADER;
-    enum err err = write_record(ledger, last, entry, object);
-    if (err == ERR_OK)
-        err = add_entry(ledger, entry);
+    entry->offset = last->bytes + LEDGER_RECORD_HEADER;
+    enum err err = write_record(ledger, last, entry, body);
+    if (err == ERR_OK && there == NULL)
+        err = ledger_index_add(&ledger->index, entry);
     if (err != ERR_OK) {
         /* The part that was written would hide what comes behind it. */
         if (ftruncate(last->fd, (off_t)last->bytes) != 0)
             log_error("the ledger in %s cannot be cut back after a failed write", ledger->folder);
         return err == ERR_NOSPACE ? err_suffix(err, "free some space; nothing that was saved is lost") : err;
     }
-    last->bytes += RECORD_HEADER + padded(entry->bytes);
+    if (there != NULL) {
+        entry->next = there->next;
+        *there = *entry;
+    }
+    last->bytes = ledger_record_end(entry->offset, entry->bytes);
     ledger->unsynced = true;
+    ledger->lost = false;
     return ERR_OK;
 }
 
 /* After a failed flush the kernel may have dropped the bytes and report success the next time: what was to be durable
  * is written again, to another file. */
-static void forget(struct ledger *ledger, uint32_t fragment, uint64_t version, uint32_t shard)
+static enum err sync_or_forget(struct ledger *ledger, const struct ledger_entry *what)
 {
-    struct entry *entry = find(ledger, fragment, version, shard);
-    *entry = ledger->entries[--ledger->entries_count];
-    memset(ledger->slots, 0, ledger->slots_room * sizeof *ledger->slots);
-    for (size_t i = 0; i < ledger->entries_count; i++)
-        put_slot(ledger, (uint32_t)i);
+    enum err err = sync_locked(ledger);
+    if (err == ERR_OK)
+        return ERR_OK;
+    ledger_index_drop(&ledger->index, what->commit
+                                          ? ledger_index_commit(&ledger->index, what->key.fragment, what->key.version)
+                                          : ledger_index_find(&ledger->index, &what->key));
     ledger->doubtful = true;
+    return err;
 }
 
-enum err ledger_append(struct ledger *ledger, uint32_t fragment, uint64_t version, uint32_t shard,
-                       const uint8_t *object, size_t bytes, bool durable)
+static enum err check_name(const struct ledger_key *key, const uint8_t *object, size_t bytes)
 {
-    struct entry entry = {.fragment = fragment, .version = version, .shard = shard, .bytes = bytes};
+    struct wire_object what;
+    TRY(wire_object_peek(object, bytes, &what));
+    if (what.key.kind != WIRE_RESULT || what.key.fragment != key->fragment || what.key.version != key->version ||
+        what.key.epoch != key->epoch || what.key.owner != key->owner || !digest_equal(&what.digest, &key->digest))
+        return err_set(ERR_ARG, "the %s is not what the ledger was to have it under", wire_key_text(&what.key));
+    return ERR_OK;
+}
+
+enum err ledger_append(struct ledger *ledger, const struct ledger_key *key, const uint8_t *object, size_t bytes,
+                       bool durable)
+{
+    struct ledger_entry entry = {.key = *key, .bytes = bytes};
     enum err err = ERR_OK;
+    TRY(check_name(key, object, bytes));
     pthread_mutex_lock(&ledger->lock);
-    if (find(ledger, fragment, version, shard) == NULL)
-        err = append_locked(ledger, &entry, object);
-    if (err == ERR_OK && durable) {
-        err = sync_locked(ledger);
-        if (err != ERR_OK)
-            forget(ledger, fragment, version, shard);
-    }
+    if (ledger_index_find(&ledger->index, key) == NULL)
+        err = append_locked(ledger, &entry, NULL, object);
+    if (err == ERR_OK && durable)
+        err = sync_or_forget(ledger, &entry);
     pthread_mutex_unlock(&ledger->lock);
     return err;
+}
+
+uint64_t ledger_at(struct ledger *ledger)
+{
+    uint64_t at = 0;
+    pthread_mutex_lock(&ledger->lock);
+    if (ledger->segments_count > 0 && !ledger->lost) {
+        const struct segment *last = &ledger->segments[ledger->segments_count - 1];
+        at = last->number << AT_BITS | (last->bytes & (((uint64_t)1 << AT_BITS) - 1));
+    }
+    pthread_mutex_unlock(&ledger->lock);
+    return at;
 }
 
 enum err ledger_sync(struct ledger *ledger)
@@ -519,15 +435,27 @@ enum err ledger_sync(struct ledger *ledger)
 
 /* ---- reading ---- */
 
-bool ledger_has(struct ledger *ledger, uint32_t fragment, uint64_t version, uint32_t shard)
+bool ledger_has(struct ledger *ledger, const struct ledger_key *key)
 {
     pthread_mutex_lock(&ledger->lock);
-    bool has = find(ledger, fragment, version, shard) != NULL;
+    bool has = ledger_index_find(&ledger->index, key) != NULL;
     pthread_mutex_unlock(&ledger->lock);
     return has;
 }
 
-static enum err map_entry(struct ledger *ledger, const struct entry *entry, struct ledger_map *out)
+size_t ledger_list(struct ledger *ledger, uint32_t fragment, uint64_t version, struct ledger_key *out, size_t max)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&ledger->lock);
+    const struct ledger_entry *entry = ledger_index_first(&ledger->index, fragment, version);
+    for (; entry != NULL && count < max; entry = ledger_index_next(&ledger->index, entry))
+        if (!entry->commit)
+            out[count++] = entry->key;
+    pthread_mutex_unlock(&ledger->lock);
+    return count;
+}
+
+static enum err map_entry(struct ledger *ledger, const struct ledger_entry *entry, struct ledger_map *out)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t begin = entry->offset / page * page;
@@ -541,10 +469,10 @@ static enum err map_entry(struct ledger *ledger, const struct entry *entry, stru
     return ERR_OK;
 }
 
-enum err ledger_map(struct ledger *ledger, uint32_t fragment, uint64_t version, uint32_t shard, struct ledger_map *out)
+enum err ledger_map(struct ledger *ledger, const struct ledger_key *key, struct ledger_map *out)
 {
     pthread_mutex_lock(&ledger->lock);
-    const struct entry *entry = find(ledger, fragment, version, shard);
+    const struct ledger_entry *entry = ledger_index_find(&ledger->index, key);
     enum err err = entry != NULL ? map_entry(ledger, entry, out)
                                  : err_set(ERR_NOTFOUND, "the ledger has no such result (any more)");
     pthread_mutex_unlock(&ledger->lock);
@@ -558,14 +486,70 @@ void ledger_unmap(struct ledger_map *map)
     *map = (struct ledger_map){0};
 }
 
+/* ---- commits ---- */
+
+/* Its bytes as they are on the disk now; the head is checked once more. */
+static enum err read_commit(const struct ledger *ledger, const struct ledger_entry *entry, struct ledger_commit *out)
+{
+    uint8_t record[LEDGER_RECORD_HEADER + LEDGER_COMMIT_BYTES_MAX + LEDGER_RECORD_ALIGN] = {0};
+    struct ledger_record found;
+    uint64_t bytes = ledger_record_end(LEDGER_RECORD_HEADER, entry->bytes);
+    off_t at = (off_t)(entry->offset - LEDGER_RECORD_HEADER);
+    ssize_t got = pread(ledger->segments[entry->segment].fd, record, (size_t)bytes, at);
+    if (got < 0)
+        return err_set_errno(ERR_IO, "the ledger in %s", ledger->folder);
+    if (ledger_record_at(record, (uint64_t)got, 0, &found) != LEDGER_WHOLE || found.bytes != entry->bytes)
+        return err_set(ERR_CORRUPT, "the ledger in %s: a commit was damaged since it was opened", ledger->folder);
+    return ledger_record_get_commit(record + LEDGER_RECORD_HEADER, (size_t)entry->bytes, out);
+}
+
+/* Whether the entry, which may be NULL, says the same as these bytes. */
+static bool says_the_same(const struct ledger *ledger, const struct ledger_entry *entry, const uint8_t *body,
+                          size_t bytes)
+{
+    struct ledger_commit there;
+    uint8_t packed[LEDGER_COMMIT_BYTES_MAX];
+    return entry != NULL && read_commit(ledger, entry, &there) == ERR_OK &&
+           ledger_record_put_commit(&there, packed) == bytes && memcmp(packed, body, bytes) == 0;
+}
+
+enum err ledger_append_commit(struct ledger *ledger, const struct ledger_commit *commit, bool durable)
+{
+    uint8_t body[LEDGER_COMMIT_BYTES_MAX];
+    struct ledger_entry entry = {.key = {.fragment = commit->fragment, .version = commit->version}, .commit = 1};
+    enum err err = ERR_OK;
+    if (commit->parts_count == 0 || commit->parts_count > LEDGER_PARTS_MAX)
+        return err_set(ERR_ARG, "a commit of %" PRIu32 " parts", commit->parts_count);
+    entry.bytes = ledger_record_put_commit(commit, body);
+    pthread_mutex_lock(&ledger->lock);
+    struct ledger_entry *there = ledger_index_commit(&ledger->index, commit->fragment, commit->version);
+    if (!says_the_same(ledger, there, body, (size_t)entry.bytes))
+        err = append_locked(ledger, &entry, there, body);
+    if (err == ERR_OK && durable)
+        err = sync_or_forget(ledger, &entry);
+    pthread_mutex_unlock(&ledger->lock);
+    return err;
+}
+
+enum err ledger_commit_of(struct ledger *ledger, uint32_t fragment, uint64_t version, struct ledger_commit *out)
+{
+    pthread_mutex_lock(&ledger->lock);
+    const struct ledger_entry *entry = ledger_index_commit(&ledger->index, fragment, version);
+    enum err err = entry != NULL
+                       ? read_commit(ledger, entry, out)
+                       : err_set(ERR_NOTFOUND, "the ledger does not know what made version %" PRIu64, version);
+    pthread_mutex_unlock(&ledger->lock);
+    return err;
+}
+
 /* ---- pruning ---- */
 
 static bool needed(const struct ledger *ledger, size_t segment, const uint64_t *versions, uint32_t fragments_count)
 {
-    for (size_t i = 0; i < ledger->entries_count; i++) {
-        const struct entry *entry = &ledger->entries[i];
-        if (entry->segment == segment && entry->fragment < fragments_count &&
-            entry->version > versions[entry->fragment])
+    for (size_t i = 0; i < ledger->index.count; i++) {
+        const struct ledger_entry *entry = &ledger->index.entries[i];
+        if (entry->segment == segment && entry->key.fragment < fragments_count &&
+            entry->key.version > versions[entry->key.fragment])
             return true;
     }
     return false;
@@ -581,14 +565,7 @@ static void remove_segment(struct ledger *ledger, size_t index)
     close(ledger->segments[index].fd);
     ledger->segments[index].fd = -1;
     ledger->segments[index].bytes = 0;
-    size_t kept = 0;
-    for (size_t i = 0; i < ledger->entries_count; i++)
-        if (ledger->entries[i].segment != index)
-            ledger->entries[kept++] = ledger->entries[i];
-    ledger->entries_count = kept;
-    memset(ledger->slots, 0, ledger->slots_room * sizeof *ledger->slots);
-    for (size_t i = 0; i < kept; i++)
-        put_slot(ledger, (uint32_t)i);
+    ledger_index_drop_segment(&ledger->index, (uint32_t)index);
 }
 
 void ledger_prune(struct ledger *ledger, const uint64_t *versions, uint32_t fragments_count)
@@ -626,7 +603,7 @@ struct ledger_stats ledger_stats(struct ledger *ledger)
 {
     struct ledger_stats stats = {0};
     pthread_mutex_lock(&ledger->lock);
-    stats.records = ledger->entries_count;
+    stats.records = ledger->index.results;
     for (size_t i = 0; i < ledger->segments_count; i++) {
         stats.bytes += ledger->segments[i].bytes;
         stats.segments += ledger->segments[i].fd >= 0;

@@ -1,11 +1,15 @@
 /*
- * ledger: the sequence of results of a run, on disk, appended and never changed.
+ * ledger: the results of a run and which of them made each version, on disk, appended and never changed.
  *
  * Anchor and momentum at any version are a function of the last checkpoint and the results since, so the ledger is
- * what makes a killed daemon come back, an island that was away catch up, and a run provable. It is a folder of
- * segment files of records (docs/FORMATS.md). Opening checks every record: damaged ones are passed over, a
- * torn end is cut off, both are reported. The folder is locked against a second daemon.
- * Any thread may call; a lock inside orders appends. Lookups use an index in memory, 40 bytes per result.
+ * what makes a killed daemon come back, an island that was away catch up, and a run provable. A result is kept under
+ * all that names it, its digest included: two of one part that differ are both kept. A commit says which results made a
+ * version; a result that no commit names was only received. It is a folder of segment files of records
+ * (docs/FORMATS.md, 7). Opening checks every byte of every record: damaged ones are passed over, a torn end is cut off,
+ * both are reported. Objects are hashed then and never again: that an object which is appended is whole is the caller's
+ * to know. The folder is locked against a second daemon.
+ * Any thread may call; a lock inside orders appends. Lookups use an index in memory, 96 bytes per record and up to
+ * twice that, as it grows by doubling.
  */
 #ifndef DAEMON_STATE_LEDGER_H
 #define DAEMON_STATE_LEDGER_H
@@ -16,27 +20,39 @@
 
 #include "common/digest.h"
 #include "common/err.h"
+#include "daemon/state/ledger_types.h"
 
 struct ledger;
 
 struct ledger_conf {
-    const char *folder;      /* created if need be */
-    struct digest run_id;    /* results of another run are refused */
-    struct digest shares_id; /* and those of other islands, whose shards are cut and numbered otherwise */
-    uint64_t segment_bytes;  /* a new file is begun beyond this */
-    uint64_t keep_bytes;     /* results kept although a checkpoint covers them */
+    const char *folder;     /* created if need be */
+    struct digest run_id;   /* results of another run are refused */
+    const uint8_t *nonce;   /* 16 bytes: and those of another run of the same spec; borrowed until it is open */
+    uint64_t segment_bytes; /* a new file is begun beyond this */
+    uint64_t keep_bytes;    /* results kept although a checkpoint covers them */
 };
 
-/* ERR_CONF: the folder belongs to another run or other islands, or another daemon uses it. */
+/* Whether a ledger in the folder, of whatever run, holds anything. */
+bool ledger_in(const char *folder);
+
+/* ERR_CONF: the folder belongs to another run, or another daemon uses it. */
 ERR_MUST_CHECK enum err ledger_open(const struct ledger_conf *conf, struct ledger **out);
 void ledger_close(struct ledger *ledger);
 
-/* Appends a result; `durable`: on the disk before it returns. A result that is there already is left as it is. */
-ERR_MUST_CHECK enum err ledger_append(struct ledger *ledger, uint32_t fragment, uint64_t version, uint32_t shard,
-                                      const uint8_t *object, size_t bytes, bool durable);
+/* How far it reaches: what is appended later is further, and a folder that has lost records at its end, or a whole
+ * file, reaches less far; after the latter nowhere, 0, until something is appended. */
+uint64_t ledger_at(struct ledger *ledger);
 
 /* Flushes everything appended so far. */
 ERR_MUST_CHECK enum err ledger_sync(struct ledger *ledger);
+
+/* ---- results ---- */
+
+/* Appends a result that wire_object_open() and codec_check() found whole; `durable`: on the disk before it returns. One
+ * that is there already is left as it is. ERR_ARG: its header says another name than `key`; ERR_STATE: the version has
+ * LEDGER_RESULTS_MAX results. */
+ERR_MUST_CHECK enum err ledger_append(struct ledger *ledger, const struct ledger_key *key, const uint8_t *object,
+                                      size_t bytes, bool durable);
 
 /* A result's bytes, mapped; valid until ledger_unmap(). ERR_NOTFOUND. */
 struct ledger_map {
@@ -45,18 +61,30 @@ struct ledger_map {
     void *map;
     size_t map_bytes;
 };
-ERR_MUST_CHECK enum err ledger_map(struct ledger *ledger, uint32_t fragment, uint64_t version, uint32_t shard,
-                                   struct ledger_map *out);
+ERR_MUST_CHECK enum err ledger_map(struct ledger *ledger, const struct ledger_key *key, struct ledger_map *out);
 void ledger_unmap(struct ledger_map *map);
 
-bool ledger_has(struct ledger *ledger, uint32_t fragment, uint64_t version, uint32_t shard);
+bool ledger_has(struct ledger *ledger, const struct ledger_key *key);
+/* All results of a version, in the order in which they came; returns how many are in `out`, at most `max`. */
+size_t ledger_list(struct ledger *ledger, uint32_t fragment, uint64_t version, struct ledger_key *out, size_t max);
 
-/* Checkpoints hold fragment f at versions[f]: removes segments whose results are all older, except the last keep_bytes.
- */
+/* ---- commits ---- */
+
+/* Says which results made a version. One that says the same is left as it is; another takes its place. ERR_ARG: no
+ * parts, or too many. */
+ERR_MUST_CHECK enum err ledger_append_commit(struct ledger *ledger, const struct ledger_commit *commit, bool durable);
+/* ERR_NOTFOUND: nothing says what made this version. ERR_CORRUPT: it cannot be read any more. */
+ERR_MUST_CHECK enum err ledger_commit_of(struct ledger *ledger, uint32_t fragment, uint64_t version,
+                                         struct ledger_commit *out);
+
+/* ---- all of it ---- */
+
+/* Checkpoints hold fragment f at versions[f]: removes segments whose records are all of these versions or older, except
+ * the last keep_bytes. */
 void ledger_prune(struct ledger *ledger, const uint64_t *versions, uint32_t fragments_count);
 
 struct ledger_stats {
-    uint64_t records, bytes, segments;
+    uint64_t records, bytes, segments; /* records: results */
     bool lost; /* the folder, or the file that is appended to, is not there any more: what is written goes nowhere */
 };
 struct ledger_stats ledger_stats(struct ledger *ledger);

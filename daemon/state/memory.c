@@ -3,40 +3,57 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-#include "net/wire.h"
+#include "daemon/state/slots.h"
+#include "net/wire_object.h"
 #include "outer_opt/recipe.h"
 
 /* A state is an anchor and its momentum; a fragment has two areas shared with the trainer. */
 enum { STATE_ARRAYS = 2, SHARED_AREAS = 2 };
 
-/* What jobs_set_scratch() gives a thread: the largest shard's values, and PowerSGD's factors, as floats and as the
- * halves that are sent. */
-static uint64_t scratch_bytes(const struct replica_conf *conf, uint64_t shard_values)
+/* What jobs_set_scratch() gives a thread: room for the largest part there can ever be, which is a fragment, and
+ * PowerSGD's factors, as floats and as the halves that are sent. */
+static uint64_t scratch_bytes(const struct replica_conf *conf)
 {
     uint64_t factors = recipe_factor_values_max(conf->plan, &conf->choice);
-    return (shard_values + factors + factors / 2) * sizeof(float);
+    return (conf->plan->values_count_max + factors + factors / 2) * sizeof(float);
 }
 
-struct memory memory_of(const struct replica_conf *conf, uint32_t job_threads)
+static uint64_t object_bytes(const struct memory_conf *conf, uint32_t f, uint64_t shards)
 {
-    const struct plan *plan = conf->plan;
-    struct memory memory = {.replica = replica_bytes(conf)};
-    uint64_t shard_most = 0;
+    struct plan_share share;
+    plan_share(conf->replica->plan, f, shards, &share);
+    return wire_object_bytes_max(recipe_frame_bytes_max(conf->replica->plan, &conf->replica->choice, f, &share),
+                                 conf->members_count);
+}
+
+/* What a fragment takes as it is cut now. */
+static void add_parts(struct memory *memory, const struct memory_conf *conf, uint32_t f)
+{
+    struct chain_part parts[CHAIN_PARTS_MAX];
+    uint64_t masks[CHAIN_PARTS_MAX], own = 0;
+    uint32_t count = parts_usual(conf->parts, f, parts);
+    for (uint32_t p = 0; p < count; p++) {
+        masks[p] = parts[p].shards;
+        own |= parts[p].owner == conf->self ? parts[p].shards : 0;
+        memory->frames += 2 * object_bytes(conf, f, masks[p]); /* what we send for it, and its result */
+    }
+    if (own != 0) /* what all others send for ours, and its result once more */
+        memory->frames += conf->members_count * object_bytes(conf, f, own);
+    memory->replica += replica_cut_bytes(conf->replica, f, masks, count, own, conf->members_count);
+}
+
+struct memory memory_of(const struct memory_conf *conf)
+{
+    const struct plan *plan = conf->replica->plan;
+    struct memory memory = {.replica = replica_bytes(conf->replica)};
     for (uint32_t f = 0; f < plan->fragments_count; f++) {
         uint64_t values = plan->fragments[f].values_count;
-        struct plan_shard own = plan_shard(plan, f, conf->weights, conf->members_count, conf->self);
+        add_parts(&memory, conf, f);
         memory.shared += SHARED_AREAS * values * sizeof(float);
-        for (uint32_t s = 0; s < conf->members_count; s++) {
-            struct plan_shard shard = plan_shard(plan, f, conf->weights, conf->members_count, s);
-            shard_most = shard.end - shard.begin > shard_most ? shard.end - shard.begin : shard_most;
-            /* what we send for it and its result; and for our own what everyone sends, too */
-            memory.frames +=
-                2 * wire_object_bytes_max(recipe_frame_bytes_max(plan, &conf->choice, f, shard.begin, shard.end)) +
-                wire_object_bytes_max(recipe_frame_bytes_max(plan, &conf->choice, f, own.begin, own.end));
-        }
         memory.states += STATE_ARRAYS * values * sizeof(float);
     }
-    memory.frames += job_threads * scratch_bytes(conf, shard_most);
+    memory.frames += conf->job_threads * scratch_bytes(conf->replica);
+    memory.frames += slots_bytes(plan->fragments_count, conf->members_count);
     memory.states += MEMORY_STATES_SERVED * STATE_ARRAYS * plan->values_count_max * sizeof(float);
     return memory;
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "daemon/state/parts.h"
 #include "daemon/state/replica.h"
 
 /* States that are copied for other islands at a time. */
@@ -20,7 +21,14 @@ struct memory {
     uint64_t states;  /* a blank island's states on their way in, and copies for others */
 };
 
-struct memory memory_of(const struct replica_conf *conf, uint32_t job_threads);
+/* Whose memory: that of the member with the id `self`, of so many, with the parts there are at first. Where others
+ * leave, and their shards come to us, our own part grows, and with it what is said of own shards here. */
+struct memory_conf {
+    const struct replica_conf *replica;
+    const struct parts *parts;
+    uint32_t members_count, self, job_threads;
+};
+struct memory memory_of(const struct memory_conf *conf);
 uint64_t memory_sum(const struct memory *memory);
 
 /* ERR_NOMEM: what is needed all the time is more than `there_bytes`. */

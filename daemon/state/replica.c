@@ -1,51 +1,38 @@
 #include "daemon/state/replica.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "common/mem.h"
-#include "outer_opt/adapt.h"
+#include "daemon/state/packed.h"
+#include "daemon/state/part_cut.h"
 #include "outer_opt/recipe.h"
 #include "outer_opt/vhash.h"
 
-enum { ADAPT_ROUNDS = 16 };
-
-/* The usual size of an outer gradient: how many rounds are looked at first, how much of a fall is followed at once, and
- * the most that a rise is followed by. */
-enum { USUAL_ROUNDS = 8 };
-static const double usual_fall = 0.1, usual_rise = 1.01;
-
-/* A shard cut into parts, made once. */
-struct shard_parts {
-    struct codec_part *parts;
-    size_t parts_count;
-    struct adapt *adapt; /* adaptive: chooses their codecs anew now and then */
-    uint64_t encodings;
-};
-
-/* What residuals are held against: the norm of an outer gradient over the tokens behind it. */
-struct usual {
-    double norm_per_token;
-    uint32_t rounds; /* of those looked at first */
-};
+/* Scores stand in pieces that never move, so that there can be more while jobs read. */
+enum { SCORES_PIECE = 64, SCORES_PIECES = REPLICA_MEMBERS_MAX / SCORES_PIECE };
 
 struct fragment {
-    struct shard_parts *shards; /* of our contributions, by owner */
-    struct shard_parts result;  /* of our results */
+    struct part_cut *cuts; /* of our contributions, one a part */
+    uint32_t cuts_count;
+    struct part_cut own; /* of our results */
     float *anchor, *momentum, *residual, *pending;
-    float *owner_residual, *owner_pending;
-    struct usual *usual;          /* of our contributions, by shard; then of our results */
-    _Atomic bool settled;         /* the run's warm-up is over */
-    _Atomic uint64_t cuts;        /* of residuals; jobs of several shards count */
-    struct outlier_score *scores; /* of the members, on our shard */
-    float *decoded;               /* trimmed means and medians: every member's contribution to our shard */
+    struct packed owner_residual; /* of at least our own shards */
+    struct packed owner_pending;  /* of exactly these */
+    struct counted counted;
+    bool owner_made;           /* what is pending is of a mean that this cut made, not committed yet */
+    _Atomic bool settled;      /* the run's warm-up is over */
+    _Atomic uint64_t cut_down; /* residuals; jobs of several parts count */
+    struct outlier_score *scores[SCORES_PIECES]; /* of the members, on our own shards */
+    float *decoded;                              /* trimmed means and medians: every contribution to our own shards */
+    size_t decoded_room;                         /* values */
 };
 
 struct replica {
     struct replica_conf conf;
-    uint64_t *weights;
     struct recipe *recipe;
     struct fragment *fragments;
 };
@@ -61,82 +48,27 @@ static bool by_value(const struct replica_conf *conf)
     return conf->outliers.action == OUTLIER_TRIMMED || conf->outliers.action == OUTLIER_MEDIAN;
 }
 
-static struct plan_shard shard_of(const struct replica_conf *conf, uint32_t f, uint32_t shard)
+static size_t share_values(const struct replica_conf *conf, uint32_t f, uint64_t shards)
 {
-    return plan_shard(conf->plan, f, conf->weights, conf->members_count, shard);
+    struct plan_share share;
+    plan_share(conf->plan, f, shards, &share);
+    return (size_t)share.values_count;
 }
 
-static size_t shard_values(struct plan_shard shard)
+static size_t run_values(const struct plan_shard *run)
 {
-    return (size_t)(shard.end - shard.begin);
+    return (size_t)(run->end - run->begin);
 }
 
-/* Of our contributions to every shard, and of our results. */
-static size_t usual_count(const struct replica_conf *conf)
-{
-    return (size_t)conf->members_count + 1;
-}
-
-/* Every shard, and our result, chooses codecs for the tensors it holds. Borders of shards cut tensors in two, so all
- * hold at most tensors + borders; what one choice takes grows faster than its tensors, so one with all of them is the
- * most there can be. */
-static uint64_t choices_bytes(const struct replica_conf *conf, uint32_t f)
-{
-    uint64_t tensors = conf->plan->fragments[f].tensors_count;
-    uint64_t borders = conf->members_count - 1;
-    return adapt_bytes(tensors + borders) + borders * adapt_bytes(0) + adapt_bytes(tensors);
-}
+/* ---- life ---- */
 
 uint64_t replica_bytes(const struct replica_conf *conf)
 {
-    uint64_t values = 0, rest = 0;
-    for (uint32_t f = 0; f < conf->plan->fragments_count; f++) {
-        uint64_t count = conf->plan->fragments[f].values_count;
-        values += count * (1 + has_momentum(conf) + 2 * conf->error_feedback);
-        if (conf->error_feedback)
-            values += 2 * shard_values(shard_of(conf, f, conf->self));
-        if (by_value(conf))
-            values += conf->members_count * shard_values(shard_of(conf, f, conf->self));
-        if (conf->adaptive)
-            rest += choices_bytes(conf, f);
-        if (conf->error_feedback)
-            rest += usual_count(conf) * sizeof(struct usual);
-    }
-    return values * sizeof(float) + rest + recipe_bytes(conf->plan, &conf->choice);
-}
-
-static enum err cut_parts(struct replica *replica, enum recipe_role role, uint32_t f, struct plan_shard range,
-                          struct codec_part *scratch, struct shard_parts *out)
-{
-    out->parts_count = recipe_parts(replica->recipe, role, f, range.begin, range.end, scratch);
-    if (out->parts_count == 0)
-        return ERR_OK;
-    TRY(mem_new(out->parts_count, sizeof *out->parts, "the recipe", &out->parts));
-    if (replica->conf.adaptive)
-        TRY(adapt_new(out->parts_count, &out->adapt));
-    memcpy(out->parts, scratch, out->parts_count * sizeof *out->parts);
-    return ERR_OK;
-}
-
-static enum err cut_fragment(struct replica *replica, uint32_t f, struct codec_part *scratch)
-{
-    struct fragment *fragment = &replica->fragments[f];
-    TRY(mem_new(replica->conf.members_count, sizeof *fragment->shards, "the recipe", &fragment->shards));
-    for (uint32_t s = 0; s < replica->conf.members_count; s++)
-        TRY(cut_parts(replica, RECIPE_CONTRIBUTION, f, replica_shard(replica, f, s), scratch, &fragment->shards[s]));
-    return cut_parts(replica, RECIPE_RESULT, f, replica_own_shard(replica, f), scratch, &fragment->result);
-}
-
-static enum err cut_all(struct replica *replica)
-{
-    enum err err = ERR_OK;
-    struct codec_part *scratch;
-    TRY(recipe_new(replica->conf.plan, &replica->conf.choice, replica->conf.adaptive, &replica->recipe));
-    TRY(mem_new(recipe_parts_max(replica->recipe), sizeof *scratch, "the recipe", &scratch));
-    for (uint32_t f = 0; err == ERR_OK && f < replica->conf.plan->fragments_count; f++)
-        err = cut_fragment(replica, f, scratch);
-    mem_free(scratch);
-    return err;
+    uint64_t values = 0;
+    for (uint32_t f = 0; f < conf->plan->fragments_count; f++)
+        values += conf->plan->fragments[f].values_count * (1 + has_momentum(conf) + 2 * conf->error_feedback);
+    return values * sizeof(float) + conf->plan->fragments_count * sizeof(struct fragment) +
+           recipe_bytes(conf->plan, &conf->choice);
 }
 
 static enum err alloc_state(struct replica *replica, uint32_t f)
@@ -150,21 +82,13 @@ static enum err alloc_state(struct replica *replica, uint32_t f)
 
 static enum err alloc_fragment(struct replica *replica, uint32_t f)
 {
-    const struct replica_conf *conf = &replica->conf;
     struct fragment *fragment = &replica->fragments[f];
-    size_t count = (size_t)conf->plan->fragments[f].values_count;
-    size_t owned = shard_values(shard_of(conf, f, conf->self));
+    size_t count = (size_t)replica->conf.plan->fragments[f].values_count;
     TRY(alloc_state(replica, f));
-    TRY(mem_new(conf->members_count, sizeof *fragment->scores, "scores", &fragment->scores));
-    if (by_value(conf))
-        TRY(mem_new(owned * conf->members_count, sizeof(float), "contributions", &fragment->decoded));
-    if (!conf->error_feedback)
+    if (!replica->conf.error_feedback)
         return ERR_OK;
-    TRY(mem_new(usual_count(conf), sizeof *fragment->usual, "usual sizes", &fragment->usual));
     TRY(mem_new(count, sizeof(float), "the residual", &fragment->residual));
-    TRY(mem_new(count, sizeof(float), "the pending residual", &fragment->pending));
-    TRY(mem_new(owned, sizeof(float), "the owner's residual", &fragment->owner_residual));
-    return mem_new(owned, sizeof(float), "the owner's pending residual", &fragment->owner_pending);
+    return mem_new(count, sizeof(float), "the pending residual", &fragment->pending);
 }
 
 static enum err new_empty(const struct replica_conf *conf, struct replica **out)
@@ -172,9 +96,6 @@ static enum err new_empty(const struct replica_conf *conf, struct replica **out)
     TRY(mem_new(1, sizeof **out, "the replica", out));
     struct replica *replica = *out;
     replica->conf = *conf;
-    TRY(mem_new(conf->members_count, sizeof *replica->weights, "the replica", &replica->weights));
-    memcpy(replica->weights, conf->weights, conf->members_count * sizeof *replica->weights);
-    replica->conf.weights = replica->weights;
     return mem_new(conf->plan->fragments_count, sizeof *replica->fragments, "the replica", &replica->fragments);
 }
 
@@ -199,7 +120,7 @@ enum err replica_new(const struct replica_conf *conf, struct replica **out)
     TRY_OUT(new_empty(conf, &replica));
     for (uint32_t f = 0; f < conf->plan->fragments_count; f++)
         TRY_OUT(alloc_fragment(replica, f));
-    TRY_OUT(cut_all(replica));
+    TRY_OUT(recipe_new(conf->plan, &conf->choice, conf->adaptive, &replica->recipe));
 out:
     if (err != ERR_OK)
         replica_free(replica);
@@ -208,10 +129,11 @@ out:
     return err;
 }
 
-static void free_parts(struct shard_parts *cut)
+static void free_cuts(struct part_cut *cuts, uint32_t count)
 {
-    mem_free(cut->parts);
-    adapt_free(cut->adapt);
+    for (uint32_t p = 0; cuts != NULL && p < count; p++)
+        part_cut_deinit(&cuts[p]);
+    mem_free(cuts);
 }
 
 void replica_free(struct replica *replica)
@@ -224,57 +146,168 @@ void replica_free(struct replica *replica)
         mem_free(fragment->momentum);
         mem_free(fragment->residual);
         mem_free(fragment->pending);
-        mem_free(fragment->owner_residual);
-        mem_free(fragment->owner_pending);
-        mem_free(fragment->scores);
-        mem_free(fragment->usual);
+        packed_deinit(&fragment->owner_residual);
+        packed_deinit(&fragment->owner_pending);
+        counted_clear(&fragment->counted);
         mem_free(fragment->decoded);
-        free_parts(&fragment->result);
-        for (uint32_t s = 0; fragment->shards != NULL && s < replica->conf.members_count; s++)
-            free_parts(&fragment->shards[s]);
-        mem_free(fragment->shards);
+        for (size_t i = 0; i < SCORES_PIECES; i++)
+            mem_free(fragment->scores[i]);
+        part_cut_deinit(&fragment->own);
+        free_cuts(fragment->cuts, fragment->cuts_count);
     }
     recipe_free(replica->recipe);
     mem_free(replica->fragments);
-    mem_free(replica->weights);
     mem_free(replica);
 }
 
-struct plan_shard replica_shard(const struct replica *replica, uint32_t f, uint32_t shard)
+/* ---- the present parts ---- */
+
+uint64_t replica_cut_bytes(const struct replica_conf *conf, uint32_t f, const uint64_t *masks, uint32_t count,
+                           uint64_t own, uint32_t inputs)
 {
-    return shard_of(&replica->conf, f, shard);
+    uint64_t bytes = part_cut_bytes(conf->plan, f, own, conf->adaptive), values = share_values(conf, f, own);
+    for (uint32_t p = 0; p < count; p++)
+        bytes += part_cut_bytes(conf->plan, f, masks[p], conf->adaptive);
+    bytes += (uint64_t)(2 * conf->error_feedback + (by_value(conf) ? inputs : 0)) * values * sizeof(float);
+    return bytes + (inputs + SCORES_PIECE - 1) / SCORES_PIECE * SCORES_PIECE * sizeof(struct outlier_score);
 }
 
-struct plan_shard replica_own_shard(const struct replica *replica, uint32_t f)
+bool replica_cut_is(const struct replica *replica, uint32_t f, const uint64_t *masks, uint32_t count, uint64_t own)
 {
-    return shard_of(&replica->conf, f, replica->conf.self);
+    const struct fragment *fragment = &replica->fragments[f];
+    uint32_t same = 0;
+    while (same < count && same < fragment->cuts_count && fragment->cuts[same].shards == masks[same])
+        same++;
+    return same == count && fragment->cuts_count == count && fragment->own.shards == own;
 }
 
-struct bitset replica_shards(const struct replica *replica, uint32_t f)
+static struct part_cut *find_cut(const struct fragment *fragment, uint64_t shards)
 {
-    struct bitset shards = {{0}};
-    for (uint32_t s = 0; s < replica->conf.members_count; s++)
-        if (shard_values(replica_shard(replica, f, s)) > 0)
-            bitset_add(&shards, s);
-    return shards;
+    for (uint32_t p = 0; p < fragment->cuts_count; p++)
+        if (fragment->cuts[p].shards == shards)
+            return &fragment->cuts[p];
+    return NULL;
 }
 
-size_t replica_shard_max(const struct replica *replica)
+/* What a new cut adds; what it takes over from the one before stays there until nothing can fail any more. */
+struct recut {
+    struct part_cut *cuts; /* [count]; empty where the one before has it */
+    struct part_cut own;   /* likewise */
+    uint64_t kept;         /* shards that the owner's residual is of */
+    struct packed residual, pending;
+};
+
+/* Shards in no part were made in the epoch before: whose they are now is seen by the next version's parts. */
+static uint64_t kept_shards(const struct fragment *fragment, const uint64_t *masks, uint32_t count, uint64_t own)
 {
-    size_t most = 0;
-    for (uint32_t f = 0; f < replica->conf.plan->fragments_count; f++) {
-        for (uint32_t s = 0; s < replica->conf.members_count; s++) {
-            size_t count = shard_values(replica_shard(replica, f, s));
-            most = count > most ? count : most;
-        }
+    uint64_t all = 0;
+    for (uint32_t p = 0; p < count; p++) {
+        assert(masks[p] != 0 && (all & masks[p]) == 0);
+        all |= masks[p];
     }
-    return most;
+    return own | (fragment->owner_residual.shards & ~all);
 }
 
-size_t replica_frame_bytes_max(const struct replica *replica, uint32_t f, uint32_t shard)
+static enum err make_recut(const struct replica *replica, uint32_t f, const uint64_t *masks, uint32_t count,
+                           uint64_t own, struct recut *out)
 {
-    struct plan_shard range = replica_shard(replica, f, shard);
-    return recipe_frame_bytes_max(replica->conf.plan, &replica->conf.choice, f, range.begin, range.end);
+    const struct replica_conf *conf = &replica->conf;
+    const struct fragment *fragment = &replica->fragments[f];
+    TRY(mem_new(count, sizeof *out->cuts, "the recipe", &out->cuts));
+    for (uint32_t p = 0; p < count; p++)
+        if (find_cut(fragment, masks[p]) == NULL)
+            TRY(part_cut_new(replica->recipe, RECIPE_CONTRIBUTION, conf->plan, f, masks[p], conf->adaptive,
+                             &out->cuts[p]));
+    if (own != fragment->own.shards)
+        TRY(part_cut_new(replica->recipe, RECIPE_RESULT, conf->plan, f, own, conf->adaptive, &out->own));
+    if (!conf->error_feedback)
+        return ERR_OK;
+    if (own != fragment->own.shards)
+        TRY(packed_new(conf->plan, f, own, "the owner's pending residual", &out->pending));
+    out->kept = kept_shards(fragment, masks, count, own);
+    return out->kept != fragment->owner_residual.shards
+               ? packed_new(conf->plan, f, out->kept, "the owner's residual", &out->residual)
+               : ERR_OK;
+}
+
+static void take_own(struct replica *replica, uint32_t f, uint64_t own, struct recut *recut)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    if (own == fragment->own.shards)
+        return;
+    part_cut_deinit(&fragment->own);
+    fragment->own = recut->own;
+    packed_deinit(&fragment->owner_pending);
+    fragment->owner_pending = recut->pending;
+    fragment->owner_made = false;
+    for (size_t i = 0; i < SCORES_PIECES; i++) /* they are of norms over other shards */
+        if (fragment->scores[i] != NULL)
+            memset(fragment->scores[i], 0, SCORES_PIECE * sizeof *fragment->scores[i]);
+    recut->own = (struct part_cut){0};
+    recut->pending = (struct packed){0};
+}
+
+static void take_residual(struct replica *replica, uint32_t f, struct recut *recut)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    if (recut->kept == fragment->owner_residual.shards)
+        return;
+    packed_copy(replica->conf.plan, f, &fragment->owner_residual, &recut->residual);
+    packed_deinit(&fragment->owner_residual);
+    fragment->owner_residual = recut->residual;
+    recut->residual = (struct packed){0};
+}
+
+enum err replica_cut(struct replica *replica, uint32_t f, const uint64_t *masks, uint32_t count, uint64_t own)
+{
+    enum err err;
+    struct fragment *fragment = &replica->fragments[f];
+    struct recut recut = {0};
+    if (replica_cut_is(replica, f, masks, count, own))
+        return ERR_OK;
+    TRY_OUT(make_recut(replica, f, masks, count, own, &recut));
+    for (uint32_t p = 0; p < count; p++) {
+        struct part_cut *before = find_cut(fragment, masks[p]);
+        if (before == NULL)
+            continue;
+        recut.cuts[p] = *before;
+        *before = (struct part_cut){0};
+    }
+    free_cuts(fragment->cuts, fragment->cuts_count);
+    fragment->cuts = recut.cuts;
+    fragment->cuts_count = count;
+    recut.cuts = NULL;
+    take_own(replica, f, own, &recut);
+    take_residual(replica, f, &recut);
+out:
+    free_cuts(recut.cuts, count);
+    part_cut_deinit(&recut.own);
+    packed_deinit(&recut.pending);
+    packed_deinit(&recut.residual);
+    return err;
+}
+
+enum err replica_members(struct replica *replica, uint32_t count)
+{
+    assert(count <= REPLICA_MEMBERS_MAX);
+    for (uint32_t f = 0; f < replica->conf.plan->fragments_count; f++)
+        for (uint32_t i = 0; i * SCORES_PIECE < count; i++)
+            if (replica->fragments[f].scores[i] == NULL)
+                TRY(mem_new(SCORES_PIECE, sizeof *replica->fragments[f].scores[i], "scores",
+                            &replica->fragments[f].scores[i]));
+    return ERR_OK;
+}
+
+size_t replica_values(const struct replica *replica, uint32_t f, uint64_t shards)
+{
+    return share_values(&replica->conf, f, shards);
+}
+
+size_t replica_frame_bytes_max(const struct replica *replica, uint32_t f, uint64_t shards)
+{
+    struct plan_share share;
+    plan_share(replica->conf.plan, f, shards, &share);
+    return recipe_frame_bytes_max(replica->conf.plan, &replica->conf.choice, f, &share);
 }
 
 size_t replica_factor_values(const struct replica *replica)
@@ -297,56 +330,41 @@ float *replica_residual(struct replica *replica, uint32_t f)
     return replica->fragments[f].residual;
 }
 
+uint64_t replica_owner_shards(const struct replica *replica, uint32_t f)
+{
+    return replica->fragments[f].owner_residual.shards;
+}
+
 float *replica_owner_residual(struct replica *replica, uint32_t f)
 {
-    return replica->fragments[f].owner_residual;
+    return replica->fragments[f].owner_residual.values;
 }
 
-static enum err encode(const struct replica *replica, struct shard_parts *cut, const struct vec_source *source,
-                       struct codec *codec, float *left, uint8_t *frame, size_t *frame_bytes, size_t *fault)
+enum err replica_set_owner_residual(struct replica *replica, uint32_t f, uint64_t shards, const float *values)
 {
-    /* A choice that could not be made (NaN) leaves the one before; encoding then says what is wrong. */
-    if (cut->adapt != NULL && cut->encodings++ % ADAPT_ROUNDS == 0)
-        (void)!adapt_parts(cut->adapt, codec, &replica->conf.choice, source, cut->parts, cut->parts_count);
-    return codec_encode(codec, cut->parts, cut->parts_count, source, left, frame, frame_bytes, fault);
+    struct fragment *fragment = &replica->fragments[f];
+    const struct packed saved = {.shards = shards, .values = (float *)(uintptr_t)values};
+    struct packed residual;
+    uint64_t others = 0;
+    if (fragment->residual == NULL)
+        return ERR_OK;
+    for (uint32_t p = 0; p < fragment->cuts_count; p++)
+        others |= fragment->cuts[p].shards & ~fragment->own.shards;
+    TRY(packed_new(replica->conf.plan, f, (shards & ~others) | fragment->own.shards, "the owner's residual",
+                   &residual));
+    packed_copy(replica->conf.plan, f, &saved, &residual);
+    packed_deinit(&fragment->owner_residual);
+    fragment->owner_residual = residual;
+    return ERR_OK;
 }
 
-/* Takes note of an outer gradient of this norm, and returns the norm that residuals are held against. It is never more
- * than either the outer gradient itself or what is usual for these tokens. While residuals are cut it does not rise: in
- * a run that diverges, residual and outer gradient drive each other up. */
-static double note_usual(struct usual *usual, bool settled, double norm, double tokens, bool cut)
-{
-    double rate = norm / tokens;
-    if (tokens <= 1) /* nothing new was trained */
-        return norm;
-    if (!settled || usual->rounds < USUAL_ROUNDS)
-        usual->norm_per_token = rate;
-    else if (rate < usual->norm_per_token)
-        usual->norm_per_token += usual_fall * (rate - usual->norm_per_token);
-    else if (!cut)
-        usual->norm_per_token = fmin(rate, usual_rise * usual->norm_per_token);
-    usual->rounds += settled && usual->rounds < USUAL_ROUNDS;
-    return fmin(norm, usual->norm_per_token * tokens);
-}
+/* ---- encoding ---- */
 
-/* A residual that is large beside the outer gradient is mostly old: with outer momentum it feeds itself (measured,
- * docs/ARCHITECTURE.md). It is cut down, and less of it kept. */
-static void restrain(const struct replica_conf *conf, struct fragment *fragment, struct usual *usual, float *left,
-                     const struct vec_source *meant, double tokens, size_t count)
+static struct restraint restraint_of(const struct replica *replica, const struct fragment *fragment)
 {
-    double factor = (double)conf->feedback_decay;
-    if (conf->feedback_limit > 0) {
-        double limit = (double)conf->feedback_limit;
-        double norm = sqrt(outer_square_sum(meant->minuend, meant->subtrahend, count));
-        double residual = factor * sqrt(outer_square_sum(left, NULL, count));
-        double most = limit * note_usual(usual, atomic_load(&fragment->settled), norm, tokens, residual > limit * norm);
-        if (residual > most) {
-            factor *= most / residual;
-            atomic_fetch_add(&fragment->cuts, 1);
-        }
-    }
-    if (factor < 1)
-        outer_scale(left, count, (float)factor);
+    return (struct restraint){.decay = (double)replica->conf.feedback_decay,
+                              .limit = (double)replica->conf.feedback_limit,
+                              .settled = atomic_load(&fragment->settled)};
 }
 
 void replica_settle(struct replica *replica, uint32_t f)
@@ -356,35 +374,36 @@ void replica_settle(struct replica *replica, uint32_t f)
 
 uint64_t replica_feedback_cuts(const struct replica *replica, uint32_t f)
 {
-    return atomic_load(&replica->fragments[f].cuts);
+    return atomic_load(&replica->fragments[f].cut_down);
 }
 
-enum err replica_encode(struct replica *replica, uint32_t f, uint32_t shard, const float *base, const float *theta,
+enum err replica_encode(struct replica *replica, uint32_t f, uint64_t shards, const float *base, const float *theta,
                         uint64_t tokens, struct codec *codec, uint8_t *frame, size_t *frame_bytes)
 {
     struct fragment *fragment = &replica->fragments[f];
-    struct plan_shard range = replica_shard(replica, f, shard);
+    struct part_cut *cut = find_cut(fragment, shards);
+    struct plan_share share;
     size_t fault = 0;
-    struct vec_source source = {
-        .minuend = base + range.begin,
-        .subtrahend = theta + range.begin,
-        .residual = fragment->residual != NULL ? fragment->residual + range.begin : NULL,
-    };
-    float *pending = fragment->pending != NULL ? fragment->pending + range.begin : NULL;
-    enum err err = encode(replica, &fragment->shards[shard], &source, codec, pending, frame, frame_bytes, &fault);
-    if (err == ERR_OK && pending != NULL)
-        restrain(&replica->conf, fragment, &fragment->usual[shard], pending, &source, (double)tokens,
-                 shard_values(range));
+    struct vec_source source = {.minuend = base, .subtrahend = theta, .residual = fragment->residual};
+    assert(cut != NULL); /* replica_cut() was not told of it */
+    plan_share(replica->conf.plan, f, shards, &share);
+    enum err err =
+        part_cut_encode(cut, &replica->conf.choice, &source, codec, fragment->pending, frame, frame_bytes, &fault);
+    const struct restraint rule = restraint_of(replica, fragment);
+    if (err == ERR_OK && fragment->pending != NULL &&
+        part_cut_restrain(cut, &rule, &source, (double)tokens, &share, fragment->pending))
+        atomic_fetch_add(&fragment->cut_down, 1);
     if (err == ERR_NONFINITE) {
-        const struct plan_tensor *tensor = plan_tensor_at(replica->conf.plan, f, range.begin + fault);
+        const struct plan_tensor *tensor = plan_tensor_at(replica->conf.plan, f, fault);
         return err_set(err,
                        "tensor %s holds NaN or Inf (near value %" PRIu64 "): fragment %" PRIu32
                        " is not contributed and will be reset to the next anchor; lower the learning rate",
-                       tensor != NULL ? tensor->name : "(padding)",
-                       tensor != NULL ? range.begin + fault - tensor->offset : 0, f);
+                       tensor != NULL ? tensor->name : "(padding)", tensor != NULL ? fault - tensor->offset : 0, f);
     }
     return err;
 }
+
+/* ---- means ---- */
 
 /* Which input made the mean too large to encode: the one with the largest magnitude, NaN and Inf above all. */
 static size_t largest_input(const struct replica_input *inputs, size_t inputs_count, struct codec *codec,
@@ -407,12 +426,26 @@ static size_t largest_input(const struct replica_input *inputs, size_t inputs_co
     return worst;
 }
 
+/* Where there are more contributors than ever, or our own shards are more. */
+static enum err room_to_decode(struct fragment *fragment, size_t values)
+{
+    if (values <= fragment->decoded_room)
+        return ERR_OK;
+    mem_free(fragment->decoded);
+    fragment->decoded = NULL;
+    fragment->decoded_room = 0;
+    TRY(mem_new(values, sizeof(float), "contributions", &fragment->decoded));
+    fragment->decoded_room = values;
+    return ERR_OK;
+}
+
 /* Trimmed mean or median; no weights. */
 static enum err mean_by_value(const struct replica *replica, struct fragment *fragment, struct replica_input *inputs,
                               size_t inputs_count, size_t count, struct codec *codec, float *mean, size_t *bad)
 {
     const struct outlier_conf *conf = &replica->conf.outliers;
-    const float *decoded[PLAN_SHARDS_MAX];
+    const float *decoded[REPLICA_MEMBERS_MAX];
+    TRY(room_to_decode(fragment, inputs_count * count));
     for (size_t i = 0; i < inputs_count; i++) {
         float *values = fragment->decoded + i * count;
         *bad = i;
@@ -420,7 +453,7 @@ static enum err mean_by_value(const struct replica *replica, struct fragment *fr
         decoded[i] = values;
         inputs[i].factor = 1;
     }
-    uint32_t trim = conf->action == OUTLIER_MEDIAN ? PLAN_SHARDS_MAX : conf->trim;
+    uint32_t trim = conf->action == OUTLIER_MEDIAN ? REPLICA_MEMBERS_MAX : conf->trim;
     outlier_trimmed_mean(decoded, inputs_count, trim, mean, count);
     return ERR_OK;
 }
@@ -439,21 +472,28 @@ static float usual_weight(const struct replica_input *inputs, size_t inputs_coun
     return usual;
 }
 
+static struct outlier_score *score_of(struct fragment *fragment, uint32_t member)
+{
+    struct outlier_score *piece = fragment->scores[member / SCORES_PIECE];
+    assert(piece != NULL); /* replica_members() was not told of it */
+    return &piece[member % SCORES_PIECE];
+}
+
 /* Looks at every contribution by itself first. One that comes after an absence holds the work of several rounds: it may
  * be that many times larger, and is no outlier for it. */
 static enum err judge(const struct replica *replica, struct fragment *fragment, struct replica_input *inputs,
                       size_t inputs_count, size_t count, struct codec *codec, float *scratch, size_t *bad)
 {
-    struct outlier_score *scores[PLAN_SHARDS_MAX];
-    double squares[PLAN_SHARDS_MAX] = {0};
-    float factors[PLAN_SHARDS_MAX];
+    struct outlier_score *scores[REPLICA_MEMBERS_MAX];
+    double squares[REPLICA_MEMBERS_MAX] = {0};
+    float factors[REPLICA_MEMBERS_MAX];
     float usual = usual_weight(inputs, inputs_count);
     for (size_t i = 0; i < inputs_count; i++) {
         *bad = i;
         TRY(codec_decode(codec, inputs[i].frame, inputs[i].bytes, scratch, count));
         double rounds = inputs[i].weight > usual && usual > 0 ? (double)(inputs[i].weight / usual) : 1;
         squares[i] = outer_square_sum(scratch, NULL, count) / (rounds * rounds);
-        scores[i] = &fragment->scores[inputs[i].member];
+        scores[i] = score_of(fragment, inputs[i].member);
     }
     outlier_judge(&replica->conf.outliers, scores, squares, inputs_count, factors);
     for (size_t i = 0; i < inputs_count; i++)
@@ -464,7 +504,7 @@ static enum err judge(const struct replica *replica, struct fragment *fragment, 
 static enum err weighted_mean(const struct replica *replica, struct fragment *fragment, struct replica_input *inputs,
                               size_t inputs_count, size_t count, struct codec *codec, float *mean, size_t *bad)
 {
-    float weights[PLAN_SHARDS_MAX];
+    float weights[REPLICA_MEMBERS_MAX];
     for (size_t i = 0; i < inputs_count; i++)
         inputs[i].factor = 1;
     if (replica->conf.outliers.action != OUTLIER_KEEP && inputs_count >= OUTLIER_INPUTS_MIN)
@@ -491,69 +531,118 @@ static double mean_weight(const struct replica_input *inputs, size_t inputs_coun
     return sum / (double)inputs_count;
 }
 
+/* Encodes the mean, with what earlier encodings left over of these shards. */
+static enum err encode_mean(struct replica *replica, uint32_t f, const float *mean, double tokens, struct codec *codec,
+                            uint8_t *frame, size_t *frame_bytes)
+{
+    struct fragment *fragment = &replica->fragments[f];
+    struct packed *left = &fragment->owner_pending;
+    struct vec_source source = {.minuend = mean, .residual = fragment->owner_residual.values};
+    size_t fault = 0, count = replica_values(replica, f, fragment->own.shards);
+    struct plan_share all = {.runs_count = count > 0, .values_count = count, .run = {{.end = count}}};
+    if (fragment->owner_residual.shards != fragment->own.shards) { /* it has others between them */
+        packed_copy(replica->conf.plan, f, &fragment->owner_residual, left);
+        source.residual = left->values;
+    }
+    TRY(part_cut_encode(&fragment->own, &replica->conf.choice, &source, codec, left->values, frame, frame_bytes,
+                        &fault));
+    const struct restraint rule = restraint_of(replica, fragment);
+    if (left->values != NULL && part_cut_restrain(&fragment->own, &rule, &source, tokens, &all, left->values))
+        atomic_fetch_add(&fragment->cut_down, 1);
+    fragment->owner_made = left->values != NULL;
+    return ERR_OK;
+}
+
 enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_input *inputs, size_t inputs_count,
                         struct codec *codec, float *scratch, uint8_t *frame, size_t *frame_bytes, size_t *bad)
 {
     struct fragment *fragment = &replica->fragments[f];
-    size_t count = shard_values(replica_shard(replica, f, replica->conf.self));
-    size_t fault = 0;
+    size_t count = replica_values(replica, f, fragment->own.shards);
+    assert(fragment->own.shards != 0 && inputs_count <= REPLICA_MEMBERS_MAX);
+    fragment->owner_made = false;
     TRY((by_value(&replica->conf) ? mean_by_value : weighted_mean)(replica, fragment, inputs, inputs_count, count,
                                                                    codec, scratch, bad));
-    struct vec_source source = {.minuend = scratch, .residual = fragment->owner_residual};
-    enum err err =
-        encode(replica, &fragment->result, &source, codec, fragment->owner_pending, frame, frame_bytes, &fault);
-    if (err == ERR_OK && fragment->owner_pending != NULL)
-        restrain(&replica->conf, fragment, &fragment->usual[replica->conf.members_count], fragment->owner_pending,
-                 &source, mean_weight(inputs, inputs_count), count);
+    enum err err = encode_mean(replica, f, scratch, mean_weight(inputs, inputs_count), codec, frame, frame_bytes);
     if (err != ERR_NONFINITE)
         return err;
     *bad = largest_input(inputs, inputs_count, codec, scratch, count);
     return err_set(err, "it holds NaN, Inf or numbers that make the mean larger than the codec can hold");
 }
 
-void replica_commit(struct replica *replica, uint32_t f, uint32_t shard)
+/* ---- what results say ---- */
+
+/* To what is pending, or to zero. */
+static void move_residual(struct replica *replica, uint32_t f, uint64_t shards, bool pending)
 {
     struct fragment *fragment = &replica->fragments[f];
-    struct plan_shard range = replica_shard(replica, f, shard);
-    if (fragment->residual != NULL)
-        memcpy(fragment->residual + range.begin, fragment->pending + range.begin, shard_values(range) * sizeof(float));
+    struct plan_share share;
+    plan_share(replica->conf.plan, f, shards, &share);
+    for (uint32_t r = 0; fragment->residual != NULL && r < share.runs_count; r++) {
+        uint64_t begin = share.run[r].begin, count = run_values(&share.run[r]);
+        if (pending)
+            memcpy(fragment->residual + begin, fragment->pending + begin, count * sizeof(float));
+        else
+            memset(fragment->residual + begin, 0, count * sizeof(float));
+    }
+}
+
+void replica_commit(struct replica *replica, uint32_t f, uint64_t shards)
+{
+    move_residual(replica, f, shards, true);
+}
+
+void replica_forget(struct replica *replica, uint32_t f, uint64_t shards)
+{
+    move_residual(replica, f, shards, false);
+}
+
+bool replica_owner_pending(const struct replica *replica, uint32_t f)
+{
+    return replica->fragments[f].owner_made;
+}
+
+void replica_forget_owner(struct replica *replica, uint32_t f, uint64_t shards)
+{
+    packed_clear(replica->conf.plan, f, &replica->fragments[f].owner_residual, shards);
 }
 
 void replica_commit_owner(struct replica *replica, uint32_t f)
 {
     struct fragment *fragment = &replica->fragments[f];
-    float *old = fragment->owner_residual;
-    fragment->owner_residual = fragment->owner_pending;
-    fragment->owner_pending = old;
+    if (!fragment->owner_made)
+        return;
+    fragment->owner_made = false;
+    packed_move(replica->conf.plan, f, &fragment->owner_pending, &fragment->owner_residual);
 }
 
-enum err replica_apply(struct replica *replica, uint32_t f, uint32_t shard, const struct outer_round *round,
-                       const uint8_t *frame, size_t frame_bytes, enum replica_residual_rule rule, struct codec *codec,
-                       float *scratch)
+enum err replica_apply(struct replica *replica, uint32_t f, uint64_t shards, const struct outer_round *round,
+                       const uint8_t *frame, size_t frame_bytes, struct codec *codec, float *scratch)
 {
     struct fragment *fragment = &replica->fragments[f];
-    struct plan_shard range = replica_shard(replica, f, shard);
-    size_t count = shard_values(range);
-    TRY(codec_decode(codec, frame, frame_bytes, scratch, count));
-    float *momentum = fragment->momentum != NULL ? fragment->momentum + range.begin : NULL;
-    outer_step(&replica->conf.outer, round, fragment->anchor + range.begin, momentum, scratch, count);
-    if (rule == REPLICA_MOVE)
-        replica_commit(replica, f, shard);
-    else if (rule == REPLICA_CLEAR && fragment->residual != NULL)
-        memset(fragment->residual + range.begin, 0, count * sizeof(float));
+    struct plan_share share;
+    plan_share(replica->conf.plan, f, shards, &share);
+    TRY(codec_decode(codec, frame, frame_bytes, scratch, (size_t)share.values_count));
+    for (uint32_t r = 0; r < share.runs_count; r++) {
+        uint64_t begin = share.run[r].begin;
+        size_t count = run_values(&share.run[r]);
+        float *momentum = fragment->momentum != NULL ? fragment->momentum + begin : NULL;
+        outer_step(&replica->conf.outer, round, fragment->anchor + begin, momentum, scratch, count);
+        scratch += count;
+    }
     return ERR_OK;
 }
 
-enum err replica_measure(struct replica *replica, uint32_t f, uint32_t shard, const uint8_t *frame, size_t frame_bytes,
+enum err replica_measure(struct replica *replica, uint32_t f, uint64_t shards, const uint8_t *frame, size_t frame_bytes,
                          struct codec *codec, float *scratch, struct replica_size *size)
 {
     const float *momentum = replica->fragments[f].momentum;
-    struct plan_shard range = replica_shard(replica, f, shard);
+    struct plan_share share;
+    plan_share(replica->conf.plan, f, shards, &share);
     *size = (struct replica_size){0};
-    TRY(codec_decode(codec, frame, frame_bytes, scratch, shard_values(range)));
-    size->delta = outer_square_sum(scratch, NULL, shard_values(range));
+    TRY(codec_decode(codec, frame, frame_bytes, scratch, (size_t)share.values_count));
+    size->delta = outer_square_sum(scratch, NULL, (size_t)share.values_count);
     if (momentum != NULL)
-        size->momentum = outer_square_sum(momentum + range.begin, NULL, shard_values(range));
+        size->momentum = part_cut_square_sum(&(struct vec_source){.minuend = momentum}, &share);
     return ERR_OK;
 }
 
@@ -575,9 +664,14 @@ enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, str
         if (fragment->momentum != NULL)
             digests[leaves + i] = vhash_leaf(fragment->momentum, count, i);
     }
-    *hash = vhash_root(f, version, count, digests, fragment->momentum != NULL ? digests + leaves : NULL);
+    struct digest root = vhash_root(f, version, count, digests, fragment->momentum != NULL ? digests + leaves : NULL);
     mem_free(digests);
-    return ERR_OK;
+    return counted_hash(&fragment->counted, &root, hash);
+}
+
+struct counted *replica_counted(struct replica *replica, uint32_t f)
+{
+    return &replica->fragments[f].counted;
 }
 
 void replica_clear_residuals(struct replica *replica, uint32_t f)
@@ -586,9 +680,9 @@ void replica_clear_residuals(struct replica *replica, uint32_t f)
     size_t count = (size_t)replica->conf.plan->fragments[f].values_count;
     if (fragment->residual != NULL)
         memset(fragment->residual, 0, count * sizeof(float));
-    if (fragment->owner_residual != NULL)
-        memset(fragment->owner_residual, 0,
-               shard_values(replica_shard(replica, f, replica->conf.self)) * sizeof(float));
+    if (fragment->owner_residual.values != NULL)
+        memset(fragment->owner_residual.values, 0,
+               replica_values(replica, f, fragment->owner_residual.shards) * sizeof(float));
 }
 
 void replica_clear(struct replica *replica, uint32_t f)
@@ -598,5 +692,6 @@ void replica_clear(struct replica *replica, uint32_t f)
     memset(fragment->anchor, 0, bytes);
     if (fragment->momentum != NULL)
         memset(fragment->momentum, 0, bytes);
+    counted_clear(&fragment->counted);
     replica_clear_residuals(replica, f);
 }

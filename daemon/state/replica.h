@@ -2,11 +2,16 @@
  * replica: this island's copy of the run's state as numbers: anchor, momentum and residuals of every fragment, and the
  * arithmetic of a round on them.
  *
+ * Everything goes by masks of shards (outer_opt/plan.h): a part of a fragment's version is a mask, and one codec frame.
+ * Who owns it is not known here. What encoding takes depends on the masks, so replica_cut() says which there are now.
+ *
  * Memory: 4 bytes per value for the anchor, 4 for the momentum (not with `average`), and with error feedback 8 more
- * for the residual and the one pending, and 8 per value of the owned shards; with PowerSGD the factors too, and for
- * trimmed means and medians 4 bytes per value of the owned shards and member; with adaptive codecs about 16 KiB for
- * each shard and 1.3 for each tensor. All allocated by replica_new().
- * The functions run on job threads; two jobs may work on different shards of a fragment at a time, never on one.
+ * for the residual and the one pending, and of our own shards 4 for the owner's residual and 4 for the one pending;
+ * with PowerSGD the factors too, and for trimmed means and medians 4 bytes per value of our own shards and contributor;
+ * with adaptive codecs about 16 KiB for each part and 1.3 for each tensor in it. What belongs to own shards and to
+ * parts is allocated when they are cut, and a trimmed mean's when there are more contributors than ever.
+ * The functions run on job threads; two jobs may work on different shards of a fragment at a time, never on one. Where
+ * it is said, the loop's thread calls, and no job of the fragment is under way.
  */
 #ifndef DAEMON_STATE_REPLICA_H
 #define DAEMON_STATE_REPLICA_H
@@ -15,9 +20,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/bitset.h"
 #include "common/digest.h"
 #include "common/err.h"
+#include "daemon/state/counted.h"
 #include "outer_opt/codec.h"
 #include "outer_opt/outer.h"
 #include "outer_opt/outlier.h"
@@ -32,8 +37,6 @@ struct replica_conf {
     float feedback_decay; /* share of a residual that is kept from one round to the next; 1: all */
     float feedback_limit; /* largest residual over the usual outer gradient, as norms; 0: none */
     struct outlier_conf outliers;
-    const uint64_t *weights; /* of the members, for cutting shards; copied */
-    uint32_t members_count, self;
 };
 
 struct replica;
@@ -48,14 +51,30 @@ ERR_MUST_CHECK enum err replica_shadow(const struct replica *replica, uint32_t f
 /* Bytes replica_new() takes. */
 uint64_t replica_bytes(const struct replica_conf *conf);
 
-struct plan_shard replica_shard(const struct replica *replica, uint32_t f, uint32_t shard);
-struct plan_shard replica_own_shard(const struct replica *replica, uint32_t f);
-/* The shards of a fragment that are not empty. */
-struct bitset replica_shards(const struct replica *replica, uint32_t f);
-/* Values of the largest shard of any fragment and member. */
-size_t replica_shard_max(const struct replica *replica);
-/* Largest frame of a shard, as contribution or as result. */
-size_t replica_frame_bytes_max(const struct replica *replica, uint32_t f, uint32_t shard);
+/* ---- the present parts ---- */
+
+/* From now on fragment `f` is encoded in these parts, disjoint masks, and we reduce `own`: one of them, or 0. Carried
+ * parts are in none. The loop's thread calls, and nothing is encoding or reducing; costs nothing where nothing has
+ * changed. ERR_NOMEM: all is as before.
+ * Residuals and what is pending stay. The owner's residual follows the shards: those in `own`, and those in no part,
+ * keep theirs; new ones begin at zero; what others own now is forgotten. A mean that is not committed is, too, where
+ * `own` changes. What is usual for a part, and the codecs chosen for its tensors, stay with a mask that stays. */
+ERR_MUST_CHECK enum err replica_cut(struct replica *replica, uint32_t f, const uint64_t *masks, uint32_t count,
+                                    uint64_t own);
+/* Whether it is cut like that already. */
+bool replica_cut_is(const struct replica *replica, uint32_t f, const uint64_t *masks, uint32_t count, uint64_t own);
+/* Bytes that takes, with up to `inputs` contributions to a mean. */
+uint64_t replica_cut_bytes(const struct replica_conf *conf, uint32_t f, const uint64_t *masks, uint32_t count,
+                           uint64_t own, uint32_t inputs);
+/* Room for the scores of members 0 to `count` - 1, who are never taken away. The loop's thread calls, jobs may be under
+ * way. ERR_NOMEM. */
+ERR_MUST_CHECK enum err replica_members(struct replica *replica, uint32_t count);
+enum { REPLICA_MEMBERS_MAX = OUTLIER_INPUTS_MAX };
+
+/* Values of some shards. A frame holds them run behind run. */
+size_t replica_values(const struct replica *replica, uint32_t f, uint64_t shards);
+/* Largest frame of them, as contribution or as result. */
+size_t replica_frame_bytes_max(const struct replica *replica, uint32_t f, uint64_t shards);
 /* For codec_reserve_factors() of codecs that encode. */
 size_t replica_factor_values(const struct replica *replica);
 
@@ -63,8 +82,13 @@ size_t replica_factor_values(const struct replica *replica);
 float *replica_anchor(struct replica *replica, uint32_t f);
 float *replica_momentum(struct replica *replica, uint32_t f);
 float *replica_residual(struct replica *replica, uint32_t f);
-/* The residual of our own encodings of means, over the values of our shard. */
+/* The residual of our own encodings of means: the shards it is of, and their values, run behind run; NULL where there
+ * are none. Borrowed until the next replica_cut() or replica_commit_owner(). */
+uint64_t replica_owner_shards(const struct replica *replica, uint32_t f);
 float *replica_owner_residual(struct replica *replica, uint32_t f);
+/* Takes one over, as it was saved: of `shards`, run behind run. Without error feedback there is none. ERR_NOMEM. */
+ERR_MUST_CHECK enum err replica_set_owner_residual(struct replica *replica, uint32_t f, uint64_t shards,
+                                                   const float *values);
 
 /* A trainer's snapshot of a fragment; the arrays are borrowed, whole fragments. */
 struct replica_snapshot {
@@ -73,10 +97,10 @@ struct replica_snapshot {
     uint64_t counted_tokens[PLAN_SHARDS_MAX]; /* by shard: of these tokens, those that results count */
 };
 
-/* Our contribution for one shard: base - theta + residual, encoded; the new residual is kept pending, cut down to
- * feedback_limit where it is more. `tokens` were trained for it. ERR_NONFINITE names the tensor. `base` and `theta` are
- * whole fragments. */
-ERR_MUST_CHECK enum err replica_encode(struct replica *replica, uint32_t f, uint32_t shard, const float *base,
+/* Our contribution to one part: base - theta + residual, encoded; the new residual is kept pending, cut down to
+ * feedback_limit where it is more. `tokens` were trained for it. ERR_NONFINITE names the tensor. `base` and `theta`
+ * are whole fragments. */
+ERR_MUST_CHECK enum err replica_encode(struct replica *replica, uint32_t f, uint64_t shards, const float *base,
                                        const float *theta, uint64_t tokens, struct codec *codec, uint8_t *frame,
                                        size_t *frame_bytes);
 
@@ -84,12 +108,12 @@ struct replica_input {
     const uint8_t *frame;
     size_t bytes;
     float weight;
-    uint32_t member; /* whose it is, for its score */
+    uint32_t member; /* whose it is, for its score: below what replica_members() was told */
     float factor;    /* out: 1, less where it was scaled down as an outlier, 0 where it was left out */
 };
-/* The weighted mean of the inputs, in their order, over our shard, or what the run spec has in its place for outliers;
- * encoded; the new residual is kept pending. ERR_PROTO: input `*bad` cannot be decoded. ERR_NONFINITE: it holds
- * numbers that no mean can be made of. `scratch` holds the shard's values. */
+/* The weighted mean of the inputs, in their order, over our own part, or what the run spec has in its place for
+ * outliers; encoded; the new residual is kept pending. ERR_PROTO: input `*bad` cannot be decoded. ERR_NONFINITE: it
+ * holds numbers that no mean can be made of. ERR_NOMEM: trimmed means take some. `scratch` holds the part's values. */
 ERR_MUST_CHECK enum err replica_reduce(struct replica *replica, uint32_t f, struct replica_input *inputs,
                                        size_t inputs_count, struct codec *codec, float *scratch, uint8_t *frame,
                                        size_t *frame_bytes, size_t *bad);
@@ -99,35 +123,38 @@ void replica_settle(struct replica *replica, uint32_t f);
 /* How often a residual of that fragment was cut down to feedback_limit. */
 uint64_t replica_feedback_cuts(const struct replica *replica, uint32_t f);
 
-/* Our contribution for a shard counts: its residual is added to the next one. */
-void replica_commit(struct replica *replica, uint32_t f, uint32_t shard);
-/* Our result became the truth: the owner's residual moves. */
+/* A result counts what was encoded last for these shards: its residual is added to the next one. */
+void replica_commit(struct replica *replica, uint32_t f, uint64_t shards);
+/* It counts what is not known any more: nothing is added there. */
+void replica_forget(struct replica *replica, uint32_t f, uint64_t shards);
+/* Our result was applied: the residual of the mean that was made last moves. */
 void replica_commit_owner(struct replica *replica, uint32_t f);
+/* Whether a mean was made in the present parts, and not committed. */
+bool replica_owner_pending(const struct replica *replica, uint32_t f);
+/* A result of ours was applied whose residual is not known any more: what we had left of these shards is in it. */
+void replica_forget_owner(struct replica *replica, uint32_t f, uint64_t shards);
 
-/* What becomes of a shard's residual when a result is applied. */
-enum replica_residual_rule {
-    REPLICA_KEEP,  /* the result does not count us */
-    REPLICA_MOVE,  /* it counts the contribution we encoded last */
-    REPLICA_CLEAR, /* it counts one whose residual is not known any more */
-};
-/* One outer step on one shard. */
-ERR_MUST_CHECK enum err replica_apply(struct replica *replica, uint32_t f, uint32_t shard,
+/* One outer step on these shards. Residuals stay as they are. */
+ERR_MUST_CHECK enum err replica_apply(struct replica *replica, uint32_t f, uint64_t shards,
                                       const struct outer_round *round, const uint8_t *frame, size_t frame_bytes,
-                                      enum replica_residual_rule rule, struct codec *codec, float *scratch);
+                                      struct codec *codec, float *scratch);
 
-/* Sums of squares over a shard. */
+/* Sums of squares over some shards. */
 struct replica_size {
     double delta, momentum;
 };
 /* Of a result, and of the momentum before it is applied. */
-ERR_MUST_CHECK enum err replica_measure(struct replica *replica, uint32_t f, uint32_t shard, const uint8_t *frame,
+ERR_MUST_CHECK enum err replica_measure(struct replica *replica, uint32_t f, uint64_t shards, const uint8_t *frame,
                                         size_t frame_bytes, struct codec *codec, float *scratch,
                                         struct replica_size *size);
 
 /* Norm of a fragment's anchor. */
 double replica_norm(const struct replica *replica, uint32_t f);
 
-/* Hash of a fragment as `version`. */
+/* What the anchor counts: the caller changes it beside what it applies, on one thread. Borrowed. */
+struct counted *replica_counted(struct replica *replica, uint32_t f);
+
+/* Hash of a fragment as `version`: anchor, momentum and what they count. */
 ERR_MUST_CHECK enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, struct digest *hash);
 
 /* All zeros, as after replica_new(). */

@@ -1,11 +1,14 @@
 #include "daemon/state/results.h"
 
-enum err result_open(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t shard, struct result *out)
+enum err result_open(struct ledger *ledger, const struct ledger_key *key, struct result *out)
 {
     *out = (struct result){.frame = NULL};
-    TRY(ledger_map(ledger, f, version, shard, &out->map));
+    TRY(ledger_map(ledger, key, &out->map));
     enum err err =
-        wire_object_open(WIRE_RESULT, out->map.object, out->map.bytes, &out->meta, &out->frame, &out->frame_bytes);
+        wire_object_open(out->map.object, out->map.bytes, &out->what, &out->meta, &out->frame, &out->frame_bytes);
+    /* The ledger looked at its name when it took it; the disk may have changed it since. */
+    if (err == ERR_OK && !digest_equal(&out->what.digest, &key->digest))
+        err = err_set(ERR_PROTO, "another object than the ledger took");
     if (err != ERR_OK)
         result_close(out);
     return err;
@@ -16,38 +19,31 @@ void result_close(struct result *result)
     ledger_unmap(&result->map);
 }
 
-bool result_counts(const struct wire_meta *meta, uint32_t member)
+struct ledger_key result_key(const struct wire_object *what)
 {
-    for (uint32_t i = 0; i < meta->contributors_count; i++)
-        if (meta->contributors[i].island == member)
-            return true;
-    return false;
+    return (struct ledger_key){.fragment = what->key.fragment,
+                               .owner = what->key.owner,
+                               .version = what->key.version,
+                               .epoch = what->key.epoch,
+                               .digest = what->digest};
 }
 
-struct bitset results_counting(struct ledger *ledger, uint32_t f, uint64_t version, const struct bitset *shards,
-                               uint32_t member)
+bool result_counts(const struct wire_meta *meta, uint32_t id, const struct digest *contribution)
 {
-    struct bitset counting = {{0}};
-    for (uint32_t s = 0; s < WIRE_MEMBERS_MAX; s++) {
-        struct result result;
-        if (!bitset_has(shards, s))
+    struct wire_contributor counted;
+    return wire_meta_find(meta, id, &counted) && (contribution == NULL || digest_equal(&counted.digest, contribution));
+}
+
+bool results_find(struct ledger *ledger, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
+                  struct ledger_key *out)
+{
+    struct ledger_key keys[LEDGER_RESULTS_MAX];
+    size_t count = ledger_list(ledger, f, version, keys, LEDGER_RESULTS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        if (keys[i].owner != owner || keys[i].epoch != epoch)
             continue;
-        if (result_open(ledger, f, version, s, &result) != ERR_OK) {
-            bitset_add(&counting, s);
-            continue;
-        }
-        if (result_counts(&result.meta, member))
-            bitset_add(&counting, s);
-        result_close(&result);
+        *out = keys[i];
+        return true;
     }
-    return counting;
-}
-
-struct bitset results_held(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t shards_count)
-{
-    struct bitset held = {{0}};
-    for (uint32_t s = 0; s < shards_count; s++)
-        if (ledger_has(ledger, f, version, s))
-            bitset_add(&held, s);
-    return held;
+    return false;
 }

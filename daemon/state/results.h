@@ -1,5 +1,5 @@
 /*
- * results: what the ledger's results say: a result opened in place, and whom it counts.
+ * results: what the ledger's results say: a result opened in place, and whose contributions it counts.
  *
  * Any thread; the ledger locks inside.
  */
@@ -9,33 +9,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/bitset.h"
 #include "common/err.h"
 #include "daemon/state/ledger.h"
-#include "net/wire.h"
+#include "net/wire_object.h"
 
 struct result {
-    struct wire_meta meta;
-    const uint8_t *frame; /* valid until result_close() */
+    struct wire_object what;
+    struct wire_meta meta; /* its list lies in the map */
+    const uint8_t *frame;  /* valid until result_close() */
     size_t frame_bytes;
     struct ledger_map map;
 };
 
 /* Maps and checks a result. ERR_NOTFOUND: the ledger does not have it (any more); ERR_PROTO: it is damaged. After a
  * failure there is nothing to close. */
-ERR_MUST_CHECK enum err result_open(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t shard,
-                                    struct result *out);
+ERR_MUST_CHECK enum err result_open(struct ledger *ledger, const struct ledger_key *key, struct result *out);
 void result_close(struct result *result);
 
-/* Whether the result counts a contribution of the member. */
-bool result_counts(const struct wire_meta *meta, uint32_t member);
+/* Under what the ledger has an object. */
+struct ledger_key result_key(const struct wire_object *what);
 
-/* Of these shards those whose result of `version` counts the member. One that the ledger does not have any more, or
- * that cannot be read, is taken to count it: to count work twice would be worse than to give it up. */
-struct bitset results_counting(struct ledger *ledger, uint32_t f, uint64_t version, const struct bitset *shards,
-                               uint32_t member);
+/* Whether the result counts this contribution of the member; NULL: any of its contributions. */
+bool result_counts(const struct wire_meta *meta, uint32_t id, const struct digest *contribution);
 
-/* Which of the first `shards_count` shards' results of `version` the ledger has. */
-struct bitset results_held(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t shards_count);
+/* The first result that the ledger got of the part that an owner made in an epoch; false: it has none. */
+bool results_find(struct ledger *ledger, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
+                  struct ledger_key *out);
 
 #endif

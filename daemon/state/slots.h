@@ -1,9 +1,10 @@
 /*
- * slots: memory for encoded objects while they are made, sent, received and looked at: per fragment our contributions,
- * the contributions to our shard, results on their way into the ledger, our own result, and a state on its way in.
+ * slots: memory for encoded objects while they are made, sent, received and looked at: per fragment our contributions
+ * and the results on their way into the ledger, by part; the contributions to our own part, by member; our own result,
+ * and a state on its way in.
  *
- * A slot is allocated when first used and then kept: its size is the largest object that can be in it. `busy` says
- * that a job is at it; whoever submits the job sets and clears it. Only the loop's thread calls; jobs write the bytes
+ * A slot is allocated when first used and then kept; it grows when parts become larger. `busy` says that a job is at
+ * it; whoever submits the job sets and clears it. Slots never move. Only the loop's thread calls; jobs write the bytes
  * of slots that are busy for them.
  */
 #ifndef DAEMON_STATE_SLOTS_H
@@ -20,12 +21,14 @@ struct slot {
     uint8_t *data; /* NULL before slots_room() */
     size_t bytes_max, bytes;
     uint64_t version; /* of the object in it; 0: none */
+    uint64_t epoch;   /* in which it was made */
     bool busy;        /* a job is at it */
 };
 
 struct slots_conf {
     const struct replica *replica; /* for sizes; borrowed */
-    uint32_t fragments_count, members_count;
+    uint32_t fragments_count;
+    uint32_t members_count; /* at first */
 };
 
 struct slots;
@@ -34,17 +37,23 @@ struct slots;
 ERR_MUST_CHECK enum err slots_new(const struct slots_conf *conf, struct slots **out);
 void slots_free(struct slots *slots);
 
-/* Our contribution to a shard of fragment `f`. */
-struct slot *slots_out(const struct slots *slots, uint32_t f, uint32_t shard);
-/* A member's contribution to our shard. */
+/* Slots for members 0 to `count` - 1 (BITSET_MAX at most). ERR_NOMEM: there are as many as before. */
+ERR_MUST_CHECK enum err slots_members(struct slots *slots, uint32_t count);
+
+/* Our contribution to part `p` of fragment `f` (daemon/state/parts.h). */
+struct slot *slots_out(const struct slots *slots, uint32_t f, uint32_t p);
+/* A member's contribution to our own part. */
 struct slot *slots_in(const struct slots *slots, uint32_t f, uint32_t member);
-/* A shard's result as it came in. */
-struct slot *slots_result(const struct slots *slots, uint32_t f, uint32_t shard);
-/* The result of our shard. */
+/* A part's result as it came in. */
+struct slot *slots_result(const struct slots *slots, uint32_t f, uint32_t p);
+/* The result of our own part. */
 struct slot *slots_own(const struct slots *slots, uint32_t f);
 
-/* Makes sure a slot has room for one object over the values of a shard. ERR_NOMEM. */
-ERR_MUST_CHECK enum err slots_room(struct slots *slots, struct slot *slot, uint32_t f, uint32_t shard);
+/* Makes sure a slot has room for one object over the values of these shards. Where it has to grow, what was in it is
+ * gone, and the caller sees to it that no transfer is at the memory any more. ERR_NOMEM: it is as before. */
+ERR_MUST_CHECK enum err slots_room(struct slots *slots, struct slot *slot, uint32_t f, uint64_t shards);
+/* Bytes of the tables, without what slots_room() takes. */
+uint64_t slots_bytes(uint32_t fragments_count, uint32_t members_count);
 
 /* Memory for a peer's state of fragment `f`, `bytes` long; what an earlier attempt left is taken over. ERR_NOMEM. */
 ERR_MUST_CHECK enum err slots_take_state(struct slots *slots, uint32_t f, uint64_t bytes, uint8_t **out);

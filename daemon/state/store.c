@@ -31,12 +31,17 @@ struct array {
     const char *name;
     float *values;
     uint64_t count;
-    bool residual; /* may be missing in a file, or cut for another membership: it starts from nothing then */
+    bool residual; /* may be missing in a file: it starts from nothing then */
 };
 
-/* The arrays a fragment's file holds; those the configuration has no use for are left out. */
-static size_t list_arrays(const struct model_plan *plan, struct replica *replica, uint32_t f, uint64_t self_values,
-                          struct array *arrays)
+static const char owner_array[] = "owner_residual", owner_key[] = "owner_shards";
+/* What is counted: rows as they are packed, in an array of as many words. */
+static const char counted_array[] = "counted", counted_key[] = "counted_rows";
+enum { ROW_WORDS = COUNTED_ROW_BYTES / (int)sizeof(float) };
+
+/* The arrays a fragment's file holds, but for the owner's residual; those the configuration has no use for are left
+ * out. */
+static size_t list_arrays(const struct model_plan *plan, struct replica *replica, uint32_t f, struct array *arrays)
 {
     uint64_t count = plan->plan->fragments[f].values_count;
     size_t n = 0;
@@ -45,15 +50,7 @@ static size_t list_arrays(const struct model_plan *plan, struct replica *replica
         arrays[n++] = (struct array){"momentum", replica_momentum(replica, f), count, false};
     if (replica_residual(replica, f) != NULL)
         arrays[n++] = (struct array){"residual", replica_residual(replica, f), count, true};
-    if (replica_owner_residual(replica, f) != NULL && self_values > 0)
-        arrays[n++] = (struct array){"owner_residual", replica_owner_residual(replica, f), self_values, true};
     return n;
-}
-
-static uint64_t owned_values(struct replica *replica, uint32_t f)
-{
-    struct plan_shard shard = replica_own_shard(replica, f);
-    return shard.end - shard.begin;
 }
 
 enum err store_save_fragment(const char *folder, const struct runspec *spec, const struct digest *shares,
@@ -63,18 +60,32 @@ enum err store_save_fragment(const char *folder, const struct runspec *spec, con
     enum err err;
     char *path = NULL;
     struct tensorfile_writer *writer = NULL;
-    struct array arrays[4];
-    struct tensorfile_tensor tensors[4];
-    char version[32], step[32];
+    struct array arrays[5];
+    struct tensorfile_tensor tensors[5];
+    float *rows = NULL;
+    const struct counted *counted = replica_counted(replica, f);
+    char version[32], step[32], owner_shards[32], counted_rows[32];
+    uint64_t owned = replica_owner_shards(replica, f);
     char hash[DIGEST_HEX_BYTES], run[DIGEST_HEX_BYTES], plan_id[DIGEST_HEX_BYTES], shares_id[DIGEST_HEX_BYTES];
-    size_t count = list_arrays(plan, replica, f, owned_values(replica, f), arrays);
+    size_t count = list_arrays(plan, replica, f, arrays);
+    if (replica_owner_residual(replica, f) != NULL)
+        arrays[count++] =
+            (struct array){owner_array, replica_owner_residual(replica, f), replica_values(replica, f, owned), true};
+    TRY_OUT(mem_new(counted_bytes(counted), 1, "what is counted", &rows));
+    counted_pack(counted, (uint8_t *)rows);
+    if (counted->count > 0)
+        arrays[count++] = (struct array){counted_array, rows, counted->count * ROW_WORDS, false};
     for (size_t i = 0; i < count; i++)
         tensors[i] = (struct tensorfile_tensor){.name = arrays[i].name, .dims = 1, .shape = {arrays[i].count}};
     snprintf(version, sizeof version, "%" PRIu64, state->version);
     snprintf(step, sizeof step, "%" PRIu64, state->step);
-    const struct tensorfile_meta meta[] = {{"format", "diloco fragment 2"},
+    snprintf(owner_shards, sizeof owner_shards, "%" PRIu64, owned);
+    snprintf(counted_rows, sizeof counted_rows, "%zu", counted->count);
+    const struct tensorfile_meta meta[] = {{"format", "diloco fragment 4"},
                                            {"version", version},
                                            {"step", step},
+                                           {owner_key, owner_shards},
+                                           {counted_key, counted_rows},
                                            {"hash", digest_hex(&state->hash, hash)},
                                            {"run_id", digest_hex(&spec->digest, run)},
                                            {"shares_id", digest_hex(shares, shares_id)},
@@ -87,6 +98,7 @@ enum err store_save_fragment(const char *folder, const struct runspec *spec, con
     writer = NULL;
 out:
     tensorfile_abort(writer);
+    mem_free(rows);
     mem_free(path);
     return err;
 }
@@ -132,11 +144,43 @@ static enum err check_owner(const struct tensorfile *file, const char *path, con
     return forgive_initial(err, version);
 }
 
+/* The owner's residual, of the shards that were ours when it was saved: whose they are now is replica_cut()'s business.
+ * A file without one, or with one that does not fit, is as good as any for the rest. */
+static enum err load_owner(const struct tensorfile *file, struct replica *replica, uint32_t f)
+{
+    uint64_t shards;
+    const float *values;
+    if (tensorfile_meta(file, owner_key) == NULL || tensorfile_meta_u64(file, owner_key, &shards) != ERR_OK)
+        return ERR_OK;
+    size_t count = replica_values(replica, f, shards);
+    if (count == 0 || tensorfile_values(file, owner_array, count, &values) != ERR_OK)
+        return ERR_OK;
+    return replica_set_owner_residual(replica, f, shards, values);
+}
+
+static enum err load_counted(const struct tensorfile *file, struct replica *replica, uint32_t f)
+{
+    uint64_t count;
+    const float *rows = NULL;
+    struct counted counted = {0};
+    TRY(tensorfile_meta_u64(file, counted_key, &count));
+    if (count > (uint64_t)BITSET_MAX * COUNTED_ROWS_OF_ONE_MAX)
+        return err_set(ERR_CORRUPT, "%" PRIu64 " rows of what is counted", count);
+    if (count > 0)
+        TRY(tensorfile_values(file, counted_array, count * ROW_WORDS, &rows));
+    enum err err = counted_unpack((const uint8_t *)rows, (size_t)count * COUNTED_ROW_BYTES, &counted);
+    if (err != ERR_OK)
+        return err == ERR_PROTO ? err_prefix(ERR_CORRUPT, "not a whole checkpoint") : err;
+    counted_clear(replica_counted(replica, f));
+    *replica_counted(replica, f) = counted;
+    return ERR_OK;
+}
+
 static enum err load_arrays(const struct tensorfile *file, const struct model_plan *plan, struct replica *replica,
                             uint32_t f)
 {
     struct array arrays[4];
-    size_t count = list_arrays(plan, replica, f, owned_values(replica, f), arrays);
+    size_t count = list_arrays(plan, replica, f, arrays);
     for (size_t i = 0; i < count; i++) {
         const float *values;
         enum err err = tensorfile_values(file, arrays[i].name, arrays[i].count, &values);
@@ -147,7 +191,7 @@ static enum err load_arrays(const struct tensorfile *file, const struct model_pl
         if (err == ERR_OK)
             memcpy(arrays[i].values, values, arrays[i].count * sizeof *values);
     }
-    return ERR_OK;
+    return load_owner(file, replica, f);
 }
 
 enum err store_load_fragment(const char *folder, const struct runspec *spec, const struct digest *shares,
@@ -166,6 +210,7 @@ enum err store_load_fragment(const char *folder, const struct runspec *spec, con
     err = check_identity(file, path, "plan_id", &plan->plan->digest);
     TRY_OUT(forgive_initial(err, state->version));
     TRY_OUT(load_arrays(file, plan, replica, f));
+    TRY_OUT(load_counted(file, replica, f));
     TRY_OUT(replica_hash(replica, f, state->version, &state->hash));
     const char *hash = tensorfile_meta(file, "hash");
     if (hash == NULL || strcmp(hash, digest_hex(&state->hash, hex)) != 0)
@@ -253,20 +298,55 @@ static enum err check_file(const char *folder, const char *name, const struct ru
     return err == ERR_CONF || err == ERR_NOMEM ? err : ERR_OK;
 }
 
+/* The next file of a fragment in a folder; NULL: that was the last. */
+static const char *next_fragment(DIR *dir)
+{
+    for (struct dirent *item; (item = readdir(dir)) != NULL;) {
+        unsigned f;
+        int end = 0;
+        if (sscanf(item->d_name, "fragment-%u.safetensors%n", &f, &end) == 1 && end > 0 && item->d_name[end] == '\0')
+            return item->d_name;
+    }
+    return NULL;
+}
+
 enum err store_check(const char *folder, const struct runspec *spec, const struct digest *shares)
 {
     DIR *dir = opendir(folder);
     enum err err = ERR_OK;
+    const char *name;
     if (dir == NULL)
         return err_set_errno(ERR_IO, "%s: cannot open", folder);
-    for (struct dirent *item; err == ERR_OK && (item = readdir(dir)) != NULL;) {
-        unsigned f;
-        int end = 0;
-        if (sscanf(item->d_name, "fragment-%u.safetensors%n", &f, &end) == 1 && end > 0 && item->d_name[end] == '\0')
-            err = check_file(folder, item->d_name, spec, shares);
-    }
+    while (err == ERR_OK && (name = next_fragment(dir)) != NULL)
+        err = check_file(folder, name, spec, shares);
     closedir(dir);
     return err;
+}
+
+static bool has_version(const char *folder, const char *name)
+{
+    char *path;
+    uint64_t version = 0;
+    struct tensorfile *file = NULL;
+    if (mem_printf(&path, "%s/%s", folder, name) != ERR_OK)
+        return true;
+    if (tensorfile_open(path, true, &file) == ERR_OK && tensorfile_meta_u64(file, "version", &version) != ERR_OK)
+        version = 0;
+    tensorfile_close(file);
+    mem_free(path);
+    return version > 0;
+}
+
+bool store_in(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    const char *name;
+    bool found = false;
+    while (dir != NULL && !found && (name = next_fragment(dir)) != NULL)
+        found = has_version(folder, name);
+    if (dir != NULL)
+        closedir(dir);
+    return found;
 }
 
 /* To the first name that is free: the given one, and a number. */

@@ -1,8 +1,9 @@
 /*
  * store: checkpoints of the daemon's state: one file per fragment, the plan, and the exported anchor.
  *
- * A fragment's file holds anchor, momentum and residuals at one version; fragments are independent, so no two files
- * need to agree. Files are whole or not there. Blocking; runs on job threads and at start.
+ * A fragment's file holds anchor, momentum and residuals at one version, and of which shards the owner's residual is;
+ * fragments are independent, so no two files need to agree. Files are whole or not there. Blocking; runs on job threads
+ * and at start.
  */
 #ifndef DAEMON_STATE_STORE_H
 #define DAEMON_STATE_STORE_H
@@ -36,6 +37,8 @@ ERR_MUST_CHECK enum err store_save_plan(const char *folder, const struct runspec
 /* ERR_NOTFOUND if there is none yet; ERR_CORRUPT; ERR_CONF: of another run. */
 ERR_MUST_CHECK enum err store_load_plan(const char *folder, const struct runspec *spec, struct model_plan **out);
 
+/* Whether a checkpoint in the folder, of whatever run, holds more than initial tensors. */
+bool store_in(const char *folder);
 /* Where no plan leads to the checkpoints: ERR_CONF if one of them holds a version of another run or of other islands.
  */
 ERR_MUST_CHECK enum err store_check(const char *folder, const struct runspec *spec, const struct digest *shares);

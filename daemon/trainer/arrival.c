@@ -5,13 +5,11 @@
 
 #include "common/log.h"
 #include "common/mem.h"
-#include "daemon/state/results.h"
+#include "daemon/state/counted.h"
 #include "daemon/trainer/attachment_core.h"
 
 /* How long a first trainer waits for the peers to be heard, so that a run under way is not begun anew. */
 enum { PEERS_PATIENCE_MS = 3000 };
-/* After a crash the first results after a checkpoint count its work if any do; they are read on the loop's time. */
-enum { KEPT_LOOK = 4 };
 
 static struct ipc_message welcome_of(const struct attachment *a, bool need_initial, bool resumed)
 {
@@ -28,8 +26,7 @@ static struct ipc_message welcome_of(const struct attachment *a, bool need_initi
 
 static struct shared_conf shared_conf_of(const struct attachment *a)
 {
-    return (struct shared_conf){
-        .spec = a->conf.spec, .view = a->conf.view, .plan = a->plan.plan, .replica = a->plan.replica};
+    return (struct shared_conf){.spec = a->conf.spec, .view = a->conf.view, .plan = a->plan.plan};
 }
 
 /* ---- attaching again ---- */
@@ -43,6 +40,13 @@ static bool to_be_had(const struct attachment *a, uint32_t f)
     return a->now_ms < a->conf.start_ms + PEERS_PATIENCE_MS;
 }
 
+/* The shards in which the anchor counts work of ours that was contributed to versions after this one. */
+static uint64_t counted_since_then(const struct attachment *a, uint32_t f, uint64_t version)
+{
+    uint32_t id = a->conf.view->members[a->conf.view->self].id;
+    return counted_since(replica_counted(a->plan.replica, f), id, version);
+}
+
 /* Brings the core and the words of a trainer that kept its memory together. */
 static enum err resume_fragment(struct attachment *a, uint32_t f)
 {
@@ -50,12 +54,8 @@ static enum err resume_fragment(struct attachment *a, uint32_t f)
     TRY(shared_resume(a->shared, f, sync_own(a->plan.sync, f).version, &resumed));
     a->fragments[f].up = true;
     /* Its snapshot may have been counted by the round that closed while we were away. */
-    if (resumed.in_flight) {
-        struct bitset shards = replica_shards(a->plan.replica, f);
-        struct bitset counted =
-            results_counting(a->plan.ledger, f, resumed.base_version + 1, &shards, a->conf.view->self);
-        a->tally.counted += shared_counted(a->shared, f, &counted);
-    }
+    if (resumed.in_flight)
+        a->tally.counted += shared_counted(a->shared, f, counted_since_then(a, f, resumed.base_version));
     attachment_core_post_sync(a, SYNC_EV_TRAINER_UP, f, resumed.base_version);
     if (resumed.snapshot)
         attachment_core_post_sync(a, SYNC_EV_SNAPSHOT, f, 0);
@@ -216,22 +216,6 @@ void arrival_started(struct attachment *a, uint32_t f, bool initial)
     attachment_core_post_sync(a, SYNC_EV_TRAINER_UP, f, version);
 }
 
-/* Whether results after `version` count us: then work that begins from it is counted, or partly, and nobody can tell
- * which. Results that are not here any more were made while this island was away. */
-static bool counted_beyond(const struct attachment *a, uint32_t f, uint64_t version)
-{
-    struct bitset shards = replica_shards(a->plan.replica, f);
-    uint64_t own = sync_own(a->plan.sync, f).version;
-    for (uint64_t v = version + 1; v <= own && v <= version + KEPT_LOOK; v++) {
-        struct bitset held = results_held(a->plan.ledger, f, v, a->conf.view->count);
-        bitset_keep_all(&held, &shards);
-        struct bitset counting = results_counting(a->plan.ledger, f, v, &held, a->conf.view->self);
-        if (!bitset_empty(&counting))
-            return true;
-    }
-    return false;
-}
-
 /* Whether what the trainer kept of a fragment goes on. */
 static bool goes_on(const struct attachment *a, uint32_t f)
 {
@@ -240,7 +224,8 @@ static bool goes_on(const struct attachment *a, uint32_t f)
     /* Values that are gone cannot be sent again; that is all right where the round they were for is closed. */
     if (!shared_kept(a->shared, f, &keeps) || keeps.version + (keeps.lost ? 1 : 0) > own)
         return false;
-    return !counted_beyond(a, f, keeps.version + (keeps.on_its_way ? 1 : 0));
+    /* Work that begins from before what is counted is counted, or partly, and nobody can tell which. */
+    return counted_since_then(a, f, keeps.version + (keeps.on_its_way ? 1 : 0)) == 0;
 }
 
 static void start_fragment(struct attachment *a, uint32_t f)

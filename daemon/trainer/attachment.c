@@ -386,7 +386,7 @@ bool attachment_up(const struct attachment *a, uint32_t f)
     return a->fragments != NULL && a->fragments[f].up;
 }
 
-void attachment_counted(struct attachment *a, uint32_t f, const struct bitset *shards)
+void attachment_counted(struct attachment *a, uint32_t f, uint64_t shards)
 {
     a->tally.counted += shared_counted(a->shared, f, shards);
 }

@@ -37,7 +37,10 @@ enum run_end run_end_of(const struct sync *sync, const struct view *view, uint32
         if (!at_rest(sync, view, f))
             return RUN_GOES_ON;
     for (uint32_t i = 0; i < view->count; i++) {
-        if (i == view->self || settled(sync, fragments_count, i))
+        const struct view_member *member = &view->members[i];
+        bool waited = member->used && (member->role == RECORD_OWNER || member->role == RECORD_CONTRIBUTOR ||
+                                       member->role == RECORD_DRAINING);
+        if (i == view->self || !waited || settled(sync, fragments_count, i))
             continue;
         if (sync_up(sync, i) && takes_part(trainers[i]))
             return RUN_GOES_ON;

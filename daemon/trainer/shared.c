@@ -18,9 +18,9 @@ enum { PAGE_BYTES = 4096, LINE_BYTES = 64, AREAS = 2 };
 /* Our own copy of what the shared memory says about places: the trainer can write there, so we do not ask it. */
 struct shared_fragment {
     uint64_t values_count, area_offset[AREAS];
-    struct bitset counted; /* shards of which an applied result counts us, and the trainer has not taken it in yet */
-    bool void_work;        /* the snapshot was refused: the trainer's values are replaced by the next anchor */
-    bool give_waits;       /* an anchor is to be given as soon as the trainer has finished what it is doing */
+    uint64_t counted; /* mask: shards of which an applied result counts us, and the trainer has not taken it in yet */
+    bool void_work;   /* the snapshot was refused: the trainer's values are replaced by the next anchor */
+    bool give_waits;  /* an anchor is to be given as soon as the trainer has finished what it is doing */
 };
 
 struct shared {
@@ -355,7 +355,7 @@ void shared_based(struct shared *shared, uint32_t f, uint64_t version)
 
 void shared_forget(struct shared *shared, uint32_t f)
 {
-    shared->fragments[f].counted = (struct bitset){{0}};
+    shared->fragments[f].counted = 0;
     shared->fragments[f].void_work = false;
 }
 
@@ -392,26 +392,26 @@ void shared_void(struct shared *shared, uint32_t f, bool is)
 }
 
 /* The part of all parameters that a shard holds. */
-static double share_of(const struct shared *shared, uint32_t f, uint32_t s)
+static double part_of_all(const struct shared *shared, uint32_t f, uint32_t s)
 {
-    struct plan_shard shard = replica_shard(shared->conf.replica, f, s);
+    struct plan_shard shard = plan_shard(shared->conf.plan->plan, f, s);
     double all = 0;
     for (uint32_t k = 0; k < fragments_of(shared); k++)
         all += (double)shared->fragments[k].values_count;
     return (double)(shard.end - shard.begin) / all;
 }
 
-double shared_counted(struct shared *shared, uint32_t f, const struct bitset *shards)
+double shared_counted(struct shared *shared, uint32_t f, uint64_t shards)
 {
     struct ipc_fragment *fragment = ipc_at(shared, f);
     double counted = 0;
-    bitset_add_all(&shared->fragments[f].counted, shards);
-    for (uint32_t s = 0; s < shared->conf.view->count; s++) {
+    shared->fragments[f].counted |= shards;
+    for (uint32_t s = 0; s < shared->conf.plan->plan->fragments[f].shards_count; s++) {
         /* Read once each: the trainer may write there meanwhile. */
         uint64_t tokens = fragment->snapshot_tokens, before = fragment->counted_tokens[s];
-        if (!bitset_has(shards, s) || tokens <= before)
+        if ((shards >> s & 1) == 0 || tokens <= before)
             continue;
-        counted += (double)(tokens - before) * share_of(shared, f, s);
+        counted += (double)(tokens - before) * part_of_all(shared, f, s);
         fragment->counted_tokens[s] = tokens;
     }
     return counted;
@@ -449,13 +449,17 @@ enum shared_gift shared_give(struct shared *shared, uint32_t f, uint64_t version
 static void put_ranges(struct shared *shared, uint32_t f, struct ipc_fragment *fragment)
 {
     const struct shared_fragment *own = &shared->fragments[f];
-    uint32_t count = 0;
-    for (uint32_t s = 0; s < shared->conf.view->count; s++) {
-        struct plan_shard shard = replica_shard(shared->conf.replica, f, s);
+    uint32_t count = 0, last = 0; /* the last range's mode */
+    for (uint32_t s = 0; s < shared->conf.plan->plan->fragments[f].shards_count; s++) {
+        struct plan_shard shard = plan_shard(shared->conf.plan->plan, f, s);
+        uint32_t mode = own->void_work ? IPC_RESET : (own->counted >> s & 1) != 0 ? IPC_MIX : IPC_SHIFT;
         if (shard.end == shard.begin)
             continue;
-        uint32_t mode = own->void_work ? IPC_RESET : bitset_has(&own->counted, s) ? IPC_MIX : IPC_SHIFT;
-        fragment->ranges[count++] = (struct ipc_range){.begin = shard.begin, .end = shard.end, .mode = mode};
+        if (count > 0 && mode == last) /* one run */
+            fragment->ranges[count - 1].end = shard.end;
+        else
+            fragment->ranges[count++] = (struct ipc_range){.begin = shard.begin, .end = shard.end, .mode = mode};
+        last = mode;
     }
     fragment->ranges_count = count;
 }
@@ -499,7 +503,7 @@ enum err shared_resume(struct shared *shared, uint32_t f, uint64_t version, stru
     uint32_t word = ipc_word(fragment);
     bool up_to_date = base_version >= version;
     bool on_its_way = word == IPC_SNAPSHOT || word == IPC_FILLING || word == IPC_ANCHOR;
-    shared->fragments[f].counted = (struct bitset){{0}};
+    shared->fragments[f].counted = 0;
     shared->fragments[f].void_work |= word == IPC_ANCHOR && resets(fragment);
     *out = (struct shared_resumed){.base_version = base_version,
                                    .in_flight = !up_to_date && on_its_way,

@@ -25,7 +25,6 @@ struct shared_conf {
     const struct runspec *spec;
     const struct view *view;
     const struct model_plan *plan;
-    const struct replica *replica; /* for the shards' ranges */
 };
 
 struct shared;
@@ -94,7 +93,7 @@ void shared_snapshot(struct shared *shared, uint32_t f, struct replica_snapshot 
 void shared_void(struct shared *shared, uint32_t f, bool is);
 /* An applied result counts the snapshot in these shards. Returns how many tokens more are counted now, as the mean over
  * all parameters. */
-double shared_counted(struct shared *shared, uint32_t f, const struct bitset *shards);
+double shared_counted(struct shared *shared, uint32_t f, uint64_t shards);
 /* Gives the area of a snapshot back without an anchor. `*wake`: the trainer is to be woken. ERR_PROTO as below. */
 ERR_MUST_CHECK enum err shared_release(struct shared *shared, uint32_t f, bool *wake);
 

@@ -10,7 +10,8 @@
 #include "common/log.h"
 #include "common/mem.h"
 
-enum { SAVE_EVERY_MS = 60000, FILE_BYTES_MAX = 256 };
+/* SAVE_COUNTED: what a killed daemon's status may be short of; a round's results were flushed just before. */
+enum { SAVE_EVERY_MS = 60000, SAVE_COUNTED_MS = 1000, FILE_BYTES_MAX = 256 };
 
 static const char format[] = "diloco tokens 1\nbefore = %" PRIu64 "\nlast = %" PRIu64 "\ncounted = %.1f\n";
 static const char scan_format[] = "diloco tokens 1\nbefore = %" SCNu64 "\nlast = %" SCNu64 "\ncounted = %lf\n";
@@ -66,10 +67,14 @@ void tally_save(struct tally *tally, uint64_t tokens)
 
 void tally_tick(struct tally *tally, uint64_t tokens, uint64_t now_ms)
 {
-    if (tally->save_ms == 0)
-        tally->save_ms = now_ms + SAVE_EVERY_MS;
-    if (now_ms < tally->save_ms)
+    if (tally->saved_ms == 0) {
+        tally->saved_ms = now_ms;
+        tally->saved = tally->counted;
+    }
+    bool counted = tally->counted > tally->saved;
+    if (now_ms < tally->saved_ms + (counted ? SAVE_COUNTED_MS : SAVE_EVERY_MS))
         return;
-    tally->save_ms = now_ms + SAVE_EVERY_MS;
+    tally->saved_ms = now_ms;
+    tally->saved = tally->counted;
     tally_save(tally, tokens);
 }

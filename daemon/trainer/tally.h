@@ -3,7 +3,7 @@
  * to trainer/.
  *
  * It outlives trainers, and, in a small file of the state folder, daemons; a daemon that is killed loses what was
- * counted in the last minute. Only the loop's thread calls.
+ * counted in the last second. Only the loop's thread calls.
  */
 #ifndef DAEMON_TRAINER_TALLY_H
 #define DAEMON_TRAINER_TALLY_H
@@ -18,7 +18,8 @@ struct tally {
     uint64_t last;   /* by the last one; 0 while one is attached that counts its own */
     double counted;  /* mean over all parameters, as shards are counted one by one */
     char *path;
-    uint64_t save_ms; /* when it is written next */
+    double saved;      /* of what is counted, in the file */
+    uint64_t saved_ms; /* when it was written last; 0: not yet */
 };
 
 /* Begins with what the folder holds; a file that is damaged counts as none, and is said. */
@@ -29,7 +30,7 @@ void tally_deinit(struct tally *tally);
 void tally_begin(struct tally *tally, uint64_t kept);
 /* Writes it, with what the present trainer has trained. */
 void tally_save(struct tally *tally, uint64_t tokens);
-/* The same, once a minute. */
+/* The same, once a minute, and within a second where results have counted more. */
 void tally_tick(struct tally *tally, uint64_t tokens, uint64_t now_ms);
 
 #endif

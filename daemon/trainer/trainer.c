@@ -136,7 +136,7 @@ void trainer_encoded(struct trainer *trainer, uint32_t f, enum err err)
     shared_unpin(shared);
 }
 
-void trainer_counted(struct trainer *trainer, uint32_t f, const struct bitset *shards)
+void trainer_counted(struct trainer *trainer, uint32_t f, uint64_t shards)
 {
     struct shared *shared = attachment_shared(trainer->attachment);
     if (shared != NULL && attachment_up(trainer->attachment, f)) /* else whose work it was is gone */

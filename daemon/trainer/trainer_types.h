@@ -10,7 +10,6 @@
 #include "common/runspec.h"
 #include "daemon/dconf.h"
 #include "daemon/event.h"
-#include "daemon/state/ledger.h"
 #include "daemon/state/model_plan.h"
 #include "daemon/state/replica.h"
 #include "net/sync.h"
@@ -28,8 +27,7 @@ struct trainer_conf {
 /* What is there once the run's plan is known; all borrowed. */
 struct trainer_plan {
     const struct model_plan *plan;
-    const struct replica *replica;
-    struct ledger *ledger;
+    struct replica *replica; /* for what its anchors count */
     const struct sync *sync;
 };
 

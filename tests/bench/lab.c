@@ -16,6 +16,7 @@
 #include "worker/data.h"
 #include "worker/inner.h"
 #include "worker/model/model.h"
+#include "tests/lib/shares.h"
 
 struct island {
     struct model *model;
@@ -45,6 +46,8 @@ struct lab {
     const struct kern *kern;
     struct kern_dev *dev;
     struct model_plan *plan;
+    struct chain *chain;
+    struct parts parts;
     struct codec *codec;
     struct island island[LAB_ISLANDS_MAX];
     struct flight *flight; /* by fragment */
@@ -115,14 +118,17 @@ static enum err make_plan(struct lab *lab)
         memcpy(rows[i].shape, tensor->shape, sizeof tensor->shape);
         snprintf(rows[i].name, sizeof rows[i].name, "%s", tensor->name);
     }
+    static const uint64_t weights[LAB_ISLANDS_MAX] = {1, 1, 1, 1, 1, 1, 1, 1};
     enum err err = model_plan_new(&lab->conf->spec, rows, (uint32_t)model->tensors_count, &lab->plan);
     mem_free(rows);
+    lab->chain = err == ERR_OK ? shares_chain(weights, lab->conf->islands) : NULL;
+    if (err == ERR_OK)
+        lab->parts = (struct parts){.plan = lab->plan->plan, .chain = lab->chain};
     return err;
 }
 
 static enum err open_replica(struct lab *lab, uint32_t i)
 {
-    static const uint64_t weights[LAB_ISLANDS_MAX] = {1, 1, 1, 1, 1, 1, 1, 1};
     struct island *island = &lab->island[i];
     struct replica_conf conf = {.plan = lab->plan->plan,
                                 .outer = rules_outer(&lab->conf->spec),
@@ -131,12 +137,10 @@ static enum err open_replica(struct lab *lab, uint32_t i)
                                 .error_feedback = lab->conf->spec.error_feedback,
                                 .feedback_decay = (float)lab->conf->spec.feedback_decay,
                                 .feedback_limit = (float)lab->conf->spec.feedback_limit,
-                                .outliers = rules_outliers(&lab->conf->spec),
-                                .weights = weights,
-                                .members_count = lab->conf->islands,
-                                .self = i};
+                                .outliers = rules_outliers(&lab->conf->spec)};
     uint32_t fragments = fragments_of(lab);
     TRY(replica_new(&conf, &island->replica));
+    TRY(shares_cut(&lab->parts, island->replica, i));
     TRY(mem_new(fragments, sizeof *island->base, "bases", &island->base));
     TRY(mem_new(fragments, sizeof *island->aside, "bases", &island->aside));
     TRY(mem_new(fragments, sizeof *island->past, "bases", &island->past));
@@ -157,7 +161,7 @@ static enum err alloc_flights(struct lab *lab)
     TRY(mem_new(fragments_of(lab), sizeof *lab->flight, "rounds", &lab->flight));
     for (uint32_t f = 0; f < fragments_of(lab); f++)
         for (uint32_t s = 0; s < lab->conf->islands; s++) {
-            size_t bytes = replica_frame_bytes_max(lab->island[0].replica, f, s);
+            size_t bytes = replica_frame_bytes_max(lab->island[0].replica, f, shares_mask(&lab->parts, f, s));
             largest = bytes > largest ? bytes : largest;
             for (uint32_t i = 0; i < lab->conf->islands; i++)
                 TRY(mem_new(bytes, 1, "a frame", &lab->flight[f].frame[i][s].bytes));
@@ -261,6 +265,7 @@ static void clean_up(struct lab *lab)
     mem_free(lab->tokens);
     mem_free(lab->targets);
     codec_free(lab->codec);
+    chain_free(lab->chain);
     model_plan_free(lab->plan);
     if (lab->dev != NULL)
         lab->kern->close(lab->dev);
@@ -323,12 +328,12 @@ static enum err encode(struct lab *lab, struct flight *flight, uint32_t i, uint3
     struct island *island = &lab->island[i];
     for (uint32_t s = 0; s < lab->conf->islands; s++) {
         struct frame *frame = &flight->frame[i][s];
-        struct plan_shard range = replica_shard(island->replica, f, s);
+        struct plan_shard range = shares_run(&lab->parts, f, s);
         if (range.begin == range.end)
             continue;
-        TRY(replica_encode(island->replica, f, s, island->base[f], lab->theta, island->tokens[f], lab->codec,
-                           frame->bytes, &frame->count));
-        replica_commit(island->replica, f, s);
+        TRY(replica_encode(island->replica, f, shares_mask(&lab->parts, f, s), island->base[f], lab->theta,
+                           island->tokens[f], lab->codec, frame->bytes, &frame->count));
+        replica_commit(island->replica, f, shares_mask(&lab->parts, f, s));
         if (s != i)
             lab->bytes_sent += (double)frame->count / lab->conf->islands;
     }
@@ -412,7 +417,7 @@ static enum err outer_step_on_all(struct lab *lab, struct flight *flight, uint32
     uint32_t islands = lab->conf->islands;
     struct outer_conf outer = rules_outer(&lab->conf->spec);
     for (uint32_t s = 0; s < islands; s++) {
-        struct plan_shard range = replica_shard(lab->island[0].replica, f, s);
+        struct plan_shard range = shares_run(&lab->parts, f, s);
         size_t bytes;
         if (range.begin == range.end)
             continue;

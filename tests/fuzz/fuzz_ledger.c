@@ -2,7 +2,7 @@
  * hang, and every result that was whole before stays.
  *
  * Two segments of a small run lie among the hostile ones. An input is a list of files: a byte for the name, one of
- * flags, two for a length, and that many bytes. Digests are made right unless a record's unused word says otherwise. */
+ * flags, two for a length, and that many bytes. Digests are made right unless a record's own begins with LEAVE. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,23 +12,29 @@
 #include "common/log.h"
 #include "daemon/state/results.h"
 #include "tests/lib/fuzz.h"
+#include "tests/lib/made.h"
 #include "tests/lib/mend.h"
 #include "tests/lib/rig.h"
 
 /* docs/FORMATS.md, 7. */
 enum {
-    LEDGER_VERSION = 2,
+    VERSION = 3,
     SEGMENT_HEADER = 64,
-    RECORD_HEADER = 64,
-    RECORD_DIGEST = 32,
+    RECORD_HEADER = 48,
+    RECORD_DIGEST = 16,
     RECORD_MAGIC = 0x31524c44,
-    ALIGN = 8
+    RESULT = 1,
+    COMMIT = 2,
+    OBJECT_HEADER = 168,
+    SIGNATURE_AT = 104,
+    ALIGN = 8,
+    LEAVE = 0xff,
 };
 enum { MEMBERS = 3, SELF = 2, VERSIONS = 3, RESULTS = VERSIONS * MEMBERS, FILE_BYTES_MAX = 64 << 10, STEPS = 1000 };
 
 /* Of a file: how its header is, and whether objects are mended, too. */
 enum { HEADER_KINDS = 8, HEADER_RAW = 5, HEADER_OTHER_RUN = 6, HEADER_OTHER_VERSION = 7 };
-enum { MEND_OBJECTS = 8, OTHER_ISLANDS = 16 }; /* the latter: with HEADER_OTHER_RUN */
+enum { MEND_OBJECTS = 8, OTHER_NONCE = 16 }; /* the latter: with HEADER_OTHER_RUN */
 
 static const char spec_lines[] = "codec = uniform\nerror_feedback = yes\n";
 static const char *const names[] = {"ledger-000000000002.log",         "ledger-000000000005.log",
@@ -40,11 +46,11 @@ enum { NAMES = sizeof names / sizeof names[0], FIRST_GOOD = 4, SECOND_GOOD = 8 }
 static const char *folder;
 static struct digest run_id;
 static struct result_copy {
-    uint64_t version;
-    uint32_t shard;
+    struct ledger_key key;
     size_t bytes;
     uint8_t byte[4096];
 } good[RESULTS];
+static struct ledger_commit made[VERSIONS]; /* of fragment 0, versions 1 and on */
 
 static void check(bool holds, const char *what)
 {
@@ -71,11 +77,13 @@ static void live(void)
         for (uint32_t s = 0; s < MEMBERS; s++) {
             struct result_copy *copy = &good[v * MEMBERS + s];
             struct ledger_map map;
-            check(ledger_map(rig->ledger, 0, v + 1, s, &map) == ERR_OK && map.bytes <= sizeof copy->byte, "no result");
-            *copy = (struct result_copy){.version = v + 1, .shard = s, .bytes = map.bytes};
+            check(rig_find(rig, 0, v + 1, s, &copy->key), "no result");
+            check(ledger_map(rig->ledger, &copy->key, &map) == ERR_OK && map.bytes <= sizeof copy->byte, "no object");
+            copy->bytes = map.bytes;
             memcpy(copy->byte, map.object, map.bytes);
             ledger_unmap(&map);
         }
+        check(ledger_commit_of(rig->ledger, 0, v + 1, &made[v]) == ERR_OK, "no commit");
     }
     rig_close(rig);
 }
@@ -95,37 +103,57 @@ static size_t put_header(uint8_t *out, uint64_t number, uint32_t version)
     memcpy(out + 4, &version, 4);
     memcpy(out + 8, &number, 8);
     memcpy(out + 16, run_id.byte, DIGEST_BYTES);
+    memcpy(out + 48, run_id.byte, 16); /* the nonce, as rig has it */
     return SEGMENT_HEADER;
 }
 
-static void mend_record(uint8_t *record, size_t bytes)
+static void mend_record(uint8_t *record, uint32_t kind, size_t bytes)
 {
     struct digest_state state;
     digest_begin(&state);
     digest_add(&state, record, RECORD_DIGEST);
-    digest_add(&state, record + RECORD_HEADER, bytes);
+    digest_add(&state, record + RECORD_HEADER, kind == RESULT && bytes > OBJECT_HEADER ? OBJECT_HEADER : bytes);
     struct digest digest = digest_end(&state);
     memcpy(record + RECORD_DIGEST, digest.byte, DIGEST_BYTES);
 }
 
-static size_t put_record(uint8_t *out, const struct result_copy *copy)
+static size_t put_record(uint8_t *out, uint32_t kind, const uint8_t *body, uint64_t bytes)
 {
-    size_t bytes = (copy->bytes + ALIGN - 1) / ALIGN * ALIGN;
-    memset(out, 0, RECORD_HEADER + bytes);
-    memcpy(out, (uint32_t[]){RECORD_MAGIC, copy->shard, 0, 0}, 16);
-    memcpy(out + 16, (uint64_t[]){copy->version, copy->bytes}, 16);
-    memcpy(out + RECORD_HEADER, copy->byte, copy->bytes);
-    mend_record(out, copy->bytes);
-    return RECORD_HEADER + bytes;
+    size_t room = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    memset(out, 0, RECORD_HEADER + room);
+    memcpy(out, (uint32_t[]){RECORD_MAGIC, kind}, 8);
+    memcpy(out + 8, &bytes, sizeof bytes);
+    memcpy(out + RECORD_HEADER, body, bytes);
+    mend_record(out, kind, bytes);
+    return RECORD_HEADER + room;
 }
 
+static size_t put_commit(uint8_t *out, const struct ledger_commit *commit)
+{
+    uint8_t body[48 + LEDGER_PARTS_MAX * 44];
+    size_t at = 48;
+    memcpy(body, (uint32_t[]){commit->fragment, commit->parts_count}, 8);
+    memcpy(body + 8, &commit->version, 8);
+    memcpy(body + 16, commit->hash.byte, DIGEST_BYTES);
+    for (uint32_t i = 0; i < commit->parts_count; i++, at += 44) {
+        memcpy(body + at, &commit->parts[i].epoch, 8);
+        memcpy(body + at + 8, &commit->parts[i].owner, 4);
+        memcpy(body + at + 12, commit->parts[i].digest.byte, DIGEST_BYTES);
+    }
+    return put_record(out, COMMIT, body, at);
+}
+
+/* The results of versions `begin` + 1 to `end`, and what says that they made these. */
 static void write_good(uint64_t number, size_t begin, size_t end)
 {
     static uint8_t segment[FILE_BYTES_MAX];
     char name[64];
-    size_t bytes = put_header(segment, number, LEDGER_VERSION);
-    for (size_t i = begin; i < end; i++)
-        bytes += put_record(segment + bytes, &good[i]);
+    size_t bytes = put_header(segment, number, VERSION);
+    for (size_t v = begin; v < end; v++) {
+        for (size_t i = v * MEMBERS; i < (v + 1) * MEMBERS; i++)
+            bytes += put_record(segment + bytes, RESULT, good[i].byte, good[i].bytes);
+        bytes += put_commit(segment + bytes, &made[v]);
+    }
     snprintf(name, sizeof name, "ledger-%012u.log", (unsigned)number);
     write_file(name, segment, bytes);
 }
@@ -146,34 +174,30 @@ static void clear(bool hostile_only)
 /* ---- the hostile files ---- */
 
 struct hostile {
-    bool may_refuse;      /* a header that says it is of another run or version */
-    bool claims[RESULTS]; /* a record with the key of a good one: the first of the two stands */
+    bool may_refuse; /* a header that says it is of another run or version */
+    bool commits;    /* something that may be a commit: of two of a version the later one stands */
 };
 
 /* Makes every record's digest right that claims to be whole and does not ask to be left. */
 static void mend_segment(uint8_t *data, size_t bytes, bool objects)
 {
     for (size_t at = 0; at + RECORD_HEADER <= bytes;) {
-        uint32_t word[4];
-        uint64_t object_bytes;
+        uint32_t word[2];
+        uint64_t body_bytes;
         memcpy(word, data + at, sizeof word);
-        memcpy(&object_bytes, data + at + 24, sizeof object_bytes);
-        if (word[0] != RECORD_MAGIC || word[3] != 0 || object_bytes > bytes - at - RECORD_HEADER) {
+        memcpy(&body_bytes, data + at + 8, sizeof body_bytes);
+        bool ours = word[0] == RECORD_MAGIC && data[at + RECORD_DIGEST] != LEAVE;
+        if (!ours || body_bytes > bytes - at - RECORD_HEADER) {
+            /* The head of one that claims more than there is can be right, too. */
+            if (ours && bytes - at - RECORD_HEADER >= OBJECT_HEADER)
+                mend_record(data + at, RESULT, OBJECT_HEADER);
             at += ALIGN;
             continue;
         }
-        if (objects)
-            mend_object(data + at + RECORD_HEADER, object_bytes);
-        mend_record(data + at, object_bytes);
-        at += RECORD_HEADER + (object_bytes + ALIGN - 1) / ALIGN * ALIGN;
-    }
-}
-
-static void note_claims(struct hostile *hostile, const uint8_t *data, size_t bytes)
-{
-    for (size_t i = 0; i < RESULTS; i++) {
-        uint32_t key[3] = {RECORD_MAGIC, good[i].shard, 0};
-        hostile->claims[i] |= memmem(data, bytes, key, sizeof key) != NULL;
+        if (objects && word[1] == RESULT)
+            mend_object(data + at + RECORD_HEADER, body_bytes);
+        mend_record(data + at, word[1], body_bytes);
+        at += RECORD_HEADER + (body_bytes + ALIGN - 1) / ALIGN * ALIGN;
     }
 }
 
@@ -185,12 +209,13 @@ static void write_hostile(struct hostile *hostile, uint8_t name, uint8_t flags, 
     size_t at = 0;
     (void)!sscanf(names[name % NAMES], "ledger-%lu", &number);
     if (header != HEADER_RAW)
-        at = put_header(file, number, header == HEADER_OTHER_VERSION ? LEDGER_VERSION + 1 : LEDGER_VERSION);
-    file[(flags & OTHER_ISLANDS) != 0 ? 48 : 16] ^= header == HEADER_OTHER_RUN && at > 0;
+        at = put_header(file, number, header == HEADER_OTHER_VERSION ? VERSION + 1 : VERSION);
+    file[(flags & OTHER_NONCE) != 0 ? 48 : 16] ^= header == HEADER_OTHER_RUN && at > 0;
     memcpy(file + at, data, bytes);
     if (at + bytes > SEGMENT_HEADER)
         mend_segment(file + SEGMENT_HEADER, at + bytes - SEGMENT_HEADER, (flags & MEND_OBJECTS) != 0);
-    note_claims(hostile, file, at + bytes);
+    const uint32_t commit[2] = {RECORD_MAGIC, COMMIT};
+    hostile->commits |= memmem(file, at + bytes, commit, sizeof commit) != NULL;
     hostile->may_refuse |= header >= HEADER_RAW;
     write_file(names[name % NAMES], file, at + bytes);
 }
@@ -199,8 +224,8 @@ static struct hostile lay_out(const uint8_t *data, size_t bytes)
 {
     struct hostile hostile = {0};
     clear(false);
-    write_good(FIRST_GOOD, 0, MEMBERS);
-    write_good(SECOND_GOOD, MEMBERS, RESULTS);
+    write_good(FIRST_GOOD, 0, 1);
+    write_good(SECOND_GOOD, 1, VERSIONS);
     while (bytes >= 4) {
         size_t length = data[2] | (size_t)data[3] << 8;
         length = length < bytes - 4 ? length : bytes - 4;
@@ -215,8 +240,16 @@ static struct hostile lay_out(const uint8_t *data, size_t bytes)
 
 static bool open_ledger(struct ledger **out)
 {
-    struct ledger_conf conf = {.folder = folder, .run_id = run_id, .segment_bytes = 4096, .keep_bytes = 0};
+    struct ledger_conf conf = {
+        .folder = folder, .run_id = run_id, .nonce = run_id.byte, .segment_bytes = 4096, .keep_bytes = 0};
     return ledger_open(&conf, out) == ERR_OK;
+}
+
+/* A result cannot be changed under its name, but for its signature, which another file may bring first. */
+static bool same_result(const struct ledger_map *map, const struct result_copy *copy)
+{
+    return map->bytes == copy->bytes && memcmp(map->object, copy->byte, SIGNATURE_AT) == 0 &&
+           memcmp(map->object + OBJECT_HEADER, copy->byte + OBJECT_HEADER, copy->bytes - OBJECT_HEADER) == 0;
 }
 
 static void check_good(struct ledger *ledger, const struct hostile *hostile)
@@ -224,53 +257,68 @@ static void check_good(struct ledger *ledger, const struct hostile *hostile)
     for (size_t i = 0; i < RESULTS; i++) {
         struct ledger_map map;
         struct result result;
-        check(ledger_map(ledger, 0, good[i].version, good[i].shard, &map) == ERR_OK, "a result is gone");
-        check(hostile->claims[i] || (map.bytes == good[i].bytes && memcmp(map.object, good[i].byte, map.bytes) == 0),
-              "a result has changed");
+        check(ledger_map(ledger, &good[i].key, &map) == ERR_OK, "a result is gone");
+        check(same_result(&map, &good[i]), "a result has changed");
         ledger_unmap(&map);
-        if (result_open(ledger, 0, good[i].version, good[i].shard, &result) == ERR_OK)
-            result_close(&result);
-        else
-            check(hostile->claims[i], "a result cannot be opened");
+        check(result_open(ledger, &good[i].key, &result) == ERR_OK, "a result cannot be opened");
+        result_close(&result);
     }
+    for (size_t v = 0; v < VERSIONS; v++) {
+        struct ledger_commit commit;
+        check(ledger_commit_of(ledger, 0, v + 1, &commit) == ERR_OK, "a commit is gone");
+        check(hostile->commits || memcmp(&commit, &made[v], sizeof commit) == 0, "a commit has changed");
+    }
+}
+
+static void check_appended(struct ledger *ledger, const struct hostile *hostile, const struct ledger_key *key,
+                           const struct ledger_commit *commit)
+{
+    struct ledger_commit got;
+    check_good(ledger, hostile);
+    check(ledger_has(ledger, key), "what was appended is gone");
+    check(ledger_commit_of(ledger, 1, 77, &got) == ERR_OK && memcmp(&got, commit, sizeof got) == 0,
+          "a commit that was appended is gone");
 }
 
 /* Looks at all that is there as the daemon would; then writes, and finds it again. */
 static void use(struct ledger *ledger, const struct hostile *hostile)
 {
-    static const uint8_t object[100] = "a result";
+    static uint8_t object[400];
+    struct ledger_key key = made_result(1, 77, 0, 1, object, sizeof object);
+    struct ledger_commit commit = {.fragment = 1, .version = 77, .parts_count = 1};
     const uint64_t versions[RIG_FRAGMENTS] = {0, 0};
-    struct bitset shards = bitset_first(MEMBERS);
     check_good(ledger, hostile);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
         for (uint64_t v = 0; v < VERSIONS + 2; v++) {
-            struct bitset held = results_held(ledger, f, v, MEMBERS);
-            held = results_counting(ledger, f, v, &held, SELF);
-            held = results_counting(ledger, f, v, &shards, SELF);
+            struct ledger_key keys[LEDGER_RESULTS_MAX];
+            size_t count = ledger_list(ledger, f, v, keys, LEDGER_RESULTS_MAX);
+            for (size_t i = 0; i < count; i++) {
+                struct result result;
+                if (result_open(ledger, &keys[i], &result) != ERR_OK)
+                    continue;
+                (void)!result_counts(&result.meta, rig_id(SELF), NULL);
+                result_close(&result);
+            }
         }
-    uint64_t records = ledger_stats(ledger).records + !ledger_has(ledger, 1, 77, 1);
-    check(ledger_append(ledger, 1, 77, 1, object, sizeof object, true) == ERR_OK, "cannot append");
+    uint64_t records = ledger_stats(ledger).records + !ledger_has(ledger, &key);
+    check(ledger_append(ledger, &key, object, sizeof object, true) == ERR_OK, "cannot append");
+    check(ledger_append_commit(ledger, &commit, true) == ERR_OK, "cannot append a commit");
     check(ledger_stats(ledger).records == records, "an append does not count one");
     ledger_prune(ledger, versions, RIG_FRAGMENTS);
-    check_good(ledger, hostile);
-    check(ledger_has(ledger, 1, 77, 1), "what was appended is gone");
+    check_appended(ledger, hostile, &key, &commit);
     ledger_close(ledger);
     check(open_ledger(&ledger), "cannot be opened again");
-    check_good(ledger, hostile);
-    check(ledger_has(ledger, 1, 77, 1), "what was appended is gone after a restart");
+    check_appended(ledger, hostile, &key, &commit);
     ledger_close(ledger);
 }
 
 static void replay(const struct hostile *hostile)
 {
-    bool any = false;
     struct rig_conf conf = {.folder = folder, .sync = spec_lines, .members = MEMBERS, .self = SELF, .threads = 1};
     struct rig *rig = rig_open(&conf);
     const struct store_fragment *state = rounds_state(rig->rounds, 0);
     struct digest hash = rig_hash(rig, 0, state->version);
-    for (size_t i = 0; i < RESULTS; i++)
-        any |= hostile->claims[i];
-    check(any || state->version >= VERSIONS, "good results were not replayed");
+    check(hostile->commits || state->version >= VERSIONS, "good results were not replayed");
     check(digest_equal(&hash, &state->hash), "the hash is not that of what was replayed");
     check(state->step <= STEPS, "a step beyond the run's");
     rig_close(rig);

@@ -14,7 +14,7 @@
 #include "tests/lib/fuzz.h"
 #include "tests/lib/rig.h"
 
-enum { MEMBERS = 3, SELF = 2, F = 1, STEPS = 1000, OBJECTS_MAX = 6, CHANGES_MAX = 6, HEADER_BYTES = 64 };
+enum { MEMBERS = 3, SELF = 2, F = 1, STEPS = 1000, OBJECTS_MAX = 6, CHANGES_MAX = 6, HEADER_BYTES = 128 };
 /* The first byte. */
 enum { IN_FLIGHT = 1, READ = 2, MOVED_ON = 4, AVERAGE = 8, STEP_BEYOND = 16 };
 
@@ -83,6 +83,8 @@ static void make_object(const struct rig *rig, struct replica *twin, uint64_t st
     out->key = (struct wire_key){.kind = WIRE_STATE, .fragment = F, .version = state.version};
     out->bytes = (size_t)state_object_bytes(twin, rig->plan->plan, F);
     state_object_make(twin, rig->plan->plan, F, &state, out->byte);
+    struct bitset others = bitset_first(SELF);
+    rig_certify(rig, &state.hash, &others, out);
 }
 
 /* ---- objects ---- */

@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "net/wire.h"
 #include "tests/lib/fuzz.h"
+#include "tests/lib/shares.h"
 #include "tests/lib/testlib.h"
 #include "tests/lib/trainerstage.h"
 
@@ -405,10 +406,10 @@ static void encode(struct stage *stage, uint32_t f)
     struct replica_snapshot *snapshot = &stage->snapshot[f];
     size_t frame_bytes;
     for (uint32_t s = 0; s < stage->run.view.count; s++) {
-        struct plan_shard shard = replica_shard(stage->run.replica, f, s);
-        if (shard.end == shard.begin || replica_frame_bytes_max(stage->run.replica, f, s) > sizeof frame)
+        uint64_t shards = shares_mask(&stage->run.parts, f, s);
+        if (shards == 0 || replica_frame_bytes_max(stage->run.replica, f, shards) > sizeof frame)
             continue;
-        (void)!replica_encode(stage->run.replica, f, s, snapshot->base, snapshot->theta,
+        (void)!replica_encode(stage->run.replica, f, shards, snapshot->base, snapshot->theta,
                               snapshot->tokens - snapshot->counted_tokens[s], codec, frame, &frame_bytes);
     }
 }

@@ -17,7 +17,8 @@
 #include "common/mem.h"
 #include "common/tensorfile.h"
 #include "daemon/state/ledger.h"
-#include "net/wire.h"
+#include "daemon/state/results.h"
+#include "net/wire_object.h"
 #include "outer_opt/codec.h"
 
 enum { VALUES = 2048 };
@@ -46,6 +47,7 @@ static const char contribution_file[] = PRESENT "contribution.object";
 static const char result_file[] = PRESENT "result.object";
 static const char tensor_file[] = PRESENT "fragment.safetensors";
 static const char ledger_file[] = PRESENT "ledger-000000000001.log";
+static const char owner_file[] = PRESENT "owner.key"; /* the public one, with which the result is signed */
 
 static float values[VALUES];
 
@@ -81,14 +83,31 @@ static void write_frames(void)
 
 static const float outer_numbers[WIRE_OUTER_NUMBERS] = {1, 0.9f, 0.7f};
 
+static const uint8_t nonce[WIRE_NONCE_BYTES] = "golden";
+
+/* What the result in the ledger made. */
+static struct ledger_commit commit_of(const struct wire_object *what)
+{
+    struct ledger_commit commit = {
+        .fragment = what->key.fragment, .version = what->key.version, .hash = digest_of("hash", 4), .parts_count = 1};
+    commit.parts[0] = (struct ledger_part){.epoch = what->key.epoch, .owner = what->key.owner, .digest = what->digest};
+    return commit;
+}
+
 static struct ledger_conf ledger_conf(const char *folder)
 {
     return (struct ledger_conf){.folder = folder,
                                 .run_id = digest_of("run", 3),
-                                .shares_id = digest_of("islands", 7),
+                                .nonce = nonce,
                                 .segment_bytes = 1 << 20,
                                 .keep_bytes = 1 << 20};
 }
+
+static const struct wire_key contribution_key = {
+    .kind = WIRE_CONTRIBUTION, .fragment = 2, .version = 7, .epoch = 5, .owner = 1, .island = 70000};
+static const struct wire_key result_name = {
+    .kind = WIRE_RESULT, .fragment = 2, .version = 7, .epoch = 5, .owner = 1, .island = 1};
+static const uint64_t shards_mask = 0x8000000000000003;
 
 static void write_objects(void)
 {
@@ -98,18 +117,30 @@ static void write_objects(void)
     assert_ok(fsio_read(object_frame_file, 1 << 15, &frame, &frame_bytes));
     memcpy(wire_object_frame(object), frame, frame_bytes);
     struct wire_meta meta = {.tokens = 4096, .step = 100, .base_hash = digest_of("base", 4)};
-    assert_ok(wire_object_seal(WIRE_CONTRIBUTION, &meta, object, frame_bytes, &bytes));
+    struct wire_object what = {.key = contribution_key, .shards = shards_mask};
+    struct ident ident;
+    uint8_t rows[2 * WIRE_CONTRIBUTOR_BYTES];
+    memcpy(what.nonce, nonce, sizeof nonce);
+    assert_ok(wire_object_seal(&what, &meta, NULL, object, frame_bytes, &bytes, &what.digest));
     assert_ok(fsio_replace(contribution_file, object, bytes, 0644));
-    meta = (struct wire_meta){.step = 100, .contributors_count = 2, .contributors = {{0, 4096}, {3, 2048}}};
+    wire_contributor_put(rows, 0, &(struct wire_contributor){.id = 0, .tokens = 4096, .digest = what.digest});
+    wire_contributor_put(rows, 1, &(struct wire_contributor){.id = 70000, .tokens = 2048, .digest = meta.base_hash});
+    meta = (struct wire_meta){.step = 100, .contributors_count = 2, .contributors = rows};
     memcpy(meta.outer, outer_numbers, sizeof meta.outer);
-    assert_ok(wire_object_seal(WIRE_RESULT, &meta, object, frame_bytes, &bytes));
+    what.key = result_name;
+    assert_ok(ident_generate(&ident));
+    assert_ok(fsio_replace(owner_file, ident.public_text, strlen(ident.public_text), 0644));
+    assert_ok(wire_object_seal(&what, &meta, &ident, object, frame_bytes, &bytes, &what.digest));
     assert_ok(fsio_replace(result_file, object, bytes, 0644));
 
     const char *folder = testlib_folder("golden-write"); /* a ledger leaves its lock behind, which is no format */
     struct ledger *ledger;
     struct ledger_conf conf = ledger_conf(folder);
     assert_ok(ledger_open(&conf, &ledger));
-    assert_ok(ledger_append(ledger, 2, 7, 1, object, bytes, true));
+    struct ledger_key key = result_key(&what);
+    struct ledger_commit commit = commit_of(&what);
+    assert_ok(ledger_append(ledger, &key, object, bytes, true));
+    assert_ok(ledger_append_commit(ledger, &commit, true));
     ledger_close(ledger);
     assert_ok(fsio_read(testlib_path(folder, "ledger-000000000001.log"), 1 << 20, &segment, &segment_bytes));
     assert_ok(fsio_replace(ledger_file, segment, segment_bytes, 0644));
@@ -158,22 +189,31 @@ static void frames_decode(void **state)
 static void objects_open(void **state)
 {
     (void)state;
+    struct wire_object what;
     struct wire_meta meta;
-    char *object;
+    char *object, *text;
     const uint8_t *frame;
-    size_t bytes, frame_bytes;
+    uint8_t owner[IDENT_KEY_BYTES];
+    size_t bytes, frame_bytes, text_bytes;
     assert_ok(fsio_read(contribution_file, 1 << 20, &object, &bytes));
-    assert_ok(wire_object_open(WIRE_CONTRIBUTION, (const uint8_t *)object, bytes, &meta, &frame, &frame_bytes));
-    assert_true(meta.tokens == 4096 && meta.step == 100);
+    assert_ok(wire_object_open((const uint8_t *)object, bytes, &what, &meta, &frame, &frame_bytes));
+    assert_ok(wire_object_is(&what, &contribution_key, nonce));
+    assert_true(meta.tokens == 4096 && meta.step == 100 && what.shards == shards_mask);
     assert_ok(codec_check(frame, frame_bytes, VALUES));
+    struct digest contribution = what.digest;
     mem_free(object);
     assert_ok(fsio_read(result_file, 1 << 20, &object, &bytes));
-    assert_ok(wire_object_open(WIRE_RESULT, (const uint8_t *)object, bytes, &meta, &frame, &frame_bytes));
-    assert_true(meta.contributors_count == 2 && meta.contributors[1].island == 3);
+    assert_ok(wire_object_open((const uint8_t *)object, bytes, &what, &meta, &frame, &frame_bytes));
+    assert_ok(wire_object_is(&what, &result_name, nonce));
+    assert_ok(fsio_read(owner_file, 1 << 10, &text, &text_bytes));
+    assert_ok(ident_parse(text, owner));
+    assert_ok(wire_object_signed(&what, owner));
+    assert_true(meta.contributors_count == 2 && wire_meta_contributor(&meta, 1).id == 70000);
+    assert_true(result_counts(&meta, 0, &contribution));
     assert_memory_equal(meta.outer, outer_numbers, sizeof meta.outer);
     object[20] ^= 1;
-    assert_int_equal(wire_object_open(WIRE_RESULT, (const uint8_t *)object, bytes, &meta, &frame, &frame_bytes),
-                     ERR_PROTO);
+    assert_int_equal(wire_object_open((const uint8_t *)object, bytes, &what, &meta, &frame, &frame_bytes), ERR_PROTO);
+    mem_free(text);
     mem_free(object);
 }
 
@@ -181,26 +221,32 @@ static void a_ledger_opens(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("golden");
-    char *segment;
-    size_t bytes;
+    char *segment, *object;
+    size_t bytes, object_bytes;
     struct ledger *ledger;
     struct ledger_map map;
+    struct wire_object what;
+    struct ledger_commit commit;
     struct ledger_conf conf = ledger_conf(folder);
     assert_ok(fsio_read(ledger_file, 1 << 20, &segment, &bytes));
     assert_ok(fsio_replace(testlib_path(folder, "ledger-000000000001.log"), segment, bytes, 0644));
+    assert_ok(fsio_read(result_file, 1 << 20, &object, &object_bytes));
+    assert_ok(wire_object_peek((const uint8_t *)object, object_bytes, &what));
     assert_ok(ledger_open(&conf, &ledger));
     assert_int_equal(ledger_stats(ledger).records, 1);
-    assert_ok(ledger_map(ledger, 2, 7, 1, &map));
-    char *object;
-    size_t object_bytes;
-    assert_ok(fsio_read(result_file, 1 << 20, &object, &object_bytes));
+    struct ledger_key key = result_key(&what);
+    assert_ok(ledger_map(ledger, &key, &map));
     assert_int_equal(map.bytes, object_bytes);
     assert_memory_equal(map.object, object, object_bytes);
     ledger_unmap(&map);
-    assert_int_equal(ledger_map(ledger, 2, 8, 1, &map), ERR_NOTFOUND);
+    const struct ledger_commit want = commit_of(&what);
+    assert_ok(ledger_commit_of(ledger, 2, 7, &commit));
+    assert_memory_equal(&commit, &want, sizeof want);
+    key.version++;
+    assert_int_equal(ledger_map(ledger, &key, &map), ERR_NOTFOUND);
     ledger_close(ledger);
-    conf.shares_id = digest_of("others", 6);
-    assert_fails(ERR_CONF, "another list of islands", ledger_open(&conf, &ledger));
+    conf.nonce = (const uint8_t *)"not that golden one";
+    assert_fails(ERR_CONF, "begun with the same run spec", ledger_open(&conf, &ledger));
     conf.run_id = digest_of("other", 5);
     assert_fails(ERR_CONF, "belongs to another run", ledger_open(&conf, &ledger));
     mem_free(segment);
@@ -239,6 +285,7 @@ static void bytes_of_another_version_are_refused(void **state)
     assert_ok(fsio_read(ledger_file, 1 << 20, &segment, &segment_bytes));
     const char written[] = {frame[FRAME_VERSION_AT], object[OBJECT_VERSION_AT], segment[LEDGER_VERSION_AT]};
     for (int version = 0; version < 256; version++) {
+        struct wire_object what;
         struct wire_meta meta;
         const uint8_t *in_object;
         size_t in_object_bytes;
@@ -253,7 +300,7 @@ static void bytes_of_another_version_are_refused(void **state)
         }
         if ((char)version != written[1])
             assert_fails(ERR_PROTO, "object of version",
-                         wire_object_open(WIRE_RESULT, o, object_bytes, &meta, &in_object, &in_object_bytes));
+                         wire_object_open(o, object_bytes, &what, &meta, &in_object, &in_object_bytes));
         if ((char)version != written[2]) {
             assert_ok(fsio_replace(testlib_path(folder, "ledger-000000000001.log"), segment, segment_bytes, 0644));
             assert_fails(ERR_CONF, "ledger of version", ledger_open(&conf, &ledger));

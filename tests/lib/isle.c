@@ -5,7 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/fsio.h"
 #include "common/mem.h"
+#include "daemon/peers/council.h"
 #include "daemon/rules.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/testlib.h"
@@ -44,17 +46,23 @@ void isle_run_free(struct isle_run *run)
     free(run);
 }
 
-struct digest isle_view_id(const struct isle_run *run)
+/* As every island of the run sees it. */
+static void make_view(const struct isle_run *run, struct view *view)
 {
     struct view_entry entries[ISLE_MAX];
-    struct view view;
     for (uint32_t i = 0; i < run->count; i++)
         entries[i] = (struct view_entry){
             .name = isle_names[i], .address = "", .key_text = run->idents[i].public_text, .uplink = run->uplinks[i]};
-    assert_ok(view_new(entries, run->count, isle_names[0], &view));
-    struct digest id = view.id;
+    assert_ok(view_new(entries, run->count, &run->spec.digest, isle_names[0], view));
+}
+
+uint64_t isle_run_tag(const struct isle_run *run)
+{
+    struct view view;
+    make_view(run, &view);
+    uint64_t tag = wire_run_tag(view.nonce, &run->spec.digest);
     view_free(&view);
-    return id;
+    return tag;
 }
 
 void isle_listen(struct isle_run *run, uint32_t i)
@@ -91,28 +99,44 @@ struct peers_conf isle_peers_conf(const struct isle *isle, uint64_t session)
 {
     return (struct peers_conf){.conf = &isle->conf,
                                .spec = &isle->run->spec,
-                               .view = &isle->view,
+                               .view = &isle->charter.view,
+                               .chain = isle->charter.chain,
+                               .vote = isle->vote,
                                .ident = &isle->run->idents[isle->self],
                                .events = isle->events,
                                .trainer = isle->trainer,
-                               .session = session};
+                               .session = session,
+                               .start_ms = isle->now_ms};
+}
+
+/* Its mark lies where the sockets do. A disk of a test is not in doubt, unless that is what the test is about. */
+static void open_vote(struct isle *isle)
+{
+    char mark[400];
+    snprintf(mark, sizeof mark, "%s/vote.mark", isle->conf.run_folder);
+    struct vote_conf conf = {.folder = isle->conf.state_folder, .mark = mark};
+    assert_ok(fsio_mkdirs(isle->conf.run_folder, 0755));
+    assert_ok(vote_open(&conf, ledger_at(isle->ledger), &isle->vote));
+    if (!isle->run->doubt && vote_doubt(isle->vote) != VOTE_SURE)
+        assert_ok(vote_settle(isle->vote));
 }
 
 static void open_parts(struct isle *isle)
 {
     struct ledger_conf ledger = {.folder = isle->conf.state_folder,
                                  .run_id = isle->run->spec.digest,
-                                 .shares_id = isle->view.shares,
+                                 .nonce = isle->charter.view.nonce,
                                  .segment_bytes = isle->conf.ledger_segment,
                                  .keep_bytes = isle->conf.ledger_keep};
     struct trainer_conf trainer = {
-        .conf = &isle->conf, .spec = &isle->run->spec, .view = &isle->view, .events = NULL, .start_ms = isle->now_ms};
+        .conf = &isle->conf, .spec = &isle->run->spec, .view = &isle->charter.view, .start_ms = isle->now_ms};
     assert_ok(events_new(&isle->events));
     assert_ok(ledger_open(&ledger, &isle->ledger));
+    open_vote(isle);
     assert_ok(jobs_new((int)isle->conf.job_threads, 0, &isle->jobs));
     trainer.events = isle->events;
     assert_ok(trainer_new(&trainer, &isle->trainer));
-    struct peers_conf peers = isle_peers_conf(isle, 1000 + isle->self);
+    struct peers_conf peers = isle_peers_conf(isle, 1000 + isle->self + 100 * isle->run->opened[isle->self]++);
     assert_ok(peers_new(&peers, &isle->peers));
 }
 
@@ -128,7 +152,7 @@ struct isle *isle_open(struct isle_run *run, uint32_t self, const struct conf_ov
     isle->beats = calloc(ISLE_BEATS_MAX, sizeof *isle->beats);
     assert_true(isle->seen != NULL && isle->beats != NULL);
     assert_ok(dconf_load(isle_conf(run, self), overrides, overrides_count, &isle->conf));
-    assert_ok(dconf_view(&isle->conf, &run->idents[self], &isle->view));
+    assert_ok(charter_open(&isle->conf, &run->idents[self], &run->spec, &isle->charter));
     open_parts(isle);
     for (size_t i = 0; i < WATCHED_MAX; i++)
         if (isles[i] == NULL) {
@@ -154,7 +178,8 @@ void isle_close(struct isle *isle)
     model_plan_free(isle->plan);
     ledger_close(isle->ledger);
     events_free(isle->events);
-    view_free(&isle->view);
+    vote_close(isle->vote);
+    charter_close(&isle->charter);
     conf_deinit(&dconf_schema, &isle->conf);
     free(isle->seen);
     free(isle->beats);
@@ -179,23 +204,25 @@ struct model_plan *isle_model_plan(const struct isle_run *run)
 
 static void make_sync(struct isle *isle)
 {
-    struct bitset shards[ISLE_FRAGMENTS];
+    bool votes = council_votes(peers_council(isle->peers));
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
-        shards[f] = replica_shards(isle->replica, f);
-    struct sync_conf conf = {
-        .self = isle->self,
-        .members_count = isle->run->count,
-        .fragments_count = ISLE_FRAGMENTS,
-        .shards = shards,
-        .rule = {.quorum = (uint32_t)isle->run->spec.quorum, .grace_ms = isle->run->spec.grace_ms}};
+        isle->shards_counts[f] = isle->plan->plan->fragments[f].shards_count;
+    struct sync_conf conf = {.chain = isle->charter.chain,
+                             .fragments_count = ISLE_FRAGMENTS,
+                             .shards_counts = isle->shards_counts,
+                             .rule = {.quorum = (uint32_t)isle->run->spec.quorum, .grace_ms = isle->run->spec.grace_ms},
+                             .view = charter_sync_view(&isle->charter, votes)};
     assert_ok(sync_new(&conf, &isle->sync));
 }
 
 static void make_rounds(struct isle *isle)
 {
     struct rounds_conf conf = {.spec = &isle->run->spec,
-                               .view = &isle->view,
+                               .view = &isle->charter.view,
+                               .ident = &isle->run->idents[isle->self],
+                               .nonce = isle->charter.view.nonce,
                                .plan = isle->plan,
+                               .parts = &isle->parts,
                                .folder = isle->conf.state_folder,
                                .compress_auto = isle->conf.compress_auto,
                                .replica = isle->replica,
@@ -211,12 +238,9 @@ void isle_make_plan(struct isle *isle)
 {
     struct isle_run *run = isle->run;
     isle->plan = isle_model_plan(run);
-    struct replica_conf replica = {.plan = isle->plan->plan,
-                                   .outer = rules_outer(&run->spec),
-                                   .choice = rules_codec(&run->spec),
-                                   .weights = run->uplinks,
-                                   .members_count = run->count,
-                                   .self = isle->self};
+    struct replica_conf replica = {
+        .plan = isle->plan->plan, .outer = rules_outer(&run->spec), .choice = rules_codec(&run->spec)};
+    isle->parts = (struct parts){.plan = isle->plan->plan, .chain = isle->charter.chain};
     assert_ok(events_reserve(isle->events, ISLE_FRAGMENTS, run->count));
     assert_ok(replica_new(&replica, &isle->replica));
     struct slots_conf slots = {
@@ -230,28 +254,29 @@ struct peers_plan isle_peers_plan(const struct isle *isle)
 {
     return (struct peers_plan){.plan = isle->plan,
                                .replica = isle->replica,
+                               .parts = &isle->parts,
                                .ledger = isle->ledger,
                                .slots = isle->slots,
                                .sync = isle->sync,
+                               .shards_counts = isle->shards_counts,
                                .rounds = isle->rounds};
 }
 
 void isle_know_plan(struct isle *isle)
 {
     isle_make_plan(isle);
-    struct trainer_plan trainer = {
-        .plan = isle->plan, .replica = isle->replica, .ledger = isle->ledger, .sync = isle->sync};
+    struct trainer_plan trainer = {.plan = isle->plan, .replica = isle->replica, .sync = isle->sync};
     struct peers_plan peers = isle_peers_plan(isle);
     trainer_plan_known(isle->trainer, &trainer);
     assert_ok(peers_plan_known(isle->peers, &peers));
 }
 
-/* ---- events ---- */
+/* ---- epochs ---- */
 
-void isle_step(struct isle *isle, const struct sync_event *event)
+/* What the core orders of peers. */
+static void carry_out(struct isle *isle)
 {
     struct sync_action action;
-    sync_step(isle->sync, event, isle->now_ms);
     while (sync_action(isle->sync, &action)) {
         if (action.type == SYNC_DO_SEND)
             peers_send(isle->peers, &action.key, action.member);
@@ -264,6 +289,81 @@ void isle_step(struct isle *isle, const struct sync_event *event)
     }
 }
 
+struct record isle_next_record(const struct isle *isle)
+{
+    struct record record;
+    assert_ok(record_copy(chain_last(isle->charter.chain), &record));
+    record.epoch++;
+    record.previous = *chain_last_digest(isle->charter.chain);
+    record.carried_count = 0;
+    return record;
+}
+
+void isle_set_owners(struct record *record, const uint32_t *ids, uint32_t count, enum record_role role)
+{
+    struct shardmap_owner owners[ISLE_MAX];
+    for (uint32_t i = 0; i < record->members_count; i++) {
+        struct record_member *member = &record->members[i];
+        bool owner = false;
+        for (uint32_t k = 0; k < count; k++)
+            owner |= ids[k] == member->id;
+        if (owner || member->role == RECORD_OWNER) {
+            member->role = (uint8_t)(owner ? RECORD_OWNER : role);
+            member->voter = owner;
+        }
+    }
+    for (uint32_t k = 0; k < count; k++)
+        owners[k] = (struct shardmap_owner){.id = ids[k], .weight = 1};
+    shardmap_assign(&record->map, owners, count);
+}
+
+/* A slot may be given anew at once: nobody else has anything there. */
+static void release(struct isle *isle, const struct view_changes *changes)
+{
+    for (uint32_t i = 0; i < isle->charter.view.count; i++)
+        if (bitset_has(&changes->removed, i))
+            view_release(&isle->charter.view, i);
+}
+
+void isle_adopt(struct isle *isle, struct record *record)
+{
+    uint8_t *bytes;
+    size_t count;
+    struct view_changes changes;
+    assert_ok(record_pack(record, &bytes, &count));
+    struct digest digest = record_digest(bytes, count);
+    mem_free(bytes);
+    assert_ok(charter_adopt(&isle->charter, record, &digest, &changes));
+    assert_ok(peers_members(isle->peers, &changes));
+    if (isle->sync != NULL) {
+        struct sync_view view = charter_sync_view(&isle->charter, council_votes(peers_council(isle->peers)));
+        assert_ok(rounds_members(isle->rounds, isle->charter.view.count));
+        assert_ok(sync_begin_epoch(isle->sync, &view, isle->now_ms));
+        carry_out(isle);
+    }
+    release(isle, &changes);
+    assert_ok(peers_begin_epoch(isle->peers));
+}
+
+/* ---- events ---- */
+
+void isle_step(struct isle *isle, const struct sync_event *event)
+{
+    sync_step(isle->sync, event, isle->now_ms);
+    carry_out(isle);
+}
+
+static void take_epoch(struct isle *isle)
+{
+    struct record record;
+    struct digest digest;
+    if (!council_take(peers_council(isle->peers), &record, &digest))
+        return;
+    isle_adopt(isle, &record);
+    assert_true(digest_equal(&digest, chain_last_digest(isle->charter.chain)));
+    record_deinit(&record);
+}
+
 /* Takes out what was posted, as the engine does after each thing that happened. */
 static void collect(struct isle *isle)
 {
@@ -271,6 +371,8 @@ static void collect(struct isle *isle)
     while (event_take(isle->events, &event)) {
         if (isle->engine && event.type == EVENT_SYNC && isle->sync != NULL)
             isle_step(isle, &event.sync);
+        if (isle->engine && event.type == EVENT_EPOCH)
+            take_epoch(isle);
         if (event.type == EVENT_SYNC && event.sync.type == SYNC_EV_HEARTBEAT) {
             struct wire_heartbeat *copy = &isle->beats[isle->beats_count++ % ISLE_BEATS_MAX];
             *copy = *event.sync.beat;

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "common/env.h"
+#include "daemon/charter.h"
 #include "daemon/dconf.h"
 #include "daemon/event.h"
 #include "daemon/jobs.h"
@@ -22,6 +23,7 @@
 #include "daemon/state/model_plan.h"
 #include "daemon/state/replica.h"
 #include "daemon/state/slots.h"
+#include "daemon/state/vote.h"
 #include "daemon/trainer/trainer.h"
 #include "net/link.h"
 
@@ -39,6 +41,8 @@ struct isle_run {
     struct ident idents[ISLE_MAX]; /* of islands a, b, c */
     char addresses[ISLE_MAX][32];  /* where each listens; "": it dials out */
     uint64_t uplinks[ISLE_MAX];    /* bit/s */
+    bool doubt;                    /* disks are as vote_open() finds them; else none is in doubt */
+    uint32_t opened[ISLE_MAX];     /* how often an island was */
 };
 
 /* `sync`: lines of the run spec's [sync] and after. */
@@ -46,8 +50,8 @@ struct isle_run *isle_run_new(const char *name, uint32_t count, const char *sync
 /* Its islands are closed before. */
 void isle_run_free(struct isle_run *run);
 extern const char *const isle_names[ISLE_MAX];
-/* The membership's digest. */
-struct digest isle_view_id(const struct isle_run *run);
+/* What headers carry. */
+uint64_t isle_run_tag(const struct isle_run *run);
 /* Gives island i a free port of its own to listen on. */
 void isle_listen(struct isle_run *run, uint32_t i);
 /* Writes island i's configuration and key, without a trainer of its own; the path stays valid. */
@@ -59,16 +63,19 @@ struct isle {
     struct isle_run *run;
     uint32_t self;
     uint64_t now_ms;
-    bool engine; /* the core is stepped with what is posted for it, and its orders are carried out */
+    bool engine; /* the core is stepped with what is posted for it, its orders are carried out, and epochs begin */
     struct dconf conf;
-    struct view view;
+    struct charter charter;
     struct events *events;
     struct jobs *jobs;
     struct ledger *ledger;
+    struct vote *vote;
     struct trainer *trainer;
     struct peers *peers;
     /* NULL before isle_know_plan() */
     struct model_plan *plan;
+    uint32_t shards_counts[ISLE_FRAGMENTS];
+    struct parts parts;
     struct replica *replica;
     struct slots *slots;
     struct sync *sync;
@@ -91,6 +98,14 @@ struct model_plan *isle_model_plan(const struct isle_run *run);
 /* Makes everything that a plan needs; isle_know_plan() tells peers and trainer as well. */
 void isle_make_plan(struct isle *isle);
 void isle_know_plan(struct isle *isle);
+
+/* The record that follows the island's newest and says the same; the test changes it, and hands it to isle_adopt(). */
+struct record isle_next_record(const struct isle *isle);
+/* Makes `count` members, by slot, the owners, with equal parts; the others of role RECORD_OWNER get `role` and no vote.
+ */
+void isle_set_owners(struct record *record, const uint32_t *ids, uint32_t count, enum record_role role);
+/* A new epoch begins, as the engine sees to it; the record is taken over. Its council is as if it had been decided. */
+void isle_adopt(struct isle *isle, struct record *record);
 
 /* Takes in what is there and sends what may go; what is posted meanwhile is kept. */
 void isle_turn(struct isle *isle);

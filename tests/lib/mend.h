@@ -12,7 +12,7 @@
 
 /* A codec frame. */
 void mend_frame(uint8_t *frame, size_t bytes);
-/* A contribution or a result, and the frame in it; its length of the frame, too. */
+/* A contribution or a result, and the frame in it; its length of the frame, too. A signature stays as it is. */
 void mend_object(uint8_t *object, size_t bytes);
 
 #endif

@@ -4,14 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/mem.h"
 #include "tests/lib/testlib.h"
 
-enum { PIECE_BYTES = 64 << 10, CONTROL_MAX = 64, BULK_MAX = 32 };
+enum { PIECE_BYTES = 64 << 10, CONTROL_MAX = 64, BULK_MAX = 32, EPOCH_MAX = 16 };
 
 struct played_control {
     enum wire_type type;
     size_t bytes;
     uint8_t payload[WIRE_CONTROL_BYTES_MAX];
+};
+
+struct played_epoch {
+    uint32_t type;
+    size_t bytes;
+    uint8_t *payload;
 };
 
 struct played_bulk {
@@ -23,11 +30,11 @@ struct played *played_open(struct isle_run *run, uint32_t self, uint64_t run_tag
 {
     struct played *played = calloc(1, sizeof *played);
     struct link_member members[ISLE_MAX] = {{.name = NULL}};
-    struct digest view_id = isle_view_id(run);
     assert_non_null(played);
     played->control = calloc(CONTROL_MAX, sizeof *played->control);
     played->bulk = calloc(BULK_MAX, sizeof *played->bulk);
-    assert_true(played->control != NULL && played->bulk != NULL);
+    played->epoch = calloc(EPOCH_MAX, sizeof *played->epoch);
+    assert_true(played->control != NULL && played->bulk != NULL && played->epoch != NULL);
     for (uint32_t i = 0; i < run->count; i++) {
         members[i].name = isle_names[i];
         members[i].address = i != self ? run->addresses[i] : NULL;
@@ -38,8 +45,7 @@ struct played *played_open(struct isle_run *run, uint32_t self, uint64_t run_tag
                              .members = members,
                              .members_count = run->count,
                              .self = self,
-                             .run_tag = run_tag != 0 ? run_tag : digest_tag(&run->spec.digest),
-                             .view_tag = digest_tag(&view_id),
+                             .run_tag = run_tag != 0 ? run_tag : isle_run_tag(run),
                              .io_threads = 1};
     played->run = run;
     played->self = self;
@@ -50,10 +56,20 @@ struct played *played_open(struct isle_run *run, uint32_t self, uint64_t run_tag
     return played;
 }
 
+const char *played_connection_key(const struct ident *ident)
+{
+    static char text[IDENT_TEXT_BYTES];
+    ident_text(ident->curve_key, text);
+    return text;
+}
+
 void played_close(struct played *played)
 {
     isle_unwatch(played->link);
     link_free(played->link);
+    for (size_t i = 0; i < played->epoch_count; i++)
+        free(played->epoch[i].payload);
+    free(played->epoch);
     free(played->control);
     free(played->bulk);
     free(played);
@@ -61,7 +77,16 @@ void played_close(struct played *played)
 
 /* ---- hearing ---- */
 
-/* Takes in what is there, as far as there is room for it. */
+static void keep_epoch(struct played_epoch *to, const struct link_message *message)
+{
+    to->type = message->header.type;
+    to->bytes = message->bytes;
+    to->payload = malloc(message->bytes + 1);
+    assert_non_null(to->payload);
+    memcpy(to->payload, message->payload, message->bytes);
+}
+
+/* Takes in what is there, as far as there is room for it; of the epoch protocol the first ones. */
 static void take_in(struct played *played)
 {
     struct link_message message;
@@ -72,6 +97,9 @@ static void take_in(struct played *played)
             struct played_bulk *to = &played->bulk[(played->bulk_head + played->bulk_count++) % BULK_MAX];
             to->bytes = message.bytes;
             memcpy(to->payload, message.payload, message.bytes);
+        } else if (wire_is_epoch(type)) {
+            if (played->epoch_count < EPOCH_MAX)
+                keep_epoch(&played->epoch[played->epoch_count++], &message);
         } else if (type != WIRE_BULK_HELLO) {
             struct played_control *to =
                 &played->control[(played->control_head + played->control_count++) % CONTROL_MAX];
@@ -142,11 +170,8 @@ struct wire_hello *played_hello(struct played *played)
 {
     struct wire_hello *hello = &played->out.hello;
     played->out.type = WIRE_HELLO;
-    *hello = (struct wire_hello){.run_id = played->run->spec.digest,
-                                 .view_id = isle_view_id(played->run),
-                                 .session = played->session,
-                                 .island = played->self,
-                                 .window_kib = 1024};
+    *hello = (struct wire_hello){
+        .run_id = played->run->spec.digest, .session = played->session, .island = played->self, .window_kib = 1024};
     snprintf(hello->name, sizeof hello->name, "%s", isle_names[played->self]);
     snprintf(hello->software, sizeof hello->software, "a test");
     return hello;
@@ -165,10 +190,69 @@ struct wire_heartbeat *played_beat(struct played *played)
     return beat;
 }
 
+void played_holds(struct wire_heartbeat *beat, uint32_t f, uint32_t owner, const struct digest *digest)
+{
+    struct wire_fragment *row = &beat->fragments[f];
+    if (row->held_count == 0)
+        row->held_first = beat->held_count;
+    assert_int_equal(row->held_first + row->held_count, beat->held_count); /* a row's stand together */
+    assert_true(beat->held_count < WIRE_HELD_MAX);
+    struct wire_held *held = &beat->held[beat->held_count++];
+    row->held_count++;
+    held->owner = owner;
+    memcpy(held->tag, digest->byte, sizeof held->tag);
+}
+
+void played_hold_the_same(struct played *played, uint32_t to, uint32_t fragments, uint64_t version)
+{
+    struct wire_heartbeat beat = {.session = played->session, .fragments_count = fragments};
+    for (uint32_t said = 0; said < fragments;) {
+        isle_wait(played_heard_type(played, WIRE_HEARTBEAT));
+        const struct wire_heartbeat *in = &played->in.heartbeat;
+        for (uint32_t i = 0; i < in->fragments_count; i++) {
+            const struct wire_fragment *row = &in->fragments[i];
+            struct wire_fragment *ours = &beat.fragments[row->fragment];
+            if (row->version + 1 != version || row->held_count == 0 || ours->held_count > 0)
+                continue;
+            *ours = *row;
+            ours->held_first = beat.held_count;
+            memcpy(&beat.held[beat.held_count], &in->held[row->held_first], row->held_count * sizeof beat.held[0]);
+            beat.held_count += row->held_count;
+            said++;
+        }
+    }
+    beat.sequence = ++played->sequence;
+    played->out.type = WIRE_HEARTBEAT;
+    played->out.heartbeat = beat;
+    played_say(played, to);
+}
+
 void played_say(struct played *played, uint32_t to)
 {
     isle_wait((take_in(played), link_up(played->link, to, false)));
     assert_ok(link_say(played->link, to, &played->out));
+}
+
+void played_say_epoch(struct played *played, uint32_t to, const struct wire_epoch *message)
+{
+    uint8_t *bytes;
+    size_t count;
+    assert_ok(wire_epoch_pack(message, &bytes, &count));
+    isle_wait((take_in(played), link_up(played->link, to, false)));
+    assert_ok(link_send(played->link, to, (enum wire_type)message->type, bytes, count, NULL, 0));
+    mem_free(bytes);
+}
+
+bool played_heard_epoch(struct played *played, struct wire_epoch *message)
+{
+    take_in(played);
+    if (played->epoch_count == 0)
+        return false;
+    struct played_epoch first = played->epoch[0];
+    memmove(played->epoch, played->epoch + 1, --played->epoch_count * sizeof first);
+    assert_ok(wire_epoch_unpack(first.type, first.payload, first.bytes, message));
+    free(first.payload);
+    return true;
 }
 
 void played_say_done(struct played *played, uint32_t to, const struct wire_key *key, enum wire_done status)

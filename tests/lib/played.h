@@ -14,6 +14,7 @@
 #include "net/ident.h"
 #include "net/link.h"
 #include "net/wire.h"
+#include "net/wire_epoch.h"
 #include "tests/lib/isle.h"
 
 struct played {
@@ -28,18 +29,29 @@ struct played {
     /* come in and not heard yet: one connection does not wait for the other */
     struct played_control *control;
     struct played_bulk *bulk;
+    struct played_epoch *epoch;
+    size_t epoch_count;
     size_t control_head, control_count, bulk_head, bulk_count;
 };
 
 /* Listens on a port that the run then knows. `run_tag`: 0 for the run's own; `as`: whose key, NULL for its own. */
 struct played *played_open(struct isle_run *run, uint32_t self, uint64_t run_tag, const struct ident *as);
 void played_close(struct played *played);
+/* The key by which its connections are known, as text; good until the next call. */
+const char *played_connection_key(const struct ident *ident);
 
 /* Puts a good greeting, or heartbeat over all fragments, into `out`. */
 struct wire_hello *played_hello(struct played *played);
 struct wire_heartbeat *played_beat(struct played *played);
+/* The island says in it that it holds a result of the version after its own. */
+void played_holds(struct wire_heartbeat *beat, uint32_t f, uint32_t owner, const struct digest *digest);
+/* Waits until that island says of each fragment what it holds of a version, and says that we hold the same. */
+void played_hold_the_same(struct played *played, uint32_t to, uint32_t fragments, uint64_t version);
 /* Says what is in `out`, or a message about an object; waits for a connection if there is none yet. */
 void played_say(struct played *played, uint32_t to);
+/* A message of the epoch protocol; and the next one that it hears, which is to be freed with wire_epoch_deinit(). */
+void played_say_epoch(struct played *played, uint32_t to, const struct wire_epoch *message);
+bool played_heard_epoch(struct played *played, struct wire_epoch *message);
 void played_say_done(struct played *played, uint32_t to, const struct wire_key *key, enum wire_done status);
 /* An ack for the pass of the chunk last heard; `resume`: something was lost. */
 void played_say_ack(struct played *played, uint32_t to, const struct wire_key *key, uint64_t have, bool resume);

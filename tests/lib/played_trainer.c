@@ -72,7 +72,7 @@ static void start_fragments(struct isle *isle)
         struct digest hash = digest_of(&f, sizeof f);
         trainer_started(isle->trainer, event.fragment, true);
         rounds_begin(isle->rounds, event.fragment, &hash);
-        sync_restore(isle->sync, event.fragment, 0, &hash, &(struct bitset){{0}});
+        sync_restore(isle->sync, event.fragment, 0, &hash);
     }
     isle_tick(isle);
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {

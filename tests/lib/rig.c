@@ -8,6 +8,8 @@
 
 #include "daemon/rules.h"
 #include "daemon/state/state_object.h"
+#include "tests/lib/roster.h"
+#include "tests/lib/shares.h"
 
 enum { DEADLINE_MS = 10000, STEPS_A_ROUND = 10, TOKENS_A_ROUND = 1000, LEDGER_BYTES = 16 << 20 };
 
@@ -32,17 +34,34 @@ static void read_spec(struct rig *rig)
     assert_ok(runspec_parse(text, "rig", &rig->spec));
 }
 
+static void update_view(struct rig *rig)
+{
+    struct view_changes changes;
+    assert_ok(view_update(&rig->view, chain_last(rig->chain), chain_last_digest(rig->chain),
+                          rig_ident(rig->conf.self)->key, &changes));
+    assert_int_equal(rig->view.self, rig->conf.self);
+}
+
 static void make_view(struct rig *rig)
 {
     assert_in_range(rig->conf.members, 1, RIG_MEMBERS_MAX);
-    for (uint32_t i = 0; i < rig->conf.members; i++)
-        rig->members[i] = (struct view_member){.name = names[i], .uplink = 1};
-    rig->view = (struct view){.members = rig->members, .count = rig->conf.members, .self = rig->conf.self};
+    struct record record = shares_record((const uint64_t[RIG_MEMBERS_MAX]){1, 1, 1}, rig->conf.members);
+    for (uint32_t i = 0; i < rig->conf.members; i++) {
+        rig->ids[i] = rig_id(i);
+        snprintf(record.members[i].name, sizeof record.members[i].name, "%s", names[i]);
+        memcpy(record.members[i].key, rig_ident(i)->key, IDENT_KEY_BYTES);
+    }
+    if (rig->conf.map != NULL)
+        record.map = *rig->conf.map;
+    assert_ok(chain_new(&rig->chain));
+    assert_ok(view_init(NULL, 0, &rig->view));
+    roster_add(rig->chain, &record);
+    update_view(rig);
+    rig->view.shares = rig->spec.digest;
 }
 
 static struct replica *new_replica(const struct rig *rig)
 {
-    static const uint64_t weights[RIG_MEMBERS_MAX] = {1, 1, 1};
     struct replica *replica;
     struct replica_conf conf = {.plan = rig->plan->plan,
                                 .outer = rules_outer(&rig->spec),
@@ -50,24 +69,22 @@ static struct replica *new_replica(const struct rig *rig)
                                 .error_feedback = rig->spec.error_feedback,
                                 .feedback_decay = (float)rig->spec.feedback_decay,
                                 .feedback_limit = (float)rig->spec.feedback_limit,
-                                .outliers = rules_outliers(&rig->spec),
-                                .weights = weights,
-                                .members_count = rig->conf.members,
-                                .self = rig->conf.self};
+                                .outliers = rules_outliers(&rig->spec)};
     assert_ok(replica_new(&conf, &replica));
+    assert_ok(shares_cut(&rig->parts, replica, rig->conf.self));
     return replica;
 }
 
 static void open_sync(struct rig *rig)
 {
-    struct bitset shards[RIG_FRAGMENTS];
+    uint32_t shards[RIG_FRAGMENTS];
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
-        shards[f] = replica_shards(rig->replica, f);
-    struct sync_conf conf = {.self = rig->conf.self,
-                             .members_count = rig->conf.members,
+        shards[f] = rig->plan->plan->fragments[f].shards_count;
+    struct sync_conf conf = {.chain = rig->chain,
                              .fragments_count = RIG_FRAGMENTS,
-                             .shards = shards,
-                             .rule = {.quorum = (uint32_t)rig->spec.quorum, .grace_ms = rig->spec.grace_ms}};
+                             .shards_counts = shards,
+                             .rule = {.quorum = (uint32_t)rig->spec.quorum, .grace_ms = rig->spec.grace_ms},
+                             .view = roster_view(rig->chain, rig->conf.self, rig->ids, rig->conf.members)};
     assert_ok(sync_new(&conf, &rig->sync));
 }
 
@@ -75,7 +92,10 @@ struct rounds_conf rig_rounds_conf(const struct rig *rig)
 {
     return (struct rounds_conf){.spec = &rig->spec,
                                 .view = &rig->view,
+                                .ident = rig_ident(rig->conf.self),
+                                .nonce = rig->spec.digest.byte,
                                 .plan = rig->plan,
+                                .parts = &rig->parts,
                                 .folder = rig->conf.folder,
                                 .replica = rig->replica,
                                 .ledger = rig->ledger,
@@ -97,11 +117,12 @@ static void open_rounds(struct rig *rig)
 static void recover(struct rig *rig, uint32_t f)
 {
     bool known;
-    assert_ok(rounds_recover(rig->rounds, f, &known, &rig->results[f]));
+    assert_ok(rounds_recover(rig->rounds, f, &known));
     if (!known)
         return;
     const struct store_fragment *state = rounds_state(rig->rounds, f);
-    sync_restore(rig->sync, f, state->version, &state->hash, &rig->results[f]);
+    sync_restore(rig->sync, f, state->version, &state->hash);
+    rounds_post_held(rig->rounds, f);
 }
 
 struct rig *rig_open(const struct rig_conf *conf)
@@ -114,6 +135,7 @@ struct rig *rig_open(const struct rig_conf *conf)
     make_view(rig);
     struct ledger_conf ledger = {.folder = conf->folder,
                                  .run_id = rig->spec.digest,
+                                 .nonce = rig->spec.digest.byte,
                                  .segment_bytes = conf->segment_bytes > 0 ? conf->segment_bytes : LEDGER_BYTES,
                                  .keep_bytes = conf->segment_bytes > 0 ? conf->kept_bytes : LEDGER_BYTES};
     assert_ok(events_new(&rig->events));
@@ -122,6 +144,7 @@ struct rig *rig_open(const struct rig_conf *conf)
     assert_ok(model_plan_new(&rig->spec, tensors, sizeof tensors / sizeof tensors[0], &rig->plan));
     assert_int_equal(rig->plan->plan->fragments_count, RIG_FRAGMENTS);
     assert_ok(events_reserve(rig->events, RIG_FRAGMENTS, conf->members));
+    rig->parts = (struct parts){.plan = rig->plan->plan, .chain = rig->chain};
     rig->replica = new_replica(rig);
     open_sync(rig);
     open_rounds(rig);
@@ -132,6 +155,7 @@ struct rig *rig_open(const struct rig_conf *conf)
         recover(rig, f);
     }
     rounds_tick(rig->rounds, rig->now_ms, 0);
+    rig_drain(rig);
     return rig;
 }
 
@@ -152,6 +176,8 @@ void rig_close(struct rig *rig)
     jobs_free(rig->jobs);
     rounds_free(rig->rounds);
     sync_free(rig->sync);
+    view_free(&rig->view);
+    chain_free(rig->chain);
     slots_free(rig->slots);
     replica_free(rig->replica);
     model_plan_free(rig->plan);
@@ -183,12 +209,11 @@ struct replica *rig_twin(const struct rig *rig)
 {
     struct replica *twin = new_replica(rig);
     for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
-        struct plan_shard own = replica_own_shard(twin, f);
         copy_values(replica_anchor(twin, f), replica_anchor(rig->replica, f), rig_values(rig, f));
         copy_values(replica_momentum(twin, f), replica_momentum(rig->replica, f), rig_values(rig, f));
         copy_values(replica_residual(twin, f), replica_residual(rig->replica, f), rig_values(rig, f));
-        copy_values(replica_owner_residual(twin, f), replica_owner_residual(rig->replica, f),
-                    (size_t)(own.end - own.begin));
+        assert_ok(replica_set_owner_residual(twin, f, replica_owner_shards(rig->replica, f),
+                                             replica_owner_residual(rig->replica, f)));
     }
     return twin;
 }
@@ -228,23 +253,59 @@ static void started(struct rig *rig, const struct event *event)
     if (!event->start.initial || sync_known(rig->sync, f))
         return;
     rounds_begin(rig->rounds, f, &event->start.hash);
-    sync_restore(rig->sync, f, 0, &event->start.hash, &(struct bitset){{0}});
+    sync_restore(rig->sync, f, 0, &event->start.hash);
 }
 
 /* As the trainer's memory remembers it. */
 static void counted(struct rig *rig, const struct event *event)
 {
     struct replica_snapshot *snapshot = &rig->snapshot[event->fragment];
-    for (uint32_t s = 0; s < rig->conf.members; s++)
-        if (bitset_has(&event->shards, s))
+    for (uint32_t s = 0; s < rig->plan->plan->fragments[event->fragment].shards_count; s++)
+        if ((event->shards >> s & 1) != 0)
             snapshot->counted_tokens[s] = snapshot->tokens;
+}
+
+/* All others say that they hold what we hold of the version after ours. */
+static void confirm(struct rig *rig, uint32_t f)
+{
+    static struct wire_heartbeat beat;
+    struct sync_peer_fragment own = sync_own(rig->sync, f);
+    const struct chain_part *parts;
+    uint32_t count = sync_parts(rig->sync, f, &parts), held = 0;
+    struct digest digest;
+    bool acknowledged;
+    memset(&beat, 0, sizeof beat);
+    for (uint32_t p = 0; p < count; p++) {
+        if (!sync_held(rig->sync, f, p, &digest, &acknowledged))
+            continue;
+        beat.held[held].owner = parts[p].owner;
+        memcpy(beat.held[held++].tag, digest.byte, WIRE_TAG_BYTES);
+    }
+    for (uint32_t i = 0; i < rig->conf.members; i++) {
+        struct wire_fragment *said = &rig->said[i][f];
+        if (i == rig->conf.self || !sync_up(rig->sync, i) || sync_own(rig->sync, f).version != own.version)
+            continue;
+        if (said->version != own.version)
+            *said = (struct wire_fragment){.fragment = f, .version = own.version, .hash = own.hash, .hash_known = true};
+        beat.taking_part = true;
+        beat.epoch = rig->view.epoch;
+        beat.fragments_count = 1;
+        beat.fragments[0] = *said;
+        beat.fragments[0].held_first = 0;
+        beat.fragments[0].held_count = beat.held_count = held;
+        rig_step(rig, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = &beat});
+    }
 }
 
 static void handle(struct rig *rig, const struct event *event)
 {
     uint32_t f = event->fragment;
     switch (event->type) {
-    case EVENT_SYNC: rig_step(rig, &event->sync); break;
+    case EVENT_SYNC:
+        rig_step(rig, &event->sync);
+        if (event->sync.type == SYNC_EV_STORED && !rig->alone)
+            confirm(rig, f);
+        break;
     case EVENT_ENCODED:
         rig_step(rig,
                  &(struct sync_event){.type = event->err == ERR_OK ? SYNC_EV_ENCODED : SYNC_EV_REFUSED, .fragment = f});
@@ -302,59 +363,18 @@ void rig_tick(struct rig *rig, uint64_t later_ms)
     rig_drain(rig);
 }
 
-/* ---- what was posted and ordered ---- */
-
-void rig_forget(struct rig *rig)
+void rig_epoch(struct rig *rig, struct record *record)
 {
-    rig->posted_count = rig->ordered_count = 0;
-}
-
-const struct event *rig_posted(const struct rig *rig, enum event_type type, uint32_t f)
-{
-    for (size_t i = rig->posted_count; i-- > 0;)
-        if (rig->posted[i].type == type && rig->posted[i].fragment == f)
-            return &rig->posted[i];
-    return NULL;
-}
-
-const struct event *rig_told(const struct rig *rig, enum sync_event_type type, uint32_t f)
-{
-    for (size_t i = rig->posted_count; i-- > 0;)
-        if (rig->posted[i].type == EVENT_SYNC && rig->posted[i].sync.type == type && rig->posted[i].fragment == f)
-            return &rig->posted[i];
-    return NULL;
-}
-
-size_t rig_posted_count(const struct rig *rig, enum event_type type)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < rig->posted_count; i++)
-        count += rig->posted[i].type == type;
-    return count;
-}
-
-size_t rig_told_count(const struct rig *rig, enum sync_event_type type)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < rig->posted_count; i++)
-        count += rig->posted[i].type == EVENT_SYNC && rig->posted[i].sync.type == type;
-    return count;
-}
-
-const struct sync_action *rig_ordered(const struct rig *rig, enum sync_action_type type, uint32_t f)
-{
-    for (size_t i = rig->ordered_count; i-- > 0;)
-        if (rig->ordered[i].type == type && rig->ordered[i].fragment == f)
-            return &rig->ordered[i];
-    return NULL;
-}
-
-size_t rig_ordered_count(const struct rig *rig, enum sync_action_type type)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < rig->ordered_count; i++)
-        count += rig->ordered[i].type == type;
-    return count;
+    struct sync_action action;
+    roster_add(rig->chain, record);
+    update_view(rig);
+    struct sync_view view = roster_view(rig->chain, rig->conf.self, rig->ids, rig->conf.members);
+    assert_ok(sync_begin_epoch(rig->sync, &view, rig->now_ms));
+    while (sync_action(rig->sync, &action))
+        carry_out(rig, &action);
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
+        rounds_post_held(rig->rounds, f);
+    rig_drain(rig);
 }
 
 /* ---- the trainer ---- */
@@ -437,6 +457,7 @@ void rig_hear(struct rig *rig, uint32_t member)
     static struct wire_heartbeat beat;
     memset(&beat, 0, sizeof beat);
     beat.taking_part = true;
+    beat.epoch = rig->view.epoch;
     beat.fragments_count = RIG_FRAGMENTS;
     memcpy(beat.fragments, rig->said[member], sizeof rig->said[member]);
     if (!sync_up(rig->sync, member))
@@ -445,47 +466,31 @@ void rig_hear(struct rig *rig, uint32_t member)
     rig_drain(rig);
 }
 
-void rig_seal(const struct rig *rig, const struct wire_key *key, const struct wire_meta *meta, const float *values,
-              size_t count, struct rig_object *out)
+void rig_greet(struct rig *rig)
 {
-    struct codec *codec;
-    size_t frame_bytes, fault;
-    struct codec_part part = {.count = count, .choice = rules_codec(&rig->spec)};
-    struct vec_source source = {.minuend = values};
-    assert_true(wire_object_bytes_max(codec_frame_bytes_max(&part, 1)) <= sizeof out->byte);
-    assert_ok(codec_new(0, &codec));
-    assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(out->byte), &frame_bytes, &fault));
-    codec_free(codec);
-    out->key = *key;
-    assert_ok(wire_object_seal(key->kind, meta, out->byte, frame_bytes, &out->bytes));
-}
-
-void rig_spoil(struct rig_object *object)
-{
-    enum { DIGEST_AT = 32, DIGEST_SHORT = 16, NO_CODEC = 99 }; /* docs/FORMATS.md, 2 */
-    struct wire_meta meta;
-    const uint8_t *inside;
-    size_t frame_bytes;
-    struct digest_state state;
-    assert_ok(wire_object_open(object->key.kind, object->byte, object->bytes, &meta, &inside, &frame_bytes));
-    uint8_t *frame = wire_object_frame(object->byte);
-    frame[CODEC_HEADER_BYTES] = NO_CODEC;
-    digest_begin(&state);
-    digest_add(&state, frame, DIGEST_AT);
-    digest_add(&state, frame + CODEC_HEADER_BYTES, frame_bytes - CODEC_HEADER_BYTES);
-    struct digest digest = digest_end(&state);
-    memcpy(frame + DIGEST_AT, digest.byte, DIGEST_SHORT);
-    assert_ok(wire_object_seal(object->key.kind, &meta, object->byte, frame_bytes, &object->bytes));
+    for (uint32_t i = 0; i < rig->conf.members; i++) {
+        for (uint32_t f = 0; f < RIG_FRAGMENTS; f++) {
+            struct sync_peer_fragment own = sync_own(rig->sync, f);
+            rig->said[i][f] = (struct wire_fragment){
+                .fragment = f, .version = own.version, .hash = own.hash, .hash_known = own.hash_known};
+        }
+        if (i != rig->conf.self)
+            rig_hear(rig, i);
+    }
+    for (uint32_t f = 0; f < RIG_FRAGMENTS; f++)
+        confirm(rig, f);
+    rig_drain(rig);
 }
 
 static void seal_pattern(const struct rig *rig, const struct wire_key *key, const struct wire_meta *meta, float amount,
                          struct rig_object *out)
 {
-    struct plan_shard range = rig_shard(rig, key->fragment, key->shard);
-    size_t count = (size_t)(range.end - range.begin);
+    struct chain_part part;
+    assert_true(parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &part) < CHAIN_PARTS_MAX);
+    size_t count = replica_values(rig->replica, key->fragment, part.shards);
     float *values = calloc(count, sizeof *values);
     assert_non_null(values);
-    rig_pattern(values, count, key->version * 7 + key->island, amount);
+    rig_pattern(values, count, key->version * 7 + roster_number(key->island), amount);
     rig_seal(rig, key, meta, values, count, out);
     free(values);
 }
@@ -497,31 +502,51 @@ void rig_contribution(const struct rig *rig, uint32_t f, uint32_t member, uint64
     struct wire_key key = {.kind = WIRE_CONTRIBUTION,
                            .fragment = f,
                            .version = state->version + 1,
-                           .shard = rig->conf.self,
-                           .island = member};
+                           .epoch = rig->view.epoch,
+                           .owner = rig_id(rig->conf.self),
+                           .island = rig_id(member)};
     struct wire_meta meta = {.tokens = tokens, .step = key.version * STEPS_A_ROUND, .base_hash = state->hash};
     seal_pattern(rig, &key, &meta, amount, out);
+}
+
+/* Of what a member contributed to a part: ours is the one we encoded last; the others' we never see. */
+static struct digest contribution_digest(const struct rig *rig, const struct wire_key *key, uint32_t member)
+{
+    struct chain_part part;
+    uint32_t p = parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &part);
+    const struct slot *slot = slots_out(rig->slots, key->fragment, p);
+    struct wire_object what;
+    if (member == rig->conf.self && slot->version == key->version &&
+        wire_object_peek(slot->data, slot->bytes, &what) == ERR_OK)
+        return what.digest;
+    return digest_of(&member, sizeof member);
 }
 
 void rig_result(const struct rig *rig, uint32_t f, uint32_t shard, const struct bitset *members, float amount,
                 struct rig_object *out)
 {
     const struct store_fragment *state = rounds_state(rig->rounds, f);
-    struct wire_key key = {
-        .kind = WIRE_RESULT, .fragment = f, .version = state->version + 1, .shard = shard, .island = shard};
-    struct wire_meta meta = {.step = key.version * STEPS_A_ROUND};
-    for (uint32_t i = 0; i < rig->conf.members; i++)
+    struct wire_key key = {.kind = WIRE_RESULT, .fragment = f, .version = state->version + 1, .epoch = rig->view.epoch};
+    key.owner = key.island = rig_id(shard);
+    uint8_t contributors[RIG_MEMBERS_MAX * WIRE_CONTRIBUTOR_BYTES];
+    struct wire_meta meta = {.step = key.version * STEPS_A_ROUND, .contributors = contributors};
+    for (uint32_t i = 0; i < rig->conf.members; i++) {
+        struct wire_contributor contributor = {
+            .id = rig_id(i), .tokens = TOKENS_A_ROUND, .digest = contribution_digest(rig, &key, i)};
         if (bitset_has(members, i))
-            meta.contributors[meta.contributors_count++] =
-                (struct wire_contributor){.island = i, .tokens = TOKENS_A_ROUND};
+            wire_contributor_put(contributors, meta.contributors_count++, &contributor);
+    }
     struct outer_round round = rules_round(&rig->spec, RIG_FRAGMENTS, f, key.version, state->step, meta.step);
     memcpy(meta.outer, (float[]){round.scale, round.momentum, round.lr}, sizeof meta.outer);
     seal_pattern(rig, &key, &meta, amount, out);
 }
 
-static void lay(struct rig *rig, struct slot *slot, uint32_t shard, const struct rig_object *object)
+static void lay(struct rig *rig, struct slot *slot, const struct rig_object *object)
 {
-    assert_ok(slots_room(rig->slots, slot, object->key.fragment, shard));
+    const struct wire_key *key = &object->key;
+    struct chain_part part;
+    assert_true(parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &part) < CHAIN_PARTS_MAX);
+    assert_ok(slots_room(rig->slots, slot, key->fragment, part.shards));
     assert_true(object->bytes <= slot->bytes_max);
     memcpy(slot->data, object->byte, object->bytes);
     slot->version = 0;
@@ -532,9 +557,12 @@ void rig_bring(struct rig *rig, uint32_t peer, const struct rig_object *object)
     const struct wire_key *key = &object->key;
     uint8_t *state;
     if (key->kind == WIRE_CONTRIBUTION) {
-        lay(rig, slots_in(rig->slots, key->fragment, peer), rig->conf.self, object);
+        lay(rig, slots_in(rig->slots, key->fragment, peer), object);
     } else if (key->kind == WIRE_RESULT) {
-        lay(rig, slots_result(rig->slots, key->fragment, key->shard), key->shard, object);
+        struct chain_part part;
+        uint32_t p = parts_find(&rig->parts, key->fragment, key->version, key->epoch, key->owner, &part);
+        assert_true(p < CHAIN_PARTS_MAX);
+        lay(rig, slots_result(rig->slots, key->fragment, p), object);
     } else {
         assert_ok(slots_take_state(rig->slots, key->fragment, object->bytes, &state));
         memcpy(state, object->byte, object->bytes);
@@ -576,6 +604,9 @@ void rig_make_state(const struct rig *rig, uint32_t f, float more, struct replic
     out->bytes = (size_t)state_object_bytes(*twin, plan, f);
     assert_true(out->bytes <= sizeof out->byte);
     state_object_make(*twin, plan, f, &state, out->byte);
+    struct bitset others = bitset_first(rig->conf.members);
+    bitset_remove(&others, rig->conf.self);
+    rig_certify(rig, &state.hash, &others, out);
 }
 
 void rig_diverge(struct rig *rig, uint32_t f, struct replica *theirs)
@@ -611,75 +642,4 @@ void rig_round(struct rig *rig, uint32_t f, const struct bitset *naming_us)
             rig_bring_result(rig, f, s, bitset_has(naming_us, s));
     assert_int_equal(rounds_state(rig->rounds, f)->version, version);
     rig_mixed(rig, f);
-}
-
-/* ---- looking in ---- */
-
-size_t rig_values(const struct rig *rig, uint32_t f)
-{
-    return (size_t)rig->plan->plan->fragments[f].values_count;
-}
-
-struct plan_shard rig_shard(const struct rig *rig, uint32_t f, uint32_t shard)
-{
-    return replica_shard(rig->replica, f, shard);
-}
-
-void rig_damage(const char *path, long at)
-{
-    FILE *file = fopen(path, "r+");
-    assert_non_null(file);
-    assert_int_equal(fseek(file, at, SEEK_SET), 0);
-    int byte = fgetc(file);
-    assert_true(byte != EOF);
-    assert_int_equal(fseek(file, at, SEEK_SET), 0);
-    assert_int_equal(fputc(byte ^ 0x10, file), byte ^ 0x10);
-    assert_int_equal(fclose(file), 0);
-}
-
-void rig_decode(const uint8_t *frame, size_t frame_bytes, float *values, size_t count)
-{
-    struct codec *codec;
-    assert_ok(codec_check(frame, frame_bytes, count));
-    assert_ok(codec_new(0, &codec));
-    assert_ok(codec_decode(codec, frame, frame_bytes, values, count));
-    codec_free(codec);
-}
-
-const uint8_t *rig_open_slot(const struct slot *slot, uint32_t kind, struct wire_meta *meta, size_t *frame_bytes)
-{
-    const uint8_t *frame;
-    assert_false(slot->busy);
-    assert_ok(wire_object_open(kind, slot->data, slot->bytes, meta, &frame, frame_bytes));
-    return frame;
-}
-
-struct bitset rig_set(const uint32_t *numbers, size_t count)
-{
-    struct bitset set = {{0}};
-    for (size_t i = 0; i < count; i++)
-        bitset_add(&set, numbers[i]);
-    return set;
-}
-
-void rig_assert_set(const struct bitset *set, struct bitset want)
-{
-    for (uint32_t i = 0; i < WIRE_MEMBERS_MAX; i++)
-        if (bitset_has(set, i) != bitset_has(&want, i))
-            fail_msg("%u is %s the set", i, bitset_has(set, i) ? "in" : "not in");
-}
-
-bool rig_all_zero(const float *values, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (values[i] != 0)
-            return false;
-    return true;
-}
-
-struct digest rig_hash(const struct rig *rig, uint32_t f, uint64_t version)
-{
-    struct digest hash;
-    assert_ok(replica_hash(rig->replica, f, version, &hash));
-    return hash;
 }

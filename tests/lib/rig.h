@@ -6,6 +6,8 @@
  * no trainer: what other islands send is made here and laid where it would lie, and a snapshot is two arrays. Two
  * fragments of four matrices, no padding, nothing sent as bf16. Nothing happens but in the calls below, so what a job
  * has done can be looked at before the loop learns of it. A helper that fails fails the running test.
+ * Members are numbers, which are their slots, and have ids that are none of them (rig_id()). All are owners and vote;
+ * what we hold the others say they hold, too, unless `alone`, so that a result counts as soon as it is stored.
  */
 #ifndef TESTS_LIB_RIG_H
 #define TESTS_LIB_RIG_H
@@ -13,6 +15,9 @@
 #include "tests/lib/testlib.h"
 
 #include "daemon/rounds/rounds.h"
+#include "daemon/state/results.h"
+#include "net/ident.h"
+#include "net/wire_object.h"
 
 enum { RIG_FRAGMENTS = 2, RIG_MEMBERS_MAX = 3, RIG_KEPT = 1024, RIG_OBJECT_BYTES = 64 << 10, RIG_STATE_STEP = 77 };
 
@@ -23,14 +28,17 @@ struct rig_conf {
     int threads;                        /* 0: two */
     int zstd_level;                     /* of the run spec */
     uint64_t segment_bytes, kept_bytes; /* of the ledger; 0: more than any test writes */
+    const struct shardmap *map;         /* of record 0, by rig_id(); NULL: equal shares */
 };
 
 struct rig {
     struct rig_conf conf;
     struct runspec spec;
-    struct view_member members[RIG_MEMBERS_MAX];
     struct view view;
+    struct chain *chain;
+    uint32_t ids[RIG_MEMBERS_MAX];
     struct model_plan *plan;
+    struct parts parts;
     struct replica *replica;
     struct ledger *ledger;
     struct slots *slots;
@@ -39,13 +47,13 @@ struct rig {
     struct sync *sync;
     struct rounds *rounds;
     uint64_t now_ms;
-    struct bitset results[RIG_FRAGMENTS]; /* as rounds_recover() said */
 
     /* the trainer's arrays, and its next snapshot */
     float *base[RIG_FRAGMENTS], *theta[RIG_FRAGMENTS], *area[RIG_FRAGMENTS];
     struct replica_snapshot snapshot[RIG_FRAGMENTS];
     /* what every other member says of itself */
     struct wire_fragment said[RIG_MEMBERS_MAX][RIG_FRAGMENTS];
+    bool alone; /* nobody else holds what we hold, as far as we hear */
 
     unsigned hold;    /* orders (1 << SYNC_DO_...) that are kept, and not handed on */
     bool hold_unread; /* and EVENT_UNREAD */
@@ -65,6 +73,8 @@ void rig_close(struct rig *rig);
 struct rig *rig_again(struct rig *rig);
 /* What its rounds were born with. */
 struct rounds_conf rig_rounds_conf(const struct rig *rig);
+/* The next epoch: this record follows, which is taken over, and everybody goes over to it. */
+void rig_epoch(struct rig *rig, struct record *record);
 /* Another replica that holds what the rig's does, for what should have come of it; freed before the rig is closed. */
 struct replica *rig_twin(const struct rig *rig);
 
@@ -108,6 +118,8 @@ void rig_mixed(struct rig *rig, uint32_t f);
 
 /* ---- the other islands ---- */
 
+/* All are where we are, and hold what we hold. */
+void rig_greet(struct rig *rig);
 /* Says what said[member] holds. */
 void rig_hear(struct rig *rig, uint32_t member);
 
@@ -116,11 +128,25 @@ struct rig_object {
     size_t bytes;
     uint8_t byte[RIG_OBJECT_BYTES];
 };
-/* Values under the run's codec, sealed. */
+/* The id of a member. */
+uint32_t rig_id(uint32_t member);
+/* Key pair of a member, the same for all rigs of a process. */
+const struct ident *rig_ident(uint32_t member);
+/* Values under the run's codec, sealed by the member whose it is. */
 void rig_seal(const struct rig *rig, const struct wire_key *key, const struct wire_meta *meta, const float *values,
               size_t count, struct rig_object *out);
 /* Puts a segment of a codec that there is not into its frame; all digests are right. */
 void rig_spoil(struct rig_object *object);
+/* Opens an object, whose metadata then lies in it; and seals it with this in its place. */
+void rig_open_object(const struct rig_object *object, struct wire_object *what, struct wire_meta *meta);
+void rig_seal_again(struct rig_object *object, const struct wire_object *what, const struct wire_meta *meta);
+/* Lays a result into the ledger as it is, past all that looks at it. */
+void rig_append(const struct rig *rig, const struct rig_object *object);
+/* Says that all results which the ledger has of a version made it. */
+void rig_commit(const struct rig *rig, uint32_t f, uint64_t version);
+/* Whether the ledger has a result of the owner, made in this epoch; under which name. */
+bool rig_find(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner, struct ledger_key *key);
+bool rig_has(const struct rig *rig, uint32_t f, uint64_t version, uint32_t owner);
 /* A member's contribution to our shard of the version after ours: `amount` times a pattern. */
 void rig_contribution(const struct rig *rig, uint32_t f, uint32_t member, uint64_t tokens, float amount,
                       struct rig_object *out);
@@ -133,8 +159,12 @@ void rig_bring(struct rig *rig, uint32_t peer, const struct rig_object *object);
 void rig_bring_contribution(struct rig *rig, uint32_t f, uint32_t member, uint64_t tokens, float amount);
 void rig_bring_result(struct rig *rig, uint32_t f, uint32_t shard, bool naming_us);
 
+/* Gives a state a certificate of these members for this hash, in the place of the one it has. */
+void rig_certify(const struct rig *rig, const struct digest *hash, const struct bitset *members,
+                 struct rig_object *object);
 /* A state of the fragment at our version that is not ours, at run step RIG_STATE_STEP: in a twin, which the caller
- * frees before the rig, and as member 0 would send it. */
+ * frees before the rig, and as member 0 would send it, with the signatures of all
+ * others. */
 void rig_make_state(const struct rig *rig, uint32_t f, float more, struct replica **twin, struct rig_object *out);
 /* All others say that they hold this one, and our disk cannot tell: ours has to go. For the last member of three. */
 void rig_diverge(struct rig *rig, uint32_t f, struct replica *theirs);
@@ -161,6 +191,8 @@ const uint8_t *rig_open_slot(const struct slot *slot, uint32_t kind, struct wire
 struct bitset rig_set(const uint32_t *numbers, size_t count);
 /* Fails unless the set holds these and no others. */
 void rig_assert_set(const struct bitset *set, struct bitset want);
+/* Fails unless the core holds results of the next version of these owners, made in this epoch, and no others. */
+void rig_assert_held(const struct rig *rig, uint32_t f, struct bitset want);
 bool rig_all_zero(const float *values, size_t count);
 struct digest rig_hash(const struct rig *rig, uint32_t f, uint64_t version);
 

@@ -9,13 +9,13 @@
 void sim_trainers_up(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
-    for (uint32_t f = 0; f < sim->fragments; f++) {
+    for (uint32_t f = 0; f < sim->fragments && !island->witness; f++) {
         struct sim_trainer *t = &island->trainer[f];
         if (t->up || !sync_known(island->sync, f) || sync_state(island->sync, f) != SYNC_LISTENING)
             continue;
         /* It starts from the anchor: what was not counted is gone. */
         *t = (struct sim_trainer){.up = true, .work = t->work, .next_due_ms = sim->now_ms + 300 + sim_below(300)};
-        for (uint32_t s = 0; s < sim->n; s++)
+        for (uint32_t s = 0; s < sim->shards_counts[f]; s++)
             island->counted[f][s] = t->work;
         sim_step(i, &(struct sync_event){.type = SYNC_EV_TRAINER_UP, .fragment = f, .version = island->version[f]});
     }
@@ -40,72 +40,74 @@ void sim_kill_trainer(uint32_t i)
 
 static void copy_disk(struct sim_disk *to, const struct sim_disk *from)
 {
-    uint32_t *ledger = to->ledger;
+    uint32_t *ledger = to->ledger, *commits = to->commits;
     *to = *from;
     to->ledger = ledger;
-    memcpy(ledger, from->ledger, (size_t)SIM_F_MAX * SIM_V_MAX * sim->n * sizeof *ledger);
+    to->commits = commits;
+    memcpy(ledger, from->ledger, (size_t)SIM_F_MAX * SIM_V_MAX * sim->places * sizeof *ledger);
+    memcpy(commits, from->commits, (size_t)SIM_F_MAX * SIM_V_MAX * SIM_SHARDS_MAX * sizeof *commits);
 }
 
-/* Whether nobody else has this record, and somebody has still to come past its version. Who lacks what is lost
- * everywhere can only take a state, which takes a majority; no trouble here goes that far. */
-static bool last_copy(uint32_t i, uint32_t f, uint64_t version, uint32_t shard)
-{
-    uint32_t number = *sim_held(&sim->island[i].disk, f, version, shard);
-    bool needed = false;
-    for (uint32_t k = 0; k < sim->n && number != 0; k++) {
-        if (k != i && *sim_held(&sim->island[k].disk, f, version, shard) == number)
-            return false;
-        needed |= k != i && sim->island[k].version[f] < version;
-    }
-    return needed;
-}
-
-/* Power was lost: from somewhere behind what was flushed on, the ledger is gone. */
-static void lose_power(uint32_t i)
+/* Results are on the disk before anybody is told of them, and all that was written before them; that a version was
+ * made of them may not be. */
+static void lose_commits(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
     for (uint32_t f = 0; f < sim->fragments && sim_chance(50); f++) {
-        uint64_t kept = island->flushed[f];
-        for (uint64_t v = kept + 1; v < SIM_V_MAX; v++)
-            for (uint32_t s = 0; s < sim->n; s++)
-                kept = last_copy(i, f, v, s) ? v : kept;
-        uint64_t cut = kept + 1 + (island->version[f] > kept ? sim_below(island->version[f] - kept + 1) : 0);
-        for (uint64_t v = cut; v < SIM_V_MAX; v++)
-            for (uint32_t s = 0; s < sim->n; s++)
-                if (v > cut || sim_chance(70))
-                    *sim_held(&island->disk, f, v, s) = 0;
+        uint64_t first = island->disk.version[f] + 1, version = island->version[f];
+        first = island->disk.flushed[f] + 1 > first ? island->disk.flushed[f] + 1 : first;
+        for (uint64_t v = version; v >= first && v + sim_below(3) >= version; v--)
+            memset(sim_commit(&island->disk, f, v), 0, SIM_SHARDS_MAX * sizeof(uint32_t));
     }
-}
-
-/* One disk at a time, and the next when that island has caught up: an older state that most of them have is what they
- * go on from. */
-static bool can_be_lost(uint32_t i)
-{
-    for (uint32_t f = 0; f < sim->fragments; f++) {
-        for (uint32_t k = 0; k < sim->n; k++)
-            if (k != i && (!sim->island[k].alive || !sync_known(sim->island[k].sync, f) ||
-                           sim->island[k].version[f] < sim->island[i].version[f]))
-                return false;
-        for (uint64_t v = 1; v < SIM_V_MAX; v++)
-            for (uint32_t s = 0; s < sim->n; s++)
-                if (last_copy(i, f, v, s))
-                    return false;
-    }
-    return true;
 }
 
 /* It comes back as it was some time ago, or empty. */
 static void lose_disk(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
-    memset(island->flushed, 0, sizeof island->flushed);
+    struct sim_disk *disk = &island->disk;
+    const struct record_member *named = record_member(sim_newest(), sim_id(i));
+    island->forgot = named != NULL;
+    island->forgot_named = named != NULL ? named->incarnation : 0;
     if (sim_chance(60)) {
-        copy_disk(&island->disk, &island->older);
-    } else {
-        memset(island->disk.ledger, 0, (size_t)SIM_F_MAX * SIM_V_MAX * sim->n * sizeof *island->disk.ledger);
-        memset(island->disk.version, 0, sizeof island->disk.version);
-        memset(island->disk.blank, true, sizeof island->disk.blank);
+        copy_disk(disk, &island->older);
+        sim_tell("island %u has an older disk", i);
+        sim->tally.older++;
+        return;
     }
+    struct sim_disk empty = {.ledger = disk->ledger,
+                             .commits = disk->commits,
+                             .epoch = disk->epoch_first,
+                             .epoch_first = disk->epoch_first,
+                             .fresh = true};
+    memset(disk->ledger, 0, (size_t)SIM_F_MAX * SIM_V_MAX * sim->places * sizeof *disk->ledger);
+    memset(disk->commits, 0, (size_t)SIM_F_MAX * SIM_V_MAX * SIM_SHARDS_MAX * sizeof *disk->commits);
+    memset(empty.blank, true, sizeof empty.blank);
+    *disk = empty;
+    sim->tally.emptied++;
+}
+
+/* Whether the disk may have forgotten something: as daemon/state/vote.c finds out. It is another disk then. */
+static void judge_disk(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    struct sim_disk *disk = &island->disk;
+    const struct sim_mark *mark = &island->mark;
+    if (disk->fresh)
+        island->doubt = mark->there ? SIM_DOUBT : SIM_FRESH;
+    else if (!mark->there || mark->number != disk->number || mark->incarnation != disk->incarnation ||
+             disk->stored < mark->stored)
+        island->doubt = SIM_DOUBT;
+    else
+        island->doubt = mark->doubt ? SIM_DOUBT : SIM_SURE;
+    bool same = mark->there && mark->number == disk->number && mark->incarnation == disk->incarnation &&
+                disk->stored >= mark->stored;
+    if (same)
+        return; /* a disk in doubt that has forgotten nothing more is no other one */
+    disk->incarnation = ++sim->incarnations;
+    disk->number++;
+    disk->fresh = false;
+    sim_mark(i);
 }
 
 /* ---- daemons ---- */
@@ -113,59 +115,97 @@ static void lose_disk(uint32_t i)
 static void restore(uint32_t i, uint32_t f)
 {
     struct sim_island *island = &sim->island[i];
-    island->chain[f] = island->disk.chain[f];
+    island->hash[f] = island->disk.hash[f];
     island->version[f] = island->disk.version[f];
-    for (;;) {
-        uint64_t next = island->version[f] + 1;
-        uint64_t have = 0;
-        for (uint32_t s = 0; s < sim->n; s++)
-            have |= (uint64_t)(*sim_held(&island->disk, f, next, s) != 0) << s;
-        if ((sim->shards[f] & ~have) != 0) {
-            struct bitset results = bitset_of_word(have);
-            sync_restore(island->sync, f, island->version[f], &island->chain[f], &results);
-            return;
-        }
-        sim_arrive_at(i, f, next);
-    }
+    while (sim_commit(&island->disk, f, island->version[f] + 1)[0] != 0)
+        sim_arrive_at(i, f, island->version[f] + 1);
+    sync_restore(island->sync, f, island->version[f], &island->hash[f]);
 }
 
 void sim_start(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
-    struct bitset shards[SIM_F_MAX];
-    for (uint32_t f = 0; f < sim->fragments; f++)
-        shards[f] = bitset_of_word(sim->shards[f]);
-    struct sync_conf conf = {.self = i,
-                             .members_count = sim->n,
+    judge_disk(i);
+    sim_load_chain(i);
+    struct sync_conf conf = {.chain = island->chain,
                              .fragments_count = sim->fragments,
-                             .shards = shards,
-                             .rule = {.quorum = sim->quorum, .grace_ms = 400}};
+                             .shards_counts = sim->shards_counts,
+                             .rule = {.quorum = sim->quorum, .grace_ms = 400},
+                             .view = sim_view(i)};
     assert_ok(sync_new(&conf, &island->sync));
+    sim_tell("island %u starts, disk %llu, doubt %d, epoch %llu", i, (unsigned long long)island->disk.incarnation,
+             (int)island->doubt, (unsigned long long)island->epoch);
     island->alive = true;
-    island->session = ++sim->ids;
+    island->session = ++sim->sessions;
     island->sequence = 0;
     memset(island->greeted, 0, sizeof island->greeted);
     memset(island->greeted_last, 0, sizeof island->greeted_last);
+    for (uint32_t k = 0; k < sim->n; k++)
+        island->heard_ms[k] = sim->now_ms;
+    sim_voice_start(i);
     for (uint32_t f = 0; f < sim->fragments; f++) {
         island->version[f] = 0;
-        memset(&island->chain[f], 0, sizeof island->chain[f]);
+        island->step_by_step[f] = false;
+        memset(&island->hash[f], 0, sizeof island->hash[f]);
         if (!island->disk.blank[f])
             restore(i, f);
     }
+    for (uint32_t f = 0; f < sim->fragments; f++)
+        if (!island->disk.blank[f])
+            sim_tell_held(i, f);
+}
+
+static void end_daemon(uint32_t i)
+{
+    sim_tell("island %u is killed", i);
+    struct sim_island *island = &sim->island[i];
+    sim_kill_trainer(i);
+    sim_voice_end(i);
+    sync_free(island->sync);
+    island->sync = NULL;
+    island->alive = island->die = false;
+    island->go_on_ms = 0;
 }
 
 void sim_crash(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
-    sim_kill_trainer(i);
-    sync_free(island->sync);
-    island->sync = NULL;
-    island->alive = false;
-    island->go_on_ms = 0;
-    island->revive_ms = sim->now_ms + 200 + sim_below(5000);
-    lose_power(i);
-    if (sim->disks && sim->n > 1 && sim_chance(40) && can_be_lost(i))
-        lose_disk(i);
+    end_daemon(i);
+    island->revive_ms = sim->now_ms + 200 + sim_below(sim_chance(20) ? 20000 : 5000);
+    if (!sim->disks || sim_chance(50) || !sim_can_spare(i))
+        return; /* the process ended, the machine did not */
+    if (sim_chance(40))
+        lose_disk(i); /* with or without the machine */
+    if (sim_chance(70)) {
+        island->mark.there = false;
+        lose_commits(i);
+    }
+}
+
+void sim_blackout(void)
+{
+    for (uint32_t i = 0; i < sim->n; i++) {
+        if (sim->island[i].gone || !sim->island[i].enrolled)
+            return; /* all voters have to come back */
+        if (!sim->island[i].alive || sim_in_doubt(i))
+            return;
+    }
+    sim->tally.blackouts++;
+    for (uint32_t i = 0; i < sim->n; i++) {
+        end_daemon(i);
+        sim->island[i].revive_ms = sim->now_ms + 200 + sim_below(8000);
+        sim->island[i].mark.there = false;
+        lose_commits(i);
+    }
+}
+
+static void die(uint32_t i)
+{
+    if (!sim_can_spare(i))
+        return;
+    end_daemon(i);
+    sim->island[i].gone = true;
+    sim->tally.deaths++;
 }
 
 void sim_stop(uint32_t i)
@@ -188,7 +228,9 @@ static void disturb_island(uint32_t i)
     struct sim_island *island = &sim->island[i];
     if (!island->alive)
         return;
-    if (sim_chance(60))
+    if (sim->deaths && sim_chance(10))
+        die(i);
+    else if (sim_chance(60))
         sim_crash(i);
     else if (sim_chance(50))
         sim_kill_trainer(i);
@@ -200,6 +242,14 @@ void sim_disturb(void)
 {
     if (sim_below(1000) < sim->kill_permille)
         disturb_island((uint32_t)sim_below(sim->n));
+    if (sim->blackouts && sim_below(3000) < 2)
+        sim_blackout();
+    if (sim_below(1000) < sim->shuffle_permille) {
+        struct sim_island *island = &sim->island[sim_below(sim->n)];
+        sim->tally.swaps++;
+        island->wants_shards ^= sim_chance(50);
+        island->uplink = 1000000 * (1 + sim_below(8));
+    }
     if (sim->disks && sim_below(1000) < 2) {
         struct sim_island *island = &sim->island[sim_below(sim->n)];
         copy_disk(&island->older, &island->disk);
@@ -217,7 +267,8 @@ void sim_disturb(void)
 void sim_mend(void)
 {
     for (uint32_t i = 0; i < sim->n; i++) {
-        if (!sim->island[i].alive && sim->now_ms >= sim->island[i].revive_ms)
+        if (sim->island[i].enrolled && !sim->island[i].gone && !sim->island[i].alive &&
+            sim->now_ms >= sim->island[i].revive_ms)
             sim_start(i);
         if (sim->island[i].alive && !sim_stopped(i) && sim->now_ms >= sim->island[i].trainer_up_ms)
             sim_trainers_up(i);

@@ -1,5 +1,7 @@
 #include "tests/lib/simworld.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,37 +11,47 @@ struct sim_world *sim;
 
 /* Large, and used from the start up: never cleared as a whole. */
 static struct sim_job jobs[SIM_JOBS_MAX];
-static struct sim_object objects[SIM_OBJECTS_MAX];
-static struct sim_beat beats[SIM_BEATS_MAX];
-static struct sim_record records[SIM_RECORDS_MAX];
+static struct sim_result results[SIM_RESULTS_MAX];
 
 static size_t ledger_places(void)
 {
-    return (size_t)SIM_F_MAX * SIM_V_MAX * sim->n;
+    return (size_t)SIM_F_MAX * SIM_V_MAX * sim->places;
 }
 
 void sim_begin(uint64_t seed, uint32_t n)
 {
     if (sim == NULL)
         sim = calloc(1, sizeof *sim);
-    memset(sim, 0, sizeof *sim);
+    memset(sim, 0, offsetof(struct sim_world, island) + n * sizeof sim->island[0]);
     sim->seed = seed;
     sim->rng = env_rng_init(seed, n);
     sim->n = n;
-    sim->records_end = 1; /* 0: none */
+    sim->places = 2 * n + 4;
+    sim->results_end = 1; /* 0: none */
     for (uint32_t i = 0; i < n; i++) {
-        sim->island[i].disk.ledger = calloc(ledger_places(), sizeof(uint32_t));
-        sim->island[i].older.ledger = calloc(ledger_places(), sizeof(uint32_t));
+        struct sim_disk *disks[] = {&sim->island[i].disk, &sim->island[i].older};
+        for (int k = 0; k < 2; k++) {
+            disks[k]->ledger = calloc(ledger_places(), sizeof(uint32_t));
+            disks[k]->commits = calloc((size_t)SIM_F_MAX * SIM_V_MAX * SIM_SHARDS_MAX, sizeof(uint32_t));
+        }
     }
 }
 
 void sim_end(void)
 {
     for (uint32_t i = 0; i < sim->n; i++) {
-        sync_free(sim->island[i].sync);
-        free(sim->island[i].disk.ledger);
-        free(sim->island[i].older.ledger);
+        struct sim_island *island = &sim->island[i];
+        sim_voice_end(i);
+        sync_free(island->sync);
+        chain_free(island->chain);
+        free(island->disk.ledger);
+        free(island->disk.commits);
+        free(island->older.ledger);
+        free(island->older.commits);
     }
+    for (size_t k = 1; k < sim->results_end; k++)
+        free(results[k].spans);
+    sim_records_end();
 }
 
 void sim_free(void)
@@ -48,15 +60,22 @@ void sim_free(void)
     sim = NULL;
 }
 
-uint32_t *sim_held(struct sim_disk *disk, uint32_t f, uint64_t version, uint32_t shard)
+void sim_tell(const char *format, ...)
 {
-    return &disk->ledger[((size_t)f * SIM_V_MAX + version) * sim->n + shard];
+    static int wanted = -1;
+    va_list args;
+    if (wanted < 0)
+        wanted = getenv("TEST_TRACE") != NULL;
+    if (wanted == 0)
+        return;
+    printf("%llu ", (unsigned long long)sim->now_ms);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf("\n");
 }
 
-const struct sim_record *sim_record(uint32_t number)
-{
-    return &records[number];
-}
+/* ---- chance, and who is who ---- */
 
 uint64_t sim_below(uint64_t bound)
 {
@@ -73,119 +92,191 @@ bool sim_stopped(uint32_t i)
     return sim->now_ms < sim->island[i].go_on_ms;
 }
 
-static void add_job(uint32_t i, uint64_t delay_ms, struct sync_event event)
+uint32_t sim_slot(uint32_t i, uint32_t k)
 {
-    for (size_t k = 0; k < SIM_JOBS_MAX; k++) {
-        if (k < sim->jobs_end && jobs[k].used)
-            continue;
-        jobs[k] = (struct sim_job){true, sim->now_ms + delay_ms, sim->island[i].session, i, event};
-        sim->jobs_end = k >= sim->jobs_end ? k + 1 : sim->jobs_end;
-        return;
-    }
-    SIM_HOLDS(false, "too many jobs");
+    return (k + i) % sim->n;
 }
 
-static void add_object(uint32_t from, uint32_t to, const struct wire_key *key)
+uint32_t sim_at(uint32_t i, uint32_t slot)
 {
-    struct sim_object *slot = NULL;
-    uint32_t waiting = 0;
-    for (size_t k = 0; k < sim->objects_end; k++) {
-        struct sim_object *o = &objects[k];
-        bool between = o->used && o->from == from && o->to == to && o->from_session == sim->island[from].session &&
-                       o->to_session == sim->island[to].session;
-        if (between && wire_key_equal(&o->key, key))
-            return;
-        waiting += between && o->key.fragment == key->fragment;
-        if (!o->used && slot == NULL)
-            slot = o;
-    }
-    SIM_HOLDS(waiting < SIM_WAITING_MAX, "%u objects of fragment %u wait on the way from island %u to %u\n",
-              waiting + 1, key->fragment, from, to);
-    sim->waiting_most = waiting + 1 > sim->waiting_most ? waiting + 1 : sim->waiting_most;
-    if (slot == NULL) {
-        SIM_HOLDS(sim->objects_end < SIM_OBJECTS_MAX, "too many objects");
-        slot = &objects[sim->objects_end++];
-    }
-    *slot = (struct sim_object){
-        true, from, to, sim->island[from].session, sim->island[to].session, sim->now_ms + 5 + sim_below(80), *key};
+    return (slot + sim->n - i) % sim->n;
+}
+
+bool sim_knows(uint32_t i, uint32_t k)
+{
+    return (sim->island[i].known >> k & 1) != 0;
+}
+
+bool sim_linked(uint32_t i, uint32_t k)
+{
+    return !sim->link_down[i][k] && !sim->link_down[k][i];
+}
+
+/* ---- jobs ---- */
+
+void sim_add_job(uint32_t i, uint64_t delay_ms, struct sync_event event, uint32_t result)
+{
+    size_t k = 0;
+    while (k < sim->jobs_end && jobs[k].used)
+        k++;
+    SIM_HOLDS(k < SIM_JOBS_MAX, "too many jobs");
+    jobs[k] = (struct sim_job){true, sim->now_ms + delay_ms, sim->island[i].session, i, result, event};
+    sim->jobs_end = k >= sim->jobs_end ? k + 1 : sim->jobs_end;
+}
+
+/* ---- disks ---- */
+
+uint32_t *sim_ledger(const struct sim_disk *disk, uint32_t f, uint64_t version)
+{
+    return &disk->ledger[((size_t)f * SIM_V_MAX + version) * sim->places];
+}
+
+uint32_t *sim_commit(const struct sim_disk *disk, uint32_t f, uint64_t version)
+{
+    return &disk->commits[((size_t)f * SIM_V_MAX + version) * SIM_SHARDS_MAX];
+}
+
+uint32_t sim_find(const struct sim_disk *disk, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner)
+{
+    const uint32_t *held = sim_ledger(disk, f, version);
+    for (uint32_t p = 0; p < sim->places && held[p] != 0; p++)
+        if (results[held[p]].epoch == epoch && results[held[p]].owner == owner)
+            return held[p];
+    return 0;
+}
+
+bool sim_keeps(const struct sim_disk *disk, uint32_t number)
+{
+    const uint32_t *held = sim_ledger(disk, results[number].fragment, results[number].version);
+    for (uint32_t p = 0; p < sim->places && held[p] != 0; p++)
+        if (held[p] == number)
+            return true;
+    return false;
+}
+
+void sim_keep(uint32_t i, uint32_t number)
+{
+    struct sim_island *island = &sim->island[i];
+    struct sim_disk *disk = &island->disk;
+    uint32_t *held = sim_ledger(disk, results[number].fragment, results[number].version), p = 0;
+    if (sim_lies(i, SIM_LIE_LOSES) && results[number].owner != i)
+        return;
+    while (p < sim->places && held[p] != 0 && held[p] != number)
+        p++;
+    SIM_HOLDS(p < sim->places, "too many results of one version");
+    if (held[p] == 0)
+        sim_tell("island %u keeps result %u of island %u, epoch %llu, fragment %u version %llu shards %llx", i, number,
+                 results[number].owner, (unsigned long long)results[number].epoch, results[number].fragment,
+                 (unsigned long long)results[number].version, (unsigned long long)results[number].shards);
+    for (uint32_t f = 0; f < sim->fragments && held[p] == 0; f++)
+        disk->flushed[f] = island->version[f];
+    disk->stored += held[p] == 0;
+    held[p] = number;
+    sim_mark(i);
 }
 
 /* ---- results ---- */
 
-/* A result that was made and then lost everywhere may be made anew; one that anybody still holds may not. */
-static void check_truth(uint32_t i, uint32_t f, uint64_t version, uint32_t shard)
+const struct sim_result *sim_result(uint32_t number)
 {
-    uint32_t *truth = &sim->truth[f][version][shard];
-    uint32_t held = *sim_held(&sim->island[i].disk, f, version, shard);
-    bool elsewhere = false;
-    if (*truth == held)
-        return;
-    for (uint32_t k = 0; k < sim->n && *truth != 0; k++)
-        elsewhere |= *sim_held(&sim->island[k].disk, f, version, shard) == *truth;
-    SIM_HOLDS(!elsewhere, "fragment %u version %llu shard %u has two different results\n", f,
-              (unsigned long long)version, shard);
-    *truth = held;
-    for (uint64_t v = version; v < SIM_V_MAX; v++)
-        sim->chain_known[f][v] = false;
+    return &results[number];
+}
+
+uint32_t sim_to(const struct sim_result *result, uint32_t island)
+{
+    return result->spans[island * (1 + sim->shards_counts[result->fragment])];
+}
+
+uint32_t sim_from(const struct sim_result *result, uint32_t island, uint32_t shard)
+{
+    return result->spans[island * (1 + sim->shards_counts[result->fragment]) + 1 + shard];
+}
+
+struct digest sim_digest(uint32_t number)
+{
+    struct digest digest = digest_of(&number, sizeof number);
+    memcpy(digest.byte + DIGEST_BYTES - sizeof number, &number, sizeof number);
+    return digest;
+}
+
+uint32_t sim_number(const struct digest *digest)
+{
+    uint32_t number;
+    memcpy(&number, digest->byte + DIGEST_BYTES - sizeof number, sizeof number);
+    return number;
+}
+
+/* The mean over these members' contributions (by slot) for our part. */
+static uint32_t reduce(uint32_t i, uint32_t f, uint64_t version, const struct bitset *have)
+{
+    struct sim_island *island = &sim->island[i];
+    uint32_t shards_count = sim->shards_counts[f], number = (uint32_t)sim->results_end;
+    const struct chain_part *parts;
+    SIM_HOLDS(number < SIM_RESULTS_MAX, "too many results");
+    struct sim_result *result = &results[sim->results_end++];
+    *result = (struct sim_result){.fragment = f, .owner = i, .version = version, .epoch = island->epoch};
+    result->spans = calloc((size_t)sim->n * (1 + shards_count), sizeof *result->spans);
+    uint32_t count = sync_parts(island->sync, f, &parts);
+    for (uint32_t p = 0; p < count; p++)
+        if (!parts[p].carried && parts[p].owner == sim_id(i) && parts[p].epoch == island->epoch)
+            result->shards = parts[p].shards;
+    SIM_HOLDS(result->shards != 0, "island %u reduces a part that is not its own\n", i);
+    for (uint32_t k = 0; k < sim->n; k++) {
+        if (!bitset_has(have, sim_slot(i, k)))
+            continue;
+        const struct sim_contribution *c = k == i ? &island->out[f] : &island->in[f][k];
+        SIM_HOLDS(c->there && c->version == version && c->epoch == island->epoch,
+                  "island %u reduces version %llu with a contribution of island %u to version %llu, epoch %llu\n", i,
+                  (unsigned long long)version, k, (unsigned long long)c->version, (unsigned long long)c->epoch);
+        result->contributors |= (uint64_t)1 << k;
+        result->spans[k * (1 + shards_count)] = c->to;
+        memcpy(&result->spans[k * (1 + shards_count) + 1], c->from, shards_count * sizeof *c->from);
+    }
+    return number;
 }
 
 /* The next hash of a fragment: a digest of the last one and all shards' results. */
-static struct digest next_hash(struct sim_disk *disk, const struct digest *last, uint32_t f, uint64_t version)
+static struct digest next_hash(const struct sim_disk *disk, const struct digest *last, uint32_t f, uint64_t version)
 {
     struct digest_state state;
     digest_begin(&state);
     digest_add(&state, last, sizeof *last);
-    for (uint32_t s = 0; s < sim->n; s++)
-        if ((sim->shards[f] >> s & 1) != 0)
-            digest_add(&state, sim_held(disk, f, version, s), sizeof(uint32_t));
+    digest_add(&state, sim_commit(disk, f, version), sim->shards_counts[f] * sizeof(uint32_t));
     return digest_end(&state);
 }
 
 static void count_our_work(uint32_t i, uint32_t f, uint32_t s, uint32_t number)
 {
-    struct sim_island *island = &sim->island[i];
-    const struct sim_record *record = &records[number];
-    if ((sim->shards[f] >> s & 1) != 0 && (record->contributors >> i & 1) != 0 && record->to[i] > island->counted[f][s])
-        island->counted[f][s] = record->to[i];
+    uint32_t *counted = &sim->island[i].counted[f][s];
+    const struct sim_result *result = &results[number];
+    if ((result->contributors >> i & 1) != 0 && sim_to(result, i) > *counted)
+        *counted = sim_to(result, i);
 }
 
 void sim_arrive_at(uint32_t i, uint32_t f, uint64_t version)
 {
     struct sim_island *island = &sim->island[i];
-    island->chain[f] = next_hash(&island->disk, &island->chain[f], f, version);
+    island->hash[f] = next_hash(&island->disk, &island->hash[f], f, version);
     island->version[f] = version;
-    for (uint32_t s = 0; s < sim->n; s++)
-        count_our_work(i, f, s, *sim_held(&island->disk, f, version, s));
+    for (uint32_t s = 0; s < sim->shards_counts[f]; s++)
+        count_our_work(i, f, s, sim_commit(&island->disk, f, version)[s]);
 }
 
-static void check_chain(uint32_t i, uint32_t f)
+uint32_t sim_twin(uint32_t number)
 {
-    struct sim_island *island = &sim->island[i];
-    uint64_t version = island->version[f];
-    if (!sim->chain_known[f][version]) {
-        sim->chain[f][version] = island->chain[f];
-        sim->chain_known[f][version] = true;
-    }
-    SIM_HOLDS(sim->flips || digest_equal(&sim->chain[f][version], &island->chain[f]),
-              "island %u has another version %llu of fragment %u\n", i, (unsigned long long)version, f);
-}
-
-static uint32_t reduce(uint32_t i, uint32_t f, uint64_t version, uint64_t mask)
-{
-    SIM_HOLDS(sim->records_end < SIM_RECORDS_MAX, "too many results");
-    struct sim_record *record = &records[sim->records_end];
-    *record = (struct sim_record){.contributors = mask};
-    for (uint32_t k = 0; k < sim->n; k++) {
-        if ((mask >> k & 1) == 0)
-            continue;
-        const struct sim_contribution *c = k == i ? &sim->island[i].out[f][i] : &sim->island[i].in[f][k];
-        SIM_HOLDS(c->there && c->version == version,
-                  "island %u reduces version %llu with a contribution of island %u to version %llu\n", i,
-                  (unsigned long long)version, k, (unsigned long long)c->version);
-        record->from[k] = c->from;
-        record->to[k] = c->to;
-    }
-    return (uint32_t)sim->records_end++;
+    uint32_t shards_count = sim->shards_counts[results[number].fragment], twin = (uint32_t)sim->results_end;
+    size_t spans = (size_t)sim->n * (1 + shards_count);
+    if (results[number].twin != 0)
+        return results[number].twin;
+    SIM_HOLDS(twin < SIM_RESULTS_MAX, "too many results");
+    results[sim->results_end++] = results[number];
+    results[twin].spans = calloc(spans, sizeof *results[twin].spans);
+    memcpy(results[twin].spans, results[number].spans, spans * sizeof *results[twin].spans);
+    results[twin].acknowledged = 0;
+    results[twin].certified = false;
+    results[twin].twin = number;
+    results[number].twin = twin;
+    return twin;
 }
 
 /* ---- actions ---- */
@@ -193,51 +284,47 @@ static uint32_t reduce(uint32_t i, uint32_t f, uint64_t version, uint64_t mask)
 static void do_encode(uint32_t i, uint32_t f, uint64_t version)
 {
     struct sim_island *island = &sim->island[i];
-    for (uint32_t s = 0; s < sim->n; s++)
-        island->out[f][s] = (struct sim_contribution){true, version, island->counted[f][s],
-                                                      island->trainer[f].snapshot_work, island->chain[f]};
+    island->out[f] = (struct sim_contribution){.there = true,
+                                               .version = version,
+                                               .epoch = island->epoch,
+                                               .to = island->trainer[f].snapshot_work,
+                                               .base = island->hash[f]};
+    memcpy(island->out[f].from, island->counted[f], sizeof island->counted[f]);
+    SIM_HOLDS(!island->trainer[f].up || island->trainer[f].word == SIM_SNAPSHOT, "island %u encodes no snapshot\n", i);
     bool refused = sim_chance(2) && !sim->healing;
-    add_job(i, 1 + sim_below(60),
-            (struct sync_event){.type = refused ? SYNC_EV_REFUSED : SYNC_EV_ENCODED, .fragment = f});
+    sim_add_job(i, 1 + sim_below(60),
+                (struct sync_event){.type = refused ? SYNC_EV_REFUSED : SYNC_EV_ENCODED, .fragment = f}, 0);
 }
 
 static void do_fetch(uint32_t i, const struct sync_action *action)
 {
-    uint32_t from = action->member;
+    uint32_t from = sim_at(i, action->member);
     struct sim_island *other = &sim->island[from];
     const struct wire_key *key = &action->key;
-    if (!other->alive || sim->link_down[i][from] || sim_chance(sim->loss_percent))
+    sim_tell("island %u asks island %u for a %s: fragment %u version %llu", i, from,
+             key->kind == WIRE_STATE ? "state" : "result", key->fragment, (unsigned long long)key->version);
+    if (!other->alive || sim->link_down[i][from] || sim_chance(sim->loss_percent) || !sim_knows(from, i))
         return;
     if (sim_stopped(from))
         return; /* it is as if the request were lost */
     bool has = key->kind == WIRE_STATE
                    ? other->version[key->fragment] == key->version && sync_known(other->sync, key->fragment)
-                   : *sim_held(&other->disk, key->fragment, key->version, key->shard) != 0;
+                   : sim_find(&other->disk, key->fragment, key->version, key->epoch, sim_of(key->owner)) != 0;
     if (has)
-        add_object(from, i, key);
+        sim_add_object(from, i, key);
     else
-        add_job(i, 5 + sim_below(50), (struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = from, .key = *key});
+        sim_add_job(i, 5 + sim_below(50),
+                    (struct sync_event){.type = SYNC_EV_NOT_AVAILABLE, .member = action->member, .key = *key}, 0);
 }
 
-/* Island i does not send these any more. */
-static void retire(uint32_t i, uint32_t kind, uint32_t f, uint64_t version_max)
-{
-    for (size_t k = 0; k < sim->objects_end; k++) {
-        struct sim_object *o = &objects[k];
-        if (o->from == i && o->key.kind == kind && o->key.fragment == f && o->key.version <= version_max)
-            o->used = false;
-    }
-}
-
-/* Where checkpoint and ledger lead: the hash of `version`, if they go so far. */
+/* Where checkpoint and commits lead: the hash of `version`, if they go so far. */
 static struct sync_event replay(uint32_t i, uint32_t f, uint64_t version)
 {
     struct sim_disk *disk = &sim->island[i].disk;
-    struct sync_event event = {.type = SYNC_EV_REPLAYED, .fragment = f, .version = version, .hash = disk->chain[f]};
+    struct sync_event event = {.type = SYNC_EV_REPLAYED, .fragment = f, .version = version, .hash = disk->hash[f]};
     bool leads = disk->version[f] <= version;
     for (uint64_t v = disk->version[f] + 1; v <= version && leads; v++) {
-        for (uint32_t s = 0; s < sim->n; s++)
-            leads &= (sim->shards[f] >> s & 1) == 0 || *sim_held(disk, f, v, s) != 0;
+        leads = sim_commit(disk, f, v)[0] != 0;
         event.hash = next_hash(disk, &event.hash, f, v);
     }
     if (!leads)
@@ -250,7 +337,57 @@ static void do_mend(uint32_t i, uint32_t f, uint64_t version)
     struct sync_event event = replay(i, f, version);
     if (event.type == SYNC_EV_REPLAYED)
         event.type = SYNC_EV_INSTALLED;
-    add_job(i, 20 + sim_below(200), event);
+    sim_add_job(i, 20 + sim_below(200), event, 0);
+}
+
+static void do_store(uint32_t i, uint32_t f, uint64_t version)
+{
+    const struct sim_result *result = &results[sim->island[i].next[f]];
+    SIM_HOLDS(result->version == version, "island %u stores another version than it made\n", i);
+    sim_add_job(i, 1 + sim_below(20),
+                (struct sync_event){.type = SYNC_EV_STORED,
+                                    .fragment = f,
+                                    .version = version,
+                                    .epoch = result->epoch,
+                                    .owner = sim_id(i),
+                                    .hash = sim_digest(sim->island[i].next[f]),
+                                    .member = sim_slot(i, i)},
+                sim->island[i].next[f]);
+}
+
+/* With the results that count now. */
+static void do_apply(uint32_t i, uint32_t f, uint64_t version)
+{
+    struct sim_island *island = &sim->island[i];
+    const struct chain_part *parts;
+    struct digest digest;
+    bool acknowledged;
+    uint64_t shards = 0;
+    SIM_HOLDS(version == island->version[f] + 1, "island %u applies out of order\n", i);
+    uint32_t count = sync_parts(island->sync, f, &parts);
+    for (uint32_t p = 0; p < count; p++) {
+        SIM_HOLDS(sync_held(island->sync, f, p, &digest, &acknowledged), "island %u applies what it lacks\n", i);
+        const struct sim_result *result = &results[sim_number(&digest)];
+        SIM_HOLDS(result->shards == parts[p].shards && (shards & parts[p].shards) == 0,
+                  "island %u applies result %u to the wrong shards\n", i, sim_number(&digest));
+        shards |= parts[p].shards;
+        for (uint32_t s = 0; s < sim->shards_counts[f]; s++)
+            if ((parts[p].shards >> s & 1) != 0)
+                island->applying[f][s] = sim_number(&digest);
+    }
+    SIM_HOLDS(shards == UINT64_MAX >> (64 - sim->shards_counts[f]), "island %u applies some shards only\n", i);
+    sim_add_job(i, 1 + sim_below(40), (struct sync_event){.type = SYNC_EV_APPLIED, .fragment = f}, 0);
+}
+
+static void do_send(uint32_t i, const struct sync_action *action)
+{
+    const struct wire_key *key = &action->key;
+    SIM_HOLDS(key->kind != WIRE_RESULT ||
+                  sim_find(&sim->island[i].disk, key->fragment, key->version, key->epoch, i) != 0,
+              "island %u publishes a result that is not stored\n", i);
+    SIM_HOLDS(key->kind != WIRE_CONTRIBUTION || sim_of(key->owner) == sim_at(i, action->member),
+              "island %u sends a contribution to somebody else than its owner\n", i);
+    sim_add_object(i, sim_at(i, action->member), key);
 }
 
 static void do_action(uint32_t i, const struct sync_action *action)
@@ -263,84 +400,79 @@ static void do_action(uint32_t i, const struct sync_action *action)
         if (island->trainer[f].word == SIM_SNAPSHOT)
             island->trainer[f].word = SIM_FREE;
         break;
-    case SYNC_DO_SEND:
-        SIM_HOLDS(action->key.kind != WIRE_RESULT || *sim_held(&island->disk, f, action->key.version, i) != 0,
-                  "island %u publishes a result that is not stored\n", i);
-        add_object(i, action->member, &action->key);
-        break;
+    case SYNC_DO_SEND: do_send(i, action); break;
     case SYNC_DO_REDUCE:
-        retire(i, WIRE_RESULT, f, action->version - 1); /* as the daemon does: who still lacks it asks for it */
-        island->next[f] = reduce(i, f, action->version, bitset_word(&sync_owner(island->sync, f)->have));
-        add_job(i, 1 + sim_below(40), (struct sync_event){.type = SYNC_EV_REDUCED, .fragment = f});
+        sim_retire(i, WIRE_RESULT, f, action->version - 1); /* as the daemon does: who still lacks it asks for it */
+        island->next[f] = reduce(i, f, action->version, &sync_owner(island->sync, f)->have);
+        sim_add_job(i, 1 + sim_below(40), (struct sync_event){.type = SYNC_EV_REDUCED, .fragment = f}, 0);
         break;
-    case SYNC_DO_STORE:
-        add_job(i, 1 + sim_below(20),
-                (struct sync_event){
-                    .type = SYNC_EV_STORED, .fragment = f, .version = action->version, .shard = i, .member = i});
-        break;
-    case SYNC_DO_APPLY:
-        SIM_HOLDS(action->version == island->version[f] + 1, "island %u applies out of order\n", i);
-        add_job(i, 1 + sim_below(40), (struct sync_event){.type = SYNC_EV_APPLIED, .fragment = f});
-        break;
+    case SYNC_DO_STORE: do_store(i, f, action->version); break;
+    case SYNC_DO_APPLY: do_apply(i, f, action->version); break;
     case SYNC_DO_GIVE:
         SIM_HOLDS(island->trainer[f].up, "island %u gives an anchor to nobody\n", i);
         island->trainer[f].word = SIM_ANCHOR;
-        add_job(i, 1 + sim_below(100), (struct sync_event){.type = SYNC_EV_MIXED, .fragment = f});
+        sim_add_job(i, 1 + sim_below(100), (struct sync_event){.type = SYNC_EV_MIXED, .fragment = f}, 0);
         break;
     case SYNC_DO_TAKE_BACK: break; /* the trainer is always just about to take it: MIXED comes */
     case SYNC_DO_FETCH: do_fetch(i, action); break;
-    case SYNC_DO_REPLAY: add_job(i, 20 + sim_below(200), replay(i, f, action->version)); break;
+    case SYNC_DO_REPLAY: sim_add_job(i, 20 + sim_below(200), replay(i, f, action->version), 0); break;
     case SYNC_DO_MEND: do_mend(i, f, action->version); break;
-    case SYNC_DO_RETIRE: retire(i, WIRE_CONTRIBUTION, f, action->version); break;
+    case SYNC_DO_RETIRE: sim_retire(i, WIRE_CONTRIBUTION, f, action->version); break;
     case SYNC_DO_ANNOUNCE: island->announce = true; break;
-    case SYNC_DO_REPORT: SIM_HOLDS(action->report != SYNC_REPORT_ILLEGAL, "island %u: illegal event\n", i); break;
+    case SYNC_DO_REPORT:
+        SIM_HOLDS(action->report != SYNC_REPORT_ILLEGAL, "island %u: illegal event\n", i);
+        sim->tally.named += action->report == SYNC_REPORT_DIVERGED || action->report == SYNC_REPORT_PEER_DIVERGED;
+        break;
     }
 }
 
-void sim_step(uint32_t i, const struct sync_event *event)
+void sim_drain(uint32_t i)
 {
     struct sync_action action;
-    sync_step(sim->island[i].sync, event, sim->now_ms);
     while (sync_action(sim->island[i].sync, &action))
         do_action(i, &action);
 }
 
-/* ---- jobs and objects come due ---- */
-
-static void stored(uint32_t i, const struct sync_event *event)
+void sim_step(uint32_t i, const struct sync_event *event)
 {
-    struct sim_island *island = &sim->island[i];
-    uint32_t f = event->fragment;
-    uint32_t *held = sim_held(&island->disk, f, event->version, event->shard);
-    /* Another member's copy may have come first after a crash of ours: that one stands. */
-    if (event->member == i && *held == 0)
-        *held = island->next[f];
-    check_truth(i, f, event->version, event->shard);
-    if (event->shard == i)
-        island->flushed[f] = event->version > island->flushed[f] ? event->version : island->flushed[f];
+    sync_step(sim->island[i].sync, event, sim->now_ms);
+    sim_drain(i);
 }
+
+/* ---- jobs come due ---- */
 
 static void applied(uint32_t i, uint32_t f, struct digest *hash)
 {
     struct sim_island *island = &sim->island[i];
-    sim_arrive_at(i, f, island->version[f] + 1);
+    uint64_t version = island->version[f] + 1;
+    memcpy(sim_commit(&island->disk, f, version), island->applying[f], sizeof island->applying[f]);
+    sim_check_applied(i, f, version);
+    sim_tell("island %u applies fragment %u version %llu, of %u ...", i, f, (unsigned long long)version,
+             island->applying[f][0]);
+    island->step_by_step[f] = true;
+    sim_arrive_at(i, f, version);
     if (sim->flips && sim_chance(1) && !sim->healing) {
-        island->chain[f].byte[3] ^= 1; /* a bit of the anchor flips */
+        island->hash[f].byte[3] ^= 1; /* a bit of the anchor flips */
         island->disturbed = true;
     } else {
-        check_chain(i, f);
+        sim_check_hash(i, f);
     }
-    *hash = island->chain[f];
+    *hash = island->hash[f];
 }
 
 /* As the daemon does: the ledger may have results of the next version already. */
-static void tell_held(uint32_t i, uint32_t f)
+void sim_tell_held(uint32_t i, uint32_t f)
 {
-    struct sync_event event = {
-        .type = SYNC_EV_STORED, .fragment = f, .version = sim->island[i].version[f] + 1, .member = SYNC_NOBODY};
-    for (event.shard = 0; event.shard < sim->n; event.shard++)
-        if (*sim_held(&sim->island[i].disk, f, event.version, event.shard) != 0)
-            sim_step(i, &event);
+    uint64_t version = sim->island[i].version[f] + 1;
+    const uint32_t *held = sim_ledger(&sim->island[i].disk, f, version);
+    for (uint32_t p = 0; p < sim->places && held[p] != 0; p++)
+        sim_step(i, &(struct sync_event){.type = SYNC_EV_STORED,
+                                         .fragment = f,
+                                         .version = version,
+                                         .epoch = results[held[p]].epoch,
+                                         .owner = sim_id(results[held[p]].owner),
+                                         .hash = sim_digest(held[p]),
+                                         .member = SYNC_NOBODY});
 }
 
 static void finish_job(struct sim_job *job)
@@ -355,9 +487,9 @@ static void finish_job(struct sim_job *job)
     if (!island->alive || island->session != job->session)
         return;
     switch (event.type) {
-    case SYNC_EV_STORED: stored(i, &event); break;
+    case SYNC_EV_STORED: sim_keep(i, job->result); break;
     case SYNC_EV_APPLIED: applied(i, f, &event.hash); break;
-    case SYNC_EV_INSTALLED: island->chain[f] = event.hash; break;
+    case SYNC_EV_INSTALLED: island->hash[f] = event.hash; break;
     case SYNC_EV_MIXED:
         if (!island->trainer[f].up || island->trainer[f].word != SIM_ANCHOR)
             return;
@@ -366,248 +498,28 @@ static void finish_job(struct sim_job *job)
     default: break;
     }
     sim_step(i, &event);
+    if (event.type == SYNC_EV_STORED)
+        sim_note_acknowledged(i, f);
     if (event.type == SYNC_EV_APPLIED || event.type == SYNC_EV_INSTALLED)
-        tell_held(i, f);
-}
-
-static void deliver_contribution(const struct sim_object *o)
-{
-    struct sim_island *to = &sim->island[o->to];
-    const struct sim_contribution *c = &sim->island[o->from].out[o->key.fragment][o->to];
-    uint32_t f = o->key.fragment;
-    if (c->version != o->key.version)
-        return;
-    struct sync_event event = {
-        .type = SYNC_EV_CONTRIBUTION, .fragment = f, .version = o->key.version, .member = o->from};
-    to->in[f][o->from] = *c;
-    if (!sync_base_agrees(to->sync, f, o->key.version, &c->base))
-        event.type = SYNC_EV_CONTRIBUTION_REFUSED;
-    SIM_HOLDS(event.type == SYNC_EV_CONTRIBUTION_REFUSED || !sync_known(to->sync, f) ||
-                  to->version[f] + 1 != o->key.version || digest_equal(&c->base, &to->chain[f]),
-              "island %u takes a contribution of island %u from another base\n", o->to, o->from);
-    if (event.type == SYNC_EV_CONTRIBUTION_REFUSED)
-        add_job(o->from, 5 + sim_below(80),
-                (struct sync_event){.type = SYNC_EV_TURNED_DOWN, .member = o->to, .key = o->key});
-    sim_step(o->to, &event);
-}
-
-static void deliver_state(const struct sim_object *o)
-{
-    struct sim_island *from = &sim->island[o->from];
-    struct sim_island *to = &sim->island[o->to];
-    uint32_t f = o->key.fragment;
-    if (from->version[f] != o->key.version)
-        return;
-    for (uint64_t v = to->version[f] + 1; v <= from->version[f]; v++) /* what it counts without our seeing it */
-        for (uint32_t s = 0; s < sim->n; s++)
-            count_our_work(o->to, f, s, sim->truth[f][v][s]);
-    to->chain[f] = to->disk.chain[f] = from->chain[f]; /* and a checkpoint is written at once */
-    to->version[f] = to->disk.version[f] = from->version[f];
-    to->disk.blank[f] = false;
-    sim_step(o->to, &(struct sync_event){
-                        .type = SYNC_EV_INSTALLED, .fragment = f, .version = o->key.version, .hash = to->chain[f]});
-    tell_held(o->to, f);
-}
-
-static void deliver_result(const struct sim_object *o)
-{
-    const struct wire_key *key = &o->key;
-    uint32_t number = *sim_held(&sim->island[o->from].disk, key->fragment, key->version, key->shard);
-    uint32_t *held = sim_held(&sim->island[o->to].disk, key->fragment, key->version, key->shard);
-    SIM_HOLDS(number != 0, "island %u sends a result it does not have\n", o->from);
-    if (*held == 0)
-        *held = number; /* one that is in a ledger stays */
-    add_job(o->to, 1 + sim_below(20),
-            (struct sync_event){.type = SYNC_EV_STORED,
-                                .fragment = key->fragment,
-                                .version = key->version,
-                                .shard = key->shard,
-                                .member = o->from});
-}
-
-static void try_object(struct sim_object *o)
-{
-    struct sim_island *from = &sim->island[o->from];
-    struct sim_island *to = &sim->island[o->to];
-    if (!from->alive || from->session != o->from_session || !to->alive || to->session != o->to_session) {
-        o->used = false;
-        return;
-    }
-    o->try_ms = sim->now_ms + 20 + sim_below(200);
-    bool cut = sim->link_down[o->from][o->to] || sim->link_down[o->to][o->from]; /* what comes is acknowledged */
-    if (cut || sim_stopped(o->from) || sim_stopped(o->to) || sim_chance(sim->loss_percent))
-        return;
-    enum sync_want want = sync_wants(to->sync, &o->key, o->from);
-    if (want == SYNC_NOT_YET)
-        return;
-    struct sim_object copy = *o;
-    if (want != SYNC_WANT || !sim_chance(5)) /* now and then it comes once more */
-        o->used = false;
-    if (want != SYNC_WANT)
-        return;
-    if (copy.key.kind == WIRE_CONTRIBUTION)
-        deliver_contribution(&copy);
-    else if (copy.key.kind == WIRE_STATE)
-        deliver_state(&copy);
-    else
-        deliver_result(&copy);
-}
-
-/* ---- trainers ---- */
-
-static void trainer_take(uint32_t i, uint32_t f, bool final)
-{
-    struct sim_trainer *t = &sim->island[i].trainer[f];
-    t->word = SIM_SNAPSHOT;
-    t->snapshot_work = t->work;
-    t->final = final;
-    sim_step(i, &(struct sync_event){.type = SYNC_EV_SNAPSHOT, .fragment = f});
-}
-
-static bool all_counted(uint32_t i, uint32_t f)
-{
-    for (uint32_t s = 0; s < sim->n; s++)
-        if ((sim->shards[f] >> s & 1) != 0 && sim->island[i].counted[f][s] < sim->island[i].trainer[f].work)
-            return false;
-    return true;
-}
-
-static void run_trainer(uint32_t i, uint32_t f)
-{
-    struct sim_trainer *t = &sim->island[i].trainer[f];
-    if (!t->up)
-        return;
-    if (!sim->finishing)
-        t->work++;
-    if (t->word != SIM_FREE || t->settled || sim_stopped(i))
-        return;
-    if (sim->finishing && all_counted(i, f)) {
-        t->settled = true;
-        sim_step(i, &(struct sync_event){.type = SYNC_EV_SETTLED, .fragment = f});
-    } else if (sim->finishing || sim->now_ms >= t->next_due_ms) {
-        t->next_due_ms = sim->now_ms + 500 + sim_below(300);
-        trainer_take(i, f, sim->finishing);
-    }
-}
-
-/* ---- peers and heartbeats ---- */
-
-static void peer_event(uint32_t i, uint32_t member, enum sync_event_type type)
-{
-    sim_step(i, &(struct sync_event){.type = type, .member = member});
-}
-
-/* Who greets whom, and who has been silent for too long. */
-static void look_after_peers(uint32_t i)
-{
-    struct sim_island *island = &sim->island[i];
-    for (uint32_t k = 0; k < sim->n; k++) {
-        if (k == i)
-            continue;
-        const struct sim_island *other = &sim->island[k];
-        bool speaks = other->alive && !sim_stopped(k) && !sim->link_down[k][i];
-        if (speaks)
-            island->heard_ms[k] = sim->now_ms;
-        bool again = speaks && island->greeted[k] != other->session;
-        bool gone = island->greeted[k] != 0 && (again || sim->now_ms > island->heard_ms[k] + SIM_SILENT_MS);
-        if (gone) {
-            island->greeted[k] = 0;
-            peer_event(i, k, SYNC_EV_PEER_DOWN);
-        }
-        if (!again)
-            continue;
-        if (island->greeted_last[k] != other->session)
-            island->taken_in[k] = 0;
-        island->greeted[k] = island->greeted_last[k] = other->session;
-        peer_event(i, k, SYNC_EV_PEER_UP);
-    }
-}
-
-static void add_beat(const struct sim_beat *beat)
-{
-    size_t k = 0;
-    while (k < sim->beats_end && beats[k].used)
-        k++;
-    SIM_HOLDS(k < SIM_BEATS_MAX, "too many heartbeats");
-    beats[k] = *beat;
-    sim->beats_end = k >= sim->beats_end ? k + 1 : sim->beats_end;
-}
-
-/* Most come soon, some late, and then after those that were sent later. */
-static uint64_t beat_delay_ms(void)
-{
-    return sim->loss_percent > 0 && sim_chance(5) ? sim_below(1500) : 1 + sim_below(60);
-}
-
-static void send_heartbeat(uint32_t i)
-{
-    struct sim_island *island = &sim->island[i];
-    struct sim_beat beat = {.used = true, .from = i, .session = island->session, .sequence = ++island->sequence};
-    for (uint32_t f = 0; f < sim->fragments; f++) {
-        struct sync_peer_fragment own = sync_own(island->sync, f);
-        beat.taking_part |= island->trainer[f].up;
-        beat.rows[f] = (struct wire_fragment){f,           own.version, own.contributed, own.abstained,
-                                              own.results, own.hash,    own.hash_known};
-    }
-    for (beat.to = 0; beat.to < sim->n; beat.to++) {
-        if (beat.to == i || sim->link_down[i][beat.to] || sim_chance(sim->loss_percent))
-            continue;
-        beat.due_ms = sim->now_ms + beat_delay_ms();
-        add_beat(&beat);
-    }
-    island->announce = false;
-    island->beat_ms = sim->now_ms + 300;
-}
-
-/* As the daemon does: one of another session than the greeted one is not looked at, nor one that was overtaken. */
-static void beat_in(struct sim_beat *beat)
-{
-    static struct wire_heartbeat heartbeat;
-    struct sim_island *to = &sim->island[beat->to];
-    if (to->alive && sim_stopped(beat->to))
-        return; /* later */
-    beat->used = false;
-    if (!to->alive || to->greeted[beat->from] != beat->session || beat->sequence <= to->taken_in[beat->from])
-        return;
-    to->taken_in[beat->from] = beat->sequence;
-    heartbeat.taking_part = beat->taking_part;
-    heartbeat.fragments_count = sim->fragments;
-    memcpy(heartbeat.fragments, beat->rows, sim->fragments * sizeof beat->rows[0]);
-    sim_step(beat->to, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = beat->from, .beat = &heartbeat});
+        sim_tell_held(i, f);
 }
 
 /* ---- time ---- */
 
-static void run_island(uint32_t i)
-{
-    for (uint32_t f = 0; f < sim->fragments; f++)
-        run_trainer(i, f);
-    if (sim_stopped(i))
-        return;
-    look_after_peers(i);
-    if (sim->island[i].announce || sim->now_ms >= sim->island[i].beat_ms)
-        send_heartbeat(i);
-    sim_step(i, &(struct sync_event){.type = SYNC_EV_TICK});
-}
-
 void sim_turn(void)
 {
-    for (size_t k = 0; k < sim->beats_end; k++)
-        if (beats[k].used && beats[k].due_ms <= sim->now_ms)
-            beat_in(&beats[k]);
+    sim_beats_in();
+    sim_letters_in();
     for (size_t k = 0; k < sim->jobs_end; k++)
         if (jobs[k].used && jobs[k].due_ms <= sim->now_ms)
             finish_job(&jobs[k]);
-    for (size_t k = 0; k < sim->objects_end; k++)
-        if (objects[k].used && objects[k].try_ms <= sim->now_ms)
-            try_object(&objects[k]);
-    while (sim->beats_end > 0 && !beats[sim->beats_end - 1].used)
-        sim->beats_end--;
     while (sim->jobs_end > 0 && !jobs[sim->jobs_end - 1].used)
         sim->jobs_end--;
-    while (sim->objects_end > 0 && !objects[sim->objects_end - 1].used)
-        sim->objects_end--;
+    sim_try_objects();
     for (uint32_t i = 0; i < sim->n; i++)
         if (sim->island[i].alive)
-            run_island(i);
+            sim_run_island(i);
+    for (uint32_t i = 0; i < sim->n; i++)
+        if (sim->island[i].alive && sim->island[i].die)
+            sim_crash(i);
 }

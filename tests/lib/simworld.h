@@ -1,32 +1,49 @@
 /*
- * simworld: N islands in virtual time: the protocol's real state machines under a seeded network that delays, loses,
- * reorders, repeats and cuts, also one way only; daemons and trainers that are killed, daemons that are stopped for a
- * while, disks that come back older or empty, memory that is damaged; jobs that take their time. What work went where
- * is kept as numbers, so that every result can be held against the truth. For tests/sim; one world at a time.
+ * simworld: N islands in virtual time: the real protocol core (net/sync), and the real net/epoch, net/compose and
+ * net/muster that decide on its epochs, as the daemon joins them (daemon/peers/council), under a seeded network that
+ * delays, loses, reorders, repeats and cuts, also one way only; daemons and trainers that are killed, some for good,
+ * proposers that die between seal and decision, daemons that are stopped for a while, disks that come back older or
+ * empty, power that is lost everywhere, memory that is damaged, a member that lies; jobs that take their time. What
+ * work went where is kept as numbers, so that every result can be held against the truth. For tests/sim; one world at a
+ * time.
+ *
+ * Islands are numbers here. Their ids are others (sim_id()), and every island has slots of its own for the members
+ * (sim_slot()), so that who takes one for the other is seen. Signatures are left out: what is signed is looked up.
  */
 #ifndef TESTS_LIB_SIMWORLD_H
 #define TESTS_LIB_SIMWORLD_H
 
 #include "tests/lib/testlib.h"
 
+#include "daemon/peers/holdings.h"
+#include "net/epoch.h"
+#include "net/muster.h"
 #include "net/sync.h"
+#include "net/wire_epoch.h"
 
 enum { SIM_N_MAX = 64, SIM_F_MAX = 3, SIM_V_MAX = 400, SIM_SMALL = 8 /* islands of most runs */ };
-enum { SIM_JOBS_MAX = 1 << 15, SIM_OBJECTS_MAX = 1 << 15, SIM_BEATS_MAX = 1 << 15, SIM_RECORDS_MAX = 1 << 17 };
-enum { SIM_STEP_MS = 20, SIM_SILENT_MS = 1000 };
+enum { SIM_SHARDS_MAX = SHARDMAP_SLOTS, SIM_SHARDS_FEW = 7, SIM_EPOCHS_MAX = 512 };
+enum { SIM_JOBS_MAX = 1 << 15, SIM_OBJECTS_MAX = 1 << 15, SIM_BEATS_MAX = 1 << 15, SIM_RESULTS_MAX = 1 << 17 };
+enum { SIM_RECORDS_MAX = 1 << 13, SIM_LETTERS_MAX = 1 << 15, SIM_OWN_MAX = 32, SIM_MESSAGE_MAX = 1 << 20 };
+enum { SIM_STEP_MS = 20, SIM_SILENT_MS = 1000, SIM_AWAY_MS = 3000 };
 /* Contributions and results of two rounds each, a state, and what was asked for: however long a link is away. */
 enum { SIM_WAITING_MAX = 8 };
 
-/* Who contributed to a result, and which stretch (from, to] of each island's work it carries. Its number in the world
- * names it; 0: none. */
-struct sim_record {
-    uint64_t contributors;
-    uint64_t from[SIM_N_MAX], to[SIM_N_MAX];
+/* A result of a part: who contributed to it, and which stretch (from, to] of each island's work it carries. Its number
+ * in the world names it; 0: none. */
+struct sim_result {
+    uint32_t fragment, owner;
+    uint64_t version, epoch, shards, contributors;
+    uint32_t *spans;       /* [n][1 + shards_count]: to, and from by shard */
+    uint32_t twin;         /* the other one that a liar made of the same part; 0: none */
+    uint64_t acknowledged; /* by these islands, durably, while it could count */
+    bool certified;
 };
 
 struct sim_contribution {
     bool there;
-    uint64_t version, from, to;
+    uint64_t version, epoch;
+    uint32_t to, from[SIM_SHARDS_MAX];
     struct digest base;
 };
 
@@ -35,32 +52,102 @@ enum sim_word { SIM_FREE, SIM_SNAPSHOT, SIM_ANCHOR };
 struct sim_trainer {
     bool up;
     enum sim_word word;
-    uint64_t work, snapshot_work; /* units done; at the snapshot */
+    uint32_t work, snapshot_work; /* units done; at the snapshot */
     uint64_t next_due_ms;
-    bool final, settled;
+    bool settled;
 };
 
 /* What survives the daemon. */
 struct sim_disk {
-    uint32_t *ledger;      /* [fragments][SIM_V_MAX][n]: numbers of records */
+    uint32_t *ledger;      /* [fragments][SIM_V_MAX][places]: numbers of results */
+    uint32_t *commits;     /* [fragments][SIM_V_MAX][shards]: which of them made the version */
     bool blank[SIM_F_MAX]; /* nothing on it: it starts without a state */
     uint64_t version[SIM_F_MAX];
-    struct digest chain[SIM_F_MAX]; /* the checkpoint; the ledger leads on from it */
+    struct digest hash[SIM_F_MAX]; /* the checkpoint; the commits lead on from it */
+    uint64_t flushed[SIM_F_MAX];   /* commits up to this version are durable: a result came after them */
+    uint64_t epoch, epoch_first;   /* the newest record it has, and the first that has it */
+    bool fresh;                    /* nothing was ever on it */
+    uint64_t number, incarnation;  /* of durable votes; of the disk */
+    uint64_t stored;               /* how many results were, ever */
+    uint64_t vote_epoch, promised, accepted, own;
+    uint32_t accepted_record; /* its number in the world */
+};
+
+/* Outside the disk; it does not survive the machine (daemon/state/vote.h). */
+struct sim_mark {
+    bool there, doubt; /* doubt: of this disk, which has not been forgiven yet */
+    uint64_t number, incarnation, stored;
+};
+
+enum sim_doubt { SIM_SURE, SIM_FRESH, SIM_DOUBT };
+
+/* Every record that anyone composed; its number in the world names it, 0: none. */
+struct sim_record {
+    struct record record;
+    uint8_t *bytes;
+    size_t bytes_count;
+    struct digest digest;
+    bool proposed, decided;
+    struct record_vote votes[RECORD_VOTERS_MAX];
+    uint32_t votes_count;
+};
+
+/* A message of the epoch protocol, packed. */
+struct sim_letter {
+    uint32_t from, to;
+    uint64_t from_session, to_session, due_ms; /* 0: not used */
+    uint32_t type;
+    uint8_t *bytes;
+    size_t bytes_count;
+};
+
+/* What an island knows of another one, for the council. */
+struct sim_seat {
+    bool up;
+    uint64_t doubt_ms, incarnation, epoch;
+    uint64_t silent; /* islands that it does not hear */
+};
+
+/* An island's voice in who takes part, as daemon/peers/council has it. */
+struct sim_voice {
+    struct epoch *epoch;
+    struct holdings *holdings;
+    struct sim_seat seat[SIM_N_MAX];
+    uint64_t silent; /* islands that we do not hear */
+    uint64_t begun_ms, asked_ms, tick_ms, now_ms;
+    struct sim_letter own[SIM_OWN_MAX];
+    uint32_t own_count;
+    uint64_t saved;
+    bool compose, take_over;
+    uint32_t taken; /* the number of the record that was decided and is not begun yet */
 };
 
 struct sim_island {
-    bool alive;
+    bool enrolled;    /* some record has it */
+    bool alive, gone; /* gone: for good */
+    bool die;         /* as soon as what it does now is done */
+    bool witness;
+    bool wants_shards;
+    uint64_t uplink;
+    struct sim_mark mark;
+    enum sim_doubt doubt;
+    bool forgot; /* what its disk had when a record named it by this incarnation */
+    uint64_t forgot_named;
+    struct sim_voice voice;
     uint64_t revive_ms, trainer_up_ms, go_on_ms; /* go_on_ms: stopped until then */
     struct sync *sync;
-    uint64_t session;
+    struct chain *chain;
+    uint64_t session, epoch;
+    uint64_t known;              /* members of its newest record */
     struct sim_disk disk, older; /* older: as it was some time ago */
-    uint64_t flushed[SIM_F_MAX]; /* versions up to here survive a loss of power */
-    struct digest chain[SIM_F_MAX];
+    struct digest hash[SIM_F_MAX];
     uint64_t version[SIM_F_MAX];
-    uint32_t next[SIM_F_MAX];                          /* our shard's result, reduced and not yet stored */
-    struct sim_contribution out[SIM_F_MAX][SIM_N_MAX]; /* ours, per shard */
-    struct sim_contribution in[SIM_F_MAX][SIM_N_MAX];  /* for our shard, per member */
-    uint64_t counted[SIM_F_MAX][SIM_N_MAX];            /* of our work, per shard */
+    bool step_by_step[SIM_F_MAX]; /* it applied what its records say; no state of a later epoch was taken over */
+    uint32_t next[SIM_F_MAX];     /* our part's result, reduced and not yet stored */
+    uint32_t applying[SIM_F_MAX][SIM_SHARDS_MAX];     /* results of the version that is being applied */
+    struct sim_contribution out[SIM_F_MAX];           /* ours */
+    struct sim_contribution in[SIM_F_MAX][SIM_N_MAX]; /* for our part, per member */
+    uint32_t counted[SIM_F_MAX][SIM_SHARDS_MAX];      /* of our work */
     struct sim_trainer trainer[SIM_F_MAX];
     uint64_t beat_ms, sequence;
     bool announce, disturbed; /* disturbed: something was killed or damaged here */
@@ -74,7 +161,7 @@ struct sim_island {
 struct sim_job {
     bool used;
     uint64_t due_ms, session;
-    uint32_t island;
+    uint32_t island, result; /* result: what is being stored */
     struct sync_event event;
 };
 
@@ -85,32 +172,60 @@ struct sim_object {
     struct wire_key key;
 };
 
-struct sim_beat {
-    bool used, taking_part;
-    uint32_t from, to;
-    uint64_t session, sequence, due_ms;
-    struct wire_fragment rows[SIM_F_MAX];
+enum sim_lie {
+    SIM_HONEST,
+    SIM_LIE_VERSION,  /* it says that it is a million versions ahead */
+    SIM_LIE_HASH,     /* that it has another state */
+    SIM_LIE_HELD,     /* that it holds results that there are not */
+    SIM_LIE_LOSES,    /* it acknowledges what others made, and does not keep it */
+    SIM_LIE_TWO,      /* it makes two results of its part and sends one to each half of the others */
+    SIM_LIE_TWO_ACKS, /* and tells each half that it holds the one that this half has */
+    SIM_LIE_SEAL,     /* it promises, and goes on making and acknowledging results */
+    SIM_LIES
+};
+
+/* What happened, so that nobody takes an idle world for a sound one. */
+struct sim_tally {
+    unsigned blackouts, recoveries, older, emptied, deaths, joined, proposers_died, forks, named, swaps, stuck;
 };
 
 struct sim_world {
     uint64_t seed, now_ms;
     struct env_rng rng;
-    uint32_t n, fragments;
-    uint64_t shards[SIM_F_MAX];
+    uint32_t n, fragments, places;
+    uint32_t shards_counts[SIM_F_MAX];
     bool link_down[SIM_N_MAX][SIM_N_MAX]; /* [from][to] */
     uint64_t link_ms[SIM_N_MAX][SIM_N_MAX];
-    struct sim_island island[SIM_N_MAX];
-    size_t jobs_end, objects_end, beats_end, records_end; /* all after are unused */
+    size_t jobs_end, objects_end, results_end; /* all after are unused */
+    size_t beats_end, beats_free;              /* free: those before are used */
     uint32_t waiting_most; /* objects of one fragment on their way from one island to another, at a time */
-    uint32_t truth[SIM_F_MAX][SIM_V_MAX][SIM_N_MAX]; /* numbers of records */
-    struct digest chain[SIM_F_MAX][SIM_V_MAX];
-    bool chain_known[SIM_F_MAX][SIM_V_MAX];
-    uint64_t ids;
+    uint32_t truth[SIM_F_MAX][SIM_V_MAX][SIM_SHARDS_MAX]; /* numbers of the results that were applied */
+    struct digest hash[SIM_F_MAX][SIM_V_MAX];
+    bool hash_known[SIM_F_MAX][SIM_V_MAX];
+    uint64_t sessions;
     bool healing, finishing;
     unsigned loss_percent, kill_permille;
+    unsigned shuffle_permille; /* how often who wants to own, or an uplink, changes for no reason */
     uint32_t quorum;
-    bool flips; /* memory is damaged now and then */
-    bool disks; /* a disk comes back older or empty now and then */
+    bool flips;        /* memory is damaged now and then */
+    bool disks;        /* a disk comes back older or empty now and then, or without what was not flushed */
+    bool deaths;       /* an island goes for good now and then */
+    bool blackouts;    /* power is lost everywhere now and then */
+    bool hand_written; /* record 0 is: it names no disk */
+    enum sim_lie lie;
+    uint32_t liar;
+    bool beyond;                      /* a record was decided that rests on disks which were lost while it was */
+    bool evicted;                     /* the liar, by people, once it was named */
+    bool forked;                      /* by a liar's fault a result counts that the next record may not name */
+    bool split;                       /* and two results of one part were applied */
+    uint32_t ids[SIM_N_MAX];          /* 0: not on the roster yet */
+    uint32_t decided[SIM_EPOCHS_MAX]; /* numbers of the records */
+    uint64_t newest, incarnations;
+    uint32_t records_count;
+    size_t letters_end;
+    uint32_t upto[SIM_F_MAX][SIM_SHARDS_MAX][SIM_N_MAX]; /* of each island's work, what has been counted */
+    struct sim_tally tally;
+    struct sim_island island[SIM_N_MAX]; /* the last: cleared as far as it is used */
 };
 
 extern struct sim_world *sim;
@@ -124,7 +239,11 @@ extern struct sim_world *sim;
         }                                                                                                          \
     } while (0)
 
-/* A world of n islands, none of which has started. The caller sets fragments, shards and the percentages. */
+/* With TEST_TRACE=1 a world tells its story: one line for what islands do to records and disks. */
+void sim_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A world of n islands, none of which has started. The caller sets fragments, shards and the percentages, and then
+ * calls sim_found(). */
 void sim_begin(uint64_t seed, uint32_t n);
 /* Ends all islands; the memory is kept for the next world. */
 void sim_end(void);
@@ -133,17 +252,126 @@ void sim_free(void);
 uint64_t sim_below(uint64_t bound);
 bool sim_chance(unsigned percent);
 
-/* A result on an island's disk, and the true one; 0: none. */
-uint32_t *sim_held(struct sim_disk *disk, uint32_t f, uint64_t version, uint32_t shard);
-const struct sim_record *sim_record(uint32_t number);
+/* The slot that island i has for island k, and back. */
+uint32_t sim_slot(uint32_t i, uint32_t k);
+uint32_t sim_at(uint32_t i, uint32_t slot);
+/* Whether i's newest record has k. */
+bool sim_knows(uint32_t i, uint32_t k);
+/* Whether they hear each other. */
+bool sim_linked(uint32_t i, uint32_t k);
+
+const struct sim_result *sim_result(uint32_t number);
+uint32_t sim_from(const struct sim_result *result, uint32_t island, uint32_t shard);
+uint32_t sim_to(const struct sim_result *result, uint32_t island);
+/* Results are told apart by their digests, which bear their numbers. */
+struct digest sim_digest(uint32_t number);
+uint32_t sim_number(const struct digest *digest);
+
+/* The results of a version that a disk holds: sim->places numbers; unused ones are 0. */
+uint32_t *sim_ledger(const struct sim_disk *disk, uint32_t f, uint64_t version);
+/* What made the version, by shard; 0: it is not there. */
+uint32_t *sim_commit(const struct sim_disk *disk, uint32_t f, uint64_t version);
+bool sim_keeps(const struct sim_disk *disk, uint32_t number);
+/* A result that is there stays there. */
+void sim_keep(uint32_t i, uint32_t number);
+/* A result that is made as `number` was; its digest is another. */
+uint32_t sim_twin(uint32_t number);
+/* The result of a part that a disk holds; 0: none. `owner`: its number. */
+uint32_t sim_find(const struct sim_disk *disk, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner);
 
 void sim_step(uint32_t i, const struct sync_event *event);
+void sim_drain(uint32_t i);
 bool sim_stopped(uint32_t i);
-/* The island's anchor is at the next version, which is on its disk. */
+/* The island's anchor is at the next version, which its disk says is made of these results. */
 void sim_arrive_at(uint32_t i, uint32_t f, uint64_t version);
+/* Tells the core what the ledger has of the next version. */
+void sim_tell_held(uint32_t i, uint32_t f);
+/* Puts something on its way; the caller's jobs report back as events. */
+void sim_add_job(uint32_t i, uint64_t delay_ms, struct sync_event event, uint32_t result);
+void sim_add_object(uint32_t from, uint32_t to, const struct wire_key *key);
 
 /* Everything that is due at now_ms. */
 void sim_turn(void);
+
+/* ---- what goes over the network, and what trainers do: simisland.c ---- */
+
+void sim_try_objects(void);
+/* What island i has on its way, and does not send any more. */
+void sim_retire(uint32_t i, uint32_t kind, uint32_t f, uint64_t version_max);
+void sim_beats_in(void);
+/* What the island acknowledges of a fragment's next version is noted. */
+void sim_note_acknowledged(uint32_t i, uint32_t f);
+void sim_run_island(uint32_t i);
+
+/* ---- records, and letters about them: simrecords.c ---- */
+
+/* Record 0: the islands that are enrolled, of which those own shards that want to. */
+void sim_found(void);
+void sim_records_end(void);
+/* The number of the record of this digest; 0: there is none. */
+uint32_t sim_record_of(const struct digest *digest);
+uint32_t sim_record_add(const struct record *record);
+struct sim_record *sim_record(uint32_t number);
+const struct record *sim_newest(void);
+/* A record is decided: there is no other of its epoch, and it goes on from the one before. */
+void sim_decided(uint32_t i, uint32_t number, const struct record_vote *votes, uint32_t votes_count);
+uint32_t sim_id(uint32_t i);
+/* The island of this id; sim->n: none. */
+uint32_t sim_of(uint32_t id);
+/* Its chain as far as its disk knows it. */
+void sim_load_chain(uint32_t i);
+struct sync_view sim_view(uint32_t i);
+/* The mark says what the disk has. */
+void sim_mark(uint32_t i);
+/* Puts the next record, which was decided, at the end of the island's chain. */
+void sim_extend(uint32_t i);
+void sim_send_letter(uint32_t from, uint32_t to, uint32_t type, const uint8_t *bytes, size_t bytes_count);
+void sim_letters_in(void);
+/* Whether all that can still be decided can be, without one more island (n: none): a majority of the voters of the
+ * newest record, and of those proposed since, lives, and their disks are not in doubt. */
+bool sim_can_spare(uint32_t without);
+
+/* ---- the council: simcouncil.c ---- */
+
+void sim_voice_start(uint32_t i);
+void sim_voice_end(uint32_t i);
+void sim_voice_begin(uint32_t i);
+void sim_voice_letter(uint32_t i, const struct sim_letter *letter);
+void sim_voice_up(uint32_t i, uint32_t k, bool up);
+void sim_voice_heard(uint32_t i, uint32_t k, const struct wire_heartbeat *beat);
+void sim_voice_tick(uint32_t i);
+bool sim_votes(uint32_t i);
+bool sim_in_doubt(uint32_t i);
+
+/* What island i's newest record says of island k; NULL: nothing. */
+const struct record_member *sim_member_of(uint32_t i, uint32_t k);
+
+/* ---- what it wants of the members: simwishes.c ---- */
+
+uint32_t sim_gather(uint32_t i, struct muster_wish *wishes);
+bool sim_change_wanted(uint32_t i);
+/* Whether island i takes k's disk for one in doubt; and k for one that holds all that i does, nearly. */
+bool sim_doubted(uint32_t i, uint32_t k);
+bool sim_caught_up(uint32_t i, uint32_t k);
+
+/* ---- the liar: simliar.c ---- */
+
+bool sim_lies(uint32_t i, enum sim_lie lie);
+/* What the liar makes of its heartbeat to island `to`. */
+struct sim_beat;
+void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wire_held *held, uint32_t *held_count);
+/* The result that the liar sends to `to` instead of its own. */
+uint32_t sim_lie_result(uint32_t to, uint32_t number);
+
+/* ---- the invariants: simcheck.c ---- */
+
+/* The island is about to be at `version`, which its disk says is made of these results. */
+void sim_check_applied(uint32_t i, uint32_t f, uint64_t version);
+void sim_check_hash(uint32_t i, uint32_t f);
+/* It says, durably, that it holds a result. */
+void sim_check_acknowledged(uint32_t i, uint32_t f, uint32_t number);
+/* It has taken in a new record. */
+void sim_check_epoch(uint32_t i);
 
 /* ---- trouble: simtrouble.c ---- */
 
@@ -151,6 +379,8 @@ void sim_turn(void);
 void sim_start(uint32_t i);
 /* It is killed, and comes back at its revive_ms. */
 void sim_crash(uint32_t i);
+/* Power is lost everywhere. */
+void sim_blackout(void);
 /* It stands still for a while, and nobody is told. */
 void sim_stop(uint32_t i);
 void sim_trainers_up(uint32_t i);

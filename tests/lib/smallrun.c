@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "daemon/rules.h"
+#include "tests/lib/shares.h"
 
 const struct ipc_tensor smallrun_tensors[SMALLRUN_TENSORS] = {
     {.name = "embedding", .layer = -1, .dims = 2, .shape = {70, 40}},
@@ -23,16 +24,19 @@ struct smallrun smallrun_new(const char *more)
     assert_ok(runspec_parse(text, "text", &run.spec));
     assert_ok(model_plan_new(&run.spec, smallrun_tensors, SMALLRUN_TENSORS, &run.plan));
     assert_int_equal(run.plan->plan->fragments_count, SMALLRUN_FRAGMENTS);
+    run.chain = shares_chain(weights, SMALLRUN_MEMBERS);
+    run.parts = (struct parts){.plan = run.plan->plan, .chain = run.chain};
     return run;
 }
 
 void smallrun_free(struct smallrun *run)
 {
+    chain_free(run->chain);
     model_plan_free(run->plan);
     runspec_deinit(&run->spec);
 }
 
-struct replica_conf smallrun_conf(const struct smallrun *run, uint32_t self)
+struct replica_conf smallrun_conf(const struct smallrun *run)
 {
     const struct runspec *spec = &run->spec;
     return (struct replica_conf){.plan = run->plan->plan,
@@ -42,17 +46,15 @@ struct replica_conf smallrun_conf(const struct smallrun *run, uint32_t self)
                                  .error_feedback = spec->error_feedback,
                                  .feedback_decay = (float)spec->feedback_decay,
                                  .feedback_limit = (float)spec->feedback_limit,
-                                 .outliers = rules_outliers(spec),
-                                 .weights = weights,
-                                 .members_count = SMALLRUN_MEMBERS,
-                                 .self = self};
+                                 .outliers = rules_outliers(spec)};
 }
 
 struct replica *smallrun_replica(const struct smallrun *run, uint32_t self)
 {
-    struct replica_conf conf = smallrun_conf(run, self);
+    struct replica_conf conf = smallrun_conf(run);
     struct replica *replica;
     assert_ok(replica_new(&conf, &replica));
+    assert_ok(shares_cut(&run->parts, replica, self));
     return replica;
 }
 
@@ -66,11 +68,11 @@ enum { ARRAYS = 4 };
 static void list_arrays(struct replica *replica, const struct smallrun *run, uint32_t f, struct array *arrays)
 {
     size_t count = (size_t)run->plan->plan->fragments[f].values_count;
-    struct plan_shard own = replica_own_shard(replica, f);
     arrays[0] = (struct array){replica_anchor(replica, f), count};
     arrays[1] = (struct array){replica_momentum(replica, f), count};
     arrays[2] = (struct array){replica_residual(replica, f), count};
-    arrays[3] = (struct array){replica_owner_residual(replica, f), (size_t)(own.end - own.begin)};
+    arrays[3] = (struct array){replica_owner_residual(replica, f),
+                               replica_values(replica, f, replica_owner_shards(replica, f))};
 }
 
 void smallrun_fill(struct replica *replica, const struct smallrun *run, uint32_t f, uint64_t seed)

@@ -9,6 +9,7 @@
 #include "common/digest.h"
 #include "common/runspec.h"
 #include "daemon/state/model_plan.h"
+#include "daemon/state/parts.h"
 #include "daemon/state/replica.h"
 
 enum { SMALLRUN_MEMBERS = 3, SMALLRUN_FRAGMENTS = 3, SMALLRUN_TENSORS = 5, SMALLRUN_STEPS = 1000 };
@@ -16,6 +17,8 @@ enum { SMALLRUN_MEMBERS = 3, SMALLRUN_FRAGMENTS = 3, SMALLRUN_TENSORS = 5, SMALL
 struct smallrun {
     struct runspec spec;
     struct model_plan *plan;
+    struct chain *chain; /* record 0: the last of three members owns half of everything */
+    struct parts parts;
 };
 
 /* Fragment 0 is an embedding; 1 and 2 are layers of one shape. */
@@ -25,8 +28,9 @@ extern const struct ipc_tensor smallrun_tensors[SMALLRUN_TENSORS];
 struct smallrun smallrun_new(const char *more);
 void smallrun_free(struct smallrun *run);
 
-/* Member `self` of three, the last of which owns half of everything. The caller may change it before replica_new(). */
-struct replica_conf smallrun_conf(const struct smallrun *run, uint32_t self);
+/* The caller may change it before replica_new(). */
+struct replica_conf smallrun_conf(const struct smallrun *run);
+/* Member `self`'s, cut into the parts. */
 struct replica *smallrun_replica(const struct smallrun *run, uint32_t self);
 
 /* Numbers of `seed` for all that fragment `f` has of anchor, momentum, residual and owner's residual. */

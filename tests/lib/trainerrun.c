@@ -1,13 +1,17 @@
 #include "tests/lib/trainerrun.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "common/mem.h"
 #include "daemon/rules.h"
+#include "daemon/state/results.h"
 #include "net/ident.h"
-#include "net/wire.h"
+#include "net/wire_object.h"
+#include "tests/lib/roster.h"
+#include "tests/lib/shares.h"
 #include "tests/lib/testlib.h"
 
 const struct ipc_tensor trainerrun_tensors[TRAINERRUN_TENSORS] = {
@@ -31,29 +35,36 @@ static void read_spec(struct trainerrun *run, const char *lines)
     assert_ok(runspec_parse(text, "the small run", &run->spec));
 }
 
+/* Ana, bob, who we are, and cyd; or bob alone. All own shards; bob's word is enough for a result to count. */
 static void make_view(struct trainerrun *run, uint32_t islands)
 {
-    static const char *const names[TRAINERRUN_ISLANDS] = {"bob", "ana", "cyd"};
+    static const char *const three[TRAINERRUN_ISLANDS] = {"ana", "bob", "cyd"}, *const one[] = {"bob"};
+    static const uint64_t weights[TRAINERRUN_ISLANDS] = {1, 1, 1};
     struct ident ident[TRAINERRUN_ISLANDS];
-    struct view_entry entries[TRAINERRUN_ISLANDS];
+    struct view_changes changes;
+    struct record record = shares_record(weights, islands);
+    uint32_t self = islands == 1 ? 0 : 1;
     for (uint32_t i = 0; i < islands; i++) {
         assert_ok(ident_generate(&ident[i]));
-        entries[i] = (struct view_entry){
-            .name = names[i], .address = "", .key_text = ident[i].public_text, .uplink = 1000000000};
+        snprintf(record.members[i].name, sizeof record.members[i].name, "%s", islands == 1 ? one[i] : three[i]);
+        memcpy(record.members[i].key, ident[i].key, IDENT_KEY_BYTES);
+        run->ids[i] = roster_id(i);
     }
-    assert_ok(view_new(entries, islands, names[0], &run->view));
+    assert_ok(chain_new(&run->chain));
+    roster_add(run->chain, &record);
+    assert_ok(view_init(NULL, 0, &run->view));
+    assert_ok(
+        view_update(&run->view, chain_last(run->chain), chain_last_digest(run->chain), ident[self].key, &changes));
+    assert_int_equal(run->view.self, self);
 }
 
 static void make_replica(struct trainerrun *run)
 {
-    uint64_t weights[TRAINERRUN_ISLANDS] = {1, 1, 1};
-    struct replica_conf conf = {.plan = run->plan->plan,
-                                .outer = rules_outer(&run->spec),
-                                .choice = rules_codec(&run->spec),
-                                .weights = weights,
-                                .members_count = run->view.count,
-                                .self = run->view.self};
+    struct replica_conf conf = {
+        .plan = run->plan->plan, .outer = rules_outer(&run->spec), .choice = rules_codec(&run->spec)};
+    run->parts = (struct parts){.plan = run->plan->plan, .chain = run->chain};
     assert_ok(replica_new(&conf, &run->replica));
+    assert_ok(shares_cut(&run->parts, run->replica, run->view.self));
 }
 
 void trainerrun_open(struct trainerrun *run, const char *folder, uint32_t islands, const char *lines)
@@ -65,8 +76,11 @@ void trainerrun_open(struct trainerrun *run, const char *folder, uint32_t island
     assert_ok(model_plan_new(&run->spec, trainerrun_tensors, TRAINERRUN_TENSORS, &run->plan));
     assert_int_equal(run->plan->plan->fragments_count, TRAINERRUN_FRAGMENTS);
     make_replica(run);
-    struct ledger_conf conf = {
-        .folder = folder, .run_id = run->spec.digest, .segment_bytes = 1 << 20, .keep_bytes = 1 << 20};
+    struct ledger_conf conf = {.folder = folder,
+                               .run_id = run->spec.digest,
+                               .nonce = run->spec.digest.byte,
+                               .segment_bytes = 1 << 20,
+                               .keep_bytes = 1 << 20};
     assert_ok(ledger_open(&conf, &run->ledger));
     trainerrun_new_sync(run);
 }
@@ -78,12 +92,13 @@ void trainerrun_close(struct trainerrun *run)
     replica_free(run->replica);
     model_plan_free(run->plan);
     view_free(&run->view);
+    chain_free(run->chain);
     runspec_deinit(&run->spec);
 }
 
 struct shared_conf trainerrun_shared_conf(const struct trainerrun *run)
 {
-    return (struct shared_conf){.spec = &run->spec, .view = &run->view, .plan = run->plan, .replica = run->replica};
+    return (struct shared_conf){.spec = &run->spec, .view = &run->view, .plan = run->plan};
 }
 
 struct ipc_shm *trainerrun_map(int memfd)
@@ -108,14 +123,15 @@ uint64_t trainerrun_due(uint32_t f, uint64_t step)
 
 void trainerrun_new_sync(struct trainerrun *run)
 {
-    struct bitset shards[TRAINERRUN_FRAGMENTS];
+    uint32_t shards[TRAINERRUN_FRAGMENTS];
     sync_free(run->sync);
     for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
-        shards[f] = replica_shards(run->replica, f);
-    struct sync_conf conf = {.self = run->view.self,
-                             .members_count = run->view.count,
+        shards[f] = run->plan->plan->fragments[f].shards_count;
+    struct sync_conf conf = {.chain = run->chain,
                              .fragments_count = TRAINERRUN_FRAGMENTS,
-                             .shards = shards};
+                             .shards_counts = shards,
+                             .view = roster_view(run->chain, run->view.self, run->ids, run->view.count)};
+    conf.view.certifying = 1;
     assert_ok(sync_new(&conf, &run->sync));
 }
 
@@ -128,7 +144,7 @@ struct digest trainerrun_hash(uint32_t f, uint64_t version)
 void trainerrun_restore(struct trainerrun *run, uint32_t f, uint64_t version)
 {
     struct digest hash = trainerrun_hash(f, version);
-    sync_restore(run->sync, f, version, &hash, &(struct bitset){{0}});
+    sync_restore(run->sync, f, version, &hash);
 }
 
 void trainerrun_step(struct trainerrun *run, const struct sync_event *event)
@@ -151,15 +167,40 @@ void trainerrun_hear(struct trainerrun *run, uint32_t member, uint32_t f, uint64
 
 /* ---- the ledger ---- */
 
-void trainerrun_result(struct trainerrun *run, uint32_t f, uint64_t version, uint32_t shard,
-                       const struct bitset *counted)
+struct digest trainerrun_result(struct trainerrun *run, uint32_t f, uint64_t version, uint32_t owner,
+                                const struct bitset *counted)
 {
-    static uint8_t object[OBJECT_MAX];
-    struct wire_meta meta = {.step = trainerrun_due(f, 0) * version};
+    static uint8_t object[OBJECT_MAX], contributors[TRAINERRUN_ISLANDS * WIRE_CONTRIBUTOR_BYTES];
+    struct ident ident;
+    struct wire_object what = {.shards = shares_mask(&run->parts, f, owner)};
+    struct wire_meta meta = {.step = trainerrun_due(f, 0) * version, .contributors = contributors};
     size_t bytes;
-    for (uint32_t i = 0; i < WIRE_MEMBERS_MAX; i++)
+    what.key = (struct wire_key){.kind = WIRE_RESULT, .fragment = f, .version = version};
+    what.key.owner = what.key.island = run->ids[owner];
+    for (uint32_t i = 0; i < run->view.count; i++)
         if (bitset_has(counted, i))
-            meta.contributors[meta.contributors_count++] = (struct wire_contributor){.island = i, .tokens = 10};
-    assert_ok(wire_object_seal(WIRE_RESULT, &meta, object, 0, &bytes));
-    assert_ok(ledger_append(run->ledger, f, version, shard, object, bytes, false));
+            wire_contributor_put(contributors, meta.contributors_count++,
+                                 &(struct wire_contributor){.id = run->ids[i], .tokens = 10});
+    assert_ok(ident_generate(&ident));
+    assert_ok(wire_object_seal(&what, &meta, &ident, object, 0, &bytes, &what.digest));
+    struct ledger_key key = result_key(&what);
+    assert_ok(ledger_append(run->ledger, &key, object, bytes, false));
+    return what.digest;
+}
+
+void trainerrun_commit(struct trainerrun *run, uint32_t f, uint64_t version)
+{
+    struct ledger_key keys[TRAINERRUN_ISLANDS];
+    struct ledger_commit commit = {.fragment = f, .version = version, .hash = trainerrun_hash(f, version)};
+    size_t count = ledger_list(run->ledger, f, version, keys, TRAINERRUN_ISLANDS);
+    for (size_t i = 0; i < count; i++)
+        commit.parts[commit.parts_count++] =
+            (struct ledger_part){.epoch = keys[i].epoch, .owner = keys[i].owner, .digest = keys[i].digest};
+    assert_ok(ledger_append_commit(run->ledger, &commit, false));
+    for (size_t i = 0; i < count; i++) {
+        struct result result;
+        assert_ok(result_open(run->ledger, &keys[i], &result));
+        assert_ok(counted_note(replica_counted(run->replica, f), result.what.shards, version, &result.meta));
+        result_close(&result);
+    }
 }

@@ -17,6 +17,7 @@
 #include "common/runspec.h"
 #include "daemon/state/ledger.h"
 #include "daemon/state/model_plan.h"
+#include "daemon/state/parts.h"
 #include "daemon/state/replica.h"
 #include "daemon/trainer/shared.h"
 #include "net/sync.h"
@@ -29,7 +30,10 @@ extern const struct ipc_tensor trainerrun_tensors[TRAINERRUN_TENSORS];
 struct trainerrun {
     struct runspec spec;
     struct view view;
+    struct chain *chain;
+    uint32_t ids[TRAINERRUN_ISLANDS]; /* by slot */
     struct model_plan *plan;
+    struct parts parts;
     struct replica *replica;
     struct ledger *ledger;
     struct sync *sync;
@@ -58,8 +62,10 @@ void trainerrun_step(struct trainerrun *run, const struct sync_event *event);
 /* Another island is here, and says that its fragment `f` is at `version`; `known`: that it has a state at all. */
 void trainerrun_hear(struct trainerrun *run, uint32_t member, uint32_t f, uint64_t version, bool known);
 
-/* A result in the ledger that counts these members; it holds no values. */
-void trainerrun_result(struct trainerrun *run, uint32_t f, uint64_t version, uint32_t shard,
-                       const struct bitset *counted);
+/* A result in the ledger, of the part of a member, that counts these; it holds no values. Returns its digest. */
+struct digest trainerrun_result(struct trainerrun *run, uint32_t f, uint64_t version, uint32_t owner,
+                                const struct bitset *counted);
+/* What the ledger has of a version is what it was made of. */
+void trainerrun_commit(struct trainerrun *run, uint32_t f, uint64_t version);
 
 #endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/state/results.h"
+#include "tests/lib/shares.h"
 #include "tests/lib/testlib.h"
 
 enum { START_MS = 100000 };
@@ -23,8 +24,7 @@ static void *values_of(const struct stage *stage, uint32_t f, size_t *bytes)
 
 static void tell_plan(struct stage *stage)
 {
-    struct trainer_plan plan = {
-        .plan = stage->run.plan, .replica = stage->run.replica, .ledger = stage->run.ledger, .sync = stage->run.sync};
+    struct trainer_plan plan = {.plan = stage->run.plan, .replica = stage->run.replica, .sync = stage->run.sync};
     trainer_plan_known(stage->trainer, &plan);
 }
 
@@ -167,7 +167,6 @@ static void order_apply(struct stage *stage, uint32_t f, uint64_t version)
 {
     size_t bytes;
     float *anchor = values_of(stage, f, &bytes);
-    struct bitset shards = replica_shards(stage->run.replica, f);
     struct event event = {.type = EVENT_COUNTED, .fragment = f};
     if (!stage->applies)
         return;
@@ -177,7 +176,9 @@ static void order_apply(struct stage *stage, uint32_t f, uint64_t version)
         memcpy(anchor, stage->contribution[f], bytes);
         stage->counted_tokens[f] += stage->snapshot[f].tokens - stage->snapshot[f].counted_tokens[0];
     }
-    event.shards = results_counting(stage->run.ledger, f, version, &shards, stage->run.view.self);
+    trainerrun_commit(&stage->run, f, version);
+    event.shards =
+        counted_since(replica_counted(stage->run.replica, f), stage->run.ids[stage->run.view.self], version - 1);
     event_post(stage->events, &event);
     event_post_sync(stage->events,
                     &(struct sync_event){.type = SYNC_EV_APPLIED, .fragment = f, .hash = trainerrun_hash(f, version)});
@@ -186,13 +187,15 @@ static void order_apply(struct stage *stage, uint32_t f, uint64_t version)
 static void order_store(struct stage *stage, uint32_t f, uint64_t version)
 {
     struct bitset ourselves = {{0}};
-    bitset_add(&ourselves, stage->run.view.self);
-    trainerrun_result(&stage->run, f, version, stage->run.view.self, &ourselves);
+    uint32_t self = stage->run.view.self;
+    bitset_add(&ourselves, self);
+    struct digest digest = trainerrun_result(&stage->run, f, version, self, &ourselves);
     event_post_sync(stage->events, &(struct sync_event){.type = SYNC_EV_STORED,
                                                         .fragment = f,
                                                         .version = version,
-                                                        .shard = stage->run.view.self,
-                                                        .member = stage->run.view.self});
+                                                        .owner = stage->run.ids[self],
+                                                        .hash = digest,
+                                                        .member = self});
 }
 
 static void carry_out(struct stage *stage, const struct sync_action *action)
@@ -298,7 +301,7 @@ static void handle(struct stage *stage, const struct event *event)
     case EVENT_FILL: fill(stage, event->fragment); break;
     case EVENT_GIVEN: trainer_given(stage->trainer, event->fragment); break;
     case EVENT_ENCODED: encoded(stage, event); break;
-    case EVENT_COUNTED: trainer_counted(stage->trainer, event->fragment, &event->shards); break;
+    case EVENT_COUNTED: trainer_counted(stage->trainer, event->fragment, event->shards); break;
     case EVENT_FINISHED: trainer_finished(stage->trainer); break;
     default: break;
     }
@@ -351,9 +354,20 @@ void stage_step(struct stage *stage, const struct sync_event *event)
     stage_turn(stage);
 }
 
+uint32_t stage_mode(const struct stage *stage, uint32_t f, uint32_t member)
+{
+    const struct ipc_fragment *fragment = ipc_fragment(stage->shm, f);
+    struct plan_shard run = shares_run(&stage->run.parts, f, member);
+    for (uint32_t r = 0; r < fragment->ranges_count; r++)
+        if (fragment->ranges[r].begin <= run.begin && run.end <= fragment->ranges[r].end)
+            return fragment->ranges[r].mode;
+    fail_msg("member %u's values are not in one range", member);
+    return 0;
+}
+
 void stage_results(struct stage *stage, uint32_t f, const struct bitset *shards)
 {
-    struct bitset all = replica_shards(stage->run.replica, f);
+    struct bitset all = shares_owners(&stage->run.parts, f);
     uint64_t version = sync_own(stage->run.sync, f).version + 1;
     for (uint32_t s = 0; s < stage->run.view.count; s++) {
         struct bitset members = bitset_first(1);
@@ -361,8 +375,13 @@ void stage_results(struct stage *stage, uint32_t f, const struct bitset *shards)
             continue;
         if (bitset_has(shards, s))
             bitset_add(&members, stage->run.view.self);
-        trainerrun_result(&stage->run, f, version, s, &members);
-        stage_step(stage, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = f, .version = version, .shard = s});
+        struct digest digest = trainerrun_result(&stage->run, f, version, s, &members);
+        stage_step(stage, &(struct sync_event){.type = SYNC_EV_STORED,
+                                               .fragment = f,
+                                               .version = version,
+                                               .owner = stage->run.ids[s],
+                                               .hash = digest,
+                                               .member = s});
     }
 }
 

@@ -101,6 +101,8 @@ void stage_attach_again(struct stage *stage, uint64_t step, uint64_t tokens);
 /* It is gone. Its memory too, unless `keep`. */
 void stage_hang_up(struct stage *stage, bool keep);
 
+/* What the trainer is to do with the values of a member's shards; they are one range, or lie in one. */
+uint32_t stage_mode(const struct stage *stage, uint32_t f, uint32_t member);
 struct ipc_fragment *stage_fragment(const struct stage *stage, uint32_t f);
 uint32_t stage_word(const struct stage *stage, uint32_t f);
 void stage_put_word(const struct stage *stage, uint32_t f, uint32_t word);

@@ -279,6 +279,13 @@ void wan_end(struct wan *wan)
     *wan = (struct wan){0};
 }
 
+bool wan_cut(const struct wan *wan, bool cut)
+{
+    char command[64], why[300];
+    snprintf(command, sizeof command, "ip link set " DEVICE " %s", cut ? "down" : "up");
+    return wan->middle == 0 && run_in(wan->far, wan->log, command, why, sizeof why);
+}
+
 uint64_t wan_sent_bytes(const struct wan *wan, int end)
 {
     char path[64], line[512];

@@ -32,6 +32,8 @@ bool wan_enter(char *why, size_t why_bytes);
  */
 bool wan_begin(const struct wan_conf *conf, const char *log, struct wan *wan, char *why, size_t why_bytes);
 void wan_end(struct wan *wan);
+/* Cuts a line that is slow only, without a word to either end, or mends it. */
+bool wan_cut(const struct wan *wan, bool cut);
 
 /* The address of our end (0) and the far end (1). */
 const char *wan_host(int end);

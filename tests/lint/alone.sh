@@ -13,11 +13,16 @@ event                  | events_new        | engine_new peers_new rounds_new tra
 jobs                   | jobs_new          | engine_new peers_new rounds_new trainer_new replica_new events_new          | unit/jobs
 rules                  | rules_round       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/rules
 check                  | check_start       | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/check
+charter                | charter_open      | engine_new peers_new rounds_new trainer_new jobs_new events_new | unit/charter
 dconf                  | dconf_load        | engine_new peers_new rounds_new trainer_new replica_new jobs_new            | unit/dconf
+home                   | home_find         | engine_new peers_new rounds_new dconf_load ctl_ask ctl_home_start           | unit/home_folder
 control/control        | control_new       | engine_new                                                                  | unit/control
-control/status         | status_take       | engine_new control_new                                                      | unit/status unit/blocked
+control/status         | status_take       | engine_new control_new                                                      | unit/status unit/status_epoch unit/blocked
 control/status_json    | status_json       | engine_new control_new                                                      | unit/status_json
-peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects
+peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects unit/objects_epoch
+peers/council          | council_new       | engine_new control_new status_take                                          | unit/council
+peers/holdings         | holdings_new      | engine_new peers_new council_new objects_new rounds_new trainer_new events_new | unit/holdings
+peers/doorway          | doorway_new       | engine_new peers_new council_new rounds_new trainer_new                     | unit/doorway
 peers/ways             | ways_new          | engine_new peers_new objects_new rounds_new trainer_new events_new          | unit/ways
 trainer/trainer        | trainer_new       | engine_new control_new status_take peers_new rounds_new                     | unit/trainer unit/training unit/resume unit/departure unit/phase unit/trainer_runs
 trainer/introduction   | introduction_init | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make replica_new events_new | unit/introduction
@@ -26,10 +31,15 @@ trainer/process        | process_new       | engine_new control_new status_take 
 trainer/command        | command_make      | engine_new peers_new rounds_new trainer_new attachment_new shared_make replica_new | unit/program
 trainer/door           | door_open         | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make replica_new | unit/door
 trainer/run_end        | run_end_of        | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make | unit/run_end
-rounds/rounds          | rounds_new        | engine_new control_new status_take peers_new trainer_new                    | unit/rounds unit/rounds_apply unit/rounds_disk unit/rounds_export unit/rounds_install unit/rounds_memory
+rounds/rounds          | rounds_new        | engine_new control_new status_take peers_new trainer_new                    | unit/rounds unit/rounds_apply unit/rounds_parts unit/rounds_disk unit/rounds_export unit/rounds_install unit/rounds_memory unit/rounds_commit
 rounds/squeeze         | squeeze_best      | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/squeeze
-state/replica          | replica_new       | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica unit/guards
-state/ledger           | ledger_open       | engine_new peers_new rounds_new trainer_new slots_new replica_new jobs_new events_new | unit/ledger
+state/replica          | replica_new       | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica unit/replica_cut unit/guards
+state/rivals           | rivals_of         | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/rivals
+state/parts            | parts_of          | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/parts
+state/ledger           | ledger_open       | engine_new peers_new rounds_new trainer_new slots_new replica_new jobs_new events_new | unit/ledger unit/ledger_at
+state/counted          | counted_note      | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/counted
+state/vote             | vote_open         | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/vote
+state/records          | records_load      | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/records
 state/slots            | slots_new         | engine_new peers_new rounds_new trainer_new ledger_open jobs_new events_new | unit/slots
 state/results          | result_open       | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/results
 state/store            | store_export      | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/store
@@ -39,11 +49,25 @@ state/memory           | memory_of         | engine_new peers_new rounds_new tra
 ctl/ctl_client         | ctl_ask           | engine_new peers_new rounds_new dconf_load ctl_plan ctl_print_status forecast_run | unit/ctl_client
 ctl/ctl_print          | ctl_print_status  | engine_new peers_new rounds_new dconf_load ctl_plan forecast_run            | unit/ctl_print
 ctl/ctl_plan           | ctl_plan          | engine_new peers_new rounds_new dconf_load ctl_ask ctl_print_status         | unit/ctl_plan
+ctl/ctl_home           | ctl_home_start    | engine_new peers_new rounds_new dconf_load ctl_init ctl_service_start ctl_plan ctl_print_status forecast_run | unit/ctl_home
+ctl/ctl_service        | ctl_service_start | engine_new peers_new rounds_new dconf_load home_find ctl_ask ctl_init ctl_home_start ctl_plan ctl_print_status forecast_run | unit/ctl_service
+ctl/ctl_draft          | ctl_draft_conf    | engine_new peers_new rounds_new home_find ctl_ask ctl_init ctl_home_start ctl_plan ctl_print_status forecast_run | unit/ctl_draft
+ctl/ctl_init           | ctl_init          | engine_new peers_new rounds_new ctl_ask ctl_home_start ctl_service_start ctl_plan ctl_print_status forecast_run | unit/ctl_init
 ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dconf_load ctl_ask ctl_print_status ctl_plan | num/forecast
 '
 # Inside another part, and tested through it: file in daemon/ | a function of it | that part
 inner='
+runplan            | runplan_make     | engine
 control/progress   | progress_new     | control/status
+control/members    | members_invite   | control/control
+peers/gate         | gate_open        | peers/peers
+control/complaints | complaints_all   | control/status
+peers/beat         | beat_fill        | peers/peers
+peers/pulse        | pulse_in         | peers/peers
+peers/report       | report_take      | peers/peers
+peers/seats        | seats_init       | peers/council
+peers/wishes       | wishes_gather    | peers/council
+peers/council_wire | council_wire_out | peers/council
 peers/impostors    | twins_note       | peers/peers
 peers/objects      | objects_new      | peers/peers
 peers/rows         | rows_fill        | peers/peers
@@ -51,6 +75,10 @@ trainer/attachment | attachment_new   | trainer/trainer
 trainer/arrival    | arrival_accept   | trainer/trainer
 trainer/attachment_core | attachment_core_close | trainer/trainer
 trainer/tally      | tally_init       | trainer/trainer
+state/part_cut     | part_cut_new     | state/replica
+state/packed       | packed_new       | state/replica
+state/ledger_index  | ledger_index_add | state/ledger
+state/ledger_record | ledger_record_at | state/ledger
 rounds/desk        | desk_init        | rounds/rounds
 rounds/encode      | encode_new       | rounds/rounds
 rounds/reduce      | reduce_new       | rounds/rounds
@@ -60,7 +88,7 @@ rounds/install     | install_new      | rounds/rounds
 rounds/keep        | keep_new         | rounds/rounds
 rounds/recover     | recover_fragment | rounds/rounds
 '
-programs='dilocod dilococtl' # tests/system runs them
+programs='dilocod dilococtl ctl/ctl_join ctl/ctl_members ctl/ctl_reset' # tests/system runs them
 
 [ -x "$BUILD/tests/unit/test_event" ] || { echo "the tests are not built"; exit 77; }
 [ -f "$BUILD/daemon.a" ] || { echo "$BUILD/daemon.a is not built"; exit 1; }

@@ -523,7 +523,7 @@ static void unequal_tensors_get_unequal_codecs(void **state)
     for (size_t i = 0; i < PARTS; i++) {
         size_t count = i + 1 < PARTS ? CODEC_SEGMENT : N - at;
         testlib_fill_normal(&rng, b.x + at, count, i == 0 ? 1e-2 : i == 1 ? 1e-3 : 1e-4);
-        same[i] = parts[i] = (struct codec_part){.count = count, .choice = reference};
+        same[i] = parts[i] = (struct codec_part){.at = at, .count = count, .choice = reference};
         at += count;
     }
     source = (struct vec_source){.minuend = b.x};
@@ -562,18 +562,23 @@ static void recipe_cuts_by_tensor(void **state)
         struct plan_conf conf = {.layers_per_fragment = 1, .whole_tensors = ids[c] == CODEC_POWERSGD};
         struct plan *plan;
         struct recipe *recipe;
-        struct codec_part parts[16];
+        struct codec_part parts[16 + 2 * PLAN_SHARDS_MAX];
         assert_ok(plan_new(tensors, 5, &conf, &plan));
         assert_ok(recipe_new(plan, &choice, c == 0, &recipe));
-        assert_true(recipe_parts_max(recipe) <= 16);
-        const uint64_t weights[3] = {1, 2, 1};
+        assert_true(recipe_parts_max(recipe) <= sizeof parts / sizeof parts[0]);
+        const uint64_t all = plan_shards(plan, 1);
+        const uint32_t quarter = plan->fragments[1].shards_count / 4;
+        const uint64_t first = ((uint64_t)1 << quarter) - 1, middle = (((uint64_t)1 << 3 * quarter) - 1) & ~first;
+        const uint64_t masks[3] = {first, middle, all & ~first & ~middle};
         uint64_t at = 0;
         for (uint32_t s = 0; s < 3; s++) {
-            struct plan_shard shard = plan_shard(plan, 1, weights, 3, s);
+            struct plan_share share;
+            plan_share(plan, 1, masks[s], &share);
+            assert_int_equal(share.runs_count, 1);
+            struct plan_shard shard = share.run[0];
             assert_int_equal(shard.begin, at);
-            size_t count = recipe_parts(recipe, RECIPE_RESULT, 1, shard.begin, shard.end, parts);
-            assert_true(codec_frame_bytes_max(parts, count) <=
-                        recipe_frame_bytes_max(plan, &choice, 1, shard.begin, shard.end));
+            size_t count = recipe_parts(recipe, RECIPE_RESULT, 1, &share, parts);
+            assert_true(codec_frame_bytes_max(parts, count) <= recipe_frame_bytes_max(plan, &choice, 1, &share));
             for (size_t i = 0; i < count; i++) {
                 const struct plan_tensor *tensor = plan_tensor_at(plan, 1, at);
                 assert_non_null(tensor);

@@ -1,14 +1,24 @@
 /*
- * The protocol's state machines, N islands in virtual time under a seeded network: delay, loss, repetition, heartbeats
- * that are overtaken, links broken both ways or one way, daemons killed (some with the unflushed end of their ledger
- * lost, some with an older or an empty disk) or stopped, killed trainers, damaged memory. Held against the promises,
- * for every seed:
- *   - one truth: all islands that reach a version of a fragment have the same hash, every result is the same
- *     everywhere, and in the end all are at the same version;
- *   - no work counted twice, and none lost on islands nothing was killed on;
- *   - nobody stands still for ever;
+ * The protocol's state machines, N islands in virtual time under a seeded network: the core (net/sync) and those who
+ * decide on its epochs (net/epoch, net/compose, net/muster), joined as the daemon joins them. Faults in swarms drawn
+ * from the seed: delay, loss, repetition, reordering, links broken both ways or one way; daemons killed, some for good,
+ * proposers killed half-way, daemons stopped; what was not flushed lost, disks older or empty, power lost everywhere;
+ * killed trainers, damaged memory; islands that join, owners that change, two proposers at once; a witness; a member
+ * that lies. After every event that could break it (tests/lib/simcheck.c), for every seed:
+ *   - I1: one result of a shard is ever applied, by whomever, and at most one ever certified; all islands that reach a
+ *     version of a fragment have the same hash, and in the end all are at the same version;
+ *   - I2, I3: no work is counted twice, and none is lost on islands nothing was killed on;
+ *   - I5, I6: one record of an epoch; starts never fall; what an island applied is what the next record names;
+ *   - L: PROGRESS_MS after the last trouble every fragment has moved on, or, where memory was damaged or somebody lied
+ *     and it is open whose state is right, DISPUTE_MS after it. The premise is kept by the faults themselves
+ *     (sim_can_spare()): a majority of the voters of the newest record, and of every one proposed since, stays, with
+ *     disks that are not in doubt; or all voters come back. One exception is counted: a record may be decided that
+ * rests on a disk which was lost while it was, before anyone could know;
+ *   - nobody believes a liar: what the bound is, simcheck.c says. One that made two results of one part is evicted in
+ *     the end;
  *   - what waits to be sent is bounded, however long a link is away.
- * A failure prints the seed; TEST_SEED=n repeats it, TEST_SEEDS=n changes how many are tried.
+ * A failure prints the seed. TEST_SEED=n repeats it, with TEST_TRACE=1 it tells what happened; TEST_SEEDS=n changes how
+ * many are tried, from TEST_SEED_FIRST=n on; TEST_FILTER names the mix. make sim SEEDS=n runs so many of each.
  */
 #include "tests/lib/simworld.h"
 
@@ -18,9 +28,22 @@
 #include "common/digest.h"
 #include "net/sync.h"
 
-enum { WORK_MS = 60000, MORE_MS = 20000, MANY_WORK_MS = 20000, HEAL_MS = 180000 };
+enum {
+    BACK_MS = 5000,
+    WORK_MS = 60000,
+    LOOK_MS = 20000,
+    PROGRESS_MS = 45000,
+    DISPUTE_MS = 120000, /* a contribution that was refused is offered again after a minute at most */
+    MANY_WORK_MS = 20000,
+    HEAL_MS = 240000
+};
+
+enum { PROGRESS_SEEDS = 1000 };
 
 static uint32_t most_waiting;
+static uint64_t epochs, versions;
+static unsigned worlds;
+static struct sim_tally tally;
 
 static void advance(void)
 {
@@ -31,57 +54,112 @@ static void advance(void)
     sim_turn();
 }
 
+/* All that have not gone for good; and one of them. */
+static bool stays(uint32_t i)
+{
+    /* All whom it ever knew may have gone: it needs another invitation. */
+    bool touch = sim->newest == sim->island[i].disk.epoch;
+    for (uint32_t k = 0; k < sim->n && !touch; k++)
+        touch = k != i && sim_knows(i, k) && !sim->island[k].gone;
+    return sim->island[i].enrolled && !sim->island[i].gone && touch && !(sim->evicted && i == sim->liar);
+}
+
+static uint32_t one_that_stays(void)
+{
+    uint32_t i = 0;
+    while (!stays(i))
+        i++;
+    return i;
+}
+
 static bool at_rest(void)
 {
+    uint32_t one = one_that_stays();
     for (uint32_t i = 0; i < sim->n; i++) {
-        for (uint32_t f = 0; f < sim->fragments; f++) {
-            if (!sim->island[i].alive || !sim->island[i].trainer[f].settled ||
-                sim->island[i].version[f] != sim->island[0].version[f] ||
-                !digest_equal(&sim->island[i].chain[f], &sim->island[0].chain[f]))
+        for (uint32_t f = 0; stays(i) && f < sim->fragments; f++) {
+            bool settled = sim->island[i].trainer[f].settled || sim->island[i].witness;
+            if (!sim->island[i].alive || !settled || sim->island[i].version[f] != sim->island[one].version[f] ||
+                !digest_equal(&sim->island[i].hash[f], &sim->island[one].hash[f]))
                 return false;
         }
     }
     return true;
 }
 
-static void print_world(void)
+static void print_fragment(uint32_t i, uint32_t f)
 {
-    for (uint32_t i = 0; i < sim->n; i++) {
-        for (uint32_t f = 0; f < sim->fragments; f++) {
-            const struct sim_island *island = &sim->island[i];
-            const struct sim_trainer *t = &island->trainer[f];
-            const struct owner *owner = sync_owner(island->sync, f);
-            struct sync_peer_fragment own = sync_own(island->sync, f);
-            struct bitset waiting = sync_waiting_for(island->sync, f);
-            print_message("island %u fragment %u shards %llx: version %llu %s results %llx contributed %llu abstained "
-                          "%llu trainer %d word %d settled %d work %llu owner %s round %llu have %llx waits for %llx\n",
-                          i, f, (unsigned long long)sim->shards[f], (unsigned long long)own.version,
-                          sync_state_name(sync_state(island->sync, f)), (unsigned long long)bitset_word(&own.results),
-                          (unsigned long long)own.contributed, (unsigned long long)own.abstained, t->up, (int)t->word,
-                          t->settled, (unsigned long long)t->work, owner_state_name(owner->state),
-                          (unsigned long long)owner->round, (unsigned long long)bitset_word(&owner->have),
-                          (unsigned long long)bitset_word(&waiting));
-        }
+    const struct sim_island *island = &sim->island[i];
+    const struct sim_trainer *t = &island->trainer[f];
+    const struct owner *owner = sync_owner(island->sync, f);
+    struct sync_peer_fragment own = sync_own(island->sync, f);
+    struct bitset waiting = sync_waiting_for(island->sync, f);
+    const struct chain_part *parts;
+    struct digest digest;
+    bool acknowledged;
+    uint32_t count = sync_parts(island->sync, f, &parts);
+    print_message("island %u fragment %u epoch %llu%s%s: version %llu %s contributed %llu abstained %llu trainer %d "
+                  "word %d settled %d work %u owner %s round %llu have %llx waits for",
+                  i, f, (unsigned long long)island->epoch, sync_sealed(island->sync) ? " sealed" : "",
+                  sim_in_doubt(i) ? " in doubt" : "", (unsigned long long)own.version,
+                  sync_state_name(sync_state(island->sync, f)), (unsigned long long)own.contributed,
+                  (unsigned long long)own.abstained, t->up, (int)t->word, t->settled, t->work,
+                  owner_state_name(owner->state), (unsigned long long)owner->round,
+                  (unsigned long long)bitset_word(&owner->have));
+    for (uint32_t k = 0; k < sim->n; k++)
+        if (bitset_has(&waiting, sim_slot(i, k)))
+            print_message(" %u", k);
+    print_message(", parts");
+    for (uint32_t p = 0; p < count; p++) {
+        bool held = sync_held(island->sync, f, p, &digest, &acknowledged);
+        print_message(" %u:%llu%s%s", sim_of(parts[p].owner), (unsigned long long)parts[p].epoch,
+                      parts[p].carried ? " carried" : "", held ? acknowledged ? " acknowledged" : " held" : "");
     }
+    print_message(", %u uncertified\n", sync_uncertified(island->sync, f));
 }
 
-/* Every unit of work is in at most one result of a shard; on an undisturbed island, in exactly one. */
+static void print_world(void)
+{
+    const struct record *record = sim_newest();
+    for (uint32_t k = 0; k < record->members_count; k++) {
+        uint32_t i = sim_of(record->members[k].id);
+        const struct sim_island *island = &sim->island[i];
+        print_message("island %u: role %u%s, disk %llu%s, of epoch %llu, promised %llx, accepted %llx in %llu%s%s, the "
+                      "record names %llu, %s\n",
+                      i, record->members[k].role, record->members[k].voter ? " votes" : "",
+                      (unsigned long long)island->disk.incarnation, sim_in_doubt(i) ? " in doubt" : "",
+                      (unsigned long long)island->disk.epoch, (unsigned long long)island->disk.promised,
+                      (unsigned long long)island->disk.accepted, (unsigned long long)island->disk.vote_epoch,
+                      island->gone ? ", gone" : "", island->alive ? "" : ", down",
+                      (unsigned long long)record->members[k].incarnation,
+                      island->alive ? epoch_state_name(epoch_state(island->voice.epoch)) : "");
+    }
+    if (sim->lie != SIM_HONEST)
+        print_message("island %u lied, in the way %d%s\n", sim->liar, (int)sim->lie, sim->forked ? ": a fork" : "");
+    for (uint32_t f = 0; f < sim->fragments; f++)
+        print_message("epoch %llu starts fragment %u from %llu\n", (unsigned long long)record->epoch, f,
+                      (unsigned long long)record_start(record, f));
+    for (uint32_t i = 0; i < sim->n; i++)
+        for (uint32_t f = 0; sim->island[i].alive && f < sim->fragments; f++)
+            print_fragment(i, f);
+}
+
+/* In the end every unit of work of an undisturbed island is in exactly one result of a shard; that none is in two is
+ * checked as results are applied. */
 static void check_work(uint32_t f, uint32_t s)
 {
     for (uint32_t i = 0; i < sim->n; i++) {
         uint64_t upto = 0;
         for (uint64_t v = 1; v < SIM_V_MAX && sim->truth[f][v][s] != 0; v++) {
-            const struct sim_record *record = sim_record(sim->truth[f][v][s]);
-            if ((record->contributors >> i & 1) == 0)
+            const struct sim_result *result = sim_result(sim->truth[f][v][s]);
+            if ((result->contributors >> i & 1) == 0)
                 continue;
-            SIM_HOLDS(record->from[i] >= upto, "fragment %u shard %u version %llu counts work of island %u twice\n", f,
-                      s, (unsigned long long)v, i);
-            SIM_HOLDS(sim->island[i].disturbed || record->from[i] == upto,
+            SIM_HOLDS(sim->island[i].disturbed || sim_from(result, i, s) == upto,
                       "fragment %u shard %u version %llu: work of island %u is missing\n", f, s, (unsigned long long)v,
                       i);
-            upto = record->to[i];
+            upto = sim_to(result, i);
         }
-        SIM_HOLDS(sim->island[i].disturbed || upto == sim->island[i].trainer[f].work,
+        bool evicted = sim->evicted && i == sim->liar;
+        SIM_HOLDS(sim->island[i].disturbed || evicted || upto == sim->island[i].trainer[f].work,
                   "fragment %u shard %u: the last work of island %u was lost\n", f, s, i);
     }
 }
@@ -89,93 +167,224 @@ static void check_work(uint32_t f, uint32_t s)
 static bool everyone_heard_of(uint32_t i)
 {
     for (uint32_t k = 0; k < sim->n; k++)
-        if (k != i && sim->island[k].greeted[i] != sim->island[i].session)
+        if (k != i && stays(k) && sim->island[k].greeted[i] != sim->island[i].session)
             return false;
     return true;
 }
 
+/* The highest version anyone has. */
+static uint64_t reached(uint32_t f)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < sim->n; i++)
+        most = sim->island[i].version[f] > most ? sim->island[i].version[f] : most;
+    return most;
+}
+
+static bool moved_on(const uint64_t *before)
+{
+    for (uint32_t f = 0; f < sim->fragments; f++)
+        if (reached(f) <= before[f])
+            return false;
+    return true;
+}
+
+static void add_up(void)
+{
+    const struct sim_tally *t = &sim->tally;
+    worlds++;
+    epochs += sim->newest;
+    for (uint32_t f = 0; f < sim->fragments; f++)
+        versions += reached(f);
+    tally.blackouts += t->blackouts;
+    tally.recoveries += t->recoveries;
+    tally.older += t->older;
+    tally.emptied += t->emptied;
+    tally.deaths += t->deaths;
+    tally.joined += t->joined;
+    tally.proposers_died += t->proposers_died;
+    tally.forks += t->forks;
+    tally.named += t->named > 0;
+    tally.stuck += t->stuck;
+}
+
+static void print_tally(const char *name)
+{
+    print_message("%s: %u worlds, %llu epochs, %llu versions; power lost everywhere %u, disks older %u, emptied %u, "
+                  "doubts ended %u, islands gone %u, joined %u, proposers dead half-way %u, forks by liars %u, too "
+                  "much lost to go on %u\n",
+                  name, worlds, (unsigned long long)epochs, (unsigned long long)versions, tally.blackouts, tally.older,
+                  tally.emptied, tally.recoveries, tally.deaths, tally.joined, tally.proposers_died, tally.forks,
+                  tally.stuck);
+}
+
 static void run_world(uint64_t work_ms)
 {
+    uint64_t before[SIM_F_MAX], progress_ms = sim->flips || sim->lie != SIM_HONEST ? DISPUTE_MS : PROGRESS_MS;
+    sim_found();
     for (uint32_t i = 0; i < sim->n; i++)
-        sim_start(i);
+        if (sim->island[i].enrolled)
+            sim_start(i);
     while (sim->now_ms < work_ms)
         advance();
     sim->healing = true;
+    sim->evicted = sim->lie == SIM_LIE_TWO || sim->lie == SIM_LIE_TWO_ACKS;
+    for (uint32_t i = 0; i < sim->n && sim->evicted; i++)
+        sim->island[i].wants_shards = true; /* somebody has to own what it did */
     sim->loss_percent = 0;
-    while (sim->now_ms < work_ms + MORE_MS) /* everyone is back and has worked a little more */
-        advance();
     for (uint32_t i = 0; i < sim->n; i++)
-        SIM_HOLDS(everyone_heard_of(i), "island %u is not heard by everyone\n", i);
+        if (sim->island[i].revive_ms > sim->now_ms + BACK_MS)
+            sim->island[i].revive_ms = sim->now_ms + BACK_MS;
+    for (uint32_t f = 0; f < sim->fragments; f++)
+        before[f] = reached(f);
+    while (sim->now_ms < work_ms + LOOK_MS || (sim->now_ms < work_ms + progress_ms && !moved_on(before)))
+        advance(); /* everyone is back and works a little more */
+    /* The premise of L: a record that was proposed while nobody knew yet that a disk was lost may rest on that disk. */
+    if (!moved_on(before) && sim->beyond) {
+        sim->tally.stuck++;
+        add_up();
+        return;
+    }
+    if (!moved_on(before))
+        print_world();
+    SIM_HOLDS(moved_on(before), "a fragment does not move on\n");
+    for (uint32_t i = 0; i < sim->n; i++)
+        SIM_HOLDS(!stays(i) || everyone_heard_of(i), "island %u is not heard by everyone\n", i);
     sim->finishing = true;
     while (sim->now_ms < work_ms + HEAL_MS && !at_rest())
         advance();
     if (!at_rest())
         print_world();
     SIM_HOLDS(at_rest(), "the islands do not come to rest\n");
+    SIM_HOLDS(!sim->split || sim->tally.named > 0, "nobody noticed a fork\n");
     for (uint32_t f = 0; f < sim->fragments; f++) {
-        SIM_HOLDS(sim->island[0].version[f] > 5, "fragment %u made no progress\n", f);
-        for (uint32_t s = 0; s < sim->n; s++)
-            if ((sim->shards[f] >> s & 1) != 0)
-                check_work(f, s);
+        SIM_HOLDS(sim->lie != SIM_HONEST || sim->island[one_that_stays()].version[f] > 5,
+                  "fragment %u made no progress\n", f);
+        for (uint32_t s = 0; s < sim->shards_counts[f] && !sim->forked; s++)
+            check_work(f, s);
     }
     most_waiting = sim->waiting_most > most_waiting ? sim->waiting_most : most_waiting;
+    add_up();
 }
 
-static uint64_t some_owners(uint32_t n)
+struct mix {
+    const char *name;
+    uint32_t n_min, n_max;
+    bool rough, witness, quorum, liars;
+};
+
+/* Some of the islands are there from the beginning, and some of these own shards. */
+static void enrol(uint32_t joiners)
 {
-    uint64_t all = ~(uint64_t)0 >> (64 - n);
-    uint64_t owners = (sim_below(UINT64_MAX) & all);
-    return owners != 0 ? owners : all;
+    uint32_t owners = 0;
+    for (uint32_t i = 0; i < sim->n; i++) {
+        struct sim_island *island = &sim->island[i];
+        island->enrolled = i + joiners < sim->n;
+        island->wants_shards = sim_chance(70);
+        island->uplink = 1000000;
+        island->revive_ms = island->enrolled ? 0 : 5000 + sim_below(WORK_MS / 2);
+        owners += island->enrolled && island->wants_shards;
+    }
+    if (owners == 0)
+        sim->island[0].wants_shards = true;
 }
 
-static void run_seed(uint64_t seed, uint32_t n, bool rough, uint32_t quorum)
+/* One that owns shards lies. It is the one fault of disks then: whatever it says that it keeps may be lost. */
+static void choose_liar(void)
 {
-    sim_begin(seed, n);
+    sim->lie = (enum sim_lie)(1 + sim_below(SIM_LIES - 1));
+    sim->liar = (uint32_t)sim_below(sim->n);
+    for (uint32_t i = 0; i < sim->n; i++)
+        sim->island[i].wants_shards = sim->island[i].enrolled = true;
+    sim->flips = sim->disks = sim->deaths = sim->blackouts = false;
+}
+
+static void draw(const struct mix *mix)
+{
+    uint64_t seed = sim->seed;
     sim->fragments = 1 + (uint32_t)sim_below(SIM_F_MAX);
-    sim->loss_percent = rough ? (unsigned)sim_below(40) : 0;
-    sim->kill_permille = rough ? (unsigned)sim_below(8) : 0;
-    sim->quorum = quorum;
-    sim->flips = rough && seed % 2 == 0;
-    /* With a quorum, rounds may close over somebody who is away and has a result that its owner lost. */
-    sim->disks = rough && quorum == 0 && seed % 3 != 0;
+    sim->loss_percent = mix->rough ? (unsigned)sim_below(40) : 0;
+    sim->kill_permille = mix->rough ? (unsigned)sim_below(8) : 0;
+    sim->shuffle_permille = sim_chance(50) ? (unsigned)sim_below(3) : 0;
+    sim->quorum = mix->quorum ? sim->n / 2 + 1 : 0;
+    sim->flips = mix->rough && seed % 4 == 0;
+    sim->disks = mix->rough && seed % 3 != 0;
+    sim->deaths = mix->rough && seed % 5 < 3;
+    sim->blackouts = mix->rough && seed % 7 < 2;
+    sim->hand_written = sim_chance(50);
     for (uint32_t f = 0; f < sim->fragments; f++)
-        sim->shards[f] = some_owners(n);
+        sim->shards_counts[f] = 1 + (uint32_t)sim_below(SIM_SHARDS_FEW);
+    enrol(sim->n > 2 && !mix->witness && sim_chance(50) ? (uint32_t)sim_below(sim->n / 2 + 1) : 0);
+    if (mix->witness) {
+        sim->island[sim->n - 1].witness = true;
+        sim->island[sim->n - 1].wants_shards = false;
+        sim->island[0].wants_shards = sim->island[1].wants_shards = true;
+    }
+    if (mix->liars)
+        choose_liar();
+}
+
+static void run_seed(uint64_t seed, const struct mix *mix)
+{
+    sim_begin(seed, mix->n_min + (uint32_t)(seed % (mix->n_max - mix->n_min + 1)));
+    draw(mix);
     run_world(WORK_MS);
     sim_end();
 }
 
-static unsigned first_seed(unsigned *count, unsigned initial)
+/* With many, every now and then a line says how far it has come. */
+static void run_mix(const struct mix *mix, unsigned initial)
 {
-    const char *one = getenv("TEST_SEED");
-    *count = one != NULL ? 1 : testlib_seeds(initial);
-    return one != NULL ? (unsigned)strtoul(one, NULL, 10) : 1;
+    const char *one = getenv("TEST_SEED"), *from = getenv("TEST_SEED_FIRST");
+    unsigned count = one != NULL ? 1 : testlib_seeds(initial);
+    uint64_t first = one != NULL ? strtoull(one, NULL, 10) : from != NULL ? strtoull(from, NULL, 10) : 1;
+    memset(&tally, 0, sizeof tally);
+    worlds = 0;
+    epochs = versions = 0;
+    for (unsigned k = 0; k < count; k++) {
+        run_seed(first + k, mix);
+        if ((k + 1) % PROGRESS_SEEDS == 0 && k + 1 < count)
+            print_tally(mix->name);
+    }
+    print_tally(mix->name);
 }
 
 static void calm_islands_agree_and_lose_nothing(void **state)
 {
     (void)state;
-    unsigned count, first = first_seed(&count, 20);
-    for (unsigned seed = first; seed < first + count; seed++)
-        for (uint32_t n = 1; n <= SIM_SMALL; n++)
-            run_seed(seed, n, false, 0);
+    for (uint32_t n = 1; n <= SIM_SMALL; n++)
+        run_mix(&(struct mix){.name = "calm", .n_min = n, .n_max = n}, 15);
 }
 
 static void promises_hold_under_any_trouble(void **state)
 {
     (void)state;
-    unsigned count, first = first_seed(&count, 1000);
-    for (unsigned seed = first; seed < first + count; seed++)
-        run_seed(seed, 2 + seed % (SIM_SMALL - 1), true, 0);
+    run_mix(&(struct mix){.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 1200);
+}
+
+static void promises_hold_for_three_and_four(void **state)
+{
+    (void)state;
+    run_mix(&(struct mix){.name = "three or four", .n_min = 3, .n_max = 4, .rough = true}, 800);
+}
+
+static void promises_hold_with_a_witness(void **state)
+{
+    (void)state;
+    run_mix(&(struct mix){.name = "two and a witness", .n_min = 3, .n_max = 3, .rough = true, .witness = true}, 400);
+    run_mix(&(struct mix){.name = "more and a witness", .n_min = 4, .n_max = 6, .rough = true, .witness = true}, 200);
 }
 
 static void promises_hold_with_a_quorum(void **state)
 {
     (void)state;
-    unsigned count, first = first_seed(&count, 500);
-    for (unsigned seed = first; seed < first + count; seed++) {
-        uint32_t n = 3 + seed % (SIM_SMALL - 2);
-        run_seed(seed, n, true, n / 2 + 1);
-    }
+    run_mix(&(struct mix){.name = "quorum", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .quorum = true}, 400);
+}
+
+static void nobody_believes_a_liar(void **state)
+{
+    (void)state;
+    run_mix(&(struct mix){.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 600);
 }
 
 /* As many islands as a run may have. */
@@ -188,7 +397,9 @@ static void promises_hold_for_many_islands(void **state)
         sim->fragments = 1;
         sim->loss_percent = 5;
         sim->kill_permille = 3;
-        sim->shards[0] = some_owners(sizes[k]);
+        sim->deaths = true;
+        sim->shards_counts[0] = SIM_SHARDS_MAX;
+        enrol(4);
         run_world(MANY_WORK_MS);
         sim_end();
     }
@@ -198,9 +409,9 @@ int main(void)
 {
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calm_islands_agree_and_lose_nothing),
-        cmocka_unit_test(promises_hold_under_any_trouble),
-        cmocka_unit_test(promises_hold_with_a_quorum),
+        cmocka_unit_test(calm_islands_agree_and_lose_nothing), cmocka_unit_test(promises_hold_under_any_trouble),
+        cmocka_unit_test(promises_hold_for_three_and_four),    cmocka_unit_test(promises_hold_with_a_witness),
+        cmocka_unit_test(promises_hold_with_a_quorum),         cmocka_unit_test(nobody_believes_a_liar),
         cmocka_unit_test(promises_hold_for_many_islands),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);

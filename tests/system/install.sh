@@ -24,6 +24,14 @@ for sample in run.ini thin.ini; do
     "$root/usr/bin/diloco-worker" spec --run "$root/etc/diloco/$sample.sample" >/dev/null
 done
 
+# One command makes an island, with what was installed.
+short=$(mktemp -d)
+trap 'rm -rf "$root" "$short"' EXIT
+printf '[run]\nname = x\nsteps = 1000000\n[model]\nwidth = 16\nlayers = 2\nheads = 2\ncontext = 16\n' >"$short/run.ini"
+"$root/usr/bin/dilococtl" init --home "$short/paris" --name paris --data README.md --run "$short/run.ini" --listen ''
+"$root/usr/bin/dilococtl" --home "$short/paris" status | grep 'paris, 1 of 1 islands'
+"$root/usr/bin/dilococtl" --home "$short/paris" stop
+
 if [ -n "${SAN:-}" ]; then
     echo "skip: a program outside is not built with sanitizers"
     exit 0

@@ -11,45 +11,11 @@
 #include "common/digest.h"
 #include "common/fsio.h"
 #include "common/mem.h"
+#include "tests/lib/cli.h"
 #include "tests/lib/cluster.h"
 #include "tests/lib/proc.h"
 
-enum { OUT_BYTES = 1 << 18 };
-
-static const char *folder, *log_path;
-static char out[OUT_BYTES];
-
-/* Runs a program of ours; its output is in `out`, its errors in the file `log_path`. */
-static int run(const char *program, const char *const *arguments)
-{
-    const char *argv[PROC_ARGS_MAX] = {0};
-    char path[300];
-    const char *build = getenv("BUILD");
-    snprintf(path, sizeof path, "%s/%s", build != NULL ? build : "build/gcc", program);
-    argv[0] = path;
-    for (size_t i = 0; arguments[i] != NULL; i++)
-        argv[i + 1] = arguments[i];
-    unlink(log_path);
-    return proc_run(argv, log_path, out, sizeof out);
-}
-
-#define RUN(program, ...) run(program, (const char *const[]){__VA_ARGS__, NULL})
-
-static void assert_says(const char *part)
-{
-    char *text;
-    size_t bytes;
-    assert_ok(fsio_read(log_path, 1 << 20, &text, &bytes));
-    if (strstr(text, part) == NULL)
-        fail_msg("the errors do not say \"%s\":\n%s", part, text);
-    mem_free(text);
-}
-
-static void assert_prints(const char *part)
-{
-    if (strstr(out, part) == NULL)
-        fail_msg("the output does not say \"%s\":\n%s", part, out);
-}
+static const char *folder;
 
 static void every_program_explains_itself(void **state)
 {
@@ -90,9 +56,9 @@ static void configuration_errors_name_line_reason_and_remedy(void **state)
         {"[nets]\nlisten = x", "nets"},
         {"[island]\nname = again", "twice"},
         {"[storage]\ncheckpoint = 10", "unit"},
-        {"[peer b]\npublic_key = I56NkEX1>{wbgv43V1O8wjzmd<0<5CJLA[nBnKQs\naddress = oslo", "is not host:port"},
-        {"[peer b]\npublic_key = I56NkEX1>{wbgv43V1O8wjzmd<0<5CJLA[nBnKQs\naddress = o:99999", "is not host:port"},
-        {"[peer b]\npublic_key = I56NkEX1>{wbgv43V1O8wjzmd<0<5CJLA[nBnKQs\naddress = o:7600", "is the sample's"},
+        {"[peer b]\npublic_key = PUAXw-hDiVqStwqnTRt-vJyYLM8uxJaMwM1V8Sr0Zgw\naddress = oslo", "is not host:port"},
+        {"[peer b]\npublic_key = PUAXw-hDiVqStwqnTRt-vJyYLM8uxJaMwM1V8Sr0Zgw\naddress = o:99999", "is not host:port"},
+        {"[peer b]\npublic_key = I56NkEX1>{wbgv43V1O8wjzmd<0<5CJLA[nBnKQs\naddress = o:7600", "is not a public key"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *path = testlib_file(folder, "bad.conf",
@@ -146,17 +112,17 @@ static void what_is_printed_can_be_read_again(void **state)
     assert_int_equal(RUN("dilocod", "--print-config", "--config", "conf/dilocod.conf", "--set", "net.window=1MiB"), 0);
     assert_prints("window = 1MiB");
     const char *path = testlib_path(folder, "again.conf");
-    assert_ok(fsio_replace(path, out, strlen(out), 0644));
-    char *first = strdup(out);
+    assert_ok(fsio_replace(path, cli_out, strlen(cli_out), 0644));
+    char *first = strdup(cli_out);
     assert_int_equal(RUN("dilocod", "--print-config", "--config", path), 0);
-    assert_string_equal(out, first);
+    assert_string_equal(cli_out, first);
     free(first);
     assert_int_equal(RUN("diloco-worker", "spec"), 0);
     path = testlib_path(folder, "again.ini");
-    assert_ok(fsio_replace(path, out, strlen(out), 0644));
-    first = strdup(out);
+    assert_ok(fsio_replace(path, cli_out, strlen(cli_out), 0644));
+    first = strdup(cli_out);
     assert_int_equal(RUN("diloco-worker", "spec", "--run", path), 0);
-    assert_string_equal(out, first);
+    assert_string_equal(cli_out, first);
     free(first);
     assert_int_equal(RUN("diloco-worker", "spec", "--run", path, "--set", "model.width=100", "--set", "model.heads=3"),
                      2);
@@ -178,15 +144,6 @@ static void keys_are_made_once_and_kept_private(void **state)
     assert_says("needs a file");
 }
 
-static json_t *parsed(void)
-{
-    json_error_t error;
-    json_t *json = json_loads(out, 0, &error);
-    if (json == NULL)
-        fail_msg("not JSON: %s\n%s", error.text, out);
-    return json;
-}
-
 static void assert_has(const json_t *object, const char *const *keys)
 {
     for (; *keys != NULL; keys++)
@@ -200,16 +157,16 @@ static void answers_for_programs(const char *socket)
     static const char *const in_peer[] = {"name", "public_key", "up", "trainer", "rtt_ms", "bytes_sent", NULL};
     static const char *const in_fragment[] = {"fragment", "params", "version", "state", "hash", "waiting_for", NULL};
     assert_int_equal(RUN("dilococtl", "status", "--json", "--socket", socket), 0);
-    json_t *json = parsed();
+    json_t *json = cli_parsed();
     assert_has(json, in_status);
     json_decref(json);
     assert_int_equal(RUN("dilococtl", "peers", "--json", "--socket", socket), 0);
-    json = parsed();
+    json = cli_parsed();
     assert_int_equal(json_array_size(json_object_get(json, "peers")), 2);
     assert_has(json_array_get(json_object_get(json, "peers"), 0), in_peer);
     json_decref(json);
     assert_int_equal(RUN("dilococtl", "fragments", "--json", "--socket", socket), 0);
-    json = parsed();
+    json = cli_parsed();
     assert_int_equal(json_array_size(json_object_get(json, "fragments")), 3);
     assert_has(json_array_get(json_object_get(json, "fragments"), 0), in_fragment);
     json_decref(json);
@@ -240,7 +197,7 @@ static void a_monitor_asks(struct cluster *cluster)
     assert_int_equal(RUN("dilococtl", "status", "--check", "--socket", socket), 1);
     assert_prints("degraded: no trainer is running\n");
     assert_int_equal(RUN("dilococtl", "status", "--check", "--json", "--socket", socket), 1);
-    json_t *json = parsed();
+    json_t *json = cli_parsed();
     assert_int_equal(json_array_size(json_object_get(json, "degraded")), 1);
     json_decref(json);
     assert_int_equal(RUN("dilococtl", "join", "--socket", socket), 0);
@@ -251,11 +208,8 @@ static void a_monitor_asks(struct cluster *cluster)
 /* Live, until it is ended: one object a line. */
 static void watch_goes_on_until_it_is_ended(const char *socket)
 {
-    char program[300];
-    const char *build = getenv("BUILD");
-    snprintf(program, sizeof program, "%s/dilococtl", build != NULL ? build : "build/gcc");
     const char *path = testlib_path(folder, "watch.out");
-    const char *argv[] = {program, "watch", "--json", "--interval", "50", "--socket", socket, NULL};
+    const char *argv[] = {cli_program("dilococtl"), "watch", "--json", "--interval", "50", "--socket", socket, NULL};
     int pid = proc_start(argv, path);
     assert_true(pid > 0);
     assert_int_equal(proc_wait(pid, 1), -1);
@@ -277,7 +231,7 @@ static void watch_goes_on_until_it_is_ended(const char *socket)
 /* What was printed last, from its run spec on, is one. */
 static void assert_planned_spec_loads(const char *codec)
 {
-    const char *begin = strstr(out, "\n[run]\n");
+    const char *begin = strstr(cli_out, "\n[run]\n");
     assert_non_null(begin);
     const char *path = testlib_file(folder, "planned.ini", "%s", begin);
     assert_int_equal(RUN("diloco-worker", "spec", "--run", path), 0);
@@ -352,7 +306,7 @@ int main(void)
 {
     assert_ok(digest_init());
     folder = testlib_folder("cli-files");
-    log_path = testlib_path(folder, "errors");
+    cli_init(folder);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_program_explains_itself),
         cmocka_unit_test(configuration_errors_name_line_reason_and_remedy),

@@ -287,15 +287,35 @@ struct shard_account {
     long long results, partial, tokens[CLUSTER_MAX];
 };
 
+/* The result that made a version of a shard; false: there is none. */
+static bool find_result(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t shard, struct result *result)
+{
+    struct ledger_commit commit;
+    if (ledger_commit_of(ledger, f, version, &commit) != ERR_OK)
+        return false;
+    for (uint32_t p = 0; p < commit.parts_count; p++) {
+        const struct ledger_part *part = &commit.parts[p];
+        struct ledger_key key = {
+            .fragment = f, .owner = part->owner, .version = version, .epoch = part->epoch, .digest = part->digest};
+        assert_ok(result_open(ledger, &key, result));
+        if ((result->what.shards >> shard & 1) != 0)
+            return true;
+        result_close(result);
+    }
+    return false;
+}
+
 static struct shard_account account_of(struct ledger *ledger, uint32_t islands, uint32_t f, uint32_t shard)
 {
     struct shard_account account = {0};
     struct result result;
-    while (result_open(ledger, f, (uint64_t)account.results + 1, shard, &result) == ERR_OK) {
+    while (find_result(ledger, f, (uint64_t)account.results + 1, shard, &result)) {
         account.results++;
         account.partial += result.meta.contributors_count < islands;
-        for (uint32_t i = 0; i < result.meta.contributors_count; i++)
-            account.tokens[result.meta.contributors[i].island] += (long long)result.meta.contributors[i].tokens;
+        for (uint32_t i = 0; i < result.meta.contributors_count; i++) {
+            struct wire_contributor contributor = wire_meta_contributor(&result.meta, i);
+            account.tokens[contributor.id] += (long long)contributor.tokens;
+        }
         result_close(&result);
     }
     return account;
@@ -313,15 +333,15 @@ static void assert_tokens_counted(struct cluster *cluster, const long long *toke
     assert_ok(runspec_load(cluster->run, NULL, 0, &spec));
     assert_ok(dconf_load(cluster->island[0].conf, NULL, 0, &dconf));
     assert_ok(ident_load(dconf.key_path, &ident));
-    assert_ok(dconf_view(&dconf, &ident, &view));
+    assert_ok(dconf_view(&dconf, &ident, &spec.digest, &view));
     struct ledger_conf conf = {.folder = cluster->island[0].state,
                                .run_id = spec.digest,
-                               .shares_id = view.shares,
+                               .nonce = view.nonce,
                                .segment_bytes = 1 << 20,
                                .keep_bytes = 1 << 30};
+    assert_ok(ledger_open(&conf, &ledger));
     view_free(&view);
     conf_deinit(&dconf_schema, &dconf);
-    assert_ok(ledger_open(&conf, &ledger));
     for (uint32_t f = 0; f < fragments; f++) {
         for (uint32_t s = 0; s < cluster->count; s++) {
             struct shard_account account = account_of(ledger, cluster->count, f, s);

@@ -12,8 +12,10 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "common/runspec.h"
+#include "common/shardmap.h"
 #include "daemon/dconf.h"
 #include "net/link.h"
+#include "net/wire_object.h"
 #include "outer_opt/codec.h"
 #include "tests/lib/cluster.h"
 
@@ -42,8 +44,8 @@ static void open_rogue(struct rogue *rogue, struct cluster *cluster)
     *rogue = (struct rogue){0};
     assert_ok(dconf_load(cluster->island[ROGUE].conf, NULL, 0, &rogue->conf));
     assert_ok(ident_load(rogue->conf.key_path, &rogue->ident));
-    assert_ok(dconf_view(&rogue->conf, &rogue->ident, &rogue->view));
     assert_ok(runspec_load(rogue->conf.run_path, NULL, 0, &rogue->spec));
+    assert_ok(dconf_view(&rogue->conf, &rogue->ident, &rogue->spec.digest, &rogue->view));
     for (uint32_t i = 0; i < rogue->view.count; i++) {
         members[i].name = rogue->view.members[i].name;
         members[i].address = rogue->view.members[i].address;
@@ -53,8 +55,7 @@ static void open_rogue(struct rogue *rogue, struct cluster *cluster)
                              .members = members,
                              .members_count = rogue->view.count,
                              .self = rogue->view.self,
-                             .run_tag = digest_tag(&rogue->spec.digest),
-                             .view_tag = digest_tag(&rogue->view.id),
+                             .run_tag = wire_run_tag(rogue->view.nonce, &rogue->spec.digest),
                              .io_threads = 1};
     assert_ok(link_new(&conf, &rogue->link));
 }
@@ -83,7 +84,6 @@ static void behave(struct rogue *rogue)
     static uint64_t sequence;
     message = (struct wire_message){.type = WIRE_HELLO};
     message.hello = (struct wire_hello){.run_id = rogue->spec.digest,
-                                        .view_id = rogue->view.id,
                                         .session = 77,
                                         .island = ROGUE,
                                         .name = "a",
@@ -157,6 +157,22 @@ static void send_noise(struct rogue *rogue)
     }
 }
 
+/* What a good contribution to island b's shards says: of fragment 0, which has a shard for each of its three blocks. */
+static struct wire_object object_of(const struct rogue *rogue, const struct wire_key *key)
+{
+    enum { SHARDS = 3 };
+    uint64_t uplinks[ISLANDS];
+    struct wire_object what = {.key = *key};
+    for (uint32_t i = 0; i < ISLANDS; i++)
+        uplinks[i] = rogue->view.members[i].uplink;
+    struct shardmap map = shardmap_of(uplinks, ISLANDS);
+    for (uint32_t s = 0; s < SHARDS; s++)
+        if (map.owner[shardmap_slot(key->fragment, SHARDS, s)] == key->owner)
+            what.shards |= (uint64_t)1 << s;
+    memcpy(what.nonce, rogue->view.nonce, sizeof what.nonce);
+    return what;
+}
+
 /* A contribution to island b's shard of fragment 0 that is right in everything but for what `spoil` does to it; returns
  * how b ends the transfer. A round may close in between, so it is tried again as long as b says that it came late. */
 static uint32_t contribute(struct rogue *rogue, void (*spoil)(uint8_t *object, size_t *bytes))
@@ -172,9 +188,10 @@ static uint32_t contribute(struct rogue *rogue, void (*spoil)(uint8_t *object, s
     for (int attempt = 0; attempt < 100; attempt++) {
         struct wire_meta meta = {.tokens = 10, .step = 1, .base_hash = rogue->base_hash};
         struct wire_key key = {
-            .kind = WIRE_CONTRIBUTION, .version = rogue->base_version + 1, .shard = TARGET, .island = ROGUE};
+            .kind = WIRE_CONTRIBUTION, .version = rogue->base_version + 1, .owner = TARGET, .island = ROGUE};
+        struct wire_object what = object_of(rogue, &key);
         assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(object), &frame_bytes, &fault));
-        assert_ok(wire_object_seal(WIRE_CONTRIBUTION, &meta, object, frame_bytes, &bytes));
+        assert_ok(wire_object_seal(&what, &meta, NULL, object, frame_bytes, &bytes, &what.digest));
         spoil(object, &bytes);
         rogue->done_status = 0;
         send_bulk(rogue, &key, bytes, object, bytes);
@@ -206,15 +223,16 @@ static void flip_base(uint8_t *object, size_t *bytes)
     object[*bytes - 3] ^= 4;
 }
 
-/* Whole and well signed, from a step that no run has. */
+/* Whole, from a step that no run has. */
 static void claim_a_step(uint8_t *object, size_t *bytes)
 {
+    struct wire_object what;
     struct wire_meta meta;
     const uint8_t *frame;
     size_t frame_bytes;
-    assert_ok(wire_object_open(WIRE_CONTRIBUTION, object, *bytes, &meta, &frame, &frame_bytes));
+    assert_ok(wire_object_open(object, *bytes, &what, &meta, &frame, &frame_bytes));
     meta.step = (uint64_t)1 << 62;
-    assert_ok(wire_object_seal(WIRE_CONTRIBUTION, &meta, object, frame_bytes, bytes));
+    assert_ok(wire_object_seal(&what, &meta, NULL, object, frame_bytes, bytes, &what.digest));
 }
 
 static void put_after(const char *path, const char *line, const char *more)
@@ -257,7 +275,7 @@ static void nonsense_is_named_dropped_and_survived(void **state)
     assert_int_equal(contribute(&rogue, claim_a_step), WIRE_REFUSED);
     assert_true(cluster_log_has(cluster, TARGET, "step 4611686018427387904 of a run of", 1));
     /* Nothing of this size is ever allocated. */
-    struct wire_key big = {.kind = WIRE_RESULT, .version = rogue.base_version + 1, .shard = OTHER, .island = OTHER};
+    struct wire_key big = {.kind = WIRE_RESULT, .version = rogue.base_version + 1, .owner = OTHER, .island = OTHER};
     static const uint8_t data[1000];
     for (uint32_t kind = WIRE_CONTRIBUTION; kind < WIRE_KINDS; kind++) {
         big.kind = kind;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/args.h"
 #include "common/bytes.h"
 #include "common/digest.h"
 #include "common/log.h"
@@ -150,6 +152,74 @@ static void random_names_differ_between_processes_that_start_alike(void **state)
     }
 }
 
+static struct digest word_then(const char *word, const void *data, size_t bytes, const uint64_t *length)
+{
+    char domain[16] = {0};
+    struct digest_state s;
+    strcpy(domain, word);
+    digest_begin(&s);
+    digest_add(&s, domain, sizeof domain);
+    digest_add(&s, data, bytes);
+    if (length != NULL)
+        digest_add(&s, length, sizeof *length);
+    return digest_end(&s);
+}
+
+/* As docs/FORMATS.md has it; in one go, in pieces of any size, and leaf by leaf in any order. */
+static void a_digest_tree_is_the_same_however_it_is_made(void **state)
+{
+    (void)state;
+    enum { LEAF = DIGEST_LEAF_BYTES, MOST = 3 * LEAF + 1, LEAVES = 4 };
+    static const size_t sizes[] = {0, 1, LEAF - 1, LEAF, LEAF + 1, 2 * LEAF, MOST - 1, MOST};
+    static uint8_t data[MOST];
+    for (size_t i = 0; i < MOST; i++)
+        data[i] = (uint8_t)(i * 31 + i / LEAF);
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+        uint64_t bytes = sizes[k];
+        struct digest leaves[LEAVES];
+        size_t count = digest_tree_leaves(bytes);
+        assert_int_equal(count, (bytes + LEAF - 1) / LEAF);
+        for (size_t i = count; i-- > 0;) {
+            size_t left = bytes - i * LEAF;
+            leaves[i] = digest_tree_leaf(data, bytes, i);
+            struct digest want = word_then("diloco leaf 1", data + i * LEAF, left < LEAF ? left : LEAF, NULL);
+            assert_true(digest_equal(&leaves[i], &want));
+        }
+        struct digest whole = digest_tree(data, bytes), root = digest_tree_root(leaves, count, bytes);
+        struct digest want = word_then("diloco tree 1", leaves, count * sizeof *leaves, &bytes);
+        assert_true(digest_equal(&whole, &want) && digest_equal(&root, &want));
+        for (size_t step = 1; step <= MOST; step = 5 * step + 1) {
+            struct digest_tree_state s;
+            digest_tree_begin(&s);
+            for (size_t at = 0; at < bytes; at += step)
+                digest_tree_add(&s, data + at, bytes - at < step ? bytes - at : step);
+            struct digest got = digest_tree_end(&s);
+            assert_true(digest_equal(&got, &want));
+        }
+    }
+}
+
+static void a_digest_tree_covers_order_length_and_level(void **state)
+{
+    (void)state;
+    enum { LEAF = DIGEST_LEAF_BYTES };
+    static uint8_t data[2 * LEAF], turned[2 * LEAF];
+    memset(data, 1, LEAF);
+    memset(turned + LEAF, 1, LEAF);
+    struct digest whole = digest_tree(data, sizeof data), other = digest_tree(turned, sizeof turned);
+    assert_false(digest_equal(&whole, &other));
+    struct digest leaves[2] = {digest_tree_leaf(data, sizeof data, 0), digest_tree_leaf(data, sizeof data, 1)};
+    struct digest swapped[2] = {leaves[1], leaves[0]};
+    struct digest root = digest_tree_root(leaves, 2, sizeof data), back = digest_tree_root(swapped, 2, sizeof data);
+    assert_true(digest_equal(&root, &whole));
+    assert_false(digest_equal(&root, &back));
+    root = digest_tree_root(leaves, 2, sizeof data - 1);
+    assert_false(digest_equal(&root, &whole));
+    /* What a root is made of is no data of the same digest. */
+    struct digest leaf = digest_tree_leaf(leaves, sizeof leaves, 0), plain = digest_of(leaves, sizeof leaves);
+    assert_false(digest_equal(&leaf, &whole) || digest_equal(&plain, &whole) || digest_equal(&leaf, &plain));
+}
+
 static void digest_is_blake2b_256(void **state)
 {
     (void)state;
@@ -250,6 +320,44 @@ static void a_program_is_found_beside_this_one_and_in_path(void **state)
     free(at);
 }
 
+static void a_program_is_run_to_its_end_and_heard(void **state)
+{
+    (void)state;
+    char said[16];
+    int status = -1;
+    static const char *const speaks[] = {"sh", "-c", "echo out; echo err >&2; exit 3", NULL};
+    assert_ok(program_run(speaks, said, sizeof said, true, &status));
+    assert_int_equal(status, 3);
+    assert_string_equal(said, "out\nerr\n");
+    assert_ok(program_run(speaks, said, sizeof said, false, &status));
+    assert_string_equal(said, "out\n");
+    static const char *const chatters[] = {"sh", "-c", "seq 100000; kill -TERM $$", NULL};
+    assert_ok(program_run(chatters, said, sizeof said, false, &status));
+    assert_int_equal(status, 128 + SIGTERM);
+    assert_string_equal(said, "1\n2\n3\n4\n5\n6\n7\n8");
+    static const char *const nobody[] = {"no-such-program", NULL};
+    assert_fails(ERR_NOTFOUND, "no-such-program", program_run(nobody, NULL, 0, false, &status));
+}
+
+static void an_option_of_one_letter_has_one_dash(void **state)
+{
+    (void)state;
+    bool follow = false, long_one = false;
+    struct args_list rest = {0};
+    const struct args_option options[] = {{"f", ARGS_FLAG, &follow, NULL, "follow"},
+                                          {"long", ARGS_FLAG, &long_one, NULL, "long"}};
+    char *argv[] = {"program", "-x", "-", "-f", "-ff", NULL};
+    assert_ok(args_parse(5, argv, options, 2, &rest));
+    assert_true(follow && !long_one);
+    assert_int_equal(rest.count, 3);
+    assert_string_equal(rest.item[0], "-x");
+    assert_string_equal(rest.item[2], "-ff");
+    follow = false;
+    char *after[] = {"program", "--long", "--", "-f", NULL};
+    assert_ok(args_parse(4, after, options, 2, &rest));
+    assert_true(long_one && !follow);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -261,9 +369,13 @@ int main(void)
         cmocka_unit_test(rng_is_the_same_everywhere_and_fair),
         cmocka_unit_test(random_names_differ_between_processes_that_start_alike),
         cmocka_unit_test(digest_is_blake2b_256),
+        cmocka_unit_test(a_digest_tree_is_the_same_however_it_is_made),
+        cmocka_unit_test(a_digest_tree_covers_order_length_and_level),
         cmocka_unit_test(a_line_has_its_date_unless_the_journal_reads_it),
         cmocka_unit_test(log_limit_lets_one_through),
         cmocka_unit_test(a_program_is_found_beside_this_one_and_in_path),
+        cmocka_unit_test(a_program_is_run_to_its_end_and_heard),
+        cmocka_unit_test(an_option_of_one_letter_has_one_dash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,7 +83,9 @@ static const char *said(enum complaint_code code)
     static struct status_conf conf;
     conf = (struct status_conf){.conf = &a->conf,
                                 .spec = &run->spec,
-                                .view = &a->view,
+                                .view = &a->charter.view,
+                                .charter = &a->charter,
+                                .vote = a->vote,
                                 .ledger = a->ledger,
                                 .peers = a->peers,
                                 .trainer = a->trainer,
@@ -91,6 +93,7 @@ static const char *said(enum complaint_code code)
                                 .sync = a->sync,
                                 .rounds = a->rounds,
                                 .replica = a->replica,
+                                .parts = &a->parts,
                                 .progress = progress};
     progress_note(progress, a->sync, a->plan->plan->fragments_count, ISLANDS, furthest(), a->now_ms);
     status_deinit(&status);
@@ -123,7 +126,7 @@ static void contribute(uint32_t f)
 
 static void stored(uint32_t f, uint32_t shard)
 {
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = f, .version = 1, .shard = shard});
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = f, .version = 1, .owner = shard});
 }
 
 /* Peers are kept alive while time goes by: what is looked at is rounds. */
@@ -179,7 +182,12 @@ static void a_round_that_is_under_way_for_too_long_is_told(void **state)
     stored(2, B);
     stored(2, A);
     assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 2 waits for c");
-    stored(2, C); /* nobody but this island keeps it from being applied */
+    stored(2, C); /* a result counts only where others hold it, too */
+    assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 2 waits for b c");
+    struct digest hash = {{0}};
+    for (uint32_t owner = A; owner <= C; owner++)
+        played_holds(&peers[B]->out.heartbeat, 2, owner, &hash);
+    beat(B); /* nobody but this island keeps it from being applied */
     assert_says("no round of 1 out of 41 fragments has closed for 3 intervals; fragment 2 waits for a");
 }
 

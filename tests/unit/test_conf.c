@@ -103,6 +103,25 @@ static void printed_text_reads_back_the_same(void **state)
     conf_deinit(&schema, &s);
 }
 
+static void only_the_keys_that_are_named_are_printed(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"extra.wait", "main.title", "peer.uplink", NULL};
+    struct sample s;
+    char *text = NULL;
+    size_t bytes;
+    assert_ok(load("[main]\ntitle = t\n[peer q]\naddress = z\n", &s));
+    FILE *stream = open_memstream(&text, &bytes);
+    conf_print_some(&schema, &s, some, stream);
+    fclose(stream);
+    assert_string_equal(text,
+                        "[main]\n# Give the title.\n# Must be given.\ntitle = t\n\n"
+                        "[extra]\n# A time.\n# Units: ms, min, s, h. Range: 0 .. 1min. Default: 2s.\nwait = 2s\n\n"
+                        "[peer q]\n# Uplink.\n# Units: kbit, Mbit, Gbit, bit. Default: 1Gbit.\nuplink = 1Gbit\n\n");
+    free(text);
+    conf_deinit(&schema, &s);
+}
+
 struct refusal {
     const char *text, *part;
 };
@@ -195,6 +214,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_every_type),
         cmocka_unit_test(printed_text_reads_back_the_same),
+        cmocka_unit_test(only_the_keys_that_are_named_are_printed),
         cmocka_unit_test(refusals_name_line_key_and_remedy),
         cmocka_unit_test(long_lines_are_refused_not_cut),
         cmocka_unit_test(overrides_win_and_are_checked),

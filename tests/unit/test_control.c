@@ -32,7 +32,9 @@ static struct control_conf conf_of(void)
                                  .trainer = a->trainer,
                                  .status = {.conf = &a->conf,
                                             .spec = &run->spec,
-                                            .view = &a->view,
+                                            .view = &a->charter.view,
+                                            .charter = &a->charter,
+                                            .vote = a->vote,
                                             .ledger = a->ledger,
                                             .peers = a->peers,
                                             .trainer = a->trainer,
@@ -62,8 +64,12 @@ static int end(void **state)
 static void know_plan(void)
 {
     isle_know_plan(a);
-    struct control_plan plan = {
-        .plan = a->plan, .sync = a->sync, .rounds = a->rounds, .replica = a->replica, .memory_bytes = 77};
+    struct control_plan plan = {.plan = a->plan,
+                                .sync = a->sync,
+                                .rounds = a->rounds,
+                                .replica = a->replica,
+                                .parts = &a->parts,
+                                .memory_bytes = 77};
     control_plan_known(control, &plan);
 }
 

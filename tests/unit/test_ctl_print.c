@@ -47,7 +47,8 @@ static void assert_fits(size_t columns_max)
     "\"trainer\":{\"state\":\"training\",\"process\":\"running\",\"pid\":7,\"step\":123,\"tokens\":4567,"          \
     "\"tokens_counted\":4321,\"loss\":2.345678,\"tokens_per_s\":890.4,\"lr\":0.1,\"grad_norm\":1,\"failures\":0}," \
     "\"degraded\":" degraded ",\"uptime_s\":61.4,\"islands\":3,\"islands_up\":2,\"params\":1234567,"               \
-    "\"fragments\":4,\"versions\":40,\"version_min\":9,\"version_max\":11,\"step\":120,"                           \
+    "\"epoch\":7,\"voters\":3,\"voters_heard\":2,\"votes\":true,\"doubt\":\"\",\"sealed_ms\":0,\"waits\":\"\","    \
+    "\"advice\":\"\",\"fragments\":4,\"versions\":40,\"version_min\":9,\"version_max\":11,\"step\":120,"           \
     "\"anchors\":" anchors ",\"bytes_sent\":1500000,\"bytes_received\":2500,"                                      \
     "\"ledger_bytes\":12345,\"memory_bytes\":2000000000,\"saved\":" saved "}"
 
@@ -61,6 +62,7 @@ static void a_status_shows_everything_and_each_complaint_with_its_remedy(void **
                         "trainer    training, step 123 of 900, loss 2.3457, 890 tokens/s\n"
                         "           4567 tokens trained, 4321 counted in the anchors\n"
                         "anchor     4 fragments at versions 9 to 11, step 120, hash 0123456789abcdef\n"
+                        "epoch      7, 2 of 3 islands that vote heard\n"
                         "traffic    sent 1.5 MB, received 2.5 kB; ledger 12.3 kB; memory 2.0 GB\n"
                         "degraded   no\n");
     print(ctl_print_status, STATUS("[{\"code\":\"away\",\"what\":\"one\",\"remedy\":\"first\"},"
@@ -72,12 +74,24 @@ static void a_status_shows_everything_and_each_complaint_with_its_remedy(void **
     assert_null(strstr(printed, "degraded   no"));
 }
 
-#define PEER(name, self, up, trainer, note)                                                                     \
+static void of_the_epoch_it_says_who_votes_and_what_the_next_one_waits_for(void **state)
+{
+    (void)state;
+    print(ctl_print_status,
+          "{\"epoch\":3,\"voters\":2,\"voters_heard\":1,\"votes\":false,\"sealed_ms\":2500,\"waits\":\"an "
+          "answer of oslo\",\"advice\":\"take a third\",\"degraded\":[]}");
+    assert_prints("epoch      3, 1 of 2 islands that vote heard; this one has no vote\n"
+                  "           the next one is being decided; it waits for an answer of oslo\n");
+    assert_prints("advice     take a third\ndegraded   no\n");
+}
+
+#define PEER(name, self, up, trainer, note) PEER_AS(name, self, up, trainer, note, "owner")
+#define PEER_AS(name, self, up, trainer, note, role)                                                            \
     "{\"name\":\"" name "\",\"public_key\":\"0123456789012345678901234567890123456789\",\"address\":"           \
     "\"host.example:7600\",\"uplink_bit_s\":1500000000,\"self\":" self ",\"up\":" up ",\"note\":\"" note        \
     "\",\"trainer\":\"" trainer "\",\"step\":1234567,\"tokens\":5,\"loss\":12.34567,\"tokens_per_s\":12345678," \
     "\"rtt_ms\":1234,\"heard_s\":0.5,\"bytes_sent\":123456789012,\"bytes_received\":999999,"                    \
-    "\"unacknowledged\":0,\"outliers\":0,\"missed\":0}"
+    "\"unacknowledged\":0,\"outliers\":0,\"missed\":0,\"voter\":true,\"role\":\"" role "\"}"
 
 static void peers_are_a_table_of_eighty_columns_with_notes_below(void **state)
 {
@@ -103,6 +117,10 @@ static void peers_are_a_table_of_eighty_columns_with_notes_below(void **state)
         snprintf(word, sizeof word, " self  %s ", states[i]);
         assert_prints(word);
     }
+    print(ctl_print_peers, "{\"peers\":[" PEER_AS("oslo", "false", "true", "none", "", "witness") "]}");
+    assert_fits(COLUMNS_MAX);
+    assert_prints("\n             witness\n");
+    assert_true(strstr(printed, "owner") == NULL);
     print(ctl_print_peers, "{\"peers\":[]}");
     assert_fits(COLUMNS_MAX);
 }
@@ -140,6 +158,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_status_shows_everything_and_each_complaint_with_its_remedy),
+        cmocka_unit_test(of_the_epoch_it_says_who_votes_and_what_the_next_one_waits_for),
         cmocka_unit_test(peers_are_a_table_of_eighty_columns_with_notes_below),
         cmocka_unit_test(members_are_listed_with_all_that_configurations_must_agree_on),
         cmocka_unit_test(fragments_are_a_table_with_whom_they_wait_for),

@@ -32,7 +32,7 @@ static enum err view_of(const char *self, int self_index, const char *peers, str
     enum err err = dconf_load(path, NULL, 0, conf);
     if (err != ERR_OK)
         return err;
-    err = dconf_view(conf, &idents[self_index], view);
+    err = dconf_view(conf, &idents[self_index], &(struct digest){{0}}, view);
     if (err != ERR_OK)
         conf_deinit(&dconf_schema, conf);
     return err;

@@ -24,13 +24,13 @@
 #include "common/tensorfile.h"
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/engine.h"
+#include "tests/lib/adder.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/overhear.h"
 #include "tests/lib/played.h"
-#include "worker/libdiloco/diloco.h"
 
 enum { A, B };
-enum { TENSORS = 2, VALUES = 20480, STEPS = 20, ROUNDS = 4, PATIENCE_S = 20 };
+enum { TENSORS = ADDER_TENSORS, VALUES = ADDER_VALUES, STEPS = 20, ROUNDS = 4, PATIENCE_S = ADDER_PATIENCE_S };
 
 static const char exact[] = "interval = 5\noverlap = 0\nmix = 0\nlate = wait\noffsets = zero\n"
                             "[outer]\noptimizer = average\n";
@@ -167,27 +167,10 @@ static uint64_t version_on_disk(uint32_t f)
 /* ---- a trainer through libdiloco ---- */
 
 static struct diloco *t;
-static float *tensor[TENSORS];
-
-static uint64_t deadline_ms;
-
-static int overdue(void *unused)
-{
-    (void)unused;
-    return env_mono_ms() > deadline_ms;
-}
 
 static void attach(const char *name)
 {
-    struct diloco_options options = {
-        .socket_path = d.worker, .trainer = "test", .wait_ms = 5000, .interrupted = overdue};
-    deadline_ms = env_mono_ms() + 1000 * PATIENCE_S;
-    assert_int_equal(diloco_attach(&options, &t), DILOCO_OK);
-    for (int i = 0; i < TENSORS; i++) {
-        struct diloco_tensor what = {
-            .name = i == 0 ? "embed" : name, .data = tensor[i], .dims = 2, .shape = {VALUES / 64, 64}, .layer = i - 1};
-        assert_int_equal(diloco_register(t, &what), DILOCO_OK);
-    }
+    t = adder_attach(d.worker, name);
 }
 
 static void begin_training(uint64_t step)
@@ -201,29 +184,7 @@ static void begin_training(uint64_t step)
 
 static int train(int steps)
 {
-    int result = DILOCO_OK;
-    for (int k = 0; k < steps && result == DILOCO_OK; k++) {
-        for (int i = 0; i < TENSORS; i++)
-            for (size_t n = 0; n < VALUES; n++)
-                tensor[i][n] += 1;
-        result = diloco_step(t, &(struct diloco_report){.tokens = 10, .loss = 1.5});
-    }
-    if (result != DILOCO_OK && result != DILOCO_STOP)
-        fail_msg("%s", diloco_error(t));
-    return result;
-}
-
-static void assert_everywhere(const float *values, size_t count, float value)
-{
-    for (size_t n = 0; n < count; n++)
-        if (values[n] != value)
-            fail_msg("value %zu is %g, not %g", n, (double)values[n], (double)value);
-}
-
-static void assert_tensors(float value)
-{
-    for (int i = 0; i < TENSORS; i++)
-        assert_everywhere(tensor[i], VALUES, value);
+    return adder_train(t, steps);
 }
 
 static int begin(void **state)
@@ -231,8 +192,7 @@ static int begin(void **state)
     (void)state;
     d.overrides_count = 0;
     run = isle_run_new("engine", 1, NULL);
-    for (int i = 0; i < TENSORS; i++)
-        tensor[i] = calloc(VALUES, sizeof *tensor[i]);
+    adder_new();
     return 0;
 }
 
@@ -243,8 +203,7 @@ static int end(void **state)
         send_signal(SIGTERM);
         (void)!wait_for_end();
     }
-    for (int i = 0; i < TENSORS; i++)
-        free(tensor[i]);
+    adder_free();
     isle_run_free(run);
     return 0;
 }
@@ -359,9 +318,9 @@ static void an_island_alone_runs_to_the_end_and_counts_every_step_once(void **st
     assert_int_equal(status_number("versions"), 0);
     assert_int_equal(version_on_disk(0), 0); /* what nobody else may have is kept at once */
     assert_int_equal(train(STEPS - 2), DILOCO_STOP);
-    assert_tensors(STEPS);
+    adder_assert(STEPS);
     assert_int_equal(diloco_finish(t), DILOCO_OK);
-    assert_tensors(STEPS);
+    adder_assert(STEPS);
     isle_wait(status_says("trainer", "state", "finished"));
     isle_wait(status_says(NULL, "saving", "done"));
     assert_int_equal(status_number("versions"), ROUNDS * TENSORS);
@@ -371,7 +330,7 @@ static void an_island_alone_runs_to_the_end_and_counts_every_step_once(void **st
     assert_ok(tensorfile_open(testlib_path(d.conf.state_folder, "anchor.safetensors"), true, &file));
     for (int i = 0; i < TENSORS; i++) {
         assert_ok(tensorfile_values(file, i == 0 ? "embed" : "layer", VALUES, &values));
-        assert_everywhere(values, VALUES, STEPS);
+        adder_assert_values(values, VALUES, STEPS);
     }
     tensorfile_close(file);
     stop();
@@ -390,12 +349,12 @@ static void a_snapshot_that_cannot_be_sent_is_given_back(void **state)
     start(A);
     begin_training(0);
     assert_int_equal(train(4), DILOCO_OK);
-    tensor[1][7] = NAN;
+    adder_tensor[1][7] = NAN;
     assert_int_equal(train(1), DILOCO_OK);
-    tensor[1][7] = tensor[1][6];
+    adder_tensor[1][7] = adder_tensor[1][6];
     assert_int_equal(train(STEPS - 5), DILOCO_STOP);
     assert_int_equal(diloco_finish(t), DILOCO_OK);
-    assert_tensors(STEPS);
+    adder_assert(STEPS);
     assert_int_equal(status_number("version_max"), ROUNDS);
     assert_int_equal(status_number("version_min"), ROUNDS - 1);
     diloco_detach(t);
@@ -431,16 +390,16 @@ static void a_daemon_that_comes_back_goes_on_with_its_trainer_and_no_other(void 
     json_decref(status);
     assert_int_equal(train(STEPS - 12), DILOCO_STOP);
     assert_int_equal(diloco_finish(t), DILOCO_OK);
-    assert_tensors(STEPS);
+    adder_assert(STEPS);
     /* A round that was due before it was attached again goes out with the next. */
     assert_in_range(status_number("versions"), 3 * TENSORS, ROUNDS * TENSORS);
     diloco_detach(t);
     assert_other_tensors_are_refused();
     /* A new trainer of the same begins with the anchor. */
     for (int i = 0; i < TENSORS; i++)
-        memset(tensor[i], 0, VALUES * sizeof *tensor[i]);
+        memset(adder_tensor[i], 0, VALUES * sizeof *adder_tensor[i]);
     begin_training(STEPS);
-    assert_tensors(STEPS);
+    adder_assert(STEPS);
     diloco_detach(t);
     stop();
 }
@@ -586,6 +545,23 @@ static void greet_daemon(uint32_t self, uint32_t window_kib)
     played_say(other, self);
 }
 
+static void *train_a_round(void *unused)
+{
+    (void)unused;
+    return train(5) == DILOCO_OK ? &d : NULL;
+}
+
+/* In the background, while the test plays the other island, without which no result counts. */
+static void a_round_of(uint64_t version)
+{
+    pthread_t training;
+    void *well;
+    assert_int_equal(pthread_create(&training, NULL, train_a_round, NULL), 0);
+    played_hold_the_same(other, B, TENSORS, version);
+    assert_int_equal(pthread_join(training, &well), 0);
+    assert_non_null(well);
+}
+
 /* Whoever receives it slowly must not get the bytes of the next one under its name. */
 static void a_result_whose_memory_is_written_again_is_not_sent_on(void **state)
 {
@@ -596,11 +572,11 @@ static void a_result_whose_memory_is_written_again_is_not_sent_on(void **state)
     begin_training(0);
     played_beat(other); /* with the plan the core is new, and has heard nothing */
     played_say(other, B);
-    assert_int_equal(train(5), DILOCO_OK);
-    struct wire_key first = {.kind = WIRE_RESULT, .fragment = 0, .version = 1, .shard = B, .island = B};
+    a_round_of(1);
+    struct wire_key first = {.kind = WIRE_RESULT, .fragment = 0, .version = 1, .owner = B, .island = B};
     isle_wait(played_heard_of(other, WIRE_CHUNK, &first));
     assert_true(other->chunk.bytes < other->chunk.total); /* there is more of it to come */
-    assert_int_equal(train(5), DILOCO_OK);
+    a_round_of(2);
     played_say_ack(other, B, &first, 0, true);
     isle_wait(played_heard_of(other, WIRE_DONE, &first));
     assert_int_equal(other->in.done.status, WIRE_GONE);

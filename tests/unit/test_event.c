@@ -40,9 +40,8 @@ static void what_a_part_says_arrives_whole(void **state)
     (void)state;
     struct events *events = queue();
     struct event out;
-    struct bitset shards = bitset_first(3);
-    bitset_add(&shards, BITSET_MAX - 1);
-    const struct wire_key key = {.kind = WIRE_STATE, .fragment = 4, .version = UINT64_MAX, .shard = 5, .island = 6};
+    const uint64_t shards = UINT64_MAX - 5;
+    const struct wire_key key = {.kind = WIRE_STATE, .fragment = 4, .version = UINT64_MAX, .owner = 5, .island = 6};
     const struct digest hash = digest_of("hash", 4);
     assert_empty(events);
     event_post(events, &(struct event){.type = EVENT_COUNTED, .fragment = 1, .shards = shards});
@@ -53,10 +52,10 @@ static void what_a_part_says_arrives_whole(void **state)
     event_post(events, &(struct event){.type = EVENT_ENCODED, .err = ERR_NONFINITE});
     event_post_sync(
         events, &(struct sync_event){
-                    .type = SYNC_EV_NOT_AVAILABLE, .fragment = 7, .shard = 8, .member = 9, .hash = hash, .key = key});
+                    .type = SYNC_EV_NOT_AVAILABLE, .fragment = 7, .owner = 8, .member = 9, .hash = hash, .key = key});
     assert_true(event_take(events, &out));
     assert_true(out.type == EVENT_COUNTED && out.fragment == 1);
-    assert_memory_equal(&out.shards, &shards, sizeof shards);
+    assert_true(out.shards == shards);
     assert_true(event_take(events, &out));
     assert_true(out.type == EVENT_OBJECT && out.member == 2 && out.object.bytes == (uint64_t)1 << 40);
     assert_true(wire_key_equal(&out.object.key, &key));
@@ -70,7 +69,7 @@ static void what_a_part_says_arrives_whole(void **state)
     assert_true(event_take(events, &out));
     assert_true(out.type == EVENT_SYNC && out.fragment == 7);
     assert_true(out.sync.type == SYNC_EV_NOT_AVAILABLE && out.sync.fragment == 7);
-    assert_true(out.sync.shard == 8 && out.sync.member == 9 && digest_equal(&out.sync.hash, &hash));
+    assert_true(out.sync.owner == 8 && out.sync.member == 9 && digest_equal(&out.sync.hash, &hash));
     assert_true(wire_key_equal(&out.sync.key, &key));
     assert_empty(events);
     events_free(events);

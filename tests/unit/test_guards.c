@@ -7,6 +7,7 @@
 
 #include "common/digest.h"
 #include "daemon/state/replica.h"
+#include "tests/lib/shares.h"
 
 enum { MEMBERS = 3, FRAME_MAX = 1 << 16 };
 
@@ -19,19 +20,27 @@ struct frame {
     size_t count;
 };
 
-static struct replica *restrained(struct codec_choice choice, float limit)
+static struct parts parts_of_three(void)
 {
     static const uint64_t weights[MEMBERS] = {1, 1, 2};
+    static struct chain *chain;
+    if (chain == NULL)
+        chain = shares_chain(weights, MEMBERS);
+    return (struct parts){.plan = plan, .chain = chain};
+}
+
+static struct replica *restrained(struct codec_choice choice, float limit)
+{
+    const struct parts parts = parts_of_three();
     struct replica_conf conf = {.plan = plan,
                                 .outer = {.kind = OUTER_NESTEROV, .lr = 0.4f, .momentum = 0.9f},
                                 .error_feedback = true,
                                 .feedback_decay = 1,
                                 .feedback_limit = limit,
-                                .weights = weights,
-                                .members_count = MEMBERS,
                                 .choice = choice};
     struct replica *replica;
     assert_ok(replica_new(&conf, &replica));
+    assert_ok(shares_cut(&parts, replica, 0));
     return replica;
 }
 
@@ -60,11 +69,13 @@ static void a_residual_does_not_outgrow_its_limit(void **state)
         theta[i] = 0.01f;
     for (size_t k = 0; k < 2; k++) {
         struct replica *one = restrained(topk, limits[k]);
-        struct plan_shard range = replica_shard(one, 0, 0);
+        const struct parts parts = parts_of_three();
+        const uint64_t own = shares_mask(&parts, 0, 0);
+        struct plan_shard range = shares_run(&parts, 0, 0);
         size_t n = (size_t)(range.end - range.begin);
         for (int round = 0; round < 20; round++) {
-            assert_ok(replica_encode(one, 0, 0, replica_anchor(one, 0), theta, 1000, codec, in.bytes, &in.count));
-            replica_commit(one, 0, 0);
+            assert_ok(replica_encode(one, 0, own, replica_anchor(one, 0), theta, 1000, codec, in.bytes, &in.count));
+            replica_commit(one, 0, own);
         }
         double ratio = norm_of(replica_residual(one, 0) + range.begin, NULL, n) /
                        norm_of(theta + range.begin, replica_anchor(one, 0) + range.begin, n);
@@ -87,7 +98,9 @@ static void a_residual_does_not_grow_with_a_run_that_diverges(void **state)
     float *theta = calloc(count, sizeof *theta);
     for (int diverges = 0; diverges < 2; diverges++) {
         struct replica *one = restrained(topk, 0.7f);
-        struct plan_shard range = replica_shard(one, 0, 0);
+        const struct parts parts = parts_of_three();
+        const uint64_t own = shares_mask(&parts, 0, 0);
+        struct plan_shard range = shares_run(&parts, 0, 0);
         size_t bad, n = (size_t)(range.end - range.begin);
         double usual[2] = {0};
         for (int round = 0; round < 120; round++) {
@@ -98,8 +111,8 @@ static void a_residual_does_not_grow_with_a_run_that_diverges(void **state)
                 replica_settle(one, 0);
             for (size_t i = 0; i < count; i++)
                 theta[i] = (float)size;
-            assert_ok(replica_encode(one, 0, 0, replica_anchor(one, 0), theta, tokens, codec, in.bytes, &in.count));
-            replica_commit(one, 0, 0);
+            assert_ok(replica_encode(one, 0, own, replica_anchor(one, 0), theta, tokens, codec, in.bytes, &in.count));
+            replica_commit(one, 0, own);
             input.bytes = in.count;
             assert_ok(replica_reduce(one, 0, &input, 1, codec, scratch, out.bytes, &out.count, &bad));
             replica_commit_owner(one, 0);
@@ -134,17 +147,16 @@ static void an_outlier_does_not_carry_the_mean_off(void **state)
     size_t bad;
     assert_ok(codec_new(0, &plain));
     for (size_t a = 0; a < 5; a++) {
-        const uint64_t weights[MEMBERS] = {1, 1, 1};
+        const struct parts parts = parts_of_three();
         struct replica_conf conf = {.plan = plan,
                                     .outer = {.kind = OUTER_AVERAGE},
                                     .choice = {.id = CODEC_FP32},
-                                    .outliers = {.action = actions[a], .threshold = 3, .warmup = 100, .trim = 1},
-                                    .weights = weights,
-                                    .members_count = MEMBERS};
+                                    .outliers = {.action = actions[a], .threshold = 3, .warmup = 100, .trim = 1}};
         struct replica *owner;
         struct replica_input inputs[MEMBERS];
         assert_ok(replica_new(&conf, &owner));
-        struct plan_shard range = replica_shard(owner, 0, 0);
+        assert_ok(shares_cut(&parts, owner, 0));
+        struct plan_shard range = shares_run(&parts, 0, 0);
         size_t n = (size_t)(range.end - range.begin);
         float *values = calloc(n, sizeof *values);
         for (uint32_t i = 0; i < MEMBERS; i++) {
@@ -172,17 +184,16 @@ static void the_work_of_many_rounds_is_no_outlier(void **state)
 {
     (void)state;
     static struct frame in[MEMBERS], result;
-    const uint64_t weights[MEMBERS] = {1, 1, 1};
+    const struct parts parts = parts_of_three();
     struct replica_conf conf = {.plan = plan,
                                 .outer = {.kind = OUTER_AVERAGE},
                                 .choice = {.id = CODEC_FP32},
-                                .outliers = {.action = OUTLIER_CLIP, .threshold = 3, .warmup = 100},
-                                .weights = weights,
-                                .members_count = MEMBERS};
+                                .outliers = {.action = OUTLIER_CLIP, .threshold = 3, .warmup = 100}};
     struct replica *owner;
     size_t bad;
     assert_ok(replica_new(&conf, &owner));
-    struct plan_shard range = replica_shard(owner, 0, 0);
+    assert_ok(shares_cut(&parts, owner, 0));
+    struct plan_shard range = shares_run(&parts, 0, 0);
     size_t n = (size_t)(range.end - range.begin);
     float *values = calloc(n, sizeof *values);
     for (int trained = 0; trained < 2; trained++) {

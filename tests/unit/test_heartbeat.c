@@ -126,8 +126,15 @@ static void change(uint32_t f, int what)
 {
     static const char texts[] = "xy";
     struct digest hash = digest_of(&texts[what == 1], 1);
-    if (what < 3) {
-        sync_restore(a->sync, f, what == 0 ? 2 : 1, &hash, &(struct bitset){{what == 2 ? 2 : 0}});
+    if (what < 2) {
+        sync_restore(a->sync, f, what == 0 ? 2 : 1, &hash);
+        return;
+    }
+    if (what == 2) {
+        isle_step(
+            a,
+            &(struct sync_event){
+                .type = SYNC_EV_STORED, .fragment = f, .member = SYNC_NOBODY, .owner = B, .version = 2, .hash = hash});
         return;
     }
     isle_step(a, &(struct sync_event){.type = SYNC_EV_TRAINER_UP, .fragment = f, .version = 1});
@@ -143,7 +150,7 @@ static void all_that_is_said_of_a_fragment_counts_as_news(void **state)
         begin("peers-news", 2, true);
         greet_b();
         uint32_t f = (announced_beat()->fragments[0].fragment + 2 * REPEATED_ROWS + 3) % ISLE_FRAGMENTS;
-        sync_restore(a->sync, f, 1, &hash, &(struct bitset){{0}});
+        sync_restore(a->sync, f, 1, &hash);
         assert_int_equal(announced_beat()->fragments[0].fragment, f);
         change(f, what);
         const struct wire_fragment *row = &announced_beat()->fragments[0];
@@ -151,7 +158,12 @@ static void all_that_is_said_of_a_fragment_counts_as_news(void **state)
         assert_int_equal(row->fragment, f);
         assert_int_equal(row->version, what == 0 ? 2 : 1);
         assert_true(row->hash_known && digest_equal(&row->hash, &own.hash));
-        assert_int_equal(bitset_word(&row->results), what == 2 ? 2 : 0);
+        assert_int_equal(row->held_count, what == 2 ? 1 : 0);
+        if (what == 2) {
+            const struct wire_held *held = &b->in.heartbeat.held[row->held_first];
+            assert_int_equal(held->owner, B);
+            assert_memory_equal(held->tag, digest_of("x", 1).byte, sizeof held->tag);
+        }
         assert_int_equal(row->contributed, what == 3 ? 2 : 0);
         assert_int_equal(row->abstained, what == 4 ? 2 : 0);
         assert_int_equal(b->in.heartbeat.fragments_count, REPEATED_ROWS); /* it was its turn, too */
@@ -166,7 +178,7 @@ static void a_heartbeat_that_is_lost_does_not_matter_for_long(void **state)
     greet_b();
     uint32_t f = (announced_beat()->fragments[0].fragment + 2 * REPEATED_ROWS + 3) % ISLE_FRAGMENTS;
     struct digest hash = digest_of("x", 1);
-    sync_restore(a->sync, f, 5, &hash, &(struct bitset){{0}});
+    sync_restore(a->sync, f, 5, &hash);
     assert_true(has_row(announced_beat(), f)); /* that one is lost */
     bool again = false;
     for (int k = 0; k * REPEATED_ROWS < ISLE_FRAGMENTS; k++)
@@ -313,6 +325,39 @@ static void a_heartbeat_that_was_overtaken_takes_nothing_back(void **state)
     end();
 }
 
+/* What may have been forgotten cannot be counted on: whoever hears it knows. */
+static void a_heartbeat_says_whose_disk_it_is_and_whether_it_is_in_doubt(void **state)
+{
+    (void)state;
+    begin("peers-incarnation", 3, true);
+    greet_b();
+    const struct wire_heartbeat *beat = announced_beat();
+    assert_int_equal(beat->incarnation, vote_incarnation(a->vote));
+    assert_false(beat->in_doubt);
+    assert_int_equal(beat->epoch, 0);
+    assert_int_equal(beat->silent_count, 0);
+    /* Who is not heard for as long as the run allows is named by its id. */
+    for (uint64_t until_ms = a->now_ms + a->conf.away_ms; a->now_ms < until_ms + 2 * BEAT_MS; a->now_ms += BEAT_MS) {
+        played_beat(b);
+        company_say(b);
+        isle_tick(a);
+    }
+    beat = announced_beat();
+    while (beat->silent_count == 0)
+        beat = next_beat(b);
+    assert_int_equal(beat->silent_count, 1);
+    assert_int_equal(beat->silent[0], a->charter.view.members[C].id);
+    end();
+    run = isle_run_new("peers-doubt", 2, NULL);
+    run->doubt = true;
+    b = played_open(run, B, 0, NULL);
+    c = NULL;
+    a = isle_open(run, A, NULL, 0);
+    greet_b();
+    assert_true(announced_beat()->in_doubt);
+    end();
+}
+
 /* ---- what the trainer does, in a word for the others ---- */
 
 static const struct wire_heartbeat *beat_now(enum trainer_phase phase)
@@ -406,6 +451,7 @@ int main(void)
         cmocka_unit_test(the_furthest_island_is_known_but_nobody_is_beyond_the_end),
         cmocka_unit_test(a_step_that_no_round_can_bring_is_not_believed),
         cmocka_unit_test(a_heartbeat_that_was_overtaken_takes_nothing_back),
+        cmocka_unit_test(a_heartbeat_says_whose_disk_it_is_and_whether_it_is_in_doubt),
         cmocka_unit_test(what_an_attached_trainer_does_reaches_the_others),
         cmocka_unit_test(what_a_trainers_process_does_reaches_the_others),
     };

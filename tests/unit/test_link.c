@@ -12,12 +12,13 @@
 #include "common/digest.h"
 #include "net/ident.h"
 #include "net/link.h"
+#include "net/socket.h"
 
 static struct ident idents[4];
 static char addresses[4][32];
 static const char *const names[] = {"a", "b", "c", "d"};
 
-static struct link *open_link(uint32_t self, uint32_t members, uint64_t run, uint64_t view, const struct ident *as)
+static struct link *open_link(uint32_t self, uint32_t members, uint64_t run, const struct ident *as)
 {
     static struct link_member list[4];
     for (uint32_t i = 0; i < members; i++) {
@@ -31,7 +32,6 @@ static struct link *open_link(uint32_t self, uint32_t members, uint64_t run, uin
                              .members_count = members,
                              .self = self,
                              .run_tag = run,
-                             .view_tag = view,
                              .io_threads = 1};
     struct link *link;
     assert_ok(link_new(&conf, &link));
@@ -85,7 +85,7 @@ static void keys_are_saved_privately(void **state)
     assert_int_equal(stat(path, &status), 0);
     assert_int_equal(status.st_mode & 0777, 0600);
     assert_ok(ident_load(path, &back));
-    assert_string_equal(back.public_text, idents[0].public_text);
+    assert_memory_equal(&back, &idents[0], sizeof back);
     assert_fails(ERR_STATE, "exists already", ident_save(&idents[1], path));
     assert_int_equal(chmod(path, 0640), 0);
     assert_fails(ERR_CONF, "chmod 600", ident_load(path, &back));
@@ -95,15 +95,62 @@ static void keys_are_saved_privately(void **state)
     assert_fails(ERR_CONF, "holds no key", ident_load(bad, &back));
     uint8_t key[IDENT_KEY_BYTES];
     assert_fails(ERR_CONF, "is not a public key", ident_parse("abc", key));
+    char text[IDENT_TEXT_BYTES];
+    memcpy(text, idents[0].public_text, sizeof text);
+    assert_ok(ident_parse(text, key));
+    assert_memory_equal(key, idents[0].key, sizeof key);
+    text[7] = '=';
+    assert_fails(ERR_CONF, "is not a public key", ident_parse(text, key));
+    memset(key, 0, sizeof key); /* a point of small order: anyone could sign for it */
+    ident_text(key, text);
+    assert_fails(ERR_CONF, "is not a public key", ident_parse(text, key));
+}
+
+static void a_signature_is_of_one_key_and_one_message(void **state)
+{
+    (void)state;
+    uint8_t signature[IDENT_SIGNATURE_BYTES];
+    char message[] = "result of fragment 3";
+    ident_sign(&idents[0], message, sizeof message, signature);
+    assert_true(ident_signed(idents[0].key, message, sizeof message, signature));
+    assert_false(ident_signed(idents[1].key, message, sizeof message, signature));
+    assert_false(ident_signed(idents[0].key, message, sizeof message - 1, signature));
+    for (size_t i = 0; i < sizeof signature; i++) {
+        signature[i] ^= 1;
+        assert_false(ident_signed(idents[0].key, message, sizeof message, signature));
+        signature[i] ^= 1;
+    }
+    message[3] ^= 1;
+    assert_false(ident_signed(idents[0].key, message, sizeof message, signature));
+}
+
+/* RFC 8032, 7.1, test 2. */
+static void keys_and_signatures_are_those_of_the_rfc(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("rfc8032");
+    const char *path = testlib_file(folder, "key", "secret = %s\n", "TM0Imyj_ltqdtsNG7BFOD1uKMZ81q6Yk2oz27U-4pvs");
+    static const uint8_t want[IDENT_SIGNATURE_BYTES] = {
+        0x92, 0xa0, 0x09, 0xa9, 0xf0, 0xd4, 0xca, 0xb8, 0x72, 0x0e, 0x82, 0x0b, 0x5f, 0x64, 0x25, 0x40,
+        0xa2, 0xb2, 0x7b, 0x54, 0x16, 0x50, 0x3f, 0x8f, 0xb3, 0x76, 0x22, 0x23, 0xeb, 0xdb, 0x69, 0xda,
+        0x08, 0x5a, 0xc1, 0xe4, 0x3e, 0x15, 0x99, 0x6e, 0x45, 0x8f, 0x36, 0x13, 0xd0, 0xf1, 0x1d, 0x8c,
+        0x38, 0x7b, 0x2e, 0xae, 0xb4, 0x30, 0x2a, 0xee, 0xb0, 0x0d, 0x29, 0x16, 0x12, 0xbb, 0x0c, 0x00};
+    struct ident ident;
+    uint8_t signature[IDENT_SIGNATURE_BYTES];
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_ok(ident_load(path, &ident));
+    assert_string_equal(ident.public_text, "PUAXw-hDiVqStwqnTRt-vJyYLM8uxJaMwM1V8Sr0Zgw");
+    ident_sign(&ident, "\x72", 1, signature);
+    assert_memory_equal(signature, want, sizeof want);
 }
 
 static void messages_travel_both_ways_on_both_connections(void **state)
 {
     (void)state;
-    struct link *a = open_link(0, 2, 1, 2, NULL);
+    struct link *a = open_link(0, 2, 1, NULL);
     addresses[1][0] = '\0';
     know(0, a);
-    struct link *b = open_link(1, 2, 1, 2, NULL); /* only b knows where the other is */
+    struct link *b = open_link(1, 2, 1, NULL); /* only b knows where the other is */
     struct link_event event;
     struct link_message message;
     assert_int_equal(link_send(a, 1, WIRE_HELLO, "x", 1, NULL, 0), ERR_CLOSED);
@@ -148,10 +195,10 @@ static void what_is_said_is_a_packed_control_message(void **state)
 {
     (void)state;
     static struct wire_message bye = {.type = WIRE_BYE, .bye.reason = "tired"}, chunk = {.type = WIRE_CHUNK}, back;
-    struct link *a = open_link(0, 2, 1, 2, NULL);
+    struct link *a = open_link(0, 2, 1, NULL);
     addresses[1][0] = '\0';
     know(0, a);
-    struct link *b = open_link(1, 2, 1, 2, NULL);
+    struct link *b = open_link(1, 2, 1, NULL);
     struct link_event event;
     struct link_message message;
     assert_int_equal(link_say(a, 1, &bye), ERR_CLOSED);
@@ -173,47 +220,42 @@ static void what_is_said_is_a_packed_control_message(void **state)
 static void strangers_are_refused_before_any_payload(void **state)
 {
     (void)state;
-    struct link *a = open_link(0, 2, 1, 2, NULL);
+    struct link *a = open_link(0, 2, 1, NULL);
     addresses[1][0] = '\0';
     know(0, a);
-    struct link *mallory = open_link(1, 2, 1, 2, &idents[3]); /* says it is b, with another key */
+    struct link *mallory = open_link(1, 2, 1, &idents[3]); /* says it is b, with another key */
     struct link_event event;
     assert_true(wait_event(a, mallory, LINK_STRANGER, &event));
-    assert_non_null(strstr(event.text, idents[3].public_text));
+    char key[IDENT_TEXT_BYTES];
+    ident_text(idents[3].curve_key, key);
+    assert_non_null(strstr(event.text, key));
     assert_non_null(strstr(event.text, "127.0.0.1"));
     assert_true(wait_event(mallory, a, LINK_NOT_ADMITTED, &event));
     struct link_message message;
     assert_int_equal(link_send(mallory, 0, WIRE_HELLO, "x", 1, NULL, 0), ERR_CLOSED);
     assert_int_equal(link_recv(a, &message), ERR_AGAIN);
     /* The listener goes on: the real b gets through. */
-    struct link *b = open_link(1, 2, 1, 2, NULL);
+    struct link *b = open_link(1, 2, 1, NULL);
     assert_true(wait_event(b, a, LINK_CONNECTED, &event));
     link_free(mallory);
     link_free(a);
     link_free(b);
 }
 
-static void another_run_view_version_or_type_is_told(void **state)
+static void another_run_version_or_type_is_told(void **state)
 {
     (void)state;
-    struct link *a = open_link(0, 2, 1, 2, NULL);
+    struct link *a = open_link(0, 2, 1, NULL);
     addresses[1][0] = '\0';
     know(0, a);
-    static const struct {
-        uint64_t run, view;
-        const char *part;
-    } rows[] = {{9, 2, "another run spec"}, {1, 9, "another list of members"}};
-    for (size_t i = 0; i < 2; i++) {
-        struct link *b = open_link(1, 2, rows[i].run, rows[i].view, NULL);
-        struct link_event event;
-        assert_true(wait_event(b, a, LINK_CONNECTED, &event));
-        assert_true(wait_event(a, b, LINK_MISMATCH, &event));
-        assert_int_equal(event.peer, 1);
-        assert_non_null(strstr(event.text, rows[i].part));
-        link_free(b);
-    }
-    struct link *b = open_link(1, 2, 1, 2, NULL);
+    struct link *other = open_link(1, 2, 9, NULL);
     struct link_event event;
+    assert_true(wait_event(other, a, LINK_CONNECTED, &event));
+    assert_true(wait_event(a, other, LINK_MISMATCH, &event));
+    assert_int_equal(event.peer, 1);
+    assert_non_null(strstr(event.text, "another run spec"));
+    link_free(other);
+    struct link *b = open_link(1, 2, 1, NULL);
     assert_true(wait_event(b, a, LINK_CONNECTED, &event));
     assert_true(wait_event(b, a, LINK_CONNECTED, &event));
     assert_ok(link_send(b, 0, (enum wire_type)77, "x", 1, NULL, 0));
@@ -227,21 +269,22 @@ static void another_run_view_version_or_type_is_told(void **state)
 static void no_two_members_share_a_name_at_a_listener(void **state)
 {
     (void)state;
-    char first[LINK_ROUTE_BYTES], second[LINK_ROUTE_BYTES];
-    for (uint32_t member = 1; member < 8; member++) {
-        size_t a = link_routing_id(0, false, 42, first), b = link_routing_id(member, false, 42, second);
+    char first[SOCKET_ROUTE_BYTES], second[SOCKET_ROUTE_BYTES];
+    for (uint32_t member = 1; member < 4; member++) {
+        size_t a = socket_route(idents[0].key, false, 42, first),
+               b = socket_route(idents[member].key, false, 42, second);
         assert_true(a != b || memcmp(first, second, a) != 0);
-        assert_in_range(b, 1, LINK_ROUTE_BYTES - 1);
+        assert_in_range(b, 1, SOCKET_ROUTE_BYTES - 1);
     }
-    link_routing_id(1, false, 42, first);
-    link_routing_id(1, true, 42, second);
+    socket_route(idents[1].key, false, 42, first);
+    socket_route(idents[1].key, true, 42, second);
     assert_string_not_equal(first, second);
 }
 
 static void a_used_port_and_a_bad_address_are_named(void **state)
 {
     (void)state;
-    struct link *a = open_link(0, 1, 1, 2, NULL), *b;
+    struct link *a = open_link(0, 1, 1, NULL), *b;
     char listen[32];
     snprintf(listen, sizeof listen, "127.0.0.1:%u", link_port(a));
     struct link_member self = {.name = "a"};
@@ -271,13 +314,13 @@ static void send_without_end(int from)
 {
     char endpoint[64];
     static uint8_t part[PART];
-    char route[LINK_ROUTE_BYTES], server[IDENT_TEXT_BYTES];
+    char route[SOCKET_ROUTE_BYTES], server[IDENT_KEY_BYTES];
     void *context = zmq_ctx_new(), *dealer = zmq_socket(context, ZMQ_DEALER);
-    memcpy(server, idents[0].public_text, sizeof server);
-    zmq_setsockopt(dealer, ZMQ_CURVE_SERVERKEY, server, IDENT_TEXT_BYTES);
-    zmq_setsockopt(dealer, ZMQ_CURVE_PUBLICKEY, idents[1].public_text, IDENT_TEXT_BYTES);
-    zmq_setsockopt(dealer, ZMQ_CURVE_SECRETKEY, idents[1].secret_text, IDENT_TEXT_BYTES);
-    zmq_setsockopt(dealer, ZMQ_ROUTING_ID, route, link_routing_id(1, true, 7, route));
+    memcpy(server, idents[0].curve_key, sizeof server);
+    zmq_setsockopt(dealer, ZMQ_CURVE_SERVERKEY, server, IDENT_KEY_BYTES);
+    zmq_setsockopt(dealer, ZMQ_CURVE_PUBLICKEY, idents[1].curve_key, IDENT_KEY_BYTES);
+    zmq_setsockopt(dealer, ZMQ_CURVE_SECRETKEY, idents[1].curve_secret, IDENT_KEY_BYTES);
+    zmq_setsockopt(dealer, ZMQ_ROUTING_ID, route, socket_route(idents[1].key, true, 7, route));
     if (read(from, endpoint, sizeof endpoint) != sizeof endpoint || zmq_connect(dealer, endpoint) != 0)
         _exit(1);
     for (int i = 0; i < PARTS; i++)
@@ -300,7 +343,7 @@ static void a_message_without_end_is_cut_off(void **state)
     if (sender == 0)
         send_without_end(fds[0]);
     addresses[1][0] = '\0';
-    struct link *a = open_link(0, 2, 1, 2, NULL);
+    struct link *a = open_link(0, 2, 1, NULL);
     snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%u", link_port(a));
     assert_int_equal(write(fds[1], endpoint, sizeof endpoint), sizeof endpoint);
     uint64_t before = resident_bytes(), most = 0;
@@ -329,10 +372,12 @@ int main(void)
         assert_ok(ident_generate(&idents[i]));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_saved_privately),
+        cmocka_unit_test(keys_and_signatures_are_those_of_the_rfc),
+        cmocka_unit_test(a_signature_is_of_one_key_and_one_message),
         cmocka_unit_test(messages_travel_both_ways_on_both_connections),
         cmocka_unit_test(what_is_said_is_a_packed_control_message),
         cmocka_unit_test(strangers_are_refused_before_any_payload),
-        cmocka_unit_test(another_run_view_version_or_type_is_told),
+        cmocka_unit_test(another_run_version_or_type_is_told),
         cmocka_unit_test(no_two_members_share_a_name_at_a_listener),
         cmocka_unit_test(a_used_port_and_a_bad_address_are_named),
         cmocka_unit_test(a_message_without_end_is_cut_off),

@@ -8,8 +8,8 @@
 #include "common/digest.h"
 #include "net/grace.h"
 #include "net/sync.h"
+#include "tests/lib/roster.h"
 
-static const struct bitset none;
 static const struct owner_rule everyone = {0}, two_of_three = {.quorum = 2, .grace_ms = 100};
 
 static enum owner_order step(struct owner *owner, const struct owner_rule *rule, enum owner_event event,
@@ -105,16 +105,82 @@ static void a_round_that_is_over_marks_nobody(void **state)
     assert_int_equal(bitset_word(&owner.have), 4);
 }
 
+/* A new epoch: what came was for other shards, and what a job brings is of no use. */
+static void a_new_epoch_begins_the_round_anew(void **state)
+{
+    (void)state;
+    for (int jobs = 0; jobs < 3; jobs++) {
+        struct owner owner = reducing_two_of_three();
+        struct owner_input begun = {.event = OWNER_BEGUN, .version = 0};
+        if (jobs == 0)
+            step(&owner, &two_of_three, OWNER_DROPPED, 1);
+        if (jobs == 2)
+            assert_int_equal(step(&owner, &two_of_three, OWNER_REDUCED, 0), OWNER_STORE);
+        step(&owner, &two_of_three, OWNER_CONTRIBUTED, 2);
+        owner_step(&owner, &two_of_three, &begun);
+        assert_int_equal(owner.round, 1);
+        assert_true(bitset_empty(&owner.have) && bitset_empty(&owner.refused) && bitset_empty(&owner.late));
+        if (jobs > 0)
+            assert_int_equal(step(&owner, &two_of_three, jobs == 1 ? OWNER_REDUCED : OWNER_STORED, 0), OWNER_NOTHING);
+        assert_int_equal(owner.state, OWNER_COLLECTING);
+        assert_int_equal(owner.round, 1);
+        assert_true(bitset_empty(&owner.have));
+        step(&owner, &two_of_three, OWNER_CONTRIBUTED, 0);
+        step(&owner, &two_of_three, OWNER_CONTRIBUTED, 1);
+        assert_int_equal(check(&owner, &two_of_three, 0, 1000), OWNER_REDUCE);
+    }
+    /* The round after it was ours already, and its result does not stand. */
+    struct owner owner = owner_init(4);
+    owner_step(&owner, &everyone, &(struct owner_input){.event = OWNER_BEGUN, .version = 3});
+    assert_int_equal(owner.round, 4);
+}
+
 /* ---- the sync core ---- */
 
-static const struct bitset shards[2] = {{.word = {3}}, {.word = {3}}};
+static struct chain *chain;
+
+/* Our core, of member 0 among `count`, in an epoch whose record is `record`: slots are numbers. */
+static struct sync *sync_among(uint32_t count, uint32_t fragments, struct owner_rule rule, struct record *record)
+{
+    static uint32_t ids[128], shards_counts[8];
+    struct sync *sync;
+    for (uint32_t i = 0; i < count; i++)
+        ids[i] = roster_id(i);
+    for (uint32_t f = 0; f < fragments; f++)
+        shards_counts[f] = SHARDMAP_SLOTS;
+    assert_ok(chain_new(&chain));
+    roster_add(chain, record);
+    struct sync_conf conf = {.chain = chain,
+                             .fragments_count = fragments,
+                             .shards_counts = shards_counts,
+                             .rule = rule,
+                             .view = roster_view(chain, 0, ids, count)};
+    assert_ok(sync_new(&conf, &sync));
+    return sync;
+}
+
+static void end(struct sync *sync)
+{
+    sync_free(sync);
+    chain_free(chain);
+    chain = NULL;
+}
 
 static struct sync *new_sync(void)
 {
-    struct sync *sync;
-    struct sync_conf conf = {.self = 0, .members_count = 2, .fragments_count = 2, .shards = shards};
-    assert_ok(sync_new(&conf, &sync));
-    return sync;
+    struct record record = roster_record(2);
+    return sync_among(2, 2, everyone, &record);
+}
+
+/* Our own result of version `version` is on the disk. */
+static struct sync_event stored(uint32_t fragment, uint64_t version)
+{
+    return (struct sync_event){.type = SYNC_EV_STORED, .fragment = fragment, .version = version, .owner = roster_id(0)};
+}
+
+static struct wire_key contribution_key(uint32_t from)
+{
+    return (struct wire_key){.kind = WIRE_CONTRIBUTION, .version = 1, .owner = roster_id(0), .island = roster_id(from)};
 }
 
 /* Takes the event in and drains what it orders; returns how many of those are of this type. */
@@ -155,14 +221,14 @@ static void hear(struct sync *sync, uint64_t version0, uint64_t version1, const 
 
 static struct sync *quorum_of_one(void)
 {
-    struct sync *sync;
-    static const struct bitset ours = {.word = {1}};
-    struct sync_conf conf = {
-        .self = 0, .members_count = 3, .fragments_count = 1, .shards = &ours, .rule = {.quorum = 1, .grace_ms = 1000}};
     static struct wire_heartbeat beat = {
         .taking_part = true, .fragments_count = 1, .fragments = {{.hash_known = false}}};
-    assert_ok(sync_new(&conf, &sync));
-    sync_restore(sync, 0, 0, &(struct digest){{0}}, &none);
+    struct record record = roster_record(3);
+    roster_role(&record, 1, RECORD_CONTRIBUTOR, false);
+    roster_role(&record, 2, RECORD_CONTRIBUTOR, false);
+    roster_map_owners(&record);
+    struct sync *sync = sync_among(3, 1, (struct owner_rule){.quorum = 1, .grace_ms = 1000}, &record);
+    sync_restore(sync, 0, 0, &(struct digest){{0}});
     for (uint32_t i = 1; i < 3; i++) {
         happens(sync, (struct sync_event){.type = SYNC_EV_PEER_UP, .member = i}, 1);
         happens(sync, (struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = i, .beat = &beat}, 1);
@@ -186,7 +252,7 @@ static uint64_t round_takes(struct sync *sync, uint64_t late_ms)
     }
     uint64_t took_ms = now_ms - begin_ms;
     happens(sync, (struct sync_event){.type = SYNC_EV_REDUCED}, now_ms);
-    happens(sync, (struct sync_event){.type = SYNC_EV_STORED, .version = version}, now_ms);
+    happens(sync, stored(0, version), now_ms);
     happens(sync, (struct sync_event){.type = SYNC_EV_APPLIED}, now_ms);
     assert_int_equal(sync_own(sync, 0).version, version);
     return took_ms;
@@ -219,7 +285,7 @@ static void grace_follows_how_late_an_island_usually_is(void **state)
     assert_int_equal(sync_missed(sync, 2, &too_late), 0);
     assert_false(too_late);
     assert_int_equal(round_takes(sync, 100), 100);
-    sync_free(sync);
+    end(sync);
     /* Owners whose counts differ probe in the same rounds: a version waits for each of them. */
     for (uint64_t round = 1; round < 100; round++) {
         struct grace one = {.known = true, .late_ms = 100000, .missed = round}, other = one;
@@ -238,7 +304,7 @@ static void an_island_later_than_grace_is_not_waited_for(void **state)
     for (int i = 2; i < 8; i++)
         assert_in_range(round_takes(sync, 1500), 0, 10);
     assert_int_equal(round_takes(sync, 1500), 1000);
-    sync_free(sync);
+    end(sync);
 }
 
 static void an_early_contribution_outlives_the_start(void **state)
@@ -246,12 +312,12 @@ static void an_early_contribution_outlives_the_start(void **state)
     (void)state;
     struct sync *sync = new_sync();
     struct digest hash = digest_of("a", 1);
-    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = 0, .version = 1, .shard = 0, .island = 1};
+    struct wire_key key = contribution_key(1);
     assert_int_equal(sync_wants(sync, &key, 1), SYNC_WANT);
     happens(sync, (struct sync_event){.type = SYNC_EV_CONTRIBUTION, .member = 1, .version = 1}, 1);
-    sync_restore(sync, 0, 0, &hash, &none); /* our own trainer brings its initial tensors only now */
+    sync_restore(sync, 0, 0, &hash); /* our own trainer brings its initial tensors only now */
     assert_int_equal(sync_wants(sync, &key, 1), SYNC_HAVE);
-    sync_free(sync);
+    end(sync);
 }
 
 /* A blank island in a run that has begun here and there fetches all, whatever its trainer may bring. */
@@ -264,7 +330,7 @@ static void a_blank_island_fetches_unless_everyone_begins(void **state)
         hear(sync, 0, 0, &hash, 1);
         sync_expect(sync, true, brings != 0);
         assert_int_equal(tick(sync, 100, SYNC_DO_FETCH), brings ? 0 : 2);
-        sync_free(sync);
+        end(sync);
     }
 }
 
@@ -283,7 +349,7 @@ static void a_state_on_its_way_is_not_asked_for_again(void **state)
         assert_int_equal(tick(sync, now_ms, SYNC_DO_FETCH), 0);
     }
     assert_int_equal(tick(sync, 200000, SYNC_DO_FETCH), 2); /* it stands still */
-    sync_free(sync);
+    end(sync);
 }
 
 static void an_offer_during_a_reduction_is_put_off_not_refused(void **state)
@@ -291,40 +357,36 @@ static void an_offer_during_a_reduction_is_put_off_not_refused(void **state)
     (void)state;
     struct sync *sync = new_sync();
     struct digest hash = digest_of("a", 1);
-    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = 0, .version = 1, .shard = 0, .island = 1};
-    sync_restore(sync, 0, 0, &hash, &none);
-    sync_restore(sync, 1, 0, &hash, &none);
+    struct wire_key key = contribution_key(1);
+    sync_restore(sync, 0, 0, &hash);
+    sync_restore(sync, 1, 0, &hash);
     hear(sync, 0, 0, &hash, 1);
     struct sync_event theirs = {.type = SYNC_EV_CONTRIBUTION, .member = 1, .version = 1};
     assert_int_equal(ordered(sync, theirs, 2, SYNC_DO_REDUCE), 1); /* we have no trainer: nobody else to wait for */
-    key.island = 1;
     assert_int_equal(sync_owner(sync, 0)->state, OWNER_REDUCING);
     assert_int_equal(sync_wants(sync, &key, 1), SYNC_HAVE);
     happens(sync, (struct sync_event){.type = SYNC_EV_DROPPED, .member = 1}, 3);
     assert_int_equal(sync_owner(sync, 0)->state, OWNER_COLLECTING);
-    sync_free(sync);
+    end(sync);
 }
 
 /* ---- the most that one event orders ---- */
 
-enum { MANY = 70, FRAGMENTS = 5 };
+enum { MANY = 70, FRAGMENTS = 5, OWNERS = SHARDMAP_OWNERS_MAX };
 
-/* Every member owns a part of every fragment, all are up, and each says that it stands `ahead` versions before us. */
+/* As many members as may own a part of every fragment; all are up, and each says that it stands `ahead` versions before
+ * us. */
 static struct sync *among_many(uint64_t ahead)
 {
     static struct wire_heartbeat beat;
-    struct sync *sync;
     struct digest hash = digest_of("a", 1);
-    struct bitset all[FRAGMENTS];
-    for (uint32_t f = 0; f < FRAGMENTS; f++)
-        all[f] = bitset_first(MANY);
-    struct sync_conf conf = {.self = 0, .members_count = MANY, .fragments_count = FRAGMENTS, .shards = all};
-    assert_ok(sync_new(&conf, &sync));
+    struct record record = roster_record(MANY);
+    struct sync *sync = sync_among(MANY, FRAGMENTS, everyone, &record);
     memset(&beat, 0, sizeof beat);
     beat.taking_part = true;
     beat.fragments_count = FRAGMENTS;
     for (uint32_t f = 0; f < FRAGMENTS; f++) {
-        sync_restore(sync, f, 1, &hash, &none);
+        sync_restore(sync, f, 1, &hash);
         beat.fragments[f] =
             (struct wire_fragment){.fragment = f, .version = 1 + ahead, .hash = hash, .hash_known = true};
     }
@@ -338,30 +400,28 @@ static struct sync *among_many(uint64_t ahead)
 static void there_is_room_for_all_that_one_event_orders(void **state)
 {
     (void)state;
-    /* Every shard's result of every fragment is missing, our own included. */
+    /* Every part's result of every fragment is missing, our own included. */
     struct sync *sync = among_many(1);
     assert_int_equal(tick(sync, 100, SYNC_DO_FETCH), 0); /* it may be on its way */
-    assert_int_equal(tick(sync, 10000, SYNC_DO_FETCH), FRAGMENTS * MANY);
-    sync_free(sync);
+    assert_int_equal(tick(sync, 10000, SYNC_DO_FETCH), FRAGMENTS * OWNERS);
+    end(sync);
     /* All fragments are too far behind for results. */
     sync = among_many(100);
-    assert_int_equal(tick(sync, 100, SYNC_DO_REPORT), 0);
-    assert_int_equal(tick(sync, 10000, SYNC_DO_REPORT), FRAGMENTS);
-    sync_free(sync);
-    /* A contribution, and later a result, goes to everyone. */
+    assert_int_equal(tick(sync, 100, SYNC_DO_REPORT), FRAGMENTS);
+    end(sync);
+    /* A contribution goes to every owner, and later a result to everyone. */
     sync = among_many(0);
     happens(sync, (struct sync_event){.type = SYNC_EV_TRAINER_UP, .fragment = 3, .version = 1}, 2);
     assert_int_equal(ordered(sync, (struct sync_event){.type = SYNC_EV_SNAPSHOT, .fragment = 3}, 2, SYNC_DO_ENCODE), 1);
     assert_int_equal(ordered(sync, (struct sync_event){.type = SYNC_EV_ENCODED, .fragment = 3}, 2, SYNC_DO_SEND),
-                     MANY - 1);
+                     OWNERS - 1);
     struct sync_event event = {.type = SYNC_EV_CONTRIBUTION, .fragment = 3, .version = 2};
     for (event.member = 1; event.member + 1 < MANY; event.member++)
         assert_int_equal(ordered(sync, event, 3, SYNC_DO_REDUCE), 0);
     assert_int_equal(ordered(sync, event, 3, SYNC_DO_REDUCE), 1);
     assert_int_equal(ordered(sync, (struct sync_event){.type = SYNC_EV_REDUCED, .fragment = 3}, 4, SYNC_DO_STORE), 1);
-    event = (struct sync_event){.type = SYNC_EV_STORED, .fragment = 3, .version = 2};
-    assert_int_equal(ordered(sync, event, 5, SYNC_DO_SEND), MANY - 1);
-    sync_free(sync);
+    assert_int_equal(ordered(sync, stored(3, 2), 5, SYNC_DO_SEND), MANY - 1);
+    end(sync);
 }
 
 static void nothing_is_published_before_it_is_stored(void **state)
@@ -374,8 +434,8 @@ static void nothing_is_published_before_it_is_stored(void **state)
     assert_int_equal(ordered(sync, theirs, 10, SYNC_DO_REDUCE), 1);
     assert_int_equal(ordered(sync, (struct sync_event){.type = SYNC_EV_REDUCED}, 11, SYNC_DO_SEND), 0);
     assert_int_equal(tick(sync, 20000, SYNC_DO_SEND), 0); /* however long the disk takes */
-    assert_int_equal(ordered(sync, (struct sync_event){.type = SYNC_EV_STORED, .version = 1}, 20001, SYNC_DO_SEND), 2);
-    sync_free(sync);
+    assert_int_equal(ordered(sync, stored(0, 1), 20001, SYNC_DO_SEND), 2);
+    end(sync);
 }
 
 static void who_is_up_is_what_was_last_said(void **state)
@@ -388,7 +448,7 @@ static void who_is_up_is_what_was_last_said(void **state)
     assert_false(sync_up(sync, 0));
     happens(sync, (struct sync_event){.type = SYNC_EV_PEER_DOWN, .member = 1}, 2);
     assert_false(sync_up(sync, 1));
-    sync_free(sync);
+    end(sync);
 }
 
 int main(void)
@@ -400,6 +460,7 @@ int main(void)
         cmocka_unit_test(one_that_mended_itself_is_taken),
         cmocka_unit_test(what_came_during_a_failed_reduction_counts),
         cmocka_unit_test(a_round_that_is_over_marks_nobody),
+        cmocka_unit_test(a_new_epoch_begins_the_round_anew),
         cmocka_unit_test(grace_follows_how_late_an_island_usually_is),
         cmocka_unit_test(an_island_later_than_grace_is_not_waited_for),
         cmocka_unit_test(an_early_contribution_outlives_the_start),

@@ -9,6 +9,7 @@
 #include "common/mem.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
+#include "tests/lib/shares.h"
 
 enum { A, B };
 enum { PLAN_AGAIN_MS = 2000, ANNOUNCE_MS = 3 };
@@ -132,12 +133,12 @@ static void what_a_peer_takes_in_is_remembered_when_the_plan_comes(void **state)
 {
     (void)state;
     enum { CHUNK = 64 << 10, BYTES = 8 * CHUNK };
-    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .shard = B, .island = A};
+    struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .owner = B, .island = A};
     begin("pair-window");
     played_greet(b, a); /* with a window of more than that */
     isle_know_plan(a);
-    struct slot *slot = slots_out(a->slots, 0, B);
-    assert_ok(slots_room(a->slots, slot, 0, B));
+    struct slot *slot = slots_out(a->slots, 0, shares_part(&a->parts, 0, B));
+    assert_ok(slots_room(a->slots, slot, 0, shares_mask(&a->parts, 0, B)));
     slot->bytes = BYTES;
     slot->version = 1;
     peers_send(a->peers, &key, B);
@@ -226,8 +227,8 @@ static void two_islands_hear_how_the_other_stands_and_exchange_a_contribution(vo
     isle_know_plan(right);
     isle_wait(both_up());
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
-        sync_restore(left->sync, f, 10 + f, &hash, &(struct bitset){{0}});
-        sync_restore(right->sync, f, 10 + f, &hash, &(struct bitset){{0}});
+        sync_restore(left->sync, f, 10 + f, &hash);
+        sync_restore(right->sync, f, 10 + f, &hash);
     }
     left->now_ms = right->now_ms += ANNOUNCE_MS;
     peers_announce(left->peers);
@@ -237,8 +238,8 @@ static void two_islands_hear_how_the_other_stands_and_exchange_a_contribution(vo
     assert_true(sync_up(left->sync, B) && sync_up(right->sync, A));
     assert_true(peers_heard(left->peers) && peers_heard(right->peers));
     /* Left contributes to right's shard. */
-    struct slot *out = slots_out(left->slots, 1, B), *in = slots_in(right->slots, 1, A);
-    assert_ok(slots_room(left->slots, out, 1, B));
+    struct slot *out = slots_out(left->slots, 1, shares_part(&left->parts, 1, B)), *in = slots_in(right->slots, 1, A);
+    assert_ok(slots_room(left->slots, out, 1, shares_mask(&left->parts, 1, B)));
     out->bytes = out->bytes_max;
     out->version = 12;
     memset(out->data, 0x5a, out->bytes);

@@ -8,9 +8,10 @@
 #include "common/digest.h"
 #include "daemon/state/replica.h"
 #include "tests/lib/outofmem.h"
+#include "tests/lib/shares.h"
 #include "tests/lib/smallrun.h"
 
-enum { MEMBERS = 3, FRAME_MAX = 1 << 16 };
+enum { MEMBERS = 3, FRAME_MAX = 1 << 16, SCRATCH_VALUES = 1 << 16 };
 
 static struct plan *plan;
 static struct codec *codec;
@@ -18,19 +19,19 @@ static float *scratch;
 
 static const struct outer_round numbers = {.scale = 1, .momentum = 0.9f, .lr = 0.4f};
 
+/* The parts of the plan of one fragment; the last of three members owns half. */
+static struct parts three;
+
 static struct replica *member(uint32_t self)
 {
-    static const uint64_t weights[MEMBERS] = {1, 1, 2};
     struct replica_conf conf = {.plan = plan,
                                 .outer = {.kind = OUTER_NESTEROV, .lr = 0.4f, .momentum = 0.9f},
                                 .error_feedback = true,
                                 .feedback_decay = 1,
-                                .weights = weights,
-                                .members_count = MEMBERS,
-                                .choice = {.id = CODEC_E3M0},
-                                .self = self};
+                                .choice = {.id = CODEC_E3M0}};
     struct replica *replica;
     assert_ok(replica_new(&conf, &replica));
+    assert_ok(shares_cut(&three, replica, self));
     return replica;
 }
 
@@ -38,6 +39,20 @@ struct frame {
     uint8_t bytes[FRAME_MAX];
     size_t count;
 };
+
+/* What becomes of a residual when a result is applied. */
+enum rule { KEEP, MOVE, CLEAR };
+
+static enum err apply(struct replica *replica, uint32_t f, uint64_t shards, const uint8_t *frame, size_t bytes,
+                      enum rule rule)
+{
+    TRY(replica_apply(replica, f, shards, &numbers, frame, bytes, codec, scratch));
+    if (rule == MOVE)
+        replica_commit(replica, f, shards);
+    if (rule == CLEAR)
+        replica_forget(replica, f, shards);
+    return ERR_OK;
+}
 
 /* What member i contributes to shard s when its parameters are the anchor plus noise. */
 static void contribute(struct replica *replica, uint32_t s, uint64_t seed, struct frame *frame)
@@ -48,8 +63,8 @@ static void contribute(struct replica *replica, uint32_t s, uint64_t seed, struc
     testlib_fill_normal(&rng, theta, count, 0.01);
     for (size_t i = 0; i < count; i++)
         theta[i] += replica_anchor(replica, 0)[i];
-    assert_ok(
-        replica_encode(replica, 0, s, replica_anchor(replica, 0), theta, 1000, codec, frame->bytes, &frame->count));
+    assert_ok(replica_encode(replica, 0, shares_mask(&three, 0, s), replica_anchor(replica, 0), theta, 1000, codec,
+                             frame->bytes, &frame->count));
     free(theta);
 }
 
@@ -77,8 +92,8 @@ static void everyone_holds_the_same_after_any_rounds(void **state)
         for (uint32_t i = 0; i < MEMBERS; i++) {
             /* One of them was not counted by one of the owners: its anchor is the same all the same. */
             for (uint32_t s = 0; s < MEMBERS; s++)
-                assert_ok(replica_apply(members[i], 0, s, &numbers, result[s].bytes, result[s].count,
-                                        i == 1 && s == 2 ? REPLICA_KEEP : REPLICA_MOVE, codec, scratch));
+                assert_ok(apply(members[i], 0, shares_mask(&three, 0, s), result[s].bytes, result[s].count,
+                                i == 1 && s == 2 ? KEEP : MOVE));
             assert_ok(replica_hash(members[i], 0, version, &hash));
             if (i == 0)
                 first = hash;
@@ -94,7 +109,7 @@ static void residuals_move_only_when_counted(void **state)
     (void)state;
     static struct frame in, result;
     struct replica *one = member(0);
-    struct plan_shard range = replica_shard(one, 0, 0);
+    struct plan_shard range = shares_run(&three, 0, 0);
     size_t bad, n = (size_t)(range.end - range.begin);
     const float *residual = replica_residual(one, 0) + range.begin;
     contribute(one, 0, 1, &in);
@@ -102,17 +117,17 @@ static void residuals_move_only_when_counted(void **state)
         assert_true(residual[i] == 0); /* nothing has counted it yet */
     struct replica_input input = {.frame = in.bytes, .bytes = in.count, .weight = 5};
     assert_ok(replica_reduce(one, 0, &input, 1, codec, scratch, result.bytes, &result.count, &bad));
-    assert_ok(replica_apply(one, 0, 0, &numbers, result.bytes, result.count, REPLICA_KEEP, codec, scratch));
+    assert_ok(apply(one, 0, shares_mask(&three, 0, 0), result.bytes, result.count, KEEP));
     double sum = 0;
     for (size_t i = 0; i < n; i++)
         sum += fabs(residual[i]);
     assert_true(sum == 0);
     contribute(one, 0, 2, &in);
-    assert_ok(replica_apply(one, 0, 0, &numbers, result.bytes, result.count, REPLICA_MOVE, codec, scratch));
+    assert_ok(apply(one, 0, shares_mask(&three, 0, 0), result.bytes, result.count, MOVE));
     for (size_t i = 0; i < n; i++)
         sum += fabs(residual[i]);
     assert_true(sum > 0);
-    assert_ok(replica_apply(one, 0, 0, &numbers, result.bytes, result.count, REPLICA_CLEAR, codec, scratch));
+    assert_ok(apply(one, 0, shares_mask(&three, 0, 0), result.bytes, result.count, CLEAR));
     for (size_t i = 0; i < n; i++)
         assert_true(residual[i] == 0);
     replica_free(one);
@@ -138,7 +153,7 @@ static void the_one_who_sends_nonsense_is_left_out(void **state)
     struct codec *plain;
     size_t bad;
     assert_ok(codec_new(0, &plain));
-    struct plan_shard range = replica_shard(owner, 0, 0);
+    struct plan_shard range = shares_run(&three, 0, 0);
     size_t n = (size_t)(range.end - range.begin);
     for (uint32_t culprit = 0; culprit < MEMBERS; culprit++) {
         for (uint32_t i = 0; i < MEMBERS; i++) {
@@ -172,7 +187,8 @@ static void a_nan_of_ours_names_its_tensor(void **state)
     theta[plan->tensors[1].offset + 7] = NAN;
     enum err err = ERR_OK;
     for (uint32_t s = 0; s < MEMBERS && err == ERR_OK; s++)
-        err = replica_encode(one, 0, s, replica_anchor(one, 0), theta, 1000, codec, frame.bytes, &frame.count);
+        err = replica_encode(one, 0, shares_mask(&three, 0, s), replica_anchor(one, 0), theta, 1000, codec, frame.bytes,
+                             &frame.count);
     assert_int_equal(err, ERR_NONFINITE);
     assert_non_null(strstr(err_text(), "second"));
     free(theta);
@@ -184,11 +200,12 @@ static void a_nan_of_ours_names_its_tensor(void **state)
 /* A member of a run of three fragments, full of numbers; residuals are kept as they are. */
 static struct replica *filled(const struct smallrun *run, uint32_t self)
 {
-    struct replica_conf conf = smallrun_conf(run, self);
+    struct replica_conf conf = smallrun_conf(run);
     struct replica *replica;
     conf.feedback_decay = 1;
     conf.feedback_limit = 0;
     assert_ok(replica_new(&conf, &replica));
+    assert_ok(shares_cut(&run->parts, replica, self));
     for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
         smallrun_fill(replica, run, f, 1);
     return replica;
@@ -206,12 +223,12 @@ static float *copy_of(const float *values, uint64_t count)
 static float *encode_again(struct replica *replica, const struct smallrun *run, uint32_t f, uint32_t s,
                            struct frame *frame)
 {
-    struct plan_shard range = replica_shard(replica, f, s);
+    struct plan_shard range = shares_run(&run->parts, f, s);
     size_t n = (size_t)(range.end - range.begin);
     float *theta = calloc((size_t)run->plan->plan->fragments[f].values_count, sizeof *theta);
     float *left = malloc(n * sizeof *left);
-    assert_ok(
-        replica_encode(replica, f, s, replica_anchor(replica, f), theta, 1000, codec, frame->bytes, &frame->count));
+    assert_ok(replica_encode(replica, f, shares_mask(&run->parts, f, s), replica_anchor(replica, f), theta, 1000, codec,
+                             frame->bytes, &frame->count));
     assert_ok(codec_decode(codec, frame->bytes, frame->count, left, n));
     for (size_t i = 0; i < n; i++)
         left[i] = replica_anchor(replica, f)[range.begin + i] + replica_residual(replica, f)[range.begin + i] - left[i];
@@ -233,7 +250,7 @@ static void a_residual_stays_as_it_is_when_a_result_does_not_count_us(void **sta
             free(encode_again(one, &run, 1, s, &frame));
             assert_memory_equal(replica_residual(one, 1), before, count * sizeof(float));
         }
-        assert_ok(replica_apply(one, 1, s, &numbers, frame.bytes, frame.count, REPLICA_KEEP, codec, scratch));
+        assert_ok(apply(one, 1, shares_mask(&run.parts, 1, s), frame.bytes, frame.count, KEEP));
         assert_memory_equal(replica_residual(one, 1), before, count * sizeof(float));
     }
     assert_memory_not_equal(replica_anchor(one, 1), anchor, count * sizeof(float));
@@ -250,24 +267,24 @@ static void a_residual_moves_for_the_shard_that_counts_us_alone(void **state)
     static struct frame frame;
     struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
     struct replica *one = filled(&run, 0), *other = filled(&run, 0);
-    struct plan_shard range = replica_shard(one, 1, 2);
+    struct plan_shard range = shares_run(&run.parts, 1, 2);
     size_t n = (size_t)(range.end - range.begin);
     free(encode_again(one, &run, 1, 0, &frame)); /* pending for other shards, too */
     free(encode_again(one, &run, 1, 1, &frame));
     float *left = encode_again(one, &run, 1, 2, &frame);
-    assert_ok(replica_apply(one, 1, 2, &numbers, frame.bytes, frame.count, REPLICA_MOVE, codec, scratch));
+    assert_ok(apply(one, 1, shares_mask(&run.parts, 1, 2), frame.bytes, frame.count, MOVE));
     for (size_t i = 0; i < n; i++)
         assert_float_equal(replica_residual(one, 1)[range.begin + i], left[i], 1e-5);
     assert_true(norm_of(replica_residual(one, 1) + range.begin, NULL, n) > 0);
     /* Brought over by hand, there is no other difference. */
     memcpy(replica_residual(other, 1) + range.begin, replica_residual(one, 1) + range.begin, n * sizeof(float));
-    assert_ok(replica_apply(other, 1, 2, &numbers, frame.bytes, frame.count, REPLICA_KEEP, codec, scratch));
+    assert_ok(apply(other, 1, shares_mask(&run.parts, 1, 2), frame.bytes, frame.count, KEEP));
     struct digest mine = smallrun_digest(one, &run), theirs = smallrun_digest(other, &run);
     assert_true(digest_equal(&mine, &theirs));
     /* One that is not known any more is forgotten, there and nowhere else. */
-    assert_ok(replica_apply(one, 1, 2, &numbers, frame.bytes, frame.count, REPLICA_CLEAR, codec, scratch));
+    assert_ok(apply(one, 1, shares_mask(&run.parts, 1, 2), frame.bytes, frame.count, CLEAR));
     memset(replica_residual(other, 1) + range.begin, 0, n * sizeof(float));
-    assert_ok(replica_apply(other, 1, 2, &numbers, frame.bytes, frame.count, REPLICA_KEEP, codec, scratch));
+    assert_ok(apply(other, 1, shares_mask(&run.parts, 1, 2), frame.bytes, frame.count, KEEP));
     mine = smallrun_digest(one, &run);
     theirs = smallrun_digest(other, &run);
     assert_true(digest_equal(&mine, &theirs));
@@ -293,7 +310,7 @@ static void the_owners_residual_moves_when_its_result_is_the_truth(void **state)
     static struct frame in, out;
     struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
     struct replica *owner = filled(&run, SELF);
-    struct plan_shard range = replica_own_shard(owner, 1);
+    struct plan_shard range = shares_run(&run.parts, 1, SELF);
     size_t n = (size_t)(range.end - range.begin);
     float *mean = malloc(n * sizeof *mean), *decoded = malloc(n * sizeof *decoded);
     float *before = copy_of(replica_owner_residual(owner, 1), n);
@@ -328,15 +345,16 @@ static void only_a_share_of_a_residual_is_kept_where_it_decays(void **state)
     (void)state;
     static struct frame frame;
     struct smallrun run = smallrun_new("codec = e3m0\nerror_feedback = yes\n");
-    struct replica_conf conf = smallrun_conf(&run, 0);
+    struct replica_conf conf = smallrun_conf(&run);
     struct replica *half;
     conf.feedback_decay = 0.5f;
     conf.feedback_limit = 0;
     assert_ok(replica_new(&conf, &half));
+    assert_ok(shares_cut(&run.parts, half, 0));
     smallrun_fill(half, &run, 1, 1);
-    struct plan_shard range = replica_shard(half, 1, 2);
+    struct plan_shard range = shares_run(&run.parts, 1, 2);
     float *left = encode_again(half, &run, 1, 2, &frame);
-    replica_commit(half, 1, 2);
+    replica_commit(half, 1, shares_mask(&run.parts, 1, 2));
     for (uint64_t i = range.begin; i < range.end; i++)
         assert_float_equal(replica_residual(half, 1)[i], left[i - range.begin] / 2, 1e-5);
     free(left);
@@ -355,10 +373,9 @@ static void what_is_cleared_is_as_new(void **state)
     replica_clear_residuals(one, 1);
     assert_ok(replica_hash(one, 1, 4, &after)); /* anchor and momentum stand */
     assert_true(digest_equal(&before, &after));
-    struct plan_shard own = replica_own_shard(one, 1);
     assert_memory_equal(replica_residual(one, 1), replica_residual(new, 1), bytes);
     assert_memory_equal(replica_owner_residual(one, 1), replica_owner_residual(new, 1),
-                        (size_t)(own.end - own.begin) * sizeof(float));
+                        replica_values(one, 1, replica_owner_shards(one, 1)) * sizeof(float));
     smallrun_fill(one, &run, 1, 2);
     replica_clear(one, 1);
     /* And the other fragments are untouched. */
@@ -380,22 +397,23 @@ static void without_feedback_there_are_no_residuals_to_move(void **state)
     struct replica *one = smallrun_replica(&run, 2);
     struct replica_input input = {.frame = in.bytes, .weight = 1};
     struct replica_size size;
-    struct plan_shard own = replica_own_shard(one, 1);
+    struct plan_shard own = shares_run(&run.parts, 1, 2);
     float *theta = calloc((size_t)run.plan->plan->fragments[1].values_count, sizeof *theta);
     size_t bad;
     smallrun_fill(one, &run, 1, 1);
     assert_null(replica_momentum(one, 1));
     assert_null(replica_residual(one, 1));
     assert_null(replica_owner_residual(one, 1));
-    assert_ok(replica_encode(one, 1, 2, replica_anchor(one, 1), theta, 1000, codec, in.bytes, &in.count));
-    replica_commit(one, 1, 2);
+    assert_ok(replica_encode(one, 1, shares_mask(&run.parts, 1, 2), replica_anchor(one, 1), theta, 1000, codec,
+                             in.bytes, &in.count));
+    replica_commit(one, 1, shares_mask(&run.parts, 1, 2));
     input.bytes = in.count;
     assert_ok(replica_reduce(one, 1, &input, 1, codec, scratch, out.bytes, &out.count, &bad));
     replica_commit_owner(one, 1);
-    assert_ok(replica_measure(one, 1, 2, out.bytes, out.count, codec, scratch, &size));
+    assert_ok(replica_measure(one, 1, shares_mask(&run.parts, 1, 2), out.bytes, out.count, codec, scratch, &size));
     assert_true(size.delta > 0 && size.momentum == 0);
-    assert_ok(replica_apply(one, 1, 2, &numbers, out.bytes, out.count, REPLICA_MOVE, codec, scratch));
-    assert_ok(replica_apply(one, 1, 2, &numbers, out.bytes, out.count, REPLICA_CLEAR, codec, scratch));
+    assert_ok(apply(one, 1, shares_mask(&run.parts, 1, 2), out.bytes, out.count, MOVE));
+    assert_ok(apply(one, 1, shares_mask(&run.parts, 1, 2), out.bytes, out.count, CLEAR));
     replica_clear_residuals(one, 1);
     assert_true(norm_of(replica_anchor(one, 1) + own.begin, NULL, (size_t)(own.end - own.begin)) > 0);
     replica_clear(one, 1);
@@ -405,43 +423,7 @@ static void without_feedback_there_are_no_residuals_to_move(void **state)
     smallrun_free(&run);
 }
 
-/* ---- shards, sizes, and what cannot be done ---- */
-
-static void shards_that_are_not_empty_make_up_the_fragment(void **state)
-{
-    (void)state;
-    enum { MANY = 20 };
-    uint64_t weights[MANY], most = 0;
-    struct smallrun run = smallrun_new("");
-    struct replica_conf conf = smallrun_conf(&run, 3);
-    struct replica *one;
-    for (uint64_t i = 0; i < MANY; i++)
-        weights[i] = i == 7 || i == MANY - 1 ? 0 : 1 + i % 3;
-    conf.weights = weights;
-    conf.members_count = MANY;
-    assert_ok(replica_new(&conf, &one));
-    memset(weights, 0, sizeof weights); /* they were copied */
-    for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++) {
-        struct bitset shards = replica_shards(one, f);
-        uint64_t at = 0;
-        for (uint32_t s = 0; s < MANY; s++) {
-            struct plan_shard range = replica_shard(one, f, s);
-            assert_int_equal(range.begin, at);
-            assert_int_equal(bitset_has(&shards, s), range.end > range.begin);
-            most = range.end - range.begin > most ? range.end - range.begin : most;
-            at = range.end;
-        }
-        assert_int_equal(at, run.plan->plan->fragments[f].values_count);
-        assert_in_range(bitset_count(&shards), 1, MANY - 1); /* fewer blocks than members */
-        assert_false(bitset_has(&shards, 7));
-        assert_false(bitset_has(&shards, MANY));
-        struct plan_shard own = replica_own_shard(one, f), third = replica_shard(one, f, 3);
-        assert_true(own.begin == third.begin && own.end == third.end);
-    }
-    assert_int_equal(replica_shard_max(one), most);
-    replica_free(one);
-    smallrun_free(&run);
-}
+/* ---- sizes, and what cannot be done ---- */
 
 static void sizes_are_sums_of_squares_before_the_step(void **state)
 {
@@ -449,14 +431,15 @@ static void sizes_are_sums_of_squares_before_the_step(void **state)
     static struct frame frame;
     struct smallrun run = smallrun_new("codec = fp32\n");
     struct replica *one = smallrun_replica(&run, 0);
-    struct plan_shard range = replica_shard(one, 1, 2);
+    struct plan_shard range = shares_run(&run.parts, 1, 2);
     struct replica_size size;
     size_t n = (size_t)(range.end - range.begin);
     float *theta = calloc((size_t)run.plan->plan->fragments[1].values_count, sizeof *theta);
     smallrun_fill(one, &run, 1, 1);
-    assert_ok(replica_encode(one, 1, 2, replica_anchor(one, 1), theta, 1000, codec, frame.bytes, &frame.count));
+    assert_ok(replica_encode(one, 1, shares_mask(&run.parts, 1, 2), replica_anchor(one, 1), theta, 1000, codec,
+                             frame.bytes, &frame.count));
     struct digest before = smallrun_digest(one, &run);
-    assert_ok(replica_measure(one, 1, 2, frame.bytes, frame.count, codec, scratch, &size));
+    assert_ok(replica_measure(one, 1, shares_mask(&run.parts, 1, 2), frame.bytes, frame.count, codec, scratch, &size));
     struct digest after = smallrun_digest(one, &run);
     assert_true(digest_equal(&before, &after));
     double delta = norm_of(replica_anchor(one, 1) + range.begin, NULL, n);
@@ -479,23 +462,31 @@ static void a_result_that_cannot_be_decoded_changes_nothing(void **state)
     struct digest before = smallrun_digest(one, &run);
     size_t whole = frame.count;
     for (size_t bytes = 0; bytes < whole; bytes += 1 + whole / 50) {
-        assert_int_equal(replica_apply(one, 1, 2, &numbers, frame.bytes, bytes, REPLICA_MOVE, codec, scratch),
-                         ERR_PROTO);
-        assert_int_equal(replica_measure(one, 1, 2, frame.bytes, bytes, codec, scratch, &size), ERR_PROTO);
+        assert_int_equal(apply(one, 1, shares_mask(&run.parts, 1, 2), frame.bytes, bytes, MOVE), ERR_PROTO);
+        assert_int_equal(
+            replica_measure(one, 1, shares_mask(&run.parts, 1, 2), frame.bytes, bytes, codec, scratch, &size),
+            ERR_PROTO);
     }
     /* Whole, and of a shard of another size. */
-    assert_int_equal(replica_apply(one, 1, 0, &numbers, frame.bytes, whole, REPLICA_CLEAR, codec, scratch), ERR_PROTO);
+    assert_int_equal(apply(one, 1, shares_mask(&run.parts, 1, 0), frame.bytes, whole, CLEAR), ERR_PROTO);
     struct digest after = smallrun_digest(one, &run);
     assert_true(digest_equal(&before, &after));
     replica_free(one);
     smallrun_free(&run);
 }
 
+/* Made, and cut twice. */
 static enum err make_replica(void *user)
 {
+    const struct smallrun *run = user;
+    struct replica_conf conf = smallrun_conf(run);
     struct replica *replica;
-    enum err err = replica_new(user, &replica);
+    enum err err = replica_new(&conf, &replica);
     assert_true(err == ERR_OK || replica == NULL);
+    if (err == ERR_OK)
+        err = shares_cut(&run->parts, replica, 1);
+    if (err == ERR_OK)
+        err = shares_cut(&run->parts, replica, 2);
     replica_free(replica);
     return err;
 }
@@ -508,8 +499,7 @@ static void without_memory_there_is_no_replica(void **state)
                                         "codec = adaptive\n"};
     for (size_t i = 0; i < 2; i++) {
         struct smallrun run = smallrun_new(lines[i]);
-        struct replica_conf conf = smallrun_conf(&run, 1);
-        print_message("%zu allocations failed in turn\n", outofmem_walk(make_replica, &conf));
+        print_message("%zu allocations failed in turn\n", outofmem_walk(make_replica, &run));
         smallrun_free(&run);
     }
     replica_free(NULL);
@@ -522,8 +512,10 @@ int main(void)
                                     {.name = "second", .layer = -1, .count = 700}};
     struct plan_conf conf = {.pattern = PLAN_BALANCED, .fragments = 1};
     assert_ok(plan_new(tensors, 2, &conf, &plan));
+    struct chain *chain = shares_chain((const uint64_t[MEMBERS]){1, 1, 2}, MEMBERS);
+    three = (struct parts){.plan = plan, .chain = chain};
     assert_ok(codec_new(1, &codec));
-    scratch = malloc(plan->values_count_max * sizeof *scratch);
+    scratch = malloc(SCRATCH_VALUES * sizeof *scratch);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everyone_holds_the_same_after_any_rounds),
         cmocka_unit_test(residuals_move_only_when_counted),
@@ -535,7 +527,6 @@ int main(void)
         cmocka_unit_test(only_a_share_of_a_residual_is_kept_where_it_decays),
         cmocka_unit_test(what_is_cleared_is_as_new),
         cmocka_unit_test(without_feedback_there_are_no_residuals_to_move),
-        cmocka_unit_test(shards_that_are_not_empty_make_up_the_fragment),
         cmocka_unit_test(sizes_are_sums_of_squares_before_the_step),
         cmocka_unit_test(a_result_that_cannot_be_decoded_changes_nothing),
         cmocka_unit_test(without_memory_there_is_no_replica),
@@ -543,6 +534,7 @@ int main(void)
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(scratch);
     codec_free(codec);
+    chain_free(chain);
     plan_free(plan);
     return failed;
 }

@@ -1,4 +1,4 @@
-/* results: whom a result in the ledger counts, and what is taken for true when that cannot be known. */
+/* results: a result in the ledger is opened in place, and says whom it counts. */
 #include "tests/lib/testlib.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include "daemon/state/results.h"
 #include "outer_opt/codec.h"
 
-enum { VALUES = CODEC_BLOCK, US = 2, OTHER = 0, THIRD = 5, VERSION = 7 };
+enum { VALUES = CODEC_BLOCK, US = 2, OTHER = 0, THIRD = 5, VERSION = 7, EPOCH = 4 };
 
 struct object {
     uint8_t bytes[8192];
@@ -19,47 +19,77 @@ struct object {
 };
 
 static struct codec *codec;
+static struct digest run_id;
+static struct ident ident;
+
+/* What a member contributed. */
+static struct digest contribution(uint32_t id)
+{
+    return digest_of(&id, sizeof id);
+}
 
 static struct ledger *open_ledger(const char *name)
 {
     struct ledger *ledger;
-    struct ledger_conf conf = {
-        .folder = testlib_folder(name), .run_id = digest_of("run", 3), .segment_bytes = 1 << 20, .keep_bytes = 1 << 20};
+    struct ledger_conf conf = {.folder = testlib_folder(name),
+                               .run_id = run_id,
+                               .nonce = run_id.byte,
+                               .segment_bytes = 1 << 20,
+                               .keep_bytes = 1 << 20};
     assert_ok(ledger_open(&conf, &ledger));
     return ledger;
 }
 
-/* An object whose numbers are all `number`, counting the islands of a list that ends with UINT32_MAX. The first has no
+/* A result whose numbers are all `number`, counting the islands of a list that ends with UINT32_MAX. The first has no
  * weight, as one that was left out. */
-static void make(uint32_t kind, float number, const uint32_t *islands, struct object *object)
+static struct ledger_key make_in(uint64_t epoch, uint32_t f, uint64_t version, uint32_t owner, float number,
+                                 const uint32_t *islands, struct object *object)
 {
     float values[VALUES];
-    struct wire_meta meta = {.step = 100, .tokens = kind == WIRE_CONTRIBUTION ? 1 : 0};
+    uint8_t rows[WIRE_MEMBERS_MAX * WIRE_CONTRIBUTOR_BYTES];
+    struct wire_meta meta = {.step = 100, .contributors = rows};
+    struct wire_object what = {.shards = 1};
     struct vec_source source = {.minuend = values};
     struct codec_part part = {.count = VALUES, .choice = {.id = CODEC_FP32}};
     size_t frame_bytes, fault;
     for (size_t i = 0; i < VALUES; i++)
         values[i] = number;
-    for (uint64_t i = 0; islands[i] != UINT32_MAX; i++)
-        meta.contributors[meta.contributors_count++] =
-            (struct wire_contributor){.island = islands[i], .tokens = 1000 * i};
+    for (uint32_t i = 0; islands[i] != UINT32_MAX; i++) {
+        struct wire_contributor row = {.id = islands[i], .tokens = 1000 * i, .digest = contribution(islands[i])};
+        wire_contributor_put(rows, meta.contributors_count++, &row);
+    }
+    what.key = (struct wire_key){.kind = WIRE_RESULT, .fragment = f, .version = version, .epoch = epoch};
+    what.key.owner = what.key.island = owner;
     assert_ok(codec_encode(codec, &part, 1, &source, NULL, wire_object_frame(object->bytes), &frame_bytes, &fault));
-    assert_ok(wire_object_seal(kind, &meta, object->bytes, frame_bytes, &object->count));
+    assert_ok(wire_object_seal(&what, &meta, &ident, object->bytes, frame_bytes, &object->count, &what.digest));
+    return result_key(&what);
+}
+
+static struct ledger_key make(uint32_t f, uint64_t version, uint32_t owner, float number, const uint32_t *islands,
+                              struct object *object)
+{
+    return make_in(EPOCH, f, version, owner, number, islands, object);
 }
 
 #define ISLANDS(...) ((const uint32_t[]){__VA_ARGS__, UINT32_MAX})
 
-static void append(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t shard, const struct object *object)
-{
-    assert_ok(ledger_append(ledger, f, version, shard, object->bytes, object->count, false));
-}
-
-static void append_counting(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t shard,
-                            const uint32_t *islands)
+static struct ledger_key append_counting(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t owner,
+                                         const uint32_t *islands)
 {
     struct object object;
-    make(WIRE_RESULT, 1, islands, &object);
-    append(ledger, f, version, shard, &object);
+    struct ledger_key key = make(f, version, owner, 1, islands, &object);
+    assert_ok(ledger_append(ledger, &key, object.bytes, object.count, false));
+    return key;
+}
+
+/* One whose metadata was damaged since it was looked at. */
+static struct ledger_key append_rotten(struct ledger *ledger, uint32_t f, uint32_t owner)
+{
+    struct object object;
+    struct ledger_key key = make(f, VERSION, owner, 1, ISLANDS(OTHER, US), &object);
+    object.bytes[object.count - 1] ^= 1;
+    assert_ok(ledger_append(ledger, &key, object.bytes, object.count, false));
+    return key;
 }
 
 static void a_result_is_opened_in_place(void **state)
@@ -67,18 +97,19 @@ static void a_result_is_opened_in_place(void **state)
     (void)state;
     struct ledger *ledger = open_ledger("results-open");
     struct object objects[3];
+    struct ledger_key keys[3];
     struct result results[3];
     for (uint32_t s = 0; s < 3; s++) {
-        make(WIRE_RESULT, (float)s, ISLANDS(s, s + 10), &objects[s]);
-        append(ledger, 1, VERSION, s, &objects[s]);
+        keys[s] = make(1, VERSION, s, (float)s, ISLANDS(s, s + 10), &objects[s]);
+        assert_ok(ledger_append(ledger, &keys[s], objects[s].bytes, objects[s].count, false));
     }
     for (uint32_t s = 0; s < 3; s++) /* several at a time */
-        assert_ok(result_open(ledger, 1, VERSION, s, &results[s]));
+        assert_ok(result_open(ledger, &keys[s], &results[s]));
     for (uint32_t s = 0; s < 3; s++) {
         float values[VALUES];
         assert_int_equal(results[s].meta.step, 100);
         assert_int_equal(results[s].meta.contributors_count, 2);
-        assert_int_equal(results[s].meta.contributors[1].island, s + 10);
+        assert_int_equal(wire_meta_contributor(&results[s].meta, 1).id, s + 10);
         assert_ok(codec_decode(codec, results[s].frame, results[s].frame_bytes, values, VALUES));
         assert_true(values[0] == (float)s && values[VALUES - 1] == (float)s);
     }
@@ -105,23 +136,19 @@ static void what_cannot_be_opened_leaves_nothing_to_close(void **state)
     (void)state;
     struct ledger *ledger = open_ledger("results-bad");
     struct result result;
-    struct object object;
-    make(WIRE_RESULT, 1, ISLANDS(OTHER, US), &object);
-    object.bytes[object.count - 1] ^= 1; /* its metadata, under a digest */
-    append(ledger, 0, VERSION, 0, &object);
-    make(WIRE_RESULT, 1, ISLANDS(OTHER, US), &object);
-    object.count = 20; /* not even a header */
-    append(ledger, 0, VERSION, 1, &object);
-    make(WIRE_CONTRIBUTION, 1, (const uint32_t[]){UINT32_MAX}, &object);
-    append(ledger, 0, VERSION, 2, &object);
-    append_counting(ledger, 0, VERSION, 3, ISLANDS(US));
-    for (uint32_t s = 0; s < 3; s++)
-        assert_fails(ERR_PROTO, "", result_open(ledger, 0, VERSION, s, &result));
-    assert_fails(ERR_NOTFOUND, "no such result", result_open(ledger, 0, VERSION, 4, &result));
-    assert_fails(ERR_NOTFOUND, "no such result", result_open(ledger, 0, VERSION + 1, 3, &result));
-    assert_fails(ERR_NOTFOUND, "no such result", result_open(ledger, 1, VERSION, 3, &result));
+    struct ledger_key rotten = append_rotten(ledger, 0, 0);
+    struct ledger_key good = append_counting(ledger, 0, VERSION, 3, ISLANDS(US));
+    struct ledger_key none[] = {good, good, good, good, good};
+    assert_fails(ERR_PROTO, "was altered", result_open(ledger, &rotten, &result));
+    none[0].owner++;
+    none[1].version++;
+    none[2].fragment++;
+    none[3].epoch++;
+    none[4].digest.byte[0] ^= 1;
+    for (int i = 0; i < 5; i++)
+        assert_fails(ERR_NOTFOUND, "no such result", result_open(ledger, &none[i], &result));
     assert_int_equal(maps(), 0);
-    assert_ok(result_open(ledger, 0, VERSION, 3, &result));
+    assert_ok(result_open(ledger, &good, &result));
     assert_int_equal(maps(), 1);
     result_close(&result);
     assert_int_equal(maps(), 0);
@@ -131,107 +158,68 @@ static void what_cannot_be_opened_leaves_nothing_to_close(void **state)
 static void a_contributor_counts_whatever_its_weight(void **state)
 {
     (void)state;
-    struct wire_meta meta = {.contributors_count = 2};
-    meta.contributors[0] = (struct wire_contributor){.island = OTHER, .tokens = 0};
-    meta.contributors[1] = (struct wire_contributor){.island = US, .tokens = 5};
-    meta.contributors[2].island = THIRD; /* of an earlier use of this memory */
-    assert_true(result_counts(&meta, OTHER));
-    assert_true(result_counts(&meta, US));
-    assert_false(result_counts(&meta, THIRD));
+    uint8_t rows[3 * WIRE_CONTRIBUTOR_BYTES];
+    struct wire_meta meta = {.contributors_count = 2, .contributors = rows};
+    wire_contributor_put(rows, 0, &(struct wire_contributor){.id = OTHER, .tokens = 0});
+    wire_contributor_put(rows, 1, &(struct wire_contributor){.id = US, .tokens = 5, .digest = contribution(US)});
+    wire_contributor_put(rows, 2, &(struct wire_contributor){.id = THIRD}); /* of an earlier use of this memory */
+    assert_true(result_counts(&meta, OTHER, NULL));
+    assert_true(result_counts(&meta, US, NULL));
+    assert_false(result_counts(&meta, THIRD, NULL));
     meta.contributors_count = 0;
-    assert_false(result_counts(&meta, OTHER));
+    assert_false(result_counts(&meta, OTHER, NULL));
 }
 
-static void assert_counting(struct ledger *ledger, const uint32_t *asked, const uint32_t *counting)
-{
-    struct bitset shards = {{0}}, want = {{0}};
-    for (size_t i = 0; asked[i] != UINT32_MAX; i++)
-        bitset_add(&shards, asked[i]);
-    for (size_t i = 0; counting[i] != UINT32_MAX; i++)
-        bitset_add(&want, counting[i]);
-    struct bitset got = results_counting(ledger, 1, VERSION, &shards, US);
-    assert_memory_equal(&got, &want, sizeof want);
-}
-
-static void of_the_shards_asked_for_those_that_count_us_are_said(void **state)
+/* Who was killed after it had sent something may send another for the same version: only one of them is counted. */
+static void a_contribution_counts_and_no_other_of_the_same_island(void **state)
 {
     (void)state;
-    struct ledger *ledger = open_ledger("results-counting");
-    append_counting(ledger, 1, VERSION, 0, ISLANDS(OTHER, US));
-    append_counting(ledger, 1, VERSION, 1, ISLANDS(OTHER, THIRD));
-    append_counting(ledger, 1, VERSION, 3, ISLANDS(US)); /* left out of the mean, and counted */
-    append_counting(ledger, 1, VERSION, 4, ISLANDS(OTHER));
-    append_counting(ledger, 1, VERSION, 63, ISLANDS(US, THIRD));
-    /* Neither other versions nor other fragments are asked. */
-    append_counting(ledger, 1, VERSION - 1, 1, ISLANDS(US));
-    append_counting(ledger, 1, VERSION + 1, 1, ISLANDS(US));
-    append_counting(ledger, 0, VERSION, 1, ISLANDS(US));
-    assert_counting(ledger, ISLANDS(0, 1, 3, 4, 63), ISLANDS(0, 3, 63));
-    assert_counting(ledger, ISLANDS(1, 3, 4), ISLANDS(3));
-    assert_counting(ledger, ISLANDS(1, 4), (const uint32_t[]){UINT32_MAX});
-    assert_counting(ledger, (const uint32_t[]){UINT32_MAX}, (const uint32_t[]){UINT32_MAX});
-    ledger_close(ledger);
+    uint8_t rows[2 * WIRE_CONTRIBUTOR_BYTES];
+    struct wire_meta meta = {.contributors_count = 2, .contributors = rows};
+    struct digest ours = contribution(US), theirs = contribution(OTHER);
+    wire_contributor_put(rows, 0, &(struct wire_contributor){.id = OTHER, .digest = theirs});
+    wire_contributor_put(rows, 1, &(struct wire_contributor){.id = US, .tokens = 5, .digest = ours});
+    assert_true(result_counts(&meta, US, &ours));
+    assert_true(result_counts(&meta, OTHER, &theirs));
+    assert_false(result_counts(&meta, US, &theirs));
+    assert_false(result_counts(&meta, THIRD, &ours));
+    ours.byte[DIGEST_BYTES - 1] ^= 1;
+    assert_false(result_counts(&meta, US, &ours));
 }
 
-/* Its contribution may have been counted there: to count work twice would be worse than to give it up. */
-static void a_result_that_is_not_known_any_more_is_taken_to_count_us(void **state)
+static void the_first_of_an_owners_results_is_found(void **state)
 {
     (void)state;
-    struct ledger *ledger = open_ledger("results-gone");
-    append_counting(ledger, 1, VERSION, 0, ISLANDS(OTHER));
-    append_counting(ledger, 1, VERSION, 1, ISLANDS(US));
-    assert_counting(ledger, ISLANDS(0, 1, 2), ISLANDS(1, 2));
-    assert_counting(ledger, ISLANDS(2, 40), ISLANDS(2, 40));
-    ledger_close(ledger);
-}
-
-/* A byte of the disk turns after the ledger was opened. */
-static void a_result_that_cannot_be_read_any_more_is_taken_to_count_us(void **state)
-{
-    (void)state;
-    struct ledger *ledger = open_ledger("results-rotten");
+    struct ledger *ledger = open_ledger("results-first");
     struct object object;
-    append_counting(ledger, 1, VERSION, 0, ISLANDS(OTHER));
-    make(WIRE_RESULT, 1, ISLANDS(OTHER, US), &object);
-    object.bytes[object.count - 1] ^= 1;
-    append(ledger, 1, VERSION, 1, &object);
-    assert_counting(ledger, ISLANDS(0, 1), ISLANDS(1));
-    assert_int_equal(maps(), 0);
-    ledger_close(ledger);
-}
-
-static void what_the_ledger_holds_of_a_version_is_said(void **state)
-{
-    (void)state;
-    struct ledger *ledger = open_ledger("results-held");
-    append_counting(ledger, 1, VERSION, 0, ISLANDS(OTHER));
-    append_counting(ledger, 1, VERSION, 2, ISLANDS(OTHER));
-    append_counting(ledger, 1, VERSION, 3, ISLANDS(OTHER));
-    append_counting(ledger, 1, VERSION + 1, 1, ISLANDS(OTHER));
-    append_counting(ledger, 0, VERSION, 1, ISLANDS(OTHER));
-    struct bitset held = results_held(ledger, 1, VERSION, 3); /* there are three shards */
-    assert_int_equal(bitset_word(&held), 1 << 0 | 1 << 2);
-    held = results_held(ledger, 1, VERSION, WIRE_MEMBERS_MAX);
-    assert_int_equal(bitset_word(&held), 1 << 0 | 1 << 2 | 1 << 3);
-    held = results_held(ledger, 1, VERSION + 2, WIRE_MEMBERS_MAX);
-    assert_true(bitset_empty(&held));
-    held = results_held(ledger, 1, VERSION, 0);
-    assert_true(bitset_empty(&held));
+    struct ledger_key got, first = append_counting(ledger, 1, VERSION, 2, ISLANDS(OTHER));
+    append_counting(ledger, 1, VERSION, 2, ISLANDS(OTHER, US));
+    append_counting(ledger, 1, VERSION, 3, ISLANDS(US));
+    struct ledger_key later = make_in(EPOCH + 1, 1, VERSION, 2, 1, ISLANDS(THIRD), &object);
+    assert_ok(ledger_append(ledger, &later, object.bytes, object.count, false));
+    assert_true(results_find(ledger, 1, VERSION, EPOCH, 2, &got));
+    assert_true(digest_equal(&got.digest, &first.digest) && got.owner == 2 && got.epoch == EPOCH);
+    assert_true(results_find(ledger, 1, VERSION, EPOCH + 1, 2, &got));
+    assert_true(digest_equal(&got.digest, &later.digest) && got.epoch == EPOCH + 1);
+    assert_false(results_find(ledger, 1, VERSION, EPOCH + 1, 3, &got));
+    assert_false(results_find(ledger, 1, VERSION, EPOCH, 4, &got));
+    assert_false(results_find(ledger, 1, VERSION + 1, EPOCH, 2, &got));
+    assert_false(results_find(ledger, 0, VERSION, EPOCH, 2, &got));
     ledger_close(ledger);
 }
 
 int main(void)
 {
     assert_ok(digest_init());
+    run_id = digest_of("run", 3);
+    assert_ok(ident_generate(&ident));
     assert_ok(codec_new(0, &codec));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_result_is_opened_in_place),
         cmocka_unit_test(what_cannot_be_opened_leaves_nothing_to_close),
         cmocka_unit_test(a_contributor_counts_whatever_its_weight),
-        cmocka_unit_test(of_the_shards_asked_for_those_that_count_us_are_said),
-        cmocka_unit_test(a_result_that_is_not_known_any_more_is_taken_to_count_us),
-        cmocka_unit_test(a_result_that_cannot_be_read_any_more_is_taken_to_count_us),
-        cmocka_unit_test(what_the_ledger_holds_of_a_version_is_said),
+        cmocka_unit_test(a_contribution_counts_and_no_other_of_the_same_island),
+        cmocka_unit_test(the_first_of_an_owners_results_is_found),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     codec_free(codec);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/mem.h"
+#include "tests/lib/shares.h"
 #include "tests/lib/trainerstage.h"
 
 /* BASE: the version of the trainer's tensors. PATIENCE_MS: of a daemon for islands that have a state. */
@@ -120,34 +121,34 @@ static void what_was_under_way_is_said_when_it_is_done(void **state)
     assert_int_equal(sync_state(stage.run.sync, 0), SYNC_IDLE);
 }
 
-/* Of version 6, shard 0 counts us, shard 1 does not, and of shard 2 nobody knows any more. */
+/* Version 6 counts us in the first member's shards alone. */
 static void put_results(void)
 {
     struct bitset others = bitset_first(1), both = bitset_first(2);
     assert_int_equal(stage.run.view.self, 1);
     trainerrun_result(&stage.run, 0, BASE + 1, 0, &both);
     trainerrun_result(&stage.run, 0, BASE + 1, 1, &others);
+    trainerrun_result(&stage.run, 0, BASE + 1, 2, &others);
+    trainerrun_commit(&stage.run, 0, BASE + 1);
 }
 
 static void assert_ranges(uint32_t first, uint32_t second, uint32_t third)
 {
-    const struct ipc_fragment *fragment = stage_fragment(&stage, 0);
     assert_int_equal(stage_word(&stage, 0), IPC_ANCHOR);
-    assert_int_equal(fragment->ranges_count, 3);
-    assert_int_equal(fragment->ranges[0].mode, first);
-    assert_int_equal(fragment->ranges[1].mode, second);
-    assert_int_equal(fragment->ranges[2].mode, third);
+    assert_int_equal(stage_mode(&stage, 0, 0), first);
+    assert_int_equal(stage_mode(&stage, 0, 1), second);
+    assert_int_equal(stage_mode(&stage, 0, 2), third);
 }
 
 static void assert_counted(uint64_t first, uint64_t second, uint64_t third)
 {
     const uint64_t *counted = stage_fragment(&stage, 0)->counted_tokens;
     assert_int_equal(counted[0], first);
-    assert_int_equal(counted[1], second);
-    assert_int_equal(counted[2], third);
+    assert_int_equal(counted[shares_first(&stage.run.parts, 0, 1)], second);
+    assert_int_equal(counted[shares_first(&stage.run.parts, 0, 2)], third);
 }
 
-static void work_that_a_round_may_have_counted_is_looked_for_in_the_ledger(void **state)
+static void work_that_a_round_may_have_counted_is_looked_for_in_the_anchor(void **state)
 {
     (void)state;
     static const uint32_t words[] = {IPC_SNAPSHOT, IPC_FILLING};
@@ -156,8 +157,8 @@ static void work_that_a_round_may_have_counted_is_looked_for_in_the_ledger(void 
         memset(stage_fragment(&stage, 0)->counted_tokens, 0, sizeof stage_fragment(&stage, 0)->counted_tokens);
         die_with(words[i], BASE + 1);
         assert_posted(&stage, "registered, up 0@5, up 1@6, up 2@6, fill 0");
-        assert_ranges(IPC_MIX, IPC_SHIFT, IPC_MIX); /* to count work twice would be worse than to give it up */
-        assert_counted(TOKENS, 0, TOKENS);
+        assert_ranges(IPC_MIX, IPC_SHIFT, IPC_SHIFT);
+        assert_counted(TOKENS, 0, 0);
         assert_int_equal(stage_fragment(&stage, 0)->anchor_version, BASE + 1);
         assert_resumed();
         assert_int_equal(stage_hear(&stage, IPC_WAKE).fragment, 0);
@@ -185,7 +186,7 @@ static void an_anchor_that_is_there_is_not_written_again(void **state)
     assert_posted(&stage, "registered, up 0@5, up 1@6, up 2@6");
     assert_int_equal(stage_word(&stage, 0), IPC_ANCHOR);
     assert_int_equal(stage_fragment(&stage, 0)->ranges_count, 1);
-    assert_counted(TOKENS, 0, TOKENS);
+    assert_counted(TOKENS, 0, 0);
     assert_resumed();
     assert_int_equal(stage_hear(&stage, IPC_WAKE).fragment, 0);
     stage_mix(&stage, 0);
@@ -198,7 +199,7 @@ static void an_anchor_that_is_too_old_is_replaced(void **state)
     put_results();
     die_with(IPC_ANCHOR, BASE + 2);
     assert_posted(&stage, "registered, up 0@5, up 1@7, up 2@7, fill 0");
-    assert_ranges(IPC_MIX, IPC_SHIFT, IPC_MIX); /* by the round that its snapshot went into */
+    assert_ranges(IPC_MIX, IPC_SHIFT, IPC_SHIFT); /* by the round that its snapshot went into */
     assert_int_equal(stage_fragment(&stage, 0)->anchor_version, BASE + 2);
 }
 
@@ -294,7 +295,7 @@ static void gone_while_it_waits_nothing_is_left_of_it(void **state)
 static void jobs_at_the_memory_of_before_come_first(void **state)
 {
     (void)state;
-    struct bitset all = replica_shards(stage.run.replica, 0);
+    struct bitset all = shares_owners(&stage.run.parts, 0);
     stage.held = 1 << EVENT_ENCODED;
     stage_take_snapshot(&stage, 0, 36, TOKENS, 2);
     stage_hang_up(&stage, true);
@@ -447,7 +448,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         on_stage(where_nothing_was_missed_things_go_on_as_they_were),
         on_stage(what_was_under_way_is_said_when_it_is_done),
-        on_stage(work_that_a_round_may_have_counted_is_looked_for_in_the_ledger),
+        on_stage(work_that_a_round_may_have_counted_is_looked_for_in_the_anchor),
         on_stage(who_sent_nothing_is_shifted),
         on_stage(an_anchor_that_is_there_is_not_written_again),
         on_stage(an_anchor_that_is_too_old_is_replaced),

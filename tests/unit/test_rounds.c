@@ -14,8 +14,10 @@
 
 #include "common/digest.h"
 #include "daemon/rules.h"
-#include "tests/lib/rig.h"
 #include "tests/lib/overhear.h"
+#include "tests/lib/rig.h"
+#include "tests/lib/roster.h"
+#include "tests/lib/shares.h"
 
 static const char exact[] = "codec = fp32\n";
 static const char coarse[] = "codec = uniform\nerror_feedback = yes\n";
@@ -75,7 +77,10 @@ static void a_contribution_weighs_the_tokens_not_counted_yet(void **state)
     (void)state;
     static const uint64_t counted[] = {400, 1000, 1500}, weight[] = {600, 1, 1};
     struct rig *rig = rig_new("rounds-weight", exact, 3, 0, 0);
-    memcpy(rig->snapshot[1].counted_tokens, counted, sizeof counted);
+    for (uint32_t s = 0; s < rig->plan->plan->fragments[1].shards_count; s++)
+        for (uint32_t i = 0; i < 3; i++)
+            if ((shares_mask(&rig->parts, 1, i) >> s & 1) != 0)
+                rig->snapshot[1].counted_tokens[s] = counted[i];
     rig_contribute(rig, 1, 0.1f, 1000);
     for (uint32_t s = 0; s < 3; s++) {
         struct wire_meta meta;
@@ -120,24 +125,24 @@ static enum wire_done judged(const struct rig *rig, const struct rig_object *obj
             judged = &rig->posted[i];
     assert_int_equal(rig_posted_count(rig, EVENT_JUDGED), 1);
     assert_true(wire_key_equal(&judged->object.key, &object->key));
-    assert_int_equal(judged->member, object->key.island);
+    assert_int_equal(rig_id(judged->member), object->key.island);
     assert_non_null(core);
     assert_true(core > judged);
     assert_int_equal(core->sync.version, object->key.version);
-    assert_int_equal(core->sync.member, object->key.island);
+    assert_int_equal(rig_id(core->sync.member), object->key.island);
     return judged->object.done;
 }
 
 static void assert_refused(struct rig *rig, const struct rig_object *object)
 {
     rig_forget(rig);
-    rig_bring(rig, object->key.island, object);
-    assert_true(slots_in(rig->slots, object->key.fragment, object->key.island)->busy);
+    rig_bring(rig, roster_number(object->key.island), object);
+    assert_true(slots_in(rig->slots, object->key.fragment, roster_number(object->key.island))->busy);
     rig_settle(rig);
-    assert_false(slots_in(rig->slots, object->key.fragment, object->key.island)->busy);
+    assert_false(slots_in(rig->slots, object->key.fragment, roster_number(object->key.island))->busy);
     assert_int_equal(judged(rig, object, SYNC_EV_CONTRIBUTION_REFUSED), WIRE_REFUSED);
     assert_int_equal(rig_told_count(rig, SYNC_EV_CONTRIBUTION), 0);
-    assert_false(bitset_has(&sync_owner(rig->sync, object->key.fragment)->have, object->key.island));
+    assert_false(bitset_has(&sync_owner(rig->sync, object->key.fragment)->have, roster_number(object->key.island)));
 }
 
 static void a_good_contribution_is_received_and_told(void **state)
@@ -201,7 +206,7 @@ static void a_contribution_that_does_not_fit_is_refused(void **state)
         {{.tokens = 5, .step = 1001, .base_hash = ours}, count, "step 1001 of a run of 1000"},
         {{.tokens = 5, .step = 10, .base_hash = ours}, count - 256, "values where"},
     };
-    const struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .shard = 1, .island = 2};
+    const struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .owner = rig_id(1), .island = rig_id(2)};
     for (size_t i = 0; i < sizeof unfit / sizeof unfit[0]; i++) {
         rig_seal(rig, &key, &unfit[i].meta, values, unfit[i].count, &object);
         overhear_begin();
@@ -267,10 +272,10 @@ static void a_result_is_the_mean_weighted_by_tokens(void **state)
     assert_mean(rig, 1, (uint32_t[]){0, 1}, (float[]){99, 301}, 2);
     own_result(rig, 1, &meta, values);
     assert_int_equal(meta.contributors_count, 2);
-    assert_int_equal(meta.contributors[0].island, 0);
-    assert_int_equal(meta.contributors[0].tokens, 99);
-    assert_int_equal(meta.contributors[1].island, 1);
-    assert_int_equal(meta.contributors[1].tokens, 301);
+    assert_int_equal(wire_meta_contributor(&meta, 0).id, rig_id(0));
+    assert_int_equal(wire_meta_contributor(&meta, 0).tokens, 99);
+    assert_int_equal(wire_meta_contributor(&meta, 1).id, rig_id(1));
+    assert_int_equal(wire_meta_contributor(&meta, 1).tokens, 301);
     assert_int_equal(meta.step, 10);
     struct outer_round round = rules_round(&rig->spec, RIG_FRAGMENTS, 1, 1, 0, 10);
     assert_memory_equal(meta.outer, ((float[]){round.scale, round.momentum, round.lr}), sizeof meta.outer);
@@ -293,7 +298,7 @@ static void a_result_holds_those_it_was_ordered_from(void **state)
     assert_mean(rig, 0, (uint32_t[]){0, 2}, (float[]){300, 200}, 2);
     own_result(rig, 0, &meta, values);
     assert_int_equal(meta.contributors_count, 2);
-    assert_int_equal(meta.contributors[1].island, 2);
+    assert_int_equal(wire_meta_contributor(&meta, 1).id, rig_id(2));
     rig_close(rig);
 }
 
@@ -338,8 +343,8 @@ static void what_runs_away_is_left_out_and_counted(void **state)
     assert_mean(rig, 0, (uint32_t[]){0, 1}, (float[]){300, 100}, 2);
     own_result(rig, 0, &meta, values);
     assert_int_equal(meta.contributors_count, 3); /* counted, with no weight */
-    assert_int_equal(meta.contributors[1].tokens, 100);
-    assert_int_equal(meta.contributors[2].tokens, 0);
+    assert_int_equal(wire_meta_contributor(&meta, 1).tokens, 100);
+    assert_int_equal(wire_meta_contributor(&meta, 2).tokens, 0);
     assert_outliers(rig, 0, 0, 0);
     assert_outliers(rig, 1, 0, 0);
     assert_outliers(rig, 2, 1, 1);
@@ -399,7 +404,7 @@ static void whose_frame_is_of_no_use_is_dropped_by_name(void **state)
         assert_mean(rig, 0, (uint32_t[]){0, 2}, (float[]){300, 200}, 2);
         own_result(rig, 0, &meta, values);
         assert_int_equal(meta.contributors_count, 2);
-        assert_int_equal(meta.contributors[1].island, 2);
+        assert_int_equal(wire_meta_contributor(&meta, 1).id, rig_id(2));
         rig_close(rig);
     }
 }
@@ -423,14 +428,16 @@ static void assert_stored_told(const struct rig *rig)
     assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 1);
     const struct sync_event *stored = &rig_told(rig, SYNC_EV_STORED, 0)->sync;
     assert_int_equal(stored->version, 1);
-    assert_int_equal(stored->shard, 0);
+    assert_int_equal(stored->owner, rig_id(0));
 }
 
 /* The ledger has, for our shard of version 1, what `object` holds. */
 static void assert_ledger_holds(struct rig *rig, const uint8_t *object, size_t bytes)
 {
     struct ledger_map map;
-    assert_ok(ledger_map(rig->ledger, 0, 1, 0, &map));
+    struct ledger_key there;
+    assert_true(rig_find(rig, 0, 1, 0, &there));
+    assert_ok(ledger_map(rig->ledger, &there, &map));
     assert_int_equal(map.bytes, bytes);
     assert_memory_equal(map.object, object, bytes);
     ledger_unmap(&map);
@@ -511,40 +518,41 @@ static void a_disk_that_refuses_is_tried_again(void **state)
     }
 }
 
-/* A checkpoint reads the owner's residual; what is durable meanwhile moves it afterwards, and is told then. */
-static void our_stored_result_waits_for_readers(void **state)
+/* What a result leaves over counts when that result is applied, which it need not be: an epoch may begin. */
+static void the_owners_residual_waits_until_its_result_is_applied(void **state)
 {
     (void)state;
-    struct rig *rig = with_a_mean("rounds-waits", coarse, 1); /* one thread: jobs end in the order they began */
-    struct plan_shard range = replica_own_shard(rig->replica, 0);
+    struct rig *rig = with_a_mean("rounds-owner", coarse, 1);
+    struct plan_shard range = rig_shard(rig, 0, rig->conf.self);
     size_t count = (size_t)(range.end - range.begin);
-    rig->hold_unread = true;
     rounds_store(rig->rounds, 0, 1);
-    rounds_checkpoint(rig->rounds, 0);
-    assert_int_equal(jobs_pending(rig->jobs), 2);
-    rig_take_back(rig); /* stored */
-    assert_true(ledger_has(rig->ledger, 0, 1, 0));
-    assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 0);
-    assert_true(rig_all_zero(replica_owner_residual(rig->replica, 0), count));
-    rig_take_back(rig); /* the checkpoint */
-    assert_int_equal(rig_posted_count(rig, EVENT_UNREAD), 1);
-    assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), 0);
-    for (int i = 0; i < 2; i++)
-        rounds_unread(rig->rounds, 0);
-    rig_drain(rig);
+    rig_settle(rig);
     assert_stored_told(rig);
+    assert_true(rig_has(rig, 0, 1, 0));
+    assert_true(rig_all_zero(replica_owner_residual(rig->replica, 0), count));
+    assert_true(replica_owner_pending(rig->replica, 0));
+    rig_bring_result(rig, 0, 1, true);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
+    assert_false(replica_owner_pending(rig->replica, 0));
     assert_false(rig_all_zero(replica_owner_residual(rig->replica, 0), count));
     rig_close(rig);
 }
 
+static void fill_owner_residual(struct rig *rig)
+{
+    float *residual = replica_owner_residual(rig->replica, 0);
+    rig_pattern(residual, replica_values(rig->replica, 0, replica_owner_shards(rig->replica, 0)), 3, 0.001f);
+}
+
 /* We had published a result before our disk was lost, and a member still has it: that one stands. What we have made
- * since is not to be sent from its slot, and what its encoding left over belongs to nothing. */
+ * since is not to be sent from its slot, and what its encoding left over belongs to nothing; nor does what we had left
+ * over before, which the other one may hold. */
 static void a_result_that_stands_already_is_not_ours(void **state)
 {
     (void)state;
     static struct rig_object earlier;
     struct rig *rig = with_a_mean("rounds-stands", coarse, 0);
-    struct plan_shard range = replica_own_shard(rig->replica, 0);
+    struct plan_shard range = rig_shard(rig, 0, rig->conf.self);
     struct bitset members = RIG_SET(0);
     rig_result(rig, 0, 0, &members, 0.5f, &earlier);
     rig_bring(rig, 1, &earlier);
@@ -554,6 +562,37 @@ static void a_result_that_stands_already_is_not_ours(void **state)
     assert_non_null(rig_told(rig, SYNC_EV_STORED, 0));
     assert_ledger_holds(rig, earlier.byte, earlier.bytes);
     assert_int_not_equal(slots_own(rig->slots, 0)->version, 1);
+    fill_owner_residual(rig);
+    rig_bring_result(rig, 0, 1, true);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
+    assert_true(rig_all_zero(replica_owner_residual(rig->replica, 0), (size_t)(range.end - range.begin)));
+    rig_close(rig);
+}
+
+/* Our result of an epoch before is applied, and another mean was made since: what is pending is not its residual. */
+static void a_mean_that_is_not_the_one_applied_leaves_nothing(void **state)
+{
+    (void)state;
+    static struct rig_object stored;
+    struct wire_object what;
+    struct rig *rig = with_a_mean("rounds-anew", coarse, 0);
+    struct plan_shard range = rig_shard(rig, 0, rig->conf.self);
+    struct bitset have = bitset_first(2);
+    rounds_store(rig->rounds, 0, 1);
+    rig_settle(rig);
+    stored.bytes = slots_own(rig->slots, 0)->bytes;
+    memcpy(stored.byte, slots_own(rig->slots, 0)->data, stored.bytes);
+    assert_ok(wire_object_peek(stored.byte, stored.bytes, &what));
+    bitset_remove(&have, 1);
+    fill_owner_residual(rig);
+    rounds_reduce(rig->rounds, 0, 1, &have); /* of others, so it is another one */
+    rig_settle(rig);
+    rounds_store(rig->rounds, 0, 1);
+    rig_settle(rig);
+    assert_true(replica_owner_pending(rig->replica, 0));
+    rig_bring_result(rig, 0, 1, true);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
+    assert_ledger_holds(rig, stored.byte, stored.bytes);
     assert_true(rig_all_zero(replica_owner_residual(rig->replica, 0), (size_t)(range.end - range.begin)));
     rig_close(rig);
 }
@@ -576,8 +615,9 @@ int main(void)
         cmocka_unit_test(whose_frame_is_of_no_use_is_dropped_by_name),
         cmocka_unit_test(a_result_is_told_when_it_is_durable),
         cmocka_unit_test(a_disk_that_refuses_is_tried_again),
-        cmocka_unit_test(our_stored_result_waits_for_readers),
+        cmocka_unit_test(the_owners_residual_waits_until_its_result_is_applied),
         cmocka_unit_test(a_result_that_stands_already_is_not_ours),
+        cmocka_unit_test(a_mean_that_is_not_the_one_applied_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

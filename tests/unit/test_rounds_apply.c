@@ -10,8 +10,10 @@
 #include "common/digest.h"
 #include "daemon/rules.h"
 #include "daemon/state/results.h"
-#include "tests/lib/rig.h"
 #include "tests/lib/overhear.h"
+#include "tests/lib/rig.h"
+#include "tests/lib/roster.h"
+#include "tests/lib/shares.h"
 
 enum { VALUES_MAX = 4096 };
 
@@ -23,9 +25,11 @@ static const char coarse[] = "codec = uniform\nerror_feedback = yes\n";
 static void assert_judged(struct rig *rig, const struct rig_object *object, enum wire_done done)
 {
     const struct event *judged = NULL;
-    const struct slot *slot = slots_result(rig->slots, object->key.fragment, object->key.shard);
+    const struct slot *slot =
+        slots_result(rig->slots, object->key.fragment,
+                     shares_part(&rig->parts, object->key.fragment, roster_number(object->key.owner)));
     rig_forget(rig);
-    rig_bring(rig, object->key.shard, object);
+    rig_bring(rig, roster_number(object->key.owner), object);
     assert_int_equal(rig->posted_count, 0);
     assert_true(slot->busy);
     rig_settle(rig);
@@ -36,17 +40,17 @@ static void assert_judged(struct rig *rig, const struct rig_object *object, enum
     assert_non_null(judged);
     assert_int_equal(rig_posted_count(rig, EVENT_JUDGED), 1);
     assert_true(wire_key_equal(&judged->object.key, &object->key));
-    assert_int_equal(judged->member, object->key.shard);
+    assert_int_equal(judged->member, roster_number(object->key.owner));
     assert_int_equal(judged->object.done, done);
     bool good = done == WIRE_RECEIVED;
     assert_int_equal(rig_told_count(rig, SYNC_EV_STORED), good);
-    assert_int_equal(ledger_has(rig->ledger, object->key.fragment, object->key.version, object->key.shard), good);
+    assert_int_equal(rig_has(rig, object->key.fragment, object->key.version, roster_number(object->key.owner)), good);
     if (!good)
         return;
     const struct event *stored = rig_told(rig, SYNC_EV_STORED, object->key.fragment);
     assert_true(stored > judged);
     assert_int_equal(stored->sync.version, object->key.version);
-    assert_int_equal(stored->sync.shard, object->key.shard);
+    assert_int_equal(stored->sync.owner, object->key.owner);
 }
 
 static void a_result_goes_into_the_ledger_and_is_told(void **state)
@@ -58,7 +62,9 @@ static void a_result_goes_into_the_ledger_and_is_told(void **state)
     struct bitset members = bitset_first(3);
     rig_result(rig, 1, 2, &members, 0.1f, &object);
     assert_judged(rig, &object, WIRE_RECEIVED);
-    assert_ok(ledger_map(rig->ledger, 1, 1, 2, &map));
+    struct ledger_key there;
+    assert_true(rig_find(rig, 1, 1, 2, &there));
+    assert_ok(ledger_map(rig->ledger, &there, &map));
     assert_int_equal(map.bytes, object.bytes);
     assert_memory_equal(map.object, object.byte, object.bytes);
     ledger_unmap(&map);
@@ -72,7 +78,7 @@ static void a_damaged_result_is_refused(void **state)
     struct rig *rig = rig_new("apply-damaged", exact, 3, 1, 0);
     struct bitset members = bitset_first(3);
     rig_result(rig, 1, 2, &members, 0.1f, &good);
-    const size_t where[] = {0, 4, 9, 20, 50, 90, 48 + 48 + 700, good.bytes - 1};
+    const size_t where[] = {0, 4, 9, 20, 30, 50, 66, 90, 120, 168 + 40, 168 + 64 + 700, good.bytes - 1};
     for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
         bad = good;
         bad.byte[where[i]] ^= 0x04;
@@ -104,8 +110,11 @@ static void a_result_that_makes_no_sense_is_refused(void **state)
         {10, count, {1, 1, 0.4f}},      {10, count, {1, -0.1f, 0.4f}},      {10, count, {1, NAN, 0.4f}},
         {10, count, {1, 0.9f, -0.1f}},  {10, count, {1, 0.9f, 2e6f}},       {10, count, {1, 0.9f, INFINITY}},
     };
-    const struct wire_key key = {.kind = WIRE_RESULT, .fragment = 1, .version = 1, .shard = 2, .island = 2};
-    struct wire_meta meta = {.contributors_count = 1, .contributors[0] = {.tokens = 5}};
+    const struct wire_key key = {
+        .kind = WIRE_RESULT, .fragment = 1, .version = 1, .owner = rig_id(2), .island = rig_id(2)};
+    uint8_t contributors[WIRE_CONTRIBUTOR_BYTES];
+    struct wire_meta meta = {.contributors_count = 1, .contributors = contributors};
+    wire_contributor_put(contributors, 0, &(struct wire_contributor){.tokens = 5});
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         meta.step = bad[i].step;
         memcpy(meta.outer, (float[]){bad[i].round.scale, bad[i].round.momentum, bad[i].round.lr}, sizeof meta.outer);
@@ -158,7 +167,9 @@ static void step_twin(const struct rig *rig, struct replica *twin, uint32_t f, u
         size_t count = (size_t)(range.end - range.begin);
         struct result result;
         float number[WIRE_OUTER_NUMBERS];
-        assert_ok(result_open(rig->ledger, f, version, s, &result));
+        struct ledger_key there;
+        assert_true(rig_find(rig, f, version, s, &there));
+        assert_ok(result_open(rig->ledger, &there, &result));
         rig_decode(result.frame, result.frame_bytes, delta, count);
         memcpy(number, result.meta.outer, sizeof number);
         struct outer_round own = {.scale = number[0], .momentum = number[1], .lr = number[2]};
@@ -231,7 +242,9 @@ static void a_penalty_takes_its_norms_over_all_shards(void **state)
             struct result result;
             struct plan_shard range = rig_shard(rig, 0, s);
             size_t count = (size_t)(range.end - range.begin);
-            assert_ok(result_open(rig->ledger, 0, version, s, &result));
+            struct ledger_key there;
+            assert_true(rig_find(rig, 0, version, s, &there));
+            assert_ok(result_open(rig->ledger, &there, &result));
             rig_decode(result.frame, result.frame_bytes, mean, count);
             delta += outer_square_sum(mean, NULL, count);
             momentum += outer_square_sum(replica_momentum(twin, 0) + range.begin, NULL, count);
@@ -252,24 +265,60 @@ static void a_penalty_takes_its_norms_over_all_shards(void **state)
 static void a_result_that_cannot_be_applied_leaves_its_shard(void **state)
 {
     (void)state;
-    static const uint8_t nonsense[300] = {1, 2, 3};
+    static struct rig_object nonsense;
+    struct wire_object what;
+    struct bitset all = bitset_first(3);
     struct rig *rig = rig_new("apply-useless", exact, 3, 1, 0);
     struct replica *twin = rig_twin(rig);
     struct plan_shard range = rig_shard(rig, 0, 2);
     rig_contribute(rig, 0, 0.01f, 100);
-    assert_ok(ledger_append(rig->ledger, 0, 1, 2, nonsense, sizeof nonsense, false));
+    rig_result(rig, 0, 2, &all, 0.015f, &nonsense);
+    rig_spoil(&nonsense);
+    rig_append(rig, &nonsense);
+    assert_ok(wire_object_peek(nonsense.byte, nonsense.bytes, &what));
+    event_post_sync(
+        rig->events,
+        &(struct sync_event){
+            .type = SYNC_EV_STORED, .fragment = 0, .version = 1, .owner = rig_id(2), .hash = what.digest, .member = 2});
+    rig_drain(rig);
     rig_bring_contribution(rig, 0, 0, 100, 0.02f);
     rig_bring_contribution(rig, 0, 2, 100, 0.02f);
-    rig_bring_result(rig, 0, 0, true);
     overhear_begin();
-    rig_bring_result(rig, 0, 2, true); /* there already, as far as the ledger can tell */
-    assert_non_null(strstr(overhear_end(), "fragment 0, version 1, shard 2 cannot be applied"));
+    rig_bring_result(rig, 0, 0, true);
+    assert_non_null(strstr(overhear_end(), "fragment 0, version 1, owner 23 cannot be applied"));
     assert_non_null(rig_told(rig, SYNC_EV_APPLIED, 0));
-    assert_false(bitset_has(&rig_posted(rig, EVENT_COUNTED, 0)->shards, 2));
+    assert_true((rig_posted(rig, EVENT_COUNTED, 0)->shards & shares_mask(&rig->parts, 0, 2)) == 0);
     assert_memory_equal(replica_anchor(rig->replica, 0) + range.begin, replica_anchor(twin, 0) + range.begin,
                         (range.end - range.begin) * sizeof(float));
     assert_true(replica_anchor(rig->replica, 0)[0] != replica_anchor(twin, 0)[0]);
+    struct ledger_commit commit; /* nor is it made again from that */
+    assert_int_equal(ledger_commit_of(rig->ledger, 0, 1, &commit), ERR_NOTFOUND);
     replica_free(twin);
+    rig_close(rig);
+}
+
+/* Of two that the ledger has of one part the one counts that is certified, not the one that came first. */
+static void the_result_that_the_core_holds_is_applied(void **state)
+{
+    (void)state;
+    static struct rig_object other;
+    struct wire_object what;
+    struct ledger_commit commit;
+    struct bitset all = bitset_first(3);
+    struct rig *rig = rig_new("apply-two", exact, 3, 1, 0);
+    rig_contribute(rig, 0, 0.01f, 100);
+    rig_result(rig, 0, 2, &all, 0.5f, &other);
+    rig_append(rig, &other);
+    assert_ok(wire_object_peek(other.byte, other.bytes, &what));
+    rig_bring_contribution(rig, 0, 0, 100, 0.02f);
+    rig_bring_contribution(rig, 0, 2, 100, 0.02f);
+    rig_bring_result(rig, 0, 0, true);
+    rig_bring_result(rig, 0, 2, true);
+    assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
+    assert_ok(ledger_commit_of(rig->ledger, 0, 1, &commit));
+    assert_int_equal(commit.parts_count, 3);
+    for (uint32_t p = 0; p < 3; p++)
+        assert_false(digest_equal(&commit.parts[p].digest, &what.digest));
     rig_close(rig);
 }
 
@@ -289,7 +338,7 @@ static void exactly_the_shards_that_name_us_are_counted(void **state)
         const struct event *counted = rig_posted(rig, EVENT_COUNTED, 1);
         assert_non_null(counted);
         assert_int_equal(rig_posted_count(rig, EVENT_COUNTED), 1);
-        assert_memory_equal(&counted->shards, &named, sizeof named);
+        assert_true(counted->shards == shares_masks(&rig->parts, 1, &named));
         assert_true(counted < rig_told(rig, SYNC_EV_APPLIED, 1));
         /* Nothing is given to the trainer before it is known what of its work the anchor holds. */
         assert_non_null(rig_ordered(rig, SYNC_DO_GIVE, 1));
@@ -306,11 +355,16 @@ static void results_of_the_next_version_that_are_there_are_told(void **state)
     struct bitset all = bitset_first(3);
     struct rig *rig = rig_new("apply-held", coarse, 3, 0, 0);
     rig_result(rig, 1, 1, &all, 0.5f, &later);
-    assert_ok(ledger_append(rig->ledger, 1, 2, 1, later.byte, later.bytes, false));
+    struct wire_object what;
+    struct wire_meta meta;
+    rig_open_object(&later, &what, &meta);
+    what.key.version = 2;
+    rig_seal_again(&later, &what, &meta);
+    rig_append(rig, &later);
     rig_round(rig, 1, &all);
     struct sync_peer_fragment own = sync_own(rig->sync, 1);
     assert_int_equal(own.version, 1);
-    assert_int_equal(bitset_word(&own.results), 1 << 1);
+    rig_assert_held(rig, 1, RIG_SET(1));
     rig_close(rig);
 }
 
@@ -326,7 +380,7 @@ static void who_has_not_contributed_is_not_counted(void **state)
         rig_settle(rig);
     }
     assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
-    assert_true(bitset_empty(&rig_posted(rig, EVENT_COUNTED, 0)->shards));
+    assert_true(rig_posted(rig, EVENT_COUNTED, 0)->shards == 0);
     rig_close(rig);
 }
 
@@ -342,7 +396,8 @@ static void encode_alike(const struct rig *rig, struct replica *twin, uint32_t f
         struct wire_meta meta;
         size_t bytes, ours_bytes;
         const uint8_t *ours = rig_open_slot(slots_out(rig->slots, f, s), WIRE_CONTRIBUTION, &meta, &ours_bytes);
-        assert_ok(replica_encode(twin, f, s, rig->base[f], rig->theta[f], 1000, codec, frame, &bytes));
+        assert_ok(replica_encode(twin, f, shares_mask(&rig->parts, f, s), rig->base[f], rig->theta[f], 1000, codec,
+                                 frame, &bytes));
         assert_int_equal(bytes, ours_bytes);
         assert_memory_equal(frame, ours, bytes);
     }
@@ -370,7 +425,7 @@ static void a_residual_moves_where_a_result_counts_us(void **state)
         rig_mixed(rig, 0);
         for (uint32_t s = 0; s < 3; s++)
             if (s == 1 || bitset_has(&named, s))
-                replica_commit(twin, 0, s);
+                replica_commit(twin, 0, shares_mask(&rig->parts, 0, s));
         assert_memory_equal(residual, replica_residual(twin, 0), count * sizeof *residual);
         assert_false(rig_all_zero(residual, count));
     }
@@ -395,6 +450,7 @@ static void assert_forgotten_where_counted(bool killed)
     if (killed) {
         rig_contribute(rig, 0, 0.03f, 5000);
         rig = rig_again(rig);
+        rig_greet(rig);
     }
     assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
     memcpy(before, replica_residual(rig->replica, 0), rig_values(rig, 0) * sizeof *before);
@@ -523,6 +579,7 @@ int main(void)
         cmocka_unit_test(an_outer_step_is_outer_opts),
         cmocka_unit_test(a_penalty_takes_its_norms_over_all_shards),
         cmocka_unit_test(a_result_that_cannot_be_applied_leaves_its_shard),
+        cmocka_unit_test(the_result_that_the_core_holds_is_applied),
         cmocka_unit_test(exactly_the_shards_that_name_us_are_counted),
         cmocka_unit_test(results_of_the_next_version_that_are_there_are_told),
         cmocka_unit_test(who_has_not_contributed_is_not_counted),

@@ -136,7 +136,7 @@ static void a_checkpoint_that_fails_is_said_and_tried_again(void **state)
 static bool ledger_holds(const struct rig *rig, uint32_t f, uint64_t version)
 {
     for (uint32_t s = 0; s < MEMBERS; s++)
-        if (!ledger_has(rig->ledger, f, version, s))
+        if (!rig_has(rig, f, version, s))
             return false;
     return true;
 }
@@ -168,8 +168,8 @@ static void results_go_when_checkpoints_cover_them(void **state)
     rig_round(rig, 1, &all);
     rounds_checkpoint(rig->rounds, 1);
     rig_settle(rig);
-    assert_false(ledger_has(rig->ledger, 0, 1, 0));
-    assert_false(ledger_has(rig->ledger, 1, 1, 0));
+    assert_false(rig_has(rig, 0, 1, 0));
+    assert_false(rig_has(rig, 1, 1, 0));
     /* A peer's state came: until it is on disk, a restart begins with the older checkpoint. */
     rig_round(rig, 0, &all);
     rig_make_state(rig, 0, 0.5f, &twin, &object);
@@ -189,8 +189,7 @@ static void results_go_when_checkpoints_cover_them(void **state)
 
 static size_t owned(const struct rig *rig, uint32_t f)
 {
-    struct plan_shard range = replica_own_shard(rig->replica, f);
-    return (size_t)(range.end - range.begin);
+    return replica_values(rig->replica, f, replica_owner_shards(rig->replica, f));
 }
 
 static void assert_replay_leads_there(const char *sync)
@@ -216,7 +215,7 @@ static void assert_replay_leads_there(const char *sync)
     assert_true(digest_equal(&recovered->hash, &lived.hash));
     assert_memory_equal(replica_anchor(rig->replica, 0), anchor, bytes);
     assert_memory_equal(replica_momentum(rig->replica, 0), momentum, bytes);
-    rig_assert_set(&rig->results[0], RIG_SET(1));
+    rig_assert_held(rig, 0, RIG_SET(1));
     assert_int_equal(rounds_step(rig->rounds), lived.step);
     assert_true(begins_checkpoint(rig, 0)); /* what is on disk is older */
     assert_false(sync_known(rig->sync, 1)); /* the other fragment was never written */
@@ -265,10 +264,10 @@ static void residuals_outlive_a_restart_if_nothing_used_them(void **state)
     rig_contribute(rig, 0, 0.01f, 100);
     rig_bring_contribution(rig, 0, 0, 100, 0.02f);
     rig_bring_contribution(rig, 0, 1, 100, 0.02f);
-    assert_true(ledger_has(rig->ledger, 0, 2, SELF));
+    assert_true(rig_has(rig, 0, 2, SELF));
     rig = rig_again(rig);
     assert_int_equal(rounds_state(rig->rounds, 0)->version, 1);
-    rig_assert_set(&rig->results[0], RIG_SET(1, SELF));
+    rig_assert_held(rig, 0, RIG_SET(1, SELF));
     assert_true(rig_all_zero(replica_owner_residual(rig->replica, 0), owned(rig, 0)));
     assert_true(rig_all_zero(replica_residual(rig->replica, 0), rig_values(rig, 0)));
     rig_close(rig);
@@ -281,9 +280,22 @@ struct lived {
 };
 
 /* Three versions on a checkpoint of version 0; `useless`: version 2's last result is in the ledger, and nonsense. */
+/* Says of version 2 that this was member 1's result. */
+static void say_made_of(const struct rig *rig, const struct rig_object *object)
+{
+    struct ledger_commit commit;
+    struct wire_object what;
+    assert_ok(ledger_commit_of(rig->ledger, 0, 2, &commit));
+    assert_ok(wire_object_peek(object->byte, object->bytes, &what));
+    for (uint32_t p = 0; p < commit.parts_count; p++)
+        if (commit.parts[p].owner == rig_id(1))
+            commit.parts[p].digest = what.digest;
+    assert_ok(ledger_append_commit(rig->ledger, &commit, true));
+}
+
 static struct rig *live_three_versions(const char *folder, bool useless, struct lived *lived)
 {
-    static const uint8_t nonsense[300] = {1, 2, 3};
+    static struct rig_object nonsense;
     struct bitset all = bitset_first(MEMBERS);
     struct rig *rig = rig_new(folder, exact, MEMBERS, SELF, 0);
     rounds_checkpoint(rig->rounds, 0);
@@ -292,14 +304,19 @@ static struct rig *live_three_versions(const char *folder, bool useless, struct 
     lived->first = *rounds_state(rig->rounds, 0);
     memcpy(lived->anchor, replica_anchor(rig->replica, 0), rig_values(rig, 0) * sizeof(float));
     memcpy(lived->momentum, replica_momentum(rig->replica, 0), rig_values(rig, 0) * sizeof(float));
-    if (useless)
-        assert_ok(ledger_append(rig->ledger, 0, 2, 1, nonsense, sizeof nonsense, false));
+    if (useless) {
+        rig_result(rig, 0, 1, &all, 0.015f, &nonsense);
+        rig_spoil(&nonsense);
+        rig_append(rig, &nonsense);
+    }
     rig_contribute(rig, 0, 0.01f, 2000);
     rig_bring_contribution(rig, 0, 0, 100, 0.02f);
     rig_bring_contribution(rig, 0, 1, 100, 0.02f);
     rig_bring_result(rig, 0, 0, true);
     lived->last_of_second = (long)ledger_stats(rig->ledger).bytes;
     rig_bring_result(rig, 0, 1, true);
+    if (useless)
+        say_made_of(rig, &nonsense);
     rig_mixed(rig, 0);
     rig_round(rig, 0, &all);
     assert_int_equal(rounds_state(rig->rounds, 0)->version, 3);
@@ -321,20 +338,20 @@ static void a_replay_stops_before_a_version_that_is_not_whole(void **state)
 {
     (void)state;
     static struct lived lived;
-    enum { RECORD_HEADER = 64, INSIDE = 100 };
+    enum { RECORD_HEADER = 48, INSIDE = 300 };
     struct rig *rig = live_three_versions("disk-hole", false, &lived);
     struct rig_conf conf = rig->conf;
     rig_close(rig);
     rig_damage(testlib_path(conf.folder, "ledger-000000000001.log"), lived.last_of_second + RECORD_HEADER + INSIDE);
     rig = rig_open(&conf);
-    assert_false(ledger_has(rig->ledger, 0, 2, 1));
+    assert_false(rig_has(rig, 0, 2, 1));
     assert_at_first(rig, &lived);
-    rig_assert_set(&rig->results[0], RIG_SET(0, SELF));
+    rig_assert_held(rig, 0, RIG_SET(0, SELF));
     rig_close(rig);
 }
 
-/* The record is whole, and what it holds is not: nobody is told that we hold that result, so it is fetched again, or
- * the state is, once the others are found ahead. */
+/* The record is whole, and what it holds is not: the version that is said to be made of it is not made again, and its
+ * state is fetched once the others are found ahead. */
 static void a_replay_stops_before_a_result_of_no_use(void **state)
 {
     (void)state;
@@ -344,10 +361,9 @@ static void a_replay_stops_before_a_result_of_no_use(void **state)
     rig_close(rig);
     overhear_begin();
     rig = rig_open(&conf);
-    assert_non_null(strstr(overhear_end(), "fragment 0, version 2, shard 1 cannot be used"));
-    assert_true(ledger_has(rig->ledger, 0, 2, 1));
+    assert_non_null(strstr(overhear_end(), "fragment 0, version 2, owner 13 cannot be used"));
+    assert_true(rig_has(rig, 0, 2, 1));
     assert_at_first(rig, &lived);
-    rig_assert_set(&rig->results[0], RIG_SET(0, SELF));
     rig_close(rig);
 }
 
@@ -380,7 +396,7 @@ static void assert_no_state(bool rotten)
     assert_true(rig_all_zero(replica_anchor(rig->replica, 0), rig_values(rig, 0)));
     assert_true(rig_all_zero(replica_momentum(rig->replica, 0), rig_values(rig, 0)));
     assert_true(rig_all_zero(replica_residual(rig->replica, 0), rig_values(rig, 0)));
-    assert_true(bitset_empty(&rig->results[0]));
+    rig_assert_held(rig, 0, (struct bitset){{0}});
     rig_close(rig);
 }
 
@@ -397,22 +413,22 @@ static void a_replay_believes_no_more_than_a_peer_is_believed(void **state)
         rounds_checkpoint(rig->rounds, 0);
         rig_settle(rig);
         for (uint32_t s = 0; s < MEMBERS; s++) {
+            struct wire_object what;
             struct wire_meta meta;
-            const uint8_t *frame;
-            size_t frame_bytes;
             rig_result(rig, 0, s, &all, 0.015f, &object);
-            assert_ok(wire_object_open(WIRE_RESULT, object.byte, object.bytes, &meta, &frame, &frame_bytes));
+            rig_open_object(&object, &what, &meta);
             if (s == 1 && i == 0)
                 meta.step = STEPS + 1;
             else if (s == 1)
                 memcpy(meta.outer, bad_numbers[i - 1], sizeof meta.outer);
-            assert_ok(wire_object_seal(WIRE_RESULT, &meta, object.byte, frame_bytes, &object.bytes));
-            assert_ok(ledger_append(rig->ledger, 0, 1, s, object.byte, object.bytes, true));
+            rig_seal_again(&object, &what, &meta);
+            rig_append(rig, &object);
         }
+        rig_commit(rig, 0, 1);
         rig = rig_again(rig);
         assert_int_equal(rounds_state(rig->rounds, 0)->version, 0);
         assert_int_equal(rounds_state(rig->rounds, 0)->step, 0);
-        rig_assert_set(&rig->results[0], RIG_SET(0, SELF)); /* that one is fetched */
+        rig_assert_held(rig, 0, RIG_SET(0, SELF)); /* that one is fetched */
         rig_close(rig);
     }
 }

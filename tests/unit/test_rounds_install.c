@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "common/digest.h"
+#include "daemon/state/state_object.h"
 #include "common/mem.h"
 #include "tests/lib/aborts.h"
 #include "tests/lib/rig.h"
+#include "tests/lib/shares.h"
 
 /* Two others outweigh the last member. */
 enum { MEMBERS = 3, SELF = 2 };
@@ -121,27 +123,55 @@ static void a_state_of_a_peer_takes_the_place_of_ours(void **state)
     rig_close(rig);
 }
 
-/* What the state counts of a contribution on its way is not known: to count it twice would be worse than to lose it. */
-static void what_was_on_its_way_is_taken_for_counted(void **state)
+/* Another state, which counts work of ours in these shards in the version after ours. */
+static void count_ours(struct rig *rig, struct replica *twin, uint64_t shards, struct rig_object *object)
 {
-    (void)state;
+    uint8_t row[WIRE_CONTRIBUTOR_BYTES];
+    struct wire_meta meta = {.contributors_count = 1, .contributors = row};
+    struct store_fragment state = {.version = rounds_state(rig->rounds, 1)->version, .step = RIG_STATE_STEP};
+    wire_contributor_put(row, 0, &(struct wire_contributor){.id = rig_id(SELF), .digest = {{1}}});
+    assert_ok(counted_note(replica_counted(twin, 1), shards, state.version + 1, &meta));
+    assert_ok(replica_hash(twin, 1, state.version, &state.hash));
+    object->bytes = (size_t)state_object_bytes(twin, rig->plan->plan, 1);
+    state_object_make(twin, rig->plan->plan, 1, &state, object->byte);
+    struct bitset others = RIG_SET(0, 1);
+    rig_certify(rig, &state.hash, &others, object);
+}
+
+/* The state says what it counts: of a contribution on its way, the shards in which it was counted, or another that we
+ * do not know any more; what it does not count goes out again. */
+static void assert_taken_for_counted(uint32_t counts)
+{
     static struct rig_object object;
     struct replica *twin;
     struct bitset all = bitset_first(MEMBERS);
     struct rig *rig = rig_new("install-flight", coarse, MEMBERS, SELF, 0);
+    uint64_t shards = counts < MEMBERS ? shares_mask(&rig->parts, 1, counts) : 0;
     rig_round(rig, 1, &all);
     rig_contribute(rig, 1, 0.02f, 5000);
     rig_make_state(rig, 1, 0.5f, &twin, &object);
+    if (shards != 0)
+        count_ours(rig, twin, shards, &object);
     rig_diverge(rig, 1, twin);
     rig_bring(rig, 0, &object);
     rig_settle(rig);
     assert_installed(rig, twin, &object);
-    const struct event *counted = rig_posted(rig, EVENT_COUNTED, 1);
-    assert_int_equal(rig_posted_count(rig, EVENT_COUNTED), 1);
-    assert_memory_equal(&counted->shards, &all, sizeof all);
-    assert_true(counted < rig_told(rig, SYNC_EV_INSTALLED, 1)); /* after which the anchor is given */
+    assert_int_equal(rig_posted_count(rig, EVENT_COUNTED), shards != 0);
+    if (shards != 0) {
+        const struct event *counted = rig_posted(rig, EVENT_COUNTED, 1);
+        assert_true(counted->shards == shards);
+        assert_true(counted < rig_told(rig, SYNC_EV_INSTALLED, 1)); /* after which the anchor is given */
+    }
     replica_free(twin);
     rig_close(rig);
+}
+
+static void what_was_on_its_way_is_counted_where_the_state_says_so(void **state)
+{
+    (void)state;
+    assert_taken_for_counted(0);
+    assert_taken_for_counted(2);
+    assert_taken_for_counted(MEMBERS); /* nothing */
 }
 
 static void assert_refused(struct rig *rig, struct replica *before, const struct rig_object *object)
@@ -161,21 +191,38 @@ static void assert_refused(struct rig *rig, struct replica *before, const struct
     assert_false(rig_all_zero(replica_residual(rig->replica, 1), rig_values(rig, 1)));
 }
 
-static void a_state_that_is_not_as_announced_is_refused(void **state)
+static void a_state_that_no_majority_vouches_for_is_refused(void **state)
 {
     (void)state;
     static struct rig_object good, other, bad;
+    struct bitset liar = RIG_SET(0), none = {{0}}, two = RIG_SET(0, 1);
     struct replica *twin, *stranger;
+    struct digest hash, lie;
     struct bitset all = bitset_first(MEMBERS);
     struct rig *rig = rig_new("install-other", coarse, MEMBERS, SELF, 0);
     rig_round(rig, 1, &all);
     struct replica *before = rig_twin(rig);
     rig_make_state(rig, 1, 0.5f, &twin, &good);
     rig_make_state(rig, 1, 0.25f, &stranger, &other);
+    assert_ok(replica_hash(stranger, 1, 1, &lie));
+    assert_ok(replica_hash(twin, 1, 1, &hash));
+    /* What the sender announces is its own affair: member 0 says now that it holds the other one. */
     rig_diverge(rig, 1, twin);
-    assert_refused(rig, before, &other); /* whole, and of another hash than that island has said */
-    /* Magic, fragment, version, number of values, hash, anchor, momentum. */
-    const size_t where[] = {0, 4, 8, 24, 40, 64 + 4 * 100, good.bytes - 1};
+    rig->said[0][1].hash = lie;
+    rig_hear(rig, 0);
+    rig_certify(rig, &lie, &none, &other);
+    assert_refused(rig, before, &other);
+    rig_certify(rig, &lie, &liar, &other);
+    assert_refused(rig, before, &other);
+    rig_certify(rig, &hash, &two, &other); /* good signatures, of the right one */
+    assert_refused(rig, before, &other);
+    bad = good;
+    rig_certify(rig, &hash, &liar, &bad); /* and the right one with too few: our own voice is not taken for given */
+    assert_refused(rig, before, &bad);
+    /* Magic, fragment, version, number of values, hash, anchor, momentum, signature. */
+    const size_t where[] = {
+        0, 4, 8, 24, 40, 128 + 4 * 100, 128 + 8 * rig_values(rig, 1) - 1, good.bytes - 1,
+    };
     for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
         bad = good;
         bad.byte[where[i]] ^= 0x02;
@@ -183,6 +230,8 @@ static void a_state_that_is_not_as_announced_is_refused(void **state)
     }
     bad = good;
     bad.bytes -= 4;
+    assert_refused(rig, before, &bad);
+    bad.bytes += 8;
     assert_refused(rig, before, &bad);
     rig_forget(rig);
     rig_bring(rig, 0, &good);
@@ -341,7 +390,13 @@ static void a_disk_that_does_not_lead_to_our_version_mends_nothing(void **state)
     assert_non_null(rig_told(rig, SYNC_EV_UNPROVEN, 1));
     assert_null(rig_told(rig, SYNC_EV_INSTALLED, 1));
     assert_holds(rig, before, 1);
-    rig_tick(rig, 100); /* then others are asked */
+    for (uint32_t i = 0; i < MEMBERS; i++) { /* then others are asked, who have come as far */
+        rig->said[i][1].version = 3;
+        rig->said[i][1].hash = rounds_state(rig->rounds, 1)->hash;
+        if (i != SELF)
+            rig_hear(rig, i);
+    }
+    rig_tick(rig, 100);
     assert_non_null(rig_ordered(rig, SYNC_DO_FETCH, 1));
     replica_free(before);
     rig_close(rig);
@@ -375,8 +430,8 @@ int main(void)
         cmocka_unit_test(an_anchor_is_copied_for_the_trainer),
         cmocka_unit_test(initial_tensors_are_version_0),
         cmocka_unit_test(a_state_of_a_peer_takes_the_place_of_ours),
-        cmocka_unit_test(what_was_on_its_way_is_taken_for_counted),
-        cmocka_unit_test(a_state_that_is_not_as_announced_is_refused),
+        cmocka_unit_test(what_was_on_its_way_is_counted_where_the_state_says_so),
+        cmocka_unit_test(a_state_that_no_majority_vouches_for_is_refused),
         cmocka_unit_test(a_state_waits_for_readers),
         cmocka_unit_test(a_state_and_an_outer_step_never_wait_for_the_same_anchor),
         cmocka_unit_test(a_replay_tells_where_the_ledger_leads),

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/trainer/shared.h"
+#include "tests/lib/shares.h"
 #include "tests/lib/trainerrun.h"
 
 /* F: the fragment with a shard for every island. THIN: the one that has a shard for one island alone. */
@@ -96,26 +97,22 @@ static void orders_for_all_fragments_reach_the_trainer(void **state)
 
 /* ---- snapshots ---- */
 
-static struct bitset shards_of(uint32_t f)
+static uint64_t shards_of(uint32_t f)
 {
-    return replica_shards(run.replica, f);
+    return plan_shards(run.plan->plan, f);
 }
 
-/* The n-th of a fragment's shards. */
-static uint32_t shard_number(uint32_t f, uint32_t n)
+/* The n-th part of a fragment: its shards. */
+static uint64_t part(uint32_t f, uint32_t n)
 {
-    struct bitset shards = shards_of(f);
-    uint32_t s = 0;
-    for (;; s++)
-        if (bitset_has(&shards, s) && n-- == 0)
-            return s;
+    struct chain_part parts[CHAIN_PARTS_MAX];
+    assert_in_range(n, 0, parts_of(&run.parts, f, 1, parts) - 1);
+    return parts[n].shards;
 }
 
-static struct bitset one_shard(uint32_t s)
+static uint64_t counted_tokens(uint64_t part)
 {
-    struct bitset set = {{0}};
-    bitset_add(&set, s);
-    return set;
+    return ipc_fragment(shm, F)->counted_tokens[__builtin_ctzll(part)];
 }
 
 static void a_snapshot_is_news_once_it_is_there(void **state)
@@ -132,41 +129,39 @@ static void a_snapshot_is_what_the_trainer_left(void **state)
 {
     (void)state;
     struct replica_snapshot snapshot;
-    struct bitset first = one_shard(shard_number(F, 0));
+    uint64_t first = part(F, 0);
     ipc_fragment(shm, F)->base = 1;
     ipc_base(shm, ipc_fragment(shm, F))[9] = 1;
     ipc_area(shm, ipc_fragment(shm, F))[9] = 2;
     take_snapshot(F, 12, 100);
-    shared_counted(shared, F, &first);
+    shared_counted(shared, F, first);
     ipc_fragment(shm, F)->snapshot_tokens = 150;
     shared_snapshot(shared, F, &snapshot);
     assert_true(snapshot.base[9] == 1 && snapshot.theta[9] == 2);
     assert_int_equal(snapshot.step, 12);
     assert_int_equal(snapshot.tokens, 150);
     for (uint32_t s = 0; s < IPC_RANGES_MAX; s++)
-        assert_int_equal(snapshot.counted_tokens[s], bitset_has(&first, s) ? 100 : 0);
+        assert_int_equal(snapshot.counted_tokens[s], (first >> s & 1) != 0 ? 100 : 0);
 }
 
 static void tokens_are_counted_for_the_shards_whose_result_counts_us(void **state)
 {
     (void)state;
     struct ipc_fragment *fragment = ipc_fragment(shm, F);
-    uint32_t a = shard_number(F, 0), b = shard_number(F, 1), c = shard_number(F, 2);
-    struct bitset two = one_shard(a), last = one_shard(c);
-    bitset_add(&two, c);
+    uint64_t a = part(F, 0), b = part(F, 1), c = part(F, 2), two = a | c, last = c;
     take_snapshot(F, 6, 60);
-    shared_counted(shared, F, &two);
-    assert_int_equal(fragment->counted_tokens[a], 60);
-    assert_int_equal(fragment->counted_tokens[b], 0);
-    assert_int_equal(fragment->counted_tokens[c], 60);
+    shared_counted(shared, F, two);
+    assert_int_equal(counted_tokens(a), 60);
+    assert_int_equal(counted_tokens(b), 0);
+    assert_int_equal(counted_tokens(c), 60);
     fragment->snapshot_tokens = 80;
-    shared_counted(shared, F, &last);
-    assert_int_equal(fragment->counted_tokens[a], 60);
-    assert_int_equal(fragment->counted_tokens[c], 80);
+    shared_counted(shared, F, last);
+    assert_int_equal(counted_tokens(a), 60);
+    assert_int_equal(counted_tokens(c), 80);
     fragment->snapshot_tokens = 20; /* never less: they were counted */
-    shared_counted(shared, F, &two);
-    assert_int_equal(fragment->counted_tokens[a], 60);
-    assert_int_equal(fragment->counted_tokens[c], 80);
+    shared_counted(shared, F, two);
+    assert_int_equal(counted_tokens(a), 60);
+    assert_int_equal(counted_tokens(c), 80);
     for (uint32_t f = 1; f < TRAINERRUN_FRAGMENTS; f++)
         for (uint32_t s = 0; s < IPC_RANGES_MAX; s++)
             assert_int_equal(ipc_fragment(shm, f)->counted_tokens[s], 0);
@@ -190,19 +185,23 @@ static void a_snapshot_is_released_and_nothing_else(void **state)
 
 /* ---- anchors ---- */
 
-static void assert_modes(uint32_t f, const struct bitset *counted, bool is_void)
+static void assert_modes(uint32_t f, uint64_t counted, bool is_void)
 {
     const struct ipc_fragment *fragment = ipc_fragment(shm, f);
-    struct bitset shards = shards_of(f);
+    uint32_t r = 0;
+    for (uint32_t s = 0; s < run.plan->plan->fragments[f].shards_count; s++) {
+        struct plan_shard shard = plan_shard(run.plan->plan, f, s);
+        while (r < fragment->ranges_count && fragment->ranges[r].end <= shard.begin)
+            r++;
+        assert_in_range(r, 0, fragment->ranges_count - 1);
+        assert_in_range(shard.begin, fragment->ranges[r].begin, fragment->ranges[r].end);
+        assert_in_range(shard.end, fragment->ranges[r].begin, fragment->ranges[r].end);
+        assert_int_equal(fragment->ranges[r].mode, is_void ? IPC_RESET : (counted >> s & 1) != 0 ? IPC_MIX : IPC_SHIFT);
+    }
     uint64_t at = 0;
-    assert_int_equal(fragment->ranges_count, bitset_count(&shards));
-    for (uint32_t r = 0; r < fragment->ranges_count; r++) {
-        uint32_t s = shard_number(f, r);
-        struct plan_shard shard = replica_shard(run.replica, f, s);
-        assert_int_equal(fragment->ranges[r].begin, shard.begin);
-        assert_int_equal(fragment->ranges[r].end, shard.end);
-        assert_int_equal(fragment->ranges[r].mode, is_void ? IPC_RESET : bitset_has(counted, s) ? IPC_MIX : IPC_SHIFT);
-        assert_int_equal(fragment->ranges[r].begin, at);
+    for (r = 0; r < fragment->ranges_count; r++) {
+        assert_true(fragment->ranges[r].begin == at && fragment->ranges[r].end > at);
+        assert_true(r == 0 || fragment->ranges[r].mode != fragment->ranges[r - 1].mode); /* as few as can be */
         at = fragment->ranges[r].end;
     }
     assert_int_equal(at, fragment->values_count); /* every value is told of, once */
@@ -212,23 +211,22 @@ static void an_anchor_is_mixed_where_it_counts_us_and_shifted_elsewhere(void **s
 {
     (void)state;
     for (uint32_t subset = 0; subset < 8; subset++) {
-        struct bitset counted = {{0}};
+        uint64_t counted = 0;
         for (uint32_t n = 0; n < TRAINERRUN_ISLANDS; n++)
-            if ((subset >> n & 1) != 0)
-                bitset_add(&counted, shard_number(F, n));
+            counted |= (subset >> n & 1) != 0 ? part(F, n) : 0;
         take_snapshot(F, 6, 60);
-        shared_counted(shared, F, &counted);
+        shared_counted(shared, F, counted);
         assert_int_equal(shared_give(shared, F, subset + 1), SHARED_FILL);
         assert_ok(shared_given(shared, F, subset + 1));
         assert_int_equal(word_of(F), IPC_ANCHOR);
         assert_int_equal(ipc_fragment(shm, F)->anchor_version, subset + 1);
-        assert_modes(F, &counted, false);
+        assert_modes(F, counted, false);
         take_anchor(F);
         assert_int_equal(shared_mixed(shared, F), SHARED_MIXED);
         /* What was taken in is done with: nothing of ours is in the next one. */
         assert_int_equal(shared_give(shared, F, subset + 2), SHARED_FILL);
         assert_ok(shared_given(shared, F, subset + 2));
-        assert_modes(F, &(struct bitset){{0}}, false);
+        assert_modes(F, 0, false);
         take_anchor(F);
         assert_int_equal(shared_mixed(shared, F), SHARED_MIXED);
     }
@@ -237,69 +235,69 @@ static void an_anchor_is_mixed_where_it_counts_us_and_shifted_elsewhere(void **s
 static void only_shards_that_hold_values_are_named(void **state)
 {
     (void)state;
-    struct bitset all = shards_of(F);
-    struct bitset thin = shards_of(THIN);
-    assert_int_equal(bitset_count(&thin), 1);
+    uint64_t all = shards_of(F);
+    uint64_t thin = shards_of(THIN);
+    assert_int_equal(__builtin_popcountll(thin), 1);
     take_snapshot(THIN, 8, 60);
-    shared_counted(shared, THIN, &all);
+    shared_counted(shared, THIN, all);
     assert_int_equal(shared_give(shared, THIN, 1), SHARED_FILL);
     assert_ok(shared_given(shared, THIN, 1));
-    assert_modes(THIN, &thin, false);
+    assert_modes(THIN, thin, false);
 }
 
 /* A round that is counted in two steps: a result that came while the anchor lay there joins what was known. */
 static void what_is_counted_adds_up_until_the_anchor_is_taken_in(void **state)
 {
     (void)state;
-    struct bitset first = one_shard(shard_number(F, 0)), both = one_shard(shard_number(F, 1));
+    uint64_t first = part(F, 0), both = part(F, 1);
     take_snapshot(F, 6, 60);
-    shared_counted(shared, F, &first);
+    shared_counted(shared, F, first);
     assert_int_equal(shared_give(shared, F, 1), SHARED_FILL);
     assert_ok(shared_given(shared, F, 1));
     assert_true(shared_take_back(shared, F));
-    shared_counted(shared, F, &both);
-    bitset_add_all(&both, &first);
+    shared_counted(shared, F, both);
+    both |= first;
     assert_int_equal(shared_give(shared, F, 2), SHARED_FILL);
     assert_ok(shared_given(shared, F, 2));
-    assert_modes(F, &both, false);
+    assert_modes(F, both, false);
 }
 
 static void void_work_is_replaced_by_the_next_anchor_alone(void **state)
 {
     (void)state;
-    struct bitset all = shards_of(F);
+    uint64_t all = shards_of(F);
     bool wake;
     take_snapshot(F, 6, 60);
     shared_void(shared, F, true);
     assert_ok(shared_release(shared, F, &wake));
     take_snapshot(F, 12, 120);
-    shared_counted(shared, F, &all);
+    shared_counted(shared, F, all);
     assert_int_equal(shared_give(shared, F, 1), SHARED_FILL);
     assert_ok(shared_given(shared, F, 1));
-    assert_modes(F, &all, true);
+    assert_modes(F, all, true);
     take_anchor(F);
     assert_int_equal(shared_mixed(shared, F), SHARED_MIXED);
     assert_int_equal(shared_give(shared, F, 2), SHARED_FILL);
     assert_ok(shared_given(shared, F, 2));
-    assert_modes(F, &(struct bitset){{0}}, false);
+    assert_modes(F, 0, false);
     /* A good snapshot makes up for a bad one before it. */
     assert_true(shared_take_back(shared, F));
     shared_void(shared, F, true);
     shared_void(shared, F, false);
     assert_ok(shared_given(shared, F, 3));
-    assert_modes(F, &(struct bitset){{0}}, false);
+    assert_modes(F, 0, false);
 }
 
 static void what_a_trainer_before_left_is_forgotten(void **state)
 {
     (void)state;
-    struct bitset all = shards_of(F);
-    shared_counted(shared, F, &all);
+    uint64_t all = shards_of(F);
+    shared_counted(shared, F, all);
     shared_void(shared, F, true);
     shared_forget(shared, F);
     assert_int_equal(shared_give(shared, F, 1), SHARED_FILL);
     assert_ok(shared_given(shared, F, 1));
-    assert_modes(F, &(struct bitset){{0}}, false);
+    assert_modes(F, 0, false);
 }
 
 static void an_anchor_is_given_as_the_word_allows(void **state)
@@ -443,7 +441,7 @@ static void void_work_stays_void_for_the_next_daemon(void **state)
         assert_ok(shared_resume(again, F, 2, &resumed));
         put_word(F, IPC_FILLING);
         assert_ok(shared_given(again, F, 2));
-        assert_modes(F, &(struct bitset){{0}}, is_void);
+        assert_modes(F, 0, is_void);
         shared_free(again);
         put_word(F, IPC_FREE);
     }
@@ -452,16 +450,16 @@ static void void_work_stays_void_for_the_next_daemon(void **state)
 static void what_was_counted_is_asked_of_the_ledger_again(void **state)
 {
     (void)state;
-    struct bitset all = shards_of(F);
+    uint64_t all = shards_of(F);
     struct shared_resumed resumed;
     take_snapshot(F, 6, 60);
-    shared_counted(shared, F, &all);
+    shared_counted(shared, F, all);
     assert_ok(shared_resume(shared, F, 1, &resumed));
     assert_true(resumed.in_flight);
     assert_int_equal(shared_give(shared, F, 1), SHARED_FILL);
     assert_ok(shared_given(shared, F, 1));
-    assert_modes(F, &(struct bitset){{0}}, false);
-    assert_int_equal(ipc_fragment(shm, F)->counted_tokens[shard_number(F, 0)], 60); /* those outlive the daemon */
+    assert_modes(F, 0, false);
+    assert_int_equal(counted_tokens(part(F, 0)), 60); /* those outlive the daemon */
 }
 
 /* ---- a trainer that means harm ---- */

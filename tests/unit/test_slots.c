@@ -5,9 +5,10 @@
 
 #include "common/mem.h"
 #include "daemon/state/slots.h"
-#include "net/wire.h"
+#include "net/wire_object.h"
 #include "outer_opt/codec.h"
 #include "tests/lib/outofmem.h"
+#include "tests/lib/shares.h"
 #include "tests/lib/smallrun.h"
 
 enum { SELF = 1, SLOTS = SMALLRUN_FRAGMENTS * (3 * SMALLRUN_MEMBERS + 1) };
@@ -32,19 +33,25 @@ static struct slots *all_slots(void)
 /* A slot, and whose values an object in it is over. */
 struct place {
     struct slot *slot;
-    uint32_t f, shard;
+    uint32_t f;
+    uint64_t shards;
 };
+
+static uint64_t mask(uint32_t f, uint32_t member)
+{
+    return shares_mask(&run.parts, f, member);
+}
 
 static void list(const struct slots *slots, struct place *places)
 {
     size_t n = 0;
     for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++) {
         for (uint32_t i = 0; i < SMALLRUN_MEMBERS; i++) {
-            places[n++] = (struct place){slots_out(slots, f, i), f, i};
-            places[n++] = (struct place){slots_in(slots, f, i), f, SELF};
-            places[n++] = (struct place){slots_result(slots, f, i), f, i};
+            places[n++] = (struct place){slots_out(slots, f, i), f, mask(f, i)};
+            places[n++] = (struct place){slots_in(slots, f, i), f, mask(f, SELF)};
+            places[n++] = (struct place){slots_result(slots, f, i), f, mask(f, i)};
         }
-        places[n++] = (struct place){slots_own(slots, f), f, SELF};
+        places[n++] = (struct place){slots_own(slots, f), f, mask(f, SELF)};
     }
     assert_int_equal(n, SLOTS);
 }
@@ -60,7 +67,7 @@ static void every_object_has_a_slot_of_its_own(void **state)
         assert_true(slot->data == NULL && slot->bytes == 0 && slot->version == 0 && !slot->busy);
         slot->version = i + 1;
         slot->busy = true;
-        assert_ok(slots_room(slots, slot, places[i].f, places[i].shard));
+        assert_ok(slots_room(slots, slot, places[i].f, places[i].shards));
         memset(slot->data, (int)i, slot->bytes_max);
     }
     list(slots, places); /* asked again, the same */
@@ -80,11 +87,11 @@ static void a_slot_is_allocated_once_and_kept(void **state)
     (void)state;
     struct slots *slots = all_slots();
     struct slot *slot = slots_out(slots, 1, 2);
-    assert_ok(slots_room(slots, slot, 1, 2));
+    assert_ok(slots_room(slots, slot, 1, mask(1, 2)));
     uint8_t *data = slot->data;
     memset(data, 7, slot->bytes_max);
     mem_fail_after(0);
-    assert_ok(slots_room(slots, slot, 1, 2)); /* takes no memory */
+    assert_ok(slots_room(slots, slot, 1, mask(1, 2))); /* takes no memory */
     mem_fail_after(-1);
     assert_ptr_equal(slot->data, data);
     assert_int_equal(data[slot->bytes_max - 1], 7);
@@ -101,9 +108,12 @@ static void a_slot_holds_the_largest_object_of_its_shard(void **state)
         .tokens = (uint64_t)1 << 40, .step = SMALLRUN_STEPS, .outer = {UINT32_MAX, UINT32_MAX, UINT32_MAX}};
     size_t largest = 0;
     assert_ok(codec_new(0, &codec));
-    for (uint32_t i = 0; i < WIRE_MEMBERS_MAX; i++)
-        meta.contributors[meta.contributors_count++] =
-            (struct wire_contributor){.island = i, .tokens = (uint64_t)1 << 40};
+    static uint8_t contributors[SMALLRUN_MEMBERS * WIRE_CONTRIBUTOR_BYTES]; /* all there are */
+    struct ident ident;
+    assert_ok(ident_generate(&ident));
+    meta.contributors = contributors;
+    for (uint32_t i = 0; i < SMALLRUN_MEMBERS; i++)
+        wire_contributor_put(contributors, meta.contributors_count++, &(struct wire_contributor){.id = i, .tokens = 9});
     memset(meta.outer, 0xff, sizeof meta.outer);
     for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++) {
         size_t count = (size_t)run.plan->plan->fragments[f].values_count;
@@ -114,11 +124,13 @@ static void a_slot_holds_the_largest_object_of_its_shard(void **state)
         for (uint32_t shard = 0; shard < SMALLRUN_MEMBERS; shard++) {
             size_t frame_bytes, bytes;
             struct slot *slot = slots_out(slots, f, shard);
-            assert_ok(slots_room(slots, slot, f, shard));
-            assert_int_equal(slot->bytes_max, wire_object_bytes_max(replica_frame_bytes_max(replica, f, shard)));
-            assert_ok(replica_encode(replica, f, shard, replica_anchor(replica, f), theta, 1000, codec,
+            assert_ok(slots_room(slots, slot, f, mask(f, shard)));
+            assert_int_equal(slot->bytes_max, wire_object_bytes_max(replica_frame_bytes_max(replica, f, mask(f, shard)),
+                                                                    SMALLRUN_MEMBERS));
+            assert_ok(replica_encode(replica, f, mask(f, shard), replica_anchor(replica, f), theta, 1000, codec,
                                      wire_object_frame(slot->data), &frame_bytes));
-            assert_ok(wire_object_seal(WIRE_RESULT, &meta, slot->data, frame_bytes, &bytes));
+            struct wire_object what = {.key = {.kind = WIRE_RESULT, .version = 1}, .shards = 1};
+            assert_ok(wire_object_seal(&what, &meta, &ident, slot->data, frame_bytes, &bytes, &what.digest));
             assert_in_range(bytes, 1, slot->bytes_max);
             largest = bytes > largest ? bytes : largest;
         }
@@ -170,7 +182,7 @@ static enum err make_room(void *user)
 {
     struct slots *slots = user;
     struct slot *slot = slots_own(slots, 2);
-    enum err err = slots_room(slots, slot, 2, SELF);
+    enum err err = slots_room(slots, slot, 2, mask(2, SELF));
     assert_true(err == ERR_OK || (slot->data == NULL && slot->bytes_max == 0));
     return err;
 }

@@ -8,13 +8,18 @@
 #include "common/mem.h"
 #include "daemon/state/state_object.h"
 #include "tests/lib/outofmem.h"
+#include "tests/lib/sample_records.h"
 #include "tests/lib/smallrun.h"
 
-enum { F = 1, VERSION = 40, STEP = 321, HEADER_BYTES = 64 };
+enum { F = 1, VERSION = 40, STEP = 321, HEADER_BYTES = 128, CERTIFICATE_BYTES = 2 * VOUCH_ROW_BYTES };
 /* Where the header has what (docs/FORMATS.md, 5). */
-enum { AT_STEP = 16, AT_HASH = 32 };
+enum { AT_STEP = 16, AT_HASH = 32, AT_COUNTS = 64 };
 
 static struct smallrun run;
+/* Three voters; two of them vouch for what is sent, and that is enough. */
+static struct record record;
+static struct vouch_rule rule;
+static struct state_expected any;
 
 struct object {
     uint8_t *data;
@@ -30,17 +35,42 @@ static struct replica *filled(const struct smallrun *of, uint64_t seed)
     return replica;
 }
 
+static void vouch(struct vouch_certificate *certificate, uint32_t id, const struct vouch_subject *subject)
+{
+    certificate->rows[certificate->count].id = id;
+    vouch_sign(records_ident(id), subject, certificate->rows[certificate->count++].signature);
+}
+
+/* Puts another certificate behind an object that has one of two rows. */
+static void certify(struct object *object, const struct vouch_certificate *certificate)
+{
+    uint64_t bytes = object->bytes - CERTIFICATE_BYTES;
+    uint64_t with = bytes + vouch_bytes(certificate->count);
+    assert_ok(mem_grow(&object->data, object->bytes, (with > object->bytes ? with : object->bytes) + 1, 1, "a state"));
+    state_object_certify(object->data, bytes, certificate);
+    object->bytes = with;
+}
+
+static struct vouch_subject subject_of(const struct object *object)
+{
+    return (struct vouch_subject){.nonce = record.nonce, .fragment = F, .version = VERSION, .hash = object->state.hash};
+}
+
 static struct object make(const struct smallrun *of, struct replica *replica)
 {
     struct object object = {.state = {.version = VERSION, .step = STEP}};
-    object.bytes = state_object_bytes(replica, of->plan->plan, F);
+    uint64_t bytes = state_object_bytes(replica, of->plan->plan, F);
+    object.bytes = bytes + CERTIFICATE_BYTES;
     assert_ok(mem_new((size_t)object.bytes, 1, "a state", &object.data));
     assert_ok(replica_hash(replica, F, VERSION, &object.state.hash));
     state_object_make(replica, of->plan->plan, F, &object.state, object.data);
+    const struct vouch_subject subject = subject_of(&object);
+    struct vouch_certificate certificate = {.count = 0};
+    vouch(&certificate, 2, &subject);
+    vouch(&certificate, 0, &subject);
+    state_object_certify(object.data, bytes, &certificate);
     return object;
 }
-
-static const struct state_expected any = {.version = VERSION, .steps = SMALLRUN_STEPS};
 
 static enum err install(struct replica *replica, uint32_t f, const struct state_expected *expected,
                         const uint8_t *object, uint64_t bytes)
@@ -70,11 +100,12 @@ static void a_state_goes_over_whole(void **state)
     (void)state;
     struct replica *from = filled(&run, 1), *to = filled(&run, 2);
     struct object object = make(&run, from);
-    struct state_expected expected = {.version = VERSION, .steps = STEP, .hash = &object.state.hash};
+    struct state_expected expected = any;
+    expected.steps = STEP;
     struct store_fragment got;
     struct digest hash;
     size_t bytes = (size_t)run.plan->plan->fragments[F].values_count * sizeof(float);
-    assert_int_equal(object.bytes, HEADER_BYTES + 2 * bytes);
+    assert_int_equal(object.bytes, HEADER_BYTES + 2 * bytes + CERTIFICATE_BYTES);
     assert_ok(state_object_install(to, run.plan->plan, F, &expected, object.data, object.bytes, &got));
     assert_int_equal(got.version, VERSION);
     assert_int_equal(got.step, STEP);
@@ -83,9 +114,8 @@ static void a_state_goes_over_whole(void **state)
     assert_true(digest_equal(&hash, &object.state.hash));
     /* And nothing else: residuals are this island's own, and so are other fragments. */
     memcpy(replica_residual(from, F), replica_residual(to, F), bytes);
-    struct plan_shard own = replica_own_shard(to, F);
     memcpy(replica_owner_residual(from, F), replica_owner_residual(to, F),
-           (size_t)(own.end - own.begin) * sizeof(float));
+           replica_values(to, F, replica_owner_shards(to, F)) * sizeof(float));
     smallrun_fill(from, &run, 0, 2);
     smallrun_fill(from, &run, 2, 2);
     struct digest left = smallrun_digest(from, &run), right = smallrun_digest(to, &run);
@@ -103,7 +133,7 @@ static void a_run_without_momentum_sends_none(void **state)
     struct object object = make(&averages, from);
     struct store_fragment got;
     size_t bytes = (size_t)run.plan->plan->fragments[F].values_count * sizeof(float);
-    assert_int_equal(object.bytes, HEADER_BYTES + bytes);
+    assert_int_equal(object.bytes, HEADER_BYTES + bytes + CERTIFICATE_BYTES);
     assert_ok(state_object_install(to, averages.plan->plan, F, &any, object.data, object.bytes, &got));
     assert_memory_equal(replica_anchor(to, F), replica_anchor(from, F), bytes);
     assert_refused("not this state", F, &any, object.data, object.bytes); /* a run that has one */
@@ -122,11 +152,18 @@ static void a_changed_byte_is_seen(void **state)
     for (uint64_t at = 0; at < object.bytes; at += at < HEADER_BYTES ? 1 : object.bytes / 13) {
         if (at >= AT_STEP && at < AT_STEP + sizeof(uint64_t))
             continue;
+        bool header = at < AT_HASH || (at >= AT_COUNTS && at < HEADER_BYTES);
+        bool certificate = at >= object.bytes - CERTIFICATE_BYTES;
         object.data[at] ^= 0x08;
-        assert_refused(at < AT_HASH ? "not this state" : "not those of its hash", F, &any, object.data, object.bytes);
+        assert_refused(header        ? "not this state"
+                       : certificate ? "vouched for by 1 voters"
+                                     : "not those of its hash",
+                       F, &any, object.data, object.bytes);
         object.data[at] ^= 0x08;
     }
-    object.data[object.bytes - 1] ^= 0x80; /* the last value's sign */
+    object.data[object.bytes - 1] ^= 0x08;
+    assert_refused("vouched for by 1 voters", F, &any, object.data, object.bytes);
+    object.data[object.bytes - CERTIFICATE_BYTES - 1] ^= 0x80; /* the last value's sign */
     assert_refused("not those of its hash", F, &any, object.data, object.bytes);
     mem_free(object.data);
     replica_free(from);
@@ -168,20 +205,111 @@ static void another_version_or_fragment_than_asked_for_is_refused(void **state)
     replica_free(from);
 }
 
-static void a_state_that_is_not_the_one_announced_is_refused(void **state)
+/* A version that no majority of the voters vouches for is not taken over, however well it agrees with itself. */
+static void a_state_without_a_majority_behind_it_is_refused(void **state)
 {
     (void)state;
     struct replica *from = filled(&run, 1);
     struct object object = make(&run, from);
-    struct digest announced = object.state.hash;
-    struct state_expected expected = {.version = VERSION, .steps = SMALLRUN_STEPS, .hash = &announced};
-    for (size_t i = 0; i < DIGEST_BYTES; i += DIGEST_BYTES - 1) {
-        announced.byte[i] ^= 1;
-        assert_refused("not the one that island announced", F, &expected, object.data, object.bytes);
-        announced.byte[i] ^= 1;
+    const struct vouch_subject subject = subject_of(&object);
+    struct vouch_subject other = subject, different = subject;
+    struct vouch_certificate none = {.count = 0}, one = none, twice = none, stranger = none, forged = none,
+                             another = none, lie = none;
+    other.version--;
+    different.hash.byte[0] ^= 1;
+    vouch(&one, 1, &subject);
+    vouch(&twice, 1, &subject);
+    vouch(&twice, 1, &subject);
+    vouch(&stranger, 1, &subject);
+    vouch(&stranger, 3, &subject);
+    vouch(&forged, 1, &subject);
+    vouch(&forged, 1, &subject);
+    forged.rows[1].id = 2;
+    vouch(&another, 1, &subject);
+    vouch(&another, 2, &other);
+    vouch(&lie, 1, &subject);
+    vouch(&lie, 2, &different);
+    const struct vouch_certificate *bad[] = {&none, &one, &twice, &stranger, &forged, &another, &lie};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        mem_free(object.data);
+        object = make(&run, from);
+        certify(&object, bad[i]);
+        assert_refused("are needed", F, &any, object.data, object.bytes);
     }
+    vouch(&one, 2, &subject);
+    mem_free(object.data);
+    object = make(&run, from);
+    certify(&object, &one);
+    struct replica *to = filled(&run, 2);
+    assert_ok(install(to, F, &any, object.data, object.bytes));
+    replica_free(to);
     mem_free(object.data);
     replica_free(from);
+}
+
+/* What was announced does not matter: the sender may announce what it likes. */
+static void a_liars_state_with_its_own_hash_is_refused(void **state)
+{
+    (void)state;
+    struct replica *truth = filled(&run, 1), *lies = filled(&run, 3);
+    struct object honest = make(&run, truth), object = make(&run, lies);
+    const struct vouch_subject subject = subject_of(&object), right = subject_of(&honest);
+    struct vouch_certificate certificate = {.count = 0};
+    vouch(&certificate, 2, &subject);
+    vouch(&certificate, 0, &right);
+    vouch(&certificate, 1, &right);
+    certify(&object, &certificate);
+    struct state_expected expected = any;
+    expected.hash = &object.state.hash;
+    assert_refused("vouched for by 1 voters", F, &expected, object.data, object.bytes);
+    mem_free(object.data);
+    mem_free(honest.data);
+    replica_free(truth);
+    replica_free(lies);
+}
+
+static void a_voter_that_lost_its_own_takes_one_of_the_other(void **state)
+{
+    (void)state;
+    struct replica *from = filled(&run, 1), *to = filled(&run, 2);
+    struct object object = make(&run, from);
+    const struct vouch_subject subject = subject_of(&object);
+    struct vouch_certificate certificate = {.count = 0};
+    struct state_expected expected = any;
+    vouch(&certificate, 0, &subject);
+    certify(&object, &certificate);
+    assert_refused("vouched for by 1 voters", F, &any, object.data, object.bytes);
+    expected.excused = 1;
+    assert_ok(install(to, F, &expected, object.data, object.bytes));
+    mem_free(object.data);
+    replica_free(from);
+    replica_free(to);
+}
+
+/* Nobody votes on initial tensors: there the hash is compared with the one that its sender announced. */
+static void initial_tensors_are_those_announced(void **state)
+{
+    (void)state;
+    struct replica *from = filled(&run, 1), *to = filled(&run, 2);
+    struct store_fragment initial = {.version = 0};
+    uint64_t bytes = state_object_bytes(from, run.plan->plan, F);
+    uint8_t *data;
+    assert_ok(mem_new((size_t)bytes, 1, "a state", &data));
+    assert_ok(replica_hash(from, F, 0, &initial.hash));
+    state_object_make(from, run.plan->plan, F, &initial, data);
+    struct digest announced = initial.hash;
+    struct state_expected expected = any;
+    expected.version = 0;
+    expected.hash = &announced;
+    for (size_t i = 0; i < DIGEST_BYTES; i += DIGEST_BYTES - 1) {
+        announced.byte[i] ^= 1;
+        assert_refused("not the one that island announced", F, &expected, data, bytes);
+        announced.byte[i] ^= 1;
+    }
+    assert_ok(install(to, F, &expected, data, bytes));
+    mem_free(data);
+    replica_free(from);
+    replica_free(to);
 }
 
 /* Schedules count on it, and no hash covers it. */
@@ -242,11 +370,26 @@ int main(void)
         cmocka_unit_test(a_changed_byte_is_seen),
         cmocka_unit_test(a_state_that_is_cut_off_or_too_long_is_refused),
         cmocka_unit_test(another_version_or_fragment_than_asked_for_is_refused),
-        cmocka_unit_test(a_state_that_is_not_the_one_announced_is_refused),
+        cmocka_unit_test(a_state_without_a_majority_behind_it_is_refused),
+        cmocka_unit_test(a_liars_state_with_its_own_hash_is_refused),
+        cmocka_unit_test(a_voter_that_lost_its_own_takes_one_of_the_other),
+        cmocka_unit_test(initial_tensors_are_those_announced),
         cmocka_unit_test(a_step_beyond_the_run_is_refused),
         cmocka_unit_test(without_memory_nothing_is_installed),
     };
+    record = records_first(3, false);
+    struct digest digest = records_digest(&record);
+    struct record copy;
+    struct chain *chain;
+    assert_ok(record_copy(&record, &copy));
+    assert_ok(chain_new(&chain));
+    assert_ok(chain_add(chain, &copy, &digest));
+    vouch_rule_of(chain, F, VERSION, &rule);
+    any = (struct state_expected){
+        .version = VERSION, .steps = SMALLRUN_STEPS, .nonce = record.nonce, .rule = &rule, .excused = VOUCH_NOBODY};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    chain_free(chain);
+    record_deinit(&record);
     smallrun_free(&run);
     return failed;
 }

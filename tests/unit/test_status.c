@@ -10,9 +10,11 @@
 
 #include "common/digest.h"
 #include "common/mem.h"
+#include "daemon/control/complaints.h"
 #include "daemon/control/status.h"
 #include "daemon/control/status_json.h"
 #include "tests/lib/isle.h"
+#include "tests/lib/made.h"
 #include "tests/lib/overhear.h"
 #include "tests/lib/played.h"
 #include "tests/lib/played_trainer.h"
@@ -63,7 +65,9 @@ static struct status_conf conf_of(void)
 {
     return (struct status_conf){.conf = &a->conf,
                                 .spec = &run->spec,
-                                .view = &a->view,
+                                .view = &a->charter.view,
+                                .charter = &a->charter,
+                                .vote = a->vote,
                                 .ledger = a->ledger,
                                 .peers = a->peers,
                                 .trainer = a->trainer,
@@ -72,6 +76,7 @@ static struct status_conf conf_of(void)
                                 .sync = other_rig != NULL ? other_rig->sync : a->sync,
                                 .rounds = other_rig != NULL ? other_rig->rounds : a->rounds,
                                 .replica = other_rig != NULL ? other_rig->replica : a->replica,
+                                .parts = other_rig != NULL ? &other_rig->parts : &a->parts,
                                 .memory_bytes = a->plan != NULL ? MEMORY : 0};
 }
 
@@ -147,9 +152,9 @@ static void every_code_has_a_name_of_its_own(void **state)
         for (unsigned k = 0; k < i; k++)
             assert_string_not_equal(complaint_name((enum complaint_code)i), complaint_name((enum complaint_code)k));
     static const char *const names[COMPLAINT_CODES] = {
-        "away",    "refused", "alone", "stranger",   "slow-peer", "missed",       "waiting",
-        "behind",  "repair",  "disk",  "restarting", "stopped",   "not-attached", "stalled",
-        "outlier", "runaway", "nan",   "blocked",    "twins",     "state-lost"};
+        "away",  "refused",    "alone",   "stranger",     "slow-peer", "missed",  "waiting", "behind", "repair",
+        "disk",  "restarting", "stopped", "not-attached", "stalled",   "outlier", "runaway", "nan",    "blocked",
+        "twins", "state-lost", "lost",    "no-majority",  "sealed",    "doubt",   "roster"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");
@@ -229,7 +234,7 @@ static void a_stranger_is_told_for_a_minute(void **state)
     b = NULL;
     while (peers_take(a->peers, a->now_ms)) {
     }
-    assert_complains(COMPLAINT_STRANGER, other.public_text);
+    assert_complains(COMPLAINT_STRANGER, played_connection_key(&other));
     a->now_ms = peers_totals(a->peers).stranger_ms + 60000 - 1;
     assert_complains(COMPLAINT_STRANGER, "was refused");
     a->now_ms++;
@@ -357,11 +362,13 @@ static void a_trainer_that_stands_still_at_its_end_names_whom_it_waits_for(void 
     train(1);
     contribute(1);
     contribute(2);
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 1, .version = 1, .shard = C});
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .shard = C});
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 1, .version = 1, .owner = C});
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .owner = C});
     /* c has said that it waits for nobody and that nobody has to wait for it. */
     struct event event;
-    played_beat(c);
+    struct wire_heartbeat *beat = played_beat(c);
+    for (uint32_t f = 1; f <= 2; f++)
+        played_holds(beat, f, C, &(struct digest){{0}}); /* so its results count */
     played_say(c, A);
     isle_wait(isle_took_sync(a, SYNC_EV_HEARTBEAT, &event));
     a->now_ms += 3000;
@@ -373,8 +380,8 @@ static void a_trainer_that_stands_still_at_its_end_names_whom_it_waits_for(void 
     a->now_ms++;
     assert_complains(COMPLAINT_WAITING, "it waits for b");
     assert_null(strstr(complaint_of(COMPLAINT_WAITING)->what, "b c"));
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 1, .version = 1, .shard = B});
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .shard = B});
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 1, .version = 1, .owner = B});
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = 2, .version = 1, .owner = B});
     end();
 }
 
@@ -385,7 +392,7 @@ static void fragments_more_than_one_version_behind_are_told(void **state)
     begin("status-behind", 2, NULL);
     played_greet(b, a);
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
-        sync_restore(a->sync, f, 5, &hash, &(struct bitset){{0}});
+        sync_restore(a->sync, f, 5, &hash);
     played_beat(b)->fragments[3].version = 6; /* one is on its way in every round */
     beat_b();
     assert_silent(COMPLAINT_BEHIND);
@@ -427,7 +434,7 @@ static void a_disk_that_cannot_be_written_is_told_until_it_can(void **state)
     char aside[300];
     begin("status-disk", 1, NULL);
     rounds_begin(a->rounds, 1, &hash);
-    sync_restore(a->sync, 1, 0, &hash, &(struct bitset){{0}});
+    sync_restore(a->sync, 1, 0, &hash);
     assert_silent(COMPLAINT_DISK);
     snprintf(aside, sizeof aside, "%s-aside", a->conf.state_folder);
     assert_int_equal(rename(a->conf.state_folder, aside), 0);
@@ -595,11 +602,12 @@ static void each_fragments_row_is_its_own(void **state)
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {
         struct digest hash = digest_of(&f, sizeof f);
         assert_false(take()->anchors_known);
-        sync_restore(a->sync, f, 100 + f, &hash, &(struct bitset){{0}});
+        sync_restore(a->sync, f, 100 + f, &hash);
         digest_add(&all, hash.byte, DIGEST_BYTES);
     }
     struct digest anchors = digest_end(&all);
-    assert_ok(ledger_append(a->ledger, 0, 1, 0, (const uint8_t *)"result", 6, false));
+    uint8_t result[MADE_BYTES_MIN] = {0};
+    made_append(a->ledger, 0, 1, 0, result, sizeof result);
     take();
     assert_int_equal(status.fragments_count, ISLE_FRAGMENTS);
     for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++) {

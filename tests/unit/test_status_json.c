@@ -9,6 +9,7 @@
 #include "common/digest.h"
 #include "common/fsio.h"
 #include "common/mem.h"
+#include "daemon/control/complaints.h"
 #include "daemon/control/status.h"
 #include "daemon/control/status_json.h"
 
@@ -33,7 +34,11 @@ static void fill_peers(void)
     static const char *const names[] = {"amber", "birch", "cedar"};
     for (uint32_t i = 0; i < MEMBERS; i++) {
         uint64_t base = 100 * (i + 1);
-        members[i] = (struct view_member){.name = names[i], .address = i == 0 ? "host:1" : "", .uplink = base};
+        members[i] = (struct view_member){
+            .used = true, .role = (uint8_t)(RECORD_OWNER + i), .voter = i == 0, .address = "", .uplink = base};
+        snprintf(members[i].name, sizeof members[i].name, "%s", names[i]);
+        if (i == 0)
+            snprintf(members[i].address, sizeof members[i].address, "host:1");
         snprintf(members[i].key_text, sizeof members[i].key_text, "key of %s", names[i]);
         peers[i] = (struct status_peer){.member = &members[i],
                                         .self = i == SELF,
@@ -104,7 +109,15 @@ static int fill(void **state)
                              .ledger = {.records = 21, .bytes = 22},
                              .totals = {.objects_sent_bytes = 23, .strangers = 24},
                              .uplink_bits = 25,
+                             .islands = MEMBERS,
                              .islands_up = 26,
+                             .epoch = {.voters = 42,
+                                       .voters_heard = 43,
+                                       .votes = true,
+                                       .doubt = "why",
+                                       .sealed_ms = 44,
+                                       .waits = "an answer",
+                                       .advice = "a third"},
                              .step = 27,
                              .sent_bytes = 28,
                              .received_bytes = 29,
@@ -118,6 +131,7 @@ static int fill(void **state)
                              .fragments_count = FRAGMENTS,
                              .complaints = complaints,
                              .complaints_count = CODES};
+    view.epoch = 41;
     status.trainer.process_name = "running";
     status.trainer.failures = 8;
     return 0;
@@ -178,6 +192,14 @@ static void a_status_says_what_was_taken(void **state)
         assert_number(json, more[i], 21 + i);
     assert_hash(json, "anchors", &status.anchors);
     assert_true(json_is_true(json_object_get(json, "compressing")));
+    assert_number(json, "epoch", 41);
+    assert_number(json, "voters", 42);
+    assert_number(json, "voters_heard", 43);
+    assert_true(json_is_true(json_object_get(json, "votes")));
+    assert_text(json, "doubt", "why");
+    assert_number(json, "sealed_ms", 44);
+    assert_text(json, "waits", "an answer");
+    assert_text(json, "advice", "a third");
     assert_text(json, "saving", "done");
     assert_text(json, "saved", "there");
     json_decref(json);
@@ -219,6 +241,8 @@ static void each_peer_has_a_row(void **state)
         assert_text(row, "public_key", members[i].key_text);
         assert_text(row, "address", members[i].address);
         assert_number(row, "uplink_bit_s", base);
+        assert_text(row, "role", record_role_name(RECORD_OWNER + i));
+        assert_true(json_is_true(json_object_get(row, "voter")) == (i == 0));
         assert_true(json_is_true(json_object_get(row, "self")) == (i == SELF));
         assert_true(json_is_true(json_object_get(row, "up")) == (i != 2));
         assert_text(row, "note", i == 2 ? "silent" : "");
@@ -231,6 +255,10 @@ static void each_peer_has_a_row(void **state)
         else
             assert_number(row, "heard_s", base + 6);
     }
+    json_decref(json);
+    members[2].used = false; /* a slot that is nobody's */
+    json = status_json_peers(&status);
+    assert_int_equal(json_array_size(json_object_get(json, "peers")), MEMBERS - 1);
     json_decref(json);
 }
 
@@ -365,6 +393,8 @@ static void the_document_names_what_peers_and_fragments_hold(void **state)
     add_keys(json, &printed);
     json_decref(json);
     add_text(&printed, "status");
+    for (unsigned i = RECORD_OWNER; i < RECORD_ROLES; i++)
+        add_text(&printed, record_role_name(i));
     for (uint32_t i = 0; i < WIRE_TRAINER_STATES; i++)
         add_text(&printed, wire_trainer_name(i));
     read_document("\n`peers`: ", "\n`fragments`: ", &documented);

@@ -17,6 +17,7 @@
 #include "common/tensorfile.h"
 #include "daemon/state/store.h"
 #include "tests/lib/outofmem.h"
+#include "tests/lib/shares.h"
 #include "tests/lib/smallrun.h"
 
 static const char spec_lines[] = "codec = e3m0\nerror_feedback = yes\n";
@@ -228,6 +229,7 @@ static void write_tensors(const char *path, const char *const *names, size_t nam
     snprintf(version, sizeof version, "%" PRIu64, state->version);
     const struct tensorfile_meta meta[] = {{"version", version},
                                            {"step", "0"},
+                                           {"counted_rows", "0"},
                                            {"hash", digest_hex(&state->hash, hash)},
                                            {"run_id", digest_hex(&run.spec.digest, run_id)},
                                            {"shares_id", digest_hex(&shares, shares_id)},
@@ -235,7 +237,7 @@ static void write_tensors(const char *path, const char *const *names, size_t nam
     assert_ok(mem_new((size_t)count, sizeof *zeros, "zeros", &zeros));
     for (size_t i = 0; i < names_count; i++)
         tensors[i] = (struct tensorfile_tensor){.name = names[i], .dims = 1, .shape = {count}};
-    assert_ok(tensorfile_create(path, tensors, names_count, meta, 6, &writer));
+    assert_ok(tensorfile_create(path, tensors, names_count, meta, 7, &writer));
     for (size_t i = 0; i < names_count; i++)
         assert_ok(tensorfile_write(writer, zeros, (size_t)count));
     assert_ok(tensorfile_commit(writer));
@@ -263,21 +265,54 @@ static void a_file_without_an_array_that_is_needed_is_refused(void **state)
     replica_free(blank);
 }
 
-/* Another member's shard has another size. */
-static void a_residual_of_another_membership_starts_from_nothing(void **state)
+/* The owner's residual goes with the shards that it is of; what else the file holds is as good under any owners. */
+static void an_owners_residual_follows_its_shards(void **state)
 {
     (void)state;
+    enum { F = 1 };
     const char *folder = testlib_folder("store-members");
+    const struct plan *plan = run.plan->plan;
     struct replica *before = filled(1), *after = smallrun_replica(&run, 0);
-    uint64_t count = run.plan->plan->fragments[1].values_count;
+    uint64_t count = plan->fragments[F].values_count, had = replica_owner_shards(before, F), at = 0;
+    uint64_t first = had & (0 - had), whole = first | shares_mask(&run.parts, F, 0);
+    const uint64_t masks[] = {whole, plan_shards(plan, F) & ~whole};
+    assert_true(had != first);
+    assert_ok(save(folder, before, F, 4));
+    assert_ok(replica_cut(after, F, masks, 2, whole)); /* one of the shards has come to us */
+    assert_ok(load(folder, after, F));
+    assert_int_equal(replica_owner_shards(after, F), whole);
+    for (uint32_t s = 0; s < plan->fragments[F].shards_count; s++) {
+        struct plan_shard shard = plan_shard(plan, F, s);
+        if ((whole >> s & 1) == 0)
+            continue;
+        const float *ours = replica_owner_residual(after, F) + at;
+        for (uint64_t i = 0; i < shard.end - shard.begin; i++)
+            assert_true(ours[i] == ((first >> s & 1) != 0 ? replica_owner_residual(before, F)[i] : 0));
+        at += shard.end - shard.begin;
+    }
+    assert_memory_equal(replica_residual(after, F), replica_residual(before, F), count * sizeof(float));
+    assert_memory_equal(replica_anchor(after, F), replica_anchor(before, F), count * sizeof(float));
+    replica_free(before);
+    replica_free(after);
+}
+
+/* At a start it is not known yet whose the shards are now: all is taken over, and the first cut sees to the rest. */
+static void before_the_first_cut_an_owners_residual_is_what_was_saved(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("store-uncut");
+    struct replica_conf conf = smallrun_conf(&run);
+    struct replica *before = filled(1), *after;
+    size_t bytes = replica_values(before, 1, replica_owner_shards(before, 1)) * sizeof(float);
+    assert_ok(replica_new(&conf, &after));
     assert_ok(save(folder, before, 1, 4));
     assert_ok(load(folder, after, 1));
-    struct plan_shard own = replica_own_shard(after, 1);
-    assert_true(own.end > own.begin);
-    for (uint64_t i = 0; i < own.end - own.begin; i++)
-        assert_true(replica_owner_residual(after, 1)[i] == 0);
-    assert_memory_equal(replica_residual(after, 1), replica_residual(before, 1), count * sizeof(float));
-    assert_memory_equal(replica_anchor(after, 1), replica_anchor(before, 1), count * sizeof(float));
+    assert_int_equal(replica_owner_shards(after, 1), replica_owner_shards(before, 1));
+    assert_memory_equal(replica_owner_residual(after, 1), replica_owner_residual(before, 1), bytes);
+    assert_ok(shares_cut(&run.parts, after, 2));
+    assert_memory_equal(replica_owner_residual(after, 1), replica_owner_residual(before, 1), bytes);
+    assert_ok(shares_cut(&run.parts, after, 1));
+    assert_int_equal(replica_owner_shards(after, 1), shares_mask(&run.parts, 1, 1));
     replica_free(before);
     replica_free(after);
 }
@@ -517,7 +552,8 @@ int main(void)
         cmocka_unit_test(a_damaged_file_is_refused),
         cmocka_unit_test(numbers_that_are_not_those_of_the_hash_are_refused),
         cmocka_unit_test(a_file_without_an_array_that_is_needed_is_refused),
-        cmocka_unit_test(a_residual_of_another_membership_starts_from_nothing),
+        cmocka_unit_test(an_owners_residual_follows_its_shards),
+        cmocka_unit_test(before_the_first_cut_an_owners_residual_is_what_was_saved),
         cmocka_unit_test(a_checkpoint_that_cannot_be_written_leaves_the_one_before),
         cmocka_unit_test(the_plan_comes_back_or_is_called_damaged),
         cmocka_unit_test(the_plan_of_another_run_makes_room_with_what_its_trainer_saved),

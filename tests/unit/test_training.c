@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/lib/shares.h"
 #include "tests/lib/trainerstage.h"
 
 enum { OPEN_PATIENCE_MS = 30000 };
@@ -29,7 +30,7 @@ static int end(void **state)
 
 static struct bitset all_shards(uint32_t f)
 {
-    return replica_shards(stage.run.replica, f);
+    return shares_owners(&stage.run.parts, f);
 }
 
 /* The daemon wakes the trainer for this fragment, and says nothing else. */
@@ -74,7 +75,7 @@ static void a_snapshot_is_encoded_and_its_anchor_mixed(void **state)
     stage_take_snapshot(&stage, 0, 12, 100, 4);
     assert_int_equal(stage.snapshot[0].tokens, 100);
     assert_int_equal(stage.snapshot[0].counted_tokens[0], 60);
-    assert_int_equal(stage.snapshot[0].counted_tokens[2], 60);
+    assert_int_equal(stage.snapshot[0].counted_tokens[shares_first(&stage.run.parts, 0, 2)], 60);
     assert_true(stage.snapshot[0].base[9] == 1000);
 }
 
@@ -85,13 +86,13 @@ static void work_that_missed_its_round_stays_in_the_tensors(void **state)
     stage_take_snapshot(&stage, 0, 6, 60, 3);
     stage_results(&stage, 0, &first);
     const struct ipc_fragment *fragment = stage_fragment(&stage, 0);
-    assert_int_equal(fragment->ranges_count, 3);
-    assert_int_equal(fragment->ranges[0].mode, IPC_MIX);
-    assert_int_equal(fragment->ranges[1].mode, IPC_SHIFT);
-    assert_int_equal(fragment->ranges[2].mode, IPC_SHIFT);
+    assert_int_equal(fragment->ranges_count, 2);
+    assert_int_equal(stage_mode(&stage, 0, 0), IPC_MIX);
+    assert_int_equal(stage_mode(&stage, 0, 1), IPC_SHIFT);
+    assert_int_equal(stage_mode(&stage, 0, 2), IPC_SHIFT);
     assert_int_equal(fragment->counted_tokens[0], 60);
-    assert_int_equal(fragment->counted_tokens[1], 0);
-    assert_int_equal(fragment->counted_tokens[2], 0);
+    assert_int_equal(fragment->counted_tokens[shares_first(&stage.run.parts, 0, 1)], 0);
+    assert_int_equal(fragment->counted_tokens[shares_first(&stage.run.parts, 0, 2)], 0);
 }
 
 /* A NaN: it comes back without an anchor, and what it held is replaced when one comes. */
@@ -424,7 +425,7 @@ static void counted_tokens_are_those_that_results_name(void **state)
     for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
         total += (double)plan->fragments[f].values_count;
     bitset_add(&some, 0);
-    part = (double)(replica_shard(stage.run.replica, 0, 0).end - replica_shard(stage.run.replica, 0, 0).begin);
+    part = (double)(shares_run(&stage.run.parts, 0, 0).end - shares_run(&stage.run.parts, 0, 0).begin);
     assert_true(part > 0 && part < (double)plan->fragments[0].values_count);
     stage_take_snapshot(&stage, 0, 6, 6000, 3);
     assert_true(trainer_info(stage.trainer).tokens_counted == 0);

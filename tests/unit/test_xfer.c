@@ -397,7 +397,7 @@ static void an_abandoned_transfer_does_not_stand_in_the_way(void **state)
     (void)state;
     setup(10, 0, 1 << 20);
     struct xfer *x = net->side[0];
-    struct wire_key key = {.kind = WIRE_RESULT, .fragment = 2, .version = 5, .shard = 1, .island = 1};
+    struct wire_key key = {.kind = WIRE_RESULT, .fragment = 2, .version = 5, .owner = 1, .island = 1};
     struct xfer_message message;
     uint64_t bytes;
     struct wire_chunk part = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 100};
@@ -436,7 +436,7 @@ static void nobody_holds_an_object_back_from_its_maker(void **state)
     (void)state;
     setup(11, 0, 1 << 20);
     struct xfer *x = net->side[0];
-    struct wire_key key = {.kind = WIRE_RESULT, .fragment = 2, .version = 5, .shard = 1, .island = 1};
+    struct wire_key key = {.kind = WIRE_RESULT, .fragment = 2, .version = 5, .owner = 1, .island = 1};
     uint64_t bytes;
     struct wire_chunk one = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 1};
     struct wire_chunk all = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 200};
@@ -593,6 +593,57 @@ static void what_is_sent_in_vain_is_counted(void **state)
     teardown();
 }
 
+/* Members come while transfers are under way, and leave; their number is another's then. */
+static void tables_grow_and_a_number_becomes_anothers(void **state)
+{
+    (void)state;
+    setup(18, 0, 1 << 20);
+    struct xfer *from = net->side[0], *to = net->side[1];
+    struct xfer_chunk chunk;
+    struct xfer_message message;
+    struct bitset none = {{0}};
+    struct wire_key key = key_of(1), later = key_of(2), third = key_of(4);
+    uint64_t bytes;
+    assert_ok(xfer_send(from, 1, &key, net->source[1], 1000, false, 0));
+    assert_true(xfer_next(from, &none, &chunk));
+    xfer_sent(from, &chunk, 0);
+    for (uint32_t i = 0; i < 5; i++)
+        xfer_finish(from, i % 2, &later, WIRE_NOT_NEEDED); /* messages that wait, 0 1 0 1 0 */
+    assert_true(xfer_message(from, &message));
+    assert_ok(xfer_grow(from, 900, 200, 100));
+    assert_ok(xfer_grow(from, 3, 2, 1)); /* there is more already */
+    assert_int_equal(xfer_flow(from, 1).sent, 1000);
+    assert_true(xfer_ack_in(from, 1, &(struct wire_ack){.key = key, .have = 1000}, 0));
+    for (uint32_t i = 0; i < 150; i++) {
+        third.version = 10 + i;
+        assert_ok(xfer_send(from, 899, &third, net->source[4], 10, false, 0));
+    }
+    assert_true(xfer_next(from, &none, &chunk));
+    assert_int_equal(chunk.peer, 899);
+    xfer_sent(from, &chunk, 0);
+    xfer_forget_peer(from, 1);
+    assert_int_equal(xfer_flow(from, 1).sent, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_true(xfer_message(from, &message));
+        assert_int_equal(message.peer, 0);
+    }
+    assert_false(xfer_message(from, &message));
+    xfer_forget_peer(from, 899);
+    assert_false(xfer_next(from, &none, &chunk));
+    assert_int_equal(xfer_outstanding(from, 899), 0);
+    /* One that is whole and being looked at: what becomes of it is for nobody. */
+    struct wire_chunk in = {
+        .key = later, .total = net->bytes[2], .data = net->source[2], .bytes = net->bytes[2] % WIRE_CHUNK_BYTES_MAX};
+    in.total = in.bytes;
+    assert_int_equal(xfer_chunk_in(to, 0, &in, 0, 0, &bytes), XFER_COMPLETE);
+    xfer_forget_peer(to, 0);
+    assert_true(xfer_receiving(to, &later));
+    xfer_finish(to, 0, &later, WIRE_RECEIVED);
+    assert_false(xfer_receiving(to, &later));
+    assert_false(xfer_message(to, &message));
+    teardown();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -612,6 +663,7 @@ int main(void)
         cmocka_unit_test(an_old_complaint_moves_nothing),
         cmocka_unit_test(silence_is_asked_into),
         cmocka_unit_test(what_is_sent_in_vain_is_counted),
+        cmocka_unit_test(tables_grow_and_a_number_becomes_anothers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

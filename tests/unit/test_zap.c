@@ -1,5 +1,5 @@
-/* zap: who is on the list is let in by number, everyone else is refused, and every request has its answer. Requests are
- * made here as ZeroMQ makes them. */
+/* zap: who is on the lists is let in by number, everyone else is refused, who has left is not heard any more, and every
+ * request has its answer. Requests are made here as ZeroMQ makes them. */
 #include "tests/lib/testlib.h"
 
 #include <stdio.h>
@@ -23,9 +23,9 @@ static int open_world(void **state)
     for (int i = 0; i <= MEMBERS; i++)
         memset(world.key[i], 'a' + i, IDENT_KEY_BYTES);
     world.context = zmq_ctx_new();
-    assert_ok(zap_new(world.context, MEMBERS, &world.zap));
+    assert_ok(zap_new(world.context, &world.zap));
     for (uint32_t i = 1; i < MEMBERS; i++)
-        zap_admit(world.zap, i, world.key[i]); /* 0 is ourselves */
+        assert_ok(zap_admit(world.zap, i, world.key[i])); /* 0 is ourselves */
     world.client = zmq_socket(world.context, ZMQ_REQ);
     assert_int_equal(zmq_connect(world.client, "inproc://zeromq.zap.01"), 0);
     return 0;
@@ -98,7 +98,7 @@ static void a_member_is_let_in_by_its_number(void **state)
         assert_string_equal(text, "");
         read_answer();
         assert_string_equal(world.status, "200");
-        assert_int_equal(zap_member(world.zap, world.user_id), i);
+        assert_int_equal(zap_who(world.zap, world.user_id).member, i);
         assert_int_equal(zap_serve(world.zap, text, sizeof text), ZAP_NOTHING);
     }
 }
@@ -142,19 +142,96 @@ static void what_is_no_curve_request_is_refused_without_a_word(void **state)
     }
 }
 
+static void assert_nobody(const char *id)
+{
+    struct zap_who who = zap_who(world.zap, id);
+    assert_int_equal(who.member, ZAP_NOBODY);
+    assert_int_equal(who.guest, ZAP_NOBODY);
+}
+
 static void nobody_elses_id_names_a_member(void **state)
 {
     (void)state;
-    const char *const ids[] = {NULL, "", "3", "99999999999999999999", "-1"};
+    const char *const ids[] = {NULL, "", "1", "m1", "m1.", "m3.1", "m99999999999999999999.1", "m-1.1", "g0.1", "m1.1x"};
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
-        assert_int_equal(zap_member(world.zap, ids[i]), UINT32_MAX);
+        assert_nobody(ids[i]);
+}
+
+/* The id that ZeroMQ puts on every message of a connection that proves this key. */
+static const char *id_of(const uint8_t *key)
+{
+    char text[TEXT_BYTES];
+    request("CURVE", key, IDENT_KEY_BYTES, 7);
+    serve(text);
+    read_answer();
+    return world.user_id;
+}
+
+static void who_is_dismissed_or_has_another_key_is_not_heard_any_more(void **state)
+{
+    (void)state;
+    char old[32], again[32];
+    strcpy(old, id_of(world.key[1]));
+    assert_ok(zap_admit(world.zap, 1, world.key[1])); /* the same: nothing changes */
+    assert_int_equal(zap_who(world.zap, old).member, 1);
+    assert_ok(zap_admit(world.zap, 1, world.key[MEMBERS]));
+    assert_nobody(old);
+    assert_string_equal(id_of(world.key[1]), "");
+    assert_string_equal(world.status, "400");
+    strcpy(again, id_of(world.key[MEMBERS]));
+    assert_int_equal(zap_who(world.zap, again).member, 1);
+    zap_dismiss(world.zap, 1);
+    assert_nobody(again);
+    assert_string_equal(id_of(world.key[MEMBERS]), "");
+    assert_ok(zap_admit(world.zap, 1, world.key[MEMBERS])); /* back: what was let in before is not he */
+    assert_nobody(again);
+    zap_dismiss(world.zap, 1);
+    zap_dismiss(world.zap, 1000);
+    assert_ok(zap_admit(world.zap, 1, world.key[1]));
+}
+
+static void a_key_is_one_members(void **state)
+{
+    (void)state;
+    assert_fails(ERR_STATE, "the same key", zap_admit(world.zap, 2, world.key[1]));
+    assert_int_equal(zap_who(world.zap, id_of(world.key[2])).member, 2);
+    assert_ok(zap_admit(world.zap, 900, world.key[MEMBERS])); /* lists grow */
+    assert_int_equal(zap_who(world.zap, id_of(world.key[MEMBERS])).member, 900);
+    zap_dismiss(world.zap, 900);
+}
+
+static void a_guest_is_no_member_and_a_member_no_guest(void **state)
+{
+    (void)state;
+    uint32_t guest, other;
+    char id[32];
+    assert_ok(zap_admit_guest(world.zap, world.key[MEMBERS], &guest));
+    assert_ok(zap_admit_guest(world.zap, world.key[MEMBERS], &other));
+    assert_int_equal(guest, other);
+    assert_int_equal(zap_guest(world.zap, world.key[MEMBERS]), guest);
+    strcpy(id, id_of(world.key[MEMBERS]));
+    assert_int_equal(zap_who(world.zap, id).guest, guest);
+    assert_int_equal(zap_who(world.zap, id).member, ZAP_NOBODY);
+    assert_ok(zap_admit_guest(world.zap, world.key[1], &other));
+    assert_int_equal(zap_who(world.zap, id_of(world.key[1])).member, 1);
+    assert_int_equal(zap_who(world.zap, world.user_id).guest, ZAP_NOBODY);
+    zap_dismiss_guest(world.zap, other);
+    zap_dismiss_guest(world.zap, guest);
+    assert_nobody(id);
+    assert_string_equal(id_of(world.key[MEMBERS]), "");
+    uint8_t key[IDENT_KEY_BYTES] = {0};
+    for (key[0] = 1; key[0] <= ZAP_GUESTS_MAX; key[0]++)
+        assert_ok(zap_admit_guest(world.zap, key, &guest));
+    assert_fails(ERR_STATE, "revoke invitations", zap_admit_guest(world.zap, key, &guest));
+    for (uint32_t i = 0; i < ZAP_GUESTS_MAX; i++)
+        zap_dismiss_guest(world.zap, i);
 }
 
 static void a_context_has_one_guard(void **state)
 {
     (void)state;
     struct zap *second;
-    assert_fails(ERR_IO, "authentication socket", zap_new(world.context, MEMBERS, &second));
+    assert_fails(ERR_IO, "authentication socket", zap_new(world.context, &second));
     assert_null(second);
 }
 
@@ -165,6 +242,9 @@ int main(void)
         cmocka_unit_test(a_stranger_is_refused_and_described),
         cmocka_unit_test(what_is_no_curve_request_is_refused_without_a_word),
         cmocka_unit_test(nobody_elses_id_names_a_member),
+        cmocka_unit_test(who_is_dismissed_or_has_another_key_is_not_heard_any_more),
+        cmocka_unit_test(a_key_is_one_members),
+        cmocka_unit_test(a_guest_is_no_member_and_a_member_no_guest),
         cmocka_unit_test(a_context_has_one_guard),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);

@@ -1,0 +1,48 @@
+/*
+ * charter: which view records rule this island: those on its disk, or record 0 of its configuration where there are
+ * none; and who that makes of its members.
+ *
+ * It keeps the chain and the view that follows its newest record. Once a record is on disk it rules, whatever the
+ * configuration says; what differs is told for status. Only the loop's thread.
+ */
+#ifndef DAEMON_CHARTER_H
+#define DAEMON_CHARTER_H
+
+#include <stdbool.h>
+
+#include "common/err.h"
+#include "common/runspec.h"
+#include "daemon/dconf.h"
+#include "net/chain.h"
+#include "net/ident.h"
+#include "net/sync.h"
+#include "net/view.h"
+
+struct charter {
+    struct chain *chain;
+    struct view view;
+    const struct dconf *conf; /* borrowed */
+    uint8_t key[IDENT_KEY_BYTES];
+    uint32_t ids[VIEW_SLOTS_MAX]; /* by slot, for charter_sync_view() */
+};
+
+/* Reads the records, or makes the first one and keeps it. `conf` is borrowed. ERR_CONF: our key is not
+ * on the roster, with the remedy; what dconf_entries() and view_record0() fail with. On failure `*charter` is empty. */
+ERR_MUST_CHECK enum err charter_open(const struct dconf *conf, const struct ident *ident, const struct runspec *spec,
+                                     struct charter *charter);
+/* An empty one is fine. */
+void charter_close(struct charter *charter);
+
+/* The next record, decided: chain and view go over to it, and the log says who is lost and who came. The record is
+ * taken over. ERR_STATE: we are not on its roster; then all is as before. */
+ERR_MUST_CHECK enum err charter_adopt(struct charter *charter, struct record *record, const struct digest *digest,
+                                      struct view_changes *changes);
+
+/* Who takes part, as the core wants to know it; its ids are borrowed until the next call. `votes`: our disk is not in
+ * doubt. */
+struct sync_view charter_sync_view(struct charter *charter, bool votes);
+
+/* What a configuration says of the members and the record does not, or "" (for status): into `text`. */
+void charter_difference(const struct charter *charter, char *text, size_t text_bytes);
+
+#endif

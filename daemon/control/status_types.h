@@ -1,0 +1,150 @@
+/*
+ * status_types: what a status is made of: where it is taken from, and what was found. Types only.
+ */
+#ifndef DAEMON_CONTROL_STATUS_TYPES_H
+#define DAEMON_CONTROL_STATUS_TYPES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/bitset.h"
+#include "common/err.h"
+#include "common/runspec.h"
+#include "daemon/charter.h"
+#include "daemon/control/progress.h"
+#include "daemon/dconf.h"
+#include "daemon/peers/peers.h"
+#include "daemon/rounds/rounds.h"
+#include "daemon/state/ledger.h"
+#include "daemon/state/model_plan.h"
+#include "daemon/state/vote.h"
+#include "daemon/trainer/trainer.h"
+#include "net/sync.h"
+#include "net/view.h"
+
+/* Intervals without a round that closes, until that is told. */
+enum { STATUS_INTERVALS_BLOCKED = 3 };
+
+/* Where it is taken from; borrowed. `plan` and what stands below it are NULL until the run's plan is known. */
+struct status_conf {
+    const struct dconf *conf;
+    const struct runspec *spec;
+    const struct view *view;
+    const struct charter *charter; /* whose view it is */
+    const struct vote *vote;
+    struct ledger *ledger;
+    struct peers *peers;
+    const struct trainer *trainer;
+    uint64_t start_ms; /* of the daemon */
+    const struct model_plan *plan;
+    const struct sync *sync;
+    const struct rounds *rounds;
+    const struct replica *replica;
+    const struct parts *parts;
+    uint64_t memory_bytes;           /* all that the plan takes at most */
+    const struct progress *progress; /* NULL: nobody keeps account of time */
+};
+
+/* What is not as it should be. The code is for programs, the text for people; both stand in docs/FORMATS.md. */
+enum complaint_code {
+    COMPLAINT_AWAY,         /* member: an island is not heard */
+    COMPLAINT_REFUSED,      /* member: it, or we, would not talk */
+    COMPLAINT_ALONE,        /* no other island is heard */
+    COMPLAINT_STRANGER,     /* an unknown key knocked */
+    COMPLAINT_SLOW_PEER,    /* member: it is far behind this island */
+    COMPLAINT_MISSED,       /* member: rounds close without it */
+    COMPLAINT_WAITING,      /* the trainer stands still until its last contributions are counted */
+    COMPLAINT_BEHIND,       /* fragments are more than one version behind */
+    COMPLAINT_REPAIR,       /* fragments are being repaired */
+    COMPLAINT_DISK,         /* the disk cannot be written */
+    COMPLAINT_RESTARTING,   /* the trainer failed */
+    COMPLAINT_STOPPED,      /* no trainer is running */
+    COMPLAINT_NOT_ATTACHED, /* none is attached, and none is configured or the one that runs does not come */
+    COMPLAINT_STALLED,      /* the trainer does not finish its steps */
+    COMPLAINT_OUTLIER,      /* member: its contributions are left out or scaled down */
+    COMPLAINT_RUNAWAY,      /* an anchor grows without bound */
+    COMPLAINT_NAN,          /* what the trainer wants to contribute holds NaN or Inf */
+    COMPLAINT_BLOCKED,      /* rounds do not close, whatever the cause */
+    COMPLAINT_TWINS,        /* member: two machines speak with its key */
+    COMPLAINT_STATE_LOST,   /* the state folder was removed or replaced below the daemon */
+    COMPLAINT_LOST,         /* member: the record says that it is away: the run goes on without it */
+    COMPLAINT_NO_MAJORITY,  /* so few that vote are heard that no round closes */
+    COMPLAINT_SEALED,       /* the next epoch is being decided for longer than that takes */
+    COMPLAINT_DOUBT,        /* this island has no vote, since its disk may have forgotten something */
+    COMPLAINT_ROSTER,       /* what the configuration says of an island, the record does not */
+    COMPLAINT_CODES
+};
+struct complaint {
+    enum complaint_code code;
+    char what[400];
+    const char *remedy;
+};
+
+/* Of a slot of the view; where that is nobody's, `member->used` is false, and nothing of it is shown. */
+struct status_peer {
+    const struct view_member *member;
+    bool self, up;
+    bool refused; /* it, or we, would not talk: not a matter of time */
+    const char *note;
+    const char *trainer; /* what its trainer does */
+    bool training;       /* it trains */
+    uint64_t step, tokens;
+    double loss, tokens_per_s;
+    uint32_t rtt_ms;
+    bool heard;
+    double heard_s; /* ago */
+    uint64_t sent_bytes, received_bytes, unacknowledged_bytes;
+    uint64_t outliers, missed;
+    unsigned outliers_lately; /* of its last eight contributions to our shards */
+    bool twins;               /* two machines speak with its key */
+    bool too_late;            /* later than the grace time, so that rounds do not wait for it */
+};
+
+struct status_fragment {
+    uint64_t params, tensors;
+    struct sync_peer_fragment own;
+    uint64_t newest; /* version that most of the others say they hold */
+    enum sync_state state;
+    struct owner owner;
+    struct bitset waiting; /* members it waits for */
+    bool blocked;          /* rounds of it are due, or under way, and have not closed for intervals */
+    uint64_t feedback_cuts;
+    double grown; /* how many times as large its anchor is that has run away; 0: it has not */
+};
+
+/* Who decides with whom, and how that goes. */
+struct status_epoch {
+    uint32_t voters, voters_heard; /* us among them, if we are one */
+    bool votes;                    /* this island does */
+    const char *doubt;             /* why its disk is in doubt; "" */
+    uint64_t sealed_ms;            /* for so long the next epoch is being decided; 0: it is not */
+    char waits[200];               /* what that waits for */
+    char difference[300];          /* what the configuration says and the record does not; "" */
+    const char *advice;            /* what is well, and could be better; "" */
+};
+
+struct status {
+    const struct status_conf *from;
+    uint64_t now_ms;
+    enum trainer_phase phase;
+    struct trainer_info trainer;
+    struct rounds_info rounds; /* zero before the plan is known */
+    struct ledger_stats ledger;
+    struct peers_totals totals;
+    struct status_epoch epoch;
+    uint64_t uplink_bits;
+    uint32_t islands, islands_up;
+    uint64_t step;     /* of the newest result applied */
+    uint64_t furthest; /* step of the island that is furthest, as they say */
+    uint64_t sent_bytes, received_bytes;
+    uint64_t versions, version_min, version_max;
+    bool anchors_known;
+    struct digest anchors;     /* one hash over all: equal on two islands exactly when all anchors and momenta are */
+    struct status_peer *peers; /* [members] */
+    struct status_fragment *fragments;
+    uint32_t fragments_count;
+    struct complaint *complaints;
+    uint32_t complaints_count;
+};
+
+#endif

@@ -1,0 +1,142 @@
+#include "daemon/ctl/ctl_draft.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/mem.h"
+#include "common/runspec.h"
+#include "daemon/dconf.h"
+
+/* What is most likely to be changed one day; dilocod --print-config shows the others. */
+static const char *const keys[] = {
+    "island.joined", /* first: left out where an island begins a run */
+    "island.name",         "island.run",       "island.key",   "island.state",  "island.sockets",
+    "net.listen",          "island.owner",     "net.address",  "net.uplink",    "net.rate_limit",
+    "worker.program",      "worker.autostart", "worker.data",  "worker.stream", "worker.threads",
+    "storage.ledger_keep", "peer.public_key",  "peer.address", "peer.uplink",   NULL,
+};
+
+static const char conf_head[] =
+    "# dilocod.conf: the settings of island %s, as dilococtl init made them.\n"
+    "#\n"
+    "# Change what you like, then stop and start the daemon. dilocod --print-config shows all keys, these and others.\n"
+    "# Relative paths are taken from the folder of this file.\n"
+    "%s\n";
+static const char conf_joined[] =
+    "#\n"
+    "# The [peer] section is the island that invited this one: where it was reached. Who else takes part, the\n"
+    "# run's own record says, which the daemon keeps in its state folder.\n";
+
+static const char run_head[] =
+    "# run.ini: a run spec: what all islands of a run have alike. This one is a sample: a small "
+    "model of bytes.\n"
+    "#\n"
+    "# Check it, and see derived values, with:  diloco-worker spec --run FILE\n"
+    "\n";
+static const char run_sample[] = "[run]\nname = my-run\nsteps = 10000\n";
+
+/* ---- the configuration ---- */
+
+static enum err write_minimum(const struct ctl_draft *draft, char **text)
+{
+    const struct view_entry *inviter = &draft->inviter;
+    char *joined = NULL, *peer = NULL;
+    const char *uplink = draft->uplink != NULL ? draft->uplink : "1Gbit";
+    enum err err = ERR_OK;
+    if (draft->joined != NULL) {
+        TRY_OUT(mem_printf(&joined, "joined = %s\n", draft->joined));
+        TRY_OUT(mem_printf(&peer, "[peer %s]\npublic_key = %s\naddress = %s\nuplink = %" PRIu64 "bit\n", inviter->name,
+                           inviter->key_text, inviter->address, inviter->uplink));
+    }
+    TRY_OUT(mem_printf(text,
+                       "[island]\nname = %s\nrun = run.ini\nkey = island.key\nstate = %s\nsockets = %s\nowner = %s\n%s"
+                       "[net]\nlisten = %s\naddress = %s\nuplink = %s\n[worker]\ndata = %s\n%s",
+                       draft->name, draft->state, draft->sockets, draft->owner != NULL ? draft->owner : "auto",
+                       joined != NULL ? joined : "", draft->listen, draft->address != NULL ? draft->address : "",
+                       uplink, draft->data, peer != NULL ? peer : ""));
+out:
+    mem_free(joined);
+    mem_free(peer);
+    return err;
+}
+
+/* What was read back has to be what was meant: a comment sign or a line break in a value would change it. */
+static enum err check_same(const char *option, const char *meant, const char *read)
+{
+    if (strcmp(meant, read) == 0)
+        return ERR_OK;
+    return err_set(ERR_CONF, "--%s: \"%s\" cannot stand in a configuration, where it would read \"%s\"; choose another",
+                   option, meant, read);
+}
+
+static enum err check_draft(const struct ctl_draft *draft, const struct dconf *conf)
+{
+    TRY(check_same("name", draft->name, conf->name));
+    TRY(check_same("data", draft->data, conf->data));
+    TRY(check_same("address", draft->address != NULL ? draft->address : "", conf->address));
+    return check_same("listen", draft->listen, conf->listen);
+}
+
+static enum err check_words(const struct ctl_draft *draft)
+{
+    const char *const values[] = {draft->name, draft->data, draft->listen, draft->uplink, draft->address};
+    static const char *const options[] = {"name", "data", "listen", "uplink", "address"};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+        if (values[i] != NULL && strpbrk(values[i], "\r\n") != NULL)
+            return err_set(ERR_CONF, "--%s: there is a line break in it, which no configuration can hold", options[i]);
+    if (!dconf_name_good(draft->name))
+        return err_set(ERR_CONF, "--name %s: an island's name is 1 to %d letters, digits, '-' or '_'", draft->name,
+                       DCONF_NAME_MAX);
+    if (draft->listen[0] != '\0' && !dconf_address_good(draft->listen, 1))
+        return err_set(ERR_CONF, "--listen %s: not host:port, as in *:7600 or 127.0.0.1:7600", draft->listen);
+    if (draft->address != NULL && !dconf_address_good(draft->address, 1))
+        return err_set(ERR_CONF, "--address %s: not host:port, as in paris.example.org:7600", draft->address);
+    return ERR_OK;
+}
+
+enum err ctl_draft_conf(const struct ctl_draft *draft, char **text)
+{
+    struct dconf conf;
+    char *minimum = NULL, *whole = NULL;
+    size_t bytes;
+    TRY(check_words(draft));
+    TRY(write_minimum(draft, &minimum));
+    enum err err = conf_parse(&dconf_schema, minimum, "init", &conf);
+    mem_free(minimum);
+    TRY(err);
+    TRY_OUT(check_draft(draft, &conf));
+    FILE *stream = open_memstream(&whole, &bytes);
+    if (stream == NULL) {
+        err = err_set(ERR_NOMEM, "out of memory for a configuration");
+        goto out;
+    }
+    fprintf(stream, conf_head, draft->name, draft->joined != NULL ? conf_joined : "");
+    conf_print_some(&dconf_schema, &conf, draft->joined != NULL ? keys : keys + 1, stream);
+    err = fclose(stream) == 0 ? mem_strdup(whole, text) : err_set(ERR_NOMEM, "out of memory for a configuration");
+    free(whole);
+out:
+    conf_deinit(&dconf_schema, &conf);
+    return err;
+}
+
+/* ---- the run spec ---- */
+
+enum err ctl_draft_run(char **text)
+{
+    struct runspec spec;
+    char *whole = NULL;
+    size_t bytes;
+    TRY(runspec_parse(run_sample, "the sample", &spec));
+    FILE *stream = open_memstream(&whole, &bytes);
+    if (stream != NULL) {
+        fputs(run_head, stream);
+        conf_print(&runspec_schema, &spec, true, stream);
+    }
+    enum err err = stream != NULL && fclose(stream) == 0 ? mem_strdup(whole, text)
+                                                         : err_set(ERR_NOMEM, "out of memory for a run spec");
+    free(whole);
+    runspec_deinit(&spec);
+    return err;
+}

@@ -1,0 +1,31 @@
+/*
+ * ctl_draft: what dilococtl init writes: an island's configuration from a few answers, and a run spec to begin with.
+ *
+ * Pure: no file, no clock. Texts are the caller's to mem_free().
+ */
+#ifndef DAEMON_CTL_CTL_DRAFT_H
+#define DAEMON_CTL_CTL_DRAFT_H
+
+#include "common/err.h"
+#include "net/view.h"
+
+struct ctl_draft {
+    const char *name, *data; /* data: an absolute path or pattern */
+    const char *listen;
+    const char *uplink;          /* NULL: the default */
+    const char *address;         /* where the others reach this island; NULL: nobody said */
+    const char *owner;           /* auto, yes or no; NULL: the default */
+    const char *state, *sockets; /* relative to the configuration's folder, or absolute */
+    /* Of an island that joins a run; NULL: this one begins a run. */
+    const char *joined; /* file of its view record, relative or absolute */
+    struct view_entry inviter;
+};
+
+/* The configuration, with help for the keys that are likely to be changed. Key and run spec stand beside it, as
+ * island.key and run.ini. ERR_CONF: a value that will not do, or that no configuration can hold. */
+ERR_MUST_CHECK enum err ctl_draft_conf(const struct ctl_draft *draft, char **text);
+
+/* The run spec that conf/run.ini shows. */
+ERR_MUST_CHECK enum err ctl_draft_run(char **text);
+
+#endif

@@ -1,0 +1,275 @@
+#include "daemon/ctl/ctl_home.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/env.h"
+#include "common/fsio.h"
+#include "common/mem.h"
+#include "common/program.h"
+#include "daemon/ctl/ctl_client.h"
+
+/* A daemon that ends waits for its trainer, for as long as [worker] stop says, which is 10 minutes at most. */
+enum { POLL_MS = 50, PATIENCE_MS = 5000, STOP_MS_MAX = 11 * 60 * 1000, TRIES = 100 };
+enum { TAIL_LINES = 20, TAIL_BYTES = 16384, PIECE_BYTES = 65536 };
+
+static void pause_ms(long ms)
+{
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+static enum err say(const struct ctl_home *ctl, int pid, const char *what)
+{
+    if (ctl->json)
+        printf("{\"ok\":\"%s\",\"pid\":%d}\n", what, pid);
+    else if (pid > 0)
+        printf("%s (pid %d)\n", what, pid);
+    else
+        printf("%s\n", what);
+    return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+}
+
+/* ---- the log ---- */
+
+/* Copies from where `fd` stands to the end there is now. */
+static enum err copy_rest(int fd, const char *path, FILE *out)
+{
+    char piece[PIECE_BYTES];
+    for (;;) {
+        ssize_t got = read(fd, piece, sizeof piece);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return err_set_errno(ERR_IO, "%s: cannot read", path);
+        if (got == 0)
+            return fflush(out) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+        if (fwrite(piece, 1, (size_t)got, out) != (size_t)got)
+            return err_set_errno(ERR_IO, "cannot write");
+    }
+}
+
+/* Where the last lines begin, of what stands after `from`. */
+static off_t tail_of(int fd, off_t from)
+{
+    char end[TAIL_BYTES];
+    struct stat status;
+    if (fstat(fd, &status) != 0 || status.st_size <= from)
+        return from;
+    off_t at = status.st_size - from > TAIL_BYTES ? status.st_size - TAIL_BYTES : from;
+    ssize_t bytes = pread(fd, end, sizeof end, at);
+    int lines = 0;
+    for (ssize_t i = bytes - 2; i >= 0; i--)
+        if (end[i] == '\n' && ++lines == TAIL_LINES)
+            return at + i + 1;
+    return at;
+}
+
+static void print_tail(const char *path, off_t from, FILE *out)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (lseek(fd, tail_of(fd, from), SEEK_SET) < 0 || copy_rest(fd, path, out) != ERR_OK)
+        fprintf(out, "%s: cannot read\n", path);
+    close(fd);
+}
+
+static enum err follow_log(int fd, const char *path)
+{
+    struct stat status;
+    off_t at = lseek(fd, tail_of(fd, 0), SEEK_SET);
+    while (at >= 0) {
+        TRY(copy_rest(fd, path, stdout));
+        at = lseek(fd, 0, SEEK_CUR);
+        if (fstat(fd, &status) == 0 && status.st_size < at) /* somebody has emptied it */
+            at = lseek(fd, 0, SEEK_SET);
+        pause_ms(4 * POLL_MS);
+    }
+    return err_set_errno(ERR_IO, "%s: cannot read", path);
+}
+
+enum err ctl_home_logs(const struct home *home, bool follow)
+{
+    int fd = open(home->log, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return err_set(ERR_NOTFOUND, "%s: there is no log yet; dilococtl --home %s start begins one", home->log,
+                       home->folder);
+    if (fd < 0)
+        return err_set_errno(ERR_IO, "%s: cannot open", home->log);
+    enum err err = follow ? follow_log(fd, home->log) : copy_rest(fd, home->log, stdout);
+    close(fd);
+    return err;
+}
+
+/* ---- start ---- */
+
+/* In the child: never returns. What it does not need of ours it does not keep: a pipe that somebody reads to its end.
+ */
+static void become_daemon(const struct home *home, const char *program, int log_fd)
+{
+    const char *const argv[] = {program, "--home", home->folder, NULL};
+    sigset_t none;
+    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    setsid();
+    if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 || dup2(log_fd, STDOUT_FILENO) < 0 ||
+        dup2(log_fd, STDERR_FILENO) < 0 || chdir(home->folder) != 0)
+        _exit(126);
+    syscall(SYS_close_range, STDERR_FILENO + 1, UINT_MAX, 0);
+    execv(program, (char *const *)(uintptr_t)argv);
+    dprintf(STDERR_FILENO, "cannot start %s: %s\n", program, strerror(errno));
+    _exit(127);
+}
+
+static enum err fork_daemon(const struct home *home, int *child, off_t *log_begin)
+{
+    char *program = NULL;
+    TRY(program_find("dilocod", &program));
+    int log_fd = open(home->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+    enum err err = log_fd < 0 ? err_set_errno(ERR_IO, "%s: cannot open", home->log) : ERR_OK;
+    if (err == ERR_OK) {
+        *log_begin = lseek(log_fd, 0, SEEK_END);
+        *child = fork();
+        if (*child == 0)
+            become_daemon(home, program, log_fd);
+        if (*child < 0)
+            err = err_set_errno(ERR_NOMEM, "cannot start dilocod");
+    }
+    if (log_fd >= 0)
+        close(log_fd);
+    mem_free(program);
+    return err;
+}
+
+static enum err say_started(const struct ctl_home *ctl, const json_t *status, bool already)
+{
+    int pid;
+    char what[128];
+    TRY(home_holder(ctl->home, &pid));
+    snprintf(what, sizeof what, "dilocod runs%s: island %s", already ? " already" : "", ctl_text(status, "island"));
+    return say(ctl, pid, what);
+}
+
+/* Until it answers. `child`: the daemon, if we have started it; 0: another has. */
+static enum err wait_for_answer(const struct ctl_home *ctl, int child, off_t log_begin)
+{
+    const struct home *home = ctl->home;
+    uint64_t begin_ms = env_mono_ms();
+    bool already = child == 0, said = ctl->json;
+    for (;;) {
+        json_t *status;
+        int holder;
+        enum err err = ctl_ask(ctl->socket, "status", &status);
+        if (err == ERR_OK) {
+            err = say_started(ctl, status, already);
+            json_decref(status);
+        }
+        if (err != ERR_CLOSED && err != ERR_IO) /* it may not have come to it yet */
+            return err;
+        TRY(home_holder(home, &holder));
+        if (child > 0 && waitpid(child, NULL, WNOHANG) == child) {
+            child = 0;
+            already = true; /* if somebody else was faster */
+        }
+        if (child == 0 && holder == 0) {
+            print_tail(home->log, log_begin, stderr);
+            return err_set(ERR_STATE, "dilocod has ended; above stands the end of %s", home->log);
+        }
+        bool late = env_mono_ms() - begin_ms > PATIENCE_MS;
+        if (late && child == 0) /* nor may it ever: its sockets may have been elsewhere when it was started */
+            return say(ctl, holder, "dilocod runs already, but does not answer yet");
+        if (late && !said) {
+            printf("dilocod is still starting, as it does when it has much to replay; its log is %s\n", home->log);
+            fflush(stdout);
+            said = true;
+        }
+        pause_ms(POLL_MS);
+    }
+}
+
+enum err ctl_home_start(const struct ctl_home *ctl)
+{
+    int holder, child = 0;
+    off_t log_begin = 0;
+    TRY(home_holder(ctl->home, &holder));
+    if (holder == 0)
+        TRY(fork_daemon(ctl->home, &child, &log_begin));
+    if (ctl->no_wait)
+        return say(ctl, holder + child, holder > 0 ? "dilocod runs already" : "dilocod is starting");
+    return wait_for_answer(ctl, child, log_begin);
+}
+
+/* ---- stop ---- */
+
+/* A descriptor of the process that holds the lock; -1: none does. */
+static enum err open_holder(const struct home *home, int *pid, int *fd)
+{
+    for (int i = 0; i < TRIES; i++) {
+        int still;
+        *fd = -1;
+        TRY(home_holder(home, pid));
+        if (*pid == 0)
+            return ERR_OK;
+        *fd = (int)syscall(SYS_pidfd_open, *pid, 0);
+        if (*fd < 0 && errno != ESRCH)
+            return err_set_errno(ERR_STATE, "cannot watch dilocod (pid %d)", *pid);
+        /* The descriptor is of a process that has held the lock with this number only if it is so still. */
+        enum err err = home_holder(home, &still);
+        if (err == ERR_OK && *fd >= 0 && still == *pid)
+            return ERR_OK;
+        if (*fd >= 0)
+            close(*fd);
+        *fd = -1;
+        TRY(err);
+    }
+    return err_set(ERR_STATE, "dilocod in %s starts and ends again and again; its log says why: %s", home->folder,
+                   home->log);
+}
+
+static enum err wait_for_end(const struct ctl_home *ctl, int pid, int fd)
+{
+    struct pollfd item = {.fd = fd, .events = POLLIN};
+    int ended = poll(&item, 1, PATIENCE_MS);
+    if (ended == 0) {
+        if (!ctl->json)
+            printf("dilocod (pid %d) is ending; it waits for its trainer to save\n", pid);
+        fflush(stdout);
+        ended = poll(&item, 1, STOP_MS_MAX);
+    }
+    if (ended < 0)
+        return err_set_errno(ERR_IO, "cannot wait for dilocod (pid %d)", pid);
+    if (ended == 0)
+        return err_set(ERR_STATE, "dilocod (pid %d) does not end; its log says why: %s; kill -KILL %d ends it", pid,
+                       ctl->home->log, pid);
+    return say(ctl, pid, "dilocod has stopped");
+}
+
+enum err ctl_home_stop(const struct ctl_home *ctl)
+{
+    int pid, fd;
+    TRY(open_holder(ctl->home, &pid, &fd));
+    if (pid == 0)
+        return say(ctl, 0, "dilocod does not run");
+    enum err err = ERR_OK;
+    if (syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0) != 0 && errno != ESRCH)
+        err =
+            err_set_errno(ERR_STATE, "cannot end dilocod (pid %d); call as the user that started it, or as root", pid);
+    if (err == ERR_OK)
+        err = wait_for_end(ctl, pid, fd);
+    close(fd);
+    return err;
+}

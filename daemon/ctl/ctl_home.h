@@ -1,0 +1,34 @@
+/*
+ * ctl_home: starting and stopping the daemon of an island in a folder, and its log. No root, no systemd.
+ *
+ * Nothing is signalled but the process that holds the folder's lock (daemon/home.h), through a descriptor of it, so
+ * that a number that now means another process does no harm. Blocking; what was done is said on standard output.
+ */
+#ifndef DAEMON_CTL_CTL_HOME_H
+#define DAEMON_CTL_CTL_HOME_H
+
+#include <stdbool.h>
+
+#include "common/err.h"
+#include "daemon/home.h"
+
+struct ctl_home {
+    const struct home *home; /* with a folder; borrowed */
+    const char *socket;      /* start: where the daemon answers; borrowed */
+    bool no_wait;            /* start: do not wait for its answer */
+    bool json;
+};
+
+/* Starts dilocod in the background, with its output appended to the log, and waits until it answers; is content with
+ * one that runs already, whether that answers soon or not. ERR_STATE: it ended instead; the end of what it has logged
+ * was printed to standard error. */
+ERR_MUST_CHECK enum err ctl_home_start(const struct ctl_home *ctl);
+
+/* Has the daemon end in order and waits until it is gone; is content where none runs. ERR_STATE: it may not be
+ * signalled, or does not end. */
+ERR_MUST_CHECK enum err ctl_home_stop(const struct ctl_home *ctl);
+
+/* Prints the log; with `follow` the last lines of it and then what comes, until the process is ended. ERR_NOTFOUND. */
+ERR_MUST_CHECK enum err ctl_home_logs(const struct home *home, bool follow);
+
+#endif

@@ -1,0 +1,496 @@
+#include "daemon/ctl/ctl_init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <libgen.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/fsio.h"
+#include "common/mem.h"
+#include "common/program.h"
+#include "common/runspec.h"
+#include "daemon/ctl/ctl_draft.h"
+#include "daemon/dconf.h"
+#include "net/ident.h"
+
+enum { PORT_FIRST = 7600, PORT_LAST = 7699, RUN_BYTES_MAX = 1 << 20, SAID_BYTES = 4096 };
+/* Folder of the configuration (and its parents), state, sockets, key, run spec, draft of the configuration. */
+enum { MADE_MAX = 12 };
+
+/* What was made so far, to be removed again if something fails. */
+struct made {
+    char *path[MADE_MAX];
+    size_t count;
+};
+
+struct maker {
+    const struct home *home;
+    const struct ctl_init *init;
+    const char *folder; /* of the configuration */
+    char *data, *listen, *draft;
+    bool key_was_there, run_was_there;
+    char *joined; /* path of the record by which it joined */
+    struct ctl_admission admission;
+    struct ident ident;
+    struct made made;
+};
+
+void ctl_admission_free(struct ctl_admission *admission)
+{
+    mem_free(admission->run_text);
+    mem_free(admission->record);
+    *admission = (struct ctl_admission){0};
+}
+
+/* ---- what was asked for ---- */
+
+unsigned ctl_init_port(void)
+{
+    for (unsigned port = PORT_FIRST; port <= PORT_LAST; port++) {
+        struct sockaddr_in6 all = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+        struct sockaddr_in all4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+        int on = 1, fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        bool six = fd >= 0;
+        if (!six)
+            fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd < 0)
+            return 0;
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* as libzmq does: old connections do not matter */
+        bool free =
+            bind(fd, six ? (struct sockaddr *)&all : (struct sockaddr *)&all4, six ? sizeof all : sizeof all4) == 0 &&
+            listen(fd, 1) == 0;
+        close(fd);
+        if (free)
+            return port;
+    }
+    return 0;
+}
+
+static enum err choose_listen(struct maker *maker)
+{
+    const struct ctl_init *init = maker->init;
+    const char *colon = init->address != NULL ? strrchr(init->address, ':') : NULL;
+    if (init->listen != NULL)
+        return mem_strdup(init->listen, &maker->listen);
+    if (colon != NULL)
+        return mem_printf(&maker->listen, "*%s", colon);
+    unsigned port = maker->home->folder != NULL ? ctl_init_port() : PORT_FIRST;
+    if (port == 0)
+        return err_set(ERR_STATE, "no port from %d to %d is free; choose one with --listen '*:PORT'", PORT_FIRST,
+                       PORT_LAST);
+    return mem_printf(&maker->listen, "*:%u", port);
+}
+
+static enum err check_data(const char *pattern)
+{
+    glob_t found = {0};
+    enum err err = ERR_OK;
+    if (glob(pattern, 0, NULL, &found) != 0)
+        err = err_set(ERR_CONF, "--data %s: there is no such file", pattern);
+    for (size_t i = 0; err == ERR_OK && i < found.gl_pathc; i++) {
+        struct stat status;
+        const char *path = found.gl_pathv[i];
+        if (access(path, R_OK) != 0 || stat(path, &status) != 0)
+            err = err_set_errno(ERR_CONF, "--data: cannot read %s", path);
+        else if (S_ISDIR(status.st_mode))
+            err =
+                err_set(ERR_CONF, "--data %s: a folder; name a file, or a pattern of files as '%s/*.txt'", path, path);
+    }
+    globfree(&found);
+    return err;
+}
+
+/* Absolute: the configuration stands elsewhere. */
+static enum err find_data(const char *data, char **out)
+{
+    TRY(check_data(data));
+    if (data[0] == '/')
+        return mem_strdup(data, out);
+    char *here = getcwd(NULL, 0);
+    if (here == NULL)
+        return err_set_errno(ERR_IO, "--data %s: cannot find out which folder this is in", data);
+    enum err err = mem_printf(out, "%s/%s", here, data);
+    free(here);
+    return err;
+}
+
+/* Whether the island that is here takes part in a run, or has begun one. */
+static bool in_a_run(const struct home *home)
+{
+    char pattern[PATH_MAX];
+    glob_t found = {0};
+    snprintf(pattern, sizeof pattern, "%s/record-*", home->state);
+    bool there = glob(pattern, 0, NULL, &found) == 0;
+    globfree(&found);
+    return there;
+}
+
+static enum err check_asked(const struct home *home, const struct ctl_init *init)
+{
+    bool joins = init->enrol != NULL;
+    if (init->name == NULL || init->data == NULL)
+        return err_set(ERR_ARG, "%s needs a name and a text: dilococtl %s --name NAME --data FILE [--home DIR]",
+                       joins ? "join" : "init", joins ? "join TOKEN" : "init");
+    if (home->folder == NULL && geteuid() != 0)
+        return err_set(ERR_ARG, "only root can make this machine's service; call it with sudo, or make an island in a "
+                                "folder of your own with --home DIR");
+    if (access(home->conf, F_OK) != 0)
+        return ERR_OK;
+    if (joins && !in_a_run(home)) /* it was reset; its settings are put aside */
+        return ERR_OK;
+    if (joins)
+        return err_set(
+            ERR_STATE,
+            "%s: an island is here already, of a run of its own; to leave that and join another: dilococtl%s%s "
+            "stop, then reset, then join; or join in another folder with --home",
+            home->conf, home->folder != NULL ? " --home " : "", home->folder != NULL ? home->folder : "");
+    return err_set(
+        ERR_STATE,
+        "%s: an island is here already; dilococtl%s%s start starts it; for another, name another folder with "
+        "--home; to begin anew, move this one's files away",
+        home->conf, home->folder != NULL ? " --home " : "", home->folder != NULL ? home->folder : "");
+}
+
+/* ---- making, and taking back ---- */
+
+static enum err remember(struct made *made, const char *path)
+{
+    TRY(mem_strdup(path, &made->path[made->count]));
+    made->count++;
+    return ERR_OK;
+}
+
+static void take_back(struct made *made)
+{
+    for (size_t i = made->count; i > 0; i--)
+        if (unlink(made->path[i - 1]) != 0)
+            rmdir(made->path[i - 1]);
+}
+
+static void forget(struct made *made)
+{
+    for (size_t i = 0; i < made->count; i++)
+        mem_free(made->path[i]);
+    made->count = 0;
+}
+
+static enum err make_folder(struct made *made, const char *path, mode_t mode)
+{
+    struct stat status;
+    if (stat(path, &status) == 0)
+        return S_ISDIR(status.st_mode) ? ERR_OK : err_set(ERR_CONF, "%s: not a folder; move it away", path);
+    TRY(fsio_mkdirs(path, mode));
+    return remember(made, path);
+}
+
+/* One at a time; the lock goes with the descriptor. */
+static enum err lock_folder(const char *folder, int *fd)
+{
+    *fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd < 0)
+        return err_set_errno(ERR_IO, "%s: cannot open", folder);
+    if (flock(*fd, LOCK_EX | LOCK_NB) == 0)
+        return ERR_OK;
+    enum err err = err_set_errno(ERR_STATE, "%s: another dilococtl is making an island here", folder);
+    close(*fd);
+    *fd = -1;
+    return err;
+}
+
+static enum err own(const struct passwd *user, const char *path)
+{
+    if (user != NULL && chown(path, user->pw_uid, user->pw_gid) != 0)
+        return err_set_errno(ERR_IO, "%s: cannot give it to user %s", path, user->pw_name);
+    return ERR_OK;
+}
+
+/* A key that is there is this island's: whoever has it knows it by that, and nothing brings it back. */
+static enum err make_key(struct maker *maker, const struct passwd *user)
+{
+    const char *path = maker->home->key;
+    maker->key_was_there = access(path, F_OK) == 0;
+    if (maker->key_was_there)
+        return ident_load(path, &maker->ident);
+    TRY(ident_generate(&maker->ident));
+    TRY(ident_save(&maker->ident, path)); /* first, so that none but our own is taken back */
+    TRY(remember(&maker->made, path));
+    return own(user, path);
+}
+
+static enum err run_text(const struct maker *maker, char **text, size_t *bytes)
+{
+    const struct ctl_init *init = maker->init;
+    struct runspec spec;
+    if (init->enrol != NULL) {
+        *bytes = strlen(maker->admission.run_text);
+        return mem_strdup(maker->admission.run_text, text);
+    }
+    if (init->run == NULL) {
+        TRY(ctl_draft_run(text));
+        *bytes = strlen(*text);
+        return ERR_OK;
+    }
+    TRY(runspec_load(init->run, NULL, 0, &spec));
+    runspec_deinit(&spec);
+    return fsio_read(init->run, RUN_BYTES_MAX, text, bytes);
+}
+
+static enum err put_aside(const char *path)
+{
+    char *aside;
+    TRY(mem_printf(&aside, "%s.before", path));
+    enum err err = rename(path, aside) == 0 || errno == ENOENT
+                       ? ERR_OK
+                       : err_set_errno(ERR_IO, "cannot rename %s to %s", path, aside);
+    mem_free(aside);
+    return err;
+}
+
+/* Who joins takes the run's. */
+static enum err take_run(const struct maker *maker, const char *text, size_t bytes)
+{
+    char *there;
+    size_t there_bytes;
+    const char *path = maker->home->run;
+    TRY(fsio_read(path, RUN_BYTES_MAX, &there, &there_bytes));
+    bool same = there_bytes == bytes && memcmp(there, text, bytes) == 0;
+    mem_free(there);
+    if (same)
+        return ERR_OK;
+    TRY(put_aside(path));
+    return fsio_replace(path, text, bytes, 0644);
+}
+
+/* One that is there was left by a try that was killed, or was put there for us. */
+static enum err keep_run(const struct maker *maker, const char *text, size_t bytes)
+{
+    struct runspec spec;
+    char *there;
+    size_t there_bytes;
+    const char *path = maker->home->run;
+    if (maker->init->enrol != NULL)
+        return take_run(maker, text, bytes);
+    TRY(runspec_load(path, NULL, 0, &spec));
+    runspec_deinit(&spec);
+    TRY(fsio_read(path, RUN_BYTES_MAX, &there, &there_bytes));
+    bool same = there_bytes == bytes && memcmp(there, text, bytes) == 0;
+    mem_free(there);
+    if (same || maker->init->run == NULL)
+        return ERR_OK;
+    return err_set(ERR_STATE, "%s: is there already and differs from --run %s; remove it, or leave --run out", path,
+                   maker->init->run);
+}
+
+static enum err make_run(struct maker *maker)
+{
+    char *text;
+    size_t bytes;
+    const char *path = maker->home->run;
+    TRY(run_text(maker, &text, &bytes));
+    maker->run_was_there = access(path, F_OK) == 0;
+    enum err err = maker->run_was_there ? keep_run(maker, text, bytes) : fsio_replace(path, text, bytes, 0644);
+    if (err == ERR_OK && !maker->run_was_there)
+        err = remember(&maker->made, path);
+    mem_free(text);
+    return err;
+}
+
+static enum err make_draft(struct maker *maker)
+{
+    const struct home *home = maker->home;
+    const struct ctl_init *init = maker->init;
+    struct ctl_draft draft = {.name = init->name,
+                              .data = maker->data,
+                              .listen = maker->listen,
+                              .uplink = init->uplink,
+                              .address = init->address,
+                              .owner = init->owner,
+                              .state = home->folder != NULL ? "state" : home->state,
+                              .sockets = home->folder != NULL ? "run" : home->sockets};
+    char *text;
+    if (init->enrol != NULL) {
+        draft.joined = "joined";
+        draft.inviter = maker->admission.inviter;
+        draft.address = maker->admission.address[0] != '\0' ? maker->admission.address : NULL;
+    }
+    TRY(ctl_draft_conf(&draft, &text));
+    TRY(mem_printf(&maker->draft, "%s.draft", home->conf));
+    enum err err = fsio_replace(maker->draft, text, strlen(text), 0644);
+    if (err == ERR_OK)
+        err = remember(&maker->made, maker->draft);
+    mem_free(text);
+    return err;
+}
+
+/* By the eyes of the daemon, and of the user that it runs as. */
+static enum err check_draft(const struct maker *maker)
+{
+    const char *argv[] = {"dilocod", "--check-config", "--config", maker->draft, NULL, NULL, NULL};
+    char said[SAID_BYTES];
+    int status;
+    if (maker->home->folder != NULL) {
+        argv[4] = "--home";
+        argv[5] = maker->home->folder;
+    }
+    TRY(program_run(argv, said, sizeof said, true, &status));
+    if (status == 0)
+        return ERR_OK;
+    fputs(said, stderr);
+    return err_set(ERR_CONF, "dilocod would not start with this, for the reason above; nothing was made");
+}
+
+/* ---- the user of the service ---- */
+
+static enum err find_user(const char *name, const struct passwd **user)
+{
+    const char *const argv[] = {"useradd", "--system",          "--home-dir", "/var/lib/diloco",
+                                "--shell", "/usr/sbin/nologin", name,         NULL};
+    int status = 0;
+    *user = name != NULL ? getpwnam(name) : NULL;
+    if (name == NULL || *user != NULL)
+        return ERR_OK;
+    TRY(program_run(argv, NULL, 0, false, &status));
+    *user = getpwnam(name);
+    if (status == 0 && *user != NULL)
+        return ERR_OK;
+    return err_set(ERR_STATE, "cannot make user %s, as whom the service runs; make it by hand: useradd --system %s",
+                   name, name);
+}
+
+/* ---- the run that takes it in ---- */
+
+/* It may wait for the voters there: whoever ends us meanwhile leaves the key, by which the next try goes on. */
+static enum err ask_run(struct maker *maker)
+{
+    sigset_t ends, before;
+    struct ctl_admission *admission = &maker->admission;
+    if (maker->init->enrol == NULL)
+        return ERR_OK;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    sigprocmask(SIG_UNBLOCK, &ends, &before);
+    enum err err = maker->init->enrol(maker->init->user_data, &maker->ident, maker->listen, admission);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    for (size_t i = 0; admission->asked && i < maker->made.count; i++)
+        if (strcmp(maker->made.path[i], maker->home->key) == 0) {
+            mem_free(maker->made.path[i]);
+            maker->made.path[i] = maker->made.path[--maker->made.count];
+        }
+    return err;
+}
+
+static enum err keep_record(struct maker *maker)
+{
+    const struct ctl_admission *admission = &maker->admission;
+    if (maker->init->enrol == NULL)
+        return ERR_OK;
+    TRY(mem_printf(&maker->joined, "%s/joined", maker->folder));
+    TRY(fsio_replace(maker->joined, admission->record, admission->record_bytes, 0644));
+    return remember(&maker->made, maker->joined);
+}
+
+/* ---- all of it ---- */
+
+static enum err make_all(struct maker *maker)
+{
+    const struct home *home = maker->home;
+    const struct passwd *user;
+    TRY(find_user(maker->init->user, &user));
+    TRY(make_key(maker, user));
+    TRY(ask_run(maker));
+    TRY(keep_record(maker));
+    TRY(make_run(maker));
+    TRY(make_folder(&maker->made, home->state, 0750));
+    TRY(own(user, home->state));
+    if (home->folder != NULL) /* the service's is made anew at every boot, by its unit */
+        TRY(make_folder(&maker->made, home->sockets, 0755));
+    TRY(make_draft(maker));
+    TRY(check_draft(maker));
+    if (maker->init->enrol != NULL)
+        TRY(put_aside(home->conf));
+    if (rename(maker->draft, home->conf) != 0)
+        return err_set_errno(ERR_IO, "cannot rename %s to %s", maker->draft, home->conf);
+    return fsio_sync_folder_of(home->conf);
+}
+
+static enum err make_undisturbed(struct maker *maker)
+{
+    sigset_t ends, before;
+    int lock_fd = -1;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    sigprocmask(SIG_BLOCK, &ends, &before);
+    mode_t mask = umask(022); /* the service's user has to read what root makes */
+    enum err err = make_folder(&maker->made, maker->folder, maker->home->folder != NULL ? 0750 : 0755);
+    if (err == ERR_OK)
+        err = lock_folder(maker->folder, &lock_fd);
+    if (err == ERR_OK)
+        err = check_asked(maker->home, maker->init); /* again: somebody may have been faster */
+    if (err == ERR_OK)
+        err = make_all(maker);
+    if (err != ERR_OK)
+        take_back(&maker->made);
+    if (lock_fd >= 0)
+        close(lock_fd);
+    umask(mask);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return err;
+}
+
+static enum err say(const struct maker *maker)
+{
+    const struct home *home = maker->home;
+    const struct ctl_init *init = maker->init;
+    if (init->json) {
+        printf("{\"island\":\"%s\",\"public_key\":\"%s\"}\n", init->name, maker->ident.public_text);
+    } else {
+        printf("Island %s is made:\n  %s\n  %s%s\n  %s%s\n  %s/\n", init->name, home->conf, home->key,
+               maker->key_was_there ? " (was there)" : "", home->run,
+               maker->run_was_there  ? " (was there)"
+               : init->enrol != NULL ? " (the run's)"
+               : init->run != NULL   ? ""
+                                     : " (a sample)",
+               home->state);
+        printf("It %s%s. Its public key is %s\n", maker->listen[0] != '\0' ? "listens on " : "does not listen",
+               maker->listen, maker->ident.public_text);
+    }
+    return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+}
+
+enum err ctl_init(const struct home *home, const struct ctl_init *init)
+{
+    struct maker maker = {.home = home, .init = init};
+    char *conf = NULL;
+    enum err err;
+    TRY_OUT(check_asked(home, init));
+    TRY_OUT(find_data(init->data, &maker.data));
+    TRY_OUT(choose_listen(&maker));
+    TRY_OUT(mem_strdup(home->conf, &conf));
+    maker.folder = dirname(conf);
+    TRY_OUT(make_undisturbed(&maker));
+    TRY_OUT(say(&maker));
+out:
+    forget(&maker.made);
+    mem_free(maker.data);
+    mem_free(maker.listen);
+    mem_free(maker.draft);
+    mem_free(maker.joined);
+    ctl_admission_free(&maker.admission);
+    mem_free(conf);
+    return err;
+}

@@ -1,0 +1,54 @@
+/*
+ * ctl_init: making an island: key, run spec, configuration and folders, and, for this machine's service, the user that
+ * it runs as.
+ *
+ * dilocod.conf is the mark of an island and is written last, by a rename, when everything else is there and dilocod
+ * --check-config has found it good. After a failure what was made is removed. A try that was killed leaves no
+ * dilocod.conf, and what it leaves the next one takes up: a key is never replaced, whoever made it. Signals that would
+ * end us wait meanwhile. Blocking; starts no daemon.
+ */
+#ifndef DAEMON_CTL_CTL_INIT_H
+#define DAEMON_CTL_CTL_INIT_H
+
+#include <stdbool.h>
+
+#include "common/err.h"
+#include "daemon/home.h"
+#include "net/ident.h"
+#include "net/view.h"
+#include "net/wire.h"
+
+/* What the run that takes an island in has told it. */
+struct ctl_admission {
+    char *run_text;  /* its run spec */
+    uint8_t *record; /* a file's bytes: the view record by which it joined */
+    size_t record_bytes;
+    struct view_entry inviter; /* strings: those below */
+    char inviter_name[WIRE_NAME_BYTES], inviter_key[IDENT_TEXT_BYTES], inviter_address[WIRE_ADDRESS_BYTES];
+    char address[WIRE_ADDRESS_BYTES]; /* where the others reach this island; "": nowhere */
+    bool asked;                       /* its key may be known to the run by now, so that it is kept whatever comes */
+};
+void ctl_admission_free(struct ctl_admission *admission);
+
+struct ctl_init {
+    const char *name, *data;
+    const char *run;     /* file to copy; NULL: the sample, or what is there */
+    const char *listen;  /* NULL: chosen here */
+    const char *address; /* where the others reach this island; NULL: not said */
+    const char *uplink;  /* NULL: the default */
+    const char *owner;   /* auto, yes, no; NULL: the default */
+    /* A run that takes this island in, asked when it has its key; NULL: it begins a run. */
+    enum err (*enrol)(void *user, const struct ident *ident, const char *listen, struct ctl_admission *admission);
+    void *user_data;
+    const char *user; /* NULL: whoever calls; else who is to own key and state, and is made if there is no such user */
+    bool json;
+};
+
+/* Makes the island and says what it made. ERR_ARG: something is not given, or not as it has to be; ERR_STATE: there is
+ * an island already; ERR_CONF: what was given will not do. Each with the remedy. */
+ERR_MUST_CHECK enum err ctl_init(const struct home *home, const struct ctl_init *init);
+
+/* A TCP port, from 7600 on, on which nobody listens just now; 0: there is none. */
+unsigned ctl_init_port(void);
+
+#endif

@@ -1,0 +1,185 @@
+#include "daemon/ctl/ctl_join.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/conf.h"
+#include "common/mem.h"
+#include "common/runspec.h"
+#include "daemon/dconf.h"
+#include "net/enrol.h"
+#include "net/here.h"
+#include "net/invite.h"
+#include "net/record.h"
+#include "net/wire_epoch.h"
+
+enum { PATIENCE_MS = 60000 };
+
+struct task {
+    const struct ctl_join *join;
+    struct invite invite;
+    uint64_t uplink;
+    uint8_t owner_wish;
+};
+
+/* ---- what was asked for ---- */
+
+static enum err parse_owner(const char *text, uint8_t *wish)
+{
+    static const char *const words[RECORD_OWNER_WISHES] = {
+        [RECORD_OWNER_AUTO] = "auto", [RECORD_OWNER_YES] = "yes", [RECORD_OWNER_NO] = "no"};
+    *wish = RECORD_OWNER_AUTO;
+    for (uint8_t i = 0; text != NULL && i < RECORD_OWNER_WISHES; i++)
+        if (strcmp(words[i], text) == 0) {
+            *wish = i;
+            return ERR_OK;
+        }
+    return text == NULL ? ERR_OK : err_set(ERR_ARG, "--owner %s: auto, yes or no", text);
+}
+
+/* By the same reader as the configuration's. */
+static enum err parse_uplink(const char *text, uint64_t *bits)
+{
+    struct dconf conf;
+    char *line;
+    TRY(mem_printf(&line, "[island]\nname = x\nrun = x\nkey = x\n[net]\nuplink = %s\n", text != NULL ? text : "1Gbit"));
+    enum err err = conf_parse(&dconf_schema, line, "--uplink", &conf);
+    mem_free(line);
+    TRY(err);
+    *bits = conf.uplink;
+    conf_deinit(&dconf_schema, &conf);
+    return ERR_OK;
+}
+
+/* Where the others will reach us: as was said, what `listen` names, or the way by which we reach the inviter. */
+static enum err choose_address(const struct task *task, const char *listen, char address[WIRE_ADDRESS_BYTES])
+{
+    const struct ctl_init *init = &task->join->init;
+    struct dconf conf = {.listen = (char *)(uintptr_t)listen,
+                         .address = (char *)(uintptr_t)(init->address != NULL ? init->address : "")};
+    const char *said = dconf_address(&conf), *colon = strrchr(listen, ':');
+    address[0] = '\0';
+    if (said[0] != '\0' && (!wire_address_good(said) || strlen(said) >= WIRE_ADDRESS_BYTES))
+        return err_set(ERR_ARG, "--address %s: not host:port, as in oslo.example.org:7600", said);
+    if (said[0] != '\0')
+        memcpy(address, said, strlen(said) + 1);
+    else if (colon != NULL)
+        here_towards(task->invite.addresses[0], (unsigned)strtoul(colon + 1, NULL, 10), address);
+    return ERR_OK;
+}
+
+/* ---- what the run answers ---- */
+
+static enum err take_inviter(const struct record *record, const struct invite *invite, uint32_t answered,
+                             struct ctl_admission *admission)
+{
+    const struct record_member *inviter = NULL;
+    for (uint32_t i = 0; i < record->members_count; i++)
+        if (memcmp(record->members[i].key, invite->inviter, IDENT_KEY_BYTES) == 0)
+            inviter = &record->members[i];
+    if (inviter == NULL)
+        return err_set(ERR_PROTO, "the record that came with the answer does not have the inviter");
+    snprintf(admission->inviter_name, sizeof admission->inviter_name, "%s", inviter->name);
+    snprintf(admission->inviter_address, sizeof admission->inviter_address, "%s", invite->addresses[answered]);
+    ident_text(inviter->key, admission->inviter_key);
+    admission->inviter = (struct view_entry){.name = admission->inviter_name,
+                                             .address = admission->inviter_address,
+                                             .key_text = admission->inviter_key,
+                                             .uplink = inviter->uplink};
+    return ERR_OK;
+}
+
+/* Whether the record is of the token's run, and has our key under the id that it was told. */
+static enum err check_record(const struct task *task, const struct ident *ident, uint32_t id,
+                             const struct record *record)
+{
+    const struct record_member *self = record_member(record, id);
+    if (memcmp(record->nonce, task->invite.nonce, sizeof record->nonce) != 0)
+        return err_set(ERR_PROTO, "the record that came with the answer is of another run than the token");
+    if (self == NULL || memcmp(self->key, ident->key, sizeof self->key) != 0 ||
+        strcmp(self->name, task->join->init.name) != 0)
+        return err_set(ERR_PROTO, "the record that came with the answer does not have this island");
+    return ERR_OK;
+}
+
+static enum err check_spec(const struct task *task, const char *text)
+{
+    struct runspec spec;
+    TRY(runspec_parse(text, "the run spec of the inviter", &spec));
+    bool same = digest_equal(&spec.digest, &task->invite.run_id);
+    runspec_deinit(&spec);
+    return same ? ERR_OK : err_set(ERR_PROTO, "the run spec that came with the answer is not the token's");
+}
+
+static enum err take_record(const struct task *task, const struct ident *ident, const struct wire_enrolled *enrolled,
+                            uint32_t answered, struct ctl_admission *admission)
+{
+    struct wire_epoch message;
+    struct record record = {0};
+    enum err err;
+    TRY(wire_epoch_unpack(WIRE_DECIDED, enrolled->records, enrolled->records_bytes, &message));
+    TRY_OUT(record_unpack(message.decided.record, message.decided.record_bytes, &record));
+    TRY_OUT(check_record(task, ident, enrolled->id, &record));
+    TRY_OUT(take_inviter(&record, &task->invite, answered, admission));
+out:
+    record_deinit(&record);
+    wire_epoch_deinit(&message);
+    return err;
+}
+
+static enum err enrol(void *user, const struct ident *ident, const char *listen, struct ctl_admission *admission)
+{
+    const struct task *task = user;
+    struct wire_enrolled enrolled;
+    uint32_t answered = 0;
+    TRY(choose_address(task, listen, admission->address));
+    struct enrol_conf conf = {.invite = &task->invite,
+                              .ident = ident,
+                              .name = task->join->init.name,
+                              .address = admission->address,
+                              .uplink = task->uplink,
+                              .owner_wish = task->owner_wish,
+                              .timeout_ms = PATIENCE_MS,
+                              .answered = &answered};
+    if (!task->join->init.json) {
+        printf("Asking %s to be let in...\n", task->invite.addresses[0]);
+        fflush(stdout);
+    }
+    enum err err = enrol_ask(&conf, &enrolled);
+    admission->asked = err == ERR_OK || err == ERR_CLOSED; /* refused, or never asked: nobody knows the key */
+    TRY(err);
+    err = check_spec(task, enrolled.run_spec);
+    if (err == ERR_OK)
+        err = take_record(task, ident, &enrolled, answered, admission);
+    if (err == ERR_OK) {
+        admission->run_text = enrolled.run_spec;
+        admission->record = enrolled.records;
+        admission->record_bytes = enrolled.records_bytes;
+        enrolled = (struct wire_enrolled){0};
+    }
+    wire_enrolled_deinit(&enrolled);
+    return err;
+}
+
+/* ---- all of it ---- */
+
+enum err ctl_join(const struct home *home, struct ctl_join *join)
+{
+    struct task task = {.join = join};
+    if (join->witness)
+        return err_set(ERR_ARG,
+                       "--witness: this version has no witnesses; join as an island that trains, with --owner no "
+                       "if it is to own nothing");
+    if (join->init.name != NULL && !wire_name_good(join->init.name))
+        return err_set(ERR_ARG, "--name %s: an island's name is 1 to %d letters, digits, '-' or '_'", join->init.name,
+                       WIRE_NAME_BYTES - 1);
+    TRY(invite_parse(join->token, &task.invite));
+    TRY(parse_owner(join->owner, &task.owner_wish));
+    TRY(parse_uplink(join->init.uplink, &task.uplink));
+    join->init.owner = join->owner;
+    join->init.enrol = enrol;
+    join->init.user_data = &task;
+    return ctl_init(home, &join->init);
+}

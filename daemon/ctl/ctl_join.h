@@ -1,0 +1,27 @@
+/*
+ * ctl_join: an island joins a run by a token: it is made as by init, but with the run's own spec, and the view record
+ * that has it on the roster.
+ *
+ * Blocks until the run has decided it. What is made is as ctl_init says; only the key stays after a failure that the
+ * run may have heard of, and by it the next try goes on where this one stopped. Starts no daemon.
+ */
+#ifndef DAEMON_CTL_CTL_JOIN_H
+#define DAEMON_CTL_CTL_JOIN_H
+
+#include <stdbool.h>
+
+#include "common/err.h"
+#include "daemon/ctl/ctl_init.h"
+
+struct ctl_join {
+    const char *token;
+    const char *owner; /* auto, yes, no; NULL: auto */
+    bool witness;
+    struct ctl_init init; /* its enrol and owner are set here */
+};
+
+/* As ctl_init(); ERR_CONF: no token, or one that was typed wrong; ERR_STATE: the run refuses, with its reason;
+ * ERR_CLOSED: nobody answers at the token's addresses. */
+ERR_MUST_CHECK enum err ctl_join(const struct home *home, struct ctl_join *join);
+
+#endif

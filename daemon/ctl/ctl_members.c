@@ -1,0 +1,262 @@
+#include "daemon/ctl/ctl_members.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/env.h"
+#include "common/mem.h"
+#include "daemon/ctl/ctl_client.h"
+
+enum { LOOK_MS = 100, ID_DIGITS = 12, DAY_S = 86400 };
+
+static void pause_ms(long ms)
+{
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+static enum err print_json(const json_t *answer)
+{
+    json_dumpf(answer, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    putchar('\n');
+    return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+}
+
+/* ---- invitations ---- */
+
+/* "90s", "15min" or "15m", "24h", "7d". */
+static enum err parse_time(const char *text, uint64_t *seconds)
+{
+    static const struct {
+        const char *unit;
+        uint64_t seconds;
+    } units[] = {{"s", 1}, {"m", 60}, {"min", 60}, {"h", 3600}, {"d", DAY_S}};
+    char *end;
+    double value = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (end > text && strcmp(end, units[i].unit) == 0 && value > 0 && value <= 1e6) {
+            *seconds = (uint64_t)(value * (double)units[i].seconds);
+            return ERR_OK;
+        }
+    return err_set(ERR_ARG, "--expires %s: a time as 90s, 15min, 24h or 7d", text);
+}
+
+static enum err print_invitation(const json_t *answer)
+{
+    size_t index;
+    json_t *address;
+    time_t expires = (time_t)ctl_integer(answer, "expires");
+    struct tm when;
+    char text[64] = "";
+    if (localtime_r(&expires, &when) != NULL)
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M", &when);
+    printf("Whoever has this token may join this run, once, until %s. On the other machine:\n\n"
+           "    dilococtl join %s --name NAME --data FILE\n\nIt knocks at",
+           text, ctl_text(answer, "token"));
+    json_array_foreach (json_object_get(answer, "addresses"), index, address)
+        printf("%s %s", index > 0 ? "," : "", json_string_value(address));
+    printf(" (another: --address HOST:PORT).\nTo take it back: dilococtl invite --revoke %.*s\n", ID_DIGITS,
+           ctl_text(answer, "id"));
+    return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+}
+
+enum err ctl_members_invite(const struct ctl_members *ctl)
+{
+    json_t *answer;
+    char *request;
+    uint64_t seconds = DAY_S;
+    if (ctl->expires != NULL)
+        TRY(parse_time(ctl->expires, &seconds));
+    const char *note = ctl->note != NULL ? ctl->note : "";
+    if (strpbrk(note, "\r\n") != NULL || (ctl->address != NULL && strpbrk(ctl->address, " \r\n") != NULL))
+        return err_set(ERR_ARG, "a note has one line, and an address no blanks");
+    TRY(mem_printf(&request, "invite %" PRIu64 " %s %s", seconds, ctl->address != NULL ? ctl->address : "-", note));
+    enum err err = ctl_ask(ctl->socket, request, &answer);
+    mem_free(request);
+    TRY(err);
+    err = ctl->json ? print_json(answer) : print_invitation(answer);
+    json_decref(answer);
+    return err;
+}
+
+static void print_row(const json_t *row)
+{
+    json_int_t left = ctl_integer(row, "seconds_left");
+    char text[32];
+    if (left >= 2 * DAY_S)
+        snprintf(text, sizeof text, "%lld d", (long long)(left / DAY_S));
+    else if (left >= 7200)
+        snprintf(text, sizeof text, "%lld h", (long long)(left / 3600));
+    else
+        snprintf(text, sizeof text, "%lld min", (long long)((left + 59) / 60));
+    printf("%-*.*s  %-8s  %-8s  %s\n", ID_DIGITS, ID_DIGITS, ctl_text(row, "id"), text,
+           json_is_true(json_object_get(row, "redeemed")) ? "used" : "open", ctl_text(row, "note"));
+}
+
+enum err ctl_members_list(const struct ctl_members *ctl)
+{
+    json_t *answer, *row;
+    size_t index;
+    enum err err = ERR_OK;
+    TRY(ctl_ask(ctl->socket, "invites", &answer));
+    const json_t *list = json_object_get(answer, "invites");
+    if (ctl->json) {
+        err = print_json(answer);
+    } else if (json_array_size(list) == 0) {
+        puts("no invitation of this island is open");
+    } else {
+        printf("%-*s  %-8s  %-8s  %s\n", ID_DIGITS, "id", "left", "state", "note");
+        json_array_foreach (list, index, row)
+            print_row(row);
+    }
+    json_decref(answer);
+    return err;
+}
+
+/* Sends it and says what the daemon answers; the answer is the caller's. */
+static enum err order(const struct ctl_members *ctl, const char *word, const char *what, json_t **answer)
+{
+    char *request;
+    TRY(mem_printf(&request, "%s%s%s", word, what[0] != '\0' ? " " : "", what));
+    enum err err = ctl_ask(ctl->socket, request, answer);
+    mem_free(request);
+    TRY(err);
+    if (!ctl->json)
+        printf("%s\n", ctl_text(*answer, "ok"));
+    else if (ctl->no_wait)
+        return print_json(*answer);
+    fflush(stdout);
+    return ERR_OK;
+}
+
+enum err ctl_members_uninvite(const struct ctl_members *ctl, const char *id)
+{
+    json_t *answer;
+    TRY(order(ctl, "uninvite", id, &answer));
+    enum err err = ctl->json ? print_json(answer) : ERR_OK;
+    json_decref(answer);
+    return err;
+}
+
+/* ---- waiting for a record ---- */
+
+static const json_t *row_of(const json_t *peers, const char *name)
+{
+    size_t index;
+    json_t *row;
+    json_array_foreach (json_object_get(peers, "peers"), index, row)
+        if (name != NULL ? strcmp(ctl_text(row, "name"), name) == 0 : json_is_true(json_object_get(row, "self")))
+            return row;
+    return NULL;
+}
+
+/* Whether the record of `peers` says it; `role`: which it then has, NULL: none, being gone. */
+static bool says(const json_t *peers, const char *name, const char *role, json_int_t before)
+{
+    const json_t *row = row_of(peers, name);
+    if (role == NULL)
+        return row == NULL;
+    bool changed = ctl_integer(peers, "epoch") > before || name == NULL;
+    return row != NULL && changed &&
+           (strcmp(ctl_text(row, "role"), role) == 0 || strcmp(ctl_text(row, "role"), "away") == 0);
+}
+
+static uint32_t voters_heard(const json_t *peers, uint32_t *voters)
+{
+    uint32_t up = 0;
+    size_t index;
+    json_t *row;
+    *voters = 0;
+    json_array_foreach (json_object_get(peers, "peers"), index, row) {
+        if (!json_is_true(json_object_get(row, "voter")))
+            continue;
+        ++*voters;
+        up += json_is_true(json_object_get(row, "up"));
+    }
+    return up;
+}
+
+static enum err too_long(const struct ctl_members *ctl, const json_t *peers)
+{
+    uint32_t voters, up = voters_heard(peers, &voters);
+    return err_set(ERR_AGAIN,
+                   "not decided after %" PRIu32 " s: it takes %" PRIu32 " of the %" PRIu32
+                   " islands that vote, and %" PRIu32
+                   " of them are heard here (epoch %lld); it stays asked, and dilococtl peers shows when it is decided",
+                   ctl->patience_s, voters / 2 + 1, voters, up, (long long)ctl_integer(peers, "epoch"));
+}
+
+/* Says in which epoch. A trainer that leaves first is waited for as long as it takes. */
+static enum err wait_for(const struct ctl_members *ctl, const json_t *asked, const char *name, const char *role,
+                         const char *done)
+{
+    json_int_t before = ctl_integer(asked, "epoch");
+    uint64_t begin_ms = env_mono_ms();
+    if (ctl->no_wait)
+        return ERR_OK;
+    for (;;) {
+        json_t *peers;
+        enum err err = ctl_ask(ctl->socket, "peers", &peers);
+        TRY(err);
+        bool there = says(peers, name, role, before);
+        if (there && ctl->json)
+            printf("{\"ok\":\"%s\",\"epoch\":%lld}\n", done, (long long)ctl_integer(peers, "epoch"));
+        else if (there)
+            printf("decided: %s%s%s, in epoch %lld\n", name != NULL ? name : "", name != NULL ? " " : "", done,
+                   (long long)ctl_integer(peers, "epoch"));
+        else if (env_mono_ms() > begin_ms + ctl->patience_s * UINT64_C(1000))
+            err = too_long(ctl, peers);
+        json_decref(peers);
+        if (there || err != ERR_OK)
+            return fflush(stdout) == 0 || err != ERR_OK ? err : err_set_errno(ERR_IO, "cannot write");
+        pause_ms(LOOK_MS);
+    }
+}
+
+static enum err wait_for_trainer(const struct ctl_members *ctl)
+{
+    for (;;) {
+        json_t *status;
+        TRY(ctl_ask(ctl->socket, "status", &status));
+        const char *state = ctl_text(json_object_get(status, "trainer"), "state");
+        bool gone = strcmp(state, "stopped") == 0 || strcmp(state, "none") == 0 || strcmp(state, "finished") == 0;
+        json_decref(status);
+        if (gone)
+            return ERR_OK;
+        pause_ms(LOOK_MS);
+    }
+}
+
+enum err ctl_members_drain(const struct ctl_members *ctl)
+{
+    json_t *answer;
+    TRY(order(ctl, "drain", ctl->now ? "now" : "", &answer));
+    enum err err = ctl->no_wait ? ERR_OK : wait_for_trainer(ctl);
+    if (err == ERR_OK)
+        err = wait_for(ctl, answer, NULL, "draining", "this island owns nothing now, and nobody waits for it");
+    if (err == ERR_OK && !ctl->json && !ctl->no_wait)
+        printf("dilococtl stop ends its daemon; dilococtl join brings it back into the run\n");
+    json_decref(answer);
+    return err;
+}
+
+enum err ctl_members_evict(const struct ctl_members *ctl, const char *name)
+{
+    json_t *answer;
+    TRY(order(ctl, "evict", name, &answer));
+    enum err err = wait_for(ctl, answer, name, "away", "takes no part");
+    json_decref(answer);
+    return err;
+}
+
+enum err ctl_members_revoke(const struct ctl_members *ctl, const char *name)
+{
+    json_t *answer;
+    TRY(order(ctl, "revoke", name, &answer));
+    enum err err = wait_for(ctl, answer, name, NULL, "is off the roster");
+    json_decref(answer);
+    return err;
+}

@@ -1,0 +1,33 @@
+/*
+ * ctl_members: invitations, and members that leave or are sent away: asks the daemon, and waits until a view record
+ * says what was asked. Blocking; what came of it is said on standard output.
+ */
+#ifndef DAEMON_CTL_CTL_MEMBERS_H
+#define DAEMON_CTL_CTL_MEMBERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+struct ctl_members {
+    const char *socket;  /* where the daemon answers */
+    const char *expires; /* invite: as 24h; NULL: a day */
+    const char *note;    /* invite; NULL: none */
+    const char *address; /* invite: where guests knock; NULL: the daemon knows */
+    uint32_t patience_s; /* for a record to say it */
+    bool no_wait, now, json;
+};
+
+/* Prints one token, and the command to type on the other machine. */
+ERR_MUST_CHECK enum err ctl_members_invite(const struct ctl_members *ctl);
+ERR_MUST_CHECK enum err ctl_members_list(const struct ctl_members *ctl);
+/* The first digits of its id. */
+ERR_MUST_CHECK enum err ctl_members_uninvite(const struct ctl_members *ctl, const char *id);
+
+/* ERR_AGAIN: it was asked, and no record says it in time; with what it waits for. */
+ERR_MUST_CHECK enum err ctl_members_drain(const struct ctl_members *ctl);
+ERR_MUST_CHECK enum err ctl_members_evict(const struct ctl_members *ctl, const char *name);
+ERR_MUST_CHECK enum err ctl_members_revoke(const struct ctl_members *ctl, const char *name);
+
+#endif

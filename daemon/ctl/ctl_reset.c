@@ -1,0 +1,124 @@
+#include "daemon/ctl/ctl_reset.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/conf.h"
+#include "common/fsio.h"
+#include "common/mem.h"
+#include "daemon/ctl/ctl_client.h"
+#include "daemon/dconf.h"
+
+enum { ASIDE_MAX = 1000 };
+
+static enum err check_stopped(const struct home *home, const char *socket)
+{
+    json_t *answer;
+    int pid = 0;
+    if (home->folder != NULL)
+        TRY(home_holder(home, &pid));
+    if (pid > 0)
+        return err_set(ERR_STATE, "dilocod runs here (pid %d); stop it first: dilococtl --home %s stop", pid,
+                       home->folder);
+    if (ctl_ask(socket, "status", &answer) != ERR_OK)
+        return ERR_OK;
+    json_decref(answer);
+    return err_set(ERR_STATE, "dilocod runs here: it answers at %s; stop it first: dilococtl stop", socket);
+}
+
+/* A folder beside the state that is not there yet. */
+static enum err make_aside(const char *state, char **aside)
+{
+    for (int i = 1; i < ASIDE_MAX; i++) {
+        TRY(mem_printf(aside, "%s.before-%d", state, i));
+        if (mkdir(*aside, 0750) == 0)
+            return ERR_OK;
+        enum err err = errno == EEXIST ? ERR_OK : err_set_errno(ERR_IO, "cannot make %s", *aside);
+        mem_free(*aside);
+        *aside = NULL;
+        TRY(err);
+    }
+    return err_set(ERR_STATE, "%s.before-1 to -%d are all there; remove some", state, ASIDE_MAX - 1);
+}
+
+/* What is not there is no fault. */
+static enum err move(const char *path, const char *aside, int *moved)
+{
+    const char *slash = strrchr(path, '/');
+    char *to;
+    TRY(mem_printf(&to, "%s/%s", aside, slash != NULL ? slash + 1 : path));
+    enum err err = ERR_OK;
+    if (rename(path, to) == 0)
+        ++*moved;
+    else if (errno != ENOENT)
+        err = err_set_errno(ERR_IO, "cannot move %s to %s", path, to);
+    mem_free(to);
+    return err;
+}
+
+static enum err move_matching(const char *folder, const char *pattern, const char *aside, int *moved)
+{
+    char path[PATH_MAX];
+    glob_t found = {0};
+    enum err err = ERR_OK;
+    snprintf(path, sizeof path, "%s/%s", folder, pattern);
+    if (glob(path, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc && err == ERR_OK; i++)
+            err = move(found.gl_pathv[i], aside, moved);
+    globfree(&found);
+    return err;
+}
+
+/* The records beside the sockets and the mark go last: with them the daemon would go on, or know that its state was
+ * taken away. */
+static enum err move_all(const struct dconf *conf, const char *aside, int *moved)
+{
+    TRY(move_matching(conf->state_folder, "*", aside, moved));
+    TRY(move_matching(conf->run_folder, "record-*", aside, moved));
+    TRY(move_matching(conf->run_folder, "vote.mark", aside, moved));
+    return conf->joined[0] != '\0' ? move(conf->joined, aside, moved) : ERR_OK;
+}
+
+/* The configuration is of an island that joined: without its record it starts no more. */
+static enum err say(const struct dconf *conf, const char *aside, bool json)
+{
+    if (json)
+        printf("{\"ok\":\"reset\",\"moved_to\":\"%s\"}\n", aside);
+    else
+        printf("What this island kept of its run is in %s now; its key and its configuration are as they "
+               "were.\nNext: %s\n",
+               aside,
+               conf->joined[0] != '\0'
+                   ? "dilococtl join TOKEN --name NAME --data FILE, with a new invitation"
+                   : "dilococtl start begins a run anew; dilococtl join TOKEN --name NAME --data FILE "
+                     "joins one");
+    return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+}
+
+enum err ctl_reset(const struct home *home, const char *socket, bool json)
+{
+    struct dconf conf;
+    char *aside = NULL;
+    int moved = 0;
+    enum err err;
+    TRY(check_stopped(home, socket));
+    TRY(dconf_load(home->conf, NULL, 0, &conf));
+    TRY_OUT(make_aside(conf.state_folder, &aside));
+    err = move_all(&conf, aside, &moved);
+    if (err == ERR_OK && moved == 0) {
+        rmdir(aside);
+        err = err_set(ERR_NOTFOUND, "%s is empty: there is nothing to reset", conf.state_folder);
+    }
+    if (err == ERR_OK)
+        err = say(&conf, aside, json);
+out:
+    mem_free(aside);
+    conf_deinit(&dconf_schema, &conf);
+    return err;
+}

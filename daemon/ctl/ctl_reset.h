@@ -1,0 +1,16 @@
+/*
+ * ctl_reset: an island forgets its run: what it keeps of it is moved aside, so that it can begin or join another. Key
+ * and configuration stay. Blocking; what was done is said on standard output.
+ */
+#ifndef DAEMON_CTL_CTL_RESET_H
+#define DAEMON_CTL_CTL_RESET_H
+
+#include <stdbool.h>
+
+#include "common/err.h"
+#include "daemon/home.h"
+
+/* `socket`: where its daemon would answer. ERR_STATE: the daemon runs; ERR_NOTFOUND: there is nothing to move. */
+ERR_MUST_CHECK enum err ctl_reset(const struct home *home, const char *socket, bool json);
+
+#endif

@@ -1,0 +1,143 @@
+#include "daemon/home.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/mem.h"
+
+/* Of the paths of sockets the longest. */
+static const char control_socket[] = "/run/control.sock";
+
+const char *home_chosen(const char *option)
+{
+    const char *environment = getenv("DILOCO_HOME");
+    if (option != NULL)
+        return option;
+    return environment != NULL && environment[0] != '\0' ? environment : NULL;
+}
+
+/* ---- the paths ---- */
+
+static enum err find_service(struct home *home)
+{
+    TRY(mem_strdup("/etc/diloco/dilocod.conf", &home->conf));
+    TRY(mem_strdup("/etc/diloco/island.key", &home->key));
+    TRY(mem_strdup("/etc/diloco/run.ini", &home->run));
+    TRY(mem_strdup("/var/lib/diloco", &home->state));
+    return mem_strdup("/run/diloco", &home->sockets);
+}
+
+/* From the root, so that it is the same place for a daemon that was started elsewhere. */
+static enum err absolute(const char *folder, char **out)
+{
+    char *here = NULL;
+    while (strncmp(folder, "./", 2) == 0)
+        folder += 2 + strspn(folder + 2, "/");
+    if (folder[0] != '/') {
+        here = getcwd(NULL, 0);
+        if (here == NULL)
+            return err_set_errno(ERR_IO, "--home %s: cannot find out which folder this is in", folder);
+    }
+    bool is_here = strcmp(folder, ".") == 0 || folder[0] == '\0';
+    enum err err =
+        mem_printf(out, "%s%s%s", here != NULL ? here : "", here != NULL && !is_here ? "/" : "", is_here ? "" : folder);
+    free(here);
+    for (size_t bytes = err == ERR_OK ? strlen(*out) : 0; bytes > 1 && (*out)[bytes - 1] == '/'; bytes--)
+        (*out)[bytes - 1] = '\0';
+    return err;
+}
+
+enum err home_find(const char *folder, struct home *home)
+{
+    const size_t bytes_max = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1 - strlen(control_socket);
+    *home = (struct home){0};
+    if (folder == NULL)
+        return find_service(home);
+    if (folder[0] == '\0')
+        return err_set(ERR_ARG, "--home is empty; name a folder");
+    TRY(absolute(folder, &home->folder));
+    if (strlen(home->folder) > bytes_max)
+        return err_set(ERR_ARG,
+                       "--home %s: %zu bytes, and a folder with sockets in it may have at most %zu; choose a shorter "
+                       "one, or a link to it",
+                       home->folder, strlen(home->folder), bytes_max);
+    TRY(mem_printf(&home->conf, "%s/dilocod.conf", home->folder));
+    TRY(mem_printf(&home->key, "%s/island.key", home->folder));
+    TRY(mem_printf(&home->run, "%s/run.ini", home->folder));
+    TRY(mem_printf(&home->state, "%s/state", home->folder));
+    TRY(mem_printf(&home->sockets, "%s/run", home->folder));
+    TRY(mem_printf(&home->log, "%s/dilocod.log", home->folder));
+    return mem_printf(&home->pid, "%s/dilocod.pid", home->folder);
+}
+
+void home_free(struct home *home)
+{
+    mem_free(home->folder);
+    mem_free(home->conf);
+    mem_free(home->key);
+    mem_free(home->run);
+    mem_free(home->state);
+    mem_free(home->sockets);
+    mem_free(home->log);
+    mem_free(home->pid);
+    *home = (struct home){0};
+}
+
+/* ---- the lock ---- */
+
+static enum err write_number(int fd, const char *path)
+{
+    char text[32];
+    int bytes = snprintf(text, sizeof text, "%d\n", (int)getpid());
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)bytes, 0) != bytes)
+        return err_set_errno(ERR_IO, "%s: cannot write", path);
+    return ERR_OK;
+}
+
+enum err home_lock(const struct home *home, int *fd)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int holder = 0;
+    *fd = open(home->pid, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (*fd < 0)
+        return err_set_errno(ERR_CONF, "%s: cannot create; is there such a folder, and may this user write to it?",
+                             home->pid);
+    enum err err = ERR_OK;
+    if (fcntl(*fd, F_SETLK, &lock) == 0)
+        err = write_number(*fd, home->pid);
+    else if (errno != EACCES && errno != EAGAIN)
+        err = err_set_errno(ERR_IO, "%s: cannot lock", home->pid);
+    else if ((err = home_holder(home, &holder)) == ERR_OK)
+        err = err_set(ERR_STATE, "dilocod runs in %s already (pid %d); stop it with: dilococtl --home %s stop",
+                      home->folder, holder, home->folder);
+    if (err != ERR_OK) {
+        close(*fd);
+        *fd = -1;
+    }
+    return err;
+}
+
+enum err home_holder(const struct home *home, int *pid)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    *pid = 0;
+    int fd = open(home->pid, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? ERR_OK : err_set_errno(ERR_IO, "%s: cannot open", home->pid);
+    enum err err = ERR_OK;
+    if (fcntl(fd, F_GETLK, &lock) != 0)
+        err = err_set_errno(ERR_IO, "%s: cannot see who has locked it", home->pid);
+    else if (lock.l_type != F_UNLCK && lock.l_pid <= 0)
+        err = err_set(ERR_STATE, "%s: locked by a dilocod on another machine or in another container; stop it there",
+                      home->pid);
+    else if (lock.l_type != F_UNLCK)
+        *pid = (int)lock.l_pid;
+    close(fd);
+    return err;
+}

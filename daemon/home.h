@@ -1,0 +1,47 @@
+/*
+ * home: where an island's files are, and who runs there.
+ *
+ *                   in a folder (--home DIR, DILOCO_HOME)   of this machine's service
+ *   configuration   DIR/dilocod.conf                        /etc/diloco/dilocod.conf
+ *   secret key      DIR/island.key                          /etc/diloco/island.key
+ *   run spec        DIR/run.ini                             /etc/diloco/run.ini
+ *   state           DIR/state/                              /var/lib/diloco/
+ *   sockets         DIR/run/                                /run/diloco/
+ *   log             DIR/dilocod.log                         the journal
+ *   lock            DIR/dilocod.pid                         systemd knows its process
+ *
+ * The configuration of either may say otherwise of key, run spec, state and sockets. One daemon at a time runs in a
+ * folder: it holds a record lock (POSIX fcntl) on dilocod.pid. The kernel ends the lock with the process, however that
+ * ends, and names the process that holds it; the number written in the file is for people, and nobody is signalled by
+ * it. Any thread; no memory but that of struct home.
+ */
+#ifndef DAEMON_HOME_H
+#define DAEMON_HOME_H
+
+#include "common/err.h"
+
+struct home {
+    char *folder; /* absolute; NULL: the service's */
+    char *conf, *key, *run, *state, *sockets;
+    char *log, *pid; /* NULL without a folder */
+};
+
+/* The folder that was chosen: that of the option, or, where that is NULL, DILOCO_HOME in the environment; NULL: none.
+ */
+const char *home_chosen(const char *option);
+
+/* `folder` need not exist; NULL: the service's. Free with home_free() whatever comes out. ERR_ARG: the folder's name is
+ * empty, or too long for the paths of the sockets in it. */
+ERR_MUST_CHECK enum err home_find(const char *folder, struct home *home);
+void home_free(struct home *home);
+
+/* Takes the lock of a folder and writes our number there; it is held until `*fd` is closed or this process ends, and
+ * children do not inherit it. The process opens dilocod.pid no second time: closing that would give the lock up.
+ * ERR_STATE: another daemon runs there, which is named with the remedy. */
+ERR_MUST_CHECK enum err home_lock(const struct home *home, int *fd);
+
+/* The process that holds the lock; 0: none does, whatever stands in the file. ERR_STATE: it is one of another machine
+ * or container, and has no number here. */
+ERR_MUST_CHECK enum err home_holder(const struct home *home, int *pid);
+
+#endif

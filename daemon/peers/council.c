@@ -1,0 +1,651 @@
+#include "daemon/peers/council.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/env.h"
+#include "common/log.h"
+#include "common/mem.h"
+#include "daemon/peers/council_wire.h"
+#include "daemon/peers/holdings.h"
+#include "daemon/peers/seats.h"
+#include "daemon/peers/wishes.h"
+#include "daemon/state/records.h"
+#include "net/compose.h"
+#include "net/epoch.h"
+
+/* TURN: how long the next voter waits for the one before it. AGAIN: a message without an answer goes again. ASKED: so
+ * long those who might join are waited for, once enough voters have sealed. */
+enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, SAID_MS = 10000 };
+
+/* A message to ourselves, packed. */
+struct own_message {
+    uint32_t type;
+    uint8_t *bytes;
+    size_t bytes_count;
+};
+enum { OWN_MAX = 32 };
+
+struct council {
+    struct peers_conf conf;
+    struct link *link;
+    struct council_plan plan; /* .sync NULL: not known yet */
+    struct epoch *epoch;
+    struct holdings *holdings; /* what members answered in our ballot */
+    struct seats seats;
+    struct wishes wishes;
+    struct council_wire wire;
+    struct own_message own[OWN_MAX];
+    uint32_t own_count;
+    uint64_t saved;                          /* number of a vote that is durable, to be told; 0: none */
+    uint64_t unsaved;                        /* number of one that could not be made so; 0: none */
+    bool compose;                            /* ordered */
+    bool take_over;                          /* ordered: what all voters hold together is to be here */
+    uint32_t lacking[RECORD_OWNERS_MAX + 1]; /* of the last draft, by id: who lacks some of what it rests on */
+    uint32_t lacking_count;
+    uint64_t sealed_ms; /* since when we are sealed; 0: we are not */
+    uint64_t asked_ms;  /* since when those who might join are asked; 0: they are not */
+    bool taken;         /* `record` is decided and waits for the engine */
+    struct record record;
+    struct digest digest;
+    struct log_limit failed_said;
+};
+
+static const struct record *last(const struct council *council)
+{
+    return chain_last(council->conf.chain);
+}
+
+static void failed(struct council *council, uint64_t now_ms, const char *what)
+{
+    if (log_limit_pass(&council->failed_said, now_ms, SAID_MS))
+        log_error("%s: %s", what, err_text());
+}
+
+/* ---- out ---- */
+
+/* To ourselves: it comes back when what is under way is done. */
+static void say_own(struct council *council, uint32_t type, uint8_t *bytes, size_t bytes_count)
+{
+    if (council->own_count == OWN_MAX) { /* as if it were lost: everything is repeated */
+        mem_free(bytes);
+        return;
+    }
+    council->own[council->own_count++] = (struct own_message){type, bytes, bytes_count};
+}
+
+static void say(struct council *council, uint32_t to, const struct wire_epoch *message)
+{
+    uint8_t *bytes;
+    size_t count;
+    uint32_t slot = view_slot(council->conf.view, to);
+    log_debug("epoch message %d, ballot %" PRIx64 ", to id %" PRIu32, (int)message->type, message->ballot, to);
+    if (slot == VIEW_NOBODY)
+        return;
+    if (wire_epoch_pack(message, &bytes, &count) != ERR_OK) {
+        log_error("cannot say something of the next epoch: %s", err_text());
+        return;
+    }
+    if (slot == council->conf.view->self) {
+        say_own(council, message->type, bytes, count);
+        return;
+    }
+    enum err err = link_send(council->link, slot, (enum wire_type)message->type, bytes, count, NULL, 0);
+    if (err != ERR_OK && err != ERR_AGAIN && err != ERR_CLOSED)
+        log_error("cannot talk to island %s of the next epoch: %s", council->conf.view->members[slot].name, err_text());
+    mem_free(bytes);
+}
+
+static void send_message(struct council *council, uint32_t to, const struct epoch_message *from)
+{
+    struct wire_epoch out;
+    council_wire_out(&council->wire, from, &out);
+    say(council, to, &out);
+}
+
+/* The records after `after`, as they were decided. */
+static void send_chain(struct council *council, uint32_t to, uint64_t after)
+{
+    for (uint64_t epoch = after + 1; epoch <= last(council)->epoch; epoch++) {
+        struct records_entry entry;
+        if (records_read(council->conf.conf->state_folder, epoch, &entry) != ERR_OK)
+            return; /* another member is asked next */
+        struct wire_epoch out = {.type = WIRE_DECIDED};
+        out.decided.record = entry.bytes;
+        out.decided.record_bytes = entry.bytes_count;
+        out.decided.votes = entry.votes;
+        out.decided.votes_count = entry.votes_count;
+        say(council, to, &out);
+        records_entry_free(&entry);
+    }
+}
+
+/* ---- composing ---- */
+
+/* Those who might take part from the next record on: what they hold has to be known, or the record says nothing new. */
+static uint32_t whom_to_ask(const struct council *council, uint32_t *ids)
+{
+    const struct view *view = council->conf.view;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < view->count && count < EPOCH_ASKED_MAX; i++) {
+        const struct view_member *member = &view->members[i];
+        bool comes = !member->voter || member->role != RECORD_OWNER || seats_in_doubt(&council->seats, i);
+        if (member->used && !member->leaving && (i == view->self || council->seats.seat[i].up) && comes &&
+            seats_caught_up(&council->seats, i))
+            ids[count++] = member->id;
+    }
+    return count;
+}
+
+/* Whether all who were asked hold what the draft starts from: rounds stand still, so they soon do. */
+static bool all_there(const struct muster_wish *wishes, uint32_t count, const uint32_t *asked, uint32_t asked_count)
+{
+    for (uint32_t k = 0; k < asked_count; k++)
+        for (uint32_t i = 0; i < count; i++)
+            if (!wishes[i].enrol && wishes[i].as.id == asked[k] && !wishes[i].caught_up)
+                return false;
+    return true;
+}
+
+static enum err propose(struct council *council, const struct record *draft, bool safe, const uint32_t *asked,
+                        uint32_t asked_count, uint64_t now_ms)
+{
+    uint8_t *bytes;
+    size_t count;
+    enum err err;
+    TRY(record_pack(draft, &bytes, &count));
+    struct digest digest = record_digest(bytes, count);
+    if (safe)
+        err = epoch_propose(council->epoch, bytes, count, &digest, now_ms);
+    else
+        err = epoch_draft(council->epoch, bytes, count, asked, asked_count, now_ms);
+    mem_free(bytes);
+    return err;
+}
+
+static enum err compose_next(struct council *council, uint64_t now_ms)
+{
+    enum err err;
+    struct muster_wish *wishes = NULL;
+    struct compose_out out = {0};
+    struct compose_base base = council_wire_base(&council->wire);
+    uint32_t count, holdings_count, asked[EPOCH_ASKED_MAX];
+    const struct compose_holding *holdings = holdings_answered(council->holdings, council->epoch, &holdings_count);
+    uint32_t asked_count = whom_to_ask(council, asked);
+    TRY_OUT(wishes_gather(&council->wishes, &council->seats, true, &wishes, &count));
+    TRY_OUT(compose(&base, holdings, holdings_count, wishes, count, &out));
+    if (out.ask) {
+        log_debug("next record: %" PRIu32 " answers do not suffice", holdings_count);
+        TRY_OUT(epoch_draft(council->epoch, NULL, 0, asked, asked_count, now_ms));
+        goto out;
+    }
+    if (council->wishes.steps != 0)
+        out.draft.steps = council->wishes.steps;
+    if (council->asked_ms == 0)
+        council->asked_ms = now_ms;
+    bool waits = now_ms < council->asked_ms + ASKED_MS && !all_there(wishes, count, asked, asked_count);
+    bool safe = compose_safe(&out.draft, &base, holdings, holdings_count, council->lacking, &council->lacking_count);
+    log_debug("next record: %s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s",
+              safe ? "safe" : "not safe yet", holdings_count, council->lacking_count,
+              waits ? "; those who might join are waited for" : "");
+    TRY_OUT(propose(council, &out.draft, safe && !waits, asked, asked_count, now_ms));
+    for (uint32_t i = 0; i < out.suspects_count; i++)
+        log_error("island id %" PRIu32 " signed two results of one part; one of them stands", out.suspects[i]);
+out:
+    record_deinit(&out.draft);
+    mem_free(wishes);
+    return err;
+}
+
+/* What a draft starts from and carries is fetched, sealed or not. */
+static void fetch(struct council *council, const uint8_t *bytes, size_t bytes_count)
+{
+    struct record draft;
+    if (council->plan.sync == NULL || record_unpack(bytes, bytes_count, &draft) != ERR_OK)
+        return;
+    for (uint32_t f = 0; f < draft.starts_count; f++)
+        sync_want_start(council->plan.sync, f, draft.starts[f]);
+    for (uint32_t i = 0; i < draft.carried_count; i++) {
+        const struct record_carried *carried = &draft.carried[i];
+        sync_want(council->plan.sync, carried->fragment, carried->version, carried->epoch, carried->owner);
+    }
+    record_deinit(&draft);
+    event_post_sync(council->conf.events, &(struct sync_event){.type = SYNC_EV_TICK});
+}
+
+/* ---- what net/epoch orders ---- */
+
+/* Until it is durable nothing is said of it; it may be tried again, since a full disk does not stay full. */
+static void save_again(struct council *council, const struct epoch_vote *vote, uint64_t now_ms)
+{
+    if (vote_save(council->conf.vote, vote) != ERR_OK) {
+        failed(council, now_ms, "a vote is not given, since it cannot be made durable");
+        return;
+    }
+    council->saved = council->unsaved;
+    council->unsaved = 0;
+}
+
+static void save_vote(struct council *council, const struct epoch_action *action, uint64_t now_ms)
+{
+    /* From here on nothing new is acknowledged: what the answer names is all. */
+    if (action->vote.promised != 0 && council->plan.sync != NULL)
+        sync_seal(council->plan.sync);
+    council->unsaved = action->number;
+    save_again(council, &action->vote, now_ms);
+}
+
+static void decided(struct council *council, const struct epoch_action *action, uint64_t now_ms)
+{
+    struct record record;
+    struct records_entry entry = {.bytes = (uint8_t *)(uintptr_t)action->bytes,
+                                  .bytes_count = action->bytes_count,
+                                  .votes = (struct record_vote *)(uintptr_t)action->votes,
+                                  .votes_count = action->votes_count};
+    enum err err = record_unpack(action->bytes, action->bytes_count, &record);
+    if (err == ERR_OK) {
+        err = records_save(council->conf.conf->state_folder, record.epoch, &entry);
+        if (err != ERR_OK)
+            record_deinit(&record);
+    }
+    if (err != ERR_OK) {
+        failed(council, now_ms, "a decided record cannot be kept");
+        return;
+    }
+    record_deinit(&council->record);
+    council->record = record;
+    council->digest = record_digest(action->bytes, action->bytes_count);
+    council->taken = true;
+    struct wire_epoch out = {.type = WIRE_DECIDED};
+    out.decided.record = action->bytes;
+    out.decided.record_bytes = action->bytes_count;
+    out.decided.votes = action->votes;
+    out.decided.votes_count = action->votes_count;
+    for (uint32_t i = 0; i < council->conf.view->count; i++)
+        if (i != council->conf.view->self && council->seats.seat[i].up &&
+            council->seats.seat[i].epoch <= last(council)->epoch)
+            say(council, council->conf.view->members[i].id, &out);
+    event_post(council->conf.events, &(struct event){.type = EVENT_EPOCH});
+}
+
+/* Our disk is in doubt no more. */
+static void end_doubt(struct council *council, uint64_t now_ms)
+{
+    if (vote_settle(council->conf.vote) != ERR_OK) {
+        failed(council, now_ms, "this island does not vote");
+        return;
+    }
+    log_info("this island votes: its disk is not in doubt");
+    if (council->plan.sync != NULL)
+        sync_set_votes(council->plan.sync, council_votes(council));
+    event_post(council->conf.events, &(struct event){.type = EVENT_ANNOUNCE});
+}
+
+static void carry_out(struct council *council, uint64_t now_ms)
+{
+    struct epoch_action action;
+    while (epoch_action(council->epoch, &action)) {
+        switch (action.type) {
+        case EPOCH_DO_SAVE: save_vote(council, &action, now_ms); break;
+        case EPOCH_DO_SEND: send_message(council, action.to, &action.message); break;
+        case EPOCH_DO_COMPOSE: council->compose = true; break;
+        case EPOCH_DO_FETCH: fetch(council, action.bytes, action.bytes_count); break;
+        case EPOCH_DO_DECIDED: decided(council, &action, now_ms); break;
+        case EPOCH_DO_CHAIN: send_chain(council, action.to, action.epoch); break;
+        case EPOCH_DO_TAKE_OVER: council->take_over = true; break;
+        case EPOCH_DO_VOTE: end_doubt(council, now_ms); break;
+        }
+    }
+    if (council->sealed_ms == 0 && epoch_sealed(council->epoch))
+        council->sealed_ms = now_ms;
+}
+
+static void step(struct council *council, const struct epoch_event *event, uint64_t now_ms)
+{
+    if (epoch_step(council->epoch, event, now_ms) != ERR_OK)
+        failed(council, now_ms, "the next epoch");
+    carry_out(council, now_ms);
+}
+
+static void take_in(struct council *council, uint32_t member, struct wire_epoch *message, uint64_t now_ms);
+
+/* What was ordered of ourselves, until nothing is left. */
+static void settle(struct council *council, uint64_t now_ms)
+{
+    while (council->saved != 0 || council->compose || council->take_over || council->own_count > 0) {
+        if (council->saved != 0) {
+            struct epoch_event event = {.type = EPOCH_EV_SAVED, .number = council->saved, .good = true};
+            council->saved = 0;
+            step(council, &event, now_ms);
+        } else if (council->own_count > 0) {
+            struct wire_epoch message;
+            struct own_message own = council->own[0];
+            memmove(council->own, council->own + 1, --council->own_count * sizeof own);
+            if (wire_epoch_unpack(own.type, own.bytes, own.bytes_count, &message) == ERR_OK)
+                take_in(council, council->conf.view->self, &message, now_ms);
+            mem_free(own.bytes);
+        } else if (council->take_over) {
+            struct epoch_event event = {.type = EPOCH_EV_RECOVERED, .good = true};
+            council->take_over = false;
+            if (holdings_here(council->holdings, council->epoch, council->plan.sync))
+                step(council, &event, now_ms);
+        } else {
+            council->compose = false;
+            if (compose_next(council, now_ms) != ERR_OK)
+                failed(council, now_ms, "the next record cannot be composed");
+            carry_out(council, now_ms);
+        }
+    }
+}
+
+/* ---- in ---- */
+
+static void wish_in(struct council *council, const struct wire_epoch *in)
+{
+    enum err err = in->wish.kind == WIRE_WISH_ENROL
+                       ? wishes_enrol(&council->wishes, last(council), in->wish.member)
+                       : wishes_add(&council->wishes, &council->seats, in->wish.kind, in->wish.id, in->wish.number);
+    if (err != ERR_OK)
+        log_debug("a wish is passed over: %s", err_text());
+}
+
+/* Frees the message. */
+static void take_in(struct council *council, uint32_t member, struct wire_epoch *message, uint64_t now_ms)
+{
+    log_debug("epoch message %d, ballot %" PRIx64 ", of slot %" PRIu32, (int)message->type, message->ballot, member);
+    struct epoch_message translated;
+    struct epoch_event event = {
+        .type = EPOCH_EV_MESSAGE, .from = council->conf.view->members[member].id, .message = &translated};
+    if (message->type == WIRE_WISH)
+        wish_in(council, message);
+    else if (!council->taken && council_wire_in(&council->wire, member, message, &translated, &event.good))
+        step(council, &event, now_ms);
+    wire_epoch_deinit(message);
+}
+
+enum err council_message_in(struct council *council, uint32_t member, uint32_t type, const void *payload, size_t bytes,
+                            uint64_t now_ms)
+{
+    struct wire_epoch message;
+    TRY(wire_epoch_unpack(type, payload, bytes, &message));
+    take_in(council, member, &message, now_ms);
+    settle(council, now_ms);
+    return ERR_OK;
+}
+
+void council_heard(struct council *council, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms)
+{
+    struct epoch_event event = {
+        .type = EPOCH_EV_HEARD, .from = council->conf.view->members[member].id, .good = true, .epoch = beat->epoch};
+    seats_heard(&council->seats, member, beat, now_ms);
+    if (!council->taken)
+        step(council, &event, now_ms);
+    settle(council, now_ms);
+}
+
+void council_up(struct council *council, uint32_t member, bool up, uint64_t now_ms)
+{
+    struct epoch_event event = {
+        .type = EPOCH_EV_UP, .from = council->conf.view->members[member].id, .good = true, .flag = up};
+    council->seats.seat[member].up = up;
+    if (!up)
+        holdings_drop(council->holdings, council->conf.view->members[member].id);
+    step(council, &event, now_ms);
+    settle(council, now_ms);
+}
+
+/* ---- a disk in doubt ---- */
+
+static void look_at_doubt(struct council *council, uint64_t now_ms)
+{
+    struct epoch_event recover = {.type = EPOCH_EV_RECOVER, .good = true};
+    if (vote_doubt(council->conf.vote) == VOTE_SURE)
+        return;
+    if (!seats_doubt_is_over(&council->seats)) {
+        if (seats_majority_in_doubt(&council->seats))
+            step(council, &recover, now_ms);
+        return;
+    }
+    end_doubt(council, now_ms);
+    if (council_begin(council, now_ms) != ERR_OK)
+        failed(council, now_ms, "the next epoch");
+}
+
+void council_tick(struct council *council, const struct bitset *silent, uint64_t now_ms)
+{
+    struct epoch_event want = {.type = EPOCH_EV_WANT, .good = true}, tick = {.type = EPOCH_EV_TICK, .good = true};
+    seats_tick(&council->seats, silent, now_ms);
+    if (council->taken)
+        return;
+    if (council->unsaved != 0)
+        save_again(council, vote_last(council->conf.vote), now_ms);
+    look_at_doubt(council, now_ms);
+    want.flag = wishes_change(&council->wishes, &council->seats);
+    step(council, &want, now_ms);
+    step(council, &tick, now_ms);
+    settle(council, now_ms);
+}
+
+/* ---- wishes ---- */
+
+static void tell_voters(struct council *council, const struct wire_epoch *wish)
+{
+    const struct view *view = council->conf.view;
+    for (uint32_t i = 0; i < view->count; i++)
+        if (i != view->self && council->seats.seat[i].up && view->members[i].voter)
+            say(council, view->members[i].id, wish);
+}
+
+enum err council_wish(struct council *council, uint32_t kind, uint32_t id, uint64_t number)
+{
+    struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = kind, .id = id, .number = number}};
+    TRY(wishes_add(&council->wishes, &council->seats, kind, id, number));
+    tell_voters(council, &wish);
+    return ERR_OK;
+}
+
+void council_rivals(struct council *council, uint32_t owner, uint32_t fragment, uint64_t version)
+{
+    const struct view *view = council->conf.view;
+    uint32_t slot = view_slot(view, owner);
+    if (slot == VIEW_NOBODY) /* it has gone since */
+        return;
+    log_error("island %s has signed two different results of one part: fragment %" PRIu32 ", version %" PRIu64
+              ". Its disk is older than it knows, or it lies: it is to be evicted",
+              view->members[slot].name, fragment, version);
+    if (slot == view->self)
+        return;
+    council->seats.seat[slot].broke_word = true;
+    if (council_wish(council, WIRE_WISH_EVICT, owner, last(council)->epoch) != ERR_OK)
+        log_error("island %s cannot be evicted: %s", view->members[slot].name, err_text());
+}
+
+enum err council_enrol(struct council *council, const struct record_member *as)
+{
+    struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_ENROL, .member = as}};
+    TRY(wishes_enrol(&council->wishes, last(council), as));
+    tell_voters(council, &wish);
+    return ERR_OK;
+}
+
+void council_said(struct council *council, uint32_t member, const struct council_said *said)
+{
+    struct seat *seat = &council->seats.seat[member];
+    seat->said = true;
+    snprintf(seat->address, sizeof seat->address, "%s", said->address);
+    memset(seat->address + strlen(seat->address), 0, sizeof seat->address - strlen(seat->address));
+    seat->uplink = said->uplink;
+    seat->owner_wish = said->owner_wish;
+    if (seat->drains != said->draining) /* else what others wish of it stands */
+        seat->drain = said->draining;
+    seat->drains = said->draining;
+}
+
+/* ---- epochs ---- */
+
+enum err council_begin(struct council *council, uint64_t now_ms)
+{
+    const struct record *record = last(council);
+    uint32_t voters[EPOCH_VOTERS_MAX], count = 0;
+    for (uint32_t i = 0; i < record->members_count; i++)
+        if (record->members[i].voter && count < EPOCH_VOTERS_MAX)
+            voters[count++] = record->members[i].id;
+    seats_begin(&council->seats, now_ms);
+    wishes_fulfil(&council->wishes, &council->seats, record);
+    holdings_clear(council->holdings);
+    council->asked_ms = council->sealed_ms = 0;
+    council->lacking_count = 0;
+    council->compose = council->take_over = false;
+    council->saved = council->unsaved = 0;
+    const struct epoch_vote *vote = vote_last(council->conf.vote);
+    TRY(epoch_begin(council->epoch, record->epoch, voters, count, council_votes(council),
+                    vote->epoch == record->epoch ? vote : NULL, now_ms));
+    for (uint32_t i = 0; i < council->conf.view->count; i++)
+        if (council->seats.seat[i].used && council->seats.seat[i].up)
+            council_up(council, i, true, now_ms);
+    if (epoch_sealed(council->epoch)) {
+        council->sealed_ms = now_ms;
+        if (council->plan.sync != NULL)
+            sync_seal(council->plan.sync);
+    }
+    return ERR_OK;
+}
+
+bool council_take(struct council *council, struct record *record, struct digest *digest)
+{
+    if (!council->taken)
+        return false;
+    *record = council->record;
+    *digest = council->digest;
+    council->record = (struct record){0};
+    council->taken = false;
+    return true;
+}
+
+/* ---- life ---- */
+
+enum err council_new(const struct peers_conf *conf, struct link *link, struct council **out)
+{
+    enum err err;
+    struct council *council = NULL;
+    *out = NULL;
+    TRY_OUT(mem_new(1, sizeof *council, "the council", &council));
+    council->conf = *conf;
+    council->link = link;
+    struct epoch_conf epoch = {.self = conf->view->members[conf->view->self].id,
+                               .seed = env_random_u64(),
+                               .turn_ms = TURN_MS,
+                               .again_ms = AGAIN_MS};
+    TRY_OUT(seats_init(conf->view, conf->chain, conf->vote, &council->seats));
+    TRY_OUT(holdings_new(&council->holdings));
+    council->wire =
+        (struct council_wire){.ident = conf->ident, .seats = &council->seats, .holdings = council->holdings};
+    TRY_OUT(epoch_new(&epoch, &council->epoch));
+    TRY_OUT(council_begin(council, conf->start_ms));
+out:
+    if (err != ERR_OK)
+        council_free(council);
+    else
+        *out = council;
+    return err;
+}
+
+void council_free(struct council *council)
+{
+    if (council == NULL)
+        return;
+    for (uint32_t i = 0; i < council->own_count; i++)
+        mem_free(council->own[i].bytes);
+    record_deinit(&council->record);
+    epoch_free(council->epoch);
+    holdings_free(council->holdings);
+    seats_deinit(&council->seats);
+    mem_free(council);
+}
+
+enum err council_plan_known(struct council *council, const struct council_plan *plan)
+{
+    TRY(holdings_reserve(council->holdings, plan->fragments_count));
+    council->plan = *plan;
+    council->seats.sync = plan->sync;
+    council->seats.fragments_count = plan->fragments_count;
+    council->wire.shards_counts = plan->shards_counts;
+    if (epoch_sealed(council->epoch))
+        sync_seal(plan->sync);
+    return ERR_OK;
+}
+
+/* ---- looking in ---- */
+
+bool council_votes(const struct council *council)
+{
+    const struct view *view = council->conf.view;
+    /* A record that we voted after is missing here: what we promised then is not known to those rules yet. */
+    bool current = vote_last(council->conf.vote)->epoch <= last(council)->epoch;
+    return view->self != VIEW_NOBODY && view->members[view->self].voter && current &&
+           vote_doubt(council->conf.vote) == VOTE_SURE;
+}
+
+bool council_broke_word(const struct council *council, uint32_t member)
+{
+    return council->seats.seat[member].broke_word;
+}
+
+bool council_silent(const struct council *council, uint32_t member)
+{
+    return seats_silent(&council->seats, member);
+}
+
+uint64_t council_sealed_ms(const struct council *council)
+{
+    return council->sealed_ms;
+}
+
+uint32_t council_voters(const struct council *council, uint32_t *heard)
+{
+    *heard = seats_voters_heard(&council->seats);
+    return record_voters(last(council));
+}
+
+/* Appends the names of voters: of those who have not promised yet, or of those who lack something. */
+static void add_names(const struct council *council, bool lacking, char *text, size_t text_bytes)
+{
+    const struct view *view = council->conf.view;
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct view_member *member = &view->members[i];
+        bool named = !lacking && member->used && member->voter && !epoch_promised(council->epoch, member->id);
+        for (uint32_t k = 0; lacking && member->used && k < council->lacking_count; k++)
+            named |= council->lacking[k] == member->id;
+        size_t at = strlen(text);
+        if (named)
+            snprintf(text + at, text_bytes - at, " %s", member->name);
+    }
+}
+
+void council_waits(const struct council *council, char *text, size_t text_bytes)
+{
+    uint32_t proposer = view_slot(council->conf.view, epoch_ballot_id(vote_last(council->conf.vote)->promised));
+    text[0] = '\0';
+    if (council->sealed_ms == 0)
+        return;
+    switch (epoch_state(council->epoch)) {
+    case EPOCH_PREPARING:
+        snprintf(text, text_bytes, "an answer of");
+        add_names(council, false, text, text_bytes);
+        break;
+    case EPOCH_COMPOSING:
+        snprintf(text, text_bytes,
+                 council->lacking_count > 0 ? "what the next record rests on to be fetched by"
+                                            : "what those hold who might take part");
+        add_names(council, true, text, text_bytes);
+        break;
+    case EPOCH_ACCEPTING: snprintf(text, text_bytes, "a majority to accept the next record"); break;
+    default:
+        if (proposer != VIEW_NOBODY && proposer != council->conf.view->self)
+            snprintf(text, text_bytes, "island %s, which proposes it", council->conf.view->members[proposer].name);
+        else
+            snprintf(text, text_bytes, "our turn to propose it");
+        break;
+    }
+}

@@ -1,0 +1,92 @@
+/*
+ * council: this island's voice in who takes part: the messages of net/epoch in and out, the votes made durable, what
+ * the others hold, who is silent, and what is wanted of the members. Private to peers/, but for its looking in.
+ *
+ * It decides nothing itself: net/epoch has the rules of voting, net/compose those of what the next record says. What is
+ * decided is kept on disk and posted (EVENT_EPOCH); the engine takes it, changes over, and calls council_begin(). Of
+ * the protocol's core it seals, and says what a draft wants to carry, and does nothing else to it. Only the loop's
+ * thread.
+ */
+#ifndef DAEMON_PEERS_COUNCIL_H
+#define DAEMON_PEERS_COUNCIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/bitset.h"
+#include "common/err.h"
+#include "daemon/peers/peers_types.h"
+#include "net/chain.h"
+#include "net/ident.h"
+#include "net/link.h"
+#include "net/record.h"
+#include "net/sync.h"
+#include "net/view.h"
+#include "net/wire_epoch.h"
+
+/* Once the run's plan is known. */
+struct council_plan {
+    struct sync *sync;
+    uint32_t fragments_count;
+    const uint32_t *shards_counts; /* per fragment */
+};
+
+struct council;
+/* The chain has the newest record, the view follows it. The link is borrowed. */
+ERR_MUST_CHECK enum err council_new(const struct peers_conf *conf, struct link *link, struct council **out);
+/* NULL is fine. */
+void council_free(struct council *council);
+ERR_MUST_CHECK enum err council_plan_known(struct council *council, const struct council_plan *plan);
+
+/* The chain has a new record, and view and core have changed over to it. */
+ERR_MUST_CHECK enum err council_begin(struct council *council, uint64_t now_ms);
+
+/* A message of the epoch protocol (wire_is_epoch()). ERR_PROTO: it is malformed. */
+ERR_MUST_CHECK enum err council_message_in(struct council *council, uint32_t member, uint32_t type, const void *payload,
+                                           size_t bytes, uint64_t now_ms);
+/* A member's heartbeat: its epoch, whom it does not hear, and its disk. */
+void council_heard(struct council *council, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms);
+/* A member can be heard, or cannot any more. */
+void council_up(struct council *council, uint32_t member, bool up, uint64_t now_ms);
+/* `silent`: members that we have not heard for as long as the run allows (by slot). */
+void council_tick(struct council *council, const struct bitset *silent, uint64_t now_ms);
+
+/* EVENT_EPOCH: the record that was decided, which the caller owns from now on, and its digest; false: none. */
+bool council_take(struct council *council, struct record *record, struct digest *digest);
+
+/* What a member, or we ourselves, say of it: goes into the next record that is made for another reason, but for
+ * `draining`, which is one. */
+struct council_said {
+    const char *address; /* "host:port"; "": it dials the others */
+    uint64_t uplink;     /* bit/s; 0: as the record says */
+    uint8_t owner_wish;  /* enum record_wish */
+    bool draining;
+};
+void council_said(struct council *council, uint32_t member, const struct council_said *said);
+
+/* What somebody here asks for, until a record says it: kinds and numbers as in net/wire_epoch.h. All voters are told,
+ * those that can be heard: ask again now and then. ERR_NOTFOUND: nobody of that id. */
+ERR_MUST_CHECK enum err council_wish(struct council *council, uint32_t kind, uint32_t id, uint64_t number);
+/* An owner, by its id, has signed two results of one part. Nobody can tell which is the right one; it has broken its
+ * word, and is to lose its shards: its eviction is wished for. If it is ourselves, the others will see to it. */
+void council_rivals(struct council *council, uint32_t owner, uint32_t fragment, uint64_t version);
+/* A new member, as of an invitation that was redeemed; likewise. ERR_STATE: too many at a time, or its name or key is
+ * taken. */
+ERR_MUST_CHECK enum err council_enrol(struct council *council, const struct record_member *as);
+
+/* ---- looking in ---- */
+/* Whether this island may vote: it is a voter, and its disk is not in doubt. */
+bool council_votes(const struct council *council);
+/* Whether a member is known to have signed two results of one part. */
+bool council_broke_word(const struct council *council, uint32_t member);
+/* Since when the next epoch is being decided, so that nothing is made; 0: it is not. */
+uint64_t council_sealed_ms(const struct council *council);
+/* What that waits for, and whom: into `text`; "" if it is not being decided. */
+void council_waits(const struct council *council, char *text, size_t text_bytes);
+/* How many vote, and how many of them are heard, us among them. */
+uint32_t council_voters(const struct council *council, uint32_t *heard);
+/* Whether a majority of the voters does not hear the member. */
+bool council_silent(const struct council *council, uint32_t member);
+
+#endif

@@ -1,0 +1,78 @@
+#include "daemon/peers/gate.h"
+
+#include "common/env.h"
+
+static enum err enrol(void *user, const struct record_member *as)
+{
+    struct gate *gate = user;
+    return council_enrol(gate->council, as);
+}
+
+static enum err wish(void *user, uint32_t kind, uint32_t id, uint64_t number)
+{
+    struct gate *gate = user;
+    return council_wish(gate->council, kind, id, number);
+}
+
+/* What others learn by our greeting. */
+static void say_of_ourselves(struct gate *gate)
+{
+    const struct dconf *conf = gate->conf->conf;
+    struct council_said said = {.address = dconf_address(conf),
+                                .uplink = conf->uplink,
+                                .owner_wish = (uint8_t)conf->owner,
+                                .draining = gate->draining};
+    council_said(gate->council, gate->conf->view->self, &said);
+}
+
+enum err gate_open(const struct peers_conf *conf, struct link *link, struct council *council, uint64_t now_ms,
+                   struct gate *gate)
+{
+    *gate = (struct gate){.conf = conf, .link = link, .council = council};
+    struct doorway_conf doorway = {.folder = conf->conf->state_folder,
+                                   .spec = conf->spec,
+                                   .ident = conf->ident,
+                                   .chain = conf->chain,
+                                   .link = link,
+                                   .enrol = enrol,
+                                   .wish = wish,
+                                   .user = gate};
+    TRY(doorway_new(&doorway, now_ms, env_wall_ms() / 1000, &gate->doorway));
+    say_of_ourselves(gate);
+    return ERR_OK;
+}
+
+void gate_close(struct gate *gate)
+{
+    doorway_free(gate->doorway);
+    *gate = (struct gate){0};
+}
+
+void gate_drain(struct gate *gate, bool draining)
+{
+    gate->news |= gate->draining != draining;
+    gate->draining = draining;
+    say_of_ourselves(gate);
+}
+
+void gate_said(struct gate *gate, uint32_t member, const struct wire_hello *hello)
+{
+    struct council_said said = {.address = hello->address,
+                                .uplink = hello->uplink,
+                                .owner_wish = hello->owner_wish,
+                                .draining = hello->draining};
+    council_said(gate->council, member, &said);
+}
+
+void gate_look(struct gate *gate, uint64_t now_ms)
+{
+    doorway_look(gate->doorway, now_ms, env_wall_ms() / 1000);
+}
+
+bool gate_tick(struct gate *gate, uint64_t now_ms)
+{
+    bool news = gate->news;
+    gate->news = false;
+    doorway_tick(gate->doorway, now_ms, env_wall_ms() / 1000);
+    return news;
+}

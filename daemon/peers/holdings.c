@@ -1,0 +1,220 @@
+#include "daemon/peers/holdings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/mem.h"
+
+enum { ANSWERS_MAX = EPOCH_VOTERS_MAX + EPOCH_ASKED_MAX };
+
+struct answer {
+    uint32_t id;
+    struct wire_epoch said;             /* owns its memory */
+    struct compose_fragment *fragments; /* [fragments_count] */
+    struct compose_result *results;     /* of all of them */
+};
+
+struct holdings {
+    uint32_t fragments_count;
+    struct wire_row *rows;       /* our own */
+    struct wire_result *results; /* of all of them */
+    struct answer answers[ANSWERS_MAX];
+    uint32_t answers_count;
+    struct compose_holding answered[ANSWERS_MAX];
+};
+
+enum err holdings_new(struct holdings **out)
+{
+    return mem_new(1, sizeof **out, "what members hold", out);
+}
+
+static void drop(struct answer *answer)
+{
+    wire_epoch_deinit(&answer->said);
+    mem_free(answer->fragments);
+    mem_free(answer->results);
+    *answer = (struct answer){0};
+}
+
+void holdings_clear(struct holdings *holdings)
+{
+    for (uint32_t i = 0; i < holdings->answers_count; i++)
+        drop(&holdings->answers[i]);
+    holdings->answers_count = 0;
+}
+
+void holdings_free(struct holdings *holdings)
+{
+    if (holdings == NULL)
+        return;
+    holdings_clear(holdings);
+    mem_free(holdings->rows);
+    mem_free(holdings->results);
+    mem_free(holdings);
+}
+
+enum err holdings_reserve(struct holdings *holdings, uint32_t fragments_count)
+{
+    TRY(mem_new(fragments_count, sizeof *holdings->rows, "what we hold", &holdings->rows));
+    TRY(mem_new((size_t)fragments_count * CHAIN_PARTS_MAX, sizeof *holdings->results, "what we hold",
+                &holdings->results));
+    holdings->fragments_count = fragments_count;
+    return ERR_OK;
+}
+
+/* ---- our own ---- */
+
+static int by_owner(const void *left, const void *right)
+{
+    const struct wire_result *a = left, *b = right;
+    if (a->owner != b->owner)
+        return a->owner < b->owner ? -1 : 1;
+    return a->epoch < b->epoch ? -1 : a->epoch > b->epoch;
+}
+
+static uint32_t held_of(const struct sync *sync, uint32_t f, struct wire_result *results)
+{
+    const struct chain_part *parts;
+    uint32_t parts_count = sync_parts(sync, f, &parts), count = 0;
+    for (uint32_t p = 0; p < parts_count; p++) {
+        bool acknowledged;
+        struct wire_result *result = &results[count];
+        if (!sync_held(sync, f, p, &result->digest, &acknowledged))
+            continue;
+        result->owner = parts[p].owner;
+        result->epoch = parts[p].epoch;
+        result->shards = parts[p].shards;
+        count++;
+    }
+    qsort(results, count, sizeof *results, by_owner);
+    return count;
+}
+
+void holdings_own(struct holdings *holdings, const struct sync *sync, const struct wire_row **rows,
+                  uint32_t *rows_count)
+{
+    struct wire_result *results = holdings->results;
+    *rows = holdings->rows;
+    *rows_count = sync != NULL ? holdings->fragments_count : 0;
+    for (uint32_t f = 0, count; f < *rows_count; f++, results += count) {
+        struct sync_peer_fragment own = sync_own(sync, f);
+        count = held_of(sync, f, results);
+        holdings->rows[f] = (struct wire_row){.fragment = f,
+                                              .version = own.version,
+                                              .hash = own.hash,
+                                              .hash_known = own.hash_known,
+                                              .held = results,
+                                              .held_count = count};
+    }
+}
+
+/* ---- what others answered ---- */
+
+/* One who does not vote joins only with all of it; a voter's seal is one whatever it holds. */
+static bool of_use(const struct holdings *holdings, const struct wire_epoch *said)
+{
+    for (uint32_t i = 0; i < said->promise.rows_count; i++)
+        if (said->promise.rows[i].fragment >= holdings->fragments_count ||
+            (!said->promise.sealed && !said->promise.rows[i].hash_known))
+            return false;
+    return said->promise.sealed || said->promise.rows_count == holdings->fragments_count;
+}
+
+static enum err spread(const struct holdings *holdings, struct answer *answer)
+{
+    size_t results_count = 0, at = 0;
+    const struct wire_epoch *said = &answer->said;
+    for (uint32_t i = 0; i < said->promise.rows_count; i++)
+        results_count += said->promise.rows[i].held_count;
+    TRY(mem_new(holdings->fragments_count, sizeof *answer->fragments, "what a member holds", &answer->fragments));
+    TRY(mem_new(results_count, sizeof *answer->results, "what a member holds", &answer->results));
+    for (uint32_t i = 0; i < said->promise.rows_count; i++) {
+        const struct wire_row *row = &said->promise.rows[i];
+        answer->fragments[row->fragment] = (struct compose_fragment){
+            .version = row->version, .results = answer->results + at, .results_count = row->held_count};
+        for (uint32_t k = 0; k < row->held_count; k++, at++)
+            answer->results[at] = (struct compose_result){.owner = row->held[k].owner,
+                                                          .epoch = row->held[k].epoch,
+                                                          .shards = row->held[k].shards,
+                                                          .digest = row->held[k].digest};
+    }
+    return ERR_OK;
+}
+
+void holdings_answer(struct holdings *holdings, uint32_t id, struct wire_epoch *answer)
+{
+    uint32_t i = 0;
+    while (i < holdings->answers_count && holdings->answers[i].id != id)
+        i++;
+    if (i == ANSWERS_MAX || !of_use(holdings, answer))
+        return;
+    /* It is the caller's until it is kept, since what it goes on to read lies in the same memory. */
+    struct answer kept = {.id = id, .said = *answer};
+    if (spread(holdings, &kept) != ERR_OK) {
+        mem_free(kept.fragments);
+        mem_free(kept.results);
+        return;
+    }
+    memset(answer->memory, 0, sizeof answer->memory);
+    drop(&holdings->answers[i]);
+    holdings->answers[i] = kept;
+    if (i == holdings->answers_count)
+        holdings->answers_count++;
+}
+
+void holdings_drop(struct holdings *holdings, uint32_t id)
+{
+    for (uint32_t i = 0; i < holdings->answers_count; i++) {
+        if (holdings->answers[i].id != id)
+            continue;
+        drop(&holdings->answers[i]);
+        holdings->answers[i] = holdings->answers[--holdings->answers_count];
+        holdings->answers[holdings->answers_count] = (struct answer){0};
+        return;
+    }
+}
+
+const struct compose_holding *holdings_answered(struct holdings *holdings, const struct epoch *epoch, uint32_t *count)
+{
+    *count = 0;
+    for (uint32_t i = 0; i < holdings->answers_count; i++) {
+        const struct answer *answer = &holdings->answers[i];
+        if (answer->said.ballot == epoch_ballot(epoch))
+            holdings->answered[(*count)++] =
+                (struct compose_holding){.id = answer->id,
+                                         .incarnation = answer->said.promise.incarnation,
+                                         .sealed = answer->said.promise.sealed && epoch_promised(epoch, answer->id),
+                                         .fragments = answer->fragments};
+    }
+    return holdings->answered;
+}
+
+/* Of one fragment of one answer. */
+static bool row_here(struct sync *sync, const struct wire_row *row)
+{
+    bool here = true;
+    uint64_t version = sync_own(sync, row->fragment).version;
+    if (row->version > version)
+        sync_want_start(sync, row->fragment, row->version);
+    if (row->version != version)
+        return row->version < version;
+    for (uint32_t k = 0; k < row->held_count; k++) {
+        const struct wire_result *held = &row->held[k];
+        if (sync_has(sync, row->fragment, held->epoch, held->owner, &held->digest))
+            continue;
+        sync_want(sync, row->fragment, version + 1, held->epoch, held->owner);
+        here = false;
+    }
+    return here;
+}
+
+bool holdings_here(const struct holdings *holdings, const struct epoch *epoch, struct sync *sync)
+{
+    bool here = sync != NULL;
+    for (uint32_t i = 0; here && i < holdings->answers_count; i++) {
+        const struct wire_epoch *said = &holdings->answers[i].said;
+        for (uint32_t k = 0; said->ballot == epoch_ballot(epoch) && k < said->promise.rows_count; k++)
+            here &= row_here(sync, &said->promise.rows[k]);
+    }
+    return here;
+}

@@ -1,0 +1,41 @@
+/*
+ * holdings: what this island holds, as a seal tells it, and what members answered to our own ballot, as net/compose
+ * takes it. Private to peers/.
+ *
+ * One answer a member is kept, the last one; answers to another ballot do not count. Only the loop's thread.
+ */
+#ifndef DAEMON_PEERS_HOLDINGS_H
+#define DAEMON_PEERS_HOLDINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "net/compose.h"
+#include "net/epoch.h"
+#include "net/sync.h"
+#include "net/wire_epoch.h"
+
+struct holdings;
+ERR_MUST_CHECK enum err holdings_new(struct holdings **out);
+/* NULL is fine. */
+void holdings_free(struct holdings *holdings);
+/* The run has so many fragments. ERR_NOMEM. */
+ERR_MUST_CHECK enum err holdings_reserve(struct holdings *holdings, uint32_t fragments_count);
+/* A new epoch: nothing was answered. */
+void holdings_clear(struct holdings *holdings);
+
+/* What we hold; borrowed until the next call. None before holdings_reserve(). */
+void holdings_own(struct holdings *holdings, const struct sync *sync, const struct wire_row **rows,
+                  uint32_t *rows_count);
+
+/* A promise, or what one says who does not vote; its memory is taken over. One that cannot be kept is as if lost. */
+void holdings_answer(struct holdings *holdings, uint32_t id, struct wire_epoch *answer);
+/* It cannot be heard any more: what it alone holds, nobody could fetch. The others' answers have to do, or its next. */
+void holdings_drop(struct holdings *holdings, uint32_t id);
+/* Those who answered our ballot; borrowed until the next call. */
+const struct compose_holding *holdings_answered(struct holdings *holdings, const struct epoch *epoch, uint32_t *count);
+/* Whether all that those hold who answered our ballot is here; what is not, the core is told to fetch. */
+bool holdings_here(const struct holdings *holdings, const struct epoch *epoch, struct sync *sync);
+
+#endif

@@ -1,0 +1,83 @@
+/*
+ * seats: what is known of each member when the next record is thought of: whether it is heard, by us and by a majority,
+ * whether its disk is in doubt, how far it has come, and what is wished of it. By slot. Private to peers/.
+ *
+ * It says what is so, and asks for nothing. Time is that of the last seats_tick(). Only the loop's thread.
+ */
+#ifndef DAEMON_PEERS_SEATS_H
+#define DAEMON_PEERS_SEATS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/bitset.h"
+#include "common/err.h"
+#include "daemon/state/vote.h"
+#include "net/chain.h"
+#include "net/sync.h"
+#include "net/view.h"
+#include "net/wire.h"
+
+struct seat {
+    uint32_t id;
+    bool used, up;
+    bool drain, evict, revoke; /* wished */
+    bool broke_word;           /* it signed two results of one part */
+    uint64_t doubt_ms;         /* since when it says that its disk is in doubt; 0: it does not */
+    uint64_t incarnation;      /* as it says; 0: it has not */
+    uint64_t epoch;            /* of its last heartbeat */
+    bool drains;               /* as it said last */
+    bool said;                 /* these three are its own words */
+    char address[RECORD_ADDRESS_BYTES];
+    uint64_t uplink;      /* bit/s; 0: as the record says */
+    uint8_t owner_wish;   /* enum record_wish */
+    bool holds;           /* it has said in this process that it holds a result */
+    struct bitset silent; /* whom it does not hear */
+};
+
+struct seats {
+    /* borrowed; the view follows the chain's newest record */
+    const struct view *view;
+    const struct chain *chain;
+    const struct vote *vote;
+    struct sync *sync; /* NULL: the run's plan is not known yet */
+    uint32_t fragments_count;
+    struct seat *seat;    /* [VIEW_SLOTS_MAX] */
+    struct bitset silent; /* to us */
+    uint64_t now_ms;      /* of the last tick */
+    uint64_t begun_ms;    /* when the epoch began here */
+};
+
+/* Of nobody yet: seats_begin() follows. ERR_NOMEM. */
+ERR_MUST_CHECK enum err seats_init(const struct view *view, const struct chain *chain, const struct vote *vote,
+                                   struct seats *seats);
+/* An empty one is fine. */
+void seats_deinit(struct seats *seats);
+
+/* A new epoch: slots are whose the view says; one that is another member's now begins anew. */
+void seats_begin(struct seats *seats, uint64_t now_ms);
+/* What a member's heartbeat says: its epoch, whom it does not hear, and its disk. */
+void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms);
+/* `silent`: members that we have not heard for as long as the run allows. */
+void seats_tick(struct seats *seats, const struct bitset *silent, uint64_t now_ms);
+
+/* Whether a majority of the voters does not hear the member. Who is silent itself has no say in it. */
+bool seats_silent(const struct seats *seats, uint32_t member);
+/* How many voters are here, us among them. */
+uint32_t seats_voters_heard(const struct seats *seats);
+/* Whether the member has come as far as most have: a guess, which what it answers to a draft confirms. */
+bool seats_caught_up(const struct seats *seats, uint32_t member);
+/* Whether its disk, which may be ours, is in doubt so that a record has to name it. */
+bool seats_in_doubt(const struct seats *seats, uint32_t member);
+/* As that member says, which may be us; 0: it has not. */
+uint64_t seats_incarnation(const struct seats *seats, uint32_t member);
+
+/* Whether our disk, which is in doubt, may vote: a record names it, or nothing can have been forgotten, since none of
+ * those who are here, a majority, has made anything. */
+bool seats_doubt_is_over(const struct seats *seats);
+/* Power was lost everywhere: every voter is here, in this epoch, has said what it holds (a run that begins looks the
+ * same until then), and so many of their disks are in doubt that no majority is left. What they know together is all
+ * there is. */
+bool seats_majority_in_doubt(const struct seats *seats);
+
+#endif

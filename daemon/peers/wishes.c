@@ -1,0 +1,169 @@
+#include "daemon/peers/wishes.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/mem.h"
+#include "net/wire_epoch.h"
+
+/* Those who come are gathered for so long: each costs an epoch. */
+enum { GATHER_MS = 2000 };
+
+/* ---- what is asked for ---- */
+
+enum err wishes_add(struct wishes *wishes, struct seats *seats, uint32_t kind, uint32_t id, uint64_t number)
+{
+    uint32_t slot = view_slot(seats->view, id);
+    struct seat *seat = slot != VIEW_NOBODY ? &seats->seat[slot] : NULL;
+    if (kind == WIRE_WISH_STEPS) {
+        wishes->steps = number;
+        return ERR_OK;
+    }
+    if (kind != WIRE_WISH_DRAIN && kind != WIRE_WISH_EVICT && kind != WIRE_WISH_REVOKE)
+        return err_set(ERR_ARG, "a wish of kind %" PRIu32, kind);
+    if (seat == NULL)
+        return err_set(ERR_NOTFOUND, "no island of id %" PRIu32 " is on the roster", id);
+    if (kind == WIRE_WISH_DRAIN)
+        seat->drain = true;
+    else if (kind == WIRE_WISH_REVOKE)
+        seat->revoke = true;
+    else if (number == seats->view->epoch) /* one that is late would evict who has come back */
+        seat->evict = true;
+    return ERR_OK;
+}
+
+/* Whether an island of that name and key is on the roster; ERR_STATE: one of that name or that key. */
+static enum err look_up(const struct record *record, const struct record_member *as, bool *there)
+{
+    *there = false;
+    for (uint32_t i = 0; i < record->members_count; i++) {
+        const struct record_member *member = &record->members[i];
+        bool same_key = memcmp(member->key, as->key, sizeof as->key) == 0;
+        bool same_name = strcmp(member->name, as->name) == 0;
+        *there |= same_key && same_name;
+        if (same_name && !same_key)
+            return err_set(ERR_STATE, "an island called %s is on the roster already; take another name", as->name);
+        if (same_key && !same_name)
+            return err_set(ERR_STATE, "that key is on the roster already, as island %s", member->name);
+    }
+    return ERR_OK;
+}
+
+enum err wishes_enrol(struct wishes *wishes, const struct record *record, const struct record_member *as)
+{
+    bool there;
+    TRY(look_up(record, as, &there));
+    if (there)
+        return ERR_OK;
+    for (uint32_t k = 0; k < wishes->enrol_count; k++) {
+        if (memcmp(wishes->enrol[k].key, as->key, sizeof as->key) == 0)
+            return ERR_OK;
+        if (strcmp(wishes->enrol[k].name, as->name) == 0)
+            return err_set(ERR_STATE, "an island called %s is being enrolled already; take another name", as->name);
+    }
+    if (wishes->enrol_count == WISHES_ENROL_MAX)
+        return err_set(ERR_STATE, "%d islands are being enrolled; try again in a moment", WISHES_ENROL_MAX);
+    wishes->enrol[wishes->enrol_count++] = *as;
+    return ERR_OK;
+}
+
+void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct record *record)
+{
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < wishes->enrol_count; k++) {
+        bool there;
+        if (look_up(record, &wishes->enrol[k], &there) == ERR_OK && !there)
+            wishes->enrol[kept++] = wishes->enrol[k];
+    }
+    wishes->enrol_count = kept;
+    for (uint32_t i = 0; i < seats->view->count; i++) {
+        struct seat *seat = &seats->seat[i]; /* whoever would come back may do so from now on */
+        seat->evict = seat->evict && (seat->broke_word || seat->drain);
+    }
+    if (record->steps == wishes->steps)
+        wishes->steps = 0;
+}
+
+/* ---- what the next record would say ---- */
+
+/* `said`: with its own words. */
+static struct muster_wish wish_of(const struct seats *seats, const struct record_member *member, bool said)
+{
+    uint32_t slot = view_slot(seats->view, member->id);
+    struct muster_wish wish = {.as = *member};
+    if (slot == VIEW_NOBODY)
+        return wish;
+    const struct seat *seat = &seats->seat[slot];
+    bool self = slot == seats->view->self;
+    bool doubt = seats_in_doubt(seats, slot);
+    uint64_t incarnation = seats_incarnation(seats, slot);
+    if (doubt && incarnation != 0)
+        wish.as.incarnation = incarnation;
+    if (said && seat->said) {
+        memcpy(wish.as.address, seat->address, sizeof wish.as.address);
+        wish.as.uplink = seat->uplink != 0 ? seat->uplink : member->uplink;
+        wish.as.owner_wish = seat->owner_wish;
+    }
+    wish.silent = !self && seats_silent(seats, slot);
+    wish.evicted = seat->evict;
+    wish.revoked = seat->revoke;
+    wish.draining = seat->drain;
+    /* Who owns already stays one; who comes, or comes back, is let in when an epoch has stood for a while. */
+    bool comes = member->role != RECORD_OWNER || doubt;
+    wish.caught_up =
+        (self || seat->up) && seats_caught_up(seats, slot) && (!comes || seats->now_ms >= seats->begun_ms + GATHER_MS);
+    return wish;
+}
+
+enum err wishes_gather(const struct wishes *wishes, const struct seats *seats, bool said, struct muster_wish **out,
+                       uint32_t *count)
+{
+    const struct record *record = chain_last(seats->chain);
+    TRY(mem_new((size_t)record->members_count + wishes->enrol_count, sizeof **out, "wishes", out));
+    *count = 0;
+    for (uint32_t i = 0; i < record->members_count; i++) {
+        uint32_t slot = view_slot(seats->view, record->members[i].id);
+        struct muster_wish wish = wish_of(seats, &record->members[i], said);
+        bool heard = slot == seats->view->self || (slot != VIEW_NOBODY && seats->seat[slot].up);
+        if (heard || wish.silent || wish.evicted || wish.revoked)
+            (*out)[(*count)++] = wish;
+    }
+    for (uint32_t k = 0; k < wishes->enrol_count; k++)
+        (*out)[(*count)++] = (struct muster_wish){.as = wishes->enrol[k], .enrol = true};
+    return ERR_OK;
+}
+
+static bool same_member(const struct record_member *a, const struct record_member *b)
+{
+    return a->id == b->id && a->role == b->role && a->voter == b->voter && a->incarnation == b->incarnation &&
+           a->uplink == b->uplink && a->owner_wish == b->owner_wish && strcmp(a->address, b->address) == 0;
+}
+
+static bool differs(const struct record *a, const struct record *b)
+{
+    bool same = a->members_count == b->members_count && a->steps == b->steps && a->paused == b->paused;
+    for (uint32_t i = 0; same && i < a->members_count; i++)
+        same = same_member(&a->members[i], &b->members[i]);
+    return !same || memcmp(&a->map, &b->map, sizeof a->map) != 0;
+}
+
+bool wishes_change(const struct wishes *wishes, const struct seats *seats)
+{
+    struct record next = {0};
+    struct muster_wish *all = NULL;
+    uint32_t count;
+    const struct record *last = chain_last(seats->chain);
+    if (seats->sync == NULL)
+        return false;
+    enum err err = wishes_gather(wishes, seats, false, &all, &count);
+    if (err == ERR_OK)
+        err = record_copy(last, &next);
+    if (err == ERR_OK && wishes->steps != 0)
+        next.steps = wishes->steps;
+    if (err == ERR_OK)
+        err = muster(&next, all, count);
+    bool wanted = err == ERR_OK && differs(last, &next);
+    record_deinit(&next);
+    mem_free(all);
+    return wanted;
+}

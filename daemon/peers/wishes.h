@@ -1,0 +1,46 @@
+/*
+ * wishes: what is wanted of the members: who drains, is evicted, comes or comes back, and how many steps the run takes;
+ * until a record says it. Private to peers/.
+ *
+ * What the record should say of them is net/muster's to decide; whether it would say anything new is asked here. Of
+ * what is known of the members (seats.h) it writes what is wished. Only the loop's thread.
+ */
+#ifndef DAEMON_PEERS_WISHES_H
+#define DAEMON_PEERS_WISHES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "daemon/peers/seats.h"
+#include "net/muster.h"
+#include "net/record.h"
+
+enum { WISHES_ENROL_MAX = 16 };
+
+/* All zero at first. */
+struct wishes {
+    struct record_member enrol[WISHES_ENROL_MAX];
+    uint32_t enrol_count;
+    uint64_t steps; /* 0: as they are */
+};
+
+/* What somebody asks for: kinds and numbers as in net/wire_epoch.h. ERR_NOTFOUND: nobody of that id is on the roster.
+ * ERR_ARG: nothing that can be wished so. */
+ERR_MUST_CHECK enum err wishes_add(struct wishes *wishes, struct seats *seats, uint32_t kind, uint32_t id,
+                                   uint64_t number);
+/* A new member. ERR_STATE: too many at a time, or its name or key is taken. */
+ERR_MUST_CHECK enum err wishes_enrol(struct wishes *wishes, const struct record *record,
+                                     const struct record_member *as);
+/* What the new record says is wished no more. */
+void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct record *record);
+
+/* Of all members that are heard, or known to be silent, and of those to be enrolled: mem_free() them. Others stay as
+ * they are: there is nothing to go by. `said`: with what members say of themselves, which alone is no reason for a
+ * record. ERR_NOMEM. */
+ERR_MUST_CHECK enum err wishes_gather(const struct wishes *wishes, const struct seats *seats, bool said,
+                                      struct muster_wish **out, uint32_t *count);
+/* Whether the next record would say anything that the last one does not. */
+bool wishes_change(const struct wishes *wishes, const struct seats *seats);
+
+#endif

@@ -1,0 +1,141 @@
+#include "daemon/runplan.h"
+
+#include <inttypes.h>
+
+#include "common/log.h"
+#include "common/mem.h"
+#include "daemon/rules.h"
+#include "daemon/state/memory.h"
+#include "daemon/state/store.h"
+
+uint32_t runplan_fragments(const struct runplan *run)
+{
+    return run->rounds != NULL ? run->plan->plan->fragments_count : 0;
+}
+
+static struct replica_conf replica_conf_of(const struct runplan_conf *from, const struct plan *plan)
+{
+    const struct runspec *spec = from->spec;
+    return (struct replica_conf){.plan = plan,
+                                 .outer = rules_outer(spec),
+                                 .choice = rules_codec(spec),
+                                 .adaptive = spec->codec == RUNSPEC_ADAPTIVE,
+                                 .error_feedback = spec->error_feedback,
+                                 .feedback_decay = (float)spec->feedback_decay,
+                                 .feedback_limit = (float)spec->feedback_limit,
+                                 .outliers = rules_outliers(spec)};
+}
+
+static enum err new_sync(const struct runplan_conf *from, struct runplan *run)
+{
+    const struct plan *plan = run->plan->plan;
+    TRY(mem_new(plan->fragments_count, sizeof *run->shards_counts, "the plan", &run->shards_counts));
+    TRY(mem_new(plan->fragments_count, sizeof *run->filled, "the plan", &run->filled));
+    for (uint32_t f = 0; f < plan->fragments_count; f++) {
+        run->shards_counts[f] = plan->fragments[f].shards_count;
+        run->filled[f] = parts_filled(plan, f);
+    }
+    struct sync_conf conf = {.chain = from->charter->chain,
+                             .fragments_count = plan->fragments_count,
+                             .shards_counts = run->shards_counts,
+                             .filled = run->filled,
+                             .rule = {.quorum = (uint32_t)from->spec->quorum, .grace_ms = from->spec->grace_ms},
+                             .view = charter_sync_view(from->charter, from->votes)};
+    return sync_new(&conf, &run->sync);
+}
+
+static enum err new_rounds(const struct runplan_conf *from, struct runplan *run)
+{
+    struct slots_conf slots = {.replica = run->replica,
+                               .fragments_count = run->plan->plan->fragments_count,
+                               .members_count = from->charter->view.count};
+    TRY(slots_new(&slots, &run->slots));
+    struct rounds_conf conf = {.spec = from->spec,
+                               .view = &from->charter->view,
+                               .ident = from->ident,
+                               .nonce = from->charter->view.nonce,
+                               .plan = run->plan,
+                               .parts = &run->parts,
+                               .folder = from->conf->state_folder,
+                               .compress_auto = from->conf->compress_auto,
+                               .replica = run->replica,
+                               .ledger = from->ledger,
+                               .slots = run->slots,
+                               .jobs = from->jobs,
+                               .events = from->events,
+                               .sync = run->sync};
+    return rounds_new(&conf, &run->rounds);
+}
+
+static enum err recover_all(struct runplan *run)
+{
+    uint64_t versions = 0;
+    for (uint32_t f = 0; f < runplan_fragments(run); f++) {
+        bool known;
+        TRY(rounds_recover(run->rounds, f, &known));
+        if (!known)
+            continue;
+        const struct store_fragment *state = rounds_state(run->rounds, f);
+        sync_restore(run->sync, f, state->version, &state->hash);
+        rounds_post_held(run->rounds, f);
+        versions += state->version;
+    }
+    if (versions > 0)
+        log_info("recovered %" PRIu32 " fragments, %" PRIu64 " versions in all, up to step %" PRIu64,
+                 runplan_fragments(run), versions, rounds_step(run->rounds));
+    return ERR_OK;
+}
+
+static void tell_memory(const struct plan *plan, const struct memory *memory)
+{
+    const double mib = 1048576;
+    log_info("%" PRIu64 " parameters in %" PRIu32 " fragments; memory at most: %.1f MiB for anchors, momentum and "
+             "residuals, %.1f MiB shared with the trainer, %.1f MiB for encoded frames and jobs, %.1f MiB while states "
+             "are fetched or sent",
+             plan->params_count, plan->fragments_count, (double)memory->replica / mib, (double)memory->shared / mib,
+             (double)memory->frames / mib, (double)memory->states / mib);
+}
+
+/* Before anything is allocated: a model that does not fit is refused, whoever names it. */
+static enum err check_memory(const struct runplan_conf *from, const struct replica_conf *replica, struct runplan *run)
+{
+    const struct view *view = &from->charter->view;
+    const struct plan *plan = replica->plan;
+    const struct memory_conf taking = {.replica = replica,
+                                       .parts = &run->parts,
+                                       .members_count = view->count,
+                                       .self = view->members[view->self].id,
+                                       .job_threads = (uint32_t)from->conf->job_threads};
+    struct memory memory = memory_of(&taking);
+    TRY(memory_check(&memory, plan->params_count, memory_there_bytes()));
+    tell_memory(plan, &memory);
+    run->memory_bytes = memory_sum(&memory);
+    return ERR_OK;
+}
+
+enum err runplan_make(const struct runplan_conf *from, struct model_plan *plan, bool saved, struct runplan *run)
+{
+    run->parts = (struct parts){.plan = plan->plan, .chain = from->charter->chain};
+    struct replica_conf replica = replica_conf_of(from, plan->plan);
+    TRY(check_memory(from, &replica, run));
+    run->plan = plan;
+    TRY(events_reserve(from->events, plan->plan->fragments_count, from->charter->view.count));
+    TRY(replica_new(&replica, &run->replica));
+    TRY(new_sync(from, run));
+    TRY(new_rounds(from, run));
+    if (!saved)
+        TRY(store_save_plan(from->conf->state_folder, from->spec, plan));
+    return recover_all(run);
+}
+
+void runplan_free(struct runplan *run)
+{
+    rounds_free(run->rounds);
+    sync_free(run->sync);
+    slots_free(run->slots);
+    replica_free(run->replica);
+    model_plan_free(run->plan);
+    mem_free(run->shards_counts);
+    mem_free(run->filled);
+    *run = (struct runplan){0};
+}

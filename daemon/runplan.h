@@ -1,0 +1,64 @@
+/*
+ * runplan: what an island has once the run's plan is known: replica, slots, the protocol's core and the rounds,
+ * recovered from its disk.
+ *
+ * Made once, by the engine, and freed after all that looks into it. What stands above it is told by the engine. Only
+ * the loop's thread.
+ */
+#ifndef DAEMON_RUNPLAN_H
+#define DAEMON_RUNPLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "common/runspec.h"
+#include "daemon/charter.h"
+#include "daemon/dconf.h"
+#include "daemon/event.h"
+#include "daemon/jobs.h"
+#include "daemon/rounds/rounds.h"
+#include "daemon/state/ledger.h"
+#include "daemon/state/model_plan.h"
+#include "daemon/state/parts.h"
+#include "daemon/state/replica.h"
+#include "daemon/state/slots.h"
+#include "net/ident.h"
+#include "net/sync.h"
+
+/* All borrowed as long as the other lives. */
+struct runplan_conf {
+    const struct dconf *conf;
+    const struct runspec *spec;
+    const struct ident *ident;
+    struct charter *charter;
+    struct ledger *ledger;
+    struct jobs *jobs;
+    struct events *events;
+    bool votes; /* our disk is not in doubt */
+};
+
+/* All NULL before. */
+struct runplan {
+    struct model_plan *plan;
+    uint32_t *shards_counts; /* per fragment */
+    uint64_t *filled;        /* likewise: mask of the shards with values */
+    struct parts parts;
+    struct replica *replica;
+    struct slots *slots;
+    struct sync *sync;
+    struct rounds *rounds;
+    uint64_t memory_bytes; /* at most */
+};
+
+/* Allocates, and restores from disk. `saved`: the plan is on disk already. On failure the plan is the run's if
+ * run->plan is set, and the daemon cannot go on; if not (ERR_NOMEM: it is too large) it is still the caller's. */
+ERR_MUST_CHECK enum err runplan_make(const struct runplan_conf *conf, struct model_plan *plan, bool saved,
+                                     struct runplan *run);
+/* An empty one is fine. */
+void runplan_free(struct runplan *run);
+
+/* 0 before it is there. */
+uint32_t runplan_fragments(const struct runplan *run);
+
+#endif

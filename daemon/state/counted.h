@@ -1,0 +1,62 @@
+/*
+ * counted: what an anchor counts: for each member and shard the last contribution that a result counted, by the version
+ * it made and by its digest.
+ *
+ * It follows from the results, as the anchor does, is part of the version hash, and goes with every state: so who takes
+ * a state over knows which of its own work is in it, and sends again what is not (docs/PROTOCOL.md, "Epochs", rule 7).
+ * One row for a member's shards that one contribution covers; packed in order of member and lowest shard, so equal
+ * tables are equal bytes. Pure. The caller sees to it that one thread changes it at a time.
+ */
+#ifndef DAEMON_STATE_COUNTED_H
+#define DAEMON_STATE_COUNTED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/digest.h"
+#include "common/err.h"
+#include "net/wire_object.h"
+
+enum { COUNTED_ROW_BYTES = 56, COUNTED_ROWS_OF_ONE_MAX = 64 };
+
+struct counted_row {
+    uint32_t id;
+    uint64_t shards; /* mask; disjoint among a member's rows */
+    uint64_t version;
+    struct digest digest;
+};
+
+/* Empty when zeroed. */
+struct counted {
+    struct counted_row *rows; /* in order of id, then of the lowest shard */
+    size_t count;
+};
+
+/* Frees the rows and empties it. */
+void counted_clear(struct counted *counted);
+ERR_MUST_CHECK enum err counted_copy(const struct counted *from, struct counted *to);
+
+/* A result over these shards made `version` of the contributions that `meta` names. ERR_NOMEM: all is as before. */
+ERR_MUST_CHECK enum err counted_note(struct counted *counted, uint64_t shards, uint64_t version,
+                                     const struct wire_meta *meta);
+
+/* The member's shards whose last contribution was counted in a version after this one. */
+uint64_t counted_since(const struct counted *counted, uint32_t id, uint64_t version);
+/* The shards in which the last one counted is this one. */
+uint64_t counted_as(const struct counted *counted, uint32_t id, uint64_t version, const struct digest *digest);
+
+size_t counted_bytes(const struct counted *counted);
+/* Into `out`, counted_bytes(). */
+void counted_pack(const struct counted *counted, uint8_t *out);
+/* ERR_PROTO: no such bytes; `*counted`, which has to be empty, is empty then. */
+ERR_MUST_CHECK enum err counted_unpack(const uint8_t *bytes, size_t bytes_count, struct counted *counted);
+/* Of packed bytes. */
+struct digest counted_digest(const uint8_t *bytes, size_t bytes_count);
+
+/* Hash of a version (docs/FORMATS.md, 4), from the root over its values (outer_opt/vhash.h) and what it counts. */
+ERR_MUST_CHECK enum err counted_hash(const struct counted *counted, const struct digest *root, struct digest *hash);
+/* The same from the digest of what it counts. */
+struct digest counted_hash_of(const struct digest *root, const struct digest *counted);
+
+#endif

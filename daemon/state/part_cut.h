@@ -1,0 +1,58 @@
+/*
+ * part_cut: what encoding one part of a fragment takes: the codec of each stretch of a tensor in it, and how large its
+ * outer gradients usually are. Private to replica.
+ *
+ * Made for a mask of shards, and good as long as that mask is a part. One job at a time works with it.
+ */
+#ifndef DAEMON_STATE_PART_CUT_H
+#define DAEMON_STATE_PART_CUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "outer_opt/adapt.h"
+#include "outer_opt/recipe.h"
+
+/* What residuals are held against: the norm of an outer gradient over the tokens behind it. */
+struct usual {
+    double norm_per_token;
+    uint32_t rounds; /* of those looked at first */
+};
+
+/* Empty when zeroed. */
+struct part_cut {
+    uint64_t shards;
+    struct codec_part *parts;
+    size_t parts_count;
+    struct adapt *adapt; /* adaptive: chooses their codecs anew now and then */
+    uint64_t encodings;
+    struct usual usual;
+};
+
+/* ERR_NOMEM: `*out` is empty. */
+ERR_MUST_CHECK enum err part_cut_new(const struct recipe *recipe, enum recipe_role role, const struct plan *plan,
+                                     uint32_t f, uint64_t shards, bool adaptive, struct part_cut *out);
+void part_cut_deinit(struct part_cut *cut);
+/* Bytes that takes. */
+uint64_t part_cut_bytes(const struct plan *plan, uint32_t f, uint64_t shards, bool adaptive);
+
+/* As codec_encode(); `choice` is the run's. */
+ERR_MUST_CHECK enum err part_cut_encode(struct part_cut *cut, const struct codec_choice *choice,
+                                        const struct vec_source *source, struct codec *codec, float *left,
+                                        uint8_t *frame, size_t *frame_bytes, size_t *fault);
+
+/* How a residual is held down. */
+struct restraint {
+    double decay; /* how much is kept of any */
+    double limit; /* over the usual outer gradient; 0: none */
+    bool settled; /* the run's warm-up is over */
+};
+/* Holds the residual `left` of an outer gradient `meant`, with `tokens` behind it, down; both over the values of
+ * `share`. Takes note of how large it was. True: the limit was passed. */
+bool part_cut_restrain(struct part_cut *cut, const struct restraint *rule, const struct vec_source *meant,
+                       double tokens, const struct plan_share *share, float *left);
+/* Sum of squares of what is encoded, before residuals. */
+double part_cut_square_sum(const struct vec_source *source, const struct plan_share *share);
+
+#endif

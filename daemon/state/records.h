@@ -1,0 +1,39 @@
+/*
+ * records: the view records that this island knows, on disk: one file each, with the votes that decided it.
+ *
+ * They are kept as the bytes that were signed, so that they can be passed on, and are the proof of who is a member.
+ * Loading checks every one against the one before it. Blocking; the loop's thread.
+ */
+#ifndef DAEMON_STATE_RECORDS_H
+#define DAEMON_STATE_RECORDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "net/chain.h"
+#include "net/record.h"
+
+/* One record as it was decided; the first of a run has no votes. */
+struct records_entry {
+    uint8_t *bytes;
+    size_t bytes_count;
+    struct record_vote *votes;
+    uint32_t votes_count;
+};
+void records_entry_free(struct records_entry *entry);
+
+/* Durable when it returns. One that is there already is replaced. */
+ERR_MUST_CHECK enum err records_save(const char *folder, uint64_t epoch, const struct records_entry *entry);
+/* ERR_NOTFOUND; ERR_CORRUPT: damaged. After a failure there is nothing to free. */
+ERR_MUST_CHECK enum err records_read(const char *folder, uint64_t epoch, struct records_entry *entry);
+
+/* Puts all that are there into `chain`, which is empty, from the oldest on, each proved by the one before; a damaged or
+ * unproved one, and what comes after it, is left out and logged: others send it again. ERR_NOTFOUND: there is none.
+ * ERR_CONF: they are another run's. */
+ERR_MUST_CHECK enum err records_load(const char *folder, const uint8_t nonce[RECORD_NONCE_BYTES], bool nonce_known,
+                                     struct chain *chain);
+/* Removes those before `epoch`. */
+void records_forget(const char *folder, uint64_t epoch);
+
+#endif

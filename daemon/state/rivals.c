@@ -1,0 +1,27 @@
+#include "daemon/state/rivals.h"
+
+#include "daemon/state/results.h"
+
+static bool is_signed(struct ledger *ledger, const struct ledger_key *key, const uint8_t *owner_key)
+{
+    struct result result;
+    if (result_open(ledger, key, &result) != ERR_OK)
+        return false;
+    bool good = wire_object_signed(&result.what, owner_key) == ERR_OK;
+    result_close(&result);
+    return good;
+}
+
+bool rivals_of(struct ledger *ledger, const struct ledger_key *key, const uint8_t *owner_key, struct ledger_key *other)
+{
+    struct ledger_key keys[LEDGER_RESULTS_MAX];
+    size_t count = ledger_list(ledger, key->fragment, key->version, keys, LEDGER_RESULTS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        if (keys[i].owner != key->owner || keys[i].epoch != key->epoch || digest_equal(&keys[i].digest, &key->digest) ||
+            !is_signed(ledger, &keys[i], owner_key))
+            continue;
+        *other = keys[i];
+        return is_signed(ledger, key, owner_key);
+    }
+    return false;
+}

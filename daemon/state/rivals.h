@@ -1,0 +1,19 @@
+/*
+ * rivals: two results of one part, both signed by its owner. There can be one at most: an owner that makes another has
+ * lied, or works from an older disk without knowing it, and the two are the proof.
+ *
+ * Any thread; the ledger locks inside.
+ */
+#ifndef DAEMON_STATE_RIVALS_H
+#define DAEMON_STATE_RIVALS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/state/ledger.h"
+
+/* Whether the ledger has this result and another one of the same owner for the same fragment, version and epoch, and
+ * both are signed with this key. A result that is damaged or not signed proves nothing. */
+bool rivals_of(struct ledger *ledger, const struct ledger_key *key, const uint8_t *owner_key, struct ledger_key *other);
+
+#endif

@@ -1,0 +1,282 @@
+#include "daemon/state/vote.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/bytes.h"
+#include "common/digest.h"
+#include "common/env.h"
+#include "common/fsio.h"
+#include "common/mem.h"
+
+/*
+ * File "vote": magic u32 "DLV1", version u32, number u64, incarnation u64, epoch u64, promised u64, accepted u64, own
+ * u64, digest of the accepted record 32 bytes, its length u64, the record; then 32 bytes BLAKE2b over all before. Mark:
+ * magic u32 "DLM1", version u32, boot id 36 bytes, zero u32, number u64, incarnation u64, ledger u64; then 32 bytes
+ * BLAKE2b over all before.
+ */
+#define VOTE_MAGIC 0x31564c44u
+#define MARK_MAGIC 0x314d4c44u
+enum { VOTE_VERSION = 1, VOTE_HEAD_BYTES = 4 + 4 + 6 * 8 + DIGEST_BYTES + 8, BOOT_BYTES = 36 };
+enum { MARK_BODY_BYTES = 4 + 4 + BOOT_BYTES + 4 + 3 * 8, MARK_BYTES = MARK_BODY_BYTES + DIGEST_BYTES };
+static const char boot_path[] = "/proc/sys/kernel/random/boot_id";
+
+struct vote {
+    char *path, *mark_path;
+    int mark_fd; /* -1: not open yet */
+    char boot[BOOT_BYTES + 1];
+    uint64_t number, incarnation, ledger_at;
+    enum vote_doubt doubt;
+    const char *why;
+    struct epoch_vote last;
+    uint8_t *bytes; /* last.bytes */
+};
+
+struct mark {
+    uint64_t number, incarnation, ledger_at;
+};
+
+/* ---- the mark ---- */
+
+/* Without an id every start counts as one after a boot. */
+static void read_boot(struct vote *vote)
+{
+    char text[BOOT_BYTES];
+    int fd = open(boot_path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && read(fd, text, sizeof text) == (ssize_t)sizeof text)
+        memcpy(vote->boot, text, sizeof text);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* False: there is none of this boot, or it is damaged. Takes no memory: to have none is no reason to doubt a disk. */
+static bool read_mark(const struct vote *vote, struct mark *mark)
+{
+    uint8_t data[MARK_BYTES + 1];
+    int fd = open(vote->mark_path, O_RDONLY | O_CLOEXEC);
+    bool good = fd >= 0 && read(fd, data, sizeof data) == (ssize_t)MARK_BYTES;
+    if (fd >= 0)
+        close(fd);
+    if (good) {
+        struct bytes_reader reader = bytes_reader_init(data, MARK_BYTES);
+        struct digest digest = digest_of(data, MARK_BODY_BYTES);
+        good = bytes_get_u32(&reader) == MARK_MAGIC && bytes_get_u32(&reader) == VOTE_VERSION &&
+               memcmp(bytes_get(&reader, BOOT_BYTES), vote->boot, BOOT_BYTES) == 0 && vote->boot[0] != '\0';
+        (void)bytes_get_u32(&reader);
+        mark->number = bytes_get_u64(&reader);
+        mark->incarnation = bytes_get_u64(&reader);
+        mark->ledger_at = bytes_get_u64(&reader);
+        good = good && memcmp(bytes_get(&reader, DIGEST_BYTES), digest.byte, DIGEST_BYTES) == 0;
+    }
+    return good;
+}
+
+/* In place: a crash of the machine ends its worth anyway, and a crash of the daemon leaves what was written. */
+static enum err write_mark(struct vote *vote)
+{
+    uint8_t data[MARK_BYTES];
+    struct bytes_writer writer = bytes_writer_init(data, sizeof data);
+    bytes_put_u32(&writer, MARK_MAGIC);
+    bytes_put_u32(&writer, VOTE_VERSION);
+    bytes_put(&writer, vote->boot, BOOT_BYTES);
+    bytes_put_u32(&writer, 0);
+    bytes_put_u64(&writer, vote->number);
+    bytes_put_u64(&writer, vote->incarnation);
+    bytes_put_u64(&writer, vote->ledger_at);
+    struct digest digest = digest_of(data, MARK_BODY_BYTES);
+    bytes_put(&writer, digest.byte, DIGEST_BYTES);
+    if (vote->mark_fd < 0)
+        vote->mark_fd = open(vote->mark_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (vote->mark_fd < 0)
+        return err_set_errno(ERR_IO, "cannot create %s", vote->mark_path);
+    if (pwrite(vote->mark_fd, data, sizeof data, 0) != (ssize_t)sizeof data)
+        return err_set_errno(ERR_IO, "cannot write %s", vote->mark_path);
+    return ERR_OK;
+}
+
+/* ---- the file ---- */
+
+static enum err damaged(const struct vote *vote)
+{
+    return err_set(ERR_CORRUPT,
+                   "%s is damaged; move it away: this island then asks the others what it holds, before it "
+                   "votes again",
+                   vote->path);
+}
+
+static enum err parse(struct vote *vote, const char *data, size_t bytes)
+{
+    struct bytes_reader reader = bytes_reader_init(data, bytes);
+    if (bytes < VOTE_HEAD_BYTES + DIGEST_BYTES)
+        return damaged(vote);
+    struct digest digest = digest_of(data, bytes - DIGEST_BYTES);
+    if (memcmp(data + bytes - DIGEST_BYTES, digest.byte, DIGEST_BYTES) != 0 || bytes_get_u32(&reader) != VOTE_MAGIC ||
+        bytes_get_u32(&reader) != VOTE_VERSION)
+        return damaged(vote);
+    vote->number = bytes_get_u64(&reader);
+    vote->incarnation = bytes_get_u64(&reader);
+    vote->last.epoch = bytes_get_u64(&reader);
+    vote->last.promised = bytes_get_u64(&reader);
+    vote->last.accepted = bytes_get_u64(&reader);
+    vote->last.own = bytes_get_u64(&reader);
+    memcpy(vote->last.digest.byte, bytes_get(&reader, DIGEST_BYTES), DIGEST_BYTES);
+    uint64_t count = bytes_get_u64(&reader);
+    if (count != bytes - VOTE_HEAD_BYTES - DIGEST_BYTES)
+        return damaged(vote);
+    TRY(mem_new((size_t)count, 1, "the last vote", &vote->bytes));
+    memcpy(vote->bytes, bytes_get(&reader, (size_t)count), (size_t)count);
+    vote->last.bytes = vote->bytes;
+    vote->last.bytes_count = (size_t)count;
+    return ERR_OK;
+}
+
+static enum err write_file(struct vote *vote)
+{
+    uint8_t *data;
+    size_t bytes = VOTE_HEAD_BYTES + vote->last.bytes_count + DIGEST_BYTES;
+    TRY(mem_new(bytes, 1, "the last vote", &data));
+    struct bytes_writer writer = bytes_writer_init(data, bytes);
+    bytes_put_u32(&writer, VOTE_MAGIC);
+    bytes_put_u32(&writer, VOTE_VERSION);
+    bytes_put_u64(&writer, vote->number);
+    bytes_put_u64(&writer, vote->incarnation);
+    bytes_put_u64(&writer, vote->last.epoch);
+    bytes_put_u64(&writer, vote->last.promised);
+    bytes_put_u64(&writer, vote->last.accepted);
+    bytes_put_u64(&writer, vote->last.own);
+    bytes_put(&writer, vote->last.digest.byte, DIGEST_BYTES);
+    bytes_put_u64(&writer, vote->last.bytes_count);
+    bytes_put(&writer, vote->last.bytes, vote->last.bytes_count);
+    struct digest digest = digest_of(data, bytes - DIGEST_BYTES);
+    bytes_put(&writer, digest.byte, DIGEST_BYTES);
+    enum err err = fsio_replace(vote->path, data, bytes, 0600);
+    mem_free(data);
+    return err;
+}
+
+/* ---- life ---- */
+
+static enum err load(struct vote *vote)
+{
+    char *data = NULL;
+    size_t bytes;
+    enum err err = fsio_read(vote->path, VOTE_HEAD_BYTES + RECORD_BYTES_MAX + DIGEST_BYTES, &data, &bytes);
+    if (err == ERR_NOTFOUND) {
+        vote->doubt = VOTE_FRESH;
+        return ERR_OK;
+    }
+    if (err == ERR_OK)
+        err = parse(vote, data, bytes);
+    mem_free(data);
+    return err;
+}
+
+/* A disk that may have forgotten something is another disk. */
+static enum err judge(struct vote *vote, uint64_t ledger_at)
+{
+    struct mark mark;
+    vote->ledger_at = ledger_at;
+    bool marked = read_mark(vote, &mark);
+    vote->why = "";
+    if (vote->doubt == VOTE_FRESH && marked) {
+        vote->doubt = VOTE_DOUBT;
+        vote->why = "the state folder was emptied";
+    } else if (vote->doubt == VOTE_SURE && !marked) {
+        vote->doubt = VOTE_DOUBT;
+        vote->why = "this machine was started again, or the state folder was moved here";
+    } else if (vote->doubt == VOTE_SURE && (mark.number != vote->number || mark.incarnation != vote->incarnation)) {
+        vote->doubt = VOTE_DOUBT;
+        vote->why = "the state folder is older than it was: its last vote is missing";
+    } else if (vote->doubt == VOTE_SURE && ledger_at < mark.ledger_at) {
+        vote->doubt = VOTE_DOUBT;
+        vote->why = "the state folder is older than it was: the end of the ledger is missing";
+    }
+    if (vote->doubt == VOTE_SURE)
+        return ERR_OK;
+    vote->incarnation = env_random_u64() | 1;
+    vote->number++;
+    return write_file(vote);
+}
+
+enum err vote_open(const struct vote_conf *conf, uint64_t ledger_at, struct vote **out)
+{
+    enum err err;
+    struct vote *vote = NULL;
+    *out = NULL;
+    TRY_OUT(mem_new(1, sizeof *vote, "the last vote", &vote));
+    vote->mark_fd = -1;
+    TRY_OUT(mem_printf(&vote->path, "%s/vote", conf->folder));
+    TRY_OUT(mem_strdup(conf->mark, &vote->mark_path));
+    read_boot(vote);
+    TRY_OUT(load(vote));
+    TRY_OUT(judge(vote, ledger_at));
+out:
+    if (err != ERR_OK)
+        vote_close(vote);
+    else
+        *out = vote;
+    return err;
+}
+
+void vote_close(struct vote *vote)
+{
+    if (vote == NULL)
+        return;
+    if (vote->mark_fd >= 0)
+        close(vote->mark_fd);
+    mem_free(vote->bytes);
+    mem_free(vote->path);
+    mem_free(vote->mark_path);
+    mem_free(vote);
+}
+
+enum vote_doubt vote_doubt(const struct vote *vote)
+{
+    return vote->doubt;
+}
+
+const char *vote_why(const struct vote *vote)
+{
+    return vote->why;
+}
+
+uint64_t vote_incarnation(const struct vote *vote)
+{
+    return vote->incarnation;
+}
+
+const struct epoch_vote *vote_last(const struct vote *vote)
+{
+    return &vote->last;
+}
+
+enum err vote_save(struct vote *vote, const struct epoch_vote *last)
+{
+    uint8_t *bytes;
+    TRY(mem_new(last->bytes_count, 1, "the last vote", &bytes));
+    if (last->bytes_count > 0)
+        memcpy(bytes, last->bytes, last->bytes_count);
+    mem_free(vote->bytes);
+    vote->bytes = bytes;
+    vote->last = *last;
+    vote->last.bytes = bytes;
+    vote->number++;
+    TRY(write_file(vote));
+    return vote->doubt == VOTE_SURE ? write_mark(vote) : ERR_OK;
+}
+
+enum err vote_mark(struct vote *vote, uint64_t ledger_at)
+{
+    vote->ledger_at = ledger_at;
+    return vote->doubt == VOTE_SURE ? write_mark(vote) : ERR_OK;
+}
+
+enum err vote_settle(struct vote *vote)
+{
+    TRY(write_mark(vote)); /* without one the next start would be in doubt again, after it has voted */
+    vote->doubt = VOTE_SURE;
+    vote->why = "";
+    return ERR_OK;
+}

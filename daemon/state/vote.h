@@ -1,0 +1,56 @@
+/*
+ * vote: what this island promised and accepted when records were decided (net/epoch.h), on disk; and whether this disk
+ * may vote at all.
+ *
+ * A daemon that comes back with an older disk has forgotten what it acknowledged, and the others could decide against
+ * it. So beside the state folder, in a place that does not survive a boot or is marked with this boot's id, lies a
+ * mark: the number of the last durable vote, and how far the ledger was durable. Where the disk holds less than the
+ * mark says, or there is no mark of this boot, the disk is in doubt, and gets a new incarnation: until a record names
+ * that, or all other voters have told what they hold, it must not vote (docs/PROTOCOL.md, "Epochs", rule 9). Blocking;
+ * the loop's thread.
+ */
+#ifndef DAEMON_STATE_VOTE_H
+#define DAEMON_STATE_VOTE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "net/epoch.h"
+
+enum vote_doubt {
+    VOTE_SURE,  /* nothing was forgotten */
+    VOTE_FRESH, /* nothing was ever here: the first start, or an emptied folder */
+    VOTE_DOUBT, /* no mark of this boot, or the disk holds less than it says */
+};
+
+struct vote_conf {
+    const char *folder; /* of the state; it is there */
+    const char *mark;   /* path of the mark; its folder is there */
+};
+
+struct vote;
+
+/* `ledger_at`: how far the ledger reaches as it was found (ledger_at()). ERR_CORRUPT: the file is damaged, with
+ * the remedy; ERR_IO, ERR_NOMEM. */
+ERR_MUST_CHECK enum err vote_open(const struct vote_conf *conf, uint64_t ledger_at, struct vote **out);
+/* NULL is fine. */
+void vote_close(struct vote *vote);
+
+enum vote_doubt vote_doubt(const struct vote *vote);
+/* Why it is in doubt, for people; "" if it is not, or is fresh. */
+const char *vote_why(const struct vote *vote);
+/* Of this disk; never 0. */
+uint64_t vote_incarnation(const struct vote *vote);
+/* The last one; all zero if there is none. Its bytes are borrowed until vote_save(). */
+const struct epoch_vote *vote_last(const struct vote *vote);
+
+/* Durable when it returns. */
+ERR_MUST_CHECK enum err vote_save(struct vote *vote, const struct epoch_vote *last);
+/* The ledger is durable up to here: said before anyone is told that a result is held. A mark that cannot be written is
+ * ERR_IO: then nothing may be told. */
+ERR_MUST_CHECK enum err vote_mark(struct vote *vote, uint64_t ledger_at);
+/* The doubt is over. ERR_IO: it is not, since the mark cannot be written. */
+ERR_MUST_CHECK enum err vote_settle(struct vote *vote);
+
+#endif

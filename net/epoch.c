@@ -1,0 +1,700 @@
+#include "net/epoch.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "common/env.h"
+#include "common/mem.h"
+
+enum {
+    ACTIONS_MAX = 2 * (EPOCH_VOTERS_MAX + EPOCH_ASKED_MAX) + 16, /* of one step; drained after each */
+    PATIENCE_TURNS = 20, /* so many turns may another work in one ballot; twice as many after each that we took over */
+    PAUSE_DOUBLINGS_MAX = 5,
+};
+
+struct buffer {
+    uint8_t *bytes;
+    size_t count;
+};
+
+/* What we know of a voter. */
+struct voter {
+    uint32_t id;
+    bool up;
+    bool promised, accepted; /* in our ballot */
+    struct record_vote vote;
+};
+
+struct epoch {
+    struct epoch_conf conf;
+    struct env_rng rng;
+    enum epoch_state state;
+    uint64_t number;
+    struct voter voters[EPOCH_VOTERS_MAX];
+    uint32_t voters_count;
+    bool may_vote, wanted;
+    bool recovering;    /* our disk is in doubt, and we ask all voters for what it may have lost */
+    uint64_t recovered; /* number of the save after which we vote again; 0: none */
+
+    /* acceptor */
+    struct epoch_vote vote; /* bytes: in `accepted` */
+    struct buffer accepted;
+    uint64_t save, saved;           /* numbers: of the newest vote, and of the newest that is durable */
+    bool owe_promise, owe_accepted; /* to the proposers of vote.promised and vote.accepted, once all is durable */
+
+    /* proposer */
+    uint64_t ballot;  /* ours */
+    uint64_t claimed; /* number of the save that makes it durable */
+    uint64_t seen;    /* the highest ballot heard of */
+    uint64_t best;    /* the highest ballot in which one who promised had accepted a record: it is `proposal` */
+    struct buffer proposal, draft;
+    struct digest proposal_digest;
+    uint32_t asked[EPOCH_ASKED_MAX], asked_count; /* further members that get the draft */
+    uint64_t again_ms;
+
+    /* turns */
+    bool due_set;
+    uint64_t due_ms;                            /* when we propose */
+    uint64_t other_ballot, other_since;         /* of another who is at work */
+    unsigned failures;                          /* ballots of ours that came to nothing */
+    uint64_t chain_ms;                          /* not before that do we ask for the chain again */
+    struct record_vote votes[EPOCH_VOTERS_MAX]; /* decided */
+    struct epoch_action actions[ACTIONS_MAX];
+    uint32_t actions_count, actions_next;
+};
+
+/* ---- small things ---- */
+
+static enum err keep(struct buffer *buffer, const uint8_t *bytes, size_t count)
+{
+    uint8_t *copy = NULL;
+    if (count > 0) {
+        TRY(mem_new(count, 1, "record", &copy));
+        memcpy(copy, bytes, count);
+    }
+    mem_free(buffer->bytes);
+    *buffer = (struct buffer){.bytes = copy, .count = count};
+    return ERR_OK;
+}
+
+static void drop(struct buffer *buffer)
+{
+    mem_free(buffer->bytes);
+    *buffer = (struct buffer){0};
+}
+
+static struct voter *voter_of(struct epoch *epoch, uint32_t id)
+{
+    for (uint32_t i = 0; i < epoch->voters_count; i++)
+        if (epoch->voters[i].id == id)
+            return &epoch->voters[i];
+    return NULL;
+}
+
+static uint32_t majority(const struct epoch *epoch)
+{
+    return epoch->voters_count / 2 + 1;
+}
+
+static struct epoch_action *order(struct epoch *epoch, enum epoch_action_type type)
+{
+    assert(epoch->actions_count < ACTIONS_MAX);
+    struct epoch_action *action = &epoch->actions[epoch->actions_count++];
+    *action = (struct epoch_action){.type = type};
+    return action;
+}
+
+static struct epoch_message *send_to(struct epoch *epoch, uint32_t to, enum epoch_message_type type, uint64_t ballot)
+{
+    struct epoch_action *action = order(epoch, EPOCH_DO_SEND);
+    action->to = to;
+    action->message = (struct epoch_message){.type = type, .epoch = epoch->number, .ballot = ballot};
+    return &action->message;
+}
+
+/* ---- acceptor ---- */
+
+static void save(struct epoch *epoch)
+{
+    struct epoch_action *action = order(epoch, EPOCH_DO_SAVE);
+    epoch->vote.bytes = epoch->accepted.bytes;
+    epoch->vote.bytes_count = epoch->accepted.count;
+    action->number = ++epoch->save;
+    action->vote = epoch->vote;
+}
+
+/* What is owed is said when everything is durable, and says what is. */
+static void answer(struct epoch *epoch)
+{
+    if (epoch->saved < epoch->save)
+        return;
+    const struct epoch_vote *vote = &epoch->vote;
+    if (epoch->owe_promise) {
+        struct epoch_message *m = send_to(epoch, epoch_ballot_id(vote->promised), EPOCH_PROMISE, vote->promised);
+        m->accepted = vote->accepted;
+        m->digest = vote->digest;
+        m->bytes = vote->bytes;
+        m->bytes_count = vote->bytes_count;
+    }
+    if (epoch->owe_accepted)
+        send_to(epoch, epoch_ballot_id(vote->accepted), EPOCH_ACCEPTED, vote->accepted)->digest = vote->digest;
+    epoch->owe_promise = epoch->owe_accepted = false;
+}
+
+/* Somebody else is at work: leave it to that one, but not for ever in one ballot. */
+static void give_way(struct epoch *epoch, uint64_t ballot, uint64_t now_ms)
+{
+    if (epoch_ballot_id(ballot) == epoch->conf.self)
+        return;
+    if (ballot > epoch->seen)
+        epoch->seen = ballot;
+    if (ballot > epoch->other_ballot) {
+        epoch->other_ballot = ballot;
+        epoch->other_since = now_ms;
+    }
+    uint64_t turn = epoch->conf.turn_ms;
+    unsigned doublings = epoch->failures < PAUSE_DOUBLINGS_MAX ? epoch->failures : PAUSE_DOUBLINGS_MAX;
+    uint64_t due = now_ms + 2 * turn + env_rng_below(&epoch->rng, turn * epoch->voters_count + 1);
+    if (epoch->due_set && due > epoch->due_ms && now_ms - epoch->other_since < (PATIENCE_TURNS * turn) << doublings)
+        epoch->due_ms = due;
+}
+
+static enum err on_prepare(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    const struct epoch_message *m = event->message;
+    if (m->ballot == 0 || epoch_ballot_id(m->ballot) != event->from || voter_of(epoch, event->from) == NULL)
+        return ERR_OK;                    /* a ballot belongs to the voter whose id is in it */
+    if (!epoch->recovering || m->recover) /* who proposes without us waits for our voice */
+        give_way(epoch, m->ballot, now_ms);
+    else if (m->ballot > epoch->seen)
+        epoch->seen = m->ballot;
+    bool answers = epoch->may_vote || (m->recover && voter_of(epoch, epoch->conf.self) != NULL);
+    uint64_t bar = epoch->vote.promised;
+    if (m->recover && epoch->vote.own > bar)
+        bar = epoch->vote.own; /* what we said is what another may have promised, and lost */
+    if (answers && m->ballot < bar) {
+        send_to(epoch, event->from, EPOCH_REJECT, bar);
+        return ERR_OK;
+    }
+    if (m->bytes_count > 0) {
+        struct epoch_action *action = order(epoch, EPOCH_DO_FETCH);
+        action->bytes = m->bytes;
+        action->bytes_count = m->bytes_count;
+    }
+    if (!answers) {
+        send_to(epoch, event->from, EPOCH_HOLDINGS, m->ballot);
+        return ERR_OK;
+    }
+    epoch->owe_promise = true;
+    if (m->ballot > epoch->vote.promised) {
+        epoch->vote.promised = m->ballot;
+        save(epoch);
+    }
+    answer(epoch);
+    return ERR_OK;
+}
+
+static enum err on_accept(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    const struct epoch_message *m = event->message;
+    if (m->ballot == 0 || epoch_ballot_id(m->ballot) != event->from || voter_of(epoch, event->from) == NULL)
+        return ERR_OK;
+    give_way(epoch, m->ballot, now_ms);
+    if (!epoch->may_vote || !event->good || m->bytes_count == 0)
+        return ERR_OK;
+    if (m->ballot < epoch->vote.promised) {
+        send_to(epoch, event->from, EPOCH_REJECT, epoch->vote.promised);
+        return ERR_OK;
+    }
+    if (m->ballot == epoch->vote.accepted) { /* one record per ballot */
+        if (!digest_equal(&m->digest, &epoch->vote.digest))
+            return ERR_OK;
+    } else {
+        TRY(keep(&epoch->accepted, m->bytes, m->bytes_count));
+        epoch->vote.promised = epoch->vote.accepted = m->ballot; /* to accept is to be sealed */
+        epoch->vote.digest = m->digest;
+        epoch->owe_promise = false; /* it was a lower ballot's, or this one's, which is beyond that */
+        save(epoch);
+    }
+    epoch->owe_accepted = true;
+    answer(epoch);
+    return ERR_OK;
+}
+
+/* ---- proposer ---- */
+
+static bool proposing(const struct epoch *epoch)
+{
+    return epoch->state == EPOCH_PREPARING || epoch->state == EPOCH_COMPOSING || epoch->state == EPOCH_ACCEPTING;
+}
+
+static void say_prepare(struct epoch *epoch, uint32_t to)
+{
+    struct epoch_message *m = send_to(epoch, to, EPOCH_PREPARE, epoch->ballot);
+    m->bytes = epoch->draft.bytes;
+    m->bytes_count = epoch->draft.count;
+    m->recover = epoch->recovering;
+}
+
+/* To everyone whose answer can still matter. */
+static void ask(struct epoch *epoch, uint64_t now_ms)
+{
+    epoch->again_ms = now_ms + epoch->conf.again_ms;
+    for (uint32_t i = 0; i < epoch->voters_count; i++) {
+        const struct voter *voter = &epoch->voters[i];
+        if (epoch->state == EPOCH_ACCEPTING && !voter->accepted) {
+            struct epoch_message *m = send_to(epoch, voter->id, EPOCH_ACCEPT, epoch->ballot);
+            m->bytes = epoch->proposal.bytes;
+            m->bytes_count = epoch->proposal.count;
+            m->digest = epoch->proposal_digest;
+        }
+        if (epoch->state == EPOCH_COMPOSING || (epoch->state == EPOCH_PREPARING && !voter->promised))
+            say_prepare(epoch, voter->id);
+    }
+    for (uint32_t i = 0; epoch->state == EPOCH_COMPOSING && i < epoch->asked_count; i++)
+        if (voter_of(epoch, epoch->asked[i]) == NULL)
+            say_prepare(epoch, epoch->asked[i]);
+}
+
+/* A new ballot of ours: durable before it is said. */
+static void claim(struct epoch *epoch)
+{
+    uint64_t counter = (epoch->seen >> 32) + 1;
+    if (counter > UINT32_MAX)
+        return;
+    epoch->ballot = epoch->seen = counter << 32 | epoch->conf.self;
+    epoch->vote.own = epoch->ballot;
+    epoch->state = EPOCH_CLAIMING;
+    epoch->best = 0;
+    epoch->due_set = false;
+    epoch->asked_count = 0;
+    drop(&epoch->draft);
+    drop(&epoch->proposal);
+    for (uint32_t i = 0; i < epoch->voters_count; i++)
+        epoch->voters[i].promised = epoch->voters[i].accepted = false;
+    save(epoch);
+    epoch->claimed = epoch->save;
+}
+
+/* Growing pauses of random length, so that two proposers do not duel for ever. */
+static void back_off(struct epoch *epoch, uint64_t now_ms)
+{
+    unsigned doublings = epoch->failures < PAUSE_DOUBLINGS_MAX ? epoch->failures : PAUSE_DOUBLINGS_MAX;
+    uint64_t pause = epoch->conf.turn_ms << doublings;
+    epoch->failures++;
+    epoch->state = EPOCH_IDLE;
+    epoch->due_set = true;
+    epoch->due_ms = now_ms + pause + env_rng_below(&epoch->rng, pause + 1);
+}
+
+static void accept_asked(struct epoch *epoch, uint64_t now_ms)
+{
+    epoch->state = EPOCH_ACCEPTING;
+    drop(&epoch->draft);
+    ask(epoch, now_ms);
+}
+
+static void take_in(struct epoch *epoch)
+{
+    order(epoch, epoch->recovering ? EPOCH_DO_TAKE_OVER : EPOCH_DO_COMPOSE);
+}
+
+static enum err on_promise(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    const struct epoch_message *m = event->message;
+    struct voter *voter = voter_of(epoch, event->from);
+    if (voter == NULL || m->ballot != epoch->ballot || !event->good ||
+        (epoch->state != EPOCH_PREPARING && epoch->state != EPOCH_COMPOSING))
+        return ERR_OK;
+    if (m->accepted > epoch->best && m->accepted <= m->ballot && m->bytes_count > 0) {
+        TRY(keep(&epoch->proposal, m->bytes, m->bytes_count));
+        epoch->proposal_digest = m->digest;
+        epoch->best = m->accepted;
+    }
+    voter->promised = true;
+    uint32_t promises = 0;
+    for (uint32_t i = 0; i < epoch->voters_count; i++)
+        promises += epoch->voters[i].promised;
+    if (promises < (epoch->recovering ? epoch->voters_count : majority(epoch)))
+        return ERR_OK;
+    if (epoch->best > 0 && !epoch->recovering) { /* it may have been decided: it is proposed as it is */
+        accept_asked(epoch, now_ms);
+        return ERR_OK;
+    }
+    epoch->state = EPOCH_COMPOSING;
+    take_in(epoch);
+    return ERR_OK;
+}
+
+static enum err on_holdings(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    (void)now_ms;
+    if (epoch->state == EPOCH_COMPOSING && event->message->ballot == epoch->ballot)
+        take_in(epoch);
+    return ERR_OK;
+}
+
+static enum err on_reject(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    const struct epoch_message *m = event->message;
+    if (voter_of(epoch, event->from) == NULL)
+        return ERR_OK;
+    if (m->ballot > epoch->seen)
+        epoch->seen = m->ballot;
+    if (proposing(epoch) && m->ballot > epoch->ballot)
+        back_off(epoch, now_ms);
+    return ERR_OK;
+}
+
+static enum err on_accepted(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    (void)now_ms;
+    const struct epoch_message *m = event->message;
+    struct voter *voter = voter_of(epoch, event->from);
+    if (voter == NULL || epoch->state != EPOCH_ACCEPTING || m->ballot != epoch->ballot || !event->good ||
+        !digest_equal(&m->digest, &epoch->proposal_digest))
+        return ERR_OK;
+    voter->accepted = true;
+    voter->vote = (struct record_vote){.id = voter->id, .ballot = m->ballot};
+    memcpy(voter->vote.signature, m->signature, sizeof voter->vote.signature);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < epoch->voters_count; i++)
+        if (epoch->voters[i].accepted)
+            epoch->votes[count++] = epoch->voters[i].vote;
+    if (count < majority(epoch))
+        return ERR_OK;
+    epoch->state = EPOCH_DECIDED;
+    struct epoch_action *action = order(epoch, EPOCH_DO_DECIDED);
+    action->bytes = epoch->proposal.bytes;
+    action->bytes_count = epoch->proposal.count;
+    action->votes = epoch->votes;
+    action->votes_count = count;
+    return ERR_OK;
+}
+
+static enum err on_record(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    (void)now_ms;
+    const struct epoch_message *m = event->message;
+    if (!event->good || m->bytes_count == 0)
+        return ERR_OK;
+    epoch->state = EPOCH_DECIDED;
+    struct epoch_action *action = order(epoch, EPOCH_DO_DECIDED);
+    action->bytes = m->bytes;
+    action->bytes_count = m->bytes_count;
+    action->votes = m->votes;
+    action->votes_count = m->votes_count;
+    return ERR_OK;
+}
+
+/* ---- events ---- */
+
+typedef enum err handler(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms);
+
+static handler *const message_handlers[EPOCH_MESSAGES] = {
+    [EPOCH_PREPARE] = on_prepare, [EPOCH_PROMISE] = on_promise, [EPOCH_HOLDINGS] = on_holdings,
+    [EPOCH_REJECT] = on_reject,   [EPOCH_ACCEPT] = on_accept,   [EPOCH_ACCEPTED] = on_accepted,
+    [EPOCH_RECORD] = on_record, /* CHAIN is answered whatever the epoch */
+};
+
+static void give_chain(struct epoch *epoch, uint32_t to, uint64_t after)
+{
+    struct epoch_action *action = order(epoch, EPOCH_DO_CHAIN);
+    action->to = to;
+    action->epoch = after;
+}
+
+static enum err heard(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    if (event->epoch > epoch->number && now_ms >= epoch->chain_ms) {
+        epoch->chain_ms = now_ms + epoch->conf.again_ms;
+        send_to(epoch, event->from, EPOCH_CHAIN, 0);
+    }
+    return ERR_OK;
+}
+
+static enum err message(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    const struct epoch_message *m = event->message;
+    if (m->type == EPOCH_CHAIN || m->epoch < epoch->number) {
+        if (m->epoch < epoch->number && m->type != EPOCH_RECORD)
+            give_chain(epoch, event->from, m->epoch);
+        return ERR_OK;
+    }
+    if (m->epoch > epoch->number) {
+        struct epoch_event newer = {.from = event->from, .epoch = m->epoch};
+        return heard(epoch, &newer, now_ms);
+    }
+    if (epoch->state == EPOCH_DECIDED || (unsigned)m->type >= EPOCH_MESSAGES || message_handlers[m->type] == NULL)
+        return ERR_OK;
+    return message_handlers[m->type](epoch, event, now_ms);
+}
+
+static enum err saved(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    if (event->number > epoch->saved && event->number <= epoch->save)
+        epoch->saved = event->number;
+    if (epoch->state == EPOCH_DECIDED)
+        return ERR_OK;
+    if (epoch->state == EPOCH_CLAIMING && epoch->saved >= epoch->claimed) {
+        epoch->state = EPOCH_PREPARING;
+        ask(epoch, now_ms);
+    }
+    if (epoch->recovered > 0 && epoch->saved >= epoch->recovered) {
+        epoch->recovered = 0;
+        epoch->may_vote = true;
+        order(epoch, EPOCH_DO_VOTE);
+    }
+    answer(epoch);
+    return ERR_OK;
+}
+
+/* The first voter that is up proposes at once, each other one a turn later than the one before it. */
+static uint64_t our_turn(const struct epoch *epoch)
+{
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < epoch->voters_count && epoch->voters[i].id != epoch->conf.self; i++)
+        before += epoch->voters[i].up;
+    return before * epoch->conf.turn_ms;
+}
+
+static void take_turn(struct epoch *epoch, uint64_t now_ms)
+{
+    bool needed = epoch->recovering ||
+                  (epoch->may_vote && (epoch->wanted || epoch->vote.promised != 0)); /* a seal has to come to an end */
+    epoch->due_set = epoch->due_set && needed;
+    if (!needed || epoch->state != EPOCH_IDLE)
+        return;
+    if (!epoch->due_set) {
+        epoch->due_set = true;
+        epoch->due_ms = now_ms + our_turn(epoch);
+        if (epoch->vote.promised != 0) /* by the ballot of somebody who is at work */
+            epoch->due_ms += 2 * epoch->conf.turn_ms;
+    }
+    if (now_ms >= epoch->due_ms)
+        claim(epoch);
+}
+
+static enum err tick(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    (void)event;
+    if (proposing(epoch) && now_ms >= epoch->again_ms) {
+        ask(epoch, now_ms);
+        if (epoch->state == EPOCH_COMPOSING)
+            take_in(epoch);
+    }
+    take_turn(epoch, now_ms);
+    return ERR_OK;
+}
+
+static enum err want(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    epoch->wanted = event->flag;
+    take_turn(epoch, now_ms);
+    return ERR_OK;
+}
+
+static enum err up(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    (void)now_ms;
+    struct voter *voter = voter_of(epoch, event->from);
+    if (voter != NULL)
+        voter->up = event->flag;
+    return ERR_OK;
+}
+
+/* Power was lost everywhere: what we may have forgotten is what the voters, all of them, know together. */
+static enum err recover(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    (void)event;
+    if (epoch->may_vote || epoch->recovered > 0 || epoch->state != EPOCH_IDLE ||
+        voter_of(epoch, epoch->conf.self) == NULL)
+        return ERR_OK;
+    epoch->recovering = true;
+    take_turn(epoch, now_ms);
+    return ERR_OK;
+}
+
+/* From now on we are a voter that has promised our ballot and accepted what the others had: durably, then we vote. */
+static enum err recovered(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    (void)event;
+    (void)now_ms;
+    if (!epoch->recovering || epoch->state != EPOCH_COMPOSING)
+        return ERR_OK;
+    if (epoch->best > epoch->vote.accepted) {
+        TRY(keep(&epoch->accepted, epoch->proposal.bytes, epoch->proposal.count));
+        epoch->vote.accepted = epoch->best;
+        epoch->vote.digest = epoch->proposal_digest;
+    }
+    if (epoch->ballot > epoch->vote.promised)
+        epoch->vote.promised = epoch->ballot;
+    epoch->recovering = false;
+    epoch->state = EPOCH_IDLE;
+    save(epoch);
+    epoch->recovered = epoch->save;
+    return ERR_OK;
+}
+
+static handler *const handlers[EPOCH_EVENTS] = {
+    [EPOCH_EV_TICK] = tick,       [EPOCH_EV_MESSAGE] = message,
+    [EPOCH_EV_SAVED] = saved,     [EPOCH_EV_WANT] = want,
+    [EPOCH_EV_UP] = up,           [EPOCH_EV_HEARD] = heard,
+    [EPOCH_EV_RECOVER] = recover, [EPOCH_EV_RECOVERED] = recovered,
+};
+
+static void begin_step(struct epoch *epoch)
+{
+    epoch->actions_count = epoch->actions_next = 0;
+}
+
+enum err epoch_step(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
+{
+    begin_step(epoch);
+    return handlers[event->type](epoch, event, now_ms);
+}
+
+bool epoch_action(struct epoch *epoch, struct epoch_action *action)
+{
+    if (epoch->actions_next == epoch->actions_count)
+        return false;
+    *action = epoch->actions[epoch->actions_next++];
+    return true;
+}
+
+/* ---- life ---- */
+
+enum err epoch_new(const struct epoch_conf *conf, struct epoch **out)
+{
+    TRY(mem_new(1, sizeof **out, "epoch", out));
+    (*out)->conf = *conf;
+    (*out)->rng = env_rng_init(conf->seed, conf->self);
+    (*out)->state = EPOCH_DECIDED; /* until epoch_begin() */
+    return ERR_OK;
+}
+
+void epoch_free(struct epoch *epoch)
+{
+    if (epoch == NULL)
+        return;
+    drop(&epoch->accepted);
+    drop(&epoch->proposal);
+    drop(&epoch->draft);
+    mem_free(epoch);
+}
+
+static void set_voters(struct epoch *epoch, const uint32_t *voters, uint32_t voters_count)
+{
+    struct voter before[EPOCH_VOTERS_MAX];
+    uint32_t before_count = epoch->voters_count;
+    memcpy(before, epoch->voters, sizeof before);
+    memset(epoch->voters, 0, sizeof epoch->voters);
+    epoch->voters_count = voters_count;
+    for (uint32_t i = 0; i < voters_count; i++) {
+        epoch->voters[i].id = voters[i];
+        for (uint32_t k = 0; k < before_count; k++)
+            if (before[k].id == voters[i])
+                epoch->voters[i].up = before[k].up;
+    }
+}
+
+enum err epoch_begin(struct epoch *epoch, uint64_t number, const uint32_t *voters, uint32_t voters_count, bool may_vote,
+                     const struct epoch_vote *vote, uint64_t now_ms)
+{
+    if (voters_count > EPOCH_VOTERS_MAX)
+        return err_set(ERR_ARG, "%u voters; at most %d can decide an epoch", voters_count, EPOCH_VOTERS_MAX);
+    if (vote != NULL && vote->epoch > number)
+        return err_set(ERR_STATE, "we voted in epoch %llu, and the newest record here is %llu: fetch the chain first",
+                       (unsigned long long)vote->epoch, (unsigned long long)number);
+    bool ours = vote != NULL && vote->epoch == number;
+    TRY(keep(&epoch->accepted, ours ? vote->bytes : NULL, ours ? vote->bytes_count : 0));
+    drop(&epoch->proposal);
+    drop(&epoch->draft);
+    begin_step(epoch);
+    set_voters(epoch, voters, voters_count);
+    epoch->number = number;
+    epoch->state = EPOCH_IDLE;
+    epoch->may_vote = may_vote && voter_of(epoch, epoch->conf.self) != NULL;
+    epoch->vote = ours ? *vote : (struct epoch_vote){.epoch = number};
+    epoch->vote.bytes = epoch->accepted.bytes;
+    epoch->saved = epoch->save; /* what was on its way to disk is void, and numbers are not used again */
+    epoch->owe_promise = epoch->owe_accepted = false;
+    uint64_t seen = epoch->vote.promised > epoch->vote.own ? epoch->vote.promised : epoch->vote.own;
+    epoch->seen = seen;
+    epoch->ballot = epoch->best = epoch->other_ballot = epoch->chain_ms = 0;
+    epoch->asked_count = epoch->failures = 0;
+    epoch->wanted = epoch->due_set = epoch->recovering = false;
+    epoch->recovered = 0;
+    epoch->other_since = now_ms;
+    return ERR_OK;
+}
+
+enum err epoch_draft(struct epoch *epoch, const uint8_t *bytes, size_t bytes_count, const uint32_t *asked,
+                     uint32_t asked_count, uint64_t now_ms)
+{
+    begin_step(epoch);
+    if (epoch->state != EPOCH_COMPOSING || epoch->recovering)
+        return ERR_OK;
+    bool same =
+        bytes_count == epoch->draft.count && (bytes_count == 0 || memcmp(bytes, epoch->draft.bytes, bytes_count) == 0);
+    if (!same)
+        TRY(keep(&epoch->draft, bytes, bytes_count));
+    epoch->asked_count = asked_count < EPOCH_ASKED_MAX ? asked_count : EPOCH_ASKED_MAX;
+    memcpy(epoch->asked, asked, epoch->asked_count * sizeof asked[0]);
+    if (!same)
+        ask(epoch, now_ms);
+    return ERR_OK;
+}
+
+enum err epoch_propose(struct epoch *epoch, const uint8_t *bytes, size_t bytes_count, const struct digest *digest,
+                       uint64_t now_ms)
+{
+    begin_step(epoch);
+    if (epoch->state != EPOCH_COMPOSING || epoch->recovering)
+        return ERR_OK;
+    TRY(keep(&epoch->proposal, bytes, bytes_count));
+    epoch->proposal_digest = *digest;
+    accept_asked(epoch, now_ms);
+    return ERR_OK;
+}
+
+enum epoch_state epoch_state(const struct epoch *epoch)
+{
+    return epoch->state;
+}
+
+const char *epoch_state_name(enum epoch_state state)
+{
+    static const char *const names[EPOCH_STATES] = {
+        [EPOCH_IDLE] = "idle",           [EPOCH_CLAIMING] = "claiming",   [EPOCH_PREPARING] = "preparing",
+        [EPOCH_COMPOSING] = "composing", [EPOCH_ACCEPTING] = "accepting", [EPOCH_DECIDED] = "decided"};
+    return (unsigned)state < EPOCH_STATES ? names[state] : "unknown";
+}
+
+uint64_t epoch_number(const struct epoch *epoch)
+{
+    return epoch->number;
+}
+
+uint64_t epoch_ballot(const struct epoch *epoch)
+{
+    return epoch->ballot;
+}
+
+bool epoch_promised(const struct epoch *epoch, uint32_t id)
+{
+    bool promised = false;
+    for (uint32_t i = 0; i < epoch->voters_count; i++)
+        promised = promised || (epoch->voters[i].id == id && epoch->voters[i].promised);
+    return promised;
+}
+
+bool epoch_sealed(const struct epoch *epoch)
+{
+    return epoch->vote.promised != 0;
+}
+
+bool epoch_open(const struct epoch *epoch)
+{
+    return epoch->may_vote && epoch->vote.promised == 0 && epoch->state != EPOCH_DECIDED;
+}

@@ -1,0 +1,23 @@
+/*
+ * here: by which addresses this machine may be reached, as far as it can tell by itself.
+ *
+ * A guess: behind address translation nobody outside reaches what it finds; there a person has to say it. It asks the
+ * kernel and the resolver, and sends nothing. Any thread; may block on the resolver.
+ */
+#ifndef NET_HERE_H
+#define NET_HERE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "net/wire.h"
+
+/* Into `addresses`, at most `max`: "host:port" of interfaces that are up, IPv4 before IPv6, loopback last; returns how
+ * many. */
+uint32_t here_addresses(unsigned port, char (*addresses)[WIRE_ADDRESS_BYTES], uint32_t max);
+
+/* The address from which we would talk to `there` ("host:port"), with this port, into `address`; "" if it cannot be
+ * found out. */
+void here_towards(const char *there, unsigned port, char address[WIRE_ADDRESS_BYTES]);
+
+#endif

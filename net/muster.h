@@ -1,0 +1,36 @@
+/*
+ * muster: who takes part in the next epoch: roles, voters and owners of the next record, from the last one and what is
+ * wanted of its members.
+ *
+ * A member that is lost loses its shards at once, but it leaves the voters only where that helps the others (rule 5 of
+ * docs/PROTOCOL.md, "Epochs"): where it lowers the majority, where another takes its place, or beside a witness. Who
+ * comes votes and owns only when it holds every fragment. Pure integer arithmetic.
+ */
+#ifndef NET_MUSTER_H
+#define NET_MUSTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "net/record.h"
+
+/* What is wanted of one member, or of one who is to be enrolled. Members without one stay as they are. */
+struct muster_wish {
+    /* Enrolled already: `id`, and what it says of itself now: address, uplink, incarnation, owner_wish. Else all of it
+     * but the id; role RECORD_WITNESS: a witness, anything else: an island that trains. */
+    struct record_member as;
+    bool enrol;
+    bool silent;    /* as a majority hears it */
+    bool evicted;   /* it takes no part; its key stays on the roster */
+    bool revoked;   /* its key leaves the roster */
+    bool draining;  /* it is about to end */
+    bool caught_up; /* this incarnation holds every fragment at what the next epoch starts from */
+};
+
+/* Makes members, next_id and map of `next`, whose members and map are those of the last record still. Enrolments of a
+ * name or key that is there already, and of a second witness, are left out. ERR_NOMEM; ERR_STATE: nobody would be left
+ * who votes and keeps bytes, or there is no room on the roster. */
+ERR_MUST_CHECK enum err muster(struct record *next, const struct muster_wish *wishes, uint32_t wishes_count);
+
+#endif

@@ -1,0 +1,57 @@
+/*
+ * sync_certify: which results of a fragment's next version are here, who else has them, and whether they count. Private
+ * to net/sync*.c.
+ *
+ * A result counts when it is certified: its bytes are durable at so many voters that every later epoch has to know of
+ * it (net/record.h), or the epoch's record itself names it. Before that nothing may be applied, for a result that only
+ * a few hold can be made anew in the next epoch. Called by the floors above; it orders nothing and raises nothing.
+ */
+#ifndef NET_SYNC_CERTIFY_H
+#define NET_SYNC_CERTIFY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/sync_core.h"
+#include "net/sync_types.h"
+#include "net/wire.h"
+
+/* The fragment has come to another version: its parts are those of the next one, of which nothing is known. */
+void sync_certify_arrive(struct sync *sync, uint32_t f);
+/* A new epoch has begun: results here stay that count in it. */
+void sync_certify_epoch(struct sync *sync, uint32_t f);
+
+/* The part of the next version that this owner makes, or made, in that epoch; CHAIN_PARTS_MAX: there is none. */
+uint32_t sync_certify_part(const struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner);
+/* The part that we are to make in this epoch; CHAIN_PARTS_MAX: none. */
+uint32_t sync_certify_ours(const struct sync *sync, uint32_t f);
+
+/* A result of the next version is in our ledger: true if it is news. */
+bool sync_certify_stored(struct sync *sync, uint32_t f, const struct sync_event *event);
+/* A voter says what it holds of the version after its own, as far as it says so in this epoch. */
+void sync_certify_heard(struct sync *sync, uint32_t f, uint32_t member, const struct wire_held *held, uint32_t count);
+/* What it said is void. */
+void sync_certify_forget(struct sync *sync, uint32_t member);
+
+/* Whether the member has the result of a part of our next version: it says so, or has applied that version. */
+bool sync_certify_has(const struct sync *sync, uint32_t f, uint32_t member, uint32_t p);
+/* Whether a voter that keeps bytes says that it has applied the next version: all its results are certified then, so
+ * they may be stored and told by who is sealed, too. */
+/* A proposed record wants this result of a part; and whether one that is wanted of it is not here. */
+void sync_certify_want_this(struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest);
+bool sync_certify_lacks(const struct sync *sync, uint32_t f, uint32_t p);
+bool sync_certify_applied(const struct sync *sync, uint32_t f);
+/* Whether a result of our own part of `version` that is not here is elsewhere: we lost it. */
+bool sync_certify_lost(const struct sync *sync, uint32_t f, uint64_t version);
+
+/* Whether the result of part `p`, which is here, counts. */
+bool sync_certify_counts(const struct sync *sync, uint32_t f, uint32_t p);
+/* Whether every part's result is here, and counts; remembers which do. */
+bool sync_certify_complete(struct sync *sync, uint32_t f);
+/* Who says to hold another result of part `p` than the one that is here, made in the same epoch: its owner signed two,
+ * or it is not true. SYNC_NOBODY: nobody does. */
+uint32_t sync_certify_rival(const struct sync *sync, uint32_t f, uint32_t p);
+/* Voters whose word a part waits for that is here and does not count yet. */
+struct bitset sync_certify_waiting_for(const struct sync *sync, uint32_t f);
+
+#endif

@@ -1,0 +1,83 @@
+/*
+ * wire_object: a contribution or a result as one run of bytes: header, codec frame, metadata (docs/FORMATS.md, 3).
+ *
+ * An object says itself what it is, and of which run: whoever holds the bytes needs nobody's word. Its digest covers
+ * every byte but the signature: the header, the metadata and the frame's head directly, the frame's payload through the
+ * digest in that head, which codec_check() compares. A result is signed by the owner of its part (Ed25519, RFC 8032).
+ * Pure; no allocation. Opening accepts bytes from strangers: none reach an assert.
+ */
+#ifndef NET_WIRE_OBJECT_H
+#define NET_WIRE_OBJECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/digest.h"
+#include "common/err.h"
+#include "net/ident.h"
+#include "net/wire.h"
+
+enum {
+    WIRE_OBJECT_HEADER_BYTES = 168,
+    WIRE_OUTER_NUMBERS = 3,
+    WIRE_CONTRIBUTORS_MAX = 1024,
+    WIRE_CONTRIBUTOR_BYTES = 44,
+};
+
+/* What the header says. */
+struct wire_object {
+    struct wire_key key;
+    uint8_t nonce[WIRE_NONCE_BYTES];          /* of the run */
+    uint64_t shards;                          /* bit s: the frame holds shard s of the fragment, in order of number */
+    struct digest digest;                     /* by which it is named */
+    uint8_t signature[IDENT_SIGNATURE_BYTES]; /* result: its owner's; contribution: zeros */
+};
+
+/* A contribution that a result counts. */
+struct wire_contributor {
+    uint32_t id;          /* of the member that made it */
+    uint64_t tokens;      /* its weight; 0: counted, and left out of the mean */
+    struct digest digest; /* of the contribution */
+};
+
+/* What else has to be known; what the other kind has is zero. The list of contributors stays packed, in memory that is
+ * borrowed: the object's that was opened, or the caller's, who filled it in with wire_contributor_put(). */
+struct wire_meta {
+    uint64_t tokens, step;
+    struct digest base_hash;
+    uint32_t outer[WIRE_OUTER_NUMBERS]; /* of a result: the outer step's numbers, as bits */
+    uint32_t contributors_count;
+    const uint8_t *contributors; /* in order of id, WIRE_CONTRIBUTOR_BYTES each */
+};
+
+void wire_contributor_put(uint8_t *contributors, uint32_t index, const struct wire_contributor *contributor);
+struct wire_contributor wire_meta_contributor(const struct wire_meta *meta, uint32_t index);
+/* The contribution of a member; false: the result counts none. `out` may be NULL. */
+bool wire_meta_find(const struct wire_meta *meta, uint32_t id, struct wire_contributor *out);
+
+/* Bytes of an object around a frame of at most `frame_bytes`, with at most so many contributors (contribution: 0). */
+size_t wire_object_bytes_max(size_t frame_bytes, uint32_t contributors);
+/* Where the frame has to lie in the object's memory before wire_object_seal(): a fixed place, so that encoders write
+ * it there directly. */
+uint8_t *wire_object_frame(uint8_t *object);
+/* Writes the header in front of the frame that is already in place, and the metadata after it. `ident`: the owner's,
+ * who signs a result; NULL for a contribution. Digest and signature in `what` are not read; the digest it gets is
+ * `*digest`. ERR_ARG. */
+ERR_MUST_CHECK enum err wire_object_seal(const struct wire_object *what, const struct wire_meta *meta,
+                                         const struct ident *ident, uint8_t *object, size_t frame_bytes,
+                                         size_t *object_bytes, struct digest *digest);
+
+/* What the header says, and nothing is proved. ERR_PROTO: it is none of this version, or not whole. */
+ERR_MUST_CHECK enum err wire_object_peek(const uint8_t *object, size_t object_bytes, struct wire_object *what);
+/* Checks all that needs no key but the frame's payload: lengths, limits, digest, metadata. `*frame` points into
+ * `object`. ERR_PROTO. */
+ERR_MUST_CHECK enum err wire_object_open(const uint8_t *object, size_t object_bytes, struct wire_object *what,
+                                         struct wire_meta *meta, const uint8_t **frame, size_t *frame_bytes);
+/* Whether it is the one that was asked for, of this run. ERR_PROTO says what it is instead. */
+ERR_MUST_CHECK enum err wire_object_is(const struct wire_object *what, const struct wire_key *key,
+                                       const uint8_t nonce[WIRE_NONCE_BYTES]);
+/* Whether a result is signed with this public key. ERR_PROTO: it is not. */
+ERR_MUST_CHECK enum err wire_object_signed(const struct wire_object *what, const uint8_t *owner_key);
+
+#endif

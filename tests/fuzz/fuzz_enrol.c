@@ -1,0 +1,94 @@
+/* Tokens, the messages of guests and of who answers them, and the list of invitations. The first byte chooses. A token
+ * is also tried with a sum that fits, or hardly one would be looked into. */
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/digest.h"
+#include "net/invite.h"
+#include "net/wire_enrol.h"
+#include "tests/lib/fuzz.h"
+
+enum { KINDS = 6, TOKEN_MAX = 1200 };
+
+static void try_token(const uint8_t *data, size_t bytes)
+{
+    static char text[INVITE_TEXT_BYTES], again[INVITE_TEXT_BYTES];
+    struct invite invite;
+    size_t length = bytes < sizeof text - 1 ? bytes : sizeof text - 1;
+    memcpy(text, data, length);
+    text[length] = '\0';
+    if (invite_parse(text, &invite) != ERR_OK)
+        return;
+    if (invite_text(&invite, again) != ERR_OK || strcmp(text, again) != 0)
+        abort(); /* what was taken in is written in one way only */
+}
+
+static void try_summed(const uint8_t *data, size_t bytes)
+{
+    static char text[INVITE_TEXT_BYTES] = "dlc1.";
+    uint8_t raw[TOKEN_MAX + 4];
+    if (bytes < 2 || bytes > TOKEN_MAX)
+        return;
+    memcpy(raw, data, bytes);
+    raw[0] = (uint8_t)(bytes + 4);
+    raw[1] = (uint8_t)((bytes + 4) >> 8);
+    struct digest sum = digest_of(raw, bytes);
+    memcpy(raw + bytes, sum.byte, 4);
+    sodium_bin2base64(text + 5, sizeof text - 5, raw, bytes + 4, sodium_base64_VARIANT_URLSAFE_NO_PADDING);
+    try_token((const uint8_t *)text, strlen(text));
+}
+
+static void try_list(const uint8_t *data, size_t bytes)
+{
+    static uint8_t summed[INVITES_BYTES_MAX + DIGEST_BYTES];
+    static struct invites invites;
+    if (bytes > INVITES_BYTES_MAX)
+        return;
+    (void)!invites_unpack(data, bytes, &invites);
+    memcpy(summed, data, bytes);
+    struct digest sum = digest_of(data, bytes);
+    memcpy(summed + bytes, sum.byte, sizeof sum.byte);
+    if (invites_unpack(summed, bytes + sizeof sum.byte, &invites) == ERR_OK)
+        (void)invites_expire(&invites, UINT64_MAX, NULL);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    struct wire_enrol enrol, again;
+    struct wire_enrolled enrolled;
+    char reason[WIRE_REASON_BYTES];
+    uint8_t packed[WIRE_ENROL_BYTES_MAX], second[WIRE_ENROL_BYTES_MAX];
+    if (bytes == 0)
+        return 0;
+    switch (data[0] % KINDS) {
+    case 0: try_token(data + 1, bytes - 1); break;
+    case 1: try_summed(data + 1, bytes - 1); break;
+    case 2:
+        if (wire_enrol_unpack(data + 1, bytes - 1, &enrol) != ERR_OK)
+            break;
+        if (wire_enrol_unpack(packed, wire_enrol_pack(&enrol, packed), &again) != ERR_OK ||
+            wire_enrol_pack(&again, second) != wire_enrol_pack(&enrol, packed) ||
+            memcmp(packed, second, wire_enrol_pack(&enrol, packed)) != 0)
+            abort();
+        (void)wire_enrol_signed(&enrol, packed, &enrol.invitation);
+        break;
+    case 3:
+        if (wire_enrolled_unpack(data + 1, bytes - 1, &enrolled) == ERR_OK)
+            wire_enrolled_deinit(&enrolled);
+        break;
+    case 4: (void)!wire_refusal_unpack(data + 1, bytes - 1, reason); break;
+    default: try_list(data + 1, bytes - 1); break;
+    }
+    return 0;
+}
+
+#ifndef LIBFUZZER
+int main(void)
+{
+    if (digest_init() != ERR_OK)
+        return 1;
+    return fuzz_replay("enrol", LLVMFuzzerTestOneInput, 40000);
+}
+#endif

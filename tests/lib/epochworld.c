@@ -1,0 +1,681 @@
+#include "tests/lib/epochworld.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/mem.h"
+
+struct ew_world *ew;
+
+static struct ident idents[EW_N_MAX]; /* of the process: records want keys that are keys */
+static bool idents_there;
+
+uint64_t ew_below(uint64_t bound)
+{
+    return env_rng_below(&ew->rng, bound);
+}
+
+bool ew_chance(unsigned percent)
+{
+    return ew_below(100) < percent;
+}
+
+/* ---- records ---- */
+
+uint32_t ew_record_of(const struct digest *digest)
+{
+    for (uint32_t k = ew->records_count; k > 1; k--)
+        if (digest_equal(&ew->records[k - 1].digest, digest))
+            return k - 1;
+    return 0;
+}
+
+uint32_t ew_record_add(const struct record *record)
+{
+    uint8_t *bytes;
+    size_t count;
+    assert_ok(record_pack(record, &bytes, &count));
+    struct digest digest = record_digest(bytes, count);
+    uint32_t known = ew_record_of(&digest);
+    if (known != 0) {
+        mem_free(bytes);
+        return known;
+    }
+    EW_HOLDS(ew->records_count < EW_RECORDS_MAX, "too many records\n");
+    assert_ok(record_check(record));
+    struct ew_record *there = &ew->records[ew->records_count];
+    *there = (struct ew_record){.bytes = bytes, .bytes_count = count, .digest = digest};
+    assert_ok(record_copy(record, &there->record));
+    return ew->records_count++;
+}
+
+const struct record *ew_newest(uint32_t i)
+{
+    return chain_last(ew->island[i].chain);
+}
+
+static const struct compose_base *base_of(uint32_t i)
+{
+    static const uint32_t shards[EW_F_MAX] = {EW_SHARDS, EW_SHARDS};
+    static struct compose_base base;
+    base = (struct compose_base){.record = ew_newest(i),
+                                 .digest = chain_last_digest(ew->island[i].chain),
+                                 .shards = shards,
+                                 .fragments_count = ew->fragments};
+    return &base;
+}
+
+/* ---- messages ---- */
+
+void ew_send(const struct ew_message *message)
+{
+    unsigned copies = !ew->healing && message->from != message->to && ew_chance(5) ? 2 : 1;
+    for (; copies > 0; copies--) {
+        if (message->from != message->to && (ew_chance(ew->loss_percent) || ew->cut[message->from][message->to]))
+            continue;
+        uint32_t at = 0;
+        while (at < ew->messages_end && ew->messages[at].used)
+            at++;
+        if (at == EW_MESSAGES_MAX)
+            return;
+        ew->messages_end = at == ew->messages_end ? at + 1 : ew->messages_end;
+        ew->messages[at] = *message;
+        ew->messages[at].used = true;
+        ew->messages[at].due_ms = ew->now_ms + 1 + (message->from == message->to ? 0 : ew_below(ew->delay_most_ms));
+    }
+}
+
+static void send_epoch(uint32_t i, const struct epoch_action *action)
+{
+    const struct epoch_message *m = &action->message;
+    struct ew_message out = {.kind = EW_EPOCH, .from = i, .to = action->to - 1, .epoch = *m};
+    out.holds = ew->island[i].disk.holds;
+    if (m->bytes_count > 0) {
+        struct digest digest = record_digest(m->bytes, m->bytes_count);
+        out.record = ew_record_of(&digest);
+        if (m->type == EPOCH_ACCEPT)
+            ew->records[out.record].proposed = true;
+    }
+    if (m->type == EPOCH_ACCEPTED)
+        memcpy(out.epoch.signature, &m->digest, sizeof m->digest);
+    ew_send(&out);
+}
+
+static void send_records(uint32_t i, uint32_t to, uint64_t after)
+{
+    for (uint64_t e = after + 1; e <= ew->island[i].disk.holds.epoch; e++) {
+        struct ew_message out = {.kind = EW_EPOCH, .from = i, .to = to, .record = ew->decided[e]};
+        out.epoch.type = EPOCH_RECORD;
+        out.epoch.epoch = e - 1;
+        out.votes_count = ew->decided_votes_count[e];
+        memcpy(out.votes, ew->decided_votes[e], sizeof out.votes);
+        ew_send(&out);
+    }
+}
+
+/* As record_proved() has it, with signatures that are the digest itself. */
+static bool proved(const struct record *previous, const struct ew_message *m)
+{
+    uint32_t good = 0, seen = 0;
+    for (uint32_t k = 0; k < m->votes_count; k++) {
+        const struct record_member *member = record_member(previous, m->votes[k].id);
+        bool fits = memcmp(m->votes[k].signature, &ew->records[m->record].digest, DIGEST_BYTES) == 0;
+        if (member != NULL && member->voter && fits && m->votes[k].ballot == m->votes[0].ballot &&
+            (seen >> member->id & 1) == 0)
+            good++;
+        seen |= (uint32_t)1 << m->votes[k].id;
+    }
+    return good >= record_majority(previous);
+}
+
+static void take_epoch_message(const struct ew_message *message)
+{
+    uint32_t i = message->to;
+    struct ew_island *island = &ew->island[i];
+    struct epoch_message m = message->epoch;
+    const struct ew_record *record = message->record != 0 ? &ew->records[message->record] : NULL;
+    struct epoch_event event = {.type = EPOCH_EV_MESSAGE, .from = message->from + 1, .good = true, .message = &m};
+    if (record != NULL) {
+        m.bytes = record->bytes;
+        m.bytes_count = record->bytes_count;
+        m.digest = record->digest;
+    }
+    m.votes = message->votes;
+    m.votes_count = message->votes_count;
+    bool here = m.epoch == island->disk.holds.epoch;
+    if (here && (m.type == EPOCH_ACCEPT || (m.type == EPOCH_PROMISE && record != NULL)))
+        event.good = compose_follows(base_of(i), &record->record) == ERR_OK;
+    if (here && m.type == EPOCH_RECORD)
+        event.good = proved(ew_newest(i), message);
+    if (m.type == EPOCH_ACCEPTED)
+        event.good = memcmp(m.signature, &m.digest, DIGEST_BYTES) == 0;
+    if (here && (m.type == EPOCH_PROMISE || m.type == EPOCH_HOLDINGS))
+        island->answer[message->from] = (struct ew_answer){
+            .there = true, .sealed = m.type == EPOCH_PROMISE, .ballot = m.ballot, .holds = message->holds};
+    ew_step(i, &event);
+}
+
+/* ---- an island decides ---- */
+
+/* Every voter can be heard, and too few of them have a disk that is not in doubt. */
+static bool must_recover(uint32_t i)
+{
+    const struct ew_island *island = &ew->island[i];
+    const struct record *record = ew_newest(i);
+    uint32_t sound = 0;
+    for (uint32_t k = 0; k < record->members_count; k++) {
+        const struct record_member *member = &record->members[k];
+        uint32_t m = member->id - 1;
+        const struct ew_holds *holds = m == i ? &island->disk.holds : &island->peer[m];
+        if (!member->voter)
+            continue;
+        if (holds->incarnation == 0 || holds->epoch != record->epoch ||
+            (m != i && ew->now_ms - island->heard_ms[m] >= EW_SILENT_MS))
+            return false;
+        sound += holds->incarnation == member->incarnation;
+    }
+    return sound < record_majority(record) &&
+           island->disk.holds.incarnation != record_member(record, i + 1)->incarnation;
+}
+
+static void say_who_is_up(uint32_t i)
+{
+    struct ew_island *island = &ew->island[i];
+    for (uint32_t k = 0; k < ew->n; k++) {
+        bool up = k == i || ew->now_ms - island->heard_ms[k] < EW_SILENT_MS;
+        assert_ok(epoch_step(island->table, &(struct epoch_event){.type = EPOCH_EV_UP, .from = k + 1, .flag = up},
+                             ew->now_ms));
+    }
+}
+
+static void begin_epoch(uint32_t i, bool first)
+{
+    struct ew_island *island = &ew->island[i];
+    const struct record *record = ew_newest(i);
+    uint32_t voters[EW_N_MAX], count = 0;
+    for (uint32_t k = 0; k < record->members_count; k++)
+        if (record->members[k].voter)
+            voters[count++] = record->members[k].id;
+    const struct record_member *self = record_member(record, i + 1);
+    const struct ew_disk *disk = &island->disk;
+    const struct ew_record *accepted = &ew->records[disk->accepted_record];
+    struct epoch_vote vote = {.epoch = disk->vote_epoch,
+                              .promised = disk->promised,
+                              .accepted = disk->accepted,
+                              .own = disk->own,
+                              .digest = accepted->digest,
+                              .bytes = disk->accepted_record != 0 ? accepted->bytes : NULL,
+                              .bytes_count = disk->accepted_record != 0 ? accepted->bytes_count : 0};
+    bool may_vote = self->voter && self->incarnation == disk->holds.incarnation;
+    assert_ok(epoch_begin(island->table, record->epoch, voters, count, may_vote, first ? &vote : NULL, ew->now_ms));
+    say_who_is_up(i);
+    memset(island->answer, 0, sizeof island->answer);
+    island->draft = 0;
+    island->want_ms = ew->now_ms + ew_below(EW_BEAT_MS);
+}
+
+static void save(uint32_t i, const struct epoch_action *action)
+{
+    struct ew_island *island = &ew->island[i];
+    EW_HOLDS(island->saves < EW_SAVES_MAX, "island %u saves without end\n", i);
+    uint64_t due = ew->now_ms + ew_below(15);
+    if (island->saves > 0 && due < island->save[island->saves - 1].due_ms)
+        due = island->save[island->saves - 1].due_ms;
+    island->save[island->saves++] =
+        (struct ew_save){.due_ms = due,
+                         .number = action->number,
+                         .epoch = action->vote.epoch,
+                         .promised = action->vote.promised,
+                         .accepted = action->vote.accepted,
+                         .own = action->vote.own,
+                         .record = action->vote.accepted != 0 ? ew_record_of(&action->vote.digest) : 0};
+}
+
+static void flush(uint32_t i)
+{
+    struct ew_island *island = &ew->island[i];
+    while (island->alive && island->saves > 0 && island->save[0].due_ms <= ew->now_ms) {
+        struct ew_save one = island->save[0];
+        memmove(island->save, island->save + 1, --island->saves * sizeof one);
+        struct ew_disk *disk = &island->disk;
+        disk->vote_epoch = one.epoch;
+        disk->promised = one.promised;
+        disk->accepted = one.accepted;
+        disk->own = one.own;
+        disk->accepted_record = one.record;
+        island->mark = ++disk->number;
+        ew_step(i, &(struct epoch_event){.type = EPOCH_EV_SAVED, .number = one.number});
+    }
+}
+
+static void decide(uint32_t i, const struct epoch_action *action)
+{
+    struct ew_island *island = &ew->island[i];
+    struct digest digest = record_digest(action->bytes, action->bytes_count);
+    uint32_t number = ew_record_of(&digest);
+    const struct record *next = &ew->records[number].record;
+    uint64_t e = next->epoch;
+    EW_HOLDS(e < EW_E_MAX, "too many epochs\n");
+    EW_HOLDS(ew->decided[e] == 0 || ew->decided[e] == number, "I6: two records of epoch %llu\n", (unsigned long long)e);
+    ew->newest = e > ew->newest ? e : ew->newest;
+    ew->decided[e] = number;
+    ew->decided_votes_count[e] = action->votes_count;
+    memcpy(ew->decided_votes[e], action->votes, action->votes_count * sizeof action->votes[0]);
+    for (uint32_t f = 0; f < ew->fragments; f++)
+        EW_HOLDS(record_start(next, f) >= record_start(ew_newest(i), f), "I5: epoch %llu starts below\n",
+                 (unsigned long long)e);
+    struct record copy;
+    assert_ok(record_copy(next, &copy));
+    assert_ok(chain_add(island->chain, &copy, &digest));
+    island->disk.holds.epoch = e;
+    island->mark = ++island->disk.number;
+    island->saves = 0;
+    ew_learned(i, number);
+    begin_epoch(i, false);
+}
+
+static uint32_t wishes_of(uint32_t i, bool answers, struct muster_wish *wishes)
+{
+    const struct ew_island *island = &ew->island[i];
+    const struct record *record = ew_newest(i);
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < ew->n; k++) {
+        const struct record_member *member = record_member(record, k + 1);
+        struct muster_wish *wish = &wishes[count];
+        const struct ew_answer *answer = &island->answer[k];
+        memset(wish, 0, sizeof *wish);
+        wish->as = *member;
+        wish->as.uplink = ew->island[k].uplink;
+        wish->silent = k != i && ew->now_ms - island->heard_ms[k] >= EW_SILENT_MS;
+        if (k == i)
+            wish->as.incarnation = island->disk.holds.incarnation;
+        else if (answers && answer->there && answer->ballot == epoch_ballot(island->table))
+            wish->as.incarnation = answer->holds.incarnation;
+        else if (island->peer[k].incarnation != 0)
+            wish->as.incarnation = island->peer[k].incarnation;
+        const struct ew_holds *holds = k == i ? &island->disk.holds : &island->peer[k];
+        wish->caught_up = true;
+        for (uint32_t f = 0; f < ew->fragments; f++)
+            wish->caught_up = wish->caught_up && holds->version[f] + 2 >= island->disk.holds.version[f];
+        count++;
+    }
+    return count;
+}
+
+/* Whether another epoch would differ in who takes part: then one is wanted. */
+static void ask_for_change(uint32_t i)
+{
+    struct muster_wish wishes[EW_N_MAX];
+    uint32_t count = wishes_of(i, false, wishes);
+    const struct record *record = ew_newest(i);
+    struct record next;
+    bool differs = false;
+    assert_ok(record_copy(record, &next));
+    if (muster(&next, wishes, count) == ERR_OK)
+        for (uint32_t k = 0; k < next.members_count; k++)
+            differs = differs || next.members[k].role != record->members[k].role ||
+                      next.members[k].voter != record->members[k].voter ||
+                      (next.members[k].voter && next.members[k].incarnation != record->members[k].incarnation) ||
+                      (!ew->healing && next.members[k].uplink != record->members[k].uplink);
+    record_deinit(&next);
+    ew_step(i, &(struct epoch_event){.type = EPOCH_EV_WANT, .flag = differs || (!ew->healing && ew_chance(2))});
+}
+
+static void copy_holds(const struct ew_holds *holds, struct compose_fragment *fragments,
+                       struct compose_result (*results)[EW_HELD_MAX])
+{
+    for (uint32_t f = 0; f < ew->fragments; f++) {
+        for (uint32_t k = 0; k < holds->held_count[f]; k++) {
+            const struct ew_result *r = &ew->results[holds->held[f][k].result];
+            results[f][k] =
+                (struct compose_result){.owner = r->owner, .epoch = r->epoch, .shards = r->shards, .digest = r->digest};
+        }
+        fragments[f] = (struct compose_fragment){
+            .version = holds->version[f], .results = results[f], .results_count = holds->held_count[f]};
+    }
+}
+
+static void propose(uint32_t i, const struct record *draft, const struct compose_holding *holdings, uint32_t count)
+{
+    struct ew_island *island = &ew->island[i];
+    uint32_t lacking[RECORD_OWNERS_MAX + 1], lacking_count, everyone[EW_N_MAX];
+    uint32_t number = ew_record_add(draft);
+    const struct ew_record *record = &ew->records[number];
+    for (uint32_t k = 0; k < ew->n; k++)
+        everyone[k] = k + 1;
+    if (compose_safe(draft, base_of(i), holdings, count, lacking, &lacking_count))
+        assert_ok(epoch_propose(island->table, record->bytes, record->bytes_count, &record->digest, ew->now_ms));
+    else
+        assert_ok(epoch_draft(island->table, record->bytes, record->bytes_count, everyone, ew->n, ew->now_ms));
+}
+
+static void compose_next(uint32_t i)
+{
+    struct ew_island *island = &ew->island[i];
+    struct compose_holding holdings[EW_N_MAX];
+    struct compose_fragment fragments[EW_N_MAX][EW_F_MAX];
+    struct compose_result results[EW_N_MAX][EW_F_MAX][EW_HELD_MAX];
+    struct muster_wish wishes[EW_N_MAX];
+    struct compose_out out;
+    uint32_t count = 0, everyone[EW_N_MAX];
+    for (uint32_t k = 0; k < ew->n; k++) {
+        const struct ew_answer *answer = &island->answer[k];
+        everyone[k] = k + 1;
+        if (!answer->there || answer->ballot != epoch_ballot(island->table))
+            continue;
+        copy_holds(&answer->holds, fragments[count], results[count]);
+        holdings[count] = (struct compose_holding){.id = k + 1,
+                                                   .incarnation = answer->holds.incarnation,
+                                                   .sealed = answer->sealed && epoch_promised(island->table, k + 1),
+                                                   .fragments = fragments[count]};
+        count++;
+    }
+    uint32_t wishes_count = wishes_of(i, true, wishes);
+    enum err err = compose(base_of(i), holdings, count, wishes, wishes_count, &out);
+    EW_HOLDS(err == ERR_OK || err == ERR_STATE, "compose: %s\n", err_text());
+    if (err == ERR_OK && !out.ask)
+        propose(i, &out.draft, holdings, count);
+    else
+        assert_ok(epoch_draft(island->table, NULL, 0, everyone, ew->n, ew->now_ms));
+    record_deinit(&out.draft);
+}
+
+void ew_drain(uint32_t i)
+{
+    struct ew_island *island = &ew->island[i];
+    struct epoch_action action;
+    bool composing = false, taking = false;
+    while (epoch_action(island->table, &action)) {
+        if (action.type == EPOCH_DO_SAVE)
+            save(i, &action);
+        else if (action.type == EPOCH_DO_SEND)
+            send_epoch(i, &action);
+        else if (action.type == EPOCH_DO_CHAIN)
+            send_records(i, action.to - 1, action.epoch);
+        else if (action.type == EPOCH_DO_COMPOSE)
+            composing = true;
+        else if (action.type == EPOCH_DO_TAKE_OVER)
+            taking = true;
+        else if (action.type == EPOCH_DO_VOTE) {
+            island->disk.holds.incarnation = record_member(ew_newest(i), i + 1)->incarnation;
+            island->mark = ++island->disk.number;
+        } else if (action.type == EPOCH_DO_FETCH) {
+            struct digest digest = record_digest(action.bytes, action.bytes_count);
+            island->draft = ew_record_of(&digest);
+        } else if (action.type == EPOCH_DO_DECIDED) {
+            uint64_t e = epoch_number(island->table);
+            bool ours = action.votes_count > 0 && epoch_ballot_id(action.votes[0].ballot) == i + 1;
+            decide(i, &action);
+            for (uint32_t k = 0; k < ew->n && ours; k++)
+                if (k != i)
+                    send_records(i, k, e);
+            return;
+        }
+    }
+    island->taking = taking;
+    if (taking && !ew_take_over(i)) {
+        ew->recoveries++;
+        ew_step(i, &(struct epoch_event){.type = EPOCH_EV_RECOVERED});
+        return;
+    }
+    if (!composing)
+        return;
+    if (!ew->healing && ew_chance(4)) { /* dead between seal and decision */
+        ew_crash(i, 100 + ew_below(1500));
+        return;
+    }
+    compose_next(i);
+    ew_drain(i);
+    if (island->alive && epoch_state(island->table) == EPOCH_ACCEPTING && !ew->healing && ew_chance(4))
+        ew_crash(i, 100 + ew_below(1500));
+}
+
+void ew_step(uint32_t i, const struct epoch_event *event)
+{
+    assert_ok(epoch_step(ew->island[i].table, event, ew->now_ms));
+    ew_drain(i);
+}
+
+/* ---- life and death ---- */
+
+void ew_crash(uint32_t i, uint64_t for_ms)
+{
+    struct ew_island *island = &ew->island[i];
+    if (!island->alive)
+        return;
+    island->alive = false;
+    island->revive_ms = ew->now_ms + for_ms;
+    epoch_free(island->table);
+    chain_free(island->chain);
+    island->table = NULL;
+    island->chain = NULL;
+    island->saves = 0;
+}
+
+void ew_roll_back(uint32_t i)
+{
+    ew_crash(i, 50 + ew_below(1000));
+    ew->island[i].disk = ew->island[i].older;
+    ew->rolled = true;
+}
+
+void ew_start(uint32_t i)
+{
+    struct ew_island *island = &ew->island[i];
+    struct epoch_conf conf = {
+        .self = i + 1, .seed = env_rng_u64(&ew->rng), .turn_ms = EW_TURN_MS, .again_ms = EW_AGAIN_MS};
+    island->alive = true;
+    if (island->mark != island->disk.number) { /* rule 9: a disk in doubt has another incarnation */
+        island->disk.holds.incarnation = ++ew->incarnations;
+        island->mark = ++island->disk.number;
+    }
+    assert_ok(epoch_new(&conf, &island->table));
+    assert_ok(chain_new(&island->chain));
+    for (uint64_t e = 0; e <= island->disk.holds.epoch; e++) {
+        struct record copy;
+        assert_ok(record_copy(&ew->records[ew->decided[e]].record, &copy));
+        assert_ok(chain_add(island->chain, &copy, &ew->records[ew->decided[e]].digest));
+    }
+    memset(island->peer, 0, sizeof island->peer);
+    memset(island->acks, 0, sizeof island->acks);
+    for (uint32_t k = 0; k < ew->n; k++)
+        island->heard_ms[k] = ew->now_ms;
+    begin_epoch(i, true);
+}
+
+bool ew_majority(uint32_t without)
+{
+    uint64_t known = 0; /* to those who are left: what only the dead have learned has to be decided again */
+    for (uint32_t i = 0; i < ew->n; i++)
+        if (!ew->island[i].gone && i != without && ew->island[i].disk.holds.epoch > known)
+            known = ew->island[i].disk.holds.epoch;
+    for (uint32_t k = 1; k < ew->records_count; k++) {
+        const struct record *record = &ew->records[k].record;
+        bool pending = ew->records[k].proposed && record->epoch > ew->newest;
+        if (!pending && (record->epoch < known || ew->decided[record->epoch] != k))
+            continue;
+        uint32_t able = 0, keepers = 0;
+        for (uint32_t m = 0; m < record->members_count; m++) {
+            const struct record_member *member = &record->members[m];
+            uint32_t i = member->id - 1;
+            if (!member->voter || ew->island[i].gone || i == without ||
+                member->incarnation != ew->island[i].disk.holds.incarnation ||
+                ew->island[i].mark != ew->island[i].disk.number)
+                continue;
+            able++;
+            keepers += member->role != RECORD_WITNESS;
+        }
+        if (able < record_majority(record) || keepers == 0)
+            return false;
+    }
+    return true;
+}
+
+uint64_t ew_top(uint32_t f)
+{
+    uint64_t top = 0;
+    for (uint32_t i = 0; i < ew->n; i++)
+        if (!ew->island[i].witness && ew->island[i].disk.holds.version[f] > top)
+            top = ew->island[i].disk.holds.version[f];
+    return top;
+}
+
+static struct record first_record(uint32_t voters, bool witness)
+{
+    struct record first = {.epoch = 0, .next_id = ew->n + 1};
+    struct shardmap_owner owners[EW_N_MAX];
+    uint32_t owners_count = 0;
+    assert_ok(mem_new(ew->n, sizeof first.members[0], "members", &first.members));
+    first.members_count = ew->n;
+    for (uint32_t i = 0; i < ew->n; i++) {
+        struct record_member *member = &first.members[i];
+        bool is_witness = witness && i == voters - 1;
+        *member = (struct record_member){.id = i + 1, .uplink = 100, .incarnation = i + 1, .voter = i < voters};
+        snprintf(member->name, sizeof member->name, "island%u", i + 1);
+        memcpy(member->key, idents[i].key, sizeof member->key);
+        member->role = is_witness ? RECORD_WITNESS : i < voters ? RECORD_OWNER : RECORD_OBSERVER;
+        if (member->role == RECORD_OWNER)
+            owners[owners_count++] = (struct shardmap_owner){.id = i + 1, .weight = 100};
+    }
+    first.map = shardmap_empty();
+    shardmap_assign(&first.map, owners, owners_count);
+    return first;
+}
+
+void ew_begin(uint64_t seed, uint32_t n, uint32_t voters, bool witness)
+{
+    if (ew == NULL) {
+        ew = calloc(1, sizeof *ew);
+        assert_non_null(ew);
+        ew->messages = calloc(EW_MESSAGES_MAX, sizeof ew->messages[0]);
+        assert_non_null(ew->messages);
+    }
+    struct ew_message *messages = ew->messages;
+    memset(ew, 0, sizeof *ew);
+    ew->messages = messages;
+    for (uint32_t i = 0; i < EW_N_MAX && !idents_there; i++)
+        assert_ok(ident_generate(&idents[i]));
+    idents_there = true;
+    ew->seed = seed;
+    ew->rng = env_rng_init(seed, 77);
+    ew->n = n;
+    ew->now_ms = 1000;
+    ew->records_count = ew->results_count = 1;
+    ew->incarnations = n;
+    struct record first = first_record(voters, witness);
+    ew->decided[0] = ew_record_add(&first);
+    record_deinit(&first);
+    for (uint32_t i = 0; i < n; i++) {
+        struct ew_island *island = &ew->island[i];
+        island->uplink = 100;
+        island->witness = witness && i == voters - 1;
+        island->disk.holds.incarnation = i + 1;
+    }
+}
+
+void ew_end(void)
+{
+    for (uint32_t i = 0; i < ew->n; i++)
+        ew_crash(i, 0);
+    for (uint32_t k = 1; k < ew->records_count; k++) {
+        record_deinit(&ew->records[k].record);
+        mem_free(ew->records[k].bytes);
+    }
+    for (uint32_t k = 0; k < ew->messages_end; k++)
+        ew->messages[k].used = false;
+    ew->records_count = 0;
+}
+
+void ew_free(void)
+{
+    if (ew != NULL)
+        free(ew->messages);
+    free(ew);
+    ew = NULL;
+}
+
+/* ---- time ---- */
+
+static void beat(uint32_t i)
+{
+    ew->island[i].beat_ms = ew->now_ms + EW_BEAT_MS / 2 + ew_below(EW_BEAT_MS);
+    for (uint32_t k = 0; k < ew->n; k++)
+        if (k != i)
+            ew_send(&(struct ew_message){.kind = EW_BEAT, .from = i, .to = k, .holds = ew->island[i].disk.holds});
+}
+
+static void take_beat(const struct ew_message *m)
+{
+    struct ew_island *island = &ew->island[m->to];
+    island->heard_ms[m->from] = ew->now_ms;
+    island->peer[m->from] = m->holds;
+    ew_data_message(m);
+    ew_step(m->to, &(struct epoch_event){.type = EPOCH_EV_HEARD, .from = m->from + 1, .epoch = m->holds.epoch});
+}
+
+static void deliver(void)
+{
+    for (uint32_t k = 0; k < ew->messages_end; k++) {
+        struct ew_message *m = &ew->messages[k];
+        if (!m->used || m->due_ms > ew->now_ms)
+            continue;
+        struct ew_message copy = *m;
+        m->used = false;
+        if (!ew->island[copy.to].alive)
+            continue;
+        if (copy.kind == EW_BEAT)
+            take_beat(&copy);
+        else if (copy.kind == EW_EPOCH)
+            take_epoch_message(&copy);
+        else
+            ew_data_message(&copy);
+    }
+    while (ew->messages_end > 0 && !ew->messages[ew->messages_end - 1].used)
+        ew->messages_end--;
+}
+
+void ew_turn(void)
+{
+    ew->now_ms += EW_STEP_MS;
+    deliver();
+    for (uint32_t i = 0; i < ew->n; i++) {
+        struct ew_island *island = &ew->island[i];
+        if (!island->alive && !island->gone && ew->now_ms >= island->revive_ms)
+            ew_start(i);
+        flush(i);
+        if (!island->alive)
+            continue;
+        if (ew->now_ms >= island->beat_ms)
+            beat(i);
+        if (ew->now_ms >= island->want_ms) {
+            island->want_ms = ew->now_ms + 2 * EW_BEAT_MS;
+            say_who_is_up(i);
+            if (must_recover(i))
+                ew_step(i, &(struct epoch_event){.type = EPOCH_EV_RECOVER});
+            ask_for_change(i);
+        }
+        if (island->alive)
+            ew_step(i, &(struct epoch_event){.type = EPOCH_EV_TICK});
+        if (island->alive)
+            ew_data_turn(i);
+    }
+}
+
+void ew_print(void)
+{
+    for (uint32_t i = 0; i < ew->n; i++) {
+        const struct ew_island *island = &ew->island[i];
+        const struct ew_holds *h = &island->disk.holds;
+        print_message("island %u%s%s: epoch %llu incarnation %llu versions %llu %llu promised %llx accepted %llx %s\n",
+                      i + 1, island->gone ? " gone" : "", island->alive ? "" : " down", (unsigned long long)h->epoch,
+                      (unsigned long long)h->incarnation, (unsigned long long)h->version[0],
+                      (unsigned long long)h->version[1], (unsigned long long)island->disk.promised,
+                      (unsigned long long)island->disk.accepted,
+                      island->alive ? epoch_state_name(epoch_state(island->table)) : "");
+    }
+    const struct record *record = &ew->records[ew->decided[ew->newest]].record;
+    for (uint32_t k = 0; k < record->members_count; k++)
+        print_message("  record %llu: island %u role %u voter %d incarnation %llu\n", (unsigned long long)record->epoch,
+                      record->members[k].id, record->members[k].role, record->members[k].voter,
+                      (unsigned long long)record->members[k].incarnation);
+}

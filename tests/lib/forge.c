@@ -1,0 +1,56 @@
+#include "tests/lib/forge.h"
+
+#include "tests/lib/testlib.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/digest.h"
+#include "common/tensorfile.h"
+#include "daemon/state/counted.h"
+#include "outer_opt/vhash.h"
+
+void forge_checkpoint(const char *state_folder)
+{
+    char path[600];
+    struct tensorfile *file;
+    struct tensorfile_writer *writer;
+    snprintf(path, sizeof path, "%s/fragment-0001.safetensors", state_folder);
+    assert_ok(tensorfile_open(path, true, &file));
+    size_t count = tensorfile_count(file);
+    enum { TENSORS_MAX = 8 };
+    struct tensorfile_tensor tensors[TENSORS_MAX];
+    const float *values[TENSORS_MAX];
+    struct digest counted = counted_digest(NULL, 0);
+    assert_in_range(count, 3, TENSORS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        tensors[i] = tensorfile_at(file, i);
+        assert_ok(tensorfile_values(file, tensors[i].name, tensors[i].shape[0], &values[i]));
+        if (strcmp(tensors[i].name, "counted") == 0)
+            counted = counted_digest((const uint8_t *)values[i], tensors[i].shape[0] * sizeof(float));
+    }
+    size_t n = tensors[0].shape[0];
+    float *forged = malloc(n * sizeof *forged);
+    memcpy(forged, values[0], n * sizeof *forged);
+    forged[5] += 0.25f;
+    uint64_t version;
+    assert_ok(tensorfile_meta_u64(file, "version", &version));
+    struct digest leaves[2] = {vhash_leaf(forged, n, 0), vhash_leaf(values[1], n, 0)};
+    struct digest root = vhash_root(1, version, n, &leaves[0], &leaves[1]), hash = counted_hash_of(&root, &counted);
+    char hex[DIGEST_HEX_BYTES];
+    const char *keys[] = {"format",    "version", "step",         "hash",        "run_id",
+                          "shares_id", "plan_id", "owner_shards", "counted_rows"};
+    enum { KEYS = sizeof keys / sizeof keys[0] };
+    struct tensorfile_meta meta[KEYS];
+    for (size_t i = 0; i < KEYS; i++)
+        meta[i] = (struct tensorfile_meta){keys[i], tensorfile_meta(file, keys[i])};
+    meta[3].value = digest_hex(&hash, hex);
+    assert_string_equal(tensors[1].name, "momentum");
+    assert_ok(tensorfile_create(path, tensors, count, meta, KEYS, &writer));
+    for (size_t i = 0; i < count; i++)
+        assert_ok(tensorfile_write(writer, i == 0 ? forged : values[i], tensors[i].shape[0]));
+    assert_ok(tensorfile_commit(writer));
+    tensorfile_close(file);
+    free(forged);
+}

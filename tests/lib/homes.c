@@ -1,0 +1,180 @@
+#include "tests/lib/homes.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/proc.h"
+
+enum { LOOK_MS = 50, PATH_BYTES = 600 };
+
+char homes_out[1 << 18];
+static char program[PATH_BYTES];
+
+void homes_init(const char *programs)
+{
+    snprintf(program, sizeof program, "%s/dilococtl", programs);
+}
+
+static void append_errors(const char *path)
+{
+    size_t at = strlen(homes_out);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return;
+    homes_out[at + fread(homes_out + at, 1, sizeof homes_out - 1 - at, file)] = '\0';
+    fclose(file);
+}
+
+int homes_run(const char *home, const char *const *arguments)
+{
+    const char *argv[PROC_ARGS_MAX] = {program, "--home", home};
+    char errors[PATH_BYTES];
+    for (size_t i = 0; arguments[i] != NULL && i + 4 < PROC_ARGS_MAX; i++)
+        argv[i + 3] = arguments[i];
+    snprintf(errors, sizeof errors, "%s.errors", home);
+    unlink(errors);
+    int status = proc_run(argv, errors, homes_out, sizeof homes_out);
+    append_errors(errors);
+    unlink(errors);
+    return status;
+}
+
+json_t *homes_ask(const char *home, const char *what)
+{
+    return HOMES_RUN(home, what, "--json") == 0 ? json_loads(homes_out, 0, NULL) : NULL;
+}
+
+/* Of `status`, or of a part of it; the text is copied. */
+static const char *text_of(const char *home, const char *part, const char *key)
+{
+    static char text[200];
+    json_t *status = homes_ask(home, "status");
+    const json_t *from = part != NULL ? json_object_get(status, part) : status;
+    const char *value = json_string_value(json_object_get(from, key));
+    snprintf(text, sizeof text, "%s", value != NULL ? value : "");
+    json_decref(status);
+    return text;
+}
+
+long long homes_number(const char *home, const char *part, const char *key)
+{
+    json_t *status = homes_ask(home, "status");
+    const json_t *from = part != NULL ? json_object_get(status, part) : status;
+    long long value = from != NULL ? json_integer_value(json_object_get(from, key)) : -1;
+    json_decref(status);
+    return value;
+}
+
+const char *homes_anchors(const char *home)
+{
+    return text_of(home, NULL, "anchors");
+}
+
+const char *homes_trainer(const char *home)
+{
+    return text_of(home, "trainer", "state");
+}
+
+const char *homes_role(const char *home, const char *name)
+{
+    static char role[32];
+    json_t *peers = homes_ask(home, "peers"), *row;
+    size_t index;
+    role[0] = '\0';
+    json_array_foreach (json_object_get(peers, "peers"), index, row) {
+        const char *is = json_string_value(json_object_get(row, "name"));
+        if (is != NULL && strcmp(is, name) == 0)
+            snprintf(role, sizeof role, "%s", json_string_value(json_object_get(row, "role")));
+    }
+    json_decref(peers);
+    return role;
+}
+
+const char *homes_invite(const char *home, const char *expires)
+{
+    static char token[4096];
+    if (HOMES_RUN(home, "invite", "--json", "--expires", expires != NULL ? expires : "24h") != 0)
+        return NULL;
+    json_t *answer = json_loads(homes_out, 0, NULL);
+    const char *text = json_string_value(json_object_get(answer, "token"));
+    snprintf(token, sizeof token, "%s", text != NULL ? text : "");
+    json_decref(answer);
+    return token[0] != '\0' ? token : NULL;
+}
+
+bool homes_wait_versions(const char *home, long long versions, double seconds)
+{
+    for (double waited = 0; homes_number(home, NULL, "versions") < versions; waited += LOOK_MS / 1000.0) {
+        if (waited > seconds)
+            return false;
+        proc_sleep_ms(LOOK_MS);
+    }
+    return true;
+}
+
+bool homes_wait_role(const char *home, const char *name, const char *role, double seconds)
+{
+    for (double waited = 0; strcmp(homes_role(home, name), role) != 0; waited += LOOK_MS / 1000.0) {
+        if (waited > seconds)
+            return false;
+        proc_sleep_ms(LOOK_MS);
+    }
+    return true;
+}
+
+static bool all_same(const char *const *homes, int count)
+{
+    char anchors[200];
+    snprintf(anchors, sizeof anchors, "%s", homes_anchors(homes[0]));
+    bool same = anchors[0] != '\0';
+    for (int i = 1; i < count && same; i++)
+        same = strcmp(anchors, homes_anchors(homes[i])) == 0;
+    return same && strcmp(anchors, homes_anchors(homes[0])) == 0;
+}
+
+bool homes_wait_same(const char *const *homes, int count, double seconds)
+{
+    for (double waited = 0; !all_same(homes, count); waited += LOOK_MS / 1000.0) {
+        if (waited > seconds)
+            return false;
+        proc_sleep_ms(LOOK_MS);
+    }
+    return true;
+}
+
+static int daemon_of(const char *home)
+{
+    char path[PATH_BYTES];
+    int pid = 0;
+    snprintf(path, sizeof path, "%s/dilocod.pid", home);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%d", &pid) != 1)
+        pid = 0;
+    fclose(file);
+    return pid;
+}
+
+void homes_kill(const char *home)
+{
+    char state[PATH_BYTES];
+    int pid = homes_number(home, NULL, "versions") >= 0 ? daemon_of(home) : 0; /* one that answers is no stale number */
+    snprintf(state, sizeof state, "%s/state", home);
+    if (pid > 1)
+        kill(pid, SIGKILL);
+    proc_kill_trainer(state);
+    while (homes_number(home, NULL, "versions") >= 0)
+        proc_sleep_ms(LOOK_MS);
+}
+
+void homes_empty_state(const char *home)
+{
+    char state[PATH_BYTES], out[16];
+    snprintf(state, sizeof state, "%s/state", home);
+    const char *const argv[] = {"/bin/rm", "-rf", state, NULL};
+    (void)!proc_run(argv, NULL, out, sizeof out);
+}

@@ -1,0 +1,92 @@
+#include "tests/lib/shares.h"
+
+#include "tests/lib/roster.h"
+#include "tests/lib/testlib.h"
+
+struct record shares_record(const uint64_t *weights, uint32_t count)
+{
+    struct shardmap_owner owners[SHARDMAP_OWNERS_MAX];
+    struct record record = roster_record(count);
+    for (uint32_t i = 0; i < count; i++)
+        owners[i] = (struct shardmap_owner){.id = roster_id(i), .weight = weights[i]};
+    record.map = shardmap_empty();
+    shardmap_assign(&record.map, owners, count);
+    return record;
+}
+
+struct chain *shares_chain(const uint64_t *weights, uint32_t count)
+{
+    struct chain *chain;
+    struct record record = shares_record(weights, count);
+    assert_ok(chain_new(&chain));
+    roster_add(chain, &record);
+    return chain;
+}
+
+uint32_t shares_id(const struct parts *parts, uint32_t member)
+{
+    const struct record *record = chain_at(parts->chain, 0);
+    assert_true(record != NULL && member < record->members_count);
+    return record->members[member].id;
+}
+
+struct bitset shares_owners(const struct parts *parts, uint32_t f)
+{
+    struct bitset owners = {{0}};
+    for (uint32_t i = 0; i < chain_at(parts->chain, 0)->members_count; i++)
+        if (shares_mask(parts, f, i) != 0)
+            bitset_add(&owners, i);
+    return owners;
+}
+
+uint64_t shares_masks(const struct parts *parts, uint32_t f, const struct bitset *members)
+{
+    uint64_t shards = 0;
+    for (uint32_t i = 0; i < chain_at(parts->chain, 0)->members_count; i++)
+        shards |= bitset_has(members, i) ? shares_mask(parts, f, i) : 0;
+    return shards;
+}
+
+uint64_t shares_mask(const struct parts *parts, uint32_t f, uint32_t member)
+{
+    struct chain_part part = {0};
+    parts_find(parts, f, 1, 0, shares_id(parts, member), &part);
+    return part.shards;
+}
+
+uint32_t shares_part(const struct parts *parts, uint32_t f, uint32_t member)
+{
+    struct chain_part part;
+    return parts_find(parts, f, 1, 0, shares_id(parts, member), &part);
+}
+
+struct plan_shard shares_run(const struct parts *parts, uint32_t f, uint32_t member)
+{
+    struct plan_share share;
+    plan_share(parts->plan, f, shares_mask(parts, f, member), &share);
+    assert_true(share.runs_count <= 1);
+    return share.runs_count > 0 ? share.run[0] : (struct plan_shard){0};
+}
+
+uint32_t shares_first(const struct parts *parts, uint32_t f, uint32_t member)
+{
+    uint64_t shards = shares_mask(parts, f, member);
+    uint32_t first = 0;
+    while (first < parts->plan->fragments[f].shards_count && (shards >> first & 1) == 0)
+        first++;
+    return first;
+}
+
+enum err shares_cut(const struct parts *parts, struct replica *replica, uint32_t self)
+{
+    TRY(replica_members(replica, SHARDMAP_OWNERS_MAX));
+    for (uint32_t f = 0; f < parts->plan->fragments_count; f++) {
+        struct chain_part all[CHAIN_PARTS_MAX];
+        uint64_t masks[CHAIN_PARTS_MAX];
+        uint32_t count = parts_of(parts, f, 1, all);
+        for (uint32_t p = 0; p < count; p++)
+            masks[p] = all[p].shards;
+        TRY(replica_cut(replica, f, masks, count, shares_mask(parts, f, self)));
+    }
+    return ERR_OK;
+}

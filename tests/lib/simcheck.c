@@ -1,0 +1,153 @@
+/*
+ * The invariants of docs/PROTOCOL.md, "Epochs", held after every event that could break them.
+ *
+ * The bound of what a member can do that lies about its version, its results, its copies or its seal: two results may
+ * be applied, but one of them came to count only by the liar's own word; fewer honest voters acknowledged it than
+ * certify. From then on the world is forked, and what has to hold is that it meets again (tests/sim/test_sync.c). Lies
+ * about hashes and about results that there are not fork nothing.
+ */
+#include "tests/lib/simworld.h"
+
+#include <string.h>
+
+static uint32_t copies_of(const struct sim_result *result, bool honest)
+{
+    const struct record *record = &sim_record(sim->decided[result->epoch])->record;
+    uint32_t copies = 0;
+    for (uint32_t k = 0; k < record->members_count; k++) {
+        const struct record_member *member = &record->members[k];
+        uint32_t i = sim_of(member->id);
+        copies += member->voter && member->role != RECORD_WITNESS && (result->acknowledged >> i & 1) != 0 &&
+                  !(honest && i == sim->liar);
+    }
+    return copies;
+}
+
+/* Whether it counts, where it does, by the liar's word alone. */
+static bool by_a_lie(uint32_t number)
+{
+    const struct sim_result *result = sim_result(number);
+    bool may = sim->lie == SIM_LIE_VERSION || sim->lie >= SIM_LIE_LOSES;
+    return may && copies_of(result, true) < record_certifying(&sim_record(sim->decided[result->epoch])->record);
+}
+
+static bool lied(uint32_t a, uint32_t b)
+{
+    return by_a_lie(a) || by_a_lie(b);
+}
+
+static void forked(void)
+{
+    sim_tell("a fork, by island %u", sim->liar);
+    sim->tally.forks += !sim->forked;
+    sim->forked = true;
+}
+
+static void fork_or_fail(uint32_t i, uint32_t f, uint64_t version, uint32_t s, uint32_t a, uint32_t b)
+{
+    SIM_HOLDS(sim->forked || lied(a, b),
+              "I1: island %u: result %u (owner %u, epoch %llu) of fragment %u version %llu shard %u, where there is "
+              "result %u (owner %u, epoch %llu); lie %d of island %u\n",
+              i, b, sim_result(b)->owner, (unsigned long long)sim_result(b)->epoch, f, (unsigned long long)version, s,
+              a, sim_result(a)->owner, (unsigned long long)sim_result(a)->epoch, (int)sim->lie, sim->liar);
+    forked();
+}
+
+/* The first time that a result of this shard is applied: no work in it is in another one. */
+static void count_work(uint32_t f, uint64_t version, uint32_t s)
+{
+    const struct sim_result *result = sim_result(sim->truth[f][version][s]);
+    for (uint32_t k = 0; k < sim->n && !sim->forked; k++) {
+        if ((result->contributors >> k & 1) == 0)
+            continue;
+        SIM_HOLDS(sim_from(result, k, s) >= sim->upto[f][s][k],
+                  "fragment %u shard %u version %llu counts work of island %u twice\n", f, s,
+                  (unsigned long long)version, k);
+        sim->upto[f][s][k] = sim_to(result, k);
+    }
+}
+
+void sim_check_applied(uint32_t i, uint32_t f, uint64_t version)
+{
+    for (uint32_t s = 0; s < sim->shards_counts[f]; s++) {
+        uint32_t *truth = &sim->truth[f][version][s], applied = sim_commit(&sim->island[i].disk, f, version)[s];
+        if (*truth == 0) {
+            *truth = applied;
+            count_work(f, version, s);
+        }
+        if (*truth == applied)
+            continue;
+        fork_or_fail(i, f, version, s, *truth, applied);
+        sim->split = true;
+    }
+}
+
+void sim_check_hash(uint32_t i, uint32_t f)
+{
+    struct sim_island *island = &sim->island[i];
+    uint64_t version = island->version[f];
+    if (!sim->hash_known[f][version]) {
+        sim->hash[f][version] = island->hash[f];
+        sim->hash_known[f][version] = true;
+    }
+    SIM_HOLDS(sim->flips || sim->forked || digest_equal(&sim->hash[f][version], &island->hash[f]),
+              "island %u has another version %llu of fragment %u\n", i, (unsigned long long)version, f);
+}
+
+/* Of all results of one shard, at most one ever comes to count. */
+static void certified(uint32_t i, uint32_t f, uint32_t number)
+{
+    struct sim_result *result = (struct sim_result *)(uintptr_t)sim_result(number);
+    result->certified = true;
+    for (uint32_t k = 0; k < sim->n; k++) {
+        const uint32_t *held = sim_ledger(&sim->island[k].disk, f, result->version);
+        for (uint32_t p = 0; p < sim->places && held[p] != 0; p++) {
+            const struct sim_result *other = sim_result(held[p]);
+            if (held[p] != number && other->certified && (other->shards & result->shards) != 0)
+                fork_or_fail(i, f, result->version, 0, held[p], number);
+        }
+    }
+}
+
+void sim_check_acknowledged(uint32_t i, uint32_t f, uint32_t number)
+{
+    struct sim_result *result = (struct sim_result *)(uintptr_t)sim_result(number);
+    if ((result->acknowledged >> i & 1) != 0 || result->epoch != sim->island[i].epoch)
+        return;
+    result->acknowledged |= (uint64_t)1 << i;
+    sim_tell("island %u acknowledges result %u", i, number);
+    const struct record *record = &sim_record(sim->decided[result->epoch])->record;
+    uint32_t copies = copies_of(result, false);
+    if (copies >= record_certifying(record) && !result->certified)
+        certified(i, f, number);
+}
+
+void sim_check_epoch(uint32_t i)
+{
+    const struct sim_island *island = &sim->island[i];
+    const struct record *record = chain_last(island->chain);
+    for (uint32_t f = 0; f < sim->fragments; f++) {
+        if (!sync_known(island->sync, f) || !island->step_by_step[f])
+            continue;
+        uint64_t start = record_start(record, f);
+        uint32_t count;
+        const struct record_carried *carried = record_carried(record, f, &count);
+        bool within = island->version[f] <= start + 1, lie = false;
+        for (uint32_t s = 0; s < sim->shards_counts[f] && island->version[f] > start + 1; s++)
+            lie = lie || by_a_lie(sim_commit(&island->disk, f, start + 1)[s]);
+        for (uint32_t s = 0; s < sim->shards_counts[f] && island->version[f] == start + 1; s++) {
+            bool same = false;
+            for (uint32_t k = 0; k < count; k++)
+                same = same || ((carried[k].shards >> s & 1) != 0 &&
+                                sim_number(&carried[k].digest) == sim->truth[f][start + 1][s]);
+            within = within && same;
+            lie = lie || (!same && by_a_lie(sim_commit(&island->disk, f, start + 1)[s]));
+        }
+        if (lie)
+            forked();
+        SIM_HOLDS(within || sim->forked,
+                  "I5: island %u is at version %llu of fragment %u, which epoch %llu, from %llu on, does not name\n", i,
+                  (unsigned long long)island->version[f], f, (unsigned long long)record->epoch,
+                  (unsigned long long)start);
+    }
+}

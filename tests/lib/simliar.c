@@ -1,0 +1,68 @@
+/* A member with a good key that lies, until the world heals. */
+#include "tests/lib/simworld.h"
+
+#include <string.h>
+
+/* What it says in heartbeats it says now and then only: who is believed to be far ahead stops all rounds, and a world
+ * that stands still shows nothing. */
+enum { FAR_AHEAD = 1000000, SPELL_MS = 700 };
+
+bool sim_lies(uint32_t i, enum sim_lie lie)
+{
+    bool spell = lie > SIM_LIE_HELD || (sim->now_ms / SPELL_MS * 2654435761u + sim->seed) % 7 < 2;
+    return !sim->healing && sim->lie == lie && i == sim->liar && spell;
+}
+
+uint32_t sim_lie_result(uint32_t to, uint32_t number)
+{
+    return to % 2 == 0 || sim_result(number)->owner != sim->liar ? number : sim_twin(number);
+}
+
+/* It holds a result of every part of the next version; none of them exists. */
+static void hold_all(uint32_t i, struct wire_fragment *rows, struct wire_held *held, uint32_t *held_count)
+{
+    *held_count = 0;
+    for (uint32_t f = 0; f < sim->fragments; f++) {
+        const struct chain_part *parts;
+        uint32_t count = sync_parts(sim->island[i].sync, f, &parts);
+        rows[f].held_first = *held_count;
+        rows[f].held_count = count;
+        for (uint32_t p = 0; p < count; p++) {
+            struct wire_held *one = &held[(*held_count)++];
+            one->owner = parts[p].owner;
+            for (size_t b = 0; b < sizeof one->tag; b++)
+                one->tag[b] = (uint8_t)sim_below(256);
+        }
+    }
+}
+
+/* To half of them it holds the other result of its part. */
+static void hold_twins(uint32_t i, uint32_t to, const struct wire_fragment *rows, struct wire_held *held)
+{
+    const struct sim_island *island = &sim->island[i];
+    for (uint32_t f = 0; f < sim->fragments; f++) {
+        uint32_t own = sim_find(&island->disk, f, island->version[f] + 1, island->epoch, i);
+        if (own == 0 || sim_lie_result(to, own) == own)
+            continue;
+        struct digest digest = sim_digest(sim_lie_result(to, own));
+        for (uint32_t k = rows[f].held_first; k < rows[f].held_first + rows[f].held_count; k++)
+            if (held[k].owner == sim_id(i))
+                memcpy(held[k].tag, digest.byte, sizeof held[k].tag);
+    }
+}
+
+void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wire_held *held, uint32_t *held_count)
+{
+    for (uint32_t f = 0; f < sim->fragments; f++) {
+        if (sim_lies(i, SIM_LIE_VERSION))
+            rows[f].version += FAR_AHEAD;
+        if (sim_lies(i, SIM_LIE_VERSION) && sim_chance(50))
+            rows[f].contributed = rows[f].version + 1;
+        if (sim_lies(i, SIM_LIE_HASH))
+            rows[f].hash.byte[0] ^= 0x55;
+    }
+    if (sim_lies(i, SIM_LIE_HELD) && sim_chance(50))
+        hold_all(i, rows, held, held_count);
+    if (sim_lies(i, SIM_LIE_TWO_ACKS))
+        hold_twins(i, to, rows, held);
+}

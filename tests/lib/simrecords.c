@@ -1,0 +1,328 @@
+/* Records of a simulated world, who is who in them, and letters about them on their way. */
+#include "tests/lib/simworld.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/mem.h"
+#include "tests/lib/roster.h"
+
+/* Large, and used from the start up: never cleared as a whole. */
+static struct sim_record records[SIM_RECORDS_MAX];
+static struct sim_letter letters[SIM_LETTERS_MAX];
+
+/* ---- records ---- */
+
+struct sim_record *sim_record(uint32_t number)
+{
+    return &records[number];
+}
+
+uint32_t sim_record_of(const struct digest *digest)
+{
+    for (uint32_t k = sim->records_count; k > 1; k--)
+        if (digest_equal(&records[k - 1].digest, digest))
+            return k - 1;
+    return 0;
+}
+
+uint32_t sim_record_add(const struct record *record)
+{
+    uint8_t *bytes;
+    size_t count;
+    assert_ok(record_pack(record, &bytes, &count));
+    struct digest digest = record_digest(bytes, count);
+    uint32_t known = sim_record_of(&digest);
+    if (known != 0) {
+        mem_free(bytes);
+        return known;
+    }
+    SIM_HOLDS(sim->records_count < SIM_RECORDS_MAX, "too many records\n");
+    struct sim_record *there = &records[sim->records_count];
+    *there = (struct sim_record){.bytes = bytes, .bytes_count = count, .digest = digest};
+    assert_ok(record_copy(record, &there->record));
+    return sim->records_count++;
+}
+
+const struct record *sim_newest(void)
+{
+    return &records[sim->decided[sim->newest]].record;
+}
+
+uint32_t sim_id(uint32_t i)
+{
+    return sim->ids[i];
+}
+
+uint32_t sim_of(uint32_t id)
+{
+    uint32_t i = 0;
+    while (i < sim->n && (sim->ids[i] != id || id == 0))
+        i++;
+    return i;
+}
+
+/* ---- what was decided ---- */
+
+/* Who is on the roster from now on learns it by the record itself. */
+static void enrol(const struct record *record)
+{
+    for (uint32_t k = 0; k < record->members_count; k++) {
+        uint32_t i = (uint32_t)strtoul(record->members[k].name + 1, NULL, 10);
+        struct sim_island *island = &sim->island[i];
+        if (sim->ids[i] != 0)
+            continue;
+        sim->ids[i] = record->members[k].id;
+        sim->tally.joined += record->epoch > 0;
+        island->enrolled = true;
+        struct sim_disk *disks[] = {&island->disk, &island->older};
+        for (int d = 0; d < 2; d++) {
+            disks[d]->epoch = disks[d]->epoch_first = record->epoch;
+            disks[d]->fresh = true;
+            memset(disks[d]->blank, record->epoch > 0, sizeof disks[d]->blank);
+        }
+    }
+}
+
+/* Whether too many of its voters' disks were lost since they said what they hold: nobody could know. */
+static bool rests_on_the_lost(const struct record *record)
+{
+    uint32_t good = 0, lost = 0;
+    for (uint32_t k = 0; k < record->members_count; k++) {
+        const struct record_member *member = &record->members[k];
+        const struct sim_island *island = &sim->island[strtoul(member->name + 1, NULL, 10)];
+        bool forgot = island->gone || (island->forgot && island->forgot_named == member->incarnation);
+        good += member->voter && !forgot;
+        lost += member->voter && forgot && member->role != RECORD_WITNESS;
+    }
+    return good < record_majority(record) || lost >= record_certifying(record);
+}
+
+void sim_decided(uint32_t i, uint32_t number, const struct record_vote *votes, uint32_t votes_count)
+{
+    struct sim_record *record = &records[number];
+    uint64_t epoch = record->record.epoch;
+    SIM_HOLDS(number != 0 && epoch < SIM_EPOCHS_MAX, "island %u decides a record that nobody composed\n", i);
+    SIM_HOLDS(sim->decided[epoch] == 0 || sim->decided[epoch] == number, "I6: island %u: two records of epoch %llu\n",
+              i, (unsigned long long)epoch);
+    if (record->decided)
+        return;
+    SIM_HOLDS(epoch == sim->newest + 1, "epoch %llu is decided after epoch %llu\n", (unsigned long long)epoch,
+              (unsigned long long)sim->newest);
+    for (uint32_t f = 0; f < sim->fragments; f++)
+        SIM_HOLDS(record_start(&record->record, f) >= record_start(sim_newest(), f), "I5: epoch %llu starts below\n",
+                  (unsigned long long)epoch);
+    record->decided = true;
+    record->votes_count = votes_count;
+    memcpy(record->votes, votes, votes_count * sizeof votes[0]);
+    sim->decided[epoch] = number;
+    sim_tell("island %u decides record %llu", i, (unsigned long long)epoch);
+    for (uint32_t f = 0; f < sim->fragments; f++)
+        sim_tell("  fragment %u starts from %llu", f, (unsigned long long)record_start(&record->record, f));
+    for (uint32_t k = 0; k < record->record.carried_count; k++)
+        sim_tell("  carries result %u", sim_number(&record->record.carried[k].digest));
+    for (uint32_t k = 0; k < record->record.members_count; k++)
+        sim_tell("  %s: role %u%s, disk %llu", record->record.members[k].name, record->record.members[k].role,
+                 record->record.members[k].voter ? ", votes" : "",
+                 (unsigned long long)record->record.members[k].incarnation);
+    sim->newest = epoch;
+    sim->beyond = sim->beyond || rests_on_the_lost(&record->record);
+    enrol(&record->record);
+}
+
+void sim_found(void)
+{
+    struct record record = {.nonce = "simulated world", .map = shardmap_empty()};
+    sim->records_count = 1;
+    for (uint32_t i = 0; i < sim->n; i++) {
+        struct sim_island *island = &sim->island[i];
+        if (!island->enrolled)
+            continue;
+        roster_join(&record, i,
+                    island->witness        ? RECORD_WITNESS
+                    : island->wants_shards ? RECORD_OWNER
+                                           : RECORD_CONTRIBUTOR);
+        struct record_member *member = &record.members[record.members_count - 1];
+        memset(member->key, (int)i + 1, sizeof member->key);
+        member->uplink = island->uplink;
+        member->incarnation = sim->hand_written ? 0 : i + 1;
+        member->owner_wish = island->wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO;
+    }
+    roster_map_owners(&record);
+    sim->incarnations = sim->n;
+    sim->decided[0] = sim_record_add(&record);
+    records[sim->decided[0]].decided = true;
+    enrol(&record);
+    record_deinit(&record);
+    for (uint32_t i = 0; i < sim->n && !sim->hand_written; i++) {
+        struct sim_island *island = &sim->island[i];
+        if (!island->enrolled)
+            continue;
+        island->disk.fresh = island->older.fresh = false;
+        island->disk.incarnation = island->older.incarnation = i + 1;
+        island->mark = (struct sim_mark){.there = true, .incarnation = i + 1};
+    }
+}
+
+void sim_records_end(void)
+{
+    for (uint32_t k = 1; k < sim->records_count; k++) {
+        record_deinit(&records[k].record);
+        mem_free(records[k].bytes);
+    }
+    for (size_t k = 0; k < sim->letters_end; k++) {
+        if (letters[k].due_ms != 0)
+            mem_free(letters[k].bytes);
+        letters[k].due_ms = 0;
+    }
+}
+
+/* ---- an island's chain ---- */
+
+void sim_extend(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    const struct record *last = chain_last(island->chain);
+    uint32_t number = sim->decided[last == NULL ? 0 : last->epoch + 1];
+    struct record copy;
+    assert_ok(record_copy(&records[number].record, &copy));
+    assert_ok(chain_add(island->chain, &copy, &records[number].digest));
+    last = chain_last(island->chain);
+    island->epoch = last->epoch;
+    for (uint32_t k = 0; k < sim->n; k++) {
+        bool known = sim_id(k) != 0 && record_member(last, sim_id(k)) != NULL;
+        if (known && !sim_knows(i, k))
+            island->heard_ms[k] = sim->now_ms;
+        island->known = known ? island->known | (uint64_t)1 << k : island->known & ~((uint64_t)1 << k);
+    }
+}
+
+void sim_load_chain(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    chain_free(island->chain);
+    assert_ok(chain_new(&island->chain));
+    island->known = 0;
+    for (uint64_t epoch = 0; epoch <= island->disk.epoch; epoch++)
+        sim_extend(i);
+}
+
+struct sync_view sim_view(uint32_t i)
+{
+    static uint32_t ids[SIM_N_MAX];
+    struct sim_island *island = &sim->island[i];
+    for (uint32_t k = 0; k < sim->n; k++)
+        ids[sim_slot(i, k)] = sim_knows(i, k) ? sim_id(k) : 0;
+    struct sync_view view = roster_view(island->chain, sim_slot(i, i), ids, sim->n);
+    view.votes = view.votes && sim_votes(i);
+    return view;
+}
+
+/* ---- letters ---- */
+
+static uint64_t letter_delay_ms(void)
+{
+    return sim->loss_percent > 0 && sim_chance(5) ? sim_below(1500) : 1 + sim_below(60);
+}
+
+void sim_send_letter(uint32_t from, uint32_t to, uint32_t type, const uint8_t *bytes, size_t bytes_count)
+{
+    unsigned copies = sim->loss_percent > 0 && sim_chance(4) ? 2 : 1;
+    for (; copies > 0; copies--) {
+        if (sim->link_down[from][to] || !sim->island[to].alive || sim_chance(sim->loss_percent))
+            continue;
+        size_t k = 0;
+        while (k < sim->letters_end && letters[k].due_ms != 0)
+            k++;
+        SIM_HOLDS(k < SIM_LETTERS_MAX, "too many letters");
+        sim->letters_end = k == sim->letters_end ? k + 1 : sim->letters_end;
+        letters[k] = (struct sim_letter){.from = from,
+                                         .to = to,
+                                         .from_session = sim->island[from].session,
+                                         .to_session = sim->island[to].session,
+                                         .due_ms = sim->now_ms + letter_delay_ms(),
+                                         .type = type,
+                                         .bytes_count = bytes_count};
+        assert_ok(mem_new(bytes_count, 1, "letter", &letters[k].bytes));
+        memcpy(letters[k].bytes, bytes, bytes_count);
+    }
+}
+
+void sim_letters_in(void)
+{
+    for (size_t k = 0; k < sim->letters_end; k++) {
+        struct sim_letter letter = letters[k];
+        const struct sim_island *to = &sim->island[letter.to];
+        if (letter.due_ms == 0 || letter.due_ms > sim->now_ms || (to->alive && sim_stopped(letter.to)))
+            continue;
+        letters[k].due_ms = 0;
+        if (to->alive && to->session == letter.to_session && sim_knows(letter.to, letter.from) &&
+            to->greeted[letter.from] == letter.from_session)
+            sim_voice_letter(letter.to, &letter);
+        mem_free(letter.bytes);
+    }
+    while (sim->letters_end > 0 && letters[sim->letters_end - 1].due_ms == 0)
+        sim->letters_end--;
+}
+
+void sim_mark(uint32_t i)
+{
+    struct sim_island *island = &sim->island[i];
+    const struct sim_disk *disk = &island->disk;
+    island->mark = (struct sim_mark){.there = true,
+                                     .doubt = island->doubt != SIM_SURE,
+                                     .number = disk->number,
+                                     .incarnation = disk->incarnation,
+                                     .stored = disk->stored};
+}
+
+/* ---- what can still be decided ---- */
+
+/* Whether its disk would vote if it came up now, as the member that a record names. */
+static bool able(const struct record_member *member)
+{
+    const struct sim_island *island = &sim->island[sim_of(member->id)];
+    const struct sim_disk *disk = &island->disk;
+    if (island->gone)
+        return false;
+    if (island->alive && island->doubt != SIM_SURE)
+        return member->incarnation == disk->incarnation;
+    if (island->mark.doubt && member->incarnation != disk->incarnation)
+        return false;
+    return island->mark.there && island->mark.number == disk->number && island->mark.incarnation == disk->incarnation &&
+           island->mark.stored <= disk->stored;
+}
+
+static bool can_go_on(const struct record *record, uint32_t without)
+{
+    uint32_t voters = 0, keepers_without = 0;
+    for (uint32_t k = 0; k < record->members_count; k++) {
+        const struct record_member *member = &record->members[k];
+        if (!member->voter)
+            continue;
+        bool good = sim_of(member->id) != without && able(member);
+        voters += good;
+        keepers_without += !good && member->role != RECORD_WITNESS;
+    }
+    return voters >= record_majority(record) && keepers_without < record_certifying(record);
+}
+
+bool sim_can_spare(uint32_t without)
+{
+    /* To those who are left: what only the lost have learned has to be decided again; so has what only those know whom
+     * nobody else knows yet. */
+    uint64_t known = 0;
+    for (uint32_t i = 0; i < sim->n; i++) {
+        const struct sim_island *island = &sim->island[i];
+        bool told = island->disk.epoch == 0 || island->disk.epoch > island->disk.epoch_first;
+        if (island->enrolled && !island->gone && i != without && told && island->disk.epoch > known)
+            known = island->disk.epoch;
+    }
+    for (uint32_t k = 1; k < sim->records_count; k++) {
+        const struct sim_record *record = &records[k];
+        bool pending = record->proposed && record->record.epoch > sim->newest;
+        if ((pending || (record->decided && record->record.epoch >= known)) && !can_go_on(&record->record, without))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,251 @@
+/* One island in one folder: made, started, looked at and stopped by one program, with real daemon and trainer. */
+#include "tests/lib/testlib.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/digest.h"
+#include "common/fsio.h"
+#include "common/mem.h"
+#include "daemon/ctl/ctl_client.h"
+#include "net/ident.h"
+#include "tests/lib/cli.h"
+#include "tests/lib/proc.h"
+
+/* Sanitizers and a busy machine take their time. */
+enum { PATIENCE_S = 60, TEXT_BYTES = 40000 };
+
+static char folder[] = "/tmp/diloco-one-XXXXXX"; /* short enough for sockets, wherever this was built */
+static const char *home, *text, *spec;
+static char listen_on[40];
+
+static const char small_run[] = "[run]\nname = small\nsteps = 1000000\n"
+                                "[model]\nwidth = 16\nlayers = 2\nheads = 2\ncontext = 16\n[train]\nbatch = 1\n"
+                                "[sync]\ninterval = 10\nlayers_per_fragment = 1\n";
+
+/* A failed test leaves no daemon behind. */
+static void stop_all(void)
+{
+    char command[300];
+    const char *const argv[] = {cli_program("dilococtl"), "--home", home, "stop", NULL};
+    proc_run(argv, "/dev/null", command, sizeof command);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    if (system(command) != 0)
+        print_message("%s stays\n", folder);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    char *place = malloc(TEXT_BYTES + 64);
+    size_t bytes = 0;
+    for (int i = 0; bytes < TEXT_BYTES; i++)
+        bytes += (size_t)sprintf(place + bytes, "line %d of a small text\n", i * 7919 % 10007);
+    text = testlib_file(folder, "text.txt", "%s", place);
+    free(place);
+    spec = testlib_file(folder, "small.ini", "%s", small_run);
+    home = testlib_path(folder, "paris");
+    snprintf(listen_on, sizeof listen_on, "127.0.0.1:%u", proc_free_port());
+    return 0;
+}
+
+#define INIT(...) RUN("dilococtl", "init", "--home", home, __VA_ARGS__)
+#define CTL(...) RUN("dilococtl", "--home", home, __VA_ARGS__)
+
+static long long ask(const char *part, const char *key)
+{
+    assert_int_equal(CTL("status", "--json"), 0);
+    json_t *status = cli_parsed();
+    long long value = ctl_integer(part != NULL ? json_object_get(status, part) : status, key);
+    json_decref(status);
+    return value;
+}
+
+static void wait_for_versions(long long versions)
+{
+    for (double waited = 0; ask(NULL, "versions") < versions; waited += 0.05) {
+        if (waited > PATIENCE_S) {
+            CTL("logs");
+            fail_msg("it does not train:\n%s", cli_out);
+        }
+        proc_sleep_ms(50);
+    }
+}
+
+static int daemon_pid(void)
+{
+    int pid = 0;
+    const char *at = strstr(cli_out, "(pid ");
+    if (at == NULL || sscanf(at, "(pid %d)", &pid) != 1)
+        fail_msg("no number of a process in: %s", cli_out);
+    return pid;
+}
+
+static bool lives(int pid)
+{
+    char path[64], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "r"); /* what nobody reaps here is a zombie, and gone all the same */
+    if (file == NULL)
+        return false;
+    bool read = fscanf(file, "%*d (%*[^)]) %c", &state) == 1;
+    fclose(file);
+    return read && state != 'Z';
+}
+
+static void what_will_not_do_is_refused_and_leaves_nothing(void **state)
+{
+    (void)state;
+    char path[200];
+    assert_int_equal(INIT("--data", text), 2);
+    assert_says("--name NAME");
+    assert_int_equal(INIT("--name", "two words", "--data", text), 2);
+    assert_says("letters, digits");
+    assert_int_equal(INIT("--name", "paris", "--data", "/no/such/text"), 2);
+    assert_says("--data /no/such/text: there is no such file");
+    const char *quorum = testlib_file(folder, "quorum.ini", "[run]\nname = x\nsteps = 9\n[sync]\nquorum = 2\n");
+    assert_int_equal(INIT("--name", "paris", "--data", text, "--run", quorum), 2);
+    assert_says("quorum: 2 is more than the 1 islands"); /* by the daemon's own eyes, when all was made */
+    assert_int_equal(access(home, F_OK), -1);
+    memset(path, 'a', sizeof path);
+    path[0] = '/';
+    path[120] = '\0';
+    assert_int_equal(RUN("dilococtl", "init", "--home", path, "--name", "paris", "--data", text), 2);
+    assert_says("choose a shorter one");
+    assert_int_equal(RUN("dilocod", "--home", path), 2);
+    assert_says("choose a shorter one");
+    assert_int_equal(CTL("start"), 2);
+    assert_says("no island is here");
+    assert_int_equal(CTL("stop"), 2);
+    assert_says("no island is here");
+}
+
+static void one_command_makes_an_island_that_trains(void **state)
+{
+    (void)state;
+    struct ident ident;
+    assert_int_equal(INIT("--name", "paris", "--data", text, "--run", spec, "--listen", listen_on), 0);
+    assert_prints("Island paris is made");
+    assert_ok(ident_load(testlib_path(home, "island.key"), &ident));
+    assert_prints(ident.public_text);
+    assert_prints("dilocod runs: island paris (pid ");
+    assert_prints("watch");
+    assert_true(lives(daemon_pid()));
+    wait_for_versions(6);
+    assert_int_equal(CTL("status"), 0);
+    assert_prints("island     paris, 1 of 1 islands here");
+    assert_int_equal(CTL("logs"), 0);
+    assert_prints("island paris of 1 is ready");
+    setenv("DILOCO_HOME", home, 1);
+    assert_int_equal(RUN("dilococtl", "peers"), 0);
+    assert_prints(ident.public_text);
+    unsetenv("DILOCO_HOME");
+}
+
+static void a_second_start_and_a_second_init_change_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(CTL("start"), 0);
+    assert_prints("dilocod runs already: island paris");
+    int pid = daemon_pid();
+    assert_int_equal(INIT("--name", "paris", "--data", text), 1);
+    assert_says("an island is here already");
+    assert_int_equal(RUN("dilocod", "--home", home), 1);
+    assert_says("already (pid ");
+    assert_says("stop it with: dilococtl --home ");
+    assert_true(lives(pid));
+    assert_int_equal(CTL("status"), 0);
+}
+
+static void it_is_stopped_and_goes_on_from_where_it_was(void **state)
+{
+    (void)state;
+    assert_int_equal(CTL("start"), 0);
+    int pid = daemon_pid();
+    int trainer = (int)ask("trainer", "pid");
+    wait_for_versions(9);
+    long long versions = ask(NULL, "versions");
+    assert_int_equal(CTL("stop"), 0);
+    assert_prints("dilocod has stopped (pid ");
+    assert_int_equal(daemon_pid(), pid);
+    assert_false(lives(pid) || lives(trainer));
+    assert_int_equal(CTL("status"), 3);
+    assert_int_equal(CTL("stop"), 0);
+    assert_prints("dilocod does not run\n");
+    assert_int_equal(CTL("start"), 0);
+    assert_prints("dilocod runs: island paris");
+    assert_true(ask(NULL, "versions") >= versions);
+    wait_for_versions(versions + 3);
+    assert_int_equal(CTL("stop", "--json"), 0);
+    json_t *said = cli_parsed();
+    assert_true(ctl_integer(said, "pid") > 0);
+    json_decref(said);
+}
+
+/* After a daemon was killed its number stays behind, and may be anybody's one day. */
+static void whom_a_stale_file_names_is_not_ended(void **state)
+{
+    (void)state;
+    int status, pid = fork();
+    if (pid == 0)
+        for (;;)
+            pause();
+    testlib_file(home, "dilocod.pid", "%d\n", pid);
+    assert_int_equal(CTL("stop"), 0);
+    assert_prints("dilocod does not run\n");
+    assert_int_equal(CTL("start"), 0);
+    int killed = daemon_pid();
+    assert_int_not_equal(killed, pid);
+    kill(killed, SIGKILL);
+    for (int i = 0; lives(killed) && i < 500; i++)
+        proc_sleep_ms(10);
+    testlib_file(home, "dilocod.pid", "%d\n", pid);
+    assert_int_equal(CTL("stop"), 0);
+    assert_prints("dilocod does not run\n");
+    assert_int_equal(CTL("start"), 0); /* which takes the trainer over that the killed one left */
+    assert_int_equal(CTL("stop"), 0);
+    assert_prints("dilocod has stopped");
+    proc_sleep_ms(50);
+    assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+}
+
+static void a_start_that_fails_shows_why(void **state)
+{
+    (void)state;
+    const char *conf = testlib_path(home, "dilocod.conf"), *run = testlib_path(home, "run.ini");
+    assert_ok(fsio_replace(run, "[run]\nname = x\nsteps = many\n", 27, 0644));
+    assert_int_equal(CTL("start"), 1);
+    assert_says("run.ini:3: [run] steps");
+    assert_says("dilocod has ended");
+    assert_ok(fsio_replace(conf, "[island]\nnam = x\n", 17, 0644));
+    assert_int_equal(CTL("start"), 2);
+    assert_says("dilocod.conf:2");
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    cli_init(testlib_folder("home"));
+    unsetenv("DILOCO_HOME");
+    home = folder;
+    atexit(stop_all);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_will_not_do_is_refused_and_leaves_nothing),
+        cmocka_unit_test(one_command_makes_an_island_that_trains),
+        cmocka_unit_test(a_second_start_and_a_second_init_change_nothing),
+        cmocka_unit_test(it_is_stopped_and_goes_on_from_where_it_was),
+        cmocka_unit_test(whom_a_stale_file_names_is_not_ended),
+        cmocka_unit_test(a_start_that_fails_shows_why),
+    };
+    return cmocka_run_group_tests(tests, begin, NULL);
+}

@@ -1,0 +1,273 @@
+/* Islands that join a running run, leave it, are sent away and come back: by commands, with real daemons and trainers.
+ */
+#include "tests/lib/testlib.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/digest.h"
+#include "tests/lib/homes.h"
+#include "tests/lib/proc.h"
+
+/* Sanitizers and a busy machine take their time. */
+enum { PATIENCE_S = 60, TEXT_BYTES = 40000, TOKEN_BYTES = 4096 };
+
+static char folder[] = "/tmp/diloco-join-XXXXXX"; /* short enough for sockets, wherever this was built */
+static const char *text, *paris, *oslo, *rome, *bern;
+
+static const char small_run[] = "[run]\nname = small\nsteps = 1000000\n"
+                                "[model]\nwidth = 16\nlayers = 2\nheads = 2\ncontext = 16\n[train]\nbatch = 1\n"
+                                "[sync]\ninterval = 20\nlayers_per_fragment = 1\n";
+
+static void assert_told(const char *part)
+{
+    if (strstr(homes_out, part) == NULL)
+        fail_msg("it does not say \"%s\":\n%s", part, homes_out);
+}
+
+#define GOOD(...)                                 \
+    do {                                          \
+        if (HOMES_RUN(__VA_ARGS__) != 0)          \
+            fail_msg("it fails:\n%s", homes_out); \
+    } while (0)
+
+static void end_all(void)
+{
+    char command[100];
+    const char *const all[] = {paris, oslo, rome, bern};
+    for (int i = 0; i < 4; i++)
+        if (access(all[i], F_OK) == 0)
+            HOMES_RUN(all[i], "stop");
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    if (system(command) != 0)
+        print_message("%s stays\n", folder);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    char *place = malloc(TEXT_BYTES + 64);
+    size_t bytes = 0;
+    for (int i = 0; bytes < TEXT_BYTES; i++)
+        bytes += (size_t)sprintf(place + bytes, "line %d of a small text\n", i * 7919 % 10007);
+    text = testlib_file(folder, "text.txt", "%s", place);
+    free(place);
+    return 0;
+}
+
+static const char *somewhere(void)
+{
+    static char listen_on[40];
+    snprintf(listen_on, sizeof listen_on, "127.0.0.1:%u", proc_free_port());
+    return listen_on;
+}
+
+static const char *invited(const char *home)
+{
+    const char *token = homes_invite(home, NULL);
+    if (token == NULL)
+        fail_msg("no invitation:\n%s", homes_out);
+    return token;
+}
+
+static int join(const char *home, const char *token, const char *name)
+{
+    return HOMES_RUN(home, "join", token, "--name", name, "--data", text, "--listen", somewhere());
+}
+
+static void assert_owner(const char *home, const char *name)
+{
+    if (!homes_wait_role(home, name, "owner", PATIENCE_S)) {
+        HOMES_RUN(home, "logs");
+        fail_msg("%s does not become an owner:\n%s", name, homes_out);
+    }
+}
+
+static void assert_versions_go_on(const char *home)
+{
+    if (!homes_wait_versions(home, homes_number(home, NULL, "versions") + 4, PATIENCE_S)) {
+        HOMES_RUN(home, "logs");
+        fail_msg("no versions are made at %s:\n%s", home, homes_out);
+    }
+}
+
+static void each_joins_with_a_token_and_nobody_else_does_anything(void **state)
+{
+    (void)state;
+    const char *spec = testlib_file(folder, "small.ini", "%s", small_run);
+    GOOD(paris, "init", "--name", "paris", "--data", text, "--run", spec, "--listen", somewhere());
+    assert_told("invite");
+    assert_true(homes_wait_versions(paris, 2, PATIENCE_S));
+    assert_int_equal(join(oslo, invited(paris), "oslo"), 0);
+    assert_told("Island oslo is made");
+    assert_told("takes part by itself");
+    assert_owner(paris, "oslo");
+    assert_int_equal(join(rome, invited(oslo), "rome"), 0); /* by one that was invited itself */
+    assert_owner(paris, "rome");
+    assert_versions_go_on(paris);
+    assert_versions_go_on(oslo);
+    assert_versions_go_on(rome);
+    assert_true(homes_number(rome, "trainer", "tokens_counted") > 0);
+    GOOD(paris, "invite", "--list");
+    assert_told("used");
+}
+
+static void assert_nothing_made(void)
+{
+    assert_int_equal(access(bern, F_OK), -1);
+}
+
+static void a_token_that_is_worth_nothing_lets_nobody_in(void **state)
+{
+    (void)state;
+    char token[TOKEN_BYTES], id[9] = "";
+    snprintf(token, sizeof token, "%s", homes_invite(paris, "1s"));
+    proc_sleep_ms(1100);
+    assert_int_equal(join(bern, token, "bern"), 1);
+    assert_told("has expired");
+    assert_nothing_made();
+    GOOD(paris, "invite", "--json");
+    const char *at = strstr(homes_out, "\"id\":\"");
+    assert_non_null(at);
+    memcpy(id, at + 6, 8);
+    json_t *answer = json_loads(homes_out, 0, NULL);
+    snprintf(token, sizeof token, "%s", json_string_value(json_object_get(answer, "token")));
+    json_decref(answer);
+    GOOD(paris, "invite", "--revoke", id);
+    assert_int_equal(join(bern, token, "bern"), 1);
+    assert_told("does not admit this token");
+    assert_nothing_made();
+    snprintf(token, sizeof token, "%s", invited(paris));
+    assert_int_equal(join(bern, token, "oslo"), 1);
+    assert_told("an island called oslo is on the roster already");
+    assert_nothing_made();
+    assert_int_equal(HOMES_RUN(bern, "join", token, "--name", "bern", "--data", text, "--witness"), 2);
+    assert_told("no witnesses");
+    assert_int_equal(join(paris, token, "paris"), 1);
+    assert_told("an island is here already");
+    token[strlen(token) - 4] = '\0';
+    assert_int_equal(join(bern, token, "bern"), 2);
+    assert_told("cut short");
+    assert_nothing_made();
+}
+
+/* A try that was killed leaves the key; one with another key is another island. */
+static void a_token_is_one_island_s_and_it_may_ask_again(void **state)
+{
+    (void)state;
+    char token[TOKEN_BYTES];
+    snprintf(token, sizeof token, "%s", invited(paris));
+    GOOD(paris, "stop"); /* whom it has invited it knows after a start, too */
+    GOOD(paris, "start");
+    GOOD(bern, "join", token, "--name", "bern", "--data", text, "--listen", somewhere(), "--no-start", "--owner", "no");
+    unlink(testlib_path(bern, "dilocod.conf"));
+    unlink(testlib_path(bern, "joined"));
+    GOOD(bern, "join", token, "--name", "bern", "--data", text, "--listen", somewhere(), "--no-start", "--owner", "no");
+    assert_told("island.key (was there)");
+    rename(testlib_path(bern, "island.key"), testlib_path(folder, "bern.key"));
+    unlink(testlib_path(bern, "dilocod.conf"));
+    assert_int_equal(join(bern, token, "berne"), 1);
+    assert_told("redeemed by another island");
+    rename(testlib_path(folder, "bern.key"), testlib_path(bern, "island.key"));
+    assert_string_equal(homes_role(paris, "bern"), "observer");
+    GOOD(oslo, "revoke", "bern");
+    assert_told("is off the roster, in epoch");
+    assert_string_equal(homes_role(rome, "bern"), "");
+}
+
+static void who_is_evicted_comes_back_by_itself(void **state)
+{
+    (void)state;
+    GOOD(oslo, "evict", "rome");
+    assert_told("rome takes no part, in epoch");
+    assert_versions_go_on(paris);
+    assert_owner(paris, "rome");
+    assert_int_equal(HOMES_RUN(oslo, "evict", "nobody"), 1);
+    assert_told("no island called \"nobody\"");
+    assert_int_equal(HOMES_RUN(oslo, "evict", "oslo"), 1);
+    assert_told("is this island itself");
+}
+
+static void who_drains_owns_nothing_until_it_joins_again(void **state)
+{
+    (void)state;
+    GOOD(rome, "drain");
+    assert_told("owns nothing now");
+    assert_string_equal(homes_role(paris, "rome"), "draining");
+    assert_string_equal(homes_trainer(rome), "stopped");
+    assert_versions_go_on(paris);
+    assert_string_equal(homes_role(paris, "rome"), "draining");
+    GOOD(rome, "join");
+    assert_owner(paris, "rome");
+}
+
+static void one_is_lost_for_good_and_comes_back_with_nothing(void **state)
+{
+    (void)state;
+    homes_kill(rome);
+    assert_true(homes_wait_role(paris, "rome", "away", PATIENCE_S));
+    assert_versions_go_on(paris);
+    assert_versions_go_on(oslo);
+    homes_empty_state(rome);
+    GOOD(rome, "start");
+    assert_owner(paris, "rome");
+    assert_versions_go_on(rome);
+}
+
+static void who_is_revoked_comes_back_with_a_new_token_alone(void **state)
+{
+    (void)state;
+    GOOD(paris, "revoke", "rome");
+    for (int i = 0; homes_number(rome, NULL, "versions") >= 0 && i < 400; i++)
+        proc_sleep_ms(25);
+    assert_int_equal(HOMES_RUN(rome, "start"), 1);
+    assert_told("is not on the roster");
+    assert_told("dilococtl reset");
+    assert_versions_go_on(paris);
+    assert_int_equal(HOMES_RUN(oslo, "reset"), 1);
+    assert_told("dilocod runs here");
+    GOOD(rome, "reset");
+    assert_told("its key and its configuration are as they were");
+    assert_int_equal(join(rome, invited(oslo), "rome"), 0);
+    assert_owner(paris, "rome");
+}
+
+static void all_hold_the_same(void **state)
+{
+    (void)state;
+    const char *const all[] = {paris, oslo, rome};
+    for (int i = 0; i < 3; i++)
+        GOOD(all[i], "leave", "--no-wait");
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; strcmp(homes_trainer(all[i]), "stopped") != 0 && k < PATIENCE_S * 10; k++)
+            proc_sleep_ms(100);
+    assert_true(homes_wait_same(all, 3, PATIENCE_S));
+}
+
+int main(void)
+{
+    const char *build = getenv("BUILD");
+    assert_ok(digest_init());
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    homes_init(build != NULL ? build : "build/gcc");
+    unsetenv("DILOCO_HOME");
+    paris = testlib_path(folder, "paris");
+    oslo = testlib_path(folder, "oslo");
+    rome = testlib_path(folder, "rome");
+    bern = testlib_path(folder, "bern");
+    atexit(end_all);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_joins_with_a_token_and_nobody_else_does_anything),
+        cmocka_unit_test(a_token_that_is_worth_nothing_lets_nobody_in),
+        cmocka_unit_test(a_token_is_one_island_s_and_it_may_ask_again),
+        cmocka_unit_test(who_is_evicted_comes_back_by_itself),
+        cmocka_unit_test(who_drains_owns_nothing_until_it_joins_again),
+        cmocka_unit_test(one_is_lost_for_good_and_comes_back_with_nothing),
+        cmocka_unit_test(who_is_revoked_comes_back_with_a_new_token_alone),
+        cmocka_unit_test(all_hold_the_same),
+    };
+    return cmocka_run_group_tests(tests, begin, NULL);
+}

@@ -1,0 +1,220 @@
+/* charter: which records rule: those on disk, or the first one of the configuration; whose key is on the roster; what
+ * differs is told; and what changes when the next record is adopted. */
+#include "tests/lib/testlib.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/digest.h"
+#include "common/mem.h"
+#include "daemon/charter.h"
+#include "daemon/state/records.h"
+#include "tests/lib/overhear.h"
+
+enum { A, B, C, ISLANDS };
+static const char *const names[ISLANDS] = {"a", "b", "c"};
+
+static const char *folder;
+static struct ident idents[ISLANDS], stranger;
+static struct runspec spec;
+static struct dconf conf;
+static struct charter charter;
+
+static int set_up(void **state)
+{
+    (void)state;
+    folder = testlib_folder("charter");
+    assert_ok(runspec_parse("[run]\nname = r\nsteps = 77\n", "r", &spec));
+    for (int i = 0; i < ISLANDS; i++)
+        assert_ok(ident_generate(&idents[i]));
+    assert_ok(ident_generate(&stranger));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    charter_close(&charter);
+    conf_deinit(&dconf_schema, &conf);
+    runspec_deinit(&spec);
+    return 0;
+}
+
+/* Island a's, with peers b to `count`; b's key is `b_key`. */
+static void configure(uint32_t count, const char *b_key)
+{
+    char peers[1000] = "";
+    for (uint32_t i = B; i < count; i++)
+        snprintf(peers + strlen(peers), sizeof peers - strlen(peers), "[peer %s]\npublic_key = %s\naddress = %s:1\n",
+                 names[i], i == B && b_key != NULL ? b_key : idents[i].public_text, names[i]);
+    const char *path = testlib_file(
+        folder, "a.conf", "[island]\nname = a\nrun = r\nkey = k\nstate = state\n[worker]\ndata = d\n%s", peers);
+    conf_deinit(&dconf_schema, &conf);
+    assert_ok(dconf_load(path, NULL, 0, &conf));
+}
+
+static enum err open_as(const struct ident *ident)
+{
+    charter_close(&charter);
+    return charter_open(&conf, ident, &spec, &charter);
+}
+
+/* Record e + 1, changed by the test. */
+static struct record next_record(void)
+{
+    struct record record;
+    assert_ok(record_copy(chain_last(charter.chain), &record));
+    record.epoch++;
+    record.previous = *chain_last_digest(charter.chain);
+    return record;
+}
+
+/* Keeps it as one that b and c decided. */
+static void keep(const struct record *record)
+{
+    struct records_entry entry = {0};
+    struct record_vote votes[2] = {{.id = B, .ballot = 5}, {.id = C, .ballot = 5}};
+    assert_ok(record_pack(record, &entry.bytes, &entry.bytes_count));
+    struct digest digest = record_digest(entry.bytes, entry.bytes_count);
+    for (int i = 0; i < 2; i++)
+        record_vote_sign(&idents[B + i], record->nonce, record->epoch, 5, &digest, votes[i].signature);
+    entry.votes = votes;
+    entry.votes_count = 2;
+    assert_ok(records_save(conf.state_folder, record->epoch, &entry));
+    mem_free(entry.bytes);
+}
+
+/* ---- which records rule ---- */
+
+static void the_first_record_is_the_configurations_and_is_kept(void **state)
+{
+    (void)state;
+    struct records_entry entry;
+    struct record kept;
+    configure(ISLANDS, NULL);
+    assert_ok(open_as(&idents[A]));
+    const struct record *record = chain_last(charter.chain);
+    assert_int_equal(record->epoch, 0);
+    assert_int_equal(record->members_count, ISLANDS);
+    assert_int_equal(record->steps, 77);
+    assert_int_equal(charter.view.self, A);
+    assert_string_equal(charter.view.members[C].address, "c:1"); /* our own configuration's */
+    assert_ok(records_read(conf.state_folder, 0, &entry));
+    assert_ok(record_unpack(entry.bytes, entry.bytes_count, &kept));
+    struct digest digest = record_digest(entry.bytes, entry.bytes_count);
+    assert_true(digest_equal(&digest, chain_last_digest(charter.chain)));
+    record_deinit(&kept);
+    records_entry_free(&entry);
+    char text[200];
+    charter_difference(&charter, text, sizeof text);
+    assert_string_equal(text, "");
+    /* Nothing is decided yet: another list of members is another run, from the first record on. */
+    uint8_t nonce[RECORD_NONCE_BYTES];
+    memcpy(nonce, charter.view.nonce, sizeof nonce);
+    configure(ISLANDS - 1, NULL);
+    assert_ok(open_as(&idents[A]));
+    assert_int_equal(charter.view.count, ISLANDS - 1);
+    assert_memory_not_equal(nonce, charter.view.nonce, sizeof nonce);
+}
+
+static void a_record_on_disk_rules_and_what_differs_is_told(void **state)
+{
+    (void)state;
+    char text[200];
+    configure(ISLANDS, NULL);
+    assert_ok(open_as(&idents[A]));
+    struct record record = next_record();
+    record.steps = 88;
+    keep(&record);
+    record_deinit(&record);
+    configure(ISLANDS - 1, stranger.public_text); /* c is left out, and b has another key */
+    assert_ok(open_as(&idents[A]));
+    assert_int_equal(charter.view.epoch, 1);
+    assert_int_equal(charter.view.count, ISLANDS);
+    assert_int_equal(chain_last(charter.chain)->steps, 88);
+    assert_string_equal(charter.view.members[B].key_text, idents[B].public_text);
+    charter_difference(&charter, text, sizeof text);
+    assert_non_null(strstr(text, "[peer b] public_key is not the one on the roster, which rules"));
+}
+
+static void a_record_that_nobody_decided_does_not_rule(void **state)
+{
+    (void)state;
+    configure(ISLANDS, NULL);
+    assert_ok(open_as(&idents[A]));
+    struct record record = next_record();
+    struct records_entry entry = {0};
+    assert_ok(record_pack(&record, &entry.bytes, &entry.bytes_count));
+    assert_ok(records_save(conf.state_folder, 1, &entry));
+    mem_free(entry.bytes);
+    record_deinit(&record);
+    overhear_begin();
+    assert_ok(open_as(&idents[A]));
+    assert_true(strlen(overhear_end()) > 0);
+    assert_int_equal(charter.view.epoch, 0);
+}
+
+static void whose_key_is_not_on_the_roster_is_told_what_to_do(void **state)
+{
+    (void)state;
+    configure(ISLANDS, NULL);
+    assert_ok(open_as(&idents[A]));
+    struct record record = next_record();
+    keep(&record);
+    record_deinit(&record);
+    assert_fails(ERR_CONF, "is not on the roster of epoch 1", open_as(&stranger));
+    assert_null(charter.chain);
+    assert_null(charter.view.members);
+    assert_ok(open_as(&idents[A]));
+}
+
+/* ---- the next record ---- */
+
+static void a_record_that_is_adopted_changes_who_takes_part(void **state)
+{
+    (void)state;
+    struct view_changes changes;
+    configure(ISLANDS, NULL);
+    assert_ok(open_as(&idents[A]));
+    struct sync_view before = charter_sync_view(&charter, true);
+    assert_true(before.votes && bitset_has(&before.keepers, C) && bitset_has(&before.taking_part, C));
+    assert_int_equal(before.certifying, 2);
+    struct record record = next_record();
+    struct shardmap_owner owners[2] = {{.id = A, .weight = 1}, {.id = B, .weight = 1}};
+    shardmap_assign(&record.map, owners, 2);
+    record.members[C].role = RECORD_AWAY;
+    struct digest digest = digest_of("r", 1);
+    overhear_begin();
+    assert_ok(charter_adopt(&charter, &record, &digest, &changes));
+    overhear_assert_once(overhear_end(), "island c is lost: the run goes on without it, and it comes back by itself");
+    assert_true(bitset_has(&changes.changed, C) && !bitset_has(&changes.changed, A));
+    struct sync_view view = charter_sync_view(&charter, true);
+    assert_int_equal(view.epoch, 1);
+    assert_false(bitset_has(&view.taking_part, C));                            /* rounds do not wait for it */
+    assert_true(bitset_has(&view.keepers, C) && bitset_has(&view.members, C)); /* but it may still vote */
+    assert_int_equal(view.self, A);
+    assert_false(charter_sync_view(&charter, false).votes);
+    /* Who is taken off the roster is told, and how to come back. */
+    record = next_record();
+    for (uint32_t i = A; i < C; i++)
+        record.members[i] = record.members[i + 1];
+    record.members_count--;
+    shardmap_assign(&record.map, owners + 1, 1);
+    assert_fails(ERR_STATE, "taken off the roster", charter_adopt(&charter, &record, &digest, &changes));
+    record_deinit(&record);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(the_first_record_is_the_configurations_and_is_kept),
+        CASE(a_record_on_disk_rules_and_what_differs_is_told),
+        CASE(a_record_that_nobody_decided_does_not_rule),
+        CASE(whose_key_is_not_on_the_roster_is_told_what_to_do),
+        CASE(a_record_that_is_adopted_changes_who_takes_part),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

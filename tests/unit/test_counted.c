@@ -1,0 +1,155 @@
+/* counted: of each member and shard the contribution counted last; as bytes that are the same for everyone. */
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "common/mem.h"
+#include "daemon/state/counted.h"
+#include "tests/lib/outofmem.h"
+
+enum { ANA = 3, BOB = 13, CYD = 23 };
+
+static struct digest contribution(uint32_t id, uint64_t version)
+{
+    uint64_t what[2] = {id, version};
+    return digest_of(what, sizeof what);
+}
+
+/* A result that counts these members' contributions to its version; ids in order, 0: none. */
+static enum err note_some(struct counted *counted, uint64_t shards, uint64_t version, const uint32_t *ids)
+{
+    uint8_t rows[3 * WIRE_CONTRIBUTOR_BYTES];
+    struct wire_meta meta = {.contributors = rows};
+    for (; ids[meta.contributors_count] != 0; meta.contributors_count++) {
+        uint32_t id = ids[meta.contributors_count];
+        struct wire_contributor row = {.id = id, .digest = contribution(id, version)};
+        wire_contributor_put(rows, meta.contributors_count, &row);
+    }
+    return counted_note(counted, shards, version, &meta);
+}
+#define note(counted, shards, version, ...) \
+    assert_ok(note_some((counted), (shards), (version), (const uint32_t[]){__VA_ARGS__, 0}))
+
+static void the_last_one_of_each_shard_is_kept(void **state)
+{
+    (void)state;
+    struct counted counted = {0};
+    assert_int_equal(counted_since(&counted, BOB, 0), 0);
+    note(&counted, 0x0f, 1, ANA, BOB);
+    note(&counted, 0xf0, 1, BOB);
+    note(&counted, 0x3c, 2, BOB, CYD);
+    assert_int_equal(counted_since(&counted, BOB, 0), 0xff);
+    assert_int_equal(counted_since(&counted, BOB, 1), 0x3c);
+    assert_int_equal(counted_since(&counted, BOB, 2), 0);
+    assert_int_equal(counted_since(&counted, ANA, 0), 0x0f);
+    assert_int_equal(counted_since(&counted, ANA, 1), 0);
+    assert_int_equal(counted_since(&counted, CYD, 0), 0x3c);
+    assert_int_equal(counted_since(&counted, 4, 0), 0);
+    struct digest first = contribution(BOB, 1), second = contribution(BOB, 2);
+    assert_int_equal(counted_as(&counted, BOB, 1, &first), 0xc3);
+    assert_int_equal(counted_as(&counted, BOB, 2, &second), 0x3c);
+    assert_int_equal(counted_as(&counted, BOB, 2, &first), 0);
+    assert_int_equal(counted_as(&counted, CYD, 2, &second), 0);
+    note(&counted, 0xff, 3, BOB); /* nothing of the others is left */
+    assert_int_equal(counted_since(&counted, BOB, 2), 0xff);
+    assert_int_equal(counted.count, 3);
+    counted_clear(&counted);
+    assert_int_equal(counted.count, 0);
+}
+
+static void equal_tables_are_equal_bytes(void **state)
+{
+    (void)state;
+    struct counted one = {0}, other = {0}, copy = {0};
+    note(&one, 0x0f, 1, ANA, BOB);
+    note(&one, 0xf0, 1, ANA, CYD);
+    note(&one, 0x42, 2, BOB);
+    note(&other, 0xf0, 1, ANA, CYD); /* parts come in any order */
+    note(&other, 0x0f, 1, ANA, BOB);
+    note(&other, 0x42, 2, BOB);
+    assert_int_equal(one.count, other.count);
+    uint8_t bytes[2][16 * COUNTED_ROW_BYTES];
+    size_t count = counted_bytes(&one);
+    assert_in_range(count, 1, sizeof bytes[0]);
+    counted_pack(&one, bytes[0]);
+    counted_pack(&other, bytes[1]);
+    assert_memory_equal(bytes[0], bytes[1], count);
+    assert_ok(counted_unpack(bytes[0], count, &copy));
+    counted_pack(&copy, bytes[1]);
+    assert_memory_equal(bytes[0], bytes[1], count);
+    assert_ok(counted_copy(&one, &copy));
+    assert_int_equal(counted_since(&copy, BOB, 1), 0x42);
+    struct digest digest = counted_digest(bytes[0], count);
+    bytes[0][8] ^= 1;
+    struct digest changed = counted_digest(bytes[0], count);
+    assert_false(digest_equal(&digest, &changed));
+    counted_clear(&one);
+    counted_clear(&other);
+    counted_clear(&copy);
+}
+
+/* They come from other islands. */
+static void bytes_that_nobody_packs_are_refused(void **state)
+{
+    (void)state;
+    struct counted counted = {0}, got = {0};
+    uint8_t good[3 * COUNTED_ROW_BYTES], bad[3 * COUNTED_ROW_BYTES];
+    note(&counted, 0x03, 1, ANA, BOB);
+    note(&counted, 0x0c, 2, BOB);
+    assert_int_equal(counted_bytes(&counted), sizeof good);
+    counted_pack(&counted, good);
+    const struct {
+        size_t at;
+        uint8_t to;
+    } faults[] = {
+        {0, BOB + 1},                /* out of order */
+        {4, 1},                      /* what is zero */
+        {8, 0},                      /* of no shard */
+        {COUNTED_ROW_BYTES + 8, 0},  /* likewise, not the first */
+        {COUNTED_ROW_BYTES + 8, 7},  /* a shard twice */
+        {COUNTED_ROW_BYTES + 8, 16}, /* its rows out of order */
+        {2 * COUNTED_ROW_BYTES, ANA},
+    };
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        memcpy(bad, good, sizeof bad);
+        bad[faults[i].at] = faults[i].to;
+        assert_fails(ERR_PROTO, "out of order", counted_unpack(bad, sizeof bad, &got));
+        assert_true(got.rows == NULL && got.count == 0);
+    }
+    assert_fails(ERR_PROTO, "bytes", counted_unpack(good, sizeof good - 1, &got));
+    assert_ok(counted_unpack(good, 0, &got));
+    assert_int_equal(got.count, 0);
+    counted_clear(&got);
+    counted_clear(&counted);
+}
+
+static enum err note_once(void *user)
+{
+    struct counted *counted = user;
+    size_t before = counted->count;
+    enum err err = note_some(counted, 0x06, 5, (const uint32_t[]){ANA, CYD, 0});
+    assert_true(err == ERR_OK || (counted->count == before && counted_since(counted, ANA, 4) == 0));
+    return err;
+}
+
+static void without_memory_all_is_as_before(void **state)
+{
+    (void)state;
+    struct counted counted = {0};
+    note(&counted, 0x0f, 1, ANA, BOB);
+    assert_int_equal(outofmem_walk(note_once, &counted), 1);
+    assert_int_equal(counted_since(&counted, CYD, 4), 0x06);
+    counted_clear(&counted);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_last_one_of_each_shard_is_kept),
+        cmocka_unit_test(equal_tables_are_equal_bytes),
+        cmocka_unit_test(bytes_that_nobody_packs_are_refused),
+        cmocka_unit_test(without_memory_all_is_as_before),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

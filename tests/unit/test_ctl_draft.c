@@ -1,0 +1,132 @@
+/* ctl_draft: what init writes loads, says what was asked for, and is the sample that is shipped. */
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "common/digest.h"
+#include "common/fsio.h"
+#include "common/mem.h"
+#include "common/runspec.h"
+#include "daemon/ctl/ctl_draft.h"
+#include "daemon/dconf.h"
+
+static const char *folder;
+static struct ctl_draft good = {
+    .name = "paris", .data = "/srv/a text.txt", .listen = "127.0.0.1:7654", .state = "state", .sockets = "run"};
+
+static void what_was_asked_for_is_in_the_configuration(void **state)
+{
+    (void)state;
+    struct dconf conf;
+    char *text;
+    struct ctl_draft draft = good;
+    draft.owner = "no";
+    draft.address = "paris.example.org:7600";
+    draft.uplink = "20Mbit";
+    assert_ok(ctl_draft_conf(&draft, &text));
+    const char *path = testlib_file(folder, "dilocod.conf", "%s", text);
+    assert_ok(dconf_load(path, NULL, 0, &conf));
+    assert_string_equal(conf.name, "paris");
+    assert_string_equal(conf.data, "/srv/a text.txt");
+    assert_string_equal(conf.listen, "127.0.0.1:7654");
+    assert_true(conf.uplink == 20000000);
+    assert_string_equal(conf.key_path, testlib_path(folder, "island.key"));
+    assert_string_equal(conf.run_path, testlib_path(folder, "run.ini"));
+    assert_string_equal(conf.state_folder, testlib_path(folder, "state"));
+    assert_string_equal(conf.run_folder, testlib_path(folder, "run"));
+    assert_string_equal(dconf_address(&conf), "paris.example.org:7600");
+    assert_int_equal(conf.owner, RECORD_OWNER_NO);
+    assert_int_equal(conf.peers_count, 0);
+    assert_string_equal(conf.joined, "");
+    conf_deinit(&dconf_schema, &conf);
+    /* Not all keys, and help for those there are. */
+    assert_non_null(strstr(text, "# Corpus of this island"));
+    assert_null(strstr(text, "ledger_segment"));
+    mem_free(text);
+}
+
+static void who_joins_knows_whom_it_joined(void **state)
+{
+    (void)state;
+    struct ident ident;
+    struct dconf conf;
+    char *text;
+    struct ctl_draft draft = good;
+    assert_ok(ident_generate(&ident));
+    draft.joined = "joined";
+    draft.inviter = (struct view_entry){
+        .name = "oslo", .key_text = ident.public_text, .address = "oslo.example.org:7600", .uplink = 20000000};
+    assert_ok(ctl_draft_conf(&draft, &text));
+    const char *path = testlib_file(folder, "joined.conf", "%s", text);
+    mem_free(text);
+    assert_ok(dconf_load(path, NULL, 0, &conf));
+    assert_string_equal(conf.joined, testlib_path(folder, "joined"));
+    assert_string_equal(dconf_address(&conf), "127.0.0.1:7654"); /* what it listens on, since nobody said */
+    assert_int_equal(conf.peers_count, 1);
+    const struct dconf_peer *peer = conf.peers;
+    assert_string_equal(peer->name, "oslo");
+    assert_string_equal(peer->public_key, ident.public_text);
+    assert_string_equal(peer->address, "oslo.example.org:7600");
+    assert_int_equal(peer->uplink, 20000000);
+    conf_deinit(&dconf_schema, &conf);
+}
+
+static void what_no_configuration_can_hold_is_refused(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    struct ctl_draft draft;
+#define REFUSES(field, value, part)                                  \
+    do {                                                             \
+        draft = good;                                                \
+        draft.field = value;                                         \
+        assert_fails(ERR_CONF, part, ctl_draft_conf(&draft, &text)); \
+    } while (0)
+    REFUSES(name, "", "1 to 63 letters");
+    REFUSES(name, "two words", "1 to 63 letters");
+    REFUSES(name, "a\n[worker]", "line break");
+    REFUSES(data, "/srv/a\nprogram = /bin/rm", "line break");
+    REFUSES(data, "/srv/a ;b", "would read \"/srv/a\"");
+    REFUSES(data, "/srv/blank ", "would read \"/srv/blank\"");
+    REFUSES(listen, "7600", "--listen 7600: not host:port");
+    REFUSES(listen, "*:0", "not host:port");
+    REFUSES(address, "paris", "--address paris: not host:port");
+    REFUSES(uplink, "fast", "uplink");
+    REFUSES(uplink, "1Gbit\nwindow = 1", "line break");
+    draft = good;
+    draft.listen = "";
+    assert_ok(ctl_draft_conf(&draft, &text));
+    mem_free(text);
+}
+
+static void the_run_spec_is_the_sample_that_is_shipped(void **state)
+{
+    (void)state;
+    struct runspec spec, shipped;
+    char *text, *file;
+    size_t bytes;
+    assert_ok(ctl_draft_run(&text));
+    assert_ok(runspec_parse(text, "draft", &spec));
+    assert_ok(runspec_load("conf/run.ini", NULL, 0, &shipped));
+    assert_true(digest_equal(&spec.digest, &shipped.digest));
+    assert_ok(fsio_read("conf/run.ini", 1 << 20, &file, &bytes));
+    size_t body = strlen(strstr(file, "\n[run]"));
+    assert_int_equal(strncmp(strstr(text, "\n[run]"), strstr(file, "\n[run]"), body - 1), 0);
+    mem_free(file);
+    mem_free(text);
+    runspec_deinit(&spec);
+    runspec_deinit(&shipped);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    folder = testlib_folder("ctl-draft");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_asked_for_is_in_the_configuration),
+        cmocka_unit_test(who_joins_knows_whom_it_joined),
+        cmocka_unit_test(what_no_configuration_can_hold_is_refused),
+        cmocka_unit_test(the_run_spec_is_the_sample_that_is_shipped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

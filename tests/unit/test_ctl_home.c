@@ -1,0 +1,255 @@
+/* ctl_home: who is ended is who holds the lock, and nobody else; what a daemon that does not start leaves is shown. */
+#include "tests/lib/testlib.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/fsio.h"
+#include "common/mem.h"
+#include "daemon/ctl/ctl_home.h"
+
+static char folder[] = "/tmp/diloco-ctl-XXXXXX";
+static struct home home;
+static struct ctl_home ctl = {.home = &home, .socket = "no/such.sock"};
+
+/* ---- what is printed to one of our descriptors ---- */
+
+static int kept_fd = -1;
+
+static const char *divert(int fd)
+{
+    const char *path = testlib_path(folder, "printed");
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    fflush(NULL);
+    kept_fd = dup(fd);
+    assert_true(file >= 0 && kept_fd >= 0 && dup2(file, fd) == fd);
+    close(file);
+    return path;
+}
+
+static char *restore(int fd, const char *path)
+{
+    char *text;
+    size_t bytes;
+    fflush(NULL);
+    assert_int_equal(dup2(kept_fd, fd), fd);
+    close(kept_fd);
+    assert_ok(fsio_read(path, 1 << 20, &text, &bytes));
+    return text;
+}
+
+static void assert_stop_prints(const char *part)
+{
+    const char *path = divert(STDOUT_FILENO);
+    enum err err = ctl_home_stop(&ctl);
+    char *text = restore(STDOUT_FILENO, path);
+    assert_ok(err);
+    if (strstr(text, part) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", text, part);
+    mem_free(text);
+}
+
+/* ---- stop ---- */
+
+/* A process that waits to be ended; with the lock or without. */
+static int bystander(bool with_lock)
+{
+    int ready[2], pid;
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    pid = fork();
+    if (pid == 0) {
+        int fd;
+        if ((with_lock && home_lock(&home, &fd) != ERR_OK) || write(ready[1], "r", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    return pid;
+}
+
+static void who_holds_the_lock_is_ended(void **state)
+{
+    (void)state;
+    int status, pid = bystander(true);
+    assert_stop_prints("dilocod has stopped (pid ");
+    assert_int_equal(waitpid(pid, &status, WNOHANG), pid);
+    assert_int_equal(WTERMSIG(status), SIGTERM);
+    assert_stop_prints("dilocod does not run\n");
+}
+
+static void a_process_that_a_stale_file_names_is_left_alone(void **state)
+{
+    (void)state;
+    int status, pid = bystander(false);
+    testlib_file(folder, "dilocod.pid", "%d\n", pid);
+    assert_stop_prints("dilocod does not run\n");
+    /* Nor is it, where somebody else has the lock. */
+    int holder = bystander(true);
+    testlib_file(folder, "dilocod.pid", "%d\n", pid);
+    assert_stop_prints("dilocod has stopped");
+    assert_int_equal(waitpid(holder, &status, 0), holder);
+    usleep(20000);
+    assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+}
+
+/* ---- start ---- */
+
+/* What is called dilocod in PATH. */
+static void play_daemon(const char *script)
+{
+    const char *path = testlib_file(folder, "dilocod", "#!/bin/sh\n%s", script);
+    assert_int_equal(chmod(path, 0755), 0);
+}
+
+static void a_daemon_that_does_not_start_is_shown_by_the_end_of_its_log(void **state)
+{
+    (void)state;
+    testlib_file(folder, "dilocod.log", "of long ago\n");
+    play_daemon("echo \"it was called with $*\"\nexit 2\n");
+    const char *path = divert(STDERR_FILENO);
+    enum err err = ctl_home_start(&ctl);
+    char *text = restore(STDERR_FILENO, path);
+    assert_fails(ERR_STATE, "dilocod has ended", err);
+    char want[200];
+    snprintf(want, sizeof want, "it was called with --home %s\n", folder);
+    assert_string_equal(text, want);
+    mem_free(text);
+    play_daemon("seq 100 >&2\nexit 1\n");
+    path = divert(STDERR_FILENO);
+    err = ctl_home_start(&ctl);
+    text = restore(STDERR_FILENO, path);
+    assert_fails(ERR_STATE, "dilocod.log", err);
+    assert_int_equal(strncmp(text, "81\n82\n", 6), 0);
+    assert_string_equal(text + strlen(text) - 7, "99\n100\n");
+    mem_free(text);
+}
+
+/* It may be at its ledger still, or have its sockets elsewhere. */
+static void one_that_runs_and_does_not_answer_is_not_waited_for(void **state)
+{
+    (void)state;
+    int pid = bystander(true);
+    const char *path = divert(STDOUT_FILENO);
+    enum err err = ctl_home_start(&ctl);
+    char *text = restore(STDOUT_FILENO, path), want[100];
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    assert_ok(err);
+    snprintf(want, sizeof want, "dilocod runs already, but does not answer yet (pid %d)\n", pid);
+    assert_string_equal(text, want);
+    mem_free(text);
+}
+
+static void a_daemon_that_is_started_keeps_nothing_of_ours(void **state)
+{
+    (void)state;
+    int ends[2];
+    play_daemon("exec sleep 60\n");
+    assert_int_equal(pipe(ends), 0);
+    ctl.no_wait = true;
+    const char *path = divert(STDOUT_FILENO);
+    enum err err = ctl_home_start(&ctl);
+    char *text = restore(STDOUT_FILENO, path);
+    ctl.no_wait = false;
+    assert_ok(err);
+    int pid = 0;
+    assert_int_equal(sscanf(text, "dilocod is starting (pid %d)", &pid), 1);
+    mem_free(text);
+    close(ends[1]);
+    struct pollfd item = {.fd = ends[0], .events = POLLIN};
+    int closed = poll(&item, 1, 5000); /* whose other end it has, too, is not */
+    int session = getsid(pid);
+    close(ends[0]);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    assert_int_equal(closed, 1);
+    assert_int_equal(session, pid);
+}
+
+/* ---- logs ---- */
+
+static void the_log_is_printed_whole(void **state)
+{
+    (void)state;
+    assert_int_equal(unlink(home.log), 0);
+    assert_fails(ERR_NOTFOUND, "there is no log yet", ctl_home_logs(&home, false));
+    testlib_file(folder, "dilocod.log", "one\ntwo\n");
+    const char *path = divert(STDOUT_FILENO);
+    enum err err = ctl_home_logs(&home, false);
+    char *text = restore(STDOUT_FILENO, path);
+    assert_ok(err);
+    assert_string_equal(text, "one\ntwo\n");
+    mem_free(text);
+}
+
+/* Also past an end that somebody cut. */
+static void a_log_is_followed(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t bytes;
+    testlib_file(folder, "dilocod.log", "%s", "a long first line\n");
+    fflush(NULL);
+    int pid = fork();
+    if (pid == 0) {
+        divert(STDOUT_FILENO);
+        _exit(ctl_home_logs(&home, true) == ERR_OK);
+    }
+    bool cut = false, seen = false;
+    for (int i = 0; !seen && i < 500; i++) {
+        usleep(20000);
+        mem_free(text);
+        text = NULL;
+        if (fsio_read(testlib_path(folder, "printed"), 1 << 20, &text, &bytes) != ERR_OK)
+            continue;
+        if (!cut && strstr(text, "first line\n") != NULL) {
+            testlib_file(folder, "dilocod.log", "next\n");
+            cut = true;
+        }
+        seen = strstr(text, "first line\nnext\n") != NULL;
+    }
+    mem_free(text);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    assert_true(seen);
+}
+
+static int end(void **state)
+{
+    (void)state;
+    testlib_clear(folder);
+    home_free(&home);
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    char path[4096];
+    if (mkdtemp(folder) == NULL || home_find(folder, &home) != ERR_OK)
+        return 1;
+    snprintf(path, sizeof path, "%s:%s", folder, getenv("PATH"));
+    setenv("PATH", path, 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_holds_the_lock_is_ended),
+        cmocka_unit_test(a_process_that_a_stale_file_names_is_left_alone),
+        cmocka_unit_test(a_daemon_that_does_not_start_is_shown_by_the_end_of_its_log),
+        cmocka_unit_test(one_that_runs_and_does_not_answer_is_not_waited_for),
+        cmocka_unit_test(a_daemon_that_is_started_keeps_nothing_of_ours),
+        cmocka_unit_test(the_log_is_printed_whole),
+        cmocka_unit_test(a_log_is_followed),
+    };
+    return cmocka_run_group_tests(tests, NULL, end);
+}

@@ -1,0 +1,318 @@
+/* ctl_init: an island is made whole or not at all, and what was there before is not touched. */
+#include "tests/lib/testlib.h"
+
+#include <netinet/in.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/digest.h"
+#include "common/fsio.h"
+#include "common/mem.h"
+#include "daemon/ctl/ctl_init.h"
+#include "net/ident.h"
+
+static const char *tools;
+static char folder[] = "/tmp/diloco-init-XXXXXX";
+static struct home home;
+static struct ctl_init init;
+
+/* What is called dilocod in PATH, and is asked whether the configuration is good. */
+static void play_check(const char *script)
+{
+    const char *path = testlib_file(tools, "dilocod", "#!/bin/sh\necho \"$*\" >%s/asked\n%s", tools, script);
+    assert_int_equal(chmod(path, 0755), 0);
+}
+
+static bool there(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+static const char *inside(const char *name)
+{
+    return testlib_path(home.folder, name);
+}
+
+static char *read_file(const char *path)
+{
+    char *text;
+    size_t bytes;
+    assert_ok(fsio_read(path, 1 << 20, &text, &bytes));
+    return text;
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    assert_ok(home_find(testlib_path(folder, "paris"), &home));
+    testlib_file(folder, "text", "some text\n");
+    init = (struct ctl_init){.name = "paris", .data = testlib_path(folder, "text"), .listen = "127.0.0.1:7600"};
+    play_check("exit 0\n");
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    char command[200];
+    home_free(&home);
+    snprintf(command, sizeof command, "rm -rf %s/*", folder);
+    return system(command);
+}
+
+static void all_is_made_and_checked_before_it_counts(void **state)
+{
+    (void)state;
+    struct stat status;
+    struct ident ident;
+    assert_ok(ctl_init(&home, &init));
+    assert_true(there(home.conf) && there(home.run) && there(home.state) && there(home.sockets));
+    assert_false(there(inside("dilocod.conf.draft")));
+    assert_int_equal(stat(home.key, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0600);
+    assert_ok(ident_load(home.key, &ident));
+    char *asked = read_file(testlib_path(tools, "asked"));
+    assert_non_null(strstr(asked, "--check-config --config "));
+    assert_non_null(strstr(asked, "dilocod.conf.draft --home "));
+    mem_free(asked);
+}
+
+static void a_second_one_changes_nothing(void **state)
+{
+    (void)state;
+    assert_ok(ctl_init(&home, &init));
+    char *conf = read_file(home.conf), *key = read_file(home.key);
+    init.name = "oslo";
+    assert_fails(ERR_STATE, "an island is here already", ctl_init(&home, &init));
+    assert_fails(ERR_STATE, "--home ", ctl_init(&home, &init));
+    char *conf_now = read_file(home.conf), *key_now = read_file(home.key);
+    assert_string_equal(conf, conf_now);
+    assert_string_equal(key, key_now);
+    mem_free(conf);
+    mem_free(key);
+    mem_free(conf_now);
+    mem_free(key_now);
+}
+
+/* As a try leaves it that was killed, or somebody who has called keygen. */
+static void a_key_that_is_there_is_taken_up(void **state)
+{
+    (void)state;
+    struct ident ident, now;
+    assert_ok(fsio_mkdirs(home.folder, 0755));
+    assert_ok(ident_generate(&ident));
+    assert_ok(ident_save(&ident, home.key));
+    assert_ok(ctl_init(&home, &init));
+    assert_ok(ident_load(home.key, &now));
+    assert_string_equal(ident.public_text, now.public_text);
+}
+
+static void a_run_spec_that_is_there_is_kept_or_in_the_way(void **state)
+{
+    (void)state;
+    const char *given = testlib_file(folder, "given.ini", "[run]\nname = given\nsteps = 9\n");
+    assert_ok(fsio_mkdirs(home.folder, 0755));
+    testlib_file(home.folder, "run.ini", "[run]\nname = there\nsteps = 9\n");
+    init.run = given;
+    assert_fails(ERR_STATE, "leave --run out", ctl_init(&home, &init));
+    assert_false(there(home.conf) || there(home.key));
+    init.run = NULL;
+    assert_ok(ctl_init(&home, &init));
+    char *run = read_file(home.run);
+    assert_string_equal(run, "[run]\nname = there\nsteps = 9\n");
+    mem_free(run);
+}
+
+static void assert_nothing_was_made(void)
+{
+    assert_false(there(home.conf) || there(inside("dilocod.conf.draft")) || there(home.key) || there(home.run) ||
+                 there(home.state));
+}
+
+static void a_failure_takes_back_what_was_made(void **state)
+{
+    (void)state;
+    play_check("echo no >&2\nexit 2\n");
+    assert_fails(ERR_CONF, "nothing was made", ctl_init(&home, &init));
+    assert_false(there(home.folder));
+    /* Also where the folder was there, and something stands in the way late. */
+    play_check("exit 0\n");
+    assert_ok(fsio_mkdirs(home.folder, 0755));
+    testlib_file(home.folder, "run", "in the way\n");
+    assert_fails(ERR_CONF, "/run: not a folder", ctl_init(&home, &init));
+    assert_nothing_was_made();
+    assert_true(there(home.folder) && there(home.sockets));
+    assert_int_equal(unlink(home.sockets), 0);
+    assert_ok(ctl_init(&home, &init));
+}
+
+static void a_failure_leaves_what_was_there(void **state)
+{
+    (void)state;
+    struct ident ident, now;
+    assert_ok(fsio_mkdirs(home.state, 0755));
+    assert_ok(ident_generate(&ident));
+    assert_ok(ident_save(&ident, home.key));
+    testlib_file(home.folder, "run.ini", "[run]\nname = there\nsteps = 9\n");
+    play_check("exit 2\n");
+    assert_fails(ERR_CONF, "nothing was made", ctl_init(&home, &init));
+    assert_ok(ident_load(home.key, &now));
+    assert_string_equal(ident.public_text, now.public_text);
+    assert_true(there(home.run) && there(home.state));
+    assert_false(there(home.conf));
+}
+
+/* At any of its steps, as when the machine goes down. */
+static void one_that_is_killed_does_not_stop_the_next(void **state)
+{
+    (void)state;
+    play_check("kill -KILL $PPID\n");
+    int status, pid = fork();
+    if (pid == 0)
+        _exit(ctl_init(&home, &init) == ERR_OK);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+    assert_true(there(home.key) && !there(home.conf));
+    char *key = read_file(home.key);
+    play_check("exit 0\n");
+    assert_ok(ctl_init(&home, &init));
+    char *now = read_file(home.key);
+    assert_string_equal(key, now);
+    mem_free(key);
+    mem_free(now);
+}
+
+static void what_makes_no_sense_is_refused_before_anything_is_made(void **state)
+{
+    (void)state;
+#define REFUSES(field, value, code, part)                    \
+    do {                                                     \
+        struct ctl_init bad = init;                          \
+        bad.field = value;                                   \
+        assert_fails((code), (part), ctl_init(&home, &bad)); \
+        assert_false(there(home.folder));                    \
+    } while (0)
+    REFUSES(name, NULL, ERR_ARG, "--name NAME");
+    REFUSES(data, NULL, ERR_ARG, "--data FILE");
+    REFUSES(name, "two words", ERR_CONF, "letters, digits");
+    REFUSES(data, "/no/such/text", ERR_CONF, "--data /no/such/text: there is no such file");
+    REFUSES(data, "/no/such/*.txt", ERR_CONF, "there is no such file");
+    REFUSES(data, folder, ERR_CONF, "a folder");
+    REFUSES(run, "/no/such/run.ini", ERR_CONF, "/no/such/run.ini");
+    REFUSES(run, testlib_file(tools, "bad.ini", "[run]\nname = x\nsteps = many\n"), ERR_CONF, "bad.ini:3");
+    REFUSES(listen, "7600", ERR_CONF, "--listen");
+    REFUSES(address, "oslo", ERR_CONF, "--address");
+}
+
+static void relative_names_are_of_here(void **state)
+{
+    (void)state;
+    char here[4096], *conf;
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(folder), 0);
+    init.data = "t*t";
+    enum err err = ctl_init(&home, &init);
+    assert_int_equal(chdir(here), 0);
+    assert_ok(err);
+    conf = read_file(home.conf);
+    char want[200];
+    snprintf(want, sizeof want, "\ndata = %s/t*t\n", folder);
+    assert_non_null(strstr(conf, want));
+    mem_free(conf);
+}
+
+static void assert_listens(const char *want)
+{
+    char line[64];
+    assert_ok(ctl_init(&home, &init));
+    char *conf = read_file(home.conf);
+    snprintf(line, sizeof line, "\nlisten = %s\n", want);
+    if (strstr(conf, line) == NULL)
+        fail_msg("it does not listen on %s:\n%s", want, conf);
+    mem_free(conf);
+    assert_int_equal(unlink(home.conf), 0);
+}
+
+static void a_port_is_chosen_on_which_nobody_listens(void **state)
+{
+    (void)state;
+    unsigned port = ctl_init_port();
+    assert_in_range(port, 7600, 7699);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    address.sin_port = htons((uint16_t)port);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_not_equal(ctl_init_port(), port);
+    close(fd);
+    assert_listens("127.0.0.1:7600");
+    init.listen = NULL;
+    init.address = "paris.example.org:7777";
+    assert_listens("*:7777");
+}
+
+/* By root, for another: who can read what was made is not only root. */
+static void the_service_s_user_owns_key_and_state(void **state)
+{
+    (void)state;
+    struct stat status;
+    const struct passwd *nobody = getpwnam("nobody");
+    if (geteuid() != 0 || nobody == NULL)
+        skip_because("only root can give files to another user");
+    struct home service = {.conf = (char *)(uintptr_t)testlib_path(folder, "etc/dilocod.conf"),
+                           .key = (char *)(uintptr_t)testlib_path(folder, "etc/island.key"),
+                           .run = (char *)(uintptr_t)testlib_path(folder, "etc/run.ini"),
+                           .state = (char *)(uintptr_t)testlib_path(folder, "var/state"),
+                           .sockets = (char *)(uintptr_t)testlib_path(folder, "run")};
+    init.user = "nobody";
+    mode_t mask = umask(077);
+    assert_ok(ctl_init(&service, &init));
+    umask(mask);
+    assert_int_equal(stat(service.key, &status), 0);
+    assert_true(status.st_uid == nobody->pw_uid && (status.st_mode & 0777) == 0600);
+    assert_int_equal(stat(service.state, &status), 0);
+    assert_true(status.st_uid == nobody->pw_uid && (status.st_mode & 0777) == 0750);
+    assert_int_equal(stat(service.conf, &status), 0);
+    assert_true(status.st_uid == 0 && (status.st_mode & 0777) == 0644);
+    assert_false(there(service.sockets));
+}
+
+static int end_all(void **state)
+{
+    (void)state;
+    free((void *)(uintptr_t)tools);
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    char path[4096];
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    assert_ok(digest_init());
+    tools = realpath(testlib_folder("ctl-init"), NULL);
+    snprintf(path, sizeof path, "%s:%s", tools, getenv("PATH"));
+    setenv("PATH", path, 1);
+#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
+    const struct CMUnitTest tests[] = {
+        CASE(all_is_made_and_checked_before_it_counts),
+        CASE(a_second_one_changes_nothing),
+        CASE(a_key_that_is_there_is_taken_up),
+        CASE(a_run_spec_that_is_there_is_kept_or_in_the_way),
+        CASE(a_failure_takes_back_what_was_made),
+        CASE(a_failure_leaves_what_was_there),
+        CASE(one_that_is_killed_does_not_stop_the_next),
+        CASE(what_makes_no_sense_is_refused_before_anything_is_made),
+        CASE(relative_names_are_of_here),
+        CASE(a_port_is_chosen_on_which_nobody_listens),
+        CASE(the_service_s_user_owns_key_and_state),
+    };
+    return cmocka_run_group_tests(tests, NULL, end_all);
+}

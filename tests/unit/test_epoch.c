@@ -1,0 +1,480 @@
+/* epoch: seal and vote, one island's table against what others may say: the shortest runs that break the rules. */
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "common/mem.h"
+#include "net/epoch.h"
+
+enum { A = 1, B = 2, C = 3, TURN = 100, AGAIN = 50 };
+
+static const uint32_t three[] = {A, B, C};
+static struct epoch *epoch;
+static struct epoch_action done[512];
+static uint32_t done_count;
+static uint64_t now_ms;
+
+static uint64_t ballot(uint64_t counter, uint32_t id)
+{
+    return counter << 32 | id;
+}
+
+static struct digest digest_of_text(const char *text)
+{
+    return digest_of(text, strlen(text));
+}
+
+static void drain(void)
+{
+    done_count = 0;
+    while (epoch_action(epoch, &done[done_count]))
+        done_count++;
+}
+
+static void step(struct epoch_event event)
+{
+    assert_ok(epoch_step(epoch, &event, now_ms));
+    drain();
+}
+
+static void begin(uint32_t self, bool may_vote, const struct epoch_vote *vote)
+{
+    struct epoch_conf conf = {.self = self, .seed = 7, .turn_ms = TURN, .again_ms = AGAIN};
+    now_ms = 1000;
+    epoch_free(epoch);
+    assert_ok(epoch_new(&conf, &epoch));
+    assert_ok(epoch_begin(epoch, 5, three, 3, may_vote, vote, now_ms));
+    for (uint32_t i = 0; i < 3; i++)
+        step((struct epoch_event){.type = EPOCH_EV_UP, .from = three[i], .flag = true});
+}
+
+static const struct epoch_action *did(enum epoch_action_type type)
+{
+    for (uint32_t i = 0; i < done_count; i++)
+        if (done[i].type == type)
+            return &done[i];
+    return NULL;
+}
+
+static const struct epoch_action *said(enum epoch_message_type type)
+{
+    for (uint32_t i = 0; i < done_count; i++)
+        if (done[i].type == EPOCH_DO_SEND && done[i].message.type == type)
+            return &done[i];
+    return NULL;
+}
+
+static uint32_t times_said(enum epoch_message_type type)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < done_count; i++)
+        count += done[i].type == EPOCH_DO_SEND && done[i].message.type == type;
+    return count;
+}
+
+static void hear(uint32_t from, enum epoch_message_type type, uint64_t in, const char *record, uint64_t accepted,
+                 bool good)
+{
+    struct epoch_message m = {.type = type, .epoch = 5, .ballot = in, .accepted = accepted};
+    if (record != NULL) {
+        m.digest = digest_of_text(record);
+        m.bytes = (const uint8_t *)record;
+        m.bytes_count = type == EPOCH_ACCEPTED ? 0 : strlen(record);
+    }
+    step((struct epoch_event){.type = EPOCH_EV_MESSAGE, .from = from, .good = good, .message = &m});
+}
+
+/* Makes durable what was ordered last, and says so. */
+static struct epoch_vote saved(void)
+{
+    const struct epoch_action *save = did(EPOCH_DO_SAVE);
+    assert_non_null(save);
+    static uint8_t disk[16];
+    struct epoch_vote vote = save->vote;
+    if (vote.bytes_count > 0)
+        memcpy(disk, vote.bytes, vote.bytes_count);
+    vote.bytes = disk;
+    step((struct epoch_event){.type = EPOCH_EV_SAVED, .number = save->number});
+    return vote;
+}
+
+/* We propose: the ballot, saved and said. */
+static uint64_t propose_now(void)
+{
+    step((struct epoch_event){.type = EPOCH_EV_WANT, .flag = true});
+    saved();
+    assert_int_equal(epoch_state(epoch), EPOCH_PREPARING);
+    return epoch_ballot(epoch);
+}
+
+static void compose_with(uint64_t in)
+{
+    hear(A, EPOCH_PROMISE, in, NULL, 0, true);
+    assert_null(did(EPOCH_DO_COMPOSE));
+    hear(B, EPOCH_PROMISE, in, NULL, 0, true);
+    assert_non_null(did(EPOCH_DO_COMPOSE));
+}
+
+static void propose(const char *record)
+{
+    struct digest digest = digest_of_text(record);
+    assert_ok(epoch_propose(epoch, (const uint8_t *)record, strlen(record), &digest, now_ms));
+    drain();
+}
+
+static void a_seal_is_said_when_it_is_durable(void **state)
+{
+    (void)state;
+    begin(B, true, NULL);
+    assert_true(epoch_open(epoch));
+    hear(A, EPOCH_PREPARE, ballot(1, A), NULL, 0, true);
+    assert_null(said(EPOCH_PROMISE));
+    assert_false(epoch_open(epoch)); /* from now on nothing is made that the seal would not show */
+    struct epoch_vote vote = saved();
+    assert_int_equal(vote.promised, ballot(1, A));
+    assert_int_equal(said(EPOCH_PROMISE)->to, A);
+    hear(A, EPOCH_PREPARE, ballot(1, A), NULL, 0, true); /* again: what it holds may be more now */
+    assert_non_null(said(EPOCH_PROMISE));
+    assert_null(did(EPOCH_DO_SAVE));
+    begin(B, true, &vote); /* killed, and back */
+    assert_true(epoch_sealed(epoch));
+    assert_ok(epoch_begin(epoch, 6, three, 3, true, NULL, now_ms)); /* the next record is known */
+    assert_true(epoch_open(epoch));
+}
+
+static void a_seal_is_for_the_highest_ballot(void **state)
+{
+    (void)state;
+    begin(B, true, NULL);
+    hear(A, EPOCH_PREPARE, ballot(1, A), NULL, 0, true);
+    hear(C, EPOCH_PREPARE, ballot(1, C), NULL, 0, true); /* while the first is on its way to disk */
+    saved();
+    assert_int_equal(times_said(EPOCH_PROMISE), 1);
+    assert_int_equal(said(EPOCH_PROMISE)->to, C);
+    hear(A, EPOCH_PREPARE, ballot(1, A), "draft", 0, true);
+    assert_int_equal(said(EPOCH_REJECT)->message.ballot, ballot(1, C));
+    assert_null(did(EPOCH_DO_FETCH));
+}
+
+static void nothing_is_accepted_below_a_promise(void **state)
+{
+    (void)state;
+    begin(B, true, NULL);
+    hear(C, EPOCH_PREPARE, ballot(2, C), NULL, 0, true);
+    saved();
+    hear(A, EPOCH_ACCEPT, ballot(1, A), "x", 0, true);
+    assert_null(did(EPOCH_DO_SAVE));
+    assert_int_equal(said(EPOCH_REJECT)->message.ballot, ballot(2, C));
+}
+
+static void one_record_is_accepted_in_a_ballot(void **state)
+{
+    (void)state;
+    begin(B, true, NULL);
+    hear(A, EPOCH_ACCEPT, ballot(1, A), "x", 0, true);
+    assert_null(said(EPOCH_ACCEPTED)); /* not before it is durable */
+    assert_true(epoch_sealed(epoch));  /* to accept is to be sealed */
+    struct epoch_vote vote = saved();
+    assert_int_equal(vote.accepted, ballot(1, A));
+    assert_int_equal(said(EPOCH_ACCEPTED)->message.ballot, ballot(1, A));
+    hear(A, EPOCH_ACCEPT, ballot(1, A), "y", 0, true);
+    assert_int_equal(done_count, 0);
+    hear(A, EPOCH_ACCEPT, ballot(1, A), "x", 0, true); /* its answer was lost */
+    assert_non_null(said(EPOCH_ACCEPTED));
+    hear(C, EPOCH_ACCEPT, ballot(1, C), "z", 0, false); /* it does not follow our record */
+    assert_int_equal(done_count, 0);
+    hear(C, EPOCH_ACCEPT, ballot(3, A), "z", 0, true); /* the ballot is another's */
+    assert_int_equal(done_count, 0);
+    hear(9, EPOCH_ACCEPT, ballot(3, 9), "z", 0, true); /* no voter */
+    assert_int_equal(done_count, 0);
+}
+
+static void a_promise_names_what_was_accepted(void **state)
+{
+    (void)state;
+    begin(B, true, NULL);
+    hear(A, EPOCH_ACCEPT, ballot(1, A), "x", 0, true);
+    struct epoch_vote vote = saved();
+    begin(B, true, &vote);
+    hear(C, EPOCH_PREPARE, ballot(2, C), NULL, 0, true);
+    saved();
+    const struct epoch_message *m = &said(EPOCH_PROMISE)->message;
+    assert_int_equal(m->accepted, ballot(1, A));
+    assert_memory_equal(m->bytes, "x", 1);
+}
+
+static void an_accepted_record_is_proposed_as_it_is(void **state)
+{
+    (void)state;
+    begin(A, true, NULL);
+    uint64_t in = propose_now();
+    hear(A, EPOCH_PROMISE, in, NULL, 0, true);
+    hear(C, EPOCH_PROMISE, in, "z", ballot(1, C) > in ? in : ballot(1, C), false); /* no record at all */
+    assert_int_equal(epoch_state(epoch), EPOCH_PREPARING);
+    hear(B, EPOCH_PROMISE, in, "x", 7, true);
+    assert_int_equal(epoch_state(epoch), EPOCH_ACCEPTING);
+    assert_null(did(EPOCH_DO_COMPOSE));
+    assert_memory_equal(said(EPOCH_ACCEPT)->message.bytes, "x", 1);
+    assert_int_equal(times_said(EPOCH_ACCEPT), 3);
+}
+
+static void the_highest_of_the_accepted_records_is_taken(void **state)
+{
+    (void)state;
+    static const uint32_t five[] = {1, 2, 3, 4, 5};
+    begin(A, true, NULL);
+    assert_ok(epoch_begin(epoch, 5, five, 5, true, NULL, now_ms));
+    uint64_t in = propose_now();
+    hear(2, EPOCH_PROMISE, in, "x", 7, true);
+    hear(3, EPOCH_PROMISE, in, "y", 9, true);
+    hear(4, EPOCH_PROMISE, in, "z", 8, true);
+    assert_memory_equal(said(EPOCH_ACCEPT)->message.bytes, "y", 1);
+}
+
+static void a_ballot_is_durable_before_it_is_said_and_never_used_twice(void **state)
+{
+    (void)state;
+    begin(A, true, NULL);
+    step((struct epoch_event){.type = EPOCH_EV_WANT, .flag = true});
+    assert_int_equal(epoch_state(epoch), EPOCH_CLAIMING);
+    assert_null(said(EPOCH_PREPARE));
+    struct epoch_vote vote = saved();
+    uint64_t first = epoch_ballot(epoch);
+    assert_int_equal(times_said(EPOCH_PREPARE), 3);
+    begin(A, true, &vote); /* killed before its own seal */
+    assert_true(propose_now() > first);
+}
+
+static void a_majority_in_one_ballot_decides(void **state)
+{
+    (void)state;
+    begin(A, true, NULL);
+    uint64_t in = propose_now();
+    compose_with(in);
+    assert_true(epoch_promised(epoch, B) && !epoch_promised(epoch, C));
+    propose("x");
+    hear(B, EPOCH_ACCEPTED, in, "x", 0, false); /* a bad signature */
+    hear(B, EPOCH_ACCEPTED, in, "y", 0, true);  /* another record */
+    hear(9, EPOCH_ACCEPTED, in, "x", 0, true);  /* no voter */
+    hear(A, EPOCH_ACCEPTED, in, "x", 0, true);
+    hear(A, EPOCH_ACCEPTED, in, "x", 0, true); /* once more */
+    assert_int_equal(epoch_state(epoch), EPOCH_ACCEPTING);
+    hear(C, EPOCH_ACCEPTED, in, "x", 0, true);
+    assert_int_equal(epoch_state(epoch), EPOCH_DECIDED);
+    const struct epoch_action *decided = did(EPOCH_DO_DECIDED);
+    assert_memory_equal(decided->bytes, "x", 1);
+    assert_int_equal(decided->votes_count, 2);
+    assert_int_equal(decided->votes[0].ballot, decided->votes[1].ballot);
+    assert_false(epoch_open(epoch));
+}
+
+/* The record is the same one, but a vote of the ballot before says nothing in this one. */
+static void votes_of_two_ballots_decide_nothing(void **state)
+{
+    (void)state;
+    begin(A, true, NULL);
+    uint64_t first = propose_now();
+    compose_with(first);
+    propose("x");
+    hear(A, EPOCH_ACCEPTED, first, "x", 0, true);
+    hear(C, EPOCH_REJECT, ballot(4, C), NULL, 0, true);
+    assert_int_equal(epoch_state(epoch), EPOCH_IDLE);
+    now_ms += 100 * TURN;
+    step((struct epoch_event){.type = EPOCH_EV_TICK});
+    saved();
+    uint64_t second = epoch_ballot(epoch);
+    assert_true(second > ballot(4, C));
+    hear(A, EPOCH_PROMISE, second, "x", first, true);
+    hear(B, EPOCH_PROMISE, second, NULL, 0, true);
+    assert_int_equal(epoch_state(epoch), EPOCH_ACCEPTING);
+    hear(B, EPOCH_ACCEPTED, first, "x", 0, true);  /* late */
+    hear(C, EPOCH_ACCEPTED, second, "x", 0, true); /* one in each ballot, and A's of the first */
+    assert_int_equal(epoch_state(epoch), EPOCH_ACCEPTING);
+    hear(B, EPOCH_ACCEPTED, second, "x", 0, true);
+    assert_int_equal(epoch_state(epoch), EPOCH_DECIDED);
+}
+
+static void a_disk_in_doubt_does_not_vote(void **state)
+{
+    (void)state;
+    begin(B, false, NULL);
+    assert_false(epoch_open(epoch));
+    hear(A, EPOCH_PREPARE, ballot(1, A), "draft", 0, true);
+    assert_null(did(EPOCH_DO_SAVE));
+    assert_null(said(EPOCH_PROMISE));
+    assert_non_null(did(EPOCH_DO_FETCH)); /* it catches up */
+    assert_non_null(said(EPOCH_HOLDINGS));
+    hear(A, EPOCH_ACCEPT, ballot(1, A), "x", 0, true);
+    assert_int_equal(done_count, 0);
+    step((struct epoch_event){.type = EPOCH_EV_WANT, .flag = true});
+    now_ms += 100 * TURN;
+    step((struct epoch_event){.type = EPOCH_EV_TICK});
+    assert_int_equal(done_count, 0);
+    hear(A, EPOCH_RECORD, 0, "x", 0, false); /* not proved */
+    assert_int_equal(done_count, 0);
+    hear(A, EPOCH_RECORD, 0, "x", 0, true);
+    assert_non_null(did(EPOCH_DO_DECIDED));
+}
+
+/* Power was lost everywhere: B asks all voters, and votes again with what they had accepted. */
+static void a_lost_vote_is_what_all_voters_know(void **state)
+{
+    (void)state;
+    begin(B, false, NULL);
+    step((struct epoch_event){.type = EPOCH_EV_RECOVER});
+    now_ms += 10 * TURN;
+    step((struct epoch_event){.type = EPOCH_EV_TICK});
+    saved();
+    uint64_t in = epoch_ballot(epoch);
+    assert_true(said(EPOCH_PREPARE)->message.recover);
+    hear(A, EPOCH_PROMISE, in, "x", 7, true);
+    hear(B, EPOCH_PROMISE, in, NULL, 0, true);
+    assert_null(did(EPOCH_DO_TAKE_OVER)); /* C may be the one that knows */
+    hear(C, EPOCH_PROMISE, in, "y", 8, true);
+    assert_non_null(did(EPOCH_DO_TAKE_OVER));
+    assert_null(said(EPOCH_ACCEPT)); /* it does not propose */
+    propose("z");
+    assert_int_equal(done_count, 0);
+    step((struct epoch_event){.type = EPOCH_EV_RECOVERED});
+    assert_null(did(EPOCH_DO_VOTE));
+    struct epoch_vote vote = saved();
+    assert_non_null(did(EPOCH_DO_VOTE));
+    assert_int_equal(vote.accepted, 8);
+    assert_int_equal(vote.promised, in);
+    assert_memory_equal(vote.bytes, "y", 1);
+    hear(A, EPOCH_PREPARE, ballot(9, A), NULL, 0, true);
+    saved();
+    assert_int_equal(said(EPOCH_PROMISE)->message.accepted, 8);
+}
+
+static void a_ballot_that_was_said_bars_lower_ones(void **state)
+{
+    (void)state;
+    struct epoch_vote vote = {.epoch = 5, .own = ballot(6, A)};
+    struct epoch_message m = {.type = EPOCH_PREPARE, .epoch = 5, .ballot = ballot(5, B), .recover = true};
+    begin(A, false, &vote); /* in doubt, too */
+    step((struct epoch_event){.type = EPOCH_EV_MESSAGE, .from = B, .good = true, .message = &m});
+    assert_int_equal(said(EPOCH_REJECT)->message.ballot, ballot(6, A)); /* B may have promised it */
+    m.ballot = ballot(7, B);
+    step((struct epoch_event){.type = EPOCH_EV_MESSAGE, .from = B, .good = true, .message = &m});
+    saved();
+    assert_int_equal(said(EPOCH_PROMISE)->to, B);
+    hear(C, EPOCH_PREPARE, ballot(8, C), NULL, 0, true); /* any other is still answered without a vote */
+    assert_null(said(EPOCH_PROMISE));
+    assert_non_null(said(EPOCH_HOLDINGS));
+}
+
+static void a_draft_is_sent_until_it_is_safe(void **state)
+{
+    (void)state;
+    static const uint32_t further[] = {B, 9};
+    begin(A, true, NULL);
+    uint64_t in = propose_now();
+    compose_with(in);
+    assert_ok(epoch_draft(epoch, (const uint8_t *)"d", 1, further, 2, now_ms));
+    drain();
+    assert_int_equal(times_said(EPOCH_PREPARE), 4); /* voters, and who is none, once each */
+    assert_memory_equal(said(EPOCH_PREPARE)->message.bytes, "d", 1);
+    hear(9, EPOCH_HOLDINGS, in, NULL, 0, true);
+    assert_non_null(did(EPOCH_DO_COMPOSE));
+    now_ms += AGAIN;
+    step((struct epoch_event){.type = EPOCH_EV_TICK});
+    assert_int_equal(times_said(EPOCH_PREPARE), 4);
+    assert_non_null(did(EPOCH_DO_COMPOSE));
+}
+
+static void the_islands_take_turns(void **state)
+{
+    (void)state;
+    begin(C, true, NULL);
+    step((struct epoch_event){.type = EPOCH_EV_UP, .from = A, .flag = false});
+    step((struct epoch_event){.type = EPOCH_EV_WANT, .flag = true});
+    assert_int_equal(epoch_state(epoch), EPOCH_IDLE);
+    now_ms += TURN - 1;
+    step((struct epoch_event){.type = EPOCH_EV_TICK});
+    assert_int_equal(epoch_state(epoch), EPOCH_IDLE);
+    now_ms += 1; /* one that is up stands before us, and has decided nothing */
+    step((struct epoch_event){.type = EPOCH_EV_TICK});
+    assert_int_equal(epoch_state(epoch), EPOCH_CLAIMING);
+}
+
+static void a_seal_comes_to_an_end_without_its_proposer(void **state)
+{
+    (void)state;
+    begin(B, true, NULL);
+    hear(A, EPOCH_PREPARE, ballot(1, A), NULL, 0, true);
+    saved();
+    for (int i = 0; i < 100 && epoch_state(epoch) == EPOCH_IDLE; i++) {
+        now_ms += TURN / 4;
+        step((struct epoch_event){.type = EPOCH_EV_TICK});
+    }
+    assert_int_equal(epoch_state(epoch), EPOCH_CLAIMING); /* nobody wanted a change here */
+}
+
+static void who_is_behind_is_told_and_who_is_ahead_is_asked(void **state)
+{
+    (void)state;
+    begin(B, true, NULL);
+    struct epoch_message m = {.type = EPOCH_PREPARE, .epoch = 3, .ballot = ballot(1, A)};
+    step((struct epoch_event){.type = EPOCH_EV_MESSAGE, .from = A, .good = true, .message = &m});
+    assert_int_equal(did(EPOCH_DO_CHAIN)->epoch, 3);
+    m.epoch = 7;
+    step((struct epoch_event){.type = EPOCH_EV_MESSAGE, .from = A, .good = true, .message = &m});
+    assert_int_equal(said(EPOCH_CHAIN)->message.epoch, 5);
+    assert_false(epoch_sealed(epoch));
+    step((struct epoch_event){.type = EPOCH_EV_HEARD, .from = C, .epoch = 6});
+    assert_null(said(EPOCH_CHAIN)); /* it has just asked */
+    now_ms += AGAIN;
+    step((struct epoch_event){.type = EPOCH_EV_HEARD, .from = C, .epoch = 6});
+    assert_int_equal(said(EPOCH_CHAIN)->to, C);
+    struct epoch_vote later = {.epoch = 9};
+    assert_fails(ERR_STATE, "fetch the chain", epoch_begin(epoch, 5, three, 3, true, &later, now_ms));
+}
+
+static void without_memory_an_event_is_as_lost(void **state)
+{
+    (void)state;
+    begin(B, true, NULL);
+    struct epoch_message m = {
+        .type = EPOCH_ACCEPT, .epoch = 5, .ballot = ballot(1, A), .bytes = (const uint8_t *)"x", .bytes_count = 1};
+    struct epoch_event event = {.type = EPOCH_EV_MESSAGE, .from = A, .good = true, .message = &m};
+    mem_fail_after(0);
+    assert_int_equal(epoch_step(epoch, &event, now_ms), ERR_NOMEM);
+    mem_fail_after(-1);
+    drain();
+    assert_int_equal(done_count, 0);
+    assert_false(epoch_sealed(epoch));
+}
+
+static int end(void **state)
+{
+    (void)state;
+    epoch_free(epoch);
+    epoch = NULL;
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_seal_is_said_when_it_is_durable),
+        cmocka_unit_test(a_seal_is_for_the_highest_ballot),
+        cmocka_unit_test(nothing_is_accepted_below_a_promise),
+        cmocka_unit_test(one_record_is_accepted_in_a_ballot),
+        cmocka_unit_test(a_promise_names_what_was_accepted),
+        cmocka_unit_test(an_accepted_record_is_proposed_as_it_is),
+        cmocka_unit_test(the_highest_of_the_accepted_records_is_taken),
+        cmocka_unit_test(a_ballot_is_durable_before_it_is_said_and_never_used_twice),
+        cmocka_unit_test(a_majority_in_one_ballot_decides),
+        cmocka_unit_test(votes_of_two_ballots_decide_nothing),
+        cmocka_unit_test(a_disk_in_doubt_does_not_vote),
+        cmocka_unit_test(a_lost_vote_is_what_all_voters_know),
+        cmocka_unit_test(a_ballot_that_was_said_bars_lower_ones),
+        cmocka_unit_test(a_draft_is_sent_until_it_is_safe),
+        cmocka_unit_test(the_islands_take_turns),
+        cmocka_unit_test(a_seal_comes_to_an_end_without_its_proposer),
+        cmocka_unit_test(who_is_behind_is_told_and_who_is_ahead_is_asked),
+        cmocka_unit_test(without_memory_an_event_is_as_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, end);
+}

@@ -1,0 +1,239 @@
+/* holdings: what members answered to our own ballot, each once, as net/compose takes it; what makes no sense, or is of
+ * another ballot, does not count; and what we hold ourselves. */
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "common/digest.h"
+#include "common/mem.h"
+#include "daemon/peers/holdings.h"
+#include "tests/lib/roster.h"
+
+enum { FRAGMENTS = 3, SELF = 7, OTHER = 8, THIRD = 9 };
+
+static struct holdings *holdings;
+static struct epoch *epoch;
+
+static void drain(uint64_t *saved)
+{
+    struct epoch_action action;
+    while (epoch_action(epoch, &action))
+        if (action.type == EPOCH_DO_SAVE && saved != NULL)
+            *saved = action.number;
+}
+
+static void say(enum epoch_message_type type, uint32_t from)
+{
+    struct epoch_message message = {.type = type, .ballot = epoch_ballot(epoch)};
+    struct epoch_event event = {.type = EPOCH_EV_MESSAGE, .from = from, .good = true, .message = &message};
+    assert_ok(epoch_step(epoch, &event, 2));
+    drain(NULL);
+}
+
+/* We propose in a ballot. */
+static int set_up(void **state)
+{
+    (void)state;
+    static const uint32_t voters[] = {SELF, OTHER, THIRD};
+    struct epoch_conf conf = {.self = SELF, .seed = 1, .turn_ms = 1000, .again_ms = 400};
+    uint64_t saved = 0;
+    assert_ok(epoch_new(&conf, &epoch));
+    assert_ok(epoch_begin(epoch, 0, voters, 3, true, NULL, 1));
+    assert_ok(epoch_step(epoch, &(struct epoch_event){.type = EPOCH_EV_WANT, .flag = true, .good = true}, 1));
+    drain(&saved);
+    assert_ok(epoch_step(epoch, &(struct epoch_event){.type = EPOCH_EV_SAVED, .number = saved, .good = true}, 1));
+    drain(NULL);
+    assert_true(epoch_ballot(epoch) != 0);
+    assert_ok(holdings_new(&holdings));
+    assert_ok(holdings_reserve(holdings, FRAGMENTS));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    holdings_free(holdings);
+    epoch_free(epoch);
+    return 0;
+}
+
+/* As it comes in: it owns its memory. */
+static struct wire_epoch promise(bool sealed, uint64_t ballot, const struct wire_row *rows, uint32_t rows_count)
+{
+    uint8_t *bytes;
+    size_t count;
+    struct wire_epoch out = {.type = WIRE_PROMISE, .epoch = 1, .ballot = ballot}, in;
+    out.promise.sealed = sealed;
+    out.promise.incarnation = 5;
+    out.promise.rows = rows;
+    out.promise.rows_count = rows_count;
+    assert_ok(wire_epoch_pack(&out, &bytes, &count));
+    assert_ok(wire_epoch_unpack(WIRE_PROMISE, bytes, count, &in));
+    mem_free(bytes);
+    return in;
+}
+
+static const struct wire_result two[] = {{.owner = 1, .epoch = 0, .shards = 3, .digest = {{1}}},
+                                         {.owner = 2, .epoch = 0, .shards = 4, .digest = {{2}}}};
+static const struct wire_row all[] = {{.fragment = 0, .version = 4, .hash_known = true},
+                                      {.fragment = 1, .version = 5, .hash_known = true, .held = two, .held_count = 2},
+                                      {.fragment = 2, .version = 6, .hash_known = true}};
+
+static void answer(uint32_t id, bool sealed, uint64_t ballot, const struct wire_row *rows, uint32_t rows_count)
+{
+    struct wire_epoch in = promise(sealed, ballot, rows, rows_count);
+    holdings_answer(holdings, id, &in);
+    wire_epoch_deinit(&in);
+}
+
+static void an_answer_is_what_compose_takes(void **state)
+{
+    (void)state;
+    uint32_t count;
+    answer(OTHER, true, epoch_ballot(epoch), all, FRAGMENTS);
+    const struct compose_holding *got = holdings_answered(holdings, epoch, &count);
+    assert_int_equal(count, 1);
+    assert_int_equal(got->id, OTHER);
+    assert_int_equal(got->incarnation, 5);
+    assert_false(got->sealed); /* it says so; net/epoch has not taken the promise in */
+    say(EPOCH_PROMISE, OTHER);
+    got = holdings_answered(holdings, epoch, &count);
+    assert_true(got->sealed);
+    for (uint32_t f = 0; f < FRAGMENTS; f++) {
+        assert_int_equal(got->fragments[f].version, 4 + f);
+        assert_int_equal(got->fragments[f].results_count, f == 1 ? 2 : 0);
+    }
+    for (int k = 0; k < 2; k++) {
+        const struct compose_result *result = &got->fragments[1].results[k];
+        assert_int_equal(result->owner, two[k].owner);
+        assert_int_equal(result->shards, two[k].shards);
+        assert_true(digest_equal(&result->digest, &two[k].digest));
+    }
+}
+
+static void each_member_counts_once_and_only_in_this_ballot(void **state)
+{
+    (void)state;
+    uint32_t count;
+    struct wire_row later[FRAGMENTS];
+    answer(OTHER, true, epoch_ballot(epoch) + 1, all, FRAGMENTS);
+    (void)holdings_answered(holdings, epoch, &count);
+    assert_int_equal(count, 0);
+    answer(OTHER, true, epoch_ballot(epoch), all, FRAGMENTS);
+    memcpy(later, all, sizeof later);
+    later[2].version = 60;
+    answer(OTHER, true, epoch_ballot(epoch), later, FRAGMENTS);
+    answer(THIRD, true, epoch_ballot(epoch), all, 1);
+    const struct compose_holding *got = holdings_answered(holdings, epoch, &count);
+    assert_int_equal(count, 2);
+    assert_int_equal(got[0].fragments[2].version, 60);
+    assert_int_equal(got[1].fragments[0].version, 4);
+    assert_int_equal(got[1].fragments[1].version, 0); /* a voter's seal is one, whatever it holds */
+    holdings_clear(holdings);
+    (void)holdings_answered(holdings, epoch, &count);
+    assert_int_equal(count, 0);
+}
+
+static void what_makes_no_sense_is_passed_over(void **state)
+{
+    (void)state;
+    uint32_t count;
+    struct wire_row rows[FRAGMENTS];
+    memcpy(rows, all, sizeof rows);
+    rows[2].fragment = FRAGMENTS; /* of another plan */
+    answer(OTHER, true, epoch_ballot(epoch), rows, FRAGMENTS);
+    (void)holdings_answered(holdings, epoch, &count);
+    assert_int_equal(count, 0);
+    /* Who does not vote joins with all of it, and knows what it has. */
+    answer(OTHER, false, epoch_ballot(epoch), all, FRAGMENTS - 1);
+    memcpy(rows, all, sizeof rows);
+    rows[0].hash_known = false;
+    answer(OTHER, false, epoch_ballot(epoch), rows, FRAGMENTS);
+    (void)holdings_answered(holdings, epoch, &count);
+    assert_int_equal(count, 0);
+    answer(OTHER, false, epoch_ballot(epoch), all, FRAGMENTS);
+    const struct compose_holding *got = holdings_answered(holdings, epoch, &count);
+    assert_int_equal(count, 1);
+    assert_false(got->sealed);
+}
+
+/* The caller reads on in it: a record that was accepted lies in the same memory. */
+static void without_memory_an_answer_is_lost_and_stays_whole(void **state)
+{
+    (void)state;
+    uint32_t count;
+    for (int n = 0; n < 2; n++) {
+        struct wire_epoch in = promise(true, epoch_ballot(epoch), all, FRAGMENTS);
+        mem_fail_after(n);
+        holdings_answer(holdings, OTHER, &in);
+        mem_fail_after(-1);
+        (void)holdings_answered(holdings, epoch, &count);
+        assert_int_equal(count, 0);
+        assert_int_equal(in.promise.rows[1].held[1].shards, 4);
+        wire_epoch_deinit(&in);
+    }
+}
+
+static void what_we_hold_is_told_by_fragment_and_owner(void **state)
+{
+    (void)state;
+    static const uint32_t ids[] = {3, 13}, shards[FRAGMENTS] = {64, 64, 64};
+    const struct wire_row *rows;
+    uint32_t count;
+    struct chain *chain;
+    struct sync *sync;
+    struct record record = roster_record(2);
+    assert_ok(chain_new(&chain));
+    roster_add(chain, &record);
+    struct sync_conf conf = {
+        .chain = chain, .fragments_count = FRAGMENTS, .shards_counts = shards, .view = roster_view(chain, 0, ids, 2)};
+    assert_ok(sync_new(&conf, &sync));
+    holdings_own(holdings, NULL, &rows, &count);
+    assert_int_equal(count, 0);
+    struct digest hash = digest_of("h", 1);
+    for (uint32_t f = 0; f < FRAGMENTS; f++)
+        sync_restore(sync, f, 3 + f, &hash);
+    struct sync_action action;
+    for (int k = 1; k >= 0; k--) {
+        sync_step(sync,
+                  &(struct sync_event){.type = SYNC_EV_STORED,
+                                       .fragment = 1,
+                                       .member = SYNC_NOBODY,
+                                       .owner = ids[k],
+                                       .version = 5,
+                                       .hash = digest_of(&ids[k], 4)},
+                  10);
+        while (sync_action(sync, &action)) {
+        }
+    }
+    holdings_own(holdings, sync, &rows, &count);
+    assert_int_equal(count, FRAGMENTS);
+    for (uint32_t f = 0; f < FRAGMENTS; f++) {
+        assert_int_equal(rows[f].fragment, f);
+        assert_int_equal(rows[f].version, 3 + f);
+        assert_true(rows[f].hash_known && digest_equal(&rows[f].hash, &hash));
+        assert_int_equal(rows[f].held_count, f == 1 ? 2 : 0);
+    }
+    for (int k = 0; k < 2; k++) { /* in order of owner, whatever came first */
+        struct digest digest = digest_of(&ids[k], 4);
+        assert_int_equal(rows[1].held[k].owner, ids[k]);
+        assert_true(digest_equal(&rows[1].held[k].digest, &digest));
+    }
+    assert_true((rows[1].held[0].shards & rows[1].held[1].shards) == 0);
+    sync_free(sync);
+    chain_free(chain);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(an_answer_is_what_compose_takes),
+        CASE(each_member_counts_once_and_only_in_this_ballot),
+        CASE(what_makes_no_sense_is_passed_over),
+        CASE(without_memory_an_answer_is_lost_and_stays_whole),
+        CASE(what_we_hold_is_told_by_fragment_and_owner),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

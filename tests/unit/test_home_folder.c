@@ -1,0 +1,171 @@
+/* home: where the files are; and the lock, which the kernel keeps and no number in a file. */
+#include "tests/lib/testlib.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon/home.h"
+
+static char folder[] = "/tmp/diloco-home-XXXXXX";
+
+static void an_option_wins_over_the_environment(void **state)
+{
+    (void)state;
+    unsetenv("DILOCO_HOME");
+    assert_null(home_chosen(NULL));
+    assert_string_equal(home_chosen("a"), "a");
+    setenv("DILOCO_HOME", "", 1);
+    assert_null(home_chosen(NULL));
+    setenv("DILOCO_HOME", "b", 1);
+    assert_string_equal(home_chosen(NULL), "b");
+    assert_string_equal(home_chosen("a"), "a");
+    unsetenv("DILOCO_HOME");
+}
+
+static void assert_home(const char *given, const char *want)
+{
+    struct home home;
+    assert_ok(home_find(given, &home));
+    assert_string_equal(home.folder, want);
+    assert_int_equal(strncmp(home.conf, want, strlen(want)), 0);
+    home_free(&home);
+}
+
+static void a_folder_is_taken_from_the_root(void **state)
+{
+    (void)state;
+    char here[PATH_MAX], below[PATH_MAX + 8];
+    struct home home;
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(folder), 0);
+    snprintf(below, sizeof below, "%s/a", folder);
+    assert_home("a", below);
+    assert_home("./a", below);
+    assert_home(".//a//", below);
+    assert_home(below, below);
+    assert_home(".", folder);
+    assert_home("./", folder);
+    assert_int_equal(chdir(here), 0);
+    assert_ok(home_find(NULL, &home));
+    assert_null(home.folder);
+    assert_null(home.pid);
+    assert_string_equal(home.conf, "/etc/diloco/dilocod.conf");
+    home_free(&home);
+    assert_fails(ERR_ARG, "is empty", home_find("", &home));
+    home_free(&home);
+}
+
+/* As long as the longest path of a socket that Linux takes, 107 bytes. */
+static void a_folder_too_long_for_sockets_is_refused_at_once(void **state)
+{
+    (void)state;
+    char path[120];
+    struct home home;
+    size_t bytes = 107 - strlen("/run/control.sock");
+    memset(path, 'a', sizeof path);
+    path[0] = '/';
+    path[bytes] = '\0';
+    assert_ok(home_find(path, &home));
+    assert_int_equal(strlen(home.sockets) + strlen("/control.sock"), 107);
+    home_free(&home);
+    path[bytes] = 'a';
+    path[bytes + 1] = '\0';
+    assert_fails(ERR_ARG, "choose a shorter one", home_find(path, &home));
+    home_free(&home);
+}
+
+/* A process that holds the lock until it is killed. */
+static int holder_of(const struct home *home)
+{
+    int ready[2], pid;
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    pid = fork();
+    if (pid == 0) {
+        int fd;
+        if (home_lock(home, &fd) != ERR_OK || write(ready[1], "r", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    return pid;
+}
+
+static void one_runs_in_a_folder_and_the_kernel_says_which(void **state)
+{
+    (void)state;
+    struct home home;
+    int fd, pid, holder;
+    char text[32];
+    assert_ok(home_find(folder, &home));
+    assert_ok(home_holder(&home, &holder));
+    assert_int_equal(holder, 0);
+    pid = holder_of(&home);
+    assert_ok(home_holder(&home, &holder));
+    assert_int_equal(holder, pid);
+    snprintf(text, sizeof text, "(pid %d)", pid);
+    assert_fails(ERR_STATE, text, home_lock(&home, &fd));
+    assert_fails(ERR_STATE, " stop", home_lock(&home, &fd));
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    assert_int_equal(access(home.pid, F_OK), 0);
+    assert_ok(home_holder(&home, &holder));
+    assert_int_equal(holder, 0);
+    assert_ok(home_lock(&home, &fd));
+    close(fd);
+    home_free(&home);
+}
+
+static void a_number_in_the_file_is_nobody(void **state)
+{
+    (void)state;
+    struct home home;
+    int holder;
+    assert_ok(home_find(folder, &home));
+    testlib_file(folder, "dilocod.pid", "%d\n", (int)getpid());
+    assert_ok(home_holder(&home, &holder));
+    assert_int_equal(holder, 0);
+    home_free(&home);
+}
+
+static void a_folder_that_is_not_there_cannot_be_locked(void **state)
+{
+    (void)state;
+    struct home home;
+    int fd;
+    assert_ok(home_find("/tmp/diloco-no-such-folder", &home));
+    assert_fails(ERR_CONF, "is there such a folder", home_lock(&home, &fd));
+    assert_ok(home_holder(&home, &fd));
+    assert_int_equal(fd, 0);
+    home_free(&home);
+}
+
+static int end(void **state)
+{
+    (void)state;
+    testlib_clear(folder);
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_option_wins_over_the_environment),
+        cmocka_unit_test(a_folder_is_taken_from_the_root),
+        cmocka_unit_test(a_folder_too_long_for_sockets_is_refused_at_once),
+        cmocka_unit_test(one_runs_in_a_folder_and_the_kernel_says_which),
+        cmocka_unit_test(a_number_in_the_file_is_nobody),
+        cmocka_unit_test(a_folder_that_is_not_there_cannot_be_locked),
+    };
+    return cmocka_run_group_tests(tests, NULL, end);
+}

@@ -1,0 +1,329 @@
+/* records: a chain of view records that a disk holds is believed as far as each is proved by the one before. */
+#include "tests/lib/testlib.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/digest.h"
+#include "common/fsio.h"
+#include "common/mem.h"
+#include "daemon/state/records.h"
+#include "tests/lib/outofmem.h"
+#include "tests/lib/overhear.h"
+#include "tests/lib/sample_records.h"
+
+enum { MEMBERS = 3, EPOCHS = 5, BALLOT = 7, RECORD_AT = 32, VOTE_BYTES = 16 + IDENT_SIGNATURE_BYTES };
+
+static const char *folder;
+
+/* Of every epoch: who left or joined is no matter here, only who voted. */
+static struct record chain_records[EPOCHS];
+
+static void make_records(void)
+{
+    chain_records[0] = records_first(MEMBERS, false);
+    for (uint32_t e = 1; e < EPOCHS; e++) {
+        chain_records[e] = records_next(&chain_records[e - 1]);
+        chain_records[e].steps += e;
+    }
+}
+
+static void free_records(void)
+{
+    for (uint32_t e = 0; e < EPOCHS; e++)
+        record_deinit(&chain_records[e]);
+}
+
+/* A record with the votes of members 0 to `count` - 1. */
+static struct records_entry entry_of(const struct record *record, uint32_t count)
+{
+    struct records_entry entry = {.votes_count = count};
+    assert_ok(record_pack(record, &entry.bytes, &entry.bytes_count));
+    assert_ok(mem_new(MEMBERS, sizeof *entry.votes, "votes", &entry.votes));
+    for (uint32_t i = 0; i < count; i++)
+        entry.votes[i] = records_vote(i, record, BALLOT);
+    return entry;
+}
+
+static void save(const struct record *record, uint64_t epoch, uint32_t votes)
+{
+    struct records_entry entry = entry_of(record, votes);
+    assert_ok(records_save(folder, epoch, &entry));
+    records_entry_free(&entry);
+}
+
+static void save_all(const char *name)
+{
+    folder = testlib_folder(name);
+    for (uint32_t e = 0; e < EPOCHS; e++)
+        save(&chain_records[e], e, e == 0 ? 0 : 2 + e % 2);
+}
+
+static const char *path_of(uint64_t epoch)
+{
+    char name[64];
+    snprintf(name, sizeof name, "record-%012u", (unsigned)epoch);
+    return testlib_path(folder, name);
+}
+
+static enum err load(struct chain **chain)
+{
+    assert_ok(chain_new(chain));
+    return records_load(folder, chain_records[0].nonce, true, *chain);
+}
+
+/* Fails unless epochs `first` to `last` are what is loaded. */
+static void assert_loads(uint64_t first, uint64_t last)
+{
+    struct chain *chain;
+    assert_ok(load(&chain));
+    assert_int_equal(chain_last(chain)->epoch, last);
+    for (uint64_t e = 0; e < EPOCHS; e++) {
+        const struct record *record = chain_at(chain, e);
+        assert_int_equal(record != NULL, e >= first && e <= last);
+        assert_true(record == NULL || record->steps == chain_records[e].steps);
+    }
+    struct digest digest = records_digest(&chain_records[last]);
+    assert_true(digest_equal(chain_last_digest(chain), &digest));
+    chain_free(chain);
+}
+
+static void what_was_saved_is_read_as_it_was(void **state)
+{
+    (void)state;
+    save_all("records-read");
+    struct records_entry got, entry = entry_of(&chain_records[2], 3);
+    assert_ok(records_save(folder, 2, &entry)); /* in the place of what was there */
+    assert_ok(records_read(folder, 2, &got));
+    assert_int_equal(got.bytes_count, entry.bytes_count);
+    assert_memory_equal(got.bytes, entry.bytes, entry.bytes_count);
+    assert_int_equal(got.votes_count, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_true(got.votes[i].id == entry.votes[i].id && got.votes[i].ballot == BALLOT);
+        assert_memory_equal(got.votes[i].signature, entry.votes[i].signature, IDENT_SIGNATURE_BYTES);
+    }
+    records_entry_free(&got);
+    assert_ok(records_read(folder, 0, &got)); /* of which nobody voted */
+    assert_int_equal(got.votes_count, 0);
+    records_entry_free(&got);
+    assert_int_equal(records_read(folder, EPOCHS, &got), ERR_NOTFOUND);
+    assert_null(got.bytes);
+    entry.votes_count = RECORD_OWNERS_MAX + 2;
+    assert_fails(ERR_ARG, "a record of", records_save(folder, 2, &entry));
+    entry.votes_count = 3;
+    size_t bytes_count = entry.bytes_count;
+    entry.bytes_count = (size_t)RECORD_BYTES_MAX + 1;
+    assert_fails(ERR_ARG, "a record of", records_save(folder, 2, &entry));
+    entry.bytes_count = bytes_count;
+    records_entry_free(&entry);
+}
+
+static void the_whole_chain_is_loaded(void **state)
+{
+    (void)state;
+    save_all("records-chain");
+    testlib_file(folder, "record-7", "a stranger's");
+    testlib_file(folder, "record-000000000009.new", "what a crash left");
+    testlib_file(folder, "record-0000000000011", "thirteen digits");
+    assert_loads(0, EPOCHS - 1);
+    struct chain *chain;
+    folder = testlib_folder("records-none");
+    assert_fails(ERR_NOTFOUND, "no view record", load(&chain));
+    chain_free(chain);
+    folder = testlib_path(folder, "nowhere");
+    assert_fails(ERR_NOTFOUND, "no view record", load(&chain));
+    chain_free(chain);
+}
+
+/* ---- what is damaged, or missing ---- */
+
+static void flip(const char *path, size_t at)
+{
+    char *data;
+    size_t bytes;
+    assert_ok(fsio_read(path, 1 << 20, &data, &bytes));
+    assert_true(at < bytes);
+    data[at] ^= 0x40;
+    assert_ok(fsio_replace(path, data, bytes, 0644));
+    mem_free(data);
+}
+
+static void a_damaged_one_ends_the_chain(void **state)
+{
+    (void)state;
+    static const size_t where[] = {0, 4, 8, 16, 24, RECORD_AT, RECORD_AT + 300};
+    for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
+        struct records_entry got;
+        save_all("records-damaged");
+        flip(path_of(3), where[i]);
+        assert_fails(ERR_CORRUPT, "is damaged", records_read(folder, 3, &got));
+        overhear_begin();
+        assert_loads(0, 2);
+        assert_non_null(strstr(overhear_end(), "view record 3 is not used"));
+        save(&chain_records[3], 3, 2); /* as others send it again */
+        assert_loads(0, EPOCHS - 1);
+    }
+    for (long left = 0; left < RECORD_AT + 100; left += 13) {
+        assert_int_equal(truncate(path_of(3), left), 0);
+        assert_loads(0, 2);
+        save(&chain_records[3], 3, 2);
+    }
+    assert_int_equal(unlink(path_of(3)), 0); /* a hole is no more than an end */
+    assert_loads(0, 2);
+}
+
+/* Who has forgotten the first ones, or lost the oldest, goes on from what follows. */
+static void the_chain_begins_with_the_oldest_that_is_whole(void **state)
+{
+    (void)state;
+    save_all("records-oldest");
+    flip(path_of(0), RECORD_AT);
+    overhear_begin();
+    assert_loads(1, EPOCHS - 1);
+    assert_non_null(strstr(overhear_end(), "view record 0 is not used"));
+    assert_int_equal(unlink(path_of(0)), 0);
+    assert_loads(1, EPOCHS - 1);
+    for (uint64_t e = 1; e < EPOCHS; e++)
+        flip(path_of(e), RECORD_AT);
+    struct chain *chain;
+    overhear_begin();
+    assert_fails(ERR_NOTFOUND, "no view record", load(&chain));
+    overhear_end();
+    assert_null(chain_last(chain));
+    chain_free(chain);
+}
+
+static void old_ones_are_forgotten(void **state)
+{
+    (void)state;
+    save_all("records-forget");
+    testlib_file(folder, "recorded", "a stranger's");
+    records_forget(folder, 0);
+    assert_loads(0, EPOCHS - 1);
+    records_forget(folder, 3);
+    for (uint64_t e = 0; e < EPOCHS; e++)
+        assert_int_equal(access(path_of(e), F_OK), e < 3 ? -1 : 0);
+    assert_loads(3, EPOCHS - 1);
+    records_forget(folder, 3);
+    assert_loads(3, EPOCHS - 1);
+    assert_int_equal(access(testlib_path(folder, "recorded"), F_OK), 0);
+}
+
+/* ---- what is not proved ---- */
+
+static void assert_unproved(const struct records_entry *entry)
+{
+    assert_ok(records_save(folder, 3, entry));
+    overhear_begin();
+    assert_loads(0, 2);
+    assert_non_null(strstr(overhear_end(), "view record 3 is not used"));
+}
+
+static void a_record_without_a_majority_of_the_one_before_is_refused(void **state)
+{
+    (void)state;
+    save_all("records-votes");
+    struct records_entry entry = entry_of(&chain_records[3], 3);
+    for (uint32_t count = 0; count < 2; count++) {
+        entry.votes_count = count;
+        assert_unproved(&entry);
+    }
+    entry.votes_count = 2;
+    struct record_vote good = entry.votes[1];
+    entry.votes[1] = entry.votes[0]; /* twice the same voter */
+    assert_unproved(&entry);
+    entry.votes[1] = good;
+    entry.votes[1].signature[5] ^= 1;
+    assert_unproved(&entry);
+    entry.votes[1] = good;
+    entry.votes[1].ballot++;
+    assert_unproved(&entry);
+    entry.votes[1] = records_vote(1, &chain_records[3], BALLOT + 1); /* good, and in another ballot */
+    assert_unproved(&entry);
+    entry.votes[1] = records_vote(5, &chain_records[3], BALLOT); /* of nobody on the roster */
+    assert_unproved(&entry);
+    entry.votes[1] = records_vote(1, &chain_records[2], BALLOT); /* for another record */
+    assert_unproved(&entry);
+    entry.votes[1] = good;
+    assert_ok(records_save(folder, 3, &entry));
+    assert_loads(0, EPOCHS - 1);
+    records_entry_free(&entry);
+}
+
+/* Well signed, and it does not follow. */
+static void a_record_of_another_chain_is_refused(void **state)
+{
+    (void)state;
+    save_all("records-other");
+    struct record other;
+    assert_ok(record_copy(&chain_records[3], &other));
+    other.previous = records_digest(&chain_records[1]);
+    struct records_entry entry = entry_of(&other, 3);
+    assert_unproved(&entry);
+    records_entry_free(&entry);
+    record_deinit(&other);
+    /* The right one of the next epoch, in its place: a file is what its name says. */
+    entry = entry_of(&chain_records[4], 3);
+    assert_unproved(&entry);
+    records_entry_free(&entry);
+}
+
+static void another_run_is_refused_and_left_alone(void **state)
+{
+    (void)state;
+    struct chain *chain;
+    uint8_t nonce[RECORD_NONCE_BYTES];
+    save_all("records-run");
+    memcpy(nonce, chain_records[0].nonce, sizeof nonce);
+    nonce[RECORD_NONCE_BYTES - 1] ^= 1;
+    assert_ok(chain_new(&chain));
+    assert_fails(ERR_CONF, "of another run", records_load(folder, nonce, true, chain));
+    chain_free(chain);
+    assert_ok(chain_new(&chain)); /* who does not know which run it is takes what is there */
+    assert_ok(records_load(folder, nonce, false, chain));
+    assert_int_equal(chain_last(chain)->epoch, EPOCHS - 1);
+    chain_free(chain);
+    assert_loads(0, EPOCHS - 1);
+}
+
+static enum err load_once(void *user)
+{
+    struct chain *chain;
+    (void)user;
+    enum err err = chain_new(&chain);
+    if (err == ERR_OK) {
+        err = records_load(folder, chain_records[0].nonce, true, chain);
+        assert_true(err != ERR_OK || chain_last(chain)->epoch == EPOCHS - 1);
+        chain_free(chain);
+    }
+    return err;
+}
+
+/* A chain that ended early for want of memory would be taken for all there is. */
+static void without_memory_no_shorter_chain_is_loaded(void **state)
+{
+    (void)state;
+    save_all("records-memory");
+    print_message("%zu allocations failed in turn\n", outofmem_walk(load_once, NULL));
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    make_records();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_saved_is_read_as_it_was),
+        cmocka_unit_test(the_whole_chain_is_loaded),
+        cmocka_unit_test(a_damaged_one_ends_the_chain),
+        cmocka_unit_test(the_chain_begins_with_the_oldest_that_is_whole),
+        cmocka_unit_test(old_ones_are_forgotten),
+        cmocka_unit_test(a_record_without_a_majority_of_the_one_before_is_refused),
+        cmocka_unit_test(a_record_of_another_chain_is_refused),
+        cmocka_unit_test(another_run_is_refused_and_left_alone),
+        cmocka_unit_test(without_memory_no_shorter_chain_is_loaded),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    free_records();
+    return failed;
+}

@@ -1,0 +1,416 @@
+/* rounds, as an epoch begins: the parts of a version become others while our contributions to it are on their way. */
+#include "tests/lib/testlib.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/digest.h"
+#include "tests/lib/rig.h"
+#include "tests/lib/roster.h"
+
+enum { F = 0, SELF = 1, MEMBERS = 3, SHARDS = 9, VALUES_MAX = 4096, EVENTS_MAX = 64 };
+
+static const char coarse[] = "codec = e3m0\nerror_feedback = yes\nfeedback_limit = 0\nfeedback_decay = 1\n";
+
+/* ---- set-up ---- */
+
+/* The fragments have nine shards each; three parts of an epoch, and two of the next one's, which carries the first. */
+static const uint64_t first = 0x015, second = 0x00a, third = 0x1e0;
+
+static void own(struct shardmap *map, uint64_t shards, uint32_t member)
+{
+    for (uint32_t s = 0; s < SHARDS; s++)
+        if ((shards >> s & 1) != 0)
+            map->owner[shardmap_slot(F, SHARDS, s)] = rig_id(member);
+}
+
+static struct shardmap map_of(uint64_t of_0, uint64_t of_1, uint64_t of_2)
+{
+    struct shardmap map;
+    for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++)
+        map.owner[slot] = rig_id(0);
+    own(&map, of_0, 0);
+    own(&map, of_1, 1);
+    own(&map, of_2, 2);
+    return map;
+}
+
+static struct rig *open_rig(const char *folder, int threads)
+{
+    struct shardmap map = map_of(first, second, third);
+    struct rig_conf conf = {.folder = testlib_folder(folder),
+                            .sync = coarse,
+                            .members = MEMBERS,
+                            .self = SELF,
+                            .threads = threads,
+                            .map = &map};
+    struct rig *rig = rig_open(&conf);
+    rig_begin(rig);
+    rig->conf.map = NULL;
+    assert_int_equal(rig->plan->plan->fragments[F].shards_count, SHARDS);
+    return rig;
+}
+
+/* Member 2 is away in the next epoch, and this result of the one before is carried; NULL: none. */
+static void begin_epoch(struct rig *rig, struct shardmap map, const struct ledger_key *carried, uint64_t shards)
+{
+    struct record record = roster_next(rig->chain);
+    roster_role(&record, 2, RECORD_AWAY, false);
+    record.map = map;
+    if (carried != NULL)
+        roster_carry(&record, F, roster_number(carried->owner), carried->epoch, shards, &carried->digest);
+    rig_epoch(rig, &record);
+}
+
+static struct ledger_key put_result(struct rig *rig, uint32_t owner, bool counts_us);
+
+/* The first part's result is carried into epoch 1; we own the two others. */
+static void after_it(struct rig *rig, bool carried_counts)
+{
+    struct ledger_key key = put_result(rig, 0, carried_counts);
+    rig->hold = ~0u;
+    begin_epoch(rig, map_of(first, second | third, 0), &key, first);
+}
+
+/* What is posted is kept, and the core left out: rounds alone are looked at. */
+static struct event posted[EVENTS_MAX];
+static size_t posted_count;
+
+static void take_events(struct rig *rig)
+{
+    struct event event;
+    while (event_take(rig->events, &event)) {
+        assert_true(posted_count < EVENTS_MAX);
+        posted[posted_count++] = event;
+        if (event.type == EVENT_UNREAD)
+            rounds_unread(rig->rounds, event.fragment);
+    }
+}
+
+static void settle(struct rig *rig)
+{
+    take_events(rig);
+    while (jobs_pending(rig->jobs) > 0) {
+        rig_wait_ended(rig);
+        assert_true(jobs_take_back(rig->jobs));
+        take_events(rig);
+    }
+}
+
+static const struct event *last(enum event_type type)
+{
+    for (size_t i = posted_count; i-- > 0;)
+        if (posted[i].type == type)
+            return &posted[i];
+    return NULL;
+}
+
+static size_t how_many(enum event_type type)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < posted_count; i++)
+        count += posted[i].type == type;
+    return count;
+}
+
+static void train(struct rig *rig, uint64_t seed, float amount, uint64_t tokens)
+{
+    rig_train(rig, F, seed, amount);
+    rig->snapshot[F].step = 10;
+    rig->snapshot[F].tokens = tokens;
+}
+
+/* The values of our contribution in a slot, at their places in the fragment. */
+static void decode_out(struct rig *rig, uint32_t p, uint64_t shards, float *whole)
+{
+    static float values[VALUES_MAX];
+    struct wire_meta meta;
+    struct plan_share share;
+    size_t bytes, at = 0;
+    const uint8_t *frame = rig_open_slot(slots_out(rig->slots, F, p), WIRE_CONTRIBUTION, &meta, &bytes);
+    plan_share(rig->plan->plan, F, shards, &share);
+    rig_decode(frame, bytes, values, (size_t)share.values_count);
+    for (uint32_t r = 0; r < share.runs_count; r++) {
+        size_t n = (size_t)(share.run[r].end - share.run[r].begin);
+        memcpy(whole + share.run[r].begin, values + at, n * sizeof *values);
+        at += n;
+    }
+}
+
+/* A result in the ledger, of an owner's part in the present epoch, that counts us or does not. */
+static struct ledger_key put_result(struct rig *rig, uint32_t owner, bool counts_us)
+{
+    static struct rig_object object;
+    struct wire_object what;
+    struct bitset members = counts_us ? RIG_SET(SELF) : RIG_SET(2);
+    rig_result(rig, F, owner, &members, 0, &object);
+    rig_append(rig, &object);
+    assert_ok(wire_object_peek(object.byte, object.bytes, &what));
+    return result_key(&what);
+}
+
+static bool in(const struct rig *rig, uint64_t shards, size_t i)
+{
+    for (uint32_t s = 0; s < rig->plan->plan->fragments[F].shards_count; s++) {
+        struct plan_shard shard = plan_shard(rig->plan->plan, F, s);
+        if (i >= shard.begin && i < shard.end)
+            return (shards >> s & 1) != 0;
+    }
+    return false;
+}
+
+/* ---- encode again ---- */
+
+/* What is carried stays as it went out, and its residual pending; the rest goes out anew, from later work. Then, in
+ * every value, what a result counts and what is left over are together the outer gradient. */
+static void assert_counted_once(bool carried_counts, bool made_counts)
+{
+    static float counted[VALUES_MAX], early[VALUES_MAX], late[VALUES_MAX], had[VALUES_MAX];
+    static uint8_t sent[RIG_OBJECT_BYTES];
+    struct rig *rig = open_rig("parts-again", 0);
+    size_t count = rig_values(rig, F);
+    posted_count = 0;
+    rig_pattern(had, count, 77, 0.003f);
+    memcpy(replica_residual(rig->replica, F), had, count * sizeof *had);
+    train(rig, 1, 0.01f, 100);
+    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    settle(rig);
+    for (size_t i = 0; i < count; i++)
+        early[i] = rig->base[F][i] - rig->theta[F][i];
+    const struct slot *first_out = slots_out(rig->slots, F, 0);
+    size_t bytes = first_out->bytes;
+    memcpy(sent, first_out->data, bytes);
+    after_it(rig, carried_counts);
+    train(rig, 2, 0.02f, 200);
+    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    settle(rig);
+    for (size_t i = 0; i < count; i++)
+        late[i] = rig->base[F][i] - rig->theta[F][i];
+    assert_int_equal(how_many(EVENT_ENCODED), 2);
+    assert_int_equal(first_out->bytes, bytes);
+    assert_memory_equal(first_out->data, sent, bytes); /* it is not made again */
+    memset(counted, 0, sizeof counted);
+    decode_out(rig, 0, first, counted);
+    decode_out(rig, 1, second | third, counted);
+    put_result(rig, 1, made_counts);
+    rounds_apply(rig->rounds, F, 1);
+    settle(rig);
+    uint64_t naming = (carried_counts ? first : 0) | (made_counts ? second | third : 0);
+    assert_true(last(EVENT_COUNTED)->shards == naming);
+    const float *residual = replica_residual(rig->replica, F);
+    for (size_t i = 0; i < count; i++) {
+        float meant = in(rig, first, i) ? early[i] : late[i];
+        if (in(rig, naming, i))
+            assert_float_equal(counted[i] + residual[i], meant + had[i], 1e-5);
+        else
+            assert_true(residual[i] == had[i]);
+    }
+    rig_close(rig);
+}
+
+static void what_is_carried_is_not_sent_again_and_nothing_counts_twice(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 4; k++)
+        assert_counted_once((k & 1) != 0, (k & 2) != 0);
+}
+
+/* Weights are of the tokens of the shards that a part has. */
+static void a_part_weighs_the_tokens_of_its_own_shards(void **state)
+{
+    (void)state;
+    struct wire_meta meta;
+    size_t bytes;
+    struct rig *rig = open_rig("parts-weight", 0);
+    posted_count = 0;
+    after_it(rig, true);
+    train(rig, 1, 0.01f, 1000);
+    for (uint32_t s = 0; s < 9; s++) /* shards of one size */
+        rig->snapshot[F].counted_tokens[s] = (second >> s & 1) != 0 ? 700 : (third >> s & 1) != 0 ? 100 : 1000;
+    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    settle(rig);
+    rig_open_slot(slots_out(rig->slots, F, 1), WIRE_CONTRIBUTION, &meta, &bytes);
+    assert_int_equal(meta.tokens, 1000 - (2 * 700 + 4 * 100) / 6);
+    rig_close(rig);
+}
+
+/* An order comes while the one before is at work in the parts there were: it waits, and one answer is given. */
+static void a_new_cut_waits_for_the_jobs_of_the_old_one(void **state)
+{
+    (void)state;
+    static float got[VALUES_MAX];
+    struct rig *rig = open_rig("parts-wait", 1);
+    size_t count = rig_values(rig, F);
+    posted_count = 0;
+    train(rig, 1, 0.01f, 100);
+    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    assert_int_equal(jobs_pending(rig->jobs), 3);
+    after_it(rig, true);
+    rig->snapshot[F].tokens = 300;
+    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    assert_int_equal(jobs_pending(rig->jobs), 3); /* nothing was begun */
+    settle(rig);
+    assert_int_equal(how_many(EVENT_ENCODED), 1);
+    assert_int_equal(last(EVENT_ENCODED)->err, ERR_OK);
+    assert_int_equal(how_many(EVENT_UNREAD), 1);
+    decode_out(rig, 1, second | third, got); /* which is of the new part's size */
+    for (size_t i = 0; i < count; i++)
+        assert_true(!in(rig, second | third, i) || got[i] != 0);
+    rig_close(rig);
+}
+
+/* A checkpoint reads the owner's residual: its place does not change under it. */
+static void a_new_cut_waits_for_readers(void **state)
+{
+    (void)state;
+    struct rig *rig = open_rig("parts-readers", 1);
+    posted_count = 0;
+    rig_train(rig, F, 1, 0.01f);
+    rounds_checkpoint(rig->rounds, F);
+    assert_int_equal(jobs_pending(rig->jobs), 1);
+    after_it(rig, true);
+    train(rig, 1, 0.01f, 100);
+    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    assert_int_equal(jobs_pending(rig->jobs), 1); /* nothing was begun */
+    settle(rig);
+    assert_int_equal(how_many(EVENT_ENCODED), 1);
+    rig_close(rig);
+}
+
+/* The parts of version 1 are others than those of version 2, of which nothing is carried. */
+static struct rig *with_a_mean_that_waits(const char *folder)
+{
+    struct bitset have = RIG_SET(SELF);
+    struct rig *rig = open_rig(folder, 1);
+    after_it(rig, true);
+    posted_count = 0;
+    train(rig, 1, 0.01f, 100);
+    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    settle(rig);
+    rounds_encode(rig->rounds, F, 2, &rig->snapshot[F]); /* cuts, and is at work */
+    assert_int_equal(jobs_pending(rig->jobs), 2);
+    rounds_reduce(rig->rounds, F, 1, &have);
+    assert_int_equal(jobs_pending(rig->jobs), 2); /* it is not begun */
+    return rig;
+}
+
+/* Our own part's mean is ordered while an encoding is at work in the parts there were. */
+static void a_mean_waits_for_its_cut(void **state)
+{
+    (void)state;
+    struct wire_meta meta;
+    size_t bytes;
+    struct rig *rig = with_a_mean_that_waits("parts-mean");
+    settle(rig);
+    assert_non_null(last(EVENT_SYNC));
+    assert_int_equal(last(EVENT_SYNC)->sync.type, SYNC_EV_REDUCED);
+    rig_open_slot(slots_own(rig->slots, F), WIRE_RESULT, &meta, &bytes);
+    assert_int_equal(meta.contributors_count, 1);
+    assert_true((replica_owner_shards(rig->replica, F) & ~first) == (second | third));
+    rig_close(rig);
+}
+
+/* By the time it can be made, it is another's to make. */
+static void a_mean_that_an_epoch_overtakes_is_not_made(void **state)
+{
+    (void)state;
+    struct rig *rig = with_a_mean_that_waits("parts-overtaken");
+    uint32_t count;
+    const struct record_carried *kept = record_carried(chain_last(rig->chain), F, &count);
+    assert_int_equal(count, 1);
+    const struct ledger_key key = {.owner = kept->owner, .epoch = kept->epoch, .digest = kept->digest};
+    begin_epoch(rig, map_of(first | second | third, 0, 0), &key, first);
+    settle(rig);
+    assert_null(last(EVENT_SYNC));
+    assert_null(slots_own(rig->slots, F)->data);
+    rig_close(rig);
+}
+
+/* ---- what our own results leave over ---- */
+
+/* The owner's residual of some shards, run behind run. */
+static bool left_nothing(struct rig *rig, uint64_t shards)
+{
+    const float *values = replica_owner_residual(rig->replica, F);
+    uint64_t of = replica_owner_shards(rig->replica, F);
+    assert_true((shards & ~of) == 0);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        size_t count = replica_values(rig->replica, F, (uint64_t)1 << s);
+        if ((shards >> s & 1) != 0 && !rig_all_zero(values, count))
+            return false;
+        values += (of >> s & 1) != 0 ? count : 0;
+    }
+    return true;
+}
+
+/* Our result of the first epoch is stored; the next one carries it, or not, and gives us more shards. */
+static void assert_owner_residual(bool carried)
+{
+    struct ledger_key key;
+    struct rig *rig = open_rig(carried ? "parts-owner" : "parts-own", 0);
+    float *had = replica_owner_residual(rig->replica, F);
+    rig_pattern(had, replica_values(rig->replica, F, second), 5, 0.0001f); /* of a version before */
+    rig_contribute(rig, F, 0.01f, 100);
+    rig_bring_contribution(rig, F, 0, 100, 0.02f);
+    rig_bring_contribution(rig, F, 2, 100, 0.02f);
+    assert_true(rig_find(rig, F, 1, SELF, &key));
+    assert_true(replica_owner_pending(rig->replica, F));
+    begin_epoch(rig, map_of(first, second | third, 0), carried ? &key : NULL, second);
+    rig_settle(rig);
+    assert_false(replica_owner_pending(rig->replica, F)); /* it was another cut's */
+    assert_false(left_nothing(rig, second));
+    rig_bring_contribution(rig, F, 0, 100, 0.02f);
+    assert_true(replica_owner_pending(rig->replica, F));
+    assert_false(left_nothing(rig, second)); /* nothing is applied yet */
+    rig_bring_result(rig, F, 0, true);
+    assert_int_equal(rounds_state(rig->rounds, F)->version, 1);
+    /* What a carried result left over is not known any more, and what went into it is not to be added again. */
+    assert_int_equal(left_nothing(rig, second), carried);
+    assert_false(left_nothing(rig, third));
+    rig_close(rig);
+}
+
+static void what_a_carried_result_of_ours_held_is_not_added_again(void **state)
+{
+    (void)state;
+    assert_owner_residual(true);
+    assert_owner_residual(false);
+}
+
+/* ---- members ---- */
+
+/* Members come while jobs are at work; those that are there stay where they are. */
+static void there_is_room_for_more_members_at_any_time(void **state)
+{
+    (void)state;
+    unsigned lately;
+    struct rig *rig = open_rig("parts-members", 1);
+    const struct slot *slot = slots_in(rig->slots, F, 2);
+    posted_count = 0;
+    train(rig, 1, 0.01f, 100);
+    rounds_encode(rig->rounds, F, 1, &rig->snapshot[F]);
+    assert_ok(rounds_members(rig->rounds, BITSET_MAX));
+    assert_ok(rounds_members(rig->rounds, MEMBERS)); /* nobody is taken away */
+    assert_int_equal(rounds_outliers(rig->rounds, BITSET_MAX - 1, &lately), 0);
+    assert_int_equal(slots_in(rig->slots, F, BITSET_MAX - 1)->version, 0);
+    assert_ptr_equal(slots_in(rig->slots, F, 2), slot);
+    settle(rig);
+    assert_int_equal(how_many(EVENT_ENCODED), 1);
+    rig_close(rig);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_carried_is_not_sent_again_and_nothing_counts_twice),
+        cmocka_unit_test(a_part_weighs_the_tokens_of_its_own_shards),
+        cmocka_unit_test(a_new_cut_waits_for_the_jobs_of_the_old_one),
+        cmocka_unit_test(a_new_cut_waits_for_readers),
+        cmocka_unit_test(a_mean_waits_for_its_cut),
+        cmocka_unit_test(a_mean_that_an_epoch_overtakes_is_not_made),
+        cmocka_unit_test(what_a_carried_result_of_ours_held_is_not_added_again),
+        cmocka_unit_test(there_is_room_for_more_members_at_any_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,93 @@
+/* rows: what a heartbeat vouches for: each version that we come to, once, and not while it is open whether it is right.
+ */
+#include "tests/lib/talk.h"
+
+#include <string.h>
+
+#include "common/digest.h"
+#include "daemon/peers/rows.h"
+#include "tests/lib/roster.h"
+
+enum { VERSION = 4 };
+static const struct owner_rule everyone = {0};
+static struct ident ident;
+static struct vouches *vouches;
+static struct rows_said said;
+static uint32_t refresh;
+static struct wire_heartbeat beat;
+
+static void begin(uint32_t self)
+{
+    talk_among(3, self, 1, VERSION, everyone);
+    struct vouches_conf conf = {.chain = talk_chain,
+                                .ident = &ident,
+                                .nonce = chain_last(talk_chain)->nonce,
+                                .id = roster_id(self),
+                                .fragments_count = 1};
+    assert_ok(vouches_new(&conf, &vouches));
+    memset(&said, 0xff, sizeof said);
+}
+
+static int end(void **state)
+{
+    vouches_free(vouches);
+    return talk_ends(state);
+}
+
+/* Our row in the next heartbeat. */
+static const struct wire_fragment *row(void)
+{
+    beat.fragments_count = beat.held_count = 0;
+    rows_fill(talk_sync, vouches, 1, &said, &refresh, &beat);
+    assert_int_equal(beat.fragments_count, 1);
+    return &beat.fragments[0];
+}
+
+static bool vouches_for(uint64_t version)
+{
+    const struct wire_fragment *now = row();
+    const struct vouch_subject subject = {
+        .nonce = chain_last(talk_chain)->nonce, .version = version, .hash = talk_hash_named('a', version)};
+    return now->vouched && now->version == version && vouch_good(ident.key, &subject, now->signature);
+}
+
+static void each_version_is_vouched_for(void **state)
+{
+    (void)state;
+    begin(2);
+    assert_true(vouches_for(VERSION));
+    assert_true(vouches_for(VERSION));
+    talk_stored(0, VERSION + 1, 0);
+    talk_shows(0, 0);
+    assert_non_null(talk_ordered(SYNC_DO_APPLY));
+    talk_happens((struct sync_event){.type = SYNC_EV_APPLIED, .hash = talk_hash_named('a', VERSION + 1)});
+    assert_true(vouches_for(VERSION + 1));
+}
+
+static void nothing_is_while_our_state_is_in_doubt(void **state)
+{
+    (void)state;
+    begin(2);
+    talk_said[0].hash = talk_hash_named('b', VERSION);
+    talk_hear(0);
+    assert_non_null(talk_ordered(SYNC_DO_REPLAY));
+    assert_false(row()->vouched);
+    talk_happens(
+        (struct sync_event){.type = SYNC_EV_REPLAYED, .version = VERSION, .hash = talk_hash_named('a', VERSION)});
+    assert_true(vouches_for(VERSION)); /* our disk confirms it */
+    talk_said[1].hash = talk_hash_named('b', VERSION);
+    talk_hear(1);
+    assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
+    assert_false(row()->vouched);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    assert_ok(ident_generate(&ident));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(each_version_is_vouched_for, end),
+        cmocka_unit_test_teardown(nothing_is_while_our_state_is_in_doubt, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,223 @@
+/* status: what it says of epochs: who is lost and who is not there at all, who votes, what the next record waits for,
+ * and whether this island has a say. One island with all its parts, others played; the records are the test's. */
+#include "tests/lib/testlib.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/digest.h"
+#include "daemon/control/complaints.h"
+#include "daemon/control/status.h"
+#include "daemon/control/status_json.h"
+#include "tests/lib/isle.h"
+#include "tests/lib/played.h"
+#include "tests/lib/played_trainer.h"
+
+enum { A, B, C };
+
+static struct isle_run *run;
+static struct isle *a;
+static struct played *b, *c;
+static struct status status; /* as last taken */
+
+static void begin_run(const char *name, uint32_t count)
+{
+    run = isle_run_new(name, count, NULL);
+    b = count > B ? played_open(run, B, 0, NULL) : NULL;
+    c = count > C ? played_open(run, C, 0, NULL) : NULL;
+}
+
+static void begin(const char *name, uint32_t count)
+{
+    begin_run(name, count);
+    a = isle_open(run, A, NULL, 0);
+    isle_know_plan(a);
+    a->engine = true;
+}
+
+static void end(void)
+{
+    status_deinit(&status);
+    isle_close(a);
+    if (b != NULL)
+        played_close(b);
+    if (c != NULL)
+        played_close(c);
+    isle_run_free(run);
+}
+
+static const struct status *take(void)
+{
+    static struct status_conf conf;
+    conf = (struct status_conf){.conf = &a->conf,
+                                .spec = &run->spec,
+                                .view = &a->charter.view,
+                                .charter = &a->charter,
+                                .vote = a->vote,
+                                .ledger = a->ledger,
+                                .peers = a->peers,
+                                .trainer = a->trainer,
+                                .plan = a->plan,
+                                .sync = a->sync,
+                                .rounds = a->rounds,
+                                .replica = a->replica,
+                                .parts = &a->parts};
+    status_deinit(&status);
+    assert_ok(status_take(&conf, a->now_ms, &status));
+    return &status;
+}
+
+static const struct complaint *complaint_of(enum complaint_code code)
+{
+    take();
+    for (uint32_t i = 0; i < status.complaints_count; i++)
+        if (status.complaints[i].code == code)
+            return &status.complaints[i];
+    return NULL;
+}
+
+static void assert_complains(enum complaint_code code, const char *what)
+{
+    const struct complaint *complaint = complaint_of(code);
+    if (complaint == NULL)
+        fail_msg("no complaint %s", complaint_name(code));
+    if (strstr(complaint->what, what) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", complaint->what, what);
+    assert_true(strlen(complaint->remedy) > 10);
+}
+
+static void assert_silent(enum complaint_code code)
+{
+    const struct complaint *complaint = complaint_of(code);
+    if (complaint != NULL)
+        fail_msg("it complains: %s", complaint->what);
+}
+
+static void a_member_that_is_lost_is_so_and_rounds_do_not_wait_for_it(void **state)
+{
+    (void)state;
+    begin("status-lost", 3);
+    played_greet(b, a);
+    assert_complains(COMPLAINT_AWAY, "island c was not heard of yet");
+    assert_silent(COMPLAINT_LOST);
+    assert_string_equal(record_role_name(status.peers[C].member->role), "owner");
+    struct record record = isle_next_record(a);
+    isle_set_owners(&record, (const uint32_t[]){A, B}, 2, RECORD_AWAY);
+    isle_adopt(a, &record);
+    assert_complains(COMPLAINT_LOST, "island c is lost: the run goes on without it");
+    assert_silent(COMPLAINT_AWAY);
+    assert_silent(COMPLAINT_NO_MAJORITY);
+    assert_int_equal(status.islands, 3);
+    played_greet(c, a); /* it is back, and will take part again */
+    assert_silent(COMPLAINT_LOST);
+    end();
+}
+
+static void a_slot_that_is_nobodys_is_not_shown(void **state)
+{
+    (void)state;
+    begin("status-slot", 3);
+    played_greet(c, a);
+    assert_silent(COMPLAINT_ROSTER);
+    struct record record = isle_next_record(a);
+    isle_set_owners(&record, (const uint32_t[]){A, C}, 2, RECORD_AWAY);
+    record.members[B] = record.members[C]; /* b's key has left the roster */
+    record.members_count = 2;
+    isle_adopt(a, &record);
+    assert_int_equal(a->charter.view.count, 3);
+    assert_silent(COMPLAINT_AWAY);
+    assert_silent(COMPLAINT_ALONE);
+    assert_int_equal(take()->islands, 2);
+    assert_int_equal(status.islands_up, 2);
+    json_t *json = status_json_peers(&status);
+    assert_int_equal(json_array_size(json_object_get(json, "peers")), 2);
+    json_decref(json);
+    /* The configuration still has it. */
+    assert_complains(COMPLAINT_ROSTER, "[peer b] is not on the roster: the record of epoch 1 rules");
+    end();
+}
+
+static void two_that_vote_are_told_what_a_loss_would_mean(void **state)
+{
+    (void)state;
+    begin("status-two", 2);
+    played_greet(b, a);
+    struct played_trainer *trainer = played_trainer_open(a);
+    played_trainer_start(trainer);
+    assert_int_equal(take()->complaints_count, 0); /* nothing is wrong */
+    played_trainer_close(trainer);
+    assert_non_null(strstr(status.epoch.advice, "two islands vote: if one is lost, no round closes"));
+    end();
+    begin("status-three", 3);
+    assert_string_equal(take()->epoch.advice, "");
+    end();
+}
+
+static void too_few_that_vote_are_told_and_that_nothing_is_lost(void **state)
+{
+    (void)state;
+    begin("status-majority", 3);
+    assert_complains(COMPLAINT_NO_MAJORITY, "1 of the 3 islands that vote are heard, no majority");
+    assert_non_null(strstr(complaint_of(COMPLAINT_NO_MAJORITY)->remedy, "nothing of it is lost"));
+    played_greet(b, a);
+    assert_silent(COMPLAINT_NO_MAJORITY);
+    assert_int_equal(status.epoch.voters, 3);
+    assert_int_equal(status.epoch.voters_heard, 2);
+    end();
+}
+
+static void a_disk_in_doubt_is_told_and_has_no_vote(void **state)
+{
+    (void)state;
+    begin_run("status-doubt", 3);
+    a = isle_open(run, A, NULL, 0);
+    assert_silent(COMPLAINT_DOUBT);
+    assert_true(status.epoch.votes);
+    isle_close(a);
+    char mark[300];
+    snprintf(mark, sizeof mark, "%s/s-a/vote.mark", run->folder);
+    assert_int_equal(unlink(mark), 0); /* as a boot does */
+    run->doubt = true;
+    a = isle_open(run, A, NULL, 0);
+    assert_complains(COMPLAINT_DOUBT,
+                     "this island has no vote, for its disk is in doubt: this machine was started again");
+    assert_false(status.epoch.votes);
+    end();
+}
+
+static void an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_for(void **state)
+{
+    (void)state;
+    begin("status-sealed", 3);
+    played_greet(b, a);
+    struct wire_epoch prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | B}, answer;
+    played_say_epoch(b, A, &prepare);
+    isle_wait(played_heard_epoch(b, &answer));
+    assert_int_equal(answer.type, WIRE_PROMISE);
+    wire_epoch_deinit(&answer);
+    a->now_ms += 2000;
+    assert_silent(COMPLAINT_SEALED);
+    a->now_ms += 500;
+    assert_complains(COMPLAINT_SEALED, "decided for 2 s; it waits for island b, which proposes it");
+    assert_int_equal(status.epoch.sealed_ms, 2500);
+    struct record record = isle_next_record(a);
+    isle_adopt(a, &record);
+    assert_silent(COMPLAINT_SEALED);
+    assert_int_equal(status.epoch.sealed_ms, 0);
+    end();
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_member_that_is_lost_is_so_and_rounds_do_not_wait_for_it),
+        cmocka_unit_test(a_slot_that_is_nobodys_is_not_shown),
+        cmocka_unit_test(two_that_vote_are_told_what_a_loss_would_mean),
+        cmocka_unit_test(too_few_that_vote_are_told_and_that_nothing_is_lost),
+        cmocka_unit_test(a_disk_in_doubt_is_told_and_has_no_vote),
+        cmocka_unit_test(an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

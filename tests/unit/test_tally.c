@@ -1,0 +1,86 @@
+/* tally: tokens trained and counted outlive a daemon that is killed. */
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "common/fsio.h"
+#include "daemon/trainer/tally.h"
+
+static struct tally found(const char *folder)
+{
+    struct tally tally;
+    assert_ok(tally_init(&tally, folder));
+    struct tally copy = tally;
+    tally_deinit(&tally);
+    return copy;
+}
+
+static void what_was_counted_is_in_the_file_a_second_later(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("tally");
+    struct tally tally;
+    assert_ok(tally_init(&tally, folder));
+    tally_begin(&tally, 0);
+    tally_tick(&tally, 0, 1000);
+    tally.counted = 700;
+    tally_tick(&tally, 800, 1999);
+    assert_true(found(folder).counted == 0);
+    tally_tick(&tally, 900, 2000);
+    assert_true(found(folder).counted == 700);
+    assert_int_equal(found(folder).last, 900);
+    tally_deinit(&tally);
+}
+
+static void where_nothing_is_counted_it_is_written_once_a_minute(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("tally2");
+    struct tally tally;
+    assert_ok(tally_init(&tally, folder));
+    tally_begin(&tally, 0);
+    tally_tick(&tally, 0, 1000);
+    tally_tick(&tally, 500, 60999);
+    assert_int_equal(found(folder).last, 0);
+    tally_tick(&tally, 600, 61000);
+    assert_int_equal(found(folder).last, 600);
+    tally_tick(&tally, 700, 62000);
+    assert_int_equal(found(folder).last, 600);
+    tally_deinit(&tally);
+}
+
+static void the_next_trainer_counts_on_from_what_it_kept(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("tally3");
+    struct tally tally;
+    assert_ok(tally_init(&tally, folder));
+    tally_save(&tally, 1000);
+    tally_deinit(&tally);
+    assert_ok(tally_init(&tally, folder));
+    tally_begin(&tally, 400);
+    assert_int_equal(tally.before, 600);
+    assert_int_equal(tally.last, 0);
+    tally_deinit(&tally);
+}
+
+static void a_damaged_file_counts_as_none(void **state)
+{
+    (void)state;
+    const char *folder = testlib_folder("tally4");
+    static const char bad[] = "diloco tokens 1\nbefore = x\n";
+    assert_ok(fsio_replace(testlib_path(folder, "trainer.tokens"), bad, strlen(bad), 0644));
+    assert_int_equal(found(folder).last, 0);
+    assert_true(found(folder).counted == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_counted_is_in_the_file_a_second_later),
+        cmocka_unit_test(where_nothing_is_counted_it_is_written_once_a_minute),
+        cmocka_unit_test(the_next_trainer_counts_on_from_what_it_kept),
+        cmocka_unit_test(a_damaged_file_counts_as_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,474 @@
+/* vouch: what voters sign of a version, who has to, what a certificate proves, and what is kept of what is heard. */
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "common/digest.h"
+#include "net/vouch.h"
+#include "tests/lib/outofmem.h"
+#include "tests/lib/sample_records.h"
+
+enum { F = 1, FRAGMENTS = 3, VERSION = 9, SELF = 0 };
+
+static struct chain *chain;
+
+static void add(struct record record)
+{
+    struct digest digest = records_digest(&record);
+    assert_ok(chain_add(chain, &record, &digest));
+}
+
+/* One epoch of so many owners. */
+static void begin(uint32_t owners, bool witness)
+{
+    assert_ok(chain_new(&chain));
+    add(records_first(owners, witness));
+}
+
+/* The next epoch, from this version of F, with these owners; who is none does not vote. */
+static void next(uint64_t start, const uint32_t *ids, uint32_t count)
+{
+    struct record record = records_next(chain_last(chain));
+    records_map(&record, ids, count);
+    records_start(&record, F, start);
+    add(record);
+}
+
+static int end(void **state)
+{
+    (void)state;
+    chain_free(chain);
+    chain = NULL;
+    return 0;
+}
+
+static struct vouch_subject subject_of(uint64_t version, char hash)
+{
+    return (struct vouch_subject){
+        .nonce = chain_last(chain)->nonce, .fragment = F, .version = version, .hash = digest_of(&hash, 1)};
+}
+
+static void put(struct vouch_certificate *certificate, uint32_t id, const struct vouch_subject *subject)
+{
+    struct vouch *row = &certificate->rows[certificate->count++];
+    row->id = id;
+    vouch_sign(records_ident(id), subject, row->signature);
+}
+
+/* Signatures of these for the subject. */
+static struct vouch_certificate of(const struct vouch_subject *subject, const uint32_t *ids, uint32_t count)
+{
+    struct vouch_certificate certificate = {.count = 0};
+    for (uint32_t i = 0; i < count; i++)
+        put(&certificate, ids[i], subject);
+    return certificate;
+}
+#define OF(subject, ...) \
+    of(subject, (const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+
+static enum err check(const struct vouch_subject *subject, const struct vouch_certificate *certificate,
+                      uint32_t excused)
+{
+    struct vouch_rule rule;
+    vouch_rule_of(chain, subject->fragment, subject->version, &rule);
+    return vouch_check(&rule, subject, certificate, excused);
+}
+
+static void assert_proves(const struct vouch_subject *subject, struct vouch_certificate certificate)
+{
+    assert_ok(check(subject, &certificate, VOUCH_NOBODY));
+}
+
+static void assert_proves_nothing(const struct vouch_subject *subject, struct vouch_certificate certificate)
+{
+    assert_fails(ERR_PROTO, "vouched for by", check(subject, &certificate, VOUCH_NOBODY));
+}
+
+/* ---- one signature ---- */
+
+static void a_signature_is_of_one_run_fragment_version_and_hash(void **state)
+{
+    (void)state;
+    begin(3, false);
+    const struct vouch_subject subject = subject_of(VERSION, 'a');
+    uint8_t signature[IDENT_SIGNATURE_BYTES];
+    vouch_sign(records_ident(1), &subject, signature);
+    assert_true(vouch_good(records_ident(1)->key, &subject, signature));
+    assert_false(vouch_good(records_ident(2)->key, &subject, signature));
+    struct vouch_subject other = subject;
+    other.nonce = (const uint8_t *)"another nonce .";
+    assert_false(vouch_good(records_ident(1)->key, &other, signature));
+    other = subject;
+    other.fragment++;
+    assert_false(vouch_good(records_ident(1)->key, &other, signature));
+    other = subject;
+    other.version++;
+    assert_false(vouch_good(records_ident(1)->key, &other, signature));
+    other = subject;
+    other.hash.byte[31] ^= 1;
+    assert_false(vouch_good(records_ident(1)->key, &other, signature));
+    signature[3] ^= 1;
+    assert_false(vouch_good(records_ident(1)->key, &subject, signature));
+}
+
+/* docs/PROTOCOL.md, 4: another implementation signs the same bytes. */
+static void what_is_signed_is_as_documented(void **state)
+{
+    (void)state;
+    begin(1, false);
+    struct vouch_subject subject = subject_of(0x0102030405060708, 'a');
+    uint8_t message[14 + 16 + 4 + 8 + 32] = "diloco version", signature[IDENT_SIGNATURE_BYTES];
+    memcpy(message + 14, subject.nonce, 16);
+    memcpy(message + 30, (const uint8_t[]){F, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1}, 12);
+    memcpy(message + 42, subject.hash.byte, 32);
+    vouch_sign(records_ident(0), &subject, signature);
+    assert_true(ident_signed(records_ident(0)->key, message, sizeof message, signature));
+}
+
+/* ---- a certificate ---- */
+
+static void a_majority_of_the_voters_proves_a_hash(void **state)
+{
+    (void)state;
+    begin(5, false);
+    const struct vouch_subject subject = subject_of(VERSION, 'a');
+    assert_proves(&subject, OF(&subject, 0, 1, 2));
+    assert_proves(&subject, OF(&subject, 4, 2, 1, 0, 3));
+    assert_proves_nothing(&subject, OF(&subject, 1, 2));
+    assert_proves_nothing(&subject, (struct vouch_certificate){.count = 0});
+}
+
+static void what_a_liar_puts_in_counts_nowhere(void **state)
+{
+    (void)state;
+    begin(3, false);
+    const struct vouch_subject subject = subject_of(VERSION, 'a'), other = subject_of(VERSION + 1, 'a'),
+                               different = subject_of(VERSION, 'b');
+    /* The same voter again. */
+    assert_proves_nothing(&subject, OF(&subject, 1, 1, 1));
+    /* Of another version, and of another hash. */
+    struct vouch_certificate certificate = OF(&subject, 1);
+    put(&certificate, 2, &other);
+    put(&certificate, 2, &different);
+    assert_proves_nothing(&subject, certificate);
+    /* In somebody else's name. */
+    certificate = OF(&subject, 1, 1, 1);
+    certificate.rows[1].id = 2;
+    certificate.rows[2].id = 0;
+    assert_proves_nothing(&subject, certificate);
+    /* Of nobody, and of one who does not vote. */
+    assert_proves_nothing(&subject, OF(&subject, 1, 7));
+    /* None of it does harm. */
+    certificate = OF(&different, 2);
+    put(&certificate, 7, &subject);
+    put(&certificate, 1, &subject);
+    put(&certificate, 1, &subject);
+    put(&certificate, 2, &subject);
+    assert_proves(&subject, certificate);
+}
+
+static void who_does_not_vote_or_keeps_no_bytes_counts_nowhere(void **state)
+{
+    (void)state;
+    static const uint32_t two[] = {0, 1};
+    begin(2, true);
+    struct vouch_subject subject = subject_of(VERSION, 'a');
+    assert_proves(&subject, OF(&subject, 0, 1));
+    assert_proves_nothing(&subject, OF(&subject, 0, 2)); /* the witness */
+    end(NULL);
+    begin(3, false);
+    next(VERSION - 1, two, 2);
+    subject = subject_of(VERSION, 'a');
+    assert_proves(&subject, OF(&subject, 0, 1));
+    assert_proves_nothing(&subject, OF(&subject, 0, 2)); /* a contributor now */
+}
+
+/* A witness keeps none: then the one voter that does is enough, as it is for a result. */
+static void beside_a_witness_one_is_enough(void **state)
+{
+    (void)state;
+    static const uint32_t one[] = {0};
+    begin(2, true);
+    next(VERSION - 1, one, 1);
+    const struct vouch_subject subject = subject_of(VERSION, 'a');
+    assert_proves(&subject, OF(&subject, 0));
+    assert_proves_nothing(&subject, OF(&subject, 1));
+    assert_proves_nothing(&subject, OF(&subject, 2));
+}
+
+static void voters_of_the_versions_epoch_or_of_the_newest_do(void **state)
+{
+    (void)state;
+    static const uint32_t others[] = {3, 4, 5}, old[] = {0, 1, 2};
+    begin(6, false);
+    next(2, old, 3);
+    next(VERSION, others, 3);
+    struct vouch_subject subject = subject_of(VERSION, 'a'); /* the last version of epoch 1 */
+    assert_proves(&subject, OF(&subject, 0, 1));
+    assert_proves(&subject, OF(&subject, 3, 5));
+    assert_proves_nothing(&subject, OF(&subject, 0, 3)); /* a majority of neither */
+    subject = subject_of(VERSION + 1, 'a');
+    assert_proves(&subject, OF(&subject, 3, 5));
+    assert_proves_nothing(&subject, OF(&subject, 0, 1, 2));
+    chain_forget(chain, 2);
+    subject = subject_of(VERSION, 'a'); /* whose epoch is not known any more */
+    assert_proves(&subject, OF(&subject, 3, 5));
+    assert_proves_nothing(&subject, OF(&subject, 0, 1, 2));
+}
+
+static void an_excused_voice_stands_in_for_one_and_never_alone(void **state)
+{
+    (void)state;
+    static const uint32_t one[] = {0};
+    begin(2, false);
+    struct vouch_subject subject = subject_of(VERSION, 'a');
+    struct vouch_certificate certificate = OF(&subject, 0), nothing = {.count = 0}, two;
+    assert_fails(ERR_PROTO, "1 voters; 2 of 2", check(&subject, &certificate, VOUCH_NOBODY));
+    assert_ok(check(&subject, &certificate, 1));
+    assert_fails(ERR_PROTO, "vouched", check(&subject, &certificate, 0)); /* it has spoken: not twice */
+    assert_fails(ERR_PROTO, "vouched", check(&subject, &certificate, 7)); /* is nobody */
+    assert_fails(ERR_PROTO, "vouched", check(&subject, &nothing, 1));
+    end(NULL);
+    begin(5, false);
+    subject = subject_of(VERSION, 'a');
+    certificate = OF(&subject, 1);
+    two = OF(&subject, 1, 2);
+    assert_fails(ERR_PROTO, "vouched", check(&subject, &certificate, 0));
+    assert_ok(check(&subject, &two, 0));
+    end(NULL);
+    begin(2, true); /* one whose voice alone would be enough */
+    next(VERSION - 1, one, 1);
+    subject = subject_of(VERSION, 'a');
+    assert_fails(ERR_PROTO, "vouched", check(&subject, &nothing, 0));
+}
+
+static void a_certificate_comes_back_from_its_bytes(void **state)
+{
+    (void)state;
+    begin(3, false);
+    const struct vouch_subject subject = subject_of(VERSION, 'a');
+    const struct vouch_certificate certificate = OF(&subject, 2, 0);
+    uint8_t bytes[VOUCH_ROW_BYTES * (RECORD_VOTERS_MAX + 1)] = {0};
+    struct vouch_certificate back;
+    assert_int_equal(vouch_bytes(certificate.count), 2 * VOUCH_ROW_BYTES);
+    vouch_pack(&certificate, bytes);
+    assert_ok(vouch_unpack(bytes, vouch_bytes(2), &back));
+    assert_int_equal(back.count, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(back.rows[i].id, certificate.rows[i].id);
+        assert_memory_equal(back.rows[i].signature, certificate.rows[i].signature, IDENT_SIGNATURE_BYTES);
+    }
+    assert_ok(vouch_unpack(bytes, 0, &back));
+    assert_int_equal(back.count, 0);
+    assert_fails(ERR_PROTO, "certificate", vouch_unpack(bytes, vouch_bytes(2) - 1, &back));
+    assert_fails(ERR_PROTO, "certificate", vouch_unpack(bytes, sizeof bytes, &back));
+    bytes[4] = 1;
+    assert_fails(ERR_PROTO, "row 0", vouch_unpack(bytes, vouch_bytes(2), &back));
+    assert_int_equal(back.count, 0);
+}
+
+/* ---- what is heard ---- */
+
+static struct vouches *new_vouches(void)
+{
+    struct vouches_conf conf = {.chain = chain,
+                                .ident = records_ident(SELF),
+                                .nonce = chain_last(chain)->nonce,
+                                .id = SELF,
+                                .fragments_count = FRAGMENTS};
+    struct vouches *vouches;
+    assert_ok(vouches_new(&conf, &vouches));
+    return vouches;
+}
+
+static void hear(struct vouches *vouches, uint32_t id, const struct vouch_subject *subject)
+{
+    uint8_t signature[IDENT_SIGNATURE_BYTES];
+    vouch_sign(records_ident(id), subject, signature);
+    vouches_heard(vouches, id, subject, signature);
+}
+
+static bool sign(struct vouches *vouches, const struct vouch_subject *subject)
+{
+    uint8_t signature[IDENT_SIGNATURE_BYTES];
+    return vouches_own(vouches, F, subject->version, &subject->hash, signature) &&
+           vouch_good(records_ident(SELF)->key, subject, signature);
+}
+
+/* Whether there are enough; then they prove it, too. */
+static bool enough(struct vouches *vouches, const struct vouch_subject *subject, uint32_t excused)
+{
+    struct vouch_certificate certificate;
+    bool there = vouches_certificate(vouches, subject, excused, &certificate);
+    if (there)
+        assert_ok(check(subject, &certificate, excused));
+    return there;
+}
+
+static void a_certificate_is_there_once_a_majority_was_heard(void **state)
+{
+    (void)state;
+    begin(5, false);
+    struct vouches *vouches = new_vouches();
+    const struct vouch_subject subject = subject_of(VERSION, 'a'), different = subject_of(VERSION, 'b');
+    assert_false(enough(vouches, &subject, VOUCH_NOBODY));
+    assert_true(sign(vouches, &subject));
+    hear(vouches, 1, &subject);
+    hear(vouches, 1, &subject);
+    hear(vouches, 2, &different);
+    assert_false(enough(vouches, &subject, VOUCH_NOBODY));
+    assert_true(enough(vouches, &subject, 4));
+    assert_false(enough(vouches, &subject, 1));
+    hear(vouches, 2, &subject); /* it was mended */
+    assert_true(enough(vouches, &subject, VOUCH_NOBODY));
+    assert_false(enough(vouches, &different, VOUCH_NOBODY));
+    vouches_free(vouches);
+    vouches_free(NULL);
+}
+
+static void a_forged_signature_is_dropped_and_heard_anew(void **state)
+{
+    (void)state;
+    begin(3, false);
+    struct vouches *vouches = new_vouches();
+    const struct vouch_subject subject = subject_of(VERSION, 'a');
+    uint8_t forged[IDENT_SIGNATURE_BYTES];
+    assert_true(sign(vouches, &subject));
+    vouch_sign(records_ident(1), &subject, forged);
+    vouches_heard(vouches, 2, &subject, forged);
+    vouches_heard(vouches, SELF, &subject, forged); /* as if it were ours */
+    assert_false(enough(vouches, &subject, VOUCH_NOBODY));
+    assert_false(enough(vouches, &subject, VOUCH_NOBODY));
+    hear(vouches, 2, &subject);
+    assert_true(enough(vouches, &subject, VOUCH_NOBODY));
+    vouches_heard(vouches, 2, &subject, forged); /* its own, if it says so now */
+    assert_false(enough(vouches, &subject, VOUCH_NOBODY));
+    vouches_free(vouches);
+}
+
+static void the_last_few_versions_of_each_voter_are_kept(void **state)
+{
+    (void)state;
+    begin(2, false);
+    struct vouches *vouches = new_vouches();
+    struct vouch_subject subject;
+    for (uint64_t version = 1; version <= 3 * VOUCH_KEPT; version++) {
+        subject = subject_of(version, 'a');
+        assert_true(sign(vouches, &subject));
+        hear(vouches, 1, &subject);
+        assert_true(enough(vouches, &subject, VOUCH_NOBODY));
+    }
+    for (uint64_t version = 1; version <= 3 * VOUCH_KEPT; version++) {
+        subject = subject_of(version, 'a');
+        assert_int_equal(enough(vouches, &subject, VOUCH_NOBODY), version > 2 * VOUCH_KEPT);
+    }
+    /* One that names versions far ahead pushes out nothing but its own. */
+    for (uint64_t version = 100; version < 100 + VOUCH_KEPT; version++) {
+        subject = subject_of(version, 'a');
+        hear(vouches, 1, &subject);
+    }
+    subject = subject_of(3 * VOUCH_KEPT, 'a');
+    assert_false(enough(vouches, &subject, VOUCH_NOBODY));
+    hear(vouches, 1, &subject);
+    assert_true(enough(vouches, &subject, VOUCH_NOBODY));
+    vouches_free(vouches);
+}
+
+static void of_who_is_no_voter_nothing_is_kept(void **state)
+{
+    (void)state;
+    static const uint32_t two[] = {0, 1}, others[] = {0, 4};
+    struct vouch_certificate certificate;
+    uint8_t signature[IDENT_SIGNATURE_BYTES] = {0};
+    begin(5, false);
+    struct vouches *vouches = new_vouches();
+    const struct vouch_subject subject = subject_of(VERSION, 'a');
+    struct vouch_subject beyond = subject, initial = subject_of(0, 'a');
+    beyond.fragment = FRAGMENTS;
+    hear(vouches, 9, &subject);
+    hear(vouches, 1, &beyond);
+    hear(vouches, 1, &initial);
+    assert_false(vouches_own(vouches, F, 0, &subject.hash, signature));
+    assert_false(vouches_own(vouches, FRAGMENTS, 1, &subject.hash, signature));
+    for (uint32_t id = 1; id < 4; id++)
+        hear(vouches, id, &subject);
+    next(VERSION, two, 2);
+    vouches_begin_epoch(vouches);
+    assert_true(vouches_certificate(vouches, &subject, VOUCH_NOBODY, &certificate)); /* of the epoch before */
+    assert_int_equal(certificate.count, 3);
+    next(VERSION, others, 2);
+    vouches_begin_epoch(vouches);
+    assert_true(sign(vouches, &subject));
+    assert_false(enough(vouches, &subject, VOUCH_NOBODY)); /* 2 and 3 vote in neither of the last two */
+    hear(vouches, 2, &subject);
+    assert_false(enough(vouches, &subject, VOUCH_NOBODY));
+    hear(vouches, 4, &subject);
+    assert_true(enough(vouches, &subject, VOUCH_NOBODY));
+    vouches_free(vouches);
+}
+
+static void who_does_not_vote_does_not_sign(void **state)
+{
+    (void)state;
+    static const uint32_t others[] = {1, 2};
+    uint8_t signature[IDENT_SIGNATURE_BYTES];
+    begin(3, false);
+    next(1, others, 2);
+    struct vouches *vouches = new_vouches();
+    const struct vouch_subject subject = subject_of(VERSION, 'a');
+    assert_true(sign(vouches, &subject)); /* it did, in the record before */
+    next(2, others, 2);
+    vouches_begin_epoch(vouches);
+    assert_false(vouches_own(vouches, F, VERSION, &subject.hash, signature));
+    hear(vouches, 1, &subject);
+    hear(vouches, 2, &subject);
+    assert_true(enough(vouches, &subject, VOUCH_NOBODY)); /* and passes others' on */
+    vouches_free(vouches);
+}
+
+static enum err once(void *user)
+{
+    struct vouches_conf conf = {.chain = chain,
+                                .ident = records_ident(SELF),
+                                .nonce = chain_last(chain)->nonce,
+                                .id = SELF,
+                                .fragments_count = FRAGMENTS};
+    const struct vouch_subject subject = subject_of(VERSION, 'a');
+    struct vouches *vouches;
+    (void)user;
+    TRY(vouches_new(&conf, &vouches));
+    bool signed_it = sign(vouches, &subject);
+    vouches_free(vouches);
+    return signed_it ? ERR_OK : ERR_NOMEM;
+}
+
+static void without_memory_nothing_is_kept(void **state)
+{
+    (void)state;
+    begin(1, false);
+    assert_true(outofmem_walk(once, NULL) > 0);
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, end)
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        CASE(a_signature_is_of_one_run_fragment_version_and_hash),
+        CASE(what_is_signed_is_as_documented),
+        CASE(a_majority_of_the_voters_proves_a_hash),
+        CASE(what_a_liar_puts_in_counts_nowhere),
+        CASE(who_does_not_vote_or_keeps_no_bytes_counts_nowhere),
+        CASE(beside_a_witness_one_is_enough),
+        CASE(voters_of_the_versions_epoch_or_of_the_newest_do),
+        CASE(an_excused_voice_stands_in_for_one_and_never_alone),
+        CASE(a_certificate_comes_back_from_its_bytes),
+        CASE(a_certificate_is_there_once_a_majority_was_heard),
+        CASE(a_forged_signature_is_dropped_and_heard_anew),
+        CASE(the_last_few_versions_of_each_voter_are_kept),
+        CASE(of_who_is_no_voter_nothing_is_kept),
+        CASE(who_does_not_vote_does_not_sign),
+        CASE(without_memory_nothing_is_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

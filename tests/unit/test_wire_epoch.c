@@ -1,0 +1,420 @@
+/* wire_epoch: every message of the epoch protocol there and back, every limit, floods and damaged bytes, memory. */
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "common/digest.h"
+#include "common/mem.h"
+#include "net/wire_epoch.h"
+#include "tests/lib/outofmem.h"
+
+static uint8_t *packed; /* of the last message, until the next */
+static size_t packed_bytes;
+
+static void pack(const struct wire_epoch *message)
+{
+    mem_free(packed);
+    packed = NULL;
+    assert_ok(wire_epoch_pack(message, &packed, &packed_bytes));
+}
+
+/* wire_epoch_deinit() what comes back. */
+static struct wire_epoch there_and_back(const struct wire_epoch *message)
+{
+    struct wire_epoch back;
+    memset(&back, 0xee, sizeof back);
+    pack(message);
+    assert_ok(wire_epoch_unpack(message->type, packed, packed_bytes, &back));
+    assert_true(back.type == message->type && back.epoch == message->epoch && back.ballot == message->ballot);
+    return back;
+}
+
+static const uint8_t record_bytes[] = "a record is its packed bytes here";
+static const struct wire_result held[] = {
+    {.owner = 0, .epoch = 3, .shards = 0xff, .digest = {{4}}},
+    {.owner = 0, .epoch = 4, .shards = 0xff00, .digest = {{5}}},
+    {.owner = 9, .epoch = 4, .shards = ~0ull, .digest = {{6}}},
+};
+static const struct wire_row rows[] = {
+    {.fragment = 0, .version = 7, .hash = {{9}}, .hash_known = true, .held = held, .held_count = 2},
+    {.fragment = 1, .version = 0},
+    {.fragment = 4095, .version = 1ull << 62, .held = held + 2, .held_count = 1},
+};
+
+static struct wire_epoch a_prepare(void)
+{
+    return (struct wire_epoch){.type = WIRE_PREPARE,
+                               .epoch = 5,
+                               .ballot = 1ull << 63,
+                               .prepare = {.draft = record_bytes, .draft_bytes = sizeof record_bytes, .recover = true}};
+}
+
+static struct wire_epoch a_promise(void)
+{
+    return (struct wire_epoch){.type = WIRE_PROMISE,
+                               .epoch = 5,
+                               .ballot = 12,
+                               .promise = {.accepted_ballot = 11,
+                                           .accepted = record_bytes,
+                                           .accepted_bytes = sizeof record_bytes,
+                                           .incarnation = ~0ull,
+                                           .sealed = true,
+                                           .rows = rows,
+                                           .rows_count = 3}};
+}
+
+static void proposals_come_back(void **state)
+{
+    (void)state;
+    struct wire_epoch m = a_prepare(), b = there_and_back(&m);
+    assert_int_equal(b.prepare.draft_bytes, sizeof record_bytes);
+    assert_memory_equal(b.prepare.draft, record_bytes, sizeof record_bytes);
+    assert_true(b.prepare.recover);
+    wire_epoch_deinit(&b);
+    m.prepare.draft_bytes = 0;
+    m.prepare.recover = false;
+    b = there_and_back(&m);
+    assert_true(b.prepare.draft_bytes == 0 && !b.prepare.recover);
+    wire_epoch_deinit(&b);
+    wire_epoch_deinit(&b);
+
+    m = (struct wire_epoch){.type = WIRE_ACCEPT, .epoch = 1, .ballot = 1};
+    m.accept.record = record_bytes;
+    m.accept.record_bytes = sizeof record_bytes;
+    b = there_and_back(&m);
+    assert_int_equal(b.accept.record_bytes, sizeof record_bytes);
+    assert_memory_equal(b.accept.record, record_bytes, sizeof record_bytes);
+    wire_epoch_deinit(&b);
+    wire_epoch_deinit(&m); /* of what it does not own it frees nothing */
+}
+
+static void answers_come_back(void **state)
+{
+    (void)state;
+    struct wire_epoch m = a_promise(), b = there_and_back(&m);
+    assert_true(b.promise.accepted_ballot == 11 && b.promise.incarnation == ~0ull);
+    assert_int_equal(b.promise.accepted_bytes, sizeof record_bytes);
+    assert_memory_equal(b.promise.accepted, record_bytes, sizeof record_bytes);
+    assert_int_equal(b.promise.rows_count, 3);
+    for (int i = 0; i < 3; i++) {
+        const struct wire_row *from = &rows[i], *to = &b.promise.rows[i];
+        assert_true(from->fragment == to->fragment && from->version == to->version);
+        assert_true(from->hash_known == to->hash_known && digest_equal(&from->hash, &to->hash));
+        assert_int_equal(from->held_count, to->held_count);
+        for (uint32_t k = 0; k < from->held_count; k++)
+            assert_memory_equal(&from->held[k], &to->held[k], sizeof held[0]);
+    }
+    wire_epoch_deinit(&b);
+    m.promise.accepted_ballot = m.promise.accepted_bytes = m.promise.rows_count = 0;
+    b = there_and_back(&m);
+    assert_true(b.promise.accepted_bytes == 0 && b.promise.rows_count == 0);
+    wire_epoch_deinit(&b);
+
+    m = (struct wire_epoch){.type = WIRE_REJECT, .epoch = 1ull << 62, .ballot = ~0ull};
+    b = there_and_back(&m);
+    wire_epoch_deinit(&b);
+    m = (struct wire_epoch){.type = WIRE_ACCEPTED, .epoch = 5, .ballot = 6, .accepted = {.digest = digest_of("d", 1)}};
+    memset(m.accepted.signature, 0x5a, sizeof m.accepted.signature);
+    b = there_and_back(&m);
+    assert_true(digest_equal(&b.accepted.digest, &m.accepted.digest));
+    assert_memory_equal(b.accepted.signature, m.accepted.signature, sizeof m.accepted.signature);
+    wire_epoch_deinit(&b);
+}
+
+static void decisions_questions_and_wishes_come_back(void **state)
+{
+    (void)state;
+    struct record_vote votes[RECORD_VOTERS_MAX];
+    memset(votes, 0, sizeof votes);
+    for (uint32_t i = 0; i < RECORD_VOTERS_MAX; i++) {
+        votes[i].id = UINT32_MAX - i;
+        votes[i].ballot = ~0ull - i;
+        memset(votes[i].signature, (int)i, IDENT_SIGNATURE_BYTES);
+    }
+    struct wire_epoch m = {.type = WIRE_DECIDED}, b;
+    m.decided.record = record_bytes;
+    m.decided.record_bytes = sizeof record_bytes;
+    b = there_and_back(&m);
+    assert_int_equal(b.decided.votes_count, 0);
+    wire_epoch_deinit(&b);
+    m.decided.votes = votes;
+    m.decided.votes_count = RECORD_VOTERS_MAX;
+    b = there_and_back(&m);
+    assert_int_equal(b.decided.votes_count, RECORD_VOTERS_MAX);
+    for (uint32_t i = 0; i < RECORD_VOTERS_MAX; i++) {
+        assert_true(b.decided.votes[i].id == votes[i].id && b.decided.votes[i].ballot == votes[i].ballot);
+        assert_memory_equal(b.decided.votes[i].signature, votes[i].signature, IDENT_SIGNATURE_BYTES);
+    }
+    assert_memory_equal(b.decided.record, record_bytes, sizeof record_bytes);
+    wire_epoch_deinit(&b);
+    m = (struct wire_epoch){.type = WIRE_CHAIN, .epoch = 0};
+    b = there_and_back(&m);
+    m.epoch = 1ull << 62;
+    b = there_and_back(&m);
+    struct ident ident;
+    struct record_member newcomer = {
+        .name = "oslo", .address = "oslo.example.org:7600", .uplink = 20000000, .role = RECORD_OBSERVER};
+    assert_ok(ident_generate(&ident));
+    memcpy(newcomer.key, ident.key, sizeof newcomer.key);
+    static const uint64_t numbers[WIRE_WISHES] = {
+        [WIRE_WISH_CAUGHT_UP] = ~0ull, [WIRE_WISH_OWN] = 2, [WIRE_WISH_STEPS] = ~0ull, [WIRE_WISH_PAUSE] = 1};
+    for (uint32_t kind = WIRE_WISH_DRAIN; kind < WIRE_WISHES; kind++) {
+        m = (struct wire_epoch){.type = WIRE_WISH, .wish = {.kind = kind, .number = numbers[kind]}};
+        m.wish.member = kind == WIRE_WISH_ENROL ? &newcomer : NULL;
+        m.wish.id = kind < WIRE_WISH_STEPS ? UINT32_MAX - 1 : 0;
+        b = there_and_back(&m);
+        assert_true(b.wish.kind == kind && b.wish.id == m.wish.id && b.wish.number == m.wish.number);
+        assert_true((b.wish.member != NULL) == (kind == WIRE_WISH_ENROL));
+        if (b.wish.member != NULL) {
+            assert_string_equal(b.wish.member->name, newcomer.name);
+            assert_string_equal(b.wish.member->address, newcomer.address);
+            assert_memory_equal(b.wish.member->key, newcomer.key, sizeof newcomer.key);
+            assert_int_equal(b.wish.member->uplink, newcomer.uplink);
+        }
+        wire_epoch_deinit(&b);
+    }
+}
+
+/* ---- limits ---- */
+
+static void assert_refused(const char *text, const struct wire_epoch *message)
+{
+    struct wire_epoch back;
+    pack(message);
+    assert_fails(ERR_PROTO, text, wire_epoch_unpack(message->type, packed, packed_bytes, &back));
+    for (int i = 0; i < 3; i++)
+        assert_null(back.memory[i]);
+}
+
+#define REFUSED(make, text, change) \
+    do {                            \
+        struct wire_epoch m = make; \
+        change;                     \
+        assert_refused(text, &m);   \
+    } while (0)
+
+static void ballots_are_checked(void **state)
+{
+    (void)state;
+    REFUSED(a_prepare(), "ballot 0", m.ballot = 0);
+    REFUSED(a_prepare(), "about epoch 0", m.epoch = 0);
+    REFUSED(a_prepare(), "about epoch 9223372036854775808", m.epoch = RECORD_NUMBER_MAX);
+    REFUSED(a_promise(), "ballot 0", m.ballot = 0);
+    REFUSED(((struct wire_epoch){.type = WIRE_REJECT, .epoch = 1}), "ballot 0", (void)m);
+    REFUSED(((struct wire_epoch){.type = WIRE_ACCEPT, .epoch = 1}), "ballot 0", (void)m);
+    REFUSED(((struct wire_epoch){.type = WIRE_ACCEPTED, .epoch = 1}), "ballot 0", (void)m);
+    REFUSED(((struct wire_epoch){.type = WIRE_ACCEPT, .epoch = 1, .ballot = 1}), "nothing to accept", (void)m);
+}
+
+static void promises_are_checked(void **state)
+{
+    (void)state;
+    struct wire_row r[3];
+    struct wire_result h[3];
+#define ROWS(text, change)                              \
+    do {                                                \
+        memcpy(r, rows, sizeof r);                      \
+        memcpy(h, held, sizeof h);                      \
+        r[0].held = h;                                  \
+        r[2].held = h + 2;                              \
+        change;                                         \
+        REFUSED(a_promise(), text, m.promise.rows = r); \
+    } while (0)
+    REFUSED(a_promise(), "accepted in 0", m.promise.accepted_ballot = 0);
+    REFUSED(a_promise(), "accepted in 13", m.promise.accepted_ballot = 13);
+    REFUSED(a_promise(), "record of 0 bytes", m.promise.accepted_bytes = 0);
+    ROWS("not in order", r[1].fragment = 0);
+    ROWS("fragment 4096", r[2].fragment = 4096);
+    ROWS("version 9223372036854775808", r[2].version = RECORD_NUMBER_MAX);
+    ROWS("held of epoch 5", h[2].epoch = 5);
+    ROWS("with shards 0", h[2].shards = 0);
+    ROWS("not in order of owner", h[1].epoch = 3);
+    ROWS("not in order of owner", (h[0].owner = 1, h[1].owner = 0));
+}
+
+static void decisions_and_wishes_are_checked(void **state)
+{
+    (void)state;
+    static const struct record_vote vote = {.id = 1};
+    struct wire_epoch decided = {.type = WIRE_DECIDED, .decided = {record_bytes, sizeof record_bytes, &vote, 1}};
+    REFUSED(decided, "ballot 0", (void)m);
+    REFUSED(decided, "record of 0 bytes", m.decided.record_bytes = 0);
+    REFUSED(((struct wire_epoch){.type = WIRE_CHAIN}), "after epoch 9223372036854775808", m.epoch = RECORD_NUMBER_MAX);
+    struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_DRAIN, .id = 1}};
+    REFUSED(wish, "unknown kind 0", m.wish.kind = 0);
+    REFUSED(wish, "unknown kind 9", m.wish.kind = WIRE_WISHES);
+    REFUSED(wish, "with number 1", m.wish.number = 1);
+    REFUSED(wish, "kind 6 about member 1", m.wish.kind = WIRE_WISH_STEPS);
+    REFUSED(wish, "kind 5 about member 1 with number 3", (m.wish.kind = WIRE_WISH_OWN, m.wish.number = 3));
+    REFUSED(wish, "kind 7 about member 0 with number 2",
+            (m.wish.kind = WIRE_WISH_PAUSE, m.wish.id = 0, m.wish.number = 2));
+    struct record_member bad = {.name = "no name", .uplink = 5, .role = RECORD_OBSERVER};
+    REFUSED(wish, "kind 8 without a newcomer", (m.wish.kind = WIRE_WISH_ENROL, m.wish.id = 0));
+    REFUSED(wish, "kind 1 with a newcomer", m.wish.member = &bad);
+    REFUSED(wish, "that no record can hold", (m.wish.kind = WIRE_WISH_ENROL, m.wish.id = 0, m.wish.member = &bad));
+    struct wire_epoch back;
+    assert_fails(ERR_PROTO, "type 8 is none", wire_epoch_unpack(8, record_bytes, 1, &back));
+    assert_fails(ERR_PROTO, "type 17 is none", wire_epoch_unpack(17, record_bytes, 1, &back));
+    assert_false(wire_is_epoch(8) || wire_is_epoch(17) || !wire_is_epoch(9) || !wire_is_epoch(16));
+    /* Lengths that only bytes can have wrong. */
+    static const uint8_t accepted[] = {1 << 3, 1, 2 << 3, 1, 3 << 3 | 2, 1, 0};
+    assert_fails(ERR_PROTO, "digest of 1 bytes", wire_epoch_unpack(WIRE_ACCEPTED, accepted, sizeof accepted, &back));
+    static const uint8_t hash[] = {1 << 3, 1, 2 << 3, 1, 6 << 3 | 2, 3, 3 << 3 | 2, 1, 0};
+    assert_fails(ERR_PROTO, "hash of 1 bytes", wire_epoch_unpack(WIRE_PROMISE, hash, sizeof hash, &back));
+}
+
+/* The longest promise without a record: everything there is of everything. */
+static struct wire_epoch longest(struct wire_row *row, struct wire_result *one)
+{
+    for (uint32_t i = 0; i < WIRE_RESULTS_MAX; i++)
+        one[i] = (struct wire_result){.owner = UINT32_MAX - 1 + i % 2, .epoch = RECORD_NUMBER_MAX - 2, .shards = 1};
+    for (uint32_t i = 0; i < RECORD_FRAGMENTS_MAX; i++)
+        row[i] = (struct wire_row){.fragment = i,
+                                   .version = RECORD_NUMBER_MAX - 1,
+                                   .hash_known = true,
+                                   .held = one + (size_t)2 * i,
+                                   .held_count = 2};
+    return (struct wire_epoch){.type = WIRE_PROMISE,
+                               .epoch = RECORD_NUMBER_MAX - 1,
+                               .ballot = UINT64_MAX,
+                               .promise = {.incarnation = 1, .rows = row, .rows_count = RECORD_FRAGMENTS_MAX}};
+}
+
+static void the_most_that_is_allowed_passes(void **state)
+{
+    (void)state;
+    static struct wire_row row[RECORD_FRAGMENTS_MAX + 1];
+    static struct wire_result one[WIRE_RESULTS_MAX + 1];
+    static uint8_t record[WIRE_EPOCH_BYTES_MAX];
+    uint8_t *bytes;
+    size_t count;
+    struct wire_epoch m = longest(row, one), b = there_and_back(&m);
+    print_message("the longest promise without a record has %zu bytes\n", packed_bytes);
+    wire_epoch_deinit(&b);
+    m.promise.rows_count++;
+    assert_int_equal(wire_epoch_pack(&m, &bytes, &count), ERR_ARG);
+    m.promise.rows_count--;
+    row[0].held_count++;
+    assert_int_equal(wire_epoch_pack(&m, &bytes, &count), ERR_ARG);
+    m = (struct wire_epoch){.type = WIRE_PROMISE, .epoch = 1, .ballot = 1};
+    m.promise.accepted_ballot = 1;
+    m.promise.accepted = record;
+    m.promise.accepted_bytes = RECORD_BYTES_MAX;
+    b = there_and_back(&m);
+    assert_int_equal(b.promise.accepted_bytes, RECORD_BYTES_MAX);
+    wire_epoch_deinit(&b);
+    m.promise.accepted_bytes++;
+    assert_refused("accepted record of 983041 bytes", &m);
+    m = (struct wire_epoch){.type = WIRE_ACCEPT, .epoch = 1, .ballot = 1};
+    m.accept.record = record;
+    m.accept.record_bytes = sizeof record;
+    assert_fails(ERR_ARG, "more than 1048576", wire_epoch_pack(&m, &bytes, &count));
+    assert_fails(ERR_PROTO, "an ACCEPT of 1048577 bytes",
+                 wire_epoch_unpack(WIRE_ACCEPT, record, WIRE_EPOCH_BYTES_MAX + 1, &b));
+    struct wire_epoch decided = {.type = WIRE_DECIDED, .decided.votes_count = RECORD_VOTERS_MAX + 1};
+    assert_int_equal(wire_epoch_pack(&decided, &bytes, &count), ERR_ARG);
+    m = (struct wire_epoch){.type = WIRE_PREPARE, .epoch = 1, .ballot = 1};
+    m.prepare.draft = record;
+    m.prepare.draft_bytes = RECORD_BYTES_MAX + 1;
+    assert_refused("a draft of 983041 bytes", &m);
+    struct wire_epoch none = {.type = (enum wire_epoch_type)WIRE_BYE};
+    assert_int_equal(wire_epoch_pack(&none, &bytes, &count), ERR_ARG);
+}
+
+/* Two bytes announce a row each time. */
+static void assert_flood_refused(enum wire_epoch_type type, uint8_t field, size_t times, const char *text)
+{
+    struct wire_epoch back;
+    uint8_t *bytes;
+    assert_ok(mem_new(4 + 2 * times, 1, "a flood", &bytes));
+    bytes[0] = 1 << 3;
+    bytes[2] = 2 << 3;
+    bytes[1] = bytes[3] = 1;
+    for (size_t i = 0; i < times; i++)
+        bytes[4 + 2 * i] = (uint8_t)(field << 3 | 2);
+    size_t skip = type == WIRE_DECIDED ? 4 : 0; /* it has no ballot */
+    assert_fails(ERR_PROTO, text, wire_epoch_unpack(type, bytes + skip, 4 + 2 * times - skip, &back));
+    mem_free(bytes);
+}
+
+static void floods_are_refused(void **state)
+{
+    (void)state;
+    enum { MANY = 1 << 17 }; /* so that no single piece of memory is too large */
+    assert_flood_refused(WIRE_PROMISE, 6, MANY, "holds too much");
+    assert_flood_refused(WIRE_DECIDED, 2, MANY, "holds too much");
+    assert_flood_refused(WIRE_PROMISE, 6, 4097, "4097 fragments");
+    assert_flood_refused(WIRE_DECIDED, 2, 66, "66 votes");
+}
+
+static void any_bytes_are_survived(void **state)
+{
+    (void)state;
+    struct env_rng rng = env_rng_init(5, 6);
+    struct wire_epoch messages[2] = {a_prepare(), a_promise()}, back;
+    size_t passed = 0;
+    for (int k = 0; k < 2; k++) {
+        pack(&messages[k]);
+        for (int i = 0; i < 50000; i++) {
+            size_t at = env_rng_below(&rng, packed_bytes), count = packed_bytes;
+            uint8_t old = packed[at];
+            packed[at] = (uint8_t)env_rng_u64(&rng);
+            if (i % 4 == 0)
+                count = env_rng_below(&rng, count);
+            uint32_t type = i % 2 == 0 ? (uint32_t)messages[k].type : (uint32_t)env_rng_below(&rng, 18);
+            if (wire_epoch_unpack(type, packed, count, &back) == ERR_OK) {
+                uint8_t *again;
+                size_t again_bytes;
+                assert_ok(wire_epoch_pack(&back, &again, &again_bytes));
+                mem_free(again);
+                wire_epoch_deinit(&back);
+                passed++;
+            }
+            packed[at] = old;
+        }
+    }
+    print_message("%zu of 100000 changed messages are messages still\n", passed);
+    assert_true(passed > 100);
+}
+
+static enum err make_one(void *user)
+{
+    const struct wire_epoch *message = user;
+    struct wire_epoch back;
+    uint8_t *bytes;
+    size_t count;
+    TRY(wire_epoch_pack(message, &bytes, &count));
+    enum err err = wire_epoch_unpack(message->type, bytes, count, &back);
+    mem_free(bytes);
+    if (err == ERR_OK)
+        wire_epoch_deinit(&back);
+    return err;
+}
+
+static void every_path_without_memory_is_clean(void **state)
+{
+    (void)state;
+    struct wire_epoch prepare = a_prepare(), promise = a_promise();
+    size_t failed = outofmem_walk(make_one, &prepare) + outofmem_walk(make_one, &promise);
+    print_message("%zu allocations failed in turn\n", failed);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(proposals_come_back),
+        cmocka_unit_test(answers_come_back),
+        cmocka_unit_test(decisions_questions_and_wishes_come_back),
+        cmocka_unit_test(ballots_are_checked),
+        cmocka_unit_test(promises_are_checked),
+        cmocka_unit_test(decisions_and_wishes_are_checked),
+        cmocka_unit_test(the_most_that_is_allowed_passes),
+        cmocka_unit_test(floods_are_refused),
+        cmocka_unit_test(any_bytes_are_survived),
+        cmocka_unit_test(every_path_without_memory_is_clean),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    mem_free(packed);
+    return failed;
+}

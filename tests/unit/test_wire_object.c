@@ -1,0 +1,282 @@
+/* wire_object: an object says itself what it is; every byte is covered; an owner signs; whom a result counts. */
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "common/digest.h"
+#include "net/wire_object.h"
+#include "outer_opt/codec.h"
+#include "tests/lib/mend.h"
+
+enum { FRAME = 500, KIND_AT = 4, VERSION_AT = 5, ZERO_AT = 6, DIGEST_AT = 72, SIGNATURE_AT = 104 };
+enum { OBJECT_BYTES = WIRE_OBJECT_HEADER_BYTES + FRAME + 24 + WIRE_CONTRIBUTORS_MAX * WIRE_CONTRIBUTOR_BYTES };
+
+static struct ident owner, other;
+static uint8_t object[OBJECT_BYTES], rows[WIRE_CONTRIBUTORS_MAX * WIRE_CONTRIBUTOR_BYTES];
+static const uint8_t nonce[WIRE_NONCE_BYTES] = "of this one run";
+
+static struct wire_object named(uint32_t kind)
+{
+    struct wire_object what = {.shards = 0x8000000000000005};
+    what.key = (struct wire_key){
+        .kind = kind, .fragment = 4095, .version = 1ull << 40, .epoch = 1ull << 50, .owner = ~0u - 1, .island = 70000};
+    if (kind == WIRE_RESULT)
+        what.key.island = what.key.owner;
+    memcpy(what.nonce, nonce, sizeof nonce);
+    return what;
+}
+
+static struct wire_contributor contributor(uint32_t id, uint64_t tokens)
+{
+    return (struct wire_contributor){.id = id, .tokens = tokens, .digest = digest_of(&id, sizeof id)};
+}
+
+static struct wire_meta of_contributors(uint32_t count)
+{
+    struct wire_meta meta = {.step = 77, .outer = {7, 8, ~0u}, .contributors_count = count, .contributors = rows};
+    for (uint32_t i = 0; i < count; i++) {
+        struct wire_contributor row = contributor(3 * i + 1, ~0ull - i);
+        wire_contributor_put(rows, i, &row);
+    }
+    return meta;
+}
+
+static const struct wire_meta contribution_meta = {.tokens = 12345, .step = 77, .base_hash = {{1, 2, 3}}};
+
+/* Seals what is given and returns its size; the frame is bytes that are none. */
+static size_t seal(const struct wire_object *what, const struct wire_meta *meta, struct digest *digest)
+{
+    size_t bytes;
+    for (size_t i = 0; i < FRAME; i++)
+        wire_object_frame(object)[i] = (uint8_t)(i * 7);
+    assert_ok(
+        wire_object_seal(what, meta, what->key.kind == WIRE_RESULT ? &owner : NULL, object, FRAME, &bytes, digest));
+    return bytes;
+}
+
+static enum err reopen(size_t bytes, struct wire_object *what, struct wire_meta *meta)
+{
+    const uint8_t *frame;
+    size_t frame_bytes;
+    enum err err = wire_object_open(object, bytes, what, meta, &frame, &frame_bytes);
+    if (err == ERR_OK)
+        assert_true(frame_bytes == FRAME && frame == wire_object_frame(object));
+    return err;
+}
+
+static void an_object_says_what_it_is(void **state)
+{
+    (void)state;
+    for (uint32_t kind = WIRE_CONTRIBUTION; kind <= WIRE_RESULT; kind++) {
+        struct wire_object what = named(kind), got;
+        struct wire_meta meta = kind == WIRE_RESULT ? of_contributors(2) : contribution_meta, back;
+        struct digest digest;
+        size_t bytes = seal(&what, &meta, &digest);
+        assert_int_equal(bytes, WIRE_OBJECT_HEADER_BYTES + FRAME + (kind == WIRE_RESULT ? 24 + 2 * 44 : 48));
+        assert_true(bytes <= wire_object_bytes_max(FRAME, 2));
+        assert_ok(reopen(bytes, &got, &back));
+        assert_true(wire_key_equal(&got.key, &what.key) && got.shards == what.shards);
+        assert_memory_equal(got.nonce, nonce, sizeof nonce);
+        assert_true(digest_equal(&got.digest, &digest));
+        assert_true(back.step == 77 && back.tokens == meta.tokens && digest_equal(&back.base_hash, &meta.base_hash));
+        assert_memory_equal(back.outer, meta.outer, sizeof meta.outer);
+        assert_int_equal(back.contributors_count, meta.contributors_count);
+        memset(&got, 0xee, sizeof got);
+        assert_ok(wire_object_peek(object, bytes, &got));
+        assert_true(wire_key_equal(&got.key, &what.key) && digest_equal(&got.digest, &digest));
+    }
+}
+
+/* The frame's payload is under the digest in its own head. */
+static void every_byte_but_a_signature_is_covered(void **state)
+{
+    (void)state;
+    for (uint32_t kind = WIRE_CONTRIBUTION; kind <= WIRE_RESULT; kind++) {
+        struct wire_object what = named(kind), got;
+        struct wire_meta meta = kind == WIRE_RESULT ? of_contributors(3) : contribution_meta, back;
+        struct digest digest;
+        size_t bytes = seal(&what, &meta, &digest);
+        for (size_t cut = 0; cut < bytes; cut++)
+            assert_int_equal(reopen(cut, &got, &back), ERR_PROTO);
+        for (size_t at = 0; at < bytes; at++) {
+            if (at >= WIRE_OBJECT_HEADER_BYTES + CODEC_HEADER_BYTES && at < WIRE_OBJECT_HEADER_BYTES + FRAME)
+                continue;
+            for (int bit = 0; bit < 8; bit++) {
+                bool signature = kind == WIRE_RESULT && at >= SIGNATURE_AT && at < WIRE_OBJECT_HEADER_BYTES;
+                object[at] ^= (uint8_t)(1 << bit);
+                assert_int_equal(reopen(bytes, &got, &back), signature ? ERR_OK : ERR_PROTO);
+                if (signature)
+                    assert_fails(ERR_PROTO, "not signed by its owner", wire_object_signed(&got, owner.key));
+                object[at] ^= (uint8_t)(1 << bit);
+            }
+        }
+        assert_ok(reopen(bytes, &got, &back));
+    }
+}
+
+/* A change that is made with all digests right makes another object, which has another name. */
+static void no_two_objects_have_one_digest(void **state)
+{
+    (void)state;
+    struct wire_object what = named(WIRE_RESULT);
+    struct wire_meta meta = of_contributors(3);
+    struct digest first, digest;
+    size_t bytes = seal(&what, &meta, &first);
+    for (size_t at = 24; at < bytes; at++) {
+        static uint8_t copy[OBJECT_BYTES];
+        struct wire_object got;
+        if (at >= DIGEST_AT && at < WIRE_OBJECT_HEADER_BYTES)
+            continue;
+        memcpy(copy, object, bytes);
+        copy[at] ^= 1;
+        mend_object(copy, bytes);
+        assert_true(wire_object_peek(copy, bytes, &got) != ERR_OK || !digest_equal(&got.digest, &first));
+    }
+    what.shards ^= 2;
+    seal(&what, &meta, &digest);
+    assert_false(digest_equal(&digest, &first));
+}
+
+static void an_object_is_the_one_that_was_asked_for(void **state)
+{
+    (void)state;
+    struct wire_object what = named(WIRE_RESULT);
+    const struct wire_key key = what.key;
+    struct wire_key wrong[6] = {key, key, key, key, key, key};
+    uint8_t elsewhere[WIRE_NONCE_BYTES];
+    assert_ok(wire_object_is(&what, &key, nonce));
+    wrong[0].kind = WIRE_CONTRIBUTION;
+    wrong[1].fragment--;
+    wrong[2].version++;
+    wrong[3].epoch++;
+    wrong[4].owner++;
+    wrong[5].island++;
+    for (int i = 0; i < 6; i++)
+        assert_fails(ERR_PROTO, "another object than was asked for", wire_object_is(&what, &wrong[i], nonce));
+    for (int i = 0; i < WIRE_NONCE_BYTES; i++) {
+        memcpy(elsewhere, nonce, sizeof nonce);
+        elsewhere[i] ^= 1;
+        assert_fails(ERR_PROTO, "of another run", wire_object_is(&what, &key, elsewhere));
+    }
+}
+
+static void a_result_is_signed_by_its_owner_and_nobody_else(void **state)
+{
+    (void)state;
+    struct wire_object what = named(WIRE_RESULT), got;
+    struct wire_meta meta = of_contributors(1), back;
+    struct digest digest;
+    uint8_t message[16 + DIGEST_BYTES] = "diloco result 1";
+    size_t bytes = seal(&what, &meta, &digest);
+    assert_ok(reopen(bytes, &got, &back));
+    assert_ok(wire_object_signed(&got, owner.key));
+    assert_fails(ERR_PROTO, "not signed by its owner", wire_object_signed(&got, other.key));
+    memcpy(message + 16, digest.byte, DIGEST_BYTES); /* as docs/FORMATS.md has it */
+    assert_true(ident_signed(owner.key, message, sizeof message, object + SIGNATURE_AT));
+    /* A signature of one result is none of another. */
+    struct wire_object moved = what, moved_got;
+    moved.key.version++;
+    uint8_t signature[IDENT_SIGNATURE_BYTES];
+    memcpy(signature, object + SIGNATURE_AT, sizeof signature);
+    bytes = seal(&moved, &meta, &digest);
+    memcpy(object + SIGNATURE_AT, signature, sizeof signature);
+    assert_ok(reopen(bytes, &moved_got, &back));
+    assert_fails(ERR_PROTO, "not signed by its owner", wire_object_signed(&moved_got, owner.key));
+    /* Nobody signs a contribution, and a result is not left unsigned. */
+    struct wire_object contribution = named(WIRE_CONTRIBUTION);
+    assert_fails(ERR_ARG, "a result is signed", wire_object_seal(&what, &meta, NULL, object, FRAME, &bytes, &digest));
+    assert_fails(ERR_ARG, "a contribution is not",
+                 wire_object_seal(&contribution, &contribution_meta, &owner, object, FRAME, &bytes, &digest));
+    bytes = seal(&contribution, &contribution_meta, &digest);
+    assert_ok(reopen(bytes, &got, &back));
+    assert_fails(ERR_PROTO, "not signed", wire_object_signed(&got, owner.key));
+}
+
+static void limits_of_names_and_metadata_are_checked(void **state)
+{
+    (void)state;
+    struct wire_object what = named(WIRE_RESULT), got;
+    struct wire_meta meta = of_contributors(1), back;
+    struct digest digest;
+    size_t bytes;
+#define REFUSED(text, change, restore)                             \
+    do {                                                           \
+        change;                                                    \
+        bytes = seal(&what, &meta, &digest);                       \
+        restore;                                                   \
+        assert_fails(ERR_PROTO, text, reopen(bytes, &got, &back)); \
+    } while (0)
+    REFUSED("fragment 4096", what.key.fragment = 4096, what.key.fragment = 1);
+    REFUSED("version 0", what.key.version = 0, what.key.version = 1);
+    REFUSED("of no shard", what.shards = 0, what.shards = 1);
+    REFUSED("island 5 made for owner 4", (what.key.owner = 4, what.key.island = 5), what.key.island = 4);
+    REFUSED("0 contributors", meta.contributors_count = 0, meta = of_contributors(6));
+    struct wire_contributor wrong = contributor(4, 1); /* as the one before it */
+    REFUSED("not in order", wire_contributor_put(rows, 2, &wrong), meta = of_contributors(6));
+    what = named(WIRE_CONTRIBUTION);
+    meta = contribution_meta;
+    REFUSED("contribution of 0 tokens", meta.tokens = 0, meta.tokens = 1);
+    REFUSED("contribution of", meta.tokens = (1ull << 62) + 1, meta.tokens = 1ull << 62);
+    bytes = seal(&what, &meta, &digest);
+    assert_ok(reopen(bytes, &got, &back));
+    object[ZERO_AT] = 1;
+    mend_object(object, bytes);
+    assert_fails(ERR_PROTO, "wrong length", reopen(bytes, &got, &back));
+    object[ZERO_AT] = 0;
+    object[KIND_AT] = WIRE_STATE;
+    mend_object(object, bytes);
+    assert_fails(ERR_PROTO, "unknown kind 3", reopen(bytes, &got, &back));
+    object[VERSION_AT]++;
+    assert_fails(ERR_PROTO, "object of version", reopen(bytes, &got, &back));
+    what.key.kind = WIRE_PLAN;
+    assert_fails(ERR_ARG, "plan", wire_object_seal(&what, &meta, NULL, object, FRAME, &bytes, &digest));
+}
+
+static void as_many_contributors_as_a_run_has_members_are_found(void **state)
+{
+    (void)state;
+    struct wire_object what = named(WIRE_RESULT), got;
+    struct wire_meta meta = of_contributors(WIRE_CONTRIBUTORS_MAX), back;
+    struct digest digest;
+    size_t bytes = seal(&what, &meta, &digest);
+    assert_ok(reopen(bytes, &got, &back));
+    assert_int_equal(back.contributors_count, WIRE_CONTRIBUTORS_MAX);
+    assert_true(sizeof back < 128); /* the list stays where it lies */
+    for (uint32_t id = 0; id <= 3 * WIRE_CONTRIBUTORS_MAX + 3; id++) {
+        struct wire_contributor found, want = contributor(id, ~0ull - id / 3);
+        bool there = id % 3 == 1 && id / 3 < WIRE_CONTRIBUTORS_MAX;
+        assert_int_equal(wire_meta_find(&back, id, &found), there);
+        assert_int_equal(wire_meta_find(&back, id, NULL), there);
+        if (!there)
+            continue;
+        assert_true(found.id == id && found.tokens == want.tokens && digest_equal(&found.digest, &want.digest));
+        found = wire_meta_contributor(&back, id / 3);
+        assert_true(found.id == id && found.tokens == want.tokens);
+    }
+    meta.contributors_count++;
+    assert_fails(ERR_ARG, "1025 contributors", wire_object_seal(&what, &meta, &owner, object, FRAME, &bytes, &digest));
+    /* More than there may be, in an object that is whole: the count is above the limit, and its bytes are there. */
+    uint8_t *after = wire_object_frame(object) + FRAME;
+    bytes = seal(&what, &(struct wire_meta){.contributors_count = 2, .contributors = rows}, &digest);
+    after[20] = 3;
+    mend_object(object, bytes);
+    assert_fails(ERR_PROTO, "3 contributors", reopen(bytes, &got, &back));
+    assert_false(wire_meta_find(&(struct wire_meta){0}, 1, NULL));
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    assert_ok(ident_generate(&owner));
+    assert_ok(ident_generate(&other));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_object_says_what_it_is),
+        cmocka_unit_test(every_byte_but_a_signature_is_covered),
+        cmocka_unit_test(no_two_objects_have_one_digest),
+        cmocka_unit_test(an_object_is_the_one_that_was_asked_for),
+        cmocka_unit_test(a_result_is_signed_by_its_owner_and_nobody_else),
+        cmocka_unit_test(limits_of_names_and_metadata_are_checked),
+        cmocka_unit_test(as_many_contributors_as_a_run_has_members_are_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -208,7 +208,8 @@ static void fetch(struct council *council, const uint8_t *bytes, size_t bytes_co
         sync_want_start(council->plan.sync, f, draft.starts[f]);
     for (uint32_t i = 0; i < draft.carried_count; i++) {
         const struct record_carried *carried = &draft.carried[i];
-        sync_want(council->plan.sync, carried->fragment, carried->version, carried->epoch, carried->owner);
+        sync_want_this(council->plan.sync, carried->fragment, carried->version, carried->epoch, carried->owner,
+                       &carried->digest);
     }
     record_deinit(&draft);
     event_post_sync(council->conf.events, &(struct sync_event){.type = SYNC_EV_TICK});
@@ -408,6 +409,7 @@ static void look_at_doubt(struct council *council, uint64_t now_ms)
         return;
     }
     end_doubt(council, now_ms);
+    seats_doubt_anew(&council->seats);
     if (council_begin(council, now_ms) != ERR_OK)
         failed(council, now_ms, "the next epoch");
 }

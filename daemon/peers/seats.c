@@ -110,6 +110,13 @@ bool seats_in_doubt(const struct seats *seats, uint32_t member)
     return since_ms != 0 && seats->now_ms >= since_ms + DOUBT_MS;
 }
 
+void seats_doubt_anew(struct seats *seats)
+{
+    for (uint32_t i = 0; i < seats->view->count; i++)
+        if (seats->seat[i].doubt_ms != 0)
+            seats->seat[i].doubt_ms = seats->now_ms;
+}
+
 uint64_t seats_incarnation(const struct seats *seats, uint32_t member)
 {
     return member == seats->view->self ? vote_incarnation(seats->vote) : seats->seat[member].incarnation;
@@ -129,12 +136,13 @@ static bool made_something(const struct seats *seats, uint32_t member)
     return false;
 }
 
-/* Whether a majority of the voters, us among them, is here, and none of those who are has made anything: then nothing
- * was ever acknowledged that we could have forgotten. */
+/* Whether all voters are here, and none of those who are here has made anything: then nothing was ever acknowledged
+ * that we could have forgotten. Of a majority that would not be known: with what we said and one who is not here now, a
+ * result may have counted there. */
 static bool nothing_made(const struct seats *seats)
 {
     const struct view *view = seats->view;
-    if (seats->sync == NULL || seats_voters_heard(seats) < record_majority(last(seats)))
+    if (seats->sync == NULL || seats_voters_heard(seats) < record_voters(last(seats)))
         return false;
     for (uint32_t i = 0; i < view->count; i++)
         if (view->members[i].used && (i == view->self || seats->seat[i].up) && made_something(seats, i))
@@ -160,10 +168,31 @@ static bool said_all(const struct seats *seats, uint32_t member)
     return said || seats->view->members[member].role == RECORD_WITNESS;
 }
 
+/* Whether more than half of all members that take part are here, us among them, and nobody knows a later record: a disk
+ * that has forgotten the last records believes in voters who are none any more, and may be the only one of them. */
+static bool nothing_newer(const struct seats *seats)
+{
+    const struct view *view = seats->view;
+    uint32_t members = 0, here = 0;
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct seat *seat = &seats->seat[i];
+        bool self = i == view->self, takes_part = view->members[i].role != RECORD_AWAY;
+        if (!view->members[i].used)
+            continue;
+        if (!self && seat->up && seat->epoch > last(seats)->epoch)
+            return false;
+        members += takes_part;
+        here += takes_part && (self || (seat->up && seat->incarnation != 0));
+    }
+    return 2 * here > members;
+}
+
 bool seats_majority_in_doubt(const struct seats *seats)
 {
     const struct view *view = seats->view;
     uint32_t sure = 0;
+    if (seats->sync == NULL || !view->members[view->self].voter || !nothing_newer(seats))
+        return false;
     for (uint32_t i = 0; i < view->count; i++) {
         const struct view_member *member = &view->members[i];
         if (!member->used || !member->voter || i == view->self)
@@ -172,5 +201,5 @@ bool seats_majority_in_doubt(const struct seats *seats)
             return false;
         sure += seats->seat[i].doubt_ms == 0;
     }
-    return seats->sync != NULL && view->members[view->self].voter && sure < record_majority(last(seats));
+    return sure < record_majority(last(seats));
 }

@@ -69,15 +69,17 @@ uint32_t seats_voters_heard(const struct seats *seats);
 bool seats_caught_up(const struct seats *seats, uint32_t member);
 /* Whether its disk, which may be ours, is in doubt so that a record has to name it. */
 bool seats_in_doubt(const struct seats *seats, uint32_t member);
+/* Our own doubt has ended by itself: those of others may do so, too, before a record has to name them. */
+void seats_doubt_anew(struct seats *seats);
 /* As that member says, which may be us; 0: it has not. */
 uint64_t seats_incarnation(const struct seats *seats, uint32_t member);
 
-/* Whether our disk, which is in doubt, may vote: a record names it, or nothing can have been forgotten, since none of
- * those who are here, a majority, has made anything. */
+/* Whether our disk, which is in doubt, may vote: a record names it, or nothing can have been forgotten, since all
+ * voters are here, and nobody who is has made anything. */
 bool seats_doubt_is_over(const struct seats *seats);
 /* Power was lost everywhere: every voter is here, in this epoch, has said what it holds (a run that begins looks the
  * same until then), and so many of their disks are in doubt that no majority is left. What they know together is all
- * there is. */
+ * there is, as far as more than half of all who take part know of no later record. */
 bool seats_majority_in_doubt(const struct seats *seats);
 
 #endif

@@ -22,10 +22,12 @@ struct muster_wish {
     struct record_member as;
     bool enrol;
     bool silent;    /* as a majority hears it */
+    bool apart;     /* it and an owner do not hear each other, and it is the one to stand back (net/hearing.h) */
     bool evicted;   /* it takes no part; its key stays on the roster */
     bool revoked;   /* its key leaves the roster */
     bool draining;  /* it is about to end */
     bool caught_up; /* this incarnation holds every fragment at what the next epoch starts from */
+    bool near;      /* it nearly does, as far as is known: enough to contribute */
 };
 
 /* Makes members, next_id and map of `next`, whose members and map are those of the last record still. Enrolments of a

@@ -141,6 +141,20 @@ uint32_t record_certifying(const struct record *record)
 
 /* ---- what makes sense by itself ---- */
 
+static bool same_member(const struct record_member *a, const struct record_member *b)
+{
+    return a->id == b->id && a->role == b->role && a->voter == b->voter && a->incarnation == b->incarnation &&
+           a->uplink == b->uplink && a->owner_wish == b->owner_wish && strcmp(a->address, b->address) == 0;
+}
+
+bool record_differs(const struct record *a, const struct record *b)
+{
+    bool same = a->members_count == b->members_count && a->steps == b->steps && a->paused == b->paused;
+    for (uint32_t i = 0; same && i < a->members_count; i++)
+        same = same_member(&a->members[i], &b->members[i]);
+    return !same || memcmp(&a->map, &b->map, sizeof a->map) != 0;
+}
+
 bool record_name_good(const char *name)
 {
     size_t good = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");

@@ -92,6 +92,9 @@ ERR_MUST_CHECK enum err record_check(const struct record *record);
 /* The part of it about carried results in an epoch with these starts; also of a draft (net/wire_epoch.h). */
 ERR_MUST_CHECK enum err record_carried_check(uint64_t epoch, const uint64_t *starts, uint32_t starts_count,
                                              const struct record_carried *carried, uint32_t carried_count);
+/* Whether `b` says anything about members, who owns what, or the run, that `a` does not; where the epochs start and
+ * what they carry is left out. */
+bool record_differs(const struct record *a, const struct record *b);
 /* 1 to WIRE_NAME_BYTES - 1 letters, digits, '-' or '_'. */
 bool record_name_good(const char *name);
 

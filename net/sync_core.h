@@ -91,6 +91,8 @@ struct sync_member {
     uint32_t fragments_said; /* distinct ones so far */
     bool taking_part;
     bool in_doubt;                        /* its disk */
+    bool deaf;                            /* it does not hear us */
+    bool cut_off;                         /* it hears too few to know what counts: it stays behind */
     struct grace grace;                   /* with a quorum: how late its contributions to our shards are */
     struct sync_peer_fragment *fragments; /* NULL: nobody has this slot */
     struct sync_holding *holdings;        /* [fragments]; of voters that keep bytes; NULL of others */

@@ -8,7 +8,7 @@
 
 /* Whether the round of our part still waits for a member: it takes part, and its contribution may come. Of one that
  * votes and is lost the next epoch says so; one that only contributes pauses without an epoch, and may never come
- * back. */
+ * back, or can't contribute as long as it does not hear us, or too few. */
 static bool missing(const struct sync *sync, uint32_t f, uint32_t i)
 {
     const struct sync_fragment *own = &sync->fragments[f];
@@ -20,7 +20,7 @@ static bool missing(const struct sync *sync, uint32_t f, uint32_t i)
         return false;
     if (i == sync_core_self(sync))
         return own->state == SYNC_ENCODING || (own->trainer ? own->own.abstained < round : sync->expecting);
-    if (!peer->up && !bitset_has(&sync->conf.view.keepers, i))
+    if ((!peer->up || peer->deaf || peer->cut_off) && !bitset_has(&sync->conf.view.keepers, i))
         return false;
     return !peer->heard || peer->fragments[f].contributed >= round ||
            (peer->taking_part && peer->fragments[f].abstained < round);

@@ -65,11 +65,28 @@ static void row_in(struct sync *sync, uint32_t member, const struct wire_heartbe
     sync_fragment_look(sync, row->fragment);
 }
 
+/* Whom it does not hear. True if that is news. */
+static bool silent_in(const struct sync *sync, struct sync_member *peer, const struct wire_heartbeat *beat)
+{
+    const struct sync_view *view = &sync->conf.view;
+    struct bitset heard = view->keepers;
+    bool was_deaf = peer->deaf, was_cut_off = peer->cut_off;
+    peer->deaf = false;
+    for (uint32_t i = 0; i < beat->silent_count; i++) {
+        uint32_t slot = sync_core_slot(sync, beat->silent[i]);
+        if (slot != SYNC_NOBODY)
+            bitset_remove(&heard, slot);
+        peer->deaf = peer->deaf || slot == view->self;
+    }
+    peer->cut_off = bitset_count(&heard) < view->certifying;
+    return peer->deaf != was_deaf || peer->cut_off != was_cut_off;
+}
+
 void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
 {
     struct sync_member *peer = &sync->peers[event->member];
     const struct wire_heartbeat *beat = event->beat;
-    bool changed = !peer->heard || peer->taking_part != beat->taking_part;
+    bool changed = silent_in(sync, peer, beat) || !peer->heard || peer->taking_part != beat->taking_part;
     peer->taking_part = beat->taking_part;
     peer->epoch = beat->epoch;
     peer->in_doubt = beat->in_doubt;
@@ -133,7 +150,7 @@ static bool wanted(const struct sync *sync, uint32_t f, uint32_t p)
 /* Whether the member may be asked for the result of a part of the next version. */
 static bool may_have(const struct sync *sync, uint32_t f, uint32_t p, uint32_t member)
 {
-    return sync_core_other(sync, member) && sync->peers[member].up &&
+    return sync_core_other(sync, member) && sync->peers[member].up && !sync->peers[member].deaf &&
            !bitset_has(&sync->fragments[f].without, member) &&
            (wanted(sync, f, p) || sync_certify_has(sync, f, member, p));
 }
@@ -143,7 +160,8 @@ static bool may_have(const struct sync *sync, uint32_t f, uint32_t p, uint32_t m
  * disk is in doubt does not say what it has. */
 static bool owner_brings_it(const struct sync *sync, uint32_t f, uint32_t p, uint32_t owner)
 {
-    bool there = owner != SYNC_NOBODY && sync_core_other(sync, owner) && sync->peers[owner].up;
+    bool there =
+        owner != SYNC_NOBODY && sync_core_other(sync, owner) && sync->peers[owner].up && !sync->peers[owner].deaf;
     bool new = sync->fragments[f].parts.part[p].epoch == sync->conf.view.epoch;
     return there && new && !wanted(sync, f, p) && !sync_certify_has(sync, f, owner, p) &&
            !sync_certify_applied(sync, f);

@@ -39,6 +39,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_TWINS] = "twins",
         [COMPLAINT_STATE_LOST] = "state-lost",
         [COMPLAINT_LOST] = "lost",
+        [COMPLAINT_APART] = "apart",
         [COMPLAINT_NO_MAJORITY] = "no-majority",
         [COMPLAINT_SEALED] = "sealed",
         [COMPLAINT_DOUBT] = "doubt",
@@ -100,13 +101,26 @@ static void complain_of_peer(struct status *status, uint32_t i)
     }
 }
 
+/* A majority hears both. */
+static void complain_apart(struct status *status, uint32_t i)
+{
+    const struct status_peer *peer = &status->peers[i];
+    char text[400];
+    snprintf(text, sizeof text, "islands %s and %s do not hear each other: %s stands back, and the run goes on",
+             peer->member->name, peer->apart_from->name, peer->self ? "this one" : peer->member->name);
+    complain(status, COMPLAINT_APART, text,
+             "mend the line between them, or give one an address that the other can dial: then both take part again");
+}
+
 static void complain_peers(struct status *status)
 {
     const struct view *view = status->from->view;
     const struct status_epoch *epoch = &status->epoch;
     char text[200];
     for (uint32_t i = 0; i < view->count; i++)
-        if (view->members[i].used && !status->peers[i].up)
+        if (view->members[i].used && status->peers[i].apart_from != NULL)
+            complain_apart(status, i);
+        else if (view->members[i].used && !status->peers[i].up)
             complain_of_peer(status, i);
     if (status->islands_up == 1 && status->islands > 1)
         complain(status, COMPLAINT_ALONE, "this island is alone", "what it trains meanwhile is not lost");

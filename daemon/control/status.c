@@ -34,6 +34,8 @@ static void take_peer(struct status *status, uint32_t i)
     if (!row->member->used)
         return;
     status->islands++;
+    uint32_t apart = council_apart_from(peers_council(from->peers), i);
+    row->apart_from = apart != VIEW_NOBODY ? &from->view->members[apart] : NULL;
     if (from->sync != NULL) {
         row->missed = sync_missed(from->sync, i, &row->too_late);
         row->outliers = rounds_outliers(from->rounds, i, &row->outliers_lately);

@@ -68,6 +68,7 @@ enum complaint_code {
     COMPLAINT_TWINS,        /* member: two machines speak with its key */
     COMPLAINT_STATE_LOST,   /* the state folder was removed or replaced below the daemon */
     COMPLAINT_LOST,         /* member: the record says that it is away: the run goes on without it */
+    COMPLAINT_APART,        /* member, or this island: it and an owner do not hear each other, so it owns nothing */
     COMPLAINT_NO_MAJORITY,  /* so few that vote are heard that no round closes */
     COMPLAINT_SEALED,       /* the next epoch is being decided for longer than that takes */
     COMPLAINT_DOUBT,        /* this island has no vote, since its disk may have forgotten something */
@@ -95,9 +96,10 @@ struct status_peer {
     double heard_s; /* ago */
     uint64_t sent_bytes, received_bytes, unacknowledged_bytes;
     uint64_t outliers, missed;
-    unsigned outliers_lately; /* of its last eight contributions to our shards */
-    bool twins;               /* two machines speak with its key */
-    bool too_late;            /* later than the grace time, so that rounds do not wait for it */
+    unsigned outliers_lately;             /* of its last eight contributions to our shards */
+    const struct view_member *apart_from; /* an owner that is cut off from it, so that it stands back; or NULL */
+    bool twins;                           /* two machines speak with its key */
+    bool too_late;                        /* later than the grace time, so that rounds do not wait for it */
 };
 
 struct status_fragment {

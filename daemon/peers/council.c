@@ -414,10 +414,25 @@ static void look_at_doubt(struct council *council, uint64_t now_ms)
         failed(council, now_ms, "the next epoch");
 }
 
+/* Once each time, on every island that sees it. */
+static void tell_apart(struct council *council)
+{
+    const struct view *view = council->conf.view;
+    for (uint32_t i = 0; i < view->count; i++) {
+        uint32_t from = seats_apart_from(&council->seats, i);
+        bool new = from != VIEW_NOBODY && !council->seats.seat[i].apart_told;
+        council->seats.seat[i].apart_told = from != VIEW_NOBODY;
+        if (new)
+            log_warn("islands %s and %s do not hear each other: %s stands back until they do", view->members[i].name,
+                     view->members[from].name, i == view->self ? "this one" : view->members[i].name);
+    }
+}
+
 void council_tick(struct council *council, const struct bitset *silent, uint64_t now_ms)
 {
     struct epoch_event want = {.type = EPOCH_EV_WANT, .good = true}, tick = {.type = EPOCH_EV_TICK, .good = true};
     seats_tick(&council->seats, silent, now_ms);
+    tell_apart(council);
     if (council->taken)
         return;
     if (council->unsaved != 0)
@@ -597,6 +612,11 @@ bool council_broke_word(const struct council *council, uint32_t member)
 bool council_silent(const struct council *council, uint32_t member)
 {
     return seats_silent(&council->seats, member);
+}
+
+uint32_t council_apart_from(const struct council *council, uint32_t member)
+{
+    return seats_apart_from(&council->seats, member);
 }
 
 uint64_t council_sealed_ms(const struct council *council)

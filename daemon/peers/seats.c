@@ -5,6 +5,9 @@
 /* A disk that is in doubt for so long needs a record to name it: one that has just begun may find by itself that it
  * cannot have forgotten anything. */
 enum { DOUBT_MS = 2000 };
+/* APART: two who have not heard each other for so long since one of them first said so are not about to be told lost:
+ * the others would have said so by now. LOOK: how often it is looked who that is. */
+enum { APART_MS = 2000, LOOK_MS = 250 };
 
 static const struct record *last(const struct seats *seats)
 {
@@ -16,13 +19,19 @@ static const struct record *last(const struct seats *seats)
 enum err seats_init(const struct view *view, const struct chain *chain, const struct vote *vote, struct seats *seats)
 {
     *seats = (struct seats){.view = view, .chain = chain, .vote = vote};
-    return mem_new(VIEW_SLOTS_MAX, sizeof *seats->seat, "the council", &seats->seat);
+    TRY(mem_new(VIEW_SLOTS_MAX, sizeof *seats->hearing, "the council", &seats->hearing));
+    enum err err = mem_new(VIEW_SLOTS_MAX, sizeof *seats->seat, "the council", &seats->seat);
+    if (err != ERR_OK)
+        seats_deinit(seats);
+    return err;
 }
 
 void seats_deinit(struct seats *seats)
 {
     mem_free(seats->seat);
+    mem_free(seats->hearing);
     seats->seat = NULL;
+    seats->hearing = NULL;
 }
 
 void seats_begin(struct seats *seats, uint64_t now_ms)
@@ -31,8 +40,10 @@ void seats_begin(struct seats *seats, uint64_t now_ms)
         const struct view_member *member = i < seats->view->count ? &seats->view->members[i] : NULL;
         bool used = member != NULL && member->used;
         struct seat *seat = &seats->seat[i];
-        if (!used || !seat->used || seat->id != member->id)
-            *seat = (struct seat){.used = used, .id = used ? member->id : 0};
+        if (used && seat->used && seat->id == member->id)
+            continue;
+        *seat = (struct seat){.used = used, .id = used ? member->id : 0};
+        bitset_remove(&seats->lost, i);
     }
     seats->begun_ms = seats->now_ms = now_ms;
 }
@@ -54,29 +65,71 @@ void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbe
     }
 }
 
+/* Whom everybody says that it does not hear; what one says whom we do not hear ourselves is out of date. */
+static void listen(struct seats *seats)
+{
+    const struct view *view = seats->view;
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct view_member *member = &view->members[i];
+        bool owner = member->role == RECORD_OWNER;
+        seats->hearing[i] =
+            (struct hearing){.used = member->used,
+                             .voter = member->voter,
+                             .owner = owner,
+                             .candidate = !owner && member->role != RECORD_WITNESS && member->role != RECORD_DRAINING,
+                             .id = member->id,
+                             .uplink = member->uplink,
+                             .silent = i == view->self                 ? &seats->silent
+                                       : bitset_has(&seats->silent, i) ? NULL
+                                                                       : &seats->seat[i].silent};
+    }
+}
+
+static void look_who_stands_back(struct seats *seats)
+{
+    struct bitset apart = hearing_apart(seats->hearing, seats->view->count);
+    seats->looked_ms = seats->now_ms;
+    for (uint32_t i = 0; i < seats->view->count; i++) {
+        uint64_t *since_ms = &seats->seat[i].apart_ms;
+        *since_ms = !bitset_has(&apart, i) ? 0 : *since_ms != 0 ? *since_ms : seats->now_ms;
+    }
+}
+
 void seats_tick(struct seats *seats, const struct bitset *silent, uint64_t now_ms)
 {
     seats->silent = *silent;
     seats->now_ms = now_ms;
+    listen(seats);
+    seats->lost = hearing_lost(seats->hearing, seats->view->count);
+    if (now_ms >= seats->looked_ms + LOOK_MS)
+        look_who_stands_back(seats);
 }
 
 /* ---- who is there ---- */
 
 bool seats_silent(const struct seats *seats, uint32_t member)
 {
-    const struct view *view = seats->view;
-    uint32_t voters = 0, deaf = 0;
-    for (uint32_t i = 0; i < view->count; i++) {
-        const struct view_member *voter = &view->members[i];
-        if (!voter->used || !voter->voter)
-            continue;
-        voters++;
-        if (i == view->self)
-            deaf += bitset_has(&seats->silent, member);
-        else if (i != member && !bitset_has(&seats->silent, i))
-            deaf += bitset_has(&seats->seat[i].silent, member);
-    }
-    return deaf > voters / 2;
+    return bitset_has(&seats->lost, member);
+}
+
+static bool apart_lasts(const struct seats *seats, uint32_t member)
+{
+    uint64_t since_ms = seats->seat[member].apart_ms;
+    return since_ms != 0 && seats->now_ms >= since_ms + APART_MS;
+}
+
+bool seats_apart(const struct seats *seats, uint32_t member)
+{
+    bool owner = seats->view->members[member].role == RECORD_OWNER;
+    return owner ? apart_lasts(seats, member) : seats->seat[member].apart_ms != 0;
+}
+
+uint32_t seats_apart_from(const struct seats *seats, uint32_t member)
+{
+    for (uint32_t i = 0; apart_lasts(seats, member) && i < seats->view->count; i++)
+        if (seats->hearing[i].used && seats->hearing[i].owner && hearing_cut(seats->hearing, member, i))
+            return i;
+    return VIEW_NOBODY;
 }
 
 uint32_t seats_voters_heard(const struct seats *seats)

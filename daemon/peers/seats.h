@@ -14,6 +14,7 @@
 #include "common/err.h"
 #include "daemon/state/vote.h"
 #include "net/chain.h"
+#include "net/hearing.h"
 #include "net/sync.h"
 #include "net/view.h"
 #include "net/wire.h"
@@ -33,6 +34,8 @@ struct seat {
     uint8_t owner_wish;   /* enum record_wish */
     bool holds;           /* it has said in this process that it holds a result */
     struct bitset silent; /* whom it does not hear */
+    uint64_t apart_ms;    /* since when it has to stand back, cut off from an owner; 0: it has not */
+    bool apart_told;      /* people */
 };
 
 struct seats {
@@ -42,10 +45,13 @@ struct seats {
     const struct vote *vote;
     struct sync *sync; /* NULL: the run's plan is not known yet */
     uint32_t fragments_count;
-    struct seat *seat;    /* [VIEW_SLOTS_MAX] */
-    struct bitset silent; /* to us */
-    uint64_t now_ms;      /* of the last tick */
-    uint64_t begun_ms;    /* when the epoch began here */
+    struct seat *seat;       /* [VIEW_SLOTS_MAX] */
+    struct hearing *hearing; /* [VIEW_SLOTS_MAX]: by which it is judged who is lost, and who stands back */
+    struct bitset lost;      /* as of the last tick: a majority of the voters does not hear them */
+    uint64_t looked_ms;      /* when it was judged last who stands back */
+    struct bitset silent;    /* to us */
+    uint64_t now_ms;         /* of the last tick */
+    uint64_t begun_ms;       /* when the epoch began here */
 };
 
 /* Of nobody yet: seats_begin() follows. ERR_NOMEM. */
@@ -63,6 +69,11 @@ void seats_tick(struct seats *seats, const struct bitset *silent, uint64_t now_m
 
 /* Whether a majority of the voters does not hear the member. Who is silent itself has no say in it. */
 bool seats_silent(const struct seats *seats, uint32_t member);
+/* Whether the member, which may be us, has to stand back, since it and an owner do not hear each other (net/hearing.h);
+ * an owner only when that has lasted. */
+bool seats_apart(const struct seats *seats, uint32_t member);
+/* An owner which is cut off from it, when that has lasted; VIEW_NOBODY: it does not stand back. */
+uint32_t seats_apart_from(const struct seats *seats, uint32_t member);
 /* How many voters are here, us among them. */
 uint32_t seats_voters_heard(const struct seats *seats);
 /* Whether the member has come as far as most have: a guess, which what it answers to a draft confirms. */

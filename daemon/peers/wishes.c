@@ -6,8 +6,9 @@
 #include "common/mem.h"
 #include "net/wire_epoch.h"
 
-/* Those who come are gathered for so long: each costs an epoch. */
-enum { GATHER_MS = 2000 };
+/* Those who come are gathered for so long: each costs an epoch. Twice as long after each record that changed nothing,
+ * as it is where somebody is always a little behind, but for IDLE_MAX times. */
+enum { GATHER_MS = 2000, IDLE_MAX = 7 };
 
 /* ---- what is asked for ---- */
 
@@ -82,12 +83,16 @@ void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct reco
     }
     if (record->steps == wishes->steps)
         wishes->steps = 0;
+    const struct record *before = record->epoch > 0 ? chain_at(seats->chain, record->epoch - 1) : NULL;
+    bool idle = before != NULL && !record_differs(before, record);
+    wishes->idle = !idle ? 0 : wishes->idle < IDLE_MAX ? wishes->idle + 1 : IDLE_MAX;
 }
 
 /* ---- what the next record would say ---- */
 
 /* `said`: with its own words. */
-static struct muster_wish wish_of(const struct seats *seats, const struct record_member *member, bool said)
+static struct muster_wish wish_of(const struct wishes *wishes, const struct seats *seats,
+                                  const struct record_member *member, bool said)
 {
     uint32_t slot = view_slot(seats->view, member->id);
     struct muster_wish wish = {.as = *member};
@@ -105,13 +110,16 @@ static struct muster_wish wish_of(const struct seats *seats, const struct record
         wish.as.owner_wish = seat->owner_wish;
     }
     wish.silent = !self && seats_silent(seats, slot);
+    wish.apart = seats_apart(seats, slot);
     wish.evicted = seat->evict;
     wish.revoked = seat->revoke;
     wish.draining = seat->drain;
     /* Who owns already stays one; who comes, or comes back, is let in when an epoch has stood for a while. */
     bool comes = member->role != RECORD_OWNER || doubt;
-    wish.caught_up =
-        (self || seat->up) && seats_caught_up(seats, slot) && (!comes || seats->now_ms >= seats->begun_ms + GATHER_MS);
+    bool answers = self || (seat->up && !bitset_has(&seat->silent, seats->view->self));
+    wish.near = answers && seats_caught_up(seats, slot) &&
+                (!comes || seats->now_ms >= seats->begun_ms + ((uint64_t)GATHER_MS << wishes->idle));
+    wish.caught_up = wish.near;
     return wish;
 }
 
@@ -123,28 +131,14 @@ enum err wishes_gather(const struct wishes *wishes, const struct seats *seats, b
     *count = 0;
     for (uint32_t i = 0; i < record->members_count; i++) {
         uint32_t slot = view_slot(seats->view, record->members[i].id);
-        struct muster_wish wish = wish_of(seats, &record->members[i], said);
+        struct muster_wish wish = wish_of(wishes, seats, &record->members[i], said);
         bool heard = slot == seats->view->self || (slot != VIEW_NOBODY && seats->seat[slot].up);
-        if (heard || wish.silent || wish.evicted || wish.revoked)
+        if (heard || wish.silent || wish.apart || wish.evicted || wish.revoked)
             (*out)[(*count)++] = wish;
     }
     for (uint32_t k = 0; k < wishes->enrol_count; k++)
         (*out)[(*count)++] = (struct muster_wish){.as = wishes->enrol[k], .enrol = true};
     return ERR_OK;
-}
-
-static bool same_member(const struct record_member *a, const struct record_member *b)
-{
-    return a->id == b->id && a->role == b->role && a->voter == b->voter && a->incarnation == b->incarnation &&
-           a->uplink == b->uplink && a->owner_wish == b->owner_wish && strcmp(a->address, b->address) == 0;
-}
-
-static bool differs(const struct record *a, const struct record *b)
-{
-    bool same = a->members_count == b->members_count && a->steps == b->steps && a->paused == b->paused;
-    for (uint32_t i = 0; same && i < a->members_count; i++)
-        same = same_member(&a->members[i], &b->members[i]);
-    return !same || memcmp(&a->map, &b->map, sizeof a->map) != 0;
 }
 
 bool wishes_change(const struct wishes *wishes, const struct seats *seats)
@@ -162,7 +156,7 @@ bool wishes_change(const struct wishes *wishes, const struct seats *seats)
         next.steps = wishes->steps;
     if (err == ERR_OK)
         err = muster(&next, all, count);
-    bool wanted = err == ERR_OK && differs(last, &next);
+    bool wanted = err == ERR_OK && record_differs(last, &next);
     record_deinit(&next);
     mem_free(all);
     return wanted;

@@ -23,6 +23,7 @@ struct wishes {
     struct record_member enrol[WISHES_ENROL_MAX];
     uint32_t enrol_count;
     uint64_t steps; /* 0: as they are */
+    uint32_t idle;  /* records in a row that changed nothing */
 };
 
 /* What somebody asks for: kinds and numbers as in net/wire_epoch.h. ERR_NOTFOUND: nobody of that id is on the roster.

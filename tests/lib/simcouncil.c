@@ -527,6 +527,7 @@ void sim_voice_tick(uint32_t i)
     for (uint32_t k = 0; k < sim->n; k++)
         if (k != i && sim_knows(i, k) && sim->now_ms > island->heard_ms[k] + SIM_AWAY_MS)
             voice->silent |= (uint64_t)1 << k;
+    sim_look(i);
     look_at_doubt(i);
     step(i, &(struct epoch_event){.type = EPOCH_EV_WANT, .good = true, .flag = sim_change_wanted(i)});
     step(i, &(struct epoch_event){.type = EPOCH_EV_TICK, .good = true});
@@ -549,6 +550,7 @@ void sim_voice_begin(uint32_t i)
     holdings_clear(voice->holdings);
     voice->begun_ms = voice->now_ms = sim->now_ms;
     voice->asked_ms = voice->saved = 0;
+    sim_count_idle(i);
     voice->compose = voice->take_over = false;
     struct epoch_vote vote = {.epoch = disk->vote_epoch,
                               .promised = disk->promised,

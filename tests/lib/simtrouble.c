@@ -221,6 +221,12 @@ void sim_cut(uint32_t from, uint32_t to)
     sim->link_ms[from][to] = sim->now_ms + 300 + sim_below(8000);
 }
 
+void sim_sever(uint32_t from, uint32_t to)
+{
+    sim_tell("islands %u and %u are severed", from, to);
+    sim->link_down[from][to] = sim->severed[from][to] = true;
+}
+
 /* ---- when ---- */
 
 static void disturb_island(uint32_t i)
@@ -273,7 +279,7 @@ void sim_mend(void)
         if (sim->island[i].alive && !sim_stopped(i) && sim->now_ms >= sim->island[i].trainer_up_ms)
             sim_trainers_up(i);
         for (uint32_t k = 0; k < sim->n; k++)
-            if (sim->healing || sim->now_ms >= sim->link_ms[i][k])
-                sim->link_down[i][k] = false;
+            if (sim->severed[i][k] ? sim->finishing : sim->healing || sim->now_ms >= sim->link_ms[i][k])
+                sim->link_down[i][k] = sim->severed[i][k] = false;
     }
 }

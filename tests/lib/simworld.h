@@ -105,7 +105,8 @@ struct sim_letter {
 struct sim_seat {
     bool up;
     uint64_t doubt_ms, incarnation, epoch;
-    uint64_t silent; /* islands that it does not hear */
+    uint64_t silent;   /* islands that it does not hear */
+    uint64_t apart_ms; /* since when it would have to stand back; 0: it would not */
 };
 
 /* An island's voice in who takes part, as daemon/peers/council has it. */
@@ -113,8 +114,9 @@ struct sim_voice {
     struct epoch *epoch;
     struct holdings *holdings;
     struct sim_seat seat[SIM_N_MAX];
-    uint64_t silent; /* islands that we do not hear */
+    uint64_t silent, lost; /* islands that we do not hear; and that a majority does not */
     uint64_t begun_ms, asked_ms, tick_ms, now_ms;
+    uint32_t idle; /* records in a row that changed nothing */
     struct sim_letter own[SIM_OWN_MAX];
     uint32_t own_count;
     uint64_t saved;
@@ -195,6 +197,7 @@ struct sim_world {
     uint32_t n, fragments, places;
     uint32_t shards_counts[SIM_F_MAX];
     bool link_down[SIM_N_MAX][SIM_N_MAX]; /* [from][to] */
+    bool severed[SIM_N_MAX][SIM_N_MAX];   /* [from][to]: cut until all are to come to rest */
     uint64_t link_ms[SIM_N_MAX][SIM_N_MAX];
     size_t jobs_end, objects_end, results_end; /* all after are unused */
     size_t beats_end, beats_free;              /* free: those before are used */
@@ -203,6 +206,7 @@ struct sim_world {
     struct digest hash[SIM_F_MAX][SIM_V_MAX];
     bool hash_known[SIM_F_MAX][SIM_V_MAX];
     uint64_t sessions;
+    uint64_t sever_ms; /* when a line is cut that stays cut; 0: never */
     bool healing, finishing;
     unsigned loss_percent, kill_permille;
     unsigned shuffle_permille; /* how often who wants to own, or an uplink, changes for no reason */
@@ -348,6 +352,10 @@ const struct record_member *sim_member_of(uint32_t i, uint32_t k);
 
 /* ---- what it wants of the members: simwishes.c ---- */
 
+/* Who is lost, and who stands back: before the two below are asked, whenever time has passed. */
+void sim_look(uint32_t i);
+/* When an epoch has begun. */
+void sim_count_idle(uint32_t i);
 uint32_t sim_gather(uint32_t i, struct muster_wish *wishes);
 bool sim_change_wanted(uint32_t i);
 /* Whether island i takes k's disk for one in doubt; and k for one that holds all that i does, nearly. */
@@ -387,6 +395,7 @@ void sim_trainers_up(uint32_t i);
 void sim_kill_trainer(uint32_t i);
 /* What `from` sends does not come to `to`. */
 void sim_cut(uint32_t from, uint32_t to);
+void sim_sever(uint32_t from, uint32_t to);
 /* What the seed has in store for this moment. */
 void sim_disturb(void);
 /* What was killed, stopped or cut comes back when its time has come. */

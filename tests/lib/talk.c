@@ -14,6 +14,7 @@ struct wire_fragment talk_said[TALK_MEMBERS_MAX];
 uint64_t talk_epoch_of[TALK_MEMBERS_MAX];
 bool talk_takes_part[TALK_MEMBERS_MAX];
 static struct wire_held holds[TALK_MEMBERS_MAX][CHAIN_PARTS_MAX];
+static struct bitset deaf_to[TALK_MEMBERS_MAX];
 static uint32_t ids[TALK_MEMBERS_MAX], self_slot;
 static struct sync_action got[ACTIONS_MAX]; /* what the last event ordered */
 static size_t got_count;
@@ -67,7 +68,17 @@ void talk_hear(uint32_t member)
     beat.fragments[0] = talk_said[member];
     beat.held_count = talk_said[member].held_count;
     memcpy(beat.held, holds[member], sizeof holds[member]);
+    beat.silent_count = 0;
+    for (uint32_t k = 0; k < TALK_MEMBERS_MAX; k++)
+        if (bitset_has(&deaf_to[member], k))
+            beat.silent[beat.silent_count++] = roster_id(k);
     talk_happens((struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = member, .beat = &beat});
+}
+
+void talk_does_not_hear(uint32_t member, uint32_t whom)
+{
+    bitset_add(&deaf_to[member], whom);
+    talk_hear(member);
 }
 
 void talk_comes_up(uint32_t member)
@@ -121,6 +132,7 @@ static struct sync_view view_of(uint32_t self)
  * themselves. Members whose bit is in `owners` own a part of the one fragment. */
 void talk_among(uint32_t count, uint32_t self, uint64_t owners, uint64_t version, struct owner_rule rule)
 {
+    memset(deaf_to, 0, sizeof deaf_to);
     static const uint32_t shards_count = 16;
     uint32_t numbers[TALK_MEMBERS_MAX], numbers_count = 0;
     struct digest hash = talk_hash_named('a', version);

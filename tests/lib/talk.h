@@ -32,6 +32,8 @@ void talk_happens(struct sync_event event);
 void talk_tick(uint64_t later_ms);
 /* The member says what talk_said has. */
 void talk_hear(uint32_t member);
+/* And that it does not hear that one, from now on. */
+void talk_does_not_hear(uint32_t member, uint32_t whom);
 void talk_comes_up(uint32_t member);
 void talk_goes_away(uint32_t member);
 /* From now on it stands at this version, with hash 'a'. */

@@ -353,6 +353,46 @@ static void beside_a_witness_two_become_one(void **state)
     assert_true(votes(0) && votes(2) && !votes(1));
 }
 
+/* It votes on, since a majority hears it, but owns nothing; unless none but the witness is left to hand it the bytes.
+ */
+static void who_stands_back_votes_where_it_can_get_what_counts(void **state)
+{
+    (void)state;
+    seals(3, false);
+    wish(1)->apart = true;
+    make();
+    assert_int_equal(record_member(&out.draft, 1)->role, RECORD_AWAY);
+    assert_true(votes(1));
+    assert_int_equal(slots_of(1), 0);
+    assert_int_equal(slots_of(0), 32);
+    seals(3, false);
+    wish(1)->apart = true;
+    wish(2)->silent = true;
+    make();
+    assert_int_equal(record_voters(&out.draft), 3); /* not one alone, that would lose all with one disk */
+    seals(2, true);
+    wish(1)->apart = true;
+    make();
+    assert_true(votes(0) && votes(2) && !votes(1));
+    seals(2, true);
+    wish(1)->apart = true;
+    wish(2)->silent = true; /* then those two decide, so they do hear each other again */
+    make();
+    assert_true(votes(0) && votes(1));
+    seals(3, true);
+    wish(1)->apart = true;
+    make();
+    assert_true(votes(0) && votes(1) && votes(2));
+    seals(2, false);
+    records_add(&last, RECORD_OBSERVER);
+    wish(2)->apart = true;
+    wishes[0].near = true;
+    holds(2, false, 6);
+    make();
+    assert_int_equal(record_member(&out.draft, 2)->role, RECORD_CONTRIBUTOR);
+    assert_false(votes(2));
+}
+
 static void a_witness_votes_where_it_helps(void **state)
 {
     (void)state;
@@ -391,6 +431,10 @@ static void another_takes_its_place_when_it_has_caught_up(void **state)
     assert_int_equal(slots_of(3), 21);
     fragments[3][1].version = 6;
     wishes[1].as.owner_wish = RECORD_OWNER_NO;
+    make();
+    assert_int_equal(record_member(&out.draft, 3)->role, RECORD_OBSERVER);
+    wishes[1].near = true; /* enough to contribute */
+    fragments[3][1].version = 4;
     make();
     assert_int_equal(record_member(&out.draft, 3)->role, RECORD_CONTRIBUTOR);
 }
@@ -456,6 +500,33 @@ static void who_drains_or_wishes_not_to_own_owns_nothing(void **state)
     wish(0)->as.owner_wish = wish(2)->as.owner_wish = RECORD_OWNER_NO;
     make();
     assert_true(slots_of(1) > 0); /* somebody has to */
+    assert_int_equal(record_voters(&out.draft), 3);
+}
+
+static void where_nobody_wishes_to_own_those_do_who_can(void **state)
+{
+    (void)state;
+    seals(1, false);
+    for (uint32_t i = 0; i < 2; i++)
+        records_add(&last, RECORD_CONTRIBUTOR);
+    wish(0)->draining = true;
+    for (uint32_t id = 1; id < 3; id++) {
+        wish(id)->as.owner_wish = RECORD_OWNER_NO;
+        holds(id, false, id == 1 ? 6 : 5);
+    }
+    make();
+    assert_int_equal(slots_of(1), SHARDMAP_SLOTS);
+    assert_true(votes(1));
+    assert_int_equal(record_member(&out.draft, 2)->role, RECORD_CONTRIBUTOR); /* it lacks a version */
+    seals(2, false);
+    records_add(&last, RECORD_CONTRIBUTOR);
+    wish(0)->draining = true;
+    wish(1);
+    wish(2)->as.owner_wish = RECORD_OWNER_NO;
+    holds(2, false, 6);
+    make();
+    assert_int_equal(slots_of(1), SHARDMAP_SLOTS);
+    assert_int_equal(slots_of(2), 0);
 }
 
 static void uplinks_move_few_slots(void **state)
@@ -512,11 +583,13 @@ int main(void)
         cmocka_unit_test(three_do_not_become_two),
         cmocka_unit_test(four_become_three_and_five_do_not_become_four),
         cmocka_unit_test(beside_a_witness_two_become_one),
+        cmocka_unit_test(who_stands_back_votes_where_it_can_get_what_counts),
         cmocka_unit_test(a_witness_votes_where_it_helps),
         cmocka_unit_test(another_takes_its_place_when_it_has_caught_up),
         cmocka_unit_test(a_disk_in_doubt_votes_again_when_it_has_caught_up),
         cmocka_unit_test(who_is_new_gets_an_id_of_its_own),
         cmocka_unit_test(who_drains_or_wishes_not_to_own_owns_nothing),
+        cmocka_unit_test(where_nobody_wishes_to_own_those_do_who_can),
         cmocka_unit_test(uplinks_move_few_slots),
         cmocka_unit_test(every_path_without_memory_is_clean),
     };

@@ -114,6 +114,29 @@ static void a_member_that_is_lost_is_so_and_rounds_do_not_wait_for_it(void **sta
     end();
 }
 
+/* B hears us and c, who do not hear each other: everybody is told, and who it is that stands back. */
+static void who_stands_back_is_told_with_whom_it_does_not_hear(void **state)
+{
+    (void)state;
+    begin("status-apart", 3);
+    played_greet(b, a);
+    played_greet(c, a);
+    struct wire_heartbeat *beat = played_beat(c);
+    beat->silent_count = 1;
+    beat->silent[0] = a->charter.view.members[B].id;
+    played_say(c, A);
+    for (int k = 0; k < 12; k++) {
+        a->now_ms += 250;
+        played_beat(b);
+        played_say(b, A);
+        isle_tick(a);
+        isle_turn_all();
+    }
+    assert_complains(COMPLAINT_APART, "islands c and b do not hear each other: c stands back");
+    assert_silent(COMPLAINT_LOST);
+    end();
+}
+
 static void a_slot_that_is_nobodys_is_not_shown(void **state)
 {
     (void)state;
@@ -213,6 +236,7 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_member_that_is_lost_is_so_and_rounds_do_not_wait_for_it),
+        cmocka_unit_test(who_stands_back_is_told_with_whom_it_does_not_hear),
         cmocka_unit_test(a_slot_that_is_nobodys_is_not_shown),
         cmocka_unit_test(two_that_vote_are_told_what_a_loss_would_mean),
         cmocka_unit_test(too_few_that_vote_are_told_and_that_nothing_is_lost),

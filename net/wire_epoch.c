@@ -331,19 +331,15 @@ static enum err take_wish(const Diloco__Wish *proto, struct wire_epoch *message)
         bool about_member;
         uint64_t number_max;
     } wishes[WIRE_WISHES] = {
-        [WIRE_WISH_DRAIN] = {true, 0},
         [WIRE_WISH_EVICT] = {true, UINT64_MAX},
         [WIRE_WISH_REVOKE] = {true, 0},
-        [WIRE_WISH_CAUGHT_UP] = {true, UINT64_MAX},
-        [WIRE_WISH_OWN] = {true, RECORD_OWNER_WISHES - 1},
         [WIRE_WISH_STEPS] = {false, UINT64_MAX},
-        [WIRE_WISH_PAUSE] = {false, 1},
         [WIRE_WISH_ENROL] = {false, 0},
     };
     message->wish.kind = proto->kind;
     message->wish.id = proto->id;
     message->wish.number = proto->number;
-    if (proto->kind < WIRE_WISH_DRAIN || proto->kind >= WIRE_WISHES)
+    if (proto->kind < WIRE_WISH_EVICT || proto->kind >= WIRE_WISHES)
         return err_set(ERR_PROTO, "a wish of unknown kind %" PRIu32, proto->kind);
     if (proto->number > wishes[proto->kind].number_max || (proto->id != 0 && !wishes[proto->kind].about_member))
         return err_set(ERR_PROTO, "a wish of kind %" PRIu32 " about member %" PRIu32 " with number %" PRIu64,

@@ -20,13 +20,11 @@ enum err wishes_add(struct wishes *wishes, struct seats *seats, uint32_t kind, u
         wishes->steps = number;
         return ERR_OK;
     }
-    if (kind != WIRE_WISH_DRAIN && kind != WIRE_WISH_EVICT && kind != WIRE_WISH_REVOKE)
+    if (kind != WIRE_WISH_EVICT && kind != WIRE_WISH_REVOKE)
         return err_set(ERR_ARG, "a wish of kind %" PRIu32, kind);
     if (seat == NULL)
         return err_set(ERR_NOTFOUND, "no island of id %" PRIu32 " is on the roster", id);
-    if (kind == WIRE_WISH_DRAIN)
-        seat->drain = true;
-    else if (kind == WIRE_WISH_REVOKE)
+    if (kind == WIRE_WISH_REVOKE)
         seat->revoke = true;
     else if (number == seats->view->epoch) /* one that is late would evict who has come back */
         seat->evict = true;

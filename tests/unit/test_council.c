@@ -418,7 +418,7 @@ static void what_one_island_wishes_all_decide(void **state)
     all_meet();
     struct council *council = peers_council(isle[B]->peers);
     assert_fails(ERR_NOTFOUND, "no island of id 99", council_wish(council, WIRE_WISH_EVICT, 99, 0));
-    assert_fails(ERR_ARG, "a wish of kind 4", council_wish(council, WIRE_WISH_CAUGHT_UP, C, 0));
+    assert_fails(ERR_ARG, "a wish of kind 4", council_wish(council, WIRE_WISH_ENROL, C, 0));
     assert_ok(council_wish(council, WIRE_WISH_EVICT, C, 7)); /* said of another epoch: it may have come back since */
     pass(3000);
     assert_int_equal(epoch_of(A), 0);

@@ -408,7 +408,7 @@ static void an_order_is_told_until_a_record_says_it(void **state)
     add(&next);
     doorway_begin(island.doorway);
     uint64_t now_ms = env_mono_ms();
-    assert_fails(ERR_ARG, "an order of kind", doorway_order(island.doorway, WIRE_WISH_DRAIN, 1, now_ms));
+    assert_fails(ERR_ARG, "an order of kind", doorway_order(island.doorway, WIRE_WISH_STEPS, 1, now_ms));
     assert_ok(doorway_order(island.doorway, WIRE_WISH_EVICT, 1, now_ms));
     assert_int_equal(island.wished, 1);
     assert_int_equal(island.wish_number, 1); /* the epoch in which it is asked */

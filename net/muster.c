@@ -17,6 +17,8 @@ struct place {
 };
 
 enum { UNWILLING = 3 };
+/* Who was lost so often lately owns nothing, as long as so many others do. */
+enum { UNSTEADY = 3, STEADY_MIN = 3 };
 
 static const struct muster_wish *wish_of(const struct muster_wish *wishes, uint32_t count, uint32_t id)
 {
@@ -61,6 +63,8 @@ static void place_voter(struct place *place, const struct muster_wish *wish, boo
     struct record_member *member = place->member;
     bool lost = wish->silent || wish->evicted || wish->apart;
     place->leaving = lost || wish->draining || (doubt && !wish->caught_up);
+    if (lost && !wish->evicted && member->role != RECORD_AWAY && member->losses < RECORD_LOSSES_MAX)
+        member->losses++;
     if (lost)
         member->role = RECORD_AWAY;
     else if (wish->draining)
@@ -111,6 +115,7 @@ static void place_one(struct place *place, const struct muster_wish *wish)
     memcpy(member->address, wish->as.address, sizeof member->address);
     member->uplink = wish->as.uplink;
     member->owner_wish = wish->as.owner_wish;
+    member->losses = wish->as.losses < member->losses ? wish->as.losses : member->losses;
     if (wish->revoked)
         place->gone = true;
     else if (member->role == RECORD_WITNESS)
@@ -143,6 +148,16 @@ static bool willing(const struct place *place)
     return may_own(place) && place->member->owner_wish != RECORD_OWNER_NO;
 }
 
+/* Of those who are lost again and again, whose losses cost all others an epoch each, none owns while so many others do
+ * without it. */
+static bool may_be_spared(const struct place *places, uint32_t count)
+{
+    uint32_t others = 0;
+    for (uint32_t i = 0; i < count; i++)
+        others += willing(&places[i]) && places[i].member->losses < UNSTEADY;
+    return others >= STEADY_MIN;
+}
+
 /* Somebody has to own the shards: where nobody is left who would, those do who would not, and have caught up. True:
  * there is somebody willing, or nobody at all. */
 static bool find_willing(struct place *places, uint32_t count)
@@ -165,7 +180,7 @@ static bool find_willing(struct place *places, uint32_t count)
 /* At most RECORD_OWNERS_MAX own; who wishes not to leaves the voters as far as rule 5 lets it. */
 static void pick_owners(struct place *places, uint32_t count)
 {
-    bool some = find_willing(places, count);
+    bool some = find_willing(places, count), spare = may_be_spared(places, count);
     for (uint32_t i = 0; i < count; i++) {
         struct record_member *member = places[i].member;
         if (places[i].gone || member->role != RECORD_OWNER)
@@ -173,7 +188,8 @@ static void pick_owners(struct place *places, uint32_t count)
         uint32_t before = 0;
         for (uint32_t k = 0; k < count; k++)
             before += k != i && (some ? willing(&places[k]) : may_own(&places[k])) && sooner(places[k].member, member);
-        if ((!some || member->owner_wish != RECORD_OWNER_NO) && before < RECORD_OWNERS_MAX)
+        bool unsteady = spare && member->losses >= UNSTEADY;
+        if ((!some || member->owner_wish != RECORD_OWNER_NO) && before < RECORD_OWNERS_MAX && !unsteady)
             continue;
         places[i].able = false;
         places[i].leaving = member->voter;

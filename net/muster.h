@@ -17,7 +17,8 @@
 
 /* What is wanted of one member, or of one who is to be enrolled. Members without one stay as they are. */
 struct muster_wish {
-    /* Enrolled already: `id`, and what it says of itself now: address, uplink, incarnation, owner_wish. Else all of it
+    /* Enrolled already: `id`, and what it says of itself now: address, uplink, incarnation, owner_wish; and
+     * how many of its losses are to be remembered. Else all of it
      * but the id; role RECORD_WITNESS: a witness, anything else: an island that trains. */
     struct record_member as;
     bool enrol;

@@ -209,6 +209,8 @@ static enum err check_member(const struct record *record, const struct record_me
     if (member->role < RECORD_OWNER || member->role >= RECORD_ROLES || member->owner_wish >= RECORD_OWNER_WISHES)
         return err_set(ERR_PROTO, "a record whose member %s has role %u and owner wish %u", member->name,
                        (unsigned)member->role, (unsigned)member->owner_wish);
+    if (member->losses > RECORD_LOSSES_MAX)
+        return err_set(ERR_PROTO, "a record whose member %s has %u losses", member->name, (unsigned)member->losses);
     if (!vote_suits(member))
         return err_set(ERR_PROTO, "a record whose member %s has role %u and %s", member->name, (unsigned)member->role,
                        member->voter ? "votes" : "does not vote");

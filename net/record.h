@@ -27,6 +27,7 @@ enum {
     RECORD_VOTERS_MAX = RECORD_OWNERS_MAX + 1, /* and the witness */
     RECORD_FRAGMENTS_MAX = WIRE_PLAN_FRAGMENTS_MAX,
     RECORD_CARRIED_MAX = 8192,
+    RECORD_LOSSES_MAX = 6,
 };
 /* Epochs and versions are below it, so that one more is a number, too. */
 #define RECORD_NUMBER_MAX ((uint64_t)1 << 63)
@@ -53,6 +54,7 @@ struct record_member {
     uint8_t role;                       /* enum record_role */
     uint8_t owner_wish;                 /* enum record_wish */
     bool voter;
+    uint8_t losses; /* how often records said lately that it is lost: one more each time, at most RECORD_LOSSES_MAX */
 };
 
 /* A result of an earlier epoch that stands: it counts in this epoch because the record names it. */

@@ -5,6 +5,8 @@
 /* A disk that is in doubt for so long needs a record to name it: one that has just begun may find by itself that it
  * cannot have forgotten anything. */
 enum { DOUBT_MS = 2000 };
+/* One of a member's losses is forgotten after so long, then the next. */
+enum { FORGIVE_MS = 20 * 60 * 1000 };
 /* APART: two who have not heard each other for so long since one of them first said so are not about to be told lost:
  * the others would have said so by now. LOOK: how often it is looked who that is. */
 enum { APART_MS = 2000, LOOK_MS = 250 };
@@ -34,16 +36,25 @@ void seats_deinit(struct seats *seats)
     seats->hearing = NULL;
 }
 
+static uint8_t losses_of(const struct seats *seats, uint32_t member)
+{
+    const struct record_member *named = record_member(last(seats), seats->view->members[member].id);
+    return named != NULL ? named->losses : 0;
+}
+
 void seats_begin(struct seats *seats, uint64_t now_ms)
 {
     for (uint32_t i = 0; i < VIEW_SLOTS_MAX; i++) {
         const struct view_member *member = i < seats->view->count ? &seats->view->members[i] : NULL;
         bool used = member != NULL && member->used;
         struct seat *seat = &seats->seat[i];
-        if (used && seat->used && seat->id == member->id)
-            continue;
-        *seat = (struct seat){.used = used, .id = used ? member->id : 0};
-        bitset_remove(&seats->lost, i);
+        if (!used || !seat->used || seat->id != member->id) {
+            *seat = (struct seat){.used = used, .id = used ? member->id : 0};
+            bitset_remove(&seats->lost, i);
+        }
+        uint8_t losses = used ? losses_of(seats, i) : 0;
+        seat->losses_ms = losses != seat->losses || seat->losses_ms == 0 ? now_ms : seat->losses_ms;
+        seat->losses = losses;
     }
     seats->begun_ms = seats->now_ms = now_ms;
 }
@@ -168,6 +179,13 @@ void seats_doubt_anew(struct seats *seats)
     for (uint32_t i = 0; i < seats->view->count; i++)
         if (seats->seat[i].doubt_ms != 0)
             seats->seat[i].doubt_ms = seats->now_ms;
+}
+
+uint8_t seats_losses(const struct seats *seats, uint32_t member)
+{
+    const struct seat *seat = &seats->seat[member];
+    uint64_t forgiven = (seats->now_ms - seat->losses_ms) / FORGIVE_MS;
+    return forgiven < seat->losses ? (uint8_t)(seat->losses - forgiven) : 0;
 }
 
 uint64_t seats_incarnation(const struct seats *seats, uint32_t member)

@@ -34,6 +34,8 @@ struct seat {
     uint8_t owner_wish;   /* enum record_wish */
     bool holds;           /* it has said in this process that it holds a result */
     struct bitset silent; /* whom it does not hear */
+    uint8_t losses;       /* as the record says, */
+    uint64_t losses_ms;   /* since then */
     uint64_t apart_ms;    /* since when it has to stand back, cut off from an owner; 0: it has not */
     bool apart_told;      /* people */
 };
@@ -82,6 +84,8 @@ bool seats_caught_up(const struct seats *seats, uint32_t member);
 bool seats_in_doubt(const struct seats *seats, uint32_t member);
 /* Our own doubt has ended by itself: those of others may do so, too, before a record has to name them. */
 void seats_doubt_anew(struct seats *seats);
+/* How many of a member's losses are to be remembered: one less for every 20 minutes that the record has said so. */
+uint8_t seats_losses(const struct seats *seats, uint32_t member);
 /* As that member says, which may be us; 0: it has not. */
 uint64_t seats_incarnation(const struct seats *seats, uint32_t member);
 

@@ -9,6 +9,8 @@
 /* Those who come are gathered for so long: each costs an epoch. Twice as long after each record that changed nothing,
  * as it is where somebody is always a little behind, but for IDLE_MAX times. */
 enum { GATHER_MS = 2000, IDLE_MAX = 7 };
+/* What a member says of itself, its uplink for one, is a reason for a record when an epoch has stood for so long. */
+enum { SAID_MS = 30000 };
 
 /* ---- what is asked for ---- */
 
@@ -102,6 +104,7 @@ static struct muster_wish wish_of(const struct wishes *wishes, const struct seat
     uint64_t incarnation = seats_incarnation(seats, slot);
     if (doubt && incarnation != 0)
         wish.as.incarnation = incarnation;
+    wish.as.losses = seats_losses(seats, slot);
     if (said && seat->said) {
         memcpy(wish.as.address, seat->address, sizeof wish.as.address);
         wish.as.uplink = seat->uplink != 0 ? seat->uplink : member->uplink;
@@ -147,7 +150,8 @@ bool wishes_change(const struct wishes *wishes, const struct seats *seats)
     const struct record *last = chain_last(seats->chain);
     if (seats->sync == NULL)
         return false;
-    enum err err = wishes_gather(wishes, seats, false, &all, &count);
+    bool said = seats->now_ms >= seats->begun_ms + SAID_MS;
+    enum err err = wishes_gather(wishes, seats, said, &all, &count);
     if (err == ERR_OK)
         err = record_copy(last, &next);
     if (err == ERR_OK && wishes->steps != 0)

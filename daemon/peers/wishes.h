@@ -37,8 +37,7 @@ ERR_MUST_CHECK enum err wishes_enrol(struct wishes *wishes, const struct record 
 void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct record *record);
 
 /* Of all members that are heard, or known to be silent, and of those to be enrolled: mem_free() them. Others stay as
- * they are: there is nothing to go by. `said`: with what members say of themselves, which alone is no reason for a
- * record. ERR_NOMEM. */
+ * they are: there is nothing to go by. `said`: with what members say of themselves. ERR_NOMEM. */
 ERR_MUST_CHECK enum err wishes_gather(const struct wishes *wishes, const struct seats *seats, bool said,
                                       struct muster_wish **out, uint32_t *count);
 /* Whether the next record would say anything that the last one does not. */

@@ -503,6 +503,56 @@ static void who_drains_or_wishes_not_to_own_owns_nothing(void **state)
     assert_int_equal(record_voters(&out.draft), 3);
 }
 
+static void who_is_lost_again_and_again_only_contributes_while_others_suffice(void **state)
+{
+    (void)state;
+    seals(4, false);
+    last.members[3].losses = 2;
+    wish(3)->silent = true;
+    make();
+    assert_int_equal(record_member(&out.draft, 3)->losses, 3);
+    assert_int_equal(record_member(&out.draft, 3)->role, RECORD_AWAY);
+    seals(4, false);
+    last.members[3].losses = RECORD_LOSSES_MAX;
+    wish(3)->silent = true;
+    make();
+    assert_int_equal(record_member(&out.draft, 3)->losses, RECORD_LOSSES_MAX);
+    for (int more = 0; more < 2; more++) { /* back: beside three, and beside four steady ones */
+        seals(3 + (uint32_t)more, false);
+        struct record_member *back = records_add(&last, RECORD_AWAY);
+        back->losses = 3;
+        wish(back->id);
+        holds(back->id, false, 6);
+        make();
+        assert_int_equal(record_member(&out.draft, back->id)->role, RECORD_CONTRIBUTOR);
+        assert_int_equal(record_member(&out.draft, back->id)->losses, 3);
+        wishes[0].as.losses = 2; /* one is forgotten */
+        make();
+        assert_int_equal(record_member(&out.draft, back->id)->role, RECORD_OWNER);
+        assert_int_equal(record_member(&out.draft, back->id)->losses, 2);
+        wishes[0].as.losses = 4; /* whoever says so: a record alone adds to them */
+        make();
+        assert_int_equal(record_member(&out.draft, back->id)->losses, 3);
+    }
+    seals(2, false);
+    records_add(&last, RECORD_AWAY)->losses = 6;
+    wish(2);
+    holds(2, false, 6);
+    make();
+    assert_int_equal(record_member(&out.draft, 2)->role, RECORD_OWNER); /* too few others */
+    seals(4, false);
+    last.members[1].losses = 3; /* one that owns, too */
+    wish(1);
+    make();
+    assert_int_equal(slots_of(1), 0);
+    seals(4, false);
+    last.members[0].losses = last.members[1].losses = last.members[2].losses = last.members[3].losses = 3;
+    for (uint32_t id = 0; id < 4; id++)
+        wish(id);
+    make();
+    assert_int_equal(slots_of(1), 16); /* none is better */
+}
+
 static void where_nobody_wishes_to_own_those_do_who_can(void **state)
 {
     (void)state;
@@ -589,6 +639,7 @@ int main(void)
         cmocka_unit_test(a_disk_in_doubt_votes_again_when_it_has_caught_up),
         cmocka_unit_test(who_is_new_gets_an_id_of_its_own),
         cmocka_unit_test(who_drains_or_wishes_not_to_own_owns_nothing),
+        cmocka_unit_test(who_is_lost_again_and_again_only_contributes_while_others_suffice),
         cmocka_unit_test(where_nobody_wishes_to_own_those_do_who_can),
         cmocka_unit_test(uplinks_move_few_slots),
         cmocka_unit_test(every_path_without_memory_is_clean),

@@ -24,6 +24,7 @@ static struct record of_many_kinds(void)
     records_add(&record, RECORD_OBSERVER)->address[0] = '\0';
     records_add(&record, RECORD_DRAINING)->owner_wish = RECORD_OWNER_NO;
     records_add(&record, RECORD_AWAY)->voter = true;
+    record.members[7].losses = RECORD_LOSSES_MAX;
     record.epoch = 7;
     record.previous = digest_of("6", 1);
     record.paused = true;
@@ -52,7 +53,7 @@ static void a_record_comes_back_as_it_was(void **state)
     for (uint32_t i = 0; i < 8; i++) {
         const struct record_member *m = &record.members[i], *b = &back.members[i];
         assert_true(m->id == b->id && m->uplink == b->uplink && m->incarnation == b->incarnation);
-        assert_true(m->role == b->role && m->owner_wish == b->owner_wish && m->voter == b->voter);
+        assert_true(m->role == b->role && m->owner_wish == b->owner_wish && m->voter == b->voter && m->losses == b->losses);
         assert_string_equal(m->name, b->name);
         assert_string_equal(m->address, b->address);
         assert_memory_equal(m->key, b->key, sizeof m->key);
@@ -298,6 +299,7 @@ static void members_that_make_no_sense_are_refused(void **state)
     SENSELESS("role 0", m[4].role = 0);
     SENSELESS("role 7", m[4].role = RECORD_ROLES);
     SENSELESS("owner wish 3", m[4].owner_wish = RECORD_OWNER_WISHES);
+    SENSELESS("7 losses", m[4].losses = RECORD_LOSSES_MAX + 1);
     SENSELESS("does not vote", m[1].voter = false);
     SENSELESS("role 2 and votes", m[4].voter = true);
     SENSELESS("role 3 and votes", m[5].voter = true);

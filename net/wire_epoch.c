@@ -318,8 +318,7 @@ static enum err take_newcomer(const Diloco__RecordMember *proto, struct wire_epo
     TRY(record_member_from_proto(proto, member));
     bool role = member->role == RECORD_OBSERVER || member->role == RECORD_WITNESS;
     if (member->id != 0 || member->voter || member->incarnation != 0 || !role || member->uplink == 0 ||
-        member->losses != 0 ||
-        member->owner_wish >= RECORD_OWNER_WISHES || !record_name_good(member->name))
+        member->losses != 0 || member->owner_wish >= RECORD_OWNER_WISHES || !record_name_good(member->name))
         return err_set(ERR_PROTO, "a newcomer that no record can hold");
     if (member->address[0] != '\0' && !wire_address_good(member->address))
         return err_set(ERR_PROTO, "a newcomer whose address is none");

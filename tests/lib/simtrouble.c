@@ -99,7 +99,7 @@ static void judge_disk(uint32_t i)
              disk->stored < mark->stored)
         island->doubt = SIM_DOUBT;
     else
-        island->doubt = mark->doubt ? SIM_DOUBT : SIM_SURE;
+        island->doubt = mark->doubt;
     bool same = mark->there && mark->number == disk->number && mark->incarnation == disk->incarnation &&
                 disk->stored >= mark->stored;
     if (same)

@@ -73,13 +73,14 @@ struct sim_disk {
     uint32_t accepted_record; /* its number in the world */
 };
 
+enum sim_doubt { SIM_SURE, SIM_FRESH, SIM_DOUBT };
+
 /* Outside the disk; it does not survive the machine (daemon/state/vote.h). */
 struct sim_mark {
-    bool there, doubt; /* doubt: of this disk, which has not been forgiven yet */
+    bool there;
+    enum sim_doubt doubt; /* of this disk, which has not been forgiven yet */
     uint64_t number, incarnation, stored;
 };
-
-enum sim_doubt { SIM_SURE, SIM_FRESH, SIM_DOUBT };
 
 /* Every record that anyone composed; its number in the world names it, 0: none. */
 struct sim_record {

@@ -53,7 +53,8 @@ static void a_record_comes_back_as_it_was(void **state)
     for (uint32_t i = 0; i < 8; i++) {
         const struct record_member *m = &record.members[i], *b = &back.members[i];
         assert_true(m->id == b->id && m->uplink == b->uplink && m->incarnation == b->incarnation);
-        assert_true(m->role == b->role && m->owner_wish == b->owner_wish && m->voter == b->voter && m->losses == b->losses);
+        assert_true(m->role == b->role && m->owner_wish == b->owner_wish && m->voter == b->voter &&
+                    m->losses == b->losses);
         assert_string_equal(m->name, b->name);
         assert_string_equal(m->address, b->address);
         assert_memory_equal(m->key, b->key, sizeof m->key);

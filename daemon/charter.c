@@ -260,7 +260,9 @@ struct sync_view charter_sync_view(struct charter *charter, bool votes)
         if (!member->used || member->leaving)
             continue;
         bitset_add(&out.members, i);
-        if (member->voter && member->role != RECORD_WITNESS)
+        if (member->role == RECORD_WITNESS)
+            bitset_add(&out.witness, i);
+        else if (member->voter)
             bitset_add(&out.keepers, i);
         if (member->role == RECORD_OWNER || member->role == RECORD_CONTRIBUTOR || member->role == RECORD_DRAINING)
             bitset_add(&out.taking_part, i);

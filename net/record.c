@@ -350,6 +350,9 @@ static enum err check_ids(const struct record *previous, const struct record *ne
         if (!same && member->id < previous->next_id)
             return err_set(ERR_PROTO, "record %" PRIu64 " gives %s the id %" PRIu32 " of somebody else", next->epoch,
                            member->name, member->id);
+        if (same && (old->role == RECORD_WITNESS) != (member->role == RECORD_WITNESS))
+            return err_set(ERR_PROTO, "record %" PRIu64 " makes %s, who was %s witness, %s", next->epoch, member->name,
+                           old->role == RECORD_WITNESS ? "the" : "no", record_role_name(member->role));
     }
     return ERR_OK;
 }

@@ -126,6 +126,8 @@ uint64_t seats_incarnation(const struct seats *seats, uint32_t member)
 static bool made_something(const struct seats *seats, uint32_t member)
 {
     bool self = member == seats->view->self;
+    if (seats->view->members[member].role == RECORD_WITNESS) /* nobody asks it to keep any */
+        return false;
     if (seats->seat[member].holds)
         return true;
     for (uint32_t f = 0; f < seats->fragments_count; f++) {

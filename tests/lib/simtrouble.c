@@ -147,11 +147,11 @@ void sim_start(uint32_t i)
         island->version[f] = 0;
         island->step_by_step[f] = false;
         memset(&island->hash[f], 0, sizeof island->hash[f]);
-        if (!island->disk.blank[f])
+        if (!island->disk.blank[f] && !island->witness)
             restore(i, f);
     }
     for (uint32_t f = 0; f < sim->fragments; f++)
-        if (!island->disk.blank[f])
+        if (!island->disk.blank[f] && !island->witness)
             sim_tell_held(i, f);
 }
 

@@ -40,7 +40,7 @@ bool sim_caught_up(uint32_t i, uint32_t k)
     for (uint32_t f = 0; f < sim->fragments; f++) {
         struct sync_peer_fragment row = k == i ? sync_own(sync, f) : sync_heard(sync, sim_slot(i, k), f);
         bool known = k == i ? sync_known(sync, f) : row.hash_known;
-        if (!known || row.version + 1 < sync_own(sync, f).version)
+        if (!known || row.version + 1 < sync_version_max(sync, f))
             return false;
     }
     return true;
@@ -75,6 +75,7 @@ static struct muster_wish wish_of(uint32_t i, uint32_t k)
 static struct muster_wish enrolment(uint32_t k)
 {
     struct muster_wish wish = {.enrol = true, .as = {.uplink = sim->island[k].uplink}};
+    wish.as.role = sim->island[k].witness ? RECORD_WITNESS : RECORD_OBSERVER;
     snprintf(wish.as.name, sizeof wish.as.name, "m%u", k);
     memset(wish.as.key, (int)k + 1, sizeof wish.as.key);
     wish.as.owner_wish = sim->island[k].wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO;

@@ -67,7 +67,7 @@ static bool stays(uint32_t i)
 static uint32_t one_that_stays(void)
 {
     uint32_t i = 0;
-    while (!stays(i))
+    while (!stays(i) || sim->island[i].witness)
         i++;
     return i;
 }
@@ -77,7 +77,9 @@ static bool at_rest(void)
     uint32_t one = one_that_stays();
     for (uint32_t i = 0; i < sim->n; i++) {
         for (uint32_t f = 0; stays(i) && f < sim->fragments; f++) {
-            bool settled = sim->island[i].trainer[f].settled || sim->island[i].witness;
+            if (sim->island[i].alive && sim->island[i].witness)
+                continue;
+            bool settled = sim->island[i].trainer[f].settled;
             if (!sim->island[i].alive || !settled || sim->island[i].version[f] != sim->island[one].version[f] ||
                 !digest_equal(&sim->island[i].hash[f], &sim->island[one].hash[f]))
                 return false;

@@ -67,6 +67,7 @@ static void lose_disk(uint32_t i)
     struct sim_island *island = &sim->island[i];
     struct sim_disk *disk = &island->disk;
     const struct record_member *named = record_member(sim_newest(), sim_id(i));
+    sim->tally.witness_disks += island->witness;
     island->forgot = named != NULL;
     island->forgot_named = named != NULL ? named->incarnation : 0;
     if (sim_chance(60)) {

@@ -112,6 +112,14 @@ const struct record_carried *record_carried(const struct record *record, uint32_
     return *count > 0 ? &record->carried[low] : NULL;
 }
 
+const struct record_member *record_witness(const struct record *record)
+{
+    for (uint32_t i = 0; i < record->members_count; i++)
+        if (record->members[i].role == RECORD_WITNESS)
+            return &record->members[i];
+    return NULL;
+}
+
 static uint32_t voters_that_keep_bytes(const struct record *record)
 {
     uint32_t count = 0;

@@ -111,6 +111,8 @@ ERR_MUST_CHECK enum err record_follows(const struct record *previous, const stru
 
 /* "owner", "contributor", …; "unknown". */
 const char *record_role_name(unsigned role);
+/* The witness; NULL: there is none. */
+const struct record_member *record_witness(const struct record *record);
 
 /* NULL: nobody of that id. Borrowed. */
 const struct record_member *record_member(const struct record *record, uint32_t id);

@@ -199,7 +199,7 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     struct wire_heartbeat *beat = &peers->out.heartbeat;
     beat_fill(&peers->conf, &peers->plan, &peers->silent, &peers->out);
     pulse_out(&peer->pulse, beat, peers->now_ms);
-    if (peers->plan.sync != NULL)
+    if (peers->plan.sync != NULL && !sync_is_witness(peers->plan.sync))
         rows_fill(peers->plan.sync, peers->vouches, fragments_of(peers), peer->said, &peer->refresh, beat);
     peer->beat_ms = peers->now_ms + peers->pause_ms;
     say(peers, i);
@@ -611,7 +611,7 @@ void peers_bye(struct peers *peers, const char *reason)
 bool peers_heard(const struct peers *peers)
 {
     for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i) && (!peers->peers[i].up || peers->peers[i].pulse.in == 0))
+        if (is_other(peers, i) && peers->conf.view->members[i].role != RECORD_WITNESS && (!peers->peers[i].up || peers->peers[i].pulse.in == 0))
             return false;
     return true;
 }

@@ -104,10 +104,22 @@ static bool same_member(const struct record_member *a, const struct record_membe
            a->uplink == b->uplink && a->owner_wish == b->owner_wish;
 }
 
+static bool majority_heard(uint32_t i)
+{
+    uint32_t here = 0;
+    for (uint32_t k = 0; k < sim->n; k++) {
+        const struct record_member *voter = sim_member_of(i, k);
+        here += voter != NULL && voter->voter && (k == i || voice_of(i)->seat[k].up);
+    }
+    return here >= record_majority(last(i));
+}
+
 bool sim_change_wanted(uint32_t i)
 {
     struct muster_wish wishes[SIM_N_MAX];
     struct record next;
+    if (!majority_heard(i))
+        return false;
     uint32_t count = sim_gather(i, wishes);
     assert_ok(record_copy(last(i), &next));
     bool possible = muster(&next, wishes, count) == ERR_OK;

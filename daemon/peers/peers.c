@@ -49,7 +49,7 @@ struct peers {
     struct objects *objects;
     struct council *council;
     struct gate gate;
-    struct vouches *vouches; /* NULL: the plan is not known yet */
+    struct vouches *vouches; /* NULL: the plan is not known yet, or we are the witness */
     struct peer *peers;      /* [room], by slot */
     uint32_t room;
     struct bitset silent; /* not heard for as long as the configuration allows */
@@ -255,7 +255,8 @@ enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
         .sync = plan->sync, .fragments_count = fragments, .shards_counts = plan->shards_counts};
     for (uint32_t i = 0; i < peers->room; i++)
         TRY(mem_new(fragments, sizeof *peers->peers[i].said, "peers", &peers->peers[i].said));
-    TRY(beat_vouches_new(&peers->conf, fragments, &peers->vouches));
+    if (!sync_is_witness(plan->sync)) /* who never sends a state */
+        TRY(beat_vouches_new(&peers->conf, fragments, &peers->vouches));
     TRY(objects_plan_known(peers->objects, plan, peers->vouches));
     TRY(council_plan_known(peers->council, &council));
     peers->plan = *plan;

@@ -215,6 +215,21 @@ static long resident_kib(int pid)
     return kib;
 }
 
+/* Whoever brings one, it is turned away. */
+static void assert_no_trainer(struct cluster *cluster)
+{
+    char program[300], path[400], log[300];
+    snprintf(program, sizeof program, "%s/tests/system/tool_synth", getenv("BUILD") != NULL ? getenv("BUILD") : "build/gcc");
+    snprintf(path, sizeof path, "%s/worker.sock", cluster->island[WITNESS].sockets);
+    snprintf(log, sizeof log, "%s/stray.log", cluster->folder);
+    setenv("DILOCO_SOCKET", path, 1);
+    int pid = proc_start((const char *const[]){program, "--run", cluster->run, "--mark", "c", "--data", "sleep=20", NULL}, log);
+    unsetenv("DILOCO_SOCKET");
+    int status = proc_wait(pid, PATIENCE_S);
+    assert_true(status > 0 && status < 128);
+    assert_true(cluster_log_has(cluster, WITNESS, "this is the run's witness, which trains nothing", 5));
+}
+
 static void the_witness_does_not_grow_with_the_model(void **state)
 {
     (void)state;
@@ -230,6 +245,7 @@ static void the_witness_does_not_grow_with_the_model(void **state)
     assert_true(witness < WITNESS_KIB_MAX);
 #endif
     assert_keeps_nothing(cluster);
+    assert_no_trainer(cluster);
     cluster_free(cluster);
 }
 

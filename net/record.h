@@ -35,7 +35,7 @@ enum record_role {
     RECORD_OWNER = 1,       /* contributes, owns shards, votes */
     RECORD_CONTRIBUTOR = 2, /* contributes */
     RECORD_OBSERVER = 3,    /* catching up */
-    RECORD_WITNESS = 4,     /* keeps digests; no trainer, no shard; votes where that helps; stays one */
+    RECORD_WITNESS = 4,     /* no trainer, no shard, no bytes; votes where that helps; stays one */
     RECORD_DRAINING = 5,    /* its last contribution is on its way; owns nothing; it may still vote */
     RECORD_AWAY = 6,        /* on the roster, and does not take part now; it may still vote */
     RECORD_ROLES

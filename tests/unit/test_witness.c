@@ -82,10 +82,13 @@ static void nothing_is_asked_of_a_witness(void **state)
     talk_comes_up(1);
     talk_is_at(1, VERSION);
     talk_hear(1);
-    talk_tick(LATER_MS);
-    if (talk_asked_for(1) == UINT32_MAX)
+    int asked = 0; /* again and again, of all who may have it in turn */
+    for (int k = 0; k < 6; k++) {
         talk_tick(LATER_MS);
-    assert_int_equal(talk_asked_for(1), 1);
+        assert_int_not_equal(talk_asked_for(1), 2);
+        asked += talk_asked_for(1) == 1;
+    }
+    assert_true(asked > 1);
 }
 
 /* No round waits for it, whatever it says of a trainer. */

@@ -561,7 +561,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"uplink", ARGS_STRING, &a.init.uplink, "RATE", "init, join: speed of this island's uplink (default 1Gbit)"},
         {"owner", ARGS_STRING, &a.owner, "WISH",
          "join: auto, yes or no: whether it is to own shards and vote (default auto: as the run decides)"},
-        {"witness", ARGS_FLAG, &a.witness, NULL, 
+        {"witness", ARGS_FLAG, &a.witness, NULL,
          "join: as the run's witness, which votes, and has no trainer, data or parameters; at most one"},
         {"expires", ARGS_STRING, &a.expires, "TIME", "invite: how long the token is good for (default 24h)"},
         {"note", ARGS_STRING, &a.note, "TEXT", "invite: for --list: whom it is for"},

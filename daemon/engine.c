@@ -55,12 +55,6 @@ static uint32_t fragments_of(const struct engine *engine)
     return runplan_fragments(&engine->run);
 }
 
-/* Who has no parameters, nor anything that comes of them. */
-static bool is_witness(const struct engine *engine)
-{
-    return view_is_witness(&engine->charter.view);
-}
-
 static struct council *council_of(const struct engine *engine)
 {
     return peers_council(engine->peers);
@@ -98,7 +92,7 @@ static enum err tell_plan(struct engine *engine)
                                    .parts = &engine->run.parts,
                                    .memory_bytes = engine->run.memory_bytes};
     engine->told = true;
-    if (!is_witness(engine))
+    if (engine->run.rounds != NULL)
         trainer_plan_known(engine->trainer, &trainer);
     control_plan_known(engine->control, &control);
     tell_expectation(engine); /* before any peer's word is taken in */
@@ -127,12 +121,12 @@ static void judge_trainer(struct engine *engine)
     uint32_t count;
     char text[IPC_TEXT_BYTES];
     struct model_plan *plan = NULL;
-    if (is_witness(engine)) {
-        trainer_refuse(engine->trainer, "this is the run's witness, which trains nothing: attach at another island");
-        return;
-    }
-    if (engine->run.plan != NULL && !engine->told) { /* it could not be set: the daemon ends */
-        trainer_refuse(engine->trainer, events_fatal(engine->events));
+    static const char witness[] = "this is the run's witness, which trains nothing: attach at another island";
+    const char *no = view_is_witness(&engine->charter.view) ? witness : NULL;
+    if (engine->run.plan != NULL && !engine->told) /* it could not be set: the daemon ends */
+        no = events_fatal(engine->events);
+    if (no != NULL) {
+        trainer_refuse(engine->trainer, no);
         return;
     }
     const struct ipc_tensor *tensors = trainer_tensors(engine->trainer, &count);
@@ -455,8 +449,7 @@ static enum err open_ground(struct engine *engine)
     TRY(events_new(&engine->events));
     TRY(ledger_open(&ledger, &engine->ledger));
     TRY(open_vote(engine));
-    int threads = is_witness(engine) ? 1 : (int)conf->job_threads; /* it has nothing to compute */
-    return jobs_new(threads, (int)engine->spec.zstd_level, &engine->jobs);
+    return jobs_new((int)conf->job_threads, (int)engine->spec.zstd_level, &engine->jobs);
 }
 
 static enum err open_parts(struct engine *engine)
@@ -494,8 +487,7 @@ static enum err open_parts(struct engine *engine)
 
 static enum err check_quorum(const struct engine *engine)
 {
-    const struct view *view = &engine->charter.view;
-    enum err err = rules_check_islands(&engine->spec, view_islands(view, view->count));
+    enum err err = rules_check_islands(&engine->spec, view_islands(&engine->charter.view, engine->charter.view.count));
     return err != ERR_OK ? err_prefix(err, "%s", engine->conf->run_path) : ERR_OK;
 }
 
@@ -588,8 +580,7 @@ static void tick(struct engine *engine)
     watch_states(engine);
     peers_tick(engine->peers, engine->now_ms);
     drain(engine);
-    if (!is_witness(engine)) /* which cannot tell how far rounds bring anybody */
-        trainer_run_step(engine->trainer, peers_furthest(engine->peers, trainer_info(engine->trainer).step));
+    trainer_run_step(engine->trainer, peers_furthest(engine->peers, trainer_info(engine->trainer).step));
     trainer_tick(engine->trainer, engine->now_ms, peers_heard(engine->peers), end_of_run(engine));
     drain(engine);
     checkpoint_if_due(engine);

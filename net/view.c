@@ -259,8 +259,7 @@ static enum err add_member(struct record *record, const struct view_entry *entry
     return ERR_OK;
 }
 
-/* A witness makes an even number of voters odd, so that one more of them may be lost; beside an odd one it is of no use.
- */
+/* A witness makes an even number of voters odd, so that one more may be lost; beside an odd one it is of no use. */
 static enum err seat_witness(struct record *record, uint32_t owners)
 {
     const char *first = NULL;

@@ -130,7 +130,7 @@ static void complain_peers(struct status *status)
              epoch->voters_heard, epoch->voters);
     complain(status, COMPLAINT_NO_MAJORITY, text,
              status->witness ? "see to the islands: nothing is lost, and rounds go on when they are back"
-             : "training goes on alone, and nothing of it is lost: it is merged when they are back");
+                             : "training goes on alone, and nothing of it is lost: it is merged when they are back");
 }
 
 /* The record that rules, the next one, and whether this island has a say in it. */
@@ -147,7 +147,7 @@ static void complain_epoch(struct status *status)
         snprintf(text, sizeof text, "this island has no vote, for its disk is in doubt: %s", epoch->doubt);
         complain(status, COMPLAINT_DOUBT, text,
                  status->witness ? "nothing to do: it votes again from the next epoch on"
-                 : "nothing to do: it trains and contributes, and votes again from the next epoch on");
+                                 : "nothing to do: it trains and contributes, and votes again from the next epoch on");
     }
     if (epoch->difference[0] != '\0')
         complain(status, COMPLAINT_ROSTER, epoch->difference,

@@ -221,6 +221,6 @@ void status_line(const struct status *status, char *line, size_t line_bytes)
                  wrong ? "; degraded: " : "", wrong ? status->complaints[0].what : "");
     else
         snprintf(line, line_bytes, "step %" PRIu64 "/%" PRId64 "%s%s",
-             status->trainer.training ? status->trainer.step : status->step, status->from->spec->steps,
-             wrong ? "; degraded: " : "", wrong ? status->complaints[0].what : "");
+                 status->trainer.training ? status->trainer.step : status->step, status->from->spec->steps,
+                 wrong ? "; degraded: " : "", wrong ? status->complaints[0].what : "");
 }

@@ -20,8 +20,8 @@ static const char *const keys[] = {
 
 /* Of a witness, which always joins. */
 static const char *const witness_keys[] = {
-    "island.joined",  "island.name", "island.run",  "island.key", "island.state",   "island.sockets", "island.witness",
-    "net.listen",     "net.address", "net.uplink",  "peer.public_key", "peer.address", "peer.uplink",  NULL,
+    "island.joined", "island.name", "island.run", "island.key",      "island.state", "island.sockets", "island.witness",
+    "net.listen",    "net.address", "net.uplink", "peer.public_key", "peer.address", "peer.uplink",    NULL,
 };
 
 static const char conf_head[] =
@@ -60,8 +60,9 @@ static enum err write_minimum(const struct ctl_draft *draft, char **text)
                        "[island]\nname = %s\nrun = run.ini\nkey = island.key\nstate = %s\nsockets = %s\nowner = %s\n%s"
                        "witness = %s\n[net]\nlisten = %s\naddress = %s\nuplink = %s\n[worker]\ndata = %s\n%s",
                        draft->name, draft->state, draft->sockets, draft->owner != NULL ? draft->owner : "auto",
-                       joined != NULL ? joined : "", draft->witness ? "yes" : "no", draft->listen, draft->address != NULL ? draft->address : "",
-                       uplink, draft->data != NULL ? draft->data : "", peer != NULL ? peer : ""));
+                       joined != NULL ? joined : "", draft->witness ? "yes" : "no", draft->listen,
+                       draft->address != NULL ? draft->address : "", uplink, draft->data != NULL ? draft->data : "",
+                       peer != NULL ? peer : ""));
 out:
     mem_free(joined);
     mem_free(peer);
@@ -119,7 +120,10 @@ enum err ctl_draft_conf(const struct ctl_draft *draft, char **text)
         goto out;
     }
     fprintf(stream, conf_head, draft->name, draft->joined != NULL ? conf_joined : "");
-    conf_print_some(&dconf_schema, &conf, draft->witness ? witness_keys : draft->joined != NULL ? keys : keys + 1,
+    conf_print_some(&dconf_schema, &conf,
+                    draft->witness          ? witness_keys
+                    : draft->joined != NULL ? keys
+                                            : keys + 1,
                     stream);
     err = fclose(stream) == 0 ? mem_strdup(whole, text) : err_set(ERR_NOMEM, "out of memory for a configuration");
     free(whole);

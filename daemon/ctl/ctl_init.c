@@ -461,8 +461,7 @@ static enum err say(const struct maker *maker)
         printf("{\"island\":\"%s\",\"public_key\":\"%s\"}\n", init->name, maker->ident.public_text);
     } else {
         printf("%s %s is made:\n  %s\n  %s%s\n  %s%s\n  %s/\n", init->witness ? "Witness" : "Island", init->name,
-               home->conf, home->key,
-               maker->key_was_there ? " (was there)" : "", home->run,
+               home->conf, home->key, maker->key_was_there ? " (was there)" : "", home->run,
                maker->run_was_there  ? " (was there)"
                : init->enrol != NULL ? " (the run's)"
                : init->run != NULL   ? ""

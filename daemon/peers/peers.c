@@ -612,7 +612,8 @@ void peers_bye(struct peers *peers, const char *reason)
 bool peers_heard(const struct peers *peers)
 {
     for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i) && peers->conf.view->members[i].role != RECORD_WITNESS && (!peers->peers[i].up || peers->peers[i].pulse.in == 0))
+        if (is_other(peers, i) && peers->conf.view->members[i].role != RECORD_WITNESS &&
+            (!peers->peers[i].up || peers->peers[i].pulse.in == 0))
             return false;
     return true;
 }
@@ -627,8 +628,9 @@ uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
     uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
     uint64_t known = peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
     uint64_t most = rules_furthest(peers->conf.spec, fragments_of(peers), known > own_step ? known : own_step);
+    bool judges = !view_is_witness(peers->conf.view); /* which cannot tell how far rounds bring anybody */
     for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i))
+        if (is_other(peers, i) && judges)
             furthest = report_furthest(&peers->peers[i].report, name_of(peers, i), peers->peers[i].up, furthest, most,
                                        peers->now_ms);
     return furthest < last ? furthest : last;

@@ -34,8 +34,8 @@ void cluster_configure(struct cluster *cluster, uint32_t i, const struct cluster
         snprintf(arguments, sizeof arguments, " --run %s --mark %c --data '%s'", cluster->run, island->name[0], data);
     bool witness = options->witness && i == cluster->count - 1;
     fprintf(file,
-            "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = s-%s\nlog = debug\nwitness = %s\n"
-            "[net]\nlisten = %s:%u\n",
+            "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = s-%s\nlog = debug\n"
+            "witness = %s\n[net]\nlisten = %s:%u\n",
             island->name, island->name, island->name, island->name, witness ? "yes" : "no", island->host, island->port);
     if (!witness)
         fprintf(file, "[worker]\nprogram = %s/%s%s\ndata = %s\nthreads = 1\ncheckpoint_every = 10\n", build_folder(),

@@ -56,12 +56,11 @@ static void make_view(const struct isle_run *run, struct view *view)
 {
     struct view_entry entries[ISLE_MAX];
     for (uint32_t i = 0; i < run->count; i++)
-        entries[i] = (struct view_entry){
-            .name = isle_names[i],
-            .address = "",
-            .key_text = run->idents[i].public_text,
-            .uplink = run->uplinks[i],
-            .witness = is_witness(run, i)};
+        entries[i] = (struct view_entry){.name = isle_names[i],
+                                         .address = "",
+                                         .key_text = run->idents[i].public_text,
+                                         .uplink = run->uplinks[i],
+                                         .witness = is_witness(run, i)};
     assert_ok(view_new(entries, run->count, &run->spec.digest, isle_names[0], view));
 }
 
@@ -100,7 +99,8 @@ const char *isle_conf(const struct isle_run *run, uint32_t i)
                         "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = s-%s\n"
                         "witness = %s\n[net]\nlisten = %s\nuplink = %llubit\nio_threads = 1\n[worker]\nprogram =\n"
                         "[storage]\njobs = 1\n%s",
-                        own, own, own, own, is_witness(run, i) ? "yes" : "no", run->addresses[i], (unsigned long long)run->uplinks[i], peers);
+                        own, own, own, own, is_witness(run, i) ? "yes" : "no", run->addresses[i],
+                        (unsigned long long)run->uplinks[i], peers);
 }
 
 /* ---- the parts ---- */

@@ -301,8 +301,8 @@ static void do_fetch(uint32_t i, const struct sync_action *action)
     uint32_t from = sim_at(i, action->member);
     struct sim_island *other = &sim->island[from];
     const struct wire_key *key = &action->key;
-    SIM_HOLDS(!sim->island[i].witness && !other->witness, "island %u asks island %u for bytes, and one is the witness\n",
-              i, from);
+    SIM_HOLDS(!sim->island[i].witness && !other->witness,
+              "island %u asks island %u for bytes, and one is the witness\n", i, from);
     sim_tell("island %u asks island %u for a %s: fragment %u version %llu", i, from,
              key->kind == WIRE_STATE ? "state" : "result", key->fragment, (unsigned long long)key->version);
     if (!other->alive || sim->link_down[i][from] || sim_chance(sim->loss_percent) || !sim_knows(from, i))

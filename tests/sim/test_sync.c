@@ -213,12 +213,13 @@ static void add_up(void)
 
 static void print_tally(const char *name)
 {
-    print_message("%s: %u worlds, %llu epochs, %llu versions; power lost everywhere %u, disks older %u, emptied %u "
-                  "(a witness's %u), doubts ended %u, islands gone %u, joined %u, proposers dead half-way %u, forks by liars %u, too "
-                  "much lost to go on %u\n",
-                  name, worlds, (unsigned long long)epochs, (unsigned long long)versions, tally.blackouts, tally.older,
-                  tally.emptied, tally.witness_disks, tally.recoveries, tally.deaths, tally.joined, tally.proposers_died, tally.forks,
-                  tally.stuck);
+    print_message(
+        "%s: %u worlds, %llu epochs, %llu versions; power lost everywhere %u, disks older %u, emptied %u "
+        "(a witness's %u), doubts ended %u, islands gone %u, joined %u, proposers dead half-way %u, forks by liars "
+        "%u, too much lost to go on %u\n",
+        name, worlds, (unsigned long long)epochs, (unsigned long long)versions, tally.blackouts, tally.older,
+        tally.emptied, tally.witness_disks, tally.recoveries, tally.deaths, tally.joined, tally.proposers_died,
+        tally.forks, tally.stuck);
 }
 
 static void run_world(uint64_t work_ms)

@@ -19,7 +19,14 @@
 
 enum { A, B, WITNESS, ISLANDS };
 /* Every fragment may have one more version on its way, which closes without anybody who is lost after it. */
-enum { FRAGMENTS = 3, NEW_ROUND = FRAGMENTS + 1, PATIENCE_S = 60, TEXT_BYTES = 40000, TOKEN_BYTES = 4096, AWAY_MS = 500 };
+enum {
+    FRAGMENTS = 3,
+    NEW_ROUND = FRAGMENTS + 1,
+    PATIENCE_S = 60,
+    TEXT_BYTES = 40000,
+    TOKEN_BYTES = 4096,
+    AWAY_MS = 500
+};
 static const char *const away = "[net]\naway = 500ms";
 
 /* What a witness may have beyond what its programs and libraries take: no more for a larger model. */
@@ -219,11 +226,13 @@ static long resident_kib(int pid)
 static void assert_no_trainer(struct cluster *cluster)
 {
     char program[300], path[400], log[300];
-    snprintf(program, sizeof program, "%s/tests/system/tool_synth", getenv("BUILD") != NULL ? getenv("BUILD") : "build/gcc");
+    snprintf(program, sizeof program, "%s/tests/system/tool_synth",
+             getenv("BUILD") != NULL ? getenv("BUILD") : "build/gcc");
     snprintf(path, sizeof path, "%s/worker.sock", cluster->island[WITNESS].sockets);
     snprintf(log, sizeof log, "%s/stray.log", cluster->folder);
     setenv("DILOCO_SOCKET", path, 1);
-    int pid = proc_start((const char *const[]){program, "--run", cluster->run, "--mark", "c", "--data", "sleep=20", NULL}, log);
+    int pid = proc_start(
+        (const char *const[]){program, "--run", cluster->run, "--mark", "c", "--data", "sleep=20", NULL}, log);
     unsetenv("DILOCO_SOCKET");
     int status = proc_wait(pid, PATIENCE_S);
     assert_true(status > 0 && status < 128);

@@ -243,12 +243,9 @@ int main(void)
     assert_ok(digest_init());
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(the_first_record_is_the_configurations_and_is_kept),
-        CASE(a_record_on_disk_rules_and_what_differs_is_told),
-        CASE(a_record_that_nobody_decided_does_not_rule),
-        CASE(who_is_no_witness_does_not_begin_as_one),
-        CASE(whose_key_is_not_on_the_roster_is_told_what_to_do),
-        CASE(a_record_that_is_adopted_changes_who_takes_part),
+        CASE(the_first_record_is_the_configurations_and_is_kept), CASE(a_record_on_disk_rules_and_what_differs_is_told),
+        CASE(a_record_that_nobody_decided_does_not_rule),         CASE(who_is_no_witness_does_not_begin_as_one),
+        CASE(whose_key_is_not_on_the_roster_is_told_what_to_do),  CASE(a_record_that_is_adopted_changes_who_takes_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

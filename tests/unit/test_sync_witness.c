@@ -31,7 +31,7 @@ static void what_a_witness_says_of_fragments_is_not_believed(void **state)
     assert_false(fetched());
     assert_false(sync_heard(talk_sync, 2, 0).said);
     assert_int_equal(sync_version_max(talk_sync, 0), VERSION);
-    talk_said[2] = (struct wire_fragment){ /* nor that it has another state */
+    talk_said[2] = (struct wire_fragment){/* nor that it has another state */
                                           .version = VERSION,
                                           .hash = talk_hash_named('b', VERSION),
                                           .hash_known = true};
@@ -113,8 +113,9 @@ static void a_witness_is_no_party_in_a_dispute(void **state)
     talk_said[1].hash = talk_said[2].hash = talk_hash_named('b', VERSION);
     talk_hear(1);
     assert_non_null(talk_ordered(SYNC_DO_REPLAY));
-    talk_happens((struct sync_event){
-        .type = SYNC_EV_REPLAYED, .version = VERSION, .hash = talk_hash_named('a', VERSION)}); /* our disk confirms us */
+    talk_happens((struct sync_event){.type = SYNC_EV_REPLAYED,
+                                     .version = VERSION,
+                                     .hash = talk_hash_named('a', VERSION)}); /* our disk confirms us */
     talk_hear(2);
     assert_non_null(talk_reported(SYNC_REPORT_DIVERGED));
 }

@@ -92,7 +92,8 @@ static enum err tell_plan(struct engine *engine)
                                    .parts = &engine->run.parts,
                                    .memory_bytes = engine->run.memory_bytes};
     engine->told = true;
-    trainer_plan_known(engine->trainer, &trainer);
+    if (engine->run.rounds != NULL)
+        trainer_plan_known(engine->trainer, &trainer);
     control_plan_known(engine->control, &control);
     tell_expectation(engine); /* before any peer's word is taken in */
     return peers_plan_known(engine->peers, &peers);
@@ -120,8 +121,12 @@ static void judge_trainer(struct engine *engine)
     uint32_t count;
     char text[IPC_TEXT_BYTES];
     struct model_plan *plan = NULL;
-    if (engine->run.plan != NULL && !engine->told) { /* it could not be set: the daemon ends */
-        trainer_refuse(engine->trainer, events_fatal(engine->events));
+    static const char witness[] = "this is the run's witness, which trains nothing: attach at another island";
+    const char *no = view_is_witness(&engine->charter.view) ? witness : NULL;
+    if (engine->run.plan != NULL && !engine->told) /* it could not be set: the daemon ends */
+        no = events_fatal(engine->events);
+    if (no != NULL) {
+        trainer_refuse(engine->trainer, no);
         return;
     }
     const struct ipc_tensor *tensors = trainer_tensors(engine->trainer, &count);
@@ -310,7 +315,8 @@ static enum err switch_epoch(struct engine *engine, struct record *record, const
     TRY(peers_members(engine->peers, &changes));
     if (engine->run.sync != NULL) {
         TRY(events_reserve(engine->events, fragments_of(engine), engine->charter.view.count));
-        TRY(rounds_members(engine->run.rounds, engine->charter.view.count));
+        if (engine->run.rounds != NULL)
+            TRY(rounds_members(engine->run.rounds, engine->charter.view.count));
         struct sync_view view = charter_sync_view(&engine->charter, council_votes(council_of(engine)));
         TRY(sync_begin_epoch(engine->run.sync, &view, engine->now_ms));
         carry_out_all(engine);
@@ -481,7 +487,7 @@ static enum err open_parts(struct engine *engine)
 
 static enum err check_quorum(const struct engine *engine)
 {
-    enum err err = rules_check_islands(&engine->spec, engine->charter.view.count);
+    enum err err = rules_check_islands(&engine->spec, view_islands(&engine->charter.view, engine->charter.view.count));
     return err != ERR_OK ? err_prefix(err, "%s", engine->conf->run_path) : ERR_OK;
 }
 

@@ -113,9 +113,20 @@ static enum err check_memory(const struct runplan_conf *from, const struct repli
     return ERR_OK;
 }
 
+/* What it takes to vote: nothing that grows with the model. */
+static enum err make_witness(const struct runplan_conf *from, struct model_plan *plan, bool saved, struct runplan *run)
+{
+    run->plan = plan;
+    TRY(events_reserve(from->events, plan->plan->fragments_count, from->charter->view.count));
+    TRY(new_sync(from, run));
+    return saved ? ERR_OK : store_save_plan(from->conf->state_folder, from->spec, plan);
+}
+
 enum err runplan_make(const struct runplan_conf *from, struct model_plan *plan, bool saved, struct runplan *run)
 {
     run->parts = (struct parts){.plan = plan->plan, .chain = from->charter->chain};
+    if (view_is_witness(&from->charter->view))
+        return make_witness(from, plan, saved, run);
     struct replica_conf replica = replica_conf_of(from, plan->plan);
     TRY(check_memory(from, &replica, run));
     run->plan = plan;

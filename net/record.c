@@ -112,6 +112,14 @@ const struct record_carried *record_carried(const struct record *record, uint32_
     return *count > 0 ? &record->carried[low] : NULL;
 }
 
+const struct record_member *record_witness(const struct record *record)
+{
+    for (uint32_t i = 0; i < record->members_count; i++)
+        if (record->members[i].role == RECORD_WITNESS)
+            return &record->members[i];
+    return NULL;
+}
+
 static uint32_t voters_that_keep_bytes(const struct record *record)
 {
     uint32_t count = 0;
@@ -366,6 +374,9 @@ static enum err check_ids(const struct record *previous, const struct record *ne
         if (!same && member->id < previous->next_id)
             return err_set(ERR_PROTO, "record %" PRIu64 " gives %s the id %" PRIu32 " of somebody else", next->epoch,
                            member->name, member->id);
+        if (same && (old->role == RECORD_WITNESS) != (member->role == RECORD_WITNESS))
+            return err_set(ERR_PROTO, "record %" PRIu64 " makes %s, who was %s witness, %s", next->epoch, member->name,
+                           old->role == RECORD_WITNESS ? "the" : "no", record_role_name(member->role));
     }
     return ERR_OK;
 }

@@ -36,7 +36,7 @@ enum record_role {
     RECORD_OWNER = 1,       /* contributes, owns shards, votes */
     RECORD_CONTRIBUTOR = 2, /* contributes */
     RECORD_OBSERVER = 3,    /* catching up */
-    RECORD_WITNESS = 4,     /* keeps digests; no trainer, no shard; votes where that helps; stays one */
+    RECORD_WITNESS = 4,     /* no trainer, no shard, no bytes; votes where that helps; stays one */
     RECORD_DRAINING = 5,    /* its last contribution is on its way; owns nothing; it may still vote */
     RECORD_AWAY = 6,        /* on the roster, and does not take part now; it may still vote */
     RECORD_ROLES
@@ -116,6 +116,8 @@ ERR_MUST_CHECK enum err record_follows(const struct record *previous, const stru
 
 /* "owner", "contributor", …; "unknown". */
 const char *record_role_name(unsigned role);
+/* The witness; NULL: there is none. */
+const struct record_member *record_witness(const struct record *record);
 
 /* NULL: nobody of that id. Borrowed. */
 const struct record_member *record_member(const struct record *record, uint32_t id);

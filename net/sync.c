@@ -117,7 +117,7 @@ bool sync_action(struct sync *sync, struct sync_action *action)
 
 enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, uint32_t from)
 {
-    if (key->fragment >= sync->conf.fragments_count)
+    if (key->fragment >= sync->conf.fragments_count || sync_is_witness(sync))
         return SYNC_NOT_NEEDED;
     if (key->kind == WIRE_STATE)
         return sync_fragment_wants_state(sync, key, from);
@@ -142,6 +142,11 @@ void sync_state_moves(struct sync *sync, uint32_t f)
 }
 
 /* ---- looking in ---- */
+
+bool sync_is_witness(const struct sync *sync)
+{
+    return !sync_core_keeps(sync, sync_core_self(sync));
+}
 
 bool sync_known(const struct sync *sync, uint32_t f)
 {

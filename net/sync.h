@@ -75,6 +75,9 @@ bool sync_action(struct sync *sync, struct sync_action *action);
 /* Whether an object that `from` offers is wanted. */
 enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, uint32_t from);
 
+/* Whether we are the witness: no fragment has a state here, ever; nothing is wanted, asked for or sent. */
+bool sync_is_witness(const struct sync *sync);
+
 /* Whether the fragment has a state at all. */
 bool sync_known(const struct sync *sync, uint32_t f);
 
@@ -115,7 +118,8 @@ const struct owner *sync_owner(const struct sync *sync, uint32_t f);
 /* With a quorum: rounds of our shards in a row that closed without the member, though it takes part; `*too_late`: it is
  * later than the run's grace, so that they no longer wait for it. */
 uint64_t sync_missed(const struct sync *sync, uint32_t member, bool *too_late);
-/* The highest version that we, or more than half of the others, are known to hold. */
+/* The highest version that we, or more than half of the others, are known to hold; to a witness, the highest of the
+ * voters that can be heard. */
 uint64_t sync_version_max(const struct sync *sync, uint32_t f);
 
 const char *sync_state_name(enum sync_state state);

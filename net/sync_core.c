@@ -192,6 +192,11 @@ bool sync_core_other(const struct sync *sync, uint32_t slot)
     return slot != sync->conf.view.self && bitset_has(&sync->conf.view.members, slot);
 }
 
+bool sync_core_keeps(const struct sync *sync, uint32_t slot)
+{
+    return bitset_has(&sync->conf.view.members, slot) && !bitset_has(&sync->conf.view.witness, slot);
+}
+
 /* ---- actions ---- */
 
 void sync_core_put(struct sync *sync, struct sync_action action)

@@ -127,6 +127,8 @@ uint32_t sync_core_id(const struct sync *sync, uint32_t slot);
 uint32_t sync_core_slots(const struct sync *sync);
 uint32_t sync_core_self(const struct sync *sync);
 bool sync_core_other(const struct sync *sync, uint32_t slot);
+/* A slot in use, ours or another's, whose member keeps bytes: all but the witness. */
+bool sync_core_keeps(const struct sync *sync, uint32_t slot);
 
 /* The parts of a version (chain_parts()), less those without values: nobody makes them. */
 uint32_t sync_core_parts(const struct sync *sync, uint32_t f, uint64_t version,

@@ -70,7 +70,7 @@ static void publish(struct sync *sync, uint32_t f, uint64_t version)
                            .owner = id,
                            .island = id};
     for (uint32_t i = 0; i < sync_core_slots(sync); i++)
-        if (sync_core_other(sync, i) && sync->peers[i].up)
+        if (sync_core_other(sync, i) && sync_core_keeps(sync, i) && sync->peers[i].up)
             sync_core_put(sync, (struct sync_action){.type = SYNC_DO_SEND, .fragment = f, .key = key, .member = i});
 }
 

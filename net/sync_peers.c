@@ -90,6 +90,8 @@ void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
     peer->taking_part = beat->taking_part;
     peer->epoch = beat->epoch;
     peer->in_doubt = beat->in_doubt;
+    if (!sync_core_keeps(sync, event->member)) /* it has nothing to say of fragments, whatever it says */
+        return;
     for (uint32_t i = 0; i < beat->fragments_count; i++)
         if (beat->fragments[i].fragment < sync->conf.fragments_count)
             row_in(sync, event->member, beat, &beat->fragments[i]);
@@ -150,7 +152,8 @@ static bool wanted(const struct sync *sync, uint32_t f, uint32_t p)
 /* Whether the member may be asked for the result of a part of the next version. */
 static bool may_have(const struct sync *sync, uint32_t f, uint32_t p, uint32_t member)
 {
-    return sync_core_other(sync, member) && sync->peers[member].up && !sync->peers[member].deaf &&
+    const struct sync_member *peer = &sync->peers[member];
+    return sync_core_other(sync, member) && sync_core_keeps(sync, member) && peer->up && !peer->deaf &&
            !bitset_has(&sync->fragments[f].without, member) &&
            (wanted(sync, f, p) || sync_certify_has(sync, f, member, p));
 }
@@ -218,7 +221,8 @@ static bool fetch_results(struct sync *sync, uint32_t f)
 static bool someone_has(const struct sync *sync, uint32_t f, uint32_t p)
 {
     for (uint32_t i = 0; i < sync_core_slots(sync); i++)
-        if (sync_core_other(sync, i) && sync->peers[i].up && (wanted(sync, f, p) || sync_certify_has(sync, f, i, p)))
+        if (sync_core_other(sync, i) && sync_core_keeps(sync, i) && sync->peers[i].up &&
+            (wanted(sync, f, p) || sync_certify_has(sync, f, i, p)))
             return true;
     return false;
 }
@@ -343,6 +347,8 @@ static void fetch_rivals(struct sync *sync, uint32_t f)
 void sync_peers_catch_up(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
+    if (!sync_core_keeps(sync, sync_core_self(sync)))
+        return; /* a witness catches up with records alone */
     fetch_rivals(sync, f);
     if (!fragment->own.hash_known && fragment->state == SYNC_LISTENING) {
         fill_blank(sync, f);
@@ -383,8 +389,20 @@ void sync_peers_not_available(struct sync *sync, const struct sync_event *event)
     fragment->fetch_ms = 0;
 }
 
+/* To a witness, who has none itself: the highest of those whose copies count. */
+static uint64_t highest_kept(const struct sync *sync, uint32_t f)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (bitset_has(&sync->conf.view.keepers, i) && sync->peers[i].up && sync->peers[i].fragments[f].version > most)
+            most = sync->peers[i].fragments[f].version;
+    return most;
+}
+
 uint64_t sync_peers_version_max(const struct sync *sync, uint32_t f)
 {
+    if (!sync_core_keeps(sync, sync_core_self(sync)))
+        return highest_kept(sync, f);
     uint64_t own = sync->fragments[f].own.version, announced = sync_core_announced(sync, f, false);
     return announced > own ? announced : own;
 }

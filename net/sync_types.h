@@ -138,7 +138,8 @@ struct sync_view {
     struct bitset taking_part; /* whose contributions rounds may wait for */
     struct bitset keepers;     /* voters that keep bytes */
     uint32_t certifying;       /* at how many of them a result has to be durable */
-    bool votes;                /* we are one of them, and our disk is not in doubt */
+    struct bitset witness;     /* who keeps no bytes, and so has nothing to say of fragments; at most one */
+    bool votes;                /* we are one of the keepers, and our disk is not in doubt */
 };
 
 struct sync_conf {

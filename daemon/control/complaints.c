@@ -91,6 +91,10 @@ static void complain_of_peer(struct status *status, uint32_t i)
         snprintf(text, sizeof text, "island %s is lost: the run goes on without it", peer->member->name);
         complain(status, COMPLAINT_LOST, text,
                  "start its daemon, or mend its line: it comes back by itself, and takes part again");
+    } else if (peer->member->role == RECORD_WITNESS) {
+        complain(status, COMPLAINT_AWAY, text,
+                 "check its daemon, its address and the line: rounds go on without the witness, but if an island is "
+                 "lost meanwhile, they stop until either is back");
     } else {
         complain(
             status, COMPLAINT_AWAY, text,
@@ -123,14 +127,24 @@ static void complain_peers(struct status *status)
         else if (view->members[i].used && !status->peers[i].up)
             complain_of_peer(status, i);
     if (status->islands_up == 1 && status->islands > 1)
-        complain(status, COMPLAINT_ALONE, "this island is alone", "what it trains meanwhile is not lost");
+        complain(status, COMPLAINT_ALONE, "this island is alone",
+                 status->witness ? "check this machine's line" : "what it trains meanwhile is not lost");
     if (epoch->voters_heard > epoch->voters / 2)
         return;
+    if (epoch->enough) {
+        snprintf(text, sizeof text,
+                 "%" PRIu32 " of the %" PRIu32 " that vote are heard, no majority: rounds close, but nobody can be let "
+                 "in again",
+                 epoch->voters_heard, epoch->voters);
+        complain(status, COMPLAINT_NO_MAJORITY, text, "start the witness's daemon, or mend its line");
+        return;
+    }
     snprintf(text, sizeof text,
              "%" PRIu32 " of the %" PRIu32 " islands that vote are heard, no majority: no round closes",
              epoch->voters_heard, epoch->voters);
     complain(status, COMPLAINT_NO_MAJORITY, text,
-             "training goes on alone, and nothing of it is lost: it is merged when they are back");
+             status->witness ? "see to the islands: nothing is lost, and rounds go on when they are back"
+                             : "training goes on alone, and nothing of it is lost: it is merged when they are back");
 }
 
 /* The record that rules, the next one, and whether this island has a say in it. */
@@ -146,7 +160,8 @@ static void complain_epoch(struct status *status)
     if (epoch->doubt[0] != '\0') {
         snprintf(text, sizeof text, "this island has no vote, for its disk is in doubt: %s", epoch->doubt);
         complain(status, COMPLAINT_DOUBT, text,
-                 "nothing to do: it trains and contributes, and votes again from the next epoch on");
+                 status->witness ? "nothing to do: it votes again from the next epoch on"
+                                 : "nothing to do: it trains and contributes, and votes again from the next epoch on");
     }
     if (epoch->difference[0] != '\0')
         complain(status, COMPLAINT_ROSTER, epoch->difference,
@@ -245,7 +260,7 @@ static void complain_fragments(struct status *status)
 {
     uint32_t behind = 0, repairing = 0;
     char text[128];
-    for (uint32_t f = 0; f < status->fragments_count; f++) {
+    for (uint32_t f = 0; f < status->fragments_count && !status->witness; f++) {
         const struct status_fragment *fragment = &status->fragments[f];
         behind += fragment->own.version + VERSIONS_BEHIND < fragment->newest;
         repairing += fragment->state == SYNC_REPAIR;
@@ -392,6 +407,8 @@ static bool should_move(const struct status *status)
 static void complain_trainer(struct status *status)
 {
     const struct trainer_info *trainer = &status->trainer;
+    if (status->witness)
+        return;
     if (status->phase == TRAINER_RESTARTING)
         complain(status, COMPLAINT_RESTARTING, trainer->process_note, "read the trainer's message in the log");
     if (status->phase == TRAINER_STOPPED)

@@ -36,7 +36,7 @@ static void take_peer(struct status *status, uint32_t i)
     status->islands++;
     uint32_t apart = council_apart_from(peers_council(from->peers), i);
     row->apart_from = apart != VIEW_NOBODY ? &from->view->members[apart] : NULL;
-    if (from->sync != NULL) {
+    if (from->rounds != NULL) {
         row->missed = sync_missed(from->sync, i, &row->too_late);
         row->outliers = rounds_outliers(from->rounds, i, &row->outliers_lately);
     }
@@ -103,11 +103,13 @@ static void take_fragment(struct status *status, uint32_t f, struct digest_state
                                     .newest = sync_version_max(from->sync, f),
                                     .state = sync_state(from->sync, f),
                                     .owner = *sync_owner(from->sync, f),
-                                    .waiting = sync_waiting_for(from->sync, f),
-                                    .feedback_cuts = replica_feedback_cuts(from->replica, f),
-                                    .grown = rounds_grown(from->rounds, f)};
-    row->blocked = takes_too_long(status, f) || is_overdue(status, f);
-    uint64_t version = row->own.version;
+                                    .waiting = sync_waiting_for(from->sync, f)};
+    if (!status->witness) {
+        row->feedback_cuts = replica_feedback_cuts(from->replica, f);
+        row->grown = rounds_grown(from->rounds, f);
+        row->blocked = takes_too_long(status, f) || is_overdue(status, f);
+    }
+    uint64_t version = status->witness ? row->newest : row->own.version;
     status->versions += version;
     status->version_min = f == 0 || version < status->version_min ? version : status->version_min;
     status->version_max = version > status->version_max ? version : status->version_max;
@@ -117,8 +119,33 @@ static void take_fragment(struct status *status, uint32_t f, struct digest_state
 
 /* Two that vote are well together, and neither can do without the other. */
 static const char two_vote[] =
-    "two islands vote: if one is lost, no round closes until it is back, and the other trains on alone; with a third "
-    "island, or a witness, the run outlives the loss of one";
+    "two islands vote: if one is lost, no round closes until it is back, and the other trains on alone. So that the "
+    "run outlives the loss of either, let a third one in (dilococtl invite): an island, by dilococtl join TOKEN --data "
+    "FILE, or a witness, by dilococtl join TOKEN --witness on any small machine: it votes and trains nothing";
+
+static const char *advice(const struct status *status)
+{
+    const struct view *view = status->from->view;
+    for (uint32_t i = 0; i < view->count; i++)
+        if (view->members[i].used && view->members[i].role == RECORD_WITNESS)
+            return "";
+    return status->epoch.voters == 2 ? two_vote : "";
+}
+
+/* Beside a witness one island may be enough, whoever else is away. */
+static bool enough_copies(const struct status *status)
+{
+    const struct view *view = status->from->view;
+    uint32_t keepers = 0, heard = 0, majority = status->epoch.voters / 2 + 1;
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct view_member *member = &view->members[i];
+        if (!member->used || !member->voter || member->role == RECORD_WITNESS)
+            continue;
+        keepers++;
+        heard += status->peers[i].up;
+    }
+    return heard >= (majority < keepers ? majority : keepers);
+}
 
 static void take_epoch(struct status *status)
 {
@@ -129,18 +156,20 @@ static void take_epoch(struct status *status)
     bool voter = from->view->members[from->view->self].voter;
     epoch->voters = council_voters(council, &epoch->voters_heard);
     epoch->votes = council_votes(council);
+    epoch->enough = enough_copies(status);
     epoch->doubt = voter && !epoch->votes ? vote_why(from->vote) : "";
     if (sealed_ms > 0 && status->now_ms > sealed_ms)
         epoch->sealed_ms = status->now_ms - sealed_ms;
     council_waits(council, epoch->waits, sizeof epoch->waits);
     charter_difference(from->charter, epoch->difference, sizeof epoch->difference);
-    epoch->advice = epoch->voters == 2 ? two_vote : "";
+    epoch->advice = advice(status);
 }
 
 static enum err take(struct status *status)
 {
     const struct status_conf *from = status->from;
     struct digest_state anchors;
+    status->witness = view_is_witness(from->view);
     status->fragments_count = from->plan != NULL ? from->plan->plan->fragments_count : 0;
     TRY(mem_new(from->view->count, sizeof *status->peers, "the status", &status->peers));
     TRY(mem_new(status->fragments_count, sizeof *status->fragments, "the status", &status->fragments));
@@ -189,7 +218,11 @@ void status_deinit(struct status *status)
 void status_line(const struct status *status, char *line, size_t line_bytes)
 {
     bool wrong = status->complaints_count > 0;
-    snprintf(line, line_bytes, "step %" PRIu64 "/%" PRId64 "%s%s",
-             status->trainer.training ? status->trainer.step : status->step, status->from->spec->steps,
-             wrong ? "; degraded: " : "", wrong ? status->complaints[0].what : "");
+    if (status->witness)
+        snprintf(line, line_bytes, "witness, epoch %" PRIu64 "%s%s", status->from->view->epoch,
+                 wrong ? "; degraded: " : "", wrong ? status->complaints[0].what : "");
+    else
+        snprintf(line, line_bytes, "step %" PRIu64 "/%" PRId64 "%s%s",
+                 status->trainer.training ? status->trainer.step : status->step, status->from->spec->steps,
+                 wrong ? "; degraded: " : "", wrong ? status->complaints[0].what : "");
 }

@@ -117,6 +117,7 @@ struct status_fragment {
 /* Who decides with whom, and how that goes. */
 struct status_epoch {
     uint32_t voters, voters_heard; /* us among them, if we are one */
+    bool enough;                   /* of those that keep bytes are heard for a round to close */
     bool votes;                    /* this island does */
     const char *doubt;             /* why its disk is in doubt; "" */
     uint64_t sealed_ms;            /* for so long the next epoch is being decided; 0: it is not */
@@ -134,6 +135,7 @@ struct status {
     struct ledger_stats ledger;
     struct peers_totals totals;
     struct status_epoch epoch;
+    bool witness; /* this is one: it has no state, and `versions` are those of the voters that are heard */
     uint64_t uplink_bits;
     uint32_t islands, islands_up;
     uint64_t step;     /* of the newest result applied */

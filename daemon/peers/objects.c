@@ -359,6 +359,8 @@ static bool servable(const struct objects *objects, const struct wire_key *key)
 {
     if (objects->plan.plan == NULL)
         return false;
+    if (key->kind != WIRE_PLAN && sync_is_witness(objects->plan.sync))
+        return false; /* it has nothing else */
     return key->kind == WIRE_PLAN || key->fragment < objects->plan.plan->plan->fragments_count;
 }
 

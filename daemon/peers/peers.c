@@ -49,7 +49,7 @@ struct peers {
     struct objects *objects;
     struct council *council;
     struct gate gate;
-    struct vouches *vouches; /* NULL: the plan is not known yet */
+    struct vouches *vouches; /* NULL: the plan is not known yet, or we are the witness */
     struct peer *peers;      /* [room], by slot */
     uint32_t room;
     struct bitset silent; /* not heard for as long as the configuration allows */
@@ -199,7 +199,7 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     struct wire_heartbeat *beat = &peers->out.heartbeat;
     beat_fill(&peers->conf, &peers->plan, &peers->silent, &peers->out);
     pulse_out(&peer->pulse, beat, peers->now_ms);
-    if (peers->plan.sync != NULL)
+    if (peers->plan.sync != NULL && !sync_is_witness(peers->plan.sync))
         rows_fill(peers->plan.sync, peers->vouches, fragments_of(peers), peer->said, &peer->refresh, beat);
     peer->beat_ms = peers->now_ms + peers->pause_ms;
     say(peers, i);
@@ -255,7 +255,8 @@ enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
         .sync = plan->sync, .fragments_count = fragments, .shards_counts = plan->shards_counts};
     for (uint32_t i = 0; i < peers->room; i++)
         TRY(mem_new(fragments, sizeof *peers->peers[i].said, "peers", &peers->peers[i].said));
-    TRY(beat_vouches_new(&peers->conf, fragments, &peers->vouches));
+    if (!sync_is_witness(plan->sync)) /* who never sends a state */
+        TRY(beat_vouches_new(&peers->conf, fragments, &peers->vouches));
     TRY(objects_plan_known(peers->objects, plan, peers->vouches));
     TRY(council_plan_known(peers->council, &council));
     peers->plan = *plan;
@@ -611,7 +612,8 @@ void peers_bye(struct peers *peers, const char *reason)
 bool peers_heard(const struct peers *peers)
 {
     for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i) && (!peers->peers[i].up || peers->peers[i].pulse.in == 0))
+        if (is_other(peers, i) && peers->conf.view->members[i].role != RECORD_WITNESS &&
+            (!peers->peers[i].up || peers->peers[i].pulse.in == 0))
             return false;
     return true;
 }
@@ -626,8 +628,9 @@ uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
     uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
     uint64_t known = peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
     uint64_t most = rules_furthest(peers->conf.spec, fragments_of(peers), known > own_step ? known : own_step);
+    bool judges = !view_is_witness(peers->conf.view); /* which cannot tell how far rounds bring anybody */
     for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i))
+        if (is_other(peers, i) && judges)
             furthest = report_furthest(&peers->peers[i].report, name_of(peers, i), peers->peers[i].up, furthest, most,
                                        peers->now_ms);
     return furthest < last ? furthest : last;

@@ -75,7 +75,7 @@ void peers_bye(struct peers *peers, const char *reason);
 
 /* ---- looking in ---- */
 
-/* Every other island is up and has sent a heartbeat. */
+/* Every other island, but for the witness, is up and has sent a heartbeat. */
 bool peers_heard(const struct peers *peers);
 /* Whether this object is on its way in and has moved lately. */
 bool peers_receiving(const struct peers *peers, const struct wire_key *key);

@@ -10,6 +10,8 @@ enum { FORGIVE_MS = 20 * 60 * 1000 };
 /* APART: two who have not heard each other for so long since one of them first said so are not about to be told lost:
  * the others would have said so by now. LOOK: how often it is looked who that is. */
 enum { APART_MS = 2000, LOOK_MS = 250 };
+/* Who was as far as most so lately soon is again, once rounds stand still. */
+enum { CAUGHT_UP_MS = 1000 };
 
 static const struct record *last(const struct seats *seats)
 {
@@ -61,6 +63,30 @@ void seats_begin(struct seats *seats, uint64_t now_ms)
 
 /* ---- what members say ---- */
 
+static bool as_far_as_most(const struct seats *seats, uint32_t member)
+{
+    bool self = member == seats->view->self;
+    for (uint32_t f = 0; f < seats->fragments_count; f++) {
+        struct sync_peer_fragment row = self ? sync_own(seats->sync, f) : sync_heard(seats->sync, member, f);
+        bool known = self ? sync_known(seats->sync, f) : row.hash_known;
+        if (!known || row.version + 1 < sync_version_max(seats->sync, f))
+            return false;
+    }
+    return seats->sync != NULL;
+}
+
+/* Where one copy certifies, who comes is a version behind what is on its way half of the time, and in step with it: so
+ * it is not looked at in step with our ticks. */
+static void look_at_comers(struct seats *seats, uint64_t now_ms)
+{
+    for (uint32_t i = 0; i < seats->view->count; i++) {
+        const struct view_member *member = &seats->view->members[i];
+        bool comes = member->used && (member->role == RECORD_OBSERVER || member->role == RECORD_AWAY);
+        if (comes && seats->seat[i].up && as_far_as_most(seats, i))
+            seats->seat[i].caught_up_ms = now_ms;
+    }
+}
+
 void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms)
 {
     struct seat *seat = &seats->seat[member];
@@ -74,6 +100,7 @@ void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbe
         if (slot != VIEW_NOBODY)
             bitset_add(&seat->silent, slot);
     }
+    look_at_comers(seats, now_ms);
 }
 
 /* Whom everybody says that it does not hear; what one says whom we do not hear ourselves is out of date. */
@@ -154,14 +181,8 @@ uint32_t seats_voters_heard(const struct seats *seats)
 
 bool seats_caught_up(const struct seats *seats, uint32_t member)
 {
-    bool self = member == seats->view->self;
-    for (uint32_t f = 0; f < seats->fragments_count; f++) {
-        struct sync_peer_fragment row = self ? sync_own(seats->sync, f) : sync_heard(seats->sync, member, f);
-        bool known = self ? sync_known(seats->sync, f) : row.hash_known;
-        if (!known || row.version + 1 < sync_version_max(seats->sync, f))
-            return false;
-    }
-    return seats->sync != NULL;
+    uint64_t last_ms = seats->seat[member].caught_up_ms;
+    return as_far_as_most(seats, member) || (last_ms != 0 && seats->now_ms < last_ms + CAUGHT_UP_MS);
 }
 
 /* ---- disks in doubt ---- */
@@ -197,6 +218,8 @@ uint64_t seats_incarnation(const struct seats *seats, uint32_t member)
 static bool made_something(const struct seats *seats, uint32_t member)
 {
     bool self = member == seats->view->self;
+    if (seats->view->members[member].role == RECORD_WITNESS) /* nobody asks it to keep any */
+        return false;
     if (seats->seat[member].holds)
         return true;
     for (uint32_t f = 0; f < seats->fragments_count; f++) {

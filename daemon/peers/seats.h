@@ -25,6 +25,7 @@ struct seat {
     bool drain, evict, revoke; /* wished */
     bool broke_word;           /* it signed two results of one part */
     uint64_t doubt_ms;         /* since when it says that its disk is in doubt; 0: it does not */
+    uint64_t caught_up_ms;     /* when one that comes was last seen as far as most; 0: never */
     uint64_t incarnation;      /* as it says; 0: it has not */
     uint64_t epoch;            /* of its last heartbeat */
     bool drains;               /* as it said last */

@@ -47,6 +47,9 @@ static enum err look_up(const struct record *record, const struct record_member 
         if (same_key && !same_name)
             return err_set(ERR_STATE, "that key is on the roster already, as island %s", member->name);
     }
+    const struct record_member *witness = as->role == RECORD_WITNESS ? record_witness(record) : NULL;
+    if (witness != NULL && !*there)
+        return err_set(ERR_STATE, "%s is the run's witness already, and there is at most one", witness->name);
     return ERR_OK;
 }
 
@@ -61,6 +64,9 @@ enum err wishes_enrol(struct wishes *wishes, const struct record *record, const 
             return ERR_OK;
         if (strcmp(wishes->enrol[k].name, as->name) == 0)
             return err_set(ERR_STATE, "an island called %s is being enrolled already; take another name", as->name);
+        if (as->role == RECORD_WITNESS && wishes->enrol[k].role == RECORD_WITNESS)
+            return err_set(ERR_STATE, "%s is being enrolled as the run's witness, and there is at most one",
+                           wishes->enrol[k].name);
     }
     if (wishes->enrol_count == WISHES_ENROL_MAX)
         return err_set(ERR_STATE, "%d islands are being enrolled; try again in a moment", WISHES_ENROL_MAX);
@@ -148,7 +154,8 @@ bool wishes_change(const struct wishes *wishes, const struct seats *seats)
     struct muster_wish *all = NULL;
     uint32_t count;
     const struct record *last = chain_last(seats->chain);
-    if (seats->sync == NULL)
+    /* Nobody could decide it, and who proposes is sealed: where one copy certifies, rounds go on until then. */
+    if (seats->sync == NULL || seats_voters_heard(seats) < record_majority(last))
         return false;
     bool said = seats->now_ms >= seats->begun_ms + SAID_MS;
     enum err err = wishes_gather(wishes, seats, said, &all, &count);

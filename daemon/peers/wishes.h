@@ -30,7 +30,7 @@ struct wishes {
  * ERR_ARG: nothing that can be wished so. */
 ERR_MUST_CHECK enum err wishes_add(struct wishes *wishes, struct seats *seats, uint32_t kind, uint32_t id,
                                    uint64_t number);
-/* A new member. ERR_STATE: too many at a time, or its name or key is taken. */
+/* A new member. ERR_STATE: too many at a time, or its name or key is taken; or it is a second witness. */
 ERR_MUST_CHECK enum err wishes_enrol(struct wishes *wishes, const struct record *record,
                                      const struct record_member *as);
 /* What the new record says is wished no more. */
@@ -40,7 +40,7 @@ void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct reco
  * they are: there is nothing to go by. `said`: with what members say of themselves. ERR_NOMEM. */
 ERR_MUST_CHECK enum err wishes_gather(const struct wishes *wishes, const struct seats *seats, bool said,
                                       struct muster_wish **out, uint32_t *count);
-/* Whether the next record would say anything that the last one does not. */
+/* Whether the next record would say anything that the last one does not, and so many voters are heard as decide it. */
 bool wishes_change(const struct wishes *wishes, const struct seats *seats);
 
 #endif

@@ -17,8 +17,8 @@ static struct ipc_message welcome_of(const struct attachment *a, bool need_initi
     message.welcome = (struct ipc_welcome){.session = shared_session(a->shared),
                                            .bytes = shared_bytes(a->shared),
                                            .need_initial = need_initial,
-                                           .island_index = a->conf.view->self,
-                                           .islands_count = a->conf.view->count,
+                                           .island_index = view_islands(a->conf.view, a->conf.view->self),
+                                           .islands_count = view_islands(a->conf.view, a->conf.view->count),
                                            .resumed = resumed};
     snprintf(message.welcome.island, sizeof message.welcome.island, "%s", a->conf.conf->name);
     return message;
@@ -277,7 +277,7 @@ static void start_fragments(struct attachment *a)
 static void tell_absent(const struct attachment *a)
 {
     for (uint32_t i = 0; i < a->conf.view->count; i++)
-        if (i != a->conf.view->self && !sync_up(a->plan.sync, i))
+        if (i != a->conf.view->self && a->conf.view->members[i].role != RECORD_WITNESS && !sync_up(a->plan.sync, i))
             log_warn("island %s is not here; no round closes without it, and what is trained meanwhile goes out when "
                      "it comes (dilococtl status says what is known)",
                      a->conf.view->members[i].name);

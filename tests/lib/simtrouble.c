@@ -67,6 +67,7 @@ static void lose_disk(uint32_t i)
     struct sim_island *island = &sim->island[i];
     struct sim_disk *disk = &island->disk;
     const struct record_member *named = record_member(sim_newest(), sim_id(i));
+    sim->tally.witness_disks += island->witness;
     island->forgot = named != NULL;
     island->forgot_named = named != NULL ? named->incarnation : 0;
     if (sim_chance(60)) {
@@ -147,11 +148,11 @@ void sim_start(uint32_t i)
         island->version[f] = 0;
         island->step_by_step[f] = false;
         memset(&island->hash[f], 0, sizeof island->hash[f]);
-        if (!island->disk.blank[f])
+        if (!island->disk.blank[f] && !island->witness)
             restore(i, f);
     }
     for (uint32_t f = 0; f < sim->fragments; f++)
-        if (!island->disk.blank[f])
+        if (!island->disk.blank[f] && !island->witness)
             sim_tell_held(i, f);
 }
 

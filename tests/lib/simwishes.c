@@ -114,6 +114,7 @@ static struct muster_wish wish_of(uint32_t i, uint32_t k)
 static struct muster_wish enrolment(uint32_t k)
 {
     struct muster_wish wish = {.enrol = true, .as = {.uplink = sim->island[k].uplink}};
+    wish.as.role = sim->island[k].witness ? RECORD_WITNESS : RECORD_OBSERVER;
     snprintf(wish.as.name, sizeof wish.as.name, "m%u", k);
     memset(wish.as.key, (int)k + 1, sizeof wish.as.key);
     wish.as.owner_wish = sim->island[k].wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO;
@@ -136,10 +137,22 @@ uint32_t sim_gather(uint32_t i, struct muster_wish *wishes)
     return count;
 }
 
+static bool majority_heard(uint32_t i)
+{
+    uint32_t here = 0;
+    for (uint32_t k = 0; k < sim->n; k++) {
+        const struct record_member *voter = sim_member_of(i, k);
+        here += voter != NULL && voter->voter && (k == i || voice_of(i)->seat[k].up);
+    }
+    return here >= record_majority(last(i));
+}
+
 bool sim_change_wanted(uint32_t i)
 {
     struct muster_wish wishes[SIM_N_MAX];
     struct record next;
+    if (!majority_heard(i))
+        return false;
     uint32_t count = sim_gather(i, wishes);
     assert_ok(record_copy(last(i), &next));
     bool possible = muster(&next, wishes, count) == ERR_OK;

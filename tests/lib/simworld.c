@@ -301,6 +301,8 @@ static void do_fetch(uint32_t i, const struct sync_action *action)
     uint32_t from = sim_at(i, action->member);
     struct sim_island *other = &sim->island[from];
     const struct wire_key *key = &action->key;
+    SIM_HOLDS(!sim->island[i].witness && !other->witness,
+              "island %u asks island %u for bytes, and one is the witness\n", i, from);
     sim_tell("island %u asks island %u for a %s: fragment %u version %llu", i, from,
              key->kind == WIRE_STATE ? "state" : "result", key->fragment, (unsigned long long)key->version);
     if (!other->alive || sim->link_down[i][from] || sim_chance(sim->loss_percent) || !sim_knows(from, i))
@@ -387,6 +389,7 @@ static void do_send(uint32_t i, const struct sync_action *action)
               "island %u publishes a result that is not stored\n", i);
     SIM_HOLDS(key->kind != WIRE_CONTRIBUTION || sim_of(key->owner) == sim_at(i, action->member),
               "island %u sends a contribution to somebody else than its owner\n", i);
+    SIM_HOLDS(!sim->island[sim_at(i, action->member)].witness, "island %u sends bytes to the witness\n", i);
     sim_add_object(i, sim_at(i, action->member), key);
 }
 

@@ -189,7 +189,8 @@ enum sim_lie {
 
 /* What happened, so that nobody takes an idle world for a sound one. */
 struct sim_tally {
-    unsigned blackouts, recoveries, older, emptied, deaths, joined, proposers_died, forks, named, swaps, stuck;
+    unsigned blackouts, recoveries, older, emptied, witness_disks, deaths, joined, proposers_died, forks, named, swaps,
+        stuck;
 };
 
 struct sim_world {

@@ -13,6 +13,7 @@ uint64_t talk_now_ms;
 struct wire_fragment talk_said[TALK_MEMBERS_MAX];
 uint64_t talk_epoch_of[TALK_MEMBERS_MAX];
 bool talk_takes_part[TALK_MEMBERS_MAX];
+bool talk_witness;
 static struct wire_held holds[TALK_MEMBERS_MAX][CHAIN_PARTS_MAX];
 static struct bitset deaf_to[TALK_MEMBERS_MAX];
 static uint32_t ids[TALK_MEMBERS_MAX], self_slot;
@@ -140,6 +141,8 @@ void talk_among(uint32_t count, uint32_t self, uint64_t owners, uint64_t version
     for (uint32_t i = 0; i < count; i++)
         if ((owners >> i & 1) != 0)
             numbers[numbers_count++] = i;
+    if (talk_witness)
+        roster_role(&record, count - 1, RECORD_WITNESS, true);
     record.map = shardmap_empty();
     roster_map(&record, numbers, numbers_count);
     assert_ok(chain_new(&talk_chain));
@@ -150,7 +153,8 @@ void talk_among(uint32_t count, uint32_t self, uint64_t owners, uint64_t version
         .chain = talk_chain, .fragments_count = 1, .shards_counts = &shards_count, .rule = rule, .view = view_of(self)};
     talk_now_ms = 1000;
     assert_ok(sync_new(&conf, &talk_sync));
-    sync_restore(talk_sync, 0, version, &hash);
+    if (!sync_is_witness(talk_sync))
+        sync_restore(talk_sync, 0, version, &hash);
     for (uint32_t i = 0; i < count; i++) {
         talk_takes_part[i] = true;
         talk_epoch_of[i] = 0;
@@ -198,6 +202,7 @@ int talk_ends(void **state)
     talk_sync = NULL;
     chain_free(talk_chain);
     talk_chain = NULL;
+    talk_witness = false;
     return 0;
 }
 

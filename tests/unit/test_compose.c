@@ -479,6 +479,27 @@ static void who_is_new_gets_an_id_of_its_own(void **state)
     assert_null(record_member(&out.draft, 2));
 }
 
+/* Two at a time, or one beside the one there is. */
+static void there_is_one_witness(void **state)
+{
+    (void)state;
+    for (int there = 0; there < 2; there++) {
+        seals(2, there != 0);
+        uint32_t next = last.next_id;
+        for (uint32_t i = 0; i < 2; i++) {
+            struct muster_wish *w = wish(0);
+            w->enrol = true;
+            w->as.role = RECORD_WITNESS;
+            memcpy(w->as.key, records_ident(50 + i)->key, IDENT_KEY_BYTES);
+            snprintf(w->as.name, sizeof w->as.name, "new%u", i);
+        }
+        make();
+        assert_int_equal(out.draft.next_id, next + (there == 0));
+        assert_int_equal(out.draft.members_count, 3);
+        assert_int_equal(record_witness(&out.draft)->id, there == 0 ? next : 2);
+    }
+}
+
 static void who_drains_or_wishes_not_to_own_owns_nothing(void **state)
 {
     (void)state;
@@ -638,6 +659,7 @@ int main(void)
         cmocka_unit_test(another_takes_its_place_when_it_has_caught_up),
         cmocka_unit_test(a_disk_in_doubt_votes_again_when_it_has_caught_up),
         cmocka_unit_test(who_is_new_gets_an_id_of_its_own),
+        cmocka_unit_test(there_is_one_witness),
         cmocka_unit_test(who_drains_or_wishes_not_to_own_owns_nothing),
         cmocka_unit_test(who_is_lost_again_and_again_only_contributes_while_others_suffice),
         cmocka_unit_test(where_nobody_wishes_to_own_those_do_who_can),

@@ -418,6 +418,10 @@ static void only_what_fits_the_one_before_follows_it(void **state)
     FOLLOWS_NOT("gives m99 the id 4 of somebody else", strcpy(n.members[4].name, "m99"));
     FOLLOWS_NOT("the id 4 of somebody else", memcpy(n.members[4].key, records_ident(40)->key, IDENT_KEY_BYTES));
     FOLLOWS(n.members[4].uplink = n.members[4].incarnation = 5);
+    /* Who is the witness has no bytes, and who is not has; each stays that. */
+    FOLLOWS_NOT("makes m3, who was the witness, observer", n.members[3].role = RECORD_OBSERVER);
+    FOLLOWS_NOT("makes m5, who was no witness, witness", n.members[5].role = RECORD_WITNESS);
+    FOLLOWS(n.members[3].voter = false);
     FOLLOWS(records_add(&n, RECORD_OBSERVER));
     FOLLOWS(n.members_count = 7); /* revoked */
     FOLLOWS_NOT("goes back to version 39 of fragment 1", n.starts[1] = 39);

@@ -525,7 +525,9 @@ void sim_voice_tick(uint32_t i)
     voice->now_ms = sim->now_ms;
     voice->silent = 0;
     for (uint32_t k = 0; k < sim->n; k++)
-        if (k != i && sim_knows(i, k) && sim->now_ms > island->heard_ms[k] + SIM_AWAY_MS)
+        if (k != i && sim_knows(i, k) &&
+            (sim->now_ms > island->heard_ms[k] + SIM_AWAY_MS ||
+             sync_fault(island->sync, sim_slot(i, k)) == SYNC_FAULT_NO_RESULT))
             voice->silent |= (uint64_t)1 << k;
     look_at_doubt(i);
     step(i, &(struct epoch_event){.type = EPOCH_EV_WANT, .good = true, .flag = sim_change_wanted(i)});

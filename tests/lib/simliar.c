@@ -3,13 +3,14 @@
 
 #include <string.h>
 
-/* What it says in heartbeats it says now and then only: who is believed to be far ahead stops all rounds, and a world
- * that stands still shows nothing. */
-enum { FAR_AHEAD = 1000000, SPELL_MS = 700 };
+/* In rough worlds it says things in heartbeats now and then only, so that lie and truth follow each other. In a steady
+ * one it begins when there have been some rounds. */
+enum { FAR_AHEAD = 1000000, SPELL_MS = 700, STEADY_FROM_MS = 10000 };
 
 bool sim_lies(uint32_t i, enum sim_lie lie)
 {
     bool spell = lie > SIM_LIE_HELD || (sim->now_ms / SPELL_MS * 2654435761u + sim->seed) % 7 < 2;
+    spell = sim->steady ? sim->now_ms >= STEADY_FROM_MS : spell;
     return !sim->healing && sim->lie == lie && i == sim->liar && spell;
 }
 

@@ -131,6 +131,7 @@ void sim_start(uint32_t i)
                              .fragments_count = sim->fragments,
                              .shards_counts = sim->shards_counts,
                              .rule = {.quorum = sim->quorum, .grace_ms = 400},
+                             .patience_ms = SIM_AWAY_MS,
                              .view = sim_view(i)};
     assert_ok(sync_new(&conf, &island->sync));
     sim_tell("island %u starts, disk %llu, doubt %d, epoch %llu", i, (unsigned long long)island->disk.incarnation,

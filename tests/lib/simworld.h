@@ -177,6 +177,8 @@ enum sim_lie {
     SIM_LIE_VERSION,  /* it says that it is a million versions ahead */
     SIM_LIE_HASH,     /* that it has another state */
     SIM_LIE_HELD,     /* that it holds results that there are not */
+    SIM_LIE_MUTE,     /* that it contributes, and sends nothing */
+    SIM_LIE_IDLE,     /* it owns parts and makes no result */
     SIM_LIE_LOSES,    /* it acknowledges what others made, and does not keep it */
     SIM_LIE_TWO,      /* it makes two results of its part and sends one to each half of the others */
     SIM_LIE_TWO_ACKS, /* and tells each half that it holds the one that this half has */
@@ -214,6 +216,7 @@ struct sim_world {
     bool hand_written; /* record 0 is: it names no disk */
     enum sim_lie lie;
     uint32_t liar;
+    bool steady;                      /* it lies all the time, and nothing else is wrong */
     bool beyond;                      /* a record was decided that rests on disks which were lost while it was */
     bool evicted;                     /* the liar, by people, once it was named */
     bool forked;                      /* by a liar's fault a result counts that the next record may not name */

@@ -35,7 +35,9 @@ enum {
     PROGRESS_MS = 45000,
     DISPUTE_MS = 120000, /* a contribution that was refused is offered again after a minute at most */
     MANY_WORK_MS = 20000,
-    HEAL_MS = 240000
+    HEAL_MS = 240000,
+    STEADY_MS = 100000, /* ten seconds of them are honest */
+    STEADY_VERSIONS = 45
 };
 
 enum { PROGRESS_SEEDS = 1000 };
@@ -218,6 +220,19 @@ static void print_tally(const char *name)
                   tally.stuck);
 }
 
+/* One that lies, and goes on lying, holds nobody up for long. */
+static void check_steady(void)
+{
+    if (!sim->steady)
+        return;
+    for (uint32_t f = 0; f < sim->fragments; f++) {
+        if (reached(f) < STEADY_VERSIONS)
+            print_world();
+        SIM_HOLDS(reached(f) >= STEADY_VERSIONS, "fragment %u is held up by lie %d of island %u: version %llu\n", f,
+                  (int)sim->lie, sim->liar, (unsigned long long)reached(f));
+    }
+}
+
 static void run_world(uint64_t work_ms)
 {
     uint64_t before[SIM_F_MAX], progress_ms = sim->flips || sim->lie != SIM_HONEST ? DISPUTE_MS : PROGRESS_MS;
@@ -227,6 +242,7 @@ static void run_world(uint64_t work_ms)
             sim_start(i);
     while (sim->now_ms < work_ms)
         advance();
+    check_steady();
     sim->healing = true;
     sim->evicted = sim->lie == SIM_LIE_TWO || sim->lie == SIM_LIE_TWO_ACKS;
     for (uint32_t i = 0; i < sim->n && sim->evicted; i++)
@@ -270,7 +286,7 @@ static void run_world(uint64_t work_ms)
 struct mix {
     const char *name;
     uint32_t n_min, n_max;
-    bool rough, witness, quorum, liars;
+    bool rough, witness, quorum, liars, steady;
 };
 
 /* Some of the islands are there from the beginning, and some of these own shards. */
@@ -322,13 +338,18 @@ static void draw(const struct mix *mix)
     }
     if (mix->liars)
         choose_liar();
+    sim->steady = mix->steady;
+    if (!mix->steady)
+        return;
+    sim->shuffle_permille = 0;
+    sim->lie = (enum sim_lie)(1 + sim_below(SIM_LIE_LOSES - 1));
 }
 
 static void run_seed(uint64_t seed, const struct mix *mix)
 {
     sim_begin(seed, mix->n_min + (uint32_t)(seed % (mix->n_max - mix->n_min + 1)));
     draw(mix);
-    run_world(WORK_MS);
+    run_world(mix->steady ? STEADY_MS : WORK_MS);
     sim_end();
 }
 
@@ -387,6 +408,12 @@ static void nobody_believes_a_liar(void **state)
     run_mix(&(struct mix){.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 600);
 }
 
+static void a_liar_holds_nobody_up(void **state)
+{
+    (void)state;
+    run_mix(&(struct mix){.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true}, 150);
+}
+
 /* As many islands as a run may have. */
 static void promises_hold_for_many_islands(void **state)
 {
@@ -412,6 +439,7 @@ int main(void)
         cmocka_unit_test(calm_islands_agree_and_lose_nothing), cmocka_unit_test(promises_hold_under_any_trouble),
         cmocka_unit_test(promises_hold_for_three_and_four),    cmocka_unit_test(promises_hold_with_a_witness),
         cmocka_unit_test(promises_hold_with_a_quorum),         cmocka_unit_test(nobody_believes_a_liar),
+        cmocka_unit_test(a_liar_holds_nobody_up),
         cmocka_unit_test(promises_hold_for_many_islands),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,8 +16,9 @@
 #include "net/epoch.h"
 
 /* TURN: how long the next voter waits for the one before it. AGAIN: a message without an answer goes again. ASKED: so
- * long those who might join are waited for, once enough voters have sealed. */
-enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, SAID_MS = 10000 };
+ * long those who might join are waited for, once enough voters have sealed. OVERDUE: so long what only a few of them show
+ * may take to be fetched. */
+enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, OVERDUE_MS = 4000, SAID_MS = 10000 };
 
 /* A message to ourselves, packed. */
 struct own_message {
@@ -173,6 +174,7 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
     uint32_t count, holdings_count, asked[EPOCH_ASKED_MAX];
     const struct compose_holding *holdings = holdings_answered(council->holdings, council->epoch, &holdings_count);
     uint32_t asked_count = whom_to_ask(council, asked);
+    base.overdue = council->asked_ms != 0 && now_ms >= council->asked_ms + OVERDUE_MS;
     TRY_OUT(wishes_gather(&council->wishes, &council->seats, true, &wishes, &count));
     TRY_OUT(compose(&base, holdings, holdings_count, wishes, count, &out));
     if (out.ask) {
@@ -191,7 +193,7 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
               waits ? "; those who might join are waited for" : "");
     TRY_OUT(propose(council, &out.draft, safe && !waits, asked, asked_count, now_ms));
     for (uint32_t i = 0; i < out.suspects_count; i++)
-        log_error("island id %" PRIu32 " signed two results of one part; one of them stands", out.suspects[i]);
+        log_warn("two results of one part of island id %" PRIu32 " are shown; one of them stands", out.suspects[i]);
 out:
     record_deinit(&out.draft);
     mem_free(wishes);

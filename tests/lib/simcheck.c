@@ -27,7 +27,7 @@ static uint32_t copies_of(const struct sim_result *result, bool honest)
 static bool by_a_lie(uint32_t number)
 {
     const struct sim_result *result = sim_result(number);
-    bool may = sim->lie == SIM_LIE_VERSION || sim->lie >= SIM_LIE_LOSES;
+    bool may = sim->lie == SIM_LIE_VERSION || sim->lie >= SIM_LIE_PROMISE;
     return may && copies_of(result, true) < record_certifying(&sim_record(sim->decided[result->epoch])->record);
 }
 

@@ -36,7 +36,8 @@ enum {
     DISPUTE_MS = 120000, /* a contribution that was refused is offered again after a minute at most */
     MANY_WORK_MS = 20000,
     HEAL_MS = 240000,
-    STEADY_MS = 100000, /* ten seconds of them are honest */
+    STEADY_FROM_MS = 10000,
+    STEADY_MS = 110000,
     STEADY_VERSIONS = 45
 };
 
@@ -220,6 +221,14 @@ static void print_tally(const char *name)
                   tally.stuck);
 }
 
+static void begin_to_lie(void)
+{
+    bool sure = sim->steady && sim->now_ms >= STEADY_FROM_MS;
+    for (uint32_t i = 0; sure && i < sim->n; i++)
+        sure = !sim_in_doubt(i);
+    sim->lying = sim->lying || sure;
+}
+
 /* One that lies, and goes on lying, holds nobody up for long. */
 static void check_steady(void)
 {
@@ -240,8 +249,10 @@ static void run_world(uint64_t work_ms)
     for (uint32_t i = 0; i < sim->n; i++)
         if (sim->island[i].enrolled)
             sim_start(i);
-    while (sim->now_ms < work_ms)
+    while (sim->now_ms < work_ms) {
         advance();
+        begin_to_lie();
+    }
     check_steady();
     sim->healing = true;
     sim->evicted = sim->lie == SIM_LIE_TWO || sim->lie == SIM_LIE_TWO_ACKS;
@@ -341,8 +352,8 @@ static void draw(const struct mix *mix)
     sim->steady = mix->steady;
     if (!mix->steady)
         return;
-    sim->shuffle_permille = 0;
     sim->lie = (enum sim_lie)(1 + sim_below(SIM_LIE_LOSES - 1));
+    sim->shuffle_permille = sim->lie == SIM_LIE_PROMISE; /* now and then an epoch */
 }
 
 static void run_seed(uint64_t seed, const struct mix *mix)

@@ -11,7 +11,7 @@ enum {
     ACTIONS_MAX = 2 * (EPOCH_VOTERS_MAX + EPOCH_ASKED_MAX) + 16, /* of one step; drained after each */
     PAUSE_DOUBLINGS_MAX = 5,
     /* turns that a ballot is held on to which somebody refused: with a majority still to be had, and while composing */
-    REFUSED_TURNS = 4,
+    REFUSED_TURNS = 2,
     REFUSED_COMPOSING_TURNS = 20,
 };
 
@@ -163,7 +163,8 @@ static bool take_ballot(struct epoch *epoch, const struct epoch_event *event, bo
     uint64_t turn = epoch->conf.turn_ms;
     unsigned doublings = epoch->failures < PAUSE_DOUBLINGS_MAX ? epoch->failures : PAUSE_DOUBLINGS_MAX;
     uint64_t due = now_ms + 2 * turn + env_rng_below(&epoch->rng, turn * epoch->voters_count + 1);
-    if (waits && epoch->due_set && due > epoch->due_ms &&
+    bool ahead = ballot >= epoch->vote.promised; /* else it comes to nothing, and that one will learn it */
+    if (waits && ahead && epoch->due_set && due > epoch->due_ms &&
         ballots_give_way(&epoch->others, event->from, doublings, now_ms))
         epoch->due_ms = due;
     return true;

@@ -180,11 +180,9 @@ static void look_at_results(struct sync *sync, uint32_t f)
         return;
     for (uint32_t p = 0; p < parts->count; p++) {
         uint32_t owner = sync_core_slot(sync, parts->part[p].owner);
-        if (parts->part[p].carried || (parts->held >> p & 1) || owner == SYNC_NOBODY ||
-            !sync_core_other(sync, owner) || !sync->peers[owner].up ||
-            sync->peers[owner].fragments[f].version > fragment->own.version)
-            continue;
-        blame(sync, owner);
+        if (!parts->part[p].carried && !(parts->held >> p & 1) && owner != SYNC_NOBODY &&
+            sync_core_other(sync, owner) && sync->peers[owner].up)
+            blame(sync, owner);
     }
 }
 

@@ -63,6 +63,7 @@ control/members    | members_invite   | control/control
 peers/gate         | gate_open        | peers/peers
 control/complaints | complaints_all   | control/status
 peers/beat         | beat_fill        | peers/peers
+peers/faults       | faults_look      | peers/peers
 peers/pulse        | pulse_in         | peers/peers
 peers/report       | report_take      | peers/peers
 peers/seats        | seats_init       | peers/council

@@ -9,7 +9,7 @@
  * in one epoch: half a turn between the first two, twice as long each time. SAID, BURST: a message, repeated or not, in
  * a twentieth of a turn, and so many at once, since a proposer asks anew with every draft.
  */
-enum { PATIENCE = 20, HASTE = 4, UNWANTED = 30, UNWANTED_DOUBLINGS = 6, DOUBLINGS = 5, SAID = 20, BURST = 64 };
+enum { PATIENCE = 20, HASTE = 3, UNWANTED = 30, UNWANTED_DOUBLINGS = 6, DOUBLINGS = 5, SAID = 20, BURST = 64 };
 /* Counters go up one by one. Who has missed some is far below this; from here on it is a member that wants to use them
  * up. */
 static const uint64_t jump_max = (uint64_t)1 << 20;
@@ -100,11 +100,10 @@ bool ballots_take(struct ballots *ballots, uint32_t id, uint64_t ballot, uint64_
     return true;
 }
 
-bool ballots_give_way(const struct ballots *ballots, uint32_t id, unsigned doublings, uint64_t now_ms)
+uint64_t ballots_give_way(struct ballots *ballots, uint32_t id, unsigned doublings)
 {
-    const struct ballots_member *member = find((struct ballots *)(uintptr_t)ballots, id);
+    const struct ballots_member *member = find(ballots, id);
     if (member == NULL || member->count == 0)
-        return false;
-    uint64_t patience_ms = ((member->unwanted ? HASTE : PATIENCE) * ballots->turn_ms) << doublings;
-    return now_ms < member->began_ms + patience_ms;
+        return 0;
+    return member->began_ms + (((member->unwanted ? HASTE : PATIENCE) * ballots->turn_ms) << doublings);
 }

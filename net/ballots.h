@@ -43,7 +43,8 @@ bool ballots_take(struct ballots *ballots, uint32_t id, uint64_t ballot, uint64_
                   uint64_t now_ms);
 /* Whether it is no further above the highest one than ballots can be that were taken in one by one. */
 bool ballots_near(uint64_t ballot, uint64_t highest);
-/* Whether to leave the next record to the member still. `doublings`: of our patience. */
-bool ballots_give_way(const struct ballots *ballots, uint32_t id, unsigned doublings, uint64_t now_ms);
+/* Until when to leave the next record to the member, of which a ballot was taken in; 0: none was. `doublings`: of our
+ * patience. */
+uint64_t ballots_give_way(struct ballots *ballots, uint32_t id, unsigned doublings);
 
 #endif

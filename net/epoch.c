@@ -145,6 +145,15 @@ static void answer(struct epoch *epoch)
     epoch->owe_promise = epoch->owe_accepted = false;
 }
 
+/* The first voter that is up proposes at once, each other one a turn later than the one before it. */
+static uint64_t our_turn(const struct epoch *epoch)
+{
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < epoch->voters_count && epoch->voters[i].id != epoch->conf.self; i++)
+        before += epoch->voters[i].up;
+    return before * epoch->conf.turn_ms;
+}
+
 /* Somebody else is at work: leave it to that one, but not for ever. False: it is none of that member's ballots, or one
  * too many. */
 static bool take_ballot(struct epoch *epoch, const struct epoch_event *event, bool waits, uint64_t now_ms)
@@ -163,9 +172,10 @@ static bool take_ballot(struct epoch *epoch, const struct epoch_event *event, bo
     uint64_t turn = epoch->conf.turn_ms;
     unsigned doublings = epoch->failures < PAUSE_DOUBLINGS_MAX ? epoch->failures : PAUSE_DOUBLINGS_MAX;
     uint64_t due = now_ms + 2 * turn + env_rng_below(&epoch->rng, turn * epoch->voters_count + 1);
+    uint64_t until = ballots_give_way(&epoch->others, event->from, doublings) + our_turn(epoch);
     bool ahead = ballot >= epoch->vote.promised; /* else it comes to nothing, and that one will learn it */
-    if (waits && ahead && epoch->due_set && due > epoch->due_ms &&
-        ballots_give_way(&epoch->others, event->from, doublings, now_ms))
+    due = due < until ? due : until;
+    if (waits && ahead && epoch->due_set && due > epoch->due_ms)
         epoch->due_ms = due;
     return true;
 }
@@ -464,15 +474,6 @@ static enum err saved(struct epoch *epoch, const struct epoch_event *event, uint
     }
     answer(epoch);
     return ERR_OK;
-}
-
-/* The first voter that is up proposes at once, each other one a turn later than the one before it. */
-static uint64_t our_turn(const struct epoch *epoch)
-{
-    uint64_t before = 0;
-    for (uint32_t i = 0; i < epoch->voters_count && epoch->voters[i].id != epoch->conf.self; i++)
-        before += epoch->voters[i].up;
-    return before * epoch->conf.turn_ms;
 }
 
 static void take_turn(struct epoch *epoch, uint64_t now_ms)

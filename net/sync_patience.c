@@ -202,7 +202,7 @@ enum sync_fault sync_patience_fault(const struct sync *sync, uint32_t member)
     const struct sync_conduct *conduct = &sync->peers[member].conduct;
     if (sync->now_ms < conduct->blamed_until_ms)
         return SYNC_FAULT_NO_RESULT;
-    if (sync_core_unproven(sync, member))
-        return SYNC_FAULT_UNPROVEN;
-    return conduct->late ? SYNC_FAULT_LATE : SYNC_FAULT_NONE;
+    if (conduct->late)
+        return SYNC_FAULT_LATE;
+    return sync_core_unproven(sync, member) ? SYNC_FAULT_UNPROVEN : SYNC_FAULT_NONE;
 }

@@ -5,6 +5,8 @@
 /* A disk that is in doubt for so long needs a record to name it: one that has just begun may find by itself that it
  * cannot have forgotten anything. */
 enum { DOUBT_MS = 2000 };
+/* Another disk costs an epoch: one that always has another one is heard of some of them only. */
+static const struct quota_rule disks_rule = {.every_ms = 60000, .at_once = 4};
 
 static const struct record *last(const struct seats *seats)
 {
@@ -44,7 +46,8 @@ void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbe
     struct seat *seat = &seats->seat[member];
     seat->epoch = beat->epoch;
     seat->holds |= beat->held_count > 0;
-    seat->incarnation = beat->incarnation;
+    if (beat->incarnation != seat->incarnation && quota_take(&seat->disks, disks_rule, now_ms))
+        seat->incarnation = beat->incarnation;
     seat->doubt_ms = !beat->in_doubt ? 0 : seat->doubt_ms != 0 ? seat->doubt_ms : now_ms;
     seat->silent = (struct bitset){{0}};
     for (uint32_t i = 0; i < beat->silent_count; i++) {

@@ -8,6 +8,9 @@
 #include "daemon/state/memory.h"
 #include "daemon/state/store.h"
 
+/* An island that can be heard and does not do its part is waited for so many times as long as one that is silent. */
+enum { PATIENCE_AWAYS = 4 };
+
 uint32_t runplan_fragments(const struct runplan *run)
 {
     return run->rounds != NULL ? run->plan->plan->fragments_count : 0;
@@ -40,6 +43,7 @@ static enum err new_sync(const struct runplan_conf *from, struct runplan *run)
                              .shards_counts = run->shards_counts,
                              .filled = run->filled,
                              .rule = {.quorum = (uint32_t)from->spec->quorum, .grace_ms = from->spec->grace_ms},
+                             .patience_ms = PATIENCE_AWAYS * from->conf->away_ms,
                              .view = charter_sync_view(from->charter, from->votes)};
     return sync_new(&conf, &run->sync);
 }

@@ -5,6 +5,7 @@
 #include "net/sync_doubt.h"
 #include "net/sync_fragment.h"
 #include "net/sync_owner.h"
+#include "net/sync_patience.h"
 #include "net/sync_peers.h"
 
 /* ---- life ---- */
@@ -45,6 +46,8 @@ void sync_set_votes(struct sync *sync, bool votes)
 void sync_seal(struct sync *sync)
 {
     sync->sealed = true;
+    for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
+        sync_patience_anew(sync, f);
 }
 
 bool sync_sealed(const struct sync *sync)
@@ -84,7 +87,9 @@ static void tick(struct sync *sync)
         sync_fragment_look(sync, f);
         sync_fragment_offer_again(sync, f);
     }
-    sync_owner_check_all(sync);
+    sync_patience_tick(sync);
+    for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
+        sync_owner_tick(sync, f);
 }
 
 void sync_step(struct sync *sync, const struct sync_event *event, uint64_t now_ms)
@@ -235,6 +240,15 @@ const struct owner *sync_owner(const struct sync *sync, uint32_t f)
 uint64_t sync_missed(const struct sync *sync, uint32_t member, bool *too_late)
 {
     return sync_owner_missed(sync, member, too_late);
+}
+
+enum sync_fault sync_fault(const struct sync *sync, uint32_t member)
+{
+    enum sync_fault fault = sync->peers[member].up ? sync_patience_fault(sync, member) : SYNC_FAULT_NONE;
+    for (uint32_t f = 0; fault == SYNC_FAULT_NONE && sync->peers[member].up && f < sync->conf.fragments_count; f++)
+        if (sync_doubt_wrong(sync, f, member))
+            fault = SYNC_FAULT_HASH;
+    return fault;
 }
 
 uint64_t sync_version_max(const struct sync *sync, uint32_t f)

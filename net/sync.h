@@ -118,6 +118,9 @@ const struct owner *sync_owner(const struct sync *sync, uint32_t f);
 /* With a quorum: rounds of our shards in a row that closed without the member, though it takes part; `*too_late`: it is
  * later than the run's grace, so that they no longer wait for it. */
 uint64_t sync_missed(const struct sync *sync, uint32_t member, bool *too_late);
+/* What there is to complain of in a member that can be heard. SYNC_FAULT_NO_RESULT is for a majority to judge: where it
+ * complains of the same, the next record goes on without that member. */
+enum sync_fault sync_fault(const struct sync *sync, uint32_t member);
 /* The highest version that we, or more than half of the others, are known to hold; to a witness, the highest of the
  * voters that can be heard. */
 uint64_t sync_version_max(const struct sync *sync, uint32_t f);

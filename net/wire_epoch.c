@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "net/proof.h"
 #include "net/record_proto.h"
 #include "net/unpack.h"
 
@@ -148,6 +149,7 @@ enum err wire_epoch_pack(const struct wire_epoch *message, uint8_t **bytes, size
         wish.kind = message->wish.kind;
         wish.id = message->wish.id;
         wish.number = message->wish.number;
+        wish.proof = record_bytes_to_proto(message->wish.proof, message->wish.proof_bytes);
         if (message->wish.member != NULL) {
             record_member_to_proto(message->wish.member, &member);
             wish.member = &member;
@@ -347,6 +349,10 @@ static enum err take_wish(const Diloco__Wish *proto, struct wire_epoch *message)
     if ((proto->member != NULL) != (proto->kind == WIRE_WISH_ENROL))
         return err_set(ERR_PROTO, "a wish of kind %" PRIu32 " %s a newcomer", proto->kind,
                        proto->member != NULL ? "with" : "without");
+    if (proto->proof.len > 0 && (proto->kind != WIRE_WISH_EVICT || proto->proof.len > PROOF_BYTES_MAX))
+        return err_set(ERR_PROTO, "a wish of kind %" PRIu32 " with a proof of %zu bytes", proto->kind, proto->proof.len);
+    if (proto->proof.len > 0)
+        return take_bytes(message, 0, &proto->proof, "a proof", &message->wish.proof, &message->wish.proof_bytes);
     return proto->member != NULL ? take_newcomer(proto->member, message) : ERR_OK;
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Per member at most so many complaints, and so many besides. */
-enum { PER_MEMBER = 5, BESIDES = 20 };
+enum { PER_MEMBER = 6, BESIDES = 20 };
 /* When something that may pass is worth a complaint: rounds missed in a row; intervals a peer is behind; how long a
  * finishing trainer may stand still, and a training one; how long a stranger is remembered. */
 enum { MISSED_TOLD = 3, INTERVALS_BEHIND = 2, FINISHING_TOLD_MS = 3000, STALLED_MS = 60000, STRANGER_MS = 60000 };
@@ -44,6 +44,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_SEALED] = "sealed",
         [COMPLAINT_DOUBT] = "doubt",
         [COMPLAINT_ROSTER] = "roster",
+        [COMPLAINT_FAULT] = "fault",
     };
     return (unsigned)code < COMPLAINT_CODES ? names[code] : "unknown";
 }
@@ -189,6 +190,20 @@ static void complain_twins(struct status *status)
         snprintf(text, sizeof text, "two machines speak with the key of island %s, in turn",
                  status->peers[i].member->name);
         complain(status, COMPLAINT_TWINS, text, "stop one of them; each island needs a key and a name of its own");
+    }
+}
+
+/* It lies, or its machine is broken: people have to look. */
+static void complain_faults(struct status *status)
+{
+    for (uint32_t i = 0; i < status->from->view->count; i++) {
+        const struct status_peer *peer = &status->peers[i];
+        char text[300];
+        if (!peer->member->used || peer->self || peer->fault[0] == '\0')
+            continue;
+        snprintf(text, sizeof text, "island %s: %s", peer->member->name, peer->fault);
+        complain(status, COMPLAINT_FAULT, text,
+                 "look at its daemon, disk and memory; dilococtl revoke takes its key off the roster");
     }
 }
 
@@ -427,6 +442,7 @@ void complaints_all(struct status *status)
     complain_epoch(status);
     complain_strangers(status);
     complain_twins(status);
+    complain_faults(status);
     complain_pace(status);
     complain_missed(status);
     complain_outliers(status);

@@ -16,7 +16,7 @@ enum { BLOCKED_MS = 60000 };
 static void take_self(struct status *status, struct status_peer *row)
 {
     row->self = row->up = true;
-    row->note = "";
+    row->note = row->fault = "";
     row->trainer = trainer_phase_name(status->phase);
     row->training = status->trainer.training;
     row->step = status->trainer.step;
@@ -30,7 +30,7 @@ static void take_peer(struct status *status, uint32_t i)
     const struct status_conf *from = status->from;
     struct status_peer *row = &status->peers[i];
     row->member = &from->view->members[i];
-    row->note = row->trainer = "";
+    row->note = row->fault = row->trainer = "";
     if (!row->member->used)
         return;
     status->islands++;
@@ -48,6 +48,7 @@ static void take_peer(struct status *status, uint32_t i)
     row->up = peer.up;
     row->refused = peer.refused;
     row->note = peer.note;
+    row->fault = peer.fault;
     row->twins = peer.twins_ms > 0 && status->now_ms < peer.twins_ms + TWINS_MS;
     row->trainer = wire_trainer_name(peer.trainer);
     row->training = peer.trainer == WIRE_TRAINER_TRAINING;

@@ -73,6 +73,7 @@ enum complaint_code {
     COMPLAINT_SEALED,       /* the next epoch is being decided for longer than that takes */
     COMPLAINT_DOUBT,        /* this island has no vote, since its disk may have forgotten something */
     COMPLAINT_ROSTER,       /* what the configuration says of an island, the record does not */
+    COMPLAINT_FAULT,        /* an island does what it should not, or not what it should */
     COMPLAINT_CODES
 };
 struct complaint {
@@ -87,6 +88,7 @@ struct status_peer {
     bool self, up;
     bool refused; /* it, or we, would not talk: not a matter of time */
     const char *note;
+    const char *fault;   /* what it does that it should not; "": nothing */
     const char *trainer; /* what its trainer does */
     bool training;       /* it trains */
     uint64_t step, tokens;

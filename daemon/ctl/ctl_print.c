@@ -120,6 +120,8 @@ void ctl_print_peers(const json_t *answer, FILE *file)
             fprintf(file, "             %s\n", ctl_text(row, "role"));
         if (ctl_text(row, "note")[0] != '\0')
             fprintf(file, "             %s\n", ctl_text(row, "note"));
+        if (ctl_text(row, "fault")[0] != '\0')
+            fprintf(file, "             %s\n", ctl_text(row, "fault"));
     }
 }
 

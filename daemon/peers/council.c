@@ -7,6 +7,7 @@
 #include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "daemon/peers/broken.h"
 #include "daemon/peers/council_wire.h"
 #include "daemon/peers/holdings.h"
 #include "daemon/peers/seats.h"
@@ -16,8 +17,9 @@
 #include "net/epoch.h"
 
 /* TURN: how long the next voter waits for the one before it. AGAIN: a message without an answer goes again. ASKED: so
- * long those who might join are waited for, once enough voters have sealed. */
-enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, SAID_MS = 10000 };
+ * long those who might join are waited for, once enough voters have sealed. OVERDUE: so long what only a few of them show
+ * may take to be fetched. PROOFS: as long as one whose word is broken takes part, the others are told so often. */
+enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, OVERDUE_MS = 4000, PROOFS_MS = 2000, SAID_MS = 10000 };
 
 /* A message to ourselves, packed. */
 struct own_message {
@@ -46,6 +48,7 @@ struct council {
     uint32_t lacking_count;
     uint64_t sealed_ms; /* since when we are sealed; 0: we are not */
     uint64_t asked_ms;  /* since when those who might join are asked; 0: they are not */
+    uint64_t proofs_ms; /* when proofs are told again */
     bool taken;         /* `record` is decided and waits for the engine */
     struct record record;
     struct digest digest;
@@ -173,6 +176,7 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
     uint32_t count, holdings_count, asked[EPOCH_ASKED_MAX];
     const struct compose_holding *holdings = holdings_answered(council->holdings, council->epoch, &holdings_count);
     uint32_t asked_count = whom_to_ask(council, asked);
+    base.overdue = council->asked_ms != 0 && now_ms >= council->asked_ms + OVERDUE_MS;
     TRY_OUT(wishes_gather(&council->wishes, &council->seats, true, &wishes, &count));
     TRY_OUT(compose(&base, holdings, holdings_count, wishes, count, &out));
     if (out.ask) {
@@ -191,7 +195,7 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
               waits ? "; those who might join are waited for" : "");
     TRY_OUT(propose(council, &out.draft, safe && !waits, asked, asked_count, now_ms));
     for (uint32_t i = 0; i < out.suspects_count; i++)
-        log_error("island id %" PRIu32 " signed two results of one part; one of them stands", out.suspects[i]);
+        log_warn("two results of one part of island id %" PRIu32 " are shown; one of them stands", out.suspects[i]);
 out:
     record_deinit(&out.draft);
     mem_free(wishes);
@@ -342,11 +346,40 @@ static void settle(struct council *council, uint64_t now_ms)
 
 /* ---- in ---- */
 
+/* Proofs of broken words, to one member, or to all that are here. */
+static void tell_proofs(struct council *council, uint32_t member)
+{
+    const struct view *view = council->conf.view;
+    struct wire_epoch wish;
+    uint8_t *proof;
+    uint32_t slot = VIEW_NOBODY;
+    while (broken_next(&council->seats, council->conf.conf->state_folder, &slot, &wish, &proof)) {
+        for (uint32_t i = 0; i < view->count; i++)
+            if (i != view->self && council->seats.seat[i].up && (member == VIEW_NOBODY || member == i))
+                say(council, view->members[i].id, &wish);
+        mem_free(proof);
+    }
+}
+
+static enum err proof_in(struct council *council, const struct wire_epoch *in)
+{
+    bool news;
+    TRY(broken_take(&council->seats, council->conf.conf->state_folder, in->wish.id, in->wish.proof,
+                    in->wish.proof_bytes, &news));
+    if (news)
+        tell_proofs(council, VIEW_NOBODY);
+    return ERR_OK;
+}
+
 static void wish_in(struct council *council, const struct wire_epoch *in)
 {
-    enum err err = in->wish.kind == WIRE_WISH_ENROL
-                       ? wishes_enrol(&council->wishes, last(council), in->wish.member)
-                       : wishes_add(&council->wishes, &council->seats, in->wish.kind, in->wish.id, in->wish.number);
+    enum err err;
+    if (in->wish.proof_bytes > 0)
+        err = proof_in(council, in);
+    else if (in->wish.kind == WIRE_WISH_ENROL)
+        err = wishes_enrol(&council->wishes, last(council), in->wish.member);
+    else
+        err = wishes_add(&council->wishes, &council->seats, in->wish.kind, in->wish.id, in->wish.number);
     if (err != ERR_OK)
         log_debug("a wish is passed over: %s", err_text());
 }
@@ -394,6 +427,8 @@ void council_up(struct council *council, uint32_t member, bool up, uint64_t now_
         holdings_drop(council->holdings, council->conf.view->members[member].id);
     step(council, &event, now_ms);
     settle(council, now_ms);
+    if (up)
+        tell_proofs(council, member);
 }
 
 /* ---- a disk in doubt ---- */
@@ -438,6 +473,10 @@ void council_tick(struct council *council, const struct bitset *silent, uint64_t
     if (council->unsaved != 0)
         save_again(council, vote_last(council->conf.vote), now_ms);
     look_at_doubt(council, now_ms);
+    if (now_ms >= council->proofs_ms && broken_pending(&council->seats)) {
+        council->proofs_ms = now_ms + PROOFS_MS;
+        tell_proofs(council, VIEW_NOBODY);
+    }
     want.flag = wishes_change(&council->wishes, &council->seats);
     step(council, &want, now_ms);
     step(council, &tick, now_ms);
@@ -468,13 +507,16 @@ void council_rivals(struct council *council, uint32_t owner, uint32_t fragment, 
     uint32_t slot = view_slot(view, owner);
     if (slot == VIEW_NOBODY) /* it has gone since */
         return;
+    broken_load(&council->seats, council->conf.conf->state_folder);
+    if (council->seats.seat[slot].broke_word) {
+        tell_proofs(council, VIEW_NOBODY);
+        return;
+    }
+    /* The proof could not be kept. */
     log_error("island %s has signed two different results of one part: fragment %" PRIu32 ", version %" PRIu64
               ". Its disk is older than it knows, or it lies: it is to be evicted",
               view->members[slot].name, fragment, version);
-    if (slot == view->self)
-        return;
-    council->seats.seat[slot].broke_word = true;
-    if (council_wish(council, WIRE_WISH_EVICT, owner, last(council)->epoch) != ERR_OK)
+    if (slot != view->self && council_wish(council, WIRE_WISH_EVICT, owner, last(council)->epoch) != ERR_OK)
         log_error("island %s cannot be evicted: %s", view->members[slot].name, err_text());
 }
 
@@ -509,6 +551,7 @@ enum err council_begin(struct council *council, uint64_t now_ms)
         if (record->members[i].voter && count < EPOCH_VOTERS_MAX)
             voters[count++] = record->members[i].id;
     seats_begin(&council->seats, now_ms);
+    broken_load(&council->seats, council->conf.conf->state_folder);
     wishes_fulfil(&council->wishes, &council->seats, record);
     holdings_clear(council->holdings);
     council->asked_ms = council->sealed_ms = 0;

@@ -8,6 +8,7 @@
 #include "common/mem.h"
 #include "daemon/peers/beat.h"
 #include "daemon/peers/council.h"
+#include "daemon/peers/faults.h"
 #include "daemon/peers/gate.h"
 #include "daemon/peers/impostors.h"
 #include "daemon/peers/objects.h"
@@ -37,6 +38,7 @@ struct peer {
     uint32_t refresh;       /* next fragment to repeat */
     struct log_limit refused_said, malformed_said, diverged_said, plan_said;
     struct twins twins;
+    struct faults faults;
     bool refused;                 /* it, or we, would not talk: not a matter of time */
     char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
 };
@@ -389,6 +391,7 @@ static void bye_in(struct peers *peers, uint32_t i, const char *reason)
 
 static void malformed(struct peers *peers, uint32_t i, const char *text)
 {
+    faults_dropped(&peers->peers[i].faults, peers->now_ms);
     if (log_limit_pass(&peers->peers[i].malformed_said, peers->now_ms, MALFORMED_SAID_MS))
         log_error("island %s sent something we drop: %s", name_of(peers, i), text);
 }
@@ -398,7 +401,9 @@ static void control_in(struct peers *peers, const struct link_message *in)
     struct wire_message *message = &peers->in;
     uint32_t i = in->peer;
     if (wire_is_epoch(in->header.type)) {
-        if (peers->peers[i].greeted &&
+        if (faults_floods(&peers->peers[i].faults, in->header.type, peers->now_ms))
+            malformed(peers, i, "more messages about the next epoch than anybody needs");
+        else if (peers->peers[i].greeted &&
             council_message_in(peers->council, i, in->header.type, in->payload, in->bytes, peers->now_ms) != ERR_OK)
             malformed(peers, i, err_text());
         return;
@@ -519,7 +524,9 @@ static void look_after(struct peers *peers, uint32_t i)
     if (!settled && link_up(peers->link, i, false) && peers->now_ms >= peer->hello_ms)
         send_hello(peers, i);
     uint64_t heard_ms = peer->heard_ms > peer->since_ms ? peer->heard_ms : peer->since_ms;
-    if (peers->now_ms > heard_ms + peers->conf.conf->away_ms)
+    bool useless = peer->up && peers->plan.sync != NULL &&
+                   faults_look(&peer->faults, peers->plan.sync, i, name_of(peers, i), peers->now_ms);
+    if (useless || peers->now_ms > heard_ms + peers->conf.conf->away_ms)
         bitset_add(&peers->silent, i);
     else
         bitset_remove(&peers->silent, i);
@@ -650,14 +657,24 @@ uint64_t peers_uplink_bits(const struct peers *peers)
     return objects_uplink_bits(peers->objects);
 }
 
+static const char *fault_of(const struct peers *peers, uint32_t i)
+{
+    const struct peer *peer = &peers->peers[i];
+    if (council_broke_word(peers->council, i))
+        return "it has signed two results of one part: it is evicted, and stays so";
+    if (peer->up && peer->report.too_far_said && peer->report.too_far_ms != 0)
+        return "it says that it is further than it can be: not followed";
+    return peer->up ? faults_text(&peer->faults, peers->now_ms) : "";
+}
+
 struct peer_info peers_info(const struct peers *peers, uint32_t i)
 {
     const struct peer *peer = &peers->peers[i];
     struct link_counters counters = link_counters(peers->link, i);
     return (struct peer_info){.up = peer->up,
                               .refused = peer->refused,
-                              .note = council_broke_word(peers->council, i) ? "it has signed two results of one part"
-                                                                            : peer->note,
+                              .note = peer->note,
+                              .fault = fault_of(peers, i),
                               .heard_ms = peer->heard_ms,
                               .twins_ms = peer->twins.seen_ms,
                               .rtt_ms = peer->pulse.rtt_ms,

@@ -90,7 +90,8 @@ uint64_t peers_uplink_bits(const struct peers *peers);
 struct peer_info {
     bool up;           /* greeted and heard from lately */
     bool refused;      /* it, or we, would not talk: not a matter of time */
-    const char *note;  /* why it is not up, or that it broke its word; "" if nothing is known */
+    const char *note;  /* why it is not up; "" if nothing is known */
+    const char *fault; /* what it does that it should not; "": nothing */
     uint64_t heard_ms; /* 0: never */
     uint64_t twins_ms; /* when two machines last were seen to speak with its key; 0: never */
     uint32_t rtt_ms;

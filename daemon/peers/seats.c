@@ -12,6 +12,8 @@ enum { FORGIVE_MS = 20 * 60 * 1000 };
 enum { APART_MS = 2000, LOOK_MS = 250 };
 /* Who was as far as most so lately soon is again, once rounds stand still. */
 enum { CAUGHT_UP_MS = 1000 };
+/* Another disk costs an epoch: one that always has another one is heard of some of them only. */
+static const struct quota_rule disks_rule = {.every_ms = 60000, .at_once = 4};
 
 static const struct record *last(const struct seats *seats)
 {
@@ -92,7 +94,8 @@ void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbe
     struct seat *seat = &seats->seat[member];
     seat->epoch = beat->epoch;
     seat->holds |= beat->held_count > 0;
-    seat->incarnation = beat->incarnation;
+    if (beat->incarnation != seat->incarnation && quota_take(&seat->disks, disks_rule, now_ms))
+        seat->incarnation = beat->incarnation;
     seat->doubt_ms = !beat->in_doubt ? 0 : seat->doubt_ms != 0 ? seat->doubt_ms : now_ms;
     seat->silent = (struct bitset){{0}};
     for (uint32_t i = 0; i < beat->silent_count; i++) {

@@ -12,6 +12,7 @@
 
 #include "common/bitset.h"
 #include "common/err.h"
+#include "common/quota.h"
 #include "daemon/state/vote.h"
 #include "net/chain.h"
 #include "net/hearing.h"
@@ -27,6 +28,7 @@ struct seat {
     uint64_t doubt_ms;         /* since when it says that its disk is in doubt; 0: it does not */
     uint64_t caught_up_ms;     /* when one that comes was last seen as far as most; 0: never */
     uint64_t incarnation;      /* as it says; 0: it has not */
+    struct quota disks;        /* how often that was another one */
     uint64_t epoch;            /* of its last heartbeat */
     bool drains;               /* as it said last */
     bool said;                 /* these three are its own words */

@@ -7,6 +7,7 @@
 
 #include "common/mem.h"
 #include "daemon/rules.h"
+#include "daemon/state/proofs.h"
 #include "daemon/state/results.h"
 #include "daemon/state/rivals.h"
 #include "outer_opt/runaway.h"
@@ -183,6 +184,20 @@ void apply_post_held(struct desk *desk, uint32_t f)
 
 /* ---- a result came in ---- */
 
+/* Two signed results of one part: kept, so that it outlasts this process. */
+static void keep_proof(const struct desk *desk, const struct ledger_key *one, const struct ledger_key *other)
+{
+    uint8_t *bytes = NULL;
+    size_t count;
+    enum err err = rivals_proof(desk->conf.ledger, other, one, &bytes, &count);
+    if (err == ERR_OK)
+        err = proofs_save(desk->conf.folder, one->owner, bytes, count);
+    if (err != ERR_OK)
+        log_error("the proof that island id %" PRIu32 " signed two results of one part cannot be kept: %s", one->owner,
+                  err_text());
+    mem_free(bytes);
+}
+
 static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
 {
     struct receive_job *j = (struct receive_job *)(void *)job;
@@ -203,6 +218,8 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     j->digest = what.digest;
     TRY(ledger_append(desk->conf.ledger, &there, j->slot->data, j->slot->bytes, true));
     j->rivals = rivals_of(desk->conf.ledger, &there, j->owner_key, &other);
+    if (j->rivals)
+        keep_proof(desk, &there, &other);
     return ERR_OK;
 }
 

@@ -27,7 +27,7 @@ static uint32_t copies_of(const struct sim_result *result, bool honest)
 static bool by_a_lie(uint32_t number)
 {
     const struct sim_result *result = sim_result(number);
-    bool may = sim->lie == SIM_LIE_VERSION || sim->lie >= SIM_LIE_LOSES;
+    bool may = sim->lie == SIM_LIE_VERSION || sim->lie >= SIM_LIE_PROMISE;
     return may && copies_of(result, true) < record_certifying(&sim_record(sim->decided[result->epoch])->record);
 }
 
@@ -113,6 +113,10 @@ void sim_check_acknowledged(uint32_t i, uint32_t f, uint32_t number)
 {
     struct sim_result *result = (struct sim_result *)(uintptr_t)sim_result(number);
     if ((result->acknowledged >> i & 1) != 0 || result->epoch != sim->island[i].epoch)
+        return;
+    /* After its seal it does so by others' words that they have applied it; of two, one may be a liar's, and the other
+     * that of one who believed it. */
+    if (sim->lie == SIM_LIE_VERSION && sync_sealed(sim->island[i].sync))
         return;
     result->acknowledged |= (uint64_t)1 << i;
     sim_tell("island %u acknowledges result %u", i, number);

@@ -132,6 +132,7 @@ void sim_start(uint32_t i)
                              .fragments_count = sim->fragments,
                              .shards_counts = sim->shards_counts,
                              .rule = {.quorum = sim->quorum, .grace_ms = 400},
+                             .patience_ms = SIM_AWAY_MS,
                              .view = sim_view(i)};
     assert_ok(sync_new(&conf, &island->sync));
     sim_tell("island %u starts, disk %llu, doubt %d, epoch %llu", i, (unsigned long long)island->disk.incarnation,
@@ -254,7 +255,8 @@ void sim_disturb(void)
     if (sim_below(1000) < sim->shuffle_permille) {
         struct sim_island *island = &sim->island[sim_below(sim->n)];
         sim->tally.swaps++;
-        island->wants_shards ^= sim_chance(50);
+        /* Who says what it likes in seals is not to be left as the only one that votes. */
+        island->wants_shards ^= sim->lie != SIM_LIE_PROMISE && sim_chance(50);
         island->uplink = 1000000 * (1 + sim_below(8));
     }
     if (sim->disks && sim_below(1000) < 2) {

@@ -180,6 +180,9 @@ enum sim_lie {
     SIM_LIE_VERSION,  /* it says that it is a million versions ahead */
     SIM_LIE_HASH,     /* that it has another state */
     SIM_LIE_HELD,     /* that it holds results that there are not */
+    SIM_LIE_MUTE,     /* that it contributes, and sends nothing */
+    SIM_LIE_IDLE,     /* it owns parts and makes no result */
+    SIM_LIE_PROMISE,  /* in its seals, that it has versions and results that there are not */
     SIM_LIE_LOSES,    /* it acknowledges what others made, and does not keep it */
     SIM_LIE_TWO,      /* it makes two results of its part and sends one to each half of the others */
     SIM_LIE_TWO_ACKS, /* and tells each half that it holds the one that this half has */
@@ -220,6 +223,7 @@ struct sim_world {
     bool hand_written; /* record 0 is: it names no disk */
     enum sim_lie lie;
     uint32_t liar;
+    bool steady, lying;               /* it lies all the time since it began, and nothing else is wrong */
     bool beyond;                      /* a record was decided that rests on disks which were lost while it was */
     bool evicted;                     /* the liar, by people, once it was named */
     bool forked;                      /* by a liar's fault a result counts that the next record may not name */
@@ -370,6 +374,8 @@ bool sim_lies(uint32_t i, enum sim_lie lie);
 /* What the liar makes of its heartbeat to island `to`. */
 struct sim_beat;
 void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wire_held *held, uint32_t *held_count);
+/* What it says in its seal. */
+void sim_lie_promise(uint32_t i, struct wire_epoch *out);
 /* The result that the liar sends to `to` instead of its own. */
 uint32_t sim_lie_result(uint32_t to, uint32_t number);
 

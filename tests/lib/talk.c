@@ -14,6 +14,7 @@ struct wire_fragment talk_said[TALK_MEMBERS_MAX];
 uint64_t talk_epoch_of[TALK_MEMBERS_MAX];
 bool talk_takes_part[TALK_MEMBERS_MAX];
 bool talk_witness;
+uint64_t talk_patience_ms;
 static struct wire_held holds[TALK_MEMBERS_MAX][CHAIN_PARTS_MAX];
 static struct bitset deaf_to[TALK_MEMBERS_MAX];
 static uint32_t ids[TALK_MEMBERS_MAX], self_slot;
@@ -149,8 +150,12 @@ void talk_among(uint32_t count, uint32_t self, uint64_t owners, uint64_t version
     roster_add(talk_chain, &record);
     for (uint32_t i = 0; i < TALK_MEMBERS_MAX; i++)
         ids[i] = roster_id(i);
-    struct sync_conf conf = {
-        .chain = talk_chain, .fragments_count = 1, .shards_counts = &shards_count, .rule = rule, .view = view_of(self)};
+    struct sync_conf conf = {.chain = talk_chain,
+                             .fragments_count = 1,
+                             .shards_counts = &shards_count,
+                             .rule = rule,
+                             .patience_ms = talk_patience_ms,
+                             .view = view_of(self)};
     talk_now_ms = 1000;
     assert_ok(sync_new(&conf, &talk_sync));
     if (!sync_is_witness(talk_sync))

@@ -35,6 +35,7 @@ rounds/rounds          | rounds_new        | engine_new control_new status_take 
 rounds/squeeze         | squeeze_best      | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/squeeze
 state/replica          | replica_new       | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica unit/replica_cut unit/guards
 state/rivals           | rivals_of         | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/rivals
+state/proofs           | proofs_save       | engine_new peers_new rounds_new trainer_new ledger_open replica_new jobs_new events_new | unit/proof
 state/parts            | parts_of          | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/parts
 state/ledger           | ledger_open       | engine_new peers_new rounds_new trainer_new slots_new replica_new jobs_new events_new | unit/ledger unit/ledger_at
 state/counted          | counted_note      | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/counted
@@ -63,6 +64,8 @@ control/members    | members_invite   | control/control
 peers/gate         | gate_open        | peers/peers
 control/complaints | complaints_all   | control/status
 peers/beat         | beat_fill        | peers/peers
+peers/faults       | faults_look      | peers/peers
+peers/broken       | broken_load      | peers/council
 peers/pulse        | pulse_in         | peers/peers
 peers/report       | report_take      | peers/peers
 peers/seats        | seats_init       | peers/council

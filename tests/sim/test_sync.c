@@ -37,7 +37,10 @@ enum {
     PROGRESS_MS = 45000,
     DISPUTE_MS = 120000, /* a contribution that was refused is offered again after a minute at most */
     MANY_WORK_MS = 20000,
-    HEAL_MS = 240000
+    HEAL_MS = 240000,
+    STEADY_FROM_MS = 10000,
+    STEADY_MS = 110000,
+    STEADY_VERSIONS = 45
 };
 
 enum { PROGRESS_SEEDS = 1000 };
@@ -249,6 +252,27 @@ static bool sever(void)
     return true;
 }
 
+static void begin_to_lie(void)
+{
+    bool sure = sim->steady && sim->now_ms >= STEADY_FROM_MS;
+    for (uint32_t i = 0; sure && i < sim->n; i++)
+        sure = !sim_in_doubt(i);
+    sim->lying = sim->lying || sure;
+}
+
+/* One that lies, and goes on lying, holds nobody up for long. */
+static void check_steady(void)
+{
+    if (!sim->steady)
+        return;
+    for (uint32_t f = 0; f < sim->fragments; f++) {
+        if (reached(f) < STEADY_VERSIONS)
+            print_world();
+        SIM_HOLDS(reached(f) >= STEADY_VERSIONS, "fragment %u is held up by lie %d of island %u: version %llu\n", f,
+                  (int)sim->lie, sim->liar, (unsigned long long)reached(f));
+    }
+}
+
 static void run_world(uint64_t work_ms)
 {
     bool severed = false;
@@ -261,7 +285,9 @@ static void run_world(uint64_t work_ms)
         if (sim->sever_ms != 0 && sim->now_ms >= sim->sever_ms && !severed)
             severed = sever();
         advance();
+        begin_to_lie();
     }
+    check_steady();
     sim->healing = true;
     sim->evicted = sim->lie == SIM_LIE_TWO || sim->lie == SIM_LIE_TWO_ACKS;
     for (uint32_t i = 0; i < sim->n && sim->evicted; i++)
@@ -307,7 +333,7 @@ static void run_world(uint64_t work_ms)
 struct mix {
     const char *name;
     uint32_t n_min, n_max;
-    bool rough, witness, quorum, liars, sever;
+    bool rough, witness, quorum, liars, sever, steady;
 };
 
 /* Some of the islands are there from the beginning, and some of these own shards. */
@@ -377,13 +403,18 @@ static void draw(const struct mix *mix)
         choose_liar();
     if (mix->sever)
         sever_later();
+    sim->steady = mix->steady;
+    if (!mix->steady)
+        return;
+    sim->lie = (enum sim_lie)(1 + sim_below(SIM_LIE_LOSES - 1));
+    sim->shuffle_permille = sim->lie == SIM_LIE_PROMISE; /* now and then an epoch */
 }
 
 static void run_seed(uint64_t seed, const struct mix *mix)
 {
     sim_begin(seed, mix->n_min + (uint32_t)(seed % (mix->n_max - mix->n_min + 1)));
     draw(mix);
-    run_world(WORK_MS);
+    run_world(mix->steady ? STEADY_MS : WORK_MS);
     sim_end();
 }
 
@@ -453,6 +484,12 @@ static void nobody_believes_a_liar(void **state)
     run_mix(&(struct mix){.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 600);
 }
 
+static void a_liar_holds_nobody_up(void **state)
+{
+    (void)state;
+    run_mix(&(struct mix){.name = "one liar", .n_min = 3, .n_max = 5, .liars = true, .steady = true}, 150);
+}
+
 /* As many islands as a run may have. */
 static void promises_hold_for_many_islands(void **state)
 {
@@ -478,7 +515,8 @@ int main(void)
         cmocka_unit_test(calm_islands_agree_and_lose_nothing), cmocka_unit_test(promises_hold_under_any_trouble),
         cmocka_unit_test(promises_hold_for_three_and_four),    cmocka_unit_test(promises_hold_with_a_witness),
         cmocka_unit_test(promises_hold_with_a_quorum),         cmocka_unit_test(nobody_believes_a_liar),
-        cmocka_unit_test(a_line_that_is_cut_stops_nobody),     cmocka_unit_test(promises_hold_for_many_islands),
+        cmocka_unit_test(a_line_that_is_cut_stops_nobody),     cmocka_unit_test(a_liar_holds_nobody_up),
+        cmocka_unit_test(promises_hold_for_many_islands),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
     print_message("at most %u objects of a fragment from one island to another\n", most_waiting);

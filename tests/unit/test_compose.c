@@ -19,13 +19,14 @@ static struct digest last_digest;
 static struct muster_wish wishes[ISLANDS];
 static uint32_t wishes_count;
 static struct compose_out out;
+static bool overdue;
 
 static const struct compose_base *base(void)
 {
     static const uint32_t shards[F] = {SHARDS, SHARDS};
     static struct compose_base b;
     last_digest = records_digest(&last);
-    b = (struct compose_base){.record = &last, .digest = &last_digest, .shards = shards, .fragments_count = F};
+    b = (struct compose_base){.record = &last, .digest = &last_digest, .shards = shards, .fragments_count = F, .overdue = overdue};
     return &b;
 }
 
@@ -35,6 +36,7 @@ static void start(uint32_t owners, bool witness)
     last = records_first(owners, witness);
     last.epoch = 4;
     holdings_count = wishes_count = 0;
+    overdue = false;
     memset(results, 0, sizeof results);
     memset(fragments, 0, sizeof fragments);
 }
@@ -133,6 +135,52 @@ static void the_highest_version_with_its_bytes_is_the_start(void **state)
     holds(1, false, 7);
     make();
     assert_int_equal(record_start(&out.draft, 1), 7);
+}
+
+/* What one of three alone says is taken for a while; what it cannot have, if the others are enough, never. */
+static void no_claim_of_one_alone_holds_a_record_up(void **state)
+{
+    (void)state;
+    start(3, false);
+    holds(0, true, 6);
+    holds(1, true, 6);
+    holds(2, true, 7);
+    make();
+    assert_int_equal(record_start(&out.draft, 0), 7);
+    overdue = true;
+    make();
+    assert_int_equal(record_start(&out.draft, 0), 6);
+    start(3, false);
+    holds(0, true, 6);
+    holds(1, true, 6);
+    holds(2, true, 1000000);
+    make();
+    assert_int_equal(record_start(&out.draft, 0), 6);
+    start(3, false);
+    holds(0, true, 6);
+    holds(2, true, 9); /* without it there are too few seals: the two are all there is to go by */
+    overdue = true;
+    make();
+    assert_int_equal(record_start(&out.draft, 0), 9);
+}
+
+/* A result that one of three alone shows was certified nowhere, if the others are enough: it is left out in time. */
+static void no_result_of_one_alone_holds_a_record_up(void **state)
+{
+    (void)state;
+    start(3, false);
+    holds(0, true, 6);
+    with(0, 4, "shown by two");
+    holds(1, true, 6);
+    with(0, 4, "shown by two");
+    holds(2, true, 6);
+    with(1, 4, "shown by one");
+    make();
+    assert_int_equal(out.draft.carried_count, 2);
+    overdue = true;
+    make();
+    assert_int_equal(out.draft.carried_count, 1);
+    assert_true(carries("shown by two"));
 }
 
 static void too_few_seals_say_nothing(void **state)
@@ -642,6 +690,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_highest_version_with_its_bytes_is_the_start),
+        cmocka_unit_test(no_claim_of_one_alone_holds_a_record_up),
+        cmocka_unit_test(no_result_of_one_alone_holds_a_record_up),
         cmocka_unit_test(too_few_seals_say_nothing),
         cmocka_unit_test(a_record_never_starts_below_the_one_before),
         cmocka_unit_test(a_sealed_result_of_the_next_version_is_carried),

@@ -120,9 +120,9 @@ static void listen(struct seats *seats)
                              .candidate = !owner && member->role != RECORD_WITNESS && member->role != RECORD_DRAINING,
                              .id = member->id,
                              .uplink = member->uplink,
-                             .silent = i == view->self                 ? &seats->silent
-                                       : bitset_has(&seats->silent, i) ? NULL
-                                                                       : &seats->seat[i].silent};
+                             .silent = i == view->self     ? &seats->silent
+                                       : seats->seat[i].up ? &seats->seat[i].silent
+                                                           : NULL};
     }
 }
 

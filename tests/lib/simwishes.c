@@ -37,7 +37,7 @@ static void listen(uint32_t i, struct bitset *lost, struct bitset *apart)
         members[k].voter = member->voter;
         members[k].owner = owner;
         members[k].candidate = !owner && member->role != RECORD_WITNESS;
-        members[k].silent = k == i || (voice->silent >> k & 1) == 0 ? &silent[k] : NULL;
+        members[k].silent = k == i || voice->seat[k].up ? &silent[k] : NULL;
     }
     *lost = hearing_lost(members, sim->n);
     *apart = hearing_apart(members, sim->n);

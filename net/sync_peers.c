@@ -153,7 +153,7 @@ static bool wanted(const struct sync *sync, uint32_t f, uint32_t p)
 static bool may_have(const struct sync *sync, uint32_t f, uint32_t p, uint32_t member)
 {
     const struct sync_member *peer = &sync->peers[member];
-    return sync_core_other(sync, member) && sync_core_keeps(sync, member) && peer->up && !peer->deaf &&
+    return sync_core_other(sync, member) && sync_core_keeps(sync, member) && peer->up &&
            !bitset_has(&sync->fragments[f].without, member) &&
            (wanted(sync, f, p) || sync_certify_has(sync, f, member, p));
 }
@@ -163,8 +163,7 @@ static bool may_have(const struct sync *sync, uint32_t f, uint32_t p, uint32_t m
  * disk is in doubt does not say what it has. */
 static bool owner_brings_it(const struct sync *sync, uint32_t f, uint32_t p, uint32_t owner)
 {
-    bool there =
-        owner != SYNC_NOBODY && sync_core_other(sync, owner) && sync->peers[owner].up && !sync->peers[owner].deaf;
+    bool there = owner != SYNC_NOBODY && sync_core_other(sync, owner) && sync->peers[owner].up;
     bool new = sync->fragments[f].parts.part[p].epoch == sync->conf.view.epoch;
     return there && new && !wanted(sync, f, p) && !sync_certify_has(sync, f, owner, p) &&
            !sync_certify_applied(sync, f);

@@ -2,6 +2,8 @@
 #
 #   make demo      two islands train one model on this machine; pictures and figures under build/demo/
 #   make outlive   three islands on this machine; one is lost for good while the run goes on, and comes back
+#   make failures  four islands, killed at random for MINUTES=5 with SEED=1: how much of their work counts?
+#   make aims      what is promised in seconds, measured: a table, and build/aims/summary.json
 #   make check     every test that can run here; what cannot is reported as skipped
 #   make mutants   plants the faults of tests/mutants one by one: which test sees which?
 #   make sim       the simulation of the protocol, SEEDS=10000 of each kind of trouble: hours
@@ -25,7 +27,7 @@ endif
 comma := ,
 B := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter-out -O2,$(OPT)),$(OPT))
 
-GOALS := all check demo outlive bench bench-quality install lint mutants fuzz tests sim
+GOALS := all check demo outlive failures aims bench bench-quality install lint mutants fuzz tests sim
 .PHONY: $(GOALS) clean check-run
 ifndef PREREQS_PRESENT
 
@@ -94,8 +96,9 @@ LIBDILOCO_OBJ := $(call objects,$(wildcard worker/libdiloco/*.c)) $(common_OBJ)
 # ---- tests ----
 TEST_SRC := $(wildcard tests/unit/*.c tests/num/*.c tests/sim/*.c tests/system/test_*.c tests/fuzz/*.c tests/golden/*.c)
 TESTS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
-TOOL_SRC := $(wildcard tests/system/tool_*.c tests/demo/demo.c tests/outlive/outlive.c)
+TOOL_SRC := $(wildcard tests/system/tool_*.c tests/demo/demo.c tests/outlive/outlive.c tests/failures/failures.c tests/aims/aims.c)
 DEMO_OBJ := $(call objects,$(wildcard tests/demo/*.c))
+AIMS_OBJ := $(call objects,$(wildcard tests/aims/*.c))
 QUALITY_SRC := $(wildcard tests/bench/quality*.c tests/bench/lab.c tests/bench/field.c)
 BENCH_OBJ := $(call objects,$(filter-out $(QUALITY_SRC),$(wildcard tests/bench/*.c)))
 QUALITY_OBJ := $(call objects,$(QUALITY_SRC))
@@ -164,6 +167,7 @@ $(B)/libdiloco.so.0: $(LIBDILOCO_OBJ)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) -shared -Wl,-soname,libdiloco.so.0 $^ -lsodium -ljansson -linih -lm -o $@
 
 $(B)/tests/demo/demo: $(DEMO_OBJ)
+$(B)/tests/aims/aims: $(AIMS_OBJ)
 $(B)/tests/bench/bench: $(BENCH_OBJ)
 $(B)/tests/bench/quality: $(QUALITY_OBJ)
 $(B)/tests/lib.a: $(TEST_LIB_OBJ)
@@ -191,6 +195,12 @@ demo: $(PROGRAMS) $(B)/tests/demo/demo
 outlive: export OUTLIVE_DATA = $(or $(DATA),tests/demo/shakespeare.txt)
 outlive: $(PROGRAMS) $(B)/tests/outlive/outlive
 	@$(B)/tests/outlive/outlive --programs $(B) --data "$$OUTLIVE_DATA"
+
+failures: $(PROGRAMS) $(B)/tests/failures/failures $(B)/tests/system/tool_synth
+	@BUILD=$(B) $(B)/tests/failures/failures --minutes $(or $(MINUTES),5) --seed $(or $(SEED),1)
+
+aims: $(PROGRAMS) $(B)/tests/aims/aims $(B)/tests/system/tool_synth
+	@BUILD=$(B) $(B)/tests/aims/aims
 
 fuzz:
 	@tests/fuzz/run.sh || [ $$? -eq 77 ] # skipped, and it has said why

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/fsio.h"
 #include "tests/lib/proc.h"
 
 enum { LOOK_MS = 50, PATH_BYTES = 600 };
@@ -143,6 +144,26 @@ bool homes_wait_same(const char *const *homes, int count, double seconds)
         proc_sleep_ms(LOOK_MS);
     }
     return true;
+}
+
+bool homes_configure(const char *home, const char *key, const char *value)
+{
+    char path[PATH_BYTES], line[PATH_BYTES];
+    static char text[1 << 16];
+    size_t at = 0, key_bytes = strlen(key);
+    bool found = false;
+    snprintf(path, sizeof path, "%s/dilocod.conf", home);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    while (fgets(line, sizeof line, file) != NULL && at < sizeof text - sizeof line) {
+        bool hit = !found && strncmp(line, key, key_bytes) == 0 && strncmp(line + key_bytes, " =", 2) == 0;
+        found |= hit;
+        at += (size_t)(hit ? snprintf(text + at, sizeof line, "%s = %s\n", key, value)
+                           : snprintf(text + at, sizeof line, "%s", line));
+    }
+    fclose(file);
+    return found && fsio_replace(path, text, at, 0644) == ERR_OK;
 }
 
 static int daemon_of(const char *home)

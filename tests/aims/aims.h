@@ -8,10 +8,13 @@
 enum aim {
     AIM_OWNER_LOST,
     AIM_PROPOSER_LOST,
+    AIM_LOST_AT_RETURN,
     AIM_DIALLED_LOST,
     AIM_OWNER_LOST_SOON, /* away = 500ms */
     AIM_PROPOSER_LOST_SOON,
+    AIM_LOST_AT_RETURN_SOON,
     AIM_NOT_HEARD, /* before away ends */
+    AIM_NOT_HEARD_SOON,
     AIM_DECIDED,   /* after away has ended */
     AIM_JOINED,
     AIM_JOIN_COST,

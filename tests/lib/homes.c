@@ -146,24 +146,22 @@ bool homes_wait_same(const char *const *homes, int count, double seconds)
     return true;
 }
 
-bool homes_configure(const char *home, const char *key, const char *value)
+bool homes_configure(const char *home, const char *section, const char *key, const char *value)
 {
-    char path[PATH_BYTES], line[PATH_BYTES];
     static char text[1 << 16];
+    char path[PATH_BYTES], line[2 * PATH_BYTES];
     size_t at = 0, key_bytes = strlen(key);
-    bool found = false;
     snprintf(path, sizeof path, "%s/dilocod.conf", home);
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return false;
-    while (fgets(line, sizeof line, file) != NULL && at < sizeof text - sizeof line) {
-        bool hit = !found && strncmp(line, key, key_bytes) == 0 && strncmp(line + key_bytes, " =", 2) == 0;
-        found |= hit;
-        at += (size_t)(hit ? snprintf(text + at, sizeof line, "%s = %s\n", key, value)
-                           : snprintf(text + at, sizeof line, "%s", line));
+    while (fgets(line, sizeof line, file) != NULL && at + sizeof line < sizeof text) {
+        bool old = strncmp(line, key, key_bytes) == 0 && strncmp(line + key_bytes, " =", 2) == 0;
+        at += old ? 0 : (size_t)snprintf(text + at, sizeof text - at, "%s", line);
     }
     fclose(file);
-    return found && fsio_replace(path, text, at, 0644) == ERR_OK;
+    int more = snprintf(text + at, sizeof text - at, "\n[%s]\n%s = %s\n", section, key, value);
+    return at + (size_t)more < sizeof text && fsio_replace(path, text, at + (size_t)more, 0644) == ERR_OK;
 }
 
 static int daemon_of(const char *home)

@@ -37,9 +37,8 @@ bool homes_wait_role(const char *home, const char *name, const char *role, doubl
 /* Until all hold the same versions and anchors; trainers have to stand still. */
 bool homes_wait_same(const char *const *homes, int count, double seconds);
 
-/* Writes a line of its configuration anew, the first of this key; for a daemon that is not started yet. False: there is
- * none. */
-bool homes_configure(const char *home, const char *key, const char *value);
+/* Sets a key of its configuration that stands at most once there; for a daemon that is not started yet. */
+bool homes_configure(const char *home, const char *section, const char *key, const char *value);
 
 /* Daemon and trainer, by SIGKILL; waits until they are gone. */
 void homes_kill(const char *home);

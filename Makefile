@@ -2,6 +2,7 @@
 #
 #   make demo      two islands train one model on this machine; pictures and figures under build/demo/
 #   make outlive   three islands on this machine; one is lost for good while the run goes on, and comes back
+#   make outlive-namespaces   the same, each with a network and a folder of its own, as three machines would have
 #   make failures  four islands, killed at random for MINUTES=5 with SEED=1: how much of their work counts?
 #   make aims      what is promised in seconds, measured: a table, and build/aims/summary.json
 #   make check     every test that can run here; what cannot is reported as skipped
@@ -27,7 +28,7 @@ endif
 comma := ,
 B := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter-out -O2,$(OPT)),$(OPT))
 
-GOALS := all check demo outlive failures aims bench bench-quality install lint mutants fuzz tests sim
+GOALS := all check demo outlive outlive-namespaces failures aims bench bench-quality install lint mutants fuzz tests sim
 .PHONY: $(GOALS) clean check-run
 ifndef PREREQS_PRESENT
 
@@ -195,6 +196,10 @@ demo: $(PROGRAMS) $(B)/tests/demo/demo
 outlive: export OUTLIVE_DATA = $(or $(DATA),tests/demo/shakespeare.txt)
 outlive: $(PROGRAMS) $(B)/tests/outlive/outlive
 	@$(B)/tests/outlive/outlive --programs $(B) --data "$$OUTLIVE_DATA"
+
+outlive-namespaces: export OUTLIVE_DATA = $(or $(DATA),tests/demo/shakespeare.txt)
+outlive-namespaces: $(PROGRAMS) $(B)/tests/outlive/outlive
+	@$(B)/tests/outlive/outlive --programs $(B) --data "$$OUTLIVE_DATA" --namespaces --out build/outlive-namespaces || [ $$? -eq 77 ]
 
 failures: $(PROGRAMS) $(B)/tests/failures/failures $(B)/tests/system/tool_synth
 	@BUILD=$(B) $(B)/tests/failures/failures --minutes $(or $(MINUTES),5) --seed $(or $(SEED),1)

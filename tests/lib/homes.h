@@ -14,6 +14,9 @@ extern char homes_out[1 << 18];
 /* Where our programs are; before anything else. Copied. */
 void homes_init(const char *programs);
 
+/* From now on the island's commands run in the namespaces of this process, where its folder lies. */
+void homes_place(const char *home, int space);
+
 /* dilococtl --home HOME ...; arguments up to NULL. Exit status as of proc_run(). */
 int homes_run(const char *home, const char *const *arguments);
 #define HOMES_RUN(home, ...) homes_run(home, (const char *const[]){__VA_ARGS__, NULL})

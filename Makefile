@@ -115,7 +115,7 @@ all: $(PROGRAMS) $(B)/libdiloco.so.0 $(B)/libdiloco.a
 	@printf 'Built %s with %s%s. CUDA: %s\n' $(B) '$(CC)' '$(if $(SAN), ($(SAN) sanitizer))' \
 		'$(if $(NVCC_VERSION),toolkit $(NVCC_VERSION) found; this version has the CPU backend only,not found, not needed)'
 
-tests: all $(TESTS) $(TOOLS)
+tests: all $(TESTS) $(TOOLS) $(B)/tests/skewed.so
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
@@ -171,6 +171,9 @@ $(B)/tests/demo/demo: $(DEMO_OBJ)
 $(B)/tests/aims/aims: $(AIMS_OBJ)
 $(B)/tests/bench/bench: $(BENCH_OBJ)
 $(B)/tests/bench/quality: $(QUALITY_OBJ)
+$(B)/tests/skewed.so: tests/skewed/skewed.c
+	@mkdir -p $(@D)
+	$(call say,LINK)$(CC) -std=gnu11 -D_GNU_SOURCE -O2 $(WARN) -fPIC -fvisibility=hidden -shared $< -o $@ -ldl
 $(B)/tests/lib.a: $(TEST_LIB_OBJ)
 	$(call say,AR)rm -f $@ && ar rcs $@ $^
 $(B)/tests/%: $(B)/tests/%.o $(TESTLIB_OBJ) $(B)/tests/lib.a $(ARCHIVES)

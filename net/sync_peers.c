@@ -40,7 +40,8 @@ void sync_peers_down(struct sync *sync, uint32_t member)
     /* What it said stays true: a round does not close over someone who may have contributed elsewhere. */
     for (uint32_t f = 0; f < sync->conf.fragments_count; f++) {
         struct sync_fragment *fragment = &sync->fragments[f];
-        bool asked = fragment->state == SYNC_REPAIR ? fragment->state_from == member : bitset_has(&fragment->asked, member);
+        bool asked =
+            fragment->state == SYNC_REPAIR ? fragment->state_from == member : bitset_has(&fragment->asked, member);
         if (asked)
             fragment->fetch_ms = 0; /* it answers no more */
     }

@@ -27,7 +27,8 @@ static struct {
     [AIM_DIALLED_LOST] = {"dialled_lost_s", "... of the one that everybody dialled", "s", 5, {0}, 0},
     [AIM_OWNER_LOST_SOON] = {"owner_lost_500ms_s", "away = 500ms: ... of an owner", "s", 2, {0}, 0},
     [AIM_PROPOSER_LOST_SOON] = {"proposer_lost_500ms_s", "away = 500ms: ... of the one that proposes", "s", 2, {0}, 0},
-    [AIM_LOST_AT_RETURN_SOON] = {"lost_at_return_500ms_s", "away = 500ms: ... while another comes back", "s", 2, {0}, 0},
+    [AIM_LOST_AT_RETURN_SOON] =
+        {"lost_at_return_500ms_s", "away = 500ms: ... while another comes back", "s", 2, {0}, 0},
     [AIM_NOT_HEARD] = {"not_heard_s", "status says `not heard`, after the last word", "s", 3, {0}, 0},
     [AIM_NOT_HEARD_SOON] = {"not_heard_500ms_s", "away = 500ms: the same", "s", 0.5, {0}, 0},
     [AIM_DECIDED] = {"decided_s", "the next epoch, after `away` has ended", "s", 1, {0}, 0},

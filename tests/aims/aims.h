@@ -15,7 +15,7 @@ enum aim {
     AIM_LOST_AT_RETURN_SOON,
     AIM_NOT_HEARD, /* before away ends */
     AIM_NOT_HEARD_SOON,
-    AIM_DECIDED,   /* after away has ended */
+    AIM_DECIDED, /* after away has ended */
     AIM_JOINED,
     AIM_JOIN_COST,
     AIM_EPOCH_CHANGE,

@@ -1,13 +1,13 @@
 /*
- * failures: four islands on loopback, daemon and trainer of each killed at random for minutes, and started again after a
- * while: how much of what they could train reaches an anchor?
+ * failures: four islands on loopback, daemon and trainer of each killed at random for minutes, and started again after
+ * a while: how much of what they could train reaches an anchor?
  *
  *   goodput = tokens that the ledgers' results count / sum over islands of (rate x time up)
  *
  * Time up is from the start of the daemon to its kill, so restarting, catching up and starting a trainer all count
- * against it; in the end until the trainer has stopped. The rate is what the island's own trainer, which has a fixed pace,
- * trained a second before the first failure. Writes build/failures/summary.json. Exit status 1: goodput is below the
- * aim, anchors differ, or a token is counted twice or missing without a name.
+ * against it; in the end until the trainer has stopped. The rate is what the island's own trainer, which has a fixed
+ * pace, trained a second before the first failure. Writes build/failures/summary.json. Exit status 1: goodput is below
+ * the aim, anchors differ, or a token is counted twice or missing without a name.
  */
 #include <math.h>
 #include <signal.h>
@@ -43,11 +43,11 @@ struct times {
 struct island {
     uint64_t *worked; /* tokens, by the trainer's own count */
     uint64_t worked_before;
-    double rate;             /* tokens a second */
-    bool up, trains, counts; /* of this life: its daemon is there; its trainer trains; some of it was counted */
-    double since_s, next_s;  /* of this life or absence; when it ends */
-    double up_s;             /* of lives that have ended */
-    long long tokens, counted;             /* as `status` said last */
+    double rate;               /* tokens a second */
+    bool up, trains, counts;   /* of this life: its daemon is there; its trainer trains; some of it was counted */
+    double since_s, next_s;    /* of this life or absence; when it ends */
+    double up_s;               /* of lives that have ended */
+    long long tokens, counted; /* as `status` said last */
     long long tokens_first, counted_first; /* in this life */
     unsigned failures;
     long long open; /* trained and not counted when it was killed or had left, as `status` said then */
@@ -289,7 +289,8 @@ struct sums {
     double over_most;  /* of one shard, results count so much more than was trained */
 };
 
-/* Of one island; what counts is the mean over shards, as in `status`. A contribution with nothing new in it weighs 1. */
+/* Of one island; what counts is the mean over shards, as in `status`. A contribution with nothing new in it weighs 1.
+ */
 static void account(struct accounts *accounts, uint32_t i, struct sums *sums)
 {
     const struct island *island = &all.island[i];
@@ -328,17 +329,16 @@ static bool write_summary(const struct sums *sums)
     for (uint32_t i = 0; i < ISLANDS; i++)
         failures += all.island[i].failures;
     bool right = sums->short_most <= 0 && sums->over_most <= 0;
-    json_t *json = json_pack("{s:I, s:I, s:i, s:f, s:f, s:b, s:f, s:f, s:f, s:f, s:b, s:b, s:I, s:f, s:i, s:f, s:f, s:f, "
-                             "s:f, s:f, s:f}",
-                             "minutes", (json_int_t)all.minutes, "seed", (json_int_t)all.seed, "failures", (int)failures,
-                             "goodput", goodput, "aim", aim, "ok", (int)(goodput >= aim), "tokens_could", sums->could,
-                             "tokens_trained", sums->trained, "tokens_counted", sums->counted, "tokens_open",
-                             sums->open, "tokens_right", (int)right, "anchors_identical", (int)all.same, "epochs",
-                             (json_int_t)(all.epoch - all.epoch_first), "still_s", all.still.sum, "still_times",
-                             (int)all.still.count, "still_longest_s", all.still.most, "to_training_s",
-                             mean(&all.to_training), "to_training_longest_s", all.to_training.most, "to_counted_s",
-                             mean(&all.to_counted), "to_counted_longest_s", all.to_counted.most, "load_average",
-                             load_average());
+    json_t *json = json_pack(
+        "{s:I, s:I, s:i, s:f, s:f, s:b, s:f, s:f, s:f, s:f, s:b, s:b, s:I, s:f, s:i, s:f, s:f, s:f, "
+        "s:f, s:f, s:f}",
+        "minutes", (json_int_t)all.minutes, "seed", (json_int_t)all.seed, "failures", (int)failures, "goodput", goodput,
+        "aim", aim, "ok", (int)(goodput >= aim), "tokens_could", sums->could, "tokens_trained", sums->trained,
+        "tokens_counted", sums->counted, "tokens_open", sums->open, "tokens_right", (int)right, "anchors_identical",
+        (int)all.same, "epochs", (json_int_t)(all.epoch - all.epoch_first), "still_s", all.still.sum, "still_times",
+        (int)all.still.count, "still_longest_s", all.still.most, "to_training_s", mean(&all.to_training),
+        "to_training_longest_s", all.to_training.most, "to_counted_s", mean(&all.to_counted), "to_counted_longest_s",
+        all.to_counted.most, "load_average", load_average());
     char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(4) | JSON_PRESERVE_ORDER);
     json_decref(json);
     assert_non_null(text);

@@ -1,5 +1,6 @@
 /*
- * accounts: what the ledgers of a cluster's islands say of the tokens that each of them trained. Its daemons have ended.
+ * accounts: what the ledgers of a cluster's islands say of the tokens that each of them trained. Its daemons have
+ * ended.
  *
  * An island that was away and took a state over has no results of the versions before it: each version is looked for in
  * all ledgers. A helper that fails fails the running test.

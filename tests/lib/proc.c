@@ -45,7 +45,8 @@ static void enter(int space)
     if (!enter_one(space, "net", CLONE_NEWNET))
         _exit(126);
     /* What is relative stays so: the folder has the same path there. */
-    if (mounts && (getcwd(folder, sizeof folder) == NULL || !enter_one(space, "mnt", CLONE_NEWNS) || chdir(folder) != 0))
+    if (mounts &&
+        (getcwd(folder, sizeof folder) == NULL || !enter_one(space, "mnt", CLONE_NEWNS) || chdir(folder) != 0))
         _exit(126);
 }
 

@@ -156,7 +156,8 @@ static enum err lose(struct island *lost)
     const char *home = outlive.island[0].home;
     if (!homes_wait_versions(home, homes_number(home, NULL, "versions") + (outlive.brief ? 15 : 60), PATIENCE_S))
         return broken("three islands make no versions");
-    printf("%skill -9 of %s's daemon and trainer, for good\n", outlive.namespaces ? "its line is cut; " : "", lost->name);
+    printf("%skill -9 of %s's daemon and trainer, for good\n", outlive.namespaces ? "its line is cut; " : "",
+           lost->name);
     fflush(stdout);
     lost->lost_trained = homes_number(lost->home, "trainer", "tokens");
     lost->lost_counted = homes_number(lost->home, "trainer", "tokens_counted");
@@ -208,11 +209,12 @@ static enum err compare(void)
 static enum err write_summary(void)
 {
     const struct island *lost = &outlive.island[ISLANDS - 1];
-    json_t *json = json_pack(
-        "{s:b, s:I, s:I, s:f, s:f, s:b, s:I, s:I}", "namespaces", (int)outlive.namespaces, "versions_before", (json_int_t)outlive.versions_before, "versions_after",
-        (json_int_t)outlive.versions_after, "resume_s", outlive.resume_s, "join_s", outlive.join_s, "anchors_identical",
-        (int)outlive.identical, "tokens_trained", (json_int_t)(total("tokens") + lost->lost_trained), "tokens_counted",
-        (json_int_t)(total("tokens_counted") + lost->lost_counted));
+    json_t *json =
+        json_pack("{s:b, s:I, s:I, s:f, s:f, s:b, s:I, s:I}", "namespaces", (int)outlive.namespaces, "versions_before",
+                  (json_int_t)outlive.versions_before, "versions_after", (json_int_t)outlive.versions_after, "resume_s",
+                  outlive.resume_s, "join_s", outlive.join_s, "anchors_identical", (int)outlive.identical,
+                  "tokens_trained", (json_int_t)(total("tokens") + lost->lost_trained), "tokens_counted",
+                  (json_int_t)(total("tokens_counted") + lost->lost_counted));
     char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(3) | JSON_PRESERVE_ORDER);
     json_decref(json);
     if (text == NULL)

@@ -199,6 +199,11 @@ static void what_a_draft_rests_on_is_asked_for_at_once(void **state)
 {
     (void)state;
     talk_among(4, 3, 7, 4, (struct owner_rule){0});
+    sync_want(talk_sync, 0, 5, 0, roster_id(1));
+    talk_tick(1); /* it is not on its way */
+    assert_true(talk_asked_for(1) != UINT32_MAX);
+    talk_ends(NULL);
+    talk_among(4, 3, 7, 4, (struct owner_rule){0});
     talk_shows(0, 0);
     for (int t = 0; t < 10 && talk_asked_for(0) == UINT32_MAX; t++)
         talk_tick(100);

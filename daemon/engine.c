@@ -345,8 +345,12 @@ static void begin_epoch(struct engine *engine)
 /* Before anyone is told that a result is held here, the mark says so. */
 static void mark_stored(struct engine *engine, const struct sync_event *event)
 {
-    if (event->type == SYNC_EV_STORED && vote_mark(engine->vote, ledger_at(engine->ledger)) != ERR_OK)
+    if (event->type != SYNC_EV_STORED)
+        return;
+    if (vote_mark(engine->vote, ledger_at(engine->ledger)) != ERR_OK)
         event_post_fatal(engine->events, err_text());
+    log_debug("fragment %" PRIu32 " version %" PRIu64 ": the result of island %" PRIu32 " is durable", event->fragment,
+              event->version, event->owner);
 }
 
 static void sync_event_in(struct engine *engine, const struct sync_event *event)

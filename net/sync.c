@@ -60,8 +60,10 @@ void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, 
     uint32_t p = f < sync->conf.fragments_count && version == sync->fragments[f].own.version + 1
                      ? sync_certify_part(sync, f, epoch, owner)
                      : CHAIN_PARTS_MAX;
-    if (p < CHAIN_PARTS_MAX)
-        sync->fragments[f].parts.wanted |= (uint64_t)1 << p;
+    if (p == CHAIN_PARTS_MAX || (sync->fragments[f].parts.wanted >> p & 1) != 0)
+        return;
+    sync->fragments[f].parts.wanted |= (uint64_t)1 << p;
+    sync_peers_fetch_now(sync, f);
 }
 
 void sync_want_this(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
@@ -191,8 +193,10 @@ bool sync_up(const struct sync *sync, uint32_t member)
 
 void sync_want_start(struct sync *sync, uint32_t f, uint64_t version)
 {
-    if (f < sync->conf.fragments_count && version > sync->fragments[f].start_wanted)
-        sync->fragments[f].start_wanted = version;
+    if (f >= sync->conf.fragments_count || version <= sync->fragments[f].start_wanted)
+        return;
+    sync->fragments[f].start_wanted = version;
+    sync_peers_fetch_now(sync, f);
 }
 
 uint32_t sync_parts(const struct sync *sync, uint32_t f, const struct chain_part **parts)

@@ -38,6 +38,19 @@ void sync_peers_down(struct sync *sync, uint32_t member)
 {
     sync->peers[member].up = false;
     /* What it said stays true: a round does not close over someone who may have contributed elsewhere. */
+    for (uint32_t f = 0; f < sync->conf.fragments_count; f++) {
+        struct sync_fragment *fragment = &sync->fragments[f];
+        bool asked =
+            fragment->state == SYNC_REPAIR ? fragment->state_from == member : bitset_has(&fragment->asked, member);
+        if (asked)
+            fragment->fetch_ms = 0; /* it answers no more */
+    }
+}
+
+void sync_peers_fetch_now(struct sync *sync, uint32_t f)
+{
+    if (sync->fragments[f].state != SYNC_REPAIR)
+        sync->fragments[f].fetch_ms = 0;
 }
 
 /* What the member says of one fragment. What it contributed and holds is of the owners of its epoch. */
@@ -343,6 +356,16 @@ static void fetch_rivals(struct sync *sync, uint32_t f)
     }
 }
 
+/* Whether a proposed record starts further on, or carries a result that is not here. */
+static bool draft_needs_more(const struct sync *sync, uint32_t f)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    for (uint32_t p = 0; p < fragment->parts.count; p++)
+        if (wanted(sync, f, p))
+            return true;
+    return fragment->own.version < fragment->start_wanted;
+}
+
 void sync_peers_catch_up(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
@@ -363,8 +386,10 @@ void sync_peers_catch_up(struct sync *sync, uint32_t f)
     }
     if (fragment->behind_ms == 0)
         fragment->behind_ms = sync->now_ms;
-    /* What the next round but one was made from is on its way no more. */
-    uint64_t patience_ms = someone_ahead(sync, f, 1) ? 0 : PATIENCE_MS;
+    /* What the next round but one was made from is on its way no more; and all rounds stand still for what a proposed
+     * record rests on. */
+    bool urgent = someone_ahead(sync, f, 1) || draft_needs_more(sync, f);
+    uint64_t patience_ms = urgent ? 0 : PATIENCE_MS;
     if (sync->now_ms >= fragment->behind_ms + patience_ms && sync->now_ms >= fragment->fetch_ms)
         ask_for_more(sync, f);
 }

@@ -175,7 +175,11 @@ size_t peers_poll(const struct peers *peers, zmq_pollitem_t *items, size_t items
 
 uint64_t peers_wait_us(const struct peers *peers)
 {
-    return objects_wait_us(peers->objects);
+    uint64_t wait_us = objects_wait_us(peers->objects);
+    if (!peers->announce)
+        return wait_us;
+    uint64_t announce_us = peers->announce_ms > peers->now_ms ? 1000 * (peers->announce_ms - peers->now_ms) : 1;
+    return wait_us == 0 || announce_us < wait_us ? announce_us : wait_us;
 }
 
 /* ---- greetings and heartbeats out ---- */

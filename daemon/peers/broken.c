@@ -32,21 +32,31 @@ static void mark(struct seats *seats, uint32_t slot, const struct wire_object *w
               seats->view->members[slot].name, what->key.fragment, what->key.version);
 }
 
-void broken_load(struct seats *seats, const char *folder)
+enum err broken_load(struct seats *seats, const char *folder)
 {
     for (uint32_t i = 0; i < seats->view->count; i++) {
         const struct view_member *member = &seats->view->members[i];
         struct wire_object what;
         uint8_t *proof;
         size_t count;
-        if (!member->used || seats->seat[i].broke_word || proofs_load(folder, member->id, &proof, &count) != ERR_OK)
+        if (!member->used || seats->seat[i].broke_word)
             continue;
-        if (check(seats, i, proof, count, &what) == ERR_OK)
+        enum err err = proofs_load(folder, member->id, &proof, &count);
+        if (err == ERR_NOTFOUND)
+            continue;
+        if (err == ERR_OK)
+            err = check(seats, i, proof, count, &what);
+        if (err == ERR_NOMEM) {
+            mem_free(proof);
+            return err;
+        }
+        if (err == ERR_OK)
             mark(seats, i, &what);
         else
             log_error("a proof about island %s is none, and not used: %s", member->name, err_text());
         mem_free(proof);
     }
+    return ERR_OK;
 }
 
 enum err broken_take(struct seats *seats, const char *folder, uint32_t id, const uint8_t *proof, size_t proof_bytes,

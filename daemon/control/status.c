@@ -124,9 +124,16 @@ static const char two_vote[] =
     "run outlives the loss of either, let a third one in (dilococtl invite): an island, by dilococtl join TOKEN --data "
     "FILE, or a witness, by dilococtl join TOKEN --witness on any small machine: it votes and trains nothing";
 
+/* A run written by hand is begun together: nobody can know what an island that was never heard has made. */
+static const char all_meet[] =
+    "this run is new: the first round closes when all islands that vote have met once; from then on a majority "
+    "suffices";
+
 static const char *advice(const struct status *status)
 {
     const struct view *view = status->from->view;
+    if (view->members[view->self].voter && vote_doubt(status->from->vote) == VOTE_FRESH)
+        return all_meet;
     for (uint32_t i = 0; i < view->count; i++)
         if (view->members[i].used && view->members[i].role == RECORD_WITNESS)
             return "";

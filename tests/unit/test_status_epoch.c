@@ -265,6 +265,20 @@ static void a_disk_in_doubt_is_told_and_has_no_vote(void **state)
     end();
 }
 
+static void a_new_run_says_that_all_have_to_meet_once(void **state)
+{
+    (void)state;
+    begin_run("status-new", 3);
+    run->doubt = true;
+    a = isle_open(run, A, NULL, 0);
+    assert_silent(COMPLAINT_DOUBT);
+    assert_false(status.epoch.votes);
+    assert_non_null(strstr(status.epoch.advice, "when all islands that vote have met once"));
+    assert_ok(vote_settle(a->vote));
+    assert_string_equal(take()->epoch.advice, "");
+    end();
+}
+
 static void an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_for(void **state)
 {
     (void)state;
@@ -299,6 +313,7 @@ int main(void)
         cmocka_unit_test(of_itself_a_witness_says_that_it_is_one),
         cmocka_unit_test(too_few_that_vote_are_told_and_that_nothing_is_lost),
         cmocka_unit_test(a_disk_in_doubt_is_told_and_has_no_vote),
+        cmocka_unit_test(a_new_run_says_that_all_have_to_meet_once),
         cmocka_unit_test(an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

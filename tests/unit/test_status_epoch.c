@@ -124,11 +124,11 @@ static void who_stands_back_is_told_with_whom_it_does_not_hear(void **state)
     begin("status-apart", 3);
     played_greet(b, a);
     played_greet(c, a);
-    struct wire_heartbeat *beat = played_beat(c);
-    beat->silent_count = 1;
-    beat->silent[0] = a->charter.view.members[B].id;
-    played_say(c, A);
     for (int k = 0; k < 12; k++) {
+        struct wire_heartbeat *beat = played_beat(c);
+        beat->silent_count = 1;
+        beat->silent[0] = a->charter.view.members[B].id;
+        played_say(c, A);
         a->now_ms += 250;
         played_beat(b);
         played_say(b, A);

@@ -376,6 +376,9 @@ static void print_next(const struct arguments *a, const char *what)
 static enum err run_init(struct arguments *a)
 {
     const char *folder = a->home.folder;
+    if (a->witness)
+        return err_set(ERR_ARG, "--witness: a run begins with an island that trains; a witness joins it, by: dilococtl "
+                                "join TOKEN --witness");
     a->init.user = folder == NULL ? "diloco" : NULL;
     a->init.json = a->json;
     if (folder == NULL && !a->no_start) /* before anything is made */

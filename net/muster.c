@@ -99,16 +99,17 @@ static void place_witness(struct place *place, const struct muster_wish *wish, b
 {
     bool lost = wish->silent || wish->evicted || wish->draining;
     place->leaving = place->member->voter && lost;
-    place->able = !lost;
+    /* One that cannot vote yet would only be missed where all voters are needed. */
+    place->able = !lost && (place->member->voter || doubt || !wish->in_doubt);
     if (doubt && !lost)
-        place->member->incarnation = wish->as.incarnation; /* digests are no copies: it has nothing to catch up with */
+        place->member->incarnation = wish->as.incarnation; /* it has nothing to catch up with */
 }
 
 static void place_one(struct place *place, const struct muster_wish *wish)
 {
     struct record_member *member = place->member;
     if (wish == NULL) { /* as it is */
-        place->able = member->voter || member->role == RECORD_WITNESS;
+        place->able = member->voter;
         return;
     }
     bool doubt = wish->as.incarnation != member->incarnation;
@@ -355,8 +356,6 @@ enum err muster(struct record *next, const struct muster_wish *wishes, uint32_t 
         places[i].member = &next->members[i];
         if (i < before)
             place_one(&places[i], wish_of(wishes, wishes_count, next->members[i].id));
-        else
-            places[i].able = next->members[i].role == RECORD_WITNESS;
     }
     pick_owners(places, next->members_count);
     enum err err = pick_voters(places, next->members_count);

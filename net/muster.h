@@ -27,6 +27,7 @@ struct muster_wish {
     bool evicted;   /* it takes no part; its key stays on the roster */
     bool revoked;   /* its key leaves the roster */
     bool draining;  /* it is about to end */
+    bool in_doubt;  /* its disk is, as it says, be it too lately for `as` to have its incarnation; or it has not said */
     bool caught_up; /* this incarnation holds every fragment at what the next epoch starts from */
     bool near;      /* it nearly does, as far as is known: enough to contribute */
 };

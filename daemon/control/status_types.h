@@ -69,7 +69,7 @@ enum complaint_code {
     COMPLAINT_STATE_LOST,   /* the state folder was removed or replaced below the daemon */
     COMPLAINT_LOST,         /* member: the record says that it is away: the run goes on without it */
     COMPLAINT_APART,        /* member, or this island: it and an owner do not hear each other, so it owns nothing */
-    COMPLAINT_NO_MAJORITY,  /* so few that vote are heard that no round closes */
+    COMPLAINT_NO_MAJORITY,  /* so few that vote are heard that nothing can be decided, and mostly no round closes */
     COMPLAINT_SEALED,       /* the next epoch is being decided for longer than that takes */
     COMPLAINT_DOUBT,        /* this island has no vote, since its disk may have forgotten something */
     COMPLAINT_ROSTER,       /* what the configuration says of an island, the record does not */

@@ -91,7 +91,7 @@ static bool rests_on_the_lost(const struct record *record)
     for (uint32_t k = 0; k < record->members_count; k++) {
         const struct record_member *member = &record->members[k];
         const struct sim_island *island = &sim->island[strtoul(member->name + 1, NULL, 10)];
-        bool forgot = island->gone || (island->forgot && island->forgot_named == member->incarnation);
+        bool forgot = island->gone || (island->forgot && member->incarnation <= island->forgot_upto);
         good += member->voter && !forgot;
         lost += member->voter && forgot && member->role != RECORD_WITNESS;
     }

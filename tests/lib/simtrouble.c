@@ -66,10 +66,10 @@ static void lose_disk(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
     struct sim_disk *disk = &island->disk;
-    const struct record_member *named = record_member(sim_newest(), sim_id(i));
     sim->tally.witness_disks += island->witness;
-    island->forgot = named != NULL;
-    island->forgot_named = named != NULL ? named->incarnation : 0;
+    island->forgot = true;
+    if (disk->incarnation > island->forgot_upto)
+        island->forgot_upto = disk->incarnation;
     if (sim_chance(60)) {
         copy_disk(disk, &island->older);
         sim_tell("island %u has an older disk", i);

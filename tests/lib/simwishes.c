@@ -100,6 +100,7 @@ static struct muster_wish wish_of(uint32_t i, uint32_t k)
     wish.as.owner_wish = sim->island[k].wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO;
     if (doubt && incarnation != 0)
         wish.as.incarnation = incarnation;
+    wish.in_doubt = k == i ? doubt : voice->seat[k].doubt_ms != 0 || voice->seat[k].incarnation == 0;
     wish.silent = k != i && (voice->lost >> k & 1) != 0;
     wish.apart = stands_back(i, k);
     wish.evicted = sim->evicted && k == sim->liar;

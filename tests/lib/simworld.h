@@ -134,8 +134,8 @@ struct sim_island {
     uint64_t uplink;
     struct sim_mark mark;
     enum sim_doubt doubt;
-    bool forgot; /* what its disk had when a record named it by this incarnation */
-    uint64_t forgot_named;
+    bool forgot; /* what its disks had up to this incarnation, which a record may still come to name */
+    uint64_t forgot_upto;
     struct sim_voice voice;
     uint64_t revive_ms, trainer_up_ms, go_on_ms; /* go_on_ms: stopped until then */
     struct sync *sync;

@@ -317,6 +317,7 @@ static void one_command_makes_a_witness(void **state)
     assert_refused(HOMES_RUN(oslo, "join", token, "--witness", "--data", text), 2, "a witness trains on nothing");
     assert_refused(HOMES_RUN(oslo, "join", token, "--witness", "--owner", "yes"), 2, "a witness owns nothing");
     assert_refused(HOMES_RUN(oslo, "join", "--witness"), 2, "needs a token");
+    assert_refused(HOMES_RUN(oslo, "init", "--witness"), 2, "a witness joins it");
     assert_int_equal(access(oslo, F_OK), -1);
     GOOD(oslo, "join", token, "--witness", "--listen", somewhere());
     assert_told("Witness witness is made");

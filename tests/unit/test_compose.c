@@ -457,6 +457,32 @@ static void a_witness_votes_where_it_helps(void **state)
     assert_true(votes(3) && !votes(2)); /* it takes its place */
 }
 
+/* Where all voters are needed, one that has never been there would be missed. */
+static void a_witness_votes_when_its_disk_is_named(void **state)
+{
+    (void)state;
+    seals(2, true);
+    last.members[2].voter = false;
+    holdings[2].sealed = false;
+    make();
+    assert_false(votes(2)); /* nobody has heard it */
+    wish(2)->in_doubt = true;
+    make();
+    assert_false(votes(2));
+    wishes[0].as.incarnation = 77;
+    make();
+    assert_true(votes(2)); /* of {0, 1} and it, two decide, whoever is lost */
+    assert_int_equal(record_member(&out.draft, 2)->incarnation, 77);
+    wishes[0].as.incarnation = last.members[2].incarnation;
+    wishes[0].in_doubt = false;
+    make();
+    assert_true(votes(2));
+    last.members[2].voter = true; /* who votes already stays a voter: its doubt may end by itself */
+    wishes[0].in_doubt = true;
+    make();
+    assert_true(votes(2));
+}
+
 static void another_takes_its_place_when_it_has_caught_up(void **state)
 {
     (void)state;
@@ -523,7 +549,7 @@ static void who_is_new_gets_an_id_of_its_own(void **state)
     assert_int_equal(out.draft.next_id, next + 2);
     assert_int_equal(record_member(&out.draft, next)->role, RECORD_OBSERVER);
     assert_int_equal(record_member(&out.draft, next + 1)->role, RECORD_WITNESS);
-    assert_true(votes(next + 1)); /* of {0, 1} and it, two decide, whoever is lost */
+    assert_false(votes(next + 1)); /* not before it has said something of its disk */
     assert_null(record_member(&out.draft, 2));
 }
 
@@ -706,6 +732,7 @@ int main(void)
         cmocka_unit_test(beside_a_witness_two_become_one),
         cmocka_unit_test(who_stands_back_votes_where_it_can_get_what_counts),
         cmocka_unit_test(a_witness_votes_where_it_helps),
+        cmocka_unit_test(a_witness_votes_when_its_disk_is_named),
         cmocka_unit_test(another_takes_its_place_when_it_has_caught_up),
         cmocka_unit_test(a_disk_in_doubt_votes_again_when_it_has_caught_up),
         cmocka_unit_test(who_is_new_gets_an_id_of_its_own),

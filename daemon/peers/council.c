@@ -17,8 +17,8 @@
 #include "net/epoch.h"
 
 /* TURN: how long the next voter waits for the one before it. AGAIN: a message without an answer goes again. ASKED: so
- * long those who might join are waited for, once enough voters have sealed. OVERDUE: so long what only a few of them show
- * may take to be fetched. PROOFS: as long as one whose word is broken takes part, the others are told so often. */
+ * long those who might join are waited for, once enough voters have sealed. OVERDUE: so long what only a few of them
+ * show may take to be fetched. PROOFS: as long as one whose word is broken takes part, the others are told so often. */
 enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, OVERDUE_MS = 4000, PROOFS_MS = 2000, SAID_MS = 10000 };
 
 /* A message to ourselves, packed. */

@@ -47,8 +47,8 @@ struct rogue {
     bool hash_known[ROGUE_FRAGMENTS_MAX][ROGUE_VERSIONS];    /* all others have to say the same */
     uint32_t done_status;                                    /* of the last DONE that it got */
     /* what it does */
-    bool works;                                    /* it makes the results of its parts, of nothing */
-    uint64_t made[ROGUE_FRAGMENTS_MAX];            /* so far */
+    bool works;                         /* it makes the results of its parts, of nothing */
+    uint64_t made[ROGUE_FRAGMENTS_MAX]; /* so far */
     void (*result)(struct rogue *rogue, uint32_t to, uint64_t version, float *values, size_t count); /* other ones */
     void (*beat)(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat);                     /* other words */
     void (*fetched)(struct rogue *rogue, uint32_t from, const struct wire_key *key);

@@ -447,9 +447,12 @@ int main(void)
 {
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calm_islands_agree_and_lose_nothing), cmocka_unit_test(promises_hold_under_any_trouble),
-        cmocka_unit_test(promises_hold_for_three_and_four),    cmocka_unit_test(promises_hold_with_a_witness),
-        cmocka_unit_test(promises_hold_with_a_quorum),         cmocka_unit_test(nobody_believes_a_liar),
+        cmocka_unit_test(calm_islands_agree_and_lose_nothing),
+        cmocka_unit_test(promises_hold_under_any_trouble),
+        cmocka_unit_test(promises_hold_for_three_and_four),
+        cmocka_unit_test(promises_hold_with_a_witness),
+        cmocka_unit_test(promises_hold_with_a_quorum),
+        cmocka_unit_test(nobody_believes_a_liar),
         cmocka_unit_test(a_liar_holds_nobody_up),
         cmocka_unit_test(promises_hold_for_many_islands),
     };

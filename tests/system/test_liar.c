@@ -182,7 +182,8 @@ static void false_seal(struct rogue *rogue, uint32_t from, struct wire_epoch *in
         return;
     struct wire_epoch message = {.type = WIRE_PROMISE, .epoch = in->epoch, .ballot = in->ballot};
     for (uint32_t f = 0; f < FRAGMENTS; f++)
-        rows[f] = (struct wire_row){.fragment = f, .version = rogue->heard[from][f].version + 1000000, .hash_known = true};
+        rows[f] =
+            (struct wire_row){.fragment = f, .version = rogue->heard[from][f].version + 1000000, .hash_known = true};
     message.promise.sealed = true;
     message.promise.rows = rows;
     message.promise.rows_count = FRAGMENTS;
@@ -248,7 +249,8 @@ static void replay(struct rogue *rogue)
 static void another_run(struct rogue *rogue)
 {
     struct wire_message message = {.type = WIRE_HELLO};
-    message.hello = (struct wire_hello){.session = 78, .island = rogue->self, .software = "of another run", .window_kib = 1};
+    message.hello =
+        (struct wire_hello){.session = 78, .island = rogue->self, .software = "of another run", .window_kib = 1};
     snprintf(message.hello.name, sizeof message.hello.name, "%s", rogue->view.members[rogue->self].name);
     memset(message.hello.run_id.byte, 7, sizeof message.hello.run_id.byte);
     rogue_say(rogue, CLUSTER_MAX, &message);

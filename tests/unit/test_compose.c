@@ -26,7 +26,8 @@ static const struct compose_base *base(void)
     static const uint32_t shards[F] = {SHARDS, SHARDS};
     static struct compose_base b;
     last_digest = records_digest(&last);
-    b = (struct compose_base){.record = &last, .digest = &last_digest, .shards = shards, .fragments_count = F, .overdue = overdue};
+    b = (struct compose_base){
+        .record = &last, .digest = &last_digest, .shards = shards, .fragments_count = F, .overdue = overdue};
     return &b;
 }
 

@@ -154,7 +154,7 @@ static void every_code_has_a_name_of_its_own(void **state)
     static const char *const names[COMPLAINT_CODES] = {
         "away",  "refused",    "alone",   "stranger",     "slow-peer", "missed",  "waiting", "behind", "repair",
         "disk",  "restarting", "stopped", "not-attached", "stalled",   "outlier", "runaway", "nan",    "blocked",
-        "twins", "state-lost", "lost",    "no-majority",  "sealed",    "doubt",   "roster",     "fault"};
+        "twins", "state-lost", "lost",    "no-majority",  "sealed",    "doubt",   "roster",  "fault"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");

@@ -492,8 +492,8 @@ void council_rivals(struct council *council, uint32_t owner, uint32_t fragment, 
     uint32_t slot = view_slot(view, owner);
     if (slot == VIEW_NOBODY) /* it has gone since */
         return;
-    broken_load(&council->seats, council->conf.conf->state_folder);
-    if (council->seats.seat[slot].broke_word) {
+    if (broken_load(&council->seats, council->conf.conf->state_folder) == ERR_OK &&
+        council->seats.seat[slot].broke_word) {
         tell_proofs(council, VIEW_NOBODY);
         return;
     }
@@ -536,7 +536,7 @@ enum err council_begin(struct council *council, uint64_t now_ms)
         if (record->members[i].voter && count < EPOCH_VOTERS_MAX)
             voters[count++] = record->members[i].id;
     seats_begin(&council->seats, now_ms);
-    broken_load(&council->seats, council->conf.conf->state_folder);
+    TRY(broken_load(&council->seats, council->conf.conf->state_folder));
     wishes_fulfil(&council->wishes, &council->seats, record);
     holdings_clear(council->holdings);
     council->asked_ms = council->sealed_ms = 0;

@@ -164,9 +164,22 @@ static void forged(struct rogue *rogue, uint32_t from, const struct wire_key *ke
 
 static uint64_t storm_counter;
 
+/* Whatever it has sealed, it says that it holds what the first one holds, for ever in the same epoch. */
+static void broken_seal(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
+{
+    as_far_as_others(rogue, to, beat);
+    beat->epoch = 0;
+    for (uint32_t f = 0; f < FRAGMENTS; f++) {
+        beat->fragments[f].held_first = beat->held_count;
+        beat->fragments[f].held_count = rogue->held_count[f];
+        for (uint32_t h = 0; h < rogue->held_count[f]; h++)
+            beat->held[beat->held_count++] = rogue->held[f][h];
+    }
+}
+
 static void storm(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
 {
-    (void)beat;
+    broken_seal(rogue, to, beat);
     for (int k = 0; k < 20; k++) {
         struct wire_epoch message = {.type = WIRE_PREPARE, .epoch = rogue->heard_epoch[to] + 1};
         message.ballot = ++storm_counter << 32 | rogue->self;
@@ -289,7 +302,7 @@ static void lies_hold_nobody_up(void **state)
     rogue->epoch_in = false_seal;
     rogue->beat = storm;
     rogue_pass(rogue, 500);
-    rogue_moves(rogue, 10 * NEW_ROUNDS, 2 * held_up_s, "ballot after ballot, and false seals");
+    rogue_moves(rogue, 6 * NEW_ROUNDS, 2 * held_up_s, "ballot after ballot, false seals and broken ones");
     rogue->epoch_in = NULL;
     rogue->beat = other_disks;
     rogue_pass(rogue, 2500); /* so long a doubt may end by itself */

@@ -2,7 +2,7 @@
 
 #include "net/wire_epoch.h"
 
-enum { SAID_MS = 10000, DROPPED_MS = 60000 };
+enum { SAID_MS = 30000, DROPPED_MS = 60000 };
 
 /* Far more than anybody has to say. A proposer says something to everybody with each answer that it gets; all wishes
  * are told again every second; who asks for records waits a quarter of a second. */

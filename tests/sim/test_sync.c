@@ -285,7 +285,9 @@ static void run_world(uint64_t work_ms)
     SIM_HOLDS(at_rest(), "the islands do not come to rest\n");
     SIM_HOLDS(!sim->split || sim->tally.named > 0, "nobody noticed a fork\n");
     for (uint32_t f = 0; f < sim->fragments; f++) {
-        SIM_HOLDS(sim->lie != SIM_HONEST || sim->island[one_that_stays()].version[f] > 5,
+        /* That it goes on at the pace it should was held above; a world may have begun late, with all disks in doubt.
+         */
+        SIM_HOLDS(sim->lie != SIM_HONEST || sim->island[one_that_stays()].version[f] > 0,
                   "fragment %u made no progress\n", f);
         for (uint32_t s = 0; s < sim->shards_counts[f] && !sim->forked; s++)
             check_work(f, s);

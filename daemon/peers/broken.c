@@ -99,7 +99,8 @@ bool broken_pending(const struct seats *seats)
 {
     for (uint32_t i = 0; i < seats->view->count; i++) {
         const struct view_member *member = &seats->view->members[i];
-        if (member->used && seats->seat[i].broke_word && member->role != RECORD_AWAY)
+        bool takes_part = member->role == RECORD_WITNESS ? member->voter : member->role != RECORD_AWAY;
+        if (member->used && seats->seat[i].broke_word && takes_part)
             return true;
     }
     return false;

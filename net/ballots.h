@@ -19,11 +19,11 @@ enum { BALLOTS_MEMBERS_MAX = 128 };
 struct ballots_member {
     uint32_t id;
     bool used;
-    uint64_t ballot;      /* the last one taken in, of this epoch; 0: none */
-    uint32_t count;       /* so many were */
-    uint64_t next_ms;     /* none before this */
-    uint64_t began_ms;    /* when the first one was */
-    bool unwanted;        /* and whether nobody here wanted it */
+    uint64_t ballot;   /* the last one taken in, of this epoch; 0: none */
+    uint32_t count;    /* so many were */
+    uint64_t next_ms;  /* none before this */
+    uint64_t began_ms; /* when the first one was */
+    bool unwanted;     /* and whether nobody here wanted it */
     uint32_t unwanted_count;
     uint64_t unwanted_ms; /* of any epoch: none that is not wanted before this */
     uint64_t said_ms;     /* how far it has used up what it may say */

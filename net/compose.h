@@ -3,8 +3,9 @@
  * whether it is safe to propose (rules 1 to 5 and 9 of docs/PROTOCOL.md, "Epochs").
  *
  * The start of a fragment is the highest version that anyone who answered holds, bytes and all, as far as that can be;
- * every sealed result of the version after it that is valid in epoch e is carried. A draft is proposed only when what it rests on is durable
- * at so many of its own voters that it would be certified there: until then it tells who lacks what. Pure. Holdings
+ * every sealed result of the version after it that is valid in epoch e is carried. A draft is proposed only when what
+ * it rests on is durable at so many of its own voters that it would be certified there: until then it tells who lacks
+ * what. Pure. Holdings
  * come from strangers: whatever makes no sense in epoch e is left out.
  */
 #ifndef NET_COMPOSE_H
@@ -45,8 +46,8 @@ struct compose_base {
     const struct digest *digest;
     const uint32_t *shards; /* per fragment: into how many it is cut */
     uint32_t fragments_count;
-    /* What only a few answered has had its time to be fetched: it is left out where the other seals are enough, for then
-     * it was certified nowhere, or stands in them. */
+    /* What only a few answered has had its time to be fetched: it is left out where the other seals are enough, for
+     * then it was certified nowhere, or stands in them. */
     bool overdue;
 };
 

@@ -6,6 +6,7 @@
 #include "common/env.h"
 #include "common/mem.h"
 #include "net/ballots.h"
+#include "net/kept_bytes.h"
 
 enum {
     ACTIONS_MAX = 2 * (EPOCH_VOTERS_MAX + EPOCH_ASKED_MAX) + 16, /* of one step; drained after each */
@@ -13,11 +14,6 @@ enum {
     /* turns that a ballot is held on to which somebody refused: with a majority still to be had, and while composing */
     REFUSED_TURNS = 2,
     REFUSED_COMPOSING_TURNS = 20,
-};
-
-struct buffer {
-    uint8_t *bytes;
-    size_t count;
 };
 
 /* What we know of a voter. */
@@ -41,7 +37,7 @@ struct epoch {
 
     /* acceptor */
     struct epoch_vote vote; /* bytes: in `accepted` */
-    struct buffer accepted;
+    struct kept_bytes accepted;
     uint64_t save, saved;           /* numbers: of the newest vote, and of the newest that is durable */
     bool owe_promise, owe_accepted; /* to the proposers of vote.promised and vote.accepted, once all is durable */
 
@@ -50,7 +46,7 @@ struct epoch {
     uint64_t claimed; /* number of the save that makes it durable */
     uint64_t seen;    /* the highest ballot heard of */
     uint64_t best;    /* the highest ballot in which one who promised had accepted a record: it is `proposal` */
-    struct buffer proposal, draft;
+    struct kept_bytes proposal, draft;
     struct digest proposal_digest;
     uint32_t asked[EPOCH_ASKED_MAX], asked_count; /* further members that get the draft */
     uint64_t again_ms;
@@ -68,24 +64,6 @@ struct epoch {
 };
 
 /* ---- small things ---- */
-
-static enum err keep(struct buffer *buffer, const uint8_t *bytes, size_t count)
-{
-    uint8_t *copy = NULL;
-    if (count > 0) {
-        TRY(mem_new(count, 1, "record", &copy));
-        memcpy(copy, bytes, count);
-    }
-    mem_free(buffer->bytes);
-    *buffer = (struct buffer){.bytes = copy, .count = count};
-    return ERR_OK;
-}
-
-static void drop(struct buffer *buffer)
-{
-    mem_free(buffer->bytes);
-    *buffer = (struct buffer){0};
-}
 
 static struct voter *voter_of(struct epoch *epoch, uint32_t id)
 {
@@ -227,7 +205,7 @@ static enum err on_accept(struct epoch *epoch, const struct epoch_event *event, 
         if (!digest_equal(&m->digest, &epoch->vote.digest))
             return ERR_OK;
     } else {
-        TRY(keep(&epoch->accepted, m->bytes, m->bytes_count));
+        TRY(kept_set(&epoch->accepted, m->bytes, m->bytes_count));
         epoch->vote.promised = epoch->vote.accepted = m->ballot; /* to accept is to be sealed */
         epoch->vote.digest = m->digest;
         epoch->owe_promise = false; /* it was a lower ballot's, or this one's, which is beyond that */
@@ -285,8 +263,8 @@ static void claim(struct epoch *epoch)
     epoch->best = epoch->refused_ms = 0;
     epoch->due_set = false;
     epoch->asked_count = 0;
-    drop(&epoch->draft);
-    drop(&epoch->proposal);
+    kept_drop(&epoch->draft);
+    kept_drop(&epoch->proposal);
     for (uint32_t i = 0; i < epoch->voters_count; i++)
         epoch->voters[i].promised = epoch->voters[i].accepted = epoch->voters[i].rejected = false;
     save(epoch);
@@ -307,7 +285,7 @@ static void back_off(struct epoch *epoch, uint64_t now_ms)
 static void accept_asked(struct epoch *epoch, uint64_t now_ms)
 {
     epoch->state = EPOCH_ACCEPTING;
-    drop(&epoch->draft);
+    kept_drop(&epoch->draft);
     ask(epoch, now_ms);
 }
 
@@ -324,7 +302,7 @@ static enum err on_promise(struct epoch *epoch, const struct epoch_event *event,
         (epoch->state != EPOCH_PREPARING && epoch->state != EPOCH_COMPOSING))
         return ERR_OK;
     if (m->accepted > epoch->best && m->accepted <= m->ballot && m->bytes_count > 0) {
-        TRY(keep(&epoch->proposal, m->bytes, m->bytes_count));
+        TRY(kept_set(&epoch->proposal, m->bytes, m->bytes_count));
         epoch->proposal_digest = m->digest;
         epoch->best = m->accepted;
     }
@@ -424,13 +402,6 @@ static handler *const message_handlers[EPOCH_MESSAGES] = {
     [EPOCH_RECORD] = on_record, /* CHAIN is answered whatever the epoch */
 };
 
-static void give_chain(struct epoch *epoch, uint32_t to, uint64_t after)
-{
-    struct epoch_action *action = order(epoch, EPOCH_DO_CHAIN);
-    action->to = to;
-    action->epoch = after;
-}
-
 static enum err heard(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
 {
     if (event->epoch > epoch->number && now_ms >= epoch->chain_ms) {
@@ -444,8 +415,11 @@ static enum err message(struct epoch *epoch, const struct epoch_event *event, ui
 {
     const struct epoch_message *m = event->message;
     if (m->type == EPOCH_CHAIN || m->epoch < epoch->number) {
-        if (m->epoch < epoch->number && m->type != EPOCH_RECORD)
-            give_chain(epoch, event->from, m->epoch);
+        if (m->epoch < epoch->number && m->type != EPOCH_RECORD) {
+            struct epoch_action *action = order(epoch, EPOCH_DO_CHAIN);
+            action->to = event->from;
+            action->epoch = m->epoch;
+        }
         return ERR_OK;
     }
     if (m->epoch > epoch->number) {
@@ -550,7 +524,7 @@ static enum err recovered(struct epoch *epoch, const struct epoch_event *event, 
     if (!epoch->recovering || epoch->state != EPOCH_COMPOSING)
         return ERR_OK;
     if (epoch->best > epoch->vote.accepted) {
-        TRY(keep(&epoch->accepted, epoch->proposal.bytes, epoch->proposal.count));
+        TRY(kept_set(&epoch->accepted, epoch->proposal.bytes, epoch->proposal.count));
         epoch->vote.accepted = epoch->best;
         epoch->vote.digest = epoch->proposal_digest;
     }
@@ -570,14 +544,9 @@ static handler *const handlers[EPOCH_EVENTS] = {
     [EPOCH_EV_RECOVER] = recover, [EPOCH_EV_RECOVERED] = recovered,
 };
 
-static void begin_step(struct epoch *epoch)
-{
-    epoch->actions_count = epoch->actions_next = 0;
-}
-
 enum err epoch_step(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
 {
-    begin_step(epoch);
+    epoch->actions_count = epoch->actions_next = 0;
     return handlers[event->type](epoch, event, now_ms);
 }
 
@@ -605,9 +574,9 @@ void epoch_free(struct epoch *epoch)
 {
     if (epoch == NULL)
         return;
-    drop(&epoch->accepted);
-    drop(&epoch->proposal);
-    drop(&epoch->draft);
+    kept_drop(&epoch->accepted);
+    kept_drop(&epoch->proposal);
+    kept_drop(&epoch->draft);
     mem_free(epoch);
 }
 
@@ -636,10 +605,10 @@ enum err epoch_begin(struct epoch *epoch, uint64_t number, const uint32_t *voter
         return err_set(ERR_STATE, "we voted in epoch %llu, and the newest record here is %llu: fetch the chain first",
                        (unsigned long long)vote->epoch, (unsigned long long)number);
     bool ours = vote != NULL && vote->epoch == number;
-    TRY(keep(&epoch->accepted, ours ? vote->bytes : NULL, ours ? vote->bytes_count : 0));
-    drop(&epoch->proposal);
-    drop(&epoch->draft);
-    begin_step(epoch);
+    TRY(kept_set(&epoch->accepted, ours ? vote->bytes : NULL, ours ? vote->bytes_count : 0));
+    kept_drop(&epoch->proposal);
+    kept_drop(&epoch->draft);
+    epoch->actions_count = epoch->actions_next = 0;
     set_voters(epoch, voters, voters_count);
     epoch->number = number;
     epoch->state = EPOCH_IDLE;
@@ -661,13 +630,13 @@ enum err epoch_begin(struct epoch *epoch, uint64_t number, const uint32_t *voter
 enum err epoch_draft(struct epoch *epoch, const uint8_t *bytes, size_t bytes_count, const uint32_t *asked,
                      uint32_t asked_count, uint64_t now_ms)
 {
-    begin_step(epoch);
+    epoch->actions_count = epoch->actions_next = 0;
     if (epoch->state != EPOCH_COMPOSING || epoch->recovering)
         return ERR_OK;
     bool same =
         bytes_count == epoch->draft.count && (bytes_count == 0 || memcmp(bytes, epoch->draft.bytes, bytes_count) == 0);
     if (!same)
-        TRY(keep(&epoch->draft, bytes, bytes_count));
+        TRY(kept_set(&epoch->draft, bytes, bytes_count));
     epoch->asked_count = asked_count < EPOCH_ASKED_MAX ? asked_count : EPOCH_ASKED_MAX;
     memcpy(epoch->asked, asked, epoch->asked_count * sizeof asked[0]);
     if (!same)
@@ -678,10 +647,10 @@ enum err epoch_draft(struct epoch *epoch, const uint8_t *bytes, size_t bytes_cou
 enum err epoch_propose(struct epoch *epoch, const uint8_t *bytes, size_t bytes_count, const struct digest *digest,
                        uint64_t now_ms)
 {
-    begin_step(epoch);
+    epoch->actions_count = epoch->actions_next = 0;
     if (epoch->state != EPOCH_COMPOSING || epoch->recovering)
         return ERR_OK;
-    TRY(keep(&epoch->proposal, bytes, bytes_count));
+    TRY(kept_set(&epoch->proposal, bytes, bytes_count));
     epoch->proposal_digest = *digest;
     accept_asked(epoch, now_ms);
     return ERR_OK;

@@ -8,8 +8,8 @@
  *
  * Members are slots in events and actions, and ids in keys (net/view.h). This is the one header of the protocol core
  * for other rooms. The floors below it, each of which knows only those under it: sync_peers (what peers say),
- * sync_fragment (a fragment's state machine), sync_owner (our parts' rounds), sync_certify (which results are held,
- * and by whom), sync_core (memory and actions), sync_types.
+ * sync_fragment (a fragment's state machine), sync_owner (our parts' rounds), sync_patience (with whom), sync_certify
+ * (which results are held, and by whom), sync_core (memory and actions), sync_types.
  */
 #ifndef NET_SYNC_H
 #define NET_SYNC_H

@@ -4,9 +4,9 @@
  *
  * It is called by all of them and calls none; it takes no event, decides nothing, and allocates only in sync_core_new()
  * and sync_core_set_view(). Each floor writes only what is its own: sync_certify a fragment's parts and what members
- * hold of them, sync_patience its `wait` and a member's `conduct`, sync_owner its `owner` and a member's `grace`, sync_doubt its proof, sync_fragment the rest of struct
- * sync_fragment, sync_peers the rest of struct sync_member (and, of a fragment, since when it is behind, when it may
- * ask again, and who was asked).
+ * hold of them, sync_patience its `wait` and a member's `conduct`, sync_owner its `owner` and a member's `grace`,
+ * sync_doubt its proof, sync_fragment the rest of struct sync_fragment, sync_peers the rest of struct sync_member (and,
+ * of a fragment, since when it is behind, when it may ask again, and who was asked).
  */
 #ifndef NET_SYNC_CORE_H
 #define NET_SYNC_CORE_H
@@ -115,7 +115,7 @@ struct sync_member {
     bool in_doubt;                        /* its disk */
     bool deaf;                            /* it does not hear us */
     bool cut_off;                         /* it hears too few to know what counts: it stays behind */
-    struct sync_conduct conduct;           /* as long as it is a member */
+    struct sync_conduct conduct;          /* as long as it is a member */
     struct grace grace;                   /* with a quorum: how late its contributions to our shards are */
     struct sync_peer_fragment *fragments; /* NULL: nobody has this slot */
     struct sync_holding *holdings;        /* [fragments]; of voters that keep bytes; NULL of others */
@@ -182,8 +182,8 @@ uint64_t sync_core_announced(const struct sync *sync, uint32_t f, bool to_have);
 
 /* What is known of our present version. */
 enum sync_proof sync_core_proof(const struct sync_fragment *fragment);
-/* Whether more than half of the voters that keep bytes, us among them, announce our state of our version: who has another
- * is wrong, or lies, and need not be waited for. */
+/* Whether more than half of the voters that keep bytes, us among them, announce our state of our version: who has
+ * another is wrong, or lies, and need not be waited for. */
 bool sync_core_most_agree(const struct sync *sync, uint32_t f);
 /* Whether it is open which state of our version is right: our disk has been asked, or it was a short while ago and
  * somebody who is up still holds another one. */

@@ -96,7 +96,8 @@ bool sync_doubt_wrong(const struct sync *sync, uint32_t f, uint32_t member)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
-    return row->version == fragment->own.version && sync_doubt_differs(sync, f, member) && sync_core_most_agree(sync, f);
+    return row->version == fragment->own.version && sync_doubt_differs(sync, f, member) &&
+           sync_core_most_agree(sync, f);
 }
 
 void sync_doubt_compare(struct sync *sync, uint32_t f, uint32_t member)

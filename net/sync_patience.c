@@ -111,7 +111,8 @@ static bool claims(const struct sync *sync, uint32_t member)
         uint64_t round = fragment->own.version + 1;
         bool collects = fragment->owner.state == OWNER_COLLECTING && !bitset_empty(&fragment->owner.have) &&
                         fragment->owner.round == round && sync_certify_ours(sync, f) < CHAIN_PARTS_MAX;
-        if (collects && fragment->own.hash_known && sync_certify_claims(sync, f, round, member) && !sync_certify_surely_lost(sync, f, round))
+        if (collects && fragment->own.hash_known && sync_certify_claims(sync, f, round, member) &&
+            !sync_certify_surely_lost(sync, f, round))
             return true;
     }
     return false;
@@ -166,8 +167,8 @@ static void look_at_results(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
     const struct sync_parts *parts = &fragment->parts;
-    bool due = fragment->own.hash_known && !sync->sealed && !sync_core_disputed(sync, f) && sync_core_announced(sync, f, true) <= fragment->own.version &&
-               most_contributed(sync, f);
+    bool due = fragment->own.hash_known && !sync->sealed && !sync_core_disputed(sync, f) &&
+               sync_core_announced(sync, f, true) <= fragment->own.version && most_contributed(sync, f);
     struct sync_wait *wait = &fragment->wait;
     if (!due) {
         wait->ripe_ms = 0;

@@ -350,7 +350,8 @@ static enum err take_wish(const Diloco__Wish *proto, struct wire_epoch *message)
         return err_set(ERR_PROTO, "a wish of kind %" PRIu32 " %s a newcomer", proto->kind,
                        proto->member != NULL ? "with" : "without");
     if (proto->proof.len > 0 && (proto->kind != WIRE_WISH_EVICT || proto->proof.len > PROOF_BYTES_MAX))
-        return err_set(ERR_PROTO, "a wish of kind %" PRIu32 " with a proof of %zu bytes", proto->kind, proto->proof.len);
+        return err_set(ERR_PROTO, "a wish of kind %" PRIu32 " with a proof of %zu bytes", proto->kind,
+                       proto->proof.len);
     if (proto->proof.len > 0)
         return take_bytes(message, 0, &proto->proof, "a proof", &message->wish.proof, &message->wish.proof_bytes);
     return proto->member != NULL ? take_newcomer(proto->member, message) : ERR_OK;

@@ -113,7 +113,7 @@ static struct digest stub_digest(const uint8_t *object, size_t head_bytes, const
 static struct digest object_digest(const uint8_t *object, size_t frame_bytes, size_t meta_bytes)
 {
     return stub_digest(object, frame_head_bytes(frame_bytes), object + WIRE_OBJECT_HEADER_BYTES + frame_bytes,
-                     meta_bytes);
+                       meta_bytes);
 }
 
 /* What an owner signs: nothing else that it signs begins like this. */
@@ -322,8 +322,7 @@ enum err wire_object_stub_open(const uint8_t *stub, size_t stub_bytes, struct wi
 {
     size_t meta_bytes, frame_bytes;
     TRY(read_header(stub, stub_bytes, true, what, &meta_bytes, &frame_bytes));
-    struct digest digest =
-        stub_digest(stub, frame_head_bytes(frame_bytes), stub + stub_bytes - meta_bytes, meta_bytes);
+    struct digest digest = stub_digest(stub, frame_head_bytes(frame_bytes), stub + stub_bytes - meta_bytes, meta_bytes);
     return digest_equal(&digest, &what->digest) ? ERR_OK : err_set(ERR_PROTO, "a stub that was altered");
 }
 

@@ -76,8 +76,8 @@ ERR_MUST_CHECK enum err wire_object_peek(const uint8_t *object, size_t object_by
  * `object`. ERR_PROTO. */
 ERR_MUST_CHECK enum err wire_object_open(const uint8_t *object, size_t object_bytes, struct wire_object *what,
                                          struct wire_meta *meta, const uint8_t **frame, size_t *frame_bytes);
-/* A stub is what an object's digest covers directly, and so its owner's signature: all but the frame's payload. How long
- * it is; ERR_PROTO: the object is none. Then it fits into `out`. */
+/* A stub is what an object's digest covers directly, and so its owner's signature: all but the frame's payload. How
+ * long it is; ERR_PROTO: the object is none. Then it fits into `out`. */
 ERR_MUST_CHECK enum err wire_object_stub_bytes(const uint8_t *object, size_t object_bytes, size_t *stub_bytes);
 void wire_object_stub(const uint8_t *object, size_t object_bytes, uint8_t *out);
 /* What its header says, and that its digest is right. ERR_PROTO. */

@@ -32,30 +32,31 @@ static void mark(struct seats *seats, uint32_t slot, const struct wire_object *w
               seats->view->members[slot].name, what->key.fragment, what->key.version);
 }
 
+/* Of one member, if there is one. */
+static enum err load(struct seats *seats, uint32_t slot, const char *folder)
+{
+    const struct view_member *member = &seats->view->members[slot];
+    struct wire_object what;
+    uint8_t *proof;
+    size_t count;
+    enum err err = proofs_load(folder, member->id, &proof, &count);
+    if (err == ERR_NOTFOUND)
+        return ERR_OK;
+    if (err == ERR_OK)
+        err = check(seats, slot, proof, count, &what);
+    if (err == ERR_OK)
+        mark(seats, slot, &what);
+    else if (err != ERR_NOMEM)
+        log_error("a proof about island %s is none, and not used: %s", member->name, err_text());
+    mem_free(proof);
+    return err == ERR_NOMEM ? err : ERR_OK;
+}
+
 enum err broken_load(struct seats *seats, const char *folder)
 {
-    for (uint32_t i = 0; i < seats->view->count; i++) {
-        const struct view_member *member = &seats->view->members[i];
-        struct wire_object what;
-        uint8_t *proof;
-        size_t count;
-        if (!member->used || seats->seat[i].broke_word)
-            continue;
-        enum err err = proofs_load(folder, member->id, &proof, &count);
-        if (err == ERR_NOTFOUND)
-            continue;
-        if (err == ERR_OK)
-            err = check(seats, i, proof, count, &what);
-        if (err == ERR_NOMEM) {
-            mem_free(proof);
-            return err;
-        }
-        if (err == ERR_OK)
-            mark(seats, i, &what);
-        else
-            log_error("a proof about island %s is none, and not used: %s", member->name, err_text());
-        mem_free(proof);
-    }
+    for (uint32_t i = 0; i < seats->view->count; i++)
+        if (seats->view->members[i].used && !seats->seat[i].broke_word)
+            TRY(load(seats, i, folder));
     return ERR_OK;
 }
 
@@ -98,7 +99,8 @@ bool broken_pending(const struct seats *seats)
 {
     for (uint32_t i = 0; i < seats->view->count; i++) {
         const struct view_member *member = &seats->view->members[i];
-        if (member->used && seats->seat[i].broke_word && member->role != RECORD_AWAY)
+        bool takes_part = member->role == RECORD_WITNESS ? member->voter : member->role != RECORD_AWAY;
+        if (member->used && seats->seat[i].broke_word && takes_part)
             return true;
     }
     return false;

@@ -15,8 +15,8 @@
 #include "daemon/peers/seats.h"
 #include "net/wire_epoch.h"
 
-/* Members of whom a proof lies in `folder` are marked. To be called whenever members came. ERR_NOMEM; a proof that can't
- * be read is told of, and not used. */
+/* Members of whom a proof lies in `folder` are marked. To be called whenever members came. A file that proves nothing
+ * is logged. ERR_NOMEM. */
 ERR_MUST_CHECK enum err broken_load(struct seats *seats, const char *folder);
 /* A proof that somebody told: kept, and its member marked. True: that is news. One that is none is ERR_PROTO. */
 ERR_MUST_CHECK enum err broken_take(struct seats *seats, const char *folder, uint32_t id, const uint8_t *proof,

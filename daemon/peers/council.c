@@ -17,8 +17,8 @@
 #include "net/epoch.h"
 
 /* TURN: how long the next voter waits for the one before it. AGAIN: a message without an answer goes again. ASKED: so
- * long those who might join are waited for, once enough voters have sealed. OVERDUE: so long what only a few of them show
- * may take to be fetched. PROOFS: as long as one whose word is broken takes part, the others are told so often. */
+ * long those who might join are waited for, once enough voters have sealed. OVERDUE: so long what only a few of them
+ * show may take to be fetched. PROOFS: as long as one whose word is broken takes part, the others are told so often. */
 enum { TURN_MS = 1000, AGAIN_MS = 250, ASKED_MS = 700, OVERDUE_MS = 4000, PROOFS_MS = 2000, SAID_MS = 10000 };
 
 /* A message to ourselves, packed. */
@@ -507,9 +507,8 @@ void council_rivals(struct council *council, uint32_t owner, uint32_t fragment, 
     uint32_t slot = view_slot(view, owner);
     if (slot == VIEW_NOBODY) /* it has gone since */
         return;
-    if (broken_load(&council->seats, council->conf.conf->state_folder) != ERR_OK)
-        log_error("what proves that an island broke its word cannot be read: %s", err_text());
-    if (council->seats.seat[slot].broke_word) {
+    if (broken_load(&council->seats, council->conf.conf->state_folder) == ERR_OK &&
+        council->seats.seat[slot].broke_word) {
         tell_proofs(council, VIEW_NOBODY);
         return;
     }

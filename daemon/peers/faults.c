@@ -2,10 +2,10 @@
 
 #include "net/wire_epoch.h"
 
-enum { SAID_MS = 10000, DROPPED_MS = 60000 };
+enum { SAID_MS = 30000, DROPPED_MS = 60000 };
 
-/* Far more than anybody has to say. A proposer says something to everybody with each answer that it gets; all wishes are
- * told again every second; who asks for records waits a quarter of a second. */
+/* Far more than anybody has to say. A proposer says something to everybody with each answer that it gets; all wishes
+ * are told again every second; who asks for records waits a quarter of a second. */
 static const struct quota_rule messages_rule = {.every_ms = 5, .at_once = 1000};
 static const struct quota_rule chains_rule = {.every_ms = 200, .at_once = 10};
 static const struct quota_rule wishes_rule = {.every_ms = 30, .at_once = 100};
@@ -14,7 +14,8 @@ static const char *text_of(enum sync_fault fault)
 {
     static const char *const texts[] = {
         [SYNC_FAULT_NONE] = "",
-        [SYNC_FAULT_LATE] = "its contributions do not come in time: rounds go on without them, and its work is counted later",
+        [SYNC_FAULT_LATE] = "its contributions do not come in time: rounds go on without them, and its work is "
+                            "counted later",
         [SYNC_FAULT_NO_RESULT] = "it makes no result of its shards: to be taken for lost, if a majority says the same",
         [SYNC_FAULT_UNPROVEN] = "it says that it has what it does not show: that is believed no more",
         [SYNC_FAULT_HASH] = "its state is another than ours, which most have",

@@ -1,6 +1,6 @@
 /*
- * faults: what there is to complain of in members that can be heard, for people: in the log when it begins and ends, and
- * for status. Private to peers/.
+ * faults: what there is to complain of in members that can be heard, for people: in the log when it begins and ends,
+ * and for status. Private to peers/.
  *
  * The core finds most of it (net/sync.h); beside that, who sends what is dropped, or more than anybody has to say. It
  * decides nothing: whose results do not come is told the others with those that are not heard, and a majority of the

@@ -407,8 +407,8 @@ static void control_in(struct peers *peers, const struct link_message *in)
     if (wire_is_epoch(in->header.type)) {
         if (faults_floods(&peers->peers[i].faults, in->header.type, peers->now_ms))
             malformed(peers, i, "more messages about the next epoch than anybody needs");
-        else if (peers->peers[i].greeted &&
-            council_message_in(peers->council, i, in->header.type, in->payload, in->bytes, peers->now_ms) != ERR_OK)
+        else if (peers->peers[i].greeted && council_message_in(peers->council, i, in->header.type, in->payload,
+                                                               in->bytes, peers->now_ms) != ERR_OK)
             malformed(peers, i, err_text());
         return;
     }

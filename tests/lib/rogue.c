@@ -253,6 +253,10 @@ static void heartbeat_in(struct rogue *rogue, uint32_t from, const struct wire_h
         if (f >= rogue->fragments || row->version >= ROGUE_VERSIONS)
             continue;
         rogue->heard[from][f] = *row;
+        for (uint32_t h = 0; from == 0 && h < row->held_count && h < ROGUE_HELD_MAX; h++)
+            rogue->held[f][h] = beat->held[row->held_first + h];
+        if (from == 0)
+            rogue->held_count[f] = row->held_count < ROGUE_HELD_MAX ? row->held_count : ROGUE_HELD_MAX;
         if (!row->hash_known)
             continue;
         if (!rogue->hash_known[f][row->version])

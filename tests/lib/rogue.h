@@ -21,7 +21,13 @@
 #include "net/wire_epoch.h"
 #include "tests/lib/cluster.h"
 
-enum { ROGUE_FRAGMENTS_MAX = 4, ROGUE_VERSIONS = 512, ROGUE_OBJECT_BYTES = 1 << 16, ROGUE_TAPE = 512 };
+enum {
+    ROGUE_FRAGMENTS_MAX = 4,
+    ROGUE_HELD_MAX = 8,
+    ROGUE_VERSIONS = 512,
+    ROGUE_OBJECT_BYTES = 1 << 16,
+    ROGUE_TAPE = 512
+};
 
 /* A control message that was heard, as it came. */
 struct rogue_taped {
@@ -43,12 +49,14 @@ struct rogue {
     bool connected[CLUSTER_MAX];
     struct wire_fragment heard[CLUSTER_MAX][ROGUE_FRAGMENTS_MAX]; /* of each island, as it last said */
     uint64_t heard_epoch[CLUSTER_MAX];
+    struct wire_held held[ROGUE_FRAGMENTS_MAX][ROGUE_HELD_MAX]; /* as the first island last said */
+    uint32_t held_count[ROGUE_FRAGMENTS_MAX];
     struct digest hash[ROGUE_FRAGMENTS_MAX][ROGUE_VERSIONS]; /* of each version, as the first one said; */
     bool hash_known[ROGUE_FRAGMENTS_MAX][ROGUE_VERSIONS];    /* all others have to say the same */
     uint32_t done_status;                                    /* of the last DONE that it got */
     /* what it does */
-    bool works;                                    /* it makes the results of its parts, of nothing */
-    uint64_t made[ROGUE_FRAGMENTS_MAX];            /* so far */
+    bool works;                         /* it makes the results of its parts, of nothing */
+    uint64_t made[ROGUE_FRAGMENTS_MAX]; /* so far */
     void (*result)(struct rogue *rogue, uint32_t to, uint64_t version, float *values, size_t count); /* other ones */
     void (*beat)(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat);                     /* other words */
     void (*fetched)(struct rogue *rogue, uint32_t from, const struct wire_key *key);

@@ -20,7 +20,8 @@ static size_t result_of(const struct ident *ident, uint64_t version, uint8_t con
     struct wire_contributor one = {.id = 3, .tokens = 10};
     struct wire_meta meta = {.step = 5, .contributors = contributors, .contributors_count = 1};
     struct wire_object what = {
-        .key = {.kind = WIRE_RESULT, .fragment = 1, .version = version, .epoch = 2, .owner = 9, .island = 9}, .shards = 6};
+        .key = {.kind = WIRE_RESULT, .fragment = 1, .version = version, .epoch = 2, .owner = 9, .island = 9},
+        .shards = 6};
     size_t bytes;
     struct digest digest;
     wire_contributor_put(contributors, 0, &one);

@@ -443,6 +443,15 @@ bool xfer_gone(struct xfer *xfer, uint32_t peer, const struct wire_key *key)
     return ours;
 }
 
+void xfer_lost_sight(struct xfer *xfer, uint32_t peer)
+{
+    for (uint32_t i = 0; i < xfer->conf.incoming_max; i++) {
+        struct incoming *in = &xfer->incoming[i];
+        if (in->used && in->peer == peer && xfer->now_ms >= STANDS_MS)
+            in->moved_ms = xfer->now_ms - STANDS_MS;
+    }
+}
+
 /* A buffer serves one transfer: an unfinished one that had it before ends. False: a complete one is being read. */
 static bool claim_buffer(struct xfer *xfer, const uint8_t *buffer)
 {

@@ -119,6 +119,9 @@ bool xfer_done_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, 
 /* Looks for transfers that stand still. */
 void xfer_tick(struct xfer *xfer, uint64_t now_ms);
 
+/* The peer is not heard any more: what it was bringing goes on from whoever sends it next. If it is heard again before,
+ * it goes on itself. */
+void xfer_lost_sight(struct xfer *xfer, uint32_t peer);
 /* The peer restarted or was lost for good: transfers with it end. */
 void xfer_reset_peer(struct xfer *xfer, uint32_t peer);
 /* Its number is another's from now on: what was counted begins anew, too. */

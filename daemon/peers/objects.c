@@ -130,6 +130,11 @@ void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_
     ways_set_window(objects->ways, peer, window_bytes);
 }
 
+void objects_lost_sight(struct objects *objects, uint32_t peer)
+{
+    xfer_lost_sight(objects->xfer, peer);
+}
+
 void objects_reset(struct objects *objects, uint32_t peer)
 {
     xfer_reset_peer(objects->xfer, peer);

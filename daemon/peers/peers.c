@@ -248,6 +248,7 @@ static void peer_gone(struct peers *peers, uint32_t i)
 {
     struct peer *peer = &peers->peers[i];
     if (peer->up) {
+        objects_lost_sight(peers->objects, i);
         event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_PEER_DOWN, .member = i});
         council_up(peers->council, i, false, peers->now_ms);
     }

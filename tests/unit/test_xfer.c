@@ -315,6 +315,27 @@ static void a_second_source_takes_over_a_stalled_transfer(void **state)
     teardown();
 }
 
+/* Nor is one who is not heard any more waited for. */
+static void who_is_lost_from_sight_holds_nothing_back(void **state)
+{
+    (void)state;
+    setup(7, 0, 1 << 20);
+    struct xfer *x = net->side[0];
+    struct wire_key key = key_of(2);
+    uint64_t bytes;
+    net->bytes[2] = 200;
+    struct wire_chunk first = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 100};
+    struct wire_chunk second = {.key = key, .total = 200, .offset = 100, .data = net->source[2] + 100, .bytes = 100};
+    assert_int_equal(xfer_chunk_in(x, 0, &first, 0, 10000, &bytes), XFER_NOTHING);
+    xfer_lost_sight(x, 1); /* somebody else */
+    assert_true(xfer_receiving(x, &key));
+    xfer_lost_sight(x, 0);
+    assert_false(xfer_receiving(x, &key)); /* so it is asked of others */
+    assert_int_equal(xfer_chunk_in(x, 1, &second, 0, 10010, &bytes), XFER_COMPLETE);
+    assert_memory_equal(net->target[2], net->source[2], 200);
+    teardown();
+}
+
 /* The length was held against the buffer when the transfer began; another one later is a new offer. */
 static void a_length_never_grows_past_its_buffer(void **state)
 {
@@ -652,6 +673,7 @@ int main(void)
         cmocka_unit_test(unwanted_and_oversized_objects_end),
         cmocka_unit_test(results_overtake_and_cancelled_objects_stop),
         cmocka_unit_test(a_second_source_takes_over_a_stalled_transfer),
+        cmocka_unit_test(who_is_lost_from_sight_holds_nothing_back),
         cmocka_unit_test(a_length_never_grows_past_its_buffer),
         cmocka_unit_test(of_a_chunk_that_overlaps_the_rest_is_taken),
         cmocka_unit_test(a_buffer_serves_one_transfer),

@@ -579,6 +579,11 @@ void peers_judged(struct peers *peers, uint32_t peer, const struct wire_key *key
     objects_judged(peers->objects, peer, key, done);
 }
 
+void peers_lent(struct peers *peers, const struct state_loan *loan, enum err err)
+{
+    objects_lent(peers->objects, loan, err, peers->now_ms);
+}
+
 enum err peers_take_plan(struct peers *peers, uint32_t peer, const struct wire_key *key, uint64_t bytes,
                          struct model_plan **out)
 {
@@ -647,14 +652,21 @@ uint64_t peers_uplink_bits(const struct peers *peers)
     return objects_uplink_bits(peers->objects);
 }
 
+static const char *note_of(const struct peers *peers, uint32_t i)
+{
+    if (council_broke_word(peers->council, i))
+        return "it has signed two results of one part";
+    return objects_lied(peers->objects, i) ? "it has sent a state that is not the one a majority signed"
+                                           : peers->peers[i].note;
+}
+
 struct peer_info peers_info(const struct peers *peers, uint32_t i)
 {
     const struct peer *peer = &peers->peers[i];
     struct link_counters counters = link_counters(peers->link, i);
     return (struct peer_info){.up = peer->up,
                               .refused = peer->refused,
-                              .note = council_broke_word(peers->council, i) ? "it has signed two results of one part"
-                                                                            : peer->note,
+                              .note = note_of(peers, i),
                               .heard_ms = peer->heard_ms,
                               .twins_ms = peer->twins.seen_ms,
                               .rtt_ms = peer->pulse.rtt_ms,

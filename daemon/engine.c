@@ -381,6 +381,8 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_STARTED: started(engine, event); break;
     case EVENT_UNREAD: rounds_unread(engine->run.rounds, f); break;
     case EVENT_JUDGED: peers_judged(engine->peers, event->member, &event->object.key, event->object.done); break;
+    case EVENT_LEND: rounds_lend(engine->run.rounds, event->lend.loan); break;
+    case EVENT_LENT: peers_lent(engine->peers, event->lend.loan, event->lend.err); break;
     case EVENT_RIVALS: council_rivals(council_of(engine), event->rivals.owner, f, event->rivals.version); break;
     case EVENT_OBJECT: object_in(engine, event); break;
     case EVENT_TYPES: break;

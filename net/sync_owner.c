@@ -32,7 +32,8 @@ static bool may_come(const struct sync *sync, uint32_t f, uint32_t i)
 /* Whether the round still waits for the member. */
 static bool missing(const struct sync *sync, uint32_t f, uint32_t i)
 {
-    return may_come(sync, f, i) && (i == sync_core_self(sync) || sync_patience_waits(sync, f, i));
+    bool on_its_way = i == sync_core_self(sync) && sync->fragments[f].state == SYNC_ENCODING;
+    return may_come(sync, f, i) && (on_its_way || sync_patience_waits(sync, f, i));
 }
 
 /* Whether anyone is missing; looks first at who was last time. */
@@ -64,9 +65,9 @@ static void note_missing(struct sync *sync, uint32_t f)
 {
     uint64_t quorum_ms = sync->fragments[f].owner.quorum_ms;
     for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
-        if (i == sync_core_self(sync) || !may_come(sync, f, i))
+        if (!may_come(sync, f, i))
             continue;
-        if (quorum_ms > 0 && missing(sync, f, i))
+        if (quorum_ms > 0 && i != sync_core_self(sync) && missing(sync, f, i))
             grace_missed(&sync->peers[i].grace, sync->now_ms - quorum_ms);
         sync_patience_missed(sync, f, i);
     }
@@ -169,8 +170,10 @@ void sync_owner_epoch(struct sync *sync, uint32_t f)
 
 void sync_owner_contributed(struct sync *sync, uint32_t f, uint64_t version)
 {
-    if (sync->fragments[f].owner.round == version)
+    if (sync->fragments[f].owner.round == version) {
+        sync_patience_came(sync, sync_core_self(sync));
         step(sync, f, (struct owner_input){.event = OWNER_CONTRIBUTED, .member = sync_core_self(sync)});
+    }
     sync_owner_check(sync, f); /* of whatever round: it does not wait for us any more */
 }
 

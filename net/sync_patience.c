@@ -77,7 +77,7 @@ static bool probes(const struct sync *sync, uint32_t f, uint32_t member)
 bool sync_patience_waits(const struct sync *sync, uint32_t f, uint32_t member)
 {
     const struct sync_member *peer = &sync->peers[member];
-    if (!peer->up) /* the next epoch says that it is lost */
+    if (member != sync_core_self(sync) && !peer->up) /* the next epoch says that it is lost */
         return true;
     return probes(sync, f, member) && !patience_is_over(sync, f);
 }
@@ -85,7 +85,8 @@ bool sync_patience_waits(const struct sync *sync, uint32_t f, uint32_t member)
 void sync_patience_missed(struct sync *sync, uint32_t f, uint32_t member)
 {
     struct sync_conduct *conduct = &sync->peers[member].conduct;
-    if (!sync->peers[member].up || !probes(sync, f, member) || !patience_is_over(sync, f))
+    bool here = member == sync_core_self(sync) || sync->peers[member].up;
+    if (!here || !probes(sync, f, member) || !patience_is_over(sync, f))
         return;
     conduct->strikes += conduct->late; /* the first one costs the least */
     conduct->late = true;

@@ -592,6 +592,11 @@ void peers_judged(struct peers *peers, uint32_t peer, const struct wire_key *key
     objects_judged(peers->objects, peer, key, done);
 }
 
+void peers_lent(struct peers *peers, const struct state_loan *loan, enum err err)
+{
+    objects_lent(peers->objects, loan, err, peers->now_ms);
+}
+
 enum err peers_take_plan(struct peers *peers, uint32_t peer, const struct wire_key *key, uint64_t bytes,
                          struct model_plan **out)
 {
@@ -667,6 +672,8 @@ static const char *fault_of(const struct peers *peers, uint32_t i)
     const struct peer *peer = &peers->peers[i];
     if (council_broke_word(peers->council, i))
         return "it has signed two results of one part: it is evicted, and stays so";
+    if (objects_lied(peers->objects, i))
+        return "it has sent a state that is not the one a majority signed";
     if (peer->up && peer->report.too_far_said && peer->report.too_far_ms != 0)
         return "it says that it is further than it can be: not followed";
     return peer->up ? faults_text(&peer->faults, peers->now_ms) : "";

@@ -62,6 +62,8 @@ void peers_retire_results(struct peers *peers, uint32_t f, uint64_t version);
 void peers_announce(struct peers *peers);
 /* What became of an object that came in: for its sender. */
 void peers_judged(struct peers *peers, uint32_t peer, const struct wire_key *key, enum wire_done done);
+/* EVENT_LENT: the copy of a state is there, for those who asked for it. */
+void peers_lent(struct peers *peers, const struct state_loan *loan, enum err err);
 /* EVENT_OBJECT with a plan: parsed, and checked to be the one its sender announced. ERR_STATE: one is known already;
  * other failures say what is wrong with it. */
 ERR_MUST_CHECK enum err peers_take_plan(struct peers *peers, uint32_t peer, const struct wire_key *key, uint64_t bytes,

@@ -68,7 +68,7 @@ struct hash_job {
     struct job job;
     struct apply *apply;
     uint32_t f;
-    uint64_t version;
+    uint64_t version, step;
     struct ledger_commit commit; /* of no parts if a part could not be applied: then nothing is noted */
     bool hashed;                 /* out */
     double norm;
@@ -293,7 +293,7 @@ static enum err run_hash(struct job *job, struct jobs_scratch *scratch)
     (void)scratch;
     if (!j->hashed) {
         j->norm = replica_norm(conf->replica, j->f);
-        TRY(replica_hash(conf->replica, j->f, j->version, &j->commit.hash));
+        TRY(replica_hash(conf->replica, j->f, j->version, j->step, &j->commit.hash));
         j->hashed = true;
     }
     return j->commit.parts_count > 0 ? ledger_append_commit(conf->ledger, &j->commit, true) : ERR_OK;
@@ -375,6 +375,7 @@ static void all_applied(struct apply *apply, uint32_t f, uint64_t version)
     j->apply = apply;
     j->f = f;
     j->version = version;
+    j->step = apply->desk->fragments[f].state.step;
     j->commit.fragment = f;
     j->commit.version = version;
     for (uint32_t p = 0; !fragment->failed && p < fragment->parts_count; p++)

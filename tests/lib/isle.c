@@ -389,6 +389,10 @@ static void collect(struct isle *isle)
             isle_step(isle, &event.sync);
         if (isle->engine && event.type == EVENT_EPOCH)
             take_epoch(isle);
+        if (event.type == EVENT_LEND)
+            rounds_lend(isle->rounds, event.lend.loan);
+        if (event.type == EVENT_LENT)
+            peers_lent(isle->peers, event.lend.loan, event.lend.err);
         if (event.type == EVENT_SYNC && event.sync.type == SYNC_EV_HEARTBEAT) {
             struct wire_heartbeat *copy = &isle->beats[isle->beats_count++ % ISLE_BEATS_MAX];
             *copy = *event.sync.beat;

@@ -114,8 +114,8 @@ void sim_check_acknowledged(uint32_t i, uint32_t f, uint32_t number)
     struct sim_result *result = (struct sim_result *)(uintptr_t)sim_result(number);
     if ((result->acknowledged >> i & 1) != 0 || result->epoch != sim->island[i].epoch)
         return;
-    /* After its seal it does so by others' words that they have applied it; of these, one may be a liar's, who says so or
-     * broke its seal, and the others may have believed it. */
+    /* After its seal it does so by others' words that they have applied it; of these, one may be a liar's, who says so
+     * or broke its seal, and the others may have believed it. */
     if (sim->lie != SIM_HONEST && sync_sealed(sim->island[i].sync))
         return;
     result->acknowledged |= (uint64_t)1 << i;

@@ -19,7 +19,7 @@ home                   | home_find         | engine_new peers_new rounds_new dco
 control/control        | control_new       | engine_new                                                                  | unit/control
 control/status         | status_take       | engine_new control_new                                                      | unit/status unit/status_epoch unit/blocked
 control/status_json    | status_json       | engine_new control_new                                                      | unit/status_json
-peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects unit/objects_epoch
+peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects unit/objects_epoch unit/states
 peers/council          | council_new       | engine_new control_new status_take                                          | unit/council
 peers/holdings         | holdings_new      | engine_new peers_new council_new objects_new rounds_new trainer_new events_new | unit/holdings
 peers/doorway          | doorway_new       | engine_new peers_new council_new rounds_new trainer_new                     | unit/doorway
@@ -73,6 +73,8 @@ peers/wishes       | wishes_gather    | peers/council
 peers/council_wire | council_wire_out | peers/council
 peers/impostors    | twins_note       | peers/peers
 peers/objects      | objects_new      | peers/peers
+peers/lend         | lend_new         | peers/peers
+peers/catchup      | catchup_new      | peers/peers
 peers/rows         | rows_fill        | peers/peers
 trainer/attachment | attachment_new   | trainer/trainer
 trainer/arrival    | arrival_accept   | trainer/trainer
@@ -87,6 +89,7 @@ rounds/encode      | encode_new       | rounds/rounds
 rounds/reduce      | reduce_new       | rounds/rounds
 rounds/apply       | apply_new        | rounds/rounds
 rounds/copy        | copy_new         | rounds/rounds
+rounds/loan        | loans_new        | rounds/rounds
 rounds/install     | install_new      | rounds/rounds
 rounds/keep        | keep_new         | rounds/rounds
 rounds/recover     | recover_fragment | rounds/rounds

@@ -392,7 +392,7 @@ static void draw(const struct mix *mix)
     for (uint32_t f = 0; f < sim->fragments; f++)
         sim->shards_counts[f] = 1 + (uint32_t)sim_below(SIM_SHARDS_FEW);
     uint32_t joiners = mix->sever ? sim->n - 3 : sim->n / 2; /* at most */
-    if (mix->witness) /* it is the last one, and joins later now and then */
+    if (mix->witness)                                        /* it is the last one, and joins later now and then */
         enrol(!mix->sever && sim_chance(30));
     else
         enrol(sim->n > 2 && sim_chance(50) ? (uint32_t)sim_below(joiners + 1) : 0);
@@ -514,14 +514,10 @@ int main(void)
 {
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calm_islands_agree_and_lose_nothing),
-        cmocka_unit_test(promises_hold_under_any_trouble),
-        cmocka_unit_test(promises_hold_for_three_and_four),
-        cmocka_unit_test(promises_hold_with_a_witness),
-        cmocka_unit_test(promises_hold_with_a_quorum),
-        cmocka_unit_test(nobody_believes_a_liar),
-        cmocka_unit_test(a_line_that_is_cut_stops_nobody),
-        cmocka_unit_test(a_liar_holds_nobody_up),
+        cmocka_unit_test(calm_islands_agree_and_lose_nothing), cmocka_unit_test(promises_hold_under_any_trouble),
+        cmocka_unit_test(promises_hold_for_three_and_four),    cmocka_unit_test(promises_hold_with_a_witness),
+        cmocka_unit_test(promises_hold_with_a_quorum),         cmocka_unit_test(nobody_believes_a_liar),
+        cmocka_unit_test(a_line_that_is_cut_stops_nobody),     cmocka_unit_test(a_liar_holds_nobody_up),
         cmocka_unit_test(promises_hold_for_many_islands),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);

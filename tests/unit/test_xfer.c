@@ -303,15 +303,15 @@ static void a_second_source_takes_over_a_stalled_transfer(void **state)
     (void)state;
     setup(7, 0, 1 << 20);
     struct xfer *x = net->side[0];
-    struct wire_key key = key_of(2);
+    struct wire_key key = key_of(1);
     uint64_t bytes;
-    net->bytes[2] = 200;
-    struct wire_chunk first = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 100};
-    struct wire_chunk second = {.key = key, .total = 200, .offset = 100, .data = net->source[2] + 100, .bytes = 100};
+    net->bytes[1] = 200;
+    struct wire_chunk first = {.key = key, .total = 200, .offset = 0, .data = net->source[1], .bytes = 100};
+    struct wire_chunk second = {.key = key, .total = 200, .offset = 100, .data = net->source[1] + 100, .bytes = 100};
     assert_int_equal(xfer_chunk_in(x, 0, &first, 0, 0, &bytes), XFER_NOTHING);
     assert_int_equal(xfer_chunk_in(x, 1, &second, 0, 10, &bytes), XFER_NOTHING); /* too early: the first is alive */
     assert_int_equal(xfer_chunk_in(x, 1, &second, 0, 5000, &bytes), XFER_COMPLETE);
-    assert_memory_equal(net->target[2], net->source[2], 200);
+    assert_memory_equal(net->target[1], net->source[1], 200);
     teardown();
 }
 
@@ -342,12 +342,12 @@ static void a_length_never_grows_past_its_buffer(void **state)
     (void)state;
     setup(8, 0, 1 << 20);
     struct xfer *x = net->side[0];
-    struct wire_key key = key_of(2);
+    struct wire_key key = key_of(1);
     static uint8_t data[4096];
     uint64_t bytes;
     for (uint32_t peer = 0; peer < 2; peer++) {
-        free(net->target[2]);
-        net->target[2] = malloc(OBJECT_MAX);
+        free(net->target[1]);
+        net->target[1] = malloc(OBJECT_MAX);
         struct wire_chunk honest = {.key = key, .total = 8192, .offset = 0, .data = data, .bytes = sizeof data};
         assert_int_equal(xfer_chunk_in(x, 0, &honest, 0, 10000 * (peer + 1), &bytes), XFER_NOTHING);
         struct wire_chunk longer = honest;

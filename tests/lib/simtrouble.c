@@ -68,6 +68,7 @@ static void lose_disk(uint32_t i)
     struct sim_disk *disk = &island->disk;
     sim->tally.witness_disks += island->witness;
     island->forgot = true;
+    island->forgot_epoch = sim->newest;
     if (disk->incarnation > island->forgot_upto)
         island->forgot_upto = disk->incarnation;
     if (sim_chance(60)) {
@@ -169,6 +170,18 @@ static void end_daemon(uint32_t i)
     island->go_on_ms = 0;
 }
 
+/* Whether all others know of the newest epoch, or what they were told of it: two who have forgotten it may take each
+ * other for a majority of the epoch that they remember, whatever the run does. */
+static bool others_remember(uint32_t i)
+{
+    for (uint32_t k = 0; k < sim->n; k++) {
+        const struct sim_island *other = &sim->island[k];
+        if (k != i && other->forgot && !other->gone && other->disk.epoch < other->forgot_epoch)
+            return false;
+    }
+    return true;
+}
+
 void sim_crash(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
@@ -176,7 +189,7 @@ void sim_crash(uint32_t i)
     island->revive_ms = sim->now_ms + 200 + sim_below(sim_chance(20) ? 20000 : 5000);
     if (!sim->disks || sim_chance(50) || !sim_can_spare(i))
         return; /* the process ended, the machine did not */
-    if (sim_chance(40))
+    if (sim_chance(40) && others_remember(i))
         lose_disk(i); /* with or without the machine */
     if (sim_chance(70)) {
         island->mark.there = false;

@@ -428,7 +428,7 @@ static void ranges_of_another_length_are_not_taken(void **state)
     assert_answered(c, &other, WIRE_NOT_NEEDED);
     played_send_chunk(c, A, &key, (uint64_t)1 << 50, 0, theirs.object, 1000);
     assert_answered(c, &key, WIRE_NOT_NEEDED);
-    assert_string_equal(peers_info(a->peers, C).note, "it has sent a state that is not the one a majority signed");
+    assert_string_equal(peers_info(a->peers, C).fault, "it has sent a state that is not the one a majority signed");
     assert_comes(LARGE);
     assert_int_equal(servers[0].leaves, LARGE_LEAVES);
     free_whole(&theirs);

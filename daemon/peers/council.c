@@ -126,31 +126,6 @@ static void send_chain(struct council *council, uint32_t to, uint64_t after)
 
 /* ---- composing ---- */
 
-/* Those who might take part from the next record on: what they hold has to be known, or the record says nothing new. */
-static uint32_t whom_to_ask(const struct council *council, uint32_t *ids)
-{
-    const struct view *view = council->conf.view;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < view->count && count < EPOCH_ASKED_MAX; i++) {
-        const struct view_member *member = &view->members[i];
-        bool comes = !member->voter || member->role != RECORD_OWNER || seats_in_doubt(&council->seats, i);
-        if (member->used && !member->leaving && (i == view->self || council->seats.seat[i].up) && comes &&
-            seats_caught_up(&council->seats, i))
-            ids[count++] = member->id;
-    }
-    return count;
-}
-
-/* Whether all who were asked hold what the draft starts from: rounds stand still, so they soon do. */
-static bool all_there(const struct muster_wish *wishes, uint32_t count, const uint32_t *asked, uint32_t asked_count)
-{
-    for (uint32_t k = 0; k < asked_count; k++)
-        for (uint32_t i = 0; i < count; i++)
-            if (!wishes[i].enrol && wishes[i].as.id == asked[k] && !wishes[i].caught_up)
-                return false;
-    return true;
-}
-
 static enum err propose(struct council *council, const struct record *draft, bool safe, const uint32_t *asked,
                         uint32_t asked_count, uint64_t now_ms)
 {
@@ -175,7 +150,7 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
     struct compose_base base = council_wire_base(&council->wire);
     uint32_t count, holdings_count, asked[EPOCH_ASKED_MAX];
     const struct compose_holding *holdings = holdings_answered(council->holdings, council->epoch, &holdings_count);
-    uint32_t asked_count = whom_to_ask(council, asked);
+    uint32_t asked_count = wishes_whom_to_ask(&council->seats, asked);
     base.overdue = council->asked_ms != 0 && now_ms >= council->asked_ms + OVERDUE_MS;
     TRY_OUT(wishes_gather(&council->wishes, &council->seats, true, &wishes, &count));
     TRY_OUT(compose(&base, holdings, holdings_count, wishes, count, &out));
@@ -188,7 +163,7 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
         out.draft.steps = council->wishes.steps;
     if (council->asked_ms == 0)
         council->asked_ms = now_ms;
-    bool waits = now_ms < council->asked_ms + ASKED_MS && !all_there(wishes, count, asked, asked_count);
+    bool waits = now_ms < council->asked_ms + ASKED_MS && !wishes_all_there(wishes, count, asked, asked_count);
     bool safe = compose_safe(&out.draft, &base, holdings, holdings_count, council->lacking, &council->lacking_count);
     log_debug("next record: %s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s",
               safe ? "safe" : "not safe yet", holdings_count, council->lacking_count,

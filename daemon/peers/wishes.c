@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "net/epoch.h"
 #include "net/wire_epoch.h"
 
 /* Those who come are gathered for so long: each costs an epoch. Twice as long after each record that changed nothing,
@@ -170,4 +171,29 @@ bool wishes_change(const struct wishes *wishes, const struct seats *seats)
     record_deinit(&next);
     mem_free(all);
     return wanted;
+}
+
+/* ---- those who might take part ---- */
+
+uint32_t wishes_whom_to_ask(const struct seats *seats, uint32_t *ids)
+{
+    const struct view *view = seats->view;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < view->count && count < EPOCH_ASKED_MAX; i++) {
+        const struct view_member *member = &view->members[i];
+        bool comes = !member->voter || member->role != RECORD_OWNER || seats_in_doubt(seats, i);
+        if (member->used && !member->leaving && (i == view->self || seats->seat[i].up) && comes &&
+            seats_caught_up(seats, i))
+            ids[count++] = member->id;
+    }
+    return count;
+}
+
+bool wishes_all_there(const struct muster_wish *wishes, uint32_t count, const uint32_t *asked, uint32_t asked_count)
+{
+    for (uint32_t k = 0; k < asked_count; k++)
+        for (uint32_t i = 0; i < count; i++)
+            if (!wishes[i].enrol && wishes[i].as.id == asked[k] && !wishes[i].caught_up)
+                return false;
+    return true;
 }

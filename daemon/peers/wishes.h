@@ -40,6 +40,12 @@ void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct reco
  * they are: there is nothing to go by. `said`: with what members say of themselves. ERR_NOMEM. */
 ERR_MUST_CHECK enum err wishes_gather(const struct wishes *wishes, const struct seats *seats, bool said,
                                       struct muster_wish **out, uint32_t *count);
+/* Ids of those who might take part from the next record on, at most EPOCH_ASKED_MAX: what they hold has to be known, or
+ * the record says nothing new. */
+uint32_t wishes_whom_to_ask(const struct seats *seats, uint32_t *ids);
+/* Whether all who were asked hold what the draft starts from, as compose() has found: rounds stand still, so they soon
+ * do. */
+bool wishes_all_there(const struct muster_wish *wishes, uint32_t count, const uint32_t *asked, uint32_t asked_count);
 /* Whether the next record would say anything that the last one does not, and so many voters are heard as decide it. */
 bool wishes_change(const struct wishes *wishes, const struct seats *seats);
 

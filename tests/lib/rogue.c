@@ -55,6 +55,7 @@ struct rogue *rogue_open(struct cluster *cluster, uint32_t self, uint32_t fragme
     rogue->self = self;
     rogue->fragments = fragments;
     rogue->session = 77;
+    rogue->pause_ms = BEAT_MS;
     assert_ok(dconf_load(cluster->island[self].conf, NULL, 0, &rogue->conf));
     assert_ok(ident_load(rogue->conf.key_path, &rogue->ident));
     assert_ok(runspec_load(rogue->conf.run_path, NULL, 0, &rogue->spec));
@@ -315,7 +316,7 @@ static void turn(struct rogue *rogue)
     link_tick(rogue->link);
     if (env_mono_ms() < rogue->beat_ms)
         return;
-    rogue->beat_ms = env_mono_ms() + BEAT_MS;
+    rogue->beat_ms = env_mono_ms() + rogue->pause_ms;
     behave(rogue);
 }
 

@@ -54,6 +54,7 @@ struct rogue {
     struct digest hash[ROGUE_FRAGMENTS_MAX][ROGUE_VERSIONS]; /* of each version, as the first one said; */
     bool hash_known[ROGUE_FRAGMENTS_MAX][ROGUE_VERSIONS];    /* all others have to say the same */
     uint32_t done_status;                                    /* of the last DONE that it got */
+    uint64_t pause_ms;                                       /* between its heartbeats */
     /* what it does */
     bool works;                         /* it makes the results of its parts, of nothing */
     uint64_t made[ROGUE_FRAGMENTS_MAX]; /* so far */

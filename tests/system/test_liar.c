@@ -295,11 +295,13 @@ static void lies_hold_nobody_up(void **state)
     assert_true(rogue_logged(rogue, 0, "island d has diverged", 5));
     rogue->beat = made_up_result;
     rogue->fetched = forged;
+    rogue->pause_ms = 10; /* others hold a result for a moment only before they apply it */
     rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it says that it has a result that there is not, and forges it");
     bool seen = false;
     for (uint32_t k = 0; k < 300 && !seen; k++)
         seen = rogue_logged(rogue, k % rogue->self, "owner 0 from island d is damaged and not used", 0.05);
     assert_true(seen);
+    rogue->pause_ms = 100;
     rogue->beat = no_contribution;
     rogue_moves(rogue, 2 * NEW_ROUNDS, held_up_s, "it says that it contributes, and does not");
     assert_true(rogue_named(rogue, 0, "island d: its contributions do not come", 5));

@@ -170,13 +170,18 @@ static void end_daemon(uint32_t i)
     island->go_on_ms = 0;
 }
 
-/* Whether all others know of the newest epoch, or what they were told of it: two who have forgotten it may take each
- * other for a majority of the epoch that they remember, whatever the run does. */
+/* Whether all others could tell the island that there is a later epoch than the one its older disk knows: with one that
+ * has forgotten it, too, or never learned of it, it may make a majority of the epoch that both know, whatever the run
+ * does. */
 static bool others_remember(uint32_t i)
 {
+    uint64_t older = sim->island[i].older.epoch;
     for (uint32_t k = 0; k < sim->n; k++) {
         const struct sim_island *other = &sim->island[k];
-        if (k != i && other->forgot && !other->gone && other->disk.epoch < other->forgot_epoch)
+        if (k == i || other->gone || !other->enrolled)
+            continue;
+        bool forgot = other->forgot && other->disk.epoch < other->forgot_epoch;
+        if (forgot || (older < sim->newest && other->disk.epoch <= older))
             return false;
     }
     return true;

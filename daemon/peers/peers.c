@@ -1,4 +1,4 @@
-#include "daemon/peers/peers.h"
+#include "daemon/peers/peers_core.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,14 +8,9 @@
 #include "common/mem.h"
 #include "daemon/peers/beat.h"
 #include "daemon/peers/council.h"
-#include "daemon/peers/faults.h"
 #include "daemon/peers/gate.h"
-#include "daemon/peers/impostors.h"
 #include "daemon/peers/objects.h"
-#include "daemon/peers/pulse.h"
-#include "daemon/peers/report.h"
 #include "daemon/peers/rows.h"
-#include "daemon/rules.h"
 #include "net/link.h"
 #include "net/vouch.h"
 
@@ -24,71 +19,6 @@
 enum { BEAT_MS = 1000, SILENT_MS = 2500, HELLO_AGAIN_MS = 1000, ANNOUNCE_GAP_MS = 3 };
 /* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
-
-struct peer {
-    bool greeted; /* a hello of the present session was accepted */
-    bool up;      /* greeted and heard from lately */
-    uint64_t session, heard_ms, hello_ms, beat_ms;
-    uint64_t since_ms; /* its slot is its own */
-    struct pulse pulse;
-    bool plan_known;
-    struct digest plan_id;
-    struct report report;
-    struct rows_said *said; /* [fragments]: what we last told it */
-    uint32_t refresh;       /* next fragment to repeat */
-    struct log_limit refused_said, malformed_said, diverged_said, plan_said;
-    struct twins twins;
-    struct faults faults;
-    bool refused;                 /* it, or we, would not talk: not a matter of time */
-    char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
-};
-
-struct peers {
-    struct peers_conf conf;
-    struct peers_plan plan; /* .plan NULL: not known yet */
-    uint64_t now_ms;
-    struct link *link;
-    struct objects *objects;
-    struct council *council;
-    struct gate gate;
-    struct vouches *vouches; /* NULL: the plan is not known yet, or we are the witness */
-    struct peer *peers;      /* [room], by slot */
-    uint32_t room;
-    struct bitset silent; /* not heard for as long as the configuration allows */
-    uint64_t pause_ms;    /* between heartbeats */
-    uint64_t silent_ms;   /* one who is silent so long is not up */
-    bool announce;
-    uint64_t announce_ms;
-    struct strangers strangers;
-    struct log_limit anyone_said;
-    struct wire_message in, out; /* taken in, and being said; large, so not on the stack */
-};
-
-static uint32_t self_of(const struct peers *peers)
-{
-    return peers->conf.view->self;
-}
-
-static uint32_t members_of(const struct peers *peers)
-{
-    return peers->conf.view->count;
-}
-
-static uint32_t fragments_of(const struct peers *peers)
-{
-    return peers->plan.plan != NULL ? peers->plan.plan->plan->fragments_count : 0;
-}
-
-static const char *name_of(const struct peers *peers, uint32_t peer)
-{
-    return peers->conf.view->members[peer].name;
-}
-
-/* Whether a slot is another member's. */
-static bool is_other(const struct peers *peers, uint32_t i)
-{
-    return i != self_of(peers) && peers->conf.view->members[i].used;
-}
 
 /* ---- set-up ---- */
 
@@ -622,94 +552,4 @@ void peers_bye(struct peers *peers, const char *reason)
     for (uint32_t i = 0; i < members_of(peers); i++)
         if (is_other(peers, i) && peers->peers[i].greeted)
             say(peers, i);
-}
-
-/* ---- looking in ---- */
-
-bool peers_heard(const struct peers *peers)
-{
-    for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i) && peers->conf.view->members[i].role != RECORD_WITNESS &&
-            (!peers->peers[i].up || peers->peers[i].pulse.in == 0))
-            return false;
-    return true;
-}
-
-bool peers_receiving(const struct peers *peers, const struct wire_key *key)
-{
-    return objects_receiving(peers->objects, key);
-}
-
-uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
-{
-    uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
-    uint64_t known = peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
-    uint64_t most = rules_furthest(peers->conf.spec, fragments_of(peers), known > own_step ? known : own_step);
-    bool judges = !view_is_witness(peers->conf.view); /* which cannot tell how far rounds bring anybody */
-    for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i) && judges)
-            furthest = report_furthest(&peers->peers[i].report, name_of(peers, i), peers->peers[i].up, furthest, most,
-                                       peers->now_ms);
-    return furthest < last ? furthest : last;
-}
-
-uint64_t peers_furthest_said(const struct peers *peers, uint64_t own_step)
-{
-    uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
-    for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i) && peers->peers[i].up && peers->peers[i].report.step > furthest)
-            furthest = peers->peers[i].report.step;
-    return furthest < last ? furthest : last;
-}
-
-uint64_t peers_uplink_bits(const struct peers *peers)
-{
-    return objects_uplink_bits(peers->objects);
-}
-
-static const char *fault_of(const struct peers *peers, uint32_t i)
-{
-    const struct peer *peer = &peers->peers[i];
-    if (council_broke_word(peers->council, i))
-        return "it has signed two results of one part: it is evicted, and stays so";
-    if (objects_lied(peers->objects, i))
-        return "it has sent a state that is not the one a majority signed";
-    if (peer->up && peer->report.too_far_said && peer->report.too_far_ms != 0)
-        return "it says that it is further than it can be: not followed";
-    return peer->up ? faults_text(&peer->faults, peers->now_ms) : "";
-}
-
-struct peer_info peers_info(const struct peers *peers, uint32_t i)
-{
-    const struct peer *peer = &peers->peers[i];
-    struct link_counters counters = link_counters(peers->link, i);
-    return (struct peer_info){.up = peer->up,
-                              .refused = peer->refused,
-                              .note = peer->note,
-                              .fault = fault_of(peers, i),
-                              .heard_ms = peer->heard_ms,
-                              .twins_ms = peer->twins.seen_ms,
-                              .rtt_ms = peer->pulse.rtt_ms,
-                              .step = peer->report.step,
-                              .tokens = peer->report.tokens,
-                              .loss_milli = peer->report.loss_milli,
-                              .tokens_per_s = peer->report.tokens_per_s,
-                              .trainer = peer->report.trainer,
-                              .sent = counters.sent,
-                              .received = counters.received,
-                              .unacknowledged = objects_unacknowledged(peers->objects, i)};
-}
-
-struct peers_totals peers_totals(const struct peers *peers)
-{
-    return (struct peers_totals){.objects_sent_bytes = objects_sent_bytes(peers->objects),
-                                 .objects_wasted_bytes = objects_wasted_bytes(peers->objects),
-                                 .strangers = peers->strangers.count,
-                                 .stranger_ms = peers->strangers.last_ms,
-                                 .stranger = peers->strangers.last};
-}
-
-void peers_sample(struct peers *peers)
-{
-    link_sample(peers->link);
 }

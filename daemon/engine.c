@@ -22,6 +22,7 @@
 #include "daemon/rules.h"
 #include "daemon/runplan.h"
 #include "daemon/state/store.h"
+#include "daemon/tidings.h"
 #include "daemon/trainer/trainer.h"
 
 /* TICK: time for timers of the protocol. The loop wakes for messages, jobs and signals by itself. */
@@ -202,44 +203,14 @@ static void object_in(struct engine *engine, const struct event *event)
 
 /* ---- the core's orders ---- */
 
-static void tell_diverged(const struct sync_action *action, const char *peer)
-{
-    if (action->version == 0)
-        log_warn("fragment %" PRIu32 ": our initial tensors differ from island %s's; taking over theirs",
-                 action->fragment, peer);
-    else
-        log_error("fragment %" PRIu32 " has DIVERGED at version %" PRIu64
-                  ": our hash differs from island %s's; fetching its state",
-                  action->fragment, action->version, peer);
-}
-
 static void carry_report(struct engine *engine, const struct sync_action *action)
 {
-    const char *peer = engine->charter.view.members[action->member].name;
-    switch (action->report) {
-    case SYNC_REPORT_DIVERGED: tell_diverged(action, peer); break;
-    case SYNC_REPORT_PEER_DIVERGED: peers_diverged(engine->peers, action->member, action->fragment); break;
-    case SYNC_REPORT_DAMAGED:
-        log_error("fragment %" PRIu32 " has DIVERGED at version %" PRIu64
-                  ": our memory does not hold what our own ledger leads to; mending it from there. Look at this "
-                  "machine's memory",
-                  action->fragment, action->version);
-        break;
-    case SYNC_REPORT_BEHIND:
-        log_warn("fragment %" PRIu32 ": too far behind for results; fetching island %s's state", action->fragment,
-                 peer);
-        break;
-    case SYNC_REPORT_REPAIRED:
-        if (action->member == engine->charter.view.self)
-            log_info("fragment %" PRIu32 " now holds what our ledger leads to", action->fragment);
-        else
-            log_info("fragment %" PRIu32 " now holds island %s's state", action->fragment, peer);
-        break;
-    case SYNC_REPORT_ILLEGAL:
-        log_error("fragment %" PRIu32 ": an event had no place in state %s; please report this", action->fragment,
-                  sync_state_name(sync_state(engine->run.sync, action->fragment)));
-        break;
-    }
+    const struct view *view = &engine->charter.view;
+    if (action->report == SYNC_REPORT_PEER_DIVERGED)
+        peers_diverged(engine->peers, action->member, action->fragment);
+    else
+        tidings_tell(engine->run.sync, action,
+                     action->member == view->self ? NULL : view->members[action->member].name);
 }
 
 static void order_encode(struct engine *engine, uint32_t f, uint64_t version)

@@ -1,4 +1,4 @@
-#include "daemon/peers/peers_core.h"
+#include "daemon/peers/peers.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include "daemon/peers/council.h"
 #include "daemon/peers/gate.h"
 #include "daemon/peers/objects.h"
+#include "daemon/peers/peers_core.h"
 #include "daemon/peers/rows.h"
 #include "net/link.h"
 #include "net/vouch.h"

@@ -15,7 +15,7 @@
 #include "daemon/peers/faults.h"
 #include "daemon/peers/gate.h"
 #include "daemon/peers/impostors.h"
-#include "daemon/peers/peers.h"
+#include "daemon/peers/peers_types.h"
 #include "daemon/peers/pulse.h"
 #include "daemon/peers/report.h"
 #include "daemon/peers/rows.h"

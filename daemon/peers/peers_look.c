@@ -1,6 +1,7 @@
 /* What peers tells of the members, to status and to the engine. */
 #include "daemon/peers/council.h"
 #include "daemon/peers/objects.h"
+#include "daemon/peers/peers.h"
 #include "daemon/peers/peers_core.h"
 #include "daemon/rules.h"
 #include "net/link.h"

@@ -68,7 +68,6 @@ static void lose_disk(uint32_t i)
     struct sim_disk *disk = &island->disk;
     sim->tally.witness_disks += island->witness;
     island->forgot = true;
-    island->forgot_epoch = sim->newest;
     if (disk->incarnation > island->forgot_upto)
         island->forgot_upto = disk->incarnation;
     if (sim_chance(60)) {
@@ -170,18 +169,13 @@ static void end_daemon(uint32_t i)
     island->go_on_ms = 0;
 }
 
-/* Whether all others could tell the island that there is a later epoch than the one its older disk knows: with one that
- * has forgotten it, too, or never learned of it, it may make a majority of the epoch that both know, whatever the run
- * does. */
+/* Whether all others could tell the island of the newest epoch: with one that has forgotten it, too, or never learned
+ * of it, it may make a majority of the epoch that both know, whatever the run does. */
 static bool others_remember(uint32_t i)
 {
-    uint64_t older = sim->island[i].older.epoch;
     for (uint32_t k = 0; k < sim->n; k++) {
         const struct sim_island *other = &sim->island[k];
-        if (k == i || other->gone || !other->enrolled)
-            continue;
-        bool forgot = other->forgot && other->disk.epoch < other->forgot_epoch;
-        if (forgot || (older < sim->newest && other->disk.epoch <= older))
+        if (k != i && other->enrolled && !other->gone && other->disk.epoch < sim->newest)
             return false;
     }
     return true;

@@ -136,7 +136,6 @@ struct sim_island {
     enum sim_doubt doubt;
     bool forgot; /* what its disks had up to this incarnation, which a record may still come to name */
     uint64_t forgot_upto;
-    uint64_t forgot_epoch; /* the newest when it lost one: until its disk knows that again it may believe in an older one */
     struct sim_voice voice;
     uint64_t revive_ms, trainer_up_ms, go_on_ms; /* go_on_ms: stopped until then */
     struct sync *sync;

@@ -59,6 +59,7 @@ ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dco
 # Inside another part, and tested through it: file in daemon/ | a function of it | that part
 inner='
 runplan            | runplan_make     | engine
+tidings            | tidings_tell     | engine
 control/progress   | progress_new     | control/status
 control/members    | members_invite   | control/control
 peers/gate         | gate_open        | peers/peers
@@ -68,6 +69,7 @@ peers/faults       | faults_look      | peers/peers
 peers/broken       | broken_load      | peers/council
 peers/pulse        | pulse_in         | peers/peers
 peers/report       | report_take      | peers/peers
+peers/peers_look   | peers_info       | peers/peers
 peers/seats        | seats_init       | peers/council
 peers/wishes       | wishes_gather    | peers/council
 peers/council_wire | council_wire_out | peers/council

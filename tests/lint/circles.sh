@@ -15,7 +15,7 @@ law='
 rooms      daemon > net | outer_opt > common
 rooms      worker > kernels > common
 
-daemon     dilocod > engine | check > control | runplan > peers > trainer | rounds | charter > state > event | jobs | rules | dconf | home
+daemon     dilocod > engine | check > control | runplan > peers > trainer | rounds | charter > state > event | jobs | rules | dconf | home | tidings
 daemon     dilococtl > ctl > rules | dconf | home
 
 worker     diloco-worker > train , sample > ckpt , inner , data > model | libdiloco

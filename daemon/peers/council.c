@@ -46,7 +46,8 @@ struct council {
     uint32_t lacking_count;
     uint64_t sealed_ms; /* since when we are sealed; 0: we are not */
     uint64_t asked_ms;  /* since when those who might join are asked; 0: they are not */
-    bool taken;         /* `record` is decided and waits for the engine */
+    struct bitset asked;
+    bool taken; /* `record` is decided and waits for the engine */
     struct record record;
     struct digest digest;
     struct log_limit failed_said;
@@ -124,16 +125,19 @@ static void send_chain(struct council *council, uint32_t to, uint64_t after)
 /* ---- composing ---- */
 
 /* Those who might take part from the next record on: what they hold has to be known, or the record says nothing new. */
-static uint32_t whom_to_ask(const struct council *council, uint32_t *ids)
+static uint32_t whom_to_ask(struct council *council, uint32_t *ids)
 {
     const struct view *view = council->conf.view;
     uint32_t count = 0;
     for (uint32_t i = 0; i < view->count && count < EPOCH_ASKED_MAX; i++) {
         const struct view_member *member = &view->members[i];
         bool comes = !member->voter || member->role != RECORD_OWNER || seats_in_doubt(&council->seats, i);
-        if (member->used && !member->leaving && (i == view->self || council->seats.seat[i].up) && comes &&
-            seats_caught_up(&council->seats, i))
-            ids[count++] = member->id;
+        bool here = member->used && !member->leaving && (i == view->self || council->seats.seat[i].up);
+        /* A version more that others have come to meanwhile it fetches now: whoever was asked stays so. */
+        if (!here || !comes || (!seats_caught_up(&council->seats, i) && !bitset_has(&council->asked, i)))
+            continue;
+        bitset_add(&council->asked, i);
+        ids[count++] = member->id;
     }
     return count;
 }
@@ -497,6 +501,7 @@ enum err council_begin(struct council *council, uint64_t now_ms)
     wishes_fulfil(&council->wishes, &council->seats, record);
     holdings_clear(council->holdings);
     council->asked_ms = council->sealed_ms = 0;
+    council->asked = (struct bitset){{0}};
     council->lacking_count = 0;
     council->compose = council->take_over = false;
     council->saved = council->unsaved = 0;

@@ -49,7 +49,8 @@ struct council {
     uint64_t sealed_ms; /* since when we are sealed; 0: we are not */
     uint64_t asked_ms;  /* since when those who might join are asked; 0: they are not */
     uint64_t proofs_ms; /* when proofs are told again */
-    bool taken;         /* `record` is decided and waits for the engine */
+    struct bitset asked;
+    bool taken; /* `record` is decided and waits for the engine */
     struct record record;
     struct digest digest;
     struct log_limit failed_said;
@@ -150,7 +151,7 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
     struct compose_base base = council_wire_base(&council->wire);
     uint32_t count, holdings_count, asked[EPOCH_ASKED_MAX];
     const struct compose_holding *holdings = holdings_answered(council->holdings, council->epoch, &holdings_count);
-    uint32_t asked_count = wishes_whom_to_ask(&council->seats, asked);
+    uint32_t asked_count = wishes_whom_to_ask(&council->seats, &council->asked, asked);
     base.overdue = council->asked_ms != 0 && now_ms >= council->asked_ms + OVERDUE_MS;
     TRY_OUT(wishes_gather(&council->wishes, &council->seats, true, &wishes, &count));
     TRY_OUT(compose(&base, holdings, holdings_count, wishes, count, &out));
@@ -530,6 +531,7 @@ enum err council_begin(struct council *council, uint64_t now_ms)
     wishes_fulfil(&council->wishes, &council->seats, record);
     holdings_clear(council->holdings);
     council->asked_ms = council->sealed_ms = 0;
+    council->asked = (struct bitset){{0}};
     council->lacking_count = 0;
     council->compose = council->take_over = false;
     council->saved = council->unsaved = 0;

@@ -175,16 +175,18 @@ bool wishes_change(const struct wishes *wishes, const struct seats *seats)
 
 /* ---- those who might take part ---- */
 
-uint32_t wishes_whom_to_ask(const struct seats *seats, uint32_t *ids)
+uint32_t wishes_whom_to_ask(const struct seats *seats, struct bitset *asked, uint32_t *ids)
 {
     const struct view *view = seats->view;
     uint32_t count = 0;
     for (uint32_t i = 0; i < view->count && count < EPOCH_ASKED_MAX; i++) {
         const struct view_member *member = &view->members[i];
         bool comes = !member->voter || member->role != RECORD_OWNER || seats_in_doubt(seats, i);
-        if (member->used && !member->leaving && (i == view->self || seats->seat[i].up) && comes &&
-            seats_caught_up(seats, i))
-            ids[count++] = member->id;
+        bool here = member->used && !member->leaving && (i == view->self || seats->seat[i].up);
+        if (!here || !comes || (!seats_caught_up(seats, i) && !bitset_has(asked, i)))
+            continue;
+        bitset_add(asked, i);
+        ids[count++] = member->id;
     }
     return count;
 }

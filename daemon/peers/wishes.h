@@ -41,8 +41,9 @@ void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct reco
 ERR_MUST_CHECK enum err wishes_gather(const struct wishes *wishes, const struct seats *seats, bool said,
                                       struct muster_wish **out, uint32_t *count);
 /* Ids of those who might take part from the next record on, at most EPOCH_ASKED_MAX: what they hold has to be known, or
- * the record says nothing new. */
-uint32_t wishes_whom_to_ask(const struct seats *seats, uint32_t *ids);
+ * the record says nothing new. `asked`: slots of those who were asked for this record already, who stay so: a version
+ * more, which others have come to meanwhile, they fetch now. */
+uint32_t wishes_whom_to_ask(const struct seats *seats, struct bitset *asked, uint32_t *ids);
 /* Whether all who were asked hold what the draft starts from, as compose() has found: rounds stand still, so they soon
  * do. */
 bool wishes_all_there(const struct muster_wish *wishes, uint32_t count, const uint32_t *asked, uint32_t asked_count);

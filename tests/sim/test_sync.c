@@ -472,12 +472,12 @@ static void promises_hold_with_a_quorum(void **state)
 static void a_line_that_is_cut_stops_nobody(void **state)
 {
     (void)state;
-    run_mix(&(struct mix){.name = "a line cut", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .sever = true}, 300);
-    run_mix(&(struct mix){.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 150);
+    run_mix(&(struct mix){.name = "a line cut", .n_min = 3, .n_max = SIM_SMALL, .rough = true, .sever = true}, 150);
+    run_mix(&(struct mix){.name = "a line cut, three", .n_min = 3, .n_max = 3, .rough = true, .sever = true}, 100);
     run_mix(
         &(struct mix){
             .name = "a line cut, and a witness", .n_min = 3, .n_max = 4, .rough = true, .sever = true, .witness = true},
-        150);
+        100);
 }
 
 static void nobody_believes_a_liar(void **state)

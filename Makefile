@@ -2,6 +2,9 @@
 #
 #   make demo      two islands train one model on this machine; pictures and figures under build/demo/
 #   make outlive   three islands on this machine; one is lost for good while the run goes on, and comes back
+#   make outlive-namespaces   the same, each with a network and a folder of its own, as three machines would have
+#   make failures  four islands, killed at random for MINUTES=5 with SEED=1: how much of their work counts?
+#   make aims      what is promised in seconds, measured: a table, and build/aims/summary.json
 #   make check     every test that can run here; what cannot is reported as skipped
 #   make mutants   plants the faults of tests/mutants one by one: which test sees which?
 #   make sim       the simulation of the protocol, SEEDS=10000 of each kind of trouble: hours
@@ -25,7 +28,7 @@ endif
 comma := ,
 B := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter-out -O2,$(OPT)),$(OPT))
 
-GOALS := all check demo outlive bench bench-quality install lint mutants fuzz tests sim
+GOALS := all check demo outlive outlive-namespaces failures aims bench bench-quality install lint mutants fuzz tests sim
 .PHONY: $(GOALS) clean check-run
 ifndef PREREQS_PRESENT
 
@@ -94,8 +97,9 @@ LIBDILOCO_OBJ := $(call objects,$(wildcard worker/libdiloco/*.c)) $(common_OBJ)
 # ---- tests ----
 TEST_SRC := $(wildcard tests/unit/*.c tests/num/*.c tests/sim/*.c tests/system/test_*.c tests/fuzz/*.c tests/golden/*.c)
 TESTS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
-TOOL_SRC := $(wildcard tests/system/tool_*.c tests/demo/demo.c tests/outlive/outlive.c)
+TOOL_SRC := $(wildcard tests/system/tool_*.c tests/demo/demo.c tests/outlive/outlive.c tests/failures/failures.c tests/aims/aims.c)
 DEMO_OBJ := $(call objects,$(wildcard tests/demo/*.c))
+AIMS_OBJ := $(call objects,$(wildcard tests/aims/*.c))
 QUALITY_SRC := $(wildcard tests/bench/quality*.c tests/bench/lab.c tests/bench/field.c)
 BENCH_OBJ := $(call objects,$(filter-out $(QUALITY_SRC),$(wildcard tests/bench/*.c)))
 QUALITY_OBJ := $(call objects,$(QUALITY_SRC))
@@ -111,7 +115,7 @@ all: $(PROGRAMS) $(B)/libdiloco.so.0 $(B)/libdiloco.a
 	@printf 'Built %s with %s%s. CUDA: %s\n' $(B) '$(CC)' '$(if $(SAN), ($(SAN) sanitizer))' \
 		'$(if $(NVCC_VERSION),toolkit $(NVCC_VERSION) found; this version has the CPU backend only,not found, not needed)'
 
-tests: all $(TESTS) $(TOOLS)
+tests: all $(TESTS) $(TOOLS) $(B)/tests/skewed.so
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
@@ -164,8 +168,12 @@ $(B)/libdiloco.so.0: $(LIBDILOCO_OBJ)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) -shared -Wl,-soname,libdiloco.so.0 $^ -lsodium -ljansson -linih -lm -o $@
 
 $(B)/tests/demo/demo: $(DEMO_OBJ)
+$(B)/tests/aims/aims: $(AIMS_OBJ)
 $(B)/tests/bench/bench: $(BENCH_OBJ)
 $(B)/tests/bench/quality: $(QUALITY_OBJ)
+$(B)/tests/skewed.so: tests/skewed/skewed.c
+	@mkdir -p $(@D)
+	$(call say,LINK)$(CC) -std=gnu11 -D_GNU_SOURCE -O2 $(WARN) -fPIC -fvisibility=hidden -shared $< -o $@ -ldl
 $(B)/tests/lib.a: $(TEST_LIB_OBJ)
 	$(call say,AR)rm -f $@ && ar rcs $@ $^
 $(B)/tests/%: $(B)/tests/%.o $(TESTLIB_OBJ) $(B)/tests/lib.a $(ARCHIVES)
@@ -191,6 +199,16 @@ demo: $(PROGRAMS) $(B)/tests/demo/demo
 outlive: export OUTLIVE_DATA = $(or $(DATA),tests/demo/shakespeare.txt)
 outlive: $(PROGRAMS) $(B)/tests/outlive/outlive
 	@$(B)/tests/outlive/outlive --programs $(B) --data "$$OUTLIVE_DATA"
+
+outlive-namespaces: export OUTLIVE_DATA = $(or $(DATA),tests/demo/shakespeare.txt)
+outlive-namespaces: $(PROGRAMS) $(B)/tests/outlive/outlive
+	@$(B)/tests/outlive/outlive --programs $(B) --data "$$OUTLIVE_DATA" --namespaces --out build/outlive-namespaces || [ $$? -eq 77 ]
+
+failures: $(PROGRAMS) $(B)/tests/failures/failures $(B)/tests/system/tool_synth
+	@BUILD=$(B) $(B)/tests/failures/failures --minutes $(or $(MINUTES),5) --seed $(or $(SEED),1)
+
+aims: $(PROGRAMS) $(B)/tests/aims/aims $(B)/tests/system/tool_synth
+	@BUILD=$(B) $(B)/tests/aims/aims
 
 fuzz:
 	@tests/fuzz/run.sh || [ $$? -eq 77 ] # skipped, and it has said why

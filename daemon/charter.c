@@ -155,6 +155,19 @@ static enum err not_on_the_roster(const struct charter *charter)
                    text, chain_last(charter->chain)->epoch);
 }
 
+/* The record rules; who is told to be the other of the two would do what nobody expects. */
+static enum err check_witness(const struct charter *charter)
+{
+    bool is = view_is_witness(&charter->view);
+    if (is == charter->conf->witness)
+        return ERR_OK;
+    return err_set(ERR_CONF,
+                   is ? "the run's record has this island as its witness: set [island] witness = yes, and take "
+                        "[worker] data out"
+                      : "[island] witness = yes, but the run's record has this island as one that trains, which it "
+                        "stays: set witness = no; for a witness, join with a name and a key of its own");
+}
+
 enum err charter_open(const struct dconf *conf, const struct ident *ident, const struct runspec *spec,
                       struct charter *charter)
 {
@@ -172,6 +185,8 @@ enum err charter_open(const struct dconf *conf, const struct ident *ident, const
     charter->view.shares = digest_of(charter->view.nonce, sizeof charter->view.nonce);
     if (charter->view.self == VIEW_NOBODY)
         err = not_on_the_roster(charter);
+    else
+        err = check_witness(charter);
 out:
     mem_free(entries);
     if (err != ERR_OK)
@@ -202,7 +217,8 @@ static void tell_changes(const struct charter *charter, const struct record *bef
         }
         owners += member->role == RECORD_OWNER;
         if (old == NULL)
-            log_info("island %s is on the roster now", member->name);
+            log_info("island %s is on the roster now%s", member->name,
+                     member->role == RECORD_WITNESS ? ", as the witness" : "");
         else if (member->role == RECORD_AWAY && old->role != RECORD_AWAY)
             log_warn("island %s is lost: the run goes on without it, and it comes back by itself", member->name);
         else if (member->role == RECORD_OWNER && old->role != RECORD_OWNER)
@@ -260,7 +276,9 @@ struct sync_view charter_sync_view(struct charter *charter, bool votes)
         if (!member->used || member->leaving)
             continue;
         bitset_add(&out.members, i);
-        if (member->voter && member->role != RECORD_WITNESS)
+        if (member->role == RECORD_WITNESS)
+            bitset_add(&out.witness, i);
+        else if (member->voter)
             bitset_add(&out.keepers, i);
         if (member->role == RECORD_OWNER || member->role == RECORD_CONTRIBUTOR || member->role == RECORD_DRAINING)
             bitset_add(&out.taking_part, i);

@@ -135,7 +135,9 @@ static enum err count_joined(const char *path, uint32_t *islands)
     }
     if (err != ERR_OK)
         return err_prefix(ERR_CONF, "[island] joined: %s", path);
-    *islands = record.members_count;
+    *islands = 0;
+    for (uint32_t i = 0; i < record.members_count; i++)
+        *islands += record.members[i].role != RECORD_WITNESS;
     record_deinit(&record);
     return ERR_OK;
 }
@@ -162,7 +164,7 @@ enum err check_start(const struct dconf *conf)
     bool ours;
     TRY(ident_load(conf->key_path, &ident));
     TRY(dconf_view(conf, &ident, &(struct digest){{0}}, &view)); /* of any run */
-    uint32_t islands = view.count;
+    uint32_t islands = view_islands(&view, view.count);
     view_free(&view);
     if (conf->joined[0] != '\0')
         TRY(count_joined(conf->joined, &islands));

@@ -35,6 +35,9 @@ static const struct conf_key keys[] = {
     {"island", "owner", CONF_ENUM, AT(owner), "auto", 0, 0, owner_wishes, NULL,
      "Whether this island is to own shards, which it averages and votes with. auto: as the run decides; no: it only "
      "contributes, and comes and goes without notice."},
+    {"island", "witness", CONF_BOOL, AT(witness), "no", 0, 0, NULL, NULL,
+     "Whether this is the run's witness: it votes, so that a run of two islands outlives the loss of one, and has no "
+     "trainer, no parameters and no shards. A run has at most one; [worker] means nothing to it."},
     {"island", "log", CONF_ENUM, AT(log_level), "info", 0, 0, log_levels, NULL, "How much to log."},
 
     {"net", "listen", CONF_STRING, AT(listen), "*:7600", 0, 0, NULL, NULL,
@@ -95,6 +98,8 @@ static const struct conf_key keys[] = {
     {"peer", "address", CONF_STRING, PEER_AT(address), "", 0, 0, NULL, NULL,
      "host:port where it listens; empty if it dials us. One of each pair needs the other's."},
     {"peer", "uplink", CONF_RATE, PEER_AT(uplink), "1Gbit", 1e3, 1e13, NULL, "bit/s", "Speed of its uplink."},
+    {"peer", "witness", CONF_BOOL, PEER_AT(witness), "no", 0, 0, NULL, NULL,
+     "Whether it is the witness; the same on every island."},
 };
 
 static const struct conf_list peer_list = {.section = "peer",
@@ -152,6 +157,19 @@ bool dconf_is_ours(const char *program)
 {
     const char *slash = strrchr(program, '/');
     return strcmp(slash != NULL ? slash + 1 : program, "diloco-worker") == 0;
+}
+
+/* It trains on nothing, whatever the default program is. */
+static enum err make_witness(const char *path, struct dconf *conf)
+{
+    if (conf->data[0] != '\0')
+        return err_set(ERR_CONF,
+                       "%s: [worker] data: a witness trains on nothing; take it out, or [island] witness = yes", path);
+    if (conf->owner == RECORD_OWNER_YES)
+        return err_set(ERR_CONF, "%s: [island] owner: a witness owns nothing; take it out, or witness = yes", path);
+    mem_free(conf->worker_program);
+    conf->worker_program = NULL;
+    return mem_strdup("", &conf->worker_program);
 }
 
 static enum err check_program(const char *path, const struct dconf *conf)
@@ -212,7 +230,9 @@ static enum err check(const char *path, const struct dconf *conf)
 enum err dconf_load(const char *path, const struct conf_override *overrides, size_t overrides_count, struct dconf *conf)
 {
     TRY(conf_load(&dconf_schema, path, overrides, overrides_count, conf));
-    enum err err = check(path, conf);
+    enum err err = conf->witness ? make_witness(path, conf) : ERR_OK;
+    if (err == ERR_OK)
+        err = check(path, conf);
     if (err != ERR_OK)
         conf_deinit(&dconf_schema, conf);
     return err;
@@ -229,6 +249,9 @@ static enum err check_own(const struct dconf *conf, const struct ident *ident, c
     if (own->uplink != conf->uplink)
         return err_set(ERR_CONF, "[peer %s] is this island itself, but its uplink differs from [net] uplink",
                        conf->name);
+    if (own->witness != conf->witness)
+        return err_set(ERR_CONF, "[peer %s] is this island itself, but its witness differs from [island] witness",
+                       conf->name);
     return ERR_OK;
 }
 
@@ -239,8 +262,11 @@ enum err dconf_entries(const struct dconf *conf, const struct ident *ident, stru
     struct view_entry *entries = NULL;
     size_t count = 0;
     TRY_OUT(mem_new(conf->peers_count + 1, sizeof *entries, "the membership", &entries));
-    entries[count++] =
-        (struct view_entry){.name = conf->name, .address = "", .key_text = ident->public_text, .uplink = conf->uplink};
+    entries[count++] = (struct view_entry){.name = conf->name,
+                                           .address = "",
+                                           .key_text = ident->public_text,
+                                           .uplink = conf->uplink,
+                                           .witness = conf->witness};
     for (size_t i = 0; i < conf->peers_count; i++) {
         if (strcmp(peers[i].name, conf->name) == 0) {
             TRY_OUT(check_own(conf, ident, &peers[i]));
@@ -249,7 +275,8 @@ enum err dconf_entries(const struct dconf *conf, const struct ident *ident, stru
         entries[count++] = (struct view_entry){.name = peers[i].name,
                                                .address = peers[i].address,
                                                .key_text = peers[i].public_key,
-                                               .uplink = peers[i].uplink};
+                                               .uplink = peers[i].uplink,
+                                               .witness = peers[i].witness};
     }
 out:
     if (err != ERR_OK)

@@ -20,6 +20,7 @@ struct dconf_peer {
     char *public_key;
     char *address;
     uint64_t uplink; /* bit/s */
+    bool witness;
 };
 
 struct dconf {
@@ -37,6 +38,7 @@ struct dconf {
     uint64_t checkpoint_ms, ledger_keep, ledger_segment;
     int log_level;
     int owner; /* enum record_wish */
+    bool witness;
 
     void *peers; /* struct dconf_peer */
     size_t peers_count;

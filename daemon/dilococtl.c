@@ -230,6 +230,8 @@ static enum err run_join(struct arguments *a)
 {
     if (a->rest.count > 1)
         return join_run(a);
+    if (a->witness)
+        return err_set(ERR_ARG, "--witness needs a token of the run: dilococtl join TOKEN --witness [--home DIR]");
     TRY(find_daemon(a));
     TRY(order(a, "join"));
     return a->no_wait ? ERR_OK : wait_for_trainer(a, "training", "finished");
@@ -374,6 +376,9 @@ static void print_next(const struct arguments *a, const char *what)
 static enum err run_init(struct arguments *a)
 {
     const char *folder = a->home.folder;
+    if (a->witness)
+        return err_set(ERR_ARG, "--witness: a run begins with an island that trains; a witness joins it, by: dilococtl "
+                                "join TOKEN --witness");
     a->init.user = folder == NULL ? "diloco" : NULL;
     a->init.json = a->json;
     if (folder == NULL && !a->no_start) /* before anything is made */
@@ -406,7 +411,9 @@ static enum err join_run(struct arguments *a)
                                "start");
     if (a->json)
         return ERR_OK;
-    printf("It fetches the run's state from the others and takes part by itself.\nNext: ");
+    puts(a->witness ? "It votes by itself, within seconds: then the run outlives the loss of any one of its members."
+                    : "It fetches the run's state from the others and takes part by itself.");
+    printf("Next: ");
     print_next(a, a->no_start ? "start\n" : "watch\n");
     return ERR_OK;
 }
@@ -557,7 +564,8 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"uplink", ARGS_STRING, &a.init.uplink, "RATE", "init, join: speed of this island's uplink (default 1Gbit)"},
         {"owner", ARGS_STRING, &a.owner, "WISH",
          "join: auto, yes or no: whether it is to own shards and vote (default auto: as the run decides)"},
-        {"witness", ARGS_FLAG, &a.witness, NULL, "join: to vote and keep digests alone; not in this version"},
+        {"witness", ARGS_FLAG, &a.witness, NULL,
+         "join: as the run's witness, which votes, and has no trainer, data or parameters; at most one"},
         {"expires", ARGS_STRING, &a.expires, "TIME", "invite: how long the token is good for (default 24h)"},
         {"note", ARGS_STRING, &a.note, "TEXT", "invite: for --list: whom it is for"},
         {"list", ARGS_FLAG, &a.list, NULL, "invite: the invitations of this island"},

@@ -22,6 +22,7 @@
 #include "daemon/rules.h"
 #include "daemon/runplan.h"
 #include "daemon/state/store.h"
+#include "daemon/tidings.h"
 #include "daemon/trainer/trainer.h"
 
 /* TICK: time for timers of the protocol. The loop wakes for messages, jobs and signals by itself. */
@@ -92,7 +93,8 @@ static enum err tell_plan(struct engine *engine)
                                    .parts = &engine->run.parts,
                                    .memory_bytes = engine->run.memory_bytes};
     engine->told = true;
-    trainer_plan_known(engine->trainer, &trainer);
+    if (engine->run.rounds != NULL)
+        trainer_plan_known(engine->trainer, &trainer);
     control_plan_known(engine->control, &control);
     tell_expectation(engine); /* before any peer's word is taken in */
     return peers_plan_known(engine->peers, &peers);
@@ -120,8 +122,12 @@ static void judge_trainer(struct engine *engine)
     uint32_t count;
     char text[IPC_TEXT_BYTES];
     struct model_plan *plan = NULL;
-    if (engine->run.plan != NULL && !engine->told) { /* it could not be set: the daemon ends */
-        trainer_refuse(engine->trainer, events_fatal(engine->events));
+    static const char witness[] = "this is the run's witness, which trains nothing: attach at another island";
+    const char *no = view_is_witness(&engine->charter.view) ? witness : NULL;
+    if (engine->run.plan != NULL && !engine->told) /* it could not be set: the daemon ends */
+        no = events_fatal(engine->events);
+    if (no != NULL) {
+        trainer_refuse(engine->trainer, no);
         return;
     }
     const struct ipc_tensor *tensors = trainer_tensors(engine->trainer, &count);
@@ -197,44 +203,14 @@ static void object_in(struct engine *engine, const struct event *event)
 
 /* ---- the core's orders ---- */
 
-static void tell_diverged(const struct sync_action *action, const char *peer)
-{
-    if (action->version == 0)
-        log_warn("fragment %" PRIu32 ": our initial tensors differ from island %s's; taking over theirs",
-                 action->fragment, peer);
-    else
-        log_error("fragment %" PRIu32 " has DIVERGED at version %" PRIu64
-                  ": our hash differs from island %s's; fetching its state",
-                  action->fragment, action->version, peer);
-}
-
 static void carry_report(struct engine *engine, const struct sync_action *action)
 {
-    const char *peer = engine->charter.view.members[action->member].name;
-    switch (action->report) {
-    case SYNC_REPORT_DIVERGED: tell_diverged(action, peer); break;
-    case SYNC_REPORT_PEER_DIVERGED: peers_diverged(engine->peers, action->member, action->fragment); break;
-    case SYNC_REPORT_DAMAGED:
-        log_error("fragment %" PRIu32 " has DIVERGED at version %" PRIu64
-                  ": our memory does not hold what our own ledger leads to; mending it from there. Look at this "
-                  "machine's memory",
-                  action->fragment, action->version);
-        break;
-    case SYNC_REPORT_BEHIND:
-        log_warn("fragment %" PRIu32 ": too far behind for results; fetching island %s's state", action->fragment,
-                 peer);
-        break;
-    case SYNC_REPORT_REPAIRED:
-        if (action->member == engine->charter.view.self)
-            log_info("fragment %" PRIu32 " now holds what our ledger leads to", action->fragment);
-        else
-            log_info("fragment %" PRIu32 " now holds island %s's state", action->fragment, peer);
-        break;
-    case SYNC_REPORT_ILLEGAL:
-        log_error("fragment %" PRIu32 ": an event had no place in state %s; please report this", action->fragment,
-                  sync_state_name(sync_state(engine->run.sync, action->fragment)));
-        break;
-    }
+    const struct view *view = &engine->charter.view;
+    if (action->report == SYNC_REPORT_PEER_DIVERGED)
+        peers_diverged(engine->peers, action->member, action->fragment);
+    else
+        tidings_tell(engine->run.sync, action,
+                     action->member == view->self ? NULL : view->members[action->member].name);
 }
 
 static void order_encode(struct engine *engine, uint32_t f, uint64_t version)
@@ -310,7 +286,8 @@ static enum err switch_epoch(struct engine *engine, struct record *record, const
     TRY(peers_members(engine->peers, &changes));
     if (engine->run.sync != NULL) {
         TRY(events_reserve(engine->events, fragments_of(engine), engine->charter.view.count));
-        TRY(rounds_members(engine->run.rounds, engine->charter.view.count));
+        if (engine->run.rounds != NULL)
+            TRY(rounds_members(engine->run.rounds, engine->charter.view.count));
         struct sync_view view = charter_sync_view(&engine->charter, council_votes(council_of(engine)));
         TRY(sync_begin_epoch(engine->run.sync, &view, engine->now_ms));
         carry_out_all(engine);
@@ -339,8 +316,12 @@ static void begin_epoch(struct engine *engine)
 /* Before anyone is told that a result is held here, the mark says so. */
 static void mark_stored(struct engine *engine, const struct sync_event *event)
 {
-    if (event->type == SYNC_EV_STORED && vote_mark(engine->vote, ledger_at(engine->ledger)) != ERR_OK)
+    if (event->type != SYNC_EV_STORED)
+        return;
+    if (vote_mark(engine->vote, ledger_at(engine->ledger)) != ERR_OK)
         event_post_fatal(engine->events, err_text());
+    log_debug("fragment %" PRIu32 " version %" PRIu64 ": the result of island %" PRIu32 " is durable", event->fragment,
+              event->version, event->owner);
 }
 
 static void sync_event_in(struct engine *engine, const struct sync_event *event)
@@ -371,6 +352,8 @@ static void handle(struct engine *engine, const struct event *event)
     case EVENT_STARTED: started(engine, event); break;
     case EVENT_UNREAD: rounds_unread(engine->run.rounds, f); break;
     case EVENT_JUDGED: peers_judged(engine->peers, event->member, &event->object.key, event->object.done); break;
+    case EVENT_LEND: rounds_lend(engine->run.rounds, event->lend.loan); break;
+    case EVENT_LENT: peers_lent(engine->peers, event->lend.loan, event->lend.err); break;
     case EVENT_RIVALS: council_rivals(council_of(engine), event->rivals.owner, f, event->rivals.version); break;
     case EVENT_OBJECT: object_in(engine, event); break;
     case EVENT_TYPES: break;
@@ -481,7 +464,7 @@ static enum err open_parts(struct engine *engine)
 
 static enum err check_quorum(const struct engine *engine)
 {
-    enum err err = rules_check_islands(&engine->spec, engine->charter.view.count);
+    enum err err = rules_check_islands(&engine->spec, view_islands(&engine->charter.view, engine->charter.view.count));
     return err != ERR_OK ? err_prefix(err, "%s", engine->conf->run_path) : ERR_OK;
 }
 

@@ -99,7 +99,8 @@ const char *event_name(enum event_type type)
         [EVENT_GIVEN] = "given",     [EVENT_STARTED] = "started",
         [EVENT_UNREAD] = "unread",   [EVENT_JUDGED] = "judged",
         [EVENT_OBJECT] = "object",   [EVENT_EPOCH] = "epoch",
-        [EVENT_RIVALS] = "rivals",
+        [EVENT_RIVALS] = "rivals",   [EVENT_LEND] = "lend",
+        [EVENT_LENT] = "lent",
     };
     return (unsigned)type < EVENT_TYPES ? names[type] : "unknown";
 }

@@ -33,12 +33,16 @@ enum event_type {
     EVENT_STARTED, /* fragment, initial, hash: answer to EVENT_START */
     EVENT_UNREAD,  /* fragment: no job reads its anchor now, or works on the parts it is cut in; who waits goes on */
     EVENT_JUDGED,  /* member, key, done: what became of an object that came in */
+    EVENT_LENT,    /* loan, err: answer to EVENT_LEND */
     EVENT_RIVALS,  /* rivals: an owner, by id, has signed two results of one part: both are in the ledger */
     /* of the other islands */
     EVENT_OBJECT, /* member, key, bytes: one lies whole in its memory */
+    EVENT_LEND,   /* loan: copy the fragment's state there, for others */
     EVENT_EPOCH,  /* the next view record is decided: council_take() */
     EVENT_TYPES
 };
+
+struct state_loan;
 
 struct event {
     enum event_type type;
@@ -51,6 +55,10 @@ struct event {
             uint64_t version;
         } rivals;
         enum err err;
+        struct {
+            struct state_loan *loan; /* state/state_object.h */
+            enum err err;
+        } lend;
         struct {
             bool initial;
             struct digest hash;

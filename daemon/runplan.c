@@ -8,6 +8,9 @@
 #include "daemon/state/memory.h"
 #include "daemon/state/store.h"
 
+/* An island that can be heard and does not do its part is waited for so many times as long as one that is silent. */
+enum { PATIENCE_AWAYS = 4 };
+
 uint32_t runplan_fragments(const struct runplan *run)
 {
     return run->rounds != NULL ? run->plan->plan->fragments_count : 0;
@@ -40,6 +43,7 @@ static enum err new_sync(const struct runplan_conf *from, struct runplan *run)
                              .shards_counts = run->shards_counts,
                              .filled = run->filled,
                              .rule = {.quorum = (uint32_t)from->spec->quorum, .grace_ms = from->spec->grace_ms},
+                             .patience_ms = PATIENCE_AWAYS * from->conf->away_ms,
                              .view = charter_sync_view(from->charter, from->votes)};
     return sync_new(&conf, &run->sync);
 }
@@ -113,9 +117,20 @@ static enum err check_memory(const struct runplan_conf *from, const struct repli
     return ERR_OK;
 }
 
+/* What it takes to vote: nothing that grows with the model. */
+static enum err make_witness(const struct runplan_conf *from, struct model_plan *plan, bool saved, struct runplan *run)
+{
+    run->plan = plan;
+    TRY(events_reserve(from->events, plan->plan->fragments_count, from->charter->view.count));
+    TRY(new_sync(from, run));
+    return saved ? ERR_OK : store_save_plan(from->conf->state_folder, from->spec, plan);
+}
+
 enum err runplan_make(const struct runplan_conf *from, struct model_plan *plan, bool saved, struct runplan *run)
 {
     run->parts = (struct parts){.plan = plan->plan, .chain = from->charter->chain};
+    if (view_is_witness(&from->charter->view))
+        return make_witness(from, plan, saved, run);
     struct replica_conf replica = replica_conf_of(from, plan->plan);
     TRY(check_memory(from, &replica, run));
     run->plan = plan;

@@ -38,7 +38,7 @@ struct runplan_conf {
     bool votes; /* our disk is not in doubt */
 };
 
-/* All NULL before. */
+/* All NULL before; of a witness, replica, slots and rounds stay so. */
 struct runplan {
     struct model_plan *plan;
     uint32_t *shards_counts; /* per fragment */

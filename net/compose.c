@@ -73,34 +73,85 @@ static bool valid(const struct compose_base *base, const struct record_carried *
 
 /* ---- where a fragment starts ---- */
 
-/* Enough seals: a majority for Paxos, and one in every certifying set. */
-static bool enough_seals(const struct work *work)
+struct tally {
+    uint32_t seals, keeping; /* keeping: of those, by voters that keep bytes */
+};
+
+static void count_seal(const struct record *record, const struct compose_holding *holding, struct tally *tally)
 {
-    const struct record *record = work->base->record;
-    uint32_t seals = 0, keeping = 0, keepers = 0;
-    for (uint32_t i = 0; i < work->holdings_count; i++) {
-        if (!is_seal(record, &work->holdings[i]))
-            continue;
-        seals++;
-        keeping += keeps_bytes(record, work->holdings[i].id);
-    }
-    for (uint32_t i = 0; i < record->members_count; i++)
-        keepers += record->members[i].voter && record->members[i].role != RECORD_WITNESS;
-    return seals >= record_majority(record) && keeping + record_certifying(record) > keepers;
+    if (!is_seal(record, holding))
+        return;
+    tally->seals++;
+    tally->keeping += keeps_bytes(record, holding->id);
 }
 
-static uint64_t highest(const struct work *work, uint32_t fragment)
+/* Enough seals: a majority for Paxos, and one in every certifying set. */
+static bool enough(const struct record *record, struct tally tally)
+{
+    uint32_t keepers = 0;
+    for (uint32_t i = 0; i < record->members_count; i++)
+        keepers += record->members[i].voter && record->members[i].role != RECORD_WITNESS;
+    return tally.seals >= record_majority(record) && tally.keeping + record_certifying(record) > keepers;
+}
+
+static bool enough_seals(const struct work *work)
+{
+    struct tally tally = {0};
+    for (uint32_t i = 0; i < work->holdings_count; i++)
+        count_seal(work->base->record, &work->holdings[i], &tally);
+    return enough(work->base->record, tally);
+}
+
+/* Whether those who say that they are below `version` are enough without the others. */
+static bool enough_below(const struct work *work, uint32_t fragment, uint64_t version)
+{
+    struct tally tally = {0};
+    for (uint32_t i = 0; i < work->holdings_count; i++)
+        if (work->holdings[i].fragments[fragment].version < version)
+            count_seal(work->base->record, &work->holdings[i], &tally);
+    return enough(work->base->record, tally);
+}
+
+/* The highest version below `limit` that anybody says it holds, bytes and all. */
+static uint64_t highest_below(const struct work *work, uint32_t fragment, uint64_t limit)
 {
     uint64_t version = 0;
     for (uint32_t i = 0; i < work->holdings_count; i++) {
         const struct compose_holding *holding = &work->holdings[i];
-        if (keeps_bytes(work->base->record, holding->id) && holding->fragments[fragment].version > version)
-            version = holding->fragments[fragment].version;
+        uint64_t held = holding->fragments[fragment].version;
+        if (keeps_bytes(work->base->record, holding->id) && held > version && held < limit)
+            version = held;
+    }
+    return version;
+}
+
+/* What was applied anywhere, as many had durably as certify: so those below it, if they are enough, are one version
+ * below it at most, and show its results. A claim beyond that is none; and one that nobody can fetch need not be
+ * waited for, since to start from the version below, and to carry its results, is to start from it. */
+static uint64_t highest(const struct work *work, uint32_t fragment)
+{
+    uint64_t version = highest_below(work, fragment, UINT64_MAX);
+    while (version > 0 && enough_below(work, fragment, version)) {
+        uint64_t next = highest_below(work, fragment, version);
+        if (version <= next + 1 && !work->base->overdue)
+            break;
+        version = next;
     }
     return version;
 }
 
 /* ---- what it carries ---- */
+
+static bool has_carried(const struct compose_fragment *holds, const struct record_carried *carried)
+{
+    if (holds->version >= carried->version)
+        return true; /* it has applied it */
+    for (uint32_t i = 0; i < holds->results_count; i++)
+        if (holds->results[i].owner == carried->owner && holds->results[i].epoch == carried->epoch &&
+            holds->results[i].shards == carried->shards && digest_equal(&holds->results[i].digest, &carried->digest))
+            return holds->version + 1 == carried->version;
+    return false;
+}
 
 static void count_copies(const struct work *work, struct candidate *candidate)
 {
@@ -120,6 +171,17 @@ static void count_copies(const struct work *work, struct candidate *candidate)
             break;
         }
     }
+}
+
+/* Whether it has had its time to be fetched, and the seals that do not show it are enough without those that do. */
+static bool dispensable(const struct work *work, const struct record_carried *result)
+{
+    const struct record *record = work->base->record;
+    struct tally tally = {0};
+    for (uint32_t i = 0; work->base->overdue && i < work->holdings_count; i++)
+        if (!has_carried(&work->holdings[i].fragments[result->fragment], result))
+            count_seal(record, &work->holdings[i], &tally);
+    return work->base->overdue && enough(record, tally);
 }
 
 static void suspect(struct compose_out *out, uint32_t owner)
@@ -206,7 +268,7 @@ static enum err carry(struct work *work, uint32_t fragment, uint64_t start)
                                                      .epoch = has->epoch,
                                                      .shards = has->shards,
                                                      .digest = has->digest}};
-            if (!valid(work->base, &candidate.result))
+            if (!valid(work->base, &candidate.result) || dispensable(work, &candidate.result))
                 continue;
             count_copies(work, &candidate);
             TRY(take(work, first, &candidate));
@@ -288,17 +350,6 @@ enum err compose(const struct compose_base *base, const struct compose_holding *
 }
 
 /* ---- is it safe? ---- */
-
-static bool has_carried(const struct compose_fragment *holds, const struct record_carried *carried)
-{
-    if (holds->version >= carried->version)
-        return true; /* it has applied it */
-    for (uint32_t i = 0; i < holds->results_count; i++)
-        if (holds->results[i].owner == carried->owner && holds->results[i].epoch == carried->epoch &&
-            holds->results[i].shards == carried->shards && digest_equal(&holds->results[i].digest, &carried->digest))
-            return holds->version + 1 == carried->version;
-    return false;
-}
 
 bool compose_lacks(const struct record *draft, uint32_t fragment, const struct compose_fragment *holds,
                    struct compose_lack *lack)

@@ -2,9 +2,10 @@
  * compose: what record e + 1 says, from record e, what those who answered hold, and what is wanted of the members; and
  * whether it is safe to propose (rules 1 to 5 and 9 of docs/PROTOCOL.md, "Epochs").
  *
- * The start of a fragment is the highest version that anyone who answered holds, bytes and all; every sealed result of
- * the version after it that is valid in epoch e is carried. A draft is proposed only when what it rests on is durable
- * at so many of its own voters that it would be certified there: until then it tells who lacks what. Pure. Holdings
+ * The start of a fragment is the highest version that anyone who answered holds, bytes and all, as far as that can be;
+ * every sealed result of the version after it that is valid in epoch e is carried. A draft is proposed only when what
+ * it rests on is durable at so many of its own voters that it would be certified there: until then it tells who lacks
+ * what. Pure. Holdings
  * come from strangers: whatever makes no sense in epoch e is left out.
  */
 #ifndef NET_COMPOSE_H
@@ -45,6 +46,9 @@ struct compose_base {
     const struct digest *digest;
     const uint32_t *shards; /* per fragment: into how many it is cut */
     uint32_t fragments_count;
+    /* What only a few answered has had its time to be fetched: it is left out where the other seals are enough, for
+     * then it was certified nowhere, or stands in them. */
+    bool overdue;
 };
 
 enum { COMPOSE_SUSPECTS_MAX = RECORD_OWNERS_MAX };
@@ -52,7 +56,7 @@ enum { COMPOSE_SUSPECTS_MAX = RECORD_OWNERS_MAX };
 struct compose_out {
     bool ask;            /* what was answered does not suffice: ask further members, and again. There is no draft */
     struct record draft; /* record_deinit() */
-    uint32_t suspects[COMPOSE_SUSPECTS_MAX]; /* owners of whom there are two results of one part */
+    uint32_t suspects[COMPOSE_SUSPECTS_MAX]; /* owners of whom two results of one part are shown */
     uint32_t suspects_count;
 };
 

@@ -5,23 +5,22 @@
 
 #include "common/env.h"
 #include "common/mem.h"
+#include "net/ballots.h"
+#include "net/kept_bytes.h"
 
 enum {
     ACTIONS_MAX = 2 * (EPOCH_VOTERS_MAX + EPOCH_ASKED_MAX) + 16, /* of one step; drained after each */
-    PATIENCE_TURNS = 20, /* so many turns may another work in one ballot; twice as many after each that we took over */
     PAUSE_DOUBLINGS_MAX = 5,
-};
-
-struct buffer {
-    uint8_t *bytes;
-    size_t count;
+    /* turns that a ballot is held on to which somebody refused: with a majority still to be had, and while composing */
+    REFUSED_TURNS = 2,
+    REFUSED_COMPOSING_TURNS = 20,
 };
 
 /* What we know of a voter. */
 struct voter {
     uint32_t id;
     bool up;
-    bool promised, accepted; /* in our ballot */
+    bool promised, accepted, rejected; /* in our ballot */
     struct record_vote vote;
 };
 
@@ -38,7 +37,7 @@ struct epoch {
 
     /* acceptor */
     struct epoch_vote vote; /* bytes: in `accepted` */
-    struct buffer accepted;
+    struct kept_bytes accepted;
     uint64_t save, saved;           /* numbers: of the newest vote, and of the newest that is durable */
     bool owe_promise, owe_accepted; /* to the proposers of vote.promised and vote.accepted, once all is durable */
 
@@ -47,15 +46,16 @@ struct epoch {
     uint64_t claimed; /* number of the save that makes it durable */
     uint64_t seen;    /* the highest ballot heard of */
     uint64_t best;    /* the highest ballot in which one who promised had accepted a record: it is `proposal` */
-    struct buffer proposal, draft;
+    struct kept_bytes proposal, draft;
     struct digest proposal_digest;
     uint32_t asked[EPOCH_ASKED_MAX], asked_count; /* further members that get the draft */
     uint64_t again_ms;
+    uint64_t refused_ms; /* since when somebody refuses our ballot; 0: nobody does */
 
     /* turns */
     bool due_set;
     uint64_t due_ms;                            /* when we propose */
-    uint64_t other_ballot, other_since;         /* of another who is at work */
+    struct ballots others;                      /* which of theirs are taken in */
     unsigned failures;                          /* ballots of ours that came to nothing */
     uint64_t chain_ms;                          /* not before that do we ask for the chain again */
     struct record_vote votes[EPOCH_VOTERS_MAX]; /* decided */
@@ -64,24 +64,6 @@ struct epoch {
 };
 
 /* ---- small things ---- */
-
-static enum err keep(struct buffer *buffer, const uint8_t *bytes, size_t count)
-{
-    uint8_t *copy = NULL;
-    if (count > 0) {
-        TRY(mem_new(count, 1, "record", &copy));
-        memcpy(copy, bytes, count);
-    }
-    mem_free(buffer->bytes);
-    *buffer = (struct buffer){.bytes = copy, .count = count};
-    return ERR_OK;
-}
-
-static void drop(struct buffer *buffer)
-{
-    mem_free(buffer->bytes);
-    *buffer = (struct buffer){0};
-}
 
 static struct voter *voter_of(struct epoch *epoch, uint32_t id)
 {
@@ -141,33 +123,47 @@ static void answer(struct epoch *epoch)
     epoch->owe_promise = epoch->owe_accepted = false;
 }
 
-/* Somebody else is at work: leave it to that one, but not for ever in one ballot. */
-static void give_way(struct epoch *epoch, uint64_t ballot, uint64_t now_ms)
+/* The first voter that is up proposes at once, each other one a turn later than the one before it. */
+static uint64_t our_turn(const struct epoch *epoch)
 {
-    if (epoch_ballot_id(ballot) == epoch->conf.self)
-        return;
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < epoch->voters_count && epoch->voters[i].id != epoch->conf.self; i++)
+        before += epoch->voters[i].up;
+    return before * epoch->conf.turn_ms;
+}
+
+/* Somebody else is at work: leave it to that one, but not for ever. False: it is none of that member's ballots, or one
+ * too many. */
+static bool take_ballot(struct epoch *epoch, const struct epoch_event *event, bool waits, uint64_t now_ms)
+{
+    uint64_t ballot = event->message->ballot;
+    bool ours = event->from == epoch->conf.self, refused = event->message->recover && ballot < epoch->vote.own;
+    bool wanted = epoch->wanted || epoch->vote.promised != 0 || refused; /* or it does not seal us */
+    if (ballot == 0 || epoch_ballot_id(ballot) != event->from || voter_of(epoch, event->from) == NULL)
+        return false; /* a ballot belongs to the voter whose id is in it */
+    if (ours)
+        return true;
+    if (!ballots_take(&epoch->others, event->from, ballot, epoch->seen, wanted, now_ms))
+        return false;
     if (ballot > epoch->seen)
         epoch->seen = ballot;
-    if (ballot > epoch->other_ballot) {
-        epoch->other_ballot = ballot;
-        epoch->other_since = now_ms;
-    }
     uint64_t turn = epoch->conf.turn_ms;
     unsigned doublings = epoch->failures < PAUSE_DOUBLINGS_MAX ? epoch->failures : PAUSE_DOUBLINGS_MAX;
     uint64_t due = now_ms + 2 * turn + env_rng_below(&epoch->rng, turn * epoch->voters_count + 1);
-    if (epoch->due_set && due > epoch->due_ms && now_ms - epoch->other_since < (PATIENCE_TURNS * turn) << doublings)
+    uint64_t until = ballots_give_way(&epoch->others, event->from, doublings) + our_turn(epoch);
+    bool ahead = ballot >= epoch->vote.promised; /* else it comes to nothing, and that one will learn it */
+    due = due < until ? due : until;
+    if (waits && ahead && epoch->due_set && due > epoch->due_ms)
         epoch->due_ms = due;
+    return true;
 }
 
 static enum err on_prepare(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
 {
     const struct epoch_message *m = event->message;
-    if (m->ballot == 0 || epoch_ballot_id(m->ballot) != event->from || voter_of(epoch, event->from) == NULL)
-        return ERR_OK;                    /* a ballot belongs to the voter whose id is in it */
-    if (!epoch->recovering || m->recover) /* who proposes without us waits for our voice */
-        give_way(epoch, m->ballot, now_ms);
-    else if (m->ballot > epoch->seen)
-        epoch->seen = m->ballot;
+    bool waits = !epoch->recovering || m->recover; /* who proposes without us waits for our voice */
+    if (!take_ballot(epoch, event, waits, now_ms))
+        return ERR_OK;
     bool answers = epoch->may_vote || (m->recover && voter_of(epoch, epoch->conf.self) != NULL);
     uint64_t bar = epoch->vote.promised;
     if (m->recover && epoch->vote.own > bar)
@@ -197,9 +193,8 @@ static enum err on_prepare(struct epoch *epoch, const struct epoch_event *event,
 static enum err on_accept(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
 {
     const struct epoch_message *m = event->message;
-    if (m->ballot == 0 || epoch_ballot_id(m->ballot) != event->from || voter_of(epoch, event->from) == NULL)
+    if (!take_ballot(epoch, event, true, now_ms))
         return ERR_OK;
-    give_way(epoch, m->ballot, now_ms);
     if (!epoch->may_vote || !event->good || m->bytes_count == 0)
         return ERR_OK;
     if (m->ballot < epoch->vote.promised) {
@@ -210,7 +205,7 @@ static enum err on_accept(struct epoch *epoch, const struct epoch_event *event, 
         if (!digest_equal(&m->digest, &epoch->vote.digest))
             return ERR_OK;
     } else {
-        TRY(keep(&epoch->accepted, m->bytes, m->bytes_count));
+        TRY(kept_set(&epoch->accepted, m->bytes, m->bytes_count));
         epoch->vote.promised = epoch->vote.accepted = m->ballot; /* to accept is to be sealed */
         epoch->vote.digest = m->digest;
         epoch->owe_promise = false; /* it was a lower ballot's, or this one's, which is beyond that */
@@ -265,13 +260,13 @@ static void claim(struct epoch *epoch)
     epoch->ballot = epoch->seen = counter << 32 | epoch->conf.self;
     epoch->vote.own = epoch->ballot;
     epoch->state = EPOCH_CLAIMING;
-    epoch->best = 0;
+    epoch->best = epoch->refused_ms = 0;
     epoch->due_set = false;
     epoch->asked_count = 0;
-    drop(&epoch->draft);
-    drop(&epoch->proposal);
+    kept_drop(&epoch->draft);
+    kept_drop(&epoch->proposal);
     for (uint32_t i = 0; i < epoch->voters_count; i++)
-        epoch->voters[i].promised = epoch->voters[i].accepted = false;
+        epoch->voters[i].promised = epoch->voters[i].accepted = epoch->voters[i].rejected = false;
     save(epoch);
     epoch->claimed = epoch->save;
 }
@@ -290,7 +285,7 @@ static void back_off(struct epoch *epoch, uint64_t now_ms)
 static void accept_asked(struct epoch *epoch, uint64_t now_ms)
 {
     epoch->state = EPOCH_ACCEPTING;
-    drop(&epoch->draft);
+    kept_drop(&epoch->draft);
     ask(epoch, now_ms);
 }
 
@@ -307,7 +302,7 @@ static enum err on_promise(struct epoch *epoch, const struct epoch_event *event,
         (epoch->state != EPOCH_PREPARING && epoch->state != EPOCH_COMPOSING))
         return ERR_OK;
     if (m->accepted > epoch->best && m->accepted <= m->ballot && m->bytes_count > 0) {
-        TRY(keep(&epoch->proposal, m->bytes, m->bytes_count));
+        TRY(kept_set(&epoch->proposal, m->bytes, m->bytes_count));
         epoch->proposal_digest = m->digest;
         epoch->best = m->accepted;
     }
@@ -334,14 +329,24 @@ static enum err on_holdings(struct epoch *epoch, const struct epoch_event *event
     return ERR_OK;
 }
 
+/* It is over only when no majority is left for it: one voter alone ends nothing. */
 static enum err on_reject(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
 {
     const struct epoch_message *m = event->message;
-    if (voter_of(epoch, event->from) == NULL)
+    struct voter *voter = voter_of(epoch, event->from);
+    if (voter == NULL || !ballots_near(m->ballot, epoch->seen))
         return ERR_OK;
     if (m->ballot > epoch->seen)
         epoch->seen = m->ballot;
-    if (proposing(epoch) && m->ballot > epoch->ballot)
+    if (!proposing(epoch) || m->ballot <= epoch->ballot)
+        return ERR_OK;
+    voter->rejected = true;
+    if (epoch->refused_ms == 0)
+        epoch->refused_ms = now_ms;
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < epoch->voters_count; i++)
+        left += !epoch->voters[i].rejected;
+    if (left < (epoch->recovering ? epoch->voters_count : majority(epoch)))
         back_off(epoch, now_ms);
     return ERR_OK;
 }
@@ -397,13 +402,6 @@ static handler *const message_handlers[EPOCH_MESSAGES] = {
     [EPOCH_RECORD] = on_record, /* CHAIN is answered whatever the epoch */
 };
 
-static void give_chain(struct epoch *epoch, uint32_t to, uint64_t after)
-{
-    struct epoch_action *action = order(epoch, EPOCH_DO_CHAIN);
-    action->to = to;
-    action->epoch = after;
-}
-
 static enum err heard(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
 {
     if (event->epoch > epoch->number && now_ms >= epoch->chain_ms) {
@@ -417,8 +415,11 @@ static enum err message(struct epoch *epoch, const struct epoch_event *event, ui
 {
     const struct epoch_message *m = event->message;
     if (m->type == EPOCH_CHAIN || m->epoch < epoch->number) {
-        if (m->epoch < epoch->number && m->type != EPOCH_RECORD)
-            give_chain(epoch, event->from, m->epoch);
+        if (m->epoch < epoch->number && m->type != EPOCH_RECORD) {
+            struct epoch_action *action = order(epoch, EPOCH_DO_CHAIN);
+            action->to = event->from;
+            action->epoch = m->epoch;
+        }
         return ERR_OK;
     }
     if (m->epoch > epoch->number) {
@@ -449,15 +450,6 @@ static enum err saved(struct epoch *epoch, const struct epoch_event *event, uint
     return ERR_OK;
 }
 
-/* The first voter that is up proposes at once, each other one a turn later than the one before it. */
-static uint64_t our_turn(const struct epoch *epoch)
-{
-    uint64_t before = 0;
-    for (uint32_t i = 0; i < epoch->voters_count && epoch->voters[i].id != epoch->conf.self; i++)
-        before += epoch->voters[i].up;
-    return before * epoch->conf.turn_ms;
-}
-
 static void take_turn(struct epoch *epoch, uint64_t now_ms)
 {
     bool needed = epoch->recovering ||
@@ -475,9 +467,18 @@ static void take_turn(struct epoch *epoch, uint64_t now_ms)
         claim(epoch);
 }
 
+/* Those who have not refused may not be there: a ballot that is refused comes to an end all the same. */
+static bool given_up(const struct epoch *epoch, uint64_t now_ms)
+{
+    uint64_t turns = epoch->state == EPOCH_COMPOSING ? REFUSED_COMPOSING_TURNS : REFUSED_TURNS;
+    return proposing(epoch) && epoch->refused_ms != 0 && now_ms >= epoch->refused_ms + turns * epoch->conf.turn_ms;
+}
+
 static enum err tick(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
 {
     (void)event;
+    if (given_up(epoch, now_ms))
+        back_off(epoch, now_ms);
     if (proposing(epoch) && now_ms >= epoch->again_ms) {
         ask(epoch, now_ms);
         if (epoch->state == EPOCH_COMPOSING)
@@ -523,7 +524,7 @@ static enum err recovered(struct epoch *epoch, const struct epoch_event *event, 
     if (!epoch->recovering || epoch->state != EPOCH_COMPOSING)
         return ERR_OK;
     if (epoch->best > epoch->vote.accepted) {
-        TRY(keep(&epoch->accepted, epoch->proposal.bytes, epoch->proposal.count));
+        TRY(kept_set(&epoch->accepted, epoch->proposal.bytes, epoch->proposal.count));
         epoch->vote.accepted = epoch->best;
         epoch->vote.digest = epoch->proposal_digest;
     }
@@ -543,14 +544,9 @@ static handler *const handlers[EPOCH_EVENTS] = {
     [EPOCH_EV_RECOVER] = recover, [EPOCH_EV_RECOVERED] = recovered,
 };
 
-static void begin_step(struct epoch *epoch)
-{
-    epoch->actions_count = epoch->actions_next = 0;
-}
-
 enum err epoch_step(struct epoch *epoch, const struct epoch_event *event, uint64_t now_ms)
 {
-    begin_step(epoch);
+    epoch->actions_count = epoch->actions_next = 0;
     return handlers[event->type](epoch, event, now_ms);
 }
 
@@ -569,6 +565,7 @@ enum err epoch_new(const struct epoch_conf *conf, struct epoch **out)
     TRY(mem_new(1, sizeof **out, "epoch", out));
     (*out)->conf = *conf;
     (*out)->rng = env_rng_init(conf->seed, conf->self);
+    (*out)->others.turn_ms = conf->turn_ms;
     (*out)->state = EPOCH_DECIDED; /* until epoch_begin() */
     return ERR_OK;
 }
@@ -577,9 +574,9 @@ void epoch_free(struct epoch *epoch)
 {
     if (epoch == NULL)
         return;
-    drop(&epoch->accepted);
-    drop(&epoch->proposal);
-    drop(&epoch->draft);
+    kept_drop(&epoch->accepted);
+    kept_drop(&epoch->proposal);
+    kept_drop(&epoch->draft);
     mem_free(epoch);
 }
 
@@ -601,16 +598,17 @@ static void set_voters(struct epoch *epoch, const uint32_t *voters, uint32_t vot
 enum err epoch_begin(struct epoch *epoch, uint64_t number, const uint32_t *voters, uint32_t voters_count, bool may_vote,
                      const struct epoch_vote *vote, uint64_t now_ms)
 {
+    (void)now_ms; /* turns are counted from the first tick */
     if (voters_count > EPOCH_VOTERS_MAX)
         return err_set(ERR_ARG, "%u voters; at most %d can decide an epoch", voters_count, EPOCH_VOTERS_MAX);
     if (vote != NULL && vote->epoch > number)
         return err_set(ERR_STATE, "we voted in epoch %llu, and the newest record here is %llu: fetch the chain first",
                        (unsigned long long)vote->epoch, (unsigned long long)number);
     bool ours = vote != NULL && vote->epoch == number;
-    TRY(keep(&epoch->accepted, ours ? vote->bytes : NULL, ours ? vote->bytes_count : 0));
-    drop(&epoch->proposal);
-    drop(&epoch->draft);
-    begin_step(epoch);
+    TRY(kept_set(&epoch->accepted, ours ? vote->bytes : NULL, ours ? vote->bytes_count : 0));
+    kept_drop(&epoch->proposal);
+    kept_drop(&epoch->draft);
+    epoch->actions_count = epoch->actions_next = 0;
     set_voters(epoch, voters, voters_count);
     epoch->number = number;
     epoch->state = EPOCH_IDLE;
@@ -621,24 +619,24 @@ enum err epoch_begin(struct epoch *epoch, uint64_t number, const uint32_t *voter
     epoch->owe_promise = epoch->owe_accepted = false;
     uint64_t seen = epoch->vote.promised > epoch->vote.own ? epoch->vote.promised : epoch->vote.own;
     epoch->seen = seen;
-    epoch->ballot = epoch->best = epoch->other_ballot = epoch->chain_ms = 0;
+    epoch->ballot = epoch->best = epoch->chain_ms = 0;
     epoch->asked_count = epoch->failures = 0;
     epoch->wanted = epoch->due_set = epoch->recovering = false;
     epoch->recovered = 0;
-    epoch->other_since = now_ms;
+    ballots_begin(&epoch->others, voters, voters_count);
     return ERR_OK;
 }
 
 enum err epoch_draft(struct epoch *epoch, const uint8_t *bytes, size_t bytes_count, const uint32_t *asked,
                      uint32_t asked_count, uint64_t now_ms)
 {
-    begin_step(epoch);
+    epoch->actions_count = epoch->actions_next = 0;
     if (epoch->state != EPOCH_COMPOSING || epoch->recovering)
         return ERR_OK;
     bool same =
         bytes_count == epoch->draft.count && (bytes_count == 0 || memcmp(bytes, epoch->draft.bytes, bytes_count) == 0);
     if (!same)
-        TRY(keep(&epoch->draft, bytes, bytes_count));
+        TRY(kept_set(&epoch->draft, bytes, bytes_count));
     epoch->asked_count = asked_count < EPOCH_ASKED_MAX ? asked_count : EPOCH_ASKED_MAX;
     memcpy(epoch->asked, asked, epoch->asked_count * sizeof asked[0]);
     if (!same)
@@ -649,10 +647,10 @@ enum err epoch_draft(struct epoch *epoch, const uint8_t *bytes, size_t bytes_cou
 enum err epoch_propose(struct epoch *epoch, const uint8_t *bytes, size_t bytes_count, const struct digest *digest,
                        uint64_t now_ms)
 {
-    begin_step(epoch);
+    epoch->actions_count = epoch->actions_next = 0;
     if (epoch->state != EPOCH_COMPOSING || epoch->recovering)
         return ERR_OK;
-    TRY(keep(&epoch->proposal, bytes, bytes_count));
+    TRY(kept_set(&epoch->proposal, bytes, bytes_count));
     epoch->proposal_digest = *digest;
     accept_asked(epoch, now_ms);
     return ERR_OK;

@@ -11,10 +11,14 @@ struct place {
     bool gone;    /* revoked: not in the record */
     bool able;    /* to vote, in the record as it was made so far */
     bool leaving; /* votes in the last record, and would better not */
+    bool ready;   /* to own, if it has to */
+    bool apart;   /* leaving only because it and an owner do not hear each other */
     int patience; /* of those leaving, the lower ones leave first; below UNWILLING: they can't vote, or soon */
 };
 
 enum { UNWILLING = 3 };
+/* Who was lost so often lately owns nothing, as long as so many others do. */
+enum { UNSTEADY = 3, STEADY_MIN = 3 };
 
 static const struct muster_wish *wish_of(const struct muster_wish *wishes, uint32_t count, uint32_t id)
 {
@@ -57,8 +61,10 @@ static enum err enrol(struct record *next, const struct muster_wish *wishes, uin
 static void place_voter(struct place *place, const struct muster_wish *wish, bool doubt)
 {
     struct record_member *member = place->member;
-    bool lost = wish->silent || wish->evicted;
+    bool lost = wish->silent || wish->evicted || wish->apart;
     place->leaving = lost || wish->draining || (doubt && !wish->caught_up);
+    if (lost && !wish->evicted && member->role != RECORD_AWAY && member->losses < RECORD_LOSSES_MAX)
+        member->losses++;
     if (lost)
         member->role = RECORD_AWAY;
     else if (wish->draining)
@@ -69,6 +75,7 @@ static void place_voter(struct place *place, const struct muster_wish *wish, boo
         member->incarnation = wish->as.incarnation;
     place->able = !place->leaving;
     place->patience = lost ? 0 : doubt ? 1 : 2;
+    place->apart = wish->apart && !wish->silent && !wish->evicted;
 }
 
 static void place_other(struct record_member *member, const struct muster_wish *wish)
@@ -80,8 +87,10 @@ static void place_other(struct record_member *member, const struct muster_wish *
         return; /* it pauses */
     else if (wish->draining)
         member->role = RECORD_DRAINING;
+    else if (member->owner_wish == RECORD_OWNER_NO || wish->apart)
+        member->role = wish->near || member->role == RECORD_CONTRIBUTOR ? RECORD_CONTRIBUTOR : RECORD_OBSERVER;
     else if (wish->caught_up)
-        member->role = member->owner_wish == RECORD_OWNER_NO ? RECORD_CONTRIBUTOR : RECORD_OWNER;
+        member->role = RECORD_OWNER;
     else if (member->role != RECORD_CONTRIBUTOR)
         member->role = RECORD_OBSERVER;
 }
@@ -90,22 +99,24 @@ static void place_witness(struct place *place, const struct muster_wish *wish, b
 {
     bool lost = wish->silent || wish->evicted || wish->draining;
     place->leaving = place->member->voter && lost;
-    place->able = !lost;
+    /* One that cannot vote yet would only be missed where all voters are needed. */
+    place->able = !lost && (place->member->voter || doubt || !wish->in_doubt);
     if (doubt && !lost)
-        place->member->incarnation = wish->as.incarnation; /* digests are no copies: it has nothing to catch up with */
+        place->member->incarnation = wish->as.incarnation; /* it has nothing to catch up with */
 }
 
 static void place_one(struct place *place, const struct muster_wish *wish)
 {
     struct record_member *member = place->member;
     if (wish == NULL) { /* as it is */
-        place->able = member->voter || member->role == RECORD_WITNESS;
+        place->able = member->voter;
         return;
     }
     bool doubt = wish->as.incarnation != member->incarnation;
     memcpy(member->address, wish->as.address, sizeof member->address);
     member->uplink = wish->as.uplink;
     member->owner_wish = wish->as.owner_wish;
+    member->losses = wish->as.losses < member->losses ? wish->as.losses : member->losses;
     if (wish->revoked)
         place->gone = true;
     else if (member->role == RECORD_WITNESS)
@@ -114,6 +125,7 @@ static void place_one(struct place *place, const struct muster_wish *wish)
         place_voter(place, wish, doubt);
     else {
         place_other(member, wish);
+        place->ready = wish->caught_up && !wish->apart && !wish->silent && !wish->evicted && !wish->draining;
         place->able = member->role == RECORD_OWNER;
     }
 }
@@ -127,18 +139,58 @@ static bool sooner(const struct record_member *a, const struct record_member *b)
     return a->uplink != b->uplink ? a->uplink > b->uplink : a->id < b->id;
 }
 
+static bool may_own(const struct place *place)
+{
+    return !place->gone && place->able && place->member->role == RECORD_OWNER;
+}
+
+static bool willing(const struct place *place)
+{
+    return may_own(place) && place->member->owner_wish != RECORD_OWNER_NO;
+}
+
+/* Of those who are lost again and again, whose losses cost all others an epoch each, none owns while so many others do
+ * without it. */
+static bool may_be_spared(const struct place *places, uint32_t count)
+{
+    uint32_t others = 0;
+    for (uint32_t i = 0; i < count; i++)
+        others += willing(&places[i]) && places[i].member->losses < UNSTEADY;
+    return others >= STEADY_MIN;
+}
+
+/* Somebody has to own the shards: where nobody is left who would, those do who would not, and have caught up. True:
+ * there is somebody willing, or nobody at all. */
+static bool find_willing(struct place *places, uint32_t count)
+{
+    bool owner = false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (willing(&places[i]))
+            return true;
+        owner |= may_own(&places[i]);
+    }
+    for (uint32_t i = 0; !owner && i < count; i++) {
+        if (places[i].gone || !places[i].ready || places[i].member->role != RECORD_CONTRIBUTOR)
+            continue;
+        places[i].member->role = RECORD_OWNER;
+        places[i].able = true;
+    }
+    return false;
+}
+
 /* At most RECORD_OWNERS_MAX own; who wishes not to leaves the voters as far as rule 5 lets it. */
 static void pick_owners(struct place *places, uint32_t count)
 {
+    bool some = find_willing(places, count), spare = may_be_spared(places, count);
     for (uint32_t i = 0; i < count; i++) {
         struct record_member *member = places[i].member;
         if (places[i].gone || member->role != RECORD_OWNER)
             continue;
         uint32_t before = 0;
         for (uint32_t k = 0; k < count; k++)
-            before += k != i && !places[k].gone && places[k].able && places[k].member->role != RECORD_WITNESS &&
-                      places[k].member->owner_wish != RECORD_OWNER_NO && sooner(places[k].member, member);
-        if (member->owner_wish != RECORD_OWNER_NO && before < RECORD_OWNERS_MAX)
+            before += k != i && (some ? willing(&places[k]) : may_own(&places[k])) && sooner(places[k].member, member);
+        bool unsteady = spare && member->losses >= UNSTEADY;
+        if ((!some || member->owner_wish != RECORD_OWNER_NO) && before < RECORD_OWNERS_MAX && !unsteady)
             continue;
         places[i].able = false;
         places[i].leaving = member->voter;
@@ -188,6 +240,24 @@ struct poll {
     struct place *witness;
 };
 
+/* Who stands back can vote, and gets what is to be certified from others who have it; but not if there is only one
+ * other and the witness, which keeps no bytes: those two go on without it. */
+static void let_vote_who_stand_back(struct place *places, uint32_t count)
+{
+    uint32_t keepers = 0;
+    bool witness = false;
+    for (uint32_t i = 0; i < count; i++) {
+        bool keeps = places[i].member->role != RECORD_WITNESS;
+        keepers += keeps && places[i].able && !places[i].gone;
+        witness |= !keeps && places[i].able && !places[i].gone;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (places[i].apart && (keepers > 1 || !witness)) {
+            places[i].leaving = false;
+            places[i].able = true;
+        }
+}
+
 static struct poll poll_of(struct place *places, uint32_t count)
 {
     struct poll poll = {0};
@@ -212,6 +282,7 @@ static struct poll poll_of(struct place *places, uint32_t count)
  * then the one in which a result is certified at fewest. The witness votes where that helps. */
 static enum err pick_voters(struct place *places, uint32_t count)
 {
+    let_vote_who_stand_back(places, count);
     struct poll poll = poll_of(places, count);
     uint32_t fewest = poll.coming < poll.leaving ? poll.coming : poll.leaving; /* others take their places */
     bool was = poll.witness != NULL && poll.witness->member->voter;
@@ -285,8 +356,6 @@ enum err muster(struct record *next, const struct muster_wish *wishes, uint32_t 
         places[i].member = &next->members[i];
         if (i < before)
             place_one(&places[i], wish_of(wishes, wishes_count, next->members[i].id));
-        else
-            places[i].able = next->members[i].role == RECORD_WITNESS;
     }
     pick_owners(places, next->members_count);
     enum err err = pick_voters(places, next->members_count);

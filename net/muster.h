@@ -17,15 +17,19 @@
 
 /* What is wanted of one member, or of one who is to be enrolled. Members without one stay as they are. */
 struct muster_wish {
-    /* Enrolled already: `id`, and what it says of itself now: address, uplink, incarnation, owner_wish. Else all of it
+    /* Enrolled already: `id`, and what it says of itself now: address, uplink, incarnation, owner_wish; and
+     * how many of its losses are to be remembered. Else all of it
      * but the id; role RECORD_WITNESS: a witness, anything else: an island that trains. */
     struct record_member as;
     bool enrol;
     bool silent;    /* as a majority hears it */
+    bool apart;     /* it and an owner do not hear each other, and it is the one to stand back (net/hearing.h) */
     bool evicted;   /* it takes no part; its key stays on the roster */
     bool revoked;   /* its key leaves the roster */
     bool draining;  /* it is about to end */
+    bool in_doubt;  /* its disk is, as it says, be it too lately for `as` to have its incarnation; or it has not said */
     bool caught_up; /* this incarnation holds every fragment at what the next epoch starts from */
+    bool near;      /* it nearly does, as far as is known: enough to contribute */
 };
 
 /* Makes members, next_id and map of `next`, whose members and map are those of the last record still. Enrolments of a

@@ -112,6 +112,14 @@ const struct record_carried *record_carried(const struct record *record, uint32_
     return *count > 0 ? &record->carried[low] : NULL;
 }
 
+const struct record_member *record_witness(const struct record *record)
+{
+    for (uint32_t i = 0; i < record->members_count; i++)
+        if (record->members[i].role == RECORD_WITNESS)
+            return &record->members[i];
+    return NULL;
+}
+
 static uint32_t voters_that_keep_bytes(const struct record *record)
 {
     uint32_t count = 0;
@@ -140,6 +148,20 @@ uint32_t record_certifying(const struct record *record)
 }
 
 /* ---- what makes sense by itself ---- */
+
+static bool same_member(const struct record_member *a, const struct record_member *b)
+{
+    return a->id == b->id && a->role == b->role && a->voter == b->voter && a->incarnation == b->incarnation &&
+           a->uplink == b->uplink && a->owner_wish == b->owner_wish && strcmp(a->address, b->address) == 0;
+}
+
+bool record_differs(const struct record *a, const struct record *b)
+{
+    bool same = a->members_count == b->members_count && a->steps == b->steps && a->paused == b->paused;
+    for (uint32_t i = 0; same && i < a->members_count; i++)
+        same = same_member(&a->members[i], &b->members[i]);
+    return !same || memcmp(&a->map, &b->map, sizeof a->map) != 0;
+}
 
 bool record_name_good(const char *name)
 {
@@ -195,6 +217,8 @@ static enum err check_member(const struct record *record, const struct record_me
     if (member->role < RECORD_OWNER || member->role >= RECORD_ROLES || member->owner_wish >= RECORD_OWNER_WISHES)
         return err_set(ERR_PROTO, "a record whose member %s has role %u and owner wish %u", member->name,
                        (unsigned)member->role, (unsigned)member->owner_wish);
+    if (member->losses > RECORD_LOSSES_MAX)
+        return err_set(ERR_PROTO, "a record whose member %s has %u losses", member->name, (unsigned)member->losses);
     if (!vote_suits(member))
         return err_set(ERR_PROTO, "a record whose member %s has role %u and %s", member->name, (unsigned)member->role,
                        member->voter ? "votes" : "does not vote");
@@ -350,6 +374,9 @@ static enum err check_ids(const struct record *previous, const struct record *ne
         if (!same && member->id < previous->next_id)
             return err_set(ERR_PROTO, "record %" PRIu64 " gives %s the id %" PRIu32 " of somebody else", next->epoch,
                            member->name, member->id);
+        if (same && (old->role == RECORD_WITNESS) != (member->role == RECORD_WITNESS))
+            return err_set(ERR_PROTO, "record %" PRIu64 " makes %s, who was %s witness, %s", next->epoch, member->name,
+                           old->role == RECORD_WITNESS ? "the" : "no", record_role_name(member->role));
     }
     return ERR_OK;
 }

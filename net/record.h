@@ -27,6 +27,7 @@ enum {
     RECORD_VOTERS_MAX = RECORD_OWNERS_MAX + 1, /* and the witness */
     RECORD_FRAGMENTS_MAX = WIRE_PLAN_FRAGMENTS_MAX,
     RECORD_CARRIED_MAX = 8192,
+    RECORD_LOSSES_MAX = 6,
 };
 /* Epochs and versions are below it, so that one more is a number, too. */
 #define RECORD_NUMBER_MAX ((uint64_t)1 << 63)
@@ -35,7 +36,7 @@ enum record_role {
     RECORD_OWNER = 1,       /* contributes, owns shards, votes */
     RECORD_CONTRIBUTOR = 2, /* contributes */
     RECORD_OBSERVER = 3,    /* catching up */
-    RECORD_WITNESS = 4,     /* keeps digests; no trainer, no shard; votes where that helps; stays one */
+    RECORD_WITNESS = 4,     /* no trainer, no shard, no bytes; votes where that helps; stays one */
     RECORD_DRAINING = 5,    /* its last contribution is on its way; owns nothing; it may still vote */
     RECORD_AWAY = 6,        /* on the roster, and does not take part now; it may still vote */
     RECORD_ROLES
@@ -53,6 +54,7 @@ struct record_member {
     uint8_t role;                       /* enum record_role */
     uint8_t owner_wish;                 /* enum record_wish */
     bool voter;
+    uint8_t losses; /* how often records said lately that it is lost: one more each time, at most RECORD_LOSSES_MAX */
 };
 
 /* A result of an earlier epoch that stands: it counts in this epoch because the record names it. */
@@ -92,6 +94,9 @@ ERR_MUST_CHECK enum err record_check(const struct record *record);
 /* The part of it about carried results in an epoch with these starts; also of a draft (net/wire_epoch.h). */
 ERR_MUST_CHECK enum err record_carried_check(uint64_t epoch, const uint64_t *starts, uint32_t starts_count,
                                              const struct record_carried *carried, uint32_t carried_count);
+/* Whether `b` says anything about members, who owns what, or the run, that `a` does not; where the epochs start and
+ * what they carry is left out. */
+bool record_differs(const struct record *a, const struct record *b);
 /* 1 to WIRE_NAME_BYTES - 1 letters, digits, '-' or '_'. */
 bool record_name_good(const char *name);
 
@@ -111,6 +116,8 @@ ERR_MUST_CHECK enum err record_follows(const struct record *previous, const stru
 
 /* "owner", "contributor", …; "unknown". */
 const char *record_role_name(unsigned role);
+/* The witness; NULL: there is none. */
+const struct record_member *record_witness(const struct record *record);
 
 /* NULL: nobody of that id. Borrowed. */
 const struct record_member *record_member(const struct record *record, uint32_t id);

@@ -51,6 +51,7 @@ void record_member_to_proto(const struct record_member *member, Diloco__RecordMe
     proto->role = member->role;
     proto->owner_wish = member->owner_wish;
     proto->voter = member->voter;
+    proto->losses = member->losses;
 }
 
 enum err record_bytes_from_proto(const ProtobufCBinaryData *proto, const char *what, void *out, size_t out_bytes)
@@ -90,15 +91,16 @@ static enum err text_from_proto(const char *text, const char *what, char *out, s
 
 enum err record_member_from_proto(const Diloco__RecordMember *proto, struct record_member *member)
 {
-    if (proto->role > UINT8_MAX || proto->owner_wish > UINT8_MAX)
-        return err_set(ERR_PROTO, "a member with role %" PRIu32 " and owner wish %" PRIu32, proto->role,
-                       proto->owner_wish);
+    if (proto->role > UINT8_MAX || proto->owner_wish > UINT8_MAX || proto->losses > UINT8_MAX)
+        return err_set(ERR_PROTO, "a member with role %" PRIu32 ", owner wish %" PRIu32 " and %" PRIu32 " losses",
+                       proto->role, proto->owner_wish, proto->losses);
     member->id = proto->id;
     member->uplink = proto->uplink;
     member->incarnation = proto->incarnation;
     member->role = (uint8_t)proto->role;
     member->owner_wish = (uint8_t)proto->owner_wish;
     member->voter = proto->voter != 0;
+    member->losses = (uint8_t)proto->losses;
     TRY(text_from_proto(proto->name, "a member's name", member->name, sizeof member->name));
     TRY(text_from_proto(proto->address, "a member's address", member->address, sizeof member->address));
     return record_bytes_from_proto(&proto->key, "a member's key", member->key, IDENT_KEY_BYTES);

@@ -5,6 +5,7 @@
 #include "net/sync_doubt.h"
 #include "net/sync_fragment.h"
 #include "net/sync_owner.h"
+#include "net/sync_patience.h"
 #include "net/sync_peers.h"
 
 /* ---- life ---- */
@@ -45,6 +46,8 @@ void sync_set_votes(struct sync *sync, bool votes)
 void sync_seal(struct sync *sync)
 {
     sync->sealed = true;
+    for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
+        sync_patience_anew(sync, f);
 }
 
 bool sync_sealed(const struct sync *sync)
@@ -57,8 +60,10 @@ void sync_want(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, 
     uint32_t p = f < sync->conf.fragments_count && version == sync->fragments[f].own.version + 1
                      ? sync_certify_part(sync, f, epoch, owner)
                      : CHAIN_PARTS_MAX;
-    if (p < CHAIN_PARTS_MAX)
-        sync->fragments[f].parts.wanted |= (uint64_t)1 << p;
+    if (p == CHAIN_PARTS_MAX || (sync->fragments[f].parts.wanted >> p & 1) != 0)
+        return;
+    sync->fragments[f].parts.wanted |= (uint64_t)1 << p;
+    sync_peers_fetch_now(sync, f);
 }
 
 void sync_want_this(struct sync *sync, uint32_t f, uint64_t version, uint64_t epoch, uint32_t owner,
@@ -84,7 +89,9 @@ static void tick(struct sync *sync)
         sync_fragment_look(sync, f);
         sync_fragment_offer_again(sync, f);
     }
-    sync_owner_check_all(sync);
+    sync_patience_tick(sync);
+    for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
+        sync_owner_tick(sync, f);
 }
 
 void sync_step(struct sync *sync, const struct sync_event *event, uint64_t now_ms)
@@ -117,7 +124,7 @@ bool sync_action(struct sync *sync, struct sync_action *action)
 
 enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, uint32_t from)
 {
-    if (key->fragment >= sync->conf.fragments_count)
+    if (key->fragment >= sync->conf.fragments_count || sync_is_witness(sync))
         return SYNC_NOT_NEEDED;
     if (key->kind == WIRE_STATE)
         return sync_fragment_wants_state(sync, key, from);
@@ -142,6 +149,11 @@ void sync_state_moves(struct sync *sync, uint32_t f)
 }
 
 /* ---- looking in ---- */
+
+bool sync_is_witness(const struct sync *sync)
+{
+    return !sync_core_keeps(sync, sync_core_self(sync));
+}
 
 bool sync_known(const struct sync *sync, uint32_t f)
 {
@@ -181,8 +193,10 @@ bool sync_up(const struct sync *sync, uint32_t member)
 
 void sync_want_start(struct sync *sync, uint32_t f, uint64_t version)
 {
-    if (f < sync->conf.fragments_count && version > sync->fragments[f].start_wanted)
-        sync->fragments[f].start_wanted = version;
+    if (f >= sync->conf.fragments_count || version <= sync->fragments[f].start_wanted)
+        return;
+    sync->fragments[f].start_wanted = version;
+    sync_peers_fetch_now(sync, f);
 }
 
 uint32_t sync_parts(const struct sync *sync, uint32_t f, const struct chain_part **parts)
@@ -230,6 +244,15 @@ const struct owner *sync_owner(const struct sync *sync, uint32_t f)
 uint64_t sync_missed(const struct sync *sync, uint32_t member, bool *too_late)
 {
     return sync_owner_missed(sync, member, too_late);
+}
+
+enum sync_fault sync_fault(const struct sync *sync, uint32_t member)
+{
+    enum sync_fault fault = sync->peers[member].up ? sync_patience_fault(sync, member) : SYNC_FAULT_NONE;
+    for (uint32_t f = 0; fault == SYNC_FAULT_NONE && sync->peers[member].up && f < sync->conf.fragments_count; f++)
+        if (sync_doubt_wrong(sync, f, member))
+            fault = SYNC_FAULT_HASH;
+    return fault;
 }
 
 uint64_t sync_version_max(const struct sync *sync, uint32_t f)

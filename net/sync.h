@@ -8,8 +8,8 @@
  *
  * Members are slots in events and actions, and ids in keys (net/view.h). This is the one header of the protocol core
  * for other rooms. The floors below it, each of which knows only those under it: sync_peers (what peers say),
- * sync_fragment (a fragment's state machine), sync_owner (our parts' rounds), sync_certify (which results are held,
- * and by whom), sync_core (memory and actions), sync_types.
+ * sync_fragment (a fragment's state machine), sync_owner (our parts' rounds), sync_patience (with whom), sync_certify
+ * (which results are held, and by whom), sync_core (memory and actions), sync_types.
  */
 #ifndef NET_SYNC_H
 #define NET_SYNC_H
@@ -75,6 +75,9 @@ bool sync_action(struct sync *sync, struct sync_action *action);
 /* Whether an object that `from` offers is wanted. */
 enum sync_want sync_wants(const struct sync *sync, const struct wire_key *key, uint32_t from);
 
+/* Whether we are the witness: no fragment has a state here, ever; nothing is wanted, asked for or sent. */
+bool sync_is_witness(const struct sync *sync);
+
 /* Whether the fragment has a state at all. */
 bool sync_known(const struct sync *sync, uint32_t f);
 
@@ -115,7 +118,11 @@ const struct owner *sync_owner(const struct sync *sync, uint32_t f);
 /* With a quorum: rounds of our shards in a row that closed without the member, though it takes part; `*too_late`: it is
  * later than the run's grace, so that they no longer wait for it. */
 uint64_t sync_missed(const struct sync *sync, uint32_t member, bool *too_late);
-/* The highest version that we, or more than half of the others, are known to hold. */
+/* What there is to complain of in a member that can be heard. SYNC_FAULT_NO_RESULT is for a majority to judge: where it
+ * complains of the same, the next record goes on without that member. */
+enum sync_fault sync_fault(const struct sync *sync, uint32_t member);
+/* The highest version that we, or more than half of the others, are known to hold; to a witness, the highest of the
+ * voters that can be heard. */
 uint64_t sync_version_max(const struct sync *sync, uint32_t f);
 
 const char *sync_state_name(enum sync_state state);

@@ -199,20 +199,31 @@ bool sync_certify_has(const struct sync *sync, uint32_t f, uint32_t member, uint
     return false;
 }
 
-bool sync_certify_lost(const struct sync *sync, uint32_t f, uint64_t version)
+bool sync_certify_claims(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     uint32_t id = sync_core_id(sync, sync_core_self(sync)), ours = sync_certify_ours(sync, f);
     bool next = version == fragment->own.version + 1 && ours < CHAIN_PARTS_MAX;
-    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
-        if (!sync_core_other(sync, i))
-            continue;
-        const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
-        if (row->version >= version || (next && sync_certify_has(sync, f, i, ours)) ||
-            (!next && row->version + 1 == version && said(sync, f, i, id, 0) != NULL))
+    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    return row->version >= version || (next && sync_certify_has(sync, f, member, ours)) ||
+           (!next && row->version + 1 == version && said(sync, f, member, id, 0) != NULL);
+}
+
+bool sync_certify_surely_lost(const struct sync *sync, uint32_t f, uint64_t version)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        count += sync_core_other(sync, i) && bitset_has(&sync->conf.view.keepers, i) &&
+                 sync_certify_claims(sync, f, version, i);
+    return count >= sync->conf.view.certifying;
+}
+
+bool sync_certify_lost(const struct sync *sync, uint32_t f, uint64_t version)
+{
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (sync_core_other(sync, i) && !sync_core_unproven(sync, i) && sync_certify_claims(sync, f, version, i))
             return true;
-    }
-    return false;
+    return sync_certify_surely_lost(sync, f, version);
 }
 
 /* ---- what counts ---- */

@@ -41,8 +41,12 @@ bool sync_certify_has(const struct sync *sync, uint32_t f, uint32_t member, uint
 void sync_certify_want_this(struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest);
 bool sync_certify_lacks(const struct sync *sync, uint32_t f, uint32_t p);
 bool sync_certify_applied(const struct sync *sync, uint32_t f);
-/* Whether a result of our own part of `version` that is not here is elsewhere: we lost it. */
+/* Whether a result of our own part of `version` that is not here is elsewhere: we lost it. What one member alone says
+ * of it counts as long as it may still show it; what as many say as certify, always. */
 bool sync_certify_lost(const struct sync *sync, uint32_t f, uint64_t version);
+bool sync_certify_surely_lost(const struct sync *sync, uint32_t f, uint64_t version);
+/* Whether that member says so. */
+bool sync_certify_claims(const struct sync *sync, uint32_t f, uint64_t version, uint32_t member);
 
 /* Whether the result of part `p`, which is here, counts. */
 bool sync_certify_counts(const struct sync *sync, uint32_t f, uint32_t p);

@@ -192,6 +192,11 @@ bool sync_core_other(const struct sync *sync, uint32_t slot)
     return slot != sync->conf.view.self && bitset_has(&sync->conf.view.members, slot);
 }
 
+bool sync_core_keeps(const struct sync *sync, uint32_t slot)
+{
+    return bitset_has(&sync->conf.view.members, slot) && !bitset_has(&sync->conf.view.witness, slot);
+}
+
 /* ---- actions ---- */
 
 void sync_core_put(struct sync *sync, struct sync_action action)
@@ -252,13 +257,30 @@ enum sync_proof sync_core_proof(const struct sync_fragment *fragment)
     return fragment->proof_version == fragment->own.version ? fragment->proof : SYNC_PROOF_NONE;
 }
 
+bool sync_core_most_agree(const struct sync *sync, uint32_t f)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    const struct bitset *keepers = &sync->conf.view.keepers;
+    uint32_t agree = bitset_has(keepers, sync_core_self(sync));
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
+        if (!sync_core_other(sync, i) || !bitset_has(keepers, i))
+            continue;
+        const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
+        agree += sync->peers[i].up && row->hash_known && row->version == fragment->own.version &&
+                 digest_equal(&row->hash, &fragment->own.hash);
+    }
+    return 2 * agree > bitset_count(keepers);
+}
+
 bool sync_core_disputed(const struct sync *sync, uint32_t f)
 {
     const struct sync_fragment *fragment = &sync->fragments[f];
     enum sync_proof proof = sync_core_proof(fragment);
     if (proof == SYNC_PROOF_NONE || proof == SYNC_PROOF_ASKED)
         return proof == SYNC_PROOF_ASKED;
-    for (uint32_t i = 0; i < sync_core_slots(sync) && sync->now_ms < fragment->proof_ms + SYNC_DISPUTE_MS; i++) {
+    if (sync->now_ms >= fragment->proof_ms + SYNC_DISPUTE_MS || sync_core_most_agree(sync, f))
+        return false;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
         if (!sync_core_other(sync, i))
             continue;
         const struct sync_peer_fragment *row = &sync->peers[i].fragments[f];
@@ -270,6 +292,11 @@ bool sync_core_disputed(const struct sync *sync, uint32_t f)
 }
 
 /* ---- what others announce ---- */
+
+bool sync_core_unproven(const struct sync *sync, uint32_t member)
+{
+    return sync->now_ms < sync->peers[member].conduct.unproven_until_ms;
+}
 
 /* Whether the member's word counts: it has said something; and if its state is to be had, it is up and has one. */
 static bool announces(const struct sync *sync, uint32_t f, uint32_t member, bool to_have)

@@ -4,9 +4,9 @@
  *
  * It is called by all of them and calls none; it takes no event, decides nothing, and allocates only in sync_core_new()
  * and sync_core_set_view(). Each floor writes only what is its own: sync_certify a fragment's parts and what members
- * hold of them, sync_owner its `owner` and a member's `grace`, sync_doubt its proof, sync_fragment the rest of struct
- * sync_fragment, sync_peers the rest of struct sync_member (and, of a fragment, since when it is behind, when it may
- * ask again, and who was asked).
+ * hold of them, sync_patience its `wait` and a member's `conduct`, sync_owner its `owner` and a member's `grace`,
+ * sync_doubt its proof, sync_fragment the rest of struct sync_fragment, sync_peers the rest of struct sync_member (and,
+ * of a fragment, since when it is behind, when it may ask again, and who was asked).
  */
 #ifndef NET_SYNC_CORE_H
 #define NET_SYNC_CORE_H
@@ -57,6 +57,27 @@ struct sync_known_hash {
 /* What our own disk says of our state: whether the hash of `version` is where checkpoint and ledger lead. */
 enum sync_proof { SYNC_PROOF_NONE, SYNC_PROOF_ASKED, SYNC_PROOF_CONFIRMED, SYNC_PROOF_FAILED };
 
+/* How long rounds take, and since when one waits for somebody. */
+enum { SYNC_TOOK = 4 };
+struct sync_wait {
+    uint64_t arrived_ms; /* when the version was made here; 0: it was not */
+    uint64_t took_ms[SYNC_TOOK];
+    uint32_t took_count; /* of the last rounds; may be more than are kept */
+    uint64_t kept_ms;    /* since when the round of our part waits for a minority alone; 0: it does not */
+    uint64_t ripe_ms;    /* since when results are due: most have contributed, as they say; 0: they are not */
+    uint64_t overdue_ms; /* how long they were in epochs before, since the version came */
+};
+
+/* What a member that can be heard has kept us waiting for. */
+struct sync_conduct {
+    bool late;        /* a round had to do without its contribution, and none has come in time since */
+    uint32_t strikes; /* how often that was so before */
+    uint32_t kept;    /* contributions in time since */
+    uint64_t claim_ms, unproven_until_ms; /* since when it says what it does not show; until then nobody waits for it */
+    uint32_t blames;
+    uint64_t blamed_until_ms; /* it made no result: until then it is to take no part */
+};
+
 struct sync_fragment {
     enum sync_state state;
     bool trainer;              /* attached to this fragment */
@@ -82,6 +103,7 @@ struct sync_fragment {
     uint64_t start_wanted; /* a proposed record starts from this version */
     struct owner owner;
     uint32_t missing_last; /* the member that our shard's round was last seen to wait for */
+    struct sync_wait wait;
 };
 
 struct sync_member {
@@ -91,6 +113,9 @@ struct sync_member {
     uint32_t fragments_said; /* distinct ones so far */
     bool taking_part;
     bool in_doubt;                        /* its disk */
+    bool deaf;                            /* it does not hear us */
+    bool cut_off;                         /* it hears too few to know what counts: it stays behind */
+    struct sync_conduct conduct;          /* as long as it is a member */
     struct grace grace;                   /* with a quorum: how late its contributions to our shards are */
     struct sync_peer_fragment *fragments; /* NULL: nobody has this slot */
     struct sync_holding *holdings;        /* [fragments]; of voters that keep bytes; NULL of others */
@@ -125,6 +150,8 @@ uint32_t sync_core_id(const struct sync *sync, uint32_t slot);
 uint32_t sync_core_slots(const struct sync *sync);
 uint32_t sync_core_self(const struct sync *sync);
 bool sync_core_other(const struct sync *sync, uint32_t slot);
+/* A slot in use, ours or another's, whose member keeps bytes: all but the witness. */
+bool sync_core_keeps(const struct sync *sync, uint32_t slot);
 
 /* The parts of a version (chain_parts()), less those without values: nobody makes them. */
 uint32_t sync_core_parts(const struct sync *sync, uint32_t f, uint64_t version,
@@ -146,12 +173,18 @@ void sync_core_remember_hash(struct sync_fragment *fragment, uint64_t version, c
 /* Our hash of a version, or NULL if it is not known (any more). Borrowed until the next event. */
 const struct digest *sync_core_hash_at(const struct sync_fragment *fragment, uint64_t version);
 
+/* Whether what the member claims alone is believed no more, since it did not show it. */
+bool sync_core_unproven(const struct sync *sync, uint32_t member);
+
 /* The highest version of a fragment that more than half of the others announce: no single word leads further. With
  * `to_have` only those count that are up and have a state. 0: none. */
 uint64_t sync_core_announced(const struct sync *sync, uint32_t f, bool to_have);
 
 /* What is known of our present version. */
 enum sync_proof sync_core_proof(const struct sync_fragment *fragment);
+/* Whether more than half of the voters that keep bytes, us among them, announce our state of our version: who has
+ * another is wrong, or lies, and need not be waited for. */
+bool sync_core_most_agree(const struct sync *sync, uint32_t f);
 /* Whether it is open which state of our version is right: our disk has been asked, or it was a short while ago and
  * somebody who is up still holds another one. */
 bool sync_core_disputed(const struct sync *sync, uint32_t f);

@@ -61,7 +61,8 @@ static bool outvoted(const struct sync *sync, uint32_t f, const struct digest *t
     bool late = sync->now_ms >= fragment->proof_ms + SYNC_YIELD_MS;
     uint32_t others = 0;
     if (sync_core_proof(fragment) == SYNC_PROOF_CONFIRMED)
-        return 2 * them.count > bitset_count(&sync->conf.view.members) || (late && outweighs(&them, &us));
+        return 2 * them.count > bitset_count(&sync->conf.view.members) - bitset_count(&sync->conf.view.witness) ||
+               (late && outweighs(&them, &us));
     for (uint32_t i = 0; i < sync_core_slots(sync); i++)
         others += sync_core_other(sync, i) && sync->peers[i].up && sync->peers[i].fragments[f].hash_known;
     return 2 * them.count > others && (late || them.lowest < us.lowest);
@@ -89,6 +90,14 @@ bool sync_doubt_differs(const struct sync *sync, uint32_t f, uint32_t member)
     const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
     const struct digest *ours = sync_core_hash_at(&sync->fragments[f], row->version);
     return row->hash_known && ours != NULL && !digest_equal(ours, &row->hash);
+}
+
+bool sync_doubt_wrong(const struct sync *sync, uint32_t f, uint32_t member)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    const struct sync_peer_fragment *row = &sync->peers[member].fragments[f];
+    return row->version == fragment->own.version && sync_doubt_differs(sync, f, member) &&
+           sync_core_most_agree(sync, f);
 }
 
 void sync_doubt_compare(struct sync *sync, uint32_t f, uint32_t member)

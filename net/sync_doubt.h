@@ -17,6 +17,8 @@
 
 /* Whether the member's state is not ours, as far as that can be known. */
 bool sync_doubt_differs(const struct sync *sync, uint32_t f, uint32_t member);
+/* Whether it has another of our version, and most voters have ours. */
+bool sync_doubt_wrong(const struct sync *sync, uint32_t f, uint32_t member);
 /* The member has said how the fragment stands. */
 void sync_doubt_compare(struct sync *sync, uint32_t f, uint32_t member);
 /* As sync_excused(). */

@@ -4,6 +4,7 @@
 
 #include "net/sync_certify.h"
 #include "net/sync_owner.h"
+#include "net/sync_patience.h"
 
 /* An unanswered request for a state is made again after this long, possibly to another member. */
 enum { STATE_AGAIN_MS = 15000 };
@@ -25,6 +26,7 @@ static void arrive(struct sync *sync, uint32_t f, uint64_t version, const struct
     fragment->asked = fragment->without = (struct bitset){{0}};
     fragment->astray = 0;
     sync_core_remember_hash(fragment, version, hash);
+    sync_patience_arrived(sync, f);
     sync_certify_arrive(sync, f); /* results of the next one that the ledger has are told after this */
     sync_core_put_version(sync, SYNC_DO_RETIRE, f, version);
     sync_owner_advanced(sync, f, version);
@@ -235,7 +237,9 @@ static void trainer_up(struct sync *sync, uint32_t f, const struct sync_event *e
 
 static void applied(struct sync *sync, uint32_t f, const struct sync_event *event)
 {
+    uint64_t since_ms = sync->fragments[f].wait.arrived_ms;
     arrive(sync, f, sync->fragments[f].own.version + 1, &event->hash);
+    sync_patience_made(sync, f, since_ms);
     give(sync, f);
 }
 
@@ -427,6 +431,7 @@ void sync_fragment_epoch(struct sync *sync, uint32_t f)
     fragment->fetch_ms = 0;
     fragment->missing_last = 0;
     fragment->start_wanted = 0;
+    sync_patience_anew(sync, f);
     sync_certify_epoch(sync, f);
     sync_owner_epoch(sync, f);
     sync_core_put_version(sync, SYNC_DO_RETIRE, f, fragment->own.version + 1);

@@ -3,13 +3,14 @@
 #include "net/grace.h"
 #include "net/owner.h"
 #include "net/sync_certify.h"
+#include "net/sync_patience.h"
 
 /* ---- who is missing, and for how long ---- */
 
-/* Whether the round of our part still waits for a member: it takes part, and its contribution may come. Of one that
- * votes and is lost the next epoch says so; one that only contributes pauses without an epoch, and may never come
- * back. */
-static bool missing(const struct sync *sync, uint32_t f, uint32_t i)
+/* Whether the contribution of a member that takes part may come to the round of our part. Of one that votes and is lost
+ * the next epoch says so; one that only contributes pauses without an epoch, and may never come back, or can't
+ * contribute as long as it does not hear us, or too few. */
+static bool may_come(const struct sync *sync, uint32_t f, uint32_t i)
 {
     const struct sync_fragment *own = &sync->fragments[f];
     const struct sync_member *peer = &sync->peers[i];
@@ -20,10 +21,19 @@ static bool missing(const struct sync *sync, uint32_t f, uint32_t i)
         return false;
     if (i == sync_core_self(sync))
         return own->state == SYNC_ENCODING || (own->trainer ? own->own.abstained < round : sync->expecting);
-    if (!peer->up && !bitset_has(&sync->conf.view.keepers, i))
+    if ((!peer->up || peer->deaf || peer->cut_off) && !bitset_has(&sync->conf.view.keepers, i))
         return false;
+    if (peer->fragments[f].version >= round)
+        return false; /* it is past it, as it says; what that means for the round, sync_certify_lost() says */
     return !peer->heard || peer->fragments[f].contributed >= round ||
            (peer->taking_part && peer->fragments[f].abstained < round);
+}
+
+/* Whether the round still waits for the member. */
+static bool missing(const struct sync *sync, uint32_t f, uint32_t i)
+{
+    bool on_its_way = i == sync_core_self(sync) && sync->fragments[f].state == SYNC_ENCODING;
+    return may_come(sync, f, i) && (on_its_way || sync_patience_waits(sync, f, i));
 }
 
 /* Whether anyone is missing; looks first at who was last time. */
@@ -50,12 +60,17 @@ static uint64_t grace_for(const struct sync *sync, uint32_t f)
     return most;
 }
 
+/* The round closes. */
 static void note_missing(struct sync *sync, uint32_t f)
 {
-    uint64_t waited_ms = sync->now_ms - sync->fragments[f].owner.quorum_ms;
-    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
-        if (missing(sync, f, i))
-            grace_missed(&sync->peers[i].grace, waited_ms);
+    uint64_t quorum_ms = sync->fragments[f].owner.quorum_ms;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++) {
+        if (!may_come(sync, f, i))
+            continue;
+        if (quorum_ms > 0 && i != sync_core_self(sync) && missing(sync, f, i))
+            grace_missed(&sync->peers[i].grace, sync->now_ms - quorum_ms);
+        sync_patience_missed(sync, f, i);
+    }
 }
 
 /* ---- the owner's table ---- */
@@ -70,7 +85,7 @@ static void publish(struct sync *sync, uint32_t f, uint64_t version)
                            .owner = id,
                            .island = id};
     for (uint32_t i = 0; i < sync_core_slots(sync); i++)
-        if (sync_core_other(sync, i) && sync->peers[i].up)
+        if (sync_core_other(sync, i) && sync_core_keeps(sync, i) && sync->peers[i].up)
             sync_core_put(sync, (struct sync_action){.type = SYNC_DO_SEND, .fragment = f, .key = key, .member = i});
 }
 
@@ -107,8 +122,7 @@ static void step(struct sync *sync, uint32_t f, struct owner_input input)
         grace_arrived(&sync->peers[input.member].grace, owner->quorum_ms > 0 ? sync->now_ms - owner->quorum_ms : 0);
     switch (owner_step(owner, &sync->conf.rule, &input)) {
     case OWNER_REDUCE:
-        if (owner->quorum_ms > 0)
-            note_missing(sync, f);
+        note_missing(sync, f);
         sync_core_put_version(sync, SYNC_DO_REDUCE, f, round);
         break;
     case OWNER_STORE: sync_core_put_version(sync, SYNC_DO_STORE, f, round); break;
@@ -120,6 +134,17 @@ static void step(struct sync *sync, uint32_t f, struct owner_input input)
 void sync_owner_check(struct sync *sync, uint32_t f)
 {
     step(sync, f, (struct owner_input){.event = OWNER_CHECK});
+}
+
+void sync_owner_tick(struct sync *sync, uint32_t f)
+{
+    const struct owner *owner = &sync->fragments[f].owner;
+    uint32_t have = bitset_count(&owner->have), late = 0;
+    bool waits = owner->state == OWNER_COLLECTING && have > 0 && may_close(sync, f);
+    for (uint32_t i = 0; waits && i < sync_core_slots(sync); i++)
+        late += may_come(sync, f, i);
+    sync_patience_keeps(sync, f, have, late);
+    sync_owner_check(sync, f);
 }
 
 void sync_owner_check_all(struct sync *sync)
@@ -145,8 +170,10 @@ void sync_owner_epoch(struct sync *sync, uint32_t f)
 
 void sync_owner_contributed(struct sync *sync, uint32_t f, uint64_t version)
 {
-    if (sync->fragments[f].owner.round == version)
+    if (sync->fragments[f].owner.round == version) {
+        sync_patience_came(sync, sync_core_self(sync));
         step(sync, f, (struct owner_input){.event = OWNER_CONTRIBUTED, .member = sync_core_self(sync)});
+    }
     sync_owner_check(sync, f); /* of whatever round: it does not wait for us any more */
 }
 
@@ -155,6 +182,8 @@ static void contribution(struct sync *sync, const struct sync_event *event, enum
     if (event->version != sync->fragments[event->fragment].owner.round || event->epoch != sync->conf.view.epoch)
         return;
     bool early = sync_core_hash_at(&sync->fragments[event->fragment], event->version - 1) == NULL;
+    if (what == OWNER_CONTRIBUTED)
+        sync_patience_came(sync, event->member);
     step(sync, event->fragment, (struct owner_input){.event = what, .member = event->member, .early = early});
     sync_owner_check(sync, event->fragment);
 }

@@ -26,6 +26,8 @@ void sync_owner_epoch(struct sync *sync, uint32_t f);
  * anything has changed that this depends on; one fragment, or all. */
 void sync_owner_check(struct sync *sync, uint32_t f);
 void sync_owner_check_all(struct sync *sync);
+/* The same, with time: how long it has been waiting is noted. */
+void sync_owner_tick(struct sync *sync, uint32_t f);
 
 /* Our own contribution to `version` is encoded. */
 void sync_owner_contributed(struct sync *sync, uint32_t f, uint64_t version);

@@ -38,6 +38,19 @@ void sync_peers_down(struct sync *sync, uint32_t member)
 {
     sync->peers[member].up = false;
     /* What it said stays true: a round does not close over someone who may have contributed elsewhere. */
+    for (uint32_t f = 0; f < sync->conf.fragments_count; f++) {
+        struct sync_fragment *fragment = &sync->fragments[f];
+        bool asked =
+            fragment->state == SYNC_REPAIR ? fragment->state_from == member : bitset_has(&fragment->asked, member);
+        if (asked)
+            fragment->fetch_ms = 0; /* it answers no more */
+    }
+}
+
+void sync_peers_fetch_now(struct sync *sync, uint32_t f)
+{
+    if (sync->fragments[f].state != SYNC_REPAIR)
+        sync->fragments[f].fetch_ms = 0;
 }
 
 /* What the member says of one fragment. What it contributed and holds is of the owners of its epoch. */
@@ -65,14 +78,33 @@ static void row_in(struct sync *sync, uint32_t member, const struct wire_heartbe
     sync_fragment_look(sync, row->fragment);
 }
 
+/* Whom it does not hear. True if that is news. */
+static bool silent_in(const struct sync *sync, struct sync_member *peer, const struct wire_heartbeat *beat)
+{
+    const struct sync_view *view = &sync->conf.view;
+    struct bitset heard = view->keepers;
+    bool was_deaf = peer->deaf, was_cut_off = peer->cut_off;
+    peer->deaf = false;
+    for (uint32_t i = 0; i < beat->silent_count; i++) {
+        uint32_t slot = sync_core_slot(sync, beat->silent[i]);
+        if (slot != SYNC_NOBODY)
+            bitset_remove(&heard, slot);
+        peer->deaf = peer->deaf || slot == view->self;
+    }
+    peer->cut_off = bitset_count(&heard) < view->certifying;
+    return peer->deaf != was_deaf || peer->cut_off != was_cut_off;
+}
+
 void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event)
 {
     struct sync_member *peer = &sync->peers[event->member];
     const struct wire_heartbeat *beat = event->beat;
-    bool changed = !peer->heard || peer->taking_part != beat->taking_part;
+    bool changed = silent_in(sync, peer, beat) || !peer->heard || peer->taking_part != beat->taking_part;
     peer->taking_part = beat->taking_part;
     peer->epoch = beat->epoch;
     peer->in_doubt = beat->in_doubt;
+    if (!sync_core_keeps(sync, event->member)) /* it has nothing to say of fragments, whatever it says */
+        return;
     for (uint32_t i = 0; i < beat->fragments_count; i++)
         if (beat->fragments[i].fragment < sync->conf.fragments_count)
             row_in(sync, event->member, beat, &beat->fragments[i]);
@@ -133,7 +165,8 @@ static bool wanted(const struct sync *sync, uint32_t f, uint32_t p)
 /* Whether the member may be asked for the result of a part of the next version. */
 static bool may_have(const struct sync *sync, uint32_t f, uint32_t p, uint32_t member)
 {
-    return sync_core_other(sync, member) && sync->peers[member].up &&
+    const struct sync_member *peer = &sync->peers[member];
+    return sync_core_other(sync, member) && sync_core_keeps(sync, member) && peer->up &&
            !bitset_has(&sync->fragments[f].without, member) &&
            (wanted(sync, f, p) || sync_certify_has(sync, f, member, p));
 }
@@ -200,7 +233,8 @@ static bool fetch_results(struct sync *sync, uint32_t f)
 static bool someone_has(const struct sync *sync, uint32_t f, uint32_t p)
 {
     for (uint32_t i = 0; i < sync_core_slots(sync); i++)
-        if (sync_core_other(sync, i) && sync->peers[i].up && (wanted(sync, f, p) || sync_certify_has(sync, f, i, p)))
+        if (sync_core_other(sync, i) && sync_core_keeps(sync, i) && sync->peers[i].up &&
+            (wanted(sync, f, p) || sync_certify_has(sync, f, i, p)))
             return true;
     return false;
 }
@@ -322,9 +356,21 @@ static void fetch_rivals(struct sync *sync, uint32_t f)
     }
 }
 
+/* Whether a proposed record starts further on, or carries a result that is not here. */
+static bool draft_needs_more(const struct sync *sync, uint32_t f)
+{
+    const struct sync_fragment *fragment = &sync->fragments[f];
+    for (uint32_t p = 0; p < fragment->parts.count; p++)
+        if (wanted(sync, f, p))
+            return true;
+    return fragment->own.version < fragment->start_wanted;
+}
+
 void sync_peers_catch_up(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
+    if (!sync_core_keeps(sync, sync_core_self(sync)))
+        return; /* a witness catches up with records alone */
     fetch_rivals(sync, f);
     if (!fragment->own.hash_known && fragment->state == SYNC_LISTENING) {
         fill_blank(sync, f);
@@ -340,8 +386,10 @@ void sync_peers_catch_up(struct sync *sync, uint32_t f)
     }
     if (fragment->behind_ms == 0)
         fragment->behind_ms = sync->now_ms;
-    /* What the next round but one was made from is on its way no more. */
-    uint64_t patience_ms = someone_ahead(sync, f, 1) ? 0 : PATIENCE_MS;
+    /* What the next round but one was made from is on its way no more; and all rounds stand still for what a proposed
+     * record rests on. */
+    bool urgent = someone_ahead(sync, f, 1) || draft_needs_more(sync, f);
+    uint64_t patience_ms = urgent ? 0 : PATIENCE_MS;
     if (sync->now_ms >= fragment->behind_ms + patience_ms && sync->now_ms >= fragment->fetch_ms)
         ask_for_more(sync, f);
 }
@@ -365,8 +413,20 @@ void sync_peers_not_available(struct sync *sync, const struct sync_event *event)
     fragment->fetch_ms = 0;
 }
 
+/* To a witness, who has none itself: the highest of those whose copies count. */
+static uint64_t highest_kept(const struct sync *sync, uint32_t f)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (bitset_has(&sync->conf.view.keepers, i) && sync->peers[i].up && sync->peers[i].fragments[f].version > most)
+            most = sync->peers[i].fragments[f].version;
+    return most;
+}
+
 uint64_t sync_peers_version_max(const struct sync *sync, uint32_t f)
 {
+    if (!sync_core_keeps(sync, sync_core_self(sync)))
+        return highest_kept(sync, f);
     uint64_t own = sync->fragments[f].own.version, announced = sync_core_announced(sync, f, false);
     return announced > own ? announced : own;
 }

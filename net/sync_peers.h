@@ -20,6 +20,8 @@ void sync_peers_down(struct sync *sync, uint32_t member);
 void sync_peers_heartbeat_in(struct sync *sync, const struct sync_event *event);
 /* A member does not have what we asked it for. */
 void sync_peers_not_available(struct sync *sync, const struct sync_event *event);
+/* Something of the fragment is wanted that cannot wait: what was asked for last holds the next question up no more. */
+void sync_peers_fetch_now(struct sync *sync, uint32_t f);
 /* To be called every tick: asks for what others have and we lack, with patience. */
 void sync_peers_catch_up(struct sync *sync, uint32_t f);
 /* As sync_version_max(). */

@@ -126,6 +126,15 @@ struct sync_action {
     enum sync_report report;
 };
 
+/* What we have to complain of in a member that can be heard: it does not do what it says (net/sync_patience.h). */
+enum sync_fault {
+    SYNC_FAULT_NONE,
+    SYNC_FAULT_LATE,      /* rounds of our parts went on without its contributions */
+    SYNC_FAULT_NO_RESULT, /* it owns a part and makes no result of it */
+    SYNC_FAULT_UNPROVEN,  /* it says that there is a result, or a version, and does not show it */
+    SYNC_FAULT_HASH,      /* its state is another than ours, and most others have ours */
+};
+
 /* What to do with an object that is offered. */
 enum sync_want { SYNC_WANT, SYNC_HAVE, SYNC_NOT_NEEDED, SYNC_NOT_YET };
 
@@ -138,7 +147,8 @@ struct sync_view {
     struct bitset taking_part; /* whose contributions rounds may wait for */
     struct bitset keepers;     /* voters that keep bytes */
     uint32_t certifying;       /* at how many of them a result has to be durable */
-    bool votes;                /* we are one of them, and our disk is not in doubt */
+    struct bitset witness;     /* who keeps no bytes, and so has nothing to say of fragments; at most one */
+    bool votes;                /* we are one of the keepers, and our disk is not in doubt */
 };
 
 struct sync_conf {
@@ -147,6 +157,7 @@ struct sync_conf {
     const uint32_t *shards_counts; /* per fragment, copied */
     const uint64_t *filled;        /* likewise: mask of the shards with values; NULL: all have */
     struct owner_rule rule;
+    uint64_t patience_ms;  /* with one that can be heard and does not do its part (net/sync_patience.h); 0: no end */
     struct sync_view view; /* of the epoch at the start */
 };
 

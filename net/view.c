@@ -211,6 +211,19 @@ enum err view_update(struct view *view, const struct record *record, const struc
     return ERR_OK;
 }
 
+bool view_is_witness(const struct view *view)
+{
+    return view->self != VIEW_NOBODY && view->members[view->self].role == RECORD_WITNESS;
+}
+
+uint32_t view_islands(const struct view *view, uint32_t end)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < end; i++)
+        count += !view->members[i].used || view->members[i].role != RECORD_WITNESS;
+    return count;
+}
+
 /* ---- hand-written members ---- */
 
 static int by_name(const void *left, const void *right)
@@ -224,6 +237,8 @@ static enum err add_member(struct record *record, const struct view_entry *entry
 {
     struct record_member *member = &record->members[record->members_count];
     *member = (struct record_member){.uplink = entry->uplink, .role = RECORD_OWNER, .voter = true};
+    if (entry->witness)
+        member->role = RECORD_WITNESS;
     if (strlen(entry->name) >= sizeof member->name)
         return err_set(ERR_CONF, "island %s: a name has at most %d bytes", entry->name, WIRE_NAME_BYTES - 1);
     if (strlen(entry->address) >= RECORD_ADDRESS_BYTES)
@@ -244,17 +259,42 @@ static enum err add_member(struct record *record, const struct view_entry *entry
     return ERR_OK;
 }
 
-/* Ids are places in the order of names. */
-static void give_ids(struct record *record)
+/* A witness makes an even number of voters odd, so that one more may be lost; beside an odd one it is of no use. */
+static enum err seat_witness(struct record *record, uint32_t owners)
 {
-    uint64_t uplinks[RECORD_OWNERS_MAX];
+    const char *first = NULL;
+    for (uint32_t i = 0; i < record->members_count; i++) {
+        struct record_member *member = &record->members[i];
+        if (member->role != RECORD_WITNESS)
+            continue;
+        if (first != NULL)
+            return err_set(ERR_CONF, "islands %s and %s are both witnesses; a run has at most one", first,
+                           member->name);
+        first = member->name;
+        member->voter = owners % 2 == 0;
+    }
+    if (first != NULL && owners == 0)
+        return err_set(ERR_CONF, "witness %s is alone: a run needs an island that trains", first);
+    return ERR_OK;
+}
+
+/* Ids are places in the order of names. */
+static enum err give_ids(struct record *record)
+{
+    struct shardmap_owner owners[RECORD_OWNERS_MAX];
+    uint32_t count = 0;
     qsort(record->members, record->members_count, sizeof *record->members, by_name);
     for (uint32_t i = 0; i < record->members_count; i++) {
-        record->members[i].id = i;
-        uplinks[i] = record->members[i].uplink;
+        struct record_member *member = &record->members[i];
+        member->id = i;
+        if (member->role == RECORD_OWNER)
+            owners[count++] = (struct shardmap_owner){.id = i, .weight = member->uplink};
     }
     record->next_id = record->members_count;
-    record->map = record->members_count > 0 ? shardmap_of(uplinks, record->members_count) : shardmap_empty();
+    record->map = shardmap_empty();
+    if (count > 0)
+        shardmap_assign(&record->map, owners, count);
+    return seat_witness(record, count);
 }
 
 static void make_nonce(struct record *record, const struct digest *run_id)
@@ -266,6 +306,8 @@ static void make_nonce(struct record *record, const struct digest *run_id)
         const struct record_member *member = &record->members[i];
         digest_add(&state, member->name, strlen(member->name) + 1);
         digest_add(&state, member->key, sizeof member->key);
+        if (member->role == RECORD_WITNESS) /* who does not know it as one is of another run */
+            digest_add(&state, &(uint8_t){1}, 1);
     }
     struct digest digest = digest_end(&state);
     memcpy(record->nonce, digest.byte, sizeof record->nonce);
@@ -282,7 +324,7 @@ enum err view_record0(const struct view_entry *entries, size_t entries_count, co
     TRY_OUT(mem_new(entries_count, sizeof *record->members, "the membership", &record->members));
     for (size_t i = 0; i < entries_count; i++)
         TRY_OUT(add_member(record, &entries[i]));
-    give_ids(record);
+    TRY_OUT(give_ids(record));
     make_nonce(record, run_id);
 out:
     if (err != ERR_OK) {

@@ -32,6 +32,7 @@ struct view_entry {
     const char *address;  /* "host:port"; "" if it dials us */
     const char *key_text; /* its public key */
     uint64_t uplink;      /* bit/s */
+    bool witness;         /* it votes, and has neither a trainer nor shards */
 };
 
 struct view_member {
@@ -91,12 +92,18 @@ uint32_t view_slot(const struct view *view, uint32_t id);
 /* Likewise by name: for what people type. */
 uint32_t view_slot_named(const struct view *view, const char *name);
 
+/* Whether we are the witness of the run. */
+bool view_is_witness(const struct view *view);
+/* How many slots are below `end` that are not the witness's: of islands that train. */
+uint32_t view_islands(const struct view *view, uint32_t end);
+
 /* ---- hand-written members ---- */
 
 /* Record 0 of these islands, the same on every island that writes the same, whatever the order and the addresses: ids
  * from 0 in order of name, all owners and voters, slots shared out by uplink, and a nonce that follows from run spec,
- * names and keys. No addresses: they may differ from island to island. ERR_CONF names the islands: more than
- * RECORD_OWNERS_MAX, two of one name or one key, a key that is none. record_deinit() it; on failure it is empty. */
+ * names and keys. A witness owns nothing, and votes where the owners are even in number, which makes it odd. No
+ * addresses: they may differ from island to island. ERR_CONF names the islands: more than RECORD_OWNERS_MAX, two of one
+ * name or one key, a key that is none; two witnesses, or nobody else. record_deinit() it; on failure it is empty. */
 ERR_MUST_CHECK enum err view_record0(const struct view_entry *entries, size_t entries_count,
                                      const struct digest *run_id, uint64_t steps, struct record *record);
 

@@ -59,6 +59,8 @@ static void key_to_proto(const struct wire_key *key, Diloco__ObjectKey *proto)
     proto->epoch = key->epoch;
     proto->owner = key->owner;
     proto->island = key->island;
+    proto->first = key->first;
+    proto->count = key->count;
 }
 
 static enum err check_key(const struct wire_key *key)
@@ -69,10 +71,13 @@ static enum err check_key(const struct wire_key *key)
         return err_set(ERR_PROTO, "object with fragment %" PRIu32 ", owner %" PRIu32 ", island %" PRIu32, key->fragment,
                        key->owner, key->island);
     /* One name for one object: what its kind leaves no choice in is fixed, so that equal keys mean equal objects. */
-    bool canonical = true;
+    bool range = key->count > 0 && key->count <= WIRE_LEAVES_MAX && key->first <= UINT32_MAX - key->count;
+    bool canonical = key->kind == WIRE_LEAVES ? range : key->first == 0 && key->count == 0;
+    if (!canonical)
+        return err_set(ERR_PROTO, "object with leaves %" PRIu32 " and %" PRIu32 " on", key->first, key->count);
     if (key->kind == WIRE_RESULT)
         canonical = key->island == key->owner;
-    else if (key->kind == WIRE_STATE)
+    else if (key->kind == WIRE_STATE || key->kind == WIRE_LEAVES)
         canonical = key->owner == 0 && key->epoch == 0;
     else if (key->kind == WIRE_PLAN)
         canonical = key->fragment == 0 && key->version == 0 && key->epoch == 0 && key->owner == 0 && key->island == 0;
@@ -88,7 +93,9 @@ static enum err key_from_proto(const Diloco__ObjectKey *proto, struct wire_key *
                              .version = proto->version,
                              .epoch = proto->epoch,
                              .owner = proto->owner,
-                             .island = proto->island};
+                             .island = proto->island,
+                             .first = proto->first,
+                             .count = proto->count};
     return check_key(key);
 }
 
@@ -463,8 +470,8 @@ enum err wire_unpack(uint32_t type, const void *payload, size_t bytes, struct wi
     return err;
 }
 
-/* ---- chunks: kind u8, pass u8, zero u16, fragment u32, version u64, epoch u64, owner u32, island u32, total u64,
- * offset u64, stamp u32 ---- */
+/* ---- chunks: kind u8, pass u8, zero u16, fragment u32, version u64, epoch u64, owner u32, island u32, first u32,
+ * count u32, total u64, offset u64, stamp u32 ---- */
 
 void wire_chunk_put(const struct wire_chunk *chunk, uint8_t *out)
 {
@@ -477,6 +484,8 @@ void wire_chunk_put(const struct wire_chunk *chunk, uint8_t *out)
     bytes_put_u64(&writer, chunk->key.epoch);
     bytes_put_u32(&writer, chunk->key.owner);
     bytes_put_u32(&writer, chunk->key.island);
+    bytes_put_u32(&writer, chunk->key.first);
+    bytes_put_u32(&writer, chunk->key.count);
     bytes_put_u64(&writer, chunk->total);
     bytes_put_u64(&writer, chunk->offset);
     bytes_put_u32(&writer, chunk->stamp_us);
@@ -493,6 +502,8 @@ enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *ch
     chunk->key.epoch = bytes_get_u64(&reader);
     chunk->key.owner = bytes_get_u32(&reader);
     chunk->key.island = bytes_get_u32(&reader);
+    chunk->key.first = bytes_get_u32(&reader);
+    chunk->key.count = bytes_get_u32(&reader);
     chunk->total = bytes_get_u64(&reader);
     chunk->offset = bytes_get_u64(&reader);
     chunk->stamp_us = bytes_get_u32(&reader);
@@ -515,12 +526,13 @@ enum err wire_chunk_get(const void *payload, size_t bytes, struct wire_chunk *ch
 bool wire_key_equal(const struct wire_key *left, const struct wire_key *right)
 {
     return left->kind == right->kind && left->fragment == right->fragment && left->version == right->version &&
-           left->epoch == right->epoch && left->owner == right->owner && left->island == right->island;
+           left->epoch == right->epoch && left->owner == right->owner && left->island == right->island &&
+           left->first == right->first && left->count == right->count;
 }
 
 const char *wire_kind_name(uint32_t kind)
 {
-    static const char *const names[] = {"nothing", "contribution", "result", "state", "plan"};
+    static const char *const names[] = {"nothing", "contribution", "result", "state", "plan", "leaves"};
     return kind < WIRE_KINDS ? names[kind] : "unknown";
 }
 

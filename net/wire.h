@@ -21,7 +21,7 @@
 enum { WIRE_VERSION = 1 };
 enum {
     WIRE_HEADER_BYTES = 16,
-    WIRE_CHUNK_HEADER_BYTES = 52,
+    WIRE_CHUNK_HEADER_BYTES = 60,
     WIRE_CHUNK_BYTES_MAX = 64 << 10,   /* of payload in one chunk */
     WIRE_CONTROL_BYTES_MAX = 64 << 10, /* of one control payload, but for */
     WIRE_EPOCH_BYTES_MAX = 1 << 20,    /* the epoch protocol's (net/wire_epoch.h) */
@@ -56,7 +56,9 @@ enum wire_type {
     WIRE_REFUSAL = 19,
 };
 
-enum wire_kind { WIRE_CONTRIBUTION = 1, WIRE_RESULT = 2, WIRE_STATE = 3, WIRE_PLAN = 4, WIRE_KINDS };
+/* STATE: a state's head; LEAVES: a range of leaves of its body (daemon/state/state_object.h). */
+enum wire_kind { WIRE_CONTRIBUTION = 1, WIRE_RESULT = 2, WIRE_STATE = 3, WIRE_PLAN = 4, WIRE_LEAVES = 5, WIRE_KINDS };
+enum { WIRE_LEAVES_MAX = 256 }; /* in a range: 16 MiB */
 
 enum wire_done {
     WIRE_RECEIVED = 1,
@@ -81,6 +83,7 @@ struct wire_key {
     uint64_t version;
     uint64_t epoch;         /* contribution, result: in which it was made */
     uint32_t owner, island; /* owner: whose part it is of, or for; island: who made it, or holds it */
+    uint32_t first, count;  /* leaves: the range */
 };
 
 struct wire_hello {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "net/proof.h"
 #include "net/record_proto.h"
 #include "net/unpack.h"
 
@@ -148,6 +149,7 @@ enum err wire_epoch_pack(const struct wire_epoch *message, uint8_t **bytes, size
         wish.kind = message->wish.kind;
         wish.id = message->wish.id;
         wish.number = message->wish.number;
+        wish.proof = record_bytes_to_proto(message->wish.proof, message->wish.proof_bytes);
         if (message->wish.member != NULL) {
             record_member_to_proto(message->wish.member, &member);
             wish.member = &member;
@@ -318,7 +320,7 @@ static enum err take_newcomer(const Diloco__RecordMember *proto, struct wire_epo
     TRY(record_member_from_proto(proto, member));
     bool role = member->role == RECORD_OBSERVER || member->role == RECORD_WITNESS;
     if (member->id != 0 || member->voter || member->incarnation != 0 || !role || member->uplink == 0 ||
-        member->owner_wish >= RECORD_OWNER_WISHES || !record_name_good(member->name))
+        member->losses != 0 || member->owner_wish >= RECORD_OWNER_WISHES || !record_name_good(member->name))
         return err_set(ERR_PROTO, "a newcomer that no record can hold");
     if (member->address[0] != '\0' && !wire_address_good(member->address))
         return err_set(ERR_PROTO, "a newcomer whose address is none");
@@ -331,19 +333,15 @@ static enum err take_wish(const Diloco__Wish *proto, struct wire_epoch *message)
         bool about_member;
         uint64_t number_max;
     } wishes[WIRE_WISHES] = {
-        [WIRE_WISH_DRAIN] = {true, 0},
         [WIRE_WISH_EVICT] = {true, UINT64_MAX},
         [WIRE_WISH_REVOKE] = {true, 0},
-        [WIRE_WISH_CAUGHT_UP] = {true, UINT64_MAX},
-        [WIRE_WISH_OWN] = {true, RECORD_OWNER_WISHES - 1},
         [WIRE_WISH_STEPS] = {false, UINT64_MAX},
-        [WIRE_WISH_PAUSE] = {false, 1},
         [WIRE_WISH_ENROL] = {false, 0},
     };
     message->wish.kind = proto->kind;
     message->wish.id = proto->id;
     message->wish.number = proto->number;
-    if (proto->kind < WIRE_WISH_DRAIN || proto->kind >= WIRE_WISHES)
+    if (proto->kind < WIRE_WISH_EVICT || proto->kind >= WIRE_WISHES)
         return err_set(ERR_PROTO, "a wish of unknown kind %" PRIu32, proto->kind);
     if (proto->number > wishes[proto->kind].number_max || (proto->id != 0 && !wishes[proto->kind].about_member))
         return err_set(ERR_PROTO, "a wish of kind %" PRIu32 " about member %" PRIu32 " with number %" PRIu64,
@@ -351,6 +349,11 @@ static enum err take_wish(const Diloco__Wish *proto, struct wire_epoch *message)
     if ((proto->member != NULL) != (proto->kind == WIRE_WISH_ENROL))
         return err_set(ERR_PROTO, "a wish of kind %" PRIu32 " %s a newcomer", proto->kind,
                        proto->member != NULL ? "with" : "without");
+    if (proto->proof.len > 0 && (proto->kind != WIRE_WISH_EVICT || proto->proof.len > PROOF_BYTES_MAX))
+        return err_set(ERR_PROTO, "a wish of kind %" PRIu32 " with a proof of %zu bytes", proto->kind,
+                       proto->proof.len);
+    if (proto->proof.len > 0)
+        return take_bytes(message, 0, &proto->proof, "a proof", &message->wish.proof, &message->wish.proof_bytes);
     return proto->member != NULL ? take_newcomer(proto->member, message) : ERR_OK;
 }
 

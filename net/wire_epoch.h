@@ -52,14 +52,10 @@ struct wire_row {
 
 /* What a wish asks for; `number` beside it where it needs one. */
 enum wire_wish {
-    WIRE_WISH_DRAIN = 1,
-    WIRE_WISH_EVICT = 2, /* number: the epoch in which it is wished; in another it is void */
-    WIRE_WISH_REVOKE = 3,
-    WIRE_WISH_CAUGHT_UP = 4, /* number: the incarnation that did */
-    WIRE_WISH_OWN = 5,       /* number: enum record_wish */
-    WIRE_WISH_STEPS = 6,     /* number: steps of the run; about nobody: id 0 */
-    WIRE_WISH_PAUSE = 7,     /* number: 1, or 0 to go on; about nobody: id 0 */
-    WIRE_WISH_ENROL = 8,     /* member: who redeemed an invitation; about nobody yet: id 0 */
+    WIRE_WISH_EVICT = 1, /* number: the epoch in which it is wished; in another it is void, but with a proof */
+    WIRE_WISH_REVOKE = 2,
+    WIRE_WISH_STEPS = 3, /* number: steps of the run; about nobody: id 0 */
+    WIRE_WISH_ENROL = 4, /* member: who redeemed an invitation; about nobody yet: id 0 */
     WIRE_WISHES
 };
 
@@ -101,6 +97,8 @@ struct wire_epoch {
             uint32_t id;
             uint64_t number;
             const struct record_member *member; /* ENROL; NULL: none */
+            const uint8_t *proof;               /* EVICT: as in net/proof.h, not checked; NULL: none */
+            size_t proof_bytes;
         } wish;
     };
     void *memory[3]; /* what wire_epoch_unpack() took */

@@ -95,15 +95,25 @@ uint8_t *wire_object_frame(uint8_t *object)
     return object + WIRE_OBJECT_HEADER_BYTES;
 }
 
-static struct digest object_digest(const uint8_t *object, size_t frame_bytes, size_t meta_bytes)
+static size_t frame_head_bytes(size_t frame_bytes)
 {
-    const uint8_t *frame = object + WIRE_OBJECT_HEADER_BYTES;
+    return frame_bytes < FRAME_HEAD_BYTES ? frame_bytes : FRAME_HEAD_BYTES;
+}
+
+static struct digest stub_digest(const uint8_t *object, size_t head_bytes, const uint8_t *meta, size_t meta_bytes)
+{
     struct digest_state state;
     digest_begin(&state);
     digest_add(&state, object, DIGEST_OFFSET);
-    digest_add(&state, frame, frame_bytes < FRAME_HEAD_BYTES ? frame_bytes : FRAME_HEAD_BYTES);
-    digest_add(&state, frame + frame_bytes, meta_bytes);
+    digest_add(&state, object + WIRE_OBJECT_HEADER_BYTES, head_bytes);
+    digest_add(&state, meta, meta_bytes);
     return digest_end(&state);
+}
+
+static struct digest object_digest(const uint8_t *object, size_t frame_bytes, size_t meta_bytes)
+{
+    return stub_digest(object, frame_head_bytes(frame_bytes), object + WIRE_OBJECT_HEADER_BYTES + frame_bytes,
+                       meta_bytes);
 }
 
 /* What an owner signs: nothing else that it signs begins like this. */
@@ -190,8 +200,9 @@ static enum err check_name(const struct wire_object *what)
     return ERR_OK;
 }
 
-static enum err read_header(const uint8_t *object, size_t object_bytes, struct wire_object *what, size_t *meta_bytes,
-                            size_t *frame_bytes)
+/* `stub`: what follows the header is the frame's head alone, and the metadata. */
+static enum err read_header(const uint8_t *object, size_t object_bytes, bool stub, struct wire_object *what,
+                            size_t *meta_bytes, size_t *frame_bytes)
 {
     struct bytes_reader reader = bytes_reader_init(object, object_bytes);
     memset(what, 0, sizeof *what);
@@ -215,7 +226,8 @@ static enum err read_header(const uint8_t *object, size_t object_bytes, struct w
     if (version != OBJECT_VERSION)
         return err_set(ERR_PROTO, "object of version %u; this program reads %d", version, OBJECT_VERSION);
     size_t left = bytes_left(&reader);
-    if (zero != 0 || meta > left || frame != left - meta)
+    uint64_t there = stub && frame > FRAME_HEAD_BYTES ? FRAME_HEAD_BYTES : frame;
+    if (zero != 0 || meta > left || there != left - meta)
         return err_set(ERR_PROTO, "a %s of the wrong length", wire_kind_name(what->key.kind));
     memcpy(what->nonce, nonce, WIRE_NONCE_BYTES);
     memcpy(what->digest.byte, digest, DIGEST_BYTES);
@@ -262,7 +274,7 @@ static enum err read_result(const uint8_t *bytes, size_t count, struct wire_meta
 enum err wire_object_peek(const uint8_t *object, size_t object_bytes, struct wire_object *what)
 {
     size_t meta_bytes, frame_bytes;
-    return read_header(object, object_bytes, what, &meta_bytes, &frame_bytes);
+    return read_header(object, object_bytes, false, what, &meta_bytes, &frame_bytes);
 }
 
 enum err wire_object_open(const uint8_t *object, size_t object_bytes, struct wire_object *what, struct wire_meta *meta,
@@ -271,7 +283,7 @@ enum err wire_object_open(const uint8_t *object, size_t object_bytes, struct wir
     static const uint8_t unsigned_yet[IDENT_SIGNATURE_BYTES];
     size_t meta_bytes;
     memset(meta, 0, sizeof *meta);
-    TRY(read_header(object, object_bytes, what, &meta_bytes, frame_bytes));
+    TRY(read_header(object, object_bytes, false, what, &meta_bytes, frame_bytes));
     struct digest digest = object_digest(object, *frame_bytes, meta_bytes);
     if (!digest_equal(&digest, &what->digest))
         return err_set(ERR_PROTO, "a %s was altered: its digest does not match", wire_kind_name(what->key.kind));
@@ -282,6 +294,36 @@ enum err wire_object_open(const uint8_t *object, size_t object_bytes, struct wir
     if (memcmp(what->signature, unsigned_yet, sizeof unsigned_yet) != 0)
         return err_set(ERR_PROTO, "a contribution with a signature");
     return read_contribution(after, meta_bytes, meta);
+}
+
+/* ---- stubs ---- */
+
+enum err wire_object_stub_bytes(const uint8_t *object, size_t object_bytes, size_t *stub_bytes)
+{
+    struct wire_object what;
+    size_t meta_bytes, frame_bytes;
+    TRY(read_header(object, object_bytes, false, &what, &meta_bytes, &frame_bytes));
+    *stub_bytes = WIRE_OBJECT_HEADER_BYTES + frame_head_bytes(frame_bytes) + meta_bytes;
+    return *stub_bytes <= WIRE_OBJECT_STUB_BYTES_MAX ? ERR_OK : err_set(ERR_PROTO, "an object without a stub");
+}
+
+void wire_object_stub(const uint8_t *object, size_t object_bytes, uint8_t *out)
+{
+    struct wire_object what;
+    size_t meta_bytes, frame_bytes;
+    if (read_header(object, object_bytes, false, &what, &meta_bytes, &frame_bytes) != ERR_OK)
+        return;
+    size_t head_bytes = WIRE_OBJECT_HEADER_BYTES + frame_head_bytes(frame_bytes);
+    memcpy(out, object, head_bytes);
+    memcpy(out + head_bytes, object + object_bytes - meta_bytes, meta_bytes);
+}
+
+enum err wire_object_stub_open(const uint8_t *stub, size_t stub_bytes, struct wire_object *what)
+{
+    size_t meta_bytes, frame_bytes;
+    TRY(read_header(stub, stub_bytes, true, what, &meta_bytes, &frame_bytes));
+    struct digest digest = stub_digest(stub, frame_head_bytes(frame_bytes), stub + stub_bytes - meta_bytes, meta_bytes);
+    return digest_equal(&digest, &what->digest) ? ERR_OK : err_set(ERR_PROTO, "a stub that was altered");
 }
 
 enum err wire_object_is(const struct wire_object *what, const struct wire_key *key,

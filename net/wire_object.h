@@ -23,6 +23,8 @@ enum {
     WIRE_OUTER_NUMBERS = 3,
     WIRE_CONTRIBUTORS_MAX = 1024,
     WIRE_CONTRIBUTOR_BYTES = 44,
+    /* header, head of the frame, metadata */
+    WIRE_OBJECT_STUB_BYTES_MAX = WIRE_OBJECT_HEADER_BYTES + 64 + 24 + WIRE_CONTRIBUTORS_MAX * WIRE_CONTRIBUTOR_BYTES,
 };
 
 /* What the header says. */
@@ -74,6 +76,13 @@ ERR_MUST_CHECK enum err wire_object_peek(const uint8_t *object, size_t object_by
  * `object`. ERR_PROTO. */
 ERR_MUST_CHECK enum err wire_object_open(const uint8_t *object, size_t object_bytes, struct wire_object *what,
                                          struct wire_meta *meta, const uint8_t **frame, size_t *frame_bytes);
+/* A stub is what an object's digest covers directly, and so its owner's signature: all but the frame's payload. How
+ * long it is; ERR_PROTO: the object is none. Then it fits into `out`. */
+ERR_MUST_CHECK enum err wire_object_stub_bytes(const uint8_t *object, size_t object_bytes, size_t *stub_bytes);
+void wire_object_stub(const uint8_t *object, size_t object_bytes, uint8_t *out);
+/* What its header says, and that its digest is right. ERR_PROTO. */
+ERR_MUST_CHECK enum err wire_object_stub_open(const uint8_t *stub, size_t stub_bytes, struct wire_object *what);
+
 /* Whether it is the one that was asked for, of this run. ERR_PROTO says what it is instead. */
 ERR_MUST_CHECK enum err wire_object_is(const struct wire_object *what, const struct wire_key *key,
                                        const uint8_t nonce[WIRE_NONCE_BYTES]);

@@ -278,10 +278,11 @@ static void end_outgoing(struct xfer *xfer, struct outgoing *o)
     o->used = false;
 }
 
-/* Results first: the others stand still without them. States last: nobody stands still for them. */
+/* Results first: the others stand still without them. States and plans last: nobody stands still for them. */
+enum { IN_NO_HURRY = 2 };
 static int urgency(uint32_t kind)
 {
-    return kind == WIRE_RESULT ? 0 : kind == WIRE_CONTRIBUTION ? 1 : 2;
+    return kind == WIRE_RESULT ? 0 : kind == WIRE_CONTRIBUTION ? 1 : IN_NO_HURRY;
 }
 
 static bool before(const struct outgoing *left, const struct outgoing *right)
@@ -310,15 +311,29 @@ static void choose_first(struct xfer *xfer)
     }
 }
 
-bool xfer_next(struct xfer *xfer, const struct bitset *blocked, struct xfer_chunk *chunk)
+/* Whether what is in no hurry has to wait for a chunk of it that is on its way: something that others stand still for
+ * is on its way, too, and whoever gets it can be heard. They share our line, whoever they are for. */
+static bool yields(const struct xfer *xfer)
 {
-    choose_first(xfer);
+    bool hurry = false, under_way = false;
+    for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++) {
+        const struct outgoing *o = &xfer->outgoing[i];
+        bool unacknowledged = o->used && !o->hold && o->cursor > o->acked && xfer->now_ms < o->heard_ms + ASK_MS;
+        hurry |= unacknowledged && urgency(o->key.kind) < IN_NO_HURRY;
+        under_way |= unacknowledged && urgency(o->key.kind) == IN_NO_HURRY;
+    }
+    return hurry && under_way;
+}
+
+/* The next chunk of what is in a hurry, or of what is not. */
+static bool next_of(struct xfer *xfer, const struct bitset *blocked, bool hurry, struct xfer_chunk *chunk)
+{
     for (uint32_t k = 0; k < xfer->conf.peers_count; k++) {
         uint32_t peer = (xfer->turn + k) % xfer->conf.peers_count;
         if (bitset_has(blocked, peer))
             continue;
         const struct outgoing *o = xfer->first[peer];
-        if (o == NULL)
+        if (o == NULL || hurry != (o->ask || urgency(o->key.kind) < IN_NO_HURRY))
             continue;
         const struct xfer_limit *limit = &xfer->limits[peer];
         uint64_t bytes = o->ask ? 0 : o->total - o->cursor < limit->chunk ? o->total - o->cursor : limit->chunk;
@@ -336,6 +351,12 @@ bool xfer_next(struct xfer *xfer, const struct bitset *blocked, struct xfer_chun
         return true;
     }
     return false;
+}
+
+bool xfer_next(struct xfer *xfer, const struct bitset *blocked, struct xfer_chunk *chunk)
+{
+    choose_first(xfer);
+    return next_of(xfer, blocked, true, chunk) || (!yields(xfer) && next_of(xfer, blocked, false, chunk));
 }
 
 void xfer_sent(struct xfer *xfer, const struct xfer_chunk *chunk, uint64_t now_ms)
@@ -357,6 +378,23 @@ void xfer_cancel(struct xfer *xfer, uint32_t kind, uint32_t fragment, uint64_t v
     for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++) {
         struct outgoing *o = &xfer->outgoing[i];
         if (o->used && o->key.kind == kind && o->key.fragment == fragment && o->key.version <= version_max)
+            end_outgoing(xfer, o);
+    }
+}
+
+uint32_t xfer_sending(const struct xfer *xfer, uint32_t peer, uint32_t kind)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++)
+        count += xfer->outgoing[i].used && xfer->outgoing[i].peer == peer && xfer->outgoing[i].key.kind == kind;
+    return count;
+}
+
+void xfer_withdraw(struct xfer *xfer, const uint8_t *memory, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < xfer->conf.outgoing_max; i++) {
+        struct outgoing *o = &xfer->outgoing[i];
+        if (o->used && o->data >= memory && o->data < memory + bytes)
             end_outgoing(xfer, o);
     }
 }
@@ -434,6 +472,12 @@ bool xfer_receiving(const struct xfer *xfer, const struct wire_key *key)
     return in != NULL && (in->complete || xfer->now_ms < in->moved_ms + STANDS_MS);
 }
 
+uint64_t xfer_have(const struct xfer *xfer, const struct wire_key *key)
+{
+    const struct incoming *in = find_incoming(xfer, key);
+    return in != NULL && !in->complete ? in->have : 0;
+}
+
 bool xfer_gone(struct xfer *xfer, uint32_t peer, const struct wire_key *key)
 {
     struct incoming *in = find_incoming(xfer, key);
@@ -441,6 +485,15 @@ bool xfer_gone(struct xfer *xfer, uint32_t peer, const struct wire_key *key)
     if (ours)
         in->used = false;
     return ours;
+}
+
+void xfer_lost_sight(struct xfer *xfer, uint32_t peer)
+{
+    for (uint32_t i = 0; i < xfer->conf.incoming_max; i++) {
+        struct incoming *in = &xfer->incoming[i];
+        if (in->used && in->peer == peer && xfer->now_ms >= STANDS_MS)
+            in->moved_ms = xfer->now_ms - STANDS_MS;
+    }
 }
 
 /* A buffer serves one transfer: an unfinished one that had it before ends. False: a complete one is being read. */
@@ -496,6 +549,10 @@ static struct incoming *incoming_for(struct xfer *xfer, uint32_t peer, const str
         return take_offer(xfer, peer, key, total);
     if (in->peer == peer && in->total == total)
         return in;
+    if (in->peer != peer && (key->kind == WIRE_STATE || key->kind == WIRE_LEAVES)) {
+        say_done(xfer, peer, key, WIRE_NOT_NEEDED); /* asked of that member alone: whoever else sends it lies */
+        return NULL;
+    }
     /* Who made the object goes before those who pass it on; else the first to send, as long as it brings something. */
     bool maker = key->island == peer && key->island != in->peer;
     if (in->complete || (!maker && xfer->now_ms < in->moved_ms + STANDS_MS)) {

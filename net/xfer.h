@@ -77,8 +77,10 @@ struct xfer_chunk {
     size_t bytes; /* 0: a question */
 };
 
-/* The next chunk that may go; peers in turn, results before contributions before states. False: nothing may go. The
- * chunk counts as sent only by xfer_sent(). A peer in `blocked` is passed over. */
+/* The next chunk that may go; peers in turn, results before contributions before the rest, which goes to nobody as long
+ * as a contribution or a result may go to anyone; and while one is on its way to anyone, by one chunk at a time, over
+ * all peers: so it has a small part of a line that others stand still for. False: nothing may go. The chunk counts as
+ * sent only by xfer_sent(). A peer in `blocked` is passed over. */
 bool xfer_next(struct xfer *xfer, const struct bitset *blocked, struct xfer_chunk *chunk);
 void xfer_sent(struct xfer *xfer, const struct xfer_chunk *chunk, uint64_t now_ms);
 
@@ -87,6 +89,12 @@ void xfer_ask(struct xfer *xfer, uint32_t peer);
 
 /* Ends outgoing transfers of a kind and fragment up to a version. */
 void xfer_cancel(struct xfer *xfer, uint32_t kind, uint32_t fragment, uint64_t version_max);
+
+/* How many objects of a kind are going out to a peer. */
+uint32_t xfer_sending(const struct xfer *xfer, uint32_t peer, uint32_t kind);
+
+/* Ends outgoing transfers of what lies in this memory. */
+void xfer_withdraw(struct xfer *xfer, const uint8_t *memory, uint64_t bytes);
 
 /* ---- receiving ---- */
 
@@ -107,6 +115,9 @@ void xfer_finish(struct xfer *xfer, uint32_t peer, const struct wire_key *key, e
 /* Whether this object is on its way in, from anyone, and has moved lately (or is whole and being looked at). */
 bool xfer_receiving(const struct xfer *xfer, const struct wire_key *key);
 
+/* How much of it has come without a gap, of what is not whole yet; 0: it is not on its way in. */
+uint64_t xfer_have(const struct xfer *xfer, const struct wire_key *key);
+
 /* ---- messages and time ---- */
 
 /* False: nothing of this name is being sent to the peer, and it asks for more: it should be told. */
@@ -119,6 +130,9 @@ bool xfer_done_in(struct xfer *xfer, uint32_t peer, const struct wire_key *key, 
 /* Looks for transfers that stand still. */
 void xfer_tick(struct xfer *xfer, uint64_t now_ms);
 
+/* The peer is not heard any more: what it was bringing goes on from whoever sends it next. If it is heard again before,
+ * it goes on itself. */
+void xfer_lost_sight(struct xfer *xfer, uint32_t peer);
 /* The peer restarted or was lost for good: transfers with it end. */
 void xfer_reset_peer(struct xfer *xfer, uint32_t peer);
 /* Its number is another's from now on: what was counted begins anew, too. */

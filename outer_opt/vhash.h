@@ -1,27 +1,27 @@
 /*
- * vhash: the hash of one version of one fragment: anchor and momentum, bit for bit.
+ * vhash: the hash of one version of one fragment: all that its state is, bit for bit.
  *
- * A tree of BLAKE2b: leaves over VHASH_LEAF values each, so that threads share the work and a repair can find the
- * damaged part; the root covers fragment, version, counts and all leaves. Pure; no allocation.
+ * It covers what is below and the digest tree (common/digest.h) over the state's body: anchor, momentum, and the packed
+ * rows of what the anchor counts, one behind the other. So whoever has the tree's leaves and this can prove each of
+ * them by the version's hash alone (docs/FORMATS.md, 4). Pure; no allocation.
  */
 #ifndef OUTER_OPT_VHASH_H
 #define OUTER_OPT_VHASH_H
 
-#include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/digest.h"
 
-enum { VHASH_LEAF = 1 << 20 };
-
-/* Leaves of an array of `count` values. */
-size_t vhash_leaves(size_t count);
-
-/* Leaf `index` of an array. */
-struct digest vhash_leaf(const float *values, size_t count, size_t index);
-
-/* Root over the anchor's leaves and the momentum's (`momentum_leaves` may be NULL: no momentum). */
-struct digest vhash_root(uint32_t fragment, uint64_t version, size_t count, const struct digest *anchor_leaves,
-                         const struct digest *momentum_leaves);
+struct vhash_subject {
+    uint32_t fragment;
+    bool momentum; /* there is one */
+    uint64_t version;
+    uint64_t step;  /* run step of the newest result in it */
+    uint64_t count; /* of values, padding included */
+    uint64_t rows;  /* of what the anchor counts */
+};
+/* From the root of the tree over the body. */
+struct digest vhash_root(const struct vhash_subject *subject, const struct digest *tree);
 
 #endif

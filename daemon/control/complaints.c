@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Per member at most so many complaints, and so many besides. */
-enum { PER_MEMBER = 5, BESIDES = 20 };
+enum { PER_MEMBER = 6, BESIDES = 20 };
 /* When something that may pass is worth a complaint: rounds missed in a row; intervals a peer is behind; how long a
  * finishing trainer may stand still, and a training one; how long a stranger is remembered. */
 enum { MISSED_TOLD = 3, INTERVALS_BEHIND = 2, FINISHING_TOLD_MS = 3000, STALLED_MS = 60000, STRANGER_MS = 60000 };
@@ -39,10 +39,12 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_TWINS] = "twins",
         [COMPLAINT_STATE_LOST] = "state-lost",
         [COMPLAINT_LOST] = "lost",
+        [COMPLAINT_APART] = "apart",
         [COMPLAINT_NO_MAJORITY] = "no-majority",
         [COMPLAINT_SEALED] = "sealed",
         [COMPLAINT_DOUBT] = "doubt",
         [COMPLAINT_ROSTER] = "roster",
+        [COMPLAINT_FAULT] = "fault",
     };
     return (unsigned)code < COMPLAINT_CODES ? names[code] : "unknown";
 }
@@ -90,6 +92,10 @@ static void complain_of_peer(struct status *status, uint32_t i)
         snprintf(text, sizeof text, "island %s is lost: the run goes on without it", peer->member->name);
         complain(status, COMPLAINT_LOST, text,
                  "start its daemon, or mend its line: it comes back by itself, and takes part again");
+    } else if (peer->member->role == RECORD_WITNESS) {
+        complain(status, COMPLAINT_AWAY, text,
+                 "check its daemon, its address and the line: rounds go on without the witness, but if an island is "
+                 "lost meanwhile, they stop until either is back");
     } else {
         complain(
             status, COMPLAINT_AWAY, text,
@@ -100,23 +106,46 @@ static void complain_of_peer(struct status *status, uint32_t i)
     }
 }
 
+/* A majority hears both. */
+static void complain_apart(struct status *status, uint32_t i)
+{
+    const struct status_peer *peer = &status->peers[i];
+    char text[400];
+    snprintf(text, sizeof text, "islands %s and %s do not hear each other: %s stands back, and the run goes on",
+             peer->member->name, peer->apart_from->name, peer->self ? "this one" : peer->member->name);
+    complain(status, COMPLAINT_APART, text,
+             "mend the line between them, or give one an address that the other can dial: then both take part again");
+}
+
 static void complain_peers(struct status *status)
 {
     const struct view *view = status->from->view;
     const struct status_epoch *epoch = &status->epoch;
     char text[200];
     for (uint32_t i = 0; i < view->count; i++)
-        if (view->members[i].used && !status->peers[i].up)
+        if (view->members[i].used && status->peers[i].apart_from != NULL)
+            complain_apart(status, i);
+        else if (view->members[i].used && !status->peers[i].up)
             complain_of_peer(status, i);
     if (status->islands_up == 1 && status->islands > 1)
-        complain(status, COMPLAINT_ALONE, "this island is alone", "what it trains meanwhile is not lost");
+        complain(status, COMPLAINT_ALONE, "this island is alone",
+                 status->witness ? "check this machine's line" : "what it trains meanwhile is not lost");
     if (epoch->voters_heard > epoch->voters / 2)
         return;
+    if (epoch->enough) {
+        snprintf(text, sizeof text,
+                 "%" PRIu32 " of the %" PRIu32 " that vote are heard, no majority: rounds close, but nobody can be let "
+                 "in again",
+                 epoch->voters_heard, epoch->voters);
+        complain(status, COMPLAINT_NO_MAJORITY, text, "start the witness's daemon, or mend its line");
+        return;
+    }
     snprintf(text, sizeof text,
              "%" PRIu32 " of the %" PRIu32 " islands that vote are heard, no majority: no round closes",
              epoch->voters_heard, epoch->voters);
     complain(status, COMPLAINT_NO_MAJORITY, text,
-             "training goes on alone, and nothing of it is lost: it is merged when they are back");
+             status->witness ? "see to the islands: nothing is lost, and rounds go on when they are back"
+                             : "training goes on alone, and nothing of it is lost: it is merged when they are back");
 }
 
 /* The record that rules, the next one, and whether this island has a say in it. */
@@ -132,7 +161,8 @@ static void complain_epoch(struct status *status)
     if (epoch->doubt[0] != '\0') {
         snprintf(text, sizeof text, "this island has no vote, for its disk is in doubt: %s", epoch->doubt);
         complain(status, COMPLAINT_DOUBT, text,
-                 "nothing to do: it trains and contributes, and votes again from the next epoch on");
+                 status->witness ? "nothing to do: it votes again from the next epoch on"
+                                 : "nothing to do: it trains and contributes, and votes again from the next epoch on");
     }
     if (epoch->difference[0] != '\0')
         complain(status, COMPLAINT_ROSTER, epoch->difference,
@@ -160,6 +190,20 @@ static void complain_twins(struct status *status)
         snprintf(text, sizeof text, "two machines speak with the key of island %s, in turn",
                  status->peers[i].member->name);
         complain(status, COMPLAINT_TWINS, text, "stop one of them; each island needs a key and a name of its own");
+    }
+}
+
+/* It lies, or its machine is broken: people have to look. */
+static void complain_faults(struct status *status)
+{
+    for (uint32_t i = 0; i < status->from->view->count; i++) {
+        const struct status_peer *peer = &status->peers[i];
+        char text[300];
+        if (!peer->member->used || peer->self || peer->fault[0] == '\0')
+            continue;
+        snprintf(text, sizeof text, "island %s: %s", peer->member->name, peer->fault);
+        complain(status, COMPLAINT_FAULT, text,
+                 "look at its daemon, disk and memory; dilococtl revoke takes its key off the roster");
     }
 }
 
@@ -231,7 +275,7 @@ static void complain_fragments(struct status *status)
 {
     uint32_t behind = 0, repairing = 0;
     char text[128];
-    for (uint32_t f = 0; f < status->fragments_count; f++) {
+    for (uint32_t f = 0; f < status->fragments_count && !status->witness; f++) {
         const struct status_fragment *fragment = &status->fragments[f];
         behind += fragment->own.version + VERSIONS_BEHIND < fragment->newest;
         repairing += fragment->state == SYNC_REPAIR;
@@ -378,6 +422,8 @@ static bool should_move(const struct status *status)
 static void complain_trainer(struct status *status)
 {
     const struct trainer_info *trainer = &status->trainer;
+    if (status->witness)
+        return;
     if (status->phase == TRAINER_RESTARTING)
         complain(status, COMPLAINT_RESTARTING, trainer->process_note, "read the trainer's message in the log");
     if (status->phase == TRAINER_STOPPED)
@@ -396,6 +442,7 @@ void complaints_all(struct status *status)
     complain_epoch(status);
     complain_strangers(status);
     complain_twins(status);
+    complain_faults(status);
     complain_pace(status);
     complain_missed(status);
     complain_outliers(status);

@@ -80,9 +80,23 @@ static json_t *command_fragments(struct control *control, const char *words)
     return print_status(control, status_json_fragments);
 }
 
+/* What a witness has no part in. */
+static bool no_witness(const struct control *control, json_t **answer)
+{
+    if (!view_is_witness(control->conf.status.view))
+        return false;
+    *answer = outcome(err_set(ERR_STATE, "this is the run's witness: it trains nothing and has no parameters; ask "
+                                         "another island"),
+                      NULL);
+    return true;
+}
+
 static json_t *command_join(struct control *control, const char *words)
 {
+    json_t *refusal;
     (void)words;
+    if (no_witness(control, &refusal))
+        return refusal;
     enum err err = trainer_join(control->conf.trainer, control->now_ms);
     if (err == ERR_OK)
         members_return(&control->members);
@@ -91,7 +105,10 @@ static json_t *command_join(struct control *control, const char *words)
 
 static json_t *command_leave(struct control *control, const char *words)
 {
+    json_t *refusal;
     (void)words;
+    if (no_witness(control, &refusal))
+        return refusal;
     char text[200] = "the trainer sends its last contributions and stops";
     struct trainer_leaving leaving;
     enum err err = trainer_leave(control->conf.trainer, &leaving);
@@ -106,7 +123,10 @@ static json_t *command_leave(struct control *control, const char *words)
 
 static json_t *command_leave_now(struct control *control, const char *words)
 {
+    json_t *refusal;
     (void)words;
+    if (no_witness(control, &refusal))
+        return refusal;
     char text[200];
     bool killed = false;
     enum err err = trainer_leave_now(control->conf.trainer, &killed);
@@ -120,7 +140,10 @@ static json_t *command_leave_now(struct control *control, const char *words)
 
 static json_t *command_save(struct control *control, const char *words)
 {
+    json_t *refusal;
     (void)words;
+    if (no_witness(control, &refusal))
+        return refusal;
     if (control->rounds == NULL)
         return outcome(err_set(ERR_STATE, "there is no anchor yet: no trainer was attached"), NULL);
     rounds_export(control->rounds);

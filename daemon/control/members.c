@@ -100,6 +100,14 @@ static uint32_t voters_of(const struct view *view)
     return voters;
 }
 
+static uint32_t keepers_of(const struct view *view)
+{
+    uint32_t keepers = 0;
+    for (uint32_t i = 0; i < view->count; i++)
+        keepers += view->members[i].used && view->members[i].voter && view->members[i].role != RECORD_WITNESS;
+    return keepers;
+}
+
 /* What `peers` shows when it is done, and since when: for who waits. */
 static json_t *ordered(const struct members *members, const char *text)
 {
@@ -117,8 +125,9 @@ static enum err find_member(const struct members *members, const char *name, uin
     if (*slot == view->self)
         return err_set(ERR_ARG, "%s is this island itself; to leave the run, dilococtl drain%s", name,
                        kind == WIRE_WISH_REVOKE ? ", and then revoke it at another island" : "");
-    if (view->members[*slot].voter && voters_of(view) < 2)
-        return err_set(ERR_STATE, "%s is the only island that votes: nobody could decide it", name);
+    if (view->members[*slot].voter && view->members[*slot].role != RECORD_WITNESS && keepers_of(view) < 2)
+        return err_set(ERR_STATE, "%s is the only island that votes and has the run's parameters: nobody could go on",
+                       name);
     return ERR_OK;
 }
 
@@ -129,6 +138,10 @@ static enum err order(struct members *members, const char *name, uint32_t kind, 
     if (kind == WIRE_WISH_EVICT && members->view->members[slot].role == RECORD_AWAY)
         return err_set(ERR_STATE, "%s takes no part just now; dilococtl revoke %s takes its key off the roster", name,
                        name);
+    if (kind == WIRE_WISH_EVICT && members->view->members[slot].role == RECORD_WITNESS)
+        return err_set(ERR_STATE,
+                       "%s is the witness, which no round waits for; dilococtl revoke %s takes its key off the roster",
+                       name, name);
     TRY(doorway_order(peers_gate(members->peers)->doorway, kind, members->view->members[slot].id, members->now_ms));
     *answer = ordered(members, text);
     return ERR_OK;
@@ -169,7 +182,8 @@ static enum err check_others(const struct members *members)
 {
     const struct view *view = members->view;
     for (uint32_t i = 0; i < view->count; i++)
-        if (i != view->self && view->members[i].used && view->members[i].voter)
+        if (i != view->self && view->members[i].used && view->members[i].voter &&
+            view->members[i].role != RECORD_WITNESS)
             return ERR_OK;
     return err_set(ERR_STATE,
                    "no other island votes, so that the run would end with this one: invite another first; to "
@@ -190,6 +204,9 @@ enum err members_drain(struct members *members, const char *words, json_t **answ
     bool now = strcmp(words, "now") == 0;
     if (words[0] != '\0' && !now)
         return err_set(ERR_ARG, "drain, or drain now");
+    if (view_is_witness(members->view))
+        return err_set(ERR_STATE, "a witness has nothing to hand over: stop it, or take it off the roster with "
+                                  "dilococtl revoke at another island");
     TRY(check_others(members));
     TRY(leave(members, now));
     members->draining = true;

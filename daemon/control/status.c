@@ -16,7 +16,7 @@ enum { BLOCKED_MS = 60000 };
 static void take_self(struct status *status, struct status_peer *row)
 {
     row->self = row->up = true;
-    row->note = "";
+    row->note = row->fault = "";
     row->trainer = trainer_phase_name(status->phase);
     row->training = status->trainer.training;
     row->step = status->trainer.step;
@@ -30,11 +30,13 @@ static void take_peer(struct status *status, uint32_t i)
     const struct status_conf *from = status->from;
     struct status_peer *row = &status->peers[i];
     row->member = &from->view->members[i];
-    row->note = row->trainer = "";
+    row->note = row->fault = row->trainer = "";
     if (!row->member->used)
         return;
     status->islands++;
-    if (from->sync != NULL) {
+    uint32_t apart = council_apart_from(peers_council(from->peers), i);
+    row->apart_from = apart != VIEW_NOBODY ? &from->view->members[apart] : NULL;
+    if (from->rounds != NULL) {
         row->missed = sync_missed(from->sync, i, &row->too_late);
         row->outliers = rounds_outliers(from->rounds, i, &row->outliers_lately);
     }
@@ -46,6 +48,7 @@ static void take_peer(struct status *status, uint32_t i)
     row->up = peer.up;
     row->refused = peer.refused;
     row->note = peer.note;
+    row->fault = peer.fault;
     row->twins = peer.twins_ms > 0 && status->now_ms < peer.twins_ms + TWINS_MS;
     row->trainer = wire_trainer_name(peer.trainer);
     row->training = peer.trainer == WIRE_TRAINER_TRAINING;
@@ -101,11 +104,13 @@ static void take_fragment(struct status *status, uint32_t f, struct digest_state
                                     .newest = sync_version_max(from->sync, f),
                                     .state = sync_state(from->sync, f),
                                     .owner = *sync_owner(from->sync, f),
-                                    .waiting = sync_waiting_for(from->sync, f),
-                                    .feedback_cuts = replica_feedback_cuts(from->replica, f),
-                                    .grown = rounds_grown(from->rounds, f)};
-    row->blocked = takes_too_long(status, f) || is_overdue(status, f);
-    uint64_t version = row->own.version;
+                                    .waiting = sync_waiting_for(from->sync, f)};
+    if (!status->witness) {
+        row->feedback_cuts = replica_feedback_cuts(from->replica, f);
+        row->grown = rounds_grown(from->rounds, f);
+        row->blocked = takes_too_long(status, f) || is_overdue(status, f);
+    }
+    uint64_t version = status->witness ? row->newest : row->own.version;
     status->versions += version;
     status->version_min = f == 0 || version < status->version_min ? version : status->version_min;
     status->version_max = version > status->version_max ? version : status->version_max;
@@ -115,8 +120,40 @@ static void take_fragment(struct status *status, uint32_t f, struct digest_state
 
 /* Two that vote are well together, and neither can do without the other. */
 static const char two_vote[] =
-    "two islands vote: if one is lost, no round closes until it is back, and the other trains on alone; with a third "
-    "island, or a witness, the run outlives the loss of one";
+    "two islands vote: if one is lost, no round closes until it is back, and the other trains on alone. So that the "
+    "run outlives the loss of either, let a third one in (dilococtl invite): an island, by dilococtl join TOKEN --data "
+    "FILE, or a witness, by dilococtl join TOKEN --witness on any small machine: it votes and trains nothing";
+
+/* A run written by hand is begun together: nobody can know what an island that was never heard has made. */
+static const char all_meet[] =
+    "this run is new: the first round closes when all islands that vote have met once; from then on a majority "
+    "suffices";
+
+static const char *advice(const struct status *status)
+{
+    const struct view *view = status->from->view;
+    if (view->members[view->self].voter && vote_doubt(status->from->vote) == VOTE_FRESH)
+        return all_meet;
+    for (uint32_t i = 0; i < view->count; i++)
+        if (view->members[i].used && view->members[i].role == RECORD_WITNESS)
+            return "";
+    return status->epoch.voters == 2 ? two_vote : "";
+}
+
+/* Beside a witness one island may be enough, whoever else is away. */
+static bool enough_copies(const struct status *status)
+{
+    const struct view *view = status->from->view;
+    uint32_t keepers = 0, heard = 0, majority = status->epoch.voters / 2 + 1;
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct view_member *member = &view->members[i];
+        if (!member->used || !member->voter || member->role == RECORD_WITNESS)
+            continue;
+        keepers++;
+        heard += status->peers[i].up;
+    }
+    return heard >= (majority < keepers ? majority : keepers);
+}
 
 static void take_epoch(struct status *status)
 {
@@ -127,18 +164,20 @@ static void take_epoch(struct status *status)
     bool voter = from->view->members[from->view->self].voter;
     epoch->voters = council_voters(council, &epoch->voters_heard);
     epoch->votes = council_votes(council);
+    epoch->enough = enough_copies(status);
     epoch->doubt = voter && !epoch->votes ? vote_why(from->vote) : "";
     if (sealed_ms > 0 && status->now_ms > sealed_ms)
         epoch->sealed_ms = status->now_ms - sealed_ms;
     council_waits(council, epoch->waits, sizeof epoch->waits);
     charter_difference(from->charter, epoch->difference, sizeof epoch->difference);
-    epoch->advice = epoch->voters == 2 ? two_vote : "";
+    epoch->advice = advice(status);
 }
 
 static enum err take(struct status *status)
 {
     const struct status_conf *from = status->from;
     struct digest_state anchors;
+    status->witness = view_is_witness(from->view);
     status->fragments_count = from->plan != NULL ? from->plan->plan->fragments_count : 0;
     TRY(mem_new(from->view->count, sizeof *status->peers, "the status", &status->peers));
     TRY(mem_new(status->fragments_count, sizeof *status->fragments, "the status", &status->fragments));
@@ -187,7 +226,11 @@ void status_deinit(struct status *status)
 void status_line(const struct status *status, char *line, size_t line_bytes)
 {
     bool wrong = status->complaints_count > 0;
-    snprintf(line, line_bytes, "step %" PRIu64 "/%" PRId64 "%s%s",
-             status->trainer.training ? status->trainer.step : status->step, status->from->spec->steps,
-             wrong ? "; degraded: " : "", wrong ? status->complaints[0].what : "");
+    if (status->witness)
+        snprintf(line, line_bytes, "witness, epoch %" PRIu64 "%s%s", status->from->view->epoch,
+                 wrong ? "; degraded: " : "", wrong ? status->complaints[0].what : "");
+    else
+        snprintf(line, line_bytes, "step %" PRIu64 "/%" PRId64 "%s%s",
+                 status->trainer.training ? status->trainer.step : status->step, status->from->spec->steps,
+                 wrong ? "; degraded: " : "", wrong ? status->complaints[0].what : "");
 }

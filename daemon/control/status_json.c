@@ -102,6 +102,7 @@ json_t *status_json(const struct status *status)
     json_t *json =
         json_pack("{s:s, s:s, s:o, s:o, s:o}", "island", from->conf->name, "software", "diloco " DILOCO_VERSION, "run",
                   run_json(from->spec), "trainer", trainer_json(status), "degraded", complaints_json(status));
+    json_object_set_new(json, "role", json_string(record_role_name(from->view->members[from->view->self].role)));
     json_object_set_new(json, "uptime_s", json_real((double)(status->now_ms - from->start_ms) / 1000));
     json_object_set_new(json, "islands", number(status->islands));
     json_object_set_new(json, "islands_up", number(status->islands_up));
@@ -123,6 +124,7 @@ static json_t *peer_json(const struct status_peer *peer)
     json_t *row = json_pack("{s:s, s:s, s:s, s:I, s:b, s:b, s:s}", "name", member->name, "public_key", member->key_text,
                             "address", member->address, "uplink_bit_s", (json_int_t)member->uplink, "self", peer->self,
                             "up", peer->up, "note", peer->note);
+    json_object_set_new(row, "fault", json_string(peer->fault));
     json_object_set_new(row, "id", json_integer(member->id));
     json_object_set_new(row, "role", json_string(record_role_name(member->role)));
     json_object_set_new(row, "voter", json_boolean(member->voter));

@@ -68,10 +68,12 @@ enum complaint_code {
     COMPLAINT_TWINS,        /* member: two machines speak with its key */
     COMPLAINT_STATE_LOST,   /* the state folder was removed or replaced below the daemon */
     COMPLAINT_LOST,         /* member: the record says that it is away: the run goes on without it */
-    COMPLAINT_NO_MAJORITY,  /* so few that vote are heard that no round closes */
+    COMPLAINT_APART,        /* member, or this island: it and an owner do not hear each other, so it owns nothing */
+    COMPLAINT_NO_MAJORITY,  /* so few that vote are heard that nothing can be decided, and mostly no round closes */
     COMPLAINT_SEALED,       /* the next epoch is being decided for longer than that takes */
     COMPLAINT_DOUBT,        /* this island has no vote, since its disk may have forgotten something */
     COMPLAINT_ROSTER,       /* what the configuration says of an island, the record does not */
+    COMPLAINT_FAULT,        /* an island does what it should not, or not what it should */
     COMPLAINT_CODES
 };
 struct complaint {
@@ -86,6 +88,7 @@ struct status_peer {
     bool self, up;
     bool refused; /* it, or we, would not talk: not a matter of time */
     const char *note;
+    const char *fault;   /* what it does that it should not; "": nothing */
     const char *trainer; /* what its trainer does */
     bool training;       /* it trains */
     uint64_t step, tokens;
@@ -95,9 +98,10 @@ struct status_peer {
     double heard_s; /* ago */
     uint64_t sent_bytes, received_bytes, unacknowledged_bytes;
     uint64_t outliers, missed;
-    unsigned outliers_lately; /* of its last eight contributions to our shards */
-    bool twins;               /* two machines speak with its key */
-    bool too_late;            /* later than the grace time, so that rounds do not wait for it */
+    unsigned outliers_lately;             /* of its last eight contributions to our shards */
+    const struct view_member *apart_from; /* an owner that is cut off from it, so that it stands back; or NULL */
+    bool twins;                           /* two machines speak with its key */
+    bool too_late;                        /* later than the grace time, so that rounds do not wait for it */
 };
 
 struct status_fragment {
@@ -115,6 +119,7 @@ struct status_fragment {
 /* Who decides with whom, and how that goes. */
 struct status_epoch {
     uint32_t voters, voters_heard; /* us among them, if we are one */
+    bool enough;                   /* of those that keep bytes are heard for a round to close */
     bool votes;                    /* this island does */
     const char *doubt;             /* why its disk is in doubt; "" */
     uint64_t sealed_ms;            /* for so long the next epoch is being decided; 0: it is not */
@@ -132,6 +137,7 @@ struct status {
     struct ledger_stats ledger;
     struct peers_totals totals;
     struct status_epoch epoch;
+    bool witness; /* this is one: it has no state, and `versions` are those of the voters that are heard */
     uint64_t uplink_bits;
     uint32_t islands, islands_up;
     uint64_t step;     /* of the newest result applied */

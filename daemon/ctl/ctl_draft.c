@@ -18,6 +18,12 @@ static const char *const keys[] = {
     "storage.ledger_keep", "peer.public_key",  "peer.address", "peer.uplink",   NULL,
 };
 
+/* Of a witness, which always joins. */
+static const char *const witness_keys[] = {
+    "island.joined", "island.name", "island.run", "island.key",      "island.state", "island.sockets", "island.witness",
+    "net.listen",    "net.address", "net.uplink", "peer.public_key", "peer.address", "peer.uplink",    NULL,
+};
+
 static const char conf_head[] =
     "# dilocod.conf: the settings of island %s, as dilococtl init made them.\n"
     "#\n"
@@ -52,10 +58,11 @@ static enum err write_minimum(const struct ctl_draft *draft, char **text)
     }
     TRY_OUT(mem_printf(text,
                        "[island]\nname = %s\nrun = run.ini\nkey = island.key\nstate = %s\nsockets = %s\nowner = %s\n%s"
-                       "[net]\nlisten = %s\naddress = %s\nuplink = %s\n[worker]\ndata = %s\n%s",
+                       "witness = %s\n[net]\nlisten = %s\naddress = %s\nuplink = %s\n[worker]\ndata = %s\n%s",
                        draft->name, draft->state, draft->sockets, draft->owner != NULL ? draft->owner : "auto",
-                       joined != NULL ? joined : "", draft->listen, draft->address != NULL ? draft->address : "",
-                       uplink, draft->data, peer != NULL ? peer : ""));
+                       joined != NULL ? joined : "", draft->witness ? "yes" : "no", draft->listen,
+                       draft->address != NULL ? draft->address : "", uplink, draft->data != NULL ? draft->data : "",
+                       peer != NULL ? peer : ""));
 out:
     mem_free(joined);
     mem_free(peer);
@@ -74,7 +81,7 @@ static enum err check_same(const char *option, const char *meant, const char *re
 static enum err check_draft(const struct ctl_draft *draft, const struct dconf *conf)
 {
     TRY(check_same("name", draft->name, conf->name));
-    TRY(check_same("data", draft->data, conf->data));
+    TRY(check_same("data", draft->data != NULL ? draft->data : "", conf->data));
     TRY(check_same("address", draft->address != NULL ? draft->address : "", conf->address));
     return check_same("listen", draft->listen, conf->listen);
 }
@@ -113,7 +120,11 @@ enum err ctl_draft_conf(const struct ctl_draft *draft, char **text)
         goto out;
     }
     fprintf(stream, conf_head, draft->name, draft->joined != NULL ? conf_joined : "");
-    conf_print_some(&dconf_schema, &conf, draft->joined != NULL ? keys : keys + 1, stream);
+    conf_print_some(&dconf_schema, &conf,
+                    draft->witness          ? witness_keys
+                    : draft->joined != NULL ? keys
+                                            : keys + 1,
+                    stream);
     err = fclose(stream) == 0 ? mem_strdup(whole, text) : err_set(ERR_NOMEM, "out of memory for a configuration");
     free(whole);
 out:

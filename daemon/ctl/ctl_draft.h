@@ -6,11 +6,14 @@
 #ifndef DAEMON_CTL_CTL_DRAFT_H
 #define DAEMON_CTL_CTL_DRAFT_H
 
+#include <stdbool.h>
+
 #include "common/err.h"
 #include "net/view.h"
 
 struct ctl_draft {
-    const char *name, *data; /* data: an absolute path or pattern */
+    const char *name, *data; /* data: an absolute path or pattern; NULL: it is a witness */
+    bool witness;
     const char *listen;
     const char *uplink;          /* NULL: the default */
     const char *address;         /* where the others reach this island; NULL: nobody said */

@@ -139,7 +139,7 @@ static bool in_a_run(const struct home *home)
 static enum err check_asked(const struct home *home, const struct ctl_init *init)
 {
     bool joins = init->enrol != NULL;
-    if (init->name == NULL || init->data == NULL)
+    if (init->name == NULL || (init->data == NULL && !init->witness))
         return err_set(ERR_ARG, "%s needs a name and a text: dilococtl %s --name NAME --data FILE [--home DIR]",
                        joins ? "join" : "init", joins ? "join TOKEN" : "init");
     if (home->folder == NULL && geteuid() != 0)
@@ -316,6 +316,7 @@ static enum err make_draft(struct maker *maker)
                               .uplink = init->uplink,
                               .address = init->address,
                               .owner = init->owner,
+                              .witness = init->witness,
                               .state = home->folder != NULL ? "state" : home->state,
                               .sockets = home->folder != NULL ? "run" : home->sockets};
     char *text;
@@ -459,8 +460,8 @@ static enum err say(const struct maker *maker)
     if (init->json) {
         printf("{\"island\":\"%s\",\"public_key\":\"%s\"}\n", init->name, maker->ident.public_text);
     } else {
-        printf("Island %s is made:\n  %s\n  %s%s\n  %s%s\n  %s/\n", init->name, home->conf, home->key,
-               maker->key_was_there ? " (was there)" : "", home->run,
+        printf("%s %s is made:\n  %s\n  %s%s\n  %s%s\n  %s/\n", init->witness ? "Witness" : "Island", init->name,
+               home->conf, home->key, maker->key_was_there ? " (was there)" : "", home->run,
                maker->run_was_there  ? " (was there)"
                : init->enrol != NULL ? " (the run's)"
                : init->run != NULL   ? ""
@@ -478,7 +479,8 @@ enum err ctl_init(const struct home *home, const struct ctl_init *init)
     char *conf = NULL;
     enum err err;
     TRY_OUT(check_asked(home, init));
-    TRY_OUT(find_data(init->data, &maker.data));
+    if (!init->witness)
+        TRY_OUT(find_data(init->data, &maker.data));
     TRY_OUT(choose_listen(&maker));
     TRY_OUT(mem_strdup(home->conf, &conf));
     maker.folder = dirname(conf);

@@ -101,6 +101,9 @@ static enum err check_record(const struct task *task, const struct ident *ident,
     if (self == NULL || memcmp(self->key, ident->key, sizeof self->key) != 0 ||
         strcmp(self->name, task->join->init.name) != 0)
         return err_set(ERR_PROTO, "the record that came with the answer does not have this island");
+    if ((self->role == RECORD_WITNESS) != task->join->witness)
+        return err_set(ERR_PROTO, "the record that came with the answer has this island as %s",
+                       record_role_name(self->role));
     return ERR_OK;
 }
 
@@ -141,6 +144,7 @@ static enum err enrol(void *user, const struct ident *ident, const char *listen,
                               .address = admission->address,
                               .uplink = task->uplink,
                               .owner_wish = task->owner_wish,
+                              .witness = task->join->witness,
                               .timeout_ms = PATIENCE_MS,
                               .answered = &answered};
     if (!task->join->init.json) {
@@ -165,13 +169,26 @@ static enum err enrol(void *user, const struct ident *ident, const char *listen,
 
 /* ---- all of it ---- */
 
+/* It has neither a trainer nor shards. */
+static enum err check_witness(struct ctl_join *join)
+{
+    if (join->init.data != NULL)
+        return err_set(ERR_ARG, "--witness, and --data: a witness trains on nothing; leave one of the two out");
+    if (join->owner != NULL && strcmp(join->owner, "no") != 0)
+        return err_set(ERR_ARG, "--witness, and --owner %s: a witness owns nothing; leave one of the two out",
+                       join->owner);
+    if (join->init.name == NULL)
+        join->init.name = "witness";
+    join->owner = "no";
+    join->init.witness = true;
+    return ERR_OK;
+}
+
 enum err ctl_join(const struct home *home, struct ctl_join *join)
 {
     struct task task = {.join = join};
     if (join->witness)
-        return err_set(ERR_ARG,
-                       "--witness: this version has no witnesses; join as an island that trains, with --owner no "
-                       "if it is to own nothing");
+        TRY(check_witness(join));
     if (join->init.name != NULL && !wire_name_good(join->init.name))
         return err_set(ERR_ARG, "--name %s: an island's name is 1 to %d letters, digits, '-' or '_'", join->init.name,
                        WIRE_NAME_BYTES - 1);

@@ -15,8 +15,8 @@
 
 struct ctl_join {
     const char *token;
-    const char *owner; /* auto, yes, no; NULL: auto */
-    bool witness;
+    const char *owner;    /* auto, yes, no; NULL: auto */
+    bool witness;         /* it has no data, and is called "witness" where no name is given */
     struct ctl_init init; /* its enrol and owner are set here */
 };
 

@@ -54,7 +54,8 @@ static enum err print_invitation(const json_t *answer)
     if (localtime_r(&expires, &when) != NULL)
         strftime(text, sizeof text, "%Y-%m-%d %H:%M", &when);
     printf("Whoever has this token may join this run, once, until %s. On the other machine:\n\n"
-           "    dilococtl join %s --name NAME --data FILE\n\nIt knocks at",
+           "    dilococtl join %s --name NAME --data FILE\n\n(as a witness, which only "
+           "votes: --witness instead of --data FILE). It knocks at",
            text, ctl_text(answer, "token"));
     json_array_foreach (json_object_get(answer, "addresses"), index, address)
         printf("%s %s", index > 0 ? "," : "", json_string_value(address));

@@ -5,10 +5,19 @@
 
 #include "daemon/ctl/ctl_client.h"
 
+static bool is_witness(const json_t *status)
+{
+    return strcmp(ctl_text(status, "role"), "witness") == 0;
+}
+
 static void print_trainer(const json_t *status, FILE *file)
 {
     const json_t *trainer = json_object_get(status, "trainer");
     const json_t *run = json_object_get(status, "run");
+    if (is_witness(status)) {
+        fputs("trainer    none: this is the run's witness, which votes and keeps no parameters\n", file);
+        return;
+    }
     fprintf(file, "trainer    %s, step %lld of %lld", ctl_text(trainer, "state"),
             (long long)ctl_integer(trainer, "step"), (long long)ctl_integer(run, "steps"));
     if (ctl_number(trainer, "tokens_per_s") > 0)
@@ -17,6 +26,18 @@ static void print_trainer(const json_t *status, FILE *file)
         fprintf(file, "\n           %lld tokens trained, %lld counted in the anchors",
                 (long long)ctl_integer(trainer, "tokens"), (long long)ctl_integer(trainer, "tokens_counted"));
     fputc('\n', file);
+}
+
+static void print_anchor(const json_t *status, FILE *file)
+{
+    long long fragments = (long long)ctl_integer(status, "fragments");
+    long long low = (long long)ctl_integer(status, "version_min"), high = (long long)ctl_integer(status, "version_max");
+    if (is_witness(status))
+        fprintf(file, "anchor     %lld fragments, elsewhere, at versions %lld to %lld\n", fragments, low, high);
+    else
+        fprintf(file, "anchor     %lld fragments at versions %lld to %lld, step %lld, hash %.16s\n", fragments, low,
+                high, (long long)ctl_integer(status, "step"),
+                json_is_string(json_object_get(status, "anchors")) ? ctl_text(status, "anchors") : "not known yet");
 }
 
 static void print_epoch(const json_t *status, FILE *file)
@@ -40,10 +61,7 @@ void ctl_print_status(const json_t *status, FILE *file)
             ctl_text(run, "name"), (long long)ctl_integer(status, "params"), (long long)ctl_integer(run, "interval"),
             (long long)ctl_integer(run, "overlap"), ctl_text(run, "codec"));
     print_trainer(status, file);
-    fprintf(file, "anchor     %lld fragments at versions %lld to %lld, step %lld, hash %.16s\n",
-            (long long)ctl_integer(status, "fragments"), (long long)ctl_integer(status, "version_min"),
-            (long long)ctl_integer(status, "version_max"), (long long)ctl_integer(status, "step"),
-            json_is_string(json_object_get(status, "anchors")) ? ctl_text(status, "anchors") : "not known yet");
+    print_anchor(status, file);
     print_epoch(status, file);
     fprintf(file, "traffic    sent %s, received %s; ledger %s; memory %s\n",
             ctl_bytes(ctl_number(status, "bytes_sent"), sent, sizeof sent),
@@ -68,7 +86,10 @@ void ctl_print_check(const json_t *status, FILE *file)
     const json_t *degraded = json_object_get(status, "degraded");
     size_t index;
     json_t *item;
-    if (json_array_size(degraded) == 0)
+    if (json_array_size(degraded) == 0 && is_witness(status))
+        fprintf(file, "good: %lld of %lld islands, of which this is the witness\n",
+                (long long)ctl_integer(status, "islands_up"), (long long)ctl_integer(status, "islands"));
+    else if (json_array_size(degraded) == 0)
         fprintf(file, "good: %lld of %lld islands, step %lld of %lld\n", (long long)ctl_integer(status, "islands_up"),
                 (long long)ctl_integer(status, "islands"),
                 (long long)ctl_integer(json_object_get(status, "trainer"), "step"),
@@ -99,6 +120,8 @@ void ctl_print_peers(const json_t *answer, FILE *file)
             fprintf(file, "             %s\n", ctl_text(row, "role"));
         if (ctl_text(row, "note")[0] != '\0')
             fprintf(file, "             %s\n", ctl_text(row, "note"));
+        if (ctl_text(row, "fault")[0] != '\0')
+            fprintf(file, "             %s\n", ctl_text(row, "fault"));
     }
 }
 

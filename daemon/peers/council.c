@@ -7,6 +7,7 @@
 #include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "daemon/peers/broken.h"
 #include "daemon/peers/council_wire.h"
 #include "daemon/peers/holdings.h"
 #include "daemon/peers/seats.h"
@@ -16,8 +17,9 @@
 #include "net/epoch.h"
 
 /* TURN: how long the next voter waits for the one before it. AGAIN: a message without an answer goes again. ASKED: so
- * long those who might join are waited for, once enough voters have sealed. */
-enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, SAID_MS = 10000 };
+ * long those who might join are waited for, once enough voters have sealed. OVERDUE: so long what only a few of them
+ * show may take to be fetched. PROOFS: as long as one whose word is broken takes part, the others are told so often. */
+enum { TURN_MS = 1000, AGAIN_MS = 250, ASKED_MS = 700, OVERDUE_MS = 4000, PROOFS_MS = 2000, SAID_MS = 10000 };
 
 /* A message to ourselves, packed. */
 struct own_message {
@@ -46,7 +48,9 @@ struct council {
     uint32_t lacking_count;
     uint64_t sealed_ms; /* since when we are sealed; 0: we are not */
     uint64_t asked_ms;  /* since when those who might join are asked; 0: they are not */
-    bool taken;         /* `record` is decided and waits for the engine */
+    uint64_t proofs_ms; /* when proofs are told again */
+    struct bitset asked;
+    bool taken; /* `record` is decided and waits for the engine */
     struct record record;
     struct digest digest;
     struct log_limit failed_said;
@@ -123,31 +127,6 @@ static void send_chain(struct council *council, uint32_t to, uint64_t after)
 
 /* ---- composing ---- */
 
-/* Those who might take part from the next record on: what they hold has to be known, or the record says nothing new. */
-static uint32_t whom_to_ask(const struct council *council, uint32_t *ids)
-{
-    const struct view *view = council->conf.view;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < view->count && count < EPOCH_ASKED_MAX; i++) {
-        const struct view_member *member = &view->members[i];
-        bool comes = !member->voter || member->role != RECORD_OWNER || seats_in_doubt(&council->seats, i);
-        if (member->used && !member->leaving && (i == view->self || council->seats.seat[i].up) && comes &&
-            seats_caught_up(&council->seats, i))
-            ids[count++] = member->id;
-    }
-    return count;
-}
-
-/* Whether all who were asked hold what the draft starts from: rounds stand still, so they soon do. */
-static bool all_there(const struct muster_wish *wishes, uint32_t count, const uint32_t *asked, uint32_t asked_count)
-{
-    for (uint32_t k = 0; k < asked_count; k++)
-        for (uint32_t i = 0; i < count; i++)
-            if (!wishes[i].enrol && wishes[i].as.id == asked[k] && !wishes[i].caught_up)
-                return false;
-    return true;
-}
-
 static enum err propose(struct council *council, const struct record *draft, bool safe, const uint32_t *asked,
                         uint32_t asked_count, uint64_t now_ms)
 {
@@ -172,7 +151,8 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
     struct compose_base base = council_wire_base(&council->wire);
     uint32_t count, holdings_count, asked[EPOCH_ASKED_MAX];
     const struct compose_holding *holdings = holdings_answered(council->holdings, council->epoch, &holdings_count);
-    uint32_t asked_count = whom_to_ask(council, asked);
+    uint32_t asked_count = wishes_whom_to_ask(&council->seats, &council->asked, asked);
+    base.overdue = council->asked_ms != 0 && now_ms >= council->asked_ms + OVERDUE_MS;
     TRY_OUT(wishes_gather(&council->wishes, &council->seats, true, &wishes, &count));
     TRY_OUT(compose(&base, holdings, holdings_count, wishes, count, &out));
     if (out.ask) {
@@ -184,14 +164,14 @@ static enum err compose_next(struct council *council, uint64_t now_ms)
         out.draft.steps = council->wishes.steps;
     if (council->asked_ms == 0)
         council->asked_ms = now_ms;
-    bool waits = now_ms < council->asked_ms + ASKED_MS && !all_there(wishes, count, asked, asked_count);
+    bool waits = now_ms < council->asked_ms + ASKED_MS && !wishes_all_there(wishes, count, asked, asked_count);
     bool safe = compose_safe(&out.draft, &base, holdings, holdings_count, council->lacking, &council->lacking_count);
     log_debug("next record: %s, %" PRIu32 " answers, %" PRIu32 " lack something of it%s",
               safe ? "safe" : "not safe yet", holdings_count, council->lacking_count,
               waits ? "; those who might join are waited for" : "");
     TRY_OUT(propose(council, &out.draft, safe && !waits, asked, asked_count, now_ms));
     for (uint32_t i = 0; i < out.suspects_count; i++)
-        log_error("island id %" PRIu32 " signed two results of one part; one of them stands", out.suspects[i]);
+        log_warn("two results of one part of island id %" PRIu32 " are shown; one of them stands", out.suspects[i]);
 out:
     record_deinit(&out.draft);
     mem_free(wishes);
@@ -342,11 +322,40 @@ static void settle(struct council *council, uint64_t now_ms)
 
 /* ---- in ---- */
 
+/* Proofs of broken words, to one member, or to all that are here. */
+static void tell_proofs(struct council *council, uint32_t member)
+{
+    const struct view *view = council->conf.view;
+    struct wire_epoch wish;
+    uint8_t *proof;
+    uint32_t slot = VIEW_NOBODY;
+    while (broken_next(&council->seats, council->conf.conf->state_folder, &slot, &wish, &proof)) {
+        for (uint32_t i = 0; i < view->count; i++)
+            if (i != view->self && council->seats.seat[i].up && (member == VIEW_NOBODY || member == i))
+                say(council, view->members[i].id, &wish);
+        mem_free(proof);
+    }
+}
+
+static enum err proof_in(struct council *council, const struct wire_epoch *in)
+{
+    bool news;
+    TRY(broken_take(&council->seats, council->conf.conf->state_folder, in->wish.id, in->wish.proof,
+                    in->wish.proof_bytes, &news));
+    if (news)
+        tell_proofs(council, VIEW_NOBODY);
+    return ERR_OK;
+}
+
 static void wish_in(struct council *council, const struct wire_epoch *in)
 {
-    enum err err = in->wish.kind == WIRE_WISH_ENROL
-                       ? wishes_enrol(&council->wishes, last(council), in->wish.member)
-                       : wishes_add(&council->wishes, &council->seats, in->wish.kind, in->wish.id, in->wish.number);
+    enum err err;
+    if (in->wish.proof_bytes > 0)
+        err = proof_in(council, in);
+    else if (in->wish.kind == WIRE_WISH_ENROL)
+        err = wishes_enrol(&council->wishes, last(council), in->wish.member);
+    else
+        err = wishes_add(&council->wishes, &council->seats, in->wish.kind, in->wish.id, in->wish.number);
     if (err != ERR_OK)
         log_debug("a wish is passed over: %s", err_text());
 }
@@ -394,6 +403,8 @@ void council_up(struct council *council, uint32_t member, bool up, uint64_t now_
         holdings_drop(council->holdings, council->conf.view->members[member].id);
     step(council, &event, now_ms);
     settle(council, now_ms);
+    if (up)
+        tell_proofs(council, member);
 }
 
 /* ---- a disk in doubt ---- */
@@ -414,15 +425,34 @@ static void look_at_doubt(struct council *council, uint64_t now_ms)
         failed(council, now_ms, "the next epoch");
 }
 
+/* Once each time, on every island that sees it. */
+static void tell_apart(struct council *council)
+{
+    const struct view *view = council->conf.view;
+    for (uint32_t i = 0; i < view->count; i++) {
+        uint32_t from = seats_apart_from(&council->seats, i);
+        bool new = from != VIEW_NOBODY && !council->seats.seat[i].apart_told;
+        council->seats.seat[i].apart_told = from != VIEW_NOBODY;
+        if (new)
+            log_warn("islands %s and %s do not hear each other: %s stands back until they do", view->members[i].name,
+                     view->members[from].name, i == view->self ? "this one" : view->members[i].name);
+    }
+}
+
 void council_tick(struct council *council, const struct bitset *silent, uint64_t now_ms)
 {
     struct epoch_event want = {.type = EPOCH_EV_WANT, .good = true}, tick = {.type = EPOCH_EV_TICK, .good = true};
     seats_tick(&council->seats, silent, now_ms);
+    tell_apart(council);
     if (council->taken)
         return;
     if (council->unsaved != 0)
         save_again(council, vote_last(council->conf.vote), now_ms);
     look_at_doubt(council, now_ms);
+    if (now_ms >= council->proofs_ms && broken_pending(&council->seats)) {
+        council->proofs_ms = now_ms + PROOFS_MS;
+        tell_proofs(council, VIEW_NOBODY);
+    }
     want.flag = wishes_change(&council->wishes, &council->seats);
     step(council, &want, now_ms);
     step(council, &tick, now_ms);
@@ -453,13 +483,16 @@ void council_rivals(struct council *council, uint32_t owner, uint32_t fragment, 
     uint32_t slot = view_slot(view, owner);
     if (slot == VIEW_NOBODY) /* it has gone since */
         return;
+    if (broken_load(&council->seats, council->conf.conf->state_folder) == ERR_OK &&
+        council->seats.seat[slot].broke_word) {
+        tell_proofs(council, VIEW_NOBODY);
+        return;
+    }
+    /* The proof could not be kept. */
     log_error("island %s has signed two different results of one part: fragment %" PRIu32 ", version %" PRIu64
               ". Its disk is older than it knows, or it lies: it is to be evicted",
               view->members[slot].name, fragment, version);
-    if (slot == view->self)
-        return;
-    council->seats.seat[slot].broke_word = true;
-    if (council_wish(council, WIRE_WISH_EVICT, owner, last(council)->epoch) != ERR_OK)
+    if (slot != view->self && council_wish(council, WIRE_WISH_EVICT, owner, last(council)->epoch) != ERR_OK)
         log_error("island %s cannot be evicted: %s", view->members[slot].name, err_text());
 }
 
@@ -494,9 +527,11 @@ enum err council_begin(struct council *council, uint64_t now_ms)
         if (record->members[i].voter && count < EPOCH_VOTERS_MAX)
             voters[count++] = record->members[i].id;
     seats_begin(&council->seats, now_ms);
+    TRY(broken_load(&council->seats, council->conf.conf->state_folder));
     wishes_fulfil(&council->wishes, &council->seats, record);
     holdings_clear(council->holdings);
     council->asked_ms = council->sealed_ms = 0;
+    council->asked = (struct bitset){{0}};
     council->lacking_count = 0;
     council->compose = council->take_over = false;
     council->saved = council->unsaved = 0;
@@ -597,6 +632,11 @@ bool council_broke_word(const struct council *council, uint32_t member)
 bool council_silent(const struct council *council, uint32_t member)
 {
     return seats_silent(&council->seats, member);
+}
+
+uint32_t council_apart_from(const struct council *council, uint32_t member)
+{
+    return seats_apart_from(&council->seats, member);
 }
 
 uint64_t council_sealed_ms(const struct council *council)

@@ -258,6 +258,17 @@ static void welcome(struct doorway *doorway, uint64_t connection, const struct r
 
 /* ---- guests ---- */
 
+static enum err one_witness(const struct record *record)
+{
+    const struct record_member *witness = record_witness(record);
+    if (witness == NULL)
+        return ERR_OK;
+    return err_set(ERR_STATE,
+                   "%s is the run's witness already, and there is at most one: join as an island that trains, or take "
+                   "that one off the roster first, with: dilococtl revoke %s",
+                   witness->name, witness->name);
+}
+
 /* Whether what it says is its own, by the invitation it holds, and something that a record may say. */
 static enum err judge(const struct doorway *doorway, const struct link_guest *guest, const struct wire_enrol *enrol)
 {
@@ -266,15 +277,16 @@ static enum err judge(const struct doorway *doorway, const struct link_guest *gu
         return err_set(ERR_STATE, "the token is not the one by which this connection was made; ask for another");
     if (!wire_enrol_signed(enrol, last(doorway)->nonce, &doorway->conf.spec->digest))
         return err_set(ERR_STATE, "the signature is not of the key that is to be enrolled, or of another run");
-    if (enrol->witness)
-        return err_set(ERR_STATE, "this version has no witnesses; join as an island that trains");
     const struct record_member *same = record_member_named(last(doorway), enrol->name);
     const struct record_member *is = by_key(last(doorway), enrol->key);
     if (is != NULL && is != same)
         return err_set(ERR_STATE, "that key is on the roster already, as island %s; join by that name", is->name);
     if (is == NULL && same != NULL)
         return err_set(ERR_STATE, "an island called %s is on the roster already; take another name", enrol->name);
-    return ERR_OK;
+    if (is != NULL && (is->role == RECORD_WITNESS) != enrol->witness)
+        return err_set(ERR_STATE, "island %s is on the roster as %s, and stays that; join %s --witness", is->name,
+                       enrol->witness ? "one that trains" : "the witness", enrol->witness ? "without" : "with");
+    return is == NULL && enrol->witness ? one_witness(last(doorway)) : ERR_OK;
 }
 
 /* From now on no other key redeems it, whatever happens to this process. */
@@ -300,6 +312,8 @@ static void reopen(struct doorway *doorway, const struct digest *invitation)
 static struct record_member member_of(const struct wire_enrol *enrol)
 {
     struct record_member as = {.uplink = enrol->uplink, .role = RECORD_OBSERVER, .owner_wish = enrol->owner_wish};
+    if (enrol->witness)
+        as.role = RECORD_WITNESS;
     memcpy(as.name, enrol->name, sizeof as.name);
     memcpy(as.address, enrol->address, sizeof as.address);
     memcpy(as.key, enrol->key, sizeof as.key);
@@ -374,6 +388,10 @@ static void settle(struct doorway *doorway, struct arrival *arrival)
         arrival->used = false;
     } else if (same != NULL) {
         refuse(doorway, arrival->connection, arrival->as.name, "another island has come by that name; take another");
+        reopen(doorway, &arrival->invitation);
+        arrival->used = false;
+    } else if (arrival->as.role == RECORD_WITNESS && one_witness(last(doorway)) != ERR_OK) {
+        refuse(doorway, arrival->connection, arrival->as.name, err_text());
         reopen(doorway, &arrival->invitation);
         arrival->used = false;
     }

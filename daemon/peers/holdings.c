@@ -95,7 +95,7 @@ void holdings_own(struct holdings *holdings, const struct sync *sync, const stru
 {
     struct wire_result *results = holdings->results;
     *rows = holdings->rows;
-    *rows_count = sync != NULL ? holdings->fragments_count : 0;
+    *rows_count = sync != NULL && !sync_is_witness(sync) ? holdings->fragments_count : 0;
     for (uint32_t f = 0, count; f < *rows_count; f++, results += count) {
         struct sync_peer_fragment own = sync_own(sync, f);
         count = held_of(sync, f, results);
@@ -211,6 +211,8 @@ static bool row_here(struct sync *sync, const struct wire_row *row)
 bool holdings_here(const struct holdings *holdings, const struct epoch *epoch, struct sync *sync)
 {
     bool here = sync != NULL;
+    if (here && sync_is_witness(sync)) /* it has nothing to take over but what was voted */
+        return true;
     for (uint32_t i = 0; here && i < holdings->answers_count; i++) {
         const struct wire_epoch *said = &holdings->answers[i].said;
         for (uint32_t k = 0; said->ballot == epoch_ballot(epoch) && k < said->promise.rows_count; k++)

@@ -25,7 +25,7 @@ ERR_MUST_CHECK enum err holdings_reserve(struct holdings *holdings, uint32_t fra
 /* A new epoch: nothing was answered. */
 void holdings_clear(struct holdings *holdings);
 
-/* What we hold; borrowed until the next call. None before holdings_reserve(). */
+/* What we hold; borrowed until the next call. None before holdings_reserve(), and ever of a witness. */
 void holdings_own(struct holdings *holdings, const struct sync *sync, const struct wire_row **rows,
                   uint32_t *rows_count);
 

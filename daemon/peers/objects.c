@@ -4,29 +4,30 @@
 
 #include "common/log.h"
 #include "common/mem.h"
+#include "daemon/peers/catchup.h"
+#include "daemon/peers/lend.h"
 #include "daemon/peers/ways.h"
-#include "daemon/state/memory.h"
 #include "daemon/state/results.h"
-#include "daemon/state/state_object.h"
 
-enum { SERVED_MAX = 64, PLAN_AGAIN_MS = 2000 };
+/* STATES: heads and leaves that go out or come in at a time. */
+enum { SERVED_MAX = 64, STATES_MAX = 64, PLAN_AGAIN_MS = 2000 };
 
-/* Something served from outside the slots: a mapped ledger record, or a copy. */
+/* Something served from outside the slots: a mapped ledger record. */
 struct served {
     bool used;
     uint32_t peer;
     struct wire_key key;
     struct ledger_map map;
-    uint8_t *copy;
 };
 
 struct objects {
     struct peers_conf conf;
     struct peers_plan plan; /* .plan NULL: not known yet */
-    struct vouches *vouches;
     struct link *link;
     struct xfer *xfer;
     struct ways *ways;
+    struct lend *lend;       /* NULL before the plan is known, as is */
+    struct catchup *catchup; /* this */
     struct served served[SERVED_MAX];
     uint8_t *plan_in;        /* one on its way in */
     uint64_t plan_ms;        /* when to ask for one (again) */
@@ -37,13 +38,15 @@ struct objects {
 static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_key *key, uint64_t total,
                                  struct xfer_offer *offer);
 static void end_served(struct objects *objects, uint32_t peer, const struct wire_key *key);
+static void say_not_available(void *user, uint32_t peer, const struct wire_key *key);
+static void say_fetch(void *user, uint32_t peer, const struct wire_key *key);
 
 /* ---- set-up ---- */
 
 /* Of each fragment what two rounds have under way with every member, and what is served beside that. */
 static uint32_t transfers_of(uint32_t fragments, uint32_t slots)
 {
-    return 2 * fragments * slots + SERVED_MAX;
+    return 2 * fragments * slots + SERVED_MAX + STATES_MAX;
 }
 
 static uint32_t transfers_before_plan(uint32_t slots)
@@ -89,10 +92,40 @@ void objects_free(struct objects *objects)
     if (objects == NULL)
         return;
     end_served(objects, UINT32_MAX, NULL);
+    catchup_free(objects->catchup);
+    lend_free(objects->lend);
     xfer_free(objects->xfer);
     ways_free(objects->ways);
     mem_free(objects->plan_in);
     mem_free(objects);
+}
+
+/* Who lends states, and who looks for them. */
+static enum err begin_states(struct objects *objects, struct vouches *vouches)
+{
+    struct lend_conf lend = {.plan = &objects->plan,
+                             .view = objects->conf.view,
+                             .vouches = vouches,
+                             .events = objects->conf.events,
+                             .xfer = objects->xfer,
+                             .not_available = say_not_available,
+                             .user = objects};
+    struct catchup_conf catchup = {.plan = &objects->plan,
+                                   .view = objects->conf.view,
+                                   .chain = objects->conf.chain,
+                                   .spec = objects->conf.spec,
+                                   .trainer = objects->conf.trainer,
+                                   .events = objects->conf.events,
+                                   .xfer = objects->xfer,
+                                   .fetch = say_fetch,
+                                   .user = objects};
+    TRY(lend_new(&lend, &objects->lend));
+    enum err err = catchup_new(&catchup, &objects->catchup);
+    if (err != ERR_OK) {
+        lend_free(objects->lend);
+        objects->lend = NULL;
+    }
+    return err;
 }
 
 enum err objects_plan_known(struct objects *objects, const struct peers_plan *plan, struct vouches *vouches)
@@ -101,8 +134,10 @@ enum err objects_plan_known(struct objects *objects, const struct peers_plan *pl
     end_served(objects, UINT32_MAX, NULL);
     TRY(new_xfer(objects, transfers_of(fragments, objects->conf.view->count)));
     objects->plan = *plan;
-    objects->vouches = vouches;
-    return ERR_OK;
+    enum err err = begin_states(objects, vouches);
+    if (err != ERR_OK)
+        objects->plan = (struct peers_plan){0};
+    return err;
 }
 
 enum err objects_members(struct objects *objects, uint32_t slots)
@@ -121,6 +156,8 @@ void objects_begin_epoch(struct objects *objects)
 void objects_forget(struct objects *objects, uint32_t peer)
 {
     objects_reset(objects, peer);
+    if (objects->catchup != NULL)
+        catchup_forget(objects->catchup, peer, true);
     xfer_forget_peer(objects->xfer, peer);
     ways_forget(objects->ways, peer);
 }
@@ -130,10 +167,19 @@ void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_
     ways_set_window(objects->ways, peer, window_bytes);
 }
 
+void objects_lost_sight(struct objects *objects, uint32_t peer)
+{
+    xfer_lost_sight(objects->xfer, peer);
+}
+
 void objects_reset(struct objects *objects, uint32_t peer)
 {
     xfer_reset_peer(objects->xfer, peer);
     end_served(objects, peer, NULL);
+    if (objects->catchup == NULL)
+        return;
+    catchup_forget(objects->catchup, peer, false);
+    lend_forget(objects->lend, peer);
 }
 
 void objects_reconnected(struct objects *objects, uint32_t peer)
@@ -157,6 +203,24 @@ static void say_done(struct objects *objects, uint32_t peer, const struct wire_k
     objects->out.done.key = *key;
     objects->out.done.status = (uint32_t)status;
     say(objects, peer);
+}
+
+static void say_not_available(void *user, uint32_t peer, const struct wire_key *key)
+{
+    say_done(user, peer, key, WIRE_NOT_AVAILABLE);
+}
+
+static void say_fetch(void *user, uint32_t peer, const struct wire_key *key)
+{
+    struct objects *objects = user;
+    objects->out.type = WIRE_FETCH;
+    objects->out.fetch.key = *key;
+    say(objects, peer);
+}
+
+static bool of_a_state(const struct wire_key *key)
+{
+    return key->kind == WIRE_STATE || key->kind == WIRE_LEAVES;
 }
 
 static void post_not_available(struct objects *objects, uint32_t peer, const struct wire_key *key)
@@ -203,11 +267,10 @@ void objects_send(struct objects *objects, const struct wire_key *key, uint32_t 
 
 void objects_fetch(struct objects *objects, const struct wire_key *key, uint32_t member)
 {
-    if (xfer_receiving(objects->xfer, key))
-        return;
-    objects->out.type = WIRE_FETCH;
-    objects->out.fetch.key = *key;
-    say(objects, member);
+    if (key->kind == WIRE_STATE)
+        catchup_want(objects->catchup, key, member);
+    else if (!xfer_receiving(objects->xfer, key))
+        say_fetch(objects, member, key);
 }
 
 void objects_retire(struct objects *objects, uint32_t f, uint64_t version)
@@ -235,7 +298,6 @@ void objects_want_plan(struct objects *objects, const struct bitset *with_plan, 
 static void end_entry(struct served *entry)
 {
     ledger_unmap(&entry->map);
-    mem_free(entry->copy);
     *entry = (struct served){0};
 }
 
@@ -312,53 +374,12 @@ static void serve_result(struct objects *objects, uint32_t peer, const struct wi
     send_or_log(objects, peer, key, served->map.object, served->map.bytes, false, now_ms);
 }
 
-static size_t states_served(const struct objects *objects)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < SERVED_MAX; i++)
-        count += objects->served[i].used && objects->served[i].copy != NULL;
-    return count;
-}
-
-/* Whether enough voters vouch for our state, for who asks for it. Nobody votes on initial tensors. Others' signatures
- * are on their way where there are too few, so who asks is to ask again. */
-static bool certified(struct objects *objects, uint32_t peer, uint32_t f, const struct store_fragment *state,
-                      struct vouch_certificate *out)
-{
-    const struct view *view = objects->conf.view;
-    const struct vouch_subject subject = {
-        .nonce = view->nonce, .fragment = f, .version = state->version, .hash = state->hash};
-    bool excused = sync_excused(objects->plan.sync, f, state->version, peer);
-    out->count = 0;
-    return state->version == 0 ||
-           vouches_certificate(objects->vouches, &subject, excused ? view->members[peer].id : VOUCH_NOBODY, out);
-}
-
-static void serve_state(struct objects *objects, uint32_t peer, const struct wire_key *key, struct served *served,
-                        uint64_t now_ms)
-{
-    const struct peers_plan *run = &objects->plan;
-    const struct store_fragment *state = rounds_state(run->rounds, key->fragment);
-    uint64_t bytes = state_object_bytes(run->replica, run->plan->plan, key->fragment);
-    enum sync_state doing = sync_state(run->sync, key->fragment);
-    bool steady = doing != SYNC_APPLYING && doing != SYNC_REPAIR && sync_known(run->sync, key->fragment);
-    struct vouch_certificate certificate;
-    if (!steady || key->version != state->version || states_served(objects) >= MEMORY_STATES_SERVED ||
-        !certified(objects, peer, key->fragment, state, &certificate) ||
-        mem_new((size_t)bytes + vouch_bytes(certificate.count), 1, "a state to send", &served->copy) != ERR_OK) {
-        say_done(objects, peer, key, WIRE_NOT_AVAILABLE);
-        return;
-    }
-    use_served(served, peer, key);
-    state_object_make(run->replica, run->plan->plan, key->fragment, state, served->copy);
-    state_object_certify(served->copy, bytes, &certificate);
-    send_or_log(objects, peer, key, served->copy, bytes + vouch_bytes(certificate.count), false, now_ms);
-}
-
 static bool servable(const struct objects *objects, const struct wire_key *key)
 {
     if (objects->plan.plan == NULL)
         return false;
+    if (key->kind != WIRE_PLAN && sync_is_witness(objects->plan.sync))
+        return false; /* it has nothing else */
     return key->kind == WIRE_PLAN || key->fragment < objects->plan.plan->plan->fragments_count;
 }
 
@@ -366,6 +387,10 @@ static bool servable(const struct objects *objects, const struct wire_key *key)
 static void serve(struct objects *objects, uint32_t peer, const struct wire_key *key, uint64_t now_ms)
 {
     bool already;
+    if (of_a_state(key) && objects->lend != NULL) {
+        lend_fetch(objects->lend, peer, key, now_ms);
+        return;
+    }
     struct served *served = new_served(objects, peer, key, &already);
     if (already)
         return;
@@ -376,8 +401,6 @@ static void serve(struct objects *objects, uint32_t peer, const struct wire_key 
     const char *text = objects->plan.plan->text;
     if (key->kind == WIRE_RESULT)
         serve_result(objects, peer, key, served, now_ms);
-    else if (key->kind == WIRE_STATE)
-        serve_state(objects, peer, key, served, now_ms);
     else if (key->kind == WIRE_PLAN)
         send_or_log(objects, peer, key, (const uint8_t *)text, strlen(text), false, now_ms);
     else
@@ -399,24 +422,6 @@ static enum xfer_verdict offer_slot(struct objects *objects, struct slot *slot, 
     slot->version = 0;
     offer->buffer = slot->data;
     offer->bytes_max = slot->bytes_max;
-    return XFER_TAKE;
-}
-
-static enum xfer_verdict offer_state(struct objects *objects, const struct wire_key *key, uint64_t total,
-                                     struct xfer_offer *offer)
-{
-    const struct peers_plan *run = &objects->plan;
-    uint64_t most = state_object_bytes_max(run->replica, run->plan->plan, key->fragment, objects->conf.view->count);
-    offer->answer = WIRE_NOT_NEEDED;
-    if (total > most)
-        return XFER_ANSWER;
-    offer->answer = WIRE_NOT_YET;
-    /* What an earlier attempt left is taken over; xfer lets in nobody while it is being verified. */
-    if (slots_take_state(run->slots, key->fragment, total, &offer->buffer) != ERR_OK) {
-        log_error("%s", err_text());
-        return XFER_ANSWER;
-    }
-    offer->bytes_max = total;
     return XFER_TAKE;
 }
 
@@ -444,16 +449,16 @@ static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_ke
     if (key->kind == WIRE_PLAN)
         return offer_plan(objects, total, offer);
     offer->answer = WIRE_NOT_YET;
-    if (objects->plan.sync == NULL || (key->kind == WIRE_STATE && trainer_initialising(objects->conf.trainer)))
+    if (objects->plan.sync == NULL)
         return XFER_ANSWER;
+    if (of_a_state(key))
+        return catchup_offered(objects->catchup, peer, key, total, offer);
     switch (sync_wants(objects->plan.sync, key, peer)) {
     case SYNC_WANT: break;
     case SYNC_HAVE: offer->answer = WIRE_RECEIVED; return XFER_ANSWER;
     case SYNC_NOT_NEEDED: offer->answer = WIRE_NOT_NEEDED; return XFER_ANSWER;
     case SYNC_NOT_YET: return XFER_ANSWER;
     }
-    if (key->kind == WIRE_STATE)
-        return offer_state(objects, key, total, offer);
     uint32_t p = part_of(objects, key, &part);
     if (p == CHAIN_PARTS_MAX)
         return XFER_ANSWER;
@@ -464,12 +469,25 @@ static enum xfer_verdict offered(void *user, uint32_t peer, const struct wire_ke
 
 void objects_judged(struct objects *objects, uint32_t peer, const struct wire_key *key, enum wire_done done)
 {
-    xfer_finish(objects->xfer, peer, key, done);
+    if (key->kind == WIRE_STATE)
+        catchup_judged(objects->catchup, key);
+    else
+        xfer_finish(objects->xfer, peer, key, done);
+}
+
+void objects_lent(struct objects *objects, const struct state_loan *loan, enum err err, uint64_t now_ms)
+{
+    lend_made(objects->lend, loan, err, now_ms);
+}
+
+bool objects_lied(const struct objects *objects, uint32_t peer)
+{
+    return objects->catchup != NULL && catchup_lied(objects->catchup, peer);
 }
 
 bool objects_receiving(const struct objects *objects, const struct wire_key *key)
 {
-    return xfer_receiving(objects->xfer, key);
+    return key->kind == WIRE_STATE ? catchup_has_begun(objects->catchup, key) : xfer_receiving(objects->xfer, key);
 }
 
 enum err objects_take_plan(struct objects *objects, uint32_t peer, const struct wire_key *key, uint64_t bytes,
@@ -493,17 +511,28 @@ enum err objects_take_plan(struct objects *objects, uint32_t peer, const struct 
 
 /* ---- messages ---- */
 
+/* A peer's last word on a head or leaves: of ours, or of its own. */
+static void state_done_in(struct objects *objects, uint32_t peer, const struct wire_key *key, uint32_t status,
+                          uint64_t now_ms)
+{
+    bool ends = key->kind == WIRE_STATE && (status == WIRE_NOT_NEEDED || status == WIRE_REFUSED);
+    if (objects->catchup == NULL)
+        return;
+    lend_heard(objects->lend, peer, key, ends, now_ms);
+    if (status == WIRE_NOT_AVAILABLE || status == WIRE_GONE)
+        catchup_not_available(objects->catchup, peer, key);
+}
+
 static void done_in(struct objects *objects, uint32_t peer, const struct wire_key *key, uint32_t status,
                     uint64_t now_ms)
 {
-    if (status == WIRE_GONE) {
-        if (xfer_gone(objects->xfer, peer, key) && key->kind == WIRE_STATE)
-            post_not_available(objects, peer, key);
-        return;
-    }
-    if (xfer_done_in(objects->xfer, peer, key, (enum wire_done)status, now_ms))
+    if (status == WIRE_GONE)
+        (void)xfer_gone(objects->xfer, peer, key);
+    else if (xfer_done_in(objects->xfer, peer, key, (enum wire_done)status, now_ms))
         end_served(objects, peer, key);
-    if (status == WIRE_NOT_AVAILABLE)
+    if (of_a_state(key))
+        state_done_in(objects, peer, key, status, now_ms);
+    else if (status == WIRE_NOT_AVAILABLE)
         post_not_available(objects, peer, key);
     if (status != WIRE_REFUSED)
         return;
@@ -520,6 +549,8 @@ void objects_message_in(struct objects *objects, uint32_t peer, const struct wir
         ways_note_delay(objects->ways, peer, message->ack.delay_us);
         if (!xfer_ack_in(objects->xfer, peer, &message->ack, now_ms))
             say_done(objects, peer, &message->ack.key, WIRE_GONE);
+        if (of_a_state(&message->ack.key) && objects->lend != NULL)
+            lend_heard(objects->lend, peer, &message->ack.key, false, now_ms);
         break;
     case WIRE_DONE: done_in(objects, peer, &message->done.key, message->done.status, now_ms); break;
     case WIRE_FETCH: serve(objects, peer, &message->fetch.key, now_ms); break;
@@ -529,13 +560,19 @@ void objects_message_in(struct objects *objects, uint32_t peer, const struct wir
 
 void objects_chunk_in(struct objects *objects, uint32_t peer, const struct wire_chunk *chunk, uint64_t now_ms)
 {
-    uint64_t bytes;
+    uint64_t bytes = 0;
     uint32_t delay_us = ways_clock_us() - chunk->stamp_us;
-    if (xfer_chunk_in(objects->xfer, peer, chunk, delay_us, now_ms, &bytes) == XFER_COMPLETE)
+    bool whole = xfer_chunk_in(objects->xfer, peer, chunk, delay_us, now_ms, &bytes) == XFER_COMPLETE;
+    if (of_a_state(&chunk->key) && objects->catchup != NULL) {
+        uint64_t have = whole ? bytes : xfer_have(objects->xfer, &chunk->key);
+        if (have > 0)
+            catchup_in(objects->catchup, peer, &chunk->key, have, whole, now_ms);
+    } else if (whole) {
         event_post(objects->conf.events, &(struct event){.type = EVENT_OBJECT,
                                                          .fragment = chunk->key.fragment,
                                                          .member = peer,
                                                          .object = {.key = chunk->key, .bytes = bytes}});
+    }
 }
 
 /* ---- moving ---- */
@@ -559,6 +596,8 @@ static void send_messages(struct objects *objects)
 
 void objects_flush(struct objects *objects, uint64_t now_ms)
 {
+    if (objects->catchup != NULL)
+        catchup_run(objects->catchup, now_ms);
     send_messages(objects);
     ways_flush(objects->ways, now_ms);
 }
@@ -566,6 +605,8 @@ void objects_flush(struct objects *objects, uint64_t now_ms)
 void objects_tick(struct objects *objects, uint64_t now_ms)
 {
     xfer_tick(objects->xfer, now_ms);
+    if (objects->lend != NULL)
+        lend_tick(objects->lend, now_ms);
 }
 
 uint64_t objects_wait_us(const struct objects *objects)

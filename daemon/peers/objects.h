@@ -1,6 +1,6 @@
 /*
  * objects: which objects go out and come in, and the line's share of them: contributions and results from their slots,
- * old results from the ledger, states and the plan as copies. Private to peers/.
+ * old results from the ledger, and the plan; states it leaves to lend and catchup. Private to peers/.
  *
  * It moves bytes between memory and connections that peers.c greeted; it knows nothing of greetings and heartbeats.
  */
@@ -28,6 +28,8 @@ ERR_MUST_CHECK enum err objects_members(struct objects *objects, uint32_t slots)
 
 /* How many unacknowledged bytes a peer takes in. */
 void objects_set_window(struct objects *objects, uint32_t peer, uint64_t window_bytes);
+/* The peer is not heard any more: what it was bringing may come from others at once. */
+void objects_lost_sight(struct objects *objects, uint32_t peer);
 /* The peer restarted: transfers with it end. */
 void objects_reset(struct objects *objects, uint32_t peer);
 /* Its slot is another's from now on. */
@@ -52,6 +54,8 @@ void objects_fetch(struct objects *objects, const struct wire_key *key, uint32_t
 void objects_retire(struct objects *objects, uint32_t f, uint64_t version);
 void objects_retire_results(struct objects *objects, uint32_t f, uint64_t version);
 void objects_judged(struct objects *objects, uint32_t peer, const struct wire_key *key, enum wire_done done);
+void objects_lent(struct objects *objects, const struct state_loan *loan, enum err err, uint64_t now_ms);
+bool objects_lied(const struct objects *objects, uint32_t peer);
 bool objects_receiving(const struct objects *objects, const struct wire_key *key);
 /* `plan_id`: the plan that the peer announced. */
 ERR_MUST_CHECK enum err objects_take_plan(struct objects *objects, uint32_t peer, const struct wire_key *key,

@@ -9,12 +9,9 @@
 #include "daemon/peers/beat.h"
 #include "daemon/peers/council.h"
 #include "daemon/peers/gate.h"
-#include "daemon/peers/impostors.h"
 #include "daemon/peers/objects.h"
-#include "daemon/peers/pulse.h"
-#include "daemon/peers/report.h"
+#include "daemon/peers/peers_core.h"
 #include "daemon/peers/rows.h"
-#include "daemon/rules.h"
 #include "net/link.h"
 #include "net/vouch.h"
 
@@ -23,70 +20,6 @@
 enum { BEAT_MS = 1000, SILENT_MS = 2500, HELLO_AGAIN_MS = 1000, ANNOUNCE_GAP_MS = 3 };
 /* The same complaint about one island, or about any, is logged once in so long. */
 enum { REFUSED_SAID_MS = 10000, MALFORMED_SAID_MS = 5000, DIVERGED_SAID_MS = 5000, PLAN_SAID_MS = 60000 };
-
-struct peer {
-    bool greeted; /* a hello of the present session was accepted */
-    bool up;      /* greeted and heard from lately */
-    uint64_t session, heard_ms, hello_ms, beat_ms;
-    uint64_t since_ms; /* its slot is its own */
-    struct pulse pulse;
-    bool plan_known;
-    struct digest plan_id;
-    struct report report;
-    struct rows_said *said; /* [fragments]: what we last told it */
-    uint32_t refresh;       /* next fragment to repeat */
-    struct log_limit refused_said, malformed_said, diverged_said, plan_said;
-    struct twins twins;
-    bool refused;                 /* it, or we, would not talk: not a matter of time */
-    char note[WIRE_REASON_BYTES]; /* why it is not up, for status; "" if nothing is known */
-};
-
-struct peers {
-    struct peers_conf conf;
-    struct peers_plan plan; /* .plan NULL: not known yet */
-    uint64_t now_ms;
-    struct link *link;
-    struct objects *objects;
-    struct council *council;
-    struct gate gate;
-    struct vouches *vouches; /* NULL: the plan is not known yet */
-    struct peer *peers;      /* [room], by slot */
-    uint32_t room;
-    struct bitset silent; /* not heard for as long as the configuration allows */
-    uint64_t pause_ms;    /* between heartbeats */
-    uint64_t silent_ms;   /* one who is silent so long is not up */
-    bool announce;
-    uint64_t announce_ms;
-    struct strangers strangers;
-    struct log_limit anyone_said;
-    struct wire_message in, out; /* taken in, and being said; large, so not on the stack */
-};
-
-static uint32_t self_of(const struct peers *peers)
-{
-    return peers->conf.view->self;
-}
-
-static uint32_t members_of(const struct peers *peers)
-{
-    return peers->conf.view->count;
-}
-
-static uint32_t fragments_of(const struct peers *peers)
-{
-    return peers->plan.plan != NULL ? peers->plan.plan->plan->fragments_count : 0;
-}
-
-static const char *name_of(const struct peers *peers, uint32_t peer)
-{
-    return peers->conf.view->members[peer].name;
-}
-
-/* Whether a slot is another member's. */
-static bool is_other(const struct peers *peers, uint32_t i)
-{
-    return i != self_of(peers) && peers->conf.view->members[i].used;
-}
 
 /* ---- set-up ---- */
 
@@ -173,7 +106,11 @@ size_t peers_poll(const struct peers *peers, zmq_pollitem_t *items, size_t items
 
 uint64_t peers_wait_us(const struct peers *peers)
 {
-    return objects_wait_us(peers->objects);
+    uint64_t wait_us = objects_wait_us(peers->objects);
+    if (!peers->announce)
+        return wait_us;
+    uint64_t announce_us = peers->announce_ms > peers->now_ms ? 1000 * (peers->announce_ms - peers->now_ms) : 1;
+    return wait_us == 0 || announce_us < wait_us ? announce_us : wait_us;
 }
 
 /* ---- greetings and heartbeats out ---- */
@@ -199,7 +136,7 @@ static void send_heartbeat(struct peers *peers, uint32_t i)
     struct wire_heartbeat *beat = &peers->out.heartbeat;
     beat_fill(&peers->conf, &peers->plan, &peers->silent, &peers->out);
     pulse_out(&peer->pulse, beat, peers->now_ms);
-    if (peers->plan.sync != NULL)
+    if (peers->plan.sync != NULL && !sync_is_witness(peers->plan.sync))
         rows_fill(peers->plan.sync, peers->vouches, fragments_of(peers), peer->said, &peer->refresh, beat);
     peer->beat_ms = peers->now_ms + peers->pause_ms;
     say(peers, i);
@@ -242,6 +179,7 @@ static void peer_gone(struct peers *peers, uint32_t i)
 {
     struct peer *peer = &peers->peers[i];
     if (peer->up) {
+        objects_lost_sight(peers->objects, i);
         event_post_sync(peers->conf.events, &(struct sync_event){.type = SYNC_EV_PEER_DOWN, .member = i});
         council_up(peers->council, i, false, peers->now_ms);
     }
@@ -255,7 +193,8 @@ enum err peers_plan_known(struct peers *peers, const struct peers_plan *plan)
         .sync = plan->sync, .fragments_count = fragments, .shards_counts = plan->shards_counts};
     for (uint32_t i = 0; i < peers->room; i++)
         TRY(mem_new(fragments, sizeof *peers->peers[i].said, "peers", &peers->peers[i].said));
-    TRY(beat_vouches_new(&peers->conf, fragments, &peers->vouches));
+    if (!sync_is_witness(plan->sync)) /* who never sends a state */
+        TRY(beat_vouches_new(&peers->conf, fragments, &peers->vouches));
     TRY(objects_plan_known(peers->objects, plan, peers->vouches));
     TRY(council_plan_known(peers->council, &council));
     peers->plan = *plan;
@@ -388,6 +327,7 @@ static void bye_in(struct peers *peers, uint32_t i, const char *reason)
 
 static void malformed(struct peers *peers, uint32_t i, const char *text)
 {
+    faults_dropped(&peers->peers[i].faults, peers->now_ms);
     if (log_limit_pass(&peers->peers[i].malformed_said, peers->now_ms, MALFORMED_SAID_MS))
         log_error("island %s sent something we drop: %s", name_of(peers, i), text);
 }
@@ -397,8 +337,10 @@ static void control_in(struct peers *peers, const struct link_message *in)
     struct wire_message *message = &peers->in;
     uint32_t i = in->peer;
     if (wire_is_epoch(in->header.type)) {
-        if (peers->peers[i].greeted &&
-            council_message_in(peers->council, i, in->header.type, in->payload, in->bytes, peers->now_ms) != ERR_OK)
+        if (faults_floods(&peers->peers[i].faults, in->header.type, peers->now_ms))
+            malformed(peers, i, "more messages about the next epoch than anybody needs");
+        else if (peers->peers[i].greeted && council_message_in(peers->council, i, in->header.type, in->payload,
+                                                               in->bytes, peers->now_ms) != ERR_OK)
             malformed(peers, i, err_text());
         return;
     }
@@ -518,7 +460,9 @@ static void look_after(struct peers *peers, uint32_t i)
     if (!settled && link_up(peers->link, i, false) && peers->now_ms >= peer->hello_ms)
         send_hello(peers, i);
     uint64_t heard_ms = peer->heard_ms > peer->since_ms ? peer->heard_ms : peer->since_ms;
-    if (peers->now_ms > heard_ms + peers->conf.conf->away_ms)
+    bool useless = peer->up && peers->plan.sync != NULL &&
+                   faults_look(&peer->faults, peers->plan.sync, i, name_of(peers, i), peers->now_ms);
+    if (useless || peers->now_ms > heard_ms + peers->conf.conf->away_ms)
         bitset_add(&peers->silent, i);
     else
         bitset_remove(&peers->silent, i);
@@ -579,6 +523,11 @@ void peers_judged(struct peers *peers, uint32_t peer, const struct wire_key *key
     objects_judged(peers->objects, peer, key, done);
 }
 
+void peers_lent(struct peers *peers, const struct state_loan *loan, enum err err)
+{
+    objects_lent(peers->objects, loan, err, peers->now_ms);
+}
+
 enum err peers_take_plan(struct peers *peers, uint32_t peer, const struct wire_key *key, uint64_t bytes,
                          struct model_plan **out)
 {
@@ -604,80 +553,4 @@ void peers_bye(struct peers *peers, const char *reason)
     for (uint32_t i = 0; i < members_of(peers); i++)
         if (is_other(peers, i) && peers->peers[i].greeted)
             say(peers, i);
-}
-
-/* ---- looking in ---- */
-
-bool peers_heard(const struct peers *peers)
-{
-    for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i) && (!peers->peers[i].up || peers->peers[i].pulse.in == 0))
-            return false;
-    return true;
-}
-
-bool peers_receiving(const struct peers *peers, const struct wire_key *key)
-{
-    return objects_receiving(peers->objects, key);
-}
-
-uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
-{
-    uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
-    uint64_t known = peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
-    uint64_t most = rules_furthest(peers->conf.spec, fragments_of(peers), known > own_step ? known : own_step);
-    for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i))
-            furthest = report_furthest(&peers->peers[i].report, name_of(peers, i), peers->peers[i].up, furthest, most,
-                                       peers->now_ms);
-    return furthest < last ? furthest : last;
-}
-
-uint64_t peers_furthest_said(const struct peers *peers, uint64_t own_step)
-{
-    uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
-    for (uint32_t i = 0; i < members_of(peers); i++)
-        if (is_other(peers, i) && peers->peers[i].up && peers->peers[i].report.step > furthest)
-            furthest = peers->peers[i].report.step;
-    return furthest < last ? furthest : last;
-}
-
-uint64_t peers_uplink_bits(const struct peers *peers)
-{
-    return objects_uplink_bits(peers->objects);
-}
-
-struct peer_info peers_info(const struct peers *peers, uint32_t i)
-{
-    const struct peer *peer = &peers->peers[i];
-    struct link_counters counters = link_counters(peers->link, i);
-    return (struct peer_info){.up = peer->up,
-                              .refused = peer->refused,
-                              .note = council_broke_word(peers->council, i) ? "it has signed two results of one part"
-                                                                            : peer->note,
-                              .heard_ms = peer->heard_ms,
-                              .twins_ms = peer->twins.seen_ms,
-                              .rtt_ms = peer->pulse.rtt_ms,
-                              .step = peer->report.step,
-                              .tokens = peer->report.tokens,
-                              .loss_milli = peer->report.loss_milli,
-                              .tokens_per_s = peer->report.tokens_per_s,
-                              .trainer = peer->report.trainer,
-                              .sent = counters.sent,
-                              .received = counters.received,
-                              .unacknowledged = objects_unacknowledged(peers->objects, i)};
-}
-
-struct peers_totals peers_totals(const struct peers *peers)
-{
-    return (struct peers_totals){.objects_sent_bytes = objects_sent_bytes(peers->objects),
-                                 .objects_wasted_bytes = objects_wasted_bytes(peers->objects),
-                                 .strangers = peers->strangers.count,
-                                 .stranger_ms = peers->strangers.last_ms,
-                                 .stranger = peers->strangers.last};
-}
-
-void peers_sample(struct peers *peers)
-{
-    link_sample(peers->link);
 }

@@ -62,6 +62,8 @@ void peers_retire_results(struct peers *peers, uint32_t f, uint64_t version);
 void peers_announce(struct peers *peers);
 /* What became of an object that came in: for its sender. */
 void peers_judged(struct peers *peers, uint32_t peer, const struct wire_key *key, enum wire_done done);
+/* EVENT_LENT: the copy of a state is there, for those who asked for it. */
+void peers_lent(struct peers *peers, const struct state_loan *loan, enum err err);
 /* EVENT_OBJECT with a plan: parsed, and checked to be the one its sender announced. ERR_STATE: one is known already;
  * other failures say what is wrong with it. */
 ERR_MUST_CHECK enum err peers_take_plan(struct peers *peers, uint32_t peer, const struct wire_key *key, uint64_t bytes,
@@ -75,7 +77,7 @@ void peers_bye(struct peers *peers, const char *reason);
 
 /* ---- looking in ---- */
 
-/* Every other island is up and has sent a heartbeat. */
+/* Every other island, but for the witness, is up and has sent a heartbeat. */
 bool peers_heard(const struct peers *peers);
 /* Whether this object is on its way in and has moved lately. */
 bool peers_receiving(const struct peers *peers, const struct wire_key *key);
@@ -90,7 +92,8 @@ uint64_t peers_uplink_bits(const struct peers *peers);
 struct peer_info {
     bool up;           /* greeted and heard from lately */
     bool refused;      /* it, or we, would not talk: not a matter of time */
-    const char *note;  /* why it is not up, or that it broke its word; "" if nothing is known */
+    const char *note;  /* why it is not up; "" if nothing is known */
+    const char *fault; /* what it does that it should not; "": nothing */
     uint64_t heard_ms; /* 0: never */
     uint64_t twins_ms; /* when two machines last were seen to speak with its key; 0: never */
     uint32_t rtt_ms;

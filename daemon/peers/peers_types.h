@@ -36,7 +36,7 @@ struct peers_conf {
     uint64_t start_ms; /* of the daemon */
 };
 
-/* What is there once the run's plan is known; all borrowed. */
+/* What is there once the run's plan is known; all borrowed. Of a witness replica, slots and rounds are NULL. */
 struct peers_plan {
     const struct model_plan *plan;
     struct replica *replica;

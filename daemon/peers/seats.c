@@ -5,6 +5,15 @@
 /* A disk that is in doubt for so long needs a record to name it: one that has just begun may find by itself that it
  * cannot have forgotten anything. */
 enum { DOUBT_MS = 2000 };
+/* One of a member's losses is forgotten after so long, then the next. */
+enum { FORGIVE_MS = 20 * 60 * 1000 };
+/* APART: two who have not heard each other for so long since one of them first said so are not about to be told lost:
+ * the others would have said so by now. LOOK: how often it is looked who that is. */
+enum { APART_MS = 2000, LOOK_MS = 250 };
+/* Who was as far as most so lately soon is again, once rounds stand still. */
+enum { CAUGHT_UP_MS = 1000 };
+/* Another disk costs an epoch: one that always has another one is heard of some of them only. */
+static const struct quota_rule disks_rule = {.every_ms = 60000, .at_once = 4};
 
 static const struct record *last(const struct seats *seats)
 {
@@ -16,13 +25,25 @@ static const struct record *last(const struct seats *seats)
 enum err seats_init(const struct view *view, const struct chain *chain, const struct vote *vote, struct seats *seats)
 {
     *seats = (struct seats){.view = view, .chain = chain, .vote = vote};
-    return mem_new(VIEW_SLOTS_MAX, sizeof *seats->seat, "the council", &seats->seat);
+    TRY(mem_new(VIEW_SLOTS_MAX, sizeof *seats->hearing, "the council", &seats->hearing));
+    enum err err = mem_new(VIEW_SLOTS_MAX, sizeof *seats->seat, "the council", &seats->seat);
+    if (err != ERR_OK)
+        seats_deinit(seats);
+    return err;
 }
 
 void seats_deinit(struct seats *seats)
 {
     mem_free(seats->seat);
+    mem_free(seats->hearing);
     seats->seat = NULL;
+    seats->hearing = NULL;
+}
+
+static uint8_t losses_of(const struct seats *seats, uint32_t member)
+{
+    const struct record_member *named = record_member(last(seats), seats->view->members[member].id);
+    return named != NULL ? named->losses : 0;
 }
 
 void seats_begin(struct seats *seats, uint64_t now_ms)
@@ -31,20 +52,50 @@ void seats_begin(struct seats *seats, uint64_t now_ms)
         const struct view_member *member = i < seats->view->count ? &seats->view->members[i] : NULL;
         bool used = member != NULL && member->used;
         struct seat *seat = &seats->seat[i];
-        if (!used || !seat->used || seat->id != member->id)
+        if (!used || !seat->used || seat->id != member->id) {
             *seat = (struct seat){.used = used, .id = used ? member->id : 0};
+            bitset_remove(&seats->lost, i);
+        }
+        uint8_t losses = used ? losses_of(seats, i) : 0;
+        seat->losses_ms = losses != seat->losses || seat->losses_ms == 0 ? now_ms : seat->losses_ms;
+        seat->losses = losses;
     }
     seats->begun_ms = seats->now_ms = now_ms;
 }
 
 /* ---- what members say ---- */
 
+static bool as_far_as_most(const struct seats *seats, uint32_t member)
+{
+    bool self = member == seats->view->self;
+    for (uint32_t f = 0; f < seats->fragments_count; f++) {
+        struct sync_peer_fragment row = self ? sync_own(seats->sync, f) : sync_heard(seats->sync, member, f);
+        bool known = self ? sync_known(seats->sync, f) : row.hash_known;
+        if (!known || row.version + 1 < sync_version_max(seats->sync, f))
+            return false;
+    }
+    return seats->sync != NULL;
+}
+
+/* Where one copy certifies, who comes is a version behind what is on its way half of the time, and in step with it: so
+ * it is not looked at in step with our ticks. */
+static void look_at_comers(struct seats *seats, uint64_t now_ms)
+{
+    for (uint32_t i = 0; i < seats->view->count; i++) {
+        const struct view_member *member = &seats->view->members[i];
+        bool comes = member->used && (member->role == RECORD_OBSERVER || member->role == RECORD_AWAY);
+        if (comes && seats->seat[i].up && as_far_as_most(seats, i))
+            seats->seat[i].caught_up_ms = now_ms;
+    }
+}
+
 void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms)
 {
     struct seat *seat = &seats->seat[member];
     seat->epoch = beat->epoch;
     seat->holds |= beat->held_count > 0;
-    seat->incarnation = beat->incarnation;
+    if (beat->incarnation != seat->incarnation && quota_take(&seat->disks, disks_rule, now_ms))
+        seat->incarnation = beat->incarnation;
     seat->doubt_ms = !beat->in_doubt ? 0 : seat->doubt_ms != 0 ? seat->doubt_ms : now_ms;
     seat->silent = (struct bitset){{0}};
     for (uint32_t i = 0; i < beat->silent_count; i++) {
@@ -52,31 +103,74 @@ void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbe
         if (slot != VIEW_NOBODY)
             bitset_add(&seat->silent, slot);
     }
+    look_at_comers(seats, now_ms);
+}
+
+/* Whom everybody says that it does not hear; what one says whom we do not hear ourselves is out of date. */
+static void listen(struct seats *seats)
+{
+    const struct view *view = seats->view;
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct view_member *member = &view->members[i];
+        bool owner = member->role == RECORD_OWNER;
+        seats->hearing[i] =
+            (struct hearing){.used = member->used,
+                             .voter = member->voter,
+                             .owner = owner,
+                             .candidate = !owner && member->role != RECORD_WITNESS && member->role != RECORD_DRAINING,
+                             .id = member->id,
+                             .uplink = member->uplink,
+                             .silent = i == view->self     ? &seats->silent
+                                       : seats->seat[i].up ? &seats->seat[i].silent
+                                                           : NULL};
+    }
+}
+
+static void look_who_stands_back(struct seats *seats)
+{
+    struct bitset apart = hearing_apart(seats->hearing, seats->view->count);
+    seats->looked_ms = seats->now_ms;
+    for (uint32_t i = 0; i < seats->view->count; i++) {
+        uint64_t *since_ms = &seats->seat[i].apart_ms;
+        *since_ms = !bitset_has(&apart, i) ? 0 : *since_ms != 0 ? *since_ms : seats->now_ms;
+    }
 }
 
 void seats_tick(struct seats *seats, const struct bitset *silent, uint64_t now_ms)
 {
     seats->silent = *silent;
     seats->now_ms = now_ms;
+    listen(seats);
+    seats->lost = hearing_lost(seats->hearing, seats->view->count);
+    if (now_ms >= seats->looked_ms + LOOK_MS)
+        look_who_stands_back(seats);
 }
 
 /* ---- who is there ---- */
 
 bool seats_silent(const struct seats *seats, uint32_t member)
 {
-    const struct view *view = seats->view;
-    uint32_t voters = 0, deaf = 0;
-    for (uint32_t i = 0; i < view->count; i++) {
-        const struct view_member *voter = &view->members[i];
-        if (!voter->used || !voter->voter)
-            continue;
-        voters++;
-        if (i == view->self)
-            deaf += bitset_has(&seats->silent, member);
-        else if (i != member && !bitset_has(&seats->silent, i))
-            deaf += bitset_has(&seats->seat[i].silent, member);
-    }
-    return deaf > voters / 2;
+    return bitset_has(&seats->lost, member);
+}
+
+static bool apart_lasts(const struct seats *seats, uint32_t member)
+{
+    uint64_t since_ms = seats->seat[member].apart_ms;
+    return since_ms != 0 && seats->now_ms >= since_ms + APART_MS;
+}
+
+bool seats_apart(const struct seats *seats, uint32_t member)
+{
+    bool owner = seats->view->members[member].role == RECORD_OWNER;
+    return owner ? apart_lasts(seats, member) : seats->seat[member].apart_ms != 0;
+}
+
+uint32_t seats_apart_from(const struct seats *seats, uint32_t member)
+{
+    for (uint32_t i = 0; apart_lasts(seats, member) && i < seats->view->count; i++)
+        if (seats->hearing[i].used && seats->hearing[i].owner && hearing_cut(seats->hearing, member, i))
+            return i;
+    return VIEW_NOBODY;
 }
 
 uint32_t seats_voters_heard(const struct seats *seats)
@@ -90,14 +184,8 @@ uint32_t seats_voters_heard(const struct seats *seats)
 
 bool seats_caught_up(const struct seats *seats, uint32_t member)
 {
-    bool self = member == seats->view->self;
-    for (uint32_t f = 0; f < seats->fragments_count; f++) {
-        struct sync_peer_fragment row = self ? sync_own(seats->sync, f) : sync_heard(seats->sync, member, f);
-        bool known = self ? sync_known(seats->sync, f) : row.hash_known;
-        if (!known || row.version + 1 < sync_version_max(seats->sync, f))
-            return false;
-    }
-    return seats->sync != NULL;
+    uint64_t last_ms = seats->seat[member].caught_up_ms;
+    return as_far_as_most(seats, member) || (last_ms != 0 && seats->now_ms < last_ms + CAUGHT_UP_MS);
 }
 
 /* ---- disks in doubt ---- */
@@ -117,6 +205,13 @@ void seats_doubt_anew(struct seats *seats)
             seats->seat[i].doubt_ms = seats->now_ms;
 }
 
+uint8_t seats_losses(const struct seats *seats, uint32_t member)
+{
+    const struct seat *seat = &seats->seat[member];
+    uint64_t forgiven = (seats->now_ms - seat->losses_ms) / FORGIVE_MS;
+    return forgiven < seat->losses ? (uint8_t)(seat->losses - forgiven) : 0;
+}
+
 uint64_t seats_incarnation(const struct seats *seats, uint32_t member)
 {
     return member == seats->view->self ? vote_incarnation(seats->vote) : seats->seat[member].incarnation;
@@ -126,6 +221,8 @@ uint64_t seats_incarnation(const struct seats *seats, uint32_t member)
 static bool made_something(const struct seats *seats, uint32_t member)
 {
     bool self = member == seats->view->self;
+    if (seats->view->members[member].role == RECORD_WITNESS) /* nobody asks it to keep any */
+        return false;
     if (seats->seat[member].holds)
         return true;
     for (uint32_t f = 0; f < seats->fragments_count; f++) {

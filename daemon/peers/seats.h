@@ -12,8 +12,10 @@
 
 #include "common/bitset.h"
 #include "common/err.h"
+#include "common/quota.h"
 #include "daemon/state/vote.h"
 #include "net/chain.h"
+#include "net/hearing.h"
 #include "net/sync.h"
 #include "net/view.h"
 #include "net/wire.h"
@@ -24,7 +26,9 @@ struct seat {
     bool drain, evict, revoke; /* wished */
     bool broke_word;           /* it signed two results of one part */
     uint64_t doubt_ms;         /* since when it says that its disk is in doubt; 0: it does not */
+    uint64_t caught_up_ms;     /* when one that comes was last seen as far as most; 0: never */
     uint64_t incarnation;      /* as it says; 0: it has not */
+    struct quota disks;        /* how often that was another one */
     uint64_t epoch;            /* of its last heartbeat */
     bool drains;               /* as it said last */
     bool said;                 /* these three are its own words */
@@ -33,6 +37,10 @@ struct seat {
     uint8_t owner_wish;   /* enum record_wish */
     bool holds;           /* it has said in this process that it holds a result */
     struct bitset silent; /* whom it does not hear */
+    uint8_t losses;       /* as the record says, */
+    uint64_t losses_ms;   /* since then */
+    uint64_t apart_ms;    /* since when it has to stand back, cut off from an owner; 0: it has not */
+    bool apart_told;      /* people */
 };
 
 struct seats {
@@ -42,10 +50,13 @@ struct seats {
     const struct vote *vote;
     struct sync *sync; /* NULL: the run's plan is not known yet */
     uint32_t fragments_count;
-    struct seat *seat;    /* [VIEW_SLOTS_MAX] */
-    struct bitset silent; /* to us */
-    uint64_t now_ms;      /* of the last tick */
-    uint64_t begun_ms;    /* when the epoch began here */
+    struct seat *seat;       /* [VIEW_SLOTS_MAX] */
+    struct hearing *hearing; /* [VIEW_SLOTS_MAX]: by which it is judged who is lost, and who stands back */
+    struct bitset lost;      /* as of the last tick: a majority of the voters does not hear them */
+    uint64_t looked_ms;      /* when it was judged last who stands back */
+    struct bitset silent;    /* to us */
+    uint64_t now_ms;         /* of the last tick */
+    uint64_t begun_ms;       /* when the epoch began here */
 };
 
 /* Of nobody yet: seats_begin() follows. ERR_NOMEM. */
@@ -63,6 +74,11 @@ void seats_tick(struct seats *seats, const struct bitset *silent, uint64_t now_m
 
 /* Whether a majority of the voters does not hear the member. Who is silent itself has no say in it. */
 bool seats_silent(const struct seats *seats, uint32_t member);
+/* Whether the member, which may be us, has to stand back, since it and an owner do not hear each other (net/hearing.h);
+ * an owner only when that has lasted. */
+bool seats_apart(const struct seats *seats, uint32_t member);
+/* An owner which is cut off from it, when that has lasted; VIEW_NOBODY: it does not stand back. */
+uint32_t seats_apart_from(const struct seats *seats, uint32_t member);
 /* How many voters are here, us among them. */
 uint32_t seats_voters_heard(const struct seats *seats);
 /* Whether the member has come as far as most have: a guess, which what it answers to a draft confirms. */
@@ -71,6 +87,8 @@ bool seats_caught_up(const struct seats *seats, uint32_t member);
 bool seats_in_doubt(const struct seats *seats, uint32_t member);
 /* Our own doubt has ended by itself: those of others may do so, too, before a record has to name them. */
 void seats_doubt_anew(struct seats *seats);
+/* How many of a member's losses are to be remembered: one less for every 20 minutes that the record has said so. */
+uint8_t seats_losses(const struct seats *seats, uint32_t member);
 /* As that member says, which may be us; 0: it has not. */
 uint64_t seats_incarnation(const struct seats *seats, uint32_t member);
 

@@ -4,10 +4,14 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "net/epoch.h"
 #include "net/wire_epoch.h"
 
-/* Those who come are gathered for so long: each costs an epoch. */
-enum { GATHER_MS = 2000 };
+/* Those who come are gathered for so long: each costs an epoch. Twice as long after each record that changed nothing,
+ * as it is where somebody is always a little behind, but for IDLE_MAX times. */
+enum { GATHER_MS = 2000, IDLE_MAX = 7 };
+/* What a member says of itself, its uplink for one, is a reason for a record when an epoch has stood for so long. */
+enum { SAID_MS = 30000 };
 
 /* ---- what is asked for ---- */
 
@@ -19,13 +23,11 @@ enum err wishes_add(struct wishes *wishes, struct seats *seats, uint32_t kind, u
         wishes->steps = number;
         return ERR_OK;
     }
-    if (kind != WIRE_WISH_DRAIN && kind != WIRE_WISH_EVICT && kind != WIRE_WISH_REVOKE)
+    if (kind != WIRE_WISH_EVICT && kind != WIRE_WISH_REVOKE)
         return err_set(ERR_ARG, "a wish of kind %" PRIu32, kind);
     if (seat == NULL)
         return err_set(ERR_NOTFOUND, "no island of id %" PRIu32 " is on the roster", id);
-    if (kind == WIRE_WISH_DRAIN)
-        seat->drain = true;
-    else if (kind == WIRE_WISH_REVOKE)
+    if (kind == WIRE_WISH_REVOKE)
         seat->revoke = true;
     else if (number == seats->view->epoch) /* one that is late would evict who has come back */
         seat->evict = true;
@@ -46,6 +48,9 @@ static enum err look_up(const struct record *record, const struct record_member 
         if (same_key && !same_name)
             return err_set(ERR_STATE, "that key is on the roster already, as island %s", member->name);
     }
+    const struct record_member *witness = as->role == RECORD_WITNESS ? record_witness(record) : NULL;
+    if (witness != NULL && !*there)
+        return err_set(ERR_STATE, "%s is the run's witness already, and there is at most one", witness->name);
     return ERR_OK;
 }
 
@@ -60,6 +65,9 @@ enum err wishes_enrol(struct wishes *wishes, const struct record *record, const 
             return ERR_OK;
         if (strcmp(wishes->enrol[k].name, as->name) == 0)
             return err_set(ERR_STATE, "an island called %s is being enrolled already; take another name", as->name);
+        if (as->role == RECORD_WITNESS && wishes->enrol[k].role == RECORD_WITNESS)
+            return err_set(ERR_STATE, "%s is being enrolled as the run's witness, and there is at most one",
+                           wishes->enrol[k].name);
     }
     if (wishes->enrol_count == WISHES_ENROL_MAX)
         return err_set(ERR_STATE, "%d islands are being enrolled; try again in a moment", WISHES_ENROL_MAX);
@@ -82,12 +90,16 @@ void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct reco
     }
     if (record->steps == wishes->steps)
         wishes->steps = 0;
+    const struct record *before = record->epoch > 0 ? chain_at(seats->chain, record->epoch - 1) : NULL;
+    bool idle = before != NULL && !record_differs(before, record);
+    wishes->idle = !idle ? 0 : wishes->idle < IDLE_MAX ? wishes->idle + 1 : IDLE_MAX;
 }
 
 /* ---- what the next record would say ---- */
 
 /* `said`: with its own words. */
-static struct muster_wish wish_of(const struct seats *seats, const struct record_member *member, bool said)
+static struct muster_wish wish_of(const struct wishes *wishes, const struct seats *seats,
+                                  const struct record_member *member, bool said)
 {
     uint32_t slot = view_slot(seats->view, member->id);
     struct muster_wish wish = {.as = *member};
@@ -99,19 +111,24 @@ static struct muster_wish wish_of(const struct seats *seats, const struct record
     uint64_t incarnation = seats_incarnation(seats, slot);
     if (doubt && incarnation != 0)
         wish.as.incarnation = incarnation;
+    wish.as.losses = seats_losses(seats, slot);
     if (said && seat->said) {
         memcpy(wish.as.address, seat->address, sizeof wish.as.address);
         wish.as.uplink = seat->uplink != 0 ? seat->uplink : member->uplink;
         wish.as.owner_wish = seat->owner_wish;
     }
+    wish.in_doubt = self ? vote_doubt(seats->vote) != VOTE_SURE : seat->doubt_ms != 0 || seat->incarnation == 0;
     wish.silent = !self && seats_silent(seats, slot);
+    wish.apart = seats_apart(seats, slot);
     wish.evicted = seat->evict;
     wish.revoked = seat->revoke;
     wish.draining = seat->drain;
     /* Who owns already stays one; who comes, or comes back, is let in when an epoch has stood for a while. */
     bool comes = member->role != RECORD_OWNER || doubt;
-    wish.caught_up =
-        (self || seat->up) && seats_caught_up(seats, slot) && (!comes || seats->now_ms >= seats->begun_ms + GATHER_MS);
+    bool answers = self || (seat->up && !bitset_has(&seat->silent, seats->view->self));
+    wish.near = answers && seats_caught_up(seats, slot) &&
+                (!comes || seats->now_ms >= seats->begun_ms + ((uint64_t)GATHER_MS << wishes->idle));
+    wish.caught_up = wish.near;
     return wish;
 }
 
@@ -123,28 +140,14 @@ enum err wishes_gather(const struct wishes *wishes, const struct seats *seats, b
     *count = 0;
     for (uint32_t i = 0; i < record->members_count; i++) {
         uint32_t slot = view_slot(seats->view, record->members[i].id);
-        struct muster_wish wish = wish_of(seats, &record->members[i], said);
+        struct muster_wish wish = wish_of(wishes, seats, &record->members[i], said);
         bool heard = slot == seats->view->self || (slot != VIEW_NOBODY && seats->seat[slot].up);
-        if (heard || wish.silent || wish.evicted || wish.revoked)
+        if (heard || wish.silent || wish.apart || wish.evicted || wish.revoked)
             (*out)[(*count)++] = wish;
     }
     for (uint32_t k = 0; k < wishes->enrol_count; k++)
         (*out)[(*count)++] = (struct muster_wish){.as = wishes->enrol[k], .enrol = true};
     return ERR_OK;
-}
-
-static bool same_member(const struct record_member *a, const struct record_member *b)
-{
-    return a->id == b->id && a->role == b->role && a->voter == b->voter && a->incarnation == b->incarnation &&
-           a->uplink == b->uplink && a->owner_wish == b->owner_wish && strcmp(a->address, b->address) == 0;
-}
-
-static bool differs(const struct record *a, const struct record *b)
-{
-    bool same = a->members_count == b->members_count && a->steps == b->steps && a->paused == b->paused;
-    for (uint32_t i = 0; same && i < a->members_count; i++)
-        same = same_member(&a->members[i], &b->members[i]);
-    return !same || memcmp(&a->map, &b->map, sizeof a->map) != 0;
 }
 
 bool wishes_change(const struct wishes *wishes, const struct seats *seats)
@@ -153,17 +156,46 @@ bool wishes_change(const struct wishes *wishes, const struct seats *seats)
     struct muster_wish *all = NULL;
     uint32_t count;
     const struct record *last = chain_last(seats->chain);
-    if (seats->sync == NULL)
+    /* Nobody could decide it, and who proposes is sealed: where one copy certifies, rounds go on until then. */
+    if (seats->sync == NULL || seats_voters_heard(seats) < record_majority(last))
         return false;
-    enum err err = wishes_gather(wishes, seats, false, &all, &count);
+    bool said = seats->now_ms >= seats->begun_ms + SAID_MS;
+    enum err err = wishes_gather(wishes, seats, said, &all, &count);
     if (err == ERR_OK)
         err = record_copy(last, &next);
     if (err == ERR_OK && wishes->steps != 0)
         next.steps = wishes->steps;
     if (err == ERR_OK)
         err = muster(&next, all, count);
-    bool wanted = err == ERR_OK && differs(last, &next);
+    bool wanted = err == ERR_OK && record_differs(last, &next);
     record_deinit(&next);
     mem_free(all);
     return wanted;
+}
+
+/* ---- those who might take part ---- */
+
+uint32_t wishes_whom_to_ask(const struct seats *seats, struct bitset *asked, uint32_t *ids)
+{
+    const struct view *view = seats->view;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < view->count && count < EPOCH_ASKED_MAX; i++) {
+        const struct view_member *member = &view->members[i];
+        bool comes = !member->voter || member->role != RECORD_OWNER || seats_in_doubt(seats, i);
+        bool here = member->used && !member->leaving && (i == view->self || seats->seat[i].up);
+        if (!here || !comes || (!seats_caught_up(seats, i) && !bitset_has(asked, i)))
+            continue;
+        bitset_add(asked, i);
+        ids[count++] = member->id;
+    }
+    return count;
+}
+
+bool wishes_all_there(const struct muster_wish *wishes, uint32_t count, const uint32_t *asked, uint32_t asked_count)
+{
+    for (uint32_t k = 0; k < asked_count; k++)
+        for (uint32_t i = 0; i < count; i++)
+            if (!wishes[i].enrol && wishes[i].as.id == asked[k] && !wishes[i].caught_up)
+                return false;
+    return true;
 }

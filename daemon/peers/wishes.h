@@ -23,24 +23,31 @@ struct wishes {
     struct record_member enrol[WISHES_ENROL_MAX];
     uint32_t enrol_count;
     uint64_t steps; /* 0: as they are */
+    uint32_t idle;  /* records in a row that changed nothing */
 };
 
 /* What somebody asks for: kinds and numbers as in net/wire_epoch.h. ERR_NOTFOUND: nobody of that id is on the roster.
  * ERR_ARG: nothing that can be wished so. */
 ERR_MUST_CHECK enum err wishes_add(struct wishes *wishes, struct seats *seats, uint32_t kind, uint32_t id,
                                    uint64_t number);
-/* A new member. ERR_STATE: too many at a time, or its name or key is taken. */
+/* A new member. ERR_STATE: too many at a time, or its name or key is taken; or it is a second witness. */
 ERR_MUST_CHECK enum err wishes_enrol(struct wishes *wishes, const struct record *record,
                                      const struct record_member *as);
 /* What the new record says is wished no more. */
 void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct record *record);
 
 /* Of all members that are heard, or known to be silent, and of those to be enrolled: mem_free() them. Others stay as
- * they are: there is nothing to go by. `said`: with what members say of themselves, which alone is no reason for a
- * record. ERR_NOMEM. */
+ * they are: there is nothing to go by. `said`: with what members say of themselves. ERR_NOMEM. */
 ERR_MUST_CHECK enum err wishes_gather(const struct wishes *wishes, const struct seats *seats, bool said,
                                       struct muster_wish **out, uint32_t *count);
-/* Whether the next record would say anything that the last one does not. */
+/* Ids of those who might take part from the next record on, at most EPOCH_ASKED_MAX: what they hold has to be known, or
+ * the record says nothing new. `asked`: slots of those who were asked for this record already, who stay so: a version
+ * more, which others have come to meanwhile, they fetch now. */
+uint32_t wishes_whom_to_ask(const struct seats *seats, struct bitset *asked, uint32_t *ids);
+/* Whether all who were asked hold what the draft starts from, as compose() has found: rounds stand still, so they soon
+ * do. */
+bool wishes_all_there(const struct muster_wish *wishes, uint32_t count, const uint32_t *asked, uint32_t asked_count);
+/* Whether the next record would say anything that the last one does not, and so many voters are heard as decide it. */
 bool wishes_change(const struct wishes *wishes, const struct seats *seats);
 
 #endif

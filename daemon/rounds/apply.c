@@ -7,6 +7,7 @@
 
 #include "common/mem.h"
 #include "daemon/rules.h"
+#include "daemon/state/proofs.h"
 #include "daemon/state/results.h"
 #include "daemon/state/rivals.h"
 #include "outer_opt/runaway.h"
@@ -67,7 +68,7 @@ struct hash_job {
     struct job job;
     struct apply *apply;
     uint32_t f;
-    uint64_t version;
+    uint64_t version, step;
     struct ledger_commit commit; /* of no parts if a part could not be applied: then nothing is noted */
     bool hashed;                 /* out */
     double norm;
@@ -183,6 +184,20 @@ void apply_post_held(struct desk *desk, uint32_t f)
 
 /* ---- a result came in ---- */
 
+/* Two signed results of one part: kept, so that it outlasts this process. */
+static void keep_proof(const struct desk *desk, const struct ledger_key *one, const struct ledger_key *other)
+{
+    uint8_t *bytes = NULL;
+    size_t count;
+    enum err err = rivals_proof(desk->conf.ledger, other, one, &bytes, &count);
+    if (err == ERR_OK)
+        err = proofs_save(desk->conf.folder, one->owner, bytes, count);
+    if (err != ERR_OK)
+        log_error("the proof that island id %" PRIu32 " signed two results of one part cannot be kept: %s", one->owner,
+                  err_text());
+    mem_free(bytes);
+}
+
 static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
 {
     struct receive_job *j = (struct receive_job *)(void *)job;
@@ -203,6 +218,8 @@ static enum err run_receive(struct job *job, struct jobs_scratch *scratch)
     j->digest = what.digest;
     TRY(ledger_append(desk->conf.ledger, &there, j->slot->data, j->slot->bytes, true));
     j->rivals = rivals_of(desk->conf.ledger, &there, j->owner_key, &other);
+    if (j->rivals)
+        keep_proof(desk, &there, &other);
     return ERR_OK;
 }
 
@@ -276,7 +293,7 @@ static enum err run_hash(struct job *job, struct jobs_scratch *scratch)
     (void)scratch;
     if (!j->hashed) {
         j->norm = replica_norm(conf->replica, j->f);
-        TRY(replica_hash(conf->replica, j->f, j->version, &j->commit.hash));
+        TRY(replica_hash(conf->replica, j->f, j->version, j->step, &j->commit.hash));
         j->hashed = true;
     }
     return j->commit.parts_count > 0 ? ledger_append_commit(conf->ledger, &j->commit, true) : ERR_OK;
@@ -358,6 +375,7 @@ static void all_applied(struct apply *apply, uint32_t f, uint64_t version)
     j->apply = apply;
     j->f = f;
     j->version = version;
+    j->step = apply->desk->fragments[f].state.step;
     j->commit.fragment = f;
     j->commit.version = version;
     for (uint32_t p = 0; !fragment->failed && p < fragment->parts_count; p++)

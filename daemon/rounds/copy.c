@@ -91,7 +91,7 @@ static enum err run_start(struct job *job, struct jobs_scratch *scratch)
         return ERR_OK;
     }
     memcpy(anchor, j->base, anchor_bytes(desk, j->f));
-    return replica_hash(desk->conf.replica, j->f, 0, &j->hash);
+    return replica_hash(desk->conf.replica, j->f, 0, 0, &j->hash);
 }
 
 static void done_start(struct job *job)

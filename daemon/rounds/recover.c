@@ -117,7 +117,7 @@ out:
 static enum err hash_replayed(struct desk *desk, uint32_t f, struct store_fragment *state)
 {
     struct ledger_commit commit;
-    TRY(replica_hash(desk->conf.replica, f, state->version, &state->hash));
+    TRY(replica_hash(desk->conf.replica, f, state->version, state->step, &state->hash));
     if (ledger_commit_of(desk->conf.ledger, f, state->version, &commit) == ERR_OK &&
         !digest_equal(&commit.hash, &state->hash))
         log_warn("fragment %" PRIu32 ": version %" PRIu64 " is another one, made from the checkpoint and the ledger's "
@@ -170,7 +170,7 @@ enum err recover_replay(const struct desk *desk, uint32_t f, uint64_t version, s
         TRY(store_load_fragment(conf->folder, conf->spec, &conf->view->shares, conf->plan, shadow, f, state));
         TRY(replay_all(desk, f, version, shadow, state));
         if (state->version == version)
-            return replica_hash(shadow, f, version, &state->hash);
+            return replica_hash(shadow, f, version, state->step, &state->hash);
     }
     return err_set(ERR_NOTFOUND, "checkpoint and ledger lead to version %" PRIu64 ", not to %" PRIu64, state->version,
                    version);

@@ -9,6 +9,7 @@
 #include "daemon/rounds/encode.h"
 #include "daemon/rounds/install.h"
 #include "daemon/rounds/keep.h"
+#include "daemon/rounds/loan.h"
 #include "daemon/rounds/recover.h"
 #include "daemon/rounds/reduce.h"
 
@@ -20,6 +21,7 @@ struct rounds {
     struct copy *copy;
     struct install *install;
     struct keep *keep;
+    struct loans *loans;
 };
 
 static enum err open_all(struct rounds *rounds, const struct rounds_conf *conf)
@@ -32,6 +34,7 @@ static enum err open_all(struct rounds *rounds, const struct rounds_conf *conf)
     TRY(rounds_members(rounds, conf->view->count));
     TRY(apply_new(desk, &rounds->apply));
     TRY(copy_new(desk, &rounds->copy));
+    TRY(loans_new(desk, &rounds->loans));
     TRY(keep_new(desk, rounds->apply, &rounds->keep));
     return install_new(desk, rounds->keep, &rounds->install);
 }
@@ -55,6 +58,7 @@ void rounds_free(struct rounds *rounds)
         return;
     install_free(rounds->install);
     keep_free(rounds->keep);
+    loans_free(rounds->loans);
     copy_free(rounds->copy);
     apply_free(rounds->apply);
     reduce_free(rounds->reduce);
@@ -130,6 +134,11 @@ void rounds_give(struct rounds *rounds, uint32_t f, float *area)
 void rounds_start(struct rounds *rounds, uint32_t f, float *base, bool initial)
 {
     copy_start(rounds->copy, f, base, initial);
+}
+
+void rounds_lend(struct rounds *rounds, struct state_loan *loan)
+{
+    loans_make(rounds->loans, loan);
 }
 
 void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_key *key, uint64_t bytes)

@@ -21,6 +21,7 @@
 #include "daemon/rounds/rounds_types.h"
 
 struct rounds;
+struct state_loan;
 
 /* `conf` is copied, what it points to borrowed until rounds_free(). ERR_NOMEM. */
 ERR_MUST_CHECK enum err rounds_new(const struct rounds_conf *conf, struct rounds **out);
@@ -65,6 +66,9 @@ void rounds_give(struct rounds *rounds, uint32_t f, float *area);
 /* Copies it to the base area, or with `initial` takes the tensors there over as the anchor. As large, and borrowed as
  * long: EVENT_STARTED. */
 void rounds_start(struct rounds *rounds, uint32_t f, float *base, bool initial);
+/* Copies the fragment's state, which is `loan->state` and at rest, as an object of `loan->bytes`, and its leaves: the
+ * answer is EVENT_LENT, and the loan is borrowed until then. */
+void rounds_lend(struct rounds *rounds, struct state_loan *loan);
 /* An object of a peer lies whole in its slot: checked, then EVENT_JUDGED and what the core wants to know. */
 void rounds_object_in(struct rounds *rounds, uint32_t peer, const struct wire_key *key, uint64_t bytes);
 /* Nobody reads the anchor any more (EVENT_UNREAD): goes on with what waited for that. */

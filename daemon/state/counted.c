@@ -151,28 +151,3 @@ enum err counted_unpack(const uint8_t *bytes, size_t bytes_count, struct counted
     }
     return ERR_OK;
 }
-
-struct digest counted_digest(const uint8_t *bytes, size_t bytes_count)
-{
-    return digest_tree(bytes, bytes_count);
-}
-
-enum err counted_hash(const struct counted *counted, const struct digest *root, struct digest *hash)
-{
-    uint8_t *bytes;
-    TRY(mem_new(counted_bytes(counted), 1, "a version hash", &bytes));
-    counted_pack(counted, bytes);
-    struct digest digest = counted_digest(bytes, counted_bytes(counted));
-    mem_free(bytes);
-    *hash = counted_hash_of(root, &digest);
-    return ERR_OK;
-}
-
-struct digest counted_hash_of(const struct digest *root, const struct digest *counted)
-{
-    struct digest_state state;
-    digest_begin(&state);
-    digest_add(&state, root->byte, sizeof root->byte);
-    digest_add(&state, counted->byte, sizeof counted->byte);
-    return digest_end(&state);
-}

@@ -51,12 +51,5 @@ size_t counted_bytes(const struct counted *counted);
 void counted_pack(const struct counted *counted, uint8_t *out);
 /* ERR_PROTO: no such bytes; `*counted`, which has to be empty, is empty then. */
 ERR_MUST_CHECK enum err counted_unpack(const uint8_t *bytes, size_t bytes_count, struct counted *counted);
-/* Of packed bytes. */
-struct digest counted_digest(const uint8_t *bytes, size_t bytes_count);
-
-/* Hash of a version (docs/FORMATS.md, 4), from the root over its values (outer_opt/vhash.h) and what it counts. */
-ERR_MUST_CHECK enum err counted_hash(const struct counted *counted, const struct digest *root, struct digest *hash);
-/* The same from the digest of what it counts. */
-struct digest counted_hash_of(const struct digest *root, const struct digest *counted);
 
 #endif

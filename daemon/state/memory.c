@@ -9,6 +9,8 @@
 
 /* A state is an anchor and its momentum; a fragment has two areas shared with the trainer. */
 enum { STATE_ARRAYS = 2, SHARED_AREAS = 2 };
+/* How often the digests of a state's leaves are there at most: in a copy, and in the heads for four who read it. */
+enum { STATE_HEADS = 5 };
 
 /* What jobs_set_scratch() gives a thread: room for the largest part there can ever be, which is a fragment, and
  * PowerSGD's factors, as floats and as the halves that are sent. */
@@ -50,11 +52,12 @@ struct memory memory_of(const struct memory_conf *conf)
         uint64_t values = plan->fragments[f].values_count;
         add_parts(&memory, conf, f);
         memory.shared += SHARED_AREAS * values * sizeof(float);
-        memory.states += STATE_ARRAYS * values * sizeof(float);
     }
     memory.frames += conf->job_threads * scratch_bytes(conf->replica);
     memory.frames += slots_bytes(plan->fragments_count, conf->members_count);
-    memory.states += MEMORY_STATES_SERVED * STATE_ARRAYS * plan->values_count_max * sizeof(float);
+    uint64_t state = STATE_ARRAYS * plan->values_count_max * sizeof(float);
+    memory.states = (MEMORY_STATES_SERVED + MEMORY_STATES_FETCHED) *
+                    (state + STATE_HEADS * digest_tree_leaves(state) * DIGEST_BYTES);
     return memory;
 }
 

@@ -10,15 +10,15 @@
 #include "daemon/state/parts.h"
 #include "daemon/state/replica.h"
 
-/* States that are copied for other islands at a time. */
-enum { MEMORY_STATES_SERVED = 2 };
+/* States that are copied for other islands at a time, and that come in at a time. */
+enum { MEMORY_STATES_SERVED = 2, MEMORY_STATES_FETCHED = 2 };
 
 /* Bytes at most. */
 struct memory {
     uint64_t replica; /* anchors, momentum, residuals */
     uint64_t shared;  /* with the trainer */
     uint64_t frames;  /* encoded: contributions out and in, results, our own; and job threads' scratch */
-    uint64_t states;  /* a blank island's states on their way in, and copies for others */
+    uint64_t states;  /* on their way in, and copies for others; with the digests of their leaves */
 };
 
 /* Whose memory: that of the member with the id `self`, of so many, with the parts there are at first. Where others

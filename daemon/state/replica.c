@@ -652,21 +652,25 @@ double replica_norm(const struct replica *replica, uint32_t f)
         outer_square_sum(replica->fragments[f].anchor, NULL, (size_t)replica->conf.plan->fragments[f].values_count));
 }
 
-enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, struct digest *hash)
+enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, uint64_t step, struct digest *hash)
 {
     const struct fragment *fragment = &replica->fragments[f];
-    size_t count = (size_t)replica->conf.plan->fragments[f].values_count;
-    size_t leaves = vhash_leaves(count);
-    struct digest *digests;
-    TRY(mem_new(2 * leaves, sizeof *digests, "a version hash", &digests));
-    for (size_t i = 0; i < leaves; i++) {
-        digests[i] = vhash_leaf(fragment->anchor, count, i);
-        if (fragment->momentum != NULL)
-            digests[leaves + i] = vhash_leaf(fragment->momentum, count, i);
-    }
-    struct digest root = vhash_root(f, version, count, digests, fragment->momentum != NULL ? digests + leaves : NULL);
-    mem_free(digests);
-    return counted_hash(&fragment->counted, &root, hash);
+    const struct counted *counted = &fragment->counted;
+    uint64_t count = replica->conf.plan->fragments[f].values_count;
+    struct digest_tree_state tree;
+    uint8_t *rows;
+    TRY(mem_new(counted_bytes(counted), 1, "a version hash", &rows));
+    counted_pack(counted, rows);
+    digest_tree_begin(&tree);
+    digest_tree_add(&tree, fragment->anchor, (size_t)count * sizeof(float));
+    if (fragment->momentum != NULL)
+        digest_tree_add(&tree, fragment->momentum, (size_t)count * sizeof(float));
+    digest_tree_add(&tree, rows, counted_bytes(counted));
+    mem_free(rows);
+    const struct vhash_subject subject = {f, fragment->momentum != NULL, version, step, count, counted->count};
+    const struct digest root = digest_tree_end(&tree);
+    *hash = vhash_root(&subject, &root);
+    return ERR_OK;
 }
 
 struct counted *replica_counted(struct replica *replica, uint32_t f)
@@ -677,9 +681,8 @@ struct counted *replica_counted(struct replica *replica, uint32_t f)
 void replica_clear_residuals(struct replica *replica, uint32_t f)
 {
     struct fragment *fragment = &replica->fragments[f];
-    size_t count = (size_t)replica->conf.plan->fragments[f].values_count;
     if (fragment->residual != NULL)
-        memset(fragment->residual, 0, count * sizeof(float));
+        memset(fragment->residual, 0, (size_t)replica->conf.plan->fragments[f].values_count * sizeof(float));
     if (fragment->owner_residual.values != NULL)
         memset(fragment->owner_residual.values, 0,
                replica_values(replica, f, fragment->owner_residual.shards) * sizeof(float));

@@ -154,8 +154,9 @@ double replica_norm(const struct replica *replica, uint32_t f);
 /* What the anchor counts: the caller changes it beside what it applies, on one thread. Borrowed. */
 struct counted *replica_counted(struct replica *replica, uint32_t f);
 
-/* Hash of a fragment as `version`: anchor, momentum and what they count. */
-ERR_MUST_CHECK enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, struct digest *hash);
+/* Hash of a fragment as `version`, whose newest result is of run step `step`: anchor, momentum and what they count. */
+ERR_MUST_CHECK enum err replica_hash(struct replica *replica, uint32_t f, uint64_t version, uint64_t step,
+                                     struct digest *hash);
 
 /* All zeros, as after replica_new(). */
 void replica_clear(struct replica *replica, uint32_t f);

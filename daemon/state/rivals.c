@@ -1,6 +1,7 @@
 #include "daemon/state/rivals.h"
 
 #include "daemon/state/results.h"
+#include "net/proof.h"
 
 static bool is_signed(struct ledger *ledger, const struct ledger_key *key, const uint8_t *owner_key)
 {
@@ -24,4 +25,19 @@ bool rivals_of(struct ledger *ledger, const struct ledger_key *key, const uint8_
         return is_signed(ledger, key, owner_key);
     }
     return false;
+}
+
+enum err rivals_proof(struct ledger *ledger, const struct ledger_key *first, const struct ledger_key *second,
+                      uint8_t **bytes, size_t *count)
+{
+    struct result a, b;
+    *bytes = NULL;
+    TRY(result_open(ledger, first, &a));
+    enum err err = result_open(ledger, second, &b);
+    if (err == ERR_OK) {
+        err = proof_make(a.map.object, a.map.bytes, b.map.object, b.map.bytes, bytes, count);
+        result_close(&b);
+    }
+    result_close(&a);
+    return err;
 }

@@ -8,12 +8,18 @@
 #define DAEMON_STATE_RIVALS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "common/err.h"
 #include "daemon/state/ledger.h"
 
 /* Whether the ledger has this result and another one of the same owner for the same fragment, version and epoch, and
  * both are signed with this key. A result that is damaged or not signed proves nothing. */
 bool rivals_of(struct ledger *ledger, const struct ledger_key *key, const uint8_t *owner_key, struct ledger_key *other);
+
+/* Both, as a proof (net/proof.h). Caller frees `*bytes`. Fails as result_open(), or ERR_NOMEM. */
+ERR_MUST_CHECK enum err rivals_proof(struct ledger *ledger, const struct ledger_key *first,
+                                     const struct ledger_key *second, uint8_t **bytes, size_t *count);
 
 #endif

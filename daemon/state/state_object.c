@@ -7,31 +7,32 @@
 #include "common/mem.h"
 #include "outer_opt/vhash.h"
 
-/* 0 u32 magic "DLT3"  4 u32 fragment  8 u64 version  16 u64 step  24 u64 values  32 hash  64 u64 rows of what is
- * counted  72 u64 rows of the certificate  80 zeros  128 anchor, then momentum, then the rows of what is counted
- * (counted.h), then the certificate (net/vouch.h) */
-#define STATE_MAGIC 0x33544c44u
-enum { STATE_HEADER = 128, STATE_CERTIFICATE = 72, STATE_ZEROS = STATE_HEADER - 80 };
-
-static uint64_t arrays_of(struct replica *replica, uint32_t f)
-{
-    return replica_momentum(replica, f) != NULL ? 2 : 1;
-}
+/* 0 u32 magic "DLT4"  4 u32 fragment  8 u64 version  16 u64 step  24 u64 values  32 hash  64 u64 rows of what is
+ * counted  72 u64 rows of the certificate  80 zeros  128 the body: anchor, then momentum, then the rows of what is
+ * counted (counted.h); then the certificate (net/vouch.h). A head: the same 128 bytes, the certificate, the leaves. */
+#define STATE_MAGIC 0x34544c44u
+enum { STATE_CERTIFICATE = 72, STATE_ZEROS = STATE_HEADER_BYTES - 80 };
 
 static uint64_t values_bytes(struct replica *replica, const struct plan *plan, uint32_t f)
 {
-    return arrays_of(replica, f) * plan->fragments[f].values_count * sizeof(float);
+    uint64_t arrays = replica_momentum(replica, f) != NULL ? 2 : 1;
+    return arrays * plan->fragments[f].values_count * sizeof(float);
 }
 
 uint64_t state_object_bytes(struct replica *replica, const struct plan *plan, uint32_t f)
 {
-    return STATE_HEADER + values_bytes(replica, plan, f) + counted_bytes(replica_counted(replica, f));
+    return STATE_HEADER_BYTES + values_bytes(replica, plan, f) + counted_bytes(replica_counted(replica, f));
 }
 
-uint64_t state_object_bytes_max(struct replica *replica, const struct plan *plan, uint32_t f, uint32_t members)
+static uint64_t body_bytes_max(struct replica *replica, const struct plan *plan, uint32_t f, uint32_t members)
 {
-    return STATE_HEADER + values_bytes(replica, plan, f) +
-           (uint64_t)members * COUNTED_ROWS_OF_ONE_MAX * COUNTED_ROW_BYTES + vouch_bytes(RECORD_VOTERS_MAX);
+    return values_bytes(replica, plan, f) + (uint64_t)members * COUNTED_ROWS_OF_ONE_MAX * COUNTED_ROW_BYTES;
+}
+
+uint64_t state_head_bytes_max(struct replica *replica, const struct plan *plan, uint32_t f, uint32_t members)
+{
+    return STATE_HEADER_BYTES + vouch_bytes(RECORD_VOTERS_MAX) +
+           (uint64_t)digest_tree_leaves(body_bytes_max(replica, plan, f, members)) * DIGEST_BYTES;
 }
 
 void state_object_make(struct replica *replica, const struct plan *plan, uint32_t f, const struct store_fragment *state,
@@ -61,19 +62,7 @@ void state_object_certify(uint8_t *object, uint64_t bytes, const struct vouch_ce
     vouch_pack(certificate, object + bytes);
 }
 
-static enum err hash_of(const float *values, uint64_t count, uint64_t arrays, uint32_t f, uint64_t version,
-                        const struct digest *counted, struct digest *hash)
-{
-    size_t leaves = vhash_leaves((size_t)count);
-    struct digest *digests;
-    TRY(mem_new((size_t)arrays * leaves, sizeof *digests, "a version hash", &digests));
-    for (size_t i = 0; i < arrays * leaves; i++)
-        digests[i] = vhash_leaf(values + i / leaves * count, (size_t)count, i % leaves);
-    struct digest root = vhash_root(f, version, (size_t)count, digests, arrays == 2 ? digests + leaves : NULL);
-    *hash = counted_hash_of(&root, counted);
-    mem_free(digests);
-    return ERR_OK;
-}
+/* ---- what comes in ---- */
 
 /* The hash is the one that this version has: voters say so; or, of initial tensors, about which nobody votes, its
  * sender said so before. */
@@ -91,40 +80,50 @@ static enum err check_hash(const struct state_expected *expected, uint32_t f, co
     return ERR_OK;
 }
 
-/* Where in an object its lists lie. */
-struct lists {
-    const uint8_t *counted, *certificate;
-    size_t counted_bytes, certificate_bytes;
+/* What the first bytes say. */
+struct header {
+    struct store_fragment state;
+    uint64_t rows, vouches;
 };
 
-/* What the header says, as far as it needs no hash. */
-static enum err open_object(struct replica *replica, const struct plan *plan, uint32_t f,
-                            const struct state_expected *expected, const uint8_t *object, uint64_t bytes,
-                            struct store_fragment *state, struct lists *lists)
+/* As far as it needs no hash: nothing behind it has been looked at, and no memory taken. */
+static enum err read_header(const struct plan *plan, uint32_t f, const struct state_expected *expected,
+                            const uint8_t *bytes, uint64_t bytes_count, struct header *header)
 {
-    struct bytes_reader reader = bytes_reader_init(object, bytes);
+    struct bytes_reader reader = bytes_reader_init(bytes, bytes_count);
     uint32_t magic = bytes_get_u32(&reader);
     uint32_t fragment = bytes_get_u32(&reader);
-    state->version = bytes_get_u64(&reader);
-    state->step = bytes_get_u64(&reader);
+    header->state.version = bytes_get_u64(&reader);
+    header->state.step = bytes_get_u64(&reader);
     uint64_t count = bytes_get_u64(&reader);
     const uint8_t *announced = bytes_get(&reader, DIGEST_BYTES);
-    uint64_t counted = bytes_get_u64(&reader), vouches = bytes_get_u64(&reader);
+    header->rows = bytes_get_u64(&reader);
+    header->vouches = bytes_get_u64(&reader);
     const uint8_t *zeros = bytes_get(&reader, STATE_ZEROS);
-    uint64_t fixed = STATE_HEADER + values_bytes(replica, plan, f), rest = bytes >= fixed ? bytes - fixed : 0;
-    bool fits = bytes >= fixed && vouches <= RECORD_VOTERS_MAX && rest >= vouch_bytes((uint32_t)vouches);
-    rest -= fits ? vouch_bytes((uint32_t)vouches) : 0;
     if (zeros == NULL || memcmp(zeros, (uint8_t[STATE_ZEROS]){0}, STATE_ZEROS) != 0 || magic != STATE_MAGIC ||
-        fragment != f || count != plan->fragments[f].values_count || !fits || rest % COUNTED_ROW_BYTES != 0 ||
-        counted != rest / COUNTED_ROW_BYTES || state->version != expected->version)
+        fragment != f || count != plan->fragments[f].values_count || header->vouches > RECORD_VOTERS_MAX ||
+        header->rows > (uint64_t)WIRE_MEMBERS_MAX * COUNTED_ROWS_OF_ONE_MAX ||
+        header->state.version != expected->version)
         return err_set(ERR_PROTO, "not this state of this fragment");
-    if (state->step > expected->steps) /* the hash does not cover it */
-        return err_set(ERR_PROTO, "step %" PRIu64 " of a run of %" PRIu64, state->step, expected->steps);
-    memcpy(state->hash.byte, announced, DIGEST_BYTES);
-    *lists = (struct lists){.counted = object + fixed,
-                            .counted_bytes = (size_t)rest,
-                            .certificate = object + fixed + rest,
-                            .certificate_bytes = vouch_bytes((uint32_t)vouches)};
+    if (header->state.step > expected->steps)
+        return err_set(ERR_PROTO, "step %" PRIu64 " of a run of %" PRIu64, header->state.step, expected->steps);
+    memcpy(header->state.hash.byte, announced, DIGEST_BYTES);
+    return ERR_OK;
+}
+
+/* Whether the body of this tree is that of the header's hash. */
+static enum err check_tree(const struct plan *plan, uint32_t f, bool momentum, const struct header *header,
+                           const struct digest *tree)
+{
+    const struct vhash_subject subject = {.fragment = f,
+                                          .momentum = momentum,
+                                          .version = header->state.version,
+                                          .step = header->state.step,
+                                          .count = plan->fragments[f].values_count,
+                                          .rows = header->rows};
+    const struct digest hash = vhash_root(&subject, tree);
+    if (!digest_equal(&header->state.hash, &hash))
+        return err_set(ERR_PROTO, "its values are not those of its hash");
     return ERR_OK;
 }
 
@@ -132,22 +131,90 @@ enum err state_object_install(struct replica *replica, const struct plan *plan, 
                               const struct state_expected *expected, const uint8_t *object, uint64_t bytes,
                               struct store_fragment *state)
 {
-    struct lists lists = {0};
-    struct digest hash;
-    uint64_t count = plan->fragments[f].values_count;
-    TRY(open_object(replica, plan, f, expected, object, bytes, state, &lists));
-    const float *values = (const float *)(const void *)(object + STATE_HEADER);
-    const struct digest counted_hash = counted_digest(lists.counted, lists.counted_bytes);
-    TRY(hash_of(values, count, arrays_of(replica, f), f, state->version, &counted_hash, &hash));
-    if (!digest_equal(&state->hash, &hash))
-        return err_set(ERR_PROTO, "its values are not those of its hash");
-    TRY(check_hash(expected, f, &hash, lists.certificate, lists.certificate_bytes));
+    struct header header = {.rows = 0};
+    uint64_t count = plan->fragments[f].values_count, values = values_bytes(replica, plan, f);
+    bool momentum = replica_momentum(replica, f) != NULL;
+    TRY(read_header(plan, f, expected, object, bytes, &header));
+    uint64_t body = values + header.rows * COUNTED_ROW_BYTES;
+    if (bytes != STATE_HEADER_BYTES + body + vouch_bytes((uint32_t)header.vouches))
+        return err_set(ERR_PROTO, "not this state of this fragment");
+    const uint8_t *from = object + STATE_HEADER_BYTES;
+    const struct digest tree = digest_tree(from, (size_t)body);
+    TRY(check_tree(plan, f, momentum, &header, &tree));
+    TRY(check_hash(expected, f, &header.state.hash, from + body, vouch_bytes((uint32_t)header.vouches)));
     struct counted counted = {0};
-    TRY(counted_unpack(lists.counted, lists.counted_bytes, &counted));
+    TRY(counted_unpack(from + values, (size_t)(body - values), &counted));
     counted_clear(replica_counted(replica, f));
     *replica_counted(replica, f) = counted;
-    memcpy(replica_anchor(replica, f), values, count * sizeof *values);
-    if (replica_momentum(replica, f) != NULL)
-        memcpy(replica_momentum(replica, f), values + count, count * sizeof *values);
+    *state = header.state;
+    memcpy(replica_anchor(replica, f), from, count * sizeof(float));
+    if (momentum)
+        memcpy(replica_momentum(replica, f), from + count * sizeof(float), count * sizeof(float));
     return ERR_OK;
+}
+
+/* ---- heads ---- */
+
+uint64_t state_head_bytes(uint64_t object_bytes, const struct vouch_certificate *certificate)
+{
+    return STATE_HEADER_BYTES + vouch_bytes(certificate->count) +
+           (uint64_t)digest_tree_leaves(object_bytes - STATE_HEADER_BYTES) * DIGEST_BYTES;
+}
+
+size_t state_object_leaves(uint64_t bytes)
+{
+    return digest_tree_leaves(bytes - STATE_HEADER_BYTES);
+}
+
+void state_object_digest(const uint8_t *object, uint64_t bytes, size_t first, size_t end, struct digest *leaves)
+{
+    for (size_t i = first; i < end; i++)
+        leaves[i] = digest_tree_leaf(object + STATE_HEADER_BYTES, (size_t)(bytes - STATE_HEADER_BYTES), i);
+}
+
+enum err state_object_check(struct replica *replica, const struct plan *plan, uint32_t f,
+                            const struct store_fragment *state, uint64_t bytes, const struct digest *leaves)
+{
+    uint64_t body = bytes - STATE_HEADER_BYTES;
+    const struct header header = {.state = *state, .rows = (body - values_bytes(replica, plan, f)) / COUNTED_ROW_BYTES};
+    const struct digest tree = digest_tree_root(leaves, state_object_leaves(bytes), body);
+    return check_tree(plan, f, replica_momentum(replica, f) != NULL, &header, &tree);
+}
+
+void state_head_make(const uint8_t *object, uint64_t object_bytes, const struct digest *leaves,
+                     const struct vouch_certificate *certificate, uint8_t *out)
+{
+    size_t certified = vouch_bytes(certificate->count);
+    memcpy(out, object, STATE_HEADER_BYTES);
+    state_object_certify(out, STATE_HEADER_BYTES, certificate);
+    memcpy(out + STATE_HEADER_BYTES + certified, leaves,
+           digest_tree_leaves(object_bytes - STATE_HEADER_BYTES) * DIGEST_BYTES);
+}
+
+enum err state_head_open(struct replica *replica, const struct plan *plan, uint32_t f,
+                         const struct state_expected *expected, uint32_t members, const uint8_t *bytes,
+                         uint64_t bytes_count, struct state_head *head)
+{
+    struct header header = {.rows = 0};
+    TRY(read_header(plan, f, expected, bytes, bytes_count, &header));
+    size_t certified = vouch_bytes((uint32_t)header.vouches);
+    head->body_bytes = values_bytes(replica, plan, f) + header.rows * COUNTED_ROW_BYTES;
+    head->object_bytes = STATE_HEADER_BYTES + head->body_bytes + certified;
+    head->leaves_count = digest_tree_leaves(head->body_bytes);
+    head->leaves = bytes + STATE_HEADER_BYTES + certified;
+    if (head->body_bytes > body_bytes_max(replica, plan, f, members) ||
+        bytes_count != STATE_HEADER_BYTES + certified + (uint64_t)head->leaves_count * DIGEST_BYTES)
+        return err_set(ERR_PROTO, "not the head of this state");
+    const struct digest tree =
+        digest_tree_root((const struct digest *)(const void *)head->leaves, head->leaves_count, head->body_bytes);
+    TRY(check_tree(plan, f, replica_momentum(replica, f) != NULL, &header, &tree));
+    head->hash = header.state.hash;
+    return check_hash(expected, f, &header.state.hash, bytes + STATE_HEADER_BYTES, certified);
+}
+
+void state_head_begin(const uint8_t *bytes, const struct state_head *head, uint8_t *object)
+{
+    size_t certified = (size_t)(head->object_bytes - head->body_bytes) - STATE_HEADER_BYTES;
+    memcpy(object, bytes, STATE_HEADER_BYTES);
+    memcpy(object + STATE_HEADER_BYTES + head->body_bytes, bytes + STATE_HEADER_BYTES, certified);
 }

@@ -2,6 +2,9 @@
  * state_object: a fragment's whole state (anchor and momentum at a version, and what they count) as bytes, for an
  * island whose own is wrong or missing. It carries the signatures of voters for its hash (net/vouch.h): whoever sends
  * it need not be believed. Verified by its hash, and that by them, before anything is replaced.
+ *
+ * Its *body* is what the hash covers by a digest tree; its *head* is all else, and the tree's leaves: so a body whose
+ * head is there can come in pieces, from anyone, each piece checked as it comes (net/gather.h).
  */
 #ifndef DAEMON_STATE_STATE_OBJECT_H
 #define DAEMON_STATE_STATE_OBJECT_H
@@ -13,10 +16,10 @@
 #include "daemon/state/store.h"
 #include "net/vouch.h"
 
+enum { STATE_HEADER_BYTES = 128 }; /* of an object, before its body */
+
 /* Size of the object of fragment `f`, without a certificate. */
 uint64_t state_object_bytes(struct replica *replica, const struct plan *plan, uint32_t f);
-/* The largest that it may be among so many members, with a certificate. */
-uint64_t state_object_bytes_max(struct replica *replica, const struct plan *plan, uint32_t f, uint32_t members);
 /* Writes it into `out`, which has as many bytes as state_object_bytes() says. */
 void state_object_make(struct replica *replica, const struct plan *plan, uint32_t f, const struct store_fragment *state,
                        uint8_t *out);
@@ -39,5 +42,45 @@ struct state_expected {
 ERR_MUST_CHECK enum err state_object_install(struct replica *replica, const struct plan *plan, uint32_t f,
                                              const struct state_expected *expected, const uint8_t *object,
                                              uint64_t bytes, struct store_fragment *state);
+
+/* A copy of a state for others, in the caller's memory. */
+struct state_loan {
+    uint32_t f;
+    struct store_fragment state;
+    uint8_t *object; /* without a certificate */
+    uint64_t bytes;
+    struct digest *leaves; /* state_object_leaves() of them */
+};
+
+/* ---- heads ---- */
+
+/* Of an object without a certificate: how many leaves its body has, and the digests of some. */
+size_t state_object_leaves(uint64_t bytes);
+void state_object_digest(const uint8_t *object, uint64_t bytes, size_t first, size_t end, struct digest *leaves);
+/* ERR_PROTO: all its leaves are not those of the state's hash: it was damaged here. */
+ERR_MUST_CHECK enum err state_object_check(struct replica *replica, const struct plan *plan, uint32_t f,
+                                           const struct store_fragment *state, uint64_t bytes,
+                                           const struct digest *leaves);
+/* The head of an object of so many bytes, without its own certificate. */
+uint64_t state_head_bytes(uint64_t object_bytes, const struct vouch_certificate *certificate);
+void state_head_make(const uint8_t *object, uint64_t object_bytes, const struct digest *leaves,
+                     const struct vouch_certificate *certificate, uint8_t *out);
+
+/* The largest that a head may be among so many members. */
+uint64_t state_head_bytes_max(struct replica *replica, const struct plan *plan, uint32_t f, uint32_t members);
+
+struct state_head {
+    struct digest hash;
+    uint64_t body_bytes, object_bytes;
+    size_t leaves_count;
+    const uint8_t *leaves; /* DIGEST_BYTES each; in the head's memory */
+};
+/* Checks all of a head: its leaves are those of its hash, and that is the version's. Nothing is taken on trust, and no
+ * memory taken. ERR_PROTO. */
+ERR_MUST_CHECK enum err state_head_open(struct replica *replica, const struct plan *plan, uint32_t f,
+                                        const struct state_expected *expected, uint32_t members, const uint8_t *bytes,
+                                        uint64_t bytes_count, struct state_head *head);
+/* Lays down in `object`, head->object_bytes, what is not its body, which comes behind STATE_HEADER_BYTES. */
+void state_head_begin(const uint8_t *bytes, const struct state_head *head, uint8_t *object);
 
 #endif

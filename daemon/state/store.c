@@ -211,7 +211,7 @@ enum err store_load_fragment(const char *folder, const struct runspec *spec, con
     TRY_OUT(forgive_initial(err, state->version));
     TRY_OUT(load_arrays(file, plan, replica, f));
     TRY_OUT(load_counted(file, replica, f));
-    TRY_OUT(replica_hash(replica, f, state->version, &state->hash));
+    TRY_OUT(replica_hash(replica, f, state->version, state->step, &state->hash));
     const char *hash = tensorfile_meta(file, "hash");
     if (hash == NULL || strcmp(hash, digest_hex(&state->hash, hex)) != 0)
         err = err_set(ERR_CORRUPT, "%s: its values are not those of its hash", path);

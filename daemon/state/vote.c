@@ -14,8 +14,8 @@
 /*
  * File "vote": magic u32 "DLV1", version u32, number u64, incarnation u64, epoch u64, promised u64, accepted u64, own
  * u64, digest of the accepted record 32 bytes, its length u64, the record; then 32 bytes BLAKE2b over all before. Mark:
- * magic u32 "DLM1", version u32, boot id 36 bytes, zero u32, number u64, incarnation u64, ledger u64; then 32 bytes
- * BLAKE2b over all before.
+ * magic u32 "DLM1", version u32, boot id 36 bytes, enum vote_doubt u32, number u64, incarnation u64, ledger u64; then
+ * 32 bytes BLAKE2b over all before.
  */
 #define VOTE_MAGIC 0x31564c44u
 #define MARK_MAGIC 0x314d4c44u
@@ -35,6 +35,7 @@ struct vote {
 };
 
 struct mark {
+    enum vote_doubt doubt;
     uint64_t number, incarnation, ledger_at;
 };
 
@@ -64,7 +65,8 @@ static bool read_mark(const struct vote *vote, struct mark *mark)
         struct digest digest = digest_of(data, MARK_BODY_BYTES);
         good = bytes_get_u32(&reader) == MARK_MAGIC && bytes_get_u32(&reader) == VOTE_VERSION &&
                memcmp(bytes_get(&reader, BOOT_BYTES), vote->boot, BOOT_BYTES) == 0 && vote->boot[0] != '\0';
-        (void)bytes_get_u32(&reader);
+        uint32_t doubt = bytes_get_u32(&reader);
+        mark->doubt = doubt <= VOTE_DOUBT ? (enum vote_doubt)doubt : VOTE_DOUBT;
         mark->number = bytes_get_u64(&reader);
         mark->incarnation = bytes_get_u64(&reader);
         mark->ledger_at = bytes_get_u64(&reader);
@@ -81,7 +83,7 @@ static enum err write_mark(struct vote *vote)
     bytes_put_u32(&writer, MARK_MAGIC);
     bytes_put_u32(&writer, VOTE_VERSION);
     bytes_put(&writer, vote->boot, BOOT_BYTES);
-    bytes_put_u32(&writer, 0);
+    bytes_put_u32(&writer, (uint32_t)vote->doubt);
     bytes_put_u64(&writer, vote->number);
     bytes_put_u64(&writer, vote->incarnation);
     bytes_put_u64(&writer, vote->ledger_at);
@@ -94,6 +96,13 @@ static enum err write_mark(struct vote *vote)
     if (pwrite(vote->mark_fd, data, sizeof data, 0) != (ssize_t)sizeof data)
         return err_set_errno(ERR_IO, "cannot write %s", vote->mark_path);
     return ERR_OK;
+}
+
+/* In doubt nothing rests on the mark: without it the next start is in doubt anew, by another incarnation. */
+static enum err mark_if_can(struct vote *vote)
+{
+    enum err err = write_mark(vote);
+    return vote->doubt == VOTE_SURE ? err : ERR_OK;
 }
 
 /* ---- the file ---- */
@@ -173,13 +182,20 @@ static enum err load(struct vote *vote)
     return err;
 }
 
-/* A disk that may have forgotten something is another disk. */
+/* A disk that may have forgotten something is another disk. One that was in doubt already, and has forgotten nothing
+ * since, stays the same, so that a record may name it however often it is started. */
 static enum err judge(struct vote *vote, uint64_t ledger_at)
 {
     struct mark mark;
     vote->ledger_at = ledger_at;
     bool marked = read_mark(vote, &mark);
     vote->why = "";
+    if (vote->doubt == VOTE_SURE && marked && mark.number == vote->number && mark.incarnation == vote->incarnation &&
+        ledger_at >= mark.ledger_at) {
+        vote->doubt = mark.doubt;
+        vote->why = mark.doubt == VOTE_DOUBT ? "it was so before, and no record has named it since" : "";
+        return ERR_OK;
+    }
     if (vote->doubt == VOTE_FRESH && marked) {
         vote->doubt = VOTE_DOUBT;
         vote->why = "the state folder was emptied";
@@ -189,15 +205,14 @@ static enum err judge(struct vote *vote, uint64_t ledger_at)
     } else if (vote->doubt == VOTE_SURE && (mark.number != vote->number || mark.incarnation != vote->incarnation)) {
         vote->doubt = VOTE_DOUBT;
         vote->why = "the state folder is older than it was: its last vote is missing";
-    } else if (vote->doubt == VOTE_SURE && ledger_at < mark.ledger_at) {
+    } else if (vote->doubt == VOTE_SURE) {
         vote->doubt = VOTE_DOUBT;
         vote->why = "the state folder is older than it was: the end of the ledger is missing";
     }
-    if (vote->doubt == VOTE_SURE)
-        return ERR_OK;
     vote->incarnation = env_random_u64() | 1;
     vote->number++;
-    return write_file(vote);
+    TRY(write_file(vote));
+    return mark_if_can(vote);
 }
 
 enum err vote_open(const struct vote_conf *conf, uint64_t ledger_at, struct vote **out)
@@ -264,19 +279,23 @@ enum err vote_save(struct vote *vote, const struct epoch_vote *last)
     vote->last.bytes = bytes;
     vote->number++;
     TRY(write_file(vote));
-    return vote->doubt == VOTE_SURE ? write_mark(vote) : ERR_OK;
+    return mark_if_can(vote);
 }
 
 enum err vote_mark(struct vote *vote, uint64_t ledger_at)
 {
     vote->ledger_at = ledger_at;
-    return vote->doubt == VOTE_SURE ? write_mark(vote) : ERR_OK;
+    return mark_if_can(vote);
 }
 
 enum err vote_settle(struct vote *vote)
 {
-    TRY(write_mark(vote)); /* without one the next start would be in doubt again, after it has voted */
+    enum vote_doubt before = vote->doubt;
     vote->doubt = VOTE_SURE;
-    vote->why = "";
-    return ERR_OK;
+    enum err err = write_mark(vote); /* without one the next start would be in doubt again, after it has voted */
+    if (err != ERR_OK)
+        vote->doubt = before;
+    else
+        vote->why = "";
+    return err;
 }

@@ -4,10 +4,10 @@
  *
  * A daemon that comes back with an older disk has forgotten what it acknowledged, and the others could decide against
  * it. So beside the state folder, in a place that does not survive a boot or is marked with this boot's id, lies a
- * mark: the number of the last durable vote, and how far the ledger was durable. Where the disk holds less than the
- * mark says, or there is no mark of this boot, the disk is in doubt, and gets a new incarnation: until a record names
- * that, or all other voters have told what they hold, it must not vote (docs/PROTOCOL.md, "Epochs", rule 9). Blocking;
- * the loop's thread.
+ * mark: the number of the last durable vote, how far the ledger was durable, and whether the disk was in doubt. Where
+ * the disk holds less than the mark says, or there is no mark of this boot, the disk is in doubt, and gets a new
+ * incarnation: until a record names that, or all other voters have told what they hold, it must not vote
+ * (docs/PROTOCOL.md, "Epochs", rule 9). Blocking; the loop's thread.
  */
 #ifndef DAEMON_STATE_VOTE_H
 #define DAEMON_STATE_VOTE_H

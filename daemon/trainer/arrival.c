@@ -10,6 +10,8 @@
 
 /* How long a first trainer waits for the peers to be heard, so that a run under way is not begun anew. */
 enum { PEERS_PATIENCE_MS = 3000 };
+/* How long one waits for versions that others have and that do not come. */
+enum { STANDS_STILL_MS = 5000 };
 
 static struct ipc_message welcome_of(const struct attachment *a, bool need_initial, bool resumed)
 {
@@ -17,8 +19,8 @@ static struct ipc_message welcome_of(const struct attachment *a, bool need_initi
     message.welcome = (struct ipc_welcome){.session = shared_session(a->shared),
                                            .bytes = shared_bytes(a->shared),
                                            .need_initial = need_initial,
-                                           .island_index = a->conf.view->self,
-                                           .islands_count = a->conf.view->count,
+                                           .island_index = view_islands(a->conf.view, a->conf.view->self),
+                                           .islands_count = view_islands(a->conf.view, a->conf.view->count),
                                            .resumed = resumed};
     snprintf(message.welcome.island, sizeof message.welcome.island, "%s", a->conf.conf->name);
     return message;
@@ -253,6 +255,19 @@ static bool is_ready(const struct attachment *a, uint32_t f)
     return state != SYNC_LISTENING && state != SYNC_APPLYING;
 }
 
+/* Whether what the others have is not to be had: without a majority nobody vouches for it. Then training goes on from
+ * what is here, as that of an island that is cut off, and what comes later is taken in as it comes. */
+static bool stands_still(struct attachment *a, uint32_t f)
+{
+    struct attachment_fragment *fragment = &a->fragments[f];
+    uint64_t own = sync_own(a->plan.sync, f).version;
+    if (fragment->stands_ms == 0 || fragment->stands_at != own) {
+        fragment->stands_at = own;
+        fragment->stands_ms = a->now_ms;
+    }
+    return a->now_ms >= fragment->stands_ms + STANDS_STILL_MS;
+}
+
 static void start_fragments(struct attachment *a)
 {
     const struct sync *sync = a->plan.sync;
@@ -262,7 +277,7 @@ static void start_fragments(struct attachment *a)
         all &= is_ready(a, f);
         if (fragment->up)
             continue;
-        bool near = sync_own(sync, f).version + 1 >= sync_version_max(sync, f);
+        bool near = sync_own(sync, f).version + 1 >= sync_version_max(sync, f) || stands_still(a, f);
         if (fragment->starting || !near || !sync_known(sync, f) || sync_state(sync, f) != SYNC_LISTENING)
             continue;
         start_fragment(a, f);
@@ -277,7 +292,7 @@ static void start_fragments(struct attachment *a)
 static void tell_absent(const struct attachment *a)
 {
     for (uint32_t i = 0; i < a->conf.view->count; i++)
-        if (i != a->conf.view->self && !sync_up(a->plan.sync, i))
+        if (i != a->conf.view->self && a->conf.view->members[i].role != RECORD_WITNESS && !sync_up(a->plan.sync, i))
             log_warn("island %s is not here; no round closes without it, and what is trained meanwhile goes out when "
                      "it comes (dilococtl status says what is known)",
                      a->conf.view->members[i].name);

@@ -314,7 +314,7 @@ static void name_absent(const struct attachment *a, char *text, size_t text_byte
 {
     snprintf(text, text_bytes, "away, and not done when last heard:");
     for (uint32_t i = 0; i < a->conf.view->count; i++)
-        if (i != a->conf.view->self && !sync_up(a->plan.sync, i))
+        if (i != a->conf.view->self && a->conf.view->members[i].role != RECORD_WITNESS && !sync_up(a->plan.sync, i))
             snprintf(text + strlen(text), text_bytes - strlen(text), " %s", a->conf.view->members[i].name);
 }
 

@@ -59,6 +59,7 @@ void attachment_core_close(struct attachment *a)
     a->phase = NONE;
     a->closing = true;
     for (uint32_t f = 0; a->fragments != NULL && f < attachment_core_fragments(a); f++) {
+        a->fragments[f].stands_ms = 0;
         if (!a->fragments[f].up)
             continue;
         a->fragments[f].up = false;

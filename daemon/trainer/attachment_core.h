@@ -28,6 +28,8 @@ struct attachment_fragment {
     bool starting; /* its base is being brought */
     bool kept;     /* what its trainer kept from before goes on */
     uint64_t bad;  /* snapshots in a row that could not be sent */
+    /* before it is up: the version that it was last seen at, and since when; 0: not yet */
+    uint64_t stands_at, stands_ms;
 };
 
 struct attachment {

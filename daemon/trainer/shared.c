@@ -86,7 +86,7 @@ static uint64_t lay_out(const struct plan *plan, struct ipc_shm *head, struct sh
 static struct ipc_shm head_of(const struct shared_conf *conf)
 {
     const struct runspec *spec = conf->spec;
-    struct rules_eager eager = rules_eager(spec, conf->view->count);
+    struct rules_eager eager = rules_eager(spec, view_islands(conf->view, conf->view->count));
     return (struct ipc_shm){.magic = IPC_MAGIC,
                             .version = IPC_VERSION,
                             .fragments_count = conf->plan->plan->fragments_count,

@@ -79,7 +79,7 @@ static struct replica *make_twin(const struct rig *rig, struct input *input)
 static void make_object(const struct rig *rig, struct replica *twin, uint64_t step, struct rig_object *out)
 {
     struct store_fragment state = {.version = rounds_state(rig->rounds, F)->version, .step = step};
-    check(replica_hash(twin, F, state.version, &state.hash) == ERR_OK, "no hash");
+    check(replica_hash(twin, F, state.version, state.step, &state.hash) == ERR_OK, "no hash");
     out->key = (struct wire_key){.kind = WIRE_STATE, .fragment = F, .version = state.version};
     out->bytes = (size_t)state_object_bytes(twin, rig->plan->plan, F);
     state_object_make(twin, rig->plan->plan, F, &state, out->byte);
@@ -139,7 +139,7 @@ static bool bring_changed(struct rig *rig, struct input *input, struct replica *
         if (!installed)
             check(holds(rig, before), "one that is refused has changed what we hold");
     }
-    if (installed) /* the hash does not cover the step */
+    if (installed)
         check(holds(rig, twin), "what was installed is not what was announced");
     replica_free(before);
     return installed;
@@ -150,14 +150,14 @@ static void repair(struct rig *rig, struct input *input, uint8_t options)
     static struct rig_object good;
     uint64_t step = number_of(input);
     struct replica *twin = make_twin(rig, input);
-    make_object(rig, twin, (options & STEP_BEYOND) != 0 ? step : step % (STEPS + 1), &good);
+    make_object(rig, twin, (options & STEP_BEYOND) != 0 ? step : RIG_STATE_STEP, &good);
     rig_diverge(rig, F, twin);
     for (uint32_t i = 0; (options & MOVED_ON) != 0 && i < SELF; i++) { /* what was announced is not known any more */
         rig->said[i][F].version++;
         rig_hear(rig, i);
     }
     if (!bring_changed(rig, input, twin, &good)) {
-        make_object(rig, twin, STEPS, &good);
+        make_object(rig, twin, RIG_STATE_STEP, &good);
         check(bring(rig, &good), "a good state is refused");
         check(holds(rig, twin), "a good state is not what we hold now");
     }

@@ -32,17 +32,20 @@ void cluster_configure(struct cluster *cluster, uint32_t i, const struct cluster
     /* The synthetic one is not ours: what it is to know stands with it, in a line that may not be long. */
     if (options->program == NULL)
         snprintf(arguments, sizeof arguments, " --run %s --mark %c --data '%s'", cluster->run, island->name[0], data);
+    bool witness = options->witness && i == cluster->count - 1;
     fprintf(file,
             "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = s-%s\nlog = debug\n"
-            "[net]\nlisten = %s:%u\n"
-            "[worker]\nprogram = %s/%s%s\ndata = %s\nthreads = 1\ncheckpoint_every = 10\n",
-            island->name, island->name, island->name, island->name, island->host, island->port, build_folder(),
-            options->program != NULL ? options->program : "tests/system/tool_synth", arguments, data);
+            "witness = %s\n[net]\nlisten = %s:%u\n",
+            island->name, island->name, island->name, island->name, witness ? "yes" : "no", island->host, island->port);
+    if (!witness)
+        fprintf(file, "[worker]\nprogram = %s/%s%s\ndata = %s\nthreads = 1\ncheckpoint_every = 10\n", build_folder(),
+                options->program != NULL ? options->program : "tests/system/tool_synth", arguments, data);
     if (options->more != NULL)
         fprintf(file, "%s\n", options->more);
     for (uint32_t k = 0; k < cluster->count; k++)
-        fprintf(file, "[peer %s]\npublic_key = %s\naddress = %s:%u\n", cluster->island[k].name,
-                cluster->island[k].public_key, cluster->island[k].host, cluster->island[k].port);
+        fprintf(file, "[peer %s]\npublic_key = %s\naddress = %s:%u\nwitness = %s\n", cluster->island[k].name,
+                cluster->island[k].public_key, cluster->island[k].host, cluster->island[k].port,
+                options->witness && k == cluster->count - 1 ? "yes" : "no");
     assert_int_equal(fclose(file), 0);
 }
 
@@ -85,6 +88,7 @@ struct cluster *cluster_new(const char *name, uint32_t count, const struct clust
     remember(cluster);
     cluster->folder = testlib_folder(name);
     cluster->count = count;
+    cluster->witness = options->witness;
     snprintf(cluster->run, sizeof cluster->run, "%s/run.ini", cluster->folder);
     assert_ok(fsio_replace(cluster->run, options->run, strlen(options->run), 0644));
     for (uint32_t i = 0; i < count; i++) {
@@ -317,12 +321,17 @@ static void compare_log(struct cluster *cluster, uint32_t i, struct known *known
     mem_free(log);
 }
 
+uint32_t cluster_keepers(const struct cluster *cluster)
+{
+    return cluster->count - cluster->witness;
+}
+
 void cluster_assert_one_truth(struct cluster *cluster)
 {
     struct known *known = calloc(HASHES_MAX, sizeof *known);
     size_t known_count = 0;
     char first[80] = "";
-    for (uint32_t i = 0; i < cluster->count; i++) {
+    for (uint32_t i = 0; i < cluster_keepers(cluster); i++) {
         json_t *status = cluster_ask(cluster, i, "status");
         const char *anchors = ctl_text(status, "anchors");
         if (i == 0)
@@ -335,7 +344,7 @@ void cluster_assert_one_truth(struct cluster *cluster)
         compare_log(cluster, i, known, &known_count);
     }
     assert_true(known_count > 0);
-    print_message("%u islands agree on %zu fragment versions\n", cluster->count, known_count);
+    print_message("%u islands agree on %zu fragment versions\n", cluster_keepers(cluster), known_count);
     free(known);
 }
 
@@ -354,7 +363,7 @@ void cluster_assert_one_model(struct cluster *cluster)
 {
     char first[300], other[300];
     snprintf(first, sizeof first, "%s/anchor.safetensors", cluster->island[0].state);
-    for (uint32_t i = 1; i < cluster->count; i++) {
+    for (uint32_t i = 1; i < cluster_keepers(cluster); i++) {
         snprintf(other, sizeof other, "%s/anchor.safetensors", cluster->island[i].state);
         for (int k = 0; k < 200 && !same_files(first, other); k++)
             usleep(100000);

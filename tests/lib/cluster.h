@@ -25,6 +25,7 @@ struct cluster {
     const char *folder;
     char run[256];
     uint32_t count;
+    bool witness; /* the last one is */
     struct cluster_island island[CLUSTER_MAX];
 };
 
@@ -33,6 +34,7 @@ struct cluster_options {
     const char *program; /* [worker] program, under the build folder; NULL: the synthetic trainer */
     const char *data;    /* [worker] data of every island; for the synthetic trainer, its options */
     const char *more;    /* more configuration lines, for every island; may be NULL */
+    bool witness;        /* the last island is the run's witness */
 };
 
 /* Makes `count` islands, named a, b, c, ...; nothing runs yet. */
@@ -69,8 +71,11 @@ bool cluster_degraded(struct cluster *cluster, uint32_t i, long long wanted);
 
 /* Whether the island's log contains `text`; waits up to `seconds`. */
 bool cluster_log_has(struct cluster *cluster, uint32_t i, const char *text, double seconds);
-/* Fails unless all islands hold the same anchors, and every version of every fragment had one hash everywhere. */
+/* Fails unless all islands hold the same anchors, but for a witness, and every version of every fragment had one hash
+ * everywhere. */
 void cluster_assert_one_truth(struct cluster *cluster);
+/* How many of them have parameters: all but a witness. */
+uint32_t cluster_keepers(const struct cluster *cluster);
 /* Fails unless every island's exported anchor becomes the same file, byte for byte. */
 void cluster_assert_one_model(struct cluster *cluster);
 /* Prints the end of every log. */

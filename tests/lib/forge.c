@@ -22,22 +22,31 @@ void forge_checkpoint(const char *state_folder)
     enum { TENSORS_MAX = 8 };
     struct tensorfile_tensor tensors[TENSORS_MAX];
     const float *values[TENSORS_MAX];
-    struct digest counted = counted_digest(NULL, 0);
+    const void *rows = NULL;
+    size_t rows_bytes = 0;
     assert_in_range(count, 3, TENSORS_MAX);
     for (size_t i = 0; i < count; i++) {
         tensors[i] = tensorfile_at(file, i);
         assert_ok(tensorfile_values(file, tensors[i].name, tensors[i].shape[0], &values[i]));
-        if (strcmp(tensors[i].name, "counted") == 0)
-            counted = counted_digest((const uint8_t *)values[i], tensors[i].shape[0] * sizeof(float));
+        if (strcmp(tensors[i].name, "counted") != 0)
+            continue;
+        rows = values[i];
+        rows_bytes = tensors[i].shape[0] * sizeof(float);
     }
     size_t n = tensors[0].shape[0];
     float *forged = malloc(n * sizeof *forged);
     memcpy(forged, values[0], n * sizeof *forged);
     forged[5] += 0.25f;
-    uint64_t version;
-    assert_ok(tensorfile_meta_u64(file, "version", &version));
-    struct digest leaves[2] = {vhash_leaf(forged, n, 0), vhash_leaf(values[1], n, 0)};
-    struct digest root = vhash_root(1, version, n, &leaves[0], &leaves[1]), hash = counted_hash_of(&root, &counted);
+    struct vhash_subject subject = {
+        .fragment = 1, .momentum = true, .count = n, .rows = rows_bytes / COUNTED_ROW_BYTES};
+    assert_ok(tensorfile_meta_u64(file, "version", &subject.version));
+    assert_ok(tensorfile_meta_u64(file, "step", &subject.step));
+    struct digest_tree_state tree;
+    digest_tree_begin(&tree);
+    digest_tree_add(&tree, forged, n * sizeof *forged);
+    digest_tree_add(&tree, values[1], n * sizeof *forged);
+    digest_tree_add(&tree, rows, rows_bytes);
+    struct digest root = digest_tree_end(&tree), hash = vhash_root(&subject, &root);
     char hex[DIGEST_HEX_BYTES];
     const char *keys[] = {"format",    "version", "step",         "hash",        "run_id",
                           "shares_id", "plan_id", "owner_shards", "counted_rows"};

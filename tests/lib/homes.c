@@ -6,12 +6,46 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/fsio.h"
 #include "tests/lib/proc.h"
 
-enum { LOOK_MS = 50, PATH_BYTES = 600 };
+enum { LOOK_MS = 50, PATH_BYTES = 600, PLACED_MAX = 8 };
 
 char homes_out[1 << 18];
 static char program[PATH_BYTES];
+
+/* Islands that live in namespaces of others. */
+static struct {
+    char home[PATH_BYTES];
+    int space;
+} placed[PLACED_MAX];
+static int placed_count;
+
+void homes_place(const char *home, int space)
+{
+    if (placed_count == PLACED_MAX)
+        return;
+    snprintf(placed[placed_count].home, sizeof placed[0].home, "%s", home);
+    placed[placed_count++].space = space;
+}
+
+static int space_of(const char *home)
+{
+    for (int i = 0; i < placed_count; i++)
+        if (strcmp(placed[i].home, home) == 0)
+            return placed[i].space;
+    return 0;
+}
+
+/* Where a file of the island's folder is for us, and for who runs there. */
+static void path_of(const char *home, const char *rest, char path[PATH_BYTES])
+{
+    int space = space_of(home);
+    if (space == 0)
+        snprintf(path, PATH_BYTES, "%s%s", home, rest);
+    else
+        snprintf(path, PATH_BYTES, "/proc/%d/root%s%s", space, home, rest);
+}
 
 void homes_init(const char *programs)
 {
@@ -34,9 +68,9 @@ int homes_run(const char *home, const char *const *arguments)
     char errors[PATH_BYTES];
     for (size_t i = 0; arguments[i] != NULL && i + 4 < PROC_ARGS_MAX; i++)
         argv[i + 3] = arguments[i];
-    snprintf(errors, sizeof errors, "%s.errors", home);
+    path_of(home, ".errors", errors);
     unlink(errors);
-    int status = proc_run(argv, errors, homes_out, sizeof homes_out);
+    int status = proc_run_in(space_of(home), argv, errors, homes_out, sizeof homes_out);
     append_errors(errors);
     unlink(errors);
     return status;
@@ -145,11 +179,29 @@ bool homes_wait_same(const char *const *homes, int count, double seconds)
     return true;
 }
 
+bool homes_configure(const char *home, const char *section, const char *key, const char *value)
+{
+    static char text[1 << 16];
+    char path[PATH_BYTES], line[2 * PATH_BYTES];
+    size_t at = 0, key_bytes = strlen(key);
+    path_of(home, "/dilocod.conf", path);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    while (fgets(line, sizeof line, file) != NULL && at + sizeof line < sizeof text) {
+        bool old = strncmp(line, key, key_bytes) == 0 && strncmp(line + key_bytes, " =", 2) == 0;
+        at += old ? 0 : (size_t)snprintf(text + at, sizeof text - at, "%s", line);
+    }
+    fclose(file);
+    int more = snprintf(text + at, sizeof text - at, "\n[%s]\n%s = %s\n", section, key, value);
+    return at + (size_t)more < sizeof text && fsio_replace(path, text, at + (size_t)more, 0644) == ERR_OK;
+}
+
 static int daemon_of(const char *home)
 {
     char path[PATH_BYTES];
     int pid = 0;
-    snprintf(path, sizeof path, "%s/dilocod.pid", home);
+    path_of(home, "/dilocod.pid", path);
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return 0;
@@ -163,7 +215,7 @@ void homes_kill(const char *home)
 {
     char state[PATH_BYTES];
     int pid = homes_number(home, NULL, "versions") >= 0 ? daemon_of(home) : 0; /* one that answers is no stale number */
-    snprintf(state, sizeof state, "%s/state", home);
+    path_of(home, "/state", state);
     if (pid > 1)
         kill(pid, SIGKILL);
     proc_kill_trainer(state);
@@ -174,7 +226,7 @@ void homes_kill(const char *home)
 void homes_empty_state(const char *home)
 {
     char state[PATH_BYTES], out[16];
-    snprintf(state, sizeof state, "%s/state", home);
+    path_of(home, "/state", state);
     const char *const argv[] = {"/bin/rm", "-rf", state, NULL};
     (void)!proc_run(argv, NULL, out, sizeof out);
 }

@@ -14,6 +14,9 @@ extern char homes_out[1 << 18];
 /* Where our programs are; before anything else. Copied. */
 void homes_init(const char *programs);
 
+/* From now on the island's commands run in the namespaces of this process, where its folder lies. */
+void homes_place(const char *home, int space);
+
 /* dilococtl --home HOME ...; arguments up to NULL. Exit status as of proc_run(). */
 int homes_run(const char *home, const char *const *arguments);
 #define HOMES_RUN(home, ...) homes_run(home, (const char *const[]){__VA_ARGS__, NULL})
@@ -36,6 +39,9 @@ bool homes_wait_versions(const char *home, long long versions, double seconds);
 bool homes_wait_role(const char *home, const char *name, const char *role, double seconds);
 /* Until all hold the same versions and anchors; trainers have to stand still. */
 bool homes_wait_same(const char *const *homes, int count, double seconds);
+
+/* Sets a key of its configuration that stands at most once there; for a daemon that is not started yet. */
+bool homes_configure(const char *home, const char *section, const char *key, const char *value);
 
 /* Daemon and trainer, by SIGKILL; waits until they are gone. */
 void homes_kill(const char *home);

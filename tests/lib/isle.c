@@ -46,13 +46,21 @@ void isle_run_free(struct isle_run *run)
     free(run);
 }
 
+static bool is_witness(const struct isle_run *run, uint32_t i)
+{
+    return run->witness && i == run->count - 1;
+}
+
 /* As every island of the run sees it. */
 static void make_view(const struct isle_run *run, struct view *view)
 {
     struct view_entry entries[ISLE_MAX];
     for (uint32_t i = 0; i < run->count; i++)
-        entries[i] = (struct view_entry){
-            .name = isle_names[i], .address = "", .key_text = run->idents[i].public_text, .uplink = run->uplinks[i]};
+        entries[i] = (struct view_entry){.name = isle_names[i],
+                                         .address = "",
+                                         .key_text = run->idents[i].public_text,
+                                         .uplink = run->uplinks[i],
+                                         .witness = is_witness(run, i)};
     assert_ok(view_new(entries, run->count, &run->spec.digest, isle_names[0], view));
 }
 
@@ -79,8 +87,9 @@ const char *isle_conf(const struct isle_run *run, uint32_t i)
     for (uint32_t k = 0; k < run->count; k++)
         if (k != i)
             snprintf(peers + strlen(peers), sizeof peers - strlen(peers),
-                     "[peer %s]\npublic_key = %s\naddress = %s\nuplink = %llubit\n", isle_names[k],
-                     run->idents[k].public_text, run->addresses[k], (unsigned long long)run->uplinks[k]);
+                     "[peer %s]\npublic_key = %s\naddress = %s\nuplink = %llubit\nwitness = %s\n", isle_names[k],
+                     run->idents[k].public_text, run->addresses[k], (unsigned long long)run->uplinks[k],
+                     is_witness(run, k) ? "yes" : "no");
     snprintf(name, sizeof name, "%s.key", own);
     const char *key = testlib_path(run->folder, name);
     unlink(key);
@@ -88,9 +97,10 @@ const char *isle_conf(const struct isle_run *run, uint32_t i)
     snprintf(name, sizeof name, "%s.conf", own);
     return testlib_file(run->folder, name,
                         "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = s-%s\n"
-                        "[net]\nlisten = %s\nuplink = %llubit\nio_threads = 1\n[worker]\nprogram =\n"
+                        "witness = %s\n[net]\nlisten = %s\nuplink = %llubit\nio_threads = 1\n[worker]\nprogram =\n"
                         "[storage]\njobs = 1\n%s",
-                        own, own, own, own, run->addresses[i], (unsigned long long)run->uplinks[i], peers);
+                        own, own, own, own, is_witness(run, i) ? "yes" : "no", run->addresses[i],
+                        (unsigned long long)run->uplinks[i], peers);
 }
 
 /* ---- the parts ---- */
@@ -242,6 +252,10 @@ void isle_make_plan(struct isle *isle)
         .plan = isle->plan->plan, .outer = rules_outer(&run->spec), .choice = rules_codec(&run->spec)};
     isle->parts = (struct parts){.plan = isle->plan->plan, .chain = isle->charter.chain};
     assert_ok(events_reserve(isle->events, ISLE_FRAGMENTS, run->count));
+    if (is_witness(run, isle->self)) {
+        make_sync(isle);
+        return;
+    }
     assert_ok(replica_new(&replica, &isle->replica));
     struct slots_conf slots = {
         .replica = isle->replica, .fragments_count = ISLE_FRAGMENTS, .members_count = run->count};
@@ -267,7 +281,8 @@ void isle_know_plan(struct isle *isle)
     isle_make_plan(isle);
     struct trainer_plan trainer = {.plan = isle->plan, .replica = isle->replica, .sync = isle->sync};
     struct peers_plan peers = isle_peers_plan(isle);
-    trainer_plan_known(isle->trainer, &trainer);
+    if (!is_witness(isle->run, isle->self))
+        trainer_plan_known(isle->trainer, &trainer);
     assert_ok(peers_plan_known(isle->peers, &peers));
 }
 
@@ -337,7 +352,8 @@ void isle_adopt(struct isle *isle, struct record *record)
     assert_ok(peers_members(isle->peers, &changes));
     if (isle->sync != NULL) {
         struct sync_view view = charter_sync_view(&isle->charter, council_votes(peers_council(isle->peers)));
-        assert_ok(rounds_members(isle->rounds, isle->charter.view.count));
+        if (isle->rounds != NULL)
+            assert_ok(rounds_members(isle->rounds, isle->charter.view.count));
         assert_ok(sync_begin_epoch(isle->sync, &view, isle->now_ms));
         carry_out(isle);
     }
@@ -373,6 +389,10 @@ static void collect(struct isle *isle)
             isle_step(isle, &event.sync);
         if (isle->engine && event.type == EVENT_EPOCH)
             take_epoch(isle);
+        if (event.type == EVENT_LEND)
+            rounds_lend(isle->rounds, event.lend.loan);
+        if (event.type == EVENT_LENT)
+            peers_lent(isle->peers, event.lend.loan, event.lend.err);
         if (event.type == EVENT_SYNC && event.sync.type == SYNC_EV_HEARTBEAT) {
             struct wire_heartbeat *copy = &isle->beats[isle->beats_count++ % ISLE_BEATS_MAX];
             *copy = *event.sync.beat;

@@ -42,6 +42,7 @@ struct isle_run {
     char addresses[ISLE_MAX][32];  /* where each listens; "": it dials out */
     uint64_t uplinks[ISLE_MAX];    /* bit/s */
     bool doubt;                    /* disks are as vote_open() finds them; else none is in doubt */
+    bool witness;                  /* the last one is, and so has no more than a core */
     uint32_t opened[ISLE_MAX];     /* how often an island was */
 };
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,12 +21,32 @@ void proc_sleep_ms(long ms)
     nanosleep(&pause, NULL);
 }
 
-static void enter(int space)
+static bool enter_one(int space, const char *name, int type)
 {
     char path[64];
-    snprintf(path, sizeof path, "/proc/%d/ns/net", space);
+    snprintf(path, sizeof path, "/proc/%d/ns/%s", space, name);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0)
+    return fd >= 0 && setns(fd, type) == 0;
+}
+
+/* Whether the process sees other mounts than we do. */
+static bool mounts_differ(int space)
+{
+    char path[64];
+    struct stat ours, theirs;
+    snprintf(path, sizeof path, "/proc/%d/ns/mnt", space);
+    return stat("/proc/self/ns/mnt", &ours) == 0 && stat(path, &theirs) == 0 && ours.st_ino != theirs.st_ino;
+}
+
+static void enter(int space)
+{
+    char folder[600];
+    bool mounts = mounts_differ(space);
+    if (!enter_one(space, "net", CLONE_NEWNET))
+        _exit(126);
+    /* What is relative stays so: the folder has the same path there. */
+    if (mounts &&
+        (getcwd(folder, sizeof folder) == NULL || !enter_one(space, "mnt", CLONE_NEWNS) || chdir(folder) != 0))
         _exit(126);
 }
 
@@ -78,11 +99,16 @@ int proc_wait(int pid, double seconds)
 
 int proc_run(const char *const *argv, const char *log, char *out, size_t out_bytes)
 {
+    return proc_run_in(0, argv, log, out, out_bytes);
+}
+
+int proc_run_in(int space, const char *const *argv, const char *log, char *out, size_t out_bytes)
+{
     int fds[2];
     size_t at = 0;
     if (pipe2(fds, O_CLOEXEC) != 0)
         return -1;
-    int pid = start(0, argv, log, fds[1]);
+    int pid = start(space, argv, log, fds[1]);
     close(fds[1]);
     for (;;) {
         char spill[4096];

@@ -13,7 +13,7 @@ enum { PROC_ARGS_MAX = 32 };
  * end. Returns its number, or -1. */
 int proc_start(const char *const *argv, const char *log);
 
-/* The same in the network namespace of process `space`; 0: in ours. */
+/* The same in the network and mount namespaces of process `space`; 0: in ours. `log` is a path there. */
 int proc_start_in(int space, const char *const *argv, const char *log);
 
 /* Exit status, or 128 + signal; -1 if it is still running after `seconds`. */
@@ -21,6 +21,7 @@ int proc_wait(int pid, double seconds);
 
 /* Runs a program to its end; its standard output goes into `out` (cut to fit). Returns as proc_wait(). */
 int proc_run(const char *const *argv, const char *log, char *out, size_t out_bytes);
+int proc_run_in(int space, const char *const *argv, const char *log, char *out, size_t out_bytes);
 
 /* A TCP port on loopback nobody uses just now; 0 if there is none. */
 unsigned proc_free_port(void);

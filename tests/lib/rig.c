@@ -599,7 +599,7 @@ void rig_make_state(const struct rig *rig, uint32_t f, float more, struct replic
         replica_anchor(*twin, f)[i] += more;
         replica_momentum(*twin, f)[i] -= more;
     }
-    assert_ok(replica_hash(*twin, f, state.version, &state.hash));
+    assert_ok(replica_hash(*twin, f, state.version, state.step, &state.hash));
     out->key = (struct wire_key){.kind = WIRE_STATE, .fragment = f, .version = state.version};
     out->bytes = (size_t)state_object_bytes(*twin, plan, f);
     assert_true(out->bytes <= sizeof out->byte);
@@ -619,7 +619,7 @@ void rig_diverge(struct rig *rig, uint32_t f, struct replica *theirs)
             if (i == rig->conf.self)
                 continue;
             rig->said[i][f].version = version;
-            assert_ok(replica_hash(theirs, f, version, &rig->said[i][f].hash));
+            assert_ok(replica_hash(theirs, f, version, RIG_STATE_STEP, &rig->said[i][f].hash));
             rig_hear(rig, i);
         }
         rig_step(rig, &(struct sync_event){.type = SYNC_EV_UNPROVEN, .fragment = f, .version = version});

@@ -143,6 +143,6 @@ bool rig_all_zero(const float *values, size_t count)
 struct digest rig_hash(const struct rig *rig, uint32_t f, uint64_t version)
 {
     struct digest hash;
-    assert_ok(replica_hash(rig->replica, f, version, &hash));
+    assert_ok(replica_hash(rig->replica, f, version, rounds_state(rig->rounds, f)->step, &hash));
     return hash;
 }

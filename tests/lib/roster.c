@@ -149,7 +149,9 @@ struct sync_view roster_view(const struct chain *chain, uint32_t self, const uin
         bitset_add(&view.members, slot);
         if (one->role == RECORD_OWNER || one->role == RECORD_CONTRIBUTOR || one->role == RECORD_DRAINING)
             bitset_add(&view.taking_part, slot);
-        if (one->voter && one->role != RECORD_WITNESS)
+        if (one->role == RECORD_WITNESS)
+            bitset_add(&view.witness, slot);
+        else if (one->voter)
             bitset_add(&view.keepers, slot);
     }
     view.votes = bitset_has(&view.keepers, self);

@@ -27,7 +27,7 @@ static uint32_t copies_of(const struct sim_result *result, bool honest)
 static bool by_a_lie(uint32_t number)
 {
     const struct sim_result *result = sim_result(number);
-    bool may = sim->lie == SIM_LIE_VERSION || sim->lie >= SIM_LIE_LOSES;
+    bool may = sim->lie == SIM_LIE_VERSION || sim->lie >= SIM_LIE_PROMISE;
     return may && copies_of(result, true) < record_certifying(&sim_record(sim->decided[result->epoch])->record);
 }
 
@@ -109,10 +109,27 @@ static void certified(uint32_t i, uint32_t f, uint32_t number)
     }
 }
 
+/* After its seal it acknowledges by the words of as many as certify that they have applied it. Of these, one may be a
+ * liar's, who says so or broke its seal, and the others those of who believed it. */
+static bool by_false_words(uint32_t i, uint32_t f)
+{
+    const struct sim_island *island = &sim->island[i];
+    const struct record *record = chain_last(island->chain);
+    uint32_t words = 0;
+    for (uint32_t k = 0; k < sim->n; k++) {
+        const struct record_member *member = sim_knows(i, k) ? record_member(record, sim_id(k)) : NULL;
+        words += k != i && member != NULL && member->voter && member->role != RECORD_WITNESS &&
+                 sync_heard(island->sync, sim_slot(i, k), f).version > island->version[f];
+    }
+    return sim->lie != SIM_HONEST && sync_sealed(island->sync) && words >= record_certifying(record);
+}
+
 void sim_check_acknowledged(uint32_t i, uint32_t f, uint32_t number)
 {
     struct sim_result *result = (struct sim_result *)(uintptr_t)sim_result(number);
     if ((result->acknowledged >> i & 1) != 0 || result->epoch != sim->island[i].epoch)
+        return;
+    if (by_false_words(i, f))
         return;
     result->acknowledged |= (uint64_t)1 << i;
     sim_tell("island %u acknowledges result %u", i, number);

@@ -11,7 +11,7 @@
 #include "net/compose.h"
 
 /* As in daemon/peers: docs/PROTOCOL.md, "Epochs". */
-enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, TICK_MS = 100 };
+enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, OVERDUE_MS = 4000, TICK_MS = 100 };
 
 static struct sim_voice *voice_of(uint32_t i)
 {
@@ -83,6 +83,8 @@ static void add_holdings(uint32_t i, bool sealed, struct wire_epoch *out)
     out->promise.incarnation = sim_in_doubt(i) ? island->disk.incarnation : sim_member_of(i, i)->incarnation;
     out->promise.sealed = sealed;
     holdings_own(island->voice.holdings, island->sync, &out->promise.rows, &out->promise.rows_count);
+    if (sealed && sim_lies(i, SIM_LIE_PROMISE))
+        sim_lie_promise(i, out);
 }
 
 static void send_message(uint32_t i, uint32_t to, const struct epoch_message *from)
@@ -166,9 +168,10 @@ static void compose_next(uint32_t i)
     uint32_t holdings_count, lacking[RECORD_OWNERS_MAX + 1], lacking_count, asked[SIM_N_MAX];
     const struct compose_holding *holdings = holdings_answered(voice->holdings, voice->epoch, &holdings_count);
     uint32_t asked_count = whom_to_ask(i, asked), count = sim_gather(i, wishes);
+    base.overdue = voice->asked_ms != 0 && sim->now_ms >= voice->asked_ms + OVERDUE_MS;
     enum err err = compose(&base, holdings, holdings_count, wishes, count, &out);
     SIM_HOLDS(err == ERR_OK || err == ERR_STATE, "island %u cannot compose: %s\n", i, err_text());
-    SIM_HOLDS(err != ERR_OK || out.suspects_count == 0 || sim->lie >= SIM_LIE_TWO,
+    SIM_HOLDS(err != ERR_OK || out.suspects_count == 0 || sim->lie >= SIM_LIE_PROMISE,
               "island %u suspects an honest island of two results of one part\n", i);
     if (err != ERR_OK || out.ask) {
         assert_ok(epoch_draft(voice->epoch, NULL, 0, asked, asked_count, sim->now_ms));
@@ -525,8 +528,11 @@ void sim_voice_tick(uint32_t i)
     voice->now_ms = sim->now_ms;
     voice->silent = 0;
     for (uint32_t k = 0; k < sim->n; k++)
-        if (k != i && sim_knows(i, k) && sim->now_ms > island->heard_ms[k] + SIM_AWAY_MS)
+        if (k != i && sim_knows(i, k) &&
+            (sim->now_ms > island->heard_ms[k] + SIM_AWAY_MS ||
+             sync_fault(island->sync, sim_slot(i, k)) == SYNC_FAULT_NO_RESULT))
             voice->silent |= (uint64_t)1 << k;
+    sim_look(i);
     look_at_doubt(i);
     step(i, &(struct epoch_event){.type = EPOCH_EV_WANT, .good = true, .flag = sim_change_wanted(i)});
     step(i, &(struct epoch_event){.type = EPOCH_EV_TICK, .good = true});
@@ -549,6 +555,7 @@ void sim_voice_begin(uint32_t i)
     holdings_clear(voice->holdings);
     voice->begun_ms = voice->now_ms = sim->now_ms;
     voice->asked_ms = voice->saved = 0;
+    sim_count_idle(i);
     voice->compose = voice->take_over = false;
     struct epoch_vote vote = {.epoch = disk->vote_epoch,
                               .promised = disk->promised,

@@ -355,7 +355,7 @@ static void beat_in(size_t k)
     for (uint32_t i = 0; i < sim->n; i++)
         if ((beat->silent >> i & 1) != 0)
             heartbeat.silent[heartbeat.silent_count++] = sim_id(i);
-    heartbeat.fragments_count = sim->fragments;
+    heartbeat.fragments_count = sim->island[beat->from].witness ? 0 : sim->fragments;
     heartbeat.held_count = beat->held_count;
     memcpy(heartbeat.fragments, beat->rows, sim->fragments * sizeof beat->rows[0]);
     memcpy(heartbeat.held, beat->held, beat->held_count * sizeof beat->held[0]);

@@ -1,15 +1,17 @@
 /* A member with a good key that lies, until the world heals. */
 #include "tests/lib/simworld.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* What it says in heartbeats it says now and then only: who is believed to be far ahead stops all rounds, and a world
- * that stands still shows nothing. */
+/* In rough worlds it says things in heartbeats now and then only, so that lie and truth follow each other. In a steady
+ * one it begins when there have been some rounds, and everybody votes. */
 enum { FAR_AHEAD = 1000000, SPELL_MS = 700 };
 
 bool sim_lies(uint32_t i, enum sim_lie lie)
 {
     bool spell = lie > SIM_LIE_HELD || (sim->now_ms / SPELL_MS * 2654435761u + sim->seed) % 7 < 2;
+    spell = sim->steady ? sim->lying : spell;
     return !sim->healing && sim->lie == lie && i == sim->liar && spell;
 }
 
@@ -65,4 +67,41 @@ void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wi
         hold_all(i, rows, held, held_count);
     if (sim_lies(i, SIM_LIE_TWO_ACKS))
         hold_twins(i, to, rows, held);
+}
+
+static int by_owner(const void *left, const void *right)
+{
+    const struct wire_result *a = left, *b = right;
+    if (a->owner != b->owner)
+        return a->owner < b->owner ? -1 : 1;
+    return a->epoch < b->epoch ? -1 : a->epoch > b->epoch;
+}
+
+/* A result of every part, none of which there is. */
+static uint32_t made_up(uint32_t i, uint32_t f, struct wire_result *results)
+{
+    const struct chain_part *parts;
+    uint32_t count = sync_parts(sim->island[i].sync, f, &parts);
+    for (uint32_t p = 0; p < count; p++) {
+        results[p] = (struct wire_result){.owner = parts[p].owner, .epoch = parts[p].epoch, .shards = parts[p].shards};
+        memset(results[p].digest.byte, (int)(p + 1), DIGEST_BYTES - sizeof p); /* its number is 0 */
+    }
+    qsort(results, count, sizeof *results, by_owner);
+    return count;
+}
+
+/* Of a fragment it is one version further, or a million, or has results that there are not; another way in each
+ * ballot. */
+void sim_lie_promise(uint32_t i, struct wire_epoch *out)
+{
+    static struct wire_row rows[SIM_F_MAX];
+    static struct wire_result results[SIM_F_MAX][CHAIN_PARTS_MAX];
+    memcpy(rows, out->promise.rows, out->promise.rows_count * sizeof rows[0]);
+    out->promise.rows = rows;
+    for (uint32_t k = 0; k < out->promise.rows_count; k++) {
+        uint64_t way = ((out->ballot >> 32) + sim->seed + k) % 3;
+        rows[k].version += way == 0 ? 1 : way == 1 ? FAR_AHEAD : 0;
+        rows[k].held = results[k];
+        rows[k].held_count = way == 2 ? made_up(i, rows[k].fragment, results[k]) : 0;
+    }
 }

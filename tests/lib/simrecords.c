@@ -91,7 +91,7 @@ static bool rests_on_the_lost(const struct record *record)
     for (uint32_t k = 0; k < record->members_count; k++) {
         const struct record_member *member = &record->members[k];
         const struct sim_island *island = &sim->island[strtoul(member->name + 1, NULL, 10)];
-        bool forgot = island->gone || (island->forgot && island->forgot_named == member->incarnation);
+        bool forgot = island->gone || (island->forgot && member->incarnation <= island->forgot_upto);
         good += member->voter && !forgot;
         lost += member->voter && forgot && member->role != RECORD_WITNESS;
     }
@@ -270,7 +270,7 @@ void sim_mark(uint32_t i)
     struct sim_island *island = &sim->island[i];
     const struct sim_disk *disk = &island->disk;
     island->mark = (struct sim_mark){.there = true,
-                                     .doubt = island->doubt != SIM_SURE,
+                                     .doubt = island->doubt,
                                      .number = disk->number,
                                      .incarnation = disk->incarnation,
                                      .stored = disk->stored};
@@ -287,7 +287,7 @@ static bool able(const struct record_member *member)
         return false;
     if (island->alive && island->doubt != SIM_SURE)
         return member->incarnation == disk->incarnation;
-    if (island->mark.doubt && member->incarnation != disk->incarnation)
+    if (island->mark.doubt != SIM_SURE && member->incarnation != disk->incarnation)
         return false;
     return island->mark.there && island->mark.number == disk->number && island->mark.incarnation == disk->incarnation &&
            island->mark.stored <= disk->stored;

@@ -66,9 +66,10 @@ static void lose_disk(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
     struct sim_disk *disk = &island->disk;
-    const struct record_member *named = record_member(sim_newest(), sim_id(i));
-    island->forgot = named != NULL;
-    island->forgot_named = named != NULL ? named->incarnation : 0;
+    sim->tally.witness_disks += island->witness;
+    island->forgot = true;
+    if (disk->incarnation > island->forgot_upto)
+        island->forgot_upto = disk->incarnation;
     if (sim_chance(60)) {
         copy_disk(disk, &island->older);
         sim_tell("island %u has an older disk", i);
@@ -99,7 +100,7 @@ static void judge_disk(uint32_t i)
              disk->stored < mark->stored)
         island->doubt = SIM_DOUBT;
     else
-        island->doubt = mark->doubt ? SIM_DOUBT : SIM_SURE;
+        island->doubt = mark->doubt;
     bool same = mark->there && mark->number == disk->number && mark->incarnation == disk->incarnation &&
                 disk->stored >= mark->stored;
     if (same)
@@ -131,6 +132,7 @@ void sim_start(uint32_t i)
                              .fragments_count = sim->fragments,
                              .shards_counts = sim->shards_counts,
                              .rule = {.quorum = sim->quorum, .grace_ms = 400},
+                             .patience_ms = SIM_AWAY_MS,
                              .view = sim_view(i)};
     assert_ok(sync_new(&conf, &island->sync));
     sim_tell("island %u starts, disk %llu, doubt %d, epoch %llu", i, (unsigned long long)island->disk.incarnation,
@@ -147,11 +149,11 @@ void sim_start(uint32_t i)
         island->version[f] = 0;
         island->step_by_step[f] = false;
         memset(&island->hash[f], 0, sizeof island->hash[f]);
-        if (!island->disk.blank[f])
+        if (!island->disk.blank[f] && !island->witness)
             restore(i, f);
     }
     for (uint32_t f = 0; f < sim->fragments; f++)
-        if (!island->disk.blank[f])
+        if (!island->disk.blank[f] && !island->witness)
             sim_tell_held(i, f);
 }
 
@@ -167,6 +169,18 @@ static void end_daemon(uint32_t i)
     island->go_on_ms = 0;
 }
 
+/* Whether all others could tell the island of the newest epoch: with one that has forgotten it, too, or never learned
+ * of it, it may make a majority of the epoch that both know, whatever the run does. */
+static bool others_remember(uint32_t i)
+{
+    for (uint32_t k = 0; k < sim->n; k++) {
+        const struct sim_island *other = &sim->island[k];
+        if (k != i && other->enrolled && !other->gone && other->disk.epoch < sim->newest)
+            return false;
+    }
+    return true;
+}
+
 void sim_crash(uint32_t i)
 {
     struct sim_island *island = &sim->island[i];
@@ -174,7 +188,7 @@ void sim_crash(uint32_t i)
     island->revive_ms = sim->now_ms + 200 + sim_below(sim_chance(20) ? 20000 : 5000);
     if (!sim->disks || sim_chance(50) || !sim_can_spare(i))
         return; /* the process ended, the machine did not */
-    if (sim_chance(40))
+    if (sim_chance(40) && others_remember(i))
         lose_disk(i); /* with or without the machine */
     if (sim_chance(70)) {
         island->mark.there = false;
@@ -221,6 +235,12 @@ void sim_cut(uint32_t from, uint32_t to)
     sim->link_ms[from][to] = sim->now_ms + 300 + sim_below(8000);
 }
 
+void sim_sever(uint32_t from, uint32_t to)
+{
+    sim_tell("islands %u and %u are severed", from, to);
+    sim->link_down[from][to] = sim->severed[from][to] = true;
+}
+
 /* ---- when ---- */
 
 static void disturb_island(uint32_t i)
@@ -247,7 +267,8 @@ void sim_disturb(void)
     if (sim_below(1000) < sim->shuffle_permille) {
         struct sim_island *island = &sim->island[sim_below(sim->n)];
         sim->tally.swaps++;
-        island->wants_shards ^= sim_chance(50);
+        /* Who says what it likes in seals is not to be left as the only one that votes. */
+        island->wants_shards ^= sim->lie != SIM_LIE_PROMISE && sim_chance(50);
         island->uplink = 1000000 * (1 + sim_below(8));
     }
     if (sim->disks && sim_below(1000) < 2) {
@@ -273,7 +294,7 @@ void sim_mend(void)
         if (sim->island[i].alive && !sim_stopped(i) && sim->now_ms >= sim->island[i].trainer_up_ms)
             sim_trainers_up(i);
         for (uint32_t k = 0; k < sim->n; k++)
-            if (sim->healing || sim->now_ms >= sim->link_ms[i][k])
-                sim->link_down[i][k] = false;
+            if (sim->severed[i][k] ? sim->finishing : sim->healing || sim->now_ms >= sim->link_ms[i][k])
+                sim->link_down[i][k] = sim->severed[i][k] = false;
     }
 }

@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "net/hearing.h"
+
 /* As in daemon/peers: docs/PROTOCOL.md, "Epochs". */
-enum { DOUBT_MS = 2000, GATHER_MS = 2000 };
+enum { DOUBT_MS = 2000, GATHER_MS = 2000, APART_MS = 2000, IDLE_MAX = 7 };
 
 static struct sim_voice *voice_of(uint32_t i)
 {
@@ -17,21 +19,55 @@ static const struct record *last(uint32_t i)
     return chain_last(sim->island[i].chain);
 }
 
-static bool silent(uint32_t i, uint32_t k)
+/* Who is lost, and who stands back, by what island i has heard. */
+static void listen(uint32_t i, struct bitset *lost, struct bitset *apart)
 {
     const struct sim_voice *voice = voice_of(i);
-    uint32_t voters = 0, deaf = 0;
-    for (uint32_t w = 0; w < sim->n; w++) {
-        const struct record_member *voter = sim_member_of(i, w);
-        if (voter == NULL || !voter->voter)
+    struct hearing members[SIM_N_MAX];
+    struct bitset silent[SIM_N_MAX];
+    for (uint32_t k = 0; k < sim->n; k++) {
+        const struct record_member *member = sim_member_of(i, k);
+        members[k] = (struct hearing){.used = member != NULL};
+        silent[k] = bitset_of_word(k == i ? voice->silent : voice->seat[k].silent);
+        if (member == NULL)
             continue;
-        voters++;
-        if (w == i)
-            deaf += voice->silent >> k & 1;
-        else if (w != k && (voice->silent >> w & 1) == 0)
-            deaf += voice->seat[w].silent >> k & 1;
+        bool owner = member->role == RECORD_OWNER;
+        members[k].id = member->id;
+        members[k].uplink = member->uplink;
+        members[k].voter = member->voter;
+        members[k].owner = owner;
+        members[k].candidate = !owner && member->role != RECORD_WITNESS;
+        members[k].silent = k == i || voice->seat[k].up ? &silent[k] : NULL;
     }
-    return deaf > voters / 2;
+    *lost = hearing_lost(members, sim->n);
+    *apart = hearing_apart(members, sim->n);
+}
+
+void sim_count_idle(uint32_t i)
+{
+    struct sim_voice *voice = voice_of(i);
+    const struct record *before = last(i)->epoch > 0 ? chain_at(sim->island[i].chain, last(i)->epoch - 1) : NULL;
+    bool idle = before != NULL && !record_differs(before, last(i));
+    voice->idle = !idle ? 0 : voice->idle < IDLE_MAX ? voice->idle + 1 : IDLE_MAX;
+}
+
+void sim_look(uint32_t i)
+{
+    struct sim_voice *voice = voice_of(i);
+    struct bitset lost, apart;
+    listen(i, &lost, &apart);
+    voice->lost = bitset_word(&lost);
+    for (uint32_t k = 0; k < sim->n; k++) {
+        uint64_t *since_ms = &voice->seat[k].apart_ms;
+        *since_ms = !bitset_has(&apart, k) ? 0 : *since_ms != 0 ? *since_ms : voice->now_ms;
+    }
+}
+
+static bool stands_back(uint32_t i, uint32_t k)
+{
+    uint64_t since_ms = voice_of(i)->seat[k].apart_ms;
+    bool owner = sim_member_of(i, k)->role == RECORD_OWNER;
+    return since_ms != 0 && (!owner || voice_of(i)->now_ms >= since_ms + APART_MS);
 }
 
 bool sim_caught_up(uint32_t i, uint32_t k)
@@ -40,7 +76,7 @@ bool sim_caught_up(uint32_t i, uint32_t k)
     for (uint32_t f = 0; f < sim->fragments; f++) {
         struct sync_peer_fragment row = k == i ? sync_own(sync, f) : sync_heard(sync, sim_slot(i, k), f);
         bool known = k == i ? sync_known(sync, f) : row.hash_known;
-        if (!known || row.version + 1 < sync_own(sync, f).version)
+        if (!known || row.version + 1 < sync_version_max(sync, f))
             return false;
     }
     return true;
@@ -64,17 +100,22 @@ static struct muster_wish wish_of(uint32_t i, uint32_t k)
     wish.as.owner_wish = sim->island[k].wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO;
     if (doubt && incarnation != 0)
         wish.as.incarnation = incarnation;
-    wish.silent = k != i && silent(i, k);
+    wish.in_doubt = k == i ? doubt : voice->seat[k].doubt_ms != 0 || voice->seat[k].incarnation == 0;
+    wish.silent = k != i && (voice->lost >> k & 1) != 0;
+    wish.apart = stands_back(i, k);
     wish.evicted = sim->evicted && k == sim->liar;
     bool comes = wish.as.role != RECORD_OWNER || doubt;
-    wish.caught_up = (k == i || voice->seat[k].up) && sim_caught_up(i, k) &&
-                     (!comes || voice->now_ms >= voice->begun_ms + GATHER_MS);
+    bool answers = k == i || (voice->seat[k].up && (voice->seat[k].silent >> i & 1) == 0);
+    wish.near = answers && sim_caught_up(i, k) &&
+                (!comes || voice->now_ms >= voice->begun_ms + ((uint64_t)GATHER_MS << voice->idle));
+    wish.caught_up = wish.near;
     return wish;
 }
 
 static struct muster_wish enrolment(uint32_t k)
 {
     struct muster_wish wish = {.enrol = true, .as = {.uplink = sim->island[k].uplink}};
+    wish.as.role = sim->island[k].witness ? RECORD_WITNESS : RECORD_OBSERVER;
     snprintf(wish.as.name, sizeof wish.as.name, "m%u", k);
     memset(wish.as.key, (int)k + 1, sizeof wish.as.key);
     wish.as.owner_wish = sim->island[k].wants_shards ? RECORD_OWNER_AUTO : RECORD_OWNER_NO;
@@ -91,29 +132,32 @@ uint32_t sim_gather(uint32_t i, struct muster_wish *wishes)
             continue;
         }
         struct muster_wish wish = wish_of(i, k);
-        if (k == i || voice_of(i)->seat[k].up || wish.silent || wish.evicted)
+        if (k == i || voice_of(i)->seat[k].up || wish.silent || wish.apart || wish.evicted)
             wishes[count++] = wish;
     }
     return count;
 }
 
-static bool same_member(const struct record_member *a, const struct record_member *b)
+static bool majority_heard(uint32_t i)
 {
-    return a->id == b->id && a->role == b->role && a->voter == b->voter && a->incarnation == b->incarnation &&
-           a->uplink == b->uplink && a->owner_wish == b->owner_wish;
+    uint32_t here = 0;
+    for (uint32_t k = 0; k < sim->n; k++) {
+        const struct record_member *voter = sim_member_of(i, k);
+        here += voter != NULL && voter->voter && (k == i || voice_of(i)->seat[k].up);
+    }
+    return here >= record_majority(last(i));
 }
 
 bool sim_change_wanted(uint32_t i)
 {
     struct muster_wish wishes[SIM_N_MAX];
     struct record next;
+    if (!majority_heard(i))
+        return false;
     uint32_t count = sim_gather(i, wishes);
     assert_ok(record_copy(last(i), &next));
     bool possible = muster(&next, wishes, count) == ERR_OK;
-    bool same = next.members_count == last(i)->members_count;
-    for (uint32_t k = 0; same && k < next.members_count; k++)
-        same = same_member(&next.members[k], &last(i)->members[k]);
-    same = same && memcmp(&next.map, &last(i)->map, sizeof next.map) == 0;
+    bool wanted = possible && record_differs(last(i), &next);
     record_deinit(&next);
-    return possible && !same;
+    return wanted;
 }

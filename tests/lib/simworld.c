@@ -11,6 +11,9 @@ struct sim_world *sim;
 
 /* Large, and used from the start up: never cleared as a whole. */
 static struct sim_job jobs[SIM_JOBS_MAX];
+/* A liar that makes no result looks again now and then whether it still lies. */
+enum { IDLE_MS = 1000 };
+
 static struct sim_result results[SIM_RESULTS_MAX];
 
 static size_t ledger_places(void)
@@ -301,6 +304,8 @@ static void do_fetch(uint32_t i, const struct sync_action *action)
     uint32_t from = sim_at(i, action->member);
     struct sim_island *other = &sim->island[from];
     const struct wire_key *key = &action->key;
+    SIM_HOLDS(!sim->island[i].witness && !other->witness,
+              "island %u asks island %u for bytes, and one is the witness\n", i, from);
     sim_tell("island %u asks island %u for a %s: fragment %u version %llu", i, from,
              key->kind == WIRE_STATE ? "state" : "result", key->fragment, (unsigned long long)key->version);
     if (!other->alive || sim->link_down[i][from] || sim_chance(sim->loss_percent) || !sim_knows(from, i))
@@ -387,6 +392,9 @@ static void do_send(uint32_t i, const struct sync_action *action)
               "island %u publishes a result that is not stored\n", i);
     SIM_HOLDS(key->kind != WIRE_CONTRIBUTION || sim_of(key->owner) == sim_at(i, action->member),
               "island %u sends a contribution to somebody else than its owner\n", i);
+    SIM_HOLDS(!sim->island[sim_at(i, action->member)].witness, "island %u sends bytes to the witness\n", i);
+    if (key->kind == WIRE_CONTRIBUTION && sim_lies(i, SIM_LIE_MUTE))
+        return;
     sim_add_object(i, sim_at(i, action->member), key);
 }
 
@@ -404,7 +412,8 @@ static void do_action(uint32_t i, const struct sync_action *action)
     case SYNC_DO_REDUCE:
         sim_retire(i, WIRE_RESULT, f, action->version - 1); /* as the daemon does: who still lacks it asks for it */
         island->next[f] = reduce(i, f, action->version, &sync_owner(island->sync, f)->have);
-        sim_add_job(i, 1 + sim_below(40), (struct sync_event){.type = SYNC_EV_REDUCED, .fragment = f}, 0);
+        sim_add_job(i, sim_lies(i, SIM_LIE_IDLE) ? IDLE_MS : 1 + sim_below(40),
+                    (struct sync_event){.type = SYNC_EV_REDUCED, .fragment = f}, 0);
         break;
     case SYNC_DO_STORE: do_store(i, f, action->version); break;
     case SYNC_DO_APPLY: do_apply(i, f, action->version); break;
@@ -486,6 +495,10 @@ static void finish_job(struct sim_job *job)
     job->used = false;
     if (!island->alive || island->session != job->session)
         return;
+    if (event.type == SYNC_EV_REDUCED && sim_lies(i, SIM_LIE_IDLE)) {
+        sim_add_job(i, IDLE_MS, event, 0);
+        return;
+    }
     switch (event.type) {
     case SYNC_EV_STORED: sim_keep(i, job->result); break;
     case SYNC_EV_APPLIED: applied(i, f, &event.hash); break;

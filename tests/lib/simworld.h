@@ -73,13 +73,14 @@ struct sim_disk {
     uint32_t accepted_record; /* its number in the world */
 };
 
+enum sim_doubt { SIM_SURE, SIM_FRESH, SIM_DOUBT };
+
 /* Outside the disk; it does not survive the machine (daemon/state/vote.h). */
 struct sim_mark {
-    bool there, doubt; /* doubt: of this disk, which has not been forgiven yet */
+    bool there;
+    enum sim_doubt doubt; /* of this disk, which has not been forgiven yet */
     uint64_t number, incarnation, stored;
 };
-
-enum sim_doubt { SIM_SURE, SIM_FRESH, SIM_DOUBT };
 
 /* Every record that anyone composed; its number in the world names it, 0: none. */
 struct sim_record {
@@ -105,7 +106,8 @@ struct sim_letter {
 struct sim_seat {
     bool up;
     uint64_t doubt_ms, incarnation, epoch;
-    uint64_t silent; /* islands that it does not hear */
+    uint64_t silent;   /* islands that it does not hear */
+    uint64_t apart_ms; /* since when it would have to stand back; 0: it would not */
 };
 
 /* An island's voice in who takes part, as daemon/peers/council has it. */
@@ -113,8 +115,9 @@ struct sim_voice {
     struct epoch *epoch;
     struct holdings *holdings;
     struct sim_seat seat[SIM_N_MAX];
-    uint64_t silent; /* islands that we do not hear */
+    uint64_t silent, lost; /* islands that we do not hear; and that a majority does not */
     uint64_t begun_ms, asked_ms, tick_ms, now_ms;
+    uint32_t idle; /* records in a row that changed nothing */
     struct sim_letter own[SIM_OWN_MAX];
     uint32_t own_count;
     uint64_t saved;
@@ -131,8 +134,8 @@ struct sim_island {
     uint64_t uplink;
     struct sim_mark mark;
     enum sim_doubt doubt;
-    bool forgot; /* what its disk had when a record named it by this incarnation */
-    uint64_t forgot_named;
+    bool forgot; /* what its disks had up to this incarnation, which a record may still come to name */
+    uint64_t forgot_upto;
     struct sim_voice voice;
     uint64_t revive_ms, trainer_up_ms, go_on_ms; /* go_on_ms: stopped until then */
     struct sync *sync;
@@ -177,6 +180,9 @@ enum sim_lie {
     SIM_LIE_VERSION,  /* it says that it is a million versions ahead */
     SIM_LIE_HASH,     /* that it has another state */
     SIM_LIE_HELD,     /* that it holds results that there are not */
+    SIM_LIE_MUTE,     /* that it contributes, and sends nothing */
+    SIM_LIE_IDLE,     /* it owns parts and makes no result */
+    SIM_LIE_PROMISE,  /* in its seals, that it has versions and results that there are not */
     SIM_LIE_LOSES,    /* it acknowledges what others made, and does not keep it */
     SIM_LIE_TWO,      /* it makes two results of its part and sends one to each half of the others */
     SIM_LIE_TWO_ACKS, /* and tells each half that it holds the one that this half has */
@@ -186,7 +192,8 @@ enum sim_lie {
 
 /* What happened, so that nobody takes an idle world for a sound one. */
 struct sim_tally {
-    unsigned blackouts, recoveries, older, emptied, deaths, joined, proposers_died, forks, named, swaps, stuck;
+    unsigned blackouts, recoveries, older, emptied, witness_disks, deaths, joined, proposers_died, forks, named, swaps,
+        stuck;
 };
 
 struct sim_world {
@@ -195,6 +202,7 @@ struct sim_world {
     uint32_t n, fragments, places;
     uint32_t shards_counts[SIM_F_MAX];
     bool link_down[SIM_N_MAX][SIM_N_MAX]; /* [from][to] */
+    bool severed[SIM_N_MAX][SIM_N_MAX];   /* [from][to]: cut until all are to come to rest */
     uint64_t link_ms[SIM_N_MAX][SIM_N_MAX];
     size_t jobs_end, objects_end, results_end; /* all after are unused */
     size_t beats_end, beats_free;              /* free: those before are used */
@@ -203,6 +211,7 @@ struct sim_world {
     struct digest hash[SIM_F_MAX][SIM_V_MAX];
     bool hash_known[SIM_F_MAX][SIM_V_MAX];
     uint64_t sessions;
+    uint64_t sever_ms; /* when a line is cut that stays cut; 0: never */
     bool healing, finishing;
     unsigned loss_percent, kill_permille;
     unsigned shuffle_permille; /* how often who wants to own, or an uplink, changes for no reason */
@@ -214,6 +223,7 @@ struct sim_world {
     bool hand_written; /* record 0 is: it names no disk */
     enum sim_lie lie;
     uint32_t liar;
+    bool steady, lying;               /* it lies all the time since it began, and nothing else is wrong */
     bool beyond;                      /* a record was decided that rests on disks which were lost while it was */
     bool evicted;                     /* the liar, by people, once it was named */
     bool forked;                      /* by a liar's fault a result counts that the next record may not name */
@@ -348,6 +358,10 @@ const struct record_member *sim_member_of(uint32_t i, uint32_t k);
 
 /* ---- what it wants of the members: simwishes.c ---- */
 
+/* Who is lost, and who stands back: before the two below are asked, whenever time has passed. */
+void sim_look(uint32_t i);
+/* When an epoch has begun. */
+void sim_count_idle(uint32_t i);
 uint32_t sim_gather(uint32_t i, struct muster_wish *wishes);
 bool sim_change_wanted(uint32_t i);
 /* Whether island i takes k's disk for one in doubt; and k for one that holds all that i does, nearly. */
@@ -360,6 +374,8 @@ bool sim_lies(uint32_t i, enum sim_lie lie);
 /* What the liar makes of its heartbeat to island `to`. */
 struct sim_beat;
 void sim_lie_beat(uint32_t i, uint32_t to, struct wire_fragment *rows, struct wire_held *held, uint32_t *held_count);
+/* What it says in its seal. */
+void sim_lie_promise(uint32_t i, struct wire_epoch *out);
 /* The result that the liar sends to `to` instead of its own. */
 uint32_t sim_lie_result(uint32_t to, uint32_t number);
 
@@ -387,6 +403,7 @@ void sim_trainers_up(uint32_t i);
 void sim_kill_trainer(uint32_t i);
 /* What `from` sends does not come to `to`. */
 void sim_cut(uint32_t from, uint32_t to);
+void sim_sever(uint32_t from, uint32_t to);
 /* What the seed has in store for this moment. */
 void sim_disturb(void);
 /* What was killed, stopped or cut comes back when its time has come. */

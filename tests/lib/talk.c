@@ -13,7 +13,10 @@ uint64_t talk_now_ms;
 struct wire_fragment talk_said[TALK_MEMBERS_MAX];
 uint64_t talk_epoch_of[TALK_MEMBERS_MAX];
 bool talk_takes_part[TALK_MEMBERS_MAX];
+bool talk_witness;
+uint64_t talk_patience_ms;
 static struct wire_held holds[TALK_MEMBERS_MAX][CHAIN_PARTS_MAX];
+static struct bitset deaf_to[TALK_MEMBERS_MAX];
 static uint32_t ids[TALK_MEMBERS_MAX], self_slot;
 static struct sync_action got[ACTIONS_MAX]; /* what the last event ordered */
 static size_t got_count;
@@ -67,7 +70,17 @@ void talk_hear(uint32_t member)
     beat.fragments[0] = talk_said[member];
     beat.held_count = talk_said[member].held_count;
     memcpy(beat.held, holds[member], sizeof holds[member]);
+    beat.silent_count = 0;
+    for (uint32_t k = 0; k < TALK_MEMBERS_MAX; k++)
+        if (bitset_has(&deaf_to[member], k))
+            beat.silent[beat.silent_count++] = roster_id(k);
     talk_happens((struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = member, .beat = &beat});
+}
+
+void talk_does_not_hear(uint32_t member, uint32_t whom)
+{
+    bitset_add(&deaf_to[member], whom);
+    talk_hear(member);
 }
 
 void talk_comes_up(uint32_t member)
@@ -121,6 +134,7 @@ static struct sync_view view_of(uint32_t self)
  * themselves. Members whose bit is in `owners` own a part of the one fragment. */
 void talk_among(uint32_t count, uint32_t self, uint64_t owners, uint64_t version, struct owner_rule rule)
 {
+    memset(deaf_to, 0, sizeof deaf_to);
     static const uint32_t shards_count = 16;
     uint32_t numbers[TALK_MEMBERS_MAX], numbers_count = 0;
     struct digest hash = talk_hash_named('a', version);
@@ -128,17 +142,24 @@ void talk_among(uint32_t count, uint32_t self, uint64_t owners, uint64_t version
     for (uint32_t i = 0; i < count; i++)
         if ((owners >> i & 1) != 0)
             numbers[numbers_count++] = i;
+    if (talk_witness)
+        roster_role(&record, count - 1, RECORD_WITNESS, true);
     record.map = shardmap_empty();
     roster_map(&record, numbers, numbers_count);
     assert_ok(chain_new(&talk_chain));
     roster_add(talk_chain, &record);
     for (uint32_t i = 0; i < TALK_MEMBERS_MAX; i++)
         ids[i] = roster_id(i);
-    struct sync_conf conf = {
-        .chain = talk_chain, .fragments_count = 1, .shards_counts = &shards_count, .rule = rule, .view = view_of(self)};
+    struct sync_conf conf = {.chain = talk_chain,
+                             .fragments_count = 1,
+                             .shards_counts = &shards_count,
+                             .rule = rule,
+                             .patience_ms = talk_patience_ms,
+                             .view = view_of(self)};
     talk_now_ms = 1000;
     assert_ok(sync_new(&conf, &talk_sync));
-    sync_restore(talk_sync, 0, version, &hash);
+    if (!sync_is_witness(talk_sync))
+        sync_restore(talk_sync, 0, version, &hash);
     for (uint32_t i = 0; i < count; i++) {
         talk_takes_part[i] = true;
         talk_epoch_of[i] = 0;
@@ -186,6 +207,7 @@ int talk_ends(void **state)
     talk_sync = NULL;
     chain_free(talk_chain);
     talk_chain = NULL;
+    talk_witness = false;
     return 0;
 }
 

@@ -20,6 +20,8 @@ extern uint64_t talk_now_ms;
 extern struct wire_fragment talk_said[TALK_MEMBERS_MAX];
 extern uint64_t talk_epoch_of[TALK_MEMBERS_MAX]; /* in which it speaks */
 extern bool talk_takes_part[TALK_MEMBERS_MAX];
+extern bool talk_witness;         /* of talk_among(): its last member is the witness; until talk_ends() */
+extern uint64_t talk_patience_ms; /* with who does not do its part, from the next talk_among() on; 0: no end */
 
 /* We are member `self` of `count`, all of whom vote, at `version` with hash 'a'; all are up and say the same of
  * themselves. Members whose bit is in `owners` own a part of the fragment. */
@@ -32,6 +34,8 @@ void talk_happens(struct sync_event event);
 void talk_tick(uint64_t later_ms);
 /* The member says what talk_said has. */
 void talk_hear(uint32_t member);
+/* And that it does not hear that one, from now on. */
+void talk_does_not_hear(uint32_t member, uint32_t whom);
 void talk_comes_up(uint32_t member);
 void talk_goes_away(uint32_t member);
 /* From now on it stands at this version, with hash 'a'. */

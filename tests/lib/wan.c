@@ -18,12 +18,20 @@
 #include "common/env.h"
 #include "tests/lib/proc.h"
 
-#define DEVICE "wan0"
-static const char *const hosts[] = {"10.77.0.1", "10.77.0.2"};
+/* A line's device, at either end, and its network. */
+#define DEVICE "wan%u"
+#define NETWORK "10.77.%u."
+
+const char *wan_line_host(const struct wan *wan, int end)
+{
+    static char text[2][24];
+    snprintf(text[end], sizeof text[end], NETWORK "%d", wan->number, end + 1);
+    return text[end];
+}
 
 const char *wan_host(int end)
 {
-    return hosts[end];
+    return wan_line_host(&(struct wan){.number = 0}, end);
 }
 
 static bool failed(char *why, size_t why_bytes, const char *what)
@@ -96,18 +104,22 @@ static bool begin_slow(const struct wan_conf *conf, struct wan *wan, char *why, 
 {
     char command[512];
     uint64_t burst = conf->rate_bits / 8 / 500; /* 2 ms */
-    snprintf(command, sizeof command, "ip link add " DEVICE " type veth peer name " DEVICE " netns %d", wan->far);
+    snprintf(command, sizeof command, "ip link add " DEVICE " type veth peer name " DEVICE " netns %d", wan->number,
+             wan->number, wan->far);
     if (!run_in(0, wan->log, command, why, why_bytes))
         return false;
     for (int end = 0; end < 2; end++) {
         snprintf(command, sizeof command,
                  "ip link set lo up && ip addr add %s/24 dev " DEVICE " && ip link set " DEVICE
                  " up && tc qdisc add dev " DEVICE " root tbf rate %" PRIu64 "bit burst %" PRIu64 " latency %ums",
-                 hosts[end], conf->rate_bits, burst > 3200 ? burst : 3200, conf->queue_ms);
+                 wan_line_host(wan, end), wan->number, wan->number, wan->number, conf->rate_bits,
+                 burst > 3200 ? burst : 3200, conf->queue_ms);
         if (!run_in(end == 0 ? 0 : wan->far, wan->log, command, why, why_bytes))
             return false;
     }
-    return true;
+    snprintf(command, sizeof command, "ip route add 10.77.0.0/16 via %s", wan_line_host(wan, 0));
+    return run_in(wan->far, wan->log, command, why, why_bytes) &&
+           run_in(0, wan->log, "echo 1 >/proc/sys/net/ipv4/ip_forward", why, why_bytes);
 }
 
 /* ---- far and lossy: our own ---- */
@@ -188,11 +200,11 @@ static void pass_packets(const struct wan_conf *conf, int near, int far)
 }
 
 /* A TUN device of the namespace we are in. */
-static int open_tun(void)
+static int open_tun(unsigned number)
 {
     struct ifreq request = {.ifr_flags = IFF_TUN | IFF_NO_PI};
     int fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
-    snprintf(request.ifr_name, sizeof request.ifr_name, DEVICE);
+    snprintf(request.ifr_name, sizeof request.ifr_name, DEVICE, number);
     if (fd < 0 || ioctl(fd, TUNSETIFF, &request) != 0)
         return -1;
     return fd;
@@ -204,11 +216,11 @@ static void be_middle(const struct wan_conf *conf, int far_space, int ready)
     char path[64], byte = 0;
     snprintf(path, sizeof path, "/proc/%d/ns/net", far_space);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    int near = open_tun();
+    int near = open_tun(conf->number);
     int space = open(path, O_RDONLY | O_CLOEXEC);
     if (near < 0 || space < 0 || setns(space, CLONE_NEWNET) != 0)
         _exit(1);
-    int far = open_tun();
+    int far = open_tun(conf->number);
     if (far < 0 || write(ready, &byte, 1) != 1)
         _exit(1);
     pass_packets(conf, near, far);
@@ -234,7 +246,7 @@ static bool begin_far(const struct wan_conf *conf, struct wan *wan, char *why, s
         snprintf(command, sizeof command,
                  "ip link set lo up && ip addr add %s peer %s dev " DEVICE " && ip link set " DEVICE
                  " txqueuelen 10000 up",
-                 hosts[end], hosts[1 - end]);
+                 wan_line_host(wan, end), wan_line_host(wan, 1 - end), wan->number, wan->number);
         if (!run_in(end == 0 ? 0 : wan->far, wan->log, command, why, why_bytes))
             return false;
     }
@@ -245,7 +257,7 @@ static bool begin_far(const struct wan_conf *conf, struct wan *wan, char *why, s
 
 bool wan_begin(const struct wan_conf *conf, const char *log, struct wan *wan, char *why, size_t why_bytes)
 {
-    *wan = (struct wan){.far = hold()};
+    *wan = (struct wan){.far = hold(), .number = conf->number};
     snprintf(wan->log, sizeof wan->log, "%s", log);
     if (wan->far < 0) {
         *wan = (struct wan){0};
@@ -269,7 +281,9 @@ static void end_process(int pid)
 void wan_end(struct wan *wan)
 {
     if (wan->middle == 0 && wan->far > 0) {
-        const char *argv[] = {"/bin/sh", "-c", "ip link del " DEVICE, NULL};
+        char command[64];
+        snprintf(command, sizeof command, "ip link del " DEVICE, wan->number);
+        const char *argv[] = {"/bin/sh", "-c", command, NULL};
         int pid = proc_start(argv, wan->log);
         if (pid > 0)
             (void)proc_wait(pid, 5);
@@ -282,20 +296,21 @@ void wan_end(struct wan *wan)
 bool wan_cut(const struct wan *wan, bool cut)
 {
     char command[64], why[300];
-    snprintf(command, sizeof command, "ip link set " DEVICE " %s", cut ? "down" : "up");
+    snprintf(command, sizeof command, "ip link set " DEVICE " %s", wan->number, cut ? "down" : "up");
     return wan->middle == 0 && run_in(wan->far, wan->log, command, why, sizeof why);
 }
 
 uint64_t wan_sent_bytes(const struct wan *wan, int end)
 {
-    char path[64], line[512];
+    char path[64], line[512], device[24];
     uint64_t sent = 0;
+    snprintf(device, sizeof device, DEVICE ":", wan->number);
     snprintf(path, sizeof path, "/proc/%d/net/dev", end == 0 ? (int)getpid() : wan->far);
     FILE *file = fopen(path, "re");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        const char *at = strstr(line, DEVICE ":");
+        const char *at = strstr(line, device);
         if (at != NULL)
-            (void)sscanf(at + strlen(DEVICE ":"), "%*u %*u %*u %*u %*u %*u %*u %*u %" SCNu64, &sent);
+            (void)sscanf(at + strlen(device), "%*u %*u %*u %*u %*u %*u %*u %*u %" SCNu64, &sent);
     }
     if (file != NULL)
         fclose(file);

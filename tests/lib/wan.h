@@ -16,11 +16,13 @@ struct wan_conf {
     unsigned queue_ms;  /* what does not fit into a queue of so much is dropped */
     unsigned delay_ms;  /* one way; with loss_ppm 0 too, nothing but the rate is emulated */
     unsigned loss_ppm;  /* of packets, in millionths */
+    unsigned number;    /* of the line, from 0: several lines lead from our namespace, which passes packets on */
 };
 
 struct wan {
     int far;    /* the process that holds the namespace of the far end */
     int middle; /* the process that passes packets on; 0: the kernel does */
+    unsigned number;
     char log[256];
 };
 
@@ -35,8 +37,9 @@ void wan_end(struct wan *wan);
 /* Cuts a line that is slow only, without a word to either end, or mends it. */
 bool wan_cut(const struct wan *wan, bool cut);
 
-/* The address of our end (0) and the far end (1). */
+/* The address of our end (0) and the far end (1) of line 0, and of any line; good until the next call. */
 const char *wan_host(int end);
+const char *wan_line_host(const struct wan *wan, int end);
 /* Bytes that an end has put onto the line, headers included. */
 uint64_t wan_sent_bytes(const struct wan *wan, int end);
 

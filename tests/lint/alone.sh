@@ -19,7 +19,7 @@ home                   | home_find         | engine_new peers_new rounds_new dco
 control/control        | control_new       | engine_new                                                                  | unit/control
 control/status         | status_take       | engine_new control_new                                                      | unit/status unit/status_epoch unit/blocked
 control/status_json    | status_json       | engine_new control_new                                                      | unit/status_json
-peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects unit/objects_epoch
+peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects unit/objects_epoch unit/states
 peers/council          | council_new       | engine_new control_new status_take                                          | unit/council
 peers/holdings         | holdings_new      | engine_new peers_new council_new objects_new rounds_new trainer_new events_new | unit/holdings
 peers/doorway          | doorway_new       | engine_new peers_new council_new rounds_new trainer_new                     | unit/doorway
@@ -35,6 +35,7 @@ rounds/rounds          | rounds_new        | engine_new control_new status_take 
 rounds/squeeze         | squeeze_best      | engine_new peers_new rounds_new trainer_new desk_init encode_new replica_new jobs_new | unit/squeeze
 state/replica          | replica_new       | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/replica unit/replica_cut unit/guards
 state/rivals           | rivals_of         | engine_new peers_new rounds_new trainer_new replica_new jobs_new events_new | unit/rivals
+state/proofs           | proofs_save       | engine_new peers_new rounds_new trainer_new ledger_open replica_new jobs_new events_new | unit/proof
 state/parts            | parts_of          | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new events_new | unit/parts
 state/ledger           | ledger_open       | engine_new peers_new rounds_new trainer_new slots_new replica_new jobs_new events_new | unit/ledger unit/ledger_at
 state/counted          | counted_note      | engine_new peers_new rounds_new trainer_new slots_new ledger_open replica_new jobs_new events_new | unit/counted
@@ -58,18 +59,24 @@ ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dco
 # Inside another part, and tested through it: file in daemon/ | a function of it | that part
 inner='
 runplan            | runplan_make     | engine
+tidings            | tidings_tell     | engine
 control/progress   | progress_new     | control/status
 control/members    | members_invite   | control/control
 peers/gate         | gate_open        | peers/peers
 control/complaints | complaints_all   | control/status
 peers/beat         | beat_fill        | peers/peers
+peers/faults       | faults_look      | peers/peers
+peers/broken       | broken_load      | peers/council
 peers/pulse        | pulse_in         | peers/peers
 peers/report       | report_take      | peers/peers
+peers/peers_look   | peers_info       | peers/peers
 peers/seats        | seats_init       | peers/council
 peers/wishes       | wishes_gather    | peers/council
 peers/council_wire | council_wire_out | peers/council
 peers/impostors    | twins_note       | peers/peers
 peers/objects      | objects_new      | peers/peers
+peers/lend         | lend_new         | peers/peers
+peers/catchup      | catchup_new      | peers/peers
 peers/rows         | rows_fill        | peers/peers
 trainer/attachment | attachment_new   | trainer/trainer
 trainer/arrival    | arrival_accept   | trainer/trainer
@@ -84,6 +91,7 @@ rounds/encode      | encode_new       | rounds/rounds
 rounds/reduce      | reduce_new       | rounds/rounds
 rounds/apply       | apply_new        | rounds/rounds
 rounds/copy        | copy_new         | rounds/rounds
+rounds/loan        | loans_new        | rounds/rounds
 rounds/install     | install_new      | rounds/rounds
 rounds/keep        | keep_new         | rounds/rounds
 rounds/recover     | recover_fragment | rounds/rounds

@@ -562,25 +562,26 @@ static void outliers_are_judged_from_the_first_round_on(void **state)
     assert_true(fabsf(factors[2] - 0.08f) < 1e-3f); /* 8 times the others' 0.01, of 1 */
 }
 
-static void version_hash_sees_every_bit(void **state)
+static void version_hash_sees_all_that_it_names(void **state)
 {
     (void)state;
-    enum { COUNT = VHASH_LEAF + 512 };
-    float *values;
-    assert_ok(mem_new(COUNT, 4, "values", &values));
-    assert_int_equal(vhash_leaves(COUNT), 2);
-    assert_int_equal(vhash_leaves(VHASH_LEAF), 1);
-    struct digest a[2] = {vhash_leaf(values, COUNT, 0), vhash_leaf(values, COUNT, 1)};
-    struct digest root = vhash_root(1, 2, COUNT, a, NULL);
-    struct digest with = vhash_root(1, 2, COUNT, a, a);
-    struct digest version = vhash_root(1, 3, COUNT, a, NULL);
-    struct digest fragment = vhash_root(2, 2, COUNT, a, NULL);
-    assert_false(digest_equal(&root, &with) || digest_equal(&root, &version) || digest_equal(&root, &fragment));
-    values[COUNT - 1] = -0.0f; /* even the sign of zero counts */
-    struct digest b[2] = {vhash_leaf(values, COUNT, 0), vhash_leaf(values, COUNT, 1)};
-    assert_true(digest_equal(&a[0], &b[0]));
-    assert_false(digest_equal(&a[1], &b[1]));
-    mem_free(values);
+    struct digest tree = digest_tree("body", 4), other = digest_tree("bodz", 4);
+    const struct vhash_subject good = {
+        .fragment = 1, .momentum = true, .version = 2, .step = 3, .count = 256, .rows = 4};
+    struct vhash_subject changed[] = {good, good, good, good, good, good};
+    changed[0].fragment++;
+    changed[1].momentum = false;
+    changed[2].version++;
+    changed[3].step++;
+    changed[4].count++;
+    changed[5].rows++;
+    struct digest root = vhash_root(&good, &tree), same = vhash_root(&good, &tree), body = vhash_root(&good, &other);
+    assert_true(digest_equal(&root, &same));
+    assert_false(digest_equal(&root, &body) || digest_equal(&root, &tree));
+    for (size_t i = 0; i < sizeof changed / sizeof changed[0]; i++) {
+        struct digest hash = vhash_root(&changed[i], &tree);
+        assert_false(digest_equal(&root, &hash));
+    }
 }
 
 int main(void)
@@ -606,7 +607,7 @@ int main(void)
         cmocka_unit_test(the_others_median_bounds_whatever_the_history),
         cmocka_unit_test(two_contributions_are_not_judged),
         cmocka_unit_test(outliers_are_judged_from_the_first_round_on),
-        cmocka_unit_test(version_hash_sees_every_bit),
+        cmocka_unit_test(version_hash_sees_all_that_it_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

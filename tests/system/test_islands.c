@@ -9,10 +9,8 @@
 #include "common/digest.h"
 #include "common/fsio.h"
 #include "common/mem.h"
-#include "common/runspec.h"
 #include "common/tensorfile.h"
-#include "daemon/dconf.h"
-#include "daemon/state/results.h"
+#include "tests/lib/accounts.h"
 #include "tests/lib/cluster.h"
 
 #define RUN "[run]\nname = synth\nsteps = 60\n[model]\nlayers = 4\n[data]\nformat = bytes\n[sync]\n"
@@ -281,70 +279,14 @@ static void work_is_counted_once_whatever_the_overlap(void **state)
     assert_same_work(blocking, anchor_of_a_drift("drifteager", "overlap = 10\nmix = 0\neager = yes", false));
 }
 
-/* Of the results in a ledger, for one shard: how many there are, how many do not count everyone, and the tokens of each
- * island that they count. */
-struct shard_account {
-    long long results, partial, tokens[CLUSTER_MAX];
-};
-
-/* The result that made a version of a shard; false: there is none. */
-static bool find_result(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t shard, struct result *result)
-{
-    struct ledger_commit commit;
-    if (ledger_commit_of(ledger, f, version, &commit) != ERR_OK)
-        return false;
-    for (uint32_t p = 0; p < commit.parts_count; p++) {
-        const struct ledger_part *part = &commit.parts[p];
-        struct ledger_key key = {
-            .fragment = f, .owner = part->owner, .version = version, .epoch = part->epoch, .digest = part->digest};
-        assert_ok(result_open(ledger, &key, result));
-        if ((result->what.shards >> shard & 1) != 0)
-            return true;
-        result_close(result);
-    }
-    return false;
-}
-
-static struct shard_account account_of(struct ledger *ledger, uint32_t islands, uint32_t f, uint32_t shard)
-{
-    struct shard_account account = {0};
-    struct result result;
-    while (find_result(ledger, f, (uint64_t)account.results + 1, shard, &result)) {
-        account.results++;
-        account.partial += result.meta.contributors_count < islands;
-        for (uint32_t i = 0; i < result.meta.contributors_count; i++) {
-            struct wire_contributor contributor = wire_meta_contributor(&result.meta, i);
-            account.tokens[contributor.id] += (long long)contributor.tokens;
-        }
-        result_close(&result);
-    }
-    return account;
-}
-
 /* What every trainer trained stands, shard by shard, in the results; a contribution with nothing new in it weighs 1. */
 static void assert_tokens_counted(struct cluster *cluster, const long long *tokens, uint32_t fragments)
 {
-    struct runspec spec;
-    struct dconf dconf;
-    struct ident ident;
-    struct view view;
-    struct ledger *ledger;
     long long partial = 0;
-    assert_ok(runspec_load(cluster->run, NULL, 0, &spec));
-    assert_ok(dconf_load(cluster->island[0].conf, NULL, 0, &dconf));
-    assert_ok(ident_load(dconf.key_path, &ident));
-    assert_ok(dconf_view(&dconf, &ident, &spec.digest, &view));
-    struct ledger_conf conf = {.folder = cluster->island[0].state,
-                               .run_id = spec.digest,
-                               .nonce = view.nonce,
-                               .segment_bytes = 1 << 20,
-                               .keep_bytes = 1 << 30};
-    assert_ok(ledger_open(&conf, &ledger));
-    view_free(&view);
-    conf_deinit(&dconf_schema, &dconf);
+    struct accounts *accounts = accounts_open(cluster);
     for (uint32_t f = 0; f < fragments; f++) {
         for (uint32_t s = 0; s < cluster->count; s++) {
-            struct shard_account account = account_of(ledger, cluster->count, f, s);
+            struct shard_account account = accounts_of(accounts, f, s);
             partial += account.partial;
             for (uint32_t i = 0; i < cluster->count; i++)
                 if (account.tokens[i] < tokens[i] || account.tokens[i] > tokens[i] + account.results)
@@ -354,8 +296,7 @@ static void assert_tokens_counted(struct cluster *cluster, const long long *toke
     }
     print_message("%lld results do without an island\n", partial);
     assert_true(partial > 0); /* else nothing was carried over */
-    ledger_close(ledger);
-    runspec_deinit(&spec);
+    accounts_close(accounts);
 }
 
 /* Rounds close without waiting, so many a contribution is missed by some of the shards; it is part of the next one

@@ -10,6 +10,7 @@
  *   spike=STEP  throws all tensors far off after that step
  *   drift=1     every step adds (island + 1) / 1000 to every value, wherever it is, so that work can be summed up
  *   keep=1      saves when it is asked to end, and goes on from there
+ *   worked=1    counts what it trains in all its lives in a file that no kill harms (tests/lib/worked.h)
  */
 #include <math.h>
 #include <signal.h>
@@ -25,6 +26,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/runspec.h"
+#include "tests/lib/worked.h"
 #include "worker/libdiloco/diloco.h"
 
 enum { TENSORS_MAX = 64 };
@@ -33,6 +35,7 @@ struct synth {
     struct runspec spec;
     const char *run, *mark, *data;
     long sleep_ms, nan_step, seed, size, crash_step, spike_step, drift, keep;
+    uint64_t *worked; /* NULL: it is not counted */
     float *tensor[TENSORS_MAX];
     size_t count[TENSORS_MAX];
     int tensors_count;
@@ -198,6 +201,8 @@ static int train(struct synth *s, struct diloco *d, uint64_t step)
             for (int t = 0; t < s->tensors_count; t++)
                 for (size_t i = 0; i < s->count[t]; i++)
                     s->tensor[t][i] += 1000;
+        if (s->worked != NULL)
+            *s->worked += 100 + 10 * s->island;
         struct diloco_report report = {.tokens = 100 + 10 * s->island, .loss = loss, .tokens_per_s = 1000};
         int result = diloco_step(d, &report);
         step = diloco_run_step(d);
@@ -246,6 +251,8 @@ int main(int argc, char **argv)
 
     if (s.keep != 0)
         load(&s);
+    if (option(s.data, "worked", 0) != 0)
+        s.worked = worked_open(s.run, s.mark);
     struct diloco_options options = {
         .kept = s.kept, .kept_bytes = s.kept_bytes, .trainer = "synth", .wait_ms = 5000, .interrupted = interrupted};
     struct diloco *d = NULL;

@@ -169,6 +169,39 @@ static void whose_key_is_not_on_the_roster_is_told_what_to_do(void **state)
     assert_ok(open_as(&idents[A]));
 }
 
+/* What the record says a member is, it stays: a configuration that says otherwise is wrong. */
+static void who_is_no_witness_does_not_begin_as_one(void **state)
+{
+    (void)state;
+    configure(ISLANDS, NULL);
+    assert_ok(open_as(&idents[A]));
+    struct record record = next_record();
+    keep(&record);
+    record_deinit(&record);
+    conf.witness = true;
+    assert_fails(ERR_CONF, "as one that trains, which it stays", open_as(&idents[A]));
+    conf.witness = false;
+    assert_ok(open_as(&idents[A]));
+    /* And the other way round, in a run of its own. */
+    charter_close(&charter);
+    folder = testlib_folder("charter-witness");
+    configure(ISLANDS, NULL);
+    conf.witness = true;
+    assert_ok(open_as(&idents[A]));
+    assert_int_equal(charter.view.members[charter.view.self].role, RECORD_WITNESS);
+    struct sync_view view = charter_sync_view(&charter, true);
+    assert_false(view.votes); /* of results */
+    assert_true(bitset_has(&view.witness, charter.view.self) && bitset_count(&view.witness) == 1);
+    assert_int_equal(bitset_count(&view.keepers), 2);
+    assert_int_equal(bitset_count(&view.taking_part), 2);
+    assert_int_equal(view.certifying, 2);
+    record = next_record();
+    keep(&record);
+    record_deinit(&record);
+    conf.witness = false;
+    assert_fails(ERR_CONF, "as its witness: set [island] witness = yes", open_as(&idents[A]));
+}
+
 /* ---- the next record ---- */
 
 static void a_record_that_is_adopted_changes_who_takes_part(void **state)
@@ -210,11 +243,9 @@ int main(void)
     assert_ok(digest_init());
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(the_first_record_is_the_configurations_and_is_kept),
-        CASE(a_record_on_disk_rules_and_what_differs_is_told),
-        CASE(a_record_that_nobody_decided_does_not_rule),
-        CASE(whose_key_is_not_on_the_roster_is_told_what_to_do),
-        CASE(a_record_that_is_adopted_changes_who_takes_part),
+        CASE(the_first_record_is_the_configurations_and_is_kept), CASE(a_record_on_disk_rules_and_what_differs_is_told),
+        CASE(a_record_that_nobody_decided_does_not_rule),         CASE(who_is_no_witness_does_not_begin_as_one),
+        CASE(whose_key_is_not_on_the_roster_is_told_what_to_do),  CASE(a_record_that_is_adopted_changes_who_takes_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,10 +79,6 @@ static void equal_tables_are_equal_bytes(void **state)
     assert_memory_equal(bytes[0], bytes[1], count);
     assert_ok(counted_copy(&one, &copy));
     assert_int_equal(counted_since(&copy, BOB, 1), 0x42);
-    struct digest digest = counted_digest(bytes[0], count);
-    bytes[0][8] ^= 1;
-    struct digest changed = counted_digest(bytes[0], count);
-    assert_false(digest_equal(&digest, &changed));
     counted_clear(&one);
     counted_clear(&other);
     counted_clear(&copy);

@@ -71,6 +71,31 @@ static void who_joins_knows_whom_it_joined(void **state)
     conf_deinit(&dconf_schema, &conf);
 }
 
+static void a_witness_has_no_worker(void **state)
+{
+    (void)state;
+    struct ident ident;
+    struct dconf conf;
+    char *text;
+    struct ctl_draft draft = good;
+    assert_ok(ident_generate(&ident));
+    draft.data = NULL;
+    draft.witness = true;
+    draft.owner = "no";
+    draft.joined = "joined";
+    draft.inviter = (struct view_entry){
+        .name = "oslo", .key_text = ident.public_text, .address = "oslo.example.org:7600", .uplink = 20000000};
+    assert_ok(ctl_draft_conf(&draft, &text));
+    assert_null(strstr(text, "\n[worker]\n"));
+    assert_non_null(strstr(text, "\nwitness = yes\n"));
+    const char *path = testlib_file(folder, "witness.conf", "%s", text);
+    mem_free(text);
+    assert_ok(dconf_load(path, NULL, 0, &conf));
+    assert_true(conf.witness && conf.peers_count == 1);
+    assert_string_equal(conf.joined, testlib_path(folder, "joined"));
+    conf_deinit(&dconf_schema, &conf);
+}
+
 static void what_no_configuration_can_hold_is_refused(void **state)
 {
     (void)state;
@@ -125,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_asked_for_is_in_the_configuration),
         cmocka_unit_test(who_joins_knows_whom_it_joined),
+        cmocka_unit_test(a_witness_has_no_worker),
         cmocka_unit_test(what_no_configuration_can_hold_is_refused),
         cmocka_unit_test(the_run_spec_is_the_sample_that_is_shipped),
     };

@@ -85,6 +85,18 @@ static void of_the_epoch_it_says_who_votes_and_what_the_next_one_waits_for(void 
     assert_prints("advice     take a third\ndegraded   no\n");
 }
 
+static void a_witness_is_shown_as_one(void **state)
+{
+    (void)state;
+    print(ctl_print_status, "{\"role\":\"witness\",\"fragments\":4,\"version_min\":9,\"version_max\":11,\"epoch\":3,"
+                            "\"voters\":3,\"voters_heard\":3,\"votes\":true,\"degraded\":[]}");
+    assert_prints("trainer    none: this is the run's witness, which votes and keeps no parameters\n"
+                  "anchor     4 fragments, elsewhere, at versions 9 to 11\n"
+                  "epoch      3, 3 of 3 islands that vote heard\n");
+    print(ctl_print_check, "{\"role\":\"witness\",\"islands\":3,\"islands_up\":3,\"degraded\":[]}");
+    assert_prints("good: 3 of 3 islands, of which this is the witness\n");
+}
+
 #define PEER(name, self, up, trainer, note) PEER_AS(name, self, up, trainer, note, "owner")
 #define PEER_AS(name, self, up, trainer, note, role)                                                            \
     "{\"name\":\"" name "\",\"public_key\":\"0123456789012345678901234567890123456789\",\"address\":"           \
@@ -158,6 +170,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_status_shows_everything_and_each_complaint_with_its_remedy),
+        cmocka_unit_test(a_witness_is_shown_as_one),
         cmocka_unit_test(of_the_epoch_it_says_who_votes_and_what_the_next_one_waits_for),
         cmocka_unit_test(peers_are_a_table_of_eighty_columns_with_notes_below),
         cmocka_unit_test(members_are_listed_with_all_that_configurations_must_agree_on),

@@ -83,6 +83,28 @@ static void wrong_memberships_are_refused(void **state)
     assert_fails(ERR_CONF, "[worker] data: missing; give the path of the corpus", dconf_load(path, NULL, 0, &conf));
 }
 
+static void a_witness_has_no_trainer(void **state)
+{
+    (void)state;
+    struct dconf conf;
+    struct view view;
+    char peers[600];
+    const char *path =
+        testlib_file(folder, "w.conf", "[island]\nname = w\nrun = r\nkey = k\nwitness = yes\n[worker]\ndata = d\n");
+    assert_fails(ERR_CONF, "a witness trains on nothing", dconf_load(path, NULL, 0, &conf));
+    path = testlib_file(folder, "w.conf", "[island]\nname = w\nrun = r\nkey = k\nwitness = yes\nowner = yes\n");
+    assert_fails(ERR_CONF, "a witness owns nothing", dconf_load(path, NULL, 0, &conf));
+    path = testlib_file(folder, "w.conf", "[island]\nname = w\nrun = r\nkey = k\nwitness = yes\n");
+    assert_ok(dconf_load(path, NULL, 0, &conf));
+    assert_string_equal(conf.worker_program, "");
+    conf_deinit(&dconf_schema, &conf);
+    snprintf(peers, sizeof peers, "[peer a]\npublic_key = %s\nwitness = yes\n", idents[0].public_text);
+    assert_fails(ERR_CONF, "is this island itself, but its witness differs", view_of("a", 0, peers, &conf, &view));
+    snprintf(peers, sizeof peers, "[peer b]\npublic_key = %s\nwitness = yes\n[peer c]\npublic_key = %s\nwitness = 1\n",
+             idents[1].public_text, idents[2].public_text);
+    assert_fails(ERR_CONF, "islands b and c are both witnesses", view_of("a", 0, peers, &conf, &view));
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -93,6 +115,7 @@ int main(void)
         cmocka_unit_test(the_sample_parses_and_documents_every_key),
         cmocka_unit_test(membership_does_not_depend_on_who_describes_it),
         cmocka_unit_test(wrong_memberships_are_refused),
+        cmocka_unit_test(a_witness_has_no_trainer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,6 +39,7 @@ static struct guest {
     struct invite invite;
     const struct ident *ident;
     const char *name;
+    bool witness;
     uint32_t timeout_ms; /* 0: as long as it takes */
     enum err err;
     char text[400];
@@ -136,7 +137,7 @@ static int end(void **state)
 static void decide(const char *name)
 {
     struct record next = records_next(chain_last(island.chain));
-    struct record_member *member = records_add(&next, RECORD_OBSERVER);
+    struct record_member *member = records_add(&next, guest.witness ? RECORD_WITNESS : RECORD_OBSERVER);
     snprintf(member->name, sizeof member->name, "%s", name);
     memcpy(member->key, island.newcomer.key, sizeof member->key);
     add(&next);
@@ -190,6 +191,7 @@ static void *knock(void *unused)
                               .name = guest.name,
                               .address = "guest.example:7600",
                               .uplink = 5000000,
+                              .witness = guest.witness,
                               .timeout_ms = guest.timeout_ms != 0 ? guest.timeout_ms : TIMEOUT_MS};
     guest.err = enrol_ask(&conf, &guest.enrolled);
     snprintf(guest.text, sizeof guest.text, "%s", guest.err != ERR_OK ? err_text() : "");
@@ -337,6 +339,42 @@ static void who_cannot_be_enrolled_leaves_the_token_open(void **state)
     assert_false(doorway_invites(island.doorway)->rows[0].redeemed);
 }
 
+/* At most one, and it stays one. */
+static void a_run_has_one_witness(void **state)
+{
+    (void)state;
+    struct invite invite = invited(), other = invited();
+    guest.witness = true;
+    send_guest(&invite, 1, "m1");
+    pump_until_enrolled(1);
+    assert_int_equal(island.newcomer.role, RECORD_WITNESS);
+    decide("m1");
+    await_guest();
+    assert_let_in(1);
+    assert_refused(&other, 2, "m2", "m1 is the run's witness already, and there is at most one");
+    assert_int_equal(island.enrolled, 1);
+    guest.witness = false;
+    assert_refused(&invite, 1, "m1", "is on the roster as the witness");
+}
+
+/* Two islands invite one each at a time: the record that is decided has one of them. */
+static void of_two_witnesses_the_one_in_the_record_stays(void **state)
+{
+    (void)state;
+    struct invite invite = invited();
+    guest.witness = true;
+    send_guest(&invite, 2, "m2");
+    pump_until_enrolled(1);
+    struct record next = records_next(chain_last(island.chain)); /* another's guest, m1 */
+    records_add(&next, RECORD_WITNESS);
+    add(&next);
+    doorway_begin(island.doorway);
+    await_guest();
+    assert_int_equal(guest.err, ERR_STATE);
+    assert_non_null(strstr(guest.text, "m1 is the run's witness already"));
+    assert_false(doorway_invites(island.doorway)->rows[0].redeemed);
+}
+
 /* By its own words, with another's key: whoever has the token cannot enrol whom it likes. */
 static void who_did_not_sign_is_not_enrolled(void **state)
 {
@@ -408,7 +446,7 @@ static void an_order_is_told_until_a_record_says_it(void **state)
     add(&next);
     doorway_begin(island.doorway);
     uint64_t now_ms = env_mono_ms();
-    assert_fails(ERR_ARG, "an order of kind", doorway_order(island.doorway, WIRE_WISH_DRAIN, 1, now_ms));
+    assert_fails(ERR_ARG, "an order of kind", doorway_order(island.doorway, WIRE_WISH_STEPS, 1, now_ms));
     assert_ok(doorway_order(island.doorway, WIRE_WISH_EVICT, 1, now_ms));
     assert_int_equal(island.wished, 1);
     assert_int_equal(island.wish_number, 1); /* the epoch in which it is asked */
@@ -450,6 +488,8 @@ int main(void)
         CASE(what_was_told_is_known_after_a_crash),
         CASE(what_cannot_be_kept_is_not_told),
         CASE(who_cannot_be_enrolled_leaves_the_token_open),
+        CASE(a_run_has_one_witness),
+        CASE(of_two_witnesses_the_one_in_the_record_stays),
         CASE(who_did_not_sign_is_not_enrolled),
         CASE(what_is_revoked_or_over_lets_nobody_in),
         CASE(an_order_is_told_until_a_record_says_it),

@@ -278,6 +278,7 @@ static void votes_of_two_ballots_decide_nothing(void **state)
     propose("x");
     hear(A, EPOCH_ACCEPTED, first, "x", 0, true);
     hear(C, EPOCH_REJECT, ballot(4, C), NULL, 0, true);
+    hear(B, EPOCH_REJECT, ballot(4, C), NULL, 0, true);
     assert_int_equal(epoch_state(epoch), EPOCH_IDLE);
     now_ms += 100 * TURN;
     step((struct epoch_event){.type = EPOCH_EV_TICK});
@@ -356,12 +357,94 @@ static void a_ballot_that_was_said_bars_lower_ones(void **state)
     step((struct epoch_event){.type = EPOCH_EV_MESSAGE, .from = B, .good = true, .message = &m});
     assert_int_equal(said(EPOCH_REJECT)->message.ballot, ballot(6, A)); /* B may have promised it */
     m.ballot = ballot(7, B);
+    now_ms += TURN;
     step((struct epoch_event){.type = EPOCH_EV_MESSAGE, .from = B, .good = true, .message = &m});
     saved();
     assert_int_equal(said(EPOCH_PROMISE)->to, B);
     hear(C, EPOCH_PREPARE, ballot(8, C), NULL, 0, true); /* any other is still answered without a vote */
     assert_null(said(EPOCH_PROMISE));
     assert_non_null(said(EPOCH_HOLDINGS));
+}
+
+/* Of three, C refuses whatever A proposes: with B it is a majority. */
+static void one_refusal_ends_no_ballot(void **state)
+{
+    (void)state;
+    begin(A, true, NULL);
+    uint64_t in = propose_now();
+    hear(C, EPOCH_REJECT, ballot(in >> 32, C), NULL, 0, true);
+    assert_int_equal(epoch_state(epoch), EPOCH_PREPARING);
+    compose_with(in);
+    propose("x");
+    hear(C, EPOCH_REJECT, ballot(in >> 32, C), NULL, 0, true);
+    hear(A, EPOCH_ACCEPTED, in, "x", 0, true);
+    hear(B, EPOCH_ACCEPTED, in, "x", 0, true);
+    assert_int_equal(epoch_state(epoch), EPOCH_DECIDED);
+}
+
+static void a_refused_ballot_ends_where_nobody_else_answers(void **state)
+{
+    (void)state;
+    begin(A, true, NULL);
+    uint64_t in = propose_now();
+    hear(C, EPOCH_REJECT, ballot(in >> 32, C), NULL, 0, true);
+    now_ms += 5 * TURN;
+    step((struct epoch_event){.type = EPOCH_EV_TICK});
+    assert_int_equal(epoch_state(epoch), EPOCH_IDLE);
+}
+
+/* C raises its ballot as fast as it can, and answers nobody. A gets its own through, and soon. */
+static void a_storm_of_ballots_starves_nobody(void **state)
+{
+    (void)state;
+    uint64_t counter = 1, since_ms, promises = 0;
+    begin(A, true, NULL);
+    step((struct epoch_event){.type = EPOCH_EV_WANT, .flag = false});
+    for (since_ms = now_ms; now_ms < since_ms + 10 * TURN && epoch_state(epoch) == EPOCH_IDLE; now_ms += TURN / 20) {
+        hear(C, EPOCH_PREPARE, ballot(++counter, C), NULL, 0, true);
+        if (did(EPOCH_DO_SAVE) != NULL)
+            saved();
+        promises += said(EPOCH_PROMISE) != NULL;
+        step((struct epoch_event){.type = EPOCH_EV_TICK});
+    }
+    assert_int_equal(epoch_state(epoch), EPOCH_CLAIMING);
+    assert_in_range(promises, 1, 5);
+    saved();
+    uint64_t in = epoch_ballot(epoch);
+    hear(C, EPOCH_PREPARE, ballot(++counter, C), NULL, 0, true);
+    compose_with(in); /* what C has begun meanwhile was not taken in */
+    propose("x");
+    hear(A, EPOCH_ACCEPTED, in, "x", 0, true);
+    hear(B, EPOCH_ACCEPTED, in, "x", 0, true);
+    assert_int_equal(epoch_state(epoch), EPOCH_DECIDED);
+}
+
+/* A counter that nobody could go beyond is not taken in. */
+static void no_ballot_uses_the_counters_up(void **state)
+{
+    (void)state;
+    begin(A, true, NULL);
+    hear(C, EPOCH_PREPARE, ballot(UINT32_MAX, C), NULL, 0, true);
+    hear(C, EPOCH_REJECT, ballot(UINT32_MAX, C), NULL, 0, true);
+    assert_null(said(EPOCH_PROMISE));
+    assert_true(propose_now() >> 32 < 100);
+}
+
+/* What nobody here wants seals us now and then, in whatever epoch. */
+static void unwanted_seals_are_rare(void **state)
+{
+    (void)state;
+    uint32_t seals = 0;
+    static const uint32_t voters[] = {A, B, C};
+    begin(A, true, NULL);
+    for (uint64_t number = 5; number < 105; number++) {
+        struct epoch_message m = {.type = EPOCH_PREPARE, .epoch = number, .ballot = ballot(1, C)};
+        assert_ok(epoch_begin(epoch, number, voters, 3, true, NULL, now_ms));
+        step((struct epoch_event){.type = EPOCH_EV_MESSAGE, .from = C, .good = true, .message = &m});
+        seals += epoch_sealed(epoch);
+        now_ms += 3 * TURN;
+    }
+    assert_in_range(seals, 2, 5); /* in 300 turns: at 0, 30, 90, 210 */
 }
 
 static void a_draft_is_sent_until_it_is_safe(void **state)
@@ -470,6 +553,11 @@ int main(void)
         cmocka_unit_test(a_disk_in_doubt_does_not_vote),
         cmocka_unit_test(a_lost_vote_is_what_all_voters_know),
         cmocka_unit_test(a_ballot_that_was_said_bars_lower_ones),
+        cmocka_unit_test(one_refusal_ends_no_ballot),
+        cmocka_unit_test(a_refused_ballot_ends_where_nobody_else_answers),
+        cmocka_unit_test(a_storm_of_ballots_starves_nobody),
+        cmocka_unit_test(no_ballot_uses_the_counters_up),
+        cmocka_unit_test(unwanted_seals_are_rare),
         cmocka_unit_test(a_draft_is_sent_until_it_is_safe),
         cmocka_unit_test(the_islands_take_turns),
         cmocka_unit_test(a_seal_comes_to_an_end_without_its_proposer),

@@ -68,6 +68,7 @@ static void heartbeats_come_every_second_and_soon_after_news(void **state)
     for (int k = 0; k < ANNOUNCE_MS; k++) {
         peers_announce(a->peers);
         peers_flush(a->peers, a->now_ms + (uint64_t)k);
+        assert_in_range(peers_wait_us(a->peers), 1, 1000 * (ANNOUNCE_MS - k)); /* nothing else may wake the loop */
     }
     assert_int_equal(next_beat(b)->sequence, ++sequence);
     peers_flush(a->peers, a->now_ms + ANNOUNCE_MS);

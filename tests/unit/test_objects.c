@@ -1,4 +1,4 @@
-/* peers: objects out of slots, the ledger and copies, and into slots: what is sent, what is not (any more), what is
+/* peers: objects out of slots and the ledger, and into slots: what is sent, what is not (any more), what is
  * taken in, and what everyone is told. One island with all its parts, another played on a real link. */
 #include "tests/lib/testlib.h"
 
@@ -9,12 +9,10 @@
 #include "common/digest.h"
 #include "common/mem.h"
 #include "daemon/peers/peers.h"
-#include "daemon/state/state_object.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/made.h"
 #include "tests/lib/played.h"
 #include "tests/lib/shares.h"
-#include "tests/lib/played_trainer.h"
 
 enum { A, B, C };
 /* LARGE: of the large fragment's shards, and fragments of the small kind. */
@@ -124,18 +122,6 @@ static bool heard_bytes(struct played *played, const struct wire_key *key)
     return played->chunk.bytes > 0;
 }
 
-/* The same, of an object that waits behind others: those are acknowledged on the way. */
-static bool heard_behind(struct played *played, const struct wire_key *key)
-{
-    while (played_heard_type(played, WIRE_CHUNK)) {
-        if (wire_key_equal(&played->chunk.key, key))
-            return true;
-        struct wire_key other = played->chunk.key;
-        played_say_ack(played, A, &other, played->chunk.offset + played->chunk.bytes, false);
-    }
-    return false;
-}
-
 /* Hears an object from its first byte to its last, in order, and acknowledges it on the way. */
 static size_t hear_object(struct played *played, const struct wire_key *key)
 {
@@ -156,17 +142,6 @@ static void assert_hears(struct played *played, const struct wire_key *key, size
     assert_int_equal(hear_object(played, key), bytes);
     assert_memory_equal(got, pattern + from, bytes);
     played_say_done(played, A, key, WIRE_RECEIVED);
-}
-
-static void assert_hears_state(struct played *played, uint32_t f)
-{
-    struct wire_key key = state_of(f, 0, A);
-    uint64_t bytes = state_object_bytes(a->replica, a->plan->plan, f);
-    uint8_t *want = malloc(bytes);
-    state_object_make(a->replica, a->plan->plan, f, rounds_state(a->rounds, f), want);
-    assert_int_equal(hear_object(played, &key), bytes);
-    assert_memory_equal(got, want, bytes);
-    free(want);
 }
 
 static void assert_answered(struct played *played, const struct wire_key *key, enum wire_done status)
@@ -372,7 +347,7 @@ static void a_peer_that_restarts_ends_its_transfers_and_no_other_peers(void **st
 {
     (void)state;
     begin_with("objects-restart", 3, NULL, 64);
-    struct wire_key out = contribution_out(LARGE, 1), in = contribution_in(LARGE, 1), state_key;
+    struct wire_key out = contribution_out(LARGE, 1), in = contribution_in(LARGE, 1);
     struct wire_key to_c = out, from_c = in;
     to_c.owner = C;
     from_c.island = C;
@@ -382,17 +357,9 @@ static void a_peer_that_restarts_ends_its_transfers_and_no_other_peers(void **st
     peers_send(a->peers, &out, B);
     peers_send(a->peers, &to_c, C);
     isle_wait(heard_bytes(b, &out));
-    struct wire_key kept = state_of(OTHER, 0, A);
-    state_key = state_of(SMALL, 0, A);
-    played_say_fetch(b, A, &state_key);
-    played_say_fetch(c, A, &kept); /* as many states as are served at a time */
-    isle_wait(heard_behind(c, &kept));
     played_send_chunk(b, A, &in, MANY, 0, pattern, CHUNK);
     played_send_chunk(c, A, &from_c, MANY, 0, pattern, CHUNK);
     isle_wait(peers_receiving(a->peers, &in) && peers_receiving(a->peers, &from_c));
-    state_key = state_of(THIRD, 0, A);
-    played_say_fetch(b, A, &state_key);
-    assert_answered(b, &state_key, WIRE_NOT_AVAILABLE);
     b->session++;
     played_hello(b);
     played_say(b, A);
@@ -400,10 +367,6 @@ static void a_peer_that_restarts_ends_its_transfers_and_no_other_peers(void **st
     assert_false(peers_receiving(a->peers, &in));
     assert_true(peers_receiving(a->peers, &from_c));
     assert_gone(&out);
-    played_say_fetch(b, A, &state_key); /* there is room for a copy again */
-    hear_object(b, &state_key);
-    played_say_ack(c, A, &kept, 0, true);
-    assert_hears_state(c, OTHER);
     end();
 }
 
@@ -451,30 +414,6 @@ static void a_result_comes_from_the_slot_only_when_it_stands_there(void **state)
     end();
 }
 
-static void a_state_is_copied_for_two_at_a_time(void **state)
-{
-    (void)state;
-    begin("objects-states");
-    for (uint32_t f = SMALL; f <= THIRD; f++) {
-        struct wire_key key = state_of(f, 0, A);
-        for (size_t i = 0; i < ISLE_SMALL_VALUES; i++)
-            replica_anchor(a->replica, f)[i] = (float)i + (float)f;
-        played_say_fetch(b, A, &key);
-        played_say_fetch(b, A, &key); /* once more: it is on its way */
-    }
-    struct wire_key third = state_of(THIRD, 0, A), first = state_of(SMALL, 0, A);
-    assert_answered(b, &third, WIRE_NOT_AVAILABLE);
-    played_say_fetch(b, A, &first);            /* once more: it is on its way */
-    replica_anchor(a->replica, OTHER)[0] = -1; /* changes after the copy was made */
-    assert_hears_state(b, SMALL);
-    replica_anchor(a->replica, OTHER)[0] = OTHER;
-    assert_hears_state(b, OTHER);
-    played_say_done(b, A, &first, WIRE_RECEIVED);
-    played_say_fetch(b, A, &third);
-    assert_hears_state(b, THIRD);
-    end();
-}
-
 static void what_is_nowhere_is_not_available(void **state)
 {
     (void)state;
@@ -494,7 +433,7 @@ static void what_is_fetched_and_not_there_is_told_to_the_core(void **state)
     (void)state;
     begin("objects-told");
     struct event event;
-    struct wire_key key = result_of(SMALL, 5, B), lost = state_of(OTHER, 0, B);
+    struct wire_key key = result_of(SMALL, 5, B);
     peers_fetch(a->peers, &key, B);
     isle_wait(played_heard_of(b, WIRE_FETCH, &key));
     played_say_done(b, A, &key, WIRE_NOT_AVAILABLE);
@@ -502,22 +441,6 @@ static void what_is_fetched_and_not_there_is_told_to_the_core(void **state)
     assert_true(wire_key_equal(&event.sync.key, &key));
     assert_int_equal(event.sync.member, B);
     assert_int_equal(event.sync.fragment, SMALL);
-    /* A state that was on its way and is not sent any more: the same. Of one that was not: nothing. */
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = OTHER, .member = B});
-    isle_wait(played_heard_of(b, WIRE_FETCH, &lost));
-    played_say_done(b, A, &lost, WIRE_GONE);
-    played_say_fetch(b, A, &key);
-    assert_answered(b, &key, WIRE_NOT_AVAILABLE); /* that word was heard before the chunk comes */
-    uint64_t bytes = state_object_bytes(a->replica, a->plan->plan, OTHER);
-    played_send_chunk(b, A, &lost, bytes, 0, pattern, 1000);
-    isle_wait(peers_receiving(a->peers, &lost));
-    assert_false(isle_took_sync(a, SYNC_EV_NOT_AVAILABLE, &event));
-    peers_fetch(a->peers, &lost, B); /* it comes: not asked for again */
-    played_say_done(b, A, &lost, WIRE_GONE);
-    isle_wait(isle_took_sync(a, SYNC_EV_NOT_AVAILABLE, &event));
-    assert_int_equal(event.sync.fragment, OTHER);
-    assert_false(peers_receiving(a->peers, &lost));
-    assert_false(played_heard_of(b, WIRE_FETCH, &lost));
     end();
 }
 
@@ -573,12 +496,11 @@ static void contributions_are_taken_in_as_the_core_wants_them(void **state)
     end();
 }
 
-static void results_and_states_are_taken_in_as_the_core_wants_them(void **state)
+static void results_are_taken_in_as_the_core_wants_them(void **state)
 {
     (void)state;
     begin("objects-more-offers");
     struct wire_key key = result_of(SMALL, 1, B), older = result_of(SMALL, 0, B), later = result_of(SMALL, 2, B);
-    struct wire_key lost = state_of(OTHER, 0, B);
     assert_offer_answered(&older, SOME, WIRE_RECEIVED);
     assert_offer_answered(&later, SOME, WIRE_NOT_YET);
     struct slot *slot = slots_result(a->slots, SMALL, shares_part(&a->parts, SMALL, B));
@@ -589,45 +511,6 @@ static void results_and_states_are_taken_in_as_the_core_wants_them(void **state)
     assert_taken(&key, slot->data, SOME, WIRE_RECEIVED);
     isle_step(a, &(struct sync_event){.type = SYNC_EV_STORED, .fragment = SMALL, .version = 1, .owner = B});
     assert_offer_answered(&key, SOME, WIRE_RECEIVED);
-    /* A state: none that was not asked for, and none that is too long. */
-    uint64_t bytes = state_object_bytes(a->replica, a->plan->plan, OTHER);
-    uint64_t most = state_object_bytes_max(a->replica, a->plan->plan, OTHER, a->charter.view.count);
-    assert_offer_answered(&lost, bytes, WIRE_NOT_NEEDED);
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = OTHER, .member = B});
-    assert_offer_answered(&lost, most + 1, WIRE_NOT_NEEDED);
-    struct event event;
-    played_send(b, A, &lost, pattern, bytes);
-    isle_wait(isle_took(a, EVENT_OBJECT, &event));
-    assert_memory_equal(slots_state(a->slots, OTHER), pattern, bytes);
-    assert_true(peers_receiving(a->peers, &lost)); /* until it is judged */
-    peers_judged(a->peers, B, &lost, WIRE_RECEIVED);
-    assert_answered(b, &lost, WIRE_RECEIVED);
-    assert_false(peers_receiving(a->peers, &lost));
-    end();
-}
-
-static void no_state_comes_in_while_a_trainers_tensors_are_taken_over(void **state)
-{
-    (void)state;
-    run = isle_run_new("objects-initial", 2, NULL);
-    b = played_open(run, B, 0, NULL);
-    c = NULL;
-    a = isle_open(run, A, NULL, 0);
-    isle_know_plan(a);
-    played_greet(b, a);
-    struct played_trainer *trainer = played_trainer_open(a);
-    played_trainer_give_initial(trainer);
-    assert_true(trainer_initialising(a->trainer));
-    struct wire_key lost = state_of(OTHER, 0, B);
-    uint64_t bytes = state_object_bytes(a->replica, a->plan->plan, OTHER);
-    isle_step(a, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = OTHER, .member = B});
-    assert_offer_answered(&lost, bytes, WIRE_NOT_YET);
-    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
-        trainer_started(a->trainer, f, true);
-    struct event event;
-    played_send(b, A, &lost, pattern, bytes);
-    isle_wait(isle_took(a, EVENT_OBJECT, &event));
-    played_trainer_close(trainer);
     end();
 }
 
@@ -639,7 +522,12 @@ static void what_stands_still_is_not_receiving(void **state)
     assert_false(peers_receiving(a->peers, &key));
     played_send_chunk(b, A, &key, MANY, 0, pattern, CHUNK);
     isle_wait(peers_receiving(a->peers, &key));
-    a->now_ms += STANDS_MS - 1;
+    a->now_ms += STANDS_MS / 2;
+    isle_tick(a);
+    played_beat(b); /* it is here, and brings nothing */
+    played_say(b, A);
+    played_settle(b, A, WIRE_HEARTBEAT);
+    a->now_ms += STANDS_MS - STANDS_MS / 2 - 1;
     isle_tick(a);
     assert_true(peers_receiving(a->peers, &key));
     a->now_ms += 1;
@@ -647,6 +535,12 @@ static void what_stands_still_is_not_receiving(void **state)
     assert_false(peers_receiving(a->peers, &key));
     isle_wait(played_heard_of(b, WIRE_ACK, &key) && b->in.ack.ask == WIRE_ASK_STILL); /* will more come? */
     assert_int_equal(b->in.ack.have, CHUNK);
+    /* Nor is what one brings who is not heard any more: it may come from somebody else. */
+    played_send_chunk(b, A, &key, MANY, CHUNK, pattern + CHUNK, CHUNK);
+    isle_wait(peers_receiving(a->peers, &key));
+    a->now_ms += STANDS_MS - 1;
+    isle_tick(a);
+    assert_false(peers_receiving(a->peers, &key));
     end();
 }
 
@@ -669,12 +563,10 @@ int main(void)
         cmocka_unit_test(a_peer_that_restarts_ends_its_transfers_and_no_other_peers),
         cmocka_unit_test(old_results_come_from_the_ledger),
         cmocka_unit_test(a_result_comes_from_the_slot_only_when_it_stands_there),
-        cmocka_unit_test(a_state_is_copied_for_two_at_a_time),
         cmocka_unit_test(what_is_nowhere_is_not_available),
         cmocka_unit_test(what_is_fetched_and_not_there_is_told_to_the_core),
         cmocka_unit_test(contributions_are_taken_in_as_the_core_wants_them),
-        cmocka_unit_test(results_and_states_are_taken_in_as_the_core_wants_them),
-        cmocka_unit_test(no_state_comes_in_while_a_trainers_tensors_are_taken_over),
+        cmocka_unit_test(results_are_taken_in_as_the_core_wants_them),
         cmocka_unit_test(what_stands_still_is_not_receiving),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -314,6 +314,32 @@ static void each_complaint_about_an_island_is_logged_and_none_is_repeated(void *
 
 /* ---- up, away, back, gone ---- */
 
+static void say_wishes(const struct wire_epoch *wish, int count)
+{
+    for (int k = 1; k <= count; k++) {
+        played_say_epoch(b, A, wish);
+        if (k % 10 == 0) /* a queue does not hold them all */
+            (void)played_settle(b, A, WIRE_ACK);
+    }
+}
+
+/* Far more than anybody has to say: what is beyond is not looked at, and named. */
+static void messages_about_the_next_epoch_have_a_quota(void **state)
+{
+    (void)state;
+    struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_EVICT, .id = 1, .number = 99}};
+    begin("peers-flood", 2, true);
+    played_greet(b, a);
+    assert_string_equal(info(B).fault, "");
+    overhear_begin();
+    say_wishes(&wish, 90);
+    assert_string_equal(info(B).fault, "");
+    say_wishes(&wish, 30);
+    overhear_assert_once(overhear_end(), "more messages about the next epoch than anybody needs");
+    assert_string_equal(info(B).fault, "it sends what nobody can use");
+    end();
+}
+
 static void who_is_silent_is_away_and_comes_back_with_a_word(void **state)
 {
     (void)state;
@@ -573,6 +599,7 @@ int main(void)
         cmocka_unit_test(strangers_are_counted_and_named),
         cmocka_unit_test(a_greeting_goes_on_until_both_know_the_same),
         cmocka_unit_test(each_complaint_about_an_island_is_logged_and_none_is_repeated),
+        cmocka_unit_test(messages_about_the_next_epoch_have_a_quota),
         cmocka_unit_test(who_is_silent_is_away_and_comes_back_with_a_word),
         cmocka_unit_test(a_goodbye_is_an_end_until_the_next_greeting),
         cmocka_unit_test(a_restart_is_seen_and_what_was_said_before_is_void),

@@ -174,6 +174,54 @@ static void a_silent_holder_is_not_asked_for_ever(void **state)
     talk_ends(NULL);
 }
 
+/* Who was asked is gone: the next holder is asked when that is known, not when patience with the answer ends. */
+static void who_is_gone_is_not_waited_for(void **state)
+{
+    (void)state;
+    talk_among(4, 3, 7, 4, (struct owner_rule){0});
+    for (uint32_t i = 0; i < 3; i++) {
+        talk_is_at(i, 5);
+        talk_hear(i);
+    }
+    for (int t = 0; t < 10 && talk_asked_for(1) == UINT32_MAX; t++)
+        talk_tick(100);
+    assert_int_equal(talk_asked_for(1), 1);
+    talk_tick(100);
+    assert_int_equal(talk_asked_for(1), UINT32_MAX);
+    talk_goes_away(1);
+    talk_tick(100);
+    assert_true(talk_asked_for(1) == 0 || talk_asked_for(1) == 2);
+    talk_ends(NULL);
+}
+
+/* Rounds stand still for it, whatever was asked for before. */
+static void what_a_draft_rests_on_is_asked_for_at_once(void **state)
+{
+    (void)state;
+    talk_among(4, 3, 7, 4, (struct owner_rule){0});
+    sync_want(talk_sync, 0, 5, 0, roster_id(1));
+    talk_tick(1); /* it is not on its way */
+    assert_true(talk_asked_for(1) != UINT32_MAX);
+    talk_ends(NULL);
+    talk_among(4, 3, 7, 4, (struct owner_rule){0});
+    talk_shows(0, 0);
+    for (int t = 0; t < 10 && talk_asked_for(0) == UINT32_MAX; t++)
+        talk_tick(100);
+    assert_int_equal(talk_asked_for(0), 0);
+    sync_want(talk_sync, 0, 5, 0, roster_id(1));
+    talk_tick(1);
+    assert_true(talk_asked_for(1) != UINT32_MAX);
+    sync_want(talk_sync, 0, 5, 0, roster_id(1)); /* said again, as drafts are */
+    talk_tick(1);
+    assert_int_equal(talk_asked_for(1), UINT32_MAX);
+    sync_want_start(talk_sync, 0, 5);
+    talk_is_at(2, 5);
+    talk_hear(2);
+    talk_tick(1);
+    assert_true(talk_asked_for(2) != UINT32_MAX);
+    talk_ends(NULL);
+}
+
 static void a_result_comes_from_its_owner(void **state)
 {
     (void)state;
@@ -550,6 +598,8 @@ int main(void)
         cmocka_unit_test_teardown(a_contribution_to_another_round_is_passed_over, talk_ends),
         cmocka_unit_test_teardown(another_base_is_told, talk_ends),
         cmocka_unit_test_teardown(a_silent_holder_is_not_asked_for_ever, talk_ends),
+        cmocka_unit_test_teardown(who_is_gone_is_not_waited_for, talk_ends),
+        cmocka_unit_test_teardown(what_a_draft_rests_on_is_asked_for_at_once, talk_ends),
         cmocka_unit_test_teardown(a_result_comes_from_its_owner, talk_ends),
         cmocka_unit_test_teardown(what_somebody_has_applied_is_asked_of_him, talk_ends),
         cmocka_unit_test_teardown(one_word_does_not_replace_a_state, talk_ends),

@@ -24,6 +24,7 @@ static struct record of_many_kinds(void)
     records_add(&record, RECORD_OBSERVER)->address[0] = '\0';
     records_add(&record, RECORD_DRAINING)->owner_wish = RECORD_OWNER_NO;
     records_add(&record, RECORD_AWAY)->voter = true;
+    record.members[7].losses = RECORD_LOSSES_MAX;
     record.epoch = 7;
     record.previous = digest_of("6", 1);
     record.paused = true;
@@ -52,7 +53,8 @@ static void a_record_comes_back_as_it_was(void **state)
     for (uint32_t i = 0; i < 8; i++) {
         const struct record_member *m = &record.members[i], *b = &back.members[i];
         assert_true(m->id == b->id && m->uplink == b->uplink && m->incarnation == b->incarnation);
-        assert_true(m->role == b->role && m->owner_wish == b->owner_wish && m->voter == b->voter);
+        assert_true(m->role == b->role && m->owner_wish == b->owner_wish && m->voter == b->voter &&
+                    m->losses == b->losses);
         assert_string_equal(m->name, b->name);
         assert_string_equal(m->address, b->address);
         assert_memory_equal(m->key, b->key, sizeof m->key);
@@ -298,6 +300,7 @@ static void members_that_make_no_sense_are_refused(void **state)
     SENSELESS("role 0", m[4].role = 0);
     SENSELESS("role 7", m[4].role = RECORD_ROLES);
     SENSELESS("owner wish 3", m[4].owner_wish = RECORD_OWNER_WISHES);
+    SENSELESS("7 losses", m[4].losses = RECORD_LOSSES_MAX + 1);
     SENSELESS("does not vote", m[1].voter = false);
     SENSELESS("role 2 and votes", m[4].voter = true);
     SENSELESS("role 3 and votes", m[5].voter = true);
@@ -415,6 +418,10 @@ static void only_what_fits_the_one_before_follows_it(void **state)
     FOLLOWS_NOT("gives m99 the id 4 of somebody else", strcpy(n.members[4].name, "m99"));
     FOLLOWS_NOT("the id 4 of somebody else", memcpy(n.members[4].key, records_ident(40)->key, IDENT_KEY_BYTES));
     FOLLOWS(n.members[4].uplink = n.members[4].incarnation = 5);
+    /* Who is the witness has no bytes, and who is not has; each stays that. */
+    FOLLOWS_NOT("makes m3, who was the witness, observer", n.members[3].role = RECORD_OBSERVER);
+    FOLLOWS_NOT("makes m5, who was no witness, witness", n.members[5].role = RECORD_WITNESS);
+    FOLLOWS(n.members[3].voter = false);
     FOLLOWS(records_add(&n, RECORD_OBSERVER));
     FOLLOWS(n.members_count = 7); /* revoked */
     FOLLOWS_NOT("goes back to version 39 of fragment 1", n.starts[1] = 39);

@@ -94,7 +94,7 @@ static void everyone_holds_the_same_after_any_rounds(void **state)
             for (uint32_t s = 0; s < MEMBERS; s++)
                 assert_ok(apply(members[i], 0, shares_mask(&three, 0, s), result[s].bytes, result[s].count,
                                 i == 1 && s == 2 ? KEEP : MOVE));
-            assert_ok(replica_hash(members[i], 0, version, &hash));
+            assert_ok(replica_hash(members[i], 0, version, 0, &hash));
             if (i == 0)
                 first = hash;
             assert_true(digest_equal(&hash, &first));
@@ -369,9 +369,9 @@ static void what_is_cleared_is_as_new(void **state)
     struct replica *one = filled(&run, 2), *new = smallrun_replica(&run, 2);
     struct digest before, after, mine, theirs;
     size_t bytes = (size_t)run.plan->plan->fragments[1].values_count * sizeof(float);
-    assert_ok(replica_hash(one, 1, 4, &before));
+    assert_ok(replica_hash(one, 1, 4, 0, &before));
     replica_clear_residuals(one, 1);
-    assert_ok(replica_hash(one, 1, 4, &after)); /* anchor and momentum stand */
+    assert_ok(replica_hash(one, 1, 4, 0, &after)); /* anchor and momentum stand */
     assert_true(digest_equal(&before, &after));
     assert_memory_equal(replica_residual(one, 1), replica_residual(new, 1), bytes);
     assert_memory_equal(replica_owner_residual(one, 1), replica_owner_residual(new, 1),

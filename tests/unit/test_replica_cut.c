@@ -177,9 +177,9 @@ static struct digest after_versions(const struct smallrun *run, bool moving)
         w.members[i] = replica_of(run);
     for (uint64_t version = 1; version <= VERSIONS; version++) {
         take_version(&w, version, moving);
-        assert_ok(replica_hash(w.members[0], F, version, &first));
+        assert_ok(replica_hash(w.members[0], F, version, 0, &first));
         for (uint32_t i = 1; i < MEMBERS; i++) {
-            assert_ok(replica_hash(w.members[i], F, version, &hash));
+            assert_ok(replica_hash(w.members[i], F, version, 0, &hash));
             assert_true(digest_equal(&hash, &first));
         }
     }

@@ -131,7 +131,7 @@ static void count_ours(struct rig *rig, struct replica *twin, uint64_t shards, s
     struct store_fragment state = {.version = rounds_state(rig->rounds, 1)->version, .step = RIG_STATE_STEP};
     wire_contributor_put(row, 0, &(struct wire_contributor){.id = rig_id(SELF), .digest = {{1}}});
     assert_ok(counted_note(replica_counted(twin, 1), shards, state.version + 1, &meta));
-    assert_ok(replica_hash(twin, 1, state.version, &state.hash));
+    assert_ok(replica_hash(twin, 1, state.version, state.step, &state.hash));
     object->bytes = (size_t)state_object_bytes(twin, rig->plan->plan, 1);
     state_object_make(twin, rig->plan->plan, 1, &state, object->byte);
     struct bitset others = RIG_SET(0, 1);
@@ -204,8 +204,8 @@ static void a_state_that_no_majority_vouches_for_is_refused(void **state)
     struct replica *before = rig_twin(rig);
     rig_make_state(rig, 1, 0.5f, &twin, &good);
     rig_make_state(rig, 1, 0.25f, &stranger, &other);
-    assert_ok(replica_hash(stranger, 1, 1, &lie));
-    assert_ok(replica_hash(twin, 1, 1, &hash));
+    assert_ok(replica_hash(stranger, 1, 1, RIG_STATE_STEP, &lie));
+    assert_ok(replica_hash(twin, 1, 1, RIG_STATE_STEP, &hash));
     /* What the sender announces is its own affair: member 0 says now that it holds the other one. */
     rig_diverge(rig, 1, twin);
     rig->said[0][1].hash = lie;

@@ -62,7 +62,7 @@ static struct object make(const struct smallrun *of, struct replica *replica)
     uint64_t bytes = state_object_bytes(replica, of->plan->plan, F);
     object.bytes = bytes + CERTIFICATE_BYTES;
     assert_ok(mem_new((size_t)object.bytes, 1, "a state", &object.data));
-    assert_ok(replica_hash(replica, F, VERSION, &object.state.hash));
+    assert_ok(replica_hash(replica, F, VERSION, STEP, &object.state.hash));
     state_object_make(replica, of->plan->plan, F, &object.state, object.data);
     const struct vouch_subject subject = subject_of(&object);
     struct vouch_certificate certificate = {.count = 0};
@@ -110,7 +110,7 @@ static void a_state_goes_over_whole(void **state)
     assert_int_equal(got.version, VERSION);
     assert_int_equal(got.step, STEP);
     assert_true(digest_equal(&got.hash, &object.state.hash));
-    assert_ok(replica_hash(to, F, VERSION, &hash));
+    assert_ok(replica_hash(to, F, VERSION, STEP, &hash));
     assert_true(digest_equal(&hash, &object.state.hash));
     /* And nothing else: residuals are this island's own, and so are other fragments. */
     memcpy(replica_residual(from, F), replica_residual(to, F), bytes);
@@ -143,19 +143,18 @@ static void a_run_without_momentum_sends_none(void **state)
     smallrun_free(&averages);
 }
 
-/* All but the step is under the hash or compared with what was asked for. */
+/* All is under the hash or compared with what was asked for. */
 static void a_changed_byte_is_seen(void **state)
 {
     (void)state;
     struct replica *from = filled(&run, 1);
     struct object object = make(&run, from);
     for (uint64_t at = 0; at < object.bytes; at += at < HEADER_BYTES ? 1 : object.bytes / 13) {
-        if (at >= AT_STEP && at < AT_STEP + sizeof(uint64_t))
-            continue;
-        bool header = at < AT_HASH || (at >= AT_COUNTS && at < HEADER_BYTES);
-        bool certificate = at >= object.bytes - CERTIFICATE_BYTES;
+        bool header = at < AT_STEP || (at >= AT_STEP + 8 && at < AT_HASH) || (at >= AT_COUNTS && at < HEADER_BYTES);
+        bool certificate = at >= object.bytes - CERTIFICATE_BYTES, step = at >= AT_STEP && at < AT_STEP + 8;
         object.data[at] ^= 0x08;
         assert_refused(header        ? "not this state"
+                       : step        ? " of " /* a run of fewer, or its hash */
                        : certificate ? "vouched for by 1 voters"
                                      : "not those of its hash",
                        F, &any, object.data, object.bytes);
@@ -295,7 +294,7 @@ static void initial_tensors_are_those_announced(void **state)
     uint64_t bytes = state_object_bytes(from, run.plan->plan, F);
     uint8_t *data;
     assert_ok(mem_new((size_t)bytes, 1, "a state", &data));
-    assert_ok(replica_hash(from, F, 0, &initial.hash));
+    assert_ok(replica_hash(from, F, 0, initial.step, &initial.hash));
     state_object_make(from, run.plan->plan, F, &initial, data);
     struct digest announced = initial.hash;
     struct state_expected expected = any;
@@ -312,7 +311,7 @@ static void initial_tensors_are_those_announced(void **state)
     replica_free(to);
 }
 
-/* Schedules count on it, and no hash covers it. */
+/* Schedules count on it. */
 static void a_step_beyond_the_run_is_refused(void **state)
 {
     (void)state;
@@ -325,12 +324,10 @@ static void a_step_beyond_the_run_is_refused(void **state)
         assert_refused("step", F, &any, object.data, object.bytes);
     }
     struct bytes_writer writer = bytes_writer_init(object.data + AT_STEP, sizeof(uint64_t));
-    bytes_put_u64(&writer, SMALLRUN_STEPS);
-    struct replica *to = filled(&run, 2);
-    assert_ok(install(to, F, &any, object.data, object.bytes));
+    bytes_put_u64(&writer, STEP + 1); /* the run would go on from there */
+    assert_refused("not those of its hash", F, &any, object.data, object.bytes);
     mem_free(object.data);
     replica_free(from);
-    replica_free(to);
 }
 
 struct attempt {
@@ -360,6 +357,126 @@ static void without_memory_nothing_is_installed(void **state)
     replica_free(from);
 }
 
+/* ---- heads ---- */
+
+struct head {
+    uint8_t *data;
+    uint64_t bytes;
+};
+
+static struct head head_of(struct replica *replica, const struct object *object,
+                           const struct vouch_certificate *certificate)
+{
+    uint64_t bytes = object->bytes - CERTIFICATE_BYTES;
+    size_t count = state_object_leaves(bytes);
+    struct digest *leaves;
+    struct head head = {.bytes = state_head_bytes(bytes, certificate)};
+    assert_ok(mem_new(count, sizeof *leaves, "leaves", &leaves));
+    assert_ok(mem_new((size_t)head.bytes, 1, "a head", &head.data));
+    state_object_digest(object->data, bytes, 0, count, leaves);
+    assert_ok(state_object_check(replica, run.plan->plan, F, &object->state, bytes, leaves));
+    state_head_make(object->data, bytes, leaves, certificate, head.data);
+    object->data[HEADER_BYTES + 5] ^= 1; /* what was damaged here does not go out */
+    state_object_digest(object->data, bytes, 0, 1, leaves);
+    assert_int_equal(state_object_check(replica, run.plan->plan, F, &object->state, bytes, leaves), ERR_PROTO);
+    object->data[HEADER_BYTES + 5] ^= 1;
+    mem_free(leaves);
+    return head;
+}
+
+static struct vouch_certificate two_voices(const struct object *object)
+{
+    const struct vouch_subject subject = subject_of(object);
+    struct vouch_certificate certificate = {.count = 0};
+    vouch(&certificate, 2, &subject);
+    vouch(&certificate, 0, &subject);
+    return certificate;
+}
+
+static enum err open_head(struct replica *replica, const uint8_t *bytes, uint64_t count, struct state_head *out)
+{
+    return state_head_open(replica, run.plan->plan, F, &any, SMALLRUN_FRAGMENTS, bytes, count, out);
+}
+
+/* A whole one, of a head and a body that came by itself. */
+static void a_head_and_its_body_make_a_state(void **state)
+{
+    (void)state;
+    struct replica *from = filled(&run, 1), *to = filled(&run, 2);
+    struct object object = make(&run, from);
+    const struct vouch_certificate certificate = two_voices(&object);
+    struct head head = head_of(from, &object, &certificate);
+    struct state_head opened;
+    uint8_t *whole;
+    assert_true(head.bytes <= state_head_bytes_max(to, run.plan->plan, F, 1));
+    assert_ok(open_head(to, head.data, head.bytes, &opened));
+    assert_true(digest_equal(&opened.hash, &object.state.hash));
+    assert_int_equal(opened.object_bytes, object.bytes);
+    assert_int_equal(opened.leaves_count, digest_tree_leaves(opened.body_bytes));
+    for (size_t i = 0; i < opened.leaves_count; i++) {
+        struct digest leaf = digest_tree_leaf(object.data + HEADER_BYTES, (size_t)opened.body_bytes, i);
+        assert_memory_equal(leaf.byte, opened.leaves + i * DIGEST_BYTES, DIGEST_BYTES);
+    }
+    assert_ok(mem_new((size_t)opened.object_bytes, 1, "a state", &whole));
+    state_head_begin(head.data, &opened, whole);
+    memcpy(whole + HEADER_BYTES, object.data + HEADER_BYTES, (size_t)opened.body_bytes);
+    assert_memory_equal(whole, object.data, (size_t)object.bytes);
+    assert_ok(install(to, F, &any, whole, opened.object_bytes));
+    mem_free(whole);
+    mem_free(head.data);
+    mem_free(object.data);
+    replica_free(from);
+    replica_free(to);
+}
+
+/* In memory of just its size. */
+static void assert_no_head(const char *part, const uint8_t *bytes, uint64_t count)
+{
+    struct replica *to = filled(&run, 2);
+    struct state_head opened;
+    uint8_t *copy;
+    assert_ok(mem_new((size_t)count, 1, "a head", &copy));
+    memcpy(copy, bytes, (size_t)count);
+    assert_fails(ERR_PROTO, part, open_head(to, copy, count, &opened));
+    mem_free(copy);
+    replica_free(to);
+}
+
+static void a_head_that_proves_nothing_is_refused(void **state)
+{
+    (void)state;
+    struct replica *from = filled(&run, 1);
+    struct object object = make(&run, from);
+    const struct vouch_certificate certificate = two_voices(&object);
+    struct head head = head_of(from, &object, &certificate);
+    for (uint64_t at = 0; at < head.bytes; at++) {
+        head.data[at] ^= 0x08;
+        assert_no_head("", head.data, head.bytes);
+        head.data[at] ^= 0x08;
+    }
+    head.data[head.bytes - 1] ^= 1;
+    assert_no_head("not those of its hash", head.data, head.bytes);
+    head.data[head.bytes - 1] ^= 1;
+    for (uint64_t bytes = 0; bytes < head.bytes; bytes++)
+        assert_no_head("not ", head.data, bytes);
+    /* Rows without end, which would be memory without end. */
+    static const uint64_t rows[] = {1, 65, 1025, (uint64_t)1 << 40, UINT64_MAX};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct bytes_writer writer = bytes_writer_init(head.data + AT_COUNTS, sizeof(uint64_t));
+        bytes_put_u64(&writer, rows[i]);
+        assert_no_head("not ", head.data, head.bytes);
+    }
+    mem_free(head.data);
+    const struct vouch_subject subject = subject_of(&object);
+    struct vouch_certificate one = {.count = 0};
+    vouch(&one, 2, &subject);
+    head = head_of(from, &object, &one);
+    assert_no_head("vouched for by 1 voters", head.data, head.bytes);
+    mem_free(head.data);
+    mem_free(object.data);
+    replica_free(from);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -374,6 +491,8 @@ int main(void)
         cmocka_unit_test(a_liars_state_with_its_own_hash_is_refused),
         cmocka_unit_test(a_voter_that_lost_its_own_takes_one_of_the_other),
         cmocka_unit_test(initial_tensors_are_those_announced),
+        cmocka_unit_test(a_head_and_its_body_make_a_state),
+        cmocka_unit_test(a_head_that_proves_nothing_is_refused),
         cmocka_unit_test(a_step_beyond_the_run_is_refused),
         cmocka_unit_test(without_memory_nothing_is_installed),
     };

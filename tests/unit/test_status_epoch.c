@@ -21,9 +21,12 @@ static struct isle *a;
 static struct played *b, *c;
 static struct status status; /* as last taken */
 
+static bool with_witness; /* c is */
+
 static void begin_run(const char *name, uint32_t count)
 {
     run = isle_run_new(name, count, NULL);
+    run->witness = with_witness;
     b = count > B ? played_open(run, B, 0, NULL) : NULL;
     c = count > C ? played_open(run, C, 0, NULL) : NULL;
 }
@@ -114,6 +117,29 @@ static void a_member_that_is_lost_is_so_and_rounds_do_not_wait_for_it(void **sta
     end();
 }
 
+/* B hears us and c, who do not hear each other: everybody is told, and who it is that stands back. */
+static void who_stands_back_is_told_with_whom_it_does_not_hear(void **state)
+{
+    (void)state;
+    begin("status-apart", 3);
+    played_greet(b, a);
+    played_greet(c, a);
+    for (int k = 0; k < 12; k++) {
+        struct wire_heartbeat *beat = played_beat(c);
+        beat->silent_count = 1;
+        beat->silent[0] = a->charter.view.members[B].id;
+        played_say(c, A);
+        a->now_ms += 250;
+        played_beat(b);
+        played_say(b, A);
+        isle_tick(a);
+        isle_turn_all();
+    }
+    assert_complains(COMPLAINT_APART, "islands c and b do not hear each other: c stands back");
+    assert_silent(COMPLAINT_LOST);
+    end();
+}
+
 static void a_slot_that_is_nobodys_is_not_shown(void **state)
 {
     (void)state;
@@ -154,6 +180,59 @@ static void two_that_vote_are_told_what_a_loss_would_mean(void **state)
     end();
 }
 
+/* Two islands and a witness may lose any of the three, so there is nothing to advise. */
+static void a_witness_that_is_away_is_no_island(void **state)
+{
+    (void)state;
+    with_witness = true;
+    begin("status-witness", 3);
+    with_witness = false;
+    played_greet(b, a);
+    assert_string_equal(take()->epoch.advice, "");
+    assert_complains(COMPLAINT_AWAY, "island c was not heard of yet");
+    assert_non_null(strstr(complaint_of(COMPLAINT_AWAY)->remedy, "rounds go on without the witness"));
+    assert_silent(COMPLAINT_NO_MAJORITY);
+    struct record record = isle_next_record(a);
+    isle_set_owners(&record, (const uint32_t[]){A}, 1, RECORD_AWAY);
+    isle_adopt(a, &record); /* b is lost, and one copy is enough; but without the witness nobody could let b in */
+    assert_string_equal(take()->epoch.advice, "");
+    assert_complains(COMPLAINT_NO_MAJORITY, "1 of the 2 that vote are heard, no majority: rounds close");
+    played_greet(c, a);
+    assert_silent(COMPLAINT_NO_MAJORITY);
+    end();
+}
+
+/* It has no state, so that it is behind nobody and blocked by nobody; and no trainer is missing. */
+static void of_itself_a_witness_says_that_it_is_one(void **state)
+{
+    (void)state;
+    run = isle_run_new("status-as-witness", 3, NULL);
+    run->witness = true;
+    c = NULL;
+    b = played_open(run, A, 0, NULL);
+    isle_listen(run, C);
+    a = isle_open(run, C, NULL, 0);
+    isle_know_plan(a);
+    a->engine = true;
+    assert_complains(COMPLAINT_NO_MAJORITY, "1 of the 3 islands that vote are heard");
+    assert_null(strstr(complaint_of(COMPLAINT_NO_MAJORITY)->remedy, "training"));
+    played_greet(b, a);
+    struct wire_fragment row = {.version = 41, .hash = digest_of("x", 1), .hash_known = true};
+    struct wire_heartbeat beat = {.fragments_count = 1, .fragments = {row}};
+    isle_step(a, &(struct sync_event){.type = SYNC_EV_HEARTBEAT, .member = 0, .beat = &beat});
+    assert_true(take()->witness);
+    assert_int_equal(status.version_max, 41);
+    assert_false(status.anchors_known);
+    assert_int_equal(status.fragments_count, ISLE_FRAGMENTS);
+    assert_silent(COMPLAINT_BEHIND);
+    assert_silent(COMPLAINT_BLOCKED);
+    assert_silent(COMPLAINT_NOT_ATTACHED);
+    json_t *json = status_json(&status);
+    assert_string_equal(json_string_value(json_object_get(json, "role")), "witness");
+    json_decref(json);
+    end();
+}
+
 static void too_few_that_vote_are_told_and_that_nothing_is_lost(void **state)
 {
     (void)state;
@@ -186,6 +265,20 @@ static void a_disk_in_doubt_is_told_and_has_no_vote(void **state)
     end();
 }
 
+static void a_new_run_says_that_all_have_to_meet_once(void **state)
+{
+    (void)state;
+    begin_run("status-new", 3);
+    run->doubt = true;
+    a = isle_open(run, A, NULL, 0);
+    assert_silent(COMPLAINT_DOUBT);
+    assert_false(status.epoch.votes);
+    assert_non_null(strstr(status.epoch.advice, "when all islands that vote have met once"));
+    assert_ok(vote_settle(a->vote));
+    assert_string_equal(take()->epoch.advice, "");
+    end();
+}
+
 static void an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_for(void **state)
 {
     (void)state;
@@ -213,10 +306,14 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_member_that_is_lost_is_so_and_rounds_do_not_wait_for_it),
+        cmocka_unit_test(who_stands_back_is_told_with_whom_it_does_not_hear),
         cmocka_unit_test(a_slot_that_is_nobodys_is_not_shown),
         cmocka_unit_test(two_that_vote_are_told_what_a_loss_would_mean),
+        cmocka_unit_test(a_witness_that_is_away_is_no_island),
+        cmocka_unit_test(of_itself_a_witness_says_that_it_is_one),
         cmocka_unit_test(too_few_that_vote_are_told_and_that_nothing_is_lost),
         cmocka_unit_test(a_disk_in_doubt_is_told_and_has_no_vote),
+        cmocka_unit_test(a_new_run_says_that_all_have_to_meet_once),
         cmocka_unit_test(an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

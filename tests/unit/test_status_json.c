@@ -44,6 +44,7 @@ static void fill_peers(void)
                                         .self = i == SELF,
                                         .up = i != 2,
                                         .note = i == 2 ? "silent" : "",
+                                        .fault = i == 0 ? "it lies" : "",
                                         .trainer = i == SELF ? "training" : "finished",
                                         .step = base + 1,
                                         .tokens = base + 2,
@@ -246,6 +247,7 @@ static void each_peer_has_a_row(void **state)
         assert_true(json_is_true(json_object_get(row, "self")) == (i == SELF));
         assert_true(json_is_true(json_object_get(row, "up")) == (i != 2));
         assert_text(row, "note", i == 2 ? "silent" : "");
+        assert_text(row, "fault", i == 0 ? "it lies" : "");
         assert_text(row, "trainer", i == SELF ? "training" : "finished");
         for (int k = 0; k < 11; k++)
             if (numbers[k][0] != '\0')

@@ -37,7 +37,7 @@ static struct replica *filled(uint64_t seed)
 static struct store_fragment state_of(struct replica *replica, uint32_t f, uint64_t version)
 {
     struct store_fragment state = {.version = version, .step = 10 * version};
-    assert_ok(replica_hash(replica, f, version, &state.hash));
+    assert_ok(replica_hash(replica, f, version, state.step, &state.hash));
     return state;
 }
 
@@ -104,7 +104,7 @@ static void a_run_of_averages_keeps_its_anchor_alone(void **state)
     struct store_fragment saved = {.version = 3}, loaded;
     struct tensorfile *file;
     smallrun_fill(replica, &averages, 0, 1);
-    assert_ok(replica_hash(replica, 0, 3, &saved.hash));
+    assert_ok(replica_hash(replica, 0, 3, 0, &saved.hash));
     assert_ok(store_save_fragment(folder, &averages.spec, &shares, averages.plan, replica, 0, &saved));
     assert_ok(tensorfile_open(file_of(folder, 0), true, &file));
     assert_int_equal(tensorfile_count(file), 1);
@@ -251,8 +251,9 @@ static void a_file_without_an_array_that_is_needed_is_refused(void **state)
     const char *folder = testlib_folder("store-lacks");
     static const char *const all[] = {"anchor", "momentum", "residual"};
     struct replica *blank = smallrun_replica(&run, 2);
-    struct store_fragment zeros = state_of(blank, 1, 7), loaded;
+    struct store_fragment zeros = {.version = 7}, loaded;
     uint64_t count = run.plan->plan->fragments[1].values_count;
+    assert_ok(replica_hash(blank, 1, 7, 0, &zeros.hash));
     write_tensors(file_of(folder, 1), all, 1, count, &zeros);
     assert_fails(ERR_CORRUPT, "momentum", load(folder, blank, 1));
     write_tensors(file_of(folder, 1), all + 1, 2, count, &zeros);

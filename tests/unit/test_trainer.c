@@ -547,6 +547,25 @@ static void who_is_far_behind_catches_up_first(void **state)
     assert_posted(&stage, "start 1, up 1@6");
 }
 
+/* What the others are ahead by does not come, for nobody vouches for it: training does not wait for that. */
+static void who_cannot_catch_up_trains_all_the_same(void **state)
+{
+    (void)state;
+    enum { STANDS_STILL_MS = 5000 };
+    begin_late();
+    trainerrun_restore(&stage.run, 1, 5);
+    trainerrun_hear(&stage.run, 0, 1, 9, true);
+    stage_tick(&stage, 1);
+    stage_tick(&stage, STANDS_STILL_MS - 1);
+    assert_posted(&stage, "");
+    trainerrun_restore(&stage.run, 1, 6); /* it does come, slowly */
+    stage_tick(&stage, 1);
+    stage_tick(&stage, STANDS_STILL_MS - 1);
+    assert_posted(&stage, "");
+    stage_tick(&stage, 1);
+    assert_posted(&stage, "start 1, up 1@6");
+}
+
 static void what_moved_on_meanwhile_is_brought_again(void **state)
 {
     (void)state;
@@ -653,6 +672,7 @@ int main(void)
         on_stage(initial_tensors_become_the_anchor_where_there_is_none),
         on_stage(fragments_are_brought_as_they_become_known),
         on_stage(who_is_far_behind_catches_up_first),
+        on_stage(who_cannot_catch_up_trains_all_the_same),
         on_stage(what_moved_on_meanwhile_is_brought_again),
         on_stage(training_goes_on_where_the_run_is),
         on_stage(steps_are_not_taken_twice),

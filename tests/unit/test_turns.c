@@ -302,6 +302,25 @@ static void who_only_contributes_and_is_away_is_not_waited_for(void **state)
     talk_ends(NULL);
 }
 
+/* Nor is one that can't hear us, or that hears too few voters to know which version counts. */
+static void who_only_contributes_and_is_cut_off_is_not_waited_for(void **state)
+{
+    (void)state;
+    for (uint32_t deaf_to = 0; deaf_to < 2; deaf_to++) {
+        talk_among(3, 0, 1, 4, everyone);
+        struct record record = talk_draft();
+        roster_start(&record, 0, 4);
+        roster_role(&record, 2, RECORD_CONTRIBUTOR, false);
+        talk_begin_epoch(&record); /* two vote, so what counts is held by both */
+        talk_contributes(1, 5);
+        talk_hear(2);
+        assert_null(talk_ordered(SYNC_DO_REDUCE));
+        talk_does_not_hear(2, deaf_to);
+        assert_non_null(talk_ordered(SYNC_DO_REDUCE));
+        talk_ends(NULL);
+    }
+}
+
 /* What it sends counts all the same. */
 static void who_does_not_take_part_may_contribute(void **state)
 {
@@ -337,6 +356,7 @@ int main(void)
         cmocka_unit_test_teardown(who_does_not_vote_makes_no_result, talk_ends),
         cmocka_unit_test_teardown(who_does_not_take_part_is_not_waited_for, talk_ends),
         cmocka_unit_test_teardown(who_only_contributes_and_is_away_is_not_waited_for, talk_ends),
+        cmocka_unit_test_teardown(who_only_contributes_and_is_cut_off_is_not_waited_for, talk_ends),
         cmocka_unit_test_teardown(who_does_not_take_part_may_contribute, talk_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -234,6 +234,61 @@ static void another_run_name_or_key_is_another_run(void **state)
     }
 }
 
+/* It owns nothing, and votes where it makes the number of voters odd. */
+static void of_record_0_a_witness_has_a_vote_and_no_slot(void **state)
+{
+    (void)state;
+    for (size_t islands = 1; islands <= 2; islands++) {
+        struct view_entry entries[ISLANDS];
+        struct record record;
+        uint8_t nonce[RECORD_NONCE_BYTES];
+        memcpy(entries, given, sizeof entries);
+        assert_ok(view_record0(entries, islands + 1, &run_id, 500, &record));
+        memcpy(nonce, record.nonce, sizeof nonce);
+        mem_free(record.members);
+        entries[0].witness = true; /* lima, the first by name */
+        assert_ok(view_record0(entries, islands + 1, &run_id, 500, &record));
+        assert_memory_not_equal(record.nonce, nonce, sizeof nonce); /* who does not know it is of another run */
+        assert_string_equal(record.members[0].name, "lima");
+        assert_int_equal(record.members[0].role, RECORD_WITNESS);
+        assert_int_equal(record.members[0].voter, islands == 2);
+        for (uint32_t slot = 0; slot < SHARDMAP_SLOTS; slot++)
+            assert_in_range(record.map.owner[slot], 1, islands);
+        for (uint32_t i = 1; i <= islands; i++)
+            assert_true(record.members[i].role == RECORD_OWNER && record.members[i].voter);
+        mem_free(record.members);
+    }
+}
+
+static void two_witnesses_or_nobody_else_is_no_run(void **state)
+{
+    (void)state;
+    struct record record;
+    struct view_entry entries[ISLANDS];
+    memcpy(entries, given, sizeof entries);
+    entries[LIMA].witness = entries[OSLO].witness = true;
+    assert_fails(ERR_CONF, "islands lima and oslo are both witnesses",
+                 view_record0(entries, ISLANDS, &run_id, 500, &record));
+    assert_fails(ERR_CONF, "witness lima is alone", view_record0(entries, 1, &run_id, 500, &record));
+}
+
+static void islands_are_counted_without_the_witness(void **state)
+{
+    (void)state;
+    struct view view;
+    struct view_entry entries[ISLANDS];
+    memcpy(entries, given, sizeof entries);
+    entries[OSLO].witness = true;
+    assert_ok(view_new(entries, ISLANDS, &run_id, "paris", &view)); /* lima, oslo, paris */
+    assert_false(view_is_witness(&view));
+    assert_int_equal(view_islands(&view, view.count), 2);
+    assert_int_equal(view_islands(&view, view.self), 1);
+    view_free(&view);
+    assert_ok(view_new(entries, ISLANDS, &run_id, "oslo", &view));
+    assert_true(view_is_witness(&view));
+    view_free(&view);
+}
+
 /* ---- slots ---- */
 
 static struct record_member roster[VIEW_SLOTS_MAX + 1];
@@ -440,6 +495,9 @@ int main(void)
         cmocka_unit_test(as_many_as_fit_and_not_one_more),
         cmocka_unit_test(record_0_is_the_same_whoever_writes_it),
         cmocka_unit_test(another_run_name_or_key_is_another_run),
+        cmocka_unit_test(of_record_0_a_witness_has_a_vote_and_no_slot),
+        cmocka_unit_test(two_witnesses_or_nobody_else_is_no_run),
+        cmocka_unit_test(islands_are_counted_without_the_witness),
         cmocka_unit_test(members_keep_their_slots_and_slots_in_use_are_not_given_anew),
         cmocka_unit_test(another_key_is_a_change_and_we_are_who_has_ours),
         cmocka_unit_test(our_configuration_knows_a_nearer_way),

@@ -116,9 +116,19 @@ static void the_first_start_is_fresh(void **state)
     assert_int_equal(vote_last(vote)->promised, 0);
     assert_int_equal(vote_last(vote)->accepted, 0);
     assert_int_equal(vote_last(vote)->bytes_count, 0);
-    assert_ok(vote_mark(vote, LEDGER));
-    assert_int_equal(access(mark, F_OK), -1); /* it is nobody's word yet */
     uint64_t incarnation = vote_incarnation(vote);
+    vote_close(vote);
+    vote = open_vote(LEDGER); /* killed before it has voted: it is the same, and as fresh */
+    assert_int_equal(vote_doubt(vote), VOTE_FRESH);
+    assert_string_equal(vote_why(vote), "");
+    assert_int_equal(vote_incarnation(vote), incarnation);
+    assert_ok(vote_mark(vote, LEDGER));
+    vote_close(vote);
+    vote = open_vote(LEDGER - 1);
+    assert_doubt(vote, "the end of the ledger is missing");
+    assert_int_not_equal(vote_incarnation(vote), incarnation);
+    incarnation = vote_incarnation(vote);
+    assert_ok(vote_mark(vote, LEDGER));
     assert_ok(vote_settle(vote));
     assert_sure(vote);
     vote_close(vote);
@@ -170,9 +180,15 @@ static void assert_stays_in_doubt(uint64_t ledger_at, uint64_t incarnation, cons
     assert_ok(vote_mark(vote, LEDGER + 9999));
     assert_int_equal(vote_doubt(vote), VOTE_DOUBT);
     vote_close(vote);
-    vote = open_vote(LEDGER + 9999);
-    assert_int_equal(vote_doubt(vote), VOTE_DOUBT);
-    assert_int_not_equal(vote_incarnation(vote), incarnation);
+    vote = open_vote(LEDGER + 9998); /* it has forgotten something more */
+    assert_doubt(vote, "the end of the ledger is missing");
+    assert_int_not_equal(vote_incarnation(vote), first);
+    first = vote_incarnation(vote);
+    assert_ok(vote_mark(vote, LEDGER + 9999));
+    vote_close(vote);
+    vote = open_vote(LEDGER + 9999); /* nothing more: a record may have named it meanwhile */
+    assert_doubt(vote, "no record has named it");
+    assert_int_equal(vote_incarnation(vote), first);
     assert_last(vote, 5);
     assert_ok(vote_settle(vote));
     assert_sure(vote);

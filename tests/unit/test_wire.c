@@ -121,6 +121,44 @@ static void words_about_objects_and_goodbyes_come_back(void **state)
     assert_int_equal(there_and_back(&m, &b), 0);
 }
 
+/* Leaves: a range that has some, and not too many; others have none. */
+static void a_range_of_leaves_has_some_and_not_too_many(void **state)
+{
+    (void)state;
+    static struct wire_message m, b;
+    const struct wire_key leaves = {
+        .kind = WIRE_LEAVES, .fragment = 1, .version = 2, .island = 3, .first = 4, .count = 5};
+    struct wire_key bad[] = {leaves, leaves, leaves, leaves, key};
+    static const char *const texts[] = {"leaves 4 and 0 on", "leaves 4 and 257 on", "leaves 4294967294 and 2 on",
+                                        "owner 1, island 3", "leaves 0 and 1 on"};
+    size_t bytes;
+    bad[0].count = 0;
+    bad[1].count = WIRE_LEAVES_MAX + 1;
+    bad[2].first = UINT32_MAX - 1;
+    bad[2].count = 2;
+    bad[3].owner = 1;
+    bad[4].count = 1;
+    m = (struct wire_message){.type = WIRE_FETCH};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        m.fetch.key = bad[i];
+        assert_ok(wire_pack(&m, raw, &bytes));
+        assert_fails(ERR_PROTO, texts[i], wire_unpack(m.type, raw, bytes, &b));
+    }
+    m.fetch.key = leaves;
+    m.fetch.key.count = WIRE_LEAVES_MAX;
+    assert_ok(wire_pack(&m, raw, &bytes));
+    assert_ok(wire_unpack(m.type, raw, bytes, &b));
+    assert_true(wire_key_equal(&b.fetch.key, &m.fetch.key));
+    for (int i = 0; i < 3; i++) {
+        struct wire_chunk chunk = {.key = leaves, .total = 1000};
+        chunk.key.count += i == 1;
+        chunk.key.first += i == 2;
+        wire_chunk_put(&chunk, raw);
+        assert_ok(wire_chunk_get(raw, WIRE_CHUNK_HEADER_BYTES, &chunk));
+        assert_int_equal(wire_key_equal(&chunk.key, &leaves), i == 0);
+    }
+}
+
 static void limits_are_checked_on_the_way_in(void **state)
 {
     (void)state;
@@ -139,8 +177,8 @@ static void limits_are_checked_on_the_way_in(void **state)
     m.done.key.fragment = 4096;
     REFUSED("fragment 4096");
     m.done.key = key;
-    m.done.key.kind = 5;
-    REFUSED("unknown kind 5");
+    m.done.key.kind = 6;
+    REFUSED("unknown kind 6");
     /* One name for one object: what its kind leaves no choice in is fixed. */
     m.done.key = key;
     m.done.key.island = 7; /* a result is its owner's */
@@ -276,6 +314,7 @@ int main(void)
         cmocka_unit_test(greetings_and_heartbeats_come_back),
         cmocka_unit_test(words_about_objects_and_goodbyes_come_back),
         cmocka_unit_test(limits_are_checked_on_the_way_in),
+        cmocka_unit_test(a_range_of_leaves_has_some_and_not_too_many),
         cmocka_unit_test(any_bytes_are_survived),
         cmocka_unit_test(headers_and_chunks_come_back),
         cmocka_unit_test(pace_keeps_the_rate),

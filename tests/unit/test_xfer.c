@@ -303,15 +303,36 @@ static void a_second_source_takes_over_a_stalled_transfer(void **state)
     (void)state;
     setup(7, 0, 1 << 20);
     struct xfer *x = net->side[0];
-    struct wire_key key = key_of(2);
+    struct wire_key key = key_of(1);
     uint64_t bytes;
-    net->bytes[2] = 200;
-    struct wire_chunk first = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 100};
-    struct wire_chunk second = {.key = key, .total = 200, .offset = 100, .data = net->source[2] + 100, .bytes = 100};
+    net->bytes[1] = 200;
+    struct wire_chunk first = {.key = key, .total = 200, .offset = 0, .data = net->source[1], .bytes = 100};
+    struct wire_chunk second = {.key = key, .total = 200, .offset = 100, .data = net->source[1] + 100, .bytes = 100};
     assert_int_equal(xfer_chunk_in(x, 0, &first, 0, 0, &bytes), XFER_NOTHING);
     assert_int_equal(xfer_chunk_in(x, 1, &second, 0, 10, &bytes), XFER_NOTHING); /* too early: the first is alive */
     assert_int_equal(xfer_chunk_in(x, 1, &second, 0, 5000, &bytes), XFER_COMPLETE);
-    assert_memory_equal(net->target[2], net->source[2], 200);
+    assert_memory_equal(net->target[1], net->source[1], 200);
+    teardown();
+}
+
+/* Nor is one who is not heard any more waited for. */
+static void who_is_lost_from_sight_holds_nothing_back(void **state)
+{
+    (void)state;
+    setup(7, 0, 1 << 20);
+    struct xfer *x = net->side[0];
+    struct wire_key key = key_of(1);
+    uint64_t bytes;
+    net->bytes[1] = 200;
+    struct wire_chunk first = {.key = key, .total = 200, .offset = 0, .data = net->source[1], .bytes = 100};
+    struct wire_chunk second = {.key = key, .total = 200, .offset = 100, .data = net->source[1] + 100, .bytes = 100};
+    assert_int_equal(xfer_chunk_in(x, 0, &first, 0, 10000, &bytes), XFER_NOTHING);
+    xfer_lost_sight(x, 1); /* somebody else */
+    assert_true(xfer_receiving(x, &key));
+    xfer_lost_sight(x, 0);
+    assert_false(xfer_receiving(x, &key)); /* so it is asked of others */
+    assert_int_equal(xfer_chunk_in(x, 1, &second, 0, 10010, &bytes), XFER_COMPLETE);
+    assert_memory_equal(net->target[1], net->source[1], 200);
     teardown();
 }
 
@@ -321,12 +342,12 @@ static void a_length_never_grows_past_its_buffer(void **state)
     (void)state;
     setup(8, 0, 1 << 20);
     struct xfer *x = net->side[0];
-    struct wire_key key = key_of(2);
+    struct wire_key key = key_of(1);
     static uint8_t data[4096];
     uint64_t bytes;
     for (uint32_t peer = 0; peer < 2; peer++) {
-        free(net->target[2]);
-        net->target[2] = malloc(OBJECT_MAX);
+        free(net->target[1]);
+        net->target[1] = malloc(OBJECT_MAX);
         struct wire_chunk honest = {.key = key, .total = 8192, .offset = 0, .data = data, .bytes = sizeof data};
         assert_int_equal(xfer_chunk_in(x, 0, &honest, 0, 10000 * (peer + 1), &bytes), XFER_NOTHING);
         struct wire_chunk longer = honest;
@@ -652,6 +673,7 @@ int main(void)
         cmocka_unit_test(unwanted_and_oversized_objects_end),
         cmocka_unit_test(results_overtake_and_cancelled_objects_stop),
         cmocka_unit_test(a_second_source_takes_over_a_stalled_transfer),
+        cmocka_unit_test(who_is_lost_from_sight_holds_nothing_back),
         cmocka_unit_test(a_length_never_grows_past_its_buffer),
         cmocka_unit_test(of_a_chunk_that_overlaps_the_rest_is_taken),
         cmocka_unit_test(a_buffer_serves_one_transfer),

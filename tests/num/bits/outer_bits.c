@@ -134,8 +134,8 @@ static struct digest hash_all(const struct vec_ops *ops)
     double norm = ops->square_sum(mean, anchor[0], BLOCKS);
     digest_add(&state, &norm, sizeof norm);
     hash_frames(&state);
-    struct digest leaf = vhash_leaf(anchor[0], COUNT, 0);
-    struct digest root = vhash_root(1, 2, COUNT, &leaf, &leaf);
+    struct digest tree = digest_tree(anchor[0], sizeof anchor[0]);
+    struct digest root = vhash_root(&(struct vhash_subject){.fragment = 1, .version = 2, .count = COUNT}, &tree);
     digest_add(&state, root.byte, sizeof root.byte);
     return digest_end(&state);
 }

@@ -1,0 +1,61 @@
+/*
+ * catchup: a fragment's state on its way in, from several islands at once: first its head, which the voters' signatures
+ * prove, then the leaves of its body, each proved by the head (daemon/state/state_object.h, net/gather.h). Private to
+ * peers/.
+ *
+ * The core says which version is wanted (SYNC_DO_FETCH), and all who announce that version with the same hash are
+ * asked; what came stays, whoever of them goes. When all of it is there it is handed on by EVENT_OBJECT, under the name
+ * by which the core asked for it. When nobody has it any more the core is told, and asks for another version.
+ * CATCHUP_AT_ONCE fragments come in at a time, so that those who serve them keep few copies. Only the loop's thread
+ * calls.
+ */
+#ifndef DAEMON_PEERS_CATCHUP_H
+#define DAEMON_PEERS_CATCHUP_H
+
+#include "daemon/peers/peers_types.h"
+#include "daemon/state/memory.h"
+#include "net/xfer.h"
+
+enum { CATCHUP_AT_ONCE = MEMORY_STATES_FETCHED };
+
+struct catchup;
+
+/* All borrowed. */
+struct catchup_conf {
+    const struct peers_plan *plan;
+    const struct view *view;
+    const struct chain *chain;
+    const struct runspec *spec;
+    const struct trainer *trainer;
+    struct events *events;
+    struct xfer *xfer;
+    void (*fetch)(void *user, uint32_t peer, const struct wire_key *key); /* says that we want this */
+    void *user;
+};
+ERR_MUST_CHECK enum err catchup_new(const struct catchup_conf *conf, struct catchup **out);
+/* NULL is fine. */
+void catchup_free(struct catchup *catchup);
+
+/* The core wants this state, and heard of it from `member`. */
+void catchup_want(struct catchup *catchup, const struct wire_key *key, uint32_t member);
+/* Whether the state of that version is on its way. */
+bool catchup_has_begun(const struct catchup *catchup, const struct wire_key *key);
+
+/* xfer's question, of a head or of leaves; and: some of it has come, or all. */
+enum xfer_verdict catchup_offered(struct catchup *catchup, uint32_t peer, const struct wire_key *key, uint64_t total,
+                                  struct xfer_offer *offer);
+void catchup_in(struct catchup *catchup, uint32_t peer, const struct wire_key *key, uint64_t have, bool whole,
+                uint64_t now_ms);
+/* A peer does not have what we asked it for, or has stopped sending it. */
+void catchup_not_available(struct catchup *catchup, uint32_t peer, const struct wire_key *key);
+/* What became of the state that was handed on. */
+void catchup_judged(struct catchup *catchup, const struct wire_key *key);
+/* It restarted; `gone`: its slot is another's. */
+void catchup_forget(struct catchup *catchup, uint32_t peer, bool gone);
+/* Asks whoever can be asked now. */
+void catchup_run(struct catchup *catchup, uint64_t now_ms);
+
+/* Whether this member sent us what is not of the hash that a majority signed. */
+bool catchup_lied(const struct catchup *catchup, uint32_t peer);
+
+#endif

@@ -1,0 +1,95 @@
+/* What peers tells of the members, to status and to the engine. */
+#include "daemon/peers/council.h"
+#include "daemon/peers/objects.h"
+#include "daemon/peers/peers.h"
+#include "daemon/peers/peers_core.h"
+#include "daemon/rules.h"
+#include "net/link.h"
+
+bool peers_heard(const struct peers *peers)
+{
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        if (is_other(peers, i) && peers->conf.view->members[i].role != RECORD_WITNESS &&
+            (!peers->peers[i].up || peers->peers[i].pulse.in == 0))
+            return false;
+    return true;
+}
+
+bool peers_receiving(const struct peers *peers, const struct wire_key *key)
+{
+    return objects_receiving(peers->objects, key);
+}
+
+uint64_t peers_furthest(struct peers *peers, uint64_t own_step)
+{
+    uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
+    uint64_t known = peers->plan.rounds != NULL ? rounds_step(peers->plan.rounds) : 0;
+    uint64_t most = rules_furthest(peers->conf.spec, fragments_of(peers), known > own_step ? known : own_step);
+    bool judges = !view_is_witness(peers->conf.view); /* which cannot tell how far rounds bring anybody */
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        if (is_other(peers, i) && judges)
+            furthest = report_furthest(&peers->peers[i].report, name_of(peers, i), peers->peers[i].up, furthest, most,
+                                       peers->now_ms);
+    return furthest < last ? furthest : last;
+}
+
+uint64_t peers_furthest_said(const struct peers *peers, uint64_t own_step)
+{
+    uint64_t last = (uint64_t)peers->conf.spec->steps, furthest = own_step;
+    for (uint32_t i = 0; i < members_of(peers); i++)
+        if (is_other(peers, i) && peers->peers[i].up && peers->peers[i].report.step > furthest)
+            furthest = peers->peers[i].report.step;
+    return furthest < last ? furthest : last;
+}
+
+uint64_t peers_uplink_bits(const struct peers *peers)
+{
+    return objects_uplink_bits(peers->objects);
+}
+
+static const char *fault_of(const struct peers *peers, uint32_t i)
+{
+    const struct peer *peer = &peers->peers[i];
+    if (council_broke_word(peers->council, i))
+        return "it has signed two results of one part: it is evicted, and stays so";
+    if (objects_lied(peers->objects, i))
+        return "it has sent a state that is not the one a majority signed";
+    if (peer->up && peer->report.too_far_said && peer->report.too_far_ms != 0)
+        return "it says that it is further than it can be: not followed";
+    return peer->up ? faults_text(&peer->faults, peers->now_ms) : "";
+}
+
+struct peer_info peers_info(const struct peers *peers, uint32_t i)
+{
+    const struct peer *peer = &peers->peers[i];
+    struct link_counters counters = link_counters(peers->link, i);
+    return (struct peer_info){.up = peer->up,
+                              .refused = peer->refused,
+                              .note = peer->note,
+                              .fault = fault_of(peers, i),
+                              .heard_ms = peer->heard_ms,
+                              .twins_ms = peer->twins.seen_ms,
+                              .rtt_ms = peer->pulse.rtt_ms,
+                              .step = peer->report.step,
+                              .tokens = peer->report.tokens,
+                              .loss_milli = peer->report.loss_milli,
+                              .tokens_per_s = peer->report.tokens_per_s,
+                              .trainer = peer->report.trainer,
+                              .sent = counters.sent,
+                              .received = counters.received,
+                              .unacknowledged = objects_unacknowledged(peers->objects, i)};
+}
+
+struct peers_totals peers_totals(const struct peers *peers)
+{
+    return (struct peers_totals){.objects_sent_bytes = objects_sent_bytes(peers->objects),
+                                 .objects_wasted_bytes = objects_wasted_bytes(peers->objects),
+                                 .strangers = peers->strangers.count,
+                                 .stranger_ms = peers->strangers.last_ms,
+                                 .stranger = peers->strangers.last};
+}
+
+void peers_sample(struct peers *peers)
+{
+    link_sample(peers->link);
+}

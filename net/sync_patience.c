@@ -1,0 +1,210 @@
+#include "net/sync_patience.h"
+
+#include "net/sync_certify.h"
+
+/*
+ * ROUNDS: beside its own patience, so many usual rounds are waited. FIRST: so many times as long before any round is
+ * known, since programs and data take their time at the beginning. RESULT: an owner may use up its own patience with
+ * others before its result is missed. PROBE: whom a round had to do without is waited for again in one of so many, of
+ * twice as many each time that it happens; KEPT: which is forgotten after so many contributions in time.
+ */
+enum { ROUNDS = 2, FIRST = 5, RESULT = 3, PROBE = 8, PROBE_DOUBLINGS = 6, KEPT = 256 };
+/* So long a claim that was not proved is not believed; and one that makes no result takes no part: the first time, and
+ * after so many doublings the longest. */
+enum { UNPROVEN_MS = 600000, BLAMED_MS = 60000, BLAMED_DOUBLINGS = 6 };
+
+static uint64_t patience_of(const struct sync *sync, uint32_t f)
+{
+    const struct sync_wait *wait = &sync->fragments[f].wait;
+    uint32_t known = wait->took_count < SYNC_TOOK ? wait->took_count : SYNC_TOOK;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < known; i++)
+        least = wait->took_ms[i] < least ? wait->took_ms[i] : least;
+    return known > 0 ? sync->conf.patience_ms + ROUNDS * least : FIRST * sync->conf.patience_ms;
+}
+
+/* ---- how long rounds take ---- */
+
+void sync_patience_arrived(struct sync *sync, uint32_t f)
+{
+    struct sync_wait *wait = &sync->fragments[f].wait;
+    wait->arrived_ms = wait->kept_ms = wait->ripe_ms = wait->overdue_ms = 0;
+}
+
+void sync_patience_made(struct sync *sync, uint32_t f, uint64_t since_ms)
+{
+    struct sync_wait *wait = &sync->fragments[f].wait;
+    if (since_ms != 0)
+        wait->took_ms[wait->took_count++ % SYNC_TOOK] = sync->now_ms - since_ms;
+    wait->arrived_ms = sync->now_ms;
+}
+
+void sync_patience_anew(struct sync *sync, uint32_t f)
+{
+    struct sync_wait *wait = &sync->fragments[f].wait;
+    if (wait->ripe_ms != 0)
+        wait->overdue_ms += sync->now_ms - wait->ripe_ms;
+    wait->kept_ms = wait->ripe_ms = 0;
+}
+
+/* ---- contributions to our parts ---- */
+
+void sync_patience_keeps(struct sync *sync, uint32_t f, uint32_t have, uint32_t missing)
+{
+    struct sync_wait *wait = &sync->fragments[f].wait;
+    bool kept = missing > 0 && have >= missing;
+    if (!kept)
+        wait->kept_ms = 0;
+    else if (wait->kept_ms == 0)
+        wait->kept_ms = sync->now_ms;
+}
+
+static bool patience_is_over(const struct sync *sync, uint32_t f)
+{
+    uint64_t since_ms = sync->fragments[f].wait.kept_ms;
+    return sync->conf.patience_ms > 0 && since_ms != 0 && sync->now_ms >= since_ms + patience_of(sync, f);
+}
+
+/* Whether the round waits for a member that an earlier one had to do without: the same rounds for the owners of all
+ * parts, since a version waits for each. One contribution in time, and all rounds wait for it again. */
+static bool probes(const struct sync *sync, uint32_t f, uint32_t member)
+{
+    const struct sync_conduct *conduct = &sync->peers[member].conduct;
+    uint32_t doublings = conduct->strikes < PROBE_DOUBLINGS ? conduct->strikes : PROBE_DOUBLINGS;
+    return !conduct->late || (sync->fragments[f].owner.round + f) % ((uint64_t)PROBE << doublings) == 0;
+}
+
+bool sync_patience_waits(const struct sync *sync, uint32_t f, uint32_t member)
+{
+    const struct sync_member *peer = &sync->peers[member];
+    if (member != sync_core_self(sync) && !peer->up) /* the next epoch says that it is lost */
+        return true;
+    return probes(sync, f, member) && !patience_is_over(sync, f);
+}
+
+void sync_patience_missed(struct sync *sync, uint32_t f, uint32_t member)
+{
+    struct sync_conduct *conduct = &sync->peers[member].conduct;
+    bool here = member == sync_core_self(sync) || sync->peers[member].up;
+    if (!here || !probes(sync, f, member) || !patience_is_over(sync, f))
+        return;
+    conduct->strikes += conduct->late; /* the first one costs the least */
+    conduct->late = true;
+    conduct->kept = 0;
+}
+
+void sync_patience_came(struct sync *sync, uint32_t member)
+{
+    struct sync_conduct *conduct = &sync->peers[member].conduct;
+    conduct->strikes += conduct->late;
+    conduct->late = false;
+    if (conduct->strikes > 0 && ++conduct->kept >= KEPT)
+        conduct->strikes = 0;
+}
+
+/* ---- claims ---- */
+
+/* Whether the member alone keeps a round of ours from closing by what it says there is. */
+static bool claims(const struct sync *sync, uint32_t member)
+{
+    for (uint32_t f = 0; f < sync->conf.fragments_count; f++) {
+        const struct sync_fragment *fragment = &sync->fragments[f];
+        uint64_t round = fragment->own.version + 1;
+        bool collects = fragment->owner.state == OWNER_COLLECTING && !bitset_empty(&fragment->owner.have) &&
+                        fragment->owner.round == round && sync_certify_ours(sync, f) < CHAIN_PARTS_MAX;
+        if (collects && fragment->own.hash_known && sync_certify_claims(sync, f, round, member) &&
+            !sync_certify_surely_lost(sync, f, round))
+            return true;
+    }
+    return false;
+}
+
+static void look_at_claim(struct sync *sync, uint32_t member)
+{
+    struct sync_conduct *conduct = &sync->peers[member].conduct;
+    if (sync_core_unproven(sync, member) || !claims(sync, member)) {
+        conduct->claim_ms = 0;
+        return;
+    }
+    if (conduct->claim_ms == 0)
+        conduct->claim_ms = sync->now_ms;
+    if (sync->now_ms < conduct->claim_ms + sync->conf.patience_ms)
+        return;
+    conduct->unproven_until_ms = sync->now_ms + UNPROVEN_MS;
+    conduct->claim_ms = 0;
+}
+
+/* ---- results that are due ---- */
+
+/* Whether at least half of those who take part and can be heard say that they have contributed, or will not. */
+static bool most_contributed(const struct sync *sync, uint32_t f)
+{
+    const struct sync_view *view = &sync->conf.view;
+    uint64_t round = sync->fragments[f].own.version + 1;
+    uint32_t done = 0, others = 0;
+    for (uint32_t i = 0; i < view->slots; i++) {
+        bool self = i == view->self;
+        if (!bitset_has(&view->taking_part, i) || (!self && !sync->peers[i].up))
+            continue;
+        const struct sync_peer_fragment *row = self ? &sync->fragments[f].own : &sync->peers[i].fragments[f];
+        bool has = row->contributed >= round || row->abstained >= round;
+        done += has;
+        others += !has;
+    }
+    return done > 0 && done >= others;
+}
+
+static void blame(struct sync *sync, uint32_t member)
+{
+    struct sync_conduct *conduct = &sync->peers[member].conduct;
+    if (sync->now_ms < conduct->blamed_until_ms)
+        return;
+    uint32_t doublings = conduct->blames < BLAMED_DOUBLINGS ? conduct->blames : BLAMED_DOUBLINGS;
+    conduct->blamed_until_ms = sync->now_ms + ((uint64_t)BLAMED_MS << doublings);
+    conduct->blames++;
+}
+
+static void look_at_results(struct sync *sync, uint32_t f)
+{
+    struct sync_fragment *fragment = &sync->fragments[f];
+    const struct sync_parts *parts = &fragment->parts;
+    bool due = fragment->own.hash_known && !sync->sealed && !sync_core_disputed(sync, f) &&
+               sync_core_announced(sync, f, true) <= fragment->own.version && most_contributed(sync, f);
+    struct sync_wait *wait = &fragment->wait;
+    if (!due) {
+        wait->ripe_ms = 0;
+        return;
+    }
+    if (wait->ripe_ms == 0)
+        wait->ripe_ms = sync->now_ms;
+    uint64_t patience_ms = patience_of(sync, f), since_ms = sync->now_ms - wait->ripe_ms;
+    if (since_ms < patience_ms + patience_ms / 2 || since_ms + wait->overdue_ms < RESULT * patience_ms)
+        return;
+    for (uint32_t p = 0; p < parts->count; p++) {
+        uint32_t owner = sync_core_slot(sync, parts->part[p].owner);
+        if (!parts->part[p].carried && !(parts->held >> p & 1) && owner != SYNC_NOBODY &&
+            sync_core_other(sync, owner) && sync->peers[owner].up)
+            blame(sync, owner);
+    }
+}
+
+void sync_patience_tick(struct sync *sync)
+{
+    if (sync->conf.patience_ms == 0)
+        return;
+    for (uint32_t i = 0; i < sync_core_slots(sync); i++)
+        if (sync_core_other(sync, i))
+            look_at_claim(sync, i);
+    for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
+        look_at_results(sync, f);
+}
+
+enum sync_fault sync_patience_fault(const struct sync *sync, uint32_t member)
+{
+    const struct sync_conduct *conduct = &sync->peers[member].conduct;
+    if (sync->now_ms < conduct->blamed_until_ms)
+        return SYNC_FAULT_NO_RESULT;
+    if (conduct->late)
+        return SYNC_FAULT_LATE;
+    return sync_core_unproven(sync, member) ? SYNC_FAULT_UNPROVEN : SYNC_FAULT_NONE;
+}

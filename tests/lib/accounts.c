@@ -1,0 +1,91 @@
+#include "tests/lib/accounts.h"
+
+#include <stdlib.h>
+
+#include "common/runspec.h"
+#include "daemon/dconf.h"
+#include "daemon/state/results.h"
+#include "tests/lib/testlib.h"
+
+struct accounts {
+    uint32_t islands;
+    struct ledger *ledgers[CLUSTER_MAX];
+};
+
+struct accounts *accounts_open(struct cluster *cluster)
+{
+    struct runspec spec;
+    struct dconf dconf;
+    struct ident ident;
+    struct view view;
+    struct accounts *accounts = calloc(1, sizeof *accounts);
+    assert_non_null(accounts);
+    accounts->islands = cluster->count;
+    assert_ok(runspec_load(cluster->run, NULL, 0, &spec));
+    assert_ok(dconf_load(cluster->island[0].conf, NULL, 0, &dconf));
+    assert_ok(ident_load(dconf.key_path, &ident));
+    assert_ok(dconf_view(&dconf, &ident, &spec.digest, &view));
+    for (uint32_t i = 0; i < cluster->count; i++) {
+        struct ledger_conf conf = {.folder = cluster->island[i].state,
+                                   .run_id = spec.digest,
+                                   .nonce = view.nonce,
+                                   .segment_bytes = 1 << 20,
+                                   .keep_bytes = 1 << 30};
+        assert_ok(ledger_open(&conf, &accounts->ledgers[i]));
+    }
+    view_free(&view);
+    conf_deinit(&dconf_schema, &dconf);
+    runspec_deinit(&spec);
+    return accounts;
+}
+
+void accounts_close(struct accounts *accounts)
+{
+    for (uint32_t i = 0; i < accounts->islands; i++)
+        ledger_close(accounts->ledgers[i]);
+    free(accounts);
+}
+
+/* The result that made a version of a shard, as this ledger has it; false: it has none. */
+static bool find_in(struct ledger *ledger, uint32_t f, uint64_t version, uint32_t shard, struct result *result)
+{
+    struct ledger_commit commit;
+    if (ledger_commit_of(ledger, f, version, &commit) != ERR_OK)
+        return false;
+    for (uint32_t p = 0; p < commit.parts_count; p++) {
+        const struct ledger_part *part = &commit.parts[p];
+        struct ledger_key key = {
+            .fragment = f, .owner = part->owner, .version = version, .epoch = part->epoch, .digest = part->digest};
+        if (result_open(ledger, &key, result) != ERR_OK)
+            continue;
+        if ((result->what.shards >> shard & 1) != 0)
+            return true;
+        result_close(result);
+    }
+    return false;
+}
+
+static bool find(struct accounts *accounts, uint32_t f, uint64_t version, uint32_t shard, struct result *result)
+{
+    for (uint32_t i = 0; i < accounts->islands; i++)
+        if (find_in(accounts->ledgers[i], f, version, shard, result))
+            return true;
+    return false;
+}
+
+struct shard_account accounts_of(struct accounts *accounts, uint32_t f, uint32_t shard)
+{
+    struct shard_account account = {0};
+    struct result result;
+    while (find(accounts, f, (uint64_t)account.results + 1, shard, &result)) {
+        account.results++;
+        account.partial += result.meta.contributors_count < accounts->islands;
+        for (uint32_t i = 0; i < result.meta.contributors_count; i++) {
+            struct wire_contributor contributor = wire_meta_contributor(&result.meta, i);
+            if (contributor.id < CLUSTER_MAX)
+                account.tokens[contributor.id] += (long long)contributor.tokens;
+        }
+        result_close(&result);
+    }
+    return account;
+}

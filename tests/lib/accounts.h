@@ -1,0 +1,28 @@
+/*
+ * accounts: what the ledgers of a cluster's islands say of the tokens that each of them trained. Its daemons have
+ * ended.
+ *
+ * An island that was away and took a state over has no results of the versions before it: each version is looked for in
+ * all ledgers. A helper that fails fails the running test.
+ */
+#ifndef TESTS_LIB_ACCOUNTS_H
+#define TESTS_LIB_ACCOUNTS_H
+
+#include <stdint.h>
+
+#include "tests/lib/cluster.h"
+
+struct accounts;
+
+struct accounts *accounts_open(struct cluster *cluster);
+void accounts_close(struct accounts *accounts);
+
+/* Of the results for one shard: how many there are, how many do not count everyone, and the tokens of each island that
+ * they count. */
+struct shard_account {
+    long long results, partial, tokens[CLUSTER_MAX];
+};
+/* Up to the first version that nobody has. */
+struct shard_account accounts_of(struct accounts *accounts, uint32_t f, uint32_t shard);
+
+#endif

@@ -1,0 +1,129 @@
+#include "tests/lib/drafting.h"
+
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "tests/lib/sample_records.h"
+
+struct drafting drafting;
+
+const struct compose_base *drafting_base(void)
+{
+    static const uint32_t shards[DRAFTING_F] = {DRAFTING_SHARDS, DRAFTING_SHARDS};
+    static struct compose_base b;
+    drafting.last_digest = records_digest(&drafting.last);
+    b = (struct compose_base){.record = &drafting.last,
+                              .digest = &drafting.last_digest,
+                              .shards = shards,
+                              .fragments_count = DRAFTING_F,
+                              .overdue = drafting.overdue};
+    return &b;
+}
+
+void drafting_start(uint32_t owners, bool witness)
+{
+    record_deinit(&drafting.last);
+    drafting.last = records_first(owners, witness);
+    drafting.last.epoch = 4;
+    drafting.holdings_count = drafting.wishes_count = 0;
+    drafting.overdue = false;
+    memset(drafting.results, 0, sizeof drafting.results);
+    memset(drafting.fragments, 0, sizeof drafting.fragments);
+}
+
+struct compose_holding *drafting_holds(uint32_t id, bool sealed, uint64_t version)
+{
+    struct compose_holding *h = &drafting.holdings[drafting.holdings_count];
+    for (uint32_t f = 0; f < DRAFTING_F; f++)
+        drafting.fragments[drafting.holdings_count][f] =
+            (struct compose_fragment){.version = version, .results = drafting.results[drafting.holdings_count][f]};
+    const struct record_member *member = record_member(&drafting.last, id);
+    *h = (struct compose_holding){.id = id,
+                                  .incarnation = member != NULL ? member->incarnation : 0,
+                                  .sealed = sealed,
+                                  .fragments = drafting.fragments[drafting.holdings_count]};
+    drafting.holdings_count++;
+    return h;
+}
+
+uint64_t drafting_mask_of(uint32_t owner)
+{
+    uint64_t mask = 0;
+    for (uint32_t s = 0; s < DRAFTING_SHARDS; s++)
+        mask |= (uint64_t)(drafting.last.map.owner[shardmap_slot(0, DRAFTING_SHARDS, s)] == owner) << s;
+    return mask;
+}
+
+struct compose_result *drafting_with(uint32_t owner, uint64_t epoch, const char *text)
+{
+    struct compose_fragment *fragment = &drafting.fragments[drafting.holdings_count - 1][0];
+    struct compose_result *result = &drafting.results[drafting.holdings_count - 1][0][fragment->results_count++];
+    *result = (struct compose_result){
+        .owner = owner, .epoch = epoch, .shards = drafting_mask_of(owner), .digest = digest_of(text, strlen(text))};
+    return result;
+}
+
+struct muster_wish *drafting_wish(uint32_t id)
+{
+    struct muster_wish *w = &drafting.wishes[drafting.wishes_count++];
+    memset(w, 0, sizeof *w);
+    w->as = *record_member(&drafting.last, id);
+    return w;
+}
+
+void drafting_make(void)
+{
+    record_deinit(&drafting.out.draft);
+    assert_ok(compose(drafting_base(), drafting.holdings, drafting.holdings_count, drafting.wishes,
+                      drafting.wishes_count, &drafting.out));
+    if (drafting.out.ask)
+        return;
+    assert_ok(record_check(&drafting.out.draft));
+    assert_ok(compose_follows(drafting_base(), &drafting.out.draft));
+}
+
+bool drafting_safe(void)
+{
+    uint32_t lacking[RECORD_OWNERS_MAX + 1], count;
+    return compose_safe(&drafting.out.draft, drafting_base(), drafting.holdings, drafting.holdings_count, lacking,
+                        &count);
+}
+
+bool drafting_carries(const char *text)
+{
+    struct digest digest = digest_of(text, strlen(text));
+    for (uint32_t i = 0; i < drafting.out.draft.carried_count; i++)
+        if (digest_equal(&drafting.out.draft.carried[i].digest, &digest))
+            return true;
+    return false;
+}
+
+bool drafting_votes(uint32_t id)
+{
+    const struct record_member *member = record_member(&drafting.out.draft, id);
+    return member != NULL && member->voter;
+}
+
+uint32_t drafting_slots_of(uint32_t id)
+{
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < SHARDMAP_SLOTS; s++)
+        count += drafting.out.draft.map.owner[s] == id;
+    return count;
+}
+
+void drafting_seals(uint32_t owners, bool witness)
+{
+    drafting_start(owners, witness);
+    for (uint32_t i = 0; i < owners + witness; i++)
+        drafting_holds(i, true, 6);
+}
+
+int drafting_end(void **state)
+{
+    (void)state;
+    record_deinit(&drafting.out.draft);
+    record_deinit(&drafting.last);
+    return 0;
+}

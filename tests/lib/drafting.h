@@ -1,0 +1,55 @@
+/*
+ * drafting: a last record, what members say that they hold, and what is wished of them, of which net/compose makes the
+ * draft of the next record. One at a time; two fragments of six shards. No cmocka state but drafting_end().
+ */
+#ifndef TESTS_LIB_DRAFTING_H
+#define TESTS_LIB_DRAFTING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/compose.h"
+
+enum { DRAFTING_F = 2, DRAFTING_SHARDS = 6, DRAFTING_RESULTS = 4, DRAFTING_ISLANDS = 8 };
+
+struct drafting {
+    struct record last;
+    struct digest last_digest;
+    /* In the order in which they answered. */
+    struct compose_result results[DRAFTING_ISLANDS][DRAFTING_F][DRAFTING_RESULTS];
+    struct compose_fragment fragments[DRAFTING_ISLANDS][DRAFTING_F];
+    struct compose_holding holdings[DRAFTING_ISLANDS];
+    uint32_t holdings_count;
+    struct muster_wish wishes[DRAFTING_ISLANDS];
+    uint32_t wishes_count;
+    bool overdue;
+    struct compose_out out;
+};
+extern struct drafting drafting;
+
+/* Owners 0 to owners - 1, and the witness after them where there is one, in epoch 4; nobody has answered. */
+void drafting_start(uint32_t owners, bool witness);
+/* Likewise, and all have sealed at version 6. */
+void drafting_seals(uint32_t owners, bool witness);
+/* Member `id` answers. */
+struct compose_holding *drafting_holds(uint32_t id, bool sealed, uint64_t version);
+/* Whoever answered last holds a result of its next version of fragment 0, too. */
+struct compose_result *drafting_with(uint32_t owner, uint64_t epoch, const char *text);
+/* The shards of fragment 0 that the last record's map gives the owner. */
+uint64_t drafting_mask_of(uint32_t owner);
+/* A wish of a member, as the last record has it. */
+struct muster_wish *drafting_wish(uint32_t id);
+const struct compose_base *drafting_base(void);
+/* Makes the draft anew; it follows, or nothing came of it (`out.ask`). */
+void drafting_make(void);
+/* A teardown. */
+int drafting_end(void **state);
+
+/* ---- the draft ---- */
+
+bool drafting_safe(void);
+bool drafting_carries(const char *text);
+bool drafting_votes(uint32_t id);
+uint32_t drafting_slots_of(uint32_t id);
+
+#endif

@@ -1,0 +1,407 @@
+/*
+ * A member of the run that lies, with a good key, to real daemons: whatever it says, the others' rounds go on, their
+ * anchors are the same everywhere, their memory does not grow, and it is named. Where there is a proof, it is evicted,
+ * and stays so whoever is started again.
+ */
+#include "tests/lib/testlib.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/digest.h"
+#include "common/env.h"
+#include "common/fsio.h"
+#include "common/mem.h"
+#include "net/vouch.h"
+#include "tests/lib/proc.h"
+#include "tests/lib/rogue.h"
+
+enum { FRAGMENTS = 3, NEW_ROUNDS = 2 };
+/* Of `away` = 500 ms, and the rest of a round of 200 ms, with all that is waited for before somebody is complained of;
+ * on a busy machine. */
+static const double held_up_s = 12;
+#ifdef __SANITIZE_ADDRESS__ /* what is freed is kept for a while */
+static const long memory_more_kib = 512 << 10;
+#else
+static const long memory_more_kib = 24 << 10;
+#endif
+static const char spec[] = "[run]\nname = liar\nsteps = 9000\n[model]\nlayers = 2\n"
+                           "[sync]\ninterval = 10\nlayers_per_fragment = 1\noverlap = 2\nlate = merge\n";
+static const struct cluster_options options = {.run = spec, .data = "sleep=20", .more = "[net]\naway = 500ms"};
+
+static void put_after(const char *path, const char *line, const char *more)
+{
+    char *text, *changed;
+    size_t bytes;
+    assert_ok(fsio_read(path, 1 << 16, &text, &bytes));
+    const char *at = strstr(text, line);
+    assert_non_null(at);
+    at += strlen(line);
+    assert_ok(mem_printf(&changed, "%.*s%s%s", (int)(at - text), text, more, at));
+    assert_ok(fsio_replace(path, changed, strlen(changed), 0644));
+    mem_free(changed);
+    mem_free(text);
+}
+
+/* The last island is played. With next to no uplink it owns no shard. */
+static struct rogue *begin(const char *name, uint32_t islands, bool owns)
+{
+    struct cluster *cluster = cluster_new(name, islands, &options);
+    char peer[32];
+    uint32_t self = islands - 1;
+    snprintf(peer, sizeof peer, "[peer %s]\n", cluster->island[self].name);
+    for (uint32_t i = 0; i < islands && !owns; i++)
+        put_after(cluster->island[i].conf, peer, "uplink = 1kbit\n");
+    if (!owns)
+        put_after(cluster->island[self].conf, "[net]\n", "uplink = 1kbit\n");
+    for (uint32_t i = 0; i < self; i++)
+        cluster_start(cluster, i);
+    struct rogue *rogue = rogue_open(cluster, self, FRAGMENTS);
+    rogue_moves(rogue, NEW_ROUNDS, held_up_s, "nobody lies");
+    return rogue;
+}
+
+static void end(struct rogue *rogue)
+{
+    struct cluster *cluster = rogue->cluster;
+    rogue_close(rogue);
+    cluster->count--; /* the one that was played has no log */
+    for (uint32_t i = 0; i < cluster->count; i++) {
+        assert_false(cluster_log_has(cluster, i, "please report", 0));
+        (void)cluster_end(cluster, i, SIGKILL);
+    }
+    cluster->count++;
+    cluster_free(cluster);
+}
+
+/* ---- what it says in heartbeats ---- */
+
+static void far_ahead(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
+{
+    for (uint32_t f = 0; f < FRAGMENTS; f++) {
+        struct wire_fragment *row = &beat->fragments[f];
+        row->version = rogue->heard[to][f].version + 1000000;
+        row->contributed = row->version + 1;
+        row->abstained = 0;
+        row->hash_known = true;
+        memset(row->hash.byte, 0x55, sizeof row->hash.byte);
+    }
+    beat->taking_part = true;
+}
+
+static void far_step(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
+{
+    (void)rogue;
+    (void)to;
+    beat->step = (uint64_t)1 << 62;
+    beat->tokens = UINT64_MAX;
+}
+
+/* Signed with its own good key. */
+static void other_hash(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
+{
+    for (uint32_t f = 0; f < FRAGMENTS; f++) {
+        struct wire_fragment *row = &beat->fragments[f];
+        struct vouch_subject subject = {.nonce = rogue->view.nonce, .fragment = f};
+        row->version = subject.version = rogue->heard[to][f].version;
+        row->hash = rogue->heard[to][f].hash;
+        row->hash.byte[0] ^= 1;
+        row->hash_known = row->vouched = true;
+        subject.hash = row->hash;
+        vouch_sign(&rogue->ident, &subject, row->signature);
+    }
+}
+
+static void as_far_as_others(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
+{
+    for (uint32_t f = 0; f < FRAGMENTS; f++) {
+        struct wire_fragment *row = &beat->fragments[f];
+        row->version = rogue->heard[to][f].version;
+        row->hash = rogue->heard[to][f].hash;
+        row->hash_known = true;
+    }
+}
+
+/* A result of the first island's part that there is not. */
+static void made_up_result(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
+{
+    as_far_as_others(rogue, to, beat);
+    for (uint32_t f = 0; f < FRAGMENTS; f++) {
+        beat->fragments[f].held_first = beat->held_count;
+        beat->fragments[f].held_count = 1;
+        beat->held[beat->held_count] = (struct wire_held){.owner = 0};
+        memset(beat->held[beat->held_count++].tag, 0xaa, sizeof beat->held[0].tag);
+    }
+}
+
+/* Its disk is in doubt, and every time another one. */
+static void other_disks(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
+{
+    as_far_as_others(rogue, to, beat);
+    beat->in_doubt = true;
+    beat->incarnation = rogue->sequence;
+}
+
+/* It takes part, says that it contributes, and sends nothing. */
+static void no_contribution(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
+{
+    beat->taking_part = true;
+    for (uint32_t f = 0; f < FRAGMENTS; f++) {
+        beat->fragments[f].abstained = 0;
+        beat->fragments[f].contributed = rogue->heard[to][f].version + 1;
+    }
+}
+
+/* What it is asked for it gives: signed with its own key, for it has no other. */
+static void forged(struct rogue *rogue, uint32_t from, const struct wire_key *key)
+{
+    static uint8_t object[ROGUE_OBJECT_BYTES];
+    static const float values[1 << 16];
+    if (key->kind != WIRE_RESULT || key->owner == rogue->self)
+        return;
+    size_t bytes = rogue_result(rogue, key, values, object);
+    rogue_send(rogue, from, key, bytes, object, bytes);
+}
+
+/* ---- what it says of the next epoch ---- */
+
+static uint64_t storm_counter;
+
+/* Whatever it has sealed, it says that it holds what the first one holds, for ever in the same epoch. */
+static void broken_seal(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
+{
+    as_far_as_others(rogue, to, beat);
+    beat->epoch = 0;
+    for (uint32_t f = 0; f < FRAGMENTS; f++) {
+        beat->fragments[f].held_first = beat->held_count;
+        beat->fragments[f].held_count = rogue->held_count[f];
+        for (uint32_t h = 0; h < rogue->held_count[f]; h++)
+            beat->held[beat->held_count++] = rogue->held[f][h];
+    }
+}
+
+static void storm(struct rogue *rogue, uint32_t to, struct wire_heartbeat *beat)
+{
+    broken_seal(rogue, to, beat);
+    for (int k = 0; k < 20; k++) {
+        struct wire_epoch message = {.type = WIRE_PREPARE, .epoch = rogue->heard_epoch[to] + 1};
+        message.ballot = ++storm_counter << 32 | rogue->self;
+        rogue_say_epoch(rogue, to, &message);
+    }
+}
+
+/* Its seal says that it is far ahead, and it refuses every ballot. */
+static void false_seal(struct rogue *rogue, uint32_t from, struct wire_epoch *in)
+{
+    struct wire_row rows[FRAGMENTS];
+    if (in->type != WIRE_PREPARE)
+        return;
+    struct wire_epoch message = {.type = WIRE_PROMISE, .epoch = in->epoch, .ballot = in->ballot};
+    for (uint32_t f = 0; f < FRAGMENTS; f++)
+        rows[f] =
+            (struct wire_row){.fragment = f, .version = rogue->heard[from][f].version + 1000000, .hash_known = true};
+    message.promise.sealed = true;
+    message.promise.rows = rows;
+    message.promise.rows_count = FRAGMENTS;
+    rogue_say_epoch(rogue, from, &message);
+    message = (struct wire_epoch){.type = WIRE_REJECT, .epoch = in->epoch};
+    message.ballot = (in->ballot >> 32) + 5;
+    message.ballot = message.ballot << 32 | rogue->self;
+    rogue_say_epoch(rogue, from, &message);
+}
+
+static void flood_of_wishes(struct rogue *rogue)
+{
+    for (uint32_t k = 0; k < 3000; k++) {
+        struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_EVICT, .id = k % 5, .number = 999}};
+        struct wire_epoch chain = {.type = WIRE_CHAIN};
+        rogue_say_epoch(rogue, 0, &wish);
+        rogue_say_epoch(rogue, 0, &chain);
+        if (k % 100 == 0)
+            rogue_pass(rogue, 1);
+    }
+}
+
+/* A record that nobody has voted for, as decided, and as one to be accepted in a ballot that is another's. */
+static void forged_records(struct rogue *rogue)
+{
+    struct wire_epoch message = {.type = WIRE_DECIDED};
+    static const uint8_t bytes[200] = {8, 1};
+    message.decided.record = bytes;
+    message.decided.record_bytes = sizeof bytes;
+    rogue_say_epoch(rogue, CLUSTER_MAX, &message);
+    message = (struct wire_epoch){.type = WIRE_ACCEPT, .epoch = rogue->heard_epoch[0] + 1, .ballot = (uint64_t)7 << 32};
+    message.accept.record = bytes;
+    message.accept.record_bytes = sizeof bytes;
+    rogue_say_epoch(rogue, CLUSTER_MAX, &message);
+}
+
+static void huge_objects(struct rogue *rogue)
+{
+    static const uint8_t data[1000];
+    for (uint32_t kind = WIRE_CONTRIBUTION; kind < WIRE_KINDS; kind++) {
+        struct wire_key key = {.kind = kind, .version = rogue->heard[0][0].version + 1, .island = 1, .owner = 1};
+        key.epoch = rogue->heard_epoch[0];
+        rogue_send(rogue, 0, &key, (uint64_t)1 << 60, data, sizeof data);
+    }
+}
+
+/* A state that nobody asked for. */
+static void unasked_state(struct rogue *rogue)
+{
+    static const uint8_t data[4000];
+    struct wire_key key = {.kind = WIRE_STATE, .version = rogue->heard[0][0].version + 50, .island = rogue->self};
+    for (uint32_t i = 0; i < rogue->self; i++)
+        rogue_send(rogue, i, &key, sizeof data, data, sizeof data);
+}
+
+static void replay(struct rogue *rogue)
+{
+    for (int times = 0; times < 3; times++)
+        for (size_t k = 0; k < rogue->taped; k++)
+            rogue_say_raw(rogue, CLUSTER_MAX, rogue->tape[k].type, rogue->tape[k].payload, rogue->tape[k].bytes);
+}
+
+static void another_run(struct rogue *rogue)
+{
+    struct wire_message message = {.type = WIRE_HELLO};
+    message.hello =
+        (struct wire_hello){.session = 78, .island = rogue->self, .software = "of another run", .window_kib = 1};
+    snprintf(message.hello.name, sizeof message.hello.name, "%s", rogue->view.members[rogue->self].name);
+    memset(message.hello.run_id.byte, 7, sizeof message.hello.run_id.byte);
+    rogue_say(rogue, CLUSTER_MAX, &message);
+}
+
+/* ---- three honest islands, and one that lies ---- */
+
+static void lies_hold_nobody_up(void **state)
+{
+    (void)state;
+    struct rogue *rogue = begin("liar", 4, false);
+    struct cluster *cluster = rogue->cluster;
+    rogue->taping = true;
+    long before[CLUSTER_MAX];
+    for (uint32_t i = 0; i < rogue->self; i++)
+        before[i] = rogue_memory_kib(cluster, i);
+    rogue->beat = far_ahead;
+    rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it says that it is a million versions ahead");
+    assert_true(rogue_named(rogue, 0, "island d: it says that it has what it does not show", 5));
+    assert_true(rogue_logged(rogue, 0, "island d: it says that it has what it does not show", 1));
+    rogue->beat = far_step;
+    rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it says that it is at step 2^62");
+    rogue->beat = other_hash;
+    rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it signs another hash");
+    assert_true(rogue_logged(rogue, 0, "island d has diverged", 5));
+    rogue->beat = made_up_result;
+    rogue->fetched = forged;
+    rogue->pause_ms = 10; /* others hold a result for a moment only before they apply it */
+    rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it says that it has a result that there is not, and forges it");
+    bool seen = false;
+    for (uint32_t k = 0; k < 300 && !seen; k++)
+        seen = rogue_logged(rogue, k % rogue->self, "owner 0 from island d is damaged and not used", 0.05);
+    assert_true(seen);
+    rogue->pause_ms = 100;
+    rogue->beat = no_contribution;
+    rogue_moves(rogue, 2 * NEW_ROUNDS, held_up_s, "it says that it contributes, and does not");
+    assert_true(rogue_named(rogue, 0, "island d: its contributions do not come", 5));
+    rogue->epoch_in = false_seal;
+    rogue->beat = storm;
+    rogue_pass(rogue, 500);
+    rogue_moves(rogue, 4 * NEW_ROUNDS, 2 * held_up_s, "ballot after ballot, false seals and broken ones");
+    rogue->epoch_in = NULL;
+    rogue->beat = other_disks;
+    rogue_pass(rogue, 2500); /* so long a doubt may end by itself */
+    rogue_moves(rogue, NEW_ROUNDS, held_up_s, "its disk is always another one");
+    rogue->beat = NULL;
+    forged_records(rogue);
+    huge_objects(rogue);
+    unasked_state(rogue);
+    flood_of_wishes(rogue);
+    rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it sends nonsense");
+    assert_true(rogue_logged(rogue, 0, "island d sent something we drop", 5));
+    assert_true(rogue_named(rogue, 0, "island d: ", 5));
+    rogue->taping = false;
+    replay(rogue);
+    rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it says once more what others said in old epochs");
+    another_run(rogue);
+    assert_true(rogue_logged(rogue, 0, "island d is refused", 5));
+    rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it is of another run");
+    for (uint32_t i = 0; i < rogue->self; i++)
+        assert_in_range(rogue_memory_kib(cluster, i), 0, before[i] + memory_more_kib);
+    end(rogue);
+}
+
+/* ---- two honest islands, and one that owns shards ---- */
+
+static void one_that_makes_no_result_is_taken_for_lost(void **state)
+{
+    (void)state;
+    struct rogue *rogue = begin("idle", 3, true);
+    rogue->works = false;
+    rogue_moves(rogue, NEW_ROUNDS, 2 * held_up_s, "it makes no result");
+    assert_true(rogue_named(rogue, 0, "island c: it makes no result of its shards", 5));
+    assert_true(rogue_logged(rogue, 1, "island c is lost: the run goes on without it", 5));
+    end(rogue);
+}
+
+/* To each of the others another one. */
+static void two_results(struct rogue *rogue, uint32_t to, uint64_t version, float *values, size_t count)
+{
+    (void)rogue;
+    (void)version;
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float)(to + 1) * 1e-4f;
+}
+
+static bool is_away(struct cluster *cluster, uint32_t by, const char *name)
+{
+    bool away = false;
+    json_t *answer = cluster_ask(cluster, by, "peers"), *row;
+    size_t k;
+    json_array_foreach (json_object_get(answer, "peers"), k, row)
+        if (strcmp(json_string_value(json_object_get(row, "name")), name) == 0)
+            away = strcmp(json_string_value(json_object_get(row, "role")), "away") == 0;
+    json_decref(answer);
+    return away;
+}
+
+static void who_signs_two_results_stays_evicted(void **state)
+{
+    (void)state;
+    struct rogue *rogue = begin("two", 3, true);
+    struct cluster *cluster = rogue->cluster;
+    rogue->result = two_results;
+    for (int k = 0; k < 400 && !(is_away(cluster, 0, "c") && is_away(cluster, 1, "c")); k++)
+        rogue_pass(rogue, 50);
+    assert_true(is_away(cluster, 0, "c") && is_away(cluster, 1, "c"));
+    rogue->result = NULL;
+    rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it signed two results");
+    for (uint32_t i = 0; i < rogue->self; i++)
+        assert_true(rogue_named(rogue, i, "island c: it has signed two results of one part", 5));
+    for (uint32_t i = 0; i < rogue->self; i++) {
+        assert_int_equal(cluster_end(cluster, i, SIGKILL), 128 + SIGKILL);
+        proc_kill_trainer(cluster->island[i].state);
+    }
+    for (uint32_t i = 0; i < rogue->self; i++)
+        cluster_start(cluster, i);
+    rogue->beat = as_far_as_others; /* it might come back */
+    rogue_pass(rogue, 1000);
+    rogue_moves(rogue, 3 * NEW_ROUNDS, 2 * held_up_s, "everybody else was started again");
+    for (uint32_t i = 0; i < rogue->self; i++) {
+        assert_true(is_away(cluster, i, "c"));
+        assert_true(rogue_named(rogue, i, "island c: it has signed two results of one part", 5));
+    }
+    end(rogue);
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lies_hold_nobody_up),
+        cmocka_unit_test(one_that_makes_no_result_is_taken_for_lost),
+        cmocka_unit_test(who_signs_two_results_stays_evicted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,180 @@
+/* Who is lost, and who stands back, by whom members say that they do not hear. */
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "common/env.h"
+#include "net/hearing.h"
+
+enum { N = 6 };
+
+static struct hearing member[BITSET_MAX];
+static struct bitset silent[BITSET_MAX];
+
+/* `owners` who all hear each other, and then `candidates`; all owners vote, of the same uplink. */
+static void begin(uint32_t owners, uint32_t candidates)
+{
+    memset(member, 0, sizeof member);
+    memset(silent, 0, sizeof silent);
+    for (uint32_t i = 0; i < owners + candidates; i++)
+        member[i] = (struct hearing){.used = true,
+                                     .voter = i < owners,
+                                     .owner = i < owners,
+                                     .candidate = i >= owners,
+                                     .id = 10 + i,
+                                     .uplink = 1000,
+                                     .silent = &silent[i]};
+}
+
+/* i does not hear k. */
+static void deaf(uint32_t i, uint32_t k)
+{
+    bitset_add(&silent[i], k);
+}
+
+static void cut(uint32_t a, uint32_t b)
+{
+    deaf(a, b);
+    deaf(b, a);
+}
+
+static uint64_t lost(uint32_t count)
+{
+    struct bitset set = hearing_lost(member, count);
+    return bitset_word(&set);
+}
+
+static uint64_t apart(uint32_t count)
+{
+    struct bitset set = hearing_apart(member, count);
+    return bitset_word(&set);
+}
+
+static void whom_a_majority_does_not_hear_is_lost(void **state)
+{
+    (void)state;
+    begin(3, 1);
+    assert_int_equal(lost(4), 0);
+    deaf(0, 2);
+    deaf(3, 2); /* it has no vote */
+    deaf(2, 2); /* nor has who is meant */
+    assert_int_equal(lost(4), 0);
+    deaf(1, 2);
+    assert_int_equal(lost(4), 1 << 2);
+    member[0].silent = NULL; /* what it said is out of date */
+    assert_int_equal(lost(4), 0);
+    member[0].silent = &silent[0];
+    member[0].used = false;
+    assert_int_equal(lost(4), 0); /* one of two is no majority */
+}
+
+static void of_two_who_do_not_hear_each_other_one_stands_back(void **state)
+{
+    (void)state;
+    begin(3, 0);
+    assert_int_equal(apart(3), 0);
+    cut(0, 1);
+    assert_int_equal(apart(3), 1 << 1); /* the higher id */
+    begin(3, 0);
+    deaf(0, 1); /* one way is enough */
+    assert_int_equal(apart(3), 1 << 1);
+    begin(3, 0);
+    deaf(1, 0);
+    assert_int_equal(apart(3), 1 << 1);
+    member[0].uplink = 999;
+    assert_int_equal(apart(3), 1 << 0); /* the slower one */
+}
+
+static void who_is_cut_off_from_most_stands_back_first(void **state)
+{
+    (void)state;
+    begin(5, 0);
+    cut(0, 3);
+    cut(0, 4);
+    member[0].uplink = 9999;
+    assert_int_equal(apart(5), 1 << 0);
+    cut(1, 2); /* another pair */
+    assert_int_equal(apart(5), 1 << 0 | 1 << 2);
+}
+
+/* Two sites of which one island alone hears both: of the four others, two stay. */
+static void those_who_stay_all_hear_each_other(void **state)
+{
+    (void)state;
+    begin(5, 0);
+    cut(0, 3);
+    cut(0, 4);
+    cut(1, 3);
+    cut(1, 4);
+    assert_int_equal(apart(5), 1 << 3 | 1 << 4);
+    for (uint32_t round = 0; round < 2000; round++) {
+        begin(N, 0);
+        struct env_rng rng = env_rng_init(round, 1);
+        for (uint32_t i = 0; i < N; i++)
+            for (uint32_t k = 0; k < N; k++)
+                if (i != k && env_rng_below(&rng, 5) == 0)
+                    deaf(i, k);
+        uint64_t back = apart(N) | lost(N);
+        for (uint32_t i = 0; i < N; i++)
+            for (uint32_t k = 0; k < N; k++)
+                assert_true((back >> i & 1) || (back >> k & 1) || !bitset_has(&silent[i], k));
+    }
+}
+
+static void who_is_lost_puts_nobody_back(void **state)
+{
+    (void)state;
+    begin(3, 0);
+    cut(0, 2);
+    cut(1, 2);
+    assert_int_equal(lost(3), 1 << 2);
+    assert_int_equal(apart(3), 0);
+    member[2].owner = member[2].voter = false;
+    member[2].candidate = true; /* it may as well be dead */
+    assert_int_equal(apart(3), 0);
+}
+
+static void who_owns_nothing_stays_back_until_all_owners_hear_it(void **state)
+{
+    (void)state;
+    begin(3, 2);
+    deaf(2, 3);
+    assert_int_equal(apart(5), 1 << 3);
+    begin(3, 2);
+    cut(3, 4); /* two who come: one at a time */
+    assert_int_equal(apart(5), 1 << 4);
+    member[3].candidate = false; /* it would not own anything, so it is in nobody's way */
+    assert_int_equal(apart(5), 0);
+    /* An owner that hears all others does not stand back for one that would come. */
+    begin(3, 1);
+    member[3].id = 1;
+    member[3].uplink = 99999;
+    cut(0, 3);
+    assert_int_equal(apart(4), 1 << 3);
+}
+
+/* A minority can decide nothing: it would only seal itself. */
+static void a_minority_puts_nobody_back(void **state)
+{
+    (void)state;
+    begin(4, 0);
+    cut(0, 1);
+    member[2].silent = NULL;
+    assert_int_equal(apart(4), 1 << 1);
+    member[3].silent = NULL;
+    assert_int_equal(apart(4), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whom_a_majority_does_not_hear_is_lost),
+        cmocka_unit_test(of_two_who_do_not_hear_each_other_one_stands_back),
+        cmocka_unit_test(who_is_cut_off_from_most_stands_back_first),
+        cmocka_unit_test(those_who_stay_all_hear_each_other),
+        cmocka_unit_test(who_is_lost_puts_nobody_back),
+        cmocka_unit_test(who_owns_nothing_stays_back_until_all_owners_hear_it),
+        cmocka_unit_test(a_minority_puts_nobody_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

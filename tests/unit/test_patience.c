@@ -1,0 +1,211 @@
+/* How long others are waited for that can be heard and do not do what they say (net/sync_patience.h): each rule alone.
+ * tests/sim has the whole of it, tests/system/test_liar real daemons. */
+#include "tests/lib/talk.h"
+
+#include "common/digest.h"
+#include "tests/lib/roster.h"
+
+enum { P = 1000, FIRST = 5 * P, RESULT = 3 };
+
+static const struct owner_rule everyone = {0};
+
+/* Three members; we are the first and own everything, or the last and own nothing. */
+static void begin(uint32_t self)
+{
+    talk_patience_ms = P;
+    talk_among(3, self, 1, 4, everyone);
+}
+
+static void end(void)
+{
+    talk_patience_ms = 0;
+    talk_ends(NULL);
+}
+
+/* Member 2 says what it says in every heartbeat. Whether the round of our part has closed. */
+static bool closes_within(uint64_t ms)
+{
+    for (uint64_t at = 0; at < ms; at += 100) {
+        talk_tick(100);
+        if (talk_ordered(SYNC_DO_REDUCE) != NULL)
+            return true;
+        talk_hear(2);
+        if (talk_ordered(SYNC_DO_REDUCE) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static void we_and_one_contribute(void)
+{
+    talk_we_contribute();
+    talk_contributes(1, sync_own(talk_sync, 0).version + 1);
+}
+
+/* What has been made of it: the next round begins. */
+static void round_is_made(void)
+{
+    uint64_t version = sync_own(talk_sync, 0).version + 1;
+    talk_happens((struct sync_event){.type = SYNC_EV_REDUCED});
+    talk_stored(0, version, 0);
+    talk_shows(1, 0);
+    assert_non_null(talk_ordered(SYNC_DO_APPLY));
+    talk_applied(version);
+    talk_happens((struct sync_event){.type = SYNC_EV_MIXED});
+    talk_is_at(1, version);
+    talk_hear(1);
+    talk_is_at(2, version);
+}
+
+static void whose_contribution_does_not_come_is_not_waited_for_for_ever(void **state)
+{
+    (void)state;
+    begin(0);
+    talk_said[2].contributed = 5; /* and sends nothing */
+    talk_hear(2);
+    we_and_one_contribute();
+    assert_false(closes_within(FIRST - 200));
+    assert_int_equal(sync_fault(talk_sync, 2), SYNC_FAULT_NONE);
+    assert_true(closes_within(400));
+    assert_int_equal(sync_fault(talk_sync, 2), SYNC_FAULT_LATE);
+    assert_int_equal(sync_fault(talk_sync, 1), SYNC_FAULT_NONE);
+    end();
+}
+
+/* Where more are missing than are there, it is not for the few to judge. */
+static void a_majority_is_waited_for(void **state)
+{
+    (void)state;
+    begin(0);
+    talk_we_contribute();
+    assert_false(closes_within(20 * FIRST));
+    end();
+    talk_among(3, 0, 1, 4, everyone); /* and without patience any one is */
+    we_and_one_contribute();
+    assert_false(closes_within(20 * FIRST));
+    end();
+}
+
+/* Rounds of a second: one that has been late is waited for in one of eight, and again in all when it was in time. */
+static void who_was_late_is_waited_for_now_and_then(void **state)
+{
+    (void)state;
+    begin(0);
+    we_and_one_contribute();
+    assert_true(closes_within(2 * FIRST));
+    round_is_made();
+    uint32_t waited = 0;
+    for (uint64_t version = 6; version < 40; version++) {
+        talk_tick(500);
+        we_and_one_contribute();
+        bool at_once = talk_ordered(SYNC_DO_REDUCE) != NULL || closes_within(200);
+        waited += !at_once;
+        assert_true(at_once || closes_within(2 * FIRST));
+        round_is_made();
+    }
+    assert_in_range(waited, 1, 4);
+    talk_contributes(2, sync_own(talk_sync, 0).version + 1);
+    we_and_one_contribute();
+    assert_true(talk_ordered(SYNC_DO_REDUCE) != NULL || closes_within(200));
+    assert_int_equal(sync_fault(talk_sync, 2), SYNC_FAULT_NONE);
+    round_is_made();
+    we_and_one_contribute();
+    assert_false(closes_within(500));
+    end();
+}
+
+/* What a single member says there is holds us up as long as it may still show it. */
+static void a_claim_that_is_not_proved_holds_nobody_up(void **state)
+{
+    (void)state;
+    for (int held = 0; held < 2; held++) {
+        begin(0);
+        if (held) {
+            struct digest other = talk_result_named('b', 0, 5, 0);
+            talk_shows_digest(2, 0, &other);
+        } else {
+            talk_is_at(2, 1000000);
+        }
+        talk_said[2].abstained = UINT64_MAX;
+        talk_hear(2);
+        we_and_one_contribute();
+        assert_false(closes_within(P - 200));
+        assert_true(closes_within(600));
+        assert_int_equal(sync_fault(talk_sync, 2), SYNC_FAULT_UNPROVEN);
+        end();
+    }
+}
+
+/* As many as certify are believed: then our result was lost, and is not to be made again. */
+static void what_as_many_say_as_certify_is_believed(void **state)
+{
+    (void)state;
+    begin(0);
+    we_and_one_contribute();
+    talk_is_at(1, 6);
+    talk_hear(1);
+    talk_is_at(2, 6);
+    assert_false(closes_within(20 * FIRST));
+    assert_int_equal(sync_fault(talk_sync, 2), SYNC_FAULT_NONE);
+    end();
+}
+
+/* Everybody has contributed, as it says, and the owner's result does not come. */
+static void an_owner_without_results_is_complained_of(void **state)
+{
+    (void)state;
+    begin(2);
+    talk_we_contribute();
+    talk_said[1].contributed = 5;
+    talk_hear(1);
+    talk_tick(100);
+    talk_tick(RESULT * FIRST - 200);
+    assert_int_equal(sync_fault(talk_sync, 0), SYNC_FAULT_NONE); /* it may have waited for somebody itself */
+    talk_tick(400);
+    assert_int_equal(sync_fault(talk_sync, 0), SYNC_FAULT_NO_RESULT);
+    assert_int_equal(sync_fault(talk_sync, 1), SYNC_FAULT_NONE);
+    talk_tick(61000); /* after a minute it may show that it does its part */
+    assert_int_equal(sync_fault(talk_sync, 0), SYNC_FAULT_NO_RESULT);
+    end();
+    begin(2); /* one that says it is ahead has nothing to show for it either */
+    talk_we_contribute();
+    talk_is_at(0, 9);
+    talk_hear(0);
+    talk_said[1].contributed = 5;
+    talk_hear(1);
+    talk_tick(100);
+    talk_tick(RESULT * FIRST);
+    assert_int_equal(sync_fault(talk_sync, 0), SYNC_FAULT_NO_RESULT);
+    end();
+}
+
+/* Of a hash that most do not have nobody is kept waiting. */
+static void a_minority_disputes_nothing(void **state)
+{
+    (void)state;
+    begin(0);
+    talk_said[2].hash = talk_hash_named('b', 4);
+    talk_said[2].abstained = UINT64_MAX;
+    talk_hear(2);
+    assert_non_null(talk_ordered(SYNC_DO_REPLAY));
+    talk_happens((struct sync_event){.type = SYNC_EV_REPLAYED, .version = 4, .hash = talk_hash_named('a', 4)});
+    we_and_one_contribute();
+    assert_true(talk_ordered(SYNC_DO_REDUCE) != NULL || closes_within(200));
+    assert_int_equal(sync_fault(talk_sync, 2), SYNC_FAULT_HASH);
+    end();
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(whose_contribution_does_not_come_is_not_waited_for_for_ever, talk_ends),
+        cmocka_unit_test_teardown(a_majority_is_waited_for, talk_ends),
+        cmocka_unit_test_teardown(who_was_late_is_waited_for_now_and_then, talk_ends),
+        cmocka_unit_test_teardown(a_claim_that_is_not_proved_holds_nobody_up, talk_ends),
+        cmocka_unit_test_teardown(what_as_many_say_as_certify_is_believed, talk_ends),
+        cmocka_unit_test_teardown(an_owner_without_results_is_complained_of, talk_ends),
+        cmocka_unit_test_teardown(a_minority_disputes_nothing, talk_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -19,6 +19,15 @@ struct bitset hearing_lost(const struct hearing *members, uint32_t count)
     return lost;
 }
 
+bool hearing_all_owners(const struct hearing *members, uint32_t count)
+{
+    struct bitset lost = hearing_lost(members, count);
+    for (uint32_t i = 0; i < count; i++)
+        if (members[i].used && members[i].owner && members[i].silent == NULL && !bitset_has(&lost, i))
+            return false;
+    return true;
+}
+
 bool hearing_cut(const struct hearing *members, uint32_t a, uint32_t b)
 {
     return (members[a].silent != NULL && bitset_has(members[a].silent, b)) ||

@@ -33,6 +33,8 @@ struct hearing {
 struct bitset hearing_lost(const struct hearing *members, uint32_t count);
 /* Whether one of the two says that it does not hear the other. */
 bool hearing_cut(const struct hearing *members, uint32_t a, uint32_t b);
+/* Whether all owners that are not lost have a say: else somebody may stand back of whom it is not known here. */
+bool hearing_all_owners(const struct hearing *members, uint32_t count);
 /* Places of those who have to stand back; who is lost need not, nor anybody where no majority of voters is heard. */
 struct bitset hearing_apart(const struct hearing *members, uint32_t count);
 

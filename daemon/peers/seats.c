@@ -8,8 +8,9 @@ enum { DOUBT_MS = 2000 };
 /* One of a member's losses is forgotten after so long, then the next. */
 enum { FORGIVE_MS = 20 * 60 * 1000 };
 /* APART: two who have not heard each other for so long since one of them first said so are not about to be told lost:
- * the others would have said so by now. LOOK: how often it is looked who that is. */
-enum { APART_MS = 2000, LOOK_MS = 250 };
+ * the others, whose heartbeats may be a second apart from both of theirs, would have said so by now. LOOK: how often it
+ * is looked who that is. */
+enum { APART_MS = 3000, LOOK_MS = 250 };
 /* Who was as far as most so lately soon is again, once rounds stand still. */
 enum { CAUGHT_UP_MS = 1000 };
 /* Another disk costs an epoch: one that always has another one is heard of some of them only. */
@@ -163,6 +164,11 @@ bool seats_apart(const struct seats *seats, uint32_t member)
 {
     bool owner = seats->view->members[member].role == RECORD_OWNER;
     return owner ? apart_lasts(seats, member) : seats->seat[member].apart_ms != 0;
+}
+
+bool seats_hear_owners(const struct seats *seats)
+{
+    return hearing_all_owners(seats->hearing, seats->view->count);
 }
 
 uint32_t seats_apart_from(const struct seats *seats, uint32_t member)

@@ -77,6 +77,8 @@ bool seats_silent(const struct seats *seats, uint32_t member);
 /* Whether the member, which may be us, has to stand back, since it and an owner do not hear each other (net/hearing.h);
  * an owner only when that has lasted. */
 bool seats_apart(const struct seats *seats, uint32_t member);
+/* Whether we hear all owners that are not lost: only then may somebody be let in, who may be one that stands back. */
+bool seats_hear_owners(const struct seats *seats);
 /* An owner which is cut off from it, when that has lasted; VIEW_NOBODY: it does not stand back. */
 uint32_t seats_apart_from(const struct seats *seats, uint32_t member);
 /* How many voters are here, us among them. */

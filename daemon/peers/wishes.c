@@ -126,7 +126,7 @@ static struct muster_wish wish_of(const struct wishes *wishes, const struct seat
     /* Who owns already stays one; who comes, or comes back, is let in when an epoch has stood for a while. */
     bool comes = member->role != RECORD_OWNER || doubt;
     bool answers = self || (seat->up && !bitset_has(&seat->silent, seats->view->self));
-    wish.near = answers && seats_caught_up(seats, slot) &&
+    wish.near = answers && seats_caught_up(seats, slot) && (!comes || seats_hear_owners(seats)) &&
                 (!comes || seats->now_ms >= seats->begun_ms + ((uint64_t)GATHER_MS << wishes->idle));
     wish.caught_up = wish.near;
     return wish;

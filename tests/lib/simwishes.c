@@ -7,7 +7,7 @@
 #include "net/hearing.h"
 
 /* As in daemon/peers: docs/PROTOCOL.md, "Epochs". */
-enum { DOUBT_MS = 2000, GATHER_MS = 2000, APART_MS = 2000, IDLE_MAX = 7 };
+enum { DOUBT_MS = 2000, GATHER_MS = 2000, APART_MS = 3000, IDLE_MAX = 7 };
 
 static struct sim_voice *voice_of(uint32_t i)
 {
@@ -20,7 +20,7 @@ static const struct record *last(uint32_t i)
 }
 
 /* Who is lost, and who stands back, by what island i has heard. */
-static void listen(uint32_t i, struct bitset *lost, struct bitset *apart)
+static void listen(uint32_t i, struct bitset *lost, struct bitset *apart, bool *all)
 {
     const struct sim_voice *voice = voice_of(i);
     struct hearing members[SIM_N_MAX];
@@ -41,6 +41,7 @@ static void listen(uint32_t i, struct bitset *lost, struct bitset *apart)
     }
     *lost = hearing_lost(members, sim->n);
     *apart = hearing_apart(members, sim->n);
+    *all = hearing_all_owners(members, sim->n);
 }
 
 void sim_count_idle(uint32_t i)
@@ -55,7 +56,7 @@ void sim_look(uint32_t i)
 {
     struct sim_voice *voice = voice_of(i);
     struct bitset lost, apart;
-    listen(i, &lost, &apart);
+    listen(i, &lost, &apart, &voice->hears_owners);
     voice->lost = bitset_word(&lost);
     for (uint32_t k = 0; k < sim->n; k++) {
         uint64_t *since_ms = &voice->seat[k].apart_ms;
@@ -106,7 +107,7 @@ static struct muster_wish wish_of(uint32_t i, uint32_t k)
     wish.evicted = sim->evicted && k == sim->liar;
     bool comes = wish.as.role != RECORD_OWNER || doubt;
     bool answers = k == i || (voice->seat[k].up && (voice->seat[k].silent >> i & 1) == 0);
-    wish.near = answers && sim_caught_up(i, k) &&
+    wish.near = answers && sim_caught_up(i, k) && (!comes || voice->hears_owners) &&
                 (!comes || voice->now_ms >= voice->begun_ms + ((uint64_t)GATHER_MS << voice->idle));
     wish.caught_up = wish.near;
     return wish;

@@ -33,7 +33,7 @@ enum {
     WORK_MS = 60000,
     LOOK_MS = 20000,
     CALM_MS = 30000,
-    CALM_EPOCHS = 3, /* somebody may be let in who has caught up only now */
+    CALM_EPOCHS = 5, /* somebody may be let in who has caught up only now */
     PROGRESS_MS = 45000,
     DISPUTE_MS = 120000, /* a contribution that was refused is offered again after a minute at most */
     MANY_WORK_MS = 20000,

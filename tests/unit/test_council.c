@@ -141,6 +141,9 @@ static void pass_until_epoch(uint32_t i, uint64_t epoch)
     for (int k = 0; epoch_of(i) < epoch && k < 20; k++)
         pass(1000);
     assert_int_equal(epoch_of(i), epoch);
+    for (uint32_t k = 0; k < ISLANDS; k++)
+        if (isle[k] != NULL)
+            isle_wait(epoch_of(k) >= epoch); /* it is on its way */
 }
 
 /* ---- who is lost, and comes back ---- */
@@ -226,7 +229,7 @@ static void who_dies_puts_nobody_back(void **state)
     for (uint32_t i = A; i <= B; i++)
         played_greet(play[C], isle[i]);
     for (int k = 0; k < 6; k++) {
-        for (uint32_t to = A; to <= B && (to == B || k < 3); to++) {
+        for (uint32_t to = A; to <= B && (to == B || k < 4); to++) {
             played_beat(play[C]);
             played_say(play[C], to);
         }

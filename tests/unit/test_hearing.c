@@ -153,6 +153,21 @@ static void who_owns_nothing_stays_back_until_all_owners_hear_it(void **state)
     assert_int_equal(apart(4), 1 << 3);
 }
 
+/* Or it would let in whom that one does not hear. */
+static void who_does_not_hear_an_owner_lets_nobody_in(void **state)
+{
+    (void)state;
+    begin(3, 1);
+    assert_true(hearing_all_owners(member, 4));
+    member[3].silent = NULL;
+    assert_true(hearing_all_owners(member, 4)); /* it is none */
+    member[2].silent = NULL;
+    assert_false(hearing_all_owners(member, 4));
+    deaf(0, 2);
+    deaf(1, 2); /* it is lost */
+    assert_true(hearing_all_owners(member, 4));
+}
+
 /* A minority can decide nothing: it would only seal itself. */
 static void a_minority_puts_nobody_back(void **state)
 {
@@ -174,6 +189,7 @@ int main(void)
         cmocka_unit_test(those_who_stay_all_hear_each_other),
         cmocka_unit_test(who_is_lost_puts_nobody_back),
         cmocka_unit_test(who_owns_nothing_stays_back_until_all_owners_hear_it),
+        cmocka_unit_test(who_does_not_hear_an_owner_lets_nobody_in),
         cmocka_unit_test(a_minority_puts_nobody_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

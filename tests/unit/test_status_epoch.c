@@ -124,7 +124,7 @@ static void who_stands_back_is_told_with_whom_it_does_not_hear(void **state)
     begin("status-apart", 3);
     played_greet(b, a);
     played_greet(c, a);
-    for (int k = 0; k < 12; k++) {
+    for (int k = 0; k < 20; k++) {
         struct wire_heartbeat *beat = played_beat(c);
         beat->silent_count = 1;
         beat->silent[0] = a->charter.view.members[B].id;

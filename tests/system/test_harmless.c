@@ -105,7 +105,7 @@ static void a_slow_line_is_no_loss(void **state)
     char why[300];
     struct wan wan;
     const struct wan_conf line = {.rate_bits = 1000000, .queue_ms = 400};
-    struct cluster_options options = {.run = spec, .data = "sleep=50 size=200000", .more = away};
+    struct cluster_options options = {.run = spec, .data = "sleep=50 size=300000", .more = "[net]\naway = 2s"};
     if (no_namespaces[0] != '\0')
         skip_because(no_namespaces);
     struct cluster *cluster = cluster_new("slowline", ISLANDS, &options);

@@ -199,14 +199,10 @@ static void report_in(struct attachment *a, const struct ipc_report *report)
 
 void attachment_give(struct attachment *a, uint32_t f)
 {
-    switch (shared_give(a->shared, f, sync_own(a->plan.sync, f).version)) {
-    case SHARED_FILL:
-        shared_pin(a->shared);
-        attachment_core_post(a, EVENT_FILL, f);
-        break;
-    case SHARED_THERE: attachment_wake(a, f); break;
-    case SHARED_LATER: break;
-    }
+    if (!shared_give(a->shared, f))
+        return;
+    shared_pin(a->shared);
+    attachment_core_post(a, EVENT_FILL, f);
 }
 
 /* A trainer that attached again may say what its words have told already, and one that means harm says anything at any

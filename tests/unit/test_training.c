@@ -228,15 +228,15 @@ static void an_anchor_that_was_not_begun_is_taken_back_for_a_newer_one(void **st
     assert_posted(&stage, "mixed 0");
 }
 
-static void an_anchor_is_given_once_and_told_again(void **state)
+static void an_anchor_that_was_repaired_is_put_there_anew(void **state)
 {
     (void)state;
     stage_results(&stage, 0, &none);
     stage_hear(&stage, IPC_WAKE);
     stage_forget(&stage);
-    trainer_give(stage.trainer, 0);
+    trainer_give(stage.trainer, 0); /* of the same version */
     stage_turn(&stage);
-    assert_posted(&stage, "");
+    assert_posted(&stage, "fill 0");
     assert_woken(0);
     assert_int_equal(stage_word(&stage, 0), IPC_ANCHOR);
 }
@@ -458,8 +458,6 @@ static void the_runs_end_is_said_once_and_to_each_trainer(void **state)
     stage_attach_again(&stage, 3, 30);
     stage_tick(&stage, 1);
     stage_hear(&stage, IPC_WELCOME);
-    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
-        stage_hear(&stage, IPC_WAKE);
     assert_int_equal(stage_hear(&stage, IPC_END).end.over, 1);
     stage_hang_up(&stage, false);
     stage.peers_heard = false; /* one that does not train yet is not told */
@@ -549,7 +547,7 @@ int main(void)
         on_stage(an_anchor_waits_for_a_snapshot_being_taken),
         on_stage(a_newer_anchor_waits_for_the_one_being_mixed),
         on_stage(an_anchor_that_was_not_begun_is_taken_back_for_a_newer_one),
-        on_stage(an_anchor_is_given_once_and_told_again),
+        on_stage(an_anchor_that_was_repaired_is_put_there_anew),
         on_stage(orders_reach_the_memory),
         on_stage(a_word_written_over_ends_the_attachment_and_says_where),
         on_stage(a_report_is_what_the_island_shows),

@@ -26,6 +26,7 @@ net        sync_owner > owner , grace
 net        link > zap , traffic
 net        link | xfer | pace > wire
 net        chain | wire_epoch | epoch | compose > record > wire
+net        epoch_wire > wire_epoch | epoch
 net        epoch > ballots
 net        compose > muster > record
 net        vouch > chain > record

@@ -133,6 +133,7 @@ static enum err propose(struct council *council, const struct record *draft, boo
     uint8_t *bytes;
     size_t count;
     enum err err;
+    TRY(record_check(draft)); /* what nobody would accept is not proposed, but said */
     TRY(record_pack(draft, &bytes, &count));
     struct digest digest = record_digest(bytes, count);
     if (safe)

@@ -8,6 +8,7 @@
 #include "net/xfer.h"
 
 enum { OBJECTS = 12, OBJECT_MAX = 1500000, QUEUE = 4096 };
+enum { ID = 40 }; /* of the member in slot 0 */
 
 struct packet {
     bool used, bulk;
@@ -36,6 +37,13 @@ struct net {
 };
 
 static struct net *net;
+
+/* Ids are not slots. */
+static bool maker(void *user, uint32_t peer, const struct wire_key *key)
+{
+    (void)user;
+    return key->island == ID + peer;
+}
 
 static enum xfer_verdict offer(void *user, uint32_t peer, const struct wire_key *key, uint64_t total,
                                struct xfer_offer *answer)
@@ -73,7 +81,8 @@ static void setup(uint64_t seed, unsigned loss_percent, uint64_t window)
     net->loss_percent = loss_percent;
     net->refuse_fragment = UINT32_MAX;
     for (uint32_t s = 0; s < 2; s++) {
-        struct xfer_conf conf = {.peers_count = 2, .outgoing_max = 32, .incoming_max = 32, .offer = offer};
+        struct xfer_conf conf = {
+            .peers_count = 2, .outgoing_max = 32, .incoming_max = 32, .offer = offer, .maker = maker};
         assert_ok(xfer_new(&conf, &net->side[s]));
         xfer_set_limit(net->side[s], 1 - s, &(struct xfer_limit){.window = window, .chunk = WIRE_CHUNK_BYTES_MAX});
     }
@@ -457,7 +466,7 @@ static void nobody_holds_an_object_back_from_its_maker(void **state)
     (void)state;
     setup(11, 0, 1 << 20);
     struct xfer *x = net->side[0];
-    struct wire_key key = {.kind = WIRE_RESULT, .fragment = 2, .version = 5, .owner = 1, .island = 1};
+    struct wire_key key = {.kind = WIRE_RESULT, .fragment = 2, .version = 5, .owner = ID + 1, .island = ID + 1};
     uint64_t bytes;
     struct wire_chunk one = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 1};
     struct wire_chunk all = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 200};

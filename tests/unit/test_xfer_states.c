@@ -10,6 +10,13 @@ enum { CHUNK = WIRE_CHUNK_BYTES_MAX, MANY = 16 };
 static struct xfer *x;
 static uint8_t bytes_of[4][MANY * CHUNK], target[MANY * CHUNK];
 
+/* Ids are not slots. */
+static bool maker(void *user, uint32_t peer, const struct wire_key *key)
+{
+    (void)user;
+    return key->island == peer + 3;
+}
+
 static enum xfer_verdict offer(void *user, uint32_t peer, const struct wire_key *key, uint64_t total,
                                struct xfer_offer *answer)
 {
@@ -25,7 +32,8 @@ static enum xfer_verdict offer(void *user, uint32_t peer, const struct wire_key 
 static int begin(void **state)
 {
     (void)state;
-    const struct xfer_conf conf = {.peers_count = 2, .outgoing_max = 32, .incoming_max = 32, .offer = offer};
+    const struct xfer_conf conf = {
+        .peers_count = 2, .outgoing_max = 32, .incoming_max = 32, .offer = offer, .maker = maker};
     for (size_t i = 0; i < 4; i++)
         for (size_t k = 0; k < sizeof bytes_of[i]; k++)
             bytes_of[i][k] = (uint8_t)(k * 31 + k / 1000 + i);

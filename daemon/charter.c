@@ -182,7 +182,7 @@ enum err charter_open(const struct dconf *conf, const struct ident *ident, const
     TRY_OUT(load(charter, entries, count, spec));
     TRY_OUT(view_update(&charter->view, chain_last(charter->chain), chain_last_digest(charter->chain), charter->key,
                         &changes));
-    charter->view.shares = digest_of(charter->view.nonce, sizeof charter->view.nonce);
+    charter->view.nonce_id = digest_of(charter->view.nonce, sizeof charter->view.nonce);
     if (charter->view.self == VIEW_NOBODY)
         err = not_on_the_roster(charter);
     else

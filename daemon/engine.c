@@ -375,7 +375,7 @@ static enum err go_on_without_plan(struct engine *engine, enum err err)
     const char *folder = engine->conf->state_folder;
     if (err == ERR_CORRUPT)
         log_warn("%s; it is put aside as .damaged, and a trainer or another island brings it again", err_text());
-    TRY(store_check(folder, &engine->spec, &engine->charter.view.shares));
+    TRY(store_check(folder, &engine->spec, &engine->charter.view.nonce_id));
     if (err == ERR_NOTFOUND)
         return ERR_OK;
     if (err == ERR_CONF)

@@ -384,7 +384,8 @@ static void assert_no_state(bool rotten)
     if (rotten)
         rig_damage(path_of(rig, 0), status.st_size / 2);
     else
-        assert_ok(store_save_fragment(conf.folder, &rig->spec, &rig->view.shares, rig->plan, rig->replica, 0, &untrue));
+        assert_ok(
+            store_save_fragment(conf.folder, &rig->spec, &rig->view.nonce_id, rig->plan, rig->replica, 0, &untrue));
     rig_close(rig);
     overhear_begin();
     rig = rig_open(&conf);

@@ -4,8 +4,8 @@
 
 #include "common/digest.h"
 #include "daemon/state/parts.h"
-#include "tests/lib/sample_records.h"
 #include "tests/lib/roster.h"
+#include "tests/lib/sample_records.h"
 #include "tests/lib/shares.h"
 #include "tests/lib/smallrun.h"
 

@@ -52,6 +52,13 @@ void homes_init(const char *programs)
     snprintf(program, sizeof program, "%s/dilococtl", programs);
 }
 
+const char *homes_somewhere(void)
+{
+    static char address[40];
+    snprintf(address, sizeof address, "127.0.0.1:%u", proc_free_port());
+    return address;
+}
+
 static void append_errors(const char *path)
 {
     size_t at = strlen(homes_out);

@@ -17,43 +17,12 @@
 #include "net/ident.h"
 #include "tests/lib/cli.h"
 #include "tests/lib/proc.h"
+#include "tests/lib/village.h"
 
 /* Sanitizers and a busy machine take their time. */
-enum { PATIENCE_S = 60, TEXT_BYTES = 40000 };
+enum { PATIENCE_S = 60 };
 
-static char folder[] = "/tmp/diloco-one-XXXXXX"; /* short enough for sockets, wherever this was built */
-static const char *home, *text, *spec;
-static char listen_on[40];
-
-static const char small_run[] = "[run]\nname = small\nsteps = 1000000\n"
-                                "[model]\nwidth = 16\nlayers = 2\nheads = 2\ncontext = 16\n[train]\nbatch = 1\n"
-                                "[sync]\ninterval = 10\nlayers_per_fragment = 1\n";
-
-/* A failed test leaves no daemon behind. */
-static void stop_all(void)
-{
-    char command[300];
-    const char *const argv[] = {cli_program("dilococtl"), "--home", home, "stop", NULL};
-    proc_run(argv, "/dev/null", command, sizeof command);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (system(command) != 0)
-        print_message("%s stays\n", folder);
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    char *place = malloc(TEXT_BYTES + 64);
-    size_t bytes = 0;
-    for (int i = 0; bytes < TEXT_BYTES; i++)
-        bytes += (size_t)sprintf(place + bytes, "line %d of a small text\n", i * 7919 % 10007);
-    text = testlib_file(folder, "text.txt", "%s", place);
-    free(place);
-    spec = testlib_file(folder, "small.ini", "%s", small_run);
-    home = testlib_path(folder, "paris");
-    snprintf(listen_on, sizeof listen_on, "127.0.0.1:%u", proc_free_port());
-    return 0;
-}
+static const char *home, *text;
 
 #define INIT(...) RUN("dilococtl", "init", "--home", home, __VA_ARGS__)
 #define CTL(...) RUN("dilococtl", "--home", home, __VA_ARGS__)
@@ -109,7 +78,8 @@ static void what_will_not_do_is_refused_and_leaves_nothing(void **state)
     assert_says("letters, digits");
     assert_int_equal(INIT("--name", "paris", "--data", "/no/such/text"), 2);
     assert_says("--data /no/such/text: there is no such file");
-    const char *quorum = testlib_file(folder, "quorum.ini", "[run]\nname = x\nsteps = 9\n[sync]\nquorum = 2\n");
+    const char *quorum =
+        testlib_file(village_folder(), "quorum.ini", "[run]\nname = x\nsteps = 9\n[sync]\nquorum = 2\n");
     assert_int_equal(INIT("--name", "paris", "--data", text, "--run", quorum), 2);
     assert_says("quorum: 2 is more than the 1 islands"); /* by the daemon's own eyes, when all was made */
     assert_int_equal(access(home, F_OK), -1);
@@ -130,7 +100,8 @@ static void one_command_makes_an_island_that_trains(void **state)
 {
     (void)state;
     struct ident ident;
-    assert_int_equal(INIT("--name", "paris", "--data", text, "--run", spec, "--listen", listen_on), 0);
+    assert_int_equal(INIT("--name", "paris", "--data", text, "--run", village_spec(10), "--listen", homes_somewhere()),
+                     0);
     assert_prints("Island paris is made");
     assert_ok(ident_load(testlib_path(home, "island.key"), &ident));
     assert_prints(ident.public_text);
@@ -233,12 +204,11 @@ static void a_start_that_fails_shows_why(void **state)
 int main(void)
 {
     assert_ok(digest_init());
-    if (mkdtemp(folder) == NULL)
+    if (!village_open("one"))
         return 1;
     cli_init(testlib_folder("home"));
-    unsetenv("DILOCO_HOME");
-    home = folder;
-    atexit(stop_all);
+    home = village_home("paris");
+    text = village_text();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_will_not_do_is_refused_and_leaves_nothing),
         cmocka_unit_test(one_command_makes_an_island_that_trains),
@@ -247,5 +217,5 @@ int main(void)
         cmocka_unit_test(whom_a_stale_file_names_is_not_ended),
         cmocka_unit_test(a_start_that_fails_shows_why),
     };
-    return cmocka_run_group_tests(tests, begin, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

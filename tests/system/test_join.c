@@ -3,66 +3,18 @@
 #include "tests/lib/testlib.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/digest.h"
 #include "tests/lib/homes.h"
 #include "tests/lib/proc.h"
+#include "tests/lib/village.h"
 
 /* Sanitizers and a busy machine take their time. */
-enum { PATIENCE_S = 60, TEXT_BYTES = 40000, TOKEN_BYTES = 4096 };
+enum { PATIENCE_S = 60, TOKEN_BYTES = 4096 };
 
-static char folder[] = "/tmp/diloco-join-XXXXXX"; /* short enough for sockets, wherever this was built */
 static const char *text, *paris, *oslo, *rome, *bern;
-
-static const char small_run[] = "[run]\nname = small\nsteps = 1000000\n"
-                                "[model]\nwidth = 16\nlayers = 2\nheads = 2\ncontext = 16\n[train]\nbatch = 1\n"
-                                "[sync]\ninterval = 20\nlayers_per_fragment = 1\n";
-
-static void assert_told(const char *part)
-{
-    if (strstr(homes_out, part) == NULL)
-        fail_msg("it does not say \"%s\":\n%s", part, homes_out);
-}
-
-#define GOOD(...)                                 \
-    do {                                          \
-        if (HOMES_RUN(__VA_ARGS__) != 0)          \
-            fail_msg("it fails:\n%s", homes_out); \
-    } while (0)
-
-static void end_all(void)
-{
-    char command[100];
-    const char *const all[] = {paris, oslo, rome, bern};
-    for (int i = 0; i < 4; i++)
-        if (access(all[i], F_OK) == 0)
-            HOMES_RUN(all[i], "stop");
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (system(command) != 0)
-        print_message("%s stays\n", folder);
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    char *place = malloc(TEXT_BYTES + 64);
-    size_t bytes = 0;
-    for (int i = 0; bytes < TEXT_BYTES; i++)
-        bytes += (size_t)sprintf(place + bytes, "line %d of a small text\n", i * 7919 % 10007);
-    text = testlib_file(folder, "text.txt", "%s", place);
-    free(place);
-    return 0;
-}
-
-static const char *somewhere(void)
-{
-    static char listen_on[40];
-    snprintf(listen_on, sizeof listen_on, "127.0.0.1:%u", proc_free_port());
-    return listen_on;
-}
 
 static const char *invited(const char *home)
 {
@@ -74,7 +26,7 @@ static const char *invited(const char *home)
 
 static int join(const char *home, const char *token, const char *name)
 {
-    return HOMES_RUN(home, "join", token, "--name", name, "--data", text, "--listen", somewhere());
+    return HOMES_RUN(home, "join", token, "--name", name, "--data", text, "--listen", homes_somewhere());
 }
 
 static void assert_owner(const char *home, const char *name)
@@ -96,8 +48,7 @@ static void assert_versions_go_on(const char *home)
 static void each_joins_with_a_token_and_nobody_else_does_anything(void **state)
 {
     (void)state;
-    const char *spec = testlib_file(folder, "small.ini", "%s", small_run);
-    GOOD(paris, "init", "--name", "paris", "--data", text, "--run", spec, "--listen", somewhere());
+    GOOD(paris, "init", "--name", "paris", "--data", text, "--run", village_spec(20), "--listen", homes_somewhere());
     assert_told("invite");
     assert_true(homes_wait_versions(paris, 2, PATIENCE_S));
     assert_int_equal(join(oslo, invited(paris), "oslo"), 0);
@@ -161,16 +112,18 @@ static void a_token_is_one_island_s_and_it_may_ask_again(void **state)
     snprintf(token, sizeof token, "%s", invited(paris));
     GOOD(paris, "stop"); /* whom it has invited it knows after a start, too */
     GOOD(paris, "start");
-    GOOD(bern, "join", token, "--name", "bern", "--data", text, "--listen", somewhere(), "--no-start", "--owner", "no");
+    GOOD(bern, "join", token, "--name", "bern", "--data", text, "--listen", homes_somewhere(), "--no-start", "--owner",
+         "no");
     unlink(testlib_path(bern, "dilocod.conf"));
     unlink(testlib_path(bern, "joined"));
-    GOOD(bern, "join", token, "--name", "bern", "--data", text, "--listen", somewhere(), "--no-start", "--owner", "no");
+    GOOD(bern, "join", token, "--name", "bern", "--data", text, "--listen", homes_somewhere(), "--no-start", "--owner",
+         "no");
     assert_told("island.key (was there)");
-    rename(testlib_path(bern, "island.key"), testlib_path(folder, "bern.key"));
+    rename(testlib_path(bern, "island.key"), testlib_path(village_folder(), "bern.key"));
     unlink(testlib_path(bern, "dilocod.conf"));
     assert_int_equal(join(bern, token, "berne"), 1);
     assert_told("redeemed by another island");
-    rename(testlib_path(folder, "bern.key"), testlib_path(bern, "island.key"));
+    rename(testlib_path(village_folder(), "bern.key"), testlib_path(bern, "island.key"));
     assert_string_equal(homes_role(paris, "bern"), "observer");
     GOOD(oslo, "revoke", "bern");
     assert_told("is off the roster, in epoch");
@@ -248,17 +201,14 @@ static void all_hold_the_same(void **state)
 
 int main(void)
 {
-    const char *build = getenv("BUILD");
     assert_ok(digest_init());
-    if (mkdtemp(folder) == NULL)
+    if (!village_open("join"))
         return 1;
-    homes_init(build != NULL ? build : "build/gcc");
-    unsetenv("DILOCO_HOME");
-    paris = testlib_path(folder, "paris");
-    oslo = testlib_path(folder, "oslo");
-    rome = testlib_path(folder, "rome");
-    bern = testlib_path(folder, "bern");
-    atexit(end_all);
+    text = village_text();
+    paris = village_home("paris");
+    oslo = village_home("oslo");
+    rome = village_home("rome");
+    bern = village_home("bern");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_joins_with_a_token_and_nobody_else_does_anything),
         cmocka_unit_test(a_token_that_is_worth_nothing_lets_nobody_in),
@@ -269,5 +219,5 @@ int main(void)
         cmocka_unit_test(who_is_revoked_comes_back_with_a_new_token_alone),
         cmocka_unit_test(all_hold_the_same),
     };
-    return cmocka_run_group_tests(tests, begin, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

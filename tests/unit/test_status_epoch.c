@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "common/digest.h"
-#include "daemon/control/complaints.h"
 #include "daemon/control/status.h"
 #include "daemon/control/status_json.h"
+#include "tests/lib/complains.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
 #include "tests/lib/played_trainer.h"
@@ -53,48 +53,10 @@ static void end(void)
 static const struct status *take(void)
 {
     static struct status_conf conf;
-    conf = (struct status_conf){.conf = &a->conf,
-                                .spec = &run->spec,
-                                .view = &a->charter.view,
-                                .charter = &a->charter,
-                                .vote = a->vote,
-                                .ledger = a->ledger,
-                                .peers = a->peers,
-                                .trainer = a->trainer,
-                                .plan = a->plan,
-                                .sync = a->sync,
-                                .rounds = a->rounds,
-                                .replica = a->replica,
-                                .parts = &a->parts};
+    conf = isle_status_conf(a);
     status_deinit(&status);
     assert_ok(status_take(&conf, a->now_ms, &status));
     return &status;
-}
-
-static const struct complaint *complaint_of(enum complaint_code code)
-{
-    take();
-    for (uint32_t i = 0; i < status.complaints_count; i++)
-        if (status.complaints[i].code == code)
-            return &status.complaints[i];
-    return NULL;
-}
-
-static void assert_complains(enum complaint_code code, const char *what)
-{
-    const struct complaint *complaint = complaint_of(code);
-    if (complaint == NULL)
-        fail_msg("no complaint %s", complaint_name(code));
-    if (strstr(complaint->what, what) == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", complaint->what, what);
-    assert_true(strlen(complaint->remedy) > 10);
-}
-
-static void assert_silent(enum complaint_code code)
-{
-    const struct complaint *complaint = complaint_of(code);
-    if (complaint != NULL)
-        fail_msg("it complains: %s", complaint->what);
 }
 
 static void a_member_that_is_lost_is_so_and_rounds_do_not_wait_for_it(void **state)
@@ -102,18 +64,18 @@ static void a_member_that_is_lost_is_so_and_rounds_do_not_wait_for_it(void **sta
     (void)state;
     begin("status-lost", 3);
     played_greet(b, a);
-    assert_complains(COMPLAINT_AWAY, "island c was not heard of yet");
-    assert_silent(COMPLAINT_LOST);
+    assert_complains(take(), COMPLAINT_AWAY, "island c was not heard of yet");
+    assert_silent(take(), COMPLAINT_LOST);
     assert_string_equal(record_role_name(status.peers[C].member->role), "owner");
     struct record record = isle_next_record(a);
     isle_set_owners(&record, (const uint32_t[]){A, B}, 2, RECORD_AWAY);
     isle_adopt(a, &record);
-    assert_complains(COMPLAINT_LOST, "island c is lost: the run goes on without it");
-    assert_silent(COMPLAINT_AWAY);
-    assert_silent(COMPLAINT_NO_MAJORITY);
+    assert_complains(take(), COMPLAINT_LOST, "island c is lost: the run goes on without it");
+    assert_silent(take(), COMPLAINT_AWAY);
+    assert_silent(take(), COMPLAINT_NO_MAJORITY);
     assert_int_equal(status.islands, 3);
     played_greet(c, a); /* it is back, and will take part again */
-    assert_silent(COMPLAINT_LOST);
+    assert_silent(take(), COMPLAINT_LOST);
     end();
 }
 
@@ -135,8 +97,8 @@ static void who_stands_back_is_told_with_whom_it_does_not_hear(void **state)
         isle_tick(a);
         isle_turn_all();
     }
-    assert_complains(COMPLAINT_APART, "islands c and b do not hear each other: c stands back");
-    assert_silent(COMPLAINT_LOST);
+    assert_complains(take(), COMPLAINT_APART, "islands c and b do not hear each other: c stands back");
+    assert_silent(take(), COMPLAINT_LOST);
     end();
 }
 
@@ -145,22 +107,22 @@ static void a_slot_that_is_nobodys_is_not_shown(void **state)
     (void)state;
     begin("status-slot", 3);
     played_greet(c, a);
-    assert_silent(COMPLAINT_ROSTER);
+    assert_silent(take(), COMPLAINT_ROSTER);
     struct record record = isle_next_record(a);
     isle_set_owners(&record, (const uint32_t[]){A, C}, 2, RECORD_AWAY);
     record.members[B] = record.members[C]; /* b's key has left the roster */
     record.members_count = 2;
     isle_adopt(a, &record);
     assert_int_equal(a->charter.view.count, 3);
-    assert_silent(COMPLAINT_AWAY);
-    assert_silent(COMPLAINT_ALONE);
+    assert_silent(take(), COMPLAINT_AWAY);
+    assert_silent(take(), COMPLAINT_ALONE);
     assert_int_equal(take()->islands, 2);
     assert_int_equal(status.islands_up, 2);
     json_t *json = status_json_peers(&status);
     assert_int_equal(json_array_size(json_object_get(json, "peers")), 2);
     json_decref(json);
     /* The configuration still has it. */
-    assert_complains(COMPLAINT_ROSTER, "[peer b] is not on the roster: the record of epoch 1 rules");
+    assert_complains(take(), COMPLAINT_ROSTER, "[peer b] is not on the roster: the record of epoch 1 rules");
     end();
 }
 
@@ -189,16 +151,16 @@ static void a_witness_that_is_away_is_no_island(void **state)
     with_witness = false;
     played_greet(b, a);
     assert_string_equal(take()->epoch.advice, "");
-    assert_complains(COMPLAINT_AWAY, "island c was not heard of yet");
-    assert_non_null(strstr(complaint_of(COMPLAINT_AWAY)->remedy, "rounds go on without the witness"));
-    assert_silent(COMPLAINT_NO_MAJORITY);
+    assert_complains(take(), COMPLAINT_AWAY, "island c was not heard of yet");
+    assert_non_null(strstr(complaint_of(take(), COMPLAINT_AWAY)->remedy, "rounds go on without the witness"));
+    assert_silent(take(), COMPLAINT_NO_MAJORITY);
     struct record record = isle_next_record(a);
     isle_set_owners(&record, (const uint32_t[]){A}, 1, RECORD_AWAY);
     isle_adopt(a, &record); /* b is lost, and one copy is enough; but without the witness nobody could let b in */
     assert_string_equal(take()->epoch.advice, "");
-    assert_complains(COMPLAINT_NO_MAJORITY, "1 of the 2 that vote are heard, no majority: rounds close");
+    assert_complains(take(), COMPLAINT_NO_MAJORITY, "1 of the 2 that vote are heard, no majority: rounds close");
     played_greet(c, a);
-    assert_silent(COMPLAINT_NO_MAJORITY);
+    assert_silent(take(), COMPLAINT_NO_MAJORITY);
     end();
 }
 
@@ -214,8 +176,8 @@ static void of_itself_a_witness_says_that_it_is_one(void **state)
     a = isle_open(run, C, NULL, 0);
     isle_know_plan(a);
     a->engine = true;
-    assert_complains(COMPLAINT_NO_MAJORITY, "1 of the 3 islands that vote are heard");
-    assert_null(strstr(complaint_of(COMPLAINT_NO_MAJORITY)->remedy, "training"));
+    assert_complains(take(), COMPLAINT_NO_MAJORITY, "1 of the 3 islands that vote are heard");
+    assert_null(strstr(complaint_of(take(), COMPLAINT_NO_MAJORITY)->remedy, "training"));
     played_greet(b, a);
     struct wire_fragment row = {.version = 41, .hash = digest_of("x", 1), .hash_known = true};
     struct wire_heartbeat beat = {.fragments_count = 1, .fragments = {row}};
@@ -224,9 +186,9 @@ static void of_itself_a_witness_says_that_it_is_one(void **state)
     assert_int_equal(status.version_max, 41);
     assert_false(status.anchors_known);
     assert_int_equal(status.fragments_count, ISLE_FRAGMENTS);
-    assert_silent(COMPLAINT_BEHIND);
-    assert_silent(COMPLAINT_BLOCKED);
-    assert_silent(COMPLAINT_NOT_ATTACHED);
+    assert_silent(take(), COMPLAINT_BEHIND);
+    assert_silent(take(), COMPLAINT_BLOCKED);
+    assert_silent(take(), COMPLAINT_NOT_ATTACHED);
     json_t *json = status_json(&status);
     assert_string_equal(json_string_value(json_object_get(json, "role")), "witness");
     json_decref(json);
@@ -237,10 +199,10 @@ static void too_few_that_vote_are_told_and_that_nothing_is_lost(void **state)
 {
     (void)state;
     begin("status-majority", 3);
-    assert_complains(COMPLAINT_NO_MAJORITY, "1 of the 3 islands that vote are heard, no majority");
-    assert_non_null(strstr(complaint_of(COMPLAINT_NO_MAJORITY)->remedy, "nothing of it is lost"));
+    assert_complains(take(), COMPLAINT_NO_MAJORITY, "1 of the 3 islands that vote are heard, no majority");
+    assert_non_null(strstr(complaint_of(take(), COMPLAINT_NO_MAJORITY)->remedy, "nothing of it is lost"));
     played_greet(b, a);
-    assert_silent(COMPLAINT_NO_MAJORITY);
+    assert_silent(take(), COMPLAINT_NO_MAJORITY);
     assert_int_equal(status.epoch.voters, 3);
     assert_int_equal(status.epoch.voters_heard, 2);
     end();
@@ -251,7 +213,7 @@ static void a_disk_in_doubt_is_told_and_has_no_vote(void **state)
     (void)state;
     begin_run("status-doubt", 3);
     a = isle_open(run, A, NULL, 0);
-    assert_silent(COMPLAINT_DOUBT);
+    assert_silent(take(), COMPLAINT_DOUBT);
     assert_true(status.epoch.votes);
     isle_close(a);
     char mark[300];
@@ -259,7 +221,7 @@ static void a_disk_in_doubt_is_told_and_has_no_vote(void **state)
     assert_int_equal(unlink(mark), 0); /* as a boot does */
     run->doubt = true;
     a = isle_open(run, A, NULL, 0);
-    assert_complains(COMPLAINT_DOUBT,
+    assert_complains(take(), COMPLAINT_DOUBT,
                      "this island has no vote, for its disk is in doubt: this machine was started again");
     assert_false(status.epoch.votes);
     end();
@@ -271,7 +233,7 @@ static void a_new_run_says_that_all_have_to_meet_once(void **state)
     begin_run("status-new", 3);
     run->doubt = true;
     a = isle_open(run, A, NULL, 0);
-    assert_silent(COMPLAINT_DOUBT);
+    assert_silent(take(), COMPLAINT_DOUBT);
     assert_false(status.epoch.votes);
     assert_non_null(strstr(status.epoch.advice, "when all islands that vote have met once"));
     assert_ok(vote_settle(a->vote));
@@ -290,13 +252,13 @@ static void an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_f
     assert_int_equal(answer.type, WIRE_PROMISE);
     wire_epoch_deinit(&answer);
     a->now_ms += 2000;
-    assert_silent(COMPLAINT_SEALED);
+    assert_silent(take(), COMPLAINT_SEALED);
     a->now_ms += 500;
-    assert_complains(COMPLAINT_SEALED, "decided for 2 s; it waits for island b, which proposes it");
+    assert_complains(take(), COMPLAINT_SEALED, "decided for 2 s; it waits for island b, which proposes it");
     assert_int_equal(status.epoch.sealed_ms, 2500);
     struct record record = isle_next_record(a);
     isle_adopt(a, &record);
-    assert_silent(COMPLAINT_SEALED);
+    assert_silent(take(), COMPLAINT_SEALED);
     assert_int_equal(status.epoch.sealed_ms, 0);
     end();
 }

@@ -307,16 +307,23 @@ static void results_overtake_and_cancelled_objects_stop(void **state)
     teardown();
 }
 
+/* Object 1 comes in two chunks. */
+static struct wire_chunk half_of_one(uint64_t half)
+{
+    enum { HALF = 100 };
+    struct wire_chunk chunk = {.key = key_of(1), .total = 2 * HALF, .offset = half * HALF, .bytes = HALF};
+    chunk.data = net->source[1] + chunk.offset;
+    net->bytes[1] = chunk.total;
+    return chunk;
+}
+
 static void a_second_source_takes_over_a_stalled_transfer(void **state)
 {
     (void)state;
     setup(7, 0, 1 << 20);
     struct xfer *x = net->side[0];
-    struct wire_key key = key_of(1);
     uint64_t bytes;
-    net->bytes[1] = 200;
-    struct wire_chunk first = {.key = key, .total = 200, .offset = 0, .data = net->source[1], .bytes = 100};
-    struct wire_chunk second = {.key = key, .total = 200, .offset = 100, .data = net->source[1] + 100, .bytes = 100};
+    const struct wire_chunk first = half_of_one(0), second = half_of_one(1);
     assert_int_equal(xfer_chunk_in(x, 0, &first, 0, 0, &bytes), XFER_NOTHING);
     assert_int_equal(xfer_chunk_in(x, 1, &second, 0, 10, &bytes), XFER_NOTHING); /* too early: the first is alive */
     assert_int_equal(xfer_chunk_in(x, 1, &second, 0, 5000, &bytes), XFER_COMPLETE);
@@ -330,16 +337,13 @@ static void who_is_lost_from_sight_holds_nothing_back(void **state)
     (void)state;
     setup(7, 0, 1 << 20);
     struct xfer *x = net->side[0];
-    struct wire_key key = key_of(1);
     uint64_t bytes;
-    net->bytes[1] = 200;
-    struct wire_chunk first = {.key = key, .total = 200, .offset = 0, .data = net->source[1], .bytes = 100};
-    struct wire_chunk second = {.key = key, .total = 200, .offset = 100, .data = net->source[1] + 100, .bytes = 100};
+    const struct wire_chunk first = half_of_one(0), second = half_of_one(1);
     assert_int_equal(xfer_chunk_in(x, 0, &first, 0, 10000, &bytes), XFER_NOTHING);
     xfer_lost_sight(x, 1); /* somebody else */
-    assert_true(xfer_receiving(x, &key));
+    assert_true(xfer_receiving(x, &first.key));
     xfer_lost_sight(x, 0);
-    assert_false(xfer_receiving(x, &key)); /* so it is asked of others */
+    assert_false(xfer_receiving(x, &first.key)); /* so it is asked of others */
     assert_int_equal(xfer_chunk_in(x, 1, &second, 0, 10010, &bytes), XFER_COMPLETE);
     assert_memory_equal(net->target[1], net->source[1], 200);
     teardown();

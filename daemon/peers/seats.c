@@ -13,6 +13,9 @@ enum { FORGIVE_MS = 20 * 60 * 1000 };
 enum { APART_MS = 3000, LOOK_MS = 250 };
 /* Who was as far as most so lately soon is again, once rounds stand still. */
 enum { CAUGHT_UP_MS = 1000 };
+/* Whose trainer does not move is kept out so long after somebody put it out; it may wait for what cannot come. STANDS:
+ * what its heartbeats say so soon after may be of before. */
+enum { KEPT_OUT_MS = 10 * 60 * 1000, STANDS_MS = 2500 };
 /* Another disk costs an epoch: one that always has another one is heard of some of them only. */
 static const struct quota_rule disks_rule = {.every_ms = 60000, .at_once = 4};
 
@@ -94,6 +97,12 @@ void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbe
 {
     struct seat *seat = &seats->seat[member];
     seat->epoch = beat->epoch;
+    seat->trains = beat->taking_part;
+    seat->step = beat->step;
+    if (seat->out_ms != 0 && now_ms < seat->out_ms + STANDS_MS)
+        seat->out_step = seat->step;
+    else if (seat->step != seat->out_step)
+        seat->out_ms = 0;
     seat->holds |= beat->held_count > 0;
     if (beat->incarnation != seat->incarnation && quota_take(&seat->disks, disks_rule, now_ms))
         seat->incarnation = beat->incarnation;
@@ -186,6 +195,18 @@ uint32_t seats_voters_heard(const struct seats *seats)
     for (uint32_t i = 0; i < view->count; i++)
         here += view->members[i].used && view->members[i].voter && (i == view->self || seats->seat[i].up);
     return here;
+}
+
+void seats_put_out(struct seats *seats, uint32_t member)
+{
+    seats->seat[member].out_ms = seats->now_ms;
+    seats->seat[member].out_step = seats->seat[member].step;
+}
+
+bool seats_kept_out(const struct seats *seats, uint32_t member)
+{
+    const struct seat *seat = &seats->seat[member];
+    return seat->out_ms != 0 && seat->trains && seats->now_ms < seat->out_ms + KEPT_OUT_MS;
 }
 
 bool seats_caught_up(const struct seats *seats, uint32_t member)

@@ -30,6 +30,9 @@ struct seat {
     uint64_t incarnation;      /* as it says; 0: it has not */
     struct quota disks;        /* how often that was another one */
     uint64_t epoch;            /* of its last heartbeat */
+    bool trains;               /* as it said last, as is */
+    uint64_t step;             /* this */
+    uint64_t out_ms, out_step; /* when somebody put it out of the run, and at what step of its trainer; 0: not so */
     bool drains;               /* as it said last */
     bool said;                 /* these three are its own words */
     char address[RECORD_ADDRESS_BYTES];
@@ -85,6 +88,10 @@ uint32_t seats_apart_from(const struct seats *seats, uint32_t member);
 uint32_t seats_voters_heard(const struct seats *seats);
 /* Whether the member has come as far as most have: a guess, which what it answers to a draft confirms. */
 bool seats_caught_up(const struct seats *seats, uint32_t member);
+/* Somebody wished that the run goes on without the member, and that is so now. */
+void seats_put_out(struct seats *seats, uint32_t member);
+/* Whether it is to stay out: its trainer has not moved since, and it has not been long. */
+bool seats_kept_out(const struct seats *seats, uint32_t member);
 /* Whether its disk, which may be ours, is in doubt so that a record has to name it. */
 bool seats_in_doubt(const struct seats *seats, uint32_t member);
 /* Our own doubt has ended by itself: those of others may do so, too, before a record has to name them. */

@@ -2,6 +2,7 @@
  */
 #include "tests/lib/testlib.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -143,6 +144,25 @@ static void who_is_evicted_comes_back_by_itself(void **state)
     assert_told("is this island itself");
 }
 
+/* Its daemon has everything; its trainer would keep rounds waiting again. */
+static void one_whose_trainer_hangs_stays_out_until_it_moves(void **state)
+{
+    (void)state;
+    pid_t trainer = (pid_t)homes_number(rome, "trainer", "pid");
+    assert_true(trainer > 1);
+    assert_int_equal(kill(trainer, SIGSTOP), 0);
+    GOOD(oslo, "evict", "rome");
+    assert_told("rome takes no part, in epoch");
+    for (int i = 0; i < 10; i++) {
+        proc_sleep_ms(1000);
+        assert_string_not_equal(homes_role(paris, "rome"), "owner");
+    }
+    assert_versions_go_on(paris);
+    assert_int_equal(kill(trainer, SIGCONT), 0);
+    assert_owner(paris, "rome");
+    assert_versions_go_on(rome);
+}
+
 static void who_drains_owns_nothing_until_it_joins_again(void **state)
 {
     (void)state;
@@ -214,6 +234,7 @@ int main(void)
         cmocka_unit_test(a_token_that_is_worth_nothing_lets_nobody_in),
         cmocka_unit_test(a_token_is_one_island_s_and_it_may_ask_again),
         cmocka_unit_test(who_is_evicted_comes_back_by_itself),
+        cmocka_unit_test(one_whose_trainer_hangs_stays_out_until_it_moves),
         cmocka_unit_test(who_drains_owns_nothing_until_it_joins_again),
         cmocka_unit_test(one_is_lost_for_good_and_comes_back_with_nothing),
         cmocka_unit_test(who_is_revoked_comes_back_with_a_new_token_alone),

@@ -27,7 +27,7 @@ static struct {
     struct link *link;
     struct invites invites;
     unsigned deaf; /* questions that are not answered: their answers are lost */
-    unsigned questions, enrolled;
+    atomic_uint questions, enrolled;
     uint32_t id;
     uint8_t records[RECORDS_BYTES];
 } island;
@@ -133,8 +133,8 @@ static void a_token_enrols_one_key_and_a_lost_answer_is_told_again(void **state)
 {
     (void)state;
     struct wire_enrolled enrolled;
-    struct invite invite = open_island(2, true); /* answers are lost */
     island.records[77] = 5;
+    struct invite invite = open_island(2, true); /* answers are lost */
     assert_ok(ask(&invite, &bert, TIMEOUT_MS, &enrolled));
     assert_int_equal(island.questions, 3);
     assert_int_equal(enrolled.id, 41);

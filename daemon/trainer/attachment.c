@@ -306,11 +306,13 @@ bool attachment_take(struct attachment *a, uint64_t now_ms)
     return true;
 }
 
+/* Who leaves the end of the run open. */
 static void name_absent(const struct attachment *a, char *text, size_t text_bytes)
 {
+    uint32_t fragments_count = attachment_core_fragments(a);
     snprintf(text, text_bytes, "away, and not done when last heard:");
     for (uint32_t i = 0; i < a->conf.view->count; i++)
-        if (i != a->conf.view->self && a->conf.view->members[i].role != RECORD_WITNESS && !sync_up(a->plan.sync, i))
+        if (run_end_waits_for(a->plan.sync, a->conf.view, fragments_count, i) && !sync_up(a->plan.sync, i))
             snprintf(text + strlen(text), text_bytes - strlen(text), " %s", a->conf.view->members[i].name);
 }
 

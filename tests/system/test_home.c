@@ -217,6 +217,25 @@ static void whom_a_stale_file_names_is_not_ended(void **state)
     waitpid(pid, &status, 0);
 }
 
+/* By hand, without a word on where its files are; the machine's service may run beside it. */
+static void what_a_configuration_leaves_out_is_in_the_folder(void **state)
+{
+    (void)state;
+    const char *other = testlib_path(folder, "bare");
+    assert_ok(fsio_mkdirs(other, 0755));
+    testlib_file(other, "dilocod.conf", "[island]\nname = bare\n[worker]\nautostart = no\n");
+    assert_int_equal(RUN("dilocod", "--home", other, "--print-config"), 0);
+    static const char *const lines[] = {"key = %s/island.key\n", "run = %s/run.ini\n", "state = %s/state\n",
+                                        "sockets = %s/run\n"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char line[300];
+        snprintf(line, sizeof line, lines[i], other);
+        assert_prints(line);
+    }
+    assert_int_equal(RUN("dilococtl", "--home", other, "status"), 3);
+    assert_says(testlib_path(other, "run/control.sock"));
+}
+
 static void a_start_that_fails_shows_why(void **state)
 {
     (void)state;
@@ -245,6 +264,7 @@ int main(void)
         cmocka_unit_test(a_second_start_and_a_second_init_change_nothing),
         cmocka_unit_test(it_is_stopped_and_goes_on_from_where_it_was),
         cmocka_unit_test(whom_a_stale_file_names_is_not_ended),
+        cmocka_unit_test(what_a_configuration_leaves_out_is_in_the_folder),
         cmocka_unit_test(a_start_that_fails_shows_why),
     };
     return cmocka_run_group_tests(tests, begin, NULL);

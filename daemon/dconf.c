@@ -78,7 +78,10 @@ static const struct conf_key keys[] = {
      "Which of N disjoint parts of the data to draw, as I/N from 0/N; empty: this island's number of all islands, for "
      "a corpus that all share. 0/1 for a corpus of its own."},
     {"worker", "device", CONF_STRING, AT(device), "cpu", 0, 0, NULL, NULL, "Where to train: cpu."},
-    {"worker", "threads", CONF_INT, AT(threads), "0", 0, 1024, NULL, "threads", "CPU threads of the trainer; 0: all."},
+    {"worker", "threads", CONF_INT, AT(threads), "0", 0, 1024, NULL, "threads",
+     "CPU threads of the trainer; 0: all. Several trainers on one machine share its cores best where each has some of "
+     "its own. Threads that wait sleep, unless OMP_WAIT_POLICY in the daemon's environment says otherwise: active is "
+     "for a machine that does nothing else."},
     {"worker", "checkpoint_every", CONF_INT, AT(checkpoint_every), "200", 0, 1e9, NULL, "steps",
      "Steps between the trainer's checkpoints; 0: only at the end."},
     {"worker", "eval_every", CONF_INT, AT(eval_every), "0", 0, 1e9, NULL, "steps",

@@ -331,7 +331,27 @@ static void tokens_without_end_are_shown_as_very_many(void **state)
         stage_mix(&stage, 0);
     }
     assert_true(trainer_info(stage.trainer).tokens_counted == 9000000000000000000);
+    assert_true(trainer_info(stage.trainer).tokens == 9000000000000000000);
     stage_forget(&stage);
+}
+
+/* Reports may be lost, words are not. */
+static void what_is_counted_was_trained_whatever_reports_are_lost(void **state)
+{
+    (void)state;
+    report(5, 50, 1);
+    for (uint64_t v = 1; v <= 3; v++) {
+        for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++) {
+            struct bitset all = all_shards(f);
+            stage_take_snapshot(&stage, f, trainerrun_due(f, 6 * v), 1000 * v + f, 3);
+            stage_results(&stage, f, &all);
+            stage_mix(&stage, f);
+            struct trainer_info info = trainer_info(stage.trainer);
+            assert_int_equal(info.tokens, 1000 * v + f);
+            assert_in_range(info.tokens_counted, v > 1 ? 1 : 0, info.tokens);
+            stage_forget(&stage);
+        }
+    }
 }
 
 static void next_trainer(void)
@@ -607,6 +627,7 @@ int main(void)
         on_stage(numbers_that_are_none_do_not_get_out),
         on_stage(a_step_beyond_the_run_is_its_last),
         on_stage(tokens_without_end_are_shown_as_very_many),
+        on_stage(what_is_counted_was_trained_whatever_reports_are_lost),
         on_stage(tokens_add_up_over_all_trainers_of_the_island),
         on_stage(tokens_do_not_go_down_while_the_next_one_comes),
         on_stage(tokens_outlive_the_daemon),

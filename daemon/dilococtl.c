@@ -308,11 +308,11 @@ static enum err check_island(const struct home *home)
     return err_set(ERR_CONF, "%s: no island is here; dilococtl --home %s init makes one", home->folder, home->folder);
 }
 
-/* Where the daemon answers, which its configuration says. */
+/* Where the daemon answers, which its configuration says; NULL: the home's own. */
 static enum err find_socket_in(struct arguments *a, const char *config)
 {
     struct dconf conf;
-    TRY(dconf_load(config, NULL, 0, &conf));
+    TRY(dconf_load_home(&a->home, config, NULL, 0, &conf));
     snprintf(a->socket_path, sizeof a->socket_path, "%s/control.sock", conf.run_folder);
     conf_deinit(&dconf_schema, &conf);
     return ERR_OK;
@@ -320,10 +320,8 @@ static enum err find_socket_in(struct arguments *a, const char *config)
 
 static enum err find_socket(struct arguments *a)
 {
-    if (a->socket == NULL && a->config != NULL)
+    if (a->socket == NULL && (a->config != NULL || a->home.folder != NULL))
         return find_socket_in(a, a->config);
-    if (a->socket == NULL && a->home.folder != NULL)
-        return find_socket_in(a, a->home.conf);
     snprintf(a->socket_path, sizeof a->socket_path, "%s", a->socket != NULL ? a->socket : "/run/diloco/control.sock");
     return ERR_OK;
 }
@@ -343,7 +341,7 @@ static enum err start(struct arguments *a, bool enable)
 {
     if (a->home.folder == NULL)
         return ctl_service_start(ctl_service_mark, enable);
-    TRY(find_socket_in(a, a->home.conf));
+    TRY(find_socket_in(a, NULL));
     struct ctl_home ctl = in_home(a);
     return ctl_home_start(&ctl);
 }

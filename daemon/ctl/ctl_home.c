@@ -155,13 +155,44 @@ static enum err fork_daemon(const struct home *home, int *child, off_t *log_begi
     return err;
 }
 
-static enum err say_started(const struct ctl_home *ctl, const json_t *status, bool already)
+static enum err say_started(const struct ctl_home *ctl, const json_t *status, int pid, bool already)
 {
-    int pid;
     char what[128];
-    TRY(home_holder(ctl->home, &pid));
     snprintf(what, sizeof what, "dilocod runs%s: island %s", already ? " already" : "", ctl_text(status, "island"));
     return say(ctl, pid, what);
+}
+
+/* `other`: the process that answers in its place; 0: none does. */
+static enum err say_ended(const struct ctl_home *ctl, off_t log_begin, int other)
+{
+    print_tail(ctl->home->log, log_begin, stderr);
+    if (other > 0)
+        return err_set(ERR_STATE,
+                       "dilocod has ended; above stands the end of %s; at %s another one answers (pid %d): have "
+                       "[island] sockets in %s name a folder of this island alone",
+                       ctl->home->log, ctl->socket, other, ctl->home->conf);
+    return err_set(ERR_STATE, "dilocod has ended; above stands the end of %s", ctl->home->log);
+}
+
+/* Whether it runs, which is said, as that of this folder and no other: it holds the lock. `*other`: who answers
+ * instead. Failure: it does not answer yet, for it may not have come to it; or it answered what is no answer. */
+static enum err ask_ours(const struct ctl_home *ctl, bool already, bool *runs, int *other)
+{
+    json_t *status;
+    int pid, holder;
+    *runs = false;
+    *other = 0;
+    enum err err = ctl_ask_whom(ctl->socket, "status", &status, &pid);
+    if (err == ERR_CLOSED || err == ERR_IO)
+        return ERR_OK;
+    TRY(err);
+    err = home_holder(ctl->home, &holder);
+    *runs = err == ERR_OK && holder > 0 && (pid == holder || pid == 0);
+    *other = *runs ? 0 : pid;
+    if (*runs)
+        err = say_started(ctl, status, holder, already);
+    json_decref(status);
+    return err;
 }
 
 /* Until it answers. `child`: the daemon, if we have started it; 0: another has. */
@@ -169,26 +200,20 @@ static enum err wait_for_answer(const struct ctl_home *ctl, int child, off_t log
 {
     const struct home *home = ctl->home;
     uint64_t begin_ms = env_mono_ms();
-    bool already = child == 0, said = ctl->json;
+    const int started = child;
+    bool already = child == 0, said = ctl->json, runs;
     for (;;) {
-        json_t *status;
-        int holder;
-        enum err err = ctl_ask(ctl->socket, "status", &status);
-        if (err == ERR_OK) {
-            err = say_started(ctl, status, already);
-            json_decref(status);
-        }
-        if (err != ERR_CLOSED && err != ERR_IO) /* it may not have come to it yet */
-            return err;
+        int holder, other;
+        TRY(ask_ours(ctl, already, &runs, &other));
+        if (runs)
+            return ERR_OK;
         TRY(home_holder(home, &holder));
         if (child > 0 && waitpid(child, NULL, WNOHANG) == child) {
             child = 0;
             already = true; /* if somebody else was faster */
         }
-        if (child == 0 && holder == 0) {
-            print_tail(home->log, log_begin, stderr);
-            return err_set(ERR_STATE, "dilocod has ended; above stands the end of %s", home->log);
-        }
+        if (child == 0 && holder == 0)
+            return say_ended(ctl, log_begin, other != started ? other : 0);
         bool late = env_mono_ms() - begin_ms > PATIENCE_MS;
         if (late && child == 0) /* nor may it ever: its sockets may have been elsewhere when it was started */
             return say(ctl, holder, "dilocod runs already, but does not answer yet");

@@ -108,7 +108,7 @@ enum err ctl_reset(const struct home *home, const char *socket, bool json)
     int moved = 0;
     enum err err;
     TRY(check_stopped(home, socket));
-    TRY(dconf_load(home->conf, NULL, 0, &conf));
+    TRY(dconf_load_home(home, NULL, NULL, 0, &conf));
     TRY_OUT(make_aside(conf.state_folder, &aside));
     err = move_all(&conf, aside, &moved);
     if (err == ERR_OK && moved == 0) {

@@ -294,7 +294,7 @@ static void start_fragments(struct attachment *a)
 static void tell_absent(const struct attachment *a)
 {
     for (uint32_t i = 0; i < a->conf.view->count; i++)
-        if (i != a->conf.view->self && a->conf.view->members[i].role != RECORD_WITNESS && !sync_up(a->plan.sync, i))
+        if (i != a->conf.view->self && sync_awaits(a->plan.sync, i) && !sync_up(a->plan.sync, i))
             log_warn("island %s is not here; no round closes without it, and what is trained meanwhile goes out when "
                      "it comes (dilococtl status says what is known)",
                      a->conf.view->members[i].name);

@@ -15,10 +15,10 @@ law='
 rooms      daemon > net | outer_opt > common
 rooms      worker > kernels > common
 
-daemon     dilocod > engine | check > control | runplan > peers > trainer | rounds | charter > state > event | jobs | rules | dconf | home | tidings
-daemon     dilococtl > ctl > rules | dconf | home
+daemon     dilocod > engine | check > control | runplan > peers > trainer | rounds | charter > state > event | jobs | rules | dconf | tidings > home
+daemon     dilococtl > ctl > rules | dconf > home
 
-worker     diloco-worker > train , sample > ckpt , inner , data > model | libdiloco
+worker     diloco-worker > train , sample > ckpt , inner , data , speed > model | libdiloco
 
 net        sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_certify > sync_core > sync_types
 net        sync_types > chain , owner

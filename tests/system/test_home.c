@@ -68,6 +68,23 @@ static bool lives(int pid)
     return read && state != 'Z';
 }
 
+/* Whether the trainer that trains now was begun with this in its environment. */
+static bool trainer_has(const char *variable)
+{
+    char path[64], environment[16384];
+    size_t bytes, at = 0;
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%lld/environ", ask("trainer", "pid"));
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    bytes = fread(environment, 1, sizeof environment - 1, file);
+    fclose(file);
+    environment[bytes] = '\0';
+    for (; at < bytes && !found; at += strlen(environment + at) + 1)
+        found = strncmp(environment + at, variable, strlen(variable)) == 0;
+    return found;
+}
+
 static void what_will_not_do_is_refused_and_leaves_nothing(void **state)
 {
     (void)state;
@@ -160,6 +177,24 @@ static void it_is_stopped_and_goes_on_from_where_it_was(void **state)
 }
 
 /* After a daemon was killed its number stays behind, and may be anybody's one day. */
+/* Or trainers that share a machine's cores crawl. */
+static void a_trainers_threads_wait_asleep_unless_the_environment_says(void **state)
+{
+    (void)state;
+    unsetenv("OMP_WAIT_POLICY");
+    assert_int_equal(CTL("start"), 0);
+    wait_for_versions(ask(NULL, "versions") + 3);
+    assert_true(trainer_has("OMP_WAIT_POLICY=passive"));
+    assert_int_equal(CTL("stop"), 0);
+    setenv("GOMP_SPINCOUNT", "0", 1);
+    assert_int_equal(CTL("start"), 0);
+    unsetenv("GOMP_SPINCOUNT");
+    wait_for_versions(ask(NULL, "versions") + 3);
+    assert_true(trainer_has("GOMP_SPINCOUNT=0"));
+    assert_false(trainer_has("OMP_WAIT_POLICY="));
+    assert_int_equal(CTL("stop"), 0);
+}
+
 static void whom_a_stale_file_names_is_not_ended(void **state)
 {
     (void)state;
@@ -188,6 +223,25 @@ static void whom_a_stale_file_names_is_not_ended(void **state)
     waitpid(pid, &status, 0);
 }
 
+/* By hand, without a word on where its files are; the machine's service may run beside it. */
+static void what_a_configuration_leaves_out_is_in_the_folder(void **state)
+{
+    (void)state;
+    const char *other = testlib_path(folder, "bare");
+    assert_ok(fsio_mkdirs(other, 0755));
+    testlib_file(other, "dilocod.conf", "[island]\nname = bare\n[worker]\nautostart = no\n");
+    assert_int_equal(RUN("dilocod", "--home", other, "--print-config"), 0);
+    static const char *const lines[] = {"key = %s/island.key\n", "run = %s/run.ini\n", "state = %s/state\n",
+                                        "sockets = %s/run\n"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char line[300];
+        snprintf(line, sizeof line, lines[i], other);
+        assert_prints(line);
+    }
+    assert_int_equal(RUN("dilococtl", "--home", other, "status"), 3);
+    assert_says(testlib_path(other, "run/control.sock"));
+}
+
 static void a_start_that_fails_shows_why(void **state)
 {
     (void)state;
@@ -214,7 +268,9 @@ int main(void)
         cmocka_unit_test(one_command_makes_an_island_that_trains),
         cmocka_unit_test(a_second_start_and_a_second_init_change_nothing),
         cmocka_unit_test(it_is_stopped_and_goes_on_from_where_it_was),
+        cmocka_unit_test(a_trainers_threads_wait_asleep_unless_the_environment_says),
         cmocka_unit_test(whom_a_stale_file_names_is_not_ended),
+        cmocka_unit_test(what_a_configuration_leaves_out_is_in_the_folder),
         cmocka_unit_test(a_start_that_fails_shows_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

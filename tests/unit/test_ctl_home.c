@@ -7,12 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/fsio.h"
+#include "common/ipc.h"
 #include "common/mem.h"
+#include "daemon/ctl/ctl_client.h"
 #include "daemon/ctl/ctl_home.h"
 
 static char folder[] = "/tmp/diloco-ctl-XXXXXX";
@@ -179,6 +183,73 @@ static void a_daemon_that_is_started_keeps_nothing_of_ours(void **state)
     assert_int_equal(session, pid);
 }
 
+/* A process that answers on ctl.socket as a daemon does; with the lock or without. Its answer to all is `answer`. */
+static int answerer(bool with_lock, const char *answer)
+{
+    struct sockaddr_un address;
+    assert_ok(ipc_address(ctl.socket, &address));
+    int listening = socket(AF_UNIX, SOCK_STREAM, 0), pid;
+    assert_true(listening >= 0);
+    unlink(ctl.socket);
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        int fd;
+        char asked[64];
+        if (with_lock && home_lock(&home, &fd) != ERR_OK)
+            _exit(1);
+        if (bind(listening, (const struct sockaddr *)&address, sizeof address) != 0 || listen(listening, 8) != 0)
+            _exit(1);
+        while ((fd = accept(listening, NULL, NULL)) >= 0) {
+            if (read(fd, asked, sizeof asked) <= 0 || write(fd, answer, strlen(answer)) < 0)
+                _exit(1);
+            close(fd);
+        }
+        _exit(1);
+    }
+    close(listening);
+    json_t *status;
+    for (int i = 0; i < 500 && ctl_ask(ctl.socket, "status", &status) == ERR_CLOSED; i++)
+        usleep(10000);
+    json_decref(status);
+    return pid;
+}
+
+static void only_the_daemon_of_this_folder_is_taken_for_it(void **state)
+{
+    (void)state;
+    char want[200];
+    const char *before = ctl.socket;
+    ctl.socket = testlib_path(folder, "control.sock");
+    /* Somebody else's, where the configuration says: ours ends over that, and its log says so. */
+    play_daemon("echo \"$2: control.sock is taken\"\nexit 2\n");
+    int other = answerer(false, "{\"island\":\"oslo\"}\n");
+    const char *path = divert(STDERR_FILENO);
+    enum err err = ctl_home_start(&ctl);
+    char *text = restore(STDERR_FILENO, path);
+    kill(other, SIGKILL);
+    waitpid(other, NULL, 0);
+    snprintf(want, sizeof want, "another one answers (pid %d): have [island] sockets in %s/dilocod.conf", other,
+             folder);
+    assert_fails(ERR_STATE, want, err);
+    snprintf(want, sizeof want, "%s: control.sock is taken\n", folder);
+    assert_non_null(strstr(text, want));
+    mem_free(text);
+    /* And one that runs here. */
+    int own = answerer(true, "{\"island\":\"paris\"}\n");
+    path = divert(STDOUT_FILENO);
+    err = ctl_home_start(&ctl);
+    text = restore(STDOUT_FILENO, path);
+    kill(own, SIGKILL);
+    waitpid(own, NULL, 0);
+    assert_ok(err);
+    snprintf(want, sizeof want, "dilocod runs already: island paris (pid %d)\n", own);
+    assert_string_equal(text, want);
+    mem_free(text);
+    unlink(ctl.socket);
+    ctl.socket = before;
+}
+
 /* ---- logs ---- */
 
 static void the_log_is_printed_whole(void **state)
@@ -247,6 +318,7 @@ int main(void)
         cmocka_unit_test(a_process_that_a_stale_file_names_is_left_alone),
         cmocka_unit_test(a_daemon_that_does_not_start_is_shown_by_the_end_of_its_log),
         cmocka_unit_test(one_that_runs_and_does_not_answer_is_not_waited_for),
+        cmocka_unit_test(only_the_daemon_of_this_folder_is_taken_for_it),
         cmocka_unit_test(a_daemon_that_is_started_keeps_nothing_of_ours),
         cmocka_unit_test(the_log_is_printed_whole),
         cmocka_unit_test(a_log_is_followed),

@@ -272,7 +272,9 @@ enum err dconf_load_home(const struct home *home, const char *path, const struct
 {
     struct conf_key in_home[KEYS_COUNT];
     struct conf_schema schema = schema_in(home, in_home);
-    return load(&schema, path != NULL ? path : home->conf, overrides, overrides_count, conf);
+    TRY(load(&schema, path != NULL ? path : home->conf, overrides, overrides_count, conf));
+    conf->in_home = home->folder != NULL;
+    return ERR_OK;
 }
 
 void dconf_print(const struct home *home, const struct dconf *conf, FILE *file)

@@ -41,6 +41,7 @@ struct dconf {
     int log_level;
     int owner; /* enum record_wish */
     bool witness;
+    bool in_home; /* dconf_load_home(): of an island in a folder */
 
     void *peers; /* struct dconf_peer */
     size_t peers_count;

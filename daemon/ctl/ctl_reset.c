@@ -75,13 +75,26 @@ static enum err move_matching(const char *folder, const char *pattern, const cha
     return err;
 }
 
+/* Of a disk that keeps nothing any more. */
+static enum err remove_mark(const struct dconf *conf)
+{
+    struct ident ident;
+    char *mark;
+    bool known = ident_load(conf->key_path, &ident) == ERR_OK;
+    TRY(home_mark(conf->in_home && known, ident.public_text, conf->run_folder, &mark));
+    bool gone = unlink(mark) == 0 || errno == ENOENT;
+    enum err err = gone ? ERR_OK : err_set_errno(ERR_IO, "cannot remove %s", mark);
+    mem_free(mark);
+    return err;
+}
+
 /* The records beside the sockets and the mark go last: with them the daemon would go on, or know that its state was
  * taken away. */
 static enum err move_all(const struct dconf *conf, const char *aside, int *moved)
 {
     TRY(move_matching(conf->state_folder, "*", aside, moved));
     TRY(move_matching(conf->run_folder, "record-*", aside, moved));
-    TRY(move_matching(conf->run_folder, "vote.mark", aside, moved));
+    TRY(remove_mark(conf));
     return conf->joined[0] != '\0' ? move(conf->joined, aside, moved) : ERR_OK;
 }
 

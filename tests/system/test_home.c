@@ -151,6 +151,32 @@ static void a_second_start_and_a_second_init_change_nothing(void **state)
     assert_int_equal(CTL("status"), 0);
 }
 
+static void shell(const char *format, const char *from, const char *to)
+{
+    char command[600];
+    snprintf(command, sizeof command, format, from, to);
+    assert_int_equal(system(command), 0);
+}
+
+/* Its mark comes along with no copy, so it is known that it has forgotten what came after. */
+static void a_copy_of_the_folder_that_is_put_back_is_noticed(void **state)
+{
+    (void)state;
+    const char *copy = testlib_path(village_folder(), "copy");
+    shell("cp -a %1$s %2$s", home, copy);
+    assert_int_equal(CTL("start"), 0);
+    CTL("logs");
+    assert_null(strstr(cli_out, "this disk is in doubt"));
+    wait_for_versions(ask(NULL, "versions") + 3);
+    assert_int_equal(CTL("stop"), 0);
+    shell("rm -r %1$s && mv %2$s %1$s", home, copy);
+    assert_int_equal(CTL("start"), 0);
+    CTL("logs");
+    assert_non_null(strstr(cli_out, "this disk is in doubt"));
+    wait_for_versions(ask(NULL, "versions") + 3); /* alone it has nobody to ask */
+    assert_int_equal(CTL("stop"), 0);
+}
+
 static void it_is_stopped_and_goes_on_from_where_it_was(void **state)
 {
     (void)state;
@@ -227,7 +253,7 @@ static void whom_a_stale_file_names_is_not_ended(void **state)
 static void what_a_configuration_leaves_out_is_in_the_folder(void **state)
 {
     (void)state;
-    const char *other = testlib_path(folder, "bare");
+    const char *other = testlib_path(village_folder(), "bare");
     assert_ok(fsio_mkdirs(other, 0755));
     testlib_file(other, "dilocod.conf", "[island]\nname = bare\n[worker]\nautostart = no\n");
     assert_int_equal(RUN("dilocod", "--home", other, "--print-config"), 0);
@@ -268,6 +294,7 @@ int main(void)
         cmocka_unit_test(one_command_makes_an_island_that_trains),
         cmocka_unit_test(a_second_start_and_a_second_init_change_nothing),
         cmocka_unit_test(it_is_stopped_and_goes_on_from_where_it_was),
+        cmocka_unit_test(a_copy_of_the_folder_that_is_put_back_is_noticed),
         cmocka_unit_test(a_trainers_threads_wait_asleep_unless_the_environment_says),
         cmocka_unit_test(whom_a_stale_file_names_is_not_ended),
         cmocka_unit_test(what_a_configuration_leaves_out_is_in_the_folder),

@@ -8,9 +8,8 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/peers/broken.h"
-#include "daemon/peers/council_wire.h"
+#include "daemon/peers/council_core.h"
 #include "daemon/peers/holdings.h"
-#include "daemon/peers/seats.h"
 #include "daemon/peers/wishes.h"
 #include "daemon/state/records.h"
 #include "net/compose.h"
@@ -20,41 +19,6 @@
  * long those who might join are waited for, once enough voters have sealed. OVERDUE: so long what only a few of them
  * show may take to be fetched. PROOFS: as long as one whose word is broken takes part, the others are told so often. */
 enum { TURN_MS = 1000, AGAIN_MS = 250, ASKED_MS = 700, OVERDUE_MS = 4000, PROOFS_MS = 2000, SAID_MS = 10000 };
-
-/* A message to ourselves, packed. */
-struct own_message {
-    uint32_t type;
-    uint8_t *bytes;
-    size_t bytes_count;
-};
-enum { OWN_MAX = 32 };
-
-struct council {
-    struct peers_conf conf;
-    struct link *link;
-    struct council_plan plan; /* .sync NULL: not known yet */
-    struct epoch *epoch;
-    struct holdings *holdings; /* what members answered in our ballot */
-    struct seats seats;
-    struct wishes wishes;
-    struct council_wire wire;
-    struct own_message own[OWN_MAX];
-    uint32_t own_count;
-    uint64_t saved;                          /* number of a vote that is durable, to be told; 0: none */
-    uint64_t unsaved;                        /* number of one that could not be made so; 0: none */
-    bool compose;                            /* ordered */
-    bool take_over;                          /* ordered: what all voters hold together is to be here */
-    uint32_t lacking[RECORD_OWNERS_MAX + 1]; /* of the last draft, by id: who lacks some of what it rests on */
-    uint32_t lacking_count;
-    uint64_t sealed_ms; /* since when we are sealed; 0: we are not */
-    uint64_t asked_ms;  /* since when those who might join are asked; 0: they are not */
-    uint64_t proofs_ms; /* when proofs are told again */
-    struct bitset asked;
-    bool taken; /* `record` is decided and waits for the engine */
-    struct record record;
-    struct digest digest;
-    struct log_limit failed_said;
-};
 
 static const struct record *last(const struct council *council)
 {
@@ -612,83 +576,4 @@ enum err council_plan_known(struct council *council, const struct council_plan *
     if (epoch_sealed(council->epoch))
         sync_seal(plan->sync);
     return ERR_OK;
-}
-
-/* ---- looking in ---- */
-
-bool council_votes(const struct council *council)
-{
-    const struct view *view = council->conf.view;
-    /* A record that we voted after is missing here: what we promised then is not known to those rules yet. */
-    bool current = vote_last(council->conf.vote)->epoch <= last(council)->epoch;
-    return view->self != VIEW_NOBODY && view->members[view->self].voter && current &&
-           vote_doubt(council->conf.vote) == VOTE_SURE;
-}
-
-bool council_broke_word(const struct council *council, uint32_t member)
-{
-    return council->seats.seat[member].broke_word;
-}
-
-bool council_silent(const struct council *council, uint32_t member)
-{
-    return seats_silent(&council->seats, member);
-}
-
-uint32_t council_apart_from(const struct council *council, uint32_t member)
-{
-    return seats_apart_from(&council->seats, member);
-}
-
-uint64_t council_sealed_ms(const struct council *council)
-{
-    return council->sealed_ms;
-}
-
-uint32_t council_voters(const struct council *council, uint32_t *heard)
-{
-    *heard = seats_voters_heard(&council->seats);
-    return record_voters(last(council));
-}
-
-/* Appends the names of voters: of those who have not promised yet, or of those who lack something. */
-static void add_names(const struct council *council, bool lacking, char *text, size_t text_bytes)
-{
-    const struct view *view = council->conf.view;
-    for (uint32_t i = 0; i < view->count; i++) {
-        const struct view_member *member = &view->members[i];
-        bool named = !lacking && member->used && member->voter && !epoch_promised(council->epoch, member->id);
-        for (uint32_t k = 0; lacking && member->used && k < council->lacking_count; k++)
-            named |= council->lacking[k] == member->id;
-        size_t at = strlen(text);
-        if (named)
-            snprintf(text + at, text_bytes - at, " %s", member->name);
-    }
-}
-
-void council_waits(const struct council *council, char *text, size_t text_bytes)
-{
-    uint32_t proposer = view_slot(council->conf.view, epoch_ballot_id(vote_last(council->conf.vote)->promised));
-    text[0] = '\0';
-    if (council->sealed_ms == 0)
-        return;
-    switch (epoch_state(council->epoch)) {
-    case EPOCH_PREPARING:
-        snprintf(text, text_bytes, "an answer of");
-        add_names(council, false, text, text_bytes);
-        break;
-    case EPOCH_COMPOSING:
-        snprintf(text, text_bytes,
-                 council->lacking_count > 0 ? "what the next record rests on to be fetched by"
-                                            : "what those hold who might take part");
-        add_names(council, true, text, text_bytes);
-        break;
-    case EPOCH_ACCEPTING: snprintf(text, text_bytes, "a majority to accept the next record"); break;
-    default:
-        if (proposer != VIEW_NOBODY && proposer != council->conf.view->self)
-            snprintf(text, text_bytes, "island %s, which proposes it", council->conf.view->members[proposer].name);
-        else
-            snprintf(text, text_bytes, "our turn to propose it");
-        break;
-    }
 }

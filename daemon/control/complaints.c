@@ -80,6 +80,29 @@ static void tell_of_peer(const struct status_peer *peer, char *text, size_t text
         snprintf(text, text_bytes, "island %s was not heard of yet%s%s", member->name, gap, note);
 }
 
+/* Whether nothing moves: no round closes, and nobody can be taken for lost. */
+static bool all_stands(const struct status *status)
+{
+    return !status->epoch.majority && !status->epoch.enough;
+}
+
+static const char *remedy_for_away(const struct status *status, const struct status_peer *peer)
+{
+    unsigned role = peer->member->role;
+    if (status->epoch.unmet)
+        return "check its daemon, its address and the line: the first round closes when all that vote have met once";
+    if (all_stands(status) && peer->member->voter)
+        return "check its daemon, its address and the line: so few of those that vote are here, or sure of their "
+               "disks, that nobody can be taken for lost, and rounds stand until a majority is back";
+    if (role == RECORD_WITNESS)
+        return "check its daemon, its address and the line: rounds go on without the witness, but if an island is lost "
+               "meanwhile, they stop until either is back";
+    if (role == RECORD_OWNER)
+        return "check its daemon, its address and the line; rounds wait for its shards, until a majority of those that "
+               "vote takes it for lost";
+    return "check its daemon, its address and the line";
+}
+
 static void complain_of_peer(struct status *status, uint32_t i)
 {
     const struct status_peer *peer = &status->peers[i];
@@ -89,20 +112,12 @@ static void complain_of_peer(struct status *status, uint32_t i)
         complain(status, COMPLAINT_REFUSED, text,
                  "make the two configurations agree and restart the daemon that changed");
     } else if (peer->member->role == RECORD_AWAY) {
-        snprintf(text, sizeof text, "island %s is lost: the run goes on without it", peer->member->name);
+        snprintf(text, sizeof text, "island %s is lost%s", peer->member->name,
+                 all_stands(status) ? "" : ": the run goes on without it");
         complain(status, COMPLAINT_LOST, text,
                  "start its daemon, or mend its line: it comes back by itself, and takes part again");
-    } else if (peer->member->role == RECORD_WITNESS) {
-        complain(status, COMPLAINT_AWAY, text,
-                 "check its daemon, its address and the line: rounds go on without the witness, but if an island is "
-                 "lost meanwhile, they stop until either is back");
     } else {
-        complain(
-            status, COMPLAINT_AWAY, text,
-            peer->member->role == RECORD_OWNER
-                ? "check its daemon, its address and the line; rounds wait for its shards, until a majority of those "
-                  "that vote takes it for lost"
-                : "check its daemon, its address and the line");
+        complain(status, COMPLAINT_AWAY, text, remedy_for_away(status, peer));
     }
 }
 
@@ -120,8 +135,6 @@ static void complain_apart(struct status *status, uint32_t i)
 static void complain_peers(struct status *status)
 {
     const struct view *view = status->from->view;
-    const struct status_epoch *epoch = &status->epoch;
-    char text[200];
     for (uint32_t i = 0; i < view->count; i++)
         if (view->members[i].used && status->peers[i].apart_from != NULL)
             complain_apart(status, i);
@@ -130,8 +143,68 @@ static void complain_peers(struct status *status)
     if (status->islands_up == 1 && status->islands > 1)
         complain(status, COMPLAINT_ALONE, "this island is alone",
                  status->witness ? "check this machine's line" : "what it trains meanwhile is not lost");
-    if (epoch->voters_heard > epoch->voters / 2)
+}
+
+/* Appends the names of those that vote and are not heard. */
+static void add_missing(const struct status *status, char *text, size_t text_bytes)
+{
+    for (uint32_t i = 0; i < status->from->view->count; i++) {
+        const struct status_peer *peer = &status->peers[i];
+        if (peer->member->used && peer->member->voter && !peer->up)
+            snprintf(text + strlen(text), text_bytes - strlen(text), " %s", peer->member->name);
+    }
+}
+
+/* How many of those that are missing have to come back, which may be all: with fewer than a majority of disks that are
+ * not in doubt, only all voters together can go on (docs/PROTOCOL.md, 9, rule 9). */
+static void tell_who_is_missing(const struct status *status, char *text, size_t text_bytes)
+{
+    const struct status_epoch *epoch = &status->epoch;
+    uint32_t missing = epoch->voters - epoch->voters_heard, needed = epoch->voters / 2 + 1 - epoch->voters_sure;
+    size_t at = strlen(text);
+    if (missing == 1)
+        snprintf(text + at, text_bytes - at, ": no round closes until it is back:");
+    else if (needed == 1)
+        snprintf(text + at, text_bytes - at, ": no round closes until one of these is back:");
+    else if (needed < missing)
+        snprintf(text + at, text_bytes - at, ": no round closes until %" PRIu32 " of these are back:", needed);
+    else
+        snprintf(text + at, text_bytes - at, ": no round closes until all of these are back:");
+    add_missing(status, text, text_bytes);
+}
+
+/* A majority is heard, and too many of them have disks that are in doubt. */
+static void complain_doubts(struct status *status)
+{
+    const struct status_epoch *epoch = &status->epoch;
+    char text[400];
+    if (epoch->unmet || epoch->enough) /* that is advised; or the witness is named anew in a moment */
         return;
+    snprintf(text, sizeof text,
+             "%" PRIu32 " of the %" PRIu32 " islands that vote are heard, but the disks of %" PRIu32
+             " are in doubt, so the others are no majority",
+             epoch->voters_heard, epoch->voters, epoch->voters_heard - epoch->voters_sure);
+    if (epoch->voters_heard == epoch->voters) {
+        complain(status, COMPLAINT_NO_MAJORITY, text,
+                 "nothing to do: all are here, tell each other what they hold, and vote again in some seconds");
+        return;
+    }
+    tell_who_is_missing(status, text, sizeof text);
+    complain(status, COMPLAINT_NO_MAJORITY, text,
+             "bring them back, with the disks that they had: what was promised is known only to enough of them "
+             "together; nothing that is trained meanwhile is lost");
+}
+
+static void complain_majority(struct status *status)
+{
+    const struct status_epoch *epoch = &status->epoch;
+    char text[400];
+    if (epoch->majority)
+        return;
+    if (epoch->voters_heard > epoch->voters / 2) {
+        complain_doubts(status);
+        return;
+    }
     if (epoch->enough) {
         snprintf(text, sizeof text,
                  "%" PRIu32 " of the %" PRIu32 " that vote are heard, no majority: rounds close, but nobody can be let "
@@ -140,12 +213,22 @@ static void complain_peers(struct status *status)
         complain(status, COMPLAINT_NO_MAJORITY, text, "start the witness's daemon, or mend its line");
         return;
     }
-    snprintf(text, sizeof text,
-             "%" PRIu32 " of the %" PRIu32 " islands that vote are heard, no majority: no round closes",
+    snprintf(text, sizeof text, "%" PRIu32 " of the %" PRIu32 " islands that vote are heard, no majority",
              epoch->voters_heard, epoch->voters);
+    tell_who_is_missing(status, text, sizeof text);
     complain(status, COMPLAINT_NO_MAJORITY, text,
              status->witness ? "see to the islands: nothing is lost, and rounds go on when they are back"
                              : "training goes on alone, and nothing of it is lost: it is merged when they are back");
+}
+
+static const char *remedy_for_doubt(const struct status *status)
+{
+    const struct status_epoch *epoch = &status->epoch;
+    if (!epoch->majority && epoch->voters_heard < epoch->voters)
+        return "see to those that are missing: too few are sure of their disks to name this one anew, so it votes "
+               "again when a majority that is, or all that vote, are here";
+    return status->witness ? "nothing to do: it votes again from the next epoch on"
+                           : "nothing to do: it trains and contributes, and votes again from the next epoch on";
 }
 
 /* The record that rules, the next one, and whether this island has a say in it. */
@@ -160,9 +243,7 @@ static void complain_epoch(struct status *status)
     }
     if (epoch->doubt[0] != '\0') {
         snprintf(text, sizeof text, "this island has no vote, for its disk is in doubt: %s", epoch->doubt);
-        complain(status, COMPLAINT_DOUBT, text,
-                 status->witness ? "nothing to do: it votes again from the next epoch on"
-                                 : "nothing to do: it trains and contributes, and votes again from the next epoch on");
+        complain(status, COMPLAINT_DOUBT, text, remedy_for_doubt(status));
     }
     if (epoch->difference[0] != '\0')
         complain(status, COMPLAINT_ROSTER, epoch->difference,
@@ -439,6 +520,7 @@ static void complain_trainer(struct status *status)
 void complaints_all(struct status *status)
 {
     complain_peers(status);
+    complain_majority(status);
     complain_epoch(status);
     complain_strangers(status);
     complain_twins(status);

@@ -36,6 +36,7 @@ static void take_peer(struct status *status, uint32_t i)
     status->islands++;
     uint32_t apart = council_apart_from(peers_council(from->peers), i);
     row->apart_from = apart != VIEW_NOBODY ? &from->view->members[apart] : NULL;
+    row->may_vote = council_may_vote(peers_council(from->peers), i);
     if (from->rounds != NULL) {
         row->missed = sync_missed(from->sync, i, &row->too_late);
         row->outliers = rounds_outliers(from->rounds, i, &row->outliers_lately);
@@ -132,7 +133,7 @@ static const char all_meet[] =
 static const char *advice(const struct status *status)
 {
     const struct view *view = status->from->view;
-    if (view->members[view->self].voter && vote_doubt(status->from->vote) == VOTE_FRESH)
+    if (status->epoch.unmet)
         return all_meet;
     for (uint32_t i = 0; i < view->count; i++)
         if (view->members[i].used && view->members[i].role == RECORD_WITNESS)
@@ -144,15 +145,15 @@ static const char *advice(const struct status *status)
 static bool enough_copies(const struct status *status)
 {
     const struct view *view = status->from->view;
-    uint32_t keepers = 0, heard = 0, majority = status->epoch.voters / 2 + 1;
+    uint32_t keepers = 0, sure = 0, majority = status->epoch.voters / 2 + 1;
     for (uint32_t i = 0; i < view->count; i++) {
         const struct view_member *member = &view->members[i];
         if (!member->used || !member->voter || member->role == RECORD_WITNESS)
             continue;
         keepers++;
-        heard += status->peers[i].up;
+        sure += status->peers[i].may_vote;
     }
-    return heard >= (majority < keepers ? majority : keepers);
+    return sure >= (majority < keepers ? majority : keepers);
 }
 
 static void take_epoch(struct status *status)
@@ -164,6 +165,10 @@ static void take_epoch(struct status *status)
     bool voter = from->view->members[from->view->self].voter;
     epoch->voters = council_voters(council, &epoch->voters_heard);
     epoch->votes = council_votes(council);
+    for (uint32_t i = 0; i < from->view->count; i++)
+        epoch->voters_sure += status->peers[i].may_vote;
+    epoch->majority = epoch->voters_sure > epoch->voters / 2;
+    epoch->unmet = voter && vote_doubt(from->vote) == VOTE_FRESH;
     epoch->enough = enough_copies(status);
     epoch->doubt = voter && !epoch->votes ? vote_why(from->vote) : "";
     if (sealed_ms > 0 && status->now_ms > sealed_ms)

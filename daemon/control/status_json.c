@@ -79,6 +79,7 @@ static void add_epoch(json_t *json, const struct status *status)
     json_object_set_new(json, "epoch", number(status->from->view->epoch));
     json_object_set_new(json, "voters", number(epoch->voters));
     json_object_set_new(json, "voters_heard", number(epoch->voters_heard));
+    json_object_set_new(json, "voters_sure", number(epoch->voters_sure));
     json_object_set_new(json, "votes", json_boolean(epoch->votes));
     json_object_set_new(json, "doubt", json_string(epoch->doubt));
     json_object_set_new(json, "sealed_ms", number(epoch->sealed_ms));

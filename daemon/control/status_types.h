@@ -86,7 +86,8 @@ struct complaint {
 struct status_peer {
     const struct view_member *member;
     bool self, up;
-    bool refused; /* it, or we, would not talk: not a matter of time */
+    bool refused;  /* it, or we, would not talk: not a matter of time */
+    bool may_vote; /* it votes, is heard, and its disk is not in doubt */
     const char *note;
     const char *fault;   /* what it does that it should not; "": nothing */
     const char *trainer; /* what its trainer does */
@@ -119,7 +120,10 @@ struct status_fragment {
 /* Who decides with whom, and how that goes. */
 struct status_epoch {
     uint32_t voters, voters_heard; /* us among them, if we are one */
-    bool enough;                   /* of those that keep bytes are heard for a round to close */
+    uint32_t voters_sure;          /* of those heard: whose disk is not in doubt, so that they may vote */
+    bool majority;                 /* they are one: who is lost can be taken for lost, and all can go on */
+    bool enough;                   /* of those that keep bytes are sure for a round to close */
+    bool unmet;                    /* a new run, whose voters have not met yet */
     bool votes;                    /* this island does */
     const char *doubt;             /* why its disk is in doubt; "" */
     uint64_t sealed_ms;            /* for so long the next epoch is being decided; 0: it is not */

@@ -42,9 +42,13 @@ static void print_anchor(const json_t *status, FILE *file)
 
 static void print_epoch(const json_t *status, FILE *file)
 {
-    fprintf(file, "epoch      %lld, %lld of %lld islands that vote heard%s\n", (long long)ctl_integer(status, "epoch"),
-            (long long)ctl_integer(status, "voters_heard"), (long long)ctl_integer(status, "voters"),
-            json_is_true(json_object_get(status, "votes")) ? "" : "; this one has no vote");
+    long long heard = (long long)ctl_integer(status, "voters_heard");
+    long long sure = (long long)ctl_integer(status, "voters_sure");
+    fprintf(file, "epoch      %lld, %lld of %lld islands that vote heard", (long long)ctl_integer(status, "epoch"),
+            heard, (long long)ctl_integer(status, "voters"));
+    if (sure < heard)
+        fprintf(file, ", %lld may vote", sure);
+    fprintf(file, "%s\n", json_is_true(json_object_get(status, "votes")) ? "" : "; this one has no vote");
     if (ctl_integer(status, "sealed_ms") > 0)
         fprintf(file, "           the next one is being decided; it waits for %s\n", ctl_text(status, "waits"));
 }

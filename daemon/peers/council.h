@@ -78,6 +78,9 @@ ERR_MUST_CHECK enum err council_enrol(struct council *council, const struct reco
 /* ---- looking in ---- */
 /* Whether this island may vote: it is a voter, and its disk is not in doubt. */
 bool council_votes(const struct council *council);
+/* Whether a member, which may be us, is a voter that is heard and may vote: its disk is not in doubt, as far as it
+ * says. */
+bool council_may_vote(const struct council *council, uint32_t member);
 /* Whether a member is known to have signed two results of one part. */
 bool council_broke_word(const struct council *council, uint32_t member);
 /* Since when the next epoch is being decided, so that nothing is made; 0: it is not. */

@@ -14,6 +14,15 @@ bool council_votes(const struct council *council)
            vote_doubt(council->conf.vote) == VOTE_SURE;
 }
 
+bool council_may_vote(const struct council *council, uint32_t member)
+{
+    const struct view *view = council->conf.view;
+    if (member == view->self)
+        return council_votes(council);
+    return view->members[member].used && view->members[member].voter && council->seats.seat[member].up &&
+           !seats_in_doubt(&council->seats, member);
+}
+
 bool council_broke_word(const struct council *council, uint32_t member)
 {
     return council->seats.seat[member].broke_word;

@@ -246,6 +246,18 @@ static void too_few_that_vote_are_told_and_that_nothing_is_lost(void **state)
     end();
 }
 
+/* Opens a, and lets a boot forget its mark in between. */
+static void open_in_doubt(void)
+{
+    char mark[300];
+    a = isle_open(run, A, NULL, 0);
+    isle_close(a);
+    snprintf(mark, sizeof mark, "%s/s-a/vote.mark", run->folder);
+    assert_int_equal(unlink(mark), 0);
+    run->doubt = true;
+    a = isle_open(run, A, NULL, 0);
+}
+
 static void a_disk_in_doubt_is_told_and_has_no_vote(void **state)
 {
     (void)state;
@@ -254,14 +266,82 @@ static void a_disk_in_doubt_is_told_and_has_no_vote(void **state)
     assert_silent(COMPLAINT_DOUBT);
     assert_true(status.epoch.votes);
     isle_close(a);
-    char mark[300];
-    snprintf(mark, sizeof mark, "%s/s-a/vote.mark", run->folder);
-    assert_int_equal(unlink(mark), 0); /* as a boot does */
-    run->doubt = true;
-    a = isle_open(run, A, NULL, 0);
+    open_in_doubt();
     assert_complains(COMPLAINT_DOUBT,
                      "this island has no vote, for its disk is in doubt: this machine was started again");
     assert_false(status.epoch.votes);
+    end();
+}
+
+static void assert_remedy(enum complaint_code code, const char *remedy)
+{
+    const struct complaint *complaint = complaint_of(code);
+    assert_non_null(complaint);
+    if (strstr(complaint->remedy, remedy) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", complaint->remedy, remedy);
+}
+
+/* It is heard, and its disk is in doubt or not, for as long as that takes to count. */
+static void beat_for_long(struct played *who, bool in_doubt)
+{
+    for (int k = 0; k < 10; k++) {
+        played_beat(who)->in_doubt = in_doubt;
+        played_say(who, A);
+        a->now_ms += 250;
+        isle_tick(a);
+        isle_turn_all();
+    }
+}
+
+/* Power was lost everywhere, and one is not back: two of three are heard, and nothing moves all the same. */
+static void whose_disks_are_in_doubt_are_no_majority(void **state)
+{
+    (void)state;
+    begin_run("status-doubts", 3);
+    open_in_doubt();
+    played_greet(b, a);
+    beat_for_long(b, true);
+    assert_complains(COMPLAINT_NO_MAJORITY, "2 of the 3 islands that vote are heard, but the disks of 2 are in doubt");
+    assert_complains(COMPLAINT_NO_MAJORITY, "no round closes until it is back: c");
+    assert_remedy(COMPLAINT_NO_MAJORITY, "with the disks that they had");
+    assert_remedy(COMPLAINT_DOUBT, "it votes again when a majority that is, or all that vote, are here");
+    assert_remedy(COMPLAINT_AWAY, "nobody can be taken for lost, and rounds stand");
+    assert_int_equal(status.epoch.voters_heard, 2);
+    assert_int_equal(status.epoch.voters_sure, 0);
+    played_greet(c, a);
+    beat_for_long(c, true);
+    played_say(b, A); /* for it has been silent meanwhile */
+    isle_wait(peers_info(a->peers, B).up);
+    assert_complains(COMPLAINT_NO_MAJORITY, "3 of the 3 islands that vote are heard, but the disks of 3 are in doubt");
+    assert_remedy(COMPLAINT_NO_MAJORITY, "nothing to do");
+    assert_remedy(COMPLAINT_DOUBT, "nothing to do");
+    end();
+}
+
+/* One of three was started again: the others are a majority, and name its disk anew. */
+static void one_disk_in_doubt_leaves_a_majority(void **state)
+{
+    (void)state;
+    begin_run("status-one-doubt", 3);
+    a = isle_open(run, A, NULL, 0);
+    played_greet(b, a);
+    played_greet(c, a);
+    beat_for_long(b, true);
+    played_say(c, A);
+    isle_wait(peers_info(a->peers, C).up);
+    assert_silent(COMPLAINT_NO_MAJORITY);
+    assert_int_equal(status.epoch.voters_sure, 2);
+    end();
+}
+
+static void in_a_minority_nobody_is_taken_for_lost(void **state)
+{
+    (void)state;
+    begin("status-minority", 3);
+    assert_complains(COMPLAINT_NO_MAJORITY, "no round closes until one of these is back: b c");
+    assert_remedy(COMPLAINT_AWAY, "nobody can be taken for lost, and rounds stand");
+    played_greet(b, a);
+    assert_remedy(COMPLAINT_AWAY, "rounds wait for its shards, until a majority of those that vote takes it for lost");
     end();
 }
 
@@ -313,6 +393,9 @@ int main(void)
         cmocka_unit_test(of_itself_a_witness_says_that_it_is_one),
         cmocka_unit_test(too_few_that_vote_are_told_and_that_nothing_is_lost),
         cmocka_unit_test(a_disk_in_doubt_is_told_and_has_no_vote),
+        cmocka_unit_test(whose_disks_are_in_doubt_are_no_majority),
+        cmocka_unit_test(one_disk_in_doubt_leaves_a_majority),
+        cmocka_unit_test(in_a_minority_nobody_is_taken_for_lost),
         cmocka_unit_test(a_new_run_says_that_all_have_to_meet_once),
         cmocka_unit_test(an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_for),
     };

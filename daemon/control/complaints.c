@@ -45,6 +45,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_DOUBT] = "doubt",
         [COMPLAINT_ROSTER] = "roster",
         [COMPLAINT_FAULT] = "fault",
+        [COMPLAINT_NOT_ADMITTED] = "not-admitted",
     };
     return (unsigned)code < COMPLAINT_CODES ? names[code] : "unknown";
 }
@@ -108,7 +109,11 @@ static void complain_of_peer(struct status *status, uint32_t i)
     const struct status_peer *peer = &status->peers[i];
     char text[400];
     tell_of_peer(peer, text, sizeof text);
-    if (peer->refused) {
+    if (peer->unadmitted) {
+        complain(status, COMPLAINT_REFUSED, text,
+                 "it may not know the newest record yet; if it lasts, compare the keys that dilococtl peers shows on "
+                 "both");
+    } else if (peer->refused) {
         complain(status, COMPLAINT_REFUSED, text,
                  "make the two configurations agree and restart the daemon that changed");
     } else if (peer->member->role == RECORD_AWAY) {
@@ -132,9 +137,27 @@ static void complain_apart(struct status *status, uint32_t i)
              "mend the line between them, or give one an address that the other can dial: then both take part again");
 }
 
+/* Whoever is away, or does not talk, has nothing to do with it then: they may be fine together, without us. */
+static void complain_shut_out(struct status *status)
+{
+    uint32_t unadmitted = 0;
+    char text[200];
+    for (uint32_t i = 0; i < status->from->view->count; i++)
+        unadmitted += status->peers[i].unadmitted;
+    snprintf(text, sizeof text, "%" PRIu32 " of the %" PRIu32 " other islands do not know this island's key",
+             unadmitted, status->islands - 1);
+    complain(status, COMPLAINT_NOT_ADMITTED, text,
+             "it was probably revoked; if so: dilococtl reset, then join with a new invitation of another island; else "
+             "compare the keys that dilococtl peers shows here and there");
+}
+
 static void complain_peers(struct status *status)
 {
     const struct view *view = status->from->view;
+    if (status->epoch.shut_out) {
+        complain_shut_out(status);
+        return;
+    }
     for (uint32_t i = 0; i < view->count; i++)
         if (view->members[i].used && status->peers[i].apart_from != NULL)
             complain_apart(status, i);
@@ -199,7 +222,7 @@ static void complain_majority(struct status *status)
 {
     const struct status_epoch *epoch = &status->epoch;
     char text[400];
-    if (epoch->majority)
+    if (epoch->majority || epoch->shut_out)
         return;
     if (epoch->voters_heard > epoch->voters / 2) {
         complain_doubts(status);
@@ -258,7 +281,8 @@ static void complain_strangers(struct status *status)
         return;
     snprintf(text, sizeof text, "a connection with unknown key %s was refused", totals->stranger);
     complain(status, COMPLAINT_STRANGER, text,
-             "if it is an island of the run, its public_key here is not the one it uses");
+             "if it is an island of the run, it was revoked, and comes in again by dilococtl reset there and a new "
+             "invitation, or it uses another key than dilococtl peers shows");
 }
 
 /* Both are let in, and undo what the other says. */
@@ -441,7 +465,9 @@ static void complain_blocked(struct status *status)
         if (bitset_has(&waited, i))
             snprintf(text + strlen(text), sizeof text - strlen(text), " %s", status->peers[i].member->name);
     complain(status, COMPLAINT_BLOCKED, text,
-             "see what `dilococtl status` and the log say there; what is trained meanwhile goes out later");
+             status->epoch.shut_out
+                 ? "no round closes here any more unless the others let this island in"
+                 : "see what `dilococtl status` and the log say there; what is trained meanwhile goes out later");
 }
 
 /* Once, with the fragment that has grown most. */

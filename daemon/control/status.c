@@ -48,6 +48,7 @@ static void take_peer(struct status *status, uint32_t i)
     struct peer_info peer = peers_info(from->peers, i);
     row->up = peer.up;
     row->refused = peer.refused;
+    row->unadmitted = peer.unadmitted && !peer.up;
     row->note = peer.note;
     row->fault = peer.fault;
     row->twins = peer.twins_ms > 0 && status->now_ms < peer.twins_ms + TWINS_MS;
@@ -156,6 +157,20 @@ static bool enough_copies(const struct status *status)
     return sure >= (majority < keepers ? majority : keepers);
 }
 
+/* One that does not know our key may lag behind, or have another key itself; most of them know what was decided. */
+static bool shut_out(const struct status *status)
+{
+    const struct view *view = status->from->view;
+    uint32_t others = 0, unadmitted = 0;
+    for (uint32_t i = 0; i < view->count; i++) {
+        if (!view->members[i].used || !view->members[i].voter || i == view->self)
+            continue;
+        others++;
+        unadmitted += status->peers[i].unadmitted;
+    }
+    return unadmitted > others / 2;
+}
+
 static void take_epoch(struct status *status)
 {
     const struct status_conf *from = status->from;
@@ -168,6 +183,7 @@ static void take_epoch(struct status *status)
     for (uint32_t i = 0; i < from->view->count; i++)
         epoch->voters_sure += status->peers[i].may_vote;
     epoch->majority = epoch->voters_sure > epoch->voters / 2;
+    epoch->shut_out = shut_out(status);
     epoch->unmet = voter && vote_doubt(from->vote) == VOTE_FRESH;
     epoch->enough = enough_copies(status);
     epoch->doubt = voter && !epoch->votes ? vote_why(from->vote) : "";

@@ -74,6 +74,7 @@ enum complaint_code {
     COMPLAINT_DOUBT,        /* this island has no vote, since its disk may have forgotten something */
     COMPLAINT_ROSTER,       /* what the configuration says of an island, the record does not */
     COMPLAINT_FAULT,        /* an island does what it should not, or not what it should */
+    COMPLAINT_NOT_ADMITTED, /* a majority of the others does not know our key: this island was revoked */
     COMPLAINT_CODES
 };
 struct complaint {
@@ -86,8 +87,9 @@ struct complaint {
 struct status_peer {
     const struct view_member *member;
     bool self, up;
-    bool refused;  /* it, or we, would not talk: not a matter of time */
-    bool may_vote; /* it votes, is heard, and its disk is not in doubt */
+    bool refused;    /* it, or we, would not talk: not a matter of time */
+    bool unadmitted; /* refused, since it does not know our key, or has another than we think */
+    bool may_vote;   /* it votes, is heard, and its disk is not in doubt */
     const char *note;
     const char *fault;   /* what it does that it should not; "": nothing */
     const char *trainer; /* what its trainer does */
@@ -123,6 +125,7 @@ struct status_epoch {
     uint32_t voters_sure;          /* of those heard: whose disk is not in doubt, so that they may vote */
     bool majority;                 /* they are one: who is lost can be taken for lost, and all can go on */
     bool enough;                   /* of those that keep bytes are sure for a round to close */
+    bool shut_out;                 /* most of the others that vote do not know our key */
     bool unmet;                    /* a new run, whose voters have not met yet */
     bool votes;                    /* this island does */
     const char *doubt;             /* why its disk is in doubt; "" */

@@ -345,6 +345,38 @@ static void in_a_minority_nobody_is_taken_for_lost(void **state)
     end();
 }
 
+/* It was away when it was revoked, so it has no record that says so: b and c have another key for it, or none. */
+static void whom_most_do_not_let_in_is_told_that_it_was_probably_revoked(void **state)
+{
+    (void)state;
+    run = isle_run_new("status-revoked", 3, NULL);
+    struct ident ours = run->idents[A], other;
+    assert_ok(ident_generate(&other));
+    b = c = NULL;
+    run->idents[A] = other;
+    b = played_open(run, B, 0, NULL);
+    isle_listen(run, C);
+    run->idents[A] = ours;
+    a = isle_open(run, A, NULL, 0);
+    isle_wait(peers_info(a->peers, B).unadmitted);
+    assert_complains(COMPLAINT_REFUSED, "it does not admit our key");
+    assert_remedy(COMPLAINT_REFUSED, "compare the keys");
+    assert_silent(COMPLAINT_NOT_ADMITTED); /* one alone may have another key itself */
+    isle_close(a);
+    run->idents[A] = other;
+    c = played_open(run, C, 0, NULL);
+    run->idents[A] = ours;
+    a = isle_open(run, A, NULL, 0);
+    isle_wait(peers_info(a->peers, B).unadmitted && peers_info(a->peers, C).unadmitted);
+    assert_complains(COMPLAINT_NOT_ADMITTED, "2 of the 2 other islands do not know this island's key");
+    assert_remedy(COMPLAINT_NOT_ADMITTED, "probably revoked; if so: dilococtl reset");
+    assert_silent(COMPLAINT_REFUSED);
+    assert_silent(COMPLAINT_AWAY);
+    assert_silent(COMPLAINT_ALONE);
+    assert_silent(COMPLAINT_NO_MAJORITY);
+    end();
+}
+
 static void a_new_run_says_that_all_have_to_meet_once(void **state)
 {
     (void)state;
@@ -396,6 +428,7 @@ int main(void)
         cmocka_unit_test(whose_disks_are_in_doubt_are_no_majority),
         cmocka_unit_test(one_disk_in_doubt_leaves_a_majority),
         cmocka_unit_test(in_a_minority_nobody_is_taken_for_lost),
+        cmocka_unit_test(whom_most_do_not_let_in_is_told_that_it_was_probably_revoked),
         cmocka_unit_test(a_new_run_says_that_all_have_to_meet_once),
         cmocka_unit_test(an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_for),
     };

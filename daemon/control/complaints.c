@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Per member at most so many complaints, and so many besides. */
-enum { PER_MEMBER = 6, BESIDES = 20 };
+enum { PER_MEMBER = 6, BESIDES = 24 };
 /* When something that may pass is worth a complaint: rounds missed in a row; intervals a peer is behind; how long a
  * finishing trainer may stand still, and a training one; how long a stranger is remembered. */
 enum { MISSED_TOLD = 3, INTERVALS_BEHIND = 2, FINISHING_TOLD_MS = 3000, STALLED_MS = 60000, STRANGER_MS = 60000 };
@@ -260,9 +260,18 @@ static void complain_epoch(struct status *status)
     const struct status_epoch *epoch = &status->epoch;
     char text[400];
     if (epoch->sealed_ms > SEALED_MS) {
-        snprintf(text, sizeof text, "the next epoch is being decided for %.0f s; it waits for %s",
+        snprintf(text, sizeof text, "%s for %.0f s; it waits for %s",
+                 epoch->closing ? "a change of who takes part is wished, and not decided"
+                                : "the next epoch is being decided",
                  (double)epoch->sealed_ms / 1000, epoch->waits);
-        complain(status, COMPLAINT_SEALED, text, "rounds go on when it is decided; see to those that it waits for");
+        complain(status, COMPLAINT_SEALED, text,
+                 epoch->closing ? "rounds close all the same; see to those that it waits for"
+                                : "rounds go on when it is decided; see to those that it waits for");
+    }
+    if (epoch->unkept[0] != '\0') {
+        snprintf(text, sizeof text, "what is decided cannot be kept: %s", epoch->unkept);
+        complain(status, COMPLAINT_DISK, text,
+                 "free space in the state folder; it is tried again, and no change is decided here until then");
     }
     if (epoch->doubt[0] != '\0') {
         snprintf(text, sizeof text, "this island has no vote, for its disk is in doubt: %s", epoch->doubt);

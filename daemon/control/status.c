@@ -12,6 +12,8 @@
 enum { TWINS_MS = 60000 };
 /* What is no matter of intervals while they are short. */
 enum { BLOCKED_MS = 60000 };
+/* What was certified before a seal may be applied so long after it. */
+enum { APPLIED_MS = 1000 };
 
 static void take_self(struct status *status, struct status_peer *row)
 {
@@ -176,7 +178,7 @@ static void take_epoch(struct status *status)
     const struct status_conf *from = status->from;
     const struct council *council = peers_council(from->peers);
     struct status_epoch *epoch = &status->epoch;
-    uint64_t sealed_ms = council_sealed_ms(council);
+    uint64_t sealed_ms = council_sealed_ms(council), wished_ms = council_wished_ms(council);
     bool voter = from->view->members[from->view->self].voter;
     epoch->voters = council_voters(council, &epoch->voters_heard);
     epoch->votes = council_votes(council);
@@ -189,6 +191,11 @@ static void take_epoch(struct status *status)
     epoch->doubt = voter && !epoch->votes ? vote_why(from->vote) : "";
     if (sealed_ms > 0 && status->now_ms > sealed_ms)
         epoch->sealed_ms = status->now_ms - sealed_ms;
+    epoch->closing =
+        epoch->sealed_ms > 0 && from->progress != NULL && progress_moved_ms(from->progress) > sealed_ms + APPLIED_MS;
+    if (sealed_ms == 0 && wished_ms > 0 && status->now_ms > wished_ms)
+        epoch->wished_ms = status->now_ms - wished_ms;
+    epoch->unkept = council_unkept(council);
     council_waits(council, epoch->waits, sizeof epoch->waits);
     charter_difference(from->charter, epoch->difference, sizeof epoch->difference);
     epoch->advice = advice(status);

@@ -83,6 +83,7 @@ static void add_epoch(json_t *json, const struct status *status)
     json_object_set_new(json, "votes", json_boolean(epoch->votes));
     json_object_set_new(json, "doubt", json_string(epoch->doubt));
     json_object_set_new(json, "sealed_ms", number(epoch->sealed_ms));
+    json_object_set_new(json, "wished_ms", number(epoch->wished_ms));
     json_object_set_new(json, "waits", json_string(epoch->waits));
     json_object_set_new(json, "advice", json_string(epoch->advice));
 }

@@ -130,7 +130,10 @@ struct status_epoch {
     bool votes;                    /* this island does */
     const char *doubt;             /* why its disk is in doubt; "" */
     uint64_t sealed_ms;            /* for so long the next epoch is being decided; 0: it is not */
-    char waits[200];               /* what that waits for */
+    bool closing;                  /* and rounds close all the same: the others do without us */
+    uint64_t wished_ms;            /* for so long a change is wished, and nobody is about to decide it; 0: none is */
+    char waits[200];               /* what either waits for */
+    const char *unkept;            /* why what is decided, or our voice in it, cannot be kept on disk; "" */
     char difference[300];          /* what the configuration says and the record does not; "" */
     const char *advice;            /* what is well, and could be better; "" */
 };

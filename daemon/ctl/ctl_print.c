@@ -51,6 +51,8 @@ static void print_epoch(const json_t *status, FILE *file)
     fprintf(file, "%s\n", json_is_true(json_object_get(status, "votes")) ? "" : "; this one has no vote");
     if (ctl_integer(status, "sealed_ms") > 0)
         fprintf(file, "           the next one is being decided; it waits for %s\n", ctl_text(status, "waits"));
+    else if (ctl_integer(status, "wished_ms") > 0)
+        fprintf(file, "           a change is wished, and not decided; it waits for %s\n", ctl_text(status, "waits"));
 }
 
 void ctl_print_status(const json_t *status, FILE *file)

@@ -31,6 +31,13 @@ static void failed(struct council *council, uint64_t now_ms, const char *what)
         log_error("%s: %s", what, err_text());
 }
 
+/* Likewise, and remembered for status until it succeeds. */
+static void not_kept(struct council *council, uint64_t now_ms, const char *what)
+{
+    snprintf(council->unkept, sizeof council->unkept, "%s", err_text());
+    failed(council, now_ms, what);
+}
+
 /* ---- out ---- */
 
 /* To ourselves: it comes back when what is under way is done. */
@@ -166,9 +173,10 @@ static void fetch(struct council *council, const uint8_t *bytes, size_t bytes_co
 static void save_again(struct council *council, const struct epoch_vote *vote, uint64_t now_ms)
 {
     if (vote_save(council->conf.vote, vote) != ERR_OK) {
-        failed(council, now_ms, "a vote is not given, since it cannot be made durable");
+        not_kept(council, now_ms, "a vote is not given, since it cannot be made durable");
         return;
     }
+    council->unkept[0] = '\0';
     council->saved = council->unsaved;
     council->unsaved = 0;
 }
@@ -196,9 +204,10 @@ static void decided(struct council *council, const struct epoch_action *action, 
             record_deinit(&record);
     }
     if (err != ERR_OK) {
-        failed(council, now_ms, "a decided record cannot be kept");
+        not_kept(council, now_ms, "a decided record cannot be kept");
         return;
     }
+    council->unkept[0] = '\0';
     record_deinit(&council->record);
     council->record = record;
     council->digest = record_digest(action->bytes, action->bytes_count);
@@ -419,6 +428,7 @@ void council_tick(struct council *council, const struct bitset *silent, uint64_t
         tell_proofs(council, VIEW_NOBODY);
     }
     want.flag = wishes_change(&council->wishes, &council->seats);
+    council->wished_ms = !want.flag ? 0 : council->wished_ms != 0 ? council->wished_ms : now_ms;
     step(council, &want, now_ms);
     step(council, &tick, now_ms);
     settle(council, now_ms);
@@ -495,7 +505,7 @@ enum err council_begin(struct council *council, uint64_t now_ms)
     TRY(broken_load(&council->seats, council->conf.conf->state_folder));
     wishes_fulfil(&council->wishes, &council->seats, record);
     holdings_clear(council->holdings);
-    council->asked_ms = council->sealed_ms = 0;
+    council->asked_ms = council->sealed_ms = council->wished_ms = 0;
     council->asked = (struct bitset){{0}};
     council->lacking_count = 0;
     council->compose = council->take_over = false;

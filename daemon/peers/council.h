@@ -85,8 +85,12 @@ bool council_may_vote(const struct council *council, uint32_t member);
 bool council_broke_word(const struct council *council, uint32_t member);
 /* Since when the next epoch is being decided, so that nothing is made; 0: it is not. */
 uint64_t council_sealed_ms(const struct council *council);
-/* What that waits for, and whom: into `text`; "" if it is not being decided. */
+/* Since when somebody wishes for another record, decided or not; 0: nobody does. */
+uint64_t council_wished_ms(const struct council *council);
+/* What either waits for, and whom: into `text`; "" if nothing is decided or wished. */
 void council_waits(const struct council *council, char *text, size_t text_bytes);
+/* Why what is decided, or our vote, cannot be made durable; "": it can. Borrowed until the next change. */
+const char *council_unkept(const struct council *council);
 /* How many vote, and how many of them are heard, us among them. */
 uint32_t council_voters(const struct council *council, uint32_t *heard);
 /* Whether a majority of the voters does not hear the member. */

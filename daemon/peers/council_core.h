@@ -49,6 +49,8 @@ struct council {
     uint32_t lacking[RECORD_OWNERS_MAX + 1]; /* of the last draft, by id: who lacks some of what it rests on */
     uint32_t lacking_count;
     uint64_t sealed_ms; /* since when we are sealed; 0: we are not */
+    uint64_t wished_ms; /* since when another record would say something else; 0: it would not */
+    char unkept[256];   /* why a vote or a record could not be made durable last; "": it could */
     uint64_t asked_ms;  /* since when those who might join are asked; 0: they are not */
     uint64_t proofs_ms; /* when proofs are told again */
     struct bitset asked;

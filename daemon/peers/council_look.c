@@ -43,6 +43,16 @@ uint64_t council_sealed_ms(const struct council *council)
     return council->sealed_ms;
 }
 
+uint64_t council_wished_ms(const struct council *council)
+{
+    return council->wished_ms;
+}
+
+const char *council_unkept(const struct council *council)
+{
+    return council->unkept;
+}
+
 uint32_t council_voters(const struct council *council, uint32_t *heard)
 {
     *heard = seats_voters_heard(&council->seats);
@@ -68,8 +78,12 @@ void council_waits(const struct council *council, char *text, size_t text_bytes)
 {
     uint32_t proposer = view_slot(council->conf.view, epoch_ballot_id(vote_last(council->conf.vote)->promised));
     text[0] = '\0';
-    if (council->sealed_ms == 0)
+    if (council->sealed_ms == 0 && council->wished_ms == 0)
         return;
+    if (council->unkept[0] != '\0') {
+        snprintf(text, text_bytes, "this island's disk: %s", council->unkept);
+        return;
+    }
     switch (epoch_state(council->epoch)) {
     case EPOCH_PREPARING:
         snprintf(text, text_bytes, "an answer of");
@@ -83,7 +97,9 @@ void council_waits(const struct council *council, char *text, size_t text_bytes)
         break;
     case EPOCH_ACCEPTING: snprintf(text, text_bytes, "a majority to accept the next record"); break;
     default:
-        if (proposer != VIEW_NOBODY && proposer != council->conf.view->self)
+        if (!council_votes(council))
+            snprintf(text, text_bytes, "those that vote, of which this island is none now");
+        else if (proposer != VIEW_NOBODY && proposer != council->conf.view->self)
             snprintf(text, text_bytes, "island %s, which proposes it", council->conf.view->members[proposer].name);
         else
             snprintf(text, text_bytes, "our turn to propose it");

@@ -10,6 +10,8 @@
 #include "daemon/control/complaints.h"
 #include "daemon/control/status.h"
 #include "daemon/control/status_json.h"
+#include "daemon/peers/council.h"
+#include "daemon/peers/gate.h"
 #include "tests/lib/isle.h"
 #include "tests/lib/played.h"
 #include "tests/lib/played_trainer.h"
@@ -21,7 +23,8 @@ static struct isle *a;
 static struct played *b, *c;
 static struct status status; /* as last taken */
 
-static bool with_witness; /* c is */
+static bool with_witness;         /* c is */
+static struct progress *progress; /* NULL: nobody keeps account of time */
 
 static void begin_run(const char *name, uint32_t count)
 {
@@ -65,7 +68,8 @@ static const struct status *take(void)
                                 .sync = a->sync,
                                 .rounds = a->rounds,
                                 .replica = a->replica,
-                                .parts = &a->parts};
+                                .parts = &a->parts,
+                                .progress = progress};
     status_deinit(&status);
     assert_ok(status_take(&conf, a->now_ms, &status));
     return &status;
@@ -413,6 +417,82 @@ static void an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_f
     end();
 }
 
+static void be_sealed_by_b(void)
+{
+    struct wire_epoch prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | B}, answer;
+    played_say_epoch(b, A, &prepare);
+    isle_wait(played_heard_epoch(b, &answer));
+    wire_epoch_deinit(&answer);
+}
+
+/* Where the others do without this island, rounds do not wait for what it is sealed for. */
+static void rounds_that_close_do_not_wait_for_the_next_epoch(void **state)
+{
+    (void)state;
+    struct digest hash = digest_of("x", 1);
+    begin("status-closing", 3);
+    assert_ok(progress_new(&progress));
+    played_greet(b, a);
+    for (uint32_t f = 0; f < ISLE_FRAGMENTS; f++)
+        sync_restore(a->sync, f, 5, &hash);
+    progress_note(progress, a->sync, ISLE_FRAGMENTS, 3, 0, a->now_ms);
+    be_sealed_by_b();
+    a->now_ms += 3000;
+    assert_complains(COMPLAINT_SEALED, "the next epoch is being decided for 3 s");
+    sync_restore(a->sync, 0, 6, &hash);
+    progress_note(progress, a->sync, ISLE_FRAGMENTS, 3, 0, a->now_ms);
+    a->now_ms += 1000;
+    assert_complains(COMPLAINT_SEALED, "a change of who takes part is wished, and not decided for 4 s");
+    assert_remedy(COMPLAINT_SEALED, "rounds close all the same");
+    end();
+    progress_free(progress);
+    progress = NULL;
+}
+
+/* A full disk, for one: it is this island that nothing is decided for, not those that can be heard. */
+static void a_vote_that_cannot_be_kept_is_told_with_what_its_disk_says(void **state)
+{
+    (void)state;
+    char aside[400];
+    begin("status-unkept", 3);
+    played_greet(b, a);
+    assert_silent(COMPLAINT_DISK);
+    snprintf(aside, sizeof aside, "%s-aside", a->conf.state_folder);
+    assert_int_equal(rename(a->conf.state_folder, aside), 0);
+    struct wire_epoch prepare = {.type = WIRE_PREPARE, .epoch = 1, .ballot = (uint64_t)1 << 32 | B};
+    played_say_epoch(b, A, &prepare);
+    isle_wait(council_unkept(peers_council(a->peers))[0] != '\0');
+    a->now_ms += 100;
+    assert_complains(COMPLAINT_DISK, "what is decided cannot be kept: ");
+    assert_non_null(strstr(status.epoch.waits, "this island's disk: "));
+    assert_int_equal(rename(aside, a->conf.state_folder), 0);
+    isle_tick(a);
+    assert_silent(COMPLAINT_DISK);
+    assert_string_equal(status.epoch.waits, "island b, which proposes it");
+    end();
+}
+
+/* It drains, and the others do not answer. */
+static void a_wish_that_nobody_decides_is_told_as_one(void **state)
+{
+    (void)state;
+    begin_run("status-wish", 3);
+    open_in_doubt();
+    isle_know_plan(a);
+    a->engine = true;
+    played_greet(b, a);
+    gate_drain(peers_gate(a->peers), true);
+    for (int k = 0; k < 4; k++) {
+        a->now_ms += 250;
+        isle_tick(a);
+    }
+    assert_true(take()->epoch.wished_ms > 0);
+    assert_int_equal(status.epoch.sealed_ms, 0);
+    assert_string_equal(status.epoch.waits, "those that vote, of which this island is none now");
+    assert_silent(COMPLAINT_SEALED);
+    end();
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -431,6 +511,9 @@ int main(void)
         cmocka_unit_test(whom_most_do_not_let_in_is_told_that_it_was_probably_revoked),
         cmocka_unit_test(a_new_run_says_that_all_have_to_meet_once),
         cmocka_unit_test(an_epoch_that_is_being_decided_for_long_is_told_with_what_it_waits_for),
+        cmocka_unit_test(rounds_that_close_do_not_wait_for_the_next_epoch),
+        cmocka_unit_test(a_vote_that_cannot_be_kept_is_told_with_what_its_disk_says),
+        cmocka_unit_test(a_wish_that_nobody_decides_is_told_as_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

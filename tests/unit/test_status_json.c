@@ -118,6 +118,7 @@ static int fill(void **state)
                                        .votes = true,
                                        .doubt = "why",
                                        .sealed_ms = 44,
+                                       .wished_ms = 45,
                                        .waits = "an answer",
                                        .advice = "a third"},
                              .step = 27,
@@ -201,6 +202,7 @@ static void a_status_says_what_was_taken(void **state)
     assert_true(json_is_true(json_object_get(json, "votes")));
     assert_text(json, "doubt", "why");
     assert_number(json, "sealed_ms", 44);
+    assert_number(json, "wished_ms", 45);
     assert_text(json, "waits", "an answer");
     assert_text(json, "advice", "a third");
     assert_text(json, "saving", "done");

@@ -219,6 +219,8 @@ static void tell_changes(const struct charter *charter, const struct record *bef
         if (old == NULL)
             log_info("island %s is on the roster now%s", member->name,
                      member->role == RECORD_WITNESS ? ", as the witness" : "");
+        else if (member->role == RECORD_AWAY && old->role == RECORD_DRAINING)
+            log_info("island %s, which drained, is away", member->name);
         else if (member->role == RECORD_AWAY && old->role != RECORD_AWAY)
             log_warn("island %s is lost: the run goes on without it, and it comes back by itself", member->name);
         else if (member->role == RECORD_OWNER && old->role != RECORD_OWNER)
@@ -285,6 +287,19 @@ struct sync_view charter_sync_view(struct charter *charter, bool votes)
     }
     out.votes = votes && bitset_has(&out.keepers, view->self);
     return out;
+}
+
+bool charter_drained(const struct charter *charter, uint32_t id)
+{
+    const struct record *record = chain_last(charter->chain);
+    for (; record != NULL; record = chain_at(charter->chain, record->epoch - 1)) {
+        const struct record_member *member = record_member(record, id);
+        if (member == NULL || member->role != RECORD_AWAY)
+            return member != NULL && member->role == RECORD_DRAINING;
+        if (record->epoch == 0)
+            break;
+    }
+    return false;
 }
 
 void charter_difference(const struct charter *charter, char *text, size_t text_bytes)

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/peers/gate.h"
+
 /* Per member at most so many complaints, and so many besides. */
 enum { PER_MEMBER = 6, BESIDES = 24 };
 /* When something that may pass is worth a complaint: rounds missed in a row; intervals a peer is behind; how long a
@@ -46,6 +48,7 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_ROSTER] = "roster",
         [COMPLAINT_FAULT] = "fault",
         [COMPLAINT_NOT_ADMITTED] = "not-admitted",
+        [COMPLAINT_NO_PART] = "no-part",
     };
     return (unsigned)code < COMPLAINT_CODES ? names[code] : "unknown";
 }
@@ -161,11 +164,36 @@ static void complain_peers(struct status *status)
     for (uint32_t i = 0; i < view->count; i++)
         if (view->members[i].used && status->peers[i].apart_from != NULL)
             complain_apart(status, i);
-        else if (view->members[i].used && !status->peers[i].up)
+        else if (view->members[i].used && !status->peers[i].up && !status->peers[i].drained)
             complain_of_peer(status, i);
-    if (status->islands_up == 1 && status->islands > 1)
+    if (status->islands_up == 1 && status->islands - status->islands_drained > 1)
         complain(status, COMPLAINT_ALONE, "this island is alone",
                  status->witness ? "check this machine's line" : "what it trains meanwhile is not lost");
+}
+
+static bool has_drained(const struct status *status)
+{
+    return status->peers[status->from->view->self].drained && peers_gate(status->from->peers)->draining;
+}
+
+/* Who stands back since a line is cut is told so in other words. */
+static void complain_no_part(struct status *status)
+{
+    const struct view *view = status->from->view;
+    const struct status_peer *self = &status->peers[view->self];
+    char text[200];
+    if (has_drained(status)) {
+        complain(status, COMPLAINT_NO_PART, "this island has left the run: it drained, and owns nothing",
+                 "dilococtl join to take part again, or dilococtl stop: nobody waits for it");
+        return;
+    }
+    if (self->member->role != RECORD_AWAY || self->apart_from != NULL || status->epoch.shut_out)
+        return;
+    snprintf(text, sizeof text, "this island takes no part: by the record of epoch %" PRIu64 " it was lost or evicted",
+             view->epoch);
+    complain(status, COMPLAINT_NO_PART, text,
+             "it comes back by itself when it has caught up, and what it trains meanwhile is merged then; if it lasts, "
+             "see what dilococtl status says on the others");
 }
 
 /* Appends the names of those that vote and are not heard. */
@@ -542,7 +570,7 @@ static void complain_trainer(struct status *status)
         return;
     if (status->phase == TRAINER_RESTARTING)
         complain(status, COMPLAINT_RESTARTING, trainer->process_note, "read the trainer's message in the log");
-    if (status->phase == TRAINER_STOPPED)
+    if (status->phase == TRAINER_STOPPED && !has_drained(status))
         complain(status, COMPLAINT_STOPPED, "no trainer is running", "start it with: dilococtl join");
     complain_unattached(status);
     complain_nan(status);
@@ -555,6 +583,7 @@ static void complain_trainer(struct status *status)
 void complaints_all(struct status *status)
 {
     complain_peers(status);
+    complain_no_part(status);
     complain_majority(status);
     complain_epoch(status);
     complain_strangers(status);

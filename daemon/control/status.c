@@ -38,6 +38,7 @@ static void take_peer(struct status *status, uint32_t i)
     status->islands++;
     uint32_t apart = council_apart_from(peers_council(from->peers), i);
     row->apart_from = apart != VIEW_NOBODY ? &from->view->members[apart] : NULL;
+    row->drained = charter_drained(from->charter, row->member->id);
     row->may_vote = council_may_vote(peers_council(from->peers), i);
     if (from->rounds != NULL) {
         row->missed = sync_missed(from->sync, i, &row->too_late);
@@ -67,6 +68,7 @@ static void take_peer(struct status *status, uint32_t i)
     row->received_bytes = peer.received;
     row->unacknowledged_bytes = peer.unacknowledged;
     status->islands_up += peer.up;
+    status->islands_drained += row->drained && !row->up;
     status->sent_bytes += peer.sent;
     status->received_bytes += peer.received;
 }

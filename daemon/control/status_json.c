@@ -23,6 +23,16 @@ static json_t *names_of(const struct status *status, const struct bitset *member
     return names;
 }
 
+/* Who left the run as people asked, and is away now. */
+static json_t *drained_json(const struct status *status)
+{
+    struct bitset drained = {{0}};
+    for (uint32_t i = 0; i < status->from->view->count; i++)
+        if (status->peers[i].drained && !status->peers[i].up)
+            bitset_add(&drained, i);
+    return names_of(status, &drained);
+}
+
 static json_t *complaints_json(const struct status *status)
 {
     json_t *list = json_array();
@@ -108,6 +118,7 @@ json_t *status_json(const struct status *status)
     json_object_set_new(json, "uptime_s", json_real((double)(status->now_ms - from->start_ms) / 1000));
     json_object_set_new(json, "islands", number(status->islands));
     json_object_set_new(json, "islands_up", number(status->islands_up));
+    json_object_set_new(json, "drained", drained_json(status));
     add_epoch(json, status);
     add_versions(json, status);
     add_traffic(json, status);

@@ -75,6 +75,7 @@ enum complaint_code {
     COMPLAINT_ROSTER,       /* what the configuration says of an island, the record does not */
     COMPLAINT_FAULT,        /* an island does what it should not, or not what it should */
     COMPLAINT_NOT_ADMITTED, /* a majority of the others does not know our key: this island was revoked */
+    COMPLAINT_NO_PART,      /* this island has drained, or the others have put it out */
     COMPLAINT_CODES
 };
 struct complaint {
@@ -88,6 +89,7 @@ struct status_peer {
     const struct view_member *member;
     bool self, up;
     bool refused;    /* it, or we, would not talk: not a matter of time */
+    bool drained;    /* it left the run as its people asked */
     bool unadmitted; /* refused, since it does not know our key, or has another than we think */
     bool may_vote;   /* it votes, is heard, and its disk is not in doubt */
     const char *note;
@@ -150,8 +152,9 @@ struct status {
     bool witness; /* this is one: it has no state, and `versions` are those of the voters that are heard */
     uint64_t uplink_bits;
     uint32_t islands, islands_up;
-    uint64_t step;     /* of the newest result applied */
-    uint64_t furthest; /* step of the island that is furthest, as they say */
+    uint32_t islands_drained; /* and are away, as is to be expected */
+    uint64_t step;            /* of the newest result applied */
+    uint64_t furthest;        /* step of the island that is furthest, as they say */
     uint64_t sent_bytes, received_bytes;
     uint64_t versions, version_min, version_max;
     bool anchors_known;

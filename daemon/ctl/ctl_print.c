@@ -10,6 +10,32 @@ static bool is_witness(const json_t *status)
     return strcmp(ctl_text(status, "role"), "witness") == 0;
 }
 
+/* What this island is to the run, and what follows from it. */
+static void print_role(const json_t *status, FILE *file)
+{
+    static const struct {
+        const char *role, *text;
+    } roles[] = {
+        {"owner", "owner: it contributes what it trains, and makes its part of each result"},
+        {"contributor", "contributor: what it trains is merged; it owns nothing"},
+        {"observer", "observer: it catches up; what it trains is merged when it takes part, which comes by itself"},
+        {"draining", "drained: it owns nothing, and nobody waits for it"},
+        {"away", "put out: the others go on without it; what it trains is merged when it is back"},
+    };
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
+        if (strcmp(ctl_text(status, "role"), roles[i].role) == 0)
+            fprintf(file, "role       %s\n", roles[i].text);
+}
+
+static void print_drained(const json_t *status, FILE *file)
+{
+    size_t index;
+    json_t *name;
+    json_array_foreach (json_object_get(status, "drained"), index, name) {
+        fprintf(file, "           %s has drained, and is away\n", json_string_value(name));
+    }
+}
+
 static void print_trainer(const json_t *status, FILE *file)
 {
     const json_t *trainer = json_object_get(status, "trainer");
@@ -63,9 +89,11 @@ void ctl_print_status(const json_t *status, FILE *file)
     fprintf(file, "island     %s, %lld of %lld islands here, up %.0f s\n", ctl_text(status, "island"),
             (long long)ctl_integer(status, "islands_up"), (long long)ctl_integer(status, "islands"),
             ctl_number(status, "uptime_s"));
+    print_drained(status, file);
     fprintf(file, "run        %s, %lld parameters, each fragment every %lld steps, overlap %lld, codec %s\n",
             ctl_text(run, "name"), (long long)ctl_integer(status, "params"), (long long)ctl_integer(run, "interval"),
             (long long)ctl_integer(run, "overlap"), ctl_text(run, "codec"));
+    print_role(status, file);
     print_trainer(status, file);
     print_anchor(status, file);
     print_epoch(status, file);

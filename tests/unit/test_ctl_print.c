@@ -74,6 +74,24 @@ static void a_status_shows_everything_and_each_complaint_with_its_remedy(void **
     assert_null(strstr(printed, "degraded   no"));
 }
 
+static void what_an_island_is_to_the_run_is_said_in_words(void **state)
+{
+    (void)state;
+    static const char *const roles[][2] = {
+        {"owner", "role       owner: it contributes what it trains, and makes its part of each result\n"},
+        {"contributor", "role       contributor: what it trains is merged; it owns nothing\n"},
+        {"observer", "role       observer: it catches up; what it trains is merged when it takes part"},
+        {"draining", "role       drained: it owns nothing, and nobody waits for it\n"},
+        {"away", "role       put out: the others go on without it"}};
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        char answer[200];
+        snprintf(answer, sizeof answer, "{\"role\":\"%s\",\"drained\":[\"rome\"],\"degraded\":[]}", roles[i][0]);
+        print(ctl_print_status, answer);
+        assert_prints(roles[i][1]);
+        assert_prints("           rome has drained, and is away\n");
+    }
+}
+
 static void of_the_epoch_it_says_who_votes_and_what_the_next_one_waits_for(void **state)
 {
     (void)state;
@@ -174,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_status_shows_everything_and_each_complaint_with_its_remedy),
         cmocka_unit_test(a_witness_is_shown_as_one),
+        cmocka_unit_test(what_an_island_is_to_the_run_is_said_in_words),
         cmocka_unit_test(of_the_epoch_it_says_who_votes_and_what_the_next_one_waits_for),
         cmocka_unit_test(peers_are_a_table_of_eighty_columns_with_notes_below),
         cmocka_unit_test(members_are_listed_with_all_that_configurations_must_agree_on),

@@ -493,6 +493,70 @@ static void a_wish_that_nobody_decides_is_told_as_one(void **state)
     end();
 }
 
+static void adopt_role(uint32_t slot, enum record_role role)
+{
+    struct record record = isle_next_record(a);
+    uint32_t owners[ISLE_MAX], count = 0;
+    for (uint32_t i = 0; i < run->count; i++)
+        if (i != slot)
+            owners[count++] = i;
+    isle_set_owners(&record, owners, count, role);
+    record.members[slot].role = (uint8_t)role;
+    isle_adopt(a, &record);
+}
+
+/* What people have to do something about is a complaint: one that was put out, or drained. */
+static void an_island_that_takes_no_part_says_so_itself(void **state)
+{
+    (void)state;
+    begin("status-no-part", 3);
+    played_greet(b, a);
+    played_greet(c, a);
+    assert_silent(COMPLAINT_NO_PART);
+    adopt_role(A, RECORD_AWAY);
+    assert_complains(COMPLAINT_NO_PART, "this island takes no part: by the record of epoch 1 it was lost or evicted");
+    assert_remedy(COMPLAINT_NO_PART, "it comes back by itself");
+    adopt_role(C, RECORD_AWAY);
+    assert_silent(COMPLAINT_NO_PART);
+    gate_drain(peers_gate(a->peers), true);
+    assert_silent(COMPLAINT_NO_PART); /* it is not decided yet */
+    adopt_role(A, RECORD_DRAINING);
+    assert_complains(COMPLAINT_NO_PART, "this island has left the run: it drained");
+    assert_remedy(COMPLAINT_NO_PART, "dilococtl join to take part again");
+    gate_drain(peers_gate(a->peers), false);
+    assert_silent(COMPLAINT_NO_PART); /* it comes back */
+    end();
+}
+
+/* As drain itself suggests: then it is stopped, and some time later a record says that it is away. */
+static void who_drained_and_is_away_is_no_complaint(void **state)
+{
+    (void)state;
+    begin("status-drained", 3);
+    played_greet(b, a);
+    assert_complains(COMPLAINT_AWAY, "island c");
+    adopt_role(C, RECORD_DRAINING);
+    assert_silent(COMPLAINT_AWAY);
+    assert_true(status.peers[C].drained);
+    adopt_role(C, RECORD_AWAY);
+    assert_silent(COMPLAINT_LOST);
+    assert_silent(COMPLAINT_AWAY);
+    assert_int_equal(status.islands_drained, 1);
+    json_t *json = status_json(&status);
+    assert_int_equal(json_array_size(json_object_get(json, "drained")), 1);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(json, "drained"), 0)), "c");
+    json_decref(json);
+    struct record record = isle_next_record(a);
+    isle_set_owners(&record, (const uint32_t[]){A, B, C}, 3, RECORD_OWNER);
+    record.members[C].role = RECORD_OWNER;
+    record.members[C].voter = true;
+    isle_adopt(a, &record); /* it took part again, and is lost now */
+    adopt_role(C, RECORD_AWAY);
+    assert_complains(COMPLAINT_LOST, "island c is lost");
+    assert_int_equal(status.islands_drained, 0);
+    end();
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -514,6 +578,8 @@ int main(void)
         cmocka_unit_test(rounds_that_close_do_not_wait_for_the_next_epoch),
         cmocka_unit_test(a_vote_that_cannot_be_kept_is_told_with_what_its_disk_says),
         cmocka_unit_test(a_wish_that_nobody_decides_is_told_as_one),
+        cmocka_unit_test(an_island_that_takes_no_part_says_so_itself),
+        cmocka_unit_test(who_drained_and_is_away_is_no_complaint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

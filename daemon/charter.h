@@ -3,7 +3,8 @@
  * none; and who that makes of its members.
  *
  * It keeps the chain and the view that follows its newest record. Once a record is on disk it rules, whatever the
- * configuration says; what differs is told for status. Only the loop's thread.
+ * configuration says; what contradicts it is told for status, what has no effect is told in the log. Only the loop's
+ * thread.
  */
 #ifndef DAEMON_CHARTER_H
 #define DAEMON_CHARTER_H

@@ -163,8 +163,7 @@ static void a_slot_that_is_nobodys_is_not_shown(void **state)
     json_t *json = status_json_peers(&status);
     assert_int_equal(json_array_size(json_object_get(json, "peers")), 2);
     json_decref(json);
-    /* The configuration still has it. */
-    assert_complains(COMPLAINT_ROSTER, "[peer b] is not on the roster: the record of epoch 1 rules");
+    assert_silent(COMPLAINT_ROSTER); /* though the configuration still has it */
     end();
 }
 

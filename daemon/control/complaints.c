@@ -134,10 +134,13 @@ static void complain_apart(struct status *status, uint32_t i)
 {
     const struct status_peer *peer = &status->peers[i];
     char text[400];
-    snprintf(text, sizeof text, "islands %s and %s do not hear each other: %s stands back, and the run goes on",
-             peer->member->name, peer->apart_from->name, peer->self ? "this one" : peer->member->name);
-    complain(status, COMPLAINT_APART, text,
-             "mend the line between them, or give one an address that the other can dial: then both take part again");
+    snprintf(text, sizeof text, "%s: %s stands back, and the run goes on", peer->apart,
+             peer->self ? "this one" : peer->member->name);
+    complain(
+        status, COMPLAINT_APART, text,
+        peer->apart_by_line
+            ? "mend the line between them, or give one an address that the other can dial: then both take part again"
+            : "look at its daemon, disk and memory: when it makes results, both take part again");
 }
 
 /* Whoever is away, or does not talk, has nothing to do with it then: they may be fine together, without us. */

@@ -38,6 +38,8 @@ static void take_peer(struct status *status, uint32_t i)
     status->islands++;
     uint32_t apart = council_apart_from(peers_council(from->peers), i);
     row->apart_from = apart != VIEW_NOBODY ? &from->view->members[apart] : NULL;
+    if (row->apart_from != NULL)
+        row->apart_by_line = council_apart_text(peers_council(from->peers), i, apart, row->apart, sizeof row->apart);
     row->drained = charter_drained(from->charter, row->member->id);
     row->may_vote = council_may_vote(peers_council(from->peers), i);
     if (from->rounds != NULL) {

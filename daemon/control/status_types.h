@@ -105,6 +105,8 @@ struct status_peer {
     uint64_t outliers, missed;
     unsigned outliers_lately;             /* of its last eight contributions to our shards */
     const struct view_member *apart_from; /* an owner that is cut off from it, so that it stands back; or NULL */
+    char apart[300];                      /* how they are cut off from each other; "": they are not */
+    bool apart_by_line;                   /* as far as is known */
     bool twins;                           /* two machines speak with its key */
     bool too_late;                        /* later than the grace time, so that rounds do not wait for it */
 };

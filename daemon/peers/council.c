@@ -405,11 +405,13 @@ static void tell_apart(struct council *council)
     const struct view *view = council->conf.view;
     for (uint32_t i = 0; i < view->count; i++) {
         uint32_t from = seats_apart_from(&council->seats, i);
+        char text[300];
         bool new = from != VIEW_NOBODY && !council->seats.seat[i].apart_told;
         council->seats.seat[i].apart_told = from != VIEW_NOBODY;
-        if (new)
-            log_warn("islands %s and %s do not hear each other: %s stands back until they do", view->members[i].name,
-                     view->members[from].name, i == view->self ? "this one" : view->members[i].name);
+        if (!new)
+            continue;
+        seats_apart_text(&council->seats, i, from, text, sizeof text);
+        log_warn("%s: %s stands back until that is over", text, i == view->self ? "this one" : view->members[i].name);
     }
 }
 

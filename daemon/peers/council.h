@@ -98,4 +98,8 @@ bool council_silent(const struct council *council, uint32_t member);
 /* The owner that is cut off from the member, which may be us, so that it stands back; VIEW_NOBODY: it does not. */
 uint32_t council_apart_from(const struct council *council, uint32_t member);
 
+/* Into `text`: whether it is a line that keeps those two apart, or that one of them makes no result, as far as that is
+ * known here; false: it is no line for sure. */
+bool council_apart_text(const struct council *council, uint32_t member, uint32_t owner, char *text, size_t text_bytes);
+
 #endif

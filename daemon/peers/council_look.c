@@ -38,6 +38,11 @@ uint32_t council_apart_from(const struct council *council, uint32_t member)
     return seats_apart_from(&council->seats, member);
 }
 
+bool council_apart_text(const struct council *council, uint32_t member, uint32_t owner, char *text, size_t text_bytes)
+{
+    return seats_apart_text(&council->seats, member, owner, text, text_bytes);
+}
+
 uint64_t council_sealed_ms(const struct council *council)
 {
     return council->sealed_ms;

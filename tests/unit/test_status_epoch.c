@@ -94,6 +94,14 @@ static void assert_complains(enum complaint_code code, const char *what)
     assert_true(strlen(complaint->remedy) > 10);
 }
 
+static void assert_remedy(enum complaint_code code, const char *remedy)
+{
+    const struct complaint *complaint = complaint_of(code);
+    assert_non_null(complaint);
+    if (strstr(complaint->remedy, remedy) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", complaint->remedy, remedy);
+}
+
 static void assert_silent(enum complaint_code code)
 {
     const struct complaint *complaint = complaint_of(code);
@@ -121,26 +129,54 @@ static void a_member_that_is_lost_is_so_and_rounds_do_not_wait_for_it(void **sta
     end();
 }
 
-/* B hears us and c, who do not hear each other: everybody is told, and who it is that stands back. */
-static void who_stands_back_is_told_with_whom_it_does_not_hear(void **state)
+/* As their heartbeats say, for long enough. */
+static void beat_apart(bool b_says_so)
 {
-    (void)state;
-    begin("status-apart", 3);
-    played_greet(b, a);
-    played_greet(c, a);
     for (int k = 0; k < 20; k++) {
         struct wire_heartbeat *beat = played_beat(c);
         beat->silent_count = 1;
         beat->silent[0] = a->charter.view.members[B].id;
         played_say(c, A);
         a->now_ms += 250;
-        played_beat(b);
+        beat = played_beat(b);
+        beat->silent_count = b_says_so;
+        beat->silent[0] = a->charter.view.members[C].id;
         played_say(b, A);
         isle_tick(a);
         isle_turn_all();
     }
+}
+
+/* B and c hear us, and do not hear each other: everybody is told, and who it is that stands back. */
+static void who_stands_back_is_told_with_whom_it_does_not_hear(void **state)
+{
+    (void)state;
+    begin("status-apart", 3);
+    played_greet(b, a);
+    played_greet(c, a);
+    beat_apart(false); /* one way, or c blames b for its results: nobody else can tell */
+    assert_complains(COMPLAINT_APART, "island c does not hear island b, or gets no result of it: c stands back");
+    beat_apart(true);
     assert_complains(COMPLAINT_APART, "islands c and b do not hear each other: c stands back");
     assert_silent(COMPLAINT_LOST);
+    end();
+}
+
+/* As peers_tick() has it, who makes no result is silent: it is no line that has to be mended. */
+static void who_is_heard_and_makes_no_result_is_told_as_such(void **state)
+{
+    (void)state;
+    struct bitset silent = {{0}};
+    begin("status-blame", 3);
+    played_greet(b, a);
+    played_greet(c, a);
+    bitset_add(&silent, C);
+    for (int k = 0; k < 16; k++) {
+        a->now_ms += 250;
+        council_tick(peers_council(a->peers), &silent, a->now_ms);
+    }
+    assert_complains(COMPLAINT_APART, "island c is heard, and makes no result of its shards: c stands back");
+    assert_remedy(COMPLAINT_APART, "look at its daemon, disk and memory");
     end();
 }
 
@@ -274,14 +310,6 @@ static void a_disk_in_doubt_is_told_and_has_no_vote(void **state)
                      "this island has no vote, for its disk is in doubt: this machine was started again");
     assert_false(status.epoch.votes);
     end();
-}
-
-static void assert_remedy(enum complaint_code code, const char *remedy)
-{
-    const struct complaint *complaint = complaint_of(code);
-    assert_non_null(complaint);
-    if (strstr(complaint->remedy, remedy) == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", complaint->remedy, remedy);
 }
 
 /* It is heard, and its disk is in doubt or not, for as long as that takes to count. */
@@ -562,6 +590,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_member_that_is_lost_is_so_and_rounds_do_not_wait_for_it),
         cmocka_unit_test(who_stands_back_is_told_with_whom_it_does_not_hear),
+        cmocka_unit_test(who_is_heard_and_makes_no_result_is_told_as_such),
         cmocka_unit_test(a_slot_that_is_nobodys_is_not_shown),
         cmocka_unit_test(two_that_vote_are_told_what_a_loss_would_mean),
         cmocka_unit_test(a_witness_that_is_away_is_no_island),

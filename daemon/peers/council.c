@@ -38,6 +38,15 @@ static void not_kept(struct council *council, uint64_t now_ms, const char *what)
     failed(council, now_ms, what);
 }
 
+bool council_votes(const struct council *council)
+{
+    const struct view *view = council->conf.view;
+    /* A record that we voted after is missing here: what we promised then is not known to those rules yet. */
+    bool current = vote_last(council->conf.vote)->epoch <= last(council)->epoch;
+    return view->self != VIEW_NOBODY && view->members[view->self].voter && current &&
+           vote_doubt(council->conf.vote) == VOTE_SURE;
+}
+
 /* ---- out ---- */
 
 /* To ourselves: it comes back when what is under way is done. */

@@ -25,13 +25,6 @@
 #include "net/view.h"
 #include "net/wire_epoch.h"
 
-/* Once the run's plan is known. */
-struct council_plan {
-    struct sync *sync;
-    uint32_t fragments_count;
-    const uint32_t *shards_counts; /* per fragment */
-};
-
 struct council;
 /* The chain has the newest record, the view follows it. The link is borrowed. */
 ERR_MUST_CHECK enum err council_new(const struct peers_conf *conf, struct link *link, struct council **out);

@@ -13,7 +13,6 @@
 #include "common/bitset.h"
 #include "common/digest.h"
 #include "common/log.h"
-#include "daemon/peers/council.h"
 #include "daemon/peers/council_wire.h"
 #include "daemon/peers/holdings.h"
 #include "daemon/peers/peers_types.h"

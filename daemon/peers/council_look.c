@@ -5,15 +5,6 @@
 #include "daemon/peers/council.h"
 #include "daemon/peers/council_core.h"
 
-bool council_votes(const struct council *council)
-{
-    const struct view *view = council->conf.view;
-    /* A record that we voted after is missing here: what we promised then is not known to those rules yet. */
-    bool current = vote_last(council->conf.vote)->epoch <= chain_last(council->conf.chain)->epoch;
-    return view->self != VIEW_NOBODY && view->members[view->self].voter && current &&
-           vote_doubt(council->conf.vote) == VOTE_SURE;
-}
-
 bool council_may_vote(const struct council *council, uint32_t member)
 {
     const struct view *view = council->conf.view;

@@ -3,7 +3,6 @@
 #include "tests/lib/testlib.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

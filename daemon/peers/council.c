@@ -199,38 +199,73 @@ static void save_vote(struct council *council, const struct epoch_action *action
     save_again(council, &action->vote, now_ms);
 }
 
-static void decided(struct council *council, const struct epoch_action *action, uint64_t now_ms)
+/* net/epoch decides an epoch once, so nobody says it again: a full disk does not stay full. */
+static void keep_later(struct council *council, const struct records_entry *entry)
+{
+    struct records_entry *later = &council->later;
+    if (mem_new(entry->bytes_count, 1, "a record", &later->bytes) != ERR_OK ||
+        mem_new(entry->votes_count, sizeof *later->votes, "a record", &later->votes) != ERR_OK) {
+        records_entry_free(later);
+        return; /* as before: the others send it when this daemon is started again */
+    }
+    memcpy(later->bytes, entry->bytes, entry->bytes_count);
+    memcpy(later->votes, entry->votes, entry->votes_count * sizeof *later->votes);
+    later->bytes_count = entry->bytes_count;
+    later->votes_count = entry->votes_count;
+}
+
+static void tell_decided(struct council *council, const struct records_entry *entry)
+{
+    struct wire_epoch out = {.type = WIRE_DECIDED};
+    out.decided.record = entry->bytes;
+    out.decided.record_bytes = entry->bytes_count;
+    out.decided.votes = entry->votes;
+    out.decided.votes_count = entry->votes_count;
+    for (uint32_t i = 0; i < council->conf.view->count; i++)
+        if (i != council->conf.view->self && council->seats.seat[i].up &&
+            council->seats.seat[i].epoch <= last(council)->epoch)
+            say(council, council->conf.view->members[i].id, &out);
+}
+
+static void keep_decided(struct council *council, const struct records_entry *entry, uint64_t now_ms)
 {
     struct record record;
-    struct records_entry entry = {.bytes = (uint8_t *)(uintptr_t)action->bytes,
-                                  .bytes_count = action->bytes_count,
-                                  .votes = (struct record_vote *)(uintptr_t)action->votes,
-                                  .votes_count = action->votes_count};
-    enum err err = record_unpack(action->bytes, action->bytes_count, &record);
-    if (err == ERR_OK) {
-        err = records_save(council->conf.conf->state_folder, record.epoch, &entry);
-        if (err != ERR_OK)
-            record_deinit(&record);
-    }
+    enum err err = record_unpack(entry->bytes, entry->bytes_count, &record);
     if (err != ERR_OK) {
+        failed(council, now_ms, "a decided record cannot be kept");
+        return;
+    }
+    err = records_save(council->conf.conf->state_folder, record.epoch, entry);
+    if (err != ERR_OK) {
+        record_deinit(&record);
         not_kept(council, now_ms, "a decided record cannot be kept");
+        keep_later(council, entry);
         return;
     }
     council->unkept[0] = '\0';
     record_deinit(&council->record);
     council->record = record;
-    council->digest = record_digest(action->bytes, action->bytes_count);
+    council->digest = record_digest(entry->bytes, entry->bytes_count);
     council->taken = true;
-    struct wire_epoch out = {.type = WIRE_DECIDED};
-    out.decided.record = action->bytes;
-    out.decided.record_bytes = action->bytes_count;
-    out.decided.votes = action->votes;
-    out.decided.votes_count = action->votes_count;
-    for (uint32_t i = 0; i < council->conf.view->count; i++)
-        if (i != council->conf.view->self && council->seats.seat[i].up &&
-            council->seats.seat[i].epoch <= last(council)->epoch)
-            say(council, council->conf.view->members[i].id, &out);
+    tell_decided(council, entry);
     event_post(council->conf.events, &(struct event){.type = EVENT_EPOCH});
+}
+
+static void decided(struct council *council, const struct epoch_action *action, uint64_t now_ms)
+{
+    struct records_entry entry = {.bytes = (uint8_t *)(uintptr_t)action->bytes,
+                                  .bytes_count = action->bytes_count,
+                                  .votes = (struct record_vote *)(uintptr_t)action->votes,
+                                  .votes_count = action->votes_count};
+    keep_decided(council, &entry, now_ms);
+}
+
+static void keep_again(struct council *council, uint64_t now_ms)
+{
+    struct records_entry entry = council->later;
+    council->later = (struct records_entry){0};
+    keep_decided(council, &entry, now_ms);
+    records_entry_free(&entry);
 }
 
 /* Our disk is in doubt no more. */
@@ -429,6 +464,8 @@ void council_tick(struct council *council, const struct bitset *silent, uint64_t
     struct epoch_event want = {.type = EPOCH_EV_WANT, .good = true}, tick = {.type = EPOCH_EV_TICK, .good = true};
     seats_tick(&council->seats, silent, now_ms);
     tell_apart(council);
+    if (council->later.bytes != NULL)
+        keep_again(council, now_ms);
     if (council->taken)
         return;
     if (council->unsaved != 0)
@@ -515,6 +552,7 @@ enum err council_begin(struct council *council, uint64_t now_ms)
     seats_begin(&council->seats, now_ms);
     TRY(broken_load(&council->seats, council->conf.conf->state_folder));
     wishes_fulfil(&council->wishes, &council->seats, record);
+    records_entry_free(&council->later);
     holdings_clear(council->holdings);
     council->asked_ms = council->sealed_ms = council->wished_ms = 0;
     council->asked = (struct bitset){{0}};
@@ -581,6 +619,7 @@ void council_free(struct council *council)
     for (uint32_t i = 0; i < council->own_count; i++)
         mem_free(council->own[i].bytes);
     record_deinit(&council->record);
+    records_entry_free(&council->later);
     epoch_free(council->epoch);
     holdings_free(council->holdings);
     seats_deinit(&council->seats);

@@ -18,6 +18,7 @@
 #include "daemon/peers/peers_types.h"
 #include "daemon/peers/seats.h"
 #include "daemon/peers/wishes.h"
+#include "daemon/state/records.h"
 #include "net/epoch.h"
 #include "net/link.h"
 #include "net/record.h"
@@ -56,6 +57,7 @@ struct council {
     bool taken; /* `record` is decided and waits for the engine */
     struct record record;
     struct digest digest;
+    struct records_entry later; /* decided, and not kept yet; empty: there is none */
     struct log_limit failed_said;
 };
 

@@ -129,6 +129,14 @@ static void a_member_that_is_lost_is_so_and_rounds_do_not_wait_for_it(void **sta
     end();
 }
 
+/* Its heartbeat is heard. */
+static void say_and_wait(struct played *who)
+{
+    struct event event;
+    played_say(who, A);
+    isle_wait(isle_took_sync(a, SYNC_EV_HEARTBEAT, &event));
+}
+
 /* As their heartbeats say, for long enough. */
 static void beat_apart(bool b_says_so)
 {
@@ -136,14 +144,13 @@ static void beat_apart(bool b_says_so)
         struct wire_heartbeat *beat = played_beat(c);
         beat->silent_count = 1;
         beat->silent[0] = a->charter.view.members[B].id;
-        played_say(c, A);
+        say_and_wait(c);
         a->now_ms += 250;
         beat = played_beat(b);
         beat->silent_count = b_says_so;
         beat->silent[0] = a->charter.view.members[C].id;
-        played_say(b, A);
+        say_and_wait(b);
         isle_tick(a);
-        isle_turn_all();
     }
 }
 
@@ -312,15 +319,18 @@ static void a_disk_in_doubt_is_told_and_has_no_vote(void **state)
     end();
 }
 
-/* It is heard, and its disk is in doubt or not, for as long as that takes to count. */
-static void beat_for_long(struct played *who, bool in_doubt)
+/* They are heard for as long as a doubt takes to count: b, whose disk is in doubt, and c, if at all, whose may be. */
+static void beat_for_long(bool c_in_doubt, bool with_c)
 {
     for (int k = 0; k < 10; k++) {
-        played_beat(who)->in_doubt = in_doubt;
-        played_say(who, A);
         a->now_ms += 250;
+        played_beat(b)->in_doubt = true;
+        say_and_wait(b);
+        if (with_c) {
+            played_beat(c)->in_doubt = c_in_doubt;
+            say_and_wait(c);
+        }
         isle_tick(a);
-        isle_turn_all();
     }
 }
 
@@ -331,7 +341,7 @@ static void whose_disks_are_in_doubt_are_no_majority(void **state)
     begin_run("status-doubts", 3);
     open_in_doubt();
     played_greet(b, a);
-    beat_for_long(b, true);
+    beat_for_long(true, false);
     assert_complains(COMPLAINT_NO_MAJORITY, "2 of the 3 islands that vote are heard, but the disks of 2 are in doubt");
     assert_complains(COMPLAINT_NO_MAJORITY, "no round closes until it is back: c");
     assert_remedy(COMPLAINT_NO_MAJORITY, "with the disks that they had");
@@ -340,9 +350,7 @@ static void whose_disks_are_in_doubt_are_no_majority(void **state)
     assert_int_equal(status.epoch.voters_heard, 2);
     assert_int_equal(status.epoch.voters_sure, 0);
     played_greet(c, a);
-    beat_for_long(c, true);
-    played_say(b, A); /* for it has been silent meanwhile */
-    isle_wait(peers_info(a->peers, B).up);
+    beat_for_long(true, true);
     assert_complains(COMPLAINT_NO_MAJORITY, "3 of the 3 islands that vote are heard, but the disks of 3 are in doubt");
     assert_remedy(COMPLAINT_NO_MAJORITY, "nothing to do");
     assert_remedy(COMPLAINT_DOUBT, "nothing to do");
@@ -357,9 +365,7 @@ static void one_disk_in_doubt_leaves_a_majority(void **state)
     a = isle_open(run, A, NULL, 0);
     played_greet(b, a);
     played_greet(c, a);
-    beat_for_long(b, true);
-    played_say(c, A);
-    isle_wait(peers_info(a->peers, C).up);
+    beat_for_long(false, true);
     assert_silent(COMPLAINT_NO_MAJORITY);
     assert_int_equal(status.epoch.voters_sure, 2);
     end();

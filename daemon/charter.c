@@ -168,6 +168,26 @@ static enum err check_witness(const struct charter *charter)
                         "stays: set witness = no; for a witness, join with a name and a key of its own");
 }
 
+/* Once: what the configuration says without effect, now that a record rules. Nothing is wrong with that. */
+static void tell_void(const struct charter *charter)
+{
+    const struct dconf *conf = charter->conf;
+    const struct dconf_peer *peers = conf->peers;
+    char uplinks[300] = "";
+    for (size_t i = 0; charter->view.epoch > 0 && i < conf->peers_count; i++) {
+        uint32_t slot = view_slot_named(&charter->view, peers[i].name);
+        if (slot == VIEW_NOBODY)
+            log_info("[peer %s] has no effect: it is not on the roster of epoch %" PRIu64 ", which rules",
+                     peers[i].name, charter->view.epoch);
+        else if (slot != charter->view.self && charter->view.members[slot].uplink != peers[i].uplink)
+            snprintf(uplinks + strlen(uplinks), sizeof uplinks - strlen(uplinks), " %s", peers[i].name);
+    }
+    if (uplinks[0] != '\0')
+        log_info("[peer] uplink has no effect, since a record rules, which says another figure of%s: what counts is "
+                 "what each says of itself; dilococtl peers shows it",
+                 uplinks);
+}
+
 enum err charter_open(const struct dconf *conf, const struct ident *ident, const struct runspec *spec,
                       struct charter *charter)
 {
@@ -187,6 +207,8 @@ enum err charter_open(const struct dconf *conf, const struct ident *ident, const
         err = not_on_the_roster(charter);
     else
         err = check_witness(charter);
+    if (err == ERR_OK)
+        tell_void(charter);
 out:
     mem_free(entries);
     if (err != ERR_OK)
@@ -219,6 +241,8 @@ static void tell_changes(const struct charter *charter, const struct record *bef
         if (old == NULL)
             log_info("island %s is on the roster now%s", member->name,
                      member->role == RECORD_WITNESS ? ", as the witness" : "");
+        else if (member->role == RECORD_AWAY && old->role == RECORD_DRAINING)
+            log_info("island %s, which drained, is away", member->name);
         else if (member->role == RECORD_AWAY && old->role != RECORD_AWAY)
             log_warn("island %s is lost: the run goes on without it, and it comes back by itself", member->name);
         else if (member->role == RECORD_OWNER && old->role != RECORD_OWNER)
@@ -287,6 +311,19 @@ struct sync_view charter_sync_view(struct charter *charter, bool votes)
     return out;
 }
 
+bool charter_drained(const struct charter *charter, uint32_t id)
+{
+    const struct record *record = chain_last(charter->chain);
+    for (; record != NULL; record = chain_at(charter->chain, record->epoch - 1)) {
+        const struct record_member *member = record_member(record, id);
+        if (member == NULL || member->role != RECORD_AWAY)
+            return member != NULL && member->role == RECORD_DRAINING;
+        if (record->epoch == 0)
+            break;
+    }
+    return false;
+}
+
 void charter_difference(const struct charter *charter, char *text, size_t text_bytes)
 {
     const struct dconf *conf = charter->conf;
@@ -294,10 +331,9 @@ void charter_difference(const struct charter *charter, char *text, size_t text_b
     text[0] = '\0';
     for (size_t i = 0; i < conf->peers_count; i++) {
         uint32_t slot = view_slot_named(&charter->view, peers[i].name);
-        if (slot == VIEW_NOBODY)
-            snprintf(text, text_bytes, "[peer %s] is not on the roster: the record of epoch %" PRIu64 " rules",
-                     peers[i].name, charter->view.epoch);
-        else if (strcmp(charter->view.members[slot].key_text, peers[i].public_key) != 0)
+        if (slot == VIEW_NOBODY) /* members come and go, and sections stay: tell_void() */
+            continue;
+        if (strcmp(charter->view.members[slot].key_text, peers[i].public_key) != 0)
             snprintf(text, text_bytes, "[peer %s] public_key is not the one on the roster, which rules", peers[i].name);
     }
 }

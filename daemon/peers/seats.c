@@ -1,5 +1,7 @@
 #include "daemon/peers/seats.h"
 
+#include <stdio.h>
+
 #include "common/mem.h"
 
 /* A disk that is in doubt for so long needs a record to name it: one that has just begun may find by itself that it
@@ -186,6 +188,32 @@ uint32_t seats_apart_from(const struct seats *seats, uint32_t member)
         if (seats->hearing[i].used && seats->hearing[i].owner && hearing_cut(seats->hearing, member, i))
             return i;
     return VIEW_NOBODY;
+}
+
+static bool says_silent(const struct seats *seats, uint32_t member, uint32_t of)
+{
+    const struct bitset *silent = seats->hearing[member].silent;
+    return silent != NULL && bitset_has(silent, of);
+}
+
+bool seats_apart_text(const struct seats *seats, uint32_t member, uint32_t owner, char *text, size_t text_bytes)
+{
+    const struct view *view = seats->view;
+    bool mutual = says_silent(seats, member, owner) && says_silent(seats, owner, member);
+    uint32_t who = says_silent(seats, member, owner) ? member : owner, of = who == member ? owner : member;
+    if (mutual) {
+        snprintf(text, text_bytes, "islands %s and %s do not hear each other", view->members[member].name,
+                 view->members[owner].name);
+        return true;
+    }
+    /* Who makes no result is as if it were not heard (peers_tick()); of others it is not known which they mean. */
+    if (who == view->self && seats->seat[of].up) {
+        snprintf(text, text_bytes, "island %s is heard, and makes no result of its shards", view->members[of].name);
+        return false;
+    }
+    snprintf(text, text_bytes, "island %s does not hear island %s%s", view->members[who].name, view->members[of].name,
+             who == view->self ? "" : ", or gets no result of it");
+    return true;
 }
 
 uint32_t seats_voters_heard(const struct seats *seats)

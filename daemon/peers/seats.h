@@ -8,6 +8,7 @@
 #define DAEMON_PEERS_SEATS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/bitset.h"
@@ -84,6 +85,9 @@ bool seats_apart(const struct seats *seats, uint32_t member);
 bool seats_hear_owners(const struct seats *seats);
 /* An owner which is cut off from it, when that has lasted; VIEW_NOBODY: it does not stand back. */
 uint32_t seats_apart_from(const struct seats *seats, uint32_t member);
+/* Which of the two it is that keeps the member, which stands back, and that owner apart, into `text`: a line, or that
+ * one makes no result, as far as that is known here; false: it is no line for sure. */
+bool seats_apart_text(const struct seats *seats, uint32_t member, uint32_t owner, char *text, size_t text_bytes);
 /* How many voters are here, us among them. */
 uint32_t seats_voters_heard(const struct seats *seats);
 /* Whether the member has come as far as most have: a guess, which what it answers to a draft confirms. */

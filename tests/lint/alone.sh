@@ -72,6 +72,7 @@ peers/report       | report_take      | peers/peers
 peers/peers_look   | peers_info       | peers/peers
 peers/seats        | seats_init       | peers/council
 peers/wishes       | wishes_gather    | peers/council
+peers/council_look | council_waits    | peers/council
 peers/council_wire | council_wire_out | peers/council
 peers/impostors    | twins_note       | peers/peers
 peers/objects      | objects_new      | peers/peers

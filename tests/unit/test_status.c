@@ -3,7 +3,6 @@
 #include "tests/lib/testlib.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -123,9 +122,10 @@ static void every_code_has_a_name_of_its_own(void **state)
         for (unsigned k = 0; k < i; k++)
             assert_string_not_equal(complaint_name((enum complaint_code)i), complaint_name((enum complaint_code)k));
     static const char *const names[COMPLAINT_CODES] = {
-        "away",  "refused",    "alone",   "stranger",     "slow-peer",   "missed",  "waiting", "behind", "repair",
-        "disk",  "restarting", "stopped", "not-attached", "stalled",     "outlier", "runaway", "nan",    "blocked",
-        "twins", "state-lost", "lost",    "apart",        "no-majority", "sealed",  "doubt",   "roster", "fault"};
+        "away",   "refused", "alone",      "stranger",     "slow-peer",    "missed",  "waiting",     "behind",
+        "repair", "disk",    "restarting", "stopped",      "not-attached", "stalled", "outlier",     "runaway",
+        "nan",    "blocked", "twins",      "state-lost",   "lost",         "apart",   "no-majority", "sealed",
+        "doubt",  "roster",  "fault",      "not-admitted", "no-part"};
     for (unsigned i = 0; i < COMPLAINT_CODES; i++)
         assert_string_equal(complaint_name((enum complaint_code)i), names[i]);
     assert_string_equal(complaint_name(COMPLAINT_CODES), "unknown");

@@ -22,6 +22,7 @@
 #include "common/runspec.h"
 #include "daemon/ctl/ctl_draft.h"
 #include "daemon/dconf.h"
+#include "net/here.h"
 #include "net/ident.h"
 
 enum { PORT_FIRST = 7600, PORT_LAST = 7699, RUN_BYTES_MAX = 1 << 20, SAID_BYTES = 4096 };
@@ -306,7 +307,8 @@ static enum err make_run(struct maker *maker)
     return err;
 }
 
-static enum err make_draft(struct maker *maker)
+/* What the run has told it stands there once it has: `joined`. */
+static enum err draft_text(const struct maker *maker, char **text)
 {
     const struct home *home = maker->home;
     const struct ctl_init *init = maker->init;
@@ -319,14 +321,31 @@ static enum err make_draft(struct maker *maker)
                               .witness = init->witness,
                               .state = home->folder != NULL ? "state" : home->state,
                               .sockets = home->folder != NULL ? "run" : home->sockets};
-    char *text;
-    if (init->enrol != NULL) {
+    if (maker->joined != NULL) {
         draft.joined = "joined";
         draft.inviter = maker->admission.inviter;
         draft.address = maker->admission.address[0] != '\0' ? maker->admission.address : NULL;
     }
-    TRY(ctl_draft_conf(&draft, &text));
-    TRY(mem_printf(&maker->draft, "%s.draft", home->conf));
+    return ctl_draft_conf(&draft, text);
+}
+
+/* Before anything is made, and before anybody is asked: a run that has let us in has used its token up. */
+static enum err rehearse(const struct maker *maker)
+{
+    char *text;
+    TRY(draft_text(maker, &text));
+    mem_free(text);
+    enum err err = maker->listen[0] != '\0' ? here_try(maker->listen) : ERR_OK;
+    return err == ERR_OK ? ERR_OK
+                         : err_suffix(err, "choose another with --listen, as --listen '*:PORT' (ss -ltnp shows which "
+                                           "ports are in use)");
+}
+
+static enum err make_draft(struct maker *maker)
+{
+    char *text;
+    TRY(draft_text(maker, &text));
+    TRY(mem_printf(&maker->draft, "%s.draft", maker->home->conf));
     enum err err = fsio_replace(maker->draft, text, strlen(text), 0644);
     if (err == ERR_OK)
         err = remember(&maker->made, maker->draft);
@@ -482,6 +501,7 @@ enum err ctl_init(const struct home *home, const struct ctl_init *init)
     if (!init->witness)
         TRY_OUT(find_data(init->data, &maker.data));
     TRY_OUT(choose_listen(&maker));
+    TRY_OUT(rehearse(&maker));
     TRY_OUT(mem_strdup(home->conf, &conf));
     maker.folder = dirname(conf);
     TRY_OUT(make_undisturbed(&maker));

@@ -32,6 +32,8 @@
 /* For monitors, which know these numbers. */
 enum verdict { GOOD, DEGRADED, UNREACHABLE };
 
+enum { STOP_MS = 15000 }; /* as [worker] stop, where no configuration can be read */
+
 struct arguments {
     const char *home_option, *socket, *config;
     struct home home;
@@ -43,7 +45,8 @@ struct arguments {
     const char *expires, *note, *revoke, *owner;
     uint64_t wait_s;
     struct args_list rest;
-    char socket_path[512];
+    char socket_path[512], state_path[512];
+    uint64_t stop_ms;
 };
 
 typedef enum err command_fn(struct arguments *a);
@@ -308,12 +311,14 @@ static enum err check_island(const struct home *home)
     return err_set(ERR_CONF, "%s: no island is here; dilococtl --home %s init makes one", home->folder, home->folder);
 }
 
-/* Where the daemon answers, which its configuration says. */
-static enum err find_socket_in(struct arguments *a, const char *config)
+/* Where the daemon answers and keeps its state, which its configuration says. */
+static enum err find_places_in(struct arguments *a, const char *config)
 {
     struct dconf conf;
     TRY(dconf_load(config, NULL, 0, &conf));
     snprintf(a->socket_path, sizeof a->socket_path, "%s/control.sock", conf.run_folder);
+    snprintf(a->state_path, sizeof a->state_path, "%s", conf.state_folder);
+    a->stop_ms = conf.stop_ms;
     conf_deinit(&dconf_schema, &conf);
     return ERR_OK;
 }
@@ -321,9 +326,9 @@ static enum err find_socket_in(struct arguments *a, const char *config)
 static enum err find_socket(struct arguments *a)
 {
     if (a->socket == NULL && a->config != NULL)
-        return find_socket_in(a, a->config);
+        return find_places_in(a, a->config);
     if (a->socket == NULL && a->home.folder != NULL)
-        return find_socket_in(a, a->home.conf);
+        return find_places_in(a, a->home.conf);
     snprintf(a->socket_path, sizeof a->socket_path, "%s", a->socket != NULL ? a->socket : "/run/diloco/control.sock");
     return ERR_OK;
 }
@@ -336,14 +341,19 @@ static enum err find_daemon(struct arguments *a)
 
 static struct ctl_home in_home(const struct arguments *a)
 {
-    return (struct ctl_home){.home = &a->home, .socket = a->socket_path, .no_wait = a->no_wait, .json = a->json};
+    return (struct ctl_home){.home = &a->home,
+                             .socket = a->socket_path,
+                             .state = a->state_path,
+                             .stop_ms = a->stop_ms,
+                             .no_wait = a->no_wait,
+                             .json = a->json};
 }
 
 static enum err start(struct arguments *a, bool enable)
 {
     if (a->home.folder == NULL)
         return ctl_service_start(ctl_service_mark, enable);
-    TRY(find_socket_in(a, a->home.conf));
+    TRY(find_places_in(a, a->home.conf));
     struct ctl_home ctl = in_home(a);
     return ctl_home_start(&ctl);
 }
@@ -357,6 +367,10 @@ static enum err run_stop(struct arguments *a)
 {
     if (a->home.folder == NULL)
         return ctl_service_stop(ctl_service_mark);
+    if (find_places_in(a, a->home.conf) != ERR_OK) { /* what runs can be stopped without one that is good, too */
+        snprintf(a->state_path, sizeof a->state_path, "%s", a->home.state);
+        a->stop_ms = STOP_MS;
+    }
     struct ctl_home ctl = in_home(a);
     return ctl_home_stop(&ctl);
 }

@@ -25,6 +25,7 @@
 #include "daemon/ctl/ctl_print.h"
 #include "daemon/ctl/ctl_reset.h"
 #include "daemon/ctl/ctl_service.h"
+#include "daemon/ctl/ctl_trainer.h"
 #include "daemon/dconf.h"
 #include "daemon/home.h"
 #include "net/ident.h"
@@ -172,44 +173,10 @@ static enum err run_watch(struct arguments *a)
 
 /* ---- join, leave, save ---- */
 
-/* Says once what a trainer that stands still waits for. */
-static void print_wait(const json_t *status, bool *said)
+static enum err wait_for_trainer(const struct arguments *a, const char *const *wanted)
 {
-    size_t index;
-    json_t *item;
-    json_array_foreach (json_object_get(status, "degraded"), index, item) {
-        if (*said || strcmp(ctl_text(item, "code"), "waiting") != 0)
-            continue;
-        printf("%s\n-> %s\n", ctl_text(item, "what"), ctl_text(item, "remedy"));
-        *said = true;
-    }
-}
-
-/* Waits until the trainer's state is one of the two; prints what it is on the way. */
-static enum err wait_for_trainer(struct arguments *a, const char *want, const char *or_want)
-{
-    char last[64] = "";
-    bool said = a->json;
-    for (;;) {
-        json_t *status;
-        TRY(ctl_ask(a->socket_path, "status", &status));
-        print_wait(status, &said);
-        const json_t *trainer = json_object_get(status, "trainer");
-        char now[64];
-        snprintf(now, sizeof now, "%s", ctl_text(trainer, "state"));
-        bool there = strcmp(now, want) == 0 || strcmp(now, or_want) == 0;
-        bool failing = strcmp(now, "restarting") == 0;
-        if (strcmp(now, last) != 0 && !a->json)
-            printf("trainer: %s, step %lld\n", now, (long long)ctl_integer(trainer, "step"));
-        fflush(stdout);
-        snprintf(last, sizeof last, "%s", now);
-        json_decref(status);
-        if (there)
-            return ERR_OK;
-        if (failing)
-            return err_set(ERR_STATE, "the trainer ended; its reason stands in the daemon's log");
-        pause_ms(250);
-    }
+    struct ctl_trainer wait = {.socket = a->socket_path, .wanted = wanted, .json = a->json};
+    return ctl_trainer_wait(&wait);
 }
 
 static enum err order(struct arguments *a, const char *request)
@@ -235,15 +202,17 @@ static enum err run_join(struct arguments *a)
         return join_run(a);
     if (a->witness)
         return err_set(ERR_ARG, "--witness needs a token of the run: dilococtl join TOKEN --witness [--home DIR]");
+    static const char *const wanted[] = {"training", "finished", NULL};
     TRY(find_daemon(a));
     TRY(order(a, "join"));
-    return a->no_wait ? ERR_OK : wait_for_trainer(a, "training", "finished");
+    return a->no_wait ? ERR_OK : wait_for_trainer(a, wanted);
 }
 
 static enum err run_leave(struct arguments *a)
 {
+    static const char *const wanted[] = {"stopped", "none", NULL};
     TRY(order(a, a->now ? "leave now" : "leave"));
-    return a->no_wait ? ERR_OK : wait_for_trainer(a, "stopped", "none");
+    return a->no_wait ? ERR_OK : wait_for_trainer(a, wanted);
 }
 
 static enum err run_save(struct arguments *a)

@@ -9,6 +9,7 @@
 #include "common/env.h"
 #include "common/mem.h"
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_trainer.h"
 
 enum { LOOK_MS = 100, ID_DIGITS = 12, DAY_S = 86400 };
 
@@ -190,12 +191,16 @@ static enum err too_long(const struct ctl_members *ctl, const json_t *peers)
                    ctl->patience_s, voters / 2 + 1, voters, up, (long long)ctl_integer(peers, "epoch"));
 }
 
-/* Says in which epoch. A trainer that leaves first is waited for as long as it takes. */
-static enum err wait_for(const struct ctl_members *ctl, const json_t *asked, const char *name, const char *role,
-                         const char *done)
+static uint64_t end_of(const struct ctl_members *ctl)
+{
+    return env_mono_ms() + ctl->patience_s * UINT64_C(1000);
+}
+
+/* Says in which epoch. */
+static enum err wait_for(const struct ctl_members *ctl, uint64_t end_ms, const json_t *asked, const char *name,
+                         const char *role, const char *done)
 {
     json_int_t before = ctl_integer(asked, "epoch");
-    uint64_t begin_ms = env_mono_ms();
     if (ctl->no_wait)
         return ERR_OK;
     for (;;) {
@@ -208,7 +213,7 @@ static enum err wait_for(const struct ctl_members *ctl, const json_t *asked, con
         else if (there)
             printf("decided: %s%s%s, in epoch %lld\n", name != NULL ? name : "", name != NULL ? " " : "", done,
                    (long long)ctl_integer(peers, "epoch"));
-        else if (env_mono_ms() > begin_ms + ctl->patience_s * UINT64_C(1000))
+        else if (env_mono_ms() > end_ms)
             err = too_long(ctl, peers);
         json_decref(peers);
         if (there || err != ERR_OK)
@@ -217,27 +222,27 @@ static enum err wait_for(const struct ctl_members *ctl, const json_t *asked, con
     }
 }
 
-static enum err wait_for_trainer(const struct ctl_members *ctl)
+/* A trainer that waits for a majority may wait for days. */
+static enum err wait_for_trainer(const struct ctl_members *ctl, uint64_t end_ms)
 {
-    for (;;) {
-        json_t *status;
-        TRY(ctl_ask(ctl->socket, "status", &status));
-        const char *state = ctl_text(json_object_get(status, "trainer"), "state");
-        bool gone = strcmp(state, "stopped") == 0 || strcmp(state, "none") == 0 || strcmp(state, "finished") == 0;
-        json_decref(status);
-        if (gone)
-            return ERR_OK;
-        pause_ms(LOOK_MS);
-    }
+    static const char *const wanted[] = {"stopped", "none", "finished", NULL};
+    struct ctl_trainer wait = {.socket = ctl->socket, .wanted = wanted, .end_ms = end_ms, .json = ctl->json};
+    enum err err = ctl_trainer_wait(&wait);
+    if (err != ERR_AGAIN)
+        return err;
+    err = err_prefix(err, "not done after %" PRIu32 " s", ctl->patience_s);
+    return err_suffix(err, "it stays asked, and dilococtl status shows how it goes on; dilococtl drain --now gives "
+                           "up what is not counted yet");
 }
 
 enum err ctl_members_drain(const struct ctl_members *ctl)
 {
     json_t *answer;
     TRY(order(ctl, "drain", ctl->now ? "now" : "", &answer));
-    enum err err = ctl->no_wait ? ERR_OK : wait_for_trainer(ctl);
+    uint64_t end_ms = end_of(ctl);
+    enum err err = ctl->no_wait ? ERR_OK : wait_for_trainer(ctl, end_ms);
     if (err == ERR_OK)
-        err = wait_for(ctl, answer, NULL, "draining", "this island owns nothing now, and nobody waits for it");
+        err = wait_for(ctl, end_ms, answer, NULL, "draining", "this island owns nothing now, and nobody waits for it");
     if (err == ERR_OK && !ctl->json && !ctl->no_wait)
         printf("dilococtl stop ends its daemon; dilococtl join brings it back into the run\n");
     json_decref(answer);
@@ -248,7 +253,7 @@ enum err ctl_members_evict(const struct ctl_members *ctl, const char *name)
 {
     json_t *answer;
     TRY(order(ctl, "evict", name, &answer));
-    enum err err = wait_for(ctl, answer, name, "away", "takes no part");
+    enum err err = wait_for(ctl, end_of(ctl), answer, name, "away", "takes no part");
     json_decref(answer);
     return err;
 }
@@ -257,7 +262,7 @@ enum err ctl_members_revoke(const struct ctl_members *ctl, const char *name)
 {
     json_t *answer;
     TRY(order(ctl, "revoke", name, &answer));
-    enum err err = wait_for(ctl, answer, name, NULL, "is off the roster");
+    enum err err = wait_for(ctl, end_of(ctl), answer, name, NULL, "is off the roster");
     json_decref(answer);
     return err;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/digest.h"
+#include "common/env.h"
 #include "tests/lib/homes.h"
 #include "tests/lib/proc.h"
 
@@ -234,6 +235,25 @@ static void who_is_revoked_comes_back_with_a_new_token_alone(void **state)
     assert_owner(paris, "rome");
 }
 
+/* One of three decides nothing, and cannot have its last contributions counted. */
+static void a_minority_says_what_it_waits_for(void **state)
+{
+    (void)state;
+    homes_kill(oslo);
+    homes_kill(rome);
+    double since_s = env_mono_s();
+    assert_int_equal(HOMES_RUN(paris, "drain", "--wait", "4"), 1);
+    assert_true(env_mono_s() - since_s < 4 + PATIENCE_S / 2);
+    assert_told("trainer: ");
+    assert_told("not done after 4 s: the trainer is ");
+    assert_told("it stays asked");
+    GOOD(oslo, "start");
+    GOOD(rome, "start");
+    assert_true(homes_wait_role(oslo, "paris", "draining", PATIENCE_S)); /* it has stayed asked */
+    GOOD(paris, "join");
+    assert_owner(oslo, "paris");
+}
+
 static void all_hold_the_same(void **state)
 {
     (void)state;
@@ -267,6 +287,7 @@ int main(void)
         cmocka_unit_test(who_drains_owns_nothing_until_it_joins_again),
         cmocka_unit_test(one_is_lost_for_good_and_comes_back_with_nothing),
         cmocka_unit_test(who_is_revoked_comes_back_with_a_new_token_alone),
+        cmocka_unit_test(a_minority_says_what_it_waits_for),
         cmocka_unit_test(all_hold_the_same),
     };
     return cmocka_run_group_tests(tests, begin, NULL);

@@ -45,7 +45,7 @@ struct arguments {
     struct ctl_init init;
     const char *expires, *note, *revoke, *owner;
     uint64_t wait_s;
-    struct args_list rest;
+    struct args_list rest, given;
     char socket_path[512], state_path[512];
     uint64_t stop_ms;
 };
@@ -55,8 +55,9 @@ typedef enum err command_fn(struct arguments *a);
 struct command {
     const char *name, *usage, *help;
     command_fn *run;
-    size_t arguments_max;
+    size_t arguments_max; /* with the command's name; of two rows of one name the one that takes fewer comes first */
     enum needs { NOTHING, PLACE, ISLAND, DAEMON } needs; /* where an island may be, is, or where its daemon answers */
+    const char *takes;                                   /* options, with a blank between two, and at both ends */
 };
 
 /* ---- printing what a daemon says ---- */
@@ -160,6 +161,8 @@ static enum err run_watch(struct arguments *a)
 {
     bool screen = isatty(STDOUT_FILENO) && !a->json;
     bool seen = false;
+    if (a->interval_ms == 0)
+        return err_set(ERR_ARG, "--interval 0: one millisecond or more between screens");
     for (;;) {
         enum err err = watch_once(a, screen);
         if (err == ERR_CLOSED && seen) /* it may be restarting */
@@ -193,17 +196,9 @@ static enum err order(struct arguments *a, const char *request)
     return ERR_OK;
 }
 
-static enum err join_run(struct arguments *a);
-static enum err find_daemon(struct arguments *a);
-
 static enum err run_join(struct arguments *a)
 {
-    if (a->rest.count > 1)
-        return join_run(a);
-    if (a->witness)
-        return err_set(ERR_ARG, "--witness needs a token of the run: dilococtl join TOKEN --witness [--home DIR]");
     static const char *const wanted[] = {"training", "finished", NULL};
-    TRY(find_daemon(a));
     TRY(order(a, "join"));
     return a->no_wait ? ERR_OK : wait_for_trainer(a, wanted);
 }
@@ -302,12 +297,6 @@ static enum err find_socket(struct arguments *a)
     return ERR_OK;
 }
 
-static enum err find_daemon(struct arguments *a)
-{
-    TRY(check_island(&a->home));
-    return find_socket(a);
-}
-
 static struct ctl_home in_home(const struct arguments *a)
 {
     return (struct ctl_home){.home = &a->home,
@@ -379,7 +368,7 @@ static enum err run_init(struct arguments *a)
     return ERR_OK;
 }
 
-static enum err join_run(struct arguments *a)
+static enum err run_join_run(struct arguments *a)
 {
     struct ctl_join join = {.token = a->rest.item[1], .owner = a->owner, .witness = a->witness, .init = a->init};
     const char *folder = a->home.folder;
@@ -418,6 +407,10 @@ static struct ctl_members about_members(const struct arguments *a)
 static enum err run_invite(struct arguments *a)
 {
     struct ctl_members ctl = about_members(a);
+    bool asks = a->expires != NULL || a->note != NULL || a->init.address != NULL;
+    if ((a->list || a->revoke != NULL) + asks > 1 || (a->list && a->revoke != NULL))
+        return err_set(ERR_ARG, "invite: --list, --revoke ID, and a new invitation with --expires, --note or "
+                                "--address are three things; ask for one");
     if (a->revoke != NULL)
         return ctl_members_uninvite(&ctl, a->revoke);
     return a->list ? ctl_members_list(&ctl) : ctl_members_invite(&ctl);
@@ -455,67 +448,107 @@ static enum err run_reset(struct arguments *a)
 
 /* ---- the command line ---- */
 
+/* Options by which one of this machine's daemons is found. */
+#define THE_DAEMON " home socket config json "
+
+/* What a command does not take it refuses: whoever types it means something by it. `witness` has reasons of its own. */
 static const struct command commands[] = {
-    {"init", "init", "make an island: key, run spec, configuration; and start it", run_init, 1, PLACE},
-    {"start", "start", "start the daemon in the background", run_start, 1, ISLAND},
-    {"stop", "stop", "stop it", run_stop, 1, ISLAND},
-    {"logs", "logs", "print its log", run_logs, 1, ISLAND},
+    {"init", "init", "make an island: key, run spec, configuration; and start it", run_init, 1, PLACE,
+     " home json name data run listen address uplink no-start witness "},
+    {"start", "start", "start the daemon in the background", run_start, 1, ISLAND, " home json no-wait "},
+    {"stop", "stop", "stop it", run_stop, 1, ISLAND, " home json "},
+    {"logs", "logs", "print its log", run_logs, 1, ISLAND, " home follow f "},
     {"keygen", "keygen FILE", "make this island's key; prints the section for the other islands", run_keygen, 2,
-     NOTHING},
+     NOTHING, " json name "},
     {"invite", "invite",
      "make a token by which one more island joins this run; --list and --revoke those that are open", run_invite, 1,
-     DAEMON},
-    {"join", "join [TOKEN]", "with a token: make an island of the run that it invites to; else start training here",
-     run_join, 2, PLACE},
-    {"leave", "leave", "finish the round, have the last contribution counted, stop training here", run_leave, 1,
-     DAEMON},
-    {"drain", "drain", "leave, and have the others take over what this island owns", run_drain, 1, DAEMON},
-    {"evict", "evict NAME", "have the run go on without an island, until it has caught up again", run_evict, 2, DAEMON},
-    {"revoke", "revoke NAME", "take an island's key off the roster", run_revoke, 2, DAEMON},
+     DAEMON, THE_DAEMON "expires note address list revoke "},
+    {"join", "join", "start training on this island", run_join, 1, DAEMON, THE_DAEMON "no-wait "},
+    {"join", "join TOKEN", "make an island of the run that it invites to, and start it", run_join_run, 2, PLACE,
+     " home json name data listen address uplink owner witness no-start no-wait "},
+    {"leave", "leave", "finish the round, have the last contribution counted, stop training here", run_leave, 1, DAEMON,
+     THE_DAEMON "now no-wait "},
+    {"drain", "drain", "leave, and have the others take over what this island owns", run_drain, 1, DAEMON,
+     THE_DAEMON "now no-wait wait "},
+    {"evict", "evict NAME", "have the run go on without an island, until it has caught up again", run_evict, 2, DAEMON,
+     THE_DAEMON "no-wait wait "},
+    {"revoke", "revoke NAME", "take an island's key off the roster", run_revoke, 2, DAEMON, THE_DAEMON "no-wait wait "},
     {"reset", "reset", "forget the run: move aside what is kept of it; key and configuration stay", run_reset, 1,
-     ISLAND},
-    {"status", "status", "how this island is doing, and what is wrong", run_status, 1, DAEMON},
-    {"peers", "peers", "all islands: state, traffic, round trip", run_peers, 1, DAEMON},
-    {"fragments", "fragments", "all fragments: version, state, what they wait for", run_fragments, 1, DAEMON},
-    {"watch", "watch", "all of these, live", run_watch, 1, DAEMON},
+     ISLAND, " home json "},
+    {"status", "status", "how this island is doing, and what is wrong", run_status, 1, DAEMON, THE_DAEMON "check "},
+    {"peers", "peers", "all islands: state, traffic, round trip", run_peers, 1, DAEMON, THE_DAEMON},
+    {"fragments", "fragments", "all fragments: version, state, what they wait for", run_fragments, 1, DAEMON,
+     THE_DAEMON},
+    {"watch", "watch", "all of these, live", run_watch, 1, DAEMON, THE_DAEMON "interval "},
     {"plan", "plan", "how much of its time a run would train on a given link, and what to choose; no daemon needed",
-     run_plan, 1, NOTHING},
-    {"save", "save", "write the present anchor as a .safetensors file", run_save, 1, DAEMON},
+     run_plan, 1, NOTHING, " json params layers step-time islands bandwidth half-duplex rtt loss every overlap plot "},
+    {"save", "save", "write the present anchor as a .safetensors file", run_save, 1, DAEMON, THE_DAEMON "no-wait "},
 };
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void print_usage(const struct args_option *options, size_t options_count)
 {
     puts("usage: dilococtl COMMAND [options]\n");
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+    for (size_t i = 0; i < COMMANDS; i++)
         printf("  %-14s %s\n", commands[i].usage, commands[i].help);
     putchar('\n');
     args_help(options, options_count, stdout);
 }
 
-static enum err run_command(struct arguments *a)
+static bool takes(const struct command *command, const char *option)
 {
+    char word[64];
+    snprintf(word, sizeof word, " %s ", option);
+    return strstr(command->takes, word) != NULL;
+}
+
+/* With what it is for, and all that takes it. */
+static enum err refuse_option(const struct command *command, const char *option)
+{
+    const char *dashes = strlen(option) == 1 ? "-" : "--";
+    char others[400] = "";
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (takes(&commands[i], option) && command->run == run_join && commands[i].run == run_join_run)
+            return err_set(ERR_ARG, "--%s needs a token of the run: dilococtl join TOKEN --%s", option, option);
+        else if (takes(&commands[i], option))
+            snprintf(others + strlen(others), sizeof others - strlen(others), "%s%s", others[0] != '\0' ? ", " : "",
+                     commands[i].usage);
+    return err_set(ERR_ARG, "%s%s is for %s, and not for %s", dashes, option, others, command->usage);
+}
+
+static enum err find_command(const struct arguments *a, const struct command **out)
+{
+    const struct command *last = NULL;
     if (a->rest.count == 0)
         return err_set(ERR_ARG, "give a command; --help lists them");
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        const struct command *command = &commands[i];
-        if (strcmp(command->name, a->rest.item[0]) != 0)
-            continue;
-        if (a->rest.count > command->arguments_max)
-            return err_set(ERR_ARG, "\"%s\" was not expected; usage: dilococtl %s",
-                           a->rest.item[command->arguments_max], command->usage);
-        if (a->check && command->run != run_status)
-            return err_set(ERR_ARG, "--check is for status: dilococtl status --check");
-        /* What is named on the command line is meant, whatever the environment says. */
-        bool named = a->socket != NULL || a->config != NULL;
-        if (command->needs >= PLACE)
-            TRY(home_find(named ? a->home_option : home_chosen(a->home_option), &a->home));
-        if (command->needs >= ISLAND)
-            TRY(check_island(&a->home));
-        if (command->needs == DAEMON)
-            TRY(find_socket(a));
-        return command->run(a);
-    }
-    return err_set(ERR_ARG, "no command \"%s\"; --help lists them", a->rest.item[0]);
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, a->rest.item[0]) == 0 && (last == NULL || a->rest.count > last->arguments_max))
+            last = &commands[i];
+    if (last == NULL)
+        return err_set(ERR_ARG, "no command \"%s\"; --help lists them", a->rest.item[0]);
+    if (a->rest.count > last->arguments_max)
+        return err_set(ERR_ARG, "\"%s\" was not expected; usage: dilococtl %s", a->rest.item[last->arguments_max],
+                       last->usage);
+    for (size_t i = 0; i < a->given.count; i++)
+        if (!takes(last, a->given.item[i]))
+            return refuse_option(last, a->given.item[i]);
+    *out = last;
+    return ERR_OK;
+}
+
+static enum err run_command(struct arguments *a)
+{
+    const struct command *command = NULL;
+    TRY(find_command(a, &command));
+    /* What is named on the command line is meant, whatever the environment says. */
+    bool named = a->socket != NULL || a->config != NULL;
+    if (command->needs >= PLACE)
+        TRY(home_find(named ? a->home_option : home_chosen(a->home_option), &a->home));
+    if (command->needs >= ISLAND)
+        TRY(check_island(&a->home));
+    if (command->needs == DAEMON)
+        TRY(find_socket(a));
+    return command->run(a);
 }
 
 static enum err run(int argc, char **argv, enum verdict *verdict)
@@ -571,7 +604,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"help", ARGS_FLAG, &a.help, NULL, "print this"},
     };
     const size_t count = sizeof options / sizeof options[0];
-    TRY(args_parse(argc, argv, options, count, &a.rest));
+    TRY(args_parse_given(argc, argv, options, count, &a.rest, &a.given));
     if (a.version) {
         puts("dilococtl " DILOCO_VERSION);
     } else if (a.help) {

@@ -192,8 +192,8 @@ enum err ctl_join(const struct home *home, struct ctl_join *join)
     if (join->init.name != NULL && !wire_name_good(join->init.name))
         return err_set(ERR_ARG, "--name %s: an island's name is 1 to %d letters, digits, '-' or '_'", join->init.name,
                        WIRE_NAME_BYTES - 1);
-    TRY(invite_parse(join->token, &task.invite));
     TRY(parse_owner(join->owner, &task.owner_wish));
+    TRY(invite_parse(join->token, &task.invite));
     TRY(parse_uplink(join->init.uplink, &task.uplink));
     join->init.owner = join->owner;
     join->init.enrol = enrol;

@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_here.h"
 #include "daemon/ctl/ctl_home.h"
 #include "daemon/ctl/ctl_init.h"
 #include "daemon/ctl/ctl_join.h"
@@ -272,7 +273,7 @@ static enum err check_island(const struct home *home)
         return ERR_OK;
     if (errno != ENOENT)
         return err_set_errno(ERR_CONF, "%s: cannot look into it", home->folder);
-    return err_set(ERR_CONF, "%s: no island is here; dilococtl --home %s init makes one", home->folder, home->folder);
+    return err_set(ERR_CONF, "%s: no island is here; %s init makes one", home->folder, ctl_here());
 }
 
 /* Where the daemon answers and keeps its state, which its configuration says. */
@@ -338,13 +339,6 @@ static enum err run_logs(struct arguments *a)
     return a->home.folder != NULL ? ctl_home_logs(&a->home, a->follow) : ctl_service_logs(ctl_service_mark, a->follow);
 }
 
-/* What begins the command to type next. */
-static void print_next(const struct arguments *a, const char *what)
-{
-    const char *folder = a->home.folder;
-    printf("dilococtl%s%s %s", folder != NULL ? " --home " : "", folder != NULL ? folder : "", what);
-}
-
 static enum err run_init(struct arguments *a)
 {
     const char *folder = a->home.folder;
@@ -358,13 +352,10 @@ static enum err run_init(struct arguments *a)
     TRY(ctl_init(&a->home, &a->init));
     enum err err = a->no_start ? ERR_OK : start(a, true);
     if (err != ERR_OK)
-        return err_suffix(err, "the island is made, but does not run: correct its files, then dilococtl start");
+        return err_suffix(err, "the island is made, but does not run: correct its files, then %s start", ctl_here());
     if (a->json)
         return ERR_OK;
-    printf("Next: ");
-    print_next(a, a->no_start ? "start" : "watch");
-    printf(", and for another island: ");
-    print_next(a, "invite\n");
+    printf("Next: %s %s, and for another island: %s invite\n", ctl_here(), a->no_start ? "start" : "watch", ctl_here());
     return ERR_OK;
 }
 
@@ -379,14 +370,13 @@ static enum err run_join_run(struct arguments *a)
     TRY(ctl_join(&a->home, &join));
     enum err err = a->no_start ? ERR_OK : start(a, true);
     if (err != ERR_OK)
-        return err_suffix(err, "the island is on the run's roster, but does not run: correct its files, then dilococtl "
-                               "start");
+        return err_suffix(err, "the island is on the run's roster, but does not run: correct its files, then %s start",
+                          ctl_here());
     if (a->json)
         return ERR_OK;
     puts(a->witness ? "It votes by itself, within seconds: then the run outlives the loss of any one of its members."
                     : "It fetches the run's state from the others and takes part by itself.");
-    printf("Next: ");
-    print_next(a, a->no_start ? "start\n" : "watch\n");
+    printf("Next: %s %s\n", ctl_here(), a->no_start ? "start" : "watch");
     return ERR_OK;
 }
 
@@ -426,7 +416,7 @@ static enum err run_evict(struct arguments *a)
 {
     struct ctl_members ctl = about_members(a);
     if (a->rest.count < 2)
-        return err_set(ERR_ARG, "evict whom? dilococtl evict NAME, as dilococtl peers lists them");
+        return err_set(ERR_ARG, "evict whom? %s evict NAME, as %s peers lists them", ctl_here(), ctl_here());
     return ctl_members_evict(&ctl, a->rest.item[1]);
 }
 
@@ -435,8 +425,8 @@ static enum err run_revoke(struct arguments *a)
     struct ctl_members ctl = about_members(a);
     if (a->rest.count < 2)
         return err_set(ERR_ARG,
-                       "revoke whom? dilococtl revoke NAME, as dilococtl peers lists them; an invitation: dilococtl "
-                       "invite --revoke ID");
+                       "revoke whom? %s revoke NAME, as %s peers lists them; an invitation: %s invite --revoke ID",
+                       ctl_here(), ctl_here(), ctl_here());
     return ctl_members_revoke(&ctl, a->rest.item[1]);
 }
 
@@ -509,7 +499,7 @@ static enum err refuse_option(const struct command *command, const char *option)
     char others[400] = "";
     for (size_t i = 0; i < COMMANDS; i++)
         if (takes(&commands[i], option) && command->run == run_join && commands[i].run == run_join_run)
-            return err_set(ERR_ARG, "--%s needs a token of the run: dilococtl join TOKEN --%s", option, option);
+            return err_set(ERR_ARG, "--%s needs a token of the run: %s join TOKEN --%s", option, ctl_here(), option);
         else if (takes(&commands[i], option))
             snprintf(others + strlen(others), sizeof others - strlen(others), "%s%s", others[0] != '\0' ? ", " : "",
                      commands[i].usage);
@@ -529,10 +519,15 @@ static enum err find_command(const struct arguments *a, const struct command **o
     if (a->rest.count > last->arguments_max)
         return err_set(ERR_ARG, "\"%s\" was not expected; usage: dilococtl %s", a->rest.item[last->arguments_max],
                        last->usage);
-    for (size_t i = 0; i < a->given.count; i++)
-        if (!takes(last, a->given.item[i]))
-            return refuse_option(last, a->given.item[i]);
     *out = last;
+    return ERR_OK;
+}
+
+static enum err check_options(const struct command *command, const struct args_list *given)
+{
+    for (size_t i = 0; i < given->count; i++)
+        if (!takes(command, given->item[i]))
+            return refuse_option(command, given->item[i]);
     return ERR_OK;
 }
 
@@ -544,6 +539,10 @@ static enum err run_command(struct arguments *a)
     bool named = a->socket != NULL || a->config != NULL;
     if (command->needs >= PLACE)
         TRY(home_find(named ? a->home_option : home_chosen(a->home_option), &a->home));
+    ctl_here_add("--home", a->home.folder);
+    ctl_here_add("--socket", a->socket);
+    ctl_here_add("--config", a->config);
+    TRY(check_options(command, &a->given));
     if (command->needs >= ISLAND)
         TRY(check_island(&a->home));
     if (command->needs == DAEMON)

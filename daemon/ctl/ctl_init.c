@@ -21,6 +21,7 @@
 #include "common/program.h"
 #include "common/runspec.h"
 #include "daemon/ctl/ctl_draft.h"
+#include "daemon/ctl/ctl_here.h"
 #include "daemon/dconf.h"
 #include "net/here.h"
 #include "net/ident.h"
@@ -141,8 +142,8 @@ static enum err check_asked(const struct home *home, const struct ctl_init *init
 {
     bool joins = init->enrol != NULL;
     if (init->name == NULL || (init->data == NULL && !init->witness))
-        return err_set(ERR_ARG, "%s needs a name and a text: dilococtl %s --name NAME --data FILE [--home DIR]",
-                       joins ? "join" : "init", joins ? "join TOKEN" : "init");
+        return err_set(ERR_ARG, "%s needs a name and a text: %s %s --name NAME --data FILE%s", joins ? "join" : "init",
+                       ctl_here(), joins ? "join TOKEN" : "init", home->folder == NULL ? " [--home DIR]" : "");
     if (home->folder == NULL && geteuid() != 0)
         return err_set(ERR_ARG, "only root can make this machine's service; call it with sudo, or make an island in a "
                                 "folder of your own with --home DIR");
@@ -151,16 +152,14 @@ static enum err check_asked(const struct home *home, const struct ctl_init *init
     if (joins && !in_a_run(home)) /* it was reset; its settings are put aside */
         return ERR_OK;
     if (joins)
-        return err_set(
-            ERR_STATE,
-            "%s: an island is here already, of a run of its own; to leave that and join another: dilococtl%s%s "
-            "stop, then reset, then join; or join in another folder with --home",
-            home->conf, home->folder != NULL ? " --home " : "", home->folder != NULL ? home->folder : "");
-    return err_set(
-        ERR_STATE,
-        "%s: an island is here already; dilococtl%s%s start starts it; for another, name another folder with "
-        "--home; to begin anew, move this one's files away",
-        home->conf, home->folder != NULL ? " --home " : "", home->folder != NULL ? home->folder : "");
+        return err_set(ERR_STATE,
+                       "%s: an island is here already, of a run of its own; to leave that and join another: %s stop, "
+                       "then reset, then join; or join in another folder with --home",
+                       home->conf, ctl_here());
+    return err_set(ERR_STATE,
+                   "%s: an island is here already; %s start starts it; for another, name another folder with "
+                   "--home; to begin anew, move this one's files away",
+                   home->conf, ctl_here());
 }
 
 /* ---- making, and taking back ---- */

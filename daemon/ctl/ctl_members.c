@@ -9,6 +9,7 @@
 #include "common/env.h"
 #include "common/mem.h"
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_here.h"
 #include "daemon/ctl/ctl_trainer.h"
 
 enum { LOOK_MS = 100, ID_DIGITS = 12, DAY_S = 86400 };
@@ -60,7 +61,7 @@ static enum err print_invitation(const json_t *answer)
            text, ctl_text(answer, "token"));
     json_array_foreach (json_object_get(answer, "addresses"), index, address)
         printf("%s %s", index > 0 ? "," : "", json_string_value(address));
-    printf(" (another: --address HOST:PORT).\nTo take it back: dilococtl invite --revoke %.*s\n", ID_DIGITS,
+    printf(" (another: --address HOST:PORT).\nTo take it back: %s invite --revoke %.*s\n", ctl_here(), ID_DIGITS,
            ctl_text(answer, "id"));
     return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
 }
@@ -187,8 +188,8 @@ static enum err too_long(const struct ctl_members *ctl, const json_t *peers)
     return err_set(ERR_AGAIN,
                    "not decided after %" PRIu32 " s: it takes %" PRIu32 " of the %" PRIu32
                    " islands that vote, and %" PRIu32
-                   " of them are heard here (epoch %lld); it stays asked, and dilococtl peers shows when it is decided",
-                   ctl->patience_s, voters / 2 + 1, voters, up, (long long)ctl_integer(peers, "epoch"));
+                   " of them are heard here (epoch %lld); it stays asked, and %s peers shows when it is decided",
+                   ctl->patience_s, voters / 2 + 1, voters, up, (long long)ctl_integer(peers, "epoch"), ctl_here());
 }
 
 static uint64_t end_of(const struct ctl_members *ctl)
@@ -231,8 +232,10 @@ static enum err wait_for_trainer(const struct ctl_members *ctl, uint64_t end_ms)
     if (err != ERR_AGAIN)
         return err;
     err = err_prefix(err, "not done after %" PRIu32 " s", ctl->patience_s);
-    return err_suffix(err, "it stays asked, and dilococtl status shows how it goes on; dilococtl drain --now gives "
-                           "up what is not counted yet");
+    return err_suffix(err,
+                      "it stays asked, and %s status shows how it goes on; %s drain --now gives "
+                      "up what is not counted yet",
+                      ctl_here(), ctl_here());
 }
 
 enum err ctl_members_drain(const struct ctl_members *ctl)
@@ -244,7 +247,7 @@ enum err ctl_members_drain(const struct ctl_members *ctl)
     if (err == ERR_OK)
         err = wait_for(ctl, end_ms, answer, NULL, "draining", "this island owns nothing now, and nobody waits for it");
     if (err == ERR_OK && !ctl->json && !ctl->no_wait)
-        printf("dilococtl stop ends its daemon; dilococtl join brings it back into the run\n");
+        printf("%s stop ends its daemon; %s join brings it back into the run\n", ctl_here(), ctl_here());
     json_decref(answer);
     return err;
 }

@@ -28,6 +28,14 @@ static void assert_told(const char *part)
         fail_msg("it does not say \"%s\":\n%s", part, homes_out);
 }
 
+/* What it says is to be typed works when it is copied. */
+static void assert_suggests(const char *home, const char *command)
+{
+    char want[300];
+    snprintf(want, sizeof want, "dilococtl --home %s %s", home, command);
+    assert_told(want);
+}
+
 #define GOOD(...)                                 \
     do {                                          \
         if (HOMES_RUN(__VA_ARGS__) != 0)          \
@@ -104,6 +112,7 @@ static void each_joins_with_a_token_and_nobody_else_does_anything(void **state)
     assert_int_equal(join(oslo, invited(paris), "oslo"), 0);
     assert_told("Island oslo is made");
     assert_told("takes part by itself");
+    assert_suggests(oslo, "watch");
     assert_owner(paris, "oslo");
     assert_int_equal(join(rome, invited(oslo), "rome"), 0); /* by one that was invited itself */
     assert_owner(paris, "rome");
@@ -113,6 +122,8 @@ static void each_joins_with_a_token_and_nobody_else_does_anything(void **state)
     assert_true(homes_number(rome, "trainer", "tokens_counted") > 0);
     GOOD(paris, "invite", "--list");
     assert_told("used");
+    GOOD(paris, "invite");
+    assert_suggests(paris, "invite --revoke ");
 }
 
 static void assert_nothing_made(void)
@@ -229,8 +240,16 @@ static void who_is_revoked_comes_back_with_a_new_token_alone(void **state)
     assert_versions_go_on(paris);
     assert_int_equal(HOMES_RUN(oslo, "reset"), 1);
     assert_told("dilocod runs here");
+    assert_suggests(oslo, "stop");
     GOOD(rome, "reset");
     assert_told("its key and its configuration are as they were");
+    assert_suggests(rome, "join TOKEN --name rome --data FILE");
+    assert_int_equal(HOMES_RUN(rome, "reset"), 1); /* no remedy any more */
+    assert_told("there is nothing to reset");
+    assert_suggests(rome, "join TOKEN --name rome --data FILE");
+    assert_int_equal(HOMES_RUN(rome, "start"), 1);
+    assert_told("dilococtl join TOKEN --name rome");
+    assert_null(strstr(homes_out, "dilococtl reset"));
     assert_int_equal(join(rome, invited(oslo), "rome"), 0);
     assert_owner(paris, "rome");
 }

@@ -94,7 +94,7 @@ static void a_second_one_changes_nothing(void **state)
     char *conf = read_file(home.conf), *key = read_file(home.key);
     init.name = "oslo";
     assert_fails(ERR_STATE, "an island is here already", ctl_init(&home, &init));
-    assert_fails(ERR_STATE, "--home ", ctl_init(&home, &init));
+    assert_fails(ERR_STATE, "dilococtl start starts it", ctl_init(&home, &init));
     char *conf_now = read_file(home.conf), *key_now = read_file(home.key);
     assert_string_equal(conf, conf_now);
     assert_string_equal(key, key_now);

@@ -98,6 +98,7 @@ static enum err check_data(const char *pattern)
 {
     glob_t found = {0};
     enum err err = ERR_OK;
+    off_t bytes = 0;
     if (glob(pattern, 0, NULL, &found) != 0)
         err = err_set(ERR_CONF, "--data %s: there is no such file", pattern);
     for (size_t i = 0; err == ERR_OK && i < found.gl_pathc; i++) {
@@ -108,7 +109,13 @@ static enum err check_data(const char *pattern)
         else if (S_ISDIR(status.st_mode))
             err =
                 err_set(ERR_CONF, "--data %s: a folder; name a file, or a pattern of files as '%s/*.txt'", path, path);
+        else if (!S_ISREG(status.st_mode)) /* it is mapped into memory */
+            err = err_set(ERR_CONF, "--data %s: no file but a device, pipe or socket; name a file of text", path);
+        else
+            bytes += status.st_size;
     }
+    if (err == ERR_OK && bytes == 0)
+        err = err_set(ERR_CONF, "--data %s: there is nothing in it; name a file with the text to train on", pattern);
     globfree(&found);
     return err;
 }

@@ -208,6 +208,8 @@ static void what_makes_no_sense_is_refused_before_anything_is_made(void **state)
     REFUSES(data, "/no/such/text", ERR_CONF, "--data /no/such/text: there is no such file");
     REFUSES(data, "/no/such/*.txt", ERR_CONF, "there is no such file");
     REFUSES(data, folder, ERR_CONF, "a folder");
+    REFUSES(data, "/dev/null", ERR_CONF, "--data /dev/null: no file but a device");
+    REFUSES(data, testlib_file(folder, "empty", "%s", ""), ERR_CONF, "there is nothing in it");
     REFUSES(run, "/no/such/run.ini", ERR_CONF, "/no/such/run.ini");
     REFUSES(run, testlib_file(tools, "bad.ini", "[run]\nname = x\nsteps = many\n"), ERR_CONF, "bad.ini:3");
     REFUSES(listen, "7600", ERR_CONF, "--listen");

@@ -34,6 +34,8 @@
 /* For monitors, which know these numbers. */
 enum verdict { GOOD, DEGRADED, UNREACHABLE };
 
+enum { JOIN_S = 60, MEMBERS_S = 30 }; /* --wait, where it is not said */
+static const uint64_t NOT_SAID = UINT64_MAX;
 enum { STOP_MS = 15000 }; /* as [worker] stop, where no configuration can be read */
 
 struct arguments {
@@ -359,9 +361,21 @@ static enum err run_init(struct arguments *a)
     return ERR_OK;
 }
 
+/* What was said, or else what the command has by itself. */
+static uint32_t patience_s(const struct arguments *a, uint32_t usual)
+{
+    if (a->wait_s == NOT_SAID)
+        return usual;
+    return a->wait_s < UINT32_MAX ? (uint32_t)a->wait_s : UINT32_MAX;
+}
+
 static enum err run_join_run(struct arguments *a)
 {
-    struct ctl_join join = {.token = a->rest.item[1], .owner = a->owner, .witness = a->witness, .init = a->init};
+    struct ctl_join join = {.token = a->rest.item[1],
+                            .owner = a->owner,
+                            .witness = a->witness,
+                            .patience_s = patience_s(a, JOIN_S),
+                            .init = a->init};
     const char *folder = a->home.folder;
     join.init.user = folder == NULL ? "diloco" : NULL;
     join.init.json = a->json;
@@ -388,7 +402,7 @@ static struct ctl_members about_members(const struct arguments *a)
                                 .expires = a->expires,
                                 .note = a->note,
                                 .address = a->init.address,
-                                .patience_s = (uint32_t)(a->wait_s < UINT32_MAX ? a->wait_s : UINT32_MAX),
+                                .patience_s = patience_s(a, MEMBERS_S),
                                 .no_wait = a->no_wait,
                                 .now = a->now,
                                 .json = a->json};
@@ -455,7 +469,7 @@ static const struct command commands[] = {
      DAEMON, THE_DAEMON "expires note address list revoke "},
     {"join", "join", "start training on this island", run_join, 1, DAEMON, THE_DAEMON "no-wait "},
     {"join", "join TOKEN", "make an island of the run that it invites to, and start it", run_join_run, 2, PLACE,
-     " home json name data listen address uplink owner witness no-start no-wait "},
+     " home json name data listen address uplink owner witness no-start no-wait wait "},
     {"leave", "leave", "finish the round, have the last contribution counted, stop training here", run_leave, 1, DAEMON,
      THE_DAEMON "now no-wait "},
     {"drain", "drain", "leave, and have the others take over what this island owns", run_drain, 1, DAEMON,
@@ -553,7 +567,7 @@ static enum err run_command(struct arguments *a)
 static enum err run(int argc, char **argv, enum verdict *verdict)
 {
     struct arguments a = {.interval_ms = 1000,
-                          .wait_s = 30,
+                          .wait_s = NOT_SAID,
                           .plan = {.layers = 24, .islands = 2, .interval = 100, .overlap = 1, .rtt_ms = 50}};
     const struct args_option options[] = {
         {"home", ARGS_STRING, &a.home_option, "DIR",
@@ -586,7 +600,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"list", ARGS_FLAG, &a.list, NULL, "invite: the invitations of this island"},
         {"revoke", ARGS_STRING, &a.revoke, "ID", "invite: take one back, by the first digits of its id"},
         {"wait", ARGS_U64, &a.wait_s, "SECONDS",
-         "drain, evict, revoke: how long to wait until the run has decided it (default 30)"},
+         "join TOKEN, drain, evict, revoke: how long to wait until the run has decided it (default 60, and 30)"},
         {"no-start", ARGS_FLAG, &a.no_start, NULL, "init, join: only make it"},
         {"params", ARGS_REAL, &a.plan.params, "N", "plan: parameters of the model, as 1e9"},
         {"layers", ARGS_U64, &a.plan.layers, "N", "plan: its layers; three make a fragment (default 24)"},

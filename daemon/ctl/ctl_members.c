@@ -66,6 +66,20 @@ static enum err print_invitation(const json_t *answer)
     return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
 }
 
+/* The invitation is good all the same; not for a program that reads what is printed. */
+static void warn_of_minority(const struct ctl_members *ctl)
+{
+    json_t *status, *item;
+    size_t index;
+    if (ctl_ask(ctl->socket, "status", &status) != ERR_OK)
+        return;
+    json_array_foreach (json_object_get(status, "degraded"), index, item)
+        if (strcmp(ctl_text(item, "code"), "no-majority") == 0)
+            fprintf(stderr, "Warning: %s; whoever joins is let in only when a majority is back.\n",
+                    ctl_text(item, "what"));
+    json_decref(status);
+}
+
 enum err ctl_members_invite(const struct ctl_members *ctl)
 {
     json_t *answer;
@@ -82,6 +96,8 @@ enum err ctl_members_invite(const struct ctl_members *ctl)
     TRY(err);
     err = ctl->json ? print_json(answer) : print_invitation(answer);
     json_decref(answer);
+    if (err == ERR_OK)
+        warn_of_minority(ctl);
     return err;
 }
 

@@ -258,6 +258,10 @@ static void who_is_revoked_comes_back_with_a_new_token_alone(void **state)
 static void a_minority_says_what_it_waits_for(void **state)
 {
     (void)state;
+    char token[TOKEN_BYTES];
+#define BERN_JOINS(seconds)                                                                                            \
+    HOMES_RUN(bern, "join", token, "--name", "bern", "--data", text, "--listen", somewhere(), "--no-start", "--owner", \
+              "no", "--wait", seconds)
     homes_kill(oslo);
     homes_kill(rome);
     double since_s = env_mono_s();
@@ -266,9 +270,19 @@ static void a_minority_says_what_it_waits_for(void **state)
     assert_told("trainer: ");
     assert_told("not done after 4 s: the trainer is ");
     assert_told("it stays asked");
+    GOOD(paris, "invite");
+    assert_told("Warning: 1 of the 3 islands that vote are heard, no majority");
+    snprintf(token, sizeof token, "%s", invited(paris));
+    assert_int_equal(BERN_JOINS("6"), 3);
+    assert_told("Still waiting: ");
+    assert_told("no answer within 6 s");
+    assert_told("the token stays good");
     GOOD(oslo, "start");
     GOOD(rome, "start");
     assert_true(homes_wait_role(oslo, "paris", "draining", PATIENCE_S)); /* it has stayed asked */
+    if (BERN_JOINS("60") != 0)
+        fail_msg("the same command does not go on:\n%s", homes_out);
+    GOOD(oslo, "revoke", "bern");
     GOOD(paris, "join");
     assert_owner(oslo, "paris");
 }

@@ -153,7 +153,8 @@ static void a_token_that_is_worth_nothing_lets_nobody_in(void **state)
     assert_nothing_made();
     snprintf(token, sizeof token, "%s", invited(paris));
     assert_int_equal(join(bern, token, "oslo"), 1);
-    assert_told("an island called oslo is on the roster already");
+    assert_told("an island called oslo is on the roster already; take another name");
+    assert_told("dilococtl revoke oslo");
     assert_nothing_made();
     assert_int_equal(HOMES_RUN(bern, "join", token, "--name", "bern", "--data", text, "--witness"), 2);
     assert_told("a witness trains on nothing");

@@ -87,11 +87,16 @@ static enum err begin_as_joined(struct charter *charter)
         err = wire_epoch_unpack(WIRE_DECIDED, data, bytes, &message);
         mem_free(data);
     }
+    if (err == ERR_NOTFOUND) /* as after a reset */
+        return err_set(ERR_CONF,
+                       "%s: is not there; it is the view record by which this island joined its run: join again with "
+                       "an invitation of another island: dilococtl join TOKEN --name %s",
+                       path, charter->conf->name);
     if (err != ERR_OK)
         return err_set(ERR_CONF,
-                       "%s: %s; it is the view record by which this island joined its run: dilococtl reset, and "
-                       "join again with an invitation of another island",
-                       path, err == ERR_NOTFOUND ? "is not there" : "is damaged");
+                       "%s: is damaged; it is the view record by which this island joined its run: dilococtl reset, "
+                       "and join again with an invitation of another island",
+                       path);
     struct records_entry entry = {.bytes = (uint8_t *)(uintptr_t)message.decided.record,
                                   .bytes_count = message.decided.record_bytes,
                                   .votes = (struct record_vote *)(uintptr_t)message.decided.votes,

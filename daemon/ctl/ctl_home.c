@@ -17,8 +17,10 @@
 #include "common/env.h"
 #include "common/fsio.h"
 #include "common/mem.h"
+#include "common/pidfile.h"
 #include "common/program.h"
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_here.h"
 
 /* A daemon that ends waits for its trainer, for as long as [worker] stop says, which is 10 minutes at most. */
 enum { POLL_MS = 50, PATIENCE_MS = 5000, STOP_MS_MAX = 11 * 60 * 1000, TRIES = 100 };
@@ -104,8 +106,7 @@ enum err ctl_home_logs(const struct home *home, bool follow)
 {
     int fd = open(home->log, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
-        return err_set(ERR_NOTFOUND, "%s: there is no log yet; dilococtl --home %s start begins one", home->log,
-                       home->folder);
+        return err_set(ERR_NOTFOUND, "%s: there is no log yet; %s start begins one", home->log, ctl_here());
     if (fd < 0)
         return err_set_errno(ERR_IO, "%s: cannot open", home->log);
     enum err err = follow ? follow_log(fd, home->log) : copy_rest(fd, home->log, stdout);
@@ -283,12 +284,54 @@ static enum err wait_for_end(const struct ctl_home *ctl, int pid, int fd)
     return say(ctl, pid, "dilocod has stopped");
 }
 
+/* Asked first, so that it saves, as the daemon would ask it. */
+static enum err end_process(const struct ctl_home *ctl, int pid, int fd)
+{
+    static const int signals[] = {SIGTERM, SIGKILL};
+    struct pollfd item = {.fd = fd, .events = POLLIN};
+    if (!ctl->json)
+        printf("dilocod does not run, but has left its trainer (pid %d), which is asked to save and end\n", pid);
+    fflush(stdout);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        if (syscall(SYS_pidfd_send_signal, fd, signals[i], NULL, 0) != 0 && errno != ESRCH)
+            return err_set_errno(
+                ERR_STATE, "its trainer (pid %d) cannot be ended; call as the user that started it, or as root", pid);
+        int ended = poll(&item, 1, ctl->stop_ms < INT_MAX ? (int)ctl->stop_ms : INT_MAX);
+        if (ended < 0)
+            return err_set_errno(ERR_IO, "cannot wait for the trainer (pid %d)", pid);
+        if (ended > 0)
+            return ERR_OK;
+    }
+    return err_set(
+        ERR_STATE,
+        "its trainer (pid %d) does not end, though it was killed; see what it waits for: ps -o stat,wchan %d", pid,
+        pid);
+}
+
+/* One that was killed leaves its trainer, which goes on with nobody to count its work. */
+static enum err stop_trainer(const struct ctl_home *ctl)
+{
+    char *path;
+    int pid, fd;
+    TRY(mem_printf(&path, "%s/worker.pid", ctl->state));
+    enum err err = pidfile_open(path, &pid, &fd);
+    if (err == ERR_OK && fd >= 0)
+        err = end_process(ctl, pid, fd);
+    if (err == ERR_OK && fd >= 0)
+        unlink(path);
+    if (fd >= 0)
+        close(fd);
+    mem_free(path);
+    TRY(err);
+    return say(ctl, pid, pid > 0 ? "the trainer that it had left has ended" : "dilocod does not run");
+}
+
 enum err ctl_home_stop(const struct ctl_home *ctl)
 {
     int pid, fd;
     TRY(open_holder(ctl->home, &pid, &fd));
     if (pid == 0)
-        return say(ctl, 0, "dilocod does not run");
+        return stop_trainer(ctl);
     enum err err = ERR_OK;
     if (syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0) != 0 && errno != ESRCH)
         err =

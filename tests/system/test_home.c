@@ -202,7 +202,36 @@ static void it_is_stopped_and_goes_on_from_where_it_was(void **state)
     json_decref(said);
 }
 
-/* After a daemon was killed its number stays behind, and may be anybody's one day. */
+static void kill_daemon(int pid)
+{
+    kill(pid, SIGKILL);
+    for (int i = 0; lives(pid) && i < 500; i++)
+        proc_sleep_ms(10);
+}
+
+/* The trainer of a killed daemon goes on, for the next one; who stops the island means it, too. */
+static void the_trainer_of_a_killed_daemon_is_stopped_as_well(void **state)
+{
+    (void)state;
+    assert_int_equal(CTL("start"), 0);
+    int killed = daemon_pid();
+    wait_for_versions(ask(NULL, "versions") + 3);
+    int trainer = (int)ask("trainer", "pid");
+    assert_true(trainer > 1);
+    kill_daemon(killed);
+    assert_int_equal(CTL("start"), 0); /* by which it is taken over */
+    assert_int_equal(ask("trainer", "pid"), trainer);
+    assert_int_equal(CTL("start"), 0);
+    kill_daemon(daemon_pid());
+    assert_true(lives(trainer));
+    assert_int_equal(CTL("stop"), 0);
+    assert_prints("the trainer that it had left has ended (pid ");
+    assert_int_equal(daemon_pid(), trainer);
+    assert_false(lives(trainer));
+    assert_int_equal(CTL("stop"), 0);
+    assert_prints("dilocod does not run\n");
+}
+
 /* Or trainers that share a machine's cores crawl. */
 static void a_trainers_threads_wait_asleep_unless_the_environment_says(void **state)
 {
@@ -221,6 +250,7 @@ static void a_trainers_threads_wait_asleep_unless_the_environment_says(void **st
     assert_int_equal(CTL("stop"), 0);
 }
 
+/* After a daemon was killed its number stays behind, and may be anybody's one day. */
 static void whom_a_stale_file_names_is_not_ended(void **state)
 {
     (void)state;
@@ -234,13 +264,11 @@ static void whom_a_stale_file_names_is_not_ended(void **state)
     assert_int_equal(CTL("start"), 0);
     int killed = daemon_pid();
     assert_int_not_equal(killed, pid);
-    kill(killed, SIGKILL);
-    for (int i = 0; lives(killed) && i < 500; i++)
-        proc_sleep_ms(10);
+    kill_daemon(killed);
     testlib_file(home, "dilocod.pid", "%d\n", pid);
     assert_int_equal(CTL("stop"), 0);
-    assert_prints("dilocod does not run\n");
-    assert_int_equal(CTL("start"), 0); /* which takes the trainer over that the killed one left */
+    assert_prints("dilocod does not run");
+    assert_int_equal(CTL("start"), 0);
     assert_int_equal(CTL("stop"), 0);
     assert_prints("dilocod has stopped");
     proc_sleep_ms(50);
@@ -296,6 +324,7 @@ int main(void)
         cmocka_unit_test(it_is_stopped_and_goes_on_from_where_it_was),
         cmocka_unit_test(a_copy_of_the_folder_that_is_put_back_is_noticed),
         cmocka_unit_test(a_trainers_threads_wait_asleep_unless_the_environment_says),
+        cmocka_unit_test(the_trainer_of_a_killed_daemon_is_stopped_as_well),
         cmocka_unit_test(whom_a_stale_file_names_is_not_ended),
         cmocka_unit_test(what_a_configuration_leaves_out_is_in_the_folder),
         cmocka_unit_test(a_start_that_fails_shows_why),

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/digest.h"
+#include "common/env.h"
 #include "tests/lib/homes.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/village.h"
@@ -16,6 +17,14 @@
 enum { PATIENCE_S = 60, TOKEN_BYTES = 4096 };
 
 static const char *text, *paris, *oslo, *rome, *bern;
+
+/* What it says is to be typed works when it is copied. */
+static void assert_suggests(const char *home, const char *command)
+{
+    char want[300];
+    snprintf(want, sizeof want, "dilococtl --home %s %s", home, command);
+    assert_told(want);
+}
 
 static const char *invited(const char *home)
 {
@@ -55,6 +64,7 @@ static void each_joins_with_a_token_and_nobody_else_does_anything(void **state)
     assert_int_equal(join(oslo, invited(paris), "oslo"), 0);
     assert_told("Island oslo is made");
     assert_told("takes part by itself");
+    assert_suggests(oslo, "watch");
     assert_owner(paris, "oslo");
     assert_int_equal(join(rome, invited(oslo), "rome"), 0); /* by one that was invited itself */
     assert_owner(paris, "rome");
@@ -64,6 +74,8 @@ static void each_joins_with_a_token_and_nobody_else_does_anything(void **state)
     assert_true(homes_number(rome, "trainer", "tokens_counted") > 0);
     GOOD(paris, "invite", "--list");
     assert_told("used");
+    GOOD(paris, "invite");
+    assert_suggests(paris, "invite --revoke ");
 }
 
 static void assert_nothing_made(void)
@@ -93,7 +105,8 @@ static void a_token_that_is_worth_nothing_lets_nobody_in(void **state)
     assert_nothing_made();
     snprintf(token, sizeof token, "%s", invited(paris));
     assert_int_equal(join(bern, token, "oslo"), 1);
-    assert_told("an island called oslo is on the roster already");
+    assert_told("an island called oslo is on the roster already; take another name");
+    assert_told("dilococtl revoke oslo");
     assert_nothing_made();
     assert_int_equal(HOMES_RUN(bern, "join", token, "--name", "bern", "--data", text, "--witness"), 2);
     assert_told("a witness trains on nothing");
@@ -201,10 +214,51 @@ static void who_is_revoked_comes_back_with_a_new_token_alone(void **state)
     assert_versions_go_on(paris);
     assert_int_equal(HOMES_RUN(oslo, "reset"), 1);
     assert_told("dilocod runs here");
+    assert_suggests(oslo, "stop");
     GOOD(rome, "reset");
     assert_told("its key and its configuration are as they were");
+    assert_suggests(rome, "join TOKEN --name rome --data FILE");
+    assert_int_equal(HOMES_RUN(rome, "reset"), 1); /* no remedy any more */
+    assert_told("there is nothing to reset");
+    assert_suggests(rome, "join TOKEN --name rome --data FILE");
+    assert_int_equal(HOMES_RUN(rome, "start"), 1);
+    assert_told("dilococtl join TOKEN --name rome");
+    assert_null(strstr(homes_out, "dilococtl reset"));
     assert_int_equal(join(rome, invited(oslo), "rome"), 0);
     assert_owner(paris, "rome");
+}
+
+/* One of three decides nothing, and cannot have its last contributions counted. */
+static void a_minority_says_what_it_waits_for(void **state)
+{
+    (void)state;
+    char token[TOKEN_BYTES];
+#define BERN_JOINS(seconds)                                                                                       \
+    HOMES_RUN(bern, "join", token, "--name", "bern", "--data", text, "--listen", homes_somewhere(), "--no-start", \
+              "--owner", "no", "--wait", seconds)
+    homes_kill(oslo);
+    homes_kill(rome);
+    double since_s = env_mono_s();
+    assert_int_equal(HOMES_RUN(paris, "drain", "--wait", "4"), 1);
+    assert_true(env_mono_s() - since_s < 4 + PATIENCE_S / 2);
+    assert_told("trainer: ");
+    assert_told("not done after 4 s: the trainer is ");
+    assert_told("it stays asked");
+    GOOD(paris, "invite");
+    assert_told("Warning: 1 of the 3 islands that vote are heard, no majority");
+    snprintf(token, sizeof token, "%s", invited(paris));
+    assert_int_equal(BERN_JOINS("6"), 3);
+    assert_told("Still waiting: ");
+    assert_told("no answer within 6 s");
+    assert_told("the token stays good");
+    GOOD(oslo, "start");
+    GOOD(rome, "start");
+    assert_true(homes_wait_role(oslo, "paris", "draining", PATIENCE_S)); /* it has stayed asked */
+    if (BERN_JOINS("60") != 0)
+        fail_msg("the same command does not go on:\n%s", homes_out);
+    GOOD(oslo, "revoke", "bern");
+    GOOD(paris, "join");
+    assert_owner(oslo, "paris");
 }
 
 static void all_hold_the_same(void **state)
@@ -238,6 +292,7 @@ int main(void)
         cmocka_unit_test(who_drains_owns_nothing_until_it_joins_again),
         cmocka_unit_test(one_is_lost_for_good_and_comes_back_with_nothing),
         cmocka_unit_test(who_is_revoked_comes_back_with_a_new_token_alone),
+        cmocka_unit_test(a_minority_says_what_it_waits_for),
         cmocka_unit_test(all_hold_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

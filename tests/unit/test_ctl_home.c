@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -16,12 +17,13 @@
 #include "common/fsio.h"
 #include "common/ipc.h"
 #include "common/mem.h"
+#include "common/pidfile.h"
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/ctl/ctl_home.h"
 
 static char folder[] = "/tmp/diloco-ctl-XXXXXX";
 static struct home home;
-static struct ctl_home ctl = {.home = &home, .socket = "no/such.sock"};
+static struct ctl_home ctl = {.home = &home, .socket = "no/such.sock", .state = folder, .stop_ms = 200};
 
 /* ---- what is printed to one of our descriptors ---- */
 
@@ -71,6 +73,7 @@ static int bystander(bool with_lock)
     pid = fork();
     if (pid == 0) {
         int fd;
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
         if ((with_lock && home_lock(&home, &fd) != ERR_OK) || write(ready[1], "r", 1) != 1)
             _exit(1);
         for (;;)
@@ -107,6 +110,44 @@ static void a_process_that_a_stale_file_names_is_left_alone(void **state)
     assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
     kill(pid, SIGKILL);
     waitpid(pid, &status, 0);
+}
+
+/* As a daemon that was killed leaves one. */
+static void assert_trainer_ended_by(int pid, int wanted)
+{
+    int status;
+    assert_ok(pidfile_save(testlib_path(folder, "worker.pid"), pid));
+    assert_stop_prints("the trainer that it had left has ended (pid ");
+    assert_int_equal(waitpid(pid, &status, WNOHANG), pid);
+    assert_int_equal(WTERMSIG(status), wanted);
+    assert_int_equal(access(testlib_path(folder, "worker.pid"), F_OK), -1);
+    assert_stop_prints("dilocod does not run\n");
+}
+
+static void a_trainer_without_a_daemon_is_ended_as_the_daemon_would_end_it(void **state)
+{
+    (void)state;
+    assert_trainer_ended_by(bystander(false), SIGTERM);
+    signal(SIGTERM, SIG_IGN); /* it hangs */
+    int pid = bystander(false);
+    signal(SIGTERM, SIG_DFL);
+    assert_trainer_ended_by(pid, SIGKILL);
+}
+
+/* Its number may be anybody's one day. */
+static void a_process_that_is_not_the_trainer_of_before_is_left_alone(void **state)
+{
+    (void)state;
+    int status, pid = bystander(false);
+    testlib_file(folder, "worker.pid", "%d 1\n", pid);
+    assert_stop_prints("dilocod does not run\n");
+    testlib_file(folder, "worker.pid", "%d\n", pid);
+    assert_stop_prints("dilocod does not run\n");
+    usleep(20000);
+    assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+    unlink(testlib_path(folder, "worker.pid"));
 }
 
 /* ---- start ---- */
@@ -316,6 +357,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_holds_the_lock_is_ended),
         cmocka_unit_test(a_process_that_a_stale_file_names_is_left_alone),
+        cmocka_unit_test(a_trainer_without_a_daemon_is_ended_as_the_daemon_would_end_it),
+        cmocka_unit_test(a_process_that_is_not_the_trainer_of_before_is_left_alone),
         cmocka_unit_test(a_daemon_that_does_not_start_is_shown_by_the_end_of_its_log),
         cmocka_unit_test(one_that_runs_and_does_not_answer_is_not_waited_for),
         cmocka_unit_test(only_the_daemon_of_this_folder_is_taken_for_it),

@@ -10,7 +10,7 @@
 enum { WINDOW_MS = 10000, SLOWER_MAX = 4 };
 
 struct waiting {
-    uint64_t version;
+    uint64_t version, came_ms;
     uint64_t since_ms; /* 0: no round is under way */
 };
 
@@ -71,6 +71,8 @@ void progress_note(struct progress *progress, const struct sync *sync, uint32_t 
         uint64_t version = sync_own(sync, f).version;
         if (!first && version > waiting->version)
             progress->moved_ms = now_ms;
+        if (first || waiting->came_ms == 0 || version != waiting->version)
+            waiting->came_ms = now_ms;
         bool under_way = is_under_way(sync, f, members_count);
         if (!under_way)
             waiting->since_ms = 0;
@@ -84,6 +86,12 @@ uint64_t progress_waits_ms(const struct progress *progress, uint32_t f)
 {
     uint64_t since_ms = progress->fragments[f].since_ms;
     return since_ms > 0 ? progress->now_ms - since_ms : 0;
+}
+
+uint64_t progress_stands_ms(const struct progress *progress, uint32_t f)
+{
+    uint64_t came_ms = progress->fragments[f].came_ms;
+    return came_ms > 0 ? progress->now_ms - came_ms : 0;
 }
 
 uint64_t progress_moved_ms(const struct progress *progress)

@@ -11,7 +11,7 @@
 
 enum { TWINS_MS = 60000 };
 /* What is no matter of intervals while they are short. */
-enum { BLOCKED_MS = 60000 };
+enum { BLOCKED_MS = 60000, STANDS_MS = 5000 };
 /* What was certified before a seal may be applied so long after it. */
 enum { APPLIED_MS = 1000 };
 
@@ -85,13 +85,15 @@ static bool takes_too_long(const struct status *status, uint32_t f)
     return progress_waits_ms(progress, f) > (limit_ms > BLOCKED_MS ? limit_ms : BLOCKED_MS);
 }
 
-/* A round was due, and so many intervals after it have gone by. */
+/* A round was due, and so many intervals after it have gone by; where those take no time at all, some time, too. */
 static bool is_overdue(const struct status *status, uint32_t f)
 {
     const struct status_conf *from = status->from;
     const struct status_fragment *row = &status->fragments[f];
     uint64_t step = rounds_state(from->rounds, f)->step;
     bool closed_elsewhere = row->newest > row->own.version;
+    if (from->progress != NULL && progress_stands_ms(from->progress, f) < STANDS_MS)
+        return false;
     /* The rest is worth computing where it may be so. */
     if (closed_elsewhere || status->furthest <= step + STATUS_INTERVALS_BLOCKED * (uint64_t)from->spec->interval)
         return false;

@@ -45,8 +45,8 @@ static const struct conf_key keys[] = {
     {"net", "address", CONF_STRING, AT(address), "", 0, 0, NULL, NULL,
      "host:port where the other islands reach this one. Empty: what `listen` says, where that names a host."},
     {"net", "uplink", CONF_RATE, AT(uplink), "1Gbit", 1e3, 1e13, NULL, "bit/s",
-     "Speed of this island's uplink. Shards are shared out in proportion, so the figure must be the same in the other "
-     "islands' [peer] sections."},
+     "Speed of this island's uplink. Shards are shared out in proportion. Where islands are listed by hand, the other "
+     "islands' [peer] sections have the same figure when the run begins; from then on this one counts."},
     {"net", "rate_limit", CONF_RATE, AT(rate_limit), "0", 0, 0, NULL, "bit/s",
      "Most that bulk data may send; 0: no limit. Control messages always go."},
     {"net", "window", CONF_BYTES, AT(window), "16MiB", 65536, 1073741824, NULL, "B",

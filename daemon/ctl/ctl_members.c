@@ -200,12 +200,20 @@ static uint32_t voters_heard(const json_t *peers, uint32_t *voters)
 
 static enum err too_long(const struct ctl_members *ctl, const json_t *peers)
 {
-    uint32_t voters, up = voters_heard(peers, &voters);
+    uint32_t voters, up = voters_heard(peers, &voters), needed = voters / 2 + 1;
+    long long epoch = (long long)ctl_integer(peers, "epoch");
+    if (up >= needed)
+        return err_set(
+            ERR_AGAIN,
+            "not decided after %" PRIu32 " s, though %" PRIu32 " of the %" PRIu32
+            " islands that vote are heard here (epoch %lld); it stays asked, and %s status shows what it waits "
+            "for",
+            ctl->patience_s, up, voters, epoch, ctl_here());
     return err_set(ERR_AGAIN,
                    "not decided after %" PRIu32 " s: it takes %" PRIu32 " of the %" PRIu32
                    " islands that vote, and %" PRIu32
                    " of them are heard here (epoch %lld); it stays asked, and %s peers shows when it is decided",
-                   ctl->patience_s, voters / 2 + 1, voters, up, (long long)ctl_integer(peers, "epoch"), ctl_here());
+                   ctl->patience_s, needed, voters, up, epoch, ctl_here());
 }
 
 static uint64_t end_of(const struct ctl_members *ctl)

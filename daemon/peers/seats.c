@@ -17,7 +17,7 @@ enum { APART_MS = 3000, LOOK_MS = 250 };
 enum { CAUGHT_UP_MS = 1000 };
 /* Whose trainer does not move is kept out so long after somebody put it out; it may wait for what cannot come. STANDS:
  * what its heartbeats say so soon after may be of before. */
-enum { KEPT_OUT_MS = 10 * 60 * 1000, STANDS_MS = 2500 };
+enum { KEPT_OUT_MS = 10 * 60 * 1000, STANDS_MS = 5000 };
 /* Another disk costs an epoch: one that always has another one is heard of some of them only. */
 static const struct quota_rule disks_rule = {.every_ms = 60000, .at_once = 4};
 

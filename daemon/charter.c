@@ -336,9 +336,11 @@ void charter_difference(const struct charter *charter, char *text, size_t text_b
     text[0] = '\0';
     for (size_t i = 0; i < conf->peers_count; i++) {
         uint32_t slot = view_slot_named(&charter->view, peers[i].name);
-        if (slot == VIEW_NOBODY) /* members come and go, and sections stay: tell_void() */
-            continue;
-        if (strcmp(charter->view.members[slot].key_text, peers[i].public_key) != 0)
+        bool first = charter->view.epoch == 0; /* later members have come and gone, and sections stay: tell_void() */
+        if (slot == VIEW_NOBODY && first)
+            snprintf(text, text_bytes, "[peer %s] is not on the roster: the run began without it, and its record rules",
+                     peers[i].name);
+        else if (slot != VIEW_NOBODY && strcmp(charter->view.members[slot].key_text, peers[i].public_key) != 0)
             snprintf(text, text_bytes, "[peer %s] public_key is not the one on the roster, which rules", peers[i].name);
     }
 }

@@ -44,7 +44,18 @@ static bool is_option(const char *text, const struct args_option *options, size_
     return false;
 }
 
-static enum err one_option(char **argv, int argc, int *at, const struct args_option *options, size_t options_count)
+static enum err note(const struct args_option *option, struct args_list *given)
+{
+    if (given == NULL)
+        return ERR_OK;
+    if (given->count == ARGS_LIST_MAX)
+        return err_set(ERR_ARG, "more than %d options", ARGS_LIST_MAX);
+    given->item[given->count++] = option->name;
+    return ERR_OK;
+}
+
+static enum err one_option(char **argv, int argc, int *at, const struct args_option *options, size_t options_count,
+                           struct args_list *given)
 {
     const char *text = argv[*at] + (argv[*at][1] == '-' ? 2 : 1);
     size_t name_bytes = strcspn(text, "=");
@@ -52,6 +63,7 @@ static enum err one_option(char **argv, int argc, int *at, const struct args_opt
         const struct args_option *option = &options[i];
         if (strlen(option->name) != name_bytes || strncmp(option->name, text, name_bytes) != 0)
             continue;
+        TRY(note(option, given));
         bool inline_value = text[name_bytes] == '=';
         if (option->type == ARGS_FLAG) {
             if (inline_value)
@@ -67,15 +79,15 @@ static enum err one_option(char **argv, int argc, int *at, const struct args_opt
     return err_set(ERR_ARG, "unknown option %s; --help lists them", argv[*at]);
 }
 
-enum err args_parse(int argc, char **argv, const struct args_option *options, size_t options_count,
-                    struct args_list *rest)
+enum err args_parse_given(int argc, char **argv, const struct args_option *options, size_t options_count,
+                          struct args_list *rest, struct args_list *given)
 {
     bool options_over = false;
     for (int i = 1; i < argc; i++) {
         if (!options_over && strcmp(argv[i], "--") == 0) {
             options_over = true;
         } else if (!options_over && is_option(argv[i], options, options_count)) {
-            TRY(one_option(argv, argc, &i, options, options_count));
+            TRY(one_option(argv, argc, &i, options, options_count, given));
         } else if (rest == NULL || rest->count == ARGS_LIST_MAX) {
             return err_set(ERR_ARG, "\"%s\" was not expected here; --help shows the usage", argv[i]);
         } else {
@@ -83,6 +95,12 @@ enum err args_parse(int argc, char **argv, const struct args_option *options, si
         }
     }
     return ERR_OK;
+}
+
+enum err args_parse(int argc, char **argv, const struct args_option *options, size_t options_count,
+                    struct args_list *rest)
+{
+    return args_parse_given(argc, argv, options, options_count, rest, NULL);
 }
 
 void args_help(const struct args_option *options, size_t options_count, FILE *file)

@@ -39,6 +39,10 @@ struct args_option {
 ERR_MUST_CHECK enum err args_parse(int argc, char **argv, const struct args_option *options, size_t options_count,
                                    struct args_list *rest);
 
+/* The same, and the names of the options that were given go to `given`, each time anew. */
+ERR_MUST_CHECK enum err args_parse_given(int argc, char **argv, const struct args_option *options, size_t options_count,
+                                         struct args_list *rest, struct args_list *given);
+
 /* One line per option. */
 void args_help(const struct args_option *options, size_t options_count, FILE *file);
 

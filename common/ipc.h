@@ -22,6 +22,7 @@
  *
  * SNAPSHOT and FILLING belong to the daemon, COPYING and MIXING to the trainer. FREE and ANCHOR go to whoever moves
  * them first. Only ipc_move() writes a word, and it knows no other moves than these.
+ * A trainer that attaches again moves none from IPC_HELLO until IPC_WELCOME: the daemon sees to what it finds first.
  * The base area holds the anchor that the trainer's live tensors last took in.
  */
 #ifndef COMMON_IPC_H

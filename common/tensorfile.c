@@ -314,6 +314,19 @@ enum err tensorfile_meta_u64(const struct tensorfile *file, const char *key, uin
     return ERR_OK;
 }
 
+enum err tensorfile_check_format(const struct tensorfile *file, const char *format)
+{
+    const char *found = tensorfile_meta(file, "format");
+    if (found == NULL)
+        return err_set(ERR_CORRUPT, "%s: no \"format\" in its metadata", file->path);
+    if (strcmp(found, format) == 0)
+        return ERR_OK;
+    return err_set(ERR_CONF,
+                   "%s: its format is \"%.40s\", and this release reads \"%s\"; go on with the release that wrote it, "
+                   "or begin anew in another folder",
+                   file->path, found, format);
+}
+
 size_t tensorfile_count(const struct tensorfile *file)
 {
     return file->entries_count;

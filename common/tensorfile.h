@@ -49,6 +49,8 @@ void tensorfile_close(struct tensorfile *file);
 const char *tensorfile_meta(const struct tensorfile *file, const char *key);
 /* The same as a number; ERR_CORRUPT if missing or not one. */
 ERR_MUST_CHECK enum err tensorfile_meta_u64(const struct tensorfile *file, const char *key, uint64_t *value);
+/* Whether its "format" is this one. ERR_CONF: of another release. ERR_CORRUPT: none. */
+ERR_MUST_CHECK enum err tensorfile_check_format(const struct tensorfile *file, const char *format);
 
 size_t tensorfile_count(const struct tensorfile *file);
 /* The i-th tensor in the file's order; `name` is borrowed until close. */

@@ -87,11 +87,16 @@ static enum err begin_as_joined(struct charter *charter)
         err = wire_epoch_unpack(WIRE_DECIDED, data, bytes, &message);
         mem_free(data);
     }
+    if (err == ERR_NOTFOUND) /* as after a reset */
+        return err_set(ERR_CONF,
+                       "%s: is not there; it is the view record by which this island joined its run: join again with "
+                       "an invitation of another island: dilococtl join TOKEN --name %s",
+                       path, charter->conf->name);
     if (err != ERR_OK)
         return err_set(ERR_CONF,
-                       "%s: %s; it is the view record by which this island joined its run: dilococtl reset, and "
-                       "join again with an invitation of another island",
-                       path, err == ERR_NOTFOUND ? "is not there" : "is damaged");
+                       "%s: is damaged; it is the view record by which this island joined its run: dilococtl reset, "
+                       "and join again with an invitation of another island",
+                       path);
     struct records_entry entry = {.bytes = (uint8_t *)(uintptr_t)message.decided.record,
                                   .bytes_count = message.decided.record_bytes,
                                   .votes = (struct record_vote *)(uintptr_t)message.decided.votes,
@@ -168,6 +173,26 @@ static enum err check_witness(const struct charter *charter)
                         "stays: set witness = no; for a witness, join with a name and a key of its own");
 }
 
+/* Once: what the configuration says without effect, now that a record rules. Nothing is wrong with that. */
+static void tell_void(const struct charter *charter)
+{
+    const struct dconf *conf = charter->conf;
+    const struct dconf_peer *peers = conf->peers;
+    char uplinks[300] = "";
+    for (size_t i = 0; charter->view.epoch > 0 && i < conf->peers_count; i++) {
+        uint32_t slot = view_slot_named(&charter->view, peers[i].name);
+        if (slot == VIEW_NOBODY)
+            log_info("[peer %s] has no effect: it is not on the roster of epoch %" PRIu64 ", which rules",
+                     peers[i].name, charter->view.epoch);
+        else if (slot != charter->view.self && charter->view.members[slot].uplink != peers[i].uplink)
+            snprintf(uplinks + strlen(uplinks), sizeof uplinks - strlen(uplinks), " %s", peers[i].name);
+    }
+    if (uplinks[0] != '\0')
+        log_info("[peer] uplink has no effect, since a record rules, which says another figure of%s: what counts is "
+                 "what each says of itself; dilococtl peers shows it",
+                 uplinks);
+}
+
 enum err charter_open(const struct dconf *conf, const struct ident *ident, const struct runspec *spec,
                       struct charter *charter)
 {
@@ -182,11 +207,13 @@ enum err charter_open(const struct dconf *conf, const struct ident *ident, const
     TRY_OUT(load(charter, entries, count, spec));
     TRY_OUT(view_update(&charter->view, chain_last(charter->chain), chain_last_digest(charter->chain), charter->key,
                         &changes));
-    charter->view.shares = digest_of(charter->view.nonce, sizeof charter->view.nonce);
+    charter->view.nonce_id = digest_of(charter->view.nonce, sizeof charter->view.nonce);
     if (charter->view.self == VIEW_NOBODY)
         err = not_on_the_roster(charter);
     else
         err = check_witness(charter);
+    if (err == ERR_OK)
+        tell_void(charter);
 out:
     mem_free(entries);
     if (err != ERR_OK)
@@ -219,6 +246,8 @@ static void tell_changes(const struct charter *charter, const struct record *bef
         if (old == NULL)
             log_info("island %s is on the roster now%s", member->name,
                      member->role == RECORD_WITNESS ? ", as the witness" : "");
+        else if (member->role == RECORD_AWAY && old->role == RECORD_DRAINING)
+            log_info("island %s, which drained, is away", member->name);
         else if (member->role == RECORD_AWAY && old->role != RECORD_AWAY)
             log_warn("island %s is lost: the run goes on without it, and it comes back by itself", member->name);
         else if (member->role == RECORD_OWNER && old->role != RECORD_OWNER)
@@ -287,6 +316,19 @@ struct sync_view charter_sync_view(struct charter *charter, bool votes)
     return out;
 }
 
+bool charter_drained(const struct charter *charter, uint32_t id)
+{
+    const struct record *record = chain_last(charter->chain);
+    for (; record != NULL; record = chain_at(charter->chain, record->epoch - 1)) {
+        const struct record_member *member = record_member(record, id);
+        if (member == NULL || member->role != RECORD_AWAY)
+            return member != NULL && member->role == RECORD_DRAINING;
+        if (record->epoch == 0)
+            break;
+    }
+    return false;
+}
+
 void charter_difference(const struct charter *charter, char *text, size_t text_bytes)
 {
     const struct dconf *conf = charter->conf;
@@ -294,10 +336,11 @@ void charter_difference(const struct charter *charter, char *text, size_t text_b
     text[0] = '\0';
     for (size_t i = 0; i < conf->peers_count; i++) {
         uint32_t slot = view_slot_named(&charter->view, peers[i].name);
-        if (slot == VIEW_NOBODY)
-            snprintf(text, text_bytes, "[peer %s] is not on the roster: the record of epoch %" PRIu64 " rules",
-                     peers[i].name, charter->view.epoch);
-        else if (strcmp(charter->view.members[slot].key_text, peers[i].public_key) != 0)
+        bool first = charter->view.epoch == 0; /* later members have come and gone, and sections stay: tell_void() */
+        if (slot == VIEW_NOBODY && first)
+            snprintf(text, text_bytes, "[peer %s] is not on the roster: the run began without it, and its record rules",
+                     peers[i].name);
+        else if (slot != VIEW_NOBODY && strcmp(charter->view.members[slot].key_text, peers[i].public_key) != 0)
             snprintf(text, text_bytes, "[peer %s] public_key is not the one on the roster, which rules", peers[i].name);
     }
 }

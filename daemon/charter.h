@@ -3,7 +3,8 @@
  * none; and who that makes of its members.
  *
  * It keeps the chain and the view that follows its newest record. Once a record is on disk it rules, whatever the
- * configuration says; what differs is told for status. Only the loop's thread.
+ * configuration says; what contradicts it is told for status, what has no effect is told in the log. Only the loop's
+ * thread.
  */
 #ifndef DAEMON_CHARTER_H
 #define DAEMON_CHARTER_H
@@ -44,5 +45,9 @@ struct sync_view charter_sync_view(struct charter *charter, bool votes);
 
 /* What a configuration says of the members and the record does not, or "" (for status): into `text`. */
 void charter_difference(const struct charter *charter, char *text, size_t text_bytes);
+
+/* Whether the member left the run as its people asked (dilococtl drain), as far as the records say: since it last took
+ * part it is draining, or away. */
+bool charter_drained(const struct charter *charter, uint32_t id);
 
 #endif

@@ -45,8 +45,8 @@ static const struct conf_key keys[] = {
     {"net", "address", CONF_STRING, AT(address), "", 0, 0, NULL, NULL,
      "host:port where the other islands reach this one. Empty: what `listen` says, where that names a host."},
     {"net", "uplink", CONF_RATE, AT(uplink), "1Gbit", 1e3, 1e13, NULL, "bit/s",
-     "Speed of this island's uplink. Shards are shared out in proportion, so the figure must be the same in the other "
-     "islands' [peer] sections."},
+     "Speed of this island's uplink. Shards are shared out in proportion. Where islands are listed by hand, the other "
+     "islands' [peer] sections have the same figure when the run begins; from then on this one counts."},
     {"net", "rate_limit", CONF_RATE, AT(rate_limit), "0", 0, 0, NULL, "bit/s",
      "Most that bulk data may send; 0: no limit. Control messages always go."},
     {"net", "window", CONF_BYTES, AT(window), "16MiB", 65536, 1073741824, NULL, "B",
@@ -78,7 +78,10 @@ static const struct conf_key keys[] = {
      "Which of N disjoint parts of the data to draw, as I/N from 0/N; empty: this island's number of all islands, for "
      "a corpus that all share. 0/1 for a corpus of its own."},
     {"worker", "device", CONF_STRING, AT(device), "cpu", 0, 0, NULL, NULL, "Where to train: cpu."},
-    {"worker", "threads", CONF_INT, AT(threads), "0", 0, 1024, NULL, "threads", "CPU threads of the trainer; 0: all."},
+    {"worker", "threads", CONF_INT, AT(threads), "0", 0, 1024, NULL, "threads",
+     "CPU threads of the trainer; 0: all. Several trainers on one machine share its cores best where each has some of "
+     "its own. Threads that wait sleep, unless OMP_WAIT_POLICY in the daemon's environment says otherwise: active is "
+     "for a machine that does nothing else."},
     {"worker", "checkpoint_every", CONF_INT, AT(checkpoint_every), "200", 0, 1e9, NULL, "steps",
      "Steps between the trainer's checkpoints; 0: only at the end."},
     {"worker", "eval_every", CONF_INT, AT(eval_every), "0", 0, 1e9, NULL, "steps",
@@ -227,15 +230,58 @@ static enum err check(const char *path, const struct dconf *conf)
     return ERR_OK;
 }
 
-enum err dconf_load(const char *path, const struct conf_override *overrides, size_t overrides_count, struct dconf *conf)
+static enum err load(const struct conf_schema *schema, const char *path, const struct conf_override *overrides,
+                     size_t overrides_count, struct dconf *conf)
 {
-    TRY(conf_load(&dconf_schema, path, overrides, overrides_count, conf));
+    TRY(conf_load(schema, path, overrides, overrides_count, conf));
     enum err err = conf->witness ? make_witness(path, conf) : ERR_OK;
     if (err == ERR_OK)
         err = check(path, conf);
     if (err != ERR_OK)
         conf_deinit(&dconf_schema, conf);
     return err;
+}
+
+enum err dconf_load(const char *path, const struct conf_override *overrides, size_t overrides_count, struct dconf *conf)
+{
+    return load(&dconf_schema, path, overrides, overrides_count, conf);
+}
+
+/* ---- an island in a folder ---- */
+
+enum { KEYS_COUNT = sizeof keys / sizeof keys[0] };
+
+/* The keys, with what a folder has of its own for defaults; these are borrowed from `home`. */
+static struct conf_schema schema_in(const struct home *home, struct conf_key in_home[KEYS_COUNT])
+{
+    const struct {
+        const char *name, *path;
+    } own[] = {{"run", home->run}, {"key", home->key}, {"state", home->state}, {"sockets", home->sockets}};
+    struct conf_schema schema = dconf_schema;
+    memcpy(in_home, keys, sizeof keys);
+    schema.keys = in_home;
+    for (size_t i = 0; home->folder != NULL && i < KEYS_COUNT; i++)
+        for (size_t k = 0; k < sizeof own / sizeof own[0]; k++)
+            if (strcmp(keys[i].section, "island") == 0 && strcmp(keys[i].name, own[k].name) == 0)
+                in_home[i].initial = own[k].path;
+    return schema;
+}
+
+enum err dconf_load_home(const struct home *home, const char *path, const struct conf_override *overrides,
+                         size_t overrides_count, struct dconf *conf)
+{
+    struct conf_key in_home[KEYS_COUNT];
+    struct conf_schema schema = schema_in(home, in_home);
+    TRY(load(&schema, path != NULL ? path : home->conf, overrides, overrides_count, conf));
+    conf->in_home = home->folder != NULL;
+    return ERR_OK;
+}
+
+void dconf_print(const struct home *home, const struct dconf *conf, FILE *file)
+{
+    struct conf_key in_home[KEYS_COUNT];
+    struct conf_schema schema = schema_in(home, in_home);
+    conf_print(&schema, conf, true, file);
 }
 
 /* ---- the membership ---- */

@@ -8,9 +8,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "common/conf.h"
 #include "common/err.h"
+#include "daemon/home.h"
 #include "net/ident.h"
 #include "net/view.h"
 #include "net/wire.h"
@@ -39,6 +41,7 @@ struct dconf {
     int log_level;
     int owner; /* enum record_wish */
     bool witness;
+    bool in_home; /* dconf_load_home(): of an island in a folder */
 
     void *peers; /* struct dconf_peer */
     size_t peers_count;
@@ -60,6 +63,14 @@ const char *dconf_address(const struct dconf *conf);
 /* Reads and checks; ERR_CONF names file, line, key and remedy. Free with conf_deinit(&dconf_schema, ...). */
 ERR_MUST_CHECK enum err dconf_load(const char *path, const struct conf_override *overrides, size_t overrides_count,
                                    struct dconf *conf);
+
+/* The same for the island of `home`: what the file does not say of key, run spec, state and sockets is as
+ * daemon/home.h has it of a folder; of the service as of dconf_load(). `path`: NULL: the home's own. */
+ERR_MUST_CHECK enum err dconf_load_home(const struct home *home, const char *path,
+                                        const struct conf_override *overrides, size_t overrides_count,
+                                        struct dconf *conf);
+/* As conf_print() with help, with the defaults of that home. */
+void dconf_print(const struct home *home, const struct dconf *conf, FILE *file);
 
 /* Whether a program is diloco-worker, in whatever folder: the trainer that takes all else of [worker]. */
 bool dconf_is_ours(const char *program);

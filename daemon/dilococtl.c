@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_here.h"
 #include "daemon/ctl/ctl_home.h"
 #include "daemon/ctl/ctl_init.h"
 #include "daemon/ctl/ctl_join.h"
@@ -25,12 +26,17 @@
 #include "daemon/ctl/ctl_print.h"
 #include "daemon/ctl/ctl_reset.h"
 #include "daemon/ctl/ctl_service.h"
+#include "daemon/ctl/ctl_trainer.h"
 #include "daemon/dconf.h"
 #include "daemon/home.h"
 #include "net/ident.h"
 
 /* For monitors, which know these numbers. */
 enum verdict { GOOD, DEGRADED, UNREACHABLE };
+
+enum { JOIN_S = 60, MEMBERS_S = 30 }; /* --wait, where it is not said */
+static const uint64_t NOT_SAID = UINT64_MAX;
+enum { STOP_MS = 15000 }; /* as [worker] stop, where no configuration can be read */
 
 struct arguments {
     const char *home_option, *socket, *config;
@@ -42,8 +48,9 @@ struct arguments {
     struct ctl_init init;
     const char *expires, *note, *revoke, *owner;
     uint64_t wait_s;
-    struct args_list rest;
-    char socket_path[512];
+    struct args_list rest, given;
+    char socket_path[512], state_path[512];
+    uint64_t stop_ms;
 };
 
 typedef enum err command_fn(struct arguments *a);
@@ -51,8 +58,9 @@ typedef enum err command_fn(struct arguments *a);
 struct command {
     const char *name, *usage, *help;
     command_fn *run;
-    size_t arguments_max;
+    size_t arguments_max; /* with the command's name; of two rows of one name the one that takes fewer comes first */
     enum needs { NOTHING, PLACE, ISLAND, DAEMON } needs; /* where an island may be, is, or where its daemon answers */
+    const char *takes;                                   /* options, with a blank between two, and at both ends */
 };
 
 /* ---- printing what a daemon says ---- */
@@ -156,6 +164,8 @@ static enum err run_watch(struct arguments *a)
 {
     bool screen = isatty(STDOUT_FILENO) && !a->json;
     bool seen = false;
+    if (a->interval_ms == 0)
+        return err_set(ERR_ARG, "--interval 0: one millisecond or more between screens");
     for (;;) {
         enum err err = watch_once(a, screen);
         if (err == ERR_CLOSED && seen) /* it may be restarting */
@@ -169,44 +179,10 @@ static enum err run_watch(struct arguments *a)
 
 /* ---- join, leave, save ---- */
 
-/* Says once what a trainer that stands still waits for. */
-static void print_wait(const json_t *status, bool *said)
+static enum err wait_for_trainer(const struct arguments *a, const char *const *wanted)
 {
-    size_t index;
-    json_t *item;
-    json_array_foreach (json_object_get(status, "degraded"), index, item) {
-        if (*said || strcmp(ctl_text(item, "code"), "waiting") != 0)
-            continue;
-        printf("%s\n-> %s\n", ctl_text(item, "what"), ctl_text(item, "remedy"));
-        *said = true;
-    }
-}
-
-/* Waits until the trainer's state is one of the two; prints what it is on the way. */
-static enum err wait_for_trainer(struct arguments *a, const char *want, const char *or_want)
-{
-    char last[64] = "";
-    bool said = a->json;
-    for (;;) {
-        json_t *status;
-        TRY(ctl_ask(a->socket_path, "status", &status));
-        print_wait(status, &said);
-        const json_t *trainer = json_object_get(status, "trainer");
-        char now[64];
-        snprintf(now, sizeof now, "%s", ctl_text(trainer, "state"));
-        bool there = strcmp(now, want) == 0 || strcmp(now, or_want) == 0;
-        bool failing = strcmp(now, "restarting") == 0;
-        if (strcmp(now, last) != 0 && !a->json)
-            printf("trainer: %s, step %lld\n", now, (long long)ctl_integer(trainer, "step"));
-        fflush(stdout);
-        snprintf(last, sizeof last, "%s", now);
-        json_decref(status);
-        if (there)
-            return ERR_OK;
-        if (failing)
-            return err_set(ERR_STATE, "the trainer ended; its reason stands in the daemon's log");
-        pause_ms(250);
-    }
+    struct ctl_trainer wait = {.socket = a->socket_path, .wanted = wanted, .json = a->json};
+    return ctl_trainer_wait(&wait);
 }
 
 static enum err order(struct arguments *a, const char *request)
@@ -223,24 +199,18 @@ static enum err order(struct arguments *a, const char *request)
     return ERR_OK;
 }
 
-static enum err join_run(struct arguments *a);
-static enum err find_daemon(struct arguments *a);
-
 static enum err run_join(struct arguments *a)
 {
-    if (a->rest.count > 1)
-        return join_run(a);
-    if (a->witness)
-        return err_set(ERR_ARG, "--witness needs a token of the run: dilococtl join TOKEN --witness [--home DIR]");
-    TRY(find_daemon(a));
+    static const char *const wanted[] = {"training", "finished", NULL};
     TRY(order(a, "join"));
-    return a->no_wait ? ERR_OK : wait_for_trainer(a, "training", "finished");
+    return a->no_wait ? ERR_OK : wait_for_trainer(a, wanted);
 }
 
 static enum err run_leave(struct arguments *a)
 {
+    static const char *const wanted[] = {"stopped", "none", NULL};
     TRY(order(a, a->now ? "leave now" : "leave"));
-    return a->no_wait ? ERR_OK : wait_for_trainer(a, "stopped", "none");
+    return a->no_wait ? ERR_OK : wait_for_trainer(a, wanted);
 }
 
 static enum err run_save(struct arguments *a)
@@ -305,45 +275,44 @@ static enum err check_island(const struct home *home)
         return ERR_OK;
     if (errno != ENOENT)
         return err_set_errno(ERR_CONF, "%s: cannot look into it", home->folder);
-    return err_set(ERR_CONF, "%s: no island is here; dilococtl --home %s init makes one", home->folder, home->folder);
+    return err_set(ERR_CONF, "%s: no island is here; %s init makes one", home->folder, ctl_here());
 }
 
-/* Where the daemon answers, which its configuration says. */
-static enum err find_socket_in(struct arguments *a, const char *config)
+/* Where the daemon answers and keeps its state, which its configuration says; NULL: the home's own. */
+static enum err find_places_in(struct arguments *a, const char *config)
 {
     struct dconf conf;
-    TRY(dconf_load(config, NULL, 0, &conf));
+    TRY(dconf_load_home(&a->home, config, NULL, 0, &conf));
     snprintf(a->socket_path, sizeof a->socket_path, "%s/control.sock", conf.run_folder);
+    snprintf(a->state_path, sizeof a->state_path, "%s", conf.state_folder);
+    a->stop_ms = conf.stop_ms;
     conf_deinit(&dconf_schema, &conf);
     return ERR_OK;
 }
 
 static enum err find_socket(struct arguments *a)
 {
-    if (a->socket == NULL && a->config != NULL)
-        return find_socket_in(a, a->config);
-    if (a->socket == NULL && a->home.folder != NULL)
-        return find_socket_in(a, a->home.conf);
+    if (a->socket == NULL && (a->config != NULL || a->home.folder != NULL))
+        return find_places_in(a, a->config);
     snprintf(a->socket_path, sizeof a->socket_path, "%s", a->socket != NULL ? a->socket : "/run/diloco/control.sock");
     return ERR_OK;
 }
 
-static enum err find_daemon(struct arguments *a)
-{
-    TRY(check_island(&a->home));
-    return find_socket(a);
-}
-
 static struct ctl_home in_home(const struct arguments *a)
 {
-    return (struct ctl_home){.home = &a->home, .socket = a->socket_path, .no_wait = a->no_wait, .json = a->json};
+    return (struct ctl_home){.home = &a->home,
+                             .socket = a->socket_path,
+                             .state = a->state_path,
+                             .stop_ms = a->stop_ms,
+                             .no_wait = a->no_wait,
+                             .json = a->json};
 }
 
 static enum err start(struct arguments *a, bool enable)
 {
     if (a->home.folder == NULL)
         return ctl_service_start(ctl_service_mark, enable);
-    TRY(find_socket_in(a, a->home.conf));
+    TRY(find_places_in(a, NULL));
     struct ctl_home ctl = in_home(a);
     return ctl_home_start(&ctl);
 }
@@ -357,6 +326,10 @@ static enum err run_stop(struct arguments *a)
 {
     if (a->home.folder == NULL)
         return ctl_service_stop(ctl_service_mark);
+    if (find_places_in(a, a->home.conf) != ERR_OK) { /* what runs can be stopped without one that is good, too */
+        snprintf(a->state_path, sizeof a->state_path, "%s", a->home.state);
+        a->stop_ms = STOP_MS;
+    }
     struct ctl_home ctl = in_home(a);
     return ctl_home_stop(&ctl);
 }
@@ -364,13 +337,6 @@ static enum err run_stop(struct arguments *a)
 static enum err run_logs(struct arguments *a)
 {
     return a->home.folder != NULL ? ctl_home_logs(&a->home, a->follow) : ctl_service_logs(ctl_service_mark, a->follow);
-}
-
-/* What begins the command to type next. */
-static void print_next(const struct arguments *a, const char *what)
-{
-    const char *folder = a->home.folder;
-    printf("dilococtl%s%s %s", folder != NULL ? " --home " : "", folder != NULL ? folder : "", what);
 }
 
 static enum err run_init(struct arguments *a)
@@ -386,19 +352,28 @@ static enum err run_init(struct arguments *a)
     TRY(ctl_init(&a->home, &a->init));
     enum err err = a->no_start ? ERR_OK : start(a, true);
     if (err != ERR_OK)
-        return err_suffix(err, "the island is made, but does not run: correct its files, then dilococtl start");
+        return err_suffix(err, "the island is made, but does not run: correct its files, then %s start", ctl_here());
     if (a->json)
         return ERR_OK;
-    printf("Next: ");
-    print_next(a, a->no_start ? "start" : "watch");
-    printf(", and for another island: ");
-    print_next(a, "invite\n");
+    printf("Next: %s %s, and for another island: %s invite\n", ctl_here(), a->no_start ? "start" : "watch", ctl_here());
     return ERR_OK;
 }
 
-static enum err join_run(struct arguments *a)
+/* What was said, or else what the command has by itself. */
+static uint32_t patience_s(const struct arguments *a, uint32_t usual)
 {
-    struct ctl_join join = {.token = a->rest.item[1], .owner = a->owner, .witness = a->witness, .init = a->init};
+    if (a->wait_s == NOT_SAID)
+        return usual;
+    return a->wait_s < UINT32_MAX ? (uint32_t)a->wait_s : UINT32_MAX;
+}
+
+static enum err run_join_run(struct arguments *a)
+{
+    struct ctl_join join = {.token = a->rest.item[1],
+                            .owner = a->owner,
+                            .witness = a->witness,
+                            .patience_s = patience_s(a, JOIN_S),
+                            .init = a->init};
     const char *folder = a->home.folder;
     join.init.user = folder == NULL ? "diloco" : NULL;
     join.init.json = a->json;
@@ -407,14 +382,13 @@ static enum err join_run(struct arguments *a)
     TRY(ctl_join(&a->home, &join));
     enum err err = a->no_start ? ERR_OK : start(a, true);
     if (err != ERR_OK)
-        return err_suffix(err, "the island is on the run's roster, but does not run: correct its files, then dilococtl "
-                               "start");
+        return err_suffix(err, "the island is on the run's roster, but does not run: correct its files, then %s start",
+                          ctl_here());
     if (a->json)
         return ERR_OK;
     puts(a->witness ? "It votes by itself, within seconds: then the run outlives the loss of any one of its members."
                     : "It fetches the run's state from the others and takes part by itself.");
-    printf("Next: ");
-    print_next(a, a->no_start ? "start\n" : "watch\n");
+    printf("Next: %s %s\n", ctl_here(), a->no_start ? "start" : "watch");
     return ERR_OK;
 }
 
@@ -426,7 +400,7 @@ static struct ctl_members about_members(const struct arguments *a)
                                 .expires = a->expires,
                                 .note = a->note,
                                 .address = a->init.address,
-                                .patience_s = (uint32_t)(a->wait_s < UINT32_MAX ? a->wait_s : UINT32_MAX),
+                                .patience_s = patience_s(a, MEMBERS_S),
                                 .no_wait = a->no_wait,
                                 .now = a->now,
                                 .json = a->json};
@@ -435,6 +409,10 @@ static struct ctl_members about_members(const struct arguments *a)
 static enum err run_invite(struct arguments *a)
 {
     struct ctl_members ctl = about_members(a);
+    bool asks = a->expires != NULL || a->note != NULL || a->init.address != NULL;
+    if ((a->list || a->revoke != NULL) + asks > 1 || (a->list && a->revoke != NULL))
+        return err_set(ERR_ARG, "invite: --list, --revoke ID, and a new invitation with --expires, --note or "
+                                "--address are three things; ask for one");
     if (a->revoke != NULL)
         return ctl_members_uninvite(&ctl, a->revoke);
     return a->list ? ctl_members_list(&ctl) : ctl_members_invite(&ctl);
@@ -450,7 +428,7 @@ static enum err run_evict(struct arguments *a)
 {
     struct ctl_members ctl = about_members(a);
     if (a->rest.count < 2)
-        return err_set(ERR_ARG, "evict whom? dilococtl evict NAME, as dilococtl peers lists them");
+        return err_set(ERR_ARG, "evict whom? %s evict NAME, as %s peers lists them", ctl_here(), ctl_here());
     return ctl_members_evict(&ctl, a->rest.item[1]);
 }
 
@@ -459,8 +437,8 @@ static enum err run_revoke(struct arguments *a)
     struct ctl_members ctl = about_members(a);
     if (a->rest.count < 2)
         return err_set(ERR_ARG,
-                       "revoke whom? dilococtl revoke NAME, as dilococtl peers lists them; an invitation: dilococtl "
-                       "invite --revoke ID");
+                       "revoke whom? %s revoke NAME, as %s peers lists them; an invitation: %s invite --revoke ID",
+                       ctl_here(), ctl_here(), ctl_here());
     return ctl_members_revoke(&ctl, a->rest.item[1]);
 }
 
@@ -472,73 +450,122 @@ static enum err run_reset(struct arguments *a)
 
 /* ---- the command line ---- */
 
+/* Options by which one of this machine's daemons is found. */
+#define THE_DAEMON " home socket config json "
+
+/* What a command does not take it refuses: whoever types it means something by it. `witness` has reasons of its own. */
 static const struct command commands[] = {
-    {"init", "init", "make an island: key, run spec, configuration; and start it", run_init, 1, PLACE},
-    {"start", "start", "start the daemon in the background", run_start, 1, ISLAND},
-    {"stop", "stop", "stop it", run_stop, 1, ISLAND},
-    {"logs", "logs", "print its log", run_logs, 1, ISLAND},
+    {"init", "init", "make an island: key, run spec, configuration; and start it", run_init, 1, PLACE,
+     " home json name data run listen address uplink no-start witness "},
+    {"start", "start", "start the daemon in the background", run_start, 1, ISLAND, " home json no-wait "},
+    {"stop", "stop", "stop it", run_stop, 1, ISLAND, " home json "},
+    {"logs", "logs", "print its log", run_logs, 1, ISLAND, " home follow f "},
     {"keygen", "keygen FILE", "make this island's key; prints the section for the other islands", run_keygen, 2,
-     NOTHING},
+     NOTHING, " json name "},
     {"invite", "invite",
      "make a token by which one more island joins this run; --list and --revoke those that are open", run_invite, 1,
-     DAEMON},
-    {"join", "join [TOKEN]", "with a token: make an island of the run that it invites to; else start training here",
-     run_join, 2, PLACE},
-    {"leave", "leave", "finish the round, have the last contribution counted, stop training here", run_leave, 1,
-     DAEMON},
-    {"drain", "drain", "leave, and have the others take over what this island owns", run_drain, 1, DAEMON},
-    {"evict", "evict NAME", "have the run go on without an island, until it has caught up again", run_evict, 2, DAEMON},
-    {"revoke", "revoke NAME", "take an island's key off the roster", run_revoke, 2, DAEMON},
+     DAEMON, THE_DAEMON "expires note address list revoke "},
+    {"join", "join", "start training on this island", run_join, 1, DAEMON, THE_DAEMON "no-wait "},
+    {"join", "join TOKEN", "make an island of the run that it invites to, and start it", run_join_run, 2, PLACE,
+     " home json name data listen address uplink owner witness no-start no-wait wait "},
+    {"leave", "leave", "finish the round, have the last contribution counted, stop training here", run_leave, 1, DAEMON,
+     THE_DAEMON "now no-wait "},
+    {"drain", "drain", "leave, and have the others take over what this island owns", run_drain, 1, DAEMON,
+     THE_DAEMON "now no-wait wait "},
+    {"evict", "evict NAME", "have the run go on without an island, until it has caught up again", run_evict, 2, DAEMON,
+     THE_DAEMON "no-wait wait "},
+    {"revoke", "revoke NAME", "take an island's key off the roster", run_revoke, 2, DAEMON, THE_DAEMON "no-wait wait "},
     {"reset", "reset", "forget the run: move aside what is kept of it; key and configuration stay", run_reset, 1,
-     ISLAND},
-    {"status", "status", "how this island is doing, and what is wrong", run_status, 1, DAEMON},
-    {"peers", "peers", "all islands: state, traffic, round trip", run_peers, 1, DAEMON},
-    {"fragments", "fragments", "all fragments: version, state, what they wait for", run_fragments, 1, DAEMON},
-    {"watch", "watch", "all of these, live", run_watch, 1, DAEMON},
+     ISLAND, " home json "},
+    {"status", "status", "how this island is doing, and what is wrong", run_status, 1, DAEMON, THE_DAEMON "check "},
+    {"peers", "peers", "all islands: state, traffic, round trip", run_peers, 1, DAEMON, THE_DAEMON},
+    {"fragments", "fragments", "all fragments: version, state, what they wait for", run_fragments, 1, DAEMON,
+     THE_DAEMON},
+    {"watch", "watch", "all of these, live", run_watch, 1, DAEMON, THE_DAEMON "interval "},
     {"plan", "plan", "how much of its time a run would train on a given link, and what to choose; no daemon needed",
-     run_plan, 1, NOTHING},
-    {"save", "save", "write the present anchor as a .safetensors file", run_save, 1, DAEMON},
+     run_plan, 1, NOTHING, " json params layers step-time islands bandwidth half-duplex rtt loss every overlap plot "},
+    {"save", "save", "write the present anchor as a .safetensors file", run_save, 1, DAEMON, THE_DAEMON "no-wait "},
 };
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void print_usage(const struct args_option *options, size_t options_count)
 {
     puts("usage: dilococtl COMMAND [options]\n");
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+    for (size_t i = 0; i < COMMANDS; i++)
         printf("  %-14s %s\n", commands[i].usage, commands[i].help);
     putchar('\n');
     args_help(options, options_count, stdout);
 }
 
-static enum err run_command(struct arguments *a)
+static bool takes(const struct command *command, const char *option)
 {
+    char word[64];
+    snprintf(word, sizeof word, " %s ", option);
+    return strstr(command->takes, word) != NULL;
+}
+
+/* With what it is for, and all that takes it. */
+static enum err refuse_option(const struct command *command, const char *option)
+{
+    const char *dashes = strlen(option) == 1 ? "-" : "--";
+    char others[400] = "";
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (takes(&commands[i], option) && command->run == run_join && commands[i].run == run_join_run)
+            return err_set(ERR_ARG, "--%s needs a token of the run: %s join TOKEN --%s", option, ctl_here(), option);
+        else if (takes(&commands[i], option))
+            snprintf(others + strlen(others), sizeof others - strlen(others), "%s%s", others[0] != '\0' ? ", " : "",
+                     commands[i].usage);
+    return err_set(ERR_ARG, "%s%s is for %s, and not for %s", dashes, option, others, command->usage);
+}
+
+static enum err find_command(const struct arguments *a, const struct command **out)
+{
+    const struct command *last = NULL;
     if (a->rest.count == 0)
         return err_set(ERR_ARG, "give a command; --help lists them");
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        const struct command *command = &commands[i];
-        if (strcmp(command->name, a->rest.item[0]) != 0)
-            continue;
-        if (a->rest.count > command->arguments_max)
-            return err_set(ERR_ARG, "\"%s\" was not expected; usage: dilococtl %s",
-                           a->rest.item[command->arguments_max], command->usage);
-        if (a->check && command->run != run_status)
-            return err_set(ERR_ARG, "--check is for status: dilococtl status --check");
-        /* What is named on the command line is meant, whatever the environment says. */
-        bool named = a->socket != NULL || a->config != NULL;
-        if (command->needs >= PLACE)
-            TRY(home_find(named ? a->home_option : home_chosen(a->home_option), &a->home));
-        if (command->needs >= ISLAND)
-            TRY(check_island(&a->home));
-        if (command->needs == DAEMON)
-            TRY(find_socket(a));
-        return command->run(a);
-    }
-    return err_set(ERR_ARG, "no command \"%s\"; --help lists them", a->rest.item[0]);
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, a->rest.item[0]) == 0 && (last == NULL || a->rest.count > last->arguments_max))
+            last = &commands[i];
+    if (last == NULL)
+        return err_set(ERR_ARG, "no command \"%s\"; --help lists them", a->rest.item[0]);
+    if (a->rest.count > last->arguments_max)
+        return err_set(ERR_ARG, "\"%s\" was not expected; usage: dilococtl %s", a->rest.item[last->arguments_max],
+                       last->usage);
+    *out = last;
+    return ERR_OK;
+}
+
+static enum err check_options(const struct command *command, const struct args_list *given)
+{
+    for (size_t i = 0; i < given->count; i++)
+        if (!takes(command, given->item[i]))
+            return refuse_option(command, given->item[i]);
+    return ERR_OK;
+}
+
+static enum err run_command(struct arguments *a)
+{
+    const struct command *command = NULL;
+    TRY(find_command(a, &command));
+    /* What is named on the command line is meant, whatever the environment says. */
+    bool named = a->socket != NULL || a->config != NULL;
+    if (command->needs >= PLACE)
+        TRY(home_find(named ? a->home_option : home_chosen(a->home_option), &a->home));
+    ctl_here_add("--home", a->home.folder);
+    ctl_here_add("--socket", a->socket);
+    ctl_here_add("--config", a->config);
+    TRY(check_options(command, &a->given));
+    if (command->needs >= ISLAND)
+        TRY(check_island(&a->home));
+    if (command->needs == DAEMON)
+        TRY(find_socket(a));
+    return command->run(a);
 }
 
 static enum err run(int argc, char **argv, enum verdict *verdict)
 {
     struct arguments a = {.interval_ms = 1000,
-                          .wait_s = 30,
+                          .wait_s = NOT_SAID,
                           .plan = {.layers = 24, .islands = 2, .interval = 100, .overlap = 1, .rtt_ms = 50}};
     const struct args_option options[] = {
         {"home", ARGS_STRING, &a.home_option, "DIR",
@@ -571,7 +598,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"list", ARGS_FLAG, &a.list, NULL, "invite: the invitations of this island"},
         {"revoke", ARGS_STRING, &a.revoke, "ID", "invite: take one back, by the first digits of its id"},
         {"wait", ARGS_U64, &a.wait_s, "SECONDS",
-         "drain, evict, revoke: how long to wait until the run has decided it (default 30)"},
+         "join TOKEN, drain, evict, revoke: how long to wait until the run has decided it (default 60, and 30)"},
         {"no-start", ARGS_FLAG, &a.no_start, NULL, "init, join: only make it"},
         {"params", ARGS_REAL, &a.plan.params, "N", "plan: parameters of the model, as 1e9"},
         {"layers", ARGS_U64, &a.plan.layers, "N", "plan: its layers; three make a fragment (default 24)"},
@@ -588,7 +615,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"help", ARGS_FLAG, &a.help, NULL, "print this"},
     };
     const size_t count = sizeof options / sizeof options[0];
-    TRY(args_parse(argc, argv, options, count, &a.rest));
+    TRY(args_parse_given(argc, argv, options, count, &a.rest, &a.given));
     if (a.version) {
         puts("dilococtl " DILOCO_VERSION);
     } else if (a.help) {

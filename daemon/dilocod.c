@@ -82,11 +82,11 @@ static enum err act(const struct arguments *a, const struct home *home)
     struct dconf conf;
     for (size_t i = 0; i < a->set.count; i++)
         overrides[i].text = a->set.item[i];
-    TRY(dconf_load(a->config != NULL ? a->config : home->conf, overrides, a->set.count, &conf));
+    TRY(dconf_load_home(home, a->config, overrides, a->set.count, &conf));
     log_set_level((enum log_level)conf.log_level);
     enum err err = ERR_OK;
     if (a->print)
-        conf_print(&dconf_schema, &conf, true, stdout);
+        dconf_print(home, &conf, stdout);
     else if (a->check)
         err = check(home, &conf, a->user);
     else

@@ -16,6 +16,7 @@
 #include "common/mem.h"
 #include "daemon/charter.h"
 #include "daemon/control/control.h"
+#include "daemon/home.h"
 #include "daemon/peers/council.h"
 #include "daemon/peers/peers.h"
 #include "daemon/rounds/rounds.h"
@@ -375,7 +376,7 @@ static enum err go_on_without_plan(struct engine *engine, enum err err)
     const char *folder = engine->conf->state_folder;
     if (err == ERR_CORRUPT)
         log_warn("%s; it is put aside as .damaged, and a trainer or another island brings it again", err_text());
-    TRY(store_check(folder, &engine->spec, &engine->charter.view.shares));
+    TRY(store_check(folder, &engine->spec, &engine->charter.view.nonce_id));
     if (err == ERR_NOTFOUND)
         return ERR_OK;
     if (err == ERR_CONF)
@@ -398,12 +399,12 @@ static enum err load_plan(struct engine *engine)
     return err;
 }
 
-/* The mark lies where a boot takes it away. */
+/* The mark lies where a boot takes it away, and no copy of the state brings it back. */
 static enum err open_vote(struct engine *engine)
 {
     char *mark;
     TRY(fsio_mkdirs(engine->conf->run_folder, 0755));
-    TRY(mem_printf(&mark, "%s/vote.mark", engine->conf->run_folder));
+    TRY(home_mark(engine->conf->in_home, engine->ident.public_text, engine->conf->run_folder, &mark));
     struct vote_conf conf = {.folder = engine->conf->state_folder, .mark = mark};
     enum err err = vote_open(&conf, ledger_at(engine->ledger), &engine->vote);
     mem_free(mark);

@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/fsio.h"
 #include "common/mem.h"
 
 /* Of the paths of sockets the longest. */
@@ -23,6 +25,30 @@ const char *home_chosen(const char *option)
 }
 
 /* ---- the paths ---- */
+
+/* A boot takes it away, and so may the end of a person's last session: then the disk is in doubt until it is named. */
+static const char marks[] = "/dev/shm";
+
+/* Whether it is a folder that nobody else can put a mark into. */
+static bool is_private(const char *folder)
+{
+    struct stat status;
+    return lstat(folder, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+           (status.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+}
+
+enum err home_mark(bool in_folder, const char *public_key, const char *sockets, char **path)
+{
+    char *folder;
+    *path = NULL;
+    TRY(mem_printf(&folder, "%s/diloco-%u", marks, (unsigned)geteuid()));
+    bool ours = in_folder && (mkdir(folder, S_IRWXU) == 0 || errno == EEXIST) && is_private(folder);
+    enum err err = ours ? mem_printf(path, "%s/%s.mark", folder, public_key) : fsio_mkdirs(sockets, 0755);
+    mem_free(folder);
+    if (err == ERR_OK && !ours)
+        err = mem_printf(path, "%s/vote.mark", sockets);
+    return err;
+}
 
 static enum err find_service(struct home *home)
 {

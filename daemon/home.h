@@ -9,14 +9,18 @@
  *   sockets         DIR/run/                                /run/diloco/
  *   log             DIR/dilocod.log                         the journal
  *   lock            DIR/dilocod.pid                         systemd knows its process
+ *   mark of votes   /dev/shm/diloco-UID/KEY.mark            /run/diloco/vote.mark
  *
  * The configuration of either may say otherwise of key, run spec, state and sockets. One daemon at a time runs in a
  * folder: it holds a record lock (POSIX fcntl) on dilocod.pid. The kernel ends the lock with the process, however that
  * ends, and names the process that holds it; the number written in the file is for people, and nobody is signalled by
- * it. Any thread; no memory but that of struct home.
+ * it. The mark is not in the folder: whoever copies that back later would bring an older mark with an older state, and
+ * the daemon would not know that it has forgotten something. Any thread; no memory but that of struct home.
  */
 #ifndef DAEMON_HOME_H
 #define DAEMON_HOME_H
+
+#include <stdbool.h>
 
 #include "common/err.h"
 
@@ -34,6 +38,11 @@ const char *home_chosen(const char *option);
  * empty, or too long for the paths of the sockets in it. */
 ERR_MUST_CHECK enum err home_find(const char *folder, struct home *home);
 void home_free(struct home *home);
+
+/* Where the mark of the last vote lies of the island with this public key (daemon/state/vote.h), in a folder that is
+ * made if it is not there. `in_folder`: of one with --home; where there is no such place, or not ours alone, it is
+ * beside the sockets as of the service. mem_free() the path. */
+ERR_MUST_CHECK enum err home_mark(bool in_folder, const char *public_key, const char *sockets, char **path);
 
 /* Takes the lock of a folder and writes our number there; it is held until `*fd` is closed or this process ends, and
  * children do not inherit it. The process opens dilocod.pid no second time: closing that would give the lock up.

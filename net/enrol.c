@@ -13,6 +13,7 @@
  * before the next one is, longer than a handshake that hangs; CONNECT: as long as there is no connection. */
 /* KNOCKS: so often all addresses are tried before those that do not admit us are believed. */
 enum { AGAIN_MS = 2000, TURN_MS = 12000, CONNECT_MS = 3000, LOOK_MS = 50, KNOCKS = 3, PAUSE_MS = 300 };
+enum { LATE_MS = 4000 }; /* longer than a run takes that can decide */
 
 /* What was heard at an address, from least to most: the most is told. */
 enum heard { HEARD_NOTHING, HEARD_CLOSED, HEARD_STRANGER, HEARD_UP, HEARDS };
@@ -22,7 +23,7 @@ struct ask {
     void *context, *socket, *monitor;
     uint8_t payload[WIRE_ENROL_BYTES_MAX];
     size_t payload_bytes;
-    uint64_t end_ms;
+    uint64_t end_ms, late_ms;
     enum heard heard[INVITE_ADDRESSES_MAX];
     bool up;
     struct wire_enrolled *enrolled;
@@ -145,6 +146,21 @@ static enum err take_answer(struct ask *ask)
     return err;
 }
 
+/* Once, and only what is so just now. */
+static void tell_late(struct ask *ask, uint32_t i, uint64_t now_ms)
+{
+    char text[WIRE_ADDRESS_BYTES + 160];
+    if (ask->conf->late == NULL || now_ms < ask->late_ms)
+        return;
+    ask->late_ms = UINT64_MAX;
+    snprintf(text, sizeof text,
+             ask->up ? "%s has taken the question, and the islands that vote have to decide it; it takes a majority of "
+                       "them to be there"
+                     : "no connection to %s yet",
+             ask->conf->invite->addresses[i]);
+    ask->conf->late(ask->conf->user, text);
+}
+
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -176,6 +192,8 @@ static enum err try_address(struct ask *ask, uint32_t i)
         else if (ask->heard[i] != HEARD_NOTHING)
             leave_ms = begin_ms + TURN_MS;
         err = take_answer(ask);
+        if (err == ERR_AGAIN)
+            tell_late(ask, i, now_ms);
     }
     socket_close(&ask->socket, &ask->monitor);
     return err;
@@ -187,13 +205,26 @@ static enum err nobody_answered(const struct ask *ask)
         [HEARD_NOTHING] = "no connection",
         [HEARD_CLOSED] = "connects, and says nothing",
         [HEARD_STRANGER] = "does not admit the token: it is used up, revoked or expired, or another island listens",
-        [HEARD_UP] = "took the question, and did not answer; ask again"};
+        [HEARD_UP] = "took the question, and did not answer"};
+    static const char *const remedies[HEARDS] = {
+        [HEARD_NOTHING] = "check that these are its address and port, that its daemon runs, and that no firewall there "
+                          "is in the way; with another address: dilococtl invite --address HOST:PORT there",
+        [HEARD_CLOSED] = "check that these are its address and port, and that dilocod is what listens there",
+        [HEARD_STRANGER] = "ask for another token",
+        [HEARD_UP] = "the run may have no majority just now: dilococtl status says so there; the token stays good, "
+                     "and the same command goes on later"};
+    enum { LIST_BYTES = 330 }; /* so that the remedy has its place */
+    enum heard most = HEARD_NOTHING;
     char text[INVITE_ADDRESSES_MAX * (WIRE_ADDRESS_BYTES + 100)] = "";
     const struct invite *invite = ask->conf->invite;
-    for (uint32_t i = 0; i < invite->addresses_count; i++)
+    for (uint32_t i = 0; i < invite->addresses_count; i++) {
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s: %s", i > 0 ? "; " : "", invite->addresses[i],
                  words[ask->heard[i]]);
-    return err_set(ERR_CLOSED, "no answer within %" PRIu32 " s: %s", ask->conf->timeout_ms / 1000, text);
+        most = ask->heard[i] > most ? ask->heard[i] : most;
+    }
+    enum err err =
+        err_set(ERR_CLOSED, "no answer within %" PRIu32 " s: %.*s", ask->conf->timeout_ms / 1000, LIST_BYTES, text);
+    return err_suffix(err, "%s", remedies[most]);
 }
 
 /* Somebody is there, and nobody lets us in. */
@@ -223,7 +254,10 @@ static enum err judge_round(const struct ask *ask, uint32_t rounds)
 
 enum err enrol_ask(const struct enrol_conf *conf, struct wire_enrolled *enrolled)
 {
-    struct ask ask = {.conf = conf, .enrolled = enrolled, .end_ms = env_mono_ms() + conf->timeout_ms};
+    struct ask ask = {.conf = conf,
+                      .enrolled = enrolled,
+                      .end_ms = env_mono_ms() + conf->timeout_ms,
+                      .late_ms = env_mono_ms() + LATE_MS};
     *enrolled = (struct wire_enrolled){.id = 0};
     enum err err = prepare(&ask);
     if (err == ERR_OK)

@@ -27,12 +27,15 @@ struct enrol_conf {
     bool witness;
     uint32_t timeout_ms; /* in all */
     uint32_t *answered;  /* if not NULL: becomes the number of the address at which there was an answer */
+    /* If not NULL: called once, when there is no answer after a few seconds, with what is waited for. */
+    void (*late)(void *user, const char *what);
+    void *user;
 };
 
 /* Blocks until there is an answer. ERR_ARG: a name or an address that is none. ERR_STATE: refused, with the reason; or
  * past its time, by our own clock, before anyone was asked. ERR_CLOSED: nobody answered in time, with what was heard at
- * each address; asked again later with the same key, the answer is the same. ERR_PROTO: an answer that is none.
- * wire_enrolled_deinit() it; on failure it is empty. */
+ * each address, and what to do; asked again later with the same key, the answer is the same. ERR_PROTO: an answer that
+ * is none. wire_enrolled_deinit() it; on failure it is empty. */
 ERR_MUST_CHECK enum err enrol_ask(const struct enrol_conf *conf, struct wire_enrolled *enrolled);
 
 #endif

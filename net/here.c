@@ -1,5 +1,6 @@
 #include "net/here.h"
 
+#include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -7,6 +8,9 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <zmq.h>
+
+#include "net/socket.h"
 
 /* IPv6 in brackets, as ZeroMQ takes it. False: none that another machine could dial. */
 static bool text_of(const struct sockaddr *address, unsigned port, char *out)
@@ -76,4 +80,39 @@ void here_towards(const char *there, unsigned port, char address[WIRE_ADDRESS_BY
         if (!route_to(item, port, address))
             address[0] = '\0';
     freeaddrinfo(list);
+}
+
+/* In its own words, where ZeroMQ's say too little to somebody who has typed an address. */
+static const char *reason_of(int error)
+{
+    switch (error) {
+    case EADDRINUSE: return "the port is in use";
+    case EADDRNOTAVAIL:
+    case ENODEV: return "this machine has no such address";
+    default: return zmq_strerror(error);
+    }
+}
+
+/* The daemon's own kind of socket: it alone knows what it makes of "*" and of an interface's name. */
+static enum err try_in(void *context, const char *listen)
+{
+    char endpoint[WIRE_ADDRESS_BYTES + 8];
+    void *router = NULL;
+    snprintf(endpoint, sizeof endpoint, "tcp://%s", listen);
+    enum err err = socket_open(context, ZMQ_ROUTER, WIRE_ADDRESS_BYTES, &router);
+    if (err == ERR_OK && zmq_bind(router, endpoint) != 0)
+        err = err_set(ERR_CONF, "cannot listen on %s: %s", listen, reason_of(zmq_errno()));
+    if (router != NULL)
+        zmq_close(router);
+    return err;
+}
+
+enum err here_try(const char *listen)
+{
+    void *context = zmq_ctx_new();
+    if (context == NULL)
+        return socket_failed("cannot start ZeroMQ");
+    enum err err = try_in(context, listen);
+    zmq_ctx_term(context); /* which waits until the port is free again */
+    return err;
 }

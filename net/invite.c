@@ -83,9 +83,8 @@ static enum err typed_wrong(void)
 }
 
 /* The bytes, whole and with the sum that fits. */
-static enum err decode(const char *text, uint8_t raw[TOKEN_BYTES_MAX], size_t *bytes)
+static enum err decode(const char *text, size_t length, uint8_t raw[TOKEN_BYTES_MAX], size_t *bytes)
 {
-    size_t length = strlen(text);
     uint8_t begin[LENGTH_CHARS];
     size_t got;
     if (strncmp(text, prefix, PREFIX_BYTES) != 0)
@@ -131,10 +130,15 @@ static bool take_addresses(struct bytes_reader *reader, struct invite *invite)
 
 enum err invite_parse(const char *text, struct invite *invite)
 {
+    static const char blanks[] = " \t\r\n";
     uint8_t raw[TOKEN_BYTES_MAX], curve_key[IDENT_KEY_BYTES];
     size_t bytes;
     *invite = (struct invite){.addresses_count = 0};
-    TRY(decode(text, raw, &bytes));
+    text += strspn(text, blanks);
+    size_t length = strlen(text);
+    while (length > 0 && strchr(blanks, text[length - 1]) != NULL)
+        length--;
+    TRY(decode(text, length, raw, &bytes));
     struct bytes_reader reader = bytes_reader_init(raw, bytes);
     (void)bytes_get_u16(&reader);
     uint8_t version = bytes_get_u8(&reader);

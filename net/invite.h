@@ -42,8 +42,8 @@ struct invite {
 
 /* Into `text` (INVITE_TEXT_BYTES). ERR_ARG: no address, or one that is none. */
 ERR_MUST_CHECK enum err invite_text(const struct invite *invite, char *text);
-/* ERR_CONF says which: no token, one that is cut short, one that was typed wrong. Whether it is expired, or known to
- * whoever gave it, is not seen here. */
+/* Blanks and line ends around it do not matter. ERR_CONF says which: no token, one that is cut short, one that was
+ * typed wrong. Whether it is expired, or known to whoever gave it, is not seen here. */
 ERR_MUST_CHECK enum err invite_parse(const char *text, struct invite *invite);
 
 struct digest invite_id(const struct invite *invite);

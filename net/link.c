@@ -22,7 +22,8 @@ enum { DROPPED_PER_TURN = 64, BURST = 16 };
 /* On the line comes a header with each segment: Ethernet, IPv4, TCP with time stamps; and a bare acknowledgement goes
  * back for every second one that comes in. */
 enum { SEGMENT_BYTES = 1448, SEGMENT_HEADER_BYTES = 66, SEGMENTS_ACKED = 2 };
-enum { PART_BYTES_MAX = WIRE_CHUNK_HEADER_BYTES + WIRE_CHUNK_BYTES_MAX };
+/* Of a part on either connection: the messages of epochs are larger than all others. */
+enum { BULK_PART_BYTES_MAX = WIRE_CHUNK_HEADER_BYTES + WIRE_CHUNK_BYTES_MAX, PART_BYTES_MAX = WIRE_EPOCH_BYTES_MAX };
 /* CONNECTIONS to a peer: control and bulk. PARTS of a message: header and payload. PLACES are made so many at a time.
  * KNOCKS: connections beside those of members. */
 enum { CONNECTIONS = 2, MESSAGE_PARTS = 2, PLACES = 16, KNOCKS_MAX = 256 };
@@ -188,7 +189,7 @@ static enum err dial(struct link *link, uint32_t slot, int bulk)
 {
     struct peer *peer = &link->peers[slot];
     return dialled_open(&peer->dialled[bulk], link->context, link->ident, peer->key, peer->address, bulk == 1,
-                        PART_BYTES_MAX);
+                        bulk == 1 ? BULK_PART_BYTES_MAX : PART_BYTES_MAX);
 }
 
 /* Room for this slot. */
@@ -392,7 +393,8 @@ uint64_t link_handed_bytes(const struct link *link)
 
 /* ---- receiving ---- */
 
-/* Judges a message by the ladder: version, run, view, type. The length was limited by the socket. */
+/* Judges a message by the ladder: version, run, type. The length was limited by the socket, and who unpacks it knows
+ * what its type may have. */
 static bool acceptable(struct link *link, uint32_t peer, const struct wire_header *header, bool bulk)
 {
     if (header->version != WIRE_VERSION) {

@@ -169,27 +169,6 @@ bool record_name_good(const char *name)
     return good > 0 && name[good] == '\0' && good < WIRE_NAME_BYTES;
 }
 
-/* "host:port": visible ASCII, so that it can stand in a log, and a port from 1 to 65535 without leading zeros. */
-static bool address_good(const char *address)
-{
-    const char *colon = NULL;
-    uint32_t port = 0;
-    for (const char *at = address; *at != '\0'; at++) {
-        if (*at < '!' || *at > '~')
-            return false;
-        if (*at == ':')
-            colon = at;
-    }
-    if (colon == NULL || colon == address || colon[1] == '0')
-        return false;
-    for (const char *at = colon + 1; *at != '\0'; at++) {
-        if (*at < '0' || *at > '9' || port > UINT16_MAX)
-            return false;
-        port = 10 * port + (uint32_t)(*at - '0');
-    }
-    return port > 0 && port <= UINT16_MAX;
-}
-
 static bool vote_suits(const struct record_member *member)
 {
     switch (member->role) {
@@ -212,7 +191,7 @@ static enum err check_member(const struct record *record, const struct record_me
                        "'_'",
                        member->id, WIRE_NAME_BYTES - 1);
     if (memchr(member->address, '\0', sizeof member->address) == NULL ||
-        (member->address[0] != '\0' && !address_good(member->address)))
+        (member->address[0] != '\0' && !wire_address_good(member->address)))
         return err_set(ERR_PROTO, "a record whose member %s has an address that is not host:port", member->name);
     if (member->role < RECORD_OWNER || member->role >= RECORD_ROLES || member->owner_wish >= RECORD_OWNER_WISHES)
         return err_set(ERR_PROTO, "a record whose member %s has role %u and owner wish %u", member->name,

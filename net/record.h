@@ -50,7 +50,7 @@ struct record_member {
     uint8_t key[IDENT_KEY_BYTES];
     char address[RECORD_ADDRESS_BYTES]; /* "host:port"; "": it dials the others */
     uint64_t uplink;                    /* bit/s */
-    uint64_t incarnation;               /* of its disk: the one that may vote (EPOCHS.md rule 9) */
+    uint64_t incarnation;               /* of its disk: the one that may vote (docs/PROTOCOL.md, 9, rule 9) */
     uint8_t role;                       /* enum record_role */
     uint8_t owner_wish;                 /* enum record_wish */
     bool voter;
@@ -128,7 +128,7 @@ uint64_t record_start(const struct record *record, uint32_t fragment);
 const struct record_carried *record_carried(const struct record *record, uint32_t fragment, uint32_t *count);
 uint32_t record_voters(const struct record *record);   /* how many */
 uint32_t record_majority(const struct record *record); /* of them */
-/* At how many voters that keep bytes a result has to be durable (EPOCHS.md rule 3). */
+/* At how many voters that keep bytes a result has to be durable (docs/PROTOCOL.md, 9, rule 3). */
 uint32_t record_certifying(const struct record *record);
 
 /* ---- votes: who accepted it ---- */

@@ -191,6 +191,12 @@ bool sync_up(const struct sync *sync, uint32_t member)
     return sync->peers[member].up;
 }
 
+bool sync_awaits(const struct sync *sync, uint32_t member)
+{
+    const struct sync_view *view = &sync->conf.view;
+    return bitset_has(&view->taking_part, member) && bitset_has(&view->keepers, member);
+}
+
 void sync_want_start(struct sync *sync, uint32_t f, uint64_t version)
 {
     if (f >= sync->conf.fragments_count || version <= sync->fragments[f].start_wanted)

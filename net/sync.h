@@ -109,6 +109,9 @@ struct sync_peer_fragment sync_own(const struct sync *sync, uint32_t f);
 struct sync_peer_fragment sync_heard(const struct sync *sync, uint32_t member, uint32_t f);
 /* Whether `member` is connected and greeted, as SYNC_EV_PEER_UP and SYNC_EV_PEER_DOWN last said; of ourselves false. */
 bool sync_up(const struct sync *sync, uint32_t member);
+/* Whether no round closes without `member` even while it is away, until the next epoch says that it is lost: of those
+ * that vote and take part. */
+bool sync_awaits(const struct sync *sync, uint32_t member);
 /* Members whose contribution or result fragment `f` is waiting for; for status. */
 struct bitset sync_waiting_for(const struct sync *sync, uint32_t f);
 /* How many results of the next version are here and not certified. */

@@ -35,11 +35,11 @@ void sync_certify_forget(struct sync *sync, uint32_t member);
 
 /* Whether the member has the result of a part of our next version: it says so, or has applied that version. */
 bool sync_certify_has(const struct sync *sync, uint32_t f, uint32_t member, uint32_t p);
-/* Whether a voter that keeps bytes says that it has applied the next version: all its results are certified then, so
- * they may be stored and told by who is sealed, too. */
 /* A proposed record wants this result of a part; and whether one that is wanted of it is not here. */
 void sync_certify_want_this(struct sync *sync, uint32_t f, uint64_t epoch, uint32_t owner, const struct digest *digest);
 bool sync_certify_lacks(const struct sync *sync, uint32_t f, uint32_t p);
+/* Whether a voter that keeps bytes says that it has applied the next version: all its results are certified then, so
+ * they may be stored and told by who is sealed, too. */
 bool sync_certify_applied(const struct sync *sync, uint32_t f);
 /* Whether a result of our own part of `version` that is not here is elsewhere: we lost it. What one member alone says
  * of it counts as long as it may still show it; what as many say as certify, always. */

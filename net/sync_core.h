@@ -76,6 +76,7 @@ struct sync_conduct {
     uint64_t claim_ms, unproven_until_ms; /* since when it says what it does not show; until then nobody waits for it */
     uint32_t blames;
     uint64_t blamed_until_ms; /* it made no result: until then it is to take no part */
+    uint64_t up_ms;           /* since when it can be heard */
 };
 
 struct sync_fragment {

@@ -10,8 +10,8 @@
  */
 enum { ROUNDS = 2, FIRST = 5, RESULT = 3, PROBE = 8, PROBE_DOUBLINGS = 6, KEPT = 256 };
 /* So long a claim that was not proved is not believed; and one that makes no result takes no part: the first time, and
- * after so many doublings the longest. */
-enum { UNPROVEN_MS = 600000, BLAMED_MS = 60000, BLAMED_DOUBLINGS = 6 };
+ * after so many doublings the longest. FORGOTTEN: after so long without another time, the next is a first one. */
+enum { UNPROVEN_MS = 600000, BLAMED_MS = 60000, BLAMED_DOUBLINGS = 6, BLAME_FORGOTTEN_MS = 3600000 };
 
 static uint64_t patience_of(const struct sync *sync, uint32_t f)
 {
@@ -39,11 +39,43 @@ void sync_patience_made(struct sync *sync, uint32_t f, uint64_t since_ms)
     wait->arrived_ms = sync->now_ms;
 }
 
+/* ---- since when somebody is waited for ---- */
+
+void sync_patience_up(struct sync *sync, uint32_t member)
+{
+    sync->peers[member].conduct.up_ms = sync->now_ms;
+}
+
+/* Of what is due since then: whoever was not heard then could not bring it, nor we take it. */
+static uint64_t waited_ms(const struct sync *sync, uint32_t member, uint64_t due_ms)
+{
+    uint64_t up_ms = member == sync_core_self(sync) ? 0 : sync->peers[member].conduct.up_ms;
+    return sync->now_ms - (up_ms > due_ms ? up_ms : due_ms);
+}
+
+/* Who makes part `p` of the next version, if its result is to come from elsewhere; SYNC_NOBODY. */
+static uint32_t missing_from(const struct sync *sync, uint32_t f, uint32_t p)
+{
+    const struct sync_parts *parts = &sync->fragments[f].parts;
+    uint32_t owner = sync_core_slot(sync, parts->part[p].owner);
+    bool there = parts->part[p].carried || (parts->held >> p & 1);
+    return !there && owner != SYNC_NOBODY && sync_core_other(sync, owner) ? owner : SYNC_NOBODY;
+}
+
+/* Overdue is what everybody has had whose result is missing. */
 void sync_patience_anew(struct sync *sync, uint32_t f)
 {
     struct sync_wait *wait = &sync->fragments[f].wait;
+    uint64_t least_ms = sync->now_ms - wait->ripe_ms;
+    for (uint32_t p = 0; p < sync->fragments[f].parts.count; p++) {
+        uint32_t owner = missing_from(sync, f, p);
+        uint64_t ms = owner == SYNC_NOBODY     ? UINT64_MAX
+                      : !sync->peers[owner].up ? 0
+                                               : waited_ms(sync, owner, wait->ripe_ms);
+        least_ms = ms < least_ms ? ms : least_ms;
+    }
     if (wait->ripe_ms != 0)
-        wait->overdue_ms += sync->now_ms - wait->ripe_ms;
+        wait->overdue_ms += least_ms;
     wait->kept_ms = wait->ripe_ms = 0;
 }
 
@@ -59,10 +91,10 @@ void sync_patience_keeps(struct sync *sync, uint32_t f, uint32_t have, uint32_t 
         wait->kept_ms = sync->now_ms;
 }
 
-static bool patience_is_over(const struct sync *sync, uint32_t f)
+static bool patience_is_over(const struct sync *sync, uint32_t f, uint32_t member)
 {
     uint64_t since_ms = sync->fragments[f].wait.kept_ms;
-    return sync->conf.patience_ms > 0 && since_ms != 0 && sync->now_ms >= since_ms + patience_of(sync, f);
+    return sync->conf.patience_ms > 0 && since_ms != 0 && waited_ms(sync, member, since_ms) >= patience_of(sync, f);
 }
 
 /* Whether the round waits for a member that an earlier one had to do without: the same rounds for the owners of all
@@ -79,14 +111,14 @@ bool sync_patience_waits(const struct sync *sync, uint32_t f, uint32_t member)
     const struct sync_member *peer = &sync->peers[member];
     if (member != sync_core_self(sync) && !peer->up) /* the next epoch says that it is lost */
         return true;
-    return probes(sync, f, member) && !patience_is_over(sync, f);
+    return probes(sync, f, member) && !patience_is_over(sync, f, member);
 }
 
 void sync_patience_missed(struct sync *sync, uint32_t f, uint32_t member)
 {
     struct sync_conduct *conduct = &sync->peers[member].conduct;
     bool here = member == sync_core_self(sync) || sync->peers[member].up;
-    if (!here || !probes(sync, f, member) || !patience_is_over(sync, f))
+    if (!here || !probes(sync, f, member) || !patience_is_over(sync, f, member))
         return;
     conduct->strikes += conduct->late; /* the first one costs the least */
     conduct->late = true;
@@ -136,7 +168,8 @@ static void look_at_claim(struct sync *sync, uint32_t member)
 
 /* ---- results that are due ---- */
 
-/* Whether at least half of those who take part and can be heard say that they have contributed, or will not. */
+/* Whether there is something to make a result of: at least half of those who take part, can be heard and do not abstain
+ * say that they have contributed. */
 static bool most_contributed(const struct sync *sync, uint32_t f)
 {
     const struct sync_view *view = &sync->conf.view;
@@ -147,9 +180,9 @@ static bool most_contributed(const struct sync *sync, uint32_t f)
         if (!bitset_has(&view->taking_part, i) || (!self && !sync->peers[i].up))
             continue;
         const struct sync_peer_fragment *row = self ? &sync->fragments[f].own : &sync->peers[i].fragments[f];
-        bool has = row->contributed >= round || row->abstained >= round;
+        bool has = row->contributed >= round;
         done += has;
-        others += !has;
+        others += !has && row->abstained < round;
     }
     return done > 0 && done >= others;
 }
@@ -159,15 +192,25 @@ static void blame(struct sync *sync, uint32_t member)
     struct sync_conduct *conduct = &sync->peers[member].conduct;
     if (sync->now_ms < conduct->blamed_until_ms)
         return;
+    if (sync->now_ms >= conduct->blamed_until_ms + BLAME_FORGOTTEN_MS)
+        conduct->blames = 0;
     uint32_t doublings = conduct->blames < BLAMED_DOUBLINGS ? conduct->blames : BLAMED_DOUBLINGS;
     conduct->blamed_until_ms = sync->now_ms + ((uint64_t)BLAMED_MS << doublings);
     conduct->blames++;
 }
 
+/* In this epoch it has had half as long again as its own patience may last; with those before, what it is given. */
+static bool is_overdue(const struct sync *sync, uint32_t f, uint32_t owner)
+{
+    const struct sync_wait *wait = &sync->fragments[f].wait;
+    uint64_t patience_ms = patience_of(sync, f), since_ms = waited_ms(sync, owner, wait->ripe_ms);
+    uint64_t before_ms = sync->peers[owner].conduct.up_ms > wait->ripe_ms ? 0 : wait->overdue_ms;
+    return since_ms >= patience_ms + patience_ms / 2 && since_ms + before_ms >= RESULT * patience_ms;
+}
+
 static void look_at_results(struct sync *sync, uint32_t f)
 {
     struct sync_fragment *fragment = &sync->fragments[f];
-    const struct sync_parts *parts = &fragment->parts;
     bool due = fragment->own.hash_known && !sync->sealed && !sync_core_disputed(sync, f) &&
                sync_core_announced(sync, f, true) <= fragment->own.version && most_contributed(sync, f);
     struct sync_wait *wait = &fragment->wait;
@@ -177,13 +220,9 @@ static void look_at_results(struct sync *sync, uint32_t f)
     }
     if (wait->ripe_ms == 0)
         wait->ripe_ms = sync->now_ms;
-    uint64_t patience_ms = patience_of(sync, f), since_ms = sync->now_ms - wait->ripe_ms;
-    if (since_ms < patience_ms + patience_ms / 2 || since_ms + wait->overdue_ms < RESULT * patience_ms)
-        return;
-    for (uint32_t p = 0; p < parts->count; p++) {
-        uint32_t owner = sync_core_slot(sync, parts->part[p].owner);
-        if (!parts->part[p].carried && !(parts->held >> p & 1) && owner != SYNC_NOBODY &&
-            sync_core_other(sync, owner) && sync->peers[owner].up)
+    for (uint32_t p = 0; p < fragment->parts.count; p++) {
+        uint32_t owner = missing_from(sync, f, p);
+        if (owner != SYNC_NOBODY && sync->peers[owner].up && is_overdue(sync, f, owner))
             blame(sync, owner);
     }
 }

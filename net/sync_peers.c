@@ -7,6 +7,7 @@
 #include "net/sync_doubt.h"
 #include "net/sync_fragment.h"
 #include "net/sync_owner.h"
+#include "net/sync_patience.h"
 
 /*
  * PATIENCE: before a missing result is fetched instead of waited for: the owner is normally on its way with it.
@@ -27,6 +28,7 @@ void sync_peers_up(struct sync *sync, uint32_t member)
     peer->heard = false;
     peer->fragments_said = 0;
     memset(peer->fragments, 0, sync->conf.fragments_count * sizeof *peer->fragments);
+    sync_patience_up(sync, member);
     sync_certify_forget(sync, member);
     for (uint32_t f = 0; f < sync->conf.fragments_count; f++)
         if (sync->fragments[f].state == SYNC_CONTRIBUTED)

@@ -207,7 +207,8 @@ enum err view_update(struct view *view, const struct record *record, const struc
             view->self = view->places[k].slot;
     view->epoch = record->epoch;
     view->id = *digest;
-    memcpy(view->nonce, record->nonce, sizeof view->nonce);
+    if (memcmp(view->nonce, record->nonce, sizeof view->nonce) != 0) /* once: jobs read it */
+        memcpy(view->nonce, record->nonce, sizeof view->nonce);
     return ERR_OK;
 }
 
@@ -334,9 +335,9 @@ out:
     return err;
 }
 
-/* Of each member in order: the name with its zero byte, with `keys` the key's 32 bytes, the uplink as u64. Addresses
- * may differ from island to island. */
-static struct digest digest_members(const struct view *view, bool keys, bool uplinks)
+/* Of each member in order: the name with its zero byte, the key's 32 bytes, the uplink as u64. Addresses may differ
+ * from island to island. */
+static struct digest digest_members(const struct view *view)
 {
     struct digest_state state;
     digest_begin(&state);
@@ -344,10 +345,9 @@ static struct digest digest_members(const struct view *view, bool keys, bool upl
         const struct view_member *member = &view->members[i];
         uint8_t uplink[sizeof member->uplink];
         struct bytes_writer writer = bytes_writer_init(uplink, sizeof uplink);
-        bytes_put_u64(&writer, uplinks ? member->uplink : 0);
+        bytes_put_u64(&writer, member->uplink);
         digest_add(&state, member->name, strlen(member->name) + 1);
-        if (keys)
-            digest_add(&state, member->key, sizeof member->key);
+        digest_add(&state, member->key, sizeof member->key);
         digest_add(&state, uplink, sizeof uplink);
     }
     return digest_end(&state);
@@ -369,8 +369,8 @@ enum err view_new(const struct view_entry *entries, size_t entries_count, const 
         err = err_set(ERR_ARG, "island %s is not among the members", self);
         goto out;
     }
-    view->id = digest_members(view, true, true);
-    view->shares = digest_members(view, false, view->count > 1); /* one alone has everything, whatever its uplink */
+    view->id = digest_members(view);
+    view->nonce_id = digest_of(view->nonce, sizeof view->nonce);
 out:
     mem_free(record.members);
     if (err != ERR_OK)

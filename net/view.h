@@ -61,7 +61,7 @@ struct view {
     uint64_t epoch;
     uint8_t nonce[RECORD_NONCE_BYTES]; /* of the run */
     struct digest id;                  /* of the record; of view_new(): over names, keys and uplinks */
-    struct digest shares;              /* of view_new(): over names and uplinks; a new key changes no share */
+    struct digest nonce_id;            /* over the nonce */
 
     struct view_place *places; /* in order of id */
     uint32_t places_count;

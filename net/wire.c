@@ -142,14 +142,22 @@ static enum err pack_checked(const ProtobufCMessage *proto, uint8_t *out, size_t
 
 bool wire_address_good(const char *address)
 {
-    const char *colon = strrchr(address, ':');
-    char *end = NULL;
-    for (const char *c = address; *c != '\0'; c++)
-        if (*c <= ' ' || *c > '~')
+    const char *colon = NULL;
+    uint32_t port = 0;
+    for (const char *at = address; *at != '\0'; at++) {
+        if (*at < '!' || *at > '~')
             return false;
-    long port = colon != NULL ? strtol(colon + 1, &end, 10) : 0;
-    return colon != NULL && colon > address && end > colon + 1 && *end == '\0' && port >= 1 && port <= UINT16_MAX &&
-           strlen(address) < WIRE_ADDRESS_BYTES;
+        if (*at == ':')
+            colon = at;
+    }
+    if (colon == NULL || colon == address || colon[1] == '0' || strlen(address) >= WIRE_ADDRESS_BYTES)
+        return false;
+    for (const char *at = colon + 1; *at != '\0'; at++) {
+        if (*at < '0' || *at > '9' || port > UINT16_MAX)
+            return false;
+        port = 10 * port + (uint32_t)(*at - '0');
+    }
+    return port > 0 && port <= UINT16_MAX;
 }
 
 static enum err pack_hello(const struct wire_hello *hello, uint8_t *out, size_t *bytes)

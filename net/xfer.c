@@ -554,7 +554,7 @@ static struct incoming *incoming_for(struct xfer *xfer, uint32_t peer, const str
         return NULL;
     }
     /* Who made the object goes before those who pass it on; else the first to send, as long as it brings something. */
-    bool maker = key->island == peer && key->island != in->peer;
+    bool maker = in->peer != peer && xfer->conf.maker(xfer->conf.user, peer, key);
     if (in->complete || (!maker && xfer->now_ms < in->moved_ms + STANDS_MS)) {
         say_done(xfer, peer, key, WIRE_NOT_YET);
         return NULL;

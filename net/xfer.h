@@ -30,12 +30,15 @@ struct xfer_offer {
 };
 typedef enum xfer_verdict xfer_offer_fn(void *user, uint32_t peer, const struct wire_key *key, uint64_t total,
                                         struct xfer_offer *offer);
+/* Whether this peer made the object: keys name members by their ids. */
+typedef bool xfer_maker_fn(void *user, uint32_t peer, const struct wire_key *key);
 
 struct xfer_conf {
     uint32_t peers_count;
     uint32_t outgoing_max, incoming_max; /* transfers at a time */
     xfer_offer_fn *offer;
-    void *user;
+    xfer_maker_fn *maker;
+    void *user; /* of both */
 };
 
 struct xfer;

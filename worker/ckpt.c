@@ -13,6 +13,7 @@
 
 enum { KEPT = 2, FOUND_MAX = 64, NAME_BYTES = MODEL_NAME_BYTES + 16 };
 static const char *const moment_names[2] = {"adamw.m", "adamw.v"};
+static const char worker_format[] = "diloco worker 1";
 static const char kept_name[] = "diloco.kept";
 
 /* ---- writing ---- */
@@ -77,9 +78,8 @@ static enum err write_all(const char *path, const struct runspec *spec, const st
     snprintf(tokens, sizeof tokens, "%" PRIu64, state->tokens);
     snprintf(updates, sizeof updates, "%" PRIu64, inner->updates);
     TRY_OUT(runspec_text(spec, &text));
-    const struct tensorfile_meta meta[] = {{"format", "diloco worker 1"}, {"step", step},
-                                           {"position", position},        {"tokens", tokens},
-                                           {"updates", updates},          {"run_spec", text}};
+    const struct tensorfile_meta meta[] = {{"format", worker_format}, {"step", step},       {"position", position},
+                                           {"tokens", tokens},        {"updates", updates}, {"run_spec", text}};
     TRY_OUT(list_names(model, inner->m != NULL, state->kept_count, &names));
     TRY_OUT(mem_new(largest_tensor(model), sizeof *host, "a tensor", &host));
     TRY_OUT(tensorfile_create(path, names.tensors, names.count, meta, sizeof meta / sizeof meta[0], &writer));
@@ -220,6 +220,7 @@ static enum err load_one(const char *path, const struct runspec *spec, struct mo
     struct tensorfile *file = NULL;
     struct runspec saved = {0};
     TRY_OUT(tensorfile_open(path, true, &file));
+    TRY_OUT(tensorfile_check_format(file, worker_format));
     TRY_OUT(read_spec(file, path, &saved));
     if (!digest_equal(&saved.digest, &spec->digest)) {
         err = err_set(ERR_CONF,

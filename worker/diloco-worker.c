@@ -4,11 +4,13 @@
  * Exit status: 0 done (also: interrupted and saved), 1 failed, 2 wrong usage, configuration or data.
  */
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/args.h"
 #include "common/digest.h"
@@ -47,6 +49,24 @@ static bool interrupted(void)
     static const struct timespec at_once;
     stopped = stopped || sigtimedwait(&stop_signals, NULL, &at_once) > 0;
     return stopped;
+}
+
+/* Threads that wait for each other are to sleep, unless the environment says what they shall do. By themselves they go
+ * round and round first, and where several programs share the cores that is the time which the others' threads wait
+ * for: trainers then crawl, at a tenth or a hundredth of their speed. OpenMP's runtime reads the environment before
+ * main() begins, so that this takes another beginning; without one (there may be no /proc) all goes on as it is. */
+static void wait_asleep(char **argv)
+{
+    static const char *const said_by[] = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"};
+    char program[PATH_MAX];
+    for (size_t i = 0; i < sizeof said_by / sizeof said_by[0]; i++)
+        if (getenv(said_by[i]) != NULL)
+            return;
+    ssize_t bytes = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (bytes <= 0 || setenv(said_by[0], "passive", 1) != 0)
+        return;
+    program[bytes] = '\0';
+    execv(program, argv);
 }
 
 struct arguments {
@@ -219,6 +239,7 @@ static enum err run(int argc, char **argv, const char **command)
 int main(int argc, char **argv)
 {
     const char *command = "diloco-worker";
+    wait_asleep(argv);
     log_init("diloco-worker", LOG_LEVEL_INFO);
     signal(SIGPIPE, SIG_IGN);
     enum err err = digest_init();

@@ -14,10 +14,9 @@
 #include "worker/inner.h"
 #include "worker/libdiloco/diloco.h"
 #include "worker/model/model.h"
+#include "worker/speed.h"
 
 enum { SKIPS_MAX = 10, DAEMON_WAIT_MS = 10000, LOG_EVERY_STEPS = 50 };
-/* What one step adds to the smoothed speed, and the shortest time that a step is taken to last. */
-static const double speed_share = 0.1, step_s_min = 1e-9;
 
 struct trainer {
     const struct train_options *options;
@@ -31,7 +30,8 @@ struct trainer {
     struct ckpt_state state;
     int32_t *tokens, *targets; /* one micro-batch */
     FILE *metrics;
-    double tokens_per_s; /* smoothed */
+    struct speed speed;
+    double tokens_per_s; /* by `speed` */
     uint32_t stream, streams_count;
     unsigned skips; /* steps in a row whose gradient was not finite */
     bool was_attached;
@@ -230,16 +230,13 @@ static enum err one_step(struct trainer *t, bool *leave)
     double loss;
     uint64_t before = t->state.step;
     struct inner_result result;
-    double begin_s = env_mono_s();
     uint64_t tokens = (uint64_t)(t->spec->batch * t->spec->accumulate * t->spec->context);
     TRY(gradients(t, &loss));
     t->state.step++;
     TRY(inner_step(t->inner, t->state.step, &result));
     TRY(check_finite(t, &result));
     t->state.tokens += tokens;
-    double took_s = env_mono_s() - begin_s;
-    double speed = (double)tokens / fmax(took_s, step_s_min);
-    t->tokens_per_s = t->tokens_per_s > 0 ? t->tokens_per_s + speed_share * (speed - t->tokens_per_s) : speed;
+    t->tokens_per_s = speed_count(&t->speed, tokens, env_mono_s());
     TRY(exchange(t, tokens, loss, &result, leave));
     fprintf(t->metrics,
             "{\"step\":%" PRIu64 ",\"loss\":%.6f,\"lr\":%.6g,\"grad_norm\":%.5g,\"tokens\":%" PRIu64
@@ -313,6 +310,7 @@ static enum err loop(struct trainer *t)
 {
     bool leave = false;
     uint64_t last = (uint64_t)t->spec->steps;
+    t->speed = speed_init(env_mono_s());
     while (t->state.step < last && !leave) {
         if (t->options->interrupted()) {
             TRY(save(t));

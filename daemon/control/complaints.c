@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/peers/gate.h"
+
 /* Per member at most so many complaints, and so many besides. */
-enum { PER_MEMBER = 6, BESIDES = 20 };
+enum { PER_MEMBER = 6, BESIDES = 24 };
 /* When something that may pass is worth a complaint: rounds missed in a row; intervals a peer is behind; how long a
  * finishing trainer may stand still, and a training one; how long a stranger is remembered. */
 enum { MISSED_TOLD = 3, INTERVALS_BEHIND = 2, FINISHING_TOLD_MS = 3000, STALLED_MS = 60000, STRANGER_MS = 60000 };
@@ -45,6 +47,8 @@ const char *complaint_name(enum complaint_code code)
         [COMPLAINT_DOUBT] = "doubt",
         [COMPLAINT_ROSTER] = "roster",
         [COMPLAINT_FAULT] = "fault",
+        [COMPLAINT_NOT_ADMITTED] = "not-admitted",
+        [COMPLAINT_NO_PART] = "no-part",
     };
     return (unsigned)code < COMPLAINT_CODES ? names[code] : "unknown";
 }
@@ -80,29 +84,48 @@ static void tell_of_peer(const struct status_peer *peer, char *text, size_t text
         snprintf(text, text_bytes, "island %s was not heard of yet%s%s", member->name, gap, note);
 }
 
+/* Whether nothing moves: no round closes, and nobody can be taken for lost. */
+static bool all_stands(const struct status *status)
+{
+    return !status->epoch.majority && !status->epoch.enough;
+}
+
+static const char *remedy_for_away(const struct status *status, const struct status_peer *peer)
+{
+    unsigned role = peer->member->role;
+    if (status->epoch.unmet)
+        return "check its daemon, its address and the line: the first round closes when all that vote have met once";
+    if (all_stands(status) && peer->member->voter)
+        return "check its daemon, its address and the line: so few of those that vote are here, or sure of their "
+               "disks, that nobody can be taken for lost, and rounds stand until a majority is back";
+    if (role == RECORD_WITNESS)
+        return "check its daemon, its address and the line: rounds go on without the witness, but if an island is lost "
+               "meanwhile, they stop until either is back";
+    if (role == RECORD_OWNER)
+        return "check its daemon, its address and the line; rounds wait for its shards, until a majority of those that "
+               "vote takes it for lost";
+    return "check its daemon, its address and the line";
+}
+
 static void complain_of_peer(struct status *status, uint32_t i)
 {
     const struct status_peer *peer = &status->peers[i];
     char text[400];
     tell_of_peer(peer, text, sizeof text);
-    if (peer->refused) {
+    if (peer->unadmitted) {
+        complain(status, COMPLAINT_REFUSED, text,
+                 "it may not know the newest record yet; if it lasts, compare the keys that dilococtl peers shows on "
+                 "both");
+    } else if (peer->refused) {
         complain(status, COMPLAINT_REFUSED, text,
                  "make the two configurations agree and restart the daemon that changed");
     } else if (peer->member->role == RECORD_AWAY) {
-        snprintf(text, sizeof text, "island %s is lost: the run goes on without it", peer->member->name);
+        snprintf(text, sizeof text, "island %s is lost%s", peer->member->name,
+                 all_stands(status) ? "" : ": the run goes on without it");
         complain(status, COMPLAINT_LOST, text,
                  "start its daemon, or mend its line: it comes back by itself, and takes part again");
-    } else if (peer->member->role == RECORD_WITNESS) {
-        complain(status, COMPLAINT_AWAY, text,
-                 "check its daemon, its address and the line: rounds go on without the witness, but if an island is "
-                 "lost meanwhile, they stop until either is back");
     } else {
-        complain(
-            status, COMPLAINT_AWAY, text,
-            peer->member->role == RECORD_OWNER
-                ? "check its daemon, its address and the line; rounds wait for its shards, until a majority of those "
-                  "that vote takes it for lost"
-                : "check its daemon, its address and the line");
+        complain(status, COMPLAINT_AWAY, text, remedy_for_away(status, peer));
     }
 }
 
@@ -111,27 +134,131 @@ static void complain_apart(struct status *status, uint32_t i)
 {
     const struct status_peer *peer = &status->peers[i];
     char text[400];
-    snprintf(text, sizeof text, "islands %s and %s do not hear each other: %s stands back, and the run goes on",
-             peer->member->name, peer->apart_from->name, peer->self ? "this one" : peer->member->name);
-    complain(status, COMPLAINT_APART, text,
-             "mend the line between them, or give one an address that the other can dial: then both take part again");
+    snprintf(text, sizeof text, "%s: %s stands back, and the run goes on", peer->apart,
+             peer->self ? "this one" : peer->member->name);
+    complain(
+        status, COMPLAINT_APART, text,
+        peer->apart_by_line
+            ? "mend the line between them, or give one an address that the other can dial: then both take part again"
+            : "look at its daemon, disk and memory: when it makes results, both take part again");
+}
+
+/* Whoever is away, or does not talk, has nothing to do with it then: they may be fine together, without us. */
+static void complain_shut_out(struct status *status)
+{
+    uint32_t unadmitted = 0;
+    char text[200];
+    for (uint32_t i = 0; i < status->from->view->count; i++)
+        unadmitted += status->peers[i].unadmitted;
+    snprintf(text, sizeof text, "%" PRIu32 " of the %" PRIu32 " other islands do not know this island's key",
+             unadmitted, status->islands - 1);
+    complain(status, COMPLAINT_NOT_ADMITTED, text,
+             "it was probably revoked; if so: dilococtl reset, then join with a new invitation of another island; else "
+             "compare the keys that dilococtl peers shows here and there");
 }
 
 static void complain_peers(struct status *status)
 {
     const struct view *view = status->from->view;
-    const struct status_epoch *epoch = &status->epoch;
-    char text[200];
+    if (status->epoch.shut_out) {
+        complain_shut_out(status);
+        return;
+    }
     for (uint32_t i = 0; i < view->count; i++)
         if (view->members[i].used && status->peers[i].apart_from != NULL)
             complain_apart(status, i);
-        else if (view->members[i].used && !status->peers[i].up)
+        else if (view->members[i].used && !status->peers[i].up && !status->peers[i].drained)
             complain_of_peer(status, i);
-    if (status->islands_up == 1 && status->islands > 1)
+    if (status->islands_up == 1 && status->islands - status->islands_drained > 1)
         complain(status, COMPLAINT_ALONE, "this island is alone",
                  status->witness ? "check this machine's line" : "what it trains meanwhile is not lost");
-    if (epoch->voters_heard > epoch->voters / 2)
+}
+
+static bool has_drained(const struct status *status)
+{
+    return status->peers[status->from->view->self].drained && peers_gate(status->from->peers)->draining;
+}
+
+/* Who stands back since a line is cut is told so in other words. */
+static void complain_no_part(struct status *status)
+{
+    const struct view *view = status->from->view;
+    const struct status_peer *self = &status->peers[view->self];
+    char text[200];
+    if (has_drained(status)) {
+        complain(status, COMPLAINT_NO_PART, "this island has left the run: it drained, and owns nothing",
+                 "dilococtl join to take part again, or dilococtl stop: nobody waits for it");
         return;
+    }
+    if (self->member->role != RECORD_AWAY || self->apart_from != NULL || status->epoch.shut_out)
+        return;
+    snprintf(text, sizeof text, "this island takes no part: by the record of epoch %" PRIu64 " it was lost or evicted",
+             view->epoch);
+    complain(status, COMPLAINT_NO_PART, text,
+             "it comes back by itself when it has caught up, and what it trains meanwhile is merged then; if it lasts, "
+             "see what dilococtl status says on the others");
+}
+
+/* Appends the names of those that vote and are not heard. */
+static void add_missing(const struct status *status, char *text, size_t text_bytes)
+{
+    for (uint32_t i = 0; i < status->from->view->count; i++) {
+        const struct status_peer *peer = &status->peers[i];
+        if (peer->member->used && peer->member->voter && !peer->up)
+            snprintf(text + strlen(text), text_bytes - strlen(text), " %s", peer->member->name);
+    }
+}
+
+/* How many of those that are missing have to come back, which may be all: with fewer than a majority of disks that are
+ * not in doubt, only all voters together can go on (docs/PROTOCOL.md, 9, rule 9). */
+static void tell_who_is_missing(const struct status *status, char *text, size_t text_bytes)
+{
+    const struct status_epoch *epoch = &status->epoch;
+    uint32_t missing = epoch->voters - epoch->voters_heard, needed = epoch->voters / 2 + 1 - epoch->voters_sure;
+    size_t at = strlen(text);
+    if (missing == 1)
+        snprintf(text + at, text_bytes - at, ": no round closes until it is back:");
+    else if (needed == 1)
+        snprintf(text + at, text_bytes - at, ": no round closes until one of these is back:");
+    else if (needed < missing)
+        snprintf(text + at, text_bytes - at, ": no round closes until %" PRIu32 " of these are back:", needed);
+    else
+        snprintf(text + at, text_bytes - at, ": no round closes until all of these are back:");
+    add_missing(status, text, text_bytes);
+}
+
+/* A majority is heard, and too many of them have disks that are in doubt. */
+static void complain_doubts(struct status *status)
+{
+    const struct status_epoch *epoch = &status->epoch;
+    char text[400];
+    if (epoch->unmet || epoch->enough) /* that is advised; or the witness is named anew in a moment */
+        return;
+    snprintf(text, sizeof text,
+             "%" PRIu32 " of the %" PRIu32 " islands that vote are heard, but the disks of %" PRIu32
+             " are in doubt, so the others are no majority",
+             epoch->voters_heard, epoch->voters, epoch->voters_heard - epoch->voters_sure);
+    if (epoch->voters_heard == epoch->voters) {
+        complain(status, COMPLAINT_NO_MAJORITY, text,
+                 "nothing to do: all are here, tell each other what they hold, and vote again in some seconds");
+        return;
+    }
+    tell_who_is_missing(status, text, sizeof text);
+    complain(status, COMPLAINT_NO_MAJORITY, text,
+             "bring them back, with the disks that they had: what was promised is known only to enough of them "
+             "together; nothing that is trained meanwhile is lost");
+}
+
+static void complain_majority(struct status *status)
+{
+    const struct status_epoch *epoch = &status->epoch;
+    char text[400];
+    if (epoch->majority || epoch->shut_out)
+        return;
+    if (epoch->voters_heard > epoch->voters / 2) {
+        complain_doubts(status);
+        return;
+    }
     if (epoch->enough) {
         snprintf(text, sizeof text,
                  "%" PRIu32 " of the %" PRIu32 " that vote are heard, no majority: rounds close, but nobody can be let "
@@ -140,12 +267,22 @@ static void complain_peers(struct status *status)
         complain(status, COMPLAINT_NO_MAJORITY, text, "start the witness's daemon, or mend its line");
         return;
     }
-    snprintf(text, sizeof text,
-             "%" PRIu32 " of the %" PRIu32 " islands that vote are heard, no majority: no round closes",
+    snprintf(text, sizeof text, "%" PRIu32 " of the %" PRIu32 " islands that vote are heard, no majority",
              epoch->voters_heard, epoch->voters);
+    tell_who_is_missing(status, text, sizeof text);
     complain(status, COMPLAINT_NO_MAJORITY, text,
              status->witness ? "see to the islands: nothing is lost, and rounds go on when they are back"
                              : "training goes on alone, and nothing of it is lost: it is merged when they are back");
+}
+
+static const char *remedy_for_doubt(const struct status *status)
+{
+    const struct status_epoch *epoch = &status->epoch;
+    if (!epoch->majority && epoch->voters_heard < epoch->voters)
+        return "see to those that are missing: too few are sure of their disks to name this one anew, so it votes "
+               "again when a majority that is, or all that vote, are here";
+    return status->witness ? "nothing to do: it votes again from the next epoch on"
+                           : "nothing to do: it trains and contributes, and votes again from the next epoch on";
 }
 
 /* The record that rules, the next one, and whether this island has a say in it. */
@@ -154,15 +291,22 @@ static void complain_epoch(struct status *status)
     const struct status_epoch *epoch = &status->epoch;
     char text[400];
     if (epoch->sealed_ms > SEALED_MS) {
-        snprintf(text, sizeof text, "the next epoch is being decided for %.0f s; it waits for %s",
+        snprintf(text, sizeof text, "%s for %.0f s; it waits for %s",
+                 epoch->closing ? "a change of who takes part is wished, and not decided"
+                                : "the next epoch is being decided",
                  (double)epoch->sealed_ms / 1000, epoch->waits);
-        complain(status, COMPLAINT_SEALED, text, "rounds go on when it is decided; see to those that it waits for");
+        complain(status, COMPLAINT_SEALED, text,
+                 epoch->closing ? "rounds close all the same; see to those that it waits for"
+                                : "rounds go on when it is decided; see to those that it waits for");
+    }
+    if (epoch->unkept[0] != '\0') {
+        snprintf(text, sizeof text, "what is decided cannot be kept: %s", epoch->unkept);
+        complain(status, COMPLAINT_DISK, text,
+                 "free space in the state folder; it is tried again, and no change is decided here until then");
     }
     if (epoch->doubt[0] != '\0') {
         snprintf(text, sizeof text, "this island has no vote, for its disk is in doubt: %s", epoch->doubt);
-        complain(status, COMPLAINT_DOUBT, text,
-                 status->witness ? "nothing to do: it votes again from the next epoch on"
-                                 : "nothing to do: it trains and contributes, and votes again from the next epoch on");
+        complain(status, COMPLAINT_DOUBT, text, remedy_for_doubt(status));
     }
     if (epoch->difference[0] != '\0')
         complain(status, COMPLAINT_ROSTER, epoch->difference,
@@ -177,7 +321,8 @@ static void complain_strangers(struct status *status)
         return;
     snprintf(text, sizeof text, "a connection with unknown key %s was refused", totals->stranger);
     complain(status, COMPLAINT_STRANGER, text,
-             "if it is an island of the run, its public_key here is not the one it uses");
+             "if it is an island of the run, it was revoked, and comes in again by dilococtl reset there and a new "
+             "invitation, or it uses another key than dilococtl peers shows");
 }
 
 /* Both are let in, and undo what the other says. */
@@ -360,7 +505,9 @@ static void complain_blocked(struct status *status)
         if (bitset_has(&waited, i))
             snprintf(text + strlen(text), sizeof text - strlen(text), " %s", status->peers[i].member->name);
     complain(status, COMPLAINT_BLOCKED, text,
-             "see what `dilococtl status` and the log say there; what is trained meanwhile goes out later");
+             status->epoch.shut_out
+                 ? "no round closes here any more unless the others let this island in"
+                 : "see what `dilococtl status` and the log say there; what is trained meanwhile goes out later");
 }
 
 /* Once, with the fragment that has grown most. */
@@ -426,7 +573,7 @@ static void complain_trainer(struct status *status)
         return;
     if (status->phase == TRAINER_RESTARTING)
         complain(status, COMPLAINT_RESTARTING, trainer->process_note, "read the trainer's message in the log");
-    if (status->phase == TRAINER_STOPPED)
+    if (status->phase == TRAINER_STOPPED && !has_drained(status))
         complain(status, COMPLAINT_STOPPED, "no trainer is running", "start it with: dilococtl join");
     complain_unattached(status);
     complain_nan(status);
@@ -439,6 +586,8 @@ static void complain_trainer(struct status *status)
 void complaints_all(struct status *status)
 {
     complain_peers(status);
+    complain_no_part(status);
+    complain_majority(status);
     complain_epoch(status);
     complain_strangers(status);
     complain_twins(status);

@@ -10,12 +10,13 @@
 enum { WINDOW_MS = 10000, SLOWER_MAX = 4 };
 
 struct waiting {
-    uint64_t version;
+    uint64_t version, came_ms;
     uint64_t since_ms; /* 0: no round is under way */
 };
 
 struct progress {
-    uint64_t now_ms;
+    uint64_t now_ms;             /* of the last note; 0: there was none */
+    uint64_t moved_ms;           /* when a version last rose */
     uint64_t mark_ms, mark_step; /* where the present window began */
     double step_ms;
     struct waiting fragments[PLAN_FRAGMENTS_MAX];
@@ -62,11 +63,16 @@ static bool is_under_way(const struct sync *sync, uint32_t f, uint32_t members_c
 void progress_note(struct progress *progress, const struct sync *sync, uint32_t fragments_count, uint32_t members_count,
                    uint64_t furthest, uint64_t now_ms)
 {
+    bool first = progress->now_ms == 0;
     progress->now_ms = now_ms;
     note_pace(progress, furthest);
     for (uint32_t f = 0; f < fragments_count && f < PLAN_FRAGMENTS_MAX; f++) {
         struct waiting *waiting = &progress->fragments[f];
         uint64_t version = sync_own(sync, f).version;
+        if (!first && version > waiting->version)
+            progress->moved_ms = now_ms;
+        if (first || waiting->came_ms == 0 || version != waiting->version)
+            waiting->came_ms = now_ms;
         bool under_way = is_under_way(sync, f, members_count);
         if (!under_way)
             waiting->since_ms = 0;
@@ -80,6 +86,17 @@ uint64_t progress_waits_ms(const struct progress *progress, uint32_t f)
 {
     uint64_t since_ms = progress->fragments[f].since_ms;
     return since_ms > 0 ? progress->now_ms - since_ms : 0;
+}
+
+uint64_t progress_stands_ms(const struct progress *progress, uint32_t f)
+{
+    uint64_t came_ms = progress->fragments[f].came_ms;
+    return came_ms > 0 ? progress->now_ms - came_ms : 0;
+}
+
+uint64_t progress_moved_ms(const struct progress *progress)
+{
+    return progress->moved_ms;
 }
 
 uint64_t progress_steps_ms(const struct progress *progress, uint64_t steps)

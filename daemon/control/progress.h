@@ -24,6 +24,10 @@ void progress_note(struct progress *progress, const struct sync *sync, uint32_t 
 
 /* How long somebody's contribution to the version after ours has waited, as last noted; 0: there is none. */
 uint64_t progress_waits_ms(const struct progress *progress, uint32_t f);
+/* How long the fragment has stood at its version, as last noted; since the first note at most. */
+uint64_t progress_stands_ms(const struct progress *progress, uint32_t f);
+/* When a version last rose, as far as that was noted; 0: none has. */
+uint64_t progress_moved_ms(const struct progress *progress);
 /* How long so many steps of the run take while it trains; 0: not known yet. */
 uint64_t progress_steps_ms(const struct progress *progress, uint64_t steps);
 

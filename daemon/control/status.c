@@ -11,7 +11,9 @@
 
 enum { TWINS_MS = 60000 };
 /* What is no matter of intervals while they are short. */
-enum { BLOCKED_MS = 60000 };
+enum { BLOCKED_MS = 60000, STANDS_MS = 5000 };
+/* What was certified before a seal may be applied so long after it. */
+enum { APPLIED_MS = 1000 };
 
 static void take_self(struct status *status, struct status_peer *row)
 {
@@ -36,6 +38,10 @@ static void take_peer(struct status *status, uint32_t i)
     status->islands++;
     uint32_t apart = council_apart_from(peers_council(from->peers), i);
     row->apart_from = apart != VIEW_NOBODY ? &from->view->members[apart] : NULL;
+    if (row->apart_from != NULL)
+        row->apart_by_line = council_apart_text(peers_council(from->peers), i, apart, row->apart, sizeof row->apart);
+    row->drained = charter_drained(from->charter, row->member->id);
+    row->may_vote = council_may_vote(peers_council(from->peers), i);
     if (from->rounds != NULL) {
         row->missed = sync_missed(from->sync, i, &row->too_late);
         row->outliers = rounds_outliers(from->rounds, i, &row->outliers_lately);
@@ -47,6 +53,7 @@ static void take_peer(struct status *status, uint32_t i)
     struct peer_info peer = peers_info(from->peers, i);
     row->up = peer.up;
     row->refused = peer.refused;
+    row->unadmitted = peer.unadmitted && !peer.up;
     row->note = peer.note;
     row->fault = peer.fault;
     row->twins = peer.twins_ms > 0 && status->now_ms < peer.twins_ms + TWINS_MS;
@@ -63,6 +70,7 @@ static void take_peer(struct status *status, uint32_t i)
     row->received_bytes = peer.received;
     row->unacknowledged_bytes = peer.unacknowledged;
     status->islands_up += peer.up;
+    status->islands_drained += row->drained && !row->up;
     status->sent_bytes += peer.sent;
     status->received_bytes += peer.received;
 }
@@ -77,13 +85,15 @@ static bool takes_too_long(const struct status *status, uint32_t f)
     return progress_waits_ms(progress, f) > (limit_ms > BLOCKED_MS ? limit_ms : BLOCKED_MS);
 }
 
-/* A round was due, and so many intervals after it have gone by. */
+/* A round was due, and so many intervals after it have gone by; where those take no time at all, some time, too. */
 static bool is_overdue(const struct status *status, uint32_t f)
 {
     const struct status_conf *from = status->from;
     const struct status_fragment *row = &status->fragments[f];
     uint64_t step = rounds_state(from->rounds, f)->step;
     bool closed_elsewhere = row->newest > row->own.version;
+    if (from->progress != NULL && progress_stands_ms(from->progress, f) < STANDS_MS)
+        return false;
     /* The rest is worth computing where it may be so. */
     if (closed_elsewhere || status->furthest <= step + STATUS_INTERVALS_BLOCKED * (uint64_t)from->spec->interval)
         return false;
@@ -132,7 +142,7 @@ static const char all_meet[] =
 static const char *advice(const struct status *status)
 {
     const struct view *view = status->from->view;
-    if (view->members[view->self].voter && vote_doubt(status->from->vote) == VOTE_FRESH)
+    if (status->epoch.unmet)
         return all_meet;
     for (uint32_t i = 0; i < view->count; i++)
         if (view->members[i].used && view->members[i].role == RECORD_WITNESS)
@@ -144,15 +154,29 @@ static const char *advice(const struct status *status)
 static bool enough_copies(const struct status *status)
 {
     const struct view *view = status->from->view;
-    uint32_t keepers = 0, heard = 0, majority = status->epoch.voters / 2 + 1;
+    uint32_t keepers = 0, sure = 0, majority = status->epoch.voters / 2 + 1;
     for (uint32_t i = 0; i < view->count; i++) {
         const struct view_member *member = &view->members[i];
         if (!member->used || !member->voter || member->role == RECORD_WITNESS)
             continue;
         keepers++;
-        heard += status->peers[i].up;
+        sure += status->peers[i].may_vote;
     }
-    return heard >= (majority < keepers ? majority : keepers);
+    return sure >= (majority < keepers ? majority : keepers);
+}
+
+/* One that does not know our key may lag behind, or have another key itself; most of them know what was decided. */
+static bool shut_out(const struct status *status)
+{
+    const struct view *view = status->from->view;
+    uint32_t others = 0, unadmitted = 0;
+    for (uint32_t i = 0; i < view->count; i++) {
+        if (!view->members[i].used || !view->members[i].voter || i == view->self)
+            continue;
+        others++;
+        unadmitted += status->peers[i].unadmitted;
+    }
+    return unadmitted > others / 2;
 }
 
 static void take_epoch(struct status *status)
@@ -160,14 +184,24 @@ static void take_epoch(struct status *status)
     const struct status_conf *from = status->from;
     const struct council *council = peers_council(from->peers);
     struct status_epoch *epoch = &status->epoch;
-    uint64_t sealed_ms = council_sealed_ms(council);
+    uint64_t sealed_ms = council_sealed_ms(council), wished_ms = council_wished_ms(council);
     bool voter = from->view->members[from->view->self].voter;
     epoch->voters = council_voters(council, &epoch->voters_heard);
     epoch->votes = council_votes(council);
+    for (uint32_t i = 0; i < from->view->count; i++)
+        epoch->voters_sure += status->peers[i].may_vote;
+    epoch->majority = epoch->voters_sure > epoch->voters / 2;
+    epoch->shut_out = shut_out(status);
+    epoch->unmet = voter && vote_doubt(from->vote) == VOTE_FRESH;
     epoch->enough = enough_copies(status);
     epoch->doubt = voter && !epoch->votes ? vote_why(from->vote) : "";
     if (sealed_ms > 0 && status->now_ms > sealed_ms)
         epoch->sealed_ms = status->now_ms - sealed_ms;
+    epoch->closing =
+        epoch->sealed_ms > 0 && from->progress != NULL && progress_moved_ms(from->progress) > sealed_ms + APPLIED_MS;
+    if (sealed_ms == 0 && wished_ms > 0 && status->now_ms > wished_ms)
+        epoch->wished_ms = status->now_ms - wished_ms;
+    epoch->unkept = council_unkept(council);
     council_waits(council, epoch->waits, sizeof epoch->waits);
     charter_difference(from->charter, epoch->difference, sizeof epoch->difference);
     epoch->advice = advice(status);

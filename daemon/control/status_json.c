@@ -23,6 +23,16 @@ static json_t *names_of(const struct status *status, const struct bitset *member
     return names;
 }
 
+/* Who left the run as people asked, and is away now. */
+static json_t *drained_json(const struct status *status)
+{
+    struct bitset drained = {{0}};
+    for (uint32_t i = 0; i < status->from->view->count; i++)
+        if (status->peers[i].drained && !status->peers[i].up)
+            bitset_add(&drained, i);
+    return names_of(status, &drained);
+}
+
 static json_t *complaints_json(const struct status *status)
 {
     json_t *list = json_array();
@@ -79,9 +89,11 @@ static void add_epoch(json_t *json, const struct status *status)
     json_object_set_new(json, "epoch", number(status->from->view->epoch));
     json_object_set_new(json, "voters", number(epoch->voters));
     json_object_set_new(json, "voters_heard", number(epoch->voters_heard));
+    json_object_set_new(json, "voters_sure", number(epoch->voters_sure));
     json_object_set_new(json, "votes", json_boolean(epoch->votes));
     json_object_set_new(json, "doubt", json_string(epoch->doubt));
     json_object_set_new(json, "sealed_ms", number(epoch->sealed_ms));
+    json_object_set_new(json, "wished_ms", number(epoch->wished_ms));
     json_object_set_new(json, "waits", json_string(epoch->waits));
     json_object_set_new(json, "advice", json_string(epoch->advice));
 }
@@ -106,6 +118,7 @@ json_t *status_json(const struct status *status)
     json_object_set_new(json, "uptime_s", json_real((double)(status->now_ms - from->start_ms) / 1000));
     json_object_set_new(json, "islands", number(status->islands));
     json_object_set_new(json, "islands_up", number(status->islands_up));
+    json_object_set_new(json, "drained", drained_json(status));
     add_epoch(json, status);
     add_versions(json, status);
     add_traffic(json, status);

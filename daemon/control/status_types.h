@@ -74,6 +74,8 @@ enum complaint_code {
     COMPLAINT_DOUBT,        /* this island has no vote, since its disk may have forgotten something */
     COMPLAINT_ROSTER,       /* what the configuration says of an island, the record does not */
     COMPLAINT_FAULT,        /* an island does what it should not, or not what it should */
+    COMPLAINT_NOT_ADMITTED, /* a majority of the others does not know our key: this island was revoked */
+    COMPLAINT_NO_PART,      /* this island has drained, or the others have put it out */
     COMPLAINT_CODES
 };
 struct complaint {
@@ -86,7 +88,10 @@ struct complaint {
 struct status_peer {
     const struct view_member *member;
     bool self, up;
-    bool refused; /* it, or we, would not talk: not a matter of time */
+    bool refused;    /* it, or we, would not talk: not a matter of time */
+    bool drained;    /* it left the run as its people asked */
+    bool unadmitted; /* refused, since it does not know our key, or has another than we think */
+    bool may_vote;   /* it votes, is heard, and its disk is not in doubt */
     const char *note;
     const char *fault;   /* what it does that it should not; "": nothing */
     const char *trainer; /* what its trainer does */
@@ -100,6 +105,8 @@ struct status_peer {
     uint64_t outliers, missed;
     unsigned outliers_lately;             /* of its last eight contributions to our shards */
     const struct view_member *apart_from; /* an owner that is cut off from it, so that it stands back; or NULL */
+    char apart[300];                      /* how they are cut off from each other; "": they are not */
+    bool apart_by_line;                   /* as far as is known */
     bool twins;                           /* two machines speak with its key */
     bool too_late;                        /* later than the grace time, so that rounds do not wait for it */
 };
@@ -119,11 +126,18 @@ struct status_fragment {
 /* Who decides with whom, and how that goes. */
 struct status_epoch {
     uint32_t voters, voters_heard; /* us among them, if we are one */
-    bool enough;                   /* of those that keep bytes are heard for a round to close */
+    uint32_t voters_sure;          /* of those heard: whose disk is not in doubt, so that they may vote */
+    bool majority;                 /* they are one: who is lost can be taken for lost, and all can go on */
+    bool enough;                   /* of those that keep bytes are sure for a round to close */
+    bool shut_out;                 /* most of the others that vote do not know our key */
+    bool unmet;                    /* a new run, whose voters have not met yet */
     bool votes;                    /* this island does */
     const char *doubt;             /* why its disk is in doubt; "" */
     uint64_t sealed_ms;            /* for so long the next epoch is being decided; 0: it is not */
-    char waits[200];               /* what that waits for */
+    bool closing;                  /* and rounds close all the same: the others do without us */
+    uint64_t wished_ms;            /* for so long a change is wished, and nobody is about to decide it; 0: none is */
+    char waits[200];               /* what either waits for */
+    const char *unkept;            /* why what is decided, or our voice in it, cannot be kept on disk; "" */
     char difference[300];          /* what the configuration says and the record does not; "" */
     const char *advice;            /* what is well, and could be better; "" */
 };
@@ -140,8 +154,9 @@ struct status {
     bool witness; /* this is one: it has no state, and `versions` are those of the voters that are heard */
     uint64_t uplink_bits;
     uint32_t islands, islands_up;
-    uint64_t step;     /* of the newest result applied */
-    uint64_t furthest; /* step of the island that is furthest, as they say */
+    uint32_t islands_drained; /* and are away, as is to be expected */
+    uint64_t step;            /* of the newest result applied */
+    uint64_t furthest;        /* step of the island that is furthest, as they say */
     uint64_t sent_bytes, received_bytes;
     uint64_t versions, version_min, version_max;
     bool anchors_known;

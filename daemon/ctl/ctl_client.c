@@ -56,14 +56,24 @@ static enum err read_line(int fd, char **text, size_t *bytes)
     return ERR_OK;
 }
 
-enum err ctl_ask(const char *socket_path, const char *request, json_t **answer)
+/* Who listens at the other end. */
+static int listener(int fd)
+{
+    struct ucred other = {.pid = 0};
+    socklen_t bytes = sizeof other;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &bytes) == 0 ? other.pid : 0;
+}
+
+enum err ctl_ask_whom(const char *socket_path, const char *request, json_t **answer, int *pid)
 {
     int fd;
     char line[1024]; /* as much as the daemon takes */
     char *text = NULL;
     size_t bytes = 0;
     *answer = NULL;
+    *pid = 0;
     TRY(connect_to(socket_path, &fd));
+    *pid = listener(fd);
     int length = snprintf(line, sizeof line, "%s\n", request);
     enum err err = fsio_write_all(fd, line, (size_t)length, "the control socket");
     if (err == ERR_OK)
@@ -82,6 +92,12 @@ enum err ctl_ask(const char *socket_path, const char *request, json_t **answer)
         *answer = NULL;
     }
     return err;
+}
+
+enum err ctl_ask(const char *socket_path, const char *request, json_t **answer)
+{
+    int pid;
+    return ctl_ask_whom(socket_path, request, answer, &pid);
 }
 
 const char *ctl_text(const json_t *object, const char *key)

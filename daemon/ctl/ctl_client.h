@@ -11,6 +11,9 @@
 /* Sends `request` ("status", ...) to the socket and gives the answer; the caller decrefs it. An answer that is an error
  * becomes one. ERR_CLOSED: no daemon there, or it does not answer; ERR_PROTO: what it says is no answer. */
 ERR_MUST_CHECK enum err ctl_ask(const char *socket_path, const char *request, json_t **answer);
+/* The same; `*pid`: of the process that answers, or would if it were not busy; 0: none, or one that has no number here.
+ */
+ERR_MUST_CHECK enum err ctl_ask_whom(const char *socket_path, const char *request, json_t **answer, int *pid);
 
 /* A member of an object as text, number or integer; "" or 0 if it is not there. */
 const char *ctl_text(const json_t *object, const char *key);

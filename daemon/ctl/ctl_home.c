@@ -17,8 +17,10 @@
 #include "common/env.h"
 #include "common/fsio.h"
 #include "common/mem.h"
+#include "common/pidfile.h"
 #include "common/program.h"
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_here.h"
 
 /* A daemon that ends waits for its trainer, for as long as [worker] stop says, which is 10 minutes at most. */
 enum { POLL_MS = 50, PATIENCE_MS = 5000, STOP_MS_MAX = 11 * 60 * 1000, TRIES = 100 };
@@ -104,8 +106,7 @@ enum err ctl_home_logs(const struct home *home, bool follow)
 {
     int fd = open(home->log, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
-        return err_set(ERR_NOTFOUND, "%s: there is no log yet; dilococtl --home %s start begins one", home->log,
-                       home->folder);
+        return err_set(ERR_NOTFOUND, "%s: there is no log yet; %s start begins one", home->log, ctl_here());
     if (fd < 0)
         return err_set_errno(ERR_IO, "%s: cannot open", home->log);
     enum err err = follow ? follow_log(fd, home->log) : copy_rest(fd, home->log, stdout);
@@ -155,13 +156,44 @@ static enum err fork_daemon(const struct home *home, int *child, off_t *log_begi
     return err;
 }
 
-static enum err say_started(const struct ctl_home *ctl, const json_t *status, bool already)
+static enum err say_started(const struct ctl_home *ctl, const json_t *status, int pid, bool already)
 {
-    int pid;
     char what[128];
-    TRY(home_holder(ctl->home, &pid));
     snprintf(what, sizeof what, "dilocod runs%s: island %s", already ? " already" : "", ctl_text(status, "island"));
     return say(ctl, pid, what);
+}
+
+/* `other`: the process that answers in its place; 0: none does. */
+static enum err say_ended(const struct ctl_home *ctl, off_t log_begin, int other)
+{
+    print_tail(ctl->home->log, log_begin, stderr);
+    if (other > 0)
+        return err_set(ERR_STATE,
+                       "dilocod has ended; above stands the end of %s; at %s another one answers (pid %d): have "
+                       "[island] sockets in %s name a folder of this island alone",
+                       ctl->home->log, ctl->socket, other, ctl->home->conf);
+    return err_set(ERR_STATE, "dilocod has ended; above stands the end of %s", ctl->home->log);
+}
+
+/* Whether it runs, which is said, as that of this folder and no other: it holds the lock. `*other`: who answers
+ * instead. Failure: it does not answer yet, for it may not have come to it; or it answered what is no answer. */
+static enum err ask_ours(const struct ctl_home *ctl, bool already, bool *runs, int *other)
+{
+    json_t *status;
+    int pid, holder;
+    *runs = false;
+    *other = 0;
+    enum err err = ctl_ask_whom(ctl->socket, "status", &status, &pid);
+    if (err == ERR_CLOSED || err == ERR_IO)
+        return ERR_OK;
+    TRY(err);
+    err = home_holder(ctl->home, &holder);
+    *runs = err == ERR_OK && holder > 0 && (pid == holder || pid == 0);
+    *other = *runs ? 0 : pid;
+    if (*runs)
+        err = say_started(ctl, status, holder, already);
+    json_decref(status);
+    return err;
 }
 
 /* Until it answers. `child`: the daemon, if we have started it; 0: another has. */
@@ -169,26 +201,20 @@ static enum err wait_for_answer(const struct ctl_home *ctl, int child, off_t log
 {
     const struct home *home = ctl->home;
     uint64_t begin_ms = env_mono_ms();
-    bool already = child == 0, said = ctl->json;
+    const int started = child;
+    bool already = child == 0, said = ctl->json, runs;
     for (;;) {
-        json_t *status;
-        int holder;
-        enum err err = ctl_ask(ctl->socket, "status", &status);
-        if (err == ERR_OK) {
-            err = say_started(ctl, status, already);
-            json_decref(status);
-        }
-        if (err != ERR_CLOSED && err != ERR_IO) /* it may not have come to it yet */
-            return err;
+        int holder, other;
+        TRY(ask_ours(ctl, already, &runs, &other));
+        if (runs)
+            return ERR_OK;
         TRY(home_holder(home, &holder));
         if (child > 0 && waitpid(child, NULL, WNOHANG) == child) {
             child = 0;
             already = true; /* if somebody else was faster */
         }
-        if (child == 0 && holder == 0) {
-            print_tail(home->log, log_begin, stderr);
-            return err_set(ERR_STATE, "dilocod has ended; above stands the end of %s", home->log);
-        }
+        if (child == 0 && holder == 0)
+            return say_ended(ctl, log_begin, other != started ? other : 0);
         bool late = env_mono_ms() - begin_ms > PATIENCE_MS;
         if (late && child == 0) /* nor may it ever: its sockets may have been elsewhere when it was started */
             return say(ctl, holder, "dilocod runs already, but does not answer yet");
@@ -258,12 +284,54 @@ static enum err wait_for_end(const struct ctl_home *ctl, int pid, int fd)
     return say(ctl, pid, "dilocod has stopped");
 }
 
+/* Asked first, so that it saves, as the daemon would ask it. */
+static enum err end_process(const struct ctl_home *ctl, int pid, int fd)
+{
+    static const int signals[] = {SIGTERM, SIGKILL};
+    struct pollfd item = {.fd = fd, .events = POLLIN};
+    if (!ctl->json)
+        printf("dilocod does not run, but has left its trainer (pid %d), which is asked to save and end\n", pid);
+    fflush(stdout);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        if (syscall(SYS_pidfd_send_signal, fd, signals[i], NULL, 0) != 0 && errno != ESRCH)
+            return err_set_errno(
+                ERR_STATE, "its trainer (pid %d) cannot be ended; call as the user that started it, or as root", pid);
+        int ended = poll(&item, 1, ctl->stop_ms < INT_MAX ? (int)ctl->stop_ms : INT_MAX);
+        if (ended < 0)
+            return err_set_errno(ERR_IO, "cannot wait for the trainer (pid %d)", pid);
+        if (ended > 0)
+            return ERR_OK;
+    }
+    return err_set(
+        ERR_STATE,
+        "its trainer (pid %d) does not end, though it was killed; see what it waits for: ps -o stat,wchan %d", pid,
+        pid);
+}
+
+/* One that was killed leaves its trainer, which goes on with nobody to count its work. */
+static enum err stop_trainer(const struct ctl_home *ctl)
+{
+    char *path;
+    int pid, fd;
+    TRY(mem_printf(&path, "%s/worker.pid", ctl->state));
+    enum err err = pidfile_open(path, &pid, &fd);
+    if (err == ERR_OK && fd >= 0)
+        err = end_process(ctl, pid, fd);
+    if (err == ERR_OK && fd >= 0)
+        unlink(path);
+    if (fd >= 0)
+        close(fd);
+    mem_free(path);
+    TRY(err);
+    return say(ctl, pid, pid > 0 ? "the trainer that it had left has ended" : "dilocod does not run");
+}
+
 enum err ctl_home_stop(const struct ctl_home *ctl)
 {
     int pid, fd;
     TRY(open_holder(ctl->home, &pid, &fd));
     if (pid == 0)
-        return say(ctl, 0, "dilocod does not run");
+        return stop_trainer(ctl);
     enum err err = ERR_OK;
     if (syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0) != 0 && errno != ESRCH)
         err =

@@ -1,13 +1,15 @@
 /*
  * ctl_home: starting and stopping the daemon of an island in a folder, and its log. No root, no systemd.
  *
- * Nothing is signalled but the process that holds the folder's lock (daemon/home.h), through a descriptor of it, so
- * that a number that now means another process does no harm. Blocking; what was done is said on standard output.
+ * Nothing is signalled but the process that holds the folder's lock (daemon/home.h), and, where none does, the trainer
+ * that a killed daemon has left (common/pidfile.h), through descriptors of them, so that a number that now means
+ * another process does no harm. Blocking; what was done is said on standard output.
  */
 #ifndef DAEMON_CTL_CTL_HOME_H
 #define DAEMON_CTL_CTL_HOME_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/err.h"
 #include "daemon/home.h"
@@ -15,6 +17,8 @@
 struct ctl_home {
     const struct home *home; /* with a folder; borrowed */
     const char *socket;      /* start: where the daemon answers; borrowed */
+    const char *state;       /* stop: the folder in which the daemon notes its trainer; borrowed */
+    uint64_t stop_ms;        /* stop: how long a trainer has to save and end before it is killed */
     bool no_wait;            /* start: do not wait for its answer */
     bool json;
 };
@@ -24,8 +28,8 @@ struct ctl_home {
  * was printed to standard error. */
 ERR_MUST_CHECK enum err ctl_home_start(const struct ctl_home *ctl);
 
-/* Has the daemon end in order and waits until it is gone; is content where none runs. ERR_STATE: it may not be
- * signalled, or does not end. */
+/* Has the daemon end in order, and its trainer, and waits until they are gone; is content where neither runs.
+ * ERR_STATE: one may not be signalled, or does not end. */
 ERR_MUST_CHECK enum err ctl_home_stop(const struct ctl_home *ctl);
 
 /* Prints the log; with `follow` the last lines of it and then what comes, until the process is ended. ERR_NOTFOUND. */

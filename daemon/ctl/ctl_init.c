@@ -21,7 +21,9 @@
 #include "common/program.h"
 #include "common/runspec.h"
 #include "daemon/ctl/ctl_draft.h"
+#include "daemon/ctl/ctl_here.h"
 #include "daemon/dconf.h"
+#include "net/here.h"
 #include "net/ident.h"
 
 enum { PORT_FIRST = 7600, PORT_LAST = 7699, RUN_BYTES_MAX = 1 << 20, SAID_BYTES = 4096 };
@@ -96,6 +98,7 @@ static enum err check_data(const char *pattern)
 {
     glob_t found = {0};
     enum err err = ERR_OK;
+    off_t bytes = 0;
     if (glob(pattern, 0, NULL, &found) != 0)
         err = err_set(ERR_CONF, "--data %s: there is no such file", pattern);
     for (size_t i = 0; err == ERR_OK && i < found.gl_pathc; i++) {
@@ -106,7 +109,13 @@ static enum err check_data(const char *pattern)
         else if (S_ISDIR(status.st_mode))
             err =
                 err_set(ERR_CONF, "--data %s: a folder; name a file, or a pattern of files as '%s/*.txt'", path, path);
+        else if (!S_ISREG(status.st_mode)) /* it is mapped into memory */
+            err = err_set(ERR_CONF, "--data %s: no file but a device, pipe or socket; name a file of text", path);
+        else
+            bytes += status.st_size;
     }
+    if (err == ERR_OK && bytes == 0)
+        err = err_set(ERR_CONF, "--data %s: there is nothing in it; name a file with the text to train on", pattern);
     globfree(&found);
     return err;
 }
@@ -140,8 +149,8 @@ static enum err check_asked(const struct home *home, const struct ctl_init *init
 {
     bool joins = init->enrol != NULL;
     if (init->name == NULL || (init->data == NULL && !init->witness))
-        return err_set(ERR_ARG, "%s needs a name and a text: dilococtl %s --name NAME --data FILE [--home DIR]",
-                       joins ? "join" : "init", joins ? "join TOKEN" : "init");
+        return err_set(ERR_ARG, "%s needs a name and a text: %s %s --name NAME --data FILE%s", joins ? "join" : "init",
+                       ctl_here(), joins ? "join TOKEN" : "init", home->folder == NULL ? " [--home DIR]" : "");
     if (home->folder == NULL && geteuid() != 0)
         return err_set(ERR_ARG, "only root can make this machine's service; call it with sudo, or make an island in a "
                                 "folder of your own with --home DIR");
@@ -150,16 +159,14 @@ static enum err check_asked(const struct home *home, const struct ctl_init *init
     if (joins && !in_a_run(home)) /* it was reset; its settings are put aside */
         return ERR_OK;
     if (joins)
-        return err_set(
-            ERR_STATE,
-            "%s: an island is here already, of a run of its own; to leave that and join another: dilococtl%s%s "
-            "stop, then reset, then join; or join in another folder with --home",
-            home->conf, home->folder != NULL ? " --home " : "", home->folder != NULL ? home->folder : "");
-    return err_set(
-        ERR_STATE,
-        "%s: an island is here already; dilococtl%s%s start starts it; for another, name another folder with "
-        "--home; to begin anew, move this one's files away",
-        home->conf, home->folder != NULL ? " --home " : "", home->folder != NULL ? home->folder : "");
+        return err_set(ERR_STATE,
+                       "%s: an island is here already, of a run of its own; to leave that and join another: %s stop, "
+                       "then reset, then join; or join in another folder with --home",
+                       home->conf, ctl_here());
+    return err_set(ERR_STATE,
+                   "%s: an island is here already; %s start starts it; for another, name another folder with "
+                   "--home; to begin anew, move this one's files away",
+                   home->conf, ctl_here());
 }
 
 /* ---- making, and taking back ---- */
@@ -306,7 +313,8 @@ static enum err make_run(struct maker *maker)
     return err;
 }
 
-static enum err make_draft(struct maker *maker)
+/* What the run has told it stands there once it has: `joined`. */
+static enum err draft_text(const struct maker *maker, char **text)
 {
     const struct home *home = maker->home;
     const struct ctl_init *init = maker->init;
@@ -319,14 +327,31 @@ static enum err make_draft(struct maker *maker)
                               .witness = init->witness,
                               .state = home->folder != NULL ? "state" : home->state,
                               .sockets = home->folder != NULL ? "run" : home->sockets};
-    char *text;
-    if (init->enrol != NULL) {
+    if (maker->joined != NULL) {
         draft.joined = "joined";
         draft.inviter = maker->admission.inviter;
         draft.address = maker->admission.address[0] != '\0' ? maker->admission.address : NULL;
     }
-    TRY(ctl_draft_conf(&draft, &text));
-    TRY(mem_printf(&maker->draft, "%s.draft", home->conf));
+    return ctl_draft_conf(&draft, text);
+}
+
+/* Before anything is made, and before anybody is asked: a run that has let us in has used its token up. */
+static enum err rehearse(const struct maker *maker)
+{
+    char *text;
+    TRY(draft_text(maker, &text));
+    mem_free(text);
+    enum err err = maker->listen[0] != '\0' ? here_try(maker->listen) : ERR_OK;
+    return err == ERR_OK ? ERR_OK
+                         : err_suffix(err, "choose another with --listen, as --listen '*:PORT' (ss -ltnp shows which "
+                                           "ports are in use)");
+}
+
+static enum err make_draft(struct maker *maker)
+{
+    char *text;
+    TRY(draft_text(maker, &text));
+    TRY(mem_printf(&maker->draft, "%s.draft", maker->home->conf));
     enum err err = fsio_replace(maker->draft, text, strlen(text), 0644);
     if (err == ERR_OK)
         err = remember(&maker->made, maker->draft);
@@ -482,6 +507,7 @@ enum err ctl_init(const struct home *home, const struct ctl_init *init)
     if (!init->witness)
         TRY_OUT(find_data(init->data, &maker.data));
     TRY_OUT(choose_listen(&maker));
+    TRY_OUT(rehearse(&maker));
     TRY_OUT(mem_strdup(home->conf, &conf));
     maker.folder = dirname(conf);
     TRY_OUT(make_undisturbed(&maker));

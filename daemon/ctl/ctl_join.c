@@ -15,7 +15,7 @@
 #include "net/record.h"
 #include "net/wire_epoch.h"
 
-enum { PATIENCE_MS = 60000 };
+enum { PATIENCE_S_MAX = 86400 };
 
 struct task {
     const struct ctl_join *join;
@@ -132,11 +132,19 @@ out:
     return err;
 }
 
+/* On standard error: what is printed may be read by a program. */
+static void say_late(void *user, const char *what)
+{
+    (void)user;
+    fprintf(stderr, "Still waiting: %s.\n", what);
+}
+
 static enum err enrol(void *user, const struct ident *ident, const char *listen, struct ctl_admission *admission)
 {
     const struct task *task = user;
     struct wire_enrolled enrolled;
-    uint32_t answered = 0;
+    uint32_t answered = 0, asked_s = task->join->patience_s;
+    uint32_t patience_s = asked_s < PATIENCE_S_MAX ? asked_s : PATIENCE_S_MAX;
     TRY(choose_address(task, listen, admission->address));
     struct enrol_conf conf = {.invite = &task->invite,
                               .ident = ident,
@@ -145,7 +153,8 @@ static enum err enrol(void *user, const struct ident *ident, const char *listen,
                               .uplink = task->uplink,
                               .owner_wish = task->owner_wish,
                               .witness = task->join->witness,
-                              .timeout_ms = PATIENCE_MS,
+                              .timeout_ms = patience_s * 1000,
+                              .late = say_late,
                               .answered = &answered};
     if (!task->join->init.json) {
         printf("Asking %s to be let in...\n", task->invite.addresses[0]);
@@ -192,8 +201,8 @@ enum err ctl_join(const struct home *home, struct ctl_join *join)
     if (join->init.name != NULL && !wire_name_good(join->init.name))
         return err_set(ERR_ARG, "--name %s: an island's name is 1 to %d letters, digits, '-' or '_'", join->init.name,
                        WIRE_NAME_BYTES - 1);
-    TRY(invite_parse(join->token, &task.invite));
     TRY(parse_owner(join->owner, &task.owner_wish));
+    TRY(invite_parse(join->token, &task.invite));
     TRY(parse_uplink(join->init.uplink, &task.uplink));
     join->init.owner = join->owner;
     join->init.enrol = enrol;

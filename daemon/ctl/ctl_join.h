@@ -9,6 +9,7 @@
 #define DAEMON_CTL_CTL_JOIN_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/err.h"
 #include "daemon/ctl/ctl_init.h"
@@ -17,6 +18,7 @@ struct ctl_join {
     const char *token;
     const char *owner;    /* auto, yes, no; NULL: auto */
     bool witness;         /* it has no data, and is called "witness" where no name is given */
+    uint32_t patience_s;  /* for the run to answer */
     struct ctl_init init; /* its enrol and owner are set here */
 };
 

@@ -9,6 +9,8 @@
 #include "common/env.h"
 #include "common/mem.h"
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_here.h"
+#include "daemon/ctl/ctl_trainer.h"
 
 enum { LOOK_MS = 100, ID_DIGITS = 12, DAY_S = 86400 };
 
@@ -59,9 +61,23 @@ static enum err print_invitation(const json_t *answer)
            text, ctl_text(answer, "token"));
     json_array_foreach (json_object_get(answer, "addresses"), index, address)
         printf("%s %s", index > 0 ? "," : "", json_string_value(address));
-    printf(" (another: --address HOST:PORT).\nTo take it back: dilococtl invite --revoke %.*s\n", ID_DIGITS,
+    printf(" (another: --address HOST:PORT).\nTo take it back: %s invite --revoke %.*s\n", ctl_here(), ID_DIGITS,
            ctl_text(answer, "id"));
     return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
+}
+
+/* The invitation is good all the same; not for a program that reads what is printed. */
+static void warn_of_minority(const struct ctl_members *ctl)
+{
+    json_t *status, *item;
+    size_t index;
+    if (ctl_ask(ctl->socket, "status", &status) != ERR_OK)
+        return;
+    json_array_foreach (json_object_get(status, "degraded"), index, item)
+        if (strcmp(ctl_text(item, "code"), "no-majority") == 0)
+            fprintf(stderr, "Warning: %s; whoever joins is let in only when a majority is back.\n",
+                    ctl_text(item, "what"));
+    json_decref(status);
 }
 
 enum err ctl_members_invite(const struct ctl_members *ctl)
@@ -80,6 +96,8 @@ enum err ctl_members_invite(const struct ctl_members *ctl)
     TRY(err);
     err = ctl->json ? print_json(answer) : print_invitation(answer);
     json_decref(answer);
+    if (err == ERR_OK)
+        warn_of_minority(ctl);
     return err;
 }
 
@@ -182,20 +200,32 @@ static uint32_t voters_heard(const json_t *peers, uint32_t *voters)
 
 static enum err too_long(const struct ctl_members *ctl, const json_t *peers)
 {
-    uint32_t voters, up = voters_heard(peers, &voters);
+    uint32_t voters, up = voters_heard(peers, &voters), needed = voters / 2 + 1;
+    long long epoch = (long long)ctl_integer(peers, "epoch");
+    if (up >= needed)
+        return err_set(
+            ERR_AGAIN,
+            "not decided after %" PRIu32 " s, though %" PRIu32 " of the %" PRIu32
+            " islands that vote are heard here (epoch %lld); it stays asked, and %s status shows what it waits "
+            "for",
+            ctl->patience_s, up, voters, epoch, ctl_here());
     return err_set(ERR_AGAIN,
                    "not decided after %" PRIu32 " s: it takes %" PRIu32 " of the %" PRIu32
                    " islands that vote, and %" PRIu32
-                   " of them are heard here (epoch %lld); it stays asked, and dilococtl peers shows when it is decided",
-                   ctl->patience_s, voters / 2 + 1, voters, up, (long long)ctl_integer(peers, "epoch"));
+                   " of them are heard here (epoch %lld); it stays asked, and %s peers shows when it is decided",
+                   ctl->patience_s, needed, voters, up, epoch, ctl_here());
 }
 
-/* Says in which epoch. A trainer that leaves first is waited for as long as it takes. */
-static enum err wait_for(const struct ctl_members *ctl, const json_t *asked, const char *name, const char *role,
-                         const char *done)
+static uint64_t end_of(const struct ctl_members *ctl)
+{
+    return env_mono_ms() + ctl->patience_s * UINT64_C(1000);
+}
+
+/* Says in which epoch. */
+static enum err wait_for(const struct ctl_members *ctl, uint64_t end_ms, const json_t *asked, const char *name,
+                         const char *role, const char *done)
 {
     json_int_t before = ctl_integer(asked, "epoch");
-    uint64_t begin_ms = env_mono_ms();
     if (ctl->no_wait)
         return ERR_OK;
     for (;;) {
@@ -208,7 +238,7 @@ static enum err wait_for(const struct ctl_members *ctl, const json_t *asked, con
         else if (there)
             printf("decided: %s%s%s, in epoch %lld\n", name != NULL ? name : "", name != NULL ? " " : "", done,
                    (long long)ctl_integer(peers, "epoch"));
-        else if (env_mono_ms() > begin_ms + ctl->patience_s * UINT64_C(1000))
+        else if (env_mono_ms() > end_ms)
             err = too_long(ctl, peers);
         json_decref(peers);
         if (there || err != ERR_OK)
@@ -217,29 +247,31 @@ static enum err wait_for(const struct ctl_members *ctl, const json_t *asked, con
     }
 }
 
-static enum err wait_for_trainer(const struct ctl_members *ctl)
+/* A trainer that waits for a majority may wait for days. */
+static enum err wait_for_trainer(const struct ctl_members *ctl, uint64_t end_ms)
 {
-    for (;;) {
-        json_t *status;
-        TRY(ctl_ask(ctl->socket, "status", &status));
-        const char *state = ctl_text(json_object_get(status, "trainer"), "state");
-        bool gone = strcmp(state, "stopped") == 0 || strcmp(state, "none") == 0 || strcmp(state, "finished") == 0;
-        json_decref(status);
-        if (gone)
-            return ERR_OK;
-        pause_ms(LOOK_MS);
-    }
+    static const char *const wanted[] = {"stopped", "none", "finished", NULL};
+    struct ctl_trainer wait = {.socket = ctl->socket, .wanted = wanted, .end_ms = end_ms, .json = ctl->json};
+    enum err err = ctl_trainer_wait(&wait);
+    if (err != ERR_AGAIN)
+        return err;
+    err = err_prefix(err, "not done after %" PRIu32 " s", ctl->patience_s);
+    return err_suffix(err,
+                      "it stays asked, and %s status shows how it goes on; %s drain --now gives "
+                      "up what is not counted yet",
+                      ctl_here(), ctl_here());
 }
 
 enum err ctl_members_drain(const struct ctl_members *ctl)
 {
     json_t *answer;
     TRY(order(ctl, "drain", ctl->now ? "now" : "", &answer));
-    enum err err = ctl->no_wait ? ERR_OK : wait_for_trainer(ctl);
+    uint64_t end_ms = end_of(ctl);
+    enum err err = ctl->no_wait ? ERR_OK : wait_for_trainer(ctl, end_ms);
     if (err == ERR_OK)
-        err = wait_for(ctl, answer, NULL, "draining", "this island owns nothing now, and nobody waits for it");
+        err = wait_for(ctl, end_ms, answer, NULL, "draining", "this island owns nothing now, and nobody waits for it");
     if (err == ERR_OK && !ctl->json && !ctl->no_wait)
-        printf("dilococtl stop ends its daemon; dilococtl join brings it back into the run\n");
+        printf("%s stop ends its daemon; %s join brings it back into the run\n", ctl_here(), ctl_here());
     json_decref(answer);
     return err;
 }
@@ -248,7 +280,7 @@ enum err ctl_members_evict(const struct ctl_members *ctl, const char *name)
 {
     json_t *answer;
     TRY(order(ctl, "evict", name, &answer));
-    enum err err = wait_for(ctl, answer, name, "away", "takes no part");
+    enum err err = wait_for(ctl, end_of(ctl), answer, name, "away", "takes no part");
     json_decref(answer);
     return err;
 }
@@ -257,7 +289,7 @@ enum err ctl_members_revoke(const struct ctl_members *ctl, const char *name)
 {
     json_t *answer;
     TRY(order(ctl, "revoke", name, &answer));
-    enum err err = wait_for(ctl, answer, name, NULL, "is off the roster");
+    enum err err = wait_for(ctl, end_of(ctl), answer, name, NULL, "is off the roster");
     json_decref(answer);
     return err;
 }

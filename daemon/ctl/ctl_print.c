@@ -10,6 +10,32 @@ static bool is_witness(const json_t *status)
     return strcmp(ctl_text(status, "role"), "witness") == 0;
 }
 
+/* What this island is to the run, and what follows from it. */
+static void print_role(const json_t *status, FILE *file)
+{
+    static const struct {
+        const char *role, *text;
+    } roles[] = {
+        {"owner", "owner: it contributes what it trains, and makes its part of each result"},
+        {"contributor", "contributor: what it trains is merged; it owns nothing"},
+        {"observer", "observer: it catches up; what it trains is merged when it takes part, which comes by itself"},
+        {"draining", "drained: it owns nothing, and nobody waits for it"},
+        {"away", "put out: the others go on without it; what it trains is merged when it is back"},
+    };
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
+        if (strcmp(ctl_text(status, "role"), roles[i].role) == 0)
+            fprintf(file, "role       %s\n", roles[i].text);
+}
+
+static void print_drained(const json_t *status, FILE *file)
+{
+    size_t index;
+    json_t *name;
+    json_array_foreach (json_object_get(status, "drained"), index, name) {
+        fprintf(file, "           %s has drained, and is away\n", json_string_value(name));
+    }
+}
+
 static void print_trainer(const json_t *status, FILE *file)
 {
     const json_t *trainer = json_object_get(status, "trainer");
@@ -42,11 +68,17 @@ static void print_anchor(const json_t *status, FILE *file)
 
 static void print_epoch(const json_t *status, FILE *file)
 {
-    fprintf(file, "epoch      %lld, %lld of %lld islands that vote heard%s\n", (long long)ctl_integer(status, "epoch"),
-            (long long)ctl_integer(status, "voters_heard"), (long long)ctl_integer(status, "voters"),
-            json_is_true(json_object_get(status, "votes")) ? "" : "; this one has no vote");
+    long long heard = (long long)ctl_integer(status, "voters_heard");
+    long long sure = (long long)ctl_integer(status, "voters_sure");
+    fprintf(file, "epoch      %lld, %lld of %lld islands that vote heard", (long long)ctl_integer(status, "epoch"),
+            heard, (long long)ctl_integer(status, "voters"));
+    if (sure < heard)
+        fprintf(file, ", %lld may vote", sure);
+    fprintf(file, "%s\n", json_is_true(json_object_get(status, "votes")) ? "" : "; this one has no vote");
     if (ctl_integer(status, "sealed_ms") > 0)
         fprintf(file, "           the next one is being decided; it waits for %s\n", ctl_text(status, "waits"));
+    else if (ctl_integer(status, "wished_ms") > 0)
+        fprintf(file, "           a change is wished, and not decided; it waits for %s\n", ctl_text(status, "waits"));
 }
 
 void ctl_print_status(const json_t *status, FILE *file)
@@ -57,9 +89,11 @@ void ctl_print_status(const json_t *status, FILE *file)
     fprintf(file, "island     %s, %lld of %lld islands here, up %.0f s\n", ctl_text(status, "island"),
             (long long)ctl_integer(status, "islands_up"), (long long)ctl_integer(status, "islands"),
             ctl_number(status, "uptime_s"));
+    print_drained(status, file);
     fprintf(file, "run        %s, %lld parameters, each fragment every %lld steps, overlap %lld, codec %s\n",
             ctl_text(run, "name"), (long long)ctl_integer(status, "params"), (long long)ctl_integer(run, "interval"),
             (long long)ctl_integer(run, "overlap"), ctl_text(run, "codec"));
+    print_role(status, file);
     print_trainer(status, file);
     print_anchor(status, file);
     print_epoch(status, file);

@@ -13,6 +13,7 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_here.h"
 #include "daemon/dconf.h"
 
 enum { ASIDE_MAX = 1000 };
@@ -24,12 +25,11 @@ static enum err check_stopped(const struct home *home, const char *socket)
     if (home->folder != NULL)
         TRY(home_holder(home, &pid));
     if (pid > 0)
-        return err_set(ERR_STATE, "dilocod runs here (pid %d); stop it first: dilococtl --home %s stop", pid,
-                       home->folder);
+        return err_set(ERR_STATE, "dilocod runs here (pid %d); stop it first: %s stop", pid, ctl_here());
     if (ctl_ask(socket, "status", &answer) != ERR_OK)
         return ERR_OK;
     json_decref(answer);
-    return err_set(ERR_STATE, "dilocod runs here: it answers at %s; stop it first: dilococtl stop", socket);
+    return err_set(ERR_STATE, "dilocod runs here: it answers at %s; stop it first: %s stop", socket, ctl_here());
 }
 
 /* A folder beside the state that is not there yet. */
@@ -75,50 +75,71 @@ static enum err move_matching(const char *folder, const char *pattern, const cha
     return err;
 }
 
+/* Of a disk that keeps nothing any more. */
+static enum err remove_mark(const struct dconf *conf)
+{
+    struct ident ident;
+    char *mark;
+    bool known = ident_load(conf->key_path, &ident) == ERR_OK;
+    TRY(home_mark(conf->in_home && known, ident.public_text, conf->run_folder, &mark));
+    bool gone = unlink(mark) == 0 || errno == ENOENT;
+    enum err err = gone ? ERR_OK : err_set_errno(ERR_IO, "cannot remove %s", mark);
+    mem_free(mark);
+    return err;
+}
+
 /* The records beside the sockets and the mark go last: with them the daemon would go on, or know that its state was
  * taken away. */
 static enum err move_all(const struct dconf *conf, const char *aside, int *moved)
 {
     TRY(move_matching(conf->state_folder, "*", aside, moved));
     TRY(move_matching(conf->run_folder, "record-*", aside, moved));
-    TRY(move_matching(conf->run_folder, "vote.mark", aside, moved));
+    TRY(remove_mark(conf));
     return conf->joined[0] != '\0' ? move(conf->joined, aside, moved) : ERR_OK;
 }
 
-/* The configuration is of an island that joined: without its record it starts no more. */
-static enum err say(const struct dconf *conf, const char *aside, bool json)
+/* What begins with a state that is empty. The configuration of an island that joined starts no more without its record.
+ */
+static enum err describe_next(const struct dconf *conf, char **text)
+{
+    const char *what = conf->witness ? "--witness" : "--data FILE";
+    if (conf->joined[0] != '\0')
+        return mem_printf(text, "%s join TOKEN --name %s %s, with a new invitation", ctl_here(), conf->name, what);
+    return mem_printf(text, "%s start begins a run anew; %s join TOKEN --name %s %s joins one", ctl_here(), ctl_here(),
+                      conf->name, what);
+}
+
+static enum err say(const char *aside, const char *next, bool json)
 {
     if (json)
         printf("{\"ok\":\"reset\",\"moved_to\":\"%s\"}\n", aside);
     else
         printf("What this island kept of its run is in %s now; its key and its configuration are as they "
                "were.\nNext: %s\n",
-               aside,
-               conf->joined[0] != '\0'
-                   ? "dilococtl join TOKEN --name NAME --data FILE, with a new invitation"
-                   : "dilococtl start begins a run anew; dilococtl join TOKEN --name NAME --data FILE "
-                     "joins one");
+               aside, next);
     return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
 }
 
 enum err ctl_reset(const struct home *home, const char *socket, bool json)
 {
     struct dconf conf;
-    char *aside = NULL;
+    char *aside = NULL, *next = NULL;
     int moved = 0;
     enum err err;
     TRY(check_stopped(home, socket));
-    TRY(dconf_load(home->conf, NULL, 0, &conf));
+    TRY(dconf_load_home(home, NULL, NULL, 0, &conf));
+    TRY_OUT(describe_next(&conf, &next));
     TRY_OUT(make_aside(conf.state_folder, &aside));
     err = move_all(&conf, aside, &moved);
     if (err == ERR_OK && moved == 0) {
         rmdir(aside);
-        err = err_set(ERR_NOTFOUND, "%s is empty: there is nothing to reset", conf.state_folder);
+        err = err_set(ERR_NOTFOUND, "%s is empty: there is nothing to reset; %s", conf.state_folder, next);
     }
     if (err == ERR_OK)
-        err = say(&conf, aside, json);
+        err = say(aside, next, json);
 out:
     mem_free(aside);
+    mem_free(next);
     conf_deinit(&dconf_schema, &conf);
     return err;
 }

@@ -8,9 +8,8 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/peers/broken.h"
-#include "daemon/peers/council_wire.h"
+#include "daemon/peers/council_core.h"
 #include "daemon/peers/holdings.h"
-#include "daemon/peers/seats.h"
 #include "daemon/peers/wishes.h"
 #include "daemon/state/records.h"
 #include "net/compose.h"
@@ -21,41 +20,6 @@
  * show may take to be fetched. PROOFS: as long as one whose word is broken takes part, the others are told so often. */
 enum { TURN_MS = 1000, AGAIN_MS = 250, ASKED_MS = 700, OVERDUE_MS = 4000, PROOFS_MS = 2000, SAID_MS = 10000 };
 
-/* A message to ourselves, packed. */
-struct own_message {
-    uint32_t type;
-    uint8_t *bytes;
-    size_t bytes_count;
-};
-enum { OWN_MAX = 32 };
-
-struct council {
-    struct peers_conf conf;
-    struct link *link;
-    struct council_plan plan; /* .sync NULL: not known yet */
-    struct epoch *epoch;
-    struct holdings *holdings; /* what members answered in our ballot */
-    struct seats seats;
-    struct wishes wishes;
-    struct council_wire wire;
-    struct own_message own[OWN_MAX];
-    uint32_t own_count;
-    uint64_t saved;                          /* number of a vote that is durable, to be told; 0: none */
-    uint64_t unsaved;                        /* number of one that could not be made so; 0: none */
-    bool compose;                            /* ordered */
-    bool take_over;                          /* ordered: what all voters hold together is to be here */
-    uint32_t lacking[RECORD_OWNERS_MAX + 1]; /* of the last draft, by id: who lacks some of what it rests on */
-    uint32_t lacking_count;
-    uint64_t sealed_ms; /* since when we are sealed; 0: we are not */
-    uint64_t asked_ms;  /* since when those who might join are asked; 0: they are not */
-    uint64_t proofs_ms; /* when proofs are told again */
-    struct bitset asked;
-    bool taken; /* `record` is decided and waits for the engine */
-    struct record record;
-    struct digest digest;
-    struct log_limit failed_said;
-};
-
 static const struct record *last(const struct council *council)
 {
     return chain_last(council->conf.chain);
@@ -65,6 +29,22 @@ static void failed(struct council *council, uint64_t now_ms, const char *what)
 {
     if (log_limit_pass(&council->failed_said, now_ms, SAID_MS))
         log_error("%s: %s", what, err_text());
+}
+
+/* Likewise, and remembered for status until it succeeds. */
+static void not_kept(struct council *council, uint64_t now_ms, const char *what)
+{
+    snprintf(council->unkept, sizeof council->unkept, "%s", err_text());
+    failed(council, now_ms, what);
+}
+
+bool council_votes(const struct council *council)
+{
+    const struct view *view = council->conf.view;
+    /* A record that we voted after is missing here: what we promised then is not known to those rules yet. */
+    bool current = vote_last(council->conf.vote)->epoch <= last(council)->epoch;
+    return view->self != VIEW_NOBODY && view->members[view->self].voter && current &&
+           vote_doubt(council->conf.vote) == VOTE_SURE;
 }
 
 /* ---- out ---- */
@@ -133,6 +113,7 @@ static enum err propose(struct council *council, const struct record *draft, boo
     uint8_t *bytes;
     size_t count;
     enum err err;
+    TRY(record_check(draft)); /* what nobody would accept is not proposed, but said */
     TRY(record_pack(draft, &bytes, &count));
     struct digest digest = record_digest(bytes, count);
     if (safe)
@@ -201,9 +182,10 @@ static void fetch(struct council *council, const uint8_t *bytes, size_t bytes_co
 static void save_again(struct council *council, const struct epoch_vote *vote, uint64_t now_ms)
 {
     if (vote_save(council->conf.vote, vote) != ERR_OK) {
-        failed(council, now_ms, "a vote is not given, since it cannot be made durable");
+        not_kept(council, now_ms, "a vote is not given, since it cannot be made durable");
         return;
     }
+    council->unkept[0] = '\0';
     council->saved = council->unsaved;
     council->unsaved = 0;
 }
@@ -217,37 +199,73 @@ static void save_vote(struct council *council, const struct epoch_action *action
     save_again(council, &action->vote, now_ms);
 }
 
-static void decided(struct council *council, const struct epoch_action *action, uint64_t now_ms)
+/* net/epoch decides an epoch once, so nobody says it again: a full disk does not stay full. */
+static void keep_later(struct council *council, const struct records_entry *entry)
 {
-    struct record record;
-    struct records_entry entry = {.bytes = (uint8_t *)(uintptr_t)action->bytes,
-                                  .bytes_count = action->bytes_count,
-                                  .votes = (struct record_vote *)(uintptr_t)action->votes,
-                                  .votes_count = action->votes_count};
-    enum err err = record_unpack(action->bytes, action->bytes_count, &record);
-    if (err == ERR_OK) {
-        err = records_save(council->conf.conf->state_folder, record.epoch, &entry);
-        if (err != ERR_OK)
-            record_deinit(&record);
+    struct records_entry *later = &council->later;
+    if (mem_new(entry->bytes_count, 1, "a record", &later->bytes) != ERR_OK ||
+        mem_new(entry->votes_count, sizeof *later->votes, "a record", &later->votes) != ERR_OK) {
+        records_entry_free(later);
+        return; /* as before: the others send it when this daemon is started again */
     }
-    if (err != ERR_OK) {
-        failed(council, now_ms, "a decided record cannot be kept");
-        return;
-    }
-    record_deinit(&council->record);
-    council->record = record;
-    council->digest = record_digest(action->bytes, action->bytes_count);
-    council->taken = true;
+    memcpy(later->bytes, entry->bytes, entry->bytes_count);
+    memcpy(later->votes, entry->votes, entry->votes_count * sizeof *later->votes);
+    later->bytes_count = entry->bytes_count;
+    later->votes_count = entry->votes_count;
+}
+
+static void tell_decided(struct council *council, const struct records_entry *entry)
+{
     struct wire_epoch out = {.type = WIRE_DECIDED};
-    out.decided.record = action->bytes;
-    out.decided.record_bytes = action->bytes_count;
-    out.decided.votes = action->votes;
-    out.decided.votes_count = action->votes_count;
+    out.decided.record = entry->bytes;
+    out.decided.record_bytes = entry->bytes_count;
+    out.decided.votes = entry->votes;
+    out.decided.votes_count = entry->votes_count;
     for (uint32_t i = 0; i < council->conf.view->count; i++)
         if (i != council->conf.view->self && council->seats.seat[i].up &&
             council->seats.seat[i].epoch <= last(council)->epoch)
             say(council, council->conf.view->members[i].id, &out);
+}
+
+static void keep_decided(struct council *council, const struct records_entry *entry, uint64_t now_ms)
+{
+    struct record record;
+    enum err err = record_unpack(entry->bytes, entry->bytes_count, &record);
+    if (err != ERR_OK) {
+        failed(council, now_ms, "a decided record cannot be kept");
+        return;
+    }
+    err = records_save(council->conf.conf->state_folder, record.epoch, entry);
+    if (err != ERR_OK) {
+        record_deinit(&record);
+        not_kept(council, now_ms, "a decided record cannot be kept");
+        keep_later(council, entry);
+        return;
+    }
+    council->unkept[0] = '\0';
+    record_deinit(&council->record);
+    council->record = record;
+    council->digest = record_digest(entry->bytes, entry->bytes_count);
+    council->taken = true;
+    tell_decided(council, entry);
     event_post(council->conf.events, &(struct event){.type = EVENT_EPOCH});
+}
+
+static void decided(struct council *council, const struct epoch_action *action, uint64_t now_ms)
+{
+    struct records_entry entry = {.bytes = (uint8_t *)(uintptr_t)action->bytes,
+                                  .bytes_count = action->bytes_count,
+                                  .votes = (struct record_vote *)(uintptr_t)action->votes,
+                                  .votes_count = action->votes_count};
+    keep_decided(council, &entry, now_ms);
+}
+
+static void keep_again(struct council *council, uint64_t now_ms)
+{
+    struct records_entry entry = council->later;
+    council->later = (struct records_entry){0};
+    keep_decided(council, &entry, now_ms);
+    records_entry_free(&entry);
 }
 
 /* Our disk is in doubt no more. */
@@ -431,11 +449,13 @@ static void tell_apart(struct council *council)
     const struct view *view = council->conf.view;
     for (uint32_t i = 0; i < view->count; i++) {
         uint32_t from = seats_apart_from(&council->seats, i);
+        char text[300];
         bool new = from != VIEW_NOBODY && !council->seats.seat[i].apart_told;
         council->seats.seat[i].apart_told = from != VIEW_NOBODY;
-        if (new)
-            log_warn("islands %s and %s do not hear each other: %s stands back until they do", view->members[i].name,
-                     view->members[from].name, i == view->self ? "this one" : view->members[i].name);
+        if (!new)
+            continue;
+        seats_apart_text(&council->seats, i, from, text, sizeof text);
+        log_warn("%s: %s stands back until that is over", text, i == view->self ? "this one" : view->members[i].name);
     }
 }
 
@@ -444,6 +464,8 @@ void council_tick(struct council *council, const struct bitset *silent, uint64_t
     struct epoch_event want = {.type = EPOCH_EV_WANT, .good = true}, tick = {.type = EPOCH_EV_TICK, .good = true};
     seats_tick(&council->seats, silent, now_ms);
     tell_apart(council);
+    if (council->later.bytes != NULL)
+        keep_again(council, now_ms);
     if (council->taken)
         return;
     if (council->unsaved != 0)
@@ -454,6 +476,7 @@ void council_tick(struct council *council, const struct bitset *silent, uint64_t
         tell_proofs(council, VIEW_NOBODY);
     }
     want.flag = wishes_change(&council->wishes, &council->seats);
+    council->wished_ms = !want.flag ? 0 : council->wished_ms != 0 ? council->wished_ms : now_ms;
     step(council, &want, now_ms);
     step(council, &tick, now_ms);
     settle(council, now_ms);
@@ -529,8 +552,9 @@ enum err council_begin(struct council *council, uint64_t now_ms)
     seats_begin(&council->seats, now_ms);
     TRY(broken_load(&council->seats, council->conf.conf->state_folder));
     wishes_fulfil(&council->wishes, &council->seats, record);
+    records_entry_free(&council->later);
     holdings_clear(council->holdings);
-    council->asked_ms = council->sealed_ms = 0;
+    council->asked_ms = council->sealed_ms = council->wished_ms = 0;
     council->asked = (struct bitset){{0}};
     council->lacking_count = 0;
     council->compose = council->take_over = false;
@@ -595,6 +619,7 @@ void council_free(struct council *council)
     for (uint32_t i = 0; i < council->own_count; i++)
         mem_free(council->own[i].bytes);
     record_deinit(&council->record);
+    records_entry_free(&council->later);
     epoch_free(council->epoch);
     holdings_free(council->holdings);
     seats_deinit(&council->seats);
@@ -611,83 +636,4 @@ enum err council_plan_known(struct council *council, const struct council_plan *
     if (epoch_sealed(council->epoch))
         sync_seal(plan->sync);
     return ERR_OK;
-}
-
-/* ---- looking in ---- */
-
-bool council_votes(const struct council *council)
-{
-    const struct view *view = council->conf.view;
-    /* A record that we voted after is missing here: what we promised then is not known to those rules yet. */
-    bool current = vote_last(council->conf.vote)->epoch <= last(council)->epoch;
-    return view->self != VIEW_NOBODY && view->members[view->self].voter && current &&
-           vote_doubt(council->conf.vote) == VOTE_SURE;
-}
-
-bool council_broke_word(const struct council *council, uint32_t member)
-{
-    return council->seats.seat[member].broke_word;
-}
-
-bool council_silent(const struct council *council, uint32_t member)
-{
-    return seats_silent(&council->seats, member);
-}
-
-uint32_t council_apart_from(const struct council *council, uint32_t member)
-{
-    return seats_apart_from(&council->seats, member);
-}
-
-uint64_t council_sealed_ms(const struct council *council)
-{
-    return council->sealed_ms;
-}
-
-uint32_t council_voters(const struct council *council, uint32_t *heard)
-{
-    *heard = seats_voters_heard(&council->seats);
-    return record_voters(last(council));
-}
-
-/* Appends the names of voters: of those who have not promised yet, or of those who lack something. */
-static void add_names(const struct council *council, bool lacking, char *text, size_t text_bytes)
-{
-    const struct view *view = council->conf.view;
-    for (uint32_t i = 0; i < view->count; i++) {
-        const struct view_member *member = &view->members[i];
-        bool named = !lacking && member->used && member->voter && !epoch_promised(council->epoch, member->id);
-        for (uint32_t k = 0; lacking && member->used && k < council->lacking_count; k++)
-            named |= council->lacking[k] == member->id;
-        size_t at = strlen(text);
-        if (named)
-            snprintf(text + at, text_bytes - at, " %s", member->name);
-    }
-}
-
-void council_waits(const struct council *council, char *text, size_t text_bytes)
-{
-    uint32_t proposer = view_slot(council->conf.view, epoch_ballot_id(vote_last(council->conf.vote)->promised));
-    text[0] = '\0';
-    if (council->sealed_ms == 0)
-        return;
-    switch (epoch_state(council->epoch)) {
-    case EPOCH_PREPARING:
-        snprintf(text, text_bytes, "an answer of");
-        add_names(council, false, text, text_bytes);
-        break;
-    case EPOCH_COMPOSING:
-        snprintf(text, text_bytes,
-                 council->lacking_count > 0 ? "what the next record rests on to be fetched by"
-                                            : "what those hold who might take part");
-        add_names(council, true, text, text_bytes);
-        break;
-    case EPOCH_ACCEPTING: snprintf(text, text_bytes, "a majority to accept the next record"); break;
-    default:
-        if (proposer != VIEW_NOBODY && proposer != council->conf.view->self)
-            snprintf(text, text_bytes, "island %s, which proposes it", council->conf.view->members[proposer].name);
-        else
-            snprintf(text, text_bytes, "our turn to propose it");
-        break;
-    }
 }

@@ -25,13 +25,6 @@
 #include "net/view.h"
 #include "net/wire_epoch.h"
 
-/* Once the run's plan is known. */
-struct council_plan {
-    struct sync *sync;
-    uint32_t fragments_count;
-    const uint32_t *shards_counts; /* per fragment */
-};
-
 struct council;
 /* The chain has the newest record, the view follows it. The link is borrowed. */
 ERR_MUST_CHECK enum err council_new(const struct peers_conf *conf, struct link *link, struct council **out);
@@ -78,17 +71,28 @@ ERR_MUST_CHECK enum err council_enrol(struct council *council, const struct reco
 /* ---- looking in ---- */
 /* Whether this island may vote: it is a voter, and its disk is not in doubt. */
 bool council_votes(const struct council *council);
+/* Whether a member, which may be us, is a voter that is heard and may vote: its disk is not in doubt, as far as it
+ * says. */
+bool council_may_vote(const struct council *council, uint32_t member);
 /* Whether a member is known to have signed two results of one part. */
 bool council_broke_word(const struct council *council, uint32_t member);
 /* Since when the next epoch is being decided, so that nothing is made; 0: it is not. */
 uint64_t council_sealed_ms(const struct council *council);
-/* What that waits for, and whom: into `text`; "" if it is not being decided. */
+/* Since when somebody wishes for another record, decided or not; 0: nobody does. */
+uint64_t council_wished_ms(const struct council *council);
+/* What either waits for, and whom: into `text`; "" if nothing is decided or wished. */
 void council_waits(const struct council *council, char *text, size_t text_bytes);
+/* Why what is decided, or our vote, cannot be made durable; "": it can. Borrowed until the next change. */
+const char *council_unkept(const struct council *council);
 /* How many vote, and how many of them are heard, us among them. */
 uint32_t council_voters(const struct council *council, uint32_t *heard);
 /* Whether a majority of the voters does not hear the member. */
 bool council_silent(const struct council *council, uint32_t member);
 /* The owner that is cut off from the member, which may be us, so that it stands back; VIEW_NOBODY: it does not. */
 uint32_t council_apart_from(const struct council *council, uint32_t member);
+
+/* Into `text`: whether it is a line that keeps those two apart, or that one of them makes no result, as far as that is
+ * known here; false: it is no line for sure. */
+bool council_apart_text(const struct council *council, uint32_t member, uint32_t owner, char *text, size_t text_bytes);
 
 #endif

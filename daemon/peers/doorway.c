@@ -282,7 +282,10 @@ static enum err judge(const struct doorway *doorway, const struct link_guest *gu
     if (is != NULL && is != same)
         return err_set(ERR_STATE, "that key is on the roster already, as island %s; join by that name", is->name);
     if (is == NULL && same != NULL)
-        return err_set(ERR_STATE, "an island called %s is on the roster already; take another name", enrol->name);
+        return err_set(ERR_STATE,
+                       "an island called %s is on the roster already; take another name; if this is it on a new disk, "
+                       "free it: dilococtl revoke %s elsewhere",
+                       enrol->name, enrol->name);
     if (is != NULL && (is->role == RECORD_WITNESS) != enrol->witness)
         return err_set(ERR_STATE, "island %s is on the roster as %s, and stays that; join %s --witness", is->name,
                        enrol->witness ? "one that trains" : "the witness", enrol->witness ? "without" : "with");

@@ -13,7 +13,10 @@ void strangers_note(struct strangers *strangers, const char *who, uint64_t now_m
     strangers->last_ms = now_ms;
     snprintf(strangers->last, sizeof strangers->last, "%s", who);
     if (log_limit_pass(&strangers->said, now_ms, STRANGER_SAID_MS))
-        log_warn("refused a connection with unknown key %s; if it belongs to the run, add a [peer] section", who);
+        log_warn(
+            "refused a connection with unknown key %s; if it is an island of the run, it was revoked, and comes in "
+            "again by dilococtl reset there and a new invitation, or it has another key than dilococtl peers shows",
+            who);
 }
 
 void twins_note(struct twins *twins, const char *name, uint64_t session, uint64_t now_ms)

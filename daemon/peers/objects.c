@@ -54,12 +54,19 @@ static uint32_t transfers_before_plan(uint32_t slots)
     return 4 * slots + SERVED_MAX;
 }
 
+static bool is_maker(void *user, uint32_t peer, const struct wire_key *key)
+{
+    const struct objects *objects = user;
+    return key->island == objects->conf.view->members[peer].id;
+}
+
 static enum err new_xfer(struct objects *objects, uint32_t transfers)
 {
     struct xfer_conf conf = {.peers_count = objects->conf.view->count,
                              .outgoing_max = transfers,
                              .incoming_max = transfers,
                              .offer = offered,
+                             .maker = is_maker,
                              .user = objects};
     struct xfer *xfer;
     TRY(xfer_new(&conf, &xfer));

@@ -159,6 +159,7 @@ static bool refuse(struct peers *peers, uint32_t i, const char *reason)
         log_error("island %s is refused: %s", name_of(peers, i), reason);
     snprintf(peer->note, sizeof peer->note, "%s", reason);
     peer->refused = true;
+    peer->unadmitted = false;
     peer->greeted = false;
     return true;
 }
@@ -403,7 +404,9 @@ static void not_through(struct peers *peers, uint32_t i, bool answered)
         return;
     if (answered) {
         refuse(peers, i,
-               "it does not admit our key, or its own is not the one in our configuration; compare `dilococtl peers`");
+               "it does not admit our key, or its own is not the one on our roster: was this island revoked? Compare "
+               "`dilococtl peers`");
+        peer->unadmitted = true;
         return;
     }
     peer->refused = false;

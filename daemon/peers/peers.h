@@ -92,6 +92,7 @@ uint64_t peers_uplink_bits(const struct peers *peers);
 struct peer_info {
     bool up;           /* greeted and heard from lately */
     bool refused;      /* it, or we, would not talk: not a matter of time */
+    bool unadmitted;   /* refused, since it does not know our key, or has another than we think */
     const char *note;  /* why it is not up; "" if nothing is known */
     const char *fault; /* what it does that it should not; "": nothing */
     uint64_t heard_ms; /* 0: never */

@@ -65,6 +65,7 @@ struct peer_info peers_info(const struct peers *peers, uint32_t i)
     struct link_counters counters = link_counters(peers->link, i);
     return (struct peer_info){.up = peer->up,
                               .refused = peer->refused,
+                              .unadmitted = peer->refused && peer->unadmitted,
                               .note = peer->note,
                               .fault = fault_of(peers, i),
                               .heard_ms = peer->heard_ms,

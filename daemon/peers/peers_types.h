@@ -48,4 +48,11 @@ struct peers_plan {
     const struct rounds *rounds;
 };
 
+/* What the council (council.h) wants of it; borrowed. */
+struct council_plan {
+    struct sync *sync;
+    uint32_t fragments_count;
+    const uint32_t *shards_counts; /* per fragment */
+};
+
 #endif

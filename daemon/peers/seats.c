@@ -1,5 +1,7 @@
 #include "daemon/peers/seats.h"
 
+#include <stdio.h>
+
 #include "common/mem.h"
 
 /* A disk that is in doubt for so long needs a record to name it: one that has just begun may find by itself that it
@@ -13,6 +15,9 @@ enum { FORGIVE_MS = 20 * 60 * 1000 };
 enum { APART_MS = 3000, LOOK_MS = 250 };
 /* Who was as far as most so lately soon is again, once rounds stand still. */
 enum { CAUGHT_UP_MS = 1000 };
+/* Whose trainer does not move is kept out so long after somebody put it out; it may wait for what cannot come. STANDS:
+ * what its heartbeats say so soon after may be of before. */
+enum { KEPT_OUT_MS = 10 * 60 * 1000, STANDS_MS = 5000 };
 /* Another disk costs an epoch: one that always has another one is heard of some of them only. */
 static const struct quota_rule disks_rule = {.every_ms = 60000, .at_once = 4};
 
@@ -94,6 +99,12 @@ void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbe
 {
     struct seat *seat = &seats->seat[member];
     seat->epoch = beat->epoch;
+    seat->trains = beat->taking_part;
+    seat->step = beat->step;
+    if (seat->out_ms != 0 && now_ms < seat->out_ms + STANDS_MS)
+        seat->out_step = seat->step;
+    else if (seat->step != seat->out_step)
+        seat->out_ms = 0;
     seat->holds |= beat->held_count > 0;
     if (beat->incarnation != seat->incarnation && quota_take(&seat->disks, disks_rule, now_ms))
         seat->incarnation = beat->incarnation;
@@ -179,6 +190,32 @@ uint32_t seats_apart_from(const struct seats *seats, uint32_t member)
     return VIEW_NOBODY;
 }
 
+static bool says_silent(const struct seats *seats, uint32_t member, uint32_t of)
+{
+    const struct bitset *silent = seats->hearing[member].silent;
+    return silent != NULL && bitset_has(silent, of);
+}
+
+bool seats_apart_text(const struct seats *seats, uint32_t member, uint32_t owner, char *text, size_t text_bytes)
+{
+    const struct view *view = seats->view;
+    bool mutual = says_silent(seats, member, owner) && says_silent(seats, owner, member);
+    uint32_t who = says_silent(seats, member, owner) ? member : owner, of = who == member ? owner : member;
+    if (mutual) {
+        snprintf(text, text_bytes, "islands %s and %s do not hear each other", view->members[member].name,
+                 view->members[owner].name);
+        return true;
+    }
+    /* Who makes no result is as if it were not heard (peers_tick()); of others it is not known which they mean. */
+    if (who == view->self && seats->seat[of].up) {
+        snprintf(text, text_bytes, "island %s is heard, and makes no result of its shards", view->members[of].name);
+        return false;
+    }
+    snprintf(text, text_bytes, "island %s does not hear island %s%s", view->members[who].name, view->members[of].name,
+             who == view->self ? "" : ", or gets no result of it");
+    return true;
+}
+
 uint32_t seats_voters_heard(const struct seats *seats)
 {
     const struct view *view = seats->view;
@@ -186,6 +223,18 @@ uint32_t seats_voters_heard(const struct seats *seats)
     for (uint32_t i = 0; i < view->count; i++)
         here += view->members[i].used && view->members[i].voter && (i == view->self || seats->seat[i].up);
     return here;
+}
+
+void seats_put_out(struct seats *seats, uint32_t member)
+{
+    seats->seat[member].out_ms = seats->now_ms;
+    seats->seat[member].out_step = seats->seat[member].step;
+}
+
+bool seats_kept_out(const struct seats *seats, uint32_t member)
+{
+    const struct seat *seat = &seats->seat[member];
+    return seat->out_ms != 0 && seat->trains && seats->now_ms < seat->out_ms + KEPT_OUT_MS;
 }
 
 bool seats_caught_up(const struct seats *seats, uint32_t member)

@@ -8,6 +8,7 @@
 #define DAEMON_PEERS_SEATS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/bitset.h"
@@ -30,6 +31,9 @@ struct seat {
     uint64_t incarnation;      /* as it says; 0: it has not */
     struct quota disks;        /* how often that was another one */
     uint64_t epoch;            /* of its last heartbeat */
+    bool trains;               /* as it said last, as is */
+    uint64_t step;             /* this */
+    uint64_t out_ms, out_step; /* when somebody put it out of the run, and at what step of its trainer; 0: not so */
     bool drains;               /* as it said last */
     bool said;                 /* these three are its own words */
     char address[RECORD_ADDRESS_BYTES];
@@ -81,10 +85,17 @@ bool seats_apart(const struct seats *seats, uint32_t member);
 bool seats_hear_owners(const struct seats *seats);
 /* An owner which is cut off from it, when that has lasted; VIEW_NOBODY: it does not stand back. */
 uint32_t seats_apart_from(const struct seats *seats, uint32_t member);
+/* Which of the two it is that keeps the member, which stands back, and that owner apart, into `text`: a line, or that
+ * one makes no result, as far as that is known here; false: it is no line for sure. */
+bool seats_apart_text(const struct seats *seats, uint32_t member, uint32_t owner, char *text, size_t text_bytes);
 /* How many voters are here, us among them. */
 uint32_t seats_voters_heard(const struct seats *seats);
 /* Whether the member has come as far as most have: a guess, which what it answers to a draft confirms. */
 bool seats_caught_up(const struct seats *seats, uint32_t member);
+/* Somebody wished that the run goes on without the member, and that is so now. */
+void seats_put_out(struct seats *seats, uint32_t member);
+/* Whether it is to stay out: its trainer has not moved since, and it has not been long. */
+bool seats_kept_out(const struct seats *seats, uint32_t member);
 /* Whether its disk, which may be ours, is in doubt so that a record has to name it. */
 bool seats_in_doubt(const struct seats *seats, uint32_t member);
 /* Our own doubt has ended by itself: those of others may do so, too, before a record has to name them. */

@@ -75,9 +75,19 @@ enum err wishes_enrol(struct wishes *wishes, const struct record *record, const 
     return ERR_OK;
 }
 
+/* Whether the record puts somebody out that can be heard: people wished so, of us or of another voter. */
+static bool was_put_out(const struct seats *seats, uint32_t member, const struct record *before)
+{
+    const struct view_member *is = &seats->view->members[member];
+    const struct record_member *was = before != NULL && is->used ? record_member(before, is->id) : NULL;
+    return was != NULL && was->role != RECORD_AWAY && is->role == RECORD_AWAY && seats->seat[member].up &&
+           !seats_silent(seats, member) && seats->seat[member].apart_ms == 0;
+}
+
 void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct record *record)
 {
     uint32_t kept = 0;
+    const struct record *before = record->epoch > 0 ? chain_at(seats->chain, record->epoch - 1) : NULL;
     for (uint32_t k = 0; k < wishes->enrol_count; k++) {
         bool there;
         if (look_up(record, &wishes->enrol[k], &there) == ERR_OK && !there)
@@ -85,12 +95,13 @@ void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct reco
     }
     wishes->enrol_count = kept;
     for (uint32_t i = 0; i < seats->view->count; i++) {
-        struct seat *seat = &seats->seat[i]; /* whoever would come back may do so from now on */
+        struct seat *seat = &seats->seat[i]; /* whoever would come back may do so from now on, but one that hangs */
+        if (was_put_out(seats, i, before))
+            seats_put_out(seats, i);
         seat->evict = seat->evict && (seat->broke_word || seat->drain);
     }
     if (record->steps == wishes->steps)
         wishes->steps = 0;
-    const struct record *before = record->epoch > 0 ? chain_at(seats->chain, record->epoch - 1) : NULL;
     bool idle = before != NULL && !record_differs(before, record);
     wishes->idle = !idle ? 0 : wishes->idle < IDLE_MAX ? wishes->idle + 1 : IDLE_MAX;
 }
@@ -120,7 +131,7 @@ static struct muster_wish wish_of(const struct wishes *wishes, const struct seat
     wish.in_doubt = self ? vote_doubt(seats->vote) != VOTE_SURE : seat->doubt_ms != 0 || seat->incarnation == 0;
     wish.silent = !self && seats_silent(seats, slot);
     wish.apart = seats_apart(seats, slot);
-    wish.evicted = seat->evict;
+    wish.evicted = seat->evict || seats_kept_out(seats, slot);
     wish.revoked = seat->revoke;
     wish.draining = seat->drain;
     /* Who owns already stays one; who comes, or comes back, is let in when an epoch has stood for a while. */
@@ -183,7 +194,7 @@ uint32_t wishes_whom_to_ask(const struct seats *seats, struct bitset *asked, uin
         const struct view_member *member = &view->members[i];
         bool comes = !member->voter || member->role != RECORD_OWNER || seats_in_doubt(seats, i);
         bool here = member->used && !member->leaving && (i == view->self || seats->seat[i].up);
-        if (!here || !comes || (!seats_caught_up(seats, i) && !bitset_has(asked, i)))
+        if (!here || !comes || seats_kept_out(seats, i) || (!seats_caught_up(seats, i) && !bitset_has(asked, i)))
             continue;
         bitset_add(asked, i);
         ids[count++] = member->id;

@@ -12,7 +12,7 @@ enum { DISK_SAID_MS = 10000 };
 
 enum err desk_init(struct desk *desk, const struct rounds_conf *conf)
 {
-    *desk = (struct desk){.conf = *conf};
+    *desk = (struct desk){.conf = *conf, .id = conf->view->members[conf->view->self].id};
     return mem_new(desk_fragments(desk), sizeof *desk->fragments, "rounds", &desk->fragments);
 }
 
@@ -28,7 +28,7 @@ uint32_t desk_self(const struct desk *desk)
 
 uint32_t desk_id(const struct desk *desk)
 {
-    return desk->conf.view->members[desk->conf.view->self].id;
+    return desk->id;
 }
 
 uint32_t desk_fragments(const struct desk *desk)

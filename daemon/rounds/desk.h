@@ -34,6 +34,7 @@ struct desk_fragment {
 struct desk {
     struct rounds_conf conf;
     struct desk_fragment *fragments;
+    uint32_t id; /* ours: the same in all epochs; jobs ask for it while the view changes */
     uint64_t now_ms;
     uint64_t uplink_bits; /* per second, as measured; 0: not known */
     struct squeeze squeeze;
@@ -44,7 +45,7 @@ struct desk {
 ERR_MUST_CHECK enum err desk_init(struct desk *desk, const struct rounds_conf *conf);
 void desk_deinit(struct desk *desk);
 
-uint32_t desk_self(const struct desk *desk); /* slot */
+uint32_t desk_self(const struct desk *desk); /* slot; not for jobs */
 uint32_t desk_id(const struct desk *desk);   /* ours */
 uint32_t desk_fragments(const struct desk *desk);
 const char *desk_name(const struct desk *desk, uint32_t member);

@@ -85,7 +85,7 @@ static enum err run_checkpoint(struct job *job, struct jobs_scratch *scratch)
     struct checkpoint_job *j = (struct checkpoint_job *)(void *)job;
     const struct rounds_conf *conf = &j->keep->desk->conf;
     (void)scratch;
-    return store_save_fragment(conf->folder, conf->spec, &conf->view->shares, conf->plan, conf->replica, j->f,
+    return store_save_fragment(conf->folder, conf->spec, &conf->view->nonce_id, conf->plan, conf->replica, j->f,
                                &j->state);
 }
 

@@ -141,7 +141,7 @@ enum err recover_fragment(struct desk *desk, uint32_t f, bool *known, uint64_t *
     const struct rounds_conf *conf = &desk->conf;
     struct store_fragment *state = &desk->fragments[f].state;
     enum err err =
-        store_load_fragment(conf->folder, conf->spec, &conf->view->shares, conf->plan, conf->replica, f, state);
+        store_load_fragment(conf->folder, conf->spec, &conf->view->nonce_id, conf->plan, conf->replica, f, state);
     *known = err == ERR_OK;
     if (err == ERR_CORRUPT) {
         log_warn("%s; the fragment is fetched from another island", err_text());
@@ -167,7 +167,7 @@ enum err recover_replay(const struct desk *desk, uint32_t f, uint64_t version, s
 {
     const struct rounds_conf *conf = &desk->conf;
     for (int attempt = 0; attempt < 2; attempt++) {
-        TRY(store_load_fragment(conf->folder, conf->spec, &conf->view->shares, conf->plan, shadow, f, state));
+        TRY(store_load_fragment(conf->folder, conf->spec, &conf->view->nonce_id, conf->plan, shadow, f, state));
         TRY(replay_all(desk, f, version, shadow, state));
         if (state->version == version)
             return replica_hash(shadow, f, version, state->step, &state->hash);

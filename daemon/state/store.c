@@ -34,6 +34,7 @@ struct array {
     bool residual; /* may be missing in a file: it starts from nothing then */
 };
 
+static const char fragment_format[] = "diloco fragment 5";
 static const char owner_array[] = "owner_residual", owner_key[] = "owner_shards";
 /* What is counted: rows as they are packed, in an array of as many words. */
 static const char counted_array[] = "counted", counted_key[] = "counted_rows";
@@ -53,7 +54,7 @@ static size_t list_arrays(const struct model_plan *plan, struct replica *replica
     return n;
 }
 
-enum err store_save_fragment(const char *folder, const struct runspec *spec, const struct digest *shares,
+enum err store_save_fragment(const char *folder, const struct runspec *spec, const struct digest *nonce_id,
                              const struct model_plan *plan, struct replica *replica, uint32_t f,
                              const struct store_fragment *state)
 {
@@ -66,7 +67,7 @@ enum err store_save_fragment(const char *folder, const struct runspec *spec, con
     const struct counted *counted = replica_counted(replica, f);
     char version[32], step[32], owner_shards[32], counted_rows[32];
     uint64_t owned = replica_owner_shards(replica, f);
-    char hash[DIGEST_HEX_BYTES], run[DIGEST_HEX_BYTES], plan_id[DIGEST_HEX_BYTES], shares_id[DIGEST_HEX_BYTES];
+    char hash[DIGEST_HEX_BYTES], run[DIGEST_HEX_BYTES], plan_id[DIGEST_HEX_BYTES], nonce_hex[DIGEST_HEX_BYTES];
     size_t count = list_arrays(plan, replica, f, arrays);
     if (replica_owner_residual(replica, f) != NULL)
         arrays[count++] =
@@ -81,14 +82,14 @@ enum err store_save_fragment(const char *folder, const struct runspec *spec, con
     snprintf(step, sizeof step, "%" PRIu64, state->step);
     snprintf(owner_shards, sizeof owner_shards, "%" PRIu64, owned);
     snprintf(counted_rows, sizeof counted_rows, "%zu", counted->count);
-    const struct tensorfile_meta meta[] = {{"format", "diloco fragment 4"},
+    const struct tensorfile_meta meta[] = {{"format", fragment_format},
                                            {"version", version},
                                            {"step", step},
                                            {owner_key, owner_shards},
                                            {counted_key, counted_rows},
                                            {"hash", digest_hex(&state->hash, hash)},
                                            {"run_id", digest_hex(&spec->digest, run)},
-                                           {"shares_id", digest_hex(shares, shares_id)},
+                                           {"nonce_id", digest_hex(nonce_id, nonce_hex)},
                                            {"plan_id", digest_hex(&plan->plan->digest, plan_id)}};
     TRY_OUT(fragment_path(folder, f, &path));
     TRY_OUT(tensorfile_create(path, tensors, count, meta, sizeof meta / sizeof meta[0], &writer));
@@ -114,16 +115,16 @@ static enum err check_identity(const struct tensorfile *file, const char *path, 
     return ERR_OK;
 }
 
-static enum err check_shares(const struct tensorfile *file, const char *path, const struct digest *shares)
+static enum err check_nonce(const struct tensorfile *file, const char *path, const struct digest *nonce_id)
 {
     char hex[DIGEST_HEX_BYTES];
-    const char *found = tensorfile_meta(file, "shares_id");
-    if (found != NULL && strcmp(found, digest_hex(shares, hex)) == 0)
+    const char *found = tensorfile_meta(file, "nonce_id");
+    if (found != NULL && strcmp(found, digest_hex(nonce_id, hex)) == 0)
         return ERR_OK;
     return err_set(ERR_CONF,
-                   "%s: was made by another list of islands, and a run keeps its islands: put their names and uplinks "
-                   "and the [peer] sections back as they were, or begin anew, everywhere, with another [island] state "
-                   "folder; nothing saved was changed",
+                   "%s: was saved in a run that was begun another time: with another list of islands at its beginning, "
+                   "or before a reset; put names, uplinks and [peer] sections back as they were then, or begin anew, "
+                   "everywhere, with another [island] state folder; nothing saved was changed",
                    path);
 }
 
@@ -134,13 +135,14 @@ static enum err forgive_initial(enum err err, uint64_t version)
 }
 
 static enum err check_owner(const struct tensorfile *file, const char *path, const struct runspec *spec,
-                            const struct digest *shares)
+                            const struct digest *nonce_id)
 {
     uint64_t version;
+    TRY(tensorfile_check_format(file, fragment_format));
     TRY(tensorfile_meta_u64(file, "version", &version));
     enum err err = check_identity(file, path, "run_id", &spec->digest);
     if (err == ERR_OK)
-        err = check_shares(file, path, shares);
+        err = check_nonce(file, path, nonce_id);
     return forgive_initial(err, version);
 }
 
@@ -194,7 +196,7 @@ static enum err load_arrays(const struct tensorfile *file, const struct model_pl
     return load_owner(file, replica, f);
 }
 
-enum err store_load_fragment(const char *folder, const struct runspec *spec, const struct digest *shares,
+enum err store_load_fragment(const char *folder, const struct runspec *spec, const struct digest *nonce_id,
                              const struct model_plan *plan, struct replica *replica, uint32_t f,
                              struct store_fragment *state)
 {
@@ -204,9 +206,9 @@ enum err store_load_fragment(const char *folder, const struct runspec *spec, con
     char hex[DIGEST_HEX_BYTES];
     TRY_OUT(fragment_path(folder, f, &path));
     TRY_OUT(tensorfile_open(path, true, &file));
+    TRY_OUT(check_owner(file, path, spec, nonce_id));
     TRY_OUT(tensorfile_meta_u64(file, "version", &state->version));
     TRY_OUT(tensorfile_meta_u64(file, "step", &state->step));
-    TRY_OUT(check_owner(file, path, spec, shares));
     err = check_identity(file, path, "plan_id", &plan->plan->digest);
     TRY_OUT(forgive_initial(err, state->version));
     TRY_OUT(load_arrays(file, plan, replica, f));
@@ -284,14 +286,14 @@ enum err store_load_plan(const char *folder, const struct runspec *spec, struct 
 /* ---- a folder without a plan ---- */
 
 static enum err check_file(const char *folder, const char *name, const struct runspec *spec,
-                           const struct digest *shares)
+                           const struct digest *nonce_id)
 {
     char *path;
     struct tensorfile *file = NULL;
     TRY(mem_printf(&path, "%s/%s", folder, name));
     enum err err = tensorfile_open(path, true, &file);
     if (err == ERR_OK)
-        err = check_owner(file, path, spec, shares);
+        err = check_owner(file, path, spec, nonce_id);
     tensorfile_close(file);
     mem_free(path);
     /* What is damaged is told, and mended, when its fragment is loaded. */
@@ -310,7 +312,7 @@ static const char *next_fragment(DIR *dir)
     return NULL;
 }
 
-enum err store_check(const char *folder, const struct runspec *spec, const struct digest *shares)
+enum err store_check(const char *folder, const struct runspec *spec, const struct digest *nonce_id)
 {
     DIR *dir = opendir(folder);
     enum err err = ERR_OK;
@@ -318,7 +320,7 @@ enum err store_check(const char *folder, const struct runspec *spec, const struc
     if (dir == NULL)
         return err_set_errno(ERR_IO, "%s: cannot open", folder);
     while (err == ERR_OK && (name = next_fragment(dir)) != NULL)
-        err = check_file(folder, name, spec, shares);
+        err = check_file(folder, name, spec, nonce_id);
     closedir(dir);
     return err;
 }

@@ -23,15 +23,15 @@ struct store_fragment {
     struct digest hash;
 };
 
-/* Writes fragment `f` as it stands in the replica. `shares`: the islands' (net/view.h). */
-ERR_MUST_CHECK enum err store_save_fragment(const char *folder, const struct runspec *spec, const struct digest *shares,
-                                            const struct model_plan *plan, struct replica *replica, uint32_t f,
-                                            const struct store_fragment *state);
+/* Writes fragment `f` as it stands in the replica. `nonce_id`: the run's (net/view.h). */
+ERR_MUST_CHECK enum err store_save_fragment(const char *folder, const struct runspec *spec,
+                                            const struct digest *nonce_id, const struct model_plan *plan,
+                                            struct replica *replica, uint32_t f, const struct store_fragment *state);
 /* Reads it back into the replica. ERR_NOTFOUND; ERR_CORRUPT (damaged, or not what its hash says); ERR_CONF: of
  * another run or plan, or of other islands. Initial tensors of others are as good as none. */
-ERR_MUST_CHECK enum err store_load_fragment(const char *folder, const struct runspec *spec, const struct digest *shares,
-                                            const struct model_plan *plan, struct replica *replica, uint32_t f,
-                                            struct store_fragment *state);
+ERR_MUST_CHECK enum err store_load_fragment(const char *folder, const struct runspec *spec,
+                                            const struct digest *nonce_id, const struct model_plan *plan,
+                                            struct replica *replica, uint32_t f, struct store_fragment *state);
 
 ERR_MUST_CHECK enum err store_save_plan(const char *folder, const struct runspec *spec, const struct model_plan *plan);
 /* ERR_NOTFOUND if there is none yet; ERR_CORRUPT; ERR_CONF: of another run. */
@@ -41,7 +41,7 @@ ERR_MUST_CHECK enum err store_load_plan(const char *folder, const struct runspec
 bool store_in(const char *folder);
 /* Where no plan leads to the checkpoints: ERR_CONF if one of them holds a version of another run or of other islands.
  */
-ERR_MUST_CHECK enum err store_check(const char *folder, const struct runspec *spec, const struct digest *shares);
+ERR_MUST_CHECK enum err store_check(const char *folder, const struct runspec *spec, const struct digest *nonce_id);
 /* Puts a plan aside that was not to be loaded, so that another can take its place; nothing is deleted. Of another run:
  * and what its trainer saved, which no trainer of this run can read. */
 ERR_MUST_CHECK enum err store_put_aside(const char *folder, bool other_run);

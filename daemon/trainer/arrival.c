@@ -61,7 +61,6 @@ static enum err resume_fragment(struct attachment *a, uint32_t f)
     attachment_core_post_sync(a, SYNC_EV_TRAINER_UP, f, resumed.base_version);
     if (resumed.snapshot)
         attachment_core_post_sync(a, SYNC_EV_SNAPSHOT, f, 0);
-    attachment_core_wake(a, f);
     return ERR_OK;
 }
 
@@ -97,17 +96,20 @@ static void resume_trainer(struct attachment *a)
         attachment_core_refuse(a, err_text());
         return;
     }
-    struct ipc_message message = welcome_of(a, false, true);
-    attachment_core_send(a, &message, -1);
-    a->phase = TRAINING;
     const struct ipc_hello *hello = &a->introduction.hello;
     a->report.step = attachment_core_step(a, hello->step);
     a->report.tokens = hello->tokens; /* these among them */
     a->tally.last = 0;
     log_info("trainer %s (pid %" PRIu32 ") is attached again at step %" PRIu64, hello->trainer, a->pid, hello->step);
-    for (uint32_t f = 0; f < attachment_core_fragments(a) && a->phase == TRAINING; f++)
+    for (uint32_t f = 0; f < attachment_core_fragments(a) && a->phase == RESUMING; f++)
         if (resume_fragment(a, f) != ERR_OK)
             attachment_core_refuse(a, err_text());
+    if (a->phase != RESUMING)
+        return;
+    /* Not before: until then it moves no word, so that they are as they were read. */
+    struct ipc_message message = welcome_of(a, false, true);
+    attachment_core_send(a, &message, -1);
+    a->phase = TRAINING;
 }
 
 /* ---- attaching for the first time ---- */
@@ -292,7 +294,7 @@ static void start_fragments(struct attachment *a)
 static void tell_absent(const struct attachment *a)
 {
     for (uint32_t i = 0; i < a->conf.view->count; i++)
-        if (i != a->conf.view->self && a->conf.view->members[i].role != RECORD_WITNESS && !sync_up(a->plan.sync, i))
+        if (i != a->conf.view->self && sync_awaits(a->plan.sync, i) && !sync_up(a->plan.sync, i))
             log_warn("island %s is not here; no round closes without it, and what is trained meanwhile goes out when "
                      "it comes (dilococtl status says what is known)",
                      a->conf.view->members[i].name);

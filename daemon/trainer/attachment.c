@@ -199,14 +199,10 @@ static void report_in(struct attachment *a, const struct ipc_report *report)
 
 void attachment_give(struct attachment *a, uint32_t f)
 {
-    switch (shared_give(a->shared, f, sync_own(a->plan.sync, f).version)) {
-    case SHARED_FILL:
-        shared_pin(a->shared);
-        attachment_core_post(a, EVENT_FILL, f);
-        break;
-    case SHARED_THERE: attachment_wake(a, f); break;
-    case SHARED_LATER: break;
-    }
+    if (!shared_give(a->shared, f))
+        return;
+    shared_pin(a->shared);
+    attachment_core_post(a, EVENT_FILL, f);
 }
 
 /* A trainer that attached again may say what its words have told already, and one that means harm says anything at any
@@ -221,6 +217,16 @@ static void post_in_turn(struct attachment *a, enum sync_event_type type, uint32
         attachment_core_post_sync(a, type, f, 0);
 }
 
+/* A report may be lost where the socket is full, and what a snapshot holds may be counted before the next one comes:
+ * its tokens are as much the trainer's word. */
+static void note_tokens(struct attachment *a, uint32_t f)
+{
+    struct replica_snapshot snapshot;
+    shared_snapshot(a->shared, f, &snapshot);
+    if (snapshot.tokens > a->report.tokens)
+        a->report.tokens = snapshot.tokens;
+}
+
 static void word_said(struct attachment *a, uint32_t f, enum shared_news news)
 {
     switch (news) {
@@ -228,6 +234,7 @@ static void word_said(struct attachment *a, uint32_t f, enum shared_news news)
     case SHARED_GIVE: attachment_give(a, f); break;
     case SHARED_MIXED: post_in_turn(a, SYNC_EV_MIXED, f); break;
     case SHARED_SNAPSHOT:
+        note_tokens(a, f);
         if (a->fragments[f].up)
             post_in_turn(a, SYNC_EV_SNAPSHOT, f);
         break;
@@ -310,11 +317,13 @@ bool attachment_take(struct attachment *a, uint64_t now_ms)
     return true;
 }
 
+/* Who leaves the end of the run open. */
 static void name_absent(const struct attachment *a, char *text, size_t text_bytes)
 {
+    uint32_t fragments_count = attachment_core_fragments(a);
     snprintf(text, text_bytes, "away, and not done when last heard:");
     for (uint32_t i = 0; i < a->conf.view->count; i++)
-        if (i != a->conf.view->self && a->conf.view->members[i].role != RECORD_WITNESS && !sync_up(a->plan.sync, i))
+        if (run_end_waits_for(a->plan.sync, a->conf.view, fragments_count, i) && !sync_up(a->plan.sync, i))
             snprintf(text + strlen(text), text_bytes - strlen(text), " %s", a->conf.view->members[i].name);
 }
 
@@ -405,10 +414,20 @@ static void count_bad(const struct attachment *a, struct trainer_info *info)
 }
 
 /* Tokens are the trainer's word: as many as anyone could print, at most. */
+static const uint64_t tokens_most = 9000000000000000000;
+
 static uint64_t tokens_counted(const struct attachment *a)
 {
-    static const double most = 9e18;
-    return (uint64_t)(a->tally.counted < most ? a->tally.counted + 0.5 : most);
+    return a->tally.counted < (double)tokens_most ? (uint64_t)(a->tally.counted + 0.5) : tokens_most;
+}
+
+static uint64_t tokens_trained(const struct attachment *a)
+{
+    const uint64_t parts[] = {a->tally.before, a->tally.last, a->report.tokens};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        sum = parts[i] < tokens_most - sum ? sum + parts[i] : tokens_most;
+    return sum;
 }
 
 struct trainer_info attachment_info(const struct attachment *a)
@@ -420,7 +439,7 @@ struct trainer_info attachment_info(const struct attachment *a)
                                 .finishing = a->finishing || a->leave,
                                 .pid = a->pid,
                                 .step = a->report.step,
-                                .tokens = a->tally.before + a->tally.last + a->report.tokens,
+                                .tokens = tokens_trained(a),
                                 .tokens_counted = tokens_counted(a),
                                 .loss = a->report.loss,
                                 .tokens_per_s = a->report.tokens_per_s,

@@ -26,9 +26,13 @@ void attachment_core_close_fd(int *fd)
 
 /* ---- saying ---- */
 
+/* One that hangs is told of every anchor. */
+enum { UNREAD_SAID_MS = 60000 };
+
 void attachment_core_send(struct attachment *a, const struct ipc_message *message, int fd)
 {
-    if (a->socket >= 0 && ipc_send(a->socket, message, fd) == ERR_AGAIN)
+    if (a->socket >= 0 && ipc_send(a->socket, message, fd) == ERR_AGAIN &&
+        log_limit_pass(&a->unread_said, a->now_ms, UNREAD_SAID_MS))
         log_warn("the trainer does not read its messages (%s was dropped; the shared memory has the truth)",
                  ipc_type_name(message->type));
 }

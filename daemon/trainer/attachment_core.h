@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "common/ipc.h"
+#include "common/log.h"
 #include "daemon/trainer/introduction.h"
 #include "daemon/trainer/shared.h"
 #include "daemon/trainer/tally.h"
@@ -57,6 +58,7 @@ struct attachment {
     double step_s;     /* that a step takes, smoothed; 0: not known yet */
     struct ipc_report report;
     uint64_t report_ms;
+    struct log_limit unread_said; /* that it does not read */
     struct tally tally;
 };
 

@@ -1,8 +1,6 @@
 #include "daemon/trainer/process.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/pidfile.h"
 #include "daemon/trainer/command.h"
 
 /*
@@ -38,67 +36,21 @@ struct process {
 
 /* ---- the file with its number ---- */
 
-/* Of /proc/PID/stat, counted from 1 (proc_pid_stat(5)). */
-enum { FIELD_NAME = 2, FIELD_START = 22 };
-
-/* Start time of a process in clock ticks since boot, from /proc: with the number, it names a process for good. */
-static bool start_time(int pid, uint64_t *ticks)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    char stat_text[1024];
-    ssize_t got = read(fd, stat_text, sizeof stat_text - 1);
-    close(fd);
-    if (got <= 0)
-        return false;
-    stat_text[got] = '\0';
-    char *at = strrchr(stat_text, ')'); /* the command's name may hold anything */
-    for (int field = FIELD_NAME; at != NULL && field < FIELD_START; field++)
-        at = strchr(at + 1, ' ');
-    return at != NULL && sscanf(at, "%" SCNu64, ticks) == 1;
-}
-
 static void save_pid(struct process *process)
 {
-    char text[64];
-    uint64_t ticks = 0;
-    start_time(process->pid, &ticks);
-    int length = snprintf(text, sizeof text, "%d %" PRIu64 "\n", process->pid, ticks);
-    if (fsio_replace(process->pid_path, text, (size_t)length, 0644) != ERR_OK)
+    if (pidfile_save(process->pid_path, process->pid) != ERR_OK)
         log_warn("%s; a restarted daemon will not recognise the running trainer", err_text());
-}
-
-static void watch(struct process *process, int pid, bool child)
-{
-    process->pid = pid;
-    process->child = child;
-    process->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
 /* Takes over a trainer that an earlier daemon started and that still runs. */
 static void adopt(struct process *process)
 {
-    char *text;
-    size_t bytes;
-    int pid;
-    uint64_t was, is;
-    if (fsio_read(process->pid_path, 256, &text, &bytes) != ERR_OK)
+    if (pidfile_open(process->pid_path, &process->pid, &process->pidfd) != ERR_OK)
+        log_error("the trainer of before: %s; end it by hand", err_text());
+    if (process->pidfd < 0)
         return;
-    bool alive = sscanf(text, "%d %" SCNu64, &pid, &was) == 2 && pid > 1 && start_time(pid, &is) && is == was;
-    mem_free(text);
-    if (!alive)
-        return;
-    watch(process, pid, false);
-    if (process->pidfd < 0) {
-        log_error("cannot watch the trainer of before (pid %d): %s; end it by hand", pid, strerror(errno));
-        process->pid = 0;
-        return;
-    }
     process->state = PROCESS_RUNNING;
-    log_info("the trainer of before (pid %d) still runs; it attaches again by itself", pid);
+    log_info("the trainer of before (pid %d) still runs; it attaches again by itself", process->pid);
 }
 
 /* ---- starting ---- */
@@ -132,7 +84,9 @@ static enum err start_child(struct process *process, const struct command *comma
         run_child(command);
     if (pid < 0)
         return err_set_errno(ERR_NOMEM, "cannot start a trainer");
-    watch(process, pid, true);
+    process->pid = pid;
+    process->child = true;
+    process->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     return process->pidfd >= 0 ? ERR_OK : give_up_child(process);
 }
 

@@ -1,7 +1,5 @@
 #include "daemon/trainer/run_end.h"
 
-#include <stdbool.h>
-
 #include "net/wire.h"
 
 /* Our trainer is done with the fragment, and holds the newest anchor that anyone has: the word of one is enough to go
@@ -29,6 +27,13 @@ static bool takes_part(uint32_t trainer)
     return trainer != WIRE_TRAINER_NONE && trainer != WIRE_TRAINER_FINISHED;
 }
 
+bool run_end_waits_for(const struct sync *sync, const struct view *view, uint32_t fragments_count, uint32_t member)
+{
+    const struct view_member *one = &view->members[member];
+    bool part = one->role == RECORD_OWNER || one->role == RECORD_CONTRIBUTOR || one->role == RECORD_DRAINING;
+    return member != view->self && one->used && !one->leaving && part && !settled(sync, fragments_count, member);
+}
+
 enum run_end run_end_of(const struct sync *sync, const struct view *view, uint32_t fragments_count,
                         const uint32_t *trainers)
 {
@@ -37,10 +42,7 @@ enum run_end run_end_of(const struct sync *sync, const struct view *view, uint32
         if (!at_rest(sync, view, f))
             return RUN_GOES_ON;
     for (uint32_t i = 0; i < view->count; i++) {
-        const struct view_member *member = &view->members[i];
-        bool waited = member->used && (member->role == RECORD_OWNER || member->role == RECORD_CONTRIBUTOR ||
-                                       member->role == RECORD_DRAINING);
-        if (i == view->self || !waited || settled(sync, fragments_count, i))
+        if (!run_end_waits_for(sync, view, fragments_count, i))
             continue;
         if (sync_up(sync, i) && takes_part(trainers[i]))
             return RUN_GOES_ON;

@@ -6,6 +6,7 @@
 #ifndef DAEMON_TRAINER_RUN_END_H
 #define DAEMON_TRAINER_RUN_END_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "net/sync.h"
@@ -20,5 +21,9 @@ enum run_end {
 /* `trainers`: of each member, what its trainer does, as it last said (enum wire_trainer). */
 enum run_end run_end_of(const struct sync *sync, const struct view *view, uint32_t fragments_count,
                         const uint32_t *trainers);
+
+/* Whether what `member` has to contribute is waited for, as long as it has a trainer: it takes part, and has not said
+ * that it has contributed all. Never ourselves. */
+bool run_end_waits_for(const struct sync *sync, const struct view *view, uint32_t fragments_count, uint32_t member);
 
 #endif

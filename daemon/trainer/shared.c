@@ -429,20 +429,18 @@ enum err shared_release(struct shared *shared, uint32_t f, bool *wake)
 
 /* ---- anchors ---- */
 
-enum shared_gift shared_give(struct shared *shared, uint32_t f, uint64_t version)
+bool shared_give(struct shared *shared, uint32_t f)
 {
     struct ipc_fragment *fragment = ipc_at(shared, f);
     if (ipc_move(fragment, IPC_DAEMON, IPC_FREE, IPC_FILLING)) {
         fragment->mix_step = 0; /* nothing was sent: it is taken in at once */
     } else if (ipc_move(fragment, IPC_DAEMON, IPC_SNAPSHOT, IPC_FILLING)) {
         fragment->due_step = due_after(shared, f, fragment->snapshot_step);
-    } else if (ipc_word(fragment) == IPC_ANCHOR && fragment->anchor_version == version) {
-        return SHARED_THERE; /* given before we were restarted */
     } else if (!ipc_move(fragment, IPC_DAEMON, IPC_ANCHOR, IPC_FILLING) && ipc_word(fragment) != IPC_FILLING) {
         shared->fragments[f].give_waits = true; /* COPYING or MIXING: it says when it has finished */
-        return SHARED_LATER;
+        return false;
     }
-    return SHARED_FILL;
+    return true;
 }
 
 /* The count is ours until it is written: the trainer could move our writes through the one that is there. */
@@ -508,6 +506,10 @@ enum err shared_resume(struct shared *shared, uint32_t f, uint64_t version, stru
     *out = (struct shared_resumed){.base_version = base_version,
                                    .in_flight = !up_to_date && on_its_way,
                                    .snapshot = word == IPC_SNAPSHOT && up_to_date};
+    /* An anchor comes, by what is counted of the snapshot that is there now. Once the trainer may move words again it
+     * could take the anchor of before in and leave the next snapshot there, which would be taken for the same. */
+    if (!up_to_date)
+        (void)shared_give(shared, f);
     /* We died while writing an anchor of which the ledger knows nothing: the trainer takes its snapshot anew. */
     return word == IPC_FILLING && up_to_date ? move_ours(shared, f, IPC_FILLING, IPC_FREE) : ERR_OK;
 }

@@ -97,19 +97,17 @@ double shared_counted(struct shared *shared, uint32_t f, uint64_t shards);
 /* Gives the area of a snapshot back without an anchor. `*wake`: the trainer is to be woken. ERR_PROTO as below. */
 ERR_MUST_CHECK enum err shared_release(struct shared *shared, uint32_t f, bool *wake);
 
-enum shared_gift {
-    SHARED_FILL,  /* the area is ours: it is to be filled, then shared_given() */
-    SHARED_THERE, /* the trainer has this version already; it is to be woken */
-    SHARED_LATER  /* the trainer is at it; shared_taken() or shared_mixed() will say SHARED_GIVE */
-};
-enum shared_gift shared_give(struct shared *shared, uint32_t f, uint64_t version);
+/* The area is ours: it is to be filled, then shared_given(). False: the trainer is at it; shared_taken() or
+ * shared_mixed() will say SHARED_GIVE. */
+bool shared_give(struct shared *shared, uint32_t f);
 /* The area holds the anchor of `version`: the trainer's. It is to be woken. ERR_PROTO: somebody else wrote over a word
  * that is ours, so nothing in the memory can be believed: the trainer has to begin anew. */
 ERR_MUST_CHECK enum err shared_given(struct shared *shared, uint32_t f, uint64_t version);
 /* Takes an anchor back that the trainer has not begun to mix. */
 bool shared_take_back(struct shared *shared, uint32_t f);
 
-/* A trainer attached again while this island stands at `version`: what its word tells. */
+/* A trainer attached again while this island stands at `version`: what its word tells. It moves none until it is
+ * welcomed; with a base older than `version` the area is ours by then, for the anchor that follows. */
 struct shared_resumed {
     uint64_t base_version;
     bool in_flight; /* its contribution may have been counted in base_version + 1, and that one is applied here */

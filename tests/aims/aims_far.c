@@ -6,12 +6,13 @@
 
 #include "tests/aims/aims.h"
 #include "tests/lib/cluster.h"
+#include "tests/lib/far.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/said.h"
 #include "tests/lib/testlib.h"
 #include "tests/lib/wan.h"
 
-enum { ISLANDS = 3, NEAR = 0, LOST = 1, FAR = 2, TIMES = 3, DELAY_MS = 100, CERTIFICATES = 8, PATIENCE_S = 30 };
+enum { ISLANDS = 3, NEAR = 0, LOST = 1, TIMES = 3, DELAY_MS = 100, CERTIFICATES = 8, PATIENCE_S = 30 };
 static const double round_trip_s = 2 * DELAY_MS / 1000.0;
 
 /* A round of each fragment takes a second. */
@@ -23,16 +24,9 @@ static struct cluster *begin(struct wan *wan)
     char why[300];
     const struct wan_conf line = {.rate_bits = 100000000, .queue_ms = 200, .delay_ms = DELAY_MS};
     struct cluster_options options = {.run = run_spec, .data = "sleep=20"};
-    struct cluster *cluster = cluster_new("far", ISLANDS, &options);
-    if (!wan_begin(&line, testlib_path(cluster->folder, "line.log"), wan, why, sizeof why)) {
-        cluster_free(cluster);
+    struct cluster *cluster = far_cluster_new("far", ISLANDS, &options, &line, wan, why, sizeof why);
+    if (cluster == NULL)
         skip_because(why);
-    }
-    for (uint32_t i = 0; i < ISLANDS; i++)
-        snprintf(cluster->island[i].host, sizeof cluster->island[i].host, "%s", wan_host(i == FAR));
-    cluster->island[FAR].space = wan->far;
-    for (uint32_t i = 0; i < ISLANDS; i++)
-        cluster_configure(cluster, i, &options);
     cluster_start_all(cluster);
     return cluster;
 }

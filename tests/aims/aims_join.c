@@ -64,13 +64,6 @@ static void start(int i)
     good(HOMES_RUN(camp.home[i], "start"));
 }
 
-static const char *listen_on(void)
-{
-    static char address[40];
-    snprintf(address, sizeof address, "127.0.0.1:%u", proc_free_port());
-    return address;
-}
-
 static void place(int i)
 {
     camp.home[i] = testlib_path(folder, names[i]);
@@ -95,7 +88,7 @@ static void camp_begin(const char *spec, const char *trainer)
     camp.trainer = trainer;
     place(0);
     good(HOMES_RUN(camp.home[0], "init", "--name", names[0], "--data", camp.text, "--run", camp.spec, "--listen",
-                   listen_on(), "--no-start"));
+                   homes_somewhere(), "--no-start"));
     start(0);
     assert_true(homes_wait_versions(camp.home[0], 3, PATIENCE_S));
 }
@@ -110,7 +103,7 @@ static double join(void)
     snprintf(token, sizeof token, "%s", made);
     place(i);
     double begin_s = said_now_s();
-    good(HOMES_RUN(camp.home[i], "join", token, "--name", names[i], "--data", camp.text, "--listen", listen_on(),
+    good(HOMES_RUN(camp.home[i], "join", token, "--name", names[i], "--data", camp.text, "--listen", homes_somewhere(),
                    "--no-start"));
     start(i);
     while (homes_number(camp.home[i], "trainer", "tokens_counted") <= 0) {

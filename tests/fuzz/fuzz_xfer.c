@@ -12,6 +12,13 @@ enum { BUFFERS = 4, BUFFER_BYTES = 3000, EVENT_BYTES = 5, PEERS = 3 };
 static uint8_t *buffers[BUFFERS];
 static bool busy[BUFFERS]; /* complete, and read by a job */
 
+/* Ids are not slots. */
+static bool maker(void *user, uint32_t peer, const struct wire_key *key)
+{
+    (void)user;
+    return key->island == peer + 3;
+}
+
 static enum xfer_verdict offer(void *user, uint32_t peer, const struct wire_key *key, uint64_t total,
                                struct xfer_offer *out)
 {
@@ -112,7 +119,8 @@ static void event(struct xfer *xfer, const uint8_t *e, uint64_t *now_ms)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    struct xfer_conf conf = {.peers_count = PEERS, .outgoing_max = 8, .incoming_max = 8, .offer = offer};
+    struct xfer_conf conf = {
+        .peers_count = PEERS, .outgoing_max = 8, .incoming_max = 8, .offer = offer, .maker = maker};
     struct xfer *xfer;
     uint64_t now_ms = 1000;
     if (xfer_new(&conf, &xfer) != ERR_OK)

@@ -80,10 +80,15 @@ struct shard_account accounts_of(struct accounts *accounts, uint32_t f, uint32_t
     while (find(accounts, f, (uint64_t)account.results + 1, shard, &result)) {
         account.results++;
         account.partial += result.meta.contributors_count < accounts->islands;
+        double all = 0;
+        for (uint32_t i = 0; i < result.meta.contributors_count; i++)
+            all += (double)wire_meta_contributor(&result.meta, i).tokens;
         for (uint32_t i = 0; i < result.meta.contributors_count; i++) {
             struct wire_contributor contributor = wire_meta_contributor(&result.meta, i);
-            if (contributor.id < CLUSTER_MAX)
-                account.tokens[contributor.id] += (long long)contributor.tokens;
+            if (contributor.id >= CLUSTER_MAX)
+                continue;
+            account.tokens[contributor.id] += (long long)contributor.tokens;
+            account.moved[contributor.id] += (double)contributor.tokens * (double)contributor.tokens / all;
         }
         result_close(&result);
     }

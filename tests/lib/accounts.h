@@ -21,6 +21,9 @@ void accounts_close(struct accounts *accounts);
  * they count. */
 struct shard_account {
     long long results, partial, tokens[CLUSTER_MAX];
+    /* Of each result: its tokens squared over the tokens of all in it. Where each of an island's tokens moves a value
+     * by as much, results move it by so many times that, whenever they were exchanged. */
+    double moved[CLUSTER_MAX];
 };
 /* Up to the first version that nobody has. */
 struct shard_account accounts_of(struct accounts *accounts, uint32_t f, uint32_t shard);

@@ -113,6 +113,21 @@ struct cluster *cluster_new(const char *name, uint32_t count, const struct clust
     return cluster;
 }
 
+void cluster_configure_after(struct cluster *cluster, uint32_t i, const char *line, const char *more)
+{
+    const char *path = cluster->island[i].conf;
+    char *text, *changed;
+    size_t bytes;
+    assert_ok(fsio_read(path, 1 << 16, &text, &bytes));
+    const char *at = strstr(text, line);
+    assert_non_null(at);
+    at += strlen(line);
+    assert_ok(mem_printf(&changed, "%.*s%s%s", (int)(at - text), text, more, at));
+    assert_ok(fsio_replace(path, changed, strlen(changed), 0644));
+    mem_free(changed);
+    mem_free(text);
+}
+
 void cluster_start(struct cluster *cluster, uint32_t i)
 {
     struct cluster_island *island = &cluster->island[i];

@@ -43,6 +43,8 @@ void cluster_free(struct cluster *cluster);
 
 /* Rewrites island i's configuration: other data and more lines, or after hosts have changed. */
 void cluster_configure(struct cluster *cluster, uint32_t i, const struct cluster_options *options);
+/* Puts more lines into it, behind the first one that is `line`. Both end in a new line. */
+void cluster_configure_after(struct cluster *cluster, uint32_t i, const char *line, const char *more);
 
 void cluster_start(struct cluster *cluster, uint32_t i);
 void cluster_start_all(struct cluster *cluster);

@@ -14,15 +14,21 @@
 
 enum { A, B, C };
 
+/* The one of the running test, which may open some or all of it in its own way. */
 struct company {
     struct isle_run *run;
     struct isle *a;
-    struct played *b, *c; /* c: NULL with two islands */
+    struct played *b, *c; /* NULL: not there */
 };
+extern struct company company;
 
-/* `plan`: the run's plan is known to island a. */
-struct company company_begin(const char *name, uint32_t count, bool plan);
-void company_end(struct company *company);
+/* Of so many islands. `plan`: the run's plan is known to island a. */
+void company_begin(const char *name, uint32_t count, bool plan);
+/* Closes all that is there. */
+void company_end(void);
+
+/* What island a knows of another. */
+struct peer_info company_info(uint32_t peer);
 /* Says what is in `out` to island a, and waits until it has taken that in. */
 void company_say(struct played *played);
 

@@ -52,6 +52,13 @@ void homes_init(const char *programs)
     snprintf(program, sizeof program, "%s/dilococtl", programs);
 }
 
+const char *homes_somewhere(void)
+{
+    static char address[40];
+    snprintf(address, sizeof address, "127.0.0.1:%u", proc_free_port());
+    return address;
+}
+
 static void append_errors(const char *path)
 {
     size_t at = strlen(homes_out);
@@ -132,7 +139,7 @@ const char *homes_invite(const char *home, const char *expires)
     static char token[4096];
     if (HOMES_RUN(home, "invite", "--json", "--expires", expires != NULL ? expires : "24h") != 0)
         return NULL;
-    json_t *answer = json_loads(homes_out, 0, NULL);
+    json_t *answer = json_loads(homes_out, JSON_DISABLE_EOF_CHECK, NULL); /* a warning may stand behind it */
     const char *text = json_string_value(json_object_get(answer, "token"));
     snprintf(token, sizeof token, "%s", text != NULL ? text : "");
     json_decref(answer);

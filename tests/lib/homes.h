@@ -17,6 +17,9 @@ void homes_init(const char *programs);
 /* From now on the island's commands run in the namespaces of this process, where its folder lies. */
 void homes_place(const char *home, int space);
 
+/* HOST:PORT on loopback that nobody listens on; valid until the next call. */
+const char *homes_somewhere(void);
+
 /* dilococtl --home HOME ...; arguments up to NULL. Exit status as of proc_run(). */
 int homes_run(const char *home, const char *const *arguments);
 #define HOMES_RUN(home, ...) homes_run(home, (const char *const[]){__VA_ARGS__, NULL})

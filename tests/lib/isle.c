@@ -119,6 +119,23 @@ struct peers_conf isle_peers_conf(const struct isle *isle, uint64_t session)
                                .start_ms = isle->now_ms};
 }
 
+struct status_conf isle_status_conf(const struct isle *isle)
+{
+    return (struct status_conf){.conf = &isle->conf,
+                                .spec = &isle->run->spec,
+                                .view = &isle->charter.view,
+                                .charter = &isle->charter,
+                                .vote = isle->vote,
+                                .ledger = isle->ledger,
+                                .peers = isle->peers,
+                                .trainer = isle->trainer,
+                                .plan = isle->plan,
+                                .sync = isle->sync,
+                                .rounds = isle->rounds,
+                                .replica = isle->replica,
+                                .parts = &isle->parts};
+}
+
 /* Its mark lies where the sockets do. A disk of a test is not in doubt, unless that is what the test is about. */
 static void open_vote(struct isle *isle)
 {

@@ -14,6 +14,7 @@
 
 #include "common/env.h"
 #include "daemon/charter.h"
+#include "daemon/control/status_types.h"
 #include "daemon/dconf.h"
 #include "daemon/event.h"
 #include "daemon/jobs.h"
@@ -95,6 +96,8 @@ void isle_close(struct isle *isle);
 /* What it is for peers_new() and peers_plan_known(), for tests that call these themselves. */
 struct peers_conf isle_peers_conf(const struct isle *isle, uint64_t session);
 struct peers_plan isle_peers_plan(const struct isle *isle);
+/* What status_take() looks at. */
+struct status_conf isle_status_conf(const struct isle *isle);
 struct model_plan *isle_model_plan(const struct isle_run *run);
 /* Makes everything that a plan needs; isle_know_plan() tells peers and trainer as well. */
 void isle_make_plan(struct isle *isle);

@@ -146,6 +146,12 @@ bool played_heard_type(struct played *played, enum wire_type type)
     return false;
 }
 
+const struct wire_heartbeat *played_next_beat(struct played *played)
+{
+    isle_wait(played_heard_type(played, WIRE_HEARTBEAT));
+    return &played->in.heartbeat;
+}
+
 static const struct wire_key *key_of(const struct played *played, enum wire_type type)
 {
     switch (type) {

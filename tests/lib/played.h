@@ -65,6 +65,8 @@ void played_send_chunk(struct played *played, uint32_t to, const struct wire_key
 bool played_heard(struct played *played);
 /* The next of a type, those before it on its connection being dropped; of WIRE_CHUNK the next chunk. */
 bool played_heard_type(struct played *played, enum wire_type type);
+/* The next heartbeat, which is waited for. */
+const struct wire_heartbeat *played_next_beat(struct played *played);
 /* The next word on this object: an answer, a question or a chunk. */
 bool played_heard_of(struct played *played, enum wire_type type, const struct wire_key *key);
 

@@ -57,7 +57,7 @@ static void make_view(struct rig *rig)
     assert_ok(view_init(NULL, 0, &rig->view));
     roster_add(rig->chain, &record);
     update_view(rig);
-    rig->view.shares = rig->spec.digest;
+    rig->view.nonce_id = rig->spec.digest;
 }
 
 static struct replica *new_replica(const struct rig *rig)

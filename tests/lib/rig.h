@@ -179,8 +179,6 @@ size_t rig_values(const struct rig *rig, uint32_t f);
 struct plan_shard rig_shard(const struct rig *rig, uint32_t f, uint32_t shard);
 /* amount * (1 + (something of seed and i between 0 and 1)). */
 void rig_pattern(float *out, size_t count, uint64_t seed, float amount);
-/* Damages one byte of a file. */
-void rig_damage(const char *path, long at);
 /* A frame's values; fails if it cannot be decoded. */
 void rig_decode(const uint8_t *frame, size_t frame_bytes, float *values, size_t count);
 /* What the slot holds: its metadata, and its frame. */

@@ -1,8 +1,6 @@
 /* Of rig.h: what was posted and ordered, and what the rig holds. */
 #include "tests/lib/rig.h"
 
-#include <stdio.h>
-
 #include "tests/lib/roster.h"
 #include "tests/lib/shares.h"
 
@@ -71,18 +69,6 @@ size_t rig_values(const struct rig *rig, uint32_t f)
 struct plan_shard rig_shard(const struct rig *rig, uint32_t f, uint32_t shard)
 {
     return shares_run(&rig->parts, f, shard);
-}
-
-void rig_damage(const char *path, long at)
-{
-    FILE *file = fopen(path, "r+");
-    assert_non_null(file);
-    assert_int_equal(fseek(file, at, SEEK_SET), 0);
-    int byte = fgetc(file);
-    assert_true(byte != EOF);
-    assert_int_equal(fseek(file, at, SEEK_SET), 0);
-    assert_int_equal(fputc(byte ^ 0x10, file), byte ^ 0x10);
-    assert_int_equal(fclose(file), 0);
 }
 
 void rig_decode(const uint8_t *frame, size_t frame_bytes, float *values, size_t count)

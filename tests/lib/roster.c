@@ -3,9 +3,9 @@
 #include "tests/lib/testlib.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "common/mem.h"
+#include "tests/lib/sample_records.h"
 
 uint32_t roster_id(uint32_t number)
 {
@@ -24,16 +24,6 @@ struct record roster_record(uint32_t count)
         roster_join(&record, i, i < SHARDMAP_OWNERS_MAX ? RECORD_OWNER : RECORD_CONTRIBUTOR);
     roster_map_owners(&record);
     return record;
-}
-
-static struct digest digest_of_record(const struct record *record)
-{
-    uint8_t *bytes;
-    size_t count;
-    assert_ok(record_pack(record, &bytes, &count));
-    struct digest digest = record_digest(bytes, count);
-    mem_free(bytes);
-    return digest;
 }
 
 struct record roster_next(const struct chain *chain)
@@ -59,17 +49,9 @@ static struct record_member *member(struct record *record, uint32_t number)
 
 void roster_join(struct record *record, uint32_t number, enum record_role role)
 {
-    uint32_t count = record->members_count++;
-    if (count == 0)
-        assert_ok(mem_new(1, sizeof *record->members, "members", &record->members));
-    else
-        assert_ok(mem_grow(&record->members, count, count + 1, sizeof *record->members, "members"));
-    assert_true(roster_id(number) >= record->next_id);
-    struct record_member *one = &record->members[count];
-    *one = (struct record_member){.id = roster_id(number), .uplink = 1000000, .role = (uint8_t)role};
-    one->voter = role == RECORD_OWNER || role == RECORD_WITNESS;
+    struct record_member *one = records_row(record, roster_id(number), role);
+    one->uplink = 1000000;
     snprintf(one->name, sizeof one->name, "m%u", number);
-    record->next_id = one->id + 1;
 }
 
 void roster_role(struct record *record, uint32_t number, enum record_role role, bool voter)
@@ -97,43 +79,17 @@ void roster_map_owners(struct record *record)
     roster_map(record, numbers, count);
 }
 
-void roster_start(struct record *record, uint32_t fragment, uint64_t version)
-{
-    if (record->starts_count == 0)
-        assert_ok(mem_new(fragment + 1, sizeof *record->starts, "starts", &record->starts));
-    else if (fragment >= record->starts_count)
-        assert_ok(mem_grow(&record->starts, record->starts_count, fragment + 1, sizeof *record->starts, "starts"));
-    if (fragment >= record->starts_count)
-        record->starts_count = fragment + 1;
-    record->starts[fragment] = version;
-}
-
-static bool before(const struct record_carried *left, const struct record_carried *right)
-{
-    if (left->fragment != right->fragment)
-        return left->fragment < right->fragment;
-    return left->owner != right->owner ? left->owner < right->owner : left->epoch < right->epoch;
-}
-
 void roster_carry(struct record *record, uint32_t fragment, uint32_t number, uint64_t epoch, uint64_t shards,
                   const struct digest *digest)
 {
-    uint32_t count = record->carried_count++, at = 0;
     struct record_carried carried = {fragment, roster_id(number), record_start(record, fragment) + 1, epoch, shards,
                                      *digest};
-    if (count == 0)
-        assert_ok(mem_new(1, sizeof carried, "carried", &record->carried));
-    else
-        assert_ok(mem_grow(&record->carried, count, count + 1, sizeof carried, "carried"));
-    while (at < count && before(&record->carried[at], &carried))
-        at++;
-    memmove(&record->carried[at + 1], &record->carried[at], (count - at) * sizeof carried);
-    record->carried[at] = carried;
+    records_carry_one(record, &carried);
 }
 
 void roster_add(struct chain *chain, struct record *record)
 {
-    struct digest digest = digest_of_record(record);
+    struct digest digest = records_digest(record);
     assert_ok(chain_add(chain, record, &digest));
 }
 

@@ -2,8 +2,9 @@
  * roster: view records as tests of the protocol core need them: a few members whose ids are not their slots, so that
  * who takes one for the other is seen, and one record after the other.
  *
- * Members have names and no keys: record_follows() holds for these records, record_check() does not (tests/lib/records
- * has such). A helper that fails fails the running test. Records are owned by the caller until roster_add() takes them.
+ * Members have names and no keys: record_follows() holds for these records, record_check() does not
+ * (tests/lib/sample_records has such, and what else is put into any record). A helper that fails fails the running
+ * test. Records are owned by the caller until roster_add() takes them.
  */
 #ifndef TESTS_LIB_ROSTER_H
 #define TESTS_LIB_ROSTER_H
@@ -31,7 +32,6 @@ void roster_role(struct record *record, uint32_t number, enum record_role role, 
 void roster_map(struct record *record, const uint32_t *numbers, uint32_t count);
 /* Likewise, to all of role RECORD_OWNER. */
 void roster_map_owners(struct record *record);
-void roster_start(struct record *record, uint32_t fragment, uint64_t version);
 /* Carries a result for the version after the start, in its place. */
 void roster_carry(struct record *record, uint32_t fragment, uint32_t number, uint64_t epoch, uint64_t shards,
                   const struct digest *digest);

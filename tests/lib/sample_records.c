@@ -16,17 +16,27 @@ const struct ident *records_ident(uint32_t id)
     return &idents[id];
 }
 
-struct record_member *records_add(struct record *record, enum record_role role)
+struct record_member *records_row(struct record *record, uint32_t id, enum record_role role)
 {
-    struct record_member *member;
-    uint32_t id = record->next_id++, count = record->members_count++;
+    uint32_t count = record->members_count++;
     if (count == 0)
         assert_ok(mem_new(1, sizeof *record->members, "members", &record->members));
     else
         assert_ok(mem_grow(&record->members, count, count + 1, sizeof *record->members, "members"));
-    member = &record->members[count];
-    *member = (struct record_member){.id = id, .uplink = 1000000000, .incarnation = id + 1, .role = (uint8_t)role};
+    assert_true(id >= record->next_id);
+    struct record_member *member = &record->members[count];
+    *member = (struct record_member){.id = id, .role = (uint8_t)role};
     member->voter = role == RECORD_OWNER || role == RECORD_WITNESS;
+    record->next_id = id + 1;
+    return member;
+}
+
+struct record_member *records_add(struct record *record, enum record_role role)
+{
+    uint32_t id = record->next_id;
+    struct record_member *member = records_row(record, id, role);
+    member->uplink = 1000000000;
+    member->incarnation = id + 1;
     snprintf(member->name, sizeof member->name, "m%u", id);
     snprintf(member->address, sizeof member->address, "m%u.example:%u", id, 7000 + id);
     memcpy(member->key, records_ident(id)->key, IDENT_KEY_BYTES);
@@ -102,20 +112,24 @@ static bool before(const struct record_carried *left, const struct record_carrie
     return left->owner != right->owner ? left->owner < right->owner : left->epoch < right->epoch;
 }
 
+void records_carry_one(struct record *record, const struct record_carried *carried)
+{
+    uint32_t count = record->carried_count++, at = 0;
+    if (count == 0)
+        assert_ok(mem_new(1, sizeof *carried, "carried", &record->carried));
+    else
+        assert_ok(mem_grow(&record->carried, count, count + 1, sizeof *carried, "carried"));
+    while (at < count && before(&record->carried[at], carried))
+        at++;
+    memmove(&record->carried[at + 1], &record->carried[at], (count - at) * sizeof *carried);
+    record->carried[at] = *carried;
+}
+
 void records_carry(struct record *record, uint32_t fragment, uint32_t owner, uint64_t epoch, uint64_t shards)
 {
-    uint32_t count = record->carried_count++;
     struct record_carried carried = {fragment, owner, record_start(record, fragment) + 1, epoch, shards, {{0}}};
     carried.digest = digest_of(&carried, sizeof carried);
-    if (count == 0)
-        assert_ok(mem_new(1, sizeof carried, "carried", &record->carried));
-    else
-        assert_ok(mem_grow(&record->carried, count, count + 1, sizeof carried, "carried"));
-    uint32_t at = 0;
-    while (at < count && before(&record->carried[at], &carried))
-        at++;
-    memmove(&record->carried[at + 1], &record->carried[at], (count - at) * sizeof carried);
-    record->carried[at] = carried;
+    records_carry_one(record, &carried);
 }
 
 struct record_vote records_vote(uint32_t id, const struct record *record, uint64_t ballot)

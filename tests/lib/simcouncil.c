@@ -9,6 +9,7 @@
 
 #include "common/mem.h"
 #include "net/compose.h"
+#include "net/epoch_wire.h"
 
 /* As in daemon/peers: docs/PROTOCOL.md, "Epochs". */
 enum { TURN_MS = 1000, AGAIN_MS = 400, ASKED_MS = 700, OVERDUE_MS = 4000, TICK_MS = 100 };
@@ -77,50 +78,25 @@ static void say(uint32_t i, uint32_t k, const struct wire_epoch *message)
     mem_free(bytes);
 }
 
-static void add_holdings(uint32_t i, bool sealed, struct wire_epoch *out)
+static void add_holdings(uint32_t i, struct wire_epoch *out)
 {
     const struct sim_island *island = &sim->island[i];
     out->promise.incarnation = sim_in_doubt(i) ? island->disk.incarnation : sim_member_of(i, i)->incarnation;
-    out->promise.sealed = sealed;
     holdings_own(island->voice.holdings, island->sync, &out->promise.rows, &out->promise.rows_count);
-    if (sealed && sim_lies(i, SIM_LIE_PROMISE))
+    if (out->promise.sealed && sim_lies(i, SIM_LIE_PROMISE))
         sim_lie_promise(i, out);
 }
 
 static void send_message(uint32_t i, uint32_t to, const struct epoch_message *from)
 {
-    static const enum wire_epoch_type types[EPOCH_MESSAGES] = {
-        [EPOCH_PREPARE] = WIRE_PREPARE, [EPOCH_PROMISE] = WIRE_PROMISE, [EPOCH_HOLDINGS] = WIRE_PROMISE,
-        [EPOCH_REJECT] = WIRE_REJECT,   [EPOCH_ACCEPT] = WIRE_ACCEPT,   [EPOCH_ACCEPTED] = WIRE_ACCEPTED,
-        [EPOCH_RECORD] = WIRE_DECIDED,  [EPOCH_CHAIN] = WIRE_CHAIN,
-    };
-    struct wire_epoch out = {.type = types[from->type], .epoch = from->epoch + 1, .ballot = from->ballot};
-    switch (from->type) {
-    case EPOCH_PREPARE:
-        out.prepare.draft = from->bytes;
-        out.prepare.draft_bytes = from->bytes_count;
-        out.prepare.recover = from->recover;
-        break;
-    case EPOCH_PROMISE:
-        out.promise.accepted_ballot = from->accepted;
-        out.promise.accepted = from->bytes;
-        out.promise.accepted_bytes = from->bytes_count;
-        add_holdings(i, true, &out);
-        break;
-    case EPOCH_HOLDINGS: add_holdings(i, false, &out); break;
-    case EPOCH_ACCEPT: {
+    struct wire_epoch out = epoch_wire_out(from);
+    if (out.type == WIRE_PROMISE)
+        add_holdings(i, &out);
+    else if (out.type == WIRE_ACCEPTED) /* the signature is what it signs */
+        memcpy(out.accepted.signature, from->digest.byte, DIGEST_BYTES);
+    if (out.type == WIRE_ACCEPT) {
         struct digest digest = record_digest(from->bytes, from->bytes_count);
         sim_record(sim_record_of(&digest))->proposed = true;
-        out.accept.record = from->bytes;
-        out.accept.record_bytes = from->bytes_count;
-        break;
-    }
-    case EPOCH_ACCEPTED: /* the signature is what it signs */
-        out.accepted.digest = from->digest;
-        memcpy(out.accepted.signature, from->digest.byte, DIGEST_BYTES);
-        break;
-    case EPOCH_CHAIN: out.epoch = from->epoch; break;
-    default: break;
     }
     say(i, sim_of(to), &out);
 }
@@ -304,64 +280,28 @@ static bool proved(uint32_t i, const struct sim_record *record, const struct wir
            record_follows(previous, chain_last_digest(sim->island[i].chain), &record->record) == ERR_OK;
 }
 
-static bool follows(uint32_t i, const uint8_t *bytes, size_t bytes_count, struct digest *digest)
+static bool follows(uint32_t i, const struct epoch_message *message, const struct wire_epoch *in)
 {
     struct compose_base base = base_of(i);
-    *digest = record_digest(bytes, bytes_count);
-    uint32_t number = sim_record_of(digest);
-    return number != 0 && compose_follows(&base, &sim_record(number)->record) == ERR_OK;
+    uint32_t number = sim_record_of(&message->digest);
+    if (number == 0)
+        return false;
+    return message->type == EPOCH_RECORD ? proved(i, sim_record(number), in)
+                                         : compose_follows(&base, &sim_record(number)->record) == ERR_OK;
 }
 
 static bool translate(uint32_t i, uint32_t k, struct wire_epoch *in, struct epoch_message *out, bool *good)
 {
     *good = true;
-    *out = (struct epoch_message){.epoch = in->epoch - 1, .ballot = in->ballot};
-    switch (in->type) {
-    case WIRE_PREPARE:
-        out->type = EPOCH_PREPARE;
-        out->bytes = in->prepare.draft;
-        out->bytes_count = in->prepare.draft_bytes;
-        out->recover = in->prepare.recover;
-        return true;
-    case WIRE_PROMISE:
-        out->type = in->promise.sealed ? EPOCH_PROMISE : EPOCH_HOLDINGS;
-        out->accepted = in->promise.accepted_ballot;
-        out->bytes = in->promise.accepted;
-        out->bytes_count = in->promise.accepted_bytes;
-        if (out->bytes_count > 0)
-            *good = follows(i, out->bytes, out->bytes_count, &out->digest);
-        if (out->epoch == last(i)->epoch)
-            holdings_answer(voice_of(i)->holdings, sim_id(k), in);
-        return true;
-    case WIRE_REJECT: out->type = EPOCH_REJECT; return true;
-    case WIRE_ACCEPT:
-        out->type = EPOCH_ACCEPT;
-        out->bytes = in->accept.record;
-        out->bytes_count = in->accept.record_bytes;
-        *good = follows(i, out->bytes, out->bytes_count, &out->digest);
-        return true;
-    case WIRE_ACCEPTED:
-        out->type = EPOCH_ACCEPTED;
-        out->digest = in->accepted.digest;
-        memcpy(out->signature, in->accepted.signature, sizeof out->signature);
-        *good = memcmp(in->accepted.signature, in->accepted.digest.byte, DIGEST_BYTES) == 0;
-        return true;
-    case WIRE_DECIDED:
-        out->type = EPOCH_RECORD;
-        out->bytes = in->decided.record;
-        out->bytes_count = in->decided.record_bytes;
-        out->votes = in->decided.votes;
-        out->votes_count = in->decided.votes_count;
-        out->epoch = last(i)->epoch;
-        out->digest = record_digest(out->bytes, out->bytes_count);
-        *good = sim_record_of(&out->digest) != 0 && proved(i, sim_record(sim_record_of(&out->digest)), in);
-        return *good;
-    case WIRE_CHAIN:
-        out->type = EPOCH_CHAIN;
-        out->epoch = in->epoch;
-        return true;
-    default: return false;
-    }
+    if (!epoch_wire_in(in, last(i)->epoch, out))
+        return false;
+    if (out->type == EPOCH_ACCEPTED)
+        *good = memcmp(out->signature, out->digest.byte, DIGEST_BYTES) == 0;
+    else if (epoch_wire_brings_record(out))
+        *good = follows(i, out, in);
+    if (in->type == WIRE_PROMISE && out->epoch == last(i)->epoch)
+        holdings_answer(voice_of(i)->holdings, sim_id(k), in);
+    return *good || out->type != EPOCH_RECORD;
 }
 
 static void take_in(uint32_t i, const struct sim_letter *letter)

@@ -4,6 +4,7 @@
 
 #include "common/digest.h"
 #include "tests/lib/roster.h"
+#include "tests/lib/sample_records.h"
 
 enum { ACTIONS_MAX = 256 };
 
@@ -313,7 +314,7 @@ bool talk_held_in_silence(uint32_t owner, uint64_t epoch)
 void talk_epoch_later(void)
 {
     struct record record = talk_draft();
-    roster_start(&record, 0, 4);
+    records_start(&record, 0, 4);
     talk_begin_epoch(&record);
 }
 
@@ -321,7 +322,7 @@ struct record talk_draft_with_one(char name)
 {
     struct record record = talk_draft();
     struct digest digest = talk_result_named(name, 0, 5, 0);
-    roster_start(&record, 0, 4);
+    records_start(&record, 0, 4);
     roster_carry(&record, 0, 0, 0, talk_shards_of(0), &digest);
     return record;
 }

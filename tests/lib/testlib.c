@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,6 +95,24 @@ const char *testlib_file(const char *folder, const char *name, const char *forma
     va_end(args);
     assert_int_equal(fclose(file), 0);
     return path;
+}
+
+void testlib_damage(const char *path, off_t at)
+{
+    unsigned char byte = 0;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 0x10;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+off_t testlib_file_bytes(const char *path)
+{
+    struct stat status;
+    assert_int_equal(stat(path, &status), 0);
+    return status.st_size;
 }
 
 json_t *testlib_cases(const char *name)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <cmocka.h>
 #include <jansson.h>
@@ -46,6 +47,9 @@ const char *testlib_file(const char *folder, const char *name, const char *forma
     __attribute__((format(printf, 3, 4)));
 /* "folder/name", valid for the process. */
 const char *testlib_path(const char *folder, const char *name);
+/* Changes one bit of the byte at `at` of a file; once more, and it is as it was. */
+void testlib_damage(const char *path, off_t at);
+off_t testlib_file_bytes(const char *path);
 
 /* Fails unless the file, after the comment at its top, is word for word what conf_print() documents: a sample that is
  * the manual. */

@@ -48,6 +48,7 @@ state/state_object     | state_object_install | engine_new peers_new rounds_new 
 state/model_plan       | model_plan_parse  | engine_new peers_new rounds_new trainer_new slots_new ledger_open jobs_new  | unit/model_plan
 state/memory           | memory_of         | engine_new peers_new rounds_new trainer_new ledger_open                     | unit/memory
 ctl/ctl_client         | ctl_ask           | engine_new peers_new rounds_new dconf_load ctl_plan ctl_print_status forecast_run | unit/ctl_client
+ctl/ctl_here           | ctl_here          | engine_new peers_new rounds_new dconf_load home_find ctl_ask ctl_init ctl_home_start ctl_plan ctl_print_status forecast_run | unit/ctl_here
 ctl/ctl_print          | ctl_print_status  | engine_new peers_new rounds_new dconf_load ctl_plan forecast_run            | unit/ctl_print
 ctl/ctl_plan           | ctl_plan          | engine_new peers_new rounds_new dconf_load ctl_ask ctl_print_status         | unit/ctl_plan
 ctl/ctl_home           | ctl_home_start    | engine_new peers_new rounds_new dconf_load ctl_init ctl_service_start ctl_plan ctl_print_status forecast_run | unit/ctl_home
@@ -72,6 +73,7 @@ peers/report       | report_take      | peers/peers
 peers/peers_look   | peers_info       | peers/peers
 peers/seats        | seats_init       | peers/council
 peers/wishes       | wishes_gather    | peers/council
+peers/council_look | council_waits    | peers/council
 peers/council_wire | council_wire_out | peers/council
 peers/impostors    | twins_note       | peers/peers
 peers/objects      | objects_new      | peers/peers
@@ -96,7 +98,7 @@ rounds/install     | install_new      | rounds/rounds
 rounds/keep        | keep_new         | rounds/rounds
 rounds/recover     | recover_fragment | rounds/rounds
 '
-programs='dilocod dilococtl ctl/ctl_join ctl/ctl_members ctl/ctl_reset' # tests/system runs them
+programs='dilocod dilococtl ctl/ctl_join ctl/ctl_members ctl/ctl_reset ctl/ctl_trainer' # tests/system runs them
 
 [ -x "$BUILD/tests/unit/test_event" ] || { echo "the tests are not built"; exit 77; }
 [ -f "$BUILD/daemon.a" ] || { echo "$BUILD/daemon.a is not built"; exit 1; }

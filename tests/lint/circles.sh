@@ -15,10 +15,10 @@ law='
 rooms      daemon > net | outer_opt > common
 rooms      worker > kernels > common
 
-daemon     dilocod > engine | check > control | runplan > peers > trainer | rounds | charter > state > event | jobs | rules | dconf | home | tidings
-daemon     dilococtl > ctl > rules | dconf | home
+daemon     dilocod > engine | check > control | runplan > peers > trainer | rounds | charter > state > event | jobs | rules | dconf | tidings > home
+daemon     dilococtl > ctl > rules | dconf > home
 
-worker     diloco-worker > train , sample > ckpt , inner , data > model | libdiloco
+worker     diloco-worker > train , sample > ckpt , inner , data , speed > model | libdiloco
 
 net        sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_certify > sync_core > sync_types
 net        sync_types > chain , owner
@@ -26,6 +26,7 @@ net        sync_owner > owner , grace
 net        link > zap , traffic
 net        link | xfer | pace > wire
 net        chain | wire_epoch | epoch | compose > record > wire
+net        epoch_wire > wire_epoch | epoch
 net        epoch > ballots
 net        compose > muster > record
 net        vouch > chain > record

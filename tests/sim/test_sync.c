@@ -447,7 +447,7 @@ static void calm_islands_agree_and_lose_nothing(void **state)
 static void promises_hold_under_any_trouble(void **state)
 {
     (void)state;
-    run_mix(&(struct mix){.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 1200);
+    run_mix(&(struct mix){.name = "trouble", .n_min = 2, .n_max = SIM_SMALL, .rough = true}, 1000);
 }
 
 static void promises_hold_for_three_and_four(void **state)
@@ -483,7 +483,7 @@ static void a_line_that_is_cut_stops_nobody(void **state)
 static void nobody_believes_a_liar(void **state)
 {
     (void)state;
-    run_mix(&(struct mix){.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 600);
+    run_mix(&(struct mix){.name = "liars", .n_min = 3, .n_max = 6, .rough = true, .liars = true}, 450);
 }
 
 static void a_liar_holds_nobody_up(void **state)

@@ -302,6 +302,30 @@ static void a_running_island_is_looked_at_and_steered(void **state)
     cluster_free(cluster);
 }
 
+/* Nothing that somebody types is passed over in silence. */
+static void what_a_command_does_not_take_it_refuses(void **state)
+{
+    (void)state;
+    const char *home = testlib_path(folder, "nowhere");
+#define REFUSES(part, ...)                                  \
+    do {                                                    \
+        assert_int_equal(RUN("dilococtl", __VA_ARGS__), 2); \
+        assert_says(part);                                  \
+        assert_int_equal(access(home, F_OK), -1);           \
+    } while (0)
+    REFUSES("--expires is for invite, and not for status", "status", "--expires", "4h", "--witness");
+    REFUSES("--owner is for join TOKEN, and not for init", "init", "--home", home, "--owner", "maybe");
+    REFUSES("--run is for init, and not for join TOKEN", "join", "x", "--home", home, "--run", "run.ini");
+    REFUSES("-f is for logs, and not for watch", "watch", "-f");
+    REFUSES("--wait is for ", "leave", "--wait", "9");
+    REFUSES("--name needs a token of the run: dilococtl join TOKEN --name", "join", "--name", "paris");
+    REFUSES("--owner maybe: auto, yes or no", "join", "dilo1-x", "--home", home, "--name", "paris", "--owner", "maybe");
+    REFUSES("ask for one", "invite", "--list", "--revoke", "abc", "--socket", "no/such.sock");
+    REFUSES("ask for one", "invite", "--list", "--note", "for oslo", "--socket", "no/such.sock");
+    REFUSES("--interval 0", "watch", "--interval", "0", "--socket", "no/such.sock");
+    REFUSES("\"more\" was not expected; usage: dilococtl join TOKEN", "join", "x", "more");
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -313,6 +337,7 @@ int main(void)
         cmocka_unit_test(what_a_start_would_stumble_over_is_found_before),
         cmocka_unit_test(what_is_printed_can_be_read_again),
         cmocka_unit_test(keys_are_made_once_and_kept_private),
+        cmocka_unit_test(what_a_command_does_not_take_it_refuses),
         cmocka_unit_test(a_line_is_planned_for),
         cmocka_unit_test(a_running_island_is_looked_at_and_steered),
     };

@@ -14,6 +14,7 @@
 #include "common/fsio.h"
 #include "daemon/ctl/ctl_client.h"
 #include "tests/lib/cluster.h"
+#include "tests/lib/far.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/wan.h"
 
@@ -108,14 +109,9 @@ static void a_slow_line_is_no_loss(void **state)
     struct cluster_options options = {.run = spec, .data = "sleep=50 size=300000", .more = "[net]\naway = 2s"};
     if (no_namespaces[0] != '\0')
         skip_because(no_namespaces);
-    struct cluster *cluster = cluster_new("slowline", ISLANDS, &options);
-    if (!wan_begin(&line, testlib_path(cluster->folder, "line.log"), &wan, why, sizeof why))
+    struct cluster *cluster = far_cluster_new("slowline", ISLANDS, &options, &line, &wan, why, sizeof why);
+    if (cluster == NULL)
         fail_msg("%s", why);
-    for (uint32_t i = 0; i < ISLANDS; i++)
-        snprintf(cluster->island[i].host, sizeof cluster->island[i].host, "%s", wan_host(i == 2));
-    cluster->island[2].space = wan.far;
-    for (uint32_t i = 0; i < ISLANDS; i++)
-        cluster_configure(cluster, i, &options);
     cluster_start_all(cluster);
     for (uint32_t i = 0; i < ISLANDS; i++)
         cluster_wait(cluster, i, cluster_versions_reach, SOME, "some versions over a slow line");

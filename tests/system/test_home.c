@@ -17,43 +17,12 @@
 #include "net/ident.h"
 #include "tests/lib/cli.h"
 #include "tests/lib/proc.h"
+#include "tests/lib/village.h"
 
 /* Sanitizers and a busy machine take their time. */
-enum { PATIENCE_S = 60, TEXT_BYTES = 40000 };
+enum { PATIENCE_S = 60 };
 
-static char folder[] = "/tmp/diloco-one-XXXXXX"; /* short enough for sockets, wherever this was built */
-static const char *home, *text, *spec;
-static char listen_on[40];
-
-static const char small_run[] = "[run]\nname = small\nsteps = 1000000\n"
-                                "[model]\nwidth = 16\nlayers = 2\nheads = 2\ncontext = 16\n[train]\nbatch = 1\n"
-                                "[sync]\ninterval = 10\nlayers_per_fragment = 1\n";
-
-/* A failed test leaves no daemon behind. */
-static void stop_all(void)
-{
-    char command[300];
-    const char *const argv[] = {cli_program("dilococtl"), "--home", home, "stop", NULL};
-    proc_run(argv, "/dev/null", command, sizeof command);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (system(command) != 0)
-        print_message("%s stays\n", folder);
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    char *place = malloc(TEXT_BYTES + 64);
-    size_t bytes = 0;
-    for (int i = 0; bytes < TEXT_BYTES; i++)
-        bytes += (size_t)sprintf(place + bytes, "line %d of a small text\n", i * 7919 % 10007);
-    text = testlib_file(folder, "text.txt", "%s", place);
-    free(place);
-    spec = testlib_file(folder, "small.ini", "%s", small_run);
-    home = testlib_path(folder, "paris");
-    snprintf(listen_on, sizeof listen_on, "127.0.0.1:%u", proc_free_port());
-    return 0;
-}
+static const char *home, *text;
 
 #define INIT(...) RUN("dilococtl", "init", "--home", home, __VA_ARGS__)
 #define CTL(...) RUN("dilococtl", "--home", home, __VA_ARGS__)
@@ -99,6 +68,23 @@ static bool lives(int pid)
     return read && state != 'Z';
 }
 
+/* Whether the trainer that trains now was begun with this in its environment. */
+static bool trainer_has(const char *variable)
+{
+    char path[64], environment[16384];
+    size_t bytes, at = 0;
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%lld/environ", ask("trainer", "pid"));
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    bytes = fread(environment, 1, sizeof environment - 1, file);
+    fclose(file);
+    environment[bytes] = '\0';
+    for (; at < bytes && !found; at += strlen(environment + at) + 1)
+        found = strncmp(environment + at, variable, strlen(variable)) == 0;
+    return found;
+}
+
 static void what_will_not_do_is_refused_and_leaves_nothing(void **state)
 {
     (void)state;
@@ -109,7 +95,8 @@ static void what_will_not_do_is_refused_and_leaves_nothing(void **state)
     assert_says("letters, digits");
     assert_int_equal(INIT("--name", "paris", "--data", "/no/such/text"), 2);
     assert_says("--data /no/such/text: there is no such file");
-    const char *quorum = testlib_file(folder, "quorum.ini", "[run]\nname = x\nsteps = 9\n[sync]\nquorum = 2\n");
+    const char *quorum =
+        testlib_file(village_folder(), "quorum.ini", "[run]\nname = x\nsteps = 9\n[sync]\nquorum = 2\n");
     assert_int_equal(INIT("--name", "paris", "--data", text, "--run", quorum), 2);
     assert_says("quorum: 2 is more than the 1 islands"); /* by the daemon's own eyes, when all was made */
     assert_int_equal(access(home, F_OK), -1);
@@ -130,7 +117,8 @@ static void one_command_makes_an_island_that_trains(void **state)
 {
     (void)state;
     struct ident ident;
-    assert_int_equal(INIT("--name", "paris", "--data", text, "--run", spec, "--listen", listen_on), 0);
+    assert_int_equal(INIT("--name", "paris", "--data", text, "--run", village_spec(10), "--listen", homes_somewhere()),
+                     0);
     assert_prints("Island paris is made");
     assert_ok(ident_load(testlib_path(home, "island.key"), &ident));
     assert_prints(ident.public_text);
@@ -163,6 +151,32 @@ static void a_second_start_and_a_second_init_change_nothing(void **state)
     assert_int_equal(CTL("status"), 0);
 }
 
+static void shell(const char *format, const char *from, const char *to)
+{
+    char command[600];
+    snprintf(command, sizeof command, format, from, to);
+    assert_int_equal(system(command), 0);
+}
+
+/* Its mark comes along with no copy, so it is known that it has forgotten what came after. */
+static void a_copy_of_the_folder_that_is_put_back_is_noticed(void **state)
+{
+    (void)state;
+    const char *copy = testlib_path(village_folder(), "copy");
+    shell("cp -a %1$s %2$s", home, copy);
+    assert_int_equal(CTL("start"), 0);
+    CTL("logs");
+    assert_null(strstr(cli_out, "this disk is in doubt"));
+    wait_for_versions(ask(NULL, "versions") + 3);
+    assert_int_equal(CTL("stop"), 0);
+    shell("rm -r %1$s && mv %2$s %1$s", home, copy);
+    assert_int_equal(CTL("start"), 0);
+    CTL("logs");
+    assert_non_null(strstr(cli_out, "this disk is in doubt"));
+    wait_for_versions(ask(NULL, "versions") + 3); /* alone it has nobody to ask */
+    assert_int_equal(CTL("stop"), 0);
+}
+
 static void it_is_stopped_and_goes_on_from_where_it_was(void **state)
 {
     (void)state;
@@ -188,6 +202,54 @@ static void it_is_stopped_and_goes_on_from_where_it_was(void **state)
     json_decref(said);
 }
 
+static void kill_daemon(int pid)
+{
+    kill(pid, SIGKILL);
+    for (int i = 0; lives(pid) && i < 500; i++)
+        proc_sleep_ms(10);
+}
+
+/* The trainer of a killed daemon goes on, for the next one; who stops the island means it, too. */
+static void the_trainer_of_a_killed_daemon_is_stopped_as_well(void **state)
+{
+    (void)state;
+    assert_int_equal(CTL("start"), 0);
+    int killed = daemon_pid();
+    wait_for_versions(ask(NULL, "versions") + 3);
+    int trainer = (int)ask("trainer", "pid");
+    assert_true(trainer > 1);
+    kill_daemon(killed);
+    assert_int_equal(CTL("start"), 0); /* by which it is taken over */
+    assert_int_equal(ask("trainer", "pid"), trainer);
+    assert_int_equal(CTL("start"), 0);
+    kill_daemon(daemon_pid());
+    assert_true(lives(trainer));
+    assert_int_equal(CTL("stop"), 0);
+    assert_prints("the trainer that it had left has ended (pid ");
+    assert_int_equal(daemon_pid(), trainer);
+    assert_false(lives(trainer));
+    assert_int_equal(CTL("stop"), 0);
+    assert_prints("dilocod does not run\n");
+}
+
+/* Or trainers that share a machine's cores crawl. */
+static void a_trainers_threads_wait_asleep_unless_the_environment_says(void **state)
+{
+    (void)state;
+    unsetenv("OMP_WAIT_POLICY");
+    assert_int_equal(CTL("start"), 0);
+    wait_for_versions(ask(NULL, "versions") + 3);
+    assert_true(trainer_has("OMP_WAIT_POLICY=passive"));
+    assert_int_equal(CTL("stop"), 0);
+    setenv("GOMP_SPINCOUNT", "0", 1);
+    assert_int_equal(CTL("start"), 0);
+    unsetenv("GOMP_SPINCOUNT");
+    wait_for_versions(ask(NULL, "versions") + 3);
+    assert_true(trainer_has("GOMP_SPINCOUNT=0"));
+    assert_false(trainer_has("OMP_WAIT_POLICY="));
+    assert_int_equal(CTL("stop"), 0);
+}
+
 /* After a daemon was killed its number stays behind, and may be anybody's one day. */
 static void whom_a_stale_file_names_is_not_ended(void **state)
 {
@@ -202,19 +264,36 @@ static void whom_a_stale_file_names_is_not_ended(void **state)
     assert_int_equal(CTL("start"), 0);
     int killed = daemon_pid();
     assert_int_not_equal(killed, pid);
-    kill(killed, SIGKILL);
-    for (int i = 0; lives(killed) && i < 500; i++)
-        proc_sleep_ms(10);
+    kill_daemon(killed);
     testlib_file(home, "dilocod.pid", "%d\n", pid);
     assert_int_equal(CTL("stop"), 0);
-    assert_prints("dilocod does not run\n");
-    assert_int_equal(CTL("start"), 0); /* which takes the trainer over that the killed one left */
+    assert_prints("dilocod does not run");
+    assert_int_equal(CTL("start"), 0);
     assert_int_equal(CTL("stop"), 0);
     assert_prints("dilocod has stopped");
     proc_sleep_ms(50);
     assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
     kill(pid, SIGKILL);
     waitpid(pid, &status, 0);
+}
+
+/* By hand, without a word on where its files are; the machine's service may run beside it. */
+static void what_a_configuration_leaves_out_is_in_the_folder(void **state)
+{
+    (void)state;
+    const char *other = testlib_path(village_folder(), "bare");
+    assert_ok(fsio_mkdirs(other, 0755));
+    testlib_file(other, "dilocod.conf", "[island]\nname = bare\n[worker]\nautostart = no\n");
+    assert_int_equal(RUN("dilocod", "--home", other, "--print-config"), 0);
+    static const char *const lines[] = {"key = %s/island.key\n", "run = %s/run.ini\n", "state = %s/state\n",
+                                        "sockets = %s/run\n"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char line[300];
+        snprintf(line, sizeof line, lines[i], other);
+        assert_prints(line);
+    }
+    assert_int_equal(RUN("dilococtl", "--home", other, "status"), 3);
+    assert_says(testlib_path(other, "run/control.sock"));
 }
 
 static void a_start_that_fails_shows_why(void **state)
@@ -233,19 +312,22 @@ static void a_start_that_fails_shows_why(void **state)
 int main(void)
 {
     assert_ok(digest_init());
-    if (mkdtemp(folder) == NULL)
+    if (!village_open("one"))
         return 1;
     cli_init(testlib_folder("home"));
-    unsetenv("DILOCO_HOME");
-    home = folder;
-    atexit(stop_all);
+    home = village_home("paris");
+    text = village_text();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_will_not_do_is_refused_and_leaves_nothing),
         cmocka_unit_test(one_command_makes_an_island_that_trains),
         cmocka_unit_test(a_second_start_and_a_second_init_change_nothing),
         cmocka_unit_test(it_is_stopped_and_goes_on_from_where_it_was),
+        cmocka_unit_test(a_copy_of_the_folder_that_is_put_back_is_noticed),
+        cmocka_unit_test(a_trainers_threads_wait_asleep_unless_the_environment_says),
+        cmocka_unit_test(the_trainer_of_a_killed_daemon_is_stopped_as_well),
         cmocka_unit_test(whom_a_stale_file_names_is_not_ended),
+        cmocka_unit_test(what_a_configuration_leaves_out_is_in_the_folder),
         cmocka_unit_test(a_start_that_fails_shows_why),
     };
-    return cmocka_run_group_tests(tests, begin, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,66 +2,28 @@
  */
 #include "tests/lib/testlib.h"
 
+#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/digest.h"
+#include "common/env.h"
 #include "tests/lib/homes.h"
 #include "tests/lib/proc.h"
+#include "tests/lib/village.h"
 
 /* Sanitizers and a busy machine take their time. */
-enum { PATIENCE_S = 60, TEXT_BYTES = 40000, TOKEN_BYTES = 4096 };
+enum { PATIENCE_S = 60, TOKEN_BYTES = 4096 };
 
-static char folder[] = "/tmp/diloco-join-XXXXXX"; /* short enough for sockets, wherever this was built */
 static const char *text, *paris, *oslo, *rome, *bern;
 
-static const char small_run[] = "[run]\nname = small\nsteps = 1000000\n"
-                                "[model]\nwidth = 16\nlayers = 2\nheads = 2\ncontext = 16\n[train]\nbatch = 1\n"
-                                "[sync]\ninterval = 20\nlayers_per_fragment = 1\n";
-
-static void assert_told(const char *part)
+/* What it says is to be typed works when it is copied. */
+static void assert_suggests(const char *home, const char *command)
 {
-    if (strstr(homes_out, part) == NULL)
-        fail_msg("it does not say \"%s\":\n%s", part, homes_out);
-}
-
-#define GOOD(...)                                 \
-    do {                                          \
-        if (HOMES_RUN(__VA_ARGS__) != 0)          \
-            fail_msg("it fails:\n%s", homes_out); \
-    } while (0)
-
-static void end_all(void)
-{
-    char command[100];
-    const char *const all[] = {paris, oslo, rome, bern};
-    for (int i = 0; i < 4; i++)
-        if (access(all[i], F_OK) == 0)
-            HOMES_RUN(all[i], "stop");
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (system(command) != 0)
-        print_message("%s stays\n", folder);
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    char *place = malloc(TEXT_BYTES + 64);
-    size_t bytes = 0;
-    for (int i = 0; bytes < TEXT_BYTES; i++)
-        bytes += (size_t)sprintf(place + bytes, "line %d of a small text\n", i * 7919 % 10007);
-    text = testlib_file(folder, "text.txt", "%s", place);
-    free(place);
-    return 0;
-}
-
-static const char *somewhere(void)
-{
-    static char listen_on[40];
-    snprintf(listen_on, sizeof listen_on, "127.0.0.1:%u", proc_free_port());
-    return listen_on;
+    char want[300];
+    snprintf(want, sizeof want, "dilococtl --home %s %s", home, command);
+    assert_told(want);
 }
 
 static const char *invited(const char *home)
@@ -74,7 +36,7 @@ static const char *invited(const char *home)
 
 static int join(const char *home, const char *token, const char *name)
 {
-    return HOMES_RUN(home, "join", token, "--name", name, "--data", text, "--listen", somewhere());
+    return HOMES_RUN(home, "join", token, "--name", name, "--data", text, "--listen", homes_somewhere());
 }
 
 static void assert_owner(const char *home, const char *name)
@@ -96,13 +58,13 @@ static void assert_versions_go_on(const char *home)
 static void each_joins_with_a_token_and_nobody_else_does_anything(void **state)
 {
     (void)state;
-    const char *spec = testlib_file(folder, "small.ini", "%s", small_run);
-    GOOD(paris, "init", "--name", "paris", "--data", text, "--run", spec, "--listen", somewhere());
+    GOOD(paris, "init", "--name", "paris", "--data", text, "--run", village_spec(20), "--listen", homes_somewhere());
     assert_told("invite");
     assert_true(homes_wait_versions(paris, 2, PATIENCE_S));
     assert_int_equal(join(oslo, invited(paris), "oslo"), 0);
     assert_told("Island oslo is made");
     assert_told("takes part by itself");
+    assert_suggests(oslo, "watch");
     assert_owner(paris, "oslo");
     assert_int_equal(join(rome, invited(oslo), "rome"), 0); /* by one that was invited itself */
     assert_owner(paris, "rome");
@@ -112,6 +74,8 @@ static void each_joins_with_a_token_and_nobody_else_does_anything(void **state)
     assert_true(homes_number(rome, "trainer", "tokens_counted") > 0);
     GOOD(paris, "invite", "--list");
     assert_told("used");
+    GOOD(paris, "invite");
+    assert_suggests(paris, "invite --revoke ");
 }
 
 static void assert_nothing_made(void)
@@ -141,7 +105,8 @@ static void a_token_that_is_worth_nothing_lets_nobody_in(void **state)
     assert_nothing_made();
     snprintf(token, sizeof token, "%s", invited(paris));
     assert_int_equal(join(bern, token, "oslo"), 1);
-    assert_told("an island called oslo is on the roster already");
+    assert_told("an island called oslo is on the roster already; take another name");
+    assert_told("dilococtl revoke oslo");
     assert_nothing_made();
     assert_int_equal(HOMES_RUN(bern, "join", token, "--name", "bern", "--data", text, "--witness"), 2);
     assert_told("a witness trains on nothing");
@@ -161,16 +126,18 @@ static void a_token_is_one_island_s_and_it_may_ask_again(void **state)
     snprintf(token, sizeof token, "%s", invited(paris));
     GOOD(paris, "stop"); /* whom it has invited it knows after a start, too */
     GOOD(paris, "start");
-    GOOD(bern, "join", token, "--name", "bern", "--data", text, "--listen", somewhere(), "--no-start", "--owner", "no");
+    GOOD(bern, "join", token, "--name", "bern", "--data", text, "--listen", homes_somewhere(), "--no-start", "--owner",
+         "no");
     unlink(testlib_path(bern, "dilocod.conf"));
     unlink(testlib_path(bern, "joined"));
-    GOOD(bern, "join", token, "--name", "bern", "--data", text, "--listen", somewhere(), "--no-start", "--owner", "no");
+    GOOD(bern, "join", token, "--name", "bern", "--data", text, "--listen", homes_somewhere(), "--no-start", "--owner",
+         "no");
     assert_told("island.key (was there)");
-    rename(testlib_path(bern, "island.key"), testlib_path(folder, "bern.key"));
+    rename(testlib_path(bern, "island.key"), testlib_path(village_folder(), "bern.key"));
     unlink(testlib_path(bern, "dilocod.conf"));
     assert_int_equal(join(bern, token, "berne"), 1);
     assert_told("redeemed by another island");
-    rename(testlib_path(folder, "bern.key"), testlib_path(bern, "island.key"));
+    rename(testlib_path(village_folder(), "bern.key"), testlib_path(bern, "island.key"));
     assert_string_equal(homes_role(paris, "bern"), "observer");
     GOOD(oslo, "revoke", "bern");
     assert_told("is off the roster, in epoch");
@@ -188,6 +155,25 @@ static void who_is_evicted_comes_back_by_itself(void **state)
     assert_told("no island called \"nobody\"");
     assert_int_equal(HOMES_RUN(oslo, "evict", "oslo"), 1);
     assert_told("is this island itself");
+}
+
+/* Its daemon has everything; its trainer would keep rounds waiting again. */
+static void one_whose_trainer_hangs_stays_out_until_it_moves(void **state)
+{
+    (void)state;
+    pid_t trainer = (pid_t)homes_number(rome, "trainer", "pid");
+    assert_true(trainer > 1);
+    assert_int_equal(kill(trainer, SIGSTOP), 0);
+    GOOD(oslo, "evict", "rome");
+    assert_told("rome takes no part, in epoch");
+    for (int i = 0; i < 10; i++) {
+        proc_sleep_ms(1000);
+        assert_string_not_equal(homes_role(paris, "rome"), "owner");
+    }
+    assert_versions_go_on(paris);
+    assert_int_equal(kill(trainer, SIGCONT), 0);
+    assert_owner(paris, "rome");
+    assert_versions_go_on(rome);
 }
 
 static void who_drains_owns_nothing_until_it_joins_again(void **state)
@@ -228,10 +214,51 @@ static void who_is_revoked_comes_back_with_a_new_token_alone(void **state)
     assert_versions_go_on(paris);
     assert_int_equal(HOMES_RUN(oslo, "reset"), 1);
     assert_told("dilocod runs here");
+    assert_suggests(oslo, "stop");
     GOOD(rome, "reset");
     assert_told("its key and its configuration are as they were");
+    assert_suggests(rome, "join TOKEN --name rome --data FILE");
+    assert_int_equal(HOMES_RUN(rome, "reset"), 1); /* no remedy any more */
+    assert_told("there is nothing to reset");
+    assert_suggests(rome, "join TOKEN --name rome --data FILE");
+    assert_int_equal(HOMES_RUN(rome, "start"), 1);
+    assert_told("dilococtl join TOKEN --name rome");
+    assert_null(strstr(homes_out, "dilococtl reset"));
     assert_int_equal(join(rome, invited(oslo), "rome"), 0);
     assert_owner(paris, "rome");
+}
+
+/* One of three decides nothing, and cannot have its last contributions counted. */
+static void a_minority_says_what_it_waits_for(void **state)
+{
+    (void)state;
+    char token[TOKEN_BYTES];
+#define BERN_JOINS(seconds)                                                                                       \
+    HOMES_RUN(bern, "join", token, "--name", "bern", "--data", text, "--listen", homes_somewhere(), "--no-start", \
+              "--owner", "no", "--wait", seconds)
+    homes_kill(oslo);
+    homes_kill(rome);
+    double since_s = env_mono_s();
+    assert_int_equal(HOMES_RUN(paris, "drain", "--wait", "4"), 1);
+    assert_true(env_mono_s() - since_s < 4 + PATIENCE_S / 2);
+    assert_told("trainer: ");
+    assert_told("not done after 4 s: the trainer is ");
+    assert_told("it stays asked");
+    GOOD(paris, "invite");
+    assert_told("Warning: 1 of the 3 islands that vote are heard, no majority");
+    snprintf(token, sizeof token, "%s", invited(paris));
+    assert_int_equal(BERN_JOINS("6"), 3);
+    assert_told("Still waiting: ");
+    assert_told("no answer within 6 s");
+    assert_told("the token stays good");
+    GOOD(oslo, "start");
+    GOOD(rome, "start");
+    assert_true(homes_wait_role(oslo, "paris", "draining", PATIENCE_S)); /* it has stayed asked */
+    if (BERN_JOINS("60") != 0)
+        fail_msg("the same command does not go on:\n%s", homes_out);
+    GOOD(oslo, "revoke", "bern");
+    GOOD(paris, "join");
+    assert_owner(oslo, "paris");
 }
 
 static void all_hold_the_same(void **state)
@@ -248,26 +275,25 @@ static void all_hold_the_same(void **state)
 
 int main(void)
 {
-    const char *build = getenv("BUILD");
     assert_ok(digest_init());
-    if (mkdtemp(folder) == NULL)
+    if (!village_open("join"))
         return 1;
-    homes_init(build != NULL ? build : "build/gcc");
-    unsetenv("DILOCO_HOME");
-    paris = testlib_path(folder, "paris");
-    oslo = testlib_path(folder, "oslo");
-    rome = testlib_path(folder, "rome");
-    bern = testlib_path(folder, "bern");
-    atexit(end_all);
+    text = village_text();
+    paris = village_home("paris");
+    oslo = village_home("oslo");
+    rome = village_home("rome");
+    bern = village_home("bern");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_joins_with_a_token_and_nobody_else_does_anything),
         cmocka_unit_test(a_token_that_is_worth_nothing_lets_nobody_in),
         cmocka_unit_test(a_token_is_one_island_s_and_it_may_ask_again),
         cmocka_unit_test(who_is_evicted_comes_back_by_itself),
+        cmocka_unit_test(one_whose_trainer_hangs_stays_out_until_it_moves),
         cmocka_unit_test(who_drains_owns_nothing_until_it_joins_again),
         cmocka_unit_test(one_is_lost_for_good_and_comes_back_with_nothing),
         cmocka_unit_test(who_is_revoked_comes_back_with_a_new_token_alone),
+        cmocka_unit_test(a_minority_says_what_it_waits_for),
         cmocka_unit_test(all_hold_the_same),
     };
-    return cmocka_run_group_tests(tests, begin, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,8 +11,6 @@
 
 #include "common/digest.h"
 #include "common/env.h"
-#include "common/fsio.h"
-#include "common/mem.h"
 #include "net/vouch.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/rogue.h"
@@ -30,20 +28,6 @@ static const char spec[] = "[run]\nname = liar\nsteps = 9000\n[model]\nlayers = 
                            "[sync]\ninterval = 10\nlayers_per_fragment = 1\noverlap = 2\nlate = merge\n";
 static const struct cluster_options options = {.run = spec, .data = "sleep=20", .more = "[net]\naway = 500ms"};
 
-static void put_after(const char *path, const char *line, const char *more)
-{
-    char *text, *changed;
-    size_t bytes;
-    assert_ok(fsio_read(path, 1 << 16, &text, &bytes));
-    const char *at = strstr(text, line);
-    assert_non_null(at);
-    at += strlen(line);
-    assert_ok(mem_printf(&changed, "%.*s%s%s", (int)(at - text), text, more, at));
-    assert_ok(fsio_replace(path, changed, strlen(changed), 0644));
-    mem_free(changed);
-    mem_free(text);
-}
-
 /* The last island is played. With next to no uplink it owns no shard. */
 static struct rogue *begin(const char *name, uint32_t islands, bool owns)
 {
@@ -52,9 +36,9 @@ static struct rogue *begin(const char *name, uint32_t islands, bool owns)
     uint32_t self = islands - 1;
     snprintf(peer, sizeof peer, "[peer %s]\n", cluster->island[self].name);
     for (uint32_t i = 0; i < islands && !owns; i++)
-        put_after(cluster->island[i].conf, peer, "uplink = 1kbit\n");
+        cluster_configure_after(cluster, i, peer, "uplink = 1kbit\n");
     if (!owns)
-        put_after(cluster->island[self].conf, "[net]\n", "uplink = 1kbit\n");
+        cluster_configure_after(cluster, self, "[net]\n", "uplink = 1kbit\n");
     for (uint32_t i = 0; i < self; i++)
         cluster_start(cluster, i);
     struct rogue *rogue = rogue_open(cluster, self, FRAGMENTS);

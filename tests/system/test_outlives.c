@@ -15,6 +15,7 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "tests/lib/cluster.h"
+#include "tests/lib/far.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/wan.h"
 
@@ -185,15 +186,9 @@ static void what_a_minority_trained_counts(void **state)
     struct cluster_options options = {.run = SPEC(450), .data = data, .more = away};
     if (no_namespaces[0] != '\0')
         skip_because(no_namespaces);
-    struct cluster *cluster = cluster_new("minority", ISLANDS, &options);
-    const char *log = testlib_path(cluster->folder, "line.log");
-    if (!wan_begin(&line, log, &wan, why, sizeof why))
+    struct cluster *cluster = far_cluster_new("minority", ISLANDS, &options, &line, &wan, why, sizeof why);
+    if (cluster == NULL)
         fail_msg("%s", why);
-    for (uint32_t i = 0; i < ISLANDS; i++)
-        snprintf(cluster->island[i].host, sizeof cluster->island[i].host, "%s", wan_host(i == 2));
-    cluster->island[2].space = wan.far;
-    for (uint32_t i = 0; i < ISLANDS; i++)
-        cluster_configure(cluster, i, &options);
     cluster_start_all(cluster);
     for (uint32_t i = 0; i < ISLANDS; i++)
         cluster_wait(cluster, i, cluster_versions_reach, NEW_ROUND, "some versions");

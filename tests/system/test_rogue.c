@@ -9,8 +9,6 @@
 
 #include "common/conf.h"
 #include "common/digest.h"
-#include "common/fsio.h"
-#include "common/mem.h"
 #include "common/runspec.h"
 #include "common/shardmap.h"
 #include "daemon/dconf.h"
@@ -235,20 +233,6 @@ static void claim_a_step(uint8_t *object, size_t *bytes)
     assert_ok(wire_object_seal(&what, &meta, NULL, object, frame_bytes, bytes, &what.digest));
 }
 
-static void put_after(const char *path, const char *line, const char *more)
-{
-    char *text, *changed;
-    size_t bytes;
-    assert_ok(fsio_read(path, 1 << 16, &text, &bytes));
-    const char *at = strstr(text, line);
-    assert_non_null(at);
-    at += strlen(line);
-    assert_ok(mem_printf(&changed, "%.*s%s%s", (int)(at - text), text, more, at));
-    assert_ok(fsio_replace(path, changed, strlen(changed), 0644));
-    mem_free(changed);
-    mem_free(text);
-}
-
 static void nonsense_is_named_dropped_and_survived(void **state)
 {
     (void)state;
@@ -256,8 +240,8 @@ static void nonsense_is_named_dropped_and_survived(void **state)
     struct cluster *cluster = cluster_new("rogue", ISLANDS, &options);
     struct rogue rogue;
     for (uint32_t i = 0; i < ISLANDS; i++)
-        put_after(cluster->island[i].conf, "[peer a]\n", "uplink = 1kbit\n");
-    put_after(cluster->island[ROGUE].conf, "[net]\n", "uplink = 1kbit\n");
+        cluster_configure_after(cluster, i, "[peer a]\n", "uplink = 1kbit\n");
+    cluster_configure_after(cluster, ROGUE, "[net]\n", "uplink = 1kbit\n");
     cluster_start(cluster, TARGET);
     cluster_start(cluster, OTHER);
     open_rogue(&rogue, cluster);

@@ -16,17 +16,11 @@
 #include "tests/lib/cluster.h"
 #include "tests/lib/homes.h"
 #include "tests/lib/proc.h"
+#include "tests/lib/village.h"
 
 enum { A, B, WITNESS, ISLANDS };
 /* Every fragment may have one more version on its way, which closes without anybody who is lost after it. */
-enum {
-    FRAGMENTS = 3,
-    NEW_ROUND = FRAGMENTS + 1,
-    PATIENCE_S = 60,
-    TEXT_BYTES = 40000,
-    TOKEN_BYTES = 4096,
-    AWAY_MS = 500
-};
+enum { FRAGMENTS = 3, NEW_ROUND = FRAGMENTS + 1, PATIENCE_S = 60, TOKEN_BYTES = 4096, AWAY_MS = 500 };
 static const char *const away = "[net]\naway = 500ms";
 
 /* What a witness may have beyond what its programs and libraries take: no more for a larger model. */
@@ -36,12 +30,6 @@ enum { WITNESS_KIB_MAX = 32768, LARGE = 2 << 20 };
 static const char spec[] = "[run]\nname = witness\nsteps = 1000000\n[model]\nlayers = 2\n"
                            "[sync]\ninterval = 10\nlayers_per_fragment = 1\noverlap = 2\nlate = merge\n";
 
-/* For a real trainer. */
-static const char small_run[] = "[run]\nname = small\nsteps = 1000000\n"
-                                "[model]\nwidth = 16\nlayers = 2\nheads = 2\ncontext = 16\n[train]\nbatch = 1\n"
-                                "[sync]\ninterval = 20\nlayers_per_fragment = 1\n";
-
-static char folder[] = "/tmp/diloco-witness-XXXXXX"; /* short enough for sockets, wherever this was built */
 static const char *paris, *oslo, *bern;
 
 /* ---- a cluster ---- */
@@ -260,58 +248,18 @@ static void the_witness_does_not_grow_with_the_model(void **state)
 
 /* ---- by a token ---- */
 
-static void assert_told(const char *part)
-{
-    if (strstr(homes_out, part) == NULL)
-        fail_msg("it does not say \"%s\":\n%s", part, homes_out);
-}
-
-#define GOOD(...)                                 \
-    do {                                          \
-        if (HOMES_RUN(__VA_ARGS__) != 0)          \
-            fail_msg("it fails:\n%s", homes_out); \
-    } while (0)
-
 static void assert_refused(int status, int wanted, const char *reason)
 {
     assert_int_equal(status, wanted);
     assert_told(reason);
 }
 
-static const char *somewhere(void)
-{
-    static char listen_on[40];
-    snprintf(listen_on, sizeof listen_on, "127.0.0.1:%u", proc_free_port());
-    return listen_on;
-}
-
-static void end_homes(void)
-{
-    char command[100];
-    const char *const all[] = {paris, oslo, bern};
-    for (int i = 0; i < 3; i++)
-        if (access(all[i], F_OK) == 0)
-            HOMES_RUN(all[i], "stop");
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (system(command) != 0)
-        print_message("%s stays\n", folder);
-}
-
-static const char *small_text(void)
-{
-    char place[TEXT_BYTES + 64];
-    size_t bytes = 0;
-    for (int i = 0; bytes < TEXT_BYTES; i++)
-        bytes += (size_t)sprintf(place + bytes, "line %d of a small text\n", i * 7919 % 10007);
-    return testlib_file(folder, "text.txt", "%s", place);
-}
-
 static void one_command_makes_a_witness(void **state)
 {
     (void)state;
     char token[TOKEN_BYTES];
-    const char *run = testlib_file(folder, "small.ini", "%s", small_run), *text = small_text();
-    GOOD(paris, "init", "--name", "paris", "--data", text, "--run", run, "--listen", somewhere());
+    const char *run = village_spec(20), *text = village_text();
+    GOOD(paris, "init", "--name", "paris", "--data", text, "--run", run, "--listen", homes_somewhere());
     assert_true(homes_wait_versions(paris, 2, PATIENCE_S));
     snprintf(token, sizeof token, "%s", homes_invite(paris, NULL));
     assert_refused(HOMES_RUN(oslo, "join", token, "--witness", "--data", text), 2, "a witness trains on nothing");
@@ -319,13 +267,13 @@ static void one_command_makes_a_witness(void **state)
     assert_refused(HOMES_RUN(oslo, "join", "--witness"), 2, "needs a token");
     assert_refused(HOMES_RUN(oslo, "init", "--witness"), 2, "a witness joins it");
     assert_int_equal(access(oslo, F_OK), -1);
-    GOOD(oslo, "join", token, "--witness", "--listen", somewhere());
+    GOOD(oslo, "join", token, "--witness", "--listen", homes_somewhere());
     assert_told("Witness witness is made");
     assert_true(homes_wait_role(paris, "witness", "witness", PATIENCE_S));
     GOOD(oslo, "status");
     assert_told("votes and keeps no parameters");
     snprintf(token, sizeof token, "%s", homes_invite(oslo, NULL)); /* the witness may invite, too */
-    assert_refused(HOMES_RUN(bern, "join", token, "--witness", "--name", "bern", "--listen", somewhere()), 1,
+    assert_refused(HOMES_RUN(bern, "join", token, "--witness", "--name", "bern", "--listen", homes_somewhere()), 1,
                    "witness is the run's witness already, and there is at most one");
     assert_int_equal(access(bern, F_OK), -1);
     assert_refused(HOMES_RUN(oslo, "save"), 1, "has no parameters");
@@ -335,22 +283,18 @@ static void one_command_makes_a_witness(void **state)
     assert_refused(HOMES_RUN(oslo, "evict", "paris"), 1, "nobody could go on");
     GOOD(paris, "revoke", "witness");
     snprintf(token, sizeof token, "%s", homes_invite(paris, NULL));
-    GOOD(bern, "join", token, "--witness", "--name", "bern", "--listen", somewhere(), "--no-start");
+    GOOD(bern, "join", token, "--witness", "--name", "bern", "--listen", homes_somewhere(), "--no-start");
     assert_true(homes_wait_role(paris, "bern", "witness", PATIENCE_S));
 }
 
 int main(void)
 {
-    const char *build = getenv("BUILD");
     assert_ok(digest_init());
-    if (mkdtemp(folder) == NULL)
+    if (!village_open("witness"))
         return 1;
-    homes_init(build != NULL ? build : "build/gcc");
-    unsetenv("DILOCO_HOME");
-    paris = testlib_path(folder, "paris");
-    oslo = testlib_path(folder, "oslo");
-    bern = testlib_path(folder, "bern");
-    atexit(end_homes);
+    paris = village_home("paris");
+    oslo = village_home("oslo");
+    bern = village_home("bern");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whoever_of_three_is_lost_the_others_go_on),
         cmocka_unit_test(two_of_three_at_once_stop_the_run_until_either_is_back),

@@ -4,6 +4,7 @@
 
 #include "common/digest.h"
 #include "tests/lib/roster.h"
+#include "tests/lib/sample_records.h"
 
 static const struct owner_rule everyone = {0};
 
@@ -42,7 +43,7 @@ static void only_voters_that_keep_bytes_certify(void **state)
     (void)state;
     talk_among(4, 3, 1, 4, everyone);
     struct record record = talk_draft();
-    roster_start(&record, 0, 4);
+    records_start(&record, 0, 4);
     roster_role(&record, 1, RECORD_CONTRIBUTOR, false);
     roster_role(&record, 3, RECORD_CONTRIBUTOR, false); /* ourselves */
     talk_begin_epoch(&record);
@@ -125,7 +126,7 @@ static void a_version_before_the_start_needs_no_word(void **state)
     (void)state;
     talk_among(3, 2, 3, 4, everyone);
     struct record record = talk_draft();
-    roster_start(&record, 0, 6);
+    records_start(&record, 0, 6);
     talk_begin_epoch(&record);
     for (uint64_t version = 5; version < 8; version++) {
         uint64_t epoch = version > 6;
@@ -184,7 +185,7 @@ static void after_the_seal_results_are_not_taken_in(void **state)
     talk_ends(NULL);
     talk_among(3, 2, 3, 4, everyone); /* nor does a seal keep off what the epoch itself starts from */
     struct record record = talk_draft();
-    roster_start(&record, 0, 6);
+    records_start(&record, 0, 6);
     talk_begin_epoch(&record);
     sync_seal(talk_sync);
     assert_int_equal(sync_wants(talk_sync, &first, 0), SYNC_WANT);

@@ -138,6 +138,28 @@ static void a_record_on_disk_rules_and_what_differs_is_told(void **state)
     assert_non_null(strstr(text, "[peer b] public_key is not the one on the roster, which rules"));
 }
 
+/* Somebody was revoked, somebody has another line now: that is how runs go, and nothing is wrong. */
+static void what_a_configuration_says_without_effect_is_told_once(void **state)
+{
+    (void)state;
+    char text[200];
+    configure(ISLANDS, NULL);
+    assert_ok(open_as(&idents[A]));
+    struct record record = next_record();
+    record.members[B].uplink /= 2;
+    shardmap_assign(&record.map, (const struct shardmap_owner[]){{.id = A, .weight = 1}, {.id = B, .weight = 1}}, 2);
+    record.members_count = 2;
+    keep(&record);
+    record_deinit(&record);
+    overhear_begin();
+    assert_ok(open_as(&idents[A]));
+    const char *said = overhear_end();
+    assert_non_null(strstr(said, "[peer c] has no effect: it is not on the roster of epoch 1"));
+    assert_non_null(strstr(said, "[peer] uplink has no effect, since a record rules, which says another figure of b:"));
+    charter_difference(&charter, text, sizeof text);
+    assert_string_equal(text, "");
+}
+
 static void a_record_that_nobody_decided_does_not_rule(void **state)
 {
     (void)state;
@@ -243,9 +265,13 @@ int main(void)
     assert_ok(digest_init());
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(the_first_record_is_the_configurations_and_is_kept), CASE(a_record_on_disk_rules_and_what_differs_is_told),
-        CASE(a_record_that_nobody_decided_does_not_rule),         CASE(who_is_no_witness_does_not_begin_as_one),
-        CASE(whose_key_is_not_on_the_roster_is_told_what_to_do),  CASE(a_record_that_is_adopted_changes_who_takes_part),
+        CASE(the_first_record_is_the_configurations_and_is_kept),
+        CASE(a_record_on_disk_rules_and_what_differs_is_told),
+        CASE(what_a_configuration_says_without_effect_is_told_once),
+        CASE(a_record_that_nobody_decided_does_not_rule),
+        CASE(who_is_no_witness_does_not_begin_as_one),
+        CASE(whose_key_is_not_on_the_roster_is_told_what_to_do),
+        CASE(a_record_that_is_adopted_changes_who_takes_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

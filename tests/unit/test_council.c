@@ -515,6 +515,31 @@ static void what_one_island_wishes_all_decide(void **state)
     end();
 }
 
+/* C's disk is full, say, when it drains: the others decide it, and c cannot keep what they decided. */
+static void what_is_decided_and_cannot_be_kept_is_told_until_it_can(void **state)
+{
+    (void)state;
+    char aside[400], waits[300];
+    begin_all("council-unkept");
+    all_meet();
+    const struct council *council = peers_council(isle[C]->peers);
+    assert_string_equal(council_unkept(council), "");
+    snprintf(aside, sizeof aside, "%s-aside", isle[C]->conf.state_folder);
+    assert_int_equal(rename(isle[C]->conf.state_folder, aside), 0);
+    c_drains();
+    pass(LONG_MS);
+    assert_true(epoch_of(A) > 0 && epoch_of(C) == 0);
+    assert_non_null(strstr(council_unkept(council), "cannot create"));
+    council_waits(council, waits, sizeof waits);
+    assert_non_null(strstr(waits, "this island's disk: "));
+    assert_int_equal(rename(aside, isle[C]->conf.state_folder), 0);
+    for (int k = 0; epoch_of(C) == 0 && k < 20; k++)
+        pass(1000);
+    assert_true(epoch_of(C) > 0);
+    assert_string_equal(council_unkept(council), "");
+    end();
+}
+
 static struct record_member newcomer(const char *name, struct ident *ident)
 {
     struct record_member as = {.uplink = 1000000, .role = RECORD_OBSERVER};
@@ -662,6 +687,7 @@ int main(void)
         cmocka_unit_test(a_vote_that_cannot_be_kept_is_not_given_until_it_can),
         cmocka_unit_test(a_seal_names_what_was_held_and_nothing_is_acknowledged_after_it),
         cmocka_unit_test(what_one_island_wishes_all_decide),
+        cmocka_unit_test(what_is_decided_and_cannot_be_kept_is_told_until_it_can),
         cmocka_unit_test(who_is_enrolled_is_on_the_roster_once),
         cmocka_unit_test(new_disks_vote_when_all_are_here_and_have_made_nothing),
         cmocka_unit_test(a_new_disk_among_others_that_have_made_something_waits_for_a_record),

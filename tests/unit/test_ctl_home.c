@@ -7,17 +7,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/fsio.h"
+#include "common/ipc.h"
 #include "common/mem.h"
+#include "common/pidfile.h"
+#include "daemon/ctl/ctl_client.h"
 #include "daemon/ctl/ctl_home.h"
 
 static char folder[] = "/tmp/diloco-ctl-XXXXXX";
 static struct home home;
-static struct ctl_home ctl = {.home = &home, .socket = "no/such.sock"};
+static struct ctl_home ctl = {.home = &home, .socket = "no/such.sock", .state = folder, .stop_ms = 200};
 
 /* ---- what is printed to one of our descriptors ---- */
 
@@ -67,6 +73,7 @@ static int bystander(bool with_lock)
     pid = fork();
     if (pid == 0) {
         int fd;
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
         if ((with_lock && home_lock(&home, &fd) != ERR_OK) || write(ready[1], "r", 1) != 1)
             _exit(1);
         for (;;)
@@ -103,6 +110,44 @@ static void a_process_that_a_stale_file_names_is_left_alone(void **state)
     assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
     kill(pid, SIGKILL);
     waitpid(pid, &status, 0);
+}
+
+/* As a daemon that was killed leaves one. */
+static void assert_trainer_ended_by(int pid, int wanted)
+{
+    int status;
+    assert_ok(pidfile_save(testlib_path(folder, "worker.pid"), pid));
+    assert_stop_prints("the trainer that it had left has ended (pid ");
+    assert_int_equal(waitpid(pid, &status, WNOHANG), pid);
+    assert_int_equal(WTERMSIG(status), wanted);
+    assert_int_equal(access(testlib_path(folder, "worker.pid"), F_OK), -1);
+    assert_stop_prints("dilocod does not run\n");
+}
+
+static void a_trainer_without_a_daemon_is_ended_as_the_daemon_would_end_it(void **state)
+{
+    (void)state;
+    assert_trainer_ended_by(bystander(false), SIGTERM);
+    signal(SIGTERM, SIG_IGN); /* it hangs */
+    int pid = bystander(false);
+    signal(SIGTERM, SIG_DFL);
+    assert_trainer_ended_by(pid, SIGKILL);
+}
+
+/* Its number may be anybody's one day. */
+static void a_process_that_is_not_the_trainer_of_before_is_left_alone(void **state)
+{
+    (void)state;
+    int status, pid = bystander(false);
+    testlib_file(folder, "worker.pid", "%d 1\n", pid);
+    assert_stop_prints("dilocod does not run\n");
+    testlib_file(folder, "worker.pid", "%d\n", pid);
+    assert_stop_prints("dilocod does not run\n");
+    usleep(20000);
+    assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+    unlink(testlib_path(folder, "worker.pid"));
 }
 
 /* ---- start ---- */
@@ -179,6 +224,73 @@ static void a_daemon_that_is_started_keeps_nothing_of_ours(void **state)
     assert_int_equal(session, pid);
 }
 
+/* A process that answers on ctl.socket as a daemon does; with the lock or without. Its answer to all is `answer`. */
+static int answerer(bool with_lock, const char *answer)
+{
+    struct sockaddr_un address;
+    assert_ok(ipc_address(ctl.socket, &address));
+    int listening = socket(AF_UNIX, SOCK_STREAM, 0), pid;
+    assert_true(listening >= 0);
+    unlink(ctl.socket);
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        int fd;
+        char asked[64];
+        if (with_lock && home_lock(&home, &fd) != ERR_OK)
+            _exit(1);
+        if (bind(listening, (const struct sockaddr *)&address, sizeof address) != 0 || listen(listening, 8) != 0)
+            _exit(1);
+        while ((fd = accept(listening, NULL, NULL)) >= 0) {
+            if (read(fd, asked, sizeof asked) <= 0 || write(fd, answer, strlen(answer)) < 0)
+                _exit(1);
+            close(fd);
+        }
+        _exit(1);
+    }
+    close(listening);
+    json_t *status;
+    for (int i = 0; i < 500 && ctl_ask(ctl.socket, "status", &status) == ERR_CLOSED; i++)
+        usleep(10000);
+    json_decref(status);
+    return pid;
+}
+
+static void only_the_daemon_of_this_folder_is_taken_for_it(void **state)
+{
+    (void)state;
+    char want[200];
+    const char *before = ctl.socket;
+    ctl.socket = testlib_path(folder, "control.sock");
+    /* Somebody else's, where the configuration says: ours ends over that, and its log says so. */
+    play_daemon("echo \"$2: control.sock is taken\"\nexit 2\n");
+    int other = answerer(false, "{\"island\":\"oslo\"}\n");
+    const char *path = divert(STDERR_FILENO);
+    enum err err = ctl_home_start(&ctl);
+    char *text = restore(STDERR_FILENO, path);
+    kill(other, SIGKILL);
+    waitpid(other, NULL, 0);
+    snprintf(want, sizeof want, "another one answers (pid %d): have [island] sockets in %s/dilocod.conf", other,
+             folder);
+    assert_fails(ERR_STATE, want, err);
+    snprintf(want, sizeof want, "%s: control.sock is taken\n", folder);
+    assert_non_null(strstr(text, want));
+    mem_free(text);
+    /* And one that runs here. */
+    int own = answerer(true, "{\"island\":\"paris\"}\n");
+    path = divert(STDOUT_FILENO);
+    err = ctl_home_start(&ctl);
+    text = restore(STDOUT_FILENO, path);
+    kill(own, SIGKILL);
+    waitpid(own, NULL, 0);
+    assert_ok(err);
+    snprintf(want, sizeof want, "dilocod runs already: island paris (pid %d)\n", own);
+    assert_string_equal(text, want);
+    mem_free(text);
+    unlink(ctl.socket);
+    ctl.socket = before;
+}
+
 /* ---- logs ---- */
 
 static void the_log_is_printed_whole(void **state)
@@ -245,8 +357,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_holds_the_lock_is_ended),
         cmocka_unit_test(a_process_that_a_stale_file_names_is_left_alone),
+        cmocka_unit_test(a_trainer_without_a_daemon_is_ended_as_the_daemon_would_end_it),
+        cmocka_unit_test(a_process_that_is_not_the_trainer_of_before_is_left_alone),
         cmocka_unit_test(a_daemon_that_does_not_start_is_shown_by_the_end_of_its_log),
         cmocka_unit_test(one_that_runs_and_does_not_answer_is_not_waited_for),
+        cmocka_unit_test(only_the_daemon_of_this_folder_is_taken_for_it),
         cmocka_unit_test(a_daemon_that_is_started_keeps_nothing_of_ours),
         cmocka_unit_test(the_log_is_printed_whole),
         cmocka_unit_test(a_log_is_followed),

@@ -17,8 +17,10 @@
 #include "common/mem.h"
 #include "daemon/ctl/ctl_init.h"
 #include "net/ident.h"
+#include "tests/lib/proc.h"
 
 static const char *tools;
+static char listen_on[40]; /* where nobody does */
 static char folder[] = "/tmp/diloco-init-XXXXXX";
 static struct home home;
 static struct ctl_init init;
@@ -53,7 +55,8 @@ static int begin(void **state)
     (void)state;
     assert_ok(home_find(testlib_path(folder, "paris"), &home));
     testlib_file(folder, "text", "some text\n");
-    init = (struct ctl_init){.name = "paris", .data = testlib_path(folder, "text"), .listen = "127.0.0.1:7600"};
+    init = (struct ctl_init){.name = "paris", .data = testlib_path(folder, "text"), .listen = listen_on};
+    snprintf(listen_on, sizeof listen_on, "127.0.0.1:%u", proc_free_port());
     play_check("exit 0\n");
     return 0;
 }
@@ -91,7 +94,7 @@ static void a_second_one_changes_nothing(void **state)
     char *conf = read_file(home.conf), *key = read_file(home.key);
     init.name = "oslo";
     assert_fails(ERR_STATE, "an island is here already", ctl_init(&home, &init));
-    assert_fails(ERR_STATE, "--home ", ctl_init(&home, &init));
+    assert_fails(ERR_STATE, "dilococtl start starts it", ctl_init(&home, &init));
     char *conf_now = read_file(home.conf), *key_now = read_file(home.key);
     assert_string_equal(conf, conf_now);
     assert_string_equal(key, key_now);
@@ -205,10 +208,50 @@ static void what_makes_no_sense_is_refused_before_anything_is_made(void **state)
     REFUSES(data, "/no/such/text", ERR_CONF, "--data /no/such/text: there is no such file");
     REFUSES(data, "/no/such/*.txt", ERR_CONF, "there is no such file");
     REFUSES(data, folder, ERR_CONF, "a folder");
+    REFUSES(data, "/dev/null", ERR_CONF, "--data /dev/null: no file but a device");
+    REFUSES(data, testlib_file(folder, "empty", "%s", ""), ERR_CONF, "there is nothing in it");
     REFUSES(run, "/no/such/run.ini", ERR_CONF, "/no/such/run.ini");
     REFUSES(run, testlib_file(tools, "bad.ini", "[run]\nname = x\nsteps = many\n"), ERR_CONF, "bad.ini:3");
     REFUSES(listen, "7600", ERR_CONF, "--listen");
     REFUSES(address, "oslo", ERR_CONF, "--address");
+}
+
+static bool asked;
+
+static enum err note_asked(void *user, const struct ident *ident, const char *listen, struct ctl_admission *admission)
+{
+    (void)user, (void)ident, (void)listen, (void)admission;
+    asked = true;
+    return err_set(ERR_STATE, "refused");
+}
+
+/* A run that has let it in has used its token up. */
+static void where_it_cannot_listen_nothing_is_made_and_nobody_asked(void **state)
+{
+    (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    char used[40], all[40];
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, bytes), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
+    snprintf(used, sizeof used, "127.0.0.1:%u", ntohs(address.sin_port));
+    snprintf(all, sizeof all, "*:%u", ntohs(address.sin_port));
+    for (int joins = 0; joins < 2; joins++) {
+        asked = false;
+        init.enrol = joins ? note_asked : NULL;
+        REFUSES(listen, used, ERR_CONF, "127.0.0.1:");
+        REFUSES(listen, used, ERR_CONF, "the port is in use; choose another with --listen");
+        REFUSES(listen, all, ERR_CONF, "the port is in use");
+        REFUSES(listen, "192.0.2.1:7600", ERR_CONF, "192.0.2.1:7600: this machine has no such address");
+        REFUSES(listen, "7600", ERR_CONF, "--listen 7600: not host:port");
+        REFUSES(name, "two words", ERR_CONF, "letters, digits");
+        assert_false(asked);
+    }
+    close(fd);
+    assert_fails(ERR_STATE, "refused", ctl_init(&home, &init)); /* the port is free again after a try, too */
+    assert_true(asked);
 }
 
 static void relative_names_are_of_here(void **state)
@@ -252,10 +295,14 @@ static void a_port_is_chosen_on_which_nobody_listens(void **state)
     assert_int_equal(listen(fd, 1), 0);
     assert_int_not_equal(ctl_init_port(), port);
     close(fd);
-    assert_listens("127.0.0.1:7600");
+    assert_listens(listen_on);
+    char reached[64], want[16];
+    unsigned free_port = proc_free_port();
+    snprintf(reached, sizeof reached, "paris.example.org:%u", free_port);
+    snprintf(want, sizeof want, "*:%u", free_port);
     init.listen = NULL;
-    init.address = "paris.example.org:7777";
-    assert_listens("*:7777");
+    init.address = reached;
+    assert_listens(want);
 }
 
 /* By root, for another: who can read what was made is not only root. */
@@ -310,6 +357,7 @@ int main(void)
         CASE(a_failure_leaves_what_was_there),
         CASE(one_that_is_killed_does_not_stop_the_next),
         CASE(what_makes_no_sense_is_refused_before_anything_is_made),
+        CASE(where_it_cannot_listen_nothing_is_made_and_nobody_asked),
         CASE(relative_names_are_of_here),
         CASE(a_port_is_chosen_on_which_nobody_listens),
         CASE(the_service_s_user_owns_key_and_state),

@@ -47,8 +47,9 @@ static void assert_fits(size_t columns_max)
     "\"trainer\":{\"state\":\"training\",\"process\":\"running\",\"pid\":7,\"step\":123,\"tokens\":4567,"          \
     "\"tokens_counted\":4321,\"loss\":2.345678,\"tokens_per_s\":890.4,\"lr\":0.1,\"grad_norm\":1,\"failures\":0}," \
     "\"degraded\":" degraded ",\"uptime_s\":61.4,\"islands\":3,\"islands_up\":2,\"params\":1234567,"               \
-    "\"epoch\":7,\"voters\":3,\"voters_heard\":2,\"votes\":true,\"doubt\":\"\",\"sealed_ms\":0,\"waits\":\"\","    \
-    "\"advice\":\"\",\"fragments\":4,\"versions\":40,\"version_min\":9,\"version_max\":11,\"step\":120,"           \
+    "\"epoch\":7,\"voters\":3,\"voters_heard\":2,\"voters_sure\":2,\"votes\":true,\"doubt\":\"\","                 \
+    "\"sealed_ms\":0,\"waits\":\"\",\"advice\":\"\",\"fragments\":4,\"versions\":40,"                              \
+    "\"version_min\":9,\"version_max\":11,\"step\":120,"                                                           \
     "\"anchors\":" anchors ",\"bytes_sent\":1500000,\"bytes_received\":2500,"                                      \
     "\"ledger_bytes\":12345,\"memory_bytes\":2000000000,\"saved\":" saved "}"
 
@@ -74,22 +75,42 @@ static void a_status_shows_everything_and_each_complaint_with_its_remedy(void **
     assert_null(strstr(printed, "degraded   no"));
 }
 
+static void what_an_island_is_to_the_run_is_said_in_words(void **state)
+{
+    (void)state;
+    static const char *const roles[][2] = {
+        {"owner", "role       owner: it contributes what it trains, and makes its part of each result\n"},
+        {"contributor", "role       contributor: what it trains is merged; it owns nothing\n"},
+        {"observer", "role       observer: it catches up; what it trains is merged when it takes part"},
+        {"draining", "role       drained: it owns nothing, and nobody waits for it\n"},
+        {"away", "role       put out: the others go on without it"}};
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        char answer[200];
+        snprintf(answer, sizeof answer, "{\"role\":\"%s\",\"drained\":[\"rome\"],\"degraded\":[]}", roles[i][0]);
+        print(ctl_print_status, answer);
+        assert_prints(roles[i][1]);
+        assert_prints("           rome has drained, and is away\n");
+    }
+}
+
 static void of_the_epoch_it_says_who_votes_and_what_the_next_one_waits_for(void **state)
 {
     (void)state;
     print(ctl_print_status,
-          "{\"epoch\":3,\"voters\":2,\"voters_heard\":1,\"votes\":false,\"sealed_ms\":2500,\"waits\":\"an "
-          "answer of oslo\",\"advice\":\"take a third\",\"degraded\":[]}");
-    assert_prints("epoch      3, 1 of 2 islands that vote heard; this one has no vote\n"
+          "{\"epoch\":3,\"voters\":2,\"voters_heard\":1,\"voters_sure\":0,\"votes\":false,\"sealed_ms\":2500,"
+          "\"waits\":\"an answer of oslo\",\"advice\":\"take a third\",\"degraded\":[]}");
+    assert_prints("epoch      3, 1 of 2 islands that vote heard, 0 may vote; this one has no vote\n"
                   "           the next one is being decided; it waits for an answer of oslo\n");
     assert_prints("advice     take a third\ndegraded   no\n");
+    print(ctl_print_status, "{\"epoch\":3,\"sealed_ms\":0,\"wished_ms\":900,\"waits\":\"the others\",\"degraded\":[]}");
+    assert_prints("           a change is wished, and not decided; it waits for the others\n");
 }
 
 static void a_witness_is_shown_as_one(void **state)
 {
     (void)state;
     print(ctl_print_status, "{\"role\":\"witness\",\"fragments\":4,\"version_min\":9,\"version_max\":11,\"epoch\":3,"
-                            "\"voters\":3,\"voters_heard\":3,\"votes\":true,\"degraded\":[]}");
+                            "\"voters\":3,\"voters_heard\":3,\"voters_sure\":3,\"votes\":true,\"degraded\":[]}");
     assert_prints("trainer    none: this is the run's witness, which votes and keeps no parameters\n"
                   "anchor     4 fragments, elsewhere, at versions 9 to 11\n"
                   "epoch      3, 3 of 3 islands that vote heard\n");
@@ -171,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_status_shows_everything_and_each_complaint_with_its_remedy),
         cmocka_unit_test(a_witness_is_shown_as_one),
+        cmocka_unit_test(what_an_island_is_to_the_run_is_said_in_words),
         cmocka_unit_test(of_the_epoch_it_says_who_votes_and_what_the_next_one_waits_for),
         cmocka_unit_test(peers_are_a_table_of_eighty_columns_with_notes_below),
         cmocka_unit_test(members_are_listed_with_all_that_configurations_must_agree_on),

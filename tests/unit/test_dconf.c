@@ -23,6 +23,56 @@ static void the_sample_parses_and_documents_every_key(void **state)
     conf_deinit(&dconf_schema, &conf);
 }
 
+/* ---- an island in a folder ---- */
+
+static void assert_below(const char *path, const char *name)
+{
+    char want[200];
+    snprintf(want, sizeof want, "/srv/paris/%s", name);
+    assert_string_equal(path, want);
+}
+
+static void what_is_not_said_lies_in_the_islands_folder(void **state)
+{
+    (void)state;
+    char *text;
+    size_t text_bytes;
+    struct home home, service;
+    struct dconf conf;
+    const char *path = testlib_file(folder, "home.conf", "[island]\nname = a\n[worker]\ndata = d\n");
+    assert_ok(home_find("/srv/paris", &home));
+    assert_ok(home_find(NULL, &service));
+    assert_ok(dconf_load_home(&home, path, NULL, 0, &conf));
+    assert_below(conf.run_path, "run.ini");
+    assert_below(conf.key_path, "island.key");
+    assert_below(conf.state_folder, "state");
+    assert_below(conf.run_folder, "run");
+    FILE *file = open_memstream(&text, &text_bytes);
+    dconf_print(&home, &conf, file);
+    fclose(file);
+    assert_non_null(strstr(text, "# Default: /srv/paris/state."));
+    assert_null(strstr(text, "/var/lib/diloco"));
+    free(text);
+    conf_deinit(&dconf_schema, &conf);
+    /* One that says otherwise is believed, and a service has nothing of a folder. */
+    path = testlib_file(folder, "home.conf",
+                        "[island]\nname = a\nrun = /r\nkey = /k\nstate = /s\nsockets = /u\n[worker]\ndata = d\n");
+    assert_ok(dconf_load_home(&home, path, NULL, 0, &conf));
+    assert_string_equal(conf.run_path, "/r");
+    assert_string_equal(conf.key_path, "/k");
+    assert_string_equal(conf.state_folder, "/s");
+    assert_string_equal(conf.run_folder, "/u");
+    conf_deinit(&dconf_schema, &conf);
+    path = testlib_file(folder, "home.conf", "[island]\nname = a\nrun = /r\nkey = /k\n[worker]\ndata = d\n");
+    assert_ok(dconf_load_home(&service, path, NULL, 0, &conf));
+    assert_string_equal(conf.state_folder, "/var/lib/diloco");
+    assert_string_equal(conf.run_folder, "/run/diloco");
+    conf_deinit(&dconf_schema, &conf);
+    assert_fails(ERR_CONF, "/srv/paris/dilocod.conf", dconf_load_home(&home, NULL, NULL, 0, &conf));
+    home_free(&home);
+    home_free(&service);
+}
+
 static struct ident idents[3];
 
 static enum err view_of(const char *self, int self_index, const char *peers, struct dconf *conf, struct view *view)
@@ -113,6 +163,7 @@ int main(void)
         assert_ok(ident_generate(&idents[i]));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sample_parses_and_documents_every_key),
+        cmocka_unit_test(what_is_not_said_lies_in_the_islands_folder),
         cmocka_unit_test(membership_does_not_depend_on_who_describes_it),
         cmocka_unit_test(wrong_memberships_are_refused),
         cmocka_unit_test(a_witness_has_no_trainer),

@@ -321,7 +321,7 @@ static void who_cannot_be_enrolled_leaves_the_token_open(void **state)
 {
     (void)state;
     struct invite invite = invited();
-    assert_refused(&invite, 1, "m0", "an island called m0 is on the roster already");
+    assert_refused(&invite, 1, "m0", "if this is it on a new disk, free it: dilococtl revoke m0 elsewhere");
     island.unwilling = true;
     assert_refused(&invite, 1, "m1", "too many are being enrolled");
     island.unwilling = false;

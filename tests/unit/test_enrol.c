@@ -27,7 +27,7 @@ static struct {
     struct link *link;
     struct invites invites;
     unsigned deaf; /* questions that are not answered: their answers are lost */
-    unsigned questions, enrolled;
+    atomic_uint questions, enrolled;
     uint32_t id;
     uint8_t records[RECORDS_BYTES];
 } island;
@@ -133,8 +133,8 @@ static void a_token_enrols_one_key_and_a_lost_answer_is_told_again(void **state)
 {
     (void)state;
     struct wire_enrolled enrolled;
-    struct invite invite = open_island(2, true); /* answers are lost */
     island.records[77] = 5;
+    struct invite invite = open_island(2, true); /* answers are lost */
     assert_ok(ask(&invite, &bert, TIMEOUT_MS, &enrolled));
     assert_int_equal(island.questions, 3);
     assert_int_equal(enrolled.id, 41);
@@ -166,14 +166,47 @@ static void addresses_are_tried_in_turn(void **state)
     close_island();
 }
 
+static unsigned times_late;
+static char late[400];
+
+static void note_late(void *user, const char *what)
+{
+    (void)user;
+    times_late++;
+    snprintf(late, sizeof late, "%s", what);
+}
+
+/* Before the end: whoever waits learns for what. */
+static void who_waits_is_told_for_what(void **state)
+{
+    (void)state;
+    struct wire_enrolled enrolled;
+    struct invite invite = open_island(1000, true);
+    struct enrol_conf conf = {.invite = &invite,
+                              .ident = &bert,
+                              .name = "bert",
+                              .address = "",
+                              .uplink = 1,
+                              .timeout_ms = 6000,
+                              .late = note_late};
+    assert_int_equal(enrol_ask(&conf, &enrolled), ERR_CLOSED);
+    assert_int_equal(times_late, 1);
+    assert_non_null(strstr(late, "has taken the question"));
+    assert_non_null(strstr(late, "majority"));
+    close_island();
+    assert_int_equal(enrol_ask(&conf, &enrolled), ERR_CLOSED);
+    assert_int_equal(times_late, 2);
+    assert_non_null(strstr(late, "no connection to 127.0.0.1:"));
+}
+
 static void who_gets_no_answer_is_told_what_was_heard(void **state)
 {
     (void)state;
     struct wire_enrolled enrolled;
     struct invite invite = open_island(1000, true);
-    assert_fails(ERR_CLOSED, "did not answer; ask again", ask(&invite, &bert, 1500, &enrolled));
+    assert_fails(ERR_CLOSED, "did not answer; the run may have no majority", ask(&invite, &bert, 1500, &enrolled));
     close_island();
-    assert_fails(ERR_CLOSED, "no connection", ask(&invite, &bert, 500, &enrolled));
+    assert_fails(ERR_CLOSED, "no connection; check that", ask(&invite, &bert, 500, &enrolled));
     invite = open_island(0, false);
     assert_fails(ERR_STATE, "does not admit this token", ask(&invite, &bert, 1500, &enrolled));
     close_island();
@@ -208,6 +241,7 @@ int main(void)
         cmocka_unit_test(a_token_enrols_one_key_and_a_lost_answer_is_told_again),
         cmocka_unit_test(addresses_are_tried_in_turn),
         cmocka_unit_test(who_gets_no_answer_is_told_what_was_heard),
+        cmocka_unit_test(who_waits_is_told_for_what),
         cmocka_unit_test(what_cannot_be_asked_is_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -96,6 +96,22 @@ static void a_token_is_what_the_protocol_says(void **state)
     assert_true(digest_equal(&id, &digest));
 }
 
+/* As it is copied from a letter. */
+static void blanks_around_a_token_do_not_matter(void **state)
+{
+    (void)state;
+    struct invite in = invitation(2), out;
+    char text[INVITE_TEXT_BYTES], around[INVITE_TEXT_BYTES + 16];
+    assert_ok(invite_text(&in, text));
+    snprintf(around, sizeof around, "\r\n \t%s \n\r\n", text);
+    assert_ok(invite_parse(around, &out));
+    assert_int_equal(out.addresses_count, 2);
+    assert_fails(ERR_CONF, "that is no token", invite_parse(" \n", &out));
+    around[strlen(text)] = ' ';
+    around[strlen(text) + 1] = '\0';
+    assert_fails(ERR_CONF, "cut short", invite_parse(around, &out));
+}
+
 static void each_fault_of_a_token_is_named(void **state)
 {
     (void)state;
@@ -118,8 +134,8 @@ static void each_fault_of_a_token_is_named(void **state)
         strcpy(bad, text);
         bad[i] = bad[i] == 'A' ? 'B' : 'A';
         assert_fails(ERR_CONF, "typed wrong", invite_parse(bad, &out));
-        bad[i] = ' ';
-        assert_fails(ERR_CONF, "typed wrong", invite_parse(bad, &out));
+        bad[i] = ' '; /* at its end, that is one less */
+        assert_fails(ERR_CONF, i + 1 < length ? "typed wrong" : "cut short", invite_parse(bad, &out));
     }
     for (size_t i = 5; i + 1 < length; i++) { /* two changed places, anywhere */
         if (text[i] == text[i + 1])
@@ -381,6 +397,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_comes_back),
         cmocka_unit_test(a_token_is_what_the_protocol_says),
+        cmocka_unit_test(blanks_around_a_token_do_not_matter),
         cmocka_unit_test(each_fault_of_a_token_is_named),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(one_key_redeems_it_once_and_hears_the_same_again),

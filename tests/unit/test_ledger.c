@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/digest.h"
@@ -15,26 +14,12 @@
 #include "common/mem.h"
 #include "daemon/state/ledger.h"
 #include "net/wire_object.h"
+#include "tests/lib/ledgers.h"
 #include "tests/lib/made.h"
 
 enum { OBJECT_BYTES = 1000, RECORD_HEADER = 48, RECORD_BYTES = RECORD_HEADER + 1000, HEADER_BYTES = 64 };
 
-static struct digest run_id;
-static const uint8_t nonce[16] = "begun at noon", other_nonce[16] = "begun at night";
-
-static struct ledger_conf conf_of(const char *folder)
-{
-    return (struct ledger_conf){
-        .folder = folder, .run_id = run_id, .nonce = nonce, .segment_bytes = 64 << 10, .keep_bytes = 100 << 10};
-}
-
-static struct ledger *open_ledger(const char *folder)
-{
-    struct ledger *ledger;
-    struct ledger_conf conf = conf_of(folder);
-    assert_ok(ledger_open(&conf, &ledger));
-    return ledger;
-}
+static const uint8_t other_nonce[16] = "begun at night";
 
 /* The same object for the same name, again and again; `variant`: another one of that name. */
 static struct ledger_key make(uint8_t *object, uint32_t fragment, uint64_t version, uint32_t owner, uint64_t epoch,
@@ -75,36 +60,11 @@ static void assert_lacks(struct ledger *ledger, uint32_t fragment, uint64_t vers
     ledger_unmap(&map);
 }
 
-static const char *segment(const char *folder, unsigned number)
-{
-    char name[64];
-    snprintf(name, sizeof name, "ledger-%012u.log", number);
-    return testlib_path(folder, name);
-}
-
-static void change(const char *path, off_t at)
-{
-    unsigned char byte = 0;
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(pread(fd, &byte, 1, at), 1);
-    byte ^= 0x10;
-    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
-    close(fd);
-}
-
-static off_t size_of(const char *path)
-{
-    struct stat status;
-    assert_int_equal(stat(path, &status), 0);
-    return status.st_size;
-}
-
 static void results_outlive_the_process(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("ledger-keep");
-    struct ledger *ledger = open_ledger(folder);
+    struct ledger *ledger = ledgers_open(folder);
     for (uint64_t v = 1; v <= 100; v++) /* over two segments */
         for (uint32_t s = 0; s < 2; s++)
             append(ledger, (uint32_t)(v % 3), v, s);
@@ -118,7 +78,7 @@ static void results_outlive_the_process(void **state)
         assert_int_equal(stats.records, 200);
         assert_true(stats.segments >= 3);
         ledger_close(ledger);
-        ledger = open_ledger(folder);
+        ledger = ledgers_open(folder);
     }
     append(ledger, 1, 1, 0); /* there already */
     assert_int_equal(ledger_stats(ledger).records, 200);
@@ -129,8 +89,8 @@ static void a_torn_end_is_cut_at_every_length(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("ledger-torn");
-    const char *path = segment(folder, 1);
-    struct ledger *ledger = open_ledger(folder);
+    const char *path = ledgers_segment(folder, 1);
+    struct ledger *ledger = ledgers_open(folder);
     for (uint64_t v = 1; v <= 4; v++)
         append(ledger, 0, v, 0);
     ledger_close(ledger);
@@ -138,15 +98,15 @@ static void a_torn_end_is_cut_at_every_length(void **state)
     static const off_t left[] = {0, 1, 8, 47, 48, 49, 500, RECORD_BYTES - 1};
     for (size_t i = 0; i < sizeof left / sizeof left[0]; i++) {
         assert_int_equal(truncate(path, HEADER_BYTES + 3 * RECORD_BYTES + left[i]), 0);
-        ledger = open_ledger(folder);
+        ledger = ledgers_open(folder);
         for (uint64_t v = 1; v <= 3; v++)
             assert_holds(ledger, 0, v, 0);
         assert_lacks(ledger, 0, 4, 0);
-        assert_int_equal(size_of(path), HEADER_BYTES + 3 * RECORD_BYTES);
+        assert_int_equal(testlib_file_bytes(path), HEADER_BYTES + 3 * RECORD_BYTES);
         append(ledger, 0, 4, 0); /* what follows is found again */
         append(ledger, 0, 5, 0);
         ledger_close(ledger);
-        ledger = open_ledger(folder);
+        ledger = ledgers_open(folder);
         assert_holds(ledger, 0, 4, 0);
         assert_holds(ledger, 0, 5, 0);
         ledger_close(ledger);
@@ -161,12 +121,12 @@ static void damage_costs_the_damaged_record_alone(void **state)
         char name[32];
         snprintf(name, sizeof name, "ledger-rot%zu", i);
         const char *folder = testlib_folder(name);
-        struct ledger *ledger = open_ledger(folder);
+        struct ledger *ledger = ledgers_open(folder);
         for (uint64_t v = 1; v <= 6; v++)
             append(ledger, 0, v, 0);
         ledger_close(ledger);
-        change(segment(folder, 1), HEADER_BYTES + 2 * RECORD_BYTES + where[i]);
-        ledger = open_ledger(folder);
+        testlib_damage(ledgers_segment(folder, 1), HEADER_BYTES + 2 * RECORD_BYTES + where[i]);
+        ledger = ledgers_open(folder);
         assert_lacks(ledger, 0, 3, 0);
         for (uint64_t v = 1; v <= 6; v++)
             if (v != 3)
@@ -174,7 +134,7 @@ static void damage_costs_the_damaged_record_alone(void **state)
         append(ledger, 0, 3, 0); /* as fetched from another island */
         append(ledger, 0, 7, 0);
         ledger_close(ledger);
-        ledger = open_ledger(folder);
+        ledger = ledgers_open(folder);
         for (uint64_t v = 1; v <= 7; v++)
             assert_holds(ledger, 0, v, 0);
         ledger_close(ledger);
@@ -188,14 +148,14 @@ static void a_length_without_end_costs_the_record_alone(void **state)
     enum { LENGTH_AT = 8, DIGEST_AT = 16, LENGTHS = 9 };
     for (uint64_t less = 1; less <= LENGTHS; less++) {
         const char *folder = testlib_folder("ledger-length");
-        struct ledger *ledger = open_ledger(folder);
+        struct ledger *ledger = ledgers_open(folder);
         uint64_t length = 0 - less;
         uint8_t record[RECORD_HEADER + WIRE_OBJECT_HEADER_BYTES];
         struct digest_state state_of;
         for (uint64_t v = 1; v <= 3; v++)
             append(ledger, 0, v, 0);
         ledger_close(ledger);
-        int fd = open(segment(folder, 1), O_RDWR | O_CLOEXEC);
+        int fd = open(ledgers_segment(folder, 1), O_RDWR | O_CLOEXEC);
         assert_int_equal(pread(fd, record, sizeof record, HEADER_BYTES + RECORD_BYTES), sizeof record);
         memcpy(record + LENGTH_AT, &length, sizeof length);
         digest_begin(&state_of);
@@ -205,7 +165,7 @@ static void a_length_without_end_costs_the_record_alone(void **state)
         memcpy(record + DIGEST_AT, right.byte, DIGEST_BYTES);
         assert_int_equal(pwrite(fd, record, sizeof record, HEADER_BYTES + RECORD_BYTES), sizeof record);
         close(fd);
-        ledger = open_ledger(folder);
+        ledger = ledgers_open(folder);
         assert_holds(ledger, 0, 1, 0);
         assert_lacks(ledger, 0, 2, 0);
         assert_holds(ledger, 0, 3, 0);
@@ -217,21 +177,21 @@ static void a_segment_without_a_head_is_put_aside(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("ledger-head");
-    struct ledger *ledger = open_ledger(folder);
+    struct ledger *ledger = ledgers_open(folder);
     for (uint64_t v = 1; v <= 100; v++)
         append(ledger, 0, v, 0);
     ledger_close(ledger);
-    change(segment(folder, 1), 1);
-    ledger = open_ledger(folder);
+    testlib_damage(ledgers_segment(folder, 1), 1);
+    ledger = ledgers_open(folder);
     assert_lacks(ledger, 0, 1, 0);
     assert_holds(ledger, 0, 100, 0);
     ledger_close(ledger);
     char aside[300];
-    snprintf(aside, sizeof aside, "%s.damaged", segment(folder, 1));
+    snprintf(aside, sizeof aside, "%s.damaged", ledgers_segment(folder, 1));
     assert_int_equal(access(aside, F_OK), 0);
     /* A file shorter than a header: the machine died while it was begun. */
-    assert_int_equal(truncate(segment(folder, 2), 10), 0);
-    ledger = open_ledger(folder);
+    assert_int_equal(truncate(ledgers_segment(folder, 2), 10), 0);
+    ledger = ledgers_open(folder);
     append(ledger, 0, 1, 0);
     assert_holds(ledger, 0, 1, 0);
     ledger_close(ledger);
@@ -249,36 +209,36 @@ static void files_of_other_names_are_left_alone(void **state)
                                         "ledger-18446744073709551615.log",
                                         "ledger-99999999999999999999.log"};
     const char *folder = testlib_folder("ledger-names");
-    struct ledger *ledger = open_ledger(folder);
+    struct ledger *ledger = ledgers_open(folder);
     append(ledger, 0, 1, 0);
     ledger_close(ledger);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         testlib_file(folder, names[i], "a stranger's");
-    ledger = open_ledger(folder);
+    ledger = ledgers_open(folder);
     assert_int_equal(ledger_stats(ledger).segments, 1);
     for (uint64_t v = 2; v <= 100; v++) /* over two segments */
         append(ledger, 0, v, 0);
     ledger_close(ledger);
-    ledger = open_ledger(folder);
+    ledger = ledgers_open(folder);
     for (uint64_t v = 1; v <= 100; v++)
         assert_holds(ledger, 0, v, 0);
     ledger_close(ledger);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        assert_int_equal(size_of(testlib_path(folder, names[i])), strlen("a stranger's"));
+        assert_int_equal(testlib_file_bytes(testlib_path(folder, names[i])), strlen("a stranger's"));
 }
 
 static void another_run_is_refused_and_left_alone(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("ledger-other");
-    struct ledger *ledger = open_ledger(folder);
+    struct ledger *ledger = ledgers_open(folder);
     append(ledger, 0, 1, 0);
     ledger_close(ledger);
-    off_t before = size_of(segment(folder, 1));
-    struct ledger_conf conf = conf_of(folder);
+    off_t before = testlib_file_bytes(ledgers_segment(folder, 1));
+    struct ledger_conf conf = ledgers_conf(folder);
     conf.run_id = digest_of("other", 5);
     assert_fails(ERR_CONF, "belongs to another run", ledger_open(&conf, &ledger));
-    assert_int_equal(size_of(segment(folder, 1)), before);
+    assert_int_equal(testlib_file_bytes(ledgers_segment(folder, 1)), before);
 }
 
 /* The same run spec, begun once more: its results are those of other weights. */
@@ -286,15 +246,15 @@ static void a_run_begun_again_is_refused_and_left_alone(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("ledger-again");
-    struct ledger *ledger = open_ledger(folder);
+    struct ledger *ledger = ledgers_open(folder);
     append(ledger, 0, 1, 0);
     ledger_close(ledger);
-    off_t before = size_of(segment(folder, 1));
-    struct ledger_conf conf = conf_of(folder);
+    off_t before = testlib_file_bytes(ledgers_segment(folder, 1));
+    struct ledger_conf conf = ledgers_conf(folder);
     conf.nonce = other_nonce;
     assert_fails(ERR_CONF, "another run that was begun with the same run spec", ledger_open(&conf, &ledger));
-    assert_int_equal(size_of(segment(folder, 1)), before);
-    ledger = open_ledger(folder);
+    assert_int_equal(testlib_file_bytes(ledgers_segment(folder, 1)), before);
+    ledger = ledgers_open(folder);
     assert_holds(ledger, 0, 1, 0);
     ledger_close(ledger);
 }
@@ -305,21 +265,21 @@ static void what_others_left_empty_is_begun_anew(void **state)
     (void)state;
     const char *folder = testlib_folder("ledger-empty");
     struct ledger *ledger;
-    struct ledger_conf conf = conf_of(folder);
+    struct ledger_conf conf = ledgers_conf(folder);
     conf.run_id = digest_of("other", 5);
     assert_ok(ledger_open(&conf, &ledger));
     ledger_close(ledger);
-    ledger = open_ledger(folder);
+    ledger = ledgers_open(folder);
     append(ledger, 0, 1, 0);
     ledger_close(ledger);
     assert_fails(ERR_CONF, "belongs to another run", ledger_open(&conf, &ledger));
     /* Even a part of a record was something. */
-    assert_int_equal(access(segment(folder, 1), F_OK), -1);
-    assert_int_equal(truncate(segment(folder, 2), HEADER_BYTES + 8), 0);
+    assert_int_equal(access(ledgers_segment(folder, 1), F_OK), -1);
+    assert_int_equal(truncate(ledgers_segment(folder, 2), HEADER_BYTES + 8), 0);
     assert_fails(ERR_CONF, "belongs to another run", ledger_open(&conf, &ledger));
-    ledger = open_ledger(folder);
+    ledger = ledgers_open(folder);
     ledger_close(ledger);
-    conf.run_id = run_id;
+    conf = ledgers_conf(folder);
     conf.nonce = other_nonce;
     assert_ok(ledger_open(&conf, &ledger));
     append(ledger, 0, 1, 0);
@@ -330,7 +290,7 @@ static void old_segments_go_and_needed_ones_stay(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("ledger-prune");
-    struct ledger *ledger = open_ledger(folder);
+    struct ledger *ledger = ledgers_open(folder);
     for (uint64_t v = 1; v <= 300; v++) {
         append(ledger, 0, v, 0);
         append(ledger, 1, v, 0);
@@ -349,7 +309,7 @@ static void old_segments_go_and_needed_ones_stay(void **state)
     assert_holds(ledger, 0, 300, 0);
     append(ledger, 0, 301, 0);
     ledger_close(ledger);
-    ledger = open_ledger(folder);
+    ledger = ledgers_open(folder);
     assert_int_equal(ledger_stats(ledger).records, after.records + 1);
     assert_holds(ledger, 0, 301, 0);
     ledger_close(ledger);
@@ -359,8 +319,8 @@ static void one_folder_serves_one_daemon(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("ledger-lock");
-    struct ledger *ledger = open_ledger(folder), *second;
-    struct ledger_conf conf = conf_of(folder);
+    struct ledger *ledger = ledgers_open(folder), *second;
+    struct ledger_conf conf = ledgers_conf(folder);
     assert_fails(ERR_CONF, "in use by another dilocod", ledger_open(&conf, &second));
     ledger_close(ledger);
     assert_ok(ledger_open(&conf, &second));
@@ -376,7 +336,7 @@ static void two_results_of_one_part_are_told_apart(void **state)
     static uint8_t object[EPOCHS][VARIANTS][OBJECT_BYTES];
     struct ledger_key key[EPOCHS][VARIANTS], list[LEDGER_RESULTS_MAX];
     const char *folder = testlib_folder("ledger-two");
-    struct ledger *ledger = open_ledger(folder);
+    struct ledger *ledger = ledgers_open(folder);
     for (uint64_t e = 0; e < EPOCHS; e++)
         for (uint64_t k = 0; k < VARIANTS; k++) {
             key[e][k] = make(object[e][k], 2, 9, 70000, e, k);
@@ -404,7 +364,7 @@ static void two_results_of_one_part_are_told_apart(void **state)
         none.epoch = 1;
         assert_false(ledger_has(ledger, &none));
         ledger_close(ledger);
-        ledger = open_ledger(folder);
+        ledger = ledgers_open(folder);
     }
     ledger_close(ledger);
 }
@@ -413,7 +373,7 @@ static void a_result_goes_under_its_own_name_only(void **state)
 {
     (void)state;
     uint8_t object[OBJECT_BYTES];
-    struct ledger *ledger = open_ledger(testlib_folder("ledger-names-itself"));
+    struct ledger *ledger = ledgers_open(testlib_folder("ledger-names-itself"));
     const struct ledger_key key = make(object, 1, 5, 3, 2, 0);
     struct ledger_key wrong[5] = {key, key, key, key, key};
     wrong[0].fragment++;
@@ -436,7 +396,7 @@ static void a_version_has_so_many_results_and_no_more(void **state)
     uint8_t object[OBJECT_BYTES];
     struct ledger_key key, list[LEDGER_RESULTS_MAX + 1];
     const char *folder = testlib_folder("ledger-most");
-    struct ledger *ledger = open_ledger(folder);
+    struct ledger *ledger = ledgers_open(folder);
     for (uint32_t i = 0; i < LEDGER_RESULTS_MAX; i++)
         append(ledger, 0, 1, i);
     key = make(object, 0, 1, LEDGER_RESULTS_MAX, 0, 0);
@@ -447,7 +407,7 @@ static void a_version_has_so_many_results_and_no_more(void **state)
         assert_holds(ledger, 0, 1, LEDGER_RESULTS_MAX - 1);
         assert_holds(ledger, 0, 2, 0);
         ledger_close(ledger);
-        ledger = open_ledger(folder);
+        ledger = ledgers_open(folder);
     }
     ledger_close(ledger);
 }
@@ -481,7 +441,7 @@ static void a_commit_says_what_made_a_version(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("ledger-commit");
-    struct ledger *ledger = open_ledger(folder);
+    struct ledger *ledger = ledgers_open(folder);
     struct ledger_commit got, changed = commit_of(1, 2, 3, 99);
     for (uint64_t v = 1; v <= 64; v++) { /* of every size */
         struct ledger_commit commit = commit_of(1, v, (uint32_t)v, v);
@@ -505,7 +465,7 @@ static void a_commit_says_what_made_a_version(void **state)
         assert_fails(ERR_NOTFOUND, "what made version 65", ledger_commit_of(ledger, 1, 65, &got));
         assert_fails(ERR_NOTFOUND, "what made version 1", ledger_commit_of(ledger, 0, 1, &got));
         ledger_close(ledger);
-        ledger = open_ledger(folder);
+        ledger = ledgers_open(folder);
     }
     struct ledger_commit none = commit_of(1, 70, 0, 0), many = commit_of(1, 70, 64, 0);
     many.parts_count = 65;
@@ -518,7 +478,7 @@ static void a_commit_goes_with_its_segment(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("ledger-commit-prune");
-    struct ledger *ledger = open_ledger(folder);
+    struct ledger *ledger = ledgers_open(folder);
     struct ledger_commit got;
     for (uint64_t v = 1; v <= 300; v++) {
         struct ledger_commit commit = commit_of(0, v, 1, v);
@@ -538,14 +498,14 @@ static void a_commit_that_rots_is_not_believed(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("ledger-commit-rot");
-    const char *path = segment(folder, 1);
-    struct ledger *ledger = open_ledger(folder);
+    const char *path = ledgers_segment(folder, 1);
+    struct ledger *ledger = ledgers_open(folder);
     struct ledger_commit commit = commit_of(0, 1, 2, 7), got;
     assert_ok(ledger_append_commit(ledger, &commit, true));
-    for (off_t at = HEADER_BYTES; at < size_of(path); at++) {
-        change(path, at);
+    for (off_t at = HEADER_BYTES; at < testlib_file_bytes(path); at++) {
+        testlib_damage(path, at);
         assert_int_equal(ledger_commit_of(ledger, 0, 1, &got), ERR_CORRUPT);
-        change(path, at);
+        testlib_damage(path, at);
     }
     assert_committed(ledger, &commit);
     ledger_close(ledger);
@@ -560,8 +520,8 @@ static void a_bit_flipped_anywhere_is_found(void **state)
     (void)state;
     enum { ODD_BYTES = 1003 };
     const char *folder = testlib_folder("ledger-flip");
-    const char *path = segment(folder, 1), *next = segment(folder, 2);
-    struct ledger *ledger = open_ledger(folder);
+    const char *path = ledgers_segment(folder, 1), *next = ledgers_segment(folder, 2);
+    struct ledger *ledger = ledgers_open(folder);
     uint8_t object[ODD_BYTES] = {0};
     struct ledger_commit commit = commit_of(0, 2, 1, 5), got;
     append(ledger, 0, 1, 0);
@@ -571,11 +531,11 @@ static void a_bit_flipped_anywhere_is_found(void **state)
     ledger_close(ledger);
     off_t second = HEADER_BYTES + RECORD_BYTES, third = second + RECORD_HEADER + 1008;
     off_t fourth = third + RECORD_HEADER + 48 + 48, end = fourth + RECORD_BYTES;
-    assert_int_equal(size_of(path), end);
+    assert_int_equal(testlib_file_bytes(path), end);
     log_set_level(LOG_LEVEL_ERROR);
     for (off_t at = HEADER_BYTES; at < fourth; at++) {
-        change(path, at);
-        ledger = open_ledger(folder);
+        testlib_damage(path, at);
+        ledger = ledgers_open(folder);
         uint8_t first_object[OBJECT_BYTES];
         struct ledger_key first = make(first_object, 0, 1, 0, 0, 0);
         if (ledger_has(ledger, &first) == (at < second))
@@ -586,11 +546,11 @@ static void a_bit_flipped_anywhere_is_found(void **state)
             fail_msg("byte %ld: the commit", (long)at);
         assert_holds(ledger, 0, 3, 0);
         ledger_close(ledger);
-        change(path, at);
+        testlib_damage(path, at);
     }
     for (off_t at = 0; at < HEADER_BYTES; at++) {
-        struct ledger_conf conf = conf_of(folder);
-        change(path, at);
+        struct ledger_conf conf = ledgers_conf(folder);
+        testlib_damage(path, at);
         if (ledger_open(&conf, &ledger) == ERR_OK) { /* put aside */
             char aside[300];
             assert_int_equal(ledger_stats(ledger).records, 0);
@@ -599,10 +559,10 @@ static void a_bit_flipped_anywhere_is_found(void **state)
             assert_int_equal(rename(aside, path), 0);
             (void)unlink(next);
         }
-        change(path, at);
+        testlib_damage(path, at);
     }
     log_set_level(LOG_LEVEL_WARN);
-    ledger = open_ledger(folder);
+    ledger = ledgers_open(folder);
     assert_int_equal(ledger_stats(ledger).records, 3);
     assert_committed(ledger, &commit);
     ledger_close(ledger);
@@ -634,8 +594,8 @@ static void scanning_takes_time_in_proportion_to_bytes(void **state)
     (void)state;
     enum { BYTES = 16 << 20, HALF = BYTES / 2, APART = 512, MOST_S = 15 };
     const char *folder = testlib_folder("ledger-heads");
-    const char *path = segment(folder, 1);
-    struct ledger *ledger = open_ledger(folder);
+    const char *path = ledgers_segment(folder, 1);
+    struct ledger *ledger = ledgers_open(folder);
     struct ident ident;
     uint8_t *hostile = calloc(1, BYTES);
     assert_non_null(hostile);
@@ -653,7 +613,7 @@ static void scanning_takes_time_in_proportion_to_bytes(void **state)
     assert_int_equal(write(fd, hostile, BYTES), BYTES);
     close(fd);
     double before = env_mono_s();
-    ledger = open_ledger(folder);
+    ledger = ledgers_open(folder);
     assert_true(env_mono_s() - before < MOST_S);
     assert_holds(ledger, 0, 1, 0);
     assert_int_equal(ledger_stats(ledger).records, 1);
@@ -664,7 +624,6 @@ static void scanning_takes_time_in_proportion_to_bytes(void **state)
 int main(void)
 {
     assert_ok(digest_init());
-    run_id = digest_of("run", 3);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_outlive_the_process),
         cmocka_unit_test(a_torn_end_is_cut_at_every_length),

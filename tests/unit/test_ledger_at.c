@@ -1,28 +1,14 @@
 /* ledger: how far it reaches: further with every record, and less far when something of it is lost. */
 #include "tests/lib/testlib.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/digest.h"
 #include "daemon/state/ledger.h"
+#include "tests/lib/ledgers.h"
 #include "tests/lib/made.h"
 
 enum { OBJECT_BYTES = 1000, RECORD_BYTES = 48 + OBJECT_BYTES };
-
-static struct digest run_id;
-static const uint8_t nonce[16] = "begun at noon";
-
-static struct ledger *open_ledger(const char *folder)
-{
-    struct ledger *ledger;
-    struct ledger_conf conf = {
-        .folder = folder, .run_id = run_id, .nonce = nonce, .segment_bytes = 64 << 10, .keep_bytes = 100 << 10};
-    assert_ok(ledger_open(&conf, &ledger));
-    return ledger;
-}
 
 static void append(struct ledger *ledger, uint32_t fragment, uint64_t version, uint32_t owner)
 {
@@ -31,36 +17,11 @@ static void append(struct ledger *ledger, uint32_t fragment, uint64_t version, u
     assert_ok(ledger_append(ledger, &key, object, sizeof object, false));
 }
 
-static const char *segment(const char *folder, unsigned number)
-{
-    char name[64];
-    snprintf(name, sizeof name, "ledger-%012u.log", number);
-    return testlib_path(folder, name);
-}
-
-static void change(const char *path, off_t at)
-{
-    unsigned char byte = 0;
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(pread(fd, &byte, 1, at), 1);
-    byte ^= 0x10;
-    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
-    close(fd);
-}
-
-static off_t size_of(const char *path)
-{
-    struct stat status;
-    assert_int_equal(stat(path, &status), 0);
-    return status.st_size;
-}
-
 static void every_record_reaches_further(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("ledger-at");
-    struct ledger *ledger = open_ledger(folder);
+    struct ledger *ledger = ledgers_open(folder);
     uint64_t at = ledger_at(ledger), versions[1] = {200};
     assert_true(at > 0);
     for (uint64_t v = 1; v <= 200; v++) { /* over some segments */
@@ -81,7 +42,7 @@ static void every_record_reaches_further(void **state)
     assert_int_equal(ledger_at(ledger), at);
     for (int again = 0; again < 2; again++) {
         ledger_close(ledger);
-        ledger = open_ledger(folder);
+        ledger = ledgers_open(folder);
         assert_int_equal(ledger_at(ledger), at);
     }
     append(ledger, 0, 201, 0);
@@ -91,7 +52,7 @@ static void every_record_reaches_further(void **state)
 
 static uint64_t reaches(const char *folder)
 {
-    struct ledger *ledger = open_ledger(folder);
+    struct ledger *ledger = ledgers_open(folder);
     uint64_t at = ledger_at(ledger);
     ledger_close(ledger);
     return at;
@@ -102,29 +63,29 @@ static void a_folder_that_has_lost_something_reaches_less_far(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("ledger-less");
-    struct ledger *ledger = open_ledger(folder);
+    struct ledger *ledger = ledgers_open(folder);
     for (uint64_t v = 1; v <= 100; v++)
         append(ledger, 0, v, 0);
     uint64_t at = ledger_at(ledger);
     assert_int_equal(ledger_stats(ledger).segments, 2);
     ledger_close(ledger);
-    off_t last = size_of(segment(folder, 2));
-    assert_int_equal(truncate(segment(folder, 2), last - RECORD_BYTES), 0);
+    off_t last = testlib_file_bytes(ledgers_segment(folder, 2));
+    assert_int_equal(truncate(ledgers_segment(folder, 2), last - RECORD_BYTES), 0);
     uint64_t less = reaches(folder);
     assert_true(less < at);
-    assert_int_equal(unlink(segment(folder, 2)), 0);
+    assert_int_equal(unlink(ledgers_segment(folder, 2)), 0);
     assert_true(reaches(folder) < less);
     less = reaches(folder);
-    change(segment(folder, 1), 1); /* put aside: the next file has a higher number, and nothing in it */
+    testlib_damage(ledgers_segment(folder, 1), 1); /* put aside: the next file has a higher number, and nothing in it */
     assert_true(reaches(folder) < less);
     /* The one that is begun then is a ledger like any. */
-    ledger = open_ledger(folder);
+    ledger = ledgers_open(folder);
     append(ledger, 0, 1, 0);
     at = ledger_at(ledger);
     assert_true(at > 0);
     ledger_close(ledger);
     assert_int_equal(reaches(folder), at);
-    assert_int_equal(unlink(segment(folder, 2)), 0);
+    assert_int_equal(unlink(ledgers_segment(folder, 2)), 0);
     assert_true(reaches(folder) < at);
 }
 
@@ -133,13 +94,13 @@ static void a_segment_that_is_put_aside_was_a_loss(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("ledger-aside");
-    struct ledger *ledger = open_ledger(folder);
+    struct ledger *ledger = ledgers_open(folder);
     for (uint64_t v = 1; v <= 100; v++)
         append(ledger, 0, v, 0);
     uint64_t at = ledger_at(ledger);
     ledger_close(ledger);
-    change(segment(folder, 1), 1);
-    ledger = open_ledger(folder);
+    testlib_damage(ledgers_segment(folder, 1), 1);
+    ledger = ledgers_open(folder);
     assert_true(ledger_at(ledger) < at);
     append(ledger, 0, 101, 0);
     assert_true(ledger_at(ledger) > at);
@@ -149,7 +110,6 @@ static void a_segment_that_is_put_aside_was_a_loss(void **state)
 int main(void)
 {
     assert_ok(digest_init());
-    run_id = digest_of("run", 3);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_record_reaches_further),
         cmocka_unit_test(a_folder_that_has_lost_something_reaches_less_far),

@@ -13,6 +13,7 @@
 #include "net/ident.h"
 #include "net/link.h"
 #include "net/socket.h"
+#include "net/wire_epoch.h"
 
 static struct ident idents[4];
 static char addresses[4][32];
@@ -187,6 +188,34 @@ static void messages_travel_both_ways_on_both_connections(void **state)
     assert_in_range(link_counters(a, 1).sent, sizeof chunk, sizeof chunk + 6000);
     assert_in_range(link_counters(b, 0).received, sizeof chunk, sizeof chunk + 6000);
     assert_in_range(link_counters(b, 0).sent, 100, 6000);
+    link_free(a);
+    link_free(b);
+}
+
+/* Records and promises of a run of many members are larger than anything else (docs/PROTOCOL.md, "Messages"). */
+static void the_largest_message_of_epochs_passes_either_way(void **state)
+{
+    (void)state;
+    static uint8_t large[WIRE_EPOCH_BYTES_MAX];
+    struct link_event event;
+    struct link_message message;
+    struct link *a = open_link(0, 2, 1, NULL);
+    addresses[1][0] = '\0';
+    know(0, a);
+    struct link *b = open_link(1, 2, 1, NULL);
+    do
+        assert_true(wait_event(b, a, LINK_CONNECTED, &event));
+    while (event.bulk);
+    assert_ok(link_send(b, 0, (enum wire_type)WIRE_DECIDED, large, sizeof large, NULL, 0));
+    do
+        assert_true(wait_message(a, b, &message));
+    while (message.header.type == WIRE_BULK_HELLO);
+    assert_int_equal((int)message.header.type, WIRE_DECIDED);
+    assert_int_equal(message.bytes, sizeof large);
+    assert_ok(link_send(a, 1, (enum wire_type)WIRE_PROMISE, large, sizeof large, NULL, 0));
+    assert_true(wait_message(b, a, &message));
+    assert_int_equal((int)message.header.type, WIRE_PROMISE);
+    assert_int_equal(message.bytes, sizeof large);
     link_free(a);
     link_free(b);
 }
@@ -375,6 +404,7 @@ int main(void)
         cmocka_unit_test(keys_and_signatures_are_those_of_the_rfc),
         cmocka_unit_test(a_signature_is_of_one_key_and_one_message),
         cmocka_unit_test(messages_travel_both_ways_on_both_connections),
+        cmocka_unit_test(the_largest_message_of_epochs_passes_either_way),
         cmocka_unit_test(what_is_said_is_a_packed_control_message),
         cmocka_unit_test(strangers_are_refused_before_any_payload),
         cmocka_unit_test(another_run_version_or_type_is_told),

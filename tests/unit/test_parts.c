@@ -4,8 +4,8 @@
 
 #include "common/digest.h"
 #include "daemon/state/parts.h"
-#include "tests/lib/sample_records.h"
 #include "tests/lib/roster.h"
+#include "tests/lib/sample_records.h"
 #include "tests/lib/shares.h"
 #include "tests/lib/smallrun.h"
 
@@ -107,7 +107,7 @@ static void begin_epoch(const struct smallrun *run, struct chain *chain, struct 
     struct record next = roster_next(chain);
     *digest = digest_of("carried", 7);
     for (uint32_t f = 0; f < SMALLRUN_FRAGMENTS; f++)
-        roster_start(&next, f, START);
+        records_start(&next, f, START);
     roster_carry(&next, 0, 1, 0, shares_mask(&parts, 0, 1), digest);
     roster_role(&next, 1, RECORD_AWAY, false);
     roster_map_owners(&next);

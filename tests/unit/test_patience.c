@@ -179,6 +179,86 @@ static void an_owner_without_results_is_complained_of(void **state)
     end();
 }
 
+/* However long it was away, or both were: who is back has as long as anybody else. */
+static void who_was_away_has_its_time_from_when_it_is_back(void **state)
+{
+    (void)state;
+    begin(2);
+    talk_we_contribute();
+    talk_said[1].contributed = 5;
+    talk_hear(1);
+    talk_tick(100);
+    talk_goes_away(0);
+    talk_tick(10 * RESULT * FIRST);
+    talk_comes_up(0);
+    talk_tick(100);
+    assert_int_equal(sync_fault(talk_sync, 0), SYNC_FAULT_NONE);
+    talk_tick(RESULT * FIRST - 200);
+    assert_int_equal(sync_fault(talk_sync, 0), SYNC_FAULT_NONE);
+    talk_tick(200); /* from then on it counts */
+    assert_int_equal(sync_fault(talk_sync, 0), SYNC_FAULT_NO_RESULT);
+    end();
+    begin(0); /* nor does its round close the moment that it is back, without it */
+    we_and_one_contribute();
+    talk_goes_away(2);
+    talk_tick(10 * FIRST);
+    talk_comes_up(2);
+    assert_null(talk_ordered(SYNC_DO_REDUCE));
+    talk_tick(FIRST - 100);
+    assert_null(talk_ordered(SYNC_DO_REDUCE));
+    talk_tick(200);
+    assert_non_null(talk_ordered(SYNC_DO_REDUCE));
+    end();
+}
+
+/* Where all are done but one that hangs, no round has anything in it, and none is due. */
+static void of_nothing_there_is_no_result(void **state)
+{
+    (void)state;
+    begin(2);
+    talk_happens((struct sync_event){.type = SYNC_EV_TRAINER_UP, .version = 4});
+    talk_happens((struct sync_event){.type = SYNC_EV_SETTLED});
+    talk_said[1].abstained = UINT64_MAX;
+    talk_hear(1);
+    talk_tick(100);
+    talk_tick(20 * RESULT * FIRST);
+    assert_int_equal(sync_fault(talk_sync, 0), SYNC_FAULT_NONE);
+    end();
+}
+
+/* Member 1 has contributed to version 5, or not yet: then nobody's result is due. */
+static void one_has_contributed(bool has)
+{
+    talk_said[1].contributed = has ? 5 : 4;
+    talk_hear(1);
+}
+
+/* The owner makes no result; until it is not complained of any more. */
+static uint64_t blamed_for(void)
+{
+    uint64_t ms = 0;
+    one_has_contributed(true);
+    while (sync_fault(talk_sync, 0) != SYNC_FAULT_NO_RESULT)
+        talk_tick(1000);
+    one_has_contributed(false);
+    for (; sync_fault(talk_sync, 0) == SYNC_FAULT_NO_RESULT; ms += 1000)
+        talk_tick(1000);
+    return ms;
+}
+
+/* One that falls out again and again stays out ever longer; once in a while is not again and again. */
+static void blame_grows_and_is_forgotten(void **state)
+{
+    (void)state;
+    begin(2);
+    talk_we_contribute();
+    uint64_t first = blamed_for(), second = blamed_for();
+    assert_in_range(second, 2 * first - 1000, 2 * first + 1000);
+    talk_tick(7200000);
+    assert_in_range(blamed_for(), first - 1000, first + 1000);
+    end();
+}
+
 /* Of a hash that most do not have nobody is kept waiting. */
 static void a_minority_disputes_nothing(void **state)
 {
@@ -205,6 +285,9 @@ int main(void)
         cmocka_unit_test_teardown(a_claim_that_is_not_proved_holds_nobody_up, talk_ends),
         cmocka_unit_test_teardown(what_as_many_say_as_certify_is_believed, talk_ends),
         cmocka_unit_test_teardown(an_owner_without_results_is_complained_of, talk_ends),
+        cmocka_unit_test_teardown(who_was_away_has_its_time_from_when_it_is_back, talk_ends),
+        cmocka_unit_test_teardown(of_nothing_there_is_no_result, talk_ends),
+        cmocka_unit_test_teardown(blame_grows_and_is_forgotten, talk_ends),
         cmocka_unit_test_teardown(a_minority_disputes_nothing, talk_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,35 +17,10 @@
 /* As the header and docs/PROTOCOL.md have them. */
 enum { SILENT_MS = 2500, BEAT_MS = 1000, HELLO_MS = 1000 };
 
-static struct company company;
-static struct isle_run *run;
-static struct isle *a;
-static struct played *b, *c;
-
-static void begin(const char *name, uint32_t count, bool plan)
-{
-    company = company_begin(name, count, plan);
-    run = company.run;
-    a = company.a;
-    b = company.b;
-    c = company.c;
-}
-
-static void end(void)
-{
-    company = (struct company){run, a, b, c}; /* some tests open the others themselves */
-    company_end(&company);
-}
-
-static struct peer_info info(uint32_t peer)
-{
-    return peers_info(a->peers, peer);
-}
-
 static void assert_posted(enum sync_event_type type, uint32_t member)
 {
     struct event event;
-    if (!isle_took_sync(a, type, &event))
+    if (!isle_took_sync(company.a, type, &event))
         fail_msg("no event %d of member %u", (int)type, member);
     assert_int_equal(event.sync.member, member);
 }
@@ -53,13 +28,7 @@ static void assert_posted(enum sync_event_type type, uint32_t member)
 static void assert_nothing_posted(enum sync_event_type type)
 {
     struct event event;
-    assert_false(isle_took_sync(a, type, &event));
-}
-
-static const struct wire_heartbeat *next_beat(struct played *played)
-{
-    isle_wait(played_heard_type(played, WIRE_HEARTBEAT));
-    return &played->in.heartbeat;
+    assert_false(isle_took_sync(company.a, type, &event));
 }
 
 /* ---- greetings ---- */
@@ -67,28 +36,28 @@ static const struct wire_heartbeat *next_beat(struct played *played)
 static void islands_greet_each_other_and_are_up(void **state)
 {
     (void)state;
-    begin("peers-greet", 2, false);
-    const struct wire_hello *hello = &b->in.hello;
-    assert_true(digest_equal(&hello->run_id, &run->spec.digest));
+    company_begin("peers-greet", 2, false);
+    const struct wire_hello *hello = &company.b->in.hello;
+    assert_true(digest_equal(&hello->run_id, &company.run->spec.digest));
     assert_false(hello->plan_known);
     assert_int_equal(hello->session, 1000);
     assert_int_equal(hello->island, A);
     assert_string_equal(hello->name, "a");
     assert_int_equal(hello->window_kib, 16 * 1024);
-    assert_false(info(B).up || info(B).refused || peers_heard(a->peers));
-    assert_string_equal(info(B).note, "");
-    assert_int_equal(info(B).heard_ms, 0);
-    played_greet(b, a);
+    assert_false(company_info(B).up || company_info(B).refused || peers_heard(company.a->peers));
+    assert_string_equal(company_info(B).note, "");
+    assert_int_equal(company_info(B).heard_ms, 0);
+    played_greet(company.b, company.a);
     assert_posted(SYNC_EV_PEER_UP, B);
-    assert_int_equal(info(B).heard_ms, a->now_ms);
-    assert_false(peers_heard(a->peers)); /* it has not said yet how it stands */
-    assert_int_equal(next_beat(b)->session, 1000);
-    assert_int_equal(b->in.heartbeat.sequence, 1);
-    played_beat(b);
-    company_say(b);
+    assert_int_equal(company_info(B).heard_ms, company.a->now_ms);
+    assert_false(peers_heard(company.a->peers)); /* it has not said yet how it stands */
+    assert_int_equal(played_next_beat(company.b)->session, 1000);
+    assert_int_equal(company.b->in.heartbeat.sequence, 1);
+    played_beat(company.b);
+    company_say(company.b);
     assert_posted(SYNC_EV_HEARTBEAT, B);
-    assert_true(peers_heard(a->peers));
-    end();
+    assert_true(peers_heard(company.a->peers));
+    company_end();
 }
 
 static void spoil_hello(int how, struct wire_hello *hello)
@@ -108,180 +77,182 @@ static void who_is_of_another_run_is_refused_with_the_reason_until_that_changes(
     (void)state;
     static const char *const notes[] = {"another run spec", "name is not the one", "name is not the one",
                                         "its model has other tensors"};
-    begin("peers-refuse", 2, true);
+    company_begin("peers-refuse", 2, true);
     for (int how = 0; how < 4; how++) {
-        b->session++;
-        spoil_hello(how, played_hello(b));
-        played_say(b, A);
-        isle_wait(info(B).refused && strstr(info(B).note, notes[how]) != NULL);
+        company.b->session++;
+        spoil_hello(how, played_hello(company.b));
+        played_say(company.b, A);
+        isle_wait(company_info(B).refused && strstr(company_info(B).note, notes[how]) != NULL);
         /* Nothing else is heard of it, and time does not mend it. */
-        played_beat(b);
-        played_say(b, A);
-        a->now_ms += 3600 * 1000;
-        isle_tick(a);
-        isle_wait(played_heard_type(b, WIRE_HELLO)); /* the answer to a heartbeat of somebody unknown, or the tick's */
-        assert_true(info(B).refused && !info(B).up);
+        played_beat(company.b);
+        played_say(company.b, A);
+        company.a->now_ms += 3600 * 1000;
+        isle_tick(company.a);
+        isle_wait(played_heard_type(company.b,
+                                    WIRE_HELLO)); /* the answer to a heartbeat of somebody unknown, or the tick's */
+        assert_true(company_info(B).refused && !company_info(B).up);
         assert_nothing_posted(SYNC_EV_PEER_UP);
         assert_nothing_posted(SYNC_EV_HEARTBEAT);
-        assert_non_null(strstr(info(B).note, notes[how]));
+        assert_non_null(strstr(company_info(B).note, notes[how]));
     }
-    played_greet(b, a);
-    assert_false(info(B).refused);
-    assert_string_equal(info(B).note, "");
+    played_greet(company.b, company.a);
+    assert_false(company_info(B).refused);
+    assert_string_equal(company_info(B).note, "");
     assert_posted(SYNC_EV_PEER_UP, B);
     /* One who was here, and is refused now, is not heard any more. */
-    spoil_hello(0, played_hello(b));
-    played_say(b, A);
-    isle_wait(info(B).refused);
-    while (played_heard(b)) {
+    spoil_hello(0, played_hello(company.b));
+    played_say(company.b, A);
+    isle_wait(company_info(B).refused);
+    while (played_heard(company.b)) {
     }
-    a->now_ms += HELLO_MS;
-    played_beat(b);
-    played_say(b, A);
-    isle_wait(played_heard_type(b, WIRE_HELLO));
+    company.a->now_ms += HELLO_MS;
+    played_beat(company.b);
+    played_say(company.b, A);
+    isle_wait(played_heard_type(company.b, WIRE_HELLO));
     assert_nothing_posted(SYNC_EV_HEARTBEAT);
-    end();
+    company_end();
 }
 
 static void a_plan_that_becomes_known_is_compared_with_those_announced(void **state)
 {
     (void)state;
-    begin("peers-plans", 3, false);
-    struct model_plan *plan = isle_model_plan(run);
-    played_hello(b)->plan_known = true;
-    b->out.hello.plan_id = plan->plan->digest;
-    played_say(b, A);
-    isle_wait(info(B).up);
-    played_hello(c)->plan_known = true; /* another one */
-    played_say(c, A);
-    isle_wait(info(C).up);
+    company_begin("peers-plans", 3, false);
+    struct model_plan *plan = isle_model_plan(company.run);
+    played_hello(company.b)->plan_known = true;
+    company.b->out.hello.plan_id = plan->plan->digest;
+    played_say(company.b, A);
+    isle_wait(company_info(B).up);
+    played_hello(company.c)->plan_known = true; /* another one */
+    played_say(company.c, A);
+    isle_wait(company_info(C).up);
     assert_posted(SYNC_EV_PEER_UP, B);
     struct event event;
-    while (isle_took_sync(a, SYNC_EV_PEER_UP, &event)) {
+    while (isle_took_sync(company.a, SYNC_EV_PEER_UP, &event)) {
     }
-    isle_know_plan(a);
+    isle_know_plan(company.a);
     assert_posted(SYNC_EV_PEER_UP, B); /* the core is new and has heard nothing */
     assert_nothing_posted(SYNC_EV_PEER_UP);
-    assert_true(info(B).up && !info(B).refused);
-    assert_true(info(C).refused);
-    assert_non_null(strstr(info(C).note, "other tensors"));
-    isle_wait(played_heard_type(b, WIRE_HELLO) && b->in.hello.plan_known);
-    assert_true(digest_equal(&b->in.hello.plan_id, &plan->plan->digest));
+    assert_true(company_info(B).up && !company_info(B).refused);
+    assert_true(company_info(C).refused);
+    assert_non_null(strstr(company_info(C).note, "other tensors"));
+    isle_wait(played_heard_type(company.b, WIRE_HELLO) && company.b->in.hello.plan_known);
+    assert_true(digest_equal(&company.b->in.hello.plan_id, &plan->plan->digest));
     model_plan_free(plan);
-    end();
+    company_end();
 }
 
 /* Away is away: the core waits for nobody who is silent, and is told when that one is heard again. */
 static void a_plan_that_becomes_known_brings_nobody_back(void **state)
 {
     (void)state;
-    begin("peers-plan-silent", 2, false);
-    played_greet(b, a);
+    company_begin("peers-plan-silent", 2, false);
+    played_greet(company.b, company.a);
     assert_posted(SYNC_EV_PEER_UP, B);
-    a->now_ms += SILENT_MS + 1;
-    isle_tick(a);
+    company.a->now_ms += SILENT_MS + 1;
+    isle_tick(company.a);
     assert_posted(SYNC_EV_PEER_DOWN, B);
-    while (played_heard(b)) {
+    while (played_heard(company.b)) {
     }
-    isle_know_plan(a);
-    isle_wait(played_heard_type(b, WIRE_HELLO) && b->in.hello.plan_known);
+    isle_know_plan(company.a);
+    isle_wait(played_heard_type(company.b, WIRE_HELLO) && company.b->in.hello.plan_known);
     assert_nothing_posted(SYNC_EV_PEER_UP);
-    assert_false(info(B).up);
-    played_beat(b);
-    company_say(b);
+    assert_false(company_info(B).up);
+    played_beat(company.b);
+    company_say(company.b);
     assert_posted(SYNC_EV_PEER_UP, B);
-    assert_true(info(B).up);
-    end();
+    assert_true(company_info(B).up);
+    company_end();
 }
 
 static void another_run_in_the_header_and_a_key_that_is_not_admitted_are_told(void **state)
 {
     (void)state;
-    run = isle_run_new("peers-tags", 3, NULL);
-    b = played_open(run, B, 12345, NULL);
-    struct ident ours = run->idents[A], other;
+    company.run = isle_run_new("peers-tags", 3, NULL);
+    company.b = played_open(company.run, B, 12345, NULL);
+    struct ident ours = company.run->idents[A], other;
     assert_ok(ident_generate(&other));
-    run->idents[A] = other; /* c has another key for a */
-    c = played_open(run, C, 0, NULL);
-    run->idents[A] = ours;
-    a = isle_open(run, A, NULL, 0);
-    isle_wait(info(C).refused);
-    assert_non_null(strstr(info(C).note, "it does not admit our key"));
+    company.run->idents[A] = other; /* c has another key for a */
+    company.c = played_open(company.run, C, 0, NULL);
+    company.run->idents[A] = ours;
+    company.a = isle_open(company.run, A, NULL, 0);
+    isle_wait(company_info(C).refused);
+    assert_non_null(strstr(company_info(C).note, "it does not admit our key"));
     struct link_event event;
     struct link_message message;
-    while (!link_up(b->link, A, false)) {
-        (void)!link_recv(b->link, &message);
-        while (link_event(b->link, &event)) {
+    while (!link_up(company.b->link, A, false)) {
+        (void)!link_recv(company.b->link, &message);
+        while (link_event(company.b->link, &event)) {
         }
         isle_turn_all();
     }
-    played_hello(b);
-    played_say(b, A);
-    isle_wait(info(B).refused);
-    assert_non_null(strstr(info(B).note, "another run spec"));
-    assert_false(info(B).up || info(C).up);
-    end();
+    played_hello(company.b);
+    played_say(company.b, A);
+    isle_wait(company_info(B).refused);
+    assert_non_null(strstr(company_info(B).note, "another run spec"));
+    assert_false(company_info(B).up || company_info(C).up);
+    company_end();
 }
 
 static void strangers_are_counted_and_named(void **state)
 {
     (void)state;
-    run = isle_run_new("peers-strangers", 2, NULL);
-    isle_listen(run, A);
-    b = played_open(run, B, 0, NULL);
-    run->addresses[B][0] = '\0'; /* b dials */
-    c = NULL;
-    a = isle_open(run, A, NULL, 0);
-    assert_int_equal(peers_totals(a->peers).strangers, 0);
+    company.run = isle_run_new("peers-strangers", 2, NULL);
+    isle_listen(company.run, A);
+    company.b = played_open(company.run, B, 0, NULL);
+    company.run->addresses[B][0] = '\0'; /* b dials */
+    company.c = NULL;
+    company.a = isle_open(company.run, A, NULL, 0);
+    assert_int_equal(peers_totals(company.a->peers).strangers, 0);
     struct ident other;
     assert_ok(ident_generate(&other));
-    struct played *mallory = played_open(run, B, 0, &other);
-    a->now_ms += 17;
-    isle_wait(peers_totals(a->peers).strangers > 0);
-    assert_non_null(strstr(peers_totals(a->peers).stranger, played_connection_key(&other)));
-    assert_int_equal(peers_totals(a->peers).stranger_ms, a->now_ms);
-    assert_false(info(B).up);
+    struct played *mallory = played_open(company.run, B, 0, &other);
+    company.a->now_ms += 17;
+    isle_wait(peers_totals(company.a->peers).strangers > 0);
+    assert_non_null(strstr(peers_totals(company.a->peers).stranger, played_connection_key(&other)));
+    assert_int_equal(peers_totals(company.a->peers).stranger_ms, company.a->now_ms);
+    assert_false(company_info(B).up);
     played_close(mallory);
-    played_greet(b, a); /* the real one gets through */
-    end();
+    played_greet(company.b, company.a); /* the real one gets through */
+    company_end();
 }
 
 static void a_greeting_goes_on_until_both_know_the_same(void **state)
 {
     (void)state;
-    begin("peers-again", 2, true);
+    company_begin("peers-again", 2, true);
     /* Not greeted: every second. */
     for (int k = 0; k < 2; k++) {
-        a->now_ms += HELLO_MS;
-        isle_tick(a);
-        isle_wait(played_heard_type(b, WIRE_HELLO));
+        company.a->now_ms += HELLO_MS;
+        isle_tick(company.a);
+        isle_wait(played_heard_type(company.b, WIRE_HELLO));
     }
-    played_greet(b, a); /* it has no plan yet, and is answered */
-    isle_wait(played_heard_type(b, WIRE_HELLO));
-    a->now_ms += HELLO_MS;
-    isle_tick(a);
-    isle_wait(played_heard_type(b, WIRE_HELLO));
-    played_hello(b)->plan_known = true;
-    b->out.hello.plan_id = a->plan->plan->digest;
-    company_say(b);
+    played_greet(company.b, company.a); /* it has no plan yet, and is answered */
+    isle_wait(played_heard_type(company.b, WIRE_HELLO));
+    company.a->now_ms += HELLO_MS;
+    isle_tick(company.a);
+    isle_wait(played_heard_type(company.b, WIRE_HELLO));
+    played_hello(company.b)->plan_known = true;
+    company.b->out.hello.plan_id = company.a->plan->plan->digest;
+    company_say(company.b);
     /* Settled: no more of them, but in answer to one, and not for every one of a flood. */
     for (int k = 0; k < 5; k++) {
-        a->now_ms += HELLO_MS;
-        isle_tick(a);
-        peers_announce(a->peers);
+        company.a->now_ms += HELLO_MS;
+        isle_tick(company.a);
+        peers_announce(company.a->peers);
     }
     int hellos = 0;
-    isle_turn(a);
-    isle_wait(played_heard(b) &&
-              (hellos += b->in.type == WIRE_HELLO, b->in.type == WIRE_HEARTBEAT && b->in.heartbeat.sequence >= 6));
+    isle_turn(company.a);
+    isle_wait(played_heard(company.b) &&
+              (hellos += company.b->in.type == WIRE_HELLO,
+               company.b->in.type == WIRE_HEARTBEAT && company.b->in.heartbeat.sequence >= 6));
     assert_int_equal(hellos, 0);
     for (int k = 0; k < 5; k++) {
-        played_hello(b)->plan_known = true;
-        b->out.hello.plan_id = a->plan->plan->digest;
-        played_say(b, A);
+        played_hello(company.b)->plan_known = true;
+        company.b->out.hello.plan_id = company.a->plan->plan->digest;
+        played_say(company.b, A);
     }
-    assert_int_equal(played_settle(b, A, WIRE_HELLO), 1);
-    end();
+    assert_int_equal(played_settle(company.b, A, WIRE_HELLO), 1);
+    company_end();
 }
 
 /* ---- what is logged ---- */
@@ -290,26 +261,26 @@ static void a_greeting_goes_on_until_both_know_the_same(void **state)
 static void each_complaint_about_an_island_is_logged_and_none_is_repeated(void **state)
 {
     (void)state;
-    begin("peers-complaints", 2, true);
-    played_greet(b, a);
+    company_begin("peers-complaints", 2, true);
+    played_greet(company.b, company.a);
     overhear_begin();
     for (int k = 0; k < 2; k++) {
-        played_hello(b)->window_kib = 0;
-        company_say(b);
-        peers_diverged(a->peers, B, 3);
-        peers_plan_refused(a->peers, B, "nothing in it");
-        spoil_hello(0, played_hello(b));
-        played_say(b, A);
-        isle_wait(info(B).refused);
-        played_greet(b, a);
-        isle_wait(!info(B).refused);
+        played_hello(company.b)->window_kib = 0;
+        company_say(company.b);
+        peers_diverged(company.a->peers, B, 3);
+        peers_plan_refused(company.a->peers, B, "nothing in it");
+        spoil_hello(0, played_hello(company.b));
+        played_say(company.b, A);
+        isle_wait(company_info(B).refused);
+        played_greet(company.b, company.a);
+        isle_wait(!company_info(B).refused);
     }
     const char *log = overhear_end();
     overhear_assert_once(log, "island b sent something we drop: window of 0 KiB");
     overhear_assert_once(log, "island b has diverged in fragment 3");
     overhear_assert_once(log, "the plan of island b cannot be used: nothing in it");
     overhear_assert_once(log, "island b is refused: it has another run spec");
-    end();
+    company_end();
 }
 
 /* ---- up, away, back, gone ---- */
@@ -317,9 +288,9 @@ static void each_complaint_about_an_island_is_logged_and_none_is_repeated(void *
 static void say_wishes(const struct wire_epoch *wish, int count)
 {
     for (int k = 1; k <= count; k++) {
-        played_say_epoch(b, A, wish);
+        played_say_epoch(company.b, A, wish);
         if (k % 10 == 0) /* a queue does not hold them all */
-            (void)played_settle(b, A, WIRE_ACK);
+            (void)played_settle(company.b, A, WIRE_ACK);
     }
 }
 
@@ -328,114 +299,115 @@ static void messages_about_the_next_epoch_have_a_quota(void **state)
 {
     (void)state;
     struct wire_epoch wish = {.type = WIRE_WISH, .wish = {.kind = WIRE_WISH_EVICT, .id = 1, .number = 99}};
-    begin("peers-flood", 2, true);
-    played_greet(b, a);
-    assert_string_equal(info(B).fault, "");
+    company_begin("peers-flood", 2, true);
+    played_greet(company.b, company.a);
+    assert_string_equal(company_info(B).fault, "");
     overhear_begin();
     say_wishes(&wish, 90);
-    assert_string_equal(info(B).fault, "");
+    assert_string_equal(company_info(B).fault, "");
     say_wishes(&wish, 30);
     overhear_assert_once(overhear_end(), "more messages about the next epoch than anybody needs");
-    assert_string_equal(info(B).fault, "it sends what nobody can use");
-    end();
+    assert_string_equal(company_info(B).fault, "it sends what nobody can use");
+    company_end();
 }
 
 static void who_is_silent_is_away_and_comes_back_with_a_word(void **state)
 {
     (void)state;
-    begin("peers-silent", 2, true);
-    played_greet(b, a);
+    company_begin("peers-silent", 2, true);
+    played_greet(company.b, company.a);
     assert_posted(SYNC_EV_PEER_UP, B);
-    uint64_t heard_ms = a->now_ms;
-    a->now_ms = heard_ms + SILENT_MS;
-    isle_tick(a);
-    assert_true(info(B).up);
-    a->now_ms++;
-    isle_tick(a);
-    assert_false(info(B).up || info(B).refused);
-    assert_string_equal(info(B).note, "silent");
-    assert_int_equal(info(B).heard_ms, heard_ms);
+    uint64_t heard_ms = company.a->now_ms;
+    company.a->now_ms = heard_ms + SILENT_MS;
+    isle_tick(company.a);
+    assert_true(company_info(B).up);
+    company.a->now_ms++;
+    isle_tick(company.a);
+    assert_false(company_info(B).up || company_info(B).refused);
+    assert_string_equal(company_info(B).note, "silent");
+    assert_int_equal(company_info(B).heard_ms, heard_ms);
     assert_posted(SYNC_EV_PEER_DOWN, B);
-    a->now_ms += 10000;
-    isle_tick(a);
+    company.a->now_ms += 10000;
+    isle_tick(company.a);
     assert_nothing_posted(SYNC_EV_PEER_DOWN); /* said once */
-    played_beat(b);
-    company_say(b);
-    isle_wait(info(B).up);
+    played_beat(company.b);
+    company_say(company.b);
+    isle_wait(company_info(B).up);
     assert_posted(SYNC_EV_PEER_UP, B);
     assert_posted(SYNC_EV_HEARTBEAT, B); /* in this order: up forgets what was said before */
-    end();
+    company_end();
 }
 
 static void a_goodbye_is_an_end_until_the_next_greeting(void **state)
 {
     (void)state;
-    begin("peers-bye", 2, true);
-    played_greet(b, a);
-    played_settle(b, A, WIRE_HELLO);
-    b->out.type = WIRE_BYE;
-    snprintf(b->out.bye.reason, sizeof b->out.bye.reason, "going home");
-    played_say(b, A);
-    isle_wait(!info(B).up);
-    assert_string_equal(info(B).note, "going home");
-    assert_false(info(B).refused);
+    company_begin("peers-bye", 2, true);
+    played_greet(company.b, company.a);
+    played_settle(company.b, A, WIRE_HELLO);
+    company.b->out.type = WIRE_BYE;
+    snprintf(company.b->out.bye.reason, sizeof company.b->out.bye.reason, "going home");
+    played_say(company.b, A);
+    isle_wait(!company_info(B).up);
+    assert_string_equal(company_info(B).note, "going home");
+    assert_false(company_info(B).refused);
     assert_posted(SYNC_EV_PEER_DOWN, B);
-    a->now_ms += HELLO_MS;
+    company.a->now_ms += HELLO_MS;
     struct wire_key key = {.kind = WIRE_RESULT, .version = 9};
-    played_say_fetch(b, A, &key);
-    played_beat(b); /* one that was still on its way */
-    played_say(b, A);
-    isle_wait(played_heard(b) && (assert_int_not_equal(b->in.type, WIRE_DONE), b->in.type == WIRE_HELLO));
+    played_say_fetch(company.b, A, &key);
+    played_beat(company.b); /* one that was still on its way */
+    played_say(company.b, A);
+    isle_wait(played_heard(company.b) &&
+              (assert_int_not_equal(company.b->in.type, WIRE_DONE), company.b->in.type == WIRE_HELLO));
     assert_nothing_posted(SYNC_EV_HEARTBEAT);
-    assert_false(info(B).up);
-    played_greet(b, a);
+    assert_false(company_info(B).up);
+    played_greet(company.b, company.a);
     assert_posted(SYNC_EV_PEER_UP, B);
-    peers_bye(a->peers, "enough");
-    isle_wait(played_heard_type(b, WIRE_BYE));
-    assert_string_equal(b->in.bye.reason, "enough");
-    end();
+    peers_bye(company.a->peers, "enough");
+    isle_wait(played_heard_type(company.b, WIRE_BYE));
+    assert_string_equal(company.b->in.bye.reason, "enough");
+    company_end();
 }
 
 static void a_restart_is_seen_and_what_was_said_before_is_void(void **state)
 {
     (void)state;
-    begin("peers-restart", 2, true);
-    played_greet(b, a);
-    struct wire_heartbeat *beat = played_beat(b);
+    company_begin("peers-restart", 2, true);
+    played_greet(company.b, company.a);
+    struct wire_heartbeat *beat = played_beat(company.b);
     beat->step = 77;
     beat->trainer = WIRE_TRAINER_TRAINING;
-    company_say(b);
-    assert_true(peers_heard(a->peers));
-    assert_int_equal(info(B).step, 77);
+    company_say(company.b);
+    assert_true(peers_heard(company.a->peers));
+    assert_int_equal(company_info(B).step, 77);
     struct event event;
-    while (isle_took(a, EVENT_SYNC, &event)) {
+    while (isle_took(company.a, EVENT_SYNC, &event)) {
     }
-    b->session++;
-    played_hello(b);
-    company_say(b);
+    company.b->session++;
+    played_hello(company.b);
+    company_say(company.b);
     assert_posted(SYNC_EV_PEER_DOWN, B);
     assert_posted(SYNC_EV_PEER_UP, B);
-    assert_false(peers_heard(a->peers)); /* the new one has not said how it stands */
-    assert_int_equal(info(B).step, 0);
-    assert_int_equal(info(B).trainer, WIRE_TRAINER_NONE);
+    assert_false(peers_heard(company.a->peers)); /* the new one has not said how it stands */
+    assert_int_equal(company_info(B).step, 0);
+    assert_int_equal(company_info(B).trainer, WIRE_TRAINER_NONE);
     /* A heartbeat of the session before is not believed; it is answered by a greeting, not too often. */
-    while (played_heard(b)) {
+    while (played_heard(company.b)) {
     }
-    a->now_ms += HELLO_MS;
+    company.a->now_ms += HELLO_MS;
     for (int k = 0; k < 3; k++) {
-        beat = played_beat(b);
-        beat->session = b->session - 1;
+        beat = played_beat(company.b);
+        beat->session = company.b->session - 1;
         beat->step = 99;
         beat->fragments[0].version = 9;
-        played_say(b, A);
+        played_say(company.b, A);
     }
-    played_beat(b)->step = 5;
-    played_say(b, A);
-    assert_int_equal(played_settle(b, A, WIRE_HELLO), 1);
-    assert_int_equal(info(B).step, 5);
+    played_beat(company.b)->step = 5;
+    played_say(company.b, A);
+    assert_int_equal(played_settle(company.b, A, WIRE_HELLO), 1);
+    assert_int_equal(company_info(B).step, 5);
     assert_posted(SYNC_EV_HEARTBEAT, B);
     assert_nothing_posted(SYNC_EV_HEARTBEAT); /* one of four */
-    end();
+    company_end();
 }
 
 /* ---- the plan, and what is refused ---- */
@@ -444,25 +416,25 @@ static void a_restart_is_seen_and_what_was_said_before_is_void(void **state)
 static void the_plan_is_asked_of_all_who_have_it_in_turn(void **state)
 {
     (void)state;
-    begin("peers-plan-turns", 3, false);
+    company_begin("peers-plan-turns", 3, false);
     struct digest plan_id = digest_of("a plan", 6);
     for (uint32_t i = B; i <= C; i++) {
-        struct played *played = i == B ? b : c;
+        struct played *played = i == B ? company.b : company.c;
         struct wire_hello *hello = played_hello(played);
         hello->plan_known = true;
         hello->plan_id = plan_id;
         played_say(played, A);
-        isle_wait(info(i).up);
+        isle_wait(company_info(i).up);
     }
     bool asked[ISLE_MAX] = {false};
     for (int k = 0; k < 2; k++) {
-        isle_tick(a);
-        asked[B] |= played_settle(b, A, WIRE_FETCH) > 0;
-        asked[C] |= played_settle(c, A, WIRE_FETCH) > 0;
-        a->now_ms += 2000;
+        isle_tick(company.a);
+        asked[B] |= played_settle(company.b, A, WIRE_FETCH) > 0;
+        asked[C] |= played_settle(company.c, A, WIRE_FETCH) > 0;
+        company.a->now_ms += 2000;
     }
     assert_true(asked[B] && asked[C]);
-    end();
+    company_end();
 }
 
 static void that_a_contribution_of_ours_is_refused_is_told(void **state)
@@ -470,50 +442,50 @@ static void that_a_contribution_of_ours_is_refused_is_told(void **state)
     (void)state;
     struct event event;
     struct wire_key key = {.kind = WIRE_CONTRIBUTION, .fragment = 1, .version = 3, .owner = B, .island = A};
-    begin("peers-refused", 2, true);
-    played_greet(b, a);
-    played_say_done(b, A, &key, WIRE_RECEIVED);
-    played_settle(b, A, WIRE_DONE);
+    company_begin("peers-refused", 2, true);
+    played_greet(company.b, company.a);
+    played_say_done(company.b, A, &key, WIRE_RECEIVED);
+    played_settle(company.b, A, WIRE_DONE);
     assert_nothing_posted(SYNC_EV_TURNED_DOWN);
-    played_say_done(b, A, &key, WIRE_REFUSED);
-    played_settle(b, A, WIRE_DONE);
-    assert_true(isle_took_sync(a, SYNC_EV_TURNED_DOWN, &event));
+    played_say_done(company.b, A, &key, WIRE_REFUSED);
+    played_settle(company.b, A, WIRE_DONE);
+    assert_true(isle_took_sync(company.a, SYNC_EV_TURNED_DOWN, &event));
     assert_int_equal(event.sync.member, B);
     assert_true(wire_key_equal(&event.sync.key, &key));
-    end();
+    company_end();
 }
 
 static void greet_as(uint64_t session)
 {
-    b->session = session;
-    played_hello(b);
-    company_say(b);
+    company.b->session = session;
+    played_hello(company.b);
+    company_say(company.b);
 }
 
 /* A copy of a disk, or of a configuration: both machines are let in, and each undoes what the other said. */
 static void two_machines_with_one_key_are_told(void **state)
 {
     (void)state;
-    begin("peers-twins", 2, true);
-    played_greet(b, a);
+    company_begin("peers-twins", 2, true);
+    played_greet(company.b, company.a);
     for (uint64_t k = 0; k < 6; k++) /* however often it is started again */
         greet_as(1000 + k);
     greet_as(1004); /* a greeting of the session before was long on its way */
     greet_as(1005);
-    assert_int_equal(info(B).twins_ms, 0);
-    a->now_ms += 60000; /* and once more, much later */
+    assert_int_equal(company_info(B).twins_ms, 0);
+    company.a->now_ms += 60000; /* and once more, much later */
     greet_as(1004);
     greet_as(1005);
-    assert_int_equal(info(B).twins_ms, 0);
+    assert_int_equal(company_info(B).twins_ms, 0);
     overhear_begin();
     for (int k = 0; k < 3; k++) {
-        a->now_ms += 1000;
+        company.a->now_ms += 1000;
         greet_as(1004);
         greet_as(1005);
     }
-    assert_int_equal(info(B).twins_ms, a->now_ms);
+    assert_int_equal(company_info(B).twins_ms, company.a->now_ms);
     overhear_assert_once(overhear_end(), "two machines speak with the key of island b");
-    end();
+    company_end();
 }
 
 /* As a stopped daemon: the kernel takes connections for it, and nobody answers. That its key is wrong is no more likely
@@ -527,15 +499,15 @@ static void who_does_not_answer_is_not_taken_for_one_with_a_wrong_key(void **sta
     assert_int_equal(bind(fd, (const struct sockaddr *)&address, bytes), 0);
     assert_int_equal(listen(fd, 5), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
-    run = isle_run_new("peers-hung", 2, NULL);
-    snprintf(run->addresses[B], sizeof run->addresses[B], "127.0.0.1:%u", ntohs(address.sin_port));
-    b = c = NULL;
-    a = isle_open(run, A, NULL, 0);
-    isle_wait(info(B).note[0] != '\0'); /* the time of a handshake */
-    assert_non_null(strstr(info(B).note, "does not answer"));
-    assert_false(info(B).refused);
+    company.run = isle_run_new("peers-hung", 2, NULL);
+    snprintf(company.run->addresses[B], sizeof company.run->addresses[B], "127.0.0.1:%u", ntohs(address.sin_port));
+    company.b = company.c = NULL;
+    company.a = isle_open(company.run, A, NULL, 0);
+    isle_wait(company_info(B).note[0] != '\0'); /* the time of a handshake */
+    assert_non_null(strstr(company_info(B).note, "does not answer"));
+    assert_false(company_info(B).refused);
     close(fd);
-    end();
+    company_end();
 }
 
 /* ---- out of memory ---- */
@@ -543,8 +515,8 @@ static void who_does_not_answer_is_not_taken_for_one_with_a_wrong_key(void **sta
 static void without_memory_there_are_no_peers_and_nothing_is_left(void **state)
 {
     (void)state;
-    begin("peers-memory", 2, false);
-    struct peers_conf conf = isle_peers_conf(a, 5);
+    company_begin("peers-memory", 2, false);
+    struct peers_conf conf = isle_peers_conf(company.a, 5);
     struct peers *peers = NULL;
     enum err err = ERR_NOMEM;
     int n = 0;
@@ -559,7 +531,7 @@ static void without_memory_there_are_no_peers_and_nothing_is_left(void **state)
     print_message("%d allocations\n", n - 1);
     assert_true(n > 5);
     peers_free(peers);
-    end();
+    company_end();
 }
 
 /* The engine then ends in order, with turns and ticks to the last. */
@@ -569,20 +541,20 @@ static void without_memory_for_the_plan_peers_go_on_without_it(void **state)
     enum err err = ERR_NOMEM;
     int n = 0;
     for (; err != ERR_OK; n++) {
-        begin("peers-plan-memory", 2, false);
-        played_greet(b, a);
-        isle_make_plan(a);
-        struct peers_plan plan = isle_peers_plan(a);
+        company_begin("peers-plan-memory", 2, false);
+        played_greet(company.b, company.a);
+        isle_make_plan(company.a);
+        struct peers_plan plan = isle_peers_plan(company.a);
         mem_fail_after(n);
-        err = peers_plan_known(a->peers, &plan);
+        err = peers_plan_known(company.a->peers, &plan);
         mem_fail_after(-1);
         assert_true(err == ERR_OK || err == ERR_NOMEM);
-        peers_announce(a->peers);
-        isle_turn(a);
-        a->now_ms += BEAT_MS;
-        isle_tick(a);
-        next_beat(b);
-        end();
+        peers_announce(company.a->peers);
+        isle_turn(company.a);
+        company.a->now_ms += BEAT_MS;
+        isle_tick(company.a);
+        played_next_beat(company.b);
+        company_end();
     }
     assert_true(n > 4);
 }

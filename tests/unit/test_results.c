@@ -10,6 +10,7 @@
 #include "common/mem.h"
 #include "daemon/state/results.h"
 #include "outer_opt/codec.h"
+#include "tests/lib/ledgers.h"
 
 enum { VALUES = CODEC_BLOCK, US = 2, OTHER = 0, THIRD = 5, VERSION = 7, EPOCH = 4 };
 
@@ -19,25 +20,12 @@ struct object {
 };
 
 static struct codec *codec;
-static struct digest run_id;
 static struct ident ident;
 
 /* What a member contributed. */
 static struct digest contribution(uint32_t id)
 {
     return digest_of(&id, sizeof id);
-}
-
-static struct ledger *open_ledger(const char *name)
-{
-    struct ledger *ledger;
-    struct ledger_conf conf = {.folder = testlib_folder(name),
-                               .run_id = run_id,
-                               .nonce = run_id.byte,
-                               .segment_bytes = 1 << 20,
-                               .keep_bytes = 1 << 20};
-    assert_ok(ledger_open(&conf, &ledger));
-    return ledger;
 }
 
 /* A result whose numbers are all `number`, counting the islands of a list that ends with UINT32_MAX. The first has no
@@ -95,7 +83,7 @@ static struct ledger_key append_rotten(struct ledger *ledger, uint32_t f, uint32
 static void a_result_is_opened_in_place(void **state)
 {
     (void)state;
-    struct ledger *ledger = open_ledger("results-open");
+    struct ledger *ledger = ledgers_new("results-open");
     struct object objects[3];
     struct ledger_key keys[3];
     struct result results[3];
@@ -134,7 +122,7 @@ static unsigned maps(void)
 static void what_cannot_be_opened_leaves_nothing_to_close(void **state)
 {
     (void)state;
-    struct ledger *ledger = open_ledger("results-bad");
+    struct ledger *ledger = ledgers_new("results-bad");
     struct result result;
     struct ledger_key rotten = append_rotten(ledger, 0, 0);
     struct ledger_key good = append_counting(ledger, 0, VERSION, 3, ISLANDS(US));
@@ -190,7 +178,7 @@ static void a_contribution_counts_and_no_other_of_the_same_island(void **state)
 static void the_first_of_an_owners_results_is_found(void **state)
 {
     (void)state;
-    struct ledger *ledger = open_ledger("results-first");
+    struct ledger *ledger = ledgers_new("results-first");
     struct object object;
     struct ledger_key got, first = append_counting(ledger, 1, VERSION, 2, ISLANDS(OTHER));
     append_counting(ledger, 1, VERSION, 2, ISLANDS(OTHER, US));
@@ -211,7 +199,6 @@ static void the_first_of_an_owners_results_is_found(void **state)
 int main(void)
 {
     assert_ok(digest_init());
-    run_id = digest_of("run", 3);
     assert_ok(ident_generate(&ident));
     assert_ok(codec_new(0, &codec));
     const struct CMUnitTest tests[] = {

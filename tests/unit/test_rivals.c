@@ -8,24 +8,12 @@
 #include "net/ident.h"
 #include "net/wire_object.h"
 #include "outer_opt/codec.h"
+#include "tests/lib/ledgers.h"
 
 enum { VALUES = CODEC_BLOCK, OWNER = 5, F = 1, VERSION = 7, EPOCH = 4, OBJECT_BYTES = 8192 };
 
 static struct codec *codec;
-static struct digest run_id;
 static struct ident owner, liar;
-
-static struct ledger *open_ledger(const char *name)
-{
-    struct ledger *ledger;
-    struct ledger_conf conf = {.folder = testlib_folder(name),
-                               .run_id = run_id,
-                               .nonce = run_id.byte,
-                               .segment_bytes = 1 << 20,
-                               .keep_bytes = 1 << 20};
-    assert_ok(ledger_open(&conf, &ledger));
-    return ledger;
-}
 
 /* A result of these numbers, as `signer` seals it, into the ledger. */
 static struct ledger_key append(struct ledger *ledger, const struct ident *signer, struct wire_key key, float number)
@@ -59,7 +47,7 @@ static const struct wire_key one = {
 static void two_signed_results_of_one_part_are_rivals(void **state)
 {
     (void)state;
-    struct ledger *ledger = open_ledger("rivals-two");
+    struct ledger *ledger = ledgers_new("rivals-two");
     struct ledger_key other, first = append(ledger, &owner, one, 1);
     assert_false(rivals_of(ledger, &first, owner.key, &other)); /* not of itself */
     struct ledger_key again = append(ledger, &owner, one, 1);
@@ -76,7 +64,7 @@ static void two_signed_results_of_one_part_are_rivals(void **state)
 static void results_of_other_parts_are_none(void **state)
 {
     (void)state;
-    struct ledger *ledger = open_ledger("rivals-parts");
+    struct ledger *ledger = ledgers_new("rivals-parts");
     struct ledger_key other, first = append(ledger, &owner, one, 1);
     struct wire_key key = one;
     key.epoch++;
@@ -98,7 +86,7 @@ static void results_of_other_parts_are_none(void **state)
 static void only_signatures_of_the_owner_prove_it(void **state)
 {
     (void)state;
-    struct ledger *ledger = open_ledger("rivals-forged");
+    struct ledger *ledger = ledgers_new("rivals-forged");
     struct ledger_key other, forged = append(ledger, &liar, one, 2), first = append(ledger, &owner, one, 1);
     assert_false(rivals_of(ledger, &first, owner.key, &other));
     assert_false(rivals_of(ledger, &forged, owner.key, &other));
@@ -117,7 +105,6 @@ int main(void)
     assert_ok(codec_new(0, &codec));
     assert_ok(ident_generate(&owner));
     assert_ok(ident_generate(&liar));
-    run_id = digest_of("run", 3);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_signed_results_of_one_part_are_rivals),
         cmocka_unit_test(results_of_other_parts_are_none),

@@ -383,7 +383,7 @@ static void a_disk_that_does_not_lead_to_our_version_mends_nothing(void **state)
     struct replica *before = rig_twin(rig);
     char *path;
     assert_ok(mem_printf(&path, "%s/fragment-0001.safetensors", rig->conf.folder));
-    rig_damage(path, 3000);
+    testlib_damage(path, 3000);
     mem_free(path);
     rig_step(rig, &(struct sync_event){.type = SYNC_EV_LOST, .fragment = 1, .member = SELF});
     rig_settle(rig);

@@ -114,9 +114,11 @@ static int fill(void **state)
                              .islands_up = 26,
                              .epoch = {.voters = 42,
                                        .voters_heard = 43,
+                                       .voters_sure = 41,
                                        .votes = true,
                                        .doubt = "why",
                                        .sealed_ms = 44,
+                                       .wished_ms = 45,
                                        .waits = "an answer",
                                        .advice = "a third"},
                              .step = 27,
@@ -196,9 +198,11 @@ static void a_status_says_what_was_taken(void **state)
     assert_number(json, "epoch", 41);
     assert_number(json, "voters", 42);
     assert_number(json, "voters_heard", 43);
+    assert_number(json, "voters_sure", 41);
     assert_true(json_is_true(json_object_get(json, "votes")));
     assert_text(json, "doubt", "why");
     assert_number(json, "sealed_ms", 44);
+    assert_number(json, "wished_ms", 45);
     assert_text(json, "waits", "an answer");
     assert_text(json, "advice", "a third");
     assert_text(json, "saving", "done");

@@ -23,7 +23,7 @@
 static const char spec_lines[] = "codec = e3m0\nerror_feedback = yes\n";
 
 static struct smallrun run;
-static const struct digest shares = {.byte = {1, 2, 3}};
+static const struct digest nonce_id = {.byte = {1, 2, 3}};
 
 /* A replica full of numbers, and the state that fragment `f` of it is at. */
 static struct replica *filled(uint64_t seed)
@@ -44,13 +44,13 @@ static struct store_fragment state_of(struct replica *replica, uint32_t f, uint6
 static enum err save(const char *folder, struct replica *replica, uint32_t f, uint64_t version)
 {
     struct store_fragment state = state_of(replica, f, version);
-    return store_save_fragment(folder, &run.spec, &shares, run.plan, replica, f, &state);
+    return store_save_fragment(folder, &run.spec, &nonce_id, run.plan, replica, f, &state);
 }
 
 static enum err load(const char *folder, struct replica *replica, uint32_t f)
 {
     struct store_fragment state;
-    return store_load_fragment(folder, &run.spec, &shares, run.plan, replica, f, &state);
+    return store_load_fragment(folder, &run.spec, &nonce_id, run.plan, replica, f, &state);
 }
 
 static const char *file_of(const char *folder, uint32_t f)
@@ -67,7 +67,7 @@ static void assert_refused(enum err code, const char *part, const char *folder, 
     struct store_fragment state;
     struct replica *replica = filled(9);
     struct digest before = smallrun_digest(replica, &run), after;
-    assert_fails(code, part, store_load_fragment(folder, spec, &shares, plan, replica, 1, &state));
+    assert_fails(code, part, store_load_fragment(folder, spec, &nonce_id, plan, replica, 1, &state));
     after = smallrun_digest(replica, &run);
     assert_true(digest_equal(&before, &after));
     replica_free(replica);
@@ -83,7 +83,7 @@ static void a_fragment_comes_back_as_it_was(void **state)
     struct digest want = smallrun_digest(replica, &run), got;
     for (uint32_t f = SMALLRUN_FRAGMENTS; f-- > 0;) {
         struct store_fragment loaded, saved = state_of(replica, f, 5 + f);
-        assert_ok(store_load_fragment(folder, &run.spec, &shares, run.plan, blank, f, &loaded));
+        assert_ok(store_load_fragment(folder, &run.spec, &nonce_id, run.plan, blank, f, &loaded));
         assert_int_equal(loaded.version, 5 + f);
         assert_int_equal(loaded.step, 10 * (5 + f));
         assert_true(digest_equal(&loaded.hash, &saved.hash));
@@ -105,11 +105,11 @@ static void a_run_of_averages_keeps_its_anchor_alone(void **state)
     struct tensorfile *file;
     smallrun_fill(replica, &averages, 0, 1);
     assert_ok(replica_hash(replica, 0, 3, 0, &saved.hash));
-    assert_ok(store_save_fragment(folder, &averages.spec, &shares, averages.plan, replica, 0, &saved));
+    assert_ok(store_save_fragment(folder, &averages.spec, &nonce_id, averages.plan, replica, 0, &saved));
     assert_ok(tensorfile_open(file_of(folder, 0), true, &file));
     assert_int_equal(tensorfile_count(file), 1);
     tensorfile_close(file);
-    assert_ok(store_load_fragment(folder, &averages.spec, &shares, averages.plan, blank, 0, &loaded));
+    assert_ok(store_load_fragment(folder, &averages.spec, &nonce_id, averages.plan, blank, 0, &loaded));
     assert_memory_equal(replica_anchor(blank, 0), replica_anchor(replica, 0),
                         averages.plan->plan->fragments[0].values_count * sizeof(float));
     replica_free(replica);
@@ -157,7 +157,7 @@ static void a_checkpoint_of_other_islands_is_refused(void **state)
     struct replica *replica = filled(1);
     struct store_fragment loaded;
     assert_ok(save(folder, replica, 1, 4));
-    assert_fails(ERR_CONF, "another list of islands",
+    assert_fails(ERR_CONF, "begun another time",
                  store_load_fragment(folder, &run.spec, &others, run.plan, replica, 1, &loaded));
     assert_ok(load(folder, replica, 1));
     replica_free(replica);
@@ -202,11 +202,11 @@ static void numbers_that_are_not_those_of_the_hash_are_refused(void **state)
     struct replica *replica = filled(1);
     struct store_fragment state_1 = state_of(replica, 1, 4), wrong = state_1;
     wrong.hash.byte[31] ^= 1;
-    assert_ok(store_save_fragment(folder, &run.spec, &shares, run.plan, replica, 1, &wrong));
+    assert_ok(store_save_fragment(folder, &run.spec, &nonce_id, run.plan, replica, 1, &wrong));
     assert_fails(ERR_CORRUPT, "not those of its hash", load(folder, replica, 1));
     wrong = state_1;
     wrong.version = 5; /* the hash is that of version 4 */
-    assert_ok(store_save_fragment(folder, &run.spec, &shares, run.plan, replica, 1, &wrong));
+    assert_ok(store_save_fragment(folder, &run.spec, &nonce_id, run.plan, replica, 1, &wrong));
     assert_fails(ERR_CORRUPT, "not those of its hash", load(folder, replica, 1));
     /* Another fragment of the same size, under this one's name. */
     assert_ok(save(folder, replica, 2, 4));
@@ -218,26 +218,27 @@ static void numbers_that_are_not_those_of_the_hash_are_refused(void **state)
 }
 
 /* A file with the metadata of ours and some of the tensors, of `count` values each. */
-static void write_tensors(const char *path, const char *const *names, size_t names_count, uint64_t count,
-                          const struct store_fragment *state)
+static void write_tensors(const char *path, const char *format, const char *const *names, size_t names_count,
+                          uint64_t count, const struct store_fragment *state)
 {
     char version[32], hash[DIGEST_HEX_BYTES], run_id[DIGEST_HEX_BYTES], plan_id[DIGEST_HEX_BYTES];
-    char shares_id[DIGEST_HEX_BYTES];
+    char nonce_hex[DIGEST_HEX_BYTES];
     struct tensorfile_tensor tensors[4];
     struct tensorfile_writer *writer;
     float *zeros;
     snprintf(version, sizeof version, "%" PRIu64, state->version);
-    const struct tensorfile_meta meta[] = {{"version", version},
+    const struct tensorfile_meta meta[] = {{"format", format},
+                                           {"version", version},
                                            {"step", "0"},
                                            {"counted_rows", "0"},
                                            {"hash", digest_hex(&state->hash, hash)},
                                            {"run_id", digest_hex(&run.spec.digest, run_id)},
-                                           {"shares_id", digest_hex(&shares, shares_id)},
+                                           {"nonce_id", digest_hex(&nonce_id, nonce_hex)},
                                            {"plan_id", digest_hex(&run.plan->plan->digest, plan_id)}};
     assert_ok(mem_new((size_t)count, sizeof *zeros, "zeros", &zeros));
     for (size_t i = 0; i < names_count; i++)
         tensors[i] = (struct tensorfile_tensor){.name = names[i], .dims = 1, .shape = {count}};
-    assert_ok(tensorfile_create(path, tensors, names_count, meta, 7, &writer));
+    assert_ok(tensorfile_create(path, tensors, names_count, meta, 8, &writer));
     for (size_t i = 0; i < names_count; i++)
         assert_ok(tensorfile_write(writer, zeros, (size_t)count));
     assert_ok(tensorfile_commit(writer));
@@ -249,19 +250,23 @@ static void a_file_without_an_array_that_is_needed_is_refused(void **state)
 {
     (void)state;
     const char *folder = testlib_folder("store-lacks");
-    static const char *const all[] = {"anchor", "momentum", "residual"};
+    static const char *const all[] = {"anchor", "momentum", "residual"}, ours[] = "diloco fragment 5";
     struct replica *blank = smallrun_replica(&run, 2);
     struct store_fragment zeros = {.version = 7}, loaded;
     uint64_t count = run.plan->plan->fragments[1].values_count;
     assert_ok(replica_hash(blank, 1, 7, 0, &zeros.hash));
-    write_tensors(file_of(folder, 1), all, 1, count, &zeros);
+    write_tensors(file_of(folder, 1), ours, all, 1, count, &zeros);
     assert_fails(ERR_CORRUPT, "momentum", load(folder, blank, 1));
-    write_tensors(file_of(folder, 1), all + 1, 2, count, &zeros);
+    /* Whoever wrote it can still read it; and it is not fetched anew from somebody else without a word. */
+    write_tensors(file_of(folder, 1), "diloco fragment 999", all, 2, count, &zeros);
+    assert_fails(ERR_CONF, "go on with the release that wrote it", load(folder, blank, 1));
+    assert_fails(ERR_CONF, "diloco fragment 999", store_check(folder, &run.spec, &nonce_id));
+    write_tensors(file_of(folder, 1), ours, all + 1, 2, count, &zeros);
     assert_fails(ERR_CORRUPT, "anchor", load(folder, blank, 1));
-    write_tensors(file_of(folder, 1), all, 2, count - 1, &zeros);
+    write_tensors(file_of(folder, 1), ours, all, 2, count - 1, &zeros);
     assert_fails(ERR_CORRUPT, "values", load(folder, blank, 1));
-    write_tensors(file_of(folder, 1), all, 2, count, &zeros); /* residuals may be missing */
-    assert_ok(store_load_fragment(folder, &run.spec, &shares, run.plan, blank, 1, &loaded));
+    write_tensors(file_of(folder, 1), ours, all, 2, count, &zeros); /* residuals may be missing */
+    assert_ok(store_load_fragment(folder, &run.spec, &nonce_id, run.plan, blank, 1, &loaded));
     assert_int_equal(loaded.version, 7);
     replica_free(blank);
 }
@@ -332,7 +337,7 @@ static void assert_one_stands(const struct rewrite *rewrite, bool may_be_new)
     char new[300];
     struct replica *replica = smallrun_replica(&run, 2);
     struct store_fragment loaded;
-    assert_ok(store_load_fragment(rewrite->folder, &run.spec, &shares, run.plan, replica, 1, &loaded));
+    assert_ok(store_load_fragment(rewrite->folder, &run.spec, &nonce_id, run.plan, replica, 1, &loaded));
     assert_true(digest_equal(&loaded.hash, &rewrite->old_state.hash) ||
                 (may_be_new && digest_equal(&loaded.hash, &rewrite->new_state.hash)));
     replica_free(replica);
@@ -342,7 +347,7 @@ static void assert_one_stands(const struct rewrite *rewrite, bool may_be_new)
 
 static enum err save_new(const struct rewrite *rewrite)
 {
-    return store_save_fragment(rewrite->folder, &run.spec, &shares, run.plan, rewrite->new, 1, &rewrite->new_state);
+    return store_save_fragment(rewrite->folder, &run.spec, &nonce_id, run.plan, rewrite->new, 1, &rewrite->new_state);
 }
 
 static enum err save_again(void *user)
@@ -376,7 +381,7 @@ static void a_checkpoint_that_cannot_be_written_leaves_the_one_before(void **sta
     assert_one_stands(&rewrite, false);
     assert_fails(ERR_IO, "no-such-folder", save(testlib_path(rewrite.folder, "no-such-folder"), rewrite.new, 1, 5));
     print_message("%zu allocations failed in turn\n", outofmem_walk(save_again, &rewrite));
-    assert_ok(store_load_fragment(rewrite.folder, &run.spec, &shares, run.plan, rewrite.old, 1, &loaded));
+    assert_ok(store_load_fragment(rewrite.folder, &run.spec, &nonce_id, run.plan, rewrite.old, 1, &loaded));
     assert_int_equal(loaded.version, 5);
     replica_free(rewrite.old);
     replica_free(rewrite.new);
@@ -451,20 +456,20 @@ static void others_are_in_the_way_with_a_version_and_not_with_initial_tensors(vo
     static const struct digest others = {.byte = {1, 2, 4}};
     struct smallrun longer = smallrun_new("codec = e3m0\nerror_feedback = yes\ninterval = 31\n");
     struct replica *replica = filled(1);
-    assert_ok(store_check(folder, &run.spec, &shares));
+    assert_ok(store_check(folder, &run.spec, &nonce_id));
     assert_ok(save(folder, replica, 0, 0));
     assert_ok(save(folder, replica, 1, 0));
-    assert_ok(store_check(folder, &run.spec, &shares));
-    assert_ok(store_check(folder, &longer.spec, &shares));
+    assert_ok(store_check(folder, &run.spec, &nonce_id));
+    assert_ok(store_check(folder, &longer.spec, &nonce_id));
     assert_ok(store_check(folder, &run.spec, &others));
     assert_refused(ERR_NOTFOUND, "only initial tensors", folder, &longer.spec, run.plan);
     assert_ok(save(folder, replica, 2, 1));
-    assert_ok(store_check(folder, &run.spec, &shares));
-    assert_fails(ERR_CONF, "another run", store_check(folder, &longer.spec, &shares));
-    assert_fails(ERR_CONF, "another list of islands", store_check(folder, &run.spec, &others));
+    assert_ok(store_check(folder, &run.spec, &nonce_id));
+    assert_fails(ERR_CONF, "another run", store_check(folder, &longer.spec, &nonce_id));
+    assert_fails(ERR_CONF, "begun another time", store_check(folder, &run.spec, &others));
     testlib_file(folder, "fragment-0002.safetensors", "nonsense\n"); /* is told, and mended, when it is loaded */
-    assert_ok(store_check(folder, &longer.spec, &shares));
-    assert_fails(ERR_IO, "no-such-folder", store_check(testlib_path(folder, "no-such-folder"), &run.spec, &shares));
+    assert_ok(store_check(folder, &longer.spec, &nonce_id));
+    assert_fails(ERR_IO, "no-such-folder", store_check(testlib_path(folder, "no-such-folder"), &run.spec, &nonce_id));
     replica_free(replica);
     smallrun_free(&longer);
 }

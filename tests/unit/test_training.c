@@ -5,10 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/lib/overhear.h"
+#include "tests/lib/roster.h"
 #include "tests/lib/shares.h"
 #include "tests/lib/trainerstage.h"
 
-enum { OPEN_PATIENCE_MS = 30000 };
+enum { OPEN_PATIENCE_MS = 30000, CYD = 2 };
 
 static struct stage stage;
 static const struct bitset none;
@@ -228,15 +230,15 @@ static void an_anchor_that_was_not_begun_is_taken_back_for_a_newer_one(void **st
     assert_posted(&stage, "mixed 0");
 }
 
-static void an_anchor_is_given_once_and_told_again(void **state)
+static void an_anchor_that_was_repaired_is_put_there_anew(void **state)
 {
     (void)state;
     stage_results(&stage, 0, &none);
     stage_hear(&stage, IPC_WAKE);
     stage_forget(&stage);
-    trainer_give(stage.trainer, 0);
+    trainer_give(stage.trainer, 0); /* of the same version */
     stage_turn(&stage);
-    assert_posted(&stage, "");
+    assert_posted(&stage, "fill 0");
     assert_woken(0);
     assert_int_equal(stage_word(&stage, 0), IPC_ANCHOR);
 }
@@ -329,7 +331,27 @@ static void tokens_without_end_are_shown_as_very_many(void **state)
         stage_mix(&stage, 0);
     }
     assert_true(trainer_info(stage.trainer).tokens_counted == 9000000000000000000);
+    assert_true(trainer_info(stage.trainer).tokens == 9000000000000000000);
     stage_forget(&stage);
+}
+
+/* Reports may be lost, words are not. */
+static void what_is_counted_was_trained_whatever_reports_are_lost(void **state)
+{
+    (void)state;
+    report(5, 50, 1);
+    for (uint64_t v = 1; v <= 3; v++) {
+        for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++) {
+            struct bitset all = all_shards(f);
+            stage_take_snapshot(&stage, f, trainerrun_due(f, 6 * v), 1000 * v + f, 3);
+            stage_results(&stage, f, &all);
+            stage_mix(&stage, f);
+            struct trainer_info info = trainer_info(stage.trainer);
+            assert_int_equal(info.tokens, 1000 * v + f);
+            assert_in_range(info.tokens_counted, v > 1 ? 1 : 0, info.tokens);
+            stage_forget(&stage);
+        }
+    }
 }
 
 static void next_trainer(void)
@@ -458,8 +480,6 @@ static void the_runs_end_is_said_once_and_to_each_trainer(void **state)
     stage_attach_again(&stage, 3, 30);
     stage_tick(&stage, 1);
     stage_hear(&stage, IPC_WELCOME);
-    for (uint32_t f = 0; f < TRAINERRUN_FRAGMENTS; f++)
-        stage_hear(&stage, IPC_WAKE);
     assert_int_equal(stage_hear(&stage, IPC_END).end.over, 1);
     stage_hang_up(&stage, false);
     stage.peers_heard = false; /* one that does not train yet is not told */
@@ -489,6 +509,57 @@ static void an_end_that_is_not_known_is_said_when_nobody_came_in_time(void **sta
     assert_non_null(strstr(message.end.why, stage.run.view.members[2].name));
     assert_null(strstr(message.end.why, stage.run.view.members[0].name));
     assert_non_null(strstr(message.end.why, "away"));
+}
+
+/* ---- who is away ---- */
+
+/* The next epoch, in which cyd is of this role, or off the roster. Ana owns and votes as before. */
+static void begin_epoch(enum record_role role, bool voter, bool revoked)
+{
+    struct record record = roster_next(stage.run.chain);
+    struct view_changes changes;
+    struct sync_action action;
+    uint8_t key[IDENT_KEY_BYTES];
+    memcpy(key, stage.run.view.members[stage.run.view.self].key, sizeof key);
+    roster_role(&record, CYD, role, voter);
+    roster_map_owners(&record);
+    record.members_count -= revoked;
+    roster_add(stage.run.chain, &record);
+    assert_ok(
+        view_update(&stage.run.view, chain_last(stage.run.chain), chain_last_digest(stage.run.chain), key, &changes));
+    if (revoked)
+        view_release(&stage.run.view, CYD);
+    struct sync_view view = roster_view(stage.run.chain, stage.run.view.self, stage.run.ids, TRAINERRUN_ISLANDS);
+    assert_ok(sync_begin_epoch(stage.run.sync, &view, stage.now_ms));
+    while (sync_action(stage.run.sync, &action))
+        continue;
+}
+
+/* Cyd is away in each of these ways, and ana for good: what a trainer's start says, and an end that stays open. */
+static void only_islands_that_rounds_wait_for_are_missed(void **state)
+{
+    (void)state;
+    static const struct {
+        enum record_role role;
+        bool voter, revoked, missed, end_open;
+    } cases[] = {{RECORD_OWNER, true, false, true, true},       {RECORD_DRAINING, true, false, true, true},
+                 {RECORD_AWAY, true, false, false, false},      {RECORD_CONTRIBUTOR, false, false, false, true},
+                 {RECORD_OBSERVER, false, false, false, false}, {RECORD_CONTRIBUTOR, false, true, false, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++, end(state), begin(state)) {
+        begin_epoch(cases[i].role, cases[i].voter, cases[i].revoked);
+        overhear_begin();
+        next_trainer();
+        const char *logged = overhear_end();
+        overhear_assert_once(logged, "island ana is not here; no round closes without it");
+        assert_null(strstr(logged, "island  is not here"));
+        assert_int_equal(strstr(logged, "island cyd is not here") != NULL, cases[i].missed);
+        stage.end = RUN_OPEN;
+        stage_tick(&stage, 1);
+        stage_tick(&stage, OPEN_PATIENCE_MS);
+        struct ipc_message message = stage_hear(&stage, IPC_END);
+        assert_string_equal(message.end.why, cases[i].end_open ? "away, and not done when last heard: ana cyd"
+                                                               : "away, and not done when last heard: ana");
+    }
 }
 
 static void report_step(uint64_t step)
@@ -549,19 +620,21 @@ int main(void)
         on_stage(an_anchor_waits_for_a_snapshot_being_taken),
         on_stage(a_newer_anchor_waits_for_the_one_being_mixed),
         on_stage(an_anchor_that_was_not_begun_is_taken_back_for_a_newer_one),
-        on_stage(an_anchor_is_given_once_and_told_again),
+        on_stage(an_anchor_that_was_repaired_is_put_there_anew),
         on_stage(orders_reach_the_memory),
         on_stage(a_word_written_over_ends_the_attachment_and_says_where),
         on_stage(a_report_is_what_the_island_shows),
         on_stage(numbers_that_are_none_do_not_get_out),
         on_stage(a_step_beyond_the_run_is_its_last),
         on_stage(tokens_without_end_are_shown_as_very_many),
+        on_stage(what_is_counted_was_trained_whatever_reports_are_lost),
         on_stage(tokens_add_up_over_all_trainers_of_the_island),
         on_stage(tokens_do_not_go_down_while_the_next_one_comes),
         on_stage(tokens_outlive_the_daemon),
         on_stage(counted_tokens_are_those_that_results_name),
         on_stage(the_runs_end_is_said_once_and_to_each_trainer),
         on_stage(an_end_that_is_not_known_is_said_when_nobody_came_in_time),
+        on_stage(only_islands_that_rounds_wait_for_are_missed),
         on_stage(leaving_again_does_not_take_longer_and_says_how_long),
         on_stage(one_that_does_not_read_is_not_waited_for),
     };

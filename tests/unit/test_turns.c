@@ -4,6 +4,7 @@
 
 #include "common/digest.h"
 #include "tests/lib/roster.h"
+#include "tests/lib/sample_records.h"
 
 static const struct owner_rule everyone = {0};
 
@@ -18,7 +19,7 @@ static void a_contribution_is_encoded_anew_for_the_new_owners(void **state)
     assert_int_equal(talk_sent_to(0)->key.epoch, 0);
     assert_non_null(talk_sent_to(1));
     struct record record = talk_draft();
-    roster_start(&record, 0, 4);
+    records_start(&record, 0, 4);
     roster_map(&record, (uint32_t[]){1, 2}, 2);
     talk_begin_epoch(&record);
     assert_non_null(talk_ordered(SYNC_DO_RETIRE));
@@ -135,7 +136,7 @@ static void what_is_being_applied_stands_in_every_epoch(void **state)
     talk_shows(0, 0);
     assert_int_equal(sync_state(talk_sync, 0), SYNC_APPLYING);
     struct record record = talk_draft();
-    roster_start(&record, 0, 5);
+    records_start(&record, 0, 5);
     talk_begin_epoch(&record);
     assert_null(talk_ordered(SYNC_DO_ENCODE));
     assert_null(talk_ordered(SYNC_DO_APPLY)); /* once is enough */
@@ -161,7 +162,7 @@ static void a_repair_goes_on_in_the_new_epoch(void **state)
     talk_happens((struct sync_event){.type = SYNC_EV_LOST, .member = 0});
     assert_int_equal(sync_state(talk_sync, 0), SYNC_REPAIR);
     struct record record = talk_draft();
-    roster_start(&record, 0, 9);
+    records_start(&record, 0, 9);
     roster_map(&record, (uint32_t[]){0}, 1);
     talk_begin_epoch(&record);
     assert_null(talk_ordered(SYNC_DO_ENCODE));
@@ -203,7 +204,7 @@ static void a_start_that_one_member_has_is_taken_from_it(void **state)
     (void)state;
     talk_among(3, 2, 1, 4, everyone);
     struct record record = talk_draft();
-    roster_start(&record, 0, 9);
+    records_start(&record, 0, 9);
     talk_begin_epoch(&record);
     talk_is_at(0, 9);
     talk_follows(0);
@@ -275,7 +276,7 @@ static void who_does_not_take_part_is_not_waited_for(void **state)
     talk_tick(60000);
     assert_null(talk_ordered(SYNC_DO_REDUCE)); /* without member 3 */
     struct record record = talk_draft();
-    roster_start(&record, 0, 4);
+    records_start(&record, 0, 4);
     roster_role(&record, 3, RECORD_AWAY, true);
     talk_begin_epoch(&record);
     talk_contributes(1, 5);
@@ -291,7 +292,7 @@ static void who_only_contributes_and_is_away_is_not_waited_for(void **state)
     (void)state;
     talk_among(3, 0, 1, 4, everyone);
     struct record record = talk_draft();
-    roster_start(&record, 0, 4);
+    records_start(&record, 0, 4);
     roster_role(&record, 2, RECORD_CONTRIBUTOR, false);
     talk_begin_epoch(&record);
     talk_contributes(1, 5);
@@ -309,7 +310,7 @@ static void who_only_contributes_and_is_cut_off_is_not_waited_for(void **state)
     for (uint32_t deaf_to = 0; deaf_to < 2; deaf_to++) {
         talk_among(3, 0, 1, 4, everyone);
         struct record record = talk_draft();
-        roster_start(&record, 0, 4);
+        records_start(&record, 0, 4);
         roster_role(&record, 2, RECORD_CONTRIBUTOR, false);
         talk_begin_epoch(&record); /* two vote, so what counts is held by both */
         talk_contributes(1, 5);
@@ -327,7 +328,7 @@ static void who_does_not_take_part_may_contribute(void **state)
     (void)state;
     talk_among(3, 0, 1, 4, everyone);
     struct record record = talk_draft();
-    roster_start(&record, 0, 4);
+    records_start(&record, 0, 4);
     roster_role(&record, 2, RECORD_AWAY, true);
     talk_begin_epoch(&record);
     talk_contributes(2, 5);

@@ -97,40 +97,6 @@ static void another_key_uplink_name_or_number_is_another_view(void **state)
             assert_false(digest_equal(&ids[k], &ids[l]));
 }
 
-static struct digest shares_of(const struct view_entry *entries, size_t count)
-{
-    struct view view;
-    assert_ok(view_new(entries, count, &run_id, "lima", &view));
-    struct digest shares = view.shares;
-    view_free(&view);
-    return shares;
-}
-
-/* What was saved goes by them: a key may be lost and made anew in the middle of a run. */
-static void shares_go_by_names_and_uplinks_alone(void **state)
-{
-    (void)state;
-    struct view_entry entries[ISLANDS];
-    struct digest shares = shares_of(given, ISLANDS), other;
-    for (int k = 0; k < 3; k++) {
-        memcpy(entries, given, sizeof entries);
-        if (k == 0)
-            entries[OSLO].key_text = keys[ISLANDS];
-        else if (k == 1)
-            entries[OSLO].uplink++;
-        else
-            entries[OSLO].name = "oslp";
-        other = shares_of(entries, ISLANDS);
-        assert_int_equal(digest_equal(&shares, &other), k == 0);
-    }
-    other = shares_of(given, ISLANDS - 1);
-    assert_false(digest_equal(&shares, &other));
-    shares = shares_of(given, 1); /* alone */
-    entries[LIMA].uplink++;
-    other = shares_of(entries, 1);
-    assert_true(digest_equal(&shares, &other));
-}
-
 static void what_is_no_membership_is_refused(void **state)
 {
     (void)state;
@@ -490,7 +456,7 @@ int main(void)
         cmocka_unit_test(the_id_is_what_it_always_was),
         cmocka_unit_test(neither_order_nor_maker_nor_addresses_change_the_id),
         cmocka_unit_test(another_key_uplink_name_or_number_is_another_view),
-        cmocka_unit_test(shares_go_by_names_and_uplinks_alone),
+
         cmocka_unit_test(what_is_no_membership_is_refused),
         cmocka_unit_test(as_many_as_fit_and_not_one_more),
         cmocka_unit_test(record_0_is_the_same_whoever_writes_it),

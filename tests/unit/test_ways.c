@@ -23,6 +23,14 @@ static struct ways *ways;
 static uint8_t *object;
 static const struct wire_key key = {.kind = WIRE_CONTRIBUTION, .version = 1, .owner = B};
 
+static bool nobody_made(void *user, uint32_t peer, const struct wire_key *wanted)
+{
+    (void)user;
+    (void)peer;
+    (void)wanted;
+    return false;
+}
+
 static enum xfer_verdict none_wanted(void *user, uint32_t peer, const struct wire_key *wanted, uint64_t total,
                                      struct xfer_offer *offer)
 {
@@ -54,8 +62,11 @@ static void open_link(uint32_t self)
 
 static struct xfer *new_xfer(void)
 {
-    struct xfer_conf conf = {
-        .peers_count = MEMBERS, .outgoing_max = TRANSFERS, .incoming_max = TRANSFERS, .offer = none_wanted};
+    struct xfer_conf conf = {.peers_count = MEMBERS,
+                             .outgoing_max = TRANSFERS,
+                             .incoming_max = TRANSFERS,
+                             .offer = none_wanted,
+                             .maker = nobody_made};
     struct xfer *made;
     assert_ok(xfer_new(&conf, &made));
     return made;

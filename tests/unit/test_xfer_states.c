@@ -1,14 +1,22 @@
-/* xfer: what nobody stands still for: it comes from who was asked alone, and yields to what others wait for. */
+/* xfer: who brings an object: states come from who was asked alone, and yield to what others wait for; whoever made it
+ * goes before the rest. */
 #include "tests/lib/testlib.h"
 
 #include <string.h>
 
 #include "net/xfer.h"
 
-enum { CHUNK = WIRE_CHUNK_BYTES_MAX, MANY = 16 };
+enum { CHUNK = WIRE_CHUNK_BYTES_MAX, MANY = 16, ID = 40 /* of the member in slot 0 */ };
 
 static struct xfer *x;
 static uint8_t bytes_of[4][MANY * CHUNK], target[MANY * CHUNK];
+
+/* Ids are not slots. */
+static bool maker(void *user, uint32_t peer, const struct wire_key *key)
+{
+    (void)user;
+    return key->island == ID + peer;
+}
 
 static enum xfer_verdict offer(void *user, uint32_t peer, const struct wire_key *key, uint64_t total,
                                struct xfer_offer *answer)
@@ -25,7 +33,8 @@ static enum xfer_verdict offer(void *user, uint32_t peer, const struct wire_key 
 static int begin(void **state)
 {
     (void)state;
-    const struct xfer_conf conf = {.peers_count = 2, .outgoing_max = 32, .incoming_max = 32, .offer = offer};
+    const struct xfer_conf conf = {
+        .peers_count = 2, .outgoing_max = 32, .incoming_max = 32, .offer = offer, .maker = maker};
     for (size_t i = 0; i < 4; i++)
         for (size_t k = 0; k < sizeof bytes_of[i]; k++)
             bytes_of[i][k] = (uint8_t)(k * 31 + k / 1000 + i);
@@ -114,11 +123,24 @@ static void states_yield_to_rounds(void **state)
     assert_int_equal(xfer_sending(x, 0, WIRE_RESULT), 2);
 }
 
+/* Who made an object is not put off by one who passes it on a byte at a time. */
+static void nobody_holds_an_object_back_from_its_maker(void **state)
+{
+    (void)state;
+    struct wire_key key = {.kind = WIRE_RESULT, .fragment = 2, .version = 5, .owner = ID + 1, .island = ID + 1};
+    uint64_t bytes;
+    struct wire_chunk one = {.key = key, .total = 200, .offset = 0, .data = bytes_of[2], .bytes = 1};
+    struct wire_chunk all = {.key = key, .total = 200, .offset = 0, .data = bytes_of[2], .bytes = 200};
+    assert_int_equal(xfer_chunk_in(x, 0, &one, 0, 0, &bytes), XFER_NOTHING);
+    assert_int_equal(xfer_chunk_in(x, 1, &all, 0, 1, &bytes), XFER_COMPLETE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(leaves_come_from_who_was_asked_alone, begin, end),
         cmocka_unit_test_setup_teardown(states_yield_to_rounds, begin, end),
+        cmocka_unit_test_setup_teardown(nobody_holds_an_object_back_from_its_maker, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

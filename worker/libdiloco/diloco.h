@@ -93,9 +93,10 @@ struct diloco_start {
 };
 
 struct diloco_report {
-    uint64_t tokens; /* trained in this step; contributions are weighted by their sum */
-    double loss;     /* for status and logs, as the rest */
-    double tokens_per_s, lr, grad_norm;
+    uint64_t tokens;     /* trained in this step; contributions are weighted by their sum */
+    double loss;         /* for status and logs, as the rest */
+    double tokens_per_s; /* by all the time that goes by, that in diloco_step() too */
+    double lr, grad_norm;
 };
 
 struct diloco;

@@ -1,0 +1,74 @@
+#include "tests/lib/village.h"
+
+#include "tests/lib/testlib.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { HOMES_MAX = 8, TEXT_BYTES = 40000, LINE_BYTES_MAX = 64 };
+
+static char folder[40];
+static char homes[HOMES_MAX][80];
+static int homes_count;
+
+/* A test that fails leaves no daemon behind. */
+static void close_village(void)
+{
+    char command[100];
+    for (int i = 0; i < homes_count; i++)
+        if (access(homes[i], F_OK) == 0)
+            HOMES_RUN(homes[i], "stop");
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    if (system(command) != 0)
+        print_message("%s stays\n", folder);
+}
+
+bool village_open(const char *name)
+{
+    const char *build = getenv("BUILD");
+    snprintf(folder, sizeof folder, "/tmp/diloco-%s-XXXXXX", name); /* wherever this was built */
+    if (mkdtemp(folder) == NULL)
+        return false;
+    homes_init(build != NULL ? build : "build/gcc");
+    unsetenv("DILOCO_HOME");
+    atexit(close_village);
+    return true;
+}
+
+const char *village_folder(void)
+{
+    return folder;
+}
+
+const char *village_home(const char *name)
+{
+    assert_true(homes_count < HOMES_MAX);
+    snprintf(homes[homes_count], sizeof homes[0], "%s/%s", folder, name);
+    return homes[homes_count++];
+}
+
+const char *village_text(void)
+{
+    char text[TEXT_BYTES + LINE_BYTES_MAX];
+    size_t bytes = 0;
+    for (int i = 0; bytes < TEXT_BYTES; i++)
+        bytes += (size_t)sprintf(text + bytes, "line %d of a small text\n", i * 7919 % 10007);
+    return testlib_file(folder, "text.txt", "%s", text);
+}
+
+const char *village_spec(int interval)
+{
+    return testlib_file(folder, "small.ini",
+                        "[run]\nname = small\nsteps = 1000000\n"
+                        "[model]\nwidth = 16\nlayers = 2\nheads = 2\ncontext = 16\n[train]\nbatch = 1\n"
+                        "[sync]\ninterval = %d\nlayers_per_fragment = 1\n",
+                        interval);
+}
+
+void assert_told(const char *part)
+{
+    if (strstr(homes_out, part) == NULL)
+        fail_msg("it does not say \"%s\":\n%s", part, homes_out);
+}

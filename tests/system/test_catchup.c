@@ -260,7 +260,9 @@ static void rounds_do_not_wait_for_a_state(void **state)
     print_message("%.2f versions a second, and %.2f while a state goes out, in %.1f s\n", alone, while_lent,
                   env_mono_s() - since_s);
     assert_true(arrivals(cluster, 0).count >= FRAGMENTS);
+#ifndef __SANITIZE_THREAD__ /* where every access is looked up the processors are what they share, not the lines */
     assert_true(while_lent > 0.3 * alone); /* on a busy machine; one after the other they would all but stand still */
+#endif
     cluster_wait(cluster, JOINER, cluster_versions_reach, cluster_status_number(cluster, 0, "versions"), "its state");
     end(cluster);
 }

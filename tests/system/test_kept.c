@@ -26,11 +26,12 @@ static void what_an_island_has_trained_alone_outlives_its_restart(void **state)
     assert_int_equal(cluster_end(cluster, 1, SIGTERM), 0);
     long long alone = cluster_trainer_number(cluster, 0, "step");
     cluster_wait(cluster, 0, step_reaches, alone + 60, "training alone for some intervals");
+    long long tokens = cluster_trainer_number(cluster, 0, "tokens"); /* steps to which it skipped have none */
     assert_int_equal(cluster_end(cluster, 0, SIGTERM), 0);
     cluster_start(cluster, 0);
     cluster_wait(cluster, 0, cluster_training, 0, "training again");
     assert_true(step_reaches(cluster, 0, alone + 60));
-    assert_true(cluster_trainer_number(cluster, 0, "tokens") >= 100 * (alone + 60));
+    assert_true(cluster_trainer_number(cluster, 0, "tokens") >= tokens);
     assert_true(cluster_log_has(cluster, 0, "with what it had kept", 0));
     cluster_start(cluster, 1);
     for (uint32_t i = 0; i < 2; i++)

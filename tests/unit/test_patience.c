@@ -150,15 +150,21 @@ static void what_as_many_say_as_certify_is_believed(void **state)
     end();
 }
 
-/* Everybody has contributed, as it says, and the owner's result does not come. */
-static void an_owner_without_results_is_complained_of(void **state)
+/* We and member 1 have contributed, and say so; what member 0 makes of it does not come. */
+static void begin_without_a_result(void)
 {
-    (void)state;
     begin(2);
     talk_we_contribute();
     talk_said[1].contributed = 5;
     talk_hear(1);
     talk_tick(100);
+}
+
+/* Everybody has contributed, as it says, and the owner's result does not come. */
+static void an_owner_without_results_is_complained_of(void **state)
+{
+    (void)state;
+    begin_without_a_result();
     talk_tick(RESULT * FIRST - 200);
     assert_int_equal(sync_fault(talk_sync, 0), SYNC_FAULT_NONE); /* it may have waited for somebody itself */
     talk_tick(400);
@@ -183,11 +189,7 @@ static void an_owner_without_results_is_complained_of(void **state)
 static void who_was_away_has_its_time_from_when_it_is_back(void **state)
 {
     (void)state;
-    begin(2);
-    talk_we_contribute();
-    talk_said[1].contributed = 5;
-    talk_hear(1);
-    talk_tick(100);
+    begin_without_a_result();
     talk_goes_away(0);
     talk_tick(10 * RESULT * FIRST);
     talk_comes_up(0);

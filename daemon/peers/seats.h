@@ -57,6 +57,7 @@ struct seats {
     struct seat *seat;       /* [VIEW_SLOTS_MAX] */
     struct hearing *hearing; /* [VIEW_SLOTS_MAX]: by which it is judged who is lost, and who stands back */
     struct bitset lost;      /* as of the last tick: a majority of the voters does not hear them */
+    uint64_t yields_ms;      /* since when that is so of us, and others can go on; 0: it is not */
     uint64_t looked_ms;      /* when it was judged last who stands back */
     struct bitset silent;    /* to us */
     uint64_t now_ms;         /* of the last tick */
@@ -81,6 +82,8 @@ bool seats_silent(const struct seats *seats, uint32_t member);
 /* Whether the member, which may be us, has to stand back, since it and an owner do not hear each other (net/hearing.h);
  * an owner only when that has lasted. */
 bool seats_apart(const struct seats *seats, uint32_t member);
+/* Whether we are to take ourselves for lost: a majority has said so for a while, and others can go on without us. */
+bool seats_yields(const struct seats *seats);
 /* Whether we hear all owners that are not lost: only then may somebody be let in, who may be one that stands back. */
 bool seats_hear_owners(const struct seats *seats);
 /* An owner which is cut off from it, when that has lasted; VIEW_NOBODY: it does not stand back. */

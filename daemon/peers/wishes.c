@@ -129,7 +129,7 @@ static struct muster_wish wish_of(const struct wishes *wishes, const struct seat
         wish.as.owner_wish = seat->owner_wish;
     }
     wish.in_doubt = self ? vote_doubt(seats->vote) != VOTE_SURE : seat->doubt_ms != 0 || seat->incarnation == 0;
-    wish.silent = !self && seats_silent(seats, slot);
+    wish.silent = self ? seats_yields(seats) : seats_silent(seats, slot);
     wish.apart = seats_apart(seats, slot);
     wish.evicted = seat->evict || seats_kept_out(seats, slot);
     wish.revoked = seat->revoke;

@@ -314,6 +314,37 @@ static void a_witness_that_is_lost_costs_no_epoch(void **state)
     end();
 }
 
+/* Whether b hears within so many seconds that a proposes a record. Both others say that they do not hear a, which hears
+ * them: who makes no result is named so, too. */
+static bool a_proposes_within(int seconds)
+{
+    struct wire_epoch message;
+    bool proposes = false;
+    for (int k = 0; k < 2 * seconds && !proposes; k++) {
+        for (uint32_t from = B; from <= C; from++) {
+            struct wire_heartbeat *beat = played_beat(play[from]);
+            beat->silent[beat->silent_count++] = A;
+            played_say(play[from], A);
+        }
+        pass(500);
+        played_settle(play[B], A, WIRE_HELLO);
+        while (played_heard_epoch(play[B], &message)) {
+            proposes |= message.type == WIRE_PREPARE;
+            wire_epoch_deinit(&message);
+        }
+    }
+    return proposes;
+}
+
+static void who_makes_no_result_gives_its_shards_away_itself(void **state)
+{
+    (void)state;
+    begin_played("council-yields");
+    assert_false(a_proposes_within(2)); /* a line that is back looks the same at first */
+    assert_true(a_proposes_within(5));
+    end();
+}
+
 /* One copy certifies, so that island a goes on alone; to let b in again it needs the witness, and does not stop for
  * what nobody can decide. */
 static void who_cannot_decide_does_not_seal_itself(void **state)
@@ -680,6 +711,7 @@ int main(void)
         cmocka_unit_test(a_minority_decides_nothing),
         cmocka_unit_test(beside_a_witness_one_goes_on),
         cmocka_unit_test(a_witness_that_is_lost_costs_no_epoch),
+        cmocka_unit_test(who_makes_no_result_gives_its_shards_away_itself),
         cmocka_unit_test(who_cannot_decide_does_not_seal_itself),
         cmocka_unit_test(so_they_do_beside_a_witness),
         cmocka_unit_test(a_witness_s_new_disk_is_named_at_once),

@@ -84,6 +84,14 @@ static void enrol(const struct record *record)
     }
 }
 
+/* Whether the disk that the record names will never vote again: it is lost, or its island, which is down, comes back
+ * with one of which it cannot be sure. */
+static bool is_lost(const struct sim_island *island, uint64_t incarnation)
+{
+    bool unsure = !island->alive && !island->mark.there;
+    return island->gone || unsure || (island->forgot && incarnation <= island->forgot_upto);
+}
+
 /* Whether too many of its voters' disks were lost since they said what they hold: nobody could know. */
 static bool rests_on_the_lost(const struct record *record)
 {
@@ -91,7 +99,7 @@ static bool rests_on_the_lost(const struct record *record)
     for (uint32_t k = 0; k < record->members_count; k++) {
         const struct record_member *member = &record->members[k];
         const struct sim_island *island = &sim->island[strtoul(member->name + 1, NULL, 10)];
-        bool forgot = island->gone || (island->forgot && member->incarnation <= island->forgot_upto);
+        bool forgot = is_lost(island, member->incarnation);
         good += member->voter && !forgot;
         lost += member->voter && forgot && member->role != RECORD_WITNESS;
     }

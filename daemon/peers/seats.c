@@ -95,16 +95,27 @@ static void look_at_comers(struct seats *seats, uint64_t now_ms)
     }
 }
 
-void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms)
+static void look_at_trainer(struct seat *seat, const struct wire_heartbeat *beat, uint64_t now_ms)
 {
-    struct seat *seat = &seats->seat[member];
-    seat->epoch = beat->epoch;
     seat->trains = beat->taking_part;
     seat->step = beat->step;
     if (seat->out_ms != 0 && now_ms < seat->out_ms + STANDS_MS)
         seat->out_step = seat->step;
     else if (seat->step != seat->out_step)
         seat->out_ms = 0;
+}
+
+void seats_said(struct seats *seats, const struct wire_heartbeat *beat, uint64_t now_ms)
+{
+    if (seats->view->self != VIEW_NOBODY)
+        look_at_trainer(&seats->seat[seats->view->self], beat, now_ms);
+}
+
+void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms)
+{
+    struct seat *seat = &seats->seat[member];
+    seat->epoch = beat->epoch;
+    look_at_trainer(seat, beat, now_ms);
     seat->holds |= beat->held_count > 0;
     if (beat->incarnation != seat->incarnation && quota_take(&seat->disks, disks_rule, now_ms))
         seat->incarnation = beat->incarnation;

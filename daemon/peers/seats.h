@@ -74,6 +74,8 @@ void seats_deinit(struct seats *seats);
 void seats_begin(struct seats *seats, uint64_t now_ms);
 /* What a member's heartbeat says: its epoch, whom it does not hear, and its disk. */
 void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms);
+/* Likewise our own, of our trainer: who proposes is held to what holds for others. */
+void seats_said(struct seats *seats, const struct wire_heartbeat *beat, uint64_t now_ms);
 /* `silent`: members that we have not heard for as long as the run allows. */
 void seats_tick(struct seats *seats, const struct bitset *silent, uint64_t now_ms);
 
@@ -97,7 +99,7 @@ uint32_t seats_voters_heard(const struct seats *seats);
 bool seats_caught_up(const struct seats *seats, uint32_t member);
 /* Somebody wished that the run goes on without the member, and that is so now. */
 void seats_put_out(struct seats *seats, uint32_t member);
-/* Whether it is to stay out: its trainer has not moved since, and it has not been long. */
+/* Whether it, which may be us, is to stay out: its trainer has not moved since, and it has not been long. */
 bool seats_kept_out(const struct seats *seats, uint32_t member);
 /* Whether its disk, which may be ours, is in doubt so that a record has to name it. */
 bool seats_in_doubt(const struct seats *seats, uint32_t member);

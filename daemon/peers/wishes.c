@@ -75,13 +75,14 @@ enum err wishes_enrol(struct wishes *wishes, const struct record *record, const 
     return ERR_OK;
 }
 
-/* Whether the record puts somebody out that can be heard: people wished so, of us or of another voter. */
+/* Whether the record puts somebody out that can be heard, or us: people wished so, of us or of another voter. */
 static bool was_put_out(const struct seats *seats, uint32_t member, const struct record *before)
 {
     const struct view_member *is = &seats->view->members[member];
     const struct record_member *was = before != NULL && is->used ? record_member(before, is->id) : NULL;
-    return was != NULL && was->role != RECORD_AWAY && is->role == RECORD_AWAY && seats->seat[member].up &&
-           !seats_silent(seats, member) && seats->seat[member].apart_ms == 0;
+    bool here = member == seats->view->self || seats->seat[member].up;
+    return was != NULL && was->role != RECORD_AWAY && is->role == RECORD_AWAY && here && !seats_silent(seats, member) &&
+           seats->seat[member].apart_ms == 0;
 }
 
 void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct record *record)

@@ -99,6 +99,8 @@ void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct reco
         struct seat *seat = &seats->seat[i]; /* whoever would come back may do so from now on, but one that hangs */
         if (was_put_out(seats, i, before))
             seats_put_out(seats, i);
+        else if (seats->view->members[i].role != RECORD_AWAY)
+            seat->out_ms = 0; /* it is in: to put it out again takes another wish */
         seat->evict = seat->evict && (seat->broke_word || seat->drain);
     }
     if (record->steps == wishes->steps)

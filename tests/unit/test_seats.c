@@ -86,6 +86,24 @@ static void who_was_put_out_stays_out_while_its_trainer_stands(void **state)
     }
 }
 
+/* Somebody else, who knows better or less, let it in. */
+static void who_is_in_again_is_not_put_out_for_what_was(void **state)
+{
+    (void)state;
+    for (uint32_t i = A; i < ISLANDS; i++) {
+        begin();
+        trains(i, 7);
+        is_away(i);
+        assert_true(seats_kept_out(&seats, i));
+        struct record next = records_next(chain_last(chain));
+        next.members[i].role = RECORD_OWNER;
+        take_record(next);
+        trains(i, 7);
+        assert_false(seats_kept_out(&seats, i));
+        end();
+    }
+}
+
 /* Nobody wished it. */
 static void who_was_lost_comes_back_at_once(void **state)
 {
@@ -105,6 +123,7 @@ int main(void)
     assert_ok(digest_init());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_was_put_out_stays_out_while_its_trainer_stands),
+        cmocka_unit_test(who_is_in_again_is_not_put_out_for_what_was),
         cmocka_unit_test(who_was_lost_comes_back_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -421,7 +421,8 @@ static void complain_waiting(struct status *status)
         if (bitset_has(&waiting, i))
             snprintf(text + strlen(text), sizeof text - strlen(text), " %s", status->peers[i].member->name);
     complain(status, COMPLAINT_WAITING, text,
-             "see to those islands; or say leave or drain again with --now, which gives the uncounted work up");
+             "see to those islands; or dilococtl leave --now (drain --now, where it drains), which gives the "
+             "uncounted work up");
 }
 
 static void complain_fragments(struct status *status)

@@ -386,7 +386,7 @@ static enum err run_join_run(struct arguments *a)
                           ctl_here());
     if (a->json)
         return ERR_OK;
-    puts(a->witness ? "It votes by itself, within seconds: then the run outlives the loss of any one of its members."
+    puts(a->witness ? "It votes by itself where that helps: then the run outlives the loss of any one of its members."
                     : "It fetches the run's state from the others and takes part by itself.");
     printf("Next: %s %s\n", ctl_here(), a->no_start ? "start" : "watch");
     return ERR_OK;

@@ -7,6 +7,7 @@
 #include "common/mem.h"
 #include "net/ballots.h"
 #include "net/kept_bytes.h"
+#include "net/voters.h"
 
 enum {
     ACTIONS_MAX = 2 * (EPOCH_VOTERS_MAX + EPOCH_ASKED_MAX) + 16, /* of one step; drained after each */
@@ -16,21 +17,14 @@ enum {
     REFUSED_COMPOSING_TURNS = 20,
 };
 
-/* What we know of a voter. */
-struct voter {
-    uint32_t id;
-    bool up;
-    bool promised, accepted, rejected; /* in our ballot */
-    struct record_vote vote;
-};
+_Static_assert((int)EPOCH_VOTERS_MAX == (int)VOTERS_MAX, "every voter has a place");
 
 struct epoch {
     struct epoch_conf conf;
     struct env_rng rng;
     enum epoch_state state;
     uint64_t number;
-    struct voter voters[EPOCH_VOTERS_MAX];
-    uint32_t voters_count;
+    struct voters voters;
     bool may_vote, wanted;
     bool recovering;    /* our disk is in doubt, and we ask all voters for what it may have lost */
     uint64_t recovered; /* number of the save after which we vote again; 0: none */
@@ -67,15 +61,13 @@ struct epoch {
 
 static struct voter *voter_of(struct epoch *epoch, uint32_t id)
 {
-    for (uint32_t i = 0; i < epoch->voters_count; i++)
-        if (epoch->voters[i].id == id)
-            return &epoch->voters[i];
-    return NULL;
+    return voters_find(&epoch->voters, id);
 }
 
-static uint32_t majority(const struct epoch *epoch)
+/* How many have to promise our ballot. */
+static uint32_t needed(const struct epoch *epoch)
 {
-    return epoch->voters_count / 2 + 1;
+    return epoch->recovering ? epoch->voters.count : voters_majority(&epoch->voters);
 }
 
 static struct epoch_action *order(struct epoch *epoch, enum epoch_action_type type)
@@ -126,10 +118,7 @@ static void answer(struct epoch *epoch)
 /* The first voter that is up proposes at once, each other one a turn later than the one before it. */
 static uint64_t our_turn(const struct epoch *epoch)
 {
-    uint64_t before = 0;
-    for (uint32_t i = 0; i < epoch->voters_count && epoch->voters[i].id != epoch->conf.self; i++)
-        before += epoch->voters[i].up;
-    return before * epoch->conf.turn_ms;
+    return voters_up_before(&epoch->voters, epoch->conf.self) * epoch->conf.turn_ms;
 }
 
 /* Somebody else is at work: leave it to that one, but not for ever. False: it is none of that member's ballots, or one
@@ -149,7 +138,7 @@ static bool take_ballot(struct epoch *epoch, const struct epoch_event *event, bo
         epoch->seen = ballot;
     uint64_t turn = epoch->conf.turn_ms;
     unsigned doublings = epoch->failures < PAUSE_DOUBLINGS_MAX ? epoch->failures : PAUSE_DOUBLINGS_MAX;
-    uint64_t due = now_ms + 2 * turn + env_rng_below(&epoch->rng, turn * epoch->voters_count + 1);
+    uint64_t due = now_ms + 2 * turn + env_rng_below(&epoch->rng, turn * epoch->voters.count + 1);
     uint64_t until = ballots_give_way(&epoch->others, event->from, doublings) + our_turn(epoch);
     bool ahead = ballot >= epoch->vote.promised; /* else it comes to nothing, and that one will learn it */
     due = due < until ? due : until;
@@ -231,19 +220,31 @@ static void say_prepare(struct epoch *epoch, uint32_t to)
     m->recover = epoch->recovering;
 }
 
+/* We promise when it needs nobody else any more: who is sealed makes and acknowledges nothing in this epoch, and where
+ * the others do not want another one, or can't be reached, that would hold them up for nothing. */
+static bool our_promise_is_due(const struct epoch *epoch)
+{
+    return voters_promised(&epoch->voters) + 1 >= needed(epoch);
+}
+
+static bool asks_to_promise(const struct epoch *epoch, const struct voter *voter)
+{
+    return !voter->promised && (voter->id != epoch->conf.self || our_promise_is_due(epoch));
+}
+
 /* To everyone whose answer can still matter. */
 static void ask(struct epoch *epoch, uint64_t now_ms)
 {
     epoch->again_ms = now_ms + epoch->conf.again_ms;
-    for (uint32_t i = 0; i < epoch->voters_count; i++) {
-        const struct voter *voter = &epoch->voters[i];
+    for (uint32_t i = 0; i < epoch->voters.count; i++) {
+        const struct voter *voter = &epoch->voters.all[i];
         if (epoch->state == EPOCH_ACCEPTING && !voter->accepted) {
             struct epoch_message *m = send_to(epoch, voter->id, EPOCH_ACCEPT, epoch->ballot);
             m->bytes = epoch->proposal.bytes;
             m->bytes_count = epoch->proposal.count;
             m->digest = epoch->proposal_digest;
         }
-        if (epoch->state == EPOCH_COMPOSING || (epoch->state == EPOCH_PREPARING && !voter->promised))
+        if (epoch->state == EPOCH_COMPOSING || (epoch->state == EPOCH_PREPARING && asks_to_promise(epoch, voter)))
             say_prepare(epoch, voter->id);
     }
     for (uint32_t i = 0; epoch->state == EPOCH_COMPOSING && i < epoch->asked_count; i++)
@@ -265,8 +266,7 @@ static void claim(struct epoch *epoch)
     epoch->asked_count = 0;
     kept_drop(&epoch->draft);
     kept_drop(&epoch->proposal);
-    for (uint32_t i = 0; i < epoch->voters_count; i++)
-        epoch->voters[i].promised = epoch->voters[i].accepted = epoch->voters[i].rejected = false;
+    voters_begin_ballot(&epoch->voters);
     save(epoch);
     epoch->claimed = epoch->save;
 }
@@ -306,12 +306,14 @@ static enum err on_promise(struct epoch *epoch, const struct epoch_event *event,
         epoch->proposal_digest = m->digest;
         epoch->best = m->accepted;
     }
+    bool first = !voter->promised;
     voter->promised = true;
-    uint32_t promises = 0;
-    for (uint32_t i = 0; i < epoch->voters_count; i++)
-        promises += epoch->voters[i].promised;
-    if (promises < (epoch->recovering ? epoch->voters_count : majority(epoch)))
+    if (voters_promised(&epoch->voters) < needed(epoch)) {
+        const struct voter *self = voter_of(epoch, epoch->conf.self);
+        if (first && self != NULL && asks_to_promise(epoch, self))
+            say_prepare(epoch, self->id);
         return ERR_OK;
+    }
     if (epoch->best > 0 && !epoch->recovering) { /* it may have been decided: it is proposed as it is */
         accept_asked(epoch, now_ms);
         return ERR_OK;
@@ -343,10 +345,7 @@ static enum err on_reject(struct epoch *epoch, const struct epoch_event *event, 
     voter->rejected = true;
     if (epoch->refused_ms == 0)
         epoch->refused_ms = now_ms;
-    uint32_t left = 0;
-    for (uint32_t i = 0; i < epoch->voters_count; i++)
-        left += !epoch->voters[i].rejected;
-    if (left < (epoch->recovering ? epoch->voters_count : majority(epoch)))
+    if (voters_left(&epoch->voters) < needed(epoch))
         back_off(epoch, now_ms);
     return ERR_OK;
 }
@@ -362,11 +361,8 @@ static enum err on_accepted(struct epoch *epoch, const struct epoch_event *event
     voter->accepted = true;
     voter->vote = (struct record_vote){.id = voter->id, .ballot = m->ballot};
     memcpy(voter->vote.signature, m->signature, sizeof voter->vote.signature);
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < epoch->voters_count; i++)
-        if (epoch->voters[i].accepted)
-            epoch->votes[count++] = epoch->voters[i].vote;
-    if (count < majority(epoch))
+    uint32_t count = voters_accepted(&epoch->voters, epoch->votes);
+    if (count < voters_majority(&epoch->voters))
         return ERR_OK;
     epoch->state = EPOCH_DECIDED;
     struct epoch_action *action = order(epoch, EPOCH_DO_DECIDED);
@@ -450,12 +446,24 @@ static enum err saved(struct epoch *epoch, const struct epoch_event *event, uint
     return ERR_OK;
 }
 
+/* Whether there is to be another epoch: a seal has to come to an end. */
+static bool goes_on(const struct epoch *epoch)
+{
+    return epoch->recovering || (epoch->may_vote && (epoch->wanted || epoch->vote.promised != 0));
+}
+
+/* Nobody wants the ballot any more, and nobody that we know of is sealed by it. */
+static void let_go(struct epoch *epoch)
+{
+    if (epoch->state == EPOCH_PREPARING && !goes_on(epoch) && voters_promised(&epoch->voters) == 0)
+        epoch->state = EPOCH_IDLE;
+}
+
 static void take_turn(struct epoch *epoch, uint64_t now_ms)
 {
-    bool needed = epoch->recovering ||
-                  (epoch->may_vote && (epoch->wanted || epoch->vote.promised != 0)); /* a seal has to come to an end */
-    epoch->due_set = epoch->due_set && needed;
-    if (!needed || epoch->state != EPOCH_IDLE)
+    bool due = goes_on(epoch);
+    epoch->due_set = epoch->due_set && due;
+    if (!due || epoch->state != EPOCH_IDLE)
         return;
     if (!epoch->due_set) {
         epoch->due_set = true;
@@ -479,6 +487,7 @@ static enum err tick(struct epoch *epoch, const struct epoch_event *event, uint6
     (void)event;
     if (given_up(epoch, now_ms))
         back_off(epoch, now_ms);
+    let_go(epoch);
     if (proposing(epoch) && now_ms >= epoch->again_ms) {
         ask(epoch, now_ms);
         if (epoch->state == EPOCH_COMPOSING)
@@ -580,21 +589,6 @@ void epoch_free(struct epoch *epoch)
     mem_free(epoch);
 }
 
-static void set_voters(struct epoch *epoch, const uint32_t *voters, uint32_t voters_count)
-{
-    struct voter before[EPOCH_VOTERS_MAX];
-    uint32_t before_count = epoch->voters_count;
-    memcpy(before, epoch->voters, sizeof before);
-    memset(epoch->voters, 0, sizeof epoch->voters);
-    epoch->voters_count = voters_count;
-    for (uint32_t i = 0; i < voters_count; i++) {
-        epoch->voters[i].id = voters[i];
-        for (uint32_t k = 0; k < before_count; k++)
-            if (before[k].id == voters[i])
-                epoch->voters[i].up = before[k].up;
-    }
-}
-
 enum err epoch_begin(struct epoch *epoch, uint64_t number, const uint32_t *voters, uint32_t voters_count, bool may_vote,
                      const struct epoch_vote *vote, uint64_t now_ms)
 {
@@ -609,7 +603,7 @@ enum err epoch_begin(struct epoch *epoch, uint64_t number, const uint32_t *voter
     kept_drop(&epoch->proposal);
     kept_drop(&epoch->draft);
     epoch->actions_count = epoch->actions_next = 0;
-    set_voters(epoch, voters, voters_count);
+    voters_set(&epoch->voters, voters, voters_count);
     epoch->number = number;
     epoch->state = EPOCH_IDLE;
     epoch->may_vote = may_vote && voter_of(epoch, epoch->conf.self) != NULL;
@@ -681,10 +675,7 @@ uint64_t epoch_ballot(const struct epoch *epoch)
 
 bool epoch_promised(const struct epoch *epoch, uint32_t id)
 {
-    bool promised = false;
-    for (uint32_t i = 0; i < epoch->voters_count; i++)
-        promised = promised || (epoch->voters[i].id == id && epoch->voters[i].promised);
-    return promised;
+    return voters_has_promised(&epoch->voters, id);
 }
 
 bool epoch_sealed(const struct epoch *epoch)

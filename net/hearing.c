@@ -19,6 +19,16 @@ struct bitset hearing_lost(const struct hearing *members, uint32_t count)
     return lost;
 }
 
+bool hearing_yields(const struct hearing *members, uint32_t count, uint32_t self)
+{
+    struct bitset lost = hearing_lost(members, count);
+    bool others = false;
+    for (uint32_t i = 0; i < count; i++)
+        others = others || (i != self && members[i].used && (members[i].owner || members[i].candidate) &&
+                            members[i].silent != NULL && !bitset_has(&lost, i));
+    return others && bitset_has(&lost, self);
+}
+
 bool hearing_all_owners(const struct hearing *members, uint32_t count)
 {
     struct bitset lost = hearing_lost(members, count);

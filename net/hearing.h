@@ -31,6 +31,9 @@ struct hearing {
 
 /* Places of those whom a majority of the voters does not hear; nobody says it of itself. `count` <= BITSET_MAX. */
 struct bitset hearing_lost(const struct hearing *members, uint32_t count);
+/* Whether we, at place `self`, are lost ourselves and others can go on without us: one that keeps bytes, can be heard
+ * and is not lost. */
+bool hearing_yields(const struct hearing *members, uint32_t count, uint32_t self);
 /* Whether one of the two says that it does not hear the other. */
 bool hearing_cut(const struct hearing *members, uint32_t a, uint32_t b);
 /* Whether all owners that are not lost have a say: else somebody may stand back of whom it is not known here. */

@@ -1,45 +1,69 @@
 #!/bin/sh
-# Runs the tests given as arguments, one after the other, and says what passed, failed and was skipped.
+# Runs the tests given as arguments, and says what passed, failed and was skipped.
 # A test is a program: exit 0 passes, 77 skips (its last line is the reason), anything else fails.
 # A line "skip: REASON" inside a test counts as a skipped part of it, so that nothing skipped looks like a pass.
+# Those that look at no clock run beside each other, as many as there are processors; then the others, one by one.
 set -u
 logs=$BUILD/test-logs
-mkdir -p "$logs"
 case ${SAN:-} in
 *thread*) export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp ${TSAN_OPTIONS:-}" ;;
 esac
-passed=0 failed=0 skipped=0 failures=
-started=$(date +%s)
 
-for test in "$@"; do
-    name=$(echo "$test" | sed "s,^$BUILD/,,; s,^tests/,,; s,\.sh$,,")
-    log=$logs/$(echo "$name" | tr / -).log
+name_of() { echo "$1" | sed "s,^$BUILD/,,; s,^tests/,,; s,\.sh$,,"; }
+stem_of() { echo "$logs/$(name_of "$1" | tr / -)"; }
+
+# Into STEM.said what is to be printed, into STEM.count how many passed, failed and were skipped.
+run_one() {
+    name=$(name_of "$1") stem=$(stem_of "$1")
     begin=$(date +%s.%N)
-    "$test" >"$log" 2>&1
+    "$1" >"$stem.log" 2>&1
     status=$?
     took=$(echo "$begin $(date +%s.%N)" | awk '{ printf "%.1f", $2 - $1 }')
-    parts=$(grep -a -c '^skip: ' "$log")
+    parts=$(grep -a -c '^skip: ' "$stem.log")
     case $status in
     0)
-        passed=$((passed + 1))
+        counts="1 0 $parts"
         if [ "$parts" -gt 0 ]; then
-            reason=$(grep -a -m1 '^skip:' "$log" | sed 's/^skip: //')
-            skipped=$((skipped + parts))
+            reason=$(grep -a -m1 '^skip:' "$stem.log" | sed 's/^skip: //')
             printf 'pass  %-32s %7s s   (%s of its parts skipped: %s)\n' "$name" "$took" "$parts" "${reason:-no reason given}"
         else
             printf 'pass  %-32s %7s s\n' "$name" "$took"
         fi ;;
     77)
-        skipped=$((skipped + 1))
-        printf 'skip  %-32s            %s\n' "$name" "$(tail -n 1 "$log")" ;;
+        counts="0 0 1"
+        printf 'skip  %-32s            %s\n' "$name" "$(tail -n 1 "$stem.log")" ;;
     *)
-        failed=$((failed + 1))
-        failures="$failures $name"
-        printf 'FAIL  %-32s %7s s   exit %s; %s ends with:\n' "$name" "$took" "$status" "$log"
-        tail -n 40 "$log" | sed 's/^/      | /' ;;
+        counts="0 1 0"
+        printf 'FAIL  %-32s %7s s   exit %s; %s ends with:\n' "$name" "$took" "$status" "$stem.log"
+        tail -n 40 "$stem.log" | sed 's/^/      | /' ;;
+    esac >"$stem.said"
+    echo "$counts" >"$stem.count"
+    cat "$stem.said"
+}
+
+if [ "${1:-}" = --one ]; then
+    run_one "$2"
+    exit 0
+fi
+
+mkdir -p "$logs"
+rm -f "$logs"/*.count "$logs"/*.said
+started=$(date +%s)
+for test in "$@"; do
+    case $(name_of "$test") in
+    sim/* | num/* | lint/* | fuzz/*) printf '%s\0' "$test" ;;
     esac
+done | xargs -0 -r -n 1 -P "$(nproc)" "$0" --one
+for test in "$@"; do
+    [ -f "$(stem_of "$test").count" ] || "$0" --one "$test"
 done
 
+passed=0 failed=0 skipped=0 failures=
+for test in "$@"; do
+    read -r pass fail skip <"$(stem_of "$test").count" || pass=0 fail=1 skip=0
+    passed=$((passed + pass)) failed=$((failed + fail)) skipped=$((skipped + skip))
+    [ "$fail" -eq 0 ] || failures="$failures $(name_of "$test")"
+done
 printf '%s passed, %s failed, %s skipped in %s s\n' "$passed" "$failed" "$skipped" "$(($(date +%s) - started))"
 [ "$failed" -eq 0 ] || { echo "failed:$failures"; exit 1; }
 [ "$passed" -gt 0 ] || { echo "nothing ran"; exit 1; }

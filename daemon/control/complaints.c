@@ -13,7 +13,7 @@ enum { PER_MEMBER = 6, BESIDES = 24 };
  * finishing trainer may stand still, and a training one; how long a stranger is remembered. */
 enum { MISSED_TOLD = 3, INTERVALS_BEHIND = 2, FINISHING_TOLD_MS = 3000, STALLED_MS = 60000, STRANGER_MS = 60000 };
 /* So long it may take to decide an epoch. */
-enum { SEALED_MS = 2000 };
+enum { SEALED_MS = 2000, WISHED_MS = 10000 };
 /* Versions behind the newest: one is on its way in every round. */
 enum { VERSIONS_BEHIND = 1 };
 
@@ -285,20 +285,28 @@ static const char *remedy_for_doubt(const struct status *status)
                            : "nothing to do: it trains and contributes, and votes again from the next epoch on";
 }
 
+/* The next record is long in coming; rounds close meanwhile unless this island is sealed. */
+static void complain_next_epoch(struct status *status)
+{
+    const struct status_epoch *epoch = &status->epoch;
+    bool closing = epoch->closing || epoch->sealed_ms == 0;
+    char text[400];
+    if (epoch->sealed_ms <= SEALED_MS && epoch->wished_ms <= WISHED_MS)
+        return;
+    snprintf(text, sizeof text, "%s for %.0f s; it waits for %s",
+             closing ? "a change of who takes part is wished, and not decided" : "the next epoch is being decided",
+             (double)(epoch->sealed_ms > 0 ? epoch->sealed_ms : epoch->wished_ms) / 1000, epoch->waits);
+    complain(status, COMPLAINT_SEALED, text,
+             closing ? "rounds close all the same; see to those that it waits for"
+                     : "rounds go on when it is decided; see to those that it waits for");
+}
+
 /* The record that rules, the next one, and whether this island has a say in it. */
 static void complain_epoch(struct status *status)
 {
     const struct status_epoch *epoch = &status->epoch;
     char text[400];
-    if (epoch->sealed_ms > SEALED_MS) {
-        snprintf(text, sizeof text, "%s for %.0f s; it waits for %s",
-                 epoch->closing ? "a change of who takes part is wished, and not decided"
-                                : "the next epoch is being decided",
-                 (double)epoch->sealed_ms / 1000, epoch->waits);
-        complain(status, COMPLAINT_SEALED, text,
-                 epoch->closing ? "rounds close all the same; see to those that it waits for"
-                                : "rounds go on when it is decided; see to those that it waits for");
-    }
+    complain_next_epoch(status);
     if (epoch->unkept[0] != '\0') {
         snprintf(text, sizeof text, "what is decided cannot be kept: %s", epoch->unkept);
         complain(status, COMPLAINT_DISK, text,
@@ -413,7 +421,8 @@ static void complain_waiting(struct status *status)
         if (bitset_has(&waiting, i))
             snprintf(text + strlen(text), sizeof text - strlen(text), " %s", status->peers[i].member->name);
     complain(status, COMPLAINT_WAITING, text,
-             "see to those islands; or dilococtl leave --now, which gives the uncounted work up");
+             "see to those islands; or dilococtl leave --now (drain --now, where it drains), which gives the "
+             "uncounted work up");
 }
 
 static void complain_fragments(struct status *status)

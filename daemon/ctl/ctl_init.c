@@ -159,10 +159,12 @@ static enum err check_asked(const struct home *home, const struct ctl_init *init
     if (joins && !in_a_run(home)) /* it was reset; its settings are put aside */
         return ERR_OK;
     if (joins)
-        return err_set(ERR_STATE,
-                       "%s: an island is here already, of a run of its own; to leave that and join another: %s stop, "
-                       "then reset, then join; or join in another folder with --home",
-                       home->conf, ctl_here());
+        return err_set(
+            ERR_STATE,
+            "%s: an island is here already, on the roster of a run: %s start is enough if it is this one; to "
+            "join another, or if it was revoked: stop, then reset, then join; or join in another folder with "
+            "--home",
+            home->conf, ctl_here());
     return err_set(ERR_STATE,
                    "%s: an island is here already; %s start starts it; for another, name another folder with "
                    "--home; to begin anew, move this one's files away",

@@ -402,6 +402,11 @@ enum err council_message_in(struct council *council, uint32_t member, uint32_t t
     return ERR_OK;
 }
 
+void council_beat(struct council *council, const struct wire_heartbeat *beat, uint64_t now_ms)
+{
+    seats_said(&council->seats, beat, now_ms);
+}
+
 void council_heard(struct council *council, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms)
 {
     struct epoch_event event = {

@@ -40,6 +40,8 @@ ERR_MUST_CHECK enum err council_message_in(struct council *council, uint32_t mem
                                            size_t bytes, uint64_t now_ms);
 /* A member's heartbeat: its epoch, whom it does not hear, and its disk. */
 void council_heard(struct council *council, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms);
+/* Our own heartbeat, which is going out. */
+void council_beat(struct council *council, const struct wire_heartbeat *beat, uint64_t now_ms);
 /* A member can be heard, or cannot any more. */
 void council_up(struct council *council, uint32_t member, bool up, uint64_t now_ms);
 /* `silent`: members that we have not heard for as long as the run allows (by slot). */

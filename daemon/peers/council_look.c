@@ -55,13 +55,14 @@ uint32_t council_voters(const struct council *council, uint32_t *heard)
     return record_voters(chain_last(council->conf.chain));
 }
 
-/* Appends the names of voters: of those who have not promised yet, or of those who lack something. */
+/* Appends the names of voters: of others who have not promised yet, or of those who lack something. */
 static void add_names(const struct council *council, bool lacking, char *text, size_t text_bytes)
 {
     const struct view *view = council->conf.view;
     for (uint32_t i = 0; i < view->count; i++) {
         const struct view_member *member = &view->members[i];
-        bool named = !lacking && member->used && member->voter && !epoch_promised(council->epoch, member->id);
+        bool asked = member->used && member->voter && i != view->self;
+        bool named = !lacking && asked && !epoch_promised(council->epoch, member->id);
         for (uint32_t k = 0; lacking && member->used && k < council->lacking_count; k++)
             named |= council->lacking[k] == member->id;
         size_t at = strlen(text);

@@ -11,8 +11,8 @@ enum { DOUBT_MS = 2000 };
 enum { FORGIVE_MS = 20 * 60 * 1000 };
 /* APART: two who have not heard each other for so long since one of them first said so are not about to be told lost:
  * the others, whose heartbeats may be a second apart from both of theirs, would have said so by now. LOOK: how often it
- * is looked who that is. */
-enum { APART_MS = 3000, LOOK_MS = 250 };
+ * is looked who that is. YIELDS: so long after a line is back others may still say that they do not hear us. */
+enum { APART_MS = 3000, LOOK_MS = 250, YIELDS_MS = 3000 };
 /* Who was as far as most so lately soon is again, once rounds stand still. */
 enum { CAUGHT_UP_MS = 1000 };
 /* Whose trainer does not move is kept out so long after somebody put it out; it may wait for what cannot come. STANDS:
@@ -95,16 +95,27 @@ static void look_at_comers(struct seats *seats, uint64_t now_ms)
     }
 }
 
-void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms)
+static void look_at_trainer(struct seat *seat, const struct wire_heartbeat *beat, uint64_t now_ms)
 {
-    struct seat *seat = &seats->seat[member];
-    seat->epoch = beat->epoch;
     seat->trains = beat->taking_part;
     seat->step = beat->step;
     if (seat->out_ms != 0 && now_ms < seat->out_ms + STANDS_MS)
         seat->out_step = seat->step;
     else if (seat->step != seat->out_step)
         seat->out_ms = 0;
+}
+
+void seats_said(struct seats *seats, const struct wire_heartbeat *beat, uint64_t now_ms)
+{
+    if (seats->view->self != VIEW_NOBODY)
+        look_at_trainer(&seats->seat[seats->view->self], beat, now_ms);
+}
+
+void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms)
+{
+    struct seat *seat = &seats->seat[member];
+    seat->epoch = beat->epoch;
+    look_at_trainer(seat, beat, now_ms);
     seat->holds |= beat->held_count > 0;
     if (beat->incarnation != seat->incarnation && quota_take(&seat->disks, disks_rule, now_ms))
         seat->incarnation = beat->incarnation;
@@ -148,12 +159,20 @@ static void look_who_stands_back(struct seats *seats)
     }
 }
 
+static void look_whether_we_yield(struct seats *seats)
+{
+    bool yields =
+        seats->view->self != VIEW_NOBODY && hearing_yields(seats->hearing, seats->view->count, seats->view->self);
+    seats->yields_ms = !yields ? 0 : seats->yields_ms != 0 ? seats->yields_ms : seats->now_ms;
+}
+
 void seats_tick(struct seats *seats, const struct bitset *silent, uint64_t now_ms)
 {
     seats->silent = *silent;
     seats->now_ms = now_ms;
     listen(seats);
     seats->lost = hearing_lost(seats->hearing, seats->view->count);
+    look_whether_we_yield(seats);
     if (now_ms >= seats->looked_ms + LOOK_MS)
         look_who_stands_back(seats);
 }
@@ -175,6 +194,11 @@ bool seats_apart(const struct seats *seats, uint32_t member)
 {
     bool owner = seats->view->members[member].role == RECORD_OWNER;
     return owner ? apart_lasts(seats, member) : seats->seat[member].apart_ms != 0;
+}
+
+bool seats_yields(const struct seats *seats)
+{
+    return seats->yields_ms != 0 && seats->now_ms >= seats->yields_ms + YIELDS_MS;
 }
 
 bool seats_hear_owners(const struct seats *seats)

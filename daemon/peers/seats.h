@@ -57,6 +57,7 @@ struct seats {
     struct seat *seat;       /* [VIEW_SLOTS_MAX] */
     struct hearing *hearing; /* [VIEW_SLOTS_MAX]: by which it is judged who is lost, and who stands back */
     struct bitset lost;      /* as of the last tick: a majority of the voters does not hear them */
+    uint64_t yields_ms;      /* since when that is so of us, and others can go on; 0: it is not */
     uint64_t looked_ms;      /* when it was judged last who stands back */
     struct bitset silent;    /* to us */
     uint64_t now_ms;         /* of the last tick */
@@ -73,6 +74,8 @@ void seats_deinit(struct seats *seats);
 void seats_begin(struct seats *seats, uint64_t now_ms);
 /* What a member's heartbeat says: its epoch, whom it does not hear, and its disk. */
 void seats_heard(struct seats *seats, uint32_t member, const struct wire_heartbeat *beat, uint64_t now_ms);
+/* Likewise our own, of our trainer: who proposes is held to what holds for others. */
+void seats_said(struct seats *seats, const struct wire_heartbeat *beat, uint64_t now_ms);
 /* `silent`: members that we have not heard for as long as the run allows. */
 void seats_tick(struct seats *seats, const struct bitset *silent, uint64_t now_ms);
 
@@ -81,6 +84,8 @@ bool seats_silent(const struct seats *seats, uint32_t member);
 /* Whether the member, which may be us, has to stand back, since it and an owner do not hear each other (net/hearing.h);
  * an owner only when that has lasted. */
 bool seats_apart(const struct seats *seats, uint32_t member);
+/* Whether we are to take ourselves for lost: a majority has said so for a while, and others can go on without us. */
+bool seats_yields(const struct seats *seats);
 /* Whether we hear all owners that are not lost: only then may somebody be let in, who may be one that stands back. */
 bool seats_hear_owners(const struct seats *seats);
 /* An owner which is cut off from it, when that has lasted; VIEW_NOBODY: it does not stand back. */
@@ -94,7 +99,7 @@ uint32_t seats_voters_heard(const struct seats *seats);
 bool seats_caught_up(const struct seats *seats, uint32_t member);
 /* Somebody wished that the run goes on without the member, and that is so now. */
 void seats_put_out(struct seats *seats, uint32_t member);
-/* Whether it is to stay out: its trainer has not moved since, and it has not been long. */
+/* Whether it, which may be us, is to stay out: its trainer has not moved since, and it has not been long. */
 bool seats_kept_out(const struct seats *seats, uint32_t member);
 /* Whether its disk, which may be ours, is in doubt so that a record has to name it. */
 bool seats_in_doubt(const struct seats *seats, uint32_t member);

@@ -75,13 +75,14 @@ enum err wishes_enrol(struct wishes *wishes, const struct record *record, const 
     return ERR_OK;
 }
 
-/* Whether the record puts somebody out that can be heard: people wished so, of us or of another voter. */
+/* Whether the record puts somebody out that can be heard, or us: people wished so, of us or of another voter. */
 static bool was_put_out(const struct seats *seats, uint32_t member, const struct record *before)
 {
     const struct view_member *is = &seats->view->members[member];
     const struct record_member *was = before != NULL && is->used ? record_member(before, is->id) : NULL;
-    return was != NULL && was->role != RECORD_AWAY && is->role == RECORD_AWAY && seats->seat[member].up &&
-           !seats_silent(seats, member) && seats->seat[member].apart_ms == 0;
+    bool here = member == seats->view->self || seats->seat[member].up;
+    return was != NULL && was->role != RECORD_AWAY && is->role == RECORD_AWAY && here && !seats_silent(seats, member) &&
+           seats->seat[member].apart_ms == 0;
 }
 
 void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct record *record)
@@ -98,6 +99,8 @@ void wishes_fulfil(struct wishes *wishes, struct seats *seats, const struct reco
         struct seat *seat = &seats->seat[i]; /* whoever would come back may do so from now on, but one that hangs */
         if (was_put_out(seats, i, before))
             seats_put_out(seats, i);
+        else if (seats->view->members[i].role != RECORD_AWAY)
+            seat->out_ms = 0; /* it is in: to put it out again takes another wish */
         seat->evict = seat->evict && (seat->broke_word || seat->drain);
     }
     if (record->steps == wishes->steps)
@@ -129,7 +132,7 @@ static struct muster_wish wish_of(const struct wishes *wishes, const struct seat
         wish.as.owner_wish = seat->owner_wish;
     }
     wish.in_doubt = self ? vote_doubt(seats->vote) != VOTE_SURE : seat->doubt_ms != 0 || seat->incarnation == 0;
-    wish.silent = !self && seats_silent(seats, slot);
+    wish.silent = self ? seats_yields(seats) : seats_silent(seats, slot);
     wish.apart = seats_apart(seats, slot);
     wish.evicted = seat->evict || seats_kept_out(seats, slot);
     wish.revoked = seat->revoke;

@@ -26,12 +26,6 @@ size_t outofmem_walk(outofmem_attempt *attempt, void *user)
 /* Of the sanitizers, whose allocator mallinfo2() does not see. */
 extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define __SANITIZE_THREAD__ 1 /* gcc's name for it */
-#endif
-#endif
-
 size_t outofmem_allocated(void)
 {
 #ifdef __SANITIZE_THREAD__

@@ -84,14 +84,32 @@ static void enrol(const struct record *record)
     }
 }
 
+static uint32_t named_in(const struct record_member *member)
+{
+    return (uint32_t)strtoul(member->name + 1, NULL, 10);
+}
+
+/* Whether the disk that the record names will never vote again: it is lost; or its island, which is down, comes back
+ * with one of which it cannot be sure; or another one is there, and can't become sure by itself, since that takes all
+ * who vote (`some_gone`: not all can come). */
+static bool is_lost(const struct record_member *member, bool some_gone)
+{
+    const struct sim_island *island = &sim->island[named_in(member)];
+    bool other = sim_in_doubt(named_in(member)) && island->disk.incarnation != member->incarnation;
+    bool unsure = island->alive ? some_gone && other : !island->mark.there;
+    return island->gone || unsure || (island->forgot && member->incarnation <= island->forgot_upto);
+}
+
 /* Whether too many of its voters' disks were lost since they said what they hold: nobody could know. */
 static bool rests_on_the_lost(const struct record *record)
 {
     uint32_t good = 0, lost = 0;
+    bool some_gone = false;
+    for (uint32_t k = 0; k < record->members_count; k++)
+        some_gone |= record->members[k].voter && sim->island[named_in(&record->members[k])].gone;
     for (uint32_t k = 0; k < record->members_count; k++) {
         const struct record_member *member = &record->members[k];
-        const struct sim_island *island = &sim->island[strtoul(member->name + 1, NULL, 10)];
-        bool forgot = island->gone || (island->forgot && member->incarnation <= island->forgot_upto);
+        bool forgot = is_lost(member, some_gone);
         good += member->voter && !forgot;
         lost += member->voter && forgot && member->role != RECORD_WITNESS;
     }

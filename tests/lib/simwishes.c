@@ -7,7 +7,7 @@
 #include "net/hearing.h"
 
 /* As in daemon/peers: docs/PROTOCOL.md, "Epochs". */
-enum { DOUBT_MS = 2000, GATHER_MS = 2000, APART_MS = 3000, IDLE_MAX = 7 };
+enum { DOUBT_MS = 2000, GATHER_MS = 2000, APART_MS = 3000, YIELDS_MS = 3000, IDLE_MAX = 7 };
 
 static struct sim_voice *voice_of(uint32_t i)
 {
@@ -20,7 +20,7 @@ static const struct record *last(uint32_t i)
 }
 
 /* Who is lost, and who stands back, by what island i has heard. */
-static void listen(uint32_t i, struct bitset *lost, struct bitset *apart, bool *all)
+static void listen(uint32_t i, struct bitset *lost, struct bitset *apart, bool *all, bool *yields)
 {
     const struct sim_voice *voice = voice_of(i);
     struct hearing members[SIM_N_MAX];
@@ -42,6 +42,7 @@ static void listen(uint32_t i, struct bitset *lost, struct bitset *apart, bool *
     *lost = hearing_lost(members, sim->n);
     *apart = hearing_apart(members, sim->n);
     *all = hearing_all_owners(members, sim->n);
+    *yields = hearing_yields(members, sim->n, i);
 }
 
 void sim_count_idle(uint32_t i)
@@ -56,7 +57,9 @@ void sim_look(uint32_t i)
 {
     struct sim_voice *voice = voice_of(i);
     struct bitset lost, apart;
-    listen(i, &lost, &apart, &voice->hears_owners);
+    bool yields;
+    listen(i, &lost, &apart, &voice->hears_owners, &yields);
+    voice->yields_ms = !yields ? 0 : voice->yields_ms != 0 ? voice->yields_ms : voice->now_ms;
     voice->lost = bitset_word(&lost);
     for (uint32_t k = 0; k < sim->n; k++) {
         uint64_t *since_ms = &voice->seat[k].apart_ms;
@@ -102,7 +105,8 @@ static struct muster_wish wish_of(uint32_t i, uint32_t k)
     if (doubt && incarnation != 0)
         wish.as.incarnation = incarnation;
     wish.in_doubt = k == i ? doubt : voice->seat[k].doubt_ms != 0 || voice->seat[k].incarnation == 0;
-    wish.silent = k != i && (voice->lost >> k & 1) != 0;
+    wish.silent =
+        k == i ? voice->yields_ms != 0 && voice->now_ms >= voice->yields_ms + YIELDS_MS : (voice->lost >> k & 1) != 0;
     wish.apart = stands_back(i, k);
     wish.evicted = sim->evicted && k == sim->liar;
     bool comes = wish.as.role != RECORD_OWNER || doubt;

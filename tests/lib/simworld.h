@@ -117,8 +117,9 @@ struct sim_voice {
     struct sim_seat seat[SIM_N_MAX];
     uint64_t silent, lost; /* islands that we do not hear; and that a majority does not */
     uint64_t begun_ms, asked_ms, tick_ms, now_ms;
-    bool hears_owners; /* that are not lost */
-    uint32_t idle;     /* records in a row that changed nothing */
+    uint64_t yields_ms; /* since when we are lost ourselves, and others can go on; 0: we are not */
+    bool hears_owners;  /* that are not lost */
+    uint32_t idle;      /* records in a row that changed nothing */
     struct sim_letter own[SIM_OWN_MAX];
     uint32_t own_count;
     uint64_t saved;

@@ -19,6 +19,12 @@
 #include "common/env.h"
 #include "common/err.h"
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1 /* gcc's name for it */
+#endif
+#endif
+
 /* Asserts success and prints the recorded error otherwise. */
 #define assert_ok(expression)                                                       \
     do {                                                                            \
@@ -70,7 +76,8 @@ void testlib_fill_laplace(struct env_rng *rng, float *out, size_t count, double 
 /* ||a - b|| / ||b|| */
 double testlib_relative_error(const float *a, const float *b, size_t count);
 
-/* "100" seeds by default; the environment variable TEST_SEEDS overrides. */
+/* How many seeds to try of what runs in one thread: `initial`; a twentieth of it, at least one, where every access is
+ * looked up for races, of which there can be none; the environment variable TEST_SEEDS overrides both. */
 unsigned testlib_seeds(unsigned initial);
 
 #endif

@@ -20,7 +20,8 @@ control/control        | control_new       | engine_new                         
 control/status         | status_take       | engine_new control_new                                                      | unit/status unit/status_epoch unit/blocked
 control/status_json    | status_json       | engine_new control_new                                                      | unit/status_json
 peers/peers            | peers_new         | engine_new control_new status_take                                          | unit/peers unit/heartbeat unit/peers_pair unit/objects unit/objects_epoch unit/states
-peers/council          | council_new       | engine_new control_new status_take                                          | unit/council
+peers/council          | council_new       | engine_new control_new status_take                                          | unit/council unit/council_lost
+peers/seats            | seats_init        | engine_new peers_new council_new objects_new rounds_new trainer_new events_new | unit/seats
 peers/holdings         | holdings_new      | engine_new peers_new council_new objects_new rounds_new trainer_new events_new | unit/holdings
 peers/doorway          | doorway_new       | engine_new peers_new council_new rounds_new trainer_new                     | unit/doorway
 peers/ways             | ways_new          | engine_new peers_new objects_new rounds_new trainer_new events_new          | unit/ways
@@ -71,7 +72,6 @@ peers/broken       | broken_load      | peers/council
 peers/pulse        | pulse_in         | peers/peers
 peers/report       | report_take      | peers/peers
 peers/peers_look   | peers_info       | peers/peers
-peers/seats        | seats_init       | peers/council
 peers/wishes       | wishes_gather    | peers/council
 peers/council_look | council_waits    | peers/council
 peers/council_wire | council_wire_out | peers/council

@@ -27,7 +27,7 @@ net        link > zap , traffic
 net        link | xfer | pace > wire
 net        chain | wire_epoch | epoch | compose > record > wire
 net        epoch_wire > wire_epoch | epoch
-net        epoch > ballots
+net        epoch > ballots | voters > record
 net        compose > muster > record
 net        vouch > chain > record
 net        *

@@ -56,16 +56,19 @@ static int daemon_pid(void)
     return pid;
 }
 
+/* What nobody reaps here is a zombie, and gone all the same: when it has one thread left, which holds no file. */
 static bool lives(int pid)
 {
     char path[64], state = 0;
+    int threads = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "r"); /* what nobody reaps here is a zombie, and gone all the same */
+    FILE *file = fopen(path, "r");
     if (file == NULL)
         return false;
-    bool read = fscanf(file, "%*d (%*[^)]) %c", &state) == 1;
+    bool read = fscanf(file, "%*d (%*[^)]) %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d",
+                       &state, &threads) == 2;
     fclose(file);
-    return read && state != 'Z';
+    return read && (state != 'Z' || threads > 1);
 }
 
 /* Whether the trainer that trains now was begun with this in its environment. */

@@ -282,7 +282,7 @@ static void lies_hold_nobody_up(void **state)
     rogue->pause_ms = 10; /* others hold a result for a moment only before they apply it */
     rogue_moves(rogue, NEW_ROUNDS, held_up_s, "it says that it has a result that there is not, and forges it");
     bool seen = false;
-    for (uint32_t k = 0; k < 300 && !seen; k++)
+    for (uint32_t k = 0; k < 1200 && !seen; k++)
         seen = rogue_logged(rogue, k % rogue->self, "owner 0 from island d is damaged and not used", 0.05);
     assert_true(seen);
     rogue->pause_ms = 100;

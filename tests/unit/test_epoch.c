@@ -240,9 +240,42 @@ static void a_ballot_is_durable_before_it_is_said_and_never_used_twice(void **st
     assert_null(said(EPOCH_PREPARE));
     struct epoch_vote vote = saved();
     uint64_t first = epoch_ballot(epoch);
-    assert_int_equal(times_said(EPOCH_PREPARE), 3);
+    assert_int_equal(times_said(EPOCH_PREPARE), 2);
     begin(A, true, &vote); /* killed before its own seal */
     assert_true(propose_now() > first);
+}
+
+/* A, whom nobody answers, or whose wish is gone before anybody has, makes and acknowledges as ever. */
+static void who_proposes_promises_last(void **state)
+{
+    (void)state;
+    begin(A, true, NULL);
+    uint64_t in = propose_now();
+    assert_int_equal(times_said(EPOCH_PREPARE), 2); /* to the others */
+    now_ms += AGAIN;
+    step((struct epoch_event){.type = EPOCH_EV_TICK});
+    assert_int_equal(times_said(EPOCH_PREPARE), 2);
+    assert_true(epoch_open(epoch));
+    hear(C, EPOCH_PROMISE, in, NULL, 0, true);
+    assert_int_equal(times_said(EPOCH_PREPARE), 1);
+    assert_int_equal(said(EPOCH_PREPARE)->to, A); /* with ours it is a majority */
+    hear(A, EPOCH_PREPARE, in, NULL, 0, true);
+    assert_true(epoch_sealed(epoch));
+
+    begin(A, true, NULL);
+    in = propose_now();
+    step((struct epoch_event){.type = EPOCH_EV_WANT, .flag = false});
+    hear(C, EPOCH_PROMISE, in, NULL, 0, true);
+    step((struct epoch_event){.type = EPOCH_EV_TICK});
+    assert_int_equal(epoch_state(epoch), EPOCH_PREPARING); /* C is sealed, and would be for nothing */
+
+    begin(A, true, NULL);
+    propose_now();
+    step((struct epoch_event){.type = EPOCH_EV_WANT, .flag = false});
+    step((struct epoch_event){.type = EPOCH_EV_TICK});
+    assert_int_equal(epoch_state(epoch), EPOCH_IDLE);
+    step((struct epoch_event){.type = EPOCH_EV_WANT, .flag = true}); /* and it may want another one */
+    assert_int_equal(epoch_state(epoch), EPOCH_CLAIMING);
 }
 
 static void a_majority_in_one_ballot_decides(void **state)
@@ -548,6 +581,7 @@ int main(void)
         cmocka_unit_test(an_accepted_record_is_proposed_as_it_is),
         cmocka_unit_test(the_highest_of_the_accepted_records_is_taken),
         cmocka_unit_test(a_ballot_is_durable_before_it_is_said_and_never_used_twice),
+        cmocka_unit_test(who_proposes_promises_last),
         cmocka_unit_test(a_majority_in_one_ballot_decides),
         cmocka_unit_test(votes_of_two_ballots_decide_nothing),
         cmocka_unit_test(a_disk_in_doubt_does_not_vote),

@@ -415,7 +415,7 @@ static void line_of(struct env_rng *rng, struct line *line)
 static void any_mixture_ends_with_the_right_bytes(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 300; seed++) {
+    for (uint64_t seed = 1; seed <= testlib_seeds(300); seed++) {
         struct env_rng rng = env_rng_init(seed, 9);
         setup(1 + env_rng_below(&rng, 60 * LEAF));
         add(0, 1 << 18); /* one that keeps its word */

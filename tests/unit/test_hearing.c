@@ -180,6 +180,35 @@ static void a_minority_puts_nobody_back(void **state)
     assert_int_equal(apart(4), 0);
 }
 
+/* Who makes no result of its shards, and can be heard: not if nobody else were left. */
+static void who_is_lost_yields_where_others_can_go_on(void **state)
+{
+    (void)state;
+    begin(3, 1);
+    deaf(1, 0);
+    assert_false(hearing_yields(member, 4, 0)); /* one alone */
+    deaf(2, 0);
+    assert_true(hearing_yields(member, 4, 0));
+    assert_false(hearing_yields(member, 4, 1)); /* nobody means it */
+    for (uint32_t i = 1; i < 4; i++)
+        member[i].owner = member[i].candidate = false; /* witnesses; those who drain */
+    assert_false(hearing_yields(member, 4, 0));
+    begin(3, 0);
+    deaf(1, 0);
+    deaf(2, 0);
+    deaf(0, 1);
+    deaf(2, 1);
+    deaf(0, 2);
+    assert_true(hearing_yields(member, 3, 0)); /* C alone can't be lost */
+    deaf(1, 2);
+    assert_false(hearing_yields(member, 3, 0)); /* everybody blames everybody */
+    begin(3, 0);
+    deaf(1, 0);
+    deaf(2, 0);
+    member[2].silent = NULL; /* has no say */
+    assert_false(hearing_yields(member, 3, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +220,7 @@ int main(void)
         cmocka_unit_test(who_owns_nothing_stays_back_until_all_owners_hear_it),
         cmocka_unit_test(who_does_not_hear_an_owner_lets_nobody_in),
         cmocka_unit_test(a_minority_puts_nobody_back),
+        cmocka_unit_test(who_is_lost_yields_where_others_can_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

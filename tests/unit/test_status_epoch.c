@@ -488,6 +488,14 @@ static void a_wish_that_nobody_decides_is_told_as_one(void **state)
     assert_int_equal(status.epoch.sealed_ms, 0);
     assert_string_equal(status.epoch.waits, "those that vote, of which this island is none now");
     assert_silent(take(), COMPLAINT_SEALED);
+    for (int k = 0; k < 42; k++) { /* 10.5 s */
+        played_beat(b);
+        played_say(b, A);
+        played_settle(b, A, WIRE_HELLO);
+        a->now_ms += 250;
+        isle_tick(a);
+    }
+    assert_complains(take(), COMPLAINT_SEALED, "a change of who takes part is wished, and not decided for 1");
     end();
 }
 

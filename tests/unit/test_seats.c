@@ -1,0 +1,130 @@
+/* seats: whom somebody put out of the run stays out as long as its trainer stands, whoever it is that proposes. */
+#include "tests/lib/testlib.h"
+
+#include <string.h>
+
+#include "common/digest.h"
+#include "daemon/peers/seats.h"
+#include "daemon/peers/wishes.h"
+#include "tests/lib/sample_records.h"
+
+enum { A, B, C, ISLANDS };
+
+static struct chain *chain;
+static struct view view;
+static struct seats seats;
+static struct wishes wishes;
+static uint64_t now_ms;
+
+static void take_record(struct record record)
+{
+    struct view_changes changes;
+    struct digest digest = records_digest(&record);
+    assert_ok(chain_add(chain, &record, &digest));
+    assert_ok(view_update(&view, chain_last(chain), &digest, records_ident(A)->key, &changes));
+    seats_begin(&seats, now_ms);
+    wishes_fulfil(&wishes, &seats, chain_last(chain));
+}
+
+/* We are a, and hear the others. */
+static void begin(void)
+{
+    now_ms = 1000;
+    assert_ok(chain_new(&chain));
+    assert_ok(view_init(NULL, 0, &view));
+    assert_ok(seats_init(&view, chain, NULL, &seats));
+    memset(&wishes, 0, sizeof wishes);
+    take_record(records_first(ISLANDS, false));
+    assert_int_equal(view.self, A);
+    for (uint32_t i = B; i < ISLANDS; i++)
+        seats.seat[i].up = true;
+}
+
+static void end(void)
+{
+    seats_deinit(&seats);
+    view_free(&view);
+    chain_free(chain);
+}
+
+/* What an island's heartbeat says of its trainer, which is at this step. */
+static void trains(uint32_t i, uint64_t step)
+{
+    struct wire_heartbeat beat = {.taking_part = true, .step = step};
+    if (i == A)
+        seats_said(&seats, &beat, now_ms);
+    else
+        seats_heard(&seats, i, &beat, now_ms);
+}
+
+static void is_away(uint32_t i)
+{
+    struct record next = records_next(chain_last(chain));
+    next.members[i].role = RECORD_AWAY;
+    take_record(next);
+}
+
+static void who_was_put_out_stays_out_while_its_trainer_stands(void **state)
+{
+    (void)state;
+    for (uint32_t i = A; i < ISLANDS; i++) {
+        begin();
+        trains(i, 7);
+        is_away(i);
+        for (uint32_t k = A; k < ISLANDS; k++)
+            assert_int_equal(seats_kept_out(&seats, k), k == i);
+        now_ms += 1000;
+        trains(i, 8); /* on its way before it stood */
+        for (int k = 0; k < 60; k++) {
+            now_ms += 1000;
+            trains(i, 8);
+            assert_true(seats_kept_out(&seats, i));
+        }
+        trains(i, 9);
+        assert_false(seats_kept_out(&seats, i));
+        end();
+    }
+}
+
+/* Somebody else, who knows better or less, let it in. */
+static void who_is_in_again_is_not_put_out_for_what_was(void **state)
+{
+    (void)state;
+    for (uint32_t i = A; i < ISLANDS; i++) {
+        begin();
+        trains(i, 7);
+        is_away(i);
+        assert_true(seats_kept_out(&seats, i));
+        struct record next = records_next(chain_last(chain));
+        next.members[i].role = RECORD_OWNER;
+        take_record(next);
+        trains(i, 7);
+        assert_false(seats_kept_out(&seats, i));
+        end();
+    }
+}
+
+/* Nobody wished it. */
+static void who_was_lost_comes_back_at_once(void **state)
+{
+    (void)state;
+    for (uint32_t i = A; i < ISLANDS; i++) {
+        begin();
+        trains(i, 7);
+        bitset_add(&seats.lost, i);
+        is_away(i);
+        assert_false(seats_kept_out(&seats, i));
+        end();
+    }
+}
+
+int main(void)
+{
+    assert_ok(digest_init());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_was_put_out_stays_out_while_its_trainer_stands),
+        cmocka_unit_test(who_is_in_again_is_not_put_out_for_what_was),
+        cmocka_unit_test(who_was_lost_comes_back_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

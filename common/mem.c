@@ -12,9 +12,10 @@ static _Atomic long fail_after = -1;
 static int must_fail(void)
 {
     long left = fail_after;
-    if (left < 0)
-        return 0;
-    fail_after = left - 1;
+    do { /* job threads count down together */
+        if (left < 0)
+            return 0;
+    } while (!atomic_compare_exchange_weak(&fail_after, &left, left - 1));
     return left == 0;
 }
 

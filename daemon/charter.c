@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/as_typed.h"
 #include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
@@ -90,13 +91,13 @@ static enum err begin_as_joined(struct charter *charter)
     if (err == ERR_NOTFOUND) /* as after a reset */
         return err_set(ERR_CONF,
                        "%s: is not there; it is the view record by which this island joined its run: join again with "
-                       "an invitation of another island: dilococtl join TOKEN --name %s",
-                       path, charter->conf->name);
+                       "an invitation of another island: %s join TOKEN --name %s",
+                       path, as_typed(), charter->conf->name);
     if (err != ERR_OK)
         return err_set(ERR_CONF,
-                       "%s: is damaged; it is the view record by which this island joined its run: dilococtl reset, "
+                       "%s: is damaged; it is the view record by which this island joined its run: %s reset, "
                        "and join again with an invitation of another island",
-                       path);
+                       path, as_typed());
     struct records_entry entry = {.bytes = (uint8_t *)(uintptr_t)message.decided.record,
                                   .bytes_count = message.decided.record_bytes,
                                   .votes = (struct record_vote *)(uintptr_t)message.decided.votes,
@@ -156,8 +157,8 @@ static enum err not_on_the_roster(const struct charter *charter)
     ident_text(charter->key, text);
     return err_set(ERR_CONF,
                    "the key of this island, %s, is not on the roster of epoch %" PRIu64
-                   ": dilococtl reset, and then join with a new invitation of another island; or give it back its key",
-                   text, chain_last(charter->chain)->epoch);
+                   ": %s reset, and then join with a new invitation of another island; or give it back its key",
+                   text, chain_last(charter->chain)->epoch, as_typed());
 }
 
 /* The record rules; who is told to be the other of the two would do what nobody expects. */
@@ -189,8 +190,8 @@ static void tell_void(const struct charter *charter)
     }
     if (uplinks[0] != '\0')
         log_info("[peer] uplink has no effect, since a record rules, which says another figure of%s: what counts is "
-                 "what each says of itself; dilococtl peers shows it",
-                 uplinks);
+                 "what each says of itself; %s peers shows it",
+                 uplinks, as_typed());
 }
 
 enum err charter_open(const struct dconf *conf, const struct ident *ident, const struct runspec *spec,
@@ -282,8 +283,9 @@ enum err charter_adopt(struct charter *charter, struct record *record, const str
     struct record before;
     if (!has_us(charter, record)) /* the view stays, so that the daemon can end in order */
         return err_set(ERR_STATE,
-                       "this island was taken off the roster; to come back: dilococtl reset, then join with a "
-                       "new invitation of another island");
+                       "this island was taken off the roster; to come back: %s reset, then join with a "
+                       "new invitation of another island",
+                       as_typed());
     TRY(record_copy(chain_last(charter->chain), &before));
     enum err err = adopt(charter, record, digest, changes);
     if (err == ERR_OK)

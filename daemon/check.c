@@ -99,7 +99,7 @@ static enum err check_folder(const char *key, const char *path)
 static void warn_of_peers(const struct dconf *conf)
 {
     const struct dconf_peer *peers = conf->peers;
-    if (conf->peers_count == 0)
+    if (conf->peers_count == 0 && conf->joined[0] == '\0')
         log_info("there is no [peer] section: this island trains alone until it invites others");
     for (size_t i = 0; i < conf->peers_count; i++) {
         char host[300];

@@ -17,7 +17,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/ctl/ctl_client.h"
-#include "daemon/ctl/ctl_here.h"
+#include "daemon/as_typed.h"
 #include "daemon/ctl/ctl_home.h"
 #include "daemon/ctl/ctl_init.h"
 #include "daemon/ctl/ctl_join.h"
@@ -275,7 +275,7 @@ static enum err check_island(const struct home *home)
         return ERR_OK;
     if (errno != ENOENT)
         return err_set_errno(ERR_CONF, "%s: cannot look into it", home->folder);
-    return err_set(ERR_CONF, "%s: no island is here; %s init makes one", home->folder, ctl_here());
+    return err_set(ERR_CONF, "%s: no island is here; %s init makes one", home->folder, as_typed());
 }
 
 /* Where the daemon answers and keeps its state, which its configuration says; NULL: the home's own. */
@@ -352,10 +352,10 @@ static enum err run_init(struct arguments *a)
     TRY(ctl_init(&a->home, &a->init));
     enum err err = a->no_start ? ERR_OK : start(a, true);
     if (err != ERR_OK)
-        return err_suffix(err, "the island is made, but does not run: correct its files, then %s start", ctl_here());
+        return err_suffix(err, "the island is made, but does not run: correct its files, then %s start", as_typed());
     if (a->json)
         return ERR_OK;
-    printf("Next: %s %s, and for another island: %s invite\n", ctl_here(), a->no_start ? "start" : "watch", ctl_here());
+    printf("Next: %s %s, and for another island: %s invite\n", as_typed(), a->no_start ? "start" : "watch", as_typed());
     return ERR_OK;
 }
 
@@ -383,12 +383,12 @@ static enum err run_join_run(struct arguments *a)
     enum err err = a->no_start ? ERR_OK : start(a, true);
     if (err != ERR_OK)
         return err_suffix(err, "the island is on the run's roster, but does not run: correct its files, then %s start",
-                          ctl_here());
+                          as_typed());
     if (a->json)
         return ERR_OK;
     puts(a->witness ? "It votes by itself where that helps: then the run outlives the loss of any one of its members."
                     : "It fetches the run's state from the others and takes part by itself.");
-    printf("Next: %s %s\n", ctl_here(), a->no_start ? "start" : "watch");
+    printf("Next: %s %s\n", as_typed(), a->no_start ? "start" : "watch");
     return ERR_OK;
 }
 
@@ -428,7 +428,7 @@ static enum err run_evict(struct arguments *a)
 {
     struct ctl_members ctl = about_members(a);
     if (a->rest.count < 2)
-        return err_set(ERR_ARG, "evict whom? %s evict NAME, as %s peers lists them", ctl_here(), ctl_here());
+        return err_set(ERR_ARG, "evict whom? %s evict NAME, as %s peers lists them", as_typed(), as_typed());
     return ctl_members_evict(&ctl, a->rest.item[1]);
 }
 
@@ -438,7 +438,7 @@ static enum err run_revoke(struct arguments *a)
     if (a->rest.count < 2)
         return err_set(ERR_ARG,
                        "revoke whom? %s revoke NAME, as %s peers lists them; an invitation: %s invite --revoke ID",
-                       ctl_here(), ctl_here(), ctl_here());
+                       as_typed(), as_typed(), as_typed());
     return ctl_members_revoke(&ctl, a->rest.item[1]);
 }
 
@@ -488,20 +488,34 @@ static const struct command commands[] = {
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
-static void print_usage(const struct args_option *options, size_t options_count)
-{
-    puts("usage: dilococtl COMMAND [options]\n");
-    for (size_t i = 0; i < COMMANDS; i++)
-        printf("  %-14s %s\n", commands[i].usage, commands[i].help);
-    putchar('\n');
-    args_help(options, options_count, stdout);
-}
-
 static bool takes(const struct command *command, const char *option)
 {
     char word[64];
     snprintf(word, sizeof word, " %s ", option);
     return strstr(command->takes, word) != NULL;
+}
+
+/* Of the command called `name`, in all its forms; NULL: of all commands. */
+static enum err print_help(const char *name, const struct args_option *options, size_t options_count)
+{
+    bool known = name == NULL;
+    for (size_t i = 0; i < COMMANDS; i++)
+        known |= name != NULL && strcmp(commands[i].name, name) == 0;
+    if (!known)
+        return err_set(ERR_ARG, "no command \"%s\"; --help lists them", name);
+    printf("usage: dilococtl %s [options]\n\n", name != NULL ? name : "COMMAND");
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (name == NULL || strcmp(commands[i].name, name) == 0)
+            printf("  %-14s %s\n", commands[i].usage, commands[i].help);
+    putchar('\n');
+    for (size_t o = 0; o < options_count; o++) {
+        bool taken = name == NULL;
+        for (size_t i = 0; i < COMMANDS; i++)
+            taken |= name != NULL && strcmp(commands[i].name, name) == 0 && takes(&commands[i], options[o].name);
+        if (taken)
+            args_help(&options[o], 1, stdout);
+    }
+    return ERR_OK;
 }
 
 /* With what it is for, and all that takes it. */
@@ -511,7 +525,7 @@ static enum err refuse_option(const struct command *command, const char *option)
     char others[400] = "";
     for (size_t i = 0; i < COMMANDS; i++)
         if (takes(&commands[i], option) && command->run == run_join && commands[i].run == run_join_run)
-            return err_set(ERR_ARG, "--%s needs a token of the run: %s join TOKEN --%s", option, ctl_here(), option);
+            return err_set(ERR_ARG, "--%s needs a token of the run: %s join TOKEN --%s", option, as_typed(), option);
         else if (takes(&commands[i], option))
             snprintf(others + strlen(others), sizeof others - strlen(others), "%s%s", others[0] != '\0' ? ", " : "",
                      commands[i].usage);
@@ -551,9 +565,9 @@ static enum err run_command(struct arguments *a)
     bool named = a->socket != NULL || a->config != NULL;
     if (command->needs >= PLACE)
         TRY(home_find(named ? a->home_option : home_chosen(a->home_option), &a->home));
-    ctl_here_add("--home", a->home.folder);
-    ctl_here_add("--socket", a->socket);
-    ctl_here_add("--config", a->config);
+    as_typed_add("--home", a->home.folder);
+    as_typed_add("--socket", a->socket);
+    as_typed_add("--config", a->config);
     TRY(check_options(command, &a->given));
     if (command->needs >= ISLAND)
         TRY(check_island(&a->home));
@@ -612,14 +626,14 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"overlap", ARGS_U64, &a.plan.overlap, "STEPS", "plan: steps that go on meanwhile (default 1)"},
         {"plot", ARGS_STRING, &a.plan.plot, "FILE", "plan: draw utilisation by bandwidth, as SVG"},
         {"version", ARGS_FLAG, &a.version, NULL, "print the version"},
-        {"help", ARGS_FLAG, &a.help, NULL, "print this"},
+        {"help", ARGS_FLAG, &a.help, NULL, "print this; COMMAND --help: of that one"},
     };
     const size_t count = sizeof options / sizeof options[0];
     TRY(args_parse_given(argc, argv, options, count, &a.rest, &a.given));
     if (a.version) {
         puts("dilococtl " DILOCO_VERSION);
     } else if (a.help) {
-        print_usage(options, count);
+        return print_help(a.rest.count > 0 ? a.rest.item[0] : NULL, options, count);
     } else {
         enum err err = run_command(&a);
         home_free(&a.home);

@@ -14,6 +14,7 @@
 #include "common/digest.h"
 #include "common/fsio.h"
 #include "common/log.h"
+#include "daemon/as_typed.h"
 #include "daemon/check.h"
 #include "daemon/dconf.h"
 #include "daemon/engine.h"
@@ -122,6 +123,8 @@ static enum err run(int argc, char **argv)
     }
     /* A configuration that is named is meant, whatever the environment says. */
     enum err err = home_find(a.config != NULL ? a.home : home_chosen(a.home), &home);
+    as_typed_add("--home", home.folder);
+    as_typed_add("--config", a.config);
     if (err == ERR_OK)
         err = act(&a, &home);
     home_free(&home);

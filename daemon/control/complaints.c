@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/as_typed.h"
 #include "daemon/peers/gate.h"
 
 /* Per member at most so many complaints, and so many besides. */
@@ -60,13 +61,14 @@ size_t complaints_max(const struct status *status)
     return (size_t)PER_MEMBER * status->from->view->count + BESIDES;
 }
 
+/* In the remedy, {here} is what a command of this island begins with. */
 static void complain(struct status *status, enum complaint_code code, const char *what, const char *remedy)
 {
     assert(status->complaints_count < complaints_max(status));
     struct complaint *complaint = &status->complaints[status->complaints_count++];
     complaint->code = code;
-    complaint->remedy = remedy;
     snprintf(complaint->what, sizeof complaint->what, "%s", what);
+    as_typed_fill(remedy, complaint->remedy, sizeof complaint->remedy);
 }
 
 /* When and how it was last heard, behind `what`. */
@@ -153,7 +155,7 @@ static void complain_shut_out(struct status *status)
     snprintf(text, sizeof text, "%" PRIu32 " of the %" PRIu32 " other islands do not know this island's key",
              unadmitted, status->islands - 1);
     complain(status, COMPLAINT_NOT_ADMITTED, text,
-             "it was probably revoked; if so: dilococtl reset, then join with a new invitation of another island; else "
+             "it was probably revoked; if so: {here} reset, then join with a new invitation of another island; else "
              "compare the keys that dilococtl peers shows here and there");
 }
 
@@ -187,7 +189,7 @@ static void complain_no_part(struct status *status)
     char text[200];
     if (has_drained(status)) {
         complain(status, COMPLAINT_NO_PART, "this island has left the run: it drained, and owns nothing",
-                 "dilococtl join to take part again, or dilococtl stop: nobody waits for it");
+                 "{here} join to take part again, or {here} stop: nobody waits for it");
         return;
     }
     if (self->member->role != RECORD_AWAY || self->apart_from != NULL || status->epoch.shut_out)
@@ -318,7 +320,7 @@ static void complain_epoch(struct status *status)
     }
     if (epoch->difference[0] != '\0')
         complain(status, COMPLAINT_ROSTER, epoch->difference,
-                 "take the section out of the configuration, or make it agree with dilococtl peers");
+                 "take the section out of the configuration, or make it agree with {here} peers");
 }
 
 static void complain_strangers(struct status *status)
@@ -356,7 +358,7 @@ static void complain_faults(struct status *status)
             continue;
         snprintf(text, sizeof text, "island %s: %s", peer->member->name, peer->fault);
         complain(status, COMPLAINT_FAULT, text,
-                 "look at its daemon, disk and memory; dilococtl revoke takes its key off the roster");
+                 "look at its daemon, disk and memory; {here} revoke takes its key off the roster");
     }
 }
 
@@ -421,7 +423,7 @@ static void complain_waiting(struct status *status)
         if (bitset_has(&waiting, i))
             snprintf(text + strlen(text), sizeof text - strlen(text), " %s", status->peers[i].member->name);
     complain(status, COMPLAINT_WAITING, text,
-             "see to those islands; or dilococtl leave --now (drain --now, where it drains), which gives the "
+             "see to those islands; or {here} leave --now (drain --now, where it drains), which gives the "
              "uncounted work up");
 }
 
@@ -547,7 +549,7 @@ static void complain_unattached(struct status *status)
     snprintf(text, sizeof text, "the trainer (pid %" PRIu32 ") has not attached for %.0f s", trainer->pid,
              (double)(status->now_ms - trainer->unattached_ms) / 1000);
     complain(status, COMPLAINT_NOT_ATTACHED, text,
-             "look for its message in the log; dilococtl leave --now ends it, and dilococtl join starts another");
+             "look for its message in the log; {here} leave --now ends it, and {here} join starts another");
 }
 
 static void complain_nan(struct status *status)
@@ -560,10 +562,9 @@ static void complain_nan(struct status *status)
              "the last snapshots of %" PRIu32 " fragments hold NaN or Inf, %" PRIu64
              " times in a row; nothing of them is counted",
              trainer->bad_fragments, trainer->bad_most);
-    complain(
-        status, COMPLAINT_NAN, text,
-        "the next anchor replaces them; if it lasts, lower the learning rate, or start the trainer anew: dilococtl "
-        "leave --now, and join");
+    complain(status, COMPLAINT_NAN, text,
+             "the next anchor replaces them; if it lasts, lower the learning rate, or start the trainer anew: {here} "
+             "leave --now, and join");
 }
 
 /* Whether the trainer should take steps, or be gone: one that waits for others' contributions may stand. */
@@ -583,12 +584,12 @@ static void complain_trainer(struct status *status)
     if (status->phase == TRAINER_RESTARTING)
         complain(status, COMPLAINT_RESTARTING, trainer->process_note, "read the trainer's message in the log");
     if (status->phase == TRAINER_STOPPED && !has_drained(status))
-        complain(status, COMPLAINT_STOPPED, "no trainer is running", "start it with: dilococtl join");
+        complain(status, COMPLAINT_STOPPED, "no trainer is running", "start it with: {here} join");
     complain_unattached(status);
     complain_nan(status);
     if (should_move(status) && trainer->report_ms > 0 && status->now_ms > trainer->report_ms + STALLED_MS)
         complain(status, COMPLAINT_STALLED, "the trainer has not finished a step for over a minute",
-                 "with late = wait it may stand waiting for a round, see `dilococtl fragments`; if it hangs, dilococtl "
+                 "with late = wait it may stand waiting for a round, see {here} fragments; if it hangs, {here} "
                  "leave --now ends it");
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/as_typed.h"
 #include "common/env.h"
 #include "common/log.h"
 #include "daemon/peers/gate.h"
@@ -33,8 +34,8 @@ static enum err find_addresses(const struct members *members, const char *asked,
     ask->addresses_count = here_addresses(port, ask->addresses, INVITE_ADDRESSES_MAX);
     return ask->addresses_count > 0
                ? ERR_OK
-               : err_set(ERR_STATE,
-                         "nobody has said where this island is reached: dilococtl invite --address HOST:PORT");
+               : err_set(ERR_STATE, "nobody has said where this island is reached: %s invite --address HOST:PORT",
+                         as_typed());
 }
 
 static enum err parse_ask(const struct members *members, const char *words, struct doorway_ask *ask)
@@ -121,9 +122,10 @@ static enum err find_member(const struct members *members, const char *name, uin
     const struct view *view = members->view;
     *slot = view_slot_named(view, name);
     if (*slot == VIEW_NOBODY)
-        return err_set(ERR_NOTFOUND, "no island called \"%.63s\" is on the roster; dilococtl peers lists them", name);
+        return err_set(ERR_NOTFOUND, "no island called \"%.63s\" is on the roster; %s peers lists them", name,
+                       as_typed());
     if (*slot == view->self)
-        return err_set(ERR_ARG, "%s is this island itself; to leave the run, dilococtl drain%s", name,
+        return err_set(ERR_ARG, "%s is this island itself; to leave the run, %s drain%s", name, as_typed(),
                        kind == WIRE_WISH_REVOKE ? ", and then revoke it at another island" : "");
     if (view->members[*slot].voter && view->members[*slot].role != RECORD_WITNESS && keepers_of(view) < 2)
         return err_set(ERR_STATE, "%s is the only island that votes and has the run's parameters: nobody could go on",
@@ -136,12 +138,12 @@ static enum err order(struct members *members, const char *name, uint32_t kind, 
     uint32_t slot;
     TRY(find_member(members, name, kind, &slot));
     if (kind == WIRE_WISH_EVICT && members->view->members[slot].role == RECORD_AWAY)
-        return err_set(ERR_STATE, "%s takes no part just now; dilococtl revoke %s takes its key off the roster", name,
-                       name);
+        return err_set(ERR_STATE, "%s takes no part just now; %s revoke %s takes its key off the roster", name,
+                       as_typed(), name);
     if (kind == WIRE_WISH_EVICT && members->view->members[slot].role == RECORD_WITNESS)
         return err_set(ERR_STATE,
-                       "%s is the witness, which no round waits for; dilococtl revoke %s takes its key off the roster",
-                       name, name);
+                       "%s is the witness, which no round waits for; %s revoke %s takes its key off the roster", name,
+                       as_typed(), name);
     TRY(doorway_order(peers_gate(members->peers)->doorway, kind, members->view->members[slot].id, members->now_ms));
     *answer = ordered(members, text);
     return ERR_OK;
@@ -187,7 +189,8 @@ static enum err check_others(const struct members *members)
             return ERR_OK;
     return err_set(ERR_STATE,
                    "no other island votes, so that the run would end with this one: invite another first; to "
-                   "stop training here, dilococtl leave");
+                   "stop training here, %s leave",
+                   as_typed());
 }
 
 static enum err leave(struct members *members, bool now)

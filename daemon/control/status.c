@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "daemon/as_typed.h"
 #include "daemon/control/complaints.h"
 #include "daemon/peers/council.h"
 #include "daemon/rules.h"
@@ -131,7 +132,7 @@ static void take_fragment(struct status *status, uint32_t f, struct digest_state
 /* Two that vote are well together, and neither can do without the other. */
 static const char two_vote[] =
     "two islands vote: if one is lost, no round closes until it is back, and the other trains on alone. So that the "
-    "run outlives the loss of either, let a third one in (dilococtl invite): an island, by dilococtl join TOKEN --data "
+    "run outlives the loss of either, let a third one in ({here} invite): an island, by dilococtl join TOKEN --data "
     "FILE, or a witness, by dilococtl join TOKEN --witness on any small machine: it votes and trains nothing";
 
 /* A run written by hand is begun together: nobody can know what an island that was never heard has made. */
@@ -204,7 +205,7 @@ static void take_epoch(struct status *status)
     epoch->unkept = council_unkept(council);
     council_waits(council, epoch->waits, sizeof epoch->waits);
     charter_difference(from->charter, epoch->difference, sizeof epoch->difference);
-    epoch->advice = advice(status);
+    as_typed_fill(advice(status), epoch->advice, sizeof epoch->advice);
 }
 
 static enum err take(struct status *status)

@@ -81,7 +81,7 @@ enum complaint_code {
 struct complaint {
     enum complaint_code code;
     char what[400];
-    const char *remedy;
+    char remedy[600]; /* with the command as it is typed here */
 };
 
 /* Of a slot of the view; where that is nobody's, `member->used` is false, and nothing of it is shown. */
@@ -139,7 +139,7 @@ struct status_epoch {
     char waits[200];               /* what either waits for */
     const char *unkept;            /* why what is decided, or our voice in it, cannot be kept on disk; "" */
     char difference[300];          /* what the configuration says and the record does not; "" */
-    const char *advice;            /* what is well, and could be better; "" */
+    char advice[600];              /* what is well, and could be better; "" */
 };
 
 struct status {

@@ -11,7 +11,7 @@
 
 #include "common/fsio.h"
 #include "common/ipc.h"
-#include "daemon/ctl/ctl_here.h"
+#include "daemon/as_typed.h"
 
 enum { ANSWER_MIB_MAX = 64, ANSWER_BYTES_MAX = ANSWER_MIB_MAX << 20, PATIENCE_S = 10 };
 
@@ -28,9 +28,9 @@ static enum err connect_to(const char *path, int *fd)
         return ERR_OK;
     enum err err = err_set_errno(ERR_CLOSED, "no daemon answers at %s", path);
     close(*fd);
-    if (strstr(ctl_here(), " --home ") == NULL)
+    if (strstr(as_typed(), " --home ") == NULL)
         return err_suffix(err, "is dilocod running, and is this its socket? (--socket or --config)");
-    return err_suffix(err, "%s start starts it, and its log says why it ended: %s logs", ctl_here(), ctl_here());
+    return err_suffix(err, "%s start starts it, and its log says why it ended: %s logs", as_typed(), as_typed());
 }
 
 static enum err read_line(int fd, char **text, size_t *bytes)

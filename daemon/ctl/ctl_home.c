@@ -20,7 +20,7 @@
 #include "common/pidfile.h"
 #include "common/program.h"
 #include "daemon/ctl/ctl_client.h"
-#include "daemon/ctl/ctl_here.h"
+#include "daemon/as_typed.h"
 
 /* A daemon that ends waits for its trainer, for as long as [worker] stop says, which is 10 minutes at most. */
 enum { POLL_MS = 50, PATIENCE_MS = 5000, STOP_MS_MAX = 11 * 60 * 1000, TRIES = 100 };
@@ -106,7 +106,7 @@ enum err ctl_home_logs(const struct home *home, bool follow)
 {
     int fd = open(home->log, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
-        return err_set(ERR_NOTFOUND, "%s: there is no log yet; %s start begins one", home->log, ctl_here());
+        return err_set(ERR_NOTFOUND, "%s: there is no log yet; %s start begins one", home->log, as_typed());
     if (fd < 0)
         return err_set_errno(ERR_IO, "%s: cannot open", home->log);
     enum err err = follow ? follow_log(fd, home->log) : copy_rest(fd, home->log, stdout);

@@ -21,7 +21,7 @@
 #include "common/program.h"
 #include "common/runspec.h"
 #include "daemon/ctl/ctl_draft.h"
-#include "daemon/ctl/ctl_here.h"
+#include "daemon/as_typed.h"
 #include "daemon/dconf.h"
 #include "net/here.h"
 #include "net/ident.h"
@@ -150,7 +150,7 @@ static enum err check_asked(const struct home *home, const struct ctl_init *init
     bool joins = init->enrol != NULL;
     if (init->name == NULL || (init->data == NULL && !init->witness))
         return err_set(ERR_ARG, "%s needs a name and a text: %s %s --name NAME --data FILE%s", joins ? "join" : "init",
-                       ctl_here(), joins ? "join TOKEN" : "init", home->folder == NULL ? " [--home DIR]" : "");
+                       as_typed(), joins ? "join TOKEN" : "init", home->folder == NULL ? " [--home DIR]" : "");
     if (home->folder == NULL && geteuid() != 0)
         return err_set(ERR_ARG, "only root can make this machine's service; call it with sudo, or make an island in a "
                                 "folder of your own with --home DIR");
@@ -164,11 +164,11 @@ static enum err check_asked(const struct home *home, const struct ctl_init *init
             "%s: an island is here already, on the roster of a run: %s start is enough if it is this one; to "
             "join another, or if it was revoked: stop, then reset, then join; or join in another folder with "
             "--home",
-            home->conf, ctl_here());
+            home->conf, as_typed());
     return err_set(ERR_STATE,
                    "%s: an island is here already; %s start starts it; for another, name another folder with "
                    "--home; to begin anew, move this one's files away",
-                   home->conf, ctl_here());
+                   home->conf, as_typed());
 }
 
 /* ---- making, and taking back ---- */

@@ -9,7 +9,7 @@
 #include "common/env.h"
 #include "common/mem.h"
 #include "daemon/ctl/ctl_client.h"
-#include "daemon/ctl/ctl_here.h"
+#include "daemon/as_typed.h"
 #include "daemon/ctl/ctl_trainer.h"
 
 enum { LOOK_MS = 100, ID_DIGITS = 12, DAY_S = 86400 };
@@ -61,7 +61,7 @@ static enum err print_invitation(const json_t *answer)
            text, ctl_text(answer, "token"));
     json_array_foreach (json_object_get(answer, "addresses"), index, address)
         printf("%s %s", index > 0 ? "," : "", json_string_value(address));
-    printf(" (another: --address HOST:PORT).\nTo take it back: %s invite --revoke %.*s\n", ctl_here(), ID_DIGITS,
+    printf(" (another: --address HOST:PORT).\nTo take it back: %s invite --revoke %.*s\n", as_typed(), ID_DIGITS,
            ctl_text(answer, "id"));
     return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
 }
@@ -208,12 +208,12 @@ static enum err too_long(const struct ctl_members *ctl, const json_t *peers)
             "not decided after %" PRIu32 " s, though %" PRIu32 " of the %" PRIu32
             " islands that vote are heard here (epoch %lld); it stays asked, and %s status shows what it waits "
             "for",
-            ctl->patience_s, up, voters, epoch, ctl_here());
+            ctl->patience_s, up, voters, epoch, as_typed());
     return err_set(ERR_AGAIN,
                    "not decided after %" PRIu32 " s: it takes %" PRIu32 " of the %" PRIu32
                    " islands that vote, and %" PRIu32
                    " of them are heard here (epoch %lld); it stays asked, and %s peers shows when it is decided",
-                   ctl->patience_s, needed, voters, up, epoch, ctl_here());
+                   ctl->patience_s, needed, voters, up, epoch, as_typed());
 }
 
 static uint64_t end_of(const struct ctl_members *ctl)
@@ -259,7 +259,7 @@ static enum err wait_for_trainer(const struct ctl_members *ctl, uint64_t end_ms)
     return err_suffix(err,
                       "it stays asked, and %s status shows how it goes on; %s drain --now gives "
                       "up what is not counted yet",
-                      ctl_here(), ctl_here());
+                      as_typed(), as_typed());
 }
 
 enum err ctl_members_drain(const struct ctl_members *ctl)
@@ -271,7 +271,7 @@ enum err ctl_members_drain(const struct ctl_members *ctl)
     if (err == ERR_OK)
         err = wait_for(ctl, end_ms, answer, NULL, "draining", "this island owns nothing now, and nobody waits for it");
     if (err == ERR_OK && !ctl->json && !ctl->no_wait)
-        printf("%s stop ends its daemon; %s join brings it back into the run\n", ctl_here(), ctl_here());
+        printf("%s stop ends its daemon; %s join brings it back into the run\n", as_typed(), as_typed());
     json_decref(answer);
     return err;
 }

@@ -13,7 +13,7 @@
 #include "common/fsio.h"
 #include "common/mem.h"
 #include "daemon/ctl/ctl_client.h"
-#include "daemon/ctl/ctl_here.h"
+#include "daemon/as_typed.h"
 #include "daemon/dconf.h"
 
 enum { ASIDE_MAX = 1000 };
@@ -25,11 +25,11 @@ static enum err check_stopped(const struct home *home, const char *socket)
     if (home->folder != NULL)
         TRY(home_holder(home, &pid));
     if (pid > 0)
-        return err_set(ERR_STATE, "dilocod runs here (pid %d); stop it first: %s stop", pid, ctl_here());
+        return err_set(ERR_STATE, "dilocod runs here (pid %d); stop it first: %s stop", pid, as_typed());
     if (ctl_ask(socket, "status", &answer) != ERR_OK)
         return ERR_OK;
     json_decref(answer);
-    return err_set(ERR_STATE, "dilocod runs here: it answers at %s; stop it first: %s stop", socket, ctl_here());
+    return err_set(ERR_STATE, "dilocod runs here: it answers at %s; stop it first: %s stop", socket, as_typed());
 }
 
 /* A folder beside the state that is not there yet. */
@@ -104,8 +104,8 @@ static enum err describe_next(const struct dconf *conf, char **text)
 {
     const char *what = conf->witness ? "--witness" : "--data FILE";
     if (conf->joined[0] != '\0')
-        return mem_printf(text, "%s join TOKEN --name %s %s, with a new invitation", ctl_here(), conf->name, what);
-    return mem_printf(text, "%s start begins a run anew; %s join TOKEN --name %s %s joins one", ctl_here(), ctl_here(),
+        return mem_printf(text, "%s join TOKEN --name %s %s, with a new invitation", as_typed(), conf->name, what);
+    return mem_printf(text, "%s start begins a run anew; %s join TOKEN --name %s %s joins one", as_typed(), as_typed(),
                       conf->name, what);
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/as_typed.h"
 #include "common/env.h"
 #include "common/fsio.h"
 #include "common/log.h"
@@ -173,8 +174,8 @@ enum err doorway_revoke(struct doorway *doorway, const char *id_begin)
         found = row;
     }
     if (found == NULL)
-        return err_set(ERR_NOTFOUND, "no invitation %.80s is open here; list them with: dilococtl invite --list",
-                       id_begin);
+        return err_set(ERR_NOTFOUND, "no invitation %.80s is open here; list them with: %s invite --list", id_begin,
+                       as_typed());
     struct invite_row row = *found;
     struct invites before = doorway->invites;
     TRY(invites_revoke(&doorway->invites, &row.id, NULL));

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/as_typed.h"
 #include "common/bytes.h"
 #include "common/fsio.h"
 #include "common/log.h"
@@ -155,8 +156,8 @@ static enum err check_run(const char *folder, const struct record *record, const
         return ERR_OK;
     return err_set(ERR_CONF,
                    "the records in %s are of another run; give this run a state folder of its own, or empty that "
-                   "one with `dilococtl reset`",
-                   folder);
+                   "one with: %s reset",
+                   folder, as_typed());
 }
 
 static enum err add(const char *folder, uint64_t epoch, struct chain *chain, const uint8_t *nonce, bool nonce_known)

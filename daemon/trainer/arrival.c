@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "daemon/as_typed.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/state/counted.h"
@@ -296,8 +297,8 @@ static void tell_absent(const struct attachment *a)
     for (uint32_t i = 0; i < a->conf.view->count; i++)
         if (i != a->conf.view->self && sync_awaits(a->plan.sync, i) && !sync_up(a->plan.sync, i))
             log_warn("island %s is not here; no round closes without it, and what is trained meanwhile goes out when "
-                     "it comes (dilococtl status says what is known)",
-                     a->conf.view->members[i].name);
+                     "it comes (%s status says what is known)",
+                     a->conf.view->members[i].name, as_typed());
 }
 
 static bool keeps_any(const struct attachment *a)

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/as_typed.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/trainer/arrival.h"
@@ -135,8 +136,8 @@ static void turn_away_second(struct attachment *a)
     struct ipc_message message = {.type = IPC_REFUSED};
     snprintf(message.text, sizeof message.text,
              "the trainer with pid %" PRIu32 " is attached already, and an island has one; end that one first "
-             "(dilococtl leave)",
-             a->pid);
+             "(%s leave)",
+             a->pid, as_typed());
     log_warn("a second trainer is turned away: %s", message.text);
     if (ipc_send(fd, &message, -1) != ERR_OK)
         log_debug("a second trainer was gone before it was told: %s", err_text());

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/as_typed.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/pidfile.h"
@@ -209,9 +210,9 @@ enum err process_start(struct process *process, uint64_t now_ms)
                        "no trainer is configured ([worker] program is empty); start yours, it attaches itself");
     case PROCESS_RUNNING: return err_set(ERR_STATE, "the trainer is running already (pid %d)", process->pid);
     case PROCESS_LEAVING:
-        return err_set(
-            ERR_STATE,
-            "the island is leaving; join again when it has left, or let it go at once with dilococtl leave --now");
+        return err_set(ERR_STATE,
+                       "the island is leaving; join again when it has left, or let it go at once with %s leave --now",
+                       as_typed());
     case PROCESS_STOPPED:
     case PROCESS_WAITING:
     case PROCESS_FINISHED: break;

@@ -15,8 +15,8 @@ law='
 rooms      daemon > net | outer_opt > common
 rooms      worker > kernels > common
 
-daemon     dilocod > engine | check > control | runplan > peers > trainer | rounds | charter > state > event | jobs | rules | dconf | tidings > home
-daemon     dilococtl > ctl > rules | dconf > home
+daemon     dilocod > engine | check > control | runplan > peers > trainer | rounds | charter > state > event | jobs | rules | dconf | tidings > home | as_typed
+daemon     dilococtl > ctl > rules | dconf > home | as_typed
 
 worker     diloco-worker > train , sample > ckpt , inner , data , speed > model | libdiloco
 

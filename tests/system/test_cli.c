@@ -33,6 +33,12 @@ static void every_program_explains_itself(void **state)
     assert_says("no command \"tarin\"");
     assert_int_equal(RUN("dilococtl", "statsu"), 2);
     assert_says("no command \"statsu\"");
+    assert_int_equal(RUN("dilococtl", "statsu", "--help"), 2);
+    assert_says("no command \"statsu\"");
+    assert_int_equal(RUN("dilococtl", "join", "--help"), 0); /* both forms of it, and no option of another command */
+    assert_prints("join TOKEN");
+    assert_prints("--witness");
+    assert_null(strstr(cli_out, "--expires"));
     assert_int_equal(RUN("diloco-worker", "train"), 2);
     assert_says("needs --run, --data and --out");
 }

@@ -1,4 +1,4 @@
-#include "daemon/ctl/ctl_here.h"
+#include "daemon/as_typed.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -27,7 +27,7 @@ static void quote(const char *value, char *out)
     out[at] = '\0';
 }
 
-void ctl_here_add(const char *option, const char *value)
+void as_typed_add(const char *option, const char *value)
 {
     char quoted[QUOTED_BYTES];
     size_t at = strlen(here);
@@ -37,7 +37,28 @@ void ctl_here_add(const char *option, const char *value)
     snprintf(here + at, sizeof here - at, " %s %s", option, quoted);
 }
 
-const char *ctl_here(void)
+const char *as_typed(void)
 {
     return here;
+}
+
+/* Whether all of it fitted. */
+static bool fill(const char *text, const char *command, char *out, size_t out_bytes)
+{
+    static const char mark[] = "{here}";
+    size_t at = 0;
+    out[0] = '\0';
+    while (*text != '\0' && at < out_bytes) {
+        const char *next = strstr(text, mark);
+        int length = next != NULL ? (int)(next - text) : (int)strlen(text);
+        at += (size_t)snprintf(out + at, out_bytes - at, "%.*s%s", length, text, next != NULL ? command : "");
+        text += next != NULL ? (size_t)length + strlen(mark) : (size_t)length;
+    }
+    return at < out_bytes;
+}
+
+void as_typed_fill(const char *text, char *out, size_t out_bytes)
+{
+    if (!fill(text, here, out, out_bytes))
+        fill(text, "dilococtl", out, out_bytes);
 }

@@ -159,8 +159,9 @@ static enum err lose(struct island *lost)
     printf("%skill -9 of %s's daemon and trainer, for good\n", outlive.namespaces ? "its line is cut; " : "",
            lost->name);
     fflush(stdout);
-    lost->lost_trained = homes_number(lost->home, "trainer", "tokens");
+    /* It goes on meanwhile: asked the other way round, more would be counted than was trained. */
     lost->lost_counted = homes_number(lost->home, "trainer", "tokens_counted");
+    lost->lost_trained = homes_number(lost->home, "trainer", "tokens");
     outlive.versions_before = homes_number(home, NULL, "versions");
     if (outlive.namespaces && !sites_cut((int)(lost - outlive.island), true))
         return broken("a line cannot be cut");

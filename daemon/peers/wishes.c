@@ -170,7 +170,7 @@ bool wishes_change(const struct wishes *wishes, const struct seats *seats)
     struct muster_wish *all = NULL;
     uint32_t count;
     const struct record *last = chain_last(seats->chain);
-    /* Nobody could decide it, and who proposes is sealed: where one copy certifies, rounds go on until then. */
+    /* Nobody could decide it: where one copy certifies, rounds go on, and nobody is asked, or sealed, in vain. */
     if (seats->sync == NULL || seats_voters_heard(seats) < record_majority(last))
         return false;
     bool said = seats->now_ms >= seats->begun_ms + SAID_MS;

@@ -211,6 +211,7 @@ static void who_cannot_decide_does_not_seal_itself(void **state)
     sitting_pass(SITTING_LONG_MS);
     assert_int_equal(sitting_epoch(A), 1);
     assert_int_equal(council_sealed_ms(peers_council(sitting_isle[A]->peers)), 0);
+    assert_int_equal(council_wished_ms(peers_council(sitting_isle[A]->peers)), 0); /* nor is anybody asked in vain */
     sitting_open(C, 0);
     isle_wait(peers_info(sitting_isle[A]->peers, C).up);
     for (int k = 0; sitting_member(A, B)->role != RECORD_OWNER && k < 20; k++)

@@ -118,6 +118,31 @@ static void who_was_lost_comes_back_at_once(void **state)
     }
 }
 
+/* One of two owners whose line is cut stands back, when that has lasted: until then one of them may be gone, which the
+ * others need time to miss. */
+static void an_owner_stands_back_when_it_has_lasted(void **state)
+{
+    (void)state;
+    const struct bitset nobody = {{0}};
+    begin();
+    uint64_t begun_ms = now_ms;
+    bool apart = false;
+    for (; !apart && now_ms < begun_ms + 60000; now_ms += 100) {
+        struct wire_heartbeat beat = {.taking_part = true, .silent_count = 1, .silent = {view.members[C].id}};
+        seats_heard(&seats, B, &beat, now_ms);
+        seats_tick(&seats, &nobody, now_ms);
+        apart = seats_apart(&seats, B) || seats_apart(&seats, C);
+    }
+    assert_true(apart);
+    assert_false(seats_apart(&seats, B) && seats_apart(&seats, C)); /* the run keeps one of them */
+    assert_in_range(now_ms - begun_ms, 3000, 4000);
+    struct wire_heartbeat beat = {.taking_part = true};
+    seats_heard(&seats, B, &beat, now_ms);
+    seats_tick(&seats, &nobody, now_ms + 1000);
+    assert_false(seats_apart(&seats, B) || seats_apart(&seats, C));
+    end();
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -125,6 +150,7 @@ int main(void)
         cmocka_unit_test(who_was_put_out_stays_out_while_its_trainer_stands),
         cmocka_unit_test(who_is_in_again_is_not_put_out_for_what_was),
         cmocka_unit_test(who_was_lost_comes_back_at_once),
+        cmocka_unit_test(an_owner_stands_back_when_it_has_lasted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

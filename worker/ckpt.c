@@ -50,7 +50,7 @@ static enum err write_flat(struct tensorfile_writer *writer, const struct model 
     for (int i = 0; i < model->tensors_count; i++) {
         const struct model_tensor *tensor = &model->tensors[i];
         size_t count = (size_t)tensor->count;
-        model->kern->download(model->dev, host, flat + tensor->offset, count * sizeof *host);
+        TRY(model_read(model, tensor, flat, host));
         TRY(tensorfile_write(writer, host, count));
     }
     return ERR_OK;
@@ -157,7 +157,7 @@ enum err ckpt_save(const char *folder, const struct runspec *spec, const struct 
 
 /* ---- reading ---- */
 
-static enum err read_flat(const struct tensorfile *file, const struct model *model, const char *prefix, float *flat)
+static enum err read_flat(const struct tensorfile *file, struct model *model, const char *prefix, float *flat)
 {
     for (int i = 0; i < model->tensors_count; i++) {
         const struct model_tensor *tensor = &model->tensors[i];
@@ -165,9 +165,9 @@ static enum err read_flat(const struct tensorfile *file, const struct model *mod
         const float *values;
         snprintf(name, sizeof name, "%s%s%s", prefix, prefix[0] != '\0' ? "/" : "", tensor->name);
         TRY(tensorfile_values(file, name, (uint64_t)tensor->count, &values));
-        model->kern->upload(model->dev, flat + tensor->offset, values, (size_t)tensor->count * sizeof *values);
+        TRY(model_write(model, tensor, flat, values));
     }
-    return model->kern->sync(model->dev);
+    return ERR_OK;
 }
 
 static enum err read_spec(const struct tensorfile *file, const char *path, struct runspec *spec)
@@ -219,6 +219,7 @@ static enum err load_one(const char *path, const struct runspec *spec, struct mo
     enum err err;
     struct tensorfile *file = NULL;
     struct runspec saved = {0};
+    uint64_t updates;
     TRY_OUT(tensorfile_open(path, true, &file));
     TRY_OUT(tensorfile_check_format(file, worker_format));
     TRY_OUT(read_spec(file, path, &saved));
@@ -231,7 +232,8 @@ static enum err load_one(const char *path, const struct runspec *spec, struct mo
     TRY_OUT(tensorfile_meta_u64(file, "step", &state->step));
     TRY_OUT(tensorfile_meta_u64(file, "position", &state->position));
     TRY_OUT(tensorfile_meta_u64(file, "tokens", &state->tokens));
-    TRY_OUT(tensorfile_meta_u64(file, "updates", &inner->updates));
+    TRY_OUT(tensorfile_meta_u64(file, "updates", &updates));
+    TRY_OUT(inner_resume(inner, updates));
     TRY_OUT(read_flat(file, model, "", model->w));
     if (inner->m != NULL) {
         TRY_OUT(read_flat(file, model, moment_names[0], inner->m));

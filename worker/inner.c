@@ -10,7 +10,7 @@ static bool for_muon(const struct runspec *spec, const struct model_tensor *tens
     return spec->inner == RUNSPEC_MUON && tensor->dims == 2 && tensor->layer >= 0;
 }
 
-/* Floats for the largest of its matrices. */
+/* Bytes for the largest of its matrices. */
 static size_t muon_scratch(const struct model *model, const struct runspec *spec)
 {
     size_t most = 0;
@@ -23,6 +23,30 @@ static size_t muon_scratch(const struct model *model, const struct runspec *spec
     }
     return most;
 }
+
+/* All that Muon does not do. */
+static enum err make_spans(struct inner *inner)
+{
+    enum err err;
+    const struct model *model = inner->model;
+    struct kern_span *spans;
+    size_t count = 0;
+    TRY(mem_new((size_t)model->tensors_count, sizeof *spans, "the optimizer's spans", &spans));
+    for (int i = 0; i < model->tensors_count; i++) {
+        const struct model_tensor *tensor = &model->tensors[i];
+        if (!for_muon(inner->spec, tensor))
+            spans[count++] = (struct kern_span){tensor->offset, tensor->count, tensor->decay};
+    }
+    err = model->kern->spans_new(model->dev, spans, count, &inner->spans);
+    mem_free(spans);
+    return err;
+}
+
+/* What the device sends of a step. */
+struct inner_arrival {
+    struct kern_step step;
+    double loss;
+};
 
 enum err inner_new(struct model *model, const struct runspec *spec, struct inner **out)
 {
@@ -39,10 +63,11 @@ enum err inner_new(struct model *model, const struct runspec *spec, struct inner
         TRY_OUT(kern->alloc(model->dev, bytes, "the optimizer's second moments", (void **)&inner->v));
     }
     if (muon_scratch(model, spec) > 0)
-        TRY_OUT(kern->alloc(model->dev, muon_scratch(model, spec) * sizeof(float), "Muon's matrices",
-                            (void **)&inner->scratch));
-    TRY_OUT(kern->alloc(model->dev, sizeof *inner->sum, "the gradient norm", (void **)&inner->sum));
-    TRY_OUT(kern->alloc(model->dev, sizeof *inner->scale, "the clip factor", (void **)&inner->scale));
+        TRY_OUT(kern->alloc(model->dev, muon_scratch(model, spec), "Muon's matrices", &inner->scratch));
+    TRY_OUT(kern->alloc(model->dev, sizeof *inner->step, "the gradient norm", (void **)&inner->step));
+    TRY_OUT(make_spans(inner));
+    TRY_OUT(kern_host_new(kern, model->dev, INNER_RESULTS * sizeof(struct inner_arrival), "results of steps",
+                          &inner->results));
 out:
     if (err != ERR_OK)
         inner_free(inner);
@@ -56,12 +81,24 @@ void inner_free(struct inner *inner)
     if (inner == NULL)
         return;
     const struct kern *kern = inner->model->kern;
-    kern->free(inner->model->dev, inner->m);
-    kern->free(inner->model->dev, inner->v);
-    kern->free(inner->model->dev, inner->scratch);
-    kern->free(inner->model->dev, inner->sum);
-    kern->free(inner->model->dev, inner->scale);
+    struct kern_dev *dev = inner->model->dev;
+    kern->sync(dev); /* results may still be on their way */
+    kern->free(dev, inner->m);
+    kern->free(dev, inner->v);
+    kern->free(dev, inner->scratch);
+    kern->free(dev, inner->step);
+    kern->spans_free(dev, inner->spans);
+    kern_host_free(kern, dev, &inner->results);
     mem_free(inner);
+}
+
+enum err inner_resume(struct inner *inner, uint64_t updates)
+{
+    const struct kern *kern = inner->model->kern;
+    struct kern_step step = {.updates = updates};
+    kern->copy(inner->model->dev, KERN_MAIN, inner->step, &step, sizeof step);
+    inner->updates = updates;
+    return kern->sync(inner->model->dev);
 }
 
 static void apply(struct inner *inner, double lr)
@@ -69,47 +106,69 @@ static void apply(struct inner *inner, double lr)
     struct model *model = inner->model;
     const struct kern *kern = model->kern;
     const struct runspec *spec = inner->spec;
-    inner->updates++;
+    struct kern_rounding nearest = {.stochastic = false};
     struct kern_adamw conf = {
         .lr = (float)lr,
         .beta1 = (float)spec->beta1,
         .beta2 = (float)spec->beta2,
         .eps = (float)spec->eps,
-        .correction1 = (float)(1 - pow(spec->beta1, (double)inner->updates)),
-        .correction2 = (float)(1 - pow(spec->beta2, (double)inner->updates)),
+        .weight_decay = (float)spec->weight_decay,
+        .rounding = nearest,
     };
+    struct kern_muon muon = {conf.lr, conf.beta1, conf.weight_decay, nearest};
+    if (spec->inner == RUNSPEC_SGD)
+        kern->sgd(model->dev, model->w, model->act, model->grad, inner->spans, inner->step, conf.lr, nearest);
+    else
+        kern->adamw(model->dev, model->w, model->act, model->grad, inner->m, inner->v, inner->spans, inner->step, conf);
     for (int i = 0; i < model->tensors_count; i++) {
         const struct model_tensor *tensor = &model->tensors[i];
         int64_t at = tensor->offset;
         kern_act *act = (char *)model->act + (size_t)at * kern->act_bytes;
-        conf.weight_decay = tensor->decay ? (float)spec->weight_decay : 0;
-        struct kern_muon muon = {conf.lr, conf.beta1, conf.weight_decay};
         if (for_muon(spec, tensor))
             kern->muon(model->dev, model->w + at, act, model->grad + at, inner->m + at, (int64_t)tensor->shape[0],
-                       (int64_t)tensor->shape[1], inner->scale, &muon, inner->scratch);
-        else if (spec->inner != RUNSPEC_SGD)
-            kern->adamw(model->dev, model->w + at, act, model->grad + at, inner->m + at, inner->v + at, tensor->count,
-                        inner->scale, &conf);
-        else
-            kern->sgd(model->dev, model->w + at, act, model->grad + at, tensor->count, inner->scale, conf.lr);
+                       (int64_t)tensor->shape[1], inner->step, muon, inner->scratch);
     }
 }
 
-enum err inner_step(struct inner *inner, uint64_t step, struct inner_result *result)
+enum err inner_step(struct inner *inner, uint64_t step)
 {
     struct model *model = inner->model;
     const struct kern *kern = model->kern;
-    double sum;
-    kern->zero(model->dev, inner->sum, sizeof *inner->sum);
-    kern->sum_squares(model->dev, inner->sum, model->grad, model->flat_count);
-    kern->clip_scale(model->dev, inner->scale, inner->sum, (float)inner->spec->clip);
-    kern->download(model->dev, &sum, inner->sum, sizeof sum);
-    TRY(kern->sync(model->dev));
-    result->lr = runspec_lr(inner->spec, step);
-    result->grad_norm = sqrt(sum);
-    result->skipped = !isfinite(sum);
-    if (!result->skipped)
-        apply(inner, result->lr);
+    struct kern_judge judge = {(float)inner->spec->clip, inner->spec->beta1, inner->spec->beta2};
+    uint64_t slot = inner->queued % INNER_RESULTS;
+    struct inner_arrival *arrival = (struct inner_arrival *)inner->results.bytes + slot;
+    if (inner_pending(inner) == INNER_RESULTS)
+        return err_set(ERR_STATE, "%d steps wait for their results to be read", INNER_RESULTS);
+    inner->lr[slot] = runspec_lr(inner->spec, step);
+    kern->sum_squares(model->dev, inner->step, model->grad, model->flat_count);
+    kern->judge(model->dev, inner->step, judge);
+    apply(inner, inner->lr[slot]);
+    kern->copy(model->dev, KERN_MAIN, &arrival->step, inner->step, sizeof arrival->step);
+    kern->copy(model->dev, KERN_MAIN, &arrival->loss, model->loss, sizeof arrival->loss);
+    inner->mark[slot] = kern->mark(model->dev, KERN_MAIN);
+    kern->zero(model->dev, model->loss, sizeof *model->loss);
     kern->zero(model->dev, model->grad, (size_t)model->flat_count * sizeof *model->grad);
-    return kern->sync(model->dev);
+    inner->queued++;
+    return kern->fault(model->dev);
+}
+
+uint64_t inner_pending(const struct inner *inner)
+{
+    return inner->queued - inner->read;
+}
+
+enum err inner_result(struct inner *inner, struct inner_result *result)
+{
+    uint64_t slot = inner->read % INNER_RESULTS;
+    const struct inner_arrival *arrival = (const struct inner_arrival *)inner->results.bytes + slot;
+    if (inner_pending(inner) == 0)
+        return err_set(ERR_STATE, "no step waits for its result to be read");
+    TRY(inner->model->kern->wait(inner->model->dev, inner->mark[slot]));
+    inner->read++;
+    inner->updates = arrival->step.updates;
+    *result = (struct inner_result){.loss = arrival->loss,
+                                    .lr = inner->lr[slot],
+                                    .grad_norm = arrival->step.norm,
+                                    .skipped = arrival->step.skip != 0};
+    return ERR_OK;
 }

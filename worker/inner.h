@@ -1,7 +1,8 @@
 /*
  * inner: the inner optimizer: global norm, clipping, AdamW, Muon or plain SGD, by the run spec's schedule.
  *
- * Its state never leaves the island and is never reset by a synchronisation. One thread calls; no allocation after
+ * Its state never leaves the island and is never reset by a synchronisation. Steps are queued on the model's device,
+ * and what came of one is read when it is there: up to kern->ahead steps later. One thread calls; no allocation after
  * inner_new().
  */
 #ifndef WORKER_INNER_H
@@ -11,19 +12,27 @@
 
 #include "common/err.h"
 #include "common/runspec.h"
+#include "kernels/kern_host.h"
 #include "worker/model/model.h"
+
+enum { INNER_RESULTS = 4 }; /* steps that may wait for inner_result() */
 
 struct inner {
     struct model *model;        /* borrowed */
     const struct runspec *spec; /* borrowed */
     float *m, *v;               /* flat moments, on the device; NULL for SGD. Muon leaves its matrices' v at 0 */
-    float *scratch;             /* Muon's, on the device */
-    uint64_t updates;           /* AdamW's own step count, for bias correction */
-    double *sum;                /* (1), on the device */
-    float *scale;               /* (1), on the device */
+    void *scratch;              /* Muon's, on the device */
+    struct kern_step *step;     /* (1), on the device */
+    struct kern_spans *spans;   /* what AdamW or SGD change */
+    uint64_t updates;           /* steps that changed something, as of the last result; for bias correction */
+    struct kern_host results;   /* struct inner_arrival[INNER_RESULTS] */
+    double lr[INNER_RESULTS];
+    uint64_t mark[INNER_RESULTS];
+    uint64_t queued, read; /* steps */
 };
 
 struct inner_result {
+    double loss; /* mean over the step's batches */
     double lr, grad_norm;
     bool skipped; /* the gradient held NaN or Inf: nothing was changed */
 };
@@ -31,7 +40,17 @@ struct inner_result {
 ERR_MUST_CHECK enum err inner_new(struct model *model, const struct runspec *spec, struct inner **out);
 void inner_free(struct inner *inner);
 
-/* Applies model->grad at run step `step` (from 1) and zeroes it. */
-ERR_MUST_CHECK enum err inner_step(struct inner *inner, uint64_t step, struct inner_result *result);
+/* Goes on after so many updates, of a checkpoint that m and v were read from. */
+ERR_MUST_CHECK enum err inner_resume(struct inner *inner, uint64_t updates);
+
+/* Queues the step `step` (of the run, from 1): applies model->grad, and sets it and model->loss to zero. ERR_STATE if
+ * INNER_RESULTS of them wait to be read. */
+ERR_MUST_CHECK enum err inner_step(struct inner *inner, uint64_t step);
+
+/* Steps whose results are not read yet. */
+uint64_t inner_pending(const struct inner *inner);
+
+/* Waits for the oldest of them. ERR_STATE if there is none. */
+ERR_MUST_CHECK enum err inner_result(struct inner *inner, struct inner_result *result);
 
 #endif

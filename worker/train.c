@@ -18,6 +18,14 @@
 
 enum { SKIPS_MAX = 10, DAEMON_WAIT_MS = 10000, LOG_EVERY_STEPS = 50 };
 
+/* A step that was queued; its line in train.jsonl is written when its result is there. */
+struct queued {
+    uint64_t step;   /* of the run, after it */
+    uint64_t tokens; /* of this island, all so far */
+    bool known;
+    struct inner_result result;
+};
+
 struct trainer {
     const struct train_options *options;
     const struct runspec *spec;
@@ -33,7 +41,11 @@ struct trainer {
     struct speed speed;
     double tokens_per_s; /* by `speed` */
     uint32_t stream, streams_count;
-    unsigned skips; /* steps in a row whose gradient was not finite */
+    struct queued queued[INNER_RESULTS]; /* the oldest first */
+    unsigned queued_count;
+    struct inner_result last; /* the newest result that is known */
+    uint64_t owed;            /* tokens that were reported, of steps that turned out to be skipped */
+    unsigned skips;           /* steps in a row whose gradient was not finite */
     bool was_attached;
 };
 
@@ -65,7 +77,7 @@ static enum err open_model(struct trainer *t)
 {
     size_t count = (size_t)(t->spec->batch * t->spec->context);
     TRY(kern_find(t->options->device, &t->kern));
-    TRY(t->kern->open(t->options->threads, &t->dev));
+    TRY(t->kern->open(&(struct kern_place){.threads = t->options->threads}, &t->dev));
     TRY(model_new(t->spec, t->kern, t->dev, t->spec->batch, true, &t->model));
     TRY(inner_new(t->model, t->spec, &t->inner));
     TRY(mem_new(count, sizeof *t->tokens, "a batch", &t->tokens));
@@ -172,41 +184,88 @@ static void report_attachment(struct trainer *t)
 
 /* ---- one step ---- */
 
-static enum err gradients(struct trainer *t, double *loss)
+static uint64_t tokens_per_step(const struct trainer *t)
+{
+    return (uint64_t)(t->spec->batch * t->spec->accumulate * t->spec->context);
+}
+
+static enum err gradients(struct trainer *t)
 {
     double scale = 1.0 / (double)t->spec->accumulate;
-    *loss = 0;
     for (int64_t i = 0; i < t->spec->accumulate; i++) {
-        double part;
         TRY(data_batch(t->data, t->state.position, t->spec->batch, t->tokens, t->targets));
-        TRY(model_train(t->model, t->tokens, t->targets, scale, &part));
+        TRY(model_train(t->model, t->tokens, t->targets, scale));
         t->state.position += (uint64_t)t->spec->batch;
-        *loss += part * scale;
     }
     return ERR_OK;
 }
 
-static enum err check_finite(struct trainer *t, const struct inner_result *result)
+static enum err check_finite(struct trainer *t, const struct queued *queued)
 {
+    const struct inner_result *result = &queued->result;
     t->skips = result->skipped ? t->skips + 1 : 0;
     if (t->skips >= SKIPS_MAX)
         return err_set(ERR_NONFINITE,
                        "training has diverged: %d steps in a row gave a gradient with NaN or Inf (last at step %" PRIu64
                        "); lower [train] lr in the run spec",
-                       SKIPS_MAX, t->state.step);
+                       SKIPS_MAX, queued->step);
     if (result->skipped)
-        log_warn("step %" PRIu64 ": the gradient holds NaN or Inf; parameters left as they were", t->state.step);
+        log_warn("step %" PRIu64 ": the gradient holds NaN or Inf; parameters left as they were", queued->step);
     return ERR_OK;
 }
 
-static enum err exchange(struct trainer *t, uint64_t tokens, double loss, const struct inner_result *result,
-                         bool *leave)
+/* Results, until no more than `pending` steps are without. */
+static enum err take_results(struct trainer *t, uint64_t pending)
 {
-    struct diloco_report report = {.tokens = result->skipped ? 0 : tokens,
-                                   .loss = loss,
+    for (unsigned i = 0; i < t->queued_count; i++) {
+        struct queued *queued = &t->queued[i];
+        if (queued->known || inner_pending(t->inner) <= pending)
+            continue;
+        TRY(inner_result(t->inner, &queued->result));
+        queued->known = true;
+        t->last = queued->result;
+        if (queued->result.skipped)
+            t->owed += tokens_per_step(t);
+        TRY(check_finite(t, queued));
+    }
+    return ERR_OK;
+}
+
+static void write_lines(struct trainer *t)
+{
+    unsigned written = 0;
+    for (; written < t->queued_count && t->queued[written].known; written++) {
+        const struct queued *q = &t->queued[written];
+        const struct inner_result *r = &q->result;
+        fprintf(t->metrics,
+                "{\"step\":%" PRIu64 ",\"loss\":%.6f,\"lr\":%.6g,\"grad_norm\":%.5g,\"tokens\":%" PRIu64
+                ",\"tokens_per_s\":%.1f,\"time_ms\":%" PRIu64 "}\n",
+                q->step, isfinite(r->loss) ? r->loss : -1, r->lr, isfinite(r->grad_norm) ? r->grad_norm : -1, q->tokens,
+                t->tokens_per_s, env_wall_ms());
+    }
+    t->queued_count -= written;
+    memmove(t->queued, t->queued + written, t->queued_count * sizeof *t->queued);
+    fflush(t->metrics);
+}
+
+/* All results and their lines: before anything that is to be as of the last step. */
+static enum err settle(struct trainer *t)
+{
+    TRY(take_results(t, 0));
+    write_lines(t);
+    return ERR_OK;
+}
+
+/* Tokens of a step count as it is queued, and are taken back from later ones if it turns out to have been skipped. */
+static enum err exchange(struct trainer *t, uint64_t tokens, bool *leave)
+{
+    uint64_t back = t->owed < tokens ? t->owed : tokens;
+    struct diloco_report report = {.tokens = tokens - back,
+                                   .loss = t->last.loss,
                                    .tokens_per_s = t->tokens_per_s,
-                                   .lr = result->lr,
-                                   .grad_norm = result->grad_norm};
+                                   .lr = t->last.lr,
+                                   .grad_norm = t->last.grad_norm};
+    t->owed -= back;
     if (t->diloco == NULL)
         return ERR_OK;
     int code = diloco_step(t->diloco, &report);
@@ -227,25 +286,21 @@ static bool passes(uint64_t interval, uint64_t before, uint64_t now)
 
 static enum err one_step(struct trainer *t, bool *leave)
 {
-    double loss;
     uint64_t before = t->state.step;
-    struct inner_result result;
-    uint64_t tokens = (uint64_t)(t->spec->batch * t->spec->accumulate * t->spec->context);
-    TRY(gradients(t, &loss));
+    uint64_t tokens = tokens_per_step(t);
+    TRY(gradients(t));
     t->state.step++;
-    TRY(inner_step(t->inner, t->state.step, &result));
-    TRY(check_finite(t, &result));
+    TRY(inner_step(t->inner, t->state.step));
     t->state.tokens += tokens;
+    struct queued *queued = &t->queued[t->queued_count++];
+    *queued = (struct queued){.step = t->state.step, .tokens = t->state.tokens};
+    TRY(take_results(t, t->kern->ahead));
     t->tokens_per_s = speed_count(&t->speed, tokens, env_mono_s());
-    TRY(exchange(t, tokens, loss, &result, leave));
-    fprintf(t->metrics,
-            "{\"step\":%" PRIu64 ",\"loss\":%.6f,\"lr\":%.6g,\"grad_norm\":%.5g,\"tokens\":%" PRIu64
-            ",\"tokens_per_s\":%.1f,\"time_ms\":%" PRIu64 "}\n",
-            t->state.step, isfinite(loss) ? loss : -1, result.lr, isfinite(result.grad_norm) ? result.grad_norm : -1,
-            t->state.tokens, t->tokens_per_s, env_wall_ms());
-    fflush(t->metrics);
+    TRY(exchange(t, tokens, leave));
+    queued->step = t->state.step; /* the run may be further */
+    write_lines(t);
     if (passes(LOG_EVERY_STEPS, before, t->state.step) || t->state.step == 1)
-        log_info("step %" PRIu64 "/%" PRId64 "  loss %.4f  %.0f tokens/s", t->state.step, t->spec->steps, loss,
+        log_info("step %" PRIu64 "/%" PRId64 "  loss %.4f  %.0f tokens/s", t->state.step, t->spec->steps, t->last.loss,
                  t->tokens_per_s);
     return ERR_OK;
 }
@@ -269,6 +324,7 @@ static enum err held_out_loss(struct model *model, const struct data *data, uint
 static enum err evaluate(struct trainer *t)
 {
     double loss;
+    TRY(settle(t));
     if (t->options->eval_batches == 0 || data_held_out_tokens(t->data) <= (uint64_t)t->spec->context)
         return ERR_OK;
     TRY(held_out_loss(t->model, t->data, t->options->eval_batches, t->tokens, t->targets, &loss));
@@ -295,6 +351,7 @@ static enum err keep(struct trainer *t)
 
 static enum err save(struct trainer *t)
 {
+    TRY(settle(t));
     TRY(keep(t));
     return ckpt_save(t->options->folder, t->spec, t->model, t->inner, &t->state);
 }
@@ -385,7 +442,7 @@ enum err train_eval(const struct eval_options *options, double *loss)
     size_t count = (size_t)(spec->batch * spec->context);
     TRY_OUT(open_data(&t));
     TRY_OUT(kern_find(options->device, &t.kern));
-    TRY_OUT(t.kern->open(options->threads, &t.dev));
+    TRY_OUT(t.kern->open(&(struct kern_place){.threads = options->threads}, &t.dev));
     TRY_OUT(model_new(spec, t.kern, t.dev, spec->batch, false, &t.model));
     if (options->params_path != NULL)
         TRY_OUT(ckpt_load_params(options->params_path, t.model));

@@ -11,23 +11,21 @@ void CPU(gemm)(bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, c
     (void)status;
 }
 
-void CPU(linear_fwd)(struct kern_dev *dev, kern_act *out, const kern_act *inp, const kern_act *w, int64_t R, int64_t K,
-                     int64_t N)
+void CPU(linear_fwd)(struct kern_dev *dev, kern_act *out, const kern_act *inp, const kern_act *w, struct kern_linear s)
 {
     (void)dev;
-    CPU(gemm)(false, true, R, N, K, 1, inp, K, w, K, 0, out, N);
+    CPU(gemm)(false, true, s.R, s.N, s.K, 1, inp, s.K, w, s.K, 0, out, s.ld);
 }
 
-void CPU(linear_bwd_inp)(struct kern_dev *dev, kern_act *dinp, const kern_act *dout, const kern_act *w, int64_t R,
-                         int64_t K, int64_t N, bool add)
+void CPU(linear_bwd_inp)(struct kern_dev *dev, kern_act *dinp, const kern_act *dout, const kern_act *w,
+                         struct kern_linear s, bool add)
 {
     (void)dev;
-    CPU(gemm)(false, false, R, K, N, 1, dout, N, w, K, add ? 1 : 0, dinp, K);
+    CPU(gemm)(false, false, s.R, s.K, s.N, 1, dout, s.ld, w, s.K, add ? 1 : 0, dinp, s.K);
 }
 
-void CPU(linear_bwd_w)(struct kern_dev *dev, float *dw, const kern_act *dout, const kern_act *inp, int64_t R, int64_t K,
-                       int64_t N)
+void CPU(linear_bwd_w)(struct kern_dev *dev, float *dw, const kern_act *dout, const kern_act *inp, struct kern_linear s)
 {
     (void)dev;
-    CPU(gemm)(true, false, N, K, R, 1, dout, N, inp, K, 1, dw, K);
+    CPU(gemm)(true, false, s.N, s.K, s.R, 1, dout, s.ld, inp, s.K, 1, dw, s.K);
 }

@@ -7,17 +7,23 @@
 enum { COLUMNS = 64 }; /* of one piece of a column-wise sum: a few cache lines per row */
 
 void CPU(embed_fwd)(struct kern_dev *dev, kern_act *out_, const int32_t *tokens, const kern_act *w_, int64_t R,
-                    int64_t C)
+                    int64_t C, int64_t first, int64_t V)
 {
     (void)dev;
     float *out = out_;
     const float *w = w_;
 #pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < R; r++)
-        memcpy(out + r * C, w + tokens[r] * C, (size_t)C * sizeof *out);
+    for (int64_t r = 0; r < R; r++) {
+        int64_t row = tokens[r] - first;
+        if (row >= 0 && row < V)
+            memcpy(out + r * C, w + row * C, (size_t)C * sizeof *out);
+        else
+            memset(out + r * C, 0, (size_t)C * sizeof *out);
+    }
 }
 
-void CPU(embed_bwd)(struct kern_dev *dev, float *dw, const kern_act *dout_, const int32_t *tokens, int64_t R, int64_t C)
+void CPU(embed_bwd)(struct kern_dev *dev, float *dw, const kern_act *dout_, const int32_t *tokens, int64_t R, int64_t C,
+                    int64_t first, int64_t V)
 {
     (void)dev;
     const float *dout = dout_;
@@ -25,7 +31,10 @@ void CPU(embed_bwd)(struct kern_dev *dev, float *dw, const kern_act *dout_, cons
     for (int64_t c0 = 0; c0 < C; c0 += COLUMNS) {
         int64_t c1 = c0 + COLUMNS < C ? c0 + COLUMNS : C;
         for (int64_t r = 0; r < R; r++) {
-            float *restrict to = dw + tokens[r] * C;
+            int64_t row = tokens[r] - first;
+            if (row < 0 || row >= V)
+                continue;
+            float *restrict to = dw + row * C;
             const float *restrict from = dout + r * C;
             for (int64_t c = c0; c < c1; c++)
                 to[c] += from[c];

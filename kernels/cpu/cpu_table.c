@@ -4,16 +4,16 @@
 #include "common/mem.h"
 #include "kernels/cpu/cpu.h"
 
-static enum err dev_open(int threads, struct kern_dev **out)
+static enum err dev_open(const struct kern_place *place, struct kern_dev **out)
 {
     struct kern_dev *dev;
     TRY(mem_new(1, sizeof *dev, "the CPU device", &dev));
     dev->threads = 1;
 #if defined(_OPENMP)
-    dev->threads = threads > 0 ? threads : omp_get_num_procs();
+    dev->threads = place->threads > 0 ? place->threads : omp_get_num_procs();
     omp_set_num_threads(dev->threads);
 #else
-    (void)threads;
+    (void)place;
 #endif
     *out = dev;
     return ERR_OK;
@@ -22,6 +22,28 @@ static enum err dev_open(int threads, struct kern_dev **out)
 static void dev_close(struct kern_dev *dev)
 {
     mem_free(dev);
+}
+
+static enum err dev_memory(struct kern_dev *dev, size_t *free_bytes, size_t *total)
+{
+    (void)dev;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    *free_bytes = (size_t)sysconf(_SC_AVPHYS_PAGES) * page;
+    *total = (size_t)sysconf(_SC_PHYS_PAGES) * page;
+    return ERR_OK;
+}
+
+static bool dev_has_head_size(int64_t D)
+{
+    return D >= 2 && D % 2 == 0;
+}
+
+static enum err dev_reserve(struct kern_dev *dev, int64_t R, int64_t C)
+{
+    (void)dev;
+    (void)R;
+    (void)C;
+    return ERR_OK;
 }
 
 static enum err dev_alloc(struct kern_dev *dev, size_t bytes, const char *what, void **out)
@@ -36,27 +58,45 @@ static void dev_free(struct kern_dev *dev, void *pointer)
     mem_free(pointer);
 }
 
-static void dev_zero(struct kern_dev *dev, void *pointer, size_t bytes)
+static enum err dev_pin(struct kern_dev *dev, void *host, size_t bytes)
 {
     (void)dev;
-    memset(pointer, 0, bytes);
+    (void)host;
+    (void)bytes;
+    return ERR_OK;
 }
 
-static void dev_copy(struct kern_dev *dev, void *to, const void *from, size_t bytes)
+static void dev_unpin(struct kern_dev *dev, void *host)
 {
     (void)dev;
-    memmove(to, from, bytes);
+    (void)host;
 }
 
-static void dev_to_act(struct kern_dev *dev, kern_act *to, const float *from, int64_t count)
+static void dev_order(struct kern_dev *dev, enum kern_queue later, enum kern_queue earlier)
 {
-    if (to != from)
-        dev_copy(dev, to, from, (size_t)count * sizeof *from);
+    (void)dev;
+    (void)later;
+    (void)earlier;
 }
 
-static void dev_download_act(struct kern_dev *dev, float *to, const kern_act *from, int64_t count)
+static uint64_t dev_mark(struct kern_dev *dev, enum kern_queue queue)
 {
-    dev_copy(dev, to, from, (size_t)count * sizeof *to);
+    (void)queue;
+    return ++dev->marks;
+}
+
+static bool dev_reached(struct kern_dev *dev, uint64_t mark)
+{
+    (void)dev;
+    (void)mark;
+    return true;
+}
+
+static enum err dev_wait(struct kern_dev *dev, uint64_t mark)
+{
+    (void)dev;
+    (void)mark;
+    return ERR_OK;
 }
 
 static enum err dev_sync(struct kern_dev *dev)
@@ -65,19 +105,61 @@ static enum err dev_sync(struct kern_dev *dev)
     return ERR_OK;
 }
 
+static void dev_zero(struct kern_dev *dev, void *pointer, size_t bytes)
+{
+    (void)dev;
+    memset(pointer, 0, bytes);
+}
+
+static void dev_copy(struct kern_dev *dev, enum kern_queue queue, void *to, const void *from, size_t bytes)
+{
+    (void)dev;
+    (void)queue;
+    memmove(to, from, bytes);
+}
+
+static void dev_copy_rows(struct kern_dev *dev, enum kern_queue queue, void *to, size_t to_stride, const void *from,
+                          size_t from_stride, size_t bytes, size_t rows)
+{
+    for (size_t r = 0; r < rows; r++)
+        dev_copy(dev, queue, (char *)to + r * to_stride, (const char *)from + r * from_stride, bytes);
+}
+
+static void dev_to_act(struct kern_dev *dev, kern_act *to, const float *from, int64_t count)
+{
+    if (to != from)
+        dev_copy(dev, KERN_MAIN, to, from, (size_t)count * sizeof *from);
+}
+
+static void dev_from_act(struct kern_dev *dev, float *to, const kern_act *from, int64_t count)
+{
+    dev_to_act(dev, to, from, count);
+}
+
 const struct kern CPU_JOIN(kern_cpu, ISA) = {
     .name = "cpu",
     .act_bytes = sizeof(float),
+    .ahead = 0,
     .open = dev_open,
     .close = dev_close,
+    .memory = dev_memory,
+    .has_head_size = dev_has_head_size,
+    .reserve = dev_reserve,
     .alloc = dev_alloc,
     .free = dev_free,
-    .zero = dev_zero,
-    .upload = dev_copy,
-    .download = dev_copy,
-    .to_act = dev_to_act,
-    .download_act = dev_download_act,
+    .pin = dev_pin,
+    .unpin = dev_unpin,
+    .order = dev_order,
+    .mark = dev_mark,
+    .reached = dev_reached,
+    .wait = dev_wait,
     .sync = dev_sync,
+    .fault = dev_sync,
+    .zero = dev_zero,
+    .copy = dev_copy,
+    .copy_rows = dev_copy_rows,
+    .to_act = dev_to_act,
+    .from_act = dev_from_act,
     .linear_fwd = CPU(linear_fwd),
     .linear_bwd_inp = CPU(linear_bwd_inp),
     .linear_bwd_w = CPU(linear_bwd_w),
@@ -92,11 +174,24 @@ const struct kern CPU_JOIN(kern_cpu, ISA) = {
     .attention_decode = CPU(attention_decode),
     .swiglu_fwd = CPU(swiglu_fwd),
     .swiglu_bwd = CPU(swiglu_bwd),
+    .logits_shape = CPU(logits_shape),
     .cross_entropy = CPU(cross_entropy),
+    .loss_part = CPU(loss_part),
+    .loss_join = CPU(loss_join),
+    .loss_back = CPU(loss_back),
+    .add_losses = CPU(add_losses),
     .sum_squares = CPU(sum_squares),
-    .clip_scale = CPU(clip_scale),
+    .judge = CPU(judge),
+    .spans_new = CPU(spans_new),
+    .spans_free = CPU(spans_free),
     .adamw = CPU(adamw),
+    .sgd = CPU(sgd),
     .muon_scratch = CPU(muon_scratch),
     .muon = CPU(muon),
-    .sgd = CPU(sgd),
+    .mix = CPU(mix),
+    .shift = CPU(shift),
+    .aside_out = CPU(aside_out),
+    .aside_in = CPU(aside_in),
+    .aside_off = CPU(aside_off),
+    .find_bad = CPU(find_bad),
 };

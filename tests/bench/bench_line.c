@@ -43,20 +43,20 @@ static const struct line_case {
     const char *key;   /* of the share in the summary; NULL: it is printed only */
     const char *limit; /* [net] rate_limit; NULL: none */
 } cases[] = {
-    {"1 Mbit/s, large", {MBIT, QUEUE_MS, 0, 0}, 4, &uniform, "line_share_1mbit", NULL},
-    {"1 Mbit/s, small", {MBIT, QUEUE_MS, 0, 0}, 0.3, &uniform, NULL, NULL},
-    {"2 Mbit/s, large", {2 * MBIT, QUEUE_MS, 0, 0}, 3, &uniform, NULL, NULL},
-    {"10 Mbit/s, large", {10 * MBIT, QUEUE_MS, 0, 0}, 2, &fp32, "line_share_10mbit", NULL},
-    {"10 Mbit/s, small", {10 * MBIT, QUEUE_MS, 0, 0}, 0.1, &uniform, NULL, NULL},
-    {"10 Mbit/s, rate_limit 9.3", {10 * MBIT, QUEUE_MS, 0, 0}, 2, &fp32, NULL, "9300kbit"},
-    {"100 Mbit/s, large", {100 * MBIT, QUEUE_MS, 0, 0}, 0.5, &fp32, "line_share_100mbit", NULL},
-    {"100 Mbit/s, small", {100 * MBIT, QUEUE_MS, 0, 0}, 0.05, &fp32, NULL, NULL},
-    {"1 Gbit/s, large", {1000ull * MBIT, QUEUE_MS, 0, 0}, 1, &fp32, "line_share_1gbit", NULL},
-    {"10 Mbit/s, 20 ms, 0.1 % lost", {10 * MBIT, QUEUE_MS, 20, 1000}, 2, &fp32, "line_share_20ms_01", NULL},
-    {"10 Mbit/s, 100 ms, 1 % lost", {10 * MBIT, QUEUE_MS, 100, 10000}, 2, &fp32, "line_share_100ms_1", NULL},
-    {"10 Mbit/s, 20 ms, 5 % lost", {10 * MBIT, QUEUE_MS, 20, 50000}, 2, &fp32, "line_share_20ms_5", NULL},
-    {"10 Mbit/s, 300 ms", {10 * MBIT, QUEUE_MS, 300, 0}, 2, &fp32, "line_share_300ms", NULL},
-    {"100 Mbit/s, 50 ms", {100 * MBIT, QUEUE_MS, 50, 0}, 0.5, &fp32, "line_share_100mbit_50ms", NULL},
+    {"1 Mbit/s, large", {MBIT, QUEUE_MS, 0, 0, 0}, 4, &uniform, "line_share_1mbit", NULL},
+    {"1 Mbit/s, small", {MBIT, QUEUE_MS, 0, 0, 0}, 0.3, &uniform, NULL, NULL},
+    {"2 Mbit/s, large", {2 * MBIT, QUEUE_MS, 0, 0, 0}, 3, &uniform, NULL, NULL},
+    {"10 Mbit/s, large", {10 * MBIT, QUEUE_MS, 0, 0, 0}, 2, &fp32, "line_share_10mbit", NULL},
+    {"10 Mbit/s, small", {10 * MBIT, QUEUE_MS, 0, 0, 0}, 0.1, &uniform, NULL, NULL},
+    {"10 Mbit/s, rate_limit 9.3", {10 * MBIT, QUEUE_MS, 0, 0, 0}, 2, &fp32, NULL, "9300kbit"},
+    {"100 Mbit/s, large", {100 * MBIT, QUEUE_MS, 0, 0, 0}, 0.5, &fp32, "line_share_100mbit", NULL},
+    {"100 Mbit/s, small", {100 * MBIT, QUEUE_MS, 0, 0, 0}, 0.05, &fp32, NULL, NULL},
+    {"1 Gbit/s, large", {1000ull * MBIT, QUEUE_MS, 0, 0, 0}, 1, &fp32, "line_share_1gbit", NULL},
+    {"10 Mbit/s, 20 ms, 0.1 % lost", {10 * MBIT, QUEUE_MS, 20, 1000, 0}, 2, &fp32, "line_share_20ms_01", NULL},
+    {"10 Mbit/s, 100 ms, 1 % lost", {10 * MBIT, QUEUE_MS, 100, 10000, 0}, 2, &fp32, "line_share_100ms_1", NULL},
+    {"10 Mbit/s, 20 ms, 5 % lost", {10 * MBIT, QUEUE_MS, 20, 50000, 0}, 2, &fp32, "line_share_20ms_5", NULL},
+    {"10 Mbit/s, 300 ms", {10 * MBIT, QUEUE_MS, 300, 0, 0}, 2, &fp32, "line_share_300ms", NULL},
+    {"100 Mbit/s, 50 ms", {100 * MBIT, QUEUE_MS, 50, 0, 0}, 0.5, &fp32, "line_share_100mbit_50ms", NULL},
 };
 
 struct figures {

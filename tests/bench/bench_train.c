@@ -45,11 +45,11 @@ static enum err time_steps(struct model *model, struct inner *inner, int64_t row
         targets[i] = (int32_t)(i * 104729 % model->V);
     }
     for (int r = 0; r < RUNS; r++) {
-        double loss;
         struct inner_result result;
         double begin_s = env_mono_s();
-        TRY(model_train(model, tokens, targets, 1, &loss));
-        TRY(inner_step(inner, (uint64_t)r + 1, &result));
+        TRY(model_train(model, tokens, targets, 1));
+        TRY(inner_step(inner, (uint64_t)r + 1));
+        TRY(inner_result(inner, &result));
         took[r] = env_mono_s() - begin_s;
     }
     *seconds = bench_median(took + 1, RUNS - 1); /* the first one touches the memory */
@@ -87,7 +87,7 @@ void bench_train(json_t *summary)
     struct inner *inner;
     double seconds = 0;
     int64_t rows = spec.batch * spec.context;
-    if (kern_find("cpu", &kern) != ERR_OK || kern->open(0, &dev) != ERR_OK ||
+    if (kern_find("cpu", &kern) != ERR_OK || kern->open(&(struct kern_place){0}, &dev) != ERR_OK ||
         model_new(&spec, kern, dev, spec.batch, true, &model) != ERR_OK || model_init(model, 1) != ERR_OK ||
         inner_new(model, &spec, &inner) != ERR_OK) {
         fprintf(stderr, "bench: %s\n", err_text());

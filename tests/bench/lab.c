@@ -171,25 +171,26 @@ static enum err alloc_flights(struct lab *lab)
 
 /* ---- between tensors and fragments ---- */
 
-static void gather(const struct lab *lab, const struct island *island, uint32_t f, float *to)
+static enum err gather(const struct lab *lab, const struct island *island, uint32_t f, float *to)
 {
     memset(to, 0, values_of(lab, f) * sizeof *to);
     for (uint32_t i = 0; i < lab->plan->plan->tensors_count; i++) {
         const struct plan_tensor *tensor = &lab->plan->plan->tensors[i];
         if (tensor->fragment == f)
-            memcpy(to + tensor->offset, island->model->w + island->model->tensors[i].offset,
-                   (size_t)tensor->count * sizeof *to);
+            TRY(model_read(island->model, &island->model->tensors[i], island->model->w, to + tensor->offset));
     }
+    return ERR_OK;
 }
 
-static void scatter(const struct lab *lab, struct model *model, uint32_t f, const float *from)
+static enum err scatter(const struct lab *lab, struct model *model, uint32_t f, const float *from)
 {
     for (uint32_t i = 0; i < lab->plan->plan->tensors_count; i++) {
         const struct plan_tensor *tensor = &lab->plan->plan->tensors[i];
         if (tensor->fragment == f)
-            memcpy(model->w + model->tensors[i].offset, from + tensor->offset, (size_t)tensor->count * sizeof *from);
+            TRY(model_write(model, &model->tensors[i], model->w, from + tensor->offset));
     }
     model_refresh(model);
+    return ERR_OK;
 }
 
 static enum err set_up(struct lab *lab)
@@ -198,7 +199,7 @@ static enum err set_up(struct lab *lab)
     uint32_t models = lab->conf->data_parallel ? 1 : lab->conf->islands;
     size_t batch = (size_t)(spec->batch * spec->context);
     TRY(kern_find("cpu", &lab->kern));
-    TRY(lab->kern->open(1, &lab->dev));
+    TRY(lab->kern->open(&(struct kern_place){.threads = 1}, &lab->dev));
     for (uint32_t i = 0; i < models; i++) {
         TRY(model_new(spec, lab->kern, lab->dev, spec->batch, true, &lab->island[i].model));
         TRY(inner_new(lab->island[i].model, spec, &lab->island[i].inner));
@@ -224,7 +225,7 @@ static enum err set_up(struct lab *lab)
     TRY(alloc_flights(lab));
     for (uint32_t i = 0; i < lab->conf->islands; i++)
         for (uint32_t f = 0; f < fragments_of(lab); f++) {
-            gather(lab, &lab->island[i], f, replica_anchor(lab->island[i].replica, f));
+            TRY(gather(lab, &lab->island[i], f, replica_anchor(lab->island[i].replica, f)));
             memcpy(lab->island[i].base[f], replica_anchor(lab->island[i].replica, f),
                    values_of(lab, f) * sizeof(float));
         }
@@ -276,17 +277,17 @@ static void clean_up(struct lab *lab)
 static enum err train_on(struct lab *lab, struct model *model, struct island *source, double scale)
 {
     const struct runspec *spec = &lab->conf->spec;
-    double loss;
     TRY(data_batch(source->data, source->position, spec->batch, lab->tokens, lab->targets));
     source->position += (uint64_t)spec->batch;
     source->trained += (uint64_t)(spec->batch * spec->context);
-    return model_train(model, lab->tokens, lab->targets, scale, &loss);
+    return model_train(model, lab->tokens, lab->targets, scale);
 }
 
 static enum err take_step(struct island *island, uint64_t step)
 {
     struct inner_result result;
-    TRY(inner_step(island->inner, step, &result));
+    TRY(inner_step(island->inner, step));
+    TRY(inner_result(island->inner, &result));
     if (result.skipped)
         return err_set(ERR_NONFINITE, "diverged at step %llu", (unsigned long long)step);
     return ERR_OK;
@@ -346,12 +347,12 @@ static enum err contribute(struct lab *lab, struct flight *flight, uint32_t i, u
 {
     struct island *island = &lab->island[i];
     const struct aside_rule rule = aside_of(lab);
-    gather(lab, island, f, lab->theta);
+    TRY(gather(lab, island, f, lab->theta));
     if ((flight->counted >> i & 1) != 0)
         TRY(encode(lab, flight, i, f));
     if (rules_set_aside(&lab->conf->spec)) {
         aside_out(&rule, lab->theta, island->base[f], island->aside[f], island->past[f], values_of(lab, f));
-        scatter(lab, island->model, f, lab->theta);
+        TRY(scatter(lab, island->model, f, lab->theta));
     }
     return ERR_OK;
 }
@@ -435,13 +436,13 @@ static enum err outer_step_on_all(struct lab *lab, struct flight *flight, uint32
 }
 
 /* Into the live parameters: mixed where the island was counted, shifted where it was not. */
-static void take_in(struct lab *lab, const struct flight *flight, uint32_t i, uint32_t f)
+static enum err take_in(struct lab *lab, const struct flight *flight, uint32_t i, uint32_t f)
 {
     struct island *island = &lab->island[i];
     const float *anchor = replica_anchor(island->replica, f);
     const struct aside_rule rule = aside_of(lab);
     bool counted = (flight->counted >> i & 1) != 0;
-    gather(lab, island, f, lab->theta);
+    TRY(gather(lab, island, f, lab->theta));
     if (rules_set_aside(&lab->conf->spec))
         aside_in(&rule, lab->theta, island->base[f], anchor, island->aside[f], island->past[f], counted,
                  values_of(lab, f));
@@ -449,8 +450,9 @@ static void take_in(struct lab *lab, const struct flight *flight, uint32_t i, ui
         for (size_t k = 0; k < values_of(lab, f); k++)
             lab->theta[k] = counted ? rule.keep * lab->theta[k] + (1 - rule.keep) * anchor[k]
                                     : lab->theta[k] + (anchor[k] - island->base[f][k]);
-    scatter(lab, island->model, f, lab->theta);
+    TRY(scatter(lab, island->model, f, lab->theta));
     memcpy(island->base[f], anchor, values_of(lab, f) * sizeof(float));
+    return ERR_OK;
 }
 
 static enum err end_round(struct lab *lab, struct flight *flight, uint32_t f)
@@ -463,7 +465,7 @@ static enum err end_round(struct lab *lab, struct flight *flight, uint32_t f)
     for (uint32_t i = 0; i < lab->conf->islands; i++) {
         if (flight->due >= rules_warm_until(&lab->conf->spec))
             replica_settle(lab->island[i].replica, f);
-        take_in(lab, flight, i, f);
+        TRY(take_in(lab, flight, i, f));
     }
     return ERR_OK;
 }
@@ -508,7 +510,7 @@ static enum err evaluate(struct lab *lab, double *loss)
     TRY(open_stream(&plain, 0, &whole));
     if (!lab->conf->data_parallel)
         for (uint32_t f = 0; f < fragments_of(lab); f++)
-            scatter(lab, lab->island[0].model, f, replica_anchor(lab->island[0].replica, f));
+            TRY_OUT(scatter(lab, lab->island[0].model, f, replica_anchor(lab->island[0].replica, f)));
     uint64_t batches = LAB_EVAL_WINDOWS / (uint64_t)spec->batch;
     for (uint64_t i = 0; i < batches; i++) {
         double part;

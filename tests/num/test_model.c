@@ -40,6 +40,41 @@ static struct runspec spec_of(int64_t width, int64_t layers, int64_t heads, int6
                             .batch = 2};
 }
 
+/* The loss of a forward and backward pass. */
+static double train(struct model *m, const int32_t *tokens, const int32_t *targets, double scale)
+{
+    double loss;
+    kern->zero(dev, m->loss, sizeof *m->loss);
+    assert_ok(model_train(m, tokens, targets, scale));
+    kern->copy(dev, KERN_MAIN, &loss, m->loss, sizeof loss);
+    assert_ok(kern->sync(dev));
+    return loss / scale;
+}
+
+static struct inner_result step_of(struct inner *inner, uint64_t step)
+{
+    struct inner_result result;
+    assert_ok(inner_step(inner, step));
+    assert_true(inner_pending(inner) == 1);
+    assert_ok(inner_result(inner, &result));
+    return result;
+}
+
+/* A flat array of the model's, on the host. */
+static float *flat(const struct model *m, const float *from)
+{
+    float *to = calloc((size_t)m->flat_count, sizeof *to);
+    for (int i = 0; i < m->tensors_count; i++)
+        assert_ok(model_read(m, &m->tensors[i], from, to + m->tensors[i].offset));
+    return to;
+}
+
+static void put(struct model *m, float *to, const float *from)
+{
+    for (int i = 0; i < m->tensors_count; i++)
+        assert_ok(model_write(m, &m->tensors[i], to, from + m->tensors[i].offset));
+}
+
 /* ---- the reference ---- */
 
 struct reference {
@@ -138,14 +173,16 @@ static void check_shape(struct runspec spec)
     struct reference r = {
         .m = m, .w = calloc((size_t)m->flat_count, sizeof(double)), .tokens = tokens, .targets = targets};
     struct env_rng rng = env_rng_init(4, 4);
+    float *w = flat(m, m->w);
     for (int64_t i = 0; i < m->flat_count; i++) {
-        if (m->w[i] == 1.0f)
-            m->w[i] = (float)(1 + 0.2 * env_rng_normal(&rng)); /* norms that are not all one */
-        r.w[i] = m->w[i];
+        if (w[i] == 1.0f)
+            w[i] = (float)(1 + 0.2 * env_rng_normal(&rng)); /* norms that are not all one */
+        r.w[i] = (double)w[i];
     }
+    put(m, m->w, w);
     model_refresh(m);
-    double loss, want = reference_loss(&r);
-    assert_ok(model_train(m, tokens, targets, 1, &loss));
+    double want = reference_loss(&r), loss = train(m, tokens, targets, 1);
+    float *grad = flat(m, m->grad);
     if (fabs(loss - want) > 1e-6 * want)
         fail_msg("loss %.9f, reference %.9f", loss, want);
     const double h = 1e-5;
@@ -161,13 +198,15 @@ static void check_shape(struct runspec spec)
             double down = reference_loss(&r);
             r.w[i] = saved;
             double slope = (up - down) / (2 * h);
-            difference += (m->grad[i] - slope) * (m->grad[i] - slope);
+            difference += ((double)grad[i] - slope) * ((double)grad[i] - slope);
             norm += slope * slope;
         }
         if (!(sqrt(difference) <= 2e-5 * sqrt(norm) + 1e-9))
             fail_msg("%s: gradient off by %.3g", tensor->name, sqrt(difference / norm));
     }
     free(r.w);
+    free(w);
+    free(grad);
     model_free(m);
 }
 
@@ -204,7 +243,7 @@ static void decoding_gives_what_the_full_pass_gives(void **state)
         assert_fails(ERR_STATE, "context of 11 tokens is full", model_decode(m, 0, logits));
     }
     assert_true(fabs(sum / 22 - loss) < 1e-5);
-    assert_fails(ERR_STATE, "without gradients", model_train(m, tokens, targets, 1, &loss));
+    assert_fails(ERR_STATE, "without gradients", model_train(m, tokens, targets, 1));
     model_free(m);
 }
 
@@ -215,7 +254,9 @@ static void initial_parameters_are_pinned(void **state)
     struct model *m;
     assert_ok(model_new(&spec, kern, dev, 1, false, &m));
     assert_ok(model_init(m, 1));
-    struct digest digest = digest_of(m->w, (size_t)m->flat_count * sizeof(float));
+    float *w = flat(m, m->w);
+    struct digest digest = digest_of(w, (size_t)m->flat_count * sizeof(float));
+    free(w);
     char hex[DIGEST_HEX_BYTES];
     assert_string_equal(digest_hex(&digest, hex), "f13739259650d3819a7f89c3c6d25bb58d9723c11ebe996013cc421b46d0582f");
     model_free(m);
@@ -235,20 +276,27 @@ static void one_batch_is_learnt_by_heart(void **state)
     assert_ok(inner_new(m, &spec, &inner));
     double first = 0, last = 0;
     for (uint64_t step = 1; step <= 150; step++) {
-        struct inner_result result;
-        assert_ok(model_train(m, tokens, targets, 1, &last));
-        assert_ok(inner_step(inner, step, &result));
+        assert_ok(model_train(m, tokens, targets, 1));
+        last = step_of(inner, step).loss;
         if (step == 1)
             first = last;
     }
     assert_true(fabs(first - log(29)) < 0.3);
     assert_true(last < 0.05);
     /* A gradient with a NaN changes nothing and is told. */
-    float before = m->w[0];
-    struct inner_result result;
-    m->grad[7] = NAN;
-    assert_ok(inner_step(inner, 151, &result));
-    assert_true(result.skipped && m->w[0] == before && m->grad[7] == 0);
+    float *before = flat(m, m->w), *grad = flat(m, m->grad);
+    uint64_t updates = inner->updates;
+    grad[7] = NAN;
+    put(m, m->grad, grad);
+    assert_true(step_of(inner, 151).skipped && inner->updates == updates);
+    float *after = flat(m, m->w);
+    assert_memory_equal(before, after, (size_t)m->flat_count * sizeof *after);
+    free(grad);
+    grad = flat(m, m->grad);
+    assert_true(grad[7] == 0);
+    free(before);
+    free(after);
+    free(grad);
     inner_free(inner);
     model_free(m);
 }
@@ -264,27 +312,67 @@ static void accumulation_is_the_larger_batch(void **state)
     assert_ok(model_new(&spec, kern, dev, 2, true, &two));
     assert_ok(model_init(one, 1));
     assert_ok(model_init(two, 1));
-    double whole, a, b;
-    assert_ok(model_train(one, tokens, targets, 1, &whole));
-    assert_ok(model_train(two, tokens, targets, 0.5, &a));
-    assert_ok(model_train(two, tokens + 22, targets + 22, 0.5, &b));
+    double whole = train(one, tokens, targets, 1), a = train(two, tokens, targets, 0.5);
+    double b = train(two, tokens + 22, targets + 22, 0.5);
     assert_true(fabs(whole - (a + b) / 2) < 1e-6);
-    assert_true(testlib_relative_error(two->grad, one->grad, (size_t)one->flat_count) < 1e-5);
+    float *left = flat(one, one->grad), *right = flat(two, two->grad);
+    assert_true(testlib_relative_error(right, left, (size_t)one->flat_count) < 1e-5);
+    free(left);
+    free(right);
     model_free(one);
     model_free(two);
+}
+
+/* Results are read in order, steps later; as many as may wait wait, and no more. */
+static void results_wait_to_be_read(void **state)
+{
+    (void)state;
+    struct runspec spec = spec_of(16, 1, 2, 1, true);
+    struct model *m;
+    struct inner *inner;
+    struct inner_result result;
+    int32_t tokens[22], targets[22];
+    double want[INNER_RESULTS];
+    fill_tokens(tokens, targets, 22, spec.vocab, 8);
+    for (int run = 0; run < 2; run++) {
+        assert_ok(model_new(&spec, kern, dev, 2, true, &m));
+        assert_ok(model_init(m, 1));
+        assert_ok(inner_new(m, &spec, &inner));
+        assert_fails(ERR_STATE, "no step waits", inner_result(inner, &result));
+        for (uint64_t step = 1; step <= INNER_RESULTS; step++) {
+            assert_ok(model_train(m, tokens, targets, 0.5));
+            assert_ok(model_train(m, tokens, targets, 0.5));
+            if (run == 0)
+                want[step - 1] = step_of(inner, step).loss;
+            else
+                assert_ok(inner_step(inner, step));
+        }
+        if (run == 1) {
+            assert_fails(ERR_STATE, "wait for their results", inner_step(inner, 9));
+            for (int i = 0; i < INNER_RESULTS; i++) {
+                assert_true(inner_pending(inner) == (uint64_t)(INNER_RESULTS - i));
+                assert_ok(inner_result(inner, &result));
+                assert_true(result.loss == want[i] && inner->updates == (uint64_t)i + 1);
+                assert_true(result.lr == spec.lr && result.grad_norm > 0 && !result.skipped);
+            }
+        }
+        inner_free(inner);
+        model_free(m);
+    }
 }
 
 int main(void)
 {
     assert_ok(digest_init());
     assert_ok(kern_find("cpu", &kern));
-    assert_ok(kern->open(2, &dev));
+    assert_ok(kern->open(&(struct kern_place){.threads = 2}, &dev));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_agree_with_finite_differences),
         cmocka_unit_test(decoding_gives_what_the_full_pass_gives),
         cmocka_unit_test(initial_parameters_are_pinned),
         cmocka_unit_test(one_batch_is_learnt_by_heart),
         cmocka_unit_test(accumulation_is_the_larger_batch),
+        cmocka_unit_test(results_wait_to_be_read),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
     kern->close(dev);

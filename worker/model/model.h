@@ -39,6 +39,7 @@ struct model {
     float *w;           /* master weights, flat, on the device */
     kern_act *act;      /* the copy products use; the same array on the CPU */
     float *grad;        /* flat; NULL for a model that only evaluates */
+    double *loss;       /* (1), on the device: sum of scale * mean loss over what model_train() was given */
     int64_t V, C, L, H, G, D, F, T, B;
     bool tied;
     float eps;
@@ -54,19 +55,22 @@ void model_free(struct model *model);
 /* Parameters from the seed: the same bits on every machine. */
 ERR_MUST_CHECK enum err model_init(struct model *model, uint64_t seed);
 
-/* Host copies of one tensor's values. */
-void model_read(const struct model *model, const struct model_tensor *tensor, float *to);
-void model_write(struct model *model, const struct model_tensor *tensor, const float *from);
+/* One tensor's values in `flat`, an array that lies as model->w does (weights, gradients, moments), from and to host
+ * memory; waits. After writing weights, model_refresh(). */
+ERR_MUST_CHECK enum err model_read(const struct model *model, const struct model_tensor *tensor, const float *flat,
+                                   float *to);
+ERR_MUST_CHECK enum err model_write(struct model *model, const struct model_tensor *tensor, float *flat,
+                                    const float *from);
 
 /* Makes the products' copy follow the master weights after they were changed from outside. */
 void model_refresh(struct model *model);
 
-/* Forward and backward over tokens(B,T) with targets(B,T), both in host memory; gradients of scale * mean loss are
- * added to model->grad. `*loss` is the mean cross-entropy in nats. */
-ERR_MUST_CHECK enum err model_train(struct model *model, const int32_t *tokens, const int32_t *targets, double scale,
-                                    double *loss);
+/* Queues forward and backward over tokens(B,T) with targets(B,T), both in host memory, which may change once it has
+ * returned; gradients of scale * mean cross-entropy (nats) are added to model->grad, that product to model->loss. Waits
+ * only where the device is two batches behind. */
+ERR_MUST_CHECK enum err model_train(struct model *model, const int32_t *tokens, const int32_t *targets, double scale);
 
-/* Mean cross-entropy without gradients. */
+/* Mean cross-entropy without gradients; waits for it. */
 ERR_MUST_CHECK enum err model_loss(struct model *model, const int32_t *tokens, const int32_t *targets, double *loss);
 
 /* Feeds one token at the next position and writes the logits(V) that follow it into host memory. Up to T tokens fit;

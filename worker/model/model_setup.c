@@ -97,7 +97,15 @@ static enum err alloc_params(struct model *model, bool train)
         TRY(kern->alloc(model->dev, count * kern->act_bytes, "the model's parameters", &model->act));
     if (train)
         TRY(kern->alloc(model->dev, count * sizeof(float), "the gradients", (void **)&model->grad));
-    return ERR_OK;
+    return kern->alloc(model->dev, sizeof *model->loss, "the loss", (void **)&model->loss);
+}
+
+/* Of the rows that any operation of a pass works on. */
+static int64_t most_columns(const struct model *m)
+{
+    int64_t heads = (m->H + 2 * m->G) * m->D;
+    int64_t most = m->C > 2 * m->F ? m->C : 2 * m->F;
+    return most > heads ? most : heads;
 }
 
 enum err model_new(const struct runspec *spec, const struct kern *kern, struct kern_dev *dev, int64_t batch, bool train,
@@ -120,6 +128,15 @@ enum err model_new(const struct runspec *spec, const struct kern *kern, struct k
     model->B = batch;
     model->tied = spec->tied;
     model->eps = (float)spec->norm_eps;
+    if (!kern->has_head_size(model->D)) {
+        err =
+            err_set(ERR_CONF,
+                    "[model] width %" PRId64 " over %" PRId64 " heads: device %s has no attention for heads of %" PRId64
+                    " values; choose heads so that width / heads is 16, 32, 64 or 128",
+                    model->C, model->H, kern->name, model->D);
+        goto out;
+    }
+    TRY_OUT(kern->reserve(dev, batch * model->T, most_columns(model)));
     TRY_OUT(mem_new(1, sizeof *model->work, "the model", &model->work));
     TRY_OUT(mem_new((size_t)model->L, sizeof *model->work->layers, "the model", &model->work->layers));
     TRY_OUT(list_tensors(model, spec->init_std));
@@ -136,7 +153,7 @@ enum err model_new(const struct runspec *spec, const struct kern *kern, struct k
             table[(t * half + i) * 2 + 1] = (float)sin(angle);
         }
     }
-    kern->upload(dev, model->work->cos_sin, table, (size_t)model->T * half * 2 * sizeof *table);
+    kern->copy(dev, KERN_MAIN, model->work->cos_sin, table, (size_t)model->T * half * 2 * sizeof *table);
     err = kern->sync(dev);
     mem_free(table);
 out:
@@ -157,37 +174,42 @@ void model_free(struct model *model)
         model->kern->free(model->dev, model->act);
     model->kern->free(model->dev, model->w);
     model->kern->free(model->dev, model->grad);
+    model->kern->free(model->dev, model->loss);
     mem_free(model->tensors);
     mem_free(model);
 }
 
 enum err model_init(struct model *model, uint64_t seed)
 {
+    enum err err = ERR_OK;
     float *host = NULL;
     int64_t most = 0;
     for (int i = 0; i < model->tensors_count; i++)
         most = model->tensors[i].count > most ? model->tensors[i].count : most;
     TRY(mem_new((size_t)most, sizeof *host, "initial parameters", &host));
-    for (int i = 0; i < model->tensors_count; i++) {
+    for (int i = 0; err == ERR_OK && i < model->tensors_count; i++) {
         const struct model_tensor *tensor = &model->tensors[i];
         struct env_rng rng = env_rng_init(seed, (uint64_t)i);
         for (int64_t k = 0; k < tensor->count; k++)
             host[k] = tensor->init_std > 0 ? (float)(tensor->init_std * env_rng_normal(&rng)) : 1.0f;
-        model_write(model, tensor, host);
+        err = model_write(model, tensor, model->w, host);
     }
     mem_free(host);
+    TRY(err);
     model_refresh(model);
     return model->kern->sync(model->dev);
 }
 
-void model_read(const struct model *model, const struct model_tensor *tensor, float *to)
+enum err model_read(const struct model *model, const struct model_tensor *tensor, const float *flat, float *to)
 {
-    model->kern->download(model->dev, to, model->w + tensor->offset, (size_t)tensor->count * sizeof *to);
+    model->kern->copy(model->dev, KERN_MAIN, to, flat + tensor->offset, (size_t)tensor->count * sizeof *to);
+    return model->kern->sync(model->dev);
 }
 
-void model_write(struct model *model, const struct model_tensor *tensor, const float *from)
+enum err model_write(struct model *model, const struct model_tensor *tensor, float *flat, const float *from)
 {
-    model->kern->upload(model->dev, model->w + tensor->offset, from, (size_t)tensor->count * sizeof *from);
+    model->kern->copy(model->dev, KERN_MAIN, flat + tensor->offset, from, (size_t)tensor->count * sizeof *from);
+    return model->kern->sync(model->dev);
 }
 
 void model_refresh(struct model *model)

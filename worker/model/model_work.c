@@ -10,8 +10,6 @@ struct entry {
 };
 
 enum { SHARED_ENTRIES = 16, LAYER_ENTRIES = 12 };
-/* Logits of this many bytes at a time: large vocabularies would otherwise need more memory than the model. */
-enum { LOGITS_BYTES_MAX = 64 << 20 };
 
 static int64_t max2(int64_t a, int64_t b)
 {
@@ -35,8 +33,9 @@ static size_t list_shared(struct model *m, struct entry *list)
     list[n++] = (struct entry){&w->normed_final, rows * C * act};
     list[n++] = (struct entry){(void **)&w->rstd_final, rows * sizeof(float)};
     list[n++] = (struct entry){&w->proj, rows * C * act};
-    list[n++] = (struct entry){&w->logits, (size_t)w->chunk * (size_t)m->V * act};
+    list[n++] = (struct entry){&w->logits, (size_t)w->chunk * (size_t)w->logits_ld * act};
     list[n++] = (struct entry){(void **)&w->losses, rows * sizeof(float)};
+    list[n++] = (struct entry){(void **)&w->loss, sizeof *w->loss};
     list[n++] = (struct entry){&w->scratch, m->kern->attention_scratch(m->dev, &dims)};
     if (w->train) {
         list[n++] = (struct entry){&w->d_resid, rows * C * act};
@@ -100,15 +99,15 @@ enum err model_work_new(struct model *m, bool train)
     struct entry layer[LAYER_ENTRIES];
     int64_t rows = m->B * m->T;
     w->train = train;
-    w->chunk = LOGITS_BYTES_MAX / (m->V * (int64_t)sizeof(float));
-    w->chunk = w->chunk < 1 ? 1 : w->chunk > rows ? rows : w->chunk;
+    m->kern->logits_shape(rows, m->V, &w->chunk, &w->logits_ld);
     TRY(alloc_all(m, list, list_shared(m, list)));
     for (int64_t l = 0; l < (train ? m->L : 1); l++)
         TRY(alloc_all(m, layer, list_layer(m, l, layer)));
     if (!train)
         share_layers(m);
-    TRY(mem_new((size_t)rows, sizeof *w->losses_host, "losses", &w->losses_host));
-    return mem_new((size_t)m->V, sizeof *w->logits_host, "logits", &w->logits_host);
+    for (int i = 0; i < MODEL_FEEDS; i++)
+        TRY(kern_host_new(m->kern, m->dev, 2 * (size_t)rows * sizeof *w->tokens, "a batch", &w->feeds[i].host));
+    return ERR_OK;
 }
 
 void model_work_free(struct model *m)
@@ -117,6 +116,7 @@ void model_work_free(struct model *m)
     struct entry list[SHARED_ENTRIES];
     struct entry layer[LAYER_ENTRIES];
     size_t count = list_shared(m, list);
+    m->kern->sync(m->dev); /* batches may still be on their way out of the host's memory */
     for (size_t i = 0; i < count; i++)
         m->kern->free(m->dev, *list[i].place);
     for (int64_t l = 0; w->layers != NULL && l < m->L; l++) {
@@ -125,8 +125,9 @@ void model_work_free(struct model *m)
             m->kern->free(m->dev, *layer[i].place);
         m->kern->free(m->dev, w->layers[l].cache);
     }
-    mem_free(w->losses_host);
-    mem_free(w->logits_host);
+    m->kern->free(m->dev, w->logits_float);
+    for (int i = 0; i < MODEL_FEEDS; i++)
+        kern_host_free(m->kern, m->dev, &w->feeds[i].host);
     mem_free(w->layers);
     mem_free(w);
 }

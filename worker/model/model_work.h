@@ -7,7 +7,16 @@
 #ifndef WORKER_MODEL_MODEL_WORK_H
 #define WORKER_MODEL_MODEL_WORK_H
 
+#include "kernels/kern_host.h"
 #include "worker/model/model.h"
+
+enum { MODEL_FEEDS = 2 };
+
+/* A batch on its way to the device. */
+struct model_feed {
+    struct kern_host host; /* tokens(R), targets(R) */
+    uint64_t mark;         /* reached when it may be written again; 0: was never used */
+};
 
 /* What the backward pass needs of one layer; R = B * T rows. */
 struct model_layer {
@@ -30,22 +39,24 @@ struct model_work {
     struct model_layer *layers;
     int64_t embed, norm_final, head; /* offsets */
     bool train;
-    int64_t chunk;             /* rows of logits at a time */
+    int64_t chunk, logits_ld; /* rows of logits at a time; values from one to the next */
+    struct model_feed feeds[MODEL_FEEDS];
+    uint64_t fed;              /* batches so far */
     int32_t *tokens, *targets; /* (R), on the device */
     float *cos_sin;            /* (T, D/2, 2) */
     kern_act *resid_final;     /* (R,C) */
     kern_act *normed_final;    /* (R,C) */
     float *rstd_final;         /* (R) */
     kern_act *proj;            /* (R,C): output of the last projection, not yet added to the residual stream */
-    kern_act *logits;          /* (chunk,V) */
+    kern_act *logits;          /* (chunk,V), rows logits_ld apart */
     float *losses;             /* (R) */
-    float *losses_host;        /* (R) */
+    double *loss;              /* (1), of model_loss() */
     kern_act *d_resid;         /* (R,C) */
     kern_act *d_normed;        /* (R,C) */
     kern_act *d_wide;          /* (R, max(2F, (H+2G)D)) */
     kern_act *d_narrow;        /* (R, max(F, HD)) */
     void *scratch;             /* attention */
-    float *logits_host;        /* (V) */
+    float *logits_float;       /* (V), of decoding; NULL before it */
     int64_t decoded;           /* positions in the caches */
 };
 

@@ -1,0 +1,17 @@
+/*
+ * cases: every operation of a table of kernels (kernels/kern_table.h) against double precision: one list for the CPU's
+ * variants, the emulated CUDA kernels and a GPU.
+ */
+#ifndef TESTS_KERN_CASES_H
+#define TESTS_KERN_CASES_H
+
+#include "kernels/kern_table.h"
+#include "tests/lib/testlib.h"
+
+extern const struct CMUnitTest cases_pass[], cases_loss[], cases_optim[], cases_move[];
+extern const size_t cases_pass_count, cases_loss_count, cases_optim_count, cases_move_count;
+
+/* Runs them all on an open device; returns how many failed. */
+int cases_run(const char *name, const struct kern *table, struct kern_dev *device);
+
+#endif

@@ -50,6 +50,9 @@ PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(MODULES))
 CMOCKA_LIBS := $(shell $(PKG_CONFIG) --libs cmocka)
 MACHINE := $(shell $(CC) -dumpmachine)
 CLANG := $(findstring clang,$(shell $(CC) --version | head -1))
+# For tests alone: the kernels of kernels/cuda/ on an emulated GPU.
+CXX := $(if $(CLANG),$(patsubst clang%,clang++%,$(notdir $(CC))),g++)
+HAS_CXX := $(shell command -v $(CXX) 2>/dev/null)
 NVCC_VERSION := $(shell nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 
 WARN := -Wall -Wextra -Werror -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla
@@ -98,6 +101,12 @@ LIBDILOCO_OBJ := $(call objects,$(wildcard worker/libdiloco/*.c)) $(common_OBJ)
 TEST_SRC := $(wildcard tests/unit/*.c tests/num/*.c tests/sim/*.c tests/system/test_*.c tests/fuzz/*.c tests/golden/*.c)
 TESTS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
 TOOL_SRC := $(wildcard tests/system/tool_*.c tests/demo/demo.c tests/outlive/outlive.c tests/failures/failures.c tests/aims/aims.c)
+# CUDA sources without a GPU: what is C is compiled as ever, kernels by the C++ compiler with tests/emu/emu.cuh.
+CUDA_PLAIN_OBJ := $(call objects,kernels/cuda/cuda_linear.c kernels/cuda/cuda_spans.c)
+EMU_OBJ := $(call objects,$(filter-out tests/emu/test_%,$(wildcard tests/emu/*.c)))
+EMU_OBJ += $(patsubst tests/emu/%.cc,$(B)/tests/emu/%.o,$(wildcard tests/emu/*.cc))
+EMU_CUDA_OBJ := $(patsubst %.cu,$(B)/tests/emu/%.o,$(wildcard kernels/cuda/*.cu))
+EMU_TESTS := $(if $(HAS_CXX),$(patsubst %.c,$(B)/%,$(wildcard tests/emu/test_*.c)))
 DEMO_OBJ := $(call objects,$(wildcard tests/demo/*.c))
 AIMS_OBJ := $(call objects,$(wildcard tests/aims/*.c))
 QUALITY_SRC := $(wildcard tests/bench/quality*.c tests/bench/lab.c tests/bench/field.c)
@@ -115,7 +124,7 @@ all: $(PROGRAMS) $(B)/libdiloco.so.0 $(B)/libdiloco.a
 	@printf 'Built %s with %s%s. CUDA: %s\n' $(B) '$(CC)' '$(if $(SAN), ($(SAN) sanitizer))' \
 		'$(if $(NVCC_VERSION),toolkit $(NVCC_VERSION) found; this version has the CPU backend only,not found, not needed)'
 
-tests: all $(TESTS) $(TOOLS) $(B)/tests/skewed.so $(B)/tests/bench/bench $(B)/tests/bench/quality
+tests: all $(TESTS) $(EMU_TESTS) $(TOOLS) $(B)/tests/skewed.so $(B)/tests/bench/bench $(B)/tests/bench/quality
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
@@ -167,6 +176,24 @@ $(B)/libdiloco.a: $(LIBDILOCO_OBJ)
 $(B)/libdiloco.so.0: $(LIBDILOCO_OBJ)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) -shared -Wl,-soname,libdiloco.so.0 $^ -lsodium -ljansson -linih -lm -o $@
 
+# ---- the emulated GPU ----
+CXXFLAGS_ALL = $(filter-out -std=gnu11 -Wstrict-prototypes -Wmissing-prototypes,$(CFLAGS_ALL)) -std=c++17
+$(B)/tests/emu/%.o: tests/emu/%.cc
+	@mkdir -p $(@D)
+	$(call say,CXX)$(CXX) $(CXXFLAGS_ALL) $(CXXFLAGS) -MMD -MP -c $< -o $@
+$(B)/tests/emu/emu_kernels.cu.o: tests/emu/emu_kernels.cu
+	@mkdir -p $(@D)
+	$(call say,CXX)$(CXX) $(CXXFLAGS_ALL) $(CXXFLAGS) -Wno-unknown-pragmas -include tests/emu/emu.cuh -x c++ -MMD -MP -c $< -o $@
+$(EMU_CUDA_OBJ): $(B)/tests/emu/%.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,CXX)$(CXX) $(CXXFLAGS_ALL) $(CXXFLAGS) -Wno-unknown-pragmas -include tests/emu/emu.cuh -x c++ -MMD -MP -c $< -o $@
+EMU_CORE_OBJ := $(filter-out $(B)/tests/emu/kern_emu%,$(EMU_OBJ))
+$(B)/tests/emu/test_emu: $(B)/tests/emu/test_emu.o $(B)/tests/emu/emu_kernels.cu.o $(EMU_CORE_OBJ) $(TESTLIB_OBJ) $(B)/tests/lib.a $(ARCHIVES)
+	$(call say,LINK)$(CXX) $(LDFLAGS_ALL) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -o $@
+$(filter-out %/test_emu,$(EMU_TESTS)): %: %.o $(EMU_OBJ) $(EMU_CUDA_OBJ) $(CUDA_PLAIN_OBJ) $(TESTLIB_OBJ) $(B)/tests/lib.a $(ARCHIVES)
+	$(call say,LINK)$(CXX) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $(filter %.o,$^) \
+		-Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -ldnnl -o $@
+
 $(B)/tests/demo/demo: $(DEMO_OBJ)
 $(B)/tests/aims/aims: $(AIMS_OBJ)
 $(B)/tests/bench/bench: $(BENCH_OBJ)
@@ -181,7 +208,7 @@ $(B)/tests/%: $(B)/tests/%.o $(TESTLIB_OBJ) $(B)/tests/lib.a $(ARCHIVES)
 		-Wl,--start-group $(B)/tests/lib.a $(ARCHIVES) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -ldnnl -o $@
 
 check: tests
-	@BUILD=$(B) CC='$(CC)' SAN='$(SAN)' tests/run.sh $(TESTS) $(wildcard tests/lint/*.sh tests/num/*.sh tests/system/*.sh) tests/fuzz/guided.sh
+	@BUILD=$(B) CC='$(CC)' SAN='$(SAN)' tests/run.sh $(TESTS) $(or $(EMU_TESTS),tests/emu/absent.sh) $(wildcard tests/lint/*.sh tests/num/*.sh tests/system/*.sh) tests/fuzz/guided.sh
 
 sim: $(B)/tests/sim/test_sync
 	@TEST_SEEDS=$(or $(SEEDS),10000) $<

@@ -8,7 +8,7 @@
 #include "common/env.h"
 #include "tests/lib/testlib.h"
 
-enum { BEHIND = 256, SAMPLES = 60 };
+enum { BEHIND = 256, SAMPLES = 30 };
 
 const struct kern *kern;
 struct kern_dev *dev;

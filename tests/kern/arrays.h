@@ -60,7 +60,7 @@ void arrays_equal(const char *what, struct array *a, struct array *b);
 
 /* A forward pass in double: out(dout->count) from what `context` holds. */
 typedef void arrays_forward(double *out, void *context);
-/* That `gradient` holds `before` (NULL: 0) + d sum(dout * forward) / d input->d, judged at up to 60 places by central
+/* That `gradient` holds `before` (NULL: 0) + d sum(dout * forward) / d input->d, judged at up to 30 places by central
  * differences. */
 void array_gradient(const char *what, arrays_forward *forward, void *context, const struct array *dout,
                     struct array *input, struct array *gradient, const double *before, double tolerance);

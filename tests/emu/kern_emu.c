@@ -1,0 +1,493 @@
+/* The host side of the emulated table: memory and queues. The product of matrices stands in kern_emu_product.c. */
+#include "tests/emu/kern_emu.h"
+
+#include <string.h>
+
+#include "common/mem.h"
+#include "kernels/cuda/cuda.h"
+#include "tests/emu/emu.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1 /* gcc's name for it */
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#endif
+
+enum { DEVICES = 8, PROCESSORS = 4, SCRATCH_ALIGN = 256, GUARD = 64, GUARD_VALUE = 0xa5 };
+
+static const size_t TOTAL_BYTES = (size_t)8 << 30;
+
+/* Memory of the device, or pages pinned. */
+struct range {
+    struct range *next;
+    char *at;
+    size_t bytes;
+};
+
+struct rows {
+    void *to;
+    const void *from;
+    size_t to_stride, from_stride, bytes, count;
+};
+
+/* Something queued: a copy, an order, or a mark. */
+struct item {
+    struct item *next;
+    uint64_t number; /* rises with every item; of a mark it is what mark() has returned */
+    enum { COPY, AFTER, MARK } kind;
+    struct rows rows;      /* COPY */
+    void *taken;           /* COPY: what `from` held when it was queued, if that is what counts; ours */
+    enum kern_queue queue; /* AFTER: everything up to `upto` there comes first */
+    uint64_t upto;
+    bool asked; /* MARK: once, whether it is reached */
+};
+
+struct kern_dev {
+    struct range *memory, *pinned;
+    size_t used;
+    struct item *first[KERN_QUEUES], **end[KERN_QUEUES];
+    uint64_t last; /* item's number */
+    char *scratch_memory, *scratch;
+    size_t scratch_bytes, scratch_taken;
+};
+
+/* ---- queues ---- */
+
+static void do_rows(const struct rows *rows)
+{
+    for (size_t i = 0; i < rows->count; i++)
+        memmove((char *)rows->to + i * rows->to_stride, (const char *)rows->from + i * rows->from_stride, rows->bytes);
+}
+
+/* Does what a queue holds, up to an item's number. */
+static void run(struct kern_dev *dev, enum kern_queue queue, uint64_t upto)
+{
+    struct item *item;
+    while ((item = dev->first[queue]) && item->number <= upto) {
+        dev->first[queue] = item->next;
+        if (!item->next)
+            dev->end[queue] = &dev->first[queue];
+        if (item->kind == AFTER)
+            run(dev, item->queue, item->upto);
+        if (item->kind == COPY)
+            do_rows(&item->rows);
+        mem_free(item->taken);
+        mem_free(item);
+    }
+}
+
+static void run_all(struct kern_dev *dev)
+{
+    for (int queue = 0; queue < KERN_QUEUES; queue++)
+        run(dev, (enum kern_queue)queue, UINT64_MAX);
+}
+
+/* NULL, if memory is short: then the queue has been run, and what was to be queued is to be done. */
+static struct item *append(struct kern_dev *dev, enum kern_queue queue, int kind)
+{
+    struct item *item;
+    dev->last++;
+    if (mem_new(1, sizeof *item, "an emulated queue", &item) != ERR_OK) {
+        run(dev, queue, UINT64_MAX);
+        return NULL;
+    }
+    item->number = dev->last;
+    item->kind = kind;
+    *dev->end[queue] = item;
+    dev->end[queue] = &item->next;
+    return item;
+}
+
+static void emu_order(struct kern_dev *dev, enum kern_queue later, enum kern_queue earlier)
+{
+    if (later == earlier || !dev->first[earlier])
+        return;
+    struct item *item = later == KERN_MAIN ? NULL : append(dev, later, AFTER);
+    if (!item) {
+        run(dev, earlier, UINT64_MAX);
+        return;
+    }
+    item->queue = earlier;
+    item->upto = item->number;
+}
+
+static uint64_t emu_mark(struct kern_dev *dev, enum kern_queue queue)
+{
+    (void)append(dev, queue, MARK);
+    return dev->last;
+}
+
+static struct item *find_mark(struct kern_dev *dev, uint64_t mark, enum kern_queue *queue)
+{
+    for (int q = 0; q < KERN_QUEUES; q++)
+        for (struct item *item = dev->first[q]; item; item = item->next)
+            if (item->kind == MARK && item->number == mark) {
+                *queue = (enum kern_queue)q;
+                return item;
+            }
+    return NULL;
+}
+
+static bool emu_reached(struct kern_dev *dev, uint64_t mark)
+{
+    enum kern_queue queue;
+    struct item *item = find_mark(dev, mark, &queue);
+    if (!item)
+        return true;
+    if (!item->asked) {
+        item->asked = true;
+        return false;
+    }
+    run(dev, queue, mark);
+    return true;
+}
+
+static enum err emu_fault(struct kern_dev *dev)
+{
+    (void)dev;
+    return emu_error()[0] == '\0' ? ERR_OK : err_set(ERR_STATE, "the emulated GPU: %s", emu_error());
+}
+
+static enum err emu_wait_mark(struct kern_dev *dev, uint64_t mark)
+{
+    enum kern_queue queue;
+    if (find_mark(dev, mark, &queue))
+        run(dev, queue, mark);
+    return emu_fault(dev);
+}
+
+static enum err emu_sync(struct kern_dev *dev)
+{
+    run_all(dev);
+    return emu_fault(dev);
+}
+
+/* ---- memory ---- */
+
+/* The range that holds the byte at `at`; its rest is *bytes. */
+static const struct range *find(const struct range *ranges, const void *at, size_t *bytes)
+{
+    for (const struct range *range = ranges; range; range = range->next)
+        if ((uintptr_t)at - (uintptr_t)range->at < range->bytes) {
+            *bytes = range->bytes - ((uintptr_t)at - (uintptr_t)range->at);
+            return range;
+        }
+    return NULL;
+}
+
+static enum err add_range(struct range **ranges, void *at, size_t bytes)
+{
+    struct range *range;
+    TRY(mem_new(1, sizeof *range, "an emulated device's memory", &range));
+    *range = (struct range){.next = *ranges, .at = at, .bytes = bytes};
+    *ranges = range;
+    return ERR_OK;
+}
+
+/* Whether there was one that begins there. */
+static bool take_range(struct range **ranges, const void *at, size_t *bytes)
+{
+    for (struct range **link = ranges; *link; link = &(*link)->next) {
+        struct range *range = *link;
+        if (range->at != at)
+            continue;
+        *bytes = range->bytes;
+        *link = range->next;
+        mem_free(range);
+        return true;
+    }
+    return false;
+}
+
+enum err cuda_alloc(struct kern_dev *dev, size_t bytes, const char *what, void **out)
+{
+    void *at;
+    if (bytes > TOTAL_BYTES - dev->used)
+        return err_set(ERR_NOMEM, "no %zu bytes for %s on the emulated GPU", bytes, what);
+    TRY(mem_new(bytes, 1, what, &at));
+    enum err err = add_range(&dev->memory, at, bytes);
+    if (err != ERR_OK) {
+        mem_free(at);
+        return err;
+    }
+    dev->used += bytes;
+    *out = at;
+    return ERR_OK;
+}
+
+void cuda_free(struct kern_dev *dev, void *pointer)
+{
+    size_t bytes;
+    if (!pointer)
+        return;
+    run_all(dev);
+    if (!take_range(&dev->memory, pointer, &bytes)) {
+        emu_record("free: not memory of this device");
+        return;
+    }
+    dev->used -= bytes;
+    mem_free(pointer);
+}
+
+static enum err emu_memory(struct kern_dev *dev, size_t *free_bytes, size_t *total)
+{
+    *free_bytes = TOTAL_BYTES - dev->used;
+    *total = TOTAL_BYTES;
+    return ERR_OK;
+}
+
+static enum err emu_pin(struct kern_dev *dev, void *host, size_t bytes)
+{
+    size_t rest;
+    if ((uintptr_t)host % 4096 != 0)
+        emu_record("pin: memory that does not begin at a page");
+    if (find(dev->pinned, host, &rest) || find(dev->memory, host, &rest))
+        emu_record("pin: memory that is pinned already, or the device's");
+    return add_range(&dev->pinned, host, bytes);
+}
+
+static bool touches(const struct rows *rows, const char *at, size_t bytes)
+{
+    return (uintptr_t)rows->to - (uintptr_t)at < bytes || (uintptr_t)rows->from - (uintptr_t)at < bytes;
+}
+
+static void emu_unpin(struct kern_dev *dev, void *host)
+{
+    size_t bytes;
+    if (!host)
+        return;
+    if (!take_range(&dev->pinned, host, &bytes)) {
+        emu_record("unpin: memory that is not pinned");
+        return;
+    }
+    for (int q = 0; q < KERN_QUEUES; q++)
+        for (const struct item *item = dev->first[q]; item; item = item->next)
+            if (item->kind == COPY && touches(&item->rows, host, bytes))
+                emu_record("unpin: memory that copies are still using");
+    run_all(dev);
+}
+
+/* ---- scratch ---- */
+
+static void look_behind_scratch(struct kern_dev *dev)
+{
+    if (!dev->scratch)
+        return;
+    ASAN_UNPOISON_MEMORY_REGION(dev->scratch, dev->scratch_bytes + GUARD);
+    for (size_t i = 0; i < GUARD; i++)
+        if ((unsigned char)dev->scratch[dev->scratch_taken + i] != GUARD_VALUE)
+            emu_record("an operation has written behind the %zu bytes of its scratch memory", dev->scratch_taken);
+}
+
+static enum err grow_scratch(struct kern_dev *dev, size_t bytes)
+{
+    char *memory;
+    TRY(mem_new(bytes + SCRATCH_ALIGN + GUARD, 1, "the emulated GPU's scratch memory", &memory));
+    look_behind_scratch(dev);
+    mem_free(dev->scratch_memory);
+    dev->scratch_memory = memory;
+    dev->scratch = memory + (SCRATCH_ALIGN - (uintptr_t)memory % SCRATCH_ALIGN) % SCRATCH_ALIGN;
+    dev->scratch_bytes = bytes;
+    dev->scratch_taken = 0;
+    memset(dev->scratch, GUARD_VALUE, bytes + GUARD);
+    return ERR_OK;
+}
+
+void *cuda_scratch(struct kern_dev *dev, size_t bytes)
+{
+    look_behind_scratch(dev);
+    if (bytes > dev->scratch_bytes) {
+        emu_record("an operation takes %zu bytes of scratch memory, but %zu are reserved", bytes, dev->scratch_bytes);
+        if (grow_scratch(dev, bytes) != ERR_OK)
+            return NULL;
+    }
+    memset(dev->scratch, 0xff, bytes);
+    memset(dev->scratch + bytes, GUARD_VALUE, GUARD);
+    dev->scratch_taken = bytes;
+    ASAN_POISON_MEMORY_REGION(dev->scratch + bytes, dev->scratch_bytes + GUARD - bytes);
+    return dev->scratch;
+}
+
+static enum err emu_reserve(struct kern_dev *dev, int64_t R, int64_t C)
+{
+    const size_t needs[] = {cuda_rmsnorm_scratch(R, C), cuda_embed_scratch(R, C), cuda_norm_scratch(),
+                            cuda_loss_scratch(R)};
+    size_t most = 0;
+    for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
+        most = needs[i] > most ? needs[i] : most;
+    return most > dev->scratch_bytes || !dev->scratch ? grow_scratch(dev, most) : ERR_OK;
+}
+
+/* ---- copies ---- */
+
+static void emu_zero(struct kern_dev *dev, void *pointer, size_t bytes)
+{
+    size_t rest = 0;
+    if (bytes > 0 && (!find(dev->memory, pointer, &rest) || rest < bytes))
+        emu_record("zero: %zu bytes, but %zu are there", bytes, rest);
+    else
+        memset(pointer, 0, bytes);
+}
+
+enum side { DEVICE, PINNED, HOST, OUTSIDE };
+
+/* Where memory is; what a copy takes must be all there. */
+static enum side side_of(const struct kern_dev *dev, const void *at, size_t bytes)
+{
+    size_t rest;
+    if (find(dev->memory, at, &rest)) {
+        if (rest < bytes)
+            emu_record("a copy of %zu bytes, but the device's array has %zu", bytes, rest);
+        return rest < bytes ? OUTSIDE : DEVICE;
+    }
+    return find(dev->pinned, at, &rest) && rest >= bytes ? PINNED : HOST;
+}
+
+/* What is to be copied, packed, as it is now. */
+static void *take(const struct rows *rows)
+{
+    char *taken;
+    if (mem_new(rows->count, rows->bytes, "an emulated copy", &taken) != ERR_OK)
+        return NULL;
+    struct rows packed = *rows;
+    packed.to = taken;
+    packed.to_stride = rows->bytes;
+    do_rows(&packed);
+    return taken;
+}
+
+static void queue_rows(struct kern_dev *dev, enum kern_queue queue, struct rows rows)
+{
+    if (rows.count == 0 || rows.bytes == 0)
+        return;
+    enum side to = side_of(dev, rows.to, (rows.count - 1) * rows.to_stride + rows.bytes);
+    enum side from = side_of(dev, rows.from, (rows.count - 1) * rows.from_stride + rows.bytes);
+    if (to == OUTSIDE || from == OUTSIDE)
+        return;
+    bool main = queue == KERN_MAIN;
+    /* Operations on MAIN are done at once, so what it copies from the device is what is there now. */
+    bool now = to == HOST || (main && to == DEVICE), taken_now = main || from == HOST;
+    void *taken = NULL;
+    if (now || (main && from != DEVICE))
+        run(dev, queue, UINT64_MAX);
+    if (!now && taken_now) {
+        taken = take(&rows);
+        now = !taken;
+    }
+    struct item *item = now ? NULL : append(dev, queue, COPY);
+    if (!item) {
+        run(dev, queue, UINT64_MAX);
+        do_rows(&rows);
+        mem_free(taken);
+        return;
+    }
+    item->rows = rows;
+    item->taken = taken;
+    if (taken) {
+        item->rows.from = taken;
+        item->rows.from_stride = rows.bytes;
+    }
+}
+
+void cuda_copy(struct kern_dev *dev, enum kern_queue queue, void *to, const void *from, size_t bytes)
+{
+    queue_rows(dev, queue, (struct rows){.to = to, .from = from, .bytes = bytes, .count = 1});
+}
+
+static void emu_copy_rows(struct kern_dev *dev, enum kern_queue queue, void *to, size_t to_stride, const void *from,
+                          size_t from_stride, size_t bytes, size_t rows)
+{
+    if (to_stride < bytes || from_stride < bytes)
+        emu_record("copy_rows: rows of %zu bytes that overlap", bytes);
+    queue_rows(
+        dev, queue,
+        (struct rows){
+            .to = to, .from = from, .to_stride = to_stride, .from_stride = from_stride, .bytes = bytes, .count = rows});
+}
+
+/* ---- the device ---- */
+
+void *cuda_main_stream(struct kern_dev *dev)
+{
+    return dev;
+}
+
+void cuda_allow_shared(struct kern_dev *dev, const void *kernel, size_t bytes)
+{
+    (void)dev, (void)kernel, (void)bytes;
+}
+
+void cuda_launched(struct kern_dev *dev, const char *operation)
+{
+    (void)dev, (void)operation; /* what went wrong is recorded, with the kernel's name */
+}
+
+int cuda_processors(const struct kern_dev *dev)
+{
+    (void)dev;
+    return PROCESSORS;
+}
+
+static enum err emu_open(const struct kern_place *place, struct kern_dev **out)
+{
+    struct kern_dev *dev;
+    if (place->device < 0 || place->device >= DEVICES)
+        return err_set(ERR_NOTFOUND, "there is no GPU %d; the emulated ones are 0 to %d", place->device, DEVICES - 1);
+    TRY(mem_new(1, sizeof *dev, "the emulated GPU", &dev));
+    for (int queue = 0; queue < KERN_QUEUES; queue++)
+        dev->end[queue] = &dev->first[queue];
+    *out = dev;
+    return ERR_OK;
+}
+
+static void emu_close(struct kern_dev *dev)
+{
+    size_t bytes;
+    if (!dev)
+        return;
+    run_all(dev);
+    look_behind_scratch(dev);
+    mem_free(dev->scratch_memory);
+    if (dev->pinned)
+        emu_record("close: memory is still pinned");
+    if (dev->memory)
+        emu_record("close: %zu bytes are not freed", dev->used);
+    while (dev->pinned)
+        take_range(&dev->pinned, dev->pinned->at, &bytes);
+    while (dev->memory) {
+        void *at = dev->memory->at;
+        take_range(&dev->memory, at, &bytes);
+        mem_free(at);
+    }
+    mem_free(dev);
+}
+
+const struct kern kern_emu = {
+    .name = "emu",
+    .act_bytes = 2,
+    .ahead = 1,
+    .open = emu_open,
+    .close = emu_close,
+    .memory = emu_memory,
+    .reserve = emu_reserve,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .pin = emu_pin,
+    .unpin = emu_unpin,
+    .order = emu_order,
+    .mark = emu_mark,
+    .reached = emu_reached,
+    .wait = emu_wait_mark,
+    .sync = emu_sync,
+    .fault = emu_fault,
+    .zero = emu_zero,
+    .copy = cuda_copy,
+    .copy_rows = emu_copy_rows,
+    CUDA_OPERATIONS,
+};

@@ -77,7 +77,7 @@ __device__ __forceinline__ int collect(const embed_share &share, int64_t base, c
         mine[i] = __ballot_sync(WARP_ALL, hit);
         own += __popc(mine[i]);
     }
-    __syncthreads(); /* the last numbers have been read */
+    __syncthreads(); /* the last numbers have been read, and a list that was full */
     if (lane == 0)
         found[warp] = own;
     __syncthreads();
@@ -98,7 +98,7 @@ __device__ __forceinline__ int collect(const embed_share &share, int64_t base, c
     return count;
 }
 
-/* Finds for each entry the next of the same token. */
+/* Finds for each entry the next of the same token. Its first barrier shows all threads what collect() has written. */
 __device__ __forceinline__ void chain(const embed_list &list, int count)
 {
     for (int e = (int)threadIdx.x; e < count; e += (int)blockDim.x)
@@ -158,13 +158,11 @@ static __global__ void embed_backward(float *dw, const bf16 *dout, const int32_t
         count = collect(share, base, list, count, found);
         if (base + looked < R && count + looked <= LIST)
             continue;
-        __syncthreads(); /* the list is written */
         chain(list, count);
         for (int e = 0; e < count; e++)
             if (!list.follows[e] && high > 0)
                 add_token(dw + list.tokens[e] * C + column, dout + column, C, list, e, high, fits);
-        count = 0;
-        __syncthreads(); /* and read */
+        count = 0; /* all have read it when the first of collect()'s barriers is behind them */
     }
 }
 

@@ -129,7 +129,8 @@ static enum err attach(struct trainer *t)
 {
     if (t->options->socket_path == NULL)
         return ERR_OK;
-    struct diloco_options options = {.socket_path = t->options->socket_path,
+    struct diloco_options options = {.size = sizeof(struct diloco_options),
+                                     .socket_path = t->options->socket_path,
                                      .trainer = "diloco-worker",
                                      .wait_ms = DAEMON_WAIT_MS,
                                      .interrupted = stop_asked,
@@ -140,7 +141,8 @@ static enum err attach(struct trainer *t)
         return err_set(ERR_IO, "%s", diloco_error(t->diloco));
     for (int i = 0; i < t->model->tensors_count; i++) {
         const struct model_tensor *tensor = &t->model->tensors[i];
-        struct diloco_tensor announced = {.name = tensor->name,
+        struct diloco_tensor announced = {.size = sizeof(struct diloco_tensor),
+                                          .name = tensor->name,
                                           .data = t->model->w + tensor->offset,
                                           .dims = tensor->dims,
                                           .shape = {tensor->shape[0], tensor->shape[1]},
@@ -149,7 +151,7 @@ static enum err attach(struct trainer *t)
         if (result != DILOCO_OK)
             return attachment_failed(t, result);
     }
-    struct diloco_start start;
+    struct diloco_start start = {.size = sizeof(struct diloco_start)};
     int result = diloco_begin(t->diloco, &start);
     if (result != DILOCO_OK)
         return attachment_failed(t, result);
@@ -260,7 +262,8 @@ static enum err settle(struct trainer *t)
 static enum err exchange(struct trainer *t, uint64_t tokens, bool *leave)
 {
     uint64_t back = t->owed < tokens ? t->owed : tokens;
-    struct diloco_report report = {.tokens = tokens - back,
+    struct diloco_report report = {.size = sizeof(struct diloco_report),
+                                   .tokens = tokens - back,
                                    .loss = t->last.loss,
                                    .tokens_per_s = t->tokens_per_s,
                                    .lr = t->last.lr,

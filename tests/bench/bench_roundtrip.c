@@ -67,10 +67,14 @@ static enum err start_islands(struct island *islands, const char *programs)
 static int train(const char *socket, int seed, int fd)
 {
     float *values = malloc(COUNT * sizeof *values);
-    struct diloco_options options = {.socket_path = socket, .wait_ms = 10000};
-    struct diloco_tensor tensor = {
-        .name = "all", .data = values, .dims = 2, .shape = {4096, COUNT / 4096}, .layer = DILOCO_LAYER_NONE};
-    struct diloco_start start;
+    struct diloco_options options = {.size = sizeof(struct diloco_options), .socket_path = socket, .wait_ms = 10000};
+    struct diloco_tensor tensor = {.size = sizeof(struct diloco_tensor),
+                                   .name = "all",
+                                   .data = values,
+                                   .dims = 2,
+                                   .shape = {4096, COUNT / 4096},
+                                   .layer = DILOCO_LAYER_NONE};
+    struct diloco_start start = {.size = sizeof(struct diloco_start)};
     struct diloco *d;
     for (size_t i = 0; i < COUNT; i++)
         values[i] = 0.01f * (float)(i % 17);
@@ -81,7 +85,7 @@ static int train(const char *socket, int seed, int fd)
     for (int step = 0; step < ROUNDS; step++) {
         for (size_t i = 0; i < COUNT; i++)
             values[i] += 1e-4f * (float)((int64_t)(env_rng_u64(&rng) >> 40) - (1 << 23)) / (float)(1 << 23);
-        struct diloco_report report = {.tokens = 1000};
+        struct diloco_report report = {.size = sizeof(struct diloco_report), .tokens = 1000};
         double begin_s = env_mono_s();
         if (diloco_step(d, &report) != DILOCO_OK)
             return 1;

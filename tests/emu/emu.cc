@@ -16,6 +16,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <utility>
 
 #include "tests/emu/emu_inside.cuh"
 
@@ -89,6 +90,7 @@ static struct {
     char error[512];
     uint64_t random;
     bool ordered; /* by `random`, not ascending */
+    bool by_warp; /* a warp goes on as long as it can, ahead of the others */
     struct set sets[SETS];
 
     /* the launch */
@@ -199,11 +201,11 @@ QUIET static void draw_round(void)
 {
     emu.turn = 0;
     emu.went = false;
-    for (unsigned i = 1; emu.ordered && i < emu.threads; i++) {
+    const unsigned unit = emu.by_warp ? WARP_LANES : 1;
+    for (unsigned i = 1; emu.ordered && i < emu.threads / unit; i++) {
         unsigned j = (unsigned)((draw() >> 32) * (i + 1) >> 32);
-        unsigned short swap = emu.order[i];
-        emu.order[i] = emu.order[j];
-        emu.order[j] = swap;
+        for (unsigned k = 0; k < unit; k++)
+            std::swap(emu.order[i * unit + k], emu.order[j * unit + k]);
     }
 }
 
@@ -216,9 +218,11 @@ QUIET static struct fiber *next_ready(void)
                 return NULL;
             draw_round();
         }
-        struct fiber *f = emu.set->fibers[emu.order[emu.turn++]];
+        unsigned at = emu.turn++;
+        struct fiber *f = emu.set->fibers[emu.order[at]];
         if (!f->done && !f->waits) {
             emu.went = true;
+            emu.turn = emu.by_warp ? at - at % WARP_LANES : emu.turn;
             return f;
         }
     }
@@ -694,5 +698,6 @@ void emu_set_order(uint64_t seed)
     pthread_mutex_lock(&emu.lock);
     emu.random = seed;
     emu.ordered = seed != 0;
+    emu.by_warp = seed % 2 == 1;
     pthread_mutex_unlock(&emu.lock);
 }

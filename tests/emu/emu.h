@@ -28,7 +28,8 @@ extern "C" {
 
 enum { EMU_THREADS_MAX = 1024, EMU_SHARED_MAX = 227 * 1024 };
 
-/* The order of threads within a block, drawn anew whenever each has had its turn, and of blocks; 0: ascending. */
+/* The order of threads within a block, drawn anew whenever each has had its turn, and of blocks. 0: ascending. Odd: the
+ * order of warps is drawn, and one goes on as long as it can, which runs far ahead where a barrier is missing. */
 void emu_set_order(uint64_t seed);
 /* The first fault since emu_clear(), with the kernel's name; "" if there is none. Valid until the next emu_clear(). */
 const char *emu_error(void);

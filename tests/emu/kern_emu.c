@@ -40,9 +40,9 @@ struct rows {
 struct item {
     struct item *next;
     uint64_t number; /* rises with every item; of a mark it is what mark() has returned */
-    enum { COPY, AFTER, MARK } kind;
-    struct rows rows;      /* COPY */
-    void *taken;           /* COPY: what `from` held when it was queued, if that is what counts; ours */
+    enum { COPY, LENT, AFTER, MARK } kind;
+    struct rows rows;      /* COPY; LENT: one from pinned memory, which it has still lent to us */
+    void *taken;           /* what `from` held when it was queued, if that is what counts; ours */
     enum kern_queue queue; /* AFTER: everything up to `upto` there comes first */
     uint64_t upto;
     bool asked; /* MARK: once, whether it is reached */
@@ -65,6 +65,16 @@ static void do_rows(const struct rows *rows)
         memmove((char *)rows->to + i * rows->to_stride, (const char *)rows->from + i * rows->from_stride, rows->bytes);
 }
 
+/* A GPU would have copied no sooner than now. */
+static void look_at_lent(const struct item *item)
+{
+    const struct rows *rows = &item->rows;
+    for (size_t i = 0; i < rows->count; i++)
+        if (memcmp((const char *)item->taken + i * rows->bytes, (const char *)rows->from + i * rows->from_stride,
+                   rows->bytes) != 0)
+            emu_record("pinned memory was written while a copy from it was queued");
+}
+
 /* Does what a queue holds, up to an item's number. */
 static void run(struct kern_dev *dev, enum kern_queue queue, uint64_t upto)
 {
@@ -77,6 +87,8 @@ static void run(struct kern_dev *dev, enum kern_queue queue, uint64_t upto)
             run(dev, item->queue, item->upto);
         if (item->kind == COPY)
             do_rows(&item->rows);
+        if (item->kind == LENT)
+            look_at_lent(item);
         mem_free(item->taken);
         mem_free(item);
     }
@@ -374,6 +386,15 @@ static void queue_rows(struct kern_dev *dev, enum kern_queue queue, struct rows 
     /* Operations on MAIN are done at once, so what it copies from the device is what is there now. */
     bool now = to == HOST || (main && to == DEVICE), taken_now = main || from == HOST;
     void *taken = NULL;
+    if (main && from == PINNED && to == DEVICE) {
+        do_rows(&rows);
+        struct item *lent = append(dev, queue, LENT);
+        taken = lent != NULL ? take(&rows) : NULL;
+        if (lent != NULL)
+            *lent = (struct item){
+                .number = lent->number, .kind = taken != NULL ? LENT : MARK, .rows = rows, .taken = taken};
+        return;
+    }
     if (now || (main && from != DEVICE))
         run(dev, queue, UINT64_MAX);
     if (!now && taken_now) {

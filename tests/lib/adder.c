@@ -32,12 +32,16 @@ static int overdue(void *unused)
 struct diloco *adder_attach(const char *socket_path, const char *name)
 {
     struct diloco *trainer;
-    struct diloco_options options = {
-        .socket_path = socket_path, .trainer = "test", .wait_ms = 5000, .interrupted = overdue};
+    struct diloco_options options = {.size = sizeof(struct diloco_options),
+                                     .socket_path = socket_path,
+                                     .trainer = "test",
+                                     .wait_ms = 5000,
+                                     .interrupted = overdue};
     deadline_ms = env_mono_ms() + 1000 * ADDER_PATIENCE_S;
     assert_int_equal(diloco_attach(&options, &trainer), DILOCO_OK);
     for (int i = 0; i < ADDER_TENSORS; i++) {
-        struct diloco_tensor what = {.name = i == 0 ? "embed" : name,
+        struct diloco_tensor what = {.size = sizeof(struct diloco_tensor),
+                                     .name = i == 0 ? "embed" : name,
                                      .data = adder_tensor[i],
                                      .dims = 2,
                                      .shape = {ADDER_VALUES / 64, 64},
@@ -54,7 +58,8 @@ int adder_train(struct diloco *trainer, int steps)
         for (int i = 0; i < ADDER_TENSORS; i++)
             for (size_t n = 0; n < ADDER_VALUES; n++)
                 adder_tensor[i][n] += 1;
-        result = diloco_step(trainer, &(struct diloco_report){.tokens = 10, .loss = 1.5});
+        result = diloco_step(trainer,
+                             &(struct diloco_report){.size = sizeof(struct diloco_report), .tokens = 10, .loss = 1.5});
     }
     if (result != DILOCO_OK && result != DILOCO_STOP)
         fail_msg("%s", diloco_error(trainer));

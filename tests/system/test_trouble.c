@@ -390,10 +390,15 @@ static void a_model_too_large_is_refused(void **state)
     cluster_wait(cluster, 0, cluster_peers_up, 1, "the daemon");
     snprintf(socket, sizeof socket, "%s/worker.sock", cluster->island[0].sockets);
     struct diloco *d;
-    struct diloco_start start;
+    struct diloco_start start = {.size = sizeof(struct diloco_start)};
     static float nothing[1];
-    const struct diloco_tensor huge = {.name = "huge", .data = nothing, .dims = 1, .shape = {(uint64_t)1 << 44}};
-    assert_int_equal(diloco_attach(&(struct diloco_options){.socket_path = socket, .wait_ms = 5000}, &d), DILOCO_OK);
+    const struct diloco_tensor huge = {
+        .size = sizeof(struct diloco_tensor), .name = "huge", .data = nothing, .dims = 1, .shape = {(uint64_t)1 << 44}};
+    assert_int_equal(
+        diloco_attach(
+            &(struct diloco_options){.size = sizeof(struct diloco_options), .socket_path = socket, .wait_ms = 5000},
+            &d),
+        DILOCO_OK);
     assert_int_equal(diloco_register(d, &huge), DILOCO_OK);
     assert_int_equal(diloco_begin(d, &start), DILOCO_REFUSED);
     if (strstr(diloco_error(d), "GiB here, and this machine has") == NULL)
@@ -414,11 +419,15 @@ static void a_second_trainer_is_told(void **state)
     snprintf(socket, sizeof socket, "%s/worker.sock", cluster->island[0].sockets);
     for (int i = 0; i < 2; i++) {
         struct diloco *d;
-        struct diloco_start start;
+        struct diloco_start start = {.size = sizeof(struct diloco_start)};
         float values[4] = {0};
-        const struct diloco_tensor tensor = {.name = "other", .data = values, .dims = 1, .shape = {4}};
-        assert_int_equal(diloco_attach(&(struct diloco_options){.socket_path = socket, .wait_ms = 5000}, &d),
-                         DILOCO_OK);
+        const struct diloco_tensor tensor = {
+            .size = sizeof(struct diloco_tensor), .name = "other", .data = values, .dims = 1, .shape = {4}};
+        assert_int_equal(
+            diloco_attach(
+                &(struct diloco_options){.size = sizeof(struct diloco_options), .socket_path = socket, .wait_ms = 5000},
+                &d),
+            DILOCO_OK);
         assert_int_equal(diloco_register(d, &tensor), DILOCO_OK);
         assert_int_equal(diloco_begin(d, &start), DILOCO_REFUSED);
         if (strstr(diloco_error(d), "is attached already") == NULL)

@@ -80,7 +80,8 @@ static int register_all(struct synth *s, struct diloco *d)
         char name[64];
         snprintf(name, sizeof name, i == 0 ? "embed" : "layers.%d.weight", i - 1);
         bool norm = i == s->tensors_count - 1; /* one vector among matrices */
-        struct diloco_tensor tensor = {.name = name,
+        struct diloco_tensor tensor = {.size = sizeof(struct diloco_tensor),
+                                       .name = name,
                                        .data = s->tensor[i],
                                        .dims = norm ? 1 : 2,
                                        .shape = {norm ? s->count[i] : 10, s->count[i] / 10},
@@ -203,7 +204,8 @@ static int train(struct synth *s, struct diloco *d, uint64_t step)
                     s->tensor[t][i] += 1000;
         if (s->worked != NULL)
             *s->worked += 100 + 10 * s->island;
-        struct diloco_report report = {.tokens = 100 + 10 * s->island, .loss = loss, .tokens_per_s = 1000};
+        struct diloco_report report = {
+            .size = sizeof(struct diloco_report), .tokens = 100 + 10 * s->island, .loss = loss, .tokens_per_s = 1000};
         int result = diloco_step(d, &report);
         step = diloco_run_step(d);
         if (result == DILOCO_STOP)
@@ -253,10 +255,14 @@ int main(int argc, char **argv)
         load(&s);
     if (option(s.data, "worked", 0) != 0)
         s.worked = worked_open(s.run, s.mark);
-    struct diloco_options options = {
-        .kept = s.kept, .kept_bytes = s.kept_bytes, .trainer = "synth", .wait_ms = 5000, .interrupted = interrupted};
+    struct diloco_options options = {.size = sizeof(struct diloco_options),
+                                     .kept = s.kept,
+                                     .kept_bytes = s.kept_bytes,
+                                     .trainer = "synth",
+                                     .wait_ms = 5000,
+                                     .interrupted = interrupted};
     struct diloco *d = NULL;
-    struct diloco_start start;
+    struct diloco_start start = {.size = sizeof(struct diloco_start)};
     int result = diloco_attach(&options, &d);
     if (result == DILOCO_OK)
         result = register_all(&s, d);

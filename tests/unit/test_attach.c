@@ -14,186 +14,10 @@
 #include <unistd.h>
 
 #include "common/ipc.h"
+#include "tests/lib/counterpart.h"
+#include "tests/lib/late.h"
 #include "worker/libdiloco/aside.h"
 #include "worker/libdiloco/diloco.h"
-
-enum { COUNT = 500, VALUES = 512, SHM_BYTES = 65536, SESSION = 9 };
-
-static float tensor[COUNT];
-static int listener, connection, memfd;
-static struct ipc_shm *shm;
-static struct ipc_fragment *fragment;
-static struct diloco *d;
-/* What a test wants different. */
-static struct ipc_shm make_conf = {.overlap = 1, .mix = 0.25};
-static struct diloco_device device;
-
-/* ---- the daemon's side ---- */
-
-static void make_shm(void)
-{
-    memfd = memfd_create("test", MFD_CLOEXEC);
-    assert_true(memfd >= 0);
-    assert_int_equal(ftruncate(memfd, SHM_BYTES), 0);
-    shm = mmap(NULL, SHM_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-    assert_true(shm != MAP_FAILED);
-    *shm = (struct ipc_shm){.magic = IPC_MAGIC,
-                            .version = IPC_VERSION,
-                            .fragments_count = 1,
-                            .tensors_count = 1,
-                            .bytes = SHM_BYTES,
-                            .session = SESSION,
-                            .overlap = make_conf.overlap,
-                            .steps = 1000000,
-                            .mix = make_conf.mix,
-                            .set_aside = make_conf.set_aside,
-                            .eager_fresh = make_conf.eager_fresh,
-                            .eager_past = make_conf.eager_past,
-                            .eager_decay = make_conf.eager_decay,
-                            .fragments_offset = 1024,
-                            .places_offset = 8192};
-    fragment = ipc_fragment(shm, 0);
-    fragment->values_count = VALUES;
-    fragment->area_offset[0] = 16384;
-    fragment->area_offset[1] = 32768;
-    fragment->due_step = UINT64_MAX;
-    ipc_places(shm)[0] = (struct ipc_place){.fragment = 0, .offset = 0, .count = COUNT};
-    for (int i = 0; i < COUNT; i++)
-        ipc_base(shm, fragment)[i] = (float)i;
-}
-
-/* The next message of the trainer, waiting for it; `*fd` as it came along. */
-static struct ipc_message hear(int *fd)
-{
-    struct ipc_message message;
-    assert_ok(ipc_recv(connection, &message, fd));
-    return message;
-}
-
-static void hear_introduction(uint64_t session)
-{
-    int fd;
-    connection = accept(listener, NULL, NULL);
-    assert_true(connection >= 0);
-    struct ipc_message message = hear(&fd);
-    assert_int_equal(message.type, IPC_HELLO);
-    assert_int_equal(message.hello.session, session);
-    assert_int_equal(fd >= 0, session != 0); /* what it has of a daemon before this one comes along */
-    if (fd >= 0)
-        close(fd);
-    assert_int_equal(hear(&fd).type, IPC_TENSOR);
-    assert_int_equal(hear(&fd).type, IPC_REGISTERED);
-}
-
-static void say_welcome(bool resumed)
-{
-    struct ipc_message welcome = {.type = IPC_WELCOME};
-    welcome.welcome = (struct ipc_welcome){
-        .session = SESSION, .bytes = SHM_BYTES, .islands_count = 1, .resumed = resumed, .island = "here"};
-    assert_ok(ipc_send(connection, &welcome, resumed ? -1 : memfd));
-}
-
-static void *serve_begin(void *unused)
-{
-    struct ipc_message go = {.type = IPC_GO};
-    hear_introduction(0);
-    say_welcome(false);
-    assert_ok(ipc_send(connection, &go, -1));
-    return unused;
-}
-
-/* The next message that is no report; fails if there is none. */
-static void assert_hears(uint32_t type)
-{
-    struct ipc_message message;
-    int fd;
-    do
-        assert_ok(ipc_recv(connection, &message, &fd));
-    while (message.type == IPC_REPORT);
-    assert_int_equal(message.type, type);
-}
-
-/* What the daemon does while the trainer waits: called before each slice of waiting with its number; non-zero ends it.
- */
-static int (*while_waiting)(int slice);
-static int slices;
-
-static int interrupted(void *unused)
-{
-    (void)unused;
-    return while_waiting != NULL ? while_waiting(slices++) : 0;
-}
-
-static const char *listen_here(void)
-{
-    const char *path = testlib_path(testlib_folder("attach"), "s");
-    struct sockaddr_un address;
-    listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    assert_ok(ipc_address(path, &address));
-    assert_int_equal(bind(listener, (const struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(listen(listener, 4), 0);
-    return path;
-}
-
-static void begin(void)
-{
-    const char *path = listen_here();
-    pthread_t thread;
-    make_shm();
-    assert_int_equal(pthread_create(&thread, NULL, serve_begin, NULL), 0);
-    struct diloco_start start;
-    struct diloco_options options = {
-        .socket_path = path, .wait_ms = 2000, .device = device, .interrupted = interrupted};
-    assert_int_equal(diloco_attach(&options, &d), DILOCO_OK);
-    assert_int_equal(
-        diloco_register(d, &(struct diloco_tensor){.name = "w", .data = tensor, .dims = 1, .shape = {COUNT}}),
-        DILOCO_OK);
-    assert_int_equal(diloco_begin(d, &start), DILOCO_OK);
-    pthread_join(thread, NULL);
-    assert_int_equal(start.steps, 1000000);
-    for (int i = 0; i < COUNT; i++)
-        assert_true(tensor[i] == (float)i); /* the anchor */
-}
-
-static void end(void)
-{
-    diloco_detach(d);
-    close(connection);
-    close(listener);
-    close(memfd);
-    munmap(shm, SHM_BYTES);
-}
-
-static void say_end(bool over, const char *why)
-{
-    struct ipc_message message = {.type = IPC_END, .end = {.over = over}};
-    snprintf(message.end.why, sizeof message.end.why, "%s", why);
-    assert_ok(ipc_send(connection, &message, -1));
-}
-
-static int train(float by)
-{
-    for (int i = 0; i < COUNT; i++)
-        tensor[i] += by;
-    return diloco_step(d, &(struct diloco_report){.tokens = 10});
-}
-
-static void daemon_moves(enum ipc_word from, enum ipc_word to)
-{
-    assert_true(ipc_move(fragment, IPC_DAEMON, from, to));
-}
-
-static void bring_anchor(uint64_t version, float value, const struct ipc_range *ranges, uint32_t count)
-{
-    daemon_moves(ipc_word(fragment) == IPC_FREE ? IPC_FREE : IPC_SNAPSHOT, IPC_FILLING);
-    float *area = ipc_area(shm, fragment);
-    for (int i = 0; i < COUNT; i++)
-        area[i] = value;
-    fragment->anchor_version = version;
-    fragment->ranges_count = count;
-    memcpy(fragment->ranges, ranges, count * sizeof *ranges);
-    daemon_moves(IPC_FILLING, IPC_ANCHOR);
-}
 
 /* ---- cases ---- */
 
@@ -466,7 +290,8 @@ static void where_the_end_is_not_known_it_is_said(void **state)
     end();
     begin();
     atomic_store(&shm->leave, 1);
-    assert_int_equal(diloco_step(d, &(struct diloco_report){.tokens = 0}), DILOCO_STOP);
+    assert_int_equal(diloco_step(d, &(struct diloco_report){.size = sizeof(struct diloco_report), .tokens = 0}),
+                     DILOCO_STOP);
     assert_int_equal(diloco_finish(d), DILOCO_OPEN); /* nobody is waited for */
     assert_non_null(strstr(diloco_error(d), "this island leaves"));
     end();
@@ -514,18 +339,21 @@ static void without_the_daemons_word_there_is_no_end(void **state)
 
 /* ---- somebody else writes the word while it is the trainer's ---- */
 
-static void read_and_scribble(void *user, float *to, const void *from, size_t count)
+static int move_and_scribble(void *user, const struct diloco_move *move)
 {
-    memcpy(to, from, count * sizeof *to);
-    atomic_store(&fragment->word, *(const uint32_t *)user);
-}
-
-static void mix_and_scribble(void *user, void *live, const float *anchor, const float *base, size_t count,
-                             enum diloco_mix mode, double alpha)
-{
-    (void)base, (void)mode, (void)alpha;
-    memcpy(live, anchor, count * sizeof *anchor);
-    atomic_store(&fragment->word, *(const uint32_t *)user);
+    assert_true(move->kind == DILOCO_READ || move->kind == DILOCO_WRITE); /* it has no memory for more */
+    assert_int_equal(move->size, sizeof *move);
+    for (size_t r = 0; r < move->rows; r++) {
+        float *live = (float *)move->tensor + r * move->columns, *host = move->host + r * move->stride;
+        if (move->kind == DILOCO_READ)
+            memcpy(host, live, move->columns * sizeof *host);
+        else
+            memcpy(live, host, move->columns * sizeof *live);
+    }
+    uint32_t word = ipc_word(fragment);
+    if (word == IPC_COPYING || word == IPC_MIXING)
+        atomic_store(&fragment->word, *(const uint32_t *)user);
+    return 0;
 }
 
 static void assert_said(int result, const char *part)
@@ -540,7 +368,8 @@ static void a_word_that_somebody_else_wrote_is_an_error_and_left_as_it_is(void *
     (void)state;
     static const struct ipc_range all = {0, VALUES, IPC_MIX, 0};
     uint32_t scribble = IPC_FILLING;
-    device = (struct diloco_device){.user = &scribble, .read = read_and_scribble, .mix = mix_and_scribble};
+    struct diloco_device before = device;
+    device = (struct diloco_device){.size = sizeof device, .user = &scribble, .move = move_and_scribble};
     begin();
     fragment->due_step = 1;
     assert_said(train(1), "fragment 0: another process wrote FILLING over our COPYING");
@@ -562,7 +391,7 @@ static void a_word_that_somebody_else_wrote_is_an_error_and_left_as_it_is(void *
     assert_said(diloco_finish(d), "fragment 0: another process wrote unknown over our MIXING");
     assert_int_equal(ipc_word(fragment), 77);
     end();
-    device = (struct diloco_device){0};
+    device = before;
 }
 
 /* Not waited for: no daemon will ever be there. */
@@ -574,8 +403,11 @@ static void a_path_too_long_for_a_socket_is_named_at_once(void **state)
     path[sizeof path - 1] = '\0';
     struct diloco *none;
     uint64_t begin_ms = env_mono_ms();
-    assert_int_equal(diloco_attach(&(struct diloco_options){.socket_path = path, .wait_ms = 60000}, &none),
-                     DILOCO_ERROR);
+    assert_int_equal(
+        diloco_attach(
+            &(struct diloco_options){.size = sizeof(struct diloco_options), .socket_path = path, .wait_ms = 60000},
+            &none),
+        DILOCO_ERROR);
     assert_true(env_mono_ms() - begin_ms < 10000);
     assert_null(none);
     assert_non_null(strstr(diloco_error(NULL), "choose a shorter folder"));
@@ -592,9 +424,13 @@ static void memory_that_belongs_to_a_tensor_is_refused_under_another_name(void *
     (void)state;
     const char *path = listen_here();
     static float values[30];
-    assert_int_equal(diloco_attach(&(struct diloco_options){.socket_path = path}, &d), DILOCO_OK);
-    struct diloco_tensor first = {.name = "a", .data = values + 10, .dims = 2, .shape = {2, 5}};
-    struct diloco_tensor other = {.name = "b", .data = values, .dims = 1, .shape = {11}};
+    assert_int_equal(
+        diloco_attach(&(struct diloco_options){.size = sizeof(struct diloco_options), .socket_path = path}, &d),
+        DILOCO_OK);
+    struct diloco_tensor first = {
+        .size = sizeof(struct diloco_tensor), .name = "a", .data = values + 10, .dims = 2, .shape = {2, 5}};
+    struct diloco_tensor other = {
+        .size = sizeof(struct diloco_tensor), .name = "b", .data = values, .dims = 1, .shape = {11}};
     assert_int_equal(diloco_register(d, &first), DILOCO_OK);
     assert_refused(&other, "tensor \"b\" shares memory with tensor \"a\"");
     other.data = values + 19;
@@ -615,12 +451,20 @@ static void a_tensor_that_cannot_be_is_refused(void **state)
 {
     (void)state;
     const char *path = listen_here();
-    assert_int_equal(diloco_attach(&(struct diloco_options){.socket_path = path}, &d), DILOCO_OK);
-    assert_refused(&(struct diloco_tensor){.name = "a", .dims = 1, .shape = {1}}, "tensor \"a\" has no data");
-    assert_refused(&(struct diloco_tensor){.data = tensor, .dims = 1, .shape = {1}}, "a name of at most");
+    assert_int_equal(
+        diloco_attach(&(struct diloco_options){.size = sizeof(struct diloco_options), .socket_path = path}, &d),
+        DILOCO_OK);
+    assert_refused(&(struct diloco_tensor){.size = sizeof(struct diloco_tensor), .name = "a", .dims = 1, .shape = {1}},
+                   "tensor \"a\" has no data");
     assert_refused(
-        &(struct diloco_tensor){.name = "a", .data = tensor, .dims = 3, .shape = {1u << 31, 1u << 31, 1u << 31}},
-        "tensor \"a\" is larger than memory");
+        &(struct diloco_tensor){.size = sizeof(struct diloco_tensor), .data = tensor, .dims = 1, .shape = {1}},
+        "a name of at most");
+    assert_refused(&(struct diloco_tensor){.size = sizeof(struct diloco_tensor),
+                                           .name = "a",
+                                           .data = tensor,
+                                           .dims = 3,
+                                           .shape = {1u << 31, 1u << 31, 1u << 31}},
+                   "tensor \"a\" is larger than memory");
     diloco_detach(d);
     close(listener);
 }
@@ -628,14 +472,17 @@ static void a_tensor_that_cannot_be_is_refused(void **state)
 static void what_is_missing_is_an_error_and_no_crash(void **state)
 {
     (void)state;
-    struct diloco_start start;
-    struct diloco_report report = {.tokens = 1};
+    struct diloco_start start = {.size = sizeof(struct diloco_start)};
+    struct diloco_report report = {.size = sizeof(struct diloco_report), .tokens = 1};
     struct diloco *none = d;
     assert_int_equal(diloco_attach(NULL, &none), DILOCO_ERROR);
     assert_null(none);
     assert_non_null(strstr(diloco_error(NULL), "options"));
-    assert_int_equal(diloco_attach(&(struct diloco_options){.socket_path = "x"}, NULL), DILOCO_ERROR);
-    assert_int_equal(diloco_register(NULL, &(struct diloco_tensor){.name = "a"}), DILOCO_ERROR);
+    assert_int_equal(
+        diloco_attach(&(struct diloco_options){.size = sizeof(struct diloco_options), .socket_path = "x"}, NULL),
+        DILOCO_ERROR);
+    assert_int_equal(diloco_register(NULL, &(struct diloco_tensor){.size = sizeof(struct diloco_tensor), .name = "a"}),
+                     DILOCO_ERROR);
     assert_int_equal(diloco_begin(NULL, &start), DILOCO_ERROR);
     assert_int_equal(diloco_step(NULL, &report), DILOCO_ERROR);
     assert_int_equal(diloco_finish(NULL), DILOCO_ERROR);
@@ -674,5 +521,23 @@ int main(void)
         cmocka_unit_test(what_is_missing_is_an_error_and_no_crash),
         cmocka_unit_test(a_path_too_long_for_a_socket_is_named_at_once),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    /* What moves values, again for tensors that are elsewhere. */
+    const struct CMUnitTest values[] = {
+        cmocka_unit_test(snapshots_go_out_and_anchors_come_in_as_they_count),
+        cmocka_unit_test(work_on_its_way_for_an_interval_is_set_aside),
+        cmocka_unit_test(work_set_aside_comes_back_when_its_snapshot_is_off),
+        cmocka_unit_test(a_late_anchor_is_taken_in_when_it_comes),
+        cmocka_unit_test(the_end_leaves_the_anchor_exactly),
+        cmocka_unit_test(a_word_that_somebody_else_wrote_is_an_error_and_left_as_it_is),
+    };
+    int failures = cmocka_run_group_tests_name("host memory", tests, NULL, NULL);
+    for (int computes = 0; computes < 2; computes++) {
+        struct late late;
+        device = late_device(&late, computes == 1);
+        failures +=
+            cmocka_run_group_tests_name(computes ? "a device" : "one that reads and writes", values, NULL, NULL);
+        failures += late.memory != 0 || late.pins != 0 || late.broken || (computes == 1 && late.moves == 0);
+        late_end(&late);
+    }
+    return failures;
 }

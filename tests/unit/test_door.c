@@ -143,7 +143,7 @@ static void a_trainer_that_may_not_is_told_why_at_once(void **state)
     assert_true(pid >= 0);
     if (pid == 0) {
         struct diloco *d;
-        struct diloco_options options = {.socket_path = path, .wait_ms = 60000};
+        struct diloco_options options = {.size = sizeof(struct diloco_options), .socket_path = path, .wait_ms = 60000};
         gid_t own = STRANGER;
         bool ok = setgroups(1, &own) == 0 && setgid(own) == 0 && setuid(STRANGER) == 0;
         alarm(DEADLINE_MS / 1000);

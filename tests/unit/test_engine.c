@@ -175,7 +175,7 @@ static void attach(const char *name)
 
 static void begin_training(uint64_t step)
 {
-    struct diloco_start go;
+    struct diloco_start go = {.size = sizeof(struct diloco_start)};
     attach("layer");
     if (diloco_begin(t, &go) != DILOCO_OK)
         fail_msg("%s", diloco_error(t));
@@ -363,7 +363,7 @@ static void a_snapshot_that_cannot_be_sent_is_given_back(void **state)
 
 static void assert_other_tensors_are_refused(void)
 {
-    struct diloco_start go;
+    struct diloco_start go = {.size = sizeof(struct diloco_start)};
     attach("another");
     assert_int_equal(diloco_begin(t, &go), DILOCO_REFUSED);
     assert_non_null(strstr(diloco_error(t), "its tensors are not those of the run"));
@@ -430,7 +430,7 @@ static const char *take_state_folder_away(void)
 static void what_it_cannot_go_on_without_ends_it_in_order_with_the_reason(void **state)
 {
     (void)state;
-    struct diloco_start go;
+    struct diloco_start go = {.size = sizeof(struct diloco_start)};
     log_set_level(LOG_LEVEL_DEBUG);
     overhear_begin();
     start(A);
@@ -471,7 +471,7 @@ static void assert_ended_for_its_plan(void)
 static void who_attaches_while_it_ends_is_refused_with_the_reason(void **state)
 {
     (void)state;
-    struct diloco_start go;
+    struct diloco_start go = {.size = sizeof(struct diloco_start)};
     start_slow_to_end(A);
     take_state_folder_away();
     for (int k = 0; k < 2; k++) {

@@ -46,7 +46,8 @@ static int train(struct diloco *d)
         for (uint32_t i = 0; i < TRAINERRUN_TENSORS; i++)
             for (uint64_t k = 0; k < count_of(i); k++)
                 life.tensors[i][k] += 1;
-        result = diloco_step(d, &(struct diloco_report){.tokens = STEP_TOKENS, .loss = 1});
+        result = diloco_step(
+            d, &(struct diloco_report){.size = sizeof(struct diloco_report), .tokens = STEP_TOKENS, .loss = 1});
         if (++life.steps == life.save_at) {
             assert_in_range(diloco_keep_bytes(d), 1, KEPT_MAX);
             life.kept_bytes = diloco_keep(d, life.kept, KEPT_MAX);
@@ -68,7 +69,8 @@ static int register_all(struct diloco *d)
 {
     int result = DILOCO_OK;
     for (uint32_t i = 0; i < TRAINERRUN_TENSORS && result == DILOCO_OK; i++) {
-        struct diloco_tensor tensor = {.name = trainerrun_tensors[i].name,
+        struct diloco_tensor tensor = {.size = sizeof(struct diloco_tensor),
+                                       .name = trainerrun_tensors[i].name,
                                        .data = life.tensors[i],
                                        .dims = trainerrun_tensors[i].dims,
                                        .layer = trainerrun_tensors[i].layer};
@@ -81,8 +83,11 @@ static int register_all(struct diloco *d)
 static void *live(void *unused)
 {
     struct diloco *d;
-    struct diloco_options options = {
-        .socket_path = life.path, .trainer = "test", .kept = life.kept, .kept_bytes = life.kept_bytes};
+    struct diloco_options options = {.size = sizeof(struct diloco_options),
+                                     .socket_path = life.path,
+                                     .trainer = "test",
+                                     .kept = life.kept,
+                                     .kept_bytes = life.kept_bytes};
     life.result = diloco_attach(&options, &d);
     if (life.result == DILOCO_OK)
         life.result = register_all(d);
@@ -114,7 +119,9 @@ static void begin_life(const char *lines, uint64_t hold_at)
     stage.run.spec.steps = RUN_STEPS;
     stage.peers_heard = true;
     stage.end = RUN_OVER;
-    life = (struct life){.path = testlib_path(stage.conf.run_folder, "worker.sock"), .hold_at = hold_at};
+    life = (struct life){.path = testlib_path(stage.conf.run_folder, "worker.sock"),
+                         .hold_at = hold_at,
+                         .start.size = sizeof(struct diloco_start)};
     for (uint32_t i = 0; i < TRAINERRUN_TENSORS; i++)
         for (uint64_t k = 0; k < count_of(i); k++)
             life.tensors[i][k] = (float)(100 * i);

@@ -20,6 +20,7 @@
 #include "common/ipc.h"
 #include "common/mem.h"
 #include "worker/libdiloco/attach_core.h"
+#include "worker/libdiloco/attach_device.h"
 #include "worker/libdiloco/attach_keep.h"
 #include "worker/libdiloco/attach_link.h"
 #include "worker/libdiloco/attach_move.h"
@@ -39,6 +40,21 @@ static int misused(struct diloco *d, const char *call, const char *how)
 
 /* ---- shared memory ---- */
 
+/* Where the tensors lie in their fragments. */
+static int place_tensors(struct diloco *d)
+{
+    const struct ipc_place *places = ipc_places(d->shm);
+    for (uint32_t i = 0; i < d->tensors_count; i++) {
+        struct tensor *tensor = &d->tensors[i];
+        tensor->place = places[i];
+        if (tensor->place.count != tensor->whole || tensor->place.fragment >= d->shm->fragments_count)
+            return attach_fail(d, DILOCO_ERROR, "the daemon has another size for tensor %s", tensor->announced.name);
+        tensor->own_offset = d->local[tensor->place.fragment].own_count;
+        d->local[tensor->place.fragment].own_count += tensor->count;
+    }
+    return attach_make_aside(d);
+}
+
 static int map_shared(struct diloco *d, int memfd, uint64_t session)
 {
     struct stat status;
@@ -55,9 +71,10 @@ static int map_shared(struct diloco *d, int memfd, uint64_t session)
     d->shm = map;
     d->session = session;
     if (mem_new(map->fragments_count, sizeof *d->local, "fragments", &d->local) != ERR_OK ||
-        attach_link_reserve(d, map->fragments_count) != ERR_OK || attach_make_aside(d) != ERR_OK)
+        attach_link_reserve(d, map->fragments_count) != ERR_OK)
         return attach_fail(d, DILOCO_ERROR, "%s", err_text());
-    return DILOCO_OK;
+    attach_device_pin(d);
+    return place_tensors(d);
 }
 
 /* ---- moving fragments ---- */
@@ -74,9 +91,11 @@ static int wait_for_daemon(struct diloco *d)
 static int move_fragment(struct diloco *d, uint32_t f)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    int result = DILOCO_OK;
-    attach_released(d, f);
-    if (ipc_word(fragment) == IPC_ANCHOR && d->step >= fragment->mix_step)
+    bool released;
+    int result = attach_settle_move(d, f, false);
+    if (result == DILOCO_OK)
+        result = attach_take_back(d, f, &released);
+    if (result == DILOCO_OK && ipc_word(fragment) == IPC_ANCHOR && d->step >= fragment->mix_step)
         result = attach_take_in(d, f, false);
     if (result == DILOCO_OK && ipc_word(fragment) == IPC_FREE && d->step >= fragment->due_step)
         result = attach_snapshot(d, f, false);
@@ -93,8 +112,12 @@ static int sync_fragments(struct diloco *d)
             if (result != DILOCO_OK)
                 return result;
             /* With overlap = 0 the anchor is due at this very step; otherwise it may be late. */
-            if (d->local[f].sent && d->shm->late_wait != 0 && d->step >= fragment->mix_step)
+            if (d->local[f].sent && d->shm->late_wait != 0 && d->step >= fragment->mix_step) {
                 wait = true;
+                result = attach_settle_move(d, f, true); /* what is waited for goes out first */
+            }
+            if (result != DILOCO_OK)
+                return result;
         }
         if (!wait)
             return DILOCO_OK;
@@ -137,6 +160,11 @@ int diloco_attach(const struct diloco_options *options, struct diloco **out)
     *out = NULL;
     if (options == NULL)
         return DILOCO_ERROR;
+    struct diloco_options known;
+    snprintf(attach_error, sizeof attach_error, ATTACH_WRONG_SIZE, "diloco_options");
+    if (!attach_take(&known, sizeof known, options))
+        return DILOCO_ERROR;
+    options = &known;
     const char *path = options->socket_path != NULL ? options->socket_path : getenv("DILOCO_SOCKET");
     snprintf(attach_error, sizeof attach_error, "no socket path: set options.socket_path or DILOCO_SOCKET");
     if (path == NULL)
@@ -149,6 +177,11 @@ int diloco_attach(const struct diloco_options *options, struct diloco **out)
     d->options = *options;
     d->options.socket_path = d->socket_path;
     d->memfd = -1;
+    if (attach_device_take(d, options->device) != DILOCO_OK) {
+        snprintf(attach_error, sizeof attach_error, "%s", d->error);
+        diloco_detach(d);
+        return DILOCO_ERROR;
+    }
     uint64_t deadline_ms = env_mono_ms() + (uint64_t)(options->wait_ms > 0 ? options->wait_ms : 0);
     while (!attach_connect(d)) {
         int reason = errno;
@@ -225,22 +258,27 @@ int diloco_register(struct diloco *d, const struct diloco_tensor *tensor)
 {
     if (d == NULL || tensor == NULL)
         return misused(d, "diloco_register()", "without a tensor");
+    struct diloco_tensor known;
     if (d->begun)
         return attach_fail(d, DILOCO_ERROR, "diloco_register() after diloco_begin()");
+    if (!attach_take(&known, sizeof known, tensor))
+        return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_tensor");
+    tensor = &known;
     int result = check_tensor(d, tensor);
     if (result == DILOCO_OK)
         result = room_for_tensor(d);
     if (result != DILOCO_OK)
         return result;
     struct tensor *slot = &d->tensors[d->tensors_count];
-    *slot = (struct tensor){.data = tensor->data, .count = 1};
+    *slot = (struct tensor){.data = tensor->data, .whole = 1};
     snprintf(slot->announced.name, sizeof slot->announced.name, "%s", tensor->name);
     slot->announced.dims = tensor->dims;
     slot->announced.layer = tensor->layer == DILOCO_LAYER_FROM_NAME ? layer_from_name(tensor->name) : tensor->layer;
     for (uint32_t i = 0; i < tensor->dims; i++) {
         slot->announced.shape[i] = tensor->shape[i];
-        slot->count *= tensor->shape[i];
+        slot->whole *= tensor->shape[i];
     }
+    slot->width = slot->columns = slot->count = slot->whole;
     result = check_memory(d, slot);
     if (result == DILOCO_OK)
         d->tensors_count++;
@@ -251,13 +289,16 @@ int diloco_register(struct diloco *d, const struct diloco_tensor *tensor)
 static int bring_own(struct diloco *d, const struct ipc_welcome *welcome)
 {
     int result = DILOCO_OK;
-    for (uint32_t f = 0; welcome->need_initial != 0 && f < d->shm->fragments_count; f++)
-        attach_copy_out(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
-    if (welcome->need_kept != 0)
+    bool done;
+    for (uint32_t f = 0; welcome->need_initial != 0 && result == DILOCO_OK && f < d->shm->fragments_count; f++)
+        result = attach_copy_out(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+    if (welcome->need_kept == 0)
+        d->tokens = 0; /* of the run that begins now */
+    else if (result == DILOCO_OK)
         result =
             d->kept ? attach_keep_restore(d) : attach_fail(d, DILOCO_ERROR, "the daemon asks for what is not there");
-    else
-        d->tokens = 0; /* of the run that begins now */
+    if (result == DILOCO_OK)
+        result = attach_device_reached(d, attach_device_mark(d), true, &done);
     if (result == DILOCO_OK && (welcome->need_initial != 0 || welcome->need_kept != 0))
         attach_send(d, IPC_INITIAL);
     return result;
@@ -275,9 +316,12 @@ static int await_go(struct diloco *d, struct ipc_message *message)
         int fd, result = attach_await(d, IPC_WAKE, IPC_GO, message, &fd);
         if (result != DILOCO_OK || message->type == IPC_GO)
             return result;
-        for (uint32_t f = 0; result == DILOCO_OK && f < d->shm->fragments_count; f++)
+        for (uint32_t f = 0; result == DILOCO_OK && f < d->shm->fragments_count; f++) {
             if (is_due(d, ipc_fragment(d->shm, f)))
                 result = attach_take_in(d, f, false);
+            if (result == DILOCO_OK)
+                result = attach_settle_move(d, f, true);
+        }
         if (result != DILOCO_OK)
             return result;
     }
@@ -291,6 +335,8 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
         return misused(d, "diloco_begin()", "without a place for where to start");
     if (d->shm != NULL)
         return attach_fail(d, DILOCO_ERROR, "diloco_begin() twice");
+    if (start->size < sizeof *start)
+        return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_start");
     int result = attach_keep_read(d);
     if (result == DILOCO_OK)
         result = attach_announce(d, &message, &fd);
@@ -303,22 +349,23 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
             close(fd);
         return result;
     }
-    const struct ipc_place *places = ipc_places(d->shm);
-    for (uint32_t i = 0; i < d->tensors_count; i++)
-        if (places[i].count != d->tensors[i].count)
-            return attach_fail(d, DILOCO_ERROR, "the daemon has another size for tensor %s",
-                               d->tensors[i].announced.name);
     result = bring_own(d, &welcome);
     if (result == DILOCO_OK)
         result = await_go(d, &message);
     if (result != DILOCO_OK)
         return result;
-    for (uint32_t f = 0; f < d->shm->fragments_count; f++)
-        if (!attach_keep_begins(d, f))
-            attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+    for (uint32_t f = 0; result == DILOCO_OK && f < d->shm->fragments_count; f++) {
+        bool kept;
+        result = attach_keep_begins(d, f, &kept);
+        if (result == DILOCO_OK && !kept)
+            result = attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+    }
+    if (result != DILOCO_OK)
+        return result;
     d->begun = true;
     d->step = message.go.step;
-    *start = (struct diloco_start){.step = message.go.step,
+    *start = (struct diloco_start){.size = start->size,
+                                   .step = message.go.step,
                                    .steps = d->shm->steps,
                                    .version = message.go.version,
                                    .island_index = welcome.island_index,
@@ -357,8 +404,12 @@ int diloco_step(struct diloco *d, const struct diloco_report *report)
 {
     if (d == NULL || report == NULL)
         return misused(d, "diloco_step()", "without a report");
+    struct diloco_report known;
     if (!d->begun)
         return attach_fail(d, DILOCO_ERROR, "diloco_step() before diloco_begin()");
+    if (!attach_take(&known, sizeof known, report))
+        return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_report");
+    report = &known;
     advance(d);
     d->tokens += report->tokens;
     int result = attach_turn(d);
@@ -381,16 +432,23 @@ int diloco_step(struct diloco *d, const struct diloco_report *report)
 static int finish_fragment(struct diloco *d, uint32_t f, bool *pending)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    int result = DILOCO_OK;
-    if (attach_released(d, f))
+    bool released = false;
+    int result = attach_settle_move(d, f, true);
+    if (result == DILOCO_OK)
+        result = attach_take_back(d, f, &released);
+    if (released)
         d->local[f].tokens_counted = d->tokens; /* refused for good: waiting would not make it better */
-    if (ipc_word(fragment) == IPC_ANCHOR)
+    if (result == DILOCO_OK && ipc_word(fragment) == IPC_ANCHOR)
         result = attach_take_in(d, f, d->local[f].sent && fragment->snapshot_tokens == d->tokens);
+    if (result == DILOCO_OK)
+        result = attach_settle_move(d, f, true);
     if (result != DILOCO_OK)
         return result;
     /* What a fragment has learned since its last contribution stays, for when we join again. */
     if (ipc_word(fragment) == IPC_FREE && d->local[f].tokens_counted < d->tokens && !d->local[f].last) {
         result = attach_snapshot(d, f, true);
+        if (result == DILOCO_OK)
+            result = attach_settle_move(d, f, true);
     } else if (ipc_word(fragment) == IPC_FREE) {
         /* Said at once, fragment by fragment: others may be waiting for us in a round of this one while we wait for
          * them in another. */
@@ -438,15 +496,18 @@ int diloco_finish(struct diloco *d)
     if (!d->begun)
         return attach_fail(d, DILOCO_ERROR, "diloco_finish() before diloco_begin()");
     int result, outcome;
+    bool done;
     do {
         result = finish_fragments(d);
+        outcome = result == DILOCO_OK ? finished(d) : result;
+        /* Exactly: what was shifted may be a rounding away from it. */
+        for (uint32_t f = 0; result == DILOCO_OK && f < d->shm->fragments_count; f++)
+            if (!d->leave || d->local[f].tokens_counted >= d->tokens)
+                result = attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+        if (result == DILOCO_OK)
+            result = attach_device_reached(d, attach_device_mark(d), true, &done);
         if (result != DILOCO_OK)
             return result;
-        outcome = finished(d);
-        /* Exactly: what was shifted may be a rounding away from it. */
-        for (uint32_t f = 0; f < d->shm->fragments_count; f++)
-            if (!d->leave || d->local[f].tokens_counted >= d->tokens)
-                attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
     } while (!attach_send(d, IPC_FINISHED)); /* a daemon that went away just now has to know it, too */
     return outcome;
 }
@@ -455,8 +516,12 @@ void diloco_detach(struct diloco *d)
 {
     if (d == NULL)
         return;
+    bool done;
     attach_link_deinit(d);
+    if (d->shm != NULL)
+        (void)!attach_device_reached(d, attach_device_mark(d), true, &done);
     attach_free_aside(d);
+    attach_device_deinit(d);
     if (d->shm != NULL)
         munmap(d->shm, d->shm->bytes);
     if (d->memfd >= 0)

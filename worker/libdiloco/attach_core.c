@@ -2,6 +2,20 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+bool attach_take(void *to, size_t known, const void *from)
+{
+    size_t size;
+    memcpy(&size, from, sizeof size);
+    if (size < known)
+        return false;
+    for (size_t i = known; i < size; i++)
+        if (((const char *)from)[i] != 0)
+            return false;
+    memcpy(to, from, known);
+    return true;
+}
 
 int attach_fail(struct diloco *d, int code, const char *format, ...)
 {

@@ -4,6 +4,7 @@
  *     attach        the public calls, of diloco.h; which fragment moves when
  *     attach_keep   what a checkpoint keeps of all this
  *     attach_move   values, and the two moves of a fragment
+ *     attach_device single moves, wherever the tensors are
  *     attach_link   the connection: what is said and heard
  *     attach_core   this struct, the text of its last failure          aside   the arithmetic of work set aside
  *
@@ -21,8 +22,13 @@
 
 struct tensor {
     struct ipc_tensor announced;
+    struct ipc_place place; /* of the whole tensor, once there is shared memory */
     void *data;
-    uint64_t count;
+    uint64_t whole; /* values of the whole tensor */
+    /* Own values: of its rows of `width` the columns from column0 on; of these, closely packed, `count` from `first`.
+     */
+    uint64_t width, column0, columns, first, count;
+    uint64_t own_offset; /* among the own values of the fragment */
 };
 
 /* What the trainer's side remembers of a fragment beyond the shared memory. */
@@ -30,6 +36,9 @@ struct local {
     bool sent;               /* a snapshot is out and its anchor not taken in yet */
     bool last;               /* one was taken since we were asked to leave */
     uint64_t tokens_counted; /* of ours, in the anchor our tensors last took in */
+    enum ipc_word moving;    /* COPYING or MIXING: begun, and not known to be done; FREE: neither */
+    uint64_t mark;           /* of the device: then it is done */
+    uint64_t own_count;      /* values of the fragment that are our own */
     float *aside;            /* work of the contribution that is out; NULL unless the run sets it aside */
     float *past;             /* Eager: decayed sum of the outer gradients counted so far */
 };
@@ -42,6 +51,7 @@ struct word_said {
 
 struct diloco {
     struct diloco_options options;
+    struct diloco_device device; /* all NULL: tensors are host memory */
     char error[IPC_TEXT_BYTES + 256];
 
     struct tensor *tensors; /* as registered */
@@ -55,7 +65,9 @@ struct diloco {
     struct ipc_shm *shm;
     uint64_t session;
     struct local *local; /* by fragment */
-    float *stretch;      /* for values on their way between tensors and what is set aside */
+    float *stretch;      /* for values on their way to a device that can only read and write; NULL until then */
+    void *bad;           /* beside the tensors, one value: whether what is set aside holds NaN */
+    bool pinned;         /* the device knows the shared memory */
 
     /* The connection: attach_link alone writes these. */
     char *socket_path;
@@ -70,6 +82,11 @@ struct diloco {
     bool *settled; /* by fragment: the daemon at hand was told that nothing more comes */
     uint32_t settled_count;
 };
+
+/* Copies a caller's struct, that begins with its size, to `to` of `known` bytes; false if it is none that this library
+ * knows: shorter, or longer with something in what is not known. */
+bool attach_take(void *to, size_t known, const void *from);
+#define ATTACH_WRONG_SIZE "struct %s has no size that this library knows; begin it with .size = sizeof(struct ...)"
 
 /* Records the text and returns the code. */
 int attach_fail(struct diloco *d, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));

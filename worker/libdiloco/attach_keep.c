@@ -6,6 +6,7 @@
 #include "common/digest.h"
 #include "common/err.h"
 #include "common/ipc.h"
+#include "worker/libdiloco/attach_device.h"
 #include "worker/libdiloco/attach_move.h"
 
 enum { KEEP_VERSION = 1 };
@@ -48,28 +49,39 @@ static char *put(char *to, const void *from, size_t bytes)
     return to + bytes;
 }
 
-/* The daemon may take the snapshot's area for an anchor while it is copied; what then has been copied is nothing. */
-static char *put_snapshot(const struct diloco *d, const struct ipc_fragment *fragment, struct keep_fragment *keep,
-                          char *to)
+/* The daemon may take the snapshot's area for an anchor while it is copied; what then has been copied is nothing. What
+ * we are at ourselves (d->local[].moving) is done, though its word may not say so yet. */
+static char *put_snapshot(const struct diloco *d, uint32_t f, struct keep_fragment *keep, char *to)
 {
-    if (ipc_word(fragment) == IPC_FREE)
+    const struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    bool ours = d->local[f].moving == IPC_COPYING;
+    if (ipc_word(fragment) == IPC_FREE || d->local[f].moving == IPC_MIXING)
         keep->parts |= 1u << PART_FREE; /* what was sent, if anything, was refused or lost, and comes back */
-    if (ipc_word(fragment) != IPC_SNAPSHOT)
+    if (!ours && ipc_word(fragment) != IPC_SNAPSHOT)
         return to;
     char *after = put(to, ipc_area(d->shm, fragment), (size_t)keep->values_count * sizeof(float));
-    if (ipc_word(fragment) != IPC_SNAPSHOT)
+    if (!ours && ipc_word(fragment) != IPC_SNAPSHOT)
         return to;
     keep->parts |= 1u << PART_SNAPSHOT;
     return after;
 }
 
-static char *put_fragment(const struct diloco *d, uint32_t f, char *to)
+static char *put_beside(struct diloco *d, uint32_t f, enum attach_beside which, char *to, size_t bytes, int *result)
+{
+    memset(to, 0, bytes); /* what lies between tensors */
+    if (*result == DILOCO_OK)
+        *result = attach_beside_out(d, f, which, (float *)(void *)to);
+    return to + bytes;
+}
+
+static char *put_fragment(struct diloco *d, uint32_t f, char *to, int *result)
 {
     const struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
     const struct local *local = &d->local[f];
     size_t bytes = (size_t)fragment->values_count * sizeof(float);
+    bool mixed = local->moving == IPC_MIXING;
     struct keep_fragment keep = {.values_count = fragment->values_count,
-                                 .base_version = fragment->base_version,
+                                 .base_version = mixed ? fragment->anchor_version : fragment->base_version,
                                  .due_step = fragment->due_step,
                                  .snapshot_step = fragment->snapshot_step,
                                  .snapshot_tokens = fragment->snapshot_tokens,
@@ -79,22 +91,26 @@ static char *put_fragment(const struct diloco *d, uint32_t f, char *to)
                                  .sent = local->sent};
     memcpy(keep.counted_tokens, fragment->counted_tokens, sizeof keep.counted_tokens);
     char *head = to;
-    to = put(to + sizeof keep, ipc_base(d->shm, fragment), bytes);
-    to = put_snapshot(d, fragment, &keep, to);
+    to = put(to + sizeof keep, mixed ? ipc_area(d->shm, fragment) : ipc_base(d->shm, fragment), bytes);
+    to = put_snapshot(d, f, &keep, to);
     if (local->aside != NULL) {
-        to = put(to, local->aside, bytes);
+        to = put_beside(d, f, ATTACH_ASIDE, to, bytes, result);
         keep.parts |= 1u << PART_ASIDE;
     }
     if (local->past != NULL) {
-        to = put(to, local->past, bytes);
+        to = put_beside(d, f, ATTACH_PAST, to, bytes, result);
         keep.parts |= 1u << PART_PAST;
     }
     put(head, &keep, sizeof keep);
     return to;
 }
 
-size_t attach_keep(const struct diloco *d, void *to)
+size_t attach_keep(struct diloco *d, void *to)
 {
+    bool done;
+    int result = attach_device_reached(d, attach_device_mark(d), true, &done);
+    for (uint32_t f = 0; result == DILOCO_OK && f < fragments_of(d); f++)
+        result = attach_settle_move(d, f, true);
     struct keep_head head = {.magic = KEEP_MAGIC,
                              .version = KEEP_VERSION,
                              .fragments_count = fragments_of(d),
@@ -103,7 +119,11 @@ size_t attach_keep(const struct diloco *d, void *to)
                              .tokens = d->tokens};
     char *at = (char *)to + sizeof head;
     for (uint32_t f = 0; f < head.fragments_count; f++)
-        at = put_fragment(d, f, at);
+        at = put_fragment(d, f, at, &result);
+    if (result == DILOCO_OK)
+        result = attach_device_reached(d, attach_device_mark(d), true, &done);
+    if (result != DILOCO_OK)
+        return 0;
     head.bytes = (uint64_t)(at - (char *)to) + DIGEST_BYTES;
     put(to, &head, sizeof head);
     struct digest digest = digest_of(to, (size_t)(at - (char *)to));
@@ -152,21 +172,29 @@ static bool take_part(const struct keep_fragment *keep, enum keep_part part, con
 }
 
 /* Whether the tensors of a fragment hold no NaN; `area` is free to be used. */
-static bool is_finite(struct diloco *d, uint32_t f, float *area)
+static int look(struct diloco *d, uint32_t f, float *area, bool *finite)
 {
+    bool done;
     uint64_t count = ipc_fragment(d->shm, f)->values_count;
-    attach_copy_out(d, f, area);
-    for (uint64_t i = 0; i < count; i++)
-        if (!isfinite(area[i]))
-            return false;
-    return true;
+    int result = attach_copy_out(d, f, area);
+    if (result == DILOCO_OK)
+        result = attach_device_reached(d, attach_device_mark(d), true, &done);
+    *finite = true;
+    for (uint64_t i = 0; result == DILOCO_OK && i < count; i++)
+        *finite &= isfinite(area[i]) != 0;
+    return result;
 }
 
-static int restore_snapshot(struct ipc_fragment *fragment, const struct keep_fragment *keep, float *area,
-                            const char *values)
+static int scribbled(struct diloco *d)
+{
+    return attach_fail(d, DILOCO_ERROR, "another process writes into the shared memory; end it");
+}
+
+static int restore_snapshot(struct diloco *d, struct ipc_fragment *fragment, const struct keep_fragment *keep,
+                            float *area, const char *values)
 {
     if (!ipc_move(fragment, IPC_TRAINER, IPC_FREE, IPC_COPYING))
-        return DILOCO_ERROR;
+        return scribbled(d);
     if (values != NULL)
         memcpy(area, values, (size_t)keep->values_count * sizeof *area);
     else
@@ -174,7 +202,7 @@ static int restore_snapshot(struct ipc_fragment *fragment, const struct keep_fra
     fragment->snapshot_step = keep->snapshot_step;
     fragment->snapshot_tokens = keep->snapshot_tokens;
     fragment->mix_step = keep->mix_step;
-    return ipc_move(fragment, IPC_TRAINER, IPC_COPYING, IPC_SNAPSHOT) ? DILOCO_OK : DILOCO_ERROR;
+    return ipc_move(fragment, IPC_TRAINER, IPC_COPYING, IPC_SNAPSHOT) ? DILOCO_OK : scribbled(d);
 }
 
 static int restore_fragment(struct diloco *d, uint32_t f, const struct keep_fragment *keep, const char *const *part)
@@ -182,8 +210,10 @@ static int restore_fragment(struct diloco *d, uint32_t f, const struct keep_frag
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
     struct local *local = &d->local[f];
     size_t bytes = (size_t)keep->values_count * sizeof(float);
-    if (!is_finite(d, f, ipc_area(d->shm, fragment)))
-        return DILOCO_OK;
+    bool finite;
+    int result = look(d, f, ipc_area(d->shm, fragment), &finite);
+    if (result != DILOCO_OK || !finite)
+        return result;
     memcpy(ipc_base(d->shm, fragment), part[PART_BASE], bytes);
     memcpy(fragment->counted_tokens, keep->counted_tokens, sizeof keep->counted_tokens);
     fragment->base_version = keep->base_version;
@@ -191,13 +221,15 @@ static int restore_fragment(struct diloco *d, uint32_t f, const struct keep_frag
     local->sent = keep->sent != 0;
     local->tokens_counted = keep->tokens_counted;
     if (local->aside != NULL)
-        memcpy(local->aside, part[PART_ASIDE], bytes);
-    if (local->past != NULL)
-        memcpy(local->past, part[PART_PAST], bytes);
+        result = attach_beside_in(d, f, ATTACH_ASIDE, (const float *)(const void *)part[PART_ASIDE]);
+    if (result == DILOCO_OK && local->past != NULL)
+        result = attach_beside_in(d, f, ATTACH_PAST, (const float *)(const void *)part[PART_PAST]);
+    if (result != DILOCO_OK)
+        return result;
     fragment->kept = IPC_KEPT_ALL;
     if (keep->parts >> PART_FREE & 1 || !local->sent)
         return DILOCO_OK;
-    return restore_snapshot(fragment, keep, ipc_area(d->shm, fragment), part[PART_SNAPSHOT]);
+    return restore_snapshot(d, fragment, keep, ipc_area(d->shm, fragment), part[PART_SNAPSHOT]);
 }
 
 int attach_keep_restore(struct diloco *d)
@@ -220,24 +252,25 @@ int attach_keep_restore(struct diloco *d)
             ours = take_part(&keep, (enum keep_part)p, &at, end, &part[p]);
         ours = ours && (d->local[f].aside == NULL || part[PART_ASIDE] != NULL) &&
                (d->local[f].past == NULL || part[PART_PAST] != NULL);
-        if (ours && restore_fragment(d, f, &keep, part) != DILOCO_OK)
-            return attach_fail(d, DILOCO_ERROR, "another process writes into the shared memory; end it");
+        int result = ours ? restore_fragment(d, f, &keep, part) : DILOCO_OK;
+        if (result != DILOCO_OK)
+            return result;
     }
     return ours ? DILOCO_OK
                 : attach_fail(d, DILOCO_ERROR, "options.kept is of another run than the daemon's; begin without it");
 }
 
-bool attach_keep_begins(struct diloco *d, uint32_t f)
+int attach_keep_begins(struct diloco *d, uint32_t f, bool *kept)
 {
     struct local *local = &d->local[f];
-    uint64_t count = ipc_fragment(d->shm, f)->values_count;
-    if (ipc_fragment(d->shm, f)->kept != IPC_KEPT_NOTHING)
-        return true;
+    *kept = ipc_fragment(d->shm, f)->kept != IPC_KEPT_NOTHING;
+    if (*kept)
+        return DILOCO_OK;
     local->sent = false;
     local->tokens_counted = d->tokens; /* the work that they stand for is not there any more */
-    if (local->aside != NULL)
-        memset(local->aside, 0, (size_t)count * sizeof *local->aside);
-    if (local->past != NULL)
-        memset(local->past, 0, (size_t)count * sizeof *local->past);
-    return false;
+    if (local->past == NULL)
+        return DILOCO_OK;
+    attach_device_free(d, local->past); /* zeros again */
+    local->past = attach_device_alloc(d, local->own_count, "work of earlier rounds");
+    return local->past != NULL ? DILOCO_OK : DILOCO_ERROR;
 }

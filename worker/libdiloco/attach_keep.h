@@ -16,15 +16,16 @@
 
 /* At most; 0 before there is a shared memory. */
 size_t attach_keep_bytes(const struct diloco *d);
-/* Writes what is kept now; `to` has room for attach_keep_bytes(). Returns how many bytes it is. */
-size_t attach_keep(const struct diloco *d, void *to);
+/* Writes what is kept now; `to` has room for attach_keep_bytes(). Waits for a device to have done what it was told.
+ * Returns how many bytes it is; 0 if that failed. */
+size_t attach_keep(struct diloco *d, void *to);
 
 /* Before HELLO: takes step and tokens from what the options bring. DILOCO_ERROR: it is damaged. */
 ERR_MUST_CHECK int attach_keep_read(struct diloco *d);
 /* Puts it into a new shared memory and what this side remembers. A fragment whose tensors hold NaN or Inf is not kept.
  * DILOCO_ERROR: it is of another run. */
 ERR_MUST_CHECK int attach_keep_restore(struct diloco *d);
-/* Training goes on: a fragment that the daemon brought anew has nothing on its way. True: it is kept. */
-bool attach_keep_begins(struct diloco *d, uint32_t f);
+/* Training goes on: a fragment that the daemon brought anew has nothing on its way. `*kept`: it is none. */
+ERR_MUST_CHECK int attach_keep_begins(struct diloco *d, uint32_t f, bool *kept);
 
 #endif

@@ -1,63 +1,232 @@
 #include "worker/libdiloco/attach_move.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "common/ipc.h"
-#include "common/mem.h"
-#include "worker/libdiloco/aside.h"
+#include "worker/libdiloco/attach_device.h"
 #include "worker/libdiloco/attach_link.h"
 
 /* ---- values ---- */
 
-/* Values that are moved at a time: copies to and from a GPU should be long. */
-enum { STRETCH = 1 << 18 };
-
-static void read_tensor(const struct diloco *d, float *to, const void *tensor, size_t count)
+/* How many of a tensor's own values lie before position `at` of the whole tensor. */
+static uint64_t own_before(const struct tensor *t, uint64_t at)
 {
-    if (d->options.device.read != NULL)
-        d->options.device.read(d->options.device.user, to, tensor, count);
-    else
-        memcpy(to, tensor, count * sizeof *to);
+    uint64_t column = at % t->width;
+    uint64_t in_row = column <= t->column0 ? 0 : column - t->column0 < t->columns ? column - t->column0 : t->columns;
+    uint64_t before = at / t->width * t->columns + in_row;
+    return before <= t->first ? 0 : before - t->first < t->count ? before - t->first : t->count;
 }
 
-static void write_tensor(const struct diloco *d, void *tensor, const float *from, size_t count)
+/* The rows that own values from `own` to before `end` make, as many as are alike: how they lie in the whole tensor
+ * (from `*at` on), and how many values they are. */
+static uint64_t next_block(const struct tensor *t, uint64_t own, uint64_t end, uint64_t *at, struct diloco_move *move)
 {
-    if (d->options.device.write != NULL)
-        d->options.device.write(d->options.device.user, tensor, from, count);
-    else
-        memcpy(tensor, from, count * sizeof *from);
-}
-
-static void mix_host(float *live, const float *anchor, const float *base, size_t count, enum diloco_mix mode,
-                     double alpha)
-{
-    float keep = (float)alpha;
-    float take = (float)(1 - alpha);
-    if (mode == DILOCO_RESET) {
-        memcpy(live, anchor, count * sizeof *live);
-    } else if (mode == DILOCO_SHIFT) {
-        for (size_t i = 0; i < count; i++)
-            live[i] += anchor[i] - base[i];
+    uint64_t of_all = t->first + own, column = of_all % t->columns, left = end - own;
+    *at = of_all / t->columns * t->width + t->column0 + column;
+    move->rows = 1;
+    move->stride = t->width;
+    if (t->columns == t->width) { /* rows follow each other closely */
+        move->columns = left;
+    } else if (column != 0 || left < t->columns) {
+        move->columns = left < t->columns - column ? left : t->columns - column;
     } else {
-        for (size_t i = 0; i < count; i++)
-            live[i] = keep * live[i] + take * anchor[i];
+        move->rows = left / t->columns;
+        move->columns = t->columns;
     }
+    return move->rows * move->columns;
 }
 
-static void mix_tensor(const struct diloco *d, void *live, const float *anchor, const float *base, size_t count,
-                       enum diloco_mix mode)
+/* What is moved: `own` is NULL for the tensors themselves, else an array of the fragment's that lies as they do. */
+struct what {
+    enum diloco_move_kind kind;
+    float *own;
+    float *host;
+    const float *base;
+};
+
+static int move_tensor(struct diloco *d, uint32_t f, const struct tensor *t, const struct what *what, uint64_t begin,
+                       uint64_t end)
 {
-    double alpha = d->shm->mix;
-    if (mode == DILOCO_MIX && alpha == 0)
-        mode = DILOCO_RESET; /* and an Inf in the old value cannot survive as 0 * Inf */
-    if (d->options.device.mix != NULL)
-        d->options.device.mix(d->options.device.user, live, anchor, base, count, mode, alpha);
-    else
-        mix_host(live, anchor, base, count, mode, alpha);
+    const struct local *local = &d->local[f];
+    const uint64_t offset = t->place.offset;
+    uint64_t last = own_before(t, end - offset);
+    for (uint64_t own = own_before(t, begin - offset), at; own < last;) {
+        struct diloco_move move = {.kind = what->kind,
+                                   .bad = d->bad,
+                                   .keep = d->shm->mix,
+                                   .fresh = d->shm->eager_fresh,
+                                   .past_share = d->shm->eager_past,
+                                   .decay = d->shm->eager_decay};
+        uint64_t count = next_block(t, own, last, &at, &move);
+        float *aside = local->aside, *past = local->past;
+        move.tensor = what->own != NULL ? what->own + t->own_offset + own : (float *)t->data + own;
+        move.host = what->host != NULL ? what->host + offset + at : NULL;
+        move.base = what->base != NULL ? what->base + offset + at : NULL;
+        move.aside = aside != NULL ? aside + t->own_offset + own : NULL;
+        move.past = past != NULL ? past + t->own_offset + own : NULL;
+        int result = attach_device_move(d, &move);
+        if (result != DILOCO_OK)
+            return result;
+        own += count;
+    }
+    return DILOCO_OK;
 }
 
-/* ---- the two moves of a fragment ---- */
+/* All own values of a fragment from `begin` to before `end`. */
+static int move_values(struct diloco *d, uint32_t f, const struct what *what, uint64_t begin, uint64_t end)
+{
+    int result = DILOCO_OK;
+    for (uint32_t i = 0; result == DILOCO_OK && i < d->tensors_count; i++) {
+        const struct tensor *t = &d->tensors[i];
+        uint64_t from = begin > t->place.offset ? begin : t->place.offset;
+        uint64_t to = t->place.offset + t->place.count;
+        to = to < end ? to : end;
+        if (t->place.fragment == f && from < to)
+            result = move_tensor(d, f, t, what, from, to);
+    }
+    return result;
+}
+
+int attach_copy_out(struct diloco *d, uint32_t f, float *area)
+{
+    return move_values(d, f, &(struct what){.kind = DILOCO_READ, .host = area}, 0, UINT64_MAX);
+}
+
+int attach_copy_in(struct diloco *d, uint32_t f, const float *area)
+{
+    return move_values(d, f, &(struct what){.kind = DILOCO_WRITE, .host = (float *)area}, 0, UINT64_MAX);
+}
+
+static float *beside(const struct diloco *d, uint32_t f, enum attach_beside which)
+{
+    return which == ATTACH_ASIDE ? d->local[f].aside : d->local[f].past;
+}
+
+int attach_beside_out(struct diloco *d, uint32_t f, enum attach_beside which, float *area)
+{
+    return move_values(d, f, &(struct what){.kind = DILOCO_READ, .own = beside(d, f, which), .host = area}, 0,
+                       UINT64_MAX);
+}
+
+int attach_beside_in(struct diloco *d, uint32_t f, enum attach_beside which, const float *area)
+{
+    return move_values(d, f, &(struct what){.kind = DILOCO_WRITE, .own = beside(d, f, which), .host = (float *)area}, 0,
+                       UINT64_MAX);
+}
+
+/* ---- memory beside the tensors ---- */
+
+int attach_make_aside(struct diloco *d)
+{
+    if (d->shm->set_aside == 0)
+        return DILOCO_OK;
+    d->bad = attach_device_alloc(d, 1, "work set aside");
+    bool all = d->bad != NULL;
+    for (uint32_t f = 0; all && f < d->shm->fragments_count; f++) {
+        uint64_t count = d->local[f].own_count;
+        d->local[f].aside = attach_device_alloc(d, count, "work set aside");
+        if (d->shm->eager_fresh != 0 && d->local[f].aside != NULL)
+            d->local[f].past = attach_device_alloc(d, count, "work of earlier rounds");
+        all = d->local[f].aside != NULL && (d->shm->eager_fresh == 0 || d->local[f].past != NULL);
+    }
+    return all ? DILOCO_OK : DILOCO_ERROR;
+}
+
+void attach_free_aside(struct diloco *d)
+{
+    for (uint32_t f = 0; d->local != NULL && f < d->shm->fragments_count; f++) {
+        attach_device_free(d, d->local[f].aside);
+        attach_device_free(d, d->local[f].past);
+    }
+    attach_device_free(d, d->bad);
+}
+
+/* ---- the moves of a fragment ---- */
+
+static int snapshot_values(struct diloco *d, uint32_t f)
+{
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    int result = attach_copy_out(d, f, ipc_area(d->shm, fragment));
+    if (result == DILOCO_OK && d->shm->set_aside != 0)
+        result = move_values(d, f, &(struct what){.kind = DILOCO_ASIDE_OUT, .base = ipc_base(d->shm, fragment)}, 0,
+                             UINT64_MAX);
+    return result;
+}
+
+static int anchor_values(struct diloco *d, uint32_t f, bool sent, bool ending)
+{
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    int result = DILOCO_OK;
+    for (uint32_t r = 0; result == DILOCO_OK && r < fragment->ranges_count && r < IPC_RANGES_MAX; r++) {
+        const struct ipc_range *range = &fragment->ranges[r];
+        struct what what = {.host = ipc_area(d->shm, fragment), .base = ipc_base(d->shm, fragment)};
+        bool aside = d->shm->set_aside != 0 && sent;
+        if (range->mode == IPC_RESET || (ending && range->mode != IPC_SHIFT))
+            what.kind = DILOCO_WRITE;
+        else if (range->mode == IPC_SHIFT)
+            what.kind = aside ? DILOCO_ASIDE_MISSED : DILOCO_SHIFT;
+        else if (aside)
+            what.kind = DILOCO_ASIDE_COUNTED;
+        else /* and without a share of the old value, an Inf in it cannot survive as 0 * Inf */
+            what.kind = d->shm->mix == 0 ? DILOCO_WRITE : DILOCO_MIX;
+        result = move_values(d, f, &what, range->begin, range->end);
+    }
+    return result;
+}
+
+/* What was set aside comes back, unless there is NaN in it; then nothing does. */
+static int aside_values_back(struct diloco *d, uint32_t f)
+{
+    static float zero; /* bits of an int32_t 0, too */
+    struct diloco_move clear = {
+        .kind = DILOCO_WRITE, .tensor = d->bad, .host = &zero, .rows = 1, .columns = 1, .stride = 1};
+    int result = attach_device_move(d, &clear);
+    if (result == DILOCO_OK)
+        result = move_values(d, f, &(struct what){.kind = DILOCO_ASIDE_LOOK}, 0, UINT64_MAX);
+    if (result == DILOCO_OK)
+        result = move_values(d, f, &(struct what){.kind = DILOCO_ASIDE_OFF}, 0, UINT64_MAX);
+    return result;
+}
+
+int attach_snapshot(struct diloco *d, uint32_t f, bool final)
+{
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    struct local *local = &d->local[f];
+    if (!ipc_move(fragment, IPC_TRAINER, IPC_FREE, IPC_COPYING))
+        return DILOCO_OK;
+    int result = snapshot_values(d, f);
+    if (result != DILOCO_OK)
+        return result;
+    fragment->snapshot_step = d->step;
+    fragment->snapshot_tokens = d->tokens;
+    fragment->snapshot_final = final;
+    fragment->mix_step = final ? d->step : d->step + d->shm->overlap;
+    local->sent = true;
+    local->last = d->leave;
+    local->moving = IPC_COPYING;
+    local->mark = attach_device_mark(d);
+    return attach_settle_move(d, f, false);
+}
+
+int attach_take_in(struct diloco *d, uint32_t f, bool ending)
+{
+    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    struct local *local = &d->local[f];
+    bool counted = false, missed = false;
+    if (!ipc_move(fragment, IPC_TRAINER, IPC_ANCHOR, IPC_MIXING))
+        return DILOCO_OK;
+    int result = anchor_values(d, f, local->sent, ending);
+    if (result != DILOCO_OK)
+        return result;
+    for (uint32_t r = 0; r < fragment->ranges_count && r < IPC_RANGES_MAX; r++) {
+        missed |= fragment->ranges[r].mode == IPC_SHIFT;
+        counted |= fragment->ranges[r].mode != IPC_SHIFT;
+    }
+    if (counted && !missed)
+        local->tokens_counted = local->sent ? fragment->snapshot_tokens : d->tokens;
+    local->sent = false;
+    local->moving = IPC_MIXING;
+    local->mark = attach_device_mark(d);
+    return attach_settle_move(d, f, false);
+}
 
 /* Gives away a word that is ours. It is what we left there, unless somebody else writes into the memory. */
 static int give_word(struct diloco *d, uint32_t f, enum ipc_word from, enum ipc_word to)
@@ -71,179 +240,33 @@ static int give_word(struct diloco *d, uint32_t f, enum ipc_word from, enum ipc_
                        f, ipc_word_name(ipc_word(fragment)), ipc_word_name(from));
 }
 
-void attach_copy_out(struct diloco *d, uint32_t f, float *area)
-{
-    const struct ipc_place *places = ipc_places(d->shm);
-    for (uint32_t i = 0; i < d->tensors_count; i++)
-        if (places[i].fragment == f)
-            read_tensor(d, area + places[i].offset, d->tensors[i].data, places[i].count);
-}
-
-void attach_copy_in(struct diloco *d, uint32_t f, const float *area)
-{
-    const struct ipc_place *places = ipc_places(d->shm);
-    for (uint32_t i = 0; i < d->tensors_count; i++)
-        if (places[i].fragment == f)
-            write_tensor(d, d->tensors[i].data, area + places[i].offset, places[i].count);
-}
-
-static struct aside_rule aside_rule(const struct diloco *d)
-{
-    return (struct aside_rule){.keep = (float)d->shm->mix,
-                               .fresh = (float)d->shm->eager_fresh,
-                               .past = (float)d->shm->eager_past,
-                               .decay = (float)d->shm->eager_decay};
-}
-
-enum err attach_make_aside(struct diloco *d)
-{
-    if (d->shm->set_aside != 0)
-        TRY(mem_new(STRETCH, sizeof(float), "work set aside", &d->stretch));
-    for (uint32_t f = 0; d->shm->set_aside != 0 && f < d->shm->fragments_count; f++) {
-        size_t count = (size_t)ipc_fragment(d->shm, f)->values_count;
-        TRY(mem_new(count, sizeof(float), "work set aside", &d->local[f].aside));
-        if (d->shm->eager_fresh != 0)
-            TRY(mem_new(count, sizeof(float), "work of earlier rounds", &d->local[f].past));
-    }
-    return ERR_OK;
-}
-
-void attach_free_aside(struct diloco *d)
-{
-    for (uint32_t f = 0; d->local != NULL && f < d->shm->fragments_count; f++) {
-        mem_free(d->local[f].aside);
-        mem_free(d->local[f].past);
-    }
-    mem_free(d->stretch);
-}
-
-enum aside_move { ASIDE_OUT, ASIDE_COUNTED, ASIDE_MISSED, ASIDE_BACK, ASIDE_DROP };
-
-/* Moves the values of a tensor that begin at `from` in the fragment. */
-static void move_stretch(struct diloco *d, uint32_t f, float *tensor, uint64_t from, size_t count, enum aside_move move)
+int attach_settle_move(struct diloco *d, uint32_t f, bool wait)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    const float *area = ipc_area(d->shm, fragment) + from; /* ASIDE_OUT: the snapshot; later the anchor */
-    const float *base = ipc_base(d->shm, fragment) + from;
-    const struct aside_rule rule = aside_rule(d);
-    float *aside = d->local[f].aside + from, *live = d->stretch;
-    float *past = d->local[f].past != NULL ? d->local[f].past + from : NULL;
-    if (move == ASIDE_OUT)
-        memcpy(live, area, count * sizeof *live);
-    else
-        read_tensor(d, live, tensor, count);
-    switch (move) {
-    case ASIDE_OUT: aside_out(&rule, live, base, aside, past, count); break;
-    case ASIDE_COUNTED:
-    case ASIDE_MISSED: aside_in(&rule, live, base, area, aside, past, move == ASIDE_COUNTED, count); break;
-    case ASIDE_BACK:
-    case ASIDE_DROP: aside_off(&rule, live, aside, past, move == ASIDE_BACK, count); break;
-    }
-    write_tensor(d, tensor, live, count);
-}
-
-/* All values of a fragment from `begin` to before `end`. */
-static void move_aside(struct diloco *d, uint32_t f, uint64_t begin, uint64_t end, enum aside_move move)
-{
-    const struct ipc_place *places = ipc_places(d->shm);
-    for (uint32_t i = 0; i < d->tensors_count; i++) {
-        uint64_t from = begin > places[i].offset ? begin : places[i].offset;
-        uint64_t to = places[i].offset + places[i].count;
-        to = to < end ? to : end;
-        for (; places[i].fragment == f && from < to; from += STRETCH)
-            move_stretch(d, f, (float *)d->tensors[i].data + (from - places[i].offset), from,
-                         to - from < STRETCH ? (size_t)(to - from) : STRETCH, move);
-    }
-}
-
-int attach_snapshot(struct diloco *d, uint32_t f, bool final)
-{
-    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    if (!ipc_move(fragment, IPC_TRAINER, IPC_FREE, IPC_COPYING))
+    struct local *local = &d->local[f];
+    bool done, copying = local->moving == IPC_COPYING;
+    if (local->moving == IPC_FREE || !attach_words_free(d))
         return DILOCO_OK;
-    attach_copy_out(d, f, ipc_area(d->shm, fragment));
-    if (d->shm->set_aside != 0)
-        move_aside(d, f, 0, UINT64_MAX, ASIDE_OUT);
-    fragment->snapshot_step = d->step;
-    fragment->snapshot_tokens = d->tokens;
-    fragment->snapshot_final = final;
-    fragment->mix_step = final ? d->step : d->step + d->shm->overlap;
-    int result = give_word(d, f, IPC_COPYING, IPC_SNAPSHOT);
-    if (result != DILOCO_OK)
+    int result = attach_device_reached(d, local->mark, wait, &done);
+    if (result != DILOCO_OK || !done)
         return result;
-    d->local[f].sent = true;
-    d->local[f].last = d->leave;
-    attach_say(d, IPC_TAKEN, f);
-    return DILOCO_OK;
-}
-
-static void mix_range(struct diloco *d, uint32_t f, const struct ipc_range *range, enum diloco_mix mode)
-{
-    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    const struct ipc_place *places = ipc_places(d->shm);
-    const float *anchor = ipc_area(d->shm, fragment);
-    const float *base = ipc_base(d->shm, fragment);
-    for (uint32_t i = 0; i < d->tensors_count; i++) {
-        const struct ipc_place *place = &places[i];
-        uint64_t begin = range->begin > place->offset ? range->begin : place->offset;
-        uint64_t end = place->offset + place->count;
-        end = range->end < end ? range->end : end;
-        if (place->fragment != f || begin >= end)
-            continue;
-        mix_tensor(d, (float *)d->tensors[i].data + (begin - place->offset), anchor + begin, base + begin,
-                   (size_t)(end - begin), mode);
+    if (!copying) {
+        fragment->base ^= 1;
+        fragment->base_version = fragment->anchor_version;
     }
+    local->moving = IPC_FREE;
+    result = copying ? give_word(d, f, IPC_COPYING, IPC_SNAPSHOT) : give_word(d, f, IPC_MIXING, IPC_FREE);
+    if (result == DILOCO_OK)
+        attach_say(d, copying ? IPC_TAKEN : IPC_MIXED, f);
+    return result;
 }
 
-int attach_take_in(struct diloco *d, uint32_t f, bool ending)
+int attach_take_back(struct diloco *d, uint32_t f, bool *released)
 {
-    struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    if (!ipc_move(fragment, IPC_TRAINER, IPC_ANCHOR, IPC_MIXING))
+    struct local *local = &d->local[f];
+    *released = local->sent && local->moving == IPC_FREE && ipc_word(ipc_fragment(d->shm, f)) == IPC_FREE;
+    if (!*released)
         return DILOCO_OK;
-    bool counted = false;
-    bool missed = false;
-    for (uint32_t r = 0; r < fragment->ranges_count && r < IPC_RANGES_MAX; r++) {
-        const struct ipc_range *range = &fragment->ranges[r];
-        enum diloco_mix mode = range->mode == IPC_SHIFT             ? DILOCO_SHIFT
-                               : range->mode == IPC_RESET || ending ? DILOCO_RESET
-                                                                    : DILOCO_MIX;
-        if (d->shm->set_aside != 0 && d->local[f].sent && mode != DILOCO_RESET)
-            move_aside(d, f, range->begin, range->end, mode == DILOCO_MIX ? ASIDE_COUNTED : ASIDE_MISSED);
-        else
-            mix_range(d, f, range, mode);
-        if (range->mode == IPC_SHIFT)
-            missed = true;
-        else
-            counted = true;
-    }
-    if (counted && !missed)
-        d->local[f].tokens_counted = d->local[f].sent ? fragment->snapshot_tokens : d->tokens;
-    d->local[f].sent = false;
-    fragment->base ^= 1;
-    fragment->base_version = fragment->anchor_version;
-    int result = give_word(d, f, IPC_MIXING, IPC_FREE);
-    if (result != DILOCO_OK)
-        return result;
-    attach_say(d, IPC_MIXED, f);
-    return DILOCO_OK;
-}
-
-/* Whether what is set aside of a fragment holds no NaN. */
-static bool aside_is_finite(const struct diloco *d, uint32_t f)
-{
-    uint64_t count = ipc_fragment(d->shm, f)->values_count;
-    for (uint64_t i = 0; i < count; i++)
-        if (!isfinite(d->local[f].aside[i]))
-            return false;
-    return true;
-}
-
-bool attach_released(struct diloco *d, uint32_t f)
-{
-    if (!d->local[f].sent || ipc_word(ipc_fragment(d->shm, f)) != IPC_FREE)
-        return false;
-    d->local[f].sent = false;
-    if (d->shm->set_aside != 0)
-        move_aside(d, f, 0, UINT64_MAX, aside_is_finite(d, f) ? ASIDE_BACK : ASIDE_DROP);
-    return true;
+    local->sent = false;
+    return d->shm->set_aside != 0 ? aside_values_back(d, f) : DILOCO_OK;
 }

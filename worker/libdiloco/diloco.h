@@ -2,7 +2,7 @@
  * diloco.h: the public interface of libdiloco, by which any trainer takes part in a run.
  *
  *     struct diloco *d;
- *     diloco_attach(&(struct diloco_options){.socket_path = path}, &d);
+ *     diloco_attach(&(struct diloco_options){.size = sizeof(struct diloco_options), .socket_path = path}, &d);
  *     for each parameter tensor: diloco_register(d, &tensor);
  *     diloco_begin(d, &start);                   // tensors now hold the run's anchor; continue after start.step
  *     while (training) {
@@ -12,8 +12,12 @@
  *     diloco_finish(d);                          // last contributions in, last anchors out, at the run's end
  *     diloco_detach(d);
  *
+ * Every struct that a caller fills begins with its own size (`.size = sizeof(struct ...)`), so that a library with more
+ * members than the caller was compiled with knows what is there.
+ *
  * diloco_step() copies fragments that are due out of the tensors and mixes anchors that are due into them; it costs
- * nothing when neither is. It does not wait for the network unless the run spec says late = wait. If the daemon goes
+ * nothing when neither is. It does not wait for the network unless the run spec says late = wait, and for a device that
+ * queues what it is told only at the end and in diloco_keep(). If the daemon goes
  * away, training goes on and the library attaches again by itself when it is back.
  *
  * One struct diloco per process and thread: calls are not thread-safe against each other. No function exits, prints
@@ -42,30 +46,61 @@ enum diloco_result {
     DILOCO_UNREACHABLE = -3, /* no daemon at the socket, or none that this user may reach (diloco_attach only) */
 };
 
-/* How values move between the trainer's tensors and host memory. NULL functions mean the tensors are plain host
- * memory. A trainer on a GPU passes its own; calls come from diloco_begin/step/finish only. Where the run's overlap is
- * a whole interval, tensors change when they are sent, too, by read and write in place of mix: whatever is derived from
- * them is to be made anew after each of these calls. */
-enum diloco_mix { DILOCO_MIX, DILOCO_SHIFT, DILOCO_RESET };
+/* What is to be done to values of one tensor. The tensor has rows * columns of them from `tensor` on, closely packed;
+ * in host memory its rows begin `stride` values apart. What is written here in brackets, as [aside], are arrays from
+ * alloc() at the same place, packed as the tensor is. A value that is not finite is treated like any other. */
+enum diloco_move_kind {
+    DILOCO_READ,  /* host = tensor */
+    DILOCO_WRITE, /* tensor = host */
+    DILOCO_MIX,   /* tensor = keep * tensor + (1 - keep) * host; keep > 0 */
+    DILOCO_SHIFT, /* tensor += host - base */
+    /* Where the run's overlap is a whole interval, see worker/libdiloco/aside.h; [past] is NULL unless Eager. */
+    DILOCO_ASIDE_OUT,     /* aside_out(): tensor and [aside], from base */
+    DILOCO_ASIDE_COUNTED, /* aside_in(), counted: tensor and [past], from base and the anchor in host */
+    DILOCO_ASIDE_MISSED,  /* aside_in(), not counted */
+    DILOCO_ASIDE_LOOK,    /* [bad](1) = 1 if [aside] holds what is not finite; an int32_t */
+    DILOCO_ASIDE_OFF,     /* aside_off(): with what was set aside restored unless [bad] is not 0 */
+};
+
+struct diloco_move {
+    size_t size;
+    enum diloco_move_kind kind;
+    void *tensor;
+    float *host;       /* READ alone writes here */
+    const float *base; /* host memory too */
+    size_t rows, columns, stride;
+    void *aside, *past, *bad;              /* from alloc() */
+    double keep, fresh, past_share, decay; /* struct aside_rule */
+};
+
+/* A device that tensors live on. Its functions are called from diloco_begin/step/keep/finish/detach only. */
 struct diloco_device {
+    size_t size;
     void *user;
-    /* to[0..count) (host) = tensor[0..count) */
-    void (*read)(void *user, float *to, const void *tensor, size_t count);
-    /* tensor[0..count) = from (host) */
-    void (*write)(void *user, void *tensor, const float *from, size_t count);
-    /* DILOCO_MIX: tensor = alpha * tensor + (1 - alpha) * anchor; DILOCO_SHIFT: tensor += anchor - base;
-     * DILOCO_RESET: tensor = anchor. `anchor` and `base` are host memory. */
-    void (*mix)(void *user, void *tensor, const float *anchor, const float *base, size_t count, enum diloco_mix mode,
-                double alpha);
+    /* Does it, or queues it: behind all that was queued to change the tensor before, ahead of all that will be. Host
+     * memory stays what it is until reached() says that the move is done. 0, or -1 if it failed. */
+    int (*move)(void *user, const struct diloco_move *move);
+    /* A number, never 0, for all moves so far; and whether they are done: 1, 0 or -1 if one has failed; never waits.
+     * Both NULL: moves are done when move() returns. */
+    uint64_t (*mark)(void *user);
+    int (*reached)(void *user, uint64_t mark);
+    /* Memory on the device: `values` times 4 bytes, zeroed; NULL if there is none. Both NULL: the device can only READ
+     * and WRITE; the library computes on the host and waits for each move. */
+    void *(*alloc)(void *user, size_t values);
+    void (*free)(void *user, void *memory);
+    /* The host memory that moves will name; may be NULL. */
+    void (*pin)(void *user, void *memory, size_t bytes);
+    void (*unpin)(void *user, void *memory);
 };
 
 struct diloco_options {
+    size_t size;
     const char *socket_path;        /* NULL: the environment variable DILOCO_SOCKET */
     const char *trainer;            /* a name for logs; may be NULL */
     int wait_ms;                    /* how long diloco_attach() waits for a daemon to appear */
     int (*interrupted)(void *user); /* polled while waiting; may be NULL */
     void *interrupted_user;
-    struct diloco_device device;
+    const struct diloco_device *device; /* copied; NULL: tensors are plain host memory */
     /* What diloco_keep() gave for the checkpoint that the tensors were read from; NULL: none. Then they are not
      * replaced by the run's anchor but moved as it has moved since, and what they have learned and no result has
      * counted goes out with the next contribution. Borrowed until diloco_begin() has returned. */
@@ -76,14 +111,16 @@ struct diloco_options {
 enum { DILOCO_LAYER_NONE = -1, DILOCO_LAYER_FROM_NAME = -2 };
 
 struct diloco_tensor {
+    size_t size;
     const char *name; /* at most 127 bytes, unique */
-    void *data;       /* fp32 values, contiguous; must stay where it is until diloco_detach() */
+    void *data;       /* fp32 values, contiguous, on the device if there is one; stays where it is until detach */
     uint32_t dims;    /* at most 6; 1 is taken for a norm or bias, unless it is longer than 65536, and sent as bf16 */
     uint64_t shape[6];
     int32_t layer; /* number of the layer it belongs to, from 0; NONE; or FROM_NAME: the first number between dots */
 };
 
 struct diloco_start {
+    size_t size;           /* the caller's, before the call */
     uint64_t step;         /* the run step to continue after: the first step to take is step + 1 */
     uint64_t steps;        /* of the whole run, as the run spec says */
     uint64_t version;      /* highest version among the fragments */
@@ -93,6 +130,7 @@ struct diloco_start {
 };
 
 struct diloco_report {
+    size_t size;
     uint64_t tokens;     /* trained in this step; contributions are weighted by their sum */
     double loss;         /* for status and logs, as the rest */
     double tokens_per_s; /* by all the time that goes by, that in diloco_step() too */

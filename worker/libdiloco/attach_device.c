@@ -1,0 +1,212 @@
+#include "worker/libdiloco/attach_device.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "common/mem.h"
+#include "worker/libdiloco/aside.h"
+
+/* Values that are moved at a time where the device can only read and write: copies to and from it should be long. */
+enum { STRETCH = 1 << 18 };
+enum { WAIT_NS = 200000 }; /* between two looks whether a device has come so far */
+
+static const struct diloco_device *device_of(const struct diloco *d)
+{
+    return &d->device;
+}
+
+/* It computes itself what is set aside. */
+static bool computes(const struct diloco *d)
+{
+    return device_of(d)->alloc != NULL;
+}
+
+int attach_device_take(struct diloco *d, const struct diloco_device *device)
+{
+    if (device == NULL)
+        return DILOCO_OK;
+    if (!attach_take(&d->device, sizeof d->device, device))
+        return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_device");
+    if (device->move == NULL || (device->mark == NULL) != (device->reached == NULL) ||
+        (device->alloc == NULL) != (device->free == NULL) || (device->pin == NULL) != (device->unpin == NULL))
+        return attach_fail(d, DILOCO_ERROR,
+                           "options.device: move is needed, and mark, alloc and pin only with reached, free and unpin");
+    return DILOCO_OK;
+}
+
+void attach_device_deinit(struct diloco *d)
+{
+    mem_free(d->stretch);
+    if (d->pinned)
+        device_of(d)->unpin(device_of(d)->user, d->shm);
+}
+
+void *attach_device_alloc(struct diloco *d, uint64_t values, const char *what)
+{
+    void *out = NULL;
+    if (computes(d)) {
+        out = device_of(d)->alloc(device_of(d)->user, values);
+        if (out == NULL)
+            attach_fail(d, DILOCO_ERROR, "the device has no memory for %s", what);
+    } else if (mem_new(values, sizeof(float), what, &out) != ERR_OK) {
+        attach_fail(d, DILOCO_ERROR, "%s", err_text());
+    }
+    return out;
+}
+
+void attach_device_free(struct diloco *d, void *memory)
+{
+    if (!computes(d))
+        mem_free(memory);
+    else if (memory != NULL)
+        device_of(d)->free(device_of(d)->user, memory);
+}
+
+void attach_device_pin(struct diloco *d)
+{
+    if (device_of(d)->pin == NULL || d->pinned)
+        return;
+    device_of(d)->pin(device_of(d)->user, d->shm, (size_t)d->shm->bytes);
+    d->pinned = true;
+}
+
+/* ---- arithmetic on the host ---- */
+
+static bool holds_bad(const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!__builtin_isfinite(values[i]))
+            return true;
+    return false;
+}
+
+static void mix(float *live, const float *anchor, size_t count, double alpha)
+{
+    float keep = (float)alpha, take = (float)(1 - alpha);
+    for (size_t i = 0; i < count; i++)
+        live[i] = keep * live[i] + take * anchor[i];
+}
+
+/* `count` values: one row of `move`, or a piece of one, that begins `at` values after its first in the tensor. */
+static void move_row(const struct diloco_move *move, float *live, float *host, const float *base, size_t at,
+                     size_t count)
+{
+    const struct aside_rule rule = {(float)move->keep, (float)move->fresh, (float)move->past_share, (float)move->decay};
+    float *aside = move->aside != NULL ? (float *)move->aside + at : NULL;
+    float *past = move->past != NULL ? (float *)move->past + at : NULL;
+    int32_t *bad = move->bad;
+    switch (move->kind) {
+    case DILOCO_READ: memcpy(host, live, count * sizeof *host); break;
+    case DILOCO_WRITE: memcpy(live, host, count * sizeof *live); break;
+    case DILOCO_MIX: mix(live, host, count, move->keep); break;
+    case DILOCO_SHIFT:
+        for (size_t i = 0; i < count; i++)
+            live[i] += host[i] - base[i];
+        break;
+    case DILOCO_ASIDE_OUT: aside_out(&rule, live, base, aside, past, count); break;
+    case DILOCO_ASIDE_COUNTED:
+    case DILOCO_ASIDE_MISSED:
+        aside_in(&rule, live, base, host, aside, past, move->kind == DILOCO_ASIDE_COUNTED, count);
+        break;
+    case DILOCO_ASIDE_LOOK: *bad |= holds_bad(aside, count); break;
+    case DILOCO_ASIDE_OFF: aside_off(&rule, live, aside, past, *bad == 0, count); break;
+    }
+}
+
+static const float *row_of(const float *values, const struct diloco_move *move, size_t row)
+{
+    return values != NULL ? values + row * move->stride : NULL;
+}
+
+/* ---- a device that can only read and write ---- */
+
+static int wait_for(struct diloco *d)
+{
+    bool done;
+    return attach_device_reached(d, attach_device_mark(d), true, &done);
+}
+
+static int pass(struct diloco *d, const struct diloco_move *move)
+{
+    if (device_of(d)->move(device_of(d)->user, move) != 0)
+        return attach_fail(d, DILOCO_ERROR, "the device that the tensors are on has failed");
+    return DILOCO_OK;
+}
+
+/* One row or a piece of it, by way of the stretch. */
+static int move_through(struct diloco *d, const struct diloco_move *move, size_t row, size_t column, size_t count)
+{
+    size_t at = row * move->columns + column;
+    const float *host = row_of(move->host, move, row), *base = row_of(move->base, move, row);
+    struct diloco_move single = {.size = sizeof single,
+                                 .kind = DILOCO_READ,
+                                 .tensor = (float *)move->tensor + at,
+                                 .host = d->stretch,
+                                 .rows = 1,
+                                 .columns = count,
+                                 .stride = count};
+    int result = move->kind == DILOCO_ASIDE_LOOK ? DILOCO_OK : pass(d, &single);
+    if (result == DILOCO_OK)
+        result = wait_for(d);
+    if (result != DILOCO_OK)
+        return result;
+    move_row(move, d->stretch, host != NULL ? (float *)host + column : NULL, base != NULL ? base + column : NULL, at,
+             count);
+    if (move->kind == DILOCO_ASIDE_LOOK)
+        return DILOCO_OK;
+    single.kind = DILOCO_WRITE;
+    result = pass(d, &single);
+    return result == DILOCO_OK ? wait_for(d) : result;
+}
+
+static int move_by_stretches(struct diloco *d, const struct diloco_move *move)
+{
+    if (d->stretch == NULL && mem_new(STRETCH, sizeof *d->stretch, "values on their way", &d->stretch) != ERR_OK)
+        return attach_fail(d, DILOCO_ERROR, "%s", err_text());
+    for (size_t row = 0; row < move->rows; row++)
+        for (size_t column = 0; column < move->columns; column += STRETCH) {
+            size_t left = move->columns - column;
+            int result = move_through(d, move, row, column, left < STRETCH ? left : STRETCH);
+            if (result != DILOCO_OK)
+                return result;
+        }
+    return DILOCO_OK;
+}
+
+/* ---- any ---- */
+
+int attach_device_move(struct diloco *d, const struct diloco_move *what)
+{
+    struct diloco_move move = *what;
+    bool copies = move.kind == DILOCO_READ || move.kind == DILOCO_WRITE;
+    move.size = sizeof move;
+    if (device_of(d)->move != NULL && (copies || computes(d)))
+        return pass(d, &move);
+    if (device_of(d)->move != NULL)
+        return move_by_stretches(d, &move);
+    for (size_t row = 0; row < move.rows; row++)
+        move_row(&move, (float *)move.tensor + row * move.columns, (float *)row_of(move.host, &move, row),
+                 row_of(move.base, &move, row), row * move.columns, move.columns);
+    return DILOCO_OK;
+}
+
+uint64_t attach_device_mark(struct diloco *d)
+{
+    return device_of(d)->mark != NULL ? device_of(d)->mark(device_of(d)->user) : 0;
+}
+
+int attach_device_reached(struct diloco *d, uint64_t mark, bool wait, bool *done)
+{
+    const struct timespec pause = {.tv_nsec = WAIT_NS};
+    *done = true;
+    while (mark != 0) {
+        int state = device_of(d)->reached(device_of(d)->user, mark);
+        if (state < 0)
+            return attach_fail(d, DILOCO_ERROR, "the device that the tensors are on has failed");
+        *done = state > 0;
+        if (*done || !wait)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    return DILOCO_OK;
+}

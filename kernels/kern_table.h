@@ -99,6 +99,7 @@ struct kern_aside {
 struct kern {
     const char *name;
     size_t act_bytes;
+    bool on_host;   /* arrays are ordinary memory of this process, and act is float */
     unsigned ahead; /* steps the host may be queuing ahead of what the device has done: 0 where it computes at once */
 
     /* ---- the device and its memory ---- */

@@ -14,6 +14,7 @@
 #include "worker/inner.h"
 #include "worker/libdiloco/diloco.h"
 #include "worker/model/model.h"
+#include "worker/moves.h"
 #include "worker/speed.h"
 
 enum { SKIPS_MAX = 10, DAEMON_WAIT_MS = 10000, LOG_EVERY_STEPS = 50 };
@@ -34,6 +35,7 @@ struct trainer {
     struct model *model;
     struct inner *inner;
     struct data *data;
+    struct moves *moves;   /* NULL: parameters are on the host, or we are alone */
     struct diloco *diloco; /* NULL: alone */
     struct ckpt_state state;
     int32_t *tokens, *targets; /* one micro-batch */
@@ -87,6 +89,7 @@ static enum err open_model(struct trainer *t)
 static void trainer_deinit(struct trainer *t)
 {
     diloco_detach(t->diloco);
+    moves_free(t->moves);
     data_close(t->data);
     inner_free(t->inner);
     model_free(t->model);
@@ -129,10 +132,13 @@ static enum err attach(struct trainer *t)
 {
     if (t->options->socket_path == NULL)
         return ERR_OK;
+    if (!t->kern->on_host)
+        TRY(moves_new(t->kern, t->dev, t->model->w, t->model->act, t->model->flat_count, &t->moves));
     struct diloco_options options = {.size = sizeof(struct diloco_options),
                                      .socket_path = t->options->socket_path,
                                      .trainer = "diloco-worker",
                                      .wait_ms = DAEMON_WAIT_MS,
+                                     .device = t->moves != NULL ? moves_device(t->moves) : NULL,
                                      .interrupted = stop_asked,
                                      .interrupted_user = t,
                                      .kept = t->state.kept,
@@ -155,7 +161,6 @@ static enum err attach(struct trainer *t)
     int result = diloco_begin(t->diloco, &start);
     if (result != DILOCO_OK)
         return attachment_failed(t, result);
-    model_refresh(t->model);
     mem_free(t->state.kept); /* it is in the shared memory now */
     t->state.kept = NULL;
     t->state.kept_count = 0;
@@ -277,7 +282,6 @@ static enum err exchange(struct trainer *t, uint64_t tokens, bool *leave)
         return attachment_failed(t, code);
     *leave = code == DILOCO_STOP;
     t->state.step = diloco_run_step(t->diloco);
-    model_refresh(t->model);
     return ERR_OK;
 }
 
@@ -399,7 +403,6 @@ static enum err loop(struct trainer *t)
             log_warn("%s", diloco_error(t->diloco));
         else if (result != DILOCO_OK)
             return attachment_failed(t, result);
-        model_refresh(t->model);
     }
     TRY(evaluate(t));
     return save(t);

@@ -139,6 +139,7 @@ static void dev_from_act(struct kern_dev *dev, float *to, const kern_act *from, 
 const struct kern CPU_JOIN(kern_cpu, ISA) = {
     .name = "cpu",
     .act_bytes = sizeof(float),
+    .on_host = true,
     .ahead = 0,
     .open = dev_open,
     .close = dev_close,

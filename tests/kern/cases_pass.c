@@ -88,7 +88,7 @@ static void linear_holds(void **state)
 
 struct embed {
     struct array w; /* (V,C) */
-    int32_t tokens[300];
+    int32_t tokens[2000];
     int64_t R, C, first, V;
 };
 
@@ -131,7 +131,8 @@ static void embedding_holds(void **state)
     embed_case(1, 1, 0, 3, 3);
     embed_case(50, 70, 0, 11, 11);
     embed_case(300, 64, 0, 40, 40);
-    embed_case(300, 8, 10, 15, 40); /* a rank's part of the vocabulary */
+    embed_case(300, 8, 10, 15, 40);   /* a rank's part of the vocabulary */
+    embed_case(2000, 520, 0, 40, 40); /* more than a block looks at in one go, by several warps */
 }
 
 /* ---- RMSNorm ---- */

@@ -18,7 +18,7 @@ rooms      worker > kernels > common
 daemon     dilocod > engine | check > control | runplan > peers > trainer | rounds | charter > state > event | jobs | rules | dconf | tidings > home | as_typed
 daemon     dilococtl > ctl > rules | dconf > home | as_typed
 
-worker     diloco-worker > train , sample > ckpt , inner , data , speed > model | libdiloco
+worker     diloco-worker > train , sample > ckpt , inner , data , speed > model | moves > libdiloco
 
 net        sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_certify > sync_core > sync_types
 net        sync_types > chain , owner

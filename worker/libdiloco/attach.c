@@ -433,9 +433,7 @@ static int finish_fragment(struct diloco *d, uint32_t f, bool *pending)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
     bool released = false;
-    int result = attach_settle_move(d, f, true);
-    if (result == DILOCO_OK)
-        result = attach_take_back(d, f, &released);
+    int result = attach_take_back(d, f, &released);
     if (released)
         d->local[f].tokens_counted = d->tokens; /* refused for good: waiting would not make it better */
     if (result == DILOCO_OK && ipc_word(fragment) == IPC_ANCHOR)

@@ -53,7 +53,27 @@ CLANG := $(findstring clang,$(shell $(CC) --version | head -1))
 # For tests alone: the kernels of kernels/cuda/ on an emulated GPU.
 CXX := $(if $(CLANG),$(patsubst clang%,clang++%,$(notdir $(CC))),g++)
 HAS_CXX := $(shell command -v $(CXX) 2>/dev/null)
-NVCC_VERSION := $(shell nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+
+# ---- CUDA's toolkit, for libdiloco-cuda.so: nvcc, and beside it headers and the runtime to link ----
+NVCC ?= nvcc
+NVCC_VERSION := $(shell $(NVCC) --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+ifneq ($(NVCC_VERSION),)
+CUDA_HOME := $(patsubst %/bin/,%,$(dir $(realpath $(shell command -v $(NVCC)))))
+CUDA_TARGET := $(CUDA_HOME)/targets/$(firstword $(subst -, ,$(MACHINE)))-linux
+CUDA_HEADER := $(firstword $(wildcard $(foreach folder,$(CUDA_HOME)/include $(CUDA_TARGET)/include /usr/include,$(folder)/cuda_runtime_api.h)))
+CUDA_INCLUDE := $(patsubst %/,%,$(dir $(CUDA_HEADER)))
+CUDART := $(firstword $(wildcard $(foreach folder,$(CUDA_HOME)/lib64 $(CUDA_HOME)/lib $(CUDA_TARGET)/lib \
+	/usr/lib/$(MACHINE),$(folder)/libcudart_static.a)))
+CUDA_LACKS := $(if $(CUDA_HEADER),,cuda_runtime_api.h) $(if $(wildcard $(CUDA_INCLUDE)/cublasLt.h),,cublasLt.h) $(if $(CUDART),,libcudart_static.a)
+endif
+# Why libdiloco-cuda.so is not built; empty: it is.
+ifeq ($(NVCC_VERSION),)
+CUDA_WITHOUT := not found and not needed; this build has the CPU backend only
+else ifneq ($(strip $(CUDA_LACKS)),)
+CUDA_WITHOUT := toolkit $(NVCC_VERSION) found without $(strip $(CUDA_LACKS)); this build has the CPU backend only
+else ifneq ($(SAN),)
+CUDA_WITHOUT := toolkit $(NVCC_VERSION) found and not used with a sanitizer; this build has the CPU backend only
+endif
 
 WARN := -Wall -Wextra -Werror -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla
 CFLAGS_ALL := -std=gnu11 -D_GNU_SOURCE -DDILOCO_VERSION='"$(VERSION)"' -I. -I$(B)/gen $(OPT) -g -fPIC -pthread $(WARN) \
@@ -67,7 +87,7 @@ LDFLAGS_ALL += -fsanitize=$(SAN)
 endif
 # OpenMP's runtime is not instrumented: under the thread sanitizer the kernels run on one thread instead.
 OPENMP := $(if $(findstring thread,$(SAN)),-fopenmp-simd -Wno-unknown-pragmas,-fopenmp)
-LIBS := $(PKG_LIBS) -lm
+LIBS := $(PKG_LIBS) -lm -ldl
 
 # ---- instruction sets: the hot loops are compiled once for each, and chosen at run time ----
 ISAS := base
@@ -97,6 +117,11 @@ ARCHIVES = $(foreach room,$(ROOMS),$(if $($(room)_OBJ),$(B)/$(room).a))
 PROGRAMS := $(foreach src,$(wildcard $(PROGRAM_SRC)),$(B)/$(notdir $(basename $(src))))
 LIBDILOCO_OBJ := $(call objects,$(wildcard worker/libdiloco/*.c)) $(common_OBJ)
 
+# ---- the CUDA backend, which diloco-worker opens where it is asked for; nothing else links it ----
+CUDA_SRC := $(if $(CUDA_WITHOUT),,$(wildcard kernels/cuda/*.c))
+CUDA_KERNEL_OBJ := $(if $(CUDA_WITHOUT),,$(patsubst %.cu,$(B)/%.o,$(wildcard kernels/cuda/*.cu)))
+CUDA_LIBRARY := $(if $(CUDA_WITHOUT),,$(B)/libdiloco-cuda.so)
+
 # ---- tests ----
 TEST_SRC := $(wildcard tests/unit/*.c tests/num/*.c tests/sim/*.c tests/system/test_*.c tests/fuzz/*.c tests/golden/*.c)
 TESTS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
@@ -113,6 +138,8 @@ QUALITY_SRC := $(wildcard tests/bench/quality*.c tests/bench/lab.c tests/bench/f
 BENCH_OBJ := $(call objects,$(filter-out $(QUALITY_SRC),$(wildcard tests/bench/*.c)))
 QUALITY_OBJ := $(call objects,$(QUALITY_SRC))
 TOOLS := $(patsubst %.c,$(B)/%,$(TOOL_SRC))
+# A library of another version, which is not to be used.
+FAKE_CUDA := $(B)/tests/fakes/libdiloco-cuda.so
 # testlib has a constructor; of the others a test gets what it uses, so that a part's test builds that part alone.
 TESTLIB_OBJ := $(B)/tests/lib/testlib.o
 TEST_LIB_OBJ := $(filter-out $(TESTLIB_OBJ),$(call objects,$(wildcard tests/lib/*.c tests/kern/*.c)))
@@ -120,11 +147,11 @@ TEST_LIB_OBJ := $(filter-out $(TESTLIB_OBJ),$(call objects,$(wildcard tests/lib/
 Q := $(if $(V),,@)
 say = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),$(if $(V),,@),@printf '  %-7s %s\n' $(1) $(patsubst $(B)/%,%,$@);)
 
-all: $(PROGRAMS) $(B)/libdiloco.so.0 $(B)/libdiloco.a
+all: $(PROGRAMS) $(B)/libdiloco.so.0 $(B)/libdiloco.a $(CUDA_LIBRARY)
 	@printf 'Built %s with %s%s. CUDA: %s\n' $(B) '$(CC)' '$(if $(SAN), ($(SAN) sanitizer))' \
-		'$(if $(NVCC_VERSION),toolkit $(NVCC_VERSION) found; this version has the CPU backend only,not found, not needed)'
+		'$(or $(CUDA_WITHOUT),libdiloco-cuda.so by toolkit $(NVCC_VERSION))'
 
-tests: all $(TESTS) $(EMU_TESTS) $(TOOLS) $(B)/tests/skewed.so $(B)/tests/bench/bench $(B)/tests/bench/quality
+tests: all $(TESTS) $(EMU_TESTS) $(TOOLS) $(B)/tests/skewed.so $(FAKE_CUDA) $(B)/tests/bench/bench $(B)/tests/bench/quality
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
@@ -176,6 +203,18 @@ $(B)/libdiloco.a: $(LIBDILOCO_OBJ)
 $(B)/libdiloco.so.0: $(LIBDILOCO_OBJ)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) -shared -Wl,-soname,libdiloco.so.0 $^ -lsodium -ljansson -linih -lm -o $@
 
+# ---- libdiloco-cuda.so: the CUDA runtime inside, the driver and cuBLAS opened when a GPU is; one name to the outside ----
+NVCCFLAGS_ALL := -std=c++17 -O3 -I. -gencode arch=compute_80,code=[sm_80$(comma)compute_80] -gencode arch=compute_90,code=sm_90 \
+	-Xptxas -warn-spills -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics
+$(CUDA_KERNEL_OBJ): $(B)/%.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,NVCC)$(NVCC) $(NVCCFLAGS_ALL) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+CUDA_HOST_OBJ := $(call objects,$(CUDA_SRC))
+$(CUDA_HOST_OBJ): CFLAGS_kernels := -O3 $(if $(filter-out /usr/include,$(CUDA_INCLUDE)),-isystem $(CUDA_INCLUDE))
+$(B)/libdiloco-cuda.so: $(CUDA_HOST_OBJ) $(CUDA_KERNEL_OBJ) $(B)/common/mem.o kernels/cuda/exported.map
+	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) -shared -Wl,-soname,libdiloco-cuda.so -Wl,--version-script=kernels/cuda/exported.map \
+		-Wl,--defsym=err_set=cuda_err_set -Wl,-z,defs $(filter %.o,$^) $(CUDART) -lm -ldl -lrt -o $@
+
 # ---- the emulated GPU ----
 CXXFLAGS_ALL = $(filter-out -std=gnu11 -Wstrict-prototypes -Wmissing-prototypes,$(CFLAGS_ALL)) -std=c++17
 $(B)/tests/emu/%.o: tests/emu/%.cc
@@ -201,8 +240,17 @@ $(B)/tests/bench/quality: $(QUALITY_OBJ)
 $(B)/tests/skewed.so: tests/skewed/skewed.c
 	@mkdir -p $(@D)
 	$(call say,LINK)$(CC) -std=gnu11 -D_GNU_SOURCE -O2 $(WARN) -fPIC -fvisibility=hidden -shared $< -o $@ -ldl
+$(FAKE_CUDA): tests/fakes/other_version.c
+	@mkdir -p $(@D)
+	$(call say,LINK)$(CC) -std=gnu11 -O2 $(WARN) -I. -fPIC -fvisibility=hidden -shared $< -o $@
 $(B)/tests/lib.a: $(TEST_LIB_OBJ)
 	$(call say,AR)rm -f $@ && ar rcs $@ $^
+# The queues of a GPU, against one that the test plays: without the toolkit, by the header that stands for CUDA's.
+$(B)/tests/fakes/cuda_queue.o: kernels/cuda/cuda_queue.c
+	@mkdir -p $(@D)
+	$(call say,CC)$(CC) $(CFLAGS_ALL) $(CFLAGS) -Itests/fakes -MMD -MP -c $< -o $@
+$(B)/tests/unit/test_cuda_queue: $(B)/tests/fakes/cuda_queue.o
+$(B)/tests/unit/test_kern_cuda: | $(FAKE_CUDA) $(CUDA_LIBRARY)
 $(B)/tests/%: $(B)/tests/%.o $(TESTLIB_OBJ) $(B)/tests/lib.a $(ARCHIVES)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $(filter %.o,$^) \
 		-Wl,--start-group $(B)/tests/lib.a $(ARCHIVES) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -ldnnl -o $@

@@ -11,6 +11,7 @@ install: all
 	$(INSTALL) -m 755 $(PROGRAMS) $(DESTBIN)
 	$(INSTALL) -m 644 $(B)/libdiloco.a $(DESTLIB)
 	$(INSTALL) -m 755 $(B)/libdiloco.so.0 $(DESTLIB)
+	$(if $(CUDA_LIBRARY),$(INSTALL) -d $(DESTLIB)/diloco && $(INSTALL) -m 755 $(CUDA_LIBRARY) $(DESTLIB)/diloco)
 	ln -sf libdiloco.so.0 $(DESTLIB)/libdiloco.so
 	$(INSTALL) -m 644 worker/libdiloco/diloco.h $(DESTDIR)$(PREFIX)/include
 	sed 's,@PREFIX@,$(PREFIX),; s,@VERSION@,$(VERSION),' conf/diloco.pc.in > $(DESTLIB)/pkgconfig/diloco.pc

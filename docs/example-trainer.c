@@ -46,16 +46,17 @@ static int failed(struct diloco *d, const char *what)
 int main(void)
 {
     float w[COUNT] = {0}; /* all islands begin with the same values: here, zeros */
-    struct diloco_options options = {.trainer = "example", .wait_ms = 5000};
+    struct diloco_options options = {.size = sizeof options, .trainer = "example", .wait_ms = 5000};
     struct diloco *d;
     if (diloco_attach(&options, &d) != DILOCO_OK)
         return failed(d, "attach");
 
-    struct diloco_tensor tensor = {.name = "w", .data = w, .dims = 1, .shape = {COUNT}, .layer = DILOCO_LAYER_NONE};
+    struct diloco_tensor tensor = {
+        .size = sizeof tensor, .name = "w", .data = w, .dims = 1, .shape = {COUNT}, .layer = DILOCO_LAYER_NONE};
     if (diloco_register(d, &tensor) != DILOCO_OK)
         return failed(d, "register");
 
-    struct diloco_start start;
+    struct diloco_start start = {.size = sizeof start};
     if (diloco_begin(d, &start) != DILOCO_OK) /* w now holds the run's parameters */
         return failed(d, "begin");
     printf("island %s, after step %llu of %llu\n", start.island, (unsigned long long)start.step,
@@ -64,7 +65,7 @@ int main(void)
     uint64_t random = start.island_index + 1; /* each island its own data */
     int result = start.step < start.steps ? DILOCO_OK : DILOCO_STOP;
     while (result == DILOCO_OK) {
-        struct diloco_report report = {.tokens = BATCH, .loss = sgd_step(w, &random)};
+        struct diloco_report report = {.size = sizeof report, .tokens = BATCH, .loss = sgd_step(w, &random)};
         result = diloco_step(d, &report); /* w may have changed: the others' work is in it */
     }
     result = result == DILOCO_STOP ? diloco_finish(d) : result;

@@ -1,7 +1,8 @@
 /*
  * diloco-worker: the trainer's command line.
  *
- * Exit status: 0 done (also: interrupted and saved), 1 failed, 2 wrong usage, configuration or data.
+ * Exit status: 0 done (also: interrupted and saved), 1 failed, 2 wrong usage, configuration or data, or something named
+ * there that is not to be found: a file, a device.
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -197,7 +198,7 @@ static enum err run(int argc, char **argv, const char **command)
         {"attach", ARGS_STRING, &a.attach, "SOCKET", "train: the island's daemon; without it, train alone"},
         {"stream", ARGS_STRING, &a.stream, "I/N", "train: which of N disjoint data streams (default: the daemon's)"},
         {"set", ARGS_LIST, &a.set, "S.KEY=VALUE", "change a run spec value; may be given several times"},
-        {"device", ARGS_STRING, &a.device, "NAME", "cpu"},
+        {"device", ARGS_STRING, &a.device, "NAME", "cpu, cuda, or auto: cuda where it is to be had (default cpu)"},
         {"threads", ARGS_U64, &a.threads, "N", "CPU threads (default: all)"},
         {"checkpoint-every", ARGS_U64, &a.checkpoint_every, "STEPS", "train: 0 saves at the end only (default 100)"},
         {"eval-every", ARGS_U64, &a.eval_every, "STEPS", "train: held-out loss on the way (default 0: at the end)"},
@@ -248,5 +249,5 @@ int main(int argc, char **argv)
     if (err == ERR_OK || (err == ERR_CLOSED && stopped))
         return 0;
     log_error("%s", err_text());
-    return err == ERR_ARG || err == ERR_CONF ? 2 : 1;
+    return err == ERR_ARG || err == ERR_CONF || err == ERR_NOTFOUND ? 2 : 1;
 }

@@ -65,6 +65,21 @@ static void gradient_near(const char *what, const float *read, const double *wan
     free(part);
 }
 
+/* What the table wants of rows at a time, and how far apart, can be given to it. */
+static void shapes_suit(void **state)
+{
+    static const struct {
+        int64_t R, V;
+    } asked[] = {{1, 1}, {R, 301}, {4096, 50257}, {100000, 128256}};
+    (void)state;
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        int64_t rows = 0, ld = 0;
+        kern->logits_shape(asked[i].R, asked[i].V, &rows, &ld);
+        assert_in_range(rows, 1, asked[i].R);
+        assert_in_range(ld, asked[i].V, asked[i].V + 255);
+    }
+}
+
 static void whole_case(int64_t V, int64_t ld)
 {
     struct loss c = loss_new(V, ld);
@@ -175,6 +190,7 @@ static void losses_add_up(void **state)
 }
 
 const struct CMUnitTest cases_loss[] = {
+    cmocka_unit_test(shapes_suit),
     cmocka_unit_test(cross_entropy_holds),
     cmocka_unit_test(parts_of_a_vocabulary_are_the_whole),
     cmocka_unit_test(a_loss_that_is_no_number_shows),

@@ -14,6 +14,10 @@ for file in usr/bin/dilocod usr/bin/dilococtl usr/bin/diloco-worker usr/include/
     usr/share/doc/diloco/PROTOCOL.md; do
     [ -e "$root/$file" ] || { echo "not installed: $file"; exit 1; }
 done
+# The CUDA backend, where it was built, in the first folder that the program looks in.
+if [ -f "$BUILD/libdiloco-cuda.so" ]; then
+    cmp "$BUILD/libdiloco-cuda.so" "$root/usr/lib/diloco/libdiloco-cuda.so" || { echo "the CUDA backend is not installed"; exit 1; }
+fi
 grep -q '^ExecStart=/usr/bin/dilocod' "$root/usr/lib/systemd/system/dilocod.service"
 if grep -rn '/usr/local' "$root/usr/lib/systemd" "$root/usr/lib/pkgconfig"; then
     echo "a path of another prefix was installed"

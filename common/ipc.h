@@ -35,8 +35,9 @@
 
 #include "common/err.h"
 
-/* 1: first version. 2: the run's clock. 3: work set aside. 4: the run's end; work that a trainer kept. */
-enum { IPC_VERSION = 4 };
+/* 1: first version. 2: the run's clock. 3: work set aside. 4: the run's end; work that a trainer kept. 5: trainers of
+ * several processes. */
+enum { IPC_VERSION = 5 };
 enum { IPC_NAME_BYTES = 128, IPC_DIMS_MAX = 6, IPC_TEXT_BYTES = 320, IPC_RANGES_MAX = 64, IPC_TENSORS_MAX = 65536 };
 
 /* Bytes: tables and areas begin on multiples of it. */
@@ -82,7 +83,8 @@ struct ipc_fragment {
     uint32_t snapshot_final;  /* trainer: non-zero if this is its last contribution before it stops */
     uint32_t ranges_count;
     uint32_t kept; /* enum ipc_kept, before IPC_GO */
-    uint32_t reserved;
+    /* trainer: of its processes, those beside the one that attached that have done their part of COPYING or MIXING */
+    _Atomic uint32_t ranks_done;
     struct ipc_range ranges[IPC_RANGES_MAX];
     /* daemon: per shard, tokens of this trainer process that are counted in the anchor; kept here so that it outlives
      * the daemon and a restarted one weighs contributions right. */

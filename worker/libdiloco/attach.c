@@ -21,6 +21,8 @@
 #include "common/mem.h"
 #include "worker/libdiloco/attach_core.h"
 #include "worker/libdiloco/attach_device.h"
+#include "worker/libdiloco/attach_follow.h"
+#include "worker/libdiloco/attach_group.h"
 #include "worker/libdiloco/attach_keep.h"
 #include "worker/libdiloco/attach_link.h"
 #include "worker/libdiloco/attach_move.h"
@@ -58,13 +60,20 @@ static int place_tensors(struct diloco *d)
 static int map_shared(struct diloco *d, int memfd, uint64_t session)
 {
     struct stat status;
-    if (memfd < 0 || fstat(memfd, &status) != 0 || status.st_size < (off_t)sizeof(struct ipc_shm))
+    if (memfd < 0 || fstat(memfd, &status) != 0 || status.st_size < (off_t)sizeof(struct ipc_shm)) {
+        if (memfd >= 0)
+            close(memfd);
         return attach_fail(d, DILOCO_ERROR, "the daemon sent no shared memory; is it of the same version?");
+    }
     struct ipc_shm *map = mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-    if (map == MAP_FAILED)
-        return attach_fail(d, DILOCO_ERROR, "cannot map the daemon's shared memory: %s", strerror(errno));
+    if (map == MAP_FAILED) {
+        attach_fail(d, DILOCO_ERROR, "cannot map the daemon's shared memory: %s", strerror(errno));
+        close(memfd);
+        return DILOCO_ERROR;
+    }
     if (ipc_shm_check(map, (uint64_t)status.st_size) != ERR_OK || map->tensors_count != d->tensors_count) {
         munmap(map, (size_t)status.st_size);
+        close(memfd);
         return attach_fail(d, DILOCO_ERROR, "the daemon's shared memory does not fit: %s", err_text());
     }
     d->memfd = memfd;
@@ -129,26 +138,53 @@ static int sync_fragments(struct diloco *d)
 
 /* ---- public calls ---- */
 
-static void explain_unreachable(const char *path, int reason)
+/* Rank 0 at the end of a call: the others return as well, with the same result. */
+static int over(struct diloco *d, int result, const struct diloco_start *start)
+{
+    struct attach_order order = {.kind = ATTACH_ORDER_END,
+                                 .result = result,
+                                 .step = d->step,
+                                 .attached = d->socket >= 0,
+                                 .start = start != NULL ? *start : (struct diloco_start){0}};
+    snprintf(order.error, sizeof order.error, "%s", d->error);
+    int told = attach_order(d, &order, -1);
+    return result != DILOCO_OK ? result : told;
+}
+
+static int explain_unreachable(struct diloco *d, const char *path, int reason)
 {
     struct stat status;
-    if (reason != EACCES) {
-        snprintf(attach_error, sizeof attach_error, "no daemon at %s: %s; start dilocod, or check the path", path,
-                 strerror(reason));
-    } else if (stat(path, &status) != 0) {
-        snprintf(attach_error, sizeof attach_error,
-                 "%s: permission denied: this user may not enter the socket's folder; open it (chmod o+x)", path);
+    if (reason != EACCES)
+        return attach_fail(d, DILOCO_UNREACHABLE, "no daemon at %s: %s; start dilocod, or check the path", path,
+                           strerror(reason));
+    if (stat(path, &status) != 0) {
+        return attach_fail(d, DILOCO_UNREACHABLE,
+                           "%s: permission denied: this user may not enter the socket's folder; open it (chmod o+x)",
+                           path);
     } else {
         bool open = (status.st_mode & S_IWGRP) != 0;
         const struct group *group = open ? getgrgid(status.st_gid) : NULL;
-        snprintf(attach_error, sizeof attach_error,
-                 "%s: permission denied: it is for root, user %u%s%s; run this trainer as one of them, or let a group "
-                 "in with [worker] group in dilocod.conf and add this user to it",
-                 path, (unsigned)status.st_uid, open ? " and group " : "",
-                 !open           ? ""
-                 : group != NULL ? group->gr_name
-                                 : "that its mode shows");
+        return attach_fail(d, DILOCO_UNREACHABLE,
+                           "%s: permission denied: it is for root, user %u%s%s; run this trainer as one of them, or "
+                           "let a group in with [worker] group in dilocod.conf and add this user to it",
+                           path, (unsigned)status.st_uid, open ? " and group " : "",
+                           !open           ? ""
+                           : group != NULL ? group->gr_name
+                                           : "that its mode shows");
     }
+}
+
+static int find_daemon(struct diloco *d)
+{
+    int wait_ms = d->options.wait_ms;
+    uint64_t deadline_ms = env_mono_ms() + (uint64_t)(wait_ms > 0 ? wait_ms : 0);
+    while (!attach_connect(d)) {
+        int reason = errno;
+        if (reason == EACCES || env_mono_ms() >= deadline_ms || attach_interrupted(d))
+            return explain_unreachable(d, d->socket_path, reason);
+        attach_wait(d);
+    }
+    return DILOCO_OK;
 }
 
 int diloco_attach(const struct diloco_options *options, struct diloco **out)
@@ -177,20 +213,16 @@ int diloco_attach(const struct diloco_options *options, struct diloco **out)
     d->options = *options;
     d->options.socket_path = d->socket_path;
     d->memfd = -1;
-    if (attach_device_take(d, options->device) != DILOCO_OK) {
+    if (attach_device_take(d, options->device) != DILOCO_OK || attach_group_take(d, options->group) != DILOCO_OK) {
         snprintf(attach_error, sizeof attach_error, "%s", d->error);
         diloco_detach(d);
         return DILOCO_ERROR;
     }
-    uint64_t deadline_ms = env_mono_ms() + (uint64_t)(options->wait_ms > 0 ? options->wait_ms : 0);
-    while (!attach_connect(d)) {
-        int reason = errno;
-        if (reason == EACCES || env_mono_ms() >= deadline_ms || attach_interrupted(d)) {
-            explain_unreachable(path, reason);
-            diloco_detach(d);
-            return DILOCO_UNREACHABLE;
-        }
-        attach_wait(d);
+    int result = attach_follows(d) ? attach_follow(d, NULL, map_shared) : over(d, find_daemon(d), NULL);
+    if (result != DILOCO_OK) {
+        snprintf(attach_error, sizeof attach_error, "%s", d->error);
+        diloco_detach(d);
+        return result;
     }
     *out = d;
     return DILOCO_OK;
@@ -241,6 +273,23 @@ static int check_memory(struct diloco *d, const struct tensor *tensor)
     return DILOCO_OK;
 }
 
+static int take_part(struct diloco *d, struct tensor *slot, const struct diloco_part *part)
+{
+    uint64_t rows = slot->announced.dims > 1 ? slot->announced.shape[0] : 1;
+    slot->width = slot->columns = rows > 0 ? slot->whole / rows : 0;
+    slot->count = slot->whole;
+    if (part->columns == 0)
+        return DILOCO_OK;
+    slot->column0 = part->column0;
+    slot->columns = part->columns;
+    slot->first = part->first;
+    slot->count = part->count;
+    if (part->column0 <= slot->width && part->columns <= slot->width - part->column0 &&
+        part->first <= rows * part->columns && part->count <= rows * part->columns - part->first)
+        return DILOCO_OK;
+    return attach_fail(d, DILOCO_ERROR, "tensor \"%s\": its part does not lie in it", slot->announced.name);
+}
+
 static int room_for_tensor(struct diloco *d)
 {
     if (d->tensors_count == IPC_TENSORS_MAX)
@@ -278,8 +327,9 @@ int diloco_register(struct diloco *d, const struct diloco_tensor *tensor)
         slot->announced.shape[i] = tensor->shape[i];
         slot->whole *= tensor->shape[i];
     }
-    slot->width = slot->columns = slot->count = slot->whole;
-    result = check_memory(d, slot);
+    result = take_part(d, slot, &tensor->part);
+    if (result == DILOCO_OK)
+        result = check_memory(d, slot);
     if (result == DILOCO_OK)
         d->tensors_count++;
     return result;
@@ -289,16 +339,15 @@ int diloco_register(struct diloco *d, const struct diloco_tensor *tensor)
 static int bring_own(struct diloco *d, const struct ipc_welcome *welcome)
 {
     int result = DILOCO_OK;
-    bool done;
     for (uint32_t f = 0; welcome->need_initial != 0 && result == DILOCO_OK && f < d->shm->fragments_count; f++)
-        result = attach_copy_out(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+        result = attach_copy_out(d, f, ATTACH_BASE);
     if (welcome->need_kept == 0)
         d->tokens = 0; /* of the run that begins now */
     else if (result == DILOCO_OK)
         result =
             d->kept ? attach_keep_restore(d) : attach_fail(d, DILOCO_ERROR, "the daemon asks for what is not there");
     if (result == DILOCO_OK)
-        result = attach_device_reached(d, attach_device_mark(d), true, &done);
+        result = attach_settle_all(d);
     if (result == DILOCO_OK && (welcome->need_initial != 0 || welcome->need_kept != 0))
         attach_send(d, IPC_INITIAL);
     return result;
@@ -327,28 +376,23 @@ static int await_go(struct diloco *d, struct ipc_message *message)
     }
 }
 
-int diloco_begin(struct diloco *d, struct diloco_start *start)
+static int begin(struct diloco *d, struct diloco_start *start)
 {
     struct ipc_message message;
     int fd;
-    if (d == NULL || start == NULL)
-        return misused(d, "diloco_begin()", "without a place for where to start");
-    if (d->shm != NULL)
-        return attach_fail(d, DILOCO_ERROR, "diloco_begin() twice");
-    if (start->size < sizeof *start)
-        return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_start");
     int result = attach_keep_read(d);
     if (result == DILOCO_OK)
         result = attach_announce(d, &message, &fd);
     if (result != DILOCO_OK)
         return result;
     struct ipc_welcome welcome = message.welcome;
-    result = map_shared(d, fd, welcome.session);
-    if (result != DILOCO_OK) {
-        if (fd >= 0 && d->memfd != fd)
-            close(fd);
+    result = attach_order(d, &(struct attach_order){.kind = ATTACH_ORDER_MAP, .session = welcome.session}, fd);
+    if (result == DILOCO_OK)
+        result = map_shared(d, fd, welcome.session);
+    else if (fd >= 0)
+        close(fd);
+    if (result != DILOCO_OK)
         return result;
-    }
     result = bring_own(d, &welcome);
     if (result == DILOCO_OK)
         result = await_go(d, &message);
@@ -358,7 +402,7 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
         bool kept;
         result = attach_keep_begins(d, f, &kept);
         if (result == DILOCO_OK && !kept)
-            result = attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+            result = attach_copy_in(d, f, ATTACH_BASE);
     }
     if (result != DILOCO_OK)
         return result;
@@ -373,6 +417,21 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
     snprintf(start->island, sizeof start->island, "%.63s", welcome.island);
     /* A step may have been interrupted before it had moved all that is due after it. */
     return d->kept ? sync_fragments(d) : DILOCO_OK;
+}
+
+int diloco_begin(struct diloco *d, struct diloco_start *start)
+{
+    if (d == NULL || start == NULL)
+        return misused(d, "diloco_begin()", "without a place for where to start");
+    if (d->shm != NULL)
+        return attach_fail(d, DILOCO_ERROR, "diloco_begin() twice");
+    if (start->size < sizeof *start)
+        return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_start");
+    if (!attach_follows(d))
+        return over(d, begin(d, start), start);
+    int result = attach_follow(d, start, map_shared);
+    d->begun = result == DILOCO_OK;
+    return result;
 }
 
 /* One step further; an island that is slower than others goes on where the run is. */
@@ -400,16 +459,8 @@ static bool has_left(const struct diloco *d)
     return d->leave && (all || d->step >= d->shm->leave_step);
 }
 
-int diloco_step(struct diloco *d, const struct diloco_report *report)
+static int step(struct diloco *d, const struct diloco_report *report)
 {
-    if (d == NULL || report == NULL)
-        return misused(d, "diloco_step()", "without a report");
-    struct diloco_report known;
-    if (!d->begun)
-        return attach_fail(d, DILOCO_ERROR, "diloco_step() before diloco_begin()");
-    if (!attach_take(&known, sizeof known, report))
-        return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_report");
-    report = &known;
     advance(d);
     d->tokens += report->tokens;
     int result = attach_turn(d);
@@ -426,6 +477,18 @@ int diloco_step(struct diloco *d, const struct diloco_report *report)
     if (result != DILOCO_OK)
         return result;
     return has_left(d) || d->step >= d->shm->steps ? DILOCO_STOP : DILOCO_OK;
+}
+
+int diloco_step(struct diloco *d, const struct diloco_report *report)
+{
+    if (d == NULL || report == NULL)
+        return misused(d, "diloco_step()", "without a report");
+    struct diloco_report known;
+    if (!d->begun)
+        return attach_fail(d, DILOCO_ERROR, "diloco_step() before diloco_begin()");
+    if (!attach_take(&known, sizeof known, report))
+        return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_report");
+    return attach_follows(d) ? attach_follow(d, NULL, map_shared) : over(d, step(d, &known), NULL);
 }
 
 /* The last contributions and anchors of a fragment. `*pending` becomes true if there is something to wait for. */
@@ -487,27 +550,31 @@ static int finished(struct diloco *d)
                        (int)sizeof d->end.why - 1, d->end.why);
 }
 
-int diloco_finish(struct diloco *d)
+static int finish(struct diloco *d)
 {
-    if (d == NULL)
-        return misused(d, "diloco_finish()", "");
-    if (!d->begun)
-        return attach_fail(d, DILOCO_ERROR, "diloco_finish() before diloco_begin()");
     int result, outcome;
-    bool done;
     do {
         result = finish_fragments(d);
         outcome = result == DILOCO_OK ? finished(d) : result;
         /* Exactly: what was shifted may be a rounding away from it. */
         for (uint32_t f = 0; result == DILOCO_OK && f < d->shm->fragments_count; f++)
             if (!d->leave || d->local[f].tokens_counted >= d->tokens)
-                result = attach_copy_in(d, f, ipc_base(d->shm, ipc_fragment(d->shm, f)));
+                result = attach_copy_in(d, f, ATTACH_BASE);
         if (result == DILOCO_OK)
-            result = attach_device_reached(d, attach_device_mark(d), true, &done);
+            result = attach_settle_all(d);
         if (result != DILOCO_OK)
             return result;
     } while (!attach_send(d, IPC_FINISHED)); /* a daemon that went away just now has to know it, too */
     return outcome;
+}
+
+int diloco_finish(struct diloco *d)
+{
+    if (d == NULL)
+        return misused(d, "diloco_finish()", "");
+    if (!d->begun)
+        return attach_fail(d, DILOCO_ERROR, "diloco_finish() before diloco_begin()");
+    return attach_follows(d) ? attach_follow(d, NULL, map_shared) : over(d, finish(d), NULL);
 }
 
 void diloco_detach(struct diloco *d)
@@ -520,6 +587,7 @@ void diloco_detach(struct diloco *d)
         (void)!attach_device_reached(d, attach_device_mark(d), true, &done);
     attach_free_aside(d);
     attach_device_deinit(d);
+    attach_group_deinit(d);
     if (d->shm != NULL)
         munmap(d->shm, d->shm->bytes);
     if (d->memfd >= 0)
@@ -536,11 +604,20 @@ size_t diloco_keep_bytes(const struct diloco *d)
 
 size_t diloco_keep(struct diloco *d, void *to, size_t bytes)
 {
-    if (d == NULL || to == NULL || !d->begun || bytes < attach_keep_bytes(d)) {
-        misused(d, "diloco_keep()", "before diloco_begin(), or without room for diloco_keep_bytes()");
+    size_t written = 0;
+    if (d == NULL || !d->begun) {
+        misused(d, "diloco_keep()", "before diloco_begin()");
         return 0;
     }
-    return attach_keep(d, to);
+    if (attach_follows(d)) {
+        (void)!attach_follow(d, NULL, map_shared);
+        return 0;
+    }
+    if (to == NULL || bytes < attach_keep_bytes(d))
+        attach_fail(d, DILOCO_ERROR, "diloco_keep() without room for diloco_keep_bytes()");
+    else
+        written = attach_keep(d, to);
+    return over(d, written > 0 ? DILOCO_OK : DILOCO_ERROR, NULL) == DILOCO_OK ? written : 0;
 }
 
 const char *diloco_error(const struct diloco *d)
@@ -552,5 +629,5 @@ const char *diloco_error(const struct diloco *d)
 
 int diloco_attached(const struct diloco *d)
 {
-    return d != NULL && d->socket >= 0;
+    return d != NULL && (d->socket >= 0 || d->rank0_attached);
 }

@@ -2,9 +2,11 @@
  * attach_core: struct diloco, one attachment of a trainer: what the floors of libdiloco share. Private to them.
  *
  *     attach        the public calls, of diloco.h; which fragment moves when
+ *     attach_follow what a rank does that another one decides for
  *     attach_keep   what a checkpoint keeps of all this
  *     attach_move   values, and the two moves of a fragment
  *     attach_device single moves, wherever the tensors are
+ *     attach_group  ranks that hold the tensors in parts, who decides and who follows
  *     attach_link   the connection: what is said and heard
  *     attach_core   this struct, the text of its last failure          aside   the arithmetic of work set aside
  *
@@ -52,6 +54,10 @@ struct word_said {
 struct diloco {
     struct diloco_options options;
     struct diloco_device device; /* all NULL: tensors are host memory */
+    struct diloco_group group;   /* count 0 or 1: no others */
+    float *scratch;              /* attach_group: memory that ranks share; NULL: none */
+    uint64_t scratch_values;
+    bool rank0_attached; /* of another rank: as rank 0 last said */
     char error[IPC_TEXT_BYTES + 256];
 
     struct tensor *tensors; /* as registered */

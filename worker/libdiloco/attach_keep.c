@@ -6,7 +6,6 @@
 #include "common/digest.h"
 #include "common/err.h"
 #include "common/ipc.h"
-#include "worker/libdiloco/attach_device.h"
 #include "worker/libdiloco/attach_move.h"
 
 enum { KEEP_VERSION = 1 };
@@ -107,8 +106,7 @@ static char *put_fragment(struct diloco *d, uint32_t f, char *to, int *result)
 
 size_t attach_keep(struct diloco *d, void *to)
 {
-    bool done;
-    int result = attach_device_reached(d, attach_device_mark(d), true, &done);
+    int result = attach_settle_all(d);
     for (uint32_t f = 0; result == DILOCO_OK && f < fragments_of(d); f++)
         result = attach_settle_move(d, f, true);
     struct keep_head head = {.magic = KEEP_MAGIC,
@@ -120,8 +118,6 @@ size_t attach_keep(struct diloco *d, void *to)
     char *at = (char *)to + sizeof head;
     for (uint32_t f = 0; f < head.fragments_count; f++)
         at = put_fragment(d, f, at, &result);
-    if (result == DILOCO_OK)
-        result = attach_device_reached(d, attach_device_mark(d), true, &done);
     if (result != DILOCO_OK)
         return 0;
     head.bytes = (uint64_t)(at - (char *)to) + DIGEST_BYTES;
@@ -171,14 +167,14 @@ static bool take_part(const struct keep_fragment *keep, enum keep_part part, con
     return true;
 }
 
-/* Whether the tensors of a fragment hold no NaN; `area` is free to be used. */
-static int look(struct diloco *d, uint32_t f, float *area, bool *finite)
+/* Whether the tensors of a fragment hold no NaN; its area is free to be used. */
+static int look(struct diloco *d, uint32_t f, bool *finite)
 {
-    bool done;
+    const float *area = ipc_area(d->shm, ipc_fragment(d->shm, f));
     uint64_t count = ipc_fragment(d->shm, f)->values_count;
-    int result = attach_copy_out(d, f, area);
+    int result = attach_copy_out(d, f, ATTACH_AREA);
     if (result == DILOCO_OK)
-        result = attach_device_reached(d, attach_device_mark(d), true, &done);
+        result = attach_settle_all(d);
     *finite = true;
     for (uint64_t i = 0; result == DILOCO_OK && i < count; i++)
         *finite &= isfinite(area[i]) != 0;
@@ -211,7 +207,7 @@ static int restore_fragment(struct diloco *d, uint32_t f, const struct keep_frag
     struct local *local = &d->local[f];
     size_t bytes = (size_t)keep->values_count * sizeof(float);
     bool finite;
-    int result = look(d, f, ipc_area(d->shm, fragment), &finite);
+    int result = look(d, f, &finite);
     if (result != DILOCO_OK || !finite)
         return result;
     memcpy(ipc_base(d->shm, fragment), part[PART_BASE], bytes);
@@ -268,9 +264,5 @@ int attach_keep_begins(struct diloco *d, uint32_t f, bool *kept)
         return DILOCO_OK;
     local->sent = false;
     local->tokens_counted = d->tokens; /* the work that they stand for is not there any more */
-    if (local->past == NULL)
-        return DILOCO_OK;
-    attach_device_free(d, local->past); /* zeros again */
-    local->past = attach_device_alloc(d, local->own_count, "work of earlier rounds");
-    return local->past != NULL ? DILOCO_OK : DILOCO_ERROR;
+    return local->past != NULL ? attach_past_anew(d, f) : DILOCO_OK;
 }

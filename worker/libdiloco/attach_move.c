@@ -1,7 +1,10 @@
 #include "worker/libdiloco/attach_move.h"
 
+#include <string.h>
+
 #include "common/ipc.h"
 #include "worker/libdiloco/attach_device.h"
+#include "worker/libdiloco/attach_group.h"
 #include "worker/libdiloco/attach_link.h"
 
 /* ---- values ---- */
@@ -85,31 +88,21 @@ static int move_values(struct diloco *d, uint32_t f, const struct what *what, ui
     return result;
 }
 
-int attach_copy_out(struct diloco *d, uint32_t f, float *area)
+static float *area_of(const struct diloco *d, uint32_t f, uint32_t which)
 {
-    return move_values(d, f, &(struct what){.kind = DILOCO_READ, .host = area}, 0, UINT64_MAX);
+    const struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
+    return which == ATTACH_BASE ? ipc_base(d->shm, fragment) : ipc_area(d->shm, fragment);
 }
 
-int attach_copy_in(struct diloco *d, uint32_t f, const float *area)
-{
-    return move_values(d, f, &(struct what){.kind = DILOCO_WRITE, .host = (float *)area}, 0, UINT64_MAX);
-}
-
-static float *beside(const struct diloco *d, uint32_t f, enum attach_beside which)
+static float *beside(const struct diloco *d, uint32_t f, uint32_t which)
 {
     return which == ATTACH_ASIDE ? d->local[f].aside : d->local[f].past;
 }
 
-int attach_beside_out(struct diloco *d, uint32_t f, enum attach_beside which, float *area)
+static int copy_beside(struct diloco *d, uint32_t f, uint32_t which, enum diloco_move_kind kind, float *values)
 {
-    return move_values(d, f, &(struct what){.kind = DILOCO_READ, .own = beside(d, f, which), .host = area}, 0,
-                       UINT64_MAX);
-}
-
-int attach_beside_in(struct diloco *d, uint32_t f, enum attach_beside which, const float *area)
-{
-    return move_values(d, f, &(struct what){.kind = DILOCO_WRITE, .own = beside(d, f, which), .host = (float *)area}, 0,
-                       UINT64_MAX);
+    struct what what = {.kind = kind, .own = beside(d, f, which), .host = values};
+    return what.own != NULL ? move_values(d, f, &what, 0, UINT64_MAX) : DILOCO_OK;
 }
 
 /* ---- memory beside the tensors ---- */
@@ -139,12 +132,23 @@ void attach_free_aside(struct diloco *d)
     attach_device_free(d, d->bad);
 }
 
+static int past_anew(struct diloco *d, uint32_t f)
+{
+    struct local *local = &d->local[f];
+    if (local->past == NULL)
+        return DILOCO_OK;
+    attach_device_free(d, local->past);
+    local->past = attach_device_alloc(d, local->own_count, "work of earlier rounds");
+    return local->past != NULL ? DILOCO_OK : DILOCO_ERROR;
+}
+
 /* ---- the moves of a fragment ---- */
 
 static int snapshot_values(struct diloco *d, uint32_t f)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
-    int result = attach_copy_out(d, f, ipc_area(d->shm, fragment));
+    int result =
+        move_values(d, f, &(struct what){.kind = DILOCO_READ, .host = ipc_area(d->shm, fragment)}, 0, UINT64_MAX);
     if (result == DILOCO_OK && d->shm->set_aside != 0)
         result = move_values(d, f, &(struct what){.kind = DILOCO_ASIDE_OUT, .base = ipc_base(d->shm, fragment)}, 0,
                              UINT64_MAX);
@@ -186,13 +190,94 @@ static int aside_values_back(struct diloco *d, uint32_t f)
     return result;
 }
 
+int attach_own_part(struct diloco *d, const struct attach_order *order)
+{
+    uint32_t f = order->fragment;
+    struct what what = {0};
+    switch ((enum attach_order_kind)order->kind) {
+    case ATTACH_ORDER_COPY_OUT:
+    case ATTACH_ORDER_COPY_IN:
+        what.kind = order->kind == ATTACH_ORDER_COPY_OUT ? DILOCO_READ : DILOCO_WRITE;
+        what.host = area_of(d, f, order->which);
+        return move_values(d, f, &what, 0, UINT64_MAX);
+    case ATTACH_ORDER_BESIDE_OUT: return copy_beside(d, f, order->which, DILOCO_READ, d->scratch);
+    case ATTACH_ORDER_BESIDE_IN: return copy_beside(d, f, order->which, DILOCO_WRITE, d->scratch);
+    case ATTACH_ORDER_PAST_ANEW: return past_anew(d, f);
+    case ATTACH_ORDER_SNAPSHOT: return snapshot_values(d, f);
+    case ATTACH_ORDER_ANCHOR: return anchor_values(d, f, order->sent != 0, order->ending != 0);
+    case ATTACH_ORDER_BACK: return aside_values_back(d, f);
+    case ATTACH_ORDER_MAP:
+    case ATTACH_ORDER_SCRATCH:
+    case ATTACH_ORDER_SETTLE:
+    case ATTACH_ORDER_END: break;
+    }
+    return attach_fail(d, DILOCO_ERROR, "an order that moves nothing");
+}
+
+/* Of all ranks, this one too. */
+static int order(struct diloco *d, struct attach_order what)
+{
+    int result = attach_order(d, &what, -1);
+    return result == DILOCO_OK ? attach_own_part(d, &what) : result;
+}
+
+int attach_settle_all(struct diloco *d)
+{
+    bool done;
+    int result = attach_order(d, &(struct attach_order){.kind = ATTACH_ORDER_SETTLE}, -1);
+    if (result == DILOCO_OK)
+        result = attach_device_reached(d, attach_device_mark(d), true, &done);
+    return result == DILOCO_OK ? attach_meet(d) : result;
+}
+
+int attach_copy_out(struct diloco *d, uint32_t f, enum attach_area to)
+{
+    return order(d, (struct attach_order){.kind = ATTACH_ORDER_COPY_OUT, .fragment = f, .which = to});
+}
+
+int attach_copy_in(struct diloco *d, uint32_t f, enum attach_area from)
+{
+    return order(d, (struct attach_order){.kind = ATTACH_ORDER_COPY_IN, .fragment = f, .which = from});
+}
+
+int attach_past_anew(struct diloco *d, uint32_t f)
+{
+    return order(d, (struct attach_order){.kind = ATTACH_ORDER_PAST_ANEW, .fragment = f});
+}
+
+/* By way of memory that all ranks see. */
+int attach_beside_out(struct diloco *d, uint32_t f, enum attach_beside which, float *values)
+{
+    uint64_t count = ipc_fragment(d->shm, f)->values_count;
+    int result = attach_group_scratch(d, count);
+    if (result == DILOCO_OK)
+        result = order(d, (struct attach_order){.kind = ATTACH_ORDER_BESIDE_OUT, .fragment = f, .which = which});
+    if (result == DILOCO_OK)
+        result = attach_settle_all(d);
+    if (result == DILOCO_OK)
+        memcpy(values, d->scratch, count * sizeof *values);
+    return result;
+}
+
+int attach_beside_in(struct diloco *d, uint32_t f, enum attach_beside which, const float *values)
+{
+    uint64_t count = ipc_fragment(d->shm, f)->values_count;
+    int result = attach_group_scratch(d, count);
+    if (result != DILOCO_OK)
+        return result;
+    memcpy(d->scratch, values, count * sizeof *values);
+    result = order(d, (struct attach_order){.kind = ATTACH_ORDER_BESIDE_IN, .fragment = f, .which = which});
+    return result == DILOCO_OK ? attach_settle_all(d) : result;
+}
+
 int attach_snapshot(struct diloco *d, uint32_t f, bool final)
 {
     struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
     struct local *local = &d->local[f];
     if (!ipc_move(fragment, IPC_TRAINER, IPC_FREE, IPC_COPYING))
         return DILOCO_OK;
-    int result = snapshot_values(d, f);
+    attach_group_begins(d, f);
+    int result = order(d, (struct attach_order){.kind = ATTACH_ORDER_SNAPSHOT, .fragment = f});
     if (result != DILOCO_OK)
         return result;
     fragment->snapshot_step = d->step;
@@ -213,7 +298,9 @@ int attach_take_in(struct diloco *d, uint32_t f, bool ending)
     bool counted = false, missed = false;
     if (!ipc_move(fragment, IPC_TRAINER, IPC_ANCHOR, IPC_MIXING))
         return DILOCO_OK;
-    int result = anchor_values(d, f, local->sent, ending);
+    attach_group_begins(d, f);
+    int result = order(
+        d, (struct attach_order){.kind = ATTACH_ORDER_ANCHOR, .fragment = f, .sent = local->sent, .ending = ending});
     if (result != DILOCO_OK)
         return result;
     for (uint32_t r = 0; r < fragment->ranges_count && r < IPC_RANGES_MAX; r++) {
@@ -248,6 +335,8 @@ int attach_settle_move(struct diloco *d, uint32_t f, bool wait)
     if (local->moving == IPC_FREE || !attach_words_free(d))
         return DILOCO_OK;
     int result = attach_device_reached(d, local->mark, wait, &done);
+    if (result == DILOCO_OK && done)
+        result = attach_group_done(d, f, wait, &done);
     if (result != DILOCO_OK || !done)
         return result;
     if (!copying) {
@@ -268,5 +357,7 @@ int attach_take_back(struct diloco *d, uint32_t f, bool *released)
     if (!*released)
         return DILOCO_OK;
     local->sent = false;
-    return d->shm->set_aside != 0 ? aside_values_back(d, f) : DILOCO_OK;
+    if (d->shm->set_aside == 0)
+        return DILOCO_OK;
+    return order(d, (struct attach_order){.kind = ATTACH_ORDER_BACK, .fragment = f});
 }

@@ -15,13 +15,18 @@
 
 #include "worker/libdiloco/attach_core.h"
 
-/* Between live tensors and a fragment's values; `area` is touched until attach_device_reached(). */
-ERR_MUST_CHECK int attach_copy_out(struct diloco *d, uint32_t f, float *area);
-ERR_MUST_CHECK int attach_copy_in(struct diloco *d, uint32_t f, const float *area);
-/* The same for what is set aside, or for Eager's past. */
+/* Between live tensors and a fragment's values; touched until attach_settle_all(). */
+enum attach_area { ATTACH_BASE, ATTACH_AREA };
+ERR_MUST_CHECK int attach_copy_out(struct diloco *d, uint32_t f, enum attach_area to);
+ERR_MUST_CHECK int attach_copy_in(struct diloco *d, uint32_t f, enum attach_area from);
+/* The same for what is set aside, or for Eager's past, and memory of the caller's; done when it returns. */
 enum attach_beside { ATTACH_ASIDE, ATTACH_PAST };
-ERR_MUST_CHECK int attach_beside_out(struct diloco *d, uint32_t f, enum attach_beside which, float *area);
-ERR_MUST_CHECK int attach_beside_in(struct diloco *d, uint32_t f, enum attach_beside which, const float *area);
+ERR_MUST_CHECK int attach_beside_out(struct diloco *d, uint32_t f, enum attach_beside which, float *values);
+ERR_MUST_CHECK int attach_beside_in(struct diloco *d, uint32_t f, enum attach_beside which, const float *values);
+/* Eager's past is zeros again. */
+ERR_MUST_CHECK int attach_past_anew(struct diloco *d, uint32_t f);
+/* Waits until all that was ordered is done, by all ranks. */
+ERR_MUST_CHECK int attach_settle_all(struct diloco *d);
 
 /* Memory for work set aside, if the run does that: 4 bytes per parameter, 8 with Eager. */
 ERR_MUST_CHECK int attach_make_aside(struct diloco *d);
@@ -41,5 +46,11 @@ ERR_MUST_CHECK int attach_settle_move(struct diloco *d, uint32_t f, bool wait);
 /* A snapshot that the daemon refused (a NaN in it), or lost, comes back as FREE without an anchor: `*released` then,
  * and what was set aside for it is back, unless it held NaN. */
 ERR_MUST_CHECK int attach_take_back(struct diloco *d, uint32_t f, bool *released);
+
+/* ---- of one rank: what the above orders of all ---- */
+
+struct attach_order;
+/* Its own part of an order that moves values; queued. */
+ERR_MUST_CHECK int attach_own_part(struct diloco *d, const struct attach_order *order);
 
 #endif

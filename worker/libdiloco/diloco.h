@@ -93,6 +93,19 @@ struct diloco_device {
     void (*unpin)(void *user, void *memory);
 };
 
+/* Several processes that hold the tensors in parts, and are one trainer to the daemon. Each has a handle of its own and
+ * makes the same calls in the same order; results are the same for all. The socket, and what kept, wait and interrupt
+ * mean, are rank 0's; reports count as rank 0 gives them. */
+struct diloco_group {
+    size_t size;
+    int rank, count; /* this process, from 0; how many there are */
+    void *user;
+    /* bytes(count) of rank 0 to all others; `*fd`, a descriptor or -1, goes along: the others get one of their own. */
+    int (*broadcast)(void *user, void *bytes, size_t count, int *fd);
+    int (*barrier)(void *user);
+    /* Both 0, or -1 if a rank is gone: the call fails then, and the group is at an end. */
+};
+
 struct diloco_options {
     size_t size;
     const char *socket_path;        /* NULL: the environment variable DILOCO_SOCKET */
@@ -106,9 +119,17 @@ struct diloco_options {
      * counted goes out with the next contribution. Borrowed until diloco_begin() has returned. */
     const void *kept;
     size_t kept_bytes;
+    const struct diloco_group *group; /* copied; NULL: this process alone */
 };
 
 enum { DILOCO_LAYER_NONE = -1, DILOCO_LAYER_FROM_NAME = -2 };
+
+/* Which of a tensor's values a process has. The tensor is a matrix of shape[0] rows, of as many columns as its other
+ * dimensions make (of one dimension: of one row). Of the columns from column0 on, closely packed, it has `count` values
+ * from `first`. The parts of all ranks together are the tensor; none has a value that another one has. */
+struct diloco_part {
+    uint64_t column0, columns, first, count;
+};
 
 struct diloco_tensor {
     size_t size;
@@ -117,6 +138,7 @@ struct diloco_tensor {
     uint32_t dims;    /* at most 6; 1 is taken for a norm or bias, unless it is longer than 65536, and sent as bf16 */
     uint64_t shape[6];
     int32_t layer; /* number of the layer it belongs to, from 0; NONE; or FROM_NAME: the first number between dots */
+    struct diloco_part part; /* what of it is in `data`; columns 0: all */
 };
 
 struct diloco_start {
@@ -163,7 +185,8 @@ DILOCO_API uint64_t diloco_run_step(const struct diloco *d);
 /* What a checkpoint should keep beside the tensors and the optimizer, to be given to the next process as options.kept:
  * about 4 bytes per parameter, or 8 while a contribution is on its way (twice that where the overlap is a whole
  * interval). Call it between steps, with the tensors as they are saved. Both return how many bytes: at most, 0 before
- * diloco_begin(); and written, 0 if that failed. */
+ * diloco_begin(); and written, 0 if that failed. Of a group every rank calls diloco_keep(); rank 0 gets it all, the
+ * others 0. */
 DILOCO_API size_t diloco_keep_bytes(const struct diloco *d);
 DILOCO_API size_t diloco_keep(struct diloco *d, void *to, size_t bytes);
 

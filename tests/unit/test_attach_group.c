@@ -1,0 +1,363 @@
+/* libdiloco with several processes that hold a tensor in parts (here: threads): whatever the parts, the daemon gets
+ * what one process alone gives it, and the parts are what one process alone ends with. */
+#include "tests/lib/testlib.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/counterpart.h"
+#include "tests/lib/late.h"
+
+enum { ROWS = 25, WIDTH = 20, RANKS_MAX = 4 };
+
+/* ---- the ranks ---- */
+
+enum command { STEP, KEEP, FINISH, QUIT };
+
+static struct rank {
+    struct diloco_group group;
+    struct diloco_part part;
+    struct diloco_device device;
+    struct late late;
+    float values[COUNT]; /* rank 0 has `tensor` */
+    struct diloco *d;
+    struct diloco_start start;
+    int result;
+    pthread_t thread;
+} ranks[RANKS_MAX];
+
+static int ranks_count;
+static bool late_devices;
+static pthread_barrier_t meeting, told;
+static enum command command;
+static char passed[8192];
+static int passed_fd;
+
+static int meet(void *user)
+{
+    (void)user;
+    pthread_barrier_wait(&meeting);
+    return 0;
+}
+
+static int broadcast(void *user, void *bytes, size_t count, int *fd)
+{
+    const struct rank *rank = user;
+    assert_true(count <= sizeof passed);
+    if (rank->group.rank == 0) {
+        memcpy(passed, bytes, count);
+        passed_fd = *fd;
+    }
+    meet(NULL);
+    if (rank->group.rank > 0) {
+        memcpy(bytes, passed, count);
+        *fd = passed_fd >= 0 ? dup(passed_fd) : -1;
+    }
+    return meet(NULL);
+}
+
+static float *values_of(struct rank *rank)
+{
+    return rank == ranks ? tensor : rank->values;
+}
+
+static void add_half(struct rank *rank)
+{
+    for (uint64_t i = 0; i < rank->part.count; i++)
+        values_of(rank)[i] += 0.5f;
+}
+
+static void *follow(void *user)
+{
+    struct rank *rank = user;
+    struct diloco_options options = {.size = sizeof options,
+                                     .socket_path = "nobody listens here",
+                                     .device = late_devices ? &rank->device : NULL,
+                                     .group = &rank->group};
+    struct diloco_tensor own = announced;
+    own.data = rank->values;
+    own.part = rank->part;
+    rank->start.size = sizeof rank->start;
+    rank->result = diloco_attach(&options, &rank->d);
+    if (rank->result == DILOCO_OK)
+        rank->result = diloco_register(rank->d, &own);
+    if (rank->result == DILOCO_OK)
+        rank->result = diloco_begin(rank->d, &rank->start);
+    while (rank->result == DILOCO_OK) {
+        pthread_barrier_wait(&told);
+        enum command now = command; /* rank 0 comes to the next one while we are at this one */
+        if (now == QUIT)
+            break;
+        if (now == STEP)
+            add_half(rank);
+        if (now == STEP)
+            rank->result = diloco_step(rank->d, &(struct diloco_report){.size = sizeof(struct diloco_report)});
+        if (now == KEEP)
+            rank->result = diloco_keep(rank->d, NULL, 0) == 0 ? DILOCO_OK : DILOCO_ERROR;
+        if (now == FINISH)
+            rank->result = diloco_finish(rank->d);
+    }
+    diloco_detach(rank->d);
+    return NULL;
+}
+
+static void start_ranks(void)
+{
+    pthread_barrier_init(&meeting, NULL, (unsigned)ranks_count);
+    pthread_barrier_init(&told, NULL, (unsigned)ranks_count);
+    for (int r = 0; r < ranks_count; r++) {
+        struct rank *rank = &ranks[r];
+        rank->group = (struct diloco_group){.size = sizeof rank->group,
+                                            .rank = r,
+                                            .count = ranks_count,
+                                            .user = rank,
+                                            .broadcast = broadcast,
+                                            .barrier = meet};
+        rank->device = late_device(&rank->late, true);
+        rank->d = NULL;
+    }
+    group = ranks_count > 1 ? ranks[0].group : (struct diloco_group){0};
+    device = late_devices ? ranks[0].device : (struct diloco_device){0};
+    announced.dims = 2;
+    announced.shape[0] = ROWS;
+    announced.shape[1] = WIDTH;
+    announced.part = ranks[0].part;
+    for (int r = 1; r < ranks_count; r++)
+        assert_int_equal(pthread_create(&ranks[r].thread, NULL, follow, &ranks[r]), 0);
+    begin();
+}
+
+static void say(enum command what)
+{
+    command = what;
+    if (ranks_count > 1)
+        pthread_barrier_wait(&told);
+}
+
+static void stop_ranks(void)
+{
+    say(QUIT);
+    for (int r = 1; r < ranks_count; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].result, DILOCO_OK);
+    }
+    end();
+    for (int r = 0; r < ranks_count; r++) {
+        assert_true(ranks[r].late.memory == 0 && ranks[r].late.pins == 0 && !ranks[r].late.broken);
+        assert_true(!late_devices || ranks[r].part.count == 0 || ranks[r].late.moves > 0);
+        late_end(&ranks[r].late);
+    }
+    group = (struct diloco_group){0};
+    device = (struct diloco_device){0};
+    pthread_barrier_destroy(&meeting);
+    pthread_barrier_destroy(&told);
+}
+
+static int steps;
+
+static void step(void)
+{
+    for (int r = 0; late_devices && steps % 2 == 1 && r < ranks_count; r++)
+        ranks[r].late.refuse = r % 2; /* some are later than others, in every other step */
+    steps++;
+    say(STEP);
+    add_half(&ranks[0]);
+    assert_int_equal(diloco_step(d, &(struct diloco_report){.size = sizeof(struct diloco_report), .tokens = 10}),
+                     DILOCO_OK);
+}
+
+/* ---- what comes of a story ---- */
+
+struct outcome {
+    float sent[2][COUNT]; /* snapshots */
+    float tensor[COUNT], last[COUNT];
+    size_t kept_bytes;
+    char *kept;
+};
+
+/* Value i of a part, in the whole tensor. */
+static uint64_t place(const struct diloco_part *part, uint64_t i)
+{
+    uint64_t at = part->first + i;
+    return at / part->columns * WIDTH + part->column0 + at % part->columns;
+}
+
+static void gather(float *to)
+{
+    memset(to, 0, COUNT * sizeof *to);
+    for (int r = 0; r < ranks_count; r++)
+        for (uint64_t i = 0; i < ranks[r].part.count; i++) {
+            assert_true(to[place(&ranks[r].part, i)] == 0);
+            to[place(&ranks[r].part, i)] = values_of(&ranks[r])[i];
+        }
+}
+
+static void keep(struct outcome *out)
+{
+    out->kept_bytes = diloco_keep_bytes(d);
+    out->kept = calloc(1, out->kept_bytes);
+    say(KEEP);
+    out->kept_bytes = diloco_keep(d, out->kept, out->kept_bytes);
+    assert_true(out->kept_bytes > 0);
+}
+
+static int answer(int slice)
+{
+    static const struct ipc_range all = {0, VALUES, IPC_MIX, 0};
+    if (ipc_word(fragment) == IPC_SNAPSHOT) {
+        bring_anchor(2, 7, &all, 1);
+        say_end(true, "");
+    }
+    return slice > 400;
+}
+
+/* Always the same number of steps, whenever devices have come so far. */
+static struct outcome story(void)
+{
+    static const struct ipc_range ranges[] = {
+        {0, 110, IPC_MIX, 0}, {110, 333, IPC_SHIFT, 0}, {333, VALUES, IPC_RESET, 0}};
+    struct outcome out;
+    start_ranks();
+    steps = 0;
+    fragment->due_step = 2;
+    for (int i = 0; i < 4; i++)
+        step();
+    assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
+    memcpy(out.sent[0], ipc_area(shm, fragment), sizeof out.sent[0]);
+    keep(&out);
+    fragment->due_step = 8;
+    bring_anchor(1, 1000, ranges, 3);
+    for (int i = 0; i < 6; i++)
+        step();
+    assert_int_equal(fragment->base_version, 1);
+    assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
+    memcpy(out.sent[1], ipc_area(shm, fragment), sizeof out.sent[1]);
+    daemon_moves(IPC_SNAPSHOT, IPC_FREE); /* refused: what was set aside comes back */
+    fragment->due_step = UINT64_MAX;
+    for (int i = 0; i < 2; i++)
+        step();
+    gather(out.tensor);
+    while_waiting = answer;
+    slices = 0;
+    say(FINISH);
+    assert_int_equal(diloco_finish(d), DILOCO_OK);
+    while_waiting = NULL;
+    gather(out.last);
+    for (int r = 1; r < ranks_count; r++)
+        assert_int_equal(diloco_run_step(ranks[r].d), 12);
+    stop_ranks();
+    return out;
+}
+
+static void all_of_it(void)
+{
+    ranks_count = 1;
+    ranks[0].part = (struct diloco_part){.columns = WIDTH, .count = COUNT};
+}
+
+/* As data-parallel ranks divide a tensor: any pieces of it, one of them nothing. */
+static void pieces(void)
+{
+    ranks_count = 3;
+    ranks[0].part = (struct diloco_part){.columns = WIDTH, .first = 0, .count = 111};
+    ranks[1].part = (struct diloco_part){.columns = WIDTH, .first = 111, .count = COUNT - 111};
+    ranks[2].part = (struct diloco_part){.columns = WIDTH, .first = COUNT, .count = 0};
+}
+
+/* As tensor-parallel ranks do. */
+static void columns(void)
+{
+    ranks_count = 3;
+    ranks[0].part = (struct diloco_part){.column0 = 0, .columns = 7, .count = 7 * ROWS};
+    ranks[1].part = (struct diloco_part){.column0 = 7, .columns = 1, .count = ROWS};
+    ranks[2].part = (struct diloco_part){.column0 = 8, .columns = 12, .count = 12 * ROWS};
+}
+
+/* As both do. */
+static void pieces_of_columns(void)
+{
+    ranks_count = 4;
+    ranks[0].part = (struct diloco_part){.column0 = 0, .columns = 9, .first = 0, .count = 100};
+    ranks[1].part = (struct diloco_part){.column0 = 0, .columns = 9, .first = 100, .count = 125};
+    ranks[2].part = (struct diloco_part){.column0 = 9, .columns = 11, .first = 0, .count = 4};
+    ranks[3].part = (struct diloco_part){.column0 = 9, .columns = 11, .first = 4, .count = 271};
+}
+
+static void parts_are_the_whole(struct ipc_shm conf)
+{
+    static void (*const divide[])(void) = {all_of_it, pieces, columns, pieces_of_columns};
+    make_conf = conf;
+    late_devices = false;
+    all_of_it();
+    struct outcome want = story();
+    for (int late = 0; late < 2; late++)
+        for (size_t i = late == 0 ? 1 : 0; i < 4; i++) {
+            late_devices = late == 1;
+            divide[i]();
+            struct outcome got = story();
+            assert_memory_equal(got.sent, want.sent, sizeof got.sent);
+            assert_memory_equal(got.tensor, want.tensor, sizeof got.tensor);
+            assert_memory_equal(got.last, want.last, sizeof got.last);
+            assert_int_equal(got.kept_bytes, want.kept_bytes);
+            assert_memory_equal(got.kept, want.kept, want.kept_bytes);
+            free(got.kept);
+        }
+    free(want.kept);
+    make_conf = (struct ipc_shm){.overlap = 1, .mix = 0.25};
+}
+
+static void ranks_stream(void **state)
+{
+    (void)state;
+    parts_are_the_whole((struct ipc_shm){.overlap = 1, .mix = 0.25});
+}
+
+static void ranks_set_work_aside(void **state)
+{
+    (void)state;
+    parts_are_the_whole((struct ipc_shm){.overlap = 2, .set_aside = 1, .mix = 0.25});
+}
+
+static void ranks_are_eager(void **state)
+{
+    (void)state;
+    parts_are_the_whole(
+        (struct ipc_shm){.overlap = 2, .set_aside = 1, .eager_fresh = 0.5, .eager_past = 0.25, .eager_decay = 0.5});
+}
+
+static void a_part_that_is_none_is_refused(void **state)
+{
+    (void)state;
+    static const struct diloco_part wrong[] = {{.column0 = 10, .columns = 11, .count = 1},
+                                               {.columns = 21, .count = 1},
+                                               {.columns = 20, .first = 400, .count = 101},
+                                               {.columns = 20, .first = UINT64_MAX, .count = 2}};
+    all_of_it();
+    late_devices = false;
+    begin();
+    end();
+    for (size_t i = 0; i < 4; i++) {
+        const char *path = listen_here();
+        struct diloco_options options = {.size = sizeof options, .socket_path = path, .wait_ms = 2000};
+        struct diloco_tensor own = announced;
+        own.part = wrong[i];
+        assert_int_equal(diloco_attach(&options, &d), DILOCO_OK);
+        assert_int_equal(diloco_register(d, &own), DILOCO_ERROR);
+        assert_non_null(strstr(diloco_error(d), "its part does not lie in it"));
+        diloco_detach(d);
+        close(listener);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_stream),
+        cmocka_unit_test(ranks_set_work_aside),
+        cmocka_unit_test(ranks_are_eager),
+        cmocka_unit_test(a_part_that_is_none_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

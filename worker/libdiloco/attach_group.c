@@ -1,0 +1,133 @@
+#include "worker/libdiloco/attach_group.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/ipc.h"
+
+#define FAILED 0x80000000u /* in a fragment's count of ranks */
+
+static bool alone(const struct diloco *d)
+{
+    return d->group.count <= 1;
+}
+
+int attach_group_take(struct diloco *d, const struct diloco_group *group)
+{
+    if (group == NULL)
+        return DILOCO_OK;
+    if (!attach_take(&d->group, sizeof d->group, group))
+        return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_group");
+    if (group->count < 1 || group->rank < 0 || group->rank >= group->count || group->broadcast == NULL ||
+        group->barrier == NULL)
+        return attach_fail(d, DILOCO_ERROR, "options.group: rank %d of %d, or a function is missing", group->rank,
+                           group->count);
+    return DILOCO_OK;
+}
+
+void attach_group_deinit(struct diloco *d)
+{
+    if (d->scratch != NULL)
+        munmap(d->scratch, d->scratch_values * sizeof *d->scratch);
+    d->scratch = NULL;
+}
+
+bool attach_follows(const struct diloco *d)
+{
+    return d->group.rank > 0;
+}
+
+static int broken(struct diloco *d)
+{
+    return attach_fail(d, DILOCO_ERROR, "rank %d has lost the others of its group", d->group.rank);
+}
+
+int attach_order(struct diloco *d, const struct attach_order *order, int fd)
+{
+    struct attach_order copy = *order;
+    if (alone(d))
+        return DILOCO_OK;
+    return d->group.broadcast(d->group.user, &copy, sizeof copy, &fd) == 0 ? DILOCO_OK : broken(d);
+}
+
+int attach_hear(struct diloco *d, struct attach_order *order, int *fd)
+{
+    *fd = -1;
+    return d->group.broadcast(d->group.user, order, sizeof *order, fd) == 0 ? DILOCO_OK : broken(d);
+}
+
+int attach_meet(struct diloco *d)
+{
+    return alone(d) || d->group.barrier(d->group.user) == 0 ? DILOCO_OK : broken(d);
+}
+
+/* ---- who has done what ---- */
+
+void attach_group_begins(struct diloco *d, uint32_t f)
+{
+    if (!alone(d))
+        atomic_store(&ipc_fragment(d->shm, f)->ranks_done, 0);
+}
+
+void attach_group_did(struct diloco *d, uint32_t f, bool failed)
+{
+    if (failed)
+        atomic_fetch_or(&ipc_fragment(d->shm, f)->ranks_done, FAILED);
+    else
+        atomic_fetch_add(&ipc_fragment(d->shm, f)->ranks_done, 1);
+}
+
+int attach_group_done(struct diloco *d, uint32_t f, bool wait, bool *done)
+{
+    *done = true;
+    if (alone(d))
+        return DILOCO_OK;
+    int result = DILOCO_OK;
+    if (wait) {
+        result = attach_order(d, &(struct attach_order){.kind = ATTACH_ORDER_SETTLE}, -1);
+        if (result == DILOCO_OK)
+            result = attach_meet(d);
+    }
+    uint32_t count = atomic_load(&ipc_fragment(d->shm, f)->ranks_done);
+    if (result == DILOCO_OK && (count & FAILED) != 0)
+        return attach_fail(d, DILOCO_ERROR, "a device of another rank has failed");
+    *done = count == (uint32_t)d->group.count - 1;
+    return result;
+}
+
+/* ---- memory of the ranks' own ---- */
+
+int attach_group_map_scratch(struct diloco *d, int fd, uint64_t count)
+{
+    struct stat status;
+    attach_group_deinit(d);
+    if (fd < 0 || fstat(fd, &status) != 0 || (uint64_t)status.st_size < count * sizeof *d->scratch)
+        return attach_fail(d, DILOCO_ERROR, "the memory that ranks share is not there");
+    void *map = mmap(NULL, count * sizeof *d->scratch, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        return attach_fail(d, DILOCO_ERROR, "cannot map the memory that ranks share: %s", strerror(errno));
+    d->scratch = map;
+    d->scratch_values = count;
+    return DILOCO_OK;
+}
+
+int attach_group_scratch(struct diloco *d, uint64_t count)
+{
+    if (d->scratch_values >= count && d->scratch != NULL)
+        return DILOCO_OK;
+    int fd = memfd_create("diloco-ranks", MFD_CLOEXEC);
+    int result = DILOCO_OK;
+    if (fd < 0 || ftruncate(fd, (off_t)(count * sizeof *d->scratch)) != 0)
+        result = attach_fail(d, DILOCO_ERROR, "no memory for ranks to share: %s", strerror(errno));
+    if (result == DILOCO_OK)
+        result = attach_group_map_scratch(d, fd, count);
+    if (result == DILOCO_OK)
+        result = attach_order(d, &(struct attach_order){.kind = ATTACH_ORDER_SCRATCH, .count = count}, fd);
+    if (fd >= 0)
+        close(fd);
+    return result;
+}

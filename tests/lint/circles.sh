@@ -19,6 +19,8 @@ daemon     dilocod > engine | check > control | runplan > peers > trainer | roun
 daemon     dilococtl > ctl > rules | dconf > home | as_typed
 
 worker     diloco-worker > train , sample > ckpt , inner , data , speed > model | moves > libdiloco
+worker     diloco-worker > launch > comm
+worker     train > inner > model > comm
 
 net        sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_certify > sync_core > sync_types
 net        sync_types > chain , owner

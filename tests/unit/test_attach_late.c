@@ -156,6 +156,7 @@ static int answer(int slice)
     if (ipc_word(fragment) == IPC_SNAPSHOT) {
         assert_area(1);
         bring_anchor(1, 7, &all, 1);
+        late.refuse = 3; /* it is waited for before the end is said */
         say_end(true, "");
     }
     return slice > 400;

@@ -23,7 +23,7 @@ void ranks_close(struct ranks *ranks)
 
 int64_t ranks_bytes(enum comm_type type, int64_t count)
 {
-    return count * (type == COMM_BF16 ? 2 : 4);
+    return count * (type == COMM_BF16 ? 2 : type == COMM_F64 ? 8 : 4);
 }
 
 static float widen(uint16_t bits)
@@ -65,6 +65,8 @@ void ranks_fill(enum comm_type type, void *out, int64_t count, uint64_t seed, in
             ((float *)out)[i] = value;
         else if (type == COMM_BF16)
             ((uint16_t *)out)[i] = narrow(value);
+        else if (type == COMM_F64)
+            ((double *)out)[i] = 1.0000000001 * (double)value;
         else
             ((uint32_t *)out)[i] = (uint32_t)env_mix64(seed * 64 + (uint64_t)rank + ((uint64_t)i << 20));
     }
@@ -74,17 +76,21 @@ void ranks_sum(enum comm_type type, void *out, int64_t count, uint64_t seed, con
 {
     for (int64_t i = 0; i < count; i++) {
         volatile float sum = 0;
+        volatile double wide = 0;
         uint32_t total = 0;
         for (int r = 0; r < ranks_count; r++) {
             float value = value_of(seed, rank[r], i);
             value = type == COMM_BF16 ? widen(narrow(value)) : value;
             sum = r == 0 ? value : sum + value;
+            wide = r == 0 ? 1.0000000001 * (double)value : wide + 1.0000000001 * (double)value;
             total += (uint32_t)env_mix64(seed * 64 + (uint64_t)rank[r] + ((uint64_t)i << 20));
         }
         if (type == COMM_F32)
             ((float *)out)[i] = sum;
         else if (type == COMM_BF16)
             ((uint16_t *)out)[i] = narrow(sum);
+        else if (type == COMM_F64)
+            ((double *)out)[i] = wide;
         else
             ((uint32_t *)out)[i] = total;
     }
@@ -194,11 +200,11 @@ static enum err check_one(struct bench *b)
 
 enum err ranks_check_all(const struct ranks *ranks, enum kern_queue queue, const int64_t *counts, int counts_count)
 {
-    static const enum comm_type types[] = {COMM_F32, COMM_BF16, COMM_I32};
+    static const enum comm_type types[] = {COMM_F32, COMM_BF16, COMM_I32, COMM_F64};
     struct bench bench = {.ranks = ranks, .queue = queue};
     for (int r = 0; r < GROUP_RANKS_MAX; r++)
         everyone[r] = r;
-    for (int t = 0; t < 3; t++)
+    for (int t = 0; t < 4; t++)
         for (int i = 0; i < counts_count; i++) {
             bench.type = types[t];
             bench.count = counts[i];

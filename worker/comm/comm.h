@@ -19,7 +19,7 @@
 #include "common/err.h"
 #include "kernels/kern_table.h"
 
-enum comm_type { COMM_F32, COMM_BF16, COMM_I32 };
+enum comm_type { COMM_F32, COMM_BF16, COMM_I32, COMM_F64 };
 
 struct comm;
 

@@ -10,6 +10,7 @@ size_t comm_type_bytes(enum comm_type type)
     case COMM_F32: return sizeof(float);
     case COMM_BF16: return sizeof(uint16_t);
     case COMM_I32: return sizeof(int32_t);
+    case COMM_F64: return sizeof(double);
     }
     return 0;
 }
@@ -75,6 +76,19 @@ static void sum_i32(uint32_t *out, const void *const *part, int parts_count, int
     memcpy(out + at, sum, (size_t)count * sizeof *sum);
 }
 
+static void sum_f64(double *out, const void *const *part, int parts_count, int64_t at, int count)
+{
+    double sum[BLOCK];
+    memcpy(sum, (const double *)part[0] + at, (size_t)count * sizeof *sum);
+    for (int p = 1; p < parts_count; p++) {
+        const double *x = (const double *)part[p] + at;
+#pragma omp simd
+        for (int i = 0; i < count; i++)
+            sum[i] += x[i];
+    }
+    memcpy(out + at, sum, (size_t)count * sizeof *sum);
+}
+
 void comm_sum(enum comm_type type, void *out, const void *const *part, int parts_count, int64_t count)
 {
     for (int64_t at = 0; at < count; at += BLOCK) {
@@ -83,6 +97,7 @@ void comm_sum(enum comm_type type, void *out, const void *const *part, int parts
         case COMM_F32: sum_f32(out, part, parts_count, at, some); break;
         case COMM_BF16: sum_bf16(out, part, parts_count, at, some); break;
         case COMM_I32: sum_i32(out, part, parts_count, at, some); break;
+        case COMM_F64: sum_f64(out, part, parts_count, at, some); break;
         }
     }
 }

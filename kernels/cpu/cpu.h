@@ -38,6 +38,13 @@ struct kern_dev {
     uint64_t marks; /* given so far: each is reached when it is given */
 };
 
+/* Makes the products' copy of values follow, where it is another array. */
+static inline void cpu_follow(kern_act *act, const float *values, int64_t count)
+{
+    if (act != NULL && act != values)
+        memcpy(act, values, (size_t)count * sizeof *values);
+}
+
 /* e^x to about 2 ulp by x = n ln2 + r and a polynomial on r (Cephes), written so that a loop over it vectorises.
  * Below -87.3 it gives 0, above 88.3 the largest power; NaN stays NaN, or a row with one would look sound. */
 static inline float cpu_exp(float x)

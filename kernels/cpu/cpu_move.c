@@ -1,4 +1,4 @@
-/* What the exchange between islands does to parameters. `act` is the same array on the CPU. */
+/* What the exchange between islands does to parameters. */
 #include <math.h>
 
 #include "kernels/cpu/cpu.h"
@@ -6,31 +6,31 @@
 void CPU(mix)(struct kern_dev *dev, float *live, kern_act *act, const float *anchor, int64_t count, float keep)
 {
     (void)dev;
-    (void)act;
     float take = 1.0f - keep;
     if (keep == 0) { /* an Inf in the old value is not to survive as 0 * Inf */
         memmove(live, anchor, (size_t)count * sizeof *live);
+        cpu_follow(act, live, count);
         return;
     }
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < count; i++)
         live[i] = keep * live[i] + take * anchor[i];
+    cpu_follow(act, live, count);
 }
 
 void CPU(shift)(struct kern_dev *dev, float *live, kern_act *act, const float *anchor, const float *base, int64_t count)
 {
     (void)dev;
-    (void)act;
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < count; i++)
         live[i] += anchor[i] - base[i];
+    cpu_follow(act, live, count);
 }
 
 void CPU(aside_out)(struct kern_dev *dev, float *live, kern_act *act, const float *base, float *aside,
                     const float *past, int64_t count, struct kern_aside rule)
 {
     (void)dev;
-    (void)act;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i++) {
         float moved = live[i] - base[i];
@@ -40,6 +40,7 @@ void CPU(aside_out)(struct kern_dev *dev, float *live, kern_act *act, const floa
         if (past != NULL && isfinite(moved))
             live[i] += rule.fresh * moved - rule.past * past[i];
     }
+    cpu_follow(act, live, count);
 }
 
 /* Takes what aside_out() added on account back. */
@@ -52,7 +53,6 @@ void CPU(aside_in)(struct kern_dev *dev, float *live, kern_act *act, const float
                    const float *aside, float *past, bool counted, int64_t count, struct kern_aside rule)
 {
     (void)dev;
-    (void)act;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i++) {
         float anchor_moved = anchor[i] - base[i];
@@ -64,19 +64,20 @@ void CPU(aside_in)(struct kern_dev *dev, float *live, kern_act *act, const float
         if (counted && past != NULL)
             past[i] = rule.decay * past[i] - aside[i];
     }
+    cpu_follow(act, live, count);
 }
 
 void CPU(aside_off)(struct kern_dev *dev, float *live, kern_act *act, const float *aside, const float *past,
                     const int32_t *bad, int64_t count, struct kern_aside rule)
 {
     (void)dev;
-    (void)act;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i++) {
         live[i] = without_estimate(rule, live[i], aside[i], past, i);
         if (*bad == 0)
             live[i] += aside[i];
     }
+    cpu_follow(act, live, count);
 }
 
 void CPU(find_bad)(struct kern_dev *dev, int32_t *bad, const float *x, int64_t count)

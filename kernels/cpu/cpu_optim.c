@@ -88,7 +88,6 @@ void CPU(adamw)(struct kern_dev *dev, float *w_, kern_act *act, const float *g_,
                 const struct kern_spans *spans, const struct kern_step *at, struct kern_adamw conf)
 {
     (void)dev;
-    (void)act; /* the same array on the CPU */
     float factor = at->scale;
     float step = conf.lr / at->correction1;
     float root = 1.0f / sqrtf(at->correction2);
@@ -111,6 +110,7 @@ void CPU(adamw)(struct kern_dev *dev, float *w_, kern_act *act, const float *g_,
             v[i] = second;
             w[i] = keep * w[i] - step * first / (sqrtf(second) * root + eps);
         }
+        cpu_follow((float *)act + span->begin, w, span->count);
     }
 }
 
@@ -118,7 +118,6 @@ void CPU(sgd)(struct kern_dev *dev, float *w_, kern_act *act, const float *g_, c
               const struct kern_step *at, float lr, struct kern_rounding rounding)
 {
     (void)dev;
-    (void)act;
     (void)rounding;
     float factor = lr * at->scale;
     for (size_t s = 0; at->skip == 0 && s < spans->count; s++) {
@@ -127,6 +126,7 @@ void CPU(sgd)(struct kern_dev *dev, float *w_, kern_act *act, const float *g_, c
 #pragma omp parallel for simd schedule(static)
         for (int64_t i = 0; i < spans->spans[s].count; i++)
             w[i] = w[i] - factor * g[i];
+        cpu_follow((float *)act + spans->spans[s].begin, w, spans->spans[s].count);
     }
 }
 
@@ -159,7 +159,6 @@ void CPU(muon)(struct kern_dev *dev, float *w, kern_act *act, const float *g, fl
                const struct kern_step *at, struct kern_muon conf, void *scratch)
 {
     (void)dev;
-    (void)act; /* the same array on the CPU */
     bool lying = N <= K;
     int64_t rows = lying ? N : K, cols = lying ? K : N;
     float *x = scratch, *other = x + N * K, *gram = other + N * K, *poly = gram + rows * rows;
@@ -184,4 +183,5 @@ void CPU(muon)(struct kern_dev *dev, float *w, kern_act *act, const float *g, fl
     for (int64_t n = 0; n < N; n++)
         for (int64_t k = 0; k < K; k++)
             w[n * K + k] = keep * w[n * K + k] - step * x[lying ? n * K + k : k * N + n];
+    cpu_follow(act, w, N * K);
 }

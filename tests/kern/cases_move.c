@@ -138,11 +138,6 @@ static struct moved moved_new(void)
     return m;
 }
 
-static void *moved_act(struct moved *m)
-{
-    return kern->act_bytes == sizeof(float) ? m->live.dev : m->act.dev;
-}
-
 static void same(const char *what, struct array *a, const float *host)
 {
     const float *read = array_read(a);
@@ -160,7 +155,7 @@ static void moved_end(const char *what, struct moved *m)
     same(what, &m->base, m->host_base);
     same(what, &m->anchor, m->host_anchor);
     const float *act = array_read(&m->act);
-    for (int64_t i = 0; kern->act_bytes != sizeof(float) && i < COUNT; i++)
+    for (int64_t i = 0; i < COUNT; i++)
         if (isfinite(m->host_live[i]) &&
             !(fabs((double)(act[i] - m->host_live[i])) <= fabs((double)m->host_live[i]) / 256 + 1e-5))
             fail_msg("%s: act %ld is %g, live %g", what, (long)i, (double)act[i], (double)m->host_live[i]);
@@ -181,7 +176,7 @@ static void anchors_are_mixed_in(void **state)
         m.live.d[9] = INFINITY;
         m.host_live[9] = INFINITY;
         array_write(&m.live);
-        kern->mix(dev, m.live.dev, moved_act(&m), m.anchor.dev, COUNT, keeps[k]);
+        kern->mix(dev, m.live.dev, m.act.dev, m.anchor.dev, COUNT, keeps[k]);
         for (int i = 0; i < COUNT; i++)
             m.host_live[i] =
                 keeps[k] == 0 ? m.host_anchor[i] : keeps[k] * m.host_live[i] + (1 - keeps[k]) * m.host_anchor[i];
@@ -190,12 +185,12 @@ static void anchors_are_mixed_in(void **state)
         m.live.d[9] = m.host_anchor[9]; /* an Inf is not within 1e-5 of itself */
         m.host_live[9] = m.host_anchor[9];
         if (k > 0)
-            kern->mix(dev, (float *)m.live.dev + 9, (char *)moved_act(&m) + 9 * kern->act_bytes,
-                      (float *)m.anchor.dev + 9, 1, 0);
+            kern->mix(dev, (float *)m.live.dev + 9, (char *)m.act.dev + 9 * kern->act_bytes, (float *)m.anchor.dev + 9,
+                      1, 0);
         moved_end("mix", &m);
     }
     struct moved m = moved_new();
-    kern->shift(dev, m.live.dev, moved_act(&m), m.anchor.dev, m.base.dev, COUNT);
+    kern->shift(dev, m.live.dev, m.act.dev, m.anchor.dev, m.base.dev, COUNT);
     for (int i = 0; i < COUNT; i++)
         m.host_live[i] += m.host_anchor[i] - m.host_base[i];
     moved_end("shift", &m);
@@ -221,16 +216,16 @@ static void work_is_set_aside(void **state)
             array_write(&m.live);
             array_write(&m.aside);
             if (move == 0) {
-                kern->aside_out(dev, m.live.dev, moved_act(&m), m.base.dev, m.aside.dev, dev_past, COUNT, k);
+                kern->aside_out(dev, m.live.dev, m.act.dev, m.base.dev, m.aside.dev, dev_past, COUNT, k);
                 aside_out(&rule, m.host_live, m.host_base, m.host_aside, past, COUNT);
             } else if (move <= 2) {
-                kern->aside_in(dev, m.live.dev, moved_act(&m), m.base.dev, m.anchor.dev, m.aside.dev, dev_past,
-                               move == 1, COUNT, k);
+                kern->aside_in(dev, m.live.dev, m.act.dev, m.base.dev, m.anchor.dev, m.aside.dev, dev_past, move == 1,
+                               COUNT, k);
                 aside_in(&rule, m.host_live, m.host_base, m.host_anchor, m.host_aside, past, move == 1, COUNT);
             } else {
                 if (move == 4)
                     kern->find_bad(dev, bad, m.aside.dev, COUNT);
-                kern->aside_off(dev, m.live.dev, moved_act(&m), m.aside.dev, dev_past, bad, COUNT, k);
+                kern->aside_off(dev, m.live.dev, m.act.dev, m.aside.dev, dev_past, bad, COUNT, k);
                 aside_off(&rule, m.host_live, m.host_aside, past, move == 3, COUNT);
             }
             kern->free(dev, bad);

@@ -53,17 +53,12 @@ static void state_free(struct state *s)
     arrays_free(&s->w, &s->act, &s->g, &s->m, &s->v, NULL);
 }
 
-/* Where act is another array: it holds the new weights where a span was, and what it held elsewhere. */
-static void *act_of(struct state *s)
-{
-    return kern->act_bytes == sizeof(float) ? s->w.dev : s->act.dev;
-}
-
+/* The products' copy holds the new weights where a span was, and what it held elsewhere. */
 static void act_follows(struct state *s, const struct kern_span *spans, size_t count)
 {
     const float *act = array_read(&s->act), *w = array_read(&s->w);
     int64_t at = 0;
-    for (size_t i = 0; kern->act_bytes != sizeof(float) && i <= count; i++) {
+    for (size_t i = 0; i <= count; i++) {
         int64_t begin = i < count ? spans[i].begin : s->w.count, end = i < count ? begin + spans[i].count : begin;
         for (; at < begin; at++)
             assert_true(isnan(act[at]));
@@ -129,7 +124,7 @@ static void adamw_follows_its_definition(void **state)
         double norm = sqrt(squares(s.g.d, COUNT)), factor = norm > 1 ? 1 / norm : 1;
         kern->sum_squares(dev, step, s.g.dev, COUNT);
         kern->judge(dev, step, (struct kern_judge){.norm_max = 1, .beta1 = 0.9, .beta2 = 0.99});
-        kern->adamw(dev, s.w.dev, act_of(&s), s.g.dev, s.m.dev, s.v.dev, spans, step, conf);
+        kern->adamw(dev, s.w.dev, s.act.dev, s.g.dev, s.m.dev, s.v.dev, spans, step, conf);
         for (size_t k = 0; k < 4; k++)
             for (int64_t i = spans_of[k].begin; i < spans_of[k].begin + spans_of[k].count; i++) {
                 double g = factor * s.g.d[i];
@@ -157,7 +152,7 @@ static void sgd_follows_its_definition(void **state)
     assert_ok(kern->spans_new(dev, spans_of, 4, &spans));
     kern->sum_squares(dev, step, s.g.dev, COUNT);
     kern->judge(dev, step, (struct kern_judge){.beta1 = 0.9, .beta2 = 0.99});
-    kern->sgd(dev, s.w.dev, act_of(&s), s.g.dev, spans, step, 50.0f, (struct kern_rounding){0});
+    kern->sgd(dev, s.w.dev, s.act.dev, s.g.dev, spans, step, 50.0f, (struct kern_rounding){0});
     for (size_t k = 0; k < 4; k++)
         for (int64_t i = spans_of[k].begin; i < spans_of[k].begin + spans_of[k].count; i++)
             s.w.d[i] -= 50 * s.g.d[i];
@@ -186,10 +181,10 @@ static void a_skipped_step_changes_nothing(void **state)
     assert_ok(kern->alloc(dev, kern->muon_scratch(64, 64), "scratch", &scratch));
     kern->sum_squares(dev, step, s.g.dev, 4096);
     kern->judge(dev, step, (struct kern_judge){.norm_max = 1, .beta1 = 0.9, .beta2 = 0.99});
-    kern->adamw(dev, s.w.dev, act_of(&s), s.g.dev, s.m.dev, s.v.dev, spans, step,
+    kern->adamw(dev, s.w.dev, s.act.dev, s.g.dev, s.m.dev, s.v.dev, spans, step,
                 (struct kern_adamw){.lr = 1, .beta1 = 0.9f, .beta2 = 0.9f, .eps = 1e-8f});
-    kern->sgd(dev, s.w.dev, act_of(&s), s.g.dev, spans, step, 1, (struct kern_rounding){0});
-    kern->muon(dev, s.w.dev, act_of(&s), s.g.dev, s.m.dev, 64, 64, step, (struct kern_muon){.lr = 1, .momentum = 0.9f},
+    kern->sgd(dev, s.w.dev, s.act.dev, s.g.dev, spans, step, 1, (struct kern_rounding){0});
+    kern->muon(dev, s.w.dev, s.act.dev, s.g.dev, s.m.dev, 64, 64, step, (struct kern_muon){.lr = 1, .momentum = 0.9f},
                scratch);
     arrays_equal("skipped w", &s.w, &before.w);
     arrays_equal("skipped m", &s.m, &before.m);
@@ -266,7 +261,7 @@ static void muon_case(int64_t N, int64_t K)
     kern->sum_squares(dev, step, g.dev, N * K);
     double norm = sqrt(squares(g.d, N * K));
     kern->judge(dev, step, (struct kern_judge){.norm_max = (float)(norm / 2), .beta1 = 0.9, .beta2 = 0.99});
-    kern->muon(dev, w.dev, kern->act_bytes == sizeof(float) ? w.dev : act.dev, g.dev, m.dev, N, K, step,
+    kern->muon(dev, w.dev, act.dev, g.dev, m.dev, N, K, step,
                (struct kern_muon){.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.5f}, scratch);
     double unit = 0.1 * 0.2 * sqrt((double)(N > K ? N : K)), rest = 0;
     double *moved = calloc((size_t)(N * K), sizeof *moved);
@@ -274,8 +269,7 @@ static void muon_case(int64_t N, int64_t K)
     for (int64_t i = 0; i < N * K; i++) {
         assert_true(fabs((double)new_m[i] - 0.5 * g.d[i]) < 1e-6);
         moved[i] = ((1 - 0.1 * 0.5) * w.d[i] - (double)new_w[i]) / unit;
-        if (kern->act_bytes != sizeof(float))
-            assert_true(fabs((double)(new_act[i] - new_w[i])) <= fabs((double)new_w[i]) / 256);
+        assert_true(fabs((double)(new_act[i] - new_w[i])) <= fabs((double)new_w[i]) / 256);
     }
     for (int64_t r = 0; r < rank; r++) {
         double value = 0;

@@ -71,7 +71,7 @@ static void wait_asleep(char **argv)
 }
 
 struct arguments {
-    const char *run, *data, *out, *params, *attach, *stream, *device, *prompt;
+    const char *run, *data, *out, *params, *attach, *stream, *device, *recompute, *prompt;
     struct args_list set;
     uint64_t threads, checkpoint_every, eval_every, eval_batches, tokens, seed;
     double temperature, top_p;
@@ -133,6 +133,7 @@ static enum err train(const struct arguments *a)
                                     .eval_batches = a->eval_batches,
                                     .interrupted = interrupted};
     TRY(parse_stream(a->stream, &options));
+    TRY(model_recompute_find(a->recompute, &options.recompute));
     TRY(load_spec(a, &spec));
     block_stop_signals();
     enum err err = train_run(&options);
@@ -183,6 +184,7 @@ static enum err sample(const struct arguments *a)
 static enum err run(int argc, char **argv, const char **command)
 {
     struct arguments a = {.device = "cpu",
+                          .recompute = "none",
                           .prompt = "",
                           .eval_batches = 16,
                           .checkpoint_every = 100,
@@ -200,6 +202,8 @@ static enum err run(int argc, char **argv, const char **command)
         {"set", ARGS_LIST, &a.set, "S.KEY=VALUE", "change a run spec value; may be given several times"},
         {"device", ARGS_STRING, &a.device, "NAME", "cpu, cuda, or auto: cuda where it is to be had (default cpu)"},
         {"threads", ARGS_U64, &a.threads, "N", "CPU threads (default: all)"},
+        {"recompute", ARGS_STRING, &a.recompute, "WHAT",
+         "train: none, norms or layer: made again instead of kept, to save memory (default none)"},
         {"checkpoint-every", ARGS_U64, &a.checkpoint_every, "STEPS", "train: 0 saves at the end only (default 100)"},
         {"eval-every", ARGS_U64, &a.eval_every, "STEPS", "train: held-out loss on the way (default 0: at the end)"},
         {"eval-batches", ARGS_U64, &a.eval_batches, "N", "batches of an evaluation (default 16)"},

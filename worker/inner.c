@@ -48,6 +48,13 @@ struct inner_arrival {
     double loss;
 };
 
+struct inner_memory inner_memory(const struct model *model, const struct runspec *spec)
+{
+    uint64_t flat = (uint64_t)model->flat_count * sizeof(float);
+    return (struct inner_memory){.moments = spec->inner != RUNSPEC_SGD ? 2 * flat : 0,
+                                 .scratch = muon_scratch(model, spec)};
+}
+
 enum err inner_new(struct model *model, const struct runspec *spec, struct inner **out)
 {
     enum err err;

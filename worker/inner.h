@@ -37,6 +37,13 @@ struct inner_result {
     bool skipped; /* the gradient held NaN or Inf: nothing was changed */
 };
 
+/* Bytes on the device that inner_new() allocates there, for a model or an outline of one. */
+struct inner_memory {
+    uint64_t moments;
+    uint64_t scratch; /* Muon's */
+};
+struct inner_memory inner_memory(const struct model *model, const struct runspec *spec);
+
 ERR_MUST_CHECK enum err inner_new(struct model *model, const struct runspec *spec, struct inner **out);
 void inner_free(struct inner *inner);
 

@@ -207,6 +207,17 @@ static void device_unpin(void *user, void *memory)
         m->kern->unpin(m->dev, memory);
 }
 
+static size_t piece_values(int64_t count)
+{
+    size_t set = count < SET_VALUES_MAX ? (size_t)count : SET_VALUES_MAX;
+    return ((set + PIECES - 1) / PIECES + 63) / 64 * 64;
+}
+
+size_t moves_memory(int64_t count)
+{
+    return 2 * PIECES * piece_values(count) * sizeof(float);
+}
+
 enum err moves_new(const struct kern *kern, struct kern_dev *dev, float *w, kern_act *act, int64_t count,
                    struct moves **out)
 {
@@ -214,11 +225,8 @@ enum err moves_new(const struct kern *kern, struct kern_dev *dev, float *w, kern
     *out = NULL;
     TRY(mem_new(1, sizeof *m, "moves of parameters", &m));
     *m = (struct moves){.kern = kern, .dev = dev, .w = w, .act = act, .count = count};
-    size_t set = count < SET_VALUES_MAX ? (size_t)count : SET_VALUES_MAX;
-    m->piece_values = (set + PIECES - 1) / PIECES;
-    m->piece_values = (m->piece_values + 63) / 64 * 64;
-    enum err err =
-        kern->alloc(dev, 2 * PIECES * m->piece_values * sizeof(float), "moves of parameters", (void **)&m->memory);
+    m->piece_values = piece_values(count);
+    enum err err = kern->alloc(dev, moves_memory(count), "moves of parameters", (void **)&m->memory);
     if (err != ERR_OK) {
         mem_free(m);
         return err;

@@ -15,6 +15,9 @@
 
 struct moves;
 
+/* Bytes aside, on the device, for so many parameters. */
+size_t moves_memory(int64_t count);
+
 /* For w(count) on the device, with the copy act(count); both stay the caller's. */
 ERR_MUST_CHECK enum err moves_new(const struct kern *kern, struct kern_dev *dev, float *w, kern_act *act, int64_t count,
                                   struct moves **out);

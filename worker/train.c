@@ -13,6 +13,7 @@
 #include "worker/data.h"
 #include "worker/inner.h"
 #include "worker/libdiloco/diloco.h"
+#include "worker/memory_plan.h"
 #include "worker/model/model.h"
 #include "worker/moves.h"
 #include "worker/speed.h"
@@ -78,9 +79,15 @@ static enum err open_data(struct trainer *t)
 static enum err open_model(struct trainer *t)
 {
     size_t count = (size_t)(t->spec->batch * t->spec->context);
+    struct memory_plan_conf conf = {
+        .model = {.batch = t->spec->batch, .train = true, .recompute = t->options->recompute},
+        .attached = t->options->socket_path != NULL,
+        .dp = 1,
+        .tp = 1};
     TRY(kern_find(t->options->device, &t->kern));
     TRY(t->kern->open(&(struct kern_place){.threads = t->options->threads}, &t->dev));
-    TRY(model_new(t->spec, t->kern, t->dev, t->spec->batch, true, &t->model));
+    TRY(memory_plan_check(t->spec, t->kern, t->dev, &conf));
+    TRY(model_new(t->spec, t->kern, t->dev, &conf.model, &t->model));
     TRY(inner_new(t->model, t->spec, &t->inner));
     TRY(mem_new(count, sizeof *t->tokens, "a batch", &t->tokens));
     return mem_new(count, sizeof *t->targets, "a batch", &t->targets);
@@ -449,7 +456,7 @@ enum err train_eval(const struct eval_options *options, double *loss)
     TRY_OUT(open_data(&t));
     TRY_OUT(kern_find(options->device, &t.kern));
     TRY_OUT(t.kern->open(&(struct kern_place){.threads = options->threads}, &t.dev));
-    TRY_OUT(model_new(spec, t.kern, t.dev, spec->batch, false, &t.model));
+    TRY_OUT(model_new(spec, t.kern, t.dev, &(struct model_conf){.batch = spec->batch}, &t.model));
     if (options->params_path != NULL)
         TRY_OUT(ckpt_load_params(options->params_path, t.model));
     else

@@ -13,13 +13,15 @@
 
 #include "common/err.h"
 #include "common/runspec.h"
+#include "worker/model/model.h"
 
 struct train_options {
     const struct runspec *spec;
     const char *data_path;
     const char *folder; /* checkpoints and train.jsonl; created if need be */
     const char *device;
-    int threads;             /* 0: all */
+    int threads; /* 0: all */
+    enum model_recompute recompute;
     const char *socket_path; /* of the island's daemon; NULL: train alone */
     bool stream_given;       /* else the daemon's island number decides, or stream 0 of 1 */
     uint32_t stream, streams_count;
@@ -30,7 +32,7 @@ struct train_options {
 };
 
 /* Trains to the run's last step, or until leave or an interrupt; resumes from the folder's newest checkpoint. Returns
- * ERR_OK also when interrupted after saving. */
+ * ERR_OK also when interrupted after saving. ERR_NOMEM says what the device has too little for, and what would fit. */
 ERR_MUST_CHECK enum err train_run(const struct train_options *options);
 
 struct eval_options {

@@ -88,8 +88,8 @@ void bench_train(json_t *summary)
     double seconds = 0;
     int64_t rows = spec.batch * spec.context;
     if (kern_find("cpu", &kern) != ERR_OK || kern->open(&(struct kern_place){0}, &dev) != ERR_OK ||
-        model_new(&spec, kern, dev, spec.batch, true, &model) != ERR_OK || model_init(model, 1) != ERR_OK ||
-        inner_new(model, &spec, &inner) != ERR_OK) {
+        model_new(&spec, kern, dev, &(struct model_conf){.batch = spec.batch, .train = true}, &model) != ERR_OK ||
+        model_init(model, 1) != ERR_OK || inner_new(model, &spec, &inner) != ERR_OK) {
         fprintf(stderr, "bench: %s\n", err_text());
         return;
     }

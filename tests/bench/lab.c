@@ -201,7 +201,8 @@ static enum err set_up(struct lab *lab)
     TRY(kern_find("cpu", &lab->kern));
     TRY(lab->kern->open(&(struct kern_place){.threads = 1}, &lab->dev));
     for (uint32_t i = 0; i < models; i++) {
-        TRY(model_new(spec, lab->kern, lab->dev, spec->batch, true, &lab->island[i].model));
+        TRY(model_new(spec, lab->kern, lab->dev, &(struct model_conf){.batch = spec->batch, .train = true},
+                      &lab->island[i].model));
         TRY(inner_new(lab->island[i].model, spec, &lab->island[i].inner));
         TRY(model_init(lab->island[i].model, (uint64_t)spec->seed));
     }

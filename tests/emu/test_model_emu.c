@@ -68,11 +68,12 @@ struct trainer {
     struct inner *inner;
 };
 
-static struct trainer open_trainer(const struct kern *kern, const struct runspec *spec)
+static struct trainer open_trainer(const struct kern *kern, const struct runspec *spec, enum model_recompute recompute)
 {
+    struct model_conf conf = {.batch = BATCH, .train = true, .recompute = recompute};
     struct trainer t = {.kern = kern};
     assert_ok(kern->open(&(struct kern_place){.threads = 1}, &t.dev));
-    assert_ok(model_new(spec, kern, t.dev, BATCH, true, &t.model));
+    assert_ok(model_new(spec, kern, t.dev, &conf, &t.model));
     assert_ok(model_init(t.model, 1));
     assert_ok(inner_new(t.model, spec, &t.inner));
     return t;
@@ -116,14 +117,19 @@ static void forget(struct trained *out)
     free(out->v);
 }
 
-/* All steps; with `again` > 0 everything that a checkpoint keeps goes to a new trainer after so many. */
-static struct trained train(const struct kern *kern, const struct runspec *spec, uint64_t again)
+struct run {
+    uint64_t steps;
+    uint64_t again; /* > 0: everything that a checkpoint keeps goes to a new trainer after so many steps */
+    enum model_recompute recompute;
+};
+
+static struct trained train_so(const struct kern *kern, const struct runspec *spec, struct run run)
 {
     struct trained out = {0}, half;
-    struct trainer t = open_trainer(kern, spec);
+    struct trainer t = open_trainer(kern, spec, run.recompute);
     struct inner_result result;
     uint64_t read = 0;
-    for (uint64_t step = 1; step <= STEPS; step++) {
+    for (uint64_t step = 1; step <= run.steps; step++) {
         for (int64_t i = 0; i < spec->accumulate; i++) {
             int32_t tokens[ROWS], targets[ROWS];
             batch_of(step * 8 + (uint64_t)i, spec->vocab, tokens, targets);
@@ -132,15 +138,15 @@ static struct trained train(const struct kern *kern, const struct runspec *spec,
             memset(targets, 0xff, sizeof targets);
         }
         assert_ok(inner_step(t.inner, step));
-        while (inner_pending(t.inner) > (step == again || step == STEPS ? 0 : kern->ahead)) {
+        while (inner_pending(t.inner) > (step == run.again || step == run.steps ? 0 : kern->ahead)) {
             assert_ok(inner_result(t.inner, &result));
             out.loss[read++] = result.loss;
         }
-        if (step == again) {
+        if (step == run.again) {
             uint64_t updates = t.inner->updates;
             keep(&t, &half);
             close_trainer(&t);
-            t = open_trainer(kern, spec);
+            t = open_trainer(kern, spec, run.recompute);
             write_all(&t, t.model->w, half.w);
             write_all(&t, t.inner->m, half.m);
             write_all(&t, t.inner->v, half.v);
@@ -153,6 +159,11 @@ static struct trained train(const struct kern *kern, const struct runspec *spec,
     close_trainer(&t);
     assert_string_equal(emu_error(), "");
     return out;
+}
+
+static struct trained train(const struct kern *kern, const struct runspec *spec, uint64_t again)
+{
+    return train_so(kern, spec, (struct run){.steps = STEPS, .again = again});
 }
 
 static void same_bits(const struct trained *a, const struct trained *b)
@@ -200,15 +211,31 @@ static void muon_learns_as_on_the_cpu(void **state)
     forget(&got);
 }
 
+static void what_is_made_again_has_the_same_bits(void **state)
+{
+    (void)state;
+    struct runspec spec = spec_of(RUNSPEC_ADAMW, 2);
+    spec.layers = 3;
+    struct trained want = train_so(&kern_emu, &spec, (struct run){.steps = 10});
+    for (int mode = MODEL_RECOMPUTE_NORMS; mode < MODEL_RECOMPUTES; mode++) {
+        struct trained got =
+            train_so(&kern_emu, &spec, (struct run){.steps = 10, .recompute = (enum model_recompute)mode});
+        same_bits(&want, &got);
+        forget(&got);
+    }
+    forget(&want);
+}
+
 static void heads_that_no_kernel_has_are_refused(void **state)
 {
     (void)state;
     struct runspec spec = spec_of(RUNSPEC_ADAMW, 1);
     struct kern_dev *dev;
     struct model *model;
+    struct model_conf conf = {.batch = BATCH, .train = true};
     spec.width = 48; /* heads of 24 */
     assert_ok(kern_emu.open(&(struct kern_place){0}, &dev));
-    assert_fails(ERR_CONF, "no attention for heads of 24", model_new(&spec, &kern_emu, dev, BATCH, true, &model));
+    assert_fails(ERR_CONF, "no attention for heads of 24", model_new(&spec, &kern_emu, dev, &conf, &model));
     kern_emu.close(dev);
 }
 
@@ -217,6 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_learns_as_on_the_cpu),
         cmocka_unit_test(muon_learns_as_on_the_cpu),
+        cmocka_unit_test(what_is_made_again_has_the_same_bits),
         cmocka_unit_test(heads_that_no_kernel_has_are_refused),
     };
     assert_ok(digest_init());

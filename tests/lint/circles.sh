@@ -18,7 +18,7 @@ rooms      worker > kernels > common
 daemon     dilocod > engine | check > control | runplan > peers > trainer | rounds | charter > state > event | jobs | rules | dconf | tidings > home | as_typed
 daemon     dilococtl > ctl > rules | dconf > home | as_typed
 
-worker     diloco-worker > train , sample > ckpt , inner , data , speed > model | moves > libdiloco
+worker     diloco-worker > train , sample > memory_plan > ckpt , inner , data , speed > model | moves > libdiloco
 worker     diloco-worker > launch > comm
 worker     train > inner > model > comm
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# A standalone run that is stopped, or killed, and resumed ends with the same bytes as one that was not.
+# A standalone run that is stopped, or killed, and resumed ends with the same bytes as one that was not, whatever it made
+# again instead of keeping it.
 set -eu
 case ${SAN:-} in *thread*) echo "the trainer uses OpenMP, whose runtime the thread sanitizer cannot see into"; exit 77 ;; esac
 dir=$BUILD/test-data/resume-$$
@@ -36,13 +37,13 @@ caught=$((0x$(sed -n 's/^SigCgt:[[:space:]]*//p' /proc/$pid/status)))
 [ $((caught & 0x4002)) = 0 ] || { echo "the trainer has a handler for SIGINT or SIGTERM"; exit 1; }
 kill -TERM $pid 2>/dev/null || true
 wait $pid
-"$worker" train $options --out "$dir/halves" &
+"$worker" train $options --recompute layer --out "$dir/halves" &
 pid=$!
 # Killed outright: goes on from the last checkpoint.
 while ! grep -q '"step":24,' "$dir/halves/train.jsonl" 2>/dev/null; do kill -0 $pid 2>/dev/null || break; sleep 0.01; done
 kill -KILL $pid 2>/dev/null || true
 wait $pid || true
-train --out "$dir/halves"
+train --recompute norms --out "$dir/halves"
 cmp "$dir/whole/worker-000000040.safetensors" "$dir/halves/worker-000000040.safetensors"
 
 # A damaged newest checkpoint is reported and the one before is used; another run spec is refused.
@@ -55,6 +56,14 @@ cmp "$dir/whole/worker-000000040.safetensors" "$dir/halves/worker-000000040.safe
 status=0
 train --out "$dir/halves" --set train.lr=0.5 2>"$dir/log" || status=$?
 [ $status = 2 ] && grep -q 'belongs to another run spec' "$dir/log"
+
+# What the memory does not hold is refused before any of it is taken, with what would fit; --recompute has three words.
+status=0
+train --out "$dir/huge" --set model.width=65536 --set model.layers=100 2>"$dir/log" || status=$?
+[ $status = 1 ] && grep -q 'this model needs .* GiB on device cpu .* free; .* smaller model' "$dir/log"
+status=0
+train --out "$dir/huge" --recompute layers 2>"$dir/log" || status=$?
+[ $status = 2 ] && grep -q 'recompute layers: expected none, norms or layer' "$dir/log"
 
 # A full disk is named, ends the command with an error, and leaves what was saved.
 if mkdir "$dir/small" && mount -t tmpfs -o size=256k tmpfs "$dir/small" 2>/dev/null; then

@@ -166,7 +166,7 @@ static void fill_tokens(int32_t *tokens, int32_t *targets, int64_t count, int64_
 static void check_shape(struct runspec spec)
 {
     struct model *m;
-    assert_ok(model_new(&spec, kern, dev, 2, true, &m));
+    assert_ok(model_new(&spec, kern, dev, &(struct model_conf){.batch = 2, .train = true}, &m));
     assert_ok(model_init(m, 3));
     int32_t tokens[22], targets[22];
     fill_tokens(tokens, targets, 22, spec.vocab, 1);
@@ -225,7 +225,7 @@ static void decoding_gives_what_the_full_pass_gives(void **state)
     struct model *m;
     int32_t tokens[22], targets[22];
     fill_tokens(tokens, targets, 22, spec.vocab, 2);
-    assert_ok(model_new(&spec, kern, dev, 2, false, &m));
+    assert_ok(model_new(&spec, kern, dev, &(struct model_conf){.batch = 2}, &m));
     assert_ok(model_init(m, 5));
     double loss, sum = 0;
     assert_ok(model_loss(m, tokens, targets, &loss));
@@ -252,7 +252,7 @@ static void initial_parameters_are_pinned(void **state)
     (void)state;
     struct runspec spec = spec_of(16, 2, 4, 2, true);
     struct model *m;
-    assert_ok(model_new(&spec, kern, dev, 1, false, &m));
+    assert_ok(model_new(&spec, kern, dev, &(struct model_conf){.batch = 1}, &m));
     assert_ok(model_init(m, 1));
     float *w = flat(m, m->w);
     struct digest digest = digest_of(w, (size_t)m->flat_count * sizeof(float));
@@ -271,7 +271,7 @@ static void one_batch_is_learnt_by_heart(void **state)
     int32_t tokens[22], targets[22];
     spec.init_std = 0.05;
     fill_tokens(tokens, targets, 22, spec.vocab, 3);
-    assert_ok(model_new(&spec, kern, dev, 2, true, &m));
+    assert_ok(model_new(&spec, kern, dev, &(struct model_conf){.batch = 2, .train = true}, &m));
     assert_ok(model_init(m, 1));
     assert_ok(inner_new(m, &spec, &inner));
     double first = 0, last = 0;
@@ -308,8 +308,8 @@ static void accumulation_is_the_larger_batch(void **state)
     struct model *one, *two;
     int32_t tokens[44], targets[44];
     fill_tokens(tokens, targets, 44, spec.vocab, 9);
-    assert_ok(model_new(&spec, kern, dev, 4, true, &one));
-    assert_ok(model_new(&spec, kern, dev, 2, true, &two));
+    assert_ok(model_new(&spec, kern, dev, &(struct model_conf){.batch = 4, .train = true}, &one));
+    assert_ok(model_new(&spec, kern, dev, &(struct model_conf){.batch = 2, .train = true}, &two));
     assert_ok(model_init(one, 1));
     assert_ok(model_init(two, 1));
     double whole = train(one, tokens, targets, 1), a = train(two, tokens, targets, 0.5);
@@ -335,7 +335,7 @@ static void results_wait_to_be_read(void **state)
     double want[INNER_RESULTS];
     fill_tokens(tokens, targets, 22, spec.vocab, 8);
     for (int run = 0; run < 2; run++) {
-        assert_ok(model_new(&spec, kern, dev, 2, true, &m));
+        assert_ok(model_new(&spec, kern, dev, &(struct model_conf){.batch = 2, .train = true}, &m));
         assert_ok(model_init(m, 1));
         assert_ok(inner_new(m, &spec, &inner));
         assert_fails(ERR_STATE, "no step waits", inner_result(inner, &result));
@@ -361,6 +361,51 @@ static void results_wait_to_be_read(void **state)
     }
 }
 
+/* Two batches' gradients in each mode: the same bits as where all is kept. */
+static void check_recompute(struct runspec spec)
+{
+    float *want = NULL;
+    double want_loss = 0;
+    int32_t tokens[44], targets[44];
+    fill_tokens(tokens, targets, 44, spec.vocab, 6);
+    for (int mode = 0; mode < MODEL_RECOMPUTES; mode++) {
+        struct model *m;
+        struct model_conf conf = {.batch = 2, .train = true, .recompute = (enum model_recompute)mode};
+        assert_ok(model_new(&spec, kern, dev, &conf, &m));
+        assert_ok(model_init(m, 7));
+        double loss = train(m, tokens, targets, 0.5);
+        double other = 0;
+        assert_ok(model_loss(m, tokens + 22, targets + 22, &other)); /* leaves nothing behind that the next one reads */
+        loss += train(m, tokens + 22, targets + 22, 0.5);
+        float *grad = flat(m, m->grad);
+        if (mode == MODEL_RECOMPUTE_NONE) {
+            want = grad;
+            want_loss = loss;
+        } else {
+            assert_memory_equal(grad, want, (size_t)m->flat_count * sizeof *grad);
+            assert_true(loss == want_loss);
+            free(grad);
+        }
+        model_free(m);
+    }
+    free(want);
+}
+
+static void what_is_made_again_has_the_same_bits(void **state)
+{
+    (void)state;
+    check_recompute(spec_of(16, 4, 4, 2, true));
+    check_recompute(spec_of(12, 3, 2, 2, false));
+    check_recompute(spec_of(20, 1, 2, 1, true));
+    check_recompute(spec_of(32, 2, 4, 1, false));
+    enum model_recompute mode;
+    for (int i = 0; i < MODEL_RECOMPUTES; i++) {
+        assert_ok(model_recompute_find(model_recompute_name((enum model_recompute)i), &mode));
+        assert_true((int)mode == i);
+    }
+    assert_fails(ERR_ARG, "expected none, norms or layer", model_recompute_find("Layer", &mode));
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -373,6 +418,7 @@ int main(void)
         cmocka_unit_test(one_batch_is_learnt_by_heart),
         cmocka_unit_test(accumulation_is_the_larger_batch),
         cmocka_unit_test(results_wait_to_be_read),
+        cmocka_unit_test(what_is_made_again_has_the_same_bits),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
     kern->close(dev);

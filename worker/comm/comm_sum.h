@@ -9,8 +9,8 @@
 /* Bytes of one value; 0 of an unknown type. */
 size_t comm_type_bytes(enum comm_type type);
 
-/* out(count) = ((part[0] + part[1]) + part[2]) ...; F32 in float and F64 in double; BF16 in float, rounded once at the end, to nearest,
- * ties to even; I32 wraps. `out` may be one of the parts. parts_count is 1 or more. */
+/* out(count) = ((part[0] + part[1]) + part[2]) ...; F32 in float, F64 in double; BF16 in float, rounded once at the
+ * end, to nearest, ties to even; I32 wraps. `out` may be one of the parts. parts_count is 1 or more. */
 void comm_sum(enum comm_type type, void *out, const void *const *part, int parts_count, int64_t count);
 
 #endif

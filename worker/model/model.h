@@ -3,8 +3,9 @@
  *
  * Names, shapes and arithmetic are those of the published Llama code (RMSNorm, rotary positions in halves, grouped
  * query attention, SwiGLU, optionally tied head), so that a saved file loads elsewhere. Weights are (out, in).
- * Everything is allocated by model_new(); the training path allocates nothing. One thread calls. It never sees a file,
- * an optimizer or a daemon. model_setup.c: parameters; model_pass.c: the passes; both above model_work, their memory.
+ * Everything is allocated by model_new(), and what that takes is known before; the training path allocates nothing. One
+ * thread calls. It never sees a file, an optimizer or a daemon. model_setup.c: parameters; model_pass.c: the passes;
+ * both above model_work, their memory.
  */
 #ifndef WORKER_MODEL_MODEL_H
 #define WORKER_MODEL_MODEL_H
@@ -17,6 +18,35 @@
 #include "kernels/kern.h"
 
 enum { MODEL_NAME_BYTES = 64 };
+
+/* What of the forward pass is not kept for the backward pass, which makes it again there, from the same values by the
+ * same operations: gradients and losses have the same bits in every mode. */
+enum model_recompute {
+    MODEL_RECOMPUTE_NONE,
+    MODEL_RECOMPUTE_NORMS, /* what the norms and SwiGLU put out: no product is done twice */
+    MODEL_RECOMPUTE_LAYER, /* all of a layer but what it begins from: its forward pass runs twice */
+    MODEL_RECOMPUTES
+};
+
+/* As the user gives them: "none", "norms", "layer". */
+const char *model_recompute_name(enum model_recompute recompute);
+/* ERR_ARG lists them. */
+ERR_MUST_CHECK enum err model_recompute_find(const char *name, enum model_recompute *out);
+
+struct model_conf {
+    int64_t batch; /* sequences of spec->context tokens at a time */
+    bool train;    /* with gradients and the activations they need */
+    enum model_recompute recompute;
+};
+
+/* Bytes on the device, of what model_new() allocates there. */
+struct model_memory {
+    uint64_t masters, copy; /* parameters; the copy that products use is none where act is float */
+    uint64_t gradients;     /* none for a model that only evaluates */
+    uint64_t activations;   /* all that a pass makes and reads, but for the next two */
+    uint64_t logits;        /* of as many rows as the device takes at a time */
+    uint64_t scratch;       /* of attention */
+};
 
 struct model_tensor {
     char name[MODEL_NAME_BYTES];
@@ -46,11 +76,17 @@ struct model {
     struct model_work *work;
 };
 
-/* `batch` sequences of spec->context tokens; `train`: with gradients and the activations they need. Parameters are
- * zero until model_init() or somebody's model_write(). */
+/* Parameters are zero until model_init() or somebody's model_write(). ERR_CONF: the device cannot do such a shape. */
 ERR_MUST_CHECK enum err model_new(const struct runspec *spec, const struct kern *kern, struct kern_dev *dev,
-                                  int64_t batch, bool train, struct model **out);
+                                  const struct model_conf *conf, struct model **out);
 void model_free(struct model *model);
+
+/* What model_new() begins with: shape and tensors, and nothing on the device. For who wants to know how large it would
+ * be; nothing else but model_free() takes it. */
+ERR_MUST_CHECK enum err model_outline(const struct runspec *spec, const struct kern *kern, struct kern_dev *dev,
+                                      const struct model_conf *conf, struct model **out);
+/* Of a model, or of an outline. */
+struct model_memory model_memory(struct model *model);
 
 /* Parameters from the seed: the same bits on every machine. */
 ERR_MUST_CHECK enum err model_init(struct model *model, uint64_t seed);

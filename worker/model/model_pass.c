@@ -21,7 +21,8 @@ static struct kern_linear shape(int64_t R, int64_t K, int64_t N)
 }
 
 /* One layer over `rows` rows. `stream` is the residual stream so far; `add` the last projection, not yet added to it
- * (NULL in the first layer). Leaves the new stream in y->resid2 and the next projection in work->proj. */
+ * (NULL in the first layer, and where `stream` is y->resid1 itself, with all added). Leaves the new stream in
+ * y->resid2, and in y->hidden what layer_project() goes on with. */
 static void layer_forward(struct model *m, struct model_layer *y, const kern_act *stream, const kern_act *add,
                           int64_t rows)
 {
@@ -38,7 +39,12 @@ static void layer_forward(struct model *m, struct model_layer *y, const kern_act
                    weight(m, y->norm2), rows, m->C, m->eps);
     k->linear_fwd(m->dev, y->gu, y->normed2, weight(m, y->gate_up), shape(rows, m->C, 2 * m->F));
     k->swiglu_fwd(m->dev, y->hidden, y->gu, rows, m->F);
-    k->linear_fwd(m->dev, w->proj, y->hidden, weight(m, y->down), shape(rows, m->F, m->C));
+}
+
+/* The layer's last projection, into work->proj. */
+static void layer_project(struct model *m, struct model_layer *y, int64_t rows)
+{
+    m->kern->linear_fwd(m->dev, m->work->proj, y->hidden, weight(m, y->down), shape(rows, m->F, m->C));
 }
 
 static void forward(struct model *m)
@@ -51,6 +57,7 @@ static void forward(struct model *m)
     const kern_act *stream = w->layers[0].resid1;
     for (int64_t l = 0; l < m->L; l++) {
         layer_forward(m, &w->layers[l], stream, l > 0 ? w->proj : NULL, rows);
+        layer_project(m, &w->layers[l], rows);
         stream = w->layers[l].resid2;
     }
     k->rmsnorm_fwd(m->dev, w->normed_final, w->rstd_final, w->resid_final, stream, w->proj, weight(m, w->norm_final),
@@ -75,6 +82,20 @@ static void head(struct model *m, float scale)
         k->linear_bwd_w(m->dev, m->grad + w->head, w->logits, normed, linear);
         k->linear_bwd_inp(m->dev, row_of(m, w->d_normed, r, m->C), w->logits, weight(m, w->head), linear, false);
     }
+}
+
+/* Makes again what of a layer's forward pass was not kept. A stream that was stored is what its norm has seen, rounded
+ * as it is, so all values come out as before. */
+static void layer_again(struct model *m, struct model_layer *y, int64_t rows)
+{
+    const struct kern *k = m->kern;
+    if (m->work->recompute == MODEL_RECOMPUTE_LAYER)
+        layer_forward(m, y, y->resid1, NULL, rows);
+    if (m->work->recompute != MODEL_RECOMPUTE_NORMS)
+        return;
+    k->rmsnorm_fwd(m->dev, y->normed1, y->rstd1, NULL, y->resid1, NULL, weight(m, y->norm1), rows, m->C, m->eps);
+    k->rmsnorm_fwd(m->dev, y->normed2, y->rstd2, NULL, y->resid2, NULL, weight(m, y->norm2), rows, m->C, m->eps);
+    k->swiglu_fwd(m->dev, y->hidden, y->gu, rows, m->F);
 }
 
 static void layer_backward(struct model *m, struct model_layer *y, int64_t rows)
@@ -108,8 +129,11 @@ static void backward(struct model *m)
     k->zero(m->dev, w->d_resid, (size_t)(rows * m->C) * k->act_bytes);
     k->rmsnorm_bwd(m->dev, w->d_resid, m->grad + w->norm_final, w->d_normed, w->resid_final, weight(m, w->norm_final),
                    w->rstd_final, rows, m->C);
-    for (int64_t l = m->L - 1; l >= 0; l--)
+    for (int64_t l = m->L - 1; l >= 0; l--) {
+        if (l < m->L - 1) /* of the last layer all is there still */
+            layer_again(m, &w->layers[l], rows);
         layer_backward(m, &w->layers[l], rows);
+    }
     k->embed_bwd(m->dev, m->grad + w->embed, w->d_resid, w->tokens, rows, m->C, 0, m->V);
 }
 

@@ -9,6 +9,26 @@
 #include "common/mem.h"
 #include "worker/model/model_work.h"
 
+/* ---- modes ---- */
+
+static const char *const recompute_names[MODEL_RECOMPUTES] = {"none", "norms", "layer"};
+
+const char *model_recompute_name(enum model_recompute recompute)
+{
+    return recompute_names[recompute];
+}
+
+enum err model_recompute_find(const char *name, enum model_recompute *out)
+{
+    for (int i = 0; i < MODEL_RECOMPUTES; i++) {
+        if (strcmp(name, recompute_names[i]) != 0)
+            continue;
+        *out = (enum model_recompute)i;
+        return ERR_OK;
+    }
+    return err_set(ERR_ARG, "--recompute %s: expected none, norms or layer", name);
+}
+
 /* ---- the list of tensors ---- */
 
 /* 64 bytes of fp32: the widest vectors begin on that. */
@@ -87,7 +107,9 @@ static enum err list_tensors(struct model *model, double std)
     return ERR_OK;
 }
 
-static enum err alloc_params(struct model *model, bool train)
+/* ---- the model ---- */
+
+static enum err alloc_params(struct model *model)
 {
     const struct kern *kern = model->kern;
     size_t count = (size_t)model->flat_count;
@@ -95,7 +117,7 @@ static enum err alloc_params(struct model *model, bool train)
     model->act = model->w;
     if (kern->act_bytes != sizeof(float))
         TRY(kern->alloc(model->dev, count * kern->act_bytes, "the model's parameters", &model->act));
-    if (train)
+    if (model->work->train)
         TRY(kern->alloc(model->dev, count * sizeof(float), "the gradients", (void **)&model->grad));
     return kern->alloc(model->dev, sizeof *model->loss, "the loss", (void **)&model->loss);
 }
@@ -108,8 +130,27 @@ static int64_t most_columns(const struct model *m)
     return most > heads ? most : heads;
 }
 
-enum err model_new(const struct runspec *spec, const struct kern *kern, struct kern_dev *dev, int64_t batch, bool train,
-                   struct model **out)
+/* Angles in double from the definition, then rounded: libm's last bit does not reach a float. */
+static enum err put_angles(struct model *model, double theta)
+{
+    float *table = NULL;
+    size_t half = (size_t)model->D / 2;
+    TRY(mem_new((size_t)model->T * half * 2, sizeof *table, "rotary positions", &table));
+    for (size_t t = 0; t < (size_t)model->T; t++) {
+        for (size_t i = 0; i < half; i++) {
+            double angle = (double)t * pow(theta, -2.0 * (double)i / (double)model->D);
+            table[(t * half + i) * 2] = (float)cos(angle);
+            table[(t * half + i) * 2 + 1] = (float)sin(angle);
+        }
+    }
+    model->kern->copy(model->dev, KERN_MAIN, model->work->cos_sin, table, (size_t)model->T * half * 2 * sizeof *table);
+    enum err err = model->kern->sync(model->dev);
+    mem_free(table);
+    return err;
+}
+
+enum err model_outline(const struct runspec *spec, const struct kern *kern, struct kern_dev *dev,
+                       const struct model_conf *conf, struct model **out)
 {
     enum err err;
     struct model *model = NULL;
@@ -125,7 +166,7 @@ enum err model_new(const struct runspec *spec, const struct kern *kern, struct k
     model->D = spec->width / spec->heads;
     model->F = spec->ff;
     model->T = spec->context;
-    model->B = batch;
+    model->B = conf->batch;
     model->tied = spec->tied;
     model->eps = (float)spec->norm_eps;
     if (!kern->has_head_size(model->D)) {
@@ -136,32 +177,47 @@ enum err model_new(const struct runspec *spec, const struct kern *kern, struct k
                     model->C, model->H, kern->name, model->D);
         goto out;
     }
-    TRY_OUT(kern->reserve(dev, batch * model->T, most_columns(model)));
     TRY_OUT(mem_new(1, sizeof *model->work, "the model", &model->work));
     TRY_OUT(mem_new((size_t)model->L, sizeof *model->work->layers, "the model", &model->work->layers));
     TRY_OUT(list_tensors(model, spec->init_std));
-    TRY_OUT(alloc_params(model, train));
-    TRY_OUT(model_work_new(model, train));
-    /* Angles in double from the definition, then rounded: libm's last bit does not reach a float. */
-    float *table = NULL;
-    size_t half = (size_t)model->D / 2;
-    TRY_OUT(mem_new((size_t)model->T * half * 2, sizeof *table, "rotary positions", &table));
-    for (size_t t = 0; t < (size_t)model->T; t++) {
-        for (size_t i = 0; i < half; i++) {
-            double angle = (double)t * pow(spec->rope_theta, -2.0 * (double)i / (double)model->D);
-            table[(t * half + i) * 2] = (float)cos(angle);
-            table[(t * half + i) * 2 + 1] = (float)sin(angle);
-        }
-    }
-    kern->copy(dev, KERN_MAIN, model->work->cos_sin, table, (size_t)model->T * half * 2 * sizeof *table);
-    err = kern->sync(dev);
-    mem_free(table);
+    model_work_outline(model, conf);
 out:
     if (err != ERR_OK)
         model_free(model);
     else
         *out = model;
     return err;
+}
+
+enum err model_new(const struct runspec *spec, const struct kern *kern, struct kern_dev *dev,
+                   const struct model_conf *conf, struct model **out)
+{
+    enum err err;
+    struct model *model;
+    *out = NULL;
+    TRY_OUT(model_outline(spec, kern, dev, conf, &model));
+    TRY_OUT(kern->reserve(dev, model->B * model->T, most_columns(model)));
+    TRY_OUT(alloc_params(model));
+    TRY_OUT(model_work_new(model));
+    TRY_OUT(put_angles(model, spec->rope_theta));
+out:
+    if (err != ERR_OK)
+        model_free(model);
+    else
+        *out = model;
+    return err;
+}
+
+struct model_memory model_memory(struct model *model)
+{
+    uint64_t count = (uint64_t)model->flat_count;
+    uint64_t act = model->kern->act_bytes;
+    struct model_memory memory = {.masters = count * sizeof(float),
+                                  .copy = act != sizeof(float) ? count * act : 0,
+                                  .gradients = model->work->train ? count * sizeof(float) : 0,
+                                  .activations = sizeof *model->loss};
+    model_work_memory(model, &memory);
+    return memory;
 }
 
 void model_free(struct model *model)

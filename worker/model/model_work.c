@@ -3,10 +3,11 @@
 
 #include "common/mem.h"
 
-/* One list serves allocation and release: each entry is a pointer's place and its size. */
+/* One list serves allocation, release and counting: each entry is a pointer's place and its size. */
 struct entry {
     void **place;
     size_t bytes;
+    bool own; /* false: of a layer, and not kept for the backward pass, so that the first layer's is for all */
 };
 
 enum { SHARED_ENTRIES = 16, LAYER_ENTRIES = 12 };
@@ -26,22 +27,22 @@ static size_t list_shared(struct model *m, struct entry *list)
     size_t narrow = (size_t)max2(m->F, m->H * m->D);
     size_t n = 0;
     struct kern_attention dims = model_attention(m);
-    list[n++] = (struct entry){(void **)&w->tokens, rows * sizeof(int32_t)};
-    list[n++] = (struct entry){(void **)&w->targets, rows * sizeof(int32_t)};
-    list[n++] = (struct entry){(void **)&w->cos_sin, (size_t)(m->T * m->D) * sizeof(float)};
-    list[n++] = (struct entry){&w->resid_final, rows * C * act};
-    list[n++] = (struct entry){&w->normed_final, rows * C * act};
-    list[n++] = (struct entry){(void **)&w->rstd_final, rows * sizeof(float)};
-    list[n++] = (struct entry){&w->proj, rows * C * act};
-    list[n++] = (struct entry){&w->logits, (size_t)w->chunk * (size_t)w->logits_ld * act};
-    list[n++] = (struct entry){(void **)&w->losses, rows * sizeof(float)};
-    list[n++] = (struct entry){(void **)&w->loss, sizeof *w->loss};
-    list[n++] = (struct entry){&w->scratch, m->kern->attention_scratch(m->dev, &dims)};
+    list[n++] = (struct entry){(void **)&w->tokens, rows * sizeof(int32_t), true};
+    list[n++] = (struct entry){(void **)&w->targets, rows * sizeof(int32_t), true};
+    list[n++] = (struct entry){(void **)&w->cos_sin, (size_t)(m->T * m->D) * sizeof(float), true};
+    list[n++] = (struct entry){&w->resid_final, rows * C * act, true};
+    list[n++] = (struct entry){&w->normed_final, rows * C * act, true};
+    list[n++] = (struct entry){(void **)&w->rstd_final, rows * sizeof(float), true};
+    list[n++] = (struct entry){&w->proj, rows * C * act, true};
+    list[n++] = (struct entry){&w->logits, (size_t)w->chunk * (size_t)w->logits_ld * act, true};
+    list[n++] = (struct entry){(void **)&w->losses, rows * sizeof(float), true};
+    list[n++] = (struct entry){(void **)&w->loss, sizeof *w->loss, true};
+    list[n++] = (struct entry){&w->scratch, m->kern->attention_scratch(m->dev, &dims), true};
     if (w->train) {
-        list[n++] = (struct entry){&w->d_resid, rows * C * act};
-        list[n++] = (struct entry){&w->d_normed, rows * C * act};
-        list[n++] = (struct entry){&w->d_wide, rows * wide * act};
-        list[n++] = (struct entry){&w->d_narrow, rows * narrow * act};
+        list[n++] = (struct entry){&w->d_resid, rows * C * act, true};
+        list[n++] = (struct entry){&w->d_normed, rows * C * act, true};
+        list[n++] = (struct entry){&w->d_wide, rows * wide * act, true};
+        list[n++] = (struct entry){&w->d_narrow, rows * narrow * act, true};
     }
     return n;
 }
@@ -52,18 +53,21 @@ static size_t list_layer(struct model *m, int64_t l, struct entry *list)
     size_t rows = (size_t)(m->B * m->T);
     size_t act = m->kern->act_bytes;
     size_t C = (size_t)m->C;
+    bool input = m->work->train;
+    bool most = input && m->work->recompute != MODEL_RECOMPUTE_LAYER;
+    bool all = input && m->work->recompute == MODEL_RECOMPUTE_NONE;
     size_t n = 0;
-    list[n++] = (struct entry){&y->resid1, rows * C * act};
-    list[n++] = (struct entry){&y->normed1, rows * C * act};
-    list[n++] = (struct entry){(void **)&y->rstd1, rows * sizeof(float)};
-    list[n++] = (struct entry){&y->heads, rows * (size_t)((m->H + 2 * m->G) * m->D) * act};
-    list[n++] = (struct entry){&y->attended, rows * (size_t)(m->H * m->D) * act};
-    list[n++] = (struct entry){(void **)&y->lse, rows * (size_t)m->H * sizeof(float)};
-    list[n++] = (struct entry){&y->resid2, rows * C * act};
-    list[n++] = (struct entry){&y->normed2, rows * C * act};
-    list[n++] = (struct entry){(void **)&y->rstd2, rows * sizeof(float)};
-    list[n++] = (struct entry){&y->gu, rows * (size_t)(2 * m->F) * act};
-    list[n++] = (struct entry){&y->hidden, rows * (size_t)m->F * act};
+    list[n++] = (struct entry){&y->resid1, rows * C * act, input};
+    list[n++] = (struct entry){&y->normed1, rows * C * act, all};
+    list[n++] = (struct entry){(void **)&y->rstd1, rows * sizeof(float), most};
+    list[n++] = (struct entry){&y->heads, rows * (size_t)((m->H + 2 * m->G) * m->D) * act, most};
+    list[n++] = (struct entry){&y->attended, rows * (size_t)(m->H * m->D) * act, most};
+    list[n++] = (struct entry){(void **)&y->lse, rows * (size_t)m->H * sizeof(float), most};
+    list[n++] = (struct entry){&y->resid2, rows * C * act, most};
+    list[n++] = (struct entry){&y->normed2, rows * C * act, all};
+    list[n++] = (struct entry){(void **)&y->rstd2, rows * sizeof(float), most};
+    list[n++] = (struct entry){&y->gu, rows * (size_t)(2 * m->F) * act, most};
+    list[n++] = (struct entry){&y->hidden, rows * (size_t)m->F * act, all};
     return n;
 }
 
@@ -72,42 +76,65 @@ struct kern_attention model_attention(const struct model *m)
     return (struct kern_attention){.B = m->B, .T = m->T, .H = m->H, .G = m->G, .D = m->D};
 }
 
-static enum err alloc_all(struct model *m, const struct entry *list, size_t count)
+static enum err alloc_entry(struct model *m, const struct entry *entry)
 {
-    for (size_t i = 0; i < count; i++)
-        TRY(m->kern->alloc(m->dev, list[i].bytes, "activations", list[i].place));
+    return m->kern->alloc(m->dev, entry->bytes, "activations", entry->place);
+}
+
+static enum err alloc_layer(struct model *m, int64_t l)
+{
+    struct entry first[LAYER_ENTRIES];
+    struct entry list[LAYER_ENTRIES];
+    size_t count = list_layer(m, l, list);
+    list_layer(m, 0, first);
+    for (size_t i = 0; i < count; i++) {
+        if (l == 0 || list[i].own)
+            TRY(alloc_entry(m, &list[i]));
+        else
+            *list[i].place = *first[i].place;
+    }
     return ERR_OK;
 }
 
-/* Without a backward pass the layers take turns with one set of buffers. */
-static void share_layers(struct model *m)
+void model_work_outline(struct model *m, const struct model_conf *conf)
 {
-    for (int64_t l = 1; l < m->L; l++) {
-        struct entry from[LAYER_ENTRIES];
-        struct entry to[LAYER_ENTRIES];
-        size_t count = list_layer(m, 0, from);
-        list_layer(m, l, to);
-        for (size_t i = 0; i < count; i++)
-            *to[i].place = *from[i].place;
-    }
+    struct model_work *w = m->work;
+    w->train = conf->train;
+    w->recompute = conf->recompute;
+    m->kern->logits_shape(m->B * m->T, m->V, &w->chunk, &w->logits_ld);
 }
 
-enum err model_work_new(struct model *m, bool train)
+enum err model_work_new(struct model *m)
 {
     struct model_work *w = m->work;
     struct entry list[SHARED_ENTRIES];
-    struct entry layer[LAYER_ENTRIES];
-    int64_t rows = m->B * m->T;
-    w->train = train;
-    m->kern->logits_shape(rows, m->V, &w->chunk, &w->logits_ld);
-    TRY(alloc_all(m, list, list_shared(m, list)));
-    for (int64_t l = 0; l < (train ? m->L : 1); l++)
-        TRY(alloc_all(m, layer, list_layer(m, l, layer)));
-    if (!train)
-        share_layers(m);
+    size_t count = list_shared(m, list);
+    for (size_t i = 0; i < count; i++)
+        TRY(alloc_entry(m, &list[i]));
+    for (int64_t l = 0; l < m->L; l++)
+        TRY(alloc_layer(m, l));
     for (int i = 0; i < MODEL_FEEDS; i++)
-        TRY(kern_host_new(m->kern, m->dev, 2 * (size_t)rows * sizeof *w->tokens, "a batch", &w->feeds[i].host));
+        TRY(kern_host_new(m->kern, m->dev, 2 * (size_t)(m->B * m->T) * sizeof *w->tokens, "a batch",
+                          &w->feeds[i].host));
     return ERR_OK;
+}
+
+void model_work_memory(struct model *m, struct model_memory *memory)
+{
+    struct entry list[SHARED_ENTRIES];
+    struct entry layer[LAYER_ENTRIES];
+    size_t count = list_shared(m, list);
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].place == &m->work->logits)
+            memory->logits += list[i].bytes;
+        else if (list[i].place == &m->work->scratch)
+            memory->scratch += list[i].bytes;
+        else
+            memory->activations += list[i].bytes;
+    }
+    count = list_layer(m, 0, layer);
+    for (size_t i = 0; i < count; i++)
+        memory->activations += (layer[i].own ? (uint64_t)m->L : 1) * layer[i].bytes;
 }
 
 void model_work_free(struct model *m)
@@ -121,8 +148,9 @@ void model_work_free(struct model *m)
         m->kern->free(m->dev, *list[i].place);
     for (int64_t l = 0; w->layers != NULL && l < m->L; l++) {
         count = list_layer(m, l, layer);
-        for (size_t i = 0; (w->train || l == 0) && i < count; i++)
-            m->kern->free(m->dev, *layer[i].place);
+        for (size_t i = 0; i < count; i++)
+            if (l == 0 || layer[i].own)
+                m->kern->free(m->dev, *layer[i].place);
         m->kern->free(m->dev, w->layers[l].cache);
     }
     m->kern->free(m->dev, w->logits_float);

@@ -18,7 +18,8 @@ struct model_feed {
     uint64_t mark;         /* reached when it may be written again; 0: was never used */
 };
 
-/* What the backward pass needs of one layer; R = B * T rows. */
+/* What the backward pass needs of one layer; R = B * T rows. What is not kept for it is one array for all layers, with
+ * the values of the layer that was computed last: all of it in a model that only evaluates, else by work->recompute. */
 struct model_layer {
     int64_t norm1, qkv, out, norm2, gate_up, down; /* offsets into the flat arrays; qkv and gate_up are fused */
     kern_act *resid1;                              /* (R,C): input of the first norm */
@@ -39,6 +40,7 @@ struct model_work {
     struct model_layer *layers;
     int64_t embed, norm_final, head; /* offsets */
     bool train;
+    enum model_recompute recompute;
     int64_t chunk, logits_ld; /* rows of logits at a time; values from one to the next */
     struct model_feed feeds[MODEL_FEEDS];
     uint64_t fed;              /* batches so far */
@@ -60,9 +62,13 @@ struct model_work {
     int64_t decoded;           /* positions in the caches */
 };
 
-/* The activations, for model->work->layers and a shape that are there; `train`: with those of a backward pass. On
- * failure the rest is released by model_work_free(). */
-ERR_MUST_CHECK enum err model_work_new(struct model *model, bool train);
+/* What the sizes depend on, for a shape that is there. */
+void model_work_outline(struct model *model, const struct model_conf *conf);
+/* The activations, for layers that are there and after the outline. On failure the rest is released by
+ * model_work_free(). */
+ERR_MUST_CHECK enum err model_work_new(struct model *model);
+/* Adds what that allocates. */
+void model_work_memory(struct model *model, struct model_memory *memory);
 /* Releases model->work and its layers, too. */
 void model_work_free(struct model *model);
 

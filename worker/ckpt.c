@@ -45,7 +45,7 @@ static enum err list_names(const struct model *model, bool moments, size_t kept_
     return ERR_OK;
 }
 
-static enum err write_flat(struct tensorfile_writer *writer, const struct model *model, const float *flat, float *host)
+static enum err write_flat(struct tensorfile_writer *writer, struct model *model, const float *flat, float *host)
 {
     for (int i = 0; i < model->tensors_count; i++) {
         const struct model_tensor *tensor = &model->tensors[i];
@@ -64,8 +64,8 @@ static size_t largest_tensor(const struct model *model)
     return (size_t)most;
 }
 
-static enum err write_all(const char *path, const struct runspec *spec, const struct model *model,
-                          const struct inner *inner, const struct ckpt_state *state)
+static enum err write_all(const char *path, const struct runspec *spec, struct model *model, const struct inner *inner,
+                          const struct ckpt_state *state)
 {
     enum err err;
     struct names names = {0};
@@ -135,7 +135,7 @@ static enum err path_of(const char *folder, uint64_t step, char **path)
     return mem_printf(path, "%s/worker-%09" PRIu64 ".safetensors", folder, step);
 }
 
-enum err ckpt_save(const char *folder, const struct runspec *spec, const struct model *model, const struct inner *inner,
+enum err ckpt_save(const char *folder, const struct runspec *spec, struct model *model, const struct inner *inner,
                    const struct ckpt_state *state)
 {
     char *path;
@@ -193,8 +193,8 @@ enum err ckpt_load_params(const char *path, struct model *model)
     TRY(tensorfile_open(path, false, &file));
     enum err err = read_flat(file, model, "", model->w);
     tensorfile_close(file);
-    model_refresh(model);
-    return err;
+    TRY(err);
+    return model_refresh(model);
 }
 
 /* Whatever is there: libdiloco looks whether it is whole. */
@@ -240,7 +240,7 @@ static enum err load_one(const char *path, const struct runspec *spec, struct mo
         TRY_OUT(read_flat(file, model, moment_names[1], inner->v));
     }
     TRY_OUT(read_kept(file, state));
-    model_refresh(model);
+    err = model_refresh(model);
 out:
     tensorfile_close(file);
     runspec_deinit(&saved);

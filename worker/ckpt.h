@@ -26,7 +26,7 @@ struct ckpt_state {
 
 /* All results of `inner` have been read. Writes folder/worker-STEP.safetensors and removes all but the two newest. On
  * failure the older ones stand. */
-ERR_MUST_CHECK enum err ckpt_save(const char *folder, const struct runspec *spec, const struct model *model,
+ERR_MUST_CHECK enum err ckpt_save(const char *folder, const struct runspec *spec, struct model *model,
                                   const struct inner *inner, const struct ckpt_state *state);
 
 /* Loads the newest whole checkpoint of this run; a damaged one is reported in the log and passed over. ERR_NOTFOUND:

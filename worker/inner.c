@@ -3,6 +3,8 @@
 #include <math.h>
 
 #include "common/mem.h"
+#include "worker/comm/comm.h"
+#include "worker/model/model_shares.h"
 
 /* Embedding and head stay with AdamW, as in Muon's own recipe. */
 static bool for_muon(const struct runspec *spec, const struct model_tensor *tensor)
@@ -27,17 +29,23 @@ static size_t muon_scratch(const struct model *model, const struct runspec *spec
 /* All that Muon does not do. */
 static enum err make_spans(struct inner *inner)
 {
-    enum err err;
+    enum err err = ERR_OK;
     const struct model *model = inner->model;
     struct kern_span *spans;
-    size_t count = 0;
+    TRY(mem_new((size_t)model_pieces(model), sizeof *inner->spans, "the optimizer's spans", &inner->spans));
     TRY(mem_new((size_t)model->tensors_count, sizeof *spans, "the optimizer's spans", &spans));
-    for (int i = 0; i < model->tensors_count; i++) {
-        const struct model_tensor *tensor = &model->tensors[i];
-        if (!for_muon(inner->spec, tensor))
-            spans[count++] = (struct kern_span){tensor->offset, tensor->count, tensor->decay};
+    for (int p = 0; err == ERR_OK && p < model_pieces(model); p++) {
+        struct model_piece piece = model_piece(model, p);
+        size_t count = 0;
+        for (int i = 0; i < model->tensors_count; i++) {
+            const struct model_tensor *tensor = &model->tensors[i];
+            struct model_share share = model_share(model, tensor);
+            if (share.count > 0 && share.at >= piece.at && share.at < piece.at + piece.count &&
+                !for_muon(inner->spec, tensor))
+                spans[count++] = (struct kern_span){share.at - piece.at, share.count, tensor->decay};
+        }
+        err = model->kern->spans_new(model->dev, spans, count, &inner->spans[p]);
     }
-    err = model->kern->spans_new(model->dev, spans, count, &inner->spans);
     mem_free(spans);
     return err;
 }
@@ -50,7 +58,7 @@ struct inner_arrival {
 
 struct inner_memory inner_memory(const struct model *model, const struct runspec *spec)
 {
-    uint64_t flat = (uint64_t)model->flat_count * sizeof(float);
+    uint64_t flat = (uint64_t)model->own_count * sizeof(float);
     return (struct inner_memory){.moments = spec->inner != RUNSPEC_SGD ? 2 * flat : 0,
                                  .scratch = muon_scratch(model, spec)};
 }
@@ -60,8 +68,10 @@ enum err inner_new(struct model *model, const struct runspec *spec, struct inner
     enum err err;
     struct inner *inner = NULL;
     const struct kern *kern = model->kern;
-    size_t bytes = (size_t)model->flat_count * sizeof(float);
+    size_t bytes = (size_t)model->own_count * sizeof(float);
     *out = NULL;
+    if (model->ranks > 1 && spec->inner == RUNSPEC_MUON)
+        return err_set(ERR_CONF, "[train] inner = muon needs whole matrices: train it with one rank");
     TRY_OUT(mem_new(1, sizeof *inner, "the inner optimizer", &inner));
     inner->model = model;
     inner->spec = spec;
@@ -94,7 +104,9 @@ void inner_free(struct inner *inner)
     kern->free(dev, inner->v);
     kern->free(dev, inner->scratch);
     kern->free(dev, inner->step);
-    kern->spans_free(dev, inner->spans);
+    for (int p = 0; inner->spans != NULL && p < model_pieces(inner->model); p++)
+        kern->spans_free(dev, inner->spans[p]);
+    mem_free(inner->spans);
     kern_host_free(kern, dev, &inner->results);
     mem_free(inner);
 }
@@ -123,10 +135,17 @@ static void apply(struct inner *inner, double lr)
         .rounding = nearest,
     };
     struct kern_muon muon = {conf.lr, conf.beta1, conf.weight_decay, nearest};
-    if (spec->inner == RUNSPEC_SGD)
-        kern->sgd(model->dev, model->w, model->act, model->grad, inner->spans, inner->step, conf.lr, nearest);
-    else
-        kern->adamw(model->dev, model->w, model->act, model->grad, inner->m, inner->v, inner->spans, inner->step, conf);
+    for (int p = 0; p < model_pieces(model); p++) {
+        struct model_piece piece = model_piece(model, p);
+        float *w = model->w + piece.at;
+        kern_act *act = model_act_of(model, w);
+        const float *grad = model->grad + piece.begin;
+        if (spec->inner == RUNSPEC_SGD)
+            kern->sgd(model->dev, w, act, grad, inner->spans[p], inner->step, conf.lr, nearest);
+        else
+            kern->adamw(model->dev, w, act, grad, inner->m + piece.at, inner->v + piece.at, inner->spans[p],
+                        inner->step, conf);
+    }
     for (int i = 0; i < model->tensors_count; i++) {
         const struct model_tensor *tensor = &model->tensors[i];
         int64_t at = tensor->offset;
@@ -135,6 +154,21 @@ static void apply(struct inner *inner, double lr)
             kern->muon(model->dev, model->w + at, act, model->grad + at, inner->m + at, (int64_t)tensor->shape[0],
                        (int64_t)tensor->shape[1], inner->step, muon, inner->scratch);
     }
+}
+
+/* The squares of all gradients, and the loss, as all ranks have them. */
+static enum err sum_up(struct inner *inner)
+{
+    struct model *model = inner->model;
+    model_await_sums(model);
+    for (int p = 0; p < model_pieces(model); p++) {
+        struct model_piece piece = model_piece(model, p);
+        model->kern->sum_squares(model->dev, inner->step, model->grad + piece.begin, piece.count);
+    }
+    if (model->ranks == 1)
+        return ERR_OK;
+    TRY(model->dp->calls->all_reduce(model->dp, KERN_MAIN, &inner->step->sum, 1, COMM_F64));
+    return model->dp->calls->all_reduce(model->dp, KERN_MAIN, model->loss, 1, COMM_F64);
 }
 
 enum err inner_step(struct inner *inner, uint64_t step)
@@ -147,7 +181,7 @@ enum err inner_step(struct inner *inner, uint64_t step)
     if (inner_pending(inner) == INNER_RESULTS)
         return err_set(ERR_STATE, "%d steps wait for their results to be read", INNER_RESULTS);
     inner->lr[slot] = runspec_lr(inner->spec, step);
-    kern->sum_squares(model->dev, inner->step, model->grad, model->flat_count);
+    TRY(sum_up(inner));
     kern->judge(model->dev, inner->step, judge);
     apply(inner, inner->lr[slot]);
     kern->copy(model->dev, KERN_MAIN, &arrival->step, inner->step, sizeof arrival->step);

@@ -23,7 +23,7 @@ struct inner {
     float *m, *v;               /* flat moments, on the device; NULL for SGD. Muon leaves its matrices' v at 0 */
     void *scratch;              /* Muon's, on the device */
     struct kern_step *step;     /* (1), on the device */
-    struct kern_spans *spans;   /* what AdamW or SGD change */
+    struct kern_spans **spans;  /* [model_pieces()]: what AdamW or SGD change of each piece */
     uint64_t updates;           /* steps that changed something, as of the last result; for bias correction */
     struct kern_host results;   /* struct inner_arrival[INNER_RESULTS] */
     double lr[INNER_RESULTS];
@@ -50,8 +50,9 @@ void inner_free(struct inner *inner);
 /* Goes on after so many updates, of a checkpoint that m and v were read from. */
 ERR_MUST_CHECK enum err inner_resume(struct inner *inner, uint64_t updates);
 
-/* Queues the step `step` (of the run, from 1): applies model->grad, and sets it and model->loss to zero. ERR_STATE if
- * INNER_RESULTS of them wait to be read. */
+/* Queues the step `step` (of the run, from 1): applies model->grad, and sets it and model->loss to zero. Of several
+ * ranks each changes its own masters; model_spread() then shows them to all. ERR_STATE if INNER_RESULTS of them wait to
+ * be read. */
 ERR_MUST_CHECK enum err inner_step(struct inner *inner, uint64_t step);
 
 /* Steps whose results are not read yet. */

@@ -171,7 +171,7 @@ static enum err alloc_flights(struct lab *lab)
 
 /* ---- between tensors and fragments ---- */
 
-static enum err gather(const struct lab *lab, const struct island *island, uint32_t f, float *to)
+static enum err gather(const struct lab *lab, struct island *island, uint32_t f, float *to)
 {
     memset(to, 0, values_of(lab, f) * sizeof *to);
     for (uint32_t i = 0; i < lab->plan->plan->tensors_count; i++) {
@@ -189,7 +189,7 @@ static enum err scatter(const struct lab *lab, struct model *model, uint32_t f, 
         if (tensor->fragment == f)
             TRY(model_write(model, &model->tensors[i], model->w, from + tensor->offset));
     }
-    model_refresh(model);
+    TRY(model_refresh(model));
     return ERR_OK;
 }
 

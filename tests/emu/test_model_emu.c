@@ -86,7 +86,7 @@ static void close_trainer(struct trainer *t)
     t->kern->close(t->dev);
 }
 
-static void read_all(const struct trainer *t, const float *flat, float *to)
+static void read_all(struct trainer *t, const float *flat, float *to)
 {
     for (int i = 0; i < t->model->tensors_count; i++)
         assert_ok(model_read(t->model, &t->model->tensors[i], flat, to + t->model->tensors[i].offset));
@@ -98,7 +98,7 @@ static void write_all(struct trainer *t, float *flat, const float *from)
         assert_ok(model_write(t->model, &t->model->tensors[i], flat, from + t->model->tensors[i].offset));
 }
 
-static void keep(const struct trainer *t, struct trained *out)
+static void keep(struct trainer *t, struct trained *out)
 {
     size_t count = (size_t)t->model->flat_count;
     out->count = t->model->flat_count;
@@ -151,7 +151,7 @@ static struct trained train_so(const struct kern *kern, const struct runspec *sp
             write_all(&t, t.inner->m, half.m);
             write_all(&t, t.inner->v, half.v);
             assert_ok(inner_resume(t.inner, updates));
-            model_refresh(t.model);
+            assert_ok(model_refresh(t.model));
             forget(&half);
         }
     }

@@ -33,10 +33,18 @@ const char *model_recompute_name(enum model_recompute recompute);
 /* ERR_ARG lists them. */
 ERR_MUST_CHECK enum err model_recompute_find(const char *name, enum model_recompute *out);
 
+struct comm;
+
 struct model_conf {
-    int64_t batch; /* sequences of spec->context tokens at a time */
+    int64_t batch; /* sequences of spec->context tokens at a time, of this rank */
     bool train;    /* with gradients and the activations they need */
     enum model_recompute recompute;
+    struct comm *dp; /* ranks that train the same model on other batches; borrowed; NULL: none. See model_shares.h */
+};
+
+/* Of the flat arrays: what is summed and gathered among ranks at a time. */
+struct model_bucket {
+    int64_t begin, count;
 };
 
 /* Bytes on the device, of what model_new() allocates there. */
@@ -66,10 +74,15 @@ struct model {
     int tensors_count;
     int64_t params_count;
     int64_t flat_count; /* params and alignment */
-    float *w;           /* master weights, flat, on the device */
-    kern_act *act;      /* the copy products use; the same array on the CPU */
-    float *grad;        /* flat; NULL for a model that only evaluates */
-    double *loss;       /* (1), on the device: sum of scale * mean loss over what model_train() was given */
+    struct model_bucket *buckets;
+    int buckets_count;
+    struct comm *dp; /* borrowed; NULL: one rank */
+    int rank, ranks;
+    int64_t own_count; /* flat_count / ranks */
+    float *w;          /* master weights, own_count of them, on the device; with one rank they lie as grad does */
+    kern_act *act;     /* the copy products use, flat; the same array on the CPU where there is one rank */
+    float *grad;       /* flat; NULL for a model that only evaluates */
+    double *loss;      /* (1), on the device: sum of scale * mean loss over what model_train() was given */
     int64_t V, C, L, H, G, D, F, T, B;
     bool tied;
     float eps;
@@ -91,19 +104,21 @@ struct model_memory model_memory(struct model *model);
 /* Parameters from the seed: the same bits on every machine. */
 ERR_MUST_CHECK enum err model_init(struct model *model, uint64_t seed);
 
-/* One tensor's values in `flat`, an array that lies as model->w does (weights, gradients, moments), from and to host
- * memory; waits. After writing weights, model_refresh(). */
-ERR_MUST_CHECK enum err model_read(const struct model *model, const struct model_tensor *tensor, const float *flat,
-                                   float *to);
-ERR_MUST_CHECK enum err model_write(struct model *model, const struct model_tensor *tensor, float *flat,
+/* One tensor's values in `own`, an array that lies as model->w does (weights, moments; with one rank gradients, too),
+ * from and to host memory; waits. Of several ranks each calls it: all read the whole tensor, by way of the gradients'
+ * memory, which must be zero, and each writes what is its own. After writing weights, model_refresh(). */
+ERR_MUST_CHECK enum err model_read(struct model *model, const struct model_tensor *tensor, const float *own, float *to);
+ERR_MUST_CHECK enum err model_write(struct model *model, const struct model_tensor *tensor, float *own,
                                     const float *from);
 
-/* Makes the products' copy follow the master weights after they were changed from outside. */
-void model_refresh(struct model *model);
+/* Makes the products' copy follow the master weights after they were changed from outside. Of several ranks all call.
+ */
+ERR_MUST_CHECK enum err model_refresh(struct model *model);
 
 /* Queues forward and backward over tokens(B,T) with targets(B,T), both in host memory, which may change once it has
- * returned; gradients of scale * mean cross-entropy (nats) are added to model->grad, that product to model->loss. Waits
- * only where the device is two batches behind. */
+ * returned; gradients of scale * mean cross-entropy (nats) are added to model->grad, that product to model->loss. Of
+ * several ranks the mean is that of all their batches, and what is added here this rank's part of it. Waits only where
+ * the device is two batches behind. */
 ERR_MUST_CHECK enum err model_train(struct model *model, const int32_t *tokens, const int32_t *targets, double scale);
 
 /* Mean cross-entropy without gradients; waits for it. */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "worker/model/model_shares.h"
 #include "worker/model/model_work.h"
 
 static const kern_act *weight(const struct model *m, int64_t offset)
@@ -121,7 +122,7 @@ static void layer_backward(struct model *m, struct model_layer *y, int64_t rows)
                    m->C);
 }
 
-static void backward(struct model *m)
+static enum err backward(struct model *m)
 {
     const struct kern *k = m->kern;
     struct model_work *w = m->work;
@@ -129,12 +130,15 @@ static void backward(struct model *m)
     k->zero(m->dev, w->d_resid, (size_t)(rows * m->C) * k->act_bytes);
     k->rmsnorm_bwd(m->dev, w->d_resid, m->grad + w->norm_final, w->d_normed, w->resid_final, weight(m, w->norm_final),
                    w->rstd_final, rows, m->C);
+    TRY(model_bucket_done(m, (int)m->L + 1));
     for (int64_t l = m->L - 1; l >= 0; l--) {
         if (l < m->L - 1) /* of the last layer all is there still */
             layer_again(m, &w->layers[l], rows);
         layer_backward(m, &w->layers[l], rows);
+        TRY(model_bucket_done(m, (int)l + 1));
     }
     k->embed_bwd(m->dev, m->grad + w->embed, w->d_resid, w->tokens, rows, m->C, 0, m->V);
+    return model_bucket_done(m, 0);
 }
 
 /* Tokens and targets to the device, by way of memory that the caller does not have to keep. */
@@ -160,11 +164,12 @@ enum err model_train(struct model *m, const int32_t *tokens, const int32_t *targ
     int64_t rows = m->B * m->T;
     if (!m->work->train)
         return err_set(ERR_STATE, "this model was made without gradients");
+    double of_each = scale / (double)(rows * m->ranks);
     TRY(feed(m, tokens, targets));
     forward(m);
-    head(m, (float)(scale / (double)rows));
-    m->kern->add_losses(m->dev, m->loss, m->work->losses, rows, scale / (double)rows);
-    backward(m);
+    head(m, (float)of_each);
+    m->kern->add_losses(m->dev, m->loss, m->work->losses, rows, of_each);
+    TRY(backward(m));
     return m->kern->fault(m->dev);
 }
 

@@ -7,6 +7,8 @@
 
 #include "common/env.h"
 #include "common/mem.h"
+#include "worker/comm/comm.h"
+#include "worker/model/model_shares.h"
 #include "worker/model/model_work.h"
 
 /* ---- modes ---- */
@@ -88,22 +90,39 @@ static void list_layer(struct lister *lister, int32_t l, double std)
 
 enum { TENSORS_PER_LAYER = 9 };
 
+/* All since the last bucket is one: as many whole lines as there are ranks. */
+static void end_bucket(struct lister *lister)
+{
+    struct model *model = lister->model;
+    int64_t whole = (int64_t)ALIGN_VALUES * model->ranks;
+    struct model_bucket *bucket = &model->buckets[model->buckets_count++];
+    bucket->begin = model->flat_count;
+    bucket->count = (lister->offset - bucket->begin + whole - 1) / whole * whole;
+    model->flat_count = bucket->begin + bucket->count;
+    lister->offset = model->flat_count;
+}
+
 static enum err list_tensors(struct model *model, double std)
 {
     int count = (int)model->L * TENSORS_PER_LAYER + 2 + (model->tied ? 0 : 1);
     TRY(mem_new((size_t)count, sizeof *model->tensors, "the model's tensors", &model->tensors));
+    TRY(mem_new((size_t)model->L + 2, sizeof *model->buckets, "the model's tensors", &model->buckets));
     struct lister lister = {.model = model};
     uint64_t V = (uint64_t)model->V;
     uint64_t C = (uint64_t)model->C;
     model->work->embed = add_tensor(&lister, -1, "model.embed_tokens", V, C, std, true);
-    for (int32_t l = 0; l < model->L; l++)
+    end_bucket(&lister);
+    for (int32_t l = 0; l < model->L; l++) {
         list_layer(&lister, l, std);
+        end_bucket(&lister);
+    }
     model->work->norm_final = add_tensor(&lister, -1, "model.norm", C, 0, 0, true);
     model->work->head = model->work->embed;
     if (!model->tied)
         model->work->head = add_tensor(&lister, -1, "lm_head", V, C, std, true);
+    end_bucket(&lister);
     model->tensors_count = lister.next;
-    model->flat_count = lister.offset;
+    model->own_count = model->flat_count / model->ranks;
     return ERR_OK;
 }
 
@@ -112,10 +131,10 @@ static enum err list_tensors(struct model *model, double std)
 static enum err alloc_params(struct model *model)
 {
     const struct kern *kern = model->kern;
-    size_t count = (size_t)model->flat_count;
-    TRY(kern->alloc(model->dev, count * sizeof(float), "the model's parameters", (void **)&model->w));
+    size_t count = (size_t)model->flat_count, own = (size_t)model->own_count;
+    TRY(kern->alloc(model->dev, own * sizeof(float), "the model's parameters", (void **)&model->w));
     model->act = model->w;
-    if (kern->act_bytes != sizeof(float))
+    if (kern->act_bytes != sizeof(float) || model->ranks > 1)
         TRY(kern->alloc(model->dev, count * kern->act_bytes, "the model's parameters", &model->act));
     if (model->work->train)
         TRY(kern->alloc(model->dev, count * sizeof(float), "the gradients", (void **)&model->grad));
@@ -167,6 +186,9 @@ enum err model_outline(const struct runspec *spec, const struct kern *kern, stru
     model->F = spec->ff;
     model->T = spec->context;
     model->B = conf->batch;
+    model->dp = conf->dp;
+    model->rank = conf->dp != NULL ? conf->dp->rank : 0;
+    model->ranks = conf->dp != NULL ? conf->dp->count : 1;
     model->tied = spec->tied;
     model->eps = (float)spec->norm_eps;
     if (!kern->has_head_size(model->D)) {
@@ -212,8 +234,9 @@ struct model_memory model_memory(struct model *model)
 {
     uint64_t count = (uint64_t)model->flat_count;
     uint64_t act = model->kern->act_bytes;
-    struct model_memory memory = {.masters = count * sizeof(float),
-                                  .copy = act != sizeof(float) ? count * act : 0,
+    bool copy = act != sizeof(float) || model->ranks > 1;
+    struct model_memory memory = {.masters = (uint64_t)model->own_count * sizeof(float),
+                                  .copy = copy ? count * act : 0,
                                   .gradients = model->work->train ? count * sizeof(float) : 0,
                                   .activations = sizeof *model->loss};
     model_work_memory(model, &memory);
@@ -232,6 +255,7 @@ void model_free(struct model *model)
     model->kern->free(model->dev, model->grad);
     model->kern->free(model->dev, model->loss);
     mem_free(model->tensors);
+    mem_free(model->buckets);
     mem_free(model);
 }
 
@@ -252,25 +276,37 @@ enum err model_init(struct model *model, uint64_t seed)
     }
     mem_free(host);
     TRY(err);
-    model_refresh(model);
+    TRY(model_refresh(model));
     return model->kern->sync(model->dev);
 }
 
-enum err model_read(const struct model *model, const struct model_tensor *tensor, const float *flat, float *to)
+enum err model_read(struct model *model, const struct model_tensor *tensor, const float *own, float *to)
 {
-    model->kern->copy(model->dev, KERN_MAIN, to, flat + tensor->offset, (size_t)tensor->count * sizeof *to);
+    const float *whole = model->ranks > 1 ? model->grad : own;
+    if (model->ranks > 1)
+        TRY(model_gather(model, tensor, own));
+    model->kern->copy(model->dev, KERN_MAIN, to, whole + tensor->offset, (size_t)tensor->count * sizeof *to);
+    if (model->ranks > 1)
+        model_gathered_end(model, tensor);
     return model->kern->sync(model->dev);
 }
 
-enum err model_write(struct model *model, const struct model_tensor *tensor, float *flat, const float *from)
+enum err model_write(struct model *model, const struct model_tensor *tensor, float *own, const float *from)
 {
-    model->kern->copy(model->dev, KERN_MAIN, flat + tensor->offset, from, (size_t)tensor->count * sizeof *from);
+    struct model_share share = model_share(model, tensor);
+    if (share.count > 0)
+        model->kern->copy(model->dev, KERN_MAIN, own + share.at, from + share.first,
+                          (size_t)share.count * sizeof *from);
     return model->kern->sync(model->dev);
 }
 
-void model_refresh(struct model *model)
+enum err model_refresh(struct model *model)
 {
-    model->kern->to_act(model->dev, model->act, model->w, model->flat_count);
+    for (int i = 0; i < model_pieces(model); i++) {
+        struct model_piece piece = model_piece(model, i);
+        model->kern->to_act(model->dev, model_act_of(model, model->w + piece.at), model->w + piece.at, piece.count);
+    }
+    return model_spread(model);
 }
 
 double model_train_flops(const struct model *model, int64_t tokens)

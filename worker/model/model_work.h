@@ -44,6 +44,7 @@ struct model_work {
     int64_t chunk, logits_ld; /* rows of logits at a time; values from one to the next */
     struct model_feed feeds[MODEL_FEEDS];
     uint64_t fed;              /* batches so far */
+    bool sums;                 /* the backward pass sums gradients over the ranks */
     int32_t *tokens, *targets; /* (R), on the device */
     float *cos_sin;            /* (T, D/2, 2) */
     kern_act *resid_final;     /* (R,C) */

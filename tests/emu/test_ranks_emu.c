@@ -1,0 +1,46 @@
+/* As num/test_ranks, with emulated CUDA kernels in bf16 and queues as late as a GPU's may be: what a collective must
+ * wait for, and what must wait for it, is said by order() alone. */
+#include "tests/lib/testlib.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/emu/emu.h"
+#include "tests/emu/kern_emu.h"
+#include "tests/kern/ranked.h"
+
+static enum err train(void *story, const struct launch_rank *rank)
+{
+    emu_clear();
+    enum err err = ranked_train(story, rank);
+    return err == ERR_OK && emu_error()[0] != '\0' ? err_set(ERR_STATE, "%s", emu_error()) : err;
+}
+
+static void ranks_are_one_trainer(void **state)
+{
+    (void)state;
+    const struct launch_conf alone = {.ranks = 1, .device = "emu"}, all = {.ranks = 2, .device = "emu"};
+    struct ranked_story story = {.kern = &kern_emu, .ranks = 2, .tied = true, .result = ranked_memory()};
+    struct ranked_result *want = malloc(sizeof *want);
+    assert_non_null(story.result);
+    assert_ok(launch_run(&alone, train, &story));
+    *want = story.result[0];
+    size_t bytes = (size_t)want->count * sizeof(float);
+    assert_true(want->loss[RANKED_STEPS - 1] < want->loss[0] - 0.2);
+    assert_ok(launch_run(&all, train, &story));
+    for (int r = 0; r < 2; r++) {
+        const struct ranked_result *got = &story.result[r];
+        assert_memory_equal(got->w, want->w, bytes);
+        assert_memory_equal(got->m, want->m, bytes);
+        assert_memory_equal(got->v, want->v, bytes);
+        assert_true(got->end_loss == want->end_loss);
+    }
+    free(want);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_are_one_trainer)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

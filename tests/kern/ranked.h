@@ -1,0 +1,33 @@
+/*
+ * ranked: a small model trained by ranks that share out each batch, and the same by one process that makes every rank's
+ * gradients and adds them up in order of rank: the bits must be the same. Both run as ranks (worker/launch.h), since a
+ * test's own process must stay without threads; what they found is in memory that all share.
+ */
+#ifndef TESTS_KERN_RANKED_H
+#define TESTS_KERN_RANKED_H
+
+#include "kernels/kern_table.h"
+#include "worker/launch.h"
+
+enum { RANKED_STEPS = 12, RANKED_VALUES = 40000 };
+
+struct ranked_result {
+    double loss[RANKED_STEPS], norm[RANKED_STEPS], end_loss;
+    float w[RANKED_VALUES], m[RANKED_VALUES], v[RANKED_VALUES];
+    int64_t count;
+};
+
+struct ranked_story {
+    const struct kern *kern;
+    int ranks; /* that it is about; one rank plays them all */
+    bool tied;
+    struct ranked_result *result; /* [GROUP_RANKS_MAX], shared: each rank's */
+};
+
+/* NULL if there is no memory. */
+struct ranked_result *ranked_memory(void);
+
+/* For launch_run(): with one rank it plays story->ranks, else it is one of them. */
+enum err ranked_train(void *story, const struct launch_rank *rank);
+
+#endif

@@ -1,0 +1,52 @@
+/* Ranks that share out a batch train, to the bit, what one process does that adds up their gradients in order. */
+#include "tests/lib/testlib.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kern.h"
+#include "tests/kern/ranked.h"
+
+static void same_bits(const struct ranked_result *want, const struct ranked_result *got)
+{
+    size_t bytes = (size_t)want->count * sizeof(float);
+    assert_true(want->count > 0 && got->count == want->count);
+    for (int i = 0; i < RANKED_STEPS; i++) {
+        assert_true(fabs(got->loss[i] / want->loss[i] - 1) < 1e-12);
+        assert_true(fabs(got->norm[i] / want->norm[i] - 1) < 1e-12);
+    }
+    assert_memory_equal(got->w, want->w, bytes);
+    assert_memory_equal(got->m, want->m, bytes);
+    assert_memory_equal(got->v, want->v, bytes);
+    assert_true(got->end_loss == want->end_loss); /* by copies of the weights that came from all ranks */
+}
+
+static void ranks_are_one_trainer(void **state)
+{
+    (void)state;
+    struct ranked_story story = {.result = ranked_memory()};
+    struct ranked_result *want = malloc(sizeof *want);
+    assert_ok(kern_find("cpu", &story.kern));
+    assert_non_null(story.result);
+    for (int ranks = 2; ranks <= 4; ranks *= 2)
+        for (int tied = 0; tied < 2; tied++) {
+            const struct launch_conf alone = {.ranks = 1, .device = "cpu"};
+            const struct launch_conf all = {.ranks = ranks, .device = "cpu"};
+            story.ranks = ranks;
+            story.tied = tied == 1;
+            assert_ok(launch_run(&alone, ranked_train, &story));
+            *want = story.result[0];
+            assert_true(want->loss[RANKED_STEPS - 1] < want->loss[0] - 0.2);
+            assert_ok(launch_run(&all, ranked_train, &story));
+            for (int r = 0; r < ranks; r++)
+                same_bits(want, &story.result[r]);
+        }
+    free(want);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_are_one_trainer)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -10,6 +10,9 @@
 #   make sim       the simulation of the protocol, SEEDS=10000 of each kind of trouble: hours
 #   make bench     speeds as ratios within one run, to build/bench/summary.json
 #   make bench-quality   what each algorithm costs in loss, at equal tokens: hours, and goes on where it was stopped
+#   make check-gpu   what only a GPU can show: kernels, sanitizers, whole models, islands (tests/gpu)
+#   make bench-gpu   speeds on a GPU, against what it can do and against PyTorch, to build/gpu/
+#   make gpu-kit   both as a folder, build/gpu-kit/, for a machine that has only a driver and CUDA 13
 #   make install   DESTDIR= PREFIX=/usr/local
 #
 # V=1 shows commands. CC=clang, SAN=address,undefined or SAN=thread, OPT=-O0: each set of flags has a folder of its own.
@@ -28,7 +31,7 @@ endif
 comma := ,
 B := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter-out -O2,$(OPT)),$(OPT))
 
-GOALS := all check demo outlive outlive-namespaces failures aims bench bench-quality install lint mutants fuzz tests sim
+GOALS := all check demo outlive outlive-namespaces failures aims bench bench-quality install lint mutants fuzz tests sim check-gpu bench-gpu gpu-kit
 .PHONY: $(GOALS) clean check-run
 ifndef PREREQS_PRESENT
 
@@ -132,6 +135,11 @@ EMU_OBJ := $(call objects,$(filter-out tests/emu/test_%,$(wildcard tests/emu/*.c
 EMU_OBJ += $(patsubst tests/emu/%.cc,$(B)/tests/emu/%.o,$(wildcard tests/emu/*.cc))
 EMU_CUDA_OBJ := $(patsubst %.cu,$(B)/tests/emu/%.o,$(wildcard kernels/cuda/*.cu))
 EMU_TESTS := $(if $(HAS_CXX),$(patsubst %.c,$(B)/%,$(wildcard tests/emu/test_*.c)))
+# On a GPU, where there is one; they are built everywhere.
+GPU_TESTS := $(patsubst %.c,$(B)/%,$(wildcard tests/gpu/test_*.c))
+GPU_OBJ := $(call objects,tests/gpu/gpu.c)
+GPU_TOOLS := $(B)/tests/gpu/bench_gpu $(B)/tests/gpu/gpu_there
+GPU_BENCH_OBJ := $(call objects,$(wildcard tests/gpu/bench_gpu*.c))
 DEMO_OBJ := $(call objects,$(wildcard tests/demo/*.c))
 AIMS_OBJ := $(call objects,$(wildcard tests/aims/*.c))
 QUALITY_SRC := $(wildcard tests/bench/quality*.c tests/bench/lab.c tests/bench/field.c)
@@ -151,7 +159,7 @@ all: $(PROGRAMS) $(B)/libdiloco.so.0 $(B)/libdiloco.a $(CUDA_LIBRARY)
 	@printf 'Built %s with %s%s. CUDA: %s\n' $(B) '$(CC)' '$(if $(SAN), ($(SAN) sanitizer))' \
 		'$(or $(CUDA_WITHOUT),libdiloco-cuda.so by toolkit $(NVCC_VERSION))'
 
-tests: all $(TESTS) $(EMU_TESTS) $(TOOLS) $(B)/tests/skewed.so $(FAKE_CUDA) $(B)/tests/bench/bench $(B)/tests/bench/quality
+tests: all $(TESTS) $(EMU_TESTS) $(GPU_TESTS) $(GPU_TOOLS) $(TOOLS) $(B)/tests/skewed.so $(FAKE_CUDA) $(B)/tests/bench/bench $(B)/tests/bench/quality
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
@@ -233,6 +241,8 @@ $(filter-out %/test_emu,$(EMU_TESTS)): %: %.o $(EMU_OBJ) $(EMU_CUDA_OBJ) $(CUDA_
 	$(call say,LINK)$(CXX) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $(filter %.o,$^) \
 		-Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -ldnnl -o $@
 
+$(GPU_TESTS) $(GPU_TOOLS): $(GPU_OBJ)
+$(B)/tests/gpu/bench_gpu: $(GPU_BENCH_OBJ)
 $(B)/tests/demo/demo: $(DEMO_OBJ)
 $(B)/tests/aims/aims: $(AIMS_OBJ)
 $(B)/tests/bench/bench: $(BENCH_OBJ)
@@ -256,7 +266,17 @@ $(B)/tests/%: $(B)/tests/%.o $(TESTLIB_OBJ) $(B)/tests/lib.a $(ARCHIVES)
 		-Wl,--start-group $(B)/tests/lib.a $(ARCHIVES) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -ldnnl -o $@
 
 check: tests
-	@BUILD=$(B) CC='$(CC)' SAN='$(SAN)' tests/run.sh $(TESTS) $(or $(EMU_TESTS),tests/emu/absent.sh) $(wildcard tests/lint/*.sh tests/num/*.sh tests/system/*.sh) tests/fuzz/guided.sh
+	@BUILD=$(B) CC='$(CC)' SAN='$(SAN)' tests/run.sh $(TESTS) $(or $(EMU_TESTS),tests/emu/absent.sh) $(GPU_TESTS) $(wildcard tests/lint/*.sh tests/num/*.sh tests/system/*.sh) tests/fuzz/guided.sh
+
+# Skipped, each has said why.
+check-gpu: all $(GPU_TESTS) $(GPU_TOOLS)
+	@BUILD=$(B) tests/gpu/run.sh check || [ $$? -eq 77 ]
+
+bench-gpu: all $(GPU_TOOLS)
+	@BUILD=$(B) tests/gpu/run.sh bench || [ $$? -eq 77 ]
+
+gpu-kit: all $(GPU_TESTS) $(GPU_TOOLS)
+	@$(if $(CUDA_WITHOUT),echo 'gpu-kit: CUDA: $(CUDA_WITHOUT)'; exit 1,tests/gpu/kit.sh $(B) build/gpu-kit)
 
 sim: $(B)/tests/sim/test_sync
 	@TEST_SEEDS=$(or $(SEEDS),10000) $<

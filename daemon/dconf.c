@@ -77,7 +77,9 @@ static const struct conf_key keys[] = {
     {"worker", "stream", CONF_STRING, AT(stream), "", 0, 0, NULL, NULL,
      "Which of N disjoint parts of the data to draw, as I/N from 0/N; empty: this island's number of all islands, for "
      "a corpus that all share. 0/1 for a corpus of its own."},
-    {"worker", "device", CONF_STRING, AT(device), "cpu", 0, 0, NULL, NULL, "Where to train: cpu."},
+    {"worker", "device", CONF_STRING, AT(device), "cpu", 0, 0, NULL, NULL,
+     "Where to train: cpu; cuda, an NVIDIA GPU, which a service has to be let at (dilocod.service says how); auto, "
+     "which is cuda where its library, a driver and a GPU are there, else cpu, and the log says why."},
     {"worker", "threads", CONF_INT, AT(threads), "0", 0, 1024, NULL, "threads",
      "CPU threads of the trainer; 0: all. Several trainers on one machine share its cores best where each has some of "
      "its own. Threads that wait sleep, unless OMP_WAIT_POLICY in the daemon's environment says otherwise: active is "
@@ -175,6 +177,16 @@ static enum err make_witness(const char *path, struct dconf *conf)
     return mem_strdup("", &conf->worker_program);
 }
 
+/* Of our trainer: it says itself, when it starts, if there is none of that kind. */
+static enum err check_device(const char *path, const struct dconf *conf)
+{
+    static const char *const devices[] = {"cpu", "cuda", "auto"};
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++)
+        if (strcmp(conf->device, devices[i]) == 0)
+            return ERR_OK;
+    return err_set(ERR_CONF, "%s: [worker] device: \"%s\" is none; there are: cpu, cuda, auto", path, conf->device);
+}
+
 static enum err check_program(const char *path, const struct dconf *conf)
 {
     struct words words;
@@ -185,10 +197,7 @@ static enum err check_program(const char *path, const struct dconf *conf)
     words_free(&words);
     if (conf->autostart && conf->data[0] == '\0' && ours)
         return err_set(ERR_CONF, "%s: [worker] data: missing; give the path of the corpus, or autostart = no", path);
-    if (ours && strcmp(conf->device, "cpu") != 0)
-        return err_set(ERR_CONF, "%s: [worker] device: \"%s\" is not to be had here; this program trains on cpu", path,
-                       conf->device);
-    return ERR_OK;
+    return ours ? check_device(path, conf) : ERR_OK;
 }
 
 /* What is this island's own, beyond what the table of keys can say. */

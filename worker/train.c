@@ -79,6 +79,7 @@ static enum err open_data(struct trainer *t)
 static enum err open_model(struct trainer *t)
 {
     size_t count = (size_t)(t->spec->batch * t->spec->context);
+    char device[160];
     struct memory_plan_conf conf = {
         .model = {.batch = t->spec->batch, .train = true, .recompute = t->options->recompute},
         .attached = t->options->socket_path != NULL,
@@ -86,6 +87,8 @@ static enum err open_model(struct trainer *t)
         .tp = 1};
     TRY(kern_find(t->options->device, &t->kern));
     TRY(t->kern->open(&(struct kern_place){.threads = t->options->threads}, &t->dev));
+    t->kern->describe(t->dev, device, sizeof device);
+    log_info("device %s: %s", t->kern->name, device);
     TRY(memory_plan_check(t->spec, t->kern, t->dev, &conf));
     TRY(model_new(t->spec, t->kern, t->dev, &conf.model, &t->model));
     TRY(inner_new(t->model, t->spec, &t->inner));
@@ -436,10 +439,9 @@ enum err train_run(const struct train_options *options)
     data_close(t.data);
     t.data = NULL;
     TRY_OUT(open_data(&t)); /* again, now that the stream is known */
-    log_info("%" PRId64 " parameters, %" PRIu64 " tokens for training, %" PRIu64 " held out, stream %" PRIu32
-             " of %" PRIu32 ", device %s",
-             t.model->params_count, data_train_tokens(t.data), data_held_out_tokens(t.data), t.stream + 1,
-             t.streams_count, t.kern->name);
+    log_info(
+        "%" PRId64 " parameters, %" PRIu64 " tokens for training, %" PRIu64 " held out, stream %" PRIu32 " of %" PRIu32,
+        t.model->params_count, data_train_tokens(t.data), data_held_out_tokens(t.data), t.stream + 1, t.streams_count);
     err = loop(&t);
 out:
     trainer_deinit(&t);

@@ -25,6 +25,15 @@ static void dev_close(struct kern_dev *dev)
     mem_free(dev);
 }
 
+#define TEXT_OF_(name) #name
+#define TEXT_OF(name) TEXT_OF_(name)
+
+static void dev_describe(struct kern_dev *dev, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "CPU, %d of %ld processors, instruction set " TEXT_OF(ISA), dev->threads,
+             sysconf(_SC_NPROCESSORS_ONLN));
+}
+
 /* What programs can have: the kernel's estimate counts the files it caches, which it gives up for them. */
 static size_t available(void)
 {
@@ -158,6 +167,7 @@ const struct kern CPU_JOIN(kern_cpu, ISA) = {
     .ahead = 0,
     .open = dev_open,
     .close = dev_close,
+    .describe = dev_describe,
     .memory = dev_memory,
     .has_head_size = dev_has_head_size,
     .reserve = dev_reserve,

@@ -2,13 +2,16 @@
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cuda/cuda_dev.h"
 
 #define DRIVER "libcuda.so.1"
+#define MANAGEMENT "libnvidia-ml.so.1"
 
-enum { CAPABILITY_MIN = 80 };
+enum { CAPABILITY_MIN = 80, VERSION_BYTES = 80 };
 
 static int major_of(int version)
 {
@@ -127,4 +130,54 @@ enum err cuda_open_device(struct kern_dev *dev, const struct kern_place *place)
     dev->processors = processors;
     dev->capability = 10 * major + minor;
     return ERR_OK;
+}
+
+/* ---- what it is called ---- */
+
+/* CUDA knows only which of its own versions a driver is for; the driver's own number its management library has. */
+static bool ask_management(char *version, unsigned bytes)
+{
+    int (*init)(void) = NULL, (*driver_version)(char *, unsigned) = NULL, (*shutdown)(void) = NULL;
+    const struct {
+        const char *name;
+        void *function;
+    } wanted[] = {
+        {"nvmlInit_v2", &init},
+        {"nvmlSystemGetDriverVersion", &driver_version},
+        {"nvmlShutdown", &shutdown},
+    };
+    bool known = true;
+    void *library = dlopen(MANAGEMENT, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        return false;
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        void *at = dlsym(library, wanted[i].name);
+        known = known && at != NULL;
+        memcpy(wanted[i].function, &at, sizeof at);
+    }
+    if (known && init() == 0) {
+        known = driver_version(version, bytes) == 0;
+        shutdown();
+    } else {
+        known = false;
+    }
+    dlclose(library);
+    return known;
+}
+
+void cuda_describe(struct kern_dev *dev, char *text, size_t bytes)
+{
+    struct cudaDeviceProp found;
+    char version[VERSION_BYTES];
+    if (!ask_management(version, sizeof version)) {
+        int driver = 0;
+        cudaDriverGetVersion(&driver);
+        snprintf(version, sizeof version, "for CUDA %d.%d", major_of(driver), minor_of(driver));
+    }
+    if (cudaGetDeviceProperties(&found, dev->device) != cudaSuccess) {
+        cudaGetLastError(); /* no fault: nothing but a name is missing */
+        snprintf(found.name, sizeof found.name, "GPU %d", dev->device);
+    }
+    snprintf(text, bytes, "%s, driver %s, compute %d.%d", found.name, version, dev->capability / 10,
+             dev->capability % 10);
 }

@@ -1,6 +1,6 @@
 /*
- * cuda_open: the GPU that a place names, or why there is none, in one line with what to do about it. Private to this
- * folder; any thread.
+ * cuda_open: the GPU that a place names, or why there is none, in one line with what to do about it; and what it is
+ * called. Private to this folder; any thread.
  */
 #ifndef KERNELS_CUDA_CUDA_OPEN_H
 #define KERNELS_CUDA_CUDA_OPEN_H
@@ -10,5 +10,8 @@
 /* Makes it the thread's current GPU and fills what stands at the top of `dev`. ERR_NOTFOUND: no driver, no GPU, or
  * none of that number; ERR_STATE: it, or its driver, cannot be used. */
 ERR_MUST_CHECK enum err cuda_open_device(struct kern_dev *dev, const struct kern_place *place);
+
+/* The table's: its name, the driver's version and the GPU's capability. */
+void cuda_describe(struct kern_dev *dev, char *text, size_t bytes);
 
 #endif

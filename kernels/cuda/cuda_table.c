@@ -55,6 +55,7 @@ static const struct kern table = {
     .ahead = 1,
     .open = table_open,
     .close = table_close,
+    .describe = cuda_describe,
     .memory = cuda_memory,
     .reserve = table_reserve,
     .alloc = cuda_alloc,

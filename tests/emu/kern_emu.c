@@ -1,6 +1,7 @@
 /* The host side of the emulated table: memory and queues. The product of matrices stands in kern_emu_product.c. */
 #include "tests/emu/kern_emu.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "common/mem.h"
@@ -489,12 +490,19 @@ static void emu_close(struct kern_dev *dev)
     mem_free(dev);
 }
 
+static void emu_describe(struct kern_dev *dev, char *text, size_t bytes)
+{
+    (void)dev;
+    snprintf(text, bytes, "emulated");
+}
+
 const struct kern kern_emu = {
     .name = "emu",
     .act_bytes = 2,
     .ahead = 1,
     .open = emu_open,
     .close = emu_close,
+    .describe = emu_describe,
     .memory = emu_memory,
     .reserve = emu_reserve,
     .alloc = cuda_alloc,

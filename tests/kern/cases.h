@@ -11,6 +11,9 @@
 extern const struct CMUnitTest cases_pass[], cases_loss[], cases_optim[], cases_move[];
 extern const size_t cases_pass_count, cases_loss_count, cases_optim_count, cases_move_count;
 
+/* The largest of their rows; to be reserved before the first case. */
+enum { CASES_ROWS = 2000, CASES_COLUMNS = 4096 };
+
 /* Runs them all on an open device; returns how many failed. */
 int cases_run(const char *name, const struct kern *table, struct kern_dev *device);
 

@@ -27,6 +27,20 @@ static void memory_is_zeroed_and_counted(void **state)
     assert_fails(ERR_NOMEM, "the moon", kern->alloc(dev, (size_t)1 << 60, "the moon", &array));
 }
 
+static void it_says_what_it_is_in_one_line(void **state)
+{
+    (void)state;
+    char text[160], brief[8];
+    kern->describe(dev, text, sizeof text);
+    assert_true(strlen(text) > 0 && strlen(text) < sizeof text - 1);
+    assert_null(strchr(text, '\n'));
+    memset(brief, 'x', sizeof brief);
+    kern->describe(dev, brief, sizeof brief - 1);
+    assert_true(brief[sizeof brief - 1] == 'x'); /* nobody's */
+    assert_int_equal(strlen(brief), sizeof brief - 2);
+    assert_int_equal(strncmp(text, brief, sizeof brief - 2), 0);
+}
+
 /* What is in pinned memory after the queue has come so far is what was on the device when the copy was its turn. */
 static void queues_keep_their_order(void **state)
 {
@@ -259,9 +273,13 @@ static void what_is_bad_is_found(void **state)
 }
 
 const struct CMUnitTest cases_move[] = {
-    cmocka_unit_test(memory_is_zeroed_and_counted), cmocka_unit_test(queues_keep_their_order),
-    cmocka_unit_test(rows_are_copied_with_strides), cmocka_unit_test(rounding_is_to_nearest),
-    cmocka_unit_test(anchors_are_mixed_in),         cmocka_unit_test(work_is_set_aside),
+    cmocka_unit_test(memory_is_zeroed_and_counted),
+    cmocka_unit_test(it_says_what_it_is_in_one_line),
+    cmocka_unit_test(queues_keep_their_order),
+    cmocka_unit_test(rows_are_copied_with_strides),
+    cmocka_unit_test(rounding_is_to_nearest),
+    cmocka_unit_test(anchors_are_mixed_in),
+    cmocka_unit_test(work_is_set_aside),
     cmocka_unit_test(what_is_bad_is_found),
 };
 const size_t cases_move_count = sizeof cases_move / sizeof cases_move[0];

@@ -53,7 +53,7 @@ static void configuration_errors_name_line_reason_and_remedy(void **state)
         {"[net]\nwindow = 16Mbit", "16Mbit"},
         {"[net]\nlisten = 7600", "\"7600\" is not host:port, as in *:7600"},
         {"[net]\nlisten = *:76000", "is not host:port"},
-        {"[worker]\ndevice = cuda", "[worker] device: \"cuda\""},
+        {"[worker]\ndevice = gpu", "[worker] device: \"gpu\" is none; there are: cpu, cuda, auto"},
         {"[island]\nsockets = /run/an/unusually/long/name/of/a/folder/that/nobody/would/call/so/but/a/test/which/looks/"
          "for/what/becomes/of/it",
          "a socket's path"},

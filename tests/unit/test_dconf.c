@@ -73,6 +73,25 @@ static void what_is_not_said_lies_in_the_islands_folder(void **state)
     home_free(&service);
 }
 
+static void our_trainer_is_sent_to_a_device_that_there_can_be(void **state)
+{
+    (void)state;
+    static const char form[] = "[island]\nname = a\nrun = r\nkey = k\n[worker]\ndata = d\nprogram = %s\ndevice = %s\n";
+    static const char *const good[] = {"cpu", "cuda", "auto"}, *const bad[] = {"gpu", "CUDA", "cuda:1", ""};
+    struct dconf conf;
+    for (size_t i = 0; i < 3; i++) {
+        assert_ok(dconf_load(testlib_file(folder, "d.conf", form, "diloco-worker", good[i]), NULL, 0, &conf));
+        assert_string_equal(conf.device, good[i]);
+        conf_deinit(&dconf_schema, &conf);
+    }
+    for (size_t i = 0; i < 4; i++)
+        assert_fails(ERR_CONF, "there are: cpu, cuda, auto",
+                     dconf_load(testlib_file(folder, "d.conf", form, "diloco-worker", bad[i]), NULL, 0, &conf));
+    /* Another's program is told none. */
+    assert_ok(dconf_load(testlib_file(folder, "d.conf", form, "train.py", "tpu"), NULL, 0, &conf));
+    conf_deinit(&dconf_schema, &conf);
+}
+
 static struct ident idents[3];
 
 static enum err view_of(const char *self, int self_index, const char *peers, struct dconf *conf, struct view *view)
@@ -164,6 +183,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sample_parses_and_documents_every_key),
         cmocka_unit_test(what_is_not_said_lies_in_the_islands_folder),
+        cmocka_unit_test(our_trainer_is_sent_to_a_device_that_there_can_be),
         cmocka_unit_test(membership_does_not_depend_on_who_describes_it),
         cmocka_unit_test(wrong_memberships_are_refused),
         cmocka_unit_test(a_witness_has_no_trainer),

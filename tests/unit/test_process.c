@@ -163,8 +163,8 @@ static void assert_arguments(const char *rest)
     struct process *process = make_started("echo \"$@\" >\"${0%/*}/arguments\"\necho ready >\"$5\"\nexec sleep 60");
     assert_ok(fsio_read(testlib_path(folder, "arguments"), sizeof want, &text, &bytes));
     snprintf(want, sizeof want,
-             "train --run some/run.ini --data %s --out %s/worker --attach some/sockets/worker.sock --device cpu%s\n",
-             conf.data, folder, rest);
+             "train --run some/run.ini --data %s --out %s/worker --attach some/sockets/worker.sock --device %s%s\n",
+             conf.data, folder, conf.device, rest);
     assert_string_equal(text, want);
     mem_free(text);
     end_and_free(process);
@@ -175,6 +175,7 @@ static void it_is_told_all_that_the_configuration_says(void **state)
     (void)state;
     assert_arguments(" --threads 3 --checkpoint-every 4 --eval-every 5");
     conf.stream = "1/2";
+    conf.device = "cuda";
     conf.eval_every = 10000000000;
     assert_arguments(" --stream 1/2 --threads 3 --checkpoint-every 4 --eval-every 10000000000");
 }

@@ -1,0 +1,45 @@
+#!/bin/sh
+# make gpu-kit: tests/gpu as a folder that runs on a machine of another distribution, with a driver and CUDA 13 only.
+#
+#   tests/gpu/kit.sh BUILD KIT     from the root of the tree, when everything is built
+set -eu
+build=$1 kit=$2
+most_mb=60
+programs="dilocod dilococtl diloco-worker tests/gpu/gpu_there tests/gpu/test_kern_gpu tests/gpu/test_model_gpu tests/gpu/bench_gpu"
+libraries="libdiloco-cuda.so libdiloco.so.0"
+
+rm -rf "$kit"
+mkdir -p "$kit/bin/tests/gpu" "$kit/lib"
+for file in $programs $libraries; do
+    strip -o "$kit/bin/$file" "$build/$file"
+done
+# What they need, and what that needs, less what comes with every glibc, and the driver's.
+for file in $programs $libraries; do ldd "$build/$file"; done |
+    awk '/not found/ { print "not found: " $1 >"/dev/stderr"; bad = 1 } $2 == "=>" && $3 ~ /^\// { print $3 } END { exit bad }' |
+    sort -u | while IFS= read -r library; do
+    case ${library##*/} in
+    ld-linux* | libc.so.* | libm.so.* | libpthread.so.* | libdl.so.* | librt.so.* | libresolv.so.* | libutil.so.* | libgcc_s.so.*) ;;
+    libcuda.so.* | libnvidia-*) ;;
+    *) strip --strip-unneeded -o "$kit/lib/${library##*/}" "$(readlink -f "$library")" 2>/dev/null || cp -L "$library" "$kit/lib/" ;;
+    esac
+done
+cp tests/gpu/run.sh tests/gpu/islands.sh tests/gpu/torch_model.py tests/demo/shakespeare.txt "$kit"
+git describe --always --dirty >"$kit/commit" 2>/dev/null || echo unknown >"$kit/commit"
+# The newest version of glibc's interfaces that anything here asks for.
+find "$kit/bin" "$kit/lib" -type f -exec objdump -T {} + 2>/dev/null | grep -o 'GLIBC_2\.[0-9]*' | sort -t. -k2,2n | tail -n 1 |
+    sed 's/GLIBC_//' >"$kit/glibc"
+[ -s "$kit/glibc" ]
+cat >"$kit/README.txt" <<END
+The GPU tests and benchmarks of diloco, built from commit $(cat "$kit/commit"), for a machine with an NVIDIA driver for
+CUDA 13 and glibc $(cat "$kit/glibc") or newer. Nothing is installed, and no setting of the GPU is changed.
+
+    ./run.sh check [FOLDER]    kernels, sanitizers, whole models, islands: at most 8 minutes
+    ./run.sh bench [FOLDER]    speeds, to gpu-bench.json; beside PyTorch, where python3 has it: at most 8 minutes
+
+Logs and results go to FOLDER (default: results, here). DILOCO_GPU=1 takes the second GPU. Exit status: 0 all is well,
+1 something failed, 77 there is no GPU. libcublasLt.so.13 is the machine's: of the CUDA toolkit, of pip's nvidia-cublas,
+or wherever LD_LIBRARY_PATH says. Libraries in lib/ are those of the distribution that this was built on.
+END
+mb=$(du -sk "$kit" | awk '{ printf "%.1f", $1 / 1024 }')
+echo "$kit: $mb MB (at most $most_mb)"
+[ "$(du -sk "$kit" | cut -f1)" -le $((most_mb * 1024)) ] || { echo "the kit is too large"; exit 1; }

@@ -1,0 +1,125 @@
+#!/bin/sh
+# What only a GPU can show, and what it cannot be shown here.
+#
+#   tests/gpu/run.sh check|bench [FOLDER]     logs and results go to FOLDER (default build/gpu, in the kit: results)
+#
+# From the tree with BUILD=build/gcc, as make check-gpu and make bench-gpu do; in the kit of make gpu-kit it finds all
+# beside itself. DILOCO_GPU says which GPU, default 0. No setting of the GPU is changed. Exit status: 0, 1 if anything
+# failed, 77 if there is no GPU to run on.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+what=${1:-}
+case $what in check | bench) ;; *) echo "usage: $0 check|bench [FOLDER]"; exit 2 ;; esac
+in_kit=
+[ ! -d "$here/bin" ] || in_kit=yes
+if [ -n "$in_kit" ]; then
+    BUILD=$here/bin
+    out=${2:-$here/results}
+    commit=$(cat "$here/commit")
+else
+    : "${BUILD:?is not set: the build folder, as in BUILD=build/gcc}"
+    BUILD=$(cd "$BUILD" && pwd)
+    out=${2:-build/gpu}
+    commit=$(git describe --always --dirty 2>/dev/null || echo unknown)
+fi
+export BUILD
+mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
+unset TEST_FILTER
+
+# ---- the machine ----
+
+# Numbers with points, as 2.36: whether the first is less than the second.
+older() { [ "$1" != "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -t. -k1,1n -k2,2n | head -n 1)" = "$1" ]; }
+if [ -n "$in_kit" ]; then
+    needs=$(cat "$here/glibc")
+    has=$(getconf GNU_LIBC_VERSION 2>/dev/null | sed 's/.* //')
+    if [ -z "$has" ] || older "$has" "$needs"; then
+        echo "this kit needs glibc $needs or newer, and this machine has ${has:-another C library}: build the kit on an older distribution"
+        exit 1
+    fi
+fi
+
+# cuBLASLt is not in the kit: the toolkit's, or one that Python has.
+export DILOCO_GPU_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"
+cublas=
+for folder in /usr/local/cuda/lib64 /usr/local/cuda*/lib64 /usr/local/cuda*/targets/*/lib /opt/cuda/lib64 \
+    $(python3 -c 'import glob, site, sys
+for root in site.getsitepackages() + [site.getusersitepackages()] + sys.path:
+    print(*glob.glob(root + "/nvidia/*/lib"), sep="\n")' 2>/dev/null); do
+    if [ -e "$folder/libcublasLt.so.13" ]; then cublas=$folder; break; fi
+done
+libraries=$DILOCO_GPU_LIBRARY_PATH
+[ -z "$cublas" ] || libraries=$cublas${libraries:+:$libraries}
+[ -z "$in_kit" ] || libraries=$here/lib${libraries:+:$libraries}
+ours() { LD_LIBRARY_PATH=$libraries "$@"; }
+
+# ---- parts ----
+
+passed=0 failed=0 skipped=0 not_run=0
+line() { printf '%-8s %-34s %7s   %s\n' "$1" "$2" "$3" "$4" | sed 's/ *$//'; }
+fail_line() { line FAIL "$1" "$2" "$3"; failed=$((failed + 1)); }
+not_run() { line 'not run' "$1" '' "$2"; not_run=$((not_run + 1)); }
+
+# Name of the part, seconds it may take, command. Its output goes to a file of that name.
+part() {
+    name=$1 limit=$2
+    shift 2
+    log=$out/$(echo "$name" | tr A-Z a-z | tr -cs 'a-z0-9\n' -).log
+    begin=$(date +%s)
+    ours timeout -k 5 "$limit" "$@" >"$log" 2>&1
+    status=$?
+    took="$(($(date +%s) - begin)) s"
+    case $status in
+    0) line pass "$name" "$took" "$(grep -a -m1 '^skip: ' "$log")"; passed=$((passed + 1)) ;;
+    77) line skipped "$name" '' "$(tail -n 1 "$log" | sed 's/^skipped: //')"; skipped=$((skipped + 1)) ;;
+    124 | 137) fail_line "$name" "$took" "not done within $limit s; $log" ;;
+    *)
+        fail_line "$name" "$took" "exit status $status; $log ends with:"
+        tail -n 15 "$log" | sed 's/^/         | /' ;;
+    esac
+    return $status
+}
+
+# Where there is no GPU, in the library's own words.
+ours "$BUILD/tests/gpu/bench_gpu" --help >"$out/starts.log" 2>&1 || { cat "$out/starts.log"; exit 1; }
+export DILOCO_GPU_NEEDED=yes
+said=$(ours "$BUILD/tests/gpu/gpu_there" 2>&1)
+status=$?
+echo "$said"
+[ $status = 0 ] || exit $status
+
+# compute-sanitizer: both together in less than three minutes; the program begins no case when its time is up.
+sanitize() { # tool, seconds
+    tool=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer /usr/local/cuda-*/bin/compute-sanitizer 2>/dev/null | head -n 1)
+    if [ -z "$tool" ]; then
+        line skipped "compute-sanitizer $1" '' "compute-sanitizer is not in PATH nor in /usr/local/cuda/bin"
+        skipped=$((skipped + 1))
+        return
+    fi
+    part "compute-sanitizer $1" $(($2 + 20)) "$tool" --tool "$1" --error-exitcode 9 "$BUILD/tests/gpu/test_kern_gpu" "$2"
+}
+
+check() {
+    part 'kernels' 120 "$BUILD/tests/gpu/test_kern_gpu"
+    part 'models, resumed' 90 "$BUILD/tests/gpu/test_model_gpu"
+    part 'two islands on one GPU' 120 "$here/islands.sh" cuda cuda
+    part 'an island on a GPU, one on a CPU' 120 "$here/islands.sh" cuda cpu
+    sanitize memcheck 65
+    sanitize racecheck 65
+    not_run 'NCCL between GPUs' 'not built yet; needs two GPUs'
+    not_run 'dp 2 on one GPU' 'not built yet'
+    not_run 'tp 2 on one GPU' 'not built yet'
+}
+
+bench() {
+    ours timeout -k 5 480 "$BUILD/tests/gpu/bench_gpu" --commit "$commit" --torch "$here/torch_model.py" \
+        --out "$out/gpu-bench.json" 2>&1 | tee "$out/bench.log"
+    # What follows a pipe has tee's status: the file says how it ended.
+    if [ -f "$out/gpu-bench.json" ] && ! grep -q '"failed"' "$out/gpu-bench.json"; then passed=1; else fail_line bench '' "$out/bench.log"; fi
+}
+
+begin_all=$(date +%s)
+[ $what = check ] || rm -f "$out/gpu-bench.json"
+$what
+echo "$passed passed, $failed failed, $skipped skipped, $not_run not run in $(($(date +%s) - begin_all)) s; logs: $out"
+[ $failed = 0 ] && [ $passed -gt 0 ]

@@ -45,15 +45,20 @@ static enum err list_names(const struct model *model, bool moments, size_t kept_
     return ERR_OK;
 }
 
-static enum err write_flat(struct tensorfile_writer *writer, struct model *model, const float *flat, float *host)
+/* Of several ranks all read every tensor, whatever happens, and the first one writes; `writer` NULL: this one does
+ * not, or can no more. */
+static enum err write_flat(struct tensorfile_writer *writer, struct model *model, const float *own, float *host)
 {
+    enum err written = ERR_OK;
     for (int i = 0; i < model->tensors_count; i++) {
         const struct model_tensor *tensor = &model->tensors[i];
-        size_t count = (size_t)tensor->count;
-        TRY(model_read(model, tensor, flat, host));
-        TRY(tensorfile_write(writer, host, count));
+        TRY(model_read(model, tensor, own, host));
+        if (writer != NULL && written == ERR_OK)
+            written = tensorfile_write(writer, host, (size_t)tensor->count);
+        if (written != ERR_OK && model->ranks == 1)
+            break;
     }
-    return ERR_OK;
+    return written;
 }
 
 static size_t largest_tensor(const struct model *model)
@@ -82,12 +87,15 @@ static enum err write_all(const char *path, const struct runspec *spec, struct m
                                            {"tokens", tokens},        {"updates", updates}, {"run_spec", text}};
     TRY_OUT(list_names(model, inner->m != NULL, state->kept_count, &names));
     TRY_OUT(mem_new(largest_tensor(model), sizeof *host, "a tensor", &host));
-    TRY_OUT(tensorfile_create(path, names.tensors, names.count, meta, sizeof meta / sizeof meta[0], &writer));
-    TRY_OUT(write_flat(writer, model, model->w, host));
-    if (inner->m != NULL) {
-        TRY_OUT(write_flat(writer, model, inner->m, host));
-        TRY_OUT(write_flat(writer, model, inner->v, host));
+    if (model->rank == 0)
+        err = tensorfile_create(path, names.tensors, names.count, meta, sizeof meta / sizeof meta[0], &writer);
+    const float *const own[] = {model->w, inner->m, inner->v};
+    for (int i = 0; i < (inner->m != NULL ? 3 : 1); i++) {
+        enum err part = write_flat(err == ERR_OK ? writer : NULL, model, own[i], host);
+        err = err == ERR_OK ? part : err;
     }
+    if (err != ERR_OK || model->rank != 0)
+        goto out;
     if (state->kept_count > 0)
         TRY_OUT(tensorfile_write(writer, state->kept, state->kept_count));
     err = tensorfile_commit(writer);
@@ -143,6 +151,8 @@ enum err ckpt_save(const char *folder, const struct runspec *spec, struct model 
     enum err err = write_all(path, spec, model, inner, state);
     mem_free(path);
     TRY(err);
+    if (model->rank != 0)
+        return ERR_OK;
     uint64_t steps[FOUND_MAX];
     size_t count = find_steps(folder, steps);
     for (size_t i = KEPT; i < count; i++) {

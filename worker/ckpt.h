@@ -24,8 +24,8 @@ struct ckpt_state {
     size_t kept_count;
 };
 
-/* All results of `inner` have been read. Writes folder/worker-STEP.safetensors and removes all but the two newest. On
- * failure the older ones stand. */
+/* All results of `inner` have been read. Of several ranks all call it, and the first one writes. Writes
+ * folder/worker-STEP.safetensors and removes all but the two newest. On failure the older ones stand. */
 ERR_MUST_CHECK enum err ckpt_save(const char *folder, const struct runspec *spec, struct model *model,
                                   const struct inner *inner, const struct ckpt_state *state);
 

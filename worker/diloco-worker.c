@@ -17,6 +17,7 @@
 #include "common/digest.h"
 #include "common/log.h"
 #include "worker/ckpt.h"
+#include "worker/launch.h"
 #include "worker/sample.h"
 #include "worker/train.h"
 
@@ -71,9 +72,9 @@ static void wait_asleep(char **argv)
 }
 
 struct arguments {
-    const char *run, *data, *out, *params, *attach, *stream, *device, *recompute, *prompt;
+    const char *run, *data, *out, *params, *attach, *stream, *device, *devices, *recompute, *prompt;
     struct args_list set;
-    uint64_t threads, checkpoint_every, eval_every, eval_batches, tokens, seed;
+    uint64_t threads, ranks, checkpoint_every, eval_every, eval_batches, tokens, seed;
     double temperature, top_p;
     bool help, version, verbose;
 };
@@ -117,6 +118,86 @@ static enum err print_spec(const struct arguments *a)
     return fflush(stdout) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
 }
 
+/* ---- several ranks ---- */
+
+/* "0-3,6" to numbers; each once. */
+static enum err parse_devices(const char *text, int number[GROUP_RANKS_MAX], int *count)
+{
+    *count = 0;
+    for (const char *at = text; *at != '\0';) {
+        int first, last, end = 0;
+        if (sscanf(at, "%d%n", &first, &end) != 1 || first < 0)
+            return err_set(ERR_ARG, "--devices %s: expected numbers and stretches of them, as in 0-3,6", text);
+        at += end;
+        last = first;
+        if (*at == '-') {
+            if (sscanf(at, "-%d%n", &last, &end) != 1 || last < first)
+                return err_set(ERR_ARG, "--devices %s: expected numbers and stretches of them, as in 0-3,6", text);
+            at += end;
+        }
+        for (int device = first; device <= last; device++) {
+            for (int i = 0; i < *count; i++)
+                if (number[i] == device)
+                    return err_set(ERR_ARG, "--devices %s: device %d is there twice", text, device);
+            if (*count == GROUP_RANKS_MAX)
+                return err_set(ERR_ARG, "--devices %s: more than %d devices", text, GROUP_RANKS_MAX);
+            number[(*count)++] = device;
+        }
+        if (*at == ',' && at[1] != '\0')
+            at++;
+        else if (*at != '\0')
+            return err_set(ERR_ARG, "--devices %s: expected numbers and stretches of them, as in 0-3,6", text);
+    }
+    return *count > 0 ? ERR_OK : err_set(ERR_ARG, "--devices is empty");
+}
+
+/* As many as --devices names, or --ranks says; `*count` 1 without them. */
+static enum err find_ranks(const struct arguments *a, const struct runspec *spec, int number[GROUP_RANKS_MAX],
+                           int *count)
+{
+    *count = 1;
+    if (a->devices != NULL) {
+        TRY(parse_devices(a->devices, number, count));
+        if (strcmp(a->device, "cpu") == 0)
+            return err_set(ERR_ARG, "--devices %s names GPUs; add --device cuda, or say --ranks", a->devices);
+        if (a->ranks != 0 && a->ranks != (uint64_t)*count)
+            return err_set(ERR_ARG, "--ranks %" PRIu64 ", but --devices %s are %d", a->ranks, a->devices, *count);
+    } else if (a->ranks > GROUP_RANKS_MAX) {
+        return err_set(ERR_ARG, "--ranks %" PRIu64 ": at most %d", a->ranks, GROUP_RANKS_MAX);
+    } else if (a->ranks > 0) {
+        *count = (int)a->ranks; /* all on one device */
+    }
+    if (spec->batch % *count != 0)
+        return err_set(ERR_CONF,
+                       "[train] batch %" PRId64 " cannot be shared out evenly among %d ranks; make it a multiple of "
+                       "that, or take another number of ranks",
+                       spec->batch, *count);
+    return ERR_OK;
+}
+
+static enum err train_rank(void *user, const struct launch_rank *rank)
+{
+    struct train_options options = *(const struct train_options *)user;
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    options.rank = rank;
+    if (options.threads == 0)
+        options.threads = processors > rank->count ? (int)(processors / rank->count) : 1;
+    if (rank->rank > 0)
+        log_set_level(LOG_LEVEL_ERROR); /* rank 0 says it for all */
+    enum err err = train_run(&options);
+    return err == ERR_CLOSED && stopped ? ERR_OK : err;
+}
+
+static enum err train_on(const struct arguments *a, const struct train_options *options)
+{
+    int number[GROUP_RANKS_MAX] = {0}, count;
+    TRY(find_ranks(a, options->spec, number, &count));
+    struct launch_conf conf = {.ranks = count, .device = a->device, .number = number};
+    if (count == 1 && a->devices == NULL)
+        return train_run(options);
+    return launch_run(&conf, train_rank, (void *)options);
+}
+
 static enum err train(const struct arguments *a)
 {
     struct runspec spec;
@@ -136,7 +217,7 @@ static enum err train(const struct arguments *a)
     TRY(model_recompute_find(a->recompute, &options.recompute));
     TRY(load_spec(a, &spec));
     block_stop_signals();
-    enum err err = train_run(&options);
+    enum err err = train_on(a, &options);
     runspec_deinit(&spec);
     return err;
 }
@@ -201,7 +282,9 @@ static enum err run(int argc, char **argv, const char **command)
         {"stream", ARGS_STRING, &a.stream, "I/N", "train: which of N disjoint data streams (default: the daemon's)"},
         {"set", ARGS_LIST, &a.set, "S.KEY=VALUE", "change a run spec value; may be given several times"},
         {"device", ARGS_STRING, &a.device, "NAME", "cpu, cuda, or auto: cuda where it is to be had (default cpu)"},
-        {"threads", ARGS_U64, &a.threads, "N", "CPU threads (default: all)"},
+        {"devices", ARGS_STRING, &a.devices, "LIST", "train: a rank on each of these GPUs, as in 0-3,6"},
+        {"ranks", ARGS_U64, &a.ranks, "N", "train: processes that share out each batch (default 1)"},
+        {"threads", ARGS_U64, &a.threads, "N", "CPU threads, of each rank (default: all, shared among ranks)"},
         {"recompute", ARGS_STRING, &a.recompute, "WHAT",
          "train: none, norms or layer: made again instead of kept, to save memory (default none)"},
         {"checkpoint-every", ARGS_U64, &a.checkpoint_every, "STEPS", "train: 0 saves at the end only (default 100)"},

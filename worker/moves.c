@@ -22,8 +22,9 @@ struct moves {
     const struct kern *kern;
     struct kern_dev *dev;
     float *w;
-    kern_act *act;
     int64_t count;
+    moves_act *act;
+    const void *user; /* of act() */
     size_t piece_values;
     struct set out, in;
     float *memory;
@@ -87,7 +88,7 @@ static kern_act *act_of(const struct moves *m, const float *tensor)
 {
     if (tensor < m->w || tensor >= m->w + m->count)
         return NULL;
-    return (char *)m->act + (size_t)(tensor - m->w) * m->kern->act_bytes;
+    return m->act(m->user, tensor);
 }
 
 static void write_in(struct moves *m, const struct part *p, const float *values)
@@ -218,13 +219,13 @@ size_t moves_memory(int64_t count)
     return 2 * PIECES * piece_values(count) * sizeof(float);
 }
 
-enum err moves_new(const struct kern *kern, struct kern_dev *dev, float *w, kern_act *act, int64_t count,
-                   struct moves **out)
+enum err moves_new(const struct kern *kern, struct kern_dev *dev, float *w, int64_t count, moves_act *act,
+                   const void *user, struct moves **out)
 {
     struct moves *m;
     *out = NULL;
     TRY(mem_new(1, sizeof *m, "moves of parameters", &m));
-    *m = (struct moves){.kern = kern, .dev = dev, .w = w, .act = act, .count = count};
+    *m = (struct moves){.kern = kern, .dev = dev, .w = w, .count = count, .act = act, .user = user};
     m->piece_values = piece_values(count);
     enum err err = kern->alloc(dev, moves_memory(count), "moves of parameters", (void **)&m->memory);
     if (err != ERR_OK) {

@@ -18,9 +18,12 @@ struct moves;
 /* Bytes aside, on the device, for so many parameters. */
 size_t moves_memory(int64_t count);
 
-/* For w(count) on the device, with the copy act(count); both stay the caller's. */
-ERR_MUST_CHECK enum err moves_new(const struct kern *kern, struct kern_dev *dev, float *w, kern_act *act, int64_t count,
-                                  struct moves **out);
+/* Where the products' copy of a live value lies. */
+typedef kern_act *moves_act(const void *user, const float *live);
+
+/* For w(count) on the device, whose copies are where `act` says; all stay the caller's. */
+ERR_MUST_CHECK enum err moves_new(const struct kern *kern, struct kern_dev *dev, float *w, int64_t count,
+                                  moves_act *act, const void *user, struct moves **out);
 /* After libdiloco has detached; NULL is fine. */
 void moves_free(struct moves *moves);
 

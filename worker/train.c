@@ -10,11 +10,13 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "worker/ckpt.h"
+#include "worker/crew.h"
 #include "worker/data.h"
 #include "worker/inner.h"
 #include "worker/libdiloco/diloco.h"
 #include "worker/memory_plan.h"
 #include "worker/model/model.h"
+#include "worker/model/model_shares.h"
 #include "worker/moves.h"
 #include "worker/speed.h"
 
@@ -33,6 +35,8 @@ struct trainer {
     const struct runspec *spec;
     const struct kern *kern;
     struct kern_dev *dev;
+    struct crew crew;
+    int64_t batch; /* of this rank */
     struct model *model;
     struct inner *inner;
     struct data *data;
@@ -50,6 +54,7 @@ struct trainer {
     uint64_t owed;            /* tokens that were reported, of steps that turned out to be skipped */
     unsigned skips;           /* steps in a row whose gradient was not finite */
     bool was_attached;
+    bool was_interrupted; /* rank 0 was, in a call of libdiloco's */
 };
 
 /* ---- set-up and end ---- */
@@ -78,18 +83,23 @@ static enum err open_data(struct trainer *t)
 
 static enum err open_model(struct trainer *t)
 {
-    size_t count = (size_t)(t->spec->batch * t->spec->context);
+    const struct launch_rank *rank = t->options->rank;
+    int ranks = rank != NULL ? rank->count : 1;
+    struct kern_place place = {.device = rank != NULL ? rank->device : 0, .threads = t->options->threads};
     char device[160];
-    struct memory_plan_conf conf = {
-        .model = {.batch = t->spec->batch, .train = true, .recompute = t->options->recompute},
-        .attached = t->options->socket_path != NULL,
-        .dp = 1,
-        .tp = 1};
+    t->batch = t->spec->batch / ranks;
+    size_t count = (size_t)(t->batch * t->spec->context);
+    struct memory_plan_conf conf = {.model = {.batch = t->batch, .train = true, .recompute = t->options->recompute},
+                                    .attached = t->options->socket_path != NULL,
+                                    .dp = ranks,
+                                    .tp = 1};
     TRY(kern_find(t->options->device, &t->kern));
-    TRY(t->kern->open(&(struct kern_place){.threads = t->options->threads}, &t->dev));
+    TRY(t->kern->open(&place, &t->dev));
     t->kern->describe(t->dev, device, sizeof device);
     log_info("device %s: %s", t->kern->name, device);
     TRY(memory_plan_check(t->spec, t->kern, t->dev, &conf));
+    TRY(crew_init(&t->crew, rank, t->kern, t->dev));
+    conf.model.dp = t->crew.comm;
     TRY(model_new(t->spec, t->kern, t->dev, &conf.model, &t->model));
     TRY(inner_new(t->model, t->spec, &t->inner));
     TRY(mem_new(count, sizeof *t->tokens, "a batch", &t->tokens));
@@ -103,6 +113,7 @@ static void trainer_deinit(struct trainer *t)
     data_close(t->data);
     inner_free(t->inner);
     model_free(t->model);
+    crew_deinit(&t->crew);
     if (t->dev != NULL)
         t->kern->close(t->dev);
     mem_free(t->state.kept);
@@ -112,9 +123,17 @@ static void trainer_deinit(struct trainer *t)
         fclose(t->metrics);
 }
 
+/* Whether there is another one that speaks for this rank. */
+static bool follows(const struct trainer *t)
+{
+    return t->options->rank != NULL && t->options->rank->rank > 0;
+}
+
 static enum err open_folder(struct trainer *t)
 {
     char *path;
+    if (follows(t))
+        return ERR_OK;
     TRY(fsio_mkdirs(t->options->folder, 0755));
     TRY(mem_printf(&path, "%s/train.jsonl", t->options->folder));
     t->metrics = fopen(path, "ae");
@@ -131,11 +150,39 @@ static int stop_asked(void *user)
     return t->options->interrupted() ? 1 : 0;
 }
 
-static enum err attachment_failed(const struct trainer *t, int result)
+static enum err attachment_failed(struct trainer *t, int result)
 {
-    if (result == DILOCO_INTERRUPTED)
+    t->was_interrupted = result == DILOCO_INTERRUPTED;
+    if (t->was_interrupted)
         return err_set(ERR_CLOSED, "interrupted");
     return err_set(result == DILOCO_REFUSED ? ERR_CONF : ERR_IO, "%s", diloco_error(t->diloco));
+}
+
+/* After the exchange may have changed masters: what products use follows. On a device moves has seen to this rank's. */
+static enum err show_parameters(struct trainer *t)
+{
+    return t->kern->on_host ? model_refresh(t->model) : model_spread(t->model);
+}
+
+static kern_act *act_of(const void *model, const float *own)
+{
+    return model_act_of(model, own);
+}
+
+static struct diloco_tensor announced(const struct trainer *t, const struct model_tensor *tensor)
+{
+    struct model_share share = model_share(t->model, tensor);
+    struct diloco_tensor out = {.size = sizeof out,
+                                .name = tensor->name,
+                                .data = t->model->w + share.at,
+                                .dims = tensor->dims,
+                                .shape = {tensor->shape[0], tensor->shape[1]},
+                                .layer = tensor->layer};
+    if (t->crew.count > 1)
+        out.part = (struct diloco_part){.columns = tensor->dims > 1 ? tensor->shape[1] : tensor->shape[0],
+                                        .first = (uint64_t)share.first,
+                                        .count = (uint64_t)share.count};
+    return out;
 }
 
 static enum err attach(struct trainer *t)
@@ -143,7 +190,7 @@ static enum err attach(struct trainer *t)
     if (t->options->socket_path == NULL)
         return ERR_OK;
     if (!t->kern->on_host)
-        TRY(moves_new(t->kern, t->dev, t->model->w, t->model->act, t->model->flat_count, &t->moves));
+        TRY(moves_new(t->kern, t->dev, t->model->w, t->model->own_count, act_of, t->model, &t->moves));
     struct diloco_options options = {.size = sizeof(struct diloco_options),
                                      .socket_path = t->options->socket_path,
                                      .trainer = "diloco-worker",
@@ -151,19 +198,14 @@ static enum err attach(struct trainer *t)
                                      .device = t->moves != NULL ? moves_device(t->moves) : NULL,
                                      .interrupted = stop_asked,
                                      .interrupted_user = t,
+                                     .group = t->crew.count > 1 ? &t->crew.group : NULL,
                                      .kept = t->state.kept,
                                      .kept_bytes = t->state.kept_count * sizeof *t->state.kept};
     if (diloco_attach(&options, &t->diloco) != DILOCO_OK)
         return err_set(ERR_IO, "%s", diloco_error(t->diloco));
     for (int i = 0; i < t->model->tensors_count; i++) {
-        const struct model_tensor *tensor = &t->model->tensors[i];
-        struct diloco_tensor announced = {.size = sizeof(struct diloco_tensor),
-                                          .name = tensor->name,
-                                          .data = t->model->w + tensor->offset,
-                                          .dims = tensor->dims,
-                                          .shape = {tensor->shape[0], tensor->shape[1]},
-                                          .layer = tensor->layer};
-        int result = diloco_register(t->diloco, &announced);
+        struct diloco_tensor tensor = announced(t, &t->model->tensors[i]);
+        int result = diloco_register(t->diloco, &tensor);
         if (result != DILOCO_OK)
             return attachment_failed(t, result);
     }
@@ -171,6 +213,7 @@ static enum err attach(struct trainer *t)
     int result = diloco_begin(t->diloco, &start);
     if (result != DILOCO_OK)
         return attachment_failed(t, result);
+    TRY(show_parameters(t));
     mem_free(t->state.kept); /* it is in the shared memory now */
     t->state.kept = NULL;
     t->state.kept_count = 0;
@@ -210,7 +253,10 @@ static enum err gradients(struct trainer *t)
 {
     double scale = 1.0 / (double)t->spec->accumulate;
     for (int64_t i = 0; i < t->spec->accumulate; i++) {
-        TRY(data_batch(t->data, t->state.position, t->spec->batch, t->tokens, t->targets));
+        uint64_t own = t->state.position + (uint64_t)(t->crew.rank * t->batch);
+        TRY(data_batch(t->data, own, t->batch, t->tokens, t->targets));
+        if (i == t->spec->accumulate - 1)
+            model_sum_next(t->model);
         TRY(model_train(t->model, t->tokens, t->targets, scale));
         t->state.position += (uint64_t)t->spec->batch;
     }
@@ -254,6 +300,8 @@ static void write_lines(struct trainer *t)
     for (; written < t->queued_count && t->queued[written].known; written++) {
         const struct queued *q = &t->queued[written];
         const struct inner_result *r = &q->result;
+        if (follows(t))
+            continue;
         fprintf(t->metrics,
                 "{\"step\":%" PRIu64 ",\"loss\":%.6f,\"lr\":%.6g,\"grad_norm\":%.5g,\"tokens\":%" PRIu64
                 ",\"tokens_per_s\":%.1f,\"time_ms\":%" PRIu64 "}\n",
@@ -262,7 +310,8 @@ static void write_lines(struct trainer *t)
     }
     t->queued_count -= written;
     memmove(t->queued, t->queued + written, t->queued_count * sizeof *t->queued);
-    fflush(t->metrics);
+    if (!follows(t))
+        fflush(t->metrics);
 }
 
 /* All results and their lines: before anything that is to be as of the last step. */
@@ -285,14 +334,14 @@ static enum err exchange(struct trainer *t, uint64_t tokens, bool *leave)
                                    .grad_norm = t->last.grad_norm};
     t->owed -= back;
     if (t->diloco == NULL)
-        return ERR_OK;
+        return model_spread(t->model);
     int code = diloco_step(t->diloco, &report);
     report_attachment(t);
     if (code != DILOCO_OK && code != DILOCO_STOP)
         return attachment_failed(t, code);
     *leave = code == DILOCO_STOP;
     t->state.step = diloco_run_step(t->diloco);
-    return ERR_OK;
+    return show_parameters(t);
 }
 
 /* Whether a multiple of `interval` was reached: steps may be skipped where the run is further. */
@@ -324,18 +373,19 @@ static enum err one_step(struct trainer *t, bool *leave)
 
 /* ---- evaluation and saving ---- */
 
+/* Of several ranks each has its share of every batch. */
 static enum err held_out_loss(struct model *model, const struct data *data, uint64_t batches, int32_t *tokens,
                               int32_t *targets, double *loss)
 {
-    uint64_t total = batches * (uint64_t)model->B;
+    uint64_t whole = (uint64_t)(model->B * model->ranks), own = (uint64_t)(model->B * model->rank);
     *loss = 0;
     for (uint64_t i = 0; i < batches; i++) {
         double part;
-        TRY(data_held_out(data, i * (uint64_t)model->B, total, model->B, tokens, targets));
+        TRY(data_held_out(data, i * whole + own, batches * whole, model->B, tokens, targets));
         TRY(model_loss(model, tokens, targets, &part));
         *loss += part / (double)batches;
     }
-    return ERR_OK;
+    return model_mean(model, loss);
 }
 
 static enum err evaluate(struct trainer *t)
@@ -345,6 +395,8 @@ static enum err evaluate(struct trainer *t)
     if (t->options->eval_batches == 0 || data_held_out_tokens(t->data) <= (uint64_t)t->spec->context)
         return ERR_OK;
     TRY(held_out_loss(t->model, t->data, t->options->eval_batches, t->tokens, t->targets, &loss));
+    if (follows(t))
+        return ERR_OK;
     fprintf(t->metrics, "{\"step\":%" PRIu64 ",\"val_loss\":%.6f,\"time_ms\":%" PRIu64 "}\n", t->state.step, loss,
             env_wall_ms());
     fflush(t->metrics);
@@ -361,6 +413,10 @@ static enum err keep(struct trainer *t)
     t->state.kept_count = 0;
     if (bytes == 0)
         return ERR_OK;
+    if (follows(t)) {
+        diloco_keep(t->diloco, NULL, 0); /* rank 0 gets it all */
+        return ERR_OK;
+    }
     TRY(mem_new(bytes / sizeof *t->state.kept + 1, sizeof *t->state.kept, "what the checkpoint keeps", &t->state.kept));
     t->state.kept_count = diloco_keep(t->diloco, t->state.kept, bytes) / sizeof *t->state.kept;
     return ERR_OK;
@@ -386,14 +442,16 @@ static enum err loop(struct trainer *t)
     uint64_t last = (uint64_t)t->spec->steps;
     t->speed = speed_init(env_mono_s());
     while (t->state.step < last && !leave) {
-        if (t->options->interrupted()) {
+        bool stop = t->options->interrupted();
+        TRY(crew_agree(&t->crew, &stop, sizeof stop));
+        if (stop) {
             TRY(save(t));
             log_info("stopped at step %" PRIu64 "; the same command goes on from there", t->state.step);
             return ERR_OK;
         }
         uint64_t before = t->state.step;
         enum err err = one_step(t, &leave);
-        if (err == ERR_CLOSED && t->options->interrupted()) { /* while standing still for an anchor */
+        if (err == ERR_CLOSED && t->was_interrupted) { /* while standing still for an anchor */
             TRY(save(t));
             log_info("stopped at step %" PRIu64, t->state.step);
             return ERR_OK;
@@ -413,6 +471,7 @@ static enum err loop(struct trainer *t)
             log_warn("%s", diloco_error(t->diloco));
         else if (result != DILOCO_OK)
             return attachment_failed(t, result);
+        TRY(show_parameters(t));
     }
     TRY(evaluate(t));
     return save(t);

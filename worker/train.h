@@ -1,6 +1,7 @@
 /*
  * train: the training loop, alone or attached to a daemon through libdiloco's public interface.
  *
+ * One process alone, or one of several ranks (worker/launch.h), of which the first speaks for all: files, log, daemon.
  * Owns a run of the trainer from its first file to its last: data, model, inner optimizer, checkpoints, train.jsonl.
  * diloco-worker calls it, one call at a time; a call returns when the work is done. It never ends the process, handles
  * no signal, and knows nothing of the daemon that libdiloco does not say.
@@ -13,6 +14,7 @@
 
 #include "common/err.h"
 #include "common/runspec.h"
+#include "worker/launch.h"
 #include "worker/model/model.h"
 
 struct train_options {
@@ -22,8 +24,9 @@ struct train_options {
     const char *device;
     int threads; /* 0: all */
     enum model_recompute recompute;
-    const char *socket_path; /* of the island's daemon; NULL: train alone */
-    bool stream_given;       /* else the daemon's island number decides, or stream 0 of 1 */
+    const struct launch_rank *rank; /* one of several that share out each batch; NULL: alone */
+    const char *socket_path;        /* of the island's daemon; NULL: train alone */
+    bool stream_given;              /* else the daemon's island number decides, or stream 0 of 1 */
     uint32_t stream, streams_count;
     uint64_t checkpoint_every; /* steps; 0: only at the end */
     uint64_t eval_every;       /* steps; 0: only at the end */

@@ -12,7 +12,13 @@
 #include "tests/emu/kern_emu.h"
 #include "worker/inner.h"
 #include "worker/memory_plan.h"
+#include "worker/model/model_shares.h"
 #include "worker/moves.h"
+
+static kern_act *act_of(const void *model, const float *own)
+{
+    return model_act_of(model, own);
+}
 
 static struct runspec spec_of(int64_t width, int64_t layers, int64_t heads, int64_t kv_heads, int64_t context)
 {
@@ -64,7 +70,7 @@ static uint64_t allocated(const struct runspec *spec, const struct memory_plan_c
     assert_ok(model_new(spec, kern, dev, &conf->model, &model));
     assert_ok(inner_new(model, spec, &inner));
     if (conf->attached) {
-        assert_ok(moves_new(kern, dev, model->w, model->act, model->flat_count, &moves));
+        assert_ok(moves_new(kern, dev, model->w, model->own_count, act_of, model, &moves));
         const struct diloco_device *device = moves_device(moves);
         if (spec->overlap == spec->interval)
             aside = device->alloc(device->user, (size_t)model->params_count);

@@ -46,6 +46,12 @@ static void fill(float *to, size_t count)
         to[i] = (float)env_rng_normal(&rng);
 }
 
+static kern_act *act_of(const void *user, const float *live)
+{
+    const struct both *b = user;
+    return (char *)b->act + (size_t)(live - b->w) * kern->act_bytes;
+}
+
 static void begin(struct both *b)
 {
     const struct diloco_device *device;
@@ -54,7 +60,7 @@ static void begin(struct both *b)
     assert_ok(kern->open(&(struct kern_place){0}, &dev));
     assert_ok(kern->alloc(dev, COUNT * sizeof(float), "w", (void **)&b->w));
     assert_ok(kern->alloc(dev, COUNT * kern->act_bytes, "act", &b->act));
-    assert_ok(moves_new(kern, dev, b->w, b->act, COUNT, &b->moves));
+    assert_ok(moves_new(kern, dev, b->w, COUNT, act_of, b, &b->moves));
     device = moves_device(b->moves);
     b->plain = late_device(&b->late, true);
     b->aside = device->alloc(device->user, COUNT);

@@ -18,8 +18,8 @@ rooms      worker > kernels > common
 daemon     dilocod > engine | check > control | runplan > peers > trainer | rounds | charter > state > event | jobs | rules | dconf | tidings > home | as_typed
 daemon     dilococtl > ctl > rules | dconf > home | as_typed
 
-worker     diloco-worker > train , sample > memory_plan > ckpt , inner , data , speed > model | moves > libdiloco
-worker     diloco-worker > launch > comm
+worker     diloco-worker > train , sample > memory_plan > ckpt , inner , data , speed , crew > model | moves > libdiloco
+worker     diloco-worker > train > crew > launch > comm
 worker     train > inner > model > comm
 
 net        sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_certify > sync_core > sync_types

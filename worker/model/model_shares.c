@@ -82,6 +82,19 @@ void model_await_sums(struct model *m)
         m->kern->order(m->dev, KERN_MAIN, KERN_COMM);
 }
 
+enum err model_mean(struct model *m, double *value)
+{
+    const struct kern *k = m->kern;
+    if (alone(m))
+        return ERR_OK;
+    k->copy(m->dev, KERN_MAIN, m->loss, value, sizeof *value);
+    TRY(m->dp->calls->all_reduce(m->dp, KERN_MAIN, m->loss, 1, COMM_F64));
+    k->copy(m->dev, KERN_MAIN, value, m->loss, sizeof *value);
+    k->zero(m->dev, m->loss, sizeof *m->loss);
+    *value /= m->ranks;
+    return k->sync(m->dev);
+}
+
 /* ---- masters ---- */
 
 enum err model_spread(struct model *m)

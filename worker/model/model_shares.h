@@ -36,6 +36,9 @@ ERR_MUST_CHECK enum err model_bucket_done(struct model *model, int index);
 /* What is queued on MAIN from now on finds own gradients summed. */
 void model_await_sums(struct model *model);
 
+/* The mean over all ranks of a number that each has; waits. Between steps: it goes by way of model->loss. */
+ERR_MUST_CHECK enum err model_mean(struct model *model, double *value);
+
 /* The products' copies are those of all ranks' masters; what is queued on MAIN from now on finds them. */
 ERR_MUST_CHECK enum err model_spread(struct model *model);
 

@@ -1,0 +1,162 @@
+#!/bin/sh
+# A trainer of several ranks: what it trains is what one process trains, whatever their number, also across a stop; and
+# an island of two ranks and one of a single process end with one truth, however contributions travel, and though a rank
+# is killed on the way.
+set -eu
+: "${BUILD:?is not set: the folder of the programs, as in BUILD=build/gcc}"
+BUILD=$(cd "$BUILD" && pwd)
+text=$(cd "$(dirname "$0")" && pwd)/../demo/shakespeare.txt
+patience_s=120
+
+place=$(mktemp -d /tmp/diloco-ranks-XXXXXX) # sockets have short paths
+ctl() { home=$place/$1; shift; "$BUILD/dilococtl" --home "$home" "$@"; }
+end() {
+    for name in paris oslo; do
+        [ ! -d "$place/$name" ] || ctl $name stop >/dev/null 2>&1 || true
+    done
+    rm -rf "$place"
+}
+trap end EXIT
+trap 'exit 1' INT TERM
+fail() {
+    for name in paris oslo; do
+        echo "--- the log of $name:"
+        tail -n 25 "$place/$name/dilocod.log" 2>/dev/null || true
+    done
+    echo "$1"
+    exit 1
+}
+
+# ---- alone ----
+
+spec() { # steps, more lines of [sync]
+    cat <<INI
+[run]
+name = ranks
+steps = $1
+[model]
+vocab = 256
+width = 64
+layers = 2
+heads = 2
+kv_heads = 1
+ff = 96
+context = 32
+[train]
+batch = 4
+optimizer = adamw
+lr = 3e-3
+warmup = 10
+[sync]
+interval = 20
+layers_per_fragment = 1
+pace = lockstep
+late = wait
+$2
+INI
+}
+spec 50 '' >"$place/run.ini"
+before= # exec: the shell that trains becomes the trainer
+train() { # folder, options
+    folder=$place/$1; shift
+    $before "$BUILD/diloco-worker" train --run "$place/run.ini" --data "$text" --out "$folder" --checkpoint-every 10 "$@" >"$folder.log" 2>&1
+}
+losses() { sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' "$place/$1/train.jsonl"; }
+near() { # folder: its losses are those of one rank
+    losses "$1" >"$place/got"
+    [ "$(wc -l <"$place/got")" -eq 50 ] || fail "$1: $(wc -l <"$place/got") steps, not 50"
+    paste "$place/want" "$place/got" | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-4 * $1) { print "step " NR ": " $2 ", alone " $1; exit 1 } }' ||
+        fail "$1: does not train as one process does"
+}
+train one
+losses one >"$place/want"
+for ranks in 2 4; do
+    train many$ranks --ranks $ranks || { cat "$place/many$ranks.log"; fail "$ranks ranks fail"; }
+    near many$ranks
+done
+train again --ranks 2
+cmp "$place/many2/worker-000000050.safetensors" "$place/again/worker-000000050.safetensors" || fail "two ranks train otherwise the second time"
+# Stopped and gone on with in other numbers.
+stop_after() { # folder, steps
+    for _ in $(seq 600); do
+        [ ! -f "$place/$1/train.jsonl" ] || [ "$(grep -c '"loss"' "$place/$1/train.jsonl")" -lt "$2" ] || break
+        sleep 0.02
+    done
+    kill -TERM "$pid"
+    wait "$pid" || fail "$1: an end that was asked for is no failure: $(cat "$place/$1.log")"
+}
+for ranks in 4 2; do
+    (before=exec; train changing --ranks $ranks) & pid=$!
+    stop_after changing $((60 / ranks))
+done
+train changing || fail "one process does not go on where ranks have stopped"
+near changing
+refused() { # words to find, options
+    words=$1; shift
+    status=0
+    train refused "$@" || status=$?
+    [ $status -eq 2 ] && grep -q "$words" "$place/refused.log" || { cat "$place/refused.log"; fail "$*: status $status, or it does not say: $words"; }
+    [ "$(grep -c error "$place/refused.log")" -eq 1 ] || fail "$*: more than one line of error"
+}
+refused 'cannot be shared out evenly among 3 ranks' --ranks 3
+refused 'at most 64' --ranks 65
+refused 'device 1 is there twice' --device cuda --devices 0-2,1
+refused 'names GPUs; add --device cuda' --devices 0,1
+refused 'expected numbers' --device cuda --devices 0-x
+[ ! -e "$place/refused" ] || fail "what is refused leaves a folder"
+
+# ---- two islands ----
+
+value() { ctl "$1" status --json 2>/dev/null | tr ',{}' '\n\n\n' | sed -n "s/^ *\"$2\": *\"\{0,1\}\([^\"]*\)\"\{0,1\} *$/\1/p" | head -n 1; }
+await() { # what it is called, and a command that says yes
+    what=$1; shift
+    begin=$(date +%s)
+    until "$@"; do
+        [ $(($(date +%s) - begin)) -le $patience_s ] || fail "$what: not within $patience_s s"
+        sleep 0.3
+    done
+}
+finished() { [ "$(value "$1" state)" = finished ] && [ -n "$(value "$1" saved)" ]; }
+same() {
+    a=$(value paris anchors) b=$(value oslo anchors)
+    [ ${#a} -eq 64 ] && [ "$a" = "$b" ] && finished paris && finished oslo
+}
+at_step() { [ "$(value paris step || echo 0)" -ge "$1" ] 2>/dev/null; }
+
+islands() { # what it is called, lines of [sync], whether a rank is killed
+    rm -rf "$place/paris" "$place/oslo"
+    spec 300 "$2" >"$place/run.ini"
+    for name in paris oslo; do
+        mkdir "$place/$name"
+        "$BUILD/dilococtl" keygen "$place/$name/island.key" --name $name | grep -A1 '^\[peer' >"$place/$name.peer"
+    done
+    ctl paris init --name paris --data "$text" --run "$place/run.ini" --no-start >"$place/said" || { cat "$place/said"; fail "paris cannot be made"; }
+    ctl oslo init --name oslo --data "$text" --run "$place/run.ini" --listen '' --no-start >"$place/said" || { cat "$place/said"; fail "oslo cannot be made"; }
+    port=$(sed -n 's/^listen = .*://p' "$place/paris/dilocod.conf")
+    cat "$place/oslo.peer" >>"$place/paris/dilocod.conf"
+    { cat "$place/paris.peer"; echo "address = 127.0.0.1:$port"; } >>"$place/oslo/dilocod.conf"
+    sed -i "s/^threads = .*/threads = 1/; s/^listen = .*/listen = 127.0.0.1:$port/; s,^program = \(.*\),program = \1 --ranks 2," "$place/paris/dilocod.conf"
+    sed -i "s/^threads = .*/threads = 1/" "$place/oslo/dilocod.conf"
+    for name in paris oslo; do
+        ctl $name start >"$place/said" 2>&1 || { cat "$place/said"; fail "$name does not start"; }
+    done
+    if [ "$3" = kill ]; then
+        await "$1: paris trains" at_step 60
+        launcher=$(value paris pid)
+        rank=$(pgrep -P "$(pgrep -f "out $place/paris/state/worker" | head -n 1)" | tail -n 1)
+        [ -n "$rank" ] || fail "$1: no rank of $launcher is found"
+        kill -KILL "$rank"
+    fi
+    await "$1: both end with the same anchors" same
+    for name in paris oslo; do
+        ctl $name stop >/dev/null || fail "$1: $name does not stop"
+    done
+    cmp "$place/paris/state/anchor.safetensors" "$place/oslo/state/anchor.safetensors" || fail "$1: the exported models differ"
+    [ "$3" != kill ] || grep -q 'was killed by signal 9' "$place/paris/dilocod.log" || fail "$1: nobody says that a rank was killed"
+    echo "$1: equal anchors"
+}
+islands 'streaming, a rank killed' 'overlap = 2' kill
+islands 'set aside' 'overlap = 20' no
+islands 'eager' "overlap = 20
+eager = yes
+mix = 0" no

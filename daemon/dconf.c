@@ -80,8 +80,13 @@ static const struct conf_key keys[] = {
     {"worker", "device", CONF_STRING, AT(device), "cpu", 0, 0, NULL, NULL,
      "Where to train: cpu; cuda, an NVIDIA GPU, which a service has to be let at (dilocod.service says how); auto, "
      "which is cuda where its library, a driver and a GPU are there, else cpu, and the log says why."},
+    {"worker", "devices", CONF_STRING, AT(devices), "", 0, 0, NULL, NULL,
+     "With several GPUs: which of them, as in 0-3,6. The trainer is a process on each then, which share out the batch "
+     "of the run spec; the island stays one."},
+    {"worker", "ranks", CONF_INT, AT(ranks), "1", 1, 64, NULL, NULL,
+     "Processes that share out each batch where devices says nothing; the run spec's batch must be a multiple of it."},
     {"worker", "threads", CONF_INT, AT(threads), "0", 0, 1024, NULL, "threads",
-     "CPU threads of the trainer; 0: all. Several trainers on one machine share its cores best where each has some of "
+     "CPU threads of the trainer, of each of its processes; 0: all, shared among them. Several trainers on one machine share its cores best where each has some of "
      "its own. Threads that wait sleep, unless OMP_WAIT_POLICY in the daemon's environment says otherwise: active is "
      "for a machine that does nothing else."},
     {"worker", "checkpoint_every", CONF_INT, AT(checkpoint_every), "200", 0, 1e9, NULL, "steps",

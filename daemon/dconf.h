@@ -32,10 +32,10 @@ struct dconf {
     bool compress_auto;
     int64_t io_threads, job_threads;
 
-    char *worker_program, *worker_group, *data, *stream, *device;
+    char *worker_program, *worker_group, *data, *stream, *device, *devices;
     bool autostart;
     uint64_t stop_ms;
-    int64_t threads, checkpoint_every, eval_every;
+    int64_t ranks, threads, checkpoint_every, eval_every;
 
     uint64_t checkpoint_ms, ledger_keep, ledger_segment;
     int log_level;

@@ -46,6 +46,10 @@ static enum err add_ours(struct command *command, const struct dconf *conf)
     TRY(add_pair(command, "--out", folder));
     TRY(add_pair(command, "--attach", path));
     TRY(add_pair(command, "--device", conf->device));
+    if (conf->devices[0] != '\0')
+        TRY(add_pair(command, "--devices", conf->devices));
+    else if (conf->ranks > 1)
+        TRY(add_number(command, "--ranks", conf->ranks));
     if (conf->stream[0] != '\0')
         TRY(add_pair(command, "--stream", conf->stream));
     TRY(add_number(command, "--threads", conf->threads));

@@ -35,6 +35,7 @@ struct dconf script_conf(void)
                           .run_path = "some/run.ini",
                           .data = script_ready_path(),
                           .device = "cpu",
+                          .devices = "",
                           .stream = ""};
 }
 

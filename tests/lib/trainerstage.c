@@ -52,6 +52,7 @@ void stage_open_in(struct stage *stage, const char *folder, uint32_t islands, co
                                  .run_path = "run.ini",
                                  .data = "corpus",
                                  .device = "cpu",
+                                 .devices = "",
                                  .stream = "",
                                  .worker_group = "",
                                  .worker_program = (char *)(uintptr_t)program};

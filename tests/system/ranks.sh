@@ -135,7 +135,7 @@ islands() { # what it is called, lines of [sync], whether a rank is killed
     port=$(sed -n 's/^listen = .*://p' "$place/paris/dilocod.conf")
     cat "$place/oslo.peer" >>"$place/paris/dilocod.conf"
     { cat "$place/paris.peer"; echo "address = 127.0.0.1:$port"; } >>"$place/oslo/dilocod.conf"
-    sed -i "s/^threads = .*/threads = 1/; s/^listen = .*/listen = 127.0.0.1:$port/; s,^program = \(.*\),program = \1 --ranks 2," "$place/paris/dilocod.conf"
+    sed -i "s/^threads = .*/threads = 1/; s/^listen = .*/listen = 127.0.0.1:$port/; s/^ranks = .*/ranks = 2/" "$place/paris/dilocod.conf"
     sed -i "s/^threads = .*/threads = 1/" "$place/oslo/dilocod.conf"
     for name in paris oslo; do
         ctl $name start >"$place/said" 2>&1 || { cat "$place/said"; fail "$name does not start"; }
@@ -155,6 +155,25 @@ islands() { # what it is called, lines of [sync], whether a rank is killed
     [ "$3" != kill ] || grep -q 'was killed by signal 9' "$place/paris/dilocod.log" || fail "$1: nobody says that a rank was killed"
     echo "$1: equal anchors"
 }
+# One island alone in a run: anchors come back into what it trains on, in any number of ranks as in one.
+in_a_run() { # ranks
+    rm -rf "$place/paris"
+    spec 120 'overlap = 2
+codec = fp32' >"$place/run.ini"
+    ctl paris init --name paris --data "$text" --run "$place/run.ini" --listen '' --no-start >"$place/said" || { cat "$place/said"; fail "paris cannot be made"; }
+    sed -i "s/^threads = .*/threads = 1/; s/^ranks = .*/ranks = $1/" "$place/paris/dilocod.conf"
+    grep -q "^ranks = $1" "$place/paris/dilocod.conf" || fail "the configuration has no ranks"
+    ctl paris start >"$place/said" 2>&1 || { cat "$place/said"; fail "paris does not start"; }
+    await "paris with $1 ranks is done" finished paris
+    ctl paris stop >/dev/null || fail "paris does not stop"
+    sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' "$place/paris/state/worker/train.jsonl" >"$place/run$1"
+    [ "$(wc -l <"$place/run$1")" -eq 120 ] || fail "paris with $1 ranks: $(wc -l <"$place/run$1") steps, not 120"
+}
+in_a_run 1
+in_a_run 2
+paste "$place/run1" "$place/run2" | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-3 * $1) { print "step " NR ": " $2 ", one rank " $1; exit 1 } }' ||
+    fail "in a run, two ranks do not train as one does"
+
 islands 'streaming, a rank killed' 'overlap = 2' kill
 islands 'set aside' 'overlap = 20' no
 islands 'eager' "overlap = 20

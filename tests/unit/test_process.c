@@ -178,6 +178,10 @@ static void it_is_told_all_that_the_configuration_says(void **state)
     conf.device = "cuda";
     conf.eval_every = 10000000000;
     assert_arguments(" --stream 1/2 --threads 3 --checkpoint-every 4 --eval-every 10000000000");
+    conf.ranks = 2;
+    assert_arguments(" --ranks 2 --stream 1/2 --threads 3 --checkpoint-every 4 --eval-every 10000000000");
+    conf.devices = "0-3"; /* as many as they are */
+    assert_arguments(" --devices 0-3 --stream 1/2 --threads 3 --checkpoint-every 4 --eval-every 10000000000");
 }
 
 /* "SigBlk:" of /proc/PID/status. */

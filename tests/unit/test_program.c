@@ -28,7 +28,8 @@ static int begin(void **state)
                           .run_path = "some/run.ini",
                           .data = "",
                           .device = "cpu",
-                          .stream = ""};
+                          .stream = "",
+                          .devices = ""};
     return 0;
 }
 

@@ -87,7 +87,7 @@ struct kern_adamw {
 };
 
 struct kern_muon {
-    float lr, momentum, weight_decay;
+    float lr, weight_decay;
     struct kern_rounding rounding;
 };
 
@@ -226,13 +226,17 @@ struct kern {
     /* w = w - lr * step->scale * g */
     void (*sgd)(struct kern_dev *dev, float *w, kern_act *act, const float *g, const struct kern_spans *spans,
                 const struct kern_step *step, float lr, struct kern_rounding rounding);
-    /* One Muon step (Jordan and others 2024) on a matrix w(N,K) with momentum m(N,K) and gradient step->scale * g:
-     *   m = momentum m + g; u = g + momentum m, made nearly orthogonal by five Newton-Schulz iterations;
-     *   w = (1 - lr weight_decay) w - lr 0.2 sqrt(max(N,K)) u, so that learning rates are AdamW's (2502.16982).
-     * `scratch` is muon_scratch() bytes. */
+    /* A step of Muon (Jordan and others 2024) on a matrix (N,K), in three moves, of which only the second needs it
+     * whole. muon_aim: m = momentum m + step->scale g; then g = step->scale g + momentum m, the direction. m stays as
+     * it is in a step that is skipped. orthogonalise: u(N,K), made nearly orthogonal by five Newton-Schulz iterations,
+     * in place; `scratch` is muon_scratch() bytes. muon_apply: w = (1 - lr weight_decay) w - lr 0.2 sqrt(longer) u,
+     * with the longer of N and K, so that learning rates are AdamW's (2502.16982). */
     size_t (*muon_scratch)(int64_t N, int64_t K);
-    void (*muon)(struct kern_dev *dev, float *w, kern_act *act, const float *g, float *m, int64_t N, int64_t K,
-                 const struct kern_step *step, struct kern_muon conf, void *scratch);
+    void (*muon_aim)(struct kern_dev *dev, float *g, float *m, int64_t count, const struct kern_step *step,
+                     float momentum);
+    void (*orthogonalise)(struct kern_dev *dev, float *u, int64_t N, int64_t K, void *scratch);
+    void (*muon_apply)(struct kern_dev *dev, float *w, kern_act *act, const float *u, int64_t count, int64_t longer,
+                       const struct kern_step *step, struct kern_muon conf);
 
     /* ---- what the exchange between islands does to parameters; all arrays on the device, act as in adamw() ---- */
     /* live = keep * live + (1 - keep) * anchor; with keep 0 the anchor, whatever live was */

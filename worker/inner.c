@@ -70,8 +70,6 @@ enum err inner_new(struct model *model, const struct runspec *spec, struct inner
     const struct kern *kern = model->kern;
     size_t bytes = (size_t)model->own_count * sizeof(float);
     *out = NULL;
-    if (model->ranks > 1 && spec->inner == RUNSPEC_MUON)
-        return err_set(ERR_CONF, "[train] inner = muon needs whole matrices: train it with one rank");
     TRY_OUT(mem_new(1, sizeof *inner, "the inner optimizer", &inner));
     inner->model = model;
     inner->spec = spec;
@@ -120,7 +118,45 @@ enum err inner_resume(struct inner *inner, uint64_t updates)
     return kern->sync(inner->model->dev);
 }
 
-static void apply(struct inner *inner, double lr)
+/* Momentum and update are each rank's, of its own values; a matrix is made orthogonal by one of them, whole: they are
+ * dealt out in turn. */
+static enum err apply_muon(struct inner *inner, const struct kern_adamw *conf)
+{
+    struct model *model = inner->model;
+    const struct kern *kern = model->kern;
+    struct kern_muon muon = {conf->lr, conf->weight_decay, conf->rounding};
+    int dealt = 0;
+    for (int i = 0; i < model->tensors_count; i++) {
+        struct model_share share = model_share(model, &model->tensors[i]);
+        if (for_muon(inner->spec, &model->tensors[i]) && share.count > 0)
+            kern->muon_aim(model->dev, model->grad + model_flat_of(model, share.at), inner->m + share.at, share.count,
+                           inner->step, conf->beta1);
+    }
+    for (int b = 1; b <= model->L; b++) /* the layers'; alone there is nothing to gather */
+        TRY(model_gather_grads(model, model->ranks > 1 ? b : 0));
+    for (int i = 0; i < model->tensors_count; i++) {
+        const struct model_tensor *tensor = &model->tensors[i];
+        if (for_muon(inner->spec, tensor) && dealt++ % model->ranks == model->rank)
+            kern->orthogonalise(model->dev, model->grad + tensor->offset, (int64_t)tensor->shape[0],
+                                (int64_t)tensor->shape[1], inner->scratch);
+    }
+    dealt = 0;
+    for (int i = 0; i < model->tensors_count; i++) {
+        const struct model_tensor *tensor = &model->tensors[i];
+        struct model_share share = model_share(model, tensor);
+        uint64_t longer = tensor->shape[0] > tensor->shape[1] ? tensor->shape[0] : tensor->shape[1];
+        if (!for_muon(inner->spec, tensor))
+            continue;
+        TRY(model_send_grads(model, tensor, dealt++ % model->ranks));
+        float *w = model->w + share.at;
+        if (share.count > 0)
+            kern->muon_apply(model->dev, w, model_act_of(model, w), model->grad + model_flat_of(model, share.at),
+                             share.count, (int64_t)longer, inner->step, muon);
+    }
+    return ERR_OK;
+}
+
+static enum err apply(struct inner *inner, double lr)
 {
     struct model *model = inner->model;
     const struct kern *kern = model->kern;
@@ -134,7 +170,6 @@ static void apply(struct inner *inner, double lr)
         .weight_decay = (float)spec->weight_decay,
         .rounding = nearest,
     };
-    struct kern_muon muon = {conf.lr, conf.beta1, conf.weight_decay, nearest};
     for (int p = 0; p < model_pieces(model); p++) {
         struct model_piece piece = model_piece(model, p);
         float *w = model->w + piece.at;
@@ -146,14 +181,7 @@ static void apply(struct inner *inner, double lr)
             kern->adamw(model->dev, w, act, grad, inner->m + piece.at, inner->v + piece.at, inner->spans[p],
                         inner->step, conf);
     }
-    for (int i = 0; i < model->tensors_count; i++) {
-        const struct model_tensor *tensor = &model->tensors[i];
-        int64_t at = tensor->offset;
-        kern_act *act = (char *)model->act + (size_t)at * kern->act_bytes;
-        if (for_muon(spec, tensor))
-            kern->muon(model->dev, model->w + at, act, model->grad + at, inner->m + at, (int64_t)tensor->shape[0],
-                       (int64_t)tensor->shape[1], inner->step, muon, inner->scratch);
-    }
+    return spec->inner == RUNSPEC_MUON ? apply_muon(inner, &conf) : ERR_OK;
 }
 
 /* The squares of all gradients, and the loss, as all ranks have them. */
@@ -183,7 +211,7 @@ enum err inner_step(struct inner *inner, uint64_t step)
     inner->lr[slot] = runspec_lr(inner->spec, step);
     TRY(sum_up(inner));
     kern->judge(model->dev, inner->step, judge);
-    apply(inner, inner->lr[slot]);
+    TRY(apply(inner, inner->lr[slot]));
     kern->copy(model->dev, KERN_MAIN, &arrival->step, inner->step, sizeof arrival->step);
     kern->copy(model->dev, KERN_MAIN, &arrival->loss, model->loss, sizeof arrival->loss);
     inner->mark[slot] = kern->mark(model->dev, KERN_MAIN);

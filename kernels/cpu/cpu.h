@@ -116,8 +116,11 @@ void CPU(adamw)(struct kern_dev *dev, float *w, kern_act *act, const float *g, f
 void CPU(sgd)(struct kern_dev *dev, float *w, kern_act *act, const float *g, const struct kern_spans *spans,
               const struct kern_step *step, float lr, struct kern_rounding rounding);
 size_t CPU(muon_scratch)(int64_t N, int64_t K);
-void CPU(muon)(struct kern_dev *dev, float *w, kern_act *act, const float *g, float *m, int64_t N, int64_t K,
-               const struct kern_step *step, struct kern_muon conf, void *scratch);
+void CPU(muon_aim)(struct kern_dev *dev, float *g, float *m, int64_t count, const struct kern_step *step,
+                   float momentum);
+void CPU(orthogonalise)(struct kern_dev *dev, float *u, int64_t N, int64_t K, void *scratch);
+void CPU(muon_apply)(struct kern_dev *dev, float *w, kern_act *act, const float *u, int64_t count, int64_t longer,
+                     const struct kern_step *step, struct kern_muon conf);
 void CPU(mix)(struct kern_dev *dev, float *live, kern_act *act, const float *anchor, int64_t count, float keep);
 void CPU(shift)(struct kern_dev *dev, float *live, kern_act *act, const float *anchor, const float *base,
                 int64_t count);

@@ -155,33 +155,49 @@ static void newton_schulz(float **x, float **other, float *gram, float *poly, in
     }
 }
 
-void CPU(muon)(struct kern_dev *dev, float *w, kern_act *act, const float *g, float *m, int64_t N, int64_t K,
-               const struct kern_step *at, struct kern_muon conf, void *scratch)
+void CPU(muon_aim)(struct kern_dev *dev, float *g, float *m, int64_t count, const struct kern_step *step,
+                   float momentum)
+{
+    (void)dev;
+    float factor = step->scale;
+    if (step->skip != 0)
+        return;
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < count; i++) {
+        float gradient = factor * g[i];
+        m[i] = momentum * m[i] + gradient;
+        g[i] = gradient + momentum * m[i];
+    }
+}
+
+void CPU(orthogonalise)(struct kern_dev *dev, float *u, int64_t N, int64_t K, void *scratch)
 {
     (void)dev;
     bool lying = N <= K;
     int64_t rows = lying ? N : K, cols = lying ? K : N;
     float *x = scratch, *other = x + N * K, *gram = other + N * K, *poly = gram + rows * rows;
-    float factor = at->scale, momentum = conf.momentum;
-    if (at->skip != 0)
-        return;
-#pragma omp parallel for schedule(static)
-    for (int64_t n = 0; n < N; n++)
-        for (int64_t k = 0; k < K; k++) {
-            int64_t i = n * K + k;
-            float gradient = factor * g[i];
-            m[i] = momentum * m[i] + gradient;
-            x[lying ? i : k * N + n] = gradient + momentum * m[i];
-        }
-    float shrink = (float)(1 / (sqrt(squares(x, N * K)) + 1e-7));
-    for (int64_t i = 0; i < N * K; i++)
-        x[i] *= shrink;
-    newton_schulz(&x, &other, gram, poly, rows, cols);
-    float keep = 1.0f - conf.lr * conf.weight_decay;
-    float step = conf.lr * 0.2f * sqrtf((float)cols);
+    float shrink = (float)(1 / (sqrt(squares(u, N * K)) + 1e-7));
 #pragma omp parallel for schedule(static)
     for (int64_t n = 0; n < N; n++)
         for (int64_t k = 0; k < K; k++)
-            w[n * K + k] = keep * w[n * K + k] - step * x[lying ? n * K + k : k * N + n];
-    cpu_follow(act, w, N * K);
+            x[lying ? n * K + k : k * N + n] = shrink * u[n * K + k];
+    newton_schulz(&x, &other, gram, poly, rows, cols);
+#pragma omp parallel for schedule(static)
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t k = 0; k < K; k++)
+            u[n * K + k] = x[lying ? n * K + k : k * N + n];
+}
+
+void CPU(muon_apply)(struct kern_dev *dev, float *w, kern_act *act, const float *u, int64_t count, int64_t longer,
+                     const struct kern_step *step, struct kern_muon conf)
+{
+    (void)dev;
+    float keep = 1.0f - conf.lr * conf.weight_decay;
+    float far = conf.lr * 0.2f * sqrtf((float)longer);
+    if (step->skip != 0)
+        return;
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < count; i++)
+        w[i] = keep * w[i] - far * u[i];
+    cpu_follow(act, w, count);
 }

@@ -95,8 +95,11 @@ void cuda_adamw(struct kern_dev *dev, float *w, kern_act *act, const float *g, f
 void cuda_sgd(struct kern_dev *dev, float *w, kern_act *act, const float *g, const struct kern_spans *spans,
               const struct kern_step *step, float lr, struct kern_rounding rounding);
 size_t cuda_muon_scratch(int64_t N, int64_t K);
-void cuda_muon(struct kern_dev *dev, float *w, kern_act *act, const float *g, float *m, int64_t N, int64_t K,
-               const struct kern_step *step, struct kern_muon conf, void *scratch);
+void cuda_muon_aim(struct kern_dev *dev, float *g, float *m, int64_t count, const struct kern_step *step,
+                   float momentum);
+void cuda_orthogonalise(struct kern_dev *dev, float *u, int64_t N, int64_t K, void *scratch);
+void cuda_muon_apply(struct kern_dev *dev, float *w, kern_act *act, const float *u, int64_t count, int64_t longer,
+                     const struct kern_step *step, struct kern_muon conf);
 void cuda_mix(struct kern_dev *dev, float *live, kern_act *act, const float *anchor, int64_t count, float keep);
 void cuda_shift(struct kern_dev *dev, float *live, kern_act *act, const float *anchor, const float *base,
                 int64_t count);
@@ -118,9 +121,9 @@ void cuda_find_bad(struct kern_dev *dev, int32_t *bad, const float *x, int64_t c
     .logits_shape = cuda_logits_shape, .cross_entropy = cuda_cross_entropy, .loss_part = cuda_loss_part,              \
     .loss_join = cuda_loss_join, .loss_back = cuda_loss_back, .add_losses = cuda_add_losses,                          \
     .sum_squares = cuda_sum_squares, .judge = cuda_judge, .spans_new = cuda_spans_new, .spans_free = cuda_spans_free, \
-    .adamw = cuda_adamw, .sgd = cuda_sgd, .muon_scratch = cuda_muon_scratch, .muon = cuda_muon, .mix = cuda_mix,      \
-    .shift = cuda_shift, .aside_out = cuda_aside_out, .aside_in = cuda_aside_in, .aside_off = cuda_aside_off,         \
-    .find_bad = cuda_find_bad
+    .adamw = cuda_adamw, .sgd = cuda_sgd, .muon_scratch = cuda_muon_scratch, .muon_aim = cuda_muon_aim,               \
+    .orthogonalise = cuda_orthogonalise, .muon_apply = cuda_muon_apply, .mix = cuda_mix, .shift = cuda_shift,         \
+    .aside_out = cuda_aside_out, .aside_in = cuda_aside_in, .aside_off = cuda_aside_off, .find_bad = cuda_find_bad
 
 #ifdef __cplusplus
 }

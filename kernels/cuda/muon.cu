@@ -1,14 +1,13 @@
 /*
- * muon: one step on a matrix w(N,K): momentum, five Newton-Schulz iterations that bring all singular values of the
- * direction u near 1, and the update. The products are the library's, of bf16 matrices with fp32 sums, as in Muon's
+ * muon: a step's three moves: momentum and direction; five Newton-Schulz iterations that bring all singular values of a
+ * direction u(N,K) near 1; the update. The products are the library's, of bf16 matrices with fp32 sums, as in Muon's
  * published code; here is what stands between them.
  *
- * The direction lies on its longer side (rows <= cols), so that the squares of it are of the shorter one; where N > K
- * it is turned on the way in and the update on the way out, by tiles in shared memory. Its norm has to be known before
- * it is rounded to bf16, so it is computed twice: once for the momentum and the norm, once more, scaled, for x. That
- * reads 8 bytes a value again, and spares a second rounding or a second copy in float.
+ * For the products the direction lies on its longer side (rows <= cols), so that the squares of it are of the shorter
+ * one; where N > K it is turned on the way in and out, by tiles in shared memory. Its norm has to be known before it is
+ * rounded to bf16, so u is read twice.
  *
- * Who skips the step computes all the same, on what may not be finite, and keeps nothing of it.
+ * Who skips the step iterates all the same, on what may not be finite, and keeps nothing of it.
  */
 #include <math.h>
 
@@ -16,35 +15,36 @@
 
 enum { MUON_THREADS = 256, MUON_BLOCKS = 1024, MUON_TILE = 64, MUON_PITCH = MUON_TILE + 2 };
 
-/* u = scale g + momentum m */
-__device__ __forceinline__ eight direction(const eight &g, const eight &m, float scale, float momentum)
+/* m = momentum m + scale g; g = scale g + momentum m */
+static __global__ void aim(float *g, float *m, int64_t count, const kern_step *step, float momentum, bool fits)
 {
-    eight out;
+    if (step->skip)
+        return;
+    int64_t at = flat_at();
+    int high = of_eight(count - at);
+    float scale = step->scale;
+    eight gradient = load_eight(g + at, 0, high, fits), moved = load_eight(m + at, 0, high, fits);
     UNROLL
-    for (int j = 0; j < EIGHT; j++)
-        out.at[j] = scale * g.at[j] + momentum * m.at[j];
-    return out;
+    for (int j = 0; j < EIGHT; j++) {
+        float x = scale * gradient.at[j];
+        moved.at[j] = momentum * moved.at[j] + x;
+        gradient.at[j] = x + momentum * moved.at[j];
+    }
+    store_eight(m + at, moved, 0, high, fits);
+    store_eight(g + at, gradient, 0, high, fits);
 }
 
-/* m = momentum m + scale g, and each block's part of the sum of u^2, in double and in fixed order. */
-static __global__ void move_momentum(float *m, double *parts, const float *g, int64_t count, const kern_step *step,
-                                     float momentum, bool fits)
+/* Each block's part of the sum of u^2, in double and in fixed order. */
+static __global__ void square_up(double *parts, const float *u, int64_t count, bool fits)
 {
     SHARED(double, room, WARP);
     int64_t stride = (int64_t)gridDim.x * MUON_THREADS * EIGHT;
-    bool skip = step->skip != 0;
-    float scale = step->scale;
     double sum = 0;
     for (int64_t at = ((int64_t)blockIdx.x * MUON_THREADS + threadIdx.x) * EIGHT; at < count; at += stride) {
-        int high = of_eight(count - at);
-        eight gradient = load_eight(g + at, 0, high, fits);
-        eight moved = direction(gradient, load_eight(m + at, 0, high, fits), scale, momentum);
-        eight u = direction(gradient, moved, scale, momentum);
+        eight x = load_eight(u + at, 0, of_eight(count - at), fits);
         UNROLL
         for (int j = 0; j < EIGHT; j++)
-            sum += (double)u.at[j] * (double)u.at[j];
-        if (!skip)
-            store_eight(m + at, moved, 0, high, fits);
+            sum += (double)x.at[j] * (double)x.at[j];
     }
     sum = block_sum(sum, room);
     if (threadIdx.x == 0)
@@ -61,40 +61,37 @@ static __global__ void find_shrink(float *shrink, const double *parts, int block
 
 /* ---- into x and out of it ---- */
 
-__device__ __forceinline__ eight shrunk_direction(const float *g, const float *m, int high, float scale, float momentum,
-                                                  float shrink, bool fits)
+__device__ __forceinline__ eight shrunk(const float *u, int high, float shrink, bool fits)
 {
-    eight u = direction(load_eight(g, 0, high, fits), load_eight(m, 0, high, fits), scale, momentum);
+    eight out = load_eight(u, 0, high, fits);
     UNROLL
     for (int j = 0; j < EIGHT; j++)
-        u.at[j] *= shrink;
-    return u;
+        out.at[j] *= shrink;
+    return out;
 }
 
-static __global__ void make_lying(bf16 *x, const float *g, const float *m, int64_t count, const kern_step *step,
-                                  float momentum, const float *shrink, bool fits)
+static __global__ void make_lying(bf16 *x, const float *u, int64_t count, const float *shrink, bool fits)
 {
     int64_t at = flat_at();
     int high = of_eight(count - at);
-    eight u = shrunk_direction(g + at, m + at, high, step->scale, momentum, *shrink, fits);
-    store_eight(x + at, u, 0, high, fits);
+    store_eight(x + at, shrunk(u + at, high, *shrink, fits), 0, high, fits);
 }
 
-/* x(K,N) from g(N,K) and m(N,K). Blocks are tiles: (x, y) of (N, K). */
-static __global__ void make_turned(bf16 *x, const float *g, const float *m, int64_t N, int64_t K, const kern_step *step,
-                                   float momentum, const float *shrink, bool fits, bool turned_fits)
+/* x(K,N) from u(N,K). Blocks are tiles: (x, y) of (N, K). */
+static __global__ void make_turned(bf16 *x, const float *u, int64_t N, int64_t K, const float *shrink, bool fits,
+                                   bool turned_fits)
 {
     SHARED(bf16, tile, MUON_TILE * MUON_PITCH);
     int64_t n0 = (int64_t)blockIdx.x * MUON_TILE, k0 = (int64_t)blockIdx.y * MUON_TILE;
-    float scale = step->scale, factor = *shrink;
+    float factor = *shrink;
     for (int i = (int)threadIdx.x; i < MUON_TILE * MUON_TILE / EIGHT; i += MUON_THREADS) {
         int r = i / (MUON_TILE / EIGHT), c = i % (MUON_TILE / EIGHT) * EIGHT;
         int high = n0 + r < N ? of_eight(K - k0 - c) : 0;
         int64_t at = high > 0 ? (n0 + r) * K + k0 + c : 0;
-        vec<bf16> u = round_nearest(shrunk_direction(g + at, m + at, high, scale, momentum, factor, fits));
+        vec<bf16> part = round_nearest(shrunk(u + at, high, factor, fits));
         UNROLL
         for (int j = 0; j < EIGHT; j++)
-            tile[r * MUON_PITCH + c + j] = u.at[j];
+            tile[r * MUON_PITCH + c + j] = part.at[j];
     }
     __syncthreads();
     for (int i = (int)threadIdx.x; i < MUON_TILE * MUON_TILE / EIGHT; i += MUON_THREADS) {
@@ -108,64 +105,57 @@ static __global__ void make_turned(bf16 *x, const float *g, const float *m, int6
     }
 }
 
-struct muon_update {
-    float *w;
-    bf16 *act;
-    float keep, step;
-    kern_rounding rounding;
-    bool fits;
-};
-
-/* w = keep w - step u for the eight values of w that begin at `at`. */
-__device__ __forceinline__ void update(const muon_update &to, int64_t at, const eight &u, int high)
+static __global__ void take_lying(float *u, const bf16 *x, int64_t count, bool fits)
 {
-    eight weight = load_eight(to.w + at, 0, high, to.fits);
-    UNROLL
-    for (int j = 0; j < EIGHT; j++)
-        weight.at[j] = to.keep * weight.at[j] - to.step * u.at[j];
-    store_eight(to.w + at, weight, 0, high, to.fits);
-    store_eight(to.act + at, round_eight(weight, at, to.rounding), 0, high, to.fits);
-}
-
-static __global__ void update_lying(muon_update to, const bf16 *x, int64_t count, const kern_step *step)
-{
-    if (step->skip)
-        return;
     int64_t at = flat_at();
     int high = of_eight(count - at);
-    update(to, at, load_eight(x + at, 0, high, to.fits), high);
+    store_eight(u + at, load_eight(x + at, 0, high, fits), 0, high, fits);
 }
 
-/* From x(K,N); blocks as in make_turned(). */
-static __global__ void update_turned(muon_update to, const bf16 *x, int64_t N, int64_t K, const kern_step *step,
-                                     bool turned_fits)
+/* u(N,K) from x(K,N); blocks as in make_turned(). */
+static __global__ void take_turned(float *u, const bf16 *x, int64_t N, int64_t K, bool fits, bool turned_fits)
 {
     SHARED(bf16, tile, MUON_TILE * MUON_PITCH);
     int64_t n0 = (int64_t)blockIdx.x * MUON_TILE, k0 = (int64_t)blockIdx.y * MUON_TILE;
-    bool skip = step->skip != 0;
     for (int i = (int)threadIdx.x; i < MUON_TILE * MUON_TILE / EIGHT; i += MUON_THREADS) {
         int r = i / (MUON_TILE / EIGHT), c = i % (MUON_TILE / EIGHT) * EIGHT;
         int high = k0 + r < K ? of_eight(N - n0 - c) : 0;
         int64_t at = high > 0 ? (k0 + r) * N + n0 + c : 0;
-        vec<bf16> u = round_nearest(load_eight(x + at, 0, high, turned_fits)); /* exact */
+        vec<bf16> part = round_nearest(load_eight(x + at, 0, high, turned_fits)); /* exact */
         UNROLL
         for (int j = 0; j < EIGHT; j++)
-            tile[r * MUON_PITCH + c + j] = u.at[j];
+            tile[r * MUON_PITCH + c + j] = part.at[j];
     }
     __syncthreads();
     for (int i = (int)threadIdx.x; i < MUON_TILE * MUON_TILE / EIGHT; i += MUON_THREADS) {
         int r = i / (MUON_TILE / EIGHT), c = i % (MUON_TILE / EIGHT) * EIGHT;
         int high = n0 + r < N ? of_eight(K - k0 - c) : 0;
-        eight u;
+        eight out;
         UNROLL
         for (int j = 0; j < EIGHT; j++)
-            u.at[j] = to_float(tile[(c + j) * MUON_PITCH + r]);
-        if (high > 0 && !skip)
-            update(to, (n0 + r) * K + k0 + c, u, high);
+            out.at[j] = to_float(tile[(c + j) * MUON_PITCH + r]);
+        if (high > 0)
+            store_eight(u + (n0 + r) * K + k0 + c, out, 0, high, fits);
     }
 }
 
-/* ---- the step ---- */
+/* w = keep w - far u */
+static __global__ void apply(float *w, bf16 *act, const float *u, int64_t count, const kern_step *step, float keep,
+                             float far, kern_rounding rounding, bool fits)
+{
+    if (step->skip)
+        return;
+    int64_t at = flat_at();
+    int high = of_eight(count - at);
+    eight weight = load_eight(w + at, 0, high, fits), direction = load_eight(u + at, 0, high, fits);
+    UNROLL
+    for (int j = 0; j < EIGHT; j++)
+        weight.at[j] = keep * weight.at[j] - far * direction.at[j];
+    store_eight(w + at, weight, 0, high, fits);
+    store_eight(act + at, round_eight(weight, at, rounding), 0, high, fits);
+}
+
+/* ---- the moves ---- */
 
 struct muon_room {
     bf16 *x, *other, *gram, *poly;
@@ -241,36 +231,42 @@ static dim3 tiles(int64_t N, int64_t K)
     return dim3((unsigned)divide_up(N, MUON_TILE), (unsigned)divide_up(K, MUON_TILE));
 }
 
-void cuda_muon(struct kern_dev *dev, float *w, kern_act *act, const float *g, float *m, int64_t N, int64_t K,
-               const struct kern_step *step, struct kern_muon conf, void *scratch)
+void cuda_muon_aim(struct kern_dev *dev, float *g, float *m, int64_t count, const struct kern_step *step,
+                   float momentum)
+{
+    if (count > 0)
+        LAUNCH(dev, aim, flat_blocks(count), FLAT_THREADS, 0, g, m, count, step, momentum,
+               fits_vec<float>(g, 0) && fits_vec<float>(m, 0));
+}
+
+void cuda_orthogonalise(struct kern_dev *dev, float *u, int64_t N, int64_t K, void *scratch)
 {
     if (N <= 0 || K <= 0)
         return;
     muon_room room;
     lay_out(N, K, (char *)scratch, &room);
-    int64_t count = N * K, whole = divide_up(count, MUON_THREADS * EIGHT), cols = N > K ? N : K;
+    int64_t count = N * K, whole = divide_up(count, MUON_THREADS * EIGHT);
     int blocks = whole < MUON_BLOCKS ? (int)whole : (int)MUON_BLOCKS;
-    bool lying = N <= K, turned_fits = N % EIGHT == 0;
-    int64_t width = lying ? 0 : K; /* of rows that have to begin at 16 bytes */
-    bool fits = fits_vec<float>(g, 0) && fits_vec<float>(m, 0) && width % EIGHT == 0;
-    LAUNCH(dev, move_momentum, (unsigned)blocks, MUON_THREADS, 0, m, room.parts, g, count, step, conf.momentum,
-           fits_vec<float>(g, 0) && fits_vec<float>(m, 0));
+    bool lying = N <= K, flat_fits = fits_vec<float>(u, 0);
+    bool fits = flat_fits && K % EIGHT == 0, turned_fits = N % EIGHT == 0; /* rows have to begin at 16 bytes */
+    LAUNCH(dev, square_up, (unsigned)blocks, MUON_THREADS, 0, room.parts, u, count, flat_fits);
     LAUNCH(dev, find_shrink, 1, MUON_BLOCKS, 0, room.shrink, room.parts, blocks);
     if (lying)
-        LAUNCH(dev, make_lying, flat_blocks(count), FLAT_THREADS, 0, room.x, g, m, count, step, conf.momentum,
-               room.shrink, fits);
+        LAUNCH(dev, make_lying, flat_blocks(count), FLAT_THREADS, 0, room.x, u, count, room.shrink, flat_fits);
     else
-        LAUNCH(dev, make_turned, tiles(N, K), MUON_THREADS, 0, room.x, g, m, N, K, step, conf.momentum, room.shrink,
-               fits, turned_fits);
-    newton_schulz(dev, &room, N < K ? N : K, cols);
-    muon_update to = {w,
-                      (bf16 *)act,
-                      1.0f - conf.lr * conf.weight_decay,
-                      conf.lr * 0.2f * sqrtf((float)cols),
-                      conf.rounding,
-                      fits_vec<float>(w, 0) && fits_vec<bf16>(act, 0) && width % EIGHT == 0};
+        LAUNCH(dev, make_turned, tiles(N, K), MUON_THREADS, 0, room.x, u, N, K, room.shrink, fits, turned_fits);
+    newton_schulz(dev, &room, N < K ? N : K, N > K ? N : K);
     if (lying)
-        LAUNCH(dev, update_lying, flat_blocks(count), FLAT_THREADS, 0, to, room.x, count, step);
+        LAUNCH(dev, take_lying, flat_blocks(count), FLAT_THREADS, 0, u, room.x, count, flat_fits);
     else
-        LAUNCH(dev, update_turned, tiles(N, K), MUON_THREADS, 0, to, room.x, N, K, step, turned_fits);
+        LAUNCH(dev, take_turned, tiles(N, K), MUON_THREADS, 0, u, room.x, N, K, fits, turned_fits);
+}
+
+void cuda_muon_apply(struct kern_dev *dev, float *w, kern_act *act, const float *u, int64_t count, int64_t longer,
+                     const struct kern_step *step, struct kern_muon conf)
+{
+    if (count > 0)
+        LAUNCH(dev, apply, flat_blocks(count), FLAT_THREADS, 0, w, (bf16 *)act, u, count, step,
+               1.0f - conf.lr * conf.weight_decay, conf.lr * 0.2f * sqrtf((float)longer), conf.rounding,
+               fits_vec<float>(w, 0) && fits_vec<bf16>(act, 0) && fits_vec<float>(u, 0));
 }

@@ -17,11 +17,10 @@ static enum err train(void *story, const struct launch_rank *rank)
     return err == ERR_OK && emu_error()[0] != '\0' ? err_set(ERR_STATE, "%s", emu_error()) : err;
 }
 
-static void ranks_are_one_trainer(void **state)
+static void ranks_are_one_trainer_with(bool muon)
 {
-    (void)state;
     const struct launch_conf alone = {.ranks = 1, .device = "emu"}, all = {.ranks = 2, .device = "emu"};
-    struct ranked_story story = {.kern = &kern_emu, .ranks = 2, .tied = true, .result = ranked_memory()};
+    struct ranked_story story = {.kern = &kern_emu, .ranks = 2, .tied = true, .muon = muon, .result = ranked_memory()};
     struct ranked_result *want = malloc(sizeof *want);
     assert_non_null(story.result);
     assert_ok(launch_run(&alone, train, &story));
@@ -39,8 +38,21 @@ static void ranks_are_one_trainer(void **state)
     free(want);
 }
 
+static void ranks_are_one_trainer(void **state)
+{
+    (void)state;
+    ranks_are_one_trainer_with(false);
+}
+
+static void ranks_that_use_muon_are_one_trainer(void **state)
+{
+    (void)state;
+    ranks_are_one_trainer_with(true);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_are_one_trainer)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_are_one_trainer),
+                                       cmocka_unit_test(ranks_that_use_muon_are_one_trainer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -184,8 +184,9 @@ static void a_skipped_step_changes_nothing(void **state)
     kern->adamw(dev, s.w.dev, s.act.dev, s.g.dev, s.m.dev, s.v.dev, spans, step,
                 (struct kern_adamw){.lr = 1, .beta1 = 0.9f, .beta2 = 0.9f, .eps = 1e-8f});
     kern->sgd(dev, s.w.dev, s.act.dev, s.g.dev, spans, step, 1, (struct kern_rounding){0});
-    kern->muon(dev, s.w.dev, s.act.dev, s.g.dev, s.m.dev, 64, 64, step, (struct kern_muon){.lr = 1, .momentum = 0.9f},
-               scratch);
+    kern->muon_aim(dev, s.g.dev, s.m.dev, 4096, step, 0.9f);
+    kern->orthogonalise(dev, s.g.dev, 64, 64, scratch);
+    kern->muon_apply(dev, s.w.dev, s.act.dev, s.g.dev, 4096, 64, step, (struct kern_muon){.lr = 1});
     arrays_equal("skipped w", &s.w, &before.w);
     arrays_equal("skipped m", &s.m, &before.m);
     arrays_equal("skipped v", &s.v, &before.v);
@@ -261,8 +262,10 @@ static void muon_case(int64_t N, int64_t K)
     kern->sum_squares(dev, step, g.dev, N * K);
     double norm = sqrt(squares(g.d, N * K));
     kern->judge(dev, step, (struct kern_judge){.norm_max = (float)(norm / 2), .beta1 = 0.9, .beta2 = 0.99});
-    kern->muon(dev, w.dev, act.dev, g.dev, m.dev, N, K, step,
-               (struct kern_muon){.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.5f}, scratch);
+    kern->muon_aim(dev, g.dev, m.dev, N * K, step, 0.9f);
+    kern->orthogonalise(dev, g.dev, N, K, scratch);
+    kern->muon_apply(dev, w.dev, act.dev, g.dev, N * K, N > K ? N : K, step,
+                     (struct kern_muon){.lr = 0.1f, .weight_decay = 0.5f});
     double unit = 0.1 * 0.2 * sqrt((double)(N > K ? N : K)), rest = 0;
     double *moved = calloc((size_t)(N * K), sizeof *moved);
     const float *new_w = array_read(&w), *new_m = array_read(&m), *new_act = array_read(&act);

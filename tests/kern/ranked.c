@@ -24,7 +24,7 @@ static struct runspec spec_of(const struct ranked_story *story)
                             .norm_eps = 1e-5,
                             .init_std = 0.1,
                             .tied = story->tied,
-                            .inner = RUNSPEC_ADAMW,
+                            .inner = story->muon ? RUNSPEC_MUON : RUNSPEC_ADAMW,
                             .lr = 1e-2,
                             .lr_final = 1,
                             .beta1 = 0.9,

@@ -20,7 +20,7 @@ struct ranked_result {
 struct ranked_story {
     const struct kern *kern;
     int ranks; /* that it is about; one rank plays them all */
-    bool tied;
+    bool tied, muon;
     struct ranked_result *result; /* [GROUP_RANKS_MAX], shared: each rank's */
 };
 

@@ -30,11 +30,12 @@ static void ranks_are_one_trainer(void **state)
     assert_ok(kern_find("cpu", &story.kern));
     assert_non_null(story.result);
     for (int ranks = 2; ranks <= 4; ranks *= 2)
-        for (int tied = 0; tied < 2; tied++) {
+        for (int kind = 0; kind < 4; kind++) {
             const struct launch_conf alone = {.ranks = 1, .device = "cpu"};
             const struct launch_conf all = {.ranks = ranks, .device = "cpu"};
             story.ranks = ranks;
-            story.tied = tied == 1;
+            story.tied = kind % 2 == 1;
+            story.muon = kind / 2 == 1;
             assert_ok(launch_run(&alone, ranked_train, &story));
             *want = story.result[0];
             assert_true(want->loss[RANKED_STEPS - 1] < want->loss[0] - 0.2);

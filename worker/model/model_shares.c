@@ -51,11 +51,15 @@ struct model_share model_share(const struct model *m, const struct model_tensor 
     return (struct model_share){begin - tensor->offset, end - begin, piece.at + begin - piece.begin};
 }
 
+int64_t model_flat_of(const struct model *m, int64_t at)
+{
+    struct model_piece piece = model_piece(m, alone(m) ? 0 : bucket_of(m, at * m->ranks));
+    return piece.begin + at - piece.at;
+}
+
 kern_act *model_act_of(const struct model *m, const float *own)
 {
-    int64_t at = own - m->w;
-    struct model_piece piece = model_piece(m, alone(m) ? 0 : bucket_of(m, at * m->ranks));
-    return act_at(m, piece.begin + at - piece.at);
+    return act_at(m, model_flat_of(m, own - m->w));
 }
 
 /* ---- gradients ---- */
@@ -80,6 +84,28 @@ void model_await_sums(struct model *m)
     m->work->sums = false;
     if (!alone(m))
         m->kern->order(m->dev, KERN_MAIN, KERN_COMM);
+}
+
+enum err model_gather_grads(struct model *m, int index)
+{
+    struct model_piece piece = model_piece(m, index);
+    if (alone(m))
+        return ERR_OK;
+    m->kern->order(m->dev, KERN_COMM, KERN_MAIN);
+    TRY(m->dp->calls->all_gather(m->dp, KERN_COMM, m->grad + m->buckets[index].begin, m->grad + piece.begin,
+                                 piece.count, COMM_F32));
+    m->kern->order(m->dev, KERN_MAIN, KERN_COMM);
+    return ERR_OK;
+}
+
+enum err model_send_grads(struct model *m, const struct model_tensor *tensor, int root)
+{
+    if (alone(m))
+        return ERR_OK;
+    m->kern->order(m->dev, KERN_COMM, KERN_MAIN);
+    TRY(m->dp->calls->broadcast(m->dp, KERN_COMM, m->grad + tensor->offset, tensor->count, COMM_F32, root));
+    m->kern->order(m->dev, KERN_MAIN, KERN_COMM);
+    return ERR_OK;
 }
 
 enum err model_mean(struct model *m, double *value)

@@ -26,6 +26,13 @@ struct model_share {
 };
 struct model_share model_share(const struct model *model, const struct model_tensor *tensor);
 
+/* Where own values from `at` on lie in the flat arrays. */
+int64_t model_flat_of(const struct model *model, int64_t at);
+
+/* Every rank has the directions of all pieces of bucket `index` in model->grad; or its values of rank `root`. */
+ERR_MUST_CHECK enum err model_gather_grads(struct model *model, int index);
+ERR_MUST_CHECK enum err model_send_grads(struct model *model, const struct model_tensor *tensor, int root);
+
 /* Where the products' copy of own values from model->w on lies. */
 kern_act *model_act_of(const struct model *model, const float *own);
 

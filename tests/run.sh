@@ -51,7 +51,7 @@ rm -f "$logs"/*.count "$logs"/*.said
 started=$(date +%s)
 for test in "$@"; do
     case $(name_of "$test") in
-    sim/* | num/* | lint/* | fuzz/*) printf '%s\0' "$test" ;;
+    sim/* | num/* | emu/* | lint/* | fuzz/*) printf '%s\0' "$test" ;;
     esac
 done | xargs -0 -r -n 1 -P "$(nproc)" "$0" --one
 for test in "$@"; do

@@ -201,10 +201,8 @@ static void a_skipped_step_changes_nothing(void **state)
 static void stochastic_rounding_keeps_the_mean(void **state)
 {
     (void)state;
-    if (kern->act_bytes == sizeof(float)) {
-        print_message("nothing is rounded where act is float\n");
-        return;
-    }
+    if (kern->act_bytes == sizeof(float)) /* nothing is rounded: nothing is seen here */
+        skip();
     enum { N = 40000 };
     struct state s = state_new(N, 0);
     struct kern_step *step = step_new();

@@ -112,29 +112,44 @@ template <typename... P> struct emu_launch {
     dim3 grid, block;
     size_t shared;
 
+    kern_dev *dev;
+
+    struct queued {
+        emu_launch launch;
+        std::tuple<P...> arguments;
+    };
+
     static void call(void *context)
     {
-        auto *all = (std::tuple<void (*)(P...), std::tuple<P...>> *)context;
-        std::apply(std::get<0>(*all), std::get<1>(*all));
+        auto *all = (queued *)context;
+        std::apply(all->launch.kernel, all->arguments);
+    }
+
+    static void run(void *context)
+    {
+        const emu_launch &launch = ((queued *)context)->launch;
+        emu_run(launch.name, launch.grid, launch.block, launch.shared, call, context);
     }
 
     void operator()(P... p) const
     {
-        std::tuple<void (*)(P...), std::tuple<P...>> all(kernel, std::tuple<P...>(p...));
-        emu_run(name, grid, block, shared, call, &all);
+        queued all{*this, std::tuple<P...>(p...)};
+        static_assert(std::is_trivially_destructible<queued>::value, "is copied and dropped as bytes");
+        emu_queue(dev, run, &all, sizeof(all));
     }
 };
 
 template <typename... P>
-static inline emu_launch<P...> emu_prepare(void (*kernel)(P...), const char *name, dim3 grid, dim3 block, size_t shared)
+static inline emu_launch<P...> emu_prepare(kern_dev *dev, void (*kernel)(P...), const char *name, dim3 grid, dim3 block,
+                                           size_t shared)
 {
-    return emu_launch<P...>{kernel, name, grid, block, shared};
+    return emu_launch<P...>{kernel, name, grid, block, shared, dev};
 }
 
-#define LAUNCH(dev, kernel, grid, block, shared, ...)                                   \
-    do {                                                                                \
-        emu_prepare((kernel), #kernel, (grid), (block), (size_t)(shared))(__VA_ARGS__); \
-        cuda_launched((dev), #kernel);                                                  \
+#define LAUNCH(dev, kernel, grid, block, shared, ...)                                          \
+    do {                                                                                       \
+        emu_prepare((dev), (kernel), #kernel, (grid), (block), (size_t)(shared))(__VA_ARGS__); \
+        cuda_launched((dev), #kernel);                                                         \
     } while (0)
 
 /* Known by the address of an object of its own: each instance of a template has another. */

@@ -3,8 +3,9 @@
  * tests/emu/emu.cuh included first, and run thread by thread, in an order that a test chooses. This header is the
  * tests' side of it.
  *
- * Each thread of a block is a fiber of its own; blocks run one after the other. A launch is done when it returns. What
- * a kernel does wrong is recorded, the first fault since emu_clear(), and ends the launch if there is no way to go on:
+ * Each thread of a block is a fiber of its own; blocks run one after the other. A launch of no device is done when it
+ * returns (others: kern_emu.h). What a kernel does wrong is recorded, the first fault since emu_clear(), and ends the
+ * launch if there is no way to go on:
  *   - a thread that has returned while others wait at a barrier, or threads that wait at different ones;
  *   - an operation of a warp whose mask lacks the lane itself, or names lanes that have left or are elsewhere;
  *   - vectors, rows of matrices and asynchronous copies that are not aligned to their size;
@@ -36,6 +37,11 @@ const char *emu_error(void);
 void emu_clear(void);
 /* Records a fault, unless there is one. */
 void emu_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* work(context) is done when the device's queue MAIN comes to it, with a copy of context(bytes); without a device, or
+ * in a program that has no kern_emu, at once. */
+struct kern_dev;
+void emu_queue(struct kern_dev *dev, void (*work)(void *context), void *context, size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -37,14 +37,15 @@ struct rows {
     size_t to_stride, from_stride, bytes, count;
 };
 
-/* Something queued: a copy, an order, or a mark. */
+/* Something queued: work, a copy, an order, or a mark. */
 struct item {
     struct item *next;
     uint64_t number; /* rises with every item; of a mark it is what mark() has returned */
-    enum { COPY, LENT, AFTER, MARK } kind;
-    struct rows rows;      /* COPY; LENT: one from pinned memory, which it has still lent to us */
-    void *taken;           /* what `from` held when it was queued, if that is what counts; ours */
-    enum kern_queue queue; /* AFTER: everything up to `upto` there comes first */
+    enum { WORK, COPY, LENT, AFTER, MARK } kind;
+    void (*work)(void *context); /* WORK; its context is `taken` */
+    struct rows rows;            /* COPY; LENT: one from pinned memory, which must be then what it is now */
+    void *taken;                 /* what `from` held when it was queued, if that is what counts; ours */
+    enum kern_queue queue;       /* AFTER: everything up to `upto` there comes first */
     uint64_t upto;
     bool asked; /* MARK: once, whether it is reached */
 };
@@ -60,13 +61,20 @@ struct kern_dev {
 
 /* ---- queues ---- */
 
+static bool hurry;
+
+void kern_emu_hurry(bool yes)
+{
+    hurry = yes;
+}
+
 static void do_rows(const struct rows *rows)
 {
     for (size_t i = 0; i < rows->count; i++)
         memmove((char *)rows->to + i * rows->to_stride, (const char *)rows->from + i * rows->from_stride, rows->bytes);
 }
 
-/* A GPU would have copied no sooner than now. */
+/* A GPU may have copied sooner. */
 static void look_at_lent(const struct item *item)
 {
     const struct rows *rows = &item->rows;
@@ -86,10 +94,12 @@ static void run(struct kern_dev *dev, enum kern_queue queue, uint64_t upto)
             dev->end[queue] = &dev->first[queue];
         if (item->kind == AFTER)
             run(dev, item->queue, item->upto);
-        if (item->kind == COPY)
-            do_rows(&item->rows);
         if (item->kind == LENT)
             look_at_lent(item);
+        if (item->kind == COPY || item->kind == LENT)
+            do_rows(&item->rows);
+        if (item->kind == WORK)
+            item->work(item->taken);
         mem_free(item->taken);
         mem_free(item);
     }
@@ -99,6 +109,13 @@ static void run_all(struct kern_dev *dev)
 {
     for (int queue = 0; queue < KERN_QUEUES; queue++)
         run(dev, (enum kern_queue)queue, UINT64_MAX);
+}
+
+/* What stands at its end now is complete. */
+static void appended(struct kern_dev *dev, enum kern_queue queue)
+{
+    if (hurry && queue != KERN_MAIN)
+        run(dev, queue, UINT64_MAX);
 }
 
 /* NULL, if memory is short: then the queue has been run, and what was to be queued is to be done. */
@@ -121,13 +138,34 @@ static void emu_order(struct kern_dev *dev, enum kern_queue later, enum kern_que
 {
     if (later == earlier || !dev->first[earlier])
         return;
-    struct item *item = later == KERN_MAIN ? NULL : append(dev, later, AFTER);
+    struct item *item = append(dev, later, AFTER);
     if (!item) {
         run(dev, earlier, UINT64_MAX);
         return;
     }
     item->queue = earlier;
     item->upto = item->number;
+    appended(dev, later);
+}
+
+void emu_queue(struct kern_dev *dev, void (*work)(void *context), void *context, size_t bytes)
+{
+    void *taken;
+    if (!dev || mem_new(bytes, 1, "an emulated launch", &taken) != ERR_OK) {
+        if (dev)
+            run(dev, KERN_MAIN, UINT64_MAX);
+        work(context);
+        return;
+    }
+    memcpy(taken, context, bytes);
+    struct item *item = append(dev, KERN_MAIN, WORK);
+    if (!item) {
+        work(taken);
+        mem_free(taken);
+        return;
+    }
+    item->work = work;
+    item->taken = taken;
 }
 
 static uint64_t emu_mark(struct kern_dev *dev, enum kern_queue queue)
@@ -302,6 +340,7 @@ static enum err grow_scratch(struct kern_dev *dev, size_t bytes)
 {
     char *memory;
     TRY(mem_new(bytes + SCRATCH_ALIGN + GUARD, 1, "the emulated GPU's scratch memory", &memory));
+    run_all(dev);
     look_behind_scratch(dev);
     mem_free(dev->scratch_memory);
     dev->scratch_memory = memory;
@@ -312,18 +351,30 @@ static enum err grow_scratch(struct kern_dev *dev, size_t bytes)
     return ERR_OK;
 }
 
+struct taking {
+    struct kern_dev *dev;
+    size_t bytes;
+};
+
+static void take_scratch(void *context)
+{
+    const struct taking *taking = context;
+    struct kern_dev *dev = taking->dev;
+    look_behind_scratch(dev);
+    memset(dev->scratch, 0xff, taking->bytes);
+    memset(dev->scratch + taking->bytes, GUARD_VALUE, GUARD);
+    dev->scratch_taken = taking->bytes;
+    ASAN_POISON_MEMORY_REGION(dev->scratch + taking->bytes, dev->scratch_bytes + GUARD - taking->bytes);
+}
+
 void *cuda_scratch(struct kern_dev *dev, size_t bytes)
 {
-    look_behind_scratch(dev);
     if (bytes > dev->scratch_bytes) {
         emu_record("an operation takes %zu bytes of scratch memory, but %zu are reserved", bytes, dev->scratch_bytes);
         if (grow_scratch(dev, bytes) != ERR_OK)
             return NULL;
     }
-    memset(dev->scratch, 0xff, bytes);
-    memset(dev->scratch + bytes, GUARD_VALUE, GUARD);
-    dev->scratch_taken = bytes;
-    ASAN_POISON_MEMORY_REGION(dev->scratch + bytes, dev->scratch_bytes + GUARD - bytes);
+    emu_queue(dev, take_scratch, &(struct taking){dev, bytes}, sizeof(struct taking));
     return dev->scratch;
 }
 
@@ -339,13 +390,26 @@ static enum err emu_reserve(struct kern_dev *dev, int64_t R, int64_t C)
 
 /* ---- copies ---- */
 
+struct zeroing {
+    void *at;
+    size_t bytes;
+};
+
+static void do_zero(void *context)
+{
+    const struct zeroing *zeroing = context;
+    memset(zeroing->at, 0, zeroing->bytes);
+}
+
 static void emu_zero(struct kern_dev *dev, void *pointer, size_t bytes)
 {
     size_t rest = 0;
-    if (bytes > 0 && (!find(dev->memory, pointer, &rest) || rest < bytes))
+    if (bytes == 0)
+        return;
+    if (!find(dev->memory, pointer, &rest) || rest < bytes)
         emu_record("zero: %zu bytes, but %zu are there", bytes, rest);
     else
-        memset(pointer, 0, bytes);
+        emu_queue(dev, do_zero, &(struct zeroing){pointer, bytes}, sizeof(struct zeroing));
 }
 
 enum side { DEVICE, PINNED, HOST, OUTSIDE };
@@ -383,38 +447,23 @@ static void queue_rows(struct kern_dev *dev, enum kern_queue queue, struct rows 
     enum side from = side_of(dev, rows.from, (rows.count - 1) * rows.from_stride + rows.bytes);
     if (to == OUTSIDE || from == OUTSIDE)
         return;
-    bool main = queue == KERN_MAIN;
-    /* Operations on MAIN are done at once, so what it copies from the device is what is there now. */
-    bool now = to == HOST || (main && to == DEVICE), taken_now = main || from == HOST;
-    void *taken = NULL;
-    if (main && from == PINNED && to == DEVICE) {
-        do_rows(&rows);
-        struct item *lent = append(dev, queue, LENT);
-        taken = lent != NULL ? take(&rows) : NULL;
-        if (lent != NULL)
-            *lent = (struct item){
-                .number = lent->number, .kind = taken != NULL ? LENT : MARK, .rows = rows, .taken = taken};
-        return;
-    }
-    if (now || (main && from != DEVICE))
-        run(dev, queue, UINT64_MAX);
-    if (!now && taken_now) {
-        taken = take(&rows);
-        now = !taken;
-    }
-    struct item *item = now ? NULL : append(dev, queue, COPY);
+    /* Memory that is not pinned is copied from at once, and to before the call returns. */
+    void *taken = to != HOST && from != DEVICE ? take(&rows) : NULL;
+    struct item *item = taken || (to != HOST && from == DEVICE) ? append(dev, queue, COPY) : NULL;
     if (!item) {
         run(dev, queue, UINT64_MAX);
         do_rows(&rows);
         mem_free(taken);
         return;
     }
+    item->kind = from == PINNED ? LENT : COPY;
     item->rows = rows;
     item->taken = taken;
-    if (taken) {
+    if (from == HOST) {
         item->rows.from = taken;
         item->rows.from_stride = rows.bytes;
     }
+    appended(dev, queue);
 }
 
 void cuda_copy(struct kern_dev *dev, enum kern_queue queue, void *to, const void *from, size_t bytes)

@@ -70,27 +70,39 @@ static void put_row(void *c, int64_t row, const float *sums, const struct cuda_p
     }
 }
 
-void cuda_multiply(struct kern_dev *dev, void *c, const kern_act *a, const kern_act *b, struct cuda_product p)
+struct factors {
+    void *c;
+    const kern_act *a, *b;
+    struct cuda_product product;
+};
+
+static void multiply(void *context)
 {
-    (void)dev;
+    const struct factors *f = context;
+    const struct cuda_product p = f->product;
     float *all;
     int64_t rows = (p.M + ROWS - 1) / ROWS * ROWS;
-    if (p.M <= 0 || p.N <= 0 || p.K < 0 || p.ldc < p.N || p.lda < (p.ta ? p.M : p.K) || p.ldb < (p.tb ? p.K : p.N)) {
-        emu_record("multiply: M %lld N %lld K %lld lda %lld ldb %lld ldc %lld make no sense", (long long)p.M,
-                   (long long)p.N, (long long)p.K, (long long)p.lda, (long long)p.ldb, (long long)p.ldc);
-        return;
-    }
     if (mem_new((size_t)(rows * p.K + p.K * p.N + ROWS * p.N), sizeof *all, "a product", &all) != ERR_OK) {
         emu_record("multiply: %s", err_text());
         return;
     }
     float *b_wide = all + rows * p.K, *sums = b_wide + p.K * p.N;
-    spread(all, a, p.M, p.K, p.lda, p.ta);
-    spread(b_wide, b, p.K, p.N, p.ldb, p.tb);
+    spread(all, f->a, p.M, p.K, p.lda, p.ta);
+    spread(b_wide, f->b, p.K, p.N, p.ldb, p.tb);
     for (int64_t row = 0; row < p.M; row += ROWS) {
         multiply_rows(sums, all + row * p.K, b_wide, p.N, p.K);
         for (int64_t i = row; i < row + ROWS && i < p.M; i++)
-            put_row(c, i, sums + (i - row) * p.N, &p);
+            put_row(f->c, i, sums + (i - row) * p.N, &p);
     }
     mem_free(all);
+}
+
+void cuda_multiply(struct kern_dev *dev, void *c, const kern_act *a, const kern_act *b, struct cuda_product p)
+{
+    if (p.M <= 0 || p.N <= 0 || p.K < 0 || p.ldc < p.N || p.lda < (p.ta ? p.M : p.K) || p.ldb < (p.tb ? p.K : p.N)) {
+        emu_record("multiply: M %lld N %lld K %lld lda %lld ldb %lld ldc %lld make no sense", (long long)p.M,
+                   (long long)p.N, (long long)p.K, (long long)p.lda, (long long)p.ldb, (long long)p.ldc);
+        return;
+    }
+    emu_queue(dev, multiply, &(struct factors){c, a, b, p}, sizeof(struct factors));
 }

@@ -121,5 +121,7 @@ int main(void)
         cmocka_unit_test(what_operations_make_goes_around),
         cmocka_unit_test(a_failure_leaves_no_copy_behind),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("late queues", tests, NULL, NULL);
+    kern_emu_hurry(true);
+    return failed + cmocka_run_group_tests_name("COMM and COPY in a hurry", tests, NULL, NULL);
 }

@@ -14,9 +14,29 @@ static int barrier(void *user)
     return comm->calls->barrier(comm) == ERR_OK ? 0 : -1;
 }
 
-enum err crew_init(struct crew *crew, const struct launch_rank *rank, const struct kern *kern, struct kern_dev *dev)
+struct model_grid crew_grid(const struct launch_rank *rank, int tp)
 {
-    *crew = (struct crew){.count = 1};
+    if (rank == NULL)
+        return (struct model_grid){.dp = 1, .tp = 1};
+    return (struct model_grid){.dp = rank->count / tp, .tp = tp, .row = rank->rank / tp, .column = rank->rank % tp};
+}
+
+static enum err split(struct crew *crew)
+{
+    struct model_grid *grid = &crew->grid;
+    const struct comm_calls *calls = crew->comm->calls;
+    grid->of_all = crew->comm;
+    if (grid->dp > 1)
+        TRY(calls->split(crew->comm, grid->column, grid->row, &grid->of_column));
+    if (grid->tp > 1)
+        TRY(calls->split(crew->comm, grid->row, grid->column, &grid->of_row));
+    return ERR_OK;
+}
+
+enum err crew_init(struct crew *crew, const struct launch_rank *rank, int tp, const struct kern *kern,
+                   struct kern_dev *dev)
+{
+    *crew = (struct crew){.count = 1, .grid = crew_grid(rank, tp)};
     if (rank == NULL || rank->count == 1)
         return ERR_OK;
     TRY(comm_shm_new(rank->seat, kern, dev, rank->patience_s, &crew->comm));
@@ -28,14 +48,16 @@ enum err crew_init(struct crew *crew, const struct launch_rank *rank, const stru
                                         .user = crew->comm,
                                         .broadcast = broadcast,
                                         .barrier = barrier};
-    return ERR_OK;
+    return split(crew);
 }
 
 void crew_deinit(struct crew *crew)
 {
-    if (crew->comm != NULL)
-        crew->comm->calls->free(crew->comm);
-    crew->comm = NULL;
+    struct comm *const all[] = {crew->grid.of_row, crew->grid.of_column, crew->comm};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i] != NULL)
+            all[i]->calls->free(all[i]);
+    crew->grid.of_row = crew->grid.of_column = crew->grid.of_all = crew->comm = NULL;
 }
 
 bool crew_leads(const struct crew *crew)

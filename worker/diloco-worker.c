@@ -74,7 +74,7 @@ static void wait_asleep(char **argv)
 struct arguments {
     const char *run, *data, *out, *params, *attach, *stream, *device, *devices, *recompute, *prompt;
     struct args_list set;
-    uint64_t threads, ranks, checkpoint_every, eval_every, eval_batches, tokens, seed;
+    uint64_t threads, ranks, tensor_parallel, checkpoint_every, eval_every, eval_batches, tokens, seed;
     double temperature, top_p;
     bool help, version, verbose;
 };
@@ -151,6 +151,33 @@ static enum err parse_devices(const char *text, int number[GROUP_RANKS_MAX], int
     return *count > 0 ? ERR_OK : err_set(ERR_ARG, "--devices is empty");
 }
 
+/* Whether ranks in rows of --tensor-parallel can share out batch and layers. */
+static enum err check_grid(const struct arguments *a, const struct runspec *spec, int count)
+{
+    const struct {
+        const char *key;
+        int64_t value;
+    } parts[] = {{"heads", spec->heads}, {"kv_heads", spec->kv_heads}, {"ff", spec->ff}};
+    int64_t tp = a->tensor_parallel <= GROUP_RANKS_MAX ? (int64_t)a->tensor_parallel : 0;
+    if (tp == 0 || count % tp != 0)
+        return err_set(ERR_ARG,
+                       "--tensor-parallel %" PRIu64 " does not divide %d rank%s; --ranks or --devices say how many "
+                       "there are",
+                       a->tensor_parallel, count, count > 1 ? "s" : "");
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (parts[i].value % tp != 0)
+            return err_set(ERR_CONF,
+                           "[model] %s %" PRId64 " cannot be shared out evenly among %" PRId64
+                           " tensor-parallel ranks; take a --tensor-parallel that divides it",
+                           parts[i].key, parts[i].value, tp);
+    if (spec->batch % (count / tp) == 0)
+        return ERR_OK;
+    return err_set(ERR_CONF,
+                   "[train] batch %" PRId64 " cannot be shared out evenly among %" PRId64 " ranks%s; make it a "
+                   "multiple of that, or take another number of ranks",
+                   spec->batch, count / tp, tp > 1 ? " of each column" : "");
+}
+
 /* As many as --devices names, or --ranks says; `*count` 1 without them. */
 static enum err find_ranks(const struct arguments *a, const struct runspec *spec, int number[GROUP_RANKS_MAX],
                            int *count)
@@ -167,12 +194,7 @@ static enum err find_ranks(const struct arguments *a, const struct runspec *spec
     } else if (a->ranks > 0) {
         *count = (int)a->ranks; /* all on one device */
     }
-    if (spec->batch % *count != 0)
-        return err_set(ERR_CONF,
-                       "[train] batch %" PRId64 " cannot be shared out evenly among %d ranks; make it a multiple of "
-                       "that, or take another number of ranks",
-                       spec->batch, *count);
-    return ERR_OK;
+    return check_grid(a, spec, *count);
 }
 
 static enum err train_rank(void *user, const struct launch_rank *rank)
@@ -188,14 +210,15 @@ static enum err train_rank(void *user, const struct launch_rank *rank)
     return err == ERR_CLOSED && stopped ? ERR_OK : err;
 }
 
-static enum err train_on(const struct arguments *a, const struct train_options *options)
+static enum err train_on(const struct arguments *a, struct train_options *options)
 {
     int number[GROUP_RANKS_MAX] = {0}, count;
     TRY(find_ranks(a, options->spec, number, &count));
+    options->tensor_parallel = (int)a->tensor_parallel;
     struct launch_conf conf = {.ranks = count, .device = a->device, .number = number};
     if (count == 1 && a->devices == NULL)
         return train_run(options);
-    return launch_run(&conf, train_rank, (void *)options);
+    return launch_run(&conf, train_rank, options);
 }
 
 static enum err train(const struct arguments *a)
@@ -266,6 +289,7 @@ static enum err run(int argc, char **argv, const char **command)
 {
     struct arguments a = {.device = "cpu",
                           .recompute = "none",
+                          .tensor_parallel = 1,
                           .prompt = "",
                           .eval_batches = 16,
                           .checkpoint_every = 100,
@@ -283,7 +307,9 @@ static enum err run(int argc, char **argv, const char **command)
         {"set", ARGS_LIST, &a.set, "S.KEY=VALUE", "change a run spec value; may be given several times"},
         {"device", ARGS_STRING, &a.device, "NAME", "cpu, cuda, or auto: cuda where it is to be had (default cpu)"},
         {"devices", ARGS_STRING, &a.devices, "LIST", "train: a rank on each of these GPUs, as in 0-3,6"},
-        {"ranks", ARGS_U64, &a.ranks, "N", "train: processes that share out each batch (default 1)"},
+        {"ranks", ARGS_U64, &a.ranks, "N", "train: processes that share out the work (default 1)"},
+        {"tensor-parallel", ARGS_U64, &a.tensor_parallel, "N",
+         "train: so many ranks share each layer; the others each batch (default 1)"},
         {"threads", ARGS_U64, &a.threads, "N", "CPU threads, of each rank (default: all, shared among ranks)"},
         {"recompute", ARGS_STRING, &a.recompute, "WHAT",
          "train: none, norms or layer: made again instead of kept, to save memory (default none)"},

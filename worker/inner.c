@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "common/mem.h"
-#include "worker/comm/comm.h"
+#include "worker/model/model_layout.h"
 #include "worker/model/model_shares.h"
 
 /* Embedding and head stay with AdamW, as in Muon's own recipe. */
@@ -12,15 +12,23 @@ static bool for_muon(const struct runspec *spec, const struct model_tensor *tens
     return spec->inner == RUNSPEC_MUON && tensor->dims == 2 && tensor->layer >= 0;
 }
 
+/* Where a matrix is in parts: room for it whole, before the scratch memory, in which its parts come together first. */
+static size_t muon_room(const struct model *model, const struct model_tensor *tensor)
+{
+    return model->grid.tp > 1 ? (size_t)tensor->count * sizeof(float) : 0;
+}
+
 /* Bytes for the largest of its matrices. */
 static size_t muon_scratch(const struct model *model, const struct runspec *spec)
 {
     size_t most = 0;
     for (int i = 0; i < model->tensors_count; i++) {
         const struct model_tensor *tensor = &model->tensors[i];
+        size_t room = muon_room(model, tensor);
         if (!for_muon(spec, tensor))
             continue;
-        size_t count = model->kern->muon_scratch((int64_t)tensor->shape[0], (int64_t)tensor->shape[1]);
+        size_t scratch = model->kern->muon_scratch((int64_t)tensor->shape[0], (int64_t)tensor->shape[1]);
+        size_t count = room + (scratch > room ? scratch : room);
         most = count > most ? count : most;
     }
     return most;
@@ -118,8 +126,20 @@ enum err inner_resume(struct inner *inner, uint64_t updates)
     return kern->sync(inner->model->dev);
 }
 
-/* Momentum and update are each rank's, of its own values; a matrix is made orthogonal by one of them, whole: they are
- * dealt out in turn. */
+/* A matrix that the column has directions of. */
+static enum err orthogonalise(struct inner *inner, const struct model_tensor *tensor)
+{
+    struct model *model = inner->model;
+    float *whole;
+    TRY(model_gather_whole(model, tensor, inner->scratch, &whole));
+    model->kern->orthogonalise(model->dev, whole, (int64_t)tensor->shape[0], (int64_t)tensor->shape[1],
+                               (char *)inner->scratch + muon_room(model, tensor));
+    model_keep_part(model, tensor, whole);
+    return ERR_OK;
+}
+
+/* Momentum and update are each rank's, of its own values; a matrix is made orthogonal whole: they are dealt out to the
+ * rows in turn, and all ranks of a row do the same. */
 static enum err apply_muon(struct inner *inner, const struct kern_adamw *conf)
 {
     struct model *model = inner->model;
@@ -132,13 +152,12 @@ static enum err apply_muon(struct inner *inner, const struct kern_adamw *conf)
             kern->muon_aim(model->dev, model->grad + model_flat_of(model, share.at), inner->m + share.at, share.count,
                            inner->step, conf->beta1);
     }
-    for (int b = 1; b <= model->L; b++) /* the layers'; alone there is nothing to gather */
-        TRY(model_gather_grads(model, model->ranks > 1 ? b : 0));
+    for (int l = 0; l < model->L; l++)
+        TRY(model_gather_grads(model, MODEL_BUCKET_LAYERS + l));
     for (int i = 0; i < model->tensors_count; i++) {
         const struct model_tensor *tensor = &model->tensors[i];
-        if (for_muon(inner->spec, tensor) && dealt++ % model->ranks == model->rank)
-            kern->orthogonalise(model->dev, model->grad + tensor->offset, (int64_t)tensor->shape[0],
-                                (int64_t)tensor->shape[1], inner->scratch);
+        if (for_muon(inner->spec, tensor) && dealt++ % model->grid.dp == model->grid.row)
+            TRY(orthogonalise(inner, tensor));
     }
     dealt = 0;
     for (int i = 0; i < model->tensors_count; i++) {
@@ -147,7 +166,7 @@ static enum err apply_muon(struct inner *inner, const struct kern_adamw *conf)
         uint64_t longer = tensor->shape[0] > tensor->shape[1] ? tensor->shape[0] : tensor->shape[1];
         if (!for_muon(inner->spec, tensor))
             continue;
-        TRY(model_send_grads(model, tensor, dealt++ % model->ranks));
+        TRY(model_send_grads(model, tensor, dealt++ % model->grid.dp));
         float *w = model->w + share.at;
         if (share.count > 0)
             kern->muon_apply(model->dev, w, model_act_of(model, w), model->grad + model_flat_of(model, share.at),
@@ -193,10 +212,8 @@ static enum err sum_up(struct inner *inner)
         struct model_piece piece = model_piece(model, p);
         model->kern->sum_squares(model->dev, inner->step, model->grad + piece.begin, piece.count);
     }
-    if (model->ranks == 1)
-        return ERR_OK;
-    TRY(model->dp->calls->all_reduce(model->dp, KERN_MAIN, &inner->step->sum, 1, COMM_F64));
-    return model->dp->calls->all_reduce(model->dp, KERN_MAIN, model->loss, 1, COMM_F64);
+    TRY(model_sum_all(model, &inner->step->sum));
+    return model_sum_rows(model, model->loss);
 }
 
 enum err inner_step(struct inner *inner, uint64_t step)

@@ -7,11 +7,6 @@
 #include "worker/inner.h"
 #include "worker/moves.h"
 
-static uint64_t divided(uint64_t bytes, int64_t ranks)
-{
-    return (bytes + (uint64_t)ranks - 1) / (uint64_t)ranks;
-}
-
 /* Of the exchange with the daemon, for `count` parameters: moves pass through memory aside, and where a contribution is
  * on its way for a whole interval its work is set aside, with Eager also that of the rounds before. */
 static uint64_t exchange_memory(const struct runspec *spec, const struct kern *kern, int64_t count)
@@ -28,13 +23,13 @@ enum err memory_plan(const struct runspec *spec, const struct kern *kern, struct
     TRY(model_outline(spec, kern, dev, &conf->model, &model));
     struct model_memory m = model_memory(model);
     struct inner_memory inner = inner_memory(model, spec);
-    *out = (struct memory_plan){.parameters = divided(m.masters, conf->dp * conf->tp) + divided(m.copy, conf->tp),
-                                .gradients = divided(m.gradients, conf->tp),
-                                .moments = divided(inner.moments, conf->dp * conf->tp),
-                                .activations = divided(m.activations, conf->tp),
+    *out = (struct memory_plan){.parameters = m.masters + m.copy,
+                                .gradients = m.gradients,
+                                .moments = inner.moments,
+                                .activations = m.activations,
                                 .logits = m.logits,
                                 .workspace = m.scratch + inner.scratch,
-                                .exchange = conf->attached ? exchange_memory(spec, kern, model->flat_count) : 0};
+                                .exchange = conf->attached ? exchange_memory(spec, kern, model->own_count) : 0};
     model_free(model);
     return ERR_OK;
 }

@@ -3,7 +3,8 @@
  *
  * With P parameters, a copy of them for products (2 bytes a value on a GPU, none on the CPU), dp ranks that share
  * masters and moments, and tp ranks that share each layer, a rank takes
- *     P (6 + 12/dp) / tp + activations / tp + logits + workspace        (AdamW or Muon; with SGD 4/dp)
+ *     P (6 + 12/dp) / tp + activations + logits / tp + workspace        (AdamW or Muon; with SGD 4/dp)
+ * where of the activations the residual stream and the norms are whole on every rank, and all others are 1/tp.
  * docs/ARCHITECTURE.md, "Memory of the trainer", has it in full. The train loop asks; nothing is owned or kept here.
  * What a part takes is said by that part, next to where it allocates (model_memory(), inner_memory(), moves_memory()).
  */
@@ -19,8 +20,7 @@
 
 struct memory_plan_conf {
     struct model_conf model;
-    bool attached;  /* to a daemon */
-    int64_t dp, tp; /* ranks; so far both are 1 */
+    bool attached; /* to a daemon */
 };
 
 /* Bytes on the device of one rank. */

@@ -84,22 +84,22 @@ static enum err open_data(struct trainer *t)
 static enum err open_model(struct trainer *t)
 {
     const struct launch_rank *rank = t->options->rank;
-    int ranks = rank != NULL ? rank->count : 1;
+    int tp = t->options->tensor_parallel;
+    struct model_grid grid = crew_grid(rank, tp);
     struct kern_place place = {.device = rank != NULL ? rank->device : 0, .threads = t->options->threads};
     char device[160];
-    t->batch = t->spec->batch / ranks;
+    t->batch = t->spec->batch / grid.dp;
     size_t count = (size_t)(t->batch * t->spec->context);
-    struct memory_plan_conf conf = {.model = {.batch = t->batch, .train = true, .recompute = t->options->recompute},
-                                    .attached = t->options->socket_path != NULL,
-                                    .dp = ranks,
-                                    .tp = 1};
+    struct memory_plan_conf conf = {
+        .model = {.batch = t->batch, .train = true, .recompute = t->options->recompute, .grid = grid},
+        .attached = t->options->socket_path != NULL};
     TRY(kern_find(t->options->device, &t->kern));
     TRY(t->kern->open(&place, &t->dev));
     t->kern->describe(t->dev, device, sizeof device);
     log_info("device %s: %s", t->kern->name, device);
     TRY(memory_plan_check(t->spec, t->kern, t->dev, &conf));
-    TRY(crew_init(&t->crew, rank, t->kern, t->dev));
-    conf.model.dp = t->crew.comm;
+    TRY(crew_init(&t->crew, rank, tp, t->kern, t->dev));
+    conf.model.grid = t->crew.grid;
     TRY(model_new(t->spec, t->kern, t->dev, &conf.model, &t->model));
     TRY(inner_new(t->model, t->spec, &t->inner));
     TRY(mem_new(count, sizeof *t->tokens, "a batch", &t->tokens));
@@ -172,6 +172,7 @@ static kern_act *act_of(const void *model, const float *own)
 static struct diloco_tensor announced(const struct trainer *t, const struct model_tensor *tensor)
 {
     struct model_share share = model_share(t->model, tensor);
+    const struct model_part *part = &tensor->part;
     struct diloco_tensor out = {.size = sizeof out,
                                 .name = tensor->name,
                                 .data = t->model->w + share.at,
@@ -179,8 +180,9 @@ static struct diloco_tensor announced(const struct trainer *t, const struct mode
                                 .shape = {tensor->shape[0], tensor->shape[1]},
                                 .layer = tensor->layer};
     if (t->crew.count > 1)
-        out.part = (struct diloco_part){.columns = tensor->dims > 1 ? tensor->shape[1] : tensor->shape[0],
-                                        .first = (uint64_t)share.first,
+        out.part = (struct diloco_part){.column0 = (uint64_t)part->column,
+                                        .columns = (uint64_t)part->columns,
+                                        .first = (uint64_t)(part->row * part->columns + share.first),
                                         .count = (uint64_t)share.count};
     return out;
 }
@@ -253,7 +255,7 @@ static enum err gradients(struct trainer *t)
 {
     double scale = 1.0 / (double)t->spec->accumulate;
     for (int64_t i = 0; i < t->spec->accumulate; i++) {
-        uint64_t own = t->state.position + (uint64_t)(t->crew.rank * t->batch);
+        uint64_t own = t->state.position + (uint64_t)(t->crew.grid.row * t->batch);
         TRY(data_batch(t->data, own, t->batch, t->tokens, t->targets));
         if (i == t->spec->accumulate - 1)
             model_sum_next(t->model);
@@ -373,11 +375,11 @@ static enum err one_step(struct trainer *t, bool *leave)
 
 /* ---- evaluation and saving ---- */
 
-/* Of several ranks each has its share of every batch. */
+/* Of several rows each has its share of every batch. */
 static enum err held_out_loss(struct model *model, const struct data *data, uint64_t batches, int32_t *tokens,
                               int32_t *targets, double *loss)
 {
-    uint64_t whole = (uint64_t)(model->B * model->ranks), own = (uint64_t)(model->B * model->rank);
+    uint64_t whole = (uint64_t)(model->B * model->grid.dp), own = (uint64_t)(model->B * model->grid.row);
     *loss = 0;
     for (uint64_t i = 0; i < batches; i++) {
         double part;

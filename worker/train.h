@@ -24,7 +24,8 @@ struct train_options {
     const char *device;
     int threads; /* 0: all */
     enum model_recompute recompute;
-    const struct launch_rank *rank; /* one of several that share out each batch; NULL: alone */
+    const struct launch_rank *rank; /* one of several; NULL: alone */
+    int tensor_parallel;            /* ranks that share each layer, a divisor of all: the others share out each batch */
     const char *socket_path;        /* of the island's daemon; NULL: train alone */
     bool stream_given;              /* else the daemon's island number decides, or stream 0 of 1 */
     uint32_t stream, streams_count;

@@ -44,8 +44,7 @@ static struct runspec spec_of(int64_t width, int64_t layers, int64_t heads, int6
 
 static struct memory_plan_conf conf_of(const struct runspec *spec, enum model_recompute recompute)
 {
-    return (struct memory_plan_conf){
-        .model = {.batch = spec->batch, .train = true, .recompute = recompute}, .dp = 1, .tp = 1};
+    return (struct memory_plan_conf){.model = {.batch = spec->batch, .train = true, .recompute = recompute}};
 }
 
 static size_t used(const struct kern *kern, struct kern_dev *dev)
@@ -163,23 +162,38 @@ static void what_the_exchange_takes_is_said(void **state)
     assert_true(alone < attached && attached < aside && aside < eager);
 }
 
-/* Ranks that share: P (6 + 12/dp) / tp, and activations / tp. */
+static bool near(uint64_t is, uint64_t should)
+{
+    return is * 50 > should * 49 && is * 50 < should * 51;
+}
+
+/* Ranks that share: P (6 + 12/dp) / tp, the logits / tp, and of the activations what is not as wide as the model. What
+ * is said of a rank is what it takes, wherever in the grid it is. */
 static void ranks_share_the_parameters(void **state)
 {
     (void)state;
     struct runspec spec = spec_of(128, 4, 4, 2, 64);
     struct memory_plan_conf conf = conf_of(&spec, MODEL_RECOMPUTE_NONE);
     struct memory_plan one = plan_of(&spec, &conf);
-    uint64_t P = one.gradients / 4;
+    uint64_t P = one.gradients / 4, wide = 0;
     assert_true(one.parameters == 6 * P && one.moments == 8 * P);
-    conf.dp = 4;
+    conf.model.grid.dp = 4;
     struct memory_plan dp = plan_of(&spec, &conf);
-    assert_true(dp.parameters + dp.gradients + dp.moments == 6 * P + 12 * P / 4);
+    assert_true(near(dp.parameters + dp.gradients + dp.moments, 6 * P + 12 * P / 4));
     assert_true(dp.activations == one.activations && dp.logits == one.logits);
-    conf.tp = 2;
-    struct memory_plan both = plan_of(&spec, &conf);
-    assert_true(both.parameters + both.gradients + both.moments == (6 * P + 12 * P / 4) / 2);
-    assert_true(both.activations == one.activations / 2 && both.logits == one.logits);
+    check(&spec, &conf);
+    for (int column = 0; column < 2; column++) {
+        conf.model.grid = (struct model_grid){.dp = 4, .tp = 2, .row = 3, .column = column};
+        struct memory_plan both = plan_of(&spec, &conf);
+        assert_true(near(both.parameters + both.gradients + both.moments, (6 * P + 12 * P / 4) / 2));
+        assert_true(both.activations < one.activations * 3 / 4 && both.logits == one.logits / 2);
+        check(&spec, &conf);
+        spec.inner = RUNSPEC_MUON;
+        check(&spec, &conf);
+        spec.inner = RUNSPEC_ADAMW;
+        wide += both.activations;
+    }
+    assert_true(wide > one.activations);
 }
 
 /* ---- refusals ---- */

@@ -1,5 +1,6 @@
 #include "tests/kern/ranked.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,10 +15,10 @@ enum { BATCH = 4, CONTEXT = 8, ACCUMULATE = 2, VOCAB = 53 };
 static struct runspec spec_of(const struct ranked_story *story)
 {
     return (struct runspec){.vocab = VOCAB,
-                            .width = 32,
+                            .width = 64,
                             .layers = 2,
-                            .heads = 2,
-                            .kv_heads = 1,
+                            .heads = 4,
+                            .kv_heads = 2,
                             .ff = 40,
                             .context = CONTEXT,
                             .rope_theta = 10000,
@@ -46,7 +47,8 @@ struct ranked_result *ranked_memory(void)
 
 struct pupil {
     const struct ranked_story *story;
-    struct ranks ranks;
+    struct kern_dev *dev;
+    struct crew crew;
     struct model *model;
     struct inner *inner;
     struct ranked_result *result;
@@ -58,7 +60,7 @@ static enum err learn(struct pupil *p, uint64_t step, int micro, int rank, doubl
     enum { ROWS = BATCH * CONTEXT };
     int32_t tokens[ROWS], targets[ROWS];
     struct env_rng rng = env_rng_init(5, step * ACCUMULATE + (uint64_t)micro);
-    int rows = ROWS / p->story->ranks;
+    int rows = ROWS / p->story->rows;
     for (int i = 0; i < ROWS; i++) {
         tokens[i] = (int32_t)env_rng_below(&rng, VOCAB);
         targets[i] = (tokens[i] * 5 + 1) % VOCAB;
@@ -71,7 +73,7 @@ static enum err as_one_rank(struct pupil *p, uint64_t step)
     for (int micro = 0; micro < ACCUMULATE; micro++) {
         if (micro == ACCUMULATE - 1)
             model_sum_next(p->model);
-        TRY(learn(p, step, micro, p->model->rank, 1.0 / ACCUMULATE));
+        TRY(learn(p, step, micro, p->model->grid.row, 1.0 / ACCUMULATE));
     }
     return ERR_OK;
 }
@@ -82,10 +84,10 @@ static enum err as_all_ranks(struct pupil *p, uint64_t step)
     size_t bytes = (size_t)p->model->flat_count * sizeof(float);
     float *sum = calloc(1, bytes), *own = calloc(1, bytes);
     const struct kern *kern = p->model->kern;
-    for (int rank = 0; rank < p->story->ranks; rank++) {
+    for (int rank = 0; rank < p->story->rows; rank++) {
         kern->zero(p->model->dev, p->model->grad, bytes);
         for (int micro = 0; micro < ACCUMULATE; micro++)
-            TRY(learn(p, step, micro, rank, 1.0 / ACCUMULATE / p->story->ranks));
+            TRY(learn(p, step, micro, rank, 1.0 / ACCUMULATE / p->story->rows));
         kern->copy(p->model->dev, KERN_MAIN, own, p->model->grad, bytes);
         TRY(kern->sync(p->model->dev));
         for (int64_t i = 0; i < p->model->flat_count; i++)
@@ -101,7 +103,7 @@ static enum err as_all_ranks(struct pupil *p, uint64_t step)
 static enum err take_step(struct pupil *p, uint64_t step)
 {
     struct inner_result result;
-    TRY(p->ranks.comm->count == 1 ? as_all_ranks(p, step) : as_one_rank(p, step));
+    TRY(p->crew.count == 1 ? as_all_ranks(p, step) : as_one_rank(p, step));
     TRY(inner_step(p->inner, step));
     TRY(model_spread(p->model));
     TRY(inner_result(p->inner, &result));
@@ -141,18 +143,40 @@ enum err ranked_train(void *user, const struct launch_rank *rank)
     const struct ranked_story *story = user;
     struct pupil p = {.story = story, .result = &story->result[rank->rank]};
     struct runspec spec = spec_of(story);
-    TRY(ranks_open(rank, story->kern, &p.ranks));
-    struct model_conf conf = {.batch = BATCH / story->ranks, .train = true};
-    conf.dp = rank->count > 1 ? p.ranks.comm : NULL;
-    TRY(model_new(&spec, story->kern, p.ranks.dev, &conf, &p.model));
+    int tp = rank->count > 1 && story->tp > 1 ? story->tp : 1;
+    TRY(story->kern->open(&(struct kern_place){.threads = 1}, &p.dev));
+    TRY(crew_init(&p.crew, rank, tp, story->kern, p.dev));
+    struct model_conf conf = {
+        .batch = BATCH / story->rows, .train = true, .recompute = story->recompute, .grid = p.crew.grid};
+    TRY(model_new(&spec, story->kern, p.dev, &conf, &p.model));
     TRY(model_init(p.model, 9));
     TRY(inner_new(p.model, &spec, &p.inner));
-    CHECK(p.model->own_count * rank->count == p.model->flat_count);
+    CHECK(tp > 1 || p.model->own_count * rank->count == p.model->flat_count);
     for (uint64_t step = 1; step <= RANKED_STEPS; step++)
         TRY(take_step(&p, step));
     TRY(finish(&p));
     inner_free(p.inner);
     model_free(p.model);
-    ranks_close(&p.ranks);
+    crew_deinit(&p.crew);
+    story->kern->close(p.dev);
     return ERR_OK;
+}
+
+double ranked_loss_distance(const struct ranked_result *want, const struct ranked_result *got)
+{
+    double most = fabs(got->end_loss / want->end_loss - 1);
+    for (int i = 0; i < RANKED_STEPS; i++)
+        most = fmax(most, fabs(got->loss[i] / want->loss[i] - 1));
+    return most;
+}
+
+double ranked_distance(const struct ranked_result *want, const struct ranked_result *got)
+{
+    double apart = 0, all = 0;
+    for (int64_t i = 0; i < want->count; i++) {
+        double difference = (double)got->w[i] - (double)want->w[i];
+        apart += difference * difference;
+        all += (double)want->w[i] * (double)want->w[i];
+    }
+    return want->count == got->count ? sqrt(apart / all) : INFINITY;
 }

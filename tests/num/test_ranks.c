@@ -33,7 +33,7 @@ static void ranks_are_one_trainer(void **state)
         for (int kind = 0; kind < 4; kind++) {
             const struct launch_conf alone = {.ranks = 1, .device = "cpu"};
             const struct launch_conf all = {.ranks = ranks, .device = "cpu"};
-            story.ranks = ranks;
+            story.rows = ranks;
             story.tied = kind % 2 == 1;
             story.muon = kind / 2 == 1;
             assert_ok(launch_run(&alone, ranked_train, &story));
@@ -46,8 +46,41 @@ static void ranks_are_one_trainer(void **state)
     free(want);
 }
 
+/* Ranks that share layers train what one process trains, but for the order in which it adds up: in rows alone and in
+ * several, with what is made again and what is not. All see the same. */
+static void ranks_that_share_layers_train_the_same(void **state)
+{
+    (void)state;
+    struct ranked_story story = {.result = ranked_memory(), .tp = 2};
+    struct ranked_result *want = malloc(sizeof *want);
+    assert_ok(kern_find("cpu", &story.kern));
+    assert_non_null(story.result);
+    for (int kind = 0; kind < 8; kind++) {
+        story.rows = 1 + kind % 2;
+        story.tied = kind / 2 % 2 == 1;
+        story.muon = kind / 4 == 1;
+        story.recompute = (enum model_recompute)(kind % MODEL_RECOMPUTES);
+        const struct launch_conf alone = {.ranks = 1, .device = "cpu"};
+        const struct launch_conf all = {.ranks = story.rows * story.tp, .device = "cpu"};
+        assert_ok(launch_run(&alone, ranked_train, &story));
+        *want = story.result[0];
+        assert_ok(launch_run(&all, ranked_train, &story));
+        for (int r = 0; r < all.ranks; r++) {
+            const struct ranked_result *got = &story.result[r];
+            if (!(ranked_loss_distance(want, got) < 1e-5 && ranked_distance(want, got) < 1e-3))
+                fail_msg("kind %d, rank %d: losses differ by %g, weights by %g", kind, r,
+                         ranked_loss_distance(want, got), ranked_distance(want, got));
+            assert_memory_equal(got->norm, story.result[0].norm, sizeof got->norm);
+            assert_memory_equal(got->loss, story.result[0].loss, sizeof got->loss);
+            assert_memory_equal(got->w, story.result[0].w, (size_t)got->count * sizeof(float));
+        }
+    }
+    free(want);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_are_one_trainer)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_are_one_trainer),
+                                       cmocka_unit_test(ranks_that_share_layers_train_the_same)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,8 +38,8 @@ steps = $1
 vocab = 256
 width = 64
 layers = 2
-heads = 2
-kv_heads = 1
+heads = 4
+kv_heads = 2
 ff = 96
 context = 32
 [train]
@@ -73,21 +73,25 @@ losses one >"$place/want"
 for ranks in 2 4; do
     train many$ranks --ranks $ranks || { cat "$place/many$ranks.log"; fail "$ranks ranks fail"; }
     near many$ranks
+    train layers$ranks --ranks $ranks --tensor-parallel 2 || { cat "$place/layers$ranks.log"; fail "$ranks ranks that share layers fail"; }
+    near layers$ranks
 done
 train again --ranks 2
 cmp "$place/many2/worker-000000050.safetensors" "$place/again/worker-000000050.safetensors" || fail "two ranks train otherwise the second time"
 # Stopped and gone on with in other numbers.
+steps_of() { if [ -f "$place/$1/train.jsonl" ]; then grep -c '"loss"' "$place/$1/train.jsonl" || true; else echo 0; fi; }
 stop_after() { # folder, steps
     for _ in $(seq 600); do
-        [ ! -f "$place/$1/train.jsonl" ] || [ "$(grep -c '"loss"' "$place/$1/train.jsonl")" -lt "$2" ] || break
+        [ "$(steps_of "$1")" -lt "$2" ] || break
         sleep 0.02
     done
     kill -TERM "$pid"
     wait "$pid" || fail "$1: an end that was asked for is no failure: $(cat "$place/$1.log")"
 }
-for ranks in 4 2; do
-    (before=exec; train changing --ranks $ranks) & pid=$!
-    stop_after changing $((60 / ranks))
+for shape in '4 --tensor-parallel 2' 4 '2 --tensor-parallel 2'; do
+    so_far=$(steps_of changing)
+    (before=exec; train changing --ranks $shape) & pid=$!
+    stop_after changing $((so_far + 5))
 done
 train changing || fail "one process does not go on where ranks have stopped"
 near changing
@@ -100,6 +104,13 @@ refused() { # words to find, options
 }
 refused 'cannot be shared out evenly among 3 ranks' --ranks 3
 refused 'at most 64' --ranks 65
+refused 'tensor-parallel 3 does not divide 4 ranks' --ranks 4 --tensor-parallel 3
+refused 'tensor-parallel 0 does not divide 4 ranks' --ranks 4 --tensor-parallel 0
+refused 'heads 4 cannot be shared out evenly among 3' --ranks 3 --tensor-parallel 3
+refused 'kv_heads 2 cannot be shared out evenly among 4' --ranks 4 --tensor-parallel 4
+refused 'batch 4 cannot be shared out evenly among 8 ranks of each column' --ranks 16 --tensor-parallel 2
+sed -i 's/^ff = .*/ff = 95/' "$place/run.ini"
+refused 'ff 95 cannot be shared out evenly among 2' --ranks 2 --tensor-parallel 2
 refused 'device 1 is there twice' --device cuda --devices 0-2,1
 refused 'names GPUs; add --device cuda' --devices 0,1
 refused 'expected numbers' --device cuda --devices 0-x

@@ -36,8 +36,7 @@ static const struct runspec spec = {.vocab = 256,
 
 static enum err check_with(size_t mib, enum model_recompute recompute)
 {
-    struct memory_plan_conf conf = {
-        .model = {.batch = spec.batch, .train = true, .recompute = recompute}, .dp = 1, .tp = 1};
+    struct memory_plan_conf conf = {.model = {.batch = spec.batch, .train = true, .recompute = recompute}};
     little = mib << 20;
     return memory_plan_check(&spec, &kern, dev, &conf);
 }

@@ -35,16 +35,39 @@ ERR_MUST_CHECK enum err model_recompute_find(const char *name, enum model_recomp
 
 struct comm;
 
-struct model_conf {
-    int64_t batch; /* sequences of spec->context tokens at a time, of this rank */
-    bool train;    /* with gradients and the activations they need */
-    enum model_recompute recompute;
-    struct comm *dp; /* ranks that train the same model on other batches; borrowed; NULL: none. See model_shares.h */
+/* The ranks that train one model, as a grid. The `tp` ranks of a row have a part of every matrix each and train on the
+ * same batch (tensor parallelism, Shoeybi and others 2019, 1909.08053); the `dp` ranks of a column have the same parts
+ * and train on different batches. Rank r of all is in row r / tp and column r % tp. All zero: one rank alone. */
+struct model_grid {
+    int dp, tp;      /* how many; 0 is 1 */
+    int row, column; /* this rank's, from 0 */
+    /* Borrowed; NULL where it would be of one rank, and for model_outline(). */
+    struct comm *of_column, *of_row, *of_all;
 };
 
-/* Of the flat arrays: what is summed and gathered among ranks at a time. */
+struct model_conf {
+    int64_t batch; /* sequences of spec->context tokens at a time, of this rank's row */
+    bool train;    /* with gradients and the activations they need */
+    enum model_recompute recompute;
+    struct model_grid grid;
+};
+
+/* Of the flat arrays: what is summed and gathered in a column at a time. See model_shares.h. */
 struct model_bucket {
     int64_t begin, count;
+    int64_t at, own; /* this rank's part of it: where it is in arrays of own values, how many it is */
+};
+
+/* What of a model the ranks of a column have. */
+struct model_extent {
+    int64_t H, G, F;  /* heads, hidden width */
+    int64_t first, V; /* of the vocabulary: from which token on, how many */
+    int64_t V_most;   /* as many as any column has */
+};
+
+/* What of a tensor the ranks of a column have, closely packed: these rows and columns (a vector is one row). */
+struct model_part {
+    int64_t row, rows, column, columns;
 };
 
 /* Bytes on the device, of what model_new() allocates there. */
@@ -61,8 +84,9 @@ struct model_tensor {
     int32_t layer; /* -1: outside the layers */
     uint32_t dims;
     uint64_t shape[2];
-    int64_t count;
-    int64_t offset;  /* values into the flat arrays */
+    int64_t count; /* of the whole tensor */
+    struct model_part part;
+    int64_t offset;  /* values into the flat arrays, where that part lies */
     bool decay;      /* matrices are decayed, norms are not */
     double init_std; /* 0: ones */
 };
@@ -73,23 +97,25 @@ struct model {
     struct model_tensor *tensors;
     int tensors_count;
     int64_t params_count;
-    int64_t flat_count; /* params and alignment */
+    int64_t flat_count; /* parameters of this rank's column, and alignment */
     struct model_bucket *buckets;
     int buckets_count;
-    struct comm *dp; /* borrowed; NULL: one rank */
-    int rank, ranks;
-    int64_t own_count; /* flat_count / ranks */
-    float *w;          /* master weights, own_count of them, on the device; with one rank they lie as grad does */
-    kern_act *act;     /* the copy products use, flat; the same array on the CPU where there is one rank */
-    float *grad;       /* flat; NULL for a model that only evaluates */
-    double *loss;      /* (1), on the device: sum of scale * mean loss over what model_train() was given */
-    int64_t V, C, L, H, G, D, F, T, B;
+    struct model_grid grid; /* dp and tp at least 1 */
+    int rank, ranks;        /* of all */
+    int64_t own_count;      /* of the values in the flat arrays: those whose masters are here */
+    float *w;               /* master weights, own_count of them, on the device; with one rank they lie as grad does */
+    kern_act *act;          /* the copy products use, flat; the same array on the CPU where there is one rank */
+    float *grad;            /* flat; NULL for a model that only evaluates */
+    double *loss;           /* (1), on the device: sum of scale * mean loss over what model_train() was given */
+    int64_t V, C, L, H, G, D, F, T, B; /* of the whole model, but for B, the batch of a row */
+    struct model_extent part;          /* what this rank's column has of it */
     bool tied;
     float eps;
     struct model_work *work;
 };
 
-/* Parameters are zero until model_init() or somebody's model_write(). ERR_CONF: the device cannot do such a shape. */
+/* Parameters are zero until model_init() or somebody's model_write(). ERR_CONF: the device cannot do such a shape, or
+ * it cannot be cut into so many parts. */
 ERR_MUST_CHECK enum err model_new(const struct runspec *spec, const struct kern *kern, struct kern_dev *dev,
                                   const struct model_conf *conf, struct model **out);
 void model_free(struct model *model);
@@ -105,8 +131,9 @@ struct model_memory model_memory(struct model *model);
 ERR_MUST_CHECK enum err model_init(struct model *model, uint64_t seed);
 
 /* One tensor's values in `own`, an array that lies as model->w does (weights, moments; with one rank gradients, too),
- * from and to host memory; waits. Of several ranks each calls it: all read the whole tensor, by way of the gradients'
- * memory, which must be zero, and each writes what is its own. After writing weights, model_refresh(). */
+ * from and to host memory; waits. Of several ranks each calls it: all read the whole tensor (or with `to` NULL only
+ * take part), by way of the gradients' memory, which must be zero, and each writes what is its own. After writing
+ * weights, model_refresh(). */
 ERR_MUST_CHECK enum err model_read(struct model *model, const struct model_tensor *tensor, const float *own, float *to);
 ERR_MUST_CHECK enum err model_write(struct model *model, const struct model_tensor *tensor, float *own,
                                     const float *from);
@@ -117,7 +144,7 @@ ERR_MUST_CHECK enum err model_refresh(struct model *model);
 
 /* Queues forward and backward over tokens(B,T) with targets(B,T), both in host memory, which may change once it has
  * returned; gradients of scale * mean cross-entropy (nats) are added to model->grad, that product to model->loss. Of
- * several ranks the mean is that of all their batches, and what is added here this rank's part of it. Waits only where
+ * several ranks the mean is that of all their batches, and what is added here this row's part of it. Waits only where
  * the device is two batches behind. */
 ERR_MUST_CHECK enum err model_train(struct model *model, const int32_t *tokens, const int32_t *targets, double scale);
 
@@ -125,7 +152,7 @@ ERR_MUST_CHECK enum err model_train(struct model *model, const int32_t *tokens, 
 ERR_MUST_CHECK enum err model_loss(struct model *model, const int32_t *tokens, const int32_t *targets, double *loss);
 
 /* Feeds one token at the next position and writes the logits(V) that follow it into host memory. Up to T tokens fit;
- * model_decode_reset() begins anew. */
+ * model_decode_reset() begins anew. For a rank alone; ERR_STATE else. */
 ERR_MUST_CHECK enum err model_decode(struct model *model, int32_t token, float *logits);
 void model_decode_reset(struct model *model);
 

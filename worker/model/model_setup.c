@@ -7,7 +7,7 @@
 
 #include "common/env.h"
 #include "common/mem.h"
-#include "worker/comm/comm.h"
+#include "worker/model/model_layout.h"
 #include "worker/model/model_shares.h"
 #include "worker/model/model_work.h"
 
@@ -31,101 +31,6 @@ enum err model_recompute_find(const char *name, enum model_recompute *out)
     return err_set(ERR_ARG, "--recompute %s: expected none, norms or layer", name);
 }
 
-/* ---- the list of tensors ---- */
-
-/* 64 bytes of fp32: the widest vectors begin on that. */
-enum { ALIGN_VALUES = 16 };
-
-struct lister {
-    struct model *model;
-    int next;
-    int64_t offset;
-};
-
-/* Adds a tensor and returns its offset. `aligned` false: it must follow the one before without a gap, so that the two
- * are one matrix to a product. */
-static int64_t add_tensor(struct lister *lister, int32_t layer, const char *name, uint64_t rows, uint64_t columns,
-                          double init_std, bool aligned)
-{
-    struct model *model = lister->model;
-    struct model_tensor *tensor = &model->tensors[lister->next++];
-    if (layer >= 0)
-        snprintf(tensor->name, sizeof tensor->name, "model.layers.%" PRId32 ".%s.weight", layer, name);
-    else
-        snprintf(tensor->name, sizeof tensor->name, "%s.weight", name);
-    if (aligned)
-        lister->offset = (lister->offset + ALIGN_VALUES - 1) / ALIGN_VALUES * ALIGN_VALUES;
-    tensor->layer = layer;
-    tensor->dims = columns > 0 ? 2 : 1;
-    tensor->shape[0] = rows;
-    tensor->shape[1] = columns;
-    tensor->count = (int64_t)(rows * (columns > 0 ? columns : 1));
-    tensor->offset = lister->offset;
-    tensor->decay = columns > 0;
-    tensor->init_std = init_std;
-    lister->offset += tensor->count;
-    model->params_count += tensor->count;
-    return tensor->offset;
-}
-
-static void list_layer(struct lister *lister, int32_t l, double std)
-{
-    struct model *model = lister->model;
-    struct model_layer *layer = &model->work->layers[l];
-    uint64_t C = (uint64_t)model->C;
-    uint64_t F = (uint64_t)model->F;
-    uint64_t q = (uint64_t)(model->H * model->D);
-    uint64_t kv = (uint64_t)(model->G * model->D);
-    double back = std / sqrt(2.0 * (double)model->L);
-    layer->norm1 = add_tensor(lister, l, "input_layernorm", C, 0, 0, true);
-    layer->qkv = add_tensor(lister, l, "self_attn.q_proj", q, C, std, true);
-    add_tensor(lister, l, "self_attn.k_proj", kv, C, std, false);
-    add_tensor(lister, l, "self_attn.v_proj", kv, C, std, false);
-    layer->out = add_tensor(lister, l, "self_attn.o_proj", C, q, back, true);
-    layer->norm2 = add_tensor(lister, l, "post_attention_layernorm", C, 0, 0, true);
-    layer->gate_up = add_tensor(lister, l, "mlp.gate_proj", F, C, std, true);
-    add_tensor(lister, l, "mlp.up_proj", F, C, std, false);
-    layer->down = add_tensor(lister, l, "mlp.down_proj", C, F, back, true);
-}
-
-enum { TENSORS_PER_LAYER = 9 };
-
-/* All since the last bucket is one: as many whole lines as there are ranks. */
-static void end_bucket(struct lister *lister)
-{
-    struct model *model = lister->model;
-    int64_t whole = (int64_t)ALIGN_VALUES * model->ranks;
-    struct model_bucket *bucket = &model->buckets[model->buckets_count++];
-    bucket->begin = model->flat_count;
-    bucket->count = (lister->offset - bucket->begin + whole - 1) / whole * whole;
-    model->flat_count = bucket->begin + bucket->count;
-    lister->offset = model->flat_count;
-}
-
-static enum err list_tensors(struct model *model, double std)
-{
-    int count = (int)model->L * TENSORS_PER_LAYER + 2 + (model->tied ? 0 : 1);
-    TRY(mem_new((size_t)count, sizeof *model->tensors, "the model's tensors", &model->tensors));
-    TRY(mem_new((size_t)model->L + 2, sizeof *model->buckets, "the model's tensors", &model->buckets));
-    struct lister lister = {.model = model};
-    uint64_t V = (uint64_t)model->V;
-    uint64_t C = (uint64_t)model->C;
-    model->work->embed = add_tensor(&lister, -1, "model.embed_tokens", V, C, std, true);
-    end_bucket(&lister);
-    for (int32_t l = 0; l < model->L; l++) {
-        list_layer(&lister, l, std);
-        end_bucket(&lister);
-    }
-    model->work->norm_final = add_tensor(&lister, -1, "model.norm", C, 0, 0, true);
-    model->work->head = model->work->embed;
-    if (!model->tied)
-        model->work->head = add_tensor(&lister, -1, "lm_head", V, C, std, true);
-    end_bucket(&lister);
-    model->tensors_count = lister.next;
-    model->own_count = model->flat_count / model->ranks;
-    return ERR_OK;
-}
-
 /* ---- the model ---- */
 
 static enum err alloc_params(struct model *model)
@@ -144,8 +49,8 @@ static enum err alloc_params(struct model *model)
 /* Of the rows that any operation of a pass works on. */
 static int64_t most_columns(const struct model *m)
 {
-    int64_t heads = (m->H + 2 * m->G) * m->D;
-    int64_t most = m->C > 2 * m->F ? m->C : 2 * m->F;
+    int64_t heads = (m->part.H + 2 * m->part.G) * m->D;
+    int64_t most = m->C > 2 * m->part.F ? m->C : 2 * m->part.F;
     return most > heads ? most : heads;
 }
 
@@ -186,9 +91,11 @@ enum err model_outline(const struct runspec *spec, const struct kern *kern, stru
     model->F = spec->ff;
     model->T = spec->context;
     model->B = conf->batch;
-    model->dp = conf->dp;
-    model->rank = conf->dp != NULL ? conf->dp->rank : 0;
-    model->ranks = conf->dp != NULL ? conf->dp->count : 1;
+    model->grid = conf->grid;
+    model->grid.dp = conf->grid.dp > 1 ? conf->grid.dp : 1;
+    model->grid.tp = conf->grid.tp > 1 ? conf->grid.tp : 1;
+    model->rank = model->grid.row * model->grid.tp + model->grid.column;
+    model->ranks = model->grid.dp * model->grid.tp;
     model->tied = spec->tied;
     model->eps = (float)spec->norm_eps;
     if (!kern->has_head_size(model->D)) {
@@ -201,7 +108,7 @@ enum err model_outline(const struct runspec *spec, const struct kern *kern, stru
     }
     TRY_OUT(mem_new(1, sizeof *model->work, "the model", &model->work));
     TRY_OUT(mem_new((size_t)model->L, sizeof *model->work->layers, "the model", &model->work->layers));
-    TRY_OUT(list_tensors(model, spec->init_std));
+    TRY_OUT(model_layout(model, spec->init_std));
     model_work_outline(model, conf);
 out:
     if (err != ERR_OK)
@@ -280,23 +187,49 @@ enum err model_init(struct model *model, uint64_t seed)
     return model->kern->sync(model->dev);
 }
 
+/* ---- whole tensors in host memory ---- */
+
+/* Values from one row of the whole tensor to the next. */
+static int64_t width_of(const struct model_tensor *tensor)
+{
+    return tensor->dims > 1 ? (int64_t)tensor->shape[1] : tensor->count;
+}
+
+/* Of each column in turn: from all its ranks to the gradients' memory, from there to its place in `to`. */
 enum err model_read(struct model *model, const struct model_tensor *tensor, const float *own, float *to)
 {
-    const float *whole = model->ranks > 1 ? model->grad : own;
-    if (model->ranks > 1)
-        TRY(model_gather(model, tensor, own));
-    model->kern->copy(model->dev, KERN_MAIN, to, whole + tensor->offset, (size_t)tensor->count * sizeof *to);
+    int64_t width = width_of(tensor);
+    for (int column = 0; column < model_parts(model, tensor); column++) {
+        struct model_part part = model_part_of(model, tensor, column);
+        const float *from = own + tensor->offset;
+        size_t bytes = (size_t)part.columns * sizeof *to;
+        if (model->ranks > 1)
+            TRY(model_gather(model, tensor, column, own, &from));
+        if (to != NULL)
+            model->kern->copy_rows(model->dev, KERN_MAIN, to + part.row * width + part.column,
+                                   (size_t)width * sizeof *to, from, bytes, bytes, (size_t)part.rows);
+    }
     if (model->ranks > 1)
         model_gathered_end(model, tensor);
     return model->kern->sync(model->dev);
 }
 
+/* The share may begin and end in the midst of a row of the part. */
 enum err model_write(struct model *model, const struct model_tensor *tensor, float *own, const float *from)
 {
     struct model_share share = model_share(model, tensor);
-    if (share.count > 0)
-        model->kern->copy(model->dev, KERN_MAIN, own + share.at, from + share.first,
-                          (size_t)share.count * sizeof *from);
+    const struct model_part *part = &tensor->part;
+    int64_t width = width_of(tensor), end = share.first + share.count;
+    for (int64_t at = share.first; at < end;) {
+        int64_t row = at / part->columns, column = at % part->columns;
+        int64_t rows = column == 0 && end - at > part->columns ? (end - at) / part->columns : 1;
+        int64_t rest = end - at < part->columns - column ? end - at : part->columns - column;
+        size_t bytes = (size_t)rest * sizeof *own;
+        model->kern->copy_rows(model->dev, KERN_MAIN, own + share.at + at - share.first, bytes,
+                               from + (part->row + row) * width + part->column + column, (size_t)width * sizeof *from,
+                               bytes, (size_t)rows);
+        at += (rows - 1) * part->columns + rest;
+    }
     return model->kern->sync(model->dev);
 }
 

@@ -10,7 +10,7 @@ struct entry {
     bool own; /* false: of a layer, and not kept for the backward pass, so that the first layer's is for all */
 };
 
-enum { SHARED_ENTRIES = 16, LAYER_ENTRIES = 12 };
+enum { SHARED_ENTRIES = 18, LAYER_ENTRIES = 12 };
 
 static int64_t max2(int64_t a, int64_t b)
 {
@@ -23,8 +23,8 @@ static size_t list_shared(struct model *m, struct entry *list)
     size_t rows = (size_t)(m->B * m->T);
     size_t act = m->kern->act_bytes;
     size_t C = (size_t)m->C;
-    size_t wide = (size_t)max2(2 * m->F, (m->H + 2 * m->G) * m->D);
-    size_t narrow = (size_t)max2(m->F, m->H * m->D);
+    size_t wide = (size_t)max2(2 * m->part.F, (m->part.H + 2 * m->part.G) * m->D);
+    size_t narrow = (size_t)max2(m->part.F, m->part.H * m->D);
     size_t n = 0;
     struct kern_attention dims = model_attention(m);
     list[n++] = (struct entry){(void **)&w->tokens, rows * sizeof(int32_t), true};
@@ -38,6 +38,11 @@ static size_t list_shared(struct model *m, struct entry *list)
     list[n++] = (struct entry){(void **)&w->losses, rows * sizeof(float), true};
     list[n++] = (struct entry){(void **)&w->loss, sizeof *w->loss, true};
     list[n++] = (struct entry){&w->scratch, m->kern->attention_scratch(m->dev, &dims), true};
+    if (m->grid.tp > 1) {
+        size_t stats = (size_t)(m->grid.tp * w->chunk * 3);
+        list[n++] = (struct entry){(void **)&w->stats, stats * sizeof(float), true};
+        list[n++] = (struct entry){(void **)&w->lse, (size_t)w->chunk * sizeof(float), true};
+    }
     if (w->train) {
         list[n++] = (struct entry){&w->d_resid, rows * C * act, true};
         list[n++] = (struct entry){&w->d_normed, rows * C * act, true};
@@ -60,20 +65,20 @@ static size_t list_layer(struct model *m, int64_t l, struct entry *list)
     list[n++] = (struct entry){&y->resid1, rows * C * act, input};
     list[n++] = (struct entry){&y->normed1, rows * C * act, all};
     list[n++] = (struct entry){(void **)&y->rstd1, rows * sizeof(float), most};
-    list[n++] = (struct entry){&y->heads, rows * (size_t)((m->H + 2 * m->G) * m->D) * act, most};
-    list[n++] = (struct entry){&y->attended, rows * (size_t)(m->H * m->D) * act, most};
-    list[n++] = (struct entry){(void **)&y->lse, rows * (size_t)m->H * sizeof(float), most};
+    list[n++] = (struct entry){&y->heads, rows * (size_t)((m->part.H + 2 * m->part.G) * m->D) * act, most};
+    list[n++] = (struct entry){&y->attended, rows * (size_t)(m->part.H * m->D) * act, most};
+    list[n++] = (struct entry){(void **)&y->lse, rows * (size_t)m->part.H * sizeof(float), most};
     list[n++] = (struct entry){&y->resid2, rows * C * act, most};
     list[n++] = (struct entry){&y->normed2, rows * C * act, all};
     list[n++] = (struct entry){(void **)&y->rstd2, rows * sizeof(float), most};
-    list[n++] = (struct entry){&y->gu, rows * (size_t)(2 * m->F) * act, most};
-    list[n++] = (struct entry){&y->hidden, rows * (size_t)m->F * act, all};
+    list[n++] = (struct entry){&y->gu, rows * (size_t)(2 * m->part.F) * act, most};
+    list[n++] = (struct entry){&y->hidden, rows * (size_t)m->part.F * act, all};
     return n;
 }
 
 struct kern_attention model_attention(const struct model *m)
 {
-    return (struct kern_attention){.B = m->B, .T = m->T, .H = m->H, .G = m->G, .D = m->D};
+    return (struct kern_attention){.B = m->B, .T = m->T, .H = m->part.H, .G = m->part.G, .D = m->D};
 }
 
 static enum err alloc_entry(struct model *m, const struct entry *entry)
@@ -101,7 +106,7 @@ void model_work_outline(struct model *m, const struct model_conf *conf)
     struct model_work *w = m->work;
     w->train = conf->train;
     w->recompute = conf->recompute;
-    m->kern->logits_shape(m->B * m->T, m->V, &w->chunk, &w->logits_ld);
+    m->kern->logits_shape(m->B * m->T, m->part.V_most, &w->chunk, &w->logits_ld);
 }
 
 enum err model_work_new(struct model *m)

@@ -18,7 +18,8 @@ struct model_feed {
     uint64_t mark;         /* reached when it may be written again; 0: was never used */
 };
 
-/* What the backward pass needs of one layer; R = B * T rows. What is not kept for it is one array for all layers, with
+/* What the backward pass needs of one layer; R = B * T rows; H, G, F and V are
+ * those of model->part. What is not kept for it is one array for all layers, with
  * the values of the layer that was computed last: all of it in a model that only evaluates, else by work->recompute. */
 struct model_layer {
     int64_t norm1, qkv, out, norm2, gate_up, down; /* offsets into the flat arrays; qkv and gate_up are fused */
@@ -44,7 +45,7 @@ struct model_work {
     int64_t chunk, logits_ld; /* rows of logits at a time; values from one to the next */
     struct model_feed feeds[MODEL_FEEDS];
     uint64_t fed;              /* batches so far */
-    bool sums;                 /* the backward pass sums gradients over the ranks */
+    bool sums;                 /* the backward pass sums gradients over the column */
     int32_t *tokens, *targets; /* (R), on the device */
     float *cos_sin;            /* (T, D/2, 2) */
     kern_act *resid_final;     /* (R,C) */
@@ -53,6 +54,7 @@ struct model_work {
     kern_act *proj;            /* (R,C): output of the last projection, not yet added to the residual stream */
     kern_act *logits;          /* (chunk,V), rows logits_ld apart */
     float *losses;             /* (R) */
+    float *stats, *lse;        /* (tp,chunk,3), (chunk): of logits that a row has in parts; NULL: it has them whole */
     double *loss;              /* (1), of model_loss() */
     kern_act *d_resid;         /* (R,C) */
     kern_act *d_normed;        /* (R,C) */

@@ -13,7 +13,8 @@
  * fault (the first one, with the operation's name) and comes back from fault(), wait() and sync().
  *
  * One thread calls; a table may use many inside. The same call with the same inputs gives the same bits, whatever the
- * number of threads, except for the matrix products, which are the library's.
+ * number of threads, except for the matrix products, which are the library's: these do in one process, and in others
+ * that are given the same kern_place.choices.
  * Shapes: B batch, T time, C width, H query heads, G key/value heads, D head size, F hidden width, V vocabulary,
  * R = B * T rows. Row-major, the last index fastest. "+=" accumulates into the output.
  */
@@ -36,6 +37,9 @@ enum kern_queue { KERN_MAIN, KERN_COMM, KERN_COPY, KERN_QUEUES };
 struct kern_place {
     int device;  /* number of the GPU, as the driver counts those that this process may see; 0 on the CPU */
     int threads; /* CPU threads to use, 0 for all */
+    /* File for what the device finds out by trials, and by which the last bits of its results go: with it, another
+     * process computes the same. Made where it is not there. Not shared by processes at a time. NULL: none is kept. */
+    const char *choices;
 };
 
 struct kern_linear {

@@ -87,14 +87,18 @@ static enum err open_model(struct trainer *t)
     int tp = t->options->tensor_parallel;
     struct model_grid grid = crew_grid(rank, tp);
     struct kern_place place = {.device = rank != NULL ? rank->device : 0, .threads = t->options->threads};
-    char device[160];
+    char device[160], *choices;
     t->batch = t->spec->batch / grid.dp;
     size_t count = (size_t)(t->batch * t->spec->context);
     struct memory_plan_conf conf = {
         .model = {.batch = t->batch, .train = true, .recompute = t->options->recompute, .grid = grid},
         .attached = t->options->socket_path != NULL};
     TRY(kern_find(t->options->device, &t->kern));
-    TRY(t->kern->open(&place, &t->dev));
+    TRY(mem_printf(&choices, "%s/algorithms-%d.txt", t->options->folder, rank != NULL ? rank->rank : 0));
+    place.choices = choices;
+    enum err err = t->kern->open(&place, &t->dev);
+    mem_free(choices);
+    TRY(err);
     t->kern->describe(t->dev, device, sizeof device);
     log_info("device %s: %s", t->kern->name, device);
     TRY(memory_plan_check(t->spec, t->kern, t->dev, &conf));

@@ -9,6 +9,7 @@
 
 #include "common/mem.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_choices.h"
 #include "kernels/cuda/cuda_dev.h"
 
 #define TEXT_OF_(number) #number
@@ -16,7 +17,7 @@
 #define MAJOR TEXT_OF(CUBLAS_VER_MAJOR)
 #define LIBRARY "libcublasLt.so." MAJOR
 
-enum { CANDIDATES = 8, TRIALS = 3, ALIGN_MAX = 16, CAPABILITY_HOPPER = 90, PATH_BYTES = 256 };
+enum { CANDIDATES = 8, TRIALS = 3, ALIGN_MAX = 16, CAPABILITY_HOPPER = 90, PATH_BYTES = 256, IDENTITY_BYTES = 384 };
 
 /* What is equal for calls of one plan; whole numbers, so that there is nothing between them. */
 struct key {
@@ -24,6 +25,8 @@ struct key {
     int64_t kind;                      /* of ta, tb, to_float, beta != 0: a bit each */
     int64_t align_a, align_b, align_c; /* bytes, up to ALIGN_MAX: of an algorithm more cannot be asked */
 };
+_Static_assert(sizeof(struct key) == CUDA_CHOICE_KEYS * sizeof(int64_t), "a key is as it is kept");
+_Static_assert(sizeof(cublasLtMatmulAlgo_t) == CUDA_CHOICE_BYTES, "an algorithm is as it is kept");
 
 struct plan {
     struct key key;
@@ -40,6 +43,7 @@ struct cuda_blas {
     size_t workspace_bytes;
     struct plan **plans; /* in the order they came up: a few dozen in a process */
     size_t plans_count, plans_room;
+    struct cuda_choices *choices;
     __typeof__(cublasLtCreate) *create;
     __typeof__(cublasLtDestroy) *destroy;
     __typeof__(cublasLtGetStatusName) *status_name;
@@ -52,7 +56,9 @@ struct cuda_blas {
     __typeof__(cublasLtMatmulPreferenceDestroy) *preference_destroy;
     __typeof__(cublasLtMatmulPreferenceSetAttribute) *preference_set;
     __typeof__(cublasLtMatmulAlgoGetHeuristic) *heuristic;
+    __typeof__(cublasLtMatmulAlgoCheck) *check;
     __typeof__(cublasLtMatmul) *matmul;
+    __typeof__(cublasLtGetVersion) *version;
 };
 
 /* One product as the library is to do it: pointers, and what its sums are multiplied with. */
@@ -98,7 +104,9 @@ static enum err find_functions(struct cuda_blas *blas)
         {"cublasLtMatmulPreferenceDestroy", &blas->preference_destroy},
         {"cublasLtMatmulPreferenceSetAttribute", &blas->preference_set},
         {"cublasLtMatmulAlgoGetHeuristic", &blas->heuristic},
+        {"cublasLtMatmulAlgoCheck", &blas->check},
         {"cublasLtMatmul", &blas->matmul},
+        {"cublasLtGetVersion", &blas->version},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         void *at = dlsym(blas->library, wanted[i].name);
@@ -109,7 +117,19 @@ static enum err find_functions(struct cuda_blas *blas)
     return ERR_OK;
 }
 
-enum err cuda_blas_open(struct kern_dev *dev)
+/* Choices hold for a GPU of the same kind, and the same version of the library. */
+static enum err open_choices(struct kern_dev *dev, const char *path)
+{
+    char text[IDENTITY_BYTES];
+    struct cudaDeviceProp found = {.name = "a GPU"};
+    if (cudaGetDeviceProperties(&found, dev->device) != cudaSuccess)
+        cudaGetLastError();
+    snprintf(text, sizeof text, "algorithms of cublasLt %zu on %s, compute %d.%d, %d processors", dev->blas->version(),
+             found.name, dev->capability / 10, dev->capability % 10, dev->processors);
+    return cuda_choices_open(path, text, &dev->blas->choices);
+}
+
+enum err cuda_blas_open(struct kern_dev *dev, const char *choices)
 {
     struct cuda_blas *blas;
     TRY(mem_new(1, sizeof *blas, "the library of matrix products", &blas));
@@ -123,6 +143,7 @@ enum err cuda_blas_open(struct kern_dev *dev)
     cublasStatus_t status = blas->create(&blas->handle);
     if (status != CUBLAS_STATUS_SUCCESS)
         return err_set(ERR_STATE, "GPU %d: " LIBRARY " does not start: %s", dev->device, blas->status_name(status));
+    TRY(open_choices(dev, choices));
     blas->workspace_bytes = (size_t)(dev->capability >= CAPABILITY_HOPPER ? 64 : 32) << 20;
     return cuda_alloc(dev, blas->workspace_bytes, "the workspace of matrix products", &blas->workspace);
 }
@@ -148,6 +169,7 @@ void cuda_blas_close(struct kern_dev *dev)
     for (size_t i = 0; i < blas->plans_count; i++)
         free_plan(blas, blas->plans[i]);
     mem_free(blas->plans);
+    cuda_choices_close(blas->choices);
     cuda_free(dev, blas->workspace);
     if (blas->handle != NULL)
         blas->destroy(blas->handle);
@@ -314,20 +336,35 @@ static void tell(struct kern_dev *dev, const struct cuda_product *p, const char 
                    p->ldc, p->to_float ? "to float" : "to bf16", p->beta != 0 ? ", added" : "", problem);
 }
 
+/* The algorithm that was chosen before, if the library still takes it. */
+static bool chosen_before(struct cuda_blas *blas, struct plan *plan)
+{
+    cublasLtMatmulHeuristicResult_t result = {0};
+    return cuda_choices_find(blas->choices, (const int64_t *)&plan->key, (unsigned char *)&plan->algorithm) &&
+           blas->check(blas->handle, plan->desc, plan->b, plan->a, plan->c, plan->c, &plan->algorithm, &result) ==
+               CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= blas->workspace_bytes;
+}
+
 /* Makes the plan; one that cannot be used is kept as well, so that nobody asks again. */
 static void make_plan(struct kern_dev *dev, struct plan *plan, const struct cuda_product *p, const struct job *job)
 {
+    struct cuda_blas *blas = dev->blas;
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     int count = 0;
-    cublasStatus_t status = describe(dev->blas, plan, p);
+    cublasStatus_t status = describe(blas, plan, p);
+    plan->usable = status == CUBLAS_STATUS_SUCCESS && chosen_before(blas, plan);
+    if (plan->usable)
+        return;
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = ask(dev->blas, plan, found, &count);
+        status = ask(blas, plan, found, &count);
     if (status != CUBLAS_STATUS_SUCCESS) {
-        tell(dev, p, dev->blas->status_name(status));
+        tell(dev, p, blas->status_name(status));
         return;
     }
     plan->algorithm = found[fastest(dev, plan, found, count, job)].algo;
     plan->usable = true;
+    cuda_choices_add(blas->choices, (const int64_t *)&plan->key, (const unsigned char *)&plan->algorithm);
 }
 
 /* NULL: no memory, which is kept as the fault. */

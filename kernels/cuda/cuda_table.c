@@ -30,7 +30,7 @@ static enum err table_open(const struct kern_place *place, struct kern_dev **out
     }
     err = cuda_queues_open(dev);
     if (err == ERR_OK)
-        err = cuda_blas_open(dev);
+        err = cuda_blas_open(dev, place->choices);
     if (err != ERR_OK) {
         table_close(dev);
         return err;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "kernels/kern_cuda.h"
@@ -25,7 +26,7 @@ static void own_folders(char *folders, size_t bytes)
     snprintf(folders, bytes, "%s:%s/../..", self, self);
 }
 
-static enum err find(const struct kern **table)
+enum err gpu_find(const struct kern **table)
 {
     char folders[2 * PATH_MAX + 16], program[2 * PATH_MAX + 64];
     own_folders(folders, sizeof folders);
@@ -57,13 +58,18 @@ static int say_why_not(void)
     return 1;
 }
 
-int gpu_open(const struct kern **table, struct kern_dev **dev)
+int gpu_number(void)
 {
     const char *number = getenv("DILOCO_GPU");
+    return number != NULL ? (int)strtol(number, NULL, 10) : 0;
+}
+
+int gpu_open(const struct kern **table, struct kern_dev **dev)
+{
     char text[TEXT_BYTES];
-    const struct kern_place place = {.device = number != NULL ? (int)strtol(number, NULL, 10) : 0};
+    const struct kern_place place = {.device = gpu_number()};
     *dev = NULL;
-    enum err err = find(table);
+    enum err err = gpu_find(table);
     if (err == ERR_OK)
         err = (*table)->open(&place, dev);
     if (err != ERR_OK)
@@ -72,4 +78,21 @@ int gpu_open(const struct kern **table, struct kern_dev **dev)
     printf("GPU %d: %s\n", place.device, text);
     fflush(stdout);
     return 0;
+}
+
+int gpu_there(void)
+{
+    int status = 0;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        const struct kern *table;
+        struct kern_dev *dev;
+        int code = gpu_open(&table, &dev);
+        if (code == 0)
+            table->close(dev);
+        fflush(NULL);
+        _exit(code);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }

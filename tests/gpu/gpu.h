@@ -13,4 +13,11 @@ enum { GPU_SKIPPED = 77 };
  * with, having said why: GPU_SKIPPED, unless there is a GPU after all and DILOCO_GPU_NEEDED is set: then 1. */
 int gpu_open(const struct kern **table, struct kern_dev **dev);
 
+/* The same in a process of its own, so that this one, which forks, has never seen a GPU. */
+int gpu_there(void);
+/* In a process that forks no more: that table, without opening anything. */
+ERR_MUST_CHECK enum err gpu_find(const struct kern **table);
+/* DILOCO_GPU */
+int gpu_number(void);
+
 #endif

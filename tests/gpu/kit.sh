@@ -5,7 +5,7 @@
 set -eu
 build=$1 kit=$2
 most_mb=60
-programs="dilocod dilococtl diloco-worker tests/gpu/gpu_there tests/gpu/test_kern_gpu tests/gpu/test_model_gpu tests/gpu/bench_gpu"
+programs="dilocod dilococtl diloco-worker tests/gpu/gpu_there tests/gpu/test_kern_gpu tests/gpu/test_model_gpu tests/gpu/test_ranks_gpu tests/gpu/bench_gpu"
 libraries="libdiloco-cuda.so libdiloco.so.0"
 
 rm -rf "$kit"

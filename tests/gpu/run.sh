@@ -102,13 +102,14 @@ sanitize() { # tool, seconds
 check() {
     part 'kernels' 120 "$BUILD/tests/gpu/test_kern_gpu"
     part 'models, resumed' 90 "$BUILD/tests/gpu/test_model_gpu"
+    part 'dp 2 on one GPU' 60 "$BUILD/tests/gpu/test_ranks_gpu" dp
+    part 'tp 2 on one GPU' 60 "$BUILD/tests/gpu/test_ranks_gpu" tp
+    part 'dp 2 x tp 2 on one GPU' 60 "$BUILD/tests/gpu/test_ranks_gpu" both
     part 'two islands on one GPU' 120 "$here/islands.sh" cuda cuda
     part 'an island on a GPU, one on a CPU' 120 "$here/islands.sh" cuda cpu
     sanitize memcheck 65
     sanitize racecheck 65
     not_run 'NCCL between GPUs' 'not built yet; needs two GPUs'
-    not_run 'dp 2 on one GPU' 'not built yet'
-    not_run 'tp 2 on one GPU' 'not built yet'
 }
 
 bench() {

@@ -1,6 +1,7 @@
 #include "tests/kern/ranked.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,7 +11,7 @@
 #include "worker/inner.h"
 #include "worker/model/model_shares.h"
 
-enum { BATCH = 4, CONTEXT = 8, ACCUMULATE = 2, VOCAB = 53 };
+enum { BATCH = 4, CONTEXT = 8, ACCUMULATE = 2, VOCAB = 53, PATH_BYTES = 512 };
 
 static struct runspec spec_of(const struct ranked_story *story)
 {
@@ -144,7 +145,10 @@ enum err ranked_train(void *user, const struct launch_rank *rank)
     struct pupil p = {.story = story, .result = &story->result[rank->rank]};
     struct runspec spec = spec_of(story);
     int tp = rank->count > 1 && story->tp > 1 ? story->tp : 1;
-    TRY(story->kern->open(&(struct kern_place){.threads = 1}, &p.dev));
+    char choices[PATH_BYTES];
+    snprintf(choices, sizeof choices, "%s/algorithms-%d.txt", story->folder != NULL ? story->folder : "", rank->rank);
+    struct kern_place place = {.device = rank->device, .threads = 1, .choices = story->folder != NULL ? choices : NULL};
+    TRY(story->kern->open(&place, &p.dev));
     TRY(crew_init(&p.crew, rank, tp, story->kern, p.dev));
     struct model_conf conf = {
         .batch = BATCH / story->rows, .train = true, .recompute = story->recompute, .grid = p.crew.grid};

@@ -24,6 +24,7 @@ struct ranked_story {
     int tp;   /* ranks of a row; 0 is 1 */
     bool tied, muon;
     enum model_recompute recompute;
+    const char *folder;           /* for kern_place.choices, a file a rank; NULL: none */
     struct ranked_result *result; /* [GROUP_RANKS_MAX], shared: each rank's */
 };
 

@@ -261,6 +261,7 @@ $(B)/tests/fakes/cuda_queue.o: kernels/cuda/cuda_queue.c
 	$(call say,CC)$(CC) $(CFLAGS_ALL) $(CFLAGS) -Itests/fakes -MMD -MP -c $< -o $@
 $(B)/tests/unit/test_cuda_queue: $(B)/tests/fakes/cuda_queue.o
 $(B)/tests/unit/test_cuda_choices: $(call objects,kernels/cuda/cuda_choices.c)
+$(B)/tests/unit/test_cuda_peak: $(B)/kernels/cuda/cuda_peak.o
 $(B)/tests/unit/test_kern_cuda: | $(FAKE_CUDA) $(CUDA_LIBRARY)
 $(B)/tests/%: $(B)/tests/%.o $(TESTLIB_OBJ) $(B)/tests/lib.a $(ARCHIVES)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $(filter %.o,$^) \

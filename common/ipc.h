@@ -36,9 +36,16 @@
 #include "common/err.h"
 
 /* 1: first version. 2: the run's clock. 3: work set aside. 4: the run's end; work that a trainer kept. 5: trainers of
- * several processes. */
-enum { IPC_VERSION = 5 };
-enum { IPC_NAME_BYTES = 128, IPC_DIMS_MAX = 6, IPC_TEXT_BYTES = 320, IPC_RANGES_MAX = 64, IPC_TENSORS_MAX = 65536 };
+ * several processes. 6: what a trainer runs on. */
+enum { IPC_VERSION = 6 };
+enum {
+    IPC_DEVICE_BYTES = 96,
+    IPC_NAME_BYTES = 128,
+    IPC_DIMS_MAX = 6,
+    IPC_TEXT_BYTES = 320,
+    IPC_RANGES_MAX = 64,
+    IPC_TENSORS_MAX = 65536
+};
 
 /* Bytes: tables and areas begin on multiples of it. */
 enum { IPC_ALIGN = 64 };
@@ -144,6 +151,15 @@ enum ipc_type {
     IPC_TYPES
 };
 
+/* What a trainer runs on, for status alone; 0 or "": not said. See struct diloco_machine. */
+struct ipc_machine {
+    char device[IPC_DEVICE_BYTES];
+    uint32_t ranks, tensor_parallel;
+    uint64_t memory_bytes, memory_total_bytes; /* of each rank's device */
+    double flops_per_token;
+    double peak_flops; /* a second, of all ranks together */
+};
+
 struct ipc_hello {
     uint32_t version;
     uint32_t pid;
@@ -152,6 +168,7 @@ struct ipc_hello {
     uint32_t kept;         /* non-zero: it has work of its own, from a checkpoint */
     uint32_t reserved;
     char trainer[64];
+    struct ipc_machine machine;
 };
 
 struct ipc_tensor {

@@ -7,7 +7,7 @@ DESTDOC := $(DESTDIR)$(PREFIX)/share/doc/diloco
 
 install: all
 	$(INSTALL) -d $(DESTBIN) $(DESTLIB)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTMAN)/man1 $(DESTMAN)/man8 \
-		$(DESTDOC) $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSCONFDIR)/diloco
+		$(DESTDOC) $(DESTDIR)$(PREFIX)/share/diloco $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSCONFDIR)/diloco
 	$(INSTALL) -m 755 $(PROGRAMS) $(DESTBIN)
 	$(INSTALL) -m 644 $(B)/libdiloco.a $(DESTLIB)
 	$(INSTALL) -m 755 $(B)/libdiloco.so.0 $(DESTLIB)
@@ -19,6 +19,7 @@ install: all
 	$(INSTALL) -m 644 docs/dilocod.8 $(DESTMAN)/man8
 	$(INSTALL) -m 644 README.md docs/*.md docs/*.svg docs/example-trainer.c $(DESTDOC)
 	sed 's,/usr/local/bin,$(PREFIX)/bin,' conf/dilocod.service > $(DESTDIR)$(UNITDIR)/dilocod.service
+	sed 's,/usr/local/share,$(PREFIX)/share,' conf/dilocod-gpu.conf > $(DESTDIR)$(PREFIX)/share/diloco/dilocod-gpu.conf
 	$(INSTALL) -m 644 conf/dilocod.conf $(DESTDIR)$(SYSCONFDIR)/diloco/dilocod.conf.sample
 	$(INSTALL) -m 644 conf/run.ini $(DESTDIR)$(SYSCONFDIR)/diloco/run.ini.sample
 	$(INSTALL) -m 644 conf/thin.ini $(DESTDIR)$(SYSCONFDIR)/diloco/thin.ini.sample

@@ -1,9 +1,11 @@
 #include "daemon/dconf.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
 
+#include "common/devices.h"
 #include "common/ipc.h"
 #include "common/mem.h"
 #include "common/words.h"
@@ -78,13 +80,16 @@ static const struct conf_key keys[] = {
      "Which of N disjoint parts of the data to draw, as I/N from 0/N; empty: this island's number of all islands, for "
      "a corpus that all share. 0/1 for a corpus of its own."},
     {"worker", "device", CONF_STRING, AT(device), "cpu", 0, 0, NULL, NULL,
-     "Where to train: cpu; cuda, an NVIDIA GPU, which a service has to be let at (dilocod.service says how); auto, "
+     "Where to train: cpu; cuda, an NVIDIA GPU, which a service has to be let at (dilocod-gpu.conf says how); auto, "
      "which is cuda where its library, a driver and a GPU are there, else cpu, and the log says why."},
     {"worker", "devices", CONF_STRING, AT(devices), "", 0, 0, NULL, NULL,
      "With several GPUs: which of them, as in 0-3,6. The trainer is a process on each then, which share out the batch "
      "of the run spec; the island stays one."},
     {"worker", "ranks", CONF_INT, AT(ranks), "1", 1, 64, NULL, NULL,
      "Processes that share out each batch where devices says nothing; the run spec's batch must be a multiple of it."},
+    {"worker", "tensor_parallel", CONF_INT, AT(tensor_parallel), "1", 1, 64, NULL, NULL,
+     "How many of these processes share each layer, for models that are too large for one device. The number of "
+     "processes must be a multiple of it; so many of them together count as one where the batch is shared out."},
     {"worker", "threads", CONF_INT, AT(threads), "0", 0, 1024, NULL, "threads",
      "CPU threads of the trainer, of each of its processes; 0: all, shared among them. Several trainers on one machine "
      "share its cores best where each has some of its own. Threads that wait sleep, unless OMP_WAIT_POLICY in the "
@@ -192,6 +197,20 @@ static enum err check_device(const char *path, const struct dconf *conf)
     return err_set(ERR_CONF, "%s: [worker] device: \"%s\" is none; there are: cpu, cuda, auto", path, conf->device);
 }
 
+static enum err check_ranks(const char *path, const struct dconf *conf)
+{
+    int number[DEVICES_MAX], count = (int)conf->ranks;
+    bool listed = conf->devices[0] != '\0';
+    if (listed && devices_parse("[worker] devices:", conf->devices, number, &count) != ERR_OK)
+        return err_prefix(ERR_CONF, "%s", path);
+    if (count % conf->tensor_parallel == 0)
+        return ERR_OK;
+    return err_set(ERR_CONF,
+                   "%s: [worker] tensor_parallel: %" PRId64 " processes cannot share each layer where %s makes %d in "
+                   "all; that has to be a multiple of it",
+                   path, conf->tensor_parallel, listed ? "devices" : "ranks", count);
+}
+
 static enum err check_program(const char *path, const struct dconf *conf)
 {
     struct words words;
@@ -202,7 +221,10 @@ static enum err check_program(const char *path, const struct dconf *conf)
     words_free(&words);
     if (conf->autostart && conf->data[0] == '\0' && ours)
         return err_set(ERR_CONF, "%s: [worker] data: missing; give the path of the corpus, or autostart = no", path);
-    return ours ? check_device(path, conf) : ERR_OK;
+    if (!ours)
+        return ERR_OK;
+    TRY(check_device(path, conf));
+    return check_ranks(path, conf);
 }
 
 /* What is this island's own, beyond what the table of keys can say. */

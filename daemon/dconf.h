@@ -35,7 +35,7 @@ struct dconf {
     char *worker_program, *worker_group, *data, *stream, *device, *devices;
     bool autostart;
     uint64_t stop_ms;
-    int64_t ranks, threads, checkpoint_every, eval_every;
+    int64_t ranks, tensor_parallel, threads, checkpoint_every, eval_every;
 
     uint64_t checkpoint_ms, ledger_keep, ledger_segment;
     int log_level;

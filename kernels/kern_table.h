@@ -110,8 +110,12 @@ struct kern {
     /* ERR_NOTFOUND if there is no such device, ERR_STATE if it cannot be used; the text says which and what to do. */
     enum err (*open)(const struct kern_place *place, struct kern_dev **dev);
     void (*close)(struct kern_dev *dev);
-    /* Which device it is, for people: one short line without a line's end, cut off at `bytes`. */
+    /* Which device it is, for people: one short line without a line's end, cut off at `bytes`: what it is called, and
+     * behind the first comma what else there is to say. */
     void (*describe)(struct kern_dev *dev, char *text, size_t bytes);
+    /* Floating-point operations a second that products of act can do at best, by what the device says of itself; 0: not
+     * known. */
+    double (*peak_flops)(struct kern_dev *dev);
     /* Bytes that are free and that there are. */
     enum err (*memory)(struct kern_dev *dev, size_t *free_bytes, size_t *total);
     /* Whether attention can do heads of D values. */

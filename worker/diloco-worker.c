@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/args.h"
+#include "common/devices.h"
 #include "common/digest.h"
 #include "common/log.h"
 #include "worker/ckpt.h"
@@ -120,36 +121,7 @@ static enum err print_spec(const struct arguments *a)
 
 /* ---- several ranks ---- */
 
-/* "0-3,6" to numbers; each once. */
-static enum err parse_devices(const char *text, int number[GROUP_RANKS_MAX], int *count)
-{
-    *count = 0;
-    for (const char *at = text; *at != '\0';) {
-        int first, last, end = 0;
-        if (sscanf(at, "%d%n", &first, &end) != 1 || first < 0)
-            return err_set(ERR_ARG, "--devices %s: expected numbers and stretches of them, as in 0-3,6", text);
-        at += end;
-        last = first;
-        if (*at == '-') {
-            if (sscanf(at, "-%d%n", &last, &end) != 1 || last < first)
-                return err_set(ERR_ARG, "--devices %s: expected numbers and stretches of them, as in 0-3,6", text);
-            at += end;
-        }
-        for (int device = first; device <= last; device++) {
-            for (int i = 0; i < *count; i++)
-                if (number[i] == device)
-                    return err_set(ERR_ARG, "--devices %s: device %d is there twice", text, device);
-            if (*count == GROUP_RANKS_MAX)
-                return err_set(ERR_ARG, "--devices %s: more than %d devices", text, GROUP_RANKS_MAX);
-            number[(*count)++] = device;
-        }
-        if (*at == ',' && at[1] != '\0')
-            at++;
-        else if (*at != '\0')
-            return err_set(ERR_ARG, "--devices %s: expected numbers and stretches of them, as in 0-3,6", text);
-    }
-    return *count > 0 ? ERR_OK : err_set(ERR_ARG, "--devices is empty");
-}
+_Static_assert((int)DEVICES_MAX == (int)GROUP_RANKS_MAX, "as many devices as ranks");
 
 /* Whether ranks in rows of --tensor-parallel can share out batch and layers. */
 static enum err check_grid(const struct arguments *a, const struct runspec *spec, int count)
@@ -184,7 +156,7 @@ static enum err find_ranks(const struct arguments *a, const struct runspec *spec
 {
     *count = 1;
     if (a->devices != NULL) {
-        TRY(parse_devices(a->devices, number, count));
+        TRY(devices_parse("--devices", a->devices, number, count));
         if (strcmp(a->device, "cpu") == 0)
             return err_set(ERR_ARG, "--devices %s names GPUs; add --device cuda, or say --ranks", a->devices);
         if (a->ranks != 0 && a->ranks != (uint64_t)*count)

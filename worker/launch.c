@@ -70,6 +70,23 @@ static void keep_what_is_its_own(struct launch *launch, int rank, struct group_s
     shut(&launch->signals);
 }
 
+static int device_of(const struct launch_conf *conf, int rank)
+{
+    return conf->number != NULL ? conf->number[rank] : 0;
+}
+
+static int count_devices(const struct launch_conf *conf)
+{
+    int count = 0;
+    for (int i = 0; i < conf->ranks; i++) {
+        int first = 0;
+        while (device_of(conf, first) != device_of(conf, i))
+            first++;
+        count += first == i;
+    }
+    return count;
+}
+
 static enum err run_rank(struct launch *launch, int rank, launch_main *rank_main, void *user)
 {
     struct group_page page;
@@ -78,7 +95,8 @@ static enum err run_rank(struct launch *launch, int rank, launch_main *rank_main
     TRY(group_page_open(launch->page.fd, &page));
     const struct launch_rank given = {.rank = rank,
                                       .count = launch->conf->ranks,
-                                      .device = launch->conf->number != NULL ? launch->conf->number[rank] : 0,
+                                      .device = device_of(launch->conf, rank),
+                                      .devices = count_devices(launch->conf),
                                       .patience_s = launch->patience_s,
                                       .seat = &seat};
     enum err err = rank_main(user, &given);

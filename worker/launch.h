@@ -29,7 +29,8 @@ struct launch_conf {
 /* What a rank gets; it stays the launcher's. */
 struct launch_rank {
     int rank, count;
-    int device; /* its number */
+    int device;  /* its number */
+    int devices; /* how many different ones all ranks have */
     double patience_s;
     const struct group_seat *seat; /* for comm_shm_new() */
 };

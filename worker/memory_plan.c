@@ -161,16 +161,17 @@ static enum err advise(const struct search *s, char text[TEXT_BYTES])
 }
 
 enum err memory_plan_check(const struct runspec *spec, const struct kern *kern, struct kern_dev *dev,
-                           const struct memory_plan_conf *conf)
+                           const struct memory_plan_conf *conf, uint64_t *sum)
 {
     struct memory_plan plan;
     size_t free_bytes, total;
     char what[TEXT_BYTES], advice[TEXT_BYTES];
     TRY(memory_plan(spec, kern, dev, conf, &plan));
     TRY(kern->memory(dev, &free_bytes, &total));
-    struct unit unit = unit_for(memory_plan_sum(&plan));
+    *sum = memory_plan_sum(&plan);
+    struct unit unit = unit_for(*sum);
     describe(&plan, unit, kern->name, what);
-    if (memory_plan_sum(&plan) > free_bytes) {
+    if (*sum > free_bytes) {
         struct search search = {spec, kern, dev, conf, free_bytes};
         TRY(advise(&search, advice));
         return err_set(ERR_NOMEM, "this model needs %s, which has %.1f of %.1f %s free; %s", what,

@@ -39,9 +39,9 @@ ERR_MUST_CHECK enum err memory_plan(const struct runspec *spec, const struct ker
                                     const struct memory_plan_conf *conf, struct memory_plan *out);
 uint64_t memory_plan_sum(const struct memory_plan *plan);
 
-/* Compares with what is free on the device, and logs it. ERR_NOMEM where it is too much says what it takes, what there
- * is, and what would fit: another --recompute, a smaller batch, or both. */
+/* Compares with what is free on the device, and logs it; `*sum` is what it takes, then, too. ERR_NOMEM where it is too
+ * much says what it takes, what there is, and what would fit: another --recompute, a smaller batch, or both. */
 ERR_MUST_CHECK enum err memory_plan_check(const struct runspec *spec, const struct kern *kern, struct kern_dev *dev,
-                                          const struct memory_plan_conf *conf);
+                                          const struct memory_plan_conf *conf, uint64_t *sum);
 
 #endif

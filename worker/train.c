@@ -14,6 +14,7 @@
 #include "worker/data.h"
 #include "worker/inner.h"
 #include "worker/libdiloco/diloco.h"
+#include "worker/machine.h"
 #include "worker/memory_plan.h"
 #include "worker/model/model.h"
 #include "worker/model/model_shares.h"
@@ -36,7 +37,8 @@ struct trainer {
     const struct kern *kern;
     struct kern_dev *dev;
     struct crew crew;
-    int64_t batch; /* of this rank */
+    int64_t batch;         /* of this rank */
+    uint64_t memory_bytes; /* that training takes of this rank's device */
     struct model *model;
     struct inner *inner;
     struct data *data;
@@ -101,7 +103,7 @@ static enum err open_model(struct trainer *t)
     TRY(err);
     t->kern->describe(t->dev, device, sizeof device);
     log_info("device %s: %s", t->kern->name, device);
-    TRY(memory_plan_check(t->spec, t->kern, t->dev, &conf));
+    TRY(memory_plan_check(t->spec, t->kern, t->dev, &conf, &t->memory_bytes));
     TRY(crew_init(&t->crew, rank, tp, t->kern, t->dev));
     conf.model.grid = t->crew.grid;
     TRY(model_new(t->spec, t->kern, t->dev, &conf.model, &t->model));
@@ -191,10 +193,24 @@ static struct diloco_tensor announced(const struct trainer *t, const struct mode
     return out;
 }
 
+static struct diloco_machine machine(const struct trainer *t, char name[MACHINE_NAME_BYTES])
+{
+    struct machine_conf conf = {.kern = t->kern,
+                                .dev = t->dev,
+                                .ranks = t->crew.count,
+                                .tensor_parallel = t->crew.grid.tp,
+                                .devices = t->options->rank != NULL ? t->options->rank->devices : 1,
+                                .memory_bytes = t->memory_bytes,
+                                .flops_per_token = model_train_flops(t->model, 1)};
+    return machine_of(&conf, name);
+}
+
 static enum err attach(struct trainer *t)
 {
     if (t->options->socket_path == NULL)
         return ERR_OK;
+    char name[MACHINE_NAME_BYTES];
+    struct diloco_machine runs_on = machine(t, name);
     if (!t->kern->on_host)
         TRY(moves_new(t->kern, t->dev, t->model->w, t->model->own_count, act_of, t->model, &t->moves));
     struct diloco_options options = {.size = sizeof(struct diloco_options),
@@ -205,6 +221,7 @@ static enum err attach(struct trainer *t)
                                      .interrupted = stop_asked,
                                      .interrupted_user = t,
                                      .group = t->crew.count > 1 ? &t->crew.group : NULL,
+                                     .machine = &runs_on,
                                      .kept = t->state.kept,
                                      .kept_bytes = t->state.kept_count * sizeof *t->state.kept};
     if (diloco_attach(&options, &t->diloco) != DILOCO_OK)

@@ -44,14 +44,25 @@ static json_t *complaints_json(const struct status *status)
     return list;
 }
 
+static json_t *machine_json(const struct trainer_info *trainer)
+{
+    const struct ipc_machine *machine = &trainer->machine;
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "device", machine->device, "ranks",
+                     (json_int_t)machine->ranks, "tensor_parallel", (json_int_t)machine->tensor_parallel,
+                     "memory_bytes", (json_int_t)machine->memory_bytes, "memory_total_bytes",
+                     (json_int_t)machine->memory_total_bytes, "flops_per_token", machine->flops_per_token, "peak_flops",
+                     machine->peak_flops, "flops_per_s", trainer->flops_per_s, "mfu", trainer->mfu);
+}
+
 static json_t *trainer_json(const struct status *status)
 {
     const struct trainer_info *trainer = &status->trainer;
-    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:i}", "state",
+    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:i, s:o}", "state",
                      trainer_phase_name(status->phase), "process", trainer->process_name, "pid", (int)trainer->pid,
                      "step", (json_int_t)trainer->step, "tokens", (json_int_t)trainer->tokens, "tokens_counted",
                      (json_int_t)trainer->tokens_counted, "loss", trainer->loss, "tokens_per_s", trainer->tokens_per_s,
-                     "lr", trainer->lr, "grad_norm", trainer->grad_norm, "failures", (int)trainer->failures);
+                     "lr", trainer->lr, "grad_norm", trainer->grad_norm, "failures", (int)trainer->failures, "machine",
+                     machine_json(trainer));
 }
 
 static json_t *run_json(const struct runspec *spec)

@@ -12,29 +12,14 @@
 /* What is most likely to be changed one day; dilocod --print-config shows the others. */
 static const char *const keys[] = {
     "island.joined", /* first: left out where an island begins a run */
-    "island.name",
-    "island.run",
-    "island.key",
-    "island.state",
-    "island.sockets",
-    "net.listen",
-    "island.owner",
-    "net.address",
-    "net.uplink",
-    "net.rate_limit",
-    "worker.program",
-    "worker.autostart",
-    "worker.data",
-    "worker.stream",
-    "worker.device",
-    "worker.devices",
-    "worker.ranks",
-    "worker.threads",
-    "storage.ledger_keep",
-    "peer.public_key",
-    "peer.address",
-    "peer.uplink",
-    NULL,
+    "island.name",    "island.run",          "island.key",
+    "island.state",   "island.sockets",      "net.listen",
+    "island.owner",   "net.address",         "net.uplink",
+    "net.rate_limit", "worker.program",      "worker.autostart",
+    "worker.data",    "worker.stream",       "worker.device",
+    "worker.devices", "worker.ranks",        "worker.tensor_parallel",
+    "worker.threads", "storage.ledger_keep", "peer.public_key",
+    "peer.address",   "peer.uplink",         NULL,
 };
 
 /* Of a witness, which always joins. */

@@ -54,6 +54,56 @@ static void print_trainer(const json_t *status, FILE *file)
     fputc('\n', file);
 }
 
+/* "41.2 of 79.1 GiB" */
+static void print_memory(const json_t *machine, FILE *file)
+{
+    static const double mib = 1048576, gib = 1073741824;
+    double planned = ctl_number(machine, "memory_bytes"), total = ctl_number(machine, "memory_total_bytes");
+    bool small = planned < gib / 10;
+    if (planned <= 0)
+        return;
+    if (total <= 0)
+        fprintf(file, small ? ", %.0f MiB" : ", %.1f GiB", planned / (small ? mib : gib));
+    else
+        fprintf(file, small ? ", %.0f MiB of %.1f GiB" : ", %.1f of %.1f GiB", planned / (small ? mib : gib),
+                total / gib);
+    fputs(ctl_integer(machine, "ranks") > 1 ? " each" : "", file);
+}
+
+/* "312 TFLOP/s (39 % MFU)" */
+static void print_rate(const json_t *machine, FILE *file)
+{
+    static const char *const units[] = {"MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "EFLOP/s"};
+    double rate = ctl_number(machine, "flops_per_s") / 1e6;
+    size_t unit = 0;
+    if (rate <= 0)
+        return;
+    for (; rate >= 999.5 && unit + 1 < sizeof units / sizeof units[0]; unit++)
+        rate /= 1000;
+    fprintf(file, rate < 9.95 ? ", %.1f %s" : ", %.0f %s", rate, units[unit]);
+    if (ctl_number(machine, "mfu") > 0)
+        fprintf(file, " (%.0f %% MFU)", 100 * ctl_number(machine, "mfu"));
+}
+
+/* What the own trainer runs on, as far as it says so. */
+static void print_machine(const json_t *status, FILE *file)
+{
+    const json_t *machine = json_object_get(json_object_get(status, "trainer"), "machine");
+    long long ranks = (long long)ctl_integer(machine, "ranks"),
+              shared = (long long)ctl_integer(machine, "tensor_parallel");
+    const char *device = ctl_text(machine, "device");
+    if (ranks <= 0)
+        return;
+    fprintf(file, "machine    %lld rank%s", ranks, ranks > 1 ? "s" : "");
+    if (shared > 1)
+        fprintf(file, " (dp %lld x tp %lld)", ranks / shared, shared);
+    if (device[0] != '\0')
+        fprintf(file, " on %s", device);
+    print_memory(machine, file);
+    print_rate(machine, file);
+    fputc('\n', file);
+}
+
 static void print_anchor(const json_t *status, FILE *file)
 {
     long long fragments = (long long)ctl_integer(status, "fragments");
@@ -95,6 +145,7 @@ void ctl_print_status(const json_t *status, FILE *file)
             (long long)ctl_integer(run, "overlap"), ctl_text(run, "codec"));
     print_role(status, file);
     print_trainer(status, file);
+    print_machine(status, file);
     print_anchor(status, file);
     print_epoch(status, file);
     fprintf(file, "traffic    sent %s, received %s; ledger %s; memory %s\n",

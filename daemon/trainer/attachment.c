@@ -431,6 +431,17 @@ static uint64_t tokens_trained(const struct attachment *a)
     return sum;
 }
 
+/* Both factors are the trainer's word: their product may be larger than any number. */
+static void rate_machine(struct trainer_info *info)
+{
+    double flops_per_s = info->machine.flops_per_token * info->tokens_per_s;
+    if (!isfinite(flops_per_s) || flops_per_s <= 0)
+        return;
+    info->flops_per_s = flops_per_s;
+    double mfu = info->machine.peak_flops > 0 ? flops_per_s / info->machine.peak_flops : 0;
+    info->mfu = isfinite(mfu) ? mfu : 0;
+}
+
 struct trainer_info attachment_info(const struct attachment *a)
 {
     struct trainer_info info = {.attached = a->phase != NONE,
@@ -446,7 +457,9 @@ struct trainer_info attachment_info(const struct attachment *a)
                                 .tokens_per_s = a->report.tokens_per_s,
                                 .lr = a->report.lr,
                                 .grad_norm = a->report.grad_norm,
+                                .machine = a->introduction.hello.machine,
                                 .report_ms = a->report_ms};
     count_bad(a, &info);
+    rate_machine(&info);
     return info;
 }

@@ -50,6 +50,8 @@ static enum err add_ours(struct command *command, const struct dconf *conf)
         TRY(add_pair(command, "--devices", conf->devices));
     else if (conf->ranks > 1)
         TRY(add_number(command, "--ranks", conf->ranks));
+    if (conf->tensor_parallel > 1)
+        TRY(add_number(command, "--tensor-parallel", conf->tensor_parallel));
     if (conf->stream[0] != '\0')
         TRY(add_pair(command, "--stream", conf->stream));
     TRY(add_number(command, "--threads", conf->threads));

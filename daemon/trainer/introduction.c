@@ -2,12 +2,16 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/mem.h"
 
 enum { TENSORS_ROOM = 64 };
+/* Of what a trainer says of its machine, more than this is no number of ranks, and no size of a memory. */
+enum { MACHINE_RANKS_MAX = 1000000 };
+static const uint64_t machine_memory_max = (uint64_t)1 << 60;
 
 void introduction_init(struct introduction *introduction)
 {
@@ -43,10 +47,38 @@ static enum err check_version(const struct introduction *introduction)
                    introduction->hello.version, IPC_VERSION);
 }
 
+/* A rate that can be multiplied and printed; 0, as if not said, for all else. */
+static double rate(double said)
+{
+    return isfinite(said) && said > 0 ? said : 0;
+}
+
+/* For status alone, so what makes no sense is not refused: it counts as not said. */
+static void clean_machine(struct ipc_machine *machine)
+{
+    machine->device[sizeof machine->device - 1] = '\0';
+    for (char *at = machine->device; *at != '\0'; at++)
+        if (*at < ' ' || *at > '~')
+            *at = '?';
+    if (machine->ranks > MACHINE_RANKS_MAX)
+        machine->ranks = 0;
+    if (machine->ranks == 0)
+        machine->tensor_parallel = 0;
+    else if (machine->tensor_parallel == 0 || machine->ranks % machine->tensor_parallel != 0)
+        machine->tensor_parallel = 1;
+    if (machine->memory_bytes > machine_memory_max)
+        machine->memory_bytes = 0;
+    if (machine->memory_total_bytes > machine_memory_max)
+        machine->memory_total_bytes = 0;
+    machine->flops_per_token = rate(machine->flops_per_token);
+    machine->peak_flops = rate(machine->peak_flops);
+}
+
 enum err introduction_hello(struct introduction *introduction, const struct ipc_hello *hello, int fd)
 {
     introduction->hello = *hello;
     introduction->hello.trainer[sizeof introduction->hello.trainer - 1] = '\0';
+    clean_machine(&introduction->hello.machine);
     introduction_close_memory(introduction);
     introduction->memory_fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
     return check_version(introduction);

@@ -15,7 +15,7 @@
 
 /* In the caller's storage; memory for tensors is kept from one trainer to the next. */
 struct introduction {
-    struct ipc_hello hello; /* zero before it said so */
+    struct ipc_hello hello; /* zero before it said so; its texts end, and its machine can be printed */
     int memory_fd;          /* of the memory it had, ours to close; -1: none */
     struct ipc_tensor *tensors;
     uint32_t tensors_count, tensors_room;

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/ipc.h"
 #include "common/runspec.h"
 #include "daemon/dconf.h"
 #include "daemon/event.h"
@@ -46,12 +47,15 @@ struct trainer_info {
     uint64_t step, tokens;   /* of the island: trainers before this one count, too, and daemons */
     uint64_t tokens_counted; /* of these, in the anchors: the mean over all parameters */
     double loss, tokens_per_s, lr, grad_norm;
-    uint64_t report_ms;       /* when it last reported; 0: not yet */
-    uint32_t bad_fragments;   /* of which its last snapshot could not be sent: it held NaN or Inf */
-    uint64_t bad_most;        /* the most in a row */
-    uint64_t unattached_ms;   /* since when its process has run without being attached; 0: it does not, or is */
-    const char *process_name; /* what its process does */
-    const char *process_note; /* how its process failed last; "" */
+    struct ipc_machine machine; /* as it said, and finite */
+    double flops_per_s;         /* of the model, by tokens_per_s; 0: not known */
+    double mfu;                 /* model FLOPs utilization, that rate's share of the machine's peak; 0: not known */
+    uint64_t report_ms;         /* when it last reported; 0: not yet */
+    uint32_t bad_fragments;     /* of which its last snapshot could not be sent: it held NaN or Inf */
+    uint64_t bad_most;          /* the most in a row */
+    uint64_t unattached_ms;     /* since when its process has run without being attached; 0: it does not, or is */
+    const char *process_name;   /* what its process does */
+    const char *process_note;   /* how its process failed last; "" */
     unsigned failures;
 };
 

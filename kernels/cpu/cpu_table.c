@@ -30,8 +30,14 @@ static void dev_close(struct kern_dev *dev)
 
 static void dev_describe(struct kern_dev *dev, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "CPU, %d of %ld processors, instruction set " TEXT_OF(ISA), dev->threads,
-             sysconf(_SC_NPROCESSORS_ONLN));
+    snprintf(text, bytes, "CPU (" TEXT_OF(ISA) "), %d of %ld processors", dev->threads, sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+/* Nobody can tell: processors change their clocks with what they do. */
+static double dev_peak_flops(struct kern_dev *dev)
+{
+    (void)dev;
+    return 0;
 }
 
 /* What programs can have: the kernel's estimate counts the files it caches, which it gives up for them. */
@@ -168,6 +174,7 @@ const struct kern CPU_JOIN(kern_cpu, ISA) = {
     .open = dev_open,
     .close = dev_close,
     .describe = dev_describe,
+    .peak_flops = dev_peak_flops,
     .memory = dev_memory,
     .has_head_size = dev_has_head_size,
     .reserve = dev_reserve,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/cuda/cuda_dev.h"
+#include "kernels/cuda/cuda_peak.h"
 
 #define DRIVER "libcuda.so.1"
 #define MANAGEMENT "libnvidia-ml.so.1"
@@ -180,4 +181,12 @@ void cuda_describe(struct kern_dev *dev, char *text, size_t bytes)
     }
     snprintf(text, bytes, "%s, driver %s, compute %d.%d", found.name, version, dev->capability / 10,
              dev->capability % 10);
+}
+
+double cuda_peak_flops(struct kern_dev *dev)
+{
+    int clock_khz = 0;
+    if (cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, dev->device) != cudaSuccess)
+        cudaGetLastError(); /* no fault: nothing but a figure for people is missing */
+    return cuda_peak_of(dev->capability, dev->processors, clock_khz);
 }

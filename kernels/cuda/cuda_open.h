@@ -13,5 +13,7 @@ ERR_MUST_CHECK enum err cuda_open_device(struct kern_dev *dev, const struct kern
 
 /* The table's: its name, the driver's version and the GPU's capability. */
 void cuda_describe(struct kern_dev *dev, char *text, size_t bytes);
+/* The table's: by processors and clock. */
+double cuda_peak_flops(struct kern_dev *dev);
 
 #endif

@@ -56,6 +56,7 @@ static const struct kern table = {
     .open = table_open,
     .close = table_close,
     .describe = cuda_describe,
+    .peak_flops = cuda_peak_flops,
     .memory = cuda_memory,
     .reserve = table_reserve,
     .alloc = cuda_alloc,

@@ -545,6 +545,12 @@ static void emu_describe(struct kern_dev *dev, char *text, size_t bytes)
     snprintf(text, bytes, "emulated");
 }
 
+static double emu_peak_flops(struct kern_dev *dev)
+{
+    (void)dev;
+    return 0;
+}
+
 const struct kern kern_emu = {
     .name = "emu",
     .act_bytes = 2,
@@ -552,6 +558,7 @@ const struct kern kern_emu = {
     .open = emu_open,
     .close = emu_close,
     .describe = emu_describe,
+    .peak_flops = emu_peak_flops,
     .memory = emu_memory,
     .reserve = emu_reserve,
     .alloc = cuda_alloc,

@@ -272,13 +272,14 @@ static void what_a_refusal_suggests_fits(void **state)
         spec.batch = i == 2 ? 2 : 8;
         struct memory_plan_conf conf = conf_of(&spec, MODEL_RECOMPUTE_NONE);
         struct memory_plan plan = plan_of(&spec, &conf);
-        uint64_t whole = memory_plan_sum(&plan);
+        uint64_t whole = memory_plan_sum(&plan), takes;
         for (int part = 1; part <= PARTS; part++) {
             little = (size_t)(whole * (uint64_t)part / PARTS);
             assert_ok(small.open(&(struct kern_place){0}, &dev));
-            enum err err = memory_plan_check(&spec, &small, dev, &conf);
+            enum err err = memory_plan_check(&spec, &small, dev, &conf, &takes);
             small.close(dev);
             assert_int_equal(err, part < PARTS ? ERR_NOMEM : ERR_OK);
+            assert_int_equal(takes, whole);
             if (err == ERR_NOMEM)
                 seen[follow(&spec, err_text())]++;
         }

@@ -6,6 +6,7 @@
  * what is missing at the end is zero. Moves of a good trainer are among them, so that the others start from anywhere.
  */
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -427,6 +428,11 @@ static void follow(struct play *play)
     }
     struct trainer_info info = trainer_info(stage->trainer);
     check(info.loss == info.loss && info.lr == info.lr, "a NaN in what status prints");
+    check(isfinite(info.flops_per_s) && isfinite(info.mfu) && isfinite(info.machine.flops_per_token) &&
+              isfinite(info.machine.peak_flops) && info.machine.memory_bytes <= INT64_MAX &&
+              info.machine.memory_total_bytes <= INT64_MAX,
+          "of its machine, what JSON has no number for");
+    check(memchr(info.machine.device, '\0', sizeof info.machine.device) != NULL, "a device's name without an end");
     (void)trainer_phase_name(trainer_phase(stage->trainer));
     stage_forget(stage);
 }

@@ -33,12 +33,22 @@ static void it_says_what_it_is_in_one_line(void **state)
     char text[160], brief[8];
     kern->describe(dev, text, sizeof text);
     assert_true(strlen(text) > 0 && strlen(text) < sizeof text - 1);
+    assert_true(strcspn(text, ",") > 0); /* its name */
     assert_null(strchr(text, '\n'));
     memset(brief, 'x', sizeof brief);
     kern->describe(dev, brief, sizeof brief - 1);
     assert_true(brief[sizeof brief - 1] == 'x'); /* nobody's */
     assert_int_equal(strlen(brief), sizeof brief - 2);
     assert_int_equal(strncmp(text, brief, sizeof brief - 2), 0);
+}
+
+/* Between the smallest part of a GPU and what there will be one day. */
+static void what_it_can_do_at_best_is_not_known_or_sensible(void **state)
+{
+    (void)state;
+    double peak = kern->peak_flops(dev);
+    assert_true(peak == 0 || (peak > 1e12 && peak < 1e17));
+    assert_true(kern->peak_flops(dev) == peak);
 }
 
 /* What is in pinned memory after the queue has come so far is what was on the device when the copy was its turn. */
@@ -275,6 +285,7 @@ static void what_is_bad_is_found(void **state)
 const struct CMUnitTest cases_move[] = {
     cmocka_unit_test(memory_is_zeroed_and_counted),
     cmocka_unit_test(it_says_what_it_is_in_one_line),
+    cmocka_unit_test(what_it_can_do_at_best_is_not_known_or_sensible),
     cmocka_unit_test(queues_keep_their_order),
     cmocka_unit_test(rows_are_copied_with_strides),
     cmocka_unit_test(rounding_is_to_nearest),

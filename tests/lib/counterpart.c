@@ -20,6 +20,8 @@ struct ipc_shm make_conf = {.overlap = 1, .mix = 0.25};
 struct diloco_device device;
 struct diloco_tensor announced = {.size = sizeof announced, .name = "w", .data = tensor, .dims = 1, .shape = {COUNT}};
 struct diloco_group group;
+struct diloco_machine machine;
+struct ipc_hello greeting;
 int (*while_waiting)(int slice);
 int slices;
 
@@ -70,6 +72,7 @@ void hear_introduction(uint64_t session)
     assert_true(connection >= 0);
     struct ipc_message message = hear(&fd);
     assert_int_equal(message.type, IPC_HELLO);
+    greeting = message.hello;
     assert_int_equal(message.hello.session, session);
     assert_int_equal(fd >= 0, session != 0); /* what it has of a daemon before this one comes along */
     if (fd >= 0)
@@ -135,6 +138,7 @@ void begin(void)
                                      .wait_ms = 2000,
                                      .device = device.size > 0 ? &device : NULL,
                                      .group = group.size > 0 ? &group : NULL,
+                                     .machine = machine.size > 0 ? &machine : NULL,
                                      .interrupted = interrupted};
     assert_int_equal(diloco_attach(&options, &d), DILOCO_OK);
     assert_int_equal(diloco_register(d, &announced), DILOCO_OK);

@@ -432,8 +432,12 @@ void stage_say(struct stage *stage, enum ipc_type type, uint32_t f)
 void stage_hello(struct stage *stage, uint64_t session, uint64_t step_now, uint64_t tokens, int fd)
 {
     struct ipc_message message = {.type = IPC_HELLO};
-    message.hello = (struct ipc_hello){
-        .version = IPC_VERSION, .pid = (uint32_t)getpid(), .session = session, .step = step_now, .tokens = tokens};
+    message.hello = (struct ipc_hello){.version = IPC_VERSION,
+                                       .pid = (uint32_t)getpid(),
+                                       .session = session,
+                                       .step = step_now,
+                                       .tokens = tokens,
+                                       .machine = stage->machine};
     snprintf(message.hello.trainer, sizeof message.hello.trainer, "test");
     stage_send(stage, &message, fd);
 }

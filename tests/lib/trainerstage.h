@@ -40,6 +40,7 @@ struct stage {
     uint64_t counted_tokens[TRAINERRUN_FRAGMENTS];          /* bob alone: in all its rounds */
 
     /* the trainer */
+    struct ipc_machine machine; /* what its HELLO says that it runs on */
     int socket, memfd;
     uint64_t session;
     struct ipc_shm *shm;

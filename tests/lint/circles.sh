@@ -18,7 +18,7 @@ rooms      worker > kernels > common
 daemon     dilocod > engine | check > control | runplan > peers > trainer | rounds | charter > state > event | jobs | rules | dconf | tidings > home | as_typed
 daemon     dilococtl > ctl > rules | dconf > home | as_typed
 
-worker     diloco-worker > train , sample > memory_plan > ckpt , inner , data , speed , crew > model | moves > libdiloco
+worker     diloco-worker > train , sample > memory_plan | machine > ckpt , inner , data , speed , crew > model | moves > libdiloco
 worker     diloco-worker > train > crew > launch > comm
 worker     train > inner > model > comm
 

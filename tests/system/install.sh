@@ -10,6 +10,7 @@ make -s PREREQS_PRESENT=1 CC="${CC:-gcc}" SAN="${SAN:-}" install DESTDIR="$root"
 for file in usr/bin/dilocod usr/bin/dilococtl usr/bin/diloco-worker usr/include/diloco.h usr/lib/libdiloco.a \
     usr/lib/libdiloco.so.0 usr/lib/libdiloco.so usr/lib/pkgconfig/diloco.pc usr/share/man/man8/dilocod.8 \
     usr/share/man/man1/dilococtl.1 usr/share/man/man1/diloco-worker.1 usr/lib/systemd/system/dilocod.service \
+    usr/share/diloco/dilocod-gpu.conf \
     etc/diloco/dilocod.conf.sample etc/diloco/run.ini.sample etc/diloco/thin.ini.sample \
     usr/share/doc/diloco/PROTOCOL.md; do
     [ -e "$root/$file" ] || { echo "not installed: $file"; exit 1; }
@@ -19,7 +20,8 @@ if [ -f "$BUILD/libdiloco-cuda.so" ]; then
     cmp "$BUILD/libdiloco-cuda.so" "$root/usr/lib/diloco/libdiloco-cuda.so" || { echo "the CUDA backend is not installed"; exit 1; }
 fi
 grep -q '^ExecStart=/usr/bin/dilocod' "$root/usr/lib/systemd/system/dilocod.service"
-if grep -rn '/usr/local' "$root/usr/lib/systemd" "$root/usr/lib/pkgconfig"; then
+grep -q '/usr/share/diloco/dilocod-gpu.conf' "$root/usr/share/diloco/dilocod-gpu.conf"
+if grep -rn '/usr/local' "$root/usr/lib/systemd" "$root/usr/lib/pkgconfig" "$root/usr/share/diloco"; then
     echo "a path of another prefix was installed"
     exit 1
 fi

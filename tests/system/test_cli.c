@@ -77,6 +77,9 @@ static void configuration_errors_name_line_reason_and_remedy(void **state)
     assert_says("no/such.conf");
     assert_int_equal(RUN("dilocod", "--config", "conf/dilocod.conf", "--set", "net.windw=1MiB", "--check-config"), 2);
     assert_says("window");
+    assert_int_equal(
+        RUN("dilocod", "--config", "conf/dilocod.conf", "--set", "worker.tensor_parallel=2", "--check-config"), 2);
+    assert_says("[worker] tensor_parallel: 2 processes cannot share each layer where ranks makes 1 in all");
 }
 
 static void assert_refused_before_the_start(const struct cluster *cluster, const char *set, const char *says)

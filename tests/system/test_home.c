@@ -47,6 +47,22 @@ static void wait_for_versions(long long versions)
     }
 }
 
+/* As our trainer tells it. */
+static void assert_machine_is_known(void)
+{
+    assert_int_equal(CTL("status"), 0);
+    assert_prints("machine    1 rank on CPU (");
+    assert_int_equal(CTL("status", "--json"), 0);
+    json_t *status = cli_parsed();
+    const json_t *machine = json_object_get(json_object_get(status, "trainer"), "machine");
+    assert_true(ctl_integer(machine, "ranks") == 1 && ctl_integer(machine, "tensor_parallel") == 1);
+    assert_true(ctl_integer(machine, "memory_bytes") > 0);
+    assert_true(ctl_integer(machine, "memory_total_bytes") > ctl_integer(machine, "memory_bytes"));
+    assert_true(ctl_number(machine, "flops_per_token") > 0 && ctl_number(machine, "flops_per_s") > 0);
+    assert_true(ctl_number(machine, "peak_flops") == 0 && ctl_number(machine, "mfu") == 0); /* of a CPU */
+    json_decref(status);
+}
+
 static int daemon_pid(void)
 {
     int pid = 0;
@@ -131,6 +147,7 @@ static void one_command_makes_an_island_that_trains(void **state)
     wait_for_versions(6);
     assert_int_equal(CTL("status"), 0);
     assert_prints("island     paris, 1 of 1 islands here");
+    assert_machine_is_known();
     assert_int_equal(CTL("logs"), 0);
     assert_prints("island paris of 1 is ready");
     setenv("DILOCO_HOME", home, 1);
@@ -224,6 +241,8 @@ static void the_trainer_of_a_killed_daemon_is_stopped_as_well(void **state)
     kill_daemon(killed);
     assert_int_equal(CTL("start"), 0); /* by which it is taken over */
     assert_int_equal(ask("trainer", "pid"), trainer);
+    wait_for_versions(ask(NULL, "versions") + 3);
+    assert_machine_is_known();
     assert_int_equal(CTL("start"), 0);
     kill_daemon(daemon_pid());
     assert_true(lives(trainer));

@@ -211,17 +211,23 @@ static void a_step_never_waits_for_the_daemon(void **state)
     end();
 }
 
+/* Connects and introduces itself; nobody has accepted yet. */
+static void come_back(void)
+{
+    close(connection);
+    assert_int_equal(train(0), DILOCO_OK);
+    for (int i = 0; i < 40 && diloco_attached(d) == 0; i++) {
+        usleep(50000);
+        assert_int_equal(train(0), DILOCO_OK);
+    }
+}
+
 /* The words are the daemon's to read while a connection is made anew. */
 static void attaching_again_takes_no_waiting_and_changes_no_word(void **state)
 {
     (void)state;
     begin();
-    close(connection);
-    assert_int_equal(train(0), DILOCO_OK);
-    for (int i = 0; i < 40 && diloco_attached(d) == 0; i++) {
-        usleep(50000);
-        assert_int_equal(train(0), DILOCO_OK); /* connects and introduces itself; nobody has accepted yet */
-    }
+    come_back();
     fragment->due_step = 2;
     assert_int_equal(train(0), DILOCO_OK);
     assert_int_equal(ipc_word(fragment), IPC_FREE);
@@ -233,6 +239,64 @@ static void attaching_again_takes_no_waiting_and_changes_no_word(void **state)
     assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
     assert_hears(IPC_TAKEN);
     end();
+}
+
+static bool tells(const struct ipc_machine *wanted)
+{
+    return memcmp(&greeting.machine, wanted, sizeof *wanted) == 0;
+}
+
+/* To a daemon that comes later, too, whatever has become of the caller's struct and the name in it. */
+static void what_it_runs_on_is_told_to_every_daemon(void **state)
+{
+    (void)state;
+    static const struct ipc_machine nothing;
+    struct ipc_machine all = {.device = "NVIDIA H100",
+                              .ranks = 4,
+                              .tensor_parallel = 2,
+                              .memory_bytes = 41,
+                              .memory_total_bytes = 80,
+                              .flops_per_token = 6e9,
+                              .peak_flops = 4e15};
+    char name[] = "NVIDIA H100";
+    begin();
+    assert_true(tells(&nothing));
+    end();
+    machine = (struct diloco_machine){.size = sizeof machine,
+                                      .device = name,
+                                      .ranks = 4,
+                                      .tensor_parallel = 2,
+                                      .memory_bytes = 41,
+                                      .memory_total_bytes = 80,
+                                      .flops_per_token = 6e9,
+                                      .peak_flops = 4e15};
+    begin();
+    assert_true(tells(&all));
+    memset(name, 'x', sizeof name - 1);
+    machine.ranks = 1;
+    greeting = (struct ipc_hello){0};
+    come_back();
+    hear_introduction(SESSION);
+    assert_true(tells(&all));
+    end();
+    machine = (struct diloco_machine){0};
+}
+
+static void of_what_it_runs_on_anything_may_be_left_out(void **state)
+{
+    (void)state;
+    char long_name[200];
+    memset(long_name, 'n', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = '\0';
+    machine = (struct diloco_machine){.size = sizeof machine};
+    begin();
+    assert_true(tells(&(struct ipc_machine){.ranks = 1}));
+    end();
+    machine.device = long_name;
+    begin();
+    assert_int_equal(strlen(greeting.machine.device), IPC_DEVICE_BYTES - 1);
+    end();
+    machine = (struct diloco_machine){0};
 }
 
 static void the_end_leaves_the_anchor_exactly(void **state)
@@ -515,6 +579,8 @@ int main(void)
         cmocka_unit_test(where_the_end_is_not_known_it_is_said),
         cmocka_unit_test(without_the_daemons_word_there_is_no_end),
         cmocka_unit_test(attaching_again_takes_no_waiting_and_changes_no_word),
+        cmocka_unit_test(what_it_runs_on_is_told_to_every_daemon),
+        cmocka_unit_test(of_what_it_runs_on_anything_may_be_left_out),
         cmocka_unit_test(a_word_that_somebody_else_wrote_is_an_error_and_left_as_it_is),
         cmocka_unit_test(memory_that_belongs_to_a_tensor_is_refused_under_another_name),
         cmocka_unit_test(a_tensor_that_cannot_be_is_refused),
@@ -536,7 +602,8 @@ int main(void)
         device = late_device(&late, computes == 1);
         failures +=
             cmocka_run_group_tests_name(computes ? "a device" : "one that reads and writes", values, NULL, NULL);
-        failures += late.memory != 0 || late.pins != 0 || late.broken || (computes == 1 && late.moves == 0);
+        bool moves = computes == 1 && getenv("TEST_FILTER") == NULL; /* a filter may leave cases that move nothing */
+        failures += late.memory != 0 || late.pins != 0 || late.broken || (moves && late.moves == 0);
         late_end(&late);
     }
     return failures;

@@ -207,6 +207,11 @@ static void what_a_struct_lacks_is_said(void **state)
     refused_options(options, "mark, alloc and pin only with reached");
     lacking.size = 8;
     refused_options(options, "struct diloco_device has no size");
+    options.device = NULL;
+    options.machine = &(struct diloco_machine){.ranks = 1};
+    refused_options(options, "struct diloco_machine has no size");
+    options.machine = &(struct diloco_machine){.size = sizeof(struct diloco_machine), .ranks = -1};
+    refused_options(options, "options.machine: -1 ranks");
     options.size = 0;
     refused_options(options, "struct diloco_options has no size");
     begin();

@@ -75,6 +75,30 @@ static void a_status_shows_everything_and_each_complaint_with_its_remedy(void **
     assert_null(strstr(printed, "degraded   no"));
 }
 
+#define MACHINE(text) "{\"trainer\":{\"state\":\"training\",\"machine\":{" text "}},\"degraded\":[]}"
+
+static void what_the_trainer_runs_on_is_one_line(void **state)
+{
+    (void)state;
+    print(ctl_print_status,
+          MACHINE("\"device\":\"NVIDIA H100 80GB HBM3\",\"ranks\":4,\"tensor_parallel\":2,\"memory_bytes\":44238163148,"
+                  "\"memory_total_bytes\":84932978278,\"flops_per_s\":1.5432e15,\"mfu\":0.391"));
+    assert_prints("\nmachine    4 ranks (dp 2 x tp 2) on NVIDIA H100 80GB HBM3, 41.2 of 79.1 GiB each, 1.5 PFLOP/s "
+                  "(39 % MFU)\n");
+    print(ctl_print_status,
+          MACHINE("\"device\":\"CPU (avx512)\",\"ranks\":1,\"tensor_parallel\":1,\"memory_bytes\":44040192,"
+                  "\"memory_total_bytes\":25125558682,\"flops_per_s\":21.4e9,\"mfu\":0"));
+    assert_prints("\nmachine    1 rank on CPU (avx512), 42 MiB of 23.4 GiB, 21 GFLOP/s\n");
+    /* A trainer that says less has less; one that says nothing has no line. */
+    print(ctl_print_status, MACHINE("\"device\":\"\",\"ranks\":2,\"tensor_parallel\":1,\"memory_bytes\":2147483648,"
+                                    "\"memory_total_bytes\":0,\"flops_per_s\":999.6e12,\"mfu\":0"));
+    assert_prints("\nmachine    2 ranks, 2.0 GiB each, 1.0 PFLOP/s\n");
+    print(ctl_print_status, MACHINE("\"device\":\"x\",\"ranks\":1,\"memory_bytes\":0,\"flops_per_s\":0"));
+    assert_prints("\nmachine    1 rank on x\n");
+    print(ctl_print_status, MACHINE("\"device\":\"\",\"ranks\":0"));
+    assert_null(strstr(printed, "machine"));
+}
+
 static void what_an_island_is_to_the_run_is_said_in_words(void **state)
 {
     (void)state;
@@ -192,6 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_status_shows_everything_and_each_complaint_with_its_remedy),
         cmocka_unit_test(a_witness_is_shown_as_one),
+        cmocka_unit_test(what_the_trainer_runs_on_is_one_line),
         cmocka_unit_test(what_an_island_is_to_the_run_is_said_in_words),
         cmocka_unit_test(of_the_epoch_it_says_who_votes_and_what_the_next_one_waits_for),
         cmocka_unit_test(peers_are_a_table_of_eighty_columns_with_notes_below),

@@ -92,6 +92,43 @@ static void our_trainer_is_sent_to_a_device_that_there_can_be(void **state)
     conf_deinit(&dconf_schema, &conf);
 }
 
+static enum err load_ranks(const char *program, const char *lines, struct dconf *conf)
+{
+    return dconf_load(testlib_file(folder, "r.conf",
+                                   "[island]\nname = a\nrun = r\nkey = k\n[worker]\ndata = d\nprogram = %s\n%s",
+                                   program, lines),
+                      NULL, 0, conf);
+}
+
+static void ranks_that_share_layers_are_groups_of_one_size(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"", "ranks = 4\ntensor_parallel = 2\n", "ranks = 4\ntensor_parallel = 4\n",
+                                       "ranks = 3\ndevices = 0-2,7\ntensor_parallel = 2\n"};
+    static const struct {
+        const char *lines, *says;
+    } bad[] = {{"tensor_parallel = 2\n",
+                "[worker] tensor_parallel: 2 processes cannot share each layer where ranks makes 1 in all"},
+               {"ranks = 4\ntensor_parallel = 3\n",
+                "3 processes cannot share each layer where ranks makes 4 in all; that has to be a multiple"},
+               {"ranks = 2\ndevices = 0-2\ntensor_parallel = 2\n",
+                "2 processes cannot share each layer where devices makes 3 in all"},
+               {"devices = 0-x\n", "r.conf: [worker] devices: 0-x: expected numbers and stretches of them"},
+               {"tensor_parallel = 65\n", "tensor_parallel"},
+               {"tensor_parallel = 0\n", "tensor_parallel"}};
+    struct dconf conf;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_ok(load_ranks("diloco-worker", good[i], &conf));
+        assert_int_equal(conf.tensor_parallel, i == 0 ? 1 : i == 2 ? 4 : 2);
+        conf_deinit(&dconf_schema, &conf);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_fails(ERR_CONF, bad[i].says, load_ranks("diloco-worker", bad[i].lines, &conf));
+    /* Another's program is told none. */
+    assert_ok(load_ranks("train.py", bad[0].lines, &conf));
+    conf_deinit(&dconf_schema, &conf);
+}
+
 static struct ident idents[3];
 
 static enum err view_of(const char *self, int self_index, const char *peers, struct dconf *conf, struct view *view)
@@ -184,6 +221,7 @@ int main(void)
         cmocka_unit_test(the_sample_parses_and_documents_every_key),
         cmocka_unit_test(what_is_not_said_lies_in_the_islands_folder),
         cmocka_unit_test(our_trainer_is_sent_to_a_device_that_there_can_be),
+        cmocka_unit_test(ranks_that_share_layers_are_groups_of_one_size),
         cmocka_unit_test(membership_does_not_depend_on_who_describes_it),
         cmocka_unit_test(wrong_memberships_are_refused),
         cmocka_unit_test(a_witness_has_no_trainer),

@@ -2,6 +2,7 @@
 #include "tests/lib/testlib.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -64,6 +65,67 @@ static void a_name_without_an_end_is_cut(void **state)
     memset(now.trainer, 'x', sizeof now.trainer);
     assert_ok(introduction_hello(&said, &now, -1));
     assert_int_equal(strlen(said.hello.trainer), sizeof now.trainer - 1);
+}
+
+/* For status alone: a trainer that says nonsense of its machine trains all the same. */
+static struct ipc_machine heard_of(struct ipc_machine machine)
+{
+    struct ipc_hello now = hello(IPC_VERSION, 0);
+    now.machine = machine;
+    assert_ok(introduction_hello(&said, &now, -1));
+    return said.hello.machine;
+}
+
+static void what_it_runs_on_is_kept_as_it_says(void **state)
+{
+    (void)state;
+    const struct ipc_machine all = {.device = "NVIDIA H100 80GB HBM3",
+                                    .ranks = 64,
+                                    .tensor_parallel = 8,
+                                    .memory_bytes = (uint64_t)1 << 60,
+                                    .memory_total_bytes = 5,
+                                    .flops_per_token = 1e300,
+                                    .peak_flops = 1e-300};
+    struct ipc_machine kept = heard_of(all);
+    assert_memory_equal(&kept, &all, sizeof all);
+    kept = heard_of((struct ipc_machine){0});
+    assert_memory_equal(&kept, &(struct ipc_machine){0}, sizeof kept);
+    heard_of(all);
+    introduction_forget(&said); /* of the next one nothing is known */
+    assert_memory_equal(&said.hello.machine, &(struct ipc_machine){0}, sizeof kept);
+}
+
+static void of_a_machine_what_makes_no_sense_counts_as_not_said(void **state)
+{
+    (void)state;
+    static const double numbers[] = {NAN, INFINITY, -INFINITY, -1, -0.0};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct ipc_machine kept =
+            heard_of((struct ipc_machine){.flops_per_token = numbers[i], .peak_flops = numbers[i]});
+        assert_true(kept.flops_per_token == 0 && kept.peak_flops == 0);
+    }
+    struct ipc_machine kept =
+        heard_of((struct ipc_machine){.ranks = UINT32_MAX, .tensor_parallel = 1, .memory_bytes = UINT64_MAX});
+    assert_true(kept.ranks == 0 && kept.tensor_parallel == 0 && kept.memory_bytes == 0);
+    kept = heard_of((struct ipc_machine){.memory_total_bytes = ((uint64_t)1 << 60) + 1});
+    assert_true(kept.memory_total_bytes == 0);
+    /* Ranks that share a layer are among the others. */
+    static const uint32_t shared[] = {0, 3, 8, UINT32_MAX};
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
+        kept = heard_of((struct ipc_machine){.ranks = 4, .tensor_parallel = shared[i]});
+        assert_true(kept.ranks == 4 && kept.tensor_parallel == 1);
+    }
+}
+
+/* It goes into JSON, and to a terminal. */
+static void a_devices_name_ends_and_can_be_printed(void **state)
+{
+    (void)state;
+    struct ipc_machine machine = {.ranks = 1};
+    memset(machine.device, 'x', sizeof machine.device);
+    assert_int_equal(strlen(heard_of(machine).device), IPC_DEVICE_BYTES - 1);
+    memcpy(machine.device, "a\x1b[31m\xff\x7f\n", 10);
+    assert_string_equal(heard_of(machine).device, "a?[31m???");
 }
 
 /* ---- the memory of before ---- */
@@ -190,6 +252,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         about(one_version_is_spoken_and_silence_is_none),
         about(a_name_without_an_end_is_cut),
+        about(what_it_runs_on_is_kept_as_it_says),
+        about(of_a_machine_what_makes_no_sense_counts_as_not_said),
+        about(a_devices_name_ends_and_can_be_printed),
         about(the_descriptor_stays_the_callers_and_a_copy_is_handed_over),
         about(what_was_not_handed_over_is_closed),
         about(it_attaches_again_with_a_session_and_its_memory),

@@ -53,7 +53,7 @@ static enum err looks_around(void *user, const struct launch_rank *rank)
     int files, sockets, signal = 0;
     char name[16];
     sigset_t blocked;
-    CHECK(rank->count == 3 && rank->device == 4 + rank->rank && rank->patience_s == 60);
+    CHECK(rank->count == 3 && rank->device == 4 + rank->rank && rank->patience_s == 60 && rank->devices == 3);
     CHECK(prctl(PR_GET_NAME, name) == 0 && strncmp(name, "diloco-rank", 11) == 0 && name[11] == '0' + rank->rank);
     CHECK(prctl(PR_GET_PDEATHSIG, &signal) == 0 && signal == SIGKILL);
     sigprocmask(SIG_SETMASK, NULL, &blocked);
@@ -77,6 +77,30 @@ static void ranks_get_what_is_theirs(void **state)
     sigprocmask(SIG_SETMASK, NULL, &mask);
     assert_int_equal(sigismember(&mask, SIGTERM), 0);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
+}
+
+static enum err counts_devices(void *user, const struct launch_rank *rank)
+{
+    const int *devices = user;
+    CHECK(rank->devices == *devices);
+    return ERR_OK;
+}
+
+/* What ranks that have one device can do together is what it can do. */
+static void ranks_know_how_many_devices_they_have(void **state)
+{
+    static const int two[] = {7, 3, 7, 3}, one[] = {2, 2, 2, 2};
+    static const struct {
+        const int *number;
+        int devices;
+    } rows[] = {{two, 2}, {one, 1}, {NULL, 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct launch_conf conf = conf_of(4);
+        int devices = rows[i].devices;
+        conf.number = rows[i].number;
+        assert_ok(launch_run(&conf, counts_devices, &devices));
+    }
 }
 
 static void a_number_of_ranks_that_cannot_be(void **state)
@@ -255,6 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_get_what_is_theirs),
+        cmocka_unit_test(ranks_know_how_many_devices_they_have),
         cmocka_unit_test(a_number_of_ranks_that_cannot_be),
         cmocka_unit_test(a_signal_goes_to_all),
         cmocka_unit_test(an_ignored_child_is_still_heard),

@@ -7,6 +7,7 @@
 static struct kern kern; /* the CPU's, but for what it says is free */
 static struct kern_dev *dev;
 static size_t little;
+static uint64_t takes; /* as last said */
 
 static enum err little_memory(struct kern_dev *of, size_t *free_bytes, size_t *total)
 {
@@ -38,7 +39,7 @@ static enum err check_with(size_t mib, enum model_recompute recompute)
 {
     struct memory_plan_conf conf = {.model = {.batch = spec.batch, .train = true, .recompute = recompute}};
     little = mib << 20;
-    return memory_plan_check(&spec, &kern, dev, &conf);
+    return memory_plan_check(&spec, &kern, dev, &conf, &takes);
 }
 
 #define STATES "(parameters 5.4, gradients 5.4, moments 10.8, "
@@ -78,7 +79,9 @@ static void a_refusal_says_what_it_takes_and_what_would_fit(void **state)
         assert_string_equal(err_text(), rows[i].says);
     }
     assert_ok(check_with(71, MODEL_RECOMPUTE_NONE));
+    assert_in_range(takes, (uint64_t)70 << 20, (uint64_t)71 << 20);
     assert_ok(check_with(36, MODEL_RECOMPUTE_LAYER));
+    assert_in_range(takes, (uint64_t)35 << 20, (uint64_t)36 << 20);
 }
 
 static enum err check_once(void *user)

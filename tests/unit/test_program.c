@@ -104,6 +104,28 @@ static void our_trainer_takes_more_arguments_before_the_daemons(void **state)
     process_free(process);
 }
 
+static void our_trainer_is_told_how_its_ranks_share_layers(void **state)
+{
+    (void)state;
+    static const char *const want[] = {"cpu --ranks 4\n", "cpu --ranks 4 --tensor-parallel 2\n",
+                                       "cuda --devices 0-3 --tensor-parallel 2\n"};
+    conf.data = "corpus";
+    conf.ranks = 4;
+    for (size_t i = 0; i < 3; i++) {
+        struct process *process;
+        conf.tensor_parallel = i > 0 ? 2 : 1;
+        conf.device = i < 2 ? "cpu" : "cuda";
+        conf.devices = i < 2 ? "" : "0-3";
+        start(script_make(
+                  "diloco-worker",
+                  "line=\"$*\"\nline=${line#*--device }\necho \"${line%% --threads*}\" >\"${0%/*}/told\"\nexit 1"),
+              &process);
+        wait_end(process);
+        assert_told(want[i]);
+        process_free(process);
+    }
+}
+
 static void a_line_that_cannot_be_cut_is_refused(void **state)
 {
     (void)state;
@@ -120,6 +142,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         in_a_folder(a_program_of_ones_own_gets_its_own_arguments_and_the_socket),
         in_a_folder(our_trainer_takes_more_arguments_before_the_daemons),
+        in_a_folder(our_trainer_is_told_how_its_ranks_share_layers),
         in_a_folder(a_line_that_cannot_be_cut_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

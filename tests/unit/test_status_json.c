@@ -105,7 +105,16 @@ static int fill(void **state)
                                          .loss = 4,
                                          .tokens_per_s = 5,
                                          .lr = 6,
-                                         .grad_norm = 7},
+                                         .grad_norm = 7,
+                                         .machine = {.device = "a device",
+                                                     .ranks = 71,
+                                                     .tensor_parallel = 72,
+                                                     .memory_bytes = 73,
+                                                     .memory_total_bytes = 74,
+                                                     .flops_per_token = 75,
+                                                     .peak_flops = 76},
+                                         .flops_per_s = 77,
+                                         .mfu = 78},
                              .rounds = {.compressing = true, .saving = ROUNDS_EXPORT_DONE, .saved = "there"},
                              .ledger = {.records = 21, .bytes = 22},
                              .totals = {.objects_sent_bytes = 23, .strangers = 24},
@@ -183,6 +192,11 @@ static void a_status_says_what_was_taken(void **state)
     for (int i = 0; i < 8; i++)
         assert_number(trainer, numbers[i], i + 1);
     assert_number(trainer, "tokens_counted", 9);
+    static const char *const machine[] = {"ranks",           "tensor_parallel", "memory_bytes", "memory_total_bytes",
+                                          "flops_per_token", "peak_flops",      "flops_per_s",  "mfu"};
+    for (int i = 0; i < 8; i++)
+        assert_number(json_object_get(trainer, "machine"), machine[i], 71 + i);
+    assert_text(json_object_get(trainer, "machine"), "device", "a device");
     assert_number(json, "uptime_s", 2.5);
     assert_number(json, "islands", MEMBERS);
     assert_number(json, "params", 1001);

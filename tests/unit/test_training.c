@@ -308,6 +308,43 @@ static void numbers_that_are_none_do_not_get_out(void **state)
     }
 }
 
+static struct trainer_info rated(double flops_per_token, double peak_flops, double tokens_per_s)
+{
+    stage.machine = (struct ipc_machine){
+        .device = "a device", .ranks = 2, .flops_per_token = flops_per_token, .peak_flops = peak_flops};
+    stage_attach_again(&stage, 7, 70);
+    stage_tick(&stage, 1);
+    report(8, 80, tokens_per_s);
+    return trainer_info(stage.trainer);
+}
+
+static void a_rate_and_its_share_of_the_peak_follow_from_what_it_reports(void **state)
+{
+    (void)state;
+    struct trainer_info info = trainer_info(stage.trainer);
+    assert_true(info.machine.ranks == 0 && info.flops_per_s == 0 && info.mfu == 0); /* it has not said */
+    info = rated(6e9, 2e15, 1e5);
+    assert_string_equal(info.machine.device, "a device");
+    assert_int_equal(info.machine.ranks, 2);
+    assert_true(info.flops_per_s == 6e14 && info.mfu == 0.3);
+    info = rated(6e9, 0, 1e5); /* no peak is known */
+    assert_true(info.flops_per_s == 6e14 && info.mfu == 0);
+    info = rated(0, 2e15, 1e5);
+    assert_true(info.flops_per_s == 0 && info.mfu == 0);
+}
+
+/* Each factor is a number, and the product is none. */
+static void a_rate_beyond_all_numbers_is_not_known(void **state)
+{
+    (void)state;
+    struct trainer_info info = rated(1e200, 1, 1e200);
+    assert_true(info.flops_per_s == 0 && info.mfu == 0);
+    info = rated(1e200, 1e-200, 1);
+    assert_true(info.flops_per_s == 1e200 && info.mfu == 0);
+    info = rated(1, 1, -5);
+    assert_true(info.flops_per_s == 0 && info.mfu == 0);
+}
+
 /* Other islands skip to where the furthest is, and the next trainer begins where this one was. */
 static void a_step_beyond_the_run_is_its_last(void **state)
 {
@@ -625,6 +662,8 @@ int main(void)
         on_stage(a_word_written_over_ends_the_attachment_and_says_where),
         on_stage(a_report_is_what_the_island_shows),
         on_stage(numbers_that_are_none_do_not_get_out),
+        on_stage(a_rate_and_its_share_of_the_peak_follow_from_what_it_reports),
+        on_stage(a_rate_beyond_all_numbers_is_not_known),
         on_stage(a_step_beyond_the_run_is_its_last),
         on_stage(tokens_without_end_are_shown_as_very_many),
         on_stage(what_is_counted_was_trained_whatever_reports_are_lost),

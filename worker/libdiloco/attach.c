@@ -187,6 +187,27 @@ static int find_daemon(struct diloco *d)
     return DILOCO_OK;
 }
 
+static int take_machine(struct diloco *d, const struct diloco_machine *machine)
+{
+    struct diloco_machine known;
+    if (machine == NULL)
+        return DILOCO_OK;
+    if (!attach_take(&known, sizeof known, machine))
+        return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_machine");
+    if (known.ranks < 0 || known.tensor_parallel < 0)
+        return attach_fail(d, DILOCO_ERROR, "options.machine: %d ranks, tensor_parallel %d; 0 is for what is not said",
+                           known.ranks, known.tensor_parallel);
+    int processes = d->group.count > 1 ? d->group.count : 1;
+    d->machine = (struct ipc_machine){.ranks = (uint32_t)(known.ranks > 0 ? known.ranks : processes),
+                                      .tensor_parallel = (uint32_t)known.tensor_parallel,
+                                      .memory_bytes = known.memory_bytes,
+                                      .memory_total_bytes = known.memory_total_bytes,
+                                      .flops_per_token = known.flops_per_token,
+                                      .peak_flops = known.peak_flops};
+    snprintf(d->machine.device, sizeof d->machine.device, "%s", known.device != NULL ? known.device : "");
+    return DILOCO_OK;
+}
+
 int diloco_attach(const struct diloco_options *options, struct diloco **out)
 {
     struct diloco *d;
@@ -213,7 +234,8 @@ int diloco_attach(const struct diloco_options *options, struct diloco **out)
     d->options = *options;
     d->options.socket_path = d->socket_path;
     d->memfd = -1;
-    if (attach_device_take(d, options->device) != DILOCO_OK || attach_group_take(d, options->group) != DILOCO_OK) {
+    if (attach_device_take(d, options->device) != DILOCO_OK || attach_group_take(d, options->group) != DILOCO_OK ||
+        take_machine(d, options->machine) != DILOCO_OK) {
         snprintf(attach_error, sizeof attach_error, "%s", d->error);
         diloco_detach(d);
         return DILOCO_ERROR;

@@ -55,6 +55,7 @@ struct diloco {
     struct diloco_options options;
     struct diloco_device device; /* all NULL: tensors are host memory */
     struct diloco_group group;   /* count 0 or 1: no others */
+    struct ipc_machine machine;  /* of options.machine; zero: not said */
     float *scratch;              /* attach_group: memory that ranks share; NULL: none */
     uint64_t scratch_values;
     bool rank0_attached; /* of another rank: as rank 0 last said */

@@ -153,7 +153,8 @@ static struct ipc_message introduction(const struct diloco *d, uint32_t index)
                                            .session = d->session,
                                            .step = d->step,
                                            .tokens = d->tokens,
-                                           .kept = d->kept && !d->begun};
+                                           .kept = d->kept && !d->begun,
+                                           .machine = d->machine};
         snprintf(message.hello.trainer, sizeof message.hello.trainer, "%s",
                  d->options.trainer != NULL ? d->options.trainer : "trainer");
     } else if (index <= d->tensors_count) {

@@ -106,6 +106,19 @@ struct diloco_group {
     /* Both 0, or -1 if a rank is gone: the call fails then, and the group is at an end. */
 };
 
+/* What a trainer runs on, for `dilococtl status` alone. 0 or NULL: not said; what follows from it is left out. */
+struct diloco_machine {
+    size_t size;
+    const char *device;  /* name of a rank's device, as "NVIDIA H100 80GB HBM3"; of ASCII, cut off after 95 bytes */
+    int ranks;           /* processes that train together; 0: as many as options.group has, or 1 */
+    int tensor_parallel; /* of these, how many share each layer; `ranks` is a multiple of it */
+    uint64_t memory_bytes, memory_total_bytes; /* that training takes of a rank's device; that the device has */
+    /* Floating-point operations of the model for a token, forward and backward, none counted twice where it is computed
+     * twice. Times the reported tokens_per_s it is the rate that is shown. */
+    double flops_per_token;
+    double peak_flops; /* a second, that the devices of all ranks together can do at best, in the type of products */
+};
+
 struct diloco_options {
     size_t size;
     const char *socket_path;        /* NULL: the environment variable DILOCO_SOCKET */
@@ -119,7 +132,8 @@ struct diloco_options {
      * counted goes out with the next contribution. Borrowed until diloco_begin() has returned. */
     const void *kept;
     size_t kept_bytes;
-    const struct diloco_group *group; /* copied; NULL: this process alone */
+    const struct diloco_group *group;     /* copied; NULL: this process alone */
+    const struct diloco_machine *machine; /* copied, with the name in it; NULL: not said */
 };
 
 enum { DILOCO_LAYER_NONE = -1, DILOCO_LAYER_FROM_NAME = -2 };

@@ -130,7 +130,7 @@ TEST_SRC := $(wildcard tests/unit/*.c tests/num/*.c tests/sim/*.c tests/system/t
 TESTS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
 TOOL_SRC := $(wildcard tests/system/tool_*.c tests/demo/demo.c tests/outlive/outlive.c tests/failures/failures.c tests/aims/aims.c)
 # CUDA sources without a GPU: what is C is compiled as ever, kernels by the C++ compiler with tests/emu/emu.cuh.
-CUDA_PLAIN_OBJ := $(call objects,kernels/cuda/cuda_linear.c kernels/cuda/cuda_spans.c)
+CUDA_PLAIN_OBJ := $(call objects,kernels/cuda/cuda_linear.c kernels/cuda/cuda_reserve.c kernels/cuda/cuda_spans.c)
 EMU_OBJ := $(call objects,$(filter-out tests/emu/test_%,$(wildcard tests/emu/*.c)))
 EMU_OBJ += $(patsubst tests/emu/%.cc,$(B)/tests/emu/%.o,$(wildcard tests/emu/*.cc))
 EMU_CUDA_OBJ := $(patsubst %.cu,$(B)/tests/emu/%.o,$(wildcard kernels/cuda/*.cu))

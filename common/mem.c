@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static _Atomic long fail_after = -1;
 
@@ -77,6 +78,19 @@ enum err mem_printf(char **out, const char *format, ...)
     vsnprintf(*out, (size_t)length + 1, format, args);
     va_end(args);
     return ERR_OK;
+}
+
+size_t mem_available(void)
+{
+    char line[128];
+    unsigned long long kib = 0;
+    FILE *info = fopen("/proc/meminfo", "re");
+    while (info != NULL && fgets(line, sizeof line, info) != NULL)
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+            break;
+    if (info != NULL)
+        fclose(info);
+    return kib > 0 ? (size_t)kib << 10 : (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 void mem_free(void *pointer)

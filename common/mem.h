@@ -26,6 +26,10 @@ ERR_MUST_CHECK enum err mem_strdup(const char *text, char **out);
 /* printf into new memory; caller frees with mem_free(). */
 ERR_MUST_CHECK enum err mem_printf(char **out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Bytes of the machine's memory that programs can still have: the kernel's estimate, which counts the files it caches,
+ * as it gives those up. */
+size_t mem_available(void);
+
 /* NULL is fine. */
 void mem_free(void *pointer);
 

@@ -82,6 +82,7 @@ struct kern_span {
 struct kern_rounding {
     bool stochastic;
     uint64_t seed;
+    int64_t first; /* the index of the call's first value: parts of an array are then rounded as all of it at once */
 };
 
 struct kern_adamw {
@@ -120,8 +121,10 @@ struct kern {
     enum err (*memory)(struct kern_dev *dev, size_t *free_bytes, size_t *total);
     /* Whether attention can do heads of D values. */
     bool (*has_head_size)(int64_t D);
-    /* The table's own scratch memory for operations on up to R rows of up to C values; before the first of them. */
+    /* The table's own scratch memory for operations on up to R rows of up to C values; before the first of them. What
+     * it takes of the device's memory, and keeps, is reserve_bytes(). */
     enum err (*reserve)(struct kern_dev *dev, int64_t R, int64_t C);
+    size_t (*reserve_bytes)(int64_t R, int64_t C);
     /* Zeroed. ERR_NOMEM names `what`. free: NULL is fine; waits for what may still use it. */
     enum err (*alloc)(struct kern_dev *dev, size_t bytes, const char *what, void **out);
     void (*free)(struct kern_dev *dev, void *pointer);

@@ -1,9 +1,10 @@
 /*
- * ckpt: a worker's saved state: parameters, inner optimizer, step and data position, in one tensor file.
+ * ckpt: a worker's saved state: parameters, inner optimizer, step and data position, in one tensor file; how it is
+ * read.
  *
  * Files are named worker-STEP.safetensors; the two newest are kept, so that a damaged one is never the only one. The
  * parameters carry the model's own tensor names, the run spec travels along as text, so the file loads elsewhere and
- * can be sampled from. A file is whole or not there. One thread calls; blocking.
+ * can be sampled from. ckpt_write writes them. One thread calls; blocking.
  */
 #ifndef WORKER_CKPT_H
 #define WORKER_CKPT_H
@@ -23,11 +24,6 @@ struct ckpt_state {
     float *kept;       /* [kept_count] bytes of diloco_keep(), the caller's to free; NULL: none */
     size_t kept_count;
 };
-
-/* All results of `inner` have been read. Of several ranks all call it, and the first one writes. Writes
- * folder/worker-STEP.safetensors and removes all but the two newest. On failure the older ones stand. */
-ERR_MUST_CHECK enum err ckpt_save(const char *folder, const struct runspec *spec, struct model *model,
-                                  const struct inner *inner, const struct ckpt_state *state);
 
 /* Loads the newest whole checkpoint of this run; a damaged one is reported in the log and passed over. ERR_NOTFOUND:
  * there is none. ERR_CONF: it belongs to another run spec. */

@@ -18,6 +18,7 @@ struct model_grid crew_grid(const struct launch_rank *rank, int tp)
 {
     if (rank == NULL)
         return (struct model_grid){.dp = 1, .tp = 1};
+    tp = tp > 1 ? tp : 1;
     return (struct model_grid){.dp = rank->count / tp, .tp = tp, .row = rank->rank / tp, .column = rank->rank % tp};
 }
 

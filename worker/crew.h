@@ -25,7 +25,7 @@ struct crew {
     struct diloco_group group; /* for options.group where there are others */
 };
 
-/* The grid of a rank, for rows of `tp`, without communicators: for who plans. `rank` NULL: alone. */
+/* The grid of a rank, for rows of `tp` (0 is 1), without communicators: for who plans. `rank` NULL: alone. */
 struct model_grid crew_grid(const struct launch_rank *rank, int tp);
 
 /* crew_deinit() before the device is closed, also after a failure. */

@@ -73,7 +73,7 @@ static void wait_asleep(char **argv)
 }
 
 struct arguments {
-    const char *run, *data, *out, *params, *attach, *stream, *device, *devices, *recompute, *prompt;
+    const char *run, *data, *out, *params, *attach, *stream, *device, *devices, *recompute, *rounding, *prompt;
     struct args_list set;
     uint64_t threads, ranks, tensor_parallel, checkpoint_every, eval_every, eval_batches, tokens, seed;
     double temperature, top_p;
@@ -91,6 +91,14 @@ static enum err parse_stream(const char *text, struct train_options *options)
     options->stream_given = true;
     options->stream = stream;
     options->streams_count = count;
+    return ERR_OK;
+}
+
+static enum err parse_rounding(const char *name, bool *stochastic)
+{
+    *stochastic = strcmp(name, "stochastic") == 0;
+    if (!*stochastic && strcmp(name, "nearest") != 0)
+        return err_set(ERR_ARG, "--rounding %s: expected nearest or stochastic", name);
     return ERR_OK;
 }
 
@@ -210,6 +218,7 @@ static enum err train(const struct arguments *a)
                                     .interrupted = interrupted};
     TRY(parse_stream(a->stream, &options));
     TRY(model_recompute_find(a->recompute, &options.recompute));
+    TRY(parse_rounding(a->rounding, &options.stochastic_rounding));
     TRY(load_spec(a, &spec));
     block_stop_signals();
     enum err err = train_on(a, &options);
@@ -262,6 +271,7 @@ static enum err run(int argc, char **argv, const char **command)
     struct arguments a = {.device = "cpu",
                           .recompute = "none",
                           .tensor_parallel = 1,
+                          .rounding = "nearest",
                           .prompt = "",
                           .eval_batches = 16,
                           .checkpoint_every = 100,
@@ -285,6 +295,8 @@ static enum err run(int argc, char **argv, const char **command)
         {"threads", ARGS_U64, &a.threads, "N", "CPU threads, of each rank (default: all, shared among ranks)"},
         {"recompute", ARGS_STRING, &a.recompute, "WHAT",
          "train: none, norms or layer: made again instead of kept, to save memory (default none)"},
+        {"rounding", ARGS_STRING, &a.rounding, "HOW",
+         "train: nearest or stochastic: of the bf16 copy of the weights that products read on a GPU (default nearest)"},
         {"checkpoint-every", ARGS_U64, &a.checkpoint_every, "STEPS", "train: 0 saves at the end only (default 100)"},
         {"eval-every", ARGS_U64, &a.eval_every, "STEPS", "train: held-out loss on the way (default 0: at the end)"},
         {"eval-batches", ARGS_U64, &a.eval_batches, "N", "batches of an evaluation (default 16)"},

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "common/env.h"
 #include "common/mem.h"
 #include "worker/model/model_layout.h"
 #include "worker/model/model_shares.h"
@@ -138,13 +139,36 @@ static enum err orthogonalise(struct inner *inner, const struct model_tensor *te
     return ERR_OK;
 }
 
+static struct kern_rounding rounding_of(const struct inner *inner, uint64_t step, int64_t first)
+{
+    struct env_rng rng = env_rng_init((uint64_t)inner->spec->seed, step);
+    return (struct kern_rounding){.stochastic = inner->stochastic,
+                                  .seed = env_rng_u64(&rng) + (uint64_t)inner->model->grid.column,
+                                  .first = first};
+}
+
+/* Along the direction that the gradients' memory holds: this rank's values of it. */
+static void move_matrix(struct inner *inner, const struct model_tensor *tensor, uint64_t step, float lr,
+                        float weight_decay)
+{
+    struct model *model = inner->model;
+    struct model_share share = model_share(model, tensor);
+    uint64_t longer = tensor->shape[0] > tensor->shape[1] ? tensor->shape[0] : tensor->shape[1];
+    if (share.count == 0)
+        return;
+    int64_t first = model_flat_of(model, share.at);
+    struct kern_muon muon = {lr, weight_decay, rounding_of(inner, step, first)};
+    float *w = model->w + share.at;
+    model->kern->muon_apply(model->dev, w, model_act_of(model, w), model->grad + first, share.count, (int64_t)longer,
+                            inner->step, muon);
+}
+
 /* Momentum and update are each rank's, of its own values; a matrix is made orthogonal whole: they are dealt out to the
  * rows in turn, and all ranks of a row do the same. */
-static enum err apply_muon(struct inner *inner, const struct kern_adamw *conf)
+static enum err apply_muon(struct inner *inner, const struct kern_adamw *conf, uint64_t step)
 {
     struct model *model = inner->model;
     const struct kern *kern = model->kern;
-    struct kern_muon muon = {conf->lr, conf->weight_decay, conf->rounding};
     int dealt = 0;
     for (int i = 0; i < model->tensors_count; i++) {
         struct model_share share = model_share(model, &model->tensors[i]);
@@ -162,45 +186,64 @@ static enum err apply_muon(struct inner *inner, const struct kern_adamw *conf)
     dealt = 0;
     for (int i = 0; i < model->tensors_count; i++) {
         const struct model_tensor *tensor = &model->tensors[i];
-        struct model_share share = model_share(model, tensor);
-        uint64_t longer = tensor->shape[0] > tensor->shape[1] ? tensor->shape[0] : tensor->shape[1];
         if (!for_muon(inner->spec, tensor))
             continue;
         TRY(model_send_grads(model, tensor, dealt++ % model->grid.dp));
-        float *w = model->w + share.at;
-        if (share.count > 0)
-            kern->muon_apply(model->dev, w, model_act_of(model, w), model->grad + model_flat_of(model, share.at),
-                             share.count, (int64_t)longer, inner->step, muon);
+        move_matrix(inner, tensor, step, conf->lr, conf->weight_decay);
     }
     return ERR_OK;
 }
 
-static enum err apply(struct inner *inner, double lr)
+static enum err apply(struct inner *inner, uint64_t step, double lr)
 {
     struct model *model = inner->model;
     const struct kern *kern = model->kern;
     const struct runspec *spec = inner->spec;
-    struct kern_rounding nearest = {.stochastic = false};
     struct kern_adamw conf = {
         .lr = (float)lr,
         .beta1 = (float)spec->beta1,
         .beta2 = (float)spec->beta2,
         .eps = (float)spec->eps,
         .weight_decay = (float)spec->weight_decay,
-        .rounding = nearest,
     };
     for (int p = 0; p < model_pieces(model); p++) {
         struct model_piece piece = model_piece(model, p);
         float *w = model->w + piece.at;
         kern_act *act = model_act_of(model, w);
         const float *grad = model->grad + piece.begin;
+        conf.rounding = rounding_of(inner, step, piece.begin);
         if (spec->inner == RUNSPEC_SGD)
-            kern->sgd(model->dev, w, act, grad, inner->spans[p], inner->step, conf.lr, nearest);
+            kern->sgd(model->dev, w, act, grad, inner->spans[p], inner->step, conf.lr, conf.rounding);
         else
             kern->adamw(model->dev, w, act, grad, inner->m + piece.at, inner->v + piece.at, inner->spans[p],
                         inner->step, conf);
     }
-    return spec->inner == RUNSPEC_MUON ? apply_muon(inner, &conf) : ERR_OK;
+    return spec->inner == RUNSPEC_MUON ? apply_muon(inner, &conf, step) : ERR_OK;
+}
+
+void inner_round(struct inner *inner, bool stochastic)
+{
+    inner->stochastic = stochastic;
+}
+
+/* As a step that goes nowhere. */
+enum err inner_round_again(struct inner *inner, uint64_t step)
+{
+    struct model *model = inner->model;
+    if (!inner->stochastic)
+        return ERR_OK;
+    for (int p = 0; p < model_pieces(model); p++) {
+        struct model_piece piece = model_piece(model, p);
+        float *w = model->w + piece.at;
+        model->kern->sgd(model->dev, w, model_act_of(model, w), model->grad + piece.begin, inner->spans[p], inner->step,
+                         0, rounding_of(inner, step, piece.begin));
+    }
+    for (int i = 0; i < model->tensors_count; i++)
+        if (for_muon(inner->spec, &model->tensors[i]))
+            move_matrix(inner, &model->tensors[i], step, 0, 0);
+    inner->updated = step;
+    TRY(model_spread(model));
+    return model->kern->fault(model->dev);
 }
 
 /* The squares of all gradients, and the loss, as all ranks have them. */
@@ -226,9 +269,10 @@ enum err inner_step(struct inner *inner, uint64_t step)
     if (inner_pending(inner) == INNER_RESULTS)
         return err_set(ERR_STATE, "%d steps wait for their results to be read", INNER_RESULTS);
     inner->lr[slot] = runspec_lr(inner->spec, step);
+    inner->step_of[slot] = step;
     TRY(sum_up(inner));
     kern->judge(model->dev, inner->step, judge);
-    TRY(apply(inner, inner->lr[slot]));
+    TRY(apply(inner, step, inner->lr[slot]));
     kern->copy(model->dev, KERN_MAIN, &arrival->step, inner->step, sizeof arrival->step);
     kern->copy(model->dev, KERN_MAIN, &arrival->loss, model->loss, sizeof arrival->loss);
     inner->mark[slot] = kern->mark(model->dev, KERN_MAIN);
@@ -252,6 +296,8 @@ enum err inner_result(struct inner *inner, struct inner_result *result)
     TRY(inner->model->kern->wait(inner->model->dev, inner->mark[slot]));
     inner->read++;
     inner->updates = arrival->step.updates;
+    if (arrival->step.skip == 0)
+        inner->updated = inner->step_of[slot];
     *result = (struct inner_result){.loss = arrival->loss,
                                     .lr = inner->lr[slot],
                                     .grad_norm = arrival->step.norm,

@@ -25,9 +25,12 @@ struct inner {
     struct kern_step *step;     /* (1), on the device */
     struct kern_spans **spans;  /* [model_pieces()]: what AdamW or SGD change of each piece */
     uint64_t updates;           /* steps that changed something, as of the last result; for bias correction */
+    uint64_t updated;           /* the run's step of the last of them; 0: not known, or none */
+    bool stochastic;            /* how the products' copy is rounded; see inner_round() */
     struct kern_host results;   /* struct inner_arrival[INNER_RESULTS] */
     double lr[INNER_RESULTS];
     uint64_t mark[INNER_RESULTS];
+    uint64_t step_of[INNER_RESULTS];
     uint64_t queued, read; /* steps */
 };
 
@@ -49,6 +52,18 @@ void inner_free(struct inner *inner);
 
 /* Goes on after so many updates, of a checkpoint that m and v were read from. */
 ERR_MUST_CHECK enum err inner_resume(struct inner *inner, uint64_t updates);
+
+/* Where products have a copy of the weights in less than float: whether the optimizer rounds it by chance, so that the
+ * mean is kept, instead of to nearest. The chances are a function of the run's seed, the step and where a value lies in
+ * the flat arrays: a run repeats and resumes to the same bits, in any number of ranks for which these arrays lie alike
+ * (that is so where every bucket's values are a multiple of 16 a rank). What the exchange with the daemon changes is
+ * rounded to nearest. Before the first step. */
+void inner_round(struct inner *inner, bool stochastic);
+
+/* After inner_resume() and a model_refresh(), which rounds to nearest: rounds the copy as the update of the run's step
+ * `step` did. Masters stay, bit by bit; gradients must be zero. Does nothing unless it is by chance. Of several ranks
+ * all call. */
+ERR_MUST_CHECK enum err inner_round_again(struct inner *inner, uint64_t step);
 
 /* Queues the step `step` (of the run, from 1): applies model->grad, and sets it and model->loss to zero. Of several
  * ranks each changes its own masters; model_spread() then shows them to all. ERR_STATE if INNER_RESULTS of them wait to

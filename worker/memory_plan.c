@@ -22,12 +22,13 @@ enum err memory_plan(const struct runspec *spec, const struct kern *kern, struct
     struct model *model;
     TRY(model_outline(spec, kern, dev, &conf->model, &model));
     struct model_memory m = model_memory(model);
-    struct inner_memory inner = inner_memory(model, spec);
+    struct inner_memory inner = conf->model.train ? inner_memory(model, spec) : (struct inner_memory){0};
     *out = (struct memory_plan){.parameters = m.masters + m.copy,
                                 .gradients = m.gradients,
                                 .moments = inner.moments,
                                 .activations = m.activations,
                                 .logits = m.logits,
+                                .caches = conf->decodes ? model_decode_memory(model) : 0,
                                 .workspace = m.scratch + inner.scratch,
                                 .exchange = conf->attached ? exchange_memory(spec, kern, model->own_count) : 0};
     model_free(model);
@@ -36,8 +37,8 @@ enum err memory_plan(const struct runspec *spec, const struct kern *kern, struct
 
 uint64_t memory_plan_sum(const struct memory_plan *plan)
 {
-    return plan->parameters + plan->gradients + plan->moments + plan->activations + plan->logits + plan->workspace +
-           plan->exchange;
+    return plan->parameters + plan->gradients + plan->moments + plan->activations + plan->logits + plan->caches +
+           plan->workspace + plan->exchange;
 }
 
 /* ---- in words ---- */
@@ -55,18 +56,33 @@ static struct unit unit_for(uint64_t bytes)
     return bytes >> 30 ? (struct unit){"GiB", 1073741824.0} : (struct unit){"MiB", 1048576.0};
 }
 
-/* "5.1 GiB on device cuda (parameters 1.2, …)" */
+/* "5.1 GiB on device cuda (parameters 1.2, …)", without the parts that only others have. */
 static void describe(const struct memory_plan *plan, struct unit unit, const char *device, char text[TEXT_BYTES])
 {
-    int n = snprintf(text, TEXT_BYTES,
-                     "%.1f %s on device %s (parameters %.1f, gradients %.1f, moments %.1f, activations %.1f, logits "
-                     "%.1f, workspace %.1f",
-                     (double)memory_plan_sum(plan) / unit.bytes, unit.name, device,
-                     (double)plan->parameters / unit.bytes, (double)plan->gradients / unit.bytes,
-                     (double)plan->moments / unit.bytes, (double)plan->activations / unit.bytes,
-                     (double)plan->logits / unit.bytes, (double)plan->workspace / unit.bytes);
-    if (plan->exchange > 0)
-        n += snprintf(text + n, (size_t)(TEXT_BYTES - n), ", exchange %.1f", (double)plan->exchange / unit.bytes);
+    const struct {
+        const char *name;
+        uint64_t bytes;
+        bool always;
+    } parts[] = {
+        {"parameters", plan->parameters, true},
+        {"gradients", plan->gradients, false},
+        {"moments", plan->moments, plan->gradients > 0},
+        {"activations", plan->activations, true},
+        {"logits", plan->logits, true},
+        {"caches", plan->caches, false},
+        {"workspace", plan->workspace, true},
+        {"exchange", plan->exchange, false},
+    };
+    int n = snprintf(text, TEXT_BYTES, "%.1f %s on device %s (", (double)memory_plan_sum(plan) / unit.bytes, unit.name,
+                     device);
+    const char *between = "";
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (!parts[i].always && parts[i].bytes == 0)
+            continue;
+        n += snprintf(text + n, (size_t)(TEXT_BYTES - n), "%s%s %.1f", between, parts[i].name,
+                      (double)parts[i].bytes / unit.bytes);
+        between = ", ";
+    }
     snprintf(text + n, (size_t)(TEXT_BYTES - n), ")");
 }
 
@@ -130,6 +146,18 @@ static void describe_batch(const struct search *s, int64_t batch, char text[BATC
         snprintf(text, BATCH_BYTES, "batch = %" PRId64 " in the run spec's [train]", batch);
 }
 
+/* Where nothing is trained: the run spec's batch is taken as it is, and may be smaller. */
+static enum err advise_batch(const struct search *s, char text[TEXT_BYTES])
+{
+    int64_t batch;
+    TRY(find_batch(s, MODEL_RECOMPUTE_NONE, &batch));
+    if (batch > 0)
+        snprintf(text, TEXT_BYTES, "use batch = %" PRId64 " in the run spec's [train]", batch);
+    else
+        snprintf(text, TEXT_BYTES, "it takes a device with more memory");
+    return ERR_OK;
+}
+
 static enum err advise(const struct search *s, char text[TEXT_BYTES])
 {
     enum model_recompute recompute;
@@ -168,16 +196,21 @@ enum err memory_plan_check(const struct runspec *spec, const struct kern *kern, 
     char what[TEXT_BYTES], advice[TEXT_BYTES];
     TRY(memory_plan(spec, kern, dev, conf, &plan));
     TRY(kern->memory(dev, &free_bytes, &total));
-    *sum = memory_plan_sum(&plan);
-    struct unit unit = unit_for(*sum);
+    uint64_t needed = memory_plan_sum(&plan);
+    struct unit unit = unit_for(needed);
     describe(&plan, unit, kern->name, what);
-    if (*sum > free_bytes) {
+    if (sum != NULL)
+        *sum = needed;
+    if (needed > free_bytes) {
         struct search search = {spec, kern, dev, conf, free_bytes};
-        TRY(advise(&search, advice));
+        TRY(conf->model.train ? advise(&search, advice) : advise_batch(&search, advice));
         return err_set(ERR_NOMEM, "this model needs %s, which has %.1f of %.1f %s free; %s", what,
                        (double)free_bytes / unit.bytes, (double)total / unit.bytes, unit.name, advice);
     }
-    log_info("training takes %s, which has %.1f of %.1f %s free", what, (double)free_bytes / unit.bytes,
-             (double)total / unit.bytes, unit.name);
+    log_line(conf->model.train ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "%s takes %s, which has %.1f of %.1f %s free",
+             conf->model.train ? "training"
+             : conf->decodes   ? "sampling"
+                               : "evaluation",
+             what, (double)free_bytes / unit.bytes, (double)total / unit.bytes, unit.name);
     return ERR_OK;
 }

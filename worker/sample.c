@@ -8,6 +8,7 @@
 #include "common/env.h"
 #include "common/mem.h"
 #include "worker/ckpt.h"
+#include "worker/memory_plan.h"
 #include "worker/model/model.h"
 
 struct candidate {
@@ -135,7 +136,9 @@ enum err sample_run(const struct sample_options *options, FILE *out)
     struct sampler s = {.options = options, .rng = env_rng_init(options->seed, 1)};
     TRY_OUT(kern_find(options->device, &s.kern));
     TRY_OUT(s.kern->open(&(struct kern_place){.threads = options->threads}, &s.dev));
-    TRY_OUT(model_new(options->spec, s.kern, s.dev, &(struct model_conf){.batch = 1}, &s.model));
+    struct memory_plan_conf conf = {.model = {.batch = 1}, .decodes = true};
+    TRY_OUT(memory_plan_check(options->spec, s.kern, s.dev, &conf, NULL));
+    TRY_OUT(model_new(options->spec, s.kern, s.dev, &conf.model, &s.model));
     TRY_OUT(ckpt_load_params(options->params_path, s.model));
     s.history_room = strlen(options->prompt) + 1 + options->tokens;
     TRY_OUT(mem_new((size_t)s.model->V, sizeof *s.logits, "logits", &s.logits));

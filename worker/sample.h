@@ -25,7 +25,9 @@ struct sample_options {
     int threads;
 };
 
-/* Writes prompt and continuation to `out` as they come. */
+/* Writes prompt and continuation to `out` as they come. ERR_NOMEM: the device has too little memory, before any is
+ * taken.
+ */
 ERR_MUST_CHECK enum err sample_run(const struct sample_options *options, FILE *out);
 
 #endif

@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "worker/ckpt.h"
+#include "worker/ckpt_write.h"
 #include "worker/crew.h"
 #include "worker/data.h"
 #include "worker/inner.h"
@@ -41,6 +42,7 @@ struct trainer {
     uint64_t memory_bytes; /* that training takes of this rank's device */
     struct model *model;
     struct inner *inner;
+    struct ckpt_writer *writer;
     struct data *data;
     struct moves *moves;   /* NULL: parameters are on the host, or we are alone */
     struct diloco *diloco; /* NULL: alone */
@@ -108,12 +110,18 @@ static enum err open_model(struct trainer *t)
     conf.model.grid = t->crew.grid;
     TRY(model_new(t->spec, t->kern, t->dev, &conf.model, &t->model));
     TRY(inner_new(t->model, t->spec, &t->inner));
+    inner_round(t->inner, t->options->stochastic_rounding);
+    if (t->options->stochastic_rounding && t->kern->act_bytes == sizeof(float))
+        log_info("device %s: products read float weights, of which nothing is rounded: --rounding changes nothing",
+                 t->kern->name);
+    TRY(ckpt_writer_new(t->options->folder, t->spec, t->model, t->inner, &t->writer));
     TRY(mem_new(count, sizeof *t->tokens, "a batch", &t->tokens));
     return mem_new(count, sizeof *t->targets, "a batch", &t->targets);
 }
 
 static void trainer_deinit(struct trainer *t)
 {
+    ckpt_writer_free(t->writer);
     diloco_detach(t->diloco);
     moves_free(t->moves);
     data_close(t->data);
@@ -445,17 +453,25 @@ static enum err keep(struct trainer *t)
     return ERR_OK;
 }
 
+/* The last one, with which training ends. */
 static enum err save(struct trainer *t)
 {
     TRY(settle(t));
     TRY(keep(t));
-    return ckpt_save(t->options->folder, t->spec, t->model, t->inner, &t->state);
+    return ckpt_save_now(t->writer, &t->state);
+}
+
+static enum err begin_save(struct trainer *t)
+{
+    TRY(settle(t));
+    TRY(keep(t));
+    return ckpt_save(t->writer, &t->state);
 }
 
 /* A checkpoint that cannot be written does not stop the training: the one before stands, and it is tried again. */
 static void save_or_complain(struct trainer *t)
 {
-    if (save(t) != ERR_OK)
+    if (begin_save(t) != ERR_OK)
         log_error("checkpoint at step %" PRIu64 " failed: %s; training goes on", t->state.step, err_text());
 }
 
@@ -480,6 +496,7 @@ static enum err loop(struct trainer *t)
             return ERR_OK;
         }
         TRY(err);
+        ckpt_look(t->writer);
         if (passes(t->options->eval_every, before, t->state.step) && t->state.step < last)
             TRY(evaluate(t));
         if (passes(t->options->checkpoint_every, before, t->state.step) && t->state.step < last)
@@ -540,7 +557,9 @@ enum err train_eval(const struct eval_options *options, double *loss)
     TRY_OUT(open_data(&t));
     TRY_OUT(kern_find(options->device, &t.kern));
     TRY_OUT(t.kern->open(&(struct kern_place){.threads = options->threads}, &t.dev));
-    TRY_OUT(model_new(spec, t.kern, t.dev, &(struct model_conf){.batch = spec->batch}, &t.model));
+    struct memory_plan_conf conf = {.model = {.batch = spec->batch}};
+    TRY_OUT(memory_plan_check(spec, t.kern, t.dev, &conf, NULL));
+    TRY_OUT(model_new(spec, t.kern, t.dev, &conf.model, &t.model));
     if (options->params_path != NULL)
         TRY_OUT(ckpt_load_params(options->params_path, t.model));
     else

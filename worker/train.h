@@ -24,10 +24,11 @@ struct train_options {
     const char *device;
     int threads; /* 0: all */
     enum model_recompute recompute;
+    bool stochastic_rounding;       /* of the products' copy; see inner_round() */
     const struct launch_rank *rank; /* one of several; NULL: alone */
-    int tensor_parallel;            /* ranks that share each layer, a divisor of all: the others share out each batch */
-    const char *socket_path;        /* of the island's daemon; NULL: train alone */
-    bool stream_given;              /* else the daemon's island number decides, or stream 0 of 1 */
+    int tensor_parallel; /* ranks that share each layer, a divisor of all; 0 is 1. The others share out each batch */
+    const char *socket_path; /* of the island's daemon; NULL: train alone */
+    bool stream_given;       /* else the daemon's island number decides, or stream 0 of 1 */
     uint32_t stream, streams_count;
     uint64_t checkpoint_every; /* steps; 0: only at the end */
     uint64_t eval_every;       /* steps; 0: only at the end */
@@ -48,7 +49,7 @@ struct eval_options {
     uint64_t batches;
 };
 
-/* Mean held-out loss in nats per token. */
+/* Mean held-out loss in nats per token. ERR_NOMEM as train_run(). */
 ERR_MUST_CHECK enum err train_eval(const struct eval_options *options, double *loss);
 
 #endif

@@ -40,25 +40,11 @@ static double dev_peak_flops(struct kern_dev *dev)
     return 0;
 }
 
-/* What programs can have: the kernel's estimate counts the files it caches, which it gives up for them. */
-static size_t available(void)
-{
-    char line[128];
-    unsigned long long kib = 0;
-    FILE *info = fopen("/proc/meminfo", "re");
-    while (info != NULL && fgets(line, sizeof line, info) != NULL)
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-            break;
-    if (info != NULL)
-        fclose(info);
-    return kib > 0 ? (size_t)kib << 10 : (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-}
-
 static enum err dev_memory(struct kern_dev *dev, size_t *free_bytes, size_t *total)
 {
     (void)dev;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    *free_bytes = available();
+    *free_bytes = mem_available();
     *total = (size_t)sysconf(_SC_PHYS_PAGES) * page;
     return ERR_OK;
 }
@@ -74,6 +60,13 @@ static enum err dev_reserve(struct kern_dev *dev, int64_t R, int64_t C)
     (void)R;
     (void)C;
     return ERR_OK;
+}
+
+static size_t dev_reserve_bytes(int64_t R, int64_t C)
+{
+    (void)R;
+    (void)C;
+    return 0;
 }
 
 static enum err dev_alloc(struct kern_dev *dev, size_t bytes, const char *what, void **out)
@@ -178,6 +171,7 @@ const struct kern CPU_JOIN(kern_cpu, ISA) = {
     .memory = dev_memory,
     .has_head_size = dev_has_head_size,
     .reserve = dev_reserve,
+    .reserve_bytes = dev_reserve_bytes,
     .alloc = dev_alloc,
     .free = dev_free,
     .pin = dev_pin,

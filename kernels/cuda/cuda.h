@@ -40,11 +40,13 @@ struct cuda_product {
 };
 void cuda_multiply(struct kern_dev *dev, void *c, const kern_act *a, const kern_act *b, struct cuda_product product);
 
-/* ---- scratch that operations take, for up to R rows of up to C values; reserve() takes the largest ---- */
+/* ---- scratch that operations take, for up to R rows of up to C values; reserve() takes the largest,
+ * reserve_bytes() ---- */
 size_t cuda_rmsnorm_scratch(int64_t R, int64_t C);
 size_t cuda_embed_scratch(int64_t R, int64_t C);
 size_t cuda_norm_scratch(void);
 size_t cuda_loss_scratch(int64_t R);
+size_t cuda_reserve_bytes(int64_t R, int64_t C);
 
 /* ---- operations ---- */
 

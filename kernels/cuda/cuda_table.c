@@ -41,12 +41,7 @@ static enum err table_open(const struct kern_place *place, struct kern_dev **out
 
 static enum err table_reserve(struct kern_dev *dev, int64_t R, int64_t C)
 {
-    const size_t needs[] = {cuda_rmsnorm_scratch(R, C), cuda_embed_scratch(R, C), cuda_norm_scratch(),
-                            cuda_loss_scratch(R)};
-    size_t most = 0;
-    for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
-        most = needs[i] > most ? needs[i] : most;
-    return cuda_scratch_grow(dev, most);
+    return cuda_scratch_grow(dev, cuda_reserve_bytes(R, C));
 }
 
 static const struct kern table = {
@@ -59,6 +54,7 @@ static const struct kern table = {
     .peak_flops = cuda_peak_flops,
     .memory = cuda_memory,
     .reserve = table_reserve,
+    .reserve_bytes = cuda_reserve_bytes,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .pin = cuda_pin,

@@ -60,7 +60,7 @@ __device__ __forceinline__ vec<bf16> round_eight(const eight &x, int64_t at, ker
     if (!rounding.stochastic)
         return round_nearest(x);
     vec<bf16> out;
-    random_bits bits = bits_of_eight(rounding.seed, (uint64_t)at);
+    random_bits bits = bits_of_eight(rounding.seed, (uint64_t)(rounding.first + at));
     UNROLL
     for (int j = 0; j < EIGHT; j++)
         out.at[j] = to_bf16_stochastic(x.at[j], bits.word[j / 2] >> (j % 2 * 16));

@@ -345,6 +345,7 @@ static enum err grow_scratch(struct kern_dev *dev, size_t bytes)
     mem_free(dev->scratch_memory);
     dev->scratch_memory = memory;
     dev->scratch = memory + (SCRATCH_ALIGN - (uintptr_t)memory % SCRATCH_ALIGN) % SCRATCH_ALIGN;
+    dev->used += bytes - dev->scratch_bytes;
     dev->scratch_bytes = bytes;
     dev->scratch_taken = 0;
     memset(dev->scratch, GUARD_VALUE, bytes + GUARD);
@@ -380,11 +381,7 @@ void *cuda_scratch(struct kern_dev *dev, size_t bytes)
 
 static enum err emu_reserve(struct kern_dev *dev, int64_t R, int64_t C)
 {
-    const size_t needs[] = {cuda_rmsnorm_scratch(R, C), cuda_embed_scratch(R, C), cuda_norm_scratch(),
-                            cuda_loss_scratch(R)};
-    size_t most = 0;
-    for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
-        most = needs[i] > most ? needs[i] : most;
+    size_t most = cuda_reserve_bytes(R, C);
     return most > dev->scratch_bytes || !dev->scratch ? grow_scratch(dev, most) : ERR_OK;
 }
 
@@ -561,6 +558,7 @@ const struct kern kern_emu = {
     .peak_flops = emu_peak_flops,
     .memory = emu_memory,
     .reserve = emu_reserve,
+    .reserve_bytes = cuda_reserve_bytes,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .pin = emu_pin,

@@ -54,20 +54,40 @@ static size_t used(const struct kern *kern, struct kern_dev *dev)
     return total - free_bytes;
 }
 
-/* As the train loop allocates it; with `attached` what libdiloco asks of a device, too. */
+static int64_t largest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Of all operations, kept by the device until it is closed. */
+static size_t reserved(const struct runspec *spec, const struct model_conf *conf)
+{
+    int64_t tp = largest(conf->grid.tp, 1);
+    int64_t heads = (spec->heads + 2 * spec->kv_heads) / tp * (spec->width / spec->heads);
+    return kern_emu.reserve_bytes(conf->batch * spec->context, largest(largest(spec->width, 2 * spec->ff / tp), heads));
+}
+
+/* As the train loop, an evaluation or sampling allocates it; with `attached` what libdiloco asks of a device, too. */
 static uint64_t allocated(const struct runspec *spec, const struct memory_plan_conf *conf)
 {
     const struct kern *kern = &kern_emu;
     struct kern_dev *dev;
     struct model *model;
-    struct inner *inner;
+    struct inner *inner = NULL;
     struct moves *moves = NULL;
     void *aside = NULL, *past = NULL;
     emu_clear();
     assert_ok(kern->open(&(struct kern_place){0}, &dev));
     size_t before = used(kern, dev);
     assert_ok(model_new(spec, kern, dev, &conf->model, &model));
-    assert_ok(inner_new(model, spec, &inner));
+    if (conf->model.train)
+        assert_ok(inner_new(model, spec, &inner));
+    if (conf->decodes) {
+        float *logits = malloc((size_t)spec->vocab * sizeof *logits);
+        assert_non_null(logits);
+        assert_ok(model_decode(model, 1, logits));
+        free(logits);
+    }
     if (conf->attached) {
         assert_ok(moves_new(kern, dev, model->w, model->own_count, act_of, model, &moves));
         const struct diloco_device *device = moves_device(moves);
@@ -82,7 +102,7 @@ static uint64_t allocated(const struct runspec *spec, const struct memory_plan_c
     moves_free(moves);
     inner_free(inner);
     model_free(model);
-    assert_true(used(kern, dev) == before);
+    assert_true(used(kern, dev) == before + reserved(spec, &conf->model));
     kern->close(dev);
     assert_string_equal(emu_error(), "");
     return after - before;
@@ -145,6 +165,28 @@ static void what_muon_takes_is_said(void **state)
     spec.inner = RUNSPEC_MUON;
     struct memory_plan_conf conf = conf_of(&spec, MODEL_RECOMPUTE_NONE);
     check(&spec, &conf);
+}
+
+/* Without gradients and moments; sampling has caches. */
+static void what_evaluation_and_sampling_take_is_said(void **state)
+{
+    (void)state;
+    const struct runspec shapes[] = {spec_of(128, 6, 4, 2, 128), spec_of(64, 12, 4, 4, 256), spec_of(64, 1, 2, 2, 64)};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct memory_plan_conf train = conf_of(&shapes[i], MODEL_RECOMPUTE_NONE), conf = train;
+        conf.model.train = false;
+        uint64_t evaluated = check(&shapes[i], &conf);
+        struct memory_plan plan = plan_of(&shapes[i], &conf);
+        assert_true(evaluated < check(&shapes[i], &train));
+        assert_true(plan.gradients == 0 && plan.moments == 0 && plan.caches == 0);
+        conf.model.batch = 1;
+        conf.decodes = true;
+        check(&shapes[i], &conf);
+        plan = plan_of(&shapes[i], &conf);
+        const struct runspec *s = &shapes[i];
+        assert_true(plan.caches ==
+                    (uint64_t)(s->layers * s->context * s->kv_heads * (s->width / s->heads) * 4 + s->vocab * 4));
+    }
 }
 
 static void what_the_exchange_takes_is_said(void **state)
@@ -259,6 +301,42 @@ static int follow(const struct runspec *spec, const char *text)
     return mode_at == NULL ? 2 : mode == MODEL_RECOMPUTE_NORMS ? 3 : batch > 0 ? 4 : 5;
 }
 
+/* Of an evaluation. */
+static void a_smaller_batch_is_suggested_where_it_fits(void **state)
+{
+    (void)state;
+    struct runspec spec = spec_of(128, 2, 4, 2, 128);
+    struct kern small = kern_emu;
+    struct kern_dev *dev;
+    int seen[3] = {0};
+    small.memory = little_memory;
+    spec.batch = 8;
+    struct memory_plan_conf conf = conf_of(&spec, MODEL_RECOMPUTE_NONE);
+    conf.model.train = false;
+    struct memory_plan plan = plan_of(&spec, &conf);
+    uint64_t whole = memory_plan_sum(&plan);
+    for (int part = 1; part <= PARTS; part++) {
+        struct memory_plan_conf smaller = conf;
+        little = (size_t)(whole * (uint64_t)part / PARTS);
+        assert_ok(small.open(&(struct kern_place){0}, &dev));
+        enum err err = memory_plan_check(&spec, &small, dev, &conf, NULL);
+        small.close(dev);
+        assert_int_equal(err, part < PARTS ? ERR_NOMEM : ERR_OK);
+        if (err == ERR_OK)
+            continue;
+        int64_t batch = number_after(err_text(), "batch = ");
+        assert_true((batch == 0) == (strstr(err_text(), "free; it takes a device with more memory") != NULL));
+        assert_null(strstr(err_text(), "accumulate"));
+        assert_null(strstr(err_text(), "--recompute"));
+        smaller.model.batch = batch > 0 ? 2 * batch : 1;
+        assert_true(allocated(&spec, &smaller) > little || smaller.model.batch == spec.batch);
+        smaller.model.batch = batch;
+        assert_true(batch == 0 || allocated(&spec, &smaller) <= little);
+        seen[batch == 0 ? 0 : batch == 4 ? 1 : 2]++;
+    }
+    assert_true(seen[0] > 0 && seen[1] > 0 && seen[2] > 0);
+}
+
 static void what_a_refusal_suggests_fits(void **state)
 {
     (void)state;
@@ -288,11 +366,6 @@ static void what_a_refusal_suggests_fits(void **state)
     assert_true(seen[0] > 0 && seen[1] > 0 && seen[3] > 0 && seen[4] > 0 && seen[5] > 0);
 }
 
-static int64_t largest(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* By the formulas of docs/ARCHITECTURE.md, "Memory of the trainer". */
 static uint64_t documented_activations(const struct runspec *spec, int64_t batch, int recompute)
 {
@@ -315,7 +388,7 @@ static void the_documented_example_is_true(void **state)
     static const char *const rows[MODEL_RECOMPUTES] = {
         "7.2 + 4.8 + 9.5 + 24.9 + 0.5 = 46.9",
         "7.2 + 4.8 + 9.5 + 18.2 + 0.5 = 40.2",
-        "7.2 + 4.8 + 9.5 + 3.3 + 0.5 = 25.2",
+        "7.2 + 4.8 + 9.5 + 3.3 + 0.5 = 25.3",
     };
     struct runspec spec = spec_of(2048, 24, 16, 16, 2048);
     spec.vocab = 32768;
@@ -325,7 +398,8 @@ static void the_documented_example_is_true(void **state)
         struct memory_plan_conf conf = conf_of(&spec, (enum model_recompute)mode);
         struct memory_plan p = plan_of(&spec, &conf);
         assert_true(p.activations - documented_activations(&spec, spec.batch, mode) < 100); /* sums of losses */
-        assert_true(p.workspace == (uint64_t)(4 * spec.batch * spec.heads * spec.context));
+        uint64_t operations = 2048 * 2 * (uint64_t)spec.ff; /* 2 kB a column of the widest rows */
+        assert_true(p.workspace == (uint64_t)(4 * spec.batch * spec.heads * spec.context) + operations);
         const double gib = 1073741824.0;
         char row[80];
         snprintf(row, sizeof row, "%.1f + %.1f + %.1f + %.1f + %.1f = %.1f", (double)p.parameters / gib,
@@ -338,9 +412,14 @@ static void the_documented_example_is_true(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_said_is_what_is_taken),   cmocka_unit_test(what_muon_takes_is_said),
-        cmocka_unit_test(what_the_exchange_takes_is_said), cmocka_unit_test(ranks_share_the_parameters),
-        cmocka_unit_test(what_a_refusal_suggests_fits),    cmocka_unit_test(the_documented_example_is_true),
+        cmocka_unit_test(what_is_said_is_what_is_taken),
+        cmocka_unit_test(what_muon_takes_is_said),
+        cmocka_unit_test(what_the_exchange_takes_is_said),
+        cmocka_unit_test(ranks_share_the_parameters),
+        cmocka_unit_test(what_evaluation_and_sampling_take_is_said),
+        cmocka_unit_test(a_smaller_batch_is_suggested_where_it_fits),
+        cmocka_unit_test(what_a_refusal_suggests_fits),
+        cmocka_unit_test(the_documented_example_is_true),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) != 0;
 }

@@ -18,10 +18,11 @@ static enum err train(void *story, const struct launch_rank *rank)
     return err == ERR_OK && emu_error()[0] != '\0' ? err_set(ERR_STATE, "%s", emu_error()) : err;
 }
 
-static void ranks_are_one_trainer_with(bool muon)
+static void ranks_are_one_trainer_with(bool muon, bool stochastic)
 {
     const struct launch_conf alone = {.ranks = 1, .device = "emu"}, all = {.ranks = 2, .device = "emu"};
-    struct ranked_story story = {.kern = &kern_emu, .rows = 2, .tied = true, .muon = muon, .result = ranked_memory()};
+    struct ranked_story story = {
+        .kern = &kern_emu, .rows = 2, .tied = true, .muon = muon, .stochastic = stochastic, .result = ranked_memory()};
     struct ranked_result *want = malloc(sizeof *want);
     assert_non_null(story.result);
     assert_ok(launch_run(&alone, train, &story));
@@ -42,13 +43,20 @@ static void ranks_are_one_trainer_with(bool muon)
 static void ranks_are_one_trainer(void **state)
 {
     (void)state;
-    ranks_are_one_trainer_with(false);
+    ranks_are_one_trainer_with(false, false);
 }
 
 static void ranks_that_use_muon_are_one_trainer(void **state)
 {
     (void)state;
-    ranks_are_one_trainer_with(true);
+    ranks_are_one_trainer_with(true, false);
+}
+
+/* With Muon, which leaves some tensors to AdamW. */
+static void ranks_that_round_by_chance_are_one_trainer(void **state)
+{
+    (void)state;
+    ranks_are_one_trainer_with(true, true);
 }
 
 /* In bf16 sums of the parts are rounded once more than those of the whole. */
@@ -81,6 +89,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_are_one_trainer),
                                        cmocka_unit_test(ranks_that_use_muon_are_one_trainer),
+                                       cmocka_unit_test(ranks_that_round_by_chance_are_one_trainer),
                                        cmocka_unit_test(ranks_that_share_layers_train_the_same)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,19 @@ static void follows_the_cpu_and_itself(const struct runspec *spec, double part)
     learns_free(&resumed);
 }
 
+static void rounded_by_chance_it_resumes_with_the_same_bits(void **state)
+{
+    (void)state;
+    struct runspec spec = learns_wide();
+    struct learnt want = on_cpu(&spec), got = learns_train_stochastic(gpu, device, &spec, 0);
+    struct learnt resumed = learns_train_stochastic(gpu, device, &spec, (uint64_t)spec.steps / 2);
+    learns_near(&got, &want, 0.01);
+    learns_same(&got, &resumed);
+    learns_free(&want);
+    learns_free(&got);
+    learns_free(&resumed);
+}
+
 static void a_small_model_learns_as_on_the_cpu(void **state)
 {
     (void)state;
@@ -65,6 +78,7 @@ int main(void)
         cmocka_unit_test(a_small_model_learns_as_on_the_cpu),
         cmocka_unit_test(muon_learns_as_on_the_cpu),
         cmocka_unit_test(a_wide_model_learns_as_on_the_cpu),
+        cmocka_unit_test(rounded_by_chance_it_resumes_with_the_same_bits),
     };
     int status = gpu_open(&gpu, &device);
     if (status != 0)

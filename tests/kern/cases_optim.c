@@ -231,6 +231,24 @@ static void stochastic_rounding_keeps_the_mean(void **state)
         assert_true((memcmp(first, act, sizeof first) == 0) == (seed != 2));
     }
     kern->spans_free(dev, spans);
+    /* A part by itself, wherever it begins, is rounded as in the whole. */
+    static const int64_t begins[] = {64, 11, 4096 + 3};
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++) {
+        int64_t at = begins[i];
+        struct kern_span rest = {0, N - at, false};
+        struct kern_rounding rounding = {.stochastic = true, .seed = 1, .first = at};
+        char *act = s.act.dev;
+        kern->zero(dev, act, N * kern->act_bytes);
+        assert_ok(kern->spans_new(dev, &rest, 1, &spans));
+        kern->sgd(dev, (float *)s.w.dev + at, act + (size_t)at * kern->act_bytes, s.g.dev, spans, step, 0, rounding);
+        assert_memory_equal(array_read(&s.act) + at, first + at, (size_t)(N - at) * sizeof *first);
+        struct kern_muon muon = {.rounding = rounding};
+        kern->zero(dev, act, N * kern->act_bytes);
+        kern->muon_apply(dev, (float *)s.w.dev + at, act + (size_t)at * kern->act_bytes, s.g.dev, N - at, 1, step,
+                         muon);
+        assert_memory_equal(array_read(&s.act) + at, first + at, (size_t)(N - at) * sizeof *first);
+        kern->spans_free(dev, spans);
+    }
     kern->free(dev, step);
     state_free(&s);
 }

@@ -72,16 +72,18 @@ struct trainer {
     struct model *model;
     struct inner *inner;
     enum model_recompute recompute;
+    bool stochastic;
 };
 
 static struct trainer open_trainer(const struct kern *kern, struct kern_dev *dev, const struct runspec *spec,
-                                   enum model_recompute recompute)
+                                   enum model_recompute recompute, bool stochastic)
 {
-    struct trainer t = {.recompute = recompute};
+    struct trainer t = {.recompute = recompute, .stochastic = stochastic};
     struct model_conf conf = {.batch = spec->batch, .train = true, .recompute = recompute};
     assert_ok(model_new(spec, kern, dev, &conf, &t.model));
     assert_ok(model_init(t.model, 1));
     assert_ok(inner_new(t.model, spec, &t.inner));
+    inner_round(t.inner, stochastic);
     return t;
 }
 
@@ -128,25 +130,25 @@ void learns_free(struct learnt *learnt)
 static void move(struct trainer *t, const struct runspec *spec)
 {
     struct learnt half = {0};
-    uint64_t updates = t->inner->updates;
+    uint64_t updates = t->inner->updates, updated = t->inner->updated;
     const struct kern *kern = t->model->kern;
     struct kern_dev *dev = t->model->dev;
     keep(t, &half);
     close_trainer(t);
-    *t = open_trainer(kern, dev, spec, t->recompute);
+    *t = open_trainer(kern, dev, spec, t->recompute, t->stochastic);
     write_all(t, t->model->w, half.w);
     write_all(t, t->inner->m, half.m);
     write_all(t, t->inner->v, half.v);
     assert_ok(inner_resume(t->inner, updates));
     assert_ok(model_refresh(t->model));
+    assert_ok(inner_round_again(t->inner, updated));
     learns_free(&half);
 }
 
-struct learnt learns_train(const struct kern *kern, struct kern_dev *dev, const struct runspec *spec, uint64_t again,
-                           enum model_recompute recompute)
+static struct learnt train(struct trainer t, const struct runspec *spec, uint64_t again)
 {
     struct learnt out = {.steps = (int)spec->steps};
-    struct trainer t = open_trainer(kern, dev, spec, recompute);
+    const struct kern *kern = t.model->kern;
     size_t bytes = (size_t)(spec->batch * spec->context) * sizeof(int32_t);
     int32_t *tokens = malloc(bytes), *targets = malloc(bytes);
     uint64_t last = (uint64_t)spec->steps;
@@ -173,6 +175,18 @@ struct learnt learns_train(const struct kern *kern, struct kern_dev *dev, const 
     free(tokens);
     free(targets);
     return out;
+}
+
+struct learnt learns_train(const struct kern *kern, struct kern_dev *dev, const struct runspec *spec, uint64_t again,
+                           enum model_recompute recompute)
+{
+    return train(open_trainer(kern, dev, spec, recompute, false), spec, again);
+}
+
+struct learnt learns_train_stochastic(const struct kern *kern, struct kern_dev *dev, const struct runspec *spec,
+                                      uint64_t again)
+{
+    return train(open_trainer(kern, dev, spec, MODEL_RECOMPUTE_NONE, true), spec, again);
 }
 
 void learns_near(const struct learnt *got, const struct learnt *want, double part)

@@ -31,6 +31,9 @@ struct runspec learns_wide(void);
  * same bits only by the same device's plans, which are found by timing. */
 struct learnt learns_train(const struct kern *kern, struct kern_dev *dev, const struct runspec *spec, uint64_t again,
                            enum model_recompute recompute);
+/* The same with the products' copy rounded by chance. */
+struct learnt learns_train_stochastic(const struct kern *kern, struct kern_dev *dev, const struct runspec *spec,
+                                      uint64_t again);
 void learns_free(struct learnt *learnt);
 
 /* That every step's loss is that of the other run, but for so much of it. */

@@ -155,6 +155,7 @@ enum err ranked_train(void *user, const struct launch_rank *rank)
     TRY(model_new(&spec, story->kern, p.dev, &conf, &p.model));
     TRY(model_init(p.model, 9));
     TRY(inner_new(p.model, &spec, &p.inner));
+    inner_round(p.inner, story->stochastic);
     CHECK(tp > 1 || p.model->own_count * rank->count == p.model->flat_count);
     for (uint64_t step = 1; step <= RANKED_STEPS; step++)
         TRY(take_step(&p, step));

@@ -20,9 +20,9 @@ struct ranked_result {
 
 struct ranked_story {
     const struct kern *kern;
-    int rows; /* of ranks that it is about; one rank plays them all */
-    int tp;   /* ranks of a row; 0 is 1 */
-    bool tied, muon;
+    int rows;                    /* of ranks that it is about; one rank plays them all */
+    int tp;                      /* ranks of a row; 0 is 1 */
+    bool tied, muon, stochastic; /* with the products' copy rounded by chance */
     enum model_recompute recompute;
     const char *folder;           /* for kern_place.choices, a file a rank; NULL: none */
     struct ranked_result *result; /* [GROUP_RANKS_MAX], shared: each rank's */

@@ -20,7 +20,8 @@ daemon     dilococtl > ctl > rules | dconf > home | as_typed
 
 worker     diloco-worker > train , sample > memory_plan | machine > ckpt , inner , data , speed , crew > model | moves > libdiloco
 worker     diloco-worker > train > crew > launch > comm
-worker     train > inner > model > comm
+worker     train > ckpt_write > ckpt > ckpt_folder > model
+worker     train > ckpt_write > inner > model > comm
 
 net        sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_certify > sync_core > sync_types
 net        sync_types > chain , owner

@@ -28,7 +28,7 @@ grep -ohE '^(extern "C" )?[a-z_0-9]+( [a-z_0-9]+)? \*?cuda_[a-z_]+\(' $sources |
 while read -r launcher; do
     grep -qx "$launcher $launcher" "$work/operations" && continue
     case $launcher in
-    *_scratch) grep -q "cuda_$launcher" kernels/cuda/cuda_table.c || complain "reserve() makes no room for cuda_$launcher()" ;;
+    *_scratch) grep -q "cuda_$launcher" kernels/cuda/cuda_reserve.c || complain "reserve() makes no room for cuda_$launcher()" ;;
     *) complain "cuda_$launcher() is not in CUDA_OPERATIONS of $header" ;;
     esac
 done <"$work/launchers"

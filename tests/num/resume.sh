@@ -62,6 +62,16 @@ status=0
 train --out "$dir/huge" --set model.width=65536 --set model.layers=100 2>"$dir/log" || status=$?
 [ $status = 1 ] && grep -q 'this model needs .* GiB on device cpu .* free; .* smaller model' "$dir/log"
 status=0
+huge="--run $dir/run.ini --set model.width=65536 --set model.layers=100"
+"$worker" eval $huge --data "$dir/corpus" 2>"$dir/log" || status=$?
+[ $status = 1 ] && grep -q 'this model needs .* GiB on device cpu (parameters [0-9.]*, activations .* free; it takes a device' "$dir/log"
+status=0
+"$worker" sample $huge --params "$dir/whole/worker-000000040.safetensors" 2>"$dir/log" || status=$?
+[ $status = 1 ] && grep -q 'this model needs .* GiB on device cpu (parameters .* caches .*free; it takes a device' "$dir/log"
+status=0
+train --out "$dir/huge" --rounding up 2>"$dir/log" || status=$?
+[ $status = 2 ] && grep -q 'rounding up: expected nearest or stochastic' "$dir/log"
+status=0
 train --out "$dir/huge" --recompute layers 2>"$dir/log" || status=$?
 [ $status = 2 ] && grep -q 'recompute layers: expected none, norms or layer' "$dir/log"
 

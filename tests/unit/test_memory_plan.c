@@ -84,6 +84,28 @@ static void a_refusal_says_what_it_takes_and_what_would_fit(void **state)
     assert_in_range(takes, (uint64_t)35 << 20, (uint64_t)36 << 20);
 }
 
+/* It has no gradients, and is for a batch as it is. */
+static void evaluation_and_sampling_are_refused_as_well(void **state)
+{
+    (void)state;
+    struct memory_plan_conf conf = {.model = {.batch = spec.batch}};
+    little = (size_t)16 << 20;
+    assert_ok(memory_plan_check(&spec, &kern, dev, &conf, NULL));
+    little = (size_t)9 << 20;
+    assert_int_equal(memory_plan_check(&spec, &kern, dev, &conf, NULL), ERR_NOMEM);
+    assert_string_equal(err_text(),
+                        "this model needs 12.9 MiB on device cpu (parameters 5.4, activations 6.6, logits 0.8, "
+                        "workspace 0.1), which has 9.0 of 64.0 MiB free; use batch = 1 in the run spec's [train]");
+    little = (size_t)5 << 20;
+    assert_fails(ERR_NOMEM, "free; it takes a device with more memory",
+                 memory_plan_check(&spec, &kern, dev, &conf, NULL));
+    conf = (struct memory_plan_conf){.model = {.batch = 1}, .decodes = true};
+    assert_int_equal(memory_plan_check(&spec, &kern, dev, &conf, NULL), ERR_NOMEM);
+    assert_string_equal(
+        err_text(), "this model needs 7.2 MiB on device cpu (parameters 5.4, activations 1.1, logits 0.1, "
+                    "caches 0.5, workspace 0.1), which has 5.0 of 64.0 MiB free; it takes a device with more memory");
+}
+
 static enum err check_once(void *user)
 {
     (void)user;
@@ -116,6 +138,7 @@ int main(void)
     kern.memory = little_memory;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refusal_says_what_it_takes_and_what_would_fit),
+        cmocka_unit_test(evaluation_and_sampling_are_refused_as_well),
         cmocka_unit_test(it_survives_without_memory_of_its_own),
         cmocka_unit_test(the_cpu_says_what_is_free),
     };

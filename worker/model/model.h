@@ -76,7 +76,7 @@ struct model_memory {
     uint64_t gradients;     /* none for a model that only evaluates */
     uint64_t activations;   /* all that a pass makes and reads, but for the next two */
     uint64_t logits;        /* of as many rows as the device takes at a time */
-    uint64_t scratch;       /* of attention */
+    uint64_t scratch;       /* of attention, and of all other operations */
 };
 
 struct model_tensor {
@@ -155,6 +155,8 @@ ERR_MUST_CHECK enum err model_loss(struct model *model, const int32_t *tokens, c
  * model_decode_reset() begins anew. For a rank alone; ERR_STATE else. */
 ERR_MUST_CHECK enum err model_decode(struct model *model, int32_t token, float *logits);
 void model_decode_reset(struct model *model);
+/* Bytes on the device that the first model_decode() allocates there. Of a model, or of an outline. */
+uint64_t model_decode_memory(const struct model *model);
 
 /* Floating-point operations of one training step over `tokens` tokens, counting products only: 6 per parameter in a
  * product and token, and the attention scores. */

@@ -246,9 +246,20 @@ void model_decode_reset(struct model *m)
     m->work->decoded = 0;
 }
 
+/* Keys and values of one layer. */
+static size_t cache_bytes(const struct model *m)
+{
+    return (size_t)(2 * m->T * m->G * m->D) * m->kern->act_bytes;
+}
+
+uint64_t model_decode_memory(const struct model *m)
+{
+    return (uint64_t)m->L * cache_bytes(m) + (uint64_t)m->V * sizeof(float);
+}
+
 static enum err ensure_caches(struct model *m)
 {
-    size_t bytes = (size_t)(2 * m->T * m->G * m->D) * m->kern->act_bytes;
+    size_t bytes = cache_bytes(m);
     for (int64_t l = 0; l < m->L; l++)
         if (m->work->layers[l].cache == NULL)
             TRY(m->kern->alloc(m->dev, bytes, "the decoding cache", &m->work->layers[l].cache));

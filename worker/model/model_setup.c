@@ -145,7 +145,8 @@ struct model_memory model_memory(struct model *model)
     struct model_memory memory = {.masters = (uint64_t)model->own_count * sizeof(float),
                                   .copy = copy ? count * act : 0,
                                   .gradients = model->work->train ? count * sizeof(float) : 0,
-                                  .activations = sizeof *model->loss};
+                                  .activations = sizeof *model->loss,
+                                  .scratch = model->kern->reserve_bytes(model->B * model->T, most_columns(model))};
     model_work_memory(model, &memory);
     return memory;
 }

@@ -148,6 +148,8 @@ QUALITY_OBJ := $(call objects,$(QUALITY_SRC))
 TOOLS := $(patsubst %.c,$(B)/%,$(TOOL_SRC))
 # A library of another version, which is not to be used.
 FAKE_CUDA := $(B)/tests/fakes/libdiloco-cuda.so
+# NCCL, played between processes on arrays of the host; and one that lacks a function.
+FAKE_NCCL := $(B)/tests/fakes/nccl/libnccl.so.2 $(B)/tests/fakes/nccl_lacking/libnccl.so.2
 # testlib has a constructor; of the others a test gets what it uses, so that a part's test builds that part alone.
 TESTLIB_OBJ := $(B)/tests/lib/testlib.o
 TEST_LIB_OBJ := $(filter-out $(TESTLIB_OBJ),$(call objects,$(wildcard tests/lib/*.c tests/kern/*.c)))
@@ -159,7 +161,7 @@ all: $(PROGRAMS) $(B)/libdiloco.so.0 $(B)/libdiloco.a $(CUDA_LIBRARY)
 	@printf 'Built %s with %s%s. CUDA: %s\n' $(B) '$(CC)' '$(if $(SAN), ($(SAN) sanitizer))' \
 		'$(or $(CUDA_WITHOUT),libdiloco-cuda.so by toolkit $(NVCC_VERSION))'
 
-tests: all $(TESTS) $(EMU_TESTS) $(GPU_TESTS) $(GPU_TOOLS) $(TOOLS) $(B)/tests/skewed.so $(FAKE_CUDA) $(B)/tests/bench/bench $(B)/tests/bench/quality
+tests: all $(TESTS) $(EMU_TESTS) $(GPU_TESTS) $(GPU_TOOLS) $(TOOLS) $(B)/tests/skewed.so $(FAKE_CUDA) $(FAKE_NCCL) $(B)/tests/bench/bench $(B)/tests/bench/quality
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
@@ -253,6 +255,10 @@ $(B)/tests/skewed.so: tests/skewed/skewed.c
 $(FAKE_CUDA): tests/fakes/other_version.c
 	@mkdir -p $(@D)
 	$(call say,LINK)$(CC) -std=gnu11 -O2 $(WARN) -I. -fPIC -fvisibility=hidden -shared $< -o $@
+$(FAKE_NCCL): tests/fakes/fake_nccl.c tests/fakes/fake_nccl.h worker/comm/nccl_api.h worker/comm/comm_sum.c
+	@mkdir -p $(@D)
+	$(call say,LINK)$(CC) $(CFLAGS_ALL) $(CFLAGS) -fopenmp-simd $(LDFLAGS_ALL) $(LDFLAGS) $(if $(findstring lacking,$@),-DFAKE_WITHOUT_FINALIZE) \
+		-shared -Wl,-soname,libnccl.so.2 $(filter %.c,$^) -o $@
 $(B)/tests/lib.a: $(TEST_LIB_OBJ)
 	$(call say,AR)rm -f $@ && ar rcs $@ $^
 # The queues of a GPU, against one that the test plays: without the toolkit, by the header that stands for CUDA's.
@@ -263,6 +269,7 @@ $(B)/tests/unit/test_cuda_queue: $(B)/tests/fakes/cuda_queue.o
 $(B)/tests/unit/test_cuda_choices: $(call objects,kernels/cuda/cuda_choices.c)
 $(B)/tests/unit/test_cuda_peak: $(B)/kernels/cuda/cuda_peak.o
 $(B)/tests/unit/test_kern_cuda: | $(FAKE_CUDA) $(CUDA_LIBRARY)
+$(B)/tests/unit/test_comm_nccl: | $(FAKE_NCCL)
 $(B)/tests/%: $(B)/tests/%.o $(TESTLIB_OBJ) $(B)/tests/lib.a $(ARCHIVES)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $(filter %.o,$^) \
 		-Wl,--start-group $(B)/tests/lib.a $(ARCHIVES) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -ldnnl -o $@

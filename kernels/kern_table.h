@@ -146,6 +146,10 @@ struct kern {
     /* The first failure on the device so far, with the operation; never waits. */
     enum err (*fault)(struct kern_dev *dev);
 
+    /* The stream of a queue (`cudaStream_t`, the device's), for a library that queues work there itself; NULL where
+     * there is none. The device becomes the calling thread's current one. */
+    void *(*stream)(struct kern_dev *dev, enum kern_queue queue);
+
     /* ---- copies; each side is on the device or on the host. Of host memory that is not pinned, values are taken, or
      * there, when the call returns; pinned memory belongs to the copy until its queue has come so far. ---- */
     void (*zero)(struct kern_dev *dev, void *pointer, size_t bytes); /* on MAIN */

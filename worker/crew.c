@@ -1,6 +1,6 @@
 #include "worker/crew.h"
 
-#include "worker/comm/comm_shm.h"
+#include "worker/comm/comm_open.h"
 
 static int broadcast(void *user, void *bytes, size_t count, int *fd)
 {
@@ -40,7 +40,7 @@ enum err crew_init(struct crew *crew, const struct launch_rank *rank, int tp, co
     *crew = (struct crew){.count = 1, .grid = crew_grid(rank, tp)};
     if (rank == NULL || rank->count == 1)
         return ERR_OK;
-    TRY(comm_shm_new(rank->seat, kern, dev, rank->patience_s, &crew->comm));
+    TRY(comm_open(rank->seat, kern, dev, rank->patience_s, &crew->comm));
     crew->rank = rank->rank;
     crew->count = rank->count;
     crew->group = (struct diloco_group){.size = sizeof crew->group,

@@ -294,6 +294,7 @@ enum err inner_result(struct inner *inner, struct inner_result *result)
     if (inner_pending(inner) == 0)
         return err_set(ERR_STATE, "no step waits for its result to be read");
     TRY(inner->model->kern->wait(inner->model->dev, inner->mark[slot]));
+    TRY(model_check(inner->model));
     inner->read++;
     inner->updates = arrival->step.updates;
     if (arrival->step.skip == 0)

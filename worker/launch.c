@@ -202,9 +202,8 @@ static enum err start(struct launch *launch, launch_main *rank_main, void *user)
 /* ---- watching ---- */
 
 /* " in all_reduce", or nothing. */
-static void where(const struct launch *launch, int rank, char *text, size_t text_bytes)
+static void where(uint32_t op, char *text, size_t text_bytes)
 {
-    uint32_t op = atomic_load(&group_rank(&launch->page, rank)->op);
     text[0] = '\0';
     if (op != GROUP_IDLE)
         snprintf(text, text_bytes, " in %s", group_op_name(op));
@@ -214,7 +213,7 @@ static void ended(struct launch *launch, int rank, bool known, int status)
 {
     char in[64], text[GROUP_WHY_BYTES];
     const char *name = name_of(launch, rank);
-    where(launch, rank, in, sizeof in);
+    where(group_in(&launch->page, rank), in, sizeof in);
     if (!known)
         snprintf(text, sizeof text, "rank %d (%s) ended%s, and nobody knows how", rank, name, in);
     else if (WIFEXITED(status))
@@ -253,7 +252,7 @@ static void look_for_stuck(struct launch *launch, double passed_s)
         struct group_rank *rank = group_rank(&launch->page, i);
         uint32_t beat = atomic_load(&rank->beat);
         char in[64], text[GROUP_WHY_BYTES];
-        where(launch, i, in, sizeof in);
+        where(atomic_load(&rank->op), in, sizeof in); /* whose device is stuck finds out by itself (nccl_watch.h) */
         bool still = child->pid > 0 && in[0] != '\0' && beat == child->beat && atomic_load(&rank->waits) == 0;
         child->still_s = still ? child->still_s + passed_s : 0;
         child->beat = beat;

@@ -502,6 +502,7 @@ static enum err loop(struct trainer *t)
         if (passes(t->options->checkpoint_every, before, t->state.step) && t->state.step < last)
             save_or_complain(t);
     }
+    TRY(settle(t));
     if (t->diloco != NULL) {
         log_info("step %" PRIu64 ": sending the last contributions", t->state.step);
         int result = diloco_finish(t->diloco);

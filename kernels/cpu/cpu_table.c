@@ -128,6 +128,13 @@ static enum err dev_sync(struct kern_dev *dev)
     return ERR_OK;
 }
 
+static void *dev_stream(struct kern_dev *dev, enum kern_queue queue)
+{
+    (void)dev;
+    (void)queue;
+    return NULL;
+}
+
 static void dev_zero(struct kern_dev *dev, void *pointer, size_t bytes)
 {
     (void)dev;
@@ -182,6 +189,7 @@ const struct kern CPU_JOIN(kern_cpu, ISA) = {
     .wait = dev_wait,
     .sync = dev_sync,
     .fault = dev_sync,
+    .stream = dev_stream,
     .zero = dev_zero,
     .copy = dev_copy,
     .copy_rows = dev_copy_rows,

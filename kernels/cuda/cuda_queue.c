@@ -202,3 +202,9 @@ enum err cuda_fault(struct kern_dev *dev)
     }
     return cuda_kept_fault(dev);
 }
+
+void *cuda_stream(struct kern_dev *dev, enum kern_queue queue)
+{
+    cuda_use(dev);
+    return dev->stream[queue];
+}

@@ -20,5 +20,6 @@ bool cuda_reached(struct kern_dev *dev, uint64_t mark);
 enum err cuda_wait(struct kern_dev *dev, uint64_t mark);
 enum err cuda_sync(struct kern_dev *dev);
 enum err cuda_fault(struct kern_dev *dev);
+void *cuda_stream(struct kern_dev *dev, enum kern_queue queue);
 
 #endif

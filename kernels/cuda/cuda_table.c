@@ -65,6 +65,7 @@ static const struct kern table = {
     .wait = cuda_wait,
     .sync = cuda_sync,
     .fault = cuda_fault,
+    .stream = cuda_stream,
     .zero = cuda_zero,
     .copy = cuda_copy,
     .copy_rows = cuda_copy_rows,

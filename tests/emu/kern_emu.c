@@ -219,6 +219,12 @@ static enum err emu_sync(struct kern_dev *dev)
     return emu_fault(dev);
 }
 
+static void *emu_stream(struct kern_dev *dev, enum kern_queue queue)
+{
+    (void)dev, (void)queue;
+    return NULL;
+}
+
 /* ---- memory ---- */
 
 /* The range that holds the byte at `at`; its rest is *bytes. */
@@ -569,6 +575,7 @@ const struct kern kern_emu = {
     .wait = emu_wait_mark,
     .sync = emu_sync,
     .fault = emu_fault,
+    .stream = emu_stream,
     .zero = emu_zero,
     .copy = cuda_copy,
     .copy_rows = emu_copy_rows,

@@ -5,7 +5,7 @@
 set -eu
 build=$1 kit=$2
 most_mb=60
-programs="dilocod dilococtl diloco-worker tests/gpu/gpu_there tests/gpu/test_kern_gpu tests/gpu/test_model_gpu tests/gpu/test_ranks_gpu tests/gpu/bench_gpu"
+programs="dilocod dilococtl diloco-worker tests/gpu/gpu_there tests/gpu/test_kern_gpu tests/gpu/test_model_gpu tests/gpu/test_ranks_gpu tests/gpu/test_nccl_gpu tests/gpu/bench_gpu"
 libraries="libdiloco-cuda.so libdiloco.so.0"
 
 rm -rf "$kit"
@@ -38,7 +38,8 @@ CUDA 13 and glibc $(cat "$kit/glibc") or newer. Nothing is installed, and no set
 
 Logs and results go to FOLDER (default: results, here). DILOCO_GPU=1 takes the second GPU. Exit status: 0 all is well,
 1 something failed, 77 there is no GPU. libcublasLt.so.13 is the machine's: of the CUDA toolkit, of pip's nvidia-cublas,
-or wherever LD_LIBRARY_PATH says. Libraries in lib/ are those of the distribution that this was built on.
+or wherever LD_LIBRARY_PATH says; so is libnccl.so.2, without which NCCL's parts are skipped. Libraries in lib/ are
+those of the distribution that this was built on.
 END
 mb=$(du -sk "$kit" | awk '{ printf "%.1f", $1 / 1024 }')
 echo "$kit: $mb MB (at most $most_mb)"

@@ -39,16 +39,18 @@ if [ -n "$in_kit" ]; then
     fi
 fi
 
-# cuBLASLt is not in the kit: the toolkit's, or one that Python has.
+# cuBLASLt and NCCL are not in the kit: the toolkit's, or those that Python has.
 export DILOCO_GPU_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"
-cublas=
-for folder in /usr/local/cuda/lib64 /usr/local/cuda*/lib64 /usr/local/cuda*/targets/*/lib /opt/cuda/lib64 \
+cublas= nccl=
+for folder in /usr/local/cuda/lib64 /usr/local/cuda*/lib64 /usr/local/cuda*/lib /usr/local/cuda*/targets/*/lib /opt/cuda/lib64 \
     $(python3 -c 'import glob, site, sys
 for root in site.getsitepackages() + [site.getusersitepackages()] + sys.path:
     print(*glob.glob(root + "/nvidia/*/lib"), sep="\n")' 2>/dev/null); do
-    if [ -e "$folder/libcublasLt.so.13" ]; then cublas=$folder; break; fi
+    if [ -z "$cublas" ] && [ -e "$folder/libcublasLt.so.13" ]; then cublas=$folder; fi
+    if [ -z "$nccl" ] && [ -e "$folder/libnccl.so.2" ]; then nccl=$folder; fi
 done
 libraries=$DILOCO_GPU_LIBRARY_PATH
+[ -z "$nccl" ] || [ "$nccl" = "$cublas" ] || libraries=$nccl${libraries:+:$libraries}
 [ -z "$cublas" ] || libraries=$cublas${libraries:+:$libraries}
 [ -z "$in_kit" ] || libraries=$here/lib${libraries:+:$libraries}
 ours() { LD_LIBRARY_PATH=$libraries "$@"; }
@@ -109,7 +111,8 @@ check() {
     part 'an island on a GPU, one on a CPU' 120 "$here/islands.sh" cuda cpu
     sanitize memcheck 65
     sanitize racecheck 65
-    not_run 'NCCL between GPUs' 'not built yet; needs two GPUs'
+    part 'NCCL with one rank' 90 "$BUILD/tests/gpu/test_nccl_gpu"
+    part 'NCCL between two GPUs' 90 "$BUILD/tests/gpu/test_nccl_gpu" two
 }
 
 bench() {

@@ -3,8 +3,9 @@
  *
  * A rank is one process with one device. Ranks make the same calls in the same order; each call is for all ranks of its
  * communicator. Arrays are on the rank's device; what is done to them is queued behind what the queue named holds, and
- * the host may be made to wait (comm_shm) or not (comm_nccl): who needs the end of it orders queues or waits for a
- * mark. The same calls with the same inputs give the same bits on every rank, and, but for NCCL's sums, in every run.
+ * the host may be made to wait (comm_shm) or not (comm_nccl): who needs the end of it orders queues, or waits for a
+ * mark and then asks check(). The same calls with the same inputs give the same bits on every rank, and, but for NCCL's
+ * sums, in every run.
  *
  * ERR_CLOSED: a rank is gone or cancel() was called; the communicator is of no use any more, and the text says which
  * rank, device and operation. Nothing waits longer than `patience_s` for another rank. One thread calls, but for
@@ -36,6 +37,9 @@ struct comm_calls {
     /* array(count) = that of rank `root` */
     enum err (*broadcast)(struct comm *comm, enum kern_queue queue, void *array, int64_t count, enum comm_type type,
                           int root);
+    /* Whether all that was queued counts: asked when that is known to be done (kern->wait), before it goes anywhere.
+     * ERR_CLOSED: arrays may hold anything. Never waits. */
+    enum err (*check)(struct comm *comm);
     /* Of the hosts: returns when all have called it. */
     enum err (*barrier)(struct comm *comm);
     /* bytes(count) in host memory = those of rank `root`; with `fd` not NULL a descriptor (or -1) goes along: the

@@ -51,22 +51,13 @@ static struct group_slot *slot_of(const struct shm *shm, int member)
 
 static enum err closed(const struct shm *shm)
 {
-    char why[GROUP_WHY_BYTES];
-    (void)group_why(shm->base->page, why, sizeof why);
-    return err_set(ERR_CLOSED, "%s", why);
+    return group_closed(shm->base->page);
 }
 
 /* All shall know what has gone wrong here, unless it is that something had gone wrong before. */
 static enum err fail(const struct shm *shm, enum group_op op, enum err err)
 {
-    char why[GROUP_WHY_BYTES];
-    if (err == ERR_OK || group_cancelled(shm->base->page))
-        return err;
-    int rank = shm->base->seat->rank;
-    err_prefix(err, "rank %d (%s), %s", rank, group_device(shm->base->page, rank), group_op_name(op));
-    snprintf(why, sizeof why, "%s", err_text());
-    group_cancel(shm->base->page, err, why);
-    return err;
+    return group_fail(shm->base->page, shm->base->seat->rank, op, err);
 }
 
 static bool has_come(const struct shm *shm, int member)
@@ -391,6 +382,12 @@ static enum err shm_broadcast(struct comm *comm, enum kern_queue queue, void *ar
                                   .root = root});
 }
 
+static enum err shm_check(struct comm *comm)
+{
+    struct shm *shm = (struct shm *)comm;
+    return group_cancelled(shm->base->page) ? closed(shm) : ERR_OK;
+}
+
 static enum err shm_barrier(struct comm *comm)
 {
     struct shm *shm = (struct shm *)comm;
@@ -564,11 +561,27 @@ static void shm_cancel(struct comm *comm)
     group_cancel(base->page, ERR_STATE, base->given_up);
 }
 
+const struct group_seat *comm_shm_seat(const struct comm *comm)
+{
+    return ((const struct shm *)comm)->base->seat;
+}
+
+uint32_t comm_shm_slot(const struct comm *comm)
+{
+    return ((const struct shm *)comm)->slot;
+}
+
+int comm_shm_member(const struct comm *comm, int rank)
+{
+    return ((const struct shm *)comm)->member[rank];
+}
+
 static const struct comm_calls shm_calls = {
     .all_reduce = shm_all_reduce,
     .reduce_scatter = shm_reduce_scatter,
     .all_gather = shm_all_gather,
     .broadcast = shm_broadcast,
+    .check = shm_check,
     .barrier = shm_barrier,
     .host_broadcast = shm_host_broadcast,
     .split = shm_split,

@@ -19,4 +19,10 @@
 ERR_MUST_CHECK enum err comm_shm_new(const struct group_seat *seat, const struct kern *kern, struct kern_dev *dev,
                                      double patience_s, struct comm **out);
 
+/* For a kind that is built on this one, of a communicator from comm_shm_new() or split from such a one: its seat, its
+ * place in the ranks' rows of the page (the same for all its ranks), and the rank in the page of its rank `rank`. */
+const struct group_seat *comm_shm_seat(const struct comm *comm);
+uint32_t comm_shm_slot(const struct comm *comm);
+int comm_shm_member(const struct comm *comm, int rank);
+
 #endif

@@ -18,12 +18,26 @@ enum { NOT_CANCELLED, BEING_CANCELLED, CANCELLED };
 enum { ALIGN = 65536, STAGE_ALIGN = 128 }; /* bytes: a page of any machine; two halves of whole cache lines */
 enum { TEXT_PATIENCE_MS = 200 };           /* for a failure's text that somebody is just writing */
 
-static const char *const op_names[GROUP_OPS] = {"no collective", "all_reduce", "reduce_scatter", "all_gather",
-                                                "broadcast",     "barrier",    "host_broadcast", "split"};
+static const char *const op_names[GROUP_OPS] = {"no collective",  "all_reduce", "reduce_scatter",
+                                                "all_gather",     "broadcast",  "barrier",
+                                                "host_broadcast", "split",      "the start of NCCL"};
 
 const char *group_op_name(uint32_t op)
 {
     return op < GROUP_OPS ? op_names[op] : "?";
+}
+_Static_assert(GROUP_OPS <= 1 << GROUP_OP_BITS, "an operation fits below its number");
+
+enum group_op group_in(const struct group_page *page, int rank)
+{
+    const struct group_rank *row = group_rank(page, rank);
+    uint32_t op = atomic_load(&row->op);
+    for (int slot = 0; op == GROUP_IDLE && slot < GROUP_SLOTS; slot++) {
+        uint32_t begun = atomic_load(&row->slot[slot].begun);
+        if (begun != atomic_load(&row->slot[slot].done))
+            op = begun & ((1u << GROUP_OP_BITS) - 1);
+    }
+    return (enum group_op)op;
 }
 
 /* ---- making and opening it ---- */
@@ -199,6 +213,7 @@ void group_cancel(const struct group_page *page, enum err code, const char *text
         atomic_store(&shared->code, (uint32_t)code);
         atomic_store(&shared->cancelled, CANCELLED);
     }
+    group_wake(&shared->cancelled);
     for (uint32_t i = 0; i < page->fixed.ranks; i++)
         for (int slot = 0; slot < GROUP_SLOTS; slot++)
             group_wake(&shared->rank[i].slot[slot].came);
@@ -228,6 +243,24 @@ enum err group_why(const struct group_page *page, char *text, size_t text_bytes)
     snprintf(text, text_bytes, "%s", why);
     uint32_t code = atomic_load(&shared->code);
     return code > ERR_OK && code < ERR_COUNT ? (enum err)code : ERR_STATE;
+}
+
+enum err group_closed(const struct group_page *page)
+{
+    char why[GROUP_WHY_BYTES];
+    (void)group_why(page, why, sizeof why);
+    return err_set(ERR_CLOSED, "%s", why);
+}
+
+enum err group_fail(const struct group_page *page, int rank, enum group_op op, enum err err)
+{
+    char why[GROUP_WHY_BYTES];
+    if (err == ERR_OK || group_cancelled(page))
+        return err;
+    err_prefix(err, "rank %d (%s), %s", rank, group_device(page, rank), group_op_name(op));
+    snprintf(why, sizeof why, "%s", err_text());
+    group_cancel(page, err, why);
+    return err;
 }
 
 /* ---- waiting ---- */

@@ -20,7 +20,7 @@
 #include "common/err.h"
 
 enum {
-    GROUP_VERSION = 1,
+    GROUP_VERSION = 2,
     GROUP_RANKS_MAX = 64,
     GROUP_SLOTS = 16, /* communicators that one rank is ever in: all of them, and those it was split into */
     GROUP_NAME_BYTES = 24,
@@ -40,13 +40,18 @@ enum group_op {
     GROUP_BARRIER,
     GROUP_HOST_BROADCAST,
     GROUP_SPLIT,
-    GROUP_OPS
+    GROUP_CONNECT, /* NCCL finds the other ranks */
+    GROUP_OPS,
+    GROUP_OP_BITS = 4
 };
 
 /* Of one rank in one communicator. */
 struct group_slot {
     _Atomic uint32_t came;    /* how often it has come to a point where all wait for all; a futex */
     _Atomic uint32_t call[2]; /* which call it has come with, by the parity of `came` */
+    /* Where collectives are queued (NCCL): the last one that its host has called, that its device has begun, and that
+     * is done there; number << GROUP_OP_BITS | enum group_op. Begun and done are equal when none is under way. */
+    _Atomic uint32_t called, begun, done;
 };
 
 struct group_rank {
@@ -106,12 +111,18 @@ struct group_rank *group_rank(const struct group_page *page, int rank);
 const char *group_device(const struct group_page *page, int rank);
 /* "all_reduce"; of an unknown one "?". */
 const char *group_op_name(uint32_t op);
+/* What a rank is in: its host, or else its device. */
+enum group_op group_in(const struct group_page *page, int rank);
 
 /* Records the first failure and wakes all. `text` goes into the page as it is, cut to fit. */
 void group_cancel(const struct group_page *page, enum err code, const char *text);
 bool group_cancelled(const struct group_page *page);
 /* The first failure, into `text`; any bytes in the page become one line. Its code: never ERR_OK. */
 enum err group_why(const struct group_page *page, char *text, size_t text_bytes);
+/* The first failure as this thread's: ERR_CLOSED. */
+enum err group_closed(const struct group_page *page);
+/* Returns `err`, which `rank` has met in `op`: if it is not ERR_OK, and the first failure, all are told. */
+enum err group_fail(const struct group_page *page, int rank, enum group_op op, enum err err);
 
 /* Sleeps while `*word` is `seen`, at most `seconds`; may return early. */
 void group_sleep(_Atomic uint32_t *word, uint32_t seen, double seconds);

@@ -212,7 +212,8 @@ enum err model_read(struct model *model, const struct model_tensor *tensor, cons
     }
     if (model->ranks > 1)
         model_gathered_end(model, tensor);
-    return model->kern->sync(model->dev);
+    TRY(model->kern->sync(model->dev));
+    return model_check(model);
 }
 
 /* The share may begin and end in the midst of a row of the part. */

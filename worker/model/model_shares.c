@@ -170,6 +170,11 @@ enum err model_sum_rows(struct model *m, double *number)
     return sum_number(m, m->grid.of_column, number);
 }
 
+enum err model_check(struct model *m)
+{
+    return alone(m) ? ERR_OK : m->grid.of_all->calls->check(m->grid.of_all);
+}
+
 enum err model_mean(struct model *m, double *value)
 {
     const struct kern *k = m->kern;
@@ -180,7 +185,8 @@ enum err model_mean(struct model *m, double *value)
     k->copy(m->dev, KERN_MAIN, value, m->loss, sizeof *value);
     k->zero(m->dev, m->loss, sizeof *m->loss);
     *value /= m->grid.dp;
-    return k->sync(m->dev);
+    TRY(k->sync(m->dev));
+    return model_check(m);
 }
 
 enum err model_gather_grads(struct model *m, int index)

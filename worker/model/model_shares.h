@@ -61,6 +61,8 @@ ERR_MUST_CHECK enum err model_sum_all(struct model *model, double *number);
 ERR_MUST_CHECK enum err model_sum_rows(struct model *model, double *number);
 /* The mean over all rows of a number that each has; waits. Between steps: it goes by way of model->loss. */
 ERR_MUST_CHECK enum err model_mean(struct model *model, double *value);
+/* After a wait for the device: whether what came of the ranks' collectives counts (comm.h, check()). */
+ERR_MUST_CHECK enum err model_check(struct model *model);
 
 /* For Muon. All ranks of the column have in model->grad what each had of its own piece of that bucket. */
 ERR_MUST_CHECK enum err model_gather_grads(struct model *model, int index);

@@ -269,7 +269,7 @@ $(B)/tests/unit/test_cuda_queue: $(B)/tests/fakes/cuda_queue.o
 $(B)/tests/unit/test_cuda_choices: $(call objects,kernels/cuda/cuda_choices.c)
 $(B)/tests/unit/test_cuda_peak: $(B)/kernels/cuda/cuda_peak.o
 $(B)/tests/unit/test_kern_cuda: | $(FAKE_CUDA) $(CUDA_LIBRARY)
-$(B)/tests/unit/test_comm_nccl: | $(FAKE_NCCL)
+$(B)/tests/unit/test_comm_nccl $(B)/tests/emu/test_nccl_emu: | $(FAKE_NCCL)
 $(B)/tests/%: $(B)/tests/%.o $(TESTLIB_OBJ) $(B)/tests/lib.a $(ARCHIVES)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $(filter %.o,$^) \
 		-Wl,--start-group $(B)/tests/lib.a $(ARCHIVES) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -ldnnl -o $@

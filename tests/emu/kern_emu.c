@@ -1,12 +1,14 @@
 /* The host side of the emulated table: memory and queues. The product of matrices stands in kern_emu_product.c. */
 #include "tests/emu/kern_emu.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/mem.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/emu/emu.h"
+#include "tests/fakes/fake_nccl.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -50,7 +52,15 @@ struct item {
     bool asked; /* MARK: once, whether it is reached */
 };
 
+/* What kern->stream() gives. */
+struct stream {
+    struct fake_stream base;
+    struct kern_dev *dev;
+    enum kern_queue queue;
+};
+
 struct kern_dev {
+    struct stream stream[KERN_QUEUES];
     struct range *memory, *pinned;
     size_t used;
     struct item *first[KERN_QUEUES], **end[KERN_QUEUES];
@@ -148,17 +158,18 @@ static void emu_order(struct kern_dev *dev, enum kern_queue later, enum kern_que
     appended(dev, later);
 }
 
-void emu_queue(struct kern_dev *dev, void (*work)(void *context), void *context, size_t bytes)
+static void queue_work(struct kern_dev *dev, enum kern_queue queue, void (*work)(void *context), void *context,
+                       size_t bytes)
 {
     void *taken;
     if (!dev || mem_new(bytes, 1, "an emulated launch", &taken) != ERR_OK) {
         if (dev)
-            run(dev, KERN_MAIN, UINT64_MAX);
+            run(dev, queue, UINT64_MAX);
         work(context);
         return;
     }
     memcpy(taken, context, bytes);
-    struct item *item = append(dev, KERN_MAIN, WORK);
+    struct item *item = append(dev, queue, WORK);
     if (!item) {
         work(taken);
         mem_free(taken);
@@ -166,6 +177,37 @@ void emu_queue(struct kern_dev *dev, void (*work)(void *context), void *context,
     }
     item->work = work;
     item->taken = taken;
+    appended(dev, queue);
+}
+
+void emu_queue(struct kern_dev *dev, void (*work)(void *context), void *context, size_t bytes)
+{
+    queue_work(dev, KERN_MAIN, work, context, bytes);
+}
+
+/* ---- streams: a queue to whoever else puts work there ---- */
+
+struct foreign {
+    bool (*job)(void *arg);
+    void *arg;
+};
+
+static void do_foreign(void *context)
+{
+    const struct foreign *foreign = context;
+    while (!foreign->job(foreign->arg))
+        sched_yield();
+}
+
+static void enqueue(struct fake_stream *stream, bool (*job)(void *arg), void *arg)
+{
+    const struct stream *own = (const struct stream *)stream;
+    queue_work(own->dev, own->queue, do_foreign, &(struct foreign){job, arg}, sizeof(struct foreign));
+}
+
+static void *emu_stream(struct kern_dev *dev, enum kern_queue queue)
+{
+    return &dev->stream[queue].base;
 }
 
 static uint64_t emu_mark(struct kern_dev *dev, enum kern_queue queue)
@@ -217,12 +259,6 @@ static enum err emu_sync(struct kern_dev *dev)
 {
     run_all(dev);
     return emu_fault(dev);
-}
-
-static void *emu_stream(struct kern_dev *dev, enum kern_queue queue)
-{
-    (void)dev, (void)queue;
-    return NULL;
 }
 
 /* ---- memory ---- */
@@ -514,8 +550,10 @@ static enum err emu_open(const struct kern_place *place, struct kern_dev **out)
     if (place->device < 0 || place->device >= DEVICES)
         return err_set(ERR_NOTFOUND, "there is no GPU %d; the emulated ones are 0 to %d", place->device, DEVICES - 1);
     TRY(mem_new(1, sizeof *dev, "the emulated GPU", &dev));
-    for (int queue = 0; queue < KERN_QUEUES; queue++)
+    for (int queue = 0; queue < KERN_QUEUES; queue++) {
         dev->end[queue] = &dev->first[queue];
+        dev->stream[queue] = (struct stream){{enqueue}, dev, (enum kern_queue)queue};
+    }
     *out = dev;
     return ERR_OK;
 }

@@ -6,6 +6,7 @@
  *     an order between two queues, sees it. With kern_emu_hurry() COMM and COPY are as early as orders let them;
  *   - pinned memory that a copy comes from must not have changed by then, and is taken as it is then;
  *   - memory that is not pinned is copied from at once, and to before the call returns, as CUDA does;
+ *   - stream() gives streams of the played NCCL (tests/fakes/fake_nccl.h), whose collectives are work like any other;
  *   - scratch memory holds NaN whenever an operation takes it.
  *
  * fault(), wait() and sync() tell what emu_error() does. That also has what is wrong with copies, pins and scratch:

@@ -527,8 +527,8 @@ enum err train_run(const struct train_options *options)
                         .streams_count = options->stream_given ? options->streams_count : 1};
     /* Bad data is found before anything is allocated or announced. */
     TRY_OUT(open_data(&t));
-    TRY_OUT(open_folder(&t));
     TRY_OUT(open_model(&t));
+    TRY_OUT(open_folder(&t));
     TRY_OUT(model_init(t.model, (uint64_t)options->spec->seed));
     err = ckpt_load(options->folder, t.spec, t.model, t.inner, &t.state);
     if (err == ERR_OK)

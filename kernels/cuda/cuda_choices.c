@@ -15,7 +15,8 @@ struct choice {
 };
 
 struct cuda_choices {
-    FILE *file; /* to add to; NULL: none is kept */
+    char *path, *identity; /* of a file that is not read yet; path NULL: there is none, or it is read */
+    FILE *file;            /* to add to; NULL: none is kept */
     struct choice *choice;
     size_t count, room;
 };
@@ -58,7 +59,7 @@ static bool read_line(const char *line, struct choice *choice)
 
 /* ---- in memory ---- */
 
-static struct choice *find(const struct cuda_choices *choices, const int64_t key[CUDA_CHOICE_KEYS])
+static struct choice *find(struct cuda_choices *choices, const int64_t key[CUDA_CHOICE_KEYS])
 {
     for (size_t i = 0; i < choices->count; i++)
         if (memcmp(choices->choice[i].key, key, sizeof choices->choice[i].key) == 0)
@@ -103,22 +104,36 @@ static bool read_all(struct cuda_choices *choices, const char *path, const char 
 
 /* ---- what others call ---- */
 
-enum err cuda_choices_open(const char *path, const char *identity, struct cuda_choices **out)
+static void load(struct cuda_choices *choices)
 {
-    struct cuda_choices *choices;
-    *out = NULL;
-    TRY(mem_new(1, sizeof *choices, "choices of algorithms", &choices));
-    *out = choices;
-    if (path == NULL)
-        return ERR_OK;
-    bool ours = read_all(choices, path, identity);
-    choices->file = fopen(path, ours ? "ae" : "we");
+    if (choices->path == NULL)
+        return;
+    bool ours = read_all(choices, choices->path, choices->identity);
+    choices->file = fopen(choices->path, ours ? "ae" : "we");
     if (choices->file != NULL) {
         /* What comes after a line that was cut off is a line of its own. */
-        fprintf(choices->file, "%s\n", ours ? "" : identity);
+        fprintf(choices->file, "%s\n", ours ? "" : choices->identity);
         fflush(choices->file);
     }
-    return ERR_OK;
+    mem_free(choices->path);
+    choices->path = NULL;
+}
+
+enum err cuda_choices_open(const char *path, const char *identity, struct cuda_choices **out)
+{
+    enum err err;
+    struct cuda_choices *choices = NULL;
+    TRY_OUT(mem_new(1, sizeof *choices, "choices of algorithms", &choices));
+    TRY_OUT(mem_printf(&choices->identity, "%s", identity));
+    if (path != NULL)
+        TRY_OUT(mem_printf(&choices->path, "%s", path));
+out:
+    if (err != ERR_OK) {
+        cuda_choices_close(choices);
+        choices = NULL;
+    }
+    *out = choices;
+    return err;
 }
 
 void cuda_choices_close(struct cuda_choices *choices)
@@ -127,13 +142,15 @@ void cuda_choices_close(struct cuda_choices *choices)
         return;
     if (choices->file != NULL)
         fclose(choices->file);
+    mem_free(choices->path);
+    mem_free(choices->identity);
     mem_free(choices->choice);
     mem_free(choices);
 }
 
-bool cuda_choices_find(const struct cuda_choices *choices, const int64_t key[CUDA_CHOICE_KEYS],
-                       unsigned char *algorithm)
+bool cuda_choices_find(struct cuda_choices *choices, const int64_t key[CUDA_CHOICE_KEYS], unsigned char *algorithm)
 {
+    load(choices);
     const struct choice *choice = find(choices, key);
     if (choice == NULL)
         return false;
@@ -144,6 +161,7 @@ bool cuda_choices_find(const struct cuda_choices *choices, const int64_t key[CUD
 void cuda_choices_add(struct cuda_choices *choices, const int64_t key[CUDA_CHOICE_KEYS], const unsigned char *algorithm)
 {
     struct choice choice;
+    load(choices);
     memcpy(choice.key, key, sizeof choice.key);
     memcpy(choice.algorithm, algorithm, sizeof choice.algorithm);
     if (put(choices, &choice) && choices->file != NULL)

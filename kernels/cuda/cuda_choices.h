@@ -20,14 +20,14 @@ enum { CUDA_CHOICE_KEYS = 10, CUDA_CHOICE_BYTES = 64 };
 
 struct cuda_choices;
 
-/* `path` NULL: none is kept. `identity`: one line, without its end. ERR_NOMEM. */
+/* `path` NULL: none is kept. `identity`: one line, without its end. Both are copied; the file is read, or begun, when
+ * it is first asked. ERR_NOMEM. */
 ERR_MUST_CHECK enum err cuda_choices_open(const char *path, const char *identity, struct cuda_choices **out);
 /* NULL is fine. */
 void cuda_choices_close(struct cuda_choices *choices);
 
 /* What was chosen for a key, in algorithm[CUDA_CHOICE_BYTES]; false: nothing. */
-bool cuda_choices_find(const struct cuda_choices *choices, const int64_t key[CUDA_CHOICE_KEYS],
-                       unsigned char *algorithm);
+bool cuda_choices_find(struct cuda_choices *choices, const int64_t key[CUDA_CHOICE_KEYS], unsigned char *algorithm);
 /* Keeps a choice for a key that had none, or another. */
 void cuda_choices_add(struct cuda_choices *choices, const int64_t key[CUDA_CHOICE_KEYS],
                       const unsigned char *algorithm);

@@ -114,6 +114,8 @@ refused 'ff 95 cannot be shared out evenly among 2' --ranks 2 --tensor-parallel 
 refused 'device 1 is there twice' --device cuda --devices 0-2,1
 refused 'names GPUs; add --device cuda' --devices 0,1
 refused 'expected numbers' --device cuda --devices 0-x
+[ -e /dev/nvidiactl ] || refused 'device cuda' --device cuda
+[ -e /dev/nvidiactl ] || refused 'rank . (cuda' --device cuda --devices 0,1
 [ ! -e "$place/refused" ] || fail "what is refused leaves a folder"
 
 # ---- two islands ----

@@ -28,7 +28,7 @@ static struct cuda_choices *open_as(const char *identity)
     return choices;
 }
 
-static void finds(const struct cuda_choices *choices, const int64_t *key, int seed)
+static void finds(struct cuda_choices *choices, const int64_t *key, int seed)
 {
     unsigned char want[CUDA_CHOICE_BYTES], got[CUDA_CHOICE_BYTES];
     fill(want, seed);
@@ -36,7 +36,7 @@ static void finds(const struct cuda_choices *choices, const int64_t *key, int se
     assert_memory_equal(got, want, sizeof want);
 }
 
-static void has_not(const struct cuda_choices *choices, const int64_t *key)
+static void has_not(struct cuda_choices *choices, const int64_t *key)
 {
     unsigned char got[CUDA_CHOICE_BYTES];
     assert_false(cuda_choices_find(choices, key, got));

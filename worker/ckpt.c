@@ -6,17 +6,24 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/tensorfile.h"
+#include "worker/comm/comm.h"
 #include "worker/ckpt_folder.h"
+
+/* A tensor's values, borrowed of the file; `prefix` "" for the parameter itself. */
+static enum err values_of(const struct tensorfile *file, const char *prefix, const struct model_tensor *tensor,
+                          const float **values)
+{
+    char name[CKPT_NAME_BYTES];
+    snprintf(name, sizeof name, "%s%s%s", prefix, prefix[0] != '\0' ? "/" : "", tensor->name);
+    return tensorfile_values(file, name, (uint64_t)tensor->count, values);
+}
 
 static enum err read_flat(const struct tensorfile *file, struct model *model, const char *prefix, float *flat)
 {
     for (int i = 0; i < model->tensors_count; i++) {
-        const struct model_tensor *tensor = &model->tensors[i];
-        char name[CKPT_NAME_BYTES];
         const float *values;
-        snprintf(name, sizeof name, "%s%s%s", prefix, prefix[0] != '\0' ? "/" : "", tensor->name);
-        TRY(tensorfile_values(file, name, (uint64_t)tensor->count, &values));
-        TRY(model_write(model, tensor, flat, values));
+        TRY(values_of(file, prefix, &model->tensors[i], &values));
+        TRY(model_write(model, &model->tensors[i], flat, values));
     }
     return ERR_OK;
 }
@@ -44,6 +51,9 @@ enum err ckpt_load_params(const char *path, struct model *model)
     TRY(tensorfile_open(path, false, &file));
     enum err err = read_flat(file, model, "", model->w);
     tensorfile_close(file);
+    if (err == ERR_NOTFOUND || err == ERR_CORRUPT)
+        return err_set(err, "%s; give --params a checkpoint or an anchor of the model that the run spec describes",
+                       err_text());
     TRY(err);
     return model_refresh(model);
 }
@@ -64,57 +74,135 @@ static enum err read_kept(const struct tensorfile *file, struct ckpt_state *stat
     return ERR_OK;
 }
 
-static enum err load_one(const char *path, const struct runspec *spec, struct model *model, struct inner *inner,
-                         struct ckpt_state *state)
+/* ---- what training goes on from ---- */
+
+/* Whether all that is to be read is there, before any of it is. */
+static enum err check_tensors(const struct tensorfile *file, const char *path, const struct model *model,
+                              const struct inner *inner)
 {
-    enum err err;
-    struct tensorfile *file = NULL;
+    const char *const prefixes[] = {"", ckpt_moments[0], ckpt_moments[1]};
+    const float *values;
+    for (int p = 0; p < (inner->m != NULL ? 1 + CKPT_MOMENTS : 1); p++)
+        for (int i = 0; i < model->tensors_count; i++)
+            if (values_of(file, prefixes[p], &model->tensors[i], &values) != ERR_OK)
+                return err_set(ERR_CONF,
+                               "%s: lacks tensor %s%s%s as this run needs it: no checkpoint that training can go on "
+                               "from; remove it, or use another folder",
+                               path, prefixes[p], p > 0 ? "/" : "", model->tensors[i].name);
+    return ERR_OK;
+}
+
+static enum err check_spec(const struct tensorfile *file, const char *path, const struct runspec *spec)
+{
     struct runspec saved = {0};
-    uint64_t updates, rounded;
-    TRY_OUT(tensorfile_open(path, true, &file));
-    TRY_OUT(tensorfile_check_format(file, CKPT_FORMAT));
-    TRY_OUT(read_spec(file, path, &saved));
-    if (!digest_equal(&saved.digest, &spec->digest)) {
+    enum err err = read_spec(file, path, &saved);
+    if (err == ERR_NOTFOUND)
+        err = err_set(ERR_CONF,
+                      "%s: carries no run spec: no checkpoint that training can go on from; remove it, or use another "
+                      "folder",
+                      path);
+    else if (err == ERR_OK && !digest_equal(&saved.digest, &spec->digest))
         err = err_set(ERR_CONF,
                       "%s: belongs to another run spec (%s); use the run spec it was made with, or another folder",
                       path, saved.name);
-        goto out;
-    }
-    TRY_OUT(tensorfile_meta_u64(file, "step", &state->step));
-    TRY_OUT(tensorfile_meta_u64(file, "position", &state->position));
-    TRY_OUT(tensorfile_meta_u64(file, "tokens", &state->tokens));
-    TRY_OUT(tensorfile_meta_u64(file, "updates", &updates));
-    TRY_OUT(inner_resume(inner, updates));
-    TRY_OUT(read_flat(file, model, "", model->w));
-    if (inner->m != NULL) {
-        TRY_OUT(read_flat(file, model, ckpt_moments[0], inner->m));
-        TRY_OUT(read_flat(file, model, ckpt_moments[1], inner->v));
-    }
-    TRY_OUT(read_kept(file, state));
-    TRY_OUT(model_refresh(model));
-    if (tensorfile_meta(file, "rounded") != NULL) {
-        TRY_OUT(tensorfile_meta_u64(file, "rounded", &rounded));
-        err = inner_round_again(inner, rounded);
-    }
-out:
-    tensorfile_close(file);
     runspec_deinit(&saved);
     return err;
+}
+
+/* The file, if training can go on from it. ERR_CORRUPT: it is damaged. `sure`: it has been looked at already. */
+static enum err open_one(const char *path, const struct runspec *spec, const struct model *model,
+                         const struct inner *inner, bool sure, struct tensorfile **out)
+{
+    enum err err;
+    struct tensorfile *file = NULL;
+    uint64_t number;
+    static const char *const numbers[] = {"step", "position", "tokens", "updates"};
+    TRY_OUT(tensorfile_open(path, !sure, &file));
+    TRY_OUT(tensorfile_check_format(file, CKPT_FORMAT));
+    TRY_OUT(check_spec(file, path, spec));
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        TRY_OUT(tensorfile_meta_u64(file, numbers[i], &number));
+    err = check_tensors(file, path, model, inner);
+out:
+    if (err != ERR_OK) {
+        tensorfile_close(file);
+        file = NULL;
+    }
+    *out = file;
+    return err;
+}
+
+static enum err read_all(const struct tensorfile *file, struct model *model, struct inner *inner,
+                         struct ckpt_state *state)
+{
+    uint64_t updates, rounded;
+    TRY(tensorfile_meta_u64(file, "step", &state->step));
+    TRY(tensorfile_meta_u64(file, "position", &state->position));
+    TRY(tensorfile_meta_u64(file, "tokens", &state->tokens));
+    TRY(tensorfile_meta_u64(file, "updates", &updates));
+    TRY(inner_resume(inner, updates));
+    TRY(read_flat(file, model, "", model->w));
+    if (inner->m != NULL) {
+        TRY(read_flat(file, model, ckpt_moments[0], inner->m));
+        TRY(read_flat(file, model, ckpt_moments[1], inner->v));
+    }
+    TRY(read_kept(file, state));
+    TRY(model_refresh(model));
+    if (tensorfile_meta(file, "rounded") == NULL)
+        return ERR_OK;
+    TRY(tensorfile_meta_u64(file, "rounded", &rounded));
+    return inner_round_again(inner, rounded);
+}
+
+/* The newest that is whole. ERR_NOTFOUND: there is none at all. */
+static enum err choose(const char *folder, const struct runspec *spec, const struct model *model,
+                       const struct inner *inner, uint64_t *step)
+{
+    uint64_t steps[CKPT_STEPS_MAX];
+    size_t count = ckpt_folder_steps(folder, steps);
+    for (size_t i = 0; i < count; i++) {
+        struct tensorfile *file;
+        char *path;
+        *step = steps[i];
+        TRY(ckpt_folder_path(folder, *step, &path));
+        enum err err = open_one(path, spec, model, inner, false, &file);
+        mem_free(path);
+        tensorfile_close(file);
+        if (err != ERR_CORRUPT)
+            return err;
+        log_warn("%s; %s", err_text(), i + 1 < count ? "trying the one before" : "there is no other");
+    }
+    if (count == 0)
+        return err_set(ERR_NOTFOUND, "%s: no checkpoint", folder);
+    return err_set(ERR_CORRUPT,
+                   "%s: none of its checkpoints is whole; put one back from elsewhere, or use another folder to begin "
+                   "anew",
+                   folder);
 }
 
 enum err ckpt_load(const char *folder, const struct runspec *spec, struct model *model, struct inner *inner,
                    struct ckpt_state *state)
 {
-    uint64_t steps[CKPT_STEPS_MAX];
-    size_t count = ckpt_folder_steps(folder, steps);
-    for (size_t i = 0; i < count; i++) {
-        char *path;
-        TRY(ckpt_folder_path(folder, steps[i], &path));
-        enum err err = load_one(path, spec, model, inner, state);
-        mem_free(path);
-        if (err != ERR_CORRUPT)
-            return err;
-        log_warn("%s; trying the one before", err_text());
-    }
-    return err_set(ERR_NOTFOUND, "%s: no checkpoint", folder);
+    struct {
+        uint64_t step;
+        enum err err;
+    } chosen = {0, ERR_OK};
+    struct comm *all = model->grid.of_all;
+    struct tensorfile *file;
+    char *path;
+    if (model->rank == 0)
+        chosen.err = choose(folder, spec, model, inner, &chosen.step);
+    if (model->rank == 0 && chosen.err != ERR_OK && chosen.err != ERR_NOTFOUND)
+        return chosen.err; /* the others hear that this rank has failed */
+    if (all != NULL)
+        TRY(all->calls->host_broadcast(all, &chosen, sizeof chosen, NULL, 0));
+    if (chosen.err != ERR_OK)
+        return chosen.err;
+    TRY(ckpt_folder_path(folder, chosen.step, &path));
+    enum err err = open_one(path, spec, model, inner, true, &file);
+    mem_free(path);
+    TRY(err);
+    err = read_all(file, model, inner, state);
+    tensorfile_close(file);
+    return err;
 }

@@ -25,8 +25,9 @@ struct ckpt_state {
     size_t kept_count;
 };
 
-/* Loads the newest whole checkpoint of this run; a damaged one is reported in the log and passed over. ERR_NOTFOUND:
- * there is none. ERR_CONF: it belongs to another run spec. */
+/* Loads the newest whole checkpoint of this run; a damaged one is reported in the log and passed over. Of several ranks
+ * all call it, and the first one chooses. ERR_NOTFOUND: there is none. ERR_CORRUPT: there are, and all are damaged.
+ * ERR_CONF: it belongs to another run spec, or lacks something; nothing of it has been read then. */
 ERR_MUST_CHECK enum err ckpt_load(const char *folder, const struct runspec *spec, struct model *model,
                                   struct inner *inner, struct ckpt_state *state);
 

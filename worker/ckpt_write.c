@@ -17,6 +17,12 @@
 /* TOLD_MS: how often rank 0 tells the others that it still waits, so that none of them takes it for dead. */
 enum { POLL_MS = 10, TOLD_MS = 1000, TEXT_BYTES = 640, NUMBER_BYTES = 24, META = 7 };
 
+struct sink {
+    char *path;
+    struct tensorfile_writer *file; /* NULL: this rank writes none, or can no more */
+    float *host;                    /* for one tensor's values, where there is no image */
+};
+
 struct ckpt_writer {
     const char *folder;
     struct model *model;
@@ -29,6 +35,8 @@ struct ckpt_writer {
     /* Of the checkpoint that is being written: the thread's from its beginning until it is joined. */
     struct ckpt_state state;
     uint64_t updates, rounded;
+    struct sink sink;
+    bool imaged;  /* its values are in the image; else they are in the file already */
     float *image; /* all tensors' values, one behind the other; NULL: not yet, or there is no memory for it */
     enum err err;
     char text[TEXT_BYTES];
@@ -84,14 +92,9 @@ out:
 
 /* ---- the file ---- */
 
-struct sink {
-    char *path;
-    struct tensorfile_writer *file; /* NULL: this rank writes none, or can no more */
-    float *host;                    /* for one tensor's values, where there is no image */
-};
-
-static enum err open_file(struct ckpt_writer *w, struct sink *sink)
+static enum err open_file(struct ckpt_writer *w)
 {
+    struct sink *sink = &w->sink;
     char step[NUMBER_BYTES], position[NUMBER_BYTES], tokens[NUMBER_BYTES], updates[NUMBER_BYTES], rounded[NUMBER_BYTES];
     const struct ckpt_state *s = &w->state;
     size_t count = w->tensors_count;
@@ -109,12 +112,12 @@ static enum err open_file(struct ckpt_writer *w, struct sink *sink)
     return tensorfile_create(sink->path, w->tensors, count, meta, w->rounded > 0 ? META : META - 1, &sink->file);
 }
 
-static enum err end_file(struct ckpt_writer *w, struct sink *sink)
+static enum err end_file(struct ckpt_writer *w)
 {
-    struct tensorfile_writer *file = sink->file;
+    struct tensorfile_writer *file = w->sink.file;
     if (w->state.kept_count > 0)
         TRY(tensorfile_write(file, w->state.kept, w->state.kept_count));
-    sink->file = NULL;
+    w->sink.file = NULL;
     TRY(tensorfile_commit(file));
     ckpt_folder_tidy(w->folder, w->state.step);
     return ERR_OK;
@@ -125,6 +128,7 @@ static void sink_deinit(struct sink *sink)
     tensorfile_abort(sink->file);
     mem_free(sink->path);
     mem_free(sink->host);
+    *sink = (struct sink){0};
 }
 
 static size_t count_of(const struct ckpt_writer *w, size_t tensor)
@@ -140,19 +144,17 @@ static size_t image_values(const struct ckpt_writer *w)
     return sum;
 }
 
-static enum err write_image(struct ckpt_writer *w)
+/* What is left to do where nobody has to wait for it. */
+static enum err finish(struct ckpt_writer *w)
 {
-    struct sink sink = {0};
     const float *at = w->image;
-    enum err err = open_file(w, &sink);
-    for (size_t i = 0; err == ERR_OK && i < w->tensors_count; i++) {
-        err = tensorfile_write(sink.file, at, count_of(w, i));
+    if (w->imaged)
+        TRY(open_file(w));
+    for (size_t i = 0; w->imaged && i < w->tensors_count; i++) {
+        TRY(tensorfile_write(w->sink.file, at, count_of(w, i)));
         at += count_of(w, i);
     }
-    if (err == ERR_OK)
-        err = end_file(w, &sink);
-    sink_deinit(&sink);
-    return err;
+    return end_file(w);
 }
 
 /* ---- from the device ---- */
@@ -175,27 +177,25 @@ static enum err fill_image(struct ckpt_writer *w)
     return ERR_OK;
 }
 
-/* Tensor by tensor. Of several ranks all read every one, whatever happens, and the first one writes. */
+/* Tensor by tensor, all but the end of the file. Of several ranks all read every one, whatever happens, and the first
+ * one writes. */
 static enum err write_through(struct ckpt_writer *w)
 {
-    struct sink sink = {0};
     size_t most = 0;
     for (size_t i = 0; i < w->tensors_count; i++)
         most = count_of(w, i) > most ? count_of(w, i) : most;
     bool writes = w->model->rank == 0;
+    enum err err = ERR_OK, written = ERR_OK;
     if (writes)
-        TRY(mem_new(most, sizeof *sink.host, "a tensor", &sink.host));
-    enum err err = ERR_OK, written = writes ? open_file(w, &sink) : ERR_OK;
+        written = mem_new(most, sizeof *w->sink.host, "a tensor", &w->sink.host);
+    if (writes && written == ERR_OK)
+        written = open_file(w);
     for (size_t i = 0; err == ERR_OK && i < w->tensors_count && (written == ERR_OK || w->model->ranks > 1); i++) {
-        err = read_tensor(w, i, sink.host);
+        err = read_tensor(w, i, w->sink.host);
         if (err == ERR_OK && writes && written == ERR_OK)
-            written = tensorfile_write(sink.file, sink.host, count_of(w, i));
+            written = tensorfile_write(w->sink.file, w->sink.host, count_of(w, i));
     }
-    err = err == ERR_OK ? written : err;
-    if (err == ERR_OK && writes)
-        err = end_file(w, &sink);
-    sink_deinit(&sink);
-    return err;
+    return err == ERR_OK ? written : err;
 }
 
 /* ---- the thread ---- */
@@ -203,7 +203,7 @@ static enum err write_through(struct ckpt_writer *w)
 static void *write_beside(void *user)
 {
     struct ckpt_writer *w = user;
-    w->err = write_image(w);
+    w->err = finish(w);
     if (w->err != ERR_OK)
         snprintf(w->text, sizeof w->text, "%s", err_text());
     atomic_store_explicit(&w->done, true, memory_order_release);
@@ -222,8 +222,9 @@ static bool start_thread(struct ckpt_writer *w)
     return w->busy;
 }
 
-static void drop_kept(struct ckpt_writer *w)
+static void drop_all(struct ckpt_writer *w)
 {
+    sink_deinit(&w->sink);
     mem_free(w->state.kept);
     w->state.kept = NULL;
     w->state.kept_count = 0;
@@ -236,7 +237,7 @@ static void join(struct ckpt_writer *w, const char *consequence)
         return;
     pthread_join(w->thread, NULL);
     w->busy = false;
-    drop_kept(w);
+    drop_all(w);
     if (w->err != ERR_OK)
         log_error("checkpoint at step %" PRIu64 " failed: %s; %s", w->state.step, w->text, consequence);
     else
@@ -278,9 +279,13 @@ static enum err await_before(struct ckpt_writer *w, uint64_t step)
 static enum err begin(struct ckpt_writer *w, struct ckpt_state *state)
 {
     enum err err = await_before(w, state->step);
-    w->state = *state;
-    w->updates = w->inner->updates;
-    w->rounded = w->inner->stochastic ? w->inner->updated : 0;
+    if (err == ERR_OK) { /* else the thread may still be at the one before */
+        w->state = *state;
+        w->updates = w->inner->updates;
+        w->rounded = w->inner->stochastic ? w->inner->updated : 0;
+    } else {
+        mem_free(state->kept);
+    }
     state->kept = NULL;
     state->kept_count = 0;
     return err;
@@ -292,8 +297,9 @@ static bool has_image(struct ckpt_writer *w)
     size_t bytes = image_values(w) * sizeof *w->image;
     if (w->image != NULL || w->no_room)
         return w->image != NULL;
-    /* Asked first: the kernel promises memory that it does not have, and ends programs that use it. */
-    if (bytes < mem_available() && mem_new(bytes, 1, "a copy of the checkpoint", &w->image) == ERR_OK)
+    /* Asked first: the kernel promises memory that it does not have, and ends programs that use it. Some is left for
+     * others, and for what the disk has not written yet. */
+    if (bytes + bytes / 4 < mem_available() && mem_new(bytes, 1, "a copy of the checkpoint", &w->image) == ERR_OK)
         return true;
     w->no_room = true;
     log_warn("the host has no %.1f MiB of memory for a copy of what a checkpoint holds: training waits while one is "
@@ -304,23 +310,27 @@ static bool has_image(struct ckpt_writer *w)
 
 enum err ckpt_save(struct ckpt_writer *w, struct ckpt_state *state)
 {
-    enum err err = begin(w, state);
-    if (err == ERR_OK && (w->model->rank > 0 || !has_image(w)))
-        err = write_through(w);
-    else if (err == ERR_OK && (err = fill_image(w)) == ERR_OK && start_thread(w))
+    TRY(begin(w, state));
+    w->imaged = w->model->rank == 0 && has_image(w);
+    enum err err = w->imaged ? fill_image(w) : write_through(w);
+    if (err == ERR_OK && w->model->rank > 0)
         return ERR_OK;
-    else if (err == ERR_OK)
-        err = write_image(w); /* without a thread then */
-    drop_kept(w);
+    if (err == ERR_OK && start_thread(w))
+        return ERR_OK;
+    if (err == ERR_OK)
+        err = finish(w); /* without a thread then */
+    drop_all(w);
     return err;
 }
 
 enum err ckpt_save_now(struct ckpt_writer *w, struct ckpt_state *state)
 {
-    enum err err = begin(w, state);
-    if (err == ERR_OK)
-        err = write_through(w);
-    drop_kept(w);
+    TRY(begin(w, state));
+    w->imaged = false;
+    enum err err = write_through(w);
+    if (err == ERR_OK && w->model->rank == 0)
+        err = finish(w);
+    drop_all(w);
     return err;
 }
 
@@ -335,6 +345,7 @@ void ckpt_writer_free(struct ckpt_writer *w)
     if (w == NULL)
         return;
     join(w, "the one before stands");
+    drop_all(w);
     mem_free(w->tensors);
     mem_free(w->names);
     mem_free(w->run_spec);

@@ -70,3 +70,8 @@ enum err crew_agree(const struct crew *crew, void *bytes, size_t count)
 {
     return crew->comm != NULL ? crew->comm->calls->host_broadcast(crew->comm, bytes, count, NULL, 0) : ERR_OK;
 }
+
+enum err crew_meet(const struct crew *crew)
+{
+    return crew->comm != NULL ? crew->comm->calls->barrier(crew->comm) : ERR_OK;
+}

@@ -36,6 +36,9 @@ void crew_deinit(struct crew *crew);
 /* Whether this rank speaks for all: files, log, the daemon. */
 bool crew_leads(const struct crew *crew);
 
+/* Returns when all ranks have called it. */
+ERR_MUST_CHECK enum err crew_meet(const struct crew *crew);
+
 /* Rank 0's value, on all. */
 ERR_MUST_CHECK enum err crew_agree(const struct crew *crew, void *bytes, size_t count);
 

@@ -186,8 +186,7 @@ static enum err train_rank(void *user, const struct launch_rank *rank)
         options.threads = processors > rank->count ? (int)(processors / rank->count) : 1;
     if (rank->rank > 0)
         log_set_level(LOG_LEVEL_ERROR); /* rank 0 says it for all */
-    enum err err = train_run(&options);
-    return err == ERR_CLOSED && stopped ? ERR_OK : err;
+    return train_run(&options);
 }
 
 static enum err train_on(const struct arguments *a, struct train_options *options)
@@ -343,7 +342,7 @@ int main(int argc, char **argv)
     enum err err = digest_init();
     if (err == ERR_OK)
         err = run(argc, argv, &command);
-    if (err == ERR_OK || (err == ERR_CLOSED && stopped))
+    if (err == ERR_OK)
         return 0;
     log_error("%s", err_text());
     return err == ERR_ARG || err == ERR_CONF || err == ERR_NOTFOUND ? 2 : 1;

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "common/log.h"
 #include "worker/inner.h"
@@ -139,11 +140,12 @@ static enum err find_batch(const struct search *s, enum model_recompute recomput
 static void describe_batch(const struct search *s, int64_t batch, char text[BATCH_BYTES])
 {
     int64_t all = s->conf->model.batch * s->spec->accumulate;
+    int64_t of_rows = batch * (s->conf->model.grid.dp > 1 ? s->conf->model.grid.dp : 1);
     if (all % batch == 0)
-        snprintf(text, BATCH_BYTES, "batch = %" PRId64 " and accumulate = %" PRId64 " in the run spec's [train]", batch,
-                 all / batch);
+        snprintf(text, BATCH_BYTES, "batch = %" PRId64 " and accumulate = %" PRId64 " in the run spec's [train]",
+                 of_rows, all / batch);
     else
-        snprintf(text, BATCH_BYTES, "batch = %" PRId64 " in the run spec's [train]", batch);
+        snprintf(text, BATCH_BYTES, "batch = %" PRId64 " in the run spec's [train]", of_rows);
 }
 
 /* Where nothing is trained: the run spec's batch is taken as it is, and may be smaller. */
@@ -182,9 +184,10 @@ static enum err advise(const struct search *s, char text[TEXT_BYTES])
         snprintf(text, TEXT_BYTES, "use --recompute %s with %s", model_recompute_name(MODEL_RECOMPUTE_LAYER), smaller);
         return ERR_OK;
     }
-    snprintf(
-        text, TEXT_BYTES,
-        "neither a batch of 1 nor --recompute makes it fit: it takes a smaller model, or a device with more memory");
+    snprintf(text, TEXT_BYTES,
+             "neither a batch of 1 nor --recompute makes it fit: it takes %sa smaller model, or a device "
+             "with more memory",
+             s->kern->on_host ? "" : "more GPUs (--devices, --tensor-parallel), ");
     return ERR_OK;
 }
 
@@ -198,11 +201,14 @@ enum err memory_plan_check(const struct runspec *spec, const struct kern *kern, 
     TRY(kern->memory(dev, &free_bytes, &total));
     uint64_t needed = memory_plan_sum(&plan);
     struct unit unit = unit_for(needed);
+    size_t share = free_bytes / (size_t)(conf->sharing > 1 ? conf->sharing : 1);
     describe(&plan, unit, kern->name, what);
+    if (conf->sharing > 1)
+        snprintf(what + strlen(what), sizeof what - strlen(what), " for each of %d ranks that share it", conf->sharing);
     if (sum != NULL)
         *sum = needed;
-    if (needed > free_bytes) {
-        struct search search = {spec, kern, dev, conf, free_bytes};
+    if (needed > share) {
+        struct search search = {spec, kern, dev, conf, share};
         TRY(conf->model.train ? advise(&search, advice) : advise_batch(&search, advice));
         return err_set(ERR_NOMEM, "this model needs %s, which has %.1f of %.1f %s free; %s", what,
                        (double)free_bytes / unit.bytes, (double)total / unit.bytes, unit.name, advice);

@@ -24,6 +24,7 @@ struct memory_plan_conf {
     struct model_conf model; /* where it is not for training, there is no optimizer either */
     bool decodes;            /* token by token: sampling */
     bool attached;           /* to a daemon */
+    int sharing;             /* ranks that have this device together; 0 is 1 */
 };
 
 /* Bytes on the device of one rank. */
@@ -43,10 +44,10 @@ ERR_MUST_CHECK enum err memory_plan(const struct runspec *spec, const struct ker
                                     const struct memory_plan_conf *conf, struct memory_plan *out);
 uint64_t memory_plan_sum(const struct memory_plan *plan);
 
-/* Compares with what is free on the device, and logs it; `*sum` (NULL: not asked for) is what it takes,
- * then, too. ERR_NOMEM where it is too
- * much says what it takes, what there is, and what would fit: in training another --recompute, a smaller batch, or
- * both; in an evaluation a smaller batch; and where one token at a time is too much, that it takes another device. */
+/* Compares with what is free on the device, for all ranks that share it, of which none has allocated yet, and logs it;
+ * `*sum` (NULL: not asked for) is what it takes, then, too. ERR_NOMEM where it is too much says what it takes, what
+ * there is, and what would fit: in training another --recompute, a smaller batch, or both; in an evaluation a smaller
+ * batch; and where one token at a time is too much, that it takes another device. */
 ERR_MUST_CHECK enum err memory_plan_check(const struct runspec *spec, const struct kern *kern, struct kern_dev *dev,
                                           const struct memory_plan_conf *conf, uint64_t *sum);
 

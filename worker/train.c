@@ -96,7 +96,8 @@ static enum err open_model(struct trainer *t)
     size_t count = (size_t)(t->batch * t->spec->context);
     struct memory_plan_conf conf = {
         .model = {.batch = t->batch, .train = true, .recompute = t->options->recompute, .grid = grid},
-        .attached = t->options->socket_path != NULL};
+        .attached = t->options->socket_path != NULL,
+        .sharing = rank != NULL ? rank->count / rank->devices : 1};
     TRY(kern_find(t->options->device, &t->kern));
     TRY(mem_printf(&choices, "%s/algorithms-%d.txt", t->options->folder, rank != NULL ? rank->rank : 0));
     place.choices = choices;
@@ -105,9 +106,10 @@ static enum err open_model(struct trainer *t)
     TRY(err);
     t->kern->describe(t->dev, device, sizeof device);
     log_info("device %s: %s", t->kern->name, device);
-    TRY(memory_plan_check(t->spec, t->kern, t->dev, &conf, &t->memory_bytes));
-    TRY(crew_init(&t->crew, rank, tp, t->kern, t->dev));
+    TRY(crew_init(&t->crew, rank, tp, t->kern, t->dev)); /* takes memory, too, where sums go through NCCL */
     conf.model.grid = t->crew.grid;
+    TRY(memory_plan_check(t->spec, t->kern, t->dev, &conf, &t->memory_bytes));
+    TRY(crew_meet(&t->crew)); /* all have looked before any allocates */
     TRY(model_new(t->spec, t->kern, t->dev, &conf.model, &t->model));
     TRY(inner_new(t->model, t->spec, &t->inner));
     inner_round(t->inner, t->options->stochastic_rounding);
@@ -448,7 +450,11 @@ static enum err keep(struct trainer *t)
         diloco_keep(t->diloco, NULL, 0); /* rank 0 gets it all */
         return ERR_OK;
     }
-    TRY(mem_new(bytes / sizeof *t->state.kept + 1, sizeof *t->state.kept, "what the checkpoint keeps", &t->state.kept));
+    if (mem_new(bytes / sizeof *t->state.kept + 1, sizeof *t->state.kept, "what the checkpoint keeps",
+                &t->state.kept) != ERR_OK) {
+        log_warn("%s: the checkpoint holds no work that is not counted yet", err_text());
+        bytes = 0; /* the other ranks are to hear it all the same */
+    }
     t->state.kept_count = diloco_keep(t->diloco, t->state.kept, bytes) / sizeof *t->state.kept;
     return ERR_OK;
 }
@@ -533,6 +539,8 @@ enum err train_run(const struct train_options *options)
     err = ckpt_load(options->folder, t.spec, t.model, t.inner, &t.state);
     if (err == ERR_OK)
         log_info("resuming after step %" PRIu64, t.state.step);
+    else if (err == ERR_CORRUPT && options->socket_path != NULL)
+        log_warn("%s; going on from the run's anchor, without what this island had beside it", err_text());
     else if (err != ERR_NOTFOUND)
         goto out;
     TRY_OUT(attach(&t));
@@ -544,6 +552,8 @@ enum err train_run(const struct train_options *options)
         t.model->params_count, data_train_tokens(t.data), data_held_out_tokens(t.data), t.stream + 1, t.streams_count);
     err = loop(&t);
 out:
+    if (err == ERR_CLOSED && t.was_interrupted) /* before there was anything to save */
+        err = ERR_OK;
     trainer_deinit(&t);
     return err;
 }

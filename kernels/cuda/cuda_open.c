@@ -92,8 +92,8 @@ static enum err begin(int device)
     cudaGetLastError();
     if (code == cudaErrorDevicesUnavailable)
         return err_set(ERR_STATE,
-                       "GPU %d is busy: another process has it for itself alone; wait for that to end, use another "
-                       "--device, or let several in (nvidia-smi -c DEFAULT)",
+                       "GPU %d is busy: another process has it for itself alone; wait for that to end, take another "
+                       "one (--devices), or let several in (nvidia-smi -c DEFAULT)",
                        device);
     if (code == cudaErrorMemoryAllocation)
         return err_set(ERR_STATE, "GPU %d has no memory left even to begin; nvidia-smi shows which process has it",
@@ -123,8 +123,8 @@ enum err cuda_open_device(struct kern_dev *dev, const struct kern_place *place)
     }
     if (10 * major + minor < CAPABILITY_MIN)
         return err_set(ERR_STATE,
-                       "GPU %d has compute capability %d.%d, and the kernels need 8.0 (sm_80) or later; use another "
-                       "one, or --device cpu",
+                       "GPU %d has compute capability %d.%d, and the kernels need 8.0 (sm_80) or later; take another "
+                       "one (--devices), or --device cpu",
                        place->device, major, minor);
     TRY(begin(place->device));
     dev->device = place->device;

@@ -39,6 +39,7 @@ static void make_shm(void)
                             .bytes = SHM_BYTES,
                             .session = SESSION,
                             .overlap = make_conf.overlap,
+                            .late_wait = make_conf.late_wait,
                             .steps = 1000000,
                             .mix = make_conf.mix,
                             .set_aside = make_conf.set_aside,

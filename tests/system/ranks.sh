@@ -78,7 +78,7 @@ for ranks in 2 4; do
 done
 train again --ranks 2
 cmp "$place/many2/worker-000000050.safetensors" "$place/again/worker-000000050.safetensors" || fail "two ranks train otherwise the second time"
-# Stopped and gone on with in other numbers.
+# Stopped and gone on with: in the same shape to the bit, in others nearly.
 steps_of() { if [ -f "$place/$1/train.jsonl" ]; then grep -c '"loss"' "$place/$1/train.jsonl" || true; else echo 0; fi; }
 stop_after() { # folder, steps
     for _ in $(seq 600); do
@@ -88,6 +88,16 @@ stop_after() { # folder, steps
     kill -TERM "$pid"
     wait "$pid" || fail "$1: an end that was asked for is no failure: $(cat "$place/$1.log")"
 }
+for shape in '2' '4 --tensor-parallel 2'; do
+    name=${shape%% *}
+    [ $name = 2 ] && whole=many2 || whole=layers4
+    (before=exec; train halves$name --ranks $shape) & pid=$!
+    stop_after halves$name 20
+    train halves$name --ranks $shape || { cat "$place/halves$name.log"; fail "$shape ranks do not go on"; }
+    grep -q 'resuming after step' "$place/halves$name.log" || fail "$shape ranks began anew"
+    cmp "$place/$whole/worker-000000050.safetensors" "$place/halves$name/worker-000000050.safetensors" ||
+        fail "$shape ranks that were stopped end otherwise"
+done
 for shape in '4 --tensor-parallel 2' 4 '2 --tensor-parallel 2'; do
     so_far=$(steps_of changing)
     (before=exec; train changing --ranks $shape) & pid=$!
@@ -193,12 +203,12 @@ islands() { # what it is called, lines of [sync], whether there is trouble
     echo "$1: equal anchors"
 }
 # One island alone in a run: anchors come back into what it trains on, in any number of ranks as in one.
-in_a_run() { # ranks
+in_a_run() { # ranks, of which so many share layers
     rm -rf "$place/paris"
     spec 120 'overlap = 2
 codec = fp32' >"$place/run.ini"
     ctl paris init --name paris --data "$text" --run "$place/run.ini" --listen '' --no-start >"$place/said" || { cat "$place/said"; fail "paris cannot be made"; }
-    sed -i "s/^threads = .*/threads = 1/; s/^ranks = .*/ranks = $1/" "$place/paris/dilocod.conf"
+    sed -i "s/^threads = .*/threads = 1/; s/^ranks = .*/ranks = $1/; s/^tensor_parallel = .*/tensor_parallel = $2/" "$place/paris/dilocod.conf"
     grep -q "^ranks = $1" "$place/paris/dilocod.conf" || fail "the configuration has no ranks"
     ctl paris start >"$place/said" 2>&1 || { cat "$place/said"; fail "paris does not start"; }
     await "paris with $1 ranks is done" finished paris
@@ -206,10 +216,12 @@ codec = fp32' >"$place/run.ini"
     sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' "$place/paris/state/worker/train.jsonl" >"$place/run$1"
     [ "$(wc -l <"$place/run$1")" -eq 120 ] || fail "paris with $1 ranks: $(wc -l <"$place/run$1") steps, not 120"
 }
-in_a_run 1
-in_a_run 2
-paste "$place/run1" "$place/run2" | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-3 * $1) { print "step " NR ": " $2 ", one rank " $1; exit 1 } }' ||
-    fail "in a run, two ranks do not train as one does"
+in_a_run 1 1
+for shape in '2 1' '4 2'; do
+    in_a_run $shape
+    paste "$place/run1" "$place/run${shape% *}" | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-3 * $1) { print "step " NR ": " $2 ", one rank " $1; exit 1 } }' ||
+        fail "in a run, $shape ranks do not train as one does"
+done
 
 islands 'streaming, ranks killed and stopped' 'overlap = 2' trouble
 islands 'set aside' 'overlap = 20' no

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/env.h"
 #include "tests/lib/counterpart.h"
 #include "tests/lib/late.h"
 
@@ -35,7 +36,8 @@ static pthread_barrier_t meeting, told;
 static enum command command;
 static char passed[8192];
 static int passed_fd;
-static int steps; /* of rank 0, in this story */
+static int steps;                 /* of rank 0, in this story */
+static double heard_s, longest_s; /* when the others last heard of rank 0; how long they ever heard nothing */
 
 static int meet(void *user)
 {
@@ -51,6 +53,8 @@ static int broadcast(void *user, void *bytes, size_t count, int *fd)
     if (rank->group.rank == 0) {
         memcpy(passed, bytes, count);
         passed_fd = *fd;
+        longest_s = env_mono_s() - heard_s > longest_s ? env_mono_s() - heard_s : longest_s;
+        heard_s = env_mono_s();
     }
     meet(NULL);
     if (rank->group.rank > 0) {
@@ -327,6 +331,49 @@ static void ranks_are_eager(void **state)
         (struct ipc_shm){.overlap = 2, .set_aside = 1, .eager_fresh = 0.5, .eager_past = 0.25, .eager_decay = 0.5});
 }
 
+static double began_s;
+
+static int answer_late(int slice)
+{
+    static const struct ipc_range all = {0, VALUES, IPC_MIX, 0};
+    if (ipc_word(fragment) == IPC_SNAPSHOT && env_mono_s() - began_s > 2.5) {
+        bring_anchor(fragment->base_version + 1, 7, &all, 1);
+        if (command == FINISH)
+            say_end(true, "");
+    }
+    return slice > 100000;
+}
+
+/* The others wait for rank 0, and none of them may take it for dead because it waits for the daemon. */
+static void who_waits_is_known_to_live(void **state)
+{
+    (void)state;
+    make_conf = (struct ipc_shm){.overlap = 0, .late_wait = 1, .mix = 0.25};
+    late_devices = false;
+    pieces();
+    start_ranks();
+    steps = 0;
+    fragment->due_step = 2;
+    while_waiting = answer_late;
+    step();
+    longest_s = 0;
+    heard_s = began_s = env_mono_s();
+    step(); /* stands still */
+    assert_true(env_mono_s() - began_s > 2.5 && longest_s < 2);
+    fragment->due_step = UINT64_MAX;
+    step();
+    assert_int_equal(fragment->base_version, 1);
+    longest_s = 0;
+    heard_s = began_s = env_mono_s();
+    slices = 0;
+    say(FINISH);
+    assert_int_equal(diloco_finish(d), DILOCO_OK);
+    assert_true(env_mono_s() - began_s > 2.5 && longest_s < 2);
+    while_waiting = NULL;
+    stop_ranks();
+    make_conf = (struct ipc_shm){.overlap = 1, .mix = 0.25};
+}
+
 static void a_part_that_is_none_is_refused(void **state)
 {
     (void)state;
@@ -357,6 +404,7 @@ int main(void)
         cmocka_unit_test(ranks_stream),
         cmocka_unit_test(ranks_set_work_aside),
         cmocka_unit_test(ranks_are_eager),
+        cmocka_unit_test(who_waits_is_known_to_live),
         cmocka_unit_test(a_part_that_is_none_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

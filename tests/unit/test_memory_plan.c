@@ -84,6 +84,24 @@ static void a_refusal_says_what_it_takes_and_what_would_fit(void **state)
     assert_in_range(takes, (uint64_t)35 << 20, (uint64_t)36 << 20);
 }
 
+/* What it suggests is the run spec's batch, of which each row has its share; ranks that share a device share what is
+ * free there. */
+static void what_is_suggested_is_for_all_rows(void **state)
+{
+    (void)state;
+    struct memory_plan_conf conf = {.model = {.batch = spec.batch, .train = true, .grid = {.dp = 4}}};
+    little = (size_t)40 << 20;
+    assert_fails(ERR_NOMEM, "or batch = 12 and accumulate = 2 in the run spec's [train]",
+                 memory_plan_check(&spec, &kern, dev, &conf, NULL));
+    little = (size_t)180 << 20;
+    assert_ok(memory_plan_check(&spec, &kern, dev, &conf, NULL));
+    conf.sharing = 4;
+    assert_fails(ERR_NOMEM, "for each of 4 ranks that share it, which has 180.0 of",
+                 memory_plan_check(&spec, &kern, dev, &conf, NULL));
+    little = (size_t)260 << 20;
+    assert_ok(memory_plan_check(&spec, &kern, dev, &conf, NULL));
+}
+
 /* It has no gradients, and is for a batch as it is. */
 static void evaluation_and_sampling_are_refused_as_well(void **state)
 {
@@ -138,6 +156,7 @@ int main(void)
     kern.memory = little_memory;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refusal_says_what_it_takes_and_what_would_fit),
+        cmocka_unit_test(what_is_suggested_is_for_all_rows),
         cmocka_unit_test(evaluation_and_sampling_are_refused_as_well),
         cmocka_unit_test(it_survives_without_memory_of_its_own),
         cmocka_unit_test(the_cpu_says_what_is_free),

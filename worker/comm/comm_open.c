@@ -42,6 +42,9 @@ enum err comm_open(const struct group_seat *seat, const struct kern *kern, struc
         kind = COMM_SHM;
     if (kind == COMM_NCCL)
         return open_nccl(seat, kern, dev, patience_s, out);
+    if (kind == COMM_SHM && seat->page->fixed.ranks > 1 && !kern->on_host && seat->rank == 0)
+        log_warn("all ranks have one GPU (%s), where they take turns; give each one of its own (--devices)",
+                 group_device(seat->page, 0));
     if (kind == COMM_SHM_MIXED && seat->rank == 0)
         log_warn("several ranks have one GPU, which NCCL refuses: sums go through memory of the host, which is slower; "
                  "give each rank a GPU of its own, or all of them one");

@@ -93,6 +93,7 @@ static int wait_for_daemon(struct diloco *d)
 {
     if (attach_interrupted(d))
         return attach_fail(d, DILOCO_INTERRUPTED, "interrupted while waiting for an anchor");
+    attach_group_awake(d);
     attach_wait(d);
     return attach_turn(d);
 }

@@ -6,8 +6,8 @@
  *     attach_keep   what a checkpoint keeps of all this
  *     attach_move   values, and the two moves of a fragment
  *     attach_device single moves, wherever the tensors are
- *     attach_group  ranks that hold the tensors in parts, who decides and who follows
  *     attach_link   the connection: what is said and heard
+ *     attach_group  ranks that hold the tensors in parts, who decides and who follows
  *     attach_core   this struct, the text of its last failure          aside   the arithmetic of work set aside
  *
  * Each floor calls only those below it. One thread at a time uses a struct diloco. Nothing here waits, opens or
@@ -59,6 +59,7 @@ struct diloco {
     float *scratch;              /* attach_group: memory that ranks share; NULL: none */
     uint64_t scratch_values;
     bool rank0_attached; /* of another rank: as rank 0 last said */
+    uint64_t awake_ms;   /* when rank 0 last told the others that it lives */
     char error[IPC_TEXT_BYTES + 256];
 
     struct tensor *tensors; /* as registered */

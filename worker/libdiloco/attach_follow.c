@@ -55,6 +55,7 @@ static int carry_out(struct diloco *d, const struct attach_order *order, int fd,
         if (fd >= 0)
             close(fd);
         return result;
+    case ATTACH_ORDER_WAIT: return settle(d, false);
     case ATTACH_ORDER_SNAPSHOT:
     case ATTACH_ORDER_ANCHOR: return move(d, order);
     case ATTACH_ORDER_SETTLE:
@@ -75,7 +76,7 @@ int attach_follow(struct diloco *d, struct diloco_start *start, int (*map)(struc
             return result;
         if (order.kind != ATTACH_ORDER_END) {
             bool ready = order.kind == ATTACH_ORDER_MAP || order.kind == ATTACH_ORDER_SCRATCH ||
-                         order.kind == ATTACH_ORDER_SETTLE ||
+                         order.kind == ATTACH_ORDER_SETTLE || order.kind == ATTACH_ORDER_WAIT ||
                          (d->local != NULL && order.fragment < d->shm->fragments_count);
             result = ready ? carry_out(d, &order, fd, map) : failed;
             failed = failed == DILOCO_OK ? result : failed;

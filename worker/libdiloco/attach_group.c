@@ -7,9 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/env.h"
 #include "common/ipc.h"
 
 #define FAILED 0x80000000u /* in a fragment's count of ranks */
+
+enum { AWAKE_MS = 1000 };
 
 static bool alone(const struct diloco *d)
 {
@@ -52,6 +55,15 @@ int attach_order(struct diloco *d, const struct attach_order *order, int fd)
     if (alone(d))
         return DILOCO_OK;
     return d->group.broadcast(d->group.user, &copy, sizeof copy, &fd) == 0 ? DILOCO_OK : broken(d);
+}
+
+void attach_group_awake(struct diloco *d)
+{
+    uint64_t now_ms = env_mono_ms();
+    if (alone(d) || attach_follows(d) || now_ms < d->awake_ms + AWAKE_MS)
+        return;
+    d->awake_ms = now_ms;
+    (void)!attach_order(d, &(struct attach_order){.kind = ATTACH_ORDER_WAIT}, -1);
 }
 
 int attach_hear(struct diloco *d, struct attach_order *order, int *fd)

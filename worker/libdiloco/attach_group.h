@@ -25,6 +25,7 @@ enum attach_order_kind {
     ATTACH_ORDER_ANCHOR, /* `sent`, `ending` */
     ATTACH_ORDER_BACK,   /* what was set aside */
     ATTACH_ORDER_SETTLE, /* wait until all is done, then meet */
+    ATTACH_ORDER_WAIT,   /* nothing yet: rank 0 lives */
     ATTACH_ORDER_END     /* of the call: result, step, start, error */
 };
 
@@ -49,6 +50,9 @@ bool attach_follows(const struct diloco *d);
 ERR_MUST_CHECK int attach_order(struct diloco *d, const struct attach_order *order, int fd);
 /* The others: waits for the next one; `*fd` is theirs to close, or -1. */
 ERR_MUST_CHECK int attach_hear(struct diloco *d, struct attach_order *order, int *fd);
+/* Rank 0, again and again in what may take long: tells the others every second that it lives, as whoever waits for one
+ * that says nothing takes it for dead. A group that is gone is found by the next order. */
+void attach_group_awake(struct diloco *d);
 /* All: returns when all have come here. */
 ERR_MUST_CHECK int attach_meet(struct diloco *d);
 

@@ -6,10 +6,13 @@
 #include "common/digest.h"
 #include "common/err.h"
 #include "common/ipc.h"
+#include "worker/libdiloco/attach_group.h"
 #include "worker/libdiloco/attach_move.h"
 
 enum { KEEP_VERSION = 1 };
 #define KEEP_MAGIC 0x3150454b4f4c4944u /* "DILOKEP1" */
+
+enum { DIGEST_PIECE = 64 << 20 };
 
 /* head; for each fragment keep_fragment and the values of its parts, in this order; the digest of all before it. */
 enum keep_part { PART_BASE, PART_SNAPSHOT, PART_ASIDE, PART_PAST, PARTS, PART_FREE = PARTS /* no values: the word */ };
@@ -104,6 +107,19 @@ static char *put_fragment(struct diloco *d, uint32_t f, char *to, int *result)
     return to;
 }
 
+/* Of gigabytes, which takes as many seconds. */
+static struct digest digest_slowly(struct diloco *d, const char *bytes, size_t count)
+{
+    struct digest_state state;
+    digest_begin(&state);
+    for (size_t at = 0, piece; at < count; at += piece) {
+        piece = count - at < DIGEST_PIECE ? count - at : DIGEST_PIECE;
+        digest_add(&state, bytes + at, piece);
+        attach_group_awake(d);
+    }
+    return digest_end(&state);
+}
+
 size_t attach_keep(struct diloco *d, void *to)
 {
     int result = attach_settle_all(d);
@@ -116,13 +132,15 @@ size_t attach_keep(struct diloco *d, void *to)
                              .step = d->step,
                              .tokens = d->tokens};
     char *at = (char *)to + sizeof head;
-    for (uint32_t f = 0; f < head.fragments_count; f++)
+    for (uint32_t f = 0; f < head.fragments_count; f++) {
+        attach_group_awake(d);
         at = put_fragment(d, f, at, &result);
+    }
     if (result != DILOCO_OK)
         return 0;
     head.bytes = (uint64_t)(at - (char *)to) + DIGEST_BYTES;
     put(to, &head, sizeof head);
-    struct digest digest = digest_of(to, (size_t)(at - (char *)to));
+    struct digest digest = digest_slowly(d, to, (size_t)(at - (char *)to));
     put(at, digest.byte, DIGEST_BYTES);
     return (size_t)head.bytes;
 }

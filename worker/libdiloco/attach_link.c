@@ -10,6 +10,7 @@
 #include "common/env.h"
 #include "common/err.h"
 #include "common/mem.h"
+#include "worker/libdiloco/attach_group.h"
 
 enum { POLL_MS = 200, REATTACH_INTERVAL_MS = 1000 };
 /* Between two turns of a daemon a fragment changes its word three times at most. */
@@ -87,6 +88,7 @@ static bool send_message(struct diloco *d, const struct ipc_message *message, in
             return true;
         if (err != ERR_AGAIN || attach_interrupted(d))
             break;
+        attach_group_awake(d);
         wait_socket(d, POLLOUT);
     }
     disconnect(d);
@@ -115,6 +117,7 @@ static int recv_message(struct diloco *d, struct ipc_message *message, int *fd)
         }
         if (attach_interrupted(d))
             return attach_fail(d, DILOCO_INTERRUPTED, "interrupted while waiting for the daemon");
+        attach_group_awake(d);
         wait_socket(d, POLLIN);
     }
     return attach_fail(d, DILOCO_UNREACHABLE, "the daemon at %s went away", d->socket_path);

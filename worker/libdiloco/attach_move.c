@@ -209,6 +209,7 @@ int attach_own_part(struct diloco *d, const struct attach_order *order)
     case ATTACH_ORDER_MAP:
     case ATTACH_ORDER_SCRATCH:
     case ATTACH_ORDER_SETTLE:
+    case ATTACH_ORDER_WAIT:
     case ATTACH_ORDER_END: break;
     }
     return attach_fail(d, DILOCO_ERROR, "an order that moves nothing");

@@ -236,7 +236,8 @@ enum err model_loss(struct model *m, const int32_t *tokens, const int32_t *targe
     k->zero(m->dev, m->work->loss, sizeof *m->work->loss);
     k->add_losses(m->dev, m->work->loss, m->work->losses, rows, 1 / (double)rows);
     k->copy(m->dev, KERN_MAIN, loss, m->work->loss, sizeof *loss);
-    return k->sync(m->dev);
+    TRY(k->sync(m->dev));
+    return model_check(m);
 }
 
 /* ---- decoding ---- */

@@ -6,6 +6,7 @@
 #include <sys/un.h>
 
 #include "common/devices.h"
+#include "common/grid.h"
 #include "common/ipc.h"
 #include "common/mem.h"
 #include "common/words.h"
@@ -84,7 +85,7 @@ static const struct conf_key keys[] = {
      "which is cuda where its library, a driver and a GPU are there, else cpu, and the log says why."},
     {"worker", "devices", CONF_STRING, AT(devices), "", 0, 0, NULL, NULL,
      "With several GPUs: which of them, as in 0-3,6. The trainer is a process on each then, which share out the batch "
-     "of the run spec; the island stays one."},
+     "of the run spec; the island stays one. With device = cuda, or auto, which is the same then."},
     {"worker", "ranks", CONF_INT, AT(ranks), "1", 1, 64, NULL, NULL,
      "Processes that share out each batch where devices says nothing; the run spec's batch must be a multiple of it."},
     {"worker", "tensor_parallel", CONF_INT, AT(tensor_parallel), "1", 1, 64, NULL, NULL,
@@ -197,12 +198,26 @@ static enum err check_device(const char *path, const struct dconf *conf)
     return err_set(ERR_CONF, "%s: [worker] device: \"%s\" is none; there are: cpu, cuda, auto", path, conf->device);
 }
 
+/* `*count`: how many processes it has. */
+static enum err count_ranks(const struct dconf *conf, int *count)
+{
+    int number[DEVICES_MAX];
+    *count = (int)conf->ranks;
+    return conf->devices[0] != '\0' ? devices_parse("[worker] devices:", conf->devices, number, count) : ERR_OK;
+}
+
 static enum err check_ranks(const char *path, const struct dconf *conf)
 {
-    int number[DEVICES_MAX], count = (int)conf->ranks;
+    int count;
     bool listed = conf->devices[0] != '\0';
-    if (listed && devices_parse("[worker] devices:", conf->devices, number, &count) != ERR_OK)
+    if (count_ranks(conf, &count) != ERR_OK)
         return err_prefix(ERR_CONF, "%s", path);
+    if (listed && strcmp(conf->device, "cpu") == 0)
+        return err_set(ERR_CONF, "%s: [worker] devices: %s names GPUs, but device is cpu; say device = cuda, or ranks",
+                       path, conf->devices);
+    if (listed && conf->ranks != 1 && conf->ranks != count)
+        return err_set(ERR_CONF, "%s: [worker] ranks: %" PRId64 ", but devices %s makes %d; leave one of the two out",
+                       path, conf->ranks, conf->devices, count);
     if (count % conf->tensor_parallel == 0)
         return ERR_OK;
     return err_set(ERR_CONF,
@@ -211,20 +226,47 @@ static enum err check_ranks(const char *path, const struct dconf *conf)
                    path, conf->tensor_parallel, listed ? "devices" : "ranks", count);
 }
 
-static enum err check_program(const char *path, const struct dconf *conf)
+enum err dconf_check_trainer(const char *path, const struct dconf *conf)
 {
-    struct words words;
-    enum err err = words_split(conf->worker_program, &words);
-    if (err != ERR_OK)
-        return err_prefix(err, "%s: [worker] program", path);
-    bool ours = words.count > 0 && dconf_is_ours(words.word[0]);
-    words_free(&words);
-    if (conf->autostart && conf->data[0] == '\0' && ours)
-        return err_set(ERR_CONF, "%s: [worker] data: missing; give the path of the corpus, or autostart = no", path);
-    if (!ours)
-        return ERR_OK;
     TRY(check_device(path, conf));
     return check_ranks(path, conf);
+}
+
+static enum err find_ours(const struct dconf *conf, bool *ours)
+{
+    struct words words;
+    *ours = false;
+    TRY(words_split(conf->worker_program, &words));
+    *ours = words.count > 0 && dconf_is_ours(words.word[0]);
+    words_free(&words);
+    return ERR_OK;
+}
+
+enum err dconf_check_grid(const struct dconf *conf, const struct runspec *spec)
+{
+    bool ours;
+    int count;
+    TRY(find_ours(conf, &ours));
+    if (!ours || !conf->autostart)
+        return ERR_OK;
+    TRY(count_ranks(conf, &count));
+    const struct grid grid = {.ranks = count,
+                              .tensor_parallel = conf->tensor_parallel,
+                              .ranks_name = "ranks or devices",
+                              .tensor_parallel_name = "tensor_parallel"};
+    enum err err = grid_check(&grid, spec);
+    return err == ERR_OK ? ERR_OK : err_prefix(err, "[worker] %s", conf->devices[0] != '\0' ? "devices" : "ranks");
+}
+
+static enum err check_program(const char *path, const struct dconf *conf)
+{
+    bool ours;
+    enum err err = find_ours(conf, &ours);
+    if (err != ERR_OK)
+        return err_prefix(err, "%s: [worker] program", path);
+    if (conf->autostart && conf->data[0] == '\0' && ours)
+        return err_set(ERR_CONF, "%s: [worker] data: missing; give the path of the corpus, or autostart = no", path);
+    return ours ? dconf_check_trainer(path, conf) : ERR_OK;
 }
 
 /* What is this island's own, beyond what the table of keys can say. */

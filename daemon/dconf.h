@@ -12,6 +12,7 @@
 
 #include "common/conf.h"
 #include "common/err.h"
+#include "common/runspec.h"
 #include "daemon/home.h"
 #include "net/ident.h"
 #include "net/view.h"
@@ -74,6 +75,13 @@ void dconf_print(const struct home *home, const struct dconf *conf, FILE *file);
 
 /* Whether a program is diloco-worker, in whatever folder: the trainer that takes all else of [worker]. */
 bool dconf_is_ours(const char *program);
+
+/* What dconf_load() asks of device, devices, ranks and tensor_parallel where our trainer is the program. `path` stands
+ * before it in an error. ERR_CONF. */
+ERR_MUST_CHECK enum err dconf_check_trainer(const char *path, const struct dconf *conf);
+/* Whether our trainer, which is to start by itself, has ranks that can share out the run's model and batch; of any
+ * other nothing is known. ERR_CONF. */
+ERR_MUST_CHECK enum err dconf_check_grid(const struct dconf *conf, const struct runspec *spec);
 
 /* The islands it describes: the peers and this island itself, which comes first. A [peer] section with the island's own
  * name is allowed, so that all islands can share one list, and must then carry its own key and uplink. Strings are

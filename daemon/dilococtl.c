@@ -452,11 +452,13 @@ static enum err run_reset(struct arguments *a)
 
 /* Options by which one of this machine's daemons is found. */
 #define THE_DAEMON " home socket config json "
+/* Keys of [worker], for an island to be made. */
+#define OF_TRAINER "device devices ranks tensor-parallel"
 
 /* What a command does not take it refuses: whoever types it means something by it. `witness` has reasons of its own. */
 static const struct command commands[] = {
     {"init", "init", "make an island: key, run spec, configuration; and start it", run_init, 1, PLACE,
-     " home json name data run listen address uplink no-start witness "},
+     " home json name data run listen address uplink " OF_TRAINER " no-start witness "},
     {"start", "start", "start the daemon in the background", run_start, 1, ISLAND, " home json no-wait "},
     {"stop", "stop", "stop it", run_stop, 1, ISLAND, " home json "},
     {"logs", "logs", "print its log", run_logs, 1, ISLAND, " home follow f "},
@@ -467,7 +469,7 @@ static const struct command commands[] = {
      DAEMON, THE_DAEMON "expires note address list revoke "},
     {"join", "join", "start training on this island", run_join, 1, DAEMON, THE_DAEMON "no-wait "},
     {"join", "join TOKEN", "make an island of the run that it invites to, and start it", run_join_run, 2, PLACE,
-     " home json name data listen address uplink owner witness no-start no-wait wait "},
+     " home json name data listen address uplink " OF_TRAINER " owner witness no-start no-wait wait "},
     {"leave", "leave", "finish the round, have the last contribution counted, stop training here", run_leave, 1, DAEMON,
      THE_DAEMON "now no-wait "},
     {"drain", "drain", "leave, and have the others take over what this island owns", run_drain, 1, DAEMON,
@@ -603,6 +605,12 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"address", ARGS_STRING, &a.init.address, "HOST:PORT",
          "init, join: where the other islands reach this one; invite: where guests knock"},
         {"uplink", ARGS_STRING, &a.init.uplink, "RATE", "init, join: speed of this island's uplink (default 1Gbit)"},
+        {"device", ARGS_STRING, &a.init.device, "NAME", "init, join: where to train: cpu, cuda, auto (default cpu)"},
+        {"devices", ARGS_STRING, &a.init.devices, "LIST",
+         "init, join: a process on each of these GPUs, as in 0-3,6; alone it means --device cuda, too"},
+        {"ranks", ARGS_STRING, &a.init.ranks, "N", "init, join: processes that share out the work (default 1)"},
+        {"tensor-parallel", ARGS_STRING, &a.init.tensor_parallel, "N",
+         "init, join: so many of them share each layer (default 1)"},
         {"owner", ARGS_STRING, &a.owner, "WISH",
          "join: auto, yes or no: whether it is to own shards and vote (default auto: as the run decides)"},
         {"witness", ARGS_FLAG, &a.witness, NULL,

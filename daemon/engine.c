@@ -463,9 +463,11 @@ static enum err open_parts(struct engine *engine)
     return control_new(&control, &engine->control);
 }
 
-static enum err check_quorum(const struct engine *engine)
+static enum err check_run(const struct engine *engine)
 {
     enum err err = rules_check_islands(&engine->spec, view_islands(&engine->charter.view, engine->charter.view.count));
+    if (err == ERR_OK)
+        err = dconf_check_grid(engine->conf, &engine->spec);
     return err != ERR_OK ? err_prefix(err, "%s", engine->conf->run_path) : ERR_OK;
 }
 
@@ -481,7 +483,7 @@ enum err engine_new(const struct dconf *conf, struct engine **out)
     TRY_OUT(ident_load(conf->key_path, &engine->ident));
     TRY_OUT(runspec_load(conf->run_path, NULL, 0, &engine->spec));
     TRY_OUT(charter_open(conf, &engine->ident, &engine->spec, &engine->charter));
-    TRY_OUT(check_quorum(engine));
+    TRY_OUT(check_run(engine));
     TRY_OUT(open_ground(engine));
     TRY_OUT(open_parts(engine));
     TRY_OUT(load_plan(engine));

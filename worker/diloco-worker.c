@@ -16,6 +16,7 @@
 #include "common/args.h"
 #include "common/devices.h"
 #include "common/digest.h"
+#include "common/grid.h"
 #include "common/log.h"
 #include "worker/ckpt.h"
 #include "worker/launch.h"
@@ -72,12 +73,15 @@ static void wait_asleep(char **argv)
     execv(program, argv);
 }
 
+static const uint64_t NOT_SAID = UINT64_MAX; /* of --ranks */
+
 struct arguments {
     const char *run, *data, *out, *params, *attach, *stream, *device, *devices, *recompute, *rounding, *prompt;
     struct args_list set;
     uint64_t threads, ranks, tensor_parallel, checkpoint_every, eval_every, eval_batches, tokens, seed;
     double temperature, top_p;
     bool help, version, verbose;
+    struct args_list rest, given;
 };
 
 static enum err parse_stream(const char *text, struct train_options *options)
@@ -131,31 +135,14 @@ static enum err print_spec(const struct arguments *a)
 
 _Static_assert((int)DEVICES_MAX == (int)GROUP_RANKS_MAX, "as many devices as ranks");
 
-/* Whether ranks in rows of --tensor-parallel can share out batch and layers. */
 static enum err check_grid(const struct arguments *a, const struct runspec *spec, int count)
 {
-    const struct {
-        const char *key;
-        int64_t value;
-    } parts[] = {{"heads", spec->heads}, {"kv_heads", spec->kv_heads}, {"ff", spec->ff}};
-    int64_t tp = a->tensor_parallel <= GROUP_RANKS_MAX ? (int64_t)a->tensor_parallel : 0;
-    if (tp == 0 || count % tp != 0)
-        return err_set(ERR_ARG,
-                       "--tensor-parallel %" PRIu64 " does not divide %d rank%s; --ranks or --devices say how many "
-                       "there are",
-                       a->tensor_parallel, count, count > 1 ? "s" : "");
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (parts[i].value % tp != 0)
-            return err_set(ERR_CONF,
-                           "[model] %s %" PRId64 " cannot be shared out evenly among %" PRId64
-                           " tensor-parallel ranks; take a --tensor-parallel that divides it",
-                           parts[i].key, parts[i].value, tp);
-    if (spec->batch % (count / tp) == 0)
-        return ERR_OK;
-    return err_set(ERR_CONF,
-                   "[train] batch %" PRId64 " cannot be shared out evenly among %" PRId64 " ranks%s; make it a "
-                   "multiple of that, or take another number of ranks",
-                   spec->batch, count / tp, tp > 1 ? " of each column" : "");
+    const struct grid grid = {.ranks = count,
+                              .tensor_parallel =
+                                  a->tensor_parallel <= INT64_MAX ? (int64_t)a->tensor_parallel : INT64_MAX,
+                              .ranks_name = "--ranks or --devices",
+                              .tensor_parallel_name = "--tensor-parallel"};
+    return grid_check(&grid, spec);
 }
 
 /* As many as --devices names, or --ranks says; `*count` 1 without them. */
@@ -163,18 +150,26 @@ static enum err find_ranks(const struct arguments *a, const struct runspec *spec
                            int *count)
 {
     *count = 1;
+    if (a->ranks == 0)
+        return err_set(ERR_ARG, "--ranks 0: at least 1");
     if (a->devices != NULL) {
         TRY(devices_parse("--devices", a->devices, number, count));
         if (strcmp(a->device, "cpu") == 0)
             return err_set(ERR_ARG, "--devices %s names GPUs; add --device cuda, or say --ranks", a->devices);
-        if (a->ranks != 0 && a->ranks != (uint64_t)*count)
+        if (a->ranks != NOT_SAID && a->ranks != (uint64_t)*count)
             return err_set(ERR_ARG, "--ranks %" PRIu64 ", but --devices %s are %d", a->ranks, a->devices, *count);
-    } else if (a->ranks > GROUP_RANKS_MAX) {
-        return err_set(ERR_ARG, "--ranks %" PRIu64 ": at most %d", a->ranks, GROUP_RANKS_MAX);
-    } else if (a->ranks > 0) {
-        *count = (int)a->ranks; /* all on one device */
+    } else if (a->ranks != NOT_SAID) { /* all on one device */
+        if (a->ranks > GROUP_RANKS_MAX)
+            return err_set(ERR_ARG, "--ranks %" PRIu64 ": at most %d", a->ranks, GROUP_RANKS_MAX);
+        *count = (int)a->ranks;
     }
     return check_grid(a, spec, *count);
+}
+
+/* Whoever names devices means GPUs: without one there is nothing to fall back on. */
+static const char *device_of(const struct arguments *a)
+{
+    return a->devices != NULL && strcmp(a->device, "auto") == 0 ? "cuda" : a->device;
 }
 
 static enum err train_rank(void *user, const struct launch_rank *rank)
@@ -194,7 +189,7 @@ static enum err train_on(const struct arguments *a, struct train_options *option
     int number[GROUP_RANKS_MAX] = {0}, count;
     TRY(find_ranks(a, options->spec, number, &count));
     options->tensor_parallel = (int)a->tensor_parallel;
-    struct launch_conf conf = {.ranks = count, .device = a->device, .number = number};
+    struct launch_conf conf = {.ranks = count, .device = options->device, .number = number};
     if (count == 1 && a->devices == NULL)
         return train_run(options);
     return launch_run(&conf, train_rank, options);
@@ -208,7 +203,7 @@ static enum err train(const struct arguments *a)
     struct train_options options = {.spec = &spec,
                                     .data_path = a->data,
                                     .folder = a->out,
-                                    .device = a->device,
+                                    .device = device_of(a),
                                     .threads = (int)a->threads,
                                     .socket_path = a->attach,
                                     .checkpoint_every = a->checkpoint_every,
@@ -265,10 +260,64 @@ static enum err sample(const struct arguments *a)
     return err;
 }
 
+/* ---- the command line ---- */
+
+/* What a command does not take it refuses: whoever types it means something by it. */
+static const struct command {
+    const char *name;
+    enum err (*run)(const struct arguments *a);
+    const char *takes; /* options, with a blank between two, and at both ends */
+} commands[] = {
+    {"train", train,
+     " run data out attach stream set device devices ranks tensor-parallel threads recompute rounding checkpoint-every "
+     "eval-every eval-batches verbose "},
+    {"eval", eval, " run data params set device threads eval-batches verbose "},
+    {"sample", sample, " run params set device threads prompt tokens temperature top-p seed verbose "},
+    {"spec", print_spec, " run params set verbose "},
+};
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static bool takes(const struct command *command, const char *option)
+{
+    char word[64];
+    snprintf(word, sizeof word, " %s ", option);
+    return strstr(command->takes, word) != NULL;
+}
+
+static enum err refuse_option(const struct command *command, const char *option)
+{
+    char others[100] = "";
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (takes(&commands[i], option))
+            snprintf(others + strlen(others), sizeof others - strlen(others), "%s%s", others[0] != '\0' ? ", " : "",
+                     commands[i].name);
+    return err_set(ERR_ARG, "--%s is for %s, and not for %s; leave it out", option, others, command->name);
+}
+
+static enum err run_command(const struct arguments *a, const char **name)
+{
+    const struct command *command = NULL;
+    if (a->rest.count != 1)
+        return err_set(ERR_ARG, "give one of train, eval, sample, spec; --help shows the usage");
+    *name = a->rest.item[0];
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, *name) == 0)
+            command = &commands[i];
+    if (command == NULL)
+        return err_set(ERR_ARG, "no command \"%s\"; give one of train, eval, sample, spec", *name);
+    for (size_t i = 0; i < a->given.count; i++)
+        if (!takes(command, a->given.item[i]))
+            return refuse_option(command, a->given.item[i]);
+    if (a->verbose)
+        log_set_level(LOG_LEVEL_DEBUG);
+    return command->run(a);
+}
+
 static enum err run(int argc, char **argv, const char **command)
 {
     struct arguments a = {.device = "cpu",
                           .recompute = "none",
+                          .ranks = NOT_SAID,
                           .tensor_parallel = 1,
                           .rounding = "nearest",
                           .prompt = "",
@@ -280,25 +329,27 @@ static enum err run(int argc, char **argv, const char **command)
                           .top_p = 0.95};
     const struct args_option options[] = {
         {"run", ARGS_STRING, &a.run, "FILE", "run spec (eval, sample: default is the one inside --params)"},
-        {"data", ARGS_STRING, &a.data, "FILE", "corpus: a file or a quoted glob pattern"},
+        {"data", ARGS_STRING, &a.data, "FILE", "train, eval: corpus: a file or a quoted glob pattern"},
         {"out", ARGS_STRING, &a.out, "FOLDER", "train: where checkpoints and train.jsonl go"},
         {"params", ARGS_STRING, &a.params, "FILE", "eval, sample: a checkpoint or an anchor (.safetensors)"},
         {"attach", ARGS_STRING, &a.attach, "SOCKET", "train: the island's daemon; without it, train alone"},
         {"stream", ARGS_STRING, &a.stream, "I/N", "train: which of N disjoint data streams (default: the daemon's)"},
         {"set", ARGS_LIST, &a.set, "S.KEY=VALUE", "change a run spec value; may be given several times"},
         {"device", ARGS_STRING, &a.device, "NAME", "cpu, cuda, or auto: cuda where it is to be had (default cpu)"},
-        {"devices", ARGS_STRING, &a.devices, "LIST", "train: a rank on each of these GPUs, as in 0-3,6"},
+        {"devices", ARGS_STRING, &a.devices, "LIST",
+         "train: a rank on each of these GPUs, as in 0-3,6; with --device cuda"},
         {"ranks", ARGS_U64, &a.ranks, "N", "train: processes that share out the work (default 1)"},
         {"tensor-parallel", ARGS_U64, &a.tensor_parallel, "N",
          "train: so many ranks share each layer; the others each batch (default 1)"},
-        {"threads", ARGS_U64, &a.threads, "N", "CPU threads, of each rank (default: all, shared among ranks)"},
+        {"threads", ARGS_U64, &a.threads, "N",
+         "train, eval, sample: CPU threads, of each rank (default: all, shared among ranks)"},
         {"recompute", ARGS_STRING, &a.recompute, "WHAT",
          "train: none, norms or layer: made again instead of kept, to save memory (default none)"},
         {"rounding", ARGS_STRING, &a.rounding, "HOW",
          "train: nearest or stochastic: of the bf16 copy of the weights that products read on a GPU (default nearest)"},
         {"checkpoint-every", ARGS_U64, &a.checkpoint_every, "STEPS", "train: 0 saves at the end only (default 100)"},
         {"eval-every", ARGS_U64, &a.eval_every, "STEPS", "train: held-out loss on the way (default 0: at the end)"},
-        {"eval-batches", ARGS_U64, &a.eval_batches, "N", "batches of an evaluation (default 16)"},
+        {"eval-batches", ARGS_U64, &a.eval_batches, "N", "train, eval: batches of an evaluation (default 16)"},
         {"prompt", ARGS_STRING, &a.prompt, "TEXT", "sample: what to continue"},
         {"tokens", ARGS_U64, &a.tokens, "N", "sample: how many to generate (default 400)"},
         {"temperature", ARGS_REAL, &a.temperature, "X", "sample: 0 takes the likeliest (default 0.8)"},
@@ -309,28 +360,14 @@ static enum err run(int argc, char **argv, const char **command)
         {"help", ARGS_FLAG, &a.help, NULL, "print this"},
     };
     const size_t count = sizeof options / sizeof options[0];
-    struct args_list rest = {0};
-    TRY(args_parse(argc, argv, options, count, &rest));
+    TRY(args_parse_given(argc, argv, options, count, &a.rest, &a.given));
     if (a.help || a.version) {
         printf("%s", a.version ? "diloco-worker " DILOCO_VERSION "\n" : usage);
         if (a.help)
             args_help(options, count, stdout);
         return ERR_OK;
     }
-    if (rest.count != 1)
-        return err_set(ERR_ARG, "give one of train, eval, sample, spec; --help shows the usage");
-    *command = rest.item[0];
-    if (a.verbose)
-        log_set_level(LOG_LEVEL_DEBUG);
-    if (strcmp(*command, "train") == 0)
-        return train(&a);
-    if (strcmp(*command, "eval") == 0)
-        return eval(&a);
-    if (strcmp(*command, "sample") == 0)
-        return sample(&a);
-    if (strcmp(*command, "spec") == 0)
-        return print_spec(&a);
-    return err_set(ERR_ARG, "no command \"%s\"; give one of train, eval, sample, spec", *command);
+    return run_command(&a, command);
 }
 
 int main(int argc, char **argv)

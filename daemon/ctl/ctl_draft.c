@@ -34,6 +34,7 @@ static const char conf_head[] =
     "# Change what you like, then stop and start the daemon. dilocod --print-config shows all keys, these and others.\n"
     "# Relative paths are taken from the folder of this file.\n"
     "%s\n";
+static const char conf_name[] = "init"; /* in errors */
 static const char conf_joined[] =
     "#\n"
     "# The [peer] section is the island that invited this one: where it was reached. Who else takes part, the\n"
@@ -49,12 +50,26 @@ static const char run_sample[] = "[run]\nname = my-run\nsteps = 10000\n";
 
 /* ---- the configuration ---- */
 
+static const char *device_of(const struct ctl_draft *draft)
+{
+    bool listed = draft->devices != NULL && draft->devices[0] != '\0';
+    return draft->device != NULL ? draft->device : listed ? "cuda" : "cpu";
+}
+
+static enum err write_trainer(const struct ctl_draft *draft, char **text)
+{
+    return mem_printf(text, "device = %s\ndevices = %s\nranks = %s\ntensor_parallel = %s\n", device_of(draft),
+                      draft->devices != NULL ? draft->devices : "", draft->ranks != NULL ? draft->ranks : "1",
+                      draft->tensor_parallel != NULL ? draft->tensor_parallel : "1");
+}
+
 static enum err write_minimum(const struct ctl_draft *draft, char **text)
 {
     const struct view_entry *inviter = &draft->inviter;
-    char *joined = NULL, *peer = NULL;
+    char *joined = NULL, *peer = NULL, *trainer = NULL;
     const char *uplink = draft->uplink != NULL ? draft->uplink : "1Gbit";
-    enum err err = ERR_OK;
+    enum err err;
+    TRY_OUT(write_trainer(draft, &trainer));
     if (draft->joined != NULL) {
         TRY_OUT(mem_printf(&joined, "joined = %s\n", draft->joined));
         TRY_OUT(mem_printf(&peer, "[peer %s]\npublic_key = %s\naddress = %s\nuplink = %" PRIu64 "bit\n", inviter->name,
@@ -62,14 +77,15 @@ static enum err write_minimum(const struct ctl_draft *draft, char **text)
     }
     TRY_OUT(mem_printf(text,
                        "[island]\nname = %s\nrun = run.ini\nkey = island.key\nstate = %s\nsockets = %s\nowner = %s\n%s"
-                       "witness = %s\n[net]\nlisten = %s\naddress = %s\nuplink = %s\n[worker]\ndata = %s\n%s",
+                       "witness = %s\n[net]\nlisten = %s\naddress = %s\nuplink = %s\n[worker]\ndata = %s\n%s%s",
                        draft->name, draft->state, draft->sockets, draft->owner != NULL ? draft->owner : "auto",
                        joined != NULL ? joined : "", draft->witness ? "yes" : "no", draft->listen,
                        draft->address != NULL ? draft->address : "", uplink, draft->data != NULL ? draft->data : "",
-                       peer != NULL ? peer : ""));
+                       trainer, peer != NULL ? peer : ""));
 out:
     mem_free(joined);
     mem_free(peer);
+    mem_free(trainer);
     return err;
 }
 
@@ -82,8 +98,28 @@ static enum err check_same(const char *option, const char *meant, const char *re
                    option, meant, read);
 }
 
+static enum err check_number(const char *option, const char *meant, int64_t read)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, read);
+    return meant != NULL ? check_same(option, meant, text) : ERR_OK;
+}
+
+/* As the daemon will see it. */
+static enum err check_trainer(const struct ctl_draft *draft, const struct dconf *conf)
+{
+    TRY(check_same("device", device_of(draft), conf->device));
+    TRY(check_same("devices", draft->devices != NULL ? draft->devices : "", conf->devices));
+    TRY(check_number("ranks", draft->ranks, conf->ranks));
+    TRY(check_number("tensor-parallel", draft->tensor_parallel, conf->tensor_parallel));
+    TRY(dconf_check_trainer(conf_name, conf));
+    return draft->spec != NULL ? dconf_check_grid(conf, draft->spec) : ERR_OK;
+}
+
 static enum err check_draft(const struct ctl_draft *draft, const struct dconf *conf)
 {
+    if (!draft->witness)
+        TRY(check_trainer(draft, conf));
     TRY(check_same("name", draft->name, conf->name));
     TRY(check_same("data", draft->data != NULL ? draft->data : "", conf->data));
     TRY(check_same("address", draft->address != NULL ? draft->address : "", conf->address));
@@ -92,8 +128,10 @@ static enum err check_draft(const struct ctl_draft *draft, const struct dconf *c
 
 static enum err check_words(const struct ctl_draft *draft)
 {
-    const char *const values[] = {draft->name, draft->data, draft->listen, draft->uplink, draft->address};
-    static const char *const options[] = {"name", "data", "listen", "uplink", "address"};
+    const char *const values[] = {draft->name,   draft->data,    draft->listen, draft->uplink,         draft->address,
+                                  draft->device, draft->devices, draft->ranks,  draft->tensor_parallel};
+    static const char *const options[] = {"name",   "data",    "listen", "uplink",         "address",
+                                          "device", "devices", "ranks",  "tensor-parallel"};
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
         if (values[i] != NULL && strpbrk(values[i], "\r\n") != NULL)
             return err_set(ERR_CONF, "--%s: there is a line break in it, which no configuration can hold", options[i]);
@@ -114,7 +152,7 @@ enum err ctl_draft_conf(const struct ctl_draft *draft, char **text)
     size_t bytes;
     TRY(check_words(draft));
     TRY(write_minimum(draft, &minimum));
-    enum err err = conf_parse(&dconf_schema, minimum, "init", &conf);
+    enum err err = conf_parse(&dconf_schema, minimum, conf_name, &conf);
     mem_free(minimum);
     TRY(err);
     TRY_OUT(check_draft(draft, &conf));

@@ -9,15 +9,19 @@
 #include <stdbool.h>
 
 #include "common/err.h"
+#include "common/runspec.h"
 #include "net/view.h"
 
 struct ctl_draft {
     const char *name, *data; /* data: an absolute path or pattern; NULL: it is a witness */
     bool witness;
     const char *listen;
-    const char *uplink;          /* NULL: the default */
-    const char *address;         /* where the others reach this island; NULL: nobody said */
-    const char *owner;           /* auto, yes or no; NULL: the default */
+    const char *uplink;  /* NULL: the default */
+    const char *address; /* where the others reach this island; NULL: nobody said */
+    const char *owner;   /* auto, yes or no; NULL: the default */
+    /* Of the trainer; NULL: the default, and `devices` alone are of cuda. */
+    const char *device, *devices, *ranks, *tensor_parallel;
+    const struct runspec *spec;  /* whose model and batch its ranks are to share out; NULL: nobody knows it yet */
     const char *state, *sockets; /* relative to the configuration's folder, or absolute */
     /* Of an island that joins a run; NULL: this one begins a run. */
     const char *joined; /* file of its view record, relative or absolute */

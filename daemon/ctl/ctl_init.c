@@ -316,7 +316,7 @@ static enum err make_run(struct maker *maker)
 }
 
 /* What the run has told it stands there once it has: `joined`. */
-static enum err draft_text(const struct maker *maker, char **text)
+static enum err draft_text(const struct maker *maker, const struct runspec *spec, char **text)
 {
     const struct home *home = maker->home;
     const struct ctl_init *init = maker->init;
@@ -327,6 +327,11 @@ static enum err draft_text(const struct maker *maker, char **text)
                               .address = init->address,
                               .owner = init->owner,
                               .witness = init->witness,
+                              .device = init->device,
+                              .devices = init->devices,
+                              .ranks = init->ranks,
+                              .tensor_parallel = init->tensor_parallel,
+                              .spec = spec,
                               .state = home->folder != NULL ? "state" : home->state,
                               .sockets = home->folder != NULL ? "run" : home->sockets};
     if (maker->joined != NULL) {
@@ -337,12 +342,38 @@ static enum err draft_text(const struct maker *maker, char **text)
     return ctl_draft_conf(&draft, text);
 }
 
+/* The run spec that it will have, by the order of make_run(). */
+static enum err foresee_run(const struct maker *maker, struct runspec *spec)
+{
+    const char *path = maker->init->run != NULL ? maker->init->run : maker->home->run;
+    char *text;
+    if (maker->init->run != NULL || access(path, F_OK) == 0)
+        return runspec_load(path, NULL, 0, spec);
+    TRY(ctl_draft_run(&text));
+    enum err err = runspec_parse(text, "the sample", spec);
+    mem_free(text);
+    return err;
+}
+
+/* Who joins is told the run spec only when it is let in. */
+static enum err rehearse_draft(const struct maker *maker)
+{
+    struct runspec spec;
+    char *text = NULL;
+    bool joins = maker->init->enrol != NULL;
+    if (!joins)
+        TRY(foresee_run(maker, &spec));
+    enum err err = draft_text(maker, joins ? NULL : &spec, &text);
+    mem_free(text);
+    if (!joins)
+        runspec_deinit(&spec);
+    return err;
+}
+
 /* Before anything is made, and before anybody is asked: a run that has let us in has used its token up. */
 static enum err rehearse(const struct maker *maker)
 {
-    char *text;
-    TRY(draft_text(maker, &text));
-    mem_free(text);
+    TRY(rehearse_draft(maker));
     enum err err = maker->listen[0] != '\0' ? here_try(maker->listen) : ERR_OK;
     return err == ERR_OK ? ERR_OK
                          : err_suffix(err, "choose another with --listen, as --listen '*:PORT' (ss -ltnp shows which "
@@ -352,7 +383,7 @@ static enum err rehearse(const struct maker *maker)
 static enum err make_draft(struct maker *maker)
 {
     char *text;
-    TRY(draft_text(maker, &text));
+    TRY(draft_text(maker, NULL, &text));
     TRY(mem_printf(&maker->draft, "%s.draft", maker->home->conf));
     enum err err = fsio_replace(maker->draft, text, strlen(text), 0644);
     if (err == ERR_OK)

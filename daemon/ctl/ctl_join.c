@@ -181,6 +181,13 @@ static enum err enrol(void *user, const struct ident *ident, const char *listen,
 /* It has neither a trainer nor shards. */
 static enum err check_witness(struct ctl_join *join)
 {
+    const struct ctl_init *init = &join->init;
+    const char *const values[] = {init->device, init->devices, init->ranks, init->tensor_parallel};
+    static const char *const options[] = {"device", "devices", "ranks", "tensor-parallel"};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+        if (values[i] != NULL)
+            return err_set(ERR_ARG, "--witness, and --%s: a witness has no trainer; leave one of the two out",
+                           options[i]);
     if (join->init.data != NULL)
         return err_set(ERR_ARG, "--witness, and --data: a witness trains on nothing; leave one of the two out");
     if (join->owner != NULL && strcmp(join->owner, "no") != 0)

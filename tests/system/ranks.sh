@@ -114,6 +114,7 @@ refused() { # words to find, options
 }
 refused 'cannot be shared out evenly among 3 ranks' --ranks 3
 refused 'at most 64' --ranks 65
+refused 'ranks 0: at least 1' --ranks 0
 refused 'tensor-parallel 3 does not divide 4 ranks' --ranks 4 --tensor-parallel 3
 refused 'tensor-parallel 0 does not divide 4 ranks' --ranks 4 --tensor-parallel 0
 refused 'heads 4 cannot be shared out evenly among 3' --ranks 3 --tensor-parallel 3
@@ -124,8 +125,10 @@ refused 'ff 95 cannot be shared out evenly among 2' --ranks 2 --tensor-parallel 
 refused 'device 1 is there twice' --device cuda --devices 0-2,1
 refused 'names GPUs; add --device cuda' --devices 0,1
 refused 'expected numbers' --device cuda --devices 0-x
+refused 'vocab 2 is less than 4 tensor-parallel ranks' --ranks 4 --tensor-parallel 4 --set model.vocab=2 --set data.format=tokens --set model.kv_heads=4 --set model.ff=96
 [ -e /dev/nvidiactl ] || refused 'device cuda' --device cuda
 [ -e /dev/nvidiactl ] || refused 'rank . (cuda' --device cuda --devices 0,1
+[ -e /dev/nvidiactl ] || refused 'rank . (cuda' --device auto --devices 0,1 # no ranks on the CPU in their place
 [ ! -e "$place/refused" ] || fail "what is refused leaves a folder"
 
 # ---- two islands ----

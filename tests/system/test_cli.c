@@ -109,6 +109,9 @@ static void what_a_start_would_stumble_over_is_found_before(void **state)
     assert_refused_before_the_start(cluster, "worker.program=no-such-program", "there is no program no-such-program");
     snprintf(text, sizeof text, "worker.program=%s", cluster->run);
     assert_refused_before_the_start(cluster, text, "[worker] program");
+    assert_refused_before_the_start(cluster, "worker.devices=0-1",
+                                    "[worker] devices: 0-1 names GPUs, but device is cpu");
+    assert_refused_before_the_start(cluster, "worker.ranks=3", "cannot be shared out evenly among 3 ranks");
     static const char too_many[] = "[run]\nname = x\nsteps = 9\n[sync]\nquorum = 3\n";
     assert_ok(fsio_replace(cluster->run, too_many, strlen(too_many), 0644));
     assert_refused_before_the_start(cluster, NULL, "quorum: 3 is more than the 2 islands");
@@ -332,7 +335,60 @@ static void what_a_command_does_not_take_it_refuses(void **state)
     REFUSES("ask for one", "invite", "--list", "--revoke", "abc", "--socket", "no/such.sock");
     REFUSES("ask for one", "invite", "--list", "--note", "for oslo", "--socket", "no/such.sock");
     REFUSES("--interval 0", "watch", "--interval", "0", "--socket", "no/such.sock");
+    REFUSES("--devices needs a token of the run: dilococtl join TOKEN --devices", "join", "--devices", "0-1");
+    REFUSES("--witness, and --device: a witness has no trainer", "join", "x", "--home", home, "--witness", "--device",
+            "cuda");
+    REFUSES("[worker] device: \"gpu\" is none", "init", "--home", home, "--name", "paris", "--data", "README.md",
+            "--device", "gpu");
     REFUSES("\"more\" was not expected; usage: dilococtl join TOKEN", "join", "x", "more");
+}
+
+static void what_the_trainer_s_commands_do_not_take_they_refuse(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *command, *option, *value, *says;
+    } rows[] = {
+        {"eval", "--ranks", "2", "--ranks is for train, and not for eval"},
+        {"eval", "--devices", "0", "--devices is for train, and not for eval"},
+        {"eval", "--tensor-parallel", "2", "--tensor-parallel is for train"},
+        {"eval", "--out", "x", "--out is for train"},
+        {"sample", "--recompute", "norms", "--recompute is for train, and not for sample"},
+        {"sample", "--rounding", "nearest", "--rounding is for train"},
+        {"sample", "--attach", "x", "--attach is for train"},
+        {"sample", "--stream", "0/1", "--stream is for train"},
+        {"sample", "--data", "x", "--data is for train, eval, and not for sample"},
+        {"eval", "--checkpoint-every", "1", "--checkpoint-every is for train"},
+        {"eval", "--eval-every", "1", "--eval-every is for train"},
+        {"train", "--params", "x", "--params is for eval, sample, spec, and not for train"},
+        {"train", "--prompt", "x", "--prompt is for sample, and not for train"},
+        {"spec", "--device", "cuda", "--device is for train, eval, sample, and not for spec"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(RUN("diloco-worker", rows[i].command, rows[i].option, rows[i].value), 2);
+        assert_says(rows[i].says);
+    }
+}
+
+/* One rank is said by leaving it out, and GPUs are not replaced by as many processes on the CPU. */
+static void ranks_that_were_not_meant_are_refused(void **state)
+{
+    (void)state;
+    const char *run = strdup(testlib_file(folder, "ranks.ini", "[run]\nname = x\nsteps = 1\n[model]\nlayers = 1\n"));
+    const char *out = strdup(testlib_path(folder, "ranks"));
+#define TRAIN(...) RUN("diloco-worker", "train", "--run", run, "--data", "README.md", "--out", out, __VA_ARGS__)
+    assert_int_equal(TRAIN("--ranks", "0"), 2);
+    assert_says("--ranks 0: at least 1");
+    assert_int_equal(TRAIN("--ranks", "3"), 2);
+    assert_says("[train] batch 8 cannot be shared out evenly among 3 ranks");
+    if (access("/dev/nvidiactl", F_OK) != 0) {
+        assert_int_equal(TRAIN("--device", "auto", "--devices", "0,1"), 2);
+        assert_says("(cuda:");
+        assert_says("device cuda");
+    }
+    assert_int_equal(access(out, F_OK), -1);
+    free((void *)(uintptr_t)run);
+    free((void *)(uintptr_t)out);
 }
 
 int main(void)
@@ -347,6 +403,8 @@ int main(void)
         cmocka_unit_test(what_is_printed_can_be_read_again),
         cmocka_unit_test(keys_are_made_once_and_kept_private),
         cmocka_unit_test(what_a_command_does_not_take_it_refuses),
+        cmocka_unit_test(what_the_trainer_s_commands_do_not_take_they_refuse),
+        cmocka_unit_test(ranks_that_were_not_meant_are_refused),
         cmocka_unit_test(a_line_is_planned_for),
         cmocka_unit_test(a_running_island_is_looked_at_and_steered),
     };

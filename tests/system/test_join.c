@@ -9,6 +9,8 @@
 
 #include "common/digest.h"
 #include "common/env.h"
+#include "common/fsio.h"
+#include "common/mem.h"
 #include "tests/lib/homes.h"
 #include "tests/lib/proc.h"
 #include "tests/lib/village.h"
@@ -118,6 +120,15 @@ static void a_token_that_is_worth_nothing_lets_nobody_in(void **state)
     assert_nothing_made();
 }
 
+static void assert_configured(const char *home, const char *line)
+{
+    char *conf;
+    size_t bytes;
+    assert_ok(fsio_read(testlib_path(home, "dilocod.conf"), 1 << 20, &conf, &bytes));
+    assert_non_null(strstr(conf, line));
+    mem_free(conf);
+}
+
 /* A try that was killed leaves the key; one with another key is another island. */
 static void a_token_is_one_island_s_and_it_may_ask_again(void **state)
 {
@@ -131,8 +142,11 @@ static void a_token_is_one_island_s_and_it_may_ask_again(void **state)
     unlink(testlib_path(bern, "dilocod.conf"));
     unlink(testlib_path(bern, "joined"));
     GOOD(bern, "join", token, "--name", "bern", "--data", text, "--listen", homes_somewhere(), "--no-start", "--owner",
-         "no");
+         "no", "--device", "auto", "--ranks", "2", "--tensor-parallel", "2");
     assert_told("island.key (was there)");
+    assert_configured(bern, "\ndevice = auto\n");
+    assert_configured(bern, "\nranks = 2\n");
+    assert_configured(bern, "\ntensor_parallel = 2\n");
     rename(testlib_path(bern, "island.key"), testlib_path(village_folder(), "bern.key"));
     unlink(testlib_path(bern, "dilocod.conf"));
     assert_int_equal(join(bern, token, "berne"), 1);

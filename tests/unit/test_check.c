@@ -92,6 +92,17 @@ static void a_quorum_is_not_more_than_there_are(void **state)
     assert_finds(NULL, "program =\n");
 }
 
+static void ranks_can_share_out_the_run(void **state)
+{
+    (void)state;
+    char text[800];
+    testlib_file(folder, "run.ini", "[run]\nname = x\nsteps = 9\n[train]\nbatch = 4\n");
+    snprintf(text, sizeof text, "%sranks = 2\n", with_corpus("text.*"));
+    assert_finds(NULL, text);
+    snprintf(text, sizeof text, "%sranks = 3\n", with_corpus("text.*"));
+    assert_finds("run.ini: [worker] ranks: [train] batch 4 cannot be shared out evenly among 3 ranks", text);
+}
+
 /* Whether everybody may look into the folder that tests write to. */
 static bool open_to_all(void)
 {
@@ -157,6 +168,7 @@ int main(void)
         cmocka_unit_test_setup(a_program_is_there_and_can_be_started, begin),
         cmocka_unit_test_setup(a_corpus_is_there, begin),
         cmocka_unit_test_setup(a_quorum_is_not_more_than_there_are, begin),
+        cmocka_unit_test_setup(ranks_can_share_out_the_run, begin),
         cmocka_unit_test_setup(root_looks_with_the_eyes_of_another, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

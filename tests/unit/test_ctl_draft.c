@@ -1,6 +1,7 @@
 /* ctl_draft: what init writes loads, says what was asked for, and is the sample that is shipped. */
 #include "tests/lib/testlib.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/digest.h"
@@ -43,6 +44,35 @@ static void what_was_asked_for_is_in_the_configuration(void **state)
     assert_non_null(strstr(text, "# Corpus of this island"));
     assert_null(strstr(text, "ledger_segment"));
     mem_free(text);
+}
+
+static void a_trainer_is_sent_where_it_was_said(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *device, *devices, *ranks, *tensor_parallel, *want;
+    } rows[] = {{NULL, NULL, NULL, NULL, "cpu"},    {"auto", NULL, NULL, NULL, "auto"},
+                {NULL, "0-3", NULL, "2", "cuda"}, /* devices are GPUs */
+                {"auto", "0,1", "2", NULL, "auto"}, {NULL, "", NULL, NULL, "cpu"},
+                {NULL, NULL, "4", "2", "cpu"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct dconf conf;
+        char *text;
+        struct ctl_draft draft = good;
+        draft.device = rows[i].device;
+        draft.devices = rows[i].devices;
+        draft.ranks = rows[i].ranks;
+        draft.tensor_parallel = rows[i].tensor_parallel;
+        assert_ok(ctl_draft_conf(&draft, &text));
+        const char *path = testlib_file(folder, "trainer.conf", "%s", text);
+        mem_free(text);
+        assert_ok(dconf_load(path, NULL, 0, &conf));
+        assert_string_equal(conf.device, rows[i].want);
+        assert_string_equal(conf.devices, rows[i].devices != NULL ? rows[i].devices : "");
+        assert_int_equal(conf.ranks, rows[i].ranks != NULL ? atoi(rows[i].ranks) : 1);
+        assert_int_equal(conf.tensor_parallel, rows[i].tensor_parallel != NULL ? 2 : 1);
+        conf_deinit(&dconf_schema, &conf);
+    }
 }
 
 static void who_joins_knows_whom_it_joined(void **state)
@@ -118,10 +148,44 @@ static void what_no_configuration_can_hold_is_refused(void **state)
     REFUSES(address, "paris", "--address paris: not host:port");
     REFUSES(uplink, "fast", "uplink");
     REFUSES(uplink, "1Gbit\nwindow = 1", "line break");
+    REFUSES(device, "gpu", "[worker] device: \"gpu\" is none; there are: cpu, cuda, auto");
+    REFUSES(device, "cpu\nprogram = /bin/rm", "--device: there is a line break");
+    REFUSES(device, "cuda ;", "--device: \"cuda ;\" cannot stand");
+    REFUSES(devices, "0-x", "[worker] devices: 0-x: expected numbers");
+    REFUSES(devices, "0 ;1", "--devices: \"0 ;1\" cannot stand");
+    REFUSES(ranks, "0", "[worker] ranks: 0 is outside 1 .. 64");
+    REFUSES(ranks, "many", "[worker] ranks");
+    REFUSES(ranks, "2 ;3", "--ranks: \"2 ;3\" cannot stand");
+    REFUSES(tensor_parallel, "2", "[worker] tensor_parallel: 2 processes cannot share each layer");
+    REFUSES(tensor_parallel, "1\n", "--tensor-parallel: there is a line break");
+    draft = good;
+    draft.device = "cpu";
+    draft.devices = "0-1";
+    assert_fails(ERR_CONF, "[worker] devices: 0-1 names GPUs, but device is cpu", ctl_draft_conf(&draft, &text));
     draft = good;
     draft.listen = "";
     assert_ok(ctl_draft_conf(&draft, &text));
     mem_free(text);
+}
+
+/* Where the run spec is known, its batch and layers are those to be shared out. */
+static void ranks_that_cannot_share_out_the_run_are_refused(void **state)
+{
+    (void)state;
+    struct runspec spec;
+    char *text;
+    struct ctl_draft draft = good;
+    assert_ok(runspec_parse("[run]\nname = x\nsteps = 9\n[train]\nbatch = 4\n", "test", &spec));
+    draft.ranks = "3";
+    assert_ok(ctl_draft_conf(&draft, &text));
+    mem_free(text);
+    draft.spec = &spec;
+    assert_fails(ERR_CONF, "[worker] ranks: [train] batch 4 cannot be shared out evenly among 3 ranks",
+                 ctl_draft_conf(&draft, &text));
+    draft.ranks = "4";
+    assert_ok(ctl_draft_conf(&draft, &text));
+    mem_free(text);
+    runspec_deinit(&spec);
 }
 
 static void the_run_spec_is_the_sample_that_is_shipped(void **state)
@@ -149,9 +213,11 @@ int main(void)
     folder = testlib_folder("ctl-draft");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_asked_for_is_in_the_configuration),
+        cmocka_unit_test(a_trainer_is_sent_where_it_was_said),
         cmocka_unit_test(who_joins_knows_whom_it_joined),
         cmocka_unit_test(a_witness_has_no_worker),
         cmocka_unit_test(what_no_configuration_can_hold_is_refused),
+        cmocka_unit_test(ranks_that_cannot_share_out_the_run_are_refused),
         cmocka_unit_test(the_run_spec_is_the_sample_that_is_shipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

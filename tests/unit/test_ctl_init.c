@@ -214,6 +214,28 @@ static void what_makes_no_sense_is_refused_before_anything_is_made(void **state)
     REFUSES(run, testlib_file(tools, "bad.ini", "[run]\nname = x\nsteps = many\n"), ERR_CONF, "bad.ini:3");
     REFUSES(listen, "7600", ERR_CONF, "--listen");
     REFUSES(address, "oslo", ERR_CONF, "--address");
+    REFUSES(device, "gpu", ERR_CONF, "[worker] device: \"gpu\" is none");
+    REFUSES(devices, "0,0", ERR_CONF, "device 0 is there twice");
+    REFUSES(tensor_parallel, "2", ERR_CONF, "[worker] tensor_parallel: 2 processes");
+    init.run = testlib_file(tools, "batch.ini", "[run]\nname = x\nsteps = 9\n[train]\nbatch = 4\n");
+    REFUSES(ranks, "3", ERR_CONF, "batch 4 cannot be shared out evenly among 3 ranks");
+}
+
+/* Those that it may write to a configuration, but that would not do: nobody is asked, and no program either. */
+static void what_the_trainer_would_refuse_is_found_before(void **state)
+{
+    (void)state;
+    play_check("exit 0\n");
+    init.ranks = "3";
+    assert_ok(fsio_mkdirs(home.folder, 0755));
+    testlib_file(home.folder, "run.ini", "[run]\nname = there\nsteps = 9\n[train]\nbatch = 4\n");
+    assert_fails(ERR_CONF, "batch 4 cannot be shared out evenly among 3 ranks", ctl_init(&home, &init));
+    assert_false(there(home.conf) || there(home.key) || there(home.state));
+    init.ranks = "2";
+    assert_ok(ctl_init(&home, &init));
+    char *conf = read_file(home.conf);
+    assert_non_null(strstr(conf, "\nranks = 2\n"));
+    mem_free(conf);
 }
 
 static bool asked;
@@ -247,6 +269,9 @@ static void where_it_cannot_listen_nothing_is_made_and_nobody_asked(void **state
         REFUSES(listen, "192.0.2.1:7600", ERR_CONF, "192.0.2.1:7600: this machine has no such address");
         REFUSES(listen, "7600", ERR_CONF, "--listen 7600: not host:port");
         REFUSES(name, "two words", ERR_CONF, "letters, digits");
+        REFUSES(device, "gpu", ERR_CONF, "[worker] device: \"gpu\" is none");
+        REFUSES(devices, "0-x", ERR_CONF, "expected numbers");
+        REFUSES(ranks, "0", ERR_CONF, "[worker] ranks: 0 is outside");
         assert_false(asked);
     }
     close(fd);
@@ -357,6 +382,7 @@ int main(void)
         CASE(a_failure_leaves_what_was_there),
         CASE(one_that_is_killed_does_not_stop_the_next),
         CASE(what_makes_no_sense_is_refused_before_anything_is_made),
+        CASE(what_the_trainer_would_refuse_is_found_before),
         CASE(where_it_cannot_listen_nothing_is_made_and_nobody_asked),
         CASE(relative_names_are_of_here),
         CASE(a_port_is_chosen_on_which_nobody_listens),

@@ -104,18 +104,22 @@ static void ranks_that_share_layers_are_groups_of_one_size(void **state)
 {
     (void)state;
     static const char *const good[] = {"", "ranks = 4\ntensor_parallel = 2\n", "ranks = 4\ntensor_parallel = 4\n",
-                                       "ranks = 3\ndevices = 0-2,7\ntensor_parallel = 2\n"};
+                                       "device = cuda\ndevices = 0-2,7\ntensor_parallel = 2\n",
+                                       "device = auto\nranks = 2\ndevices = 6,1\ntensor_parallel = 2\n"};
     static const struct {
         const char *lines, *says;
-    } bad[] = {{"tensor_parallel = 2\n",
-                "[worker] tensor_parallel: 2 processes cannot share each layer where ranks makes 1 in all"},
-               {"ranks = 4\ntensor_parallel = 3\n",
-                "3 processes cannot share each layer where ranks makes 4 in all; that has to be a multiple"},
-               {"ranks = 2\ndevices = 0-2\ntensor_parallel = 2\n",
-                "2 processes cannot share each layer where devices makes 3 in all"},
-               {"devices = 0-x\n", "r.conf: [worker] devices: 0-x: expected numbers and stretches of them"},
-               {"tensor_parallel = 65\n", "tensor_parallel"},
-               {"tensor_parallel = 0\n", "tensor_parallel"}};
+    } bad[] = {
+        {"tensor_parallel = 2\n",
+         "[worker] tensor_parallel: 2 processes cannot share each layer where ranks makes 1 in all"},
+        {"ranks = 4\ntensor_parallel = 3\n",
+         "3 processes cannot share each layer where ranks makes 4 in all; that has to be a multiple"},
+        {"device = cuda\ndevices = 0-2\ntensor_parallel = 2\n",
+         "2 processes cannot share each layer where devices makes 3 in all"},
+        {"devices = 0-x\n", "r.conf: [worker] devices: 0-x: expected numbers and stretches of them"},
+        {"devices = 0-1\n", "r.conf: [worker] devices: 0-1 names GPUs, but device is cpu; say device = cuda, or"},
+        {"device = cuda\nranks = 2\ndevices = 0-2\n", "[worker] ranks: 2, but devices 0-2 makes 3; leave one"},
+        {"tensor_parallel = 65\n", "tensor_parallel"},
+        {"tensor_parallel = 0\n", "tensor_parallel"}};
     struct dconf conf;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         assert_ok(load_ranks("diloco-worker", good[i], &conf));
@@ -127,6 +131,38 @@ static void ranks_that_share_layers_are_groups_of_one_size(void **state)
     /* Another's program is told none. */
     assert_ok(load_ranks("train.py", bad[0].lines, &conf));
     conf_deinit(&dconf_schema, &conf);
+}
+
+/* As the trainer would, before it is started again and again. */
+static void ranks_can_share_out_the_run(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *program, *lines, *says;
+    } rows[] = {
+        {"diloco-worker", "", NULL},
+        {"diloco-worker", "ranks = 4\ntensor_parallel = 2\n", NULL},
+        {"diloco-worker", "ranks = 3\n", "[worker] ranks: [train] batch 4 cannot be shared out evenly among 3 ranks"},
+        {"/opt/diloco-worker --rounding stochastic", "ranks = 3\n", "batch 4 cannot be shared"},
+        {"diloco-worker", "device = cuda\ndevices = 0-2\n", "[worker] devices: [train] batch 4 cannot be shared out"},
+        {"diloco-worker", "ranks = 8\ntensor_parallel = 8\n",
+         "heads 4 cannot be shared out evenly among 8 tensor-parallel ranks; take a tensor_parallel that divides it"},
+        {"diloco-worker", "ranks = 3\nautostart = no\n", NULL}, /* nothing is started by itself */
+        {"train.py", "ranks = 3\n", NULL},
+        {"", "ranks = 3\n", NULL},
+    };
+    struct runspec spec;
+    assert_ok(runspec_parse("[run]\nname = x\nsteps = 9\n[model]\nheads = 4\n[train]\nbatch = 4\n", "test", &spec));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct dconf conf;
+        assert_ok(load_ranks(rows[i].program, rows[i].lines, &conf));
+        if (rows[i].says == NULL)
+            assert_ok(dconf_check_grid(&conf, &spec));
+        else
+            assert_fails(ERR_CONF, rows[i].says, dconf_check_grid(&conf, &spec));
+        conf_deinit(&dconf_schema, &conf);
+    }
+    runspec_deinit(&spec);
 }
 
 static struct ident idents[3];
@@ -222,6 +258,7 @@ int main(void)
         cmocka_unit_test(what_is_not_said_lies_in_the_islands_folder),
         cmocka_unit_test(our_trainer_is_sent_to_a_device_that_there_can_be),
         cmocka_unit_test(ranks_that_share_layers_are_groups_of_one_size),
+        cmocka_unit_test(ranks_can_share_out_the_run),
         cmocka_unit_test(membership_does_not_depend_on_who_describes_it),
         cmocka_unit_test(wrong_memberships_are_refused),
         cmocka_unit_test(a_witness_has_no_trainer),

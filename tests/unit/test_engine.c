@@ -224,6 +224,17 @@ static void assert_refuses(enum err code, const char *part, const char *override
     conf_deinit(&dconf_schema, &d.conf);
 }
 
+/* It would start a trainer again and again that ends at once. */
+static void assert_refuses_ranks(void)
+{
+    const struct conf_override overrides[] = {
+        {"worker.program=diloco-worker"}, {"worker.data=d"}, {"worker.autostart=yes"}, {"worker.ranks=3"}};
+    assert_ok(dconf_load(isle_conf(run, A), overrides, 4, &d.conf));
+    assert_fails(ERR_CONF, "[worker] ranks: [train] batch 8 cannot be shared out evenly among 3 ranks",
+                 engine_new(&d.conf, &d.engine));
+    conf_deinit(&dconf_schema, &d.conf);
+}
+
 static void what_is_wrong_with_a_configuration_is_said_and_nothing_stays_open(void **state)
 {
     (void)state;
@@ -239,6 +250,7 @@ static void what_is_wrong_with_a_configuration_is_said_and_nothing_stays_open(vo
     assert_refuses(ERR_CONF, "steps", text);
     snprintf(text, sizeof text, "island.run=%s", quorum);
     assert_refuses(ERR_CONF, "[sync] quorum: 2 is more than the 1 islands", text);
+    assert_refuses_ranks();
     assert_refuses(ERR_CONF, "cannot listen there", "net.listen=nonsense:1");
     snprintf(text, sizeof text, "island.sockets=%s", run->path);
     assert_refuses(ERR_CONF, "cannot listen; is the folder writable?", text);

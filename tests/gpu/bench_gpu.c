@@ -7,6 +7,7 @@
 #include "common/args.h"
 #include "common/digest.h"
 #include "common/env.h"
+#include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "kernels/kern.h"
@@ -145,7 +146,32 @@ enum err bench_gpu_ceilings(struct bench_gpu *b)
     json_object_set_new(b->summary, "ceilings",
                         json_pack("{s:I, s:f, s:f}", "product_side", (json_int_t)s.side, "product_tflops",
                                   b->product_rate / 1e12, "copy_gb_per_s", b->copy_rate / 1e9));
-    return ERR_OK;
+    return bench_gpu_keep(b);
+}
+
+/* ---- results ---- */
+
+double bench_gpu_left(const struct bench_gpu *b)
+{
+    return b->end_s - env_mono_s();
+}
+
+json_t *bench_gpu_rows(struct bench_gpu *b, const char *name)
+{
+    json_t *rows = json_array();
+    json_object_set_new(b->summary, name, rows);
+    return rows;
+}
+
+enum err bench_gpu_keep(struct bench_gpu *b)
+{
+    if (b->out == NULL)
+        return ERR_OK;
+    char *text = json_dumps(b->summary, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    enum err err = text != NULL ? fsio_replace(b->out, text, strlen(text), 0644)
+                                : err_set(ERR_NOMEM, "the results do not become JSON");
+    free(text);
+    return err;
 }
 
 /* ---- all of it ---- */
@@ -156,37 +182,56 @@ static enum err run_all(struct bench_gpu *b)
     b->kern->describe(b->dev, device, sizeof device);
     json_object_set_new(b->summary, "device", json_string(device));
     TRY(make_tiles(b));
+    /* What tells most comes first, and what may take longest last. */
     TRY(bench_gpu_ceilings(b));
+    TRY(bench_gpu_models(b));
     TRY(bench_gpu_operations(b));
-    return bench_gpu_models(b);
+    return bench_gpu_torch(b);
 }
 
-static int finish(struct bench_gpu *b, enum err err, const char *out)
+static int finish(struct bench_gpu *b, enum err err)
 {
+    int status = err != ERR_OK;
     if (err != ERR_OK) {
         fprintf(stderr, "bench_gpu: %s\n", err_text());
         json_object_set_new(b->summary, "failed", json_string(err_text()));
     }
+    json_object_set_new(b->summary, "complete", json_boolean(err == ERR_OK));
     b->kern->free(b->dev, b->tile);
     b->kern->free(b->dev, b->weights);
     b->kern->free(b->dev, b->ones);
     b->kern->close(b->dev);
-    if (out != NULL && json_dump_file(b->summary, out, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) != 0) {
-        fprintf(stderr, "bench_gpu: cannot write %s\n", out);
-        return 1;
+    if (bench_gpu_keep(b) != ERR_OK) {
+        fprintf(stderr, "bench_gpu: %s\n", err_text());
+        status = 1;
+    } else if (b->out != NULL) {
+        printf("written to   %s\n", b->out);
     }
-    if (out != NULL)
-        printf("written to   %s\n", out);
-    return err != ERR_OK;
+    return status;
+}
+
+static int open_device(struct bench_gpu *b, const char *device)
+{
+    if (strcmp(device, "cuda") == 0)
+        return gpu_open(&b->kern, &b->dev);
+    enum err err = kern_find(device, &b->kern);
+    if (err == ERR_OK)
+        err = b->kern->open(&(struct kern_place){0}, &b->dev);
+    if (err == ERR_OK)
+        return 0;
+    fprintf(stderr, "bench_gpu: %s\n", err_text());
+    return 2;
 }
 
 int main(int argc, char **argv)
 {
     struct bench_gpu b = {0};
-    const char *device = "cuda", *out = NULL, *commit = "unknown";
+    const char *device = "cuda", *commit = "unknown";
+    double seconds = 460;
     bool help = false;
     const struct args_option options[] = {
-        {"out", ARGS_STRING, &out, "FILE", "where the results go, as JSON"},
+        {"out", ARGS_STRING, &b.out, "FILE", "where the results go, as JSON, after each row"},
+        {"seconds", ARGS_REAL, &seconds, "S", "no row is begun after so many; PyTorch gets what is left (default 460)"},
         {"commit", ARGS_STRING, &commit, "TEXT", "of this build, for the results"},
         {"torch", ARGS_STRING, &b.torch, "SCRIPT", "torch_model.py, for the same models in PyTorch"},
         {"only", ARGS_STRING, &b.only, "NAME", "models whose name contains it"},
@@ -203,21 +248,16 @@ int main(int argc, char **argv)
     }
     if (err == ERR_OK)
         err = digest_init();
-    if (err == ERR_OK && strcmp(device, "cuda") == 0) {
-        int status = gpu_open(&b.kern, &b.dev);
-        if (status != 0)
-            return status;
-    } else if (err == ERR_OK) {
-        err = kern_find(device, &b.kern);
-        if (err == ERR_OK)
-            err = b.kern->open(&(struct kern_place){0}, &b.dev);
-    }
     if (err != ERR_OK) {
         fprintf(stderr, "bench_gpu: %s\n", err_text());
         return 2;
     }
-    b.summary = json_pack("{s:s, s:b}", "commit", commit, "small", b.small);
-    int status = finish(&b, run_all(&b), out);
+    b.end_s = env_mono_s() + seconds;
+    int status = open_device(&b, device);
+    if (status != 0)
+        return status;
+    b.summary = json_pack("{s:s, s:b, s:b}", "commit", commit, "complete", false, "small", b.small);
+    status = finish(&b, run_all(&b));
     json_decref(b.summary);
     return status;
 }

@@ -3,6 +3,8 @@
 # same anchors, and the same exported model, byte for byte.
 #
 #   BUILD=FOLDER tests/gpu/islands.sh [DEVICE DEVICE]     cpu, cuda or auto; default cuda cuda
+#
+# cuda is GPU 0, or the one that DILOCO_GPU says.
 set -eu
 one=${1:-cuda} two=${2:-cuda}
 : "${BUILD:?is not set: the folder of the programs, as in BUILD=build/gcc}"
@@ -82,8 +84,18 @@ ctl oslo init --name oslo --data "$text" --run "$place/run.ini" --listen '' --no
 port=$(sed -n 's/^listen = .*://p' "$place/paris/dilocod.conf")
 cat "$place/oslo.peer" >>"$place/paris/dilocod.conf"
 { cat "$place/paris.peer"; echo "address = 127.0.0.1:$port"; } >>"$place/oslo/dilocod.conf"
-sed -i "s/^device = .*/device = $one/; s/^threads = .*/threads = 2/; s/^listen = .*/listen = 127.0.0.1:$port/" "$place/paris/dilocod.conf"
-sed -i "s/^device = .*/device = $two/; s/^threads = .*/threads = 2/" "$place/oslo/dilocod.conf"
+# Of a device: the line that says it, and which GPU where that is not the first.
+lines_of() {
+    echo "device = $1"
+    [ "$1" != cuda ] || [ "${DILOCO_GPU:-0}" = 0 ] || echo "devices = $DILOCO_GPU"
+}
+train_on() { # island, device
+    lines_of "$2" >"$place/lines"
+    sed -i -e "/^devices =/d; s/^threads = .*/threads = 2/" -e "/^device = /r $place/lines" -e "/^device = /d" "$place/$1/dilocod.conf"
+}
+train_on paris "$one"
+train_on oslo "$two"
+sed -i "s/^listen = .*/listen = 127.0.0.1:$port/" "$place/paris/dilocod.conf"
 begin=$(date +%s)
 for name in paris oslo; do
     ctl $name start >"$place/said" 2>&1 || { cat "$place/said"; fail "$name does not start"; }

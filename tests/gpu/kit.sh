@@ -33,11 +33,12 @@ cat >"$kit/README.txt" <<END
 The GPU tests and benchmarks of diloco, built from commit $(cat "$kit/commit"), for a machine with an NVIDIA driver for
 CUDA 13 and glibc $(cat "$kit/glibc") or newer. Nothing is installed, and no setting of the GPU is changed.
 
-    ./run.sh check [FOLDER]    kernels, sanitizers, whole models, islands: at most 8 minutes
+    ./run.sh check [FOLDER]    kernels, whole models, ranks, islands, sanitizers: at most 8 minutes
     ./run.sh bench [FOLDER]    speeds, to gpu-bench.json; beside PyTorch, where python3 has it: at most 8 minutes
 
-Logs and results go to FOLDER (default: results, here). DILOCO_GPU=1 takes the second GPU. Exit status: 0 all is well,
-1 something failed, 77 there is no GPU. libcublasLt.so.13 is the machine's: of the CUDA toolkit, of pip's nvidia-cublas,
+Logs and results go to FOLDER (default: results, here). DILOCO_GPU=1 takes the second GPU, DILOCO_GPU_SECONDS=240 half
+the time: what there is no time for then is listed as not run. Exit status: 0 all that ran is well, 1 something failed, 77
+there is no GPU. libcublasLt.so.13 is the machine's: of the CUDA toolkit, of pip's nvidia-cublas,
 or wherever LD_LIBRARY_PATH says; so is libnccl.so.2, without which NCCL's parts are skipped. Libraries in lib/ are
 those of the distribution that this was built on.
 END

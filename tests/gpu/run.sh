@@ -4,9 +4,12 @@
 #   tests/gpu/run.sh check|bench [FOLDER]     logs and results go to FOLDER (default build/gpu, in the kit: results)
 #
 # From the tree with BUILD=build/gcc, as make check-gpu and make bench-gpu do; in the kit of make gpu-kit it finds all
-# beside itself. DILOCO_GPU says which GPU, default 0. No setting of the GPU is changed. Exit status: 0, 1 if anything
-# failed, 77 if there is no GPU to run on.
+# beside itself. DILOCO_GPU says which GPU, default 0. No setting of the GPU is changed. All is done within
+# DILOCO_GPU_SECONDS (default 480): what there was no time for is listed as not run, and is no failure. Exit status: 0,
+# 1 if anything failed, 77 if there is no GPU to run on.
 set -u
+begin_all=$(date +%s)
+seconds_in_all=${DILOCO_GPU_SECONDS:-480}
 here=$(cd "$(dirname "$0")" && pwd)
 what=${1:-}
 case $what in check | bench) ;; *) echo "usage: $0 check|bench [FOLDER]"; exit 2 ;; esac
@@ -62,15 +65,29 @@ line() { printf '%-8s %-34s %7s   %s\n' "$1" "$2" "$3" "$4" | sed 's/ *$//'; }
 fail_line() { line FAIL "$1" "$2" "$3"; failed=$((failed + 1)); }
 not_run() { line 'not run' "$1" '' "$2"; not_run=$((not_run + 1)); }
 
+# Seconds until all has to be done, less those that timeout waits for what does not end when it is told to.
+left() { echo $((begin_all + seconds_in_all - 5 - $(date +%s))); }
+
 # Name of the part, seconds it may take, command. Its output goes to a file of that name.
 part() {
-    name=$1 limit=$2
+    name=$1 own_limit=$2
     shift 2
     log=$out/$(echo "$name" | tr A-Z a-z | tr -cs 'a-z0-9\n' -).log
+    limit=$(left)
+    [ "$limit" -gt 0 ] || { not_run "$name" "no time left"; return; }
+    [ "$limit" -lt "$own_limit" ] || limit=$own_limit
     begin=$(date +%s)
     ours timeout -k 5 "$limit" "$@" >"$log" 2>&1
     status=$?
-    took="$(($(date +%s) - begin)) s"
+    seconds=$(($(date +%s) - begin))
+    took="$seconds s"
+    case $status in
+    124 | 137) # Ended before its own limit, it has failed at nothing.
+        if [ "$limit" -lt "$own_limit" ] && [ $seconds -ge "$limit" ]; then
+            not_run "$name" "no time left: ended after $limit s"
+            return
+        fi ;;
+    esac
     case $status in
     0) line pass "$name" "$took" "$(grep -a -m1 '^skip: ' "$log")"; passed=$((passed + 1)) ;;
     77) line skipped "$name" '' "$(tail -n 1 "$log" | sed 's/^skipped: //')"; skipped=$((skipped + 1)) ;;
@@ -79,50 +96,76 @@ part() {
         fail_line "$name" "$took" "exit status $status; $log ends with:"
         tail -n 15 "$log" | sed 's/^/         | /' ;;
     esac
-    return $status
 }
 
 # Where there is no GPU, in the library's own words.
 ours "$BUILD/tests/gpu/bench_gpu" --help >"$out/starts.log" 2>&1 || { cat "$out/starts.log"; exit 1; }
 export DILOCO_GPU_NEEDED=yes
-said=$(ours "$BUILD/tests/gpu/gpu_there" 2>&1)
+said=$(ours timeout -k 5 60 "$BUILD/tests/gpu/gpu_there" 2>&1)
 status=$?
 echo "$said"
-[ $status = 0 ] || exit $status
+case $status in
+0) ;;
+77) exit 77 ;;
+124 | 137) echo "the GPU has not opened within 60 s"; exit 1 ;;
+*) exit 1 ;;
+esac
 
-# compute-sanitizer: both together in less than three minutes; the program begins no case when its time is up.
+# compute-sanitizer: both together in less than three minutes; the program begins no case when its time is up, and has
+# 20 s to end the last one.
 sanitize() { # tool, seconds
+    has=$(($(left) - 20))
+    [ $has -lt "$2" ] || has=$2
+    [ $has -gt 0 ] || { not_run "compute-sanitizer $1" "no time left"; return; }
     tool=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer /usr/local/cuda-*/bin/compute-sanitizer 2>/dev/null | head -n 1)
     if [ -z "$tool" ]; then
         line skipped "compute-sanitizer $1" '' "compute-sanitizer is not in PATH nor in /usr/local/cuda/bin"
         skipped=$((skipped + 1))
         return
     fi
-    part "compute-sanitizer $1" $(($2 + 20)) "$tool" --tool "$1" --error-exitcode 9 "$BUILD/tests/gpu/test_kern_gpu" "$2"
+    part "compute-sanitizer $1" $(($2 + 20)) "$tool" --tool "$1" --error-exitcode 9 "$BUILD/tests/gpu/test_kern_gpu" $has
 }
 
+# Whether there is a GPU 1, too.
+two_gpus() { ours env DILOCO_GPU=1 DILOCO_GPU_NEEDED= timeout -k 5 60 "$BUILD/tests/gpu/gpu_there" >"$out/second.log" 2>&1; }
+nccl_between() {
+    if [ "$(left)" -le 0 ]; then
+        not_run 'NCCL between GPUs' "no time left"
+    elif two_gpus; then
+        part 'NCCL between GPUs' 60 "$BUILD/tests/gpu/test_nccl_gpu" two
+    else
+        not_run 'NCCL between GPUs' "needs two GPUs"
+    fi
+}
+
+# What tells most in little time comes first.
 check() {
     part 'kernels' 120 "$BUILD/tests/gpu/test_kern_gpu"
-    part 'models, resumed' 90 "$BUILD/tests/gpu/test_model_gpu"
+    part 'models, resumed, their memory' 90 "$BUILD/tests/gpu/test_model_gpu"
     part 'dp 2 on one GPU' 60 "$BUILD/tests/gpu/test_ranks_gpu" dp
     part 'tp 2 on one GPU' 60 "$BUILD/tests/gpu/test_ranks_gpu" tp
     part 'dp 2 x tp 2 on one GPU' 60 "$BUILD/tests/gpu/test_ranks_gpu" both
+    part 'NCCL with one rank' 60 "$BUILD/tests/gpu/test_nccl_gpu"
+    nccl_between
     part 'two islands on one GPU' 120 "$here/islands.sh" cuda cuda
     part 'an island on a GPU, one on a CPU' 120 "$here/islands.sh" cuda cpu
     sanitize memcheck 65
     sanitize racecheck 65
-    part 'NCCL with one rank' 90 "$BUILD/tests/gpu/test_nccl_gpu"
-    part 'NCCL between two GPUs' 90 "$BUILD/tests/gpu/test_nccl_gpu" two
 }
 
 bench() {
-    ours timeout -k 5 480 "$BUILD/tests/gpu/bench_gpu" --commit "$commit" --torch "$here/torch_model.py" \
-        --out "$out/gpu-bench.json" 2>&1 | tee "$out/bench.log"
+    limit=$(left)
+    [ "$limit" -gt 15 ] || { not_run 'bench' "no time left"; return; }
+    ours timeout -k 5 "$limit" "$BUILD/tests/gpu/bench_gpu" --seconds $((limit - 15)) --commit "$commit" \
+        --torch "$here/torch_model.py" --out "$out/gpu-bench.json" 2>&1 | tee "$out/bench.log"
     # What follows a pipe has tee's status: the file says how it ended.
-    if [ -f "$out/gpu-bench.json" ] && ! grep -q '"failed"' "$out/gpu-bench.json"; then passed=1; else fail_line bench '' "$out/bench.log"; fi
+    if grep -q '"complete": true' "$out/gpu-bench.json" 2>/dev/null; then
+        passed=1
+    else
+        fail_line bench '' "$out/bench.log; what was measured until then: $out/gpu-bench.json"
+    fi
 }
 
-begin_all=$(date +%s)
 [ $what = check ] || rm -f "$out/gpu-bench.json"
 $what
 echo "$passed passed, $failed failed, $skipped skipped, $not_run not run in $(($(date +%s) - begin_all)) s; logs: $out"

@@ -305,8 +305,9 @@ static void attention_holds(void **state)
     (void)state;
     /* one position; grouped heads; tile borders; several tiles with a rest; every head size that there is */
     static const struct kern_attention shapes[] = {
-        {2, 1, 2, 1, 4},   {2, 17, 4, 2, 6},  {1, 128, 2, 2, 8},  {2, 150, 4, 1, 10}, {2, 1, 2, 1, 16},
-        {1, 17, 4, 2, 32}, {1, 64, 2, 2, 64}, {2, 150, 4, 1, 16}, {1, 65, 3, 1, 16},  {1, 130, 2, 1, 128},
+        {2, 1, 2, 1, 4},   {2, 17, 4, 2, 6},    {1, 128, 2, 2, 8},  {2, 150, 4, 1, 10},
+        {2, 1, 2, 1, 16},  {1, 17, 4, 2, 32},   {1, 64, 2, 2, 64},  {2, 150, 4, 1, 16},
+        {1, 65, 3, 1, 16}, {1, 130, 2, 1, 128}, {1, 150, 4, 1, 64}, {2, 130, 4, 2, 128},
     };
     int done = 0;
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
@@ -360,9 +361,99 @@ static void swiglu_holds(void **state)
     swiglu_case(5, 176);
 }
 
+/* ---- what is not finite ---- */
+
+static void assert_not_finite(const char *what, struct array *array, int64_t first, int64_t count)
+{
+    const float *got = array_read(array);
+    for (int64_t i = first; i < first + count; i++)
+        if (isfinite(got[i]))
+            fail_msg("%s: value %lld is %g, and comes of one that is not finite", what, (long long)i, (double)got[i]);
+}
+
+static void bad_linear(double bad)
+{
+    const struct kern_linear s = {.R = 5, .K = 40, .N = 24, .ld = 24};
+    struct array inp = array_new(ARRAY_ACT, s.R * s.K, 1), w = array_new(ARRAY_ACT, s.N * s.K, 1);
+    struct array out = array_out(ARRAY_ACT, s.R * s.N), dw = array_new(ARRAY_FLOAT, s.N * s.K, 1);
+    inp.d[2 * s.K + 7] = bad;
+    array_write(&inp);
+    kern->linear_fwd(dev, out.dev, inp.dev, w.dev, s);
+    assert_not_finite("linear", &out, 2 * s.N, s.N);
+    kern->linear_bwd_w(dev, dw.dev, out.dev, inp.dev, s);
+    assert_not_finite("linear dw", &dw, 0, dw.count);
+    kern->linear_bwd_inp(dev, inp.dev, out.dev, w.dev, s, false);
+    assert_not_finite("linear dinp", &inp, 2 * s.K, s.K);
+    arrays_free(&inp, &w, &out, &dw, NULL);
+}
+
+static void bad_rows(double bad)
+{
+    enum { R = 4, C = 48 };
+    struct array inp = array_new(ARRAY_ACT, R * C, 1), w = array_new(ARRAY_ACT, C, 1);
+    struct array out = array_out(ARRAY_ACT, R * C), rstd = array_out(ARRAY_FLOAT, R);
+    struct array dinp = array_new(ARRAY_ACT, R * C, 1), dw = array_new(ARRAY_FLOAT, C, 1);
+    inp.d[C + 5] = bad;
+    array_write(&inp);
+    kern->rmsnorm_fwd(dev, out.dev, rstd.dev, NULL, inp.dev, NULL, w.dev, R, C, 1e-5f);
+    assert_not_finite("rmsnorm", &out, C + 5, 1);
+    kern->rmsnorm_bwd(dev, dinp.dev, dw.dev, out.dev, inp.dev, w.dev, rstd.dev, R, C);
+    assert_not_finite("rmsnorm dinp", &dinp, C + 5, 1);
+    assert_not_finite("rmsnorm dw", &dw, 5, 1);
+    kern->swiglu_fwd(dev, out.dev, inp.dev, R, C / 2); /* rows of gate and up */
+    assert_not_finite("swiglu", &out, C / 2 + 5, 1);
+    kern->swiglu_bwd(dev, dinp.dev, out.dev, inp.dev, R, C / 2);
+    assert_not_finite("swiglu dgu", &dinp, C + C / 2 + 5, 1);
+    arrays_free(&inp, &w, &out, &rstd, &dinp, &dw, NULL);
+}
+
+/* Of a value, all positions from its own on; of a query, its own; of what comes back, at least that. */
+static void bad_attention(double bad)
+{
+    const struct kern_attention d = {.B = 1, .T = 70, .H = 2, .G = 1, .D = 16};
+    enum { AT = 3 };
+    int64_t row = (d.H + 2 * d.G) * d.D, width = d.H * d.D;
+    struct array qkv = array_new(ARRAY_ACT, d.T * row, 1), out = array_out(ARRAY_ACT, d.T * width);
+    struct array lse = array_out(ARRAY_FLOAT, d.H * d.T), dqkv = array_out(ARRAY_ACT, d.T * row);
+    struct array dout = array_new(ARRAY_ACT, d.T * width, 1);
+    void *scratch;
+    assert_ok(kern->alloc(dev, kern->attention_scratch(dev, &d) + 1, "scratch", &scratch));
+    qkv.d[AT * row + (d.H + d.G) * d.D + 2] = bad;
+    array_write(&qkv);
+    kern->attention_fwd(dev, out.dev, lse.dev, qkv.dev, &d, scratch);
+    for (int64_t t = AT; t < d.T; t++)
+        assert_not_finite("attention by a value", &out, t * width + 2, 1);
+    qkv.d[AT * row + (d.H + d.G) * d.D + 2] = 1;
+    qkv.d[AT * row] = NAN;
+    array_write(&qkv);
+    kern->attention_fwd(dev, out.dev, lse.dev, qkv.dev, &d, scratch);
+    assert_not_finite("attention by a query", &out, AT * width, d.D);
+    kern->attention_bwd(dev, dqkv.dev, dout.dev, out.dev, qkv.dev, lse.dev, &d, scratch);
+    assert_not_finite("attention dqkv", &dqkv, AT * row, d.D);
+    kern->free(dev, scratch);
+    arrays_free(&qkv, &out, &lse, &dqkv, &dout, NULL);
+}
+
+/* It is to reach the norm of the gradient, by which the step is skipped: nothing on the way makes a number of it. */
+static void what_is_not_finite_does_not_vanish(void **state)
+{
+    (void)state;
+    static const double bad[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        bad_linear(bad[i]);
+        if (bad[i] != -INFINITY) /* of which SwiGLU rightly makes 0 */
+            bad_rows(bad[i]);
+        bad_attention(bad[i]);
+    }
+}
+
 const struct CMUnitTest cases_pass[] = {
-    cmocka_unit_test(linear_holds),    cmocka_unit_test(embedding_holds),
-    cmocka_unit_test(rmsnorm_holds),   cmocka_unit_test(rope_rotates_and_returns),
-    cmocka_unit_test(attention_holds), cmocka_unit_test(swiglu_holds),
+    cmocka_unit_test(linear_holds),
+    cmocka_unit_test(embedding_holds),
+    cmocka_unit_test(rmsnorm_holds),
+    cmocka_unit_test(rope_rotates_and_returns),
+    cmocka_unit_test(attention_holds),
+    cmocka_unit_test(swiglu_holds),
+    cmocka_unit_test(what_is_not_finite_does_not_vanish),
 };
 const size_t cases_pass_count = sizeof cases_pass / sizeof cases_pass[0];

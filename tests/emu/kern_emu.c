@@ -2,6 +2,7 @@
 #include "tests/emu/kern_emu.h"
 
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,10 +79,22 @@ void kern_emu_hurry(bool yes)
     hurry = yes;
 }
 
+/* A word at once, as a GPU does it: others may look meanwhile. */
+static void do_row(void *to, const void *from, size_t bytes)
+{
+    uint32_t word;
+    if (bytes != sizeof word || (uintptr_t)to % sizeof word != 0) {
+        memmove(to, from, bytes);
+        return;
+    }
+    memcpy(&word, from, sizeof word);
+    atomic_store((_Atomic uint32_t *)to, word);
+}
+
 static void do_rows(const struct rows *rows)
 {
     for (size_t i = 0; i < rows->count; i++)
-        memmove((char *)rows->to + i * rows->to_stride, (const char *)rows->from + i * rows->from_stride, rows->bytes);
+        do_row((char *)rows->to + i * rows->to_stride, (const char *)rows->from + i * rows->from_stride, rows->bytes);
 }
 
 /* A GPU may have copied sooner. */

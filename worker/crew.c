@@ -61,11 +61,6 @@ void crew_deinit(struct crew *crew)
     crew->grid.of_row = crew->grid.of_column = crew->grid.of_all = crew->comm = NULL;
 }
 
-bool crew_leads(const struct crew *crew)
-{
-    return crew->rank == 0;
-}
-
 enum err crew_agree(const struct crew *crew, void *bytes, size_t count)
 {
     return crew->comm != NULL ? crew->comm->calls->host_broadcast(crew->comm, bytes, count, NULL, 0) : ERR_OK;

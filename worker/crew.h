@@ -7,7 +7,6 @@
 #ifndef WORKER_CREW_H
 #define WORKER_CREW_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,9 +31,6 @@ struct model_grid crew_grid(const struct launch_rank *rank, int tp);
 ERR_MUST_CHECK enum err crew_init(struct crew *crew, const struct launch_rank *rank, int tp, const struct kern *kern,
                                   struct kern_dev *dev);
 void crew_deinit(struct crew *crew);
-
-/* Whether this rank speaks for all: files, log, the daemon. */
-bool crew_leads(const struct crew *crew);
 
 /* Returns when all ranks have called it. */
 ERR_MUST_CHECK enum err crew_meet(const struct crew *crew);

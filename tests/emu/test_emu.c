@@ -71,7 +71,7 @@ static bool child_ends_well(void (*act)(int), int how)
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
-    return "atexit_sleep_ms=0";
+    return "allocator_may_return_null=1:atexit_sleep_ms=0";
 }
 
 static float shown[RESULTS];

@@ -150,6 +150,14 @@ struct diloco_device late_device(struct late *late, bool computes)
                                   .unpin = late_unpin};
 }
 
+bool late_is_under_way(const struct late *late, enum diloco_move_kind kind)
+{
+    for (const struct late_move *item = late->first; item != NULL; item = item->next)
+        if (item->move.kind == kind)
+            return true;
+    return false;
+}
+
 void late_end(struct late *late)
 {
     while (late->first != NULL)

@@ -21,6 +21,8 @@ struct late {
 
 /* A device on it; `computes` false: it can only read and write. Everything is its own until late_end(). */
 struct diloco_device late_device(struct late *late, bool computes);
+/* Whether a move of this kind has not arrived. */
+bool late_is_under_way(const struct late *late, enum diloco_move_kind kind);
 /* Drops what was not asked for. */
 void late_end(struct late *late);
 

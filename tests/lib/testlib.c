@@ -224,9 +224,16 @@ void testlib_assert_manual(const struct conf_schema *schema, const void *conf, c
     mem_free(text);
 }
 
-/* Memory that there is not is no fault of the program's: tests ask for it. The sanitizer's own name and default. */
+/* Memory that there is not is no fault of the program's: tests ask for it. The sanitizers' own names. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
+{
+    return "allocator_may_return_null=1";
+}
+
+/* Weak: a test may want more. */
+__attribute__((visibility("default"), weak)) const char *__tsan_default_options(void);
+__attribute__((weak)) const char *__tsan_default_options(void)
 {
     return "allocator_may_return_null=1";
 }

@@ -1,5 +1,5 @@
 /* A trainer of several ranks on a device that is late, with a real daemon: whoever of it is killed while a move is
- * under way, all come back by themselves, and what had not arrived is not sent. */
+ * under way, all come back by themselves, and no work is counted twice. */
 #include "tests/lib/testlib.h"
 
 #include <signal.h>

@@ -37,7 +37,7 @@
 
 /* 1: first version. 2: the run's clock. 3: work set aside. 4: the run's end; work that a trainer kept. 5: trainers of
  * several processes. 6: what a trainer runs on. */
-enum { IPC_VERSION = 6 };
+enum { IPC_VERSION = 7 };
 enum {
     IPC_DEVICE_BYTES = 96,
     IPC_NAME_BYTES = 128,
@@ -133,7 +133,7 @@ struct ipc_shm {
 enum ipc_type {
     /* trainer to daemon */
     IPC_HELLO,      /* hello; the memfd of the previous attachment comes along if there was one */
-    IPC_TENSOR,     /* tensor, one each, in registration order */
+    IPC_TENSOR,     /* tensor, one each, by layer and name */
     IPC_REGISTERED, /* all tensors are announced */
     IPC_INITIAL,    /* the areas hold the trainer's initial tensors, or what it kept, as IPC_WELCOME asked for */
     IPC_TAKEN,      /* fragment: a snapshot was taken */
@@ -191,6 +191,7 @@ struct ipc_welcome {
 struct ipc_go {
     uint64_t step;    /* run step to start after: the first step taken is step + 1 */
     uint64_t version; /* highest version among the fragments, for people */
+    uint64_t tokens, tokens_counted; /* of all trainers of this island, in this run */
 };
 
 struct ipc_report {

@@ -103,8 +103,8 @@ static void compute(struct moves *m, const struct part *p, const float *host, co
 {
     const struct diloco_move *move = p->move;
     const struct kern_aside rule = {(float)move->keep, (float)move->fresh, (float)move->past_share, (float)move->decay};
-    float *aside = move->aside != NULL ? (float *)move->aside + p->at : NULL;
-    float *past = move->past != NULL ? (float *)move->past + p->at : NULL;
+    float *aside = move->aside != NULL ? (float *)move->aside + move->beside + p->at : NULL;
+    float *past = move->past != NULL ? (float *)move->past + move->beside + p->at : NULL;
     kern_act *act = act_of(m, p->tensor);
     int64_t count = (int64_t)p->count;
     switch (move->kind) {
@@ -152,7 +152,7 @@ static int device_move(void *user, const struct diloco_move *move)
             p.columns = left < m->piece_values ? left : m->piece_values;
             p.count = p.rows * p.columns;
             p.at = row * move->columns + column;
-            p.tensor = (float *)move->tensor + p.at;
+            p.tensor = (float *)move->tensor + move->first + p.at;
             p.host = row * move->stride + column;
             move_part(m, &p);
         }

@@ -326,7 +326,10 @@ void arrival_go(struct attachment *a, uint64_t step)
     if (keeps_any(a) && kept_step > step)
         step = kept_step;
     shared_go(a->shared, step);
-    message.go = (struct ipc_go){.step = step, .version = version};
+    message.go = (struct ipc_go){.step = step,
+                                 .version = version,
+                                 .tokens = tally_trained(&a->tally, a->report.tokens),
+                                 .tokens_counted = tally_counted(&a->tally)};
     attachment_core_send(a, &message, -1);
     a->phase = TRAINING;
     a->report.step = step;

@@ -414,23 +414,6 @@ static void count_bad(const struct attachment *a, struct trainer_info *info)
     }
 }
 
-/* Tokens are the trainer's word: as many as anyone could print, at most. */
-static const uint64_t tokens_most = 9000000000000000000;
-
-static uint64_t tokens_counted(const struct attachment *a)
-{
-    return a->tally.counted < (double)tokens_most ? (uint64_t)(a->tally.counted + 0.5) : tokens_most;
-}
-
-static uint64_t tokens_trained(const struct attachment *a)
-{
-    const uint64_t parts[] = {a->tally.before, a->tally.last, a->report.tokens};
-    uint64_t sum = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        sum = parts[i] < tokens_most - sum ? sum + parts[i] : tokens_most;
-    return sum;
-}
-
 /* Both factors are the trainer's word: their product may be larger than any number. */
 static void rate_machine(struct trainer_info *info)
 {
@@ -451,8 +434,8 @@ struct trainer_info attachment_info(const struct attachment *a)
                                 .finishing = a->finishing || a->leave,
                                 .pid = a->pid,
                                 .step = a->report.step,
-                                .tokens = tokens_trained(a),
-                                .tokens_counted = tokens_counted(a),
+                                .tokens = tally_trained(&a->tally, a->report.tokens),
+                                .tokens_counted = tally_counted(&a->tally),
                                 .loss = a->report.loss,
                                 .tokens_per_s = a->report.tokens_per_s,
                                 .lr = a->report.lr,

@@ -57,6 +57,22 @@ void tally_begin(struct tally *tally, uint64_t kept)
     tally->last = 0;
 }
 
+static const uint64_t tokens_most = 9000000000000000000;
+
+uint64_t tally_trained(const struct tally *tally, uint64_t tokens)
+{
+    const uint64_t parts[] = {tally->before, tally->last, tokens};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        sum = parts[i] < tokens_most - sum ? sum + parts[i] : tokens_most;
+    return sum;
+}
+
+uint64_t tally_counted(const struct tally *tally)
+{
+    return tally->counted < (double)tokens_most ? (uint64_t)(tally->counted + 0.5) : tokens_most;
+}
+
 void tally_save(struct tally *tally, uint64_t tokens)
 {
     char text[FILE_BYTES_MAX];

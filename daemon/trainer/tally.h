@@ -28,6 +28,11 @@ void tally_deinit(struct tally *tally);
 
 /* A new trainer counts on from `kept` tokens, which those before it have trained. */
 void tally_begin(struct tally *tally, uint64_t kept);
+/* All that trainers of this island have trained, the present one `tokens`; and those that results have counted. Tokens
+ * are the trainer's word: as many as anyone could print, at most. */
+uint64_t tally_trained(const struct tally *tally, uint64_t tokens);
+uint64_t tally_counted(const struct tally *tally);
+
 /* Writes it, with what the present trainer has trained. */
 void tally_save(struct tally *tally, uint64_t tokens);
 /* The same, once a minute, and within a second where results have counted more. */

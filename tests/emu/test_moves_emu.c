@@ -153,9 +153,10 @@ static void one_move(struct both *b, enum diloco_move_kind kind)
     const struct diloco_device *device = moves_device(b->moves);
     size_t at;
     struct diloco_move ours = draw_move(b, kind, &at), plain = ours;
-    ours.tensor = b->w + at;
-    ours.aside = b->aside + at;
-    ours.past = b->past + at;
+    ours.tensor = b->w;
+    ours.first = ours.beside = at;
+    ours.aside = b->aside;
+    ours.past = b->past;
     ours.bad = b->bad;
     plain.tensor = b->host_w + at;
     plain.aside = b->host_aside + at;

@@ -25,7 +25,7 @@ struct ipc_hello greeting;
 int (*while_waiting)(int slice);
 int slices;
 
-static void make_shm(void)
+void make_shm(void)
 {
     memfd = memfd_create("test", MFD_CLOEXEC);
     assert_true(memfd >= 0);
@@ -92,7 +92,7 @@ void say_welcome(bool resumed)
 
 static void *serve_begin(void *unused)
 {
-    struct ipc_message go = {.type = IPC_GO};
+    struct ipc_message go = {.type = IPC_GO, .go = {.tokens = 70, .tokens_counted = 50}};
     hear_introduction(0);
     say_welcome(false);
     assert_ok(ipc_send(connection, &go, -1));
@@ -146,7 +146,9 @@ void begin(void)
     assert_int_equal(diloco_begin(d, &start), DILOCO_OK);
     pthread_join(thread, NULL);
     assert_int_equal(start.steps, 1000000);
-    for (int i = 0; announced.part.columns == 0 && i < COUNT; i++)
+    assert_int_equal(start.tokens, 70);
+    assert_int_equal(start.tokens_counted, 50);
+    for (int i = 0; announced.data == tensor && announced.part.columns == 0 && i < COUNT; i++)
         assert_true(tensor[i] == (float)i); /* the anchor */
 }
 

@@ -29,6 +29,8 @@ extern struct ipc_hello greeting;      /* the trainer's last */
 extern int (*while_waiting)(int slice);
 extern int slices;
 
+/* New shared memory, as begin() makes it. */
+void make_shm(void);
 /* A socket to attach to; its path. */
 const char *listen_here(void);
 /* The next message of the trainer, waiting for it; `*fd` as it came along. */

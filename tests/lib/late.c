@@ -31,15 +31,16 @@ static void compute(const struct diloco_move *m, float *live, const float *host,
 {
     const struct aside_rule rule = {(float)m->keep, (float)m->fresh, (float)m->past_share, (float)m->decay};
     int32_t *bad = m->bad;
-    const float *aside = m->aside;
+    float *aside = m->aside != NULL ? (float *)m->aside + m->beside : NULL;
+    float *past = m->past != NULL ? (float *)m->past + m->beside : NULL;
     if (m->kind == DILOCO_WRITE)
         memcpy(live, host, count * sizeof *live);
     if (m->kind == DILOCO_ASIDE_OUT)
-        aside_out(&rule, live, base, m->aside, m->past, count);
+        aside_out(&rule, live, base, aside, past, count);
     if (m->kind == DILOCO_ASIDE_COUNTED || m->kind == DILOCO_ASIDE_MISSED)
-        aside_in(&rule, live, base, host, aside, m->past, m->kind == DILOCO_ASIDE_COUNTED, count);
+        aside_in(&rule, live, base, host, aside, past, m->kind == DILOCO_ASIDE_COUNTED, count);
     if (m->kind == DILOCO_ASIDE_OFF)
-        aside_off(&rule, live, aside, m->past, *bad == 0, count);
+        aside_off(&rule, live, aside, past, *bad == 0, count);
     for (size_t i = 0; i < count; i++) {
         if (m->kind == DILOCO_MIX)
             live[i] = (float)m->keep * live[i] + (float)(1 - m->keep) * host[i];
@@ -59,11 +60,11 @@ static int late_move(void *user, const struct diloco_move *move)
         return -1;
     *item = (struct late_move){.move = *move, .number = ++late->moves, .values = calloc(2 * count + 1, sizeof(float))};
     if (move->kind == DILOCO_READ) {
-        memcpy(item->values, move->tensor, count * sizeof(float));
+        memcpy(item->values, (float *)move->tensor + move->first, count * sizeof(float));
     } else {
         take_rows(item->values, move->host, move);
         take_rows(item->values + count, move->base, move);
-        compute(move, move->tensor, item->values, item->values + count, count);
+        compute(move, (float *)move->tensor + move->first, item->values, item->values + count, count);
     }
     *late->end = item;
     late->end = &item->next;

@@ -408,7 +408,7 @@ static int move_and_scribble(void *user, const struct diloco_move *move)
     assert_true(move->kind == DILOCO_READ || move->kind == DILOCO_WRITE); /* it has no memory for more */
     assert_int_equal(move->size, sizeof *move);
     for (size_t r = 0; r < move->rows; r++) {
-        float *live = (float *)move->tensor + r * move->columns, *host = move->host + r * move->stride;
+        float *live = (float *)move->tensor + move->first + r * move->columns, *host = move->host + r * move->stride;
         if (move->kind == DILOCO_READ)
             memcpy(host, live, move->columns * sizeof *host);
         else

@@ -26,8 +26,7 @@
 #include "worker/libdiloco/attach_keep.h"
 #include "worker/libdiloco/attach_link.h"
 #include "worker/libdiloco/attach_move.h"
-
-enum { TENSORS_ROOM_FIRST = 64 };
+#include "worker/libdiloco/attach_register.h"
 
 static _Thread_local char attach_error[IPC_TEXT_BYTES + 256];
 
@@ -54,7 +53,7 @@ static int place_tensors(struct diloco *d)
         tensor->own_offset = d->local[tensor->place.fragment].own_count;
         d->local[tensor->place.fragment].own_count += tensor->count;
     }
-    return attach_make_aside(d);
+    return attach_make_beside(d);
 }
 
 static int map_shared(struct diloco *d, int memfd, uint64_t session)
@@ -251,81 +250,6 @@ int diloco_attach(const struct diloco_options *options, struct diloco **out)
     return DILOCO_OK;
 }
 
-/* The first number between dots of a name, as in "model.layers.7.mlp.weight"; NONE if there is none. */
-static int32_t layer_from_name(const char *name)
-{
-    for (const char *at = name; (at = strchr(at, '.')) != NULL;) {
-        char *end;
-        at++;
-        if (*at < '0' || *at > '9')
-            continue;
-        long number = strtol(at, &end, 10);
-        if ((*end == '.' || *end == '\0') && number < INT32_MAX)
-            return (int32_t)number;
-    }
-    return DILOCO_LAYER_NONE;
-}
-
-static int check_tensor(struct diloco *d, const struct diloco_tensor *tensor)
-{
-    uint64_t count = 1;
-    if (tensor->name == NULL || strlen(tensor->name) >= IPC_NAME_BYTES || tensor->dims > IPC_DIMS_MAX)
-        return attach_fail(d, DILOCO_ERROR,
-                           "tensor \"%.40s\": a name of at most %d bytes and at most %d dimensions are possible",
-                           tensor->name != NULL ? tensor->name : "", IPC_NAME_BYTES - 1, IPC_DIMS_MAX);
-    if (tensor->data == NULL)
-        return attach_fail(d, DILOCO_ERROR, "tensor \"%s\" has no data", tensor->name);
-    for (uint32_t i = 0; i < tensor->dims; i++)
-        if (__builtin_mul_overflow(count, tensor->shape[i], &count) || count > PTRDIFF_MAX / sizeof(float))
-            return attach_fail(d, DILOCO_ERROR, "tensor \"%s\" is larger than memory can be", tensor->name);
-    return DILOCO_OK;
-}
-
-/* Values that belong to two tensors would be moved twice by every anchor. */
-static int check_memory(struct diloco *d, const struct tensor *tensor)
-{
-    uintptr_t begin = (uintptr_t)tensor->data, end = begin + tensor->count * sizeof(float);
-    for (uint32_t i = 0; i < d->tensors_count; i++) {
-        const struct tensor *other = &d->tensors[i];
-        uintptr_t other_begin = (uintptr_t)other->data;
-        if (begin < other_begin + other->count * sizeof(float) && other_begin < end)
-            return attach_fail(d, DILOCO_ERROR,
-                               "tensor \"%s\" shares memory with tensor \"%s\"; register tied parameters once",
-                               tensor->announced.name, other->announced.name);
-    }
-    return DILOCO_OK;
-}
-
-static int take_part(struct diloco *d, struct tensor *slot, const struct diloco_part *part)
-{
-    uint64_t rows = slot->announced.dims > 1 ? slot->announced.shape[0] : 1;
-    slot->width = slot->columns = rows > 0 ? slot->whole / rows : 0;
-    slot->count = slot->whole;
-    if (part->columns == 0)
-        return DILOCO_OK;
-    slot->column0 = part->column0;
-    slot->columns = part->columns;
-    slot->first = part->first;
-    slot->count = part->count;
-    if (part->column0 <= slot->width && part->columns <= slot->width - part->column0 &&
-        part->first <= rows * part->columns && part->count <= rows * part->columns - part->first)
-        return DILOCO_OK;
-    return attach_fail(d, DILOCO_ERROR, "tensor \"%s\": its part does not lie in it", slot->announced.name);
-}
-
-static int room_for_tensor(struct diloco *d)
-{
-    if (d->tensors_count == IPC_TENSORS_MAX)
-        return attach_fail(d, DILOCO_ERROR, "more than %d tensors", IPC_TENSORS_MAX);
-    if (d->tensors_count < d->tensors_room)
-        return DILOCO_OK;
-    uint32_t room = d->tensors_room > 0 ? 2 * d->tensors_room : TENSORS_ROOM_FIRST;
-    if (mem_grow(&d->tensors, d->tensors_count, room, sizeof *d->tensors, "registered tensors") != ERR_OK)
-        return attach_fail(d, DILOCO_ERROR, "%s", err_text());
-    d->tensors_room = room;
-    return DILOCO_OK;
-}
-
 int diloco_register(struct diloco *d, const struct diloco_tensor *tensor)
 {
     if (d == NULL || tensor == NULL)
@@ -335,27 +259,7 @@ int diloco_register(struct diloco *d, const struct diloco_tensor *tensor)
         return attach_fail(d, DILOCO_ERROR, "diloco_register() after diloco_begin()");
     if (!attach_take(&known, sizeof known, tensor))
         return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_tensor");
-    tensor = &known;
-    int result = check_tensor(d, tensor);
-    if (result == DILOCO_OK)
-        result = room_for_tensor(d);
-    if (result != DILOCO_OK)
-        return result;
-    struct tensor *slot = &d->tensors[d->tensors_count];
-    *slot = (struct tensor){.data = tensor->data, .whole = 1};
-    snprintf(slot->announced.name, sizeof slot->announced.name, "%s", tensor->name);
-    slot->announced.dims = tensor->dims;
-    slot->announced.layer = tensor->layer == DILOCO_LAYER_FROM_NAME ? layer_from_name(tensor->name) : tensor->layer;
-    for (uint32_t i = 0; i < tensor->dims; i++) {
-        slot->announced.shape[i] = tensor->shape[i];
-        slot->whole *= tensor->shape[i];
-    }
-    result = take_part(d, slot, &tensor->part);
-    if (result == DILOCO_OK)
-        result = check_memory(d, slot);
-    if (result == DILOCO_OK)
-        d->tensors_count++;
-    return result;
+    return attach_register(d, &known);
 }
 
 /* What the daemon wants of us before it says where to start. */
@@ -435,11 +339,18 @@ static int begin(struct diloco *d, struct diloco_start *start)
                                    .step = message.go.step,
                                    .steps = d->shm->steps,
                                    .version = message.go.version,
+                                   .tokens = message.go.tokens,
+                                   .tokens_counted = message.go.tokens_counted,
                                    .island_index = welcome.island_index,
                                    .islands_count = welcome.islands_count};
     snprintf(start->island, sizeof start->island, "%.63s", welcome.island);
     /* A step may have been interrupted before it had moved all that is due after it. */
     return d->kept ? sync_fragments(d) : DILOCO_OK;
+}
+
+int diloco_changed(const struct diloco *d, int tensor)
+{
+    return d != NULL && attach_register_changed(d, tensor);
 }
 
 int diloco_begin(struct diloco *d, struct diloco_start *start)
@@ -450,6 +361,7 @@ int diloco_begin(struct diloco *d, struct diloco_start *start)
         return attach_fail(d, DILOCO_ERROR, "diloco_begin() twice");
     if (start->size < sizeof *start)
         return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_start");
+    attach_register_sort(d);
     if (!attach_follows(d))
         return over(d, begin(d, start), start);
     int result = attach_follow(d, start, map_shared);
@@ -511,6 +423,7 @@ int diloco_step(struct diloco *d, const struct diloco_report *report)
         return attach_fail(d, DILOCO_ERROR, "diloco_step() before diloco_begin()");
     if (!attach_take(&known, sizeof known, report))
         return attach_fail(d, DILOCO_ERROR, ATTACH_WRONG_SIZE, "diloco_report");
+    attach_register_unchanged(d);
     return attach_follows(d) ? attach_follow(d, NULL, map_shared) : over(d, step(d, &known), NULL);
 }
 
@@ -597,6 +510,7 @@ int diloco_finish(struct diloco *d)
         return misused(d, "diloco_finish()", "");
     if (!d->begun)
         return attach_fail(d, DILOCO_ERROR, "diloco_finish() before diloco_begin()");
+    attach_register_unchanged(d);
     return attach_follows(d) ? attach_follow(d, NULL, map_shared) : over(d, finish(d), NULL);
 }
 
@@ -608,7 +522,7 @@ void diloco_detach(struct diloco *d)
     attach_link_deinit(d);
     if (d->shm != NULL)
         (void)!attach_device_reached(d, attach_device_mark(d), true, &done);
-    attach_free_aside(d);
+    attach_free_beside(d);
     attach_device_deinit(d);
     attach_group_deinit(d);
     if (d->shm != NULL)

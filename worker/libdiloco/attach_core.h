@@ -2,10 +2,11 @@
  * attach_core: struct diloco, one attachment of a trainer: what the floors of libdiloco share. Private to them.
  *
  *     attach        the public calls, of diloco.h; which fragment moves when
+ *     attach_register the tensors, as they are announced
  *     attach_follow what a rank does that another one decides for
  *     attach_keep   what a checkpoint keeps of all this
  *     attach_move   values, and the two moves of a fragment
- *     attach_device single moves, wherever the tensors are
+ *     attach_device single moves, wherever the tensors are            attach_types   values of 16 bits
  *     attach_link   the connection: what is said and heard
  *     attach_group  ranks that hold the tensors in parts, who decides and who follows
  *     attach_core   this struct, the text of its last failure          aside   the arithmetic of work set aside
@@ -26,7 +27,11 @@ struct tensor {
     struct ipc_tensor announced;
     struct ipc_place place; /* of the whole tensor, once there is shared memory */
     void *data;
-    uint64_t whole; /* values of the whole tensor */
+    uint64_t begin; /* in `data`: its first value */
+    enum diloco_type type;
+    uint32_t number; /* in the order of registration */
+    bool changed;    /* by the public call that is under way, or was the last one */
+    uint64_t whole;  /* values of the whole tensor */
     /* Own values: of its rows of `width` the columns from column0 on; of these, closely packed, `count` from `first`.
      */
     uint64_t width, column0, columns, first, count;
@@ -43,6 +48,7 @@ struct local {
     uint64_t own_count;      /* values of the fragment that are our own */
     float *aside;            /* work of the contribution that is out; NULL unless the run sets it aside */
     float *past;             /* Eager: decayed sum of the outer gradients counted so far */
+    float *carry;            /* host memory: what 16 bits could not hold; NULL if all its tensors are fp32 */
 };
 
 /* The daemon is to look at the word of a fragment. */
@@ -62,7 +68,8 @@ struct diloco {
     uint64_t awake_ms;   /* when rank 0 last told the others that it lives */
     char error[IPC_TEXT_BYTES + 256];
 
-    struct tensor *tensors; /* as registered */
+    struct tensor *tensors; /* as registered; from diloco_begin() on by layer and name */
+    bool narrow;            /* some tensor is not fp32 */
     uint32_t tensors_count, tensors_room;
     uint64_t step, tokens; /* so far */
     bool begun;

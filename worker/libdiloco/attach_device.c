@@ -5,6 +5,7 @@
 
 #include "common/mem.h"
 #include "worker/libdiloco/aside.h"
+#include "worker/libdiloco/attach_types.h"
 
 /* Values that are moved at a time where the device can only read and write: copies to and from it should be long. */
 enum { STRETCH = 1 << 18 };
@@ -15,10 +16,10 @@ static const struct diloco_device *device_of(const struct diloco *d)
     return &d->device;
 }
 
-/* It computes itself what is set aside. */
+/* It computes itself, and has what is set aside. */
 static bool computes(const struct diloco *d)
 {
-    return device_of(d)->alloc != NULL;
+    return device_of(d)->alloc != NULL && !d->narrow;
 }
 
 int attach_device_take(struct diloco *d, const struct diloco_device *device)
@@ -87,13 +88,13 @@ static void mix(float *live, const float *anchor, size_t count, double alpha)
         live[i] = keep * live[i] + take * anchor[i];
 }
 
-/* `count` values: one row of `move`, or a piece of one, that begins `at` values after its first in the tensor. */
+/* `count` values, in `live`: one row of `move`, or a piece of one, that begins `at` values after its first. */
 static void move_row(const struct diloco_move *move, float *live, float *host, const float *base, size_t at,
                      size_t count)
 {
     const struct aside_rule rule = {(float)move->keep, (float)move->fresh, (float)move->past_share, (float)move->decay};
-    float *aside = move->aside != NULL ? (float *)move->aside + at : NULL;
-    float *past = move->past != NULL ? (float *)move->past + at : NULL;
+    float *aside = move->aside != NULL ? (float *)move->aside + move->beside + at : NULL;
+    float *past = move->past != NULL ? (float *)move->past + move->beside + at : NULL;
     int32_t *bad = move->bad;
     switch (move->kind) {
     case DILOCO_READ: memcpy(host, live, count * sizeof *host); break;
@@ -118,7 +119,7 @@ static const float *row_of(const float *values, const struct diloco_move *move, 
     return values != NULL ? values + row * move->stride : NULL;
 }
 
-/* ---- a device that can only read and write ---- */
+/* ---- through the stretch ---- */
 
 static int wait_for(struct diloco *d)
 {
@@ -133,40 +134,59 @@ static int pass(struct diloco *d, const struct diloco_move *move)
     return DILOCO_OK;
 }
 
-/* One row or a piece of it, by way of the stretch. */
-static int move_through(struct diloco *d, const struct diloco_move *move, size_t row, size_t column, size_t count)
+/* Values of the tensor to the stretch, or from it. */
+static int stretch_move(struct diloco *d, const struct diloco_move *move, enum diloco_move_kind kind, size_t at,
+                        size_t count)
 {
-    size_t at = row * move->columns + column;
-    const float *host = row_of(move->host, move, row), *base = row_of(move->base, move, row);
     struct diloco_move single = {.size = sizeof single,
-                                 .kind = DILOCO_READ,
-                                 .tensor = (float *)move->tensor + at,
+                                 .kind = kind,
+                                 .type = move->type,
+                                 .tensor = move->tensor,
+                                 .first = move->first + at,
                                  .host = d->stretch,
                                  .rows = 1,
                                  .columns = count,
                                  .stride = count};
-    int result = move->kind == DILOCO_ASIDE_LOOK ? DILOCO_OK : pass(d, &single);
-    if (result == DILOCO_OK)
-        result = wait_for(d);
-    if (result != DILOCO_OK)
-        return result;
-    move_row(move, d->stretch, host != NULL ? (float *)host + column : NULL, base != NULL ? base + column : NULL, at,
-             count);
-    if (move->kind == DILOCO_ASIDE_LOOK)
-        return DILOCO_OK;
-    single.kind = DILOCO_WRITE;
-    result = pass(d, &single);
-    return result == DILOCO_OK ? wait_for(d) : result;
+    char *values = (char *)move->tensor + single.first * attach_type_bytes(move->type);
+    if (device_of(d)->move != NULL) {
+        int result = pass(d, &single);
+        return result == DILOCO_OK ? wait_for(d) : result;
+    }
+    if (kind == DILOCO_READ)
+        attach_widen(move->type, values, d->stretch, count);
+    else
+        attach_narrow(move->type, d->stretch, values, count);
+    return DILOCO_OK;
 }
 
-static int move_by_stretches(struct diloco *d, const struct diloco_move *move)
+/* One row or a piece of it. */
+static int move_through(struct diloco *d, const struct diloco_move *move, float *carry, size_t row, size_t column,
+                        size_t count)
+{
+    size_t at = row * move->columns + column;
+    const float *host = row_of(move->host, move, row), *base = row_of(move->base, move, row);
+    bool reads = move->kind != DILOCO_ASIDE_LOOK && move->kind != DILOCO_WRITE;
+    bool writes = move->kind != DILOCO_ASIDE_LOOK && move->kind != DILOCO_READ;
+    int result = reads ? stretch_move(d, move, DILOCO_READ, at, count) : DILOCO_OK;
+    if (result != DILOCO_OK)
+        return result;
+    if (reads && carry != NULL)
+        attach_carry_in(d->stretch, carry + at, count);
+    move_row(move, d->stretch, host != NULL ? (float *)host + column : NULL, base != NULL ? base + column : NULL, at,
+             count);
+    if (writes && carry != NULL)
+        attach_carry_out(move->type, d->stretch, carry + at, count);
+    return writes ? stretch_move(d, move, DILOCO_WRITE, at, count) : DILOCO_OK;
+}
+
+static int move_by_stretches(struct diloco *d, const struct diloco_move *move, float *carry)
 {
     if (d->stretch == NULL && mem_new(STRETCH, sizeof *d->stretch, "values on their way", &d->stretch) != ERR_OK)
         return attach_fail(d, DILOCO_ERROR, "%s", err_text());
     for (size_t row = 0; row < move->rows; row++)
         for (size_t column = 0; column < move->columns; column += STRETCH) {
             size_t left = move->columns - column;
-            int result = move_through(d, move, row, column, left < STRETCH ? left : STRETCH);
+            int result = move_through(d, move, carry, row, column, left < STRETCH ? left : STRETCH);
             if (result != DILOCO_OK)
                 return result;
         }
@@ -175,18 +195,35 @@ static int move_by_stretches(struct diloco *d, const struct diloco_move *move)
 
 /* ---- any ---- */
 
-int attach_device_move(struct diloco *d, const struct diloco_move *what)
+static void move_here(const struct diloco_move *move)
+{
+    float *live = (float *)move->tensor + move->first;
+    for (size_t row = 0; row < move->rows; row++)
+        move_row(move, live + row * move->columns, (float *)row_of(move->host, move, row),
+                 row_of(move->base, move, row), row * move->columns, move->columns);
+}
+
+int attach_device_move(struct diloco *d, const struct diloco_move *what, float *carry)
 {
     struct diloco_move move = *what;
+    bool device = device_of(d)->move != NULL, wide = move.type == DILOCO_F32;
     bool copies = move.kind == DILOCO_READ || move.kind == DILOCO_WRITE;
     move.size = sizeof move;
-    if (device_of(d)->move != NULL && (copies || computes(d)))
+    if (device && wide && (copies || computes(d)))
         return pass(d, &move);
-    if (device_of(d)->move != NULL)
-        return move_by_stretches(d, &move);
-    for (size_t row = 0; row < move.rows; row++)
-        move_row(&move, (float *)move.tensor + row * move.columns, (float *)row_of(move.host, &move, row),
-                 row_of(move.base, &move, row), row * move.columns, move.columns);
+    if (device || !wide)
+        return move_by_stretches(d, &move, carry);
+    move_here(&move);
+    return DILOCO_OK;
+}
+
+int attach_device_move_beside(struct diloco *d, const struct diloco_move *what)
+{
+    struct diloco_move move = *what;
+    move.size = sizeof move;
+    if (computes(d))
+        return pass(d, &move);
+    move_here(&move);
     return DILOCO_OK;
 }
 

@@ -1,7 +1,7 @@
 /*
  * attach_device: single moves of values between a tensor, wherever it is, and host memory; and the memory beside the
  * tensors. On plain host memory they are computed here, at once; on a device by its own functions, which may queue
- * them; on one that can only read and write, here as well, a stretch at a time.
+ * them; on one that can only read and write, and where there are tensors of 16 bits, here as well, a stretch at a time.
  *
  * Owns the stretch. Called by attach_move and attach_keep, on the trainer's thread.
  */
@@ -24,8 +24,11 @@ void attach_device_free(struct diloco *d, void *memory);
 /* The shared memory that moves will name from now on. */
 void attach_device_pin(struct diloco *d);
 
-/* Does or queues one move; move->size is set here. */
-ERR_MUST_CHECK int attach_device_move(struct diloco *d, const struct diloco_move *move);
+/* Does or queues one move of a tensor's values; move->size is set here. `carry`: of its first value, where the type
+ * needs one. What is not fp32 goes through host memory and is waited for. */
+ERR_MUST_CHECK int attach_device_move(struct diloco *d, const struct diloco_move *move, float *carry);
+/* Reads or writes what attach_device_alloc() gave. */
+ERR_MUST_CHECK int attach_device_move_beside(struct diloco *d, const struct diloco_move *move);
 /* For all moves so far; 0: they are done. */
 uint64_t attach_device_mark(struct diloco *d);
 /* Whether they are: `*done`; waits for it with `wait`. */

@@ -9,13 +9,21 @@
 #include "worker/libdiloco/attach_group.h"
 #include "worker/libdiloco/attach_move.h"
 
-enum { KEEP_VERSION = 1 };
+enum { KEEP_VERSION = 2 };
 #define KEEP_MAGIC 0x3150454b4f4c4944u /* "DILOKEP1" */
 
 enum { DIGEST_PIECE = 64 << 20 };
 
 /* head; for each fragment keep_fragment and the values of its parts, in this order; the digest of all before it. */
-enum keep_part { PART_BASE, PART_SNAPSHOT, PART_ASIDE, PART_PAST, PARTS, PART_FREE = PARTS /* no values: the word */ };
+enum keep_part {
+    PART_BASE,
+    PART_SNAPSHOT,
+    PART_ASIDE,
+    PART_PAST,
+    PART_CARRY,
+    PARTS,
+    PART_FREE = PARTS /* no values: the word */
+};
 
 struct keep_head {
     uint64_t magic;
@@ -76,6 +84,12 @@ static char *put_beside(struct diloco *d, uint32_t f, enum attach_beside which, 
     return to + bytes;
 }
 
+/* The same in all ranks. */
+static bool has_carry(const struct diloco *d, uint32_t f)
+{
+    return d->local[f].carry != NULL;
+}
+
 static char *put_fragment(struct diloco *d, uint32_t f, char *to, int *result)
 {
     const struct ipc_fragment *fragment = ipc_fragment(d->shm, f);
@@ -102,6 +116,10 @@ static char *put_fragment(struct diloco *d, uint32_t f, char *to, int *result)
     if (local->past != NULL) {
         to = put_beside(d, f, ATTACH_PAST, to, bytes, result);
         keep.parts |= 1u << PART_PAST;
+    }
+    if (has_carry(d, f)) {
+        to = put_beside(d, f, ATTACH_CARRY, to, bytes, result);
+        keep.parts |= 1u << PART_CARRY;
     }
     put(head, &keep, sizeof keep);
     return to;
@@ -238,6 +256,8 @@ static int restore_fragment(struct diloco *d, uint32_t f, const struct keep_frag
         result = attach_beside_in(d, f, ATTACH_ASIDE, (const float *)(const void *)part[PART_ASIDE]);
     if (result == DILOCO_OK && local->past != NULL)
         result = attach_beside_in(d, f, ATTACH_PAST, (const float *)(const void *)part[PART_PAST]);
+    if (result == DILOCO_OK && has_carry(d, f) && part[PART_CARRY] != NULL)
+        result = attach_beside_in(d, f, ATTACH_CARRY, (const float *)(const void *)part[PART_CARRY]);
     if (result != DILOCO_OK)
         return result;
     fragment->kept = IPC_KEPT_ALL;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/ipc.h"
+#include "common/mem.h"
 #include "worker/libdiloco/attach_device.h"
 #include "worker/libdiloco/attach_group.h"
 #include "worker/libdiloco/attach_link.h"
@@ -45,10 +46,28 @@ struct what {
     const float *base;
 };
 
-static int move_tensor(struct diloco *d, uint32_t f, const struct tensor *t, const struct what *what, uint64_t begin,
-                       uint64_t end)
+static int move_beside(struct diloco *d, float *own, struct diloco_move *move)
+{
+    move->tensor = own;
+    move->first = move->beside;
+    return attach_device_move_beside(d, move);
+}
+
+static int move_live(struct diloco *d, uint32_t f, struct tensor *t, uint64_t own, struct diloco_move *move)
 {
     const struct local *local = &d->local[f];
+    move->tensor = t->data;
+    move->type = t->type;
+    move->first = t->begin + own;
+    move->aside = local->aside;
+    move->past = local->past;
+    t->changed |= move->kind != DILOCO_READ && move->kind != DILOCO_ASIDE_LOOK;
+    return attach_device_move(d, move, local->carry != NULL ? local->carry + move->beside : NULL);
+}
+
+static int move_tensor(struct diloco *d, uint32_t f, struct tensor *t, const struct what *what, uint64_t begin,
+                       uint64_t end)
+{
     const uint64_t offset = t->place.offset;
     uint64_t last = own_before(t, end - offset);
     for (uint64_t own = own_before(t, begin - offset), at; own < last;) {
@@ -59,13 +78,10 @@ static int move_tensor(struct diloco *d, uint32_t f, const struct tensor *t, con
                                    .past_share = d->shm->eager_past,
                                    .decay = d->shm->eager_decay};
         uint64_t count = next_block(t, own, last, &at, &move);
-        float *aside = local->aside, *past = local->past;
-        move.tensor = what->own != NULL ? what->own + t->own_offset + own : (float *)t->data + own;
+        move.beside = t->own_offset + own;
         move.host = what->host != NULL ? what->host + offset + at : NULL;
         move.base = what->base != NULL ? what->base + offset + at : NULL;
-        move.aside = aside != NULL ? aside + t->own_offset + own : NULL;
-        move.past = past != NULL ? past + t->own_offset + own : NULL;
-        int result = attach_device_move(d, &move);
+        int result = what->own != NULL ? move_beside(d, what->own, &move) : move_live(d, f, t, own, &move);
         if (result != DILOCO_OK)
             return result;
         own += count;
@@ -78,7 +94,7 @@ static int move_values(struct diloco *d, uint32_t f, const struct what *what, ui
 {
     int result = DILOCO_OK;
     for (uint32_t i = 0; result == DILOCO_OK && i < d->tensors_count; i++) {
-        const struct tensor *t = &d->tensors[i];
+        struct tensor *t = &d->tensors[i];
         uint64_t from = begin > t->place.offset ? begin : t->place.offset;
         uint64_t to = t->place.offset + t->place.count;
         to = to < end ? to : end;
@@ -96,7 +112,8 @@ static float *area_of(const struct diloco *d, uint32_t f, uint32_t which)
 
 static float *beside(const struct diloco *d, uint32_t f, uint32_t which)
 {
-    return which == ATTACH_ASIDE ? d->local[f].aside : d->local[f].past;
+    const struct local *local = &d->local[f];
+    return which == ATTACH_ASIDE ? local->aside : which == ATTACH_PAST ? local->past : local->carry;
 }
 
 static int copy_beside(struct diloco *d, uint32_t f, uint32_t which, enum diloco_move_kind kind, float *values)
@@ -107,10 +124,22 @@ static int copy_beside(struct diloco *d, uint32_t f, uint32_t which, enum diloco
 
 /* ---- memory beside the tensors ---- */
 
-int attach_make_aside(struct diloco *d)
+static int make_carry(struct diloco *d)
 {
-    if (d->shm->set_aside == 0)
-        return DILOCO_OK;
+    for (uint32_t i = 0; i < d->tensors_count; i++) {
+        struct local *local = &d->local[d->tensors[i].place.fragment];
+        if (d->tensors[i].type != DILOCO_F32 && local->carry == NULL &&
+            mem_new(local->own_count, sizeof *local->carry, "what 16 bits cannot hold", &local->carry) != ERR_OK)
+            return attach_fail(d, DILOCO_ERROR, "%s", err_text());
+    }
+    return DILOCO_OK;
+}
+
+int attach_make_beside(struct diloco *d)
+{
+    int result = make_carry(d);
+    if (result != DILOCO_OK || d->shm->set_aside == 0)
+        return result;
     d->bad = attach_device_alloc(d, 1, "work set aside");
     bool all = d->bad != NULL;
     for (uint32_t f = 0; all && f < d->shm->fragments_count; f++) {
@@ -123,11 +152,12 @@ int attach_make_aside(struct diloco *d)
     return all ? DILOCO_OK : DILOCO_ERROR;
 }
 
-void attach_free_aside(struct diloco *d)
+void attach_free_beside(struct diloco *d)
 {
     for (uint32_t f = 0; d->local != NULL && f < d->shm->fragments_count; f++) {
         attach_device_free(d, d->local[f].aside);
         attach_device_free(d, d->local[f].past);
+        mem_free(d->local[f].carry);
     }
     attach_device_free(d, d->bad);
 }
@@ -182,7 +212,7 @@ static int aside_values_back(struct diloco *d, uint32_t f)
     static float zero; /* bits of an int32_t 0, too */
     struct diloco_move clear = {
         .kind = DILOCO_WRITE, .tensor = d->bad, .host = &zero, .rows = 1, .columns = 1, .stride = 1};
-    int result = attach_device_move(d, &clear);
+    int result = attach_device_move_beside(d, &clear);
     if (result == DILOCO_OK)
         result = move_values(d, f, &(struct what){.kind = DILOCO_ASIDE_LOOK}, 0, UINT64_MAX);
     if (result == DILOCO_OK)

@@ -19,8 +19,9 @@
 enum attach_area { ATTACH_BASE, ATTACH_AREA };
 ERR_MUST_CHECK int attach_copy_out(struct diloco *d, uint32_t f, enum attach_area to);
 ERR_MUST_CHECK int attach_copy_in(struct diloco *d, uint32_t f, enum attach_area from);
-/* The same for what is set aside, or for Eager's past, and memory of the caller's; done when it returns. */
-enum attach_beside { ATTACH_ASIDE, ATTACH_PAST };
+/* The same for what is set aside, Eager's past, or what 16 bits could not hold, and memory of the caller's; done when
+ * it returns. */
+enum attach_beside { ATTACH_ASIDE, ATTACH_PAST, ATTACH_CARRY };
 ERR_MUST_CHECK int attach_beside_out(struct diloco *d, uint32_t f, enum attach_beside which, float *values);
 ERR_MUST_CHECK int attach_beside_in(struct diloco *d, uint32_t f, enum attach_beside which, const float *values);
 /* Eager's past is zeros again. */
@@ -28,9 +29,9 @@ ERR_MUST_CHECK int attach_past_anew(struct diloco *d, uint32_t f);
 /* Waits until all that was ordered is done, by all ranks. */
 ERR_MUST_CHECK int attach_settle_all(struct diloco *d);
 
-/* Memory for work set aside, if the run does that: 4 bytes per parameter, 8 with Eager. */
-ERR_MUST_CHECK int attach_make_aside(struct diloco *d);
-void attach_free_aside(struct diloco *d);
+/* Memory for work set aside, if the run does that: 4 bytes per parameter, 8 with Eager; and 4 for each of 16 bits. */
+ERR_MUST_CHECK int attach_make_beside(struct diloco *d);
+void attach_free_beside(struct diloco *d);
 
 /* FREE -> COPYING; nothing happens if the daemon took the fragment just now to bring an anchor. */
 ERR_MUST_CHECK int attach_snapshot(struct diloco *d, uint32_t f, bool final);

@@ -46,12 +46,19 @@ enum diloco_result {
     DILOCO_UNREACHABLE = -3, /* no daemon at the socket, or none that this user may reach (diloco_attach only) */
 };
 
-/* What is to be done to values of one tensor. The tensor has rows * columns of them from `tensor` on, closely packed;
- * in host memory its rows begin `stride` values apart. What is written here in brackets, as [aside], are arrays from
- * alloc() at the same place, packed as the tensor is. A value that is not finite is treated like any other. */
+/* What the values of a tensor are. They are exchanged as fp32: what is read is widened, what is written is rounded to
+ * the nearest, and what rounding cut off is kept here (4 bytes a value) and goes out with the next contribution, so
+ * that an island that trains in 16 bits does not pull the others towards its own grid. Who has fp32 masters of a 16-bit
+ * model registers these, and copies them when diloco_changed() says so. */
+enum diloco_type { DILOCO_F32, DILOCO_BF16, DILOCO_F16 };
+
+/* What is to be done to values of one tensor: rows * columns of them from value `first` on, closely packed; in host
+ * memory the rows begin `stride` values apart. What is written here in brackets, as [aside], are arrays from alloc(),
+ * packed as the tensor is, from their value `beside` on. A value that is not finite is treated like any other. */
 enum diloco_move_kind {
     DILOCO_READ,  /* host = tensor */
-    DILOCO_WRITE, /* tensor = host */
+    DILOCO_WRITE, /* tensor = host; for 16 bits the values in `host` are ones that it can hold */
+    /* The rest is asked for where all tensors are fp32 alone, of a device that has alloc(). */
     DILOCO_MIX,   /* tensor = keep * tensor + (1 - keep) * host; keep > 0 */
     DILOCO_SHIFT, /* tensor += host - base */
     /* Where the run's overlap is a whole interval, see worker/libdiloco/aside.h; [past] is NULL unless Eager. */
@@ -65,7 +72,9 @@ enum diloco_move_kind {
 struct diloco_move {
     size_t size;
     enum diloco_move_kind kind;
-    void *tensor;
+    enum diloco_type type; /* of the tensor's values */
+    void *tensor;          /* as in diloco_tensor.data, or from alloc() */
+    uint64_t first, beside;
     float *host;       /* READ alone writes here */
     const float *base; /* host memory too */
     size_t rows, columns, stride;
@@ -148,19 +157,25 @@ struct diloco_part {
 struct diloco_tensor {
     size_t size;
     const char *name; /* at most 127 bytes, unique */
-    void *data;       /* fp32 values, contiguous, on the device if there is one; stays where it is until detach */
-    uint32_t dims;    /* at most 6; 1 is taken for a norm or bias, unless it is longer than 65536, and sent as bf16 */
+    /* Its values, contiguous, stay where they are until detach. In host memory they begin at data[first]; with
+     * options.device the library passes `data` on to it, and never looks at where it points to. */
+    void *data;
+    uint64_t first;
+    enum diloco_type type;
+    uint32_t dims; /* at most 6; 1 is taken for a norm or bias, unless it is longer than 65536, and sent as bf16 */
     uint64_t shape[6];
     int32_t layer; /* number of the layer it belongs to, from 0; NONE; or FROM_NAME: the first number between dots */
     struct diloco_part part; /* what of it is in `data`; columns 0: all */
 };
 
 struct diloco_start {
-    size_t size;           /* the caller's, before the call */
-    uint64_t step;         /* the run step to continue after: the first step to take is step + 1 */
-    uint64_t steps;        /* of the whole run, as the run spec says */
-    uint64_t version;      /* highest version among the fragments */
-    uint32_t island_index; /* 0 .. islands_count - 1 */
+    size_t size;      /* the caller's, before the call */
+    uint64_t step;    /* the run step to continue after: the first step to take is step + 1 */
+    uint64_t steps;   /* of the whole run, as the run spec says */
+    uint64_t version; /* highest version among the fragments */
+    uint64_t tokens;  /* that trainers of this island have trained in this run, in all their lives, for which a */
+    uint64_t tokens_counted; /* data position may stand; those of them that results have counted */
+    uint32_t island_index;   /* 0 .. islands_count - 1 */
     uint32_t islands_count;
     char island[64];
 };
@@ -179,8 +194,9 @@ struct diloco;
  * names in its configuration. On failure `*out` is NULL except for DILOCO_ERROR after memory was there. */
 DILOCO_API int diloco_attach(const struct diloco_options *options, struct diloco **out);
 
-/* Announces a tensor. Every island registers the same tensors in the same order. Memory that belongs to another tensor
- * already is refused (DILOCO_ERROR): register tied parameters once. */
+/* Announces a tensor. Every island registers tensors of the same names, layers and shapes, in any order. A name twice,
+ * or values that belong to another tensor already, are refused (DILOCO_ERROR): register tied parameters once. After a
+ * refusal the others are registered as before. */
 DILOCO_API int diloco_register(struct diloco *d, const struct diloco_tensor *tensor);
 
 /* Ends registration and waits until the daemon says where to start; the tensors then hold the anchor (at the very
@@ -196,11 +212,18 @@ DILOCO_API int diloco_step(struct diloco *d, const struct diloco_report *report)
  * the run spec says pace = run. Learning rates go by it. */
 DILOCO_API uint64_t diloco_run_step(const struct diloco *d);
 
+/* Whether the last diloco_begin(), diloco_step() or diloco_finish() has changed values that this process has of a
+ * tensor, by its number in the order of registration, or of any (DILOCO_ANY): then who holds copies of them (the other
+ * half of fp32 masters, an average, a captured graph's) makes these anew. On a device that queues moves the change is
+ * queued. */
+enum { DILOCO_ANY = -1 };
+DILOCO_API int diloco_changed(const struct diloco *d, int tensor);
+
 /* What a checkpoint should keep beside the tensors and the optimizer, to be given to the next process as options.kept:
  * about 4 bytes per parameter, or 8 while a contribution is on its way (twice that where the overlap is a whole
- * interval). Call it between steps, with the tensors as they are saved. Both return how many bytes: at most, 0 before
- * diloco_begin(); and written, 0 if that failed. Of a group every rank calls diloco_keep(); rank 0 gets it all, the
- * others 0. */
+ * interval), and 4 more for those of 16 bits. Call it between steps, with the tensors as they are saved. Both return
+ * how many bytes: at most, 0 before diloco_begin(); and written, 0 if that failed. Of a group every rank calls
+ * diloco_keep(); rank 0 gets it all, the others 0. */
 DILOCO_API size_t diloco_keep_bytes(const struct diloco *d);
 DILOCO_API size_t diloco_keep(struct diloco *d, void *to, size_t bytes);
 

@@ -1,0 +1,25 @@
+/*
+ * attach_register: the tensors of a trainer: which can be registered, in what order they stand, which have changed.
+ *
+ * Owns d->tensors. Called by the public calls, on the trainer's thread.
+ */
+#ifndef WORKER_LIBDILOCO_ATTACH_REGISTER_H
+#define WORKER_LIBDILOCO_ATTACH_REGISTER_H
+
+#include <stdbool.h>
+
+#include "worker/libdiloco/attach_core.h"
+
+/* DILOCO_ERROR: it cannot be, and nothing is registered. */
+ERR_MUST_CHECK int attach_register(struct diloco *d, const struct diloco_tensor *tensor);
+
+/* By layer and name, once all are there: the same order wherever they are registered, in every rank and on every
+ * island.
+ */
+void attach_register_sort(struct diloco *d);
+
+/* A public call begins that may change tensors; whether it changed this one, or any. */
+void attach_register_unchanged(struct diloco *d);
+bool attach_register_changed(const struct diloco *d, int tensor);
+
+#endif

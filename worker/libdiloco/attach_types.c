@@ -1,0 +1,104 @@
+#include "worker/libdiloco/attach_types.h"
+
+#include <stdint.h>
+#include <string.h>
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* ---- bf16: the upper half of an fp32 ---- */
+
+static float from_bf16(uint16_t half)
+{
+    return float_of((uint32_t)half << 16);
+}
+
+static uint16_t to_bf16(float value)
+{
+    uint32_t bits = bits_of(value);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits >> 16 | 0x40); /* rounding could make Inf of a NaN */
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* ---- binary16: 5 bits of exponent, 10 of fraction ---- */
+
+static float from_f16(uint16_t half)
+{
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = half & 0x7fff;
+    if (rest >= 0x7c00)
+        return float_of(sign | 0x7f800000 | (rest & 0x3ff) << 13);
+    /* As if it were a number of fp32's exponents; the product, exact, puts both right: normal and denormal. */
+    return float_of(sign | bits_of(float_of(rest << 13) * 0x1p112f));
+}
+
+static uint16_t to_f16(float value)
+{
+    uint32_t bits = bits_of(value), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
+    if (rest > 0x7f800000)
+        return (uint16_t)(sign | 0x7e00 | (rest >> 13 & 0x3ff));
+    if (rest >= bits_of(65520.0f)) /* half way from the largest to what would be next */
+        return (uint16_t)(sign | 0x7c00);
+    if (rest < bits_of(0x1p-14f)) /* denormal: in units of 2^-24, which the sum rounds to */
+        return (uint16_t)(sign | (bits_of(float_of(rest) + 0.5f) - bits_of(0.5f)));
+    rest += 0xfff + (rest >> 13 & 1);
+    return (uint16_t)(sign | (rest - ((uint32_t)112 << 23)) >> 13);
+}
+
+/* ---- arrays ---- */
+
+size_t attach_type_bytes(enum diloco_type type)
+{
+    return type == DILOCO_F32 ? 4 : type == DILOCO_BF16 || type == DILOCO_F16 ? 2 : 0;
+}
+
+void attach_widen(enum diloco_type type, const void *values, float *out, size_t count)
+{
+    const uint16_t *half = values;
+    if (type == DILOCO_F32)
+        memcpy(out, values, count * sizeof *out);
+    for (size_t i = 0; type == DILOCO_BF16 && i < count; i++)
+        out[i] = from_bf16(half[i]);
+    for (size_t i = 0; type == DILOCO_F16 && i < count; i++)
+        out[i] = from_f16(half[i]);
+}
+
+void attach_narrow(enum diloco_type type, const float *values, void *to, size_t count)
+{
+    uint16_t *half = to;
+    if (type == DILOCO_F32)
+        memcpy(to, values, count * sizeof *values);
+    for (size_t i = 0; type == DILOCO_BF16 && i < count; i++)
+        half[i] = to_bf16(values[i]);
+    for (size_t i = 0; type == DILOCO_F16 && i < count; i++)
+        half[i] = to_f16(values[i]);
+}
+
+void attach_carry_in(float *values, const float *carry, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] += carry[i];
+}
+
+void attach_carry_out(enum diloco_type type, float *values, float *carry, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        float rounded = type == DILOCO_BF16  ? from_bf16(to_bf16(values[i]))
+                        : type == DILOCO_F16 ? from_f16(to_f16(values[i]))
+                                             : values[i];
+        float rest = values[i] - rounded;
+        carry[i] = __builtin_isfinite(rest) ? rest : 0;
+        values[i] = rounded;
+    }
+}

@@ -173,11 +173,14 @@ enum err ipc_recv(int socket, struct ipc_message *message, int *fd)
     struct iovec part = {.iov_base = message, .iov_len = sizeof *message};
     struct msghdr header = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space};
-    ssize_t got;
+    ssize_t got = 0;
+    bool reset = false;
     *fd = -1;
-    do
+    do {
+        /* Once, if the other side hung up with something of ours unread; what it said before that comes then. */
+        reset = got < 0 && errno == ECONNRESET;
         got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
-    while (got < 0 && errno == EINTR);
+    } while (got < 0 && (errno == EINTR || (errno == ECONNRESET && !reset)));
     if (got < 0)
         return socket_error("receiving between daemon and trainer");
     if (got == 0)

@@ -189,8 +189,8 @@ struct ipc_welcome {
 };
 
 struct ipc_go {
-    uint64_t step;    /* run step to start after: the first step taken is step + 1 */
-    uint64_t version; /* highest version among the fragments, for people */
+    uint64_t step;                   /* run step to start after: the first step taken is step + 1 */
+    uint64_t version;                /* highest version among the fragments, for people */
     uint64_t tokens, tokens_counted; /* of all trainers of this island, in this run */
 };
 

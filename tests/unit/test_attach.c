@@ -459,6 +459,59 @@ static void a_word_that_somebody_else_wrote_is_an_error_and_left_as_it_is(void *
 }
 
 /* Not waited for: no daemon will ever be there. */
+/* ---- a daemon that refuses and hangs up, while the trainer is about to tell it something ---- */
+
+static int move_and_refuse(void *user, const struct diloco_move *move)
+{
+    const struct ipc_message no = {.type = IPC_REFUSED, .text = "for a reason"};
+    (void)user, (void)move;
+    if (ipc_word(fragment) == IPC_COPYING) {
+        assert_ok(ipc_send(connection, &no, -1));
+        close(connection); /* with reports in it that nobody has read */
+    }
+    return 0;
+}
+
+static void a_refusal_is_heard_though_the_daemon_hung_up(void **state)
+{
+    (void)state;
+    device = (struct diloco_device){.size = sizeof device, .move = move_and_refuse};
+    announced.data = &device; /* not `tensor` */
+    begin();
+    assert_int_equal(train(1), DILOCO_OK);
+    fragment->due_step = 2;
+    int result = train(1);
+    for (int i = 0; i < 3 && result == DILOCO_OK; i++)
+        result = train(1);
+    assert_int_equal(result, DILOCO_REFUSED);
+    assert_non_null(strstr(diloco_error(d), "for a reason"));
+    device = (struct diloco_device){0};
+    announced.data = tensor;
+    diloco_detach(d);
+    close(listener);
+    close(memfd);
+    munmap(shm, SHM_BYTES);
+}
+
+/* It is not the trainer that is at it: it would wait for ever for an end of what nobody does. */
+static void a_word_that_became_ours_meanwhile_is_an_error(void **state)
+{
+    (void)state;
+    begin();
+    assert_int_equal(train(1), DILOCO_OK);
+    close(connection);
+    assert_int_equal(train(1), DILOCO_OK);
+    for (int i = 0; i < 40 && diloco_attached(d) == 0; i++) {
+        usleep(50000);
+        assert_int_equal(train(0), DILOCO_OK);
+    }
+    hear_introduction(SESSION);
+    atomic_store(&fragment->word, IPC_MIXING);
+    say_welcome(true);
+    assert_said(train(0), "fragment 0: another process wrote MIXING into the shared memory");
+    end();
+}
+
 static void a_path_too_long_for_a_socket_is_named_at_once(void **state)
 {
     (void)state;
@@ -585,6 +638,8 @@ int main(void)
         cmocka_unit_test(memory_that_belongs_to_a_tensor_is_refused_under_another_name),
         cmocka_unit_test(a_tensor_that_cannot_be_is_refused),
         cmocka_unit_test(what_is_missing_is_an_error_and_no_crash),
+        cmocka_unit_test(a_refusal_is_heard_though_the_daemon_hung_up),
+        cmocka_unit_test(a_word_that_became_ours_meanwhile_is_an_error),
         cmocka_unit_test(a_path_too_long_for_a_socket_is_named_at_once),
     };
     /* What moves values, again for tensors that are elsewhere. */

@@ -212,6 +212,10 @@ static void set_aside_and_back(void)
     assert_int_equal(step_narrow(8), DILOCO_OK);
     fragment->due_step = UINT64_MAX;
     assert_int_equal(step_narrow(8), DILOCO_OK);
+    size_t bytes = diloco_keep_bytes(d);
+    char *room = calloc(1, bytes);
+    assert_true(diloco_keep(d, room, bytes) > 0);
+    free(room);
     bring_anchor(2, 900.3f, mixed, 1);
     assert_int_equal(step_narrow(0), DILOCO_OK);
     fragment->due_step = 5;

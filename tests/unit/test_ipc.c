@@ -89,6 +89,22 @@ static void more_descriptors_than_one_are_refused_and_closed(void **state)
     close(pair[1]);
 }
 
+static void last_words_are_heard_though_nobody_read_ours(void **state)
+{
+    (void)state;
+    int pair[2], fd;
+    struct ipc_message in, out = {.type = IPC_REPORT}, no = {.type = IPC_REFUSED, .text = "why"};
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair), 0);
+    assert_ok(ipc_send(pair[0], &out, -1));
+    assert_ok(ipc_send(pair[1], &no, -1));
+    close(pair[1]);
+    assert_ok(ipc_recv(pair[0], &in, &fd));
+    assert_int_equal(in.type, IPC_REFUSED);
+    assert_string_equal(in.text, "why");
+    assert_int_equal(ipc_recv(pair[0], &in, &fd), ERR_CLOSED);
+    close(pair[0]);
+}
+
 static void long_socket_paths_are_refused(void **state)
 {
     (void)state;
@@ -311,6 +327,7 @@ int main(void)
         cmocka_unit_test(messages_and_descriptors_travel),
         cmocka_unit_test(more_descriptors_than_one_are_refused_and_closed),
         cmocka_unit_test(long_socket_paths_are_refused),
+        cmocka_unit_test(last_words_are_heard_though_nobody_read_ours),
         cmocka_unit_test(a_wrong_shared_memory_is_refused),
         cmocka_unit_test(a_side_moves_a_word_along_its_own_arrows_and_no_others),
         cmocka_unit_test(two_sides_at_one_word_never_leave_the_picture),

@@ -79,6 +79,14 @@ void attach_wait(const struct diloco *d)
     wait_socket(d, POLLIN);
 }
 
+/* Nothing more reaches the daemon, but what it has said last (that it refuses us, and why) may still be unread: the
+ * next turn reads up to the end. */
+static void cannot_send(struct diloco *d)
+{
+    shutdown(d->socket, SHUT_WR);
+    d->say_count = 0;
+}
+
 /* False if the daemon is gone. */
 static bool send_message(struct diloco *d, const struct ipc_message *message, int fd)
 {
@@ -86,7 +94,11 @@ static bool send_message(struct diloco *d, const struct ipc_message *message, in
         enum err err = ipc_send(d->socket, message, fd);
         if (err == ERR_OK)
             return true;
-        if (err != ERR_AGAIN || attach_interrupted(d))
+        if (err != ERR_AGAIN) {
+            cannot_send(d);
+            return false;
+        }
+        if (attach_interrupted(d))
             break;
         attach_group_awake(d);
         wait_socket(d, POLLOUT);
@@ -173,7 +185,7 @@ int attach_announce(struct diloco *d, struct ipc_message *message, int *fd)
     for (uint32_t i = 0; i < d->tensors_count + 2; i++) {
         struct ipc_message part = introduction(d, i);
         if (!send_message(d, &part, i == 0 ? d->memfd : -1))
-            return attach_fail(d, DILOCO_UNREACHABLE, "the daemon at %s went away", d->socket_path);
+            break; /* it hung up, and may have said why */
     }
     int result = attach_await(d, IPC_WELCOME, IPC_WELCOME, message, fd);
     d->welcomed = result == DILOCO_OK;
@@ -191,7 +203,7 @@ static void flush(struct diloco *d)
         if (err == ERR_AGAIN)
             return;
         if (err != ERR_OK) {
-            disconnect(d);
+            cannot_send(d);
             return;
         }
         d->say_head = (d->say_head + 1) % d->say_room;
@@ -225,7 +237,7 @@ void attach_report(struct diloco *d, const struct ipc_report *report)
     message.report = *report;
     /* A full socket drops a report, not a step. */
     if (d->welcomed && ipc_send(d->socket, &message, -1) == ERR_CLOSED)
-        disconnect(d);
+        cannot_send(d);
 }
 
 /* ---- attaching again, a little with every turn ---- */
@@ -242,11 +254,26 @@ static void introduce(struct diloco *d)
         enum err err = ipc_send(d->socket, &part, d->announced == 0 ? d->memfd : -1);
         if (err == ERR_AGAIN)
             return;
-        if (err != ERR_OK)
-            disconnect(d);
-        else
-            d->announced++;
+        if (err != ERR_OK) {
+            cannot_send(d);
+            return;
+        }
+        d->announced++;
     }
+}
+
+/* What is ours we are at; nobody else would ever give such a word back. */
+static int check_words(struct diloco *d)
+{
+    for (uint32_t f = 0; f < d->shm->fragments_count; f++) {
+        uint32_t word = ipc_word(ipc_fragment(d->shm, f));
+        if ((word == IPC_COPYING || word == IPC_MIXING) && d->local[f].moving != (enum ipc_word)word)
+            return attach_fail(d, DILOCO_ERROR,
+                               "fragment %u: another process wrote %s into the shared memory; end it, and start this "
+                               "trainer anew",
+                               f, ipc_word_name(word));
+    }
+    return DILOCO_OK;
 }
 
 static int take_in(struct diloco *d, const struct ipc_message *message)
@@ -267,7 +294,7 @@ static int take_in(struct diloco *d, const struct ipc_message *message)
                            "the daemon could not take over the shared memory; start this trainer anew");
     }
     d->welcomed = true;
-    return DILOCO_OK;
+    return check_words(d);
 }
 
 int attach_turn(struct diloco *d)

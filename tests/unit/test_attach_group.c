@@ -26,7 +26,8 @@ static struct rank {
     struct diloco *d;
     struct diloco_start start;
     int result;
-    uint64_t steps; /* at the end */
+    uint64_t steps;   /* at the end */
+    uint64_t changes; /* steps that changed the tensor */
     pthread_t thread;
 } ranks[RANKS_MAX];
 
@@ -100,6 +101,8 @@ static void *follow(void *user)
             add_half(rank);
         if (now == STEP)
             rank->result = diloco_step(rank->d, &(struct diloco_report){.size = sizeof(struct diloco_report)});
+        if (now == STEP)
+            rank->changes += (uint64_t)diloco_changed(rank->d, 0);
         if (now == KEEP)
             rank->result = diloco_keep(rank->d, NULL, 0) == 0 ? DILOCO_OK : DILOCO_ERROR;
         if (now == FINISH)
@@ -124,6 +127,7 @@ static void start_ranks(void)
                                             .barrier = meet};
         rank->device = late_device(&rank->late, true);
         rank->d = NULL;
+        rank->changes = 0;
     }
     group = ranks_count > 1 ? ranks[0].group : (struct diloco_group){0};
     device = late_devices ? ranks[0].device : (struct diloco_device){0};
@@ -150,6 +154,7 @@ static void stop_ranks(void)
         pthread_join(ranks[r].thread, NULL);
         assert_int_equal(ranks[r].result, DILOCO_OK);
         assert_int_equal(ranks[r].steps, steps);
+        assert_int_equal(ranks[r].changes, ranks[0].changes); /* also of one that has no values */
     }
     end();
     for (int r = 0; r < ranks_count; r++) {
@@ -172,6 +177,7 @@ static void step(void)
     add_half(&ranks[0]);
     assert_int_equal(diloco_step(d, &(struct diloco_report){.size = sizeof(struct diloco_report), .tokens = 10}),
                      DILOCO_OK);
+    ranks[0].changes += (uint64_t)diloco_changed(d, 0);
 }
 
 /* ---- what comes of a story ---- */

@@ -564,6 +564,11 @@ const char *diloco_error(const struct diloco *d)
     return d->error[0] != '\0' ? d->error : "no error recorded";
 }
 
+const char *diloco_version(void)
+{
+    return DILOCO_VERSION;
+}
+
 int diloco_attached(const struct diloco *d)
 {
     return d != NULL && (d->socket >= 0 || d->rank0_attached);

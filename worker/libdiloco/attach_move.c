@@ -61,7 +61,6 @@ static int move_live(struct diloco *d, uint32_t f, struct tensor *t, uint64_t ow
     move->first = t->begin + own;
     move->aside = local->aside;
     move->past = local->past;
-    t->changed |= move->kind != DILOCO_READ && move->kind != DILOCO_ASIDE_LOOK;
     return attach_device_move(d, move, local->carry != NULL ? local->carry + move->beside : NULL);
 }
 
@@ -69,6 +68,7 @@ static int move_tensor(struct diloco *d, uint32_t f, struct tensor *t, const str
                        uint64_t end)
 {
     const uint64_t offset = t->place.offset;
+    t->changed |= what->own == NULL && what->kind != DILOCO_READ && what->kind != DILOCO_ASIDE_LOOK;
     uint64_t last = own_before(t, end - offset);
     for (uint64_t own = own_before(t, begin - offset), at; own < last;) {
         struct diloco_move move = {.kind = what->kind,

@@ -190,6 +190,9 @@ struct diloco_report {
 
 struct diloco;
 
+/* Of this library, as "0.1.0". */
+DILOCO_API const char *diloco_version(void);
+
 /* Connects to the island's daemon, as root, as the user that it runs as, or as one of the group that [worker] group
  * names in its configuration. On failure `*out` is NULL except for DILOCO_ERROR after memory was there. */
 DILOCO_API int diloco_attach(const struct diloco_options *options, struct diloco **out);
@@ -212,10 +215,10 @@ DILOCO_API int diloco_step(struct diloco *d, const struct diloco_report *report)
  * the run spec says pace = run. Learning rates go by it. */
 DILOCO_API uint64_t diloco_run_step(const struct diloco *d);
 
-/* Whether the last diloco_begin(), diloco_step() or diloco_finish() has changed values that this process has of a
- * tensor, by its number in the order of registration, or of any (DILOCO_ANY): then who holds copies of them (the other
- * half of fp32 masters, an average, a captured graph's) makes these anew. On a device that queues moves the change is
- * queued. */
+/* Whether the last diloco_begin(), diloco_step() or diloco_finish() has changed values of a tensor, by its number in
+ * the order of registration, or of any (DILOCO_ANY): then who holds copies of them (the other half of fp32 masters, an
+ * average, a captured graph's) makes these anew. All ranks of a group hear the same, whoever has the values. On a
+ * device that queues moves the change is queued. */
 enum { DILOCO_ANY = -1 };
 DILOCO_API int diloco_changed(const struct diloco *d, int tensor);
 

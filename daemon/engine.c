@@ -29,7 +29,7 @@
 /* TICK: time for timers of the protocol. The loop wakes for messages, jobs and signals by itself. */
 enum { TICK_MS = 100, SAMPLE_MS = 500, STOP_PATIENCE_MS = 20000, KILLED_MS = 5000 };
 enum { PEER_MESSAGES_PER_TURN = 512, TRAINER_MESSAGES_PER_TURN = 4096 };
-enum { FDS_MAX = 64 };
+enum { FDS_MAX = 64, PLAN_PATIENCE_MS = 10000 /* of a trainer, for a plan that others have */ };
 
 struct engine {
     const struct dconf *conf;
@@ -48,14 +48,10 @@ struct engine {
     struct control *control;
     struct runplan run; /* once the plan is known */
     bool told;          /* the parts above know the plan */
+    uint64_t judge_ms;  /* when a trainer that waits for the run's plan is judged without it; 0: none does */
     zmq_pollitem_t *items;
     size_t items_room;
 };
-
-static uint32_t fragments_of(const struct engine *engine)
-{
-    return runplan_fragments(&engine->run);
-}
 
 static struct council *council_of(const struct engine *engine)
 {
@@ -69,7 +65,7 @@ static void tell_expectation(struct engine *engine)
 {
     bool begun = false;
     bool expecting = trainer_phase(engine->trainer) == TRAINER_STARTING;
-    for (uint32_t f = 0; f < fragments_of(engine); f++)
+    for (uint32_t f = 0; f < runplan_fragments(&engine->run); f++)
         for (uint32_t i = 0; i < engine->charter.view.count; i++)
             begun |= i != engine->charter.view.self && sync_heard(engine->run.sync, i, f).version > 0;
     sync_expect(engine->run.sync, expecting, expecting && !begun);
@@ -118,6 +114,15 @@ static enum err set_plan(struct engine *engine, struct model_plan *plan, bool sa
 
 /* ---- what the trainer wants ---- */
 
+/* Who joined takes the plan from others, so that a trainer of another model hears which tensor differs. */
+static bool waits_for_plan(struct engine *engine)
+{
+    if (engine->run.plan != NULL || chain_last(engine->charter.chain)->epoch == 0)
+        return false;
+    engine->judge_ms = engine->judge_ms != 0 ? engine->judge_ms : engine->now_ms + PLAN_PATIENCE_MS;
+    return engine->now_ms < engine->judge_ms;
+}
+
 static void judge_trainer(struct engine *engine)
 {
     uint32_t count;
@@ -131,6 +136,8 @@ static void judge_trainer(struct engine *engine)
         trainer_refuse(engine->trainer, no);
         return;
     }
+    if (waits_for_plan(engine))
+        return;
     const struct ipc_tensor *tensors = trainer_tensors(engine->trainer, &count);
     enum err err = model_plan_new(&engine->spec, tensors, count, &plan);
     if (err == ERR_OK && engine->run.plan == NULL) {
@@ -147,6 +154,16 @@ static void judge_trainer(struct engine *engine)
         trainer_accept(engine->trainer);
     else
         trainer_refuse(engine->trainer, err_text());
+}
+
+/* The plan has come, or does not. */
+static void judge_late(struct engine *engine)
+{
+    if (engine->judge_ms == 0 || (engine->run.plan == NULL && engine->now_ms < engine->judge_ms))
+        return;
+    if (trainer_registered(engine->trainer))
+        judge_trainer(engine);
+    engine->judge_ms = 0;
 }
 
 static void started(struct engine *engine, const struct event *event)
@@ -286,13 +303,13 @@ static enum err switch_epoch(struct engine *engine, struct record *record, const
     TRY(charter_adopt(&engine->charter, record, digest, &changes));
     TRY(peers_members(engine->peers, &changes));
     if (engine->run.sync != NULL) {
-        TRY(events_reserve(engine->events, fragments_of(engine), engine->charter.view.count));
+        TRY(events_reserve(engine->events, runplan_fragments(&engine->run), engine->charter.view.count));
         if (engine->run.rounds != NULL)
             TRY(rounds_members(engine->run.rounds, engine->charter.view.count));
         struct sync_view view = charter_sync_view(&engine->charter, council_votes(council_of(engine)));
         TRY(sync_begin_epoch(engine->run.sync, &view, engine->now_ms));
         carry_out_all(engine);
-        for (uint32_t f = 0; f < fragments_of(engine); f++)
+        for (uint32_t f = 0; f < runplan_fragments(&engine->run); f++)
             rounds_post_held(engine->run.rounds, f);
     }
     for (uint32_t i = 0; i < engine->charter.view.count; i++)
@@ -518,7 +535,7 @@ void engine_free(struct engine *engine)
 
 static void checkpoint_all(struct engine *engine)
 {
-    for (uint32_t f = 0; f < fragments_of(engine); f++)
+    for (uint32_t f = 0; f < runplan_fragments(&engine->run); f++)
         rounds_checkpoint(engine->run.rounds, f);
 }
 
@@ -533,7 +550,7 @@ static void checkpoint_if_due(struct engine *engine)
 /* A state that is on its way is not asked for again. */
 static void watch_states(struct engine *engine)
 {
-    for (uint32_t f = 0; f < fragments_of(engine); f++) {
+    for (uint32_t f = 0; f < runplan_fragments(&engine->run); f++) {
         struct wire_key key;
         if (sync_fetching_state(engine->run.sync, f, &key) && peers_receiving(engine->peers, &key))
             sync_state_moves(engine->run.sync, f);
@@ -546,7 +563,7 @@ static enum run_end end_of_run(const struct engine *engine)
     for (uint32_t i = 0; i < engine->charter.view.count; i++)
         trainers[i] = peers_info(engine->peers, i).trainer;
     return engine->run.sync != NULL
-               ? run_end_of(engine->run.sync, &engine->charter.view, fragments_of(engine), trainers)
+               ? run_end_of(engine->run.sync, &engine->charter.view, runplan_fragments(&engine->run), trainers)
                : RUN_GOES_ON;
 }
 
@@ -560,6 +577,7 @@ static void tick(struct engine *engine)
     watch_states(engine);
     peers_tick(engine->peers, engine->now_ms);
     drain(engine);
+    judge_late(engine);
     trainer_run_step(engine->trainer, peers_furthest(engine->peers, trainer_info(engine->trainer).step));
     trainer_tick(engine->trainer, engine->now_ms, peers_heard(engine->peers), end_of_run(engine));
     drain(engine);

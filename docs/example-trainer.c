@@ -7,7 +7,7 @@
  *
  * The island's dilocod.conf has `program =` (empty) in [worker], or names this program and its arguments; then the
  * daemon starts and watches it, and sets DILOCO_SOCKET. Of the run spec, [run], [sync] and [outer] count; [model],
- * [data] and [train] are about diloco-worker. All islands register the same tensors in the same order.
+ * [data] and [train] are about diloco-worker. All islands register the same tensors.
  */
 #include <diloco.h>
 #include <stdint.h>

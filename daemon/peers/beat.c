@@ -26,7 +26,7 @@ const char *beat_plan_misfit(const struct peers_plan *plan, bool known, const st
 {
     if (!known || plan->plan == NULL || digest_equal(theirs, &plan->plan->plan->digest))
         return NULL;
-    return "its model has other tensors; the trainers must register the same in the same order";
+    return "its model has other tensors; the trainers of all islands must register the same";
 }
 
 const char *beat_misfit(const struct peers_conf *conf, const struct peers_plan *plan, uint32_t slot,

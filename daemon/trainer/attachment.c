@@ -151,6 +151,11 @@ const struct ipc_tensor *attachment_tensors(const struct attachment *a, uint32_t
     return a->introduction.tensors;
 }
 
+bool attachment_registered(const struct attachment *a)
+{
+    return a->phase == REGISTERED;
+}
+
 /* What makes no sense ends the attachment. */
 static void refuse_unless(struct attachment *a, enum err err)
 {

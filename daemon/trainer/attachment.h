@@ -61,6 +61,8 @@ struct shared *attachment_pinned(const struct attachment *attachment);
 /* The core knows of the trainer in this fragment. */
 bool attachment_up(const struct attachment *attachment, uint32_t f);
 const struct ipc_tensor *attachment_tensors(const struct attachment *attachment, uint32_t *count);
+/* Whether one waits to be accepted or refused. */
+bool attachment_registered(const struct attachment *a);
 /* Without what the process has to say. */
 struct trainer_info attachment_info(const struct attachment *attachment);
 

@@ -381,7 +381,8 @@ void shared_snapshot(struct shared *shared, uint32_t f, struct replica_snapshot 
     _Static_assert(sizeof out->counted_tokens == sizeof fragment->counted_tokens, "a shard has a place in both");
     out->base = shared_base(shared, f);
     out->theta = shared_area(shared, f);
-    out->step = fragment->snapshot_step;
+    uint64_t steps = (uint64_t)shared->conf.spec->steps;
+    out->step = fragment->snapshot_step < steps ? fragment->snapshot_step : steps; /* others refuse one beyond */
     out->tokens = fragment->snapshot_tokens;
     memcpy(out->counted_tokens, fragment->counted_tokens, sizeof out->counted_tokens);
 }

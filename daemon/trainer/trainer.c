@@ -84,6 +84,11 @@ const struct ipc_tensor *trainer_tensors(const struct trainer *trainer, uint32_t
     return attachment_tensors(trainer->attachment, count);
 }
 
+bool trainer_registered(const struct trainer *trainer)
+{
+    return attachment_registered(trainer->attachment);
+}
+
 void trainer_accept(struct trainer *trainer)
 {
     arrival_accept(trainer->attachment);

@@ -299,6 +299,26 @@ static void of_what_it_runs_on_anything_may_be_left_out(void **state)
     machine = (struct diloco_machine){0};
 }
 
+/* As of a trainer that was started when the run's last step was over: its loop makes one before it looks. */
+static void there_is_no_step_beyond_the_runs_last(void **state)
+{
+    (void)state;
+    begin();
+    shm->steps = 2;
+    assert_int_equal(train(1), DILOCO_OK);
+    assert_int_equal(train(1), DILOCO_STOP);
+    fragment->due_step = 3;
+    assert_int_equal(train(1), DILOCO_STOP);
+    assert_int_equal(diloco_run_step(d), 2);
+    assert_int_equal(ipc_word(fragment), IPC_FREE);
+    fragment->due_step = 2;
+    assert_int_equal(train(1), DILOCO_STOP);
+    assert_int_equal(ipc_word(fragment), IPC_SNAPSHOT);
+    assert_int_equal(fragment->snapshot_step, 2);
+    assert_int_equal(fragment->snapshot_tokens, 20);
+    end();
+}
+
 static void the_end_leaves_the_anchor_exactly(void **state)
 {
     (void)state;
@@ -627,6 +647,7 @@ int main(void)
         cmocka_unit_test(a_late_anchor_is_taken_in_when_it_comes),
         cmocka_unit_test(the_end_and_an_order_to_leave_are_told),
         cmocka_unit_test(a_step_never_waits_for_the_daemon),
+        cmocka_unit_test(there_is_no_step_beyond_the_runs_last),
         cmocka_unit_test(the_end_leaves_the_anchor_exactly),
         cmocka_unit_test(the_end_is_the_runs_and_not_ours),
         cmocka_unit_test(where_the_end_is_not_known_it_is_said),

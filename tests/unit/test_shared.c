@@ -140,6 +140,10 @@ static void a_snapshot_is_what_the_trainer_left(void **state)
     assert_true(snapshot.base[9] == 1 && snapshot.theta[9] == 2);
     assert_int_equal(snapshot.step, 12);
     assert_int_equal(snapshot.tokens, 150);
+    ipc_fragment(shm, F)->snapshot_step = TRAINERRUN_STEPS + 1; /* the run has no such step, and others refuse it */
+    shared_snapshot(shared, F, &snapshot);
+    assert_int_equal(snapshot.step, TRAINERRUN_STEPS);
+    ipc_fragment(shm, F)->snapshot_step = 12;
     for (uint32_t s = 0; s < IPC_RANGES_MAX; s++)
         assert_int_equal(snapshot.counted_tokens[s], (first >> s & 1) != 0 ? 100 : 0);
 }

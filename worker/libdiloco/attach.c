@@ -396,8 +396,10 @@ static bool has_left(const struct diloco *d)
 
 static int step(struct diloco *d, const struct diloco_report *report)
 {
-    advance(d);
-    d->tokens += report->tokens;
+    if (d->step < d->shm->steps) {
+        advance(d);
+        d->tokens += report->tokens;
+    }
     int result = attach_turn(d);
     if (result != DILOCO_OK)
         return result;

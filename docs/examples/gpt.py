@@ -1,0 +1,84 @@
+"""A small GPT in plain PyTorch on the bytes of a text, as one island of a run.
+
+In the island's dilocod.conf: `program = python3 gpt.py --data book.txt`; or by hand, with DILOCO_SOCKET set. The three
+lines that are diloco's are marked.
+"""
+
+import argparse
+import math
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+import diloco
+
+WIDTH, LAYERS, HEADS, CONTEXT, BATCH = 64, 4, 4, 64, 8
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        q, k, v = (
+            part.view(*part.shape[:2], HEADS, -1).transpose(1, 2) for part in self.qkv(self.norm1(x)).chunk(3, -1)
+        )
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        x = x + self.out(attended)
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class GPT(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.place = nn.Embedding(256, WIDTH), nn.Embedding(CONTEXT, WIDTH)
+        self.layers = nn.ModuleList(Block() for _ in range(LAYERS))
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 256, bias=False)
+        self.head.weight = self.embed.weight  # tied; diloco counts it once
+
+    def forward(self, tokens):
+        x = self.embed(tokens) + self.place.weight[: tokens.shape[1]]
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x))
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("--data", required=True)
+    options.add_argument("--lr", type=float, default=1e-3)
+    options.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
+    options.add_argument("--seed", type=int, default=1)
+    a, _ = options.parse_known_args()  # the daemon's own options, as --threads, may follow
+    torch.manual_seed(a.seed)
+    torch.set_num_threads(1)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    with open(a.data, "rb") as file:
+        data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+    model = GPT().to(device, getattr(torch, a.dtype))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=a.lr)
+
+    island = diloco.attach(model)  # 1: the parameters are the run's now
+    windows = island.shard(range(0, len(data) - CONTEXT - 1, CONTEXT))
+    draw = torch.Generator().manual_seed(island.start_step)
+    while not island.done:
+        begin = torch.tensor([windows[i] for i in torch.randint(len(windows), (BATCH,), generator=draw)])
+        batch = data[begin[:, None] + torch.arange(CONTEXT + 1)].long().to(device)
+        logits = model(batch[:, :-1])
+        loss = F.cross_entropy(logits.flatten(0, 1).float(), batch[:, 1:].flatten())
+        for group in optimizer.param_groups:  # by the run's step, which every island shares
+            group["lr"] = a.lr * 0.5 * (1 + math.cos(math.pi * island.run_step / island.steps))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        island.step(tokens=BATCH * CONTEXT, loss=loss)  # 2: after every optimizer step
+    island.finish()  # 3: all islands hold the same parameters
+    island.detach()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Real islands for tests of the Python package: daemons in folders of their own, on loopback, with trainers of ours."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / os.environ.get("BUILD", "build/gcc")
+PACKAGE = ROOT / "worker/libdiloco/python"
+TEXT = ROOT / "tests/demo/shakespeare.txt"
+PATIENCE_S = 120
+
+os.environ["DILOCO_LIBRARY"] = str(BUILD / "libdiloco.so.0")
+os.environ["PYTHONPATH"] = f"{PACKAGE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+sys.path.insert(0, str(PACKAGE))
+
+
+class Run:
+    """A run of islands; what it started is stopped when it ends."""
+
+    def __init__(self, spec: str):
+        self.place = pathlib.Path(tempfile.mkdtemp(prefix="diloco-py-", dir="/tmp"))  # sockets have short paths
+        (self.place / "run.ini").write_text(spec)
+        self.islands: list["Island"] = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        for island in self.islands:
+            if kind is not None:
+                print(f"--- the log of {island.name}:\n" + "\n".join(island.log().splitlines()[-30:]), file=sys.stderr)
+            island.ctl("stop", check=False)
+        shutil.rmtree(self.place, ignore_errors=True)
+
+    def found(self, name: str, program: str) -> "Island":
+        """The run's first island."""
+        return self._made(Island(self, name), program, ["init", "--run", str(self.place / "run.ini"), "--listen", "127.0.0.1:0"])
+
+    def join(self, name: str, program: str) -> "Island":
+        said = self.islands[0].ctl("invite", "--address", f"127.0.0.1:{self.islands[0].port}")
+        token = re.search(r"dlc1\.\S+", said).group(0)
+        return self._made(Island(self, name), program, ["join", token, "--listen", ""])
+
+    def _made(self, island: "Island", program: str, command: list[str]) -> "Island":
+        if command[0] == "init":
+            command[-1] = f"127.0.0.1:{island.port}"
+        island.ctl(*command, "--name", island.name, "--data", str(TEXT), "--no-start")
+        conf = island.home / "dilocod.conf"
+        conf.write_text(re.sub(r"(?m)^program = .*", f"program = {program}", conf.read_text()))
+        self.islands.append(island)
+        island.ctl("start")
+        return island
+
+
+class Island:
+    def __init__(self, run: Run, name: str):
+        self.run, self.name = run, name
+        self.home = run.place / name
+        self.port = free_port()
+
+    def ctl(self, *arguments: str, check: bool = True) -> str:
+        done = subprocess.run(
+            [str(BUILD / "dilococtl"), *arguments, "--home", str(self.home)], capture_output=True, text=True, timeout=PATIENCE_S
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"dilococtl {' '.join(arguments)}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def status(self) -> dict:
+        done = subprocess.run(
+            [str(BUILD / "dilococtl"), "status", "--json", "--home", str(self.home)], capture_output=True, text=True
+        )
+        return json.loads(done.stdout) if done.stdout.strip().startswith("{") else {}
+
+    def trainer(self) -> dict:
+        return self.status().get("trainer", {})
+
+    def log(self) -> str:
+        path = self.home / "dilocod.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def socket(self) -> str:
+        return str(next(self.home.rglob("worker.sock")))
+
+    def anchors(self) -> str:
+        return self.status().get("anchors", "")
+
+    def await_(self, what: str, true, seconds: float = PATIENCE_S) -> None:
+        end = time.monotonic() + seconds
+        while not true(self):
+            if time.monotonic() > end:
+                raise AssertionError(f"{self.name}: not within {seconds:.0f} s: {what}; trainer: {self.trainer()}")
+            time.sleep(0.2)
+
+    def await_finished(self) -> None:
+        self.await_("the end of training", lambda island: island.trainer().get("state") == "finished")
+
+    def await_log(self, text: str, seconds: float = PATIENCE_S) -> None:
+        self.await_(f"the log says {text!r}", lambda island: text in island.log(), seconds)
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as any_port:
+        any_port.bind(("127.0.0.1", 0))
+        return any_port.getsockname()[1]
+
+
+def assert_one_model(islands: list[Island]) -> None:
+    """All have ended with the same anchors, bit for bit."""
+    for island in islands:
+        island.await_finished()
+    last = time.monotonic() + 30
+    while len({island.anchors() for island in islands}) != 1:
+        if time.monotonic() > last:
+            raise AssertionError(f"anchors differ: {[(island.name, island.anchors()) for island in islands]}")
+        time.sleep(0.2)
+    assert len(islands[0].anchors()) == 64, islands[0].anchors()

@@ -1,0 +1,177 @@
+"""The Python package with nothing but Python: its view of the C interface, what it refuses, and real islands."""
+
+import array
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from islands import BUILD, ROOT, Run, assert_one_model
+
+import diloco
+from diloco import _abi
+from diloco.island import Shard, _Stream
+
+SPEC = """[run]
+name = plain
+steps = 300
+[sync]
+interval = 10
+layers_per_fragment = 1
+late = merge
+"""
+TRAINER = f"{sys.executable} -u {ROOT}/tests/python/plain_trainer.py"
+
+
+class Interface(unittest.TestCase):
+    def test_structs_are_those_of_the_header(self):
+        lines = []
+        for name, kind in _abi.STRUCTS.items():
+            lines.append(f'printf("{name} %zu\\n", sizeof(struct {name}));')
+            for field, *_ in kind._fields_:
+                lines.append(f'printf("{name}.{field} %zu\\n", offsetof(struct {name}, {field}));')
+        constants = ["OK", "STOP", "INTERRUPTED", "OPEN", "ERROR", "REFUSED", "UNREACHABLE", "F32", "BF16", "F16", "READ",
+                     "WRITE", "LAYER_NONE", "LAYER_FROM_NAME", "ANY"]
+        lines += [f'printf("{name} %d\\n", (int)DILOCO_{name});' for name in constants]
+        source = "#include <stddef.h>\n#include <stdio.h>\n#include \"worker/libdiloco/diloco.h\"\nint main(void) {" + "\n".join(lines) + "}"
+        with tempfile.TemporaryDirectory() as folder:
+            with open(folder + "/print.c", "w") as file:
+                file.write(source)
+            compiler = os.environ.get("CC", "cc").split()
+            subprocess.run([*compiler, "-I", str(ROOT), folder + "/print.c", "-o", folder + "/print"], check=True)
+            said = subprocess.run([folder + "/print"], capture_output=True, text=True, check=True).stdout
+        want = dict(line.split() for line in said.splitlines())
+        for name, kind in _abi.STRUCTS.items():
+            self.assertEqual(ctypes.sizeof(kind), int(want[name]), name)
+            for field, *_ in kind._fields_:
+                self.assertEqual(getattr(kind, field).offset, int(want[f"{name}.{field}"]), f"{name}.{field}")
+        for name in constants:
+            self.assertEqual(getattr(_abi, name), int(want[name]), name)
+
+    def test_every_call_of_the_header_is_there(self):
+        header = (ROOT / "worker/libdiloco/diloco.h").read_text()
+        calls = {line.split("(")[0].split()[-1].lstrip("*") for line in header.splitlines() if line.startswith("DILOCO_API")}
+        self.assertEqual(calls, set(_abi._CALLS))
+
+    def test_a_library_that_is_not_there_or_too_old_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            old = folder + "/old.c"
+            with open(old, "w") as file:
+                file.write('const char *diloco_version(void) { return "0.0.9"; }')
+            subprocess.run([*os.environ.get("CC", "cc").split(), "-shared", "-fPIC", old, "-o", folder + "/old.so"], check=True)
+            for library, words in ((folder + "/none.so", "cannot be loaded"), (folder + "/old.so", "older than this package")):
+                said = subprocess.run(
+                    [sys.executable, "-c", "import diloco; diloco.attach({})"],
+                    env=os.environ | {"DILOCO_LIBRARY": library}, capture_output=True, text=True,
+                )
+                self.assertNotEqual(said.returncode, 0)
+                self.assertIn(words, said.stderr.splitlines()[-1])
+
+    def test_parts_of_a_dataset(self):
+        items = list(range(11))
+        parts = [Shard(items, index, 3) for index in range(3)]
+        self.assertEqual(sorted(item for part in parts for item in part), items)
+        self.assertEqual([len(part) for part in parts], [4, 4, 3])
+        self.assertEqual(parts[1][-1], 10)
+        self.assertRaises(IndexError, lambda: parts[2][3])
+        self.assertEqual(len(Shard([1], 2, 3)), 0)
+        self.assertEqual(list(_Stream(iter(items), 2, 3)), [2, 5, 8])
+
+
+class Refusals(unittest.TestCase):
+    def refused(self, words, model, **options):
+        with self.assertRaises(diloco.DilocoError) as caught:
+            diloco.attach(model, socket="/tmp/nobody-listens-here.sock", wait=0, **options)
+        self.assertIn(words, str(caught.exception))
+        self.assertEqual(len(str(caught.exception).splitlines()), 1)
+
+    def test_what_cannot_be_registered_is_named(self):
+        self.refused("tensor w is not writable, contiguous fp32 (its format is 'd')", {"w": array.array("d", [1])})
+        self.refused("tensor w is not writable", {"w": memoryview(bytes(8)).cast("f")})
+        self.refused("tensor w is not writable, contiguous", {"w": memoryview(array.array("f", range(9)))[::2]})
+        self.refused("tensor w is a int", {"w": 5})
+        self.refused("tensor w is empty", {"w": array.array("f")})
+        self.refused("a list is neither", [1])
+
+    def test_nobody_there(self):
+        self.refused("no daemon at /tmp/nobody-listens-here.sock", {"w": array.array("f", [1])})
+
+
+class Islands(unittest.TestCase):
+    def test_two_islands_end_as_one_though_one_crashes_and_their_order_differs(self):
+        with Run(SPEC) as run:
+            paris = run.found("paris", f"{TRAINER} --sleep 15")
+            oslo = run.join("oslo", f"{TRAINER} --sleep 15 --reverse --crash-once 120 {run.place}/crashed")
+            paris.await_log("over: True")
+            assert_one_model([paris, oslo])
+            trainer = oslo.trainer()
+            self.assertGreater(trainer["tokens_counted"], 0)
+            self.assertLessEqual(trainer["tokens_counted"], trainer["tokens"])
+            self.assertIn("ended with status 9", oslo.log())
+            self.assertNotIn("after step 0, 0 tokens", oslo.log().split("ended with status 9")[1])
+
+    def test_another_model_is_refused_by_its_first_tensor(self):
+        with Run(SPEC) as run:
+            paris = run.found("paris", f"{TRAINER} --sleep 20")
+            paris.await_("training", lambda island: island.trainer().get("state") == "training")
+            oslo = run.join("oslo", f"{TRAINER} --rows 41")
+            oslo.await_log("refused")
+            line = next(line for line in oslo.log().splitlines() if "layers.1.weight" in line)
+            self.assertIn("41 x 30", line)
+            self.assertIn("40 x 30", line)
+
+    def interrupted(self, arguments, ready, **env):
+        """A trainer of its own that gets a Ctrl-C when it is ready; what it said."""
+        trainer = subprocess.Popen(
+            [sys.executable, "-u", f"{ROOT}/tests/python/plain_trainer.py", *arguments], env=os.environ | env,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        ready()
+        trainer.send_signal(signal.SIGINT)
+        begin = time.monotonic()
+        _, said = trainer.communicate(timeout=20)
+        self.assertLess(time.monotonic() - begin, 5)
+        self.assertEqual(said.splitlines()[-1], "KeyboardInterrupt")
+
+    def test_ctrl_c_ends_any_waiting(self):
+        self.interrupted([], lambda: time.sleep(1.5), DILOCO_SOCKET="/tmp/nobody-listens-here.sock")
+        with Run(SPEC) as run:
+            paris = run.found("paris", f"{TRAINER} --sleep 100")
+            paris.await_log("training goes on")
+            oslo = run.join("oslo", "")
+            here = {"DILOCO_SOCKET": oslo.socket()}
+            self.interrupted(["--sleep", "20"], lambda: oslo.await_log("training goes on"), **here)
+            waits = lambda island: island.trainer().get("step") == 300
+            self.interrupted(["--sleep", "0"], lambda: oslo.await_("the last step", waits), **here)
+
+    def test_a_checkpoint_goes_on_and_all_is_counted_once(self):
+        def train(island, values, until):
+            while island.run_step < until and not island.done:
+                for i in range(100):
+                    values[i] += 0.01
+                island.step(tokens=10)
+                time.sleep(0.002)
+
+        with Run(SPEC) as run:
+            paris = run.found("paris", "")
+            values = array.array("f", [0.0] * 100)
+            with diloco.attach({"w": values}, socket=paris.socket(), wait=20) as island:
+                train(island, values, 55)
+                state = island.state_dict()
+                saved = array.array("f", values)
+            cut = {"kept": state["kept"][:-3]}
+            with self.assertRaisesRegex(diloco.DilocoError, "options.kept"):
+                diloco.attach({"w": saved}, socket=paris.socket(), wait=20, state=cut)
+            with diloco.attach({"w": saved}, socket=paris.socket(), wait=20, state=state) as island:
+                self.assertEqual((island.start_step, island.tokens), (55, 550))
+                train(island, saved, 300)
+                self.assertTrue(island.finish())
+            self.assertEqual(paris.trainer()["tokens_counted"], 3000)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,16 @@
+"""Train one model in several places: attach a training loop to a diloco island.
+
+    island = diloco.attach(model)                    # the parameters are the run's now
+    while training:
+        ...
+        optimizer.step()
+        if not island.step(tokens=n, loss=loss):     # after each optimizer step
+            break
+    island.finish()                                  # all islands hold the same parameters
+"""
+
+from ._errors import DilocoError, Interrupted, Refused, Unreachable
+from .island import Island, attach
+
+__all__ = ["DilocoError", "Interrupted", "Island", "Refused", "Unreachable", "attach"]
+__version__ = "0.1.0"

@@ -1,0 +1,70 @@
+"""Ranks of torch.distributed as libdiloco's group: one speaks with the daemon, the others follow."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from . import _abi
+from ._errors import DilocoError
+
+HEADER_BYTES = 16  # pid and descriptor of rank 0
+
+
+class RankGroup:
+    """Needs all ranks on one machine, as they map the memory of one daemon."""
+
+    def __init__(self, group: Any = None):
+        self.group = group if group is not None else dist.group.WORLD
+        hosts: list[Any] = [None] * dist.get_world_size(self.group)
+        dist.all_gather_object(hosts, socket.gethostname(), group=self.group)
+        if len(set(hosts)) > 1:
+            raise DilocoError(f"ranks on {', '.join(sorted(set(hosts)))}: those of one island have to be on one machine")
+        ranks = dist.get_process_group_ranks(self.group)
+        # What is said is bytes in host memory, whatever the group for gradients is made for.
+        self.bytes_group = self.group if dist.get_backend(self.group) == "gloo" else dist.new_group(ranks, backend="gloo")
+        self.rank, self.count, self.first = dist.get_rank(self.group), len(ranks), ranks[0]
+        self.failure: BaseException | None = None
+        self.struct = _abi.sized(
+            _abi.Group,
+            rank=self.rank,
+            count=self.count,
+            broadcast=_abi.BROADCAST(self._broadcast),
+            barrier=_abi.BARRIER(self._barrier),
+        )
+
+    def _broadcast(self, _user: Any, address: int, count: int, fd: Any) -> int:
+        try:
+            self._pass_on(address, count, fd)
+        except BaseException as error:  # no exception passes through C
+            self.failure = error
+            return -1
+        return 0
+
+    def _pass_on(self, address: int, count: int, fd: Any) -> None:
+        said = torch.empty(HEADER_BYTES + count, dtype=torch.uint8)
+        own = said.data_ptr()
+        if self.rank == 0:
+            header = (ctypes.c_int64 * 2)(os.getpid(), fd[0])
+            ctypes.memmove(own, header, HEADER_BYTES)
+            ctypes.memmove(own + HEADER_BYTES, address, count)
+        dist.broadcast(said, src=self.first, group=self.bytes_group)
+        header = (ctypes.c_int64 * 2).from_buffer_copy(ctypes.string_at(own, HEADER_BYTES))
+        if self.rank != 0:
+            ctypes.memmove(address, own + HEADER_BYTES, count)
+            fd[0] = os.open(f"/proc/{header[0]}/fd/{header[1]}", os.O_RDWR | os.O_CLOEXEC) if header[1] >= 0 else -1
+        if header[1] >= 0:
+            dist.barrier(group=self.bytes_group)  # rank 0 may close it then
+
+    def _barrier(self, _user: Any) -> int:
+        try:
+            dist.barrier(group=self.bytes_group)
+        except BaseException as error:
+            self.failure = error
+            return -1
+        return 0

@@ -1,0 +1,266 @@
+"""Parameters of a PyTorch module: on CPU or CUDA, whole or as DTensors (FSDP2, tensor parallel), fp32, bf16 or fp16."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Iterable
+
+import torch
+import torch.distributed as dist
+
+from . import _abi
+from ._errors import DilocoError
+from ._tensors import Described, Tensors
+
+TYPES = {torch.float32: _abi.F32, torch.bfloat16: _abi.BF16, torch.float16: _abi.F16}
+WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+
+
+def plain_name(name: str) -> str:
+    """A parameter's name as it is without DDP, torch.compile and other wrappers around the module."""
+    for wrapper in WRAPPERS[1:]:
+        name = name.replace(wrapper, "")
+    return name.removeprefix(WRAPPERS[0])
+
+
+def _is_dtensor(value: torch.Tensor) -> bool:
+    return hasattr(value, "device_mesh") and hasattr(value, "placements")
+
+
+def _along(placements: Iterable[Any], mesh: Any, shape: tuple[int, ...], name: str) -> tuple[list, list, list[int]]:
+    """Of each dimension the first index and how many a rank has; and the mesh dimensions that only repeat."""
+    first, count, repeated = [0] * len(shape), list(shape), []
+    coordinate = mesh.get_coordinate()
+    if coordinate is None:
+        raise DilocoError(f"parameter {name}: this rank is not in the mesh that it is spread over")
+    # What is sharded by FSDP on top of tensor parallelism (_StridedShard) divides what that has left.
+    order = sorted(enumerate(placements), key=lambda item: type(item[1]).__name__ == "_StridedShard")
+    for axis, placement in order:
+        if placement.is_replicate():
+            repeated.append(axis)
+            continue
+        if not (placement.is_shard() or type(placement).__name__ == "_StridedShard"):
+            raise DilocoError(f"parameter {name} is placed as {placement}, which is no shard and no copy")
+        dim, parts, at = placement.dim, mesh.size(axis), coordinate[axis]
+        chunk = -(-count[dim] // parts)
+        own = max(0, min(chunk, count[dim] - at * chunk))
+        first[dim] += min(at * chunk, count[dim])
+        count[dim] = own
+    return first, count, repeated
+
+
+def _part(first: list[int], count: list[int], shape: tuple[int, ...], name: str) -> tuple[int, int, int, int]:
+    """As libdiloco counts: columns of a matrix of shape[0] rows, and values from the first on within these."""
+    if len(shape) == 1:
+        return (0, shape[0], first[0], count[0])
+    inner = 1
+    for dim in range(2, len(shape)):
+        inner *= shape[dim]
+        if count[dim] != shape[dim]:
+            raise DilocoError(f"parameter {name} is sharded along dimension {dim}; 0 and 1 are possible")
+    width = shape[1] * inner
+    column0, columns = first[1] * inner, count[1] * inner
+    if columns == 0:
+        return (0, width, 0, 0)
+    return (column0, columns, first[0] * columns, count[0] * columns)
+
+
+class _Param:
+    """One parameter: its local values, and whom its values come from where ranks hold copies."""
+
+    def __init__(self, name: str, param: torch.Tensor, group: Any):
+        self.name, self.sources = name, []
+        self.local = param.detach()
+        self.part = (0, 0, 0, 0)
+        shape = tuple(param.shape)
+        owner = True
+        if _is_dtensor(param):
+            mesh = param.device_mesh
+            first, count, repeated = _along(param.placements, mesh, shape or (1,), name)
+            self.local = param.to_local().detach()
+            if tuple(self.local.shape) != tuple(count[: len(shape)]):
+                raise DilocoError(f"parameter {name}: rank {dist.get_rank()} has {tuple(self.local.shape)} of it, not {tuple(count)}")
+            self.part = _part(first, count, shape or (1,), name)
+            for axis in repeated:
+                owner = owner and mesh.get_local_rank(axis) == 0
+                if mesh.size(axis) > 1:
+                    self.sources.append((mesh.get_group(axis), 0))
+        elif group is not None:
+            owner = dist.get_rank(group) == 0
+            self.sources.append((group, 0))
+        if not owner:
+            width = 1
+            for size in shape[1:] if len(shape) > 1 else shape or (1,):
+                width *= size
+            self.part = (0, width, 0, 0)
+        self.shape = shape or (1,)
+
+    def take_from_source(self) -> None:
+        for group, source in self.sources:
+            dist.broadcast(self.local, src=dist.get_global_rank(group, source), group=group)
+
+
+class Module(Tensors):
+    """The parameters of a module that are trained; with `buffers`, its floating-point buffers, too."""
+
+    def __init__(self, model: Any, group: Any = None, buffers: bool = False, as_device: bool = False):
+        named = dict(model) if isinstance(model, dict) else dict(self._named(model, buffers))
+        if not named:
+            raise DilocoError("the model has no parameter that requires a gradient: there is nothing to share")
+        self.params = [_Param(name, value, group) for name, value in named.items()]
+        where = {param.local.device for param in self.params}
+        self.on_device = as_device or any(device.type != "cpu" for device in where)
+        for param in self.params:
+            self._check(param)
+        if len({device.type for device in where}) > 1:
+            raise DilocoError("the model is partly on the CPU and partly on a GPU; move it to one kind of device")
+        self.described = [
+            Described(
+                param.name,
+                number + 1 if self.on_device else param.local.data_ptr() or 1,
+                TYPES[param.local.dtype],
+                param.shape,
+                param.part,
+                param.local,
+            )
+            for number, param in enumerate(self.params)
+        ]
+        self._moves = _Moves([param.local for param in self.params]) if self.on_device else None
+        self.device = self._moves.struct if self._moves is not None else None
+        self._losses: list[tuple[Any, torch.Tensor]] = []
+        self._loss = float("nan")
+
+    @staticmethod
+    def _named(model: torch.nn.Module, buffers: bool) -> Iterable[tuple[str, torch.Tensor]]:
+        for name, param in model.named_parameters():  # each of those that are tied once
+            if param.requires_grad:
+                yield plain_name(name), param
+        for name, buffer in model.named_buffers() if buffers else ():
+            if buffer.is_floating_point():
+                yield plain_name(name), buffer
+
+    @staticmethod
+    def _check(param: _Param) -> None:
+        local = param.local
+        if local.device.type not in ("cpu", "cuda"):
+            raise DilocoError(f"parameter {param.name} is on {local.device}; the CPU and CUDA devices are possible")
+        if local.dtype not in TYPES:
+            raise DilocoError(f"parameter {param.name} is {local.dtype}; float32, bfloat16 and float16 are possible")
+        if not local.is_contiguous():
+            raise DilocoError(f"parameter {param.name} is not contiguous: replace it by a copy that is (.contiguous())")
+
+    def changed(self, numbers: list[int]) -> None:
+        for number in numbers:
+            self.params[number].take_from_source()
+
+    def loss_of(self, loss: Any) -> float:
+        """The latest loss that is known without waiting for a GPU."""
+        if not isinstance(loss, torch.Tensor):
+            return super().loss_of(loss)
+        if loss.device.type == "cpu":
+            return float(loss.detach())
+        on_host = torch.empty((), dtype=torch.float32, pin_memory=True)
+        on_host.copy_(loss.detach().float(), non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        self._losses.append((event, on_host))
+        while self._losses and self._losses[0][0].query():
+            self._loss = float(self._losses.pop(0)[1])
+        return self._loss
+
+    def close(self) -> None:
+        if self._moves is not None:
+            self._moves.close()
+
+
+def _host(address: int, rows: int, columns: int, stride: int) -> torch.Tensor:
+    """fp32 values of the memory that is shared with the daemon."""
+    count = (rows - 1) * stride + columns
+    memory = (ctypes.c_char * (count * 4)).from_address(address)
+    return torch.frombuffer(memory, dtype=torch.float32, count=count).as_strided((rows, columns), (stride, 1))
+
+
+class _Moves:
+    """A CUDA device as libdiloco knows devices: what goes out leaves on a stream of its own while training goes on."""
+
+    def __init__(self, values: list[torch.Tensor]):
+        self.flat = [value.view(-1) for value in values]
+        self.cuda = any(value.device.type == "cuda" for value in values)
+        self.side = {value.device: torch.cuda.Stream(value.device) for value in values if value.device.type == "cuda"}
+        self.marks: dict[int, list[Any]] = {}
+        self.number = 0
+        self.pinned = 0
+        self.failure: BaseException | None = None
+        self.struct = _abi.sized(
+            _abi.Device,
+            move=_abi.MOVE(self._move),
+            mark=_abi.MARK(self._mark),
+            reached=_abi.REACHED(self._reached),
+            pin=_abi.PIN(self._pin),
+            unpin=_abi.UNPIN(self._unpin),
+        )
+
+    def _move(self, _user: Any, move: Any) -> int:
+        try:
+            self._do(move.contents)
+        except BaseException as error:  # no exception passes through C
+            self.failure = error
+            return -1
+        return 0
+
+    def _do(self, move: _abi.Move) -> None:
+        flat = self.flat[move.tensor - 1]
+        piece = flat[move.first : move.first + move.rows * move.columns].view(move.rows, move.columns)
+        host = _host(move.host, move.rows, move.columns, move.stride)
+        if move.kind == _abi.WRITE:
+            piece.copy_(host, non_blocking=True)
+        elif move.kind == _abi.READ:
+            self._read(piece, host)
+        else:
+            raise DilocoError(f"a move of kind {move.kind} was not asked for")
+
+    def _read(self, piece: torch.Tensor, host: torch.Tensor) -> None:
+        if piece.device.type != "cuda":
+            host.copy_(piece)
+            return
+        side = self.side[piece.device]
+        copy = piece.to(torch.float32, copy=True)
+        side.wait_stream(torch.cuda.current_stream(piece.device))
+        with torch.cuda.stream(side):
+            host.copy_(copy, non_blocking=True)
+        copy.record_stream(side)
+
+    def _mark(self, _user: Any) -> int:
+        self.number += 1
+        events = []
+        for device, side in self.side.items():
+            for stream in (torch.cuda.current_stream(device), side):
+                event = torch.cuda.Event()
+                event.record(stream)
+                events.append(event)
+        self.marks[self.number] = events
+        return self.number
+
+    def _reached(self, _user: Any, mark: int) -> int:
+        try:
+            for number in [n for n in self.marks if n <= mark]:
+                if not all(event.query() for event in self.marks[number]):
+                    return 0
+                del self.marks[number]
+        except BaseException as error:
+            self.failure = error
+            return -1
+        return 1
+
+    def _pin(self, _user: Any, memory: int, count: int) -> None:
+        # Not pinned, copies wait; nothing else is lost.
+        if self.cuda and int(torch.cuda.cudart().cudaHostRegister(memory, count, 0)) == 0:
+            self.pinned = memory
+
+    def _unpin(self, _user: Any, memory: int) -> None:
+        if self.pinned == memory:
+            torch.cuda.cudart().cudaHostUnregister(memory)
+        self.pinned = 0
+
+    def close(self) -> None:
+        self.marks.clear()

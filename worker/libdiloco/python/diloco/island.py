@@ -1,0 +1,276 @@
+"""An island of a run, as a training loop sees it."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import threading
+import time
+from typing import Any
+
+from . import _abi
+from ._errors import DilocoError, Interrupted, Refused, Unreachable
+from ._tensors import Buffers, Tensors
+
+_RATE_S = 2.0  # over which tokens a second are measured
+
+
+class _Signals:
+    """While C waits, a signal is only noted, and the waiting ends; then its own handler runs, as it would have."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+        self.handlers: dict[int, Any] = {}
+
+    def _note(self, number: int, _frame: Any) -> None:
+        self.seen.append(number)
+
+    def __enter__(self) -> "_Signals":
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self.handlers[number] = handler
+                    signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        handlers, seen = self.handlers, self.seen
+        self.handlers, self.seen = {}, []
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in seen:
+            handlers[number](number, None)  # raises KeyboardInterrupt unless somebody chose otherwise
+
+
+class Shard:
+    """Every n-th item of a sequence: this island's."""
+
+    def __init__(self, items: Any, index: int, count: int):
+        self.items, self.index, self.count = items, index, count
+
+    def __len__(self) -> int:
+        return max(0, (len(self.items) - self.index + self.count - 1) // self.count)
+
+    def __getitem__(self, at: int) -> Any:
+        if at < 0:
+            at += len(self)
+        if not 0 <= at < len(self):
+            raise IndexError(at)
+        return self.items[self.index + at * self.count]
+
+
+class _Stream:
+    """The same of what can only be gone through."""
+
+    def __init__(self, items: Any, index: int, count: int):
+        self.items, self.index, self.count = items, index, count
+
+    def __iter__(self) -> Any:
+        for number, item in enumerate(self.items):
+            if number % self.count == self.index:
+                yield item
+
+
+class Island:
+    """Made by diloco.attach(). One thread uses it."""
+
+    def __init__(self, tensors: Tensors, *, socket: str | None, trainer: str, wait: float, kept: bytes | None, group: Any):
+        self._library = _abi.library()
+        self._tensors = tensors
+        self._signals = _Signals()
+        self._group = group
+        self._handle = ctypes.c_void_p()
+        self._interrupted = _abi.INTERRUPTED_CALL(lambda _user: 1 if self._signals.seen else 0)
+        self._rate_from = time.monotonic()
+        self._rate_tokens = 0
+        self._rate = 0.0
+        self.done = False
+        options = _abi.sized(
+            _abi.Options,
+            socket_path=socket.encode() if socket is not None else None,
+            trainer=trainer.encode(),
+            wait_ms=int(wait * 1000),
+            interrupted=self._interrupted,
+        )
+        if tensors.device is not None:
+            options.device = ctypes.pointer(tensors.device)
+        if group is not None:
+            options.group = ctypes.pointer(group.struct)
+        if kept:
+            self._kept = ctypes.create_string_buffer(kept, len(kept))
+            options.kept, options.kept_bytes = ctypes.addressof(self._kept), len(kept)
+        try:
+            self._check(self._call("diloco_attach", ctypes.byref(options), ctypes.byref(self._handle), handle=False))
+            self.names = [tensor.name for tensor in tensors]
+            for tensor in tensors:
+                self._check(self._call("diloco_register", ctypes.byref(tensor.as_struct())))
+            start = _abi.sized(_abi.Start)
+            self._check(self._call("diloco_begin", ctypes.byref(start)))
+        except BaseException:
+            self.detach()
+            raise
+        self.start_step, self.steps, self.version = start.step, start.steps, start.version
+        self.tokens, self.tokens_counted = start.tokens, start.tokens_counted
+        self.index, self.count, self.name = start.island_index, start.islands_count, start.island.decode()
+        self.done = self.start_step >= self.steps
+        self._after()
+
+    # ---- calls into the library ----
+
+    def _call(self, name: str, *arguments: Any, handle: bool = True) -> int:
+        if handle and not self._handle:
+            raise DilocoError(f"{name}() after detach()")
+        function = getattr(self._library, name)
+        with self._signals:
+            return function(self._handle, *arguments) if handle else function(*arguments)
+
+    def _check(self, result: int) -> int:
+        if result in (_abi.OK, _abi.STOP, _abi.OPEN):
+            return result
+        text = self._library.diloco_error(self._handle).decode(errors="replace")
+        kind = {_abi.REFUSED: Refused, _abi.UNREACHABLE: Unreachable, _abi.INTERRUPTED: Interrupted}.get(result, DilocoError)
+        moves = getattr(self._tensors, "_moves", None)
+        for source in (self._group, moves):
+            failure = getattr(source, "failure", None)
+            if failure is not None:
+                raise kind(f"{text}: {failure}") from failure
+        raise kind(text)
+
+    def _after(self) -> None:
+        """Ranks that hold copies of what has changed get it from who has it."""
+        if self._library.diloco_changed(self._handle, _abi.ANY):
+            self._tensors.changed(self.changed_numbers())
+
+    # ---- the three lines ----
+
+    def step(self, tokens: int = 0, loss: Any = None, lr: float = 0.0, grad_norm: float = 0.0) -> bool:
+        """After each optimizer step. `tokens` are those that the island has trained in it, in all its ranks. False: the
+        run's steps are done, or the island is to leave; call finish() then."""
+        now = time.monotonic()
+        self._rate_tokens += tokens
+        if now - self._rate_from >= _RATE_S:
+            self._rate = self._rate_tokens / (now - self._rate_from)
+            self._rate_from, self._rate_tokens = now, 0
+        report = _abi.sized(
+            _abi.Report,
+            tokens=tokens,
+            loss=self._tensors.loss_of(loss),
+            tokens_per_s=self._rate,
+            lr=lr,
+            grad_norm=grad_norm,
+        )
+        result = self._check(self._call("diloco_step", ctypes.byref(report)))
+        self._after()
+        self.done = self.done or result == _abi.STOP
+        return not self.done
+
+    def finish(self) -> bool:
+        """Has the last contributions counted, and waits for the run's end: then all islands hold the same parameters,
+        and it is True. False: others may still change them (why() says who)."""
+        result = self._check(self._call("diloco_finish"))
+        self._after()
+        return result == _abi.OK
+
+    # ---- what it knows ----
+
+    @property
+    def run_step(self) -> int:
+        """The run's step after the last step(): learning rates go by it. It skips on an island slower than others."""
+        return int(self._library.diloco_run_step(self._handle)) if self._handle else 0
+
+    @property
+    def attached(self) -> bool:
+        """Whether a daemon is there just now; without one training goes on alone."""
+        return bool(self._handle) and self._library.diloco_attached(self._handle) != 0
+
+    def changed(self, name: str) -> bool:
+        """Whether attach(), or the last step() or finish(), changed this tensor: its copies are to be made anew."""
+        return self._library.diloco_changed(self._handle, self.names.index(name)) != 0
+
+    def changed_numbers(self) -> list[int]:
+        return [n for n in range(len(self.names)) if self._library.diloco_changed(self._handle, n)]
+
+    def why(self) -> str:
+        """The last thing that the library had to say."""
+        return self._library.diloco_error(self._handle).decode(errors="replace")
+
+    # ---- data, checkpoints ----
+
+    def shard(self, items: Any) -> Any:
+        """This island's part of a dataset that all islands have: every n-th item, n being the number of islands."""
+        if hasattr(items, "__len__") and hasattr(items, "__getitem__"):
+            return Shard(items, self.index, self.count)
+        return _Stream(items, self.index, self.count)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside model and optimizer, for attach(..., state=). All ranks call it."""
+        if not self._handle:
+            raise DilocoError("state_dict() after detach()")
+        room = self._library.diloco_keep_bytes(self._handle)
+        memory = ctypes.create_string_buffer(max(1, room))
+        written = self._call("diloco_keep", memory, ctypes.c_size_t(room))
+        leads = self._group is None or self._group.rank == 0
+        if written == 0 and leads:
+            raise DilocoError(self.why())
+        return {"kept": memory.raw[:written], "run_step": self.run_step}
+
+    # ---- the end ----
+
+    def detach(self) -> None:
+        """Lets go of the daemon. Without finish() before, it counts this as a crash and starts the trainer anew."""
+        if self._handle:
+            self._library.diloco_detach(self._handle)
+            self._handle = ctypes.c_void_p()
+        self._tensors.close()
+
+    def __enter__(self) -> "Island":
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.detach()
+
+
+def _is_torch(model: Any) -> bool:
+    values = model.values() if isinstance(model, dict) else (model,)
+    return any(type(value).__module__.split(".")[0] == "torch" or hasattr(value, "named_parameters") for value in values)
+
+
+def attach(
+    model: Any,
+    *,
+    socket: str | None = None,
+    trainer: str = "python",
+    wait: float = 60.0,
+    state: dict[str, Any] | None = None,
+    group: Any = "auto",
+    buffers: bool = False,
+) -> Island:
+    """Takes part in the run of this machine's island with `model`: a torch.nn.Module, or a dict of names and tensors or
+    of names and fp32 buffers. When it returns the parameters are the run's.
+
+    socket: the island's worker socket (default: the environment's DILOCO_SOCKET, which the daemon sets)
+    wait: seconds to wait for a daemon
+    state: of Island.state_dict(), from the checkpoint that the model was loaded from
+    group: the torch.distributed group of this island's ranks; "auto": all, where there are several; None: this one alone
+    buffers: share floating-point buffers (as BatchNorm's) as well as parameters
+    """
+    ranks = None
+    if not _is_torch(model):
+        if not isinstance(model, dict):
+            raise DilocoError(f"a {type(model).__name__} is neither a torch module nor a dict of tensors or buffers")
+        tensors: Tensors = Buffers(model)
+    else:
+        import torch.distributed as dist
+
+        from ._torch import Module
+
+        several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+        group = (dist.group.WORLD if several else None) if group == "auto" else group
+        if group is not None:
+            from ._group import RankGroup
+
+            ranks = RankGroup(group)
+        tensors = Module(model, group, buffers)
+    kept = state["kept"] if state is not None else None
+    return Island(tensors, socket=socket, trainer=trainer, wait=wait, kept=kept, group=ranks)

@@ -47,29 +47,42 @@ class GPT(nn.Module):
         return self.head(self.norm(x))
 
 
-def main():
+def arguments():
     options = argparse.ArgumentParser()
     options.add_argument("--data", required=True)
     options.add_argument("--lr", type=float, default=1e-3)
     options.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     options.add_argument("--seed", type=int, default=1)
-    a, _ = options.parse_known_args()  # the daemon's own options, as --threads, may follow
+    return options.parse_known_args()[0]  # the daemon's own options, as --threads, may follow
+
+
+def text(path):
+    with open(path, "rb") as file:
+        return torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+
+
+def draw(data, windows, count, generator):
+    """`count` windows of tokens, each with the one that follows it."""
+    begin = torch.tensor([windows[i] for i in torch.randint(len(windows), (count,), generator=generator)])
+    batch = data[begin[:, None] + torch.arange(CONTEXT + 1)].long()
+    return batch[:, :-1], batch[:, 1:]
+
+
+def main():
+    a = arguments()
     torch.manual_seed(a.seed)
     torch.set_num_threads(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    with open(a.data, "rb") as file:
-        data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+    data = text(a.data)
     model = GPT().to(device, getattr(torch, a.dtype))
     optimizer = torch.optim.AdamW(model.parameters(), lr=a.lr)
 
     island = diloco.attach(model)  # 1: the parameters are the run's now
     windows = island.shard(range(0, len(data) - CONTEXT - 1, CONTEXT))
-    draw = torch.Generator().manual_seed(island.start_step)
+    generator = torch.Generator().manual_seed(island.start_step)
     while not island.done:
-        begin = torch.tensor([windows[i] for i in torch.randint(len(windows), (BATCH,), generator=draw)])
-        batch = data[begin[:, None] + torch.arange(CONTEXT + 1)].long().to(device)
-        logits = model(batch[:, :-1])
-        loss = F.cross_entropy(logits.flatten(0, 1).float(), batch[:, 1:].flatten())
+        tokens, targets = (part.to(device) for part in draw(data, windows, BATCH, generator))
+        loss = F.cross_entropy(model(tokens).flatten(0, 1).float(), targets.flatten())
         for group in optimizer.param_groups:  # by the run's step, which every island shares
             group["lr"] = a.lr * 0.5 * (1 + math.cos(math.pi * island.run_step / island.steps))
         optimizer.zero_grad()

@@ -1,0 +1,121 @@
+"""The Python package with PyTorch: models, types, ranks and other people's trainers on real islands."""
+
+import json
+import os
+import sys
+import unittest
+
+import torch
+
+from islands import ROOT, TEXT, Run, assert_one_model, free_port
+
+import diloco
+from diloco import _abi
+from diloco._torch import Module, plain_name
+
+PYTHON = f"{sys.executable} -u"
+EXAMPLES = ROOT / "docs/examples"
+SPEC = """[run]
+name = torch
+steps = 500
+[sync]
+interval = 10
+layers_per_fragment = 2
+late = merge
+"""
+
+
+def gpt(*more: str) -> str:
+    return " ".join([PYTHON, str(EXAMPLES / "gpt.py"), "--data", str(TEXT), *more])
+
+
+def anchor_of(island) -> dict[str, torch.Tensor]:
+    """The exported model, read as the format's definition says."""
+    path = island.home / "state/anchor.safetensors"
+    island.await_("the exported anchor", lambda _: path.exists())
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    return {
+        name: torch.frombuffer(bytearray(data[8 + size :][slice(*entry["data_offsets"])]), dtype=torch.float32).view(entry["shape"])
+        for name, entry in header.items()
+        if name != "__metadata__"
+    }
+
+
+class Models(unittest.TestCase):
+    def test_what_is_registered(self):
+        model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 4, bias=False))
+        model[2].weight.requires_grad = False
+        self.assertEqual([t.name for t in Module(model)], ["0.weight", "0.bias", "1.weight", "1.bias"])
+        self.assertIn("1.running_mean", [t.name for t in Module(model, buffers=True)])
+        self.assertNotIn("1.num_batches_tracked", [t.name for t in Module(model, buffers=True)])
+        tied = torch.nn.ModuleDict({"a": torch.nn.Linear(4, 4), "b": torch.nn.Linear(4, 4)})
+        tied["b"].weight = tied["a"].weight
+        self.assertEqual([t.name for t in Module(tied)], ["a.weight", "a.bias", "b.bias"])
+        self.assertEqual(plain_name("module._orig_mod.layers.0.weight"), "layers.0.weight")
+        self.assertEqual([t.type for t in Module(torch.nn.Linear(2, 2).bfloat16())], [_abi.BF16, _abi.BF16])
+
+    def test_what_cannot_be_registered_is_named(self):
+        def refused(words, model):
+            with self.assertRaisesRegex(diloco.DilocoError, words):
+                Module(model)
+
+        refused("parameter weight is torch.float64", torch.nn.Linear(2, 2, bias=False).double())
+        refused("parameter weight is on meta", torch.nn.Linear(2, 2, bias=False, device="meta"))
+        refused("parameter w is not contiguous", {"w": torch.zeros(4, 6).t()})
+        refused("no parameter that requires a gradient", torch.nn.Linear(2, 2).requires_grad_(False))
+
+
+class Islands(unittest.TestCase):
+    def test_two_islands_of_a_gpt_end_as_one_though_one_is_killed(self):
+        with Run(SPEC) as run:
+            paris = run.found("paris", gpt())
+            oslo = run.join("oslo", gpt("--seed 2"))
+            oslo.await_("some steps", lambda island: island.trainer().get("step", 0) > 30)
+            os.kill(oslo.trainer()["pid"], 9)
+            oslo.await_log("started again")
+            assert_one_model([paris, oslo])
+            for island in (paris, oslo):
+                trainer = island.trainer()
+                self.assertLessEqual(trainer["tokens_counted"], trainer["tokens"])
+                self.assertGreater(trainer["tokens_counted"], 0)
+
+    def test_bf16(self):
+        with Run(SPEC) as run:
+            islands = [run.found("paris", gpt("--dtype bfloat16"))]
+            islands.append(run.join("oslo", gpt("--dtype bfloat16")))
+            assert_one_model(islands)
+
+    def test_ranks_beside_an_island_of_one(self):
+        for more in ("", "--ddp"):
+            with self.subTest(more or "fsdp2"), Run(SPEC) as run:
+                ranks = f"{PYTHON} -m torch.distributed.run --nproc-per-node 2 --master-port {free_port()}"
+                paris = run.found("paris", f"{ranks} {EXAMPLES}/fsdp.py --data {TEXT} {more}")
+                oslo = run.join("oslo", gpt())
+                assert_one_model([paris, oslo])
+                for island in (paris, oslo):
+                    self.assertEqual(island.trainer()["tokens_counted"] % 512, 0)
+                    self.assertGreater(island.trainer()["tokens_counted"], 0)
+
+    def test_a_device_that_is_told_what_to_move(self):
+        """The way by which CUDA tensors are moved, on the CPU."""
+        with Run(SPEC.replace("late = merge", "late = merge\noverlap = 3")) as run:
+            paris = run.found("paris", "")
+            model = torch.nn.Linear(40, 30).bfloat16()
+            tensors = Module(model, as_device=True)
+            goal = torch.randn(30, 40)
+            with diloco.Island(tensors, socket=paris.socket(), trainer="device", wait=20, kept=None, group=None) as island:
+                while not island.done:
+                    with torch.no_grad():
+                        model.weight += 0.05 * (goal - model.weight.float()).bfloat16()
+                    island.step(tokens=7, loss=(goal - model.weight.float()).square().mean())
+                self.assertTrue(island.finish())
+            paris.await_finished()
+            for name, anchor in anchor_of(paris).items():
+                self.assertTrue(torch.equal(getattr(model, name).detach(), anchor.bfloat16()), name)
+            self.assertEqual(paris.trainer()["tokens_counted"], 7 * 500)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

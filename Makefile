@@ -32,7 +32,7 @@ comma := ,
 B := build/$(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter-out -O2,$(OPT)),$(OPT))
 
 GOALS := all check demo outlive outlive-namespaces failures aims bench bench-quality install lint mutants fuzz tests sim check-gpu bench-gpu gpu-kit
-.PHONY: $(GOALS) clean check-run
+.PHONY: $(GOALS) clean check-run check-python wheel
 ifndef PREREQS_PRESENT
 
 # First make sure that everything is there, then start over with pkg-config's answers.
@@ -307,6 +307,18 @@ outlive: $(PROGRAMS) $(B)/tests/outlive/outlive
 outlive-namespaces: export OUTLIVE_DATA = $(or $(DATA),tests/demo/shakespeare.txt)
 outlive-namespaces: $(PROGRAMS) $(B)/tests/outlive/outlive
 	@$(B)/tests/outlive/outlive --programs $(B) --data "$$OUTLIVE_DATA" --namespaces --out build/outlive-namespaces || [ $$? -eq 77 ]
+
+# What only PyTorch can show of the Python package; PYTHON=... is one that has it.
+check-python: $(PROGRAMS) $(B)/libdiloco.so.0
+	BUILD=$(B) CC='$(CC)' tests/python/check.sh
+
+# A wheel that carries libdiloco.so: build/wheel/diloco-*.whl.
+wheel: $(B)/libdiloco.so.0
+	@rm -rf build/wheel && mkdir -p build/wheel/source
+	@cp -r worker/libdiloco/python/pyproject.toml worker/libdiloco/python/diloco build/wheel/source
+	@cp $(B)/libdiloco.so.0 build/wheel/source/diloco/
+	python3 -m pip wheel --quiet --no-deps --wheel-dir build/wheel build/wheel/source
+	@ls build/wheel/*.whl
 
 failures: $(PROGRAMS) $(B)/tests/failures/failures $(B)/tests/system/tool_synth
 	@BUILD=$(B) $(B)/tests/failures/failures --minutes $(or $(MINUTES),5) --seed $(or $(SEED),1)

@@ -20,7 +20,7 @@ by_find() {
     done
     [ $# -eq 0 ] || shift
     [ $# -gt 0 ] || set -- -true
-    find . '(' -name build -o -name .git ')' -prune -o -type f '(' "$@" ')' -print | sed 's,^\./,,'
+    find . '(' -name build -o -name .git -o -name __pycache__ ')' -prune -o -type f '(' "$@" ')' -print | sed 's,^\./,,'
 }
 
 { by_git "$@" || by_find "$@"; } | LC_ALL=C sort -u | while IFS= read -r file; do

@@ -16,6 +16,8 @@ PACKAGE = ROOT / "worker/libdiloco/python"
 TEXT = ROOT / "tests/demo/shakespeare.txt"
 PATIENCE_S = 120
 
+sys.dont_write_bytecode = True
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 os.environ["DILOCO_LIBRARY"] = str(BUILD / "libdiloco.so.0")
 os.environ["PYTHONPATH"] = f"{PACKAGE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
 sys.path.insert(0, str(PACKAGE))

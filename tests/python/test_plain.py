@@ -52,6 +52,10 @@ class Interface(unittest.TestCase):
         for name in constants:
             self.assertEqual(getattr(_abi, name), int(want[name]), name)
 
+    def test_one_version(self):
+        self.assertEqual(_abi.library().diloco_version().decode(), diloco.__version__)
+        self.assertIn(f'version = "{diloco.__version__}"', (ROOT / "worker/libdiloco/python/pyproject.toml").read_text())
+
     def test_every_call_of_the_header_is_there(self):
         header = (ROOT / "worker/libdiloco/diloco.h").read_text()
         calls = {line.split("(")[0].split()[-1].lstrip("*") for line in header.splitlines() if line.startswith("DILOCO_API")}

@@ -9,5 +9,5 @@ command -v python3 >/dev/null 2>&1 || { echo "skip: there is no python3"; exit 7
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' || { echo "skip: python3 is older than 3.9"; exit 77; }
 cd "$(dirname "$0")/../python"
 case $BUILD in /*) ;; *) BUILD=$(cd ../.. && pwd)/$BUILD ;; esac
-export BUILD
+export BUILD PYTHONDONTWRITEBYTECODE=1
 exec python3 test_plain.py

@@ -1,0 +1,47 @@
+"""The Python package with transformers and PEFT, on real islands, beside diloco-worker."""
+
+import sys
+import unittest
+
+from islands import ROOT, TEXT, Run, assert_one_model
+
+LLAMA = f"{sys.executable} -u {ROOT}/docs/examples/llama.py --data {TEXT}"
+SPEC = """[run]
+name = hf
+steps = 300
+[model]
+vocab = 256
+width = 64
+layers = 2
+heads = 4
+kv_heads = 2
+ff = 96
+context = 32
+tied = yes
+[train]
+batch = 4
+[sync]
+interval = 20
+layers_per_fragment = 1
+late = merge
+"""
+
+
+class Islands(unittest.TestCase):
+    def test_two_of_transformers_and_one_of_diloco_worker_end_as_one(self):
+        with Run(SPEC) as run:
+            islands = [run.found("paris", f"{LLAMA} --out {run.place}/out1")]
+            islands.append(run.join("oslo", "diloco-worker"))
+            islands.append(run.join("rome", f"{LLAMA} --out {run.place}/out2"))
+            assert_one_model(islands)
+
+    def test_lora_exchanges_what_it_trains(self):
+        with Run(SPEC) as run:
+            islands = [run.found("paris", f"{LLAMA} --lora --out {run.place}/out1")]
+            islands.append(run.join("oslo", f"{LLAMA} --lora --out {run.place}/out2"))
+            assert_one_model(islands)
+            self.assertEqual(islands[0].status()["params"], 2 * (4 * 64 + 64 * 4 + 4 * 64 + 32 * 4))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -8,7 +8,7 @@
 
 #include "common/mem.h"
 
-static const char *const formats[] = {"bytes", "tokens", NULL};
+static const char *const formats[] = {"bytes", "tokens", "uint16", "uint32", NULL};
 static const char *const inners[] = {"adamw", "sgd", "muon", NULL};
 static const char *const patterns[] = {"strided", "sequential", "balanced", NULL};
 static const char *const offset_kinds[] = {"spread", "zero", NULL};
@@ -29,7 +29,7 @@ static const struct conf_key keys[] = {
     {"run", "seed", CONF_INT, AT(seed), "1", 0, 9e15, NULL, NULL,
      "Seed of the initial parameters and of the order of the data."},
 
-    {"model", "vocab", CONF_INT, AT(vocab), "256", 2, 65536, NULL, "tokens",
+    {"model", "vocab", CONF_INT, AT(vocab), "256", 2, 1048576, NULL, "tokens",
      "Size of the vocabulary. 256 with format = bytes."},
     {"model", "width", CONF_INT, AT(width), "256", 2, 65536, NULL, "values",
      "Width of the residual stream; a multiple of heads."},
@@ -49,8 +49,9 @@ static const struct conf_key keys[] = {
     {"model", "tied", CONF_BOOL, AT(tied), "yes", 0, 0, NULL, NULL, "Whether the output head is the embedding."},
 
     {"data", "format", CONF_ENUM, AT(format), "bytes", 0, 0, formats, NULL,
-     "What the files hold. bytes: any file, one token a byte. tokens: shards with the magic number 20240520 and 16-bit "
-     "tokens."},
+     "What the files hold. bytes: any file, one token a byte. tokens: shards with llm.c's header, whose magic number "
+     "says which: 20240520 (GPT-2, 16-bit tokens) or 20240801 (Llama 3, 32-bit). uint16, uint32: tokens and nothing "
+     "else, as nanoGPT's .bin files."},
     {"data", "held_out", CONF_REAL, AT(held_out), "0.02", 0, 0.5, NULL, "fraction",
      "Part at the end of the data that is never trained on and serves for validation."},
 
@@ -194,6 +195,12 @@ static enum err check_model(const char *path, struct runspec *spec)
                        spec->kv_heads, spec->heads);
     if (spec->format == RUNSPEC_BYTES && spec->vocab != 256)
         return err_set(ERR_CONF, "%s: [model] vocab: format = bytes needs 256, not %" PRId64, path, spec->vocab);
+    if (spec->format == RUNSPEC_UINT16 && spec->vocab > 65536)
+        return err_set(ERR_CONF,
+                       "%s: [data] format: uint16 holds no token above 65535, and vocab is %" PRId64
+                       "; set uint32, or a "
+                       "vocabulary of at most 65536",
+                       path, spec->vocab);
     return ERR_OK;
 }
 

@@ -15,7 +15,7 @@
 #include "common/digest.h"
 #include "common/err.h"
 
-enum runspec_format { RUNSPEC_BYTES, RUNSPEC_TOKENS };
+enum runspec_format { RUNSPEC_BYTES, RUNSPEC_TOKENS, RUNSPEC_UINT16, RUNSPEC_UINT32 };
 enum runspec_inner { RUNSPEC_ADAMW, RUNSPEC_SGD, RUNSPEC_MUON };
 enum runspec_pattern { RUNSPEC_STRIDED, RUNSPEC_SEQUENTIAL, RUNSPEC_BALANCED };
 enum runspec_offsets { RUNSPEC_SPREAD, RUNSPEC_ZERO };

@@ -1,28 +1,18 @@
 #include "worker/data.h"
 
-#include <fcntl.h>
 #include <glob.h>
 #include <inttypes.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "common/bytes.h"
 #include "common/env.h"
 #include "common/mem.h"
+#include "worker/shard.h"
 
-enum { SHARD_MAGIC = 20240520, SHARD_VERSION = 1, SHARD_HEADER_BYTES = 1024, SHARD_TOKEN_BYTES = 2 };
 /* Rounds of the permutation; and what sets the draw of an epoch's cut apart from that of its order. */
 enum { PERMUTE_ROUNDS = 4, CUT_SALT = 99 };
 
 struct segment {
-    char *path;
-    uint8_t *map;
-    size_t map_bytes;
-    const uint8_t *tokens;         /* after the header */
-    uint64_t count;                /* tokens */
-    uint64_t train_count;          /* of them, the first ones, for training */
+    struct shard shard;
+    uint64_t train_count;          /* of its tokens, the first ones, for training */
     uint64_t train_windows_before; /* in the segments before this one */
     uint64_t held_out_windows_before;
 };
@@ -37,51 +27,16 @@ struct data {
 
 /* ---- opening ---- */
 
-static enum err map_segment(struct segment *segment, const struct data_conf *conf)
+/* A shard's header names its tokenizer: tokens of two in one run would be noise, and nothing else would show it. */
+static enum err check_alike(const struct data *data, const struct segment *segment)
 {
-    struct stat status;
-    int fd = open(segment->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return err_set_errno(ERR_IO, "data file %s: cannot open", segment->path);
-    enum err err = ERR_OK;
-    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
-        err = err_set(ERR_CONF, "data file %s: not a regular file", segment->path);
-    else if (status.st_size == 0)
-        err = err_set(ERR_CONF, "data file %s: empty; give a file with text or tokens", segment->path);
-    if (err == ERR_OK) {
-        void *map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (map == MAP_FAILED) {
-            err = err_set_errno(ERR_IO, "data file %s: cannot map", segment->path);
-        } else {
-            segment->map = map;
-            segment->map_bytes = (size_t)status.st_size;
-        }
-    }
-    close(fd);
-    TRY(err);
-    segment->tokens = segment->map;
-    segment->count = segment->map_bytes;
-    if (!conf->tokens)
+    const struct shard *first = &data->segments[0].shard, *shard = &segment->shard;
+    if (shard->token_bytes == first->token_bytes)
         return ERR_OK;
-    struct bytes_reader header = bytes_reader_init(segment->map, segment->map_bytes);
-    uint32_t magic = bytes_get_u32(&header);
-    uint32_t version = bytes_get_u32(&header);
-    uint32_t count = bytes_get_u32(&header);
-    if (magic != SHARD_MAGIC)
-        return err_set(ERR_CONF,
-                       "data file %s: no token shard (it starts with %" PRIu32 ", not %d); for plain text set "
-                       "[data] format = bytes in the run spec",
-                       segment->path, magic, SHARD_MAGIC);
-    if (version != SHARD_VERSION)
-        return err_set(ERR_CONF, "data file %s: token shard of version %" PRIu32 "; this program reads %d",
-                       segment->path, version, SHARD_VERSION);
-    if (segment->map_bytes < SHARD_HEADER_BYTES ||
-        (segment->map_bytes - SHARD_HEADER_BYTES) / SHARD_TOKEN_BYTES < count)
-        return err_set(ERR_CONF, "data file %s: cut short: its header announces %" PRIu32 " tokens", segment->path,
-                       count);
-    segment->tokens = segment->map + SHARD_HEADER_BYTES;
-    segment->count = count;
-    return ERR_OK;
+    return err_set(ERR_CONF,
+                   "data file %s: tokens of %u bits, and those of %s have %u: they are of different tokenizers; give "
+                   "files of one kind",
+                   shard->path, 8 * shard->token_bytes, first->path, 8 * first->token_bytes);
 }
 
 static enum err open_segments(struct data *data)
@@ -95,9 +50,10 @@ static enum err open_segments(struct data *data)
         return err_set(ERR_IO, "data file %s: cannot search for it", data->conf.path);
     TRY_OUT(mem_new(found.gl_pathc, sizeof *data->segments, "the corpus", &data->segments));
     for (size_t i = 0; i < found.gl_pathc; i++) {
-        TRY_OUT(mem_strdup(found.gl_pathv[i], &data->segments[i].path));
+        struct segment *segment = &data->segments[i];
         data->segments_count = i + 1;
-        TRY_OUT(map_segment(&data->segments[i], &data->conf));
+        TRY_OUT(shard_open(&segment->shard, found.gl_pathv[i], data->conf.format, data->conf.vocab));
+        TRY_OUT(check_alike(data, segment));
     }
 out:
     globfree(&found);
@@ -116,14 +72,14 @@ static void split(struct data *data)
 {
     uint64_t total = 0;
     for (size_t i = 0; i < data->segments_count; i++)
-        total += data->segments[i].count;
+        total += data->segments[i].shard.count;
     uint64_t held = (uint64_t)((double)total * data->conf.held_out);
     data->held_out_tokens = held;
     data->train_tokens = total - held;
     for (size_t i = data->segments_count; i-- > 0;) {
         struct segment *segment = &data->segments[i];
-        uint64_t take = held < segment->count ? held : segment->count;
-        segment->train_count = segment->count - take;
+        uint64_t take = held < segment->shard.count ? held : segment->shard.count;
+        segment->train_count = segment->shard.count - take;
         held -= take;
     }
     for (size_t i = 0; i < data->segments_count; i++) {
@@ -131,7 +87,7 @@ static void split(struct data *data)
         segment->train_windows_before = data->train_windows;
         segment->held_out_windows_before = data->held_out_windows;
         data->train_windows += windows_in(segment->train_count, data->conf.context);
-        uint64_t held_out = segment->count - segment->train_count;
+        uint64_t held_out = segment->shard.count - segment->train_count;
         data->held_out_windows += held_out > 0 ? (held_out - 1) / (uint64_t)data->conf.context : 0;
     }
 }
@@ -164,11 +120,8 @@ void data_close(struct data *data)
 {
     if (data == NULL)
         return;
-    for (size_t i = 0; i < data->segments_count; i++) {
-        if (data->segments[i].map != NULL)
-            munmap(data->segments[i].map, data->segments[i].map_bytes);
-        mem_free(data->segments[i].path);
-    }
+    for (size_t i = 0; i < data->segments_count; i++)
+        shard_close(&data->segments[i].shard);
     mem_free(data->segments);
     mem_free(data);
 }
@@ -214,16 +167,15 @@ static enum err fill(const struct data *data, const struct segment *segment, uin
     int64_t T = data->conf.context;
     for (int64_t i = 0; i <= T; i++) {
         uint64_t at = begin + (uint64_t)i;
-        int32_t token =
-            data->conf.tokens ? segment->tokens[2 * at] | segment->tokens[2 * at + 1] << 8 : segment->tokens[at];
+        uint32_t token = shard_token(&segment->shard, at);
         if (token >= data->conf.vocab)
             return err_set(ERR_CORRUPT,
-                           "data file %s: token %" PRId32 " at place %" PRIu64 " is outside the vocabulary of %" PRId64,
-                           segment->path, token, at, data->conf.vocab);
+                           "data file %s: token %" PRIu32 " at place %" PRIu64 " is outside the vocabulary of %" PRId64,
+                           segment->shard.path, token, at, data->conf.vocab);
         if (i < T)
-            tokens[i] = token;
+            tokens[i] = (int32_t)token;
         if (i > 0)
-            targets[i - 1] = token;
+            targets[i - 1] = (int32_t)token;
     }
     return ERR_OK;
 }

@@ -1,9 +1,8 @@
 /*
  * data: a corpus on disk as batches of token sequences.
  *
- * Two formats. `bytes`: any file, one token a byte. `tokens`: shards as llm.c writes them: 256 little-endian int32 of
- * header (magic 20240520, version 1, token count), then uint16 tokens. A path may be a glob pattern; the files are
- * taken in name order. The last part is held out for validation and never trained on.
+ * What a file may be the run spec says, and worker/shard.h reads. A path may be a glob pattern; the files are taken in
+ * name order. The last part is held out for validation and never trained on.
  *
  * Training windows are visited in a pseudo-random order that is a function of the seed alone; stream `i` of `n` takes
  * every n-th of them, so the streams of different islands are disjoint and each is a function of one number, the
@@ -12,7 +11,6 @@
 #ifndef WORKER_DATA_H
 #define WORKER_DATA_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/err.h"
@@ -21,7 +19,7 @@ struct data;
 
 struct data_conf {
     const char *path; /* file or glob pattern */
-    bool tokens;      /* format: shards of uint16 instead of bytes */
+    int format;       /* enum runspec_format */
     int64_t vocab;    /* tokens at or above it are refused */
     int64_t context;  /* tokens in a window */
     double held_out;  /* fraction */
@@ -29,7 +27,7 @@ struct data_conf {
     uint32_t stream, streams_count;
 };
 
-/* ERR_CONF: missing, empty, too short, wrong magic, and what to do. */
+/* ERR_CONF: missing, empty, too short, of another format, and what to do. */
 ERR_MUST_CHECK enum err data_open(const struct data_conf *conf, struct data **out);
 void data_close(struct data *data);
 

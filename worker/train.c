@@ -67,7 +67,7 @@ static enum err open_data(struct trainer *t)
 {
     struct data_conf conf = {
         .path = t->options->data_path,
-        .tokens = t->spec->format == RUNSPEC_TOKENS,
+        .format = t->spec->format,
         .vocab = t->spec->vocab,
         .context = t->spec->context,
         .held_out = t->spec->held_out,

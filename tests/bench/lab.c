@@ -89,7 +89,7 @@ static enum err open_stream(const struct lab_conf *conf, uint32_t i, struct data
 {
     char path[128];
     struct data_conf data = {.path = conf->data,
-                             .tokens = false,
+                             .format = RUNSPEC_BYTES,
                              .vocab = conf->spec.vocab,
                              .context = conf->spec.context,
                              .held_out = conf->spec.held_out,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/fsio.h"
+#include "common/runspec.h"
 #include "worker/data.h"
 
 static const char *folder;
@@ -28,22 +29,64 @@ static const char *counting_file(const char *name, size_t bytes)
     return path;
 }
 
-static const char *shard_file(const char *name, uint32_t magic, uint32_t version, uint32_t announced, uint32_t real,
-                              uint16_t first)
+/* `count` tokens of `width` bytes from `first` on, behind `header_bytes` of room. */
+static size_t put_tokens(uint8_t *to, unsigned width, uint32_t count, uint32_t first)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t token = first + i;
+        memcpy(to + (size_t)width * i, &token, width); /* the machine is little-endian, as the files are */
+    }
+    return (size_t)width * count;
+}
+
+struct shard_said {
+    uint32_t magic, version, announced, real, first;
+    unsigned width;
+};
+
+static const char *shard_file(const char *name, struct shard_said said)
 {
     const char *path = testlib_path(folder, name);
-    size_t bytes = 1024 + 2 * (size_t)real;
+    unsigned width = said.width == 0 ? 2 : said.width;
+    size_t bytes = 1024 + width * (size_t)said.real;
     uint8_t *data = calloc(1, bytes);
-    memcpy(data, &magic, 4);
-    memcpy(data + 4, &version, 4);
-    memcpy(data + 8, &announced, 4);
-    for (uint32_t i = 0; i < real; i++) {
-        uint16_t token = (uint16_t)(first + i);
-        memcpy(data + 1024 + 2 * i, &token, 2);
-    }
+    memcpy(data, &said.magic, 4);
+    memcpy(data + 4, &said.version, 4);
+    memcpy(data + 8, &said.announced, 4);
+    put_tokens(data + 1024, width, said.real, said.first);
     assert_ok(fsio_replace(path, data, bytes, 0600));
     free(data);
     return path;
+}
+
+/* Tokens and nothing else; `more` bytes behind the last. */
+static const char *raw_file(const char *name, unsigned width, uint32_t count, uint32_t first, size_t more)
+{
+    const char *path = testlib_path(folder, name);
+    uint8_t *data = calloc(1, width * (size_t)count + more);
+    size_t bytes = put_tokens(data, width, count, first);
+    assert_ok(fsio_replace(path, data, bytes + more, 0600));
+    free(data);
+    return path;
+}
+
+/* Opens, and expects that every window goes on counting; the smallest and the largest token of the first 40. */
+static void counts_up(const struct data_conf *conf, int32_t *least, int32_t *most)
+{
+    struct data *data;
+    assert_ok(data_open(conf, &data));
+    *least = INT32_MAX;
+    *most = 0;
+    for (uint64_t k = 0; k < 40; k++) {
+        int32_t tokens[8], targets[8];
+        assert_ok(data_batch(data, k, 1, tokens, targets));
+        for (int i = 0; i < 8; i++) {
+            assert_int_equal(targets[i], tokens[i] + 1);
+            *least = tokens[i] < *least ? tokens[i] : *least;
+            *most = tokens[i] > *most ? tokens[i] : *most;
+        }
+    }
+    data_close(data);
 }
 
 static void targets_follow_tokens(void **state)
@@ -144,10 +187,10 @@ static void held_out_is_never_trained_on(void **state)
 static void shards_are_read_across_files(void **state)
 {
     (void)state;
-    shard_file("s_0.bin", 20240520, 1, 100, 100, 1000);
-    shard_file("s_1.bin", 20240520, 1, 300, 300, 5000);
+    shard_file("s_0.bin", (struct shard_said){20240520, 1, 100, 100, 1000, 2});
+    shard_file("s_1.bin", (struct shard_said){20240520, 1, 300, 300, 5000, 2});
     struct data_conf conf = conf_of(testlib_path(folder, "s_*.bin"));
-    conf.tokens = true;
+    conf.format = RUNSPEC_TOKENS;
     conf.vocab = 50257;
     struct data *data;
     assert_ok(data_open(&conf, &data));
@@ -166,6 +209,84 @@ static void shards_are_read_across_files(void **state)
     data_close(data);
 }
 
+static void tokens_of_32_bits_are_read_to_the_largest_vocabulary(void **state)
+{
+    (void)state;
+    int32_t least, most;
+    uint32_t end = 1 << 20;
+    struct data_conf conf = conf_of(
+        shard_file("l3.bin", (struct shard_said){20240801, 7, 400, 400, end - 400, 4})); /* the last ones of 2^20 */
+    conf.format = RUNSPEC_TOKENS;
+    conf.vocab = end;
+    conf.held_out = 0;
+    counts_up(&conf, &least, &most);
+    assert_true(least >= (int32_t)end - 400 && least < (int32_t)end - 300);
+    assert_true(most < (int32_t)end && most >= (int32_t)end - 100);
+    conf.vocab = end - 400;
+    struct data *data;
+    assert_fails(ERR_CONF, "token 1048176 at place 0 is outside the vocabulary of 1048176; set [model] vocab",
+                 data_open(&conf, &data));
+}
+
+static void files_without_a_header_are_tokens_from_the_first_byte(void **state)
+{
+    (void)state;
+    int32_t least, most;
+    struct data_conf conf = conf_of(raw_file("raw16", 2, 400, 60000, 0));
+    conf.format = RUNSPEC_UINT16;
+    conf.vocab = 65536;
+    conf.held_out = 0;
+    counts_up(&conf, &least, &most);
+    assert_true(least >= 60000 && least < 60008);
+    conf.path = raw_file("raw32", 4, 400, 200000, 0);
+    conf.format = RUNSPEC_UINT32;
+    conf.vocab = 1 << 20;
+    counts_up(&conf, &least, &most);
+    assert_true(least >= 200000 && least < 200008);
+}
+
+static void what_a_file_without_a_header_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    struct data *data;
+    struct data_conf conf = conf_of(raw_file("odd16", 2, 400, 100, 1));
+    conf.format = RUNSPEC_UINT16;
+    conf.vocab = 50257;
+    assert_fails(ERR_CONF, "odd16: 801 bytes are no whole number of 16-bit tokens: cut short", data_open(&conf, &data));
+    conf.path = raw_file("wide16", 4, 400, 100, 0);
+    assert_fails(ERR_CONF,
+                 "wide16: these are 32-bit tokens (every second 16 bits are next to nothing); set [data] format",
+                 data_open(&conf, &data));
+    conf.path = shard_file("headed", (struct shard_said){20240520, 1, 400, 400, 100, 2});
+    assert_fails(ERR_CONF, "headed: a token shard with a header (20240520); set [data] format = tokens",
+                 data_open(&conf, &data));
+    conf.format = RUNSPEC_UINT32;
+    conf.vocab = 1 << 20;
+    conf.path = raw_file("odd32", 4, 400, 100, 2);
+    assert_fails(ERR_CONF, "odd32: 1602 bytes are no whole number of 32-bit tokens", data_open(&conf, &data));
+    conf.path = raw_file("narrow32", 2, 400, 100, 0);
+    assert_fails(ERR_CONF,
+                 "is outside the vocabulary of 1048576; set [model] vocab of the run spec to the tokenizer's size, "
+                 "or [data] format = uint16",
+                 data_open(&conf, &data));
+    conf.path = shard_file("headed32", (struct shard_said){20240801, 7, 400, 400, 100, 4});
+    assert_fails(ERR_CONF, "headed32: a token shard with a header (20240801); set [data] format = tokens",
+                 data_open(&conf, &data));
+}
+
+/* Two headers are two tokenizers. */
+static void shards_of_two_widths_do_not_mix(void **state)
+{
+    (void)state;
+    shard_file("mix_0.bin", (struct shard_said){20240520, 1, 100, 100, 1000, 2});
+    shard_file("mix_1.bin", (struct shard_said){20240801, 7, 100, 100, 1000, 4});
+    struct data_conf conf = conf_of(testlib_path(folder, "mix_*.bin"));
+    struct data *data;
+    conf.format = RUNSPEC_TOKENS;
+    conf.vocab = 200000;
+    assert_fails(ERR_CONF, "mix_1.bin: tokens of 32 bits, and those of", data_open(&conf, &data));
+}
+
 static void bad_files_are_named_with_the_remedy(void **state)
 {
     (void)state;
@@ -178,20 +299,41 @@ static void bad_files_are_named_with_the_remedy(void **state)
     assert_fails(ERR_CONF, "use a larger file or a shorter context", data_open(&conf, &data));
     conf = conf_of(folder);
     assert_fails(ERR_CONF, "not a regular file", data_open(&conf, &data));
-    conf = conf_of(shard_file("m.bin", 7, 1, 100, 100, 0));
-    conf.tokens = true;
-    assert_fails(ERR_CONF, "it starts with 7, not 20240520", data_open(&conf, &data));
-    conf.path = shard_file("v.bin", 20240520, 2, 100, 100, 0);
+    conf = conf_of(shard_file("m.bin", (struct shard_said){7, 1, 100, 100, 0, 2}));
+    conf.format = RUNSPEC_TOKENS;
+    assert_fails(ERR_CONF, "it starts with 7, not 20240520 or 20240801); set [data] format", data_open(&conf, &data));
+    conf.path = shard_file("v.bin", (struct shard_said){20240520, 2, 100, 100, 0, 2});
     assert_fails(ERR_CONF, "version 2; this program reads 1", data_open(&conf, &data));
-    conf.path = shard_file("c.bin", 20240520, 1, 101, 100, 0);
+    conf.path = shard_file("v7.bin", (struct shard_said){20240801, 1, 100, 100, 0, 4});
+    assert_fails(ERR_CONF, "version 1; this program reads 7", data_open(&conf, &data));
+    conf.path = shard_file("c.bin", (struct shard_said){20240520, 1, 101, 100, 0, 2});
     assert_fails(ERR_CONF, "cut short: its header announces 101", data_open(&conf, &data));
-    conf.path = shard_file("w.bin", 20240520, 1, 100, 100, 200);
+    conf.path = shard_file("c7.bin", (struct shard_said){20240801, 7, 101, 100, 0, 4});
+    assert_fails(ERR_CONF, "cut short: its header announces 101 tokens of 4 bytes", data_open(&conf, &data));
+    conf.path = testlib_path(folder, "h.bin");
+    assert_ok(fsio_replace(conf.path, (const uint32_t[]){20240520, 1, 5}, 12, 0600)); /* and then the end */
+    assert_fails(ERR_CONF, "h.bin: cut short: its header announces 5 tokens", data_open(&conf, &data));
+    conf.path = shard_file("z.bin", (struct shard_said){20240520, 1, 0, 100, 0, 2});
+    assert_fails(ERR_CONF, "empty: its header announces no token; take it out", data_open(&conf, &data));
+}
+
+/* What is wrong near the beginning is said at once, and what lies further back where it is used. */
+static void tokens_beyond_the_vocabulary_are_refused(void **state)
+{
+    (void)state;
+    struct data *data;
+    struct data_conf conf = conf_of(shard_file("w.bin", (struct shard_said){20240520, 1, 100, 100, 200, 2}));
+    conf.format = RUNSPEC_TOKENS;
+    assert_fails(ERR_CONF, "token 256 at place 56 is outside the vocabulary of 256", data_open(&conf, &data));
+    conf.path = shard_file("x.bin", (struct shard_said){20240520, 1, 6000, 6000, 0, 2});
+    conf.vocab = 5900;
+    conf.held_out = 0;
     assert_ok(data_open(&conf, &data));
     int32_t tokens[8], targets[8];
     enum err err = ERR_OK;
-    for (uint64_t k = 0; k < 11 && err == ERR_OK; k++)
+    for (uint64_t k = 0; k < 749 && err == ERR_OK; k++)
         err = data_batch(data, k, 1, tokens, targets);
-    assert_fails(ERR_CORRUPT, "is outside the vocabulary of 256", err);
+    assert_fails(ERR_CORRUPT, "is outside the vocabulary of 5900", err);
     data_close(data);
 }
 
@@ -199,9 +341,17 @@ int main(void)
 {
     folder = testlib_folder("data");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(targets_follow_tokens),        cmocka_unit_test(streams_are_disjoint_complete_and_repeatable),
-        cmocka_unit_test(epochs_and_seeds_reorder),     cmocka_unit_test(held_out_is_never_trained_on),
-        cmocka_unit_test(shards_are_read_across_files), cmocka_unit_test(bad_files_are_named_with_the_remedy),
+        cmocka_unit_test(targets_follow_tokens),
+        cmocka_unit_test(streams_are_disjoint_complete_and_repeatable),
+        cmocka_unit_test(epochs_and_seeds_reorder),
+        cmocka_unit_test(held_out_is_never_trained_on),
+        cmocka_unit_test(shards_are_read_across_files),
+        cmocka_unit_test(tokens_of_32_bits_are_read_to_the_largest_vocabulary),
+        cmocka_unit_test(files_without_a_header_are_tokens_from_the_first_byte),
+        cmocka_unit_test(what_a_file_without_a_header_cannot_be_is_refused),
+        cmocka_unit_test(shards_of_two_widths_do_not_mix),
+        cmocka_unit_test(bad_files_are_named_with_the_remedy),
+        cmocka_unit_test(tokens_beyond_the_vocabulary_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,6 +25,9 @@ static void defaults_and_derived_values(void **state)
     assert_int_equal(spec.interval, 30);
     assert_int_equal(spec.codec, RUNSPEC_UNIFORM);
     runspec_deinit(&spec);
+    assert_ok(load("[model]\nvocab = 1048576\n[data]\nformat = uint32\n", &spec));
+    assert_int_equal(spec.vocab, 1048576);
+    runspec_deinit(&spec);
 }
 
 static void identity_covers_every_value_and_nothing_else(void **state)
@@ -56,6 +59,9 @@ static void senseless_combinations_are_refused_with_the_reason(void **state)
     assert_fails(ERR_CONF, "must be even", load("[model]\nwidth = 12\n", &spec));
     assert_fails(ERR_CONF, "3 does not divide heads = 4", load("[model]\nkv_heads = 3\n", &spec));
     assert_fails(ERR_CONF, "needs 256, not 300", load("[model]\nvocab = 300\n", &spec));
+    assert_fails(ERR_CONF, "uint16 holds no token above 65535, and vocab is 65537; set uint32",
+                 load("[model]\nvocab = 65537\n[data]\nformat = uint16\n", &spec));
+    assert_fails(ERR_CONF, "vocab", load("[model]\nvocab = 1048577\n[data]\nformat = uint32\n", &spec));
     assert_fails(ERR_CONF, "31 steps is longer than interval = 30", load("[sync]\noverlap = 31\n", &spec));
     assert_fails(ERR_CONF, "1 never takes an anchor in", load("[sync]\nmix = 1\n", &spec));
     assert_fails(ERR_CONF, "fp32 leaves nothing over", load("[sync]\ncodec = fp32\nerror_feedback = yes\n", &spec));

@@ -2,10 +2,15 @@
 
 #include <glob.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "common/env.h"
+#include "common/log.h"
 #include "common/mem.h"
+#include "common/runspec.h"
 #include "worker/shard.h"
+#include "worker/sniff.h"
 
 /* Rounds of the permutation; and what sets the draw of an epoch's cut apart from that of its order. */
 enum { PERMUTE_ROUNDS = 4, CUT_SALT = 99 };
@@ -124,6 +129,33 @@ void data_close(struct data *data)
         shard_close(&data->segments[i].shard);
     mem_free(data->segments);
     mem_free(data);
+}
+
+/* Files that are no text train without any error, on noise. */
+void data_look(const struct data *data)
+{
+    char what[SNIFF_TEXT_BYTES], first_what[SNIFF_TEXT_BYTES] = "", others[64] = "";
+    const char *first = NULL;
+    size_t more = 0;
+    if (data->conf.format == RUNSPEC_TOKENS) /* their header says it */
+        return;
+    for (size_t i = 0; i < data->segments_count; i++) {
+        const struct shard *shard = &data->segments[i].shard;
+        if (!sniff(shard->map, shard->map_bytes, data->conf.format == RUNSPEC_BYTES, what))
+            continue;
+        if (first != NULL) {
+            more++;
+            continue;
+        }
+        first = shard->path;
+        memcpy(first_what, what, sizeof what);
+    }
+    if (more > 0)
+        snprintf(others, sizeof others, ", and %zu more like it", more);
+    if (first != NULL)
+        log_warn("data file %s%s: looks like %s; training takes %s as it is: unpack it, or convert it to plain text or "
+                 "tokens",
+                 first, others, first_what, data->conf.format == RUNSPEC_BYTES ? "every byte" : "every number");
 }
 
 uint64_t data_train_tokens(const struct data *data)

@@ -31,6 +31,9 @@ struct data_conf {
 ERR_MUST_CHECK enum err data_open(const struct data_conf *conf, struct data **out);
 void data_close(struct data *data);
 
+/* Logs a warning, one in all, if files look like something else than text or tokens: packed, a database, a program. */
+void data_look(const struct data *data);
+
 /* Tokens for training and held out. */
 uint64_t data_train_tokens(const struct data *data);
 uint64_t data_held_out_tokens(const struct data *data);

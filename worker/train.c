@@ -533,6 +533,7 @@ enum err train_run(const struct train_options *options)
                         .streams_count = options->stream_given ? options->streams_count : 1};
     /* Bad data is found before anything is allocated or announced. */
     TRY_OUT(open_data(&t));
+    data_look(t.data);
     TRY_OUT(open_model(&t));
     TRY_OUT(open_folder(&t));
     TRY_OUT(model_init(t.model, (uint64_t)options->spec->seed));
@@ -566,6 +567,7 @@ enum err train_eval(const struct eval_options *options, double *loss)
     struct trainer t = {.options = &train, .spec = spec, .streams_count = 1};
     size_t count = (size_t)(spec->batch * spec->context);
     TRY_OUT(open_data(&t));
+    data_look(t.data);
     TRY_OUT(kern_find(options->device, &t.kern));
     TRY_OUT(t.kern->open(&(struct kern_place){.threads = options->threads}, &t.dev));
     struct memory_plan_conf conf = {.model = {.batch = spec->batch}};

@@ -1,9 +1,11 @@
 /* data: formats, held-out part, disjoint deterministic streams, one clear error per kind of bad file. */
 #include "tests/lib/testlib.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/fsio.h"
 #include "common/runspec.h"
@@ -337,6 +339,82 @@ static void tokens_beyond_the_vocabulary_are_refused(void **state)
     data_close(data);
 }
 
+/* What data_look() logs of one file, or of a pattern. */
+static const char *seen(const char *path, int format)
+{
+    static char text[2000];
+    struct data *data;
+    struct data_conf conf = conf_of(path);
+    conf.format = format;
+    conf.vocab = format == RUNSPEC_BYTES ? 256 : 65536;
+    assert_ok(data_open(&conf, &data));
+    fflush(stderr);
+    int kept = dup(STDERR_FILENO), fd = open(testlib_path(folder, "log"), O_CREAT | O_TRUNC | O_RDWR, 0600);
+    assert_true(kept >= 0 && fd >= 0);
+    dup2(fd, STDERR_FILENO);
+    data_look(data);
+    dup2(kept, STDERR_FILENO);
+    ssize_t bytes = pread(fd, text, sizeof text - 1, 0);
+    text[bytes > 0 ? bytes : 0] = '\0';
+    close(kept);
+    close(fd);
+    data_close(data);
+    return text;
+}
+
+/* `head` at `at` of a file that else is of letters. */
+static const char *file_with(const char *name, size_t at, const void *head, size_t head_bytes)
+{
+    char text[1000];
+    memset(text, 'a', sizeof text);
+    memcpy(text + at, head, head_bytes);
+    const char *path = testlib_path(folder, name);
+    assert_ok(fsio_replace(path, text, sizeof text, 0600));
+    return path;
+}
+
+static void a_corpus_that_is_no_text_is_named_in_one_warning(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        size_t at, bytes;
+        const char *head, *what;
+    } cases[] = {
+        {"x.gz", 0, 2, "\x1f\x8b", "gzip data"},
+        {"x.zst", 0, 4, "\x28\xb5\x2f\xfd", "zstd data"},
+        {"x.xz", 0, 6, "\xfd\x37zXZ\0", "xz data"},
+        {"x.bz2", 0, 10, "BZh91AY&SY", "bzip2 data"},
+        {"x.zip", 0, 4, "PK\x03\x04", "a zip archive"},
+        {"x.tar", 257, 5, "ustar", "a tar archive"},
+        {"x.parquet", 0, 4, "PAR1", "a Parquet file"},
+        {"x.npy", 0, 6, "\x93NUMPY", "a NumPy array"},
+        {"x.safetensors", 0, 10, "\x10\0\0\0\0\0\0\0{\"", "a safetensors file"},
+        {"x.out", 0, 4, "\x7f\x45LF", "a program (ELF)"},
+        {"x.utf16", 0, 2, "\xff\xfe", "text in UTF-16"},
+        {"x.gpt2", 0, 8, "\x88\xd8\x34\x01\x01\0\0\0", "a shard of GPT-2 tokens"},
+        {"x.llama", 0, 8, "\xa1\xd9\x34\x01\x07\0\0\0", "a shard of Llama-3 tokens"},
+        {"x.zeros", 500, 12, "\0\0\0\0\0\0\0\0\0\0\0\0", "binary: 1 % of its bytes are 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *log = seen(file_with(cases[i].name, cases[i].at, cases[i].head, cases[i].bytes), RUNSPEC_BYTES);
+        if (strstr(log, cases[i].name) == NULL || strstr(log, cases[i].what) == NULL ||
+            strchr(log, '\n') != log + strlen(log) - 1)
+            fail_msg("%s: \"%s\"", cases[i].name, log);
+    }
+    assert_string_equal(seen(file_with("plain", 0, "BZh", 3), RUNSPEC_BYTES), "");
+    assert_string_equal(seen(file_with("nine", 500, "\0\0\0\0\0\0\0\0\0", 9), RUNSPEC_BYTES),
+                        ""); /* below a hundredth */
+    assert_string_equal(seen("common/mem.c", RUNSPEC_BYTES), "");
+    assert_string_equal(seen(raw_file("many0", 2, 400, 100, 0), RUNSPEC_UINT16), ""); /* numbers have zeros */
+    assert_non_null(strstr(seen(file_with("y.npy", 0, "\x93NUMPY", 6), RUNSPEC_UINT16), "takes every number as it is"));
+    file_with("many.1", 0, "plain", 5);
+    file_with("many.2", 0, "PK\x03\x04", 4);
+    file_with("many.3", 0, "PK\x03\x04", 4);
+    const char *log = seen(testlib_path(folder, "many.*"), RUNSPEC_BYTES);
+    assert_non_null(strstr(log, "many.2, and 1 more like it: looks like a zip archive"));
+}
+
 int main(void)
 {
     folder = testlib_folder("data");
@@ -352,6 +430,7 @@ int main(void)
         cmocka_unit_test(shards_of_two_widths_do_not_mix),
         cmocka_unit_test(bad_files_are_named_with_the_remedy),
         cmocka_unit_test(tokens_beyond_the_vocabulary_are_refused),
+        cmocka_unit_test(a_corpus_that_is_no_text_is_named_in_one_warning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

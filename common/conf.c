@@ -198,6 +198,25 @@ static enum err refuse_key(struct loader *loader, const char *section, const cha
                    near->section, near->name);
 }
 
+/* Of the key with this index; once in a file, or in several lines where they add up. */
+static enum err set_value(struct loader *loader, size_t index, const char *section, const char *value, void *base)
+{
+    const struct conf_key *key = &loader->schema->keys[index];
+    int *first = &loader->key_line[index];
+    bool again = *first > 0 && loader->line > 0, added = false;
+    enum err err = again ? conf_value_add(key, value, loader->folder, base, &added)
+                         : conf_value_set(key, value, loader->folder, base);
+    if (err == ERR_CONF)
+        return err_prefix(err, "%s: [%s] %s", where(loader), section, key->name);
+    TRY(err);
+    if (again && !added)
+        return err_set(ERR_CONF, "%s: [%s] %s: given twice, first on line %d; keep one", where(loader), section,
+                       key->name, *first);
+    if (!again)
+        *first = loader->line > 0 ? loader->line : -1;
+    return ERR_OK;
+}
+
 static enum err set_key(struct loader *loader, const char *section_text, const char *name, const char *value)
 {
     const struct conf_schema *schema = loader->schema;
@@ -221,14 +240,7 @@ static enum err set_key(struct loader *loader, const char *section_text, const c
             continue;
         if (key_in_list(schema, key) && base == loader->out)
             return err_set(ERR_CONF, "%s: [%s]: needs a name, as in [%s paris]", where(loader), section, section);
-        if (loader->key_line[i] > 0 && loader->line > 0)
-            return err_set(ERR_CONF, "%s: [%s] %s: given twice, first on line %d; keep one", where(loader),
-                           section_text, name, loader->key_line[i]);
-        loader->key_line[i] = loader->line > 0 ? loader->line : -1;
-        enum err err = conf_value_set(key, value, loader->folder, base);
-        if (err == ERR_CONF)
-            return err_prefix(err, "%s: [%s] %s", where(loader), section_text, name);
-        return err;
+        return set_value(loader, i, section_text, value, base);
     }
     return refuse_key(loader, section, name);
 }

@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "common/mem.h"
+#include "common/mixture.h"
 
 struct unit {
     const char *name;
@@ -29,6 +30,7 @@ static const struct unit *units_of(enum conf_type type)
     case CONF_DURATION: return units_duration;
     case CONF_STRING:
     case CONF_PATH:
+    case CONF_MIXTURE:
     case CONF_BOOL:
     case CONF_INT:
     case CONF_REAL:
@@ -162,11 +164,42 @@ static enum err set_string(const struct conf_key *key, const char *text, const c
     return ERR_OK;
 }
 
+static enum err set_mixture(const struct conf_key *key, const char *text, const char *folder, void *base)
+{
+    struct mixture mixture;
+    char **slot = field(key, base), *copy;
+    TRY(mixture_parse(text, folder, &mixture));
+    enum err err = mixture_text(&mixture, " ", &copy);
+    mixture_free(&mixture);
+    TRY(err);
+    mem_free(*slot);
+    *slot = copy;
+    return ERR_OK;
+}
+
+enum err conf_value_add(const struct conf_key *key, const char *text, const char *folder, void *base, bool *added)
+{
+    char **slot = field(key, base), *first, *both;
+    *added = key->type == CONF_MIXTURE && mixture_is(*slot) && mixture_is(text);
+    if (!*added)
+        return ERR_OK;
+    TRY(mem_strdup(*slot, &first));
+    enum err err = set_mixture(key, text, folder, base);
+    if (err == ERR_OK)
+        err = mem_printf(&both, "%s %s", first, *slot);
+    mem_free(first);
+    TRY(err);
+    err = set_mixture(key, both, NULL, base);
+    mem_free(both);
+    return err;
+}
+
 enum err conf_value_set(const struct conf_key *key, const char *text, const char *folder, void *base)
 {
     switch (key->type) {
     case CONF_STRING:
     case CONF_PATH: return set_string(key, text, folder, base);
+    case CONF_MIXTURE: return set_mixture(key, text, folder, base);
     case CONF_BOOL: return set_bool(key, text, base);
     case CONF_INT: return set_int(key, text, base);
     case CONF_REAL: return set_real(key, text, base);
@@ -194,10 +227,31 @@ static void print_scaled(const struct conf_key *key, uint64_t value, FILE *file)
     fprintf(file, "%" PRIu64 "%s", value / (uint64_t)best->factor, best->name);
 }
 
+/* A line for each source: one line of a file is of limited length. */
+static void print_mixture(const struct conf_key *key, const char *value, FILE *file)
+{
+    struct mixture mixture;
+    char between[100], *text;
+    if (value == NULL || !mixture_is(value) || mixture_parse(value, NULL, &mixture) != ERR_OK) {
+        fputs(value != NULL ? value : "", file);
+        return;
+    }
+    snprintf(between, sizeof between, "\n%s = ", key->name);
+    enum err err = mixture_text(&mixture, between, &text);
+    mixture_free(&mixture);
+    fputs(err == ERR_OK ? text : value, file);
+    if (err == ERR_OK)
+        mem_free(text);
+}
+
+static bool is_text(const struct conf_key *key)
+{
+    return key->type == CONF_STRING || key->type == CONF_PATH || key->type == CONF_MIXTURE;
+}
+
 bool conf_value_empty(const struct conf_key *key, const void *base)
 {
-    bool is_text = key->type == CONF_STRING || key->type == CONF_PATH;
-    const char *text = is_text ? *(char *const *)(const void *)((const char *)base + key->offset) : "x";
+    const char *text = is_text(key) ? *(char *const *)(const void *)((const char *)base + key->offset) : "x";
     return text == NULL || text[0] == '\0';
 }
 
@@ -206,6 +260,7 @@ void conf_value_print(const struct conf_key *key, const void *base, FILE *file)
     const void *value = (const char *)base + key->offset;
     switch (key->type) {
     case CONF_STRING:
+    case CONF_MIXTURE: print_mixture(key, *(char *const *)value, file); break;
     case CONF_PATH: fputs(*(char *const *)value != NULL ? *(char *const *)value : "", file); break;
     case CONF_BOOL: fputs(*(const bool *)value ? "yes" : "no", file); break;
     case CONF_INT: fprintf(file, "%" PRId64, *(const int64_t *)value); break;
@@ -280,7 +335,7 @@ void conf_value_print_help(const struct conf_key *key, FILE *file)
 
 void conf_value_free(const struct conf_key *key, void *base)
 {
-    if (key->type != CONF_STRING && key->type != CONF_PATH)
+    if (!is_text(key))
         return;
     char **slot = field(key, base);
     mem_free(*slot);

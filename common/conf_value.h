@@ -17,6 +17,7 @@
 enum conf_type {
     CONF_STRING,   /* char *, owned by the struct */
     CONF_PATH,     /* char *; a relative path is taken from the folder of the file it stands in */
+    CONF_MIXTURE,  /* char *; a path, or several with weights (common/mixture.h); relative ones as of CONF_PATH */
     CONF_BOOL,     /* bool; yes/no, true/false, on/off, 1/0 */
     CONF_INT,      /* int64_t */
     CONF_REAL,     /* double */
@@ -38,9 +39,14 @@ struct conf_key {
     const char *help;           /* one sentence or more */
 };
 
-/* Parses `text` into the key's field of `base`, replacing what is there. `folder` is what a relative CONF_PATH is
- * taken from; NULL leaves it as it is. ERR_CONF says why the text will not do, without naming file or key. */
+/* Parses `text` into the key's field of `base`, replacing what is there. `folder` is what a relative path is taken
+ * from; NULL leaves it as it is. ERR_CONF says why the text will not do, without naming file or key. */
 ERR_MUST_CHECK enum err conf_value_set(const struct conf_key *key, const char *text, const char *folder, void *base);
+
+/* Adds `text` to what is there, and is true, where a key may be given in several lines: sources of a mixture. Otherwise
+ * `*added` is false and nothing has changed. */
+ERR_MUST_CHECK enum err conf_value_add(const struct conf_key *key, const char *text, const char *folder, void *base,
+                                       bool *added);
 
 /* Prints the value so that conf_value_set() reads the same one back. */
 void conf_value_print(const struct conf_key *key, const void *base, FILE *file);

@@ -15,6 +15,7 @@
 #include "common/fsio.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/mixture.h"
 #include "common/program.h"
 #include "common/runspec.h"
 #include "common/words.h"
@@ -73,7 +74,7 @@ static enum err check_group(const char *group)
     return err_set(ERR_CONF, "[worker] group: there is no group %s", group);
 }
 
-static enum err check_corpus(const char *pattern)
+static enum err check_files(const char *pattern)
 {
     glob_t found = {0};
     enum err err = ERR_OK;
@@ -83,6 +84,17 @@ static enum err check_corpus(const char *pattern)
         if (access(found.gl_pathv[i], R_OK) != 0)
             err = err_set_errno(ERR_CONF, "[worker] data: user %s cannot read %s", user_name(), found.gl_pathv[i]);
     globfree(&found);
+    return err;
+}
+
+static enum err check_corpus(const char *data)
+{
+    struct mixture mixture;
+    TRY(mixture_parse(data, NULL, &mixture));
+    enum err err = ERR_OK;
+    for (size_t i = 0; err == ERR_OK && i < mixture.count; i++)
+        err = check_files(mixture.sources[i].path);
+    mixture_free(&mixture);
     return err;
 }
 

@@ -53,6 +53,8 @@ static enum err map_file(struct shard *shard)
         } else {
             shard->map = map;
             shard->map_bytes = (size_t)status.st_size;
+            shard->device = status.st_dev;
+            shard->inode = status.st_ino;
         }
     }
     close(fd);

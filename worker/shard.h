@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/err.h"
 
@@ -20,6 +21,8 @@ struct shard {
     const uint8_t *tokens; /* after the header */
     uint64_t count;        /* tokens */
     unsigned token_bytes;  /* 1, 2 or 4 */
+    dev_t device;          /* with `inode`: which file it is, by whatever name */
+    ino_t inode;
 };
 
 /* `format`: enum runspec_format. ERR_CONF: no such file, empty, cut short, of another format, or one of its first

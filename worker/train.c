@@ -63,6 +63,11 @@ struct trainer {
 
 /* ---- set-up and end ---- */
 
+static uint64_t windows_per_step(const struct trainer *t)
+{
+    return (uint64_t)(t->spec->batch * t->spec->accumulate);
+}
+
 static enum err open_data(struct trainer *t)
 {
     struct data_conf conf = {
@@ -74,6 +79,8 @@ static enum err open_data(struct trainer *t)
         .seed = (uint64_t)t->spec->seed,
         .stream = t->stream,
         .streams_count = t->streams_count,
+        .windows_per_step = windows_per_step(t),
+        .steps = (uint64_t)t->spec->steps,
     };
     TRY(data_open(&conf, &t->data));
     uint64_t need = (uint64_t)(t->spec->batch * t->spec->context) + 1;
@@ -185,6 +192,16 @@ static kern_act *act_of(const void *model, const float *own)
     return model_act_of(model, own);
 }
 
+/* The data stream goes with the run's steps: nothing this island trained is drawn twice, and weights that change by
+ * step change for one that skips some as for all others. */
+static void go_to(struct trainer *t, uint64_t step)
+{
+    if (step == t->state.step)
+        return;
+    t->state.step = step;
+    t->state.position = step * windows_per_step(t);
+}
+
 static struct diloco_tensor announced(const struct trainer *t, const struct model_tensor *tensor)
 {
     struct model_share share = model_share(t->model, tensor);
@@ -255,12 +272,7 @@ static enum err attach(struct trainer *t)
         t->stream = start.island_index;
         t->streams_count = start.islands_count;
     }
-    uint64_t per_step = (uint64_t)(t->spec->batch * t->spec->accumulate);
-    if (start.step != t->state.step) {
-        /* The data stream goes with the run's steps, so that nothing this island trained is drawn twice. */
-        t->state.position = start.step * per_step;
-        t->state.step = start.step;
-    }
+    go_to(t, start.step);
     log_info("attached as island %s (%" PRIu32 " of %" PRIu32 "), after step %" PRIu64 ", version %" PRIu64,
              start.island, start.island_index + 1, start.islands_count, start.step, start.version);
     return ERR_OK;
@@ -279,7 +291,7 @@ static void report_attachment(struct trainer *t)
 
 static uint64_t tokens_per_step(const struct trainer *t)
 {
-    return (uint64_t)(t->spec->batch * t->spec->accumulate * t->spec->context);
+    return windows_per_step(t) * (uint64_t)t->spec->context;
 }
 
 static enum err gradients(struct trainer *t)
@@ -373,7 +385,7 @@ static enum err exchange(struct trainer *t, uint64_t tokens, bool *leave)
     if (code != DILOCO_OK && code != DILOCO_STOP)
         return attachment_failed(t, code);
     *leave = code == DILOCO_STOP;
-    t->state.step = diloco_run_step(t->diloco);
+    go_to(t, diloco_run_step(t->diloco));
     return show_parameters(t);
 }
 
@@ -425,7 +437,7 @@ static enum err evaluate(struct trainer *t)
 {
     double loss;
     TRY(settle(t));
-    if (t->options->eval_batches == 0 || data_held_out_tokens(t->data) <= (uint64_t)t->spec->context)
+    if (t->options->eval_batches == 0 || !data_holds_out(t->data))
         return ERR_OK;
     TRY(held_out_loss(t->model, t->data, t->options->eval_batches, t->tokens, t->targets, &loss));
     if (follows(t))
@@ -533,7 +545,6 @@ enum err train_run(const struct train_options *options)
                         .streams_count = options->stream_given ? options->streams_count : 1};
     /* Bad data is found before anything is allocated or announced. */
     TRY_OUT(open_data(&t));
-    data_look(t.data);
     TRY_OUT(open_model(&t));
     TRY_OUT(open_folder(&t));
     TRY_OUT(model_init(t.model, (uint64_t)options->spec->seed));
@@ -548,6 +559,7 @@ enum err train_run(const struct train_options *options)
     data_close(t.data);
     t.data = NULL;
     TRY_OUT(open_data(&t)); /* again, now that the stream is known */
+    data_look(t.data);
     log_info(
         "%" PRId64 " parameters, %" PRIu64 " tokens for training, %" PRIu64 " held out, stream %" PRIu32 " of %" PRIu32,
         t.model->params_count, data_train_tokens(t.data), data_held_out_tokens(t.data), t.stream + 1, t.streams_count);

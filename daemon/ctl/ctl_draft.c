@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/mem.h"
+#include "common/mixture.h"
 #include "common/runspec.h"
 #include "daemon/dconf.h"
 
@@ -63,13 +64,24 @@ static enum err write_trainer(const struct ctl_draft *draft, char **text)
                       draft->tensor_parallel != NULL ? draft->tensor_parallel : "1");
 }
 
+/* Of a mixture a line for each source: lines are of limited length. */
+static enum err write_data(const struct ctl_draft *draft, char **text)
+{
+    struct mixture mixture;
+    TRY(mixture_parse(draft->data != NULL ? draft->data : "", NULL, &mixture));
+    enum err err = mixture_text(&mixture, "\ndata = ", text);
+    mixture_free(&mixture);
+    return err;
+}
+
 static enum err write_minimum(const struct ctl_draft *draft, char **text)
 {
     const struct view_entry *inviter = &draft->inviter;
-    char *joined = NULL, *peer = NULL, *trainer = NULL;
+    char *joined = NULL, *peer = NULL, *trainer = NULL, *data = NULL;
     const char *uplink = draft->uplink != NULL ? draft->uplink : "1Gbit";
     enum err err;
     TRY_OUT(write_trainer(draft, &trainer));
+    TRY_OUT(write_data(draft, &data));
     if (draft->joined != NULL) {
         TRY_OUT(mem_printf(&joined, "joined = %s\n", draft->joined));
         TRY_OUT(mem_printf(&peer, "[peer %s]\npublic_key = %s\naddress = %s\nuplink = %" PRIu64 "bit\n", inviter->name,
@@ -80,12 +92,12 @@ static enum err write_minimum(const struct ctl_draft *draft, char **text)
                        "witness = %s\n[net]\nlisten = %s\naddress = %s\nuplink = %s\n[worker]\ndata = %s\n%s%s",
                        draft->name, draft->state, draft->sockets, draft->owner != NULL ? draft->owner : "auto",
                        joined != NULL ? joined : "", draft->witness ? "yes" : "no", draft->listen,
-                       draft->address != NULL ? draft->address : "", uplink, draft->data != NULL ? draft->data : "",
-                       trainer, peer != NULL ? peer : ""));
+                       draft->address != NULL ? draft->address : "", uplink, data, trainer, peer != NULL ? peer : ""));
 out:
     mem_free(joined);
     mem_free(peer);
     mem_free(trainer);
+    mem_free(data);
     return err;
 }
 

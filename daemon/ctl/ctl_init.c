@@ -18,6 +18,7 @@
 
 #include "common/fsio.h"
 #include "common/mem.h"
+#include "common/mixture.h"
 #include "common/program.h"
 #include "common/runspec.h"
 #include "daemon/ctl/ctl_draft.h"
@@ -94,7 +95,7 @@ static enum err choose_listen(struct maker *maker)
     return mem_printf(&maker->listen, "*:%u", port);
 }
 
-static enum err check_data(const char *pattern)
+static enum err check_files(const char *pattern)
 {
     glob_t found = {0};
     enum err err = ERR_OK;
@@ -123,14 +124,21 @@ static enum err check_data(const char *pattern)
 /* Absolute: the configuration stands elsewhere. */
 static enum err find_data(const char *data, char **out)
 {
-    TRY(check_data(data));
-    if (data[0] == '/')
-        return mem_strdup(data, out);
+    struct mixture mixture;
     char *here = getcwd(NULL, 0);
     if (here == NULL)
         return err_set_errno(ERR_IO, "--data %s: cannot find out which folder this is in", data);
-    enum err err = mem_printf(out, "%s/%s", here, data);
+    enum err err = mixture_parse(data, here, &mixture);
     free(here);
+    if (err == ERR_OK)
+        err = mixture_check(&mixture);
+    if (err != ERR_OK)
+        return err_prefix(err, "--data");
+    for (size_t i = 0; err == ERR_OK && i < mixture.count; i++)
+        err = check_files(mixture.sources[i].path);
+    if (err == ERR_OK)
+        err = mixture_text(&mixture, " ", out);
+    mixture_free(&mixture);
     return err;
 }
 

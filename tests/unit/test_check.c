@@ -81,6 +81,8 @@ static void a_corpus_is_there(void **state)
     assert_finds(NULL, with_corpus("text.*"));
     assert_finds(NULL, with_corpus("text.1"));
     assert_finds("novel.*: there is no such file", with_corpus("novel.*"));
+    assert_finds(NULL, with_corpus("a=text.1:0.5 b=text.*:0.5@0,0@9"));
+    assert_finds("novel: there is no such file", with_corpus("a=text.1:0.5 b=novel:0.5"));
 }
 
 static void a_quorum_is_not_more_than_there_are(void **state)

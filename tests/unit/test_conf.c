@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/conf.h"
+#include "common/fsio.h"
 #include "common/mem.h"
 
 struct peer {
@@ -21,6 +22,7 @@ struct sample {
     double ratio;
     int kind;
     uint64_t memory, rate, wait_ms;
+    char *data;
     void *peers;
     size_t peers_count;
 };
@@ -36,6 +38,7 @@ static const struct conf_key keys[] = {
     {"extra", "memory", CONF_BYTES, offsetof(struct sample, memory), "1MiB", 0, 0, NULL, "B", "Memory."},
     {"extra", "rate", CONF_RATE, offsetof(struct sample, rate), "0", 0, 0, NULL, "bit/s", "A rate."},
     {"extra", "wait", CONF_DURATION, offsetof(struct sample, wait_ms), "2s", 0, 60e3, NULL, "ms", "A time."},
+    {"extra", "data", CONF_MIXTURE, offsetof(struct sample, data), "", 0, 0, NULL, NULL, "A corpus."},
     {"peer", "address", CONF_STRING, offsetof(struct peer, address), NULL, 0, 0, NULL, NULL, "give host:port."},
     {"peer", "uplink", CONF_RATE, offsetof(struct peer, uplink), "1Gbit", 0, 0, NULL, "bit/s", "Uplink."},
 };
@@ -52,6 +55,14 @@ static const char *folder;
 static enum err load(const char *text, struct sample *sample)
 {
     return conf_load(&schema, testlib_file(folder, "a.ini", "%s", text), NULL, 0, sample);
+}
+
+static char *read_text(const char *path)
+{
+    char *text;
+    size_t bytes;
+    assert_ok(fsio_read(path, 1 << 20, &text, &bytes));
+    return text;
 }
 
 static void reads_every_type(void **state)
@@ -172,6 +183,44 @@ static void long_lines_are_refused_not_cut(void **state)
     assert_fails(ERR_CONF, "a.ini:2: the line is longer than", load(text, &s));
 }
 
+/* One line of a file holds 198 bytes, and a mixture may be longer. */
+static void a_mixture_may_stand_in_several_lines(void **state)
+{
+    (void)state;
+    struct sample s, again;
+    char want[4000];
+    assert_ok(load("[main]\ntitle = x\n[extra]\ndata = web=w*.bin:0.7@0,0.5@9\ndata = a=/a:1 b='/my b':2\n", &s));
+    snprintf(want, sizeof want, "web=%s/w*.bin:0.7@0,0.5@9 a=/a:1 b=/my\\ b:2", folder);
+    assert_string_equal(s.data, want);
+    FILE *file = fopen(testlib_path(folder, "printed.ini"), "w");
+    conf_print(&schema, &s, true, file);
+    fclose(file);
+    char *text = read_text(testlib_path(folder, "printed.ini"));
+    assert_ok(conf_parse(&schema, text, "printed", &again));
+    assert_string_equal(again.data, want);
+    conf_deinit(&schema, &again);
+    conf_deinit(&schema, &s);
+    assert_non_null(strstr(text, "w*.bin:0.7@0,0.5@9\ndata = a=/a:1\ndata = b=/my\\ b:2\n"));
+    mem_free(text);
+    static const struct {
+        const char *lines, *part;
+    } refusals[] = {
+        {"data = web=w:1\ndata = web=v:1\n", "a.ini:5: [extra] data: source web: there are two of this name"},
+        {"data = web=w:x\n", "a.ini:4: [extra] data: source web: weight \"x\""},
+        {"data = web=w:1\ndata = book.txt\n", "a.ini:5: [extra] data: given twice, first on line 4"},
+        {"data = book.txt\ndata = web=w:1\n", "a.ini:5: [extra] data: given twice, first on line 4"},
+    };
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+        snprintf(want, sizeof want, "[main]\ntitle = x\n[extra]\n%s", refusals[i].lines);
+        assert_fails(ERR_CONF, refusals[i].part, load(want, &s));
+    }
+    const struct conf_override other[] = {{"extra.data=b=/b:1"}}; /* in place of all of them */
+    assert_ok(
+        conf_load(&schema, testlib_file(folder, "o.ini", "[main]\ntitle = x\n[extra]\ndata = a=/a:1\n"), other, 1, &s));
+    assert_string_equal(s.data, "b=/b:1");
+    conf_deinit(&schema, &s);
+}
+
 static void overrides_win_and_are_checked(void **state)
 {
     (void)state;
@@ -217,6 +266,7 @@ int main(void)
         cmocka_unit_test(only_the_keys_that_are_named_are_printed),
         cmocka_unit_test(refusals_name_line_key_and_remedy),
         cmocka_unit_test(long_lines_are_refused_not_cut),
+        cmocka_unit_test(a_mixture_may_stand_in_several_lines),
         cmocka_unit_test(overrides_win_and_are_checked),
         cmocka_unit_test(every_failing_allocation_is_survived),
     };

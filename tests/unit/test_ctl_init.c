@@ -208,6 +208,9 @@ static void what_makes_no_sense_is_refused_before_anything_is_made(void **state)
     REFUSES(data, "/no/such/text", ERR_CONF, "--data /no/such/text: there is no such file");
     REFUSES(data, "/no/such/*.txt", ERR_CONF, "there is no such file");
     REFUSES(data, folder, ERR_CONF, "a folder");
+    REFUSES(data, "a=/no/such/text:1", ERR_CONF, "--data /no/such/text: there is no such file");
+    REFUSES(data, "a=/no/such/text:x", ERR_CONF, "--data: source a: weight \"x\" is not a number");
+    REFUSES(data, "a=/no/such/text:0", ERR_CONF, "--data: all sources have weight 0");
     REFUSES(data, "/dev/null", ERR_CONF, "--data /dev/null: no file but a device");
     REFUSES(data, testlib_file(folder, "empty", "%s", ""), ERR_CONF, "there is nothing in it");
     REFUSES(run, "/no/such/run.ini", ERR_CONF, "/no/such/run.ini");
@@ -292,6 +295,24 @@ static void relative_names_are_of_here(void **state)
     conf = read_file(home.conf);
     char want[200];
     snprintf(want, sizeof want, "\ndata = %s/t*t\n", folder);
+    assert_non_null(strstr(conf, want));
+    mem_free(conf);
+}
+
+static void a_mixture_is_written_with_a_line_for_each_source(void **state)
+{
+    (void)state;
+    char here[4096], *conf;
+    testlib_file(folder, "my book", "some text\n");
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(folder), 0);
+    init.data = "a=text:0.7 b='my book':0.3@0,1@10";
+    enum err err = ctl_init(&home, &init);
+    assert_int_equal(chdir(here), 0);
+    assert_ok(err);
+    conf = read_file(home.conf);
+    char want[300];
+    snprintf(want, sizeof want, "\ndata = a=%s/text:0.7\ndata = b=%s/my\\ book:0.3@0,1@10\n", folder, folder);
     assert_non_null(strstr(conf, want));
     mem_free(conf);
 }
@@ -385,6 +406,7 @@ int main(void)
         CASE(what_the_trainer_would_refuse_is_found_before),
         CASE(where_it_cannot_listen_nothing_is_made_and_nobody_asked),
         CASE(relative_names_are_of_here),
+        CASE(a_mixture_is_written_with_a_line_for_each_source),
         CASE(a_port_is_chosen_on_which_nobody_listens),
         CASE(the_service_s_user_owns_key_and_state),
     };

@@ -2,6 +2,7 @@
 #include "tests/lib/testlib.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -415,6 +416,202 @@ static void a_corpus_that_is_no_text_is_named_in_one_warning(void **state)
     assert_non_null(strstr(log, "many.2, and 1 more like it: looks like a zip archive"));
 }
 
+/* ---- mixtures ---- */
+
+enum { LOW = 100, MIDDLE = 400, HIGH = 700, EACH = 250 }; /* tokens of the three sources begin there: 27 windows each */
+
+/* Three files of counting 16-bit tokens, and a mixture of them with these weights; NULL leaves one out. */
+static struct data_conf mixed(const char *low, const char *middle, const char *high)
+{
+    static char line[3][1500];
+    static int turn;
+    const char *weights[] = {low, middle, high}, *names[] = {"low", "middle", "high"};
+    char *text = line[turn++ % 3];
+    text[0] = '\0';
+    for (int i = 0; i < 3; i++) {
+        const char *path = raw_file(names[i], 2, EACH, (uint32_t)(LOW + 300 * i), 0);
+        if (weights[i] != NULL)
+            snprintf(text + strlen(text), sizeof line[0] - strlen(text), "%s=%s:%s ", names[i], path, weights[i]);
+    }
+    struct data_conf conf = conf_of(text);
+    conf.format = RUNSPEC_UINT16;
+    conf.vocab = 1000;
+    return conf;
+}
+
+static int source_of(int32_t token)
+{
+    return token < MIDDLE ? 0 : token < HIGH ? 1 : 2;
+}
+
+/* Draws `count` windows from `position` on, one by one; how many of each source. */
+static void draw(const struct data_conf *conf, uint64_t position, uint64_t count, uint64_t *of, int32_t *first)
+{
+    struct data *data;
+    assert_ok(data_open(conf, &data));
+    memset(of, 0, 3 * sizeof *of);
+    for (uint64_t k = 0; k < count; k++) {
+        int32_t tokens[8], targets[8];
+        assert_ok(data_batch(data, position + k, 1, tokens, targets));
+        assert_int_equal(source_of(tokens[0]), source_of(targets[7]));
+        of[source_of(tokens[0])]++;
+        if (first != NULL)
+            first[k] = tokens[0];
+    }
+    data_close(data);
+}
+
+static void a_mixture_is_drawn_by_its_weights(void **state)
+{
+    (void)state;
+    uint64_t of[3];
+    struct data_conf conf = mixed("0.5", "0.3", "0.2");
+    for (uint64_t n = 1; n < 200; n += 7) {
+        draw(&conf, 0, n, of, NULL);
+        assert_true(fabs((double)of[0] - 0.5 * (double)n) <= 1);
+        assert_true(fabs((double)of[1] - 0.3 * (double)n) <= 1);
+        assert_true(fabs((double)of[2] - 0.2 * (double)n) <= 1);
+    }
+    /* By the steps of the run, of which each is 4 windows here. */
+    conf = mixed("1@50,0@51", "0@50,1@51", NULL);
+    conf.windows_per_step = 4;
+    draw(&conf, 0, 200, of, NULL);
+    assert_int_equal(of[0], 200);
+    draw(&conf, 204, 200, of, NULL);
+    assert_int_equal(of[1], 200);
+}
+
+static void a_mixture_goes_on_where_it_was_and_in_any_pieces(void **state)
+{
+    (void)state;
+    uint64_t of[3];
+    int32_t whole[300], rest[200], batch[8 * 300], targets[8 * 300];
+    struct data_conf conf = mixed("0.7@0,0.2@40", "0.3@0,0.8@40", "0.1@10,0@20");
+    conf.windows_per_step = 4;
+    draw(&conf, 0, 300, of, whole);
+    draw(&conf, 100, 200, of, rest);
+    assert_memory_equal(whole + 100, rest, sizeof rest);
+    struct data *data;
+    assert_ok(data_open(&conf, &data));
+    assert_ok(data_batch(data, 0, 300, batch, targets));
+    for (int k = 0; k < 300; k++)
+        assert_int_equal(batch[8 * k], whole[k]);
+    data_close(data);
+}
+
+/* Islands may mix the same sources each in its own way: of each source no window is drawn twice in an epoch. */
+static void streams_of_mixtures_are_disjoint(void **state)
+{
+    (void)state;
+    int seen[1000] = {0};
+    const char *weights[3][3] = {{"1", "1", "1"}, {"5", "3", "1"}, {"1@0,5@20", "4", "2@0,1@9"}};
+    for (uint32_t stream = 0; stream < 3; stream++) {
+        int32_t first[18];
+        uint64_t of[3], left[3] = {9, 9, 9};
+        struct data_conf conf = mixed(weights[stream][0], weights[stream][1], weights[stream][2]);
+        conf.stream = stream;
+        conf.streams_count = 3;
+        draw(&conf, 0, 18, of, first);
+        for (int k = 0; k < 18; k++)
+            if (left[source_of(first[k])] > 0) { /* of 27 windows 9 are a stream's in the first epoch */
+                left[source_of(first[k])]--;
+                seen[first[k]]++;
+            }
+    }
+    int sum = 0;
+    for (int i = 0; i < 1000; i++) {
+        assert_true(seen[i] <= 1);
+        sum += seen[i];
+    }
+    assert_true(sum > 45);
+}
+
+static void a_source_alone_is_drawn_as_its_file(void **state)
+{
+    (void)state;
+    uint64_t of[3];
+    int32_t named[100], plain[100];
+    struct data_conf conf = mixed(NULL, "0.3", NULL);
+    draw(&conf, 0, 100, of, named);
+    conf.path = testlib_path(folder, "middle");
+    draw(&conf, 0, 100, of, plain);
+    assert_memory_equal(named, plain, sizeof plain);
+    conf = mixed("0", "0.3", NULL); /* as beside one that is switched off */
+    draw(&conf, 0, 100, of, named);
+    assert_memory_equal(named, plain, sizeof plain);
+}
+
+/* The end of each: 25 tokens, three windows. */
+static void validation_has_the_sources_as_the_run_does(void **state)
+{
+    (void)state;
+    struct data *data;
+    int32_t tokens[8 * 40], targets[8 * 40];
+    struct data_conf conf = mixed("0@100,1@200", "1@100,0@200", NULL); /* half and half over 300 steps, middle first */
+    conf.windows_per_step = 4;
+    conf.steps = 300;
+    assert_ok(data_open(&conf, &data));
+    assert_true(data_holds_out(data));
+    assert_int_equal(data_held_out_tokens(data), 50);
+    assert_ok(data_held_out(data, 0, 40, 40, tokens, targets));
+    int low = 0;
+    for (int i = 0; i < 40; i++) {
+        low += source_of(tokens[8 * i]) == 0;
+        assert_true((tokens[8 * i] - LOW) % 300 >= EACH - 25); /* held out in either */
+    }
+    assert_int_equal(low, 20);
+    data_close(data);
+    /* One of which nothing is held out is left out. */
+    conf = mixed("1", NULL, NULL);
+    char line[1000];
+    snprintf(line, sizeof line, "%s tiny=%s:9", conf.path, raw_file("tiny", 2, 40, HIGH, 0));
+    conf.path = line;
+    assert_ok(data_open(&conf, &data));
+    assert_ok(data_held_out(data, 0, 40, 40, tokens, targets));
+    for (int i = 0; i < 40; i++)
+        assert_int_equal(source_of(tokens[8 * i]), 0);
+    data_close(data);
+}
+
+static void a_bad_source_is_named(void **state)
+{
+    (void)state;
+    struct data *data;
+    char line[1500];
+    const char *web = raw_file("web", 2, EACH, LOW, 0), *code = raw_file("code", 2, 10, LOW, 0);
+    struct data_conf conf = conf_of(line);
+    conf.format = RUNSPEC_UINT16;
+    conf.vocab = 1000;
+    snprintf(line, sizeof line, "web=%s:1 code=%s:1", web, code);
+    conf.streams_count = 2;
+    assert_fails(ERR_CONF, "data source code: ", data_open(&conf, &data));
+    assert_fails(ERR_CONF, "9 tokens for training are too few: 2 island(s) need at least 24", data_open(&conf, &data));
+    snprintf(line, sizeof line, "web=%s:1 code=/no/such/*.bin:1", web);
+    assert_fails(ERR_CONF, "data source code: /no/such/*.bin: no such file", data_open(&conf, &data));
+    snprintf(line, sizeof line, "web=%s:1 all=%s:1", web, testlib_path(folder, "w*b"));
+    assert_fails(ERR_CONF, "web is in another source, too (data source web:", data_open(&conf, &data));
+    snprintf(line, sizeof line, "web=%s:1 web=%s:1", web, web);
+    assert_fails(ERR_CONF, "source web: there are two of this name", data_open(&conf, &data));
+    snprintf(line, sizeof line, "web=%s:0", web);
+    assert_fails(ERR_CONF, "all sources have weight 0 at step 0", data_open(&conf, &data));
+    snprintf(line, sizeof line, "web=%s:much", web);
+    assert_fails(ERR_CONF, "source web: weight \"much\" is not a number", data_open(&conf, &data));
+    snprintf(line, sizeof line, "gpt=%s:1 llama=%s:1",
+             shard_file("mix_2.bin", (struct shard_said){20240520, 1, 100, 100, 0, 2}),
+             shard_file("mix_3.bin", (struct shard_said){20240801, 7, 100, 100, 0, 4}));
+    conf.format = RUNSPEC_TOKENS;
+    assert_fails(ERR_CONF, "mix_3.bin: tokens of 32 bits", data_open(&conf, &data));
+}
+
+static void what_a_mixture_will_draw_is_told(void **state)
+{
+    (void)state;
+    struct data_conf conf = mixed("0.75", "0.25", NULL);
+    const char *log = seen(conf.path, RUNSPEC_UINT16);
+    assert_non_null(
+        strstr(log, "data source low: 75.0 % of the run's windows, 225 tokens for training, used 0.03 times"));
+}
+
 int main(void)
 {
     folder = testlib_folder("data");
@@ -431,6 +628,13 @@ int main(void)
         cmocka_unit_test(bad_files_are_named_with_the_remedy),
         cmocka_unit_test(tokens_beyond_the_vocabulary_are_refused),
         cmocka_unit_test(a_corpus_that_is_no_text_is_named_in_one_warning),
+        cmocka_unit_test(a_mixture_is_drawn_by_its_weights),
+        cmocka_unit_test(a_mixture_goes_on_where_it_was_and_in_any_pieces),
+        cmocka_unit_test(streams_of_mixtures_are_disjoint),
+        cmocka_unit_test(a_source_alone_is_drawn_as_its_file),
+        cmocka_unit_test(validation_has_the_sources_as_the_run_does),
+        cmocka_unit_test(a_bad_source_is_named),
+        cmocka_unit_test(what_a_mixture_will_draw_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

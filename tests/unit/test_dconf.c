@@ -223,6 +223,9 @@ static void wrong_memberships_are_refused(void **state)
     assert_fails(ERR_CONF, "one side has to listen", view_of("a", 0, peers, &conf, &view));
     const char *path = testlib_file(folder, "d.conf", "[island]\nname = a\nrun = r\nkey = k\n");
     assert_fails(ERR_CONF, "[worker] data: missing; give the path of the corpus", dconf_load(path, NULL, 0, &conf));
+    path = testlib_file(folder, "m.conf",
+                        "[island]\nname = a\nrun = r\nkey = k\n[worker]\ndata = a=x:0@9\ndata = b=y:0\n");
+    assert_fails(ERR_CONF, "[worker] data: all sources have weight 0 at step 9", dconf_load(path, NULL, 0, &conf));
 }
 
 static void a_witness_has_no_trainer(void **state)

@@ -48,8 +48,9 @@ clean:
 else
 
 MODULES := libzmq libsodium libzstd libprotobuf-c inih jansson libsystemd
-PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(MODULES))
+PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(MODULES) libpcre2-8)
 PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(MODULES))
+WORKER_LIBS := $(shell $(PKG_CONFIG) --libs libpcre2-8)
 CMOCKA_LIBS := $(shell $(PKG_CONFIG) --libs cmocka)
 MACHINE := $(shell $(CC) -dumpmachine)
 CLANG := $(findstring clang,$(shell $(CC) --version | head -1))
@@ -207,7 +208,7 @@ $(B)/dilocod: $(B)/daemon/dilocod.o $(foreach room,daemon net outer_opt common,$
 $(B)/dilococtl: $(B)/daemon/dilococtl.o $(foreach room,daemon net outer_opt common,$(B)/$(room).a)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $^ $(LIBS) -o $@
 $(B)/diloco-worker: $(B)/worker/diloco-worker.o $(foreach room,worker kernels common,$(B)/$(room).a)
-	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $^ $(LIBS) -ldnnl -o $@
+	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $^ $(LIBS) $(WORKER_LIBS) -ldnnl -o $@
 $(B)/libdiloco.a: $(LIBDILOCO_OBJ)
 	$(call say,AR)rm -f $@ && ar rcs $@ $^
 $(B)/libdiloco.so.0: $(LIBDILOCO_OBJ)
@@ -238,10 +239,10 @@ $(EMU_CUDA_OBJ): $(B)/tests/emu/%.o: %.cu
 	$(call say,CXX)$(CXX) $(CXXFLAGS_ALL) $(CXXFLAGS) -Wno-unknown-pragmas -include tests/emu/emu.cuh -x c++ -MMD -MP -c $< -o $@
 EMU_CORE_OBJ := $(filter-out $(B)/tests/emu/kern_emu%,$(EMU_OBJ))
 $(B)/tests/emu/test_emu: $(B)/tests/emu/test_emu.o $(B)/tests/emu/emu_kernels.cu.o $(EMU_CORE_OBJ) $(TESTLIB_OBJ) $(B)/tests/lib.a $(ARCHIVES)
-	$(call say,LINK)$(CXX) $(LDFLAGS_ALL) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -o $@
+	$(call say,LINK)$(CXX) $(LDFLAGS_ALL) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS) $(WORKER_LIBS) $(CMOCKA_LIBS) -o $@
 $(filter-out %/test_emu,$(EMU_TESTS)): %: %.o $(EMU_OBJ) $(EMU_CUDA_OBJ) $(CUDA_PLAIN_OBJ) $(TESTLIB_OBJ) $(B)/tests/lib.a $(ARCHIVES)
 	$(call say,LINK)$(CXX) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $(filter %.o,$^) \
-		-Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -ldnnl -o $@
+		-Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS) $(WORKER_LIBS) $(CMOCKA_LIBS) -ldnnl -o $@
 
 $(GPU_TESTS) $(GPU_TOOLS): $(GPU_OBJ)
 $(B)/tests/gpu/bench_gpu: $(GPU_BENCH_OBJ)
@@ -272,7 +273,7 @@ $(B)/tests/unit/test_kern_cuda: | $(FAKE_CUDA) $(CUDA_LIBRARY)
 $(B)/tests/unit/test_comm_nccl $(B)/tests/emu/test_nccl_emu: | $(FAKE_NCCL)
 $(B)/tests/%: $(B)/tests/%.o $(TESTLIB_OBJ) $(B)/tests/lib.a $(ARCHIVES)
 	$(call say,LINK)$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $(filter -fopenmp,$(OPENMP)) $(filter %.o,$^) \
-		-Wl,--start-group $(B)/tests/lib.a $(ARCHIVES) -Wl,--end-group $(LIBS) $(CMOCKA_LIBS) -ldnnl -o $@
+		-Wl,--start-group $(B)/tests/lib.a $(ARCHIVES) -Wl,--end-group $(LIBS) $(WORKER_LIBS) $(CMOCKA_LIBS) -ldnnl -o $@
 
 check: tests
 	@BUILD=$(B) CC='$(CC)' SAN='$(SAN)' tests/run.sh $(TESTS) $(or $(EMU_TESTS),tests/emu/absent.sh) $(GPU_TESTS) $(wildcard tests/lint/*.sh tests/num/*.sh tests/system/*.sh) tests/fuzz/guided.sh

@@ -20,6 +20,7 @@ module  libzstd         libzstd-dev
 module  libprotobuf-c   libprotobuf-c-dev
 module  inih            libinih-dev
 module  jansson         libjansson-dev
+module  libpcre2-8      libpcre2-dev
 module  libsystemd      libsystemd-dev
 module  cmocka          libcmocka-dev
 header  dnnl.h          libdnnl-dev

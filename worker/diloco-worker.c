@@ -76,7 +76,8 @@ static void wait_asleep(char **argv)
 static const uint64_t NOT_SAID = UINT64_MAX; /* of --ranks */
 
 struct arguments {
-    const char *run, *data, *out, *params, *attach, *stream, *device, *devices, *recompute, *rounding, *prompt;
+    const char *run, *data, *out, *params, *attach, *stream, *device, *devices, *recompute, *rounding, *prompt,
+        *tokenizer;
     struct args_list set;
     uint64_t threads, ranks, tensor_parallel, checkpoint_every, eval_every, eval_batches, tokens, seed;
     double temperature, top_p;
@@ -248,6 +249,7 @@ static enum err sample(const struct arguments *a)
     TRY(load_spec(a, &spec));
     struct sample_options options = {.spec = &spec,
                                      .params_path = a->params,
+                                     .tokenizer_path = a->tokenizer,
                                      .prompt = a->prompt,
                                      .tokens = a->tokens,
                                      .temperature = a->temperature,
@@ -272,7 +274,7 @@ static const struct command {
      " run data out attach stream set device devices ranks tensor-parallel threads recompute rounding checkpoint-every "
      "eval-every eval-batches verbose "},
     {"eval", eval, " run data params set device threads eval-batches verbose "},
-    {"sample", sample, " run params set device threads prompt tokens temperature top-p seed verbose "},
+    {"sample", sample, " run params set device threads tokenizer prompt tokens temperature top-p seed verbose "},
     {"spec", print_spec, " run params set verbose "},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
@@ -329,7 +331,8 @@ static enum err run(int argc, char **argv, const char **command)
                           .top_p = 0.95};
     const struct args_option options[] = {
         {"run", ARGS_STRING, &a.run, "FILE", "run spec (eval, sample: default is the one inside --params)"},
-        {"data", ARGS_STRING, &a.data, "FILE", "train, eval: corpus: a file or a quoted glob pattern"},
+        {"data", ARGS_STRING, &a.data, "FILE",
+         "train, eval: corpus: a file, a quoted glob pattern, or a mixture: \"web=FILE:0.7 code=FILE:0.3\""},
         {"out", ARGS_STRING, &a.out, "FOLDER", "train: where checkpoints and train.jsonl go"},
         {"params", ARGS_STRING, &a.params, "FILE", "eval, sample: a checkpoint or an anchor (.safetensors)"},
         {"attach", ARGS_STRING, &a.attach, "SOCKET", "train: the island's daemon; without it, train alone"},
@@ -350,6 +353,8 @@ static enum err run(int argc, char **argv, const char **command)
         {"checkpoint-every", ARGS_U64, &a.checkpoint_every, "STEPS", "train: 0 saves at the end only (default 100)"},
         {"eval-every", ARGS_U64, &a.eval_every, "STEPS", "train: held-out loss on the way (default 0: at the end)"},
         {"eval-batches", ARGS_U64, &a.eval_batches, "N", "train, eval: batches of an evaluation (default 16)"},
+        {"tokenizer", ARGS_STRING, &a.tokenizer, "FILE",
+         "sample: a tokenizer.json, for text instead of numbers (default: the one beside --params; none: numbers)"},
         {"prompt", ARGS_STRING, &a.prompt, "TEXT", "sample: what to continue"},
         {"tokens", ARGS_U64, &a.tokens, "N", "sample: how many to generate (default 400)"},
         {"temperature", ARGS_REAL, &a.temperature, "X", "sample: 0 takes the likeliest (default 0.8)"},

@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "common/env.h"
+#include "common/log.h"
 #include "common/mem.h"
 #include "worker/ckpt.h"
 #include "worker/memory_plan.h"
 #include "worker/model/model.h"
+#include "worker/tokenizer.h"
 
 struct candidate {
     double probability;
@@ -21,6 +23,9 @@ struct sampler {
     const struct kern *kern;
     struct kern_dev *dev;
     struct model *model;
+    struct tokenizer *tokenizer; /* NULL: numbers, or bytes */
+    struct tokenizer_text text;
+    struct bpe_ids prompt;
     float *logits;
     struct candidate *candidates;
     int32_t *history; /* all tokens so far */
@@ -44,19 +49,24 @@ static int32_t choose(struct sampler *s)
     double temperature = o->temperature > 0 ? o->temperature : 1;
     double most = (double)s->logits[0];
     double sum = 0;
+    int64_t count = 0;
     for (int64_t i = 1; i < V; i++)
         most = fmax(most, (double)s->logits[i]);
+    for (int64_t i = 0; i < V; i++)
+        sum += exp(((double)s->logits[i] - most) / temperature);
+    /* All below this together are less than what top_p leaves out: sorting a large vocabulary takes long. */
+    double least = (1 - o->top_p) * sum / (double)V;
     for (int64_t i = 0; i < V; i++) {
         double p = exp(((double)s->logits[i] - most) / temperature);
-        s->candidates[i] = (struct candidate){.probability = p, .token = (int32_t)i};
-        sum += p;
+        if (p >= least)
+            s->candidates[count++] = (struct candidate){.probability = p, .token = (int32_t)i};
     }
-    qsort(s->candidates, (size_t)V, sizeof *s->candidates, likelier_first);
+    qsort(s->candidates, (size_t)count, sizeof *s->candidates, likelier_first);
     if (o->temperature <= 0)
         return s->candidates[0].token;
     int64_t kept = 0;
     double mass = 0;
-    while (kept < V && (kept == 0 || mass < o->top_p * sum))
+    while (kept < count && (kept == 0 || mass < o->top_p * sum))
         mass += s->candidates[kept++].probability;
     double at = env_rng_uniform(&s->rng) * mass;
     for (int64_t i = 0; i < kept; i++) {
@@ -67,10 +77,12 @@ static int32_t choose(struct sampler *s)
     return s->candidates[kept - 1].token;
 }
 
-static void print_token(const struct sampler *s, int32_t token, FILE *out)
+static void print_token(struct sampler *s, int32_t token, FILE *out)
 {
     if (s->options->spec->format == RUNSPEC_BYTES)
         fputc(token, out);
+    else if (s->tokenizer != NULL)
+        tokenizer_put(&s->text, token, out);
     else
         fprintf(out, "%" PRId32 " ", token);
 }
@@ -91,28 +103,52 @@ static enum err feed(struct sampler *s, int32_t token, uint64_t *fed)
     return ERR_OK;
 }
 
-static enum err feed_prompt(struct sampler *s, FILE *out, uint64_t *fed)
+static enum err read_numbers(struct sampler *s, const char *prompt)
+{
+    const char *at = prompt;
+    for (char *end; *(at += strspn(at, " ")) != '\0'; at = end) {
+        long token = strtol(at, &end, 10);
+        if (end == at || token < 0 || token >= s->model->V)
+            return err_set(ERR_ARG, "--prompt: \"%s\" is not a token below %" PRId64, at, s->model->V);
+        TRY(bpe_ids_add(&s->prompt, (int32_t)token));
+    }
+    return ERR_OK;
+}
+
+static enum err read_prompt(struct sampler *s)
 {
     const struct sample_options *o = s->options;
-    const char *at = o->prompt;
-    if (o->spec->format == RUNSPEC_BYTES) {
-        for (; *at != '\0'; at++) {
-            TRY(feed(s, (unsigned char)*at, fed));
-            print_token(s, (unsigned char)*at, out);
-        }
-    } else {
-        for (char *end; *(at += strspn(at, " ")) != '\0'; at = end) {
-            long token = strtol(at, &end, 10);
-            if (end == at || token < 0 || token >= s->model->V)
-                return err_set(ERR_ARG, "--prompt: \"%s\" is not a token below %" PRId64, at, s->model->V);
-            TRY(feed(s, (int32_t)token, fed));
-            print_token(s, (int32_t)token, out);
-        }
+    bool bytes = o->spec->format == RUNSPEC_BYTES;
+    for (const char *at = o->prompt; bytes && *at != '\0'; at++)
+        TRY(bpe_ids_add(&s->prompt, (unsigned char)*at));
+    if (bytes)
+        return ERR_OK;
+    if (s->tokenizer == NULL)
+        return read_numbers(s, o->prompt);
+    if (tokenizer_why_not(s->tokenizer)[0] == '\0') {
+        enum err err = tokenizer_encode(s->tokenizer, o->prompt, &s->prompt);
+        return err == ERR_OK ? ERR_OK : err_prefix(err, "--prompt");
+    }
+    enum err err = read_numbers(s, o->prompt);
+    return err == ERR_OK
+               ? ERR_OK
+               : err_suffix(err,
+                            "the tokenizer has no text for tokens here, as it has a part that is not known (%s): "
+                            "give numbers",
+                            tokenizer_why_not(s->tokenizer));
+}
+
+static enum err feed_prompt(struct sampler *s, FILE *out, uint64_t *fed)
+{
+    for (size_t i = 0; i < s->prompt.count; i++) {
+        TRY(feed(s, s->prompt.id[i], fed));
+        print_token(s, s->prompt.id[i], out);
     }
     if (s->history_count > 0)
         return ERR_OK;
-    /* Nothing to continue: begin with a line break, or token 0. */
-    return feed(s, o->spec->format == RUNSPEC_BYTES ? '\n' : 0, fed);
+    /* Nothing to continue: begin with a line break, or as texts do. */
+    int32_t begin = s->tokenizer != NULL ? tokenizer_begin_token(s->tokenizer) : 0;
+    return feed(s, s->options->spec->format == RUNSPEC_BYTES ? '\n' : begin > 0 ? begin : 0, fed);
 }
 
 static enum err generate(struct sampler *s, FILE *out)
@@ -124,9 +160,48 @@ static enum err generate(struct sampler *s, FILE *out)
         print_token(s, token, out);
         TRY(feed(s, token, &fed));
     }
+    if (s->tokenizer != NULL)
+        tokenizer_finish(&s->text, out);
     fputc('\n', out);
     if (fflush(out) != 0)
         return err_set_errno(ERR_IO, "cannot write the sample");
+    return ERR_OK;
+}
+
+/* The file beside the parameters. */
+static enum err default_path(const char *params_path, char **path)
+{
+    const char *slash = strrchr(params_path, '/');
+    int folder = slash != NULL ? (int)(slash + 1 - params_path) : 0;
+    return mem_printf(path, "%.*stokenizer.json", folder, params_path);
+}
+
+/* One that was asked for has to be good; one that happens to lie there does not. */
+static enum err open_tokenizer(struct sampler *s)
+{
+    const struct sample_options *o = s->options;
+    char *beside = NULL;
+    bool asked = o->tokenizer_path != NULL;
+    if (o->spec->format == RUNSPEC_BYTES && asked && strcmp(o->tokenizer_path, "none") != 0)
+        return err_set(ERR_ARG, "--tokenizer %s: the run is on bytes, which are text already; leave it out",
+                       o->tokenizer_path);
+    if (o->spec->format == RUNSPEC_BYTES || (asked && strcmp(o->tokenizer_path, "none") == 0))
+        return ERR_OK;
+    if (!asked)
+        TRY(default_path(o->params_path, &beside));
+    enum err err = tokenizer_open(asked ? o->tokenizer_path : beside, s->model->V, &s->tokenizer);
+    mem_free(beside);
+    if (asked && err != ERR_OK)
+        return err_suffix(err, "--tokenizer none gives numbers");
+    if (err != ERR_OK && err != ERR_NOTFOUND)
+        log_warn("%s; tokens are numbers here", err_text());
+    if (s->tokenizer == NULL)
+        return ERR_OK;
+    if (tokenizer_end(s->tokenizer) < s->model->V)
+        log_info("the tokenizer has %" PRId32 " tokens, the model's vocabulary %" PRId64
+                 ": those beyond are shown as <ID>",
+                 tokenizer_end(s->tokenizer), s->model->V);
+    s->text = tokenizer_text(s->tokenizer);
     return ERR_OK;
 }
 
@@ -140,7 +215,9 @@ enum err sample_run(const struct sample_options *options, FILE *out)
     TRY_OUT(memory_plan_check(options->spec, s.kern, s.dev, &conf, NULL));
     TRY_OUT(model_new(options->spec, s.kern, s.dev, &conf.model, &s.model));
     TRY_OUT(ckpt_load_params(options->params_path, s.model));
-    s.history_room = strlen(options->prompt) + 1 + options->tokens;
+    TRY_OUT(open_tokenizer(&s));
+    TRY_OUT(read_prompt(&s));
+    s.history_room = s.prompt.count + 1 + options->tokens;
     TRY_OUT(mem_new((size_t)s.model->V, sizeof *s.logits, "logits", &s.logits));
     TRY_OUT(mem_new((size_t)s.model->V, sizeof *s.candidates, "candidates", &s.candidates));
     TRY_OUT(mem_new((size_t)s.history_room, sizeof *s.history, "the text so far", &s.history));
@@ -152,5 +229,7 @@ out:
     mem_free(s.logits);
     mem_free(s.candidates);
     mem_free(s.history);
+    mem_free(s.prompt.id);
+    tokenizer_close(s.tokenizer);
     return err;
 }

@@ -1,6 +1,7 @@
 /*
  * sample: text from a model, token by token.
  *
+ * Tokens are numbers on the screen, or text by a tokenizer.json (worker/tokenizer.h), whole characters at a time.
  * Owns the model it samples from for the time of one call; diloco-worker calls it. It draws from its own seeded
  * numbers alone, and never writes anywhere but to `out`.
  */
@@ -16,7 +17,9 @@
 struct sample_options {
     const struct runspec *spec;
     const char *params_path;
-    const char *prompt; /* bytes; may be empty. With format = tokens: numbers separated by blanks */
+    const char *tokenizer_path; /* NULL: tokenizer.json beside the parameters, if there is one; "none": numbers */
+    const char
+        *prompt; /* bytes; may be empty. Of a run on tokens: text, or without a tokenizer numbers with blanks between */
     uint64_t tokens;    /* how many to generate */
     double temperature; /* 0: always the likeliest */
     double top_p;       /* smallest set of likeliest tokens with at least this probability; 1: all */

@@ -23,6 +23,7 @@ worker     diloco-worker > train > crew > launch > comm
 worker     train > ckpt_write > ckpt > ckpt_folder > model
 worker     train > ckpt_write > inner > model > comm
 worker     data > blend | shard | sniff
+worker     sample > tokenizer > cut | bpe > utf8
 
 net        sync > sync_peers > sync_doubt > sync_fragment > sync_owner > sync_patience > sync_certify > sync_core > sync_types
 net        sync_types > chain , owner

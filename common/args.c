@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/nearest.h"
+
 static enum err set_value(const struct args_option *option, const char *value)
 {
     char *end = NULL;
@@ -54,6 +56,20 @@ static enum err note(const struct args_option *option, struct args_list *given)
     return ERR_OK;
 }
 
+static enum err refuse_unknown(const char *text, const struct args_option *options, size_t options_count)
+{
+    char name[64];
+    size_t dashes = strspn(text, "-");
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(text + dashes, "="), text + dashes);
+    struct nearest nearest = nearest_to(name);
+    for (size_t i = 0; i < options_count; i++)
+        nearest_try(&nearest, options[i].name, false);
+    const char *near = nearest_found(&nearest);
+    if (near == NULL)
+        return err_set(ERR_ARG, "unknown option %s; --help lists them", text);
+    return err_set(ERR_ARG, "unknown option %s; did you mean %s%s?", text, args_dashes(near), near);
+}
+
 static enum err one_option(char **argv, int argc, int *at, const struct args_option *options, size_t options_count,
                            struct args_list *given)
 {
@@ -76,7 +92,7 @@ static enum err one_option(char **argv, int argc, int *at, const struct args_opt
             return err_set(ERR_ARG, "--%s needs a value: --%s %s", option->name, option->name, option->value_name);
         return set_value(option, argv[++*at]);
     }
-    return err_set(ERR_ARG, "unknown option %s; --help lists them", argv[*at]);
+    return refuse_unknown(argv[*at], options, options_count);
 }
 
 enum err args_parse_given(int argc, char **argv, const struct args_option *options, size_t options_count,
@@ -103,13 +119,39 @@ enum err args_parse(int argc, char **argv, const struct args_option *options, si
     return args_parse_given(argc, argv, options, options_count, rest, NULL);
 }
 
+const char *args_dashes(const char *name)
+{
+    return strlen(name) == 1 ? "-" : "--";
+}
+
+void args_help_row(const char *left, const char *help, FILE *file)
+{
+    enum { INDENT = 2, LEFT = 26, COLUMNS = 80 };
+    const int begin = INDENT + LEFT + 1;
+    int column = fprintf(file, "%*s%-*s", INDENT, "", LEFT, left);
+    if (column > INDENT + LEFT) {
+        fputc('\n', file);
+        column = 0;
+    }
+    for (help += strspn(help, " "); *help != '\0'; help += strspn(help, " ")) {
+        int word = (int)strcspn(help, " ");
+        if (column > begin && column + 1 + word > COLUMNS) {
+            fputc('\n', file);
+            column = 0;
+        }
+        column += column < begin ? fprintf(file, "%*s", begin - column, "") : fprintf(file, " ");
+        column += fprintf(file, "%.*s", word, help);
+        help += word;
+    }
+    fputc('\n', file);
+}
+
 void args_help(const struct args_option *options, size_t options_count, FILE *file)
 {
     for (size_t i = 0; i < options_count; i++) {
         char left[64];
-        const char *dashes = strlen(options[i].name) == 1 ? "-" : "--";
-        snprintf(left, sizeof left, "%s%s%s%s", dashes, options[i].name, options[i].value_name != NULL ? " " : "",
-                 options[i].value_name != NULL ? options[i].value_name : "");
-        fprintf(file, "  %-26s %s\n", left, options[i].help);
+        snprintf(left, sizeof left, "%s%s%s%s", args_dashes(options[i].name), options[i].name,
+                 options[i].value_name != NULL ? " " : "", options[i].value_name != NULL ? options[i].value_name : "");
+        args_help_row(left, options[i].help, file);
     }
 }

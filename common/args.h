@@ -29,7 +29,7 @@ struct args_option {
     const char *name; /* without the dashes; one letter: it is written with one */
     enum args_type type;
     void *to;
-    const char *value_name; /* "FILE"; NULL for a flag */
+    const char *value_name; /* "FILE"; of a fixed set "cpu|cuda|auto"; NULL for a flag */
     const char *help;
 };
 
@@ -43,7 +43,13 @@ ERR_MUST_CHECK enum err args_parse(int argc, char **argv, const struct args_opti
 ERR_MUST_CHECK enum err args_parse_given(int argc, char **argv, const struct args_option *options, size_t options_count,
                                          struct args_list *rest, struct args_list *given);
 
-/* One line per option. */
+/* The option, and what it is for, in lines of 80 columns at most where words allow. */
 void args_help(const struct args_option *options, size_t options_count, FILE *file);
+
+/* The same layout for any two texts. */
+void args_help_row(const char *left, const char *help, FILE *file);
+
+/* "--", or "-" before a name of one letter. */
+const char *args_dashes(const char *name);
 
 #endif

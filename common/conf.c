@@ -1,14 +1,13 @@
 #include "common/conf.h"
 
-#include <ctype.h>
 #include <ini.h>
 #include <libgen.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "common/mem.h"
+#include "common/nearest.h"
 
 struct loader {
     const struct conf_schema *schema;
@@ -40,64 +39,45 @@ static bool key_in_list(const struct conf_schema *schema, const struct conf_key 
 
 /* ---- nearest names ---- */
 
-static size_t edit_distance(const char *left, const char *right)
-{
-    enum { NAME_MAX_BYTES = 63 };
-    size_t row[NAME_MAX_BYTES + 1];
-    size_t left_bytes = strlen(left);
-    size_t right_bytes = strlen(right);
-    if (left_bytes > NAME_MAX_BYTES || right_bytes > NAME_MAX_BYTES)
-        return SIZE_MAX;
-    for (size_t j = 0; j <= right_bytes; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= left_bytes; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= right_bytes; j++) {
-            size_t change = diagonal + (tolower((unsigned char)left[i - 1]) != tolower((unsigned char)right[j - 1]));
-            diagonal = row[j];
-            size_t best = change;
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            row[j] = best;
-        }
-    }
-    return row[right_bytes];
-}
-
 /* The key most like `name`; a key of the same section wins over an equally near one elsewhere. */
 static const struct conf_key *nearest_key(const struct conf_schema *schema, const char *section, const char *name)
 {
+    struct nearest nearest = nearest_to(name);
     const struct conf_key *best = NULL;
-    size_t best_distance = SIZE_MAX;
-    for (size_t i = 0; i < schema->keys_count; i++) {
+    for (size_t i = 0; i < schema->keys_count; i++)
+        nearest_try(&nearest, schema->keys[i].name, strcmp(section, schema->keys[i].section) != 0);
+    const char *found = nearest_found(&nearest);
+    for (size_t i = 0; found != NULL && i < schema->keys_count; i++) {
         const struct conf_key *key = &schema->keys[i];
-        size_t distance = edit_distance(name, key->name);
-        if (distance == SIZE_MAX)
-            continue;
-        distance = distance * 2 + (strcmp(section, key->section) != 0);
-        if (distance < best_distance) {
-            best_distance = distance;
+        if (strcmp(key->name, found) == 0 && (best == NULL || strcmp(key->section, section) == 0))
             best = key;
-        }
     }
     return best;
 }
 
 static const char *nearest_section(const struct conf_schema *schema, const char *section)
 {
-    const char *best = schema->keys[0].section;
-    size_t best_distance = SIZE_MAX;
+    struct nearest nearest = nearest_to(section);
+    for (size_t i = 0; i < schema->keys_count; i++)
+        nearest_try(&nearest, schema->keys[i].section, false);
+    return nearest_found(&nearest);
+}
+
+/* The keys of a section, or (NULL) the sections. */
+static void list_names(const struct conf_schema *schema, const char *section, char *text, size_t text_bytes)
+{
+    const char *last = "";
+    text[0] = '\0';
     for (size_t i = 0; i < schema->keys_count; i++) {
-        size_t distance = edit_distance(section, schema->keys[i].section);
-        if (distance < best_distance) {
-            best_distance = distance;
-            best = schema->keys[i].section;
-        }
+        const struct conf_key *key = &schema->keys[i];
+        size_t at = strlen(text);
+        const char *gap = at > 0 ? ", " : "";
+        if (section == NULL && strcmp(key->section, last) != 0)
+            snprintf(text + at, text_bytes - at, "%s[%s]", gap, key->section);
+        else if (section != NULL && strcmp(key->section, section) == 0)
+            snprintf(text + at, text_bytes - at, "%s%s", gap, key->name);
+        last = key->section;
     }
-    return best;
 }
 
 /* ---- list elements ---- */
@@ -185,15 +165,22 @@ static enum err open_element(struct loader *loader, const char *name)
 
 static enum err refuse_key(struct loader *loader, const char *section, const char *name)
 {
+    const struct conf_schema *schema = loader->schema;
+    char there_are[400];
     bool known_section = false;
-    for (size_t i = 0; i < loader->schema->keys_count; i++)
-        known_section |= strcmp(loader->schema->keys[i].section, section) == 0;
-    if (!known_section)
-        return err_set(ERR_CONF, "%s: [%s]: no such section; did you mean [%s]?", where(loader), section,
-                       nearest_section(loader->schema, section));
-    const struct conf_key *near = nearest_key(loader->schema, section, name);
+    for (size_t i = 0; i < schema->keys_count; i++)
+        known_section |= strcmp(schema->keys[i].section, section) == 0;
+    list_names(schema, known_section ? section : NULL, there_are, sizeof there_are);
+    if (!known_section) {
+        const char *near = nearest_section(schema, section);
+        if (near == NULL)
+            return err_set(ERR_CONF, "%s: [%s]: no such section; there are: %s", where(loader), section, there_are);
+        return err_set(ERR_CONF, "%s: [%s]: no such section; did you mean [%s]?", where(loader), section, near);
+    }
+    const struct conf_key *near = nearest_key(schema, section, name);
     if (near == NULL)
-        return err_set(ERR_CONF, "%s: [%s] %.40s...: no such key", where(loader), section, name);
+        return err_set(ERR_CONF, "%s: [%s] %.40s%s: no such key; there are: %s", where(loader), section, name,
+                       strlen(name) > 40 ? "..." : "", there_are);
     return err_set(ERR_CONF, "%s: [%s] %s: no such key; did you mean [%s] %s?", where(loader), section, name,
                    near->section, near->name);
 }

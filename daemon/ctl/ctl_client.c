@@ -118,15 +118,3 @@ json_int_t ctl_integer(const json_t *object, const char *key)
 {
     return json_integer_value(json_object_get(object, key));
 }
-
-const char *ctl_bytes(double bytes, char *text, size_t text_bytes)
-{
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-    size_t unit = 0;
-    while (bytes >= 1000 && unit + 1 < sizeof units / sizeof units[0]) {
-        bytes /= 1000;
-        unit++;
-    }
-    snprintf(text, text_bytes, bytes >= 100 || unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
-    return text;
-}

@@ -20,7 +20,4 @@ const char *ctl_text(const json_t *object, const char *key);
 double ctl_number(const json_t *object, const char *key);
 json_int_t ctl_integer(const json_t *object, const char *key);
 
-/* "12.3 MB", into `text`, returned. */
-const char *ctl_bytes(double bytes, char *text, size_t text_bytes);
-
 #endif

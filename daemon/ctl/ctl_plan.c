@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/human.h"
 #include "common/plot.h"
 #include "daemon/ctl/forecast.h"
 #include "net/sync.h"
@@ -275,15 +276,16 @@ static const char *rate_text(double bits_per_s, char text[32])
 static void print_table(const struct ctl_plan *plan, double bits_per_s, const struct outcome *outcomes,
                         const struct choice *choice)
 {
-    char text[32];
-    printf("%.3g parameters, %" PRIu64 " islands, a step every %g s; fragments exchanged every %" PRIu64
-           " steps,\noverlap %" PRIu64 "; %s each way, round trip %g ms.\n\n",
-           plan->params, plan->islands, plan->step_s, plan->interval, plan->overlap, rate_text(bits_per_s, text),
-           plan->rtt_ms);
-    printf("%-23s %6s  %8s  bandwidth to train for\n", "", "trains", "GB a day");
+    char text[HUMAN_BYTES];
+    printf("%s parameters, %" PRIu64 " islands, a step every %g s; fragments exchanged every %" PRIu64
+           " steps,\noverlap %" PRIu64 "; ",
+           human_count(plan->params, text), plan->islands, plan->step_s, plan->interval, plan->overlap);
+    printf("%s each way, round trip %g ms.\n\n", human_rate(bits_per_s, text), plan->rtt_ms);
+    printf("%-23s %6s  %8s  bandwidth to train for\n", "", "trains", "a day");
     printf("%-23s %6s  %8s  %8s %8s %8s %8s %8s\n", "", "", "", "50 %", "80 %", "90 %", "95 %", "99 %");
     for (size_t i = 0; i < WAYS; i++) {
-        printf("%-23s %4.0f %%  %8.3g ", ways[i].name, 100 * outcomes[i].utilisation, outcomes[i].bytes_per_day / 1e9);
+        printf("%-23s %4.0f %%  %8s ", ways[i].name, 100 * outcomes[i].utilisation,
+               human_bytes(outcomes[i].bytes_per_day, text));
         for (int t = 0; t < TARGETS; t++)
             printf(" %8s", rate_text(outcomes[i].needed[t], text));
         putchar('\n');

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "common/human.h"
 #include "daemon/ctl/ctl_client.h"
 
 static bool is_witness(const json_t *status)
@@ -40,6 +41,7 @@ static void print_trainer(const json_t *status, FILE *file)
 {
     const json_t *trainer = json_object_get(status, "trainer");
     const json_t *run = json_object_get(status, "run");
+    char number[HUMAN_BYTES], counted[HUMAN_BYTES];
     if (is_witness(status)) {
         fputs("trainer    none: this is the run's witness, which votes and keeps no parameters\n", file);
         return;
@@ -47,40 +49,34 @@ static void print_trainer(const json_t *status, FILE *file)
     fprintf(file, "trainer    %s, step %lld of %lld", ctl_text(trainer, "state"),
             (long long)ctl_integer(trainer, "step"), (long long)ctl_integer(run, "steps"));
     if (ctl_number(trainer, "tokens_per_s") > 0)
-        fprintf(file, ", loss %.4f, %.0f tokens/s", ctl_number(trainer, "loss"), ctl_number(trainer, "tokens_per_s"));
+        fprintf(file, ", loss %.4f, %s tokens/s", ctl_number(trainer, "loss"),
+                human_count(ctl_number(trainer, "tokens_per_s"), number));
     if (ctl_integer(trainer, "tokens") > 0)
-        fprintf(file, "\n           %lld tokens trained, %lld counted in the anchors",
-                (long long)ctl_integer(trainer, "tokens"), (long long)ctl_integer(trainer, "tokens_counted"));
+        fprintf(file, "\n           %s tokens trained, %s counted in the anchors",
+                human_count(ctl_number(trainer, "tokens"), number),
+                human_count(ctl_number(trainer, "tokens_counted"), counted));
     fputc('\n', file);
 }
 
-/* "41.2 of 79.1 GiB" */
+/* "41.2 GiB of 79.1 GiB" */
 static void print_memory(const json_t *machine, FILE *file)
 {
-    static const double mib = 1048576, gib = 1073741824;
-    double planned = ctl_number(machine, "memory_bytes"), total = ctl_number(machine, "memory_total_bytes");
-    bool small = planned < gib / 10;
-    if (planned <= 0)
+    char planned[HUMAN_BYTES], total[HUMAN_BYTES];
+    if (ctl_number(machine, "memory_bytes") <= 0)
         return;
-    if (total <= 0)
-        fprintf(file, small ? ", %.0f MiB" : ", %.1f GiB", planned / (small ? mib : gib));
-    else
-        fprintf(file, small ? ", %.0f MiB of %.1f GiB" : ", %.1f of %.1f GiB", planned / (small ? mib : gib),
-                total / gib);
+    fprintf(file, ", %s", human_memory(ctl_number(machine, "memory_bytes"), planned));
+    if (ctl_number(machine, "memory_total_bytes") > 0)
+        fprintf(file, " of %s", human_memory(ctl_number(machine, "memory_total_bytes"), total));
     fputs(ctl_integer(machine, "ranks") > 1 ? " each" : "", file);
 }
 
 /* "312 TFLOP/s (39 % MFU)" */
 static void print_rate(const json_t *machine, FILE *file)
 {
-    static const char *const units[] = {"MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "EFLOP/s"};
-    double rate = ctl_number(machine, "flops_per_s") / 1e6;
-    size_t unit = 0;
-    if (rate <= 0)
+    char rate[HUMAN_BYTES];
+    if (ctl_number(machine, "flops_per_s") <= 0)
         return;
-    for (; rate >= 999.5 && unit + 1 < sizeof units / sizeof units[0]; unit++)
-        rate /= 1000;
-    fprintf(file, rate < 9.95 ? ", %.1f %s" : ", %.0f %s", rate, units[unit]);
+    fprintf(file, ", %s", human_flops(ctl_number(machine, "flops_per_s"), rate));
     if (ctl_number(machine, "mfu") > 0)
         fprintf(file, " (%.0f %% MFU)", 100 * ctl_number(machine, "mfu"));
 }
@@ -135,24 +131,24 @@ void ctl_print_status(const json_t *status, FILE *file)
 {
     const json_t *run = json_object_get(status, "run");
     const json_t *degraded = json_object_get(status, "degraded");
-    char sent[32], received[32], ledger[32], memory[32];
-    fprintf(file, "island     %s, %lld of %lld islands here, up %.0f s\n", ctl_text(status, "island"),
+    char sent[HUMAN_BYTES], received[HUMAN_BYTES], ledger[HUMAN_BYTES], memory[HUMAN_BYTES];
+    fprintf(file, "island     %s, %lld of %lld islands here, up %s\n", ctl_text(status, "island"),
             (long long)ctl_integer(status, "islands_up"), (long long)ctl_integer(status, "islands"),
-            ctl_number(status, "uptime_s"));
+            human_duration(ctl_number(status, "uptime_s"), sent));
     print_drained(status, file);
-    fprintf(file, "run        %s, %lld parameters, each fragment every %lld steps, overlap %lld, codec %s\n",
-            ctl_text(run, "name"), (long long)ctl_integer(status, "params"), (long long)ctl_integer(run, "interval"),
-            (long long)ctl_integer(run, "overlap"), ctl_text(run, "codec"));
+    fprintf(file, "run        %s, %s parameters, each fragment every %lld steps, overlap %lld, codec %s\n",
+            ctl_text(run, "name"), human_count(ctl_number(status, "params"), sent),
+            (long long)ctl_integer(run, "interval"), (long long)ctl_integer(run, "overlap"), ctl_text(run, "codec"));
     print_role(status, file);
     print_trainer(status, file);
     print_machine(status, file);
     print_anchor(status, file);
     print_epoch(status, file);
     fprintf(file, "traffic    sent %s, received %s; ledger %s; memory %s\n",
-            ctl_bytes(ctl_number(status, "bytes_sent"), sent, sizeof sent),
-            ctl_bytes(ctl_number(status, "bytes_received"), received, sizeof received),
-            ctl_bytes(ctl_number(status, "ledger_bytes"), ledger, sizeof ledger),
-            ctl_bytes(ctl_number(status, "memory_bytes"), memory, sizeof memory));
+            human_bytes(ctl_number(status, "bytes_sent"), sent),
+            human_bytes(ctl_number(status, "bytes_received"), received),
+            human_bytes(ctl_number(status, "ledger_bytes"), ledger),
+            human_bytes(ctl_number(status, "memory_bytes"), memory));
     if (ctl_text(status, "saved")[0] != '\0')
         fprintf(file, "saved      %s\n", ctl_text(status, "saved"));
     if (ctl_text(status, "advice")[0] != '\0')
@@ -192,15 +188,15 @@ void ctl_print_peers(const json_t *answer, FILE *file)
     fprintf(file, "%-12s %-5s %-9s %7s %7s %8s %7s %8s %8s\n", "island", "state", "trainer", "step", "loss", "tokens/s",
             "rtt", "sent", "received");
     json_array_foreach (json_object_get(answer, "peers"), index, row) {
-        char sent[32], received[32], rtt[32];
+        char sent[HUMAN_BYTES], received[HUMAN_BYTES], speed[HUMAN_BYTES], rtt[32];
         bool self = json_is_true(json_object_get(row, "self"));
         const char *state = self ? "self" : json_is_true(json_object_get(row, "up")) ? "up" : "away";
         snprintf(rtt, sizeof rtt, "%lld ms", (long long)ctl_integer(row, "rtt_ms"));
-        fprintf(file, "%-12s %-5s %-9s %7lld %7.4f %8.0f %7s %8s %8s\n", ctl_text(row, "name"), state,
+        fprintf(file, "%-12s %-5s %-9s %7lld %7.4f %8s %7s %8s %8s\n", ctl_text(row, "name"), state,
                 ctl_text(row, "trainer"), (long long)ctl_integer(row, "step"), ctl_number(row, "loss"),
-                ctl_number(row, "tokens_per_s"), self ? "-" : rtt,
-                self ? "-" : ctl_bytes(ctl_number(row, "bytes_sent"), sent, sizeof sent),
-                self ? "-" : ctl_bytes(ctl_number(row, "bytes_received"), received, sizeof received));
+                human_count(ctl_number(row, "tokens_per_s"), speed), self ? "-" : rtt,
+                self ? "-" : human_bytes(ctl_number(row, "bytes_sent"), sent),
+                self ? "-" : human_bytes(ctl_number(row, "bytes_received"), received));
         if (strcmp(ctl_text(row, "role"), "owner") != 0)
             fprintf(file, "             %s\n", ctl_text(row, "role"));
         if (ctl_text(row, "note")[0] != '\0')
@@ -216,11 +212,10 @@ void ctl_print_members(const json_t *answer, FILE *file)
     json_t *row;
     fprintf(file, "%-12s %-40s %12s  %s\n", "island", "public key", "uplink", "address");
     json_array_foreach (json_object_get(answer, "peers"), index, row) {
-        char uplink[32];
+        char uplink[HUMAN_BYTES];
         const char *address = ctl_text(row, "address");
-        snprintf(uplink, sizeof uplink, "%.4g Mbit/s", ctl_number(row, "uplink_bit_s") / 1e6);
-        fprintf(file, "%-12s %-40s %12s  %s\n", ctl_text(row, "name"), ctl_text(row, "public_key"), uplink,
-                address[0] != '\0' ? address : "-");
+        fprintf(file, "%-12s %-40s %12s  %s\n", ctl_text(row, "name"), ctl_text(row, "public_key"),
+                human_rate(ctl_number(row, "uplink_bit_s"), uplink), address[0] != '\0' ? address : "-");
     }
 }
 
@@ -231,8 +226,9 @@ void ctl_print_fragments(const json_t *answer, FILE *file)
     fprintf(file, "%-9s %11s %8s %8s  %-12s %-16s %s\n", "fragment", "params", "version", "newest", "state", "hash",
             "waiting for");
     json_array_foreach (json_object_get(answer, "fragments"), index, row) {
-        fprintf(file, "%-9lld %11lld %8lld %8lld  %-12s %-16.16s", (long long)ctl_integer(row, "fragment"),
-                (long long)ctl_integer(row, "params"), (long long)ctl_integer(row, "version"),
+        char params[HUMAN_BYTES];
+        fprintf(file, "%-9lld %11s %8lld %8lld  %-12s %-16.16s", (long long)ctl_integer(row, "fragment"),
+                human_count(ctl_number(row, "params"), params), (long long)ctl_integer(row, "version"),
                 (long long)ctl_integer(row, "newest"), ctl_text(row, "state"), ctl_text(row, "hash"));
         size_t i;
         json_t *name;

@@ -15,6 +15,7 @@
 #include "common/env.h"
 #include "common/fsio.h"
 #include "common/mem.h"
+#include "common/human.h"
 #include "daemon/ctl/ctl_client.h"
 #include "net/ident.h"
 #include "tests/lib/corpus.h"
@@ -254,8 +255,7 @@ static void show_screen(const struct demo *demo, bool first)
         snprintf(versions, sizeof versions, "%lld-%lld", island->version_min, island->version_max);
         printf("  %-7s %-9s %9s %7s %9s %8s %9s %9s\033[K\n", island->name,
                island->trainer[0] != '\0' ? island->trainer : "starting", step, loss, speed, versions,
-               ctl_bytes((double)island->bytes_sent, a, sizeof a),
-               ctl_bytes((double)island->bytes_received, b, sizeof b));
+               human_bytes((double)island->bytes_sent, a), human_bytes((double)island->bytes_received, b));
     }
     printf("\033[K\n");
     show_bar(demo);
@@ -275,8 +275,7 @@ static void show_line(const struct demo *demo)
         }
         printf("step %lld/%lld loss %.4f %.0f tokens/s versions %lld-%lld sent %s received %s", island->step,
                demo->steps, island->loss, island->tokens_per_s, island->version_min, island->version_max,
-               ctl_bytes((double)island->bytes_sent, sent, sizeof sent),
-               ctl_bytes((double)island->bytes_received, received, sizeof received));
+               human_bytes((double)island->bytes_sent, sent), human_bytes((double)island->bytes_received, received));
     }
     printf(" | %s\n", doing(demo, text, sizeof text));
     fflush(stdout);

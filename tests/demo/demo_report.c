@@ -8,6 +8,7 @@
 
 #include "common/env.h"
 #include "common/fsio.h"
+#include "common/human.h"
 #include "daemon/ctl/ctl_client.h"
 #include "common/plot.h"
 #include "tests/lib/proc.h"
@@ -136,14 +137,13 @@ static void print_table(const struct demo *demo, const struct figures *f)
     for (int i = 0; i < DEMO_ISLANDS; i++) {
         const struct demo_island *island = &demo->island[i];
         printf("%-7s %6lld %8lld %7.4f %8lld %9s %9s  %.16s\n", island->name, island->step, island->tokens,
-               island->loss, island->versions, ctl_bytes((double)island->bytes_sent, a, sizeof a),
-               ctl_bytes((double)island->bytes_received, b, sizeof b), island->anchors);
+               island->loss, island->versions, human_bytes((double)island->bytes_sent, a),
+               human_bytes((double)island->bytes_received, b), island->anchors);
     }
     printf("\nanchors             %s\n", f->identical ? "identical on both islands, bit for bit" : "DIFFER");
     printf("held-out loss       %.4f at the start, %.4f after training (nats per byte)\n", f->val_start, f->val_anchor);
     printf("bytes per island    %s; data-parallel (bf16, every step) would send %s, %.0f times that\n",
-           ctl_bytes((double)f->bytes_sent_max, a, sizeof a), ctl_bytes(f->bytes_data_parallel, b, sizeof b),
-           f->reduction);
+           human_bytes((double)f->bytes_sent_max, a), human_bytes(f->bytes_data_parallel, b), f->reduction);
     printf("on the wire         %.2f bit per parameter and synchronisation (%s, zstd)\n", f->bits_per_param,
            demo->codec);
     printf("took                %.0f s of training, %.0f s in all\n", demo->took_s, env_mono_s() - demo->begin_s);

@@ -358,6 +358,34 @@ static void an_option_of_one_letter_has_one_dash(void **state)
     assert_true(long_one && !follow);
 }
 
+static void an_option_that_is_not_there_brings_the_one_that_was_meant(void **state)
+{
+    (void)state;
+    bool flag = false;
+    const struct args_option options[] = {{"f", ARGS_FLAG, &flag, NULL, "f"},
+                                          {"interval", ARGS_FLAG, &flag, NULL, "i"},
+                                          {"follow", ARGS_FLAG, &flag, NULL, "f"}};
+    char *slip[] = {"program", "--folow=3", NULL}, *strange[] = {"program", "--qqqqq", NULL};
+    assert_fails(ERR_ARG, "unknown option --folow=3; did you mean --follow?", args_parse(2, slip, options, 3, NULL));
+    assert_fails(ERR_ARG, "unknown option --qqqqq; --help lists them", args_parse(2, strange, options, 3, NULL));
+}
+
+static void help_fits_eighty_columns(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    args_help_row("--left SIDE", "one two three four five six seven eight nine ten eleven twelve", stream);
+    args_help_row("--a-left-side-that-is-too-long-for-its-column", "below", stream);
+    fclose(stream);
+    assert_string_equal(text, "  --left SIDE                one two three four five six seven eight nine ten\n"
+                              "                             eleven twelve\n"
+                              "  --a-left-side-that-is-too-long-for-its-column\n"
+                              "                             below\n");
+    free(text);
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -376,6 +404,8 @@ int main(void)
         cmocka_unit_test(a_program_is_found_beside_this_one_and_in_path),
         cmocka_unit_test(a_program_is_run_to_its_end_and_heard),
         cmocka_unit_test(an_option_of_one_letter_has_one_dash),
+        cmocka_unit_test(an_option_that_is_not_there_brings_the_one_that_was_meant),
+        cmocka_unit_test(help_fits_eighty_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

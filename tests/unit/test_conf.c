@@ -144,6 +144,8 @@ static void refusals_name_line_key_and_remedy(void **state)
         {"[main]\ntitle = x\ncuont = 3\n", "a.ini:3: [main] cuont: no such key; did you mean [main] count?"},
         {"[main]\ntitle = x\na_key_with_a_name_of_far_more_characters_than_any_key_of_any_table_could_have = 1\n",
          "a.ini:3: [main] a_key_with_a_name_of_far_more_characters...: no such key"},
+        {"[main]\ntitle = x\nqqqq = 1\n", "a.ini:3: [main] qqqq: no such key; there are: title, "},
+        {"[qqqq]\ntitle = x\n", "a.ini:2: [qqqq]: no such section; there are: [main], [extra], [peer]"},
         {"[main]\ntitle = x\nkind = red\n", "did you mean [extra] kind?"},
         {"[mian]\ntitle = x\n", "a.ini:2: [mian]: no such section; did you mean [main]?"},
         {"[main]\ntitle = x\ncount = many\n", "a.ini:3: [main] count: \"many\" is not a whole number of things"},

@@ -178,19 +178,6 @@ static void what_is_not_there_is_empty_or_nothing(void **state)
     json_decref(json);
 }
 
-static void bytes_are_written_for_people(void **state)
-{
-    (void)state;
-    static const struct {
-        double bytes;
-        const char *text;
-    } rows[] = {{0, "0 B"},        {999, "999 B"},      {1000, "1.0 kB"}, {12345, "12.3 kB"}, {123456, "123 kB"},
-                {1.5e6, "1.5 MB"}, {9.99e9, "10.0 GB"}, {2e12, "2.0 TB"}, {3e15, "3.0 PB"},   {4e18, "4000 PB"}};
-    char text[32];
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        assert_string_equal(ctl_bytes(rows[i].bytes, text, sizeof text), rows[i].text);
-}
-
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -202,7 +189,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_error_in_the_answer_becomes_one, begin, end),
         cmocka_unit_test(without_a_daemon_it_is_said_where_one_was_looked_for),
         cmocka_unit_test(what_is_not_there_is_empty_or_nothing),
-        cmocka_unit_test(bytes_are_written_for_people),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

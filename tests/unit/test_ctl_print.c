@@ -58,13 +58,13 @@ static void a_status_shows_everything_and_each_complaint_with_its_remedy(void **
     (void)state;
     print(ctl_print_status, STATUS("[]", "\"0123456789abcdef0123\"", "\"\""));
     assert_string_equal(printed,
-                        "island     paris, 2 of 3 islands here, up 61 s\n"
-                        "run        big, 1234567 parameters, each fragment every 30 steps, overlap 5, codec int8\n"
+                        "island     paris, 2 of 3 islands here, up 1 min 1 s\n"
+                        "run        big, 1.23M parameters, each fragment every 30 steps, overlap 5, codec int8\n"
                         "trainer    training, step 123 of 900, loss 2.3457, 890 tokens/s\n"
-                        "           4567 tokens trained, 4321 counted in the anchors\n"
+                        "           4.57k tokens trained, 4.32k counted in the anchors\n"
                         "anchor     4 fragments at versions 9 to 11, step 120, hash 0123456789abcdef\n"
                         "epoch      7, 2 of 3 islands that vote heard\n"
-                        "traffic    sent 1.5 MB, received 2.5 kB; ledger 12.3 kB; memory 2.0 GB\n"
+                        "traffic    sent 1.50 MB, received 2.50 kB; ledger 12.3 kB; memory 2.00 GB\n"
                         "degraded   no\n");
     print(ctl_print_status, STATUS("[{\"code\":\"away\",\"what\":\"one\",\"remedy\":\"first\"},"
                                    "{\"code\":\"disk\",\"what\":\"two\",\"remedy\":\"second\"}]",
@@ -83,16 +83,17 @@ static void what_the_trainer_runs_on_is_one_line(void **state)
     print(ctl_print_status,
           MACHINE("\"device\":\"NVIDIA H100 80GB HBM3\",\"ranks\":4,\"tensor_parallel\":2,\"memory_bytes\":44238163148,"
                   "\"memory_total_bytes\":84932978278,\"flops_per_s\":1.5432e15,\"mfu\":0.391"));
-    assert_prints("\nmachine    4 ranks (dp 2 x tp 2) on NVIDIA H100 80GB HBM3, 41.2 of 79.1 GiB each, 1.5 PFLOP/s "
-                  "(39 % MFU)\n");
+    assert_prints(
+        "\nmachine    4 ranks (dp 2 x tp 2) on NVIDIA H100 80GB HBM3, 41.2 GiB of 79.1 GiB each, 1.54 PFLOP/s "
+        "(39 % MFU)\n");
     print(ctl_print_status,
           MACHINE("\"device\":\"CPU (avx512)\",\"ranks\":1,\"tensor_parallel\":1,\"memory_bytes\":44040192,"
                   "\"memory_total_bytes\":25125558682,\"flops_per_s\":21.4e9,\"mfu\":0"));
-    assert_prints("\nmachine    1 rank on CPU (avx512), 42 MiB of 23.4 GiB, 21 GFLOP/s\n");
+    assert_prints("\nmachine    1 rank on CPU (avx512), 42.0 MiB of 23.4 GiB, 21.4 GFLOP/s\n");
     /* A trainer that says less has less; one that says nothing has no line. */
     print(ctl_print_status, MACHINE("\"device\":\"\",\"ranks\":2,\"tensor_parallel\":1,\"memory_bytes\":2147483648,"
                                     "\"memory_total_bytes\":0,\"flops_per_s\":999.6e12,\"mfu\":0"));
-    assert_prints("\nmachine    2 ranks, 2.0 GiB each, 1.0 PFLOP/s\n");
+    assert_prints("\nmachine    2 ranks, 2.00 GiB each, 1.00 PFLOP/s\n");
     print(ctl_print_status, MACHINE("\"device\":\"x\",\"ranks\":1,\"memory_bytes\":0,\"flops_per_s\":0"));
     assert_prints("\nmachine    1 rank on x\n");
     print(ctl_print_status, MACHINE("\"device\":\"\",\"ranks\":0"));
@@ -161,9 +162,9 @@ static void peers_are_a_table_of_eighty_columns_with_notes_below(void **state)
     assert_fits(COLUMNS_MAX);
     assert_prints("island       state trainer ");
     assert_prints("paris        self  training");
-    assert_prints(" 1234567 12.3457 12345678       -        -        -\n"); /* there is no way to ourselves */
+    assert_prints(" 1234567 12.3457    12.3M       -        -        -\n"); /* there is no way to ourselves */
     assert_prints("oslo         up    finishing");
-    assert_prints(" 1234567 12.3457 12345678 1234 ms   123 GB  1000 kB\n");
+    assert_prints(" 1234567 12.3457    12.3M 1234 ms   123 GB  1.00 MB\n");
     assert_prints("a-long-name1 away  failed");
     assert_prints("\n             silent\n");
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
@@ -191,9 +192,9 @@ static void members_are_listed_with_all_that_configurations_must_agree_on(void *
                                   "\"public_key\":\"k\",\"address\":\"\",\"uplink_bit_s\":10000000}]}");
     char row[200];
     snprintf(row, sizeof row, "%-12s %-40s %12s  %s\n", "paris", "0123456789012345678901234567890123456789",
-             "1500 Mbit/s", "host.example:7600");
+             "1.50 Gbit/s", "host.example:7600");
     assert_prints(row);
-    snprintf(row, sizeof row, "%-12s %-40s %12s  %s\n", "oslo", "k", "10 Mbit/s", "-"); /* it dials */
+    snprintf(row, sizeof row, "%-12s %-40s %12s  %s\n", "oslo", "k", "10.0 Mbit/s", "-"); /* it dials */
     assert_prints(row);
 }
 
@@ -206,7 +207,7 @@ static void fragments_are_a_table_with_whom_they_wait_for(void **state)
           "\"round\":3,\"have\":[],\"waiting_for\":[\"paris\",\"oslo\"],\"feedback_cuts\":0},"
           "{\"fragment\":1,\"params\":2,\"tensors\":1,\"version\":3,\"newest\":4,\"state\":\"repair\",\"hash\":null,"
           "\"owner\":\"collecting\",\"round\":4,\"have\":[],\"waiting_for\":[],\"feedback_cuts\":0}]}");
-    assert_prints("4095      12345678901 12345678 12345679  contributed  0123456789abcdef paris, oslo\n");
+    assert_prints("4095            12.3B 12345678 12345679  contributed  0123456789abcdef paris, oslo\n");
     assert_prints("1                   2        3        4  repair");
     assert_fits(COLUMNS_MAX + 3); /* the last column is as long as the names */
 }

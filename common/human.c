@@ -117,10 +117,9 @@ const char *human_duration(double seconds, char text[HUMAN_BYTES])
         snprintf(text, HUMAN_BYTES, "0 s");
     else if (size < ms_until)
         snprintf(text, HUMAN_BYTES, "%s%.0f ms", sign, size * 1000);
-    else if (size < tenths_until)
-        snprintf(text, HUMAN_BYTES, "%s%.1f s", sign, size);
     else if (size < s_until)
-        snprintf(text, HUMAN_BYTES, "%s%.0f s", sign, size);
+        snprintf(text, HUMAN_BYTES, "%s%.*f s", sign, size < tenths_until && round(10 * size) != 10 * round(size),
+                 size);
     else if (size < 3599.5)
         snprintf(text, HUMAN_BYTES, "%s%.0f min %.0f s", sign, floor(round(size) / 60), fmod(round(size), 60));
     else if (size < 86400 - 30)

@@ -27,6 +27,7 @@
 #include "daemon/ctl/ctl_reset.h"
 #include "daemon/ctl/ctl_service.h"
 #include "daemon/ctl/ctl_trainer.h"
+#include "daemon/ctl/ctl_watch.h"
 #include "daemon/dconf.h"
 #include "daemon/home.h"
 #include "net/ident.h"
@@ -129,52 +130,10 @@ static void pause_ms(uint64_t ms)
     nanosleep(&pause, NULL);
 }
 
-/* Once: everything on one screen. Repeated until Ctrl-C. */
-static enum err watch_once(struct arguments *a, bool screen)
-{
-    json_t *status = NULL, *peers = NULL, *fragments = NULL;
-    enum err err = ctl_ask(a->socket_path, "status", &status);
-    if (err == ERR_OK)
-        err = ctl_ask(a->socket_path, "peers", &peers);
-    if (err == ERR_OK)
-        err = ctl_ask(a->socket_path, "fragments", &fragments);
-    if (err == ERR_OK && a->json) {
-        json_t *all = json_pack("{s:O, s:O, s:O}", "status", status, "peers", json_object_get(peers, "peers"),
-                                "fragments", json_object_get(fragments, "fragments"));
-        json_dumpf(all, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
-        putchar('\n');
-        json_decref(all);
-    } else if (err == ERR_OK) {
-        fputs(screen ? "\033[H\033[J" : "\n", stdout);
-        ctl_print_status(status, stdout);
-        putchar('\n');
-        ctl_print_peers(peers, stdout);
-        putchar('\n');
-        ctl_print_fragments(fragments, stdout);
-    }
-    json_decref(status);
-    json_decref(peers);
-    json_decref(fragments);
-    if (err == ERR_OK && fflush(stdout) != 0)
-        err = err_set_errno(ERR_IO, "cannot write");
-    return err;
-}
-
 static enum err run_watch(struct arguments *a)
 {
-    bool screen = isatty(STDOUT_FILENO) && !a->json;
-    bool seen = false;
-    if (a->interval_ms == 0)
-        return err_set(ERR_ARG, "--interval 0: one millisecond or more between screens");
-    for (;;) {
-        enum err err = watch_once(a, screen);
-        if (err == ERR_CLOSED && seen) /* it may be restarting */
-            fprintf(screen ? stdout : stderr, "%s%s\n", screen ? "\033[H\033[J" : "", err_text());
-        else if (err != ERR_OK)
-            return err;
-        seen = true;
-        pause_ms(a->interval_ms);
-    }
+    struct ctl_watch watch = {.socket = a->socket_path, .interval_ms = a->interval_ms, .json = a->json};
+    return ctl_watch(&watch);
 }
 
 /* ---- join, leave, save ---- */

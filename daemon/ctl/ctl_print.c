@@ -82,7 +82,7 @@ static void print_rate(const json_t *machine, FILE *file)
 }
 
 /* What the own trainer runs on, as far as it says so. */
-static void print_machine(const json_t *status, FILE *file)
+void ctl_print_machine(const json_t *status, FILE *file)
 {
     const json_t *machine = json_object_get(json_object_get(status, "trainer"), "machine");
     long long ranks = (long long)ctl_integer(machine, "ranks"),
@@ -141,7 +141,7 @@ void ctl_print_status(const json_t *status, FILE *file)
             (long long)ctl_integer(run, "interval"), (long long)ctl_integer(run, "overlap"), ctl_text(run, "codec"));
     print_role(status, file);
     print_trainer(status, file);
-    print_machine(status, file);
+    ctl_print_machine(status, file);
     print_anchor(status, file);
     print_epoch(status, file);
     fprintf(file, "traffic    sent %s, received %s; ledger %s; memory %s\n",

@@ -51,6 +51,8 @@ state/model_plan       | model_plan_parse  | engine_new peers_new rounds_new tra
 state/memory           | memory_of         | engine_new peers_new rounds_new trainer_new ledger_open                     | unit/memory
 ctl/ctl_client         | ctl_ask           | engine_new peers_new rounds_new dconf_load ctl_plan ctl_print_status forecast_run | unit/ctl_client
 ctl/ctl_print          | ctl_print_status  | engine_new peers_new rounds_new dconf_load ctl_plan forecast_run            | unit/ctl_print
+ctl/ctl_view           | ctl_view_new      | engine_new peers_new rounds_new dconf_load ctl_watch ctl_plan forecast_run       | unit/ctl_view
+ctl/ctl_screen         | ctl_screen_open   | engine_new peers_new rounds_new dconf_load ctl_watch ctl_plan forecast_run       | unit/ctl_view
 ctl/ctl_plan           | ctl_plan          | engine_new peers_new rounds_new dconf_load ctl_ask ctl_print_status         | unit/ctl_plan
 ctl/ctl_home           | ctl_home_start    | engine_new peers_new rounds_new dconf_load ctl_init ctl_service_start ctl_plan ctl_print_status forecast_run | unit/ctl_home
 ctl/ctl_service        | ctl_service_start | engine_new peers_new rounds_new dconf_load home_find ctl_ask ctl_init ctl_home_start ctl_plan ctl_print_status forecast_run | unit/ctl_service
@@ -98,7 +100,7 @@ rounds/install     | install_new      | rounds/rounds
 rounds/keep        | keep_new         | rounds/rounds
 rounds/recover     | recover_fragment | rounds/rounds
 '
-programs='dilocod dilococtl ctl/ctl_join ctl/ctl_members ctl/ctl_reset ctl/ctl_trainer' # tests/system runs them
+programs='dilocod dilococtl ctl/ctl_watch ctl/ctl_join ctl/ctl_members ctl/ctl_reset ctl/ctl_trainer' # tests/system runs them
 
 [ -x "$BUILD/tests/unit/test_event" ] || { echo "the tests are not built"; exit 77; }
 [ -f "$BUILD/daemon.a" ] || { echo "$BUILD/daemon.a is not built"; exit 1; }

@@ -60,7 +60,8 @@ static void counts_are_short(void **state)
 static void durations_have_two_units(void **state)
 {
     (void)state;
-    ASSERT_ROWS(human_duration, {0, "0 s"}, {0.0004, "0 ms"}, {0.85, "850 ms"}, {0.9994, "999 ms"}, {0.9995, "1.0 s"},
+    ASSERT_ROWS(human_duration, {0, "0 s"}, {0.0004, "0 ms"}, {0.85, "850 ms"}, {0.9994, "999 ms"}, {0.9995, "1 s"},
+                {1.04, "1 s"}, {1.06, "1.1 s"}, {4, "4 s"},
                 {4.25, "4.2 s"}, {9.94, "9.9 s"}, {9.96, "10 s"}, {59.4, "59 s"}, {59.5, "1 min 0 s"},
                 {61, "1 min 1 s"}, {303, "5 min 3 s"}, {3599.4, "59 min 59 s"}, {3599.6, "1 h 0 min"},
                 {8040, "2 h 14 min"}, {86369, "23 h 59 min"}, {86370, "1 d 0 h"}, {273600, "3 d 4 h"},

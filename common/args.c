@@ -124,26 +124,41 @@ const char *args_dashes(const char *name)
     return strlen(name) == 1 ? "-" : "--";
 }
 
+enum { COLUMNS = 80 };
+
+/* From `column` on; what follows the first line begins at column `begin`. */
+static void wrap(const char *text, int begin, int column, FILE *file)
+{
+    for (text += strspn(text, " "); *text != '\0'; text += strspn(text, " ")) {
+        int word = (int)strcspn(text, " ");
+        if (column > begin && column + 1 + word > COLUMNS) {
+            fputc('\n', file);
+            column = 0;
+        }
+        if (column > begin)
+            column += fprintf(file, " ");
+        else
+            column += fprintf(file, "%*s", begin - column, "");
+        column += fprintf(file, "%.*s", word, text);
+        text += word;
+    }
+    fputc('\n', file);
+}
+
+void args_help_text(const char *text, FILE *file)
+{
+    wrap(text, 0, 0, file);
+}
+
 void args_help_row(const char *left, const char *help, FILE *file)
 {
-    enum { INDENT = 2, LEFT = 26, COLUMNS = 80 };
-    const int begin = INDENT + LEFT + 1;
+    enum { INDENT = 2, LEFT = 26 };
     int column = fprintf(file, "%*s%-*s", INDENT, "", LEFT, left);
     if (column > INDENT + LEFT) {
         fputc('\n', file);
         column = 0;
     }
-    for (help += strspn(help, " "); *help != '\0'; help += strspn(help, " ")) {
-        int word = (int)strcspn(help, " ");
-        if (column > begin && column + 1 + word > COLUMNS) {
-            fputc('\n', file);
-            column = 0;
-        }
-        column += column < begin ? fprintf(file, "%*s", begin - column, "") : fprintf(file, " ");
-        column += fprintf(file, "%.*s", word, help);
-        help += word;
-    }
-    fputc('\n', file);
+    wrap(help, INDENT + LEFT + 1, column, file);
 }
 
 void args_help(const struct args_option *options, size_t options_count, FILE *file)

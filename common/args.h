@@ -46,8 +46,9 @@ ERR_MUST_CHECK enum err args_parse_given(int argc, char **argv, const struct arg
 /* The option, and what it is for, in lines of 80 columns at most where words allow. */
 void args_help(const struct args_option *options, size_t options_count, FILE *file);
 
-/* The same layout for any two texts. */
+/* The same layout for any two texts, and for one. */
 void args_help_row(const char *left, const char *help, FILE *file);
+void args_help_text(const char *text, FILE *file);
 
 /* "--", or "-" before a name of one letter. */
 const char *args_dashes(const char *name);

@@ -4,10 +4,14 @@ DESTBIN := $(DESTDIR)$(PREFIX)/bin
 DESTLIB := $(DESTDIR)$(PREFIX)/lib
 DESTMAN := $(DESTDIR)$(PREFIX)/share/man
 DESTDOC := $(DESTDIR)$(PREFIX)/share/doc/diloco
+# Where shells look for what completes a program's words.
+DESTBASH := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+DESTZSH := $(DESTDIR)$(PREFIX)/share/zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
+DESTFISH := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 install: all
 	$(INSTALL) -d $(DESTBIN) $(DESTLIB)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTMAN)/man1 $(DESTMAN)/man8 \
-		$(DESTDOC) $(DESTDIR)$(PREFIX)/share/diloco $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSCONFDIR)/diloco
+		$(DESTDOC) $(DESTBASH) $(DESTZSH) $(DESTFISH) $(DESTDIR)$(PREFIX)/share/diloco $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSCONFDIR)/diloco
 	$(INSTALL) -m 755 $(PROGRAMS) $(DESTBIN)
 	$(INSTALL) -m 644 $(B)/libdiloco.a $(DESTLIB)
 	$(INSTALL) -m 755 $(B)/libdiloco.so.0 $(DESTLIB)
@@ -17,6 +21,10 @@ install: all
 	sed 's,@PREFIX@,$(PREFIX),; s,@VERSION@,$(VERSION),' conf/diloco.pc.in > $(DESTLIB)/pkgconfig/diloco.pc
 	$(INSTALL) -m 644 docs/diloco-worker.1 docs/dilococtl.1 $(DESTMAN)/man1
 	$(INSTALL) -m 644 docs/dilocod.8 $(DESTMAN)/man8
+	for program in dilococtl diloco-worker; do \
+		$(B)/$$program completion bash > $(DESTBASH)/$$program && $(B)/$$program completion zsh > $(DESTZSH)/_$$program && \
+		$(B)/$$program completion fish > $(DESTFISH)/$$program.fish && \
+		chmod 644 $(DESTBASH)/$$program $(DESTZSH)/_$$program $(DESTFISH)/$$program.fish || exit 1; done
 	$(INSTALL) -m 644 README.md docs/*.md docs/*.svg docs/example-trainer.c $(DESTDOC)
 	sed 's,/usr/local/bin,$(PREFIX)/bin,' conf/dilocod.service > $(DESTDIR)$(UNITDIR)/dilocod.service
 	sed 's,/usr/local/share,$(PREFIX)/share,' conf/dilocod-gpu.conf > $(DESTDIR)$(PREFIX)/share/diloco/dilocod-gpu.conf

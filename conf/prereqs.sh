@@ -35,6 +35,8 @@ command systemd-analyze systemd
 command c++             g++
 command clang           clang
 fuzzer  clang           libclang-rt-dev
+command zsh             zsh
+command fish            fish
 '
 
 present() {

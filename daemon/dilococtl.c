@@ -12,12 +12,15 @@
 #include <unistd.h>
 
 #include "common/args.h"
+#include "common/commands.h"
+#include "common/complete.h"
 #include "common/digest.h"
 #include "common/env.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/as_typed.h"
+#include "daemon/ctl/ctl_help.h"
 #include "daemon/ctl/ctl_home.h"
 #include "daemon/ctl/ctl_init.h"
 #include "daemon/ctl/ctl_join.h"
@@ -52,6 +55,8 @@ struct arguments {
     struct args_list rest, given;
     char socket_path[512], state_path[512];
     uint64_t stop_ms;
+    const struct args_option *options; /* that there are */
+    size_t options_count;
 };
 
 typedef enum err command_fn(struct arguments *a);
@@ -301,9 +306,6 @@ static enum err run_logs(struct arguments *a)
 static enum err run_init(struct arguments *a)
 {
     const char *folder = a->home.folder;
-    if (a->witness)
-        return err_set(ERR_ARG, "--witness: a run begins with an island that trains; a witness joins it, by: dilococtl "
-                                "join TOKEN --witness");
     a->init.user = folder == NULL ? "diloco" : NULL;
     a->init.json = a->json;
     if (folder == NULL && !a->no_start) /* before anything is made */
@@ -414,13 +416,15 @@ static enum err run_reset(struct arguments *a)
 /* Keys of [worker], for an island to be made. */
 #define OF_TRAINER "device devices ranks tensor-parallel"
 
-/* What a command does not take it refuses: whoever types it means something by it. `witness` has reasons of its own. */
+static command_fn run_help, run_completion; /* which tell of what stands here */
+
+/* What a command does not take it refuses: whoever types it means something by it. */
 static const struct command commands[] = {
     {"init", "init", "make an island: key, run spec, configuration; and start it", run_init, 1, PLACE,
-     " home json name data run listen address uplink " OF_TRAINER " no-start witness "},
+     " home json name data run listen address uplink " OF_TRAINER " no-start "},
     {"start", "start", "start the daemon in the background", run_start, 1, ISLAND, " home json no-wait "},
-    {"stop", "stop", "stop it", run_stop, 1, ISLAND, " home json "},
-    {"logs", "logs", "print its log", run_logs, 1, ISLAND, " home follow f "},
+    {"stop", "stop", "stop the daemon in order, and its trainer", run_stop, 1, ISLAND, " home json "},
+    {"logs", "logs", "print the daemon's log, with what its trainer says", run_logs, 1, ISLAND, " home follow f "},
     {"keygen", "keygen FILE", "make this island's key; prints the section for the other islands", run_keygen, 2,
      NOTHING, " json name "},
     {"invite", "invite",
@@ -442,41 +446,38 @@ static const struct command commands[] = {
     {"peers", "peers", "all islands: state, traffic, round trip", run_peers, 1, DAEMON, THE_DAEMON},
     {"fragments", "fragments", "all fragments: version, state, what they wait for", run_fragments, 1, DAEMON,
      THE_DAEMON},
-    {"watch", "watch", "all of these, live", run_watch, 1, DAEMON, THE_DAEMON "interval "},
+    {"watch", "watch", "all of that on a screen, live", run_watch, 1, DAEMON, THE_DAEMON "interval "},
     {"plan", "plan", "how much of its time a run would train on a given link, and what to choose; no daemon needed",
      run_plan, 1, NOTHING, " json params layers step-time islands bandwidth half-duplex rtt loss every overlap plot "},
     {"save", "save", "write the present anchor as a .safetensors file", run_save, 1, DAEMON, THE_DAEMON "no-wait "},
+    {"help", "help COMMAND", "tell of one command, as COMMAND --help does", run_help, 2, NOTHING, " "},
+    {"completion", "completion bash|zsh|fish", "print what makes that shell complete this program's words",
+     run_completion, 2, NOTHING, " "},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
-static bool takes(const struct command *command, const char *option)
+/* What is said of all that stands in the tables. */
+static enum err tell(struct arguments *a,
+                     enum err (*how)(const struct commands *commands, const char *word, FILE *file), const char *word)
 {
-    char word[64];
-    snprintf(word, sizeof word, " %s ", option);
-    return strstr(command->takes, word) != NULL;
+    struct commands_row rows[COMMANDS];
+    for (size_t i = 0; i < COMMANDS; i++)
+        rows[i] = (struct commands_row){commands[i].name, commands[i].usage, commands[i].help, commands[i].takes};
+    struct commands all = ctl_help_of(rows, COMMANDS);
+    all.options = a->options;
+    all.options_count = a->options_count;
+    all.common = THE_DAEMON "version help ";
+    return how(&all, word, stdout);
 }
 
-/* Of the command called `name`, in all its forms; NULL: of all commands. */
-static enum err print_help(const char *name, const struct args_option *options, size_t options_count)
+static enum err run_help(struct arguments *a)
 {
-    bool known = name == NULL;
-    for (size_t i = 0; i < COMMANDS; i++)
-        known |= name != NULL && strcmp(commands[i].name, name) == 0;
-    if (!known)
-        return err_set(ERR_ARG, "no command \"%s\"; --help lists them", name);
-    printf("usage: dilococtl %s [options]\n\n", name != NULL ? name : "COMMAND");
-    for (size_t i = 0; i < COMMANDS; i++)
-        if (name == NULL || strcmp(commands[i].name, name) == 0)
-            printf("  %-14s %s\n", commands[i].usage, commands[i].help);
-    putchar('\n');
-    for (size_t o = 0; o < options_count; o++) {
-        bool taken = name == NULL;
-        for (size_t i = 0; i < COMMANDS; i++)
-            taken |= name != NULL && strcmp(commands[i].name, name) == 0 && takes(&commands[i], options[o].name);
-        if (taken)
-            args_help(&options[o], 1, stdout);
-    }
-    return ERR_OK;
+    return tell(a, commands_help, a->rest.count > 1 ? a->rest.item[1] : NULL);
+}
+
+static enum err run_completion(struct arguments *a)
+{
+    return tell(a, complete_print, a->rest.count > 1 ? a->rest.item[1] : NULL);
 }
 
 /* With what it is for, and all that takes it. */
@@ -484,16 +485,19 @@ static enum err refuse_option(const struct command *command, const char *option)
 {
     const char *dashes = strlen(option) == 1 ? "-" : "--";
     char others[400] = "";
+    if (command->run == run_init && strcmp(option, "witness") == 0)
+        return err_set(ERR_ARG, "--witness: a run begins with an island that trains; a witness joins it, by: dilococtl "
+                                "join TOKEN --witness");
     for (size_t i = 0; i < COMMANDS; i++)
-        if (takes(&commands[i], option) && command->run == run_join && commands[i].run == run_join_run)
+        if (commands_named(commands[i].takes, option) && command->run == run_join && commands[i].run == run_join_run)
             return err_set(ERR_ARG, "--%s needs a token of the run: %s join TOKEN --%s", option, as_typed(), option);
-        else if (takes(&commands[i], option))
+        else if (commands_named(commands[i].takes, option))
             snprintf(others + strlen(others), sizeof others - strlen(others), "%s%s", others[0] != '\0' ? ", " : "",
                      commands[i].usage);
     return err_set(ERR_ARG, "%s%s is for %s, and not for %s", dashes, option, others, command->usage);
 }
 
-static enum err find_command(const struct arguments *a, const struct command **out)
+static enum err find_command(struct arguments *a, const struct command **out)
 {
     const struct command *last = NULL;
     if (a->rest.count == 0)
@@ -502,7 +506,7 @@ static enum err find_command(const struct arguments *a, const struct command **o
         if (strcmp(commands[i].name, a->rest.item[0]) == 0 && (last == NULL || a->rest.count > last->arguments_max))
             last = &commands[i];
     if (last == NULL)
-        return err_set(ERR_ARG, "no command \"%s\"; --help lists them", a->rest.item[0]);
+        return tell(a, commands_help, a->rest.item[0]); /* which refuses it */
     if (a->rest.count > last->arguments_max)
         return err_set(ERR_ARG, "\"%s\" was not expected; usage: dilococtl %s", a->rest.item[last->arguments_max],
                        last->usage);
@@ -513,7 +517,7 @@ static enum err find_command(const struct arguments *a, const struct command **o
 static enum err check_options(const struct command *command, const struct args_list *given)
 {
     for (size_t i = 0; i < given->count; i++)
-        if (!takes(command, given->item[i]))
+        if (!commands_named(command->takes, given->item[i]))
             return refuse_option(command, given->item[i]);
     return ERR_OK;
 }
@@ -548,59 +552,57 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"socket", ARGS_STRING, &a.socket, "PATH", "the daemon's control socket (default /run/diloco/control.sock)"},
         {"config", ARGS_STRING, &a.config, "FILE", "the daemon's configuration, to find the socket"},
         {"json", ARGS_FLAG, &a.json, NULL, "print JSON"},
-        {"check", ARGS_FLAG, &a.check, NULL, "status: one line, and exit status 0 good, 1 degraded, 2 unreachable"},
-        {"now", ARGS_FLAG, &a.now, NULL,
-         "leave, drain: do not wait for the last contribution to be counted; it is given up"},
-        {"no-wait", ARGS_FLAG, &a.no_wait, NULL,
-         "start, join, leave, drain, evict, revoke, save: do not wait for the outcome"},
-        {"follow", ARGS_FLAG, &a.follow, NULL, "logs: go on with what comes"},
-        {"f", ARGS_FLAG, &a.follow, NULL, "the same"},
-        {"interval", ARGS_U64, &a.interval_ms, "MS", "watch: milliseconds between screens (default 1000)"},
-        {"name", ARGS_STRING, &a.init.name, "NAME", "init, join: the island's name; keygen: for the printed section"},
-        {"data", ARGS_STRING, &a.init.data, "FILE", "init, join: the text to train on, or a pattern of files"},
-        {"run", ARGS_STRING, &a.init.run, "FILE", "init: run spec to copy (default a sample)"},
+        {"check", ARGS_FLAG, &a.check, NULL, "one line, and exit status 0 good, 1 degraded, 2 unreachable"},
+        {"now", ARGS_FLAG, &a.now, NULL, "do not wait for the last contribution to be counted; it is given up"},
+        {"no-wait", ARGS_FLAG, &a.no_wait, NULL, "do not wait for the outcome"},
+        {"follow", ARGS_FLAG, &a.follow, NULL, "the end of it, and then what comes"},
+        {"f", ARGS_FLAG, &a.follow, NULL, "the same as --follow"},
+        {"interval", ARGS_U64, &a.interval_ms, "MS", "milliseconds between screens (default 1000)"},
+        {"name", ARGS_STRING, &a.init.name, "NAME", "the island's name"},
+        {"data", ARGS_STRING, &a.init.data, "FILE", "the text to train on, or a pattern of files"},
+        {"run", ARGS_STRING, &a.init.run, "FILE", "run spec to copy (default a sample)"},
         {"listen", ARGS_STRING, &a.init.listen, "ADDR:PORT",
-         "init, join: where to listen (default *:7600; with --home, the first free port from 7600 on)"},
+         "where to listen (default *:7600; with --home, the first free port from 7600 on)"},
         {"address", ARGS_STRING, &a.init.address, "HOST:PORT",
-         "init, join: where the other islands reach this one; invite: where guests knock"},
-        {"uplink", ARGS_STRING, &a.init.uplink, "RATE", "init, join: speed of this island's uplink (default 1Gbit)"},
-        {"device", ARGS_STRING, &a.init.device, "NAME", "init, join: where to train: cpu, cuda, auto (default cpu)"},
+         "where the other islands reach this one; of an invitation: where guests knock"},
+        {"uplink", ARGS_STRING, &a.init.uplink, "RATE", "speed of this island's uplink (default 1Gbit)"},
+        {"device", ARGS_STRING, &a.init.device, "cpu|cuda|auto", "where to train (default cpu)"},
         {"devices", ARGS_STRING, &a.init.devices, "LIST",
-         "init, join: a process on each of these GPUs, as in 0-3,6; alone it means --device cuda, too"},
-        {"ranks", ARGS_STRING, &a.init.ranks, "N", "init, join: processes that share out the work (default 1)"},
-        {"tensor-parallel", ARGS_STRING, &a.init.tensor_parallel, "N",
-         "init, join: so many of them share each layer (default 1)"},
-        {"owner", ARGS_STRING, &a.owner, "WISH",
-         "join: auto, yes or no: whether it is to own shards and vote (default auto: as the run decides)"},
+         "a process on each of these GPUs, as in 0-3,6; alone it means --device cuda, too"},
+        {"ranks", ARGS_STRING, &a.init.ranks, "N", "processes that share out the work (default 1)"},
+        {"tensor-parallel", ARGS_STRING, &a.init.tensor_parallel, "N", "so many of them share each layer (default 1)"},
+        {"owner", ARGS_STRING, &a.owner, "auto|yes|no",
+         "whether it is to own shards and vote (default auto: as the run decides)"},
         {"witness", ARGS_FLAG, &a.witness, NULL,
-         "join: as the run's witness, which votes, and has no trainer, data or parameters; at most one"},
-        {"expires", ARGS_STRING, &a.expires, "TIME", "invite: how long the token is good for (default 24h)"},
-        {"note", ARGS_STRING, &a.note, "TEXT", "invite: for --list: whom it is for"},
-        {"list", ARGS_FLAG, &a.list, NULL, "invite: the invitations of this island"},
-        {"revoke", ARGS_STRING, &a.revoke, "ID", "invite: take one back, by the first digits of its id"},
+         "as the run's witness, which votes, and has no trainer, data or parameters; at most one"},
+        {"expires", ARGS_STRING, &a.expires, "TIME", "how long the token is good for (default 24h)"},
+        {"note", ARGS_STRING, &a.note, "TEXT", "whom it is for, as --list shows"},
+        {"list", ARGS_FLAG, &a.list, NULL, "the invitations of this island"},
+        {"revoke", ARGS_STRING, &a.revoke, "ID", "take one back, by the first digits of its id"},
         {"wait", ARGS_U64, &a.wait_s, "SECONDS",
-         "join TOKEN, drain, evict, revoke: how long to wait until the run has decided it (default 60, and 30)"},
-        {"no-start", ARGS_FLAG, &a.no_start, NULL, "init, join: only make it"},
-        {"params", ARGS_REAL, &a.plan.params, "N", "plan: parameters of the model, as 1e9"},
-        {"layers", ARGS_U64, &a.plan.layers, "N", "plan: its layers; three make a fragment (default 24)"},
-        {"step-time", ARGS_REAL, &a.plan.step_s, "S", "plan: seconds one inner step takes"},
-        {"islands", ARGS_U64, &a.plan.islands, "N", "plan: islands (default 2)"},
-        {"bandwidth", ARGS_STRING, &a.plan.bandwidth, "RATE", "plan: of every island's line, each way, as 100Mbit"},
-        {"half-duplex", ARGS_FLAG, &a.plan.half_duplex, NULL, "plan: both ways share it"},
-        {"rtt", ARGS_REAL, &a.plan.rtt_ms, "MS", "plan: round trip between islands (default 50)"},
-        {"loss", ARGS_REAL, &a.plan.loss, "PART", "plan: part of what is sent that has to be sent again"},
-        {"every", ARGS_U64, &a.plan.interval, "STEPS", "plan: steps between two exchanges (default 100)"},
-        {"overlap", ARGS_U64, &a.plan.overlap, "STEPS", "plan: steps that go on meanwhile (default 1)"},
-        {"plot", ARGS_STRING, &a.plan.plot, "FILE", "plan: draw utilisation by bandwidth, as SVG"},
+         "how long to wait until the run has decided it (default 60 to join, else 30)"},
+        {"no-start", ARGS_FLAG, &a.no_start, NULL, "only make it"},
+        {"params", ARGS_REAL, &a.plan.params, "N", "parameters of the model, as 1e9"},
+        {"layers", ARGS_U64, &a.plan.layers, "N", "its layers; three make a fragment (default 24)"},
+        {"step-time", ARGS_REAL, &a.plan.step_s, "S", "seconds one inner step takes"},
+        {"islands", ARGS_U64, &a.plan.islands, "N", "islands (default 2)"},
+        {"bandwidth", ARGS_STRING, &a.plan.bandwidth, "RATE", "of every island's line, each way, as 100Mbit"},
+        {"half-duplex", ARGS_FLAG, &a.plan.half_duplex, NULL, "both ways share it"},
+        {"rtt", ARGS_REAL, &a.plan.rtt_ms, "MS", "round trip between islands (default 50)"},
+        {"loss", ARGS_REAL, &a.plan.loss, "PART", "part of what is sent that has to be sent again"},
+        {"every", ARGS_U64, &a.plan.interval, "STEPS", "steps between two exchanges (default 100)"},
+        {"overlap", ARGS_U64, &a.plan.overlap, "STEPS", "steps that go on meanwhile (default 1)"},
+        {"plot", ARGS_STRING, &a.plan.plot, "FILE", "draw utilisation by bandwidth, as SVG"},
         {"version", ARGS_FLAG, &a.version, NULL, "print the version"},
-        {"help", ARGS_FLAG, &a.help, NULL, "print this; COMMAND --help: of that one"},
+        {"help", ARGS_FLAG, &a.help, NULL, "print this; behind a command: tell of that one"},
     };
-    const size_t count = sizeof options / sizeof options[0];
-    TRY(args_parse_given(argc, argv, options, count, &a.rest, &a.given));
+    a.options = options;
+    a.options_count = sizeof options / sizeof options[0];
+    TRY(args_parse_given(argc, argv, options, a.options_count, &a.rest, &a.given));
     if (a.version) {
         puts("dilococtl " DILOCO_VERSION);
     } else if (a.help) {
-        return print_help(a.rest.count > 0 ? a.rest.item[0] : NULL, options, count);
+        return tell(&a, commands_help, a.rest.count > 0 ? a.rest.item[0] : NULL);
     } else {
         enum err err = run_command(&a);
         home_free(&a.home);

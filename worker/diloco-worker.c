@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "common/args.h"
+#include "common/commands.h"
+#include "common/complete.h"
 #include "common/devices.h"
 #include "common/digest.h"
 #include "common/grid.h"
@@ -22,18 +24,6 @@
 #include "worker/launch.h"
 #include "worker/sample.h"
 #include "worker/train.h"
-
-static const char usage[] =
-    "usage: diloco-worker train  --run FILE --data FILE --out FOLDER [options]\n"
-    "       diloco-worker eval   --data FILE [--params FILE] [--run FILE] [options]\n"
-    "       diloco-worker sample --params FILE [--prompt TEXT] [--run FILE] [options]\n"
-    "       diloco-worker spec   [--run FILE | --params FILE] [--set S.KEY=VALUE]\n"
-    "\n"
-    "train   trains by a run spec, alone or attached to an island's daemon; goes on from FOLDER's last checkpoint\n"
-    "eval    prints the held-out loss of a checkpoint, an anchor, or (without --params) the initial parameters\n"
-    "sample  prints text from a checkpoint or an anchor\n"
-    "spec    prints the run spec in force (--run, --params), or one to begin with, with its documentation\n"
-    "\n";
 
 static sigset_t stop_signals;
 static bool stopped;
@@ -83,6 +73,8 @@ struct arguments {
     double temperature, top_p;
     bool help, version, verbose;
     struct args_list rest, given;
+    const struct args_option *options; /* that there are */
+    size_t options_count;
 };
 
 static enum err parse_stream(const char *text, struct train_options *options)
@@ -264,33 +256,80 @@ static enum err sample(const struct arguments *a)
 
 /* ---- the command line ---- */
 
+static enum err tell_help(const struct arguments *a);
+static enum err tell_completion(const struct arguments *a);
+
 /* What a command does not take it refuses: whoever types it means something by it. */
 static const struct command {
     const char *name;
     enum err (*run)(const struct arguments *a);
     const char *takes; /* options, with a blank between two, and at both ends */
+    const char *usage, *help;
 } commands[] = {
     {"train", train,
      " run data out attach stream set device devices ranks tensor-parallel threads recompute rounding checkpoint-every "
-     "eval-every eval-batches verbose "},
-    {"eval", eval, " run data params set device threads eval-batches verbose "},
-    {"sample", sample, " run params set device threads tokenizer prompt tokens temperature top-p seed verbose "},
-    {"spec", print_spec, " run params set verbose "},
+     "eval-every eval-batches verbose ",
+     "train --run FILE --data FILE --out FOLDER",
+     "train by a run spec, alone or attached to an island's daemon; goes on from FOLDER's last checkpoint"},
+    {"eval", eval, " run data params set device threads eval-batches verbose ", "eval --data FILE",
+     "print the held-out loss of a checkpoint, an anchor, or (without --params) the initial parameters"},
+    {"sample", sample, " run params set device threads tokenizer prompt tokens temperature top-p seed verbose ",
+     "sample --params FILE", "print text from a checkpoint or an anchor"},
+    {"spec", print_spec, " run params set verbose ", "spec",
+     "print the run spec in force (--run, --params), or one to begin with, with its documentation"},
+    {"help", tell_help, " ", "help COMMAND", "tell of one command, as COMMAND --help does"},
+    {"completion", tell_completion, " ", "completion bash|zsh|fish",
+     "print what makes that shell complete this program's words"},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
-static bool takes(const struct command *command, const char *option)
+static const struct commands_example examples[] = {
+    {"train", "diloco-worker train --run conf/demo.ini --data book.txt --out out\n"
+              "diloco-worker train --run run.ini --data 'text/*.txt' --out out --device cuda --devices 0-3\n"},
+    {"eval", "diloco-worker eval --params out/worker-000001500.safetensors --data book.txt\n"},
+    {"sample", "diloco-worker sample --params anchor.safetensors --prompt 'The ' --temperature 0.5\n"},
+    {"spec", "diloco-worker spec >run.ini\n"
+             "diloco-worker spec --run run.ini --set sync.codec=int8\n"},
+    {"help", "diloco-worker help train\n"},
+    {"completion", "source <(diloco-worker completion bash)\n"},
+};
+
+/* What is said of all that stands in the tables. */
+static enum err tell(const struct arguments *a,
+                     enum err (*how)(const struct commands *commands, const char *word, FILE *file), const char *word)
 {
-    char word[64];
-    snprintf(word, sizeof word, " %s ", option);
-    return strstr(command->takes, word) != NULL;
+    struct commands_row rows[COMMANDS];
+    for (size_t i = 0; i < COMMANDS; i++)
+        rows[i] = (struct commands_row){commands[i].name, commands[i].usage, commands[i].help, commands[i].takes};
+    const struct commands all = {.program = "diloco-worker",
+                                 .about =
+                                     "Trains a language model, alone or on an island, and looks at what came of it.",
+                                 .rows = rows,
+                                 .rows_count = COMMANDS,
+                                 .examples = examples,
+                                 .examples_count = sizeof examples / sizeof examples[0],
+                                 .options = a->options,
+                                 .options_count = a->options_count,
+                                 .common = " run set verbose version help ",
+                                 .set = &runspec_schema};
+    return how(&all, word, stdout);
+}
+
+static enum err tell_help(const struct arguments *a)
+{
+    return tell(a, commands_help, a->rest.count > 1 ? a->rest.item[1] : NULL);
+}
+
+static enum err tell_completion(const struct arguments *a)
+{
+    return tell(a, complete_print, a->rest.count > 1 ? a->rest.item[1] : NULL);
 }
 
 static enum err refuse_option(const struct command *command, const char *option)
 {
     char others[100] = "";
     for (size_t i = 0; i < COMMANDS; i++)
-        if (takes(&commands[i], option))
+        if (commands_named(commands[i].takes, option))
             snprintf(others + strlen(others), sizeof others - strlen(others), "%s%s", others[0] != '\0' ? ", " : "",
                      commands[i].name);
     return err_set(ERR_ARG, "--%s is for %s, and not for %s; leave it out", option, others, command->name);
@@ -299,16 +338,20 @@ static enum err refuse_option(const struct command *command, const char *option)
 static enum err run_command(const struct arguments *a, const char **name)
 {
     const struct command *command = NULL;
-    if (a->rest.count != 1)
+    if (a->rest.count == 0)
         return err_set(ERR_ARG, "give one of train, eval, sample, spec; --help shows the usage");
     *name = a->rest.item[0];
     for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(commands[i].name, *name) == 0)
             command = &commands[i];
     if (command == NULL)
-        return err_set(ERR_ARG, "no command \"%s\"; give one of train, eval, sample, spec", *name);
+        return tell(a, commands_help, *name); /* which refuses it */
+    size_t words_max = command->run == tell_help || command->run == tell_completion ? 2 : 1;
+    if (a->rest.count > words_max)
+        return err_set(ERR_ARG, "\"%s\" was not expected; usage: diloco-worker %s", a->rest.item[words_max],
+                       command->usage);
     for (size_t i = 0; i < a->given.count; i++)
-        if (!takes(command, a->given.item[i]))
+        if (!commands_named(command->takes, a->given.item[i]))
             return refuse_option(command, a->given.item[i]);
     if (a->verbose)
         log_set_level(LOG_LEVEL_DEBUG);
@@ -330,48 +373,47 @@ static enum err run(int argc, char **argv, const char **command)
                           .temperature = 0.8,
                           .top_p = 0.95};
     const struct args_option options[] = {
-        {"run", ARGS_STRING, &a.run, "FILE", "run spec (eval, sample: default is the one inside --params)"},
+        {"run", ARGS_STRING, &a.run, "FILE", "run spec (where --params is given, default the one in there)"},
         {"data", ARGS_STRING, &a.data, "FILE",
-         "train, eval: corpus: a file, a quoted glob pattern, or a mixture: \"web=FILE:0.7 code=FILE:0.3\""},
-        {"out", ARGS_STRING, &a.out, "FOLDER", "train: where checkpoints and train.jsonl go"},
-        {"params", ARGS_STRING, &a.params, "FILE", "eval, sample: a checkpoint or an anchor (.safetensors)"},
-        {"attach", ARGS_STRING, &a.attach, "SOCKET", "train: the island's daemon; without it, train alone"},
-        {"stream", ARGS_STRING, &a.stream, "I/N", "train: which of N disjoint data streams (default: the daemon's)"},
+         "corpus: a file, a quoted glob pattern, or a mixture: \"web=FILE:0.7 code=FILE:0.3\""},
+        {"out", ARGS_STRING, &a.out, "FOLDER", "where checkpoints and train.jsonl go"},
+        {"params", ARGS_STRING, &a.params, "FILE", "a checkpoint or an anchor (.safetensors)"},
+        {"attach", ARGS_STRING, &a.attach, "SOCKET", "the island's daemon; without it, train alone"},
+        {"stream", ARGS_STRING, &a.stream, "I/N", "which of N disjoint data streams (default: the daemon's)"},
         {"set", ARGS_LIST, &a.set, "S.KEY=VALUE", "change a run spec value; may be given several times"},
-        {"device", ARGS_STRING, &a.device, "NAME", "cpu, cuda, or auto: cuda where it is to be had (default cpu)"},
-        {"devices", ARGS_STRING, &a.devices, "LIST",
-         "train: a rank on each of these GPUs, as in 0-3,6; with --device cuda"},
-        {"ranks", ARGS_U64, &a.ranks, "N", "train: processes that share out the work (default 1)"},
+        {"device", ARGS_STRING, &a.device, "cpu|cuda|auto", "auto: cuda where it is to be had (default cpu)"},
+        {"devices", ARGS_STRING, &a.devices, "LIST", "a rank on each of these GPUs, as in 0-3,6; with --device cuda"},
+        {"ranks", ARGS_U64, &a.ranks, "N", "processes that share out the work (default 1)"},
         {"tensor-parallel", ARGS_U64, &a.tensor_parallel, "N",
-         "train: so many ranks share each layer; the others each batch (default 1)"},
-        {"threads", ARGS_U64, &a.threads, "N",
-         "train, eval, sample: CPU threads, of each rank (default: all, shared among ranks)"},
-        {"recompute", ARGS_STRING, &a.recompute, "WHAT",
-         "train: none, norms or layer: made again instead of kept, to save memory (default none)"},
-        {"rounding", ARGS_STRING, &a.rounding, "HOW",
-         "train: nearest or stochastic: of the bf16 copy of the weights that products read on a GPU (default nearest)"},
-        {"checkpoint-every", ARGS_U64, &a.checkpoint_every, "STEPS", "train: 0 saves at the end only (default 100)"},
-        {"eval-every", ARGS_U64, &a.eval_every, "STEPS", "train: held-out loss on the way (default 0: at the end)"},
-        {"eval-batches", ARGS_U64, &a.eval_batches, "N", "train, eval: batches of an evaluation (default 16)"},
+         "so many ranks share each layer; the others each batch (default 1)"},
+        {"threads", ARGS_U64, &a.threads, "N", "CPU threads, of each rank (default: all, shared among ranks)"},
+        {"recompute", ARGS_STRING, &a.recompute, "none|norms|layer",
+         "what is made again instead of kept, to save memory (default none)"},
+        {"rounding", ARGS_STRING, &a.rounding, "nearest|stochastic",
+         "of the bf16 copy of the weights that products read on a GPU (default nearest)"},
+        {"checkpoint-every", ARGS_U64, &a.checkpoint_every, "STEPS", "0 saves at the end only (default 100)"},
+        {"eval-every", ARGS_U64, &a.eval_every, "STEPS", "held-out loss on the way (default 0: at the end)"},
+        {"eval-batches", ARGS_U64, &a.eval_batches, "N", "batches of an evaluation (default 16)"},
         {"tokenizer", ARGS_STRING, &a.tokenizer, "FILE",
-         "sample: a tokenizer.json, for text instead of numbers (default: the one beside --params; none: numbers)"},
-        {"prompt", ARGS_STRING, &a.prompt, "TEXT", "sample: what to continue"},
-        {"tokens", ARGS_U64, &a.tokens, "N", "sample: how many to generate (default 400)"},
-        {"temperature", ARGS_REAL, &a.temperature, "X", "sample: 0 takes the likeliest (default 0.8)"},
-        {"top-p", ARGS_REAL, &a.top_p, "X", "sample: nucleus (default 0.95)"},
-        {"seed", ARGS_U64, &a.seed, "N", "sample: random seed (default 1)"},
+         "a tokenizer.json, for text instead of numbers (default: the one beside --params; none: numbers)"},
+        {"prompt", ARGS_STRING, &a.prompt, "TEXT", "what to continue"},
+        {"tokens", ARGS_U64, &a.tokens, "N", "how many to generate (default 400)"},
+        {"temperature", ARGS_REAL, &a.temperature, "X", "0 takes the likeliest (default 0.8)"},
+        {"top-p", ARGS_REAL, &a.top_p, "X", "nucleus (default 0.95)"},
+        {"seed", ARGS_U64, &a.seed, "N", "random seed (default 1)"},
         {"verbose", ARGS_FLAG, &a.verbose, NULL, "log more"},
         {"version", ARGS_FLAG, &a.version, NULL, "print the version"},
-        {"help", ARGS_FLAG, &a.help, NULL, "print this"},
+        {"help", ARGS_FLAG, &a.help, NULL, "print this; behind a command: tell of that one"},
     };
-    const size_t count = sizeof options / sizeof options[0];
-    TRY(args_parse_given(argc, argv, options, count, &a.rest, &a.given));
-    if (a.help || a.version) {
-        printf("%s", a.version ? "diloco-worker " DILOCO_VERSION "\n" : usage);
-        if (a.help)
-            args_help(options, count, stdout);
+    a.options = options;
+    a.options_count = sizeof options / sizeof options[0];
+    TRY(args_parse_given(argc, argv, options, a.options_count, &a.rest, &a.given));
+    if (a.version)
+        puts("diloco-worker " DILOCO_VERSION);
+    else if (a.help)
+        return tell(&a, commands_help, a.rest.count > 0 ? a.rest.item[0] : NULL);
+    if (a.version)
         return ERR_OK;
-    }
     return run_command(&a, command);
 }
 

@@ -100,7 +100,7 @@ rounds/install     | install_new      | rounds/rounds
 rounds/keep        | keep_new         | rounds/rounds
 rounds/recover     | recover_fragment | rounds/rounds
 '
-programs='dilocod dilococtl ctl/ctl_watch ctl/ctl_join ctl/ctl_members ctl/ctl_reset ctl/ctl_trainer' # tests/system runs them
+programs='dilocod dilococtl ctl/ctl_help ctl/ctl_watch ctl/ctl_join ctl/ctl_members ctl/ctl_reset ctl/ctl_trainer' # tests/system runs them
 
 [ -x "$BUILD/tests/unit/test_event" ] || { echo "the tests are not built"; exit 77; }
 [ -f "$BUILD/daemon.a" ] || { echo "$BUILD/daemon.a is not built"; exit 1; }

@@ -11,6 +11,8 @@ for file in usr/bin/dilocod usr/bin/dilococtl usr/bin/diloco-worker usr/include/
     usr/lib/libdiloco.so.0 usr/lib/libdiloco.so usr/lib/pkgconfig/diloco.pc usr/share/man/man8/dilocod.8 \
     usr/share/man/man1/dilococtl.1 usr/share/man/man1/diloco-worker.1 usr/lib/systemd/system/dilocod.service \
     usr/share/diloco/dilocod-gpu.conf \
+    usr/share/bash-completion/completions/dilococtl usr/share/zsh/vendor-completions/_dilococtl \
+    usr/share/fish/vendor_completions.d/dilococtl.fish usr/share/bash-completion/completions/diloco-worker \
     etc/diloco/dilocod.conf.sample etc/diloco/run.ini.sample etc/diloco/thin.ini.sample \
     usr/share/doc/diloco/PROTOCOL.md; do
     [ -e "$root/$file" ] || { echo "not installed: $file"; exit 1; }

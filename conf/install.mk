@@ -10,7 +10,7 @@ DESTZSH := $(DESTDIR)$(PREFIX)/share/zsh/$(if $(filter /usr,$(PREFIX)),vendor-co
 DESTFISH := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 install: all
-	$(INSTALL) -d $(DESTBIN) $(DESTLIB)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTMAN)/man1 $(DESTMAN)/man8 \
+	$(INSTALL) -d $(DESTBIN) $(DESTLIB)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTMAN)/man1 $(DESTMAN)/man3 $(DESTMAN)/man5 $(DESTMAN)/man8 \
 		$(DESTDOC) $(DESTBASH) $(DESTZSH) $(DESTFISH) $(DESTDIR)$(PREFIX)/share/diloco $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSCONFDIR)/diloco
 	$(INSTALL) -m 755 $(PROGRAMS) $(DESTBIN)
 	$(INSTALL) -m 644 $(B)/libdiloco.a $(DESTLIB)
@@ -21,6 +21,9 @@ install: all
 	sed 's,@PREFIX@,$(PREFIX),; s,@VERSION@,$(VERSION),' conf/diloco.pc.in > $(DESTLIB)/pkgconfig/diloco.pc
 	$(INSTALL) -m 644 docs/diloco-worker.1 docs/dilococtl.1 $(DESTMAN)/man1
 	$(INSTALL) -m 644 docs/dilocod.8 $(DESTMAN)/man8
+	$(INSTALL) -m 644 docs/libdiloco.3 $(DESTMAN)/man3
+	sh conf/man5.sh dilocod.conf "settings of one island" "Read by dilocod(8) when it starts, and by dilococtl(1) to find it." < conf/dilocod.conf > $(DESTMAN)/man5/dilocod.conf.5
+	sh conf/man5.sh run.ini "the run spec, the one document that defines a run" "Read by dilocod(8) and diloco-worker(1); the same on every island of a run." < conf/run.ini > $(DESTMAN)/man5/run.ini.5
 	for program in dilococtl diloco-worker; do \
 		$(B)/$$program completion bash > $(DESTBASH)/$$program && $(B)/$$program completion zsh > $(DESTZSH)/_$$program && \
 		$(B)/$$program completion fish > $(DESTFISH)/$$program.fish && \

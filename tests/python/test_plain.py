@@ -60,6 +60,8 @@ class Interface(unittest.TestCase):
         header = (ROOT / "worker/libdiloco/diloco.h").read_text()
         calls = {line.split("(")[0].split()[-1].lstrip("*") for line in header.splitlines() if line.startswith("DILOCO_API")}
         self.assertEqual(calls, set(_abi._CALLS))
+        manual = (ROOT / "docs/libdiloco.3").read_text()
+        self.assertEqual([call for call in sorted(calls) if f"{call}(" not in manual], [])
 
     def test_a_library_that_is_not_there_or_too_old_is_named(self):
         with tempfile.TemporaryDirectory() as folder:

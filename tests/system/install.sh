@@ -8,7 +8,7 @@ unset MAKEFLAGS MFLAGS MAKELEVEL
 make -s PREREQS_PRESENT=1 CC="${CC:-gcc}" SAN="${SAN:-}" install DESTDIR="$root" PREFIX=/usr >/dev/null
 
 for file in usr/bin/dilocod usr/bin/dilococtl usr/bin/diloco-worker usr/include/diloco.h usr/lib/libdiloco.a \
-    usr/lib/libdiloco.so.0 usr/lib/libdiloco.so usr/lib/pkgconfig/diloco.pc usr/share/man/man8/dilocod.8 \
+    usr/lib/libdiloco.so.0 usr/lib/libdiloco.so usr/lib/pkgconfig/diloco.pc usr/share/man/man8/dilocod.8 usr/share/man/man3/libdiloco.3 usr/share/man/man5/dilocod.conf.5 usr/share/man/man5/run.ini.5 \
     usr/share/man/man1/dilococtl.1 usr/share/man/man1/diloco-worker.1 usr/lib/systemd/system/dilocod.service \
     usr/share/diloco/dilocod-gpu.conf \
     usr/share/bash-completion/completions/dilococtl usr/share/zsh/vendor-completions/_dilococtl \

@@ -168,9 +168,13 @@ static enum err set_mixture(const struct conf_key *key, const char *text, const 
 {
     struct mixture mixture;
     char **slot = field(key, base), *copy;
-    TRY(mixture_parse(text, folder, &mixture));
-    enum err err = mixture_text(&mixture, " ", &copy);
-    mixture_free(&mixture);
+    enum err err = mixture_parse(text, folder, &mixture);
+    if (err == ERR_OK) {
+        err = mixture_text(&mixture, " ", &copy);
+        mixture_free(&mixture);
+    } else if (err == ERR_CONF) {
+        err = mem_strdup(text, &copy);
+    }
     TRY(err);
     mem_free(*slot);
     *slot = copy;

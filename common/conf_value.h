@@ -17,7 +17,8 @@
 enum conf_type {
     CONF_STRING,   /* char *, owned by the struct */
     CONF_PATH,     /* char *; a relative path is taken from the folder of the file it stands in */
-    CONF_MIXTURE,  /* char *; a path, or several with weights (common/mixture.h); relative ones as of CONF_PATH */
+    CONF_MIXTURE,  /* char *; a path, or several with weights (common/mixture.h); relative ones as of CONF_PATH. What
+                    * begins  like a mixture and is none stays as it is: only who uses it knows whether that is wrong */
     CONF_BOOL,     /* bool; yes/no, true/false, on/off, 1/0 */
     CONF_INT,      /* int64_t */
     CONF_REAL,     /* double */

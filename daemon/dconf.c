@@ -76,10 +76,10 @@ static const struct conf_key keys[] = {
      "How long a trainer that is asked to end may take to save; then it is killed. With more than 45s the unit needs a "
      "longer TimeoutStopSec."},
     {"worker", "data", CONF_MIXTURE, AT(data), "", 0, 0, NULL, NULL,
-     "Corpus of this island: a file, or a glob pattern of files; or a mixture of sources, NAME=FILE:WEIGHT each, parted "
-     "by blanks or in a data line each, as in web=/srv/web-*.bin:0.7 code=/srv/code.bin:0.3. A weight may change with "
-     "the steps of the run, linearly between those given: 0.7@0,0.5@10000. This and what follows is for diloco-worker; "
-     "a program of your own needs none of it."},
+     "Corpus of this island: a file, or a glob pattern of files; or a mixture of sources, NAME=FILE:WEIGHT each, "
+     "parted by blanks or in a data line each, as in web=/srv/web-*.bin:0.7 code=/srv/code.bin:0.3. A weight may "
+     "change with the steps of the run, linearly between those given: 0.7@0,0.5@10000. This and what follows is for "
+     "diloco-worker; a program of your own needs none of it."},
     {"worker", "stream", CONF_STRING, AT(stream), "", 0, 0, NULL, NULL,
      "Which of N disjoint parts of the data to draw, as I/N from 0/N; empty: this island's number of all islands, for "
      "a corpus that all share. 0/1 for a corpus of its own."},
@@ -261,13 +261,15 @@ enum err dconf_check_grid(const struct dconf *conf, const struct runspec *spec)
     return err == ERR_OK ? ERR_OK : err_prefix(err, "[worker] %s", conf->devices[0] != '\0' ? "devices" : "ranks");
 }
 
-/* Each line of a mixture was looked at by itself. */
+/* For another program than ours the line may mean anything. */
 static enum err check_data(const char *path, const struct dconf *conf)
 {
     struct mixture mixture;
-    TRY(mixture_parse(conf->data, NULL, &mixture));
-    enum err err = mixture_check(&mixture);
-    mixture_free(&mixture);
+    enum err err = mixture_parse(conf->data, NULL, &mixture);
+    if (err == ERR_OK) {
+        err = mixture_check(&mixture);
+        mixture_free(&mixture);
+    }
     return err == ERR_OK ? ERR_OK : err_prefix(err, "%s: [worker] data", path);
 }
 
@@ -279,8 +281,10 @@ static enum err check_program(const char *path, const struct dconf *conf)
         return err_prefix(err, "%s: [worker] program", path);
     if (conf->autostart && conf->data[0] == '\0' && ours)
         return err_set(ERR_CONF, "%s: [worker] data: missing; give the path of the corpus, or autostart = no", path);
+    if (!ours)
+        return ERR_OK;
     TRY(check_data(path, conf));
-    return ours ? dconf_check_trainer(path, conf) : ERR_OK;
+    return dconf_check_trainer(path, conf);
 }
 
 /* What is this island's own, beyond what the table of keys can say. */

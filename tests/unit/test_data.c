@@ -526,6 +526,22 @@ static void streams_of_mixtures_are_disjoint(void **state)
     assert_true(sum > 45);
 }
 
+static void each_source_is_used_up_before_it_begins_anew(void **state)
+{
+    (void)state;
+    uint64_t of[3];
+    int32_t first[54];
+    bool seen[1000 / 8] = {false};
+    struct data_conf conf = mixed("0.5", NULL, "0.5");
+    draw(&conf, 0, 54, of, first);
+    for (int k = 0; k < 54; k++) {
+        int32_t window = (first[k] - LOW - 300 * source_of(first[k])) / 8 + 40 * source_of(first[k]);
+        assert_false(seen[window]);
+        seen[window] = true;
+    }
+    assert_true(of[0] == 27 && of[2] == 27);
+}
+
 static void a_source_alone_is_drawn_as_its_file(void **state)
 {
     (void)state;
@@ -631,6 +647,7 @@ int main(void)
         cmocka_unit_test(a_mixture_is_drawn_by_its_weights),
         cmocka_unit_test(a_mixture_goes_on_where_it_was_and_in_any_pieces),
         cmocka_unit_test(streams_of_mixtures_are_disjoint),
+        cmocka_unit_test(each_source_is_used_up_before_it_begins_anew),
         cmocka_unit_test(a_source_alone_is_drawn_as_its_file),
         cmocka_unit_test(validation_has_the_sources_as_the_run_does),
         cmocka_unit_test(a_bad_source_is_named),

@@ -226,6 +226,15 @@ static void wrong_memberships_are_refused(void **state)
     path = testlib_file(folder, "m.conf",
                         "[island]\nname = a\nrun = r\nkey = k\n[worker]\ndata = a=x:0@9\ndata = b=y:0\n");
     assert_fails(ERR_CONF, "[worker] data: all sources have weight 0 at step 9", dconf_load(path, NULL, 0, &conf));
+    path =
+        testlib_file(folder, "m.conf", "[island]\nname = a\nrun = r\nkey = k\n[worker]\ndata = a=x:1\ndata = a=y:1\n");
+    assert_fails(ERR_CONF, "m.conf: [worker] data: source a: there are two of this name",
+                 dconf_load(path, NULL, 0, &conf));
+    path = testlib_file(folder, "m.conf",
+                        "[island]\nname = a\nrun = r\nkey = k\n[worker]\nprogram = mine\ndata = sleep=40\n");
+    assert_ok(dconf_load(path, NULL, 0, &conf)); /* a program of one's own may mean anything by it */
+    assert_string_equal(conf.data, "sleep=40");
+    conf_deinit(&dconf_schema, &conf);
 }
 
 static void a_witness_has_no_trainer(void **state)

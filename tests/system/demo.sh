@@ -44,16 +44,16 @@ done <<END
 END
 [ "$(wc -c <build/demo/sample.txt)" -gt 500 ] || fail "the sample is no sample"
 
-# What README says.
+# What README and docs/RESULTS.md say.
 value() { sed -n "s/^ *\"$1\": \([0-9.]*\),\{0,1\}$/\1/p" build/demo/summary.json; }
 steps=$(sed -n 's/^steps = //p' "$root/conf/demo.ini")
 interval=$(sed -n 's/^interval = //p' "$root/conf/demo.ini")
 millions=$(value params | awk '{ printf "%.1f", $1 / 1e6 }')
 start=$(value val_loss_start | awk '{ printf "%.2f", $1 }')
-tr '\n' ' ' <"$root/README.md" >readme
+cat "$root/README.md" "$root/docs/RESULTS.md" | tr '\n' ' ' >readme
 for words in "$millions million parameters on two islands" "over $steps steps" "every $interval steps" \
     "loss fell from $start to"; do
-    grep -qF "$words" readme || fail "README.md does not say: $words"
+    grep -qF "$words" readme || fail "neither README.md nor docs/RESULTS.md says: $words"
 done
 grep -qF "$millions million parameters, $(value fragments) fragments, each exchanged every $interval steps" \
     "$root/docs/demo-loss.svg" || fail "docs/demo-loss.svg is of another run than conf/demo.ini"

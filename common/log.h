@@ -2,8 +2,8 @@
  * log: one line per event on standard error, for people and for the journal.
  *
  * Any thread may call; a line is written with one write(). Where the journal reads standard error
- * (JOURNAL_STREAM names it) lines carry the "<N>" priority prefix and no time; elsewhere local date and time, program
- * name and level.
+ * (JOURNAL_STREAM names it), or somebody who does as it does (DILOCO_LOG=journal), lines carry the "<N>" priority
+ * prefix and no time; elsewhere local date and time, program name and level.
  */
 #ifndef COMMON_LOG_H
 #define COMMON_LOG_H

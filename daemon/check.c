@@ -46,21 +46,24 @@ static const char *user_name(void)
 /* ---- the trainer ---- */
 
 /* `*ours`: it is diloco-worker, to which corpus and device are said. */
-static enum err check_program(const char *line, bool *ours)
+static enum err check_program(const struct dconf *conf, bool *ours)
 {
     struct words words;
-    enum err err = words_split(line, &words);
+    enum err err = words_split(conf->worker_program, &words);
     *ours = false;
     if (err != ERR_OK)
         return err_prefix(err, "[worker] program");
     const char *program = words.count > 0 ? words.word[0] : "";
-    char *path = NULL;
+    char *name = NULL, *path = NULL;
     if (words.count > 0)
-        err = program_find(program, &path);
+        err = dconf_program(conf, program, &name);
+    if (name != NULL)
+        err = program_find(name, &path);
     if (err == ERR_NOTFOUND)
         err = strchr(program, '/') != NULL
-                  ? err_set(ERR_CONF, "[worker] program: user %s finds no program at %s", user_name(), program)
+                  ? err_set(ERR_CONF, "[worker] program: user %s finds no program at %s", user_name(), name)
                   : err_set(ERR_CONF, "[worker] program: there is no program %s beside dilocod or in PATH", program);
+    mem_free(name);
     mem_free(path);
     *ours = dconf_is_ours(program);
     words_free(&words);
@@ -182,7 +185,7 @@ enum err check_start(const struct dconf *conf)
     view_free(&view);
     if (conf->joined[0] != '\0')
         TRY(count_joined(conf->joined, &islands));
-    TRY(check_program(conf->worker_program, &ours));
+    TRY(check_program(conf, &ours));
     if (ours && conf->data[0] != '\0')
         TRY(check_corpus(conf->data));
     TRY(check_group(conf->worker_group));

@@ -1,9 +1,12 @@
 #include "daemon/dconf.h"
 
 #include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "common/devices.h"
 #include "common/grid.h"
@@ -65,8 +68,9 @@ static const struct conf_key keys[] = {
 
     {"worker", "program", CONF_STRING, AT(worker_program), "diloco-worker", 0, 0, NULL, NULL,
      "Trainer to start and watch over; a name is looked for beside dilocod, then in PATH. One of your own may have "
-     "arguments: words, with quotes around what holds blanks, and no shell. It finds the daemon by DILOCO_SOCKET "
-     "in its environment. Empty: none is started, any program may attach through libdiloco."},
+     "arguments: words, with quotes around what holds blanks, and no shell. It runs in the folder of this file, and a "
+     "name with a slash is looked for there, then where dilocod was started. It finds the daemon by DILOCO_SOCKET in its environment, and what it "
+     "prints goes into the log. Empty: none is started, any program may attach through libdiloco."},
     {"worker", "group", CONF_STRING, AT(worker_group), "", 0, 0, NULL, NULL,
      "Group whose members may attach a trainer, besides root and the daemon's user, who has to be in it: worker.sock "
      "is theirs then, with mode 0660. Empty: no others."},
@@ -75,6 +79,9 @@ static const struct conf_key keys[] = {
     {"worker", "stop", CONF_DURATION, AT(stop_ms), "15s", 1000, 600e3, NULL, "ms",
      "How long a trainer that is asked to end may take to save; then it is killed. With more than 45s the unit needs a "
      "longer TimeoutStopSec."},
+    {"worker", "hang", CONF_DURATION, AT(hang_ms), "30min", 0, 86400e3, NULL, "ms",
+     "How long a trainer that was started here may take for one step; then it is taken to hang, killed and started "
+     "again. Waiting for other islands does not count. 0: for ever."},
     {"worker", "data", CONF_MIXTURE, AT(data), "", 0, 0, NULL, NULL,
      "Corpus of this island: a file, or a glob pattern of files; or a mixture of sources, NAME=FILE:WEIGHT each, "
      "parted by blanks or in a data line each, as in web=/srv/web-*.bin:0.7 code=/srv/code.bin:0.3. A weight may "
@@ -326,10 +333,32 @@ static enum err check(const char *path, const struct dconf *conf)
     return ERR_OK;
 }
 
+static void find_folder(const char *path, struct dconf *conf)
+{
+    char copy[PATH_MAX], whole[PATH_MAX];
+    conf->folder[0] = '\0';
+    snprintf(copy, sizeof copy, "%s", path);
+    if (realpath(dirname(copy), whole) != NULL && strlen(whole) < sizeof conf->folder)
+        memcpy(conf->folder, whole, strlen(whole) + 1);
+}
+
+enum err dconf_program(const struct dconf *conf, const char *name, char **out)
+{
+    bool from_folder = name[0] != '/' && strchr(name, '/') != NULL && conf->folder[0] != '\0';
+    if (!from_folder)
+        return mem_strdup(name, out);
+    TRY(mem_printf(out, "%s/%s", conf->folder, name));
+    if (access(*out, F_OK) == 0)
+        return ERR_OK;
+    mem_free(*out);
+    return mem_strdup(name, out);
+}
+
 static enum err load(const struct conf_schema *schema, const char *path, const struct conf_override *overrides,
                      size_t overrides_count, struct dconf *conf)
 {
     TRY(conf_load(schema, path, overrides, overrides_count, conf));
+    find_folder(path, conf);
     enum err err = conf->witness ? make_witness(path, conf) : ERR_OK;
     if (err == ERR_OK)
         err = check(path, conf);

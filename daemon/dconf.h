@@ -26,6 +26,7 @@ struct dconf_peer {
     bool witness;
 };
 
+enum { DCONF_FOLDER_BYTES = 1024 };
 struct dconf {
     char *name, *run_path, *state_folder, *run_folder, *key_path, *listen, *address, *joined;
     uint64_t uplink;
@@ -35,14 +36,15 @@ struct dconf {
 
     char *worker_program, *worker_group, *data, *stream, *device, *devices;
     bool autostart;
-    uint64_t stop_ms;
+    uint64_t stop_ms, hang_ms;
     int64_t ranks, tensor_parallel, threads, checkpoint_every, eval_every;
 
     uint64_t checkpoint_ms, ledger_keep, ledger_segment;
     int log_level;
     int owner; /* enum record_wish */
     bool witness;
-    bool in_home; /* dconf_load_home(): of an island in a folder */
+    bool in_home;                    /* dconf_load_home(): of an island in a folder */
+    char folder[DCONF_FOLDER_BYTES]; /* where the file lies, absolute; "": not known */
 
     void *peers; /* struct dconf_peer */
     size_t peers_count;
@@ -75,6 +77,11 @@ void dconf_print(const struct home *home, const struct dconf *conf, FILE *file);
 
 /* Whether a program is diloco-worker, in whatever folder: the trainer that takes all else of [worker]. */
 bool dconf_is_ours(const char *program);
+
+/* A program that [worker] names, as program_find() takes it: one with a slash is in the folder of the file, or
+ * else meant from where we run.
+ * mem_free() `*out`. */
+ERR_MUST_CHECK enum err dconf_program(const struct dconf *conf, const char *name, char **out);
 
 /* What dconf_load() asks of device, devices, ranks and tensor_parallel where our trainer is the program. `path` stands
  * before it in an error. ERR_CONF. */

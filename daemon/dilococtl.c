@@ -45,7 +45,7 @@ enum { STOP_MS = 15000 }; /* as [worker] stop, where no configuration can be rea
 struct arguments {
     const char *home_option, *socket, *config;
     struct home home;
-    bool json, no_wait, no_start, now, check, follow, help, version, list, witness;
+    bool json, no_wait, no_start, now, check, follow, trainer, help, version, list, witness;
     enum verdict verdict; /* of status --check */
     uint64_t interval_ms;
     struct ctl_plan plan;
@@ -300,7 +300,8 @@ static enum err run_stop(struct arguments *a)
 
 static enum err run_logs(struct arguments *a)
 {
-    return a->home.folder != NULL ? ctl_home_logs(&a->home, a->follow) : ctl_service_logs(ctl_service_mark, a->follow);
+    return a->home.folder != NULL ? ctl_home_logs(&a->home, a->follow, a->trainer)
+                                  : ctl_service_logs(ctl_service_mark, a->follow, a->trainer);
 }
 
 static enum err run_init(struct arguments *a)
@@ -424,7 +425,8 @@ static const struct command commands[] = {
      " home json name data run listen address uplink " OF_TRAINER " no-start "},
     {"start", "start", "start the daemon in the background", run_start, 1, ISLAND, " home json no-wait "},
     {"stop", "stop", "stop the daemon in order, and its trainer", run_stop, 1, ISLAND, " home json "},
-    {"logs", "logs", "print the daemon's log, with what its trainer says", run_logs, 1, ISLAND, " home follow f "},
+    {"logs", "logs", "print the daemon's log, with what its trainer says", run_logs, 1, ISLAND,
+     " home follow f trainer "},
     {"keygen", "keygen FILE", "make this island's key; prints the section for the other islands", run_keygen, 2,
      NOTHING, " json name "},
     {"invite", "invite",
@@ -557,6 +559,7 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"no-wait", ARGS_FLAG, &a.no_wait, NULL, "do not wait for the outcome"},
         {"follow", ARGS_FLAG, &a.follow, NULL, "the end of it, and then what comes"},
         {"f", ARGS_FLAG, &a.follow, NULL, "the same as --follow"},
+        {"trainer", ARGS_FLAG, &a.trainer, NULL, "only what the trainer says"},
         {"interval", ARGS_U64, &a.interval_ms, "MS", "milliseconds between screens (default 1000)"},
         {"name", ARGS_STRING, &a.init.name, "NAME", "the island's name"},
         {"data", ARGS_STRING, &a.init.data, "FILE",

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/human.h"
 #include "daemon/as_typed.h"
 #include "daemon/peers/gate.h"
 
@@ -12,7 +13,14 @@
 enum { PER_MEMBER = 6, BESIDES = 24 };
 /* When something that may pass is worth a complaint: rounds missed in a row; intervals a peer is behind; how long a
  * finishing trainer may stand still, and a training one; how long a stranger is remembered. */
-enum { MISSED_TOLD = 3, INTERVALS_BEHIND = 2, FINISHING_TOLD_MS = 3000, STALLED_MS = 60000, STRANGER_MS = 60000 };
+enum {
+    MISSED_TOLD = 3,
+    INTERVALS_BEHIND = 2,
+    FINISHING_TOLD_MS = 3000,
+    STANDING_TOLD_MS = 3000,
+    STALLED_MS = 60000,
+    STRANGER_MS = 60000
+};
 /* So long it may take to decide an epoch. */
 enum { SEALED_MS = 2000, WISHED_MS = 10000 };
 /* Versions behind the newest: one is on its way in every round. */
@@ -159,6 +167,11 @@ static void complain_shut_out(struct status *status)
              "compare the keys that dilococtl peers shows here and there");
 }
 
+static bool waits(const struct status *status)
+{
+    return status->from->spec->late == RUNSPEC_WAIT;
+}
+
 static void complain_peers(struct status *status)
 {
     const struct view *view = status->from->view;
@@ -173,7 +186,10 @@ static void complain_peers(struct status *status)
             complain_of_peer(status, i);
     if (status->islands_up == 1 && status->islands - status->islands_drained > 1)
         complain(status, COMPLAINT_ALONE, "this island is alone",
-                 status->witness ? "check this machine's line" : "what it trains meanwhile is not lost");
+                 status->witness ? "check this machine's line"
+                 : waits(status)
+                     ? "it trains until a round is due, and then waits for the others, as late = wait has it"
+                     : "what it trains meanwhile is not lost");
 }
 
 static bool has_drained(const struct status *status)
@@ -274,6 +290,7 @@ static void complain_majority(struct status *status)
     tell_who_is_missing(status, text, sizeof text);
     complain(status, COMPLAINT_NO_MAJORITY, text,
              status->witness ? "see to the islands: nothing is lost, and rounds go on when they are back"
+             : waits(status) ? "training stands still until they are back, as late = wait has it"
                              : "training goes on alone, and nothing of it is lost: it is merged when they are back");
 }
 
@@ -409,6 +426,24 @@ static void complain_outliers(struct status *status)
     }
 }
 
+/* With late = wait it does so in every round, for a moment. */
+static void complain_standing(struct status *status)
+{
+    char text[400] = "the trainer stands still, as late = wait has it, until a round closes that waits for",
+         since[HUMAN_BYTES];
+    if (status->trainer.waits_ms == 0 || status->now_ms < status->trainer.waits_ms + STANDING_TOLD_MS)
+        return;
+    for (uint32_t i = 0; i < status->from->view->count; i++)
+        if (bitset_has(&status->awaited, i))
+            snprintf(text + strlen(text), sizeof text - strlen(text), " %s", status->peers[i].member->name);
+    human_duration((double)((status->now_ms - status->trainer.waits_ms) / 1000), since);
+    snprintf(text + strlen(text), sizeof text - strlen(text), ", for %s", since);
+    complain(
+        status, COMPLAINT_WAITING, text,
+        "see to those islands: it goes on when they are back, or the run goes on without them; late = merge in the "
+        "run spec would not wait");
+}
+
 static void complain_waiting(struct status *status)
 {
     struct bitset waiting = {{0}};
@@ -469,10 +504,7 @@ static struct bitset without_result(const struct status *status, uint32_t f)
     return owners;
 }
 
-/* Whom a round of the fragment that does not close waits for: those who take part, or may, and have not contributed;
- * or, if everybody has, the owners of parts that there is no result of; or else those who do not say that they hold
- * results that are here. */
-static struct bitset blockers(const struct status *status, uint32_t f)
+struct bitset complaints_blockers(const struct status *status, uint32_t f)
 {
     const struct status_conf *from = status->from;
     const struct status_fragment *fragment = &status->fragments[f];
@@ -510,7 +542,7 @@ static void complain_blocked(struct status *status)
     else
         snprintf(text, sizeof text, "no round of %" PRIu32 " out of %" PRIu32 " fragments has closed for %d intervals",
                  count, status->fragments_count, STATUS_INTERVALS_BLOCKED);
-    struct bitset waited = blockers(status, first);
+    struct bitset waited = complaints_blockers(status, first);
     snprintf(text + strlen(text), sizeof text - strlen(text), "; fragment %" PRIu32 " waits for", first);
     for (uint32_t i = 0; i < status->from->view->count; i++)
         if (bitset_has(&waited, i))
@@ -573,6 +605,8 @@ static bool should_move(const struct status *status)
     bool waits = false;
     for (uint32_t f = 0; f < status->fragments_count; f++)
         waits |= !bitset_empty(&status->fragments[f].waiting);
+    if (status->trainer.waits_ms > 0)
+        return false;
     return status->phase == TRAINER_TRAINING || (status->phase == TRAINER_FINISHING && status->trainer.left && !waits);
 }
 
@@ -589,8 +623,8 @@ static void complain_trainer(struct status *status)
     complain_nan(status);
     if (should_move(status) && trainer->report_ms > 0 && status->now_ms > trainer->report_ms + STALLED_MS)
         complain(status, COMPLAINT_STALLED, "the trainer has not finished a step for over a minute",
-                 "with late = wait it may stand waiting for a round, see {here} fragments; if it hangs, {here} "
-                 "leave --now ends it");
+                 "see what it says: {here} logs --trainer; if it hangs, {here} leave --now ends it, and so does the "
+                 "time that [worker] hang states");
 }
 
 void complaints_all(struct status *status)
@@ -606,6 +640,7 @@ void complaints_all(struct status *status)
     complain_missed(status);
     complain_outliers(status);
     complain_waiting(status);
+    complain_standing(status);
     complain_fragments(status);
     complain_blocked(status);
     complain_runaway(status);

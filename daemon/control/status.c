@@ -134,6 +134,10 @@ static const char two_vote[] =
     "two islands vote: if one is lost, no round closes until it is back, and the other trains on alone. So that the "
     "run outlives the loss of either, let a third one in ({here} invite): an island, by dilococtl join TOKEN --data "
     "FILE, or a witness, by dilococtl join TOKEN --witness on any small machine: it votes and trains nothing";
+static const char two_wait[] =
+    "two islands vote: if one is lost, no round closes until it is back, and the other stands still and waits for it, as late = wait has it. So that the "
+    "run outlives the loss of either, let a third one in ({here} invite): an island, by dilococtl join TOKEN --data "
+    "FILE, or a witness, by dilococtl join TOKEN --witness on any small machine: it votes and trains nothing";
 
 /* A run written by hand is begun together: nobody can know what an island that was never heard has made. */
 static const char all_meet[] =
@@ -148,7 +152,9 @@ static const char *advice(const struct status *status)
     for (uint32_t i = 0; i < view->count; i++)
         if (view->members[i].used && view->members[i].role == RECORD_WITNESS)
             return "";
-    return status->epoch.voters == 2 ? two_vote : "";
+    if (status->epoch.voters != 2)
+        return "";
+    return status->from->spec->late == RUNSPEC_WAIT ? two_wait : two_vote;
 }
 
 /* Beside a witness one island may be enough, whoever else is away. */
@@ -237,6 +243,11 @@ static enum err take(struct status *status)
     for (uint32_t f = 0; f < status->fragments_count; f++)
         take_fragment(status, f, &anchors);
     status->anchors = digest_end(&anchors);
+    for (uint32_t f = 0; f < status->fragments_count && status->trainer.waits_ms > 0; f++)
+        if (trainer_stands(from->trainer, f)) {
+            struct bitset blockers = complaints_blockers(status, f);
+            bitset_add_all(&status->awaited, &blockers);
+        }
     complaints_all(status);
     return ERR_OK;
 }

@@ -57,12 +57,13 @@ static json_t *machine_json(const struct trainer_info *trainer)
 static json_t *trainer_json(const struct status *status)
 {
     const struct trainer_info *trainer = &status->trainer;
-    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:i, s:o}", "state",
+    double waits_s = trainer->waits_ms > 0 ? (double)(status->now_ms - trainer->waits_ms) / 1000 : 0;
+    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:i, s:o, s:f, s:o}", "state",
                      trainer_phase_name(status->phase), "process", trainer->process_name, "pid", (int)trainer->pid,
                      "step", (json_int_t)trainer->step, "tokens", (json_int_t)trainer->tokens, "tokens_counted",
                      (json_int_t)trainer->tokens_counted, "loss", trainer->loss, "tokens_per_s", trainer->tokens_per_s,
                      "lr", trainer->lr, "grad_norm", trainer->grad_norm, "failures", (int)trainer->failures, "machine",
-                     machine_json(trainer));
+                     machine_json(trainer), "waits_s", waits_s, "waits_for", names_of(status, &status->awaited));
 }
 
 static json_t *run_json(const struct runspec *spec)

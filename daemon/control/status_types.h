@@ -154,6 +154,7 @@ struct status {
     bool witness; /* this is one: it has no state, and `versions` are those of the voters that are heard */
     uint64_t uplink_bits;
     uint32_t islands, islands_up;
+    struct bitset awaited;    /* whom the rounds wait for that the trainer stands still for (trainer.waits_ms) */
     uint32_t islands_drained; /* and are away, as is to be expected */
     uint64_t step;            /* of the newest result applied */
     uint64_t furthest;        /* step of the island that is furthest, as they say */

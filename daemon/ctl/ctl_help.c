@@ -15,7 +15,8 @@ static const struct commands_example examples[] = {
              "sudo dilococtl init --name paris --data '/srv/text/*.txt' --device cuda\n"},
     {"start", "dilococtl start --home ~/paris\n"},
     {"stop", "dilococtl stop --home ~/paris\n"},
-    {"logs", "dilococtl logs --home ~/paris -f\n"},
+    {"logs", "dilococtl logs --home ~/paris -f\n"
+             "dilococtl logs --home ~/paris --trainer\n"},
     {"keygen", "dilococtl keygen /etc/diloco/island.key --name paris\n"},
     {"invite", "dilococtl invite --home ~/paris --note 'for oslo' --expires 2h\n"
                "dilococtl invite --home ~/paris --list\n"},

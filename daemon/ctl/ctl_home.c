@@ -25,6 +25,8 @@
 /* A daemon that ends waits for its trainer, for as long as [worker] stop says, which is 10 minutes at most. */
 enum { POLL_MS = 50, PATIENCE_MS = 5000, STOP_MS_MAX = 11 * 60 * 1000, TRIES = 100 };
 enum { TAIL_LINES = 20, TAIL_BYTES = 16384, PIECE_BYTES = 65536 };
+/* Of a line, with its time, level and who says it. */
+enum { HEAD_BYTES = 64 };
 
 static void pause_ms(long ms)
 {
@@ -45,8 +47,39 @@ static enum err say(const struct ctl_home *ctl, int pid, const char *what)
 
 /* ---- the log ---- */
 
-/* Copies from where `fd` stands to the end there is now. */
-static enum err copy_rest(int fd, const char *path, FILE *out)
+/* Lets lines through that the trainer said, as the daemon logs them: "… dilocod info: trainer: …". */
+struct sieve {
+    char head[HEAD_BYTES]; /* of the line that is coming in */
+    size_t used;
+    bool decided, passes;
+};
+
+static bool is_said_by_trainer(const struct sieve *sieve)
+{
+    static const char mark[] = ": trainer: ";
+    return memmem(sieve->head, sieve->used, mark, strlen(mark)) != NULL;
+}
+
+static void sieve_take(struct sieve *sieve, const char *bytes, size_t count, FILE *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (sieve->decided && sieve->passes)
+            fputc(bytes[i], out);
+        else if (!sieve->decided)
+            sieve->head[sieve->used++] = bytes[i];
+        if (!sieve->decided && (bytes[i] == '\n' || sieve->used == HEAD_BYTES)) {
+            sieve->decided = true;
+            sieve->passes = is_said_by_trainer(sieve);
+            if (sieve->passes)
+                fwrite(sieve->head, 1, sieve->used, out);
+        }
+        if (bytes[i] == '\n')
+            *sieve = (struct sieve){.used = 0};
+    }
+}
+
+/* Copies from where `fd` stands to the end there is now. `sieve`: NULL: all passes. */
+static enum err copy_rest(int fd, const char *path, struct sieve *sieve, FILE *out)
 {
     char piece[PIECE_BYTES];
     for (;;) {
@@ -57,7 +90,9 @@ static enum err copy_rest(int fd, const char *path, FILE *out)
             return err_set_errno(ERR_IO, "%s: cannot read", path);
         if (got == 0)
             return fflush(out) == 0 ? ERR_OK : err_set_errno(ERR_IO, "cannot write");
-        if (fwrite(piece, 1, (size_t)got, out) != (size_t)got)
+        if (sieve != NULL)
+            sieve_take(sieve, piece, (size_t)got, out);
+        else if (fwrite(piece, 1, (size_t)got, out) != (size_t)got)
             return err_set_errno(ERR_IO, "cannot write");
     }
 }
@@ -83,17 +118,17 @@ static void print_tail(const char *path, off_t from, FILE *out)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return;
-    if (lseek(fd, tail_of(fd, from), SEEK_SET) < 0 || copy_rest(fd, path, out) != ERR_OK)
+    if (lseek(fd, tail_of(fd, from), SEEK_SET) < 0 || copy_rest(fd, path, NULL, out) != ERR_OK)
         fprintf(out, "%s: cannot read\n", path);
     close(fd);
 }
 
-static enum err follow_log(int fd, const char *path)
+static enum err follow_log(int fd, const char *path, struct sieve *sieve)
 {
     struct stat status;
     off_t at = lseek(fd, tail_of(fd, 0), SEEK_SET);
     while (at >= 0) {
-        TRY(copy_rest(fd, path, stdout));
+        TRY(copy_rest(fd, path, sieve, stdout));
         at = lseek(fd, 0, SEEK_CUR);
         if (fstat(fd, &status) == 0 && status.st_size < at) /* somebody has emptied it */
             at = lseek(fd, 0, SEEK_SET);
@@ -102,14 +137,15 @@ static enum err follow_log(int fd, const char *path)
     return err_set_errno(ERR_IO, "%s: cannot read", path);
 }
 
-enum err ctl_home_logs(const struct home *home, bool follow)
+enum err ctl_home_logs(const struct home *home, bool follow, bool trainer)
 {
+    struct sieve sieve = {.used = 0}, *through = trainer ? &sieve : NULL;
     int fd = open(home->log, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         return err_set(ERR_NOTFOUND, "%s: there is no log yet; %s start begins one", home->log, as_typed());
     if (fd < 0)
         return err_set_errno(ERR_IO, "%s: cannot open", home->log);
-    enum err err = follow ? follow_log(fd, home->log) : copy_rest(fd, home->log, stdout);
+    enum err err = follow ? follow_log(fd, home->log, through) : copy_rest(fd, home->log, through, stdout);
     close(fd);
     return err;
 }

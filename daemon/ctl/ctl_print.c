@@ -1,5 +1,6 @@
 #include "daemon/ctl/ctl_print.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -37,6 +38,25 @@ static void print_drained(const json_t *status, FILE *file)
     }
 }
 
+/* In every round it may wait for a moment, which is not worth a word. */
+void ctl_print_state(const json_t *status, FILE *file)
+{
+    const double told_s = 3;
+    const json_t *trainer = json_object_get(status, "trainer"), *names = json_object_get(trainer, "waits_for");
+    char since[HUMAN_BYTES];
+    size_t index;
+    json_t *name;
+    if (ctl_number(trainer, "waits_s") < told_s) {
+        fputs(ctl_text(trainer, "state"), file);
+        return;
+    }
+    fprintf(file, "waits%s", json_array_size(names) > 0 ? " for" : "");
+    json_array_foreach (names, index, name) {
+        fprintf(file, "%s %s", index > 0 ? "," : "", json_string_value(name));
+    }
+    fprintf(file, " (for %s, as late = wait has it)", human_duration(floor(ctl_number(trainer, "waits_s")), since));
+}
+
 static void print_trainer(const json_t *status, FILE *file)
 {
     const json_t *trainer = json_object_get(status, "trainer");
@@ -46,8 +66,9 @@ static void print_trainer(const json_t *status, FILE *file)
         fputs("trainer    none: this is the run's witness, which votes and keeps no parameters\n", file);
         return;
     }
-    fprintf(file, "trainer    %s, step %lld of %lld", ctl_text(trainer, "state"),
-            (long long)ctl_integer(trainer, "step"), (long long)ctl_integer(run, "steps"));
+    fputs("trainer    ", file);
+    ctl_print_state(status, file);
+    fprintf(file, ", step %lld of %lld", (long long)ctl_integer(trainer, "step"), (long long)ctl_integer(run, "steps"));
     if (ctl_number(trainer, "tokens_per_s") > 0)
         fprintf(file, ", loss %.4f, %s tokens/s", ctl_number(trainer, "loss"),
                 human_count(ctl_number(trainer, "tokens_per_s"), number));

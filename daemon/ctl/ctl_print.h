@@ -8,6 +8,8 @@
 #include <stdio.h>
 
 void ctl_print_status(const json_t *status, FILE *file);
+/* What its trainer does, in a word, or whom it waits for. */
+void ctl_print_state(const json_t *status, FILE *file);
 /* What its trainer runs on, as far as that says so: a line of it. */
 void ctl_print_machine(const json_t *status, FILE *file);
 void ctl_print_peers(const json_t *answer, FILE *file);

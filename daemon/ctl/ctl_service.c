@@ -66,9 +66,16 @@ enum err ctl_service_stop(const char *mark)
     return ERR_OK;
 }
 
-enum err ctl_service_logs(const char *mark, bool follow)
+enum err ctl_service_logs(const char *mark, bool follow, bool trainer)
 {
-    const char *const argv[] = {"journalctl", "-u", "dilocod", follow ? "-f" : NULL, NULL};
+    const char *argv[8] = {"journalctl", "-u", "dilocod"};
+    size_t count = 3;
+    if (trainer) {
+        argv[count++] = "-g";
+        argv[count++] = "^trainer: ";
+    }
+    if (follow)
+        argv[count++] = "-f";
     int status;
     TRY(ctl_service_check(mark));
     TRY(program_run(argv, NULL, 0, false, &status));

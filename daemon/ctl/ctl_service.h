@@ -19,6 +19,6 @@ ERR_MUST_CHECK enum err ctl_service_check(const char *mark);
  * here, or the service does not start; with the remedy. */
 ERR_MUST_CHECK enum err ctl_service_start(const char *mark, bool enable);
 ERR_MUST_CHECK enum err ctl_service_stop(const char *mark);
-ERR_MUST_CHECK enum err ctl_service_logs(const char *mark, bool follow);
+ERR_MUST_CHECK enum err ctl_service_logs(const char *mark, bool follow, bool trainer);
 
 #endif

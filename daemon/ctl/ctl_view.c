@@ -294,23 +294,32 @@ static void print_bar(double share, int columns, bool utf8, FILE *file)
         fputs(i < full ? (utf8 ? "█" : "#") : (utf8 ? "░" : "-"), file);
 }
 
+/* For a round, and not just for a moment. */
+static bool waits(const struct ctl_view *view)
+{
+    return ctl_number(trainer_of(view), "waits_s") >= (double)AWAITED_TOLD_MS / 1000;
+}
+
 static void print_run(const struct ctl_view *view, const struct ctl_view_look *look, const struct rates *rates,
                       FILE *file)
 {
     double steps = ctl_number(json_object_get(view->status, "run"), "steps");
     double step = ctl_number(trainer_of(view), "step");
     double share = steps > 0 && step > 0 ? fmin(step / steps, 1) : 0;
-    const char *state = ctl_text(trainer_of(view), "state");
+    bool trains = strcmp(ctl_text(trainer_of(view), "state"), "training") == 0 && !waits(view);
     char left[HUMAN_BYTES] = "?";
     if (rates->steps > 0)
         human_duration((steps - step) / rates->steps, left);
     fputs("run        ", file);
     print_bar(share, look->columns >= WIDE ? 20 : 8, look->utf8, file);
     fprintf(file, " %.0f %%, ", floor(100 * share));
-    if (strcmp(state, "training") == 0)
+    if (trains) {
         fprintf(file, "%s left", left);
-    else
-        fprintf(file, CTL_SCREEN_BOLD "%s" CTL_SCREEN_PLAIN, state);
+    } else {
+        fputs(CTL_SCREEN_BOLD, file);
+        ctl_print_state(view->status, file);
+        fputs(CTL_SCREEN_PLAIN, file);
+    }
     fprintf(file, ", step %.0f of %.0f\n", step, steps);
 }
 
@@ -327,7 +336,7 @@ static void print_speed(const struct ctl_view *view, const struct rates *rates, 
     fprintf(file, "speed      here " CTL_SCREEN_BOLD "%s tokens/s" CTL_SCREEN_PLAIN,
             human_count(ctl_number(trainer_of(view), "tokens_per_s"), here));
     if (rates->known)
-        fprintf(file, ", %.3g steps/s", rates->steps);
+        fprintf(file, ", %.3g steps/s", waits(view) ? 0 : rates->steps);
     fprintf(file, "; all %s tokens/s", human_count(tokens_all, all));
     if (rates->known)
         fprintf(file, ", %.3g steps/s", rates->steps_all);

@@ -17,6 +17,8 @@
 /* How long a second trainer has to read why it is turned away; how long somebody who is away may take to come back
  * before a trainer that is done goes without knowing the end. */
 enum { TURNED_AWAY_MS = 2000, OPEN_PATIENCE_MS = 30000, POLLED = 2 };
+/* A rate is none any more after so long without a step, if that is so many times as long as one takes. */
+enum { STILL_MS = 3000, STEPS_STILL = 10 };
 
 /* ---- set-up ---- */
 
@@ -113,7 +115,7 @@ static bool accept_trainer(struct attachment *a)
     a->open_ms = 0;
     introduction_forget(&a->introduction);
     a->tally.last += a->report.tokens;
-    a->report_ms = 0;
+    a->report_ms = a->waits_ms = 0;
     a->step_s = 0;
     a->report = (struct ipc_report){0};
     if (!door_admits(a->conf.conf, fd, &a->pid))
@@ -348,6 +350,20 @@ static void tell_end(struct attachment *a, enum run_end end)
     a->end_said = ipc_send(a->socket, &message, -1) == ERR_OK; /* else again: it waits for this */
 }
 
+bool attachment_stands(const struct attachment *a, uint32_t f)
+{
+    return a->phase == TRAINING && !a->closing && a->report_ms > 0 && shared_stands(a->shared, f, a->report.step);
+}
+
+/* From its last report on, which it sends before it waits. */
+static void note_waiting(struct attachment *a)
+{
+    bool stands = false;
+    for (uint32_t f = 0; a->phase == TRAINING && !stands && f < attachment_core_fragments(a); f++)
+        stands = attachment_stands(a, f);
+    a->waits_ms = stands ? a->report_ms : 0;
+}
+
 void attachment_tick(struct attachment *a, uint64_t now_ms, bool peers_heard, enum run_end end)
 {
     a->now_ms = now_ms;
@@ -361,6 +377,7 @@ void attachment_tick(struct attachment *a, uint64_t now_ms, bool peers_heard, en
     if (a->phase == TRAINING && !a->end_said)
         tell_end(a, end);
     arrival_tick(a);
+    note_waiting(a);
     tally_tick(&a->tally, a->report.tokens, now_ms);
 }
 
@@ -430,6 +447,13 @@ static void rate_machine(struct trainer_info *info)
     info->mfu = isfinite(mfu) ? mfu : 0;
 }
 
+/* One that has taken many times as long as a step takes says nothing of now. */
+static bool rate_is_old(const struct attachment *a)
+{
+    double since_ms = (double)(a->now_ms - a->report_ms), usual_ms = 1000 * a->step_s * STEPS_STILL;
+    return since_ms > STILL_MS && (a->waits_ms > 0 || (a->step_s > 0 && since_ms > usual_ms));
+}
+
 struct trainer_info attachment_info(const struct attachment *a)
 {
     struct trainer_info info = {.attached = a->phase != NONE,
@@ -442,11 +466,12 @@ struct trainer_info attachment_info(const struct attachment *a)
                                 .tokens = tally_trained(&a->tally, a->report.tokens),
                                 .tokens_counted = tally_counted(&a->tally),
                                 .loss = a->report.loss,
-                                .tokens_per_s = a->report.tokens_per_s,
+                                .tokens_per_s = rate_is_old(a) ? 0 : a->report.tokens_per_s,
                                 .lr = a->report.lr,
                                 .grad_norm = a->report.grad_norm,
                                 .machine = a->introduction.hello.machine,
-                                .report_ms = a->report_ms};
+                                .report_ms = a->report_ms,
+                                .waits_ms = a->waits_ms};
     count_bad(a, &info);
     rate_machine(&info);
     return info;

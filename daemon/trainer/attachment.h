@@ -59,6 +59,8 @@ struct shared *attachment_shared(const struct attachment *attachment);
 /* The memory that is pinned: its trainer may have gone. */
 struct shared *attachment_pinned(const struct attachment *attachment);
 /* The core knows of the trainer in this fragment. */
+/* It stands still for an anchor of this fragment. */
+bool attachment_stands(const struct attachment *a, uint32_t f);
 bool attachment_up(const struct attachment *attachment, uint32_t f);
 const struct ipc_tensor *attachment_tensors(const struct attachment *attachment, uint32_t *count);
 /* Whether one waits to be accepted or refused. */

@@ -1,20 +1,31 @@
 #include "daemon/trainer/command.h"
 
 #include <inttypes.h>
+#include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/mem.h"
 #include "common/program.h"
 
-static const char socket_variable[] = "DILOCO_SOCKET=";
-
-/* One that is not there yet is left to exec, which says so each time it is tried. */
-static enum err find_program(const char *name, char **out)
+/* One that is not there yet is left to exec, which says so each time it is tried. `elsewhere`: it runs in another
+ * folder than we do. */
+static enum err find_program(const struct dconf *conf, const char *word, bool elsewhere, char **out)
 {
+    char *name, whole[PATH_MAX];
+    TRY(dconf_program(conf, word, &name));
     enum err err = program_find(name, out);
-    return err == ERR_NOTFOUND ? mem_strdup(name, out) : err;
+    if (err == ERR_NOTFOUND)
+        err = mem_strdup(name, out);
+    mem_free(name);
+    if (err == ERR_OK && elsewhere && realpath(*out, whole) != NULL) {
+        mem_free(*out);
+        err = mem_strdup(whole, out);
+    }
+    return err;
 }
 
 static enum err add(struct command *command, const char *text)
@@ -62,7 +73,9 @@ static enum err add_ours(struct command *command, const struct dconf *conf)
 static enum err add_all(struct command *command, const struct dconf *conf, const struct words *words)
 {
     command->ours = dconf_is_ours(words->word[0]);
-    TRY(find_program(words->word[0], &command->program));
+    if (!command->ours && conf->folder[0] != '\0')
+        command->folder = (char *)(uintptr_t)conf->folder;
+    TRY(find_program(conf, words->word[0], command->folder != NULL, &command->program));
     TRY(add(command, command->program));
     if (command->ours)
         TRY(add(command, "train"));
@@ -71,17 +84,40 @@ static enum err add_all(struct command *command, const struct dconf *conf, const
     return command->ours ? add_ours(command, conf) : ERR_OK;
 }
 
+/* As seen from wherever the trainer runs; one that is not there yet stays as it is. */
+static enum err add_socket(struct command *command, const struct dconf *conf)
+{
+    char folder[PATH_MAX];
+    bool found = command->folder != NULL && realpath(conf->run_folder, folder) != NULL;
+    return mem_printf(&command->added[0], "DILOCO_SOCKET=%s/worker.sock", found ? folder : conf->run_folder);
+}
+
+static bool is_added(const struct command *command, const char *variable)
+{
+    for (size_t i = 0; i < COMMAND_ADDED_MAX; i++)
+        if (command->added[i] != NULL && strncmp(variable, command->added[i], strcspn(command->added[i], "=") + 1) == 0)
+            return true;
+    return false;
+}
+
+/* What it prints goes into a file: what Python prints is to come at once all the same, and our own lines as the journal
+ * takes them, since the daemon dates them. */
 static enum err make_environment(struct command *command, const struct dconf *conf)
 {
     size_t count = 0, kept = 0;
     while (environ[count] != NULL)
         count++;
-    TRY(mem_printf(&command->socket, "%s%s/worker.sock", socket_variable, conf->run_folder));
-    TRY(mem_new(count + 2, sizeof *command->environment, "the trainer's environment", &command->environment));
+    TRY(add_socket(command, conf));
+    TRY(mem_strdup("DILOCO_LOG=journal", &command->added[1]));
+    if (getenv("PYTHONUNBUFFERED") == NULL)
+        TRY(mem_strdup("PYTHONUNBUFFERED=1", &command->added[2]));
+    TRY(mem_new(count + COMMAND_ADDED_MAX + 1, sizeof *command->environment, "the trainer's environment",
+                &command->environment));
     for (size_t i = 0; i < count; i++)
-        if (strncmp(environ[i], socket_variable, strlen(socket_variable)) != 0)
+        if (!is_added(command, environ[i]))
             command->environment[kept++] = environ[i];
-    command->environment[kept] = command->socket;
+    for (size_t i = 0; i < COMMAND_ADDED_MAX && command->added[i] != NULL; i++)
+        command->environment[kept++] = command->added[i];
     return ERR_OK;
 }
 
@@ -106,7 +142,8 @@ void command_free(struct command *command)
     for (int i = 0; i < command->arguments_count; i++)
         mem_free(command->arguments[i]);
     mem_free(command->program);
-    mem_free(command->socket);
+    for (size_t i = 0; i < COMMAND_ADDED_MAX; i++)
+        mem_free(command->added[i]);
     mem_free(command->environment);
     *command = (struct command){.program = NULL};
 }

@@ -13,15 +13,16 @@
 #include "common/words.h"
 #include "daemon/dconf.h"
 
-enum { COMMAND_ARGUMENTS_MAX = WORDS_MAX + 32 };
+enum { COMMAND_ARGUMENTS_MAX = WORDS_MAX + 32, COMMAND_ADDED_MAX = 3 };
 
 struct command {
     bool ours;
     char *program;                              /* found beside our own, or as given */
+    char *folder;                               /* where it is to run; NULL: where we do. Borrowed */
     char *arguments[COMMAND_ARGUMENTS_MAX + 1]; /* NULL after the last; the first is the program */
     int arguments_count;
-    char **environment; /* ours with DILOCO_SOCKET; strings are borrowed but for that one */
-    char *socket;       /* "DILOCO_SOCKET=…" */
+    char **environment;             /* ours, and what stands in `added`; other strings are borrowed */
+    char *added[COMMAND_ADDED_MAX]; /* "DILOCO_SOCKET=…" first */
 };
 
 /* ERR_CONF: `program` cannot be cut into words. After a failure nothing is left to free. */

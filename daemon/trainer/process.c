@@ -10,10 +10,12 @@
 #include <unistd.h>
 
 #include "daemon/as_typed.h"
+#include "common/human.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/pidfile.h"
 #include "daemon/trainer/command.h"
+#include "daemon/trainer/spool.h"
 
 /*
  * The trainer outlives a killed daemon: it is not told to die with us, its number is kept in a file, and it is watched
@@ -31,6 +33,7 @@ struct process {
     bool ending, killed; /* it was asked to end; and it was not given more time */
     unsigned failures;
     uint64_t now_ms, started_ms, next_start_ms, kill_ms;
+    struct spool *spool; /* what it prints; NULL: none is configured */
     char *pid_path;
     char note[320];
 };
@@ -56,15 +59,22 @@ static void adopt(struct process *process)
 
 /* ---- starting ---- */
 
-static void run_child(const struct command *command)
+static void run_child(const struct command *command, int out_fd)
 {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     /* A session of its own: a terminal's Ctrl-C goes to the daemon, which ends the trainer in order. */
     setsid();
+    if (out_fd >= 0 && (dup2(out_fd, STDOUT_FILENO) < 0 || dup2(out_fd, STDERR_FILENO) < 0))
+        _exit(126);
+    if (command->folder != NULL && chdir(command->folder) != 0)
+        log_warn("%s: cannot go there: %s", command->folder, strerror(errno));
     execvpe(command->program, command->arguments, command->environment);
-    log_error("cannot start %s: %s; set [worker] program", command->program, strerror(errno));
+    if (out_fd >= 0) /* what reads it adds all else */
+        dprintf(STDERR_FILENO, "<3>cannot start %s: %s; set [worker] program\n", command->program, strerror(errno));
+    else
+        log_error("cannot start %s: %s; set [worker] program", command->program, strerror(errno));
     _exit(127);
 }
 
@@ -80,11 +90,14 @@ static enum err give_up_child(struct process *process)
 
 static enum err start_child(struct process *process, const struct command *command)
 {
+    int out_fd = spool_open(process->spool);
     int pid = fork();
     if (pid == 0)
-        run_child(command);
-    if (pid < 0)
-        return err_set_errno(ERR_NOMEM, "cannot start a trainer");
+        run_child(command, out_fd);
+    enum err err = pid < 0 ? err_set_errno(ERR_NOMEM, "cannot start a trainer") : ERR_OK;
+    if (out_fd >= 0)
+        close(out_fd);
+    TRY(err);
     process->pid = pid;
     process->child = true;
     process->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -127,6 +140,7 @@ static void ended(struct process *process, uint64_t now_ms)
     char how[128];
     int status;
     describe_end(process, &status, how, sizeof how);
+    spool_end(process->spool, now_ms);
     close(process->pidfd);
     process->pidfd = -1;
     process->ending = process->killed = false;
@@ -167,6 +181,7 @@ static enum err open_process(struct process *process)
     TRY(command_make(conf, &command));
     process->ours = command.ours;
     command_free(&command);
+    TRY(spool_new(conf->state_folder, &process->spool));
     process->state = PROCESS_STOPPED;
     adopt(process);
     return ERR_OK;
@@ -193,6 +208,7 @@ void process_free(struct process *process)
         return;
     if (process->pidfd >= 0)
         close(process->pidfd);
+    spool_free(process->spool);
     mem_free(process->pid_path);
     mem_free(process);
 }
@@ -256,7 +272,21 @@ void process_kill(struct process *process)
         return;
     log_warn("the trainer (pid %d) is killed; what it has trained since its last checkpoint is lost", process->pid);
     process->ending = process->killed = true;
+    /* And what it has started: its group has its number, which nobody else gets while it is there. */
+    if (syscall(SYS_pidfd_send_signal, process->pidfd, 0, NULL, 0) == 0)
+        kill(-process->pid, SIGKILL);
     send_signal(process, SIGKILL);
+}
+
+void process_hung(struct process *process, double seconds)
+{
+    char took[HUMAN_BYTES];
+    if (process->pidfd < 0 || process->killed)
+        return;
+    log_error(
+        "the trainer (pid %d) has taken no step for %s, nor said that it waits: it is taken to hang ([worker] hang)",
+        process->pid, human_duration(seconds, took));
+    process_kill(process);
 }
 
 void process_finished(struct process *process)
@@ -289,6 +319,8 @@ void process_run(struct process *process, uint64_t now_ms)
 void process_tick(struct process *process, uint64_t now_ms)
 {
     process->now_ms = now_ms;
+    if (process->spool != NULL)
+        spool_tick(process->spool, now_ms);
     if (process->ending && now_ms >= process->kill_ms)
         process_kill(process);
     if (process->state != PROCESS_WAITING || process->stopping || now_ms < process->next_start_ms)

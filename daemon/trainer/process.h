@@ -48,6 +48,8 @@ void process_leave(struct process *process);
 bool process_end(struct process *process);
 /* Kills it now. */
 void process_kill(struct process *process);
+/* It has stood still for so long that it must be taken to hang: kills it, which is a failure as others are. */
+void process_hung(struct process *process, double seconds);
 /* It said that it is done: its end is not a failure. */
 void process_finished(struct process *process);
 /* The daemon stops: asks it to end, and does not start it again. */

@@ -485,6 +485,14 @@ enum shared_news shared_mixed(struct shared *shared, uint32_t f)
     return give_waited(shared, f) ? SHARED_GIVE : SHARED_MIXED;
 }
 
+bool shared_stands(const struct shared *shared, uint32_t f, uint64_t step)
+{
+    const struct ipc_fragment *fragment = ipc_at(shared, f);
+    uint32_t word = ipc_word(fragment);
+    bool ours = word == IPC_SNAPSHOT || word == IPC_FILLING;
+    return shared->conf.spec->late == RUNSPEC_WAIT && ours && step >= fragment->mix_step;
+}
+
 /* ---- attaching again ---- */
 
 static bool resets(const struct ipc_fragment *fragment)

@@ -88,6 +88,9 @@ enum shared_news {
 enum shared_news shared_taken(struct shared *shared, uint32_t f);
 enum shared_news shared_mixed(struct shared *shared, uint32_t f);
 
+/* With late = wait: a trainer that has taken `step` stands still until this one's anchor is there. */
+bool shared_stands(const struct shared *shared, uint32_t f, uint64_t step);
+
 void shared_snapshot(struct shared *shared, uint32_t f, struct replica_snapshot *out);
 /* The snapshot cannot be contributed (there is a NaN in it): with `is`, the next anchor replaces the tensors. */
 void shared_void(struct shared *shared, uint32_t f, bool is);

@@ -13,7 +13,8 @@ struct trainer {
     struct trainer_plan plan;
     struct attachment *attachment;
     struct process *process;
-    uint64_t unattached_ms; /* since when the process has run without being attached; 0: it does not, or is */
+    uint64_t unattached_ms;  /* since when the process has run without being attached; 0: it does not, or is */
+    uint64_t step, moved_ms; /* the last that it has taken, and when it did, or need not have */
 };
 
 enum err trainer_new(const struct trainer_conf *conf, struct trainer **out)
@@ -66,10 +67,26 @@ bool trainer_take(struct trainer *trainer, uint64_t now_ms)
     return false;
 }
 
+/* Only one that was started here can be started again. */
+static void look_for_hang(struct trainer *trainer, uint64_t now_ms)
+{
+    struct trainer_info info = attachment_info(trainer->attachment);
+    uint64_t hang_ms = trainer->conf.conf->hang_ms;
+    bool should_move = info.training && !info.finishing && info.waits_ms == 0 && process_running(trainer->process);
+    if (!should_move || info.step != trainer->step || trainer->moved_ms == 0) {
+        trainer->step = info.step;
+        trainer->moved_ms = now_ms;
+    } else if (hang_ms > 0 && now_ms > trainer->moved_ms + hang_ms) {
+        process_hung(trainer->process, (double)(now_ms - trainer->moved_ms) / 1000);
+        trainer->moved_ms = now_ms;
+    }
+}
+
 void trainer_tick(struct trainer *trainer, uint64_t now_ms, bool peers_heard, enum run_end end)
 {
     attachment_tick(trainer->attachment, now_ms, peers_heard, end);
     process_tick(trainer->process, now_ms);
+    look_for_hang(trainer, now_ms);
     bool missing = process_running(trainer->process) && !attachment_info(trainer->attachment).attached;
     if (!missing)
         trainer->unattached_ms = 0;
@@ -301,6 +318,11 @@ struct trainer_info trainer_info(const struct trainer *trainer)
     if (!info.attached || info.pid == 0)
         info.pid = (uint32_t)process.pid;
     return info;
+}
+
+bool trainer_stands(const struct trainer *trainer, uint32_t f)
+{
+    return attachment_stands(trainer->attachment, f);
 }
 
 bool trainer_initialising(const struct trainer *trainer)

@@ -38,7 +38,7 @@ await() { # what it is called, and a command that says yes
     what=$1; shift
     begin=$(date +%s)
     until "$@"; do
-        ! grep -a 'diloco-worker error: ' "$place/paris/dilocod.log" "$place/oslo/dilocod.log" || fail "$what: a trainer failed"
+        ! grep -a 'error: trainer: ' "$place/paris/dilocod.log" "$place/oslo/dilocod.log" || fail "$what: a trainer failed"
         [ $(($(date +%s) - begin)) -le $patience_s ] || fail "$what: not within $patience_s s"
         sleep 0.5
     done

@@ -29,9 +29,10 @@ void cluster_configure(struct cluster *cluster, uint32_t i, const struct cluster
     assert_non_null(file);
     char arguments[800] = "";
     const char *data = options->data != NULL ? options->data : "synthetic";
-    /* The synthetic one is not ours: what it is to know stands with it, in a line that may not be long. */
+    /* The synthetic one is not ours: what it is to know stands with it, in a line that may not be long; and it runs
+     * where its configuration lies. */
     if (options->program == NULL)
-        snprintf(arguments, sizeof arguments, " --run %s --mark %c --data '%s'", cluster->run, island->name[0], data);
+        snprintf(arguments, sizeof arguments, " --run run.ini --mark %c --data '%s'", island->name[0], data);
     bool witness = options->witness && i == cluster->count - 1;
     fprintf(file,
             "[island]\nname = %s\nrun = run.ini\nkey = %s.key\nstate = state-%s\nsockets = s-%s\nlog = debug\n"

@@ -17,7 +17,7 @@
 #include "tests/lib/testlib.h"
 
 enum state { PLAIN, ESCAPE, SEQUENCE };
-enum { PATIENCE_S = 20 };
+enum { PATIENCE_S = 20, END_S = 6 };
 
 static void clear(struct tty *tty)
 {
@@ -208,7 +208,7 @@ bool tty_restored(struct tty *tty)
 int tty_end(struct tty *tty)
 {
     int status = -1;
-    for (int i = 0; status < 0 && i < 200; i++) {
+    for (int i = 0; status < 0 && i < 20 * END_S; i++) {
         tty_look(tty, 0.05);
         status = proc_wait(tty->pid, 0);
     }

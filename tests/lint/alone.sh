@@ -29,6 +29,8 @@ peers/ways             | ways_new          | engine_new peers_new objects_new ro
 trainer/trainer        | trainer_new       | engine_new control_new status_take peers_new rounds_new                     | unit/trainer unit/training unit/resume unit/departure unit/phase unit/trainer_runs
 trainer/introduction   | introduction_init | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make replica_new events_new | unit/introduction
 trainer/shared         | shared_make       | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new process_new | unit/shared unit/shared_memory
+trainer/lines          | lines_new         | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new process_new | unit/lines
+trainer/spool          | spool_new         | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new process_new | unit/lines
 trainer/process        | process_new       | engine_new control_new status_take peers_new rounds_new trainer_new attachment_new shared_make replica_new | unit/process unit/process_hung
 trainer/command        | command_make      | engine_new peers_new rounds_new trainer_new attachment_new shared_make replica_new | unit/program
 trainer/door           | door_open         | engine_new peers_new rounds_new trainer_new attachment_new process_new shared_make replica_new | unit/door

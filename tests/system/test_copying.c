@@ -45,7 +45,7 @@ static void who_is_killed_while_a_move_is_under_way_comes_back(void **state)
     struct cluster *cluster = cluster_new("copying", ISLANDS, &options);
     for (uint32_t i = 0; i < ISLANDS; i++) {
         char program[800];
-        snprintf(program, sizeof program, "tests/system/tool_crew --run %s --mark %s --data 'dies=%u'", cluster->run,
+        snprintf(program, sizeof program, "tests/system/tool_crew --run run.ini --mark %s --data 'dies=%u'",
                  cluster->island[i].name, i + 1);
         options.program = program;
         cluster_configure(cluster, i, &options);

@@ -156,6 +156,7 @@ static const char *const typed[][3] = {
     {"dilococtl --home x wa", "watch", "--home"},
     {"dilococtl --home=x wa", "watch", "status"},
     {"dilococtl watch --int", "--interval", "--params"},
+    {"dilococtl watch --", "--interval", "--params"},
     {"dilococtl init --device c", "cuda", "auto"},
     {"dilococtl init --device=c", "cpu", "auto"},
     {"dilococtl join x --ow", "--owner", "--expires"},

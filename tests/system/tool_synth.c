@@ -7,6 +7,8 @@
  *   sleep=MS    per step                  nan=STEP       puts a NaN into a tensor after that step
  *   seed=N      of the initial tensors    size=VALUES    of each layer's tensor
  *   crash=STEP  ends without a word after that step, the first time
+ *   hang=STEP   stands still for ever after that step, the first time, and does not end when it is asked to
+ *   chat=1      says every step, in turn to its standard output and errors
  *   spike=STEP  throws all tensors far off after that step
  *   drift=1     every step adds (island + 1) / 1000 to every value, wherever it is, so that work can be summed up
  *   keep=1      saves when it is asked to end, and goes on from there
@@ -34,7 +36,7 @@ enum { TENSORS_MAX = 64 };
 struct synth {
     struct runspec spec;
     const char *run, *mark, *data;
-    long sleep_ms, nan_step, seed, size, crash_step, spike_step, drift, keep;
+    long sleep_ms, nan_step, seed, size, crash_step, spike_step, drift, keep, hang_step, chat;
     uint64_t *worked; /* NULL: it is not counted */
     float *tensor[TENSORS_MAX];
     size_t count[TENSORS_MAX];
@@ -115,13 +117,29 @@ static double inner_step(struct synth *s, uint64_t step)
     return loss / values;
 }
 
-static bool crash_now(const struct synth *s, uint64_t step)
+static bool first_time(const struct synth *s, long when, uint64_t step, const char *what)
 {
     char path[600];
-    if (s->crash_step == 0 || step != (uint64_t)s->crash_step || s->mark == NULL)
+    if (when == 0 || step != (uint64_t)when || s->mark == NULL)
         return false;
-    snprintf(path, sizeof path, "%s.crashed-%s", s->run, s->mark);
+    snprintf(path, sizeof path, "%s.%s-%s", s->run, what, s->mark);
     return access(path, F_OK) != 0 && fsio_replace(path, "", 0, 0644) == ERR_OK;
+}
+
+static bool crash_now(const struct synth *s, uint64_t step)
+{
+    return first_time(s, s->crash_step, step, "crashed");
+}
+
+static bool hang_now(const struct synth *s, uint64_t step)
+{
+    return first_time(s, s->hang_step, step, "hung");
+}
+
+static void hang(void)
+{
+    for (;;)
+        pause();
 }
 
 /* Its checkpoint: all tensors, then what libdiloco keeps. */
@@ -214,6 +232,10 @@ static int train(struct synth *s, struct diloco *d, uint64_t step)
             return result;
         if (crash_now(s, step))
             _exit(9);
+        if (hang_now(s, step))
+            hang();
+        if (s->chat != 0)
+            dprintf(step % 2 ? STDOUT_FILENO : STDERR_FILENO, "said %llu.\n", (unsigned long long)step);
         rest(s->sleep_ms);
     }
     int result = diloco_finish(d);
@@ -245,6 +267,8 @@ int main(int argc, char **argv)
     s.size = option(s.data, "size", 1500);
     s.crash_step = option(s.data, "crash", 0);
     s.spike_step = option(s.data, "spike", 0);
+    s.hang_step = option(s.data, "hang", 0);
+    s.chat = option(s.data, "chat", 0);
     s.drift = option(s.data, "drift", 0);
     s.keep = option(s.data, "keep", 0);
     add_tensor(&s, 700);

@@ -297,14 +297,37 @@ static void the_log_is_printed_whole(void **state)
 {
     (void)state;
     assert_int_equal(unlink(home.log), 0);
-    assert_fails(ERR_NOTFOUND, "there is no log yet", ctl_home_logs(&home, false));
+    assert_fails(ERR_NOTFOUND, "there is no log yet", ctl_home_logs(&home, false, false));
     testlib_file(folder, "dilocod.log", "one\ntwo\n");
     const char *path = divert(STDOUT_FILENO);
-    enum err err = ctl_home_logs(&home, false);
+    enum err err = ctl_home_logs(&home, false, false);
     char *text = restore(STDOUT_FILENO, path);
     assert_ok(err);
     assert_string_equal(text, "one\ntwo\n");
     mem_free(text);
+}
+
+static void of_the_log_what_the_trainer_says_can_be_had_alone(void **state)
+{
+    (void)state;
+    char text[600];
+    memset(text, 'x', sizeof text);
+    snprintf(text, 100, "2026-11-23 06:28:31.123 dilocod warning: trainer: a long one ");
+    text[strlen(text)] = 'x';
+    text[sizeof text - 1] = '\0';
+    testlib_file(
+        folder, "dilocod.log",
+        "2026-11-23 06:28:31.123 dilocod info: started it\n2026-11-23 06:28:31.124 dilocod info: trainer: one\n"
+        "short\n\n%s\n2026-11-23 06:28:31.125 dilocod info: a long line that speaks of much else before it "
+        "comes to its trainer: two\n",
+        text);
+    const char *path = divert(STDOUT_FILENO);
+    enum err err = ctl_home_logs(&home, false, true);
+    char *printed = restore(STDOUT_FILENO, path), want[800];
+    assert_ok(err);
+    snprintf(want, sizeof want, "2026-11-23 06:28:31.124 dilocod info: trainer: one\n%s\n", text);
+    assert_string_equal(printed, want);
+    mem_free(printed);
 }
 
 /* Also past an end that somebody cut. */
@@ -318,7 +341,7 @@ static void a_log_is_followed(void **state)
     int pid = fork();
     if (pid == 0) {
         divert(STDOUT_FILENO);
-        _exit(ctl_home_logs(&home, true) == ERR_OK);
+        _exit(ctl_home_logs(&home, true, false) == ERR_OK);
     }
     bool cut = false, seen = false;
     for (int i = 0; !seen && i < 500; i++) {
@@ -364,6 +387,7 @@ int main(void)
         cmocka_unit_test(only_the_daemon_of_this_folder_is_taken_for_it),
         cmocka_unit_test(a_daemon_that_is_started_keeps_nothing_of_ours),
         cmocka_unit_test(the_log_is_printed_whole),
+        cmocka_unit_test(of_the_log_what_the_trainer_says_can_be_had_alone),
         cmocka_unit_test(a_log_is_followed),
     };
     return cmocka_run_group_tests(tests, NULL, end);

@@ -36,7 +36,7 @@ static void without_systemd_the_remedy_is_named(void **state)
     (void)state;
     assert_fails(ERR_STATE, "--home DIR", ctl_service_start("no/such/folder", false));
     assert_fails(ERR_STATE, "--home DIR", ctl_service_stop("no/such/folder"));
-    assert_fails(ERR_STATE, "--home DIR", ctl_service_logs("no/such/folder", false));
+    assert_fails(ERR_STATE, "--home DIR", ctl_service_logs("no/such/folder", false, false));
 }
 
 static void it_is_started_and_stopped_once(void **state)
@@ -71,11 +71,12 @@ static void the_log_is_the_journal(void **state)
 {
     (void)state;
     play("journalctl", "");
-    assert_ok(ctl_service_logs(folder, false));
-    assert_ok(ctl_service_logs(folder, true));
-    assert_asked("journalctl -u dilocod\njournalctl -u dilocod -f\n");
+    assert_ok(ctl_service_logs(folder, false, false));
+    assert_ok(ctl_service_logs(folder, true, false));
+    assert_ok(ctl_service_logs(folder, true, true));
+    assert_asked("journalctl -u dilocod\njournalctl -u dilocod -f\njournalctl -u dilocod -g ^trainer:  -f\n");
     play("journalctl", "exit 1\n");
-    assert_fails(ERR_STATE, "sudo", ctl_service_logs(folder, false));
+    assert_fails(ERR_STATE, "sudo", ctl_service_logs(folder, false, false));
 }
 
 int main(void)

@@ -425,7 +425,7 @@ static void a_trainers_process_that_fails_or_does_not_run_is_told(void **state)
     char text[400];
     begin_run("status-process", 1, NULL);
     const char *program =
-        testlib_file(run->folder, "trainer", "#!/bin/sh\ntest -f %s/go && exec sleep 100\nexit 3\n", run->folder);
+        testlib_file(run->folder, "trainer", "#!/bin/sh\ntest -f go && exec sleep 100\nexit 3\n"); /* it runs there */
     assert_int_equal(chmod(program, 0755), 0);
     snprintf(text, sizeof text, "worker.program=%s", program);
     struct conf_override overrides[] = {{text}, {"worker.data=d"}, {"worker.autostart=no"}};

@@ -383,7 +383,7 @@ static void no_damaged_file_breaks_it(void **state)
             assert_int_equal(tokenizer_open(path, VOCAB, &tokenizer), ERR_CONF);
         }
         struct env_rng rng = env_rng_init(n, 0);
-        for (unsigned i = 0; i < testlib_seeds(150); i++) {
+        for (unsigned i = 0; i < testlib_seeds(60); i++) {
             size_t at[3];
             char was[3];
             for (int k = 0; k < 3; k++) {

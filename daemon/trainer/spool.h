@@ -1,0 +1,31 @@
+/*
+ * spool: what the trainer prints, on its way into the island's log. Private to trainer/.
+ *
+ * It goes into a file, trainer.log in the state folder, which the trainer appends to and the daemon reads behind it: no
+ * pipe, which would hold the trainer up while the daemon is busy, and end it when the daemon ends. A daemon that is
+ * killed leaves the trainer printing, and the next one goes on where the last one stopped: what has gone into the log
+ * is zeroes in the file (and takes no room on the disk, where the file system can do that), so that the file itself
+ * says what has not. Only the loop's thread calls; nothing blocks but a disk.
+ */
+#ifndef DAEMON_TRAINER_SPOOL_H
+#define DAEMON_TRAINER_SPOOL_H
+
+#include <stdint.h>
+
+#include "common/err.h"
+
+struct spool;
+
+/* Of a trainer that is to be started, or runs; what is in the file comes into the log with the first tick. */
+ERR_MUST_CHECK enum err spool_new(const char *state_folder, struct spool **out);
+void spool_free(struct spool *spool);
+
+/* A descriptor that a trainer's output goes to; the caller closes it. -1: the file cannot be opened, which was logged,
+ * and its output goes where ours does. */
+int spool_open(struct spool *spool);
+/* Logs what has come. */
+void spool_tick(struct spool *spool, uint64_t now_ms);
+/* The trainer has ended: all it has printed is logged, as far as that is wanted. */
+void spool_end(struct spool *spool, uint64_t now_ms);
+
+#endif

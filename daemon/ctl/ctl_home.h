@@ -32,8 +32,8 @@ ERR_MUST_CHECK enum err ctl_home_start(const struct ctl_home *ctl);
  * ERR_STATE: one may not be signalled, or does not end. */
 ERR_MUST_CHECK enum err ctl_home_stop(const struct ctl_home *ctl);
 
-/* Prints the log; with `follow` the last lines of it and then what comes, until the process is ended; with `trainer` only
- * what the trainer said. ERR_NOTFOUND. */
+/* Prints the log; with `follow` the last lines of it and then what comes, until the process is ended; with `trainer`
+ * only what the trainer said. ERR_NOTFOUND. */
 ERR_MUST_CHECK enum err ctl_home_logs(const struct home *home, bool follow, bool trainer);
 
 #endif

@@ -133,7 +133,7 @@ static enum err find_data(const char *data, char **out)
     if (err == ERR_OK)
         err = mixture_check(&mixture);
     if (err != ERR_OK)
-        return err_prefix(err, "--data");
+        err = err_prefix(err, "--data");
     for (size_t i = 0; err == ERR_OK && i < mixture.count; i++)
         err = check_files(mixture.sources[i].path);
     if (err == ERR_OK)

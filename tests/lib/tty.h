@@ -40,7 +40,8 @@ void tty_type(struct tty *tty, const char *keys);
 void tty_resize(struct tty *tty, int rows, int columns);
 /* Whether the terminal is set as it was when the program was started. */
 bool tty_restored(struct tty *tty);
-/* Its exit status, or 128 + signal; it has six seconds, less than a question to a daemon may take. Closes the terminal but for its slave side. */
+/* Its exit status, or 128 + signal; it has six seconds, less than a question to a daemon may take. Closes the terminal
+ * but for its slave side. */
 int tty_end(struct tty *tty);
 void tty_close(struct tty *tty);
 

@@ -69,8 +69,9 @@ static const struct conf_key keys[] = {
     {"worker", "program", CONF_STRING, AT(worker_program), "diloco-worker", 0, 0, NULL, NULL,
      "Trainer to start and watch over; a name is looked for beside dilocod, then in PATH. One of your own may have "
      "arguments: words, with quotes around what holds blanks, and no shell. It runs in the folder of this file, and a "
-     "name with a slash is looked for there, then where dilocod was started. It finds the daemon by DILOCO_SOCKET in its environment, and what it "
-     "prints goes into the log. Empty: none is started, any program may attach through libdiloco."},
+     "name with a slash is looked for there, then where dilocod was started. It finds the daemon by DILOCO_SOCKET in "
+     "its environment, and what it prints goes into the log. Empty: none is started, any program may attach through "
+     "libdiloco."},
     {"worker", "group", CONF_STRING, AT(worker_group), "", 0, 0, NULL, NULL,
      "Group whose members may attach a trainer, besides root and the daemon's user, who has to be in it: worker.sock "
      "is theirs then, with mode 0660. Empty: no others."},

@@ -345,13 +345,16 @@ static void print_speed(const struct ctl_view *view, const struct rates *rates, 
 
 static void print_line(const struct ctl_view *view, const struct rates *rates, FILE *file)
 {
-    double uplink = uplink_of(view);
+    const double uplink = uplink_of(view);
     char sent[HUMAN_BYTES], line[HUMAN_BYTES], received[HUMAN_BYTES], total[HUMAN_BYTES];
     fputs("line       ", file);
     if (rates->known) {
         fprintf(file, "out %s", human_rate(8 * rates->sent, sent));
-        if (uplink > 0)
-            fprintf(file, ", %.2g %% of %s", 800 * rates->sent / uplink, human_rate(uplink, line));
+        double share = uplink > 0 ? 800 * rates->sent / uplink : 0; /* in percent */
+        if (uplink > 0 && share > 0 && share < 0.1)
+            fprintf(file, ", <0.1 %% of %s", human_rate(uplink, line));
+        else if (uplink > 0)
+            fprintf(file, ", %.2g %% of %s", share, human_rate(uplink, line));
         fprintf(file, "; in %s; ", human_rate(8 * rates->received, received));
     }
     fprintf(file, "sent %s\n", human_bytes(ctl_number(view->status, "bytes_sent"), total));

@@ -230,7 +230,8 @@ static void zsh_completes(void **state)
         "compadd() { [[ \"$*\" == *-[ODA]* ]] && { builtin compadd \"$@\"; return }; local -a hits; "
         "builtin compadd -O hits \"$@\"; print -r -- \"<<${hits[*]}>>\" >>%s; builtin compadd \"$@\" }; "
         "bindkey \"^I\" complete-word; print -r READ\\Y'; "
-        "zpty -r z line '*READY*'; zpty -w -n z '%s'$'\\t'; repeat 100; do [[ -s %s ]] && break; sleep .1; done; sleep .2; zpty -d z; cat %s 2>/dev/null; true";
+        "zpty -r z line '*READY*'; zpty -w -n z '%s'$'\\t'; repeat 100; do [[ -s %s ]] && "
+        "break; sleep .1; done; sleep .2; zpty -d z; cat %s 2>/dev/null; true";
     for (size_t i = 0; i < TYPED; i++) {
         char script[3000], name[32];
         bool worker = strncmp(typed[i][0], "diloco-worker", 13) == 0;

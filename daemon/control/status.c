@@ -135,7 +135,8 @@ static const char two_vote[] =
     "run outlives the loss of either, let a third one in ({here} invite): an island, by dilococtl join TOKEN --data "
     "FILE, or a witness, by dilococtl join TOKEN --witness on any small machine: it votes and trains nothing";
 static const char two_wait[] =
-    "two islands vote: if one is lost, no round closes until it is back, and the other stands still and waits for it, as late = wait has it. So that the "
+    "two islands vote: if one is lost, no round closes until it is back, and the other stands still and "
+    "waits for it, as late = wait has it. So that the "
     "run outlives the loss of either, let a third one in ({here} invite): an island, by dilococtl join TOKEN --data "
     "FILE, or a witness, by dilococtl join TOKEN --witness on any small machine: it votes and trains nothing";
 

@@ -349,12 +349,18 @@ enum err conf_load(const struct conf_schema *schema, const char *path, const str
     return load(schema, file, path, overrides, overrides_count, out);
 }
 
-enum err conf_parse(const struct conf_schema *schema, const char *text, const char *name, void *out)
+enum err conf_parse_with(const struct conf_schema *schema, const char *text, const char *name,
+                         const struct conf_override *overrides, size_t overrides_count, void *out)
 {
     FILE *file = fmemopen((void *)(uintptr_t)text, strlen(text), "r");
     if (file == NULL)
         return err_set_errno(ERR_CONF, "%s: cannot read", name);
-    return load(schema, file, name, NULL, 0, out);
+    return load(schema, file, name, overrides, overrides_count, out);
+}
+
+enum err conf_parse(const struct conf_schema *schema, const char *text, const char *name, void *out)
+{
+    return conf_parse_with(schema, text, name, NULL, 0, out);
 }
 
 static void free_fields(const struct conf_schema *schema, bool of_list, void *base)
@@ -399,7 +405,7 @@ static void print_section(const struct conf_schema *schema, const char *section,
 {
     for (size_t i = 0; i < schema->keys_count; i++) {
         const struct conf_key *key = &schema->keys[i];
-        if (strcmp(key->section, section) != 0 || !is_wanted(key, only))
+        if (strcmp(key->section, section) != 0 || !is_wanted(key, only) || (key->type == CONF_LOCAL && !with_help))
             continue;
         if (with_help)
             conf_value_print_help(key, file);

@@ -46,12 +46,15 @@ ERR_MUST_CHECK enum err conf_load(const struct conf_schema *schema, const char *
 
 /* As conf_load(), from text in memory; `name` stands for the file in errors. */
 ERR_MUST_CHECK enum err conf_parse(const struct conf_schema *schema, const char *text, const char *name, void *out);
+ERR_MUST_CHECK enum err conf_parse_with(const struct conf_schema *schema, const char *text, const char *name,
+                                        const struct conf_override *overrides, size_t overrides_count, void *out);
 
 /* Releases the strings and lists of a struct filled by conf_load(). */
 void conf_deinit(const struct conf_schema *schema, void *out);
 
 /* Writes every key in file form. `with_help` adds the comment, unit, range and default above each, and an empty list is
- * shown by an element that is commented out; without it the text is canonical: equal structs give equal text. */
+ * shown by an element that is commented out; without it the text is canonical: equal structs give equal text, and what
+ * is CONF_LOCAL is left out. */
 void conf_print(const struct conf_schema *schema, const void *in, bool with_help, FILE *file);
 
 /* As conf_print() with help, but only these keys, as "section.name" and NULL after the last. */

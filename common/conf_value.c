@@ -31,6 +31,7 @@ static const struct unit *units_of(enum conf_type type)
     case CONF_STRING:
     case CONF_PATH:
     case CONF_MIXTURE:
+    case CONF_LOCAL:
     case CONF_BOOL:
     case CONF_INT:
     case CONF_REAL:
@@ -45,6 +46,11 @@ static void list_units(const struct unit *units, char *out, size_t out_bytes)
     out[0] = '\0';
     for (; units->name != NULL && used < out_bytes; units++)
         used += (size_t)snprintf(out + used, out_bytes - used, "%s%s", used > 0 ? ", " : "", units->name);
+}
+
+static bool is_text(const struct conf_key *key)
+{
+    return key->type == CONF_STRING || key->type == CONF_PATH || key->type == CONF_LOCAL || key->type == CONF_MIXTURE;
 }
 
 static void *field(const struct conf_key *key, void *base)
@@ -154,7 +160,7 @@ static enum err set_string(const struct conf_key *key, const char *text, const c
 {
     char **slot = field(key, base);
     char *copy = NULL;
-    bool relative = key->type == CONF_PATH && text[0] != '/' && text[0] != '\0' && folder != NULL;
+    bool relative = key->type != CONF_STRING && text[0] != '/' && text[0] != '\0' && folder != NULL;
     if (relative && strcmp(folder, ".") != 0)
         TRY(mem_printf(&copy, "%s/%s", folder, text));
     else
@@ -202,7 +208,8 @@ enum err conf_value_set(const struct conf_key *key, const char *text, const char
 {
     switch (key->type) {
     case CONF_STRING:
-    case CONF_PATH: return set_string(key, text, folder, base);
+    case CONF_PATH:
+    case CONF_LOCAL: return set_string(key, text, folder, base);
     case CONF_MIXTURE: return set_mixture(key, text, folder, base);
     case CONF_BOOL: return set_bool(key, text, base);
     case CONF_INT: return set_int(key, text, base);
@@ -248,11 +255,6 @@ static void print_mixture(const struct conf_key *key, const char *value, FILE *f
         mem_free(text);
 }
 
-static bool is_text(const struct conf_key *key)
-{
-    return key->type == CONF_STRING || key->type == CONF_PATH || key->type == CONF_MIXTURE;
-}
-
 bool conf_value_empty(const struct conf_key *key, const void *base)
 {
     const char *text = is_text(key) ? *(char *const *)(const void *)((const char *)base + key->offset) : "x";
@@ -265,7 +267,8 @@ void conf_value_print(const struct conf_key *key, const void *base, FILE *file)
     switch (key->type) {
     case CONF_STRING:
     case CONF_MIXTURE: print_mixture(key, *(char *const *)value, file); break;
-    case CONF_PATH: fputs(*(char *const *)value != NULL ? *(char *const *)value : "", file); break;
+    case CONF_PATH:
+    case CONF_LOCAL: fputs(*(char *const *)value != NULL ? *(char *const *)value : "", file); break;
     case CONF_BOOL: fputs(*(const bool *)value ? "yes" : "no", file); break;
     case CONF_INT: fprintf(file, "%" PRId64, *(const int64_t *)value); break;
     case CONF_REAL: {

@@ -2,8 +2,8 @@
  * conf_value: one configuration key, and its value between text and the field of a struct.
  *
  * Owns the types and units of values: how each is read, checked, printed and explained. Tables of keys are made of
- * struct conf_key and reach this header through conf.h; only conf.c calls the functions. It knows no file, section or
- * line: conf.c puts these before a refusal.
+ * struct conf_key and reach this header through conf.h; conf.c calls the functions, and who reads one value of a
+ * command line. It knows no file, section or line: conf.c puts these before a refusal.
  */
 #ifndef COMMON_CONF_VALUE_H
 #define COMMON_CONF_VALUE_H
@@ -17,6 +17,7 @@
 enum conf_type {
     CONF_STRING,   /* char *, owned by the struct */
     CONF_PATH,     /* char *; a relative path is taken from the folder of the file it stands in */
+    CONF_LOCAL,    /* a path, of this machine alone: conf_print() leaves it out of canonical text */
     CONF_MIXTURE,  /* char *; a path, or several with weights (common/mixture.h); relative ones as of CONF_PATH. What
                     * begins  like a mixture and is none stays as it is: only who uses it knows whether that is wrong */
     CONF_BOOL,     /* bool; yes/no, true/false, on/off, 1/0 */

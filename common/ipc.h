@@ -36,7 +36,8 @@
 #include "common/err.h"
 
 /* 1: first version. 2: the run's clock. 3: work set aside. 4: the run's end; work that a trainer kept. 5: trainers of
- * several processes. 6: what a trainer runs on. */
+ * several processes. 6: what a trainer runs on. 7: tokens after a restart; trainers
+ * without initial tensors. */
 enum { IPC_VERSION = 7 };
 enum {
     IPC_DEVICE_BYTES = 96,
@@ -166,7 +167,8 @@ struct ipc_hello {
     uint64_t session;      /* of the memfd passed along; 0 if none */
     uint64_t step, tokens; /* so far, of this process, and of those before it whose work it kept */
     uint32_t kept;         /* non-zero: it has work of its own, from a checkpoint */
-    uint32_t reserved;
+    /* non-zero: its tensors are not what a run could begin from, so IPC_WELCOME waits until somebody has a state */
+    uint32_t without_initial;
     char trainer[64];
     struct ipc_machine machine;
 };

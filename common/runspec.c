@@ -28,6 +28,13 @@ static const struct conf_key keys[] = {
      "Length of the run in inner steps; schedules and learning rates refer to them."},
     {"run", "seed", CONF_INT, AT(seed), "1", 0, 9e15, NULL, NULL,
      "Seed of the initial parameters and of the order of the data."},
+    {"run", "init", CONF_LOCAL, AT(init), "", 0, 0, NULL, NULL,
+     "Model that the run begins from, instead of random parameters: a folder with config.json and safetensors of a "
+     "LlamaForCausalLM, or a checkpoint or anchor of ours. Its place on this machine; an island that has none gets the "
+     "parameters from the others. dilococtl init --from and diloco-worker spec --from fill it in."},
+    {"run", "init_digest", CONF_STRING, AT(init_digest), "", 0, 0, NULL, NULL,
+     "What lies there, the same on every island: the digest of the parameters' values, whatever files they are in. "
+     "Empty: random parameters, from the seed."},
 
     {"model", "vocab", CONF_INT, AT(vocab), "256", 2, 1048576, NULL, "tokens",
      "Size of the vocabulary. 256 with format = bytes."},
@@ -178,6 +185,25 @@ static enum err check_name(const char *path, const char *name)
     return ERR_OK;
 }
 
+/* A path alone would let islands begin with different models. */
+static enum err check_init(const char *path, const struct runspec *spec)
+{
+    const char *hex = spec->init_digest;
+    if (hex[0] != '\0' && (strlen(hex) != DIGEST_HEX_BYTES - 1 || strspn(hex, "0123456789abcdef") != strlen(hex)))
+        return err_set(
+            ERR_CONF,
+            "%s: [run] init_digest: \"%s\" is no digest of 64 digits; diloco-worker spec --run %s --from MODEL "
+            "prints it",
+            path, hex, path);
+    if (spec->init[0] != '\0' && hex[0] == '\0')
+        return err_set(
+            ERR_CONF,
+            "%s: [run] init_digest: must say what init holds, so that all islands begin alike; diloco-worker "
+            "spec --run %s --from %s prints both",
+            path, path, spec->init);
+    return ERR_OK;
+}
+
 static enum err check_model(const char *path, struct runspec *spec)
 {
     if (spec->kv_heads == 0)
@@ -286,6 +312,7 @@ static enum err check_and_digest(const char *path, struct runspec *spec)
     enum err err;
     char *text = NULL;
     TRY_OUT(check_name(path, spec->name));
+    TRY_OUT(check_init(path, spec));
     TRY_OUT(check_model(path, spec));
     TRY_OUT(check_sync(path, spec));
     TRY_OUT(runspec_text(spec, &text));
@@ -304,10 +331,16 @@ enum err runspec_load(const char *path, const struct conf_override *overrides, s
     return check_and_digest(path, spec);
 }
 
+enum err runspec_parse_with(const char *text, const char *name, const struct conf_override *overrides,
+                            size_t overrides_count, struct runspec *spec)
+{
+    TRY(conf_parse_with(&runspec_schema, text, name, overrides, overrides_count, spec));
+    return check_and_digest(name, spec);
+}
+
 enum err runspec_parse(const char *text, const char *name, struct runspec *spec)
 {
-    TRY(conf_parse(&runspec_schema, text, name, spec));
-    return check_and_digest(name, spec);
+    return runspec_parse_with(text, name, NULL, 0, spec);
 }
 
 void runspec_deinit(struct runspec *spec)

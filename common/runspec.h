@@ -49,6 +49,8 @@ struct runspec {
     char *name;
     int64_t steps;
     int64_t seed;
+    char *init;        /* of this machine: not under the digest */
+    char *init_digest; /* what it holds, as origin.h has it; "": nothing, the run begins from its seed */
 
     int64_t vocab, width, layers, heads, kv_heads, ff, context;
     double rope_theta, norm_eps, init_std;
@@ -99,6 +101,8 @@ ERR_MUST_CHECK enum err runspec_load(const char *path, const struct conf_overrid
                                      struct runspec *spec);
 /* The same from text, as runspec_text() gives it; `name` stands for the file in errors. */
 ERR_MUST_CHECK enum err runspec_parse(const char *text, const char *name, struct runspec *spec);
+ERR_MUST_CHECK enum err runspec_parse_with(const char *text, const char *name, const struct conf_override *overrides,
+                                           size_t overrides_count, struct runspec *spec);
 
 /* The canonical text: what the digest covers, and what files carry along. Caller frees with mem_free(). */
 ERR_MUST_CHECK enum err runspec_text(const struct runspec *spec, char **text);

@@ -16,15 +16,14 @@
 #include "common/mem.h"
 
 static const char digest_key[] = "blake2b";
-enum { LENGTH_BYTES = 8, HEADER_BYTES_MAX = 100000000 };
-
-_Static_assert(sizeof(float) == 4, "tensors are IEEE single precision");
+enum { LENGTH_BYTES = 8, HEADER_BYTES_MAX = 100000000, ENCODED_AT_A_TIME = 4096, VALUE_BYTES_MAX = 2 };
 
 /* ---- writing ---- */
 
 struct tensorfile_writer {
     struct fsio_writer file;
     struct digest_state digest;
+    enum dtype dtype;
     uint64_t digest_offset; /* in the file, of the hexadecimal digits */
     uint64_t values_expected;
     uint64_t values_written;
@@ -38,9 +37,9 @@ static json_t *tensor_json(const struct tensorfile_tensor *tensor, uint64_t begi
         count *= tensor->shape[d];
         json_array_append_new(shape, json_integer((json_int_t)tensor->shape[d]));
     }
-    *end = begin + count * sizeof(float);
-    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", "F32", "shape", shape, "data_offsets", (json_int_t)begin,
-                     (json_int_t)*end);
+    *end = begin + count * dtype_bytes(tensor->dtype);
+    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", dtype_tag(tensor->dtype), "shape", shape, "data_offsets",
+                     (json_int_t)begin, (json_int_t)*end);
 }
 
 static enum err header_text(const struct tensorfile_tensor *tensors, size_t tensors_count,
@@ -80,6 +79,7 @@ enum err tensorfile_create(const char *path, const struct tensorfile_tensor *ten
     *out = NULL;
     TRY_OUT(mem_new(1, sizeof *writer, "a tensor file", &writer));
     writer->file.fd = -1;
+    writer->dtype = tensors_count > 0 ? tensors[0].dtype : DTYPE_F32;
     TRY_OUT(header_text(tensors, tensors_count, meta, meta_count, &text, &data_bytes));
     TRY_OUT(fsio_begin(&writer->file, path, 0644));
     size_t length = strlen(text);
@@ -90,7 +90,7 @@ enum err tensorfile_create(const char *path, const struct tensorfile_tensor *ten
     digest_add(&writer->digest, raw, sizeof raw);
     digest_add(&writer->digest, text, length);
     writer->digest_offset = LENGTH_BYTES + (uint64_t)(strstr(text, digest_key) - text) + sizeof digest_key + 2;
-    writer->values_expected = data_bytes / sizeof(float);
+    writer->values_expected = data_bytes / dtype_bytes(writer->dtype);
     TRY_OUT(fsio_write(&writer->file, raw, sizeof raw));
     TRY_OUT(fsio_write(&writer->file, text, length));
     *out = writer;
@@ -101,12 +101,35 @@ out:
     return err;
 }
 
+static enum err write_bytes(struct tensorfile_writer *writer, const void *data, size_t bytes)
+{
+    digest_add(&writer->digest, data, bytes);
+    return fsio_write(&writer->file, data, bytes);
+}
+
+/* By pieces that fit on the stack. */
+static enum err write_encoded(struct tensorfile_writer *writer, const float *values, size_t count)
+{
+    uint8_t encoded[ENCODED_AT_A_TIME * VALUE_BYTES_MAX];
+    for (size_t at = 0; at < count; at += ENCODED_AT_A_TIME) {
+        size_t part = count - at < ENCODED_AT_A_TIME ? count - at : ENCODED_AT_A_TIME;
+        size_t lost = dtype_encode(writer->dtype, values + at, part, encoded);
+        if (lost > 0)
+            return err_set(ERR_NONFINITE, "%s: %zu values are too large for %s; take bf16, or f32", writer->file.path,
+                           lost, dtype_name(writer->dtype));
+        TRY(write_bytes(writer, encoded, part * dtype_bytes(writer->dtype)));
+    }
+    return ERR_OK;
+}
+
 enum err tensorfile_write(struct tensorfile_writer *writer, const float *values, size_t count)
 {
     if (count > writer->values_expected - writer->values_written)
         return err_set(ERR_STATE, "%s: more values than its header announces", writer->file.path);
-    digest_add(&writer->digest, values, count * sizeof *values);
-    TRY(fsio_write(&writer->file, values, count * sizeof *values));
+    if (writer->dtype == DTYPE_F32)
+        TRY(write_bytes(writer, values, count * sizeof *values));
+    else
+        TRY(write_encoded(writer, values, count));
     writer->values_written += count;
     return ERR_OK;
 }
@@ -163,9 +186,14 @@ static enum err damaged(const struct tensorfile *file, const char *why)
     return err_set(ERR_CORRUPT, "%s: not a whole tensor file: %s", file->path, why);
 }
 
+static enum err damaged_tensor(const struct tensorfile *file, const char *name, const char *why)
+{
+    return err_set(ERR_CORRUPT, "%s: not a whole tensor file: tensor %.80s %s", file->path, name, why);
+}
+
 static enum err map_file(struct tensorfile *file)
 {
-    int fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is not waited for but refused */
     struct stat status;
     if (fd < 0)
         return err_set_errno(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open", file->path);
@@ -187,31 +215,50 @@ static enum err map_file(struct tensorfile *file)
     return err;
 }
 
+/* What is said of it is printed. */
+static bool is_printable(const char *text)
+{
+    for (; *text != '\0'; text++)
+        if (*text < ' ' || *text > '~')
+            return false;
+    return true;
+}
+
+static enum err read_shape(const struct tensorfile *file, const json_t *shape, struct entry *entry)
+{
+    size_t dims = json_array_size(shape);
+    if (dims > TENSORFILE_DIMS_MAX)
+        return damaged_tensor(file, entry->tensor.name, "has too many dimensions");
+    entry->tensor.dims = (uint32_t)dims;
+    entry->count = 1;
+    for (uint32_t d = 0; d < entry->tensor.dims; d++) {
+        json_int_t size = json_integer_value(json_array_get(shape, d));
+        if (size < 0 || (size > 0 && entry->count > file->data_bytes / (uint64_t)size))
+            return damaged_tensor(file, entry->tensor.name, "is larger than the file");
+        entry->tensor.shape[d] = (uint64_t)size;
+        entry->count *= (uint64_t)size;
+    }
+    return ERR_OK;
+}
+
 static enum err read_entry(struct tensorfile *file, const char *name, json_t *value, struct entry *entry)
 {
     json_t *shape = json_object_get(value, "shape");
     json_t *offsets = json_object_get(value, "data_offsets");
     const char *dtype = json_string_value(json_object_get(value, "dtype"));
+    if (!is_printable(name))
+        return damaged(file, "a tensor's name cannot be printed");
     if (dtype == NULL || !json_is_array(shape) || json_array_size(offsets) != 2)
-        return damaged(file, "a tensor lacks dtype, shape or data_offsets");
-    if (strcmp(dtype, "F32") != 0)
-        return err_set(ERR_CORRUPT, "%s: tensor %s is %s; only F32 can be read", file->path, name, dtype);
-    if (json_array_size(shape) > TENSORFILE_DIMS_MAX)
-        return damaged(file, "a tensor has too many dimensions");
-    entry->tensor = (struct tensorfile_tensor){.name = name, .dims = (uint32_t)json_array_size(shape)};
-    entry->count = 1;
-    for (uint32_t d = 0; d < entry->tensor.dims; d++) {
-        json_int_t size = json_integer_value(json_array_get(shape, d));
-        if (size < 0 || (size > 0 && entry->count > file->data_bytes / sizeof(float) / (uint64_t)size))
-            return damaged(file, "a tensor is larger than the file");
-        entry->tensor.shape[d] = (uint64_t)size;
-        entry->count *= (uint64_t)size;
-    }
+        return damaged_tensor(file, name, "lacks dtype, shape or data_offsets");
+    entry->tensor = (struct tensorfile_tensor){.name = name, .dtype = dtype_of_tag(dtype)};
+    TRY(read_shape(file, shape, entry));
     json_int_t begin = json_integer_value(json_array_get(offsets, 0));
     json_int_t end = json_integer_value(json_array_get(offsets, 1));
-    if (begin < 0 || end < begin || (uint64_t)end > file->data_bytes || begin % (json_int_t)sizeof(float) != 0 ||
-        (uint64_t)(end - begin) != entry->count * sizeof(float))
-        return damaged(file, "a tensor's place does not fit its shape or the file");
+    size_t bytes = dtype_bytes(entry->tensor.dtype);
+    if (begin < 0 || end < begin || (bytes > 0 && (uint64_t)(end - begin) != entry->count * bytes))
+        return damaged_tensor(file, name, "has a place that does not fit its shape");
+    if ((uint64_t)end > file->data_bytes)
+        return damaged_tensor(file, name, "ends after the file does; copy or download it again");
     entry->begin = (uint64_t)begin;
     return ERR_OK;
 }
@@ -229,8 +276,6 @@ static enum err read_header(struct tensorfile *file)
         return damaged(file, "the header is not JSON");
     file->data = file->map + LENGTH_BYTES + length;
     file->data_bytes = bytes_left(&reader);
-    if (length % sizeof(float) != 0)
-        return damaged(file, "its data is not aligned to four bytes");
     TRY(mem_new(json_object_size(file->header), sizeof *file->entries, "tensor names", &file->entries));
     const char *name;
     json_t *value;
@@ -268,7 +313,9 @@ static enum err check_digest(struct tensorfile *file, bool required)
     return ERR_OK;
 }
 
-enum err tensorfile_open(const char *path, bool digest_required, struct tensorfile **out)
+enum check { CHECK_NOTHING, CHECK_WHERE_IT_IS, CHECK_REQUIRED };
+
+static enum err open_file(const char *path, enum check check, struct tensorfile **out)
 {
     enum err err;
     struct tensorfile *file = NULL;
@@ -277,12 +324,23 @@ enum err tensorfile_open(const char *path, bool digest_required, struct tensorfi
     TRY_OUT(mem_strdup(path, &file->path));
     TRY_OUT(map_file(file));
     TRY_OUT(read_header(file));
-    TRY_OUT(check_digest(file, digest_required));
+    if (check != CHECK_NOTHING)
+        TRY_OUT(check_digest(file, check == CHECK_REQUIRED));
     *out = file;
 out:
     if (err != ERR_OK)
         tensorfile_close(file);
     return err;
+}
+
+enum err tensorfile_open(const char *path, bool digest_required, struct tensorfile **out)
+{
+    return open_file(path, digest_required ? CHECK_REQUIRED : CHECK_WHERE_IT_IS, out);
+}
+
+enum err tensorfile_open_unread(const char *path, struct tensorfile **out)
+{
+    return open_file(path, CHECK_NOTHING, out);
 }
 
 void tensorfile_close(struct tensorfile *file)
@@ -337,6 +395,13 @@ struct tensorfile_tensor tensorfile_at(const struct tensorfile *file, size_t ind
     return file->entries[index].tensor;
 }
 
+static enum err unreadable(const struct tensorfile *file, const struct entry *entry, const char *readable)
+{
+    const char *tag = json_string_value(json_object_get(json_object_get(file->header, entry->tensor.name), "dtype"));
+    return err_set(ERR_CORRUPT, "%s: tensor %s is %.16s; only %s can be read", file->path, entry->tensor.name,
+                   is_printable(tag) ? tag : "something else", readable);
+}
+
 enum err tensorfile_values(const struct tensorfile *file, const char *name, uint64_t count, const float **values)
 {
     for (size_t i = 0; i < file->entries_count; i++) {
@@ -346,8 +411,26 @@ enum err tensorfile_values(const struct tensorfile *file, const char *name, uint
         if (entry->count != count)
             return err_set(ERR_CORRUPT, "%s: tensor %s has %" PRIu64 " values where %" PRIu64 " are needed", file->path,
                            name, entry->count, count);
-        *values = (const float *)(const void *)(file->data + entry->begin);
+        const uint8_t *at = file->data + entry->begin;
+        if (entry->tensor.dtype != DTYPE_F32)
+            return unreadable(file, entry, "F32");
+        if ((uintptr_t)at % sizeof **values != 0)
+            return damaged_tensor(file, name, "is not aligned to four bytes");
+        *values = (const float *)(const void *)at;
         return ERR_OK;
     }
     return err_set(ERR_NOTFOUND, "%s: no tensor %s", file->path, name);
+}
+
+enum err tensorfile_read(const struct tensorfile *file, size_t index, uint64_t first, size_t count, float *to)
+{
+    const struct entry *entry = &file->entries[index];
+    size_t bytes = dtype_bytes(entry->tensor.dtype);
+    if (entry->tensor.dtype == DTYPE_OTHER)
+        return unreadable(file, entry, "F32, BF16 and F16");
+    if (first > entry->count || count > entry->count - first)
+        return err_set(ERR_ARG, "%s: tensor %s has no values beyond %" PRIu64, file->path, entry->tensor.name,
+                       entry->count);
+    dtype_decode(entry->tensor.dtype, file->data + entry->begin + first * bytes, count, to);
+    return ERR_OK;
 }

@@ -1,9 +1,10 @@
 /*
- * tensorfile: named fp32 tensors in one file, in the safetensors layout, with a checksum.
+ * tensorfile: named tensors in one file, in the safetensors layout, with a checksum.
  *
  * Layout: u64 little-endian header length, a JSON header, then the data (docs/FORMATS.md). Any safetensors reader
  * opens our files. Ours carry "blake2b" in __metadata__: the digest of header (with that value as zeros) and data.
- * Reading maps the file and checks every offset against the file's length before anything is used.
+ * Values are floats here; in the file they may be kept shorter (dtype.h). Reading maps the file and checks every offset
+ * against the file's length before anything is used: a file may come from anybody.
  */
 #ifndef COMMON_TENSORFILE_H
 #define COMMON_TENSORFILE_H
@@ -12,14 +13,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/dtype.h"
 #include "common/err.h"
 
 enum { TENSORFILE_DIMS_MAX = 6 };
 
 struct tensorfile_tensor {
-    const char *name; /* borrowed */
+    const char *name; /* borrowed; printable where it was read */
     uint32_t dims;
     uint64_t shape[TENSORFILE_DIMS_MAX];
+    enum dtype dtype;
 };
 
 struct tensorfile_meta {
@@ -28,11 +31,13 @@ struct tensorfile_meta {
 
 struct tensorfile_writer;
 
-/* Starts a file with these tensors, to be filled in this order. The file appears at `path` on commit only. */
+/* Starts a file with these tensors, all of one dtype, to be filled in this order. The file appears at `path` on commit
+ * only. */
 ERR_MUST_CHECK enum err tensorfile_create(const char *path, const struct tensorfile_tensor *tensors,
                                           size_t tensors_count, const struct tensorfile_meta *meta, size_t meta_count,
                                           struct tensorfile_writer **out);
-/* Appends `count` values of the next tensor; one tensor may come in pieces. */
+/* Appends `count` values of the next tensor; one tensor may come in pieces. ERR_NONFINITE: one that is finite is too
+ * large for the dtype. */
 ERR_MUST_CHECK enum err tensorfile_write(struct tensorfile_writer *writer, const float *values, size_t count);
 /* Ends the writer whatever the outcome. ERR_STATE if values are missing. */
 ERR_MUST_CHECK enum err tensorfile_commit(struct tensorfile_writer *writer);
@@ -43,6 +48,8 @@ struct tensorfile;
 /* Opens and checks a file. `digest_required`: refuse a file without our checksum (a foreign safetensors file is
  * fine otherwise). ERR_NOTFOUND, ERR_CORRUPT. */
 ERR_MUST_CHECK enum err tensorfile_open(const char *path, bool digest_required, struct tensorfile **out);
+/* The same without reading the values: for who knows them by another digest. */
+ERR_MUST_CHECK enum err tensorfile_open_unread(const char *path, struct tensorfile **out);
 void tensorfile_close(struct tensorfile *file);
 
 /* NULL if there is no such key. Borrowed until close. */
@@ -56,8 +63,14 @@ size_t tensorfile_count(const struct tensorfile *file);
 /* The i-th tensor in the file's order; `name` is borrowed until close. */
 struct tensorfile_tensor tensorfile_at(const struct tensorfile *file, size_t index);
 
-/* The values of one tensor of exactly `count` values, borrowed until close; ERR_NOTFOUND, ERR_CORRUPT (other size). */
+/* The values of one tensor of exactly `count` floats, borrowed until close; ERR_NOTFOUND, ERR_CORRUPT (other size, or
+ * kept as something else than floats). */
 ERR_MUST_CHECK enum err tensorfile_values(const struct tensorfile *file, const char *name, uint64_t count,
                                           const float **values);
+
+/* `count` values of the i-th tensor from its value `first` on, which it must have, as floats. ERR_CORRUPT: of a dtype
+ * that cannot be read. */
+ERR_MUST_CHECK enum err tensorfile_read(const struct tensorfile *file, size_t index, uint64_t first, size_t count,
+                                        float *to);
 
 #endif

@@ -19,6 +19,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_export.h"
 #include "daemon/as_typed.h"
 #include "daemon/ctl/ctl_help.h"
 #include "daemon/ctl/ctl_home.h"
@@ -28,6 +29,7 @@
 #include "daemon/ctl/ctl_plan.h"
 #include "daemon/ctl/ctl_print.h"
 #include "daemon/ctl/ctl_reset.h"
+#include "daemon/ctl/ctl_save.h"
 #include "daemon/ctl/ctl_service.h"
 #include "daemon/ctl/ctl_trainer.h"
 #include "daemon/ctl/ctl_watch.h"
@@ -50,6 +52,7 @@ struct arguments {
     uint64_t interval_ms;
     struct ctl_plan plan;
     struct ctl_init init;
+    struct ctl_export export;
     const char *expires, *note, *revoke, *owner;
     uint64_t wait_s;
     struct args_list rest, given;
@@ -129,12 +132,6 @@ static enum err run_fragments(struct arguments *a)
     return show(a, "fragments", ctl_print_fragments);
 }
 
-static void pause_ms(uint64_t ms)
-{
-    struct timespec pause = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
-    nanosleep(&pause, NULL);
-}
-
 static enum err run_watch(struct arguments *a)
 {
     struct ctl_watch watch = {.socket = a->socket_path, .interval_ms = a->interval_ms, .json = a->json};
@@ -179,25 +176,37 @@ static enum err run_leave(struct arguments *a)
 
 static enum err run_save(struct arguments *a)
 {
+    char saved[CTL_SAVE_PATH_BYTES];
     TRY(order(a, "save"));
-    while (!a->no_wait) {
-        json_t *status;
-        TRY(ctl_ask(a->socket_path, "status", &status));
-        bool failed = strcmp(ctl_text(status, "saving"), "failed") == 0;
-        bool done = strcmp(ctl_text(status, "saving"), "done") == 0;
-        char saved[400];
-        snprintf(saved, sizeof saved, "%s", ctl_text(status, "saved"));
-        json_decref(status);
-        if (failed)
-            return err_set(ERR_IO, "saving %s", saved);
-        if (done) {
-            if (!a->json)
-                printf("%s\n", saved);
-            return ERR_OK;
-        }
-        pause_ms(100);
-    }
+    if (a->no_wait)
+        return ERR_OK;
+    TRY(ctl_save_wait(a->socket_path, saved));
+    if (!a->json)
+        printf("%s\n", saved);
     return ERR_OK;
+}
+
+static enum err check_island(const struct home *home);
+static enum err find_socket(struct arguments *a);
+
+/* Of a file, no daemon is needed; else its present anchor. */
+static enum err run_export(struct arguments *a)
+{
+    char saved[CTL_SAVE_PATH_BYTES];
+    json_t *answer;
+    a->export.folder = a->rest.count > 1 ? a->rest.item[1] : NULL;
+    a->export.from = a->init.from;
+    a->export.json = a->json;
+    TRY(ctl_export_check(&a->export));
+    if (a->export.from != NULL)
+        return ctl_export(&a->export);
+    TRY(check_island(&a->home));
+    TRY(find_socket(a));
+    TRY(ctl_ask(a->socket_path, "save", &answer));
+    json_decref(answer);
+    TRY(ctl_save_wait(a->socket_path, saved));
+    a->export.from = saved;
+    return ctl_export(&a->export);
 }
 
 /* ---- keys ---- */
@@ -422,7 +431,7 @@ static command_fn run_help, run_completion; /* which tell of what stands here */
 /* What a command does not take it refuses: whoever types it means something by it. */
 static const struct command commands[] = {
     {"init", "init", "make an island: key, run spec, configuration; and start it", run_init, 1, PLACE,
-     " home json name data run listen address uplink " OF_TRAINER " no-start "},
+     " home json name data run from listen address uplink " OF_TRAINER " no-start "},
     {"start", "start", "start the daemon in the background", run_start, 1, ISLAND, " home json no-wait "},
     {"stop", "stop", "stop the daemon in order, and its trainer", run_stop, 1, ISLAND, " home json "},
     {"logs", "logs", "print the daemon's log, with what its trainer says", run_logs, 1, ISLAND,
@@ -455,6 +464,8 @@ static const struct command commands[] = {
     {"help", "help COMMAND", "tell of one command, as COMMAND --help does", run_help, 2, NOTHING, " "},
     {"completion", "completion bash|zsh|fish", "print what makes that shell complete this program's words",
      run_completion, 2, NOTHING, " "},
+    {"export", "export DIR", "write the present anchor, or the model in a file, as a folder that transformers reads",
+     run_export, 2, PLACE, THE_DAEMON "format from dtype shard-size force "},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -565,6 +576,12 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
         {"data", ARGS_STRING, &a.init.data, "FILE",
          "the text to train on, a pattern of files, or a mixture of them, as of diloco-worker"},
         {"run", ARGS_STRING, &a.init.run, "FILE", "run spec to copy (default a sample)"},
+        {"from", ARGS_STRING, &a.init.from, "MODEL",
+         "the model that the run begins from, or that is exported: a published one's folder, a checkpoint, an anchor"},
+        {"format", ARGS_STRING, &a.export.format, "hf", "config.json and safetensors"},
+        {"dtype", ARGS_STRING, &a.export.dtype, "f32|bf16|f16", "of the values (default f32)"},
+        {"shard-size", ARGS_STRING, &a.export.shard_size, "SIZE", "of a file at most (default 5GB)"},
+        {"force", ARGS_FLAG, &a.export.force, NULL, "replace an export that is there"},
         {"listen", ARGS_STRING, &a.init.listen, "ADDR:PORT",
          "where to listen (default *:7600; with --home, the first free port from 7600 on)"},
         {"address", ARGS_STRING, &a.init.address, "HOST:PORT",

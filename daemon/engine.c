@@ -60,7 +60,7 @@ static struct council *council_of(const struct engine *engine)
 
 /* ---- the plan ---- */
 
-/* No island has more than initial tensors: a trainer that is on its way brings the same. */
+/* No island has more than initial tensors: a trainer that is on its way brings the same, or says that it has none. */
 static void tell_expectation(struct engine *engine)
 {
     bool begun = false;
@@ -68,7 +68,7 @@ static void tell_expectation(struct engine *engine)
     for (uint32_t f = 0; f < runplan_fragments(&engine->run); f++)
         for (uint32_t i = 0; i < engine->charter.view.count; i++)
             begun |= i != engine->charter.view.self && sync_heard(engine->run.sync, i, f).version > 0;
-    sync_expect(engine->run.sync, expecting, expecting && !begun);
+    sync_expect(engine->run.sync, expecting, expecting && !begun && !trainer_without_initial(engine->trainer));
 }
 
 /* Everyone above the rounds learns of the plan. */

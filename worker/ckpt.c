@@ -2,12 +2,17 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "common/llama.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/modelfiles.h"
+#include "common/origin.h"
 #include "common/tensorfile.h"
 #include "worker/comm/comm.h"
 #include "worker/ckpt_folder.h"
+#include "worker/model/model_shares.h"
 
 /* A tensor's values, borrowed of the file; `prefix` "" for the parameter itself. */
 static enum err values_of(const struct tensorfile *file, const char *prefix, const struct model_tensor *tensor,
@@ -17,6 +22,9 @@ static enum err values_of(const struct tensorfile *file, const char *prefix, con
     snprintf(name, sizeof name, "%s%s%s", prefix, prefix[0] != '\0' ? "/" : "", tensor->name);
     return tensorfile_values(file, name, (uint64_t)tensor->count, values);
 }
+
+/* Of a model of others, at a time; or one row. */
+enum { PIECE_VALUES = 1 << 20 };
 
 static enum err read_flat(const struct tensorfile *file, struct model *model, const char *prefix, float *flat)
 {
@@ -36,26 +44,120 @@ static enum err read_spec(const struct tensorfile *file, const char *path, struc
     return runspec_parse(text, path, spec);
 }
 
+static enum err spec_of(const struct modelfiles *files, const char *path, struct runspec *spec)
+{
+    static const struct origin_base base = {.text = "[run]\nname = model\nsteps = 1\n", .name = "a model's run spec"};
+    const char *text = modelfiles_meta(files, "run_spec");
+    if (text != NULL)
+        return runspec_parse(text, path, spec);
+    if (modelfiles_is_folder(files))
+        return origin_spec(path, &base, false, spec);
+    return err_set(ERR_NOTFOUND, "%s: carries no run spec; give one with --run", path);
+}
+
 enum err ckpt_read_spec(const char *path, struct runspec *spec)
 {
-    struct tensorfile *file;
-    TRY(tensorfile_open(path, false, &file));
-    enum err err = read_spec(file, path, spec);
-    tensorfile_close(file);
+    struct modelfiles *files;
+    TRY(modelfiles_open(path, false, &files));
+    enum err err = spec_of(files, path, spec);
+    modelfiles_close(files);
     return err;
 }
 
-enum err ckpt_load_params(const char *path, struct model *model)
+/* ---- parameters of a model, ours or of others ---- */
+
+static struct llama_tensor wanted(const struct model_tensor *tensor)
 {
-    struct tensorfile *file;
-    TRY(tensorfile_open(path, false, &file));
-    enum err err = read_flat(file, model, "", model->w);
-    tensorfile_close(file);
-    if (err == ERR_NOTFOUND || err == ERR_CORRUPT)
-        return err_set(err, "%s; give --params a checkpoint or an anchor of the model that the run spec describes",
-                       err_text());
+    struct llama_tensor out = {
+        .dims = tensor->dims, .shape = {tensor->shape[0], tensor->shape[1]}, .count = (uint64_t)tensor->count};
+    snprintf(out.name, sizeof out.name, "%s", tensor->name);
+    return out;
+}
+
+/* By pieces of whole rows, and no more of them than this rank has something of. */
+static enum err read_tensor(const struct modelfiles *files, struct model *model, const struct model_tensor *tensor,
+                            float *piece)
+{
+    const struct llama_tensor want = wanted(tensor);
+    const struct model_share share = model_share(model, tensor);
+    const struct model_part *part = &tensor->part;
+    int64_t width = tensor->dims > 1 ? (int64_t)tensor->shape[1] : tensor->count;
+    int64_t at_a_time = width < PIECE_VALUES ? PIECE_VALUES / width : 1;
+    size_t index;
+    TRY(modelfiles_find(files, &want, &index));
+    int64_t row = part->row + share.first / part->columns;
+    int64_t end = part->row + (share.first + share.count + part->columns - 1) / part->columns;
+    for (; row < end; row += at_a_time) {
+        int64_t rows = end - row < at_a_time ? end - row : at_a_time;
+        TRY(modelfiles_read(files, index, (uint64_t)(row * width), (size_t)(rows * width), piece));
+        TRY(model_write_rows(model, tensor, model->w, row, rows, piece));
+    }
+    return ERR_OK;
+}
+
+static enum err read_params(const struct modelfiles *files, struct model *model)
+{
+    float *piece;
+    int64_t most = PIECE_VALUES;
+    for (int i = 0; i < model->tensors_count; i++) {
+        const struct model_tensor *tensor = &model->tensors[i];
+        int64_t width = tensor->dims > 1 ? (int64_t)tensor->shape[1] : tensor->count;
+        most = width > most ? width : most;
+    }
+    TRY(mem_new((size_t)most, sizeof *piece, "a piece of a model", &piece));
+    enum err err = ERR_OK;
+    for (int i = 0; err == ERR_OK && i < model->tensors_count; i++)
+        err = read_tensor(files, model, &model->tensors[i], piece);
+    mem_free(piece);
     TRY(err);
     return model_refresh(model);
+}
+
+static enum err check_folder(const struct modelfiles *files, const char *path, const struct runspec *spec)
+{
+    struct llama_config config;
+    if (!modelfiles_is_folder(files))
+        return ERR_OK;
+    TRY(modelfiles_config(files, &config));
+    return llama_config_check(&config, path, spec);
+}
+
+enum err ckpt_load_params(const char *path, const struct runspec *spec, struct model *model)
+{
+    struct modelfiles *files;
+    TRY(modelfiles_open(path, true, &files));
+    enum err err = check_folder(files, path, spec);
+    if (err == ERR_OK)
+        err = read_params(files, model);
+    modelfiles_close(files);
+    if (err == ERR_NOTFOUND || err == ERR_CORRUPT)
+        return err_suffix(err, "give --params a checkpoint or an anchor of the model that the run spec describes");
+    return err;
+}
+
+/* Whether it is on this machine: rank 0 says it for all. */
+static enum err find_origin(const struct runspec *spec, const struct model *model, bool *there)
+{
+    struct comm *all = model->grid.of_all;
+    *there = spec->init[0] != '\0' && access(spec->init, F_OK) == 0;
+    return all != NULL ? all->calls->host_broadcast(all, there, sizeof *there, NULL, 0) : ERR_OK;
+}
+
+enum err ckpt_load_origin(const struct runspec *spec, struct model *model)
+{
+    struct modelfiles *files;
+    bool there;
+    TRY(find_origin(spec, model, &there));
+    if (!there && spec->init[0] == '\0')
+        return err_set(ERR_NOTFOUND, "the run begins from a model, and [run] init does not say where it is here");
+    if (!there)
+        return err_set(ERR_NOTFOUND, "the run begins from a model, and [run] init = %s is not there", spec->init);
+    TRY(modelfiles_open(spec->init, false, &files));
+    enum err err = model->rank == 0 ? origin_check(files, spec->init, spec) : ERR_OK;
+    if (err == ERR_OK)
+        err = read_params(files, model);
+    modelfiles_close(files);
+    return err;
 }
 
 /* Whatever is there: libdiloco looks whether it is whole. */

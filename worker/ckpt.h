@@ -31,10 +31,17 @@ struct ckpt_state {
 ERR_MUST_CHECK enum err ckpt_load(const char *folder, const struct runspec *spec, struct model *model,
                                   struct inner *inner, struct ckpt_state *state);
 
-/* Reads parameters alone from any tensor file with the model's names: a checkpoint, an anchor, or a foreign file. */
-ERR_MUST_CHECK enum err ckpt_load_params(const char *path, struct model *model);
+/* Reads parameters alone from any tensor file with the model's names: a checkpoint, an anchor, or a foreign file; or
+ * from the folder of a published model, whose config.json must go together with the run spec. */
+ERR_MUST_CHECK enum err ckpt_load_params(const char *path, const struct runspec *spec, struct model *model);
 
-/* The run spec a file carries; ERR_NOTFOUND if it carries none. */
+/* Reads the parameters that the run begins from, by [run] init, and checks that they are those that it says. Of several
+ * ranks all call it; the first one checks, and each reads what is its own. ERR_NOTFOUND: they are not on this machine.
+ */
+ERR_MUST_CHECK enum err ckpt_load_origin(const struct runspec *spec, struct model *model);
+
+/* The run spec a file carries, or the folder of an exported model; of another published model one that fits.
+ * ERR_NOTFOUND: a file that carries none. */
 ERR_MUST_CHECK enum err ckpt_read_spec(const char *path, struct runspec *spec);
 
 #endif

@@ -20,6 +20,7 @@
 #include "common/digest.h"
 #include "common/grid.h"
 #include "common/log.h"
+#include "common/origin.h"
 #include "worker/ckpt.h"
 #include "worker/launch.h"
 #include "worker/sample.h"
@@ -66,7 +67,7 @@ static void wait_asleep(char **argv)
 static const uint64_t NOT_SAID = UINT64_MAX; /* of --ranks */
 
 struct arguments {
-    const char *run, *data, *out, *params, *attach, *stream, *device, *devices, *recompute, *rounding, *prompt,
+    const char *run, *data, *out, *params, *from, *attach, *stream, *device, *devices, *recompute, *rounding, *prompt,
         *tokenizer;
     struct args_list set;
     uint64_t threads, ranks, tensor_parallel, checkpoint_every, eval_every, eval_batches, tokens, seed;
@@ -111,12 +112,32 @@ static enum err load_spec(const struct arguments *a, struct runspec *spec)
     return err_set(ERR_ARG, "--run FILE is missing: the run spec says what to train");
 }
 
+static const char default_spec[] = "[run]\nname = my-run\nsteps = 10000\n";
+
+static enum err spec_from(const struct arguments *a, struct runspec *spec)
+{
+    struct conf_override overrides[ARGS_LIST_MAX];
+    struct origin_base base = {.file = a->run,
+                               .text = default_spec,
+                               .name = "the default",
+                               .overrides = overrides,
+                               .overrides_count = a->set.count};
+    if (a->params != NULL)
+        return err_set(ERR_ARG, "--from, and --params: a run begins from one model; leave one of the two out");
+    for (size_t i = 0; i < a->set.count; i++)
+        overrides[i].text = a->set.item[i];
+    return origin_spec(a->from, &base, true, spec);
+}
+_Static_assert((int)ARGS_LIST_MAX == (int)ORIGIN_OVERRIDES_MAX, "all that a command line takes");
+
 /* Without a file: one to begin with, every key at its default. */
 static enum err print_spec(const struct arguments *a)
 {
     struct runspec spec;
-    if (a->run == NULL && a->params == NULL && a->set.count == 0)
-        TRY(runspec_parse("[run]\nname = my-run\nsteps = 10000\n", "the default", &spec));
+    if (a->from != NULL)
+        TRY(spec_from(a, &spec));
+    else if (a->run == NULL && a->params == NULL && a->set.count == 0)
+        TRY(runspec_parse(default_spec, "the default", &spec));
     else
         TRY(load_spec(a, &spec));
     conf_print(&runspec_schema, &spec, true, stdout);
@@ -275,7 +296,7 @@ static const struct command {
      "print the held-out loss of a checkpoint, an anchor, or (without --params) the initial parameters"},
     {"sample", sample, " run params set device threads tokenizer prompt tokens temperature top-p seed verbose ",
      "sample --params FILE", "print text from a checkpoint or an anchor"},
-    {"spec", print_spec, " run params set verbose ", "spec",
+    {"spec", print_spec, " run params from set verbose ", "spec",
      "print the run spec in force (--run, --params), or one to begin with, with its documentation"},
     {"help", tell_help, " ", "help COMMAND", "tell of one command, as COMMAND --help does"},
     {"completion", tell_completion, " ", "completion bash|zsh|fish",
@@ -377,7 +398,10 @@ static enum err run(int argc, char **argv, const char **command)
         {"data", ARGS_STRING, &a.data, "FILE",
          "corpus: a file, a quoted glob pattern, or a mixture: \"web=FILE:0.7 code=FILE:0.3\""},
         {"out", ARGS_STRING, &a.out, "FOLDER", "where checkpoints and train.jsonl go"},
-        {"params", ARGS_STRING, &a.params, "FILE", "a checkpoint or an anchor (.safetensors)"},
+        {"params", ARGS_STRING, &a.params, "FILE",
+         "a checkpoint or an anchor (.safetensors), or a published model's folder"},
+        {"from", ARGS_STRING, &a.from, "MODEL",
+         "the model that the run is to begin from: a published one's folder, a checkpoint or an anchor"},
         {"attach", ARGS_STRING, &a.attach, "SOCKET", "the island's daemon; without it, train alone"},
         {"stream", ARGS_STRING, &a.stream, "I/N", "which of N disjoint data streams (default: the daemon's)"},
         {"set", ARGS_LIST, &a.set, "S.KEY=VALUE", "change a run spec value; may be given several times"},

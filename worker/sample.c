@@ -214,7 +214,7 @@ enum err sample_run(const struct sample_options *options, FILE *out)
     struct memory_plan_conf conf = {.model = {.batch = 1}, .decodes = true};
     TRY_OUT(memory_plan_check(options->spec, s.kern, s.dev, &conf, NULL));
     TRY_OUT(model_new(options->spec, s.kern, s.dev, &conf.model, &s.model));
-    TRY_OUT(ckpt_load_params(options->params_path, s.model));
+    TRY_OUT(ckpt_load_params(options->params_path, options->spec, s.model));
     TRY_OUT(open_tokenizer(&s));
     TRY_OUT(read_prompt(&s));
     s.history_room = s.prompt.count + 1 + options->tokens;

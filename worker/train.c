@@ -57,6 +57,7 @@ struct trainer {
     struct inner_result last; /* the newest result that is known */
     uint64_t owed;            /* tokens that were reported, of steps that turned out to be skipped */
     unsigned skips;           /* steps in a row whose gradient was not finite */
+    bool without_initial;     /* the model that the run begins from is not here: the daemon has the others' */
     bool was_attached;
     bool was_interrupted; /* rank 0 was, in a call of libdiloco's */
 };
@@ -249,6 +250,7 @@ static enum err attach(struct trainer *t)
                                      .interrupted_user = t,
                                      .group = t->crew.count > 1 ? &t->crew.group : NULL,
                                      .machine = &runs_on,
+                                     .without_initial = t->without_initial,
                                      .kept = t->state.kept,
                                      .kept_bytes = t->state.kept_count * sizeof *t->state.kept};
     if (diloco_attach(&options, &t->diloco) != DILOCO_OK)
@@ -536,6 +538,38 @@ static enum err loop(struct trainer *t)
     return save(t);
 }
 
+/* Where no checkpoint is to go on from, and no seed gives the parameters. */
+static enum err read_origin(struct trainer *t)
+{
+    enum err err = ckpt_load_origin(t->spec, t->model);
+    if (err == ERR_OK) {
+        log_info("beginning from %s", t->spec->init);
+        return ERR_OK;
+    }
+    if (err != ERR_NOTFOUND)
+        return err;
+    if (t->options->socket_path == NULL)
+        return err_suffix(ERR_CONF, "set it, as in --set run.init=FOLDER");
+    log_info("%s: the parameters come from the other islands", err_text());
+    t->without_initial = true;
+    return ERR_OK;
+}
+
+static enum err resume_or_begin(struct trainer *t)
+{
+    bool seeded = t->spec->init_digest[0] == '\0';
+    if (seeded)
+        TRY(model_init(t->model, (uint64_t)t->spec->seed));
+    enum err err = ckpt_load(t->options->folder, t->spec, t->model, t->inner, &t->state);
+    if (err == ERR_OK)
+        log_info("resuming after step %" PRIu64, t->state.step);
+    else if (err == ERR_CORRUPT && t->options->socket_path != NULL)
+        log_warn("%s; going on from the run's anchor, without what this island had beside it", err_text());
+    else if (err != ERR_NOTFOUND)
+        return err;
+    return err == ERR_OK || seeded ? ERR_OK : read_origin(t);
+}
+
 enum err train_run(const struct train_options *options)
 {
     enum err err;
@@ -547,14 +581,7 @@ enum err train_run(const struct train_options *options)
     TRY_OUT(open_data(&t));
     TRY_OUT(open_model(&t));
     TRY_OUT(open_folder(&t));
-    TRY_OUT(model_init(t.model, (uint64_t)options->spec->seed));
-    err = ckpt_load(options->folder, t.spec, t.model, t.inner, &t.state);
-    if (err == ERR_OK)
-        log_info("resuming after step %" PRIu64, t.state.step);
-    else if (err == ERR_CORRUPT && options->socket_path != NULL)
-        log_warn("%s; going on from the run's anchor, without what this island had beside it", err_text());
-    else if (err != ERR_NOTFOUND)
-        goto out;
+    TRY_OUT(resume_or_begin(&t));
     TRY_OUT(attach(&t));
     data_close(t.data);
     t.data = NULL;
@@ -586,7 +613,9 @@ enum err train_eval(const struct eval_options *options, double *loss)
     TRY_OUT(memory_plan_check(spec, t.kern, t.dev, &conf, NULL));
     TRY_OUT(model_new(spec, t.kern, t.dev, &conf.model, &t.model));
     if (options->params_path != NULL)
-        TRY_OUT(ckpt_load_params(options->params_path, t.model));
+        TRY_OUT(ckpt_load_params(options->params_path, spec, t.model));
+    else if (spec->init_digest[0] != '\0')
+        TRY_OUT(ckpt_load_origin(spec, t.model));
     else
         TRY_OUT(model_init(t.model, (uint64_t)spec->seed));
     TRY_OUT(mem_new(count, sizeof *t.tokens, "a batch", &t.tokens));

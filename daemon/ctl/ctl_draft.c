@@ -47,7 +47,12 @@ static const char run_head[] =
     "#\n"
     "# Check it, and see derived values, with:  diloco-worker spec --run FILE\n"
     "\n";
-static const char run_sample[] = "[run]\nname = my-run\nsteps = 10000\n";
+static const char run_of_head[] =
+    "# run.ini: a run spec: what all islands of a run have alike. This one begins from a model, as [model] says.\n"
+    "#\n"
+    "# Check it, and see derived values, with:  diloco-worker spec --run FILE\n"
+    "\n";
+const char ctl_draft_sample[] = "[run]\nname = my-run\nsteps = 10000\n";
 
 /* ---- the configuration ---- */
 
@@ -188,20 +193,31 @@ out:
 
 /* ---- the run spec ---- */
 
-enum err ctl_draft_run(char **text)
+static enum err print_run(const char *head, const struct runspec *spec, char **text)
 {
-    struct runspec spec;
     char *whole = NULL;
     size_t bytes;
-    TRY(runspec_parse(run_sample, "the sample", &spec));
     FILE *stream = open_memstream(&whole, &bytes);
     if (stream != NULL) {
-        fputs(run_head, stream);
-        conf_print(&runspec_schema, &spec, true, stream);
+        fputs(head, stream);
+        conf_print(&runspec_schema, spec, true, stream);
     }
     enum err err = stream != NULL && fclose(stream) == 0 ? mem_strdup(whole, text)
                                                          : err_set(ERR_NOMEM, "out of memory for a run spec");
     free(whole);
+    return err;
+}
+
+enum err ctl_draft_run(char **text)
+{
+    struct runspec spec;
+    TRY(runspec_parse(ctl_draft_sample, "the sample", &spec));
+    enum err err = print_run(run_head, &spec, text);
     runspec_deinit(&spec);
     return err;
+}
+
+enum err ctl_draft_run_of(const struct runspec *spec, char **text)
+{
+    return print_run(run_of_head, spec, text);
 }

@@ -34,5 +34,9 @@ ERR_MUST_CHECK enum err ctl_draft_conf(const struct ctl_draft *draft, char **tex
 
 /* The run spec that conf/run.ini shows. */
 ERR_MUST_CHECK enum err ctl_draft_run(char **text);
+/* What it says beside the defaults. */
+extern const char ctl_draft_sample[];
+/* One that was made for a model. */
+ERR_MUST_CHECK enum err ctl_draft_run_of(const struct runspec *spec, char **text);
 
 #endif

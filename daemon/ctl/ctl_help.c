@@ -2,8 +2,8 @@
 
 static const char *const of_making[] = {"init", "join TOKEN", "start", "stop", "keygen FILE", "reset", NULL};
 static const char *const of_looking[] = {"status", "watch", "logs", "peers", "fragments", NULL};
-static const char *const of_steering[] = {"invite",     "join",        "leave", "drain",
-                                          "evict NAME", "revoke NAME", "save",  NULL};
+static const char *const of_steering[] = {"invite",      "join", "leave",      "drain", "evict NAME",
+                                          "revoke NAME", "save", "export DIR", NULL};
 static const char *const of_planning[] = {"plan", NULL};
 static const struct commands_group groups[] = {{"make an island, and run it", of_making},
                                                {"look at it", of_looking},
@@ -37,6 +37,7 @@ static const struct commands_example examples[] = {
               "dilococtl watch --json --interval 5000 >>watched.jsonl\n"},
     {"plan", "dilococtl plan --params 1e9 --step-time 0.1 --bandwidth 1Gbit --rtt 50 --plot plan.svg\n"},
     {"save", "dilococtl save --home ~/paris\n"},
+    {"export", "dilococtl export --home ~/paris --format hf model\n"},
     {"help", "dilococtl help invite\n"},
     {"completion", "source <(dilococtl completion bash)\n"
                    "dilococtl completion fish >~/.config/fish/completions/dilococtl.fish\n"},

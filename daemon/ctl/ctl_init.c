@@ -22,6 +22,7 @@
 #include "common/program.h"
 #include "common/runspec.h"
 #include "daemon/ctl/ctl_draft.h"
+#include "daemon/ctl/ctl_origin.h"
 #include "daemon/as_typed.h"
 #include "daemon/dconf.h"
 #include "net/here.h"
@@ -42,6 +43,7 @@ struct maker {
     const struct ctl_init *init;
     const char *folder; /* of the configuration */
     char *data, *listen, *draft;
+    char *fitted; /* the run spec, with --from */
     bool key_was_there, run_was_there;
     char *joined; /* path of the record by which it joined */
     struct ctl_admission admission;
@@ -249,9 +251,10 @@ static enum err run_text(const struct maker *maker, char **text, size_t *bytes)
 {
     const struct ctl_init *init = maker->init;
     struct runspec spec;
-    if (init->enrol != NULL) {
-        *bytes = strlen(maker->admission.run_text);
-        return mem_strdup(maker->admission.run_text, text);
+    const char *made = init->enrol != NULL ? maker->admission.run_text : maker->fitted;
+    if (made != NULL) {
+        *bytes = strlen(made);
+        return mem_strdup(made, text);
     }
     if (init->run == NULL) {
         TRY(ctl_draft_run(text));
@@ -260,7 +263,11 @@ static enum err run_text(const struct maker *maker, char **text, size_t *bytes)
     }
     TRY(runspec_load(init->run, NULL, 0, &spec));
     runspec_deinit(&spec);
-    return fsio_read(init->run, RUN_BYTES_MAX, text, bytes);
+    TRY(fsio_read(init->run, RUN_BYTES_MAX, text, bytes));
+    enum err err = ctl_origin_check(*text, init->run);
+    if (err != ERR_OK)
+        mem_free(*text);
+    return err;
 }
 
 static enum err put_aside(const char *path)
@@ -303,10 +310,11 @@ static enum err keep_run(const struct maker *maker, const char *text, size_t byt
     TRY(fsio_read(path, RUN_BYTES_MAX, &there, &there_bytes));
     bool same = there_bytes == bytes && memcmp(there, text, bytes) == 0;
     mem_free(there);
-    if (same || maker->init->run == NULL)
+    if (same || (maker->init->run == NULL && maker->fitted == NULL))
         return ERR_OK;
-    return err_set(ERR_STATE, "%s: is there already and differs from --run %s; remove it, or leave --run out", path,
-                   maker->init->run);
+    const char *option = maker->fitted != NULL ? "--from" : "--run";
+    return err_set(ERR_STATE, "%s: is there already and differs from %s %s; remove it, or leave %s out", path, option,
+                   maker->fitted != NULL ? maker->init->from : maker->init->run, option);
 }
 
 static enum err make_run(struct maker *maker)
@@ -355,6 +363,8 @@ static enum err foresee_run(const struct maker *maker, struct runspec *spec)
 {
     const char *path = maker->init->run != NULL ? maker->init->run : maker->home->run;
     char *text;
+    if (maker->fitted != NULL)
+        return runspec_parse(maker->fitted, "the run spec", spec);
     if (maker->init->run != NULL || access(path, F_OK) == 0)
         return runspec_load(path, NULL, 0, spec);
     TRY(ctl_draft_run(&text));
@@ -530,6 +540,7 @@ static enum err say(const struct maker *maker)
                home->conf, home->key, maker->key_was_there ? " (was there)" : "", home->run,
                maker->run_was_there  ? " (was there)"
                : init->enrol != NULL ? " (the run's)"
+               : init->from != NULL  ? " (for the model)"
                : init->run != NULL   ? ""
                                      : " (a sample)",
                home->state);
@@ -548,6 +559,8 @@ enum err ctl_init(const struct home *home, const struct ctl_init *init)
     if (!init->witness)
         TRY_OUT(find_data(init->data, &maker.data));
     TRY_OUT(choose_listen(&maker));
+    if (init->from != NULL)
+        TRY_OUT(ctl_origin_run(init->from, init->run, &maker.fitted));
     TRY_OUT(rehearse(&maker));
     TRY_OUT(mem_strdup(home->conf, &conf));
     maker.folder = dirname(conf);
@@ -558,6 +571,7 @@ out:
     mem_free(maker.data);
     mem_free(maker.listen);
     mem_free(maker.draft);
+    mem_free(maker.fitted);
     mem_free(maker.joined);
     ctl_admission_free(&maker.admission);
     mem_free(conf);

@@ -33,6 +33,7 @@ void ctl_admission_free(struct ctl_admission *admission);
 struct ctl_init {
     const char *name, *data;
     const char *run;     /* file to copy; NULL: the sample, or what is there */
+    const char *from;    /* model that the run begins from, which `run` or the sample is fitted to; NULL: none */
     const char *listen;  /* NULL: chosen here */
     const char *address; /* where the others reach this island; NULL: not said */
     const char *uplink;  /* NULL: the default */

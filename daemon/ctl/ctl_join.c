@@ -111,7 +111,8 @@ static enum err check_spec(const struct task *task, const char *text)
 {
     struct runspec spec;
     TRY(runspec_parse(text, "the run spec of the inviter", &spec));
-    bool same = digest_equal(&spec.digest, &task->invite.run_id);
+    /* Paths are nobody else's to say, and not under the digest. */
+    bool same = digest_equal(&spec.digest, &task->invite.run_id) && spec.init[0] == '\0';
     runspec_deinit(&spec);
     return same ? ERR_OK : err_set(ERR_PROTO, "the run spec that came with the answer is not the token's");
 }

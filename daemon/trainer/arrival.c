@@ -136,9 +136,25 @@ static enum err make_memory(struct attachment *a)
     return mem_new(attachment_core_fragments(a), sizeof *a->fragments, "the trainer's fragments", &a->fragments);
 }
 
+/* One that has nothing to begin a run from: what it would bring must not be taken for the run's. */
+static bool waits_for_state(struct attachment *a)
+{
+    if (a->introduction.hello.without_initial == 0)
+        return false;
+    if (!a->wait_said)
+        log_warn(
+            "the trainer has no parameters to begin with, and none are here yet: it waits until an island with the "
+            "model that the run begins from has trained, or can be heard; where no island has it, set [run] init in "
+            "the run spec of one");
+    a->wait_said = true;
+    return true;
+}
+
 static void welcome(struct attachment *a)
 {
     bool begun = run_has_begun(a);
+    if (!begun && waits_for_state(a))
+        return;
     if (!begun && !a->peers_heard && a->now_ms < a->conf.start_ms + PEERS_PATIENCE_MS)
         return;
     if (make_memory(a) != ERR_OK) {
@@ -194,6 +210,11 @@ void arrival_initial(struct attachment *a)
         a->initial_left++;
         post_start(a, f, true);
     }
+}
+
+bool arrival_without_initial(const struct attachment *a)
+{
+    return a->introduction.hello.without_initial != 0;
 }
 
 bool arrival_initialising(const struct attachment *a)

@@ -62,6 +62,7 @@ void attachment_core_close(struct attachment *a)
     introduction_close_memory(&a->introduction);
     a->phase = NONE;
     a->closing = true;
+    a->wait_said = false;
     for (uint32_t f = 0; a->fragments != NULL && f < attachment_core_fragments(a); f++) {
         a->fragments[f].stands_ms = 0;
         if (!a->fragments[f].up)

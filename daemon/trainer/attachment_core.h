@@ -49,7 +49,7 @@ struct attachment {
     struct attachment_fragment *fragments; /* [fragments of the plan] */
     bool closing;                          /* the trainer is gone; the memory goes when nothing is pinned */
     uint32_t initial_left;                 /* jobs that take its initial tensors over */
-    bool ready_said;
+    bool ready_said, wait_said;
     bool leave, finishing, counted;
     uint64_t leave_step; /* by which the last contributions of one that leaves are due */
     bool end_said;

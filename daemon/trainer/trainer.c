@@ -325,6 +325,11 @@ bool trainer_stands(const struct trainer *trainer, uint32_t f)
     return attachment_stands(trainer->attachment, f);
 }
 
+bool trainer_without_initial(const struct trainer *trainer)
+{
+    return arrival_without_initial(trainer->attachment);
+}
+
 bool trainer_initialising(const struct trainer *trainer)
 {
     return arrival_initialising(trainer->attachment);

@@ -101,6 +101,8 @@ const char *trainer_phase_name(enum trainer_phase phase);
 struct trainer_info trainer_info(const struct trainer *trainer);
 /* It stands still for a round of this fragment (waits_ms). */
 bool trainer_stands(const struct trainer *trainer, uint32_t f);
+/* The one that is there said that it brings no initial tensors. */
+bool trainer_without_initial(const struct trainer *trainer);
 /* Jobs are taking its initial tensors over as the anchor. */
 bool trainer_initialising(const struct trainer *trainer);
 

@@ -25,10 +25,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
             struct tensorfile_tensor tensor = tensorfile_at(file, i);
             uint64_t count = 1;
             const float *values;
+            float value;
             for (uint32_t d = 0; d < tensor.dims; d++)
                 count *= tensor.shape[d];
             if (tensorfile_values(file, tensor.name, count, &values) == ERR_OK && count > 0)
                 sum = sum + values[0] + values[count - 1];
+            if (count > 0 && tensorfile_read(file, i, count - 1, 1, &value) == ERR_OK)
+                sum = sum + value;
         }
         tensorfile_close(file);
     }

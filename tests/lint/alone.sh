@@ -59,6 +59,7 @@ ctl/ctl_plan           | ctl_plan          | engine_new peers_new rounds_new dco
 ctl/ctl_home           | ctl_home_start    | engine_new peers_new rounds_new dconf_load ctl_init ctl_service_start ctl_plan ctl_print_status forecast_run | unit/ctl_home
 ctl/ctl_service        | ctl_service_start | engine_new peers_new rounds_new dconf_load home_find ctl_ask ctl_init ctl_home_start ctl_plan ctl_print_status forecast_run | unit/ctl_service
 ctl/ctl_draft          | ctl_draft_conf    | engine_new peers_new rounds_new home_find ctl_ask ctl_init ctl_home_start ctl_plan ctl_print_status forecast_run | unit/ctl_draft
+ctl/ctl_export         | ctl_export        | engine_new peers_new rounds_new home_find ctl_init ctl_home_start ctl_plan ctl_print_status forecast_run | unit/ctl_export
 ctl/ctl_init           | ctl_init          | engine_new peers_new rounds_new ctl_ask ctl_home_start ctl_service_start ctl_plan ctl_print_status forecast_run | unit/ctl_init
 ctl/forecast           | forecast_run      | engine_new peers_new rounds_new dconf_load ctl_ask ctl_print_status ctl_plan | num/forecast
 '
@@ -101,8 +102,10 @@ rounds/loan        | loans_new        | rounds/rounds
 rounds/install     | install_new      | rounds/rounds
 rounds/keep        | keep_new         | rounds/rounds
 rounds/recover     | recover_fragment | rounds/rounds
+ctl/ctl_tokenizer  | ctl_tokenizer    | ctl/ctl_export
+ctl/ctl_origin     | ctl_origin_run   | ctl/ctl_init
 '
-programs='dilocod dilococtl ctl/ctl_help ctl/ctl_watch ctl/ctl_join ctl/ctl_members ctl/ctl_reset ctl/ctl_trainer' # tests/system runs them
+programs='dilocod dilococtl ctl/ctl_help ctl/ctl_watch ctl/ctl_join ctl/ctl_members ctl/ctl_reset ctl/ctl_save ctl/ctl_trainer' # tests/system runs them
 
 [ -x "$BUILD/tests/unit/test_event" ] || { echo "the tests are not built"; exit 77; }
 [ -f "$BUILD/daemon.a" ] || { echo "$BUILD/daemon.a is not built"; exit 1; }

@@ -15,9 +15,11 @@
 #include "common/digest.h"
 #include "common/fsio.h"
 #include "common/mem.h"
+#include "common/runspec.h"
 #include "daemon/ctl/ctl_init.h"
 #include "net/ident.h"
 #include "tests/lib/proc.h"
+#include "tests/lib/published.h"
 
 static const char *tools;
 static char listen_on[40]; /* where nobody does */
@@ -115,6 +117,49 @@ static void a_key_that_is_there_is_taken_up(void **state)
     assert_ok(ctl_init(&home, &init));
     assert_ok(ident_load(home.key, &now));
     assert_string_equal(ident.public_text, now.public_text);
+}
+
+static void a_run_spec_is_fitted_to_the_model_that_it_begins_from(void **state)
+{
+    (void)state;
+    const struct published what = {.config = published_small};
+    const char *model = published_write("init-model", &what);
+    struct runspec spec;
+    char *place = realpath(model, NULL);
+    init.from = model;
+    init.run = testlib_file(folder, "given.ini", "[run]\nname = given\nsteps = 9\n[model]\nwidth = 512\n");
+    assert_ok(ctl_init(&home, &init));
+    assert_ok(runspec_load(home.run, NULL, 0, &spec));
+    assert_string_equal(spec.name, "given");
+    assert_string_equal(spec.init, place);
+    assert_int_equal(strlen(spec.init_digest), 64);
+    assert_true(spec.width == 32 && spec.kv_heads == 2);
+    runspec_deinit(&spec);
+    free(place);
+}
+
+static void a_model_that_cannot_be_begun_from_makes_no_island(void **state)
+{
+    (void)state;
+    const struct published what = {.config = published_small, .less = "model.norm.weight"};
+    init.from = published_write("init-less", &what);
+    assert_fails(ERR_CORRUPT, "tensor model.norm.weight is missing", ctl_init(&home, &init));
+    init.from = folder;
+    assert_fails(ERR_CONF, "no config.json is in it", ctl_init(&home, &init));
+    init.from = published_write("init ;odd", &(struct published){.config = published_small});
+    assert_fails(ERR_CONF, "cannot stand in a run spec", ctl_init(&home, &init));
+    assert_false(there(home.folder));
+}
+
+/* The island keeps its own copy, elsewhere. */
+static void a_place_that_a_run_spec_names_is_a_whole_path(void **state)
+{
+    (void)state;
+    init.run = testlib_file(folder, "moves.ini", "[run]\nname=m\nsteps=9\ninit=model\ninit_digest=%064d\n", 7);
+    assert_fails(ERR_CONF, "init is relative to its folder", ctl_init(&home, &init));
+    assert_false(there(home.conf));
+    init.run = testlib_file(folder, "stays.ini", "[run]\nname=m\nsteps=9\ninit=/model\ninit_digest=%064d\n", 7);
+    assert_ok(ctl_init(&home, &init));
 }
 
 static void a_run_spec_that_is_there_is_kept_or_in_the_way(void **state)
@@ -399,6 +444,9 @@ int main(void)
         CASE(a_second_one_changes_nothing),
         CASE(a_key_that_is_there_is_taken_up),
         CASE(a_run_spec_that_is_there_is_kept_or_in_the_way),
+        CASE(a_run_spec_is_fitted_to_the_model_that_it_begins_from),
+        CASE(a_model_that_cannot_be_begun_from_makes_no_island),
+        CASE(a_place_that_a_run_spec_names_is_a_whole_path),
         CASE(a_failure_takes_back_what_was_made),
         CASE(a_failure_leaves_what_was_there),
         CASE(one_that_is_killed_does_not_stop_the_next),

@@ -2,6 +2,7 @@
 #include "tests/lib/testlib.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,7 +141,9 @@ static void foreign_headers_are_checked(void **state)
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[16,32]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[-4],\"data_offsets\":[0,16]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}",
-        "{\"a\":{\"dtype\":\"I8\",\"shape\":[4],\"data_offsets\":[0,4]}}",
+        "{\"a\":{\"dtype\":\"BF16\",\"shape\":[4],\"data_offsets\":[0,16]}}",
+        "{\"a\":{\"dtype\":\"I8\",\"shape\":[4],\"data_offsets\":[14,18]}}",
+        "{\"\\u001b[2J\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}",
         "{\"a\":{\"shape\":[4],\"data_offsets\":[0,4]}}",
         "{\"a\":7}",
         "[]",
@@ -167,6 +170,105 @@ static void foreign_headers_are_checked(void **state)
     assert_fails(ERR_CORRUPT, "no checksum", tensorfile_open(path, true, &file));
 }
 
+/* A file of others: any length of the header, and tensors that nobody here reads. */
+static void values_are_floats_whatever_they_are_kept_as(void **state)
+{
+    (void)state;
+    static const char header[] = "{\"b\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[0,6]},"
+                                 "\"h\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[6,10]},"
+                                 "\"f\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[10,14]},"
+                                 "\"i\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[14,22]}} ";
+    static const uint8_t data[] = {0x80, 0x3f, 0x00, 0xc0, 0x01, 0x00, 0x00, 0x3c, 0x01, 0x00, 0,
+                                   0,    0xc0, 0x3f, 1,    2,    3,    4,    5,    6,    7,    8};
+    uint64_t length = sizeof header - 1;
+    char raw[512];
+    memcpy(raw, &length, 8);
+    memcpy(raw + 8, header, length);
+    memcpy(raw + 8 + length, data, sizeof data);
+    const char *path = testlib_path(folder, "kinds");
+    assert_ok(fsio_replace(path, raw, 8 + length + sizeof data, 0600));
+    struct tensorfile *file;
+    float values[3];
+    const float *borrowed;
+    assert_ok(tensorfile_open(path, false, &file));
+    assert_int_not_equal((8 + length + 10) % 4, 0);
+    assert_ok(tensorfile_read(file, 0, 0, 3, values));
+    assert_true(values[0] == 1.0f && values[1] == -2.0f && values[2] == 0x1p-133f);
+    assert_ok(tensorfile_read(file, 1, 1, 1, values));
+    assert_true(values[0] == 0x1p-24f);
+    assert_ok(tensorfile_read(file, 2, 0, 1, values));
+    assert_true(values[0] == 1.5f);
+    assert_fails(ERR_ARG, "no values beyond 3", tensorfile_read(file, 0, 1, 3, values));
+    assert_fails(ERR_CORRUPT, "tensor i is I64; only F32, BF16 and F16", tensorfile_read(file, 3, 0, 1, values));
+    assert_fails(ERR_CORRUPT, "tensor b is BF16; only F32 can", tensorfile_values(file, "b", 3, &borrowed));
+    assert_fails(ERR_CORRUPT, "not aligned to four bytes", tensorfile_values(file, "f", 1, &borrowed));
+    tensorfile_close(file);
+    assert_ok(fsio_replace(path, raw, 8 + length + sizeof data - 1, 0600));
+    assert_fails(ERR_CORRUPT, "tensor i ends after the file does; copy or download it again",
+                 tensorfile_open(path, false, &file));
+}
+
+static void shorter_values_are_written_rounded(void **state)
+{
+    (void)state;
+    static const float from[] = {1.00390625f, 1.01171875f, -0x1p-140f, 3e38f};
+    static const struct tensorfile_tensor short_tensor = {.name = "s", .dims = 1, .shape = {4}, .dtype = DTYPE_BF16};
+    struct tensorfile_writer *writer;
+    struct tensorfile *file;
+    float values[4];
+    const char *path = testlib_path(folder, "short");
+    assert_ok(tensorfile_create(path, &short_tensor, 1, NULL, 0, &writer));
+    assert_ok(tensorfile_write(writer, from, 4));
+    assert_ok(tensorfile_commit(writer));
+    assert_ok(tensorfile_open(path, true, &file));
+    assert_ok(tensorfile_read(file, 0, 0, 4, values));
+    assert_true(values[0] == 1.0f && values[1] == 1.015625f); /* ties go to even */
+    assert_true(values[2] == 0 && testlib_float_bits(values[2]) == 0x80000000u);
+    tensorfile_close(file);
+    assert_ok(tensorfile_create(path, &short_tensor, 1, NULL, 0, &writer));
+    assert_fails(ERR_NONFINITE, "1 values are too large for bf16", tensorfile_write(writer, &(float){3.4e38f}, 1));
+    tensorfile_abort(writer);
+}
+
+/* As the definition has it: a sign, five bits of exponent, ten of fraction. */
+static double half_value(uint16_t half)
+{
+    int exponent = half >> 10 & 31;
+    double fraction = (half & 1023) / 1024.0;
+    double value = exponent == 0 ? ldexp(fraction, -14) : ldexp(1 + fraction, exponent - 15);
+    return (half & 0x8000) != 0 ? -value : value;
+}
+
+static void every_half_comes_back_and_others_go_to_the_nearest(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h <= UINT16_MAX; h++) {
+        uint16_t half = (uint16_t)h, again;
+        float value;
+        dtype_decode(DTYPE_F16, &half, 1, &value);
+        dtype_encode(DTYPE_F16, &value, 1, &again);
+        if ((half & 0x7c00) == 0x7c00) {
+            assert_true((half & 0x3ff) == 0 ? isinf(value) && again == half : isnan(value) && (again & 0x3ff) != 0);
+            continue;
+        }
+        assert_true((double)value == half_value(half) && again == half);
+    }
+    struct env_rng rng = env_rng_init(3, 0);
+    for (int i = 0; i < 200000; i++) {
+        float value = ldexpf((float)env_rng_uniform(&rng) + 1, (int)env_rng_below(&rng, 44) - 28);
+        uint16_t half;
+        size_t lost = dtype_encode(DTYPE_F16, &value, 1, &half);
+        assert_int_equal(lost, value >= 65520.0f);
+        if (lost > 0)
+            continue;
+        double error = fabs(half_value(half) - (double)value);
+        double below = half > 0 ? fabs(half_value((uint16_t)(half - 1)) - (double)value) : INFINITY;
+        double above = half < 0x7bff ? fabs(half_value((uint16_t)(half + 1)) - (double)value) : INFINITY;
+        assert_true(error <= below && error <= above);
+        assert_true((error < below && error < above) || half % 2 == 0);
+    }
+}
+
 int main(void)
 {
     assert_ok(digest_init());
@@ -178,6 +280,9 @@ int main(void)
         cmocka_unit_test(unfinished_files_do_not_appear),
         cmocka_unit_test(every_cut_and_every_changed_byte_is_seen),
         cmocka_unit_test(foreign_headers_are_checked),
+        cmocka_unit_test(values_are_floats_whatever_they_are_kept_as),
+        cmocka_unit_test(shorter_values_are_written_rounded),
+        cmocka_unit_test(every_half_comes_back_and_others_go_to_the_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,6 +169,7 @@ static struct ipc_message introduction(const struct diloco *d, uint32_t index)
                                            .step = d->step,
                                            .tokens = d->tokens,
                                            .kept = d->kept && !d->begun,
+                                           .without_initial = d->options.without_initial != 0,
                                            .machine = d->machine};
         snprintf(message.hello.trainer, sizeof message.hello.trainer, "%s",
                  d->options.trainer != NULL ? d->options.trainer : "trainer");

@@ -143,6 +143,9 @@ struct diloco_options {
     size_t kept_bytes;
     const struct diloco_group *group;     /* copied; NULL: this process alone */
     const struct diloco_machine *machine; /* copied, with the name in it; NULL: not said */
+    /* Not 0: the tensors hold nothing that a run could begin from, as the model that this one begins from is not on
+     * this machine. diloco_begin() then waits until another island, or this one's daemon, has a state. */
+    int without_initial;
 };
 
 enum { DILOCO_LAYER_NONE = -1, DILOCO_LAYER_FROM_NAME = -2 };

@@ -137,6 +137,9 @@ ERR_MUST_CHECK enum err model_init(struct model *model, uint64_t seed);
 ERR_MUST_CHECK enum err model_read(struct model *model, const struct model_tensor *tensor, const float *own, float *to);
 ERR_MUST_CHECK enum err model_write(struct model *model, const struct model_tensor *tensor, float *own,
                                     const float *from);
+/* The same of some rows of the whole tensor, which are all that is in `from` (a vector is one row). */
+ERR_MUST_CHECK enum err model_write_rows(struct model *model, const struct model_tensor *tensor, float *own,
+                                         int64_t row, int64_t rows, const float *from);
 
 /* Makes the products' copy follow the master weights after they were changed from outside. Of several ranks all call.
  */

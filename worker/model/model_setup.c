@@ -216,23 +216,35 @@ enum err model_read(struct model *model, const struct model_tensor *tensor, cons
     return model_check(model);
 }
 
+static int64_t rows_of(const struct model_tensor *tensor)
+{
+    return tensor->dims > 1 ? (int64_t)tensor->shape[0] : 1;
+}
+
 /* The share may begin and end in the midst of a row of the part. */
-enum err model_write(struct model *model, const struct model_tensor *tensor, float *own, const float *from)
+enum err model_write_rows(struct model *model, const struct model_tensor *tensor, float *own, int64_t row, int64_t rows,
+                          const float *from)
 {
     struct model_share share = model_share(model, tensor);
     const struct model_part *part = &tensor->part;
-    int64_t width = width_of(tensor), end = share.first + share.count;
-    for (int64_t at = share.first; at < end;) {
-        int64_t row = at / part->columns, column = at % part->columns;
-        int64_t rows = column == 0 && end - at > part->columns ? (end - at) / part->columns : 1;
+    int64_t width = width_of(tensor), first = (row - part->row) * part->columns, last = first + rows * part->columns;
+    int64_t end = share.first + share.count < last ? share.first + share.count : last;
+    for (int64_t at = share.first > first ? share.first : first; at < end;) {
+        int64_t r = at / part->columns, column = at % part->columns;
+        int64_t whole = column == 0 && end - at > part->columns ? (end - at) / part->columns : 1;
         int64_t rest = end - at < part->columns - column ? end - at : part->columns - column;
         size_t bytes = (size_t)rest * sizeof *own;
         model->kern->copy_rows(model->dev, KERN_MAIN, own + share.at + at - share.first, bytes,
-                               from + (part->row + row) * width + part->column + column, (size_t)width * sizeof *from,
-                               bytes, (size_t)rows);
-        at += (rows - 1) * part->columns + rest;
+                               from + (part->row + r - row) * width + part->column + column,
+                               (size_t)width * sizeof *from, bytes, (size_t)whole);
+        at += (whole - 1) * part->columns + rest;
     }
     return model->kern->sync(model->dev);
+}
+
+enum err model_write(struct model *model, const struct model_tensor *tensor, float *own, const float *from)
+{
+    return model_write_rows(model, tensor, own, 0, rows_of(tensor), from);
 }
 
 enum err model_refresh(struct model *model)

@@ -554,6 +554,19 @@ static enum err run_command(struct arguments *a)
     return command->run(a);
 }
 
+static enum err obey(struct arguments *a)
+{
+    if (a->version) {
+        puts("dilococtl " DILOCO_VERSION);
+        return ERR_OK;
+    }
+    if (a->help)
+        return tell(a, commands_help, a->rest.count > 0 ? a->rest.item[0] : NULL);
+    enum err err = run_command(a);
+    home_free(&a->home);
+    return err;
+}
+
 static enum err run(int argc, char **argv, enum verdict *verdict)
 {
     struct arguments a = {.interval_ms = 1000,
@@ -620,17 +633,9 @@ static enum err run(int argc, char **argv, enum verdict *verdict)
     a.options = options;
     a.options_count = sizeof options / sizeof options[0];
     TRY(args_parse_given(argc, argv, options, a.options_count, &a.rest, &a.given));
-    if (a.version) {
-        puts("dilococtl " DILOCO_VERSION);
-    } else if (a.help) {
-        return tell(&a, commands_help, a.rest.count > 0 ? a.rest.item[0] : NULL);
-    } else {
-        enum err err = run_command(&a);
-        home_free(&a.home);
-        *verdict = a.verdict;
-        return err;
-    }
-    return ERR_OK;
+    enum err err = obey(&a);
+    *verdict = a.verdict;
+    return err;
 }
 
 int main(int argc, char **argv)

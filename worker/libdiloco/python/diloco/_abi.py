@@ -107,6 +107,7 @@ class Options(Structure):
         ("kept_bytes", c_size_t),
         ("group", POINTER(Group)),
         ("machine", POINTER(Machine)),
+        ("without_initial", c_int),
     ]
 
 

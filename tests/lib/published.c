@@ -23,6 +23,13 @@ const struct llama_config published_small = {.vocab = 256,
                                              .context = 64,
                                              .init_std = 0.02};
 
+bool published_same(const struct llama_config *a, const struct llama_config *b)
+{
+    return a->vocab == b->vocab && a->width == b->width && a->layers == b->layers && a->heads == b->heads &&
+           a->kv_heads == b->kv_heads && a->ff == b->ff && a->rope_theta == b->rope_theta &&
+           a->norm_eps == b->norm_eps && a->tied == b->tied && a->context == b->context && a->init_std == b->init_std;
+}
+
 float published_value(const char *name, uint64_t i)
 {
     uint32_t hash = 2166136261u;

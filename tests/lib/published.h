@@ -31,6 +31,8 @@ struct published {
 
 /* Into a new folder under the tests' folder; its path is valid for the process. */
 const char *published_write(const char *name, const struct published *what);
+/* Whether all numbers are the same. */
+bool published_same(const struct llama_config *a, const struct llama_config *b);
 /* The i-th value of a tensor. */
 float published_value(const char *name, uint64_t i);
 
